@@ -1,0 +1,3 @@
+package inventory
+
+type topologyIndex struct{}

@@ -1,0 +1,124 @@
+// Package inventory describes what exists in a lab: hosts, their NICs and GPUs,
+// switches, the cables between them, and the limits of all of these.
+//
+// An inventory is one TOML file. Load reads it and reports every problem at
+// once, each with its line; Topology turns it into a graph of directed links.
+package inventory
+
+import (
+	"net/netip"
+	"time"
+)
+
+// BitRate is a rate in bit/s. In files it carries its unit: "25Gbit/s".
+type BitRate float64
+
+// Bytes is an amount of data in bytes. In files it carries its unit: "4KiB", "1MB".
+type Bytes int64
+
+// Duration is a time.Duration that reads "50us", "1.5ms", "2s" from a file.
+type Duration time.Duration
+
+// Kind is what a switch is and so how it is controlled.
+type Kind string
+
+const (
+	Tofino  Kind = "tofino"  // programmable Ethernet, P4Runtime (TNA)
+	BMv2    Kind = "bmv2"    // p4lang's simple_switch_grpc, P4Runtime (v1model)
+	Soft    Kind = "soft"    // the embedded switch, P4Runtime
+	Quantum Kind = "quantum" // InfiniBand with SHARP, aggregation manager
+)
+
+// Inventory is one lab, or one emulated lab.
+type Inventory struct {
+	Name     string
+	File     string // path it was read from
+	SHA256   string // of the file's bytes, hex
+	Text     string // the file itself
+	Hosts    []Host
+	Switches []Switch
+	Links    []Link // switch to switch
+}
+
+// Host is a server that runs workers, parameter servers or both.
+type Host struct {
+	Name     string
+	Rack     string // the rack of the switch its first NIC is cabled to, unless the file says
+	SSH      SSH
+	GPUs     int
+	GPUModel string
+	NICs     []NIC
+}
+
+// SSH is how a host is reached over the management network.
+type SSH struct {
+	Address    string // host:port
+	User       string // empty: the current user
+	Jump       string // name of the host or address (user@host:port) to go through
+	Key        string // private key file; empty: agent, then the usual files
+	KnownHosts string // file; empty: ~/.ssh/known_hosts
+}
+
+// NIC is a host's network interface and the cable in it.
+type NIC struct {
+	Device  string       // as the operating system names it: "ens1f0"
+	Address netip.Prefix // data address; the zero Prefix lets an emulation choose
+	Switch  string       // the switch at the other end of the cable
+	Port    uint32       // and its port there
+	Rate    BitRate
+	Delay   time.Duration // one way, propagation and fixed latency of the cable
+}
+
+// Switch is a switch that may aggregate.
+type Switch struct {
+	Name        string
+	Kind        Kind
+	Rack        string // set for a ToR
+	Control     string // host:port of its P4Runtime server or aggregation manager
+	DeviceID    uint64 // P4Runtime device id
+	Aggregators int    // slots of its aggregator array; 0: no INA here (a plain spine)
+	SHARP       SHARP  // quantum only
+	Buffer      Bytes  // per egress port; 0: a default
+	ECN         Bytes  // egress queue length above which packets are marked; 0: never
+}
+
+// SHARP is the aggregation capacity of a Quantum switch.
+type SHARP struct {
+	Trees int // aggregation trees it can hold
+	Jobs  int // jobs it can serve at once: 1 for exclusive low-latency or streaming trees
+}
+
+// Link is a cable between two switches.
+type Link struct {
+	A, B  Port
+	Rate  BitRate
+	Delay time.Duration
+}
+
+// Port is a port of a switch, "tor1/3" in files.
+type Port struct {
+	Switch string
+	Port   uint32
+}
+
+// DirectedLink is one direction of a cable.
+type DirectedLink struct {
+	Index    int    // in Topology.Links
+	Name     string // "h1->tor1"; with a port where two cables join the same pair: "tor1:3->spine1:1"
+	From, To string // node names
+	FromPort uint32 // on switches; 0 on hosts
+	ToPort   uint32
+	NIC      string // device, when one end is a host
+	Rate     BitRate
+	Delay    time.Duration
+	Reverse  int // index of the other direction
+}
+
+// Topology is the inventory as a graph. All orders are those of the file, so
+// everything computed from it is deterministic.
+type Topology struct {
+	Nodes []string // hosts, then switches
+	Links []DirectedLink
+	// unexported indices
+	topologyIndex
+}

@@ -1,0 +1,73 @@
+// Package placement decides where a job's workers and parameter server go, which
+// switches aggregate for it, and what rate it should then see.
+//
+// It is pure and deterministic: jobs and an inventory in, a Plan out; no I/O, no
+// clock, randomness only from a given seed.
+package placement
+
+import "github.com/inabench/inabench/inventory"
+
+// Collective is how a job reduces its gradients.
+type Collective string
+
+const (
+	INA  Collective = "ina"  // in-network aggregation, with a PS in statistical mode
+	PS   Collective = "ps"   // parameter server, switches only forward
+	Ring Collective = "ring" // ring all-reduce over TCP
+)
+
+// Job is a request for placement.
+type Job struct {
+	ID         uint16 // 1..4095, unique in an experiment
+	Name       string
+	GPUs       int      // wanted in total; 0 with explicit hosts
+	Hosts      []string // explicit workers, one per entry, in rank order
+	PS         string   // explicit PS host; empty: the policy chooses
+	Collective Collective
+	Model      string // model profile, when the policy weighs it
+}
+
+// Worker is one sender of gradients: a process on a host that stands for all the
+// job's GPUs there (they are reduced locally first, as NetPack counts flows).
+type Worker struct {
+	Rank int    `json:"rank"`
+	Host string `json:"host"`
+	NIC  string `json:"nic"`
+	GPUs int    `json:"gpus"`
+}
+
+// TreeNode is a switch's part in a job's aggregation tree.
+type TreeNode struct {
+	Switch    string   `json:"switch"`
+	Parent    string   `json:"parent,omitempty"` // next switch towards the PS; empty at the root
+	Aggregate bool     `json:"aggregate"`        // false: it only forwards (a spine, or INA off here)
+	Expect    uint64   `json:"expect"`           // bitmap of the workers below
+	UpPort    uint32   `json:"up_port"`          // towards the PS
+	Down      []uint32 `json:"down"`             // ports with workers below, ascending
+}
+
+// JobPlan is where one job runs.
+type JobPlan struct {
+	ID         uint16     `json:"id"`
+	Name       string     `json:"name"`
+	Collective Collective `json:"collective"`
+	Workers    []Worker   `json:"workers"`
+	PS         string     `json:"ps,omitempty"` // host; empty for ring, and for synchronous INA
+	PSNIC      string     `json:"ps_nic,omitempty"`
+	Tree       []TreeNode `json:"tree,omitempty"` // leaves first, the root (nearest the PS) last
+}
+
+// Plan is a placement of all jobs of an experiment.
+type Plan struct {
+	Policy string    `json:"policy"`
+	Jobs   []JobPlan `json:"jobs"`
+}
+
+// Policy places jobs. Implementations are deterministic for a given seed and
+// never put more workers on a host than it has free GPUs.
+type Policy interface {
+	Name() string
+	// Place returns a plan for all jobs, in their order, or an *InfeasibleError
+	// that says what was asked and what is free where.
+	Place(inv *inventory.Inventory, jobs []Job, seed uint64) (*Plan, error)
+}

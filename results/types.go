@@ -1,0 +1,231 @@
+// Package results is what a run leaves behind: its record, its raw samples, the
+// statistics and verdicts drawn from them, and the reports that show them.
+//
+// It imports nothing else of this project: drivers and the run loop fill its
+// types, and a stored run can be read, compared and rendered without a testbed.
+package results
+
+import "time"
+
+// Kind says how a figure came about. Figures of different kinds are never pooled.
+type Kind string
+
+const (
+	Measured  Kind = "measured"
+	Simulated Kind = "simulated"
+	Predicted Kind = "predicted"
+)
+
+// Sample is one reading of one counter or gauge: a line of samples.jsonl.
+type Sample struct {
+	T      float64 `json:"t"`      // seconds since the run began, on the run's clock
+	Source string  `json:"source"` // who said it: "host h1", "switch tor1", "worker A/0"
+	Metric string  `json:"metric"` // e.g. "nic_tx_bytes", "ina_fallback_packets"
+	Of     string  `json:"of"`     // what it is about: "h1->tor1", "A@tor1", "A/0"
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`            // base units: "B", "1", "s", "bit/s"
+	Gauge  bool    `json:"gauge,omitempty"` // false: a counter that only grows
+}
+
+// Figure is one number with the uncertainty that its samples allow.
+type Figure struct {
+	Metric string  `json:"metric"` // share | goodput | wire_rate | link_rate | jain | rtt | sum_errors | iterations
+	Of     string  `json:"of"`     // job "A", job at a switch "A@tor1", directed link "h1->tor1"
+	Kind   Kind    `json:"kind"`
+	Value  float64 `json:"value"`
+	Lo     float64 `json:"lo"` // 95 % confidence interval of the mean; equal to Value where exact
+	Hi     float64 `json:"hi"`
+	N      int     `json:"n"` // intervals it was drawn from
+	Unit   string  `json:"unit"`
+	// Predicted figures only.
+	Predictor  string `json:"predictor,omitempty"`
+	Bottleneck string `json:"bottleneck,omitempty"` // the link or switch that limits it, by name
+}
+
+// Phase is a span of a point during which the set of sending jobs did not change.
+type Phase struct {
+	Start   float64  `json:"start"` // seconds on the run's clock, after the settling time
+	End     float64  `json:"end"`
+	Jobs    []string `json:"jobs"`
+	Figures []Figure `json:"figures"` // measured (or simulated) and predicted ones side by side
+}
+
+// Point is one cell of the sweep in one repeat.
+type Point struct {
+	Index  int            `json:"index"`
+	Repeat int            `json:"repeat"`
+	Params map[string]any `json:"params,omitempty"` // swept key -> value
+	Labels []string       `json:"labels,omitempty"` // "switch.pat_ratio=0.5", in the order of the spec
+	Phases []Phase        `json:"phases"`
+	Health []Trouble      `json:"health,omitempty"`
+	Jobs   []JobSummary   `json:"jobs,omitempty"`
+	Plan   map[string]any `json:"-"`
+	Error  string         `json:"error,omitempty"` // why the point ended early
+}
+
+// JobSummary is what a job reported at its end.
+type JobSummary struct {
+	Job         string  `json:"job"`
+	Workers     int     `json:"workers"`
+	Iterations  int64   `json:"iterations"`
+	Packets     int64   `json:"packets"` // gradient packets sent by all workers, resends included
+	Resends     int64   `json:"resends"`
+	SumsChecked int64   `json:"sums_checked"` // reduced values compared with the reference, over all workers
+	SumErrors   int64   `json:"sum_errors"`
+	Overflows   int64   `json:"overflows"`
+	JCT         float64 `json:"jct,omitempty"`   // seconds, for jobs with a number of iterations
+	AlgBW       float64 `json:"algbw,omitempty"` // bit/s: message size over iteration's communication time
+	BusBW       float64 `json:"busbw,omitempty"` // bit/s: algbw x 2(n-1)/n, as nccl-tests defines it
+}
+
+// Trouble is a sign that the testbed itself, not what is tested, limited a point:
+// with any Fatal trouble, expectations are inconclusive instead of failed or passed.
+type Trouble struct {
+	Where string  `json:"where"` // "switch tor1", "host h2", "worker A/0"
+	What  string  `json:"what"`  // "timer lateness p99 14 ms, 7.0 % of the RTT (limit 5 %)"
+	Value float64 `json:"value"`
+	Limit float64 `json:"limit"`
+	Fatal bool    `json:"fatal"`
+}
+
+// Outcome of an expectation, a point or a run.
+type Outcome string
+
+const (
+	Pass         Outcome = "pass"
+	Fail         Outcome = "fail"
+	Inconclusive Outcome = "inconclusive"
+	Skipped      Outcome = "skipped"
+	ErrorOutcome Outcome = "error"
+)
+
+// Expect is one [[expect]] block as the record keeps it.
+type Expect struct {
+	Name      string  `json:"name"`
+	Metric    string  `json:"metric"`
+	Of        string  `json:"of,omitempty"`    // glob over subjects; empty: all
+	Predictor string  `json:"predictor"`       // "occupancy", "waterfill", or "value"
+	Value     float64 `json:"value,omitempty"` // with predictor "value"
+	// Statistic that is held against Tolerance: "each" figure's error, or the
+	// "mean" or "max" error over all figures of the block, points and phases.
+	Statistic string  `json:"statistic"`
+	Tolerance float64 `json:"tolerance"`
+	Relative  bool    `json:"relative"` // tolerance is a fraction of the predicted value
+	// Bound "within" is two-sided; "at-least" and "at-most" compare with Value.
+	Bound  string `json:"bound"`
+	Reason string `json:"reason"`
+	Gate   bool   `json:"gate"` // false: reported, never decides the run
+}
+
+// Check is one expectation applied to one figure (or to all, for mean and max).
+type Check struct {
+	Expect     string  `json:"expect"`
+	Point      string  `json:"point,omitempty"` // its labels
+	Phase      int     `json:"phase"`
+	Metric     string  `json:"metric"`
+	Of         string  `json:"of"`
+	Unit       string  `json:"unit"`
+	Measured   float64 `json:"measured"`
+	Lo         float64 `json:"lo"`
+	Hi         float64 `json:"hi"`
+	Predicted  float64 `json:"predicted"`
+	Predictor  string  `json:"predictor"`
+	Bottleneck string  `json:"bottleneck,omitempty"`
+	Error      float64 `json:"error"` // measured - predicted, or the relative error
+	Tolerance  float64 `json:"tolerance"`
+	Relative   bool    `json:"relative"`
+	Outcome    Outcome `json:"outcome"`
+	Why        string  `json:"why,omitempty"`
+	More       int     `json:"more,omitempty"` // further repeats needed to decide
+	Gate       bool    `json:"gate"`
+}
+
+// Scale is how the emulation relates to the lab (slow-motion: rates divided and
+// times multiplied by Factor; shrunk: rates and bytes divided; none: 1).
+type Scale struct {
+	Mode   string  `json:"mode"` // "none", "slow-motion", "shrunk"
+	Factor float64 `json:"factor"`
+}
+
+// File is an input kept whole, so that a run can be run again.
+type File struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	Text   string `json:"text"`
+}
+
+// HostFacts describe the machine that ran an emulation, or one lab host.
+type HostFacts struct {
+	Host     string `json:"host"`
+	Kernel   string `json:"kernel"`
+	Arch     string `json:"arch"`
+	CPUs     int    `json:"cpus"`
+	CPU      string `json:"cpu,omitempty"`
+	Memory   int64  `json:"memory,omitempty"` // bytes
+	Rootless bool   `json:"rootless,omitempty"`
+}
+
+// Record is run.json: all of a run but its raw samples (samples.jsonl beside it).
+type Record struct {
+	Schema      int                `json:"schema"` // 1
+	ID          string             `json:"id"`     // ULID
+	Name        string             `json:"name"`   // the experiment's
+	Title       string             `json:"title,omitempty"`
+	Started     time.Time          `json:"started"`
+	Finished    time.Time          `json:"finished"`
+	Driver      string             `json:"driver"` // lab | netns | sim
+	Switch      string             `json:"switch"` // soft | bmv2 | tofino | quantum | model
+	Kind        Kind               `json:"kind"`   // of its figures: measured or simulated
+	Scale       Scale              `json:"scale"`
+	Seed        uint64             `json:"seed"`
+	Tool        string             `json:"tool"` // version of inabench
+	Args        []string           `json:"args,omitempty"`
+	Overrides   []string           `json:"overrides,omitempty"` // --set key=value
+	Experiment  File               `json:"experiment"`
+	Inventory   File               `json:"inventory"`
+	Hosts       []HostFacts        `json:"hosts,omitempty"`
+	Calibration []Calibration      `json:"calibration,omitempty"`
+	Topology    Topology           `json:"topology"`
+	Expect      []Expect           `json:"expect"`
+	Points      []Point            `json:"points"`
+	Checks      []Check            `json:"checks"`
+	Outcome     Outcome            `json:"outcome"`
+	ExitCode    int                `json:"exit_code"`
+	Reasons     []string           `json:"reasons,omitempty"` // why the outcome is what it is, most important first
+	Warnings    []string           `json:"warnings,omitempty"`
+	Timings     map[string]float64 `json:"timings,omitempty"` // seconds: bringup, deploy, measure, teardown
+}
+
+// Calibration is a quantity measured at low load before anything was predicted.
+type Calibration struct {
+	What  string  `json:"what"` // "T", "link_rate"
+	Of    string  `json:"of"`   // job at a switch "A@tor1", link
+	Value float64 `json:"value"`
+	Lo    float64 `json:"lo"`
+	Hi    float64 `json:"hi"`
+	N     int     `json:"n"`
+	Unit  string  `json:"unit"`
+}
+
+// Topology is the part of the inventory that a report draws.
+type Topology struct {
+	Nodes []Node `json:"nodes"`
+	Links []Link `json:"links"`
+}
+
+// Node is a host or a switch.
+type Node struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"` // "host", or the switch's kind
+	Rack string `json:"rack,omitempty"`
+	Tier int    `json:"tier"` // 0 host, 1 ToR, 2 spine
+	GPUs int    `json:"gpus,omitempty"`
+}
+
+// Link is one direction of a cable.
+type Link struct {
+	Name string  `json:"name"` // "h1->tor1"
+	From string  `json:"from"`
+	To   string  `json:"to"`
+	Rate float64 `json:"rate"` // bit/s
+}

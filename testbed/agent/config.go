@@ -1,0 +1,94 @@
+// Package agent is the process that runs on a host: a worker or a parameter
+// server of one job. inabench copies itself to the host and starts it over SSH
+// with a fixed command line; all parameters travel as JSON on stdin, so nothing
+// from a file ever meets a remote shell, and a closed stdin ends the agent.
+package agent
+
+import "time"
+
+// Config is the first line an agent reads from stdin.
+type Config struct {
+	Role       string   `json:"role"`       // "worker", "ps" or "ring"
+	Collective string   `json:"collective"` // "ina", "ps" or "ring"
+	Job        uint16   `json:"job"`
+	Name       string   `json:"name"` // of the job
+	Epoch      uint16   `json:"epoch"`
+	Rank       int      `json:"rank"` // of a worker, 0..Workers-1
+	Workers    int      `json:"workers"`
+	Mode       string   `json:"mode"`            // "statistical", "synchronous" or "forward"
+	Device     string   `json:"device"`          // NIC to use
+	PS         string   `json:"ps,omitempty"`    // data address of the PS, for the plain ps collective
+	Peers      []string `json:"peers,omitempty"` // data addresses of all workers in rank order, for ring and ps
+
+	Lanes   int     `json:"lanes"`   // int32 values per packet, 1..240
+	Window  int     `json:"window"`  // packets a worker may have outstanding
+	Rate    float64 `json:"rate"`    // wire rate limit, bit/s of frame bytes; 0: none
+	Control string  `json:"control"` // "fixed" window, or "aimd" driven by ECN marks
+	Seed    uint64  `json:"seed"`
+
+	// What to send: iterations of a compute pause, then gradients. Empty Layers and
+	// Message 0 is a plain stream without iterations.
+	Message    int64   `json:"message,omitempty"`    // bytes of gradient per iteration
+	Layers     []Layer `json:"layers,omitempty"`     // overrides Message
+	Iterations int64   `json:"iterations,omitempty"` // 0: until stopped
+	// ATP addressing: the distinct slots of the job out of Aggregators.
+	Slots       int `json:"slots,omitempty"`
+	Aggregators int `json:"aggregators,omitempty"`
+
+	RTO      time.Duration `json:"rto"`      // first resend timeout; adapts upwards
+	Interval time.Duration `json:"interval"` // between samples
+}
+
+// Layer is one gradient tensor: computed for Compute, then sent.
+type Layer struct {
+	Bytes   int64         `json:"bytes"`
+	Compute time.Duration `json:"compute"`
+}
+
+// Command is any later line on stdin.
+type Command struct {
+	Cmd string `json:"cmd"` // "start", "stop" (finish what is outstanding, report, exit) or "ping"
+	ID  int64  `json:"id,omitempty"`
+}
+
+// Event is a line an agent writes to stdout.
+type Event struct {
+	Event string `json:"event"` // "ready", "started", "sample", "pong", "done", "error"
+	// T is the host's monotonic clock in seconds (an arbitrary origin; the
+	// controller measures the offset with pings).
+	T     float64 `json:"t"`
+	ID    int64   `json:"id,omitempty"` // of the ping
+	Error string  `json:"error,omitempty"`
+	Stats *Stats  `json:"stats,omitempty"`
+}
+
+// Stats are totals since the agent began. Packets and bytes count frames as a NIC
+// does (Ethernet header in, preamble and FCS out).
+type Stats struct {
+	PacketsSent     int64 `json:"packets_sent"` // resends included
+	BytesSent       int64 `json:"bytes_sent"`
+	PacketsReceived int64 `json:"packets_received"`
+	BytesReceived   int64 `json:"bytes_received"`
+	Resends         int64 `json:"resends"`
+	// Worker: reduced PSNs received and their gradient bytes (goodput).
+	PSNs         int64   `json:"psns"`
+	Goodput      int64   `json:"goodput_bytes"`
+	RTTSum       float64 `json:"rtt_sum"` // seconds, over first transmissions answered
+	RTTCount     int64   `json:"rtt_count"`
+	RTTMin       float64 `json:"rtt_min"`
+	Iterations   int64   `json:"iterations"`
+	IterationSum float64 `json:"iteration_sum"` // seconds spent in iterations
+	CommSum      float64 `json:"comm_sum"`      // of these, from first gradient ready to last result
+	Marks        int64   `json:"marks"`         // results carrying ECN
+	Overflows    int64   `json:"overflows"`
+	SumsChecked  int64   `json:"sums_checked"` // int32 values compared with the reference
+	SumErrors    int64   `json:"sum_errors"`
+	// PS: gradient packets that arrived, and PSNs completed from them; share of
+	// aggregation as a host sees it = (n - arrived/completed)/(n - 1).
+	Arrived   int64 `json:"arrived"`
+	Completed int64 `json:"completed"`
+	// Health of the agent: how late its paced sends were.
+	LateP99     float64 `json:"late_p99"` // seconds
+	LateMax     float64 `json:"late_max"`
+	SocketDrops int64   `json:"socket_drops"` // SO_RXQ_OVFL
+}

@@ -1,0 +1,130 @@
+// Package ina is the aggregation protocol: its wire format, the switch's
+// aggregator array, and the state machines of worker and PS.
+//
+// Nothing here does I/O or reads a clock: callers pass frames in, with the time
+// they arrived, and get frames back. The embedded switch (testbed/softswitch)
+// and the agent (testbed/agent) put sockets around it, and its tests run whole
+// racks of it in virtual time.
+package ina
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The INA header follows UDP. All fields are big-endian.
+//
+//	 0  magic   u8   0xA1
+//	 1  flags   u8   see Flags
+//	 2  job     u16  1..4095
+//	 4  psn     u32  packet sequence number within the job's run
+//	 8  epoch   u16  run epoch: aggregators of an earlier run never match
+//	10  slot    u16  the aggregator the host asks for (atp addressing), else 0
+//	12  rank    u8   rank of the sending worker; NoRank when a switch or PS sent it
+//	13  lanes   u8   int32 values that follow
+//	14  bitmap  u64  workers whose gradients are summed in this packet (bit = rank)
+//	22  lanes x int32
+//
+// With 240 lanes an Ethernet frame (without FCS) is 14+20+8+22+960 = 1,024 bytes.
+const (
+	Magic      = 0xA1
+	HeaderLen  = 22
+	MaxLanes   = 240
+	MaxWorkers = 64 // bits in the bitmap
+	NoRank     = 0xFF
+
+	// Overhead is the bytes of an Ethernet frame (without preamble and FCS) that
+	// are not gradient: Ethernet 14, IPv4 20, UDP 8, INA 22.
+	Overhead = 14 + 20 + 8 + HeaderLen
+)
+
+// INA traffic is UDP to IPv4 multicast groups, so that a worker and a PS on one
+// host still talk through their switch, and so that no address is rewritten on
+// the way. A switch recognises it by the destination port's top three bits.
+const (
+	DownPortBase = 0x6000 // + job: results, PS -> workers; also a worker's source port
+	UpPortBase   = 0x7000 // + job: gradients, workers -> PS; also the PS's source port
+	PortMask     = 0xE000
+	PortMatch    = 0x6000
+	MaxJob       = 0x0FFF
+)
+
+// UpGroup is the group address gradients of job are sent to (239.77.x.y); the
+// switches carry it along the job's tree to its PS.
+func UpGroup(job uint16) [4]byte { return [4]byte{239, 77, byte(job >> 8), byte(job)} }
+
+// DownGroup is the group address results of job are sent to (239.78.x.y); the
+// switches replicate it to every worker.
+func DownGroup(job uint16) [4]byte { return [4]byte{239, 78, byte(job >> 8), byte(job)} }
+
+// Flags of a packet.
+type Flags uint8
+
+const (
+	FlagResult    Flags = 1 << iota // travels down, PS (or root switch) to workers
+	FlagResend                      // sent again after a timeout: pushes partial sums out
+	FlagCollision                   // was denied an aggregator somewhere on its way up
+	FlagECN                         // some packet in this sum met a queue above its ECN threshold
+	FlagOverflow                    // a lane's two's-complement sum wrapped
+)
+
+// Header is the INA header in host order.
+type Header struct {
+	Flags  Flags
+	Job    uint16
+	PSN    uint32
+	Epoch  uint16
+	Slot   uint16
+	Rank   uint8
+	Lanes  uint8
+	Bitmap uint64
+}
+
+// ErrNotINA is wrapped by every error of ParseHeader.
+var ErrNotINA = errors.New("not an INA packet")
+
+// ParseHeader reads the header at the start of a UDP payload and checks that the
+// lanes it announces are there; b[HeaderLen:HeaderLen+4*Lanes] are the gradients.
+// On error the header is zero and the error wraps ErrNotINA.
+func ParseHeader(b []byte) (Header, error) {
+	if len(b) < HeaderLen {
+		return Header{}, fmt.Errorf("%w: %d bytes, a header has %d", ErrNotINA, len(b), HeaderLen)
+	}
+	if b[0] != Magic {
+		return Header{}, fmt.Errorf("%w: magic %#02x, want %#02x", ErrNotINA, b[0], Magic)
+	}
+	h := Header{
+		Flags:  Flags(b[1]),
+		Job:    binary.BigEndian.Uint16(b[2:]),
+		PSN:    binary.BigEndian.Uint32(b[4:]),
+		Epoch:  binary.BigEndian.Uint16(b[8:]),
+		Slot:   binary.BigEndian.Uint16(b[10:]),
+		Rank:   b[12],
+		Lanes:  b[13],
+		Bitmap: binary.BigEndian.Uint64(b[14:]),
+	}
+	switch {
+	case h.Lanes > MaxLanes:
+		return Header{}, fmt.Errorf("%w: %d lanes, at most %d", ErrNotINA, h.Lanes, MaxLanes)
+	case len(b) < HeaderLen+4*int(h.Lanes):
+		return Header{}, fmt.Errorf("%w: %d lanes announced, room for %d", ErrNotINA, h.Lanes, (len(b)-HeaderLen)/4)
+	case h.Job == 0 || h.Job > MaxJob:
+		return Header{}, fmt.Errorf("%w: job %d outside 1..%d", ErrNotINA, h.Job, MaxJob)
+	}
+	return h, nil
+}
+
+// Put writes h into the first HeaderLen bytes of b.
+func (h Header) Put(b []byte) {
+	_ = b[HeaderLen-1]
+	b[0] = Magic
+	b[1] = byte(h.Flags)
+	binary.BigEndian.PutUint16(b[2:], h.Job)
+	binary.BigEndian.PutUint32(b[4:], h.PSN)
+	binary.BigEndian.PutUint16(b[8:], h.Epoch)
+	binary.BigEndian.PutUint16(b[10:], h.Slot)
+	b[12] = h.Rank
+	b[13] = h.Lanes
+	binary.BigEndian.PutUint64(b[14:], h.Bitmap)
+}

@@ -1,0 +1,50 @@
+// Package softswitch is the embedded INA switch: ports on network devices, the
+// cables in them (rate, delay, loss, queues), the aggregator array of package
+// ina, and a P4Runtime server that alone controls it.
+package softswitch
+
+import "time"
+
+// Config is the hardware of one switch: what a person with a screwdriver would
+// decide. Everything else (pipeline, tables, multicast groups) comes in through
+// P4Runtime. It is the first line of JSON on the switch process's stdin.
+type Config struct {
+	Name        string       `json:"name"`
+	DeviceID    uint64       `json:"device_id"`
+	Listen      string       `json:"listen"` // P4Runtime address, host:port or unix:path
+	Aggregators int          `json:"aggregators"`
+	Ports       []PortConfig `json:"ports"`
+	Seed        uint64       `json:"seed"`
+	MTU         int          `json:"mtu,omitempty"`  // largest frame, bytes without FCS; 0: 1514
+	Pcap        string       `json:"pcap,omitempty"` // directory for one capture per port; empty: none
+}
+
+// PortConfig is one port and the cable in it.
+type PortConfig struct {
+	Number uint32 `json:"number"`
+	Device string `json:"device"`
+	// Egress towards the device. Rate 0 is "as fast as the machine can".
+	Egress LinkConfig `json:"egress"`
+	// Ingress is the other direction of the cable where this switch emulates it
+	// too: the far end is a host, whose NIC queue, rate and delay live here. For a
+	// cable between two switches each models its own egress and leaves Ingress zero.
+	Ingress LinkConfig `json:"ingress"`
+}
+
+// LinkConfig is one direction of a cable and the queue that feeds it.
+type LinkConfig struct {
+	Rate       float64       `json:"rate"`       // bit/s of frame bytes (no preamble, no FCS); 0: unlimited
+	Delay      time.Duration `json:"delay"`      // propagation, one way
+	Buffer     int           `json:"buffer"`     // bytes; 0: 1 MiB
+	ECN        int           `json:"ecn"`        // bytes of queue above which packets are marked; 0: never
+	Discipline string        `json:"discipline"` // "fifo" (default) or "drr": one queue per job, the rest shares one
+	Impair     Impair        `json:"impair"`
+}
+
+// Impair damages a link on purpose, from the switch's seed.
+type Impair struct {
+	Loss      float64       `json:"loss"`      // probability 0..1
+	Duplicate float64       `json:"duplicate"` // probability 0..1
+	Reorder   float64       `json:"reorder"`   // probability that a packet is held back by ReorderBy
+	ReorderBy time.Duration `json:"reorder_by"`
+}

@@ -1,0 +1,115 @@
+// Package testbed is where a plan becomes traffic: drivers that realise it in a
+// lab, in an emulated rack, or in a model.
+//
+// There are two levels. A Fabric is hardware, real or emulated, brought up from
+// an inventory; it hands back an inventory whose addresses point at it. A
+// Deployment runs jobs: package remote does so over SSH and P4Runtime on any
+// Fabric (lab and netns), package sim does so in virtual time.
+package testbed
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+)
+
+// ErrBusy is wrapped when a testbed refuses work because another run holds it.
+var ErrBusy = errors.New("testbed is in use")
+
+// Fabric is a testbed's hosts, switches and cables, powered on.
+type Fabric interface {
+	// Inventory is the inventory that was brought up with addresses, rates and
+	// delays as they are here: a lab returns its own, an emulation one that points
+	// into its namespaces with scaled rates.
+	Inventory() *inventory.Inventory
+
+	// SetLink changes the state of one directed link, named as in
+	// inventory.Topology. A lab returns an error wrapping errors.ErrUnsupported.
+	SetLink(ctx context.Context, link string, s LinkState) error
+
+	// Health reports signs that the fabric itself limited what was measured since
+	// the last call, judged against the shortest round trip that matters.
+	Health(ctx context.Context) ([]results.Trouble, error)
+
+	// Close takes the fabric down. It is idempotent, bounded in time, and works
+	// after ctx is cancelled.
+	Close(ctx context.Context) error
+}
+
+// LinkState is deliberate damage to one direction of a cable.
+type LinkState struct {
+	Loss, Duplicate, Reorder float64       // probabilities 0..1
+	ReorderBy                time.Duration // how long a reordered packet is held back
+}
+
+// Settings are what an experiment says about all its switches and senders.
+type Settings struct {
+	Mode        string // "statistical" or "synchronous"
+	Addressing  string // "pool", "hash", "linear" or "atp"
+	Aggregators int    // used on every INA switch; 0: all it has
+	Queue       string // "fifo" or "fair"
+	Lanes       int    // int32 per packet
+	Seed        uint64
+}
+
+// Workload is what one job sends, in the testbed's own (scaled) units.
+type Workload struct {
+	Job        placement.JobPlan
+	Rate       float64       // wire bit/s per worker; 0: no limit
+	Window     int           // packets outstanding per worker
+	Control    string        // "fixed" or "aimd"
+	Message    int64         // gradient bytes per iteration; 0: a stream
+	Layers     []Layer       // from a model profile; overrides Message
+	Iterations int64         // 0: until stopped
+	Slots      int           // atp addressing: W
+	RTO        time.Duration // 0: a multiple of the path's round trip
+}
+
+// Layer is one gradient tensor of a model profile.
+type Layer struct {
+	Bytes   int64
+	Compute time.Duration
+}
+
+// Capabilities are what a deployment can do; what it cannot is declared here, not
+// discovered by failing.
+type Capabilities struct {
+	Sums        bool // carries real gradients and checks them
+	Impairments bool // SetLink works
+	Virtual     bool // Now is virtual time: Sleep returns at once
+	Kind        results.Kind
+	Switch      string // soft, bmv2, tofino, quantum, model
+}
+
+// Deployment is an experiment's jobs on a testbed: processes started, switches
+// programmed, nothing sent yet. The caller must Close it.
+type Deployment interface {
+	Capabilities() Capabilities
+
+	// Start lets a job send. Stop makes it finish what is outstanding. Both return
+	// when every worker has confirmed.
+	Start(ctx context.Context, job string) error
+	Stop(ctx context.Context, job string) error
+
+	// Done is closed when the job has ended by itself, having done its iterations,
+	// or has failed; Summary then says which.
+	Done(job string) <-chan struct{}
+	Summary(job string) (results.JobSummary, error)
+
+	// Sample reads every counter once. Samples carry the time of their reading.
+	Sample(ctx context.Context) ([]results.Sample, error)
+
+	SetLink(ctx context.Context, link string, s LinkState) error
+	Health(ctx context.Context) ([]results.Trouble, error)
+
+	// Now is the time since the deployment was made; Sleep returns when it is t or
+	// ctx is done. In virtual time Sleep runs the model up to t.
+	Now() time.Duration
+	Sleep(ctx context.Context, t time.Duration) error
+
+	Close(ctx context.Context) error
+}
