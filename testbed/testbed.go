@@ -85,11 +85,37 @@ type Capabilities struct {
 	Switch      string // soft, bmv2, tofino, quantum, model
 }
 
+// Setup is one point of an experiment, ready to be deployed.
+type Setup struct {
+	Plan      *placement.Plan
+	Settings  Settings
+	Workloads []Workload // one per job of the plan, same order
+}
+
+// Testbed is a testbed that stands ready to run one experiment after another:
+// connections are open, agents copied, pipelines pushed.
+type Testbed interface {
+	Capabilities() Capabilities
+
+	// Inventory is what the testbed really is: addresses, rates and delays as they
+	// are here. Predictions for what is measured here are made from it.
+	Inventory() *inventory.Inventory
+
+	// Facts describe the machines that do the work.
+	Facts() []results.HostFacts
+
+	// Deploy realises a setup. On error nothing of it remains. Only one deployment
+	// exists at a time; a second one is refused with an error wrapping ErrBusy.
+	Deploy(ctx context.Context, s Setup) (Deployment, error)
+
+	// Close ends the testbed and, for an emulation, takes it down. It is
+	// idempotent, bounded in time, and works after ctx is cancelled.
+	Close(ctx context.Context) error
+}
+
 // Deployment is an experiment's jobs on a testbed: processes started, switches
 // programmed, nothing sent yet. The caller must Close it.
 type Deployment interface {
-	Capabilities() Capabilities
-
 	// Start lets a job send. Stop makes it finish what is outstanding. Both return
 	// when every worker has confirmed.
 	Start(ctx context.Context, job string) error
