@@ -138,6 +138,13 @@ type Check struct {
 	Why        string  `json:"why,omitempty"`
 	More       int     `json:"more,omitempty"` // further repeats needed to decide
 	Gate       bool    `json:"gate"`
+
+	Index     int    `json:"index"`               // the point's
+	Kind      Kind   `json:"kind,omitempty"`      // of Measured: measured or simulated
+	Bound     string `json:"bound,omitempty"`     // the expectation's
+	Statistic string `json:"statistic,omitempty"` // the expectation's; for mean and max, Measured is an error
+	Worst     string `json:"worst,omitempty"`     // where a max is
+	Repeats   int    `json:"repeats,omitempty"`   // combined into Measured; 0: nothing was measured
 }
 
 // Scale is how the emulation relates to the lab (slow-motion: rates divided and

@@ -1,0 +1,483 @@
+package results
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// ErrNotFound is wrapped when a reference names no run.
+var ErrNotFound = errors.New("no such run")
+
+// ErrAmbiguous is wrapped when a reference names more than one run.
+var ErrAmbiguous = errors.New("ambiguous run")
+
+// The files of a run directory.
+const (
+	RecordFile     = "run.json"
+	SamplesFile    = "samples.jsonl"
+	ExperimentFile = "experiment.toml"
+	InventoryFile  = "inventory.toml"
+	ReportFile     = "report.html"
+	JUnitFile      = "junit.xml"
+	latestLink     = "latest"
+)
+
+// Schema is the version of the record that this package writes.
+const Schema = 1
+
+// unfinished is the reason that a record carries until its run has ended.
+const unfinished = "the run was cut off before it ended"
+
+// Dir is the directory of one run: <root>/<UTC time>-<ULID>/.
+type Dir struct {
+	Path string
+
+	mu   sync.Mutex
+	file *os.File // samples, open for appending; nil when the run was opened to be read
+	buf  *bufio.Writer
+	err  error // the first error of writing samples; it stays
+}
+
+// Create makes the directory of a new run, writes its inputs and a first record,
+// and points root/latest at it. It fills in the record's schema, ID and start if
+// they are empty. Until Save is called with another outcome the record on disk says
+// that the run was cut off, so that a crash leaves a record that can be opened.
+func Create(root string, rec *Record) (*Dir, error) {
+	rec.Schema = Schema
+	if rec.Started.IsZero() {
+		rec.Started = time.Now()
+	}
+	if rec.ID == "" {
+		rec.ID = ulid.MustNew(ulid.Timestamp(rec.Started), ulid.DefaultEntropy()).String()
+	}
+	path := filepath.Join(root, rec.Started.UTC().Format("2006-01-02T15-04-05Z")+"-"+rec.ID)
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return nil, fmt.Errorf("create run directory: %w", err)
+	}
+	if err := os.Mkdir(path, 0o777); err != nil {
+		return nil, fmt.Errorf("create run directory: %w", err)
+	}
+	d := &Dir{Path: path}
+	for name, f := range map[string]File{ExperimentFile: rec.Experiment, InventoryFile: rec.Inventory} {
+		if f.Text == "" {
+			continue
+		}
+		if err := d.WriteFile(name, []byte(f.Text)); err != nil {
+			return nil, err
+		}
+	}
+	first := *rec
+	first.Outcome, first.ExitCode, first.Finished = ErrorOutcome, ExitCode(ErrorOutcome), time.Time{}
+	first.Reasons = []string{unfinished}
+	if err := d.Save(&first); err != nil {
+		return nil, err
+	}
+	name := filepath.Join(path, SamplesFile)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("create samples: %w", err)
+	}
+	d.file, d.buf = file, bufio.NewWriterSize(file, 1<<16)
+	d.pointLatest(root)
+	return d, nil
+}
+
+// pointLatest replaces root/latest. It is a convenience that some file systems
+// lack; Open falls back to the newest run, so nothing is lost without it.
+func (d *Dir) pointLatest(root string) {
+	tmp := filepath.Join(root, ".latest-"+filepath.Base(d.Path))
+	if os.Symlink(filepath.Base(d.Path), tmp) != nil {
+		return
+	}
+	if os.Rename(tmp, filepath.Join(root, latestLink)) != nil {
+		os.Remove(tmp)
+	}
+}
+
+// Append adds samples to samples.jsonl, buffered. It may be called from several
+// goroutines. After the first error (a full disk) every call returns that error,
+// and what was written before stays.
+func (d *Dir) Append(samples ...Sample) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return d.err
+	}
+	if d.buf == nil {
+		return fmt.Errorf("write samples to %s: run is not open for writing", d.Path)
+	}
+	for _, s := range samples {
+		if !finite(s.Value, s.T) {
+			continue // JSON has no word for it, and no rate can be drawn from it
+		}
+		line, err := json.Marshal(s)
+		if err == nil {
+			_, err = d.buf.Write(append(line, '\n'))
+		}
+		if err != nil {
+			return d.fail(err)
+		}
+	}
+	return nil
+}
+
+// Flush writes buffered samples to the file, so that a reader sees them.
+func (d *Dir) Flush() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil || d.buf == nil {
+		return d.err
+	}
+	if err := d.buf.Flush(); err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+func (d *Dir) fail(err error) error {
+	d.err = fmt.Errorf("write samples to %s: %w", filepath.Join(d.Path, SamplesFile), pathless(err))
+	return d.err
+}
+
+// pathless drops the path that an *fs.PathError repeats.
+func pathless(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// Close flushes and closes the samples. It is idempotent; the error is the first
+// that writing samples met.
+func (d *Dir) Close() error {
+	err := d.Flush()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.file == nil {
+		return err
+	}
+	if e := d.file.Close(); err == nil && e != nil {
+		err = d.fail(e)
+	}
+	d.file, d.buf = nil, nil
+	return err
+}
+
+// Save replaces run.json by rec, atomically. Numbers that JSON cannot carry (NaN,
+// infinities) are written as 0 with N 0, and a warning in rec says so, since losing
+// the record for one of them would lose everything that was measured.
+func (d *Dir) Save(rec *Record) error {
+	rec.scrub()
+	data, err := json.MarshalIndent(rec, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
+	}
+	return d.WriteFile(RecordFile, append(data, '\n'))
+}
+
+// WriteReports writes report.html and junit.xml from the record and the samples on
+// disk.
+func (d *Dir) WriteReports(rec *Record) error {
+	if err := d.Flush(); err != nil {
+		return err
+	}
+	samples, err := d.Samples()
+	if err != nil {
+		return err
+	}
+	var html, junit bytes.Buffer
+	if err := WriteHTML(&html, rec, samples); err != nil {
+		return fmt.Errorf("render report: %w", err)
+	}
+	if err := WriteJUnit(&junit, rec); err != nil {
+		return fmt.Errorf("render junit: %w", err)
+	}
+	return errors.Join(d.WriteFile(ReportFile, html.Bytes()), d.WriteFile(JUnitFile, junit.Bytes()))
+}
+
+// WriteFile puts a file into the run directory, atomically: another process sees
+// the old one or the new one, whole.
+func (d *Dir) WriteFile(name string, data []byte) error {
+	path := filepath.Join(d.Path, name)
+	if err := writeAtomically(path, data); err != nil {
+		return fmt.Errorf("write %s: %w", path, pathless(err))
+	}
+	return nil
+}
+
+func writeAtomically(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close() // the second Close of a file that is closed only errs
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync() // the rename itself
+}
+
+// scrub replaces what JSON cannot carry.
+func (rec *Record) scrub() {
+	n := 0
+	clean := func(v ...*float64) (dirty bool) {
+		for _, p := range v {
+			if math.IsNaN(*p) || math.IsInf(*p, 0) {
+				*p = 0
+				dirty = true
+				n++
+			}
+		}
+		return dirty
+	}
+	for i := range rec.Points {
+		p := &rec.Points[i]
+		for j := range p.Phases {
+			for k := range p.Phases[j].Figures {
+				f := &p.Phases[j].Figures[k]
+				if clean(&f.Value, &f.Lo, &f.Hi) {
+					f.N = 0
+				}
+			}
+		}
+		for j := range p.Health {
+			clean(&p.Health[j].Value, &p.Health[j].Limit)
+		}
+		for j := range p.Jobs {
+			clean(&p.Jobs[j].JCT, &p.Jobs[j].AlgBW, &p.Jobs[j].BusBW)
+		}
+		for k, v := range p.Params {
+			if f, ok := v.(float64); ok && clean(&f) {
+				p.Params[k] = f
+			}
+		}
+	}
+	for i := range rec.Checks {
+		c := &rec.Checks[i]
+		clean(&c.Measured, &c.Lo, &c.Hi, &c.Predicted, &c.Error, &c.Tolerance)
+	}
+	for i := range rec.Calibration {
+		c := &rec.Calibration[i]
+		clean(&c.Value, &c.Lo, &c.Hi)
+	}
+	for k, v := range rec.Timings {
+		if clean(&v) {
+			rec.Timings[k] = v
+		}
+	}
+	if n > 0 {
+		rec.Warnings = append(rec.Warnings, fmt.Sprintf("%d values were not finite numbers; they are stored as 0", n))
+	}
+}
+
+// Complete says whether the run came to its end: false for one that was cut off.
+func (rec *Record) Complete() bool { return !rec.Finished.IsZero() }
+
+// Open finds a run under root and reads its record. ref is "latest", the path of a
+// run directory or of its run.json, or the beginning or the end of a run's ULID or
+// of its directory's name. The error wraps ErrNotFound or ErrAmbiguous.
+func Open(root, ref string) (*Dir, *Record, error) {
+	path, err := find(root, ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec, err := readRecord(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Dir{Path: path}, rec, nil
+}
+
+func readRecord(dir string) (*Record, error) {
+	path := filepath.Join(dir, RecordFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read run: %w", err)
+	}
+	rec := new(Record)
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, fmt.Errorf("read run %s: %w", path, err)
+	}
+	if rec.Schema > Schema {
+		return nil, fmt.Errorf("read run %s: schema %d is newer than this tool's %d", path, rec.Schema, Schema)
+	}
+	return rec, nil
+}
+
+func find(root, ref string) (string, error) {
+	if ref == "" {
+		ref = latestLink
+	}
+	names, err := runNames(root)
+	if err != nil {
+		return "", err
+	}
+	if ref == latestLink {
+		if to, err := filepath.EvalSymlinks(filepath.Join(root, latestLink)); err == nil && isRun(to) {
+			return to, nil
+		}
+		if len(names) > 0 {
+			return filepath.Join(root, names[0]), nil
+		}
+		return "", fmt.Errorf("%w: %s holds none", ErrNotFound, root)
+	}
+	path := strings.TrimSuffix(ref, string(filepath.Separator)+RecordFile)
+	if isRun(path) {
+		return path, nil
+	}
+	var hits []string
+	want := strings.ToUpper(ref)
+	for _, name := range names {
+		id := name[strings.LastIndexByte(name, '-')+1:]
+		if strings.HasPrefix(id, want) || strings.HasSuffix(id, want) || strings.HasPrefix(strings.ToUpper(name), want) {
+			hits = append(hits, name)
+		}
+	}
+	switch len(hits) {
+	case 0:
+		return "", fmt.Errorf("%w: %q in %s", ErrNotFound, ref, root)
+	case 1:
+		return filepath.Join(root, hits[0]), nil
+	}
+	return "", fmt.Errorf("%w: %q fits %s", ErrAmbiguous, ref, strings.Join(hits, ", "))
+}
+
+func isRun(path string) bool {
+	st, err := os.Stat(filepath.Join(path, RecordFile))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// runNames are the names of the run directories under root, newest first. A root
+// that does not exist holds none.
+func runNames(root string) ([]string, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && isRun(filepath.Join(root, e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	// Names begin with the time in UTC, then the ULID, which sorts by time too.
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) })
+	return names, nil
+}
+
+// Entry is a run in a list. Record is nil where it could not be read; Err says why.
+type Entry struct {
+	Path   string
+	Record *Record
+	Err    error
+}
+
+// List reads the records of all runs under root, newest first. A root that does
+// not exist holds none; a record that cannot be read is an entry with its error.
+func List(root string) ([]Entry, error) {
+	names, err := runNames(root)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Entry, len(names))
+	for i, name := range names {
+		path := filepath.Join(root, name)
+		rec, err := readRecord(path)
+		out[i] = Entry{Path: path, Record: rec, Err: err}
+	}
+	return out, nil
+}
+
+// Samples reads all samples of the run. A last line that was cut off is left out:
+// it is where a crash or a full disk ended the file.
+func (d *Dir) Samples() ([]Sample, error) {
+	path := filepath.Join(d.Path, SamplesFile)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read samples: %w", err)
+	}
+	defer f.Close()
+	samples, err := ReadSamples(f)
+	if err != nil {
+		return samples, fmt.Errorf("read samples %s: %w", path, err)
+	}
+	return samples, nil
+}
+
+// ReadSamples reads lines of samples.jsonl. A last line without its newline that
+// does not parse is left out; any other bad line is an error with its number, and
+// the samples before it are returned.
+func ReadSamples(r io.Reader) ([]Sample, error) {
+	var out []Sample
+	in := bufio.NewReaderSize(r, 1<<16)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		whole := err == nil
+		if err != nil && err != io.EOF {
+			return out, err
+		}
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			var s Sample
+			if bad := json.Unmarshal(text, &s); bad == nil {
+				out = append(out, s)
+			} else if whole {
+				return out, fmt.Errorf("line %d: %w", n, bad)
+			}
+		}
+		if !whole {
+			return out, nil
+		}
+	}
+}
+
+// WriteJSON writes the record as one JSON document.
+func WriteJSON(w io.Writer, rec *Record) error {
+	rec.scrub()
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(rec)
+}

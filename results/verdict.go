@@ -1,0 +1,649 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// maxMore bounds the number of further repeats that a verdict asks for.
+const maxMore = 1000
+
+// Judge holds expectations against the figures of a run's points.
+//
+// Repeats of a cell of the sweep are combined first (see Combine); a repeat that
+// ended early or with fatal health trouble is left out, and a cell without any
+// sound repeat is inconclusive with the reason. A check's error is measured -
+// predicted, or that over the prediction where the tolerance is relative. Of an
+// idle link, predicted 0, the relative error is taken over the largest prediction
+// of the same metric in that phase.
+//
+// The tolerance makes a band around 0: [-tol, tol], [-tol, inf) for "at-least" and
+// (-inf, tol] for "at-most". With [lo, hi] the 95 % interval of the error, a check
+//
+//   - passes if [lo, hi] lies in the band, or if the error does and half the
+//     interval is not longer than the tolerance: what lies outside is then no
+//     more than the noise that the tolerance was meant to allow;
+//   - fails if [lo, hi] lies outside the band as a whole;
+//   - is inconclusive otherwise, with More the further repeats after which the
+//     interval, shrinking as 1/sqrt(n), should decide it.
+//
+// A measured figure without an interval (N < 2) is inconclusive however good it
+// looks. Statistics "mean" and "max" are over the errors' magnitudes (shortfalls
+// for "at-least", excesses for "at-most") of all figures of the block; their
+// interval is that of the magnitudes' ends, which assumes that errors go together
+// and is so never too narrow. Figures predicted 0 are left out of a mean, which
+// they would only dilute.
+//
+// An expectation that finds no figure, or a figure without prediction, is
+// inconclusive: nothing to hold it against. Checks that are not gated never decide
+// the outcome. The outcome is error if a point ended with one, else fail if a gated
+// check failed, else inconclusive if one is, else pass; reasons say why, the most
+// important first.
+func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
+	cells := cellsOf(points)
+	var checks []Check
+	for _, e := range expects {
+		var each []held
+		for i := range cells {
+			each = append(each, cells[i].checks(e)...)
+		}
+		switch {
+		case len(each) == 0:
+			c := e.check()
+			c.Of = e.Of
+			c.inconclusive("nothing to hold it against: no " + e.Metric + " figure" + ofGlob(e.Of))
+			checks = append(checks, c)
+		case e.Statistic == "mean" || e.Statistic == "max":
+			checks = append(checks, aggregate(e, each))
+		default:
+			for _, h := range each {
+				checks = append(checks, h.Check)
+			}
+		}
+	}
+	outcome, reasons := decide(checks, points)
+	return checks, outcome, reasons
+}
+
+// ExitCode is the process exit code of a run's outcome: 0 all expectations held, 1
+// one failed, 6 the testbed failed, 7 nothing failed but something is undecided.
+func ExitCode(o Outcome) int {
+	switch o {
+	case Pass:
+		return 0
+	case Fail:
+		return 1
+	case ErrorOutcome:
+		return 6
+	default:
+		return 7
+	}
+}
+
+// cell is a point of the sweep with its sound repeats.
+type cell struct {
+	index   int
+	labels  string
+	repeats []Point
+	dropped int    // repeats left out
+	why     string // of the first one left out
+	phases  int    // the most that any repeat has, dropped ones included
+}
+
+func cellsOf(points []Point) []cell {
+	at := map[int]int{}
+	var cells []cell
+	for _, p := range points {
+		i, ok := at[p.Index]
+		if !ok {
+			i = len(cells)
+			at[p.Index] = i
+			cells = append(cells, cell{index: p.Index, labels: p.Label()})
+		}
+		c := &cells[i]
+		c.phases = max(c.phases, len(p.Phases))
+		if why := p.unsound(); why != "" {
+			c.dropped++
+			if c.why == "" {
+				c.why = why
+			}
+			continue
+		}
+		c.repeats = append(c.repeats, p)
+	}
+	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(a.index, b.index) })
+	return cells
+}
+
+// Label is the point's labels as one text; empty without a sweep.
+func (p Point) Label() string { return strings.Join(p.Labels, " ") }
+
+// unsound says why a point's figures must not be judged; empty if they may.
+func (p Point) unsound() string {
+	if p.Error != "" {
+		return "ended early: " + p.Error
+	}
+	for _, t := range p.Health {
+		if t.Fatal {
+			return t.String()
+		}
+	}
+	return ""
+}
+
+// String is the trouble in one line: "switch tor1: timer lateness p99 14 ms ...".
+func (t Trouble) String() string {
+	if t.Where == "" {
+		return t.What
+	}
+	return t.Where + ": " + t.What
+}
+
+// check is an empty check of the expectation.
+func (e Expect) check() Check {
+	return Check{
+		Expect: e.Name, Metric: e.Metric, Predictor: e.Predictor, Gate: e.Gate,
+		Tolerance: e.Tolerance, Relative: e.Relative, Bound: e.bound(), Statistic: e.Statistic,
+	}
+}
+
+func (e Expect) bound() string {
+	if e.Bound == "" {
+		return "within"
+	}
+	return e.Bound
+}
+
+func (c *Check) inconclusive(why string) {
+	c.Outcome, c.Why = Inconclusive, why
+}
+
+func ofGlob(of string) string {
+	if of == "" {
+		return ""
+	}
+	return fmt.Sprintf(" of %q", of)
+}
+
+// held is a check with what aggregation needs of it: the interval of its error,
+// and whether there is an error at all.
+type held struct {
+	Check
+	lo, hi float64
+	ok     bool
+}
+
+// checks applies e to every figure of the cell that it matches. A cell whose
+// repeats are all unsound still names what it would have judged, so that the
+// report shows what was lost.
+func (c *cell) checks(e Expect) []held {
+	if len(c.repeats) == 0 {
+		k := e.check()
+		k.Point, k.Index, k.Of = c.labels, c.index, e.Of
+		k.inconclusive(c.why)
+		k.More = 1
+		return []held{{Check: k}}
+	}
+	var out []held
+	for phase := range c.phases {
+		var order []string
+		observed := map[string][]Figure{}
+		predicted := map[string][]Figure{}
+		largest := 0.0
+		for _, p := range c.repeats {
+			if phase >= len(p.Phases) {
+				continue
+			}
+			for _, f := range p.Phases[phase].Figures {
+				if f.Metric != e.Metric {
+					continue
+				}
+				into := observed
+				if f.Kind == Predicted {
+					if f.Predictor != e.Predictor {
+						continue
+					}
+					largest = max(largest, math.Abs(f.Value))
+					into = predicted
+				}
+				if !Glob(e.Of, f.Of) {
+					continue
+				}
+				if observed[f.Of] == nil && predicted[f.Of] == nil {
+					order = append(order, f.Of)
+				}
+				into[f.Of] = append(into[f.Of], f)
+			}
+		}
+		for _, of := range order {
+			k := held{Check: e.check()}
+			k.Point, k.Index, k.Phase, k.Of = c.labels, c.index, phase, of
+			k.hold(e, observed[of], predicted[of], largest)
+			if c.dropped > 0 {
+				note := fmt.Sprintf("%d of %d repeats left out: %s", c.dropped, c.dropped+len(c.repeats), c.why)
+				k.Why = strings.TrimPrefix(k.Why+"; "+note, "; ")
+			}
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// hold compares the combined observation with the prediction.
+func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
+	if len(observed) == 0 {
+		c.Predicted, c.Bottleneck, c.Unit = predicted[0].Value, predicted[0].Bottleneck, predicted[0].Unit
+		c.inconclusive("predicted, but not measured")
+		c.More = 1
+		return
+	}
+	m := Combine(observed)
+	c.Unit, c.Measured, c.Lo, c.Hi, c.Kind, c.Repeats = m.Unit, m.Value, m.Lo, m.Hi, m.Kind, len(observed)
+	switch {
+	case e.Predictor == "value" || e.Predictor == "":
+		c.Predicted = e.Value
+		largest = math.Abs(e.Value)
+	case len(predicted) == 0:
+		c.inconclusive(fmt.Sprintf("nothing to hold it against: %s predicts no %s of %s", e.Predictor, e.Metric, c.Of))
+		return
+	default:
+		for _, p := range predicted {
+			c.Predicted += p.Value / float64(len(predicted))
+		}
+		c.Bottleneck = predicted[0].Bottleneck
+	}
+	if !finite(m.Value, m.Lo, m.Hi, c.Predicted) {
+		c.Measured, c.Lo, c.Hi, c.Predicted = 0, 0, 0, 0
+		c.inconclusive("not a finite number")
+		return
+	}
+	unit := 1.0
+	if e.Relative {
+		unit = math.Abs(c.Predicted)
+		if unit == 0 {
+			unit = largest
+		}
+		if unit == 0 && m.Value != 0 {
+			c.inconclusive("a relative tolerance of a prediction of 0 says nothing; give an absolute one")
+			return
+		}
+		unit = cmp.Or(unit, 1)
+	}
+	c.Error = (m.Value - c.Predicted) / unit
+	if m.Kind == Measured && m.N < 2 && m.Hi == m.Lo && !c.counted() {
+		c.inconclusive("one interval gives no confidence interval")
+		c.More = 1
+		return
+	}
+	c.ok, c.lo, c.hi = true, (m.Lo-c.Predicted)/unit, (m.Hi-c.Predicted)/unit
+	c.decide(c.lo, c.hi)
+}
+
+// counted says whether the metric is an exact count, which needs no interval.
+func (c *Check) counted() bool {
+	switch c.Metric {
+	case "sum_errors", "iterations":
+		return true
+	}
+	return false
+}
+
+// decide applies the rule of Judge to the error's interval.
+func (c *Check) decide(lo, hi float64) {
+	tol := c.Tolerance
+	slack := 1e-9 * max(math.Abs(tol), math.Abs(c.Error)) // rounding decides nothing
+	bandLo, bandHi := -tol-slack, tol+slack
+	switch c.Bound {
+	case "at-least":
+		bandHi = math.Inf(1)
+	case "at-most":
+		bandLo = math.Inf(-1)
+	}
+	half := (hi - lo) / 2
+	inside := bandLo <= c.Error && c.Error <= bandHi
+	switch {
+	case bandLo <= lo && hi <= bandHi, inside && half <= tol:
+		c.Outcome = Pass
+	case hi < bandLo || lo > bandHi:
+		c.Outcome = Fail
+	default:
+		want, why := tol, "the interval is wider than the tolerance"
+		if !inside || tol == 0 {
+			want = min(math.Abs(c.Error-bandLo), math.Abs(c.Error-bandHi))
+			why = "the interval reaches across the tolerance"
+		}
+		c.inconclusive(why)
+		n := float64(max(c.Repeats, 1))
+		c.More = maxMore
+		if r := n * (half / want) * (half / want); r-n < maxMore {
+			c.More = max(int(math.Ceil(r-n)), 1)
+		}
+	}
+}
+
+// aggregate is the check of a mean or max error over all figures of a block.
+func aggregate(e Expect, each []held) Check {
+	out := e.check()
+	out.Repeats = math.MaxInt
+	var value, lo, hi float64
+	n := 0
+	for _, c := range each {
+		if !c.ok {
+			out.Of = e.Of
+			out.Repeats = 0
+			where := strings.TrimSpace(c.Point + " " + c.Of)
+			out.inconclusive(strings.TrimPrefix(where+": "+c.Why, ": "))
+			out.More = c.More
+			return out
+		}
+		if c.Predicted == 0 && e.Relative && e.Statistic == "mean" {
+			continue
+		}
+		a, b := magnitudes(out.Bound, c.lo, c.hi)
+		m, _ := magnitudes(out.Bound, c.Error, c.Error)
+		n++
+		out.Kind = c.Kind
+		out.Repeats = min(out.Repeats, c.Repeats)
+		if e.Statistic == "mean" {
+			value, lo, hi = value+m, lo+a, hi+b
+			continue
+		}
+		if m >= value {
+			value, out.Bottleneck, out.Worst = m, c.Bottleneck, strings.TrimSpace(c.Point+" "+c.Of)
+		}
+		lo, hi = max(lo, a), max(hi, b)
+	}
+	if n == 0 {
+		out.Of, out.Repeats = e.Of, 0
+		out.inconclusive("nothing to hold it against: every figure is predicted 0")
+		return out
+	}
+	if e.Statistic == "mean" {
+		value, lo, hi = value/float64(n), lo/float64(n), hi/float64(n)
+	}
+	out.Of = fmt.Sprintf("%s of %d", e.Statistic, n)
+	out.Unit = each[0].Unit
+	if e.Relative {
+		out.Unit = "1"
+	}
+	out.Measured, out.Lo, out.Hi, out.Error = value, lo, hi, value
+	out.Bound = "within"
+	out.decide(lo, hi)
+	out.Bound = e.bound()
+	return out
+}
+
+// magnitudes is the range of the part of an error in [lo, hi] that counts
+// against the bound.
+func magnitudes(bound string, lo, hi float64) (from, to float64) {
+	switch bound {
+	case "at-least":
+		return max(0, -hi), max(0, -lo)
+	case "at-most":
+		return max(0, lo), max(0, hi)
+	}
+	if lo <= 0 && 0 <= hi {
+		return 0, max(-lo, hi)
+	}
+	return min(math.Abs(lo), math.Abs(hi)), max(math.Abs(lo), math.Abs(hi))
+}
+
+func finite(v ...float64) bool {
+	for _, x := range v {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func decide(checks []Check, points []Point) (Outcome, []string) {
+	var reasons, failed, open []string
+	seen := map[string]bool{}
+	for _, p := range points {
+		if p.Error != "" && !seen[p.Error] {
+			seen[p.Error] = true
+			reasons = append(reasons, strings.TrimPrefix(p.Label()+": "+p.Error, ": "))
+		}
+	}
+	gated := 0
+	for _, c := range checks {
+		if !c.Gate {
+			continue
+		}
+		gated++
+		switch c.Outcome {
+		case Fail:
+			failed = append(failed, c.title()+": "+c.Message())
+		case Inconclusive:
+			open = append(open, c.title()+": "+c.Message())
+		}
+	}
+	outcome := Pass
+	switch {
+	case len(reasons) > 0:
+		outcome = ErrorOutcome
+	case len(failed) > 0:
+		outcome = Fail
+	case len(open) > 0:
+		outcome = Inconclusive
+	case gated == 0:
+		return Pass, []string{"no gated expectation: nothing was judged"}
+	}
+	return outcome, append(append(reasons, failed...), open...)
+}
+
+// title names the check: expectation, point, phase and subject.
+func (c Check) title() string {
+	parts := []string{c.Expect}
+	if c.Point != "" {
+		parts = append(parts, c.Point)
+	}
+	if c.Phase > 0 {
+		parts = append(parts, fmt.Sprintf("phase %d", c.Phase+1))
+	}
+	if c.Of != "" {
+		parts = append(parts, c.Of)
+	}
+	return strings.Join(parts, " ")
+}
+
+// Message says what was compared in one line: "measured 341.2 Gbit/s, predicted
+// 389.0 Gbit/s ± 2.0 %, bottleneck leaf2->h7".
+func (c Check) Message() string {
+	var b strings.Builder
+	if c.Repeats > 0 {
+		kind := cmp.Or(c.Kind, Measured)
+		if c.isError() {
+			fmt.Fprintf(&b, "%s error %s, at most %s", c.Statistic, c.measured(), c.tolerance())
+			if c.Worst != "" {
+				fmt.Fprintf(&b, ", worst %s", c.Worst)
+			}
+		} else {
+			fmt.Fprintf(&b, "%s %s, %s", kind, c.measured(), c.wanted())
+		}
+		if c.Bottleneck != "" {
+			fmt.Fprintf(&b, ", bottleneck %s", c.Bottleneck)
+		}
+	}
+	if c.Why != "" {
+		if b.Len() > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(c.Why)
+	}
+	if c.Outcome == Inconclusive && c.More > 0 {
+		fmt.Fprintf(&b, " (%s)", c.more())
+	}
+	return b.String()
+}
+
+func (c Check) more() string {
+	switch {
+	case c.More >= maxMore:
+		return fmt.Sprintf("%d further repeats or more would decide", maxMore)
+	case c.More == 1:
+		return "1 further repeat should decide"
+	}
+	return fmt.Sprintf("%d further repeats should decide", c.More)
+}
+
+// isError says whether Measured is itself an error, as for mean and max.
+func (c Check) isError() bool { return c.Statistic == "mean" || c.Statistic == "max" }
+
+// measured is the observed value with its interval.
+func (c Check) measured() string {
+	if c.isError() && c.Relative {
+		return Percent(c.Measured)
+	}
+	return QuantityCI(c.Measured, c.Lo, c.Hi, c.Unit)
+}
+
+// wanted is what the check asked for: "predicted 0.500 ± 0.03", "at least 0.99".
+func (c Check) wanted() string {
+	p := Quantity(c.Predicted, c.Unit)
+	verb := "predicted"
+	if c.Predictor == "value" || c.Predictor == "" {
+		verb = "expected"
+	}
+	switch {
+	case c.Bound == "at-least":
+		verb += " at least"
+	case c.Bound == "at-most":
+		verb += " at most"
+	}
+	if c.Tolerance == 0 {
+		return verb + " " + p
+	}
+	return verb + " " + p + " ± " + c.tolerance()
+}
+
+func (c Check) tolerance() string {
+	if c.Relative {
+		return Percent(c.Tolerance)
+	}
+	if plain(c.Unit) {
+		return short(c.Tolerance)
+	}
+	return Quantity(c.Tolerance, c.Unit)
+}
+
+// ModelError sums up how far one predictor is from what was observed of a metric,
+// over all sound points, without judging it.
+type ModelError struct {
+	Predictor string
+	Metric    string
+	Unit      string
+	Relative  bool    // Mean and Max are fractions of the prediction
+	Mean, Max float64 // of the error's magnitude
+	Worst     string  // where Max is
+	N         int
+}
+
+// ModelErrors are the errors of every predictor that the points carry, for every
+// metric. Errors of dimensionless metrics are absolute, those of others relative;
+// figures predicted 0 are left out of relative ones.
+func ModelErrors(points []Point) []ModelError {
+	type key struct{ predictor, metric string }
+	all := map[key]*ModelError{}
+	for _, c := range cellsOf(points) {
+		for phase := range c.phases {
+			observed := map[[2]string][]Figure{}
+			type pair struct {
+				Figure
+				n int
+			}
+			predicted := map[[3]string]*pair{}
+			var order [][3]string
+			for _, p := range c.repeats {
+				if phase >= len(p.Phases) {
+					continue
+				}
+				for _, f := range p.Phases[phase].Figures {
+					if f.Kind != Predicted {
+						k := [2]string{f.Metric, f.Of}
+						observed[k] = append(observed[k], f)
+						continue
+					}
+					k := [3]string{f.Metric, f.Of, f.Predictor}
+					if predicted[k] == nil {
+						predicted[k] = &pair{Figure: f}
+						predicted[k].Value = 0
+						order = append(order, k)
+					}
+					predicted[k].Value += f.Value
+					predicted[k].n++
+				}
+			}
+			for _, k := range order {
+				o := observed[[2]string{k[0], k[1]}]
+				if len(o) == 0 {
+					continue
+				}
+				p := predicted[k]
+				want := p.Value / float64(p.n)
+				m := all[key{k[2], k[0]}]
+				if m == nil {
+					m = &ModelError{Predictor: k[2], Metric: k[0], Unit: p.Unit, Relative: !plain(p.Unit)}
+					all[key{k[2], k[0]}] = m
+				}
+				err := math.Abs(Combine(o).Value - want)
+				if m.Relative {
+					if want == 0 {
+						continue
+					}
+					err /= math.Abs(want)
+				}
+				m.N++
+				m.Mean += (err - m.Mean) / float64(m.N)
+				if err >= m.Max {
+					m.Max = err
+					m.Worst = strings.TrimSpace(c.labels + " " + k[1])
+				}
+			}
+		}
+	}
+	var out []ModelError
+	for _, m := range all {
+		if m.N > 0 {
+			out = append(out, *m)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(out[i].Predictor, out[j].Predictor), cmp.Compare(out[i].Metric, out[j].Metric)) < 0
+	})
+	return out
+}
+
+// Glob reports whether name matches pattern, in which * stands for any text and ?
+// for one character. An empty pattern matches everything.
+func Glob(pattern, name string) bool {
+	if pattern == "" {
+		return true
+	}
+	p, n := []rune(pattern), []rune(name)
+	pi, ni, star, mark := 0, 0, -1, 0
+	for ni < len(n) {
+		switch {
+		case pi < len(p) && p[pi] == '*':
+			star, mark = pi, ni
+			pi++
+		case pi < len(p) && (p[pi] == '?' || p[pi] == n[ni]):
+			pi++
+			ni++
+		case star >= 0:
+			mark++
+			pi, ni = star+1, mark
+		default:
+			return false
+		}
+	}
+	for pi < len(p) && p[pi] == '*' {
+		pi++
+	}
+	return pi == len(p)
+}
