@@ -1,0 +1,568 @@
+package ina
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Switch is the aggregation part of a switch: an array of aggregators, the job
+// table, and for every job the memory of what was decided about each PSN. It does
+// no I/O and reads no clock; it is not safe for concurrent use; Process does not
+// allocate.
+//
+// # Statistical mode
+//
+// A PSN of n workers is n arrivals, so what is decided for the first must bind the
+// others: an aggregator that became free half-way would catch a partial sum that
+// nobody completes. The rule, per (job, epoch, PSN):
+//
+//  1. The first packet decides. The aggregator that the job's addressing names is
+//     free: the PSN is granted it. It is taken: the PSN is denied. A packet that
+//     carries all of Expect already needs no aggregator and passes.
+//  2. Packets of a granted PSN are summed. The one that completes Expect leaves for
+//     the PS as the sum; the aggregator keeps the sum and stays taken. A packet with
+//     a worker that is in the sum already is dropped.
+//  3. Packets of a denied PSN go up as they are, flagged FlagCollision.
+//  4. A result releases the PSN's aggregator on its way down. Later packets of that
+//     PSN go up as they are: the PS answers them.
+//  5. A packet flagged FlagResend pushes the aggregator's sum up, complete or not,
+//     flagged FlagResend too, frees the aggregator, and goes up itself. The PSN is
+//     denied from then on.
+//
+// Decisions are kept in a ring of at least 2 x Window entries, and a packet whose
+// PSN has left the ring goes up as it is. A worker sends PSN p + 2·Window only when
+// every worker has the result of p, so no decision that still matters is lost.
+//
+// # Synchronous mode
+//
+// A job owns slot = Base + PSN mod Size with Size >= 2·Window, and has no PS
+// (SwitchML, section 3.5). The switch with Root set turns the complete sum into a
+// result, keeps it, and answers resends from it, towards where they came from; a
+// switch below sends its part of the sum up, again when a resend asks for it. PSN
+// p + Size takes the slot over.
+//
+// # Both
+//
+// FlagECN, FlagOverflow and FlagCollision of the summands are in the sum. Packets of
+// another epoch are dropped.
+type Switch struct {
+	jobs  [MaxJob + 1]*job
+	aggs  []aggregator
+	sums  []sum
+	pools map[region]*pool
+	out   [HeaderLen + 4*MaxLanes]byte
+}
+
+// An aggregator is taken when job is not 0. It belongs to a PSN of the job's
+// present epoch, because SetJob frees what the previous epoch left.
+type aggregator struct {
+	since  time.Duration
+	bitmap uint64
+	psn    uint32
+	job    uint16
+	flags  Flags
+	lanes  uint8
+}
+
+// fate is what was decided for a PSN.
+type fate uint8
+
+const (
+	unknown fate = iota
+	granted      // has aggregator slot
+	denied       // found it taken, or was pushed out
+	passed       // arrived complete, or its result went by
+)
+
+type decision struct {
+	psn  uint32
+	slot uint32
+	fate fate
+}
+
+type job struct {
+	JobEntry
+	ring     []decision // power of two
+	pool     *pool
+	counters Counters
+}
+
+type region struct{ base, size uint32 }
+
+// pool is the free list of a region that jobs with pool addressing share.
+type pool struct {
+	free []uint32
+	jobs int
+}
+
+// Count is a number of packets and their bytes, as frames (Ethernet header in,
+// preamble and FCS out).
+type Count struct{ Packets, Bytes int64 }
+
+// Counters are one job's totals at one switch since Reset. Of the gradient packets
+// that arrived, In = Aggregated + Fallback + Duplicates.
+type Counters struct {
+	In         Count // gradient packets of the right epoch
+	Aggregated Count // of these: absorbed into a sum or completing it
+	Fallback   Count // of these: sent up as they were
+	Duplicates Count // of these: their workers were in the sum already
+	Resends    Count // of In: carried FlagResend
+	Marked     Count // of In: arrived with FlagECN
+	Granted    Count // PSNs whose first packet was granted an aggregator
+	Denied     Count // PSNs whose first packet found the aggregator taken
+	Out        Count // sums and fallbacks sent up; at a synchronous root, results sent down
+	Results    Count // results from above, passed down
+	Dropped    Count // wrong epoch, workers not expected here, or other lanes than the sum has
+
+	Releases int64         // aggregators released by a result
+	Hold     time.Duration // how long those were taken, first packet in until result
+}
+
+// Reason says what became of a packet given to Process.
+type Reason uint8
+
+const (
+	Forwarded  Reason = iota // sent up as it was
+	Absorbed                 // summed; nothing to send
+	Completed                // completed a sum, which is sent
+	Pushed                   // resend: the sum is sent up, then the packet
+	Result                   // sent down; released its aggregator if it had one
+	Answered                 // synchronous resend: answered from the kept sum
+	Duplicate                // dropped: its workers are in the sum already
+	WrongEpoch               // dropped
+	Malformed                // dropped: no INA header, workers not expected here, or other lanes than the sum has
+	NoJob                    // dropped: the switch has no entry for its job
+)
+
+var reasonNames = [...]string{"forwarded", "absorbed", "completed", "pushed", "result", "answered",
+	"duplicate", "wrong epoch", "malformed", "no job"}
+
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+// Direction is where an output of the switch goes.
+type Direction uint8
+
+const (
+	Up   Direction = iota // to Output.Port, with the job's up group and port as addresses
+	Down                  // to multicast group Output.Group, with the job's down group and port
+	Back                  // to Output.Port, where the packet came from, with the job's down group and port
+)
+
+// Output is a packet to send. Data is either the bytes given to Process or the
+// switch's own buffer; both are good until the next call.
+type Output struct {
+	Data  []byte
+	Dir   Direction
+	Port  uint32 // Up and Back
+	Group uint16 // Down
+}
+
+// Verdict is what to do with a packet: send Out[0:N], in that order.
+type Verdict struct {
+	Out    [2]Output
+	N      int
+	Reason Reason
+}
+
+// ErrEntry is wrapped by every error of SetJob.
+var ErrEntry = errors.New("job entry refused")
+
+// maxWindow bounds the memory a job entry can ask for.
+const maxWindow = 1 << 20
+
+// NewSwitch returns a switch with n aggregators, all free, and no jobs.
+func NewSwitch(n int) *Switch {
+	s := &Switch{aggs: make([]aggregator, n), sums: make([]sum, n)}
+	s.Reset()
+	return s
+}
+
+// Reset forgets all jobs and their counters and frees every aggregator.
+func (s *Switch) Reset() {
+	clear(s.jobs[:])
+	clear(s.aggs)
+	s.pools = make(map[region]*pool)
+}
+
+// Taken is the number of aggregators in use.
+func (s *Switch) Taken() int {
+	n := 0
+	for i := range s.aggs {
+		if s.aggs[i].job != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// SetJob installs e in place of any earlier entry of e.Job, whose aggregators are
+// freed and decisions forgotten; counters go on. It is meant for between runs: a
+// job changed while its packets are under way recovers by resends in statistical
+// mode only.
+//
+// A region must lie within the array. Jobs may share one, but a synchronous job's
+// is its own, and a pool is shared only by pool jobs with the same region. Errors
+// wrap ErrEntry and leave the switch as it was.
+func (s *Switch) SetJob(e JobEntry) error {
+	if err := s.check(e); err != nil {
+		return fmt.Errorf("%w: job %d: %w", ErrEntry, e.Job, err)
+	}
+	j := &job{JobEntry: e}
+	if old := s.jobs[e.Job]; old != nil {
+		j.counters = old.counters
+		s.DeleteJob(e.Job)
+	}
+	if e.Mode == Statistical {
+		j.ring = make([]decision, 1<<bits.Len32(2*e.Window-1))
+		if e.Addressing == Pool && e.Size > 0 {
+			r := region{e.Base, e.Size}
+			p := s.pools[r]
+			if p == nil {
+				p = &pool{free: make([]uint32, 0, e.Size)}
+				for i := r.size; i > 0; i-- {
+					p.free = append(p.free, r.base+i-1)
+				}
+				s.pools[r] = p
+			}
+			p.jobs++
+			j.pool = p
+		}
+	}
+	s.jobs[e.Job] = j
+	return nil
+}
+
+func (s *Switch) check(e JobEntry) error {
+	switch {
+	case e.Job == 0 || e.Job > MaxJob:
+		return fmt.Errorf("id outside 1..%d", MaxJob)
+	case e.Mode > Synchronous:
+		return fmt.Errorf("unknown mode %d", e.Mode)
+	case e.Mode == Forward:
+		return nil
+	case e.Mode == Statistical && e.Addressing > ATP:
+		return fmt.Errorf("unknown addressing %d", e.Addressing)
+	case uint64(e.Base)+uint64(e.Size) > uint64(len(s.aggs)):
+		return fmt.Errorf("aggregators %d+%d, the switch has %d", e.Base, e.Size, len(s.aggs))
+	case e.Expect == 0:
+		return errors.New("expects no worker")
+	case e.Window == 0 || e.Window > maxWindow:
+		return fmt.Errorf("window %d outside 1..%d", e.Window, maxWindow)
+	case e.Mode == Synchronous && uint64(e.Size) < 2*uint64(e.Window):
+		return fmt.Errorf("%d slots for window %d, synchronous mode needs twice the window", e.Size, e.Window)
+	}
+	for _, o := range s.jobs {
+		if o == nil || o.Job == e.Job || o.Mode == Forward || e.Size == 0 || o.Size == 0 ||
+			e.Base >= o.Base+o.Size || o.Base >= e.Base+e.Size {
+			continue
+		}
+		ePool, oPool := e.pooled(), o.pooled()
+		switch {
+		case e.Mode == Synchronous || o.Mode == Synchronous:
+			return fmt.Errorf("aggregators %d+%d overlap those of job %d, and synchronous mode shares none", e.Base, e.Size, o.Job)
+		case (ePool || oPool) && !(ePool && oPool && e.Base == o.Base && e.Size == o.Size):
+			return fmt.Errorf("aggregators %d+%d overlap those of job %d, and a pool is shared whole", e.Base, e.Size, o.Job)
+		}
+	}
+	return nil
+}
+
+func (e JobEntry) pooled() bool { return e.Mode == Statistical && e.Addressing == Pool }
+
+// DeleteJob removes the entry of id and frees its aggregators. An unknown id is
+// no error.
+func (s *Switch) DeleteJob(id uint16) {
+	if id > MaxJob || s.jobs[id] == nil {
+		return
+	}
+	j := s.jobs[id]
+	for i := range s.aggs {
+		if s.aggs[i].job == id {
+			s.free(j, uint32(i))
+		}
+	}
+	if j.pool != nil {
+		if j.pool.jobs--; j.pool.jobs == 0 {
+			delete(s.pools, region{j.Base, j.Size})
+		}
+	}
+	s.jobs[id] = nil
+}
+
+// Job is the entry of id.
+func (s *Switch) Job(id uint16) (JobEntry, bool) {
+	if id > MaxJob || s.jobs[id] == nil {
+		return JobEntry{}, false
+	}
+	return s.jobs[id].JobEntry, true
+}
+
+// Counters are the counters of job id, for reading and resetting; nil without an entry.
+func (s *Switch) Counters(id uint16) *Counters {
+	if id > MaxJob || s.jobs[id] == nil {
+		return nil
+	}
+	return &s.jobs[id].counters
+}
+
+// Process takes one packet that came in at port: b is its UDP payload, INA header
+// and lanes, and may be changed in place; now is when it arrived, on a clock that
+// does not go back.
+func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
+	h, err := ParseHeader(b)
+	if err != nil {
+		return Verdict{Reason: Malformed}
+	}
+	b = b[:HeaderLen+4*int(h.Lanes)]
+	j := s.jobs[h.Job]
+	if j == nil {
+		return Verdict{Reason: NoJob}
+	}
+	c := &j.counters
+	if h.Epoch != j.Epoch {
+		c.Dropped.add(b)
+		return Verdict{Reason: WrongEpoch}
+	}
+	if h.Flags&FlagResult != 0 {
+		return s.result(j, &h, b, now)
+	}
+	if j.Mode != Forward && (h.Bitmap == 0 || h.Bitmap&^j.Expect != 0) {
+		c.Dropped.add(b)
+		return Verdict{Reason: Malformed}
+	}
+	c.In.add(b)
+	if h.Flags&FlagResend != 0 {
+		c.Resends.add(b)
+	}
+	if h.Flags&FlagECN != 0 {
+		c.Marked.add(b)
+	}
+	switch j.Mode {
+	case Statistical:
+		return s.statistical(j, &h, b, now)
+	case Synchronous:
+		return s.synchronous(j, &h, b, port)
+	}
+	return j.forward(b)
+}
+
+func (s *Switch) result(j *job, h *Header, b []byte, now time.Duration) Verdict {
+	if j.Mode == Statistical {
+		d := &j.ring[h.PSN&uint32(len(j.ring)-1)]
+		switch age := int32(h.PSN - d.psn); {
+		case d.fate != unknown && age < 0: // the ring has moved on
+		case d.fate == granted && age == 0:
+			j.counters.Releases++
+			j.counters.Hold += now - s.aggs[d.slot].since
+			s.free(j, d.slot)
+			d.fate = passed
+		default:
+			s.evict(j, d)
+			*d = decision{psn: h.PSN, fate: passed}
+		}
+	}
+	j.counters.Results.add(b)
+	return Verdict{N: 1, Out: [2]Output{{Data: b, Dir: Down, Group: j.DownGroup}}, Reason: Result}
+}
+
+func (s *Switch) statistical(j *job, h *Header, b []byte, now time.Duration) Verdict {
+	d := &j.ring[h.PSN&uint32(len(j.ring)-1)]
+	if d.fate == unknown || d.psn != h.PSN {
+		if d.fate != unknown && int32(h.PSN-d.psn) < 0 {
+			return j.forward(b) // older than the ring
+		}
+		s.evict(j, d)
+		*d = s.decide(j, h, now)
+		switch d.fate {
+		case granted:
+			j.counters.Granted.add(b)
+		case denied:
+			if h.Flags&FlagResend == 0 {
+				j.counters.Denied.add(b)
+			}
+		case passed:
+			j.counters.Aggregated.add(b)
+			j.counters.Out.add(b)
+			return Verdict{N: 1, Out: [2]Output{{Data: b, Dir: Up, Port: j.UpPort}}, Reason: Completed}
+		}
+	}
+	switch d.fate {
+	case denied:
+		b[1] |= byte(FlagCollision)
+		fallthrough
+	case passed:
+		return j.forward(b)
+	}
+	a := &s.aggs[d.slot]
+	if h.Flags&FlagResend != 0 {
+		d.fate = denied
+		sum := s.emit(j, d.slot, FlagResend)
+		s.free(j, d.slot)
+		b[1] |= byte(FlagCollision)
+		v := j.forward(b)
+		v.Reason, v.N = Pushed, 2
+		v.Out[1] = v.Out[0]
+		v.Out[0] = Output{Data: sum, Dir: Up, Port: j.UpPort}
+		return v
+	}
+	if v, ok := s.sum(j, a, d.slot, h, b); !ok {
+		return v
+	}
+	return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, d.slot, 0), Dir: Up, Port: j.UpPort}}, Reason: Completed}
+}
+
+// decide binds a PSN by its first packet.
+func (s *Switch) decide(j *job, h *Header, now time.Duration) decision {
+	d := decision{psn: h.PSN, fate: denied}
+	switch {
+	case h.Flags&FlagResend != 0:
+		return d
+	case h.Bitmap&j.Expect == j.Expect:
+		d.fate = passed
+		return d
+	case j.Size == 0:
+		return d
+	}
+	switch j.Addressing {
+	case Pool:
+		n := len(j.pool.free)
+		if n == 0 {
+			return d
+		}
+		d.slot = j.pool.free[n-1]
+		j.pool.free = j.pool.free[:n-1]
+	case Hash:
+		d.slot = j.Base + hashSlot(h.Job, h.PSN, j.Size)
+	case Linear:
+		d.slot = j.Base + (j.Offset+h.PSN)%j.Size
+	case ATP:
+		d.slot = j.Base + uint32(h.Slot)%j.Size
+	}
+	a := &s.aggs[d.slot]
+	if a.job != 0 {
+		return d
+	}
+	d.fate = granted
+	*a = aggregator{job: h.Job, psn: h.PSN, lanes: h.Lanes, since: now}
+	return d
+}
+
+// hashSlot spreads the PSNs of a job over n slots like independent uniform draws.
+// A CRC would not do: CRC32 of consecutive numbers mod 2^k is a permutation of
+// them, so a window of PSNs would never collide with itself. This is the finaliser
+// of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), reduced to n by multiplication
+// (Lemire, arXiv 1805.10941).
+func hashSlot(job uint16, psn, n uint32) uint32 {
+	x := uint64(job)<<32 | uint64(psn)
+	x += 0x9E37_79B9_7F4A_7C15
+	x = (x ^ x>>30) * 0xBF58_476D_1CE4_E5B9
+	x = (x ^ x>>27) * 0x94D0_49BB_1331_11EB
+	x ^= x >> 31
+	hi, _ := bits.Mul64(x, uint64(n))
+	return uint32(hi)
+}
+
+func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32) Verdict {
+	slot := j.Base + h.PSN%j.Size
+	a := &s.aggs[slot]
+	if a.job != 0 && a.psn != h.PSN {
+		if int32(h.PSN-a.psn) < 0 {
+			j.counters.Duplicates.add(b) // its slot went to a PSN that needs everybody to have this one's result
+			return Verdict{Reason: Duplicate}
+		}
+		s.free(j, slot)
+	}
+	if a.job == 0 {
+		*a = aggregator{job: h.Job, psn: h.PSN, lanes: h.Lanes}
+		j.counters.Granted.add(b)
+	}
+	complete := a.bitmap&j.Expect == j.Expect
+	if complete && h.Flags&FlagResend != 0 {
+		j.counters.Duplicates.add(b)
+		if j.Root {
+			return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResult), Dir: Back, Port: port}}, Reason: Answered}
+		}
+		return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResend), Dir: Up, Port: j.UpPort}}, Reason: Answered}
+	}
+	if v, ok := s.sum(j, a, slot, h, b); !ok {
+		return v
+	}
+	if j.Root {
+		return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResult), Dir: Down, Group: j.DownGroup}}, Reason: Completed}
+	}
+	return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, 0), Dir: Up, Port: j.UpPort}}, Reason: Completed}
+}
+
+// sum adds a packet to its aggregator; ok says that this completed the sum,
+// otherwise the verdict is final.
+func (s *Switch) sum(j *job, a *aggregator, slot uint32, h *Header, b []byte) (v Verdict, ok bool) {
+	switch {
+	case a.lanes != h.Lanes:
+		j.counters.In.sub(b)
+		j.counters.Dropped.add(b)
+		return Verdict{Reason: Malformed}, false
+	case a.bitmap&h.Bitmap != 0:
+		j.counters.Duplicates.add(b)
+		return Verdict{Reason: Duplicate}, false
+	}
+	lanes := b[HeaderLen:]
+	if a.bitmap == 0 {
+		s.sums[slot].load(lanes)
+	} else if s.sums[slot].add(lanes) {
+		a.flags |= FlagOverflow
+	}
+	a.bitmap |= h.Bitmap
+	a.flags |= h.Flags & (FlagECN | FlagOverflow | FlagCollision)
+	j.counters.Aggregated.add(b)
+	if a.bitmap&j.Expect != j.Expect {
+		return Verdict{Reason: Absorbed}, false
+	}
+	return Verdict{}, true
+}
+
+// emit writes an aggregator's sum as a packet into the switch's buffer and counts
+// it as sent.
+func (s *Switch) emit(j *job, slot uint32, extra Flags) []byte {
+	a := &s.aggs[slot]
+	b := s.out[:HeaderLen+4*int(a.lanes)]
+	Header{
+		Flags: a.flags | extra, Job: j.Job, PSN: a.psn, Epoch: j.Epoch,
+		Rank: NoRank, Lanes: a.lanes, Bitmap: a.bitmap,
+	}.Put(b)
+	s.sums[slot].store(b[HeaderLen:])
+	j.counters.Out.add(b)
+	return b
+}
+
+// evict frees the aggregator of a decision about to be forgotten. Senders that
+// keep to their window never make it happen.
+func (s *Switch) evict(j *job, d *decision) {
+	if d.fate == granted {
+		s.free(j, d.slot)
+	}
+}
+
+func (s *Switch) free(j *job, slot uint32) {
+	s.aggs[slot] = aggregator{}
+	if j.pool != nil {
+		j.pool.free = append(j.pool.free, slot)
+	}
+}
+
+func (j *job) forward(b []byte) Verdict {
+	j.counters.Fallback.add(b)
+	j.counters.Out.add(b)
+	return Verdict{N: 1, Out: [2]Output{{Data: b, Dir: Up, Port: j.UpPort}}, Reason: Forwarded}
+}
+
+const frameOverhead = Overhead - HeaderLen // Ethernet, IPv4, UDP
+
+func (c *Count) add(b []byte) { c.Packets++; c.Bytes += int64(len(b) + frameOverhead) }
+func (c *Count) sub(b []byte) { c.Packets--; c.Bytes -= int64(len(b) + frameOverhead) }
