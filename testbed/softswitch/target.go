@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
 )
 
 // Target is the forwarding hardware as the P4Runtime server drives it: tables,
@@ -34,13 +35,8 @@ type Target interface {
 	Ports() []uint32
 }
 
-// Route forwards IPv4 unicast to a host: out of Port with MAC as the frame's
-// destination.
-type Route struct {
-	Dst  [4]byte
-	Port uint32
-	MAC  [6]byte
-}
+// Route is an entry of the table ipv4_forward.
+type Route = p4.Route
 
 // A Counter is one of the switch's indirect counters. Its name is that of the P4
 // counter. port_ counters are indexed by port number, job_ counters by job id.
