@@ -33,6 +33,9 @@ func newIndex(text string) *index {
 // pos is the line and column (both from 1, columns in characters) of a byte offset.
 func (x *index) pos(off int) (line, col int) {
 	off = min(max(off, 0), len(x.text))
+	for off > 0 && off < len(x.text) && !utf8.RuneStart(x.text[off]) {
+		off--
+	}
 	line = sort.SearchInts(x.lines, off+1)
 	return line, utf8.RuneCountInString(x.text[x.lines[line-1]:off]) + 1
 }
