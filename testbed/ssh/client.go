@@ -1,0 +1,282 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+)
+
+// Client is a connection to a host. Its methods are safe for concurrent use.
+type Client struct {
+	target Target
+	conn   *ssh.Client
+	raw    net.Conn
+	jump   *Client
+
+	done chan struct{} // closed when the connection is gone
+
+	mu     sync.Mutex
+	err    error // why it is gone
+	closed bool  // no new goroutines
+
+	filesMu sync.Mutex
+	files   *sftp.Client // nil: not open
+
+	wg sync.WaitGroup
+}
+
+// Dial connects to a host and logs in. ctx bounds the dialling, not the
+// connection. Errors are *Error.
+func Dial(ctx context.Context, t Target) (*Client, error) {
+	t = t.withDefaults()
+	fail := func(kind, cause error, hint string) error {
+		return &Error{Host: t.String(), Address: t.Address, Kind: kind, Err: cause, Hint: hint}
+	}
+	known, err := loadHostKeys(t)
+	if err != nil {
+		return nil, fail(ErrHostKey, err, "known_hosts files are described in sshd(8)")
+	}
+	creds, err := load(t)
+	if err != nil {
+		return nil, fail(ErrAuth, err, "make one with ssh-keygen, name it in the inventory, or start an SSH agent")
+	}
+	defer creds.close()
+
+	c := &Client{target: t, done: make(chan struct{})}
+	if t.Jump != nil {
+		if c.jump, err = Dial(ctx, *t.Jump); err != nil {
+			return nil, fmt.Errorf("host %s: jump: %w", t, err)
+		}
+	}
+	if c.raw, err = c.dialTCP(ctx); err != nil {
+		c.closeJump()
+		return nil, fail(ErrUnreachable, err, "is it on, is its SSH server running, is the address right?")
+	}
+
+	// Neither the library nor a channel through a jump host knows deadlines for the
+	// handshake: closing the connection under it is what ends it.
+	hctx, cancel := context.WithTimeoutCause(ctx, t.Timeout, fmt.Errorf("no answer within %v: %w", t.Timeout, context.DeadlineExceeded))
+	defer cancel()
+	stop := context.AfterFunc(hctx, func() { c.raw.Close() })
+	conn, chans, reqs, err := ssh.NewClientConn(c.raw, t.Address, &ssh.ClientConfig{
+		User: t.User,
+		Auth: []ssh.AuthMethod{ssh.PublicKeys(creds.signers...)},
+		HostKeyCallback: func(address string, remote net.Addr, key ssh.PublicKey) error {
+			return known.check(address, remote, key)
+		},
+		HostKeyAlgorithms: known.algorithms,
+		ClientVersion:     "SSH-2.0-inabench",
+	})
+	if !stop() && err == nil { // too late by a hair
+		conn.Close()
+		err = context.Cause(hctx)
+	}
+	if err != nil {
+		c.raw.Close()
+		c.closeJump()
+		switch {
+		case known.refused != nil:
+			return nil, fail(ErrHostKey, known.refused, known.hint)
+		case hctx.Err() != nil:
+			return nil, fail(ErrUnreachable, fmt.Errorf("connected, then in the SSH handshake: %w", context.Cause(hctx)), "")
+		case known.verified && denied(err):
+			return nil, fail(ErrAuth, refusal(t, creds), "add one of the keys to ~/.ssh/authorized_keys there")
+		}
+		return nil, fail(ErrUnreachable, fmt.Errorf("connected, then in the SSH handshake: %w", err), "")
+	}
+	c.conn = ssh.NewClient(conn, chans, reqs)
+	c.wg.Go(c.watch)
+	c.wg.Go(c.keepAlive)
+	return c, nil
+}
+
+// dialTCP connects to the target, through its jump host if it has one.
+func (c *Client) dialTCP(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.target.Timeout)
+	defer cancel()
+	if c.jump != nil {
+		return c.jump.DialContext(ctx, "tcp", c.target.Address)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", c.target.Address)
+}
+
+// denied reports whether a handshake ended because the server turned the user
+// down. The library has no types for the two forms it takes: all keys refused,
+// or a disconnect (RFC 4253 section 11.1, reasons 2 and 14) after too many.
+func denied(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "unable to authenticate") ||
+		strings.Contains(s, "disconnect, reason 2:") || strings.Contains(s, "disconnect, reason 14:")
+}
+
+// refusal says who tried to log in with what.
+func refusal(t Target, c *credentials) error {
+	keys := make([]string, len(c.signers))
+	for i, s := range c.signers {
+		keys[i] = ssh.FingerprintSHA256(s.PublicKey())
+	}
+	msg := fmt.Sprintf("user %s with %s", t.User, strings.Join(keys, ", "))
+	if len(c.skipped) > 0 {
+		msg += "; not tried: " + strings.Join(c.skipped, ", ")
+	}
+	return errors.New(msg)
+}
+
+// watch records when and why the connection ended.
+func (c *Client) watch() {
+	err := c.conn.Wait()
+	c.setErr(err)
+	close(c.done)
+}
+
+// setErr keeps the first reason for the end.
+func (c *Client) setErr(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// keepAlive asks the server for a sign of life, and ends the connection when none
+// comes: TCP by itself notices a dead host after many minutes, or never.
+func (c *Client) keepAlive() {
+	limit := c.target.KeepAlive * time.Duration(c.target.KeepAliveMax)
+	tick := time.NewTicker(c.target.KeepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-tick.C:
+		}
+		dead := time.AfterFunc(limit, func() {
+			c.setErr(fmt.Errorf("no answer to keepalives for %v", limit))
+			c.raw.Close()
+		})
+		// The answer is a failure by convention; only its arrival counts.
+		_, _, err := c.conn.SendRequest("keepalive@openssh.com", true, nil)
+		dead.Stop()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Target is where the client is connected to, with defaults filled in.
+func (c *Client) Target() Target { return c.target }
+
+// String is the host's name.
+func (c *Client) String() string { return c.target.String() }
+
+// Done is closed when the connection is gone, by Close or by itself.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err says why the connection is gone, as an *Error with ErrLost, and nil while it
+// is there.
+func (c *Client) Err() error {
+	select {
+	case <-c.done:
+		return c.lost()
+	default:
+		return nil
+	}
+}
+
+func (c *Client) lost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &Error{Host: c.String(), Address: c.target.Address, Kind: ErrLost, Err: c.err}
+}
+
+// failed turns an error of the library into one that names the host, and says
+// that the connection was lost when that is the reason.
+func (c *Client) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !c.alive() {
+		return c.lost()
+	}
+	return fmt.Errorf("host %s: %s: %w", c, doing, err)
+}
+
+// alive asks the connection itself: when it breaks, sessions hear of it a moment
+// before done is closed.
+func (c *Client) alive() bool {
+	if _, _, err := c.conn.SendRequest("keepalive@openssh.com", true, nil); err != nil {
+		c.raw.Close()
+		<-c.done
+		return false
+	}
+	return true
+}
+
+var errClosed = errors.New("closed here")
+
+// Close ends the connection, and with it every session. Their remote process
+// groups are killed by package sshd's server. OpenSSH's leaves them to notice that
+// stdin and stdout are gone, so a program that must not stay behind ends when
+// its stdin does, as the agent does.
+func (c *Client) Close() error {
+	c.setErr(errClosed)
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	// Not by the library first: it says goodbye, which blocks if the host is stuck.
+	c.raw.Close()
+	c.conn.Close()
+	c.wg.Wait()
+	c.closeJump()
+	return nil
+}
+
+func (c *Client) closeJump() {
+	if c.jump != nil {
+		c.jump.Close()
+	}
+}
+
+// DialContext makes a connection from the host to address, for control protocols
+// that are only reachable from there. network is "tcp".
+func (c *Client) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := c.conn.DialContext(ctx, network, address)
+	if err != nil {
+		var refused *ssh.OpenChannelError
+		if errors.As(err, &refused) {
+			return nil, fmt.Errorf("from host %s: %s", c, refused.Message)
+		}
+		return nil, fmt.Errorf("from host %s: %w", c, err)
+	}
+	return conn, nil
+}
+
+// await runs f, which the end of the connection unblocks, and returns early when
+// ctx ends. Close waits for an f that is still running then.
+func (c *Client) await(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return c.lost()
+	}
+	result := make(chan error, 1)
+	c.wg.Go(func() { result <- f() })
+	c.mu.Unlock()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

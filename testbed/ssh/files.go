@@ -1,0 +1,273 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+
+	"github.com/pkg/sftp"
+)
+
+// Paths on hosts are slash separated; relative ones start in the user's home.
+
+// sftp is the connection's one SFTP session, opened when first needed.
+func (c *Client) sftp() (*sftp.Client, error) {
+	c.filesMu.Lock()
+	defer c.filesMu.Unlock()
+	if c.files != nil {
+		return c.files, nil
+	}
+	s, err := c.conn.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.StdinPipe()
+	if err == nil {
+		var r io.Reader
+		if r, err = s.StdoutPipe(); err == nil {
+			if err = s.RequestSubsystem("sftp"); err == nil {
+				c.files, err = sftp.NewClientPipe(r, w, sftp.UseConcurrentWrites(true))
+			}
+		}
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("sftp: %w", err)
+	}
+	return c.files, nil
+}
+
+// withFiles runs f with the SFTP session and says what it was doing if it fails.
+func (c *Client) withFiles(ctx context.Context, doing string, f func(*sftp.Client) error) error {
+	err := c.await(ctx, func() error {
+		files, err := c.sftp()
+		if err == nil {
+			err = f(files)
+		}
+		var status *sftp.StatusError
+		if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.As(err, &status) {
+			return err // an answer, so the connection is well
+		}
+		c.filesMu.Lock()
+		if c.files == files {
+			c.files = nil // the next use opens another
+		}
+		c.filesMu.Unlock()
+		return c.failed(doing, err)
+	})
+	var named interface{ host() string }
+	if err == nil || errors.As(err, &named) {
+		return err
+	}
+	return fmt.Errorf("host %s: %s: %w", c, doing, err)
+}
+
+// ReadFile reads a file. Those of /proc, whose size is not known beforehand, can
+// be read too.
+func (c *Client) ReadFile(ctx context.Context, remote string) ([]byte, error) {
+	var b bytes.Buffer
+	err := c.withFiles(ctx, "read "+remote, func(files *sftp.Client) error {
+		f, err := files.Open(remote)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(&b, f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// Stat describes a file; an error wrapping fs.ErrNotExist says there is none.
+func (c *Client) Stat(ctx context.Context, remote string) (fs.FileInfo, error) {
+	var info fs.FileInfo
+	err := c.withFiles(ctx, "stat "+remote, func(files *sftp.Client) (err error) {
+		info, err = files.Stat(remote)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// Remove removes a file. One that is not there is not an error.
+func (c *Client) Remove(ctx context.Context, remote string) error {
+	err := c.withFiles(ctx, "remove "+remote, func(files *sftp.Client) error { return files.Remove(remote) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Sum reads a file's size in bytes and its SHA-256 in hex where it lies, which
+// costs no transfer; an error wrapping fs.ErrNotExist says there is none.
+func (c *Client) Sum(ctx context.Context, remote string) (size int64, sum string, err error) {
+	const script = `[ -f "$1" ] || exit 44; wc -c <"$1" && sha256sum <"$1"`
+	out, err := c.Run(ctx, []string{"/bin/sh", "-c", script, "sh", remote}, nil)
+	if out.Exit == 44 {
+		return 0, "", fmt.Errorf("host %s: sum %s: %w", c, remote, fs.ErrNotExist)
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	f := bytes.Fields(out.Stdout)
+	if len(f) < 2 || len(f[1]) != 2*sha256.Size {
+		return 0, "", fmt.Errorf("host %s: sum %s: unexpected answer %q", c, remote, out.Stdout)
+	}
+	size, err = strconv.ParseInt(string(f[0]), 10, 64)
+	if err != nil {
+		return 0, "", fmt.Errorf("host %s: sum %s: %w", c, remote, err)
+	}
+	return size, string(f[1]), nil
+}
+
+// Upload copies a local file to a host and makes its directory if need be. The
+// file appears under its name complete or not at all, and replaces one that was
+// there; a program that is running from the old one goes on with it.
+func (c *Client) Upload(ctx context.Context, local, remote string, mode fs.FileMode) error {
+	doing := fmt.Sprintf("upload %s to %s", local, remote)
+	f, err := os.Open(local)
+	if err != nil {
+		return fmt.Errorf("host %s: %s: %w", c, doing, err)
+	}
+	defer f.Close()
+	return c.write(ctx, doing, f, remote, mode)
+}
+
+// write is Upload from a reader.
+func (c *Client) write(ctx context.Context, doing string, r io.Reader, remote string, mode fs.FileMode) error {
+	temp := remote + "." + rand.Text()[:8] + ".tmp"
+	return c.withFiles(ctx, doing, func(files *sftp.Client) (err error) {
+		if err := files.MkdirAll(path.Dir(remote)); err != nil {
+			return fmt.Errorf("make directory %s: %w", path.Dir(remote), err)
+		}
+		f, err := files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				files.Remove(temp)
+			}
+		}()
+		_, err = f.ReadFromWithConcurrency(untilDone{ctx, r}, 64)
+		if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+			return err
+		}
+		return files.PosixRename(temp, remote)
+	})
+}
+
+// untilDone is a reader that ctx ends.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
+}
+
+// uploads is how many hosts EnsureFile serves at a time: they share one uplink.
+const uploads = 8
+
+// EnsureFile makes a program present on every host and returns its path there,
+// which holds the beginning of its SHA-256: the same file is never copied twice,
+// and hosts that share a home directory get it once. It is relative to the home.
+func EnsureFile(ctx context.Context, clients []*Client, local string) (string, error) {
+	f, err := os.Open(local)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	size, err := io.Copy(h, f)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", local, err)
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	remote := ".cache/inabench/agent-" + sum[:12]
+
+	// A file appears under this name only when it is complete and its sum has been
+	// checked, so that its presence with the right size is enough to know.
+	lacking := func(clients []*Client) ([]*Client, error) {
+		missing := make([]bool, len(clients))
+		err := FanOut(ctx, 0, clients, func(ctx context.Context, i int, c *Client) error {
+			info, err := c.Stat(ctx, remote)
+			switch {
+			case err == nil:
+				missing[i] = info.Size() != size || info.Mode()&0o100 == 0
+			case errors.Is(err, fs.ErrNotExist):
+				missing[i] = true
+			default:
+				return err
+			}
+			return nil
+		})
+		var found []*Client
+		for i, m := range missing {
+			if m {
+				found = append(found, clients[i])
+			}
+		}
+		return found, err
+	}
+	upload := func(ctx context.Context, c *Client) error {
+		return c.install(ctx, local, remote, sum)
+	}
+
+	todo, err := lacking(clients)
+	if err != nil || len(todo) == 0 {
+		return remote, err
+	}
+	if err := upload(ctx, todo[0]); err != nil {
+		return remote, err
+	}
+	if todo, err = lacking(todo[1:]); err != nil {
+		return remote, err
+	}
+	return remote, FanOut(ctx, uploads, todo, func(ctx context.Context, _ int, c *Client) error {
+		return upload(ctx, c)
+	})
+}
+
+// install uploads a program under a name of its own, checks what has arrived, and
+// only then gives it its name.
+func (c *Client) install(ctx context.Context, local, remote, sum string) error {
+	staged := remote + "." + rand.Text()[:8] + ".new"
+	err := c.Upload(ctx, local, staged, 0o700)
+	if err != nil {
+		return err
+	}
+	_, got, err := c.Sum(ctx, staged)
+	if err == nil && got != sum {
+		err = fmt.Errorf("host %s: %s arrived with sha256 %s instead of %s", c, local, got, sum)
+	}
+	if err == nil {
+		err = c.withFiles(ctx, "rename "+staged, func(files *sftp.Client) error {
+			return files.PosixRename(staged, remote)
+		})
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
+		defer cancel()
+		return errors.Join(err, c.Remove(ctx, staged))
+	}
+	return nil
+}
