@@ -1,0 +1,401 @@
+package ina
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Startup is how many PSNs a worker sends one at a time before its window opens.
+// PSN 0 is a barrier: its result comes when every worker of the job has started.
+// PSN 1, sent by all of them on that result, probes the round trip at low load; its
+// result, a multicast, is the instant from which all of them count.
+const Startup = 2
+
+// Limits of the retransmission timeout. The barrier is resent patiently: ATP too
+// gives its first packet 50 ms.
+const (
+	barrierRTO = 50 * time.Millisecond
+	maxRTO     = 2 * time.Second
+)
+
+// aimdIncrease is the packets per round trip by which a window grows: ATP's 1500
+// bytes are about four of its packets (common/CC_manager.h).
+const aimdIncrease = 4
+
+// WorkerConfig is what one worker has to know.
+type WorkerConfig struct {
+	Job     uint16
+	Epoch   uint16
+	Rank    int // 0..Workers-1
+	Workers int // 1..MaxWorkers
+	Lanes   int // int32 values per packet, 1..MaxLanes
+	// Window is how far, in PSNs, a worker runs ahead of the oldest result it still
+	// lacks. It is the same for all workers of a job, and what switches and PS size
+	// their memory by: PSN p is sent only when the result of p-Window has come.
+	Window int
+	// AIMD lets ECN marks and timeouts shrink the window (never below one packet)
+	// and clean results grow it again up to Window; otherwise it is fixed.
+	AIMD bool
+	// RTO is the least time after which an unanswered packet is resent; the timeout
+	// grows with the measured round trip and backs off while nothing is answered.
+	RTO  time.Duration
+	Seed uint64
+	// Message is the PSNs of one iteration, which only matters for where a vote
+	// ends the job: 0 is a stream, which may end anywhere.
+	Message int64
+	// Slots is asked for by PSN under atp addressing (see ATPSlots), else nil.
+	Slots []uint16
+}
+
+// WorkerStats are totals. Durations and marks are those of results.
+type WorkerStats struct {
+	Sent      int64 // packets, resends included
+	Resends   int64
+	Results   int64 // PSNs reduced
+	Duplicate int64 // results of PSNs that had been answered before
+	Stray     int64 // packets that are no result for this job and epoch, or not of all its workers
+	Marks     int64 // results carrying ECN
+	Overflows int64 // results carrying overflow
+	RTTSum    time.Duration
+	RTTCount  int64 // results of PSNs sent once (Karn), the barrier excepted
+	RTTMin    time.Duration
+	Checked   int64 // int32 values compared with the reference
+	Wrong     int64 // of these, different
+}
+
+// Worker is one worker of one job: it decides what may be sent and when it has to
+// be sent again, and takes and checks the results. Times are offsets from any fixed
+// origin and must not decrease.
+type Worker struct {
+	cfg  WorkerConfig
+	ref  Reference
+	full uint64
+
+	// Sequence numbers are PSNs that do not wrap. base <= next, edge; every result
+	// below base has come; next is the next to be sent, which it may be below edge.
+	base, next, edge uint64
+	allowed          uint64 // the application has gradients below this
+	stop             uint64 // a vote ends the job here
+	vote             uint64 // packets from here on carry this worker's vote
+	cut              uint64 // results below this saw the window before it was last halved
+	cwnd             float64
+
+	ring       []psnState
+	mask       uint64
+	head, tail int32 // outstanding PSNs by last transmission, oldest first; -1: none
+
+	srtt, rttvar time.Duration
+	backoff      uint
+	backedOff    time.Duration
+
+	stats WorkerStats
+}
+
+// psnState is what a worker knows about one PSN of its window.
+type psnState struct {
+	opened     time.Duration // when the window came to include it
+	sent       time.Duration // last time
+	prev, next int32
+	resent     bool
+	done       bool
+}
+
+// NewWorker returns a worker with nothing to send yet: see Allow.
+func NewWorker(cfg WorkerConfig) (*Worker, error) {
+	switch {
+	case cfg.Job == 0 || cfg.Job > MaxJob:
+		return nil, fmt.Errorf("worker: job %d outside 1..%d", cfg.Job, MaxJob)
+	case cfg.Workers < 1 || cfg.Workers > MaxWorkers:
+		return nil, fmt.Errorf("worker: %d workers, want 1..%d", cfg.Workers, MaxWorkers)
+	case cfg.Rank < 0 || cfg.Rank >= cfg.Workers:
+		return nil, fmt.Errorf("worker: rank %d of %d workers", cfg.Rank, cfg.Workers)
+	case cfg.Lanes < 1 || cfg.Lanes > MaxLanes:
+		return nil, fmt.Errorf("worker: %d lanes, want 1..%d", cfg.Lanes, MaxLanes)
+	case cfg.Window < 1 || cfg.Window > 1<<20:
+		return nil, fmt.Errorf("worker: window of %d packets, want 1..%d", cfg.Window, 1<<20)
+	case cfg.RTO <= 0:
+		return nil, errors.New("worker: retransmission timeout must be positive")
+	case cfg.Message < 0:
+		return nil, fmt.Errorf("worker: message of %d packets", cfg.Message)
+	}
+	size := ringSize(cfg.Window)
+	return &Worker{
+		cfg:  cfg,
+		ref:  NewReference(cfg.Seed, cfg.Job, cfg.Workers),
+		full: allRanks(cfg.Workers),
+		stop: math.MaxUint64,
+		vote: math.MaxUint64,
+		cwnd: float64(cfg.Window),
+		ring: make([]psnState, size),
+		mask: uint64(size - 1),
+		head: -1, tail: -1,
+	}, nil
+}
+
+// ringSize is the smallest power of two that is at least n.
+func ringSize(n int) int {
+	size := 1
+	for size < n {
+		size *= 2
+	}
+	return size
+}
+
+// allRanks is the bitmap of n workers.
+func allRanks(n int) uint64 { return ^uint64(0) >> (64 - n) }
+
+// Allow lets n further PSNs be sent from t on. Endless is more than any run sends.
+func (w *Worker) Allow(n int64, t time.Duration) {
+	w.allowed = min(w.allowed+uint64(max(n, 0)), Endless)
+	w.open(t)
+}
+
+// Endless is the n of Allow for a stream.
+const Endless = math.MaxInt64
+
+// open recomputes how far the window reaches, at t.
+func (w *Worker) open(t time.Duration) {
+	room := uint64(w.cwnd)
+	if w.base < Startup {
+		room = 1
+	}
+	edge := min(w.base+room, w.allowed, w.stop)
+	for s := w.edge; s < edge; s++ {
+		w.ring[s&w.mask].opened = t
+	}
+	w.edge = edge
+}
+
+// Next returns the PSN to be sent next and when the window opened for it. It is not
+// ok while the window, or the gradients allowed, are used up.
+func (w *Worker) Next() (psn uint32, opened time.Duration, ok bool) {
+	if w.next >= w.edge {
+		return 0, 0, false
+	}
+	return uint32(w.next), w.ring[w.next&w.mask].opened, true
+}
+
+// PacketLen is the UDP payload bytes of every packet.
+func (w *Worker) PacketLen() int { return HeaderLen + 4*w.cfg.Lanes }
+
+// Send writes the next PSN's packet to b, to be transmitted at t, and returns its
+// length: PacketLen, or 0 when Next is not ok.
+func (w *Worker) Send(t time.Duration, b []byte) int {
+	if w.next >= w.edge {
+		return 0
+	}
+	s := w.next
+	w.next++
+	e := &w.ring[s&w.mask]
+	e.resent, e.done = false, false
+	w.stats.Sent++
+	return w.transmit(s, t, 0, b)
+}
+
+// Deadline is when the oldest unanswered packet has to be resent; not ok when
+// nothing is outstanding.
+func (w *Worker) Deadline() (t time.Duration, ok bool) {
+	if w.head < 0 {
+		return 0, false
+	}
+	return w.ring[w.head].sent + w.timeout(), true
+}
+
+// Resend writes the packet whose deadline passed longest ago, flagged, to b, to be
+// transmitted at t, and returns its length, or 0 when none is due.
+func (w *Worker) Resend(t time.Duration, b []byte) int {
+	d, ok := w.Deadline()
+	if !ok || t < d {
+		return 0
+	}
+	i := w.head
+	e := &w.ring[i]
+	if e.sent >= w.backedOff { // once for all that was sent before the last time
+		w.backoff = min(w.backoff+1, 16)
+		w.backedOff = t
+	}
+	s := w.base + (uint64(i)-w.base)&w.mask
+	w.shrink(s)
+	w.unlink(i)
+	e.resent = true
+	w.stats.Sent++
+	w.stats.Resends++
+	return w.transmit(s, t, FlagResend, b)
+}
+
+func (w *Worker) timeout() time.Duration {
+	rto := max(w.cfg.RTO, w.srtt+4*w.rttvar) // RFC 6298, section 2
+	if w.base == 0 {
+		rto = max(rto, barrierRTO)
+	}
+	return min(rto<<w.backoff, max(rto, maxRTO))
+}
+
+func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
+	i := int32(s & w.mask)
+	w.ring[i].sent = t
+	w.append(i)
+	psn := uint32(s)
+	h := Header{
+		Flags:  f,
+		Job:    w.cfg.Job,
+		PSN:    psn,
+		Epoch:  w.cfg.Epoch,
+		Rank:   uint8(w.cfg.Rank),
+		Lanes:  uint8(w.cfg.Lanes),
+		Bitmap: 1 << w.cfg.Rank,
+	}
+	if n := uint64(len(w.cfg.Slots)); n > 0 {
+		h.Slot = w.cfg.Slots[s%n]
+	}
+	b = b[:w.PacketLen()]
+	h.Put(b)
+	w.ref.Fill(b[HeaderLen:], w.cfg.Rank, psn)
+	if s >= w.vote {
+		b[HeaderLen] += Vote >> 24
+	}
+	return len(b)
+}
+
+// Receive takes a UDP payload that arrived at t. It reports whether it was the
+// first result of an outstanding PSN.
+func (w *Worker) Receive(b []byte, t time.Duration) bool {
+	h, err := ParseHeader(b)
+	if err != nil || h.Flags&FlagResult == 0 || h.Job != w.cfg.Job || h.Epoch != w.cfg.Epoch ||
+		int(h.Lanes) != w.cfg.Lanes || h.Bitmap != w.full {
+		w.stats.Stray++
+		return false
+	}
+	s := w.base + uint64(h.PSN-uint32(w.base))
+	e := &w.ring[s&w.mask]
+	if s >= w.next || e.done {
+		w.stats.Duplicate++
+		return false
+	}
+	w.stats.Results++
+	e.done = true
+	w.unlink(int32(s & w.mask))
+	if !e.resent && s > 0 {
+		w.sample(t - e.sent)
+	}
+
+	wrong, votes := w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN)
+	w.stats.Checked += int64(w.cfg.Lanes)
+	w.stats.Wrong += int64(wrong)
+	if votes > 0 {
+		w.stop = min(w.stop, w.end(s))
+	}
+	if h.Flags&FlagOverflow != 0 {
+		w.stats.Overflows++
+	}
+	if h.Flags&FlagECN != 0 {
+		w.stats.Marks++
+		w.shrink(s)
+	} else if w.cfg.AIMD {
+		w.cwnd = min(w.cwnd+aimdIncrease/w.cwnd, float64(w.cfg.Window))
+	}
+	for w.base < w.next && w.ring[w.base&w.mask].done {
+		w.base++
+	}
+	w.open(t)
+	return true
+}
+
+// shrink halves the window because of s, once per round trip.
+func (w *Worker) shrink(s uint64) {
+	if w.cfg.AIMD && s >= w.cut {
+		w.cwnd = max(w.cwnd/2, 1)
+		w.cut = w.next
+	}
+}
+
+// sample feeds a round trip into the timeout (RFC 6298, section 2).
+func (w *Worker) sample(rtt time.Duration) {
+	rtt = max(rtt, 0)
+	if w.stats.RTTCount == 0 {
+		w.srtt, w.rttvar, w.stats.RTTMin = rtt, rtt/2, rtt
+	} else {
+		w.rttvar += (max(w.srtt-rtt, rtt-w.srtt) - w.rttvar) / 4
+		w.srtt += (rtt - w.srtt) / 8
+		w.stats.RTTMin = min(w.stats.RTTMin, rtt)
+	}
+	w.stats.RTTSum += rtt
+	w.stats.RTTCount++
+	w.backoff = 0
+}
+
+// Vote makes every packet from the next new one on ask the other workers to stop.
+// All of them, this one included, then stop at the same PSN: a stream one window
+// after the first vote, which none of them can have passed; a job with iterations
+// at the end of the one that saw it.
+func (w *Worker) Vote() { w.vote = min(w.vote, w.next) }
+
+// end is where a vote seen in the result of s ends the job.
+func (w *Worker) end(s uint64) uint64 {
+	m := uint64(w.cfg.Message)
+	switch {
+	case m == 0:
+		return s + uint64(w.cfg.Window)
+	case s < Startup:
+		return Startup
+	}
+	return Startup + ((s-Startup)/m+1)*m
+}
+
+// Stopped reports whether the job has ended by a vote and nothing is outstanding.
+func (w *Worker) Stopped() bool { return w.base >= w.stop }
+
+// Idle reports whether everything allowed has been reduced.
+func (w *Worker) Idle() bool { return w.base >= min(w.allowed, w.stop) }
+
+// Outstanding is how many PSNs were sent and not answered; Oldest is when the one
+// longest without a transmission was last sent, and only valid if there is one.
+func (w *Worker) Outstanding() (n int, oldest time.Duration) {
+	for i := w.head; i >= 0; i = w.ring[i].next {
+		n++
+	}
+	if w.head >= 0 {
+		oldest = w.ring[w.head].sent
+	}
+	return n, oldest
+}
+
+// Spacing is the mean time between results while the window is what limits: the
+// smoothed round trip over the window. It is 0 before the first round trip.
+func (w *Worker) Spacing() time.Duration { return time.Duration(float64(w.srtt) / w.cwnd) }
+
+// Dither is Reference.Dither of this worker's job.
+func (w *Worker) Dither(psn uint32) float64 { return w.ref.Dither(psn) }
+
+// Window is the present window in packets.
+func (w *Worker) Window() float64 { return w.cwnd }
+
+// Stats returns the totals so far.
+func (w *Worker) Stats() WorkerStats { return w.stats }
+
+func (w *Worker) append(i int32) {
+	e := &w.ring[i]
+	e.prev, e.next = w.tail, -1
+	if w.tail >= 0 {
+		w.ring[w.tail].next = i
+	} else {
+		w.head = i
+	}
+	w.tail = i
+}
+
+func (w *Worker) unlink(i int32) {
+	e := &w.ring[i]
+	if e.prev >= 0 {
+		w.ring[e.prev].next = e.next
+	} else {
+		w.head = e.next
+	}
+	if e.next >= 0 {
+		w.ring[e.next].prev = e.prev
+	} else {
+		w.tail = e.prev
+	}
+}
