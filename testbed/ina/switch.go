@@ -49,6 +49,7 @@ import (
 // another epoch are dropped.
 type Switch struct {
 	jobs  [MaxJob + 1]*job
+	count [MaxJob + 1]*Counters // outlives the job's entry
 	aggs  []aggregator
 	sums  []sum
 	pools map[region]*pool
@@ -86,7 +87,7 @@ type job struct {
 	JobEntry
 	ring     []decision // power of two
 	pool     *pool
-	counters Counters
+	counters *Counters
 }
 
 type region struct{ base, size uint32 }
@@ -187,6 +188,7 @@ func NewSwitch(n int) *Switch {
 // Reset forgets all jobs and their counters and frees every aggregator.
 func (s *Switch) Reset() {
 	clear(s.jobs[:])
+	clear(s.count[:])
 	clear(s.aggs)
 	s.pools = make(map[region]*pool)
 }
@@ -214,11 +216,11 @@ func (s *Switch) SetJob(e JobEntry) error {
 	if err := s.check(e); err != nil {
 		return fmt.Errorf("%w: job %d: %w", ErrEntry, e.Job, err)
 	}
-	j := &job{JobEntry: e}
-	if old := s.jobs[e.Job]; old != nil {
-		j.counters = old.counters
-		s.DeleteJob(e.Job)
+	s.DeleteJob(e.Job)
+	if s.count[e.Job] == nil {
+		s.count[e.Job] = new(Counters)
 	}
+	j := &job{JobEntry: e, counters: s.count[e.Job]}
 	if e.Mode == Statistical {
 		j.ring = make([]decision, 1<<bits.Len32(2*e.Window-1))
 		if e.Addressing == Pool && e.Size > 0 {
@@ -304,12 +306,13 @@ func (s *Switch) Job(id uint16) (JobEntry, bool) {
 	return s.jobs[id].JobEntry, true
 }
 
-// Counters are the counters of job id, for reading and resetting; nil without an entry.
+// Counters are the counters of job id, for reading and resetting; nil when it never
+// had an entry since Reset.
 func (s *Switch) Counters(id uint16) *Counters {
-	if id > MaxJob || s.jobs[id] == nil {
+	if id > MaxJob {
 		return nil
 	}
-	return &s.jobs[id].counters
+	return s.count[id]
 }
 
 // Process takes one packet that came in at port: b is its UDP payload, INA header
@@ -325,7 +328,7 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 	if j == nil {
 		return Verdict{Reason: NoJob}
 	}
-	c := &j.counters
+	c := j.counters
 	if h.Epoch != j.Epoch {
 		c.Dropped.add(b)
 		return Verdict{Reason: WrongEpoch}
