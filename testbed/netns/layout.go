@@ -1,0 +1,375 @@
+package netns
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/softswitch"
+)
+
+const (
+	mgmtDevice   = "mgmt0"   // of every host and switch
+	mgmtBridge   = "inamgmt" // in the controller's namespace
+	mgmtGroup    = 0x1abe    // interface group of what belongs to the management network
+	sshPort      = 22
+	p4rtPort     = 9559 // IANA: p4runtime
+	minBuffer    = 32 << 10
+	minECN       = 8 << 10
+	maxIfname    = 15
+	firstMgmt    = 2 // host part; 1 is the controller
+	maxMgmtNodes = 1000
+)
+
+// gateway stands for "the switch" in every host's routes. It is reached by a
+// static neighbour entry and never asked for.
+var gateway = netip.AddrFrom4([4]byte{169, 254, 0, 1})
+
+// layout is everything about an emulated testbed that can be decided without
+// touching the machine.
+type layout struct {
+	inv    *inventory.Inventory // addresses, rates and delays as they are here
+	mgmt   netip.Prefix         // the controller's address and the management network
+	nodes  []nodeConfig         // hosts, then switches, in the inventory's order
+	cables []cable
+	ports  map[string]linkEnd // directed link -> where it is emulated
+	rtt    time.Duration      // shortest round trip between two hosts
+}
+
+// cable joins devices of two nodes, given as indices into layout.nodes.
+type cable struct {
+	a, b       int
+	aDev, bDev string
+	aMAC, bMAC net.HardwareAddr
+}
+
+// linkEnd is one direction of a cable as its switch process knows it.
+type linkEnd struct {
+	node    int
+	port    uint32
+	ingress bool
+}
+
+// newLayout checks what it needs of the inventory; it does not repeat Load's checks.
+func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
+	l := &layout{inv: cloneInventory(inv), ports: map[string]linkEnd{}}
+	l.scale(opts)
+	if err := l.addresses(); err != nil {
+		return nil, err
+	}
+	if n := len(inv.Hosts) + len(inv.Switches); n > maxMgmtNodes {
+		return nil, fmt.Errorf("%d hosts and switches: %w: an emulation has at most %d", n, errors.ErrUnsupported, maxMgmtNodes)
+	}
+
+	index := map[string]int{}
+	addNode := func(n nodeConfig) error {
+		if _, dup := index[n.Name]; dup {
+			return fmt.Errorf("node %s is there twice", n.Name)
+		}
+		index[n.Name] = len(l.nodes)
+		n.Mgmt = netip.PrefixFrom(add(l.mgmt.Masked().Addr(), firstMgmt+len(l.nodes)), l.mgmt.Bits())
+		l.nodes = append(l.nodes, n)
+		return nil
+	}
+	for i := range l.inv.Hosts {
+		h := &l.inv.Hosts[i]
+		if err := addNode(nodeConfig{Kind: "host", Name: h.Name}); err != nil {
+			return nil, err
+		}
+		h.SSH.Address = netip.AddrPortFrom(l.nodes[index[h.Name]].Mgmt.Addr(), sshPort).String()
+		h.SSH.User, h.SSH.Jump = "root", ""
+	}
+	for i := range l.inv.Switches {
+		s := &l.inv.Switches[i]
+		if s.Kind == inventory.Quantum {
+			return nil, fmt.Errorf("switch %s: %w: a SHARP switch cannot be emulated, only Ethernet ones", s.Name, errors.ErrUnsupported)
+		}
+		if err := addNode(nodeConfig{Kind: "switch", Name: s.Name}); err != nil {
+			return nil, err
+		}
+		n := &l.nodes[index[s.Name]]
+		if s.DeviceID == 0 {
+			s.DeviceID = uint64(i + 1)
+		}
+		s.Kind = inventory.Soft
+		s.Control = netip.AddrPortFrom(n.Mgmt.Addr(), p4rtPort).String()
+		n.Switch = &softswitch.Config{
+			Name: s.Name, DeviceID: s.DeviceID, Listen: s.Control, Aggregators: s.Aggregators,
+			Seed: opts.Seed + uint64(i+1)*0x9e3779b97f4a7c15, // distinct streams from one seed
+			Pcap: opts.PcapDir,
+		}
+	}
+
+	if err := l.cableHosts(index, opts); err != nil {
+		return nil, err
+	}
+	if err := l.cableSwitches(index, opts); err != nil {
+		return nil, err
+	}
+	for _, n := range l.nodes {
+		if n.Switch != nil {
+			slices.SortFunc(n.Switch.Ports, func(a, b softswitch.PortConfig) int { return int(a.Number) - int(b.Number) })
+		}
+	}
+	l.rtt = l.shortestRTT()
+	return l, nil
+}
+
+func (l *layout) cableHosts(index map[string]int, opts Options) error {
+	for hi := range l.inv.Hosts {
+		h := &l.inv.Hosts[hi]
+		host := &l.nodes[index[h.Name]]
+		for ni := range h.NICs {
+			nic := &h.NICs[ni]
+			if nic.Device == mgmtDevice || nic.Device == "lo" || len(nic.Device) > maxIfname {
+				return fmt.Errorf("host %s: device %q cannot be emulated: choose a name of at most %d letters other than lo and %s", h.Name, nic.Device, maxIfname, mgmtDevice)
+			}
+			si, sw, err := l.findSwitch(index, nic.Switch)
+			if err != nil {
+				return fmt.Errorf("host %s: device %s: %w", h.Name, nic.Device, err)
+			}
+			port, err := l.addPort(si, nic.Port, link(nic.Rate, nic.Delay, sw, opts))
+			if err != nil {
+				return fmt.Errorf("host %s: device %s: %w", h.Name, nic.Device, err)
+			}
+			// A host's own queue holds what it sends; the switch's limits do not apply.
+			port.Ingress = link(nic.Rate, nic.Delay, &inventory.Switch{}, opts)
+			c := cable{
+				a: index[h.Name], aDev: nic.Device, aMAC: hostMAC(hi, ni),
+				b: si, bDev: port.Device, bMAC: portMAC(si-len(l.inv.Hosts), nic.Port),
+			}
+			l.cables = append(l.cables, c)
+			host.NICs = append(host.NICs, nicConfig{Device: nic.Device, Address: nic.Address, Gateway: c.bMAC})
+		}
+	}
+	return nil
+}
+
+func (l *layout) cableSwitches(index map[string]int, opts Options) error {
+	for _, cb := range l.inv.Links {
+		name := fmt.Sprintf("link %s/%d - %s/%d", cb.A.Switch, cb.A.Port, cb.B.Switch, cb.B.Port)
+		ai, a, err := l.findSwitch(index, cb.A.Switch)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		bi, b, err := l.findSwitch(index, cb.B.Switch)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if ai == bi {
+			return fmt.Errorf("%s: both ends are in one switch", name)
+		}
+		if _, err := l.addPort(ai, cb.A.Port, link(cb.Rate, cb.Delay, a, opts)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := l.addPort(bi, cb.B.Port, link(cb.Rate, cb.Delay, b, opts)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		l.cables = append(l.cables, cable{
+			a: ai, aDev: portDevice(cb.A.Port), aMAC: portMAC(ai-len(l.inv.Hosts), cb.A.Port),
+			b: bi, bDev: portDevice(cb.B.Port), bMAC: portMAC(bi-len(l.inv.Hosts), cb.B.Port),
+		})
+	}
+	return nil
+}
+
+func (l *layout) findSwitch(index map[string]int, name string) (int, *inventory.Switch, error) {
+	i, ok := index[name]
+	if !ok || l.nodes[i].Switch == nil {
+		return 0, nil, fmt.Errorf("no switch %q", name)
+	}
+	return i, &l.inv.Switches[i-len(l.inv.Hosts)], nil
+}
+
+// addPort gives a switch a port; the pointer is good until the next one.
+func (l *layout) addPort(node int, number uint32, egress softswitch.LinkConfig) (*softswitch.PortConfig, error) {
+	s := l.nodes[node].Switch
+	for _, p := range s.Ports {
+		if p.Number == number {
+			return nil, fmt.Errorf("port %s/%d is cabled twice", s.Name, number)
+		}
+	}
+	s.Ports = append(s.Ports, softswitch.PortConfig{Number: number, Device: portDevice(number), Egress: egress})
+	return &s.Ports[len(s.Ports)-1], nil
+}
+
+func portDevice(number uint32) string { return fmt.Sprintf("p%d", number) }
+
+// link is one direction of a cable that a switch's queue feeds.
+func link(rate inventory.BitRate, delay time.Duration, sw *inventory.Switch, opts Options) softswitch.LinkConfig {
+	return softswitch.LinkConfig{
+		Rate: float64(rate), Delay: delay, Buffer: int(sw.Buffer), ECN: int(sw.ECN), Discipline: opts.Queue,
+	}
+}
+
+// scale turns the lab's figures into the emulation's.
+func (l *layout) scale(opts Options) {
+	k := opts.Scale.Factor
+	slow, shrunk := opts.Scale.Mode == SlowMotion, opts.Scale.Mode == Shrunk
+	rate := func(r *inventory.BitRate) {
+		if slow || shrunk {
+			*r /= inventory.BitRate(k)
+		}
+	}
+	delay := func(d *time.Duration) {
+		if slow {
+			*d = time.Duration(float64(*d) * k)
+		}
+	}
+	bytes := func(b *inventory.Bytes, least inventory.Bytes) {
+		if shrunk && *b > 0 {
+			*b = max(least, inventory.Bytes(float64(*b)/k))
+		}
+	}
+	for i := range l.inv.Hosts {
+		for j := range l.inv.Hosts[i].NICs {
+			nic := &l.inv.Hosts[i].NICs[j]
+			rate(&nic.Rate)
+			delay(&nic.Delay)
+			if nic.Device == "" {
+				nic.Device = fmt.Sprintf("eth%d", j)
+			}
+		}
+	}
+	for i := range l.inv.Links {
+		rate(&l.inv.Links[i].Rate)
+		delay(&l.inv.Links[i].Delay)
+	}
+	for i := range l.inv.Switches {
+		s := &l.inv.Switches[i]
+		bytes(&s.Buffer, minBuffer)
+		bytes(&s.ECN, minECN)
+		if opts.Aggregators > 0 && s.Aggregators > 0 {
+			s.Aggregators = opts.Aggregators
+		}
+	}
+}
+
+// addresses chooses the management network and the data addresses that the
+// inventory leaves open.
+func (l *layout) addresses() error {
+	var used []netip.Prefix
+	taken := map[netip.Addr]string{}
+	for _, h := range l.inv.Hosts {
+		for _, nic := range h.NICs {
+			if !nic.Address.IsValid() {
+				continue
+			}
+			if !nic.Address.Addr().Is4() {
+				return fmt.Errorf("host %s: device %s: address %s: %w: the emulation's data network is IPv4", h.Name, nic.Device, nic.Address, errors.ErrUnsupported)
+			}
+			if who, dup := taken[nic.Address.Addr()]; dup {
+				return fmt.Errorf("host %s: device %s: address %s is %s's", h.Name, nic.Device, nic.Address.Addr(), who)
+			}
+			taken[nic.Address.Addr()] = h.Name
+			used = append(used, nic.Address)
+		}
+	}
+	data, err := freeNetwork(used, "10.%d.0.0/16", 0)
+	if err != nil {
+		return err
+	}
+	l.mgmt, err = freeNetwork(append(used, data), "10.%d.0.0/16", 254)
+	if err != nil {
+		return err
+	}
+	l.mgmt = netip.PrefixFrom(add(l.mgmt.Addr(), 1), l.mgmt.Bits())
+	for i := range l.inv.Hosts {
+		for j := range l.inv.Hosts[i].NICs {
+			nic := &l.inv.Hosts[i].NICs[j]
+			if !nic.Address.IsValid() {
+				// NIC j of host i, so that an address tells where it is.
+				if j >= 16 || i >= 4094 {
+					return fmt.Errorf("host %s: device %s: no address left", l.inv.Hosts[i].Name, nic.Device)
+				}
+				nic.Address = netip.PrefixFrom(add(data.Addr(), j<<12+i+1), data.Bits())
+			}
+		}
+	}
+	return nil
+}
+
+// freeNetwork is the network nearest to a first choice that overlaps none of used.
+func freeNetwork(used []netip.Prefix, format string, first int) (netip.Prefix, error) {
+	for i := range 256 {
+		n := first + i
+		if first > 127 {
+			n = first - i
+		}
+		if n < 0 || n > 255 {
+			break
+		}
+		p := netip.MustParsePrefix(fmt.Sprintf(format, n))
+		if !slices.ContainsFunc(used, p.Overlaps) {
+			return p, nil
+		}
+	}
+	return netip.Prefix{}, errors.New("the inventory's addresses leave no network for the emulation: narrow their prefixes")
+}
+
+// add is the n-th address after a.
+func add(a netip.Addr, n int) netip.Addr {
+	b := a.As4()
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(n))
+	return netip.AddrFrom4(b)
+}
+
+// MAC addresses are locally administered and say what they belong to.
+func hostMAC(host, nic int) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 0x1a, 0, byte(host >> 8), byte(host), byte(nic)}
+}
+
+func portMAC(sw int, port uint32) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 0x1b, byte(sw >> 8), byte(sw), byte(port >> 8), byte(port)}
+}
+
+// shortestRTT is that of the two closest hosts on one switch, a 1 KiB frame each
+// way. When no two hosts share a switch, it is a lower bound.
+func (l *layout) shortestRTT() time.Duration {
+	const bits = 8 * 1024
+	closest := map[string][]time.Duration{}
+	var all []time.Duration
+	for _, h := range l.inv.Hosts {
+		for _, nic := range h.NICs {
+			d := nic.Delay
+			if nic.Rate > 0 {
+				d += time.Duration(bits / float64(nic.Rate) * float64(time.Second))
+			}
+			closest[nic.Switch] = append(closest[nic.Switch], d)
+			all = append(all, d)
+		}
+	}
+	shortest := func(ds []time.Duration) time.Duration {
+		if len(ds) < 2 {
+			return 0
+		}
+		slices.Sort(ds)
+		return 2 * (ds[0] + ds[1])
+	}
+	var rtt time.Duration
+	for _, ds := range closest {
+		if r := shortest(ds); r > 0 && (rtt == 0 || r < rtt) {
+			rtt = r
+		}
+	}
+	if rtt == 0 {
+		rtt = shortest(all)
+	}
+	return rtt
+}
+
+func cloneInventory(inv *inventory.Inventory) *inventory.Inventory {
+	c := *inv
+	c.Hosts = slices.Clone(inv.Hosts)
+	for i := range c.Hosts {
+		c.Hosts[i].NICs = slices.Clone(c.Hosts[i].NICs)
+	}
+	c.Switches = slices.Clone(inv.Switches)
+	c.Links = slices.Clone(inv.Links)
+	return &c
+}

@@ -1,0 +1,296 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"unsafe"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// rtnl is a NETLINK_ROUTE socket of the network namespace it was opened in. It
+// sends requests in batches, one system call for many, because bringing a rack up
+// is hundreds of them.
+type rtnl struct{ fd int }
+
+// A request is one netlink message and, for error messages, what it does.
+type request struct {
+	what string
+	*nl.NetlinkRequest
+}
+
+func newRTNL() (*rtnl, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, os.NewSyscallError("netlink socket", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("bind netlink socket", err)
+	}
+	return &rtnl{fd}, nil
+}
+
+func (r *rtnl) Close() error { return unix.Close(r.fd) }
+
+// batch bounds how many answers may wait in the socket's receive buffer.
+const batch = 64
+
+// do sends the requests in order and waits for all answers. Every request is
+// tried; the errors of those that were refused are joined.
+func (r *rtnl) do(reqs ...request) error {
+	var errs []error
+	for len(reqs) > 0 {
+		n := min(len(reqs), batch)
+		errs = append(errs, r.send(reqs[:n])...)
+		reqs = reqs[n:]
+	}
+	return errors.Join(errs...)
+}
+
+func (r *rtnl) send(reqs []request) (errs []error) {
+	var out []byte
+	pending := make(map[uint32]string, len(reqs))
+	for _, q := range reqs {
+		pending[q.Seq] = q.what
+		out = append(out, q.Serialize()...)
+		for len(out)%unix.NLMSG_ALIGNTO != 0 {
+			out = append(out, 0)
+		}
+	}
+	if err := unix.Sendto(r.fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return []error{fmt.Errorf("%s: %w", reqs[0].what, os.NewSyscallError("netlink send", err))}
+	}
+	buf := make([]byte, 64<<10)
+	for len(pending) > 0 {
+		n, _, err := unix.Recvfrom(r.fd, buf, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return append(errs, os.NewSyscallError("netlink receive", err))
+		}
+		for b := buf[:n]; len(b) >= unix.SizeofNlMsghdr; {
+			h := (*unix.NlMsghdr)(unsafe.Pointer(&b[0]))
+			if h.Len < unix.SizeofNlMsghdr || int(h.Len) > len(b) {
+				return append(errs, fmt.Errorf("netlink answer of %d bytes in %d", h.Len, len(b)))
+			}
+			what, ours := pending[h.Seq]
+			if ours && h.Type == unix.NLMSG_ERROR && h.Len >= unix.SizeofNlMsghdr+4 {
+				delete(pending, h.Seq)
+				if code := *(*int32)(unsafe.Pointer(&b[unix.SizeofNlMsghdr])); code != 0 {
+					errs = append(errs, fmt.Errorf("%s: %w", what, unix.Errno(-code)))
+				}
+			}
+			b = b[min(len(b), int(h.Len+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
+		}
+	}
+	return errs
+}
+
+func newRequest(proto, flags int, format string, args ...any) request {
+	return request{fmt.Sprintf(format, args...), nl.NewNetlinkRequest(proto, flags|unix.NLM_F_ACK)}
+}
+
+// vethEnd is one end of a cable.
+type vethEnd struct {
+	name   string
+	mac    []byte // nil: the kernel chooses
+	pid    int    // the process whose network namespace it is put into; 0: this one
+	master int    // interface index of a bridge to join
+	group  uint32 // 0: the default group
+	up     bool
+}
+
+func (e vethEnd) flags() uint32 {
+	if e.up {
+		return unix.IFF_UP
+	}
+	return 0
+}
+
+// attrs gives each to what a veth end is made of.
+func (e vethEnd) attrs(add func(attr int, data []byte)) {
+	add(unix.IFLA_IFNAME, nl.ZeroTerminated(e.name))
+	add(unix.IFLA_TXQLEN, nl.Uint32Attr(1000))
+	add(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1))
+	add(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(1))
+	if e.mac != nil {
+		add(unix.IFLA_ADDRESS, e.mac)
+	}
+	if e.pid != 0 {
+		add(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.pid)))
+	}
+	if e.master != 0 {
+		add(unix.IFLA_MASTER, nl.Uint32Attr(uint32(e.master)))
+	}
+	if e.group != 0 {
+		add(unix.IFLA_GROUP, nl.Uint32Attr(e.group))
+	}
+}
+
+// newVeth makes a cable with each end at once in the namespace it belongs to, so
+// that there never is a device which nobody owns.
+func newVeth(a, b vethEnd) request {
+	q := newRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "create veth %s - %s", a.name, b.name)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Flags, msg.Change = a.flags(), a.flags()
+	q.AddData(msg)
+	a.attrs(func(attr int, data []byte) { q.AddData(nl.NewRtAttr(attr, data)) })
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
+	peerMsg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	peerMsg.Flags, peerMsg.Change = b.flags(), b.flags()
+	peer.AddChild(peerMsg)
+	b.attrs(func(attr int, data []byte) { peer.AddRtAttr(attr, data) })
+	q.AddData(info)
+	return q
+}
+
+// newBridge makes a bridge that is up, forwards at once and does not snoop.
+func newBridge(name string, group uint32) request {
+	q := newRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "create bridge %s", name)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
+	q.AddData(msg)
+	q.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	q.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_MCAST_SNOOPING, []byte{0})
+	q.AddData(info)
+	return q
+}
+
+// deleteGroup removes every device of a group in one go: the kernel then waits
+// once for all of them.
+func deleteGroup(group uint32) request {
+	q := newRequest(unix.RTM_DELLINK, 0, "delete management network")
+	q.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	q.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
+	return q
+}
+
+func linkUp(index int, name string) request {
+	q := newRequest(unix.RTM_NEWLINK, 0, "set %s up", name)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
+	q.AddData(msg)
+	return q
+}
+
+// addAddress gives a device an address. With onlink false the prefix is only
+// shown: no route to it is made.
+func addAddress(index int, a netip.Prefix, onlink bool) request {
+	q := newRequest(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add address %s", a)
+	msg := nl.NewIfAddrmsg(unix.AF_INET)
+	msg.Index = uint32(index)
+	msg.Prefixlen = uint8(a.Bits())
+	q.AddData(msg)
+	ip := a.Addr().AsSlice()
+	q.AddData(nl.NewRtAttr(unix.IFA_LOCAL, ip))
+	q.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, ip))
+	if !onlink {
+		q.AddData(nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NOPREFIXROUTE)))
+	}
+	return q
+}
+
+// addRoute routes dst out of a device, through a gateway when it is valid. The
+// lowest metric is taken by sockets that are bound to no device.
+func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metric uint32) request {
+	q := newRequest(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add route %s", dst)
+	msg := nl.NewRtMsg()
+	msg.Family = unix.AF_INET
+	msg.Dst_len = uint8(dst.Bits())
+	msg.Scope = unix.RT_SCOPE_LINK
+	if via.IsValid() {
+		msg.Scope = unix.RT_SCOPE_UNIVERSE
+		msg.Flags = unix.RTNH_F_ONLINK
+	}
+	q.AddData(msg)
+	if dst.Bits() > 0 {
+		q.AddData(nl.NewRtAttr(unix.RTA_DST, dst.Addr().AsSlice()))
+	}
+	if via.IsValid() {
+		q.AddData(nl.NewRtAttr(unix.RTA_GATEWAY, via.AsSlice()))
+	}
+	q.AddData(nl.NewRtAttr(unix.RTA_PREFSRC, src.AsSlice()))
+	q.AddData(nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))))
+	q.AddData(nl.NewRtAttr(unix.RTA_PRIORITY, nl.Uint32Attr(metric)))
+	return q
+}
+
+// ndMsg is struct ndmsg.
+type ndMsg unix.NdMsg
+
+func (m *ndMsg) Len() int { return unix.SizeofNdMsg }
+func (m *ndMsg) Serialize() []byte {
+	b := *(*[unix.SizeofNdMsg]byte)(unsafe.Pointer(m))
+	return b[:]
+}
+
+// addNeighbour states the MAC address of ip for good: no ARP.
+func addNeighbour(index int, ip netip.Addr, mac []byte) request {
+	q := newRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, "add neighbour %s", ip)
+	q.AddData(&ndMsg{Family: unix.AF_INET, Ifindex: int32(index), State: unix.NUD_PERMANENT})
+	q.AddData(nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()))
+	q.AddData(nl.NewRtAttr(unix.NDA_LLADDR, mac))
+	return q
+}
+
+// ifIndex is the index of a device in this network namespace.
+func (r *rtnl) ifIndex(name string) (int, error) {
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, fmt.Errorf("device %q: %w", name, err)
+	}
+	if err := ioctlAt(unix.SIOCGIFINDEX, ifr); err != nil {
+		return 0, fmt.Errorf("device %q: %w", name, err)
+	}
+	return int(ifr.Uint32()), nil
+}
+
+func ioctlAt(req uint, ifr *unix.Ifreq) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.IoctlIfreq(fd, req, ifr)
+}
+
+// noOffloads makes a device send and receive frames as they are on a wire: whole
+// checksums and no super-frames, which a switch in user space would forward broken.
+func noOffloads(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	for _, feature := range []struct {
+		name string
+		cmd  uint32
+	}{
+		{"tx", unix.ETHTOOL_STXCSUM}, {"sg", unix.ETHTOOL_SSG}, {"tso", unix.ETHTOOL_STSO},
+		{"gso", unix.ETHTOOL_SGSO}, {"gro", unix.ETHTOOL_SGRO},
+	} {
+		value := struct{ cmd, data uint32 }{feature.cmd, 0}
+		var ifr struct { // struct ifreq with ifr_data
+			name [unix.IFNAMSIZ]byte
+			data unsafe.Pointer
+			_    [16]byte
+		}
+		copy(ifr.name[:unix.IFNAMSIZ-1], name)
+		ifr.data = unsafe.Pointer(&value)
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr))); errno != 0 {
+			return fmt.Errorf("switch off %s of %s: %w", feature.name, name, errno)
+		}
+	}
+	return nil
+}
