@@ -1,0 +1,210 @@
+// Package flow predicts steady-state rates of jobs that aggregate in the network:
+// capacities, switch memory and aggregation trees in, rates out. It works on
+// indices and knows nothing of names, so that everything above can share it.
+//
+// Two models answer the same Problem:
+//
+//   - WaterFill is NetPack's Algorithm 1 as published: links are undirected and
+//     switch memory is a peak aggregation throughput shared max-min.
+//   - Occupancy follows the packets: links have two directions, memory is M
+//     aggregators that are held for a time T each, what a job gets of it depends
+//     on how the switch addresses them, and links are shared per job (DRR).
+//
+// Units are decided once: every rate (link capacity, PAT, job rate, load) is in
+// bit/s of frame bytes. A job's rate C is what each of its workers sends, so it
+// reduces C/Packet PSNs per second. With Packet = 1 the unit is packets/s.
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// None stands for "no link", "no switch" and "no parent".
+const None = -1
+
+// Problem is a network and the jobs that run in it. The models never change it.
+type Problem struct {
+	Links    []Link
+	Switches []Switch
+	Jobs     []Job
+}
+
+// Link is one direction of a cable.
+type Link struct {
+	Capacity float64 // bit/s
+	// Cable, where it is not 0, names the cable: the two directions of one cable
+	// have the same number. WaterFill fills them as one undirected link with the
+	// smaller capacity; Occupancy does not look at it.
+	Cable int
+}
+
+// Switch is the memory of one switch.
+type Switch struct {
+	PAT float64 // peak aggregation throughput M/T, bit/s; WaterFill only
+
+	// Occupancy only.
+	Aggregators float64    // M
+	Addressing  Addressing // how a packet finds its aggregator
+	Jitter      float64    // standard deviation of a hold, as a fraction of it; Linear only
+}
+
+// Addressing is how a switch finds the aggregator of a (job, PSN).
+type Addressing uint8
+
+const (
+	Pool   Addressing = iota // any free aggregator
+	Hash                     // H(job, PSN) mod M, H uniform
+	Linear                   // (offset of the job + PSN) mod M
+	ATP                      // one of the job's Slots distinct slots, by PSN mod Slots
+)
+
+// Kind is what a job's packets do.
+type Kind uint8
+
+const (
+	// Statistical jobs reserve an aggregator per PSN and fall back to the PS where
+	// they get none; the result is multicast (ATP, NetPack section 2.2).
+	Statistical Kind = iota
+	// Synchronous jobs own Slots aggregators in each of their switches. They need
+	// two windows of them (one is kept for resends) and stand still with fewer.
+	Synchronous
+	// Unicast jobs have no aggregation: every worker's packet reaches the PS, which
+	// answers each worker separately.
+	Unicast
+)
+
+// Job is one job and its aggregation tree.
+type Job struct {
+	// Nodes is the tree, children before parents: workers are the nodes without
+	// children and send one packet per PSN; the last is the PS, or in synchronous
+	// mode the root switch. A worker with a link but no parent is a stream of its
+	// own (a hop of a ring).
+	Nodes  []Node
+	Kind   Kind
+	Limit  float64 // the job's own limit on its rate, bit/s; 0: none
+	Packet float64 // bits of one frame; 0: 1
+
+	// Occupancy only (Window and Slots also decide whether a synchronous job runs).
+	Window float64 // packets each worker may have outstanding; 0: no such limit
+	RTT    float64 // seconds from a packet's sending to its result's arrival with empty queues
+	Slots  float64 // aggregators it owns (Synchronous) or chose (ATP)
+}
+
+// Node is a worker, a switch or the PS in a job's tree.
+type Node struct {
+	Parent    int     // index in Nodes, greater than the node's own; None at the root
+	Up        int     // link to the parent, or None
+	Down      int     // link from the parent, or None
+	Switch    int     // index in Problem.Switches; None: a worker, a PS, or a device that only forwards
+	Aggregate bool    // the switch aggregates for this job
+	Hold      float64 // T: seconds an aggregator here stays taken with empty queues; Occupancy only
+}
+
+// Result is what a model predicts.
+type Result struct {
+	Jobs  []JobResult
+	Links []LinkResult
+}
+
+// JobResult is the steady state of one job.
+type JobResult struct {
+	Rate float64 // C, bit/s per worker; 0 for a job that crosses no link and has no limit
+	// Share of each node's PSNs that it aggregates, indexed like Job.Nodes:
+	// a = (n-p)/(n-1) when p packets leave for n that entered; 0 where nothing is
+	// aggregated. A switch with a = C's worth of memory exactly aggregates all of
+	// it (Table 1's A >= C; the paper's text says the opposite for A = C).
+	Share      []float64
+	Bottleneck Bottleneck
+}
+
+// Bottleneck is what keeps a job from being faster.
+type Bottleneck struct {
+	Kind  BottleneckKind
+	Index int // of the link or switch; None otherwise
+}
+
+// BottleneckKind tells what Bottleneck.Index counts.
+type BottleneckKind uint8
+
+const (
+	Unlimited BottleneckKind = iota // crosses no link: it has no rate to predict
+	ByLink                          // a saturated link
+	BySwitch                        // a synchronous job without enough slots there
+	ByLimit                         // its own rate limit
+	ByWindow                        // its window per round trip
+)
+
+// LinkResult is the steady state of one link.
+type LinkResult struct {
+	Load float64 // bit/s
+	// Flows is packets per PSN, summed over the jobs: NetPack's flow count in
+	// WaterFill, with fractions for partial aggregation in Occupancy. WaterFill
+	// puts a cable's load and flows on the first of its directions.
+	Flows float64
+}
+
+// ErrProblem is wrapped by every error about a Problem that makes no sense.
+var ErrProblem = errors.New("invalid flow problem")
+
+// Validate reports the first thing in p that makes no sense: an index out of
+// range, a parent before its child, a negative quantity.
+func (p *Problem) Validate() error {
+	for i, l := range p.Links {
+		if !(l.Capacity >= 0) || math.IsInf(l.Capacity, 1) {
+			return fmt.Errorf("%w: link %d: capacity %v", ErrProblem, i, l.Capacity)
+		}
+	}
+	for i, s := range p.Switches {
+		if !(s.PAT >= 0) || !(s.Aggregators >= 0) || !(s.Jitter >= 0) || s.Addressing > ATP {
+			return fmt.Errorf("%w: switch %d: %+v", ErrProblem, i, s)
+		}
+	}
+	for i := range p.Jobs {
+		if err := p.validateJob(&p.Jobs[i]); err != nil {
+			return fmt.Errorf("%w: job %d: %w", ErrProblem, i, err)
+		}
+	}
+	return nil
+}
+
+func (p *Problem) validateJob(j *Job) error {
+	if !(j.Limit >= 0) || !(j.Packet >= 0) || !(j.Window >= 0) || !(j.RTT >= 0) || !(j.Slots >= 0) || j.Kind > Unicast {
+		return errors.New("negative or unknown parameter")
+	}
+	for i := range j.Nodes {
+		n := &j.Nodes[i]
+		switch {
+		case n.Parent != None && (n.Parent <= i || n.Parent >= len(j.Nodes)):
+			return fmt.Errorf("node %d: parent %d is not after it", i, n.Parent)
+		case n.Up < None || n.Up >= len(p.Links):
+			return fmt.Errorf("node %d: up link %d of %d", i, n.Up, len(p.Links))
+		case n.Down < None || n.Down >= len(p.Links):
+			return fmt.Errorf("node %d: down link %d of %d", i, n.Down, len(p.Links))
+		case n.Switch < None || n.Switch >= len(p.Switches):
+			return fmt.Errorf("node %d: switch %d of %d", i, n.Switch, len(p.Switches))
+		case !(n.Hold >= 0):
+			return fmt.Errorf("node %d: hold %v", i, n.Hold)
+		}
+	}
+	return nil
+}
+
+// aggregates reports whether node n of job j uses memory of its switch.
+func (j *Job) aggregates(n *Node) bool {
+	return n.Aggregate && n.Switch != None && j.Kind != Unicast
+}
+
+// starved returns a switch that cannot give a synchronous job the slots it needs,
+// or None.
+func (j *Job) starved() int {
+	if j.Kind == Synchronous && j.Slots < 2*j.Window {
+		for i := range j.Nodes {
+			if n := &j.Nodes[i]; j.aggregates(n) {
+				return n.Switch
+			}
+		}
+	}
+	return None
+}

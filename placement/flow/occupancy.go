@@ -1,0 +1,450 @@
+package flow
+
+import (
+	"errors"
+	"math"
+)
+
+// ErrNoSteadyState is wrapped when Occupancy finds no rates and shares that agree
+// with each other.
+var ErrNoSteadyState = errors.New("no steady state found")
+
+// Parameters of the fixed point: shares may move by tolerance, and what is
+// decided by comparing two limits is blended over a ramp of their ratio, so that
+// the map is continuous and has a fixed point.
+const (
+	tolerance = 1e-9
+	ramp      = 0.005
+	maxSteps  = 20000
+)
+
+// Occupancy predicts what jobs get from a network of duplex links and addressed
+// switch memory, when links are shared by per-job fair queues (DRR) and packets
+// are spread over time.
+//
+// Per PSN of a job, a switch with share a lets a + (1-a)*n packets through towards
+// the PS where n entered, and one result comes down every link of the tree (one
+// per worker below for Unicast). That makes a job's load on each directed link a
+// multiple of its rate; at a saturated link no job is given less than another
+// unless it asks for less.
+//
+// A share depends on the in-flight packets at the switch (see shares), which is
+// C*T as long as queues are empty. A job that a saturated link holds back has its
+// whole window in flight (Little's law): W - C*(RTT - T) of it is between this
+// switch, the PS and back, except where the queue is below the switch for all of
+// the job's workers. (Where only some workers queue, the others' packets come
+// early and hold aggregators for the slow ones.) If the queue may be in several
+// places it is taken to be nearest the PS, where partial aggregation puts it.
+//
+// Rates and shares follow from each other. The iteration starts from empty queues
+// and full aggregation, so where both a state with and one without standing
+// queues would last, it finds the one that a paced job reaches.
+func Occupancy(p *Problem) (*Result, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	o := newOccupancy(p)
+	if !o.solve() {
+		return nil, ErrNoSteadyState
+	}
+	return o.result(), nil
+}
+
+// use is a job's use of one directed link.
+type use struct {
+	job, link int
+	weight    float64 // packets per PSN
+}
+
+type occupancy struct {
+	p     *Problem
+	first []int // job -> its first node
+	share []float64
+	exit  []float64 // node -> packets per PSN it sends up
+	below []float64 // node -> workers below
+
+	uses     []use
+	perJob   []int   // job -> its first use
+	perLink  [][]int // link -> uses
+	up, down []int   // node -> use of the link to and from its parent, or -1
+
+	atSwitch [][]int // switch -> nodes that compete for its memory
+	owner    []int   // node -> job
+
+	level    []float64 // link -> the most a job may load it with
+	own      []float64 // job -> what it would send if no link held it back
+	rate     []float64
+	inFlight []float64 // node -> offered occupancy
+	demand   []float64
+}
+
+func newOccupancy(p *Problem) *occupancy {
+	o := &occupancy{
+		p:        p,
+		first:    make([]int, len(p.Jobs)+1),
+		perJob:   make([]int, len(p.Jobs)+1),
+		perLink:  make([][]int, len(p.Links)),
+		atSwitch: make([][]int, len(p.Switches)),
+		level:    make([]float64, len(p.Links)),
+		own:      make([]float64, len(p.Jobs)),
+		rate:     make([]float64, len(p.Jobs)),
+	}
+	for ji := range p.Jobs {
+		j := &p.Jobs[ji]
+		base := len(o.owner)
+		o.first[ji], o.perJob[ji] = base, len(o.uses)
+		useOf := func(link int) int {
+			if link == None {
+				return -1
+			}
+			for u := o.perJob[ji]; u < len(o.uses); u++ {
+				if o.uses[u].link == link {
+					return u
+				}
+			}
+			o.uses = append(o.uses, use{job: ji, link: link})
+			o.perLink[link] = append(o.perLink[link], len(o.uses)-1)
+			return len(o.uses) - 1
+		}
+		starved := j.starved() != None
+		for k := range j.Nodes {
+			n := &j.Nodes[k]
+			o.owner = append(o.owner, ji)
+			o.up, o.down = append(o.up, useOf(n.Up)), append(o.down, useOf(n.Down))
+			a := 0.0
+			if j.aggregates(n) && !starved {
+				a = 1
+				if j.Kind == Statistical {
+					o.atSwitch[n.Switch] = append(o.atSwitch[n.Switch], base+k)
+				}
+			}
+			o.share = append(o.share, a)
+		}
+		own := math.Inf(1)
+		if j.Limit > 0 {
+			own = j.Limit
+		}
+		if j.Window > 0 && j.RTT > 0 {
+			own = min(own, j.Window*packet(j)/j.RTT)
+		}
+		if starved || math.IsInf(own, 1) && len(o.uses) == o.perJob[ji] {
+			own = 0
+		}
+		o.own[ji] = own
+	}
+	n := len(o.owner)
+	o.first[len(p.Jobs)], o.perJob[len(p.Jobs)] = n, len(o.uses)
+	o.exit, o.below, o.inFlight = make([]float64, n), make([]float64, n), make([]float64, n)
+	return o
+}
+
+// packet is the bits of one of j's frames.
+func packet(j *Job) float64 {
+	if j.Packet == 0 {
+		return 1
+	}
+	return j.Packet
+}
+
+func (o *occupancy) solve() bool {
+	next := make([]float64, len(o.share))
+	step, best, since := 1.0, math.Inf(1), 0
+	for range maxSteps {
+		o.weigh()
+		if !o.fair() {
+			return false
+		}
+		o.occupy()
+		copy(next, o.share)
+		o.allot(next)
+		var off float64
+		for i := range next {
+			off = max(off, math.Abs(next[i]-o.share[i]))
+		}
+		if off <= tolerance {
+			return true
+		}
+		// Half the step whenever a while went by without progress.
+		if off < best*0.999 {
+			best, since = off, 0
+		} else if since++; since > 20 {
+			step, since = max(step/2, 1e-4), 0
+		}
+		for i := range next {
+			o.share[i] += step * (next[i] - o.share[i])
+		}
+	}
+	return false
+}
+
+// weigh computes packets per PSN on every link of every job from the shares.
+func (o *occupancy) weigh() {
+	for i := range o.uses {
+		o.uses[i].weight = 0
+	}
+	clear(o.exit)
+	clear(o.below)
+	for ji := range o.p.Jobs {
+		j := &o.p.Jobs[ji]
+		base := o.first[ji]
+		for k := range j.Nodes {
+			n := base + k
+			in := o.exit[n] // what the children sent so far
+			if in == 0 {
+				in, o.below[n] = 1, 1 // a worker
+			}
+			a := o.share[n]
+			out := a + (1-a)*in
+			o.exit[n] = out
+			if p := j.Nodes[k].Parent; p != None {
+				o.exit[base+p] += out
+				o.below[base+p] += o.below[n]
+			}
+			if u := o.up[n]; u >= 0 {
+				o.uses[u].weight += out
+			}
+			if u := o.down[n]; u >= 0 {
+				if j.Kind == Unicast {
+					o.uses[u].weight += o.below[n]
+				} else {
+					o.uses[u].weight++
+				}
+			}
+		}
+	}
+}
+
+// allowed is the rate that u's link allows its job.
+func (o *occupancy) allowed(u int) float64 {
+	return o.level[o.uses[u].link] / o.uses[u].weight
+}
+
+// fair computes the rates for the present weights: at every link the water level
+// for what its jobs would send if only the others held them back, until no level
+// moves.
+func (o *occupancy) fair() bool {
+	for i := range o.level {
+		o.level[i] = math.Inf(1)
+	}
+	const sweeps = 2000
+	for sweep := range sweeps {
+		still := true
+		for l, on := range o.perLink {
+			if len(on) == 0 {
+				continue
+			}
+			o.demand = o.demand[:0]
+			for _, u := range on {
+				ji := o.uses[u].job
+				r := o.own[ji]
+				for v := o.perJob[ji]; v < o.perJob[ji+1]; v++ {
+					if v != u {
+						r = min(r, o.allowed(v))
+					}
+				}
+				o.demand = append(o.demand, r*o.uses[u].weight)
+			}
+			level := waterLevel(o.demand, o.p.Links[l].Capacity)
+			old := o.level[l]
+			if sweep > 50 && !math.IsInf(old, 1) { // rates that chase each other
+				level = (level + old) / 2
+			}
+			if !(math.Abs(level-old) <= 1e-13*level) {
+				still = false
+			}
+			o.level[l] = level
+		}
+		if still {
+			break
+		}
+		if sweep == sweeps-1 {
+			return false
+		}
+	}
+	for ji := range o.rate {
+		o.rate[ji] = o.own[ji]
+		for u := o.perJob[ji]; u < o.perJob[ji+1]; u++ {
+			o.rate[ji] = min(o.rate[ji], o.allowed(u))
+		}
+	}
+	return true
+}
+
+// waterLevel is the largest level at which the sum of min(level, demand) fits the
+// capacity; with capacity left over, what the greatest demand could grow to. It
+// reorders demand.
+func waterLevel(demand []float64, capacity float64) float64 {
+	left := capacity
+	for n := len(demand); n > 0; n-- {
+		fair := left / float64(n)
+		least := 0
+		for i, d := range demand[:n] {
+			if d < demand[least] {
+				least = i
+			}
+		}
+		d := demand[least]
+		if d >= fair {
+			return fair
+		}
+		if n == 1 {
+			return left
+		}
+		left -= d
+		demand[least] = demand[n-1]
+	}
+	return left
+}
+
+// occupy computes from the rates how many aggregators each job would hold at each
+// of its switches.
+func (o *occupancy) occupy() {
+	for ji := range o.p.Jobs {
+		j := &o.p.Jobs[ji]
+		base := o.first[ji]
+		pps := o.rate[ji] / packet(j)
+		link := math.Inf(1) // what its links allow
+		for u := o.perJob[ji]; u < o.perJob[ji+1]; u++ {
+			link = min(link, o.allowed(u))
+		}
+		// Packets that wait in the queue of a saturated link.
+		waiting := max(0, j.Window-pps*j.RTT) * rise(o.own[ji]/link)
+		for k := range j.Nodes {
+			n := base + k
+			if !j.aggregates(&j.Nodes[k]) || j.Kind != Statistical {
+				continue
+			}
+			o.inFlight[n] = pps * j.Nodes[k].Hold
+			if waiting > 0 {
+				o.inFlight[n] += waiting * (1 - o.hidden(ji, k, link))
+			}
+		}
+	}
+}
+
+// rise is 0 up to 1, 1 from 1+ramp, and straight between.
+func rise(ratio float64) float64 { return max(0, min(1, (ratio-1)/ramp)) }
+
+// hidden is 1 when job ji's queue is below its node k for all workers there, so
+// that packets come to the switch as if it were not there, and 0 otherwise. link
+// is the rate that the job's links allow it.
+func (o *occupancy) hidden(ji, k int, link float64) float64 {
+	j := &o.p.Jobs[ji]
+	base := o.first[ji]
+	// best[c]: what the least held back worker below c is allowed, up to and with
+	// c's links to its parent. Nodes above k collect what the rest allows.
+	above, beneath := math.Inf(1), 0.0
+	var best func(c int) float64
+	best = func(c int) float64 {
+		r := 0.0
+		for d := range c {
+			if j.Nodes[d].Parent == c {
+				r = max(r, best(d))
+			}
+		}
+		if r == 0 {
+			r = math.Inf(1)
+		}
+		return min(r, o.edge(base+c))
+	}
+	for d := range k {
+		if j.Nodes[d].Parent == k {
+			beneath = max(beneath, best(d))
+		}
+	}
+	in := func(c int) bool {
+		for c != None && c < k {
+			c = j.Nodes[c].Parent
+		}
+		return c == k
+	}
+	for c := range j.Nodes {
+		if c == k || !in(c) {
+			above = min(above, o.edge(base+c))
+		}
+	}
+	if beneath == 0 || math.IsInf(beneath, 1) {
+		return 0
+	}
+	return rise(above/beneath) * (1 - rise(beneath/link))
+}
+
+// edge is the rate that the links between node n and its parent allow its job.
+func (o *occupancy) edge(n int) float64 {
+	r := math.Inf(1)
+	if u := o.up[n]; u >= 0 {
+		r = o.allowed(u)
+	}
+	if u := o.down[n]; u >= 0 {
+		r = min(r, o.allowed(u))
+	}
+	return r
+}
+
+// allot writes the shares that follow from the occupancy to share.
+func (o *occupancy) allot(share []float64) {
+	var demands []demand
+	var got []float64
+	for s, nodes := range o.atSwitch {
+		if len(nodes) == 0 {
+			continue
+		}
+		demands, got = demands[:0], got[:0]
+		for _, n := range nodes {
+			demands = append(demands, demand{o.inFlight[n], o.p.Jobs[o.owner[n]].Slots})
+			got = append(got, 0)
+		}
+		o.p.Switches[s].shares(demands, got)
+		for i, n := range nodes {
+			share[n] = got[i]
+		}
+	}
+}
+
+func (o *occupancy) result() *Result {
+	r := &Result{Jobs: make([]JobResult, len(o.p.Jobs)), Links: make([]LinkResult, len(o.p.Links))}
+	for ji := range o.p.Jobs {
+		j := &o.p.Jobs[ji]
+		r.Jobs[ji] = JobResult{
+			Rate:       o.rate[ji],
+			Share:      o.share[o.first[ji]:o.first[ji+1]:o.first[ji+1]],
+			Bottleneck: o.bottleneck(ji, j),
+		}
+	}
+	for _, u := range o.uses {
+		r.Links[u.link].Load += u.weight * o.rate[u.job]
+		r.Links[u.link].Flows += u.weight
+	}
+	return r
+}
+
+func (o *occupancy) bottleneck(ji int, j *Job) Bottleneck {
+	if s := j.starved(); s != None {
+		return Bottleneck{BySwitch, s}
+	}
+	out := Bottleneck{Unlimited, None}
+	least := math.Inf(1)
+	if o.own[ji] > 0 && !math.IsInf(o.own[ji], 1) {
+		least = o.own[ji]
+		out.Kind = ByLimit
+		if j.Limit == 0 || least < j.Limit {
+			out.Kind = ByWindow
+		}
+	}
+	// Of links that allow the same, the one nearest the PS.
+	consider := func(u int) {
+		if u < 0 {
+			return
+		}
+		if r := o.allowed(u); r < least*(1-1e-9) || math.IsInf(least, 1) {
+			least, out = r, Bottleneck{ByLink, o.uses[u].link}
+		}
+	}
+	for n := o.first[ji+1] - 1; n >= o.first[ji]; n-- {
+		consider(o.up[n])
+	}
+	for n := o.first[ji+1] - 1; n >= o.first[ji]; n-- {
+		consider(o.down[n])
+	}
+	return out
+}
