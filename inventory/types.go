@@ -8,6 +8,8 @@ package inventory
 import (
 	"net/netip"
 	"time"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
 // BitRate is a rate in bit/s. In files it carries its unit: "25Gbit/s".
@@ -38,6 +40,8 @@ type Inventory struct {
 	Hosts    []Host
 	Switches []Switch
 	Links    []Link // switch to switch
+
+	where map[string]tomlfile.Pos // of hosts and switches; nil when not from a file
 }
 
 // Host is a server that runs workers, parameter servers or both.
@@ -119,6 +123,6 @@ type DirectedLink struct {
 type Topology struct {
 	Nodes []string // hosts, then switches
 	Links []DirectedLink
-	// unexported indices
-	topologyIndex
+
+	index topologyIndex
 }

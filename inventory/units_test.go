@@ -44,7 +44,7 @@ func TestParseUnits(t *testing.T) {
 		{size, "4KiB", int64(4096), "4KiB"},
 		{size, "1MB", int64(1e6), "1MB"},
 		{size, "1.5kB", int64(1500), "1500B"},
-		{size, "1024kB", int64(1024000), "1000KiB"},
+		{size, "1024kB", int64(1024000), "1024kB"},
 		{size, "0B", int64(0), "0B"},
 		{size, "9223372036854775807B", int64(math.MaxInt64), "9223372036854775807B"},
 		{dur, "50us", 50 * time.Microsecond, "50us"},

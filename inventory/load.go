@@ -1,0 +1,630 @@
+package inventory
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// The file's tables, as decoded. Strings that may hold a range ("node[01-16]")
+// are expanded when the inventory is built from them.
+type (
+	fileTable struct {
+		Version  int           `toml:"version,required"`
+		Name     string        `toml:"name"`
+		Defaults defaultsTable `toml:"defaults"`
+		Switches []switchTable `toml:"switch"`
+		Hosts    []hostTable   `toml:"host"`
+		Links    []linkTable   `toml:"link"`
+	}
+	defaultsTable struct {
+		Rate        *BitRate `toml:"rate"`
+		Delay       Duration `toml:"delay"`
+		Kind        string   `toml:"kind"`
+		Aggregators int      `toml:"aggregators"`
+		Buffer      Bytes    `toml:"buffer"`
+		ECN         Bytes    `toml:"ecn"`
+		GPUs        int      `toml:"gpus"`
+		GPUModel    string   `toml:"gpu_model"`
+		User        string   `toml:"user"`
+		Jump        string   `toml:"jump"`
+		Key         string   `toml:"key"`
+		KnownHosts  string   `toml:"known_hosts"`
+	}
+	switchTable struct {
+		At          string `toml:",path"`
+		Name        string `toml:"name,required"`
+		Kind        string `toml:"kind"`
+		Rack        string `toml:"rack"`
+		Control     string `toml:"control"`
+		DeviceID    *int64 `toml:"device_id"`
+		Aggregators *int   `toml:"aggregators"`
+		Buffer      *Bytes `toml:"buffer"`
+		ECN         *Bytes `toml:"ecn"`
+		SHARP       *struct {
+			Trees int `toml:"trees,required"`
+			Jobs  int `toml:"jobs" default:"1"`
+		} `toml:"sharp"`
+	}
+	hostTable struct {
+		At       string     `toml:",path"`
+		Name     string     `toml:"name,required"`
+		Rack     string     `toml:"rack"`
+		GPUs     *int       `toml:"gpus"`
+		GPUModel *string    `toml:"gpu_model"`
+		SSH      sshTable   `toml:"ssh"`
+		NICs     []nicTable `toml:"nic,single"`
+	}
+	sshTable struct {
+		At         string  `toml:",path"`
+		Address    string  `toml:"address"`
+		User       *string `toml:"user"`
+		Jump       *string `toml:"jump"`
+		Key        *string `toml:"key"`
+		KnownHosts *string `toml:"known_hosts"`
+	}
+	nicTable struct {
+		At      string    `toml:",path"`
+		Device  string    `toml:"device"`
+		Port    string    `toml:"port,required"`
+		Rate    *BitRate  `toml:"rate"`
+		Delay   *Duration `toml:"delay"`
+		Address string    `toml:"address"`
+	}
+	linkTable struct {
+		At    string    `toml:",path"`
+		A     string    `toml:"a,required"`
+		B     string    `toml:"b,required"`
+		Rate  *BitRate  `toml:"rate"`
+		Delay *Duration `toml:"delay"`
+	}
+)
+
+// Load reads an inventory from a file. A file that breaks rules gives
+// tomlfile.Problems: all of them, each with its position.
+func Load(path string) (*Inventory, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read inventory: %w", err)
+	}
+	return Parse(path, text)
+}
+
+// Parse is Load for a text at hand. name is the path for messages and File;
+// relative ssh key and known_hosts paths are meant from its folder.
+func Parse(name string, text []byte) (*Inventory, error) {
+	f, err := tomlfile.Parse(name, text)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	b := &builder{
+		File: f,
+		inv: &Inventory{
+			File:   name,
+			SHA256: hex.EncodeToString(sum[:]),
+			Text:   string(text),
+			where:  map[string]tomlfile.Pos{},
+		},
+		addresses: map[string]tomlfile.Pos{},
+		ports:     map[Port]tomlfile.Pos{},
+		switches:  map[string]int{},
+	}
+	f.Decode(&b.t)
+	b.build()
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	return b.inv, nil
+}
+
+// builder turns tables into an Inventory and checks them on the way.
+type builder struct {
+	*tomlfile.File
+	t         fileTable
+	inv       *Inventory
+	addresses map[string]tomlfile.Pos // "ssh 10.0.0.1:22" and so on
+	ports     map[Port]tomlfile.Pos   // what is cabled already
+	switches  map[string]int          // index in inv.Switches
+	broken    bool                    // a cable ends nowhere: reachability says nothing
+}
+
+func (b *builder) build() {
+	if b.t.Version != 1 && b.Has("version") {
+		b.Problemf("version", "this inabench reads version = 1", "unknown version %d", b.t.Version)
+	}
+	b.inv.Name = b.t.Name
+	if b.inv.Name == "" {
+		b.inv.Name = strings.TrimSuffix(filepath.Base(b.inv.File), filepath.Ext(b.inv.File))
+	}
+	d := b.t.Defaults
+	b.positive("defaults.rate", d.Rate)
+	b.notNegative("defaults.aggregators", d.Aggregators)
+	b.notNegative("defaults.gpus", d.GPUs)
+	if d.Kind != "" {
+		b.kind("defaults.kind", d.Kind)
+	}
+	for i := range b.t.Switches {
+		b.addSwitch(&b.t.Switches[i])
+	}
+	for i := range b.t.Hosts {
+		b.addHost(&b.t.Hosts[i])
+	}
+	for i := range b.t.Links {
+		b.addLink(&b.t.Links[i])
+	}
+	if len(b.t.Hosts) == 0 {
+		b.Problemf("host", `add a [[host]] table`, "no hosts")
+	}
+	b.racks()
+	b.jumps()
+	if !b.broken {
+		b.reachability()
+	}
+}
+
+func (b *builder) addSwitch(t *switchTable) {
+	n := b.ranges([]string{t.At + ".name", t.At + ".rack", t.At + ".control"}, []string{t.Name, t.Rack, t.Control})
+	kind, kindAt := t.Kind, t.At+".kind"
+	if kind == "" {
+		kind, kindAt = b.t.Defaults.Kind, "defaults.kind"
+	}
+	switch {
+	case kind == "" && !b.Has(t.At+".kind"):
+		b.KeyProblemf(t.At, oneOf(kinds), "missing kind in switch")
+	case kindAt == t.At+".kind":
+		b.kind(kindAt, kind)
+	}
+	sw := Switch{Kind: Kind(kind)}
+	b.notNegative(t.At+".aggregators", or(t.Aggregators, 0))
+	switch {
+	case sw.Kind == Quantum:
+		if t.Aggregators != nil {
+			b.KeyProblemf(t.At+".aggregators", "write sharp = {trees = 2, jobs = 1}", "a quantum switch has SHARP trees, no aggregators")
+		}
+		if t.SHARP != nil {
+			sw.SHARP = SHARP{Trees: t.SHARP.Trees, Jobs: t.SHARP.Jobs}
+			b.notNegative(t.At+".sharp.trees", t.SHARP.Trees)
+			b.notNegative(t.At+".sharp.jobs", t.SHARP.Jobs)
+		}
+	default:
+		if t.SHARP != nil && knownKind(kind) {
+			b.KeyProblemf(t.At+".sharp", "write aggregators = 4096", "SHARP exists on quantum switches, this one is %s", kind)
+		}
+		sw.Aggregators = or(t.Aggregators, b.t.Defaults.Aggregators)
+	}
+	sw.Buffer = or(t.Buffer, b.t.Defaults.Buffer)
+	sw.ECN = or(t.ECN, b.t.Defaults.ECN)
+	if t.DeviceID != nil && *t.DeviceID <= 0 {
+		b.Problemf(t.At+".device_id", "", "device_id must be at least 1")
+	}
+	for i := range n {
+		sw.Name, sw.Rack = expand(t.Name, i), expand(t.Rack, i)
+		// P4Runtime knows 0 as "no device", so the default counts from 1.
+		sw.DeviceID = uint64(len(b.inv.Switches) + 1)
+		if t.DeviceID != nil {
+			sw.DeviceID = uint64(*t.DeviceID) + uint64(i)
+		}
+		sw.Control = b.address(t.At+".control", expand(t.Control, i), "")
+		// One aggregation manager serves a whole fabric, one P4Runtime server several devices.
+		if sw.Control != "" && sw.Kind != Quantum {
+			b.unique(t.At+".control", fmt.Sprintf("control address %s (device %d)", sw.Control, sw.DeviceID))
+		}
+		if b.name(t.At+".name", sw.Name) {
+			b.switches[sw.Name] = len(b.inv.Switches)
+			b.inv.Switches = append(b.inv.Switches, sw)
+		}
+	}
+}
+
+func (b *builder) addHost(t *hostTable) {
+	d := b.t.Defaults
+	paths, texts := []string{t.At + ".name", t.At + ".rack", t.SSH.At + ".address"}, []string{t.Name, t.Rack, t.SSH.Address}
+	devices := map[string]bool{}
+	for _, nic := range t.NICs {
+		paths = append(paths, nic.At+".port", nic.At+".address")
+		texts = append(texts, nic.Port, nic.Address)
+		if nic.Device != "" && devices[nic.Device] {
+			b.Problemf(nic.At+".device", "", "device %s twice in one host", nic.Device)
+		}
+		devices[nic.Device] = true
+		if nic.Rate == nil && d.Rate == nil {
+			b.missingRate(nic.At)
+		}
+		b.positive(nic.At+".rate", nic.Rate)
+	}
+	if len(t.NICs) == 0 && !b.Has(t.At+".nic") {
+		b.KeyProblemf(t.At, `write nic = {port = "tor1/1", rate = "25Gbit/s"}`, "host without a nic")
+	}
+	b.notNegative(t.At+".gpus", or(t.GPUs, 0))
+	n := b.ranges(paths, texts)
+	for i := range n {
+		h := Host{
+			Name:     expand(t.Name, i),
+			Rack:     expand(t.Rack, i),
+			GPUs:     or(t.GPUs, d.GPUs),
+			GPUModel: or(t.GPUModel, d.GPUModel),
+			SSH: SSH{
+				Address:    b.address(t.SSH.At+".address", expand(t.SSH.Address, i), "22"),
+				User:       or(t.SSH.User, d.User),
+				Jump:       or(t.SSH.Jump, d.Jump),
+				Key:        b.file(or(t.SSH.Key, d.Key)),
+				KnownHosts: b.file(or(t.SSH.KnownHosts, d.KnownHosts)),
+			},
+		}
+		// A host that others go through is not behind itself.
+		if t.SSH.Jump == nil && h.SSH.Jump == h.Name {
+			h.SSH.Jump = ""
+		}
+		if h.SSH.Address != "" {
+			b.unique(t.SSH.At+".address", "ssh address "+h.SSH.Address)
+		}
+		for k, nic := range t.NICs {
+			n := NIC{Device: nic.Device, Rate: or(nic.Rate, or(d.Rate, 0)), Delay: or(nic.Delay, d.Delay).Std()}
+			if p, ok := b.port(nic.At+".port", expand(nic.Port, i)); ok {
+				n.Switch, n.Port = p.Switch, p.Port
+			}
+			if nic.Address != "" {
+				var err error
+				if n.Address, err = netip.ParsePrefix(expand(nic.Address, i)); err != nil {
+					b.Problemf(nic.At+".address", `write it like "10.0.0.1/24"`, "%q is not an address with prefix length", expand(nic.Address, i))
+				} else {
+					b.unique(nic.At+".address", "data address "+n.Address.Addr().String())
+				}
+			}
+			h.NICs = append(h.NICs, n)
+			b.inv.where[nicKey(h.Name, k)] = b.KeyPos(nic.At)
+		}
+		if b.name(t.At+".name", h.Name) {
+			b.inv.Hosts = append(b.inv.Hosts, h)
+		}
+	}
+}
+
+func (b *builder) addLink(t *linkTable) {
+	if t.Rate == nil && b.t.Defaults.Rate == nil {
+		b.missingRate(t.At)
+	}
+	b.positive(t.At+".rate", t.Rate)
+	n := b.ranges([]string{t.At + ".a", t.At + ".b"}, []string{t.A, t.B})
+	for i := range n {
+		l := Link{Rate: or(t.Rate, or(b.t.Defaults.Rate, 0)), Delay: or(t.Delay, b.t.Defaults.Delay).Std()}
+		var okA, okB bool
+		l.A, okA = b.port(t.At+".a", expand(t.A, i))
+		l.B, okB = b.port(t.At+".b", expand(t.B, i))
+		if okA && okB && l.A.Switch == l.B.Switch {
+			b.Problemf(t.At+".b", "", "link from switch %s to itself", l.A.Switch)
+			b.broken = true
+		}
+		b.inv.Links = append(b.inv.Links, l)
+	}
+}
+
+// ranges is how many items a table stands for. All ranges in it step together.
+func (b *builder) ranges(paths, patterns []string) int {
+	n, first := 1, ""
+	for i, p := range patterns {
+		k, ranged, err := rangeLen(p)
+		switch {
+		case err != nil:
+			b.Problemf(paths[i], tomlfile.HintOf(err), "%v", err)
+			return 0
+		case !ranged:
+		case first == "" && i > 0 && strings.HasSuffix(paths[0], ".name"):
+			b.Problemf(paths[i], "", "a range here needs one in name")
+			return 0
+		case first == "":
+			n, first = k, p
+		case k != n:
+			b.Problemf(paths[i], "", "%q stands for %d, %q for %d", p, k, first, n)
+			return 0
+		}
+	}
+	return n
+}
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// name takes a name of the space that hosts and switches share. An empty one has
+// been reported as missing.
+func (b *builder) name(path, name string) bool {
+	if name == "" {
+		if b.Has(path) {
+			b.Problemf(path, "", "name is empty")
+		}
+		return false
+	}
+	if !namePattern.MatchString(name) {
+		b.Problemf(path, "letters, digits, '.', '_' and '-', beginning with a letter or digit", "%q is not a name", name)
+		return false
+	}
+	if first, dup := b.inv.where[name]; dup {
+		b.Problemf(path, "first at "+first.String(), "duplicate name %q", name)
+		return false
+	}
+	b.inv.where[name] = b.Pos(path)
+	return true
+}
+
+// unique takes an address of its kind.
+func (b *builder) unique(path, address string) {
+	if first, dup := b.addresses[address]; dup {
+		b.Problemf(path, "first at "+first.String(), "duplicate %s", address)
+		return
+	}
+	b.addresses[address] = b.Pos(path)
+}
+
+// address checks "host:port"; without a port it gets the given one, if any.
+func (b *builder) address(path, s, port string) string {
+	if s == "" || strings.HasPrefix(s, "unix:") {
+		return s
+	}
+	if port != "" {
+		if _, _, err := net.SplitHostPort(s); err != nil && !strings.ContainsAny(s, "@ /") {
+			if bare := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"); !strings.Contains(bare, ":") || net.ParseIP(bare) != nil {
+				s = net.JoinHostPort(bare, port)
+			}
+		}
+	}
+	host, p, err := net.SplitHostPort(s)
+	n, perr := strconv.ParseUint(p, 10, 16)
+	if err != nil || perr != nil || n == 0 || host == "" || strings.ContainsAny(host, "@ /") {
+		hint := `write it like "10.0.0.1:9559"`
+		if port != "" {
+			hint = fmt.Sprintf("write it like %q", "10.0.0.1:"+port)
+		}
+		if strings.Contains(s, "@") {
+			hint = `the user has a key of its own: user = "..."`
+		}
+		b.Problemf(path, hint, "%q is not an address", s)
+		return ""
+	}
+	return s
+}
+
+// file is a path meant from the inventory's folder.
+func (b *builder) file(path string) string {
+	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "~") {
+		return path
+	}
+	return filepath.Join(filepath.Dir(b.inv.File), path)
+}
+
+// port reads "tor1/3" and takes that port.
+func (b *builder) port(path, s string) (Port, bool) {
+	if s == "" && !b.Has(path) { // reported as missing
+		b.broken = true
+		return Port{}, false
+	}
+	i := strings.LastIndexByte(s, '/')
+	n, err := strconv.ParseUint(s[i+1:], 10, 32)
+	if i < 1 || err != nil {
+		b.Problemf(path, `write it like "tor1/3"`, "%q is not a switch port", s)
+		b.broken = true
+		return Port{}, false
+	}
+	p := Port{s[:i], uint32(n)}
+	if _, ok := b.switches[p.Switch]; !ok {
+		names := make([]string, len(b.inv.Switches))
+		for i, sw := range b.inv.Switches {
+			names[i] = sw.Name
+		}
+		b.Problemf(path, tomlfile.DidYouMean(p.Switch, names), "link to unknown switch %q", p.Switch)
+		b.broken = true
+		return Port{}, false
+	}
+	if first, dup := b.ports[p]; dup {
+		b.Problemf(path, "first at "+first.String(), "port %s/%d is cabled twice", p.Switch, p.Port)
+		b.broken = true
+		return Port{}, false
+	}
+	b.ports[p] = b.Pos(path)
+	return p, true
+}
+
+var kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum)}
+
+func knownKind(kind string) bool {
+	for _, k := range kinds {
+		if k == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) kind(path, kind string) {
+	if knownKind(kind) {
+		return
+	}
+	hint := oneOf(kinds)
+	if near, ok := tomlfile.Nearest(kind, kinds); ok {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	b.Problemf(path, hint, "unknown kind %q", kind)
+}
+
+func oneOf(names []string) string { return "one of " + strings.Join(names, ", ") }
+
+func (b *builder) missingRate(at string) {
+	if b.Has(at + ".rate") { // there, but wrong: reported
+		return
+	}
+	b.KeyProblemf(at, `write rate = "100Gbit/s" here or in [defaults]`, "missing rate")
+}
+
+func (b *builder) positive(path string, r *BitRate) {
+	if r != nil && *r <= 0 {
+		b.Problemf(path, "", "rate must be above zero")
+	}
+}
+
+func (b *builder) notNegative(path string, n int) {
+	if n < 0 {
+		b.Problemf(path, "", "%s must not be negative", path[strings.LastIndexByte(path, '.')+1:])
+	}
+}
+
+// racks gives ToRs without a rack their own name, and hosts that of their ToR.
+func (b *builder) racks() {
+	for i := range b.inv.Hosts {
+		h := &b.inv.Hosts[i]
+		for k, nic := range h.NICs {
+			j, ok := b.switches[nic.Switch]
+			if !ok {
+				continue
+			}
+			sw := &b.inv.Switches[j]
+			if sw.Rack == "" {
+				sw.Rack = sw.Name
+			}
+			if k == 0 && h.Rack == "" {
+				h.Rack = sw.Rack
+			}
+		}
+	}
+}
+
+// jumps checks that jump hosts exist and do not go in circles.
+func (b *builder) jumps() {
+	next := map[string]string{}
+	var names []string
+	for _, h := range b.inv.Hosts {
+		next[h.Name] = h.SSH.Jump
+		names = append(names, h.Name)
+	}
+	report := func(h *Host, hint, format string, args ...any) {
+		at := b.Pos("defaults.jump")
+		for i := range b.t.Hosts {
+			t := &b.t.Hosts[i]
+			if t.SSH.Jump != nil && b.inv.where[h.Name] == b.Pos(t.At+".name") {
+				at = b.Pos(t.SSH.At + ".jump")
+			}
+		}
+		b.Report(at, hint, format, args...)
+	}
+	for i := range b.inv.Hosts {
+		h := &b.inv.Hosts[i]
+		jump := h.SSH.Jump
+		if jump == "" {
+			continue
+		}
+		if _, ok := next[jump]; !ok {
+			// Anything that looks like an address is one.
+			if !strings.ContainsAny(jump, "@:.") {
+				hint := `name a host of this file or write "user@host:22"`
+				if near, ok := tomlfile.Nearest(jump, names); ok {
+					hint = fmt.Sprintf("did you mean %q?", near)
+				}
+				report(h, hint, "unknown jump host %q", jump)
+			}
+			continue
+		}
+		for steps := 0; jump != "" && steps < len(next); steps++ {
+			if jump == h.Name {
+				report(h, "", "host %s is reached through itself", h.Name)
+				break
+			}
+			jump = next[jump]
+		}
+	}
+}
+
+// reachability reports hosts that no path joins to the rest.
+func (b *builder) reachability() {
+	part := components(b.inv)
+	count := map[int]int{}
+	for _, h := range b.inv.Hosts {
+		seen := map[int]bool{}
+		for _, nic := range h.NICs {
+			if c := part[nic.Switch]; !seen[c] {
+				seen[c] = true
+				count[c]++
+			}
+		}
+	}
+	// The largest part is the lab; of equals the one that comes first.
+	main, first := -1, map[int]string{}
+	for _, h := range b.inv.Hosts {
+		for _, nic := range h.NICs {
+			c := part[nic.Switch]
+			if first[c] == "" {
+				first[c] = h.Name
+			}
+			if main < 0 || count[c] > count[main] {
+				main = c
+			}
+		}
+	}
+	cut := map[int][]Host{}
+	var order []int
+	for _, h := range b.inv.Hosts {
+		reaches := len(h.NICs) == 0 // reported
+		for _, nic := range h.NICs {
+			reaches = reaches || part[nic.Switch] == main
+		}
+		if !reaches {
+			c := part[h.NICs[0].Switch]
+			if len(cut[c]) == 0 {
+				order = append(order, c)
+			}
+			cut[c] = append(cut[c], h)
+		}
+	}
+	for _, c := range order {
+		h := cut[c][0]
+		who := "host " + h.Name
+		if n := len(cut[c]); n > 1 {
+			who = fmt.Sprintf("hosts %s and %d more", h.Name, n-1)
+		}
+		b.Report(b.inv.where[h.Name], "add a [[link]] from "+h.NICs[0].Switch, "%s cannot reach %s", who, first[main])
+	}
+}
+
+// components numbers the connected parts of the switches.
+func components(inv *Inventory) map[string]int {
+	parent := map[string]string{}
+	var find func(s string) string
+	find = func(s string) string {
+		for p := parent[s]; p != "" && p != s; p = parent[s] {
+			parent[s] = parent[p]
+			s = parent[s]
+		}
+		return s
+	}
+	for _, sw := range inv.Switches {
+		parent[sw.Name] = sw.Name
+	}
+	for _, l := range inv.Links {
+		parent[find(l.A.Switch)] = find(l.B.Switch)
+	}
+	number, out := map[string]int{}, map[string]int{}
+	for _, sw := range inv.Switches {
+		root := find(sw.Name)
+		if _, ok := number[root]; !ok {
+			number[root] = len(number)
+		}
+		out[sw.Name] = number[root]
+	}
+	return out
+}
+
+func nicKey(host string, i int) string { return host + "/" + strconv.Itoa(i) }
+
+// or is *p, or a default.
+func or[T any](p *T, def T) T {
+	if p == nil {
+		return def
+	}
+	return *p
+}
