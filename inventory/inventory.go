@@ -10,7 +10,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
-// Host finds a host by name. The pointer is into Hosts.
+// Host finds a host by name, by a linear search. The pointer is into Hosts.
 func (inv *Inventory) Host(name string) (*Host, bool) {
 	i := slices.IndexFunc(inv.Hosts, func(h Host) bool { return h.Name == name })
 	if i < 0 {
@@ -19,7 +19,7 @@ func (inv *Inventory) Host(name string) (*Host, bool) {
 	return &inv.Hosts[i], true
 }
 
-// Switch finds a switch by name. The pointer is into Switches.
+// Switch finds a switch by name, by a linear search. The pointer is into Switches.
 func (inv *Inventory) Switch(name string) (*Switch, bool) {
 	i := slices.IndexFunc(inv.Switches, func(s Switch) bool { return s.Name == name })
 	if i < 0 {

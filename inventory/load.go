@@ -384,7 +384,7 @@ func (b *builder) address(path, s, port string) string {
 			hint = fmt.Sprintf("write it like %q", "10.0.0.1:"+port)
 		}
 		if strings.Contains(s, "@") {
-			hint = `the user has a key of its own: user = "..."`
+			hint = `write the user apart: user = "root"`
 		}
 		b.Problemf(path, hint, "%q is not an address", s)
 		return ""

@@ -53,6 +53,9 @@ func splitUnit(what, s string, units []unit, example string) (number string, u u
 			return number, u, nil
 		}
 	}
+	if what == "rate" && strings.HasSuffix(name, "B/s") {
+		return "", u, tomlfile.WithHint("rates are in bits, eight to a byte: write Gbit/s", "%q has the unknown unit %q", s, name)
+	}
 	names := make([]string, len(units))
 	for i, u := range units {
 		names[i] = u.name

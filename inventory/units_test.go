@@ -65,7 +65,7 @@ func TestParseUnits(t *testing.T) {
 		in, want, hint string
 	}{
 		{rate, "25", `"25" lacks a unit`, `write "25Gbit/s" or another unit`},
-		{rate, "25GB/s", `"25GB/s" has the unknown unit "GB/s"`, ""},
+		{rate, "25GB/s", `"25GB/s" has the unknown unit "GB/s"`, "rates are in bits, eight to a byte: write Gbit/s"},
 		{rate, "25Gbits", `"25Gbits" has the unknown unit "Gbits"`, `did you mean "Gbit/s"?`},
 		{rate, "-1Gbit/s", `"-1Gbit/s" is negative`, ""},
 		{rate, "fast", `"fast" is not a rate`, `write it like "25Gbit/s"`},

@@ -1,0 +1,171 @@
+package inventory
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), rewrite with -update:\n%s", name, diff)
+	}
+}
+
+// load reads an inventory of testdata without its folder in positions.
+func load(t *testing.T, name string) (*Inventory, error) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Parse(name, text)
+}
+
+// Every problem of every bad file, as a person sees them.
+func TestInvalid(t *testing.T) {
+	files, _ := filepath.Glob("testdata/invalid-*.toml")
+	if len(files) == 0 {
+		t.Fatal("no test data")
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
+			inv, err := load(t, name)
+			var ps tomlfile.Problems
+			if inv != nil || !errors.As(err, &ps) {
+				t.Fatalf("got %v, %v", inv, err)
+			}
+			golden(t, strings.TrimSuffix(name, ".toml")+".golden", ps.Error()+"\n")
+		})
+	}
+}
+
+func TestValid(t *testing.T) {
+	for _, name := range []string{"valid-lab.toml", "valid-small.toml"} {
+		t.Run(name, func(t *testing.T) {
+			inv, err := load(t, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			b.WriteString(inv.Describe())
+			fmt.Fprintf(&b, "\nlab check:\n%v\n\n", inv.CheckLab())
+			for _, h := range inv.Hosts {
+				fmt.Fprintf(&b, "%+v\n", h)
+			}
+			for _, s := range inv.Switches {
+				fmt.Fprintf(&b, "%+v\n", s)
+			}
+			topo := inv.Topology()
+			for _, l := range topo.Links {
+				fmt.Fprintf(&b, "%d %s %s %v\n", l.Index, l.Name, l.Rate, l.Delay)
+			}
+			golden(t, strings.TrimSuffix(name, ".toml")+".golden", b.String())
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join("testdata", "valid-small.toml")
+	inv, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(path)
+	if inv.File != path || inv.Text != string(text) || len(inv.SHA256) != 64 || inv.Name != "valid-small" {
+		t.Errorf("%+v", inv)
+	}
+	if at := inv.Pos("tor1").String(); at != path+":5:8" {
+		t.Errorf("tor1 at %s", at)
+	}
+	if at := inv.Pos("nobody").String(); at != path {
+		t.Errorf("nobody at %s", at)
+	}
+	if _, err := Load("testdata/absent.toml"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent file: %v", err)
+	}
+}
+
+func TestScaled(t *testing.T) {
+	inv, err := load(t, "valid-lab.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := inv.Clone()
+	slow := inv.Scaled(1000)
+	if r, d := slow.Hosts[1].NICs[1].Rate, slow.Hosts[1].NICs[1].Delay; r != 400e6 || d != 600*time.Microsecond {
+		t.Errorf("nic: %v %v", r, d)
+	}
+	if l := slow.Links[0]; l.Rate != 400e6 || l.Delay != 2*time.Millisecond {
+		t.Errorf("link: %+v", l)
+	}
+	if slow.Switches[0].ECN != inv.Switches[0].ECN {
+		t.Error("a threshold in bytes was scaled")
+	}
+	slow.Hosts[0].NICs[0].Device = "changed"
+	slow.Switches[0].Name = "changed"
+	slow.Links[0].A.Port = 99
+	if diff := cmp.Diff(before, inv, cmpopts.IgnoreUnexported(Inventory{}), cmpopts.EquateComparable(tomlfile.Pos{}), cmp.Comparer(func(a, b NIC) bool { return a == b })); diff != "" {
+		t.Errorf("the original changed:\n%s", diff)
+	}
+}
+
+// Any text gives an inventory or problems, and an inventory's graph holds together.
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.toml")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		inv, err := Parse("f", text)
+		if (inv == nil) != (err != nil) {
+			t.Fatalf("inventory %v, error %v", inv, err)
+		}
+		if inv == nil {
+			return
+		}
+		topo := inv.Topology()
+		first := inv.Hosts[0].Name
+		for _, n := range topo.Nodes[:len(inv.Hosts)] {
+			if topo.Tier(n) != 0 || len(topo.Out(n)) == 0 {
+				t.Fatalf("host %s: tier %d, links %v", n, topo.Tier(n), topo.Out(n))
+			}
+		}
+		if len(inv.Hosts) == 2 {
+			if _, err := topo.Path(first, inv.Hosts[1].Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inv.Describe()
+		inv.CheckLab()
+	})
+}
