@@ -1,0 +1,380 @@
+// Package p4rt is a P4Runtime client for INA switches: the embedded one, BMv2 and
+// hardware behind the same calls.
+//
+// A Client is primary controller of one device for as long as it is open. It
+// writes jobs, routes and multicast groups in the terms of package p4, remembers
+// what it changed, and changes it back when it is closed. A stream that drops is
+// opened again with a higher election id; that it dropped stays known, since
+// whoever measures must not trust a switch that was out of control.
+package p4rt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/inabench/inabench/testbed/p4"
+)
+
+// Options tune a Client; the zero value is good for a lab.
+type Options struct {
+	DialTimeout time.Duration // until primary; 0: 5 s
+	CallTimeout time.Duration // of one call, waiting for a reconnect included; 0: 10 s
+	PushTimeout time.Duration // of loading a pipeline, which takes hardware long; 0: 60 s
+	Keepalive   time.Duration // between signs of life asked from an idle switch; 0: 5 s
+}
+
+func (o Options) withDefaults() Options {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.DialTimeout, 5*time.Second)
+	def(&o.CallTimeout, 10*time.Second)
+	def(&o.PushTimeout, 60*time.Second)
+	def(&o.Keepalive, 5*time.Second)
+	return o
+}
+
+var (
+	// ErrNotPrimary is wrapped when another controller with a higher election id
+	// controls the switch. A Client that was outbid does not bid again.
+	ErrNotPrimary = errors.New("another controller is primary")
+	// ErrClosed is wrapped by calls of a closed Client.
+	ErrClosed = errors.New("client is closed")
+	// ErrNoPipeline is wrapped by calls that need Push or Attach first.
+	ErrNoPipeline = errors.New("no pipeline: push one first")
+)
+
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = time.Second
+	maxReply   = 64 << 20 // bytes of one message; pipelines and wildcard reads are large
+	maxHeader  = 4 << 20  // bytes; error details of a whole batch travel in a header
+)
+
+// Client controls one switch. Methods are safe for concurrent use.
+type Client struct {
+	name   string
+	addr   string
+	device uint64
+	opt    Options
+	conn   *grpc.ClientConn
+	rpc    p4v1.P4RuntimeClient
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the session goroutine has ended
+
+	mu       sync.Mutex
+	ready    chan struct{} // closed while primary
+	primary  bool
+	election *p4v1.Uint128 // last id bid
+	outbid   error         // for ever
+	lost     chan struct{}
+	lostErr  error
+	pipe     *p4.Pipeline
+
+	// writing serialises changes to the switch and guards what must be undone.
+	writing sync.Mutex
+	undo    map[string]*undoEntry
+	order   []string // keys of undo, oldest first
+	closed  bool
+}
+
+// Dial connects to the P4Runtime server at addr ("host:port" or "unix:path") and
+// returns when it has become primary controller of the device. name is what errors
+// call the switch. A switch that does not answer yet is retried until
+// Options.DialTimeout. The caller must Close the Client.
+func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) (*Client, error) {
+	opt = opt.withDefaults()
+	target := addr
+	if !strings.HasPrefix(addr, "unix:") {
+		target = "passthrough:///" + addr
+	}
+	conn, err := grpc.NewClient(target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithMaxHeaderListSize(maxHeader),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
+			MinConnectTimeout: 2 * time.Second,
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("switch %s: P4Runtime address %q: %w", name, addr, err)
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c := &Client{
+		name: name, addr: addr, device: deviceID, opt: opt,
+		conn: conn, rpc: p4v1.NewP4RuntimeClient(conn),
+		cancel: cancel, done: make(chan struct{}),
+		ready: make(chan struct{}), lost: make(chan struct{}),
+		undo: make(map[string]*undoEntry),
+	}
+	first := make(chan error, 1)
+	go c.keep(life, first)
+	select {
+	case err = <-first:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		c.hangUp()
+		return nil, fmt.Errorf("switch %s: connect to P4Runtime at %s: %w", name, addr, err)
+	}
+	return c, nil
+}
+
+// Name is the switch's name as given to Dial.
+func (c *Client) Name() string { return c.name }
+
+// Lost is closed when the stream has dropped, or another controller has taken
+// over, for the first time; Err then says what happened.
+func (c *Client) Lost() <-chan struct{} { return c.lost }
+
+// Err is how control of the switch was first lost since Dial, and nil if it never
+// was. It stays set when the client has reconnected.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lostErr
+}
+
+// hangUp ends the session without undoing anything. It is idempotent.
+func (c *Client) hangUp() {
+	c.cancel()
+	<-c.done
+	c.conn.Close()
+}
+
+// keep runs one session after the other until ctx ends. The outcome of the first
+// goes to first; if it fails there is no second.
+func (c *Client) keep(ctx context.Context, first chan<- error) {
+	defer close(c.done)
+	won := make(chan struct{})
+	err := c.session(ctx, func() { close(won); first <- nil })
+	select {
+	case <-won:
+	default:
+		first <- err
+		return
+	}
+	pause := minBackoff
+	for ctx.Err() == nil && !errors.Is(err, ErrNotPrimary) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, maxBackoff)
+		err = c.session(ctx, func() { pause = minBackoff })
+	}
+}
+
+// session opens a stream, bids for the device, calls won when it is primary, and
+// returns why that ended. Becoming primary must not take longer than DialTimeout.
+func (c *Client) session(ctx context.Context, won func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := fmt.Errorf("not primary within %v", c.opt.DialTimeout)
+	timer := time.AfterFunc(c.opt.DialTimeout, func() { cancel(late) })
+	defer timer.Stop()
+
+	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
+	if err == nil {
+		err = c.arbitrate(ctx, cancel, stream, func() {
+			timer.Stop()
+			won()
+		})
+	}
+	if errors.Is(context.Cause(ctx), late) {
+		err = fmt.Errorf("%w: %s", late, status.Convert(err).Message())
+	}
+	c.lose(err)
+	return err
+}
+
+func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
+	if err := stream.Send(c.bid(nil)); err != nil {
+		_, err = stream.Recv() // Send says only EOF
+		return plain(err)
+	}
+	var alive sync.WaitGroup
+	defer alive.Wait()
+	defer cancel(nil)
+	primary := false
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return plain(err)
+		}
+		a := m.GetArbitration()
+		if a == nil {
+			continue // packets and digests are for others
+		}
+		switch code := codes.Code(a.GetStatus().GetCode()); {
+		case code == codes.OK && !primary:
+			primary = true
+			c.win()
+			won()
+			alive.Go(func() { c.watch(ctx, cancel) })
+		case code == codes.OK:
+		case code == codes.NotFound && !primary:
+			// Nobody is primary, yet someone once was with a higher id than ours: a
+			// clock was wrong. Nobody is harmed by bidding above it.
+			if err := stream.Send(c.bid(a.GetElectionId())); err != nil {
+				_, err = stream.Recv()
+				return plain(err)
+			}
+		default:
+			id := a.GetElectionId()
+			err := fmt.Errorf("%w, with election id %d:%d", ErrNotPrimary, id.GetHigh(), id.GetLow())
+			c.mu.Lock()
+			c.outbid = err
+			c.mu.Unlock()
+			return err
+		}
+	}
+}
+
+// bid makes an arbitration update with an id above our last one and above floor.
+// Ids come from the clock, so that a later run outbids one that hangs.
+func (c *Client) bid(floor *p4v1.Uint128) *p4v1.StreamMessageRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := &p4v1.Uint128{Low: uint64(time.Now().UnixNano())}
+	for _, below := range []*p4v1.Uint128{c.election, floor} {
+		if below != nil && !less(below, id) {
+			id = &p4v1.Uint128{High: below.GetHigh(), Low: below.GetLow() + 1}
+			if id.Low == 0 {
+				id.High++
+			}
+		}
+	}
+	c.election = id
+	return &p4v1.StreamMessageRequest{Update: &p4v1.StreamMessageRequest_Arbitration{
+		Arbitration: &p4v1.MasterArbitrationUpdate{DeviceId: c.device, ElectionId: id},
+	}}
+}
+
+func less(a, b *p4v1.Uint128) bool {
+	return a.GetHigh() < b.GetHigh() || a.GetHigh() == b.GetHigh() && a.GetLow() < b.GetLow()
+}
+
+// watch asks for signs of life. It uses a call because gRPC's own keepalive pings
+// are punished: a C++ server (BMv2, Stratum) hangs up on clients that ping an idle
+// connection more often than every five minutes.
+func (c *Client) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(c.opt.Keepalive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		call, done := context.WithTimeout(ctx, c.opt.CallTimeout)
+		_, err := c.rpc.Capabilities(call, &p4v1.CapabilitiesRequest{DeviceId: c.device})
+		done()
+		if status.Code(err) == codes.DeadlineExceeded {
+			cancel(fmt.Errorf("no sign of life for %v", c.opt.CallTimeout))
+			return
+		}
+	}
+}
+
+func (c *Client) win() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.primary = true
+	close(c.ready)
+}
+
+// lose records that a session has ended.
+func (c *Client) lose(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.primary {
+		return
+	}
+	c.primary = false
+	c.ready = make(chan struct{})
+	if c.lostErr == nil {
+		c.lostErr = fmt.Errorf("switch %s: P4Runtime stream lost: %w", c.name, err)
+		close(c.lost)
+	}
+}
+
+// await returns the election id once the client is primary.
+func (c *Client) await(ctx context.Context) (*p4v1.Uint128, error) {
+	for {
+		c.mu.Lock()
+		primary, ready, id, outbid := c.primary, c.ready, c.election, c.outbid
+		c.mu.Unlock()
+		if primary {
+			return id, nil
+		}
+		if outbid != nil {
+			return nil, outbid
+		}
+		select {
+		case <-ready:
+		case <-c.done:
+			c.mu.Lock()
+			outbid := c.outbid
+			c.mu.Unlock()
+			if outbid != nil {
+				return nil, outbid
+			}
+			return nil, ErrClosed
+		case <-ctx.Done():
+			if lost := c.Err(); lost != nil {
+				return nil, fmt.Errorf("%w (%w)", ctx.Err(), lost)
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (c *Client) pipeline() (*p4.Pipeline, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pipe == nil {
+		return nil, ErrNoPipeline
+	}
+	return c.pipe, nil
+}
+
+// Close changes back what this client wrote, entries that were there before to
+// what they were, and hangs up. It works after ctx is cancelled, within
+// Options.CallTimeout, and is idempotent. Entries that are gone already, because
+// the switch was restarted or taken over, are no error.
+func (c *Client) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opt.CallTimeout)
+	defer cancel()
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	var err error
+	if !c.closed {
+		c.closed = true
+		err = c.undoAll(ctx)
+	}
+	c.hangUp()
+	return err
+}

@@ -1,0 +1,428 @@
+package p4rt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
+	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
+)
+
+// maxBatch is the updates of one WriteRequest.
+const maxBatch = 500
+
+// Pipeline is what Push loads into a switch.
+type Pipeline struct {
+	Info *p4configv1.P4Info
+	// DeviceConfig is the program in the form that the server wants: BMv2's JSON,
+	// Stratum's or the SDE's container. The embedded switch takes anything.
+	DeviceConfig []byte
+	Cookie       uint64 // 0: a hash of the other two
+}
+
+// Push loads a pipeline and makes the switch forget everything that was written.
+// Multicast groups are deleted first, because BMv2's server forgets them when a
+// pipeline is loaded while its data plane keeps their replicas, and delivers twice
+// when they are inserted again.
+func (c *Client) Push(ctx context.Context, p Pipeline) error {
+	pipe, err := p4.NewPipeline(p.Info)
+	if err != nil {
+		return fmt.Errorf("switch %s: push pipeline: %w", c.name, err)
+	}
+	cookie := p.Cookie
+	if cookie == 0 {
+		info, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.Info)
+		if err != nil {
+			return fmt.Errorf("switch %s: push pipeline: %w", c.name, err)
+		}
+		h := fnv.New64a()
+		h.Write(info)
+		h.Write(p.DeviceConfig)
+		cookie = h.Sum64()
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, c.opt.PushTimeout)
+	defer cancel()
+	if err := c.deleteGroups(ctx); err != nil {
+		return c.fail("delete multicast groups before pushing a pipeline", err)
+	}
+	id, err := c.await(ctx)
+	if err == nil {
+		_, err = c.rpc.SetForwardingPipelineConfig(ctx, &p4v1.SetForwardingPipelineConfigRequest{
+			DeviceId: c.device, ElectionId: id,
+			Action: p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT,
+			Config: &p4v1.ForwardingPipelineConfig{
+				P4Info: p.Info, P4DeviceConfig: p.DeviceConfig,
+				Cookie: &p4v1.ForwardingPipelineConfig_Cookie{Cookie: cookie},
+			},
+		})
+	}
+	if err != nil {
+		return c.fail("push pipeline", err)
+	}
+	clear(c.undo)
+	c.order = nil
+	c.mu.Lock()
+	c.pipe = pipe
+	c.mu.Unlock()
+	return nil
+}
+
+// Attach uses the pipeline that the switch runs already, with all its entries.
+func (c *Client) Attach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
+	r, err := c.rpc.GetForwardingPipelineConfig(ctx, &p4v1.GetForwardingPipelineConfigRequest{
+		DeviceId: c.device, ResponseType: p4v1.GetForwardingPipelineConfigRequest_P4INFO_AND_COOKIE,
+	})
+	if err == nil && r.GetConfig().GetP4Info() == nil {
+		err = ErrNoPipeline
+	}
+	if err != nil {
+		return c.fail("read pipeline", err)
+	}
+	pipe, err := p4.NewPipeline(r.GetConfig().GetP4Info())
+	if err != nil {
+		return c.fail("use the pipeline on the switch", err)
+	}
+	c.mu.Lock()
+	c.pipe = pipe
+	c.mu.Unlock()
+	return nil
+}
+
+// deleteGroups deletes every group; a switch without a pipeline has none.
+func (c *Client) deleteGroups(ctx context.Context) error {
+	found, err := c.read(ctx, []*p4v1.Entity{groupEntity(&p4v1.MulticastGroupEntry{})})
+	switch status.Code(err) {
+	case codes.OK:
+	case codes.FailedPrecondition, codes.Unimplemented:
+		return nil
+	default:
+		return err
+	}
+	var items []item
+	for _, e := range found {
+		if m := e.GetPacketReplicationEngineEntry().GetMulticastGroupEntry(); m != nil {
+			key := &p4v1.MulticastGroupEntry{MulticastGroupId: m.GetMulticastGroupId()}
+			items = append(items, item{fmt.Sprintf("group %d", m.GetMulticastGroupId()), groupEntity(key)})
+		}
+	}
+	return c.delete(ctx, items)
+}
+
+// Batch is entries that are written, or deleted, in as few requests as possible.
+// To delete, keys are enough: Job, Dst and ID.
+type Batch struct {
+	Groups []p4.Group
+	Routes []p4.Route
+	Jobs   []ina.JobEntry
+}
+
+// item is one entity with the name that errors give it, which is also its key.
+type item struct {
+	name   string
+	entity *p4v1.Entity
+}
+
+func (c *Client) items(b Batch, keys bool) ([]item, error) {
+	pipe, err := c.pipeline()
+	if err != nil {
+		return nil, err
+	}
+	var out []item
+	for _, g := range b.Groups {
+		if keys {
+			g.Ports = nil
+		}
+		m, err := p4.EncodeGroup(g)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, item{fmt.Sprintf("group %d", g.ID), groupEntity(m)})
+	}
+	table := func(name string, te *p4v1.TableEntry, err error) error {
+		out = append(out, item{name, &p4v1.Entity{Entity: &p4v1.Entity_TableEntry{TableEntry: te}}})
+		return err
+	}
+	for _, r := range b.Routes {
+		te, err := pipe.EncodeRoute(r)
+		if keys {
+			te, err = pipe.RouteKey(r.Dst)
+		}
+		if err := table(fmt.Sprintf("route to %d.%d.%d.%d", r.Dst[0], r.Dst[1], r.Dst[2], r.Dst[3]), te, err); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range b.Jobs {
+		te, err := pipe.EncodeJob(e)
+		if keys {
+			te, err = pipe.JobKey(e.Job)
+		}
+		if err := table(fmt.Sprintf("job %d", e.Job), te, err); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func groupEntity(m *p4v1.MulticastGroupEntry) *p4v1.Entity {
+	return &p4v1.Entity{Entity: &p4v1.Entity_PacketReplicationEngineEntry{
+		PacketReplicationEngineEntry: &p4v1.PacketReplicationEngineEntry{
+			Type: &p4v1.PacketReplicationEngineEntry_MulticastGroupEntry{MulticastGroupEntry: m},
+		},
+	}}
+}
+
+// Write inserts entries or replaces them: groups, then routes, then jobs. An error
+// is an *Error that lists what the switch refused; the rest of the batch is in
+// force and will be undone by Close.
+func (c *Client) Write(ctx context.Context, b Batch) error {
+	items, err := c.items(b, false)
+	if err != nil {
+		return c.fail("write", err)
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.closed {
+		return c.fail("write", ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
+	return c.fail("write", c.set(ctx, items, true))
+}
+
+// Delete deletes entries: jobs, then routes, then groups. What is not there is no error.
+func (c *Client) Delete(ctx context.Context, b Batch) error {
+	items, err := c.items(b, true)
+	if err != nil {
+		return c.fail("delete", err)
+	}
+	slices.Reverse(items)
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.closed {
+		return c.fail("delete", ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
+	return c.fail("delete", c.delete(ctx, items))
+}
+
+// WriteJob inserts or replaces one job's entry.
+func (c *Client) WriteJob(ctx context.Context, e ina.JobEntry) error {
+	return c.Write(ctx, Batch{Jobs: []ina.JobEntry{e}})
+}
+
+// WriteJobs inserts or replaces entries of jobs.
+func (c *Client) WriteJobs(ctx context.Context, es []ina.JobEntry) error {
+	return c.Write(ctx, Batch{Jobs: es})
+}
+
+// DeleteJob deletes a job's entry if there is one.
+func (c *Client) DeleteJob(ctx context.Context, job uint16) error {
+	return c.Delete(ctx, Batch{Jobs: []ina.JobEntry{{Job: job}}})
+}
+
+// WriteRoutes inserts or replaces routes.
+func (c *Client) WriteRoutes(ctx context.Context, rs []p4.Route) error {
+	return c.Write(ctx, Batch{Routes: rs})
+}
+
+// DeleteRoute deletes the route to dst if there is one.
+func (c *Client) DeleteRoute(ctx context.Context, dst [4]byte) error {
+	return c.Delete(ctx, Batch{Routes: []p4.Route{{Dst: dst}}})
+}
+
+// WriteGroup inserts or replaces a multicast group.
+func (c *Client) WriteGroup(ctx context.Context, id uint16, ports []uint32) error {
+	return c.Write(ctx, Batch{Groups: []p4.Group{{ID: id, Ports: ports}}})
+}
+
+// DeleteGroup deletes a multicast group if there is one.
+func (c *Client) DeleteGroup(ctx context.Context, id uint16) error {
+	return c.Delete(ctx, Batch{Groups: []p4.Group{{ID: id}}})
+}
+
+// undoEntry is an entity this client has written.
+type undoEntry struct {
+	item  item
+	prior *p4v1.Entity // what was there before; nil: nothing
+}
+
+// set inserts or modifies items. What it changed is remembered when remember is set.
+// The lock writing is held.
+func (c *Client) set(ctx context.Context, items []item, remember bool) error {
+	note := func(it item, prior *p4v1.Entity) {
+		if _, known := c.undo[it.name]; known || !remember {
+			return
+		}
+		c.undo[it.name] = &undoEntry{it, prior}
+		c.order = append(c.order, it.name)
+	}
+	var first []*p4v1.Update
+	for _, it := range items {
+		typ := p4v1.Update_INSERT
+		if _, known := c.undo[it.name]; known {
+			typ = p4v1.Update_MODIFY
+		}
+		first = append(first, &p4v1.Update{Type: typ, Entity: it.entity})
+	}
+	res, err := c.write(ctx, first)
+	var again []*p4v1.Update // with the other type: the switch knows better what is there
+	var retried []item
+	var refused []UpdateError
+	for i, r := range res {
+		it := items[i]
+		switch code := codes.Code(r.GetCanonicalCode()); {
+		case code == codes.OK:
+			note(it, nil)
+		case code == codes.AlreadyExists && first[i].Type == p4v1.Update_INSERT:
+			prior, err := c.read(ctx, []*p4v1.Entity{it.entity})
+			if err != nil || len(prior) != 1 {
+				refused = append(refused, updateError(first[i], it, r))
+				continue
+			}
+			note(it, prior[0])
+			again = append(again, &p4v1.Update{Type: p4v1.Update_MODIFY, Entity: it.entity})
+			retried = append(retried, it)
+		case code == codes.NotFound && first[i].Type == p4v1.Update_MODIFY:
+			again = append(again, &p4v1.Update{Type: p4v1.Update_INSERT, Entity: it.entity})
+			retried = append(retried, it)
+		default:
+			refused = append(refused, updateError(first[i], it, r))
+		}
+	}
+	if err != nil {
+		if uncertain(err) {
+			for _, it := range items[len(res):] {
+				note(it, nil)
+			}
+		}
+		return err
+	}
+	if len(again) > 0 {
+		res, err := c.write(ctx, again)
+		if err != nil {
+			return err
+		}
+		for i, r := range res {
+			if r.GetCanonicalCode() != int32(codes.OK) {
+				refused = append(refused, updateError(again[i], retried[i], r))
+			}
+		}
+	}
+	return c.refused("write", refused)
+}
+
+// delete deletes items; what is not there is no error. The lock writing is held.
+func (c *Client) delete(ctx context.Context, items []item) error {
+	var updates []*p4v1.Update
+	for _, it := range items {
+		updates = append(updates, &p4v1.Update{Type: p4v1.Update_DELETE, Entity: it.entity})
+	}
+	res, err := c.write(ctx, updates)
+	var refused []UpdateError
+	for i, r := range res {
+		switch codes.Code(r.GetCanonicalCode()) {
+		case codes.OK, codes.NotFound:
+			c.forget(items[i].name)
+		default:
+			refused = append(refused, updateError(updates[i], items[i], r))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.refused("delete", refused)
+}
+
+// forget drops an entry that needs no undoing because nothing was there before.
+func (c *Client) forget(name string) {
+	if u := c.undo[name]; u != nil && u.prior == nil {
+		delete(c.undo, name)
+		c.order = slices.DeleteFunc(c.order, func(s string) bool { return s == name })
+	}
+}
+
+// undoAll restores the switch, newest change first.
+func (c *Client) undoAll(ctx context.Context) error {
+	if len(c.order) == 0 {
+		return nil
+	}
+	var remove, restore []item
+	for _, name := range slices.Backward(c.order) {
+		u := c.undo[name]
+		if u.prior == nil {
+			remove = append(remove, u.item)
+		} else {
+			restore = append(restore, item{name, u.prior})
+		}
+	}
+	errs := []error{c.delete(ctx, remove), c.set(ctx, restore, false)}
+	for i, err := range errs {
+		if status.Code(err) == codes.FailedPrecondition || errors.Is(err, ErrNotPrimary) {
+			errs[i] = nil // restarted and empty, or someone else's now
+		} else {
+			errs[i] = c.fail("undo what was written", err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write sends updates in batches and returns their results in order, or those it
+// has when a batch fails as a whole.
+func (c *Client) write(ctx context.Context, updates []*p4v1.Update) ([]*p4v1.Error, error) {
+	var out []*p4v1.Error
+	for batch := range slices.Chunk(updates, maxBatch) {
+		id, err := c.await(ctx)
+		if err != nil {
+			return out, err
+		}
+		_, err = c.rpc.Write(ctx, &p4v1.WriteRequest{DeviceId: c.device, ElectionId: id, Updates: batch})
+		res, ok := results(err, len(batch))
+		if !ok {
+			return out, err
+		}
+		out = append(out, res...)
+	}
+	return out, nil
+}
+
+// uncertain says whether a call that failed may have been carried out.
+func uncertain(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
+		return true
+	}
+	return false
+}
+
+func updateError(u *p4v1.Update, it item, e *p4v1.Error) UpdateError {
+	return UpdateError{
+		Op:      strings.ToLower(u.GetType().String()) + " " + it.name,
+		Code:    codes.Code(e.GetCanonicalCode()),
+		Message: e.GetMessage(),
+	}
+}
+
+func (c *Client) refused(op string, us []UpdateError) error {
+	if len(us) == 0 {
+		return nil
+	}
+	return &Error{
+		Switch: c.name, Op: op, Code: us[0].Code, Updates: us,
+		Err: status.Error(us[0].Code, us[0].Message),
+	}
+}
