@@ -241,7 +241,7 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 				missing[i]--
 				touched[i] = true
 				reqs = append(reqs, newVeth(
-					vethEnd{name: fmt.Sprintf("m%d", i), group: mgmtGroup, master: bridge, up: true},
+					vethEnd{name: mgmtPort(i), group: mgmtGroup, master: bridge, up: true},
 					vethEnd{name: mgmtDevice, pid: f.procs[i].cmd.Process.Pid}))
 				for _, c := range cables[i] {
 					if up[c.a] && up[c.b] {
@@ -308,6 +308,9 @@ func (f *Fabric) managementBridge() (int, error) {
 	return index, f.rtnl.do(linkUp(1, "lo"), addAddress(index, f.layout.mgmt, true))
 }
 
+// mgmtPort is the bridge's port towards a node.
+func mgmtPort(node int) string { return fmt.Sprintf("m%d", node) }
+
 // ready waits until a node says so, and of a host also until its SSH port answers
 // from here.
 func (f *Fabric) ready(ctx context.Context, i int) error {
@@ -318,6 +321,9 @@ func (f *Fabric) ready(ctx context.Context, i int) error {
 	}
 	if !answer.Ready {
 		return fmt.Errorf("%s: %s", p.name, answer.Error)
+	}
+	if err := awaitCarrier(ctx, mgmtPort(i)); err != nil {
+		return err
 	}
 	if n.Kind != "host" {
 		return nil

@@ -102,17 +102,22 @@ func hostMain(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) er
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, ln) }()
-	if err := json.NewEncoder(out).Encode(nodeReady{Ready: true, Notes: notes}); err != nil {
-		return err
-	}
 	gone := make(chan struct{})
 	go func() { // not waited for: it ends with the process
 		_, _ = io.Copy(io.Discard, in)
+		cancel()
 		close(gone)
 	}()
+	for _, nic := range c.NICs {
+		if err := awaitCarrier(ctx, nic.Device); err != nil {
+			return err
+		}
+	}
+	if err := json.NewEncoder(out).Encode(nodeReady{Ready: true, Notes: notes}); err != nil {
+		return err
+	}
 	select {
 	case <-gone:
-		cancel()
 		<-served
 		return nil
 	case err := <-served:

@@ -1,12 +1,15 @@
 package netns
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 	"unsafe"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -263,6 +266,26 @@ func ioctlAt(req uint, ifr *unix.Ifreq) error {
 	}
 	defer unix.Close(fd)
 	return unix.IoctlIfreq(fd, req, ifr)
+}
+
+// awaitCarrier returns when the cable of a device that is up works. After both
+// ends are up the kernel may take another second to let packets through (it
+// batches such events), unless somebody asks, as is done here.
+func awaitCarrier(ctx context.Context, name string) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("device %s: %w", name, err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("device %s has no carrier: %w", name, context.Cause(ctx))
+		}
+	}
 }
 
 // noOffloads makes a device send and receive frames as they are on a wire: whole
