@@ -1,0 +1,40 @@
+package softswitch
+
+import "time"
+
+// Command is a line on the switch process's stdin after its Config. It is for what
+// a person does to cables, not to the switch: that is P4Runtime's.
+type Command struct {
+	Cmd string `json:"cmd"` // "impair", "health" or "stop"
+
+	// Of "impair": the port, the direction of its cable ("ingress" from the device,
+	// "egress" towards it), and the damage in place of any earlier.
+	Port   uint32 `json:"port,omitempty"`
+	Dir    string `json:"dir,omitempty"`
+	Impair Impair `json:"impair"`
+}
+
+// Reply is a line on the switch process's stdout: one when the switch is ready,
+// then one for each Command.
+type Reply struct {
+	Ready  bool    `json:"ready,omitempty"`
+	Addr   string  `json:"addr,omitempty"` // P4Runtime address, as in Config.Listen
+	OK     bool    `json:"ok,omitempty"`
+	Health *Health `json:"health,omitempty"` // of "health"
+	Error  string  `json:"error,omitempty"`
+}
+
+// Health is what the emulation itself did wrong, or nearly, since it was last asked.
+type Health struct {
+	Elapsed   time.Duration `json:"elapsed"`    // ns, as all durations here
+	RingDrops int64         `json:"ring_drops"` // frames the kernel had no room for: never counted as received
+	PoolDrops int64         `json:"pool_drops"` // frames the switch had no memory for
+	Refused   int64         `json:"refused"`    // frames a device did not take
+	Overflows int64         `json:"overflows"`  // frames dropped for a full emulated queue: the model at work
+	Sent      int64         `json:"sent"`
+	LateP50   time.Duration `json:"late_p50"` // how long after they were due frames were sent
+	LateP99   time.Duration `json:"late_p99"`
+	LateMax   time.Duration `json:"late_max"`
+	Busy      float64       `json:"busy"` // processor time of the switch's thread over elapsed time
+	Warnings  []string      `json:"warnings,omitempty"`
+}

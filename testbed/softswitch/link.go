@@ -1,0 +1,430 @@
+package softswitch
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+// headLen is how much of a frame each port has a copy of its own of: the headers
+// down to INA's. The rest is shared between the ports of a multicast.
+const headLen = ina.Overhead
+
+const quantum = 1514 // bytes a DRR queue may send in its turn
+
+const never = time.Duration(math.MaxInt64)
+
+// buffer holds a frame as it was received or made.
+type buffer struct {
+	b    []byte // of the pool's frame size
+	refs int
+}
+
+// packet is a frame on its way through one link.
+type packet struct {
+	next *packet
+	buf  *buffer
+	at   time.Duration // when it leaves the link it is in
+	size int           // bytes of the frame
+	job  uint16        // 0: not INA
+	head [headLen]byte // beyond the switch: the frame's first bytes, as they leave this port
+}
+
+// list is a queue of packets.
+type list struct{ first, last *packet }
+
+func (l *list) push(p *packet) {
+	p.next = nil
+	if l.first == nil {
+		l.first = p
+	} else {
+		l.last.next = p
+	}
+	l.last = p
+}
+
+func (l *list) pop() *packet {
+	p := l.first
+	l.first = p.next
+	p.next = nil
+	return p
+}
+
+// due is when the first packet leaves.
+func (l *list) due() time.Duration {
+	if l.first == nil {
+		return never
+	}
+	return l.first.at
+}
+
+// pool owns all packets and buffers, so that forwarding allocates only while it
+// grows, and no further than its limit.
+type pool struct {
+	size    int // of a buffer
+	left    int // buffers that may still be made
+	packets *packet
+	buffers []*buffer
+}
+
+const poolChunk = 256
+
+// get returns a packet with a buffer of its own, or nil when the pool is empty.
+func (o *pool) get() *packet {
+	if len(o.buffers) == 0 {
+		n := min(poolChunk, o.left)
+		if n == 0 {
+			return nil
+		}
+		o.left -= n
+		slab, bufs := make([]byte, n*o.size), make([]buffer, n)
+		for i := range bufs {
+			bufs[i].b = slab[i*o.size : (i+1)*o.size : (i+1)*o.size]
+			o.buffers = append(o.buffers, &bufs[i])
+		}
+	}
+	p := o.packet()
+	p.buf = o.buffers[len(o.buffers)-1]
+	o.buffers = o.buffers[:len(o.buffers)-1]
+	p.buf.refs = 1
+	return p
+}
+
+// share returns another packet with p's buffer.
+func (o *pool) share(p *packet) *packet {
+	q := o.packet()
+	q.buf, q.size, q.job = p.buf, p.size, p.job
+	q.buf.refs++
+	return q
+}
+
+func (o *pool) packet() *packet {
+	if o.packets == nil {
+		chunk := make([]packet, poolChunk)
+		for i := range chunk {
+			chunk[i].next = o.packets
+			o.packets = &chunk[i]
+		}
+	}
+	p := o.packets
+	o.packets = p.next
+	p.next, p.job = nil, 0
+	return p
+}
+
+func (o *pool) put(p *packet) {
+	if p.buf.refs--; p.buf.refs == 0 {
+		o.buffers = append(o.buffers, p.buf)
+	}
+	p.buf = nil
+	p.next = o.packets
+	o.packets = p
+}
+
+// link is one direction of a cable in virtual time: a queue, a transmitter that
+// takes size/rate per frame, and the wire. It never looks at a clock, so however
+// late it is run, frames leave it at the times they should.
+type link struct {
+	cfg     LinkConfig
+	port    *port
+	ingress bool
+	pool    *pool
+	rng     *rand.Rand
+
+	perByte float64 // ns; 0: unlimited
+	busy    time.Duration
+	frac    float64 // of a ns, carried to the next frame
+	serving int     // bytes of the frame the transmitter has until busy
+
+	queued  int      // bytes in all queues
+	classes []*class // fifo: one
+	active  *class   // drr: last of the ring of queues that have packets
+	byJob   []uint16 // drr: job -> index of its queue in classes, which is 0 for all that is not INA
+
+	line list // on the wire, in the order they leave it
+	held list // held back by the reorder impairment
+
+	next time.Duration // of the next event
+	pos  int           // in the engine's heap
+}
+
+// class is a queue of a link.
+type class struct {
+	list
+	bytes   int
+	deficit int
+	after   *class // next in the ring of active queues; nil when not in it
+}
+
+func newLink(cfg LinkConfig, p *port, ingress bool, o *pool, seed uint64) *link {
+	if cfg.Buffer == 0 {
+		cfg.Buffer = 1 << 20
+	}
+	stream := uint64(p.number)<<1 | 1
+	if ingress {
+		stream--
+	}
+	l := &link{cfg: cfg, port: p, ingress: ingress, pool: o, rng: rand.New(rand.NewPCG(seed, stream)), next: never, pos: -1}
+	if cfg.Rate > 0 {
+		l.perByte = 8e9 / cfg.Rate
+	}
+	l.classes = []*class{{}}
+	if cfg.Discipline == "drr" {
+		l.byJob = make([]uint16, ina.MaxJob+1)
+	}
+	return l
+}
+
+func (l *link) class(job uint16) *class {
+	if l.byJob == nil || job == 0 {
+		return l.classes[0]
+	}
+	if l.byJob[job] == 0 {
+		l.byJob[job] = uint16(len(l.classes))
+		l.classes = append(l.classes, &class{})
+	}
+	return l.classes[l.byJob[job]]
+}
+
+// enqueue takes a frame that reached the queue at t.
+func (l *link) enqueue(p *packet, t time.Duration) {
+	if l.perByte == 0 {
+		l.carry(p, t)
+		return
+	}
+	c := l.class(p.job)
+	backlog := l.queued
+	if t < l.busy {
+		backlog += l.serving
+	}
+	met := backlog
+	if l.byJob != nil {
+		met = c.bytes
+	}
+	if l.cfg.ECN > 0 && met > l.cfg.ECN && l.mark(p) {
+		l.port.count(PortMarked, p.size)
+	}
+	for backlog+p.size > l.cfg.Buffer {
+		v := l.longest(c, p.size)
+		if v == nil {
+			l.port.overflows++
+			l.drop(p)
+			return
+		}
+		backlog -= l.dropHead(v)
+	}
+	c.push(p)
+	c.bytes += p.size
+	l.queued += p.size
+	if !l.ingress {
+		l.port.peak = max(l.port.peak, int64(backlog+p.size))
+	}
+	if l.byJob != nil && c.after == nil {
+		c.deficit = 0
+		if l.active == nil {
+			c.after = c
+		} else {
+			c.after = l.active.after
+			l.active.after = c
+		}
+		l.active = c
+	}
+	if t >= l.busy {
+		l.busy, l.frac = t, 0
+		l.serve()
+	}
+}
+
+// longest is the queue that must give way to size more bytes in c: the longest of
+// the fair queues, or nil for the arriving frame itself.
+func (l *link) longest(c *class, size int) *class {
+	var v *class
+	most := c.bytes + size
+	for _, o := range l.classes {
+		if o != c && o.bytes > most {
+			v, most = o, o.bytes
+		}
+	}
+	return v
+}
+
+func (l *link) dropHead(c *class) int {
+	p := c.pop()
+	size := p.size
+	c.bytes -= size
+	l.queued -= size
+	if c.first == nil {
+		l.deactivate(c)
+	}
+	l.port.overflows++
+	l.drop(p)
+	return size
+}
+
+func (l *link) deactivate(c *class) {
+	before := c
+	for before.after != c {
+		before = before.after
+	}
+	if before == c {
+		l.active = nil
+	} else {
+		before.after = c.after
+		if l.active == c {
+			l.active = before
+		}
+	}
+	c.after = nil
+}
+
+// serve starts sending the next frame at l.busy.
+func (l *link) serve() {
+	c := l.classes[0]
+	if l.byJob != nil {
+		// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995). A queue whose turn
+		// comes is first in the ring; it gets its quantum when its turn begins.
+		for c = l.active.after; c.deficit < c.first.size; c = l.active.after {
+			c.deficit += quantum
+			if c.deficit >= c.first.size {
+				break
+			}
+			l.active = c
+		}
+	}
+	p := c.pop()
+	c.bytes -= p.size
+	l.queued -= p.size
+	if l.byJob != nil {
+		c.deficit -= p.size
+		switch {
+		case c.first == nil:
+			l.deactivate(c)
+		case c.deficit < c.first.size:
+			l.active = c // its turn ends
+		}
+	}
+	l.serving = p.size
+	ns := float64(p.size)*l.perByte + l.frac
+	whole := math.Floor(ns)
+	l.busy += time.Duration(whole)
+	l.frac = ns - whole
+	l.carry(p, l.busy)
+}
+
+// carry puts a frame on the wire that was sent completely at t.
+func (l *link) carry(p *packet, t time.Duration) {
+	p.at = t + l.cfg.Delay
+	if im := &l.cfg.Impair; im.Loss > 0 || im.Duplicate > 0 || im.Reorder > 0 {
+		lost, twice, late := l.rng.Float64() < im.Loss, l.rng.Float64() < im.Duplicate, l.rng.Float64() < im.Reorder
+		if lost {
+			l.drop(p)
+			return
+		}
+		if twice {
+			q := l.pool.share(p)
+			q.head, q.at = p.head, p.at
+			c := PortTxDup
+			if l.ingress {
+				c = PortRxDup
+				// What the switch does to one must not show in the other.
+				q = l.pool.clone(q)
+			}
+			if q != nil {
+				l.port.count(c, p.size)
+				l.line.insert(q)
+			}
+		}
+		if late {
+			p.at += im.ReorderBy
+			l.held.insert(p)
+			return
+		}
+	}
+	l.line.insert(p)
+}
+
+// insert keeps the list in order of time; at its end, unless a delay has changed.
+func (l *list) insert(p *packet) {
+	if l.first == nil || l.last.at <= p.at {
+		l.push(p)
+		return
+	}
+	at := &l.first
+	for (*at).at <= p.at {
+		at = &(*at).next
+	}
+	p.next = *at
+	*at = p
+}
+
+// clone gives p a buffer of its own; nil, and p is gone, when the pool is empty.
+func (o *pool) clone(p *packet) *packet {
+	q := o.get()
+	if q != nil {
+		copy(q.buf.b, p.buf.b[:p.size])
+		q.size, q.job, q.at, q.head = p.size, p.job, p.at, p.head
+	}
+	o.put(p)
+	return q
+}
+
+func (l *link) drop(p *packet) {
+	c := PortTxDrop
+	if l.ingress {
+		c = PortRxDrop
+	}
+	l.port.count(c, p.size)
+	l.pool.put(p)
+}
+
+// step does what is next on the link, at l.next, and returns the frame that left
+// it, if one did.
+func (l *link) step() *packet {
+	wire := min(l.line.due(), l.held.due())
+	switch {
+	case l.queued > 0 && l.busy <= wire:
+		l.serve()
+		return nil
+	case l.held.due() < l.line.due():
+		return l.held.pop()
+	default:
+		return l.line.pop()
+	}
+}
+
+// schedule recomputes l.next.
+func (l *link) schedule() {
+	l.next = min(l.line.due(), l.held.due())
+	if l.queued > 0 {
+		l.next = min(l.next, l.busy)
+	}
+}
+
+// mark sets Congestion Experienced (RFC 3168) in a frame, and the INA header's own
+// flag, and reports whether it did: it leaves alone what did not offer ECN, except
+// INA, which always understands its flag.
+func (l *link) mark(p *packet) bool {
+	b := p.head[:]
+	if l.ingress {
+		b = p.buf.b[:headLen]
+	}
+	if p.size < 34 || binary.BigEndian.Uint16(b[12:]) != etherIPv4 {
+		return false
+	}
+	if p.job != 0 {
+		b[42+1] |= byte(ina.FlagECN)
+	} else if b[15]&3 == 0 {
+		return false
+	}
+	// RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+	old := binary.BigEndian.Uint16(b[14:])
+	b[15] |= 3
+	s := uint32(^binary.BigEndian.Uint16(b[24:])) + uint32(^old) + uint32(binary.BigEndian.Uint16(b[14:]))
+	s = s&0xFFFF + s>>16
+	s = s&0xFFFF + s>>16
+	binary.BigEndian.PutUint16(b[24:], ^uint16(s))
+	return true
+}

@@ -1,0 +1,125 @@
+package softswitch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Main is the switch process. The first line of stdin is its Config; it answers
+// with a Reply that is Ready once P4Runtime is served. Each later line is a Command,
+// each answered by one Reply. It returns nil after "stop", when stdin ends, or when
+// ctx is done.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	in := bufio.NewReader(stdin)
+	out := json.NewEncoder(stdout)
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read switch config: %w", err)
+	}
+	var cfg Config
+	if err := json.Unmarshal(line, &cfg); err != nil {
+		return fmt.Errorf("read switch config: %w", err)
+	}
+	s, lis, err := open(cfg)
+	if err != nil {
+		return errors.Join(err, out.Encode(Reply{Error: err.Error()}))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.Run(gctx) })
+	g.Go(func() error { return ServeP4(gctx, lis, cfg.DeviceID, s) })
+
+	// A read of stdin cannot be cancelled, so its goroutine outlives Main when ctx
+	// ends first; the process is about to exit then.
+	commands := make(chan Command)
+	ended := make(chan error, 1)
+	go func() {
+		dec := json.NewDecoder(in)
+		for {
+			var c Command
+			if err := dec.Decode(&c); err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case commands <- c:
+			case <-gctx.Done():
+				return
+			}
+		}
+	}()
+	g.Go(func() error {
+		defer cancel()
+		if err := out.Encode(Reply{Ready: true, Addr: address(lis)}); err != nil {
+			return fmt.Errorf("switch %s: answer: %w", cfg.Name, err)
+		}
+		for {
+			select {
+			case c := <-commands:
+				if err := out.Encode(s.execute(c)); err != nil {
+					return fmt.Errorf("switch %s: answer: %w", cfg.Name, err)
+				}
+				if c.Cmd == "stop" {
+					return nil
+				}
+			case err := <-ended:
+				if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+					return nil
+				}
+				return fmt.Errorf("switch %s: read command: %w", cfg.Name, err)
+			case <-gctx.Done():
+				return nil
+			}
+		}
+	})
+	return g.Wait()
+}
+
+func open(cfg Config) (*Switch, net.Listener, error) {
+	s, err := New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	network, addr := "tcp", cfg.Listen
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	lis, err := net.Listen(network, addr)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("switch %s: listen for P4Runtime: %w", cfg.Name, err), s.Close())
+	}
+	return s, lis, nil
+}
+
+// address is what a client dials, in the form of Config.Listen.
+func address(lis net.Listener) string {
+	if a := lis.Addr(); a.Network() == "unix" {
+		return "unix:" + a.String()
+	}
+	return lis.Addr().String()
+}
+
+func (s *Switch) execute(c Command) Reply {
+	switch c.Cmd {
+	case "impair":
+		if err := s.SetImpair(c.Port, c.Dir, c.Impair); err != nil {
+			return Reply{Error: "impair: " + err.Error()}
+		}
+		return Reply{OK: true}
+	case "health":
+		h := s.Health()
+		return Reply{OK: true, Health: &h}
+	case "stop":
+		return Reply{OK: true}
+	}
+	return Reply{Error: fmt.Sprintf("unknown command %q", c.Cmd)}
+}

@@ -1,0 +1,189 @@
+package softswitch
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// device is a network device as a port: a TPACKET_V2 receive ring, which carries
+// the kernel's receive timestamps, and sendmmsg past the queueing discipline.
+// (TPACKET_V3 delivers whole blocks and so adds a millisecond; a transmit ring is
+// slower than sendmmsg.)
+type device struct {
+	name  string
+	fd    int
+	ring  []byte
+	slots int
+	slot  int // next to read
+	step  int // bytes of a slot
+
+	msgs [txBatch]mmsghdr
+	iovs [2 * txBatch]unix.Iovec
+
+	drops     int64 // frames the ring had no room for
+	refused   int64 // frames the device did not take
+	offloaded bool  // frames without checksum, or larger than the MTU, have arrived
+}
+
+const txBatch = 64
+
+// mmsghdr is struct mmsghdr of sendmmsg(2).
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+	_   [4]byte
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+// openDevice binds to a network device with a ring of at least slots frames of mtu
+// bytes.
+func openDevice(name string, mtu, slots int) (_ *device, err error) {
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("open device %s: %w", name, err)
+	}
+	// Protocol 0 receives nothing until bind has the ring in place.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open device %s: packet socket: %w", name, err)
+	}
+	d := &device{name: name, fd: fd}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	const headroom = unix.SizeofTpacket2Hdr + 64 // sockaddr_ll and alignment
+	d.step = 2048
+	for d.step < mtu+headroom {
+		d.step *= 2
+	}
+	const block = 1 << 16
+	perBlock := block / d.step
+	blocks := (slots + perBlock - 1) / perBlock
+	d.slots = blocks * perBlock
+	set := func(opt, v int) {
+		if err == nil {
+			err = unix.SetsockoptInt(fd, unix.SOL_PACKET, opt, v)
+		}
+	}
+	set(unix.PACKET_VERSION, unix.TPACKET_V2)
+	set(unix.PACKET_QDISC_BYPASS, 1)
+	set(unix.PACKET_IGNORE_OUTGOING, 1)
+	if err != nil {
+		return nil, fmt.Errorf("open device %s: packet socket options: %w", name, err)
+	}
+	err = unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{
+		Block_size: block, Block_nr: uint32(blocks), Frame_size: uint32(d.step), Frame_nr: uint32(d.slots),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open device %s: receive ring of %d frames: %w", name, d.slots, err)
+	}
+	if d.ring, err = unix.Mmap(fd, 0, blocks*block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return nil, fmt.Errorf("open device %s: map receive ring: %w", name, err)
+	}
+	err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: ifi.Index})
+	if err != nil {
+		return nil, fmt.Errorf("open device %s: bind: %w", name, err)
+	}
+	for i := range d.msgs {
+		d.msgs[i].hdr.Iov = &d.iovs[2*i]
+	}
+	return d, nil
+}
+
+func (d *device) close() {
+	if d.ring != nil {
+		unix.Munmap(d.ring)
+		d.ring = nil
+	}
+	unix.Close(d.fd)
+}
+
+// receive hands up to limit frames to do, with the kernel's time of arrival in ns of
+// CLOCK_REALTIME, and returns how many there were.
+func (d *device) receive(limit int, do func(frame []byte, realtime int64)) int {
+	for n := range limit {
+		s := d.ring[d.slot*d.step:]
+		h := (*unix.Tpacket2Hdr)(unsafe.Pointer(&s[0]))
+		status := atomic.LoadUint32(&h.Status)
+		if status&unix.TP_STATUS_USER == 0 {
+			return n
+		}
+		if status&unix.TP_STATUS_CSUMNOTREADY != 0 || h.Len > h.Snaplen {
+			d.offloaded = true
+		}
+		if h.Len == h.Snaplen {
+			do(s[h.Mac:uint32(h.Mac)+h.Snaplen], int64(h.Sec)*1e9+int64(h.Nsec))
+		}
+		atomic.StoreUint32(&h.Status, unix.TP_STATUS_KERNEL)
+		if d.slot++; d.slot == d.slots {
+			d.slot = 0
+		}
+	}
+	return limit
+}
+
+// send writes frames; refused is called with those that the device did not take.
+func (d *device) send(ps []*packet, refused func(*packet)) {
+	for len(ps) > 0 {
+		n := min(len(ps), txBatch)
+		for i, p := range ps[:n] {
+			iov, head := d.iovs[2*i:2*i+2], min(p.size, headLen)
+			iov[0].Base = &p.head[0]
+			iov[0].SetLen(head)
+			d.msgs[i].hdr.SetIovlen(1)
+			if p.size > head {
+				iov[1].Base = &p.buf.b[head]
+				iov[1].SetLen(p.size - head)
+				d.msgs[i].hdr.SetIovlen(2)
+			}
+		}
+		sent, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msgs[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno != 0: // about the first one
+			d.refused++
+			refused(ps[0])
+			ps = ps[1:]
+		default:
+			ps = ps[sent:]
+		}
+	}
+}
+
+// lost adds up the frames the ring had no room for; the kernel zeroes its count
+// when it is read.
+func (d *device) lost() (int64, error) {
+	st, err := unix.GetsockoptTpacketStats(d.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return d.drops, fmt.Errorf("device %s: read ring statistics: %w", d.name, err)
+	}
+	d.drops += int64(st.Drops)
+	return d.drops, nil
+}
+
+// offloads names the offloads of a device that would break forwarding.
+func (d *device) offloads() []string {
+	var on []string
+	for name, cmd := range map[string]uint32{"tx": unix.ETHTOOL_GTXCSUM, "tso": unix.ETHTOOL_GTSO, "gso": unix.ETHTOOL_GGSO, "gro": unix.ETHTOOL_GGRO} {
+		var ifr struct {
+			name [unix.IFNAMSIZ]byte
+			data unsafe.Pointer
+			_    [16]byte
+		}
+		value := struct{ cmd, data uint32 }{cmd: cmd}
+		copy(ifr.name[:unix.IFNAMSIZ-1], d.name)
+		ifr.data = unsafe.Pointer(&value)
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr))); errno == 0 && value.data != 0 {
+			on = append(on, name)
+		}
+	}
+	return on
+}

@@ -1,0 +1,412 @@
+package softswitch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+// Switch is a running switch. Its methods are safe for concurrent use; Run may be
+// called once.
+type Switch struct {
+	cfg   Config
+	start time.Time
+	wake  int // eventfd: ends the loop's sleep
+
+	mu      sync.Mutex // held by the loop except while it sleeps
+	waiters atomic.Int32
+	engine  *engine
+	devices map[*port]*device
+	taps    map[*port]*tap
+	late    histogram // since the last Health
+	cpu     unix.Timespec
+	tid     int // of the loop's thread; 0: not running
+	since   time.Time
+	lost    int64 // ring drops at the last Health
+	before  troubles
+	closed  bool
+}
+
+// troubles are running totals of what Health reports the growth of.
+type troubles struct {
+	ring, starved, overflows, refused int64
+}
+
+// ringMemory is what all receive rings of a switch may take, bytes.
+const ringMemory = 32 << 20
+
+// New opens the ports of cfg. It forwards nothing until Run and holds no entries
+// until its Target methods say so. The caller must call Run, or Close if it never does.
+func New(cfg Config) (_ *Switch, err error) {
+	e, err := newEngine(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Switch{cfg: cfg, start: time.Now(), wake: -1, engine: e, devices: make(map[*port]*device), taps: make(map[*port]*tap)}
+	s.since = s.start
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("switch %s: %w", cfg.Name, errors.Join(err, s.Close()))
+		}
+	}()
+	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	slots := min(max(ringMemory/2048/max(len(cfg.Ports), 1), 256), 4096)
+	for _, pc := range cfg.Ports {
+		p := e.byPort[pc.Number]
+		d, err := openDevice(pc.Device, e.pool.size, slots)
+		if err != nil {
+			return nil, fmt.Errorf("port %d: %w", pc.Number, err)
+		}
+		s.devices[p] = d
+		if cfg.Pcap != "" {
+			if s.taps[p], err = newTap(cfg.Pcap, cfg.Name, pc.Number); err != nil {
+				return nil, err
+			}
+		}
+	}
+	e.emit = s.emit
+	return s, nil
+}
+
+// Close frees what New opened. Run does so itself.
+func (s *Switch) Close() error {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var errs []error
+	for _, d := range s.devices {
+		d.close()
+	}
+	for _, t := range s.taps {
+		errs = append(errs, t.close())
+	}
+	if s.wake >= 0 {
+		unix.Close(s.wake)
+	}
+	return errors.Join(errs...)
+}
+
+// lock is how everybody but the loop takes mu: the loop gives way to waiters.
+func (s *Switch) lock() {
+	s.waiters.Add(1)
+	s.mu.Lock()
+	s.waiters.Add(-1)
+}
+
+const (
+	rxBatch = 128 // frames read from a port before the next port has its turn
+	// Sleeping takes a few microseconds itself; a shorter wait is spent looking at the rings.
+	shortest = 2 * time.Microsecond
+)
+
+// Run forwards until ctx is done, on a thread of its own, and closes the switch.
+func (s *Switch) Run(ctx context.Context) error {
+	done := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine, and its timer slack with it.
+		runtime.LockOSThread()
+		done <- s.loop(ctx)
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		one := [8]byte{1}
+		unix.Write(s.wake, one[:])
+		err = <-done
+	}
+	return errors.Join(err, s.Close())
+}
+
+func (s *Switch) loop(ctx context.Context) error {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("switch %s: set timer slack: %w", s.cfg.Name, err)
+	}
+	e := s.engine
+	fds := []unix.PollFd{{Fd: int32(s.wake), Events: unix.POLLIN}}
+	for _, p := range e.ports {
+		fds = append(fds, unix.PollFd{Fd: int32(s.devices[p].fd), Events: unix.POLLIN})
+	}
+	type reader struct {
+		dev *device
+		do  func([]byte, int64)
+	}
+	var zero int64 // CLOCK_REALTIME at engine time 0, as of now
+	var readers []reader
+	for _, p := range e.ports {
+		tap := s.taps[p]
+		readers = append(readers, reader{s.devices[p], func(frame []byte, realtime int64) {
+			if tap != nil {
+				tap.write(realtime, frame, nil)
+			}
+			e.receive(p, frame, time.Duration(realtime-zero))
+		}})
+	}
+	s.lock()
+	s.tid = unix.Gettid()
+	s.cpu = threadCPU(s.tid)
+	s.since = time.Now()
+	defer func() {
+		s.tid = 0
+		s.mu.Unlock()
+	}()
+	for ctx.Err() == nil {
+		// What happened before this moment is in the rings; what happens later waits for
+		// the next turn, so that frames of different ports meet in order of time.
+		t := time.Now()
+		horizon := t.Sub(s.start)
+		zero = t.UnixNano() - int64(horizon)
+		busy := false
+		for _, r := range readers {
+			busy = r.dev.receive(rxBatch, r.do) > 0 || busy
+		}
+		e.run(horizon)
+		s.flush()
+
+		wait := e.next() - time.Since(s.start)
+		if busy || wait < shortest {
+			wait = 0
+		}
+		s.mu.Unlock()
+		for range 10 {
+			if s.waiters.Load() == 0 {
+				break
+			}
+			unix.Nanosleep(&unix.Timespec{Nsec: 10_000}, nil)
+		}
+		if wait > 0 {
+			for _, tap := range s.taps {
+				tap.flush()
+			}
+			var ts *unix.Timespec
+			if wait != never {
+				v := unix.NsecToTimespec(int64(wait))
+				ts = &v
+			}
+			if _, err := unix.Ppoll(fds, ts, nil); err != nil && err != unix.EINTR {
+				s.mu.Lock()
+				return fmt.Errorf("switch %s: wait for frames: %w", s.cfg.Name, err)
+			}
+		}
+		s.mu.Lock()
+	}
+	return nil
+}
+
+// emit collects the frames that are due at each port.
+func (s *Switch) emit(to *port, p *packet) {
+	to.tx = append(to.tx, p)
+	if len(to.tx) == txBatch {
+		s.write(to, time.Since(s.start))
+	}
+}
+
+func (s *Switch) flush() {
+	now := time.Since(s.start)
+	for _, p := range s.engine.ports {
+		if len(p.tx) > 0 {
+			s.write(p, now)
+		}
+	}
+}
+
+func (s *Switch) write(to *port, now time.Duration) {
+	for _, p := range to.tx {
+		s.late.add(now - p.at)
+		to.count(PortTx, p.size)
+	}
+	if tap := s.taps[to]; tap != nil {
+		for _, p := range to.tx {
+			n := min(p.size, headLen)
+			tap.write(s.start.Add(now).UnixNano(), p.head[:n], p.buf.b[n:p.size])
+		}
+	}
+	s.devices[to].send(to.tx, func(p *packet) {
+		to.uncount(PortTx, p.size)
+		to.count(PortTxDrop, p.size)
+	})
+	for _, p := range to.tx {
+		s.engine.pool.put(p)
+	}
+	to.tx = to.tx[:0]
+}
+
+func (p *port) uncount(c Counter, size int) {
+	p.counters[c].packets--
+	p.counters[c].bytes -= int64(size)
+}
+
+// threadCPU is the processor time a thread of this process has used. The clock id
+// is that of pthread_getcpuclockid(3).
+func threadCPU(tid int) unix.Timespec {
+	var ts unix.Timespec
+	unix.ClockGettime(int32(^tid<<3|6), &ts)
+	return ts
+}
+
+// Health reports on the time since the last call, or since New.
+func (s *Switch) Health() Health {
+	s.lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	h := Health{
+		Elapsed: now.Sub(s.since), Sent: s.late.n,
+		LateP50: s.late.quantile(.5), LateP99: s.late.quantile(.99), LateMax: s.late.max,
+	}
+	if s.closed {
+		return h
+	}
+	total := troubles{starved: s.engine.starve}
+	for _, p := range s.engine.ports {
+		d := s.devices[p]
+		lost, err := d.lost()
+		if err != nil {
+			h.Warnings = append(h.Warnings, err.Error())
+		}
+		total.ring += lost
+		total.refused += d.refused
+		total.overflows += p.overflows
+		if d.offloaded {
+			h.Warnings = append(h.Warnings, fmt.Sprintf("port %d: frames arrived on %s without checksum or larger than the mtu: an offload is on at its far end", p.number, d.name))
+		}
+		if on := d.offloads(); len(on) > 0 {
+			h.Warnings = append(h.Warnings, fmt.Sprintf("port %d: offloads are on at %s: %v", p.number, d.name, on))
+		}
+	}
+	h.RingDrops = total.ring - s.before.ring
+	h.PoolDrops = total.starved - s.before.starved
+	h.Refused = total.refused - s.before.refused
+	h.Overflows = total.overflows - s.before.overflows
+	if s.tid != 0 {
+		cpu := threadCPU(s.tid)
+		h.Busy = float64(cpu.Nano()-s.cpu.Nano()) / float64(max(h.Elapsed, 1))
+		s.cpu = cpu
+	}
+	s.before, s.since, s.late = total, now, histogram{}
+	return h
+}
+
+// SetImpair replaces the damage of one direction of the cable at a port.
+func (s *Switch) SetImpair(port uint32, dir string, im Impair) error {
+	if err := im.check(); err != nil {
+		return fmt.Errorf("port %d: %s: %w", port, dir, err)
+	}
+	s.lock()
+	defer s.mu.Unlock()
+	p := s.engine.byPort[port]
+	switch {
+	case p == nil:
+		return fmt.Errorf("no port %d", port)
+	case dir == "ingress":
+		p.ingress.cfg.Impair = im
+	case dir == "egress":
+		p.egress.cfg.Impair = im
+	default:
+		return fmt.Errorf("direction %q is neither ingress nor egress", dir)
+	}
+	return nil
+}
+
+var _ Target = (*Switch)(nil)
+
+// Reset implements Target.
+func (s *Switch) Reset() {
+	s.lock()
+	defer s.mu.Unlock()
+	s.engine.reset()
+}
+
+// SetJob implements Target. Errors wrap ina.ErrEntry.
+func (s *Switch) SetJob(j ina.JobEntry) error {
+	s.lock()
+	defer s.mu.Unlock()
+	return s.engine.ina.SetJob(j)
+}
+
+// DeleteJob implements Target.
+func (s *Switch) DeleteJob(job uint16) error {
+	s.lock()
+	defer s.mu.Unlock()
+	s.engine.ina.DeleteJob(job)
+	return nil
+}
+
+// SetRoute implements Target.
+func (s *Switch) SetRoute(r Route) error {
+	s.lock()
+	defer s.mu.Unlock()
+	p := s.engine.byPort[r.Port]
+	if p == nil {
+		return fmt.Errorf("route to %v: no port %d", r.Dst, r.Port)
+	}
+	s.engine.routes[r.Dst] = route{p, r.MAC}
+	return nil
+}
+
+// DeleteRoute implements Target.
+func (s *Switch) DeleteRoute(dst [4]byte) error {
+	s.lock()
+	defer s.mu.Unlock()
+	delete(s.engine.routes, dst)
+	return nil
+}
+
+// SetGroup implements Target.
+func (s *Switch) SetGroup(id uint16, ports []uint32) error {
+	s.lock()
+	defer s.mu.Unlock()
+	var g []*port
+	for _, n := range ports {
+		p := s.engine.byPort[n]
+		if p == nil {
+			return fmt.Errorf("multicast group %d: no port %d", id, n)
+		}
+		g = append(g, p)
+	}
+	s.engine.groups[id] = g
+	return nil
+}
+
+// DeleteGroup implements Target.
+func (s *Switch) DeleteGroup(id uint16) error {
+	s.lock()
+	defer s.mu.Unlock()
+	delete(s.engine.groups, id)
+	return nil
+}
+
+// Counter implements Target.
+func (s *Switch) Counter(c Counter, index int) (packets, bytes int64) {
+	s.lock()
+	defer s.mu.Unlock()
+	return s.engine.counter(c, index)
+}
+
+// ResetCounter implements Target.
+func (s *Switch) ResetCounter(c Counter, index int) {
+	s.lock()
+	defer s.mu.Unlock()
+	s.engine.resetCounter(c, index)
+}
+
+// Ports implements Target.
+func (s *Switch) Ports() []uint32 {
+	ns := make([]uint32, 0, len(s.engine.ports))
+	for _, p := range s.engine.ports {
+		ns = append(ns, p.number)
+	}
+	return ns
+}
