@@ -1,0 +1,260 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// role is what an agent does between "start" and "done".
+type role interface {
+	// run works until the job is done, or until it was asked to stop and has
+	// finished, or until ctx is done, which is no error.
+	run(ctx context.Context, c *control) error
+	// interrupt makes run look at its control, where stop was set; any goroutine
+	// may call it.
+	interrupt()
+	// stats may be called by run, and by others when run has returned.
+	stats() Stats
+	close()
+}
+
+// control is how the command loop and a role's run talk to each other.
+type control struct {
+	stop     atomic.Bool
+	clock    *clock
+	events   chan Event
+	interval time.Duration
+	next     time.Duration // sample
+}
+
+// started reports when the job's traffic began.
+func (c *control) started(t time.Duration) {
+	c.events <- Event{Event: "started", T: t.Seconds()}
+	c.next = t + c.interval
+}
+
+// due reports whether the next sample is.
+func (c *control) due(now time.Duration) bool { return c.next != 0 && now >= c.next }
+
+// sample reports totals at now. A reader that is behind misses samples; nothing
+// waits for it.
+func (c *control) sample(now time.Duration, s Stats) {
+	select {
+	case c.events <- Event{Event: "sample", T: now.Seconds(), Stats: &s}:
+	default:
+	}
+	for c.next <= now {
+		c.next += c.interval
+	}
+}
+
+// wake is when to look at the control next: the earlier of t and the next sample.
+func (c *control) wake(t time.Duration) time.Duration {
+	if c.next != 0 {
+		return min(t, c.next)
+	}
+	return t
+}
+
+// idle is how long a role sleeps when nothing is due.
+const idle = time.Second
+
+// Main runs an agent: it reads its Config and then Commands from stdin, one JSON
+// value a line, and writes Events to stdout. It returns when the job has ended, and
+// at once when stdin ends or ctx is done. Errors are also sent as an event.
+//
+// A read from stdin may still be under way when Main returns.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	a := &agent{clock: newClock(), stdout: stdout}
+	err := a.main(ctx, stdin)
+	if err != nil {
+		return errors.Join(err, a.emit(Event{Event: "error", T: a.clock.now().Seconds(), Error: err.Error()}))
+	}
+	return nil
+}
+
+type agent struct {
+	clock  clock
+	stdout io.Writer
+	line   bytes.Buffer
+}
+
+// emit writes e as one line in one piece.
+func (a *agent) emit(e Event) error {
+	a.line.Reset()
+	if err := json.NewEncoder(&a.line).Encode(e); err != nil {
+		return fmt.Errorf("encode %s event: %w", e.Event, err)
+	}
+	if _, err := a.stdout.Write(a.line.Bytes()); err != nil {
+		return fmt.Errorf("report %s: %w", e.Event, err)
+	}
+	return nil
+}
+
+// maxLine bounds a line on stdin; a config with a thousand layers has 50 kB.
+const maxLine = 4 << 20
+
+func (a *agent) main(ctx context.Context, stdin io.Reader) error {
+	in := bufio.NewScanner(stdin)
+	in.Buffer(nil, maxLine)
+	if !in.Scan() {
+		return in.Err() // nil at EOF: nobody wants anything
+	}
+	cfg, err := parseConfig(in.Bytes())
+	if err != nil {
+		return err
+	}
+	r, err := newRole(cfg, &a.clock)
+	if err != nil {
+		return fmt.Errorf("job %d: %w", cfg.Job, err)
+	}
+	defer r.close()
+
+	commands, bad := make(chan Command), make(chan error, 1)
+	quit := make(chan struct{})
+	defer close(quit)
+	go func() { // ends with stdin, or at the next line after quit
+		defer close(commands)
+		for in.Scan() {
+			var cmd Command
+			if err := json.Unmarshal(in.Bytes(), &cmd); err != nil {
+				bad <- fmt.Errorf("command: %w", err)
+				return
+			}
+			select {
+			case commands <- cmd:
+			case <-quit:
+				return
+			}
+		}
+		if err := in.Err(); err != nil {
+			bad <- fmt.Errorf("read commands: %w", err)
+		}
+	}()
+	if err := a.emit(Event{Event: "ready", T: a.clock.now().Seconds()}); err != nil {
+		return err
+	}
+	return a.serve(ctx, cfg, r, commands, bad)
+}
+
+func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan Command, bad <-chan error) error {
+	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval}
+	ended := make(chan error, 1)
+	running := false
+	roleCtx, kill := context.WithCancel(ctx)
+	defer kill()
+	// end kills the role and waits for it.
+	end := func(err error) error {
+		kill()
+		for running {
+			select {
+			case <-c.events: // nobody is interested any more
+			case e := <-ended:
+				running = false
+				err = errors.Join(err, e)
+			}
+		}
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return end(ctx.Err())
+		case e := <-c.events:
+			if err := a.emit(e); err != nil {
+				return end(err)
+			}
+		case err := <-ended:
+			running = false
+			for len(c.events) > 0 {
+				err = errors.Join(err, a.emit(<-c.events))
+			}
+			if err != nil {
+				return fmt.Errorf("job %d: %w", cfg.Job, err)
+			}
+			s := r.stats()
+			return a.emit(Event{Event: "done", T: a.clock.now().Seconds(), Stats: &s})
+		case cmd, ok := <-commands:
+			if !ok {
+				select {
+				case err := <-bad:
+					return end(err)
+				default:
+					return end(nil)
+				}
+			}
+			switch cmd.Cmd {
+			case "ping":
+				if err := a.emit(Event{Event: "pong", T: a.clock.now().Seconds(), ID: cmd.ID}); err != nil {
+					return end(err)
+				}
+			case "start":
+				if running {
+					return end(errors.New("command start: already started"))
+				}
+				running = true
+				go func() { ended <- r.run(roleCtx, c) }()
+			case "stop":
+				if !running { // there is nothing to finish
+					s := r.stats()
+					return a.emit(Event{Event: "done", T: a.clock.now().Seconds(), Stats: &s})
+				}
+				c.stop.Store(true)
+				r.interrupt()
+			default:
+				return end(fmt.Errorf("command %q: unknown", cmd.Cmd))
+			}
+		}
+	}
+}
+
+// ErrConfig is wrapped by errors about what a Config asks for.
+var ErrConfig = errors.New("agent config")
+
+func parseConfig(line []byte) (Config, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	var cfg Config
+	if err := d.Decode(&cfg); err != nil {
+		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = time.Second
+	}
+	var problems []error
+	want := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	want(cfg.Rate >= 0, "rate %g bit/s is negative", cfg.Rate)
+	want(cfg.Message >= 0, "message of %d bytes", cfg.Message)
+	want(cfg.Iterations >= 0, "%d iterations", cfg.Iterations)
+	want(cfg.Control == "" || cfg.Control == "fixed" || cfg.Control == "aimd", "control %q, want fixed or aimd", cfg.Control)
+	for i, l := range cfg.Layers {
+		want(l.Bytes >= 0 && l.Compute >= 0, "layer %d: %d bytes after %v", i, l.Bytes, l.Compute)
+	}
+	if len(problems) > 0 {
+		return Config{}, fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+	}
+	return cfg, nil
+}
+
+func newRole(cfg Config, c *clock) (role, error) {
+	switch cfg.Role {
+	case "worker":
+		return newWorker(cfg, c)
+	case "ps":
+		return newPS(cfg, c)
+	case "ring":
+		return newRing(cfg, c)
+	}
+	return nil, fmt.Errorf("%w: role %q, want worker, ps or ring", ErrConfig, cfg.Role)
+}

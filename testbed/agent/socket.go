@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+// batch is how many packets one system call moves at most.
+const batch = 64
+
+// udpOverhead is the bytes of a frame around a UDP payload: Ethernet, IPv4, UDP.
+const udpOverhead = ina.Overhead - ina.HeaderLen
+
+// rcvbuf is the receive buffer that is asked for: some 1,800 packets, which the
+// kernel charges at over twice their size. Without root it is cut to rmem_max.
+const rcvbuf = 4 << 20
+
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+}
+
+// socket is a UDP socket on one device. It receives and sends in batches and
+// allocates nothing after it was opened. One goroutine uses it, on a locked thread;
+// only interrupt may be called by others.
+type socket struct {
+	fd, wake int // wake is an eventfd that ends a wait
+	clock    *clock
+	mu       sync.Mutex // closed, for interrupt
+	closed   bool
+
+	rx      [batch]mmsghdr
+	rxIov   [batch]unix.Iovec
+	rxBuf   [batch][2048]byte
+	rxCtl   [batch][128]byte
+	arrived [batch]time.Duration
+	last    time.Duration // newest arrival, so that a stepped wall clock cannot turn time back
+
+	tx    [batch]mmsghdr
+	txIov [batch]unix.Iovec
+	txBuf [batch][2048]byte
+	txN   int
+
+	poll  [2]unix.PollFd
+	limit unix.Timespec
+
+	received, receivedBytes int64 // frames and their bytes
+	sent, sentBytes         int64
+	drops                   int64 // by the kernel, for want of receive buffer
+}
+
+// openSocket binds port on all addresses, joins group on device, and sends
+// multicasts through it. Nothing it sends is looped back on the host: a worker and
+// a PS on one host meet in the switch.
+func openSocket(device string, port uint16, group [4]byte, c *clock) (*socket, error) {
+	ifi, err := net.InterfaceByName(device)
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", device, err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("udp socket: %w", err)
+	}
+	s := &socket{fd: fd, wake: -1, clock: c}
+	if err := s.open(ifi.Index, port, group); err != nil {
+		s.close()
+		return nil, fmt.Errorf("udp port %d on %s: %w", port, device, err)
+	}
+	return s, nil
+}
+
+func (s *socket) open(ifindex int, port uint16, group [4]byte) error {
+	set := func(what string, level, opt, value int) error {
+		if err := unix.SetsockoptInt(s.fd, level, opt, value); err != nil {
+			return fmt.Errorf("set %s: %w", what, err)
+		}
+		return nil
+	}
+	mreq := &unix.IPMreqn{Multiaddr: group, Ifindex: int32(ifindex)}
+	if err := errors.Join(
+		set("SO_NO_CHECK", unix.SOL_SOCKET, unix.SO_NO_CHECK, 1),
+		set("SO_TIMESTAMPNS", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
+		set("SO_RXQ_OVFL", unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1),
+		set("IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0),
+		set("IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 64),
+		set("IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0),
+	); err != nil {
+		return err
+	}
+	if set("", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, rcvbuf) != nil {
+		if err := set("SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, rcvbuf); err != nil {
+			return err
+		}
+	}
+	if err := unix.SetsockoptIPMreqn(s.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, mreq); err != nil {
+		return fmt.Errorf("set IP_MULTICAST_IF: %w", err)
+	}
+	if err := unix.SetsockoptIPMreqn(s.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, mreq); err != nil {
+		return fmt.Errorf("join %s: %w", netip.AddrFrom4(group), err)
+	}
+	if err := unix.Bind(s.fd, &unix.SockaddrInet4{Port: int(port)}); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	var err error
+	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	for i := range batch {
+		s.rxIov[i].Base, s.rx[i].hdr.Iov, s.rx[i].hdr.Control = &s.rxBuf[i][0], &s.rxIov[i], &s.rxCtl[i][0]
+		s.rxIov[i].SetLen(len(s.rxBuf[i]))
+		s.rx[i].hdr.SetIovlen(1)
+		s.tx[i].hdr.Iov = &s.txIov[i]
+		s.tx[i].hdr.SetIovlen(1)
+	}
+	s.poll = [2]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}}
+	return nil
+}
+
+func (s *socket) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	unix.Close(s.fd)
+	if s.wake >= 0 {
+		unix.Close(s.wake)
+	}
+}
+
+// interrupt ends a present or the next wait; any goroutine may call it.
+func (s *socket) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	one := [8]byte{0: 1, 7: 1} // not 0 in either byte order
+	unix.Write(s.wake, one[:]) // fails only if it is set already
+}
+
+// wait sleeps until something arrived, interrupt was called, or the clock says t.
+func (s *socket) wait(t time.Duration) error {
+	s.limit = unix.NsecToTimespec(int64(max(t-s.clock.now(), 0)))
+	if _, err := unix.Ppoll(s.poll[:], &s.limit, nil); err != nil && err != unix.EINTR {
+		return fmt.Errorf("poll: %w", err)
+	}
+	if s.poll[1].Revents != 0 {
+		var b [8]byte
+		unix.Read(s.wake, b[:]) // only to reset it
+	}
+	return nil
+}
+
+// receive takes what has arrived, up to a batch: payload(i) and arrived[i] for i < n.
+func (s *socket) receive() (n int, err error) {
+	for i := range batch {
+		s.rx[i].hdr.SetControllen(len(s.rxCtl[i]))
+	}
+	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.rx)), batch,
+		unix.MSG_DONTWAIT, 0, 0)
+	switch errno {
+	case 0:
+	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED: // the last: a unicast result found no worker
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("receive: %w", errno)
+	}
+	n = int(r)
+	now, wall := s.clock.both()
+	for i := range n {
+		m := &s.rx[i]
+		s.received++
+		s.receivedBytes += int64(m.n) + udpOverhead
+		at := now
+		for ctl := s.rxCtl[i][:m.hdr.Controllen]; len(ctl) >= unix.SizeofCmsghdr; {
+			c := (*unix.Cmsghdr)(unsafe.Pointer(&ctl[0]))
+			if int(c.Len) < unix.SizeofCmsghdr || int(c.Len) > len(ctl) {
+				break
+			}
+			data := unsafe.Pointer(&ctl[unix.CmsgLen(0)])
+			switch {
+			case c.Level != unix.SOL_SOCKET:
+			case c.Type == unix.SO_TIMESTAMPNS:
+				at = now - time.Duration(wall-(*unix.Timespec)(data).Nano())
+			case c.Type == unix.SO_RXQ_OVFL:
+				s.drops = int64(*(*uint32)(data))
+			}
+			ctl = ctl[min(unix.CmsgSpace(int(c.Len)-unix.CmsgLen(0)), len(ctl)):]
+		}
+		s.last = max(s.last, min(at, now))
+		s.arrived[i] = s.last
+	}
+	return n, nil
+}
+
+func (s *socket) payload(i int) []byte { return s.rxBuf[i][:min(int(s.rx[i].n), len(s.rxBuf[i]))] }
+
+// buffer is where the next packet to queue may be written.
+func (s *socket) buffer() []byte { return s.txBuf[s.txN][:] }
+
+// queue adds a packet to the batch, flushing it when full. b stays in use until then.
+func (s *socket) queue(b []byte, to *unix.RawSockaddrInet4) error {
+	i := s.txN
+	s.txIov[i].Base = &b[0]
+	s.txIov[i].SetLen(len(b))
+	s.tx[i].hdr.Name = (*byte)(unsafe.Pointer(to))
+	s.tx[i].hdr.Namelen = unix.SizeofSockaddrInet4
+	s.sentBytes += int64(len(b)) + udpOverhead
+	s.sent++
+	if s.txN++; s.txN == batch {
+		return s.flush()
+	}
+	return nil
+}
+
+// flush sends the batch, waiting while the socket's buffer is full. A packet that a
+// queue behind it refuses is lost, as on a wire, and later resent.
+func (s *socket) flush() error {
+	for i := 0; i < s.txN; {
+		r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(s.txN-i), 0, 0, 0)
+		switch errno {
+		case 0:
+			i += int(r)
+		case unix.EINTR:
+		case unix.EAGAIN, unix.ENOBUFS, unix.ECONNREFUSED, unix.EHOSTUNREACH:
+			s.sent--
+			s.sentBytes -= int64(s.txIov[i].Len) + udpOverhead
+			i++
+		default:
+			s.txN = 0
+			return os.NewSyscallError("sendmmsg", errno)
+		}
+	}
+	s.txN = 0
+	return nil
+}
+
+// address is where packets are sent to.
+func address(ip [4]byte, port uint16) *unix.RawSockaddrInet4 {
+	wire := []byte{byte(port >> 8), byte(port)}
+	return &unix.RawSockaddrInet4{Family: unix.AF_INET, Port: binary.NativeEndian.Uint16(wire), Addr: ip}
+}
+
+// preciseTimers lets the calling thread's sleeps end within microseconds.
+func preciseTimers() {
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // refused nowhere known, and only a refinement
+}

@@ -1,0 +1,348 @@
+package agent
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+// worker sends a job's gradients and checks what comes back.
+type worker struct {
+	cfg  Config
+	sock *socket
+	w    *ina.Worker
+	pace pacer
+	to   *unix.RawSockaddrInet4
+	late histogram
+
+	msg  message
+	last time.Duration // arrival of the newest result
+}
+
+func newWorker(cfg Config, c *clock) (*worker, error) {
+	msg := newMessage(cfg)
+	wc := ina.WorkerConfig{
+		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Workers: cfg.Workers,
+		Lanes: cfg.Lanes, Window: cfg.Window, AIMD: cfg.Control == "aimd",
+		RTO: cfg.RTO, Seed: cfg.Seed, Message: msg.packets,
+	}
+	var err error
+	if cfg.Slots > 0 {
+		if wc.Slots, err = ina.ATPSlots(cfg.Job, cfg.Slots, cfg.Aggregators); err != nil {
+			return nil, err
+		}
+	}
+	k := &worker{
+		cfg: cfg,
+		msg: msg,
+		to:  address(ina.UpGroup(cfg.Job), ina.UpPortBase|cfg.Job),
+	}
+	if k.w, err = ina.NewWorker(wc); err != nil {
+		return nil, err
+	}
+	if cfg.Rate > 0 {
+		k.pace.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / cfg.Rate * 1e9
+	}
+	k.sock, err = openSocket(cfg.Device, ina.DownPortBase|cfg.Job, ina.DownGroup(cfg.Job), c)
+	return k, err
+}
+
+func (k *worker) interrupt() { k.sock.interrupt() }
+func (k *worker) close()     { k.sock.close() }
+
+// giveUp is how long a worker that was asked to stop waits without progress for the
+// others, which may have died.
+func (k *worker) giveUp() time.Duration { return max(time.Second, 4*k.cfg.RTO) }
+
+func (k *worker) run(ctx context.Context, c *control) error {
+	runtime.LockOSThread() // for good: the thread goes with the goroutine
+	defer context.AfterFunc(ctx, k.sock.interrupt)()
+	preciseTimers()
+	var stopped time.Duration // when a stop was first seen
+	now := c.clock.now()
+	k.w.Allow(ina.Startup, now)
+	for ctx.Err() == nil {
+		before := c.clock.now() // what arrived until now is looked at before a timeout is believed
+		n, err := k.sock.receive()
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			if k.w.Receive(k.sock.payload(i), k.sock.arrived[i]) {
+				k.last = k.sock.arrived[i]
+				k.step(c, k.last)
+			}
+		}
+		now = c.clock.now()
+		k.step(c, now)
+		if k.msg.finished || k.w.Stopped() {
+			return nil
+		}
+		if c.stop.Load() {
+			if stopped == 0 {
+				stopped = now
+				k.w.Vote()
+			}
+			if k.abandon(now, stopped) {
+				return nil
+			}
+		}
+		wake := now + idle
+		if n < batch { // otherwise a result may be waiting
+			wake, err = k.resend(before, wake)
+			if err != nil {
+				return err
+			}
+		}
+		wake, err = k.send(now, wake)
+		if err != nil {
+			return err
+		}
+		if err := k.sock.flush(); err != nil {
+			return err
+		}
+		if c.due(now) {
+			c.sample(now, k.stats())
+		}
+		if at, ok := k.msg.ready(); ok {
+			wake = min(wake, at)
+		}
+		if n < batch && wake > now {
+			if err := k.sock.wait(c.wake(wake)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// send queues the new packets that are due at now, at most a batch, and returns
+// when it has to be called again.
+func (k *worker) send(now, wake time.Duration) (time.Duration, error) {
+	for range batch {
+		due, ok := k.pace.due(k.w)
+		if !ok {
+			return wake, nil
+		}
+		if due > now {
+			return min(wake, due), nil
+		}
+		k.late.add(now - due)
+		k.pace.sent()
+		b := k.sock.buffer()
+		if err := k.sock.queue(b[:k.w.Send(now, b)], k.to); err != nil {
+			return 0, err
+		}
+	}
+	return now, nil
+}
+
+// resend queues the packets whose timeout has passed at now. They are outside the
+// schedule, which has to stay the same on all workers, but never come faster.
+func (k *worker) resend(now, wake time.Duration) (time.Duration, error) {
+	for range batch {
+		due, ok := k.w.Deadline()
+		if !ok {
+			return wake, nil
+		}
+		if due = max(due, k.pace.resend); due > now {
+			return min(wake, due), nil
+		}
+		k.pace.resent(now)
+		b := k.sock.buffer()
+		if err := k.sock.queue(b[:k.w.Resend(now, b)], k.to); err != nil {
+			return 0, err
+		}
+	}
+	return now, nil
+}
+
+// step moves the job on at time t: from the startup to its stream, from one layer or
+// iteration to the next.
+func (k *worker) step(c *control, t time.Duration) {
+	m := &k.msg
+	if !m.started {
+		if !k.w.Idle() {
+			return
+		}
+		m.started = true
+		c.started(t)
+		if k.w.Stopped() {
+			return
+		}
+		if m.packets == 0 {
+			k.w.Allow(ina.Endless, t)
+			return
+		}
+		m.begin(t)
+	}
+	for m.packets > 0 {
+		at, ok := m.ready()
+		switch {
+		case ok && at <= t:
+			k.w.Allow(m.layers[m.next].packets, at)
+			m.next++
+		case !ok && k.w.Idle():
+			if m.end(max(k.last, m.lastReady())); m.finished || k.w.Stopped() {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// abandon reports whether a worker asked to stop has nothing more to wait for: it
+// is computing, so nothing is outstanding anywhere, or the others are gone and what
+// it had outstanding was resent since, so that no switch keeps aggregators for it.
+func (k *worker) abandon(now, stopped time.Duration) bool {
+	n, oldest := k.w.Outstanding()
+	if at, ok := k.msg.ready(); ok && n == 0 && at > now+50*time.Millisecond {
+		return true
+	}
+	return now > max(stopped, k.last)+k.giveUp() && (n == 0 || oldest >= stopped)
+}
+
+func (k *worker) stats() Stats {
+	s := k.w.Stats()
+	return Stats{
+		PacketsSent:     k.sock.sent,
+		BytesSent:       k.sock.sentBytes,
+		PacketsReceived: k.sock.received,
+		BytesReceived:   k.sock.receivedBytes,
+		Resends:         s.Resends,
+		PSNs:            s.Results,
+		Goodput:         s.Results * int64(4*k.cfg.Lanes),
+		RTTSum:          s.RTTSum.Seconds(),
+		RTTCount:        s.RTTCount,
+		RTTMin:          s.RTTMin.Seconds(),
+		Iterations:      k.msg.done,
+		IterationSum:    k.msg.sum.Seconds(),
+		CommSum:         k.msg.comm.Seconds(),
+		Marks:           s.Marks,
+		Overflows:       s.Overflows,
+		SumsChecked:     s.Checked,
+		SumErrors:       s.Wrong,
+		LateP99:         k.late.quantile(.99).Seconds(),
+		LateMax:         k.late.max.Seconds(),
+		SocketDrops:     k.sock.drops,
+	}
+}
+
+// message is what a worker sends in one iteration, and where it is in it. All
+// layers' bytes follow each other and are cut into packets; a packet that two
+// layers share is ready with the later one, and the last is padded.
+type message struct {
+	packets    int64 // of an iteration; 0: a stream
+	layers     []layer
+	iterations int64 // 0: no end
+
+	started, finished bool
+	start             time.Duration // of this iteration
+	next              int           // layer
+	done              int64         // iterations
+	sum, comm         time.Duration // over iterations: whole, and from first gradient to last result
+}
+
+type layer struct {
+	packets int64
+	ready   time.Duration // after the start of the iteration
+}
+
+func newMessage(cfg Config) message {
+	m := message{iterations: cfg.Iterations}
+	in := cfg.Layers
+	if len(in) == 0 && cfg.Message > 0 {
+		in = []Layer{{Bytes: cfg.Message}}
+	}
+	size := int64(4 * max(cfg.Lanes, 1))
+	var bytes int64
+	var at time.Duration
+	for i, l := range in {
+		bytes += l.Bytes
+		at += l.Compute
+		whole := bytes / size
+		if i == len(in)-1 {
+			whole = max((bytes+size-1)/size, 1)
+		}
+		m.layers = append(m.layers, layer{packets: whole - m.packets, ready: at})
+		m.packets = whole
+	}
+	return m
+}
+
+func (m *message) begin(t time.Duration) { m.start, m.next = t, 0 }
+
+// ready is when the next layer is; not ok when all of this iteration's are, or in a
+// stream.
+func (m *message) ready() (time.Duration, bool) {
+	if !m.started || m.next >= len(m.layers) {
+		return 0, false
+	}
+	return m.start + m.layers[m.next].ready, true
+}
+
+func (m *message) lastReady() time.Duration { return m.start + m.layers[len(m.layers)-1].ready }
+
+// end accounts for an iteration whose last result came at t, and begins the next.
+func (m *message) end(t time.Duration) {
+	m.done++
+	m.sum += t - m.start
+	for _, l := range m.layers {
+		if l.packets > 0 {
+			m.comm += t - m.start - l.ready
+			break
+		}
+	}
+	if m.done == m.iterations {
+		m.finished = true
+		return
+	}
+	m.begin(t)
+}
+
+// pacer decides when a packet goes. It keeps a schedule u that steps by the gap of
+// the rate limit, or by half of what the window sustains where that is longer, and
+// never runs ahead of the window. Each packet leaves at u plus a dither of up to
+// half a gap that depends on job and PSN only: workers of one job stay aligned,
+// jobs do not lock into each other's phase. Lateness of the process does not move
+// the schedule.
+type pacer struct {
+	gap    float64 // ns between packets at the rate limit; 0: none
+	u      float64 // ns, of the packet that was scheduled last
+	at     time.Duration
+	waits  bool // the packet scheduled last was not sent yet
+	resend time.Duration
+}
+
+// due is when w's next packet goes; not ok while there is none.
+func (p *pacer) due(w *ina.Worker) (time.Duration, bool) {
+	psn, opened, ok := w.Next()
+	if !ok || p.waits {
+		return p.at, ok
+	}
+	spacing := float64(w.Spacing())
+	gap := max(p.gap, spacing/2)
+	p.u += gap
+	if o := float64(opened); o > p.u {
+		p.u = o
+		gap = max(p.gap, spacing)
+	}
+	p.at = max(p.at, time.Duration(math.Round(p.u+w.Dither(psn)*gap/2)))
+	p.waits = true
+	return p.at, true
+}
+
+func (p *pacer) sent() { p.waits = false }
+
+// resent notes a resend at now: the next may follow after one gap, up to a few at
+// once when late.
+func (p *pacer) resent(now time.Duration) {
+	const burst = 8
+	p.resend = max(p.resend, now-time.Duration(burst*p.gap)) + time.Duration(p.gap)
+}
