@@ -1,6 +1,364 @@
 package results
 
-import "io"
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
 
-// WriteHTML writes the report.
-func WriteHTML(w io.Writer, rec *Record, samples []Sample) error { return nil }
+//go:embed report.html.tmpl
+var reportTemplate string
+
+var report = template.Must(template.New("report").Parse(reportTemplate))
+
+// page is what the report's template shows.
+type page struct {
+	Rec           *Record
+	CSS           template.CSS
+	Word          string
+	Glyph         string
+	Tally         string
+	About         string
+	Tiles         []tile
+	Plots         []plot
+	Times         []template.HTML
+	TimeUnit      string
+	TimesLeft     int
+	Model         string
+	Topology      template.HTML
+	LoadsOf       string
+	Links         []linkRow
+	Checks        []checkRow
+	HasPhase      bool
+	HasLab        bool
+	Models        []modelRow
+	Jobs          []jobRow
+	Troubles      []trouble
+	Facts         []fact
+	Hosts         []HostFacts
+	Calib         []fact
+	Rerun         string
+	Observed      string
+	ObservedTitle string
+}
+
+type tile struct{ Label, Value, Note, Class string }
+
+type fact struct{ Name, Value string }
+
+type linkRow struct{ Name, Capacity, Observed, Lab, Predicted, Utilisation string }
+
+// checkRow is a row of the table of checks. The *Key fields are what it sorts by.
+type checkRow struct {
+	Class, Glyph, Verdict, Expect, Point, Phase, Of string
+	Measured, Lab, Predicted, Error, Tolerance      string
+	MeasuredKey, PredictedKey, ErrorKey             string
+	Bottleneck, Why                                 string
+	Gate                                            bool
+	Rank                                            int
+}
+
+type modelRow struct{ Model, Metric, Mean, Max, Worst, N string }
+
+type jobRow struct {
+	Where string
+	JobSummary
+	JCT, AlgBW, BusBW, Packets, Resends, Sums string
+}
+
+func glyph(o Outcome) string {
+	switch o {
+	case Pass:
+		return "✓"
+	case Fail:
+		return "✕"
+	case ErrorOutcome:
+		return "!"
+	case Skipped:
+		return "–"
+	}
+	return "?"
+}
+
+// WriteHTML writes the report: one page that needs no network, readable without
+// scripts, in light and dark, and on paper. samples may be nil; then there are no
+// rates over time.
+func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
+	outcome := cmp.Or(rec.Outcome, ErrorOutcome)
+	p := page{
+		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: upperFirst(string(outcome)), Glyph: glyph(outcome),
+		Tally: rec.tally(), About: rec.about(), Plots: rec.plots(), Model: rec.linkPredictor(),
+		Hosts: rec.Hosts, Troubles: rec.troubles(), Rerun: rec.rerun(),
+		Observed: string(cmp.Or(rec.Kind, Measured)),
+	}
+	p.ObservedTitle = upperFirst(p.Observed)
+	p.Times, p.TimeUnit, p.TimesLeft = rec.timelines(samples)
+	if len(rec.Topology.Nodes) > 0 {
+		loads, of := rec.loads()
+		p.LoadsOf = of
+		p.Topology = template.HTML(topologySVG("topo", rec.Topology, loads, false))
+		p.Links = rec.linkRows(loads)
+	}
+	p.Tiles = rec.tiles()
+	for _, c := range rec.Checks {
+		row := rec.checkRow(c)
+		p.HasPhase = p.HasPhase || c.Phase > 0
+		p.HasLab = p.HasLab || row.Lab != ""
+		p.Checks = append(p.Checks, row)
+	}
+	// What needs attention first; otherwise the order of the experiment.
+	slices.SortStableFunc(p.Checks, func(a, b checkRow) int { return cmp.Compare(a.Rank, b.Rank) })
+	for _, m := range rec.ungated() {
+		p.Models = append(p.Models, modelRow{modelName(m.Predictor), measureName(m.Metric), m.size(m.Mean), m.size(m.Max), m.Worst, grouped(strconv.Itoa(m.N))})
+	}
+	p.Jobs = rec.jobRows()
+	p.Facts = rec.facts()
+	for _, c := range rec.Calibration {
+		p.Calib = append(p.Calib, fact{strings.TrimSpace(c.What + " " + c.Of), QuantityCI(c.Value, c.Lo, c.Hi, c.Unit) + ", " + plural(c.N, "reading")})
+	}
+	var b bytes.Buffer
+	if err := report.Execute(&b, p); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func (rec *Record) checkRow(c Check) checkRow {
+	r := checkRow{
+		Class: string(c.Outcome), Glyph: glyph(c.Outcome), Verdict: string(c.Outcome), Expect: c.Expect, Point: c.Point, Of: c.Of,
+		Phase: strconv.Itoa(c.Phase + 1), Tolerance: c.tolerance(), Bottleneck: c.Bottleneck, Why: c.Why, Gate: c.Gate,
+	}
+	if c.Outcome == Inconclusive && c.More > 0 {
+		r.Why += " (" + c.more() + ")"
+	}
+	r.Rank = map[Outcome]int{ErrorOutcome: 0, Fail: 0, Inconclusive: 1, Pass: 2, Skipped: 3}[c.Outcome]
+	if !c.Gate {
+		r.Rank = 4
+		r.Class = "ungated"
+	}
+	key := func(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
+	if c.Repeats == 0 {
+		r.Measured = "–"
+		if c.Predicted != 0 {
+			r.Predicted, r.PredictedKey = Quantity(c.Predicted, c.Unit), key(c.Predicted)
+		}
+		return r
+	}
+	r.Measured, r.MeasuredKey = c.measured(), key(c.Measured)
+	if c.isError() {
+		r.Measured = c.Statistic + " error " + r.Measured
+		if c.Worst != "" {
+			r.Of += ", worst " + c.Worst
+		}
+		return r
+	}
+	r.Predicted, r.PredictedKey = Quantity(c.Predicted, c.Unit), key(c.Predicted)
+	r.Error, r.ErrorKey = SignedError(c.Error, c.Relative, c.Unit), key(c.Error)
+	if rec.Scale.scales(c.Unit) {
+		r.Lab = Quantity(rec.Scale.Lab(c.Measured, c.Unit), c.Unit)
+	}
+	return r
+}
+
+func (rec *Record) tiles() []tile {
+	var out []tile
+	pass, fail, open, total := rec.counts()
+	class := ""
+	switch {
+	case fail > 0:
+		class = "fail"
+	case open > 0:
+		class = "inconclusive"
+	}
+	note := "nothing was judged"
+	if total > 0 {
+		note = "all that decide the run"
+		if fail+open > 0 {
+			note = fmt.Sprintf("%d failed, %d undecided", fail, open)
+		}
+	}
+	out = append(out, tile{"Checks held", fmt.Sprintf("%d of %d", pass, total), note, class})
+
+	// The check that came nearest to its tolerance, or went furthest beyond it.
+	worst, at := -1.0, -1
+	for i, c := range rec.Checks {
+		if !c.Gate || c.Repeats == 0 || c.Tolerance <= 0 {
+			continue
+		}
+		e := c.Error
+		if e < 0 {
+			e = -e
+		}
+		if e /= c.Tolerance; e > worst {
+			worst, at = e, i
+		}
+	}
+	if at >= 0 {
+		c := rec.Checks[at]
+		value := SignedError(c.Error, c.Relative, c.Unit)
+		if c.isError() {
+			value = strings.TrimPrefix(value, "+")
+		}
+		out = append(out, tile{"Largest error for its tolerance", value, "allowed " + c.tolerance() + ": " + strings.TrimSpace(c.Of+" "+c.Point), ""})
+	}
+	if checked, wrong, _ := rec.sums(); checked > 0 {
+		t := tile{"Sums", "all exact", fmt.Sprintf("%s reduced values checked", Quantity(float64(checked), "1")), ""}
+		if wrong > 0 {
+			t.Value, t.Class = grouped(strconv.FormatInt(wrong, 10))+" wrong", "fail"
+		}
+		out = append(out, t)
+	}
+	cells, repeats := cellsOf(rec.Points), 0
+	for _, p := range rec.Points {
+		repeats = max(repeats, p.Repeat+1)
+	}
+	out = append(out, tile{"Points", strconv.Itoa(len(cells)), plural(max(repeats, 1), "repeat"), ""})
+	if s := rec.Scale; s.Factor > 1 {
+		note := "rates divided, times multiplied"
+		if s.Mode == "shrunk" {
+			note = "rates and bytes divided, times 1:1"
+		}
+		out = append(out, tile{"Emulated at", "1 : " + short(s.Factor), note, ""})
+	}
+	fatal := 0
+	ts := rec.troubles()
+	for _, t := range ts {
+		if t.Fatal {
+			fatal++
+		}
+	}
+	switch {
+	case fatal > 0:
+		out = append(out, tile{"Testbed health", plural(fatal, "problem"), "points left out of the verdict", "inconclusive"})
+	case len(ts) > 0:
+		out = append(out, tile{"Testbed health", plural(len(ts), "note"), "none that limits the verdict", ""})
+	default:
+		out = append(out, tile{"Testbed health", "good", "no limit reached", ""})
+	}
+	return out
+}
+
+func (rec *Record) linkRows(loads map[string]LinkLoad) []linkRow {
+	var out []linkRow
+	for _, l := range rec.Topology.Links {
+		r := linkRow{Name: l.Name, Capacity: Quantity(l.Rate, "bit/s"), Observed: "–", Predicted: "–", Utilisation: "–"}
+		load := loads[l.Name]
+		if f := load.Observed; f.Kind != "" {
+			r.Observed = QuantityCI(f.Value, f.Lo, f.Hi, "bit/s")
+			if rec.Scale.scales("bit/s") {
+				r.Lab = Quantity(rec.Scale.Lab(f.Value, "bit/s"), "bit/s")
+			}
+			if l.Rate > 0 {
+				r.Utilisation = Percent(f.Value / l.Rate)
+			}
+		}
+		if f := load.Predicted; f.Kind != "" {
+			r.Predicted = Quantity(f.Value, "bit/s")
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (rec *Record) jobRows() []jobRow {
+	var out []jobRow
+	count := func(n int64) string { return grouped(strconv.FormatInt(n, 10)) }
+	for _, p := range rec.Points {
+		where := p.Label()
+		if p.Repeat > 0 {
+			where = strings.TrimSpace(where + " repeat " + strconv.Itoa(p.Repeat+1))
+		}
+		for _, j := range p.Jobs {
+			r := jobRow{Where: where, JobSummary: j, Packets: count(j.Packets), Resends: count(j.Resends)}
+			r.Sums = count(j.SumsChecked) + " checked, all exact"
+			if j.SumErrors > 0 {
+				r.Sums = count(j.SumErrors) + " of " + count(j.SumsChecked) + " wrong"
+			}
+			if j.SumsChecked == 0 {
+				r.Sums = "not checked"
+			}
+			if j.JCT > 0 {
+				r.JCT = Quantity(j.JCT, "s")
+			}
+			if j.AlgBW > 0 {
+				r.AlgBW = Quantity(j.AlgBW, "bit/s")
+			}
+			if j.BusBW > 0 {
+				r.BusBW = Quantity(j.BusBW, "bit/s")
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (rec *Record) facts() []fact {
+	var out []fact
+	add := func(name, value string) {
+		if value != "" {
+			out = append(out, fact{name, value})
+		}
+	}
+	add("Run", rec.ID)
+	if !rec.Started.IsZero() {
+		add("Started", rec.Started.UTC().Format(time.RFC3339))
+	}
+	if rec.Complete() {
+		add("Took", Elapsed(rec.Finished.Sub(rec.Started)))
+	} else {
+		add("Took", "cut off before its end")
+	}
+	add("Driver", rec.Driver)
+	add("Switch", rec.Switch)
+	add("Figures are", string(rec.Kind))
+	add("Scale", rec.Scale.String())
+	add("Seed", strconv.FormatUint(rec.Seed, 10))
+	add("inabench", rec.Tool)
+	add("Arguments", strings.Join(rec.Args, " "))
+	add("Overrides", strings.Join(rec.Overrides, " "))
+	hash := func(f File) string {
+		if f.SHA256 == "" {
+			return f.Path
+		}
+		return f.Path + " sha256 " + f.SHA256
+	}
+	add("Experiment", hash(rec.Experiment))
+	add("Inventory", hash(rec.Inventory))
+	for _, k := range slices.Sorted(maps.Keys(rec.Timings)) {
+		add("Time for "+k, Quantity(rec.Timings[k], "s"))
+	}
+	return out
+}
+
+// rerun is the command that repeats the run from the files in its directory.
+func (rec *Record) rerun() string {
+	name := ExperimentFile
+	if rec.Experiment.Path != "" {
+		name = filepath.ToSlash(rec.Experiment.Path)
+	}
+	parts := []string{"inabench", "run"}
+	if rec.Driver != "" {
+		parts = append(parts, "--on", rec.Driver)
+	}
+	parts = append(parts, "--set", "seed="+strconv.FormatUint(rec.Seed, 10))
+	for _, o := range rec.Overrides {
+		parts = append(parts, "--set", o)
+	}
+	parts = append(parts, name)
+	for i, s := range parts {
+		if strings.ContainsAny(s, " '\"$`\\&|;<>()*?[]#~!") {
+			parts[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(parts, " ")
+}

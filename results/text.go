@@ -1,0 +1,536 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// TextOptions say how WriteText writes.
+type TextOptions struct {
+	Width int    // columns of the terminal; 0: 100
+	Color bool   // ANSI colours for verdicts
+	Dir   string // run directory, named at the end; empty: not named
+}
+
+// maxRows is how many passed rows of one expectation the terminal shows; those
+// that did not pass are always shown.
+const maxRows = 40
+
+// WriteText writes a run for the terminal: the verdict first, then the checks by
+// expectation, the models that decide nothing, what is wrong, and where the files
+// are.
+func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
+	t := texter{rec: rec, opt: opt}
+	t.opt.Width = cmp.Or(opt.Width, 100)
+	t.head()
+	for _, gate := range []bool{true, false} {
+		for _, e := range rec.expectations() {
+			if e.Gate == gate {
+				t.expectation(e)
+			}
+		}
+	}
+	t.models()
+	t.jobs()
+	t.health()
+	t.list("warnings", rec.Warnings)
+	if opt.Dir != "" {
+		t.b.WriteString("\n")
+		fmt.Fprintf(&t.b, "files  %s\n", printable(opt.Dir))
+		fmt.Fprintf(&t.b, "       %s, %s, %s, %s\n", ReportFile, RecordFile, SamplesFile, JUnitFile)
+	}
+	_, err := io.WriteString(w, t.b.String())
+	return err
+}
+
+type texter struct {
+	b   strings.Builder
+	rec *Record
+	opt TextOptions
+}
+
+// expectations are the record's blocks, and one made up for each name that only
+// checks mention.
+func (rec *Record) expectations() []Expect {
+	out := slices.Clone(rec.Expect)
+	for _, c := range rec.Checks {
+		if !slices.ContainsFunc(out, func(e Expect) bool { return e.Name == c.Expect }) {
+			out = append(out, Expect{
+				Name: c.Expect, Metric: c.Metric, Predictor: c.Predictor, Statistic: c.Statistic,
+				Tolerance: c.Tolerance, Relative: c.Relative, Bound: c.Bound, Gate: c.Gate,
+			})
+		}
+	}
+	return out
+}
+
+// counts of gated checks by outcome.
+func (rec *Record) counts() (pass, fail, open, total int) {
+	for _, c := range rec.Checks {
+		if !c.Gate {
+			continue
+		}
+		total++
+		switch c.Outcome {
+		case Pass:
+			pass++
+		case Fail:
+			fail++
+		default:
+			open++
+		}
+	}
+	return pass, fail, open, total
+}
+
+// tally is the run's checks in words: "11 of 12 checks held, 1 failed".
+func (rec *Record) tally() string {
+	pass, fail, open, total := rec.counts()
+	if total == 0 {
+		return "nothing was judged"
+	}
+	s := fmt.Sprintf("%d of %d checks held", pass, total)
+	if fail > 0 {
+		s += fmt.Sprintf(", %d failed", fail)
+	}
+	if open > 0 {
+		s += fmt.Sprintf(", %d undecided", open)
+	}
+	return s
+}
+
+// about is where and how the run was done: "netns, soft switch, slow motion x100".
+func (rec *Record) about() string {
+	parts := []string{}
+	add := func(s string) {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	add(rec.Driver)
+	if rec.Switch != "" {
+		add(rec.Switch + " switch")
+	}
+	add(string(rec.Kind))
+	if rec.Scale.Factor > 1 {
+		add(rec.Scale.String())
+	}
+	add(fmt.Sprintf("seed %d", rec.Seed))
+	if rec.Complete() {
+		add(Elapsed(rec.Finished.Sub(rec.Started)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (t *texter) head() {
+	rec := t.rec
+	title := rec.Name
+	if rec.Title != "" {
+		title += ": " + rec.Title
+	}
+	word := strings.ToUpper(string(cmp.Or(rec.Outcome, ErrorOutcome)))
+	fmt.Fprintf(&t.b, "%s  %s\n", t.paint(rec.Outcome, word), printable(title))
+	pad := strings.Repeat(" ", len(word)+2)
+	fmt.Fprintf(&t.b, "%s%s\n", pad, rec.tally())
+	fmt.Fprintf(&t.b, "%s%s\n", pad, printable(rec.about()))
+	if rec.Outcome != Pass {
+		for i, r := range rec.Reasons {
+			if i == 10 {
+				fmt.Fprintf(&t.b, "%s… and %d more below\n", pad, len(rec.Reasons)-i)
+				break
+			}
+			t.wrapped(pad+"- ", pad+"  ", r)
+		}
+	}
+}
+
+func (t *texter) paint(o Outcome, s string) string {
+	if !t.opt.Color {
+		return s
+	}
+	code := map[Outcome]string{Pass: "32", Fail: "31", ErrorOutcome: "31", Inconclusive: "33", Skipped: "2"}[o]
+	if code == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+// headline is an expectation in one line: "share of A@*: each within 0.03 of
+// occupancy".
+func (e Expect) headline() string {
+	var b strings.Builder
+	b.WriteString(e.Metric)
+	if e.Of != "" {
+		b.WriteString(" of " + e.Of)
+	}
+	b.WriteString(": ")
+	unit := ""
+	switch e.Metric {
+	case "goodput", "wire_rate", "link_rate":
+		unit = "bit/s"
+	case "rtt", "jct":
+		unit = "s"
+	}
+	tol := Check{Relative: e.Relative, Tolerance: e.Tolerance, Unit: unit}.tolerance()
+	whose := e.Predictor
+	if e.Predictor == "value" || e.Predictor == "" {
+		whose = Quantity(e.Value, unit)
+	}
+	switch {
+	case e.Statistic == "mean" || e.Statistic == "max":
+		fmt.Fprintf(&b, "%s error against %s at most %s", e.Statistic, whose, tol)
+	case e.bound() == "within":
+		fmt.Fprintf(&b, "within %s of %s", tol, whose)
+	default:
+		b.WriteString(strings.ReplaceAll(e.bound(), "-", " ") + " " + whose)
+		if e.Tolerance != 0 {
+			b.WriteString(", tolerance " + tol)
+		}
+	}
+	return b.String()
+}
+
+func (t *texter) expectation(e Expect) {
+	var checks []Check
+	for _, c := range t.rec.Checks {
+		if c.Expect == e.Name {
+			checks = append(checks, c)
+		}
+	}
+	if len(checks) == 0 {
+		return
+	}
+	note := ""
+	if !e.Gate {
+		note = "  (not gated)"
+	}
+	fmt.Fprintf(&t.b, "\n%s%s\n", printable(e.Name), note)
+	t.wrapped("  ", "  ", e.headline())
+	if e.Reason != "" {
+		t.wrapped("  ", "  ", e.Reason)
+	}
+	shown, hidden := checks, 0
+	if len(checks) > maxRows {
+		shown, hidden = nil, 0
+		for _, c := range checks {
+			if c.Outcome != Pass || len(shown) < maxRows {
+				shown = append(shown, c)
+			} else {
+				hidden++
+			}
+		}
+	}
+	t.table(e, shown)
+	if hidden > 0 {
+		fmt.Fprintf(&t.b, "  … %d more that pass: see %s\n", hidden, ReportFile)
+	}
+	for _, c := range checks {
+		if c.Why == "" {
+			continue
+		}
+		where := strings.TrimSpace(c.Point + " " + phaseName(c) + c.Of)
+		if c.Outcome == Inconclusive && c.More > 0 {
+			c.Why += " (" + c.more() + ")"
+		}
+		t.wrapped("  ! ", "    ", strings.TrimPrefix(where+": "+c.Why, ": "))
+	}
+}
+
+func phaseName(c Check) string {
+	if c.Phase == 0 {
+		return ""
+	}
+	return fmt.Sprintf("phase %d ", c.Phase+1)
+}
+
+// column of a table; those with the highest drop go first where the terminal is
+// narrow, 0 stays.
+type column struct {
+	head  string
+	right bool
+	drop  int
+	cells []string
+}
+
+func (c column) width() int {
+	w := utf8.RuneCountInString(c.head)
+	for _, s := range c.cells {
+		w = max(w, utf8.RuneCountInString(s))
+	}
+	return w
+}
+
+func (c column) empty() bool {
+	return !slices.ContainsFunc(c.cells, func(s string) bool { return s != "" })
+}
+
+func (t *texter) table(e Expect, checks []Check) {
+	n := len(checks)
+	cols := []column{
+		{head: "point"}, {head: "phase", right: true}, {head: "of"},
+		{head: "measured", right: true}, {head: "at lab scale", right: true, drop: 2},
+		{head: "predicted", right: true}, {head: "error", right: true},
+		{head: "tolerance", right: true, drop: 3}, {head: "bottleneck", drop: 1}, {head: "verdict"},
+	}
+	if t.rec.Kind == Simulated {
+		cols[3].head = "simulated"
+	}
+	if e.Predictor == "value" || e.Predictor == "" {
+		cols[5].head = "expected"
+	}
+	if e.Statistic == "mean" || e.Statistic == "max" {
+		cols[3].head, cols[5].head = e.Statistic+" error", ""
+	}
+	for i := range cols {
+		cols[i].cells = make([]string, n)
+	}
+	phased := slices.ContainsFunc(checks, func(c Check) bool { return c.Phase > 0 })
+	for i, c := range checks {
+		set := func(k int, s string) { cols[k].cells[i] = printable(s) }
+		set(0, c.Point)
+		if phased {
+			set(1, fmt.Sprint(c.Phase+1))
+		}
+		set(2, c.Of)
+		set(9, string(c.Outcome))
+		set(7, c.tolerance())
+		set(8, c.Bottleneck)
+		if c.Repeats == 0 {
+			set(3, "-")
+			if c.Predicted != 0 {
+				set(5, Quantity(c.Predicted, c.Unit))
+			}
+			continue
+		}
+		set(3, c.measured())
+		if c.isError() {
+			continue
+		}
+		if t.rec.Scale.scales(c.Unit) {
+			set(4, Quantity(t.rec.Scale.Lab(c.Measured, c.Unit), c.Unit))
+		}
+		set(5, Quantity(c.Predicted, c.Unit))
+		set(6, SignedError(c.Error, c.Relative, c.Unit))
+	}
+	cols = slices.DeleteFunc(cols, column.empty)
+	total := func() int {
+		w := 2
+		for _, c := range cols {
+			w += c.width() + 2
+		}
+		return w - 2
+	}
+	for total() > t.opt.Width {
+		k, most := -1, 0
+		for i, c := range cols {
+			if c.drop > most {
+				k, most = i, c.drop
+			}
+		}
+		if k < 0 {
+			break
+		}
+		cols = slices.Delete(cols, k, k+1)
+	}
+	// Still too wide: shorten the first column, which repeats the most.
+	if over := total() - t.opt.Width; over > 0 {
+		keep := max(cols[0].width()-over, 8)
+		for i, s := range cols[0].cells {
+			if r := []rune(s); len(r) > keep {
+				cols[0].cells[i] = "…" + string(r[len(r)-keep+1:])
+			}
+		}
+	}
+	line := func(get func(column) string, paint func(string) string) {
+		var b strings.Builder
+		b.WriteString("  ")
+		for i, c := range cols {
+			s := get(c)
+			pad := strings.Repeat(" ", c.width()-utf8.RuneCountInString(s))
+			last := i == len(cols)-1
+			if c.right {
+				s = pad + s
+			} else if !last {
+				s += pad
+			}
+			if last {
+				s = paint(s)
+			}
+			b.WriteString(s)
+			if !last {
+				b.WriteString("  ")
+			}
+		}
+		t.b.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+	}
+	line(func(c column) string { return c.head }, func(s string) string { return s })
+	for i := range n {
+		line(func(c column) string { return c.cells[i] }, func(s string) string { return t.paint(checks[i].Outcome, s) })
+	}
+}
+
+// ungated are the errors of models that no gated expectation uses.
+func (rec *Record) ungated() []ModelError {
+	var out []ModelError
+	for _, m := range ModelErrors(rec.Points) {
+		gated := slices.ContainsFunc(rec.Expect, func(e Expect) bool { return e.Gate && e.Predictor == m.Predictor })
+		if !gated {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// modelName says what a predictor is.
+func modelName(predictor string) string {
+	switch predictor {
+	case "waterfill":
+		return "published water-filling model"
+	case "occupancy":
+		return "occupancy model"
+	}
+	return predictor
+}
+
+func (m ModelError) size(v float64) string {
+	if m.Relative {
+		return Percent(v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+func (t *texter) models() {
+	last := ""
+	for _, m := range t.rec.ungated() {
+		if m.Predictor != last {
+			fmt.Fprintf(&t.b, "\n%s, not gated\n", printable(modelName(m.Predictor)))
+			last = m.Predictor
+		}
+		t.wrapped("  ", "      ", fmt.Sprintf("%-10s  mean error %s, worst %s (%s), %s",
+			m.Metric, m.size(m.Mean), m.size(m.Max), m.Worst, plural(m.N, "figure")))
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return grouped(fmt.Sprint(n)) + " " + noun + "s"
+}
+
+// sums adds up what the workers checked.
+func (rec *Record) sums() (checked, wrong, overflows int64) {
+	for _, p := range rec.Points {
+		for _, j := range p.Jobs {
+			checked += j.SumsChecked
+			wrong += j.SumErrors
+			overflows += j.Overflows
+		}
+	}
+	return checked, wrong, overflows
+}
+
+func (t *texter) jobs() {
+	checked, wrong, over := t.rec.sums()
+	if checked == 0 {
+		return
+	}
+	s := fmt.Sprintf("\nsums   %s reduced values compared with the reference, ", grouped(fmt.Sprint(checked)))
+	if wrong == 0 {
+		s += "all equal"
+	} else {
+		s += grouped(fmt.Sprint(wrong)) + " WRONG"
+	}
+	if over > 0 {
+		s += fmt.Sprintf(", %s wrapped around", grouped(fmt.Sprint(over)))
+	}
+	t.b.WriteString(s + "\n")
+}
+
+// trouble is a Trouble with where in the sweep it was.
+type trouble struct {
+	Trouble
+	Point  string
+	Repeat int
+}
+
+func (rec *Record) troubles() []trouble {
+	var out []trouble
+	for _, p := range rec.Points {
+		for _, h := range p.Health {
+			out = append(out, trouble{h, p.Label(), p.Repeat})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b trouble) int { return cmp.Compare(rank(b.Fatal), rank(a.Fatal)) })
+	return out
+}
+
+func rank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (t *texter) health() {
+	var lines []string
+	for _, h := range t.rec.troubles() {
+		s := strings.TrimPrefix(h.Point+": "+h.String(), ": ")
+		if h.Fatal {
+			s += " (too much to judge this point)"
+		}
+		lines = append(lines, s)
+	}
+	t.list("testbed health", lines)
+}
+
+func (t *texter) list(title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(&t.b, "\n%s\n", title)
+	for i, s := range lines {
+		if i == 20 {
+			fmt.Fprintf(&t.b, "  … and %d more: see %s\n", len(lines)-i, ReportFile)
+			break
+		}
+		t.wrapped("  ! ", "    ", s)
+	}
+}
+
+// wrapped writes text broken at spaces to the terminal's width.
+func (t *texter) wrapped(first, rest, text string) {
+	line := first
+	room := max(t.opt.Width, 40)
+	start := true
+	for _, word := range strings.Fields(printable(text)) {
+		if !start && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
+			t.b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, start = rest, true
+		}
+		if !start {
+			line += " "
+		}
+		line += word
+		start = false
+	}
+	t.b.WriteString(strings.TrimRight(line, " ") + "\n")
+}
+
+// printable replaces what could move a terminal's cursor: names come from files.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,534 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// LinkLoad is what a directed link carries. A Figure with an empty Kind is not
+// known.
+type LinkLoad struct {
+	Observed  Figure // measured or simulated, bit/s
+	Predicted Figure // bit/s
+}
+
+// cable is both directions of a link; down is -1 where the topology has only one.
+type cable struct{ up, down int } // indices into Links, up towards the higher tier
+
+// cables pairs the directed links of a topology.
+func (t Topology) cables() []cable {
+	tier := map[string]int{}
+	for _, n := range t.Nodes {
+		tier[n.Name] = n.Tier
+	}
+	byEnds := map[[2]string][]int{}
+	for i, l := range t.Links {
+		k := [2]string{l.From, l.To}
+		byEnds[k] = append(byEnds[k], i)
+	}
+	used := make([]bool, len(t.Links))
+	var out []cable
+	for i, l := range t.Links {
+		if used[i] {
+			continue
+		}
+		used[i] = true
+		c := cable{i, -1}
+		from, to, _ := strings.Cut(l.Name, "->")
+		back := byEnds[[2]string{l.To, l.From}]
+		pick := -1
+		for _, j := range back {
+			if used[j] {
+				continue
+			}
+			if t.Links[j].Name == to+"->"+from { // the right one of parallel cables
+				pick = j
+				break
+			}
+			if pick < 0 {
+				pick = j
+			}
+		}
+		if pick >= 0 {
+			used[pick] = true
+			c.down = pick
+		}
+		if tier[l.From] > tier[l.To] && c.down >= 0 {
+			c.up, c.down = c.down, c.up
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// TopologySVG draws a topology as a document of its own: spines above, ToRs below
+// them, hosts at the bottom, each direction of each cable as wide as it is loaded.
+// loads are by link name and may be nil; then capacities are shown.
+func TopologySVG(t Topology, loads map[string]LinkLoad) string {
+	return topologySVG("topology", t, loads, true)
+}
+
+type spot struct{ x, y float64 }
+
+func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) string {
+	const w = 960.0
+	hosts, rows := layers(t)
+	cables := t.cables()
+
+	slot := (w - 32) / float64(max(len(hosts), 1))
+	cards := slot >= 84
+	cell := min(slot, 150)
+	perRow := len(hosts)
+	if slot < 11 { // a grid of small squares
+		perRow = 84 // of 11 pixels
+		cell = 11
+	}
+	gridRows := 1
+	if perRow > 0 {
+		gridRows = (len(hosts) + perRow - 1) / perRow
+	}
+	const top, rowGap = 52.0, 128.0
+	hostY := top + rowGap*float64(len(rows))
+	at := map[string]spot{}
+	startX := (w - cell*float64(min(perRow, len(hosts)))) / 2
+	for i, n := range hosts {
+		at[n.Name] = spot{startX + cell*(float64(i%max(perRow, 1))+0.5), hostY + float64(i/max(perRow, 1))*14}
+	}
+	// Switches stand above the middle of what is below them, spread where they meet.
+	below := neighbours(t)
+	swW := 104.0
+	for r := len(rows) - 1; r >= 0; r-- {
+		row := rows[r]
+		y := top + rowGap*float64(r)
+		width := min(swW, (w-32)/float64(len(row))-8)
+		want := make([]float64, len(row))
+		for i, n := range row {
+			sum, k := 0.0, 0
+			for _, b := range below[n.Name] {
+				if p, ok := at[b]; ok && p.y > y {
+					sum += p.x
+					k++
+				}
+			}
+			want[i] = (float64(i) + 0.5) * w / float64(len(row))
+			if k > 0 {
+				want[i] = sum / float64(k)
+			}
+		}
+		order := make([]int, len(row))
+		for i := range order {
+			order[i] = i
+		}
+		sort.SliceStable(order, func(a, b int) bool { return want[order[a]] < want[order[b]] })
+		spread(want, order, max(width+24, min(220, w/float64(len(row))-20)), w)
+		for i, n := range row {
+			at[n.Name] = spot{want[i], y}
+		}
+	}
+
+	hostH := 46.0
+	if !cards {
+		hostH = 10
+	}
+	height := hostY + hostH + 46
+	if !cards {
+		height = hostY + float64(gridRows)*14 + 62
+	}
+	unit, div := loadUnit(t, loads)
+
+	var s svg
+	s.begin(id, "Topology", topoDesc(t, loads), w, height, style)
+
+	tier := map[string]int{}
+	for _, n := range t.Nodes {
+		tier[n.Name] = n.Tier
+	}
+	between := 0 // cables between switches: labelled if few
+	for _, c := range cables {
+		if tier[t.Links[c.up].From] > 0 {
+			between++
+		}
+	}
+	gap := 4.5
+	if !cards {
+		gap = 2
+	}
+	half := map[string]float64{}
+	for _, n := range t.Nodes {
+		half[n.Name] = 16
+		if n.Tier == 0 {
+			half[n.Name] = 0
+		}
+	}
+	parallel := map[[2]string]int{}
+	type label struct {
+		x, y float64
+		text string
+	}
+	var labels []label
+	for _, c := range cables {
+		up := t.Links[c.up]
+		a, b := at[up.From], at[up.To] // a below, b above
+		k := [2]string{up.From, up.To}
+		shift := float64(parallel[k]) * 6 * gap
+		parallel[k]++
+		a.x += shift
+		b.x += shift * 0.6
+		a.y -= half[up.From]
+		b.y += half[up.To]
+		dx, dy := b.x-a.x, b.y-a.y
+		n := math.Hypot(dx, dy)
+		if n == 0 {
+			continue
+		}
+		ox, oy := -dy/n*gap, dx/n*gap
+		for _, dir := range []struct {
+			i        int
+			from, to spot
+			sign     float64
+		}{{c.up, a, b, 1}, {c.down, b, a, -1}} {
+			if dir.i < 0 {
+				continue
+			}
+			l := t.Links[dir.i]
+			from := spot{dir.from.x + ox*dir.sign, dir.from.y + oy*dir.sign}
+			to := spot{dir.to.x + ox*dir.sign, dir.to.y + oy*dir.sign}
+			s.drawLink(l, loads, from, to, cards)
+		}
+		if tier[up.From] > 0 && between <= 8 {
+			text := loadText(t.Links[c.up], loads, div, "↑ ")
+			if c.down >= 0 && loads != nil {
+				text += "   " + loadText(t.Links[c.down], loads, div, "↓ ")
+			}
+			labels = append(labels, label{(a.x + b.x) / 2, (a.y+b.y)/2 + 4, text})
+		}
+	}
+	for _, l := range labels {
+		s.text("small halo", "middle", l.x, l.y, l.text)
+	}
+
+	for _, n := range t.Nodes {
+		p, ok := at[n.Name]
+		if !ok {
+			continue
+		}
+		if n.Tier > 0 {
+			row := rows[len(rows)-1]
+			for _, r := range rows {
+				if slices.ContainsFunc(r, func(m Node) bool { return m.Name == n.Name }) {
+					row = r
+				}
+			}
+			width := min(swW, (w-32)/float64(len(row))-8)
+			s.open("g")
+			s.leaf(n.Name+", "+n.Kind, "rect", "class", "switch", "x", num(p.x-width/2), "y", num(p.y-16), "width", num(width), "height", "32", "rx", "4")
+			s.text("strong", "middle", p.x, p.y+1, clip(n.Name, 12.5, width-8))
+			s.text("muted tiny", "middle", p.x, p.y+12, clip(n.Kind, 9.5, width-6))
+			s.close("g")
+			continue
+		}
+		if cards {
+			s.hostCard(t, n, p, cell-8, cables, loads, div)
+			continue
+		}
+		s.leaf(n.Name, "rect", "class", "node", "x", num(p.x-cell*0.38), "y", num(p.y), "width", num(cell*0.76), "height", "9", "rx", "1.5")
+		if gridRows == 1 {
+			s.leaf("", "g")
+			s.open("text", "class", "tiny muted", "text-anchor", "end", "transform", "translate("+num(p.x+3)+" "+num(p.y+14)+") rotate(-90)")
+			s.b.WriteString(escape(clip(n.Name, 9.5, 40)))
+			s.close("text")
+		}
+	}
+	s.topoLegend(loads, unit, height-12)
+	s.close("svg")
+	return s.b.String()
+}
+
+// layers are the hosts in the order of the switches that they hang from, and the
+// switches by tier, the highest first.
+func layers(t Topology) (hosts []Node, rows [][]Node) {
+	home := map[string]int{}
+	index := map[string]int{}
+	for i, n := range t.Nodes {
+		index[n.Name] = i
+	}
+	for _, l := range t.Links {
+		if _, ok := home[l.From]; !ok {
+			home[l.From] = index[l.To]
+		}
+	}
+	tiers := map[int][]Node{}
+	for _, n := range t.Nodes {
+		if n.Tier == 0 {
+			hosts = append(hosts, n)
+		} else {
+			tiers[n.Tier] = append(tiers[n.Tier], n)
+		}
+	}
+	sort.SliceStable(hosts, func(i, j int) bool { return home[hosts[i].Name] < home[hosts[j].Name] })
+	var keys []int
+	for k := range tiers {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b int) int { return cmp.Compare(b, a) })
+	for _, k := range keys {
+		rows = append(rows, tiers[k])
+	}
+	return hosts, rows
+}
+
+func neighbours(t Topology) map[string][]string {
+	out := map[string][]string{}
+	for _, l := range t.Links {
+		out[l.To] = append(out[l.To], l.From)
+	}
+	return out
+}
+
+// spread moves positions, visited in order, at least gap apart, keeps their mean
+// where it was if [0, w] allows, and keeps them in it.
+func spread(x []float64, order []int, gap, w float64) {
+	n := len(order)
+	gap = min(gap, w/float64(max(n, 1)))
+	moved := 0.0
+	for k := 1; k < n; k++ {
+		if d := x[order[k-1]] + gap - x[order[k]]; d > 0 {
+			x[order[k]] += d
+			moved += d
+		}
+	}
+	for k, i := range order {
+		x[i] = max(x[i]-moved/float64(n), gap/2+gap*float64(k))
+	}
+	for k := n - 1; k >= 0; k-- {
+		i := order[k]
+		x[i] = min(x[i], w-gap/2-gap*float64(n-1-k))
+	}
+}
+
+// load is a link's load as far as it is known: what was observed, else predicted.
+func (l LinkLoad) load() (v float64, ok bool) {
+	if l.Observed.Kind != "" {
+		return l.Observed.Value, true
+	}
+	return l.Predicted.Value, l.Predicted.Kind != ""
+}
+
+func (s *svg) drawLink(l Link, loads map[string]LinkLoad, from, to spot, wide bool) {
+	full := 5.0
+	if !wide {
+		full = 2.6
+	}
+	title := l.Name + ": " + Quantity(l.Rate, "bit/s")
+	at := func(class string, width float64, title string) {
+		s.leaf(title, "line", "class", class, "x1", num(from.x), "y1", num(from.y), "x2", num(to.x), "y2", num(to.y), "stroke-width", num(width))
+	}
+	v, known := loads[l.Name].load()
+	if loads != nil {
+		title = linkTitle(l, loads[l.Name])
+	}
+	at("track", full, title)
+	if !known || l.Rate <= 0 || v <= 0 {
+		return
+	}
+	u := v / l.Rate
+	class, head := "load", "head"
+	if u >= saturated {
+		class, head = "full", "head hot"
+	}
+	at(class, max(min(u, 1)*full, 0.8), title)
+	if !wide {
+		return
+	}
+	// An arrow head at two thirds of the way.
+	n := math.Hypot(to.x-from.x, to.y-from.y)
+	ux, uy := (to.x-from.x)/n, (to.y-from.y)/n
+	mx, my := from.x+(to.x-from.x)*0.78, from.y+(to.y-from.y)*0.78
+	s.leaf("", "path", "class", head, "d", pathOf([]float64{mx + ux*5, my + uy*5, mx - ux*3 - uy*4.4, my - uy*3 + ux*4.4, mx - ux*3 + uy*4.4, my - uy*3 - ux*4.4})+"Z")
+}
+
+// saturated is the utilisation from which a link is drawn as full.
+const saturated = 0.95
+
+func linkTitle(l Link, load LinkLoad) string {
+	var parts []string
+	if load.Observed.Kind != "" {
+		parts = append(parts, string(load.Observed.Kind)+" "+QuantityCI(load.Observed.Value, load.Observed.Lo, load.Observed.Hi, "bit/s"))
+	}
+	if load.Predicted.Kind != "" {
+		parts = append(parts, "predicted "+Quantity(load.Predicted.Value, "bit/s"))
+	}
+	parts = append(parts, "capacity "+Quantity(l.Rate, "bit/s"))
+	return l.Name + ": " + strings.Join(parts, ", ")
+}
+
+// loadUnit is the one unit in which all loads of the drawing are written.
+func loadUnit(t Topology, loads map[string]LinkLoad) (name string, div float64) {
+	top := 0.0
+	for _, l := range t.Links {
+		v, ok := loads[l.Name].load()
+		if ok {
+			top = max(top, v, loads[l.Name].Predicted.Value)
+		}
+	}
+	if top == 0 {
+		for _, l := range t.Links {
+			top = max(top, l.Rate)
+		}
+	}
+	div, name = axisUnit(top, "bit/s")
+	return name, div
+}
+
+// loadText is "81.3 (83.0)": observed and predicted, or the capacity with its unit.
+func loadText(l Link, loads map[string]LinkLoad, div float64, arrow string) string {
+	if loads == nil {
+		return Quantity(l.Rate, "bit/s")
+	}
+	load := loads[l.Name]
+	v := func(f Figure) string { return fixed(f.Value/div, 3) }
+	switch {
+	case load.Observed.Kind != "" && load.Predicted.Kind != "":
+		return arrow + v(load.Observed) + " (" + v(load.Predicted) + ")"
+	case load.Observed.Kind != "":
+		return arrow + v(load.Observed)
+	case load.Predicted.Kind != "":
+		return arrow + "(" + v(load.Predicted) + ")"
+	}
+	return arrow + "–"
+}
+
+func (s *svg) hostCard(t Topology, n Node, p spot, width float64, cables []cable, loads map[string]LinkLoad, div float64) {
+	s.open("g")
+	s.leaf(n.Name, "rect", "class", "node", "x", num(p.x-width/2), "y", num(p.y), "width", num(width), "height", "50", "rx", "4")
+	s.text("strong", "middle", p.x, p.y+15, clip(n.Name, 12.5, width-8))
+	for _, c := range cables {
+		if t.Links[c.up].From != n.Name {
+			continue
+		}
+		up := loadText(t.Links[c.up], loads, div, "↑ ")
+		s.text("small", "middle", p.x, p.y+30, clip(up, 11, width-4))
+		switch {
+		case loads != nil && c.down >= 0:
+			s.text("small", "middle", p.x, p.y+44, clip(loadText(t.Links[c.down], loads, div, "↓ "), 11, width-4))
+		case loads == nil && n.GPUs > 0:
+			s.text("muted small", "middle", p.x, p.y+44, plural(n.GPUs, "GPU"))
+		}
+		break // further NICs are in the table and in the lines' tooltips
+	}
+	s.close("g")
+}
+
+func (s *svg) topoLegend(loads map[string]LinkLoad, unit string, y float64) {
+	if loads == nil {
+		return
+	}
+	x := 16.0
+	put := func(text string) {
+		s.text("muted small", "start", x, y, text)
+		x += textWidth(text, 11) + 16
+	}
+	observed, predicted := "", false
+	for _, l := range loads {
+		if l.Observed.Kind != "" {
+			observed = string(l.Observed.Kind)
+		}
+		predicted = predicted || l.Predicted.Kind != ""
+	}
+	text := unit + ": " + observed
+	if predicted {
+		text = strings.TrimSpace(text + " (predicted)")
+	}
+	put(text)
+	s.leaf("", "line", "class", "track", "x1", num(x), "y1", num(y-4), "x2", num(x+26), "y2", num(y-4), "stroke-width", "5")
+	s.leaf("", "line", "class", "load", "x1", num(x), "y1", num(y-4), "x2", num(x+26), "y2", num(y-4), "stroke-width", "2.5")
+	x += 34
+	put("width: load over capacity, one line a direction")
+	s.leaf("", "line", "class", "full", "x1", num(x), "y1", num(y-4), "x2", num(x+26), "y2", num(y-4), "stroke-width", "5")
+	x += 34
+	put("at least 95 % of capacity")
+}
+
+func topoDesc(t Topology, loads map[string]LinkLoad) string {
+	hosts := 0
+	for _, n := range t.Nodes {
+		if n.Tier == 0 {
+			hosts++
+		}
+	}
+	s := fmt.Sprintf("%s, %s.", plural(hosts, "host"), plural(len(t.Nodes)-hosts, "switch node"))
+	n := 0
+	for _, l := range t.Links {
+		if _, ok := loads[l.Name].load(); !ok {
+			continue
+		}
+		if n++; n > 24 {
+			return s + " The table below has all links."
+		}
+		s += " " + linkTitle(l, loads[l.Name]) + "."
+	}
+	return s
+}
+
+// WriteDOT writes the topology for Graphviz: hosts as boxes, switches as rounded
+// ones, one edge a cable.
+func WriteDOT(w io.Writer, t Topology) error {
+	q := func(s string) string {
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ", "\r", " ").Replace(printable(s)) + `"`
+	}
+	var b strings.Builder
+	b.WriteString("graph topology {\n  rankdir=BT;\n  node [shape=box, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=10];\n")
+	tiers := map[int][]string{}
+	top := 0
+	for _, n := range t.Nodes {
+		tiers[n.Tier] = append(tiers[n.Tier], q(n.Name))
+		top = max(top, n.Tier)
+		if n.Tier > 0 {
+			fmt.Fprintf(&b, "  %s [style=rounded, penwidth=1.5];\n", q(n.Name))
+		}
+	}
+	for k := 0; k <= top; k++ {
+		if len(tiers[k]) > 0 {
+			fmt.Fprintf(&b, "  { rank=same; %s; }\n", strings.Join(tiers[k], "; "))
+		}
+	}
+	for _, c := range t.cables() {
+		l := t.Links[c.up]
+		fmt.Fprintf(&b, "  %s -- %s [label=%s];\n", q(l.From), q(l.To), q(Quantity(l.Rate, "bit/s")))
+	}
+	b.WriteString("}\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteMermaid writes the topology as a Mermaid flowchart, for Markdown that
+// renders it.
+func WriteMermaid(w io.Writer, t Topology) error {
+	q := func(s string) string {
+		return `"` + strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;").Replace(printable(s)) + `"`
+	}
+	var b strings.Builder
+	b.WriteString("flowchart BT\n")
+	id := map[string]string{}
+	for i, n := range t.Nodes {
+		id[n.Name] = fmt.Sprintf("n%d", i)
+		if n.Tier > 0 {
+			fmt.Fprintf(&b, "  n%d(%s)\n", i, q(n.Name))
+		} else {
+			fmt.Fprintf(&b, "  n%d[%s]\n", i, q(n.Name))
+		}
+	}
+	for _, c := range t.cables() {
+		l := t.Links[c.up]
+		if id[l.From] != "" && id[l.To] != "" {
+			fmt.Fprintf(&b, "  %s ---|%s| %s\n", id[l.From], q(Quantity(l.Rate, "bit/s")), id[l.To])
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,744 @@
+package results
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxSeries is the most series that one chart tells apart; a metric of more
+// subjects is drawn as measured against predicted.
+const maxSeries = 6
+
+// plot is a drawing of the report with its figures as a table.
+type plot struct {
+	SVG   template.HTML
+	Table []plotRow
+	Title string
+}
+
+type plotRow struct {
+	Where, Of, Observed string
+	Predicted           []string // in the order of Predictors
+	Predictors          []string
+}
+
+// datum is one subject of one metric in one phase of one cell of the sweep.
+type datum struct {
+	cell      int // in the order of cells
+	index     int // the point's
+	phase     int
+	of        string
+	observed  Figure
+	seen      bool
+	predicted map[string]float64
+}
+
+// data are a metric's figures, repeats combined, in order.
+func data(cells []cell, metric string, wanted func(of string) bool) []datum {
+	var out []datum
+	for ci := range cells {
+		c := &cells[ci]
+		for phase := range c.phases {
+			at := map[string]int{}
+			figs := map[string][]Figure{}
+			count := map[string]map[string]int{}
+			first := len(out)
+			for _, p := range c.repeats {
+				if phase >= len(p.Phases) {
+					continue
+				}
+				for _, f := range p.Phases[phase].Figures {
+					if f.Metric != metric || !wanted(f.Of) || !finite(f.Value, f.Lo, f.Hi) {
+						continue
+					}
+					i, ok := at[f.Of]
+					if !ok {
+						i = len(out)
+						at[f.Of] = i
+						out = append(out, datum{cell: ci, index: c.index, phase: phase, of: f.Of, predicted: map[string]float64{}})
+						count[f.Of] = map[string]int{}
+					}
+					if f.Kind != Predicted {
+						figs[f.Of] = append(figs[f.Of], f)
+						continue
+					}
+					n := count[f.Of]
+					n[f.Predictor]++
+					out[i].predicted[f.Predictor] += (f.Value - out[i].predicted[f.Predictor]) / float64(n[f.Predictor])
+				}
+			}
+			for i := first; i < len(out); i++ {
+				if f := figs[out[i].of]; len(f) > 0 {
+					out[i].observed, out[i].seen = Combine(f), true
+				}
+			}
+		}
+	}
+	return out
+}
+
+// sweepKey is the swept key with numeric values that makes the X axis: the one
+// with the most of them. Keys are in the order of the labels.
+func sweepKey(points []Point) (key string, keys []string) {
+	values := map[string]map[float64]bool{}
+	texts := map[string]map[string]bool{}
+	numeric := map[string]bool{}
+	for _, p := range points {
+		for _, k := range paramKeys(p) {
+			if texts[k] == nil {
+				texts[k], values[k], numeric[k] = map[string]bool{}, map[float64]bool{}, true
+				keys = append(keys, k)
+			}
+			texts[k][fmt.Sprint(p.Params[k])] = true
+			if v, _, ok := asNumber(p.Params[k]); ok {
+				values[k][v] = true
+			} else {
+				numeric[k] = false
+			}
+		}
+	}
+	keys = slices.DeleteFunc(keys, func(k string) bool { return len(texts[k]) < 2 })
+	most := 1
+	for _, k := range keys {
+		if numeric[k] && len(values[k]) > most {
+			key, most = k, len(values[k])
+		}
+	}
+	return key, keys
+}
+
+// paramKeys are a point's swept keys in the order of its labels.
+func paramKeys(p Point) []string {
+	var keys []string
+	for _, l := range p.Labels {
+		k, _, _ := strings.Cut(l, "=")
+		if _, ok := p.Params[k]; ok && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(p.Params)) {
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// asNumber reads a swept value: a number, or one with a unit such as "25Gbit/s".
+func asNumber(v any) (n float64, unit string, ok bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, "", finite(v)
+	case float32:
+		return float64(v), "", finite(float64(v))
+	case int:
+		return float64(v), "", true
+	case int64:
+		return float64(v), "", true
+	case uint64:
+		return float64(v), "", true
+	case json.Number:
+		f, err := v.Float64()
+		return f, "", err == nil && finite(f)
+	case string:
+		i := strings.LastIndexAny(v, "0123456789") + 1
+		f, err := strconv.ParseFloat(strings.TrimSpace(v[:i]), 64)
+		if err != nil || !finite(f) {
+			return 0, "", false
+		}
+		unit := strings.TrimSpace(v[i:])
+		for suffix, scale := range map[string]float64{
+			"": 1, "bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12,
+			"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
+			"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1,
+		} {
+			if unit == suffix {
+				return f * scale, unit, true
+			}
+		}
+	}
+	return 0, "", false
+}
+
+// metricsOf are the metrics to draw, those with gated expectations first, and
+// whether each is judged; without any expectation, all that were observed.
+func (rec *Record) metricsOf() []string {
+	var out []string
+	add := func(m string) {
+		if !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	for _, gate := range []bool{true, false} {
+		for _, e := range rec.expectations() {
+			if e.Gate == gate {
+				add(e.Metric)
+			}
+		}
+	}
+	for _, m := range []string{"share", "goodput", "link_rate"} {
+		for _, p := range rec.Points {
+			for _, ph := range p.Phases {
+				if slices.ContainsFunc(ph.Figures, func(f Figure) bool { return f.Metric == m && f.Kind != Predicted }) {
+					add(m)
+				}
+			}
+		}
+	}
+	// Counts that should be zero or merely large say nothing as a picture.
+	return slices.DeleteFunc(out, func(m string) bool { return m == "sum_errors" || m == "iterations" })
+}
+
+func measureName(metric string) string {
+	switch metric {
+	case "share":
+		return "aggregated share"
+	case "jain":
+		return "Jain index"
+	case "rtt":
+		return "round trip"
+	}
+	return strings.ReplaceAll(metric, "_", " ")
+}
+
+// plots draws every metric of the run.
+func (rec *Record) plots() []plot {
+	cells := cellsOf(rec.Points)
+	xKey, keys := sweepKey(rec.Points)
+	gated := map[string]bool{}
+	for _, e := range rec.Expect {
+		if e.Gate {
+			gated[e.Predictor] = true
+		}
+	}
+	observedWord := string(cmp.Or(rec.Kind, Measured))
+	var out []plot
+	for _, metric := range rec.metricsOf() {
+		ds := data(cells, metric, func(of string) bool { return rec.draws(metric, of) })
+		ds = slices.DeleteFunc(ds, func(d datum) bool { return !d.seen })
+		if len(ds) == 0 {
+			continue
+		}
+		var subjects []string
+		preds := map[string]bool{}
+		for _, d := range ds {
+			if !slices.Contains(subjects, d.of) {
+				subjects = append(subjects, d.of)
+			}
+			for p := range d.predicted {
+				preds[p] = true
+			}
+		}
+		var styles []predictorStyle
+		for _, p := range slices.Sorted(maps.Keys(preds)) {
+			styles = append(styles, predictorStyle{p, gated[p] || len(gated) == 0 && p != "waterfill"})
+		}
+		if e := rec.expectFor(metric, "value"); e != nil {
+			styles = append(styles, predictorStyle{"expected", e.Gate})
+			for i := range ds {
+				ds[i].predicted["expected"] = e.Value
+			}
+		}
+		slices.SortStableFunc(styles, func(a, b predictorStyle) int { return cmp.Compare(rank(b.Gate), rank(a.Gate)) })
+		m := metricPlot{rec: rec, metric: metric, observed: observedWord, styles: styles, subjects: subjects, cells: cells, xKey: xKey, keys: keys, n: len(out)}
+		if len(subjects) > maxSeries && len(styles) > 0 {
+			out = append(out, m.scatter(ds))
+			continue
+		}
+		out = append(out, m.charts(ds)...)
+	}
+	return out
+}
+
+// draws says whether any expectation of the metric, if it has one, is about of.
+func (rec *Record) draws(metric, of string) bool {
+	any := false
+	for _, e := range rec.Expect {
+		if e.Metric != metric {
+			continue
+		}
+		any = true
+		if Glob(e.Of, of) {
+			return true
+		}
+	}
+	return !any
+}
+
+// expectFor is the expectation of a metric with a predictor, gated ones first.
+func (rec *Record) expectFor(metric, predictor string) *Expect {
+	for _, gate := range []bool{true, false} {
+		for i, e := range rec.Expect {
+			if e.Metric == metric && e.Gate == gate && (e.Predictor == predictor || predictor == "value" && e.Predictor == "") {
+				return &rec.Expect[i]
+			}
+		}
+	}
+	return nil
+}
+
+// outcomeOf is the verdict on one figure: failed if any gated check of it is.
+func (rec *Record) outcomeOf(metric string, d datum) Outcome {
+	var o Outcome
+	for _, c := range rec.Checks {
+		if c.Metric != metric || c.Index != d.index || c.Phase != d.phase || c.Of != d.of || !c.Gate {
+			continue
+		}
+		if c.Outcome == Fail || o == "" {
+			o = c.Outcome
+		}
+	}
+	return o
+}
+
+type metricPlot struct {
+	rec      *Record
+	metric   string
+	observed string
+	styles   []predictorStyle
+	subjects []string
+	cells    []cell
+	xKey     string
+	keys     []string
+	n        int
+}
+
+// where names a datum's place in the sweep.
+func (m *metricPlot) where(d datum) string {
+	s := m.cells[d.cell].labels
+	if m.cells[d.cell].phases > 1 {
+		s = strings.TrimSpace(s + " phase " + strconv.Itoa(d.phase+1))
+	}
+	return s
+}
+
+func (m *metricPlot) tip(d datum) string {
+	parts := []string{m.observed + " " + QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit)}
+	for _, p := range m.styles {
+		if v, ok := d.predicted[p.Name]; ok {
+			parts = append(parts, p.Name+" "+Quantity(v, d.observed.Unit))
+		}
+	}
+	if m.rec.Scale.scales(d.observed.Unit) {
+		parts = append(parts, "at lab scale "+Quantity(m.rec.Scale.Lab(d.observed.Value, d.observed.Unit), d.observed.Unit))
+	}
+	return strings.TrimSpace(m.where(d)+" "+d.of) + ": " + strings.Join(parts, ", ")
+}
+
+// tolerance of a predicted value by the metric's gated expectation on each figure.
+func (m *metricPlot) tolerance(p predictorStyle, v float64) (lo, hi float64) {
+	name := p.Name
+	if name == "expected" {
+		name = "value"
+	}
+	e := m.rec.expectFor(m.metric, name)
+	if e == nil || !p.Gate || e.Statistic == "mean" || e.Statistic == "max" || e.bound() != "within" {
+		return v, v
+	}
+	t := e.Tolerance
+	if e.Relative {
+		t *= math.Abs(v)
+	}
+	return v - t, v + t
+}
+
+func (m *metricPlot) table(ds []datum) []plotRow {
+	var out []plotRow
+	for _, d := range ds {
+		r := plotRow{Where: m.where(d), Of: d.of, Observed: QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit)}
+		for _, p := range m.styles {
+			r.Predictors = append(r.Predictors, p.Name)
+			text := "–"
+			if v, ok := d.predicted[p.Name]; ok {
+				text = Quantity(v, d.observed.Unit)
+			}
+			r.Predicted = append(r.Predicted, text)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (m *metricPlot) scatter(ds []datum) plot {
+	predictor := m.styles[0].Name
+	c := scatter{
+		ID: "plot-" + strconv.Itoa(m.n), Title: upperFirst(measureName(m.metric)) + " of " + strconv.Itoa(len(m.subjects)) + " " + m.things() + ", every phase",
+		Measure: measureName(m.metric), Unit: ds[0].observed.Unit, Observed: m.observed, Predictor: predictor,
+	}
+	if e := m.rec.expectFor(m.metric, predictor); e != nil && e.Statistic != "mean" {
+		c.Tolerance, c.Relative = e.Tolerance, e.Relative
+	} else if e != nil {
+		c.Relative = e.Relative
+	} else {
+		c.Relative = !plain(c.Unit)
+	}
+	for _, d := range ds {
+		v, ok := d.predicted[predictor]
+		if !ok {
+			continue
+		}
+		c.Points = append(c.Points, scatterPoint{
+			X: v, Y: d.observed.Value, Lo: d.observed.Lo, Hi: d.observed.Hi,
+			Name: strings.TrimSpace(d.of + " " + m.where(d)), Title: m.tip(d), Outcome: m.rec.outcomeOf(m.metric, d),
+		})
+	}
+	c.Desc = fmt.Sprintf("%d figures, %s on the vertical axis against predicted by %s on the horizontal one. The table below the drawing has the numbers.", len(c.Points), m.observed, predictor)
+	return plot{SVG: template.HTML(c.SVG()), Title: c.Title, Table: m.table(ds)}
+}
+
+func (m *metricPlot) things() string {
+	if m.metric == "link_rate" {
+		return "links"
+	}
+	return "subjects"
+}
+
+// charts draws one chart a combination of the swept keys that are not on the X
+// axis, all on the same scale.
+func (m *metricPlot) charts(ds []datum) []plot {
+	type panel struct {
+		name string
+		ds   []datum
+	}
+	var panels []panel
+	at := map[string]int{}
+	for _, d := range ds {
+		name := ""
+		if m.xKey != "" {
+			name = m.panelName(d)
+		}
+		i, ok := at[name]
+		if !ok {
+			i = len(panels)
+			at[name] = i
+			panels = append(panels, panel{name: name})
+		}
+		panels[i].ds = append(panels[i].ds, d)
+	}
+	var charts []*chart
+	var out []plot
+	for i, p := range panels {
+		c := m.chart(p.ds)
+		c.ID = fmt.Sprintf("plot-%d-%d", m.n, i)
+		c.Title = upperFirst(measureName(m.metric))
+		if m.xKey != "" {
+			c.Title += " against " + m.xKey
+		}
+		if p.name != "" {
+			c.Title += ", " + p.name
+		}
+		c.Desc = m.describe(p.ds)
+		charts = append(charts, c)
+		out = append(out, plot{Title: c.Title, Table: m.table(p.ds)})
+	}
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, c := range charts {
+		a, b := c.span()
+		lo, hi = min(lo, a), max(hi, b)
+	}
+	for i, c := range charts {
+		c.Lo, c.Hi = lo, hi
+		out[i].SVG = template.HTML(c.SVG())
+	}
+	return out
+}
+
+// panelName is the value of the swept keys other than X, and the phase.
+func (m *metricPlot) panelName(d datum) string {
+	p := m.cells[d.cell].point()
+	var parts []string
+	for _, k := range m.keys {
+		if k != m.xKey {
+			parts = append(parts, fmt.Sprintf("%s %v", lastKey(k), p.Params[k]))
+		}
+	}
+	if m.cells[d.cell].phases > 1 {
+		parts = append(parts, "phase "+strconv.Itoa(d.phase+1))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// lastKey is the last part of a dotted key: "addressing" of "switch.addressing".
+func lastKey(k string) string { return k[strings.LastIndexByte(k, '.')+1:] }
+
+// point is any sound repeat; only cells with one carry data.
+func (c *cell) point() Point {
+	if len(c.repeats) == 0 {
+		return Point{}
+	}
+	return c.repeats[0]
+}
+
+func (m *metricPlot) describe(ds []datum) string {
+	var b strings.Builder
+	for i, d := range ds {
+		if i == 16 {
+			fmt.Fprintf(&b, "and %d more, in the table below the drawing.", len(ds)-i)
+			break
+		}
+		b.WriteString(m.tip(d) + ". ")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func (m *metricPlot) chart(ds []datum) *chart {
+	c := &chart{Measure: measureName(m.metric), Unit: ds[0].observed.Unit, Predictors: m.styles, Observed: m.observed, XLabel: m.xKey}
+	x := func(d datum) float64 {
+		v, _, _ := asNumber(m.cells[d.cell].point().Params[m.xKey])
+		return v
+	}
+	bySubject := true
+	if m.xKey == "" {
+		rows := map[string]int{}
+		for _, d := range ds {
+			w := m.where(d)
+			if _, ok := rows[w]; !ok {
+				rows[w] = len(rows)
+				c.Rows = append(c.Rows, w)
+			}
+		}
+		x = func(d datum) float64 { return float64(rows[m.where(d)]) }
+		if len(c.Rows) == 1 { // nothing was swept: a row a subject
+			bySubject = false
+			c.Rows = slices.Clone(m.subjects)
+			x = func(d datum) float64 { return float64(slices.Index(m.subjects, d.of)) }
+		}
+	}
+	series := map[string]int{}
+	for _, d := range ds {
+		name := ""
+		if bySubject {
+			name = d.of
+		}
+		i, ok := series[name]
+		if !ok {
+			i = len(c.Series)
+			series[name] = i
+			c.Series = append(c.Series, chartSeries{Name: name, Colour: max(slices.Index(m.subjects, name), 0), Curves: map[string][]curvePoint{}})
+		}
+		s := &c.Series[i]
+		s.Points = append(s.Points, chartPoint{
+			X: x(d), Y: d.observed.Value, Lo: d.observed.Lo, Hi: d.observed.Hi,
+			Title: m.tip(d), Outcome: m.rec.outcomeOf(m.metric, d),
+		})
+		for _, p := range m.styles {
+			if v, ok := d.predicted[p.Name]; ok {
+				lo, hi := m.tolerance(p, v)
+				c.Tolerance = c.Tolerance || hi > lo
+				s.Curves[p.Name] = append(s.Curves[p.Name], curvePoint{x(d), v, lo, hi})
+			}
+		}
+	}
+	for i := range c.Series {
+		s := &c.Series[i]
+		slices.SortStableFunc(s.Points, func(a, b chartPoint) int { return cmp.Compare(a.X, b.X) })
+		for _, curve := range s.Curves {
+			slices.SortStableFunc(curve, func(a, b curvePoint) int { return cmp.Compare(a.X, b.X) })
+		}
+	}
+	return c
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// maxTimelines is how many links are drawn over time.
+const maxTimelines = 24
+
+// maxVertices bounds a timeline's path; longer ones are averaged.
+const maxVertices = 400
+
+// timelines draws each busy link's rate over time, all in one unit. left is how
+// many were not drawn.
+func (rec *Record) timelines(samples []Sample) (plots []template.HTML, unit string, left int) {
+	links := map[string]Link{}
+	for _, l := range rec.Topology.Links {
+		links[l.Name] = l
+	}
+	type origin struct{ source, metric string }
+	byLink := map[string]map[origin]*Series{}
+	for _, x := range samples {
+		if _, ok := links[x.Of]; !ok || x.Gauge || x.Unit != "B" {
+			continue
+		}
+		o := origin{x.Source, x.Metric}
+		if byLink[x.Of] == nil {
+			byLink[x.Of] = map[origin]*Series{}
+		}
+		if byLink[x.Of][o] == nil {
+			byLink[x.Of][o] = &Series{}
+		}
+		s := byLink[x.Of][o]
+		s.T, s.V = append(s.T, x.T), append(s.V, x.Value)
+	}
+	predicted := map[string]bool{}
+	gatedFirst := rec.linkPredictor()
+	end := 0.0
+	for _, p := range rec.Points {
+		for _, ph := range p.Phases {
+			end = max(end, ph.End)
+			for _, f := range ph.Figures {
+				if f.Kind == Predicted && f.Metric == "link_rate" && f.Value > 0 && f.Predictor == gatedFirst {
+					predicted[f.Of] = true
+				}
+			}
+		}
+	}
+	var drawn []*timeline
+	for _, l := range rec.Topology.Links {
+		var best *Series
+		var from origin
+		// What left the sender is the link's rate; the more readings the better.
+		score := func(o origin, s *Series) int {
+			n := len(s.T)
+			if strings.Contains(o.metric, "tx") {
+				n += 1 << 30
+			}
+			return n
+		}
+		for o, s := range byLink[l.Name] {
+			if best == nil || score(o, s) > score(from, best) ||
+				score(o, s) == score(from, best) && cmp.Or(cmp.Compare(o.source, from.source), cmp.Compare(o.metric, from.metric)) < 0 {
+				best, from = s, o
+			}
+		}
+		if best == nil {
+			continue
+		}
+		r := thin(*best, maxVertices).Rates()
+		busy := predicted[l.Name]
+		for _, v := range r.V {
+			busy = busy || v*8 > l.Rate*0.01
+		}
+		if !busy {
+			continue
+		}
+		for i := range r.V {
+			r.V[i] *= 8
+		}
+		if n := len(r.T); n > 0 {
+			end = max(end, r.T[n-1])
+		}
+		if len(drawn) == maxTimelines {
+			left++
+			continue
+		}
+		t := &timeline{ID: "time-" + strconv.Itoa(len(drawn)), Name: l.Name, Rates: r, Capacity: l.Rate}
+		for _, p := range rec.Points {
+			for _, ph := range p.Phases {
+				tp := timePhase{Start: ph.Start, End: ph.End}
+				for _, f := range ph.Figures {
+					if f.Kind == Predicted && f.Metric == "link_rate" && f.Of == l.Name && f.Predictor == gatedFirst {
+						tp.Predicted, tp.Known = f.Value, true
+					}
+				}
+				t.Phases = append(t.Phases, tp)
+			}
+		}
+		drawn = append(drawn, t)
+	}
+	top := 0.0
+	for _, t := range drawn {
+		for _, v := range t.Rates.V {
+			top = max(top, v)
+		}
+		for _, p := range t.Phases {
+			top = max(top, p.Predicted)
+		}
+	}
+	for _, t := range drawn {
+		if t.Capacity < 2*top {
+			top = max(top, t.Capacity*1.04)
+		}
+	}
+	for _, t := range drawn {
+		t.End, t.Top = max(end, 1e-9), cmp.Or(top, 1)
+		t.Div, unit = axisUnit(t.Top, "bit/s")
+		plots = append(plots, template.HTML(t.SVG()))
+	}
+	return plots, unit, left
+}
+
+// linkPredictor is the model drawn over links: that of a gated expectation.
+func (rec *Record) linkPredictor() string {
+	for _, e := range rec.Expect {
+		if e.Gate && e.Predictor != "value" && e.Predictor != "" {
+			return e.Predictor
+		}
+	}
+	found := ""
+	for _, p := range rec.Points {
+		for _, ph := range p.Phases {
+			for _, f := range ph.Figures {
+				if f.Kind == Predicted && f.Metric == "link_rate" && (found == "" || found == "waterfill") {
+					found = f.Predictor
+				}
+			}
+		}
+	}
+	return found
+}
+
+// thin keeps about n of a counter's readings; rates between those kept are means.
+func thin(s Series, n int) Series {
+	if len(s.T) <= n {
+		return s
+	}
+	step := (len(s.T) + n - 1) / n
+	var out Series
+	for i := 0; i < len(s.T); i += step {
+		out.T, out.V = append(out.T, s.T[i]), append(out.V, s.V[i])
+	}
+	return out
+}
+
+// loads are the link loads of the busiest phase of the run, and its name.
+func (rec *Record) loads() (map[string]LinkLoad, string) {
+	predictor := rec.linkPredictor()
+	var best map[string]LinkLoad
+	name, most := "", -1.0
+	cells := cellsOf(rec.Points)
+	for ci := range cells {
+		for phase := range cells[ci].phases {
+			one := data(cells[ci:ci+1], "link_rate", func(string) bool { return true })
+			loads := map[string]LinkLoad{}
+			sum := 0.0
+			for _, d := range one {
+				if d.phase != phase {
+					continue
+				}
+				var l LinkLoad
+				if d.seen {
+					l.Observed = d.observed
+					sum += d.observed.Value
+				}
+				if v, ok := d.predicted[predictor]; ok {
+					l.Predicted = Figure{Kind: Predicted, Value: v, Predictor: predictor, Unit: "bit/s"}
+					if !d.seen {
+						sum += v
+					}
+				}
+				loads[d.of] = l
+			}
+			if len(loads) > 0 && sum > most {
+				most, best = sum, loads
+				name = cells[ci].labels
+				if cells[ci].phases > 1 {
+					name = strings.TrimSpace(name + " phase " + strconv.Itoa(phase+1))
+				}
+			}
+		}
+	}
+	return best, name
+}
