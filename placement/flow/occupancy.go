@@ -9,13 +9,9 @@ import (
 // with each other.
 var ErrNoSteadyState = errors.New("no steady state found")
 
-// Parameters of the fixed point: shares may move by tolerance, and what is
-// decided by comparing two limits is blended over a ramp of their ratio, so that
-// the map is continuous and has a fixed point.
 const (
-	tolerance = 1e-9
-	ramp      = 0.005
-	maxSteps  = 20000
+	tolerance = 1e-9 // by which shares may still move when they count as found
+	maxSteps  = 500
 )
 
 // Occupancy predicts what jobs get from a network of duplex links and addressed
@@ -44,10 +40,12 @@ func Occupancy(p *Problem) (*Result, error) {
 		return nil, err
 	}
 	o := newOccupancy(p)
-	if !o.solve() {
-		return nil, ErrNoSteadyState
+	for o.ramp = 0.005; o.ramp < 2; o.ramp *= 4 {
+		if o.solve() {
+			return o.result(), nil
+		}
 	}
-	return o.result(), nil
+	return nil, ErrNoSteadyState
 }
 
 // use is a job's use of one directed link.
@@ -72,6 +70,8 @@ type occupancy struct {
 	owner    []int   // node -> job
 
 	level    []float64 // link -> the most a job may load it with
+	before   []float64 // and a sweep ago
+	ramp     float64
 	own      []float64 // job -> what it would send if no link held it back
 	rate     []float64
 	inFlight []float64 // node -> offered occupancy
@@ -86,6 +86,7 @@ func newOccupancy(p *Problem) *occupancy {
 		perLink:  make([][]int, len(p.Links)),
 		atSwitch: make([][]int, len(p.Switches)),
 		level:    make([]float64, len(p.Links)),
+		before:   make([]float64, len(p.Links)),
 		own:      make([]float64, len(p.Jobs)),
 		rate:     make([]float64, len(p.Jobs)),
 	}
@@ -106,19 +107,13 @@ func newOccupancy(p *Problem) *occupancy {
 			o.perLink[link] = append(o.perLink[link], len(o.uses)-1)
 			return len(o.uses) - 1
 		}
-		starved := j.starved() != None
 		for k := range j.Nodes {
 			n := &j.Nodes[k]
 			o.owner = append(o.owner, ji)
 			o.up, o.down = append(o.up, useOf(n.Up)), append(o.down, useOf(n.Down))
-			a := 0.0
-			if j.aggregates(n) && !starved {
-				a = 1
-				if j.Kind == Statistical {
-					o.atSwitch[n.Switch] = append(o.atSwitch[n.Switch], base+k)
-				}
+			if j.aggregates(n) && j.Kind == Statistical {
+				o.atSwitch[n.Switch] = append(o.atSwitch[n.Switch], base+k)
 			}
-			o.share = append(o.share, a)
 		}
 		own := math.Inf(1)
 		if j.Limit > 0 {
@@ -127,14 +122,14 @@ func newOccupancy(p *Problem) *occupancy {
 		if j.Window > 0 && j.RTT > 0 {
 			own = min(own, j.Window*packet(j)/j.RTT)
 		}
-		if starved || math.IsInf(own, 1) && len(o.uses) == o.perJob[ji] {
+		if j.starved() != None || math.IsInf(own, 1) && len(o.uses) == o.perJob[ji] {
 			own = 0
 		}
 		o.own[ji] = own
 	}
 	n := len(o.owner)
 	o.first[len(p.Jobs)], o.perJob[len(p.Jobs)] = n, len(o.uses)
-	o.exit, o.below, o.inFlight = make([]float64, n), make([]float64, n), make([]float64, n)
+	o.share, o.exit, o.below, o.inFlight = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	return o
 }
 
@@ -148,7 +143,13 @@ func packet(j *Job) float64 {
 
 func (o *occupancy) solve() bool {
 	next := make([]float64, len(o.share))
-	step, best, since := 1.0, math.Inf(1), 0
+	step := make([]float64, len(o.share)) // of each share, signed like its last move
+	for n, ji := range o.owner {
+		step[n], o.share[n] = 1, 0
+		if j := &o.p.Jobs[ji]; j.aggregates(&j.Nodes[n-o.first[ji]]) && j.starved() == None {
+			o.share[n] = 1
+		}
+	}
 	for range maxSteps {
 		o.weigh()
 		if !o.fair() {
@@ -157,21 +158,22 @@ func (o *occupancy) solve() bool {
 		o.occupy()
 		copy(next, o.share)
 		o.allot(next)
-		var off float64
+		still := true
 		for i := range next {
-			off = max(off, math.Abs(next[i]-o.share[i]))
+			move := next[i] - o.share[i]
+			if math.Abs(move) > tolerance {
+				still = false
+				// Smaller steps where a share swings, larger ones where it keeps on.
+				size := min(1, 1.2*math.Abs(step[i]))
+				if move*step[i] < 0 {
+					size = max(1e-4, size/2.4)
+				}
+				step[i] = math.Copysign(size, move)
+			}
+			o.share[i] += math.Abs(step[i]) * move
 		}
-		if off <= tolerance {
+		if still {
 			return true
-		}
-		// Half the step whenever a while went by without progress.
-		if off < best*0.999 {
-			best, since = off, 0
-		} else if since++; since > 20 {
-			step, since = max(step/2, 1e-4), 0
-		}
-		for i := range next {
-			o.share[i] += step * (next[i] - o.share[i])
 		}
 	}
 	return false
@@ -221,44 +223,34 @@ func (o *occupancy) allowed(u int) float64 {
 
 // fair computes the rates for the present weights: at every link the water level
 // for what its jobs would send if only the others held them back, until no level
-// moves.
+// moves. Where rates follow each other in circles that takes long, so now and then
+// the rates are solved for as if every job's bottleneck were already the right one.
 func (o *occupancy) fair() bool {
 	for i := range o.level {
 		o.level[i] = math.Inf(1)
 	}
-	const sweeps = 2000
-	for sweep := range sweeps {
-		still := true
-		for l, on := range o.perLink {
-			if len(on) == 0 {
-				continue
-			}
-			o.demand = o.demand[:0]
-			for _, u := range on {
-				ji := o.uses[u].job
-				r := o.own[ji]
-				for v := o.perJob[ji]; v < o.perJob[ji+1]; v++ {
-					if v != u {
-						r = min(r, o.allowed(v))
-					}
-				}
-				o.demand = append(o.demand, r*o.uses[u].weight)
-			}
-			level := waterLevel(o.demand, o.p.Links[l].Capacity)
-			old := o.level[l]
-			if sweep > 50 && !math.IsInf(old, 1) { // rates that chase each other
-				level = (level + old) / 2
-			}
-			if !(math.Abs(level-old) <= 1e-13*level) {
-				still = false
-			}
-			o.level[l] = level
+	done := false
+	for round := 0; round < 200 && !done; round++ {
+		for sweep := 0; sweep < 20 && !done; sweep++ {
+			copy(o.before, o.level)
+			done = o.sweep(round > 1)
 		}
-		if still {
-			break
+		if done || round == 0 {
+			continue
 		}
-		if sweep == sweeps-1 {
-			return false
+		saved := append([]float64(nil), o.level...)
+		o.jump()
+		o.sweep(false)
+		if done = o.sweep(false); done {
+			continue
+		}
+		// Nearly any division will do for rates that hardly move: go on faster the
+		// way they drift.
+		for l, level := range saved {
+			if round > 5 {
+				level += math.Exp2(float64(round%20)) * (level - o.before[l])
+			}
+			o.level[l] = max(0, level)
 		}
 	}
 	for ji := range o.rate {
@@ -267,7 +259,119 @@ func (o *occupancy) fair() bool {
 			o.rate[ji] = min(o.rate[ji], o.allowed(u))
 		}
 	}
-	return true
+	return done
+}
+
+// sweep renews every link's level, half way if damped, and reports whether all
+// stayed where they were.
+func (o *occupancy) sweep(damped bool) bool {
+	still := true
+	for l, on := range o.perLink {
+		if len(on) == 0 {
+			continue
+		}
+		o.demand = o.demand[:0]
+		for _, u := range on {
+			ji := o.uses[u].job
+			r := o.own[ji]
+			for v := o.perJob[ji]; v < o.perJob[ji+1]; v++ {
+				if v != u {
+					r = min(r, o.allowed(v))
+				}
+			}
+			o.demand = append(o.demand, r*o.uses[u].weight)
+		}
+		level := waterLevel(o.demand, o.p.Links[l].Capacity)
+		old := o.level[l]
+		if !(math.Abs(level-old) <= 1e-12*level) {
+			still = false
+		}
+		if damped && !math.IsInf(old, 1) {
+			level = (level + old) / 2
+		}
+		o.level[l] = level
+	}
+	return still
+}
+
+// jump sets the levels that follow if every job stays with the bottleneck that it
+// has at the present ones: a linear equation per link that is one,
+// count*level(l) + sum over other jobs of weight*rate = capacity.
+func (o *occupancy) jump() {
+	at := make([]int, len(o.p.Jobs)) // job -> the use that is its bottleneck, or -1
+	row := make(map[int]int)
+	var links []int
+	for ji := range at {
+		at[ji] = -1
+		r := o.own[ji]
+		for u := o.perJob[ji]; u < o.perJob[ji+1]; u++ {
+			if a := o.allowed(u); a < r {
+				r, at[ji] = a, u
+			}
+		}
+		if u := at[ji]; u >= 0 {
+			l := o.uses[u].link
+			if _, ok := row[l]; !ok {
+				row[l] = len(links)
+				links = append(links, l)
+			}
+		}
+	}
+	n := len(links)
+	m := make([][]float64, n)
+	for i, l := range links {
+		m[i] = make([]float64, n+1)
+		m[i][n] = o.p.Links[l].Capacity
+		for _, u := range o.perLink[l] {
+			ji, w := o.uses[u].job, o.uses[u].weight
+			if at[ji] < 0 {
+				m[i][n] -= w * o.own[ji]
+			} else {
+				b := o.uses[at[ji]]
+				m[i][row[b.link]] += w / b.weight
+			}
+		}
+	}
+	x, ok := solveLinear(m)
+	if !ok {
+		return
+	}
+	for i := range o.level {
+		o.level[i] = math.Inf(1)
+	}
+	for i, l := range links {
+		o.level[l] = max(0, x[i])
+	}
+}
+
+// solveLinear solves the equations in the rows of m, right side last, by Gauss
+// elimination; m is destroyed. It reports false when they have no single solution.
+func solveLinear(m [][]float64) ([]float64, bool) {
+	n := len(m)
+	for c := range n {
+		best := c
+		for r := c; r < n; r++ {
+			if math.Abs(m[r][c]) > math.Abs(m[best][c]) {
+				best = r
+			}
+		}
+		m[c], m[best] = m[best], m[c]
+		if math.Abs(m[c][c]) < 1e-12 {
+			return nil, false
+		}
+		for r := range n {
+			if f := m[r][c] / m[c][c]; r != c && f != 0 {
+				for k := c; k <= n; k++ {
+					m[r][k] -= f * m[c][k]
+				}
+			}
+		}
+	}
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = m[i][n] / m[i][i]
+	}
+	return x, true
 }
 
 // waterLevel is the largest level at which the sum of min(level, demand) fits the
@@ -308,7 +412,7 @@ func (o *occupancy) occupy() {
 			link = min(link, o.allowed(u))
 		}
 		// Packets that wait in the queue of a saturated link.
-		waiting := max(0, j.Window-pps*j.RTT) * rise(o.own[ji]/link)
+		waiting := max(0, j.Window-pps*j.RTT) * o.rise(o.own[ji]/link)
 		for k := range j.Nodes {
 			n := base + k
 			if !j.aggregates(&j.Nodes[k]) || j.Kind != Statistical {
@@ -322,8 +426,10 @@ func (o *occupancy) occupy() {
 	}
 }
 
-// rise is 0 up to 1, 1 from 1+ramp, and straight between.
-func rise(ratio float64) float64 { return max(0, min(1, (ratio-1)/ramp)) }
+// rise is 0 up to 1, 1 from 1+ramp, and straight between. Deciding by comparison
+// of two limits this way makes the fixed point one of a continuous map. The ramp
+// is half a per cent, more where the iteration does not settle with that.
+func (o *occupancy) rise(ratio float64) float64 { return max(0, min(1, (ratio-1)/o.ramp)) }
 
 // hidden is 1 when job ji's queue is below its node k for all workers there, so
 // that packets come to the switch as if it were not there, and 0 otherwise. link
@@ -366,7 +472,7 @@ func (o *occupancy) hidden(ji, k int, link float64) float64 {
 	if beneath == 0 || math.IsInf(beneath, 1) {
 		return 0
 	}
-	return rise(above/beneath) * (1 - rise(beneath/link))
+	return o.rise(above/beneath) * (1 - o.rise(beneath/link))
 }
 
 // edge is the rate that the links between node n and its parent allow its job.
@@ -405,6 +511,9 @@ func (o *occupancy) result() *Result {
 	r := &Result{Jobs: make([]JobResult, len(o.p.Jobs)), Links: make([]LinkResult, len(o.p.Links))}
 	for ji := range o.p.Jobs {
 		j := &o.p.Jobs[ji]
+		if o.rate[ji] > o.own[ji]*(1-1e-9) {
+			o.rate[ji] = o.own[ji] // a link that is just as tight does not count
+		}
 		r.Jobs[ji] = JobResult{
 			Rate:       o.rate[ji],
 			Share:      o.share[o.first[ji]:o.first[ji+1]:o.first[ji+1]],
