@@ -58,6 +58,9 @@ type Fabric struct {
 	rtnl   *rtnl
 	macs   map[[2]string]net.HardwareAddr // host, device
 
+	health  sync.Mutex // one Health at a time: it reads what happened since the last
+	machine machine
+
 	close   sync.Once
 	closed  error
 	closing chan struct{}
@@ -358,13 +361,8 @@ func (f *Fabric) Err() error {
 	select {
 	case <-f.failed:
 		for _, p := range f.procs {
-			if p == nil {
-				continue
-			}
-			select {
-			case <-p.exited:
+			if !p.alive() {
 				errs = append(errs, p.died())
-			default:
 			}
 		}
 	default:

@@ -1,29 +1,159 @@
 package netns
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/softswitch"
 )
 
-// SetLink changes the state of one directed link, in the switch process that
-// emulates it.
+// What an emulation may do wrong before the figures are about this machine and not
+// about the testbed. Lateness is of a frame's departure, against the shortest round
+// trip; it does not accumulate, so a median within its limit moves a rate by less.
+const (
+	lateMedianLimit = 0.05 // of the RTT; above: fatal
+	lateTailNotice  = 0.05 // of the RTT, 99th percentile; above: reported
+	lateTailLimit   = 0.20 // of the RTT, 99th percentile; above: fatal
+	lostLimit       = 1e-4 // of all frames, lost by the emulation uncounted; above: fatal
+	busyLimit       = 0.90 // of one core, by a switch's thread; above: fatal
+	machineLimit    = 0.97 // of all cores; above: reported, as a reason for the others
+)
+
+// SetLink changes the damage to one directed link, in the switch process that
+// emulates it. It holds for frames that enter the link from then on.
 func (f *Fabric) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
-	return errors.ErrUnsupported
+	end, ok := f.layout.ports[link]
+	if !ok {
+		return fmt.Errorf("no link %q", link)
+	}
+	dir := "egress"
+	if end.ingress {
+		dir = "ingress"
+	}
+	c := softswitch.Command{Cmd: "impair", Port: end.port, Dir: dir, Impair: softswitch.Impair(s)}
+	if _, err := command(ctx, f.procs[end.node], c); err != nil {
+		return fmt.Errorf("link %s: %w", link, err)
+	}
+	return nil
 }
 
-// Health reports hosts and switches that have died, and ...
+// command has a switch process do something.
+func command(ctx context.Context, p *process, c softswitch.Command) (softswitch.Reply, error) {
+	var r softswitch.Reply
+	if err := p.call(ctx, c, &r); err != nil {
+		return r, err
+	}
+	if r.Error != "" {
+		return r, fmt.Errorf("%s: %s", p.name, r.Error)
+	}
+	return r, nil
+}
+
+// Health reports hosts and switches that have died, and what the switches did too
+// late or lost since the last call, judged against RTT. An error means that a
+// switch could not be asked; what the others said comes with it.
 func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
-	_ = fmt.Sprint
-	_ = errgroup.Group{}
-	_ = json.RawMessage{}
-	_ = time.Second
-	return nil, nil
+	f.health.Lock()
+	defer f.health.Unlock()
+	switches := f.procs[len(f.layout.inv.Hosts):]
+	found := make([][]results.Trouble, len(switches))
+	errs := make([]error, len(switches))
+	var g errgroup.Group
+	for i, p := range switches {
+		g.Go(func() error {
+			r, err := command(ctx, p, softswitch.Command{Cmd: "health"})
+			switch {
+			case err != nil && !p.alive(): // reported as dead below
+			case err != nil:
+				errs[i] = err
+			case r.Health != nil:
+				found[i] = judge(p.name, *r.Health, f.layout.rtt)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	var all []results.Trouble
+	for _, p := range f.procs {
+		if !p.alive() {
+			all = append(all, results.Trouble{Where: p.name, What: p.died().Error(), Fatal: true})
+		}
+	}
+	for _, t := range found {
+		all = append(all, t...)
+	}
+	if t, ok := f.machine.busy(); ok {
+		all = append(all, t)
+	}
+	return all, errors.Join(errs...)
+}
+
+// judge turns a switch's health into troubles. With rtt 0 lateness is not judged.
+func judge(where string, h softswitch.Health, rtt time.Duration) (ts []results.Trouble) {
+	add := func(fatal bool, value, limit float64, format string, args ...any) {
+		ts = append(ts, results.Trouble{Where: where, What: fmt.Sprintf(format, args...), Value: value, Limit: limit, Fatal: fatal})
+	}
+	if rtt > 0 && h.Sent > 0 {
+		median, tail := h.LateP50.Seconds()/rtt.Seconds(), h.LateP99.Seconds()/rtt.Seconds()
+		if median > lateMedianLimit {
+			add(true, median, lateMedianLimit, "frames leave %v late (median), %.1f %% of the RTT of %v (limit %.0f %%)", h.LateP50, 100*median, rtt, 100*lateMedianLimit)
+		}
+		if tail > lateTailLimit {
+			add(true, tail, lateTailLimit, "frames leave %v late (p99), %.1f %% of the RTT of %v (limit %.0f %%)", h.LateP99, 100*tail, rtt, 100*lateTailLimit)
+		} else if tail > lateTailNotice {
+			add(false, tail, lateTailNotice, "frames leave %v late (p99), %.1f %% of the RTT of %v", h.LateP99, 100*tail, rtt)
+		}
+	}
+	if lost := h.RingDrops + h.PoolDrops + h.Refused; lost > 0 {
+		share := float64(lost) / float64(h.Sent+lost)
+		add(share > lostLimit, share, lostLimit, "%d frames lost by the emulation (%d unread, %d without memory, %d refused by a device)", lost, h.RingDrops, h.PoolDrops, h.Refused)
+	}
+	if h.Busy > busyLimit {
+		add(true, h.Busy, busyLimit, "forwarding takes %.0f %% of a core (limit %.0f %%)", 100*h.Busy, 100*busyLimit)
+	}
+	for _, w := range h.Warnings {
+		add(false, 0, 0, "%s", w)
+	}
+	return ts
+}
+
+// machine measures how busy the cores are between two calls.
+type machine struct{ total, idle uint64 }
+
+// busy reports cores that had no time left since the last call.
+func (m *machine) busy() (results.Trouble, bool) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return results.Trouble{}, false
+	}
+	line, _, _ := bytes.Cut(stat, []byte("\n"))
+	var now machine
+	for i, field := range bytes.Fields(line) {
+		n, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil || i > 8 { // "cpu"; guest time is in user time already
+			continue
+		}
+		now.total += n
+		if i == 4 || i == 5 { // idle, iowait
+			now.idle += n
+		}
+	}
+	was := *m
+	*m = now
+	if was.total == 0 || now.total <= was.total {
+		return results.Trouble{}, false
+	}
+	share := 1 - float64(now.idle-was.idle)/float64(now.total-was.total)
+	return results.Trouble{
+		Where: "this machine", What: fmt.Sprintf("all cores are %.0f %% busy", 100*share), Value: share, Limit: machineLimit,
+	}, share > machineLimit
 }

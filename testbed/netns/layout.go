@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/softswitch"
@@ -68,6 +70,9 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 
 	index := map[string]int{}
 	addNode := func(n nodeConfig) error {
+		if !plainName(n.Name) {
+			return fmt.Errorf("%s %q cannot be emulated: its name must also do for a directory", n.Kind, n.Name)
+		}
 		if _, dup := index[n.Name]; dup {
 			return fmt.Errorf("node %s is there twice", n.Name)
 		}
@@ -116,6 +121,15 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 			slices.SortFunc(n.Switch.Ports, func(a, b softswitch.PortConfig) int { return int(a.Number) - int(b.Number) })
 		}
 	}
+	// A cable between switches is emulated by the end that sends; a host's, in both
+	// directions, by the switch.
+	for _, d := range l.inv.Topology().Links {
+		if from := index[d.From]; l.nodes[from].Switch != nil {
+			l.ports[d.Name] = linkEnd{node: from, port: d.FromPort}
+		} else {
+			l.ports[d.Name] = linkEnd{node: index[d.To], port: d.ToPort, ingress: true}
+		}
+	}
 	l.rtt = l.shortestRTT()
 	return l, nil
 }
@@ -126,8 +140,8 @@ func (l *layout) cableHosts(index map[string]int, opts Options) error {
 		host := &l.nodes[index[h.Name]]
 		for ni := range h.NICs {
 			nic := &h.NICs[ni]
-			if nic.Device == mgmtDevice || nic.Device == "lo" || len(nic.Device) > maxIfname {
-				return fmt.Errorf("host %s: device %q cannot be emulated: choose a name of at most %d letters other than lo and %s", h.Name, nic.Device, maxIfname, mgmtDevice)
+			if !plainName(nic.Device) || nic.Device == mgmtDevice || nic.Device == "lo" || len(nic.Device) > maxIfname {
+				return fmt.Errorf("host %s: device %q cannot be emulated: choose a plain name of at most %d letters, not lo or %s", h.Name, nic.Device, maxIfname, mgmtDevice)
 			}
 			si, sw, err := l.findSwitch(index, nic.Switch)
 			if err != nil {
@@ -196,6 +210,13 @@ func (l *layout) addPort(node int, number uint32, egress softswitch.LinkConfig) 
 	}
 	s.Ports = append(s.Ports, softswitch.PortConfig{Number: number, Device: portDevice(number), Egress: egress})
 	return &s.Ports[len(s.Ports)-1], nil
+}
+
+// plainName reports whether a name can be part of a path.
+func plainName(s string) bool {
+	return s != "" && s[0] != '.' && !strings.ContainsFunc(s, func(r rune) bool {
+		return r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r)
+	})
 }
 
 func portDevice(number uint32) string { return fmt.Sprintf("p%d", number) }

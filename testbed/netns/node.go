@@ -171,7 +171,7 @@ func switchMain(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	return runSwitch(ctx, io.MultiReader(bytes.NewReader(append(line, '\n')), in), out)
+	return softswitch.Main(ctx, io.MultiReader(bytes.NewReader(append(line, '\n')), in), out)
 }
 
 // setup makes this process's namespaces look like a machine of their own. Notes

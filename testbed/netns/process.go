@@ -75,6 +75,16 @@ func (p *process) wait(stdout io.Reader) {
 	p.err = p.cmd.Wait()
 }
 
+// alive reports whether the process has not ended.
+func (p *process) alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
 // died is the error of a process that ended by itself.
 func (p *process) died() error {
 	how := "ended"
@@ -131,12 +141,10 @@ func (p *process) call(ctx context.Context, question, answer any) error {
 	}
 	if err := p.send(question); err != nil {
 		<-p.turn
-		select {
-		case <-p.exited:
+		if !p.alive() {
 			return p.died()
-		default:
-			return err
 		}
+		return err
 	}
 	err := p.receive(ctx, answer)
 	if ctx.Err() == nil || err == nil {
@@ -160,9 +168,7 @@ func stop(ps []*process, grace time.Duration) error {
 		}
 		// The others had as long; what is still there goes now.
 		for _, q := range ps {
-			select {
-			case <-q.exited:
-			default:
+			if q.alive() {
 				errs = append(errs, fmt.Errorf("%s did not stop within %v: killed", q.name, grace))
 				_ = q.cmd.Process.Kill()
 			}
