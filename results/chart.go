@@ -127,14 +127,19 @@ func (c *chart) measureLabel(div string) string {
 // legend writes what marks mean, in neutral ink, in one line from (x, y).
 func (c *chart) legend(s *svg, x, y float64) {
 	s.marker("", 0, x+5, y-4, false)
-	s.b.WriteString("")
-	s.leaf("", "line", "class", "whisk c0", "x1", num(x-3), "y1", num(y-4), "x2", num(x+13), "y2", num(y-4))
+	if c.whiskers() {
+		s.line("whisk c0", x-3, y-4, x+13, y-4)
+	}
 	x += 18
 	put := func(text string) {
 		s.text("muted small", "start", x, y, text)
 		x += textWidth(text, 11) + 18
 	}
-	put(c.Observed + ", 95 % interval")
+	note := ""
+	if c.whiskers() {
+		note = ", 95 % interval"
+	}
+	put(c.Observed + note)
 	for _, p := range c.Predictors {
 		class, note := "pred key", ""
 		if !p.Gate {
@@ -154,6 +159,12 @@ func (c *chart) legend(s *svg, x, y float64) {
 		x += 19
 		put("failed")
 	}
+}
+
+func (c *chart) whiskers() bool {
+	return slices.ContainsFunc(c.Series, func(s chartSeries) bool {
+		return slices.ContainsFunc(s.Points, func(p chartPoint) bool { return p.Hi > p.Lo })
+	})
 }
 
 func (c *chart) failing() bool {
@@ -207,7 +218,7 @@ func (c *chart) curves() string {
 		xs = []float64{0}
 	}
 	label = min(label, 150)
-	left, right, top, bottom := 52.0, w-label, 62.0, h-46
+	left, right, top, bottom := 52.0, w-label, 70.0, h-46
 	x0, x1 := xs[0], xs[len(xs)-1]
 	pad := (x1 - x0) * 0.04
 	if x0 == x1 {
@@ -229,7 +240,7 @@ func (c *chart) curves() string {
 		s.line("grid", left, py(y), right, py(y))
 		s.text("muted small", "end", left-7, py(y)+4, tickText(y/div, step/div))
 	}
-	s.text("muted small", "start", 12, top-9, c.measureLabel(unit))
+	s.text("muted small", "start", 12, top-13, c.measureLabel(unit))
 	s.line("axis", left, bottom, right, bottom)
 	xt := xs
 	if tight(xs, px) {
@@ -465,7 +476,7 @@ type scatterPoint struct {
 // SVG renders the scatter.
 func (c *scatter) SVG() string {
 	const w, h = 640.0, 430.0
-	left, right, top, bottom := 58.0, 440.0, 62.0, h-48
+	left, right, top, bottom := 58.0, 408.0, 74.0, h-48
 	hi := 0.0
 	for _, p := range c.Points {
 		hi = max(hi, p.X, p.Y, p.Hi)
@@ -496,7 +507,7 @@ func (c *scatter) SVG() string {
 	if unit != "" {
 		name += ", " + unit
 	}
-	s.text("muted small", "start", 12, top-9, c.Observed+" "+name)
+	s.text("muted small", "start", 12, top-13, c.Observed+" "+name)
 	s.text("muted small", "middle", (left+right)/2, h-10, "predicted by "+c.Predictor+": "+name)
 	if c.Tolerance > 0 {
 		up, down := hi*(1+c.Tolerance), hi*(1-c.Tolerance)
@@ -550,7 +561,7 @@ func (c *scatter) SVG() string {
 			break
 		}
 		y += 20
-		s.text("small", "start", right+24, y, clip(p.Name, 11, 112))
+		s.text("small", "start", right+24, y, clip(p.Name, 11, 150))
 		class := "small"
 		if p.Outcome == Fail {
 			class += " strong"
@@ -565,12 +576,14 @@ func (c *scatter) SVG() string {
 type timeline struct {
 	ID       string
 	Name     string
-	Rates    Series // mean rate up to each T, from the reading before
+	Rates    []rateSpan // mean rates between readings
 	Phases   []timePhase
 	Capacity float64
 	End, Top float64 // shared axes
 	Div      float64 // of the axis' labels
 }
+
+type rateSpan struct{ From, To, Rate float64 }
 
 type timePhase struct {
 	Start, End float64
@@ -608,17 +621,20 @@ func (c *timeline) SVG() string {
 		s.text("muted tiny halo", "end", right, py(c.Capacity)-3, "capacity")
 	}
 	var line []float64
-	for i, t := range c.Rates.T {
-		from := 0.0
-		if i > 0 {
-			from = c.Rates.T[i-1]
+	flush := func() {
+		if len(line) > 0 {
+			s.leaf("", "path", "class", "rate c0", "d", pathOf(line))
 		}
-		y := py(min(c.Rates.V[i], c.Top))
-		line = append(line, px(from), y, px(t), y)
+		line = nil
 	}
-	if len(line) > 0 {
-		s.leaf("", "path", "class", "rate c0", "d", pathOf(line))
+	for i, r := range c.Rates {
+		if i > 0 && r.From > c.Rates[i-1].To {
+			flush() // nothing is known in between
+		}
+		y := py(min(r.Rate, c.Top))
+		line = append(line, px(r.From), y, px(r.To), y)
 	}
+	flush()
 	for _, p := range c.Phases {
 		if p.Known {
 			s.leaf(fmt.Sprintf("predicted %s, %s to %s", Quantity(p.Predicted, "bit/s"), Quantity(p.Start, "s"), Quantity(p.End, "s")),
@@ -656,9 +672,9 @@ func (c *timeline) desc() string {
 			break
 		}
 		mean, n := 0.0, 0
-		for k, t := range c.Rates.T {
-			if t > p.Start && t <= p.End {
-				mean += c.Rates.V[k]
+		for _, r := range c.Rates {
+			if r.From >= p.Start && r.To <= p.End {
+				mean += r.Rate
 				n++
 			}
 		}

@@ -54,7 +54,10 @@ func Percent(f float64) string {
 // "-0.012" or "+1.2 Mbit/s" when absolute.
 func SignedError(e float64, relative bool, unit string) string {
 	s := Percent(e)
-	if !relative {
+	switch {
+	case !relative && plain(unit) && math.Abs(e) < 10 && finite(e) && e != math.Trunc(e):
+		s = strconv.FormatFloat(e, 'f', 3, 64)
+	case !relative:
 		s = Quantity(e, unit)
 	}
 	if e > 0 && strings.ContainsAny(s, "123456789") {

@@ -36,6 +36,7 @@ type page struct {
 	Model         string
 	Topology      template.HTML
 	LoadsOf       string
+	Loaded        bool
 	Links         []linkRow
 	Checks        []checkRow
 	HasPhase      bool
@@ -104,7 +105,7 @@ func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 	p.Times, p.TimeUnit, p.TimesLeft = rec.timelines(samples)
 	if len(rec.Topology.Nodes) > 0 {
 		loads, of := rec.loads()
-		p.LoadsOf = of
+		p.LoadsOf, p.Loaded = of, loads != nil
 		p.Topology = template.HTML(topologySVG("topo", rec.Topology, loads, false))
 		p.Links = rec.linkRows(loads)
 	}
@@ -162,7 +163,7 @@ func (rec *Record) checkRow(c Check) checkRow {
 		}
 		return r
 	}
-	r.Predicted, r.PredictedKey = Quantity(c.Predicted, c.Unit), key(c.Predicted)
+	r.Predicted, r.PredictedKey = c.predicted(), key(c.Predicted)
 	r.Error, r.ErrorKey = SignedError(c.Error, c.Relative, c.Unit), key(c.Error)
 	if rec.Scale.scales(c.Unit) {
 		r.Lab = Quantity(rec.Scale.Lab(c.Measured, c.Unit), c.Unit)

@@ -197,6 +197,8 @@ svg.ina .rest{fill:var(--muted);opacity:.09}
 svg.ina .node{fill:var(--raised);stroke:var(--line);stroke-width:1}
 svg.ina .switch{fill:var(--paper);stroke:var(--ink);stroke-width:1.4}
 svg.ina .track{stroke:var(--grid);stroke-linecap:round}
+svg.ina .cable{stroke:var(--line)}
+svg.ina .plate{fill:var(--paper)}
 svg.ina .load{stroke:var(--c0);stroke-linecap:round}
 svg.ina .full{stroke:var(--c1);stroke-linecap:round}
 svg.ina .head{fill:var(--c0)}svg.ina .head.hot{fill:var(--c1)}

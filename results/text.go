@@ -314,7 +314,7 @@ func (t *texter) table(e Expect, checks []Check) {
 		if t.rec.Scale.scales(c.Unit) {
 			set(4, Quantity(t.rec.Scale.Lab(c.Measured, c.Unit), c.Unit))
 		}
-		set(5, Quantity(c.Predicted, c.Unit))
+		set(5, c.predicted())
 		set(6, SignedError(c.Error, c.Relative, c.Unit))
 	}
 	cols = slices.DeleteFunc(cols, column.empty)

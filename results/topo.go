@@ -92,7 +92,7 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 	if perRow > 0 {
 		gridRows = (len(hosts) + perRow - 1) / perRow
 	}
-	const top, rowGap = 52.0, 128.0
+	const top, rowGap = 28.0, 128.0
 	hostY := top + rowGap*float64(len(rows))
 	at := map[string]spot{}
 	startX := (w - cell*float64(min(perRow, len(hosts)))) / 2
@@ -136,6 +136,9 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 		hostH = 10
 	}
 	height := hostY + hostH + 46
+	if loads == nil {
+		height -= 28
+	}
 	if !cards {
 		height = hostY + float64(gridRows)*14 + 62
 	}
@@ -160,15 +163,15 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 	}
 	half := map[string]float64{}
 	for _, n := range t.Nodes {
-		half[n.Name] = 16
+		half[n.Name] = 10 // lines end under the nodes, which are drawn over them
 		if n.Tier == 0 {
-			half[n.Name] = 0
+			half[n.Name] = -6
 		}
 	}
 	parallel := map[[2]string]int{}
 	type label struct {
-		x, y float64
-		text string
+		x, y  float64
+		lines []string
 	}
 	var labels []label
 	for _, c := range cables {
@@ -201,15 +204,22 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 			s.drawLink(l, loads, from, to, cards)
 		}
 		if tier[up.From] > 0 && between <= 8 {
-			text := loadText(t.Links[c.up], loads, div, "↑ ")
+			l := label{x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, lines: []string{loadText(t.Links[c.up], loads, div, "↑ ")}}
 			if c.down >= 0 && loads != nil {
-				text += "   " + loadText(t.Links[c.down], loads, div, "↓ ")
+				l.lines = append(l.lines, loadText(t.Links[c.down], loads, div, "↓ "))
 			}
-			labels = append(labels, label{(a.x + b.x) / 2, (a.y+b.y)/2 + 4, text})
+			labels = append(labels, l)
 		}
 	}
 	for _, l := range labels {
-		s.text("small halo", "middle", l.x, l.y, l.text)
+		width, h := 0.0, 15*float64(len(l.lines))
+		for _, text := range l.lines {
+			width = max(width, textWidth(text, 11)+10)
+		}
+		s.leaf("", "rect", "class", "plate", "x", num(l.x-width/2), "y", num(l.y-h/2-1), "width", num(width), "height", num(h+2), "rx", "3")
+		for i, text := range l.lines {
+			s.text("small", "middle", l.x, l.y-h/2+12+15*float64(i), text)
+		}
 	}
 
 	for _, n := range t.Nodes {
@@ -238,13 +248,12 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 		}
 		s.leaf(n.Name, "rect", "class", "node", "x", num(p.x-cell*0.38), "y", num(p.y), "width", num(cell*0.76), "height", "9", "rx", "1.5")
 		if gridRows == 1 {
-			s.leaf("", "g")
 			s.open("text", "class", "tiny muted", "text-anchor", "end", "transform", "translate("+num(p.x+3)+" "+num(p.y+14)+") rotate(-90)")
 			s.b.WriteString(escape(clip(n.Name, 9.5, 40)))
 			s.close("text")
 		}
 	}
-	s.topoLegend(loads, unit, height-12)
+	s.topoLegend(loads, unit, height-12, cards)
 	s.close("svg")
 	return s.b.String()
 }
@@ -328,10 +337,12 @@ func (s *svg) drawLink(l Link, loads map[string]LinkLoad, from, to spot, wide bo
 	at := func(class string, width float64, title string) {
 		s.leaf(title, "line", "class", class, "x1", num(from.x), "y1", num(from.y), "x2", num(to.x), "y2", num(to.y), "stroke-width", num(width))
 	}
-	v, known := loads[l.Name].load()
-	if loads != nil {
-		title = linkTitle(l, loads[l.Name])
+	if loads == nil {
+		at("cable", full/2, title)
+		return
 	}
+	v, known := loads[l.Name].load()
+	title = linkTitle(l, loads[l.Name])
 	at("track", full, title)
 	if !known || l.Rate <= 0 || v <= 0 {
 		return
@@ -424,7 +435,7 @@ func (s *svg) hostCard(t Topology, n Node, p spot, width float64, cables []cable
 	s.close("g")
 }
 
-func (s *svg) topoLegend(loads map[string]LinkLoad, unit string, y float64) {
+func (s *svg) topoLegend(loads map[string]LinkLoad, unit string, y float64, numbers bool) {
 	if loads == nil {
 		return
 	}
@@ -444,7 +455,9 @@ func (s *svg) topoLegend(loads map[string]LinkLoad, unit string, y float64) {
 	if predicted {
 		text = strings.TrimSpace(text + " (predicted)")
 	}
-	put(text)
+	if numbers {
+		put(text)
+	}
 	s.leaf("", "line", "class", "track", "x1", num(x), "y1", num(y-4), "x2", num(x+26), "y2", num(y-4), "stroke-width", "5")
 	s.leaf("", "line", "class", "load", "x1", num(x), "y1", num(y-4), "x2", num(x+26), "y2", num(y-4), "stroke-width", "2.5")
 	x += 34

@@ -503,6 +503,18 @@ func (c Check) measured() string {
 	return QuantityCI(c.Measured, c.Lo, c.Hi, c.Unit)
 }
 
+// predicted is the prediction, with its sense where the check is one-sided.
+func (c Check) predicted() string {
+	p := Quantity(c.Predicted, c.Unit)
+	switch c.Bound {
+	case "at-least":
+		return "≥ " + p
+	case "at-most":
+		return "≤ " + p
+	}
+	return p
+}
+
 // wanted is what the check asked for: "predicted 0.500 ± 0.03", "at least 0.99".
 func (c Check) wanted() string {
 	p := Quantity(c.Predicted, c.Unit)

@@ -346,7 +346,11 @@ func (m *metricPlot) tolerance(p predictorStyle, v float64) (lo, hi float64) {
 	if e.Relative {
 		t *= math.Abs(v)
 	}
-	return v - t, v + t
+	lo, hi = v-t, v+t
+	if m.metric == "share" || m.metric == "jain" { // there is nothing beyond
+		lo, hi = max(lo, min(v, 0)), min(hi, max(v, 1))
+	}
+	return lo, hi
 }
 
 func (m *metricPlot) table(ds []datum) []plotRow {
@@ -616,25 +620,26 @@ func (rec *Record) timelines(samples []Sample) (plots []template.HTML, unit stri
 		if best == nil {
 			continue
 		}
-		r := thin(*best, maxVertices).Rates()
+		s := thin(*best, maxVertices)
+		var rates []rateSpan
 		busy := predicted[l.Name]
-		for _, v := range r.V {
-			busy = busy || v*8 > l.Rate*0.01
+		for i := 1; i < len(s.T); i++ {
+			if s.T[i] <= s.T[i-1] || s.V[i] < s.V[i-1] { // a new counter: another point of the sweep
+				continue
+			}
+			r := rateSpan{s.T[i-1], s.T[i], 8 * (s.V[i] - s.V[i-1]) / (s.T[i] - s.T[i-1])}
+			rates = append(rates, r)
+			busy = busy || r.Rate > l.Rate*0.01
+			end = max(end, r.To)
 		}
 		if !busy {
 			continue
-		}
-		for i := range r.V {
-			r.V[i] *= 8
-		}
-		if n := len(r.T); n > 0 {
-			end = max(end, r.T[n-1])
 		}
 		if len(drawn) == maxTimelines {
 			left++
 			continue
 		}
-		t := &timeline{ID: "time-" + strconv.Itoa(len(drawn)), Name: l.Name, Rates: r, Capacity: l.Rate}
+		t := &timeline{ID: "time-" + strconv.Itoa(len(drawn)), Name: l.Name, Rates: rates, Capacity: l.Rate}
 		for _, p := range rec.Points {
 			for _, ph := range p.Phases {
 				tp := timePhase{Start: ph.Start, End: ph.End}
@@ -650,8 +655,8 @@ func (rec *Record) timelines(samples []Sample) (plots []template.HTML, unit stri
 	}
 	top := 0.0
 	for _, t := range drawn {
-		for _, v := range t.Rates.V {
-			top = max(top, v)
+		for _, r := range t.Rates {
+			top = max(top, r.Rate)
 		}
 		for _, p := range t.Phases {
 			top = max(top, p.Predicted)
