@@ -186,25 +186,36 @@ func (c *Client) keep(ctx context.Context, first chan<- error) {
 
 // session opens a stream, bids for the device, calls won when it is primary, and
 // returns why that ended. Becoming primary must not take longer than DialTimeout.
-func (c *Client) session(ctx context.Context, won func()) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (c *Client) session(life context.Context, won func()) error {
+	ctx, cancel := context.WithCancelCause(life)
 	defer cancel(nil)
-	late := fmt.Errorf("not primary within %v", c.opt.DialTimeout)
+	late := fmt.Errorf("no answer within %v", c.opt.DialTimeout)
 	timer := time.AfterFunc(c.opt.DialTimeout, func() { cancel(late) })
 	defer timer.Stop()
 
 	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
-	if err == nil {
+	if err != nil {
+		err = plain(err)
+		if context.Cause(ctx) == late {
+			err = fmt.Errorf("%w: %s", late, dialing(err))
+		}
+	} else {
 		err = c.arbitrate(ctx, cancel, stream, func() {
 			timer.Stop()
 			won()
 		})
 	}
-	if errors.Is(context.Cause(ctx), late) {
-		err = fmt.Errorf("%w: %s", late, status.Convert(err).Message())
-	}
-	c.lose(err)
+	c.lose(life, err)
 	return err
+}
+
+// dialing is the part of a failed connection's text that tells a person something.
+func dialing(err error) string {
+	s := status.Convert(err).Message()
+	if _, after, ok := strings.Cut(s, "Error while dialing: "); ok {
+		s = strings.TrimSuffix(after, `"`)
+	}
+	return s
 }
 
 func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
@@ -306,8 +317,8 @@ func (c *Client) win() {
 	close(c.ready)
 }
 
-// lose records that a session has ended.
-func (c *Client) lose(err error) {
+// lose records that a session has ended, other than by the client's own doing.
+func (c *Client) lose(life context.Context, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.primary {
@@ -315,7 +326,7 @@ func (c *Client) lose(err error) {
 	}
 	c.primary = false
 	c.ready = make(chan struct{})
-	if c.lostErr == nil {
+	if c.lostErr == nil && life.Err() == nil {
 		c.lostErr = fmt.Errorf("switch %s: P4Runtime stream lost: %w", c.name, err)
 		close(c.lost)
 	}

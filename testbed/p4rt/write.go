@@ -255,6 +255,17 @@ func (c *Client) DeleteGroup(ctx context.Context, id uint16) error {
 	return c.Delete(ctx, Batch{Groups: []p4.Group{{ID: id}}})
 }
 
+// keyOf is e without its action, which a read would take for a filter.
+func keyOf(e *p4v1.Entity) *p4v1.Entity {
+	te := e.GetTableEntry()
+	if te == nil {
+		return e
+	}
+	return &p4v1.Entity{Entity: &p4v1.Entity_TableEntry{
+		TableEntry: &p4v1.TableEntry{TableId: te.GetTableId(), Match: te.GetMatch()},
+	}}
+}
+
 // undoEntry is an entity this client has written.
 type undoEntry struct {
 	item  item
@@ -289,7 +300,7 @@ func (c *Client) set(ctx context.Context, items []item, remember bool) error {
 		case code == codes.OK:
 			note(it, nil)
 		case code == codes.AlreadyExists && first[i].Type == p4v1.Update_INSERT:
-			prior, err := c.read(ctx, []*p4v1.Entity{it.entity})
+			prior, err := c.read(ctx, []*p4v1.Entity{keyOf(it.entity)})
 			if err != nil || len(prior) != 1 {
 				refused = append(refused, updateError(first[i], it, r))
 				continue

@@ -185,6 +185,8 @@ func (s *p4server) StreamChannel(stream p4v1.P4Runtime_StreamChannelServer) erro
 			if err := stream.Send(m); err != nil {
 				return err
 			}
+		case <-stream.Context().Done(): // the client is gone, whether or not Recv got to say so
+			return status.FromContextError(stream.Context().Err()).Err()
 		case <-c.full:
 			return status.Errorf(codes.ResourceExhausted, "%d messages wait to be read", maxBacklog)
 		case <-s.stop:
