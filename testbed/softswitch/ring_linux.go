@@ -172,18 +172,32 @@ func (d *device) lost() (int64, error) {
 // offloads names the offloads of a device that would break forwarding.
 func (d *device) offloads() []string {
 	var on []string
-	for name, cmd := range map[string]uint32{"tx": unix.ETHTOOL_GTXCSUM, "tso": unix.ETHTOOL_GTSO, "gso": unix.ETHTOOL_GGSO, "gro": unix.ETHTOOL_GGRO} {
-		var ifr struct {
-			name [unix.IFNAMSIZ]byte
-			data unsafe.Pointer
-			_    [16]byte
-		}
-		value := struct{ cmd, data uint32 }{cmd: cmd}
-		copy(ifr.name[:unix.IFNAMSIZ-1], d.name)
-		ifr.data = unsafe.Pointer(&value)
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr))); errno == 0 && value.data != 0 {
-			on = append(on, name)
+	for _, o := range []struct {
+		name string
+		cmd  uint32
+	}{{"tx", unix.ETHTOOL_GTXCSUM}, {"tso", unix.ETHTOOL_GTSO}, {"gso", unix.ETHTOOL_GGSO}, {"gro", unix.ETHTOOL_GGRO}} {
+		v := ethtoolValue{cmd: o.cmd}
+		if err := ethtool(d.fd, d.name, &v); err == nil && v.data != 0 {
+			on = append(on, o.name)
 		}
 	}
 	return on
+}
+
+// ethtoolValue is struct ethtool_value of <linux/ethtool.h>.
+type ethtoolValue struct{ cmd, data uint32 }
+
+func ethtool(fd int, device string, v *ethtoolValue) error {
+	var ifr struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}
+	copy(ifr.name[:unix.IFNAMSIZ-1], device)
+	ifr.data = unsafe.Pointer(v)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
