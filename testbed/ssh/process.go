@@ -146,7 +146,7 @@ func (p *Process) Kill(ctx context.Context) error {
 		defer s.Close()
 		var out tail
 		s.Stderr = &out
-		err = s.Run(fmt.Sprintf("kill -KILL -- -%d", group))
+		err = s.Run(fmt.Sprintf("kill -s KILL -- -%d", group))
 		select {
 		case <-p.done: // it went by itself, which makes kill fail
 			return nil
@@ -184,7 +184,7 @@ type Output struct {
 }
 
 // maxOutput bounds what Run keeps of each stream, bytes.
-const maxOutput = 64 << 20
+const maxOutput = 16 << 20
 
 // Run runs a command to its end, with the Output also of one that failed. A nil
 // stdin is empty; after the command has ended no more is read from stdin, but a
