@@ -1,0 +1,528 @@
+package experiments
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
+)
+
+// Limits that come from the wire format: job numbers have 12 bits, worker bitmaps
+// 64, and a frame holds 240 int32.
+const (
+	maxJobs    = 4095
+	maxWorkers = 64
+	maxLanes   = 240
+	maxWindow  = 1 << 16
+)
+
+var jobName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// check finds everything that is wrong with one point of an experiment, and fills in
+// what depends on several keys. Cross references are left alone where the inventory
+// could not be read.
+func (s *Spec) check(f *tomlfile.File, l *lab) {
+	c := &checker{File: f, s: s, lab: l}
+	c.emulation()
+	c.jobs()
+	c.switches()
+	c.measure()
+	c.linkStates()
+	c.expects()
+}
+
+type checker struct {
+	*tomlfile.File
+	s   *Spec
+	lab *lab // nil without an inventory
+}
+
+// lab is what the checks of all points want to know of an inventory.
+type lab struct {
+	inv         *inventory.Inventory
+	hosts       []string
+	links       []string
+	rates       map[string]inventory.BitRate // of each host's fastest NIC
+	fastest     inventory.BitRate            // of them all
+	aggregators int                          // of the largest switch
+	ecn         bool                         // some switch marks packets
+}
+
+func newLab(inv *inventory.Inventory) *lab {
+	if inv == nil {
+		return nil
+	}
+	l := &lab{inv: inv, rates: map[string]inventory.BitRate{}}
+	for _, h := range inv.Hosts {
+		l.hosts = append(l.hosts, h.Name)
+		for _, n := range h.NICs {
+			l.rates[h.Name] = max(l.rates[h.Name], n.Rate)
+			l.fastest = max(l.fastest, n.Rate)
+		}
+	}
+	for _, link := range inv.Topology().Links {
+		l.links = append(l.links, link.Name)
+	}
+	for _, s := range inv.Switches {
+		l.aggregators = max(l.aggregators, s.Aggregators)
+		l.ecn = l.ecn || s.ECN > 0
+	}
+	return l
+}
+
+// enum reports a word that is not one of the allowed ones.
+func (c *checker) enum(path, word string, allowed ...string) bool {
+	if slices.Contains(allowed, word) {
+		return true
+	}
+	key := path[strings.LastIndexByte(path, '.')+1:]
+	hint := "one of " + strings.Join(allowed, ", ")
+	if near, ok := tomlfile.Nearest(word, allowed); ok {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	c.Problemf(path, hint, "unknown %s %q", key, word)
+	return false
+}
+
+// positive reports a number that the file gives and that is not above zero. A value
+// that could not be read has been reported already and is zero: it is let through.
+func positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | inventory.Duration](c *checker, path string, n N) {
+	if c.Has(path) && n <= 0 && !c.reported(path) {
+		c.Problemf(path, "", "%s must be above zero", path[strings.LastIndexByte(path, '.')+1:])
+	}
+}
+
+func (c *checker) reported(path string) bool {
+	at := c.Pos(path)
+	return slices.ContainsFunc(c.Problems(), func(p tomlfile.Problem) bool { return p.Pos == at })
+}
+
+func (c *checker) emulation() {
+	e := &c.s.Emulation
+	c.enum("emulation.scale", e.Scale, "slow-motion", "shrunk", "none")
+	given := c.Has("emulation.factor")
+	switch {
+	case e.Scale == "none" && !given:
+		e.Factor = 1
+	case e.Scale == "none" && e.Factor != 1:
+		c.Problemf("emulation.factor", `leave it out, or write scale = "slow-motion"`, `scale "none" has no factor`)
+	case given && e.Factor < 1 && !c.reported("emulation.factor"):
+		c.Problemf("emulation.factor", "", "factor must be at least 1")
+	}
+}
+
+func (c *checker) switches() {
+	sw := &c.s.Switch
+	c.enum("switch.mode", sw.Mode, "statistical", "synchronous")
+	c.enum("switch.addressing", sw.Addressing, "pool", "hash", "linear", "atp")
+	c.enum("switch.queue", sw.Queue, "fair", "fifo")
+	positive(c, "switch.aggregators", sw.Aggregators)
+	positive(c, "switch.pat_ratio", sw.PATRatio)
+	positive(c, "switch.slots", sw.Slots)
+	positive(c, "switch.slots_ratio", sw.SlotsRatio)
+	if (sw.Lanes < 1 || sw.Lanes > maxLanes) && !c.reported("switch.lanes") {
+		c.Problemf("switch.lanes", "", "lanes must be 1 to %d", maxLanes)
+	}
+	if c.Has("switch.aggregators") && c.Has("switch.pat_ratio") {
+		c.Problemf("switch.pat_ratio", "keep one of them", "pat_ratio and aggregators exclude each other")
+	}
+	if c.Has("switch.slots") && c.Has("switch.slots_ratio") {
+		c.Problemf("switch.slots_ratio", "keep one of them", "slots_ratio and slots exclude each other")
+	}
+	if sw.SlotsRatio > 1 {
+		c.Problemf("switch.slots_ratio", "", "slots_ratio is a part of the aggregators, at most 1")
+	}
+	if sw.Addressing == "atp" && sw.Mode == "statistical" && !c.Has("switch.slots") && !c.Has("switch.slots_ratio") {
+		c.Problemf("switch.addressing", "write slots_ratio = 0.5, or slots", "atp addressing needs the number of slots a job picks")
+	}
+	if sw.Slots > 0 && sw.Aggregators > 0 && sw.Slots > sw.Aggregators {
+		c.Problemf("switch.slots", "", "%d slots out of %d aggregators", sw.Slots, sw.Aggregators)
+	}
+	if c.lab != nil && sw.Aggregators > c.lab.aggregators {
+		c.Problemf("switch.aggregators", "", "no switch of %s has %d aggregators (the largest has %d)",
+			c.lab.inv.File, sw.Aggregators, c.lab.aggregators)
+	}
+	if len(c.s.Jobs) == 0 || !c.Has("switch.pat_ratio") && !c.Has("switch.pat_job") {
+		return
+	}
+	if sw.PATJob == "" {
+		sw.PATJob = c.s.Jobs[0].Name
+	}
+	at := "switch.pat_job"
+	if !c.Has(at) {
+		at = "switch.pat_ratio"
+	}
+	j, ok := c.s.Job(sw.PATJob)
+	switch {
+	case !ok:
+		c.Problemf(at, tomlfile.DidYouMean(sw.PATJob, c.jobNames()), "unknown job %q", sw.PATJob)
+	case j.Collective != "ina":
+		c.Problemf(at, "name another with pat_job", "pat_ratio of job %s, which does not aggregate in switches", j.Name)
+	case !c.Has(j.At + ".rate"):
+		c.Problemf(at, "give it a rate", "pat_ratio of job %s, which has no rate", j.Name)
+	}
+}
+
+func (c *checker) jobNames() []string {
+	var out []string
+	for _, j := range c.s.Jobs {
+		out = append(out, j.Name)
+	}
+	return out
+}
+
+func (c *checker) jobs() {
+	switch n := len(c.s.Jobs); {
+	case n == 0 && !c.reported("job"):
+		c.Problemf("job", "add a [[job]] table", "no jobs")
+	case n > maxJobs:
+		c.Problemf(c.s.Jobs[maxJobs].At, "", "more than %d jobs", maxJobs)
+	}
+	names := map[string]string{}
+	for i := range c.s.Jobs {
+		j := &c.s.Jobs[i]
+		switch first, dup := names[j.Name]; {
+		case j.Name == "" && !c.Has(j.At+".name"): // reported
+		case dup:
+			c.Problemf(j.At+".name", "first at "+c.Pos(first).String(), "duplicate job %q", j.Name)
+		case !jobName.MatchString(j.Name) && !c.reported(j.At+".name"):
+			c.Problemf(j.At+".name", "letters, digits, '_' and '-'", "%q is not a job name", j.Name)
+		default:
+			names[j.Name] = j.At + ".name"
+		}
+		c.job(j)
+	}
+}
+
+func (c *checker) job(j *Job) {
+	positive(c, j.At+".gpus", j.GPUs)
+	positive(c, j.At+".message", j.Message)
+	positive(c, j.At+".rate", j.Rate)
+	positive(c, j.At+".duration", j.Duration)
+	positive(c, j.At+".iterations", j.Iterations)
+	if (j.Window < 1 || j.Window > maxWindow) && !c.reported(j.At+".window") {
+		c.Problemf(j.At+".window", "", "window must be 1 to %d packets", maxWindow)
+	}
+	c.enum(j.At+".collective", j.Collective, "ina", "ps", "ring")
+	if c.enum(j.At+".control", j.Control, "fixed", "aimd") && j.Control == "aimd" {
+		c.ecn(j)
+	}
+	exclude := func(a, b string) {
+		if c.Has(j.At+"."+a) && c.Has(j.At+"."+b) {
+			c.Problemf(j.At+"."+b, "keep one of them", "%s and %s exclude each other", a, b)
+		}
+	}
+	exclude("gpus", "hosts")
+	exclude("model", "message")
+	exclude("duration", "iterations")
+	if !c.Has(j.At+".gpus") && !c.Has(j.At+".hosts") {
+		c.KeyProblemf(j.At, `write gpus = 4, or hosts = ["h1", "h2"]`, "job without workers")
+	}
+	if c.Has(j.At+".iterations") && !c.Has(j.At+".model") && !c.Has(j.At+".message") {
+		c.Problemf(j.At+".iterations", `add message = "64MiB", or a model`, "a plain stream has no iterations")
+	}
+	if j.Collective == "ring" {
+		if c.Has(j.At + ".ps") {
+			c.Problemf(j.At+".ps", "", "a ring has no parameter server")
+		}
+		if c.Has(j.At+".gpus") && j.GPUs == 1 {
+			c.Problemf(j.At+".gpus", "", "a ring needs at least 2 workers")
+		}
+		if c.Has(j.At+".hosts") && len(j.Hosts) < 2 && !c.reported(j.At+".hosts") {
+			c.Problemf(j.At+".hosts", "", "a ring needs at least 2 workers")
+		}
+	} else if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.reported(j.At+".hosts") {
+		c.Problemf(j.At+".hosts", "", "job without workers")
+	}
+	if len(j.Hosts) > maxWorkers {
+		c.Problemf(j.At+".hosts", "", "%d workers, at most %d fit a worker bitmap", len(j.Hosts), maxWorkers)
+	}
+	c.workers(j)
+}
+
+// workers checks a job's hosts and its rate against the inventory.
+func (c *checker) workers(j *Job) {
+	if c.lab == nil {
+		return
+	}
+	host := func(path, name string) bool {
+		_, ok := c.lab.rates[name]
+		if !ok && !c.reported(path) {
+			c.Problemf(path, tomlfile.DidYouMean(name, c.lab.hosts), "unknown host %q", name)
+		}
+		return ok
+	}
+	limit, of := c.lab.fastest, "the fastest host"
+	seen := map[string]bool{}
+	for i, h := range j.Hosts {
+		at := fmt.Sprintf("%s.hosts[%d]", j.At, i)
+		if !host(at, h) {
+			continue
+		}
+		if seen[h] {
+			c.Problemf(at, "one worker stands for all of a job's GPUs on a host", "host %s twice in job %s", h, j.Name)
+		}
+		seen[h] = true
+		if r := c.lab.rates[h]; r < limit || len(seen) == 1 {
+			limit, of = r, "host "+h
+		}
+	}
+	if c.Has(j.At + ".ps") {
+		host(j.At+".ps", j.PS)
+	}
+	if j.Rate > limit {
+		c.Problemf(j.At+".rate", "", "rate %v is above the %v that %s is linked with", j.Rate, limit, of)
+	}
+}
+
+// ecn reports a job that listens for marks which no switch makes.
+func (c *checker) ecn(j *Job) {
+	if c.lab != nil && !c.lab.ecn && c.s.Switch.ECN == 0 {
+		c.Problemf(j.At+".control", `write ecn = "64KiB" in [switch] or in the inventory`, "aimd needs ECN marks, and no switch makes any")
+	}
+}
+
+func (c *checker) measure() {
+	m := &c.s.Measure
+	positive(c, "measure.duration", m.Duration)
+	positive(c, "measure.interval", m.Interval)
+	positive(c, "measure.repeats", m.Repeats)
+	if m.Interval > m.Duration && m.Duration > 0 {
+		at := "measure.interval"
+		if !c.Has(at) {
+			at = "measure.duration"
+		}
+		c.Problemf(at, "", "interval %v is longer than the measurement of %v", m.Interval, m.Duration)
+	}
+}
+
+func (c *checker) linkStates() {
+	for i := range c.s.LinkStates {
+		l := &c.s.LinkStates[i]
+		for key, p := range map[string]float64{"loss": l.Loss, "duplicate": l.Duplicate, "reorder": l.Reorder} {
+			if p < 0 || p > 1 {
+				c.Problemf(l.At+"."+key, "", "%s is a probability, 0 to 1", key)
+			}
+		}
+		if l.Reorder > 0 && l.ReorderBy == 0 && !c.Has(l.At+".reorder_by") {
+			c.Problemf(l.At+".reorder", `write reorder_by = "2ms"`, "reorder without reorder_by")
+		}
+		if c.lab != nil && l.Of != "" {
+			c.matches(l.At+".of", l.Of, "link", c.lab.links)
+		}
+	}
+}
+
+// matches reports a glob that none of the names fits.
+func (c *checker) matches(at, pattern, what string, names []string) {
+	if slices.ContainsFunc(names, func(n string) bool { return results.Glob(pattern, n) }) {
+		return
+	}
+	c.Problemf(at, tomlfile.DidYouMean(pattern, names), "no %s matches %q", what, pattern)
+}
+
+// metric is what an expectation may be about.
+type metric struct {
+	unit      string // "1", "bit/s" or "s"
+	example   string // of a value
+	predicted bool   // by occupancy and waterfill
+	// of is what its figures are about: "job", "job@switch", "link", or "" for the
+	// point as a whole; jobs are those that produce it.
+	of   string
+	jobs func(j *Job) bool
+	none string // why there is none, when no job produces it
+}
+
+func every(*Job) bool        { return true }
+func aggregates(j *Job) bool { return j.Collective == "ina" }
+func iterates(j *Job) bool   { return j.Message > 0 || j.Model != "" }
+func ends(j *Job) bool       { return j.Iterations > 0 }
+
+var metrics = map[string]metric{
+	"share":      {"1", "0.5", true, "job@switch", aggregates, "no job aggregates in switches"},
+	"goodput":    {"bit/s", `"10Gbit/s"`, true, "job", every, ""},
+	"wire_rate":  {"bit/s", `"10Gbit/s"`, true, "job", every, ""},
+	"link_rate":  {"bit/s", `"10Gbit/s"`, true, "link", every, ""},
+	"jain":       {"1", "0.99", true, "", every, ""},
+	"sum_errors": {"1", "0", false, "job", every, ""},
+	"iterations": {"1", "10", false, "job", iterates, "no job has a message or a model"},
+	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations"},
+}
+
+func (c *checker) expects() {
+	names := map[string]string{}
+	for i := range c.s.Expects {
+		e := &c.s.Expects[i]
+		if e.Name == "" {
+			e.Name = strings.TrimSpace(e.Metric + " " + e.Of)
+		}
+		if first, dup := names[e.Name]; dup {
+			c.Problemf(e.At+".name", "first at "+c.Pos(first).String(), "duplicate expectation %q", e.Name)
+		}
+		names[e.Name] = e.At
+		if strings.TrimSpace(e.Reason) == "" && c.Has(e.At+".reason") && !c.reported(e.At+".reason") {
+			c.Problemf(e.At+".reason", "say why it should hold, and why within this tolerance", "empty reason")
+		}
+		c.expect(e)
+	}
+}
+
+func (c *checker) expect(e *Expect) {
+	if e.Metric == "" || !c.enum(e.At+".metric", e.Metric, slices.Sorted(maps.Keys(metrics))...) {
+		return
+	}
+	m := metrics[e.Metric]
+	c.subjects(e, m)
+
+	r := results.Expect{Name: e.Name, Metric: e.Metric, Of: e.Of, Predictor: e.Predictor, Statistic: e.Statistic,
+		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate}
+	if r.Predictor == "" {
+		r.Predictor = "occupancy"
+		if c.Has(e.At+".value") || !m.predicted {
+			r.Predictor = "value"
+		}
+	}
+	c.enum(e.At+".statistic", e.Statistic, "each", "mean", "max")
+	c.enum(e.At+".bound", e.Bound, "within", "at-least", "at-most")
+	if c.enum(e.At+".predictor", r.Predictor, "occupancy", "waterfill", "value") {
+		switch given := c.Has(e.At + ".value"); {
+		case r.Predictor == "value" && !given:
+			c.KeyProblemf(e.At, "write value = "+m.example, "missing value in expect")
+		case r.Predictor != "value" && given:
+			c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
+		case r.Predictor != "value" && !m.predicted:
+			c.Problemf(e.At+".predictor", "write value = "+m.example, "%s does not predict %s", r.Predictor, e.Metric)
+		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most"):
+			c.Problemf(e.At+".bound", "write value = "+m.example, "bound %q compares with a value", e.Bound)
+		case given:
+			r.Value = c.quantity(e.At+".value", m, e.Value)
+		}
+	}
+	switch {
+	case c.Has(e.At + ".tolerance"):
+		r.Tolerance, r.Relative = c.tolerance(e.At+".tolerance", m, string(e.Tolerance))
+	case e.Bound == "within" && e.Metric != "sum_errors":
+		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")
+	}
+	e.resolved = r
+}
+
+// subjects reports an expectation of what nothing produces.
+func (c *checker) subjects(e *Expect, m metric) {
+	var names []string
+	jobs := 0
+	for i := range c.s.Jobs {
+		j := &c.s.Jobs[i]
+		if !m.jobs(j) {
+			continue
+		}
+		jobs++
+		switch m.of {
+		case "job":
+			names = append(names, j.Name)
+		case "job@switch":
+			if c.lab == nil {
+				continue
+			}
+			for _, s := range c.lab.inv.Switches {
+				if s.Aggregators > 0 {
+					names = append(names, j.Name+"@"+s.Name)
+				}
+			}
+		}
+	}
+	switch {
+	case len(c.s.Jobs) == 0: // reported
+	case jobs == 0:
+		c.Problemf(e.At+".metric", "", "nothing produces %s: %s", e.Metric, m.none)
+	case e.Metric == "jain" && jobs < 2:
+		c.Problemf(e.At+".metric", "", "nothing produces jain: it compares jobs, and there is one")
+	case m.of == "" && e.Of != "":
+		c.Problemf(e.At+".of", "leave it out", "%s is one figure for all jobs", e.Metric)
+	case c.lab == nil:
+	case m.of == "job@switch" && len(names) == 0:
+		c.Problemf(e.At+".metric", "", "nothing produces %s: no switch of %s has aggregators", e.Metric, c.lab.inv.File)
+	case m.of == "link":
+		c.matches(e.At+".of", e.Of, "link", c.lab.links)
+	case m.of != "":
+		c.matches(e.At+".of", e.Of, m.of, names)
+	}
+}
+
+// quantity is a value in a metric's unit: a number, a rate or a duration.
+func (c *checker) quantity(at string, m metric, v any) float64 {
+	switch v := v.(type) {
+	case int64:
+		if m.unit == "1" {
+			return float64(v)
+		}
+	case float64:
+		if m.unit == "1" && !math.IsNaN(v) && !math.IsInf(v, 0) {
+			return v
+		}
+	case string:
+		if m.unit != "1" {
+			n, err := inUnit(m.unit, v)
+			if err != nil {
+				c.Problemf(at, tomlfile.HintOf(err), "value: %v", err)
+			}
+			return n
+		}
+	}
+	if m.unit == "1" {
+		c.Problemf(at, "", "value must be a finite number")
+	} else {
+		c.Problemf(at, "write "+m.example, "value must be a quantity with its unit")
+	}
+	return 0
+}
+
+func inUnit(unit, s string) (float64, error) {
+	switch unit {
+	case "bit/s":
+		r, err := inventory.ParseBitRate(s)
+		return float64(r), err
+	case "s":
+		d, err := inventory.ParseDuration(s)
+		return d.Std().Seconds(), err
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", s)
+	}
+	return n, nil
+}
+
+// tolerance reads "0.03", "3%", or "1Gbit/s" where the metric is a rate.
+func (c *checker) tolerance(at string, m metric, s string) (tol float64, relative bool) {
+	if c.reported(at) {
+		return 0, false
+	}
+	var err error
+	if number, ok := strings.CutSuffix(strings.TrimSpace(s), "%"); ok {
+		tol, err = inUnit("1", strings.TrimSpace(number))
+		tol, relative = tol/100, true
+	} else {
+		tol, err = inUnit(m.unit, s)
+	}
+	switch {
+	case err != nil:
+		absolute := m.example
+		if m.unit == "1" {
+			absolute = `"0.03"`
+		}
+		c.Problemf(at, fmt.Sprintf(`write "3%%" or an absolute one like %s`, absolute), "tolerance: %v", err)
+	case math.IsNaN(tol) || math.IsInf(tol, 0) || tol < 0:
+		c.Problemf(at, "", "tolerance must be a finite number and not negative")
+	default:
+		return tol, relative
+	}
+	return 0, false
+}

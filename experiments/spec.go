@@ -1,0 +1,258 @@
+// Package experiments reads what to run from one TOML file, and runs it: the spec
+// and its sweeps, the loop over points and repeats, and the verdict.
+package experiments
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
+)
+
+// Spec is one experiment: which jobs run where, with what settings, what is varied,
+// and what should come out. All quantities are those of the lab; an emulation
+// scales them itself. Times on the wall clock (start, duration, warm-up) are never
+// scaled.
+//
+// Load returns only specs that make sense, so what runs them need not check again
+// what the comments say here.
+type Spec struct {
+	Version       int    `toml:"version,required"` // 1
+	Name          string `toml:"name"`             // default: the file's name without ".toml"
+	Title         string `toml:"title"`            // one line for reports
+	Description   string `toml:"description"`
+	InventoryPath string `toml:"inventory,required"` // as written: relative to the spec's folder (in --set: to the current one)
+
+	Emulation  Emulation   `toml:"emulation"`
+	Placement  Placement   `toml:"placement"`
+	Switch     Switch      `toml:"switch"`
+	Jobs       []Job       `toml:"job"` // 1..4095, unique names
+	Measure    Measure     `toml:"measure"`
+	Calibrate  Calibrate   `toml:"calibrate"`
+	LinkStates []LinkState `toml:"link_state"`
+	Sweeps     []Sweep     `toml:"sweep"` // none in a point's spec
+	Expects    []Expect    `toml:"expect"`
+
+	File      string   // path it was read from
+	SHA256    string   // of the file's bytes, hex
+	Text      string   // the file itself
+	Overrides []string // the assignments of --set, in order
+
+	inv    *inventory.Inventory
+	points []SpecPoint
+}
+
+// Inventory is the inventory as loaded, unscaled. All points share it: it must not
+// be changed.
+func (s *Spec) Inventory() *inventory.Inventory { return s.inv }
+
+// Emulation is how an emulated testbed relates to the lab.
+type Emulation struct {
+	// Scale is "slow-motion" (rates divided, delays multiplied), "shrunk" (rates and
+	// bytes divided) or "none".
+	Scale string `toml:"scale" default:"slow-motion"`
+	// Factor is at least 1, and 1 with scale "none".
+	Factor float64 `toml:"factor" default:"1000"`
+}
+
+// Placement is who decides on hosts for jobs that name none.
+type Placement struct {
+	Policy string `toml:"policy" default:"first-fit"`
+}
+
+// Switch is how all switches aggregate and queue.
+type Switch struct {
+	Mode       string `toml:"mode" default:"statistical"` // or "synchronous"
+	Addressing string `toml:"addressing" default:"pool"`  // "pool", "hash", "linear" or "atp"; of statistical mode
+	// Aggregators is how many each switch uses. 0: all it has, or what PATRatio says.
+	Aggregators int `toml:"aggregators"`
+	// PATRatio sets the number of aggregators to this part of what the job PATJob
+	// would hold: M = PATRatio·C·T, where C is its rate in packets/s and T how long
+	// an aggregator stays taken, as calibrated (NetPack section 6.4). 0: unset.
+	PATRatio float64 `toml:"pat_ratio"`
+	PATJob   string  `toml:"pat_job"` // default: the first job; it has a rate
+	// Slots is W, the slots that each job picks among all under atp addressing, and
+	// SlotsRatio the same as a part of the aggregators. One of them is set with atp.
+	Slots      int             `toml:"slots"`
+	SlotsRatio float64         `toml:"slots_ratio"`
+	Queue      string          `toml:"queue" default:"fair"` // "fair" (per job) or "fifo"
+	Lanes      int             `toml:"lanes" default:"240"`  // int32 values per packet, 1..240
+	Buffer     inventory.Bytes `toml:"buffer"`               // per egress port; 0: as the inventory says
+	ECN        inventory.Bytes `toml:"ecn"`                  // marking threshold; 0: as the inventory says
+}
+
+// Job is one training job. It has either GPUs or Hosts.
+type Job struct {
+	At         string             `toml:",path"`                    // of the table in the file: "job[0]"
+	Name       string             `toml:"name,required"`            // letters, digits, '_' and '-'
+	GPUs       int                `toml:"gpus"`                     // to be placed by the policy
+	Hosts      []string           `toml:"hosts"`                    // explicit workers in rank order, 64 at most
+	PS         string             `toml:"ps"`                       // explicit parameter server host; empty: the policy chooses
+	Collective string             `toml:"collective" default:"ina"` // "ina", "ps" or "ring"
+	Model      string             `toml:"model"`                    // model profile; or
+	Message    inventory.Bytes    `toml:"message"`                  // gradient bytes per iteration; neither: a stream
+	Rate       inventory.BitRate  `toml:"rate"`                     // wire rate limit per worker; 0: none
+	Window     int                `toml:"window" default:"1024"`    // packets outstanding per worker, 1..65536
+	Control    string             `toml:"control" default:"fixed"`  // or "aimd", driven by ECN marks
+	Start      inventory.Duration `toml:"start"`                    // wall clock, from the beginning of the point
+	Duration   inventory.Duration `toml:"duration"`                 // wall clock; 0: see Iterations, or until the measurement ends
+	Iterations int64              `toml:"iterations"`               // 0: no limit; only with Model or Message
+}
+
+// Measure is when and how often to look. Times are wall clock.
+type Measure struct {
+	Warmup   inventory.Duration `toml:"warmup" default:"1s"`      // after every start and stop of a job
+	Duration inventory.Duration `toml:"duration" default:"3s"`    // per phase, where jobs do not end it themselves
+	Interval inventory.Duration `toml:"interval" default:"100ms"` // between samples
+	Repeats  int                `toml:"repeats" default:"1"`      // of every point
+	Seed     uint64             `toml:"seed" default:"1"`
+}
+
+// Calibrate says whether T and the real link rates are measured at low load before
+// anything is predicted.
+type Calibrate struct {
+	Enabled bool `toml:"enabled" default:"true"`
+}
+
+// LinkState is deliberate damage to the directed links that match a glob.
+type LinkState struct {
+	At        string             `toml:",path"`
+	Of        string             `toml:"of,required"` // "h1->tor1", "*->tor1"
+	Loss      float64            `toml:"loss"`        // probabilities, 0..1
+	Duplicate float64            `toml:"duplicate"`
+	Reorder   float64            `toml:"reorder"`
+	ReorderBy inventory.Duration `toml:"reorder_by"` // how long a reordered packet is held back, in the lab's time
+}
+
+// Sweep varies one key.
+type Sweep struct {
+	At     string `toml:",path"`
+	Key    string `toml:"key,required"` // "switch.pat_ratio", "job.A.rate"
+	Values []any  `toml:"values,required"`
+	// Zip is a name that sweeps share which advance together. All others form the
+	// cross product, the first sweep of the file varying slowest.
+	Zip string `toml:"zip"`
+}
+
+// Expect is one [[expect]] block as written; Expectations gives it resolved.
+type Expect struct {
+	At        string    `toml:",path"`
+	Name      string    `toml:"name"` // default: metric and of
+	Metric    string    `toml:"metric,required"`
+	Of        string    `toml:"of"`                       // glob over jobs, "job@switch" or links; empty: all
+	Predictor string    `toml:"predictor"`                // "occupancy" (default), "waterfill", "value" (default with a value)
+	Value     any       `toml:"value"`                    // a number; a rate or duration where the metric is one
+	Statistic string    `toml:"statistic" default:"each"` // or "mean", "max"
+	Tolerance Tolerance `toml:"tolerance"`
+	Bound     string    `toml:"bound" default:"within"` // or "at-least", "at-most": of a value
+	Reason    string    `toml:"reason,required"`
+	Gate      bool      `toml:"gate" default:"true"` // false: reported, never decides the run
+
+	resolved results.Expect
+}
+
+// Tolerance is "0.03" (absolute, in the metric's unit; "1Gbit/s" for rates) or "3%"
+// (of what is expected).
+type Tolerance string
+
+// UnmarshalText takes any text; what it means depends on the metric.
+func (t *Tolerance) UnmarshalText(text []byte) error {
+	*t = Tolerance(text)
+	return nil
+}
+
+// Suggest is how a bare number should have been written.
+func (t *Tolerance) Suggest(number float64) string { return fmt.Sprint(number) }
+
+// Load reads an experiment and the inventory it names, and applies assignments
+// ("switch.pat_ratio=0.5") before anything is checked. A file that breaks rules gives
+// tomlfile.Problems: all of both files, each with its position.
+//
+// An assignment to a swept key takes the place of the sweep.
+func Load(path string, sets ...string) (*Spec, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read experiment: %w", err)
+	}
+	return Parse(path, text, nil, sets...)
+}
+
+// Parse is Load for a text at hand. name is the path for messages, and its folder is
+// where a relative inventory path begins. An inventory that is given is used
+// instead of the one that the text names.
+func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (*Spec, error) {
+	f, err := tomlfile.Parse(name, text)
+	if err != nil {
+		return nil, err
+	}
+	var problems tomlfile.Problems
+	for _, set := range sets {
+		g, err := f.Set(Spec{}, set)
+		if err != nil {
+			problems = append(problems, asProblems(err)...)
+			continue
+		}
+		f = g
+	}
+	sum := sha256.Sum256(text)
+	s := &Spec{File: name, SHA256: hex.EncodeToString(sum[:]), Text: string(text), Overrides: sets, inv: inv}
+	f.Decode(s)
+	if s.Version != 1 && f.Has("version") {
+		f.Problemf("version", "this inabench reads version = 1", "unknown version %d", s.Version)
+	}
+	if s.Name == "" {
+		s.Name = strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
+	}
+	if inv == nil && s.InventoryPath != "" {
+		at := s.InventoryPath
+		if !filepath.IsAbs(at) && f.Pos("inventory").Line > 0 {
+			at = filepath.Join(filepath.Dir(name), at)
+		}
+		s.inv, err = inventory.Load(at)
+		switch ps := asProblems(err); {
+		case len(ps) > 0:
+			f.Problemf("inventory", "", "inventory %s has problems", at)
+			problems = append(problems, ps...)
+		case err != nil:
+			f.Problemf("inventory", "", "%v", err)
+		}
+	}
+	problems = append(problems, s.expand(f)...)
+	problems = append(problems, f.Problems()...)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func asProblems(err error) tomlfile.Problems {
+	var ps tomlfile.Problems
+	errors.As(err, &ps)
+	return ps
+}
+
+// Expectations are the [[expect]] blocks with everything filled in.
+func (s *Spec) Expectations() []results.Expect {
+	out := make([]results.Expect, len(s.Expects))
+	for i, e := range s.Expects {
+		out[i] = e.resolved
+	}
+	return out
+}
+
+// Job finds a job by name.
+func (s *Spec) Job(name string) (*Job, bool) {
+	for i := range s.Jobs {
+		if s.Jobs[i].Name == name {
+			return &s.Jobs[i], true
+		}
+	}
+	return nil, false
+}

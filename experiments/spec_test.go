@@ -1,0 +1,201 @@
+package experiments
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), rewrite with -update:\n%s", name, diff)
+	}
+}
+
+// Every problem of every bad file, as a person sees them.
+func TestInvalidSpecs(t *testing.T) {
+	files, _ := filepath.Glob("testdata/invalid-*.toml")
+	if len(files) == 0 {
+		t.Fatal("no test data")
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			s, err := Load(file)
+			var ps tomlfile.Problems
+			if s != nil || !errors.As(err, &ps) {
+				t.Fatalf("got %v, %v", s, err)
+			}
+			golden(t, strings.TrimSuffix(filepath.Base(file), ".toml")+".golden", ps.Error()+"\n")
+		})
+	}
+}
+
+// What a spec comes to: defaults, points, expectations.
+func TestValidSpecs(t *testing.T) {
+	for _, file := range []string{"testdata/valid-everything.toml", "quickstart.toml"} {
+		t.Run(file, func(t *testing.T) {
+			s, err := Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.File != file || len(s.SHA256) != 64 || s.Inventory() == nil {
+				t.Errorf("file %q, sha256 %q, inventory %v", s.File, s.SHA256, s.Inventory())
+			}
+			var b strings.Builder
+			fmt.Fprintf(&b, "name %q, inventory %q\n%+v\n%+v\n%+v\n%+v\n", s.Name, s.InventoryPath, s.Emulation, s.Placement, s.Measure, s.Calibrate)
+			for _, l := range s.LinkStates {
+				fmt.Fprintf(&b, "%+v\n", l)
+			}
+			for _, e := range s.Expectations() {
+				fmt.Fprintf(&b, "%+v\n", e)
+			}
+			for _, p := range s.Points() {
+				fmt.Fprintf(&b, "\npoint %d %q %v\n%+v\n", p.Index, p.Labels, p.Params, p.Spec.Switch)
+				for _, j := range p.Spec.Jobs {
+					fmt.Fprintf(&b, "%+v\n", j)
+				}
+			}
+			golden(t, strings.TrimSuffix(filepath.Base(file), ".toml")+".golden", b.String())
+		})
+	}
+}
+
+// Every inventory that ships can be read.
+func TestRacks(t *testing.T) {
+	files, _ := filepath.Glob("racks/*.toml")
+	if len(files) < 2 {
+		t.Fatal("no racks")
+	}
+	for _, file := range files {
+		if _, err := inventory.Load(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Every experiment that ships can be read.
+func TestShippedSpecs(t *testing.T) {
+	files, _ := filepath.Glob("*.toml")
+	if len(files) == 0 {
+		t.Fatal("no experiments")
+	}
+	for _, file := range files {
+		if _, err := Load(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLoadSet(t *testing.T) {
+	s, err := Load("quickstart.toml", "job.A.rate=5Gbit/s", "switch.aggregators=128", "measure.repeats=3", "job.B.hosts=h1,h3",
+		"expect.sums are exact.gate=false", "inventory=racks/three-hosts.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := s.Job("A")
+	b, _ := s.Job("B")
+	if a.Rate != 5e9 || s.Switch.Aggregators != 128 || s.Measure.Repeats != 3 || b.Hosts[1] != "h3" || s.Expectations()[2].Gate {
+		t.Errorf("%+v", s)
+	}
+	if len(s.Overrides) != 6 {
+		t.Errorf("overrides %q", s.Overrides)
+	}
+	for _, tt := range []struct{ set, want string }{
+		{"switch.agregators=1", `--set switch.agregators=1: unknown key "agregators" in switch: did you mean "aggregators"?`},
+		{"job.C.rate=1Gbit/s", `--set job.C.rate=1Gbit/s: no job "C": known: A, B`},
+		{"job.A.rate=400Gbit/s", `--set job.A.rate=400Gbit/s: rate 400Gbit/s is above the 100Gbit/s that host h1 is linked with`},
+		{"job.A.rate=5", `--set job.A.rate=5: job.rate: "5" lacks a unit: write "5Gbit/s" or another unit`},
+		{"measure.repeats=many", `--set measure.repeats=many: measure.repeats is a string, want a whole number`},
+		{"switch.mode=sync", `--set switch.mode=sync: unknown mode "sync": one of statistical, synchronous`},
+	} {
+		s, err := Load("quickstart.toml", tt.set)
+		if s != nil || fmt.Sprint(err) != tt.want {
+			t.Errorf("got  %v\nwant %s", err, tt.want)
+		}
+	}
+}
+
+// An assignment to a swept key takes the sweep's place, and cannot split a zip.
+func TestSetOfSweptKey(t *testing.T) {
+	s, err := Load("testdata/valid-everything.toml", "switch.pat_ratio=0.125")
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := s.Points()
+	if len(points) != 2 || points[1].Spec.Switch.PATRatio != 0.125 || len(points[1].Labels) != 2 {
+		t.Errorf("%d points: %+v", len(points), points)
+	}
+	_, err = Load("testdata/valid-everything.toml", "job.B.rate=1Gbit/s")
+	if want := `--set job.B.rate=1Gbit/s: "job.B.rate" is swept together with others (zip "load")`; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A stored run is read again without its files.
+func TestParseWithInventory(t *testing.T) {
+	s, err := Load("quickstart.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("moved/quickstart.toml", []byte(s.Text), s.Inventory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.SHA256 != s.SHA256 || again.Inventory() != s.Inventory() {
+		t.Error("another spec")
+	}
+}
+
+// Any text gives a spec or problems; what is accepted has sound points.
+func FuzzParseSpec(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.toml")
+	for _, file := range append(files, "quickstart.toml") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	inv, err := inventory.Load("racks/two-racks.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse("f", text, inv)
+		var ps tomlfile.Problems
+		if (s == nil) != (err != nil) || err != nil && !errors.As(err, &ps) {
+			t.Fatalf("spec %v, error %v", s, err)
+		}
+		if s == nil {
+			return
+		}
+		for i, p := range s.Points() {
+			if p.Index != i || len(p.Labels) != len(p.Params) || len(p.Spec.Jobs) == 0 || len(p.Spec.Expectations()) != len(s.Expects) {
+				t.Fatalf("point %d: %+v", i, p)
+			}
+		}
+	})
+}

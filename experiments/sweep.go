@@ -1,0 +1,160 @@
+package experiments
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// maxPoints bounds what the sweeps of a file may multiply to.
+const maxPoints = 10_000
+
+// SpecPoint is one cell of the sweeps.
+type SpecPoint struct {
+	Index  int
+	Params map[string]any // swept key -> value as TOML gives it; nil without sweeps
+	Labels []string       // "switch.pat_ratio=0.5", in the order of the file
+	Spec   *Spec          // with the values set, and no sweeps
+}
+
+// Points are the cells of the sweeps in order, the first sweep of the file varying
+// slowest; without sweeps it is one. Repeats are not counted.
+func (s *Spec) Points() []SpecPoint {
+	if s.points == nil {
+		return []SpecPoint{{Spec: s}}
+	}
+	return s.points
+}
+
+// axis is a sweep, or several that are zipped.
+type axis struct {
+	zip    string
+	sweeps []*Sweep
+	keys   []tomlfile.Key
+	len    int
+}
+
+// expand checks the sweeps, and then every point, or the spec itself where there are
+// none. It returns the points' problems; its own go into f.
+func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
+	l := newLab(s.inv)
+	axes, ok := s.axes(f)
+	total := 1
+	for _, a := range axes {
+		if total *= a.len; total > maxPoints {
+			f.Problemf("sweep", "zip some, or make two experiments", "more than %d points", maxPoints)
+			ok = false
+			break
+		}
+	}
+	if !ok || len(axes) == 0 {
+		s.check(f, l)
+		return nil
+	}
+	var problems tomlfile.Problems
+	for n := range total {
+		p := SpecPoint{Index: n, Params: map[string]any{}}
+		g := f
+		rest, size := n, total
+		for _, a := range axes {
+			size /= a.len
+			i := rest / size
+			rest %= size
+			for k, sw := range a.sweeps {
+				v := sw.Values[i]
+				g = g.With(a.keys[k], v, f.Pos(fmt.Sprintf("%s.values[%d]", sw.At, i)))
+				p.Params[sw.Key] = v
+			}
+		}
+		for i := range s.Sweeps {
+			if v, ok := p.Params[s.Sweeps[i].Key]; ok {
+				p.Labels = append(p.Labels, s.Sweeps[i].Key+"="+format(v))
+			}
+		}
+		q := &Spec{}
+		g.Decode(q)
+		q.Name, q.File, q.SHA256, q.Text = s.Name, s.File, s.SHA256, s.Text
+		q.Overrides, q.inv, q.Sweeps = s.Overrides, s.inv, nil
+		q.check(g, l)
+		problems = append(problems, g.Problems()...)
+		p.Spec = q
+		s.points = append(s.points, p)
+	}
+	// What the first point resolved (defaults of expectations) holds for the whole.
+	first := s.points[0].Spec
+	s.Emulation, s.Expects = first.Emulation, first.Expects
+	return problems
+}
+
+// axes checks each sweep by itself. A sweep whose key --set gives is dropped.
+func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
+	ok = true
+	seen := map[string]bool{}
+	for i := range s.Sweeps {
+		sw := &s.Sweeps[i]
+		if sw.Key == "" || len(sw.Values) == 0 {
+			if f.Has(sw.At + ".values") {
+				f.Problemf(sw.At+".values", "", "sweep without values")
+			}
+			ok = false
+			continue
+		}
+		key, err := f.Key(Spec{}, sw.Key)
+		top, _, _ := strings.Cut(key.Path+"[", "[")
+		top, _, _ = strings.Cut(top, ".")
+		switch {
+		case err != nil:
+			f.Problemf(sw.At+".key", tomlfile.HintOf(err), "sweep over %q: %v", sw.Key, err)
+			ok = false
+			continue
+		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "emulation", "sweep", "expect"}, top) ||
+			key.Path == "measure.repeats" || top == "job" && strings.HasSuffix(key.Path, ".name"):
+			f.Problemf(sw.At+".key", "", "%q is the same for all points, it cannot be swept", sw.Key)
+			ok = false
+			continue
+		case seen[key.Path]:
+			f.Problemf(sw.At+".key", "", "%q is swept twice", sw.Key)
+			ok = false
+			continue
+		}
+		seen[key.Path] = true
+		if f.Has(key.Path) && f.Pos(key.Path).Line == 0 { // a flag's
+			if sw.Zip != "" {
+				f.Report(f.Pos(key.Path), "", "%q is swept together with others (zip %q)", sw.Key, sw.Zip)
+				ok = false
+			}
+			continue
+		}
+		at := -1
+		if sw.Zip != "" {
+			at = slices.IndexFunc(axes, func(a axis) bool { return a.zip == sw.Zip })
+		}
+		if at < 0 {
+			axes = append(axes, axis{zip: sw.Zip, len: len(sw.Values)})
+			at = len(axes) - 1
+		}
+		a := &axes[at]
+		if len(sw.Values) != a.len {
+			f.Problemf(sw.At+".values", fmt.Sprintf("%s has %d", a.sweeps[0].Key, a.len), "%d values zipped with %d", len(sw.Values), a.len)
+			ok = false
+			continue
+		}
+		a.sweeps = append(a.sweeps, sw)
+		a.keys = append(a.keys, key)
+	}
+	return axes, ok
+}
+
+// format is a swept value as --set would take it.
+func format(v any) string {
+	if items, ok := v.([]any); ok {
+		parts := make([]string, len(items))
+		for i, it := range items {
+			parts[i] = format(it)
+		}
+		return strings.Join(parts, ",")
+	}
+	return fmt.Sprint(v)
+}
