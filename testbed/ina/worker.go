@@ -13,11 +13,13 @@ import (
 // result, a multicast, is the instant from which all of them count.
 const Startup = 2
 
-// Limits of the retransmission timeout. The barrier is resent patiently: ATP too
-// gives its first packet 50 ms.
+// The retransmission timeout stays within 1 and maxRTO times the configured one: a
+// result also waits for the other workers' recovery, and timeouts that followed
+// that would drive each other up without end. The barrier is resent patiently: ATP
+// too gives its first packet 50 ms.
 const (
+	maxRTO     = 16
 	barrierRTO = 50 * time.Millisecond
-	maxRTO     = 2 * time.Second
 )
 
 // aimdIncrease is the packets per round trip by which a window grows: ATP's 1500
@@ -79,6 +81,7 @@ type Worker struct {
 	allowed          uint64 // the application has gradients below this
 	stop             uint64 // a vote ends the job here
 	vote             uint64 // packets from here on carry this worker's vote
+	newest           uint64 // sequence number answered so far
 	cut              uint64 // results below this saw the window before it was last halved
 	cwnd             float64
 
@@ -226,11 +229,11 @@ func (w *Worker) Resend(t time.Duration, b []byte) int {
 }
 
 func (w *Worker) timeout() time.Duration {
-	rto := max(w.cfg.RTO, w.srtt+4*w.rttvar) // RFC 6298, section 2
+	least := w.cfg.RTO
 	if w.base == 0 {
-		rto = max(rto, barrierRTO)
+		least = max(least, barrierRTO)
 	}
-	return min(rto<<w.backoff, max(rto, maxRTO))
+	return min(max(least, w.srtt+4*w.rttvar)<<w.backoff, maxRTO*least) // RFC 6298, section 2
 }
 
 func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
@@ -278,8 +281,9 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 	e.done = true
 	w.unlink(int32(s & w.mask))
 	if !e.resent && s > 0 {
-		w.sample(t - e.sent)
+		w.sample(max(t-e.sent, 0), s >= w.newest)
 	}
+	w.newest = max(w.newest, s)
 
 	wrong, votes := w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN)
 	w.stats.Checked += int64(w.cfg.Lanes)
@@ -311,18 +315,24 @@ func (w *Worker) shrink(s uint64) {
 	}
 }
 
-// sample feeds a round trip into the timeout (RFC 6298, section 2).
-func (w *Worker) sample(rtt time.Duration) {
-	rtt = max(rtt, 0)
-	if w.stats.RTTCount == 0 {
-		w.srtt, w.rttvar, w.stats.RTTMin = rtt, rtt/2, rtt
-	} else {
-		w.rttvar += (max(w.srtt-rtt, rtt-w.srtt) - w.rttvar) / 4
-		w.srtt += (rtt - w.srtt) / 8
-		w.stats.RTTMin = min(w.stats.RTTMin, rtt)
+// sample takes a round trip. Only a result in order says something about the network
+// and goes into the timeout (RFC 6298, section 2): what others overtook has waited
+// for another worker to resend.
+func (w *Worker) sample(rtt time.Duration, inOrder bool) {
+	if w.stats.RTTCount == 0 || rtt < w.stats.RTTMin {
+		w.stats.RTTMin = rtt
 	}
 	w.stats.RTTSum += rtt
 	w.stats.RTTCount++
+	switch {
+	case !inOrder:
+		return
+	case w.srtt == 0:
+		w.srtt, w.rttvar = rtt, rtt/2
+	default:
+		w.rttvar += (max(w.srtt-rtt, rtt-w.srtt) - w.rttvar) / 4
+		w.srtt += (rtt - w.srtt) / 8
+	}
 	w.backoff = 0
 }
 
