@@ -1,0 +1,499 @@
+package softswitch
+
+import (
+	"encoding/binary"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+var seed = flag.Uint64("seed", 1, "seed of randomised tests")
+
+// Cables and the switch between them are tested in virtual time: the engine is the
+// whole of it but for the sockets.
+
+// sent is a frame that came out.
+type sent struct {
+	port uint32
+	at   time.Duration
+	b    []byte
+}
+
+// bench is an engine whose output is kept.
+type bench struct {
+	*engine
+	t   testing.TB
+	out []sent
+}
+
+func newBench(t testing.TB, cfg Config) *bench {
+	t.Helper()
+	e, err := newEngine(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{engine: e, t: t}
+	e.emit = func(to *port, p *packet) {
+		if p.at > e.now {
+			t.Errorf("frame due at %v left at %v", p.at, e.now)
+		}
+		n := min(p.size, headLen)
+		b.out = append(b.out, sent{to.number, p.at, append(slices.Clone(p.head[:n]), p.buf.b[n:p.size]...)})
+		to.count(PortTx, p.size)
+		e.pool.put(p)
+	}
+	return b
+}
+
+var here = [4]byte{10, 0, 0, 2}
+
+// through is a switch that forwards what arrives at port 1 out of port 2 with the
+// given cable.
+func through(t testing.TB, egress LinkConfig) *bench {
+	b := newBench(t, Config{Aggregators: 8, Seed: *seed, Ports: []PortConfig{{Number: 1}, {Number: 2, Egress: egress}}})
+	for job := uint16(1); job <= 3; job++ {
+		if err := b.ina.SetJob(ina.JobEntry{Job: job, UpPort: 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.routes[here] = route{port: b.byPort[2]}
+	return b
+}
+
+func (b *bench) in(port uint32, at time.Duration, frame []byte) {
+	b.run(at)
+	b.receive(b.byPort[port], frame, at)
+}
+
+// gradient is a frame of a job with its lanes' bytes, so size is 64 + 4*lanes.
+func gradient(job uint16, psn uint32, lanes int) []byte {
+	return inaFrame(ina.Header{Job: job, PSN: psn, Lanes: uint8(lanes), Bitmap: 1}, 1)
+}
+
+func TestRateAndDelayAreExact(t *testing.T) {
+	for _, tc := range []struct{ rate, burst float64 }{{100e6, 0}, {1e9, 0}, {9.87654321e9, 0}, {2.5e9, 20e-6}} {
+		delay := 50 * time.Microsecond
+		b := through(t, LinkConfig{Rate: tc.rate, Delay: delay, Buffer: 1 << 22})
+		const n, size = 2000, 1024
+		for i := range n {
+			b.in(1, time.Duration(tc.burst*float64(i/100)*1e9), gradient(1, uint32(i), 240))
+		}
+		b.run(time.Second)
+		if len(b.out) != n {
+			t.Fatalf("%d frames came out of %d", len(b.out), n)
+		}
+		for i, s := range b.out {
+			want := time.Duration(float64(i+1)*size*8e9/tc.rate) + delay
+			if d := s.at - want; d < -1 || d > 1 {
+				t.Fatalf("rate %v: frame %d left at %v, want %v", tc.rate, i, s.at, want)
+			}
+		}
+	}
+}
+
+func TestNoRateNoDelayIsAtOnce(t *testing.T) {
+	b := through(t, LinkConfig{})
+	b.in(1, 5, gradient(1, 0, 1))
+	b.run(5)
+	if len(b.out) != 1 || b.out[0].at != 5 {
+		t.Errorf("out %+v", b.out)
+	}
+}
+
+// Jobs that all want more than their share get the same bytes, whatever the size of
+// their packets; in a fifo they get what they offer.
+func TestFairQueues(t *testing.T) {
+	for _, tc := range []struct {
+		discipline string
+		fair       bool
+	}{{"drr", true}, {"fifo", false}} {
+		b := through(t, LinkConfig{Rate: 100e6, Buffer: 40_000, Discipline: tc.discipline})
+		// Job 1 offers 80 Mbit/s in large packets, job 2 160 in small ones, others 80.
+		end := 200 * time.Millisecond
+		type source struct {
+			frame []byte
+			gap   time.Duration
+			at    time.Duration
+		}
+		sources := []source{
+			{frame: gradient(1, 0, 240), gap: 1024 * 8 * time.Second / 80e6},
+			{frame: gradient(2, 0, 16), gap: 128 * 8 * time.Second / 160e6},
+			{frame: unicast(here, 700), gap: 700 * 8 * time.Second / 80e6},
+		}
+		for {
+			s := &sources[0]
+			for i := range sources {
+				if sources[i].at < s.at {
+					s = &sources[i]
+				}
+			}
+			if s.at >= end {
+				break
+			}
+			b.in(1, s.at, s.frame)
+			s.at += s.gap
+		}
+		b.run(end)
+		var bytes [3]float64
+		for _, s := range b.out {
+			if s.at > 20*time.Millisecond {
+				bytes[jobOf(s.b)] += float64(len(s.b))
+			}
+		}
+		total := bytes[0] + bytes[1] + bytes[2]
+		even := true
+		for _, n := range bytes {
+			even = even && math.Abs(n/total-1./3) < 0.01
+		}
+		if even != tc.fair {
+			t.Errorf("%s: bytes of others, job 1 and job 2 are %.0f", tc.discipline, bytes)
+		}
+		if got := total * 8 / 0.18; math.Abs(got/100e6-1) > 0.005 {
+			t.Errorf("%s: link carried %.1f Mbit/s of 100", tc.discipline, got/1e6)
+		}
+	}
+}
+
+// A job that stays under its share loses nothing to one that floods.
+func TestFairQueueIsolates(t *testing.T) {
+	b := through(t, LinkConfig{Rate: 100e6, Buffer: 20_000, Discipline: "drr"})
+	calm := 0
+	for at := time.Duration(0); at < 100*time.Millisecond; at += 20 * time.Microsecond {
+		b.in(1, at, gradient(1, 0, 240)) // 410 Mbit/s
+		if at%(300*time.Microsecond) == 0 {
+			calm++
+			b.in(1, at, gradient(2, 0, 240)) // 27 Mbit/s
+		}
+	}
+	b.run(time.Second)
+	got := 0
+	for _, s := range b.out {
+		if jobOf(s.b) == 2 {
+			got++
+		}
+	}
+	if got != calm {
+		t.Errorf("the calm job got %d of %d packets through", got, calm)
+	}
+	if drops, _ := b.counter(PortTxDrop, 2); drops == 0 || b.byPort[2].overflows != drops {
+		t.Errorf("the flood lost %d packets, %d for a full queue", drops, b.byPort[2].overflows)
+	}
+}
+
+func TestFullQueueDropsAndPeaks(t *testing.T) {
+	b := through(t, LinkConfig{Rate: 8e6, Buffer: 5000}) // 1,024 us a frame
+	for i := range 10 {
+		b.in(1, time.Duration(i), gradient(1, uint32(i), 240))
+	}
+	b.run(time.Second)
+	var psns []uint32
+	for _, s := range b.out {
+		psns = append(psns, binary.BigEndian.Uint32(s.b[payloadAt+4:]))
+	}
+	if want := []uint32{0, 1, 2, 3}; !slices.Equal(psns, want) {
+		t.Errorf("out came %v, want %v", psns, want)
+	}
+	if n, bytes := b.counter(PortTxDrop, 2); n != 6 || bytes != 6*1024 {
+		t.Errorf("port_tx_drop %d, %d", n, bytes)
+	}
+	if _, peak := b.counter(PortQueuePeak, 2); peak != 4*1024 {
+		t.Errorf("port_queue_peak %d", peak)
+	}
+}
+
+// What meets a queue above the threshold is marked, in the INA header and in an IPv4
+// header whose checksum stays right; nothing else is.
+func TestECN(t *testing.T) {
+	b := through(t, LinkConfig{Rate: 8e6, ECN: 2 * 1024})
+	frames := [][]byte{gradient(1, 0, 240), gradient(1, 1, 240), gradient(1, 2, 240), gradient(1, 3, 240), unicast(here, 1024), unicast(here, 1024)}
+	frames[5][15] = 2 // ECT(0)
+	setIPChecksum(frames[5][14:34])
+	for i, f := range frames {
+		b.in(1, time.Duration(i), f)
+	}
+	b.run(time.Second)
+	// The third frame meets exactly the threshold.
+	want := []bool{false, false, false, true, false, true}
+	for i, s := range b.out {
+		marked := s.b[15]&3 == 3
+		if marked != want[i] {
+			t.Errorf("frame %d: marked %v, want %v", i, marked, want[i])
+		}
+		if i < 4 && ina.Flags(s.b[payloadAt+1])&ina.FlagECN != 0 != want[i] {
+			t.Errorf("frame %d: INA flags %x", i, s.b[payloadAt+1])
+		}
+		sum := binary.BigEndian.Uint16(s.b[24:])
+		if setIPChecksum(s.b[14:34]); binary.BigEndian.Uint16(s.b[24:]) != sum {
+			t.Errorf("frame %d: IPv4 checksum %#04x, want %#04x", i, sum, binary.BigEndian.Uint16(s.b[24:]))
+		}
+	}
+	if n, _ := b.counter(PortMarked, 2); n != 2 {
+		t.Errorf("port_marked %d", n)
+	}
+}
+
+// The same seed damages the same frames, another seed others, and the rates are what
+// they should be.
+func TestImpairmentsBySeed(t *testing.T) {
+	const n = 20_000
+	im := Impair{Loss: 0.05, Duplicate: 0.02, Reorder: 0.1, ReorderBy: 100 * time.Microsecond}
+	run := func(seed uint64, dir string) (psns []uint32, b *bench) {
+		cfg := Config{Seed: seed, Ports: []PortConfig{{Number: 1}, {Number: 2}}}
+		if dir == "ingress" {
+			cfg.Ports[0].Ingress.Impair = im
+		} else {
+			cfg.Ports[1].Egress.Impair = im
+		}
+		b = newBench(t, cfg)
+		b.ina.SetJob(ina.JobEntry{Job: 1, UpPort: 2})
+		for i := range uint32(n) {
+			b.in(1, time.Duration(i)*10*time.Microsecond, gradient(1, i, 1))
+		}
+		b.run(time.Second)
+		for _, s := range b.out {
+			psns = append(psns, binary.BigEndian.Uint32(s.b[payloadAt+4:]))
+		}
+		return psns, b
+	}
+	for _, tc := range []struct {
+		dir        string
+		drop, dups Counter
+		port       int
+	}{{"ingress", PortRxDrop, PortRxDup, 1}, {"egress", PortTxDrop, PortTxDup, 2}} {
+		one, b := run(*seed, tc.dir)
+		again, _ := run(*seed, tc.dir)
+		other, _ := run(*seed+1, tc.dir)
+		if !slices.Equal(one, again) || slices.Equal(one, other) {
+			t.Errorf("%s: the seed does not decide", tc.dir)
+		}
+		late := 0
+		for i, psn := range one[1:] {
+			late += btoi(psn < one[i])
+		}
+		drop, _ := b.counter(tc.drop, tc.port)
+		dups, _ := b.counter(tc.dups, tc.port)
+		for _, c := range []struct {
+			name string
+			got  int64
+			p    float64
+		}{{"lost", drop, 0.05}, {"duplicated", dups, 0.02 * 0.95}, {"out of order", int64(late), 0.1 * 0.95 * 0.9}} {
+			if sd := math.Sqrt(n * c.p * (1 - c.p)); math.Abs(float64(c.got)-n*c.p) > 6*sd {
+				t.Errorf("%s: %d %s, want about %.0f", tc.dir, c.got, c.name, n*c.p)
+			}
+		}
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// On every link, frames in + duplicated = frames out + dropped once it is empty, under
+// random traffic, queues and damage; every buffer is back in the pool; frames leave a
+// port in order of time.
+func TestFramesAreConserved(t *testing.T) {
+	t.Logf("-seed %d", *seed)
+	rng := rand.New(rand.NewPCG(*seed, 7))
+	for range 50 {
+		link := func() LinkConfig {
+			l := LinkConfig{Discipline: []string{"fifo", "drr"}[rng.IntN(2)], Buffer: 2000 + rng.IntN(20_000), ECN: rng.IntN(8000)}
+			if rng.IntN(3) > 0 {
+				l.Rate = 1e7 * math.Exp(5*rng.Float64())
+			}
+			if rng.IntN(3) > 0 {
+				l.Delay = time.Duration(rng.IntN(200_000))
+			}
+			if rng.IntN(2) > 0 {
+				l.Impair = Impair{Loss: rng.Float64() / 4, Duplicate: rng.Float64() / 4, Reorder: rng.Float64() / 4, ReorderBy: time.Duration(rng.IntN(100_000))}
+			}
+			return l
+		}
+		cfg := Config{Aggregators: 16, Seed: rng.Uint64()}
+		for p := uint32(1); p <= 4; p++ {
+			cfg.Ports = append(cfg.Ports, PortConfig{Number: p, Egress: link(), Ingress: link()})
+		}
+		b := newBench(t, cfg)
+		b.routes[here] = route{port: b.byPort[2]}
+		for job := uint16(1); job <= 3; job++ {
+			if err := b.ina.SetJob(ina.JobEntry{Job: job, Mode: ina.Mode(job - 1), Base: uint32(job-1) * 8 % 16, Size: 8, Expect: 7, Window: 4, Root: true, UpPort: 4, DownGroup: job}); err != nil {
+				t.Fatal(err)
+			}
+			b.groups[job] = []*port{b.byPort[1], b.byPort[2], b.byPort[3]}
+		}
+		at, into := time.Duration(0), int64(0)
+		for range 3000 {
+			at += time.Duration(rng.ExpFloat64() * 20_000)
+			from := 1 + rng.Uint32N(4)
+			f := unicast(here, 60+rng.IntN(1400))
+			if job := uint16(rng.IntN(4)); job > 0 {
+				h := ina.Header{Job: job, PSN: rng.Uint32N(40), Lanes: 60, Bitmap: 1 << rng.IntN(3), Flags: ina.Flags(rng.IntN(2)) * ina.FlagResend}
+				if from == 4 {
+					h.Flags, h.Bitmap = ina.FlagResult, 7
+				}
+				f = inaFrame(h, 3)
+			}
+			into++
+			b.in(from, at, f)
+		}
+		b.run(at + time.Second)
+		var rx, tx int64
+		for i, p := range b.ports {
+			c := func(c Counter) int64 { n, _ := b.counter(c, int(p.number)); return n }
+			rx += c(PortRx)
+			tx += c(PortTx)
+			if p.ingress.queued+p.egress.queued != 0 || p.egress.next != never || p.ingress.next != never {
+				t.Fatalf("port %d is not empty: %+v", i, p)
+			}
+			last := time.Duration(0)
+			for _, s := range b.out {
+				if s.port == p.number {
+					if s.at < last {
+						t.Fatalf("port %d sent at %v after %v", p.number, s.at, last)
+					}
+					last = s.at
+				}
+			}
+		}
+		if rx != into || tx != int64(len(b.out)) || tx == 0 {
+			t.Fatalf("rx %d of %d, tx %d of %d", rx, into, tx, len(b.out))
+		}
+		if made := maxBuffers - b.pool.left; made != len(b.pool.buffers) {
+			t.Fatalf("%d of %d buffers came back", len(b.pool.buffers), made)
+		}
+		// The books of unicast alone: whatever entered came out, duplicates and losses told.
+		c := func(c Counter) (n int64) {
+			for _, p := range b.ports {
+				n += p.counters[c].packets
+			}
+			return n
+		}
+		var jobsIn, jobsOut, copies int64
+		for job := 1; job <= 3; job++ {
+			j := b.ina.Counters(uint16(job))
+			jobsIn += j.In.Packets + j.Results.Packets + j.Dropped.Packets
+			jobsOut += j.Out.Packets + 3*j.Results.Packets
+			if job == 3 { // its root sends each sum to three workers
+				copies = j.Aggregated.Packets
+			}
+		}
+		plain := c(PortRx) + c(PortRxDup) - c(PortRxDrop) - c(PortNoRoute) - jobsIn
+		min := plain + jobsOut
+		if got := c(PortTx) + c(PortTxDrop) - c(PortTxDup); got < min || got > min+2*copies {
+			t.Fatalf("%d frames entered cables, want %d to %d", got, min, min+2*copies)
+		}
+	}
+}
+
+// Sums are made in order of virtual time, not of reading: of two frames whose cables
+// have other lengths, the one that gets through first decides.
+func TestPortsMeetInOrderOfTime(t *testing.T) {
+	b := newBench(t, Config{Aggregators: 1, Ports: []PortConfig{
+		{Number: 1, Ingress: LinkConfig{Delay: 50 * time.Microsecond}},
+		{Number: 2, Ingress: LinkConfig{Delay: 20 * time.Microsecond}},
+		{Number: 3},
+	}})
+	if err := b.ina.SetJob(ina.JobEntry{Job: 1, Mode: ina.Statistical, Size: 1, Expect: 3, Window: 4, UpPort: 3}); err != nil {
+		t.Fatal(err)
+	}
+	b.receive(b.byPort[1], inaFrame(ina.Header{Job: 1, PSN: 1, Lanes: 1, Bitmap: 1}, 1), 0)
+	b.receive(b.byPort[2], inaFrame(ina.Header{Job: 1, PSN: 2, Lanes: 1, Bitmap: 2}, 1), 10*time.Microsecond)
+	b.run(time.Millisecond)
+	if len(b.out) != 1 || binary.BigEndian.Uint32(b.out[0].b[payloadAt+4:]) != 1 || b.out[0].at != 50*time.Microsecond {
+		t.Errorf("PSN 2 was first at the switch and takes the aggregator; out came %+v", b.out)
+	}
+}
+
+func TestForwardingDoesNotAllocate(t *testing.T) {
+	l := LinkConfig{Rate: 1e9, Delay: 30 * time.Microsecond, Discipline: "drr", ECN: 10_000, Impair: Impair{Loss: .01, Duplicate: .01, Reorder: .01, ReorderBy: 20 * time.Microsecond}}
+	e, err := newEngine(Config{Aggregators: 256, Ports: []PortConfig{{1, "", l, l}, {2, "", l, l}, {3, "", l, l}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.emit = func(_ *port, p *packet) { e.pool.put(p) }
+	e.groups[1] = []*port{e.byPort[1], e.byPort[2]}
+	if err := e.ina.SetJob(ina.JobEntry{Job: 1, Mode: ina.Statistical, Size: 256, Expect: 3, Window: 128, UpPort: 3, DownGroup: 1}); err != nil {
+		t.Fatal(err)
+	}
+	frames := [3][]byte{gradient(1, 0, 240), inaFrame(ina.Header{Job: 1, Lanes: 240, Bitmap: 2}, 1), inaFrame(ina.Header{Job: 1, Lanes: 240, Bitmap: 3, Flags: ina.FlagResult}, 1)}
+	psn, at := uint32(0), time.Duration(0)
+	if n := testing.AllocsPerRun(20_000, func() {
+		for i, f := range frames {
+			binary.BigEndian.PutUint32(f[payloadAt+4:], psn)
+			e.run(at)
+			e.receive(e.ports[i], f, at)
+			at += 10 * time.Microsecond
+		}
+		psn++
+	}); n != 0 {
+		t.Errorf("%v allocations per PSN", n)
+	}
+}
+
+func TestConfigRefused(t *testing.T) {
+	for _, edit := range []func(*Config){
+		func(c *Config) { c.Ports[1].Number = 1 },
+		func(c *Config) { c.Ports[0].Number = 0 },
+		func(c *Config) { c.Ports[0].Egress.Rate = -1 },
+		func(c *Config) { c.Ports[0].Egress.Rate = math.NaN() },
+		func(c *Config) { c.Ports[0].Ingress.Discipline = "lifo" },
+		func(c *Config) { c.Ports[0].Ingress.Impair.Loss = 1.5 },
+		func(c *Config) { c.Ports[0].Ingress.Impair.ReorderBy = -1 },
+		func(c *Config) { c.MTU = 100 },
+		func(c *Config) { c.Aggregators = -1 },
+	} {
+		c := Config{Name: "s", Ports: []PortConfig{{Number: 1}, {Number: 2}}}
+		edit(&c)
+		if e, err := newEngine(c); err == nil || e != nil {
+			t.Errorf("%+v: accepted", c)
+		}
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	rng := rand.New(rand.NewPCG(*seed, 3))
+	var h histogram
+	var all []time.Duration
+	for range 10_000 {
+		d := time.Duration(math.Exp(20 * rng.Float64()))
+		h.add(d)
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	for _, q := range []float64{0, .5, .99, 1} {
+		want := all[min(int(q*float64(len(all))), len(all)-1)]
+		if got := h.quantile(q); got < want || float64(got) > 1.13*float64(want)+1 {
+			t.Errorf("quantile %v: %v, want %v", q, got, want)
+		}
+	}
+	if got := (&histogram{}).quantile(.5); got != 0 {
+		t.Errorf("median of nothing: %v", got)
+	}
+}
+
+// An engine must survive any frame.
+func FuzzFrame(f *testing.F) {
+	f.Add(gradient(1, 0, 2), uint8(1))
+	f.Add(inaFrame(ina.Header{Job: 1, Lanes: 2, Bitmap: 3, Flags: ina.FlagResult}, 1), uint8(2))
+	f.Add(unicast(here, 60), uint8(3))
+	f.Add([]byte{}, uint8(0))
+	f.Fuzz(func(t *testing.T, frame []byte, mode uint8) {
+		b := through(t, LinkConfig{Rate: 1e9, ECN: 1})
+		b.ina.SetJob(ina.JobEntry{Job: 1, Mode: ina.Mode(mode % 3), Size: 8, Expect: 3, Window: 4, UpPort: 2, DownGroup: 1, Root: mode&64 != 0})
+		b.groups[1] = []*port{b.byPort[1], b.byPort[2]}
+		for i := range 3 {
+			b.in(1, time.Duration(i), slices.Clone(frame))
+		}
+		b.run(time.Second)
+		if made := maxBuffers - b.pool.left; made != len(b.pool.buffers) {
+			t.Fatalf("%d of %d buffers came back", len(b.pool.buffers), made)
+		}
+	})
+}
