@@ -23,6 +23,7 @@ type Job struct {
 	GPUs       int      // wanted in total; 0 with explicit hosts
 	Hosts      []string // explicit workers, one per entry, in rank order
 	PS         string   // explicit PS host; empty: the policy chooses
+	NoPS       bool     // synchronous aggregation: the root switch returns the results
 	Collective Collective
 	Model      string // model profile, when the policy weighs it
 }

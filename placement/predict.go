@@ -1,0 +1,386 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/flow"
+)
+
+// Sizes of frames, without preamble and FCS.
+const (
+	// INAOverhead is what a gradient or result frame carries beside gradients:
+	// Ethernet 14, IPv4 20, UDP 8, INA header 22 bytes.
+	INAOverhead = 64
+	// A full TCP segment of a ring: Ethernet 14, IPv4 20, TCP 32 (with timestamps)
+	// and 1448 bytes of gradient.
+	tcpFrame, tcpPayload = 1514, 1448
+	minFrame             = 60
+)
+
+// Predictors.
+const (
+	Occupancy = "occupancy" // flow.Occupancy: what verdicts use
+	WaterFill = "waterfill" // flow.WaterFill: NetPack's Algorithm 1 as published
+)
+
+// Conditions are what a prediction depends on beside the plan and the inventory.
+type Conditions struct {
+	Predictor string   // Occupancy (also if empty) or WaterFill
+	Active    []string // jobs that send; nil: all of the plan
+
+	Mode        string  // "statistical" (also if empty) or "synchronous"
+	Addressing  string  // "pool" (also if empty), "hash", "linear" or "atp"
+	Aggregators int     // used on every switch; 0: all it has
+	Lanes       int     // int32 values per frame
+	Overhead    int     // further bytes per frame; 0: INAOverhead
+	Jitter      float64 // standard deviation of aggregator holds over their mean, blurs linear addressing
+
+	Senders map[string]Sender  // by job
+	Holds   map[string]float64 // calibrated T in seconds, by "job@switch"; missing ones come from the topology
+	RTTs    map[string]float64 // calibrated round trip in seconds, by job; missing ones come from the topology
+}
+
+// Sender is how the workers of one job send.
+type Sender struct {
+	Rate   float64 // wire rate limit per worker, bit/s of frame bytes; 0: none
+	Window int     // packets outstanding per worker; 0: no such limit
+	// Control "fixed" (also if empty) keeps the window as it is; with "aimd" it is
+	// only an upper bound, links are shared as if AIMD were max-min fair, and no
+	// standing queue is assumed beyond what the calibrated T contains.
+	Control string
+	Slots   int // atp: distinct slots of the job; 0: its window
+}
+
+// Prediction is a steady state.
+type Prediction struct {
+	Predictor string           `json:"predictor"`
+	Jobs      []JobPrediction  `json:"jobs"` // the active ones, in the plan's order
+	Links     []LinkPrediction `json:"links"`
+}
+
+// JobPrediction is what one job gets.
+type JobPrediction struct {
+	Name     string  `json:"name"`
+	WireRate float64 `json:"wire_rate"` // bit/s of frame bytes that each worker sends
+	// Goodput is bit/s of gradients reduced: what each worker contributes and gets
+	// back. Of a ring's wire rate, 2(n-1)/n bits move per bit reduced.
+	Goodput    float64           `json:"goodput"`
+	Shares     []SharePrediction `json:"shares,omitempty"` // per aggregating switch, leaves first
+	Bottleneck string            `json:"bottleneck"`       // "tor1->h3", "tor1 aggregators", "rate limit", "window"; "none" if it crosses no link
+}
+
+// SharePrediction is the part of a job's PSNs that a switch aggregates.
+type SharePrediction struct {
+	Switch string  `json:"switch"`
+	Share  float64 `json:"share"`
+	Hold   float64 `json:"hold"` // T that was used, seconds, without queueing
+}
+
+// LinkPrediction is the load of one directed link. WaterFill knows only cables: it
+// is given on the direction in which gradients load the cable most, and the other
+// direction is left out.
+type LinkPrediction struct {
+	Link  string  `json:"link"`
+	Load  float64 `json:"load"` // bit/s of frame bytes
+	Rate  float64 `json:"rate"` // capacity, bit/s
+	Flows float64 `json:"flows"`
+}
+
+// FrameBytes is the size of a gradient frame (without preamble and FCS).
+func (c *Conditions) FrameBytes() int {
+	over := c.Overhead
+	if over == 0 {
+		over = INAOverhead
+	}
+	return max(minFrame, over+4*c.Lanes)
+}
+
+// Predict computes the steady state of a plan's active jobs.
+//
+// T of a job at a switch, unless calibrated, is twice the delay between the switch
+// and the PS plus the time to put one frame on each link there and back; the round
+// trip is the same from the farthest worker. The PAT of WaterFill is the switch's
+// aggregators over the mean T of the jobs there.
+func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, error) {
+	b, err := newProblem(inv, plan, &c)
+	if err != nil {
+		return nil, err
+	}
+	out := &Prediction{Predictor: c.Predictor}
+	var r *flow.Result
+	switch c.Predictor {
+	case "", Occupancy:
+		out.Predictor = Occupancy
+		r, err = flow.Occupancy(&b.Problem)
+	case WaterFill:
+		r, err = flow.WaterFill(&b.Problem)
+	default:
+		return nil, fmt.Errorf("unknown predictor %q: %q or %q", c.Predictor, Occupancy, WaterFill)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("predict with %s: %w", out.Predictor, err)
+	}
+	for i, j := range b.jobs {
+		out.Jobs = append(out.Jobs, b.job(j, &b.Jobs[i], &r.Jobs[i]))
+	}
+	for l, link := range r.Links {
+		dl := &b.topo.Links[l]
+		at := l
+		if out.Predictor == WaterFill && b.up[dl.Reverse] > b.up[l] {
+			at = dl.Reverse
+		}
+		if link.Flows > 0 {
+			out.Links = append(out.Links, LinkPrediction{b.topo.Links[at].Name, link.Load, float64(dl.Rate), link.Flows})
+		}
+	}
+	return out, nil
+}
+
+// problem is a flow.Problem with the names of what is in it: links as in the
+// topology, switches as in the inventory.
+type problem struct {
+	flow.Problem
+	inv  *inventory.Inventory
+	topo *inventory.Topology
+	c    *Conditions
+	jobs []*JobPlan
+	up   []float64 // link -> streams of gradients that take it
+	sw   map[string]int
+	left []int // switch -> aggregators no synchronous job has
+}
+
+func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, error) {
+	b := &problem{inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
+	addressing, ok := map[string]flow.Addressing{"": flow.Pool, "pool": flow.Pool, "hash": flow.Hash, "linear": flow.Linear, "atp": flow.ATP}[c.Addressing]
+	if !ok {
+		return nil, fmt.Errorf("unknown addressing %q", c.Addressing)
+	}
+	if c.Mode != "" && c.Mode != "statistical" && c.Mode != "synchronous" {
+		return nil, fmt.Errorf("unknown switch mode %q", c.Mode)
+	}
+	if c.Lanes < 0 || c.Overhead < 0 {
+		return nil, fmt.Errorf("a frame of %d lanes and %d other bytes", c.Lanes, c.Overhead)
+	}
+	for _, l := range b.topo.Links {
+		b.Links = append(b.Links, flow.Link{Capacity: float64(l.Rate), Cable: 1 + min(l.Index, l.Reverse)})
+	}
+	b.up = make([]float64, len(b.Links))
+	for i := range inv.Switches {
+		s := &inv.Switches[i]
+		m := s.Aggregators
+		if c.Aggregators > 0 {
+			m = min(m, c.Aggregators)
+		}
+		b.sw[s.Name] = i
+		b.left = append(b.left, m)
+		b.Switches = append(b.Switches, flow.Switch{Aggregators: float64(m), Addressing: addressing, Jitter: c.Jitter})
+	}
+	for _, name := range c.Active {
+		if !slices.ContainsFunc(plan.Jobs, func(j JobPlan) bool { return j.Name == name }) {
+			return nil, fmt.Errorf("no job %q in the plan", name)
+		}
+	}
+	for i := range plan.Jobs {
+		j := &plan.Jobs[i]
+		f, err := b.flowJob(j)
+		if err != nil {
+			return nil, fmt.Errorf("predict job %s: %w", j.Name, err)
+		}
+		// Inactive synchronous jobs keep their memory, so they are looked at too.
+		if c.Active == nil || slices.Contains(c.Active, j.Name) {
+			b.jobs = append(b.jobs, j)
+			b.Jobs = append(b.Jobs, f)
+		}
+	}
+	b.pat()
+	return b, nil
+}
+
+// pat sets every switch's peak aggregation throughput, M frames per mean T.
+func (b *problem) pat() {
+	hold := make([]float64, len(b.Switches))
+	jobs := make([]float64, len(b.Switches))
+	for i := range b.Jobs {
+		for _, n := range b.Jobs[i].Nodes {
+			if n.Up != flow.None {
+				b.up[n.Up]++
+			}
+			if n.Aggregate {
+				hold[n.Switch] += n.Hold
+				jobs[n.Switch]++
+			}
+		}
+	}
+	for s := range b.Switches {
+		if hold[s] > 0 {
+			b.Switches[s].PAT = b.Switches[s].Aggregators * 8 * float64(b.c.FrameBytes()) / (hold[s] / jobs[s])
+		}
+	}
+}
+
+func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
+	s := b.c.Senders[j.Name]
+	bits := 8 * float64(b.c.FrameBytes())
+	f := flow.Job{Limit: s.Rate, Packet: bits}
+	if j.Collective == Ring {
+		f.Kind = flow.Unicast
+		return f, b.ring(j, &f)
+	}
+	if s.Control != "aimd" {
+		f.Window = float64(s.Window)
+	}
+	f.Slots = float64(s.Slots)
+	if s.Slots == 0 {
+		f.Slots = float64(s.Window)
+	}
+	// Workers, then the tree, then the PS: children before parents.
+	at := map[string]int{}
+	for i, n := range j.Tree {
+		at[n.Switch] = len(j.Workers) + i
+	}
+	toPS := map[string]float64{} // switch -> seconds to the PS and back
+	root := flow.None
+	for i := len(j.Tree) - 1; i >= 0; i-- {
+		n := &j.Tree[i]
+		if n.Parent == "" && j.PS == "" {
+			continue
+		}
+		l, ok := portLink(b.topo, n.Switch, n.UpPort)
+		if !ok {
+			return f, fmt.Errorf("switch %s has nothing at port %d", n.Switch, n.UpPort)
+		}
+		toPS[n.Switch] = toPS[n.Parent] + b.loop(l, bits)
+	}
+	var rtt float64
+	for _, w := range j.Workers {
+		if len(j.Tree) == 0 {
+			f.Nodes = append(f.Nodes, flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: flow.None})
+			continue
+		}
+		l, err := hostLink(b.topo, w.Host, w.NIC, j.Tree[len(j.Tree)-1].Switch)
+		if err != nil {
+			return f, err
+		}
+		parent, ok := at[l.To]
+		if !ok {
+			return f, fmt.Errorf("tree lacks switch %s, which host %s is cabled to", l.To, w.Host)
+		}
+		rtt = max(rtt, b.loop(l, bits)+toPS[l.To])
+		f.Nodes = append(f.Nodes, flow.Node{Parent: parent, Up: l.Index, Down: l.Reverse, Switch: flow.None})
+	}
+	for i := range j.Tree {
+		n := &j.Tree[i]
+		s, ok := b.sw[n.Switch]
+		if !ok {
+			return f, fmt.Errorf("no switch %q in the inventory", n.Switch)
+		}
+		node := flow.Node{Parent: root, Up: flow.None, Down: flow.None, Switch: s, Aggregate: n.Aggregate && j.Collective == INA}
+		if n.Parent != "" {
+			p, ok := at[n.Parent]
+			if !ok {
+				return f, fmt.Errorf("tree lacks switch %s, the parent of %s", n.Parent, n.Switch)
+			}
+			node.Parent = p
+		} else if j.PS != "" {
+			node.Parent = len(j.Workers) + len(j.Tree)
+		}
+		if node.Parent != flow.None {
+			l, _ := portLink(b.topo, n.Switch, n.UpPort)
+			node.Up, node.Down = l.Index, l.Reverse
+		}
+		node.Hold = toPS[n.Switch]
+		if t, ok := b.c.Holds[j.Name+"@"+n.Switch]; ok {
+			node.Hold = t
+		}
+		f.Nodes = append(f.Nodes, node)
+	}
+	if j.PS != "" && len(j.Tree) > 0 {
+		f.Nodes = append(f.Nodes, flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: flow.None})
+	}
+	f.RTT = rtt
+	if t, ok := b.c.RTTs[j.Name]; ok {
+		f.RTT = t
+	}
+	switch {
+	case j.Collective == PS:
+		f.Kind = flow.Unicast
+	case b.c.Mode == "synchronous":
+		f.Kind = flow.Synchronous
+		f.Slots = b.reserve(j, s.Window)
+	}
+	return f, nil
+}
+
+// reserve gives a synchronous job two windows of aggregators in each of its
+// switches, and returns the fewest it got.
+func (b *problem) reserve(j *JobPlan, window int) float64 {
+	slots := 2 * window
+	for _, n := range j.Tree {
+		if n.Aggregate {
+			s := b.sw[n.Switch]
+			slots = min(slots, b.left[s])
+			b.left[s] -= min(2*window, b.left[s])
+		}
+	}
+	return float64(slots)
+}
+
+// loop is how long a frame takes over a link and its answer back, seconds.
+func (b *problem) loop(l inventory.DirectedLink, bits float64) float64 {
+	back := &b.topo.Links[l.Reverse]
+	t := l.Delay.Seconds() + back.Delay.Seconds()
+	if l.Rate > 0 {
+		t += bits / float64(l.Rate)
+	}
+	if back.Rate > 0 {
+		t += bits / float64(back.Rate)
+	}
+	return t
+}
+
+// ring adds the links of every hop of a ring, each carrying the job's rate once.
+func (b *problem) ring(j *JobPlan, f *flow.Job) error {
+	for i, w := range j.Workers {
+		to := j.Workers[(i+1)%len(j.Workers)].Host
+		path, err := b.topo.Path(w.Host, to)
+		if err != nil {
+			return err
+		}
+		for _, l := range path {
+			f.Nodes = append(f.Nodes, flow.Node{Parent: flow.None, Up: l, Down: flow.None, Switch: flow.None})
+		}
+	}
+	return nil
+}
+
+func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction {
+	out := JobPrediction{Name: j.Name, WireRate: r.Rate}
+	if j.Collective == Ring {
+		if n := float64(len(j.Workers)); n > 1 {
+			out.Goodput = r.Rate * tcpPayload / tcpFrame * n / (2 * (n - 1))
+		}
+	} else {
+		out.Goodput = r.Rate * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
+		for i := range j.Tree {
+			k := len(j.Workers) + i
+			if n := &f.Nodes[k]; n.Aggregate {
+				out.Shares = append(out.Shares, SharePrediction{j.Tree[i].Switch, r.Share[k], n.Hold})
+			}
+		}
+	}
+	switch k := r.Bottleneck; k.Kind {
+	case flow.ByLink:
+		out.Bottleneck = b.topo.Links[k.Index].Name
+	case flow.BySwitch:
+		out.Bottleneck = b.inv.Switches[k.Index].Name + " aggregators"
+	case flow.ByLimit:
+		out.Bottleneck = "rate limit"
+	case flow.ByWindow:
+		out.Bottleneck = "window"
+	default:
+		out.Bottleneck = "none"
+	}
+	return out
+}
