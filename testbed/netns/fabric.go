@@ -65,8 +65,10 @@ type Fabric struct {
 	closed  error
 	closing chan struct{}
 	failed  chan struct{} // closed when the first process has died by itself
-	failing sync.Once
 	watch   sync.WaitGroup
+
+	mu   sync.Mutex
+	dead []*process
 }
 
 var _ testbed.Fabric = (*Fabric)(nil)
@@ -258,13 +260,12 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 				}
 			}
 			if err := f.rtnl.do(reqs...); err != nil {
-				return err
+				return f.deathOr(err)
 			}
 			for i := range touched {
 				if missing[i] == 0 {
-					i := i
 					if err := f.procs[i].send(l.nodes[i]); err != nil {
-						return err
+						return f.deathOr(err)
 					}
 					g.Go(func() error { return f.ready(ctx, i) })
 				}
@@ -273,6 +274,16 @@ func (f *Fabric) powerOn(ctx context.Context, opts Options) error {
 		return nil
 	})
 	return g.Wait()
+}
+
+// deathOr is how a process died, if one did, for then err is its consequence.
+func (f *Fabric) deathOr(err error) error {
+	select {
+	case <-f.failed:
+		return f.Err()
+	case <-time.After(100 * time.Millisecond):
+		return err
+	}
 }
 
 // drain takes what is already there.
@@ -347,25 +358,27 @@ func (f *Fabric) watchProcess(p *process) {
 	<-p.exited
 	select {
 	case <-f.closing:
+		return
 	default:
-		f.failing.Do(func() { close(f.failed) })
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = append(f.dead, p)
+	if len(f.dead) == 1 {
+		close(f.failed)
 	}
 }
 
 // Failed is closed when a host or switch has died by itself; Err then says which.
 func (f *Fabric) Failed() <-chan struct{} { return f.failed }
 
-// Err names the hosts and switches that have died by themselves.
+// Err names the hosts and switches that have died by themselves, and how.
 func (f *Fabric) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var errs []error
-	select {
-	case <-f.failed:
-		for _, p := range f.procs {
-			if !p.alive() {
-				errs = append(errs, p.died())
-			}
-		}
-	default:
+	for _, p := range f.dead {
+		errs = append(errs, p.died())
 	}
 	return errors.Join(errs...)
 }

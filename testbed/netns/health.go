@@ -28,6 +28,8 @@ const (
 	machineLimit    = 0.97 // of all cores; above: reported, as a reason for the others
 )
 
+var errClosed = errors.New("the emulation is closed")
+
 // SetLink changes the damage to one directed link, in the switch process that
 // emulates it. It holds for frames that enter the link from then on.
 func (f *Fabric) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
@@ -64,6 +66,11 @@ func command(ctx context.Context, p *process, c softswitch.Command) (softswitch.
 func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 	f.health.Lock()
 	defer f.health.Unlock()
+	select {
+	case <-f.closing:
+		return nil, errClosed
+	default:
+	}
 	switches := f.procs[len(f.layout.inv.Hosts):]
 	found := make([][]results.Trouble, len(switches))
 	errs := make([]error, len(switches))
@@ -83,11 +90,11 @@ func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 	}
 	_ = g.Wait()
 	var all []results.Trouble
-	for _, p := range f.procs {
-		if !p.alive() {
-			all = append(all, results.Trouble{Where: p.name, What: p.died().Error(), Fatal: true})
-		}
+	f.mu.Lock()
+	for _, p := range f.dead {
+		all = append(all, results.Trouble{Where: p.name, What: p.died().Error(), Fatal: true})
 	}
+	f.mu.Unlock()
 	for _, t := range found {
 		all = append(all, t...)
 	}

@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	mgmtDevice   = "mgmt0"   // of every host and switch
-	mgmtBridge   = "inamgmt" // in the controller's namespace
-	mgmtGroup    = 0x1abe    // interface group of what belongs to the management network
-	sshPort      = 22
-	p4rtPort     = 9559 // IANA: p4runtime
-	minBuffer    = 32 << 10
-	minECN       = 8 << 10
-	maxIfname    = 15
-	firstMgmt    = 2 // host part; 1 is the controller
-	maxMgmtNodes = 1000
+	mgmtDevice    = "mgmt0"   // of every host and switch
+	mgmtBridge    = "inamgmt" // in the controller's namespace
+	mgmtGroup     = 0x1abe    // interface group of what belongs to the management network
+	sshPort       = 22
+	p4rtPort      = 9559    // IANA: p4runtime
+	defaultBuffer = 1 << 20 // softswitch.LinkConfig's
+	minBuffer     = 32 << 10
+	minECN        = 8 << 10
+	maxIfname     = 15
+	firstMgmt     = 2 // host part; 1 is the controller
+	maxMgmtNodes  = 1000
 )
 
 // gateway stands for "the switch" in every host's routes. It is reached by a
@@ -244,7 +245,7 @@ func (l *layout) scale(opts Options) {
 	}
 	bytes := func(b *inventory.Bytes, least inventory.Bytes) {
 		if shrunk && *b > 0 {
-			*b = max(least, inventory.Bytes(float64(*b)/k))
+			*b = max(least, inventory.Bytes(float64(*b)/k)) // some frames must fit
 		}
 	}
 	for i := range l.inv.Hosts {
@@ -263,6 +264,9 @@ func (l *layout) scale(opts Options) {
 	}
 	for i := range l.inv.Switches {
 		s := &l.inv.Switches[i]
+		if s.Buffer == 0 {
+			s.Buffer = defaultBuffer
+		}
 		bytes(&s.Buffer, minBuffer)
 		bytes(&s.ECN, minECN)
 		if opts.Aggregators > 0 && s.Aggregators > 0 {

@@ -3,13 +3,21 @@ package netns
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -28,6 +36,17 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case "udp-echo":
+			fmt.Fprintln(os.Stderr, echoMain(os.Args[2]))
+			os.Exit(1)
+		case "udp-ping":
+			if err := pingMain(os.Args[2], os.Args[3]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		case "restricted":
+			os.Exit(restricted(ctx))
 		case "victim":
 			os.Exit(victim(ctx))
 		}
@@ -65,6 +84,47 @@ func victim(ctx context.Context) int {
 	}
 	fmt.Println("down")
 	return 42
+}
+
+// restricted is an ordinary user of a machine that allows no user namespaces: it
+// makes one in which no further ones may be made, and gives up its capabilities.
+func restricted(ctx context.Context) int {
+	if len(os.Args) == 2 {
+		cmd := exec.Command("/proc/self/exe", "restricted", "inside")
+		cmd.Env = environ()
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+		}
+		out, err := cmd.CombinedOutput()
+		os.Stdout.Write(out)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	runtime.LockOSThread() // capabilities are a thread's; the one that makes processes is this
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&hdr, &none[0]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	_, _, err := Reexec(ctx)
+	fmt.Println("reexec:", err)
+	r, err := Probe(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("probe:", r.Err())
+	return 0
 }
 
 // rack is an inventory of spines, ToRs and hosts per ToR: tor1, spine1, h1, ...
@@ -108,4 +168,84 @@ func up(t testing.TB, inv *inventory.Inventory, opts Options) *Fabric {
 		}
 	})
 	return f
+}
+
+// login opens an SSH connection to a host as any client would: with the key and the
+// known_hosts file that the fabric's inventory names.
+func login(t testing.TB, f *Fabric, host string) *ssh.Client {
+	t.Helper()
+	for _, h := range f.Inventory().Hosts {
+		if h.Name == host {
+			c, err := ssh.Dial(t.Context(), target(h))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+	}
+	t.Fatalf("no host %s", host)
+	return nil
+}
+
+func target(h inventory.Host) ssh.Target {
+	return ssh.Target{
+		Name: h.Name, Address: h.SSH.Address, User: h.SSH.User, Agent: "none",
+		Keys: []string{h.SSH.Key}, KnownHosts: []string{h.SSH.KnownHosts},
+	}
+}
+
+// run is the standard output of a command on a host.
+func run(t testing.TB, c *ssh.Client, argv ...string) string {
+	t.Helper()
+	out, err := c.Run(t.Context(), argv, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.Stderr)
+	}
+	return strings.TrimSpace(string(out.Stdout))
+}
+
+// echoMain answers every datagram on a port: netns.test udp-echo PORT.
+func echoMain(port string) error {
+	conn, err := net.ListenPacket("udp4", ":"+port)
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	buf := make([]byte, 2048)
+	for {
+		n, from, err := conn.ReadFrom(buf)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.WriteTo(buf[:n], from); err != nil {
+			return err
+		}
+	}
+}
+
+// pingMain sends datagrams one after another and says how many came back:
+// netns.test udp-ping ADDR:PORT COUNT.
+func pingMain(to, count string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("udp4", to)
+	if err != nil {
+		return err
+	}
+	back := 0
+	for i := range n {
+		if _, err := fmt.Fprintf(conn, "%0900d", i); err != nil {
+			return err
+		}
+		buf := make([]byte, 2048)
+		conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if got, err := conn.Read(buf); err == nil && string(buf[:got]) == fmt.Sprintf("%0900d", i) {
+			back++
+		}
+	}
+	fmt.Println(back)
+	return nil
 }

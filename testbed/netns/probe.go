@@ -112,7 +112,7 @@ func probeInside() Report {
 			return "", err
 		}
 		defer r.Close()
-		return "", r.do(newVeth(vethEnd{name: "probe0", up: true}, vethEnd{name: "probe1", up: true}))
+		return "", r.do(newVeth(vethEnd{name: "probe0", up: true}, vethEnd{name: "probe1"}))
 	})
 	try("bridge", true, `load the module: "sudo modprobe bridge"`, func() (string, error) {
 		r, err := newRTNL()

@@ -1,0 +1,169 @@
+package netns
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/softswitch"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// TestLayout shows everything that is decided about a small testbed, in both
+// scaling modes, as the processes are told it.
+func TestLayout(t *testing.T) {
+	for _, scale := range []results.Scale{{Mode: "none", Factor: 1}, {Mode: SlowMotion, Factor: 100}, {Mode: Shrunk, Factor: 100}} {
+		t.Run(scale.Mode, func(t *testing.T) {
+			inv := rack(1, 2, 1)
+			inv.Hosts[0].NICs[0].Address = netip.MustParsePrefix("10.0.7.1/24")
+			inv.Hosts[1].NICs = append(inv.Hosts[1].NICs, inventory.NIC{Switch: "tor1", Port: 7, Rate: 25e9, Delay: time.Microsecond})
+			inv.Switches[1].Buffer, inv.Switches[1].ECN = 16<<20, 100<<10
+			untouched := cloneInventory(inv)
+			l, err := newLayout(inv, Options{Scale: scale, Queue: "drr", Seed: 1, Aggregators: 32})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(untouched, inv) {
+				t.Errorf("the caller's inventory was changed: %+v, was %+v", inv, untouched)
+			}
+			golden(t, "testdata/layout-"+scale.Mode+".txt", render(l))
+		})
+	}
+}
+
+// render lists what each process is told, and which of them emulates each link.
+func render(l *layout) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "controller %s\nshortest round trip %v\n", l.mgmt, l.rtt)
+	link := func(c softswitch.LinkConfig) string {
+		return fmt.Sprintf("%g bit/s, %v, buffer %d, ECN %d, %s", c.Rate, c.Delay, c.Buffer, c.ECN, c.Discipline)
+	}
+	for _, n := range l.nodes {
+		fmt.Fprintf(&b, "\n%s %s %s\n", n.Kind, n.Name, n.Mgmt)
+		for _, nic := range n.NICs {
+			fmt.Fprintf(&b, "  %s %s through %s\n", nic.Device, nic.Address, nic.Gateway)
+		}
+		if s := n.Switch; s != nil {
+			fmt.Fprintf(&b, "  device %d on %s, %d aggregators, seed %#x\n", s.DeviceID, s.Listen, s.Aggregators, s.Seed)
+			for _, p := range s.Ports {
+				fmt.Fprintf(&b, "  %d %s egress  %s\n", p.Number, p.Device, link(p.Egress))
+				if p.Ingress != (softswitch.LinkConfig{}) {
+					fmt.Fprintf(&b, "  %d %s ingress %s\n", p.Number, p.Device, link(p.Ingress))
+				}
+			}
+		}
+	}
+	b.WriteString("\n")
+	for _, d := range l.inv.Topology().Links {
+		e := l.ports[d.Name]
+		fmt.Fprintf(&b, "%s is port %d of %s, ingress %v\n", d.Name, e.port, l.nodes[e.node].Name, e.ingress)
+	}
+	b.WriteString("\n")
+	for _, c := range l.cables {
+		fmt.Fprintf(&b, "%s %s %s - %s %s %s\n", l.nodes[c.a].Name, c.aDev, c.aMAC, l.nodes[c.b].Name, c.bDev, c.bMAC)
+	}
+	return b.Bytes()
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-update writes it anew):\n%s", file, diff)
+	}
+}
+
+func TestLayoutErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		change      func(*inventory.Inventory)
+		want        string
+		unsupported bool
+	}{
+		{"unknown switch", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Switch = "tor9" }, `host h1: device ens1: no switch "tor9"`, false},
+		{"cabled to a host", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Switch = "h2" }, `no switch "h2"`, false},
+		{"port cabled twice", func(i *inventory.Inventory) { i.Hosts[1].NICs[0].Port = 1 }, "host h2: device ens1: port tor1/1 is cabled twice", false},
+		{"link to nowhere", func(i *inventory.Inventory) { i.Links[0].B.Switch = "x" }, `link tor1/100 - x/1: no switch "x"`, false},
+		{"cable within a switch", func(i *inventory.Inventory) { i.Links[0].B = inventory.Port{Switch: "tor1", Port: 9} }, "both ends are in one switch", false},
+		{"same name", func(i *inventory.Inventory) { i.Hosts[1].Name = "h1" }, "h1 is there twice", false},
+		{"name with a slash", func(i *inventory.Inventory) { i.Hosts[0].Name = "../h1" }, `host "../h1"`, false},
+		{"long device", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Device = "enp129s0f0np0v16" }, `host h1: device "enp129s0f0np0v16"`, false},
+		{"management device", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Device = "mgmt0" }, `device "mgmt0"`, false},
+		{"same address", func(i *inventory.Inventory) {
+			i.Hosts[0].NICs[0].Address, i.Hosts[1].NICs[0].Address = netip.MustParsePrefix("10.1.1.1/24"), netip.MustParsePrefix("10.1.1.1/16")
+		}, "address 10.1.1.1 is h1's", false},
+		{"no network left", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Address = netip.MustParsePrefix("10.1.1.1/8") }, "narrow their prefixes", false},
+		{"IPv6", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Address = netip.MustParsePrefix("fd00::1/64") }, "host h1: device ens1: address fd00::1/64", true},
+		{"SHARP", func(i *inventory.Inventory) { i.Switches[0].Kind = inventory.Quantum }, "switch spine1", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inv := rack(1, 1, 2)
+			tt.change(inv)
+			_, err := newLayout(inv, Options{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("got %v, want it to say %q", err, tt.want)
+			}
+			if errors.Is(err, errors.ErrUnsupported) != tt.unsupported {
+				t.Errorf("%v: is unsupported: %v, want %v", err, !tt.unsupported, tt.unsupported)
+			}
+		})
+	}
+}
+
+// TestJudge walks over the limits of Health.
+func TestJudge(t *testing.T) {
+	const rtt = 10 * time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		health softswitch.Health
+		want   string // of the only trouble; empty: none
+		fatal  bool
+	}{
+		{"idle", softswitch.Health{LateP50: time.Second}, "", false},
+		{"on time", softswitch.Health{Sent: 1e6, LateP50: 20 * time.Microsecond, LateP99: 400 * time.Microsecond, Busy: .5}, "", false},
+		{"late tail", softswitch.Health{Sent: 1e6, LateP99: time.Millisecond}, "frames leave 1ms late (p99), 10.0 % of the RTT of 10ms", false},
+		{"later tail", softswitch.Health{Sent: 1e6, LateP99: 3 * time.Millisecond}, "frames leave 3ms late (p99), 30.0 % of the RTT of 10ms (limit 20 %)", true},
+		{"late median", softswitch.Health{Sent: 1e6, LateP50: 600 * time.Microsecond}, "frames leave 600µs late (median), 6.0 % of the RTT of 10ms (limit 5 %)", true},
+		{"few lost", softswitch.Health{Sent: 1e6, RingDrops: 1}, "1 frames lost by the emulation (1 unread, 0 without memory, 0 refused by a device)", false},
+		{"many lost", softswitch.Health{Sent: 1e6, RingDrops: 100, PoolDrops: 20, Refused: 3}, "123 frames lost by the emulation (100 unread, 20 without memory, 3 refused by a device)", true},
+		{"busy", softswitch.Health{Sent: 1e6, Busy: .95}, "forwarding takes 95 % of a core (limit 90 %)", true},
+		{"the model at work", softswitch.Health{Sent: 1e6, Overflows: 5000}, "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var want []results.Trouble
+			got := judge("switch tor1", tt.health, rtt)
+			if tt.want != "" {
+				want = []results.Trouble{{Where: "switch tor1", What: tt.want, Fatal: tt.fatal}}
+			}
+			for i := range got {
+				if (got[i].Value > got[i].Limit) != (got[i].Fatal || strings.Contains(got[i].What, "p99")) {
+					t.Errorf("value %v and limit %v do not say whether it is fatal", got[i].Value, got[i].Limit)
+				}
+				got[i].Value, got[i].Limit = 0, 0
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
