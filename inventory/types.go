@@ -3,6 +3,31 @@
 //
 // An inventory is one TOML file. Load reads it and reports every problem at
 // once, each with its line; Topology turns it into a graph of directed links.
+//
+//	version = 1
+//
+//	[defaults]           # for all tables that do not say: rate, delay, kind, aggregators,
+//	rate = "100Gbit/s"   # buffer, ecn, gpus, gpu_model, user, jump, key, known_hosts
+//
+//	[[switch]]
+//	name = "tor1"
+//	kind = "tofino"
+//	control = "10.0.1.1:9559"
+//	aggregators = 4096
+//
+//	[[host]]
+//	name = "node[01-16]" # sixteen hosts; all ranges of a table step together
+//	gpus = 8
+//	ssh = {address = "10.0.0.[1-16]", user = "lab"}
+//	nic = {device = "ens1f0", port = "tor1/[1-16]", address = "10.1.0.[1-16]/24"}
+//
+//	[[link]]
+//	a = "tor1/31"
+//	b = "spine1/1"
+//	rate = "400Gbit/s"
+//
+// Addresses and devices may be left out of an inventory that only an emulation or
+// a model uses; CheckLab says what a lab lacks.
 package inventory
 
 import (
@@ -77,9 +102,9 @@ type NIC struct {
 type Switch struct {
 	Name        string
 	Kind        Kind
-	Rack        string // set for a ToR
+	Rack        string // set for a ToR, by default to its own name
 	Control     string // host:port of its P4Runtime server or aggregation manager
-	DeviceID    uint64 // P4Runtime device id
+	DeviceID    uint64 // P4Runtime device id; by default the switch's number in the file, from 1
 	Aggregators int    // slots of its aggregator array; 0: no INA here (a plain spine)
 	SHARP       SHARP  // quantum only
 	Buffer      Bytes  // per egress port; 0: a default

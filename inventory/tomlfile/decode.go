@@ -2,7 +2,6 @@ package tomlfile
 
 import (
 	"encoding"
-	"fmt"
 	"math"
 	"reflect"
 	"strconv"
@@ -302,5 +301,5 @@ func wanted(t reflect.Type) string {
 	case reflect.Float64:
 		return "a number"
 	}
-	return fmt.Sprintf("a whole number")
+	return "a whole number"
 }
