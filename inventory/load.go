@@ -236,6 +236,9 @@ func (b *builder) addHost(t *hostTable) {
 		if nic.Device != "" && devices[nic.Device] {
 			b.Problemf(nic.At+".device", "", "device %s twice in one host", nic.Device)
 		}
+		if nic.Device == "" && len(t.NICs) > 1 {
+			b.KeyProblemf(nic.At, `write device = "ens1f0"`, "one of several nics needs a device to be told apart")
+		}
 		devices[nic.Device] = true
 		if nic.Rate == nil && d.Rate == nil {
 			b.missingRate(nic.At)
