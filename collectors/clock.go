@@ -1,0 +1,51 @@
+package collectors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Clock relates another machine's clock to the run's, in seconds.
+type Clock struct {
+	Offset float64 // run's time = its time + Offset
+	Error  float64 // Offset is right to within this, at the time of measuring
+}
+
+// RunTime converts a time of the other clock.
+func (c Clock) RunTime(t float64) float64 { return t + c.Offset }
+
+// MeasureClock asks another machine for the time up to k times and keeps the answer
+// that came back fastest: the clock was read at some moment of that round trip, so
+// half of it bounds the error whatever way the delay was split. Clocks drift apart, by
+// some 1e-5 of the time that passes: measure at the end of a long run again.
+//
+// now is the run's clock; ping returns the other machine's, in seconds. Pings that fail
+// are left out if one does not.
+func MeasureClock(ctx context.Context, k int, now func() time.Duration, ping func(context.Context) (float64, error)) (Clock, error) {
+	var best Clock
+	var errs []error
+	answers := 0
+	for range k {
+		if ctx.Err() != nil {
+			errs = append(errs, context.Cause(ctx))
+			break
+		}
+		sent := now().Seconds()
+		t, err := ping(ctx)
+		received := now().Seconds()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if half := (received - sent) / 2; answers == 0 || half < best.Error {
+			best = Clock{Offset: sent + half - t, Error: half}
+		}
+		answers++
+	}
+	if answers == 0 {
+		return Clock{}, fmt.Errorf("measure clock: %w", errors.Join(append(errs, ErrNoData)...))
+	}
+	return best, nil
+}
