@@ -260,43 +260,194 @@ var stream = Config{
 	RTO: 20 * time.Millisecond, Interval: 50 * time.Millisecond,
 }
 
+// all checks what must hold of any finished job whose packets were not damaged.
+func all(t *testing.T, cfg Config, stats []Stats, ps Stats) {
+	t.Helper()
+	for rank, w := range stats {
+		t.Logf("worker %d: %+v", rank, w)
+		lanes := int64(cfg.Lanes)
+		if w.SumErrors != 0 || w.SumsChecked != w.PSNs*lanes || w.PSNs < 100 {
+			t.Errorf("worker %d: %d PSNs, %d values checked, %d wrong", rank, w.PSNs, w.SumsChecked, w.SumErrors)
+		}
+		if w.PSNs != stats[0].PSNs || w.PSNs != w.PacketsSent-w.Resends {
+			t.Errorf("worker %d sent %d packets, %d of them again, and got %d PSNs; worker 0 got %d",
+				rank, w.PacketsSent, w.Resends, w.PSNs, stats[0].PSNs)
+		}
+		if w.BytesSent != (64+4*lanes)*w.PacketsSent || w.Goodput != 4*lanes*w.PSNs {
+			t.Errorf("worker %d: %d bytes in %d packets, goodput %d", rank, w.BytesSent, w.PacketsSent, w.Goodput)
+		}
+		if w.RTTCount == 0 || w.RTTMin <= 0 || w.RTTSum < w.RTTMin*float64(w.RTTCount) {
+			t.Errorf("worker %d: round trips %v, least %v, %d of them", rank, w.RTTSum, w.RTTMin, w.RTTCount)
+		}
+	}
+	t.Logf("ps: %+v", ps)
+	if ps.Completed != stats[0].PSNs || ps.Arrived < ps.Completed*int64(cfg.Workers) {
+		t.Errorf("ps completed %d PSNs of %d packets, workers %d", ps.Completed, ps.Arrived, stats[0].PSNs)
+	}
+}
+
 func TestStreamInRack(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for _, collective := range []string{"ina", "ps"} {
-		t.Run(collective, func(t *testing.T) {
+	cases := []struct {
+		name   string
+		adjust func(*Config)
+	}{
+		{"ina", func(c *Config) { c.Rate = 20e6 }},
+		{"ps", func(c *Config) { c.Collective, c.Rate = "ps", 20e6 }},
+		{"window clocked", func(c *Config) { c.Window = 16 }},
+		{"aimd, few lanes", func(c *Config) { c.Control, c.Lanes, c.Window = "aimd", 16, 16 }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
 			cfg := stream
-			cfg.Collective = collective
-			cfg.Rate = 20e6
+			c.adjust(&cfg)
 			workers, ps := newRack(t).job(cfg, nil)
 			for _, p := range workers {
+				var last Event
 				for range 4 {
-					p.until("sample")
+					e := p.until("sample")
+					if last.Stats != nil && (e.T <= last.T || e.Stats.PSNs < last.Stats.PSNs) {
+						t.Errorf("%s: sample %+v after %+v", p.name, e, last)
+					}
+					last = e
 				}
 				p.write(Command{Cmd: "ping", ID: 9})
-				if e := p.until("pong"); e.ID != 9 || e.T <= 0 {
-					t.Errorf("pong %+v", e)
+				if e := p.until("pong"); e.ID != 9 || e.T < last.T {
+					t.Errorf("pong %+v after a sample at %v", e, last.T)
 				}
 			}
 			stats, s := finish(workers, ps)
-			for rank, w := range stats {
-				t.Logf("worker %d: %+v", rank, w)
-				if w.SumErrors != 0 || w.SumsChecked != w.PSNs*240 || w.PSNs < 100 {
-					t.Errorf("worker %d: %d PSNs, %d values checked, %d wrong", rank, w.PSNs, w.SumsChecked, w.SumErrors)
-				}
-				if w.PSNs != stats[0].PSNs || w.PSNs != w.PacketsSent-w.Resends {
-					t.Errorf("worker %d sent %d packets, %d of them again, and got %d PSNs; worker 0 got %d",
-						rank, w.PacketsSent, w.Resends, w.PSNs, stats[0].PSNs)
-				}
-				if w.BytesSent != 1024*w.PacketsSent || w.Goodput != 960*w.PSNs {
-					t.Errorf("worker %d: %d bytes in %d packets, goodput %d", rank, w.BytesSent, w.PacketsSent, w.Goodput)
-				}
-			}
-			t.Logf("ps: %+v", s)
-			if s.Completed != stats[0].PSNs {
-				t.Errorf("ps completed %d PSNs, workers %d", s.Completed, stats[0].PSNs)
-			}
+			all(t, cfg, stats, s)
 		})
 	}
+}
+
+func TestIterationsInRack(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	cfg := stream
+	cfg.Iterations = 5
+	cfg.Layers = []Layer{{Bytes: 100_000, Compute: 4 * time.Millisecond}, {Bytes: 20_000, Compute: 2 * time.Millisecond}}
+	workers, ps := newRack(t).job(cfg, nil)
+	var stats []Stats
+	for _, p := range workers {
+		stats = append(stats, *p.until("done").Stats)
+	}
+	_, s := finish(nil, ps)
+	all(t, cfg, stats, s)
+	for rank, w := range stats {
+		if w.Iterations != 5 || w.PSNs != 2+5*125 {
+			t.Errorf("worker %d: %d iterations, %d PSNs", rank, w.Iterations, w.PSNs)
+		}
+		if w.IterationSum < 5*.006 || w.CommSum < 5*.002 || w.CommSum > w.IterationSum-5*.004+1e-9 {
+			t.Errorf("worker %d: iterations took %v s, %v s of it communication", rank, w.IterationSum, w.CommSum)
+		}
+	}
+}
+
+// A stop in the middle of iterations ends all workers after the same one.
+func TestStopIterationsInRack(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	cfg := stream
+	cfg.Message = 500_000
+	workers, ps := newRack(t).job(cfg, nil)
+	workers[0].until("sample")
+	stats, s := finish(workers, ps)
+	all(t, cfg, stats, s)
+	for rank, w := range stats {
+		if w.Iterations == 0 || w.Iterations != stats[0].Iterations || w.PSNs != 2+w.Iterations*521 {
+			t.Errorf("worker %d: %d iterations, %d PSNs; worker 0 did %d", rank, w.Iterations, w.PSNs, stats[0].Iterations)
+		}
+	}
+}
+
+// Workers whose peers and PS have died still stop, and one whose stdin ends dies.
+func TestStopAloneInRack(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	cfg := stream
+	cfg.Rate = 5e6
+	workers, ps := newRack(t).job(cfg, nil)
+	ps.stdin.Close()
+	workers[2].stdin.Close()
+	for _, p := range []*process{ps, workers[2]} {
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+	for _, p := range workers[:2] {
+		p.write(Command{Cmd: "stop"})
+		s := p.until("done").Stats
+		if s.Resends == 0 || s.SumErrors != 0 {
+			t.Errorf("%s: %+v", p.name, s)
+		}
+	}
+}
+
+// BenchmarkPacing has one worker send at a rate limit and reports how exact that
+// was: the error of the rate, and how late packets left.
+func BenchmarkPacing(b *testing.B) {
+	if !inNamespace(b) {
+		return
+	}
+	for _, rate := range []float64{10e6, 100e6} {
+		b.Run(fmt.Sprintf("Mbit=%.0f", rate/1e6), func(b *testing.B) {
+			cfg := stream
+			cfg.Workers, cfg.Rate, cfg.Window, cfg.Interval = 1, rate, 256, 100*time.Millisecond
+			workers, ps := newRack(b).job(cfg, nil)
+			first := workers[0].until("sample")
+			b.ResetTimer()
+			last := first
+			for last.T-first.T < 2 {
+				last = workers[0].until("sample")
+			}
+			b.StopTimer()
+			stats, _ := finish(workers, ps)
+			sent := float64(last.Stats.BytesSent-first.Stats.BytesSent) * 8 / (last.T - first.T)
+			b.ReportMetric((sent/rate-1)*100, "%rate-error")
+			b.ReportMetric(stats[0].LateP99*1e6, "us-late-p99")
+			b.ReportMetric(stats[0].LateMax*1e6, "us-late-max")
+			b.ReportMetric(stats[0].RTTSum/float64(stats[0].RTTCount)*1e6, "us-rtt")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkLoop is worker, PS and kernel together, as fast as a window of 64 goes.
+func BenchmarkLoop(b *testing.B) {
+	if !inNamespace(b) {
+		return
+	}
+	for _, lanes := range []int{16, 240} {
+		b.Run(fmt.Sprintf("lanes=%d", lanes), func(b *testing.B) {
+			cfg := stream
+			cfg.Workers, cfg.Lanes, cfg.Interval = 1, lanes, 100*time.Millisecond
+			workers, ps := newRack(b).job(cfg, nil)
+			first := workers[0].until("sample")
+			last := first
+			for last.T-first.T < 2 {
+				last = workers[0].until("sample")
+			}
+			finish(workers, ps)
+			n := float64(last.Stats.PSNs - first.Stats.PSNs)
+			cpu := workers[0].cpu()
+			b.ReportMetric(n/(last.T-first.T), "PSN/s")
+			b.ReportMetric(cpu.Seconds()*1e6/float64(last.Stats.PSNs), "worker-cpu-us/PSN")
+			b.ReportMetric(float64(last.Stats.Resends), "resends")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// cpu is what a process that has ended used.
+func (p *process) cpu() time.Duration {
+	p.cmd.Wait()
+	s := p.cmd.ProcessState
+	return s.UserTime() + s.SystemTime()
 }

@@ -80,7 +80,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		}
 		now = c.clock.now()
 		k.step(c, now)
-		if k.msg.finished || k.w.Stopped() {
+		if k.msg.finished {
 			return nil
 		}
 		if c.stop.Load() {
@@ -172,25 +172,23 @@ func (k *worker) step(c *control, t time.Duration) {
 		}
 		m.started = true
 		c.started(t)
-		if k.w.Stopped() {
-			return
-		}
+		m.begin(t)
 		if m.packets == 0 {
 			k.w.Allow(ina.Endless, t)
-			return
 		}
-		m.begin(t)
 	}
-	for m.packets > 0 {
+	if m.packets == 0 || m.next == 0 && m.done == 0 { // a vote may have come with the startup
+		m.finished = k.w.Stopped()
+	}
+	for m.packets > 0 && !m.finished {
 		at, ok := m.ready()
 		switch {
 		case ok && at <= t:
 			k.w.Allow(m.layers[m.next].packets, at)
 			m.next++
 		case !ok && k.w.Idle():
-			if m.end(max(k.last, m.lastReady())); m.finished || k.w.Stopped() {
-				return
-			}
+			m.end(max(k.last, m.lastReady()))
+			m.finished = m.finished || k.w.Stopped()
 		default:
 			return
 		}
