@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +63,8 @@ func needNamespace(t testing.TB) {
 // rack is a running switch and the far ends of its cables.
 type rack struct {
 	*Switch
-	hosts []*host // by port number; [0] is nil
+	hosts []*host      // by port number; [0] is nil
+	stop  func() error // Run has returned; also done at the end of the test
 }
 
 // host is the far end of a port's cable, with raw sockets like the switch's own.
@@ -115,9 +117,12 @@ func newRack(t testing.TB, ports int, edit func(*Config)) *rack {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
+	r.stop = sync.OnceValue(func() error {
 		cancel()
-		if err := <-done; err != nil {
+		return <-done
+	})
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
 			t.Error(err)
 		}
 	})

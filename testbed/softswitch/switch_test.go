@@ -5,11 +5,18 @@ package softswitch
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket/pcapgo"
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
@@ -156,5 +163,238 @@ func TestForward(t *testing.T) {
 	}
 	if h := r.Health(); h.Sent != 6 || len(h.Warnings) > 0 || h.RingDrops+h.PoolDrops+h.Refused > 0 {
 		t.Errorf("health %+v", h)
+	}
+}
+
+// Jobs end with every sum right over cables that lose, duplicate and reorder in both
+// directions, and each port's counters are what the hosts saw.
+func TestSumsOverDamagedCables(t *testing.T) {
+	for _, mode := range []ina.Mode{ina.Forward, ina.Statistical, ina.Synchronous} {
+		t.Run(fmt.Sprintf("mode=%d", mode), func(t *testing.T) {
+			const workers, psPort, job, window, psns, lanes = 3, 4, 7, 32, 1000, 33
+			im := Impair{Loss: .05, Duplicate: .02, Reorder: .1, ReorderBy: 300 * time.Microsecond}
+			dir := t.TempDir()
+			r := newRack(t, workers+1, func(c *Config) {
+				for i := range c.Ports {
+					l := LinkConfig{Rate: 1e9, Delay: 50 * time.Microsecond, Impair: im}
+					c.Ports[i].Egress, c.Ports[i].Ingress = l, l
+				}
+				c.Pcap = dir
+			})
+			if err := r.SetGroup(job, []uint32{1, 2, 3}); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.SetJob(ina.JobEntry{
+				Job: job, Epoch: 3, Mode: mode, Size: 2 * window, Expect: 1<<workers - 1, Root: true, Window: window, UpPort: psPort, DownGroup: job,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			ps, err := ina.NewPS(ina.PSConfig{Job: job, Epoch: 3, Workers: workers, Lanes: lanes, Window: window})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ws [workers]*ina.Worker
+			for rank := range ws {
+				ws[rank], err = ina.NewWorker(ina.WorkerConfig{
+					Job: job, Epoch: 3, Rank: rank, Workers: workers, Lanes: lanes, Window: window, RTO: 5 * time.Millisecond, Seed: 1,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ws[rank].Allow(psns, 0)
+			}
+			var sent, received [psPort + 1]int64
+			up := inaFrame(ina.Header{Job: job, Lanes: lanes}, 0)
+			down := inaFrame(ina.Header{Job: job, Lanes: lanes, Flags: ina.FlagResult}, 0)
+			post := func(port int, frame []byte) {
+				r.hosts[port].frame(frame)
+				sent[port]++
+			}
+			start := time.Now()
+			now := func() time.Duration { return time.Since(start) }
+			fds := make([]unix.PollFd, 0, psPort)
+			for _, h := range r.hosts[1:] {
+				fds = append(fds, unix.PollFd{Fd: int32(h.dev.fd), Events: unix.POLLIN})
+			}
+			for {
+				idle := true
+				for rank, w := range ws {
+					for w.Send(now(), up[payloadAt:]) > 0 || w.Resend(now(), up[payloadAt:]) > 0 {
+						post(rank+1, up)
+					}
+					idle = idle && w.Idle()
+				}
+				for port := 1; port <= psPort; port++ {
+					r.hosts[port].dev.receive(256, func(f []byte, _ int64) {
+						received[port]++
+						if port < psPort {
+							ws[port-1].Receive(f[payloadAt:], now())
+						} else if b, _ := ps.Receive(f[payloadAt:]); b != nil {
+							copy(down[payloadAt:], b)
+							post(psPort, down)
+						}
+					})
+				}
+				for _, h := range r.hosts[1:] {
+					h.flush(t)
+				}
+				if idle {
+					break
+				}
+				if now() > 60*time.Second {
+					t.Fatalf("not done after %v: %+v", now(), ws[0].Stats())
+				}
+				unix.Poll(fds, 1)
+			}
+			resends := int64(0)
+			for rank, w := range ws {
+				s := w.Stats()
+				resends += s.Resends
+				if s.Results != psns || s.Wrong != 0 || s.Checked != psns*lanes {
+					t.Errorf("worker %d: %+v", rank, s)
+				}
+			}
+			if resends == 0 {
+				t.Error("nothing was sent again although cables lose")
+			}
+			// Until the last frames in the cables have come through: those nobody waits for.
+			total := func(c Counter) (n int64) {
+				for p := 1; p <= psPort; p++ {
+					k, _ := r.Counter(c, p)
+					n += k
+				}
+				return n
+			}
+			in := sent[1] + sent[2] + sent[3] + sent[4]
+			for total(PortRx) < in || r.busy() {
+				time.Sleep(time.Millisecond)
+			}
+			for port := 1; port <= psPort; port++ {
+				h := r.hosts[port]
+				for h.dev.receive(256, func([]byte, int64) { received[port]++ }) > 0 {
+				}
+				if n, _ := r.Counter(PortRx, port); n != sent[port] {
+					t.Errorf("port %d: port_rx %d, its host sent %d", port, n, sent[port])
+				}
+				if n, _ := r.Counter(PortTx, port); n != received[port] {
+					t.Errorf("port %d: port_tx %d, its host received %d", port, n, received[port])
+				}
+			}
+			if total(PortRxDrop) == 0 || total(PortTxDrop) == 0 || total(PortRxDup) == 0 || total(PortTxDup) == 0 {
+				t.Error("a cable did no damage")
+			}
+			if n, _ := r.Counter(JobAggregated, job); (n > 0) != (mode != ina.Forward) {
+				t.Errorf("job_aggregated %d in mode %d", n, mode)
+			}
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			var captured int64
+			for port := 1; port <= psPort; port++ {
+				captured += countPcap(t, filepath.Join(dir, fmt.Sprintf("s-%d.pcap", port)))
+			}
+			if want := total(PortRx) + total(PortTx); captured != want {
+				t.Errorf("%d frames captured, %d passed", captured, want)
+			}
+		})
+	}
+}
+
+// busy reports whether a frame is still in a cable.
+func (r *rack) busy() bool {
+	r.lock()
+	defer r.mu.Unlock()
+	return r.engine.next() != never
+}
+
+func countPcap(t *testing.T, path string) (n int64) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; n++ {
+		if _, info, err := r.ReadPacketData(); err == io.EOF {
+			return n
+		} else if err != nil || time.Since(info.Timestamp).Abs() > time.Hour {
+			t.Fatalf("%s: frame %d at %v: %v", path, n, info.Timestamp, err)
+		}
+	}
+}
+
+// TestMainProcess drives a switch as netns does: config, commands and answers as
+// lines of JSON.
+func TestMainProcess(t *testing.T) {
+	r := newRack(t, 1, nil) // for its device
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	inR, in := io.Pipe()
+	out, outW := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := Main(t.Context(), inR, outW)
+		outW.CloseWithError(err)
+		done <- err
+	}()
+	answers := json.NewDecoder(out)
+	say := func(line string) (a Reply) {
+		t.Helper()
+		fmt.Fprintln(in, line)
+		if err := answers.Decode(&a); err != nil {
+			t.Fatalf("after %s: %v", line, err)
+		}
+		return a
+	}
+	path := filepath.Join(t.TempDir(), "p4rt")
+	if a := say(`{"name":"s","device_id":1,"listen":"unix:` + path + `","aggregators":4,"ports":[{"number":1,"device":"p1"}]}`); !a.Ready || a.Addr != "unix:"+path {
+		t.Fatalf("start: %+v", a)
+	}
+	for line, want := range map[string]string{
+		`{"cmd":"impair","port":1,"dir":"egress","impair":{"loss":0.5}}`: "",
+		`{"cmd":"impair","port":1,"dir":"up"}`:                           "neither",
+		`{"cmd":"impair","port":2,"dir":"egress"}`:                       "no port 2",
+		`{"cmd":"impair","port":1,"dir":"egress","impair":{"loss":2}}`:   "outside 0..1",
+		`{"cmd":"dance"}`: "unknown command",
+	} {
+		if a := say(line); a.OK != (want == "") || !strings.Contains(a.Error, want) {
+			t.Errorf("%s: %+v", line, a)
+		}
+	}
+	if a := say(`{"cmd":"health"}`); a.Health == nil || a.Health.Elapsed <= 0 || a.Health.Warnings != nil {
+		t.Errorf("health: %+v", a)
+	}
+	if conn, err := net.Dial("unix", path); err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
+	}
+	in.Close()
+	if err := <-done; err != nil {
+		t.Errorf("after end of input: %v", err)
+	}
+}
+
+// What cannot start says why, on stdout too.
+func TestMainRefuses(t *testing.T) {
+	for line, want := range map[string]string{
+		`{`: "config",
+		`{"name":"s","listen":"127.0.0.1:0","ports":[{"number":1,"device":"nosuch"}]}`: "nosuch",
+		`{"name":"s","listen":"nowhere"}`:                                              "nowhere",
+		``:                                                                             "config",
+	} {
+		var out bytes.Buffer
+		err := Main(t.Context(), strings.NewReader(line+"\n"), &out)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
+		if strings.Contains(line, "name") && !strings.Contains(out.String(), want) {
+			t.Errorf("%s: answered %q", line, out.String())
+		}
 	}
 }
