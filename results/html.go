@@ -210,7 +210,7 @@ func (rec *Record) tiles() []tile {
 		if c.isError() {
 			value = strings.TrimPrefix(value, "+")
 		}
-		out = append(out, tile{"Largest error for its tolerance", value, "allowed " + c.tolerance() + ": " + strings.TrimSpace(c.Of+" "+c.Point), ""})
+		out = append(out, tile{"Nearest to its limit", value, "allowed " + c.tolerance() + ": " + strings.TrimSpace(c.Of+" "+c.Point), ""})
 	}
 	if checked, wrong, _ := rec.sums(); checked > 0 {
 		t := tile{"Sums", "all exact", fmt.Sprintf("%s reduced values checked", Quantity(float64(checked), "1")), ""}

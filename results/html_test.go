@@ -2,6 +2,11 @@ package results
 
 import (
 	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -12,4 +17,179 @@ func htmlOf(t *testing.T, rec *Record, samples []Sample) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// evil is what a name in a TOML file may hold.
+const evil = "x\"'><script>alert(1)</script><svg onload=alert(2)>&\x1b[2J\u0085]]>{{.}}</title></style>"
+
+// hostile is a record whose every name is evil.
+func hostile() *Record {
+	r := base("hostile", evil)
+	r.Name, r.Driver, r.Switch, r.Tool = evil, evil, evil, evil
+	r.Overrides, r.Warnings, r.Args = []string{evil}, []string{evil}, []string{evil}
+	r.Experiment.Text, r.Experiment.Path, r.Inventory.Text = evil, evil, evil
+	r.Hosts[0].Host, r.Hosts[0].CPU = evil, evil
+	r.Calibration[0].Of = evil
+	r.Timings[evil] = 1
+	r.Topology = Topology{Nodes: []Node{{Name: evil, Kind: "host", Rack: evil}, {Name: evil + "2", Kind: evil, Tier: 1}},
+		Links: []Link{{evil, evil, evil + "2", 1e8}, {evil + "b", evil + "2", evil, 1e8}}}
+	r.Expect = []Expect{{Name: evil, Metric: "share", Of: "*", Predictor: evil, Tolerance: 0.01, Gate: true, Reason: evil},
+		{Name: evil + "2", Metric: evil, Predictor: "value", Gate: true}, {Name: evil + "3", Metric: "link_rate", Predictor: evil, Gate: true, Relative: true, Tolerance: 0.1}}
+	for i := range 2 {
+		p := Point{Index: i, Params: map[string]any{evil: i, evil + "s": evil}, Labels: []string{evil + "=" + fmt.Sprint(i)}, Health: []Trouble{{Where: evil, What: evil}},
+			Jobs: []JobSummary{{Job: evil, SumsChecked: 3, SumErrors: 1}}}
+		ph := Phase{Start: 1, End: 2, Figures: []Figure{measuredFig("share", evil, 0.4, 0.001, "1"), predictedFig("share", evil, 0.5, "1", evil, evil),
+			measuredFig(evil, evil, 3, 1, evil)}}
+		for _, l := range []string{evil, evil + "b"} {
+			ph.Figures = append(ph.Figures, measuredFig("link_rate", l, 3e7, 1e5, "bit/s"), predictedFig("link_rate", l, 3.1e7, "bit/s", evil, evil))
+		}
+		p.Phases = []Phase{ph}
+		r.Points = append(r.Points, p)
+	}
+	r.Checks, r.Outcome, r.Reasons = Judge(r.Expect, r.Points)
+	return r
+}
+
+func hostileSamples() []Sample {
+	var out []Sample
+	for i := range 20 {
+		out = append(out, Sample{T: float64(i) / 10, Source: evil, Metric: evil, Of: evil, Value: float64(i) * 4e5, Unit: "B"})
+	}
+	return out
+}
+
+// TestHTMLHostile: nothing that a file names becomes markup.
+func TestHTMLHostile(t *testing.T) {
+	page := htmlOf(t, hostile(), hostileSamples())
+	if n := strings.Count(page, "<script"); n != 1 {
+		t.Errorf("%d script elements, want the one of the page", n)
+	}
+	if strings.Contains(page, "alert(1)</script>") || strings.Contains(page, "<svg onload") || strings.Count(page, "</style>") != 1 {
+		t.Error("a name became markup")
+	}
+	for _, svg := range svgs(page) {
+		wellFormed(t, "drawing", svg)
+	}
+	if !strings.Contains(page, "x&#34;&#39;&gt;&lt;script&gt;") {
+		t.Error("names are not shown at all")
+	}
+}
+
+var svgElement = regexp.MustCompile(`(?s)<svg [^>]*class="ina".*?</svg>`)
+
+func svgs(page string) []string { return svgElement.FindAllString(page, -1) }
+
+func wellFormed(t *testing.T, name, text string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		tok, err := d.Token()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Errorf("%s is not well-formed: %v", name, err)
+			return
+		}
+		e, ok := tok.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		if e.Name.Local == "script" {
+			t.Errorf("%s has a script", name)
+		}
+		for _, a := range e.Attr {
+			if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "href" {
+				t.Errorf("%s has %s=%q", name, a.Name.Local, a.Value)
+			}
+			if strings.Contains(a.Value, "NaN") || strings.Contains(a.Value, "Inf") {
+				t.Errorf("%s has %s=%q", name, a.Name.Local, a.Value)
+			}
+		}
+	}
+}
+
+// TestHTML holds every fixture's page to what a page must be: self-contained, with
+// well-formed drawings that say what they show, and ids that are unique.
+func TestHTML(t *testing.T) {
+	wf, samples := waterfill()
+	broken := quickstart()
+	broken.Points[0].Error, broken.Points[0].Phases = "host h2: connection lost", nil
+	broken.Checks, broken.Outcome, broken.Reasons = Judge(broken.Expect, broken.Points)
+	for _, c := range []struct {
+		rec     *Record
+		samples []Sample
+		svgs    int
+	}{{fairShare(), nil, 4}, {wf, samples, 2 + 1 + 18}, {addressing(), nil, 4}, {quickstart(), nil, 4}, {broken, nil, 1}, {&Record{Name: "empty"}, nil, 0}} {
+		t.Run(c.rec.Name, func(t *testing.T) {
+			page := htmlOf(t, c.rec, c.samples)
+			drawings := svgs(page)
+			if len(drawings) != c.svgs {
+				t.Errorf("%d drawings, want %d", len(drawings), c.svgs)
+			}
+			for i, s := range drawings {
+				wellFormed(t, fmt.Sprintf("drawing %d", i), s)
+				if !strings.Contains(s, "<title") || !strings.Contains(s, "<desc") {
+					t.Errorf("drawing %d has no title or description", i)
+				}
+			}
+			ids := map[string]bool{}
+			for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+				if ids[m[1]] {
+					t.Errorf("id %q occurs twice", m[1])
+				}
+				ids[m[1]] = true
+			}
+			rest := strings.ReplaceAll(page, "http://www.w3.org/2000/svg", "")
+			for _, bad := range []string{"http:", "https:", "src=", "@import", "<link", "ZgotmplZ", "NaN"} {
+				if strings.Contains(rest, bad) {
+					t.Errorf("the page contains %q", bad)
+				}
+			}
+			if !strings.Contains(page, upperFirst(string(c.rec.Outcome))) {
+				t.Error("the page does not say the outcome")
+			}
+		})
+	}
+}
+
+func TestChartGolden(t *testing.T) {
+	plots := quickstart().plots()
+	golden(t, "goodput.svg", string(plots[0].SVG))
+	plots = fairShare().plots()
+	golden(t, "share.svg", string(plots[0].SVG))
+}
+
+func TestNiceTicks(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		want   string
+	}{{0, 1, "[0 0.2 0.4 0.6 0.8 1]"}, {0, 97e6, "[0 2e+07 4e+07 6e+07 8e+07 1e+08]"}, {0.99, 1, "[0.99 0.992 0.994 0.996 0.998 1]"}, {-3, 2, "[-3 -2 -1 0 1 2]"}, {5, 5, "[5]"}} {
+		var got []float64
+		for _, v := range niceTicks(c.lo, c.hi, 5) {
+			got = append(got, float64(int64(v*1e6+0.5*sign(v)))/1e6)
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("niceTicks(%g, %g) = %v, want %s", c.lo, c.hi, got, c.want)
+		}
+	}
+}
+
+func sign(v float64) float64 {
+	if v < 0 {
+		return -1
+	}
+	return 1
+}
+
+func TestAsNumber(t *testing.T) {
+	for _, c := range []struct {
+		v    any
+		want float64
+		ok   bool
+	}{{0.5, 0.5, true}, {int64(3), 3, true}, {"25Gbit/s", 25e9, true}, {"50us", 50e-6, true}, {"4KiB", 4096, true}, {"1e3", 1000, true}, {"pool", 0, false}, {"", 0, false}, {true, 0, false}, {"5 apples", 0, false}} {
+		if got, _, ok := asNumber(c.v); ok != c.ok || got-c.want > 1e-9*c.want || c.want-got > 1e-9*c.want {
+			t.Errorf("asNumber(%v) = %g, %v; want %g, %v", c.v, got, ok, c.want, c.ok)
+		}
+	}
 }

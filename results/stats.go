@@ -360,10 +360,12 @@ func Combine(repeats []Figure) Figure {
 }
 
 // StudentT is the two-sided 95 % quantile of Student's t with df degrees of
-// freedom (not necessarily whole): 12.7 at 1, 2.09 at 19, 1.96 for many.
+// freedom, at least 1 and not necessarily whole: 12.7 at 1, 2.09 at 19, 1.96 for
+// many.
 func StudentT(df float64) float64 {
-	lo, hi := 0.0, 1e4
-	for range 80 {
+	df = max(df, 1)
+	lo, hi := 1.9, 12.8
+	for range 40 {
 		t := (lo + hi) / 2
 		if incompleteBeta(df/2, 0.5, df/(df+t*t)) > 1-Confidence { // both tails
 			lo = t

@@ -119,6 +119,14 @@ func cellsOf(points []Point) []cell {
 	return cells
 }
 
+// place names a phase of the cell; the phase only where there are several.
+func (c *cell) place(phase int) string {
+	if c.phases < 2 {
+		return c.labels
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s phase %d", c.labels, phase+1))
+}
+
 // Label is the point's labels as one text; empty without a sweep.
 func (p Point) Label() string { return strings.Join(p.Labels, " ") }
 
@@ -320,7 +328,7 @@ func (c *Check) decide(lo, hi float64) {
 		n := float64(max(c.Repeats, 1))
 		c.More = maxMore
 		if r := n * (half / want) * (half / want); r-n < maxMore {
-			c.More = max(int(math.Ceil(r-n)), 1)
+			c.More = max(int(math.Ceil(r-n-1e-6)), 1)
 		}
 	}
 }
@@ -614,7 +622,7 @@ func ModelErrors(points []Point) []ModelError {
 				m.Mean += (err - m.Mean) / float64(m.N)
 				if err >= m.Max {
 					m.Max = err
-					m.Worst = strings.TrimSpace(c.labels + " " + k[1])
+					m.Worst = strings.TrimSpace(c.place(phase) + " " + k[1])
 				}
 			}
 		}

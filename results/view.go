@@ -16,6 +16,9 @@ import (
 // subjects is drawn as measured against predicted.
 const maxSeries = 6
 
+// expected names the line of a two-sided expectation with a value of its own.
+const expected = "expected"
+
 // plot is a drawing of the report with its figures as a table.
 type plot struct {
 	SVG   template.HTML
@@ -241,9 +244,10 @@ func (rec *Record) plots() []plot {
 			styles = append(styles, predictorStyle{p, gated[p] || len(gated) == 0 && p != "waterfill"})
 		}
 		if e := rec.expectFor(metric, "value"); e != nil {
-			styles = append(styles, predictorStyle{"expected", e.Gate})
+			name := map[string]string{"within": expected, "at-least": "at least", "at-most": "at most"}[e.bound()]
+			styles = append(styles, predictorStyle{name, e.Gate})
 			for i := range ds {
-				ds[i].predicted["expected"] = e.Value
+				ds[i].predicted[name] = e.Value
 			}
 		}
 		slices.SortStableFunc(styles, func(a, b predictorStyle) int { return cmp.Compare(rank(b.Gate), rank(a.Gate)) })
@@ -312,11 +316,7 @@ type metricPlot struct {
 
 // where names a datum's place in the sweep.
 func (m *metricPlot) where(d datum) string {
-	s := m.cells[d.cell].labels
-	if m.cells[d.cell].phases > 1 {
-		s = strings.TrimSpace(s + " phase " + strconv.Itoa(d.phase+1))
-	}
-	return s
+	return m.cells[d.cell].place(d.phase)
 }
 
 func (m *metricPlot) tip(d datum) string {
@@ -335,7 +335,7 @@ func (m *metricPlot) tip(d datum) string {
 // tolerance of a predicted value by the metric's gated expectation on each figure.
 func (m *metricPlot) tolerance(p predictorStyle, v float64) (lo, hi float64) {
 	name := p.Name
-	if name == "expected" {
+	if name == expected {
 		name = "value"
 	}
 	e := m.rec.expectFor(m.metric, name)
@@ -738,10 +738,7 @@ func (rec *Record) loads() (map[string]LinkLoad, string) {
 			}
 			if len(loads) > 0 && sum > most {
 				most, best = sum, loads
-				name = cells[ci].labels
-				if cells[ci].phases > 1 {
-					name = strings.TrimSpace(name + " phase " + strconv.Itoa(phase+1))
-				}
+				name = cells[ci].place(phase)
 			}
 		}
 	}

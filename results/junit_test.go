@@ -1,0 +1,50 @@
+package results
+
+import (
+	"bytes"
+	"encoding/xml"
+	"strings"
+	"testing"
+)
+
+func junitOf(t *testing.T, rec *Record) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteJUnit(&b, rec); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestJUnitGolden(t *testing.T) {
+	golden(t, "quickstart.xml", junitOf(t, quickstart()))
+	rec := addressing()
+	rec.Expect[0].Reason = "the closed forms of the four addressing modes"
+	golden(t, "addressing.xml", junitOf(t, rec))
+	rec = quickstart()
+	rec.Points[0].Error = "host h2: connection lost"
+	rec.Expect[1].Gate = false
+	rec.Checks, rec.Outcome, rec.Reasons = Judge(rec.Expect, rec.Points)
+	golden(t, "error.xml", junitOf(t, rec))
+	golden(t, "cut-off.xml", junitOf(t, &Record{Name: "cut-off", Outcome: ErrorOutcome, Reasons: []string{unfinished}}))
+}
+
+func TestJUnitCounts(t *testing.T) {
+	rec, _ := waterfill()
+	var s junitSuite
+	if err := xml.Unmarshal([]byte(junitOf(t, rec)), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Tests != len(rec.Checks) || s.Failures != 1 || s.Errors != 0 || s.Skipped != 1 || len(s.Cases) != s.Tests {
+		t.Errorf("tests %d of %d checks, failures %d, errors %d, skipped %d", s.Tests, len(rec.Checks), s.Failures, s.Errors, s.Skipped)
+	}
+	for _, c := range s.Cases {
+		if c.Failure != nil && !strings.HasPrefix(c.Failure.Message, "measured 108.6 ± 1.0 Mbit/s, predicted 125 Mbit/s ± 8.0 %, bottleneck h2->tor1") {
+			t.Errorf("failure message %q", c.Failure.Message)
+		}
+	}
+	// Whatever names hold, the document is one that parses.
+	if err := xml.Unmarshal([]byte(junitOf(t, hostile())), &s); err != nil {
+		t.Error(err)
+	}
+}

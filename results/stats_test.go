@@ -1,0 +1,261 @@
+package results
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestStudentT holds the quantiles against printed tables (Abramowitz and Stegun,
+// table 26.10).
+func TestStudentT(t *testing.T) {
+	for df, want := range map[float64]float64{1: 12.706, 2: 4.303, 5: 2.571, 10: 2.228, 19: 2.093, 60: 2.000, 1e6: 1.960} {
+		if got := StudentT(df); math.Abs(got-want) > 0.0006 {
+			t.Errorf("StudentT(%g) = %.4f, want %.3f", df, got, want)
+		}
+	}
+	// F(1, n) is the square of t(n).
+	for _, df := range []float64{1, 4, 30} {
+		if got := fTail(StudentT(df)*StudentT(df), 1, df); math.Abs(got-0.05) > 1e-6 {
+			t.Errorf("P(F > t²) with %g degrees of freedom = %g, want 0.05", df, got)
+		}
+	}
+}
+
+// counter sums interval values up, read every second from t = 0.
+func counter(growth []float64) Series {
+	s := Series{T: []float64{0}, V: []float64{0}}
+	for i, g := range growth {
+		s.T = append(s.T, float64(i+1))
+		s.V = append(s.V, s.V[i]+g)
+	}
+	return s
+}
+
+// TestCoverage draws windows whose true mean is known and counts how often the
+// interval holds it: 95 % is what it promises, less is a lie.
+func TestCoverage(t *testing.T) {
+	const windows = 3000
+	white := func(r *rand.Rand, n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = 100 + 20*r.NormFloat64()
+		}
+		return x
+	}
+	ar := func(rho float64) func(*rand.Rand, int) []float64 {
+		return func(r *rand.Rand, n int) []float64 {
+			x := make([]float64, n)
+			e := r.NormFloat64()
+			for i := range x {
+				e = rho*e + math.Sqrt(1-rho*rho)*r.NormFloat64()
+				x[i] = 100 + 20*e
+			}
+			return x
+		}
+	}
+	skewed := func(r *rand.Rand, n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = 100 * r.ExpFloat64()
+		}
+		return x
+	}
+	for _, c := range []struct {
+		name     string
+		n        int
+		draw     func(*rand.Rand, int) []float64
+		low      float64
+		maxWidth float64 // mean width over that of the known sigma; honest is not the same as useless
+	}{
+		{"white, 3 intervals", 3, white, 0.94, 4},
+		{"white, 10 intervals", 10, white, 0.94, 2},
+		{"white, 20 intervals", 20, white, 0.94, 1.4},
+		{"white, 137 intervals", 137, white, 0.94, 1.4},
+		{"rho 0.5, 60 intervals", 60, ar(0.5), 0.93, 3},
+		{"rho 0.8, 200 intervals", 200, ar(0.8), 0.93, 5},
+		{"exponential, 100 intervals", 100, skewed, 0.93, 7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := random(t)
+			held, width := 0, 0.0
+			for range windows {
+				f, err := Rate(0, float64(c.n), counter(c.draw(r, c.n)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.Lo <= 100 && 100 <= f.Hi {
+					held++
+				}
+				width += (f.Hi - f.Lo) / windows
+			}
+			ideal := 2 * 1.96 * 20 / math.Sqrt(float64(c.n))
+			if got := float64(held) / windows; got < c.low {
+				t.Errorf("%.3f of the intervals hold the mean, want at least %.2f", got, c.low)
+			}
+			if width > c.maxWidth*ideal {
+				t.Errorf("intervals are %.1f times as wide as with a known sigma, want at most %.1f", width/ideal, c.maxWidth)
+			}
+			t.Logf("coverage %.3f, width %.2f of the ideal", float64(held)/windows, width/ideal)
+		})
+	}
+}
+
+func TestRatioCoverage(t *testing.T) {
+	r := random(t)
+	const windows, n = 3000, 40
+	held := 0
+	for range windows {
+		var num, den []float64
+		for range n {
+			d := 1000 + 100*r.NormFloat64()
+			den = append(den, d)
+			num = append(num, 0.4*d+12*r.NormFloat64())
+		}
+		f, err := Ratio(0, n, counter(num), counter(den))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Lo <= 0.4 && 0.4 <= f.Hi {
+			held++
+		}
+	}
+	if got := float64(held) / windows; got < 0.94 {
+		t.Errorf("%.3f of the intervals hold the ratio, want at least 0.94", got)
+	}
+}
+
+// TestCombineCoverage does the same for repeats that differ by nothing, a little or
+// a lot from each other.
+func TestCombineCoverage(t *testing.T) {
+	for _, k := range []int{2, 3, 5} {
+		for _, between := range []float64{0, 1, 10} {
+			r := random(t)
+			const runs = 1000
+			held := 0
+			for range runs {
+				var figs []Figure
+				for range k {
+					mean := 100 + between*r.NormFloat64()
+					growth := make([]float64, 20)
+					for i := range growth {
+						growth[i] = mean + 4.5*r.NormFloat64()
+					}
+					f, _ := Rate(0, 20, counter(growth))
+					f.Kind = Measured
+					figs = append(figs, f)
+				}
+				if f := Combine(figs); f.Lo <= 100 && 100 <= f.Hi {
+					held++
+				}
+			}
+			// Pooling after a test costs a little when the spread is as large as the
+			// intervals, or when two repeats agree by chance; that is the price of not
+			// being useless at two repeats.
+			want := 0.93
+			if between == 1 || k == 2 {
+				want = 0.88
+			}
+			if got := float64(held) / runs; got < want {
+				t.Errorf("%d repeats, spread %g: %.3f of the intervals hold the mean, want at least %.2f", k, between, got, want)
+			} else {
+				t.Logf("%d repeats, spread %g: coverage %.3f", k, between, got)
+			}
+		}
+	}
+}
+
+func TestEstimateEdges(t *testing.T) {
+	s := counter([]float64{10, 10, 10, 10})
+	if f, err := Rate(0, 4, s); err != nil || f.Value != 10 || f.Lo != 10 || f.Hi != 10 || f.N != 4 {
+		t.Errorf("constant rate: %+v, %v", f, err)
+	}
+	// Only readings inside the window count.
+	s = counter([]float64{1000, 10, 10, 1000})
+	if f, err := Rate(0.5, 3.5, s); err != nil || f.Value != 10 || f.N != 2 {
+		t.Errorf("window: %+v, %v", f, err)
+	}
+	if f, err := Rate(0.5, 2.5, s); err != nil || f.N != 1 || f.Lo != f.Value {
+		t.Errorf("one interval: %+v, %v", f, err)
+	}
+	if f, err := Rate(0.5, 1.5, s); !errors.Is(err, ErrFewSamples) || f != (Figure{}) {
+		t.Errorf("one reading: %+v, %v", f, err)
+	}
+	fell := Series{T: []float64{0, 1, 2}, V: []float64{5, 9, 3}}
+	if _, err := Rate(0, 2, fell); !errors.Is(err, ErrCounterFell) {
+		t.Errorf("a counter that fell: %v", err)
+	}
+	still := counter([]float64{0, 0, 0})
+	if f, err := Ratio(0, 3, s, still); err == nil {
+		t.Errorf("ratio over nothing: %+v", f)
+	}
+	// All growth in one batch leaves nothing to estimate a spread from.
+	if f, err := Ratio(0, 3, counter([]float64{0, 4, 0}), counter([]float64{0, 8, 0})); err != nil || f.Value != 0.5 || f.N != 1 {
+		t.Errorf("all in one batch: %+v, %v", f, err)
+	}
+	// Counters read at different times.
+	other := Series{T: []float64{0.25, 1.25, 2.25, 3.25}, V: []float64{0, 20, 40, 60}}
+	if f, err := Ratio(0, 4, counter([]float64{10, 10, 10, 10}), other); err != nil || math.Abs(f.Value-0.5) > 1e-9 {
+		t.Errorf("ratio of counters read apart: %+v, %v", f, err)
+	}
+	if sum := Sum(counter([]float64{1, 1, 1, 1}), other); len(sum.T) != 3 || math.Abs(sum.V[0]-16) > 1e-9 {
+		t.Errorf("sum of counters read apart: %+v", sum)
+	}
+}
+
+func TestCounter(t *testing.T) {
+	samples := []Sample{
+		{T: 1, Source: "host h1", Metric: "tx", Of: "l", Value: 10},
+		{T: 0, Source: "host h1", Metric: "tx", Of: "l", Value: 0},
+		{T: 0, Source: "host h1", Metric: "tx", Of: "m", Value: 99},
+		{T: 0, Source: "host h1", Metric: "queue", Of: "l", Value: 99, Gauge: true},
+	}
+	s, err := Counter(samples, "", "tx", "l")
+	if err != nil || len(s.T) != 2 || s.V[0] != 0 || s.V[1] != 10 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	samples = append(samples, Sample{T: 2, Source: "switch s", Metric: "tx", Of: "l", Value: 3})
+	if s, err := Counter(samples, "", "tx", "l"); err == nil {
+		t.Errorf("two sources were mixed: %+v", s)
+	}
+	if s, err := Counter(samples, "switch s", "tx", "l"); err != nil || len(s.T) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestJain(t *testing.T) {
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{{[]float64{1, 1, 1}, 1}, {[]float64{1, 0, 0, 0}, 0.25}, {[]float64{3, 1}, 0.8}, {[]float64{0, 0}, 1}} {
+		if got := JainIndex(c.x); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("JainIndex(%v) = %g, want %g", c.x, got, c.want)
+		}
+	}
+	r := random(t)
+	var a, b []float64
+	for range 40 {
+		a = append(a, 30+3*r.NormFloat64())
+		b = append(b, 10+r.NormFloat64())
+	}
+	f, err := Jain(0, 40, counter(a), counter(b))
+	if err != nil || f.Lo > 0.8 || f.Hi < 0.8 || f.Hi-f.Lo > 0.04 {
+		t.Errorf("3:1 with noise: %+v, %v", f, err)
+	}
+}
+
+func TestCombine(t *testing.T) {
+	sim := func(v float64) Figure { return Exact(Figure{Kind: Simulated, Value: v, N: 5}) }
+	if f := Combine([]Figure{sim(3), sim(3)}); f.Value != 3 || f.Lo != 3 || f.Hi != 3 {
+		t.Errorf("equal simulated repeats have no spread: %+v", f)
+	}
+	// 1, 2, 3: mean 2, s = 1, t(2) = 4.303.
+	if f := Combine([]Figure{sim(1), sim(2), sim(3)}); math.Abs(f.Hi-2-4.303/math.Sqrt(3)) > 1e-3 {
+		t.Errorf("simulated repeats: %+v", f)
+	}
+	m := Figure{Kind: Measured, Value: 10, Lo: 9, Hi: 11, N: 20}
+	if f := Combine([]Figure{m, sim(99), m}); f.Value != 10 || f.Kind != Measured || f.Hi >= 11 {
+		t.Errorf("kinds are pooled, or two repeats are no better than one: %+v", f)
+	}
+}

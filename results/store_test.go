@@ -1,0 +1,283 @@
+package results
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestRunDirectory(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	rec := fairShare()
+	rec.ID = ""
+	d, err := Create(root, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A run that is cut off here can be opened, and says so.
+	_, got, err := Open(root, "latest")
+	if err != nil || got.Complete() || got.Outcome != ErrorOutcome || got.ExitCode != 6 || len(got.Reasons) == 0 {
+		t.Fatalf("just created: %+v, %v", got, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(d.Path, ExperimentFile)); err != nil || string(text) != rec.Experiment.Text {
+		t.Errorf("experiment: %q, %v", text, err)
+	}
+
+	want := []Sample{{T: 1.5, Source: "host h1", Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 12345, Unit: "B"}, {T: 2, Source: "worker A/0", Metric: "rtt", Of: "A/0", Value: 0.05, Unit: "s", Gauge: true}}
+	if err := d.Append(want...); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Append(Sample{Value: math.NaN()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteReports(rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Save(rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Close(), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Append(want...); err == nil {
+		t.Error("append after close")
+	}
+
+	d, got, err = Open(root, rec.ID[:8])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rec, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("record (-saved +read):\n%s", diff)
+	}
+	samples, err := d.Samples()
+	if diff := cmp.Diff(want, samples); err != nil || diff != "" {
+		t.Errorf("samples: %v\n%s", err, diff)
+	}
+	for _, name := range []string{RecordFile, SamplesFile, ExperimentFile, InventoryFile, ReportFile, JUnitFile} {
+		if st, err := os.Stat(filepath.Join(d.Path, name)); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v, %v", name, st, err)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(d.Path, ".*"))
+	more, _ := filepath.Glob(filepath.Join(root, ".*"))
+	if len(left)+len(more) > 0 {
+		t.Errorf("temporary files are left: %q %q", left, more)
+	}
+}
+
+func TestOpenReferences(t *testing.T) {
+	root := t.TempDir()
+	if list, err := List(filepath.Join(root, "none")); err != nil || len(list) != 0 {
+		t.Errorf("no root: %v, %v", list, err)
+	}
+	if _, _, err := Open(root, "latest"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("empty root: %v", err)
+	}
+	start := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	var ids, paths []string
+	for i := range 3 {
+		rec := &Record{Name: "r", Started: start.Add(time.Duration(i) * time.Minute)}
+		d, err := Create(root, rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+		ids, paths = append(ids, rec.ID), append(paths, d.Path)
+	}
+	for ref, want := range map[string]string{
+		"latest": paths[2], "": paths[2], ids[0]: paths[0], strings.ToLower(ids[1]): paths[1], ids[1][20:]: paths[1],
+		paths[0]: paths[0], filepath.Join(paths[1], RecordFile): paths[1], "2026-11-20T09-01": paths[1],
+	} {
+		if d, _, err := Open(root, ref); err != nil || filepath.Base(d.Path) != filepath.Base(want) {
+			t.Errorf("Open(%q) = %v, %v; want %s", ref, d, err, want)
+		}
+	}
+	if _, _, err := Open(root, "2026-11"); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("ambiguous: %v", err)
+	}
+	if _, _, err := Open(root, "zzz"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("unknown: %v", err)
+	}
+	// Without the link, and with a broken record in between.
+	os.Remove(filepath.Join(root, "latest"))
+	if d, _, err := Open(root, "latest"); err != nil || d.Path != paths[2] {
+		t.Errorf("latest without link: %v, %v", d, err)
+	}
+	if err := os.WriteFile(filepath.Join(paths[1], RecordFile), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	list, err := List(root)
+	if err != nil || len(list) != 3 || list[0].Path != paths[2] || list[1].Err == nil || list[2].Err != nil {
+		t.Errorf("list: %+v, %v", list, err)
+	}
+	if _, _, err := Open(root, ids[1]); err == nil || !strings.Contains(err.Error(), paths[1]) {
+		t.Errorf("broken record: %v", err)
+	}
+}
+
+// TestFullDisk writes samples to /dev/full: one error that names the file, and it
+// stays.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("no /dev/full: %v", err)
+	}
+	full.Close()
+	dir := t.TempDir()
+	d, err := Create(dir, &Record{Name: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.file.Close()
+	if d.file, err = os.OpenFile("/dev/full", os.O_WRONLY, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.buf.Reset(d.file)
+	var first error
+	for i := 0; i < 5000 && first == nil; i++ {
+		first = d.Append(Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"})
+	}
+	want := "write samples to " + filepath.Join(d.Path, SamplesFile) + ": no space left on device"
+	if first == nil || first.Error() != want || !errors.Is(first, syscall.ENOSPC) {
+		t.Fatalf("got %v, want %s", first, want)
+	}
+	if again := d.Append(Sample{}); again != first {
+		t.Errorf("the second error is another one: %v", again)
+	}
+	if err := d.Close(); err != first {
+		t.Errorf("close: %v", err)
+	}
+	if err := d.Save(&Record{Name: "r", Outcome: ErrorOutcome}); err != nil {
+		t.Errorf("the record could not be saved although its disk has room: %v", err)
+	}
+}
+
+func TestSaveKeepsTheOldRecord(t *testing.T) {
+	d, err := Create(t.TempDir(), &Record{Name: "old"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Skip(err)
+	}
+	small := limit
+	small.Cur = 64 // bytes: as a full disk, in the middle of a write
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small); err != nil {
+		t.Skip(err)
+	}
+	err = d.Save(&Record{Name: "new", Title: strings.Repeat("x", 1000)})
+	if e := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); e != nil {
+		t.Fatal(e)
+	}
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(d.Path, RecordFile)) {
+		t.Errorf("save beyond the limit: %v", err)
+	}
+	_, rec, err := Open(filepath.Dir(d.Path), d.Path)
+	if err != nil || rec.Name != "old" {
+		t.Errorf("the old record is gone: %+v, %v", rec, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(d.Path, ".*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestAppendFromManyGoroutines(t *testing.T) {
+	d, err := Create(t.TempDir(), &Record{Name: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 500 {
+				if err := d.Append(Sample{T: float64(i), Metric: "m"}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := d.Samples(); err != nil || len(s) != 4000 {
+		t.Errorf("%d samples, %v", len(s), err)
+	}
+}
+
+func TestCreateUnwritable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := Create(filepath.Join(file, "runs"), &Record{}); err == nil || d != nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v, %v", d, err)
+	}
+	if _, _, err := Open(file, "x"); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open under a file: %v", err)
+	}
+}
+
+func TestScrub(t *testing.T) {
+	rec := &Record{Points: []Point{{Phases: []Phase{{Figures: []Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}}}}}}, Checks: []Check{{Error: math.Inf(-1)}}}
+	var b bytes.Buffer
+	if err := WriteJSON(&b, rec); err != nil {
+		t.Fatal(err)
+	}
+	if rec.Points[0].Phases[0].Figures[0].N != 0 || len(rec.Warnings) != 1 {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// FuzzReadSamples: no input may panic, and what was read is written and read again
+// the same.
+func FuzzReadSamples(f *testing.F) {
+	f.Add([]byte(`{"t":1,"source":"host h1","metric":"m","of":"o","value":2,"unit":"B"}` + "\n" + `{"t":2,"sour`))
+	f.Add([]byte("\n\n{}\n[]\n"))
+	f.Add([]byte(`{"t":1e999}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		first, _ := ReadSamples(bytes.NewReader(data))
+		d, err := Create(t.TempDir(), &Record{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Append(first...); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := d.Samples()
+		if diff := cmp.Diff(first, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+		}
+	})
+}
+
+func TestReadSamplesCutOff(t *testing.T) {
+	whole := `{"t":1,"metric":"a"}` + "\n" + `{"t":2,"metric":"b"}` + "\n"
+	for n := range len(whole) + 1 {
+		s, err := ReadSamples(strings.NewReader(whole[:n]))
+		if want := strings.Count(whole[:n], "}"); err != nil || len(s) != want {
+			t.Errorf("cut after %d bytes: %d samples, %v; want %d", n, len(s), err, want)
+		}
+	}
+	s, err := ReadSamples(strings.NewReader("{\"t\":1}\nrubbish\n{\"t\":2}\n"))
+	if err == nil || !strings.Contains(err.Error(), "line 2") || len(s) != 1 {
+		t.Errorf("%v, %v", s, err)
+	}
+}

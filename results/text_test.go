@@ -1,0 +1,54 @@
+package results
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func textOf(t *testing.T, rec *Record, opt TextOptions) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteText(&b, rec, opt); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestTextGolden(t *testing.T) {
+	wf, _ := waterfill()
+	sick := quickstart()
+	sick.Points[0].Health = []Trouble{{Where: "switch tor1", What: "timer lateness p99 14 ms, 7.0 % of the RTT (limit 5 %)", Fatal: true}}
+	sick.Warnings = []string{"swap is in use"}
+	sick.Checks, sick.Outcome, sick.Reasons = Judge(sick.Expect, sick.Points)
+	for name, c := range map[string]struct {
+		rec *Record
+		opt TextOptions
+	}{
+		"fair-share.txt": {fairShare(), TextOptions{Width: 120, Dir: "runs/2026-11-20T09-30-00Z-01JD4K7Q3ZT9V8B6N2XHFQW5MC"}},
+		"waterfill.txt":  {wf, TextOptions{Width: 80}},
+		"quickstart.txt": {quickstart(), TextOptions{Width: 100}},
+		"unhealthy.txt":  {sick, TextOptions{Width: 100}},
+		"addressing.txt": {addressing(), TextOptions{Width: 72, Color: true}},
+		"empty.txt":      {&Record{Name: "empty"}, TextOptions{}},
+	} {
+		text := textOf(t, c.rec, c.opt)
+		golden(t, name, text)
+		for i, line := range strings.Split(text, "\n") {
+			if n := utf8.RuneCountInString(strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(line)); c.opt.Width > 0 && n > c.opt.Width && !strings.HasPrefix(line, "files") {
+				t.Errorf("%s:%d is %d columns wide, want at most %d: %s", name, i+1, n, c.opt.Width, line)
+			}
+		}
+	}
+}
+
+// TestTextHostile: names come from files; they must not move the cursor.
+func TestTextHostile(t *testing.T) {
+	rec := hostile()
+	for _, r := range textOf(t, rec, TextOptions{Width: 80}) {
+		if r < 0x20 && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			t.Fatalf("control character %U in the text", r)
+		}
+	}
+}

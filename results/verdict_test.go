@@ -1,0 +1,214 @@
+package results
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// one is a point with one measured figure and its prediction.
+func one(v, half, predicted float64, n int) Point {
+	m := measuredFig("share", "A@tor1", v, half, "1")
+	m.N = n
+	return Point{Phases: []Phase{{Figures: []Figure{m, predictedFig("share", "A@tor1", predicted, "1", "occupancy", "tor1")}}}}
+}
+
+func TestVerdictRule(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		v, half   float64
+		predicted float64
+		bound     string
+		tol       float64
+		relative  bool
+		want      Outcome
+		more      int
+	}{
+		{"interval inside", 0.51, 0.01, 0.5, "within", 0.03, false, Pass, 0},
+		{"on the edge, exact", 0.53, 0, 0.5, "within", 0.03, false, Pass, 0},
+		{"inside, interval across the edge", 0.52, 0.02, 0.5, "within", 0.03, false, Pass, 0},
+		{"inside, interval too wide", 0.51, 0.06, 0.5, "within", 0.03, false, Inconclusive, 3},
+		{"outside, interval touches", 0.55, 0.03, 0.5, "within", 0.03, false, Inconclusive, 2},
+		{"outside", 0.56, 0.02, 0.5, "within", 0.03, false, Fail, 0},
+		{"below", 0.44, 0.02, 0.5, "within", 0.03, false, Fail, 0},
+		{"relative inside", 102, 1, 100, "within", 0.03, true, Pass, 0},
+		{"relative outside", 105, 1, 100, "within", 0.03, true, Fail, 0},
+		{"at least, far above", 0.999, 0.0005, 0.99, "at-least", 0, false, Pass, 0},
+		{"at least, below", 0.98, 0.001, 0.99, "at-least", 0, false, Fail, 0},
+		{"at least, straddling with no tolerance", 0.992, 0.004, 0.99, "at-least", 0, false, Inconclusive, 3},
+		{"at most", 0, 0, 0, "at-most", 0, false, Pass, 0},
+		{"at most, above", 3, 0, 0, "at-most", 0, false, Fail, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Statistic: "each", Tolerance: c.tol, Relative: c.relative, Bound: c.bound, Gate: true}
+			checks, outcome, reasons := Judge([]Expect{e}, []Point{one(c.v, c.half, c.predicted, 20)})
+			if len(checks) != 1 || checks[0].Outcome != c.want || checks[0].More != c.more || outcome != c.want {
+				t.Fatalf("%+v, run %s, %q", checks, outcome, reasons)
+			}
+			if (c.want == Pass) != (len(reasons) == 0) {
+				t.Errorf("reasons %q", reasons)
+			}
+		})
+	}
+}
+
+// TestMoreIsEnough simulates what a verdict promises: after the further repeats that
+// it asked for, the interval decides.
+func TestMoreIsEnough(t *testing.T) {
+	r := random(t)
+	e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	draw := func(mean float64) Point {
+		growth := make([]float64, 20)
+		for i := range growth {
+			growth[i] = mean + 0.15*r.NormFloat64()
+		}
+		f, _ := Rate(0, 20, counter(growth))
+		f.Kind, f.Metric, f.Of = Measured, "share", "A@tor1"
+		return Point{Phases: []Phase{{Figures: []Figure{f, predictedFig("share", "A@tor1", 0.5, "1", "occupancy", "")}}}}
+	}
+	asked, decided := 0, 0
+	for range 200 {
+		points := []Point{draw(0.6)} // off by 0.1: it must fail once that can be seen
+		c, _, _ := Judge([]Expect{e}, points)
+		if c[0].Outcome != Inconclusive {
+			continue
+		}
+		asked++
+		for i := range c[0].More {
+			p := draw(0.6)
+			p.Repeat = i + 1
+			points = append(points, p)
+		}
+		if c, _, _ := Judge([]Expect{e}, points); c[0].Outcome == Fail {
+			decided++
+		}
+	}
+	if asked < 20 || float64(decided) < 0.6*float64(asked) {
+		t.Errorf("%d of %d undecided verdicts were decided by the repeats they asked for", decided, asked)
+	}
+}
+
+func TestJudgeNothingToHold(t *testing.T) {
+	e := Expect{Name: "e", Metric: "goodput", Of: "X*", Predictor: "occupancy", Gate: true}
+	for name, c := range map[string]struct {
+		points []Point
+		why    string
+	}{
+		"no points":      {nil, "nothing to hold it against"},
+		"no such figure": {[]Point{one(1, 0, 1, 9)}, `no goodput figure of "X*"`},
+		"not predicted":  {[]Point{{Phases: []Phase{{Figures: []Figure{measuredFig("goodput", "X1", 1, 0, "bit/s")}}}}}, "occupancy predicts no goodput"},
+		"not measured":   {[]Point{{Phases: []Phase{{Figures: []Figure{predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "predicted, but not measured"},
+		"one interval": {[]Point{{Phases: []Phase{{Figures: []Figure{{Metric: "goodput", Of: "X1", Kind: Measured, Value: 1, Lo: 1, Hi: 1, N: 1},
+			predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "one interval"},
+		"not a number": {[]Point{{Phases: []Phase{{Figures: []Figure{measuredFig("goodput", "X1", math.NaN(), 0, "bit/s"),
+			predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "not a finite number"},
+	} {
+		for _, statistic := range []string{"each", "mean", "max"} {
+			e.Statistic = statistic
+			checks, outcome, _ := Judge([]Expect{e}, c.points)
+			if len(checks) != 1 || checks[0].Outcome != Inconclusive || outcome != Inconclusive || !strings.Contains(checks[0].Why, c.why) {
+				t.Errorf("%s, %s: %+v, run %s", name, statistic, checks, outcome)
+			}
+		}
+	}
+}
+
+func TestJudgeHealth(t *testing.T) {
+	e := []Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}}
+	sick := one(0.1, 0.001, 0.5, 20) // a fail, were it not for the machine
+	sick.Health = []Trouble{{Where: "switch tor1", What: "timer lateness p99 14 ms", Fatal: true}}
+	c, o, reasons := Judge(e, []Point{sick})
+	if o != Inconclusive || c[0].Outcome != Inconclusive || !strings.Contains(reasons[0], "timer lateness p99 14 ms") {
+		t.Errorf("%+v %s %q", c, o, reasons)
+	}
+	// A sound repeat decides, and says what was left out.
+	well := one(0.5, 0.001, 0.5, 20)
+	well.Repeat = 1
+	c, o, _ = Judge(e, []Point{sick, well})
+	if o != Pass || !strings.Contains(c[0].Why, "1 of 2 repeats left out: switch tor1") {
+		t.Errorf("%+v %s", c, o)
+	}
+	// Trouble that is not fatal changes nothing.
+	sick.Health[0].Fatal = false
+	if _, o, _ = Judge(e, []Point{sick}); o != Fail {
+		t.Errorf("not fatal: %s", o)
+	}
+	// A testbed that failed is an error, whatever the rest says.
+	well.Error, well.Index = "host h2: connection lost", 1
+	if _, o, reasons = Judge(e, []Point{sick, well}); o != ErrorOutcome || reasons[0] != "host h2: connection lost" {
+		t.Errorf("error: %s %q", o, reasons)
+	}
+}
+
+func TestJudgeGate(t *testing.T) {
+	e := []Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03}}
+	c, o, _ := Judge(e, []Point{one(0.1, 0.001, 0.5, 20)})
+	if c[0].Outcome != Fail || o != Pass {
+		t.Errorf("a check that is not gated decided: %+v %s", c, o)
+	}
+	for o, want := range map[Outcome]int{Pass: 0, Fail: 1, ErrorOutcome: 6, Inconclusive: 7, "": 7} {
+		if got := ExitCode(o); got != want {
+			t.Errorf("ExitCode(%q) = %d, want %d", o, got, want)
+		}
+	}
+}
+
+func TestJudgeAggregate(t *testing.T) {
+	var figs []Figure
+	for i, err := range []float64{0.01, -0.02, 0.06} {
+		of := string(rune('a' + i))
+		figs = append(figs, measuredFig("link_rate", of, 100*(1+err), 0.1, "bit/s"), predictedFig("link_rate", of, 100, "bit/s", "occupancy", "b->c"))
+	}
+	figs = append(figs, measuredFig("link_rate", "idle", 0, 0, "bit/s"), predictedFig("link_rate", "idle", 0, "bit/s", "occupancy", ""))
+	p := []Point{{Phases: []Phase{{Figures: figs}}}}
+	judge := func(stat string, tol float64) Check {
+		c, _, _ := Judge([]Expect{{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: stat, Tolerance: tol, Relative: true, Gate: true}}, p)
+		if len(c) != 1 {
+			t.Fatalf("%+v", c)
+		}
+		return c[0]
+	}
+	if c := judge("mean", 0.031); c.Outcome != Pass || math.Abs(c.Measured-0.03) > 1e-9 || c.Of != "mean of 3" {
+		t.Errorf("mean: %+v", c)
+	}
+	if c := judge("mean", 0.02); c.Outcome != Fail {
+		t.Errorf("mean beyond: %+v", c)
+	}
+	if c := judge("max", 0.08); c.Outcome != Pass || c.Worst != "c" || math.Abs(c.Error-0.06) > 1e-9 {
+		t.Errorf("max: %+v", c)
+	}
+	if c := judge("max", 0.05); c.Outcome != Fail || c.Bottleneck != "b->c" {
+		t.Errorf("max beyond: %+v", c)
+	}
+	// Traffic where none was predicted counts against the busiest figure.
+	p[0].Phases[0].Figures[6] = measuredFig("link_rate", "idle", 20, 0.1, "bit/s")
+	if c := judge("max", 0.08); c.Outcome != Fail || c.Worst != "idle" || math.Abs(c.Error-0.2) > 1e-9 {
+		t.Errorf("idle link with traffic: %+v", c)
+	}
+}
+
+func TestGlob(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"", "anything", true}, {"*", "A/0", true}, {"A@*", "A@tor1", true}, {"A@*", "B@tor1", false}, {"*->tor1", "h1->tor1", true},
+		{"*a*b", "xaxbxab", true}, {"*a*b", "xaxbxa", false}, {"h?->*", "h1->tor1", true}, {"h?->*", "h12->tor1", false}, {"[a]", "a", false}, {"A", "", false},
+	} {
+		if got := Glob(c.pattern, c.name); got != c.want {
+			t.Errorf("Glob(%q, %q) = %v", c.pattern, c.name, got)
+		}
+	}
+}
+
+func TestModelErrors(t *testing.T) {
+	rec, _ := waterfill()
+	for _, m := range ModelErrors(rec.Points) {
+		if m.Predictor == "waterfill" && m.Metric == "goodput" && (m.N != 9 || m.Mean < 0.1 || m.Mean > 0.16 || m.Max < m.Mean) {
+			t.Errorf("%+v", m)
+		}
+		if m.Predictor == "occupancy" && m.Metric == "link_rate" && m.Worst != "phase 3 tor1->spine1" {
+			t.Errorf("%+v", m)
+		}
+	}
+}
