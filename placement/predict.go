@@ -127,12 +127,8 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	}
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
-		at := l
-		if out.Predictor == WaterFill && b.up[dl.Reverse] > b.up[l] {
-			at = dl.Reverse
-		}
 		if link.Flows > 0 {
-			out.Links = append(out.Links, LinkPrediction{b.topo.Links[at].Name, link.Load, float64(dl.Rate), link.Flows})
+			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, float64(dl.Rate), link.Flows})
 		}
 	}
 	return out, nil
@@ -146,7 +142,6 @@ type problem struct {
 	topo *inventory.Topology
 	c    *Conditions
 	jobs []*JobPlan
-	up   []float64 // link -> streams of gradients that take it
 	sw   map[string]int
 	left []int // switch -> aggregators no synchronous job has
 }
@@ -166,7 +161,6 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 	for _, l := range b.topo.Links {
 		b.Links = append(b.Links, flow.Link{Capacity: float64(l.Rate), Cable: 1 + min(l.Index, l.Reverse)})
 	}
-	b.up = make([]float64, len(b.Links))
 	for i := range inv.Switches {
 		s := &inv.Switches[i]
 		m := s.Aggregators
@@ -204,9 +198,6 @@ func (b *problem) pat() {
 	jobs := make([]float64, len(b.Switches))
 	for i := range b.Jobs {
 		for _, n := range b.Jobs[i].Nodes {
-			if n.Up != flow.None {
-				b.up[n.Up]++
-			}
 			if n.Aggregate {
 				hold[n.Switch] += n.Hold
 				jobs[n.Switch]++

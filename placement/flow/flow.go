@@ -141,7 +141,8 @@ type LinkResult struct {
 	Load float64 // bit/s
 	// Flows is packets per PSN, summed over the jobs: NetPack's flow count in
 	// WaterFill, with fractions for partial aggregation in Occupancy. WaterFill
-	// puts a cable's load and flows on the first of its directions.
+	// puts a cable's load and flows on the direction that more of the flows take
+	// towards a PS, and nothing on the other.
 	Flows float64
 }
 

@@ -51,7 +51,7 @@ type fill struct {
 
 	links    resource
 	switches resource
-	total    []int32 // link -> flows of all jobs, frozen ones included
+	cable    []int32 // link -> first direction of its cable
 	jobsOn   csr     // link -> jobs
 	nodesAt  csr     // switch -> nodes that aggregate there
 	job      []int32 // node -> job
@@ -132,13 +132,12 @@ func newFill(p *Problem) *fill {
 		parent: cut(), link: cut(), sw: cut(), sum: cut(), flow: cut(), job: cut(),
 		links:    newResource(len(p.Links)),
 		switches: newResource(len(p.Switches)),
-		total:    make([]int32, len(p.Links)),
+		cable:    cables(p.Links),
 		rate:     make([]float64, len(p.Jobs)),
 		frozen:   make([]bool, len(p.Jobs)),
 	}
-	cable := cables(p.Links)
 	for i, l := range p.Links {
-		c := cable[i]
+		c := w.cable[i]
 		if int(c) == i || l.Capacity < w.links.capacity[c] {
 			w.links.capacity[c], w.links.left[c] = l.Capacity, l.Capacity
 		}
@@ -162,7 +161,7 @@ func newFill(p *Problem) *fill {
 				w.parent[n] = base + int32(nd.Parent)
 			}
 			if nd.Up != None {
-				w.link[n] = cable[nd.Up]
+				w.link[n] = w.cable[nd.Up]
 				linked = true
 			}
 			if j.aggregates(nd) {
@@ -189,7 +188,6 @@ func newFill(p *Problem) *fill {
 		for k := base; k < n; k++ {
 			if l := w.link[k]; l >= 0 {
 				w.links.use[l] += w.flow[k]
-				w.total[l] += w.flow[k]
 			}
 			if s := w.sw[k]; s >= 0 && w.switches.gone[s] > 0 {
 				w.switches.use[s]++
@@ -290,7 +288,6 @@ func (w *fill) exhaust(s int32, t float64) {
 			w.flow[n] += d
 			if l := w.link[n]; l >= 0 {
 				w.links.change(l, d, t)
-				w.total[l] += d
 			}
 			if n = w.parent[n]; n < 0 {
 				break
@@ -335,9 +332,31 @@ func (w *fill) result() *Result {
 		}
 		r.Jobs[ji] = out
 	}
+	// A cable's load and flows go to the direction that more of the flows take.
+	for ji := range w.p.Jobs {
+		for k := range w.p.Jobs[ji].Nodes {
+			if up := w.p.Jobs[ji].Nodes[k].Up; up != None {
+				r.Links[up].Flows += float64(w.flow[w.first[ji]+int32(k)])
+			}
+		}
+	}
+	busy := make([]int32, len(r.Links)) // first direction of a cable -> the busiest
 	for i := range r.Links {
-		if w.total[i] > 0 {
-			r.Links[i] = LinkResult{Load: w.links.capacity[i] - w.links.left[i], Flows: float64(w.total[i])}
+		c := w.cable[i]
+		if int(c) == i || r.Links[i].Flows > r.Links[busy[c]].Flows {
+			busy[c] = int32(i)
+		}
+	}
+	for i := range r.Links {
+		if c := w.cable[i]; int(busy[c]) != i {
+			r.Links[busy[c]].Flows += r.Links[i].Flows
+			r.Links[i] = LinkResult{}
+		}
+	}
+	for i := range r.Links {
+		if r.Links[i].Flows > 0 {
+			c := w.cable[i]
+			r.Links[i].Load = w.links.capacity[c] - w.links.left[c]
 		}
 	}
 	return r

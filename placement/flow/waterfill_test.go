@@ -52,7 +52,7 @@ func figure5(rate float64) *Problem {
 
 func TestFigure5(t *testing.T) {
 	// FC: flows from the network into the PS's ToR; FS: from there to the PS.
-	const fc, fs = 2*12 + 2*1, 2 * 5
+	const fc, fs = 2*12 + 2*1 + 1, 2*5 + 1
 	for _, tt := range []struct{ c, fc, fs float64 }{
 		{0.5, 3, 1},
 		{1.5, 4, 1}, // the PS's ToR still sums what ToR 1 passes on, by worker
@@ -162,7 +162,7 @@ func TestOneRack(t *testing.T) {
 				}
 			}
 			for i, want := range f[1:] {
-				if got := 1 - r.Links[2*i].Load; !near(got, num(want), 1e-5) {
+				if got := 1 - r.Links[2*i].Load - r.Links[2*i+1].Load; !near(got, num(want), 1e-5) {
 					t.Errorf("case %d server %d: residual %v, want %v", cases, i, got, want)
 				}
 			}
@@ -188,18 +188,19 @@ func TestWaterFillReference(t *testing.T) {
 		}
 		for l := 0; l < len(c.Links); l += 2 {
 			capacity := c.Links[l].Capacity
-			if got := capacity - r.Links[l].Load; !near(got, bw[l], 1e-9) {
+			load := r.Links[l].Load + r.Links[l+1].Load // one of them is 0
+			if got := capacity - load; !near(got, bw[l], 1e-9) {
 				t.Fatalf("problem %d link %d: residue %v, Algorithm 1 says %v", i, l, got, bw[l])
 			}
-			if r.Links[l].Load > capacity*(1+1e-9) {
-				t.Fatalf("problem %d link %d: load %v over %v", i, l, r.Links[l].Load, capacity)
+			if load > capacity*(1+1e-9) {
+				t.Fatalf("problem %d link %d: load %v over %v", i, l, load, capacity)
 			}
 		}
 		for j, out := range r.Jobs {
 			switch b := out.Bottleneck; b.Kind {
 			case ByLink:
 				l := b.Index &^ 1
-				if r.Links[l].Load < c.Links[l].Capacity*(1-1e-9) {
+				if r.Links[l].Load+r.Links[l+1].Load < c.Links[l].Capacity*(1-1e-9) {
 					t.Fatalf("problem %d job %d: its bottleneck %d is not saturated", i, j, l)
 				}
 			case ByLimit:

@@ -1,0 +1,305 @@
+package placement_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/policytest"
+)
+
+func place(t testing.TB, inv *inventory.Inventory, jobs ...placement.Job) *placement.Plan {
+	t.Helper()
+	for i := range jobs {
+		jobs[i].ID = uint16(i + 1)
+		if jobs[i].Collective == "" {
+			jobs[i].Collective = placement.INA
+		}
+	}
+	plan, err := baseline.FirstFit{}.Place(inv, jobs, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := placement.Validate(plan, inv); err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func TestBuildTree(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		job  placement.Job
+		want []placement.TreeNode
+	}{
+		{"one rack", placement.Job{Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"}, []placement.TreeNode{
+			{Switch: "tor1", Aggregate: true, Expect: 0b11, UpPort: 3, Down: []uint32{1, 2}},
+		}},
+		{"a worker on the host of the PS still goes through the switch", placement.Job{Hosts: []string{"h1-3", "h1-1"}, PS: "h1-1"}, []placement.TreeNode{
+			{Switch: "tor1", Aggregate: true, Expect: 0b11, UpPort: 1, Down: []uint32{1, 3}},
+		}},
+		{"two levels: leaf, spine that forwards, root", placement.Job{Hosts: []string{"h1-1", "h1-2", "h2-1"}, PS: "h2-3"}, []placement.TreeNode{
+			{Switch: "tor1", Parent: "spine1", Aggregate: true, Expect: 0b011, UpPort: 100, Down: []uint32{1, 2}},
+			{Switch: "spine1", Parent: "tor2", Expect: 0b011, UpPort: 2, Down: []uint32{1}},
+			{Switch: "tor2", Aggregate: true, Expect: 0b111, UpPort: 3, Down: []uint32{1, 100}},
+		}},
+		{"one worker alone in its rack: nothing to sum there", placement.Job{Hosts: []string{"h1-1", "h2-1"}, PS: "h2-3"}, []placement.TreeNode{
+			{Switch: "tor1", Parent: "spine1", Expect: 0b01, UpPort: 100, Down: []uint32{1}},
+			{Switch: "spine1", Parent: "tor2", Expect: 0b01, UpPort: 2, Down: []uint32{1}},
+			{Switch: "tor2", Aggregate: true, Expect: 0b11, UpPort: 3, Down: []uint32{1, 100}},
+		}},
+		{"plain PS: the same tree without aggregation", placement.Job{Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3", Collective: placement.PS}, []placement.TreeNode{
+			{Switch: "tor1", Expect: 0b11, UpPort: 3, Down: []uint32{1, 2}},
+		}},
+		{"synchronous: no PS, the switch nearest all workers is the root", placement.Job{Hosts: []string{"h1-1", "h2-1", "h2-2"}, NoPS: true}, []placement.TreeNode{
+			{Switch: "tor1", Parent: "spine1", Expect: 0b001, UpPort: 100, Down: []uint32{1}},
+			{Switch: "spine1", Parent: "tor2", Expect: 0b001, UpPort: 2, Down: []uint32{1}},
+			{Switch: "tor2", Aggregate: true, Expect: 0b111, Down: []uint32{1, 2, 100}},
+		}},
+		{"ring", placement.Job{Hosts: []string{"h1-1", "h2-1"}, Collective: placement.Ring}, nil},
+		{"one worker, no PS", placement.Job{Hosts: []string{"h1-1"}}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.job.Name = "A"
+			plan := place(t, policytest.Racks(2, 3, 2), tt.job)
+			if d := cmp.Diff(tt.want, plan.Jobs[0].Tree); d != "" {
+				t.Error(d)
+			}
+			if nic := plan.Jobs[0].Workers[0].NIC; nic != "eth0" {
+				t.Errorf("worker 0 has NIC %q", nic)
+			}
+		})
+	}
+}
+
+func TestBuildTreeNICs(t *testing.T) {
+	// h1-1 has a second cable, to tor2.
+	inv := policytest.Racks(2, 2, 1)
+	inv.Hosts[0].NICs = append(inv.Hosts[0].NICs, inventory.NIC{Device: "eth1", Switch: "tor2", Port: 50, Rate: 100e9})
+	plan := place(t, inv,
+		placement.Job{Name: "near", Hosts: []string{"h1-1", "h2-1"}, PS: "h2-2"},
+		placement.Job{Name: "far", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-2"})
+	for i, want := range []string{"eth1", "eth0"} {
+		if got := plan.Jobs[i].Workers[0].NIC; got != want {
+			t.Errorf("job %s: worker 0 uses %s, want %s", plan.Jobs[i].Name, got, want)
+		}
+	}
+}
+
+func TestBuildTreeErrors(t *testing.T) {
+	inv := policytest.Racks(1, 2, 1)
+	for i := range inv.Switches {
+		inv.Switches[i].Aggregators = 0
+	}
+	job := placement.Job{ID: 1, Name: "A", Hosts: []string{"h1-1", "h1-2"}, NoPS: true, Collective: placement.INA}
+	if _, err := (baseline.FirstFit{}).Place(inv, []placement.Job{job}, 0); !errors.Is(err, placement.ErrMemory) {
+		t.Errorf("synchronous without aggregators: %v", err)
+	}
+	many := policytest.Racks(1, 65, 1)
+	_, err := (baseline.FirstFit{}).Place(many, []placement.Job{{ID: 1, Name: "A", GPUs: 65, Collective: placement.INA}}, 0)
+	var e *placement.InfeasibleError
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "64 workers") {
+		t.Errorf("65 workers: %v", err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	inv := policytest.Racks(2, 2, 1)
+	good := func() *placement.Plan {
+		return place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h2-1"}, PS: "h2-2"})
+	}
+	for want, spoil := range map[string]func(*placement.Plan){
+		"two workers on host h1-1":        func(p *placement.Plan) { p.Jobs[0].Workers[1].Host = "h1-1" },
+		"jobs take 2 GPUs, it has 1":      func(p *placement.Plan) { p.Jobs[0].Workers[1].GPUs = 2 },
+		"worker 1 has rank 2":             func(p *placement.Plan) { p.Jobs[0].Workers[1].Rank = 2 },
+		`host "h9" has no cabled NIC`:     func(p *placement.Plan) { p.Jobs[0].PS = "h9" },
+		"has no tree":                     func(p *placement.Plan) { p.Jobs[0].Tree = nil },
+		"below it are 0x3":                func(p *placement.Plan) { p.Jobs[0].Tree[0].Expect = 1 },
+		"port 7 does not lead to spine1":  func(p *placement.Plan) { p.Jobs[0].Tree[0].UpPort = 7 },
+		"the inventory lacks":             func(p *placement.Plan) { p.Jobs[0].Tree[0].Switch = "tor9" },
+		"only the last of a tree has no ": func(p *placement.Plan) { p.Jobs[0].Tree[0].Parent = "" },
+		"spine1 has no aggregators":       func(p *placement.Plan) { p.Jobs[0].Tree[1].Aggregate = true },
+		"has id 1, as has job A":          func(p *placement.Plan) { p.Jobs = append(p.Jobs, p.Jobs[0]) },
+		"has no workers":                  func(p *placement.Plan) { p.Jobs[0].Workers = nil },
+	} {
+		p := good()
+		spoil(p)
+		if err := placement.Validate(p, inv); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got: %v", want, err)
+		}
+	}
+}
+
+func predict(t testing.TB, inv *inventory.Inventory, plan *placement.Plan, c placement.Conditions) *placement.Prediction {
+	t.Helper()
+	p, err := placement.Predict(inv, plan, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(math.Abs(a), math.Abs(b), 1e-9) }
+
+// NetPack's Figure 14: two workers and a PS in a rack at a fixed rate; one job's
+// share is y = x in the PAT ratio, two jobs' y = x/2, with the memory for one.
+func TestFigure14(t *testing.T) {
+	inv := policytest.Racks(1, 3, 2)
+	const lanes, rate, hold = 240, 10e9, 100e-6
+	frame := 8.0 * (placement.INAOverhead + 4*lanes)
+	full := rate / frame * hold // aggregators for all of one job
+	for _, jobs := range []int{1, 2} {
+		names := []string{"A", "B"}[:jobs]
+		c := placement.Conditions{Lanes: lanes, Senders: map[string]placement.Sender{}, Holds: map[string]float64{}}
+		var ask []placement.Job
+		for _, n := range names {
+			ask = append(ask, placement.Job{Name: n, Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"})
+			c.Senders[n] = placement.Sender{Rate: rate, Window: 1000}
+			c.Holds[n+"@tor1"] = hold
+		}
+		plan := place(t, inv, ask...)
+		for x := 0.125; x <= 1; x += 0.125 {
+			c.Aggregators = int(x*full + 0.5)
+			ratio := float64(c.Aggregators) / full // as near to x as whole aggregators allow
+			for _, c.Predictor = range []string{placement.Occupancy, placement.WaterFill} {
+				p := predict(t, inv, plan, c)
+				for _, j := range p.Jobs {
+					if want := min(1, ratio) / float64(jobs); !near(j.Shares[0].Share, want) {
+						t.Errorf("%s, %d jobs at x = %v: share %v, want %v", c.Predictor, jobs, x, j.Shares[0].Share, want)
+					}
+					if j.Bottleneck != "rate limit" || j.WireRate != rate || !near(j.Goodput, rate*960/1024) {
+						t.Errorf("%s, %d jobs at x = %v: %+v", c.Predictor, jobs, x, j)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestPredictNames(t *testing.T) {
+	inv := policytest.Racks(2, 3, 2)
+	for i := range inv.Switches[:2] {
+		inv.Switches[i].Aggregators = 1e6
+	}
+	plan := place(t, inv,
+		placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h2-1"}, PS: "h2-3"},
+		placement.Job{Name: "B", Hosts: []string{"h1-3", "h2-2"}, PS: "h2-1", Collective: placement.PS})
+	c := placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{
+		"A": {Window: 100000}, "B": {Window: 100000},
+	}}
+	load := func(p *placement.Prediction, link string) float64 {
+		for _, l := range p.Links {
+			if l.Link == link {
+				return l.Load
+			}
+		}
+		return 0
+	}
+
+	t.Run("occupancy", func(t *testing.T) {
+		p := predict(t, inv, plan, c)
+		a, b := p.Jobs[0], p.Jobs[1]
+		// Into the host of B's PS come B's two copies and A's results; both are
+		// backlogged there, and DRR halves it.
+		if b.Bottleneck != "tor2->h2-1" || !near(b.WireRate, 25e9) {
+			t.Errorf("B: %+v", b)
+		}
+		if !near(load(p, "tor2->h2-1"), 100e9) {
+			t.Errorf("load of tor2->h2-1: %v", load(p, "tor2->h2-1"))
+		}
+		if a.Shares[0].Switch != "tor1" || a.Shares[1].Switch != "tor2" || len(b.Shares) != 0 {
+			t.Errorf("shares %v %v", a.Shares, b.Shares)
+		}
+		// Results of B: a copy per worker leaves the PS's host.
+		if got := load(p, "h2-1->tor2"); !near(got, a.WireRate+2*b.WireRate) {
+			t.Errorf("load of h2-1->tor2: %v", got)
+		}
+	})
+	t.Run("waterfill", func(t *testing.T) {
+		c := c
+		c.Predictor = placement.WaterFill
+		p := predict(t, inv, plan, c)
+		// One undirected cable: A's worker, and two flows to B's PS.
+		if b := p.Jobs[1]; b.Bottleneck != "tor2->h2-1" || !near(b.WireRate, 100e9/3) {
+			t.Errorf("B: %+v", b)
+		}
+		if load(p, "h2-1->tor2") != 0 || !near(load(p, "tor2->h2-1"), 100e9) {
+			t.Error("the cable's load is not on its busier direction alone")
+		}
+	})
+	t.Run("active", func(t *testing.T) {
+		c := c
+		c.Active = []string{"B"}
+		p := predict(t, inv, plan, c)
+		if len(p.Jobs) != 1 || p.Jobs[0].Name != "B" || !near(p.Jobs[0].WireRate, 50e9) {
+			t.Errorf("%+v", p.Jobs)
+		}
+	})
+	t.Run("errors", func(t *testing.T) {
+		for _, c := range []placement.Conditions{
+			{Predictor: "oracle"}, {Active: []string{"Z"}}, {Addressing: "x"}, {Mode: "x"}, {Lanes: -1},
+		} {
+			if p, err := placement.Predict(inv, plan, c); err == nil || p != nil {
+				t.Errorf("%+v: prediction %v, error %v", c, p, err)
+			}
+		}
+	})
+}
+
+func TestPredictDefaultsFromTopology(t *testing.T) {
+	inv := policytest.Racks(2, 3, 2)
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h2-1", "h2-2"}, PS: "h2-3"})
+	c := placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Window: 16}}}
+	p := predict(t, inv, plan, c)
+	hop := 2*1e-6 + 2*8*1024/100e9 // there and back over one cable
+	if got := p.Jobs[0].Shares[1].Hold; !near(got, hop) {
+		t.Errorf("T at the root %v, want %v", got, hop)
+	}
+	if got := p.Jobs[0].Shares[0].Hold; !near(got, 3*hop) {
+		t.Errorf("T at the leaf %v, want %v", got, 3*hop)
+	}
+	if j := p.Jobs[0]; j.Bottleneck != "window" || !near(j.WireRate, 16*8*1024/(4*hop)) {
+		t.Errorf("%+v", j)
+	}
+	c.RTTs = map[string]float64{"A": 8 * hop}
+	if j := predict(t, inv, plan, c).Jobs[0]; !near(j.WireRate, 16*8*1024/(8*hop)) {
+		t.Errorf("calibrated: %+v", j)
+	}
+}
+
+func TestPredictSynchronous(t *testing.T) {
+	inv := policytest.Racks(1, 3, 3)
+	plan := place(t, inv,
+		placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2"}, NoPS: true},
+		placement.Job{Name: "B", Hosts: []string{"h1-2", "h1-3"}, NoPS: true})
+	c := placement.Conditions{Mode: "synchronous", Lanes: 240, Aggregators: 600, Senders: map[string]placement.Sender{
+		"A": {Window: 200}, "B": {Window: 200},
+	}}
+	for _, c.Predictor = range []string{placement.Occupancy, placement.WaterFill} {
+		p := predict(t, inv, plan, c)
+		if a := p.Jobs[0]; a.Shares[0].Share != 1 || a.WireRate == 0 {
+			t.Errorf("%s: A, which has its 400 of 600 slots: %+v", c.Predictor, a)
+		}
+		if b := p.Jobs[1]; b.Bottleneck != "tor1 aggregators" || b.WireRate != 0 || b.Shares[0].Share != 0 {
+			t.Errorf("%s: B, which has 200 left of the 400 it needs: %+v", c.Predictor, b)
+		}
+	}
+}
+
+func TestPredictRing(t *testing.T) {
+	inv := policytest.Racks(1, 4, 1)
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h1-3", "h1-4"}, Collective: placement.Ring})
+	p := predict(t, inv, plan, placement.Conditions{Lanes: 240})
+	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || !near(j.Goodput, 100e9*1448/1514*4/6) {
+		t.Errorf("%+v", j)
+	}
+	if len(p.Links) != 8 {
+		t.Errorf("%d links carry the ring, want 8", len(p.Links))
+	}
+}
