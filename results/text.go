@@ -207,25 +207,37 @@ func (t *texter) expectation(e Expect) {
 	}
 	note := ""
 	if !e.Gate {
-		note = "  (not gated)"
+		note = " (not gated)"
 	}
-	fmt.Fprintf(&t.b, "\n%s%s\n", printable(e.Name), note)
-	t.wrapped("  ", "  ", e.headline())
+	head := e.headline()
+	if e.Name != e.Metric {
+		head = e.Name + " · " + head
+	}
+	t.b.WriteString("\n")
+	t.wrapped("", "  ", head+note)
 	if e.Reason != "" {
 		t.wrapped("  ", "  ", e.Reason)
 	}
-	shown, hidden := checks, 0
-	if len(checks) > maxRows {
-		shown, hidden = nil, 0
-		for _, c := range checks {
-			if c.Outcome != Pass || len(shown) < maxRows {
-				shown = append(shown, c)
-			} else {
-				hidden++
-			}
+	var shown []Check
+	hidden, idle := 0, 0
+	for _, c := range checks {
+		switch {
+		case c.Outcome != Pass:
+			shown = append(shown, c)
+		case c.Measured == 0 && c.Predicted == 0 && len(checks) > 3:
+			idle++
+		case len(shown) < maxRows:
+			shown = append(shown, c)
+		default:
+			hidden++
 		}
 	}
-	t.table(e, shown)
+	if len(shown) > 0 {
+		t.table(e, shown)
+	}
+	if idle > 0 {
+		fmt.Fprintf(&t.b, "  … %d that are 0, as they should: %s\n", idle, t.paint(Pass, "pass"))
+	}
 	if hidden > 0 {
 		fmt.Fprintf(&t.b, "  … %d more that pass: see %s\n", hidden, ReportFile)
 	}
@@ -325,6 +337,11 @@ func (t *texter) table(e Expect, checks []Check) {
 		}
 		return w - 2
 	}
+	if total() > t.opt.Width && cols[0].head == "point" {
+		for i, s := range cols[0].cells {
+			cols[0].cells[i] = shortLabel(s)
+		}
+	}
 	for total() > t.opt.Width {
 		k, most := -1, 0
 		for i, c := range cols {
@@ -370,8 +387,25 @@ func (t *texter) table(e Expect, checks []Check) {
 	}
 	line(func(c column) string { return c.head }, func(s string) string { return s })
 	for i := range n {
-		line(func(c column) string { return c.cells[i] }, func(s string) string { return t.paint(checks[i].Outcome, s) })
+		line(func(c column) string { return c.cells[i] }, func(s string) string {
+			if !checks[i].Gate {
+				return s
+			}
+			return t.paint(checks[i].Outcome, s)
+		})
 	}
+}
+
+// shortLabel keeps the last part of each dotted key: "switch.pat_ratio=0.5" is
+// "pat_ratio=0.5".
+func shortLabel(label string) string {
+	parts := strings.Split(label, " ")
+	for i, p := range parts {
+		if k, v, ok := strings.Cut(p, "="); ok {
+			parts[i] = lastKey(k) + "=" + v
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 // ungated are the errors of models that no gated expectation uses.
@@ -411,7 +445,7 @@ func (t *texter) models() {
 			fmt.Fprintf(&t.b, "\n%s, not gated\n", printable(modelName(m.Predictor)))
 			last = m.Predictor
 		}
-		t.wrapped("  ", "      ", fmt.Sprintf("%-10s  mean error %s, worst %s (%s), %s",
+		t.wrapped("  ", "    ", fmt.Sprintf("%s: mean error %s, worst %s (%s), %s",
 			m.Metric, m.size(m.Mean), m.size(m.Max), m.Worst, plural(m.N, "figure")))
 	}
 }

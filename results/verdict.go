@@ -544,7 +544,7 @@ func (c Check) wanted() string {
 
 func (c Check) tolerance() string {
 	if c.Relative {
-		return Percent(c.Tolerance)
+		return short(c.Tolerance*100) + " %" // as it was written, not as a measurement
 	}
 	if plain(c.Unit) {
 		return short(c.Tolerance)
