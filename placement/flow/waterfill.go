@@ -67,7 +67,7 @@ type resource struct {
 	capacity, left, base []float64 // left is what remained when the level was base
 	use                  []int32
 	gone                 []float64 // level at which it was used up; +Inf before
-	heap                 heap
+	heap                 minHeap
 }
 
 func newResource(n int) resource {
@@ -75,7 +75,7 @@ func newResource(n int) resource {
 	r := resource{
 		capacity: buf[:n], left: buf[n : 2*n], base: buf[2*n : 3*n], gone: buf[3*n : 4*n],
 		use:  make([]int32, n),
-		heap: heap{key: buf[4*n:]},
+		heap: minHeap{key: buf[4*n:]},
 	}
 	for i := range r.gone {
 		r.gone[i] = math.Inf(1)
@@ -426,14 +426,14 @@ func newCSR(n int, key, value []int32) csr {
 
 func (c csr) of(k int32) []int32 { return c.values[c.start[k]:c.start[k+1]] }
 
-// heap is a binary heap of 0..len(key)-1 by key, then by number, whose keys can
+// minHeap is a binary heap of 0..len(key)-1 by key, then by number, whose keys can
 // be changed in place.
-type heap struct {
+type minHeap struct {
 	key     []float64
 	at, pos []int32 // what is at a position; where a number is
 }
 
-func (h *heap) init() {
+func (h *minHeap) init() {
 	n := len(h.key)
 	h.at, h.pos = make([]int32, n), make([]int32, n)
 	for i := range h.at {
@@ -444,14 +444,14 @@ func (h *heap) init() {
 	}
 }
 
-func (h *heap) min() (int32, float64) {
+func (h *minHeap) min() (int32, float64) {
 	if len(h.at) == 0 {
 		return -1, math.Inf(1)
 	}
 	return h.at[0], h.key[h.at[0]]
 }
 
-func (h *heap) set(i int32, key float64) {
+func (h *minHeap) set(i int32, key float64) {
 	old := h.key[i]
 	h.key[i] = key
 	if key < old {
@@ -461,23 +461,23 @@ func (h *heap) set(i int32, key float64) {
 	}
 }
 
-func (h *heap) less(a, b int32) bool {
+func (h *minHeap) less(a, b int32) bool {
 	return h.key[a] < h.key[b] || h.key[a] == h.key[b] && a < b
 }
 
-func (h *heap) swap(i, j int) {
+func (h *minHeap) swap(i, j int) {
 	h.at[i], h.at[j] = h.at[j], h.at[i]
 	h.pos[h.at[i]], h.pos[h.at[j]] = int32(i), int32(j)
 }
 
-func (h *heap) up(i int) {
+func (h *minHeap) up(i int) {
 	for i > 0 && h.less(h.at[i], h.at[(i-1)/2]) {
 		h.swap(i, (i-1)/2)
 		i = (i - 1) / 2
 	}
 }
 
-func (h *heap) down(i int) {
+func (h *minHeap) down(i int) {
 	for {
 		c := 2*i + 1
 		if c >= len(h.at) {
