@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+// paced is one worker and its pacer in virtual time, its results coming from a PS.
+type paced struct {
+	w    *ina.Worker
+	pace pacer
+	sent []time.Duration // due time by PSN
+	buf  []byte
+}
+
+func newPaced(t *testing.T, rank, workers, window int, gap time.Duration) *paced {
+	t.Helper()
+	w, err := ina.NewWorker(ina.WorkerConfig{Job: 1, Rank: rank, Workers: workers, Lanes: 2, Window: window, RTO: time.Second, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Allow(ina.Endless, 0)
+	return &paced{w: w, pace: pacer{gap: float64(gap)}, buf: make([]byte, w.PacketLen())}
+}
+
+// rackOfPaced runs workers, each looking at its clock only every so often and late,
+// against a PS that answers a round trip after the last packet was due, until n PSNs
+// are reduced.
+func rackOfPaced(t *testing.T, workers, window, n int, gap, rtt time.Duration) []*paced {
+	t.Helper()
+	ps, err := ina.NewPS(ina.PSConfig{Job: 1, Workers: workers, Lanes: 2, Window: window})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*paced
+	for rank := range workers {
+		all = append(all, newPaced(t, rank, workers, window, gap))
+	}
+	type result struct {
+		at time.Duration
+		b  []byte
+	}
+	var results []result
+	rng := rand.New(rand.NewPCG(1, 2))
+	done := 0
+	for now := time.Duration(0); done < n; now += time.Duration(1 + rng.Int64N(int64(20*time.Microsecond))) {
+		for len(results) > 0 && results[0].at <= now {
+			for _, p := range all {
+				p.w.Receive(results[0].b, results[0].at)
+				p.pace.due(p.w) // a result that opens the window is looked at as it comes
+			}
+			results = results[1:]
+			done++
+		}
+		for _, p := range all {
+			if rng.IntN(3) == 0 { // descheduled
+				continue
+			}
+			for {
+				due, ok := p.pace.due(p.w)
+				if !ok || due > now {
+					break
+				}
+				p.pace.sent()
+				p.sent = append(p.sent, due)
+				if b, _ := ps.Receive(p.buf[:p.w.Send(now, p.buf)]); b != nil {
+					results = append(results, result{now + rtt, append([]byte(nil), b...)})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// At a rate limit the workers of a job keep one schedule, however late each of them
+// runs; its rate is exact, and gaps vary by half of one either way.
+func TestPacerKeepsOneExactSchedule(t *testing.T) {
+	const n, gap = 5000, 100 * time.Microsecond
+	all := rackOfPaced(t, 3, 256, n, gap, time.Millisecond)
+	sent := all[0].sent
+	for psn := ina.Startup; psn < n; psn++ {
+		for rank, p := range all {
+			if p.sent[psn] != sent[psn] {
+				t.Fatalf("PSN %d is due at %v on worker %d and %v on worker 0", psn, p.sent[psn], rank, sent[psn])
+			}
+		}
+		if psn == ina.Startup {
+			continue
+		}
+		if d := sent[psn] - sent[psn-1]; d < gap/2-1 || d > gap*3/2+1 {
+			t.Fatalf("gap before PSN %d is %v", psn, d)
+		}
+	}
+	span := sent[n-1] - sent[ina.Startup]
+	if d := span - gap*(n-1-ina.Startup); d < -gap/2-1 || d > gap/2+1 {
+		t.Errorf("%d packets took %v, off by %v", n, span, d)
+	}
+}
+
+// Without a rate limit, results clock the packets out: the window is used up, and
+// what it sustains is hardly less than a window a round trip.
+func TestPacerFollowsTheWindow(t *testing.T) {
+	const n, window, rtt = 20_000, 64, 2 * time.Millisecond
+	all := rackOfPaced(t, 2, window, n, 0, rtt)
+	sent := all[0].sent
+	span := sent[n-1] - sent[n/2]
+	rate := float64(n-1-n/2) / span.Seconds()
+	if best := window / rtt.Seconds(); rate < .9*best || rate > best {
+		t.Errorf("%.0f packets/s, window per round trip allows %.0f", rate, best)
+	}
+	burst := 0
+	for psn := n / 2; psn < n; psn++ {
+		if sent[psn]-sent[psn-1] < rtt/window/10 {
+			burst++
+		}
+	}
+	if burst > n/2/2 {
+		t.Errorf("%d of %d packets follow the one before at once", burst, n/2)
+	}
+}
