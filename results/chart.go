@@ -200,7 +200,7 @@ func (c *chart) curves() string {
 	div, unit := axisUnit(hi, c.Unit)
 
 	var xs []float64
-	label := 40.0
+	names := 40.0
 	for _, s := range c.Series {
 		for _, p := range s.Points {
 			xs = append(xs, p.X)
@@ -210,22 +210,27 @@ func (c *chart) curves() string {
 				xs = append(xs, p.X)
 			}
 		}
-		label = max(label, textWidth(s.Name, 12)+22)
+		names = max(names, textWidth(s.Name, 12)+22)
 	}
 	slices.Sort(xs)
 	xs = slices.Compact(xs)
 	if len(xs) == 0 {
 		xs = []float64{0}
 	}
-	label = min(label, 150)
-	left, right, top, bottom := 52.0, w-label, 70.0, h-46
+	names = min(names, 150)
+	left, right, top, bottom := 52.0, w-names, 70.0, h-46
 	x0, x1 := xs[0], xs[len(xs)-1]
 	pad := (x1 - x0) * 0.04
 	if x0 == x1 {
 		pad = max(math.Abs(x0)*0.1, 0.5)
 	}
-	x0, x1 = x0-pad, x1+pad
-	px := func(x float64) float64 { return left + (x-x0)/(x1-x0)*(right-left) }
+	logX := x0 > 0 && x1 > 30*x0 // doublings and decades would crowd at the left
+	at := func(x float64) float64 { return x }
+	if logX {
+		at, pad = math.Log, (math.Log(x1)-math.Log(x0))*0.04
+	}
+	x0, x1 = at(x0)-pad, at(x1)+pad
+	px := func(x float64) float64 { return left + (at(x)-x0)/(x1-x0)*(right-left) }
 	py := func(y float64) float64 { return bottom - (y-lo)/(hi-lo)*(bottom-top) }
 
 	var s svg
@@ -243,7 +248,15 @@ func (c *chart) curves() string {
 	s.text("muted small", "start", 12, top-13, c.measureLabel(unit))
 	s.line("axis", left, bottom, right, bottom)
 	xt := xs
-	if tight(xs, px) {
+	switch {
+	case logX:
+		xt = xs[:1:1]
+		for _, x := range xs[1:] {
+			if !tight([]float64{xt[len(xt)-1], x}, px) {
+				xt = append(xt, x)
+			}
+		}
+	case tight(xs, px):
 		xt = nil
 		for _, t := range niceTicks(x0, x1, 7) {
 			if t >= x0 && t <= x1 {
@@ -255,7 +268,11 @@ func (c *chart) curves() string {
 		s.line("axis", px(x), bottom, px(x), bottom+4)
 		s.text("muted small", "middle", px(x), bottom+17, short(x))
 	}
-	s.text("muted small", "middle", (left+right)/2, h-8, c.XLabel)
+	label := c.XLabel
+	if logX {
+		label += " (logarithmic)"
+	}
+	s.text("muted small", "middle", (left+right)/2, h-8, label)
 
 	for _, se := range c.Series {
 		for _, p := range c.Predictors {

@@ -220,8 +220,8 @@ func (rec *Record) tiles() []tile {
 		out = append(out, t)
 	}
 	cells, repeats := cellsOf(rec.Points), 0
-	for _, p := range rec.Points {
-		repeats = max(repeats, p.Repeat+1)
+	for _, c := range cells {
+		repeats = max(repeats, len(c.repeats)+c.dropped)
 	}
 	out = append(out, tile{"Points", strconv.Itoa(len(cells)), plural(max(repeats, 1), "repeat"), ""})
 	if s := rec.Scale; s.Factor > 1 {

@@ -193,3 +193,28 @@ func TestAsNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestLogAxis: a sweep over decades is spread evenly.
+func TestLogAxis(t *testing.T) {
+	var c chart
+	c.Series = []chartSeries{{Name: "A"}}
+	for _, x := range []float64{1, 10, 100, 1000} {
+		c.Series[0].Points = append(c.Series[0].Points, chartPoint{X: x, Y: 1, Lo: 1, Hi: 1})
+	}
+	svg := c.SVG()
+	wellFormed(t, "chart", svg)
+	var at []float64
+	for _, m := range regexp.MustCompile(`<circle class="mark c0" cx="([0-9.]+)"`).FindAllStringSubmatch(svg, -1)[1:] { // the first is the legend's
+		var x float64
+		fmt.Sscan(m[1], &x)
+		at = append(at, x)
+	}
+	for i := 2; i < len(at); i++ {
+		if d := (at[i] - at[i-1]) - (at[1] - at[0]); d > 0.3 || d < -0.3 {
+			t.Errorf("marks at %v are not evenly spread", at)
+		}
+	}
+	if len(at) != 4 || !strings.Contains(svg, "(logarithmic)") {
+		t.Errorf("marks at %v", at)
+	}
+}

@@ -53,7 +53,7 @@ type Phase struct {
 // Point is one cell of the sweep in one repeat.
 type Point struct {
 	Index  int            `json:"index"`
-	Repeat int            `json:"repeat"`
+	Repeat int            `json:"repeat"`           // 0 for the first
 	Params map[string]any `json:"params,omitempty"` // swept key -> value
 	Labels []string       `json:"labels,omitempty"` // "switch.pat_ratio=0.5", in the order of the spec
 	Phases []Phase        `json:"phases"`
