@@ -405,6 +405,7 @@ func (f *Fabric) Close(context.Context) error {
 		var ps []*process
 		for _, p := range f.procs {
 			if p != nil {
+				_ = p.stdin.Close() // tells it to end
 				ps = append(ps, p)
 			}
 		}

@@ -153,11 +153,9 @@ func (p *process) call(ctx context.Context, question, answer any) error {
 	return err
 }
 
-// stop ends the processes: first their stdin does, then, after the grace, a kill.
+// stop waits for processes whose stdin has ended, and kills those that are still
+// there after the grace.
 func stop(ps []*process, grace time.Duration) error {
-	for _, p := range ps {
-		_ = p.stdin.Close()
-	}
 	deadline := time.After(grace)
 	var errs []error
 	for _, p := range ps {
