@@ -229,7 +229,7 @@ func TestRoundTrip(t *testing.T) {
 	r := random(t)
 	for name, info := range map[string]*p4configv1.P4Info{"embedded": Info(), "recompiled": recompiled()} {
 		p := mustPipeline(t, info)
-		for range 2000 {
+		for range 500 {
 			job := randomJob(r)
 			te, err := p.EncodeJob(job)
 			if err != nil {

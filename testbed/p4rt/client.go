@@ -60,8 +60,10 @@ var (
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
-	maxReply   = 64 << 20 // bytes of one message; pipelines and wildcard reads are large
-	maxHeader  = 4 << 20  // bytes; error details of a whole batch travel in a header
+	// lostPatience is how long Close waits for a switch that is lost.
+	lostPatience = 2 * time.Second
+	maxReply     = 64 << 20 // bytes of one message; pipelines and wildcard reads are large
+	maxHeader    = 4 << 20  // bytes; error details of a whole batch travel in a header
 )
 
 // Client controls one switch. Methods are safe for concurrent use.
@@ -373,14 +375,25 @@ func (c *Client) pipeline() (*p4.Pipeline, error) {
 }
 
 // Close changes back what this client wrote, entries that were there before to
-// what they were, and hangs up. It works after ctx is cancelled, within
-// Options.CallTimeout, and is idempotent. Entries that are gone already, because
-// the switch was restarted or taken over, are no error.
+// what they were, and hangs up. It is idempotent and works after ctx is cancelled:
+// only ctx's deadline counts, and Options.CallTimeout, or two seconds to win back a
+// switch that is lost. Entries that are gone already, because the switch was
+// restarted or taken over, are no error.
 func (c *Client) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opt.CallTimeout)
-	defer cancel()
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	c.mu.Lock()
+	patience := c.opt.CallTimeout
+	if !c.primary {
+		patience = min(patience, lostPatience)
+	}
+	c.mu.Unlock()
+	until := time.Now().Add(patience)
+	if d, ok := ctx.Deadline(); ok && d.Before(until) && ctx.Err() == nil {
+		until = d
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	defer cancel()
 	var err error
 	if !c.closed {
 		c.closed = true

@@ -196,6 +196,7 @@ func unixSocket(t testing.TB) *server {
 
 // A subject is a server that the conformance tests run against.
 type subject struct {
+	embedded bool // held to the first code of each row
 	addr     string
 	device   uint64
 	pipeline p4rt.Pipeline
@@ -209,7 +210,7 @@ type subject struct {
 //	INABENCH_P4RT_CONFIG  file with the device config (BMv2: the compiler's JSON)
 func subjects(t *testing.T, run func(*testing.T, subject)) {
 	t.Run("soft", func(t *testing.T) {
-		run(t, subject{loopback(t).addr, device, p4rt.Pipeline{Info: p4.Info()}})
+		run(t, subject{embedded: true, addr: loopback(t).addr, device: device, pipeline: p4rt.Pipeline{Info: p4.Info()}})
 	})
 	t.Run("external", func(t *testing.T) {
 		s := subject{addr: os.Getenv("INABENCH_P4RT_ADDR"), pipeline: p4rt.Pipeline{Info: p4.Info()}}
