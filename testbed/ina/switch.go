@@ -117,6 +117,7 @@ type Counters struct {
 	Results    Count // results from above, passed down
 	Dropped    Count // wrong epoch, workers not expected here, or other lanes than the sum has
 
+	Answered int64         // synchronous resends answered from a kept sum: in Duplicates, and in Out
 	Releases int64         // aggregators released by a result
 	Hold     time.Duration // how long those were taken, first packet in until result
 }
@@ -489,6 +490,7 @@ func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32) Verdict {
 	complete := a.bitmap&j.Expect == j.Expect
 	if complete && h.Flags&FlagResend != 0 {
 		j.counters.Duplicates.add(b)
+		j.counters.Answered++
 		if j.Root {
 			return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResult), Dir: Back, Port: port}}, Reason: Answered}
 		}

@@ -329,7 +329,7 @@ func (e *engine) place(l *link, i int) { e.heap[i], l.pos = l, i }
 
 func (e *engine) fix(i int) {
 	l := e.heap[i]
-	for i > 0 && l.next < e.heap[(i-1)/2].next {
+	for i > 0 && l.before(e.heap[(i-1)/2]) {
 		e.place(e.heap[(i-1)/2], i)
 		i = (i - 1) / 2
 	}
@@ -338,10 +338,10 @@ func (e *engine) fix(i int) {
 		if c >= len(e.heap) {
 			break
 		}
-		if c+1 < len(e.heap) && e.heap[c+1].next < e.heap[c].next {
+		if c+1 < len(e.heap) && e.heap[c+1].before(e.heap[c]) {
 			c++
 		}
-		if e.heap[c].next >= l.next {
+		if !e.heap[c].before(l) {
 			break
 		}
 		e.place(e.heap[c], i)

@@ -195,6 +195,9 @@ func (l *link) enqueue(p *packet, t time.Duration) {
 		l.carry(p, t)
 		return
 	}
+	for l.queued > 0 && l.busy <= t { // what the transmitter did before t
+		l.serve()
+	}
 	c := l.class(p.job)
 	backlog := l.queued
 	if t < l.busy {
@@ -393,6 +396,18 @@ func (l *link) step() *packet {
 	default:
 		return l.line.pop()
 	}
+}
+
+// before orders links by their next event; at the same time by port, so that a run
+// is the same however often the engine was woken in it.
+func (l *link) before(o *link) bool {
+	switch {
+	case l.next != o.next:
+		return l.next < o.next
+	case l.port != o.port:
+		return l.port.number < o.port.number
+	}
+	return l.ingress && !o.ingress
 }
 
 // schedule recomputes l.next.

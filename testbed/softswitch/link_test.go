@@ -296,6 +296,58 @@ func btoi(b bool) int {
 	return 0
 }
 
+// arrival is a frame that reaches a port of the switch.
+type arrival struct {
+	port  uint32
+	at    time.Duration
+	frame []byte
+}
+
+// traffic is a random switch with three jobs, one of each mode, whose PS is at port
+// 4, and random frames for it.
+func traffic(t testing.TB, rng *rand.Rand) (b *bench, in []arrival) {
+	link := func() LinkConfig {
+		l := LinkConfig{Discipline: []string{"fifo", "drr"}[rng.IntN(2)], Buffer: 2000 + rng.IntN(20_000), ECN: rng.IntN(8000)}
+		if rng.IntN(3) > 0 {
+			l.Rate = 1e7 * math.Exp(5*rng.Float64())
+		}
+		if rng.IntN(3) > 0 {
+			l.Delay = time.Duration(rng.IntN(200_000))
+		}
+		if rng.IntN(2) > 0 {
+			l.Impair = Impair{Loss: rng.Float64() / 4, Duplicate: rng.Float64() / 4, Reorder: rng.Float64() / 4, ReorderBy: time.Duration(rng.IntN(100_000))}
+		}
+		return l
+	}
+	cfg := Config{Aggregators: 16, Seed: rng.Uint64()}
+	for p := uint32(1); p <= 4; p++ {
+		cfg.Ports = append(cfg.Ports, PortConfig{Number: p, Egress: link(), Ingress: link()})
+	}
+	b = newBench(t, cfg)
+	b.routes[here] = route{port: b.byPort[2]}
+	for job := uint16(1); job <= 3; job++ {
+		if err := b.ina.SetJob(ina.JobEntry{Job: job, Mode: ina.Mode(job - 1), Base: uint32(job-1) * 8 % 16, Size: 8, Expect: 7, Window: 4, Root: true, UpPort: 4, DownGroup: job}); err != nil {
+			t.Fatal(err)
+		}
+		b.groups[job] = []*port{b.byPort[1], b.byPort[2], b.byPort[3]}
+	}
+	at := time.Duration(0)
+	for range 3000 {
+		at += time.Duration(1 + rng.ExpFloat64()*20_000)
+		from := 1 + rng.Uint32N(4)
+		f := unicast(here, 60+rng.IntN(1400))
+		if job := uint16(rng.IntN(4)); job > 0 {
+			h := ina.Header{Job: job, PSN: rng.Uint32N(40), Lanes: 60, Bitmap: 1 << rng.IntN(3), Flags: ina.Flags(rng.IntN(2)) * ina.FlagResend}
+			if from == 4 {
+				h.Flags, h.Bitmap = ina.FlagResult, 7
+			}
+			f = inaFrame(h, 3)
+		}
+		in = append(in, arrival{from, at, f})
+	}
+	return b, in
+}
+
 // On every link, frames in + duplicated = frames out + dropped once it is empty, under
 // random traffic, queues and damage; every buffer is back in the pool; frames leave a
 // port in order of time.
@@ -303,54 +355,14 @@ func TestFramesAreConserved(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	rng := rand.New(rand.NewPCG(*seed, 7))
 	for range 50 {
-		link := func() LinkConfig {
-			l := LinkConfig{Discipline: []string{"fifo", "drr"}[rng.IntN(2)], Buffer: 2000 + rng.IntN(20_000), ECN: rng.IntN(8000)}
-			if rng.IntN(3) > 0 {
-				l.Rate = 1e7 * math.Exp(5*rng.Float64())
-			}
-			if rng.IntN(3) > 0 {
-				l.Delay = time.Duration(rng.IntN(200_000))
-			}
-			if rng.IntN(2) > 0 {
-				l.Impair = Impair{Loss: rng.Float64() / 4, Duplicate: rng.Float64() / 4, Reorder: rng.Float64() / 4, ReorderBy: time.Duration(rng.IntN(100_000))}
-			}
-			return l
+		b, in := traffic(t, rng)
+		for _, a := range in {
+			b.in(a.port, a.at, a.frame)
 		}
-		cfg := Config{Aggregators: 16, Seed: rng.Uint64()}
-		for p := uint32(1); p <= 4; p++ {
-			cfg.Ports = append(cfg.Ports, PortConfig{Number: p, Egress: link(), Ingress: link()})
-		}
-		b := newBench(t, cfg)
-		b.routes[here] = route{port: b.byPort[2]}
-		for job := uint16(1); job <= 3; job++ {
-			if err := b.ina.SetJob(ina.JobEntry{Job: job, Mode: ina.Mode(job - 1), Base: uint32(job-1) * 8 % 16, Size: 8, Expect: 7, Window: 4, Root: true, UpPort: 4, DownGroup: job}); err != nil {
-				t.Fatal(err)
-			}
-			b.groups[job] = []*port{b.byPort[1], b.byPort[2], b.byPort[3]}
-		}
-		at, into := time.Duration(0), int64(0)
-		for range 3000 {
-			at += time.Duration(rng.ExpFloat64() * 20_000)
-			from := 1 + rng.Uint32N(4)
-			f := unicast(here, 60+rng.IntN(1400))
-			if job := uint16(rng.IntN(4)); job > 0 {
-				h := ina.Header{Job: job, PSN: rng.Uint32N(40), Lanes: 60, Bitmap: 1 << rng.IntN(3), Flags: ina.Flags(rng.IntN(2)) * ina.FlagResend}
-				if from == 4 {
-					h.Flags, h.Bitmap = ina.FlagResult, 7
-				}
-				f = inaFrame(h, 3)
-			}
-			into++
-			b.in(from, at, f)
-		}
-		b.run(at + time.Second)
-		var rx, tx int64
-		for i, p := range b.ports {
-			c := func(c Counter) int64 { n, _ := b.counter(c, int(p.number)); return n }
-			rx += c(PortRx)
-			tx += c(PortTx)
+		b.run(in[len(in)-1].at + time.Second)
+		for _, p := range b.ports {
 			if p.ingress.queued+p.egress.queued != 0 || p.egress.next != never || p.ingress.next != never {
-				t.Fatalf("port %d is not empty: %+v", i, p)
+				t.Fatalf("port %d is not empty: %+v", p.number, p)
 			}
 			last := time.Duration(0)
 			for _, s := range b.out {
@@ -362,32 +374,61 @@ func TestFramesAreConserved(t *testing.T) {
 				}
 			}
 		}
-		if rx != into || tx != int64(len(b.out)) || tx == 0 {
-			t.Fatalf("rx %d of %d, tx %d of %d", rx, into, tx, len(b.out))
-		}
-		if made := maxBuffers - b.pool.left; made != len(b.pool.buffers) {
-			t.Fatalf("%d of %d buffers came back", len(b.pool.buffers), made)
-		}
-		// The books of unicast alone: whatever entered came out, duplicates and losses told.
 		c := func(c Counter) (n int64) {
 			for _, p := range b.ports {
 				n += p.counters[c].packets
 			}
 			return n
 		}
-		var jobsIn, jobsOut, copies int64
+		if c(PortRx) != int64(len(in)) || c(PortTx) != int64(len(b.out)) || len(b.out) == 0 {
+			t.Fatalf("rx %d of %d, tx %d of %d", c(PortRx), len(in), c(PortTx), len(b.out))
+		}
+		if made := maxBuffers - b.pool.left; made != len(b.pool.buffers) {
+			t.Fatalf("%d of %d buffers came back", len(b.pool.buffers), made)
+		}
+		// Between the cables: each frame that came out of one was unicast and went on, or
+		// belonged to a job, whose own books say what it became.
+		unicast := c(PortRx) + c(PortRxDup) - c(PortRxDrop) - c(PortNoRoute)
+		var sent int64
 		for job := 1; job <= 3; job++ {
 			j := b.ina.Counters(uint16(job))
-			jobsIn += j.In.Packets + j.Results.Packets + j.Dropped.Packets
-			jobsOut += j.Out.Packets + 3*j.Results.Packets
-			if job == 3 { // its root sends each sum to three workers
-				copies = j.Aggregated.Packets
+			unicast -= j.In.Packets + j.Results.Packets + j.Dropped.Packets
+			up := int64(1)
+			if ina.Mode(job-1) == ina.Synchronous { // its root sends sums to three workers
+				up = 3
+				sent -= 2 * j.Answered
+			}
+			sent += up*j.Out.Packets + 3*j.Results.Packets
+		}
+		if got := c(PortTx) + c(PortTxDrop) - c(PortTxDup); got != unicast+sent {
+			t.Fatalf("%d frames entered cables, want %d", got, unicast+sent)
+		}
+	}
+}
+
+// A switch that gets the processor late sends the same frames, due at the same times.
+func TestLatenessDoesNotMatter(t *testing.T) {
+	t.Logf("-seed %d", *seed)
+	for i := range uint64(20) {
+		punctual, in := traffic(t, rand.New(rand.NewPCG(*seed, i)))
+		late, _ := traffic(t, rand.New(rand.NewPCG(*seed, i)))
+		for k, a := range in {
+			punctual.in(a.port, a.at, slices.Clone(a.frame))
+			late.receive(late.byPort[a.port], a.frame, a.at)
+			if k%97 == 0 {
+				late.run(a.at)
 			}
 		}
-		plain := c(PortRx) + c(PortRxDup) - c(PortRxDrop) - c(PortNoRoute) - jobsIn
-		min := plain + jobsOut
-		if got := c(PortTx) + c(PortTxDrop) - c(PortTxDup); got < min || got > min+2*copies {
-			t.Fatalf("%d frames entered cables, want %d to %d", got, min, min+2*copies)
+		end := in[len(in)-1].at + time.Second
+		punctual.run(end)
+		late.run(end)
+		if len(punctual.out) != len(late.out) {
+			t.Fatalf("seed %d: %d frames, %d when late", i, len(punctual.out), len(late.out))
+		}
+		for k, want := range punctual.out {
+			if got := late.out[k]; got.port != want.port || got.at != want.at || string(got.b) != string(want.b) {
+				t.Fatalf("seed %d: frame %d is\n%+v, when late\n%+v", i, k, want, got)
+			}
 		}
 	}
 }

@@ -398,3 +398,86 @@ func TestMainRefuses(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkLink measures the cable through real devices: a host offers more than the
+// link's rate, the other one reads the kernel's receive timestamps.
+//
+//	rate-error-%   of the rate over the whole run, in absolute value
+//	late-p50-us    how long after they were due frames were sent
+//	late-p99-us
+func BenchmarkLink(b *testing.B) {
+	for _, rate := range []float64{100e6, 1e9} {
+		b.Run(fmt.Sprintf("rate=%.0fM", rate/1e6), func(b *testing.B) {
+			r := newRack(b, 2, func(c *Config) {
+				c.Ports[1].Egress = LinkConfig{Rate: rate, Delay: 2 * time.Millisecond, Buffer: 8 << 20}
+			})
+			dst := [4]byte{10, 0, 0, 2}
+			if err := r.SetRoute(Route{Dst: dst, Port: 2}); err != nil {
+				b.Fatal(err)
+			}
+			f := unicast(dst, 1024)
+			sent, got := 0, 0
+			var first, last int64
+			r.Health()
+			b.ResetTimer()
+			for got < b.N {
+				// Enough stay in the queue that it is never empty, even when this thread has
+				// to wait for a processor.
+				for sent < b.N && sent < got+3000 {
+					r.hosts[1].frame(f)
+					sent++
+				}
+				r.hosts[1].flush(b)
+				if r.hosts[2].dev.receive(256, func(_ []byte, at int64) {
+					if first == 0 {
+						first = at
+					}
+					last = at
+					got++
+				}) == 0 {
+					unix.Poll([]unix.PollFd{{Fd: int32(r.hosts[2].dev.fd), Events: unix.POLLIN}}, 1000)
+				}
+			}
+			b.StopTimer()
+			h := r.Health()
+			if got > 1 {
+				measured := float64(got-1) * 1024 * 8e9 / float64(last-first)
+				b.ReportMetric(100*max(measured/rate-1, 1-measured/rate), "rate-error-%")
+			}
+			b.ReportMetric(float64(h.LateP50)/1e3, "late-p50-us")
+			b.ReportMetric(float64(h.LateP99)/1e3, "late-p99-us")
+			b.ReportMetric(100*h.Busy, "switch-cpu-%")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkCounter reads a counter while the switch is saturated: what a collector
+// waits for each.
+func BenchmarkCounter(b *testing.B) {
+	r := newRack(b, 2, nil)
+	dst := [4]byte{10, 0, 0, 2}
+	if err := r.SetRoute(Route{Dst: dst, Port: 2}); err != nil {
+		b.Fatal(err)
+	}
+	f, stop, done := unicast(dst, 1024), make(chan bool), make(chan bool)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for range txBatch {
+				r.hosts[1].frame(f)
+			}
+			r.hosts[1].flush(b)
+		}
+	}()
+	for b.Loop() {
+		r.Counter(PortRx, 1)
+	}
+	close(stop)
+	<-done
+}
