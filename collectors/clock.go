@@ -45,7 +45,7 @@ func MeasureClock(ctx context.Context, k int, now func() time.Duration, ping fun
 		answers++
 	}
 	if answers == 0 {
-		return Clock{}, fmt.Errorf("measure clock: %w", errors.Join(append(errs, ErrNoData)...))
+		return Clock{}, fmt.Errorf("measure clock: no answer to %d pings: %w", k, errors.Join(errs...))
 	}
 	return best, nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNoData is wrapped when a source is not there at all, such as a host without
-// GPUs. That is not a failure.
+// GPUs. That is not a failure, so it is never joined with one.
 var ErrNoData = errors.New("no data")
 
 // Collector reads the counters of one source once.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -24,92 +26,85 @@ type NICPort struct {
 // (RDMA, DPDK) is not in them.
 //
 // Where sysfs shows the same devices it adds nic_rx_missed, nic_rx_crc_errors and
-// nic_carrier_changes.
+// nic_carrier_changes. Everything is read in one go over the connection's one SFTP
+// session, without a process on the host.
 type NIC struct {
 	host  string
 	ports []NICPort
-	files *fileReader
+	read  func(ctx context.Context, files ...string) []ssh.File
+
+	mu    sync.Mutex
+	sysfs map[string]bool // device -> sysfs shows it, once that is known
 }
 
-// NewNIC returns a collector over the devices of a host. Close ends its process there.
+// NewNIC returns a collector over devices of a host.
 func NewNIC(client *ssh.Client, ports []NICPort) (*NIC, error) {
-	const proc = "/proc/net/dev"
-	files := []string{proc}
 	for _, p := range ports {
-		if p.Device == "" || strings.ContainsAny(p.Device, "/: \t\n") || strings.HasPrefix(p.Device, ".") {
+		if p.Device == "" || strings.ContainsAny(p.Device, "/ \t\n") || strings.HasPrefix(p.Device, ".") {
 			return nil, fmt.Errorf("host %s: %q is not the name of a device", client, p.Device)
 		}
-		for _, x := range append(sysfsExtra, sysfsWitness) {
-			files = append(files, sysfsPath(p.Device, x.file))
-		}
 	}
-	return &NIC{host: client.String(), ports: ports, files: newFileReader(client, append(files, proc))}, nil
+	return &NIC{host: client.String(), ports: ports, read: client.ReadFiles, sysfs: map[string]bool{}}, nil
 }
 
-// sysfsFile is a file of /sys/class/net/<device> with one number.
-type sysfsFile struct{ file, metric string }
+const netDevFile = "/proc/net/dev"
 
-var (
-	sysfsExtra = []sysfsFile{
-		{"statistics/rx_missed_errors", "nic_rx_missed"},
-		{"statistics/rx_crc_errors", "nic_rx_crc_errors"},
-		{"carrier_changes", "nic_carrier_changes"},
-	}
-	// sysfs shows the devices of the network namespace it was mounted from, which need
-	// not be the one that this process is in. Its packet count says whether it is: it
-	// lies between what /proc/net/dev said before and after.
-	sysfsWitness = sysfsFile{"statistics/rx_packets", ""}
-)
+// sysfsExtra are files of /sys/class/net/<device> with one number, and their metrics.
+var sysfsExtra = []struct{ file, metric string }{
+	{"statistics/rx_missed_errors", "nic_rx_missed"},
+	{"statistics/rx_crc_errors", "nic_rx_crc_errors"},
+	{"carrier_changes", "nic_carrier_changes"},
+}
 
 func sysfsPath(device, file string) string { return "/sys/class/net/" + device + "/" + file }
 
 // Name implements Collector.
 func (n *NIC) Name() string { return "nic " + n.host }
 
-// Close ends the process on the host. The connection stays open.
-func (n *NIC) Close() error {
-	n.files.close()
-	return nil
-}
-
 // Collect implements Collector.
 func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
-	lines, err := n.files.read(ctx)
-	if err != nil {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.trustSysfs(ctx)
+
+	files := []string{netDevFile}
+	for _, p := range n.ports {
+		if n.sysfs[p.Device] {
+			for _, x := range sysfsExtra {
+				files = append(files, sysfsPath(p.Device, x.file))
+			}
+		}
+	}
+	got := n.read(ctx, files...)
+	if err := got[0].Err; err != nil {
 		return nil, err
 	}
-	return n.samples(lines)
-}
-
-// samples is Collect without the reading.
-func (n *NIC) samples(lines []line) ([]results.Sample, error) {
-	var proc [2]strings.Builder // before and after sysfs
-	sys := map[string]string{}
-	pass := 0
-	for _, l := range lines {
-		if l.file == "/proc/net/dev" {
-			proc[pass].WriteString(l.text + "\n")
-			continue
-		}
-		pass = 1
-		sys[l.file] = l.text
-	}
-	before, err := ParseNetDev(proc[0].String())
-	if len(before) == 0 {
-		return nil, errors.Join(fmt.Errorf("host %s: /proc/net/dev has no devices", n.host), err)
+	devices, err := ParseNetDev(string(got[0].Data))
+	if len(devices) == 0 {
+		return nil, errors.Join(fmt.Errorf("host %s: %s has no devices", n.host, netDevFile), err)
 	}
 	errs := []error{err}
-	after, _ := ParseNetDev(proc[1].String())
-
 	var out []results.Sample
+	extra := got[1:]
 	for _, p := range n.ports {
-		d, ok := before[p.Device]
+		add := func(of, metric, unit string, v uint64) {
+			out = append(out, results.Sample{Source: "host " + n.host, Metric: metric, Of: of, Unit: unit, Value: float64(v)})
+		}
+		if n.sysfs[p.Device] {
+			for i, x := range sysfsExtra {
+				v, err := number(extra[i])
+				if err == nil {
+					add(p.In, x.metric, "1", v)
+				} else if !errors.Is(err, fs.ErrNotExist) { // not every device has every counter
+					errs = append(errs, fmt.Errorf("host %s: %s: %w", n.host, sysfsPath(p.Device, x.file), err))
+				}
+			}
+			extra = extra[len(sysfsExtra):]
+		}
+		d, ok := devices[p.Device]
 		if !ok {
 			errs = append(errs, fmt.Errorf("host %s: no device %s", n.host, p.Device))
 			continue
-		}
-		add := func(of, metric, unit string, v uint64) {
-			out = append(out, results.Sample{Source: "host " + n.host, Metric: metric, Of: of, Unit: unit, Value: float64(v)})
 		}
 		for _, dir := range []struct {
 			of, name string
@@ -120,26 +115,41 @@ func (n *NIC) samples(lines []line) ([]results.Sample, error) {
 			add(dir.of, dir.name+"errors", "1", dir.c.Errors)
 			add(dir.of, dir.name+"drops", "1", dir.c.Drops)
 		}
-		number := func(file string) (uint64, error) {
-			text, ok := sys[sysfsPath(p.Device, file)]
-			if !ok {
-				return 0, ErrNoData
-			}
-			return strconv.ParseUint(text, 10, 64)
-		}
-		seen, err := number(sysfsWitness.file)
-		if err != nil || seen < d.Rx.Packets || seen > after[p.Device].Rx.Packets {
-			continue // none, or of another namespace
-		}
-		for _, x := range sysfsExtra {
-			if v, err := number(x.file); err == nil {
-				add(p.In, x.metric, "1", v)
-			} else if !errors.Is(err, ErrNoData) {
-				errs = append(errs, fmt.Errorf("host %s: %s: %w", n.host, sysfsPath(p.Device, x.file), err))
-			}
-		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// trustSysfs finds out, once, which devices sysfs shows as they are: it shows those of
+// the network namespace that it was mounted from, which need not be the one that
+// /proc/net/dev speaks of. If it is, a packet count there lies between what
+// /proc/net/dev says before and after.
+func (n *NIC) trustSysfs(ctx context.Context) {
+	if len(n.sysfs) == len(n.ports) {
+		return
+	}
+	var witnesses []string
+	for _, p := range n.ports {
+		witnesses = append(witnesses, sysfsPath(p.Device, "statistics/rx_packets"))
+	}
+	netDev := func() map[string]NetDev {
+		devices, _ := ParseNetDev(string(n.read(ctx, netDevFile)[0].Data))
+		return devices
+	}
+	before, seen, after := netDev(), n.read(ctx, witnesses...), netDev()
+	if len(before) == 0 || len(after) == 0 {
+		return // next time
+	}
+	for i, p := range n.ports {
+		v, err := number(seen[i])
+		n.sysfs[p.Device] = err == nil && before[p.Device].Rx.Packets <= v && v <= after[p.Device].Rx.Packets
+	}
+}
+
+func number(f ssh.File) (uint64, error) {
+	if f.Err != nil {
+		return 0, f.Err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(f.Data)), 10, 64)
 }
 
 // NetDev is a line of /proc/net/dev.
@@ -162,15 +172,17 @@ func ParseNetDev(text string) (map[string]NetDev, error) {
 		}
 		name, fields := strings.TrimSpace(l[:i]), strings.Fields(l[i+1:])
 		var n [16]uint64
-		err := error(nil)
-		if len(fields) < len(n) {
+		var err error
+		if name == "" {
+			err = errors.New("no name")
+		} else if len(fields) < len(n) {
 			err = fmt.Errorf("%d numbers instead of %d", len(fields), len(n))
 		}
 		for j := 0; err == nil && j < len(n); j++ {
 			n[j], err = strconv.ParseUint(fields[j], 10, 64)
 		}
-		if err != nil || name == "" {
-			errs = append(errs, fmt.Errorf("/proc/net/dev: device %q: %w", name, errors.Join(err)))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("/proc/net/dev: device %q: %w", name, err))
 			continue
 		}
 		devices[name] = NetDev{

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"sync"
 
 	"github.com/pkg/sftp"
 )
@@ -71,23 +72,44 @@ func (c *Client) withFiles(ctx context.Context, doing string, f func(*sftp.Clien
 	return fmt.Errorf("host %s: %s: %w", c, doing, err)
 }
 
-// ReadFile reads a file. Those of /proc, whose size is not known beforehand, can
-// be read too.
+// ReadFile reads a file whole. Those of /proc, whose size is not known beforehand,
+// can be read too.
 func (c *Client) ReadFile(ctx context.Context, remote string) ([]byte, error) {
-	var b bytes.Buffer
-	err := c.withFiles(ctx, "read "+remote, func(files *sftp.Client) error {
-		f, err := files.Open(remote)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		_, err = io.Copy(&b, f)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	f := c.ReadFiles(ctx, remote)[0]
+	return f.Data, f.Err
+}
+
+// File is the content of a file, or why there is none.
+type File struct {
+	Data []byte
+	Err  error
+}
+
+// ReadFiles reads several files at the same time, which takes little longer than one
+// does. The answers are in the order of the names.
+func (c *Client) ReadFiles(ctx context.Context, remote ...string) []File {
+	out := make([]File, len(remote))
+	var wg sync.WaitGroup
+	for i, name := range remote {
+		wg.Go(func() {
+			var data []byte
+			err := c.withFiles(ctx, "read "+name, func(files *sftp.Client) error {
+				f, err := files.Open(name)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				// Not io.Copy: it would ask for the size first.
+				data, err = io.ReadAll(struct{ io.Reader }{f})
+				return err
+			})
+			if out[i].Err = err; err == nil {
+				out[i].Data = data
+			}
+		})
 	}
-	return b.Bytes(), nil
+	wg.Wait()
+	return out
 }
 
 // Stat describes a file; an error wrapping fs.ErrNotExist says there is none.

@@ -1,0 +1,556 @@
+package collectors
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	xssh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/sshd"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of random tests; 0: a new one")
+
+func newRand(t testing.TB) *rand.Rand {
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("-seed=%d", s)
+	return rand.New(rand.NewPCG(s, 0))
+}
+
+// connect brings up a server whose sessions have a directory of programs before all
+// others on their PATH, and connects to it.
+func connect(t testing.TB, programs map[string]string) (*ssh.Client, *sshd.Server) {
+	t.Helper()
+	bin := t.TempDir()
+	for name, script := range programs {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := sshd.NewKey()
+	server := &sshd.Server{
+		HostKey: sshd.NewKey(), AuthorizedKeys: []xssh.PublicKey{key.PublicKey()},
+		Env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")),
+	}
+	known := filepath.Join(t.TempDir(), "known_hosts")
+	entry := knownhosts.Line([]string{l.Addr().String()}, server.HostKey.PublicKey())
+	if err := os.WriteFile(known, []byte(entry+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := ssh.Dial(t.Context(), ssh.Target{
+		Name: "h1", Address: l.Addr().String(), Signers: []xssh.Signer{key}, Agent: "none", KnownHosts: []string{known},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, server
+}
+
+// value finds the one sample of a metric about something.
+func value(t *testing.T, samples []results.Sample, metric, of string) results.Sample {
+	t.Helper()
+	var found []results.Sample
+	for _, s := range samples {
+		if s.Metric == metric && s.Of == of {
+			found = append(found, s)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d samples of %s of %s", len(found), metric, of)
+	}
+	return found[0]
+}
+
+// The loopback device's counters, read over a connection that goes over it.
+func TestNIC(t *testing.T) {
+	c, _ := connect(t, nil)
+	n, err := NewNIC(c, []NICPort{{"lo", "h1->tor1", "tor1->h1"}, {"nic7", "out", "in"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last float64
+	for range 3 {
+		samples, err := n.Collect(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "host h1: no device nic7") {
+			t.Errorf("error %v", err)
+		}
+		tx := value(t, samples, "nic_tx_bytes", "h1->tor1")
+		if tx.Unit != "B" || tx.Source != "host h1" || tx.Gauge || tx.Value <= last {
+			t.Errorf("%+v after %v", tx, last)
+		}
+		last = tx.Value
+		if rx := value(t, samples, "nic_rx_packets", "tor1->h1"); rx.Value <= 0 || rx.Unit != "1" {
+			t.Errorf("%+v", rx)
+		}
+	}
+	for _, bad := range []string{"", "../x", "a b", "."} {
+		if _, err := NewNIC(c, []NICPort{{bad, "", ""}}); err == nil {
+			t.Errorf("device %q accepted", bad)
+		}
+	}
+}
+
+func netDevText(devices map[string]NetDev) string {
+	var b strings.Builder
+	b.WriteString("Inter-|   Receive                                                |  Transmit\n" +
+		" face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n")
+	for name, d := range devices {
+		fmt.Fprintf(&b, "%6s: %7d %7d %4d %4d    0     0          0         0 %8d %7d %4d %4d    0     0       0          0\n", name,
+			d.Rx.Bytes, d.Rx.Packets, d.Rx.Errors, d.Rx.Drops, d.Tx.Bytes, d.Tx.Packets, d.Tx.Errors, d.Tx.Drops)
+	}
+	return b.String()
+}
+
+// fakeHost is a host as its files show it: those of the two namespaces differ.
+type fakeHost struct {
+	packets uint64 // of eth0 in /proc/net/dev, one more with each reading
+	sys     map[string]string
+}
+
+func (h *fakeHost) read(_ context.Context, names ...string) []ssh.File {
+	out := make([]ssh.File, len(names))
+	for i, name := range names {
+		text, ok := h.sys[strings.TrimPrefix(name, "/sys/class/net/eth0/")]
+		switch {
+		case name == "/proc/net/dev":
+			h.packets++
+			out[i].Data = []byte(netDevText(map[string]NetDev{"eth0": {Rx: NetDevCounters{Packets: h.packets}}}))
+		case ok:
+			out[i].Data = []byte(text + "\n")
+		default:
+			out[i].Err = fs.ErrNotExist
+		}
+	}
+	return out
+}
+
+// Each unreadable file costs its own sample only, and sysfs of another network
+// namespace is not believed.
+func TestNICDegrades(t *testing.T) {
+	sys := func(witness, missed, crc string) map[string]string {
+		return map[string]string{"statistics/rx_packets": witness, "statistics/rx_missed_errors": missed, "statistics/rx_crc_errors": crc}
+	}
+	for _, tt := range []struct {
+		name   string
+		sys    map[string]string
+		extras map[string]float64
+		err    string
+	}{
+		{"all there", sys("11", "3", "4"), map[string]float64{"nic_rx_missed": 3, "nic_rx_crc_errors": 4}, ""},
+		{"one is not a number", sys("12", "EINVAL", "4"), map[string]float64{"nic_rx_crc_errors": 4}, "rx_missed_errors"},
+		{"another namespace: behind", sys("10", "3", "4"), nil, ""},
+		{"another namespace: ahead", sys("13", "3", "4"), nil, ""},
+		{"no sysfs", nil, nil, ""},
+		{"witness is not a number", sys("x", "3", "4"), nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := &fakeHost{packets: 10, sys: tt.sys}
+			n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, read: h.read, sysfs: map[string]bool{}}
+			for round := range 2 {
+				samples, err := n.Collect(t.Context())
+				if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v", err)
+				}
+				if v := value(t, samples, "nic_rx_packets", "in").Value; v != float64(13+round) {
+					t.Errorf("nic_rx_packets %v", v)
+				}
+				extras := map[string]float64{}
+				for _, s := range samples {
+					for _, x := range sysfsExtra {
+						if s.Metric == x.metric {
+							extras[s.Metric] = s.Value
+						}
+					}
+				}
+				if !maps.Equal(extras, tt.extras) {
+					t.Error(cmp.Diff(extras, tt.extras))
+				}
+			}
+		})
+	}
+	n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, sysfs: map[string]bool{},
+		read: func(_ context.Context, names ...string) []ssh.File { return make([]ssh.File, len(names)) }}
+	if samples, err := n.Collect(t.Context()); err == nil || samples != nil {
+		t.Errorf("nothing read: %v, %v", samples, err)
+	}
+}
+
+// A connection that is gone is the collector's error, not its end.
+func TestNICConnectionLost(t *testing.T) {
+	c, _ := connect(t, nil)
+	n, err := NewNIC(c, []NICPort{{"lo", "out", "in"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if samples, err := n.Collect(t.Context()); !errors.Is(err, ssh.ErrLost) || samples != nil {
+		t.Errorf("%v, %v", samples, err)
+	}
+}
+
+func TestParseNetDev(t *testing.T) {
+	rng := newRand(t)
+	for range 50 {
+		want := map[string]NetDev{}
+		for i := range rng.IntN(5) {
+			var d NetDev
+			for _, p := range []*uint64{&d.Rx.Bytes, &d.Rx.Packets, &d.Rx.Errors, &d.Rx.Drops, &d.Tx.Bytes, &d.Tx.Packets, &d.Tx.Errors, &d.Tx.Drops} {
+				*p = rng.Uint64() >> rng.IntN(64)
+			}
+			want[fmt.Sprintf("eth%d", i)] = d
+		}
+		got, err := ParseNetDev(netDevText(want))
+		if err != nil || !cmp.Equal(got, want) {
+			t.Fatal(err, cmp.Diff(got, want))
+		}
+	}
+	// A wide counter leaves no space after the colon; a bad line does not cost the others.
+	got, err := ParseNetDev("eth0:18446744073709551615 1 2 3 0 0 0 0 4 5 6 7 0 0 0 0\neth1: 1 2\neth2: x 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n : 0\n")
+	want := map[string]NetDev{"eth0": {Rx: NetDevCounters{math.MaxUint64, 1, 2, 3}, Tx: NetDevCounters{4, 5, 6, 7}}}
+	if !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
+	if err == nil || !strings.Contains(err.Error(), `"eth1"`) || !strings.Contains(err.Error(), `"eth2"`) {
+		t.Error(err)
+	}
+}
+
+func FuzzParseNetDev(f *testing.F) {
+	f.Add(netDevText(map[string]NetDev{"lo": {}, "eth0": {Rx: NetDevCounters{1, 2, 3, 4}}}))
+	f.Add("a:b: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		devices, err := ParseNetDev(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseNetDev(netDevText(devices))
+		if err != nil || !cmp.Equal(again, devices) {
+			t.Fatal(err, cmp.Diff(again, devices))
+		}
+	})
+}
+
+// gpuText is made up after the documented format of nvidia-smi's query; it was not
+// taken from a machine.
+const gpuText = `0, 87, 41, 61234, 412.55, 63, 1980
+1, 0, 0, 0, 71.02, 31, 345
+2, [N/A], [N/A], 4, [Not Supported], 30, [Unknown Error]
+3, 100 %, 26 %, 1024 MiB, 300.10 W, N/A, 1755 MHz
+`
+
+func TestParseGPU(t *testing.T) {
+	samples, err := parseGPU("h1", gpuText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(samples) != 6+6+2+5 {
+		t.Errorf("%d samples", len(samples))
+	}
+	for _, want := range []results.Sample{
+		{Metric: "gpu_utilization", Of: "h1/gpu0", Value: 0.87, Unit: "1"},
+		{Metric: "gpu_memory_used", Of: "h1/gpu0", Value: 61234 << 20, Unit: "B"},
+		{Metric: "gpu_power", Of: "h1/gpu1", Value: 71.02, Unit: "W"},
+		{Metric: "gpu_temperature", Of: "h1/gpu2", Value: 30, Unit: "degC"},
+		{Metric: "gpu_utilization", Of: "h1/gpu3", Value: 1, Unit: "1"},
+		{Metric: "gpu_sm_clock", Of: "h1/gpu3", Value: 1755e6, Unit: "Hz"},
+	} {
+		want.Source, want.Gauge = "host h1", true
+		if got := value(t, samples, want.Metric, want.Of); got != want {
+			t.Errorf("%+v\ninstead of %+v", got, want)
+		}
+	}
+	samples, err = parseGPU("h1", "0, 1, 2\n1, many, 0, 0, 71.02, 31, 345\nx, 0, 0, 0, 0, 0, 0\n")
+	if err == nil || len(samples) != 5 {
+		t.Errorf("%d samples, %v", len(samples), err)
+	}
+	if _, err := parseGPU("h1", "\n"); !errors.Is(err, ErrNoData) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func FuzzParseGPU(f *testing.F) {
+	f.Add(gpuText)
+	f.Fuzz(func(t *testing.T, text string) {
+		samples, err := parseGPU("h1", text)
+		if len(samples) == 0 && err == nil {
+			t.Error("neither samples nor an error")
+		}
+		for _, s := range samples {
+			if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+// The query as a host runs it; nvidia-smi here is a script.
+func TestGPU(t *testing.T) {
+	c, _ := connect(t, map[string]string{"nvidia-smi": `
+[ "$1" = "--query-gpu=index,utilization.gpu,utilization.memory,memory.used,power.draw,temperature.gpu,clocks.sm" ] || exit 2
+[ "$2" = "--format=csv,noheader,nounits" ] || exit 2
+echo "0, 50, 1, 2, 3, 4, 5"`})
+	samples, err := (&GPU{c}).Collect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := value(t, samples, "gpu_utilization", "h1/gpu0").Value; v != 0.5 {
+		t.Errorf("utilization %v", v)
+	}
+
+	c, _ = connect(t, map[string]string{"nvidia-smi": "exit 127"})
+	if _, err := (&GPU{c}).Collect(t.Context()); !errors.Is(err, ErrNoData) {
+		t.Errorf("no nvidia-smi: %v", err)
+	}
+	c, _ = connect(t, map[string]string{"nvidia-smi": "echo driver mismatch >&2; exit 9"})
+	if _, err := (&GPU{c}).Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "driver mismatch") {
+		t.Errorf("broken driver: %v", err)
+	}
+}
+
+type readerFunc func(context.Context) ([]CounterValue, error)
+
+func (f readerFunc) ReadCounters(ctx context.Context) ([]CounterValue, error) { return f(ctx) }
+
+func TestP4(t *testing.T) {
+	cells := []CounterValue{
+		{"port_rx", 1, 10, 1000},
+		{"port_tx", 1, 20, 2000},
+		{"port_queue_peak", 1, 0, 7},
+		{"port_tx", 99, 1, 1}, // a port without a cable
+		{"job_in", 3, 30, 3000},
+		{"job_hold", 3, 4, 2_500_000},
+		{"job_in", 4, 1, 1}, // a job of somebody else
+		{"something", 0, 1, 1},
+	}
+	p := &P4{
+		Switch: "tor1",
+		Reader: readerFunc(func(context.Context) ([]CounterValue, error) { return cells, errors.New("stream closed") }),
+		Ports:  map[int]P4Port{1: {In: "h1->tor1", Out: "tor1->h1"}},
+		Jobs:   map[int]string{3: "A"},
+	}
+	got, err := p.Collect(t.Context())
+	if err == nil || err.Error() != "switch tor1: stream closed" {
+		t.Error(err)
+	}
+	want := []results.Sample{
+		{Metric: "port_rx_packets", Of: "h1->tor1", Value: 10, Unit: "1"},
+		{Metric: "port_rx_bytes", Of: "h1->tor1", Value: 1000, Unit: "B"},
+		{Metric: "port_tx_packets", Of: "tor1->h1", Value: 20, Unit: "1"},
+		{Metric: "port_tx_bytes", Of: "tor1->h1", Value: 2000, Unit: "B"},
+		{Metric: "port_queue_peak_bytes", Of: "tor1->h1", Value: 7, Unit: "B", Gauge: true},
+		{Metric: "job_in_packets", Of: "A@tor1", Value: 30, Unit: "1"},
+		{Metric: "job_in_bytes", Of: "A@tor1", Value: 3000, Unit: "B"},
+		{Metric: "job_hold_packets", Of: "A@tor1", Value: 4, Unit: "1"},
+		{Metric: "job_hold_seconds", Of: "A@tor1", Value: 2.5, Unit: "s"},
+	}
+	for i := range want {
+		want[i].Source = "switch tor1"
+	}
+	if !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
+}
+
+func TestWorkerSamples(t *testing.T) {
+	samples := WorkerSamples(1.5, "worker A/0", "A/0", agent.Stats{BytesSent: 100, Goodput: 80, RTTMin: 0.001, SumErrors: 2})
+	for _, want := range []results.Sample{
+		{Metric: "worker_tx_bytes", Value: 100, Unit: "B"},
+		{Metric: "worker_goodput_bytes", Value: 80, Unit: "B"},
+		{Metric: "worker_rtt_min", Value: 0.001, Unit: "s", Gauge: true},
+		{Metric: "worker_sum_errors", Value: 2, Unit: "1"},
+	} {
+		want.T, want.Source, want.Of = 1.5, "worker A/0", "A/0"
+		if got := value(t, samples, want.Metric, "A/0"); got != want {
+			t.Errorf("%+v\ninstead of %+v", got, want)
+		}
+	}
+}
+
+// However unevenly the delay of a ping is split between there and back, the true offset
+// is within the error that is claimed.
+func TestMeasureClock(t *testing.T) {
+	rng := newRand(t)
+	for range 500 {
+		truth := rng.NormFloat64() * 1e5
+		var now time.Duration
+		fastest := math.Inf(1)
+		c, err := MeasureClock(t.Context(), 1+rng.IntN(10), func() time.Duration { return now }, func(context.Context) (float64, error) {
+			there, back := time.Duration(rng.ExpFloat64()*1e6), time.Duration(rng.ExpFloat64()*1e6)
+			if rng.IntN(10) == 0 && !math.IsInf(fastest, 1) {
+				return 0, errors.New("lost")
+			}
+			now += there
+			t := now.Seconds() - truth
+			now += back
+			fastest = min(fastest, (there + back).Seconds())
+			return t, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := math.Abs(c.RunTime(0) - truth); d > c.Error+1e-9 {
+			t.Fatalf("off by %v, claimed %v", d, c.Error)
+		}
+		if math.Abs(c.Error-fastest/2) > 1e-9 {
+			t.Fatalf("error %v, fastest round trip %v", c.Error, fastest)
+		}
+	}
+	lost := errors.New("lost")
+	if c, err := MeasureClock(t.Context(), 3, func() time.Duration { return 0 }, func(context.Context) (float64, error) { return 1, lost }); !errors.Is(err, lost) || c != (Clock{}) {
+		t.Error(c, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := MeasureClock(ctx, 3, func() time.Duration { return 0 }, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+type collectorFunc struct {
+	name string
+	f    func(context.Context) ([]results.Sample, error)
+}
+
+func (c collectorFunc) Name() string                                          { return c.name }
+func (c collectorFunc) Collect(ctx context.Context) ([]results.Sample, error) { return c.f(ctx) }
+
+// One collector works, one gives half of what it should, one has nothing, and one
+// hangs: what there is comes through, and what is missing can be seen.
+func TestSampler(t *testing.T) {
+	broken := errors.New("broken")
+	s := &Sampler{
+		Timeout: 50 * time.Millisecond,
+		Now:     func() time.Duration { return 3 * time.Second },
+		Collectors: []Collector{
+			collectorFunc{"good", func(context.Context) ([]results.Sample, error) {
+				return []results.Sample{{Metric: "x", Of: "good"}, {Metric: "y", Of: "good", T: 1}}, nil
+			}},
+			collectorFunc{"half", func(context.Context) ([]results.Sample, error) {
+				return []results.Sample{{Metric: "x", Of: "half"}}, broken
+			}},
+			collectorFunc{"none", func(context.Context) ([]results.Sample, error) { return nil, ErrNoData }},
+			collectorFunc{"hung", func(ctx context.Context) ([]results.Sample, error) {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}},
+		},
+	}
+	samples, err := s.Sample(t.Context())
+	if !errors.Is(err, broken) || errors.Is(err, ErrNoData) || !strings.Contains(err.Error(), "hung: no answer within 50ms") {
+		t.Errorf("error %v", err)
+	}
+	for of, want := range map[string]float64{"good": 0, "half": 1, "none": 0, "hung": 1} {
+		if got := value(t, samples, "collector_error", of); got.Value != want || got.T != 3 {
+			t.Errorf("%+v", got)
+		}
+		value(t, samples, "collector_seconds", of)
+	}
+	for _, want := range []struct {
+		metric, of string
+		t          float64
+	}{{"x", "good", 3}, {"y", "good", 1}, {"x", "half", 3}} {
+		if got := value(t, samples, want.metric, want.of); got.T != want.t {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+func TestSamplerRun(t *testing.T) {
+	s := &Sampler{Now: func() time.Duration { return 0 }, Collectors: []Collector{
+		collectorFunc{"good", func(context.Context) ([]results.Sample, error) { return nil, nil }},
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	rounds := 0
+	s.Run(ctx, time.Millisecond, func(samples []results.Sample, err error) {
+		if err != nil || len(samples) != 2 {
+			t.Errorf("%v, %v", samples, err)
+		}
+		if rounds++; rounds == 3 {
+			cancel()
+		}
+	})
+	if rounds != 3 {
+		t.Errorf("%d rounds", rounds)
+	}
+}
+
+// The ways to read a host's counters; sftp is the one that NIC takes. Over a real
+// network come the round trips: four for sftp, all files at the same time, one for
+// shell, three for session.
+func BenchmarkRead(b *testing.B) {
+	c, _ := connect(b, nil)
+	files := []string{netDevFile}
+	for _, x := range sysfsExtra {
+		files = append(files, sysfsPath("lo", x.file))
+	}
+	b.Run("sftp", func(b *testing.B) {
+		for b.Loop() {
+			for _, f := range c.ReadFiles(b.Context(), files...) {
+				if f.Err != nil {
+					b.Fatal(f.Err)
+				}
+			}
+		}
+	})
+	b.Run("shell", func(b *testing.B) { // one that stays, and forks a grep for each reading
+		p, err := c.Start(b.Context(), append([]string{"/bin/sh", "-c", `while read -r _; do grep -Hs '' "$@"; echo; done`, "sh"}, files...))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer p.Close()
+		r := bufio.NewReader(p.Stdout)
+		for b.Loop() {
+			p.Stdin.Write([]byte("\n"))
+			for line := ""; line != "\n"; {
+				if line, err = r.ReadString('\n'); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	b.Run("session", func(b *testing.B) { // a session and its process for each reading
+		for b.Loop() {
+			if _, err := c.Run(b.Context(), append([]string{"grep", "-Hs", ""}, files...), nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
