@@ -104,7 +104,7 @@ func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 	p.ObservedTitle = upperFirst(p.Observed)
 	p.Times, p.TimeUnit, p.TimesLeft = rec.timelines(samples)
 	if len(rec.Topology.Nodes) > 0 {
-		loads, of := rec.loads()
+		loads, of := rec.LinkLoads()
 		p.LoadsOf, p.Loaded = of, loads != nil
 		p.Topology = template.HTML(topologySVG("topo", rec.Topology, loads, false))
 		p.Links = rec.linkRows(loads)

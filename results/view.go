@@ -708,8 +708,8 @@ func thin(s Series, n int) Series {
 	return out
 }
 
-// loads are the link loads of the busiest phase of the run, and its name.
-func (rec *Record) loads() (map[string]LinkLoad, string) {
+// LinkLoads are the link loads of the busiest phase of the run, and its name.
+func (rec *Record) LinkLoads() (map[string]LinkLoad, string) {
 	predictor := rec.linkPredictor()
 	var best map[string]LinkLoad
 	name, most := "", -1.0

@@ -80,6 +80,7 @@ type Layer struct {
 type Capabilities struct {
 	Sums        bool // carries real gradients and checks them
 	Impairments bool // SetLink works
+	Calibrates  bool // T and round trips can be measured here; a model knows its own
 	Virtual     bool // Now is virtual time: Sleep returns at once
 	Kind        results.Kind
 	Switch      string // soft, bmv2, tofino, quantum, model
@@ -139,3 +140,7 @@ type Deployment interface {
 
 	Close(ctx context.Context) error
 }
+
+// ErrLeftovers is wrapped when a teardown could not undo everything; the error
+// lists what is left.
+var ErrLeftovers = errors.New("cleanup incomplete")

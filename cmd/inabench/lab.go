@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+func calibrateCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "calibrate",
+		Usage:     "measure T, round trips and PAT at low load, and the rates that links really carry",
+		ArgsUsage: "EXPERIMENT.toml",
+		Flags:     []cli.Flag{driverFlag(), setFlag(), outputFlag()},
+		Action: func(c *cli.Context) error {
+			path, err := argument(c, "experiment")
+			if err != nil {
+				return err
+			}
+			driver, err := oneOf(c, "on", "netns", "sim", "lab")
+			if err != nil {
+				return err
+			}
+			format, err := oneOf(c, "output", "text", "json")
+			if err != nil {
+				return err
+			}
+			spec, err := experiments.Load(path, c.StringSlice("set")...)
+			if err != nil {
+				return err
+			}
+			if driver == "netns" {
+				if done, err := emulate(c.Context); done || err != nil {
+					return err
+				}
+			}
+			p := newProgress(c.App.ErrWriter, false)
+			cal, err := experiments.MeasureBaseline(c.Context, driver, spec, p.update)
+			p.clear()
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return writeJSON(c.App.Writer, cal)
+			}
+			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
+			fmt.Fprintln(tw, "WHAT\tOF\tMEASURED\tSAMPLES")
+			for _, x := range cal {
+				fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, results.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
+			}
+			return tw.Flush()
+		},
+	}
+}
+
+func sshCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ssh",
+		Usage:     "open a shell on a host of an inventory; with --on netns, of a fresh emulation of it",
+		ArgsUsage: "HOST",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Required: true, Usage: "inventory or experiment `FILE`", EnvVars: []string{"INABENCH_INVENTORY"}},
+			&cli.StringFlag{Name: "on", Value: "lab", Usage: "`lab` or netns"},
+		},
+		Action: func(c *cli.Context) error {
+			name, err := argument(c, "host")
+			if err != nil {
+				return err
+			}
+			on, err := oneOf(c, "on", "lab", "netns")
+			if err != nil {
+				return err
+			}
+			inv, err := inventoryOf(c.String("inventory"))
+			if err != nil {
+				return err
+			}
+			if _, ok := inv.Host(name); !ok {
+				return usagef("ssh: no host %q in %s", name, inv.File)
+			}
+			if on == "netns" {
+				if done, err := emulate(c.Context); done || err != nil {
+					return err
+				}
+				f, err := netns.Up(c.Context, inv, netns.Options{})
+				if err != nil {
+					return err
+				}
+				defer f.Close(context.WithoutCancel(c.Context))
+				inv = f.Inventory()
+			}
+			h, _ := inv.Host(name)
+			if h.SSH.Address == "" {
+				return fmt.Errorf("host %s: the inventory gives no ssh address: %w", name, experiments.ErrInput)
+			}
+			client, err := ssh.Dial(c.Context, remote.InventoryTarget(inv, *h))
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return client.Interactive(c.Context, nil, c.App.Reader, c.App.Writer, c.App.ErrWriter)
+		},
+	}
+}
+
+func inventoryOf(path string) (*inventory.Inventory, error) {
+	isInventory, err := experiments.IsInventory(path)
+	if err != nil {
+		return nil, err
+	}
+	if isInventory {
+		return inventory.Load(path)
+	}
+	s, err := experiments.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	return s.Inventory(), nil
+}
+
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "say what this machine can do, and what to do about the rest",
+		Flags: []cli.Flag{outputFlag()},
+		Action: func(c *cli.Context) error {
+			format, err := oneOf(c, "output", "text", "json")
+			if err != nil {
+				return err
+			}
+			report, err := netns.Probe(c.Context)
+			if err != nil {
+				return err
+			}
+			report.Checks = append(report.Checks, optional("simple_switch_grpc", "the p4lang software switch, for --switch bmv2",
+				"install p4lang's behavioral-model with PI; the embedded switch needs nothing"))
+			if format == "json" {
+				if err := writeJSON(c.App.Writer, report); err != nil {
+					return err
+				}
+				return report.Err()
+			}
+			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
+			for _, k := range report.Checks {
+				mark := "ok"
+				if !k.OK {
+					mark = "missing"
+					if k.Required {
+						mark = "NEEDED"
+					}
+				}
+				fmt.Fprintf(tw, "%s\t%s\t%s\n", mark, k.Name, k.Why)
+				if !k.OK && k.Fix != "" {
+					fmt.Fprintf(tw, "\t\tto do: %s\n", k.Fix)
+				}
+			}
+			if err := tw.Flush(); err != nil {
+				return err
+			}
+			if err := report.Err(); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.App.Writer, "this machine can emulate racks: inabench run experiments/quickstart.toml")
+			return nil
+		},
+	}
+}
+
+func optional(program, what, fix string) netns.Check {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return netns.Check{Name: program, Why: what + ": not found", Fix: fix}
+	}
+	return netns.Check{Name: program, OK: true, Why: path}
+}
+
+func cleanCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "clean",
+		Usage: "remove what a killed run left on a lab's switches; emulations leave nothing. Idempotent, like rm -f",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE` of the lab", EnvVars: []string{"INABENCH_INVENTORY"}},
+			&cli.BoolFlag{Name: "dry-run", Usage: "say what would be removed"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.String("inventory") == "" {
+				fmt.Fprintln(c.App.Writer, "nothing to clean: emulations end with their run; name a lab with --inventory")
+				return nil
+			}
+			inv, err := inventoryOf(c.String("inventory"))
+			if err != nil {
+				return err
+			}
+			var errs []error
+			for _, sw := range inv.Switches {
+				if sw.Control == "" {
+					continue
+				}
+				n, err := cleanSwitch(c.Context, sw, c.Bool("dry-run"))
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				fmt.Fprintf(c.App.Writer, "switch %s: %d job entr%s\n", sw.Name, n, map[bool]string{true: "y", false: "ies"}[n == 1])
+			}
+			return errors.Join(errs...)
+		},
+	}
+}
+
+// cleanSwitch deletes job entries and multicast groups of ours from a switch.
+func cleanSwitch(ctx context.Context, sw inventory.Switch, dry bool) (int, error) {
+	client, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rt.Options{DialTimeout: 5 * time.Second})
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close(ctx)
+	if err := client.Attach(ctx); err != nil {
+		return 0, err
+	}
+	jobs, err := client.ReadJobs(ctx)
+	if err != nil || dry {
+		return len(jobs), err
+	}
+	batch := p4rt.Batch{Jobs: jobs}
+	groups, err := client.ReadGroups(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range groups {
+		for _, j := range jobs {
+			if g.ID == j.DownGroup {
+				batch.Groups = append(batch.Groups, g)
+			}
+		}
+	}
+	return len(jobs), client.Delete(ctx, batch)
+}

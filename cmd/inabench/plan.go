@@ -1,0 +1,213 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+)
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "check experiments and inventories; every problem at once, nothing is touched",
+		ArgsUsage: "FILE.toml ...",
+		Flags: []cli.Flag{
+			setFlag(),
+			&cli.BoolFlag{Name: "lab", Usage: "also require every address that a lab needs"},
+		},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return usagef("check: no file: inabench check FILE.toml ...")
+			}
+			var problems tomlfile.Problems
+			var errs []error
+			for _, path := range c.Args().Slice() {
+				line, err := checkFile(path, c.StringSlice("set"), c.Bool("lab"))
+				var p tomlfile.Problems
+				switch {
+				case errors.As(err, &p):
+					problems = append(problems, p...)
+				case err != nil:
+					errs = append(errs, err)
+				default:
+					fmt.Fprintln(c.App.Writer, line)
+				}
+			}
+			if len(errs) > 0 {
+				if len(problems) > 0 {
+					say(c.App.ErrWriter, problems)
+				}
+				return errors.Join(errs...)
+			}
+			return problems.Err()
+		},
+	}
+}
+
+// checkFile checks one file and describes what it holds in a line.
+func checkFile(path string, sets []string, lab bool) (string, error) {
+	isInventory, err := experiments.IsInventory(path)
+	if err != nil {
+		return "", err
+	}
+	if isInventory {
+		inv, err := inventory.Load(path)
+		if err != nil {
+			return "", err
+		}
+		if lab {
+			if err := inv.CheckLab(); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("%s: ok\n%s", path, indent(inv.Describe())), nil
+	}
+	spec, err := experiments.Load(path, sets...)
+	if err != nil {
+		return "", err
+	}
+	if lab {
+		if err := spec.Inventory().CheckLab(); err != nil {
+			return "", err
+		}
+	}
+	points := len(spec.Points())
+	return fmt.Sprintf("%s: ok: %d job%s, %d point%s, %d expectation%s, inventory %s", path,
+		len(spec.Jobs), plural(len(spec.Jobs)), points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
+}
+
+func indent(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
+}
+
+func planCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "plan",
+		Usage:     "show where jobs go, what switches hold and what is predicted; nothing is touched",
+		ArgsUsage: "EXPERIMENT.toml",
+		Flags: []cli.Flag{
+			setFlag(),
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, for `inabench run FILE`; json or - writes it to stdout"},
+		},
+		Action: func(c *cli.Context) error {
+			path, err := argument(c, "experiment")
+			if err != nil {
+				return err
+			}
+			spec, err := experiments.Load(path, c.StringSlice("set")...)
+			if err != nil {
+				return err
+			}
+			plan, err := experiments.NewPlan(spec, version())
+			if err != nil {
+				return err
+			}
+			switch out := c.String("output"); out {
+			case "":
+				return writePlan(c.App.Writer, plan)
+			case "json", "-":
+				enc := json.NewEncoder(c.App.Writer)
+				enc.SetIndent("", "\t")
+				return enc.Encode(plan)
+			default:
+				if err := plan.Save(out); err != nil {
+					return err
+				}
+				fmt.Fprintf(c.App.ErrWriter, "inabench: plan saved: inabench run %s\n", out)
+				return nil
+			}
+		},
+	}
+}
+
+// writePlan shows a plan to a person: placements once where points share them.
+func writePlan(w io.Writer, p *experiments.SavedPlan) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	var last []byte
+	for _, pt := range p.Points {
+		now, err := json.Marshal(pt.Plan)
+		if err != nil {
+			return err
+		}
+		if string(now) != string(last) {
+			fmt.Fprintf(tw, "placement (%s)\n", pt.Plan.Policy)
+			for _, j := range pt.Plan.Jobs {
+				fmt.Fprintf(tw, "  job %s\t%s\tworkers %s\t%s\t%s\n", j.Name, j.Collective, workers(j), ps(j), tree(j))
+			}
+			fmt.Fprintln(tw)
+		}
+		last = now
+		if len(pt.Labels) > 0 {
+			fmt.Fprintf(tw, "point %s\n", strings.Join(pt.Labels, " "))
+		}
+		if pt.Aggregators > 0 {
+			fmt.Fprintf(tw, "  aggregators\t%d on every switch\n", pt.Aggregators)
+		}
+		for i, ph := range pt.Phases {
+			fmt.Fprintf(tw, "  phase %d, %g s to %g s: %s\n", i+1, ph.Start, ph.End, strings.Join(ph.Jobs, ", "))
+			fmt.Fprintf(tw, "    job\tgoodput\tper worker on the wire\taggregated\tbottleneck\twaterfill says\n")
+			for k, j := range ph.Predictions[0].Jobs {
+				published := ph.Predictions[1].Jobs[k]
+				fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\t%s\t%s %s\n", j.Name,
+					results.Quantity(j.Goodput, "bit/s"), results.Quantity(j.WireRate, "bit/s"), shares(j.Shares), j.Bottleneck,
+					results.Quantity(published.Goodput, "bit/s"), shares(published.Shares))
+			}
+		}
+		fmt.Fprintln(tw)
+	}
+	return tw.Flush()
+}
+
+func workers(j placement.JobPlan) string {
+	var out []string
+	for _, w := range j.Workers {
+		s := w.Host
+		if w.GPUs > 1 {
+			s += fmt.Sprintf(" (%d GPUs)", w.GPUs)
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func ps(j placement.JobPlan) string {
+	if j.PS == "" {
+		return ""
+	}
+	return "PS " + j.PS
+}
+
+func tree(j placement.JobPlan) string {
+	var out []string
+	for _, n := range j.Tree {
+		if n.Aggregate {
+			out = append(out, n.Switch)
+		}
+	}
+	if len(out) == 0 {
+		return "no aggregation"
+	}
+	return "aggregates at " + strings.Join(out, ", ")
+}
+
+func shares(s []placement.SharePrediction) string {
+	if len(s) == 0 {
+		return "-"
+	}
+	var out []string
+	for _, x := range s {
+		out = append(out, fmt.Sprintf("%.2f at %s", x.Share, x.Switch))
+	}
+	return strings.Join(out, ", ")
+}

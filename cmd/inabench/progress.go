@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/results"
+)
+
+// progress shows how far a run has come on stderr: one line that is rewritten on a
+// terminal, a line a stage elsewhere.
+type progress struct {
+	w     io.Writer
+	tty   bool
+	width int
+	quiet bool
+
+	mu    sync.Mutex
+	last  string
+	began time.Time
+}
+
+func newProgress(w io.Writer, quiet bool) *progress {
+	tty, width, _ := terminal(w)
+	return &progress{w: w, tty: tty, width: width, quiet: quiet, began: time.Now()}
+}
+
+func (p *progress) update(s experiments.Status) {
+	if p.quiet {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	line := s.Stage
+	if s.Of > 1 && s.Stage == "measure" {
+		line += fmt.Sprintf(" %d/%d", s.Done+1, s.Of)
+	}
+	if s.Point != "" {
+		line += " " + s.Point
+	}
+	if s.Left > 0 {
+		line += fmt.Sprintf(", about %s left", results.Elapsed(s.Left.Round(time.Second)))
+	}
+	if line == p.last {
+		return
+	}
+	p.last = line
+	if !p.tty {
+		fmt.Fprintf(p.w, "inabench: %s\n", line)
+		return
+	}
+	if len(line) > p.width-1 {
+		line = line[:p.width-1]
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+}
+
+// clear removes the line from a terminal.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tty && !p.quiet && p.last != "" {
+		fmt.Fprint(p.w, "\r\x1b[K"+strings.TrimSpace(""))
+	}
+	p.last = ""
+}

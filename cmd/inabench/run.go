@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run an experiment, or a plan saved by `plan -o`, and judge it",
+		ArgsUsage: "EXPERIMENT.toml",
+		Flags: []cli.Flag{
+			driverFlag(), setFlag(), rootFlag(), outputFlag(),
+			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
+			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
+			&cli.BoolFlag{Name: "pcap", Usage: "capture every switch port into the run directory"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
+		},
+		Action: runAction,
+	}
+}
+
+func runAction(c *cli.Context) error {
+	path, err := argument(c, "experiment")
+	if err != nil {
+		return err
+	}
+	format, err := oneOf(c, "output", "text", "json", "junit")
+	if err != nil {
+		return err
+	}
+	driver, err := oneOf(c, "on", "netns", "sim", "lab")
+	if err != nil {
+		return err
+	}
+	if c.Int("repeat") < 0 {
+		return usagef("--repeat %d: at least 1", c.Int("repeat"))
+	}
+	spec, saved, err := load(path, c.StringSlice("set"))
+	if err != nil {
+		return err
+	}
+	if driver == "netns" {
+		if done, err := emulate(c.Context); done || err != nil {
+			return err
+		}
+	}
+	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
+	opt := experiments.RunOptions{
+		Driver: driver, Root: c.String("runs"), Tool: version(), Args: os.Args[1:],
+		Repeats: c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
+	}
+	if c.Bool("keep-on-failure") {
+		opt.KeepOnFailure = func(ctx context.Context, tb testbed.Testbed, cause error) {
+			p.clear()
+			keep(ctx, tb, cause, c.App.Reader, c.App.ErrWriter)
+		}
+	}
+	rec, dir, err := experiments.Run(c.Context, spec, opt)
+	p.clear()
+	if rec == nil {
+		return err
+	}
+	if werr := write(c.App.Writer, rec, dir.Path, format); werr != nil {
+		err = errors.Join(err, werr)
+	}
+	if err != nil {
+		return err
+	}
+	if rec.Outcome != results.Pass {
+		return outcomeError{rec.Outcome}
+	}
+	return nil
+}
+
+// load reads an experiment or a saved plan.
+func load(path string, sets []string) (*experiments.Spec, *experiments.SavedPlan, error) {
+	saved, err := isPlan(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !saved {
+		spec, err := experiments.Load(path, sets...)
+		return spec, nil, err
+	}
+	if len(sets) > 0 {
+		return nil, nil, usagef("--set cannot change a saved plan: make another one with `inabench plan --set … -o FILE`")
+	}
+	plan, err := experiments.LoadPlan(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return plan.Spec(), plan, nil
+}
+
+// write writes a run to stdout in the format that was asked for.
+func write(w io.Writer, rec *results.Record, dir, format string) error {
+	switch format {
+	case "json":
+		return results.WriteJSON(w, rec)
+	case "junit":
+		return results.WriteJUnit(w, rec)
+	}
+	tty, width, colour := terminal(w)
+	_ = tty
+	return results.WriteText(w, rec, results.TextOptions{Width: width, Color: colour, Dir: filepath.Clean(dir)})
+}
+
+// keep holds a failed testbed until the person is done with it.
+func keep(ctx context.Context, tb testbed.Testbed, cause error, in io.Reader, out io.Writer) {
+	fmt.Fprintf(out, "inabench: error: %v\ninabench: kept: type a host's name for a shell on it, Enter to take everything down\n", cause)
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		sc := bufio.NewScanner(in)
+		for sc.Scan() {
+			lines <- strings.TrimSpace(sc.Text())
+		}
+	}()
+	shell, ok := tb.(interface {
+		Shell(ctx context.Context, host string, in io.Reader, out io.Writer) error
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case host, more := <-lines:
+			if !more || host == "" {
+				return
+			}
+			if !ok {
+				fmt.Fprintln(out, "inabench: this testbed has no shells")
+				continue
+			}
+			if err := shell.Shell(ctx, host, strings.NewReader(""), out); err != nil {
+				fmt.Fprintf(out, "inabench: %v\n", err)
+			}
+		}
+	}
+}

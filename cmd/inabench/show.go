@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+)
+
+func showCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "show a stored run again, or list all; RUN is latest, a directory, or part of an id",
+		ArgsUsage: "[RUN]",
+		Flags: []cli.Flag{
+			rootFlag(),
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Usage: "`FORMAT`: text, json, junit or html"},
+		},
+		Action: func(c *cli.Context) error {
+			format, err := oneOf(c, "output", "text", "json", "junit", "html")
+			if err != nil {
+				return err
+			}
+			if !c.Args().Present() {
+				return listRuns(c)
+			}
+			ref, err := argument(c, "run")
+			if err != nil {
+				return err
+			}
+			dir, rec, err := results.Open(c.String("runs"), ref)
+			if err != nil {
+				return inputError{err}
+			}
+			if format != "html" {
+				return write(c.App.Writer, rec, dir.Path, format)
+			}
+			samples, err := dir.Samples()
+			if err != nil {
+				return err
+			}
+			return results.WriteHTML(c.App.Writer, rec, samples)
+		},
+	}
+}
+
+func listRuns(c *cli.Context) error {
+	entries, err := results.List(c.String("runs"))
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		fmt.Fprintf(c.App.ErrWriter, "inabench: no runs in %s\n", c.String("runs"))
+		return nil
+	}
+	tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "STARTED\tEXPERIMENT\tDRIVER\tOUTCOME\tDIRECTORY")
+	for _, e := range entries {
+		if e.Err != nil {
+			fmt.Fprintf(tw, "?\t?\t?\tunreadable\t%s: %v\n", e.Path, e.Err)
+			continue
+		}
+		outcome := string(e.Record.Outcome)
+		if !e.Record.Complete() {
+			outcome = "cut off"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04:05"), e.Record.Name, e.Record.Driver, outcome, e.Path)
+	}
+	return tw.Flush()
+}
+
+func graphCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "graph",
+		Usage:     "draw an inventory, an experiment's inventory, or a run with its link loads",
+		ArgsUsage: "FILE.toml | RUN",
+		Flags: []cli.Flag{
+			rootFlag(),
+			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "svg", Usage: "`FORMAT`: svg, dot or mermaid"},
+		},
+		Action: func(c *cli.Context) error {
+			format, err := oneOf(c, "format", "svg", "dot", "mermaid")
+			if err != nil {
+				return err
+			}
+			ref, err := argument(c, "file")
+			if err != nil {
+				return err
+			}
+			var topo results.Topology
+			loads := map[string]results.LinkLoad{}
+			if st, serr := os.Stat(ref); serr == nil && !st.IsDir() {
+				isInventory, err := experiments.IsInventory(ref)
+				if err != nil {
+					return err
+				}
+				var inv *inventory.Inventory
+				if isInventory {
+					inv, err = inventory.Load(ref)
+				} else {
+					var s *experiments.Spec
+					if s, err = experiments.Load(ref); err == nil {
+						inv = s.Inventory()
+					}
+				}
+				if err != nil {
+					return err
+				}
+				topo = experiments.Topology(inv)
+			} else {
+				_, rec, err := results.Open(c.String("runs"), ref)
+				if err != nil {
+					return inputError{err}
+				}
+				topo = rec.Topology
+				loads, _ = rec.LinkLoads()
+			}
+			switch format {
+			case "dot":
+				return results.WriteDOT(c.App.Writer, topo)
+			case "mermaid":
+				return results.WriteMermaid(c.App.Writer, topo)
+			}
+			_, err = fmt.Fprintln(c.App.Writer, results.TopologySVG(topo, loads))
+			return err
+		},
+	}
+}

@@ -1,0 +1,122 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	realab "github.com/inabench/inabench/testbed/lab"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/remote"
+)
+
+// Drivers are the testbeds that an experiment can run on.
+var Drivers = []string{"netns", "sim", "lab"}
+
+// openTestbed brings up a testbed for a spec.
+func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pcap string) (testbed.Testbed, error) {
+	interval := max(20*time.Millisecond, time.Duration(s.Measure.Interval))
+	switch driver {
+	case "sim":
+		return nil, errors.ErrUnsupported
+	case "netns":
+		queue := "fifo"
+		if key.queue == "fair" {
+			queue = "drr"
+		}
+		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{Scale: key.scale, Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap})
+		if err != nil {
+			return nil, err
+		}
+		return remote.Open(ctx, remote.Options{
+			Fabric: f, Exe: "/proc/self/exe", Interval: interval,
+			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
+			Capabilities: testbed.Capabilities{
+				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",
+			},
+			Facts: []results.HostFacts{thisMachine()},
+		})
+	case "lab":
+		f, err := realab.New(s.inv)
+		if err != nil {
+			return nil, err
+		}
+		return remote.Open(ctx, remote.Options{
+			Fabric: f, Exe: "/proc/self/exe", Interval: interval,
+			Capabilities: testbed.Capabilities{
+				Sums: true, Calibrates: true, Kind: results.Measured, Switch: kinds(s.inv),
+			},
+		})
+	}
+	return nil, fmt.Errorf("driver %q is not one of %v: %w", driver, Drivers, ErrInput)
+}
+
+// built is the inventory with the queues that the experiment wants.
+func built(inv *inventory.Inventory, key fabricKey) *inventory.Inventory {
+	if key.buffer == 0 && key.ecn == 0 {
+		return inv
+	}
+	c := inv.Clone()
+	for i := range c.Switches {
+		if key.buffer > 0 {
+			c.Switches[i].Buffer = key.buffer
+		}
+		if key.ecn > 0 {
+			c.Switches[i].ECN = key.ecn
+		}
+	}
+	return c
+}
+
+// kinds names the kinds of switch in an inventory.
+func kinds(inv *inventory.Inventory) string {
+	var out []string
+	for _, sw := range inv.Switches {
+		if !slices.Contains(out, string(sw.Kind)) {
+			out = append(out, string(sw.Kind))
+		}
+	}
+	slices.Sort(out)
+	return fmt.Sprint(out)
+}
+
+// thisMachine describes the machine that an emulation runs on.
+func thisMachine() results.HostFacts {
+	f := results.HostFacts{Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	f.Host, _ = os.Hostname()
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		f.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) == nil {
+		f.Memory = int64(si.Totalram) * int64(si.Unit)
+	}
+	return f
+}
+
+// Topology is the inventory's graph as a record keeps it.
+func Topology(inv *inventory.Inventory) results.Topology {
+	var out results.Topology
+	topo := inv.Topology()
+	for _, h := range inv.Hosts {
+		out.Nodes = append(out.Nodes, results.Node{Name: h.Name, Kind: "host", Rack: h.Rack, GPUs: h.GPUs})
+	}
+	for _, sw := range inv.Switches {
+		out.Nodes = append(out.Nodes, results.Node{Name: sw.Name, Kind: string(sw.Kind), Rack: sw.Rack, Tier: topo.Tier(sw.Name)})
+	}
+	for _, l := range topo.Links {
+		out.Links = append(out.Links, results.Link{Name: l.Name, From: l.From, To: l.To, Rate: float64(l.Rate)})
+	}
+	return out
+}

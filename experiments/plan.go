@@ -1,0 +1,205 @@
+package experiments
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// policies are the placements that a spec can name, first the default.
+var policies = []placement.Policy{baseline.FirstFit{}}
+
+func policyNames() (names []string) {
+	for _, p := range policies {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// SavedPlan is a placement to be run later, with everything that it was made from.
+type SavedPlan struct {
+	Schema     int          `json:"schema"` // 1
+	Tool       string       `json:"tool"`
+	Experiment results.File `json:"experiment"`
+	Inventory  results.File `json:"inventory"`
+	Overrides  []string     `json:"overrides,omitempty"`
+	Points     []PlanPoint  `json:"points"`
+
+	spec *Spec
+}
+
+// PlanPoint is one cell of the sweep: where its jobs run, and what each phase
+// should bring, in the lab's units.
+type PlanPoint struct {
+	Labels      []string        `json:"labels,omitempty"`
+	Plan        *placement.Plan `json:"plan"`
+	Aggregators int             `json:"aggregators,omitempty"` // per switch; 0: all it has
+	Phases      []PlanPhase     `json:"phases"`
+}
+
+// PlanPhase is what is predicted for a set of jobs that send together.
+type PlanPhase struct {
+	Start       float64                 `json:"start"` // seconds of wall clock, settled
+	End         float64                 `json:"end"`
+	Jobs        []string                `json:"jobs"`
+	Predictions []*placement.Prediction `json:"predictions"`
+}
+
+// NewPlan places the jobs of every point and predicts every phase from the
+// inventory alone. A run predicts again, from what it calibrated.
+func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
+	points, err := plans(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	inv := s.Inventory()
+	out := &SavedPlan{
+		Schema: 1, Tool: tool, Overrides: s.Overrides,
+		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
+		Inventory:  results.File{Path: inv.File, SHA256: inv.SHA256, Text: inv.Text},
+		spec:       s,
+	}
+	for _, p := range points {
+		setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+		if err != nil {
+			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+		}
+		pp := PlanPoint{Labels: p.Labels, Plan: p.plan, Aggregators: setup.Settings.Aggregators}
+		for _, sp := range p.Spec.timeline().spans() {
+			predictions, err := predict(inv, setup, Baseline{}, sp.jobs)
+			if err != nil {
+				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+			}
+			pp.Phases = append(pp.Phases, PlanPhase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Predictions: predictions})
+		}
+		if err := checkMemory(inv, setup); err != nil {
+			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+		}
+		out.Points = append(out.Points, pp)
+	}
+	return out, nil
+}
+
+// checkMemory reports synchronous jobs that do not fit into a switch.
+func checkMemory(inv *inventory.Inventory, setup testbed.Setup) error {
+	if setup.Settings.Mode != "synchronous" {
+		return nil
+	}
+	used := map[string]int{}
+	for i, j := range setup.Plan.Jobs {
+		for _, n := range j.Tree {
+			if !n.Aggregate {
+				continue
+			}
+			sw, _ := inv.Switch(n.Switch)
+			used[n.Switch] += 2 * setup.Workloads[i].Window
+			have := sw.Aggregators
+			if m := setup.Settings.Aggregators; m > 0 {
+				have = min(have, m)
+			}
+			if used[n.Switch] > have {
+				return fmt.Errorf("switch %s: jobs up to %s need %d aggregators (two windows each in synchronous mode), it has %d: %w",
+					n.Switch, j.Name, used[n.Switch], have, placement.ErrMemory)
+			}
+		}
+	}
+	return nil
+}
+
+// Save writes the plan to a file.
+func (p *SavedPlan) Save(path string) error {
+	b, err := json.MarshalIndent(p, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o666)
+}
+
+// Spec is the experiment that the plan was made for.
+func (p *SavedPlan) Spec() *Spec { return p.spec }
+
+// plan is the saved placement of a point, nil if there is none.
+func (p *SavedPlan) plan(i int) *placement.Plan {
+	if p == nil || i >= len(p.Points) {
+		return nil
+	}
+	return p.Points[i].Plan
+}
+
+// LoadPlan reads a saved plan. It is refused, with an error wrapping ErrInput, when
+// the inventory file has changed since: the plan may name what is no longer there.
+func LoadPlan(path string) (*SavedPlan, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read plan: %w: %w", ErrInput, err)
+	}
+	var p SavedPlan
+	if err := json.Unmarshal(b, &p); err != nil {
+		return nil, fmt.Errorf("read plan %s: %w: %w", path, ErrInput, err)
+	}
+	if p.Schema != 1 {
+		return nil, fmt.Errorf("read plan %s: schema %d, this inabench reads 1: %w", path, p.Schema, ErrInput)
+	}
+	inv, err := inventory.Load(p.Inventory.Path)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: its inventory: %w", path, err)
+	}
+	if inv.SHA256 != p.Inventory.SHA256 {
+		return nil, &staleError{fmt.Errorf("plan %s was made for another version of %s (sha256 %.12s, now %.12s): %w",
+			path, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256, ErrInput), p.Experiment.Path, path}
+	}
+	if p.spec, err = Parse(p.Experiment.Path, []byte(p.Experiment.Text), inv, p.Overrides...); err != nil {
+		return nil, fmt.Errorf("plan %s: its experiment: %w", path, err)
+	}
+	for i, pt := range p.Points {
+		if err := placement.Validate(pt.Plan, inv); err != nil {
+			return nil, fmt.Errorf("plan %s: point %d: %w: %w", path, i, ErrInput, err)
+		}
+	}
+	return &p, nil
+}
+
+// staleError is a plan whose inventory has changed.
+type staleError struct {
+	error
+	experiment, plan string
+}
+
+func (e *staleError) Unwrap() error { return e.error }
+
+// Hint says how to make the plan anew.
+func (e *staleError) Hint() string {
+	return fmt.Sprintf("plan again: inabench plan -o %s %s", e.plan, e.experiment)
+}
+
+func labels(l []string) string { return strings.Join(l, " ") }
+
+func prefix(l []string) string {
+	if len(l) == 0 {
+		return ""
+	}
+	return "point " + labels(l) + ": "
+}
+
+// IsInventory says whether a TOML file is an inventory rather than an experiment,
+// by what only one of them has.
+func IsInventory(path string) (bool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, fmt.Errorf("read input: %w: %w", ErrInput, err)
+	}
+	f, err := tomlfile.Parse(filepath.Clean(path), text)
+	if err != nil {
+		return false, err
+	}
+	return (f.Has("host") || f.Has("switch[0]")) && !f.Has("job"), nil
+}

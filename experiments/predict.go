@@ -1,0 +1,222 @@
+package experiments
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// predictors are the models that every phase is predicted with. An expectation
+// names the one it holds figures against; the errors of all are shown.
+var predictors = []string{placement.Occupancy, placement.WaterFill}
+
+// Baseline is what was measured at low load before anything was predicted: how
+// long an aggregator stays taken, by job and switch ("A@tor1"), and the round trip
+// of a gradient and its result by job. Both in seconds.
+type Baseline struct{ Holds, RTTs map[string]float64 }
+
+func at(job, sw string) string { return job + "@" + sw }
+
+// conditions are what a setup's jobs meet, for predictors.
+func conditions(setup testbed.Setup, base Baseline, active []string) placement.Conditions {
+	c := placement.Conditions{
+		Active: active, Mode: setup.Settings.Mode, Addressing: setup.Settings.Addressing,
+		Aggregators: setup.Settings.Aggregators, Lanes: setup.Settings.Lanes,
+		Senders: map[string]placement.Sender{}, Holds: base.Holds, RTTs: base.RTTs,
+	}
+	for i, j := range setup.Plan.Jobs {
+		w := setup.Workloads[i]
+		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots}
+	}
+	return c
+}
+
+// Predicted is a prediction by every model, in the units of inv.
+func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string) ([]*placement.Prediction, error) {
+	var out []*placement.Prediction
+	for _, name := range predictors {
+		c := conditions(setup, base, active)
+		c.Predictor = name
+		p, err := placement.Predict(inv, setup.Plan, c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// figures are a prediction's numbers as a record keeps them.
+func figures(p *placement.Prediction) []results.Figure {
+	exact := func(metric, of string, v float64, unit, bottleneck string) results.Figure {
+		return results.Figure{Metric: metric, Of: of, Kind: results.Predicted, Value: v, Lo: v, Hi: v, N: 1,
+			Unit: unit, Predictor: p.Predictor, Bottleneck: bottleneck}
+	}
+	var out []results.Figure
+	var goodputs []float64
+	shares := map[string][]float64{} // by switch: each job's aggregated throughput
+	var switches []string
+	for _, j := range p.Jobs {
+		out = append(out,
+			exact("goodput", j.Name, j.Goodput, "bit/s", j.Bottleneck),
+			exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck))
+		goodputs = append(goodputs, j.Goodput)
+		for _, s := range j.Shares {
+			out = append(out, exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck))
+			if !slices.Contains(switches, s.Switch) {
+				switches = append(switches, s.Switch)
+			}
+			shares[s.Switch] = append(shares[s.Switch], s.Share*j.Goodput)
+		}
+	}
+	if len(goodputs) > 1 {
+		out = append(out, exact("jain", "goodput", results.JainIndex(goodputs), "1", ""))
+	}
+	for _, sw := range switches {
+		if len(shares[sw]) > 1 {
+			out = append(out, exact("jain", at("aggregated", sw), results.JainIndex(shares[sw]), "1", ""))
+		}
+	}
+	for _, l := range p.Links {
+		out = append(out, exact("link_rate", l.Link, l.Load, "bit/s", ""))
+	}
+	return out
+}
+
+// phase draws a span's figures from what was seen in it, and puts the predictions
+// beside them.
+func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
+	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs}
+	m := measurer{samples: obs.samples, start: ph.Start, end: ph.End, kind: r.tb.Capabilities().Kind}
+	inv := r.tb.Inventory()
+	predictions, err := predict(inv, setup, base, sp.jobs)
+	if err != nil {
+		return ph, fmt.Errorf("predict: %w", err)
+	}
+	var goodputs []results.Series
+	var aggregated = map[string][]results.Series{}
+	var switches []string
+	for _, j := range setup.Plan.Jobs {
+		if !slices.Contains(sp.jobs, j.Name) {
+			continue
+		}
+		var good, wire []results.Series
+		for _, w := range j.Workers {
+			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+			good = append(good, m.series("worker_goodput_bytes", of))
+			wire = append(wire, m.series("worker_tx_bytes", of))
+		}
+		n := float64(len(j.Workers))
+		goodput := results.Sum(good...)
+		goodputs = append(goodputs, goodput)
+		ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
+		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
+		var rttSum, rttCount []results.Series
+		for _, w := range j.Workers {
+			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+			rttSum = append(rttSum, m.series("worker_rtt_seconds", of))
+			rttCount = append(rttCount, m.series("worker_rtt_count", of))
+		}
+		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
+		for _, node := range j.Tree {
+			if !node.Aggregate {
+				continue
+			}
+			of := at(j.Name, node.Switch)
+			granted, denied := m.series("job_granted_packets", of), m.series("job_denied_packets", of)
+			in, out := m.series("job_in_packets", of), m.series("job_out_packets", of)
+			// a = (n-p)/(n-1) with n = in/PSNs and p = out/PSNs: packets that
+			// aggregation kept off the way up, over those it could have.
+			psns := results.Sum(granted, denied)
+			ph.Figures = m.ratio(ph.Figures, "share", of, minus(in, out), minus(in, psns), "1")
+			if !slices.Contains(switches, node.Switch) {
+				switches = append(switches, node.Switch)
+			}
+			aggregated[node.Switch] = append(aggregated[node.Switch], granted)
+		}
+	}
+	ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
+	for _, sw := range switches {
+		ph.Figures = m.jain(ph.Figures, at("aggregated", sw), aggregated[sw])
+	}
+	for _, l := range inv.Topology().Links {
+		ph.Figures = m.rate(ph.Figures, "link_rate", l.Name, m.series(linkMetric(inv, l), l.Name), 8, "bit/s")
+	}
+	for _, p := range predictions {
+		ph.Figures = append(ph.Figures, figures(p)...)
+	}
+	return ph, m.err
+}
+
+// measurer draws figures from samples of one span.
+type measurer struct {
+	samples    []results.Sample
+	start, end float64
+	kind       results.Kind
+	err        error
+}
+
+// series is one counter's readings.
+func (m *measurer) series(metric, of string) results.Series {
+	s, err := results.Counter(m.samples, "", metric, of)
+	if err != nil && m.err == nil {
+		m.err = err
+	}
+	return s
+}
+
+// add keeps a figure. One that too few readings allow none of is left out, and
+// expectations on it will be inconclusive.
+func (m *measurer) add(to []results.Figure, metric, of, unit string, f results.Figure, err error) []results.Figure {
+	if err != nil {
+		return to
+	}
+	f.Metric, f.Of, f.Unit, f.Kind = metric, of, unit, m.kind
+	if m.kind == results.Simulated {
+		f = results.Exact(f)
+	}
+	return append(to, f)
+}
+
+func (m *measurer) rate(to []results.Figure, metric, of string, s results.Series, factor float64, unit string) []results.Figure {
+	f, err := results.Rate(m.start, m.end, s)
+	return m.add(to, metric, of, unit, f.Affine(factor, 0), err)
+}
+
+func (m *measurer) ratio(to []results.Figure, metric, of string, num, den results.Series, unit string) []results.Figure {
+	f, err := results.Ratio(m.start, m.end, num, den)
+	return m.add(to, metric, of, unit, f, err)
+}
+
+func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []results.Figure {
+	if len(s) < 2 {
+		return to
+	}
+	f, err := results.Jain(m.start, m.end, s...)
+	return m.add(to, "jain", of, "1", f, err)
+}
+
+// minus is the difference of two counters that were read together.
+func minus(a, b results.Series) results.Series {
+	neg := results.Series{T: b.T, V: make([]float64, len(b.V))}
+	for i, v := range b.V {
+		neg.V[i] = -v
+	}
+	return results.Sum(a, neg)
+}
+
+// linkMetric is the counter that tells what a link carried: the host's own where one
+// of its ends is a host, else that of the switch which sends on it.
+func linkMetric(inv *inventory.Inventory, l inventory.DirectedLink) string {
+	if _, host := inv.Host(l.From); host {
+		return "nic_tx_bytes"
+	}
+	if _, host := inv.Host(l.To); host {
+		return "nic_rx_bytes"
+	}
+	return "port_tx_bytes"
+}

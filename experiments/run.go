@@ -1,0 +1,444 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// RunOptions are what the person at the keyboard decides about a run.
+type RunOptions struct {
+	Driver        string // "netns", "sim" or "lab"
+	Root          string // directory of run directories; empty: "runs"
+	Tool          string // version of this program, for the record
+	Args          []string
+	Repeats       int          // overrides the spec's; 0: as it says
+	Plan          *SavedPlan   // placements decided earlier; nil: decide now
+	Pcap          bool         // capture every switch port into the run directory
+	Progress      func(Status) // nil: silent
+	KeepOnFailure func(ctx context.Context, tb testbed.Testbed, cause error)
+}
+
+// Status says how far a run has come.
+type Status struct {
+	Stage    string // "bring up", "calibrate", "measure", "tear down", "report"
+	Point    string // labels of the point being measured
+	Done, Of int    // points, repeats included
+	Left     time.Duration
+}
+
+// BeginError is a run that could not begin: nothing was measured and no testbed
+// was touched.
+type BeginError struct{ Err error }
+
+func (e *BeginError) Error() string { return e.Err.Error() }
+func (e *BeginError) Unwrap() error { return e.Err }
+
+// Run plans, deploys, measures, tears down, judges and reports an experiment. It
+// returns the record of whatever was measured, and the directory that holds it,
+// also with an error: one that ended the run early, or a *BeginError. An
+// interruption (ctx) is torn down and recorded like any other end.
+func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.Dir, error) {
+	r, err := newRun(s, o)
+	if err != nil {
+		return nil, nil, &BeginError{err}
+	}
+	began := time.Now()
+	runErr := r.measure(ctx)
+	r.status("report", "", 0)
+	r.rec.Finished = time.Now().UTC()
+	r.timing("total", began)
+	r.judge(ctx, runErr)
+	r.rec.ExitCode = results.ExitCode(r.rec.Outcome)
+	errs := []error{runErr}
+	if err := r.dir.Close(); err != nil && !errors.Is(runErr, err) {
+		errs = append(errs, err)
+	}
+	if err := r.dir.Save(r.rec); err != nil {
+		errs = append(errs, err)
+	}
+	if err := r.dir.WriteReports(r.rec); err != nil {
+		errs = append(errs, err)
+	}
+	return r.rec, r.dir, errors.Join(errs...)
+}
+
+// run is one run in progress.
+type run struct {
+	spec   *Spec
+	opt    RunOptions
+	points []planned
+	rec    *results.Record
+	dir    *results.Dir
+
+	tb      testbed.Testbed
+	fabric  fabricKey // of tb
+	clock   float64   // seconds from the run's origin to the current deployment's
+	origin  time.Time
+	bases   map[string]Baseline // calibrated, by placement
+	done    int
+	cleanup error // teardown that did not end well
+}
+
+// planned is a point with its placement.
+type planned struct {
+	SpecPoint
+	plan *placement.Plan
+}
+
+func newRun(s *Spec, o RunOptions) (*run, error) {
+	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, origin: time.Now()}
+	if r.opt.Root == "" {
+		r.opt.Root = "runs"
+	}
+	points, err := plans(s, o.Plan)
+	if err != nil {
+		return nil, err
+	}
+	r.points = points
+	if r.opt.Repeats == 0 {
+		r.opt.Repeats = max(1, s.Measure.Repeats)
+	}
+	topo := Topology(s.Inventory())
+	r.rec = &results.Record{
+		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: results.Measured, Seed: s.Measure.Seed,
+		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,
+		Scale:      emulationScale(s, o.Driver),
+		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
+		Inventory:  results.File{Path: s.Inventory().File, SHA256: s.Inventory().SHA256, Text: s.Inventory().Text},
+		Topology:   topo, Expect: s.Expectations(), Started: time.Now().UTC(),
+		Timings: map[string]float64{},
+	}
+	r.dir, err = results.Create(r.opt.Root, r.rec)
+	return r, err
+}
+
+// plans places the jobs of every point, or takes a placement that was saved.
+func plans(s *Spec, saved *SavedPlan) ([]planned, error) {
+	var out []planned
+	for _, p := range s.Points() {
+		plan := saved.plan(len(out))
+		if plan == nil {
+			var err error
+			if plan, err = p.Spec.Place(); err != nil {
+				if l := labels(p.Labels); l != "" {
+					err = fmt.Errorf("point %s: %w", l, err)
+				}
+				return nil, err
+			}
+		}
+		out = append(out, planned{SpecPoint: p, plan: plan})
+	}
+	return out, nil
+}
+
+// measure does the points, repeat by repeat, so that a drift of the machine meets
+// all points alike. The testbed is closed when it returns.
+func (r *run) measure(ctx context.Context) (err error) {
+	defer func() {
+		began := time.Now()
+		r.status("tear down", "", 0)
+		if err != nil && r.opt.KeepOnFailure != nil && r.tb != nil {
+			r.opt.KeepOnFailure(ctx, r.tb, err)
+		}
+		err = errors.Join(err, r.closeTestbed(ctx))
+		r.timing("teardown", began)
+	}()
+	for repeat := range r.opt.Repeats {
+		for i, p := range r.points {
+			if err := r.openTestbed(ctx, p.Spec); err != nil {
+				return err
+			}
+			point, err := r.point(ctx, p)
+			point.Index, point.Repeat, point.Params, point.Labels = i, repeat, p.Params, p.Labels
+			if err != nil {
+				point.Error = err.Error()
+			}
+			r.rec.Points = append(r.rec.Points, *point)
+			r.done++
+			if err == nil {
+				err = r.dir.Save(r.rec) // what is measured is kept, whatever comes
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fabricKey is the part of a spec that is built into an emulated fabric: points
+// that differ in it need another one.
+type fabricKey struct {
+	queue       string
+	buffer, ecn inventory.Bytes
+	scale       results.Scale
+}
+
+func fabricOf(s *Spec, driver string) fabricKey {
+	return fabricKey{s.Switch.Queue, s.Switch.Buffer, s.Switch.ECN, emulationScale(s, driver)}
+}
+
+func (r *run) openTestbed(ctx context.Context, s *Spec) error {
+	key := fabricOf(s, r.opt.Driver)
+	if r.tb != nil && key == r.fabric {
+		return nil
+	}
+	if err := r.closeTestbed(ctx); err != nil {
+		return err
+	}
+	r.status("bring up", "", 0)
+	began := time.Now()
+	pcap := ""
+	if r.opt.Pcap {
+		pcap = filepath.Join(r.dir.Path, "pcap")
+		if err := os.MkdirAll(pcap, 0o777); err != nil {
+			return err
+		}
+	}
+	tb, err := openTestbed(ctx, r.opt.Driver, s, key, pcap)
+	if err != nil {
+		return err
+	}
+	r.tb, r.fabric = tb, key
+	r.bases = map[string]Baseline{}
+	c := tb.Capabilities()
+	r.rec.Kind, r.rec.Switch, r.rec.Hosts = c.Kind, c.Switch, tb.Facts()
+	r.timing("bringup", began)
+	return nil
+}
+
+func (r *run) closeTestbed(ctx context.Context) error {
+	if r.tb == nil {
+		return nil
+	}
+	err := r.tb.Close(ctx)
+	r.tb = nil
+	if err != nil {
+		err = fmt.Errorf("tear down: %w", err)
+	}
+	return err
+}
+
+// point deploys and measures one point. The point returned holds what was
+// measured, also with an error.
+func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error) {
+	point := &results.Point{}
+	base, err := r.baseline(ctx, p)
+	if err != nil {
+		return point, err
+	}
+	setup, err := p.Spec.setup(p.plan, r.tb.Inventory(), base, r.rec.Scale)
+	if err != nil {
+		return point, err
+	}
+	r.status("measure", labels(p.Labels), r.left())
+	began := time.Now()
+	dep, err := r.tb.Deploy(ctx, setup)
+	if err != nil {
+		return point, fmt.Errorf("deploy: %w", err)
+	}
+	r.timing("deploy", began)
+	defer func() {
+		if cerr := dep.Close(ctx); cerr != nil {
+			err = errors.Join(err, fmt.Errorf("undeploy: %w", cerr))
+		}
+	}()
+	if c := r.tb.Capabilities(); c.Virtual {
+		r.clock = r.virtualClock()
+	} else {
+		r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
+	}
+	began = time.Now()
+	obs, err := r.observe(ctx, p.Spec, dep)
+	r.timing("measure", began)
+	point.Health = obs.health
+	point.Jobs = obs.summaries
+	if err != nil {
+		return point, err
+	}
+	for _, sp := range obs.timeline.spans() {
+		ph, err := r.phase(setup, base, obs, sp)
+		if err != nil {
+			return point, err
+		}
+		point.Phases = append(point.Phases, ph)
+	}
+	return point, nil
+}
+
+// virtualClock places deployments in virtual time one after the other.
+func (r *run) virtualClock() float64 {
+	end := 0.0
+	for _, p := range r.rec.Points {
+		for _, ph := range p.Phases {
+			end = max(end, ph.End)
+		}
+	}
+	return math.Ceil(end)
+}
+
+// observation is what was seen of one point.
+type observation struct {
+	timeline  timeline // with the times at which things really happened, on the run's clock
+	samples   []results.Sample
+	health    []results.Trouble
+	summaries []results.JobSummary
+}
+
+// jobTimeout is how long after the last planned event jobs may take for their
+// iterations.
+const jobTimeout = 15 * time.Minute
+
+// observe plays the timeline: it starts and stops jobs when their time has come
+// and reads all counters in between.
+func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment) (obs observation, err error) {
+	defer func() {
+		for _, j := range s.Jobs {
+			sum, serr := dep.Summary(j.Name)
+			if serr != nil && err == nil {
+				err = serr
+			}
+			obs.summaries = append(obs.summaries, sum)
+		}
+	}()
+	for _, l := range s.LinkStates {
+		for _, d := range r.tb.Inventory().Topology().Links {
+			if results.Glob(l.Of, d.Name) {
+				if err := dep.SetLink(ctx, d.Name, l.state(r.rec.Scale)); err != nil {
+					return obs, fmt.Errorf("link %s: %w", d.Name, err)
+				}
+			}
+		}
+	}
+	if _, err := dep.Health(ctx); err != nil { // begins a new interval
+		return obs, err
+	}
+	plan := s.timeline()
+	obs.timeline = timeline{warmup: plan.warmup, jobs: plan.jobs}
+	origin := dep.Now()
+	finite := map[string]<-chan struct{}{}
+	interval := time.Duration(s.Measure.Interval)
+	next := origin // of the next reading
+	sample := func() error {
+		got, err := dep.Sample(ctx)
+		for i := range got {
+			got[i].T += r.clock
+		}
+		obs.samples = append(obs.samples, got...)
+		return errors.Join(err, r.dir.Append(got...))
+	}
+	did := func(e event) {
+		e.at = dep.Now() + time.Duration(r.clock*float64(time.Second))
+		obs.timeline.events = append(obs.timeline.events, e)
+	}
+	for len(plan.events) > 0 || len(finite) > 0 {
+		if dep.Now()-origin > plan.end()+jobTimeout {
+			return obs, fmt.Errorf("jobs %v have not done their iterations %v after the last event", slices.Sorted(maps.Keys(finite)), jobTimeout)
+		}
+		for name, done := range finite {
+			select {
+			case <-done:
+				delete(finite, name)
+				did(event{job: name, stop: true})
+			default:
+			}
+		}
+		for len(plan.events) > 0 && origin+plan.events[0].at <= dep.Now() {
+			e := plan.events[0]
+			plan.events = plan.events[1:]
+			if e.stop {
+				did(e) // stopping takes a round trip in which nothing is steady
+				if err := sample(); err != nil {
+					return obs, err
+				}
+				if err := dep.Stop(ctx, e.job); err != nil {
+					return obs, err
+				}
+				continue
+			}
+			if err := dep.Start(ctx, e.job); err != nil {
+				return obs, err
+			}
+			did(e)
+			if s.finite(e.job) {
+				finite[e.job] = dep.Done(e.job)
+			}
+		}
+		wake := next
+		if len(plan.events) > 0 {
+			wake = min(wake, origin+plan.events[0].at)
+		}
+		if err := dep.Sleep(ctx, wake); err != nil {
+			return obs, err
+		}
+		if dep.Now() >= next {
+			if err := sample(); err != nil {
+				return obs, err
+			}
+			// Readings keep to their grid; those that a busy machine missed are left out.
+			for next <= dep.Now() {
+				next += interval
+			}
+		}
+	}
+	if err := sample(); err != nil {
+		return obs, err
+	}
+	obs.health, err = dep.Health(ctx)
+	return obs, err
+}
+
+// finite says whether a job ends by itself.
+func (s *Spec) finite(job string) bool {
+	j, ok := s.Job(job)
+	return ok && j.Iterations > 0
+}
+
+// judge decides the run's outcome.
+func (r *run) judge(ctx context.Context, runErr error) {
+	checks, outcome, reasons := results.Judge(r.rec.Expect, r.rec.Points)
+	r.rec.Checks, r.rec.Outcome, r.rec.Reasons = checks, outcome, reasons
+	if runErr != nil {
+		r.rec.Outcome = results.ErrorOutcome
+		r.rec.Reasons = slices.Insert(r.rec.Reasons, 0, runErr.Error())
+	}
+	if err := context.Cause(ctx); err != nil {
+		r.rec.Outcome = results.ErrorOutcome
+		r.rec.Reasons = slices.Insert(r.rec.Reasons, 0, err.Error())
+	}
+}
+
+func (r *run) status(stage, point string, left time.Duration) {
+	if r.opt.Progress != nil {
+		r.opt.Progress(Status{Stage: stage, Point: point, Done: r.done, Of: len(r.points) * r.opt.Repeats, Left: left})
+	}
+}
+
+// left is how long the points that are not done yet are planned to take.
+func (r *run) left() time.Duration {
+	if r.tb.Capabilities().Virtual {
+		return 0
+	}
+	var d time.Duration
+	for i := r.done; i < len(r.points)*r.opt.Repeats; i++ {
+		t := r.points[i%len(r.points)].Spec.timeline()
+		d += t.end() + 300*time.Millisecond
+	}
+	return d
+}
+
+func (r *run) timing(what string, began time.Time) {
+	r.rec.Timings[what] += time.Since(began).Seconds()
+}

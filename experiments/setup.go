@@ -1,0 +1,216 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/netns"
+)
+
+// ErrInput is wrapped by errors about what the user asked for that only show when
+// a plan is made: exit code 3.
+var ErrInput = errors.New("invalid input")
+
+// frameBits is the size of a gradient packet on the wire in bits, Ethernet header
+// in, preamble and FCS out.
+func frameBits(lanes int) float64 { return 8 * float64(ina.Overhead+4*lanes) }
+
+// emulationScale is how a driver relates to the lab: only netns changes scale, the
+// model and the lab are the lab's own.
+func emulationScale(s *Spec, driver string) results.Scale {
+	if driver != "netns" || s.Emulation.Scale == "none" {
+		return results.Scale{Mode: "none", Factor: 1}
+	}
+	return results.Scale{Mode: s.Emulation.Scale, Factor: s.Emulation.Factor}
+}
+
+// Policies are the placements that a spec can name.
+func Policies() []placement.Policy { return policies }
+
+// Place decides where the spec's jobs run. The error is an
+// *placement.InfeasibleError when they do not fit.
+func (s *Spec) Place() (*placement.Plan, error) {
+	i := slices.IndexFunc(policies, func(p placement.Policy) bool { return p.Name() == s.Placement.Policy })
+	if i < 0 {
+		return nil, fmt.Errorf("placement policy %q is not one of %v: %w", s.Placement.Policy, policyNames(), ErrInput)
+	}
+	jobs := make([]placement.Job, len(s.Jobs))
+	for i, j := range s.Jobs {
+		jobs[i] = placement.Job{
+			ID: uint16(i + 1), Name: j.Name, GPUs: j.GPUs, Hosts: j.Hosts, PS: j.PS,
+			Collective: placement.Collective(j.Collective), Model: j.Model,
+			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina",
+		}
+	}
+	return policies[i].Place(s.inv, jobs, s.Measure.Seed)
+}
+
+// setup turns a spec and its placement into what a testbed deploys, in the
+// testbed's own units.
+func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseline, scale results.Scale) (testbed.Setup, error) {
+	m, err := s.aggregators(plan, inv, base, scale)
+	if err != nil {
+		return testbed.Setup{}, err
+	}
+	out := testbed.Setup{Plan: plan, Settings: testbed.Settings{
+		Mode: s.Switch.Mode, Addressing: s.Switch.Addressing, Aggregators: m,
+		Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed,
+	}}
+	for i := range s.Jobs {
+		w, err := s.workload(i, plan, inv, m, scale)
+		if err != nil {
+			return testbed.Setup{}, err
+		}
+		out.Workloads = append(out.Workloads, w)
+	}
+	return out, nil
+}
+
+// workload is what one job sends.
+func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, aggregators int, scale results.Scale) (testbed.Workload, error) {
+	j := s.Jobs[i]
+	times, bytes := 1.0, 1.0
+	switch scale.Mode {
+	case netns.SlowMotion:
+		times = scale.Factor
+	case netns.Shrunk:
+		bytes = 1 / scale.Factor
+	}
+	w := testbed.Workload{
+		Job: plan.Jobs[i], Rate: float64(j.Rate) / scale.Factor, Window: j.Window, Control: j.Control,
+		Message: int64(float64(j.Message) * bytes), Iterations: j.Iterations,
+	}
+	if j.Model != "" {
+		p, ok := workload.Lookup(j.Model)
+		if !ok {
+			return w, fmt.Errorf("job %s: %w: no model %q; there are %v", j.Name, ErrInput, j.Model, workload.Names())
+		}
+		for _, l := range p.Layers {
+			w.Layers = append(w.Layers, testbed.Layer{
+				Bytes:   max(4, int64(float64(l.Bytes)*bytes)),
+				Compute: time.Duration(float64(l.Compute) * times),
+			})
+		}
+	}
+	if s.Switch.Addressing == "atp" {
+		w.Slots = s.Switch.Slots
+		if s.Switch.SlotsRatio > 0 {
+			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
+		}
+	}
+	w.RTO = retransmitAfter(plan.Jobs[i], inv, j.Window, frameBits(s.Switch.Lanes))
+	return w, nil
+}
+
+// memory is the least that the job's aggregating switches have, or use.
+func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
+	least := 0
+	for _, n := range j.Tree {
+		sw, ok := inv.Switch(n.Switch)
+		if !ok || !n.Aggregate {
+			continue
+		}
+		m := sw.Aggregators
+		if use > 0 {
+			m = min(m, use)
+		}
+		if least == 0 || m < least {
+			least = m
+		}
+	}
+	return least
+}
+
+// retransmitAfter is a first timeout that a full window in a queue does not trip:
+// three times the round trip plus the time that the slowest link of the job takes
+// for a window from every worker.
+func retransmitAfter(j placement.JobPlan, inv *inventory.Inventory, window int, frame float64) time.Duration {
+	topo := inv.Topology()
+	var rtt time.Duration
+	slowest := math.Inf(1)
+	for _, w := range j.Workers {
+		to := j.PS
+		if to == "" {
+			if len(j.Tree) == 0 {
+				continue
+			}
+			to = j.Tree[len(j.Tree)-1].Switch
+		}
+		path, err := topo.Path(w.Host, to)
+		if err != nil {
+			continue
+		}
+		rtt = max(rtt, 2*topo.PathDelay(path))
+		for _, l := range path {
+			slowest = min(slowest, float64(topo.Links[l].Rate))
+		}
+	}
+	drain := float64(window*len(j.Workers)) * frame / slowest
+	return 3*rtt + time.Duration(drain*float64(time.Second)) + 50*time.Millisecond
+}
+
+// aggregators is how many aggregators each switch uses: as the spec says, or what
+// its PAT ratio means with the calibrated hold time of its reference job.
+func (s *Spec) aggregators(plan *placement.Plan, inv *inventory.Inventory, base Baseline, scale results.Scale) (int, error) {
+	if s.Switch.PATRatio == 0 {
+		return s.Switch.Aggregators, nil
+	}
+	i := 0
+	if s.Switch.PATJob != "" {
+		i = slices.IndexFunc(s.Jobs, func(j Job) bool { return j.Name == s.Switch.PATJob })
+	}
+	j := plan.Jobs[i]
+	for _, n := range j.Tree {
+		if !n.Aggregate {
+			continue
+		}
+		hold, err := s.hold(plan, inv, base, j.Name, n.Switch)
+		if err != nil {
+			return 0, err
+		}
+		c := float64(s.Jobs[i].Rate) / scale.Factor / frameBits(s.Switch.Lanes) // packets/s
+		m := int(math.Round(s.Switch.PATRatio * c * hold))
+		if m < 1 {
+			return 0, fmt.Errorf("%w: switch.pat_ratio %v of the %.1f packets that job %s holds is less than one aggregator: "+
+				"give it a higher rate or longer cables", ErrInput, s.Switch.PATRatio, c*hold, j.Name)
+		}
+		if sw, ok := inv.Switch(n.Switch); ok && m > sw.Aggregators {
+			return 0, fmt.Errorf("%w: switch.pat_ratio %v needs %d aggregators, switch %s has %d",
+				ErrInput, s.Switch.PATRatio, m, sw.Name, sw.Aggregators)
+		}
+		return m, nil
+	}
+	return 0, fmt.Errorf("%w: switch.pat_ratio: no switch aggregates for job %s", ErrInput, j.Name)
+}
+
+// hold is T of a job at a switch in seconds: calibrated, or what the topology says.
+func (s *Spec) hold(plan *placement.Plan, inv *inventory.Inventory, base Baseline, job, sw string) (float64, error) {
+	p, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{job}, Lanes: s.Switch.Lanes, Holds: base.Holds})
+	if err != nil {
+		return 0, err
+	}
+	for _, sh := range p.Jobs[0].Shares {
+		if sh.Switch == sw {
+			return sh.Hold, nil
+		}
+	}
+	return 0, fmt.Errorf("job %s: no share at switch %s", job, sw)
+}
+
+// state is a link's damage in the testbed's own units.
+func (l LinkState) state(scale results.Scale) testbed.LinkState {
+	by := time.Duration(l.ReorderBy)
+	if scale.Mode == netns.SlowMotion {
+		by = time.Duration(float64(by) * scale.Factor)
+	}
+	return testbed.LinkState{Loss: l.Loss, Duplicate: l.Duplicate, Reorder: l.Reorder, ReorderBy: by}
+}

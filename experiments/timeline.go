@@ -1,0 +1,100 @@
+package experiments
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// event is a job that starts or stops sending.
+type event struct {
+	at   time.Duration
+	job  string
+	stop bool
+}
+
+// span is a time in which the set of jobs that send does not change.
+type span struct {
+	start, end time.Duration
+	jobs       []string // in the order of the spec
+}
+
+// timeline is what happens in one point: planned, in wall-clock time since the
+// point began, or seen, on the run's clock.
+type timeline struct {
+	events []event
+	warmup time.Duration
+	jobs   []string // all, in the order of the spec
+}
+
+// timeline lays out the spec's jobs. A job that has neither a duration nor a
+// number of iterations sends until the end, which is the latest stop of another
+// job, or a warm-up and the measurement's duration after the latest such start.
+// Stops come before starts at the same instant.
+func (s *Spec) timeline() timeline {
+	t := timeline{warmup: time.Duration(s.Measure.Warmup)}
+	var end time.Duration
+	for _, j := range s.Jobs {
+		t.jobs = append(t.jobs, j.Name)
+		switch {
+		case j.Iterations > 0:
+		case j.Duration > 0:
+			end = max(end, time.Duration(j.Start+j.Duration))
+		default:
+			end = max(end, time.Duration(j.Start+s.Measure.Warmup+s.Measure.Duration))
+		}
+	}
+	for _, j := range s.Jobs {
+		t.events = append(t.events, event{at: time.Duration(j.Start), job: j.Name})
+		switch {
+		case j.Iterations > 0: // ends by itself
+		case j.Duration > 0:
+			t.events = append(t.events, event{at: time.Duration(j.Start + j.Duration), job: j.Name, stop: true})
+		default:
+			t.events = append(t.events, event{at: end, job: j.Name, stop: true})
+		}
+	}
+	slices.SortStableFunc(t.events, func(a, b event) int {
+		if c := cmp.Compare(a.at, b.at); c != 0 || a.stop == b.stop {
+			return c
+		}
+		if a.stop {
+			return -1
+		}
+		return 1
+	})
+	return t
+}
+
+// end is when the last event happens.
+func (t timeline) end() time.Duration {
+	var end time.Duration
+	for _, e := range t.events {
+		end = max(end, e.at)
+	}
+	return end
+}
+
+// spans are the times to measure: from a warm-up after each event to the next one
+// that comes later. Where less than the warm-up lies between two events nothing
+// was steady, and there is no span.
+func (t timeline) spans() []span {
+	active := map[string]bool{}
+	var out []span
+	for i, e := range t.events {
+		active[e.job] = !e.stop
+		if i+1 == len(t.events) || t.events[i+1].at <= e.at {
+			continue
+		}
+		sp := span{start: e.at + t.warmup, end: t.events[i+1].at}
+		for _, j := range t.jobs {
+			if active[j] {
+				sp.jobs = append(sp.jobs, j)
+			}
+		}
+		if sp.end > sp.start && len(sp.jobs) > 0 {
+			out = append(out, sp)
+		}
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// remoteAgent is one agent process on a host: its commands, its last statistics,
+// and its clock against ours.
+type remoteAgent struct {
+	name string // "worker A/0" or "ps A"
+	job  string
+	of   string // "A/0", "A/ps"
+	host string
+	proc *ssh.Process
+
+	mu    sync.Mutex
+	last  *agent.Stats
+	lastT float64 // of last, on the agent's clock
+	clock collectors.Clock
+	ended bool
+	err   error
+
+	ready, started chan struct{}
+	pongs          chan agent.Event
+	over           chan struct{} // closed when the process has ended
+	onSample       func(*remoteAgent, agent.Event)
+}
+
+func newAgent(name, job, of, host string, onSample func(*remoteAgent, agent.Event)) *remoteAgent {
+	return &remoteAgent{
+		name: name, job: job, of: of, host: host, onSample: onSample,
+		ready: make(chan struct{}), started: make(chan struct{}),
+		pongs: make(chan agent.Event, 1), over: make(chan struct{}),
+	}
+}
+
+// read consumes the agent's events until its stdout ends, then waits for it.
+func (a *remoteAgent) read() {
+	defer close(a.over)
+	var once, onceStarted sync.Once
+	sc := bufio.NewScanner(a.proc.Stdout)
+	sc.Buffer(make([]byte, 64<<10), 1<<20)
+	for sc.Scan() {
+		var ev agent.Event
+		if err := json.Unmarshal(sc.Bytes(), &ev); err != nil {
+			a.fail(fmt.Errorf("%s on host %s: not an event: %.80q", a.name, a.host, sc.Text()))
+			continue
+		}
+		switch ev.Event {
+		case "ready":
+			once.Do(func() { close(a.ready) })
+		case "started":
+			onceStarted.Do(func() { close(a.started) })
+		case "pong":
+			select {
+			case a.pongs <- ev:
+			default:
+			}
+		case "error":
+			a.fail(fmt.Errorf("%s on host %s: %s", a.name, a.host, ev.Error))
+		case "sample", "done":
+			a.mu.Lock()
+			if ev.Stats != nil {
+				a.last, a.lastT = ev.Stats, ev.T
+			}
+			a.ended = a.ended || ev.Event == "done"
+			a.mu.Unlock()
+			a.onSample(a, ev)
+		}
+	}
+	err := a.proc.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended && a.err == nil {
+		if err == nil {
+			err = errors.New("ended without a last report")
+		}
+		a.err = fmt.Errorf("%s on host %s: %w", a.name, a.host, err)
+	}
+}
+
+func (a *remoteAgent) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err == nil {
+		a.err = err
+	}
+}
+
+// failure is why the agent ended, nil after a last report.
+func (a *remoteAgent) failure() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+func (a *remoteAgent) stats() *agent.Stats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
+}
+
+// send writes one line of JSON to the agent's stdin.
+func (a *remoteAgent) send(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, err := a.proc.Stdin.Write(append(b, '\n')); err != nil {
+		if a.err != nil {
+			return a.err
+		}
+		return fmt.Errorf("%s on host %s: %w", a.name, a.host, err)
+	}
+	return nil
+}
+
+// await waits for ch, the agent's end, or ctx.
+func (a *remoteAgent) await(ctx context.Context, what string, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	case <-a.over:
+		select {
+		case <-ch:
+			return nil
+		default:
+		}
+		if err := a.failure(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s on host %s: ended before it was %s", a.name, a.host, what)
+	case <-ctx.Done():
+		return fmt.Errorf("%s on host %s: waiting until it is %s: %w", a.name, a.host, what, context.Cause(ctx))
+	}
+}
+
+// sync measures the agent's clock against the run's.
+func (a *remoteAgent) sync(ctx context.Context, now func() time.Duration) error {
+	id := int64(0)
+	clock, err := collectors.MeasureClock(ctx, 5, now, func(ctx context.Context) (float64, error) {
+		id++
+		if err := a.send(agent.Command{Cmd: "ping", ID: id}); err != nil {
+			return 0, err
+		}
+		for {
+			select {
+			case ev := <-a.pongs:
+				if ev.ID == id {
+					return ev.T, nil
+				}
+			case <-a.over:
+				return 0, a.await(ctx, "answering", nil)
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s on host %s: %w", a.name, a.host, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.clock = clock
+	return nil
+}
+
+// runTime converts a time of the agent's clock to the run's.
+func (a *remoteAgent) runTime(t float64) float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.clock.RunTime(t)
+}

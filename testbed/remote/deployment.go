@@ -1,0 +1,427 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/p4rt"
+)
+
+// Bounds on what a deployment waits for.
+const (
+	readyTimeout = 20 * time.Second // an agent's start on a busy host
+	stopTimeout  = 20 * time.Second // finishing what is outstanding
+	closeTimeout = 15 * time.Second
+)
+
+// deployment is one setup on the testbed.
+type deployment struct {
+	tb      *Testbed
+	setup   testbed.Setup
+	jobs    map[string]*runningJob
+	order   []string
+	began   time.Time
+	program map[string]*p4rt.Batch
+	sampler *collectors.Sampler
+
+	mu      sync.Mutex
+	samples []results.Sample // of agents, since the last Sample
+
+	reading sync.WaitGroup
+	close   sync.Once
+	closing error
+}
+
+// runningJob is a job's agents.
+type runningJob struct {
+	plan   placement.JobPlan
+	agents []*remoteAgent // the PS first, if there is one: it must listen before workers send
+	done   chan struct{}
+}
+
+func (j *runningJob) workers() []*remoteAgent {
+	return slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return strings.HasPrefix(a.name, "ps ") })
+}
+
+// Deploy implements testbed.Testbed.
+func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deployment, err error) {
+	if len(s.Workloads) != len(s.Plan.Jobs) {
+		return nil, fmt.Errorf("deploy: %d workloads for %d jobs", len(s.Workloads), len(s.Plan.Jobs))
+	}
+	if !tb.busy.CompareAndSwap(false, true) {
+		return nil, fmt.Errorf("deploy: %w: close the other deployment first", testbed.ErrBusy)
+	}
+	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	tb.epoch++
+	if d.program, err = programs(tb.inv, s, tb.epoch); err != nil {
+		return nil, err
+	}
+	if err := tb.program(ctx, d.program); err != nil {
+		return nil, err
+	}
+	if d.sampler, err = d.newSampler(); err != nil {
+		return nil, err
+	}
+	if err := d.launch(ctx); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// launch starts all agents and waits until every one of them is ready and its
+// clock has been measured.
+func (d *deployment) launch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, errors.New("no sign of readiness in time"))
+	defer cancel()
+	var all []*remoteAgent
+	var configs []agent.Config
+	for i, jp := range d.setup.Plan.Jobs {
+		j := &runningJob{plan: jp, done: make(chan struct{})}
+		d.jobs[jp.Name], d.order = j, append(d.order, jp.Name)
+		cs, err := d.configs(jp, d.setup.Workloads[i])
+		if err != nil {
+			return err
+		}
+		for _, c := range cs {
+			a := newAgent(c.title, jp.Name, c.of, c.host, d.onSample)
+			j.agents = append(j.agents, a)
+			all, configs = append(all, a), append(configs, c.config)
+		}
+	}
+	err := parallel(ctx, len(all), func(ctx context.Context, i int) error {
+		a := all[i]
+		client, ok := d.tb.hosts[a.host]
+		if !ok {
+			return fmt.Errorf("%s: no connection to host %s", a.name, a.host)
+		}
+		proc, err := client.Start(context.WithoutCancel(ctx), []string{d.tb.agentPath[a.host], "agent"})
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		a.proc = proc
+		d.reading.Add(1)
+		go func() {
+			defer d.reading.Done()
+			a.read()
+		}()
+		if err := a.send(configs[i]); err != nil {
+			return err
+		}
+		if err := a.await(ctx, "ready", a.ready); err != nil {
+			return err
+		}
+		return a.sync(ctx, d.Now)
+	})
+	for _, j := range d.jobs {
+		d.reading.Add(1)
+		go func() {
+			defer d.reading.Done()
+			defer close(j.done)
+			for _, a := range j.workers() {
+				if a.proc != nil {
+					<-a.over
+				}
+			}
+		}()
+	}
+	return err
+}
+
+// agentConfig is an agent to start and where.
+type agentConfig struct {
+	title, of, host string
+	config          agent.Config
+}
+
+// configs are the agents of one job, its PS first.
+func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentConfig, error) {
+	s := d.setup.Settings
+	base := agent.Config{
+		Collective: string(jp.Collective), Job: jp.ID, Name: jp.Name, Epoch: d.tb.epoch,
+		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
+		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
+		Iterations: w.Iterations, RTO: w.RTO, Interval: d.tb.opt.Interval,
+	}
+	if jp.Collective == placement.PS {
+		base.Mode = "forward"
+	}
+	for _, l := range w.Layers {
+		base.Layers = append(base.Layers, agent.Layer{Bytes: l.Bytes, Compute: l.Compute})
+	}
+	if s.Addressing == "atp" && len(jp.Tree) > 0 {
+		for _, n := range jp.Tree {
+			if sw, ok := d.tb.inv.Switch(n.Switch); ok && n.Aggregate {
+				base.Aggregators = aggregators(sw, s)
+				base.Slots = w.Slots
+			}
+		}
+	}
+	for _, wk := range jp.Workers {
+		nic, err := d.tb.nic(wk.Host, wk.NIC)
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", jp.Name, err)
+		}
+		base.Peers = append(base.Peers, nic.Address.Addr().String())
+	}
+	var out []agentConfig
+	if jp.PS != "" {
+		nic, err := d.tb.nic(jp.PS, jp.PSNIC)
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", jp.Name, err)
+		}
+		base.PS = nic.Address.Addr().String()
+		c := base
+		c.Role, c.Device = "ps", nic.Device
+		out = append(out, agentConfig{"ps " + jp.Name, jp.Name + "/ps", jp.PS, c})
+	}
+	for _, wk := range jp.Workers {
+		nic, _ := d.tb.nic(wk.Host, wk.NIC)
+		c := base
+		c.Role, c.Rank, c.Device = "worker", wk.Rank, nic.Device
+		if jp.Collective == placement.Ring {
+			c.Role = "ring"
+		}
+		of := fmt.Sprintf("%s/%d", jp.Name, wk.Rank)
+		out = append(out, agentConfig{"worker " + of, of, wk.Host, c})
+	}
+	return out, nil
+}
+
+// Start implements testbed.Deployment.
+func (d *deployment) Start(ctx context.Context, job string) error {
+	j, ok := d.jobs[job]
+	if !ok {
+		return fmt.Errorf("start: no job %q", job)
+	}
+	// The PS first: it must be listening when gradients arrive.
+	for _, a := range j.agents {
+		if err := a.send(agent.Command{Cmd: "start"}); err != nil {
+			return fmt.Errorf("start job %s: %w", job, err)
+		}
+	}
+	for _, a := range j.agents {
+		if err := a.await(ctx, "started", a.started); err != nil {
+			return fmt.Errorf("start job %s: %w", job, err)
+		}
+	}
+	return nil
+}
+
+// Stop implements testbed.Deployment. Workers stop first; the PS goes on
+// answering until all of them have what is theirs.
+func (d *deployment) Stop(ctx context.Context, job string) error {
+	j, ok := d.jobs[job]
+	if !ok {
+		return fmt.Errorf("stop: no job %q", job)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, errors.New("not in time"))
+	defer cancel()
+	workers := j.workers()
+	for _, group := range [][]*remoteAgent{workers, slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return slices.Contains(workers, a) })} {
+		for _, a := range group {
+			select {
+			case <-a.over: // done already
+			default:
+				if err := a.send(agent.Command{Cmd: "stop"}); err != nil && a.failure() != nil {
+					return fmt.Errorf("stop job %s: %w", job, err)
+				}
+			}
+		}
+		for _, a := range group {
+			if err := a.await(ctx, "stopped", a.over); err != nil {
+				return fmt.Errorf("stop job %s: %w", job, err)
+			}
+			if err := a.failure(); err != nil {
+				return fmt.Errorf("stop job %s: %w", job, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Done implements testbed.Deployment.
+func (d *deployment) Done(job string) <-chan struct{} {
+	if j, ok := d.jobs[job]; ok {
+		return j.done
+	}
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}
+
+// Summary implements testbed.Deployment.
+func (d *deployment) Summary(job string) (results.JobSummary, error) {
+	j, ok := d.jobs[job]
+	if !ok {
+		return results.JobSummary{}, fmt.Errorf("no job %q", job)
+	}
+	sum := results.JobSummary{Job: job, Workers: len(j.plan.Workers)}
+	var errs []error
+	var message, comm float64
+	for _, a := range j.agents {
+		if err := a.failure(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for i, a := range j.workers() {
+		s := a.stats()
+		if s == nil {
+			continue
+		}
+		if i == 0 || s.Iterations < sum.Iterations {
+			sum.Iterations = s.Iterations
+		}
+		sum.Packets += s.PacketsSent
+		sum.Resends += s.Resends
+		sum.SumsChecked += s.SumsChecked
+		sum.SumErrors += s.SumErrors
+		sum.Overflows += s.Overflows
+		sum.JCT = max(sum.JCT, s.IterationSum)
+		comm = max(comm, s.CommSum)
+		message = max(message, float64(s.Goodput))
+	}
+	if comm > 0 && sum.Iterations > 0 {
+		n := float64(len(j.plan.Workers))
+		sum.AlgBW = 8 * message / comm
+		sum.BusBW = sum.AlgBW * 2 * (n - 1) / n
+	}
+	return sum, errors.Join(errs...)
+}
+
+// onSample keeps an agent's report, its time put on the run's clock.
+func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
+	if ev.Stats == nil {
+		return
+	}
+	s := collectors.WorkerSamples(a.runTime(ev.T), a.name, a.of, *ev.Stats)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.samples = append(d.samples, s...)
+}
+
+// Sample implements testbed.Deployment: what agents have said since the last call,
+// and the counters of NICs and switches now. A source that cannot be read is an
+// error that names it; what the others said is returned all the same.
+func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
+	counters, err := d.sampler.Sample(ctx)
+	d.mu.Lock()
+	out := append(d.samples, counters...)
+	d.samples = nil
+	d.mu.Unlock()
+	for _, name := range d.order {
+		for _, a := range d.jobs[name].agents {
+			if aerr := a.failure(); aerr != nil {
+				err = errors.Join(err, aerr)
+			}
+		}
+	}
+	return out, errors.Join(err, d.tb.lost())
+}
+
+// SetLink implements testbed.Deployment.
+func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
+	return d.tb.opt.Fabric.SetLink(ctx, link, s)
+}
+
+// Health implements testbed.Deployment: the fabric's troubles and the agents'.
+func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
+	t, err := d.tb.opt.Fabric.Health(ctx)
+	rtt := shortestRTT(d.tb.inv, d.setup.Plan)
+	for _, name := range d.order {
+		for _, a := range d.jobs[name].agents {
+			if s := a.stats(); s != nil {
+				t = append(t, agentTrouble(a, s, rtt)...)
+			}
+		}
+	}
+	return t, err
+}
+
+// Now implements testbed.Deployment.
+func (d *deployment) Now() time.Duration { return time.Since(d.began) }
+
+// Sleep implements testbed.Deployment.
+func (d *deployment) Sleep(ctx context.Context, t time.Duration) error {
+	timer := time.NewTimer(t - d.Now())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close implements testbed.Deployment: agents end, then switches forget the jobs.
+func (d *deployment) Close(ctx context.Context) error {
+	d.close.Do(func() {
+		defer d.tb.busy.Store(false)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		var errs []error
+		var all []*remoteAgent
+		for _, name := range d.order {
+			all = append(all, d.jobs[name].agents...)
+		}
+		errs = append(errs, parallel(ctx, len(all), func(_ context.Context, i int) error {
+			if all[i].proc == nil {
+				return nil
+			}
+			all[i].proc.Stdin.Close() // an agent ends with its stdin
+			select {
+			case <-all[i].over:
+				return nil
+			case <-time.After(time.Second):
+			}
+			return all[i].proc.Close()
+		}))
+		d.reading.Wait()
+		if d.program != nil {
+			errs = append(errs, d.tb.unprogram(ctx, d.program))
+		}
+		d.closing = errors.Join(errs...)
+	})
+	return d.closing
+}
+
+// shortestRTT is the least time a gradient and its result are on the way, over all
+// jobs: what timer lateness must be small against.
+func shortestRTT(inv *inventory.Inventory, plan *placement.Plan) time.Duration {
+	topo := inv.Topology()
+	shortest := time.Duration(-1)
+	for _, j := range plan.Jobs {
+		for _, w := range j.Workers {
+			if j.PS == "" {
+				continue
+			}
+			path, err := topo.Path(w.Host, j.PS)
+			if err != nil {
+				continue
+			}
+			var d time.Duration
+			for _, i := range path {
+				d += topo.Links[i].Delay
+			}
+			if shortest < 0 || 2*d < shortest {
+				shortest = 2 * d
+			}
+		}
+	}
+	return max(shortest, 0)
+}

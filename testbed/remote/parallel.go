@@ -1,0 +1,48 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// parallel calls f for 0..n-1 at the same time, waits for all, and joins their
+// errors in order. The first error cancels the context of the others.
+func parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	return parallelLimit(ctx, n, n, f)
+}
+
+// parallelLimit is parallel with at most limit calls at a time; after the first
+// error no new call begins.
+func parallelLimit(ctx context.Context, limit, n int, f func(ctx context.Context, i int) error) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, limit))
+	errs := make([]error, n)
+	for i := range n {
+		g.Go(func() error {
+			if gctx.Err() == nil {
+				errs[i] = f(gctx, i)
+			}
+			return errs[i]
+		})
+	}
+	first := g.Wait()
+	if first == nil {
+		return ctx.Err()
+	}
+	// What only fell over because another had failed says nothing new.
+	errs = slices.DeleteFunc(errs, func(err error) bool {
+		return err == nil || err != first && ctx.Err() == nil && errors.Is(err, context.Canceled)
+	})
+	return errors.Join(errs...)
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// cutUser splits user@host:port.
+func cutUser(s string) (user, address string, ok bool) { return strings.Cut(s, "@") }

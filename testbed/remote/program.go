@@ -1,0 +1,99 @@
+package remote
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+)
+
+// programs turns a setup into the entries of every switch that takes part.
+//
+// Statistical jobs share the region [0, M) of each aggregating switch. Synchronous
+// jobs own a region of two windows each, handed out in the order of the plan.
+func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16) (map[string]*p4rt.Batch, error) {
+	mode, addressing, err := modes(s.Settings)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*p4rt.Batch{}
+	next := map[string]uint32{} // first free aggregator of a switch, synchronous mode
+	for i, job := range s.Plan.Jobs {
+		if job.Collective == placement.Ring {
+			continue
+		}
+		w := s.Workloads[i]
+		for _, node := range job.Tree {
+			sw, ok := inv.Switch(node.Switch)
+			if !ok {
+				return nil, fmt.Errorf("job %s: plan names switch %q, which the inventory lacks", job.Name, node.Switch)
+			}
+			p := out[sw.Name]
+			if p == nil {
+				p = &p4rt.Batch{}
+				out[sw.Name] = p
+			}
+			// A job's multicast group has the job's id.
+			p.Groups = append(p.Groups, p4.Group{ID: job.ID, Ports: node.Down})
+			e := ina.JobEntry{
+				Job: job.ID, Epoch: epoch, Mode: ina.Forward, Addressing: addressing,
+				Expect: node.Expect, Root: node.Parent == "", Window: uint32(w.Window),
+				UpPort: node.UpPort, DownGroup: job.ID,
+			}
+			if node.Aggregate && job.Collective == placement.INA {
+				e.Mode = mode
+				size := uint32(aggregators(sw, s.Settings))
+				switch mode {
+				case ina.Synchronous:
+					e.Base, e.Size = next[sw.Name], 2*uint32(w.Window)
+					next[sw.Name] += e.Size
+					if next[sw.Name] > size {
+						return nil, fmt.Errorf("switch %s: synchronous jobs up to %s need %d aggregators (two windows each), it has %d: %w",
+							sw.Name, job.Name, next[sw.Name], size, placement.ErrMemory)
+					}
+				default:
+					e.Size = size
+					if addressing == ina.Linear {
+						e.Offset = linearOffset(s.Settings.Seed, job.ID, size)
+					}
+				}
+			}
+			p.Jobs = append(p.Jobs, e)
+		}
+	}
+	return out, nil
+}
+
+// aggregators is how many aggregators of sw an experiment uses.
+func aggregators(sw *inventory.Switch, s testbed.Settings) int {
+	if s.Aggregators > 0 && s.Aggregators < sw.Aggregators {
+		return s.Aggregators
+	}
+	return sw.Aggregators
+}
+
+// linearOffset spreads jobs over the array, as a controller that knows nothing of
+// their phase would.
+func linearOffset(seed uint64, job uint16, size uint32) uint32 {
+	if size == 0 {
+		return 0
+	}
+	return rand.New(rand.NewPCG(seed, uint64(job))).Uint32N(size)
+}
+
+func modes(s testbed.Settings) (ina.Mode, ina.Addressing, error) {
+	mode, ok := map[string]ina.Mode{"": ina.Statistical, "statistical": ina.Statistical, "synchronous": ina.Synchronous}[s.Mode]
+	if !ok {
+		return 0, 0, fmt.Errorf("unknown switch mode %q", s.Mode)
+	}
+	a, ok := map[string]ina.Addressing{"": ina.Pool, "pool": ina.Pool, "hash": ina.Hash, "linear": ina.Linear, "atp": ina.ATP}[s.Addressing]
+	if !ok {
+		return 0, 0, fmt.Errorf("unknown addressing %q", s.Addressing)
+	}
+	return mode, a, nil
+}

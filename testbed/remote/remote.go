@@ -1,0 +1,274 @@
+// Package remote runs experiments on hosts that are reached over SSH and switches
+// that are reached over P4Runtime, whether they stand in a lab or are namespaces
+// on this machine: the fabric that it is given says where they are.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// Options say how to reach what a fabric brought up.
+type Options struct {
+	Fabric testbed.Fabric
+
+	Exe      string        // the static binary that hosts run as agent: this program
+	Interval time.Duration // between the agents' reports; 0: 100 ms
+	Fan      int           // hosts worked on at once; 0: 32
+
+	// Target says how to log in to a host; nil: as the inventory says, with the
+	// user's keys and known_hosts.
+	Target func(inventory.Host) ssh.Target
+	// HostMAC is the hardware address of a host's NIC, which switches write into
+	// unicast frames; nil: asked from the host.
+	HostMAC func(host, device string) (net.HardwareAddr, error)
+
+	Capabilities testbed.Capabilities
+	Facts        []results.HostFacts
+}
+
+// Testbed is a set of hosts and switches, connected and prepared.
+type Testbed struct {
+	opt  Options
+	inv  *inventory.Inventory
+	topo *inventory.Topology
+
+	hosts     map[string]*ssh.Client
+	agentPath map[string]string // by host
+	switches  map[string]*p4rt.Client
+
+	epoch uint16
+	busy  atomic.Bool
+	close sync.Once
+	ended error
+}
+
+// Open connects to every host and switch of the fabric's inventory, copies the
+// agent where it is missing, and pushes pipelines and routes. The testbed owns the
+// fabric from here on: on error it is closed.
+func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
+	if o.Interval == 0 {
+		o.Interval = 100 * time.Millisecond
+	}
+	if o.Fan == 0 {
+		o.Fan = 32
+	}
+	tb := &Testbed{
+		opt: o, inv: o.Fabric.Inventory(),
+		hosts: map[string]*ssh.Client{}, agentPath: map[string]string{}, switches: map[string]*p4rt.Client{},
+		// Epochs must differ from those of runs before this one.
+		epoch: uint16(time.Now().UnixMilli()),
+	}
+	tb.topo = tb.inv.Topology()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tb.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	// Hosts and switches at the same time: neither waits for the other.
+	err = parallel(ctx, 2, func(ctx context.Context, i int) error {
+		if i == 0 {
+			return tb.connectHosts(ctx)
+		}
+		return tb.connectSwitches(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tb, tb.route(ctx)
+}
+
+// Capabilities implements testbed.Testbed.
+func (tb *Testbed) Capabilities() testbed.Capabilities { return tb.opt.Capabilities }
+
+// Inventory implements testbed.Testbed.
+func (tb *Testbed) Inventory() *inventory.Inventory { return tb.inv }
+
+// Facts implements testbed.Testbed.
+func (tb *Testbed) Facts() []results.HostFacts { return tb.opt.Facts }
+
+// Close implements testbed.Testbed.
+func (tb *Testbed) Close(ctx context.Context) error {
+	tb.close.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		var errs []error
+		for _, c := range tb.switches {
+			c.Close(ctx)
+		}
+		for _, c := range tb.hosts {
+			c.Close()
+		}
+		tb.ended = errors.Join(append(errs, tb.opt.Fabric.Close(ctx))...)
+	})
+	return tb.ended
+}
+
+func (tb *Testbed) target(h inventory.Host) ssh.Target {
+	if tb.opt.Target != nil {
+		return tb.opt.Target(h)
+	}
+	return InventoryTarget(tb.inv, h)
+}
+
+// InventoryTarget is how the inventory says to log in to a host.
+func InventoryTarget(inv *inventory.Inventory, h inventory.Host) ssh.Target {
+	t := ssh.Target{Name: h.Name, Address: h.SSH.Address, User: h.SSH.User}
+	if h.SSH.Key != "" {
+		t.Keys = []string{h.SSH.Key}
+	}
+	if h.SSH.KnownHosts != "" {
+		t.KnownHosts = []string{h.SSH.KnownHosts}
+	}
+	if h.SSH.Jump != "" {
+		jump := ssh.Target{Name: h.SSH.Jump, Address: h.SSH.Jump, Keys: t.Keys, KnownHosts: t.KnownHosts}
+		if via, ok := inv.Host(h.SSH.Jump); ok {
+			jump = InventoryTarget(inv, *via)
+		} else if user, address, ok := cutUser(h.SSH.Jump); ok {
+			jump.User, jump.Address = user, address
+		}
+		t.Jump = &jump
+	}
+	return t
+}
+
+func (tb *Testbed) connectHosts(ctx context.Context) error {
+	clients := make([]*ssh.Client, len(tb.inv.Hosts))
+	err := parallelLimit(ctx, tb.opt.Fan, len(clients), func(ctx context.Context, i int) (err error) {
+		clients[i], err = ssh.Dial(ctx, tb.target(tb.inv.Hosts[i]))
+		return err
+	})
+	for i, c := range clients {
+		if c != nil {
+			tb.hosts[tb.inv.Hosts[i].Name] = c
+		}
+	}
+	if err != nil {
+		return err
+	}
+	path, err := ssh.EnsureFile(ctx, clients, tb.opt.Exe)
+	if err != nil {
+		return fmt.Errorf("copy the agent: %w", err)
+	}
+	for _, h := range tb.inv.Hosts {
+		tb.agentPath[h.Name] = path
+	}
+	return nil
+}
+
+func (tb *Testbed) connectSwitches(ctx context.Context) error {
+	clients := make([]*p4rt.Client, len(tb.inv.Switches))
+	err := parallelLimit(ctx, tb.opt.Fan, len(clients), func(ctx context.Context, i int) error {
+		sw := tb.inv.Switches[i]
+		c, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rt.Options{})
+		if err != nil {
+			return err
+		}
+		clients[i] = c
+		return c.Push(ctx, p4rt.Pipeline{Info: p4.Info()})
+	})
+	for i, c := range clients {
+		if c != nil {
+			tb.switches[tb.inv.Switches[i].Name] = c
+		}
+	}
+	return err
+}
+
+// route tells every switch the way to every host's data addresses.
+func (tb *Testbed) route(ctx context.Context) error {
+	return parallelLimit(ctx, tb.opt.Fan, len(tb.inv.Switches), func(ctx context.Context, i int) error {
+		sw := tb.inv.Switches[i]
+		var routes []p4.Route
+		for _, h := range tb.inv.Hosts {
+			path, err := tb.topo.Path(sw.Name, h.Name)
+			if err != nil {
+				return fmt.Errorf("switch %s: route to host %s: %w", sw.Name, h.Name, err)
+			}
+			for _, nic := range h.NICs {
+				if !nic.Address.IsValid() {
+					continue
+				}
+				mac, err := tb.hostMAC(ctx, h.Name, nic.Device)
+				if err != nil {
+					return fmt.Errorf("switch %s: route to host %s: %w", sw.Name, h.Name, err)
+				}
+				port := tb.topo.Links[path[0]].FromPort
+				if nic.Switch == sw.Name {
+					port = nic.Port
+				}
+				routes = append(routes, p4.Route{Dst: nic.Address.Addr().As4(), Port: port, MAC: [6]byte(mac)})
+			}
+		}
+		return tb.switches[sw.Name].WriteRoutes(ctx, routes)
+	})
+}
+
+// hostMAC is the hardware address of a host's NIC.
+func (tb *Testbed) hostMAC(ctx context.Context, host, device string) (net.HardwareAddr, error) {
+	if tb.opt.HostMAC != nil {
+		return tb.opt.HostMAC(host, device)
+	}
+	out, err := tb.hosts[host].Run(ctx, []string{"cat", "/sys/class/net/" + device + "/address"}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("hardware address of %s: %w", device, err)
+	}
+	return net.ParseMAC(strings.TrimSpace(string(out.Stdout)))
+}
+
+// program writes a deployment's groups and job entries into the switches.
+func (tb *Testbed) program(ctx context.Context, batches map[string]*p4rt.Batch) error {
+	names := sortedKeys(batches)
+	return parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		return tb.switches[names[i]].Write(ctx, *batches[names[i]])
+	})
+}
+
+// unprogram makes the switches forget a deployment.
+func (tb *Testbed) unprogram(ctx context.Context, batches map[string]*p4rt.Batch) error {
+	names := sortedKeys(batches)
+	return parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		return tb.switches[names[i]].Delete(ctx, *batches[names[i]])
+	})
+}
+
+// lost reports connections that broke since the testbed was opened.
+func (tb *Testbed) lost() error {
+	var errs []error
+	for _, name := range sortedKeys(tb.hosts) {
+		errs = append(errs, tb.hosts[name].Err())
+	}
+	for _, name := range sortedKeys(tb.switches) {
+		errs = append(errs, tb.switches[name].Err())
+	}
+	return errors.Join(errs...)
+}
+
+func (tb *Testbed) nic(host, device string) (inventory.NIC, error) {
+	h, ok := tb.inv.Host(host)
+	if !ok {
+		return inventory.NIC{}, fmt.Errorf("no host %q", host)
+	}
+	i := slices.IndexFunc(h.NICs, func(n inventory.NIC) bool { return n.Device == device })
+	if i < 0 {
+		return inventory.NIC{}, fmt.Errorf("host %s: no NIC %q", host, device)
+	}
+	if !h.NICs[i].Address.IsValid() {
+		return inventory.NIC{}, fmt.Errorf("host %s: NIC %s: no data address", host, device)
+	}
+	return h.NICs[i], nil
+}

@@ -1,0 +1,114 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/p4rt"
+)
+
+// Limits on what agents may report of themselves, as parts of the shortest round
+// trip: beyond them the host, not the network, shaped the traffic.
+const (
+	lateLimit = 0.05 // 99th percentile of paced sends' lateness
+)
+
+// newSampler reads the NICs of every host and the counters of every switch that
+// take part in a deployment.
+func (d *deployment) newSampler() (*collectors.Sampler, error) {
+	s := &collectors.Sampler{Now: d.Now}
+	for _, h := range d.tb.inv.Hosts {
+		var ports []collectors.NICPort
+		for _, li := range d.tb.topo.Out(h.Name) {
+			l := d.tb.topo.Links[li]
+			ports = append(ports, collectors.NICPort{Device: l.NIC, Out: l.Name, In: d.tb.topo.Links[l.Reverse].Name})
+		}
+		c, err := collectors.NewNIC(d.tb.hosts[h.Name], ports)
+		if err != nil {
+			return nil, err
+		}
+		s.Collectors = append(s.Collectors, c)
+	}
+	for _, sw := range d.tb.inv.Switches {
+		c := &collectors.P4{Switch: sw.Name, Ports: map[int]collectors.P4Port{}, Jobs: map[int]string{}}
+		r := &counterReader{client: d.tb.switches[sw.Name]}
+		for _, li := range d.tb.topo.Out(sw.Name) {
+			l := d.tb.topo.Links[li]
+			c.Ports[int(l.FromPort)] = collectors.P4Port{Out: l.Name, In: d.tb.topo.Links[l.Reverse].Name}
+			r.ports = append(r.ports, int(l.FromPort))
+		}
+		if b := d.program[sw.Name]; b != nil {
+			for _, e := range b.Jobs {
+				r.jobs = append(r.jobs, int(e.Job))
+			}
+		}
+		for _, j := range d.setup.Plan.Jobs {
+			c.Jobs[int(j.ID)] = j.Name
+		}
+		c.Reader = r
+		s.Collectors = append(s.Collectors, c)
+	}
+	return s, nil
+}
+
+// counterReader reads the cells of a switch's counters that a deployment uses.
+type counterReader struct {
+	client      *p4rt.Client
+	ports, jobs []int
+}
+
+// ReadCounters implements collectors.CounterReader.
+func (r *counterReader) ReadCounters(ctx context.Context) ([]collectors.CounterValue, error) {
+	var port, job []string
+	for _, name := range r.client.Counters() {
+		switch {
+		case strings.HasPrefix(name, "port_"):
+			port = append(port, name)
+		case strings.HasPrefix(name, "job_"):
+			job = append(job, name)
+		}
+	}
+	var out []collectors.CounterValue
+	for _, q := range []struct {
+		names   []string
+		indices []int
+	}{{port, r.ports}, {job, r.jobs}} {
+		if len(q.names) == 0 || len(q.indices) == 0 {
+			continue
+		}
+		got, err := r.client.ReadCounters(ctx, q.names, q.indices)
+		if err != nil {
+			return out, err
+		}
+		for _, v := range got {
+			out = append(out, collectors.CounterValue(v))
+		}
+	}
+	return out, nil
+}
+
+// agentTrouble says where an agent could not keep up with what it was asked.
+func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration) (out []results.Trouble) {
+	limit := lateLimit * rtt.Seconds()
+	if limit > 0 && s.LateP99 > limit {
+		out = append(out, results.Trouble{
+			Where: a.name + " on host " + a.host,
+			What: fmt.Sprintf("paced sends 99th percentile %s late, %s of the round trip (limit %s)",
+				results.Quantity(s.LateP99, "s"), results.Percent(s.LateP99/rtt.Seconds()), results.Percent(lateLimit)),
+			Value: s.LateP99, Limit: limit, Fatal: true,
+		})
+	}
+	if s.SocketDrops > 0 {
+		out = append(out, results.Trouble{
+			Where: a.name + " on host " + a.host,
+			What:  fmt.Sprintf("%d packets lost in the socket before the agent read them", s.SocketDrops),
+			Value: float64(s.SocketDrops), Fatal: true,
+		})
+	}
+	return out
+}
