@@ -52,7 +52,7 @@ func Dial(ctx context.Context, t Target) (*Client, error) {
 	c := &Client{target: t, done: make(chan struct{})}
 	if t.Jump != nil {
 		if c.jump, err = Dial(ctx, *t.Jump); err != nil {
-			return nil, fmt.Errorf("host %s: jump: %w", t, err)
+			return nil, c.errorf("jump: %w", err)
 		}
 	}
 	if c.raw, err = c.dialTCP(ctx); err != nil {
@@ -206,7 +206,12 @@ func (c *Client) failed(doing string, err error) error {
 	if !c.alive() {
 		return c.lost()
 	}
-	return fmt.Errorf("host %s: %s: %w", c, doing, err)
+	return c.errorf("%s: %w", doing, err)
+}
+
+// errorf makes an error that names the host.
+func (c *Client) errorf(format string, args ...any) error {
+	return &hostError{name: c.String(), err: fmt.Errorf(format, args...)}
 }
 
 // alive asks the connection itself: when it breaks, sessions hear of it a moment

@@ -64,6 +64,25 @@ func (e *RunError) Error() string {
 
 func (e *RunError) host() string { return e.Host }
 
+// named makes sure that err names the host.
+func named(host string, err error) error {
+	var has interface{ host() string }
+	if err == nil || errors.As(err, &has) && has.host() == host {
+		return err
+	}
+	return &hostError{name: host, err: err}
+}
+
+// hostError is any other error, with the host it happened on.
+type hostError struct {
+	name string
+	err  error
+}
+
+func (e *hostError) Error() string { return "host " + e.name + ": " + e.err.Error() }
+func (e *hostError) Unwrap() error { return e.err }
+func (e *hostError) host() string  { return e.name }
+
 // abbreviate shows enough of a command to recognise it.
 func abbreviate(argv []string) string {
 	s := []rune(strings.Join(argv, " "))

@@ -36,25 +36,6 @@ func FanOut[H fmt.Stringer](ctx context.Context, limit int, hosts []H, f func(ct
 	return errors.Join(errs...)
 }
 
-// named makes sure that err names the host.
-func named(host string, err error) error {
-	var has interface{ host() string }
-	if err == nil || errors.As(err, &has) && has.host() == host {
-		return err
-	}
-	return &hostError{name: host, err: err}
-}
-
-// hostError is any error, with the host it happened on.
-type hostError struct {
-	name string
-	err  error
-}
-
-func (e *hostError) Error() string { return "host " + e.name + ": " + e.err.Error() }
-func (e *hostError) Unwrap() error { return e.err }
-func (e *hostError) host() string  { return e.name }
-
 // DialAll connects to several hosts, limit of them at a time. Clients are in the
 // order of targets. On error the connections that were made are closed again.
 func DialAll(ctx context.Context, limit int, targets []Target) ([]*Client, error) {

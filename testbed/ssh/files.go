@@ -69,7 +69,7 @@ func (c *Client) withFiles(ctx context.Context, doing string, f func(*sftp.Clien
 	if err == nil || errors.As(err, &named) {
 		return err
 	}
-	return fmt.Errorf("host %s: %s: %w", c, doing, err)
+	return c.errorf("%s: %w", doing, err)
 }
 
 // ReadFile reads a file whole. Those of /proc, whose size is not known beforehand,
@@ -140,18 +140,18 @@ func (c *Client) Sum(ctx context.Context, remote string) (size int64, sum string
 	const script = `[ -f "$1" ] || exit 44; wc -c <"$1" && sha256sum <"$1"`
 	out, err := c.Run(ctx, []string{"/bin/sh", "-c", script, "sh", remote}, nil)
 	if out.Exit == 44 {
-		return 0, "", fmt.Errorf("host %s: sum %s: %w", c, remote, fs.ErrNotExist)
+		return 0, "", c.errorf("sum %s: %w", remote, fs.ErrNotExist)
 	}
 	if err != nil {
 		return 0, "", err
 	}
 	f := bytes.Fields(out.Stdout)
 	if len(f) < 2 || len(f[1]) != 2*sha256.Size {
-		return 0, "", fmt.Errorf("host %s: sum %s: unexpected answer %q", c, remote, out.Stdout)
+		return 0, "", c.errorf("sum %s: unexpected answer %q", remote, out.Stdout)
 	}
 	size, err = strconv.ParseInt(string(f[0]), 10, 64)
 	if err != nil {
-		return 0, "", fmt.Errorf("host %s: sum %s: %w", c, remote, err)
+		return 0, "", c.errorf("sum %s: %w", remote, err)
 	}
 	return size, string(f[1]), nil
 }
@@ -163,7 +163,7 @@ func (c *Client) Upload(ctx context.Context, local, remote string, mode fs.FileM
 	doing := fmt.Sprintf("upload %s to %s", local, remote)
 	f, err := os.Open(local)
 	if err != nil {
-		return fmt.Errorf("host %s: %s: %w", c, doing, err)
+		return c.errorf("%s: %w", doing, err)
 	}
 	defer f.Close()
 	return c.write(ctx, doing, f, remote, mode)
@@ -279,7 +279,7 @@ func (c *Client) install(ctx context.Context, local, remote, sum string) error {
 	}
 	_, got, err := c.Sum(ctx, staged)
 	if err == nil && got != sum {
-		err = fmt.Errorf("host %s: %s arrived with sha256 %s instead of %s", c, local, got, sum)
+		err = c.errorf("%s arrived with sha256 %s instead of %s", local, got, sum)
 	}
 	if err == nil {
 		err = c.withFiles(ctx, "rename "+staged, func(files *sftp.Client) error {

@@ -23,7 +23,7 @@ func (c *Client) Interactive(ctx context.Context, argv []string, stdin io.Reader
 	if len(argv) > 0 {
 		var err error
 		if command, err = Quote(argv); err != nil {
-			return fmt.Errorf("host %s: %w", c, err)
+			return c.errorf("%w", err)
 		}
 	}
 	var s *ssh.Session
@@ -65,7 +65,7 @@ func (c *Client) Interactive(ctx context.Context, argv []string, stdin io.Reader
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("host %s: shell: %w", c, context.Cause(ctx))
+		return c.errorf("shell: %w", context.Cause(ctx))
 	case errors.As(err, &exit):
 		if len(argv) == 0 {
 			argv = []string{"shell"}

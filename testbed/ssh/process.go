@@ -41,7 +41,7 @@ func (c *Client) Start(ctx context.Context, argv []string) (*Process, error) {
 func (c *Client) start(ctx context.Context, argv []string, stdout, diag io.Writer) (*Process, error) {
 	line, err := Quote(argv)
 	if err != nil {
-		return nil, fmt.Errorf("host %s: %w", c, err)
+		return nil, c.errorf("%w", err)
 	}
 	// The shell announces its process group before it becomes the command, because
 	// servers differ in whether they deliver signals (golang/go#16597).
@@ -74,7 +74,7 @@ func (c *Client) start(ctx context.Context, argv []string, stdout, diag io.Write
 		return nil
 	})
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("host %s: %s: %w", c, doing, context.Cause(ctx))
+		err = c.errorf("%s: %w", doing, context.Cause(ctx))
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (p *Process) Kill(ctx context.Context) error {
 	}
 	group, err := p.stderr.group(ctx, p.done)
 	if err != nil {
-		return fmt.Errorf("host %s: kill %s: %w", p.client, abbreviate(p.argv), err)
+		return p.client.errorf("kill %s: %w", abbreviate(p.argv), err)
 	}
 	if group == 0 { // ended before it began
 		return nil
@@ -211,7 +211,7 @@ func (c *Client) Run(ctx context.Context, argv []string, stdin io.Reader) (Outpu
 	select {
 	case <-p.done:
 	default: // the host is stuck
-		return Output{}, fmt.Errorf("host %s: %s: %w", c, abbreviate(argv), context.Cause(ctx))
+		return Output{}, c.errorf("%s: %w", abbreviate(argv), context.Cause(ctx))
 	}
 	out, err := Output{Stdout: stdout.buf.Bytes(), Stderr: diag.buf.Bytes()}, p.err
 	var failed *RunError
@@ -219,7 +219,7 @@ func (c *Client) Run(ctx context.Context, argv []string, stdin io.Reader) (Outpu
 		out.Exit = failed.Exit
 	}
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("host %s: %s: %w", c, abbreviate(argv), context.Cause(ctx))
+		err = c.errorf("%s: %w", abbreviate(argv), context.Cause(ctx))
 	}
 	return out, err
 }

@@ -1,0 +1,165 @@
+package ssh_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// targets are n hosts that need not exist.
+func targets(n int) []ssh.Target {
+	out := make([]ssh.Target, n)
+	for i := range out {
+		out[i].Name = fmt.Sprintf("h%d", i)
+	}
+	return out
+}
+
+func TestFanOut(t *testing.T) {
+	for _, limit := range []int{0, 1, 3, 100} {
+		var running, most, calls atomic.Int64
+		err := ssh.FanOut(t.Context(), limit, targets(20), func(_ context.Context, i int, h ssh.Target) error {
+			calls.Add(1)
+			n := running.Add(1)
+			defer running.Add(-1)
+			for {
+				m := most.Load()
+				if n <= m || most.CompareAndSwap(m, n) {
+					break
+				}
+			}
+			time.Sleep(time.Millisecond)
+			if i%7 == 3 {
+				return fmt.Errorf("broken %d", i)
+			}
+			return nil
+		})
+		if want := "host h3: broken 3\nhost h10: broken 10\nhost h17: broken 17"; err == nil || err.Error() != want {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+		if calls.Load() != 20 || limit > 0 && most.Load() > int64(limit) {
+			t.Errorf("limit %d: %d calls, %d at once", limit, calls.Load(), most.Load())
+		}
+	}
+	if err := ssh.FanOut(t.Context(), 0, targets(0), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// After the end of the context nothing new begins, and what has begun is waited for.
+func TestFanOutCancelled(t *testing.T) {
+	const hosts = 10
+	for _, at := range []int{-1, 0, hosts / 2, hosts - 1} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if at < 0 {
+			cancel()
+		}
+		last, finished := -1, 0
+		err := ssh.FanOut(ctx, 1, targets(hosts), func(ctx context.Context, i int, _ ssh.Target) error {
+			defer func() { finished++ }()
+			last = i
+			if i == at {
+				cancel()
+				return context.Cause(ctx)
+			}
+			return nil
+		})
+		cancel()
+		if last != at || finished != at+1 {
+			t.Errorf("cancelled at %d: went on to %d, finished %d", at, last, finished)
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		left := fmt.Sprintf("%d of %d hosts not started", hosts-1-at, hosts)
+		if at < hosts-1 && !strings.Contains(err.Error(), left) {
+			t.Errorf("%v does not say %q", err, left)
+		}
+	}
+}
+
+func manyHosts(t testing.TB, n int) []ssh.Target {
+	out := make([]ssh.Target, n)
+	for i := range out {
+		out[i] = newHost(t, func(h *host) { h.Name = fmt.Sprintf("h%d", i) }).Target
+	}
+	return out
+}
+
+func TestFanOut64(t *testing.T) {
+	clients, err := ssh.DialAll(t.Context(), 16, manyHosts(t, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ssh.CloseAll(clients)
+	answers := make([]string, len(clients))
+	err = ssh.FanOut(t.Context(), 16, clients, func(ctx context.Context, i int, c *ssh.Client) error {
+		out, err := c.Run(ctx, []string{"echo", c.String()}, nil)
+		answers[i] = string(out.Stdout)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range answers {
+		if a != fmt.Sprintf("h%d\n", i) {
+			t.Errorf("host %d answered %q", i, a)
+		}
+	}
+
+	// Cancelled while all of them work: every one is named, once, and none goes on.
+	ctx, cancel := context.WithCancel(t.Context())
+	var started atomic.Int64
+	err = ssh.FanOut(ctx, 0, clients, func(ctx context.Context, i int, c *ssh.Client) error {
+		if started.Add(1) == 64 {
+			cancel()
+		}
+		_, err := c.Run(ctx, []string{"sleep", "1000"}, nil)
+		return err
+	})
+	for i := range clients {
+		if n := strings.Count(err.Error(), fmt.Sprintf("host h%d:", i)); n != 1 {
+			t.Errorf("host %d is named %d times", i, n)
+		}
+	}
+	for _, c := range clients {
+		if _, err := c.Run(t.Context(), []string{"true"}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// One bad host is named, the others' connections are closed again.
+func TestDialAllOneBad(t *testing.T) {
+	all := manyHosts(t, 4)
+	all[2].Address = closedPort(t)
+	clients, err := ssh.DialAll(t.Context(), 0, all)
+	if !errors.Is(err, ssh.ErrUnreachable) || strings.Count(err.Error(), "host h") != 1 || !strings.Contains(err.Error(), "host h2") || clients != nil {
+		t.Errorf("%v, %v", clients, err)
+	}
+}
+
+// BenchmarkFanOut64 is connecting to 64 hosts, a command on each, and hanging up.
+func BenchmarkFanOut64(b *testing.B) {
+	all := manyHosts(b, 64)
+	for b.Loop() {
+		clients, err := ssh.DialAll(b.Context(), 16, all)
+		if err != nil {
+			b.Fatal(err)
+		}
+		err = ssh.FanOut(b.Context(), 16, clients, func(ctx context.Context, _ int, c *ssh.Client) error {
+			_, err := c.Run(ctx, []string{"true"}, nil)
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ssh.CloseAll(clients)
+	}
+}
