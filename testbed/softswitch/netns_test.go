@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -48,15 +47,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// needNamespace skips a test where veth pairs cannot be made, unless
-// INABENCH_REQUIRE says that netns tests must run.
+// needNamespace skips a test where veth pairs cannot be made.
 func needNamespace(t testing.TB) {
 	t.Helper()
 	if why := os.Getenv(inNamespace); why != "yes" {
-		if strings.Contains(os.Getenv("INABENCH_REQUIRE"), "netns") {
-			t.Fatalf("no user and network namespace: %s", why)
-		}
-		t.Skipf("no user and network namespace: %s", why)
+		testbedtest.Require(t, "netns", fmt.Errorf("user and network namespace: %s", why))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
@@ -41,7 +42,7 @@ type troubles struct {
 }
 
 // ringMemory is what all receive rings of a switch may take, bytes.
-const ringMemory = 32 << 20
+const ringMemory = 16 << 20
 
 // New opens the ports of cfg. It forwards nothing until Run and holds no entries
 // until its Target methods say so. The caller must call Run, or Close if it never does.
@@ -60,16 +61,32 @@ func New(cfg Config) (_ *Switch, err error) {
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	slots := min(max(ringMemory/2048/max(len(cfg.Ports), 1), 256), 4096)
-	for _, pc := range cfg.Ports {
-		p := e.byPort[pc.Number]
-		d, err := openDevice(pc.Device, e.pool.size, slots)
-		if err != nil {
-			return nil, fmt.Errorf("port %d: %w", pc.Number, err)
+	slots := min(max(ringMemory/2048/max(len(cfg.Ports), 1), 256), 2048)
+	// The kernel waits for a grace period for each ring it attaches or detaches; side
+	// by side they wait for the same one.
+	devices := make([]*device, len(cfg.Ports))
+	var g errgroup.Group
+	for i, pc := range cfg.Ports {
+		g.Go(func() (err error) {
+			if devices[i], err = openDevice(pc.Device, e.pool.size, slots); err != nil {
+				return fmt.Errorf("port %d: %w", pc.Number, err)
+			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	for i, pc := range cfg.Ports {
+		if devices[i] != nil {
+			s.devices[e.byPort[pc.Number]] = devices[i]
 		}
-		s.devices[p] = d
-		if cfg.Pcap != "" {
-			if s.taps[p], err = newTap(cfg.Pcap, cfg.Name, pc.Number); err != nil {
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Pcap != "" {
+		for _, p := range e.ports {
+			if s.taps[p], err = newTap(cfg.Pcap, cfg.Name, p.number); err != nil {
+				delete(s.taps, p)
 				return nil, err
 			}
 		}
@@ -87,9 +104,14 @@ func (s *Switch) Close() error {
 	}
 	s.closed = true
 	var errs []error
+	var g errgroup.Group
 	for _, d := range s.devices {
-		d.close()
+		g.Go(func() error {
+			d.close()
+			return nil
+		})
 	}
+	errs = append(errs, g.Wait())
 	for _, t := range s.taps {
 		errs = append(errs, t.close())
 	}
