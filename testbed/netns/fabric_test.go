@@ -69,6 +69,8 @@ func TestHosts(t *testing.T) {
 		{"statistics", "cat /sys/class/net/ens1/statistics/tx_errors", "0"},
 		{"counters", "grep -c ens1: /proc/net/dev", "1"},
 		{"MAC address", "cat /sys/class/net/ens1/address", f.HostMAC("h3", "ens1").String()},
+		{"multicast leaves by", "awk '$2 == \"000000E0\" {print $1}' /proc/net/route", "ens1"},
+		{"everything leaves by", "awk '$2 == \"00000000\" {print $1}' /proc/net/route", "ens1"},
 		{"no IPv6", "cat /proc/net/if_inet6 2>/dev/null | wc -l", "0"},
 		{"few processes", "ls -d /proc/[1-9]* | wc -l | awk '{print ($1 < 12)}'", "1"},
 		{"home", `test "$HOME" = "$PWD" && ls -a | tr '\n' ' '`, ". .. .cache "},

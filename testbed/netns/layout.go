@@ -60,7 +60,7 @@ type linkEnd struct {
 
 // newLayout checks what it needs of the inventory; it does not repeat Load's checks.
 func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
-	l := &layout{inv: cloneInventory(inv), ports: map[string]linkEnd{}}
+	l := &layout{inv: inv.Clone(), ports: map[string]linkEnd{}}
 	l.scale(opts)
 	if err := l.addresses(); err != nil {
 		return nil, err
@@ -386,15 +386,4 @@ func (l *layout) shortestRTT() time.Duration {
 		rtt = shortest(all)
 	}
 	return rtt
-}
-
-func cloneInventory(inv *inventory.Inventory) *inventory.Inventory {
-	c := *inv
-	c.Hosts = slices.Clone(inv.Hosts)
-	for i := range c.Hosts {
-		c.Hosts[i].NICs = slices.Clone(c.Hosts[i].NICs)
-	}
-	c.Switches = slices.Clone(inv.Switches)
-	c.Links = slices.Clone(inv.Links)
-	return &c
 }
