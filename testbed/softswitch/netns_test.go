@@ -16,6 +16,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // inNamespace is set for the copy of the test binary that runs in a user and
