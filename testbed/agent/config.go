@@ -27,7 +27,8 @@ type Config struct {
 	Seed    uint64  `json:"seed"`
 
 	// What to send: iterations of a compute pause, then gradients. Empty Layers and
-	// Message 0 is a plain stream without iterations.
+	// Message 0 is a plain stream without iterations (of a ring, which has none,
+	// iterations of 4 MiB). The gradients of an iteration are padded to whole packets.
 	Message    int64   `json:"message,omitempty"`    // bytes of gradient per iteration
 	Layers     []Layer `json:"layers,omitempty"`     // overrides Message
 	Iterations int64   `json:"iterations,omitempty"` // 0: until stopped
@@ -35,8 +36,10 @@ type Config struct {
 	Slots       int `json:"slots,omitempty"`
 	Aggregators int `json:"aggregators,omitempty"`
 
-	RTO      time.Duration `json:"rto"`      // first resend timeout; adapts upwards
-	Interval time.Duration `json:"interval"` // between samples
+	// RTO is the first resend timeout. It adapts upwards, to 16 times this at most, so
+	// it should be a few round trips with full queues.
+	RTO      time.Duration `json:"rto"`
+	Interval time.Duration `json:"interval"` // between samples; 0: 1 s
 }
 
 // Layer is one gradient tensor: computed for Compute, then sent.
@@ -47,13 +50,20 @@ type Layer struct {
 
 // Command is any later line on stdin.
 type Command struct {
-	Cmd string `json:"cmd"` // "start", "stop" (finish what is outstanding, report, exit) or "ping"
+	// Cmd is "start", "stop" or "ping". Stop is for workers first, then the PS: the
+	// workers of a job agree among themselves on where to end (ina.Vote), finish what
+	// is outstanding up to there, report and exit. One whose others have died gives up
+	// after a second, or four RTO, without progress.
+	Cmd string `json:"cmd"`
 	ID  int64  `json:"id,omitempty"`
 }
 
-// Event is a line an agent writes to stdout.
+// Event is a line an agent writes to stdout: "ready" when its sockets are open, so
+// that any agent of the job may be started, "started" when its traffic begins (of a
+// worker: when all workers of the job have started, see ina.Startup), "sample" every
+// Interval from then on, "pong", and in the end "done" or "error".
 type Event struct {
-	Event string `json:"event"` // "ready", "started", "sample", "pong", "done", "error"
+	Event string `json:"event"`
 	// T is the host's monotonic clock in seconds (an arbitrary origin; the
 	// controller measures the offset with pings).
 	T     float64 `json:"t"`
@@ -70,12 +80,13 @@ type Stats struct {
 	PacketsReceived int64 `json:"packets_received"`
 	BytesReceived   int64 `json:"bytes_received"`
 	Resends         int64 `json:"resends"`
-	// Worker: reduced PSNs received and their gradient bytes (goodput).
+	// Worker: reduced PSNs received, those of the startup included, and their gradient
+	// bytes (goodput). Ring: gradient bytes only.
 	PSNs         int64   `json:"psns"`
 	Goodput      int64   `json:"goodput_bytes"`
 	RTTSum       float64 `json:"rtt_sum"` // seconds, over first transmissions answered
 	RTTCount     int64   `json:"rtt_count"`
-	RTTMin       float64 `json:"rtt_min"`
+	RTTMin       float64 `json:"rtt_min"` // the startup's second PSN probes it at low load
 	Iterations   int64   `json:"iterations"`
 	IterationSum float64 `json:"iteration_sum"` // seconds spent in iterations
 	CommSum      float64 `json:"comm_sum"`      // of these, from first gradient ready to last result

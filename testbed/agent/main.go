@@ -22,7 +22,7 @@ type role interface {
 	interrupt()
 	// stats may be called by run, and by others when run has returned.
 	stats() Stats
-	close()
+	close() // may be called again
 }
 
 // control is how the command loop and a role's run talk to each other.
@@ -179,8 +179,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 			if err != nil {
 				return fmt.Errorf("job %d: %w", cfg.Job, err)
 			}
-			s := r.stats()
-			return a.emit(Event{Event: "done", T: a.clock.now().Seconds(), Stats: &s})
+			return a.done(r)
 		case cmd, ok := <-commands:
 			if !ok {
 				select {
@@ -203,8 +202,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 				go func() { ended <- r.run(roleCtx, c) }()
 			case "stop":
 				if !running { // there is nothing to finish
-					s := r.stats()
-					return a.emit(Event{Event: "done", T: a.clock.now().Seconds(), Stats: &s})
+					return a.done(r)
 				}
 				c.stop.Store(true)
 				r.interrupt()
@@ -213,6 +211,13 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 			}
 		}
 	}
+}
+
+// done reports r's totals when its ports are free for the next.
+func (a *agent) done(r role) error {
+	r.close()
+	s := r.stats()
+	return a.emit(Event{Event: "done", T: a.clock.now().Seconds(), Stats: &s})
 }
 
 // ErrConfig is wrapped by errors about what a Config asks for.

@@ -130,6 +130,9 @@ func (s *socket) open(ifindex int, port uint16, group [4]byte) error {
 func (s *socket) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
 	s.closed = true
 	unix.Close(s.fd)
 	if s.wake >= 0 {

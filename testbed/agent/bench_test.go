@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+// BenchmarkSend is a worker's way out: gradients computed, packets queued, a batch a
+// system call, into a veth whose far end drops them. "checked" also takes a result from
+// memory for every packet, and checks it as every worker always does; the difference
+// is what results cost, reading them from the socket apart.
+func BenchmarkSend(b *testing.B) {
+	if !inNamespace(b) {
+		return
+	}
+	sink := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "sink"}, PeerName: "far"}
+	must(b, netlink.LinkAdd(sink))
+	far, err := netlink.LinkByName("far")
+	must(b, err)
+	must(b, netlink.LinkSetUp(far))
+	addr, err := netlink.ParseAddr("10.0.1.1/24")
+	must(b, err)
+	must(b, netlink.AddrAdd(sink, addr))
+	must(b, netlink.LinkSetUp(sink))
+	for _, lanes := range []int{16, 240} {
+		for _, checked := range []bool{false, true} {
+			b.Run(fmt.Sprintf("lanes=%d/checked=%v", lanes, checked), func(b *testing.B) {
+				cfg := stream
+				cfg.Device, cfg.Workers, cfg.Lanes = "sink", 1, lanes
+				cfg.Window = 1 << 16
+				c := newClock()
+				k, err := newWorker(cfg, &c)
+				must(b, err)
+				defer func() { k.close() }()
+				ref := ina.NewReference(cfg.Seed, cfg.Job, 1)
+				result := make([]byte, k.w.PacketLen())
+				// take gives the worker the results of PSNs [from, to).
+				take := func(from, to uint32) {
+					for psn := from; psn < to; psn++ {
+						ina.Header{Flags: ina.FlagResult, Job: cfg.Job, Epoch: cfg.Epoch, PSN: psn, Lanes: uint8(lanes), Bitmap: 1}.Put(result)
+						ref.Sum(result[ina.HeaderLen:], psn)
+						k.w.Receive(result, 2*time.Millisecond)
+					}
+				}
+				k.w.Allow(ina.Endless, 0)
+				answered := uint32(0)
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range b.N {
+					if _, _, ok := k.w.Next(); !ok { // startup, or the window is used up
+						if !checked {
+							b.StopTimer()
+						}
+						end := uint32(k.w.Stats().Sent)
+						take(answered, end)
+						answered = end
+						b.StartTimer()
+					}
+					buf := k.sock.buffer()
+					must(b, k.sock.queue(buf[:k.w.Send(time.Millisecond, buf)], k.to))
+				}
+				b.StopTimer()
+				if s := k.w.Stats(); s.Wrong != 0 {
+					b.Errorf("%d sums wrong", s.Wrong)
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "packets/s")
+			})
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// loopSocket is a socket on lo, which sends to itself.
+func loopSocket(t *testing.T) (*socket, *unix.RawSockaddrInet4) {
+	t.Helper()
+	c := newClock()
+	s, err := openSocket("lo", 0, [4]byte{239, 77, 0, 1}, &c)
+	must(t, err)
+	t.Cleanup(s.close)
+	name, err := unix.Getsockname(s.fd)
+	must(t, err)
+	return s, address([4]byte{127, 0, 0, 1}, uint16(name.(*unix.SockaddrInet4).Port))
+}
+
+func TestSocket(t *testing.T) {
+	s, to := loopSocket(t)
+	const n = 3*batch + 5
+	begin := s.clock.now()
+	for i := range n {
+		b := s.buffer()[:8+i]
+		binary.BigEndian.PutUint64(b, uint64(i))
+		must(t, s.queue(b, to))
+	}
+	must(t, s.flush())
+	sent := s.clock.now()
+	got := 0
+	var last time.Duration
+	for got < n {
+		must(t, s.wait(s.clock.now()+10*time.Second))
+		r, err := s.receive()
+		must(t, err)
+		if r == 0 {
+			t.Fatalf("nothing more after %d of %d packets", got, n)
+		}
+		now := s.clock.now()
+		for i := range r {
+			if b := s.payload(i); len(b) != 8+got || binary.BigEndian.Uint64(b) != uint64(got) {
+				t.Fatalf("packet %d: %d bytes, %x", got, len(b), b)
+			}
+			if at := s.arrived[i]; at < last || at > now || at < begin-time.Millisecond {
+				t.Fatalf("packet %d arrived at %v, after %v and before %v", got, at, last, now)
+			}
+			last = s.arrived[i]
+			got++
+		}
+	}
+	if last > sent+time.Millisecond {
+		t.Errorf("arrival %v is the time of reading, not the kernel's of before %v", last, sent)
+	}
+	want := int64(n*(8+42) + n*(n-1)/2)
+	if s.sent != n || s.received != n || s.sentBytes != want || s.receivedBytes != want || s.drops != 0 {
+		t.Errorf("%d packets, %d bytes out; %d, %d in; %d dropped; want %d and %d",
+			s.sent, s.sentBytes, s.received, s.receivedBytes, s.drops, n, want)
+	}
+	if r, err := s.receive(); r != 0 || err != nil {
+		t.Errorf("%d packets from an empty socket: %v", r, err)
+	}
+}
+
+// What the receive buffer had no room for is counted.
+func TestSocketDrops(t *testing.T) {
+	s, to := loopSocket(t)
+	must(t, unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 10_000))
+	const n = 200
+	for range n {
+		must(t, s.queue(s.buffer()[:1000], to))
+	}
+	must(t, s.flush())
+	drain := func() {
+		for {
+			if r, err := s.receive(); r == 0 {
+				must(t, err)
+				return
+			}
+		}
+	}
+	drain()
+	must(t, s.queue(s.buffer()[:1000], to)) // the kernel tells with the next packet
+	must(t, s.flush())
+	drain()
+	if s.drops == 0 || s.drops+s.received != n+1 {
+		t.Errorf("%d dropped, %d received of %d", s.drops, s.received, n+1)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	s, _ := loopSocket(t)
+	go s.interrupt()
+	begin := s.clock.now()
+	must(t, s.wait(begin+20*time.Second))
+	if d := s.clock.now() - begin; d > 10*time.Second {
+		t.Errorf("waited %v", d)
+	}
+	s.close()
+	s.interrupt() // of a closed socket: nothing
+}
+
+func TestOpenSocketErrors(t *testing.T) {
+	c := newClock()
+	if s, err := openSocket("nosuch0", 0, [4]byte{239, 77, 0, 1}, &c); err == nil || s != nil {
+		t.Error("opened on a device that does not exist")
+	}
+	s, _ := loopSocket(t)
+	name, err := unix.Getsockname(s.fd)
+	must(t, err)
+	if s, err := openSocket("lo", uint16(name.(*unix.SockaddrInet4).Port), [4]byte{239, 77, 0, 1}, &c); err == nil || s != nil {
+		t.Error("opened a port that is taken")
+	}
+}
