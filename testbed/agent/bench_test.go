@@ -73,3 +73,54 @@ func BenchmarkSend(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRing is a ring of three on a bridge, paced by the kernel: the error of the
+// wire rate, all of each worker's frames counted, and the rate at which gradients
+// were reduced.
+func BenchmarkRing(b *testing.B) {
+	if !inNamespace(b) {
+		return
+	}
+	for _, rate := range []float64{0, 50e6} {
+		b.Run(fmt.Sprintf("Mbit=%.0f", rate/1e6), func(b *testing.B) {
+			cfg := loopRing(0)
+			cfg.Workers, cfg.Message, cfg.Rate, cfg.Interval = 3, 1<<20, rate, 100*time.Millisecond
+			r := newRack(b)
+			var workers []*process
+			for rank := range cfg.Workers {
+				p, addr := r.host(fmt.Sprintf("worker %d", rank))
+				workers = append(workers, p)
+				cfg.Peers = append(cfg.Peers, addr)
+			}
+			for rank, p := range workers {
+				cfg.Rank = rank
+				p.write(cfg)
+				p.until("ready")
+			}
+			for _, p := range workers {
+				p.write(Command{Cmd: "start"})
+			}
+			first := workers[0].until("sample")
+			last := first
+			for last.T-first.T < 2 {
+				last = workers[0].until("sample")
+			}
+			for _, p := range workers {
+				p.write(Command{Cmd: "stop"})
+			}
+			for _, p := range workers {
+				if s := p.until("done").Stats; s.SumErrors != 0 || s.SumsChecked == 0 {
+					b.Errorf("%s: %d of %d sums wrong", p.name, s.SumErrors, s.SumsChecked)
+				}
+			}
+			span := last.T - first.T
+			sent := float64(last.Stats.BytesSent-first.Stats.BytesSent) * 8 / span
+			if rate > 0 {
+				b.ReportMetric((sent/rate-1)*100, "%rate-error")
+			}
+			b.ReportMetric(sent/1e6, "Mbit/s-wire")
+			b.ReportMetric(float64(last.Stats.Goodput-first.Stats.Goodput)*8/(last.Stats.CommSum-first.Stats.CommSum)/1e6, "Mbit/s-algbw")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
