@@ -114,3 +114,13 @@ func encrypted(t testing.TB) string {
 	}
 	return writeFile(t, "id", string(pem.EncodeToMemory(block)))
 }
+
+// writeKey is the file of a new private key.
+func writeKey(t testing.TB) string {
+	t.Helper()
+	block, err := xssh.MarshalPrivateKey(newPrivate(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, "id", string(pem.EncodeToMemory(block)))
+}
