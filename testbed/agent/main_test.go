@@ -9,13 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // The test binary is the agent when told so, as inabench is under its hidden verb.
@@ -51,10 +52,7 @@ func inNamespace(t testing.TB) bool {
 	}
 	out, err := cmd.CombinedOutput()
 	if cmd.Process == nil {
-		if strings.Contains(os.Getenv("INABENCH_REQUIRE"), "netns") {
-			t.Fatalf("no user and network namespace: %v", err)
-		}
-		t.Skipf("no user and network namespace: %v", err)
+		testbedtest.Require(t, "netns", fmt.Errorf("user and network namespace: %w", err))
 	}
 	t.Logf("in a namespace:\n%s", out)
 	if err != nil {
