@@ -129,8 +129,8 @@ func (p *process) receive(ctx context.Context, v any) error {
 	return nil
 }
 
-// call sends one line and reads its answer. After a call that was given up, the
-// process's answers can no longer be told apart, so its next callers are refused.
+// call sends one line and reads its answer. When ctx ends first, the next call
+// waits until that answer has come after all.
 func (p *process) call(ctx context.Context, question, answer any) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -139,17 +139,25 @@ func (p *process) call(ctx context.Context, question, answer any) error {
 	case <-p.exited:
 		return p.died()
 	}
-	if err := p.send(question); err != nil {
-		<-p.turn
-		if !p.alive() {
-			return p.died()
-		}
+	err := p.send(question)
+	if err == nil {
+		err = p.receive(ctx, answer)
+	}
+	switch {
+	case err == nil:
+	case !p.alive():
+		err = p.died()
+	case ctx.Err() != nil:
+		go func() { // ends with the process at the latest
+			select {
+			case <-p.lines:
+				<-p.turn
+			case <-p.exited:
+			}
+		}()
 		return err
 	}
-	err := p.receive(ctx, answer)
-	if ctx.Err() == nil || err == nil {
-		<-p.turn
-	}
+	<-p.turn
 	return err
 }
 
