@@ -64,7 +64,7 @@ func TestInteractiveTerminal(t *testing.T) {
 	if err := <-done; !errors.As(err, &failed) || failed.Exit != 5 {
 		t.Error(err)
 	}
-	if all := strings.Join(lines, "\n"); !strings.Contains(all, "\n40 120") {
+	if all := strings.Join(lines, "\n"); !strings.Contains(all, "40 120") {
 		t.Errorf("%q", all)
 	}
 	if after, err := term.GetState(int(tty.slave.Fd())); err != nil || *after != *before {
