@@ -333,8 +333,9 @@ type metric struct {
 	unit      string // "1", "bit/s" or "s"
 	example   string // of a value
 	predicted bool   // by occupancy and waterfill
-	// of is what its figures are about: "job", "job@switch", "link", or "" for the
-	// point as a whole; jobs are those that produce it.
+	// of is what its figures are about: "job", "job@switch", "link", or "comparison"
+	// (of the jobs' "goodput", or of what they have "aggregated@switch"); jobs are
+	// those that produce it.
 	of   string
 	jobs func(j *Job) bool
 	none string // why there is none, when no job produces it
@@ -350,7 +351,7 @@ var metrics = map[string]metric{
 	"goodput":    {"bit/s", `"10Gbit/s"`, true, "job", every, ""},
 	"wire_rate":  {"bit/s", `"10Gbit/s"`, true, "job", every, ""},
 	"link_rate":  {"bit/s", `"10Gbit/s"`, true, "link", every, ""},
-	"jain":       {"1", "0.99", true, "", every, ""},
+	"jain":       {"1", "0.99", true, "comparison", every, ""},
 	"sum_errors": {"1", "0", false, "job", every, ""},
 	"iterations": {"1", "10", false, "job", iterates, "no job has a message or a model"},
 	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations"},
@@ -414,6 +415,19 @@ func (c *checker) expect(e *Expect) {
 	e.resolved = r
 }
 
+// atSwitches names what is at each switch that can aggregate.
+func (l *lab) atSwitches(what string) (names []string) {
+	if l == nil {
+		return nil
+	}
+	for _, s := range l.inv.Switches {
+		if s.Aggregators > 0 {
+			names = append(names, at(what, s.Name))
+		}
+	}
+	return names
+}
+
 // subjects reports an expectation of what nothing produces.
 func (c *checker) subjects(e *Expect, m metric) {
 	var names []string
@@ -428,15 +442,11 @@ func (c *checker) subjects(e *Expect, m metric) {
 		case "job":
 			names = append(names, j.Name)
 		case "job@switch":
-			if c.lab == nil {
-				continue
-			}
-			for _, s := range c.lab.inv.Switches {
-				if s.Aggregators > 0 {
-					names = append(names, j.Name+"@"+s.Name)
-				}
-			}
+			names = append(names, c.lab.atSwitches(j.Name)...)
 		}
+	}
+	if m.of == "comparison" {
+		names = append([]string{"goodput"}, c.lab.atSwitches("aggregated")...)
 	}
 	switch {
 	case len(c.s.Jobs) == 0: // reported
@@ -444,14 +454,12 @@ func (c *checker) subjects(e *Expect, m metric) {
 		c.Problemf(e.At+".metric", "", "nothing produces %s: %s", e.Metric, m.none)
 	case e.Metric == "jain" && jobs < 2:
 		c.Problemf(e.At+".metric", "", "nothing produces jain: it compares jobs, and there is one")
-	case m.of == "" && e.Of != "":
-		c.Problemf(e.At+".of", "leave it out", "%s is one figure for all jobs", e.Metric)
 	case c.lab == nil:
 	case m.of == "job@switch" && len(names) == 0:
 		c.Problemf(e.At+".metric", "", "nothing produces %s: no switch of %s has aggregators", e.Metric, c.lab.inv.File)
 	case m.of == "link":
 		c.matches(e.At+".of", e.Of, "link", c.lab.links)
-	case m.of != "":
+	default:
 		c.matches(e.At+".of", e.Of, m.of, names)
 	}
 }

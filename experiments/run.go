@@ -275,6 +275,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		}
 		point.Phases = append(point.Phases, ph)
 	}
+	point.Phases = append(point.Phases, r.whole(p.Spec, obs))
 	return point, nil
 }
 
@@ -295,6 +296,8 @@ type observation struct {
 	samples   []results.Sample
 	health    []results.Trouble
 	summaries []results.JobSummary
+
+	began, ended time.Duration // on the run's clock
 }
 
 // jobTimeout is how long after the last planned event jobs may take for their
@@ -328,6 +331,8 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment) (obs
 	plan := s.timeline()
 	obs.timeline = timeline{warmup: plan.warmup, jobs: plan.jobs}
 	origin := dep.Now()
+	obs.began = origin + time.Duration(r.clock*float64(time.Second))
+	defer func() { obs.ended = dep.Now() + time.Duration(r.clock*float64(time.Second)) }()
 	finite := map[string]<-chan struct{}{}
 	interval := time.Duration(s.Measure.Interval)
 	next := origin // of the next reading
@@ -398,6 +403,29 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment) (obs
 	}
 	obs.health, err = dep.Health(ctx)
 	return obs, err
+}
+
+// whole is the point from beginning to end as a phase of its own: what only counts
+// when everything is done.
+func (r *run) whole(s *Spec, obs observation) results.Phase {
+	kind := r.tb.Capabilities().Kind
+	ph := results.Phase{Start: obs.began.Seconds(), End: obs.ended.Seconds(), Jobs: obs.timeline.jobs}
+	for _, j := range obs.summaries {
+		exact := func(metric string, v float64, unit string) {
+			ph.Figures = append(ph.Figures, results.Figure{Metric: metric, Of: j.Job, Kind: kind, Value: v, Lo: v, Hi: v, N: 1, Unit: unit})
+		}
+		if r.tb.Capabilities().Sums {
+			exact("sum_errors", float64(j.SumErrors), "1")
+		}
+		spec, _ := s.Job(j.Job)
+		if iterates(spec) {
+			exact("iterations", float64(j.Iterations), "1")
+		}
+		if ends(spec) {
+			exact("jct", j.JCT, "s")
+		}
+	}
+	return ph
 }
 
 // finite says whether a job ends by itself.

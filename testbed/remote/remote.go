@@ -264,6 +264,9 @@ func (tb *Testbed) nic(host, device string) (inventory.NIC, error) {
 		return inventory.NIC{}, fmt.Errorf("no host %q", host)
 	}
 	i := slices.IndexFunc(h.NICs, func(n inventory.NIC) bool { return n.Device == device })
+	if device == "" && len(h.NICs) == 1 { // an inventory need not name the only one
+		i = 0
+	}
 	if i < 0 {
 		return inventory.NIC{}, fmt.Errorf("host %s: no NIC %q", host, device)
 	}
