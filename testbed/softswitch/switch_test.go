@@ -423,7 +423,7 @@ func BenchmarkLink(b *testing.B) {
 			for got < b.N {
 				// Enough stay in the queue that it is never empty, even when this thread has
 				// to wait for a processor.
-				for sent < b.N && sent < got+3000 {
+				for sent < b.N && sent < got+1500 {
 					r.hosts[1].frame(f)
 					sent++
 				}
@@ -435,7 +435,9 @@ func BenchmarkLink(b *testing.B) {
 					last = at
 					got++
 				}) == 0 {
-					unix.Poll([]unix.PollFd{{Fd: int32(r.hosts[2].dev.fd), Events: unix.POLLIN}}, 1000)
+					if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(r.hosts[2].dev.fd), Events: unix.POLLIN}}, 3000); n == 0 {
+						b.Fatalf("%d of %d frames came: %+v", got, b.N, r.Health())
+					}
 				}
 			}
 			b.StopTimer()
