@@ -10,7 +10,7 @@ import (
 var ErrNoSteadyState = errors.New("no steady state found")
 
 const (
-	tolerance = 1e-9 // by which shares may still move when they count as found
+	tolerance = 1e-9 // by which shares may still move when they count as found, if possible
 	maxSteps  = 500
 )
 
@@ -34,14 +34,22 @@ const (
 //
 // Rates and shares follow from each other. The iteration starts from empty queues
 // and full aggregation, so where both a state with and one without standing
-// queues would last, it finds the one that a paced job reaches.
+// queues would last, it finds the one that a paced job reaches. Where jobs hold each
+// other back at several links at once, with equal capacities and whole numbers of
+// packets, their division can be left open; then ErrNoSteadyState is possible, in
+// tests for less than one in 10,000 random problems made of such ties.
 func Occupancy(p *Problem) (*Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	o := newOccupancy(p)
-	for o.ramp = 0.005; o.ramp < 2; o.ramp *= 4 {
-		if o.solve() {
+	// Shares that go on swinging a little, between solutions that are as good, are
+	// taken when nothing else helps.
+	for _, try := range []struct{ ramp, swing float64 }{
+		{0.005, tolerance}, {0.02, tolerance}, {0.1, tolerance}, {0.5, tolerance}, {0.02, 0.002}, {0.5, 0.01},
+	} {
+		o.ramp = try.ramp
+		if o.solve(try.swing) {
 			return o.result(), nil
 		}
 	}
@@ -141,7 +149,8 @@ func packet(j *Job) float64 {
 	return j.Packet
 }
 
-func (o *occupancy) solve() bool {
+// solve looks for shares that follow from their own rates, to within swing.
+func (o *occupancy) solve(swing float64) bool {
 	next := make([]float64, len(o.share))
 	step := make([]float64, len(o.share)) // of each share, signed like its last move
 	for n, ji := range o.owner {
@@ -160,9 +169,16 @@ func (o *occupancy) solve() bool {
 		o.allot(next)
 		still := true
 		for i := range next {
+			if math.Abs(next[i]-o.share[i]) > swing {
+				still = false
+			}
+		}
+		if still {
+			return true
+		}
+		for i := range next {
 			move := next[i] - o.share[i]
 			if math.Abs(move) > tolerance {
-				still = false
 				// Smaller steps where a share swings, larger ones where it keeps on.
 				size := min(1, 1.2*math.Abs(step[i]))
 				if move*step[i] < 0 {
@@ -171,9 +187,6 @@ func (o *occupancy) solve() bool {
 				step[i] = math.Copysign(size, move)
 			}
 			o.share[i] += math.Abs(step[i]) * move
-		}
-		if still {
-			return true
 		}
 	}
 	return false
@@ -231,24 +244,28 @@ func (o *occupancy) fair() bool {
 	}
 	done := false
 	for round := 0; round < 200 && !done; round++ {
+		off := 1e-12
+		if round > 100 {
+			off = 1e-5 // as good as still
+		}
 		for sweep := 0; sweep < 20 && !done; sweep++ {
 			copy(o.before, o.level)
-			done = o.sweep(round > 1)
+			done = o.sweep(round > 1, off)
 		}
 		if done || round == 0 {
 			continue
 		}
 		saved := append([]float64(nil), o.level...)
 		o.jump()
-		o.sweep(false)
-		if done = o.sweep(false); done {
+		o.sweep(false, 1e-12)
+		if done = o.sweep(false, 1e-12); done {
 			continue
 		}
 		// Nearly any division will do for rates that hardly move: go on faster the
 		// way they drift.
 		for l, level := range saved {
 			if round > 5 {
-				level += math.Exp2(float64(round%20)) * (level - o.before[l])
+				level += math.Exp2(float64(round%27)) * (level - o.before[l])
 			}
 			o.level[l] = max(0, level)
 		}
@@ -263,8 +280,8 @@ func (o *occupancy) fair() bool {
 }
 
 // sweep renews every link's level, half way if damped, and reports whether all
-// stayed where they were.
-func (o *occupancy) sweep(damped bool) bool {
+// stayed where they were to within a fraction off.
+func (o *occupancy) sweep(damped bool, off float64) bool {
 	still := true
 	for l, on := range o.perLink {
 		if len(on) == 0 {
@@ -283,7 +300,7 @@ func (o *occupancy) sweep(damped bool) bool {
 		}
 		level := waterLevel(o.demand, o.p.Links[l].Capacity)
 		old := o.level[l]
-		if !(math.Abs(level-old) <= 1e-12*level) {
+		if !(math.Abs(level-old) <= off*level) {
 			still = false
 		}
 		if damped && !math.IsInf(old, 1) {
