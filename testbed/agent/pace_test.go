@@ -121,3 +121,49 @@ func TestPacerFollowsTheWindow(t *testing.T) {
 		t.Errorf("%d of %d packets follow the one before at once", burst, n/2)
 	}
 }
+
+// A packet that was scheduled before its window shut is due when it opens again, so
+// that the wait for the window does not count as lateness.
+func TestPacerReschedules(t *testing.T) {
+	w, err := ina.NewWorker(ina.WorkerConfig{Job: 1, Workers: 1, Lanes: 2, Window: 4, AIMD: true, RTO: time.Second})
+	must(t, err)
+	w.Allow(ina.Endless, 0)
+	var p pacer
+	ref := ina.NewReference(0, 1, 1)
+	b := make([]byte, w.PacketLen())
+	send := func(now time.Duration) {
+		t.Helper()
+		if w.Send(now, b) == 0 {
+			t.Fatal("window is shut")
+		}
+		p.sent()
+	}
+	answer := func(psn uint32, f ina.Flags, at time.Duration) {
+		ina.Header{Flags: ina.FlagResult | f, Job: 1, PSN: psn, Lanes: 2, Bitmap: 1}.Put(b)
+		ref.Sum(b[ina.HeaderLen:], psn)
+		if !w.Receive(b, at) {
+			t.Fatalf("result of PSN %d not taken", psn)
+		}
+	}
+	for psn := range uint32(ina.Startup) {
+		p.due(w)
+		send(0)
+		answer(psn, 0, time.Millisecond)
+	}
+	for range 3 {
+		p.due(w)
+		send(2 * time.Millisecond)
+	}
+	before, ok := p.due(w) // the fourth of the window waits to be sent
+	if !ok {
+		t.Fatal("window of four is shut after three")
+	}
+	answer(3, ina.FlagECN, 3*time.Millisecond) // halved, with two in flight from PSN 2 on
+	if _, ok := p.due(w); ok {
+		t.Fatal("window of two is open with PSN 2 missing")
+	}
+	answer(2, 0, 50*time.Millisecond)
+	if at, ok := p.due(w); !ok || at < 50*time.Millisecond || at > 60*time.Millisecond {
+		t.Errorf("due at %v (%v), was %v, and the window opened again at 50ms", at, ok, before)
+	}
+}

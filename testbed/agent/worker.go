@@ -314,25 +314,28 @@ type pacer struct {
 	gap    float64 // ns between packets at the rate limit; 0: none
 	u      float64 // ns, of the packet that was scheduled last
 	at     time.Duration
-	waits  bool // the packet scheduled last was not sent yet
+	waits  bool          // the packet scheduled last was not sent yet
+	opened time.Duration // when the window did for that packet
 	resend time.Duration
 }
 
 // due is when w's next packet goes; not ok while there is none.
 func (p *pacer) due(w *ina.Worker) (time.Duration, bool) {
 	psn, opened, ok := w.Next()
-	if !ok || p.waits {
+	if !ok || p.waits && opened == p.opened {
 		return p.at, ok
 	}
 	spacing := float64(w.Spacing())
 	gap := max(p.gap, spacing/2)
-	p.u += gap
+	if !p.waits { // otherwise the window was shut before it and has opened again
+		p.u += gap
+	}
 	if o := float64(opened); o > p.u {
 		p.u = o
 		gap = max(p.gap, spacing)
 	}
 	p.at = max(p.at, time.Duration(math.Round(p.u+w.Dither(psn)*gap/2)))
-	p.waits = true
+	p.waits, p.opened = true, opened
 	return p.at, true
 }
 
