@@ -1,0 +1,34 @@
+// Package sim runs experiments in virtual time on a flow model: the same plan, the
+// same counters, no packets. It needs nothing but an inventory.
+//
+// Time goes in steps of about a round trip, cut short where something happens: a
+// layer's gradients become ready, a message ends, somebody reads the counters. A
+// step moves every job by rate × length PSNs and adds what that means to all
+// counters. Between steps three things are worked out anew:
+//
+//   - Memory. Switch memory is sampled, not solved: a switch has as many aggregators
+//     as in the experiment, each taken until some time, and for one hold time per
+//     step the dithered arrivals of all jobs' PSNs are granted or denied one by
+//     one, as their addressing says. The share that was granted stands for the
+//     step. Where a step is longer than a hold the switch's clock stands still in
+//     between, so that what is looked at is contiguous.
+//   - Links. A job loads every directed link of its tree with packets per PSN that
+//     follow from the shares below (a + (1-a)·n at a switch that n packets of a
+//     PSN enter), one result down every link, one per worker for unicast results.
+//     An overloaded link is shared max-min by fair queues, and in proportion to
+//     what is offered by fifo ones.
+//   - Queues. What a job's window holds beyond rate × round trip waits at the link
+//     that holds the job back, of several the one nearest the PS (Little's law). It
+//     lengthens the round trip, and the hold at switches that do not have the queue
+//     below them for all of their workers. With aimd the window grows by a few packets
+//     a round trip and halves when its queue exceeds the ECN threshold, or the
+//     buffer where no threshold is set.
+//
+// Assumptions: workers of a job send alike; nothing is lost and nothing resent;
+// buffers hold whatever windows allow; the first round trip of a stream counts
+// like any other; stopping takes no time; a shared AIMD bottleneck with
+// round trips far below 250 µs has coarser teeth than the real one. Sums are not
+// carried. A ring's TCP is a fluid that takes what its links give.
+//
+// The same inventory, setup, seed and sequence of calls give the same bytes.
+package sim

@@ -1,0 +1,227 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/inabench/inabench/inventory"
+)
+
+const defaultBuffer = 1 << 20 // bytes, softswitch.LinkConfig's
+
+// aimdIncrease is the packets per round trip by which a window grows, as the
+// agent's (ATP's 1500 bytes of 300-byte packets, four to one as ina.Worker has it).
+const aimdIncrease = 4
+
+// directed is one direction of a cable.
+type directed struct {
+	capacity float64 // bit/s; +Inf: unlimited
+	mark     float64 // bytes of queue above which senders are told
+	users    []user
+	level    float64 // the most that fair queueing gives a job, bit/s; +Inf: not overloaded
+
+	load           float64 // bit/s now
+	packets, bytes float64 // carried so far
+}
+
+// user is a use of the link by a job.
+type user struct {
+	job *job
+	use int
+}
+
+func newLink(inv *inventory.Inventory, l inventory.DirectedLink) directed {
+	d := directed{capacity: float64(l.Rate), level: math.Inf(1), mark: defaultBuffer}
+	if l.Rate == 0 {
+		d.capacity = math.Inf(1)
+	}
+	sw, ok := inv.Switch(l.From)
+	if !ok {
+		sw, ok = inv.Switch(l.To) // a NIC's queue is as long as its port's
+	}
+	if ok && sw.ECN > 0 {
+		d.mark = float64(sw.ECN)
+	} else if ok && sw.Buffer > 0 {
+		d.mark = float64(sw.Buffer)
+	}
+	return d
+}
+
+// load is what u would put on the link at the given PSN/s, bit/s.
+func (u user) load(rate float64) float64 {
+	return rate * u.job.uses[u.use].weight * 8 * u.job.frame
+}
+
+// allocate sets every job's rate.
+func (d *deployment) allocate() {
+	for _, j := range d.jobs {
+		j.want, j.rate = 0, 0
+		if !j.sends() {
+			continue
+		}
+		j.want = math.Inf(1)
+		if j.limit > 0 {
+			j.want = j.limit + j.backlog/round.Seconds() // what waits comes first
+		}
+		if j.window > 0 && j.rtt > 0 {
+			j.want = min(j.want, j.cwnd/j.rtt)
+		}
+		for u := range j.uses {
+			one := user{j, u}.load(1)
+			j.want = min(j.want, d.links[j.uses[u].link].capacity/one)
+		}
+		j.rate = j.want
+	}
+	if d.fair {
+		// Levels go on from the last step's: where jobs hold each other back at
+		// several links, a few steps settle them.
+		for range 3 {
+			for l := range d.links {
+				d.links[l].divide(d)
+			}
+		}
+		for _, j := range d.jobs {
+			for u := range j.uses {
+				j.rate = min(j.rate, d.allowed(j, u))
+			}
+		}
+	}
+	d.clip()
+	for _, j := range d.jobs {
+		d.hold(j)
+	}
+}
+
+// allowed is the PSN/s that the link of a use allows its job under fair queueing.
+func (d *deployment) allowed(j *job, u int) float64 {
+	return d.links[j.uses[u].link].level / user{j, u}.load(1)
+}
+
+// divide sets the link's level from what its jobs would send if only the other
+// links held them back.
+func (l *directed) divide(d *deployment) {
+	d.demand = d.demand[:0]
+	var sum float64
+	for _, u := range l.users {
+		r := u.job.want
+		for o := range u.job.uses {
+			if o != u.use {
+				r = min(r, d.allowed(u.job, o))
+			}
+		}
+		d.demand = append(d.demand, u.load(r))
+		sum += u.load(r)
+	}
+	l.level = math.Inf(1)
+	if sum <= l.capacity {
+		return
+	}
+	// Whoever asks for less than an equal part gets it, and leaves more to others.
+	left, n := l.capacity, len(d.demand)
+	for again := true; again; {
+		again = false
+		l.level = left / float64(n)
+		for i, x := range d.demand {
+			if x >= 0 && x < l.level {
+				left, n, d.demand[i], again = left-x, n-1, -1, true
+				l.level = left / float64(n)
+			}
+		}
+	}
+}
+
+// clip scales the jobs on overloaded links down in proportion, the most overloaded
+// link first: what fifo queues do, and what keeps levels that have not settled from
+// exceeding a capacity.
+func (d *deployment) clip() {
+	for range d.links {
+		worst, factor := none, 1-1e-9
+		for i := range d.links {
+			l := &d.links[i]
+			l.sum()
+			if f := l.capacity / l.load; f < factor {
+				worst, factor = i, f
+			}
+		}
+		if worst == none {
+			return
+		}
+		for _, u := range d.links[worst].users {
+			u.job.rate *= factor
+		}
+	}
+}
+
+func (l *directed) sum() {
+	l.load = 0
+	for _, u := range l.users {
+		l.load += u.load(u.job.rate)
+	}
+}
+
+// hold marks the nodes at whose links the job is held back.
+func (d *deployment) hold(j *job) {
+	j.at = none
+	full := func(u int) bool {
+		if u == none || j.rate >= j.want*(1-1e-9) {
+			return false
+		}
+		l := &d.links[j.uses[u].link]
+		return l.load >= 0.995*l.capacity && (!d.fair || user{j, u}.load(j.rate) >= 0.99*l.level)
+	}
+	for i := len(j.nodes) - 1; i >= 0; i-- {
+		n := &j.nodes[i]
+		up, down := full(n.up), full(n.down)
+		n.held = up || down
+		switch {
+		case j.at != none:
+		case up:
+			j.at = n.up
+		case down:
+			j.at = n.down
+		}
+	}
+}
+
+// queue moves a step of h seconds' worth of PSNs into the job's queue or out of it,
+// and its window with it.
+func (d *deployment) queue(j *job, h float64) {
+	if j.window == 0 || !j.running {
+		return
+	}
+	room := max(0, j.cwnd-j.rate*j.rtt)
+	if !j.sends() {
+		room = 0
+	} else if len(j.msg.layers) > 0 {
+		room = min(room, j.msg.left)
+	}
+	if j.limit > 0 {
+		room = min(room, max(0, j.backlog+(j.limit-j.rate)*h))
+	}
+	j.backlog = room
+	if !j.aimd || j.rate == 0 {
+		return
+	}
+	rtt := j.rtt + j.backlog/j.rate
+	if now := d.now.Seconds(); j.at != none && d.queued(j) > d.links[j.uses[j.at].link].mark {
+		if now >= j.cutUntil {
+			j.cwnd = max(1, j.cwnd/2)
+			j.cutUntil = now + rtt
+			j.total.marks++
+		}
+	} else if rtt > 0 {
+		j.cwnd = min(j.window, j.cwnd+aimdIncrease*h/rtt)
+	}
+}
+
+// queued is the bytes in the queue that j's packets meet where it is held back: its
+// own under fair queueing, everybody's in a fifo.
+func (d *deployment) queued(j *job) float64 {
+	link := j.uses[j.at].link
+	var sum float64
+	for _, u := range d.links[link].users {
+		if u.job == j || !d.fair && u.job.at != none && u.job.uses[u.job.at].link == link {
+			sum += u.job.backlog * u.job.uses[u.use].weight * u.job.frame
+		}
+	}
+	return sum
+}

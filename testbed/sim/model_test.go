@@ -1,0 +1,273 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/sim"
+)
+
+const (
+	lanes = 240                    // frames of 1024 bytes
+	delay = 500 * time.Microsecond // of every cable
+)
+
+// lab is racks of four hosts: h1.. at tor1, h5.. at tor2; several racks have a spine.
+func lab(racks int, rate inventory.BitRate, aggregators int) *inventory.Inventory {
+	inv := &inventory.Inventory{Name: "lab"}
+	if racks > 1 {
+		inv.Switches = append(inv.Switches, inventory.Switch{Name: "spine", Kind: inventory.Soft})
+	}
+	for r := range racks {
+		tor := fmt.Sprintf("tor%d", r+1)
+		inv.Switches = append(inv.Switches, inventory.Switch{Name: tor, Kind: inventory.Soft, Aggregators: aggregators, ECN: 64 << 10})
+		if racks > 1 {
+			inv.Links = append(inv.Links, inventory.Link{
+				A: inventory.Port{Switch: tor, Port: 9}, B: inventory.Port{Switch: "spine", Port: uint32(r + 1)},
+				Rate: rate, Delay: delay,
+			})
+		}
+		for h := range 4 {
+			inv.Hosts = append(inv.Hosts, inventory.Host{Name: fmt.Sprintf("h%d", 4*r+h+1), GPUs: 8, NICs: []inventory.NIC{{
+				Device: "eth0", Switch: tor, Port: uint32(h + 1), Rate: rate, Delay: delay,
+			}}})
+		}
+	}
+	return inv
+}
+
+// spec is a job of a test.
+type spec struct {
+	name       string
+	hosts      []string
+	ps         string
+	collective placement.Collective
+	w          testbed.Workload
+}
+
+func setup(t testing.TB, inv *inventory.Inventory, s testbed.Settings, jobs ...spec) testbed.Setup {
+	t.Helper()
+	s.Lanes, s.Seed = lanes, 7
+	out := testbed.Setup{Plan: &placement.Plan{}, Settings: s}
+	for i, j := range jobs {
+		p := placement.JobPlan{ID: uint16(i + 1), Name: j.name, PS: j.ps, Collective: j.collective}
+		if p.Collective == "" {
+			p.Collective = placement.INA
+		}
+		for r, h := range j.hosts {
+			p.Workers = append(p.Workers, placement.Worker{Rank: r, Host: h, GPUs: 1})
+		}
+		if err := placement.BuildTree(inv.Topology(), inv, &p); err != nil {
+			t.Fatal(err)
+		}
+		out.Plan.Jobs = append(out.Plan.Jobs, p)
+		w := j.w
+		w.Job = p
+		if w.Control == "" {
+			w.Control = "fixed"
+		}
+		if w.Window == 0 {
+			w.Window = 4096
+		}
+		out.Workloads = append(out.Workloads, w)
+	}
+	return out
+}
+
+func deploy(t testing.TB, inv *inventory.Inventory, s testbed.Setup) testbed.Deployment {
+	t.Helper()
+	tb, err := sim.Open(inv, sim.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := tb.Deploy(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(d.Close(context.Background()), tb.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// readings are counters by metric and subject.
+type readings map[string]float64
+
+func sample(t testing.TB, d testbed.Deployment) readings {
+	t.Helper()
+	all, err := d.Sample(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := readings{}
+	for _, s := range all {
+		key := s.Metric + " " + s.Of
+		if _, dup := out[key]; dup {
+			t.Fatalf("%s is read twice", key)
+		}
+		out[key] = s.Value
+	}
+	return out
+}
+
+// steady starts all jobs and returns what the counters grow by in a second, after a
+// warm-up.
+func steady(t testing.TB, d testbed.Deployment, s testbed.Setup) readings {
+	t.Helper()
+	for _, j := range s.Plan.Jobs {
+		if err := d.Start(t.Context(), j.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sleep(t, d, time.Second)
+	before := sample(t, d)
+	sleep(t, d, 2*time.Second)
+	after := sample(t, d)
+	for k, v := range before {
+		after[k] -= v
+	}
+	return after
+}
+
+func sleep(t testing.TB, d testbed.Deployment, until time.Duration) {
+	t.Helper()
+	if err := d.Sleep(t.Context(), until); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// share is a job's aggregated share at a switch as an experiment draws it.
+func (r readings) share(of string) float64 {
+	in, out := r["job_in_packets "+of], r["job_out_packets "+of]
+	return (in - out) / (in - r["job_granted_packets "+of] - r["job_denied_packets "+of])
+}
+
+func predict(t testing.TB, inv *inventory.Inventory, s testbed.Setup) *placement.Prediction {
+	t.Helper()
+	c := placement.Conditions{Addressing: s.Settings.Addressing, Mode: s.Settings.Mode, Aggregators: s.Settings.Aggregators,
+		Lanes: lanes, Senders: map[string]placement.Sender{}}
+	for i, j := range s.Plan.Jobs {
+		w := s.Workloads[i]
+		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots}
+	}
+	p, err := placement.Predict(inv, s.Plan, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestAgainstOccupancy holds the model's steady states against the predictor's.
+func TestAgainstOccupancy(t *testing.T) {
+	const (
+		line = 10e9
+		// T of a job at its one switch: there and back, a cable and a frame each.
+		hold = 1e-3 + 2*8*1024/line
+		m    = 128
+	)
+	// rate for u = C·T/M.
+	load := func(u float64, m int) testbed.Workload {
+		return testbed.Workload{Rate: u * float64(m) / hold * 8 * 1024}
+	}
+	ab := []string{"h1", "h2"}
+	one := func(w testbed.Workload) []spec { return []spec{{name: "A", hosts: ab, ps: "h4", w: w}} }
+	two := func(a, b testbed.Workload) []spec {
+		return []spec{{name: "A", hosts: ab, ps: "h4", w: a}, {name: "B", hosts: []string{"h1", "h2", "h3"}, ps: "h4", w: b}}
+	}
+	atp := func(r float64, slots, m int) testbed.Workload {
+		w := load(r*float64(slots)/float64(m), m)
+		w.Slots = slots
+		return w
+	}
+	far := spec{name: "A", hosts: []string{"h1", "h2", "h5", "h6"}, ps: "h8"}
+	type table struct {
+		name  string
+		racks int
+		s     testbed.Settings
+		jobs  []spec
+		share float64 // tolerance, absolute
+		rate  float64 // tolerance, relative
+	}
+	var tests []table
+	for _, u := range []float64{0.75, 1.5, 2.5, 3.5} {
+		for _, addressing := range []string{"pool", "hash", "linear"} {
+			tests = append(tests, table{fmt.Sprintf("%s u=%v", addressing, u), 1, testbed.Settings{Addressing: addressing, Aggregators: m}, one(load(u, m)), 0.03, 0.01})
+		}
+	}
+	for _, addressing := range []string{"pool", "hash"} {
+		s := testbed.Settings{Addressing: addressing, Aggregators: m, Queue: "fair"}
+		tests = append(tests,
+			table{addressing + " two jobs", 1, s, two(load(0.5, m), load(1.5, m)), 0.03, 0.01},
+			table{addressing + " two jobs that fit", 1, s, two(load(0.2, m), load(0.3, m)), 0.03, 0.01})
+	}
+	tests = append(tests,
+		table{"atp", 1, testbed.Settings{Addressing: "atp", Aggregators: m}, one(atp(0.9, 64, m)), 0.01, 0.01},
+		table{"a link for two", 1, testbed.Settings{Queue: "fair"}, two(testbed.Workload{Rate: 8e9}, testbed.Workload{Rate: 3e9}), 0.01, 0.01},
+		table{"a link for two, equal parts", 1, testbed.Settings{Queue: "fair"}, two(testbed.Workload{Rate: 8e9}, testbed.Workload{}), 0.01, 0.01},
+		table{"too little memory at full speed", 1, testbed.Settings{Queue: "fair", Aggregators: 512}, one(testbed.Workload{Window: 2048}), 0.02, 0.02},
+		table{"window", 1, testbed.Settings{Queue: "fair"}, one(testbed.Workload{Window: 640}), 0.01, 0.01},
+		table{"no aggregation", 1, testbed.Settings{Queue: "fair"}, []spec{{name: "A", hosts: ab, ps: "h4", collective: placement.PS}}, 1, 0.01},
+		table{"two racks", 2, testbed.Settings{Queue: "fair"}, []spec{far, {name: "B", hosts: []string{"h1", "h5"}, ps: "h7"}}, 0.01, 0.01},
+		table{"two racks, little memory", 2, testbed.Settings{Queue: "fair", Aggregators: m, Addressing: "hash"}, []spec{
+			{name: "A", hosts: far.hosts, ps: far.ps, w: testbed.Workload{Rate: 1.5e9}}, {name: "B", hosts: []string{"h1", "h5"}, ps: "h7", w: testbed.Workload{Rate: 1e9}},
+		}, 0.02, 0.01},
+		table{"synchronous", 2, testbed.Settings{Mode: "synchronous", Queue: "fair"}, []spec{{name: "A", hosts: []string{"h1", "h2", "h5"}, w: testbed.Workload{Window: 512}}}, 0.01, 0.01},
+		table{"ring", 2, testbed.Settings{Queue: "fair"}, []spec{{name: "A", hosts: []string{"h1", "h2", "h5"}, collective: placement.Ring, w: testbed.Workload{Message: 1 << 30}}}, 0.01, 0.02},
+	)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inv := lab(tt.racks, line, 1<<16)
+			s := setup(t, inv, tt.s, tt.jobs...)
+			got := steady(t, deploy(t, inv, s), s)
+			want := predict(t, inv, s)
+			for _, j := range want.Jobs {
+				if g := 8 * got["worker_goodput_bytes "+j.Name+"/0"]; math.Abs(g/j.Goodput-1) > tt.rate {
+					t.Errorf("job %s: goodput %.4g, predicted %.4g (%s)", j.Name, g, j.Goodput, j.Bottleneck)
+				}
+				for _, sh := range j.Shares {
+					if g := got.share(j.Name + "@" + sh.Switch); !(math.Abs(g-sh.Share) <= tt.share) {
+						t.Errorf("job %s: share %.3f at %s, predicted %.3f", j.Name, g, sh.Switch, sh.Share)
+					}
+				}
+			}
+			for _, l := range want.Links {
+				if g := 8 * got["link_bytes "+l.Link]; math.Abs(g-l.Load) > (tt.rate+0.02)*l.Load {
+					t.Errorf("link %s: %.4g bit/s, predicted %.4g", l.Link, g, l.Load)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSecond is one second of two jobs at the speed of a lab.
+func BenchmarkSecond(b *testing.B) {
+	for _, addressing := range []string{"pool", "hash"} {
+		b.Run(addressing, func(b *testing.B) {
+			inv := lab(1, 25e9, 1<<12)
+			for i := range inv.Hosts {
+				inv.Hosts[i].NICs[0].Delay = 50 * time.Microsecond
+			}
+			s := setup(b, inv, testbed.Settings{Queue: "fair", Addressing: addressing, Aggregators: 256},
+				spec{name: "A", hosts: []string{"h1", "h2"}, ps: "h4", w: testbed.Workload{Rate: 10e9, Window: 1024}},
+				spec{name: "B", hosts: []string{"h1", "h2"}, ps: "h4", w: testbed.Workload{Rate: 20e9, Window: 1024}})
+			d := deploy(b, inv, s)
+			for _, j := range s.Plan.Jobs {
+				if err := d.Start(b.Context(), j.Name); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				sleep(b, d, d.Now()+time.Second)
+			}
+		})
+	}
+}

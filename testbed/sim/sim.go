@@ -1,0 +1,447 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// Steps of virtual time. Shorter ones happen where something does.
+const (
+	round     = 2 * time.Millisecond // the longest
+	aimdRound = 250 * time.Microsecond
+)
+
+// Options are what the model is run with.
+type Options struct {
+	Seed uint64 // of everything random, together with that of each setup
+}
+
+// Open returns the model of an inventory. It does not change inv.
+func Open(inv *inventory.Inventory, o Options) (testbed.Testbed, error) {
+	if len(inv.Hosts) == 0 {
+		return nil, errors.New("model an inventory without hosts")
+	}
+	return &bench{inv: inv.Clone(), seed: o.Seed}, nil
+}
+
+// bench implements testbed.Testbed.
+type bench struct {
+	inv  *inventory.Inventory
+	seed uint64
+
+	mu     sync.Mutex
+	busy   *deployment
+	closed bool
+}
+
+func (b *bench) Capabilities() testbed.Capabilities {
+	return testbed.Capabilities{Virtual: true, Kind: results.Simulated, Switch: "model"}
+}
+
+func (b *bench) Inventory() *inventory.Inventory { return b.inv }
+
+// Facts implements testbed.Testbed: no machine shapes the figures of a model.
+func (b *bench) Facts() []results.HostFacts { return nil }
+
+// Deploy implements testbed.Testbed. A synchronous job that does not find its two
+// windows of aggregators is an error wrapping placement.ErrMemory.
+func (b *bench) Deploy(ctx context.Context, s testbed.Setup) (testbed.Deployment, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("deploy: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("deploy: the testbed is closed: %w", os.ErrClosed)
+	}
+	if b.busy != nil {
+		return nil, fmt.Errorf("deploy: %w: close the other deployment first", testbed.ErrBusy)
+	}
+	d, err := newDeployment(b, s)
+	if err != nil {
+		return nil, fmt.Errorf("deploy: %w", err)
+	}
+	b.busy = d
+	return d, nil
+}
+
+func (b *bench) Close(ctx context.Context) error {
+	b.mu.Lock()
+	d := b.busy
+	b.closed = true
+	b.mu.Unlock()
+	if d != nil {
+		return d.Close(ctx)
+	}
+	return nil
+}
+
+// deployment implements testbed.Deployment.
+type deployment struct {
+	tb    *bench
+	setup testbed.Setup
+	topo  *inventory.Topology
+	fair  bool
+	rng   *rand.Rand
+
+	mu       sync.Mutex
+	now      time.Duration
+	closed   bool
+	links    []directed // as in the topology
+	jobs     []*job     // as in the plan
+	switches []string   // with memories, in order of first use
+	memories map[string]*memory
+	reserved map[string]int // aggregators of synchronous jobs
+	demand   []float64
+}
+
+func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
+	if len(s.Workloads) != len(s.Plan.Jobs) {
+		return nil, fmt.Errorf("%d workloads for %d jobs", len(s.Workloads), len(s.Plan.Jobs))
+	}
+	if _, ok := addressings[s.Settings.Addressing]; !ok {
+		return nil, fmt.Errorf("unknown addressing %q", s.Settings.Addressing)
+	}
+	if m := s.Settings.Mode; m != "" && m != "statistical" && m != "synchronous" {
+		return nil, fmt.Errorf("unknown switch mode %q", m)
+	}
+	d := &deployment{
+		tb: b, setup: s, topo: b.inv.Topology(), fair: s.Settings.Queue == "fair",
+		rng:      rand.New(rand.NewPCG(b.seed, s.Settings.Seed)),
+		memories: map[string]*memory{}, reserved: map[string]int{},
+	}
+	for _, l := range d.topo.Links {
+		d.links = append(d.links, newLink(b.inv, l))
+	}
+	names := map[string]bool{}
+	for i, p := range s.Plan.Jobs {
+		if names[p.Name] {
+			return nil, fmt.Errorf("two jobs are named %q", p.Name)
+		}
+		names[p.Name] = true
+		j, err := newJob(d, p, s.Workloads[i])
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", p.Name, err)
+		}
+		d.jobs = append(d.jobs, j)
+		for u := range j.uses {
+			l := &d.links[j.uses[u].link]
+			l.users = append(l.users, user{j, u})
+		}
+	}
+	return d, nil
+}
+
+// link finds a directed link that leaves a node.
+func (d *deployment) link(from string, match func(inventory.DirectedLink) bool) (inventory.DirectedLink, bool) {
+	for _, i := range d.topo.Out(from) {
+		if l := d.topo.Links[i]; match(l) {
+			return l, true
+		}
+	}
+	return inventory.DirectedLink{}, false
+}
+
+// cross is how long a frame takes over a link, seconds.
+func (d *deployment) cross(link int, frame float64) float64 {
+	l := &d.topo.Links[link]
+	t := l.Delay.Seconds()
+	if l.Rate > 0 {
+		t += 8 * frame / float64(l.Rate)
+	}
+	return t
+}
+
+// loop is how long a frame takes over a link and its answer back, seconds.
+func (d *deployment) loop(link int, frame float64) float64 {
+	return d.cross(link, frame) + d.cross(d.topo.Links[link].Reverse, frame)
+}
+
+var errClosed = fmt.Errorf("the deployment is closed: %w", os.ErrClosed)
+
+// job finds a job by its name. The caller holds mu.
+func (d *deployment) job(name string) (*job, error) {
+	if d.closed {
+		return nil, errClosed
+	}
+	for _, j := range d.jobs {
+		if j.plan.Name == name {
+			return j, nil
+		}
+	}
+	return nil, fmt.Errorf("no job %q", name)
+}
+
+func (d *deployment) Start(ctx context.Context, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j, err := d.job(name)
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == nil && j.started:
+		err = errors.New("started before")
+	}
+	if err != nil {
+		return fmt.Errorf("start job %s: %w", name, err)
+	}
+	j.started, j.running = true, true
+	j.msg.start = d.now.Seconds()
+	return nil
+}
+
+// Stop implements testbed.Deployment. In this model it takes no time.
+func (d *deployment) Stop(ctx context.Context, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j, err := d.job(name)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("stop job %s: %w", name, err)
+	}
+	j.stop()
+	return nil
+}
+
+func (d *deployment) Done(name string) <-chan struct{} {
+	for _, j := range d.jobs {
+		if j.plan.Name == name {
+			return j.done
+		}
+	}
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}
+
+func (d *deployment) Summary(name string) (results.JobSummary, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, j := range d.jobs {
+		if j.plan.Name == name {
+			return j.summary(), nil
+		}
+	}
+	return results.JobSummary{}, fmt.Errorf("no job %q", name)
+}
+
+func (d *deployment) SetLink(context.Context, string, testbed.LinkState) error {
+	return fmt.Errorf("links of the model lose nothing: %w", errors.ErrUnsupported)
+}
+
+// Health implements testbed.Deployment: a model is never late.
+func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
+	return nil, context.Cause(ctx)
+}
+
+func (d *deployment) Now() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now
+}
+
+// Sleep implements testbed.Deployment: it runs the model up to t.
+func (d *deployment) Sleep(ctx context.Context, t time.Duration) error {
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		closed, arrived := d.closed, d.now >= t
+		if !closed && !arrived {
+			d.step(t)
+		}
+		d.mu.Unlock()
+		switch {
+		case closed:
+			return errClosed
+		case arrived:
+			return nil
+		}
+	}
+}
+
+func (d *deployment) Close(context.Context) error {
+	d.mu.Lock()
+	if !d.closed {
+		d.closed = true
+		for _, j := range d.jobs {
+			j.stop()
+		}
+	}
+	d.mu.Unlock()
+	d.tb.mu.Lock()
+	defer d.tb.mu.Unlock()
+	if d.tb.busy == d {
+		d.tb.busy = nil
+	}
+	return nil
+}
+
+// step moves the model on, at most to t.
+func (d *deployment) step(t time.Duration) {
+	now, h := d.now.Seconds(), round.Seconds()
+	idle := true
+	for _, j := range d.jobs {
+		j.advance(now)
+		if !j.running {
+			continue
+		}
+		idle = false
+		if at, ok := j.msg.event(); ok {
+			h = min(h, at-now)
+		}
+		if j.aimd {
+			h = min(h, max(j.rtt, aimdRound.Seconds()))
+		}
+	}
+	if idle {
+		d.now = t
+		return
+	}
+	d.allocate()
+	for _, j := range d.jobs {
+		if j.msg.left > 0 && j.rate > 0 {
+			h = min(h, j.msg.left/j.rate)
+		}
+	}
+	length := min(t-d.now, max(1, time.Duration(math.Ceil(h*1e9))))
+	d.now += length
+	h = length.Seconds()
+	for _, j := range d.jobs {
+		if psns := j.count(h); psns > 0 {
+			for _, u := range j.uses {
+				l := &d.links[u.link]
+				l.packets += psns * u.weight
+				l.bytes += psns * u.weight * j.frame
+			}
+		}
+		d.queue(j, h)
+		for i := range j.nodes {
+			if n := &j.nodes[i]; n.tenant != nil {
+				n.tenant.rate, n.tenant.hold = j.rate, n.hold
+				if j.rate > 0 {
+					n.tenant.hold += j.wait(i, j.backlog/j.rate)
+				}
+			}
+		}
+	}
+	for _, name := range d.switches {
+		m := d.memories[name]
+		m.run(min(h, m.longest()))
+	}
+	for _, j := range d.jobs {
+		j.weigh()
+		j.advance(d.now.Seconds())
+	}
+}
+
+// Sample implements testbed.Deployment: the counters that hosts, switches and
+// workers of a real testbed have, by the same names. Frames that a link carries
+// leave one end and arrive at the other at once.
+func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := cmp.Or(context.Cause(ctx), d.err()); err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	s := sampler{t: d.now.Seconds()}
+	for _, j := range d.jobs {
+		s.job(j)
+	}
+	for i := range d.links {
+		s.link(d.topo, i, &d.links[i])
+	}
+	return s.out, nil
+}
+
+func (d *deployment) err() error {
+	if d.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// sampler collects the readings of one time.
+type sampler struct {
+	t   float64
+	out []results.Sample
+}
+
+func (s *sampler) add(source, metric, of, unit string, v float64) {
+	if unit != "s" {
+		v = math.Floor(v) // packets are whole
+	}
+	s.out = append(s.out, results.Sample{T: s.t, Source: source, Metric: metric, Of: of, Value: v, Unit: unit})
+}
+
+func (s *sampler) job(j *job) {
+	t := &j.total
+	for _, w := range j.plan.Workers {
+		of := fmt.Sprintf("%s/%d", j.plan.Name, w.Rank)
+		source := "model of worker " + of
+		s.add(source, "worker_tx_packets", of, "1", t.psns)
+		s.add(source, "worker_tx_bytes", of, "B", t.psns*j.frame)
+		s.add(source, "worker_rx_packets", of, "1", t.psns)
+		s.add(source, "worker_rx_bytes", of, "B", t.psns*j.frame)
+		s.add(source, "worker_psns", of, "1", t.psns)
+		s.add(source, "worker_goodput_bytes", of, "B", t.psns*j.good)
+		s.add(source, "worker_rtt_seconds", of, "s", t.rttSum)
+		s.add(source, "worker_rtt_count", of, "1", t.rtts)
+		s.add(source, "worker_marks", of, "1", t.marks)
+		s.add(source, "worker_iterations", of, "1", float64(t.iterations))
+		s.add(source, "worker_iteration_seconds", of, "s", t.iterating)
+		s.add(source, "worker_comm_seconds", of, "s", t.communicating)
+	}
+	if j.plan.PS != "" {
+		of := j.plan.Name + "/ps"
+		s.add("model of ps "+j.plan.Name, "worker_arrived", of, "1", t.arrived)
+		s.add("model of ps "+j.plan.Name, "worker_completed", of, "1", t.psns)
+	}
+	for i := range j.nodes {
+		n := &j.nodes[i]
+		if !n.isSwitch {
+			continue
+		}
+		of := j.plan.Name + "@" + n.name
+		for _, c := range []struct {
+			name    string
+			packets float64
+		}{
+			{"job_in", n.total.in}, {"job_out", n.total.out}, {"job_results", t.psns},
+			{"job_granted", n.total.granted}, {"job_denied", n.total.denied},
+		} {
+			s.add("model of switch "+n.name, c.name+"_packets", of, "1", c.packets)
+			s.add("model of switch "+n.name, c.name+"_bytes", of, "B", c.packets*j.frame)
+		}
+		s.add("model of switch "+n.name, "job_hold_packets", of, "1", n.total.granted)
+		s.add("model of switch "+n.name, "job_hold_seconds", of, "s", n.total.hold)
+	}
+}
+
+// link gives what the two ends of a link count.
+func (s *sampler) link(topo *inventory.Topology, i int, l *directed) {
+	link := &topo.Links[i]
+	s.add("model of link "+link.Name, "link_bytes", link.Name, "B", l.bytes)
+	for _, end := range []struct{ node, nic, port string }{{link.From, "nic_tx", "port_tx"}, {link.To, "nic_rx", "port_rx"}} {
+		source, name := "model of switch "+end.node, end.port
+		if topo.IsHost(end.node) {
+			source, name = "model of host "+end.node, end.nic
+		}
+		s.add(source, name+"_packets", link.Name, "1", l.packets)
+		s.add(source, name+"_bytes", link.Name, "B", l.bytes)
+	}
+}
