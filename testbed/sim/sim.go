@@ -18,7 +18,7 @@ import (
 
 // Steps of virtual time. Shorter ones happen where something does.
 const (
-	round     = 2 * time.Millisecond // the longest
+	round     = 4 * time.Millisecond // the longest
 	aimdRound = 250 * time.Microsecond
 )
 
