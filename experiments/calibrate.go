@@ -14,11 +14,11 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// How calibration measures: every job of a placement alone, with all aggregators,
+// How calibration measures: all jobs of a placement, with all aggregators, together
 // at a rate so low that nothing queues, long enough for a few hundred results.
 const (
-	calibrationLoad    = 0.02 // of the slowest link on the job's way
-	calibrationResults = 300  // PSNs to average over
+	calibrationLoad    = 0.05 // of the slowest link, by all jobs together
+	calibrationResults = 300  // PSNs of each job to average over
 	calibrationMin     = 500 * time.Millisecond
 	calibrationMax     = 10 * time.Second
 )
@@ -50,97 +50,92 @@ func (r *run) baseline(ctx context.Context, p planned) (Baseline, error) {
 
 // calibrate measures, at low load, how long an aggregator stays taken for each job
 // at each switch (T of the NetPack paper, section 4.1) and each job's round trip.
-// Jobs are measured one after the other, so that they do not meet.
-func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement.Plan, scale results.Scale) (Baseline, []results.Calibration, error) {
-	b := Baseline{Holds: map[string]float64{}, RTTs: map[string]float64{}}
-	var cal []results.Calibration
-	for i, j := range plan.Jobs {
-		if j.Collective == placement.Ring || len(j.Tree) == 0 {
-			continue
-		}
-		got, err := calibrateJob(ctx, tb, s, plan, i, scale)
-		if err != nil {
-			return b, cal, fmt.Errorf("job %s: %w", j.Name, err)
-		}
-		for _, c := range got {
-			if c.What == "T" {
-				b.Holds[c.Of] = c.Value
-			} else {
-				b.RTTs[c.Of] = c.Value
-			}
-		}
-		cal = append(cal, got...)
-	}
-	return b, cal, nil
-}
-
-func calibrateJob(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement.Plan, i int, scale results.Scale) (_ []results.Calibration, err error) {
+func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement.Plan, scale results.Scale) (_ Baseline, _ []results.Calibration, err error) {
+	base := Baseline{Holds: map[string]float64{}, RTTs: map[string]float64{}}
 	inv := tb.Inventory()
-	job := plan.Jobs[i]
-	w, err := s.workload(i, plan, inv, 0, scale)
-	if err != nil {
-		return nil, err
-	}
 	slowest := math.Inf(1)
 	for _, l := range inv.Topology().Links {
 		slowest = min(slowest, float64(l.Rate))
 	}
-	w.Rate, w.Control = calibrationLoad*slowest, "fixed"
-	w.Message, w.Layers, w.Iterations = 0, nil, 0
-	w.Job = job
-	settings := testbed.Settings{Mode: s.Switch.Mode, Addressing: "pool", Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed}
-	psns := w.Rate / frameBits(s.Switch.Lanes) // per second
+	setup := testbed.Setup{
+		Plan:     &placement.Plan{Policy: plan.Policy},
+		Settings: testbed.Settings{Mode: s.Switch.Mode, Addressing: "pool", Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed},
+	}
+	for i, j := range plan.Jobs {
+		if j.Collective == placement.Ring || len(j.Tree) == 0 {
+			continue
+		}
+		w, err := s.workload(i, plan, inv, 0, scale)
+		if err != nil {
+			return base, nil, err
+		}
+		w.Control, w.Message, w.Layers, w.Iterations = "fixed", 0, nil, 0
+		setup.Plan.Jobs = append(setup.Plan.Jobs, j)
+		setup.Workloads = append(setup.Workloads, w)
+	}
+	if len(setup.Workloads) == 0 {
+		return base, nil, nil
+	}
+	rate := slowest * calibrationLoad / float64(len(setup.Workloads))
+	psns := rate / frameBits(s.Switch.Lanes) // per second
+	settle := time.Duration(0)
+	for i := range setup.Workloads {
+		w := &setup.Workloads[i]
+		w.Rate = rate
+		// More than is ever on its way, but not so much that the end takes long.
+		w.Window = min(w.Window, 32+int(2*psns*w.RTO.Seconds()))
+		settle = max(settle, w.RTO/3) // a round trip
+	}
 	long := time.Duration(calibrationResults / psns * float64(time.Second))
 	long = min(max(long, calibrationMin), calibrationMax)
 
-	dep, err := tb.Deploy(ctx, testbed.Setup{
-		Plan: &placement.Plan{Policy: plan.Policy, Jobs: []placement.JobPlan{job}}, Settings: settings, Workloads: []testbed.Workload{w},
-	})
+	dep, err := tb.Deploy(ctx, setup)
 	if err != nil {
-		return nil, err
+		return base, nil, err
 	}
-	defer func() {
-		if cerr := dep.Close(ctx); err == nil {
-			err = cerr
+	defer func() { err = errors.Join(err, dep.Close(ctx)) }()
+	for _, j := range setup.Plan.Jobs {
+		if err := dep.Start(ctx, j.Name); err != nil {
+			return base, nil, err
 		}
-	}()
-	if err := dep.Start(ctx, job.Name); err != nil {
-		return nil, err
 	}
-	var samples []results.Sample
-	start := dep.Now() + w.RTO/3 // the first round trip
-	for t := start; t <= start+long; t += long / 10 {
-		if err := dep.Sleep(ctx, t); err != nil {
-			return nil, err
+	m := measurer{kind: tb.Capabilities().Kind}
+	start := dep.Now() + settle
+	for k := range 11 {
+		if err := dep.Sleep(ctx, start+long*time.Duration(k)/10); err != nil {
+			return base, nil, err
 		}
 		got, err := dep.Sample(ctx)
 		if err != nil {
-			return nil, err
+			return base, nil, err
 		}
-		samples = append(samples, got...)
+		m.samples = append(m.samples, got...)
 	}
-	end := dep.Now()
-	if err := dep.Stop(ctx, job.Name); err != nil {
-		return nil, err
-	}
-	m := measurer{samples: samples, start: start.Seconds(), end: end.Seconds(), kind: tb.Capabilities().Kind}
-	var out []results.Calibration
-	keep := func(what, of string, f results.Figure, err error) {
-		if err == nil {
-			out = append(out, results.Calibration{What: what, Of: of, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "s"})
+	m.start, m.end = start.Seconds(), dep.Now().Seconds()
+	for _, j := range setup.Plan.Jobs {
+		if err := dep.Stop(ctx, j.Name); err != nil {
+			return base, nil, err
 		}
 	}
-	for _, n := range job.Tree {
-		if n.Aggregate {
-			of := at(job.Name, n.Switch)
-			f, err := results.Ratio(m.start, m.end, m.series("job_hold_seconds", of), m.series("job_hold_packets", of))
-			keep("T", of, f, err)
+	var cal []results.Calibration
+	keep := func(what, of string, to map[string]float64, sum, count string, at string) {
+		f, err := results.Ratio(m.start, m.end, m.series(sum, at), m.series(count, at))
+		if err != nil {
+			return // the switch does not count it: the topology says T
 		}
+		to[of] = f.Value
+		cal = append(cal, results.Calibration{What: what, Of: of, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "s"})
 	}
-	of := fmt.Sprintf("%s/%d", job.Name, job.Workers[0].Rank)
-	f, err := results.Ratio(m.start, m.end, m.series("worker_rtt_seconds", of), m.series("worker_rtt_count", of))
-	keep("RTT", job.Name, f, err)
-	return out, m.err
+	for _, j := range setup.Plan.Jobs {
+		for _, n := range j.Tree {
+			if n.Aggregate {
+				of := at(j.Name, n.Switch)
+				keep("T", of, base.Holds, "job_hold_seconds", "job_hold_packets", of)
+			}
+		}
+		keep("RTT", j.Name, base.RTTs, "worker_rtt_seconds", "worker_rtt_count", j.Name+"/0")
+	}
+	return base, cal, m.err
 }
 
 // MeasureBaseline brings a testbed up, measures its baseline for the placement of the

@@ -21,6 +21,15 @@ type Baseline struct{ Holds, RTTs map[string]float64 }
 
 func at(job, sw string) string { return job + "@" + sw }
 
+// longest is the longest hold time, 0 if none was measured.
+func (b Baseline) longest() float64 {
+	t := 0.0
+	for _, h := range b.Holds {
+		t = max(t, h)
+	}
+	return t
+}
+
 // conditions are what a setup's jobs meet, for predictors.
 func conditions(setup testbed.Setup, base Baseline, active []string) placement.Conditions {
 	c := placement.Conditions{
@@ -128,11 +137,11 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			}
 			of := at(j.Name, node.Switch)
 			granted, denied := m.series("job_granted_packets", of), m.series("job_denied_packets", of)
-			in, out := m.series("job_in_packets", of), m.series("job_out_packets", of)
-			// a = (n-p)/(n-1) with n = in/PSNs and p = out/PSNs: packets that
-			// aggregation kept off the way up, over those it could have.
-			psns := results.Sum(granted, denied)
-			ph.Figures = m.ratio(ph.Figures, "share", of, minus(in, out), minus(in, psns), "1")
+			// A memory that is too small is granted in a block and denied until the
+			// block is released, T later, and so on: readings one T apart see whole
+			// blocks, and only such batches say how sure the share is.
+			apart := base.Holds[of]
+			ph.Figures = m.ratio(ph.Figures, "share", of, thin(granted, apart), thin(results.Sum(granted, denied), apart), "1")
 			if !slices.Contains(switches, node.Switch) {
 				switches = append(switches, node.Switch)
 			}
@@ -200,13 +209,29 @@ func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []re
 	return m.add(to, "jain", of, "1", f, err)
 }
 
-// minus is the difference of two counters that were read together.
-func minus(a, b results.Series) results.Series {
-	neg := results.Series{T: b.T, V: make([]float64, len(b.V))}
-	for i, v := range b.V {
-		neg.V[i] = -v
+// thin keeps the readings of a counter that are nearest to a grid of the given
+// spacing in seconds; all of them where the spacing is less than theirs.
+func thin(s results.Series, apart float64) results.Series {
+	if len(s.T) < 2 || apart <= 0 {
+		return s
 	}
-	return results.Sum(a, neg)
+	var out results.Series
+	next := s.T[0]
+	for i, t := range s.T {
+		// The nearest of two readings around a grid point is the one from which the
+		// next is not nearer.
+		if i+1 < len(s.T) && next-t > s.T[i+1]-next {
+			continue
+		}
+		if t < next && next-t > apart/2 {
+			continue
+		}
+		out.T, out.V = append(out.T, t), append(out.V, s.V[i])
+		for next <= t || next-t < apart/2 {
+			next += apart
+		}
+	}
+	return out
 }
 
 // linkMetric is the counter that tells what a link carried: the host's own where one

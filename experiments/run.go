@@ -261,7 +261,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
 	}
 	began = time.Now()
-	obs, err := r.observe(ctx, p.Spec, dep)
+	obs, err := r.observe(ctx, p.Spec, dep, base)
 	r.timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
@@ -306,7 +306,7 @@ const jobTimeout = 15 * time.Minute
 
 // observe plays the timeline: it starts and stops jobs when their time has come
 // and reads all counters in between.
-func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment) (obs observation, err error) {
+func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, base Baseline) (obs observation, err error) {
 	defer func() {
 		for _, j := range s.Jobs {
 			sum, serr := dep.Summary(j.Name)
@@ -334,7 +334,7 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment) (obs
 	obs.began = origin + time.Duration(r.clock*float64(time.Second))
 	defer func() { obs.ended = dep.Now() + time.Duration(r.clock*float64(time.Second)) }()
 	finite := map[string]<-chan struct{}{}
-	interval := time.Duration(s.Measure.Interval)
+	interval := readings(time.Duration(s.Measure.Interval), base)
 	next := origin // of the next reading
 	sample := func() error {
 		got, err := dep.Sample(ctx)
@@ -403,6 +403,16 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment) (obs
 	}
 	obs.health, err = dep.Health(ctx)
 	return obs, err
+}
+
+// readings is the interval between readings: the one asked for, adjusted so that
+// a whole number of them make one hold time of an aggregator.
+func readings(interval time.Duration, base Baseline) time.Duration {
+	hold := base.longest()
+	if n := math.Round(hold / interval.Seconds()); n >= 1 {
+		return time.Duration(hold / n * float64(time.Second))
+	}
+	return interval
 }
 
 // whole is the point from beginning to end as a phase of its own: what only counts
