@@ -1,0 +1,310 @@
+package testbedtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// lengths of messages, in bytes and packets.
+var lengths = []struct {
+	name           string
+	bytes, packets int64
+}{
+	{"one packet", 4 * lanes, 1},
+	{"one packet and a bit", 4*lanes + 4, 2},
+	{"many packets", 100 * 4 * lanes, 100},
+}
+
+const iterations = 3
+
+// sums: every worker gets the exact sum of all, every time, and jobs end when they
+// have done their iterations.
+func (b bed) sums(t *testing.T) {
+	for _, mode := range []string{"statistical", "synchronous"} {
+		for workers := 1; workers <= 3; workers++ {
+			if mode == "synchronous" && workers == 1 {
+				continue // nothing to aggregate
+			}
+			for _, l := range lengths {
+				t.Run(fmt.Sprintf("%s/%d workers/%s", mode, workers, l.name), func(t *testing.T) {
+					b.reduce(t, testbed.Settings{Mode: mode}, job{name: "A", workers: workers, ps: "h3", message: l.bytes, iterations: iterations}, l.packets)
+				})
+			}
+		}
+	}
+	for _, addressing := range []string{"hash", "linear", "atp"} {
+		t.Run(addressing, func(t *testing.T) {
+			b.reduce(t, testbed.Settings{Addressing: addressing, Aggregators: window},
+				job{name: "A", workers: 3, ps: "h3", message: lengths[2].bytes, iterations: iterations}, lengths[2].packets)
+		})
+	}
+	for _, collective := range []placement.Collective{placement.PS, placement.Ring} {
+		t.Run(string(collective), func(t *testing.T) {
+			j := job{name: "A", workers: 3, ps: "h3", collective: collective, message: lengths[2].bytes, iterations: iterations}
+			packets := lengths[2].packets
+			if collective == placement.Ring {
+				j.ps, packets = "", 0 // TCP's
+			}
+			b.reduce(t, testbed.Settings{}, j, packets)
+		})
+	}
+}
+
+// sumsAcross: the same through two levels of switches.
+func (b bed) sumsAcross(t *testing.T) {
+	for _, mode := range []string{"statistical", "synchronous"} {
+		t.Run(mode, func(t *testing.T) {
+			b.reduce(t, testbed.Settings{Mode: mode}, job{name: "A", workers: 4, ps: "h4", message: lengths[2].bytes, iterations: iterations}, lengths[2].packets)
+		})
+	}
+}
+
+// reduce runs one job of a number of packets per iteration to its end.
+func (b bed) reduce(t *testing.T, s testbed.Settings, j job, packets int64) results.JobSummary {
+	t.Helper()
+	setup := b.setup(t, s, j)
+	if s.Addressing == "atp" {
+		setup.Workloads[0].Slots = window / 2
+	}
+	d := b.deploy(t, setup)
+	d.start()
+	sum := d.finish(time.Minute)[0]
+	if sum.Iterations != j.iterations || sum.JCT <= 0 {
+		t.Errorf("%d of %d iterations, JCT %v s", sum.Iterations, j.iterations, sum.JCT)
+	}
+	sent := packets * j.iterations * int64(j.workers)
+	if sum.Packets < sent {
+		t.Errorf("%d packets sent, want %d", sum.Packets, sent)
+	}
+	d.exact(sum, max(1, sent*lanes))
+	return sum
+}
+
+// damage: sums stay exact when every link loses, duplicates and reorders.
+func (b bed) damage(t *testing.T) {
+	if !b.tb.Capabilities().Impairments {
+		return // honesty has seen it refused
+	}
+	all := b.tb.Inventory().Topology().Links
+	set := func(t *testing.T, d deployed, s testbed.LinkState) {
+		for _, l := range all {
+			d.must("damage "+l.Name, func() error { return d.SetLink(t.Context(), l.Name, s) })
+		}
+	}
+	for _, mode := range []string{"statistical", "synchronous"} {
+		t.Run(mode, func(t *testing.T) {
+			const packets = 60
+			d := b.deploy(t, b.setup(t, testbed.Settings{Mode: mode},
+				job{name: "A", workers: 2, ps: "h3", message: packets * 4 * lanes, iterations: iterations}))
+			defer set(t, d, testbed.LinkState{})
+			set(t, d, testbed.LinkState{Loss: 0.05, Duplicate: 0.02, Reorder: 0.1, ReorderBy: 5 * time.Millisecond})
+			before := d.quiet(newReadings(nil))
+			d.start()
+			sum := d.finish(2 * time.Minute)[0]
+			if sum.Iterations != iterations {
+				t.Errorf("%d of %d iterations", sum.Iterations, iterations)
+			}
+			d.exact(sum, 2*iterations*packets*lanes)
+			if sum.Resends == 0 {
+				t.Error("nothing was lost: no packet was sent again")
+			}
+			set(t, d, testbed.LinkState{})
+			b.conserved(t, before, d.quiet(before), d.jobs)
+		})
+	}
+}
+
+// competition: two jobs want more aggregators than there are. Each gets some of its
+// PSNs aggregated, none all, and no sum is wrong.
+func (b bed) competition(t *testing.T) {
+	for _, addressing := range []string{"pool", "hash"} {
+		t.Run(addressing, func(t *testing.T) {
+			d := b.deploy(t, b.setup(t, testbed.Settings{Addressing: addressing, Aggregators: 4},
+				job{name: "A", workers: 2, ps: "h3"}, job{name: "B", workers: 3, ps: "h3"}))
+			d.start()
+			d.sleep(600 * time.Millisecond)
+			d.stop()
+			r := newReadings(d.sample())
+			for i, s := range d.summaries() {
+				d.exact(s, 1)
+				of := d.jobs[i].Name + "@tor1"
+				granted, denied := r.value["job_granted_packets "+of], r.value["job_denied_packets "+of]
+				if granted == 0 || denied == 0 {
+					t.Errorf("job %s: %v PSNs granted an aggregator, %v denied", s.Job, granted, denied)
+				}
+				in, out := r.value["job_in_packets "+of], r.value["job_out_packets "+of]
+				if share := (in - out) / (in - granted - denied); !(share > 0 && share < 1) {
+					t.Errorf("job %s: share %v (%v packets in, %v out)", s.Job, share, in, out)
+				}
+			}
+		})
+	}
+}
+
+// accounting: counters only grow, and what is sent on a link arrives or is dropped.
+func (b bed) accounting(t *testing.T) {
+	one := job{name: "A", workers: 4, ps: "h4"}
+	t.Run("one job", func(t *testing.T) { b.account(t, one) })
+	t.Run("three jobs", func(t *testing.T) {
+		b.account(t, one, job{name: "B", hosts: []string{"h1", "h3"}, ps: "h2"},
+			job{name: "C", hosts: []string{"h2", "h4"}, collective: placement.Ring, message: 16 << 10})
+	})
+}
+
+func (b bed) account(t *testing.T, jobs ...job) {
+	d := b.deploy(t, b.setup(t, testbed.Settings{Aggregators: 16, Queue: "fair"}, jobs...))
+	before := d.quiet(newReadings(nil))
+	r := before.clone()
+	d.start()
+	for range 5 {
+		d.sleep(100 * time.Millisecond)
+		r.grow(t, d.sample())
+	}
+	d.stop()
+	r = d.quiet(r)
+	b.conserved(t, before, r, d.jobs)
+	for _, j := range d.jobs {
+		for _, w := range j.Workers {
+			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+			if r.value["worker_goodput_bytes "+of] == 0 || r.value["worker_tx_bytes "+of] == 0 {
+				t.Errorf("worker %s: nothing sent or reduced", of)
+			}
+		}
+	}
+}
+
+// readings are the last values of counters, by "metric subject".
+type readings struct {
+	value map[string]float64
+	when  map[string]float64
+}
+
+func newReadings(s []results.Sample) readings {
+	r := readings{map[string]float64{}, map[string]float64{}}
+	for _, x := range s {
+		r.value[x.Metric+" "+x.Of] = x.Value
+		r.when[x.Metric+" "+x.Of] = x.T
+	}
+	return r
+}
+
+func (r readings) clone() readings {
+	c := newReadings(nil)
+	for k, v := range r.value {
+		c.value[k], c.when[k] = v, r.when[k]
+	}
+	return c
+}
+
+// grow takes further samples, none of whose counters may be less than before.
+func (r readings) grow(t *testing.T, s []results.Sample) {
+	t.Helper()
+	for _, x := range s {
+		key := x.Metric + " " + x.Of
+		if was, seen := r.value[key]; seen && !x.Gauge && (x.Value < was || x.T < r.when[key]) {
+			t.Errorf("%s: %s was %v at %v s and is %v at %v s", x.Source, key, was, r.when[key], x.Value, x.T)
+		}
+		r.value[key], r.when[key] = x.Value, x.T
+	}
+}
+
+// quiet reads on from r until no link's counters change any more: what one end has
+// sent the other has seen, also of what hosts send by themselves now and then (IGMP).
+func (d deployed) quiet(r readings) readings {
+	d.Helper()
+	for range 50 {
+		next := r.clone()
+		next.grow(d.T, d.sample())
+		if same(r, next) {
+			return next
+		}
+		r = next
+		d.sleep(100 * time.Millisecond)
+	}
+	d.Error("links do not become quiet")
+	return r
+}
+
+// same reports whether no packet was counted on any link from one reading to the next.
+func same(a, b readings) bool {
+	for key, v := range b.value {
+		metric, _, _ := strings.Cut(key, " ")
+		if was, seen := a.value[key]; strings.HasSuffix(metric, "x_packets") && (!seen || was != v) {
+			return false
+		}
+	}
+	return true
+}
+
+// conserved holds counters against each other when nothing is on its way any more:
+// on every directed link what one end sent the other end received, and what came
+// into a switch and was neither lost nor added by its cables it has treated as some
+// job's.
+func (b bed) conserved(t *testing.T, before, after readings, jobs []placement.JobPlan) {
+	t.Helper()
+	topo := b.tb.Inventory().Topology()
+	slack := 0.0
+	if b.tb.Capabilities().Virtual {
+		slack = 4 // a model's packets are fractions
+	}
+	grown := func(metric, of string) (float64, bool) {
+		v, ok := after.value[metric+" "+of]
+		return v - before.value[metric+" "+of], ok
+	}
+	var carried float64
+	for _, l := range topo.Links {
+		from, to := "port", "port"
+		if topo.IsHost(l.From) {
+			from = "nic"
+		}
+		if topo.IsHost(l.To) {
+			to = "nic"
+		}
+		sent, ok1 := grown(from+"_tx_packets", l.Name)
+		received, ok2 := grown(to+"_rx_packets", l.Name)
+		dropped := 0.0
+		if to == "nic" {
+			dropped, _ = grown("nic_rx_drops", l.Name)
+		}
+		if !ok1 || !ok2 {
+			t.Errorf("link %s: no counters at both ends", l.Name)
+			continue
+		}
+		if diff := sent - received - dropped; diff > slack || diff < -slack {
+			t.Errorf("link %s: %v sent, %v received, %v dropped", l.Name, sent, received, dropped)
+		}
+		carried += sent
+	}
+	if carried == 0 {
+		t.Error("no link carried anything")
+	}
+	if len(jobs) != 1 || jobs[0].Collective != placement.INA {
+		return
+	}
+	for _, n := range jobs[0].Tree {
+		var in float64
+		for _, l := range topo.Links {
+			if l.To != n.Switch {
+				continue
+			}
+			rx, _ := grown("port_rx_packets", l.Name)
+			dup, _ := grown("port_rx_dup_packets", l.Name)
+			lost, _ := grown("port_rx_drop_packets", l.Name)
+			stray, _ := grown("port_no_route_packets", l.Name)
+			in += rx + dup - lost - stray
+		}
+		of := jobs[0].Name + "@" + n.Switch
+		gradients, _ := grown("job_in_packets", of)
+		answers, _ := grown("job_results_packets", of)
+		refused, _ := grown("job_dropped_packets", of)
+		if diff := in - gradients - answers - refused; diff > slack || diff < -slack {
+			t.Errorf("switch %s: %v packets came in, %v gradients, %v results and %v refused were seen", n.Switch, in, gradients, answers, refused)
+		}
+	}
+}
