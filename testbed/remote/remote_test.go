@@ -1,0 +1,69 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+// noNamespaces is why the tests are not running inside an emulation's namespaces.
+var noNamespaces error
+
+// TestMain plays every part: the test binary runs itself again inside namespaces,
+// and the hosts, switches and agents there are the test binary too.
+func TestMain(m *testing.M) {
+	ctx := context.Background()
+	if len(os.Args) > 1 {
+		var err error
+		switch os.Args[1] {
+		case "agent":
+			err = agent.Main(ctx, os.Stdin, os.Stdout)
+		case "netns-host":
+			err = netns.HostMain(ctx, os.Stdin, os.Stdout)
+		default:
+			goto tests
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+tests:
+	inside, code, err := netns.Reexec(ctx)
+	if err == nil && !inside {
+		os.Exit(code)
+	}
+	noNamespaces = err
+	os.Exit(m.Run())
+}
+
+func TestConformance(t *testing.T) {
+	testbedtest.Require(t, "netns", noNamespaces)
+	testbedtest.Run(t, testbedtest.Config{Open: open})
+}
+
+// open emulates inv and connects to it as to a lab.
+func open(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
+	f, err := netns.Up(ctx, inv, netns.Options{Queue: "drr", Seed: 1})
+	if err != nil {
+		return nil, err
+	}
+	return remote.Open(ctx, remote.Options{
+		Fabric: f, Exe: "/proc/self/exe",
+		HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
+		Capabilities: testbed.Capabilities{
+			Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",
+		},
+	})
+}
