@@ -417,11 +417,15 @@ func (s *sampler) job(j *job) {
 			continue
 		}
 		of := j.plan.Name + "@" + n.name
+		fromAbove := t.psns
+		if n.parent == none {
+			fromAbove = 0 // it makes the results
+		}
 		for _, c := range []struct {
 			name    string
 			packets float64
 		}{
-			{"job_in", n.total.in}, {"job_out", n.total.out}, {"job_results", t.psns},
+			{"job_in", n.total.in}, {"job_out", n.total.out}, {"job_results", fromAbove},
 			{"job_granted", n.total.granted}, {"job_denied", n.total.denied},
 		} {
 			s.add("model of switch "+n.name, c.name+"_packets", of, "1", c.packets)

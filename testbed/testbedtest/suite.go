@@ -341,12 +341,14 @@ func (b bed) lifecycle(t *testing.T) {
 	})
 	t.Run("unknown job", func(t *testing.T) {
 		d := b.deploy(t, b.stream(t))
-		if d.Start(t.Context(), "Z") == nil || d.Stop(t.Context(), "Z") == nil {
-			t.Error("a job that is not there was started or stopped")
-		}
-		if _, err := d.Summary("Z"); err == nil {
-			t.Error("a job that is not there has a summary")
-		}
+		b.within(t, "start, stop and summary", func() {
+			if d.Start(t.Context(), "Z") == nil || d.Stop(t.Context(), "Z") == nil {
+				t.Error("a job that is not there was started or stopped")
+			}
+			if _, err := d.Summary("Z"); err == nil {
+				t.Error("a job that is not there has a summary")
+			}
+		})
 	})
 	if testing.Short() {
 		return
