@@ -1,0 +1,172 @@
+package inabench_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/inabench/inabench"
+
+// goPackage is what `go list -json` says of a package, the part that is asked for.
+type goPackage struct {
+	ImportPath                         string
+	GoFiles                            []string
+	Imports, TestImports, XTestImports []string
+}
+
+// listPackages returns the packages of this module that have code.
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var packages []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// table returns the body of the first table below a heading of a Markdown file, a
+// slice of cells for each row.
+func table(t *testing.T, file, heading string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no heading %q", file, heading)
+	}
+	var rows [][]string
+	for line := range strings.Lines(section) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") {
+			break
+		}
+		if !strings.HasPrefix(line, "|") {
+			if len(rows) > 0 {
+				break
+			}
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	if len(rows) < 3 {
+		t.Fatalf("%s has no table below %q", file, heading)
+	}
+	return rows[2:] // header and rule
+}
+
+var code = regexp.MustCompile("`([^`]+)`")
+
+// quoted returns what stands in backquotes.
+func quoted(s string) []string {
+	var out []string
+	for _, m := range code.FindAllStringSubmatch(s, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// TestLayers holds the code to the layer table in ARCHITECTURE.md: every package has
+// one row, a row allows only what stands in rows above it, and a package imports
+// nothing of ours but what its row allows. Tests may import more.
+func TestLayers(t *testing.T) {
+	allowed := map[string][]string{}
+	for _, row := range table(t, "ARCHITECTURE.md", "## Layers") {
+		may := quoted(row[1])
+		for _, p := range may {
+			if _, above := allowed[p]; !above {
+				t.Errorf("the row of %s allows %s, which has no row above it", row[0], p)
+			}
+		}
+		for _, p := range quoted(row[0]) {
+			if _, twice := allowed[p]; twice {
+				t.Errorf("%s has two rows", p)
+			}
+			allowed[p] = may
+		}
+	}
+	unseen := maps.Clone(allowed)
+	for _, p := range listPackages(t) {
+		if len(p.GoFiles) == 0 {
+			continue // tests only, as in this folder
+		}
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		may, ok := allowed[name]
+		if !ok {
+			t.Errorf("%s has no row in the layer table", name)
+			continue
+		}
+		delete(unseen, name)
+		for _, imported := range p.Imports {
+			ours, ok := strings.CutPrefix(imported, module+"/")
+			if ok && !slices.Contains(may, ours) {
+				t.Errorf("%s imports %s: its row allows %v", name, ours, may)
+			}
+		}
+	}
+	for name := range unseen {
+		t.Errorf("the layer table has a row for %s, which is not there", name)
+	}
+}
+
+// TestDependencies holds the list of dependencies in ARCHITECTURE.md to the code:
+// every module that some package or test imports has a row with its reason, and
+// every row is such a module.
+func TestDependencies(t *testing.T) {
+	documented := map[string]bool{}
+	for _, row := range table(t, "ARCHITECTURE.md", "## Dependencies") {
+		for _, m := range quoted(row[0]) {
+			documented[m] = false
+		}
+		if row[1] == "" {
+			t.Errorf("%s: no reason", row[0])
+		}
+	}
+	for _, p := range listPackages(t) {
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			host, _, _ := strings.Cut(imported, "/")
+			if !strings.Contains(host, ".") || imported == module || strings.HasPrefix(imported, module+"/") {
+				continue
+			}
+			known := false
+			for m := range documented {
+				if imported == m || strings.HasPrefix(imported, m+"/") {
+					documented[m], known = true, true
+				}
+			}
+			if !known {
+				t.Errorf("%s imports %s: no row in the table of dependencies", p.ImportPath, imported)
+			}
+		}
+	}
+	for m, used := range documented {
+		if !used {
+			t.Errorf("the table of dependencies has %s, which nothing imports", m)
+		}
+	}
+}
