@@ -66,8 +66,9 @@ func (d *deployment) allocate() {
 			j.want = min(j.want, j.cwnd/j.rtt)
 		}
 		for u := range j.uses {
-			one := user{j, u}.load(1)
-			j.want = min(j.want, d.links[j.uses[u].link].capacity/one)
+			if j.limit == 0 && j.window == 0 { // as much as would go through alone
+				j.want = min(j.want, d.links[j.uses[u].link].capacity/user{j, u}.load(1))
+			}
 		}
 		j.rate = j.want
 	}
@@ -85,7 +86,8 @@ func (d *deployment) allocate() {
 			}
 		}
 	}
-	d.clip()
+	d.clip(func(l int) bool { return d.topo.IsHost(d.topo.Links[l].From) })
+	d.clip(func(int) bool { return true })
 	for _, j := range d.jobs {
 		d.hold(j)
 	}
@@ -131,14 +133,14 @@ func (l *directed) divide(d *deployment) {
 
 // clip scales the jobs on overloaded links down in proportion, the most overloaded
 // link first: what fifo queues do, and what keeps levels that have not settled from
-// exceeding a capacity.
-func (d *deployment) clip() {
+// exceeding a capacity. NICs come before what they feed.
+func (d *deployment) clip(of func(link int) bool) {
 	for range d.links {
 		worst, factor := none, 1-1e-9
 		for i := range d.links {
 			l := &d.links[i]
 			l.sum()
-			if f := l.capacity / l.load; f < factor {
+			if f := l.capacity / l.load; f < factor && of(i) {
 				worst, factor = i, f
 			}
 		}

@@ -3,8 +3,10 @@ package sim_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sim"
 )
+
+var seed = flag.Uint64("seed", 0, "seed of random tests; 0: a new one")
 
 const (
 	lanes = 240                    // frames of 1024 bytes
@@ -245,6 +249,163 @@ func TestAgainstOccupancy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestJCT holds the time of iterations against what its parts take.
+func TestJCT(t *testing.T) {
+	const (
+		line    = 10e9
+		packet  = 8 * 1024 / line
+		rtt     = 4*0.5e-3 + 4*packet
+		packets = 1000
+	)
+	inv := lab(1, line, 1<<12)
+	for _, tt := range []struct {
+		name string
+		w    testbed.Workload
+		want float64 // of an iteration, seconds
+	}{
+		{"one packet", testbed.Workload{Message: 1}, rtt},
+		{"message at line rate", testbed.Workload{Message: packets * 4 * lanes}, rtt + (packets-1)*packet},
+		{"message at its rate", testbed.Workload{Message: packets * 4 * lanes, Rate: 1e9}, rtt + (packets-1)*10*packet},
+		{"message in small windows", testbed.Workload{Message: packets * 4 * lanes, Window: 100}, rtt + rtt*(packets-1)/100},
+		{"compute hides all but the last layer", testbed.Workload{Layers: []testbed.Layer{
+			{Bytes: packets * 4 * lanes, Compute: 3 * time.Millisecond}, {Bytes: 4 * lanes, Compute: 7 * time.Millisecond},
+		}}, 0.010 + rtt},
+		{"layers that queue up", testbed.Workload{Layers: []testbed.Layer{
+			{Bytes: packets * 4 * lanes, Compute: time.Millisecond}, {Bytes: packets * 4 * lanes},
+		}}, 0.001 + rtt + (2*packets-1)*packet},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.w.Iterations = 5
+			s := setup(t, inv, testbed.Settings{}, spec{name: "A", hosts: []string{"h1", "h2"}, ps: "h4", w: tt.w})
+			d := deploy(t, inv, s)
+			if err := d.Start(t.Context(), "A"); err != nil {
+				t.Fatal(err)
+			}
+			sleep(t, d, time.Second)
+			select {
+			case <-d.Done("A"):
+			default:
+				t.Fatal("not done")
+			}
+			sum, err := d.Summary("A")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := 5 * tt.want; sum.Iterations != 5 || math.Abs(sum.JCT/want-1) > 0.02 {
+				t.Errorf("%d iterations in %.6f s, want %.6f", sum.Iterations, sum.JCT, want)
+			}
+			if n := sum.Packets; tt.w.Message > 1 && n != 2*5*packets {
+				t.Errorf("%d packets", n)
+			}
+		})
+	}
+}
+
+// TestSharing is how one link is shared where the predictor has nothing to say.
+func TestSharing(t *testing.T) {
+	const line = 10e9
+	inv := lab(1, line, 1<<16)
+	rate := func(r readings, job string) float64 { return 8 * r["worker_tx_bytes "+job+"/0"] / line }
+	run := func(queue string, a, b testbed.Workload) (float64, float64, readings) {
+		s := setup(t, inv, testbed.Settings{Queue: queue},
+			spec{name: "A", hosts: []string{"h1", "h2"}, ps: "h4", w: a}, spec{name: "B", hosts: []string{"h1", "h2"}, ps: "h4", w: b})
+		r := steady(t, deploy(t, inv, s), s)
+		return rate(r, "A"), rate(r, "B"), r
+	}
+	t.Run("fifo: as offered", func(t *testing.T) {
+		a, b, _ := run("fifo", testbed.Workload{Window: 6000}, testbed.Workload{Window: 3000})
+		if math.Abs(a-2.0/3) > 0.01 || math.Abs(b-1.0/3) > 0.01 {
+			t.Errorf("windows 2:1 get %.3f and %.3f", a, b)
+		}
+	})
+	t.Run("aimd", func(t *testing.T) {
+		w := testbed.Workload{Window: 10000, Control: "aimd"}
+		a, b, r := run("fair", w, w)
+		// Thresholds far below bandwidth times delay: teeth between half and all of it.
+		if sum := a + b; sum < 0.7 || sum > 0.85 || math.Abs(a-b) > 0.1 {
+			t.Errorf("they get %.3f and %.3f", a, b)
+		}
+		if r["worker_marks A/0"] == 0 {
+			t.Error("no mark")
+		}
+		// Without marks the windows' 20 000 packets would wait.
+		if rtt := r["worker_rtt_seconds A/0"] / r["worker_rtt_count A/0"]; rtt > 2*2e-3 {
+			t.Errorf("round trip %.2g s", rtt)
+		}
+	})
+	t.Run("a queue lengthens the round trip", func(t *testing.T) {
+		_, _, r := run("fair", testbed.Workload{Window: 6000}, testbed.Workload{Rate: 2e9})
+		// Little: a window of 6000 packets at what B leaves.
+		if rtt, want := r["worker_rtt_seconds A/0"]/r["worker_rtt_count A/0"], 6000*8*1024/(0.8*line); math.Abs(rtt/want-1) > 0.02 {
+			t.Errorf("round trip %.4g s, want %.4g", rtt, want)
+		}
+	})
+}
+
+// TestCapacity: whatever jobs do, no link carries more than it can.
+func TestCapacity(t *testing.T) {
+	seed := *seed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 30 {
+		inv := lab(2, 1e9, 16+rng.IntN(500))
+		var jobs []spec
+		for i := range 1 + rng.IntN(5) {
+			j := spec{name: string(rune('A' + i)), ps: inv.Hosts[rng.IntN(8)].Name}
+			j.collective = []placement.Collective{placement.INA, placement.INA, placement.PS, placement.Ring}[rng.IntN(4)]
+			if j.collective == placement.Ring {
+				j.ps = ""
+			}
+			for _, h := range rng.Perm(8)[:2+rng.IntN(6)] {
+				j.hosts = append(j.hosts, inv.Hosts[h].Name)
+			}
+			j.w = testbed.Workload{Window: 1 + rng.IntN(3000), Control: []string{"fixed", "aimd"}[rng.IntN(2)]}
+			if rng.IntN(2) == 0 {
+				j.w.Rate = 1e9 * rng.Float64()
+			}
+			if rng.IntN(3) == 0 {
+				j.w.Message = rng.Int64N(1 << 20)
+			}
+			jobs = append(jobs, j)
+		}
+		s := setup(t, inv, testbed.Settings{
+			Queue:      []string{"fifo", "fair"}[rng.IntN(2)],
+			Addressing: []string{"pool", "hash", "linear"}[rng.IntN(3)],
+		}, jobs...)
+		r := steady(t, deploy(t, inv, s), s)
+		for _, l := range inv.Topology().Links {
+			if bits := 8 * r["link_bytes "+l.Name]; bits > 1e9*(1+1e-6) {
+				t.Errorf("link %s carries %v bit in a second (%d jobs, %+v)", l.Name, bits, len(jobs), s.Settings)
+			}
+		}
+		for _, j := range jobs {
+			if r["worker_goodput_bytes "+j.name+"/0"] <= 0 {
+				t.Errorf("job %+v stands still (%+v)", j, s.Settings)
+			}
+		}
+	}
+}
+
+// TestSeed: another seed is another run of the same experiment.
+func TestSeed(t *testing.T) {
+	inv := lab(1, 10e9, 64)
+	s := setup(t, inv, testbed.Settings{Addressing: "hash"}, spec{name: "A", hosts: []string{"h1", "h2"}, ps: "h4"})
+	denied := func(seed uint64) float64 {
+		s.Settings.Seed = seed
+		return steady(t, deploy(t, inv, s), s)["job_denied_packets A@tor1"]
+	}
+	one, other := denied(1), denied(2)
+	if one == other {
+		t.Errorf("both deny %v", one)
+	}
+	if math.Abs(one/other-1) > 0.02 {
+		t.Errorf("they deny %v and %v", one, other)
 	}
 }
 
