@@ -32,6 +32,10 @@ type Options struct {
 	CallTimeout time.Duration // of one call, waiting for a reconnect included; 0: 10 s
 	PushTimeout time.Duration // of loading a pipeline, which takes hardware long; 0: 60 s
 	Keepalive   time.Duration // between signs of life asked from an idle switch; 0: 5 s
+	// Polite leaves a switch alone that another controller is primary of and stays
+	// so for a second: Dial then fails with an error wrapping ErrNotPrimary.
+	// Otherwise the latest bid wins.
+	Polite bool
 }
 
 func (o Options) withDefaults() Options {
@@ -62,6 +66,8 @@ const (
 	maxBackoff = time.Second
 	// lostPatience is how long Close waits for a switch that is lost.
 	lostPatience = 2 * time.Second
+	// politePatience is how long another controller may take to leave.
+	politePatience = time.Second
 	maxReply     = 64 << 20 // bytes of one message; pipelines and wildcard reads are large
 	maxHeader    = 4 << 20  // bytes; error details of a whole batch travel in a header
 )
@@ -221,7 +227,15 @@ func dialing(err error) string {
 }
 
 func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
-	if err := stream.Send(c.bid(nil)); err != nil {
+	c.mu.Lock()
+	polite := c.opt.Polite && c.election == nil // a switch that was ours is won back
+	c.mu.Unlock()
+	first := c.bid(nil)
+	if polite {
+		// A bid without an id never wins; its answer says whether somebody has.
+		first.GetArbitration().ElectionId = nil
+	}
+	if err := stream.Send(first); err != nil {
 		_, err = stream.Recv() // Send says only EOF
 		return plain(err)
 	}
@@ -229,6 +243,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 	defer alive.Wait()
 	defer cancel(nil)
 	primary := false
+	var leaving *time.Timer // runs while another controller is primary
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -244,26 +259,41 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		switch code := codes.Code(a.GetStatus().GetCode()); {
 		case code == codes.OK && !primary:
 			primary = true
+			if leaving != nil {
+				leaving.Stop()
+			}
 			c.win()
 			won()
 			alive.Go(func() { c.watch(ctx, cancel) })
 		case code == codes.OK:
 		case code == codes.NotFound && !primary:
-			// Nobody is primary, yet someone once was with a higher id than ours: a
-			// clock was wrong. Nobody is harmed by bidding above it.
+			// Nobody is primary: this was a polite question, or someone once was with
+			// a higher id than ours because a clock was wrong.
 			if err := stream.Send(c.bid(a.GetElectionId())); err != nil {
 				_, err = stream.Recv()
 				return plain(err)
 			}
 		default:
-			id := a.GetElectionId()
-			err := fmt.Errorf("%w, with election id %d:%d", ErrNotPrimary, id.GetHigh(), id.GetLow())
-			c.mu.Lock()
-			c.outbid = err
-			c.mu.Unlock()
-			return err
+			err := fmt.Errorf("%w, %s", ErrNotPrimary, describe(a.GetElectionId()))
+			if polite && !primary {
+				if leaving == nil {
+					leaving = time.AfterFunc(politePatience, func() { cancel(c.giveWay(err)) })
+					defer leaving.Stop()
+				}
+				continue
+			}
+			return c.giveWay(err)
 		}
 	}
+}
+
+// giveWay makes err, which wraps ErrNotPrimary, the reason why this client will not
+// bid again.
+func (c *Client) giveWay(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outbid = err
+	return err
 }
 
 // bid makes an arbitration update with an id above our last one and above floor.
@@ -284,6 +314,15 @@ func (c *Client) bid(floor *p4v1.Uint128) *p4v1.StreamMessageRequest {
 	return &p4v1.StreamMessageRequest{Update: &p4v1.StreamMessageRequest_Arbitration{
 		Arbitration: &p4v1.MasterArbitrationUpdate{DeviceId: c.device, ElectionId: id},
 	}}
+}
+
+// describe tells a person about another controller. One of ours says in its id when
+// it bid.
+func describe(id *p4v1.Uint128) string {
+	if bid := time.Unix(0, int64(id.GetLow())); id.GetHigh() == 0 && bid.Year() > 2020 && bid.Before(time.Now().Add(time.Hour)) {
+		return "since " + bid.Format("2006-01-02 15:04:05")
+	}
+	return fmt.Sprintf("with election id %d:%d", id.GetHigh(), id.GetLow())
 }
 
 func less(a, b *p4v1.Uint128) bool {

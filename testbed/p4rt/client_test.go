@@ -462,6 +462,36 @@ func TestSkewedClock(t *testing.T) {
 	watcher.hears(&p4v1.Uint128{High: 2}, codes.AlreadyExists)
 }
 
+// TestPolite dials a switch that is free, then one that is controlled, then the same
+// one when its controller has left.
+func TestPolite(t *testing.T) {
+	s := loopback(t)
+	polite := func() (*p4rt.Client, error) {
+		return p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{Polite: true})
+	}
+	owner, err := polite()
+	if err != nil {
+		t.Fatalf("free switch: %v", err)
+	}
+	push(t, owner)
+	if _, err := polite(); !errors.Is(err, p4rt.ErrNotPrimary) || !strings.Contains(err.Error(), "primary, since 2") {
+		t.Errorf("switch in use: %v", err)
+	}
+	if err := owner.WriteJob(t.Context(), job(1, 1)); err != nil {
+		t.Errorf("the owner was disturbed: %v", err)
+	}
+	if err := owner.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, err := polite()
+	if err != nil {
+		t.Fatalf("switch that is free again: %v", err)
+	}
+	if err := next.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // recorder is a P4Runtime server that notes the order of requests, behind another one.
 type recorder struct {
 	p4v1.UnimplementedP4RuntimeServer
