@@ -2,12 +2,12 @@ package experiments
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +18,7 @@ import (
 	realab "github.com/inabench/inabench/testbed/lab"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/sim"
 )
 
 // Drivers are the testbeds that an experiment can run on.
@@ -28,7 +29,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 	interval := max(20*time.Millisecond, time.Duration(s.Measure.Interval))
 	switch driver {
 	case "sim":
-		return nil, errors.ErrUnsupported
+		return sim.Open(built(s.inv, key), sim.Options{Seed: s.Measure.Seed})
 	case "netns":
 		queue := "fifo"
 		if key.queue == "fair" {
@@ -58,7 +59,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			},
 		})
 	}
-	return nil, fmt.Errorf("driver %q is not one of %v: %w", driver, Drivers, ErrInput)
+	return nil, invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
 }
 
 // built is the inventory with the queues that the experiment wants.

@@ -140,29 +140,29 @@ func (p *SavedPlan) plan(i int) *placement.Plan {
 func LoadPlan(path string) (*SavedPlan, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read plan: %w: %w", ErrInput, err)
+		return nil, invalidf("read plan: %w", err)
 	}
 	var p SavedPlan
 	if err := json.Unmarshal(b, &p); err != nil {
-		return nil, fmt.Errorf("read plan %s: %w: %w", path, ErrInput, err)
+		return nil, invalidf("%s is not a plan: %w", path, err)
 	}
 	if p.Schema != 1 {
-		return nil, fmt.Errorf("read plan %s: schema %d, this inabench reads 1: %w", path, p.Schema, ErrInput)
+		return nil, invalidf("plan %s has schema %d, this inabench reads 1", path, p.Schema)
 	}
 	inv, err := inventory.Load(p.Inventory.Path)
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: its inventory: %w", path, err)
 	}
 	if inv.SHA256 != p.Inventory.SHA256 {
-		return nil, &staleError{fmt.Errorf("plan %s was made for another version of %s (sha256 %.12s, now %.12s): %w",
-			path, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256, ErrInput), p.Experiment.Path, path}
+		return nil, &staleError{invalidf("plan %s was made for another version of %s (sha256 %.12s, now %.12s)",
+			path, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256), p.Experiment.Path, path}
 	}
 	if p.spec, err = Parse(p.Experiment.Path, []byte(p.Experiment.Text), inv, p.Overrides...); err != nil {
 		return nil, fmt.Errorf("plan %s: its experiment: %w", path, err)
 	}
 	for i, pt := range p.Points {
 		if err := placement.Validate(pt.Plan, inv); err != nil {
-			return nil, fmt.Errorf("plan %s: point %d: %w: %w", path, i, ErrInput, err)
+			return nil, invalidf("plan %s: point %d: %w", path, i, err)
 		}
 	}
 	return &p, nil
@@ -195,7 +195,7 @@ func prefix(l []string) string {
 func IsInventory(path string) (bool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return false, fmt.Errorf("read input: %w: %w", ErrInput, err)
+		return false, invalid{err}
 	}
 	f, err := tomlfile.Parse(filepath.Clean(path), text)
 	if err != nil {

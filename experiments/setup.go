@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/inabench/inabench/inventory"
@@ -19,6 +20,14 @@ import (
 // ErrInput is wrapped by errors about what the user asked for that only show when
 // a plan is made: exit code 3.
 var ErrInput = errors.New("invalid input")
+
+// invalid wraps ErrInput without a word of it: what is wrong says enough.
+type invalid struct{ error }
+
+func (e invalid) Unwrap() error        { return e.error }
+func (e invalid) Is(target error) bool { return target == ErrInput }
+
+func invalidf(format string, args ...any) error { return invalid{fmt.Errorf(format, args...)} }
 
 // frameBits is the size of a gradient packet on the wire in bits, Ethernet header
 // in, preamble and FCS out.
@@ -41,7 +50,7 @@ func Policies() []placement.Policy { return policies }
 func (s *Spec) Place() (*placement.Plan, error) {
 	i := slices.IndexFunc(policies, func(p placement.Policy) bool { return p.Name() == s.Placement.Policy })
 	if i < 0 {
-		return nil, fmt.Errorf("placement policy %q is not one of %v: %w", s.Placement.Policy, policyNames(), ErrInput)
+		return nil, invalidf("placement policy %q is not one of %s", s.Placement.Policy, strings.Join(policyNames(), ", "))
 	}
 	jobs := make([]placement.Job, len(s.Jobs))
 	for i, j := range s.Jobs {
@@ -92,7 +101,7 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, a
 	if j.Model != "" {
 		p, ok := workload.Lookup(j.Model)
 		if !ok {
-			return w, fmt.Errorf("job %s: %w: no model %q; there are %v", j.Name, ErrInput, j.Model, workload.Names())
+			return w, invalidf("job %s: no model %q; there are %s", j.Name, j.Model, strings.Join(workload.Names(), ", "))
 		}
 		for _, l := range p.Layers {
 			w.Layers = append(w.Layers, testbed.Layer{
@@ -107,7 +116,7 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, a
 			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
 		}
 	}
-	w.RTO = retransmitAfter(plan.Jobs[i], inv, j.Window, frameBits(s.Switch.Lanes))
+	w.RTO = retransmitAfter(plan.Jobs[i], inv, s.outstanding(plan), frameBits(s.Switch.Lanes))
 	return w, nil
 }
 
@@ -130,10 +139,19 @@ func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
 	return least
 }
 
-// retransmitAfter is a first timeout that a full window in a queue does not trip:
-// three times the round trip plus the time that the slowest link of the job takes
-// for a window from every worker.
-func retransmitAfter(j placement.JobPlan, inv *inventory.Inventory, window int, frame float64) time.Duration {
+// outstanding is how many packets all jobs can have on the way together.
+func (s *Spec) outstanding(plan *placement.Plan) int {
+	n := 0
+	for i, j := range plan.Jobs {
+		n += s.Jobs[i].Window * len(j.Workers)
+	}
+	return n
+}
+
+// retransmitAfter is a first timeout that full queues do not trip: twice the round
+// trip, plus the time that the slowest link of the job takes for everything that
+// can be outstanding, plus a margin for a busy host.
+func retransmitAfter(j placement.JobPlan, inv *inventory.Inventory, outstanding int, frame float64) time.Duration {
 	topo := inv.Topology()
 	var rtt time.Duration
 	slowest := math.Inf(1)
@@ -154,8 +172,8 @@ func retransmitAfter(j placement.JobPlan, inv *inventory.Inventory, window int, 
 			slowest = min(slowest, float64(topo.Links[l].Rate))
 		}
 	}
-	drain := float64(window*len(j.Workers)) * frame / slowest
-	return 3*rtt + time.Duration(drain*float64(time.Second)) + 50*time.Millisecond
+	drain := float64(outstanding) * frame / slowest
+	return 2*rtt + time.Duration(drain*float64(time.Second)) + 20*time.Millisecond
 }
 
 // aggregators is how many aggregators each switch uses: as the spec says, or what
@@ -180,16 +198,16 @@ func (s *Spec) aggregators(plan *placement.Plan, inv *inventory.Inventory, base 
 		c := float64(s.Jobs[i].Rate) / scale.Factor / frameBits(s.Switch.Lanes) // packets/s
 		m := int(math.Round(s.Switch.PATRatio * c * hold))
 		if m < 1 {
-			return 0, fmt.Errorf("%w: switch.pat_ratio %v of the %.1f packets that job %s holds is less than one aggregator: "+
-				"give it a higher rate or longer cables", ErrInput, s.Switch.PATRatio, c*hold, j.Name)
+			return 0, invalidf("switch.pat_ratio %v of the %.1f packets that job %s holds is less than one aggregator: "+
+				"give it a higher rate or longer cables", s.Switch.PATRatio, c*hold, j.Name)
 		}
 		if sw, ok := inv.Switch(n.Switch); ok && m > sw.Aggregators {
-			return 0, fmt.Errorf("%w: switch.pat_ratio %v needs %d aggregators, switch %s has %d",
-				ErrInput, s.Switch.PATRatio, m, sw.Name, sw.Aggregators)
+			return 0, invalidf("switch.pat_ratio %v needs %d aggregators, switch %s has %d",
+				s.Switch.PATRatio, m, sw.Name, sw.Aggregators)
 		}
 		return m, nil
 	}
-	return 0, fmt.Errorf("%w: switch.pat_ratio: no switch aggregates for job %s", ErrInput, j.Name)
+	return 0, invalidf("switch.pat_ratio: no switch aggregates for job %s", j.Name)
 }
 
 // hold is T of a job at a switch in seconds: calibrated, or what the topology says.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/experiments"
@@ -12,6 +13,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // Exit codes are part of the interface: scripts and CI tell a regression (1) from
@@ -25,7 +27,7 @@ const (
 	exitUnsupported  = 5 // not on this machine
 	exitTestbed      = 6 // the testbed failed during the run
 	exitInconclusive = 7
-	exitBusy         = 8 // reservation refused
+	exitBusy         = 8 // someone else uses the testbed
 	exitLeftovers    = 9 // cleanup incomplete
 )
 
@@ -34,32 +36,61 @@ type outcomeError struct{ outcome results.Outcome }
 
 func (o outcomeError) Error() string { return "run: " + string(o.outcome) }
 
+// commandError is a command that `inabench ssh` ran on a host: its exit status is
+// this program's, and it has said on stderr what was wrong.
+type commandError struct{ *ssh.RunError }
+
+// outputError is a file that was asked for and cannot be written.
+type outputError struct{ error }
+
+func (o outputError) Unwrap() error { return o.error }
+
 // exitCode prints what err says, a line for the error and one for the hint, and
 // returns the code to leave with. All codes are decided here.
 func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 	var stopped interruption
 	if errors.As(context.Cause(ctx), &stopped) {
+		// What only came of the interruption says nothing new.
+		rest := slices.DeleteFunc(flatten(err), func(e error) bool {
+			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || errors.As(e, new(outcomeError))
+		})
+		if len(rest) == 0 {
+			fmt.Fprintf(stderr, "inabench: %v; everything was taken down\n", stopped)
+			return 128 + int(stopped.sig)
+		}
+		fmt.Fprintf(stderr, "inabench: %v\n", stopped)
+		err = errors.Join(rest...)
 		say(stderr, err)
-		fmt.Fprintf(stderr, "inabench: %v; everything was taken down\n", stopped)
+		if errors.Is(err, testbed.ErrLeftovers) {
+			return exitLeftovers
+		}
 		return 128 + int(stopped.sig)
 	}
-	if err == nil {
+	var (
+		outcome outcomeError
+		command *commandError
+	)
+	switch {
+	case err == nil:
 		return exitOK
-	}
-	var outcome outcomeError
-	if errors.As(err, &outcome) {
+	case errors.As(err, &outcome):
 		return results.ExitCode(outcome.outcome)
+	case errors.As(err, &command):
+		return command.Exit
 	}
 	say(stderr, err)
 	var (
 		usage      usageError
+		input      inputError
 		problems   tomlfile.Problems
 		infeasible *placement.InfeasibleError
+		begin      *experiments.BeginError
+		result     outputError
 	)
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &problems), errors.Is(err, experiments.ErrInput):
+	case errors.As(err, &input), errors.As(err, &problems), errors.Is(err, experiments.ErrInput):
 		return exitInvalid
 	case errors.As(err, &infeasible), errors.Is(err, placement.ErrMemory):
 		return exitInfeasible
@@ -67,10 +98,27 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 		return exitBusy
 	case errors.Is(err, testbed.ErrLeftovers):
 		return exitLeftovers
-	case errors.Is(err, errors.ErrUnsupported):
+	case errors.Is(err, errors.ErrUnsupported), errors.As(err, &begin), errors.As(err, &result):
 		return exitUnsupported
 	}
 	return exitTestbed
+}
+
+// flatten is what errors.Join joined.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	// Errors that wrap several others with words of their own stay whole.
+	many, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(many.Unwrap()...).Error() {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range many.Unwrap() {
+		out = append(out, flatten(e)...)
+	}
+	return out
 }
 
 // say prints an error the way every error is printed: what is wrong, then what to
@@ -84,28 +132,81 @@ func say(stderr io.Writer, err error) {
 		for _, p := range problems {
 			fmt.Fprintln(stderr, p)
 		}
-		n := len(problems)
-		fmt.Fprintf(stderr, "inabench: error: %d problem%s\n", n, plural(n))
-		return
 	}
-	fmt.Fprintf(stderr, "inabench: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
-	var infeasible *placement.InfeasibleError
-	if errors.As(err, &infeasible) {
-		for line := range strings.Lines(infeasible.Report()) {
-			fmt.Fprint(stderr, "  ", line)
-		}
+	first, rest := message(err)
+	fmt.Fprintf(stderr, "inabench: error: %s\n", first)
+	for _, line := range rest {
+		fmt.Fprintf(stderr, "  %s\n", line)
 	}
 	for _, h := range hints(err, nil) {
 		fmt.Fprintf(stderr, "inabench: hint: %s\n", h)
 	}
 }
 
+// message is what an error says, without its problems, which stand on their own,
+// and without saying anything twice; then whatever belongs to it.
+func message(err error) (first string, rest []string) {
+	text := err.Error()
+	var problems tomlfile.Problems
+	if errors.As(err, &problems) {
+		text = strings.ReplaceAll(text, problems.Error(), fmt.Sprintf("%d problem%s", len(problems), plural(len(problems))))
+	}
+	var infeasible *placement.InfeasibleError
+	if errors.As(err, &infeasible) {
+		text += strings.TrimPrefix(infeasible.Report(), infeasible.Error())
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line == first || slices.Contains(rest, line) {
+			continue
+		}
+		if first == "" {
+			first = line
+		} else {
+			rest = append(rest, line)
+		}
+	}
+	return first, rest
+}
+
+// failure is an error for programs that read stdout.
+func failure(err error, code int) any {
+	type problem struct {
+		File    string `json:"file"`
+		Line    int    `json:"line,omitempty"`
+		Column  int    `json:"column,omitempty"`
+		Message string `json:"message"`
+		Hint    string `json:"hint,omitempty"`
+	}
+	type document struct {
+		Message  string    `json:"message"`
+		More     []string  `json:"more,omitempty"`
+		Hints    []string  `json:"hints,omitempty"`
+		Problems []problem `json:"problems,omitempty"`
+		ExitCode int       `json:"exit_code"`
+	}
+	d := document{ExitCode: code, Hints: hints(err, nil)}
+	d.Message, d.More = message(err)
+	var problems tomlfile.Problems
+	if errors.As(err, &problems) {
+		for _, p := range problems {
+			d.Problems = append(d.Problems, problem{p.File, p.Line, p.Col, p.Msg, p.Hint})
+		}
+	}
+	return map[string]any{"error": d}
+}
+
 // hints collects what the errors in a tree advise, once each.
 func hints(err error, got []string) []string {
-	if h, ok := err.(interface{ Hint() string }); ok {
-		if s := h.Hint(); s != "" && !contains(got, s) {
-			got = append(got, s)
-		}
+	advice := ""
+	switch e := err.(type) {
+	case interface{ Hint() string }:
+		advice = e.Hint()
+	case *ssh.Error:
+		advice = e.Hint
+	}
+	if advice != "" && !slices.Contains(got, advice) {
+		got = append(got, advice)
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
@@ -118,15 +219,6 @@ func hints(err error, got []string) []string {
 		}
 	}
 	return got
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 func plural(n int) string {

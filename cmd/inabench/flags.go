@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
 // Flags that several commands share. Each can come from the environment.
@@ -17,28 +21,29 @@ import (
 func setFlag() cli.Flag {
 	return &cli.StringSliceFlag{
 		Name:  "set",
-		Usage: "override a key of the experiment: `KEY=VALUE`, for example switch.pat_ratio=0.5 or job.A.rate=10Gbit/s; may be repeated",
+		Usage: "`KEY=VALUE` overrides a key of the experiment, as switch.pat_ratio=0.5 or job.A.rate=10Gbit/s do; may be repeated",
 	}
 }
 
 func driverFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "on", Value: "netns", EnvVars: []string{"INABENCH_RUN_ON"},
-		Usage: "where to run: `netns` (an emulated rack on this machine), sim (a model in virtual time) or lab",
+		Usage: "`DRIVER` to run on: netns (an emulated rack on this machine), sim (a model in virtual time) or lab",
 	}
 }
 
 func rootFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "runs", Value: "runs", EnvVars: []string{"INABENCH_RUNS"},
-		Usage: "`DIR`ectory of run directories",
+		Usage: "`DIR` that holds the directories of runs",
 	}
 }
 
-func outputFlag() cli.Flag {
+// outputFlag is checked with oneOf against the same formats.
+func outputFlag(formats ...string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "output", Aliases: []string{"o"}, Value: "text", EnvVars: []string{"INABENCH_OUTPUT"},
-		Usage: "`FORMAT` of what is written to stdout: text, json or junit",
+		Usage: "`FORMAT` of stdout: " + strings.Join(formats, ", "),
 	}
 }
 
@@ -50,7 +55,11 @@ func oneOf(c *cli.Context, flag string, values ...string) (string, error) {
 			return v, nil
 		}
 	}
-	return "", usagef("--%s %q is not one of %s", flag, v, strings.Join(values, ", "))
+	hint := "one of " + strings.Join(values, ", ")
+	if near, ok := tomlfile.Nearest(v, values); ok {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return "", usagef(hint, "unknown --%s %q", flag, v)
 }
 
 // version is that of the module, or of the commit this was built from.
@@ -83,6 +92,9 @@ func version() string {
 // terminal describes a stream: whether a person reads it, how wide it is, and
 // whether it may be coloured (never without a terminal, nor with NO_COLOR).
 func terminal(w any) (tty bool, width int, colour bool) {
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return false, 0, false
@@ -94,11 +106,21 @@ func terminal(w any) (tty bool, width int, colour bool) {
 	return true, width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
+// loadSpec reads an experiment.
+func loadSpec(path string, sets []string) (*experiments.Spec, error) {
+	isInventory, err := experiments.IsInventory(path)
+	if err == nil && isInventory {
+		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", path),
+			fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(path))}
+	}
+	return experiments.Load(path, sets...)
+}
+
 // isPlan says whether a file is a saved plan rather than an experiment.
 func isPlan(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return false, inputError{err}
+		return false, inputError{err, ""}
 	}
 	defer f.Close()
 	var head [64]byte
@@ -106,12 +128,16 @@ func isPlan(path string) (bool, error) {
 	return strings.HasPrefix(strings.TrimSpace(string(head[:n])), "{"), nil
 }
 
-// inputError is a file that cannot be read.
-type inputError struct{ error }
+// inputError is something the user named that is not there or cannot be read.
+type inputError struct {
+	error
+	hint string
+}
 
 func (e inputError) Unwrap() error { return e.error }
 
-func (e inputError) Error() string { return fmt.Sprintf("read input: %v", e.error) }
+// Hint is where to look for it.
+func (e inputError) Hint() string { return e.hint }
 
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

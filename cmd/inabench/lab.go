@@ -12,7 +12,9 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/remote"
@@ -24,7 +26,7 @@ func calibrateCommand() *cli.Command {
 		Name:      "calibrate",
 		Usage:     "measure T, round trips and PAT at low load, and the rates that links really carry",
 		ArgsUsage: "EXPERIMENT.toml",
-		Flags:     []cli.Flag{driverFlag(), setFlag(), outputFlag()},
+		Flags:     []cli.Flag{driverFlag(), setFlag(), outputFlag("text", "json")},
 		Action: func(c *cli.Context) error {
 			path, err := argument(c, "experiment")
 			if err != nil {
@@ -38,7 +40,7 @@ func calibrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			spec, err := experiments.Load(path, c.StringSlice("set")...)
+			spec, err := loadSpec(path, c.StringSlice("set"))
 			if err != nil {
 				return err
 			}
@@ -69,16 +71,19 @@ func calibrateCommand() *cli.Command {
 func sshCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "ssh",
-		Usage:     "open a shell on a host of an inventory; with --on netns, of a fresh emulation of it",
-		ArgsUsage: "HOST",
+		Usage:     "open a shell on a host, or run a command there; with --on netns, in a fresh emulation",
+		ArgsUsage: "HOST [-- COMMAND ...]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Required: true, Usage: "inventory or experiment `FILE`", EnvVars: []string{"INABENCH_INVENTORY"}},
-			&cli.StringFlag{Name: "on", Value: "lab", Usage: "`lab` or netns"},
+			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE`", EnvVars: []string{"INABENCH_INVENTORY"}},
+			&cli.StringFlag{Name: "on", Value: "lab", Usage: "`DRIVER`: lab or netns"},
 		},
 		Action: func(c *cli.Context) error {
-			name, err := argument(c, "host")
-			if err != nil {
-				return err
+			if !c.Args().Present() {
+				return usagef("inabench ssh -i FILE.toml HOST", "ssh: which host?")
+			}
+			name := c.Args().First()
+			if c.String("inventory") == "" {
+				return usagef("inabench ssh -i FILE.toml "+name, "ssh: which inventory has host %s?", name)
 			}
 			on, err := oneOf(c, "on", "lab", "netns")
 			if err != nil {
@@ -89,7 +94,7 @@ func sshCommand() *cli.Command {
 				return err
 			}
 			if _, ok := inv.Host(name); !ok {
-				return usagef("ssh: no host %q in %s", name, inv.File)
+				return noHost(inv, name)
 			}
 			if on == "netns" {
 				if done, err := emulate(c.Context); done || err != nil {
@@ -104,16 +109,29 @@ func sshCommand() *cli.Command {
 			}
 			h, _ := inv.Host(name)
 			if h.SSH.Address == "" {
-				return fmt.Errorf("host %s: the inventory gives no ssh address: %w", name, experiments.ErrInput)
+				return inputError{fmt.Errorf("host %s has no ssh address in %s", name, inv.File),
+					"write one, or use an emulation of it: --on netns"}
 			}
 			client, err := ssh.Dial(c.Context, remote.InventoryTarget(inv, *h))
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			return client.Interactive(c.Context, nil, c.App.Reader, c.App.Writer, c.App.ErrWriter)
+			err = client.Interactive(c.Context, c.Args().Tail(), c.App.Reader, c.App.Writer, c.App.ErrWriter)
+			if run := (*ssh.RunError)(nil); errors.As(err, &run) {
+				return &commandError{run}
+			}
+			return err
 		},
 	}
+}
+
+func noHost(inv *inventory.Inventory, name string) error {
+	var known []string
+	for _, h := range inv.Hosts {
+		known = append(known, h.Name)
+	}
+	return inputError{fmt.Errorf("no host %q in %s", name, inv.File), tomlfile.DidYouMean(name, known)}
 }
 
 func inventoryOf(path string) (*inventory.Inventory, error) {
@@ -135,7 +153,7 @@ func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "say what this machine can do, and what to do about the rest",
-		Flags: []cli.Flag{outputFlag()},
+		Flags: []cli.Flag{outputFlag("text", "json")},
 		Action: func(c *cli.Context) error {
 			format, err := oneOf(c, "output", "text", "json")
 			if err != nil {
@@ -216,7 +234,10 @@ func cleanCommand() *cli.Command {
 				}
 				fmt.Fprintf(c.App.Writer, "switch %s: %d job entr%s\n", sw.Name, n, map[bool]string{true: "y", false: "ies"}[n == 1])
 			}
-			return errors.Join(errs...)
+			if err := errors.Join(errs...); err != nil {
+				return fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
+			}
+			return nil
 		},
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 )
 
 func init() {
@@ -38,23 +38,43 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := interruptible(stderr)
 	defer stop()
-	app := newApp(stdin, stdout, stderr)
-	err := app.RunContext(ctx, args)
-	return exitCode(ctx, err, stderr)
+	out := &output{Writer: stdout}
+	app := newApp(stdin, out, stderr)
+	line := arrange(app, args)
+	err := app.RunContext(ctx, line.args)
+	code := exitCode(ctx, err, stderr)
+	if err != nil && line.output == "json" && !out.used {
+		_ = writeJSON(out, failure(err, code)) // stderr has said it already
+	}
+	return code
+}
+
+// output is stdout, and whether anything has been written to it.
+type output struct {
+	io.Writer
+	used bool
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.used = true
+	return o.Writer.Write(p)
 }
 
 // interruption is the cause of a context that a signal cancelled.
 type interruption struct{ sig syscall.Signal }
 
-func (i interruption) Error() string { return "interrupted by " + i.sig.String() }
+func (i interruption) Error() string { return "interrupted by " + unix.SignalName(i.sig) }
 
-// interruptible returns a context that the first SIGINT or SIGTERM cancels, which
-// starts the teardown. A second one exits at once: nothing of an emulation can
+// interruptible returns a context that the first SIGINT or SIGTERM cancels, or the
+// end of the terminal (not under nohup), which starts the teardown. A second one exits at once: nothing of an emulation can
 // outlive this process, and `inabench clean` finishes the job in a lab.
 func interruptible(stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(ch, syscall.SIGHUP)
+	}
 	var n atomic.Int32
 	go func() {
 		for sig := range ch {
@@ -73,20 +93,29 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 	}
 }
 
+// description is what help says besides commands and options.
+const description = `Start with: inabench run experiments/quickstart.toml
+
+Results go to stdout, progress and errors to stderr. Exit codes:
+  0  every expectation held           6  the testbed failed during the run
+  1  an expectation failed            7  inconclusive: something is undecided
+  2  usage                            8  the testbed is in use by someone else
+  3  invalid input                    9  cleanup incomplete, what is left is listed
+  4  no feasible placement            130, 143, 129  interrupted, after teardown
+  5  this machine cannot do that
+`
+
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
+	cli.HelpPrinter = printHelp
 	app := &cli.App{
-		Name:  "inabench",
-		Usage: "run and judge experiments on testbeds for in-network aggregation",
-		Description: "Start with: inabench run experiments/quickstart.toml\n" +
-			"Results go to stdout, progress to stderr. Exit codes: 0 all expectations held, 1 one failed, 2 usage, " +
-			"3 invalid input, 4 no feasible placement, 5 this machine cannot do that, 6 the testbed failed, " +
-			"7 inconclusive, 8 reservation refused, 9 cleanup incomplete, 130/143 interrupted.",
+		Name:                 "inabench",
+		Usage:                "run and judge experiments on testbeds for in-network aggregation",
+		Description:          description,
 		Version:              version(),
 		Reader:               stdin,
 		Writer:               stdout,
 		ErrWriter:            stderr,
 		HideHelpCommand:      true,
-		Suggest:              true,
 		ExitErrHandler:       func(*cli.Context, error) {}, // exitCode decides
 		OnUsageError:         onUsageError,
 		EnableBashCompletion: true,
@@ -96,7 +125,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("no command %q: `inabench help` lists them", c.Args().First())
+				return unknownCommand(c.App, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -105,24 +134,4 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		c.OnUsageError = onUsageError
 	}
 	return app
-}
-
-func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
-
-// usageError is a command line that cannot be understood.
-type usageError struct{ error }
-
-func (u usageError) Unwrap() error { return u.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// argument returns the only positional argument.
-func argument(c *cli.Context, what string) (string, error) {
-	switch c.Args().Len() {
-	case 1:
-		return c.Args().First(), nil
-	case 0:
-		return "", usagef("%s: %s is missing: inabench %s [options] %s", c.Command.Name, what, c.Command.Name, strings.ToUpper(what))
-	}
-	return "", usagef("%s: one %s expected, got %d arguments (options go before it): %q", c.Command.Name, what, c.Args().Len(), c.Args().Slice())
 }

@@ -28,7 +28,7 @@ func checkCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
-				return usagef("check: no file: inabench check FILE.toml ...")
+				return usagef("inabench check FILE.toml ...", "check: which file?")
 			}
 			var problems tomlfile.Problems
 			var errs []error
@@ -105,7 +105,7 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			spec, err := experiments.Load(path, c.StringSlice("set")...)
+			spec, err := loadSpec(path, c.StringSlice("set"))
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func planCommand() *cli.Command {
 				return enc.Encode(plan)
 			default:
 				if err := plan.Save(out); err != nil {
-					return err
+					return outputError{err}
 				}
 				fmt.Fprintf(c.App.ErrWriter, "inabench: plan saved: inabench run %s\n", out)
 				return nil

@@ -23,7 +23,7 @@ func runCommand() *cli.Command {
 		Usage:     "run an experiment, or a plan saved by `plan -o`, and judge it",
 		ArgsUsage: "EXPERIMENT.toml",
 		Flags: []cli.Flag{
-			driverFlag(), setFlag(), rootFlag(), outputFlag(),
+			driverFlag(), setFlag(), rootFlag(), outputFlag("text", "json", "junit"),
 			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
 			&cli.BoolFlag{Name: "pcap", Usage: "capture every switch port into the run directory"},
@@ -47,7 +47,7 @@ func runAction(c *cli.Context) error {
 		return err
 	}
 	if c.Int("repeat") < 0 {
-		return usagef("--repeat %d: at least 1", c.Int("repeat"))
+		return usagef("leave it out for as many as the experiment says", "--repeat %d: at least 1", c.Int("repeat"))
 	}
 	spec, saved, err := load(path, c.StringSlice("set"))
 	if err != nil {
@@ -93,11 +93,11 @@ func load(path string, sets []string) (*experiments.Spec, *experiments.SavedPlan
 		return nil, nil, err
 	}
 	if !saved {
-		spec, err := experiments.Load(path, sets...)
+		spec, err := loadSpec(path, sets)
 		return spec, nil, err
 	}
 	if len(sets) > 0 {
-		return nil, nil, usagef("--set cannot change a saved plan: make another one with `inabench plan --set … -o FILE`")
+		return nil, nil, usagef("make another plan: inabench plan --set KEY=VALUE -o FILE EXPERIMENT.toml", "--set cannot change a saved plan")
 	}
 	plan, err := experiments.LoadPlan(path)
 	if err != nil {

@@ -19,7 +19,7 @@ func showCommand() *cli.Command {
 		ArgsUsage: "[RUN]",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Usage: "`FORMAT`: text, json, junit or html"},
+			outputFlag("text", "json", "junit", "html"),
 		},
 		Action: func(c *cli.Context) error {
 			format, err := oneOf(c, "output", "text", "json", "junit", "html")
@@ -35,7 +35,7 @@ func showCommand() *cli.Command {
 			}
 			dir, rec, err := results.Open(c.String("runs"), ref)
 			if err != nil {
-				return inputError{err}
+				return inputError{err, "inabench show lists all runs"}
 			}
 			if format != "html" {
 				return write(c.App.Writer, rec, dir.Path, format)
@@ -78,10 +78,10 @@ func graphCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "graph",
 		Usage:     "draw an inventory, an experiment's inventory, or a run with its link loads",
-		ArgsUsage: "FILE.toml | RUN",
+		ArgsUsage: "FILE.toml|RUN",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "svg", Usage: "`FORMAT`: svg, dot or mermaid"},
+			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "svg", Usage: "`FORMAT` of the picture: svg, dot or mermaid"},
 		},
 		Action: func(c *cli.Context) error {
 			format, err := oneOf(c, "format", "svg", "dot", "mermaid")
@@ -115,7 +115,7 @@ func graphCommand() *cli.Command {
 			} else {
 				_, rec, err := results.Open(c.String("runs"), ref)
 				if err != nil {
-					return inputError{err}
+					return inputError{err, "inabench show lists all runs"}
 				}
 				topo = rec.Topology
 				loads, _ = rec.LinkLoads()
