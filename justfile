@@ -1,4 +1,8 @@
-# Short recipes; each also works typed by hand. `just` is never needed.
+# Short names for commands that also work typed by hand; `just` is never needed.
+
+# list the recipes
+default:
+    @just --list
 
 # build the one static binary
 build:
@@ -8,29 +12,39 @@ build:
 test:
     go test ./...
 
-# the same with the race detector
+# the short tests with the race detector; needs a C compiler
 race:
-    go test -race ./...
+    go test -race -short ./...
 
-# the whole main job on this machine, no root
+# the suites that drivers and placement policies pass; skipping the emulation fails
+conformance:
+    INABENCH_REQUIRE=netns go test -run 'TestConformance|TestFirstFit' ./testbed/... ./placement/...
+
+# two jobs on an emulated rack, no root
 quickstart: build
     ./inabench run experiments/quickstart.toml
 
 # every experiment that ships, on the emulated rack
-experiments: build
-    INABENCH_SHIP=netns go test -run TestShip -v -timeout 30m ./experiments
+experiments:
+    INABENCH_SHIP=netns go test -count=1 -run TestShip -v -timeout 30m ./experiments
 
-# speed: switch, bring-up, water-filling
+# speed: the switch, bring-up, water-filling
 bench:
     go test -run '^$' -bench 'Switch|BringUp|WaterFill' -timeout 30m ./testbed/softswitch ./testbed/netns ./placement/flow
 
-# fuzz one target for a minute: just fuzz ./testbed/ina FuzzHeader
+# fuzz one target for a minute: just fuzz ./testbed/ina FuzzParseHeader
 fuzz pkg target:
     go test -run '^$' -fuzz '^{{target}}$' -fuzztime 60s {{pkg}}
 
-# rewrite golden files after reading the difference
-golden:
-    go test ./... -run 'Golden|Script|Render' -update
+# rewrite one package's golden files: just golden ./results; then read the difference
+golden pkg:
+    go test {{pkg}} -update
+    git diff --stat
+
+# format and vet
+lint:
+    gofmt -l .
+    go vet ./...
 
 # exactly what CI runs
 check:
