@@ -597,8 +597,7 @@ func (b *builder) reachability() {
 // components numbers the connected parts of the switches.
 func components(inv *Inventory) map[string]int {
 	parent := map[string]string{}
-	var find func(s string) string
-	find = func(s string) string {
+	find := func(s string) string {
 		for p := parent[s]; p != "" && p != s; p = parent[s] {
 			parent[s] = parent[p]
 			s = parent[s]

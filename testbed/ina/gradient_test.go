@@ -209,9 +209,9 @@ func BenchmarkReference(b *testing.B) {
 
 // The send path of a worker without sockets: packet written, result checked.
 func BenchmarkWorker(b *testing.B) {
-	k, buf := started(b, WorkerConfig{Window: 64})
+	k, _ := started(b, WorkerConfig{Window: 64})
 	k.cfg.Lanes = MaxLanes
-	buf = make([]byte, k.PacketLen())
+	buf := make([]byte, k.PacketLen())
 	b.ReportAllocs()
 	for b.Loop() {
 		k.Send(0, buf)

@@ -68,8 +68,8 @@ const (
 	lostPatience = 2 * time.Second
 	// politePatience is how long another controller may take to leave.
 	politePatience = time.Second
-	maxReply     = 64 << 20 // bytes of one message; pipelines and wildcard reads are large
-	maxHeader    = 4 << 20  // bytes; error details of a whole batch travel in a header
+	maxReply       = 64 << 20 // bytes of one message; pipelines and wildcard reads are large
+	maxHeader      = 4 << 20  // bytes; error details of a whole batch travel in a header
 )
 
 // Client controls one switch. Methods are safe for concurrent use.

@@ -31,7 +31,6 @@ type Switch struct {
 	cpu     unix.Timespec
 	tid     int // of the loop's thread; 0: not running
 	since   time.Time
-	lost    int64 // ring drops at the last Health
 	before  troubles
 	closed  bool
 }
