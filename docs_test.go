@@ -156,10 +156,16 @@ func TestLinks(t *testing.T) {
 // program or its tests, without comments.
 func commands(text string) []string {
 	var out []string
+	fenced := false
 	for line := range strings.Lines(text) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "- run: ")
-		line, _, _ = strings.Cut(line, " #")
-		out = append(out, line)
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		if fenced || strings.HasPrefix(line, "    ") {
+			line = strings.TrimPrefix(strings.TrimSpace(line), "- run: ")
+			line, _, _ = strings.Cut(line, " #")
+			out = append(out, line)
+		}
 	}
 	out = append(out, quoted(fence.ReplaceAllString(text, ""))...)
 	env := regexp.MustCompile(`^([A-Z_]+=\S+ )+`)
@@ -241,7 +247,7 @@ func checkGoTest(words []string) error {
 		case w == "./..." || w == ".":
 			dirs = append(dirs, ".")
 		case strings.HasPrefix(w, "./"):
-			dirs = append(dirs, w)
+			dirs = append(dirs, strings.TrimSuffix(w, "/..."))
 		case i > 0 && slices.Contains([]string{"-run", "-bench", "-fuzz"}, words[i-1]) && w != "^$" && w != ".":
 			selected = append(selected, strings.Split(strings.Trim(w, "^$"), "|")...)
 		}
