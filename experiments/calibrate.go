@@ -84,7 +84,8 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 		w.Rate = rate
 		// More than is ever on its way, but not so much that the end takes long.
 		w.Window = min(w.Window, 32+int(2*psns*w.RTO.Seconds()))
-		settle = max(settle, w.RTO/3) // a round trip
+		w.RTO = retransmitAfter(w.Job, inv, w.Window*len(w.Job.Workers), frameBits(s.Switch.Lanes))
+		settle = max(settle, w.RTO) // more than a round trip
 	}
 	long := time.Duration(calibrationResults / psns * float64(time.Second))
 	long = min(max(long, calibrationMin), calibrationMax)

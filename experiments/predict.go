@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/inabench/inabench/inventory"
@@ -21,13 +22,17 @@ type Baseline struct{ Holds, RTTs map[string]float64 }
 
 func at(job, sw string) string { return job + "@" + sw }
 
-// longest is the longest hold time, 0 if none was measured.
-func (b Baseline) longest() float64 {
-	t := 0.0
-	for _, h := range b.Holds {
-		t = max(t, h)
+// period is the first job's period of grants at its first switch, in seconds; 0 if
+// it is not known.
+func period(setup testbed.Setup, base Baseline) float64 {
+	for _, j := range setup.Plan.Jobs {
+		for _, n := range j.Tree {
+			if p := grants(setup, base, j.Name, n.Switch); n.Aggregate && p > 0 {
+				return p
+			}
+		}
 	}
-	return t
+	return 0
 }
 
 // conditions are what a setup's jobs meet, for predictors.
@@ -60,7 +65,7 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 }
 
 // figures are a prediction's numbers as a record keeps them.
-func figures(p *placement.Prediction) []results.Figure {
+func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.Figure {
 	exact := func(metric, of string, v float64, unit, bottleneck string) results.Figure {
 		return results.Figure{Metric: metric, Of: of, Kind: results.Predicted, Value: v, Lo: v, Hi: v, N: 1,
 			Unit: unit, Predictor: p.Predictor, Bottleneck: bottleneck}
@@ -90,8 +95,16 @@ func figures(p *placement.Prediction) []results.Figure {
 			out = append(out, exact("jain", at("aggregated", sw), results.JainIndex(shares[sw]), "1", ""))
 		}
 	}
+	loads := map[string]float64{}
 	for _, l := range p.Links {
-		out = append(out, exact("link_rate", l.Link, l.Load, "bit/s", ""))
+		loads[l.Link] = l.Load
+	}
+	for _, l := range links {
+		// Algorithm 1 knows cables, not their directions: it is held to the busier one.
+		load, ok := loads[l.Name]
+		if _, other := loads[links[l.Reverse].Name]; ok || p.Predictor == placement.Occupancy || !other {
+			out = append(out, exact("link_rate", l.Name, load, "bit/s", ""))
+		}
 	}
 	return out
 }
@@ -137,26 +150,25 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			}
 			of := at(j.Name, node.Switch)
 			granted, denied := m.series("job_granted_packets", of), m.series("job_denied_packets", of)
-			// A memory that is too small is granted in a block and denied until the
-			// block is released, T later, and so on: readings one T apart see whole
-			// blocks, and only such batches say how sure the share is.
-			apart := base.Holds[of]
+			// Readings a whole period of the grants apart: see grants.
+			apart := grants(setup, base, j.Name, node.Switch)
 			ph.Figures = m.ratio(ph.Figures, "share", of, thin(granted, apart), thin(results.Sum(granted, denied), apart), "1")
 			if !slices.Contains(switches, node.Switch) {
 				switches = append(switches, node.Switch)
 			}
-			aggregated[node.Switch] = append(aggregated[node.Switch], granted)
+			aggregated[node.Switch] = append(aggregated[node.Switch], thin(granted, apart))
 		}
 	}
 	ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
 	for _, sw := range switches {
 		ph.Figures = m.jain(ph.Figures, at("aggregated", sw), aggregated[sw])
 	}
-	for _, l := range inv.Topology().Links {
+	links := inv.Topology().Links
+	for _, l := range links {
 		ph.Figures = m.rate(ph.Figures, "link_rate", l.Name, m.series(linkMetric(inv, l), l.Name), 8, "bit/s")
 	}
 	for _, p := range predictions {
-		ph.Figures = append(ph.Figures, figures(p)...)
+		ph.Figures = append(ph.Figures, figures(p, links)...)
 	}
 	return ph, m.err
 }
@@ -207,6 +219,33 @@ func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []re
 	}
 	f, err := results.Jain(m.start, m.end, s...)
 	return m.add(to, "jain", of, "1", f, err)
+}
+
+// grants is the period, in seconds, in which a memory that is too small for a job
+// is granted and denied. A pool is granted in a block, then denied until the block
+// is released, T later. An array that is indexed by PSN comes round to a slot every
+// M/C seconds, and grants it again the first time after T. Readings that are not
+// whole periods apart see more or fewer blocks by chance, and would say that the
+// share is less sure than it is. 0: not known.
+func grants(setup testbed.Setup, base Baseline, job, sw string) float64 {
+	hold := base.Holds[at(job, sw)]
+	i := slices.IndexFunc(setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == job })
+	if i < 0 {
+		return hold
+	}
+	size := 0
+	switch setup.Settings.Addressing {
+	case "linear":
+		size = setup.Settings.Aggregators
+	case "atp":
+		size = setup.Workloads[i].Slots
+	}
+	c := setup.Workloads[i].Rate / frameBits(setup.Settings.Lanes)
+	if size == 0 || c == 0 {
+		return hold
+	}
+	round := float64(size) / c
+	return math.Ceil(hold/round) * round
 }
 
 // thin keeps the readings of a counter that are nearest to a grid of the given

@@ -261,7 +261,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
 	}
 	began = time.Now()
-	obs, err := r.observe(ctx, p.Spec, dep, base)
+	obs, err := r.observe(ctx, p.Spec, dep, period(setup, base))
 	r.timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
@@ -306,7 +306,7 @@ const jobTimeout = 15 * time.Minute
 
 // observe plays the timeline: it starts and stops jobs when their time has come
 // and reads all counters in between.
-func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, base Baseline) (obs observation, err error) {
+func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, period float64) (obs observation, err error) {
 	defer func() {
 		for _, j := range s.Jobs {
 			sum, serr := dep.Summary(j.Name)
@@ -334,7 +334,7 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, base
 	obs.began = origin + time.Duration(r.clock*float64(time.Second))
 	defer func() { obs.ended = dep.Now() + time.Duration(r.clock*float64(time.Second)) }()
 	finite := map[string]<-chan struct{}{}
-	interval := readings(time.Duration(s.Measure.Interval), base)
+	interval := readings(time.Duration(s.Measure.Interval), period)
 	next := origin // of the next reading
 	sample := func() error {
 		got, err := dep.Sample(ctx)
@@ -406,11 +406,10 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, base
 }
 
 // readings is the interval between readings: the one asked for, adjusted so that
-// a whole number of them make one hold time of an aggregator.
-func readings(interval time.Duration, base Baseline) time.Duration {
-	hold := base.longest()
-	if n := math.Round(hold / interval.Seconds()); n >= 1 {
-		return time.Duration(hold / n * float64(time.Second))
+// a whole number of them make one period of the grants.
+func readings(interval time.Duration, period float64) time.Duration {
+	if n := math.Round(period / interval.Seconds()); n >= 1 {
+		return time.Duration(period / n * float64(time.Second))
 	}
 	return interval
 }

@@ -17,7 +17,8 @@ const maxMore = 1000
 // Repeats of a cell of the sweep are combined first (see Combine); a repeat that
 // ended early or with fatal health trouble is left out, and a cell without any
 // sound repeat is inconclusive with the reason. A check's error is measured -
-// predicted, or that over the prediction where the tolerance is relative. Of an
+// predicted, or that over the prediction where the tolerance is relative. Counts
+// (sum_errors, iterations) are held however unhealthy the point was. Of an
 // idle link, predicted 0, the relative error is taken over the largest prediction
 // of the same metric in that phase.
 //
@@ -38,8 +39,9 @@ const maxMore = 1000
 // and is so never too narrow. Figures predicted 0 are left out of a mean, which
 // they would only dilute.
 //
-// An expectation that finds no figure, or a figure without prediction, is
-// inconclusive: nothing to hold it against. Checks that are not gated never decide
+// An expectation that finds no figure, or no prediction of any, is inconclusive:
+// nothing to hold it against. Figures that its model says nothing of, where it does
+// of others in that phase, are left out. Checks that are not gated never decide
 // the outcome. The outcome is error if a point ended with one, else fail if a gated
 // check failed, else inconclusive if one is, else pass; reasons say why, the most
 // important first.
@@ -89,7 +91,8 @@ type cell struct {
 	index   int
 	labels  string
 	repeats []Point
-	dropped int    // repeats left out
+	ended   []Point // all repeats that came to their end, sound or not
+	dropped int     // repeats left out
 	why     string // of the first one left out
 	phases  int    // the most that any repeat has, dropped ones included
 }
@@ -106,6 +109,9 @@ func cellsOf(points []Point) []cell {
 		}
 		c := &cells[i]
 		c.phases = max(c.phases, len(p.Phases))
+		if p.Error == "" {
+			c.ended = append(c.ended, p)
+		}
 		if why := p.unsound(); why != "" {
 			c.dropped++
 			if c.why == "" {
@@ -189,7 +195,11 @@ type held struct {
 // repeats are all unsound still names what it would have judged, so that the
 // report shows what was lost.
 func (c *cell) checks(e Expect) []held {
-	if len(c.repeats) == 0 {
+	repeats, dropped := c.repeats, c.dropped
+	if counted(e.Metric) { // a busy machine makes nothing miscount
+		repeats, dropped = c.ended, len(c.repeats)+c.dropped-len(c.ended)
+	}
+	if len(repeats) == 0 {
 		k := e.check()
 		k.Point, k.Index, k.Of = c.labels, c.index, e.Of
 		k.inconclusive(c.why)
@@ -202,7 +212,7 @@ func (c *cell) checks(e Expect) []held {
 		observed := map[string][]Figure{}
 		predicted := map[string][]Figure{}
 		largest := 0.0
-		for _, p := range c.repeats {
+		for _, p := range repeats {
 			if phase >= len(p.Phases) {
 				continue
 			}
@@ -228,11 +238,14 @@ func (c *cell) checks(e Expect) []held {
 			}
 		}
 		for _, of := range order {
+			if len(predicted[of]) == 0 && largest > 0 && e.Predictor != "value" {
+				continue // a model is not held to what it says nothing of
+			}
 			k := held{Check: e.check()}
 			k.Point, k.Index, k.Phase, k.Of = c.labels, c.index, phase, of
 			k.hold(e, observed[of], predicted[of], largest)
-			if c.dropped > 0 {
-				note := fmt.Sprintf("%d of %d repeats left out: %s", c.dropped, c.dropped+len(c.repeats), c.why)
+			if dropped > 0 {
+				note := fmt.Sprintf("%d of %d repeats left out: %s", dropped, dropped+len(repeats), c.why)
 				k.Why = strings.TrimPrefix(k.Why+"; "+note, "; ")
 			}
 			out = append(out, k)
@@ -282,7 +295,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		unit = cmp.Or(unit, 1)
 	}
 	c.Error = (m.Value - c.Predicted) / unit
-	if m.Kind == Measured && m.N < 2 && m.Hi == m.Lo && !c.counted() {
+	if m.Kind == Measured && m.N < 2 && m.Hi == m.Lo && !counted(c.Metric) {
 		c.inconclusive("one interval gives no confidence interval")
 		c.More = 1
 		return
@@ -291,14 +304,9 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	c.decide(c.lo, c.hi)
 }
 
-// counted says whether the metric is an exact count, which needs no interval.
-func (c *Check) counted() bool {
-	switch c.Metric {
-	case "sum_errors", "iterations":
-		return true
-	}
-	return false
-}
+// counted says whether a metric is an exact count. It needs no interval, and holds
+// or does not hold however busy the machine was.
+func counted(metric string) bool { return metric == "sum_errors" || metric == "iterations" }
 
 // decide applies the rule of Judge to the error's interval.
 func (c *Check) decide(lo, hi float64) {

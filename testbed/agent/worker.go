@@ -307,9 +307,9 @@ func (m *message) end(t time.Duration) {
 // pacer decides when a packet goes. It keeps a schedule u that steps by the gap of
 // the rate limit, or by half of what the window sustains where that is longer, and
 // never runs ahead of the window. Each packet leaves at u plus a dither of up to
-// half a gap that depends on job and PSN only: workers of one job stay aligned,
-// jobs do not lock into each other's phase. Lateness of the process does not move
-// the schedule.
+// half a gap, and with a rate limit a slow wander of a few gaps, that depend on job
+// and PSN only: workers of one job stay aligned, jobs do not lock into each other's
+// phase. Lateness of the process does not move the schedule.
 type pacer struct {
 	gap    float64 // ns between packets at the rate limit; 0: none
 	u      float64 // ns, of the packet that was scheduled last
@@ -334,7 +334,7 @@ func (p *pacer) due(w *ina.Worker) (time.Duration, bool) {
 		p.u = o
 		gap = max(p.gap, spacing)
 	}
-	p.at = max(p.at, time.Duration(math.Round(p.u+w.Dither(psn)*gap/2)))
+	p.at = max(p.at, time.Duration(math.Round(p.u+w.Dither(psn)*gap/2+w.Wander(psn)*p.gap)))
 	p.waits, p.opened = true, opened
 	return p.at, true
 }

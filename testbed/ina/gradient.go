@@ -91,6 +91,20 @@ func (r Reference) Dither(psn uint32) float64 {
 	return float64(mix(r.key-golden*uint64(psn))>>11) / (1 << 53)
 }
 
+// Wander is a number in [0, 4) that changes slowly with psn, the same for every
+// worker of the job: random at every 64th PSN and linear in between. Jobs of equal
+// rate that delay their packets by this many gaps drift through each other's phases
+// instead of keeping one, in which the one that comes first would always find the
+// free aggregator.
+func (r Reference) Wander(psn uint32) float64 {
+	const knots, reach = 64, 4
+	at := func(k uint32) float64 {
+		return reach * float64(mix(^r.key-golden*uint64(k))>>11) / (1 << 53)
+	}
+	k, f := psn/knots, float64(psn%knots)/knots
+	return at(k)*(1-f) + at(k+1)*f
+}
+
 func (r Reference) put(b []byte, psn uint32, a, c int32) {
 	x := r.lanes(psn)
 	for len(b) >= 16 {

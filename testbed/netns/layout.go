@@ -152,8 +152,7 @@ func (l *layout) cableHosts(index map[string]int, opts Options) error {
 			if err != nil {
 				return fmt.Errorf("host %s: device %s: %w", h.Name, nic.Device, err)
 			}
-			// A host's own queue holds what it sends; the switch's limits do not apply.
-			port.Ingress = link(nic.Rate, nic.Delay, &inventory.Switch{}, opts)
+			port.Ingress = link(nic.Rate, nic.Delay, &inventory.Switch{Buffer: hostQueue}, opts)
 			c := cable{
 				a: index[h.Name], aDev: nic.Device, aMAC: hostMAC(hi, ni),
 				b: si, bDev: port.Device, bMAC: portMAC(si-len(l.inv.Hosts), nic.Port),
@@ -219,6 +218,11 @@ func plainName(s string) bool {
 		return r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r)
 	})
 }
+
+// hostQueue is what a host holds back for its own NIC. A real one pushes back on its
+// senders instead of dropping; here windows bound what can pile up, so it is more
+// than they add up to.
+const hostQueue = 64 << 20
 
 func portDevice(number uint32) string { return fmt.Sprintf("p%d", number) }
 
