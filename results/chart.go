@@ -80,6 +80,10 @@ func niceTicks(lo, hi float64, n int) []float64 {
 	if !(hi > lo) || !finite(lo, hi) {
 		return []float64{lo}
 	}
+	// Figures of a model may differ by less than a float64 can step through.
+	if size := max(math.Abs(lo), math.Abs(hi)); hi-lo < 1e-9*size {
+		lo, hi = lo-0.01*size, hi+0.01*size
+	}
 	raw := (hi - lo) / float64(max(n, 1))
 	mag := math.Pow(10, math.Floor(math.Log10(raw)))
 	step := 10 * mag

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -164,7 +165,8 @@ func TestNiceTicks(t *testing.T) {
 	for _, c := range []struct {
 		lo, hi float64
 		want   string
-	}{{0, 1, "[0 0.2 0.4 0.6 0.8 1]"}, {0, 97e6, "[0 2e+07 4e+07 6e+07 8e+07 1e+08]"}, {0.99, 1, "[0.99 0.992 0.994 0.996 0.998 1]"}, {-3, 2, "[-3 -2 -1 0 1 2]"}, {5, 5, "[5]"}} {
+	}{{0, 1, "[0 0.2 0.4 0.6 0.8 1]"}, {0, 97e6, "[0 2e+07 4e+07 6e+07 8e+07 1e+08]"}, {0.99, 1, "[0.99 0.992 0.994 0.996 0.998 1]"}, {-3, 2, "[-3 -2 -1 0 1 2]"}, {5, 5, "[5]"},
+		{100, math.Nextafter(100, 101), "[99 99.5 100 100.5 101]"}} {
 		var got []float64
 		for _, v := range niceTicks(c.lo, c.hi, 5) {
 			got = append(got, float64(int64(v*1e6+0.5*sign(v)))/1e6)
