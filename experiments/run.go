@@ -82,13 +82,12 @@ type run struct {
 	rec    *results.Record
 	dir    *results.Dir
 
-	tb      testbed.Testbed
-	fabric  fabricKey // of tb
-	clock   float64   // seconds from the run's origin to the current deployment's
-	origin  time.Time
-	bases   map[string]Baseline // calibrated, by placement
-	done    int
-	cleanup error // teardown that did not end well
+	tb     testbed.Testbed
+	fabric fabricKey // of tb
+	clock  float64   // seconds from the run's origin to the current deployment's
+	origin time.Time
+	bases  map[string]Baseline // calibrated, by placement
+	done   int
 }
 
 // planned is a point with its placement.
