@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 const device = 7
@@ -215,7 +216,7 @@ func subjects(t *testing.T, run func(*testing.T, subject)) {
 	t.Run("external", func(t *testing.T) {
 		s := subject{addr: os.Getenv("INABENCH_P4RT_ADDR"), pipeline: p4rt.Pipeline{Info: p4.Info()}}
 		if s.addr == "" {
-			t.Skip("INABENCH_P4RT_ADDR is unset: no other P4Runtime server to hold to the same table")
+			testbedtest.Require(t, "p4runtime", errors.New("INABENCH_P4RT_ADDR is unset: no other P4Runtime server to hold to the same table"))
 		}
 		var err error
 		if v := os.Getenv("INABENCH_P4RT_DEVICE"); v != "" {

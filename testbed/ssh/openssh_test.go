@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // newOpenSSH starts the sshd of a real host, if it is installed, for the user who runs
@@ -25,7 +26,7 @@ func newOpenSSH(t *testing.T) ssh.Target {
 		program = "/usr/sbin/sshd" // not on every user's PATH
 	}
 	if _, err := os.Stat(program); err != nil {
-		t.Skip("OpenSSH's server is not installed")
+		testbedtest.Require(t, "openssh", err)
 	}
 	me, err := user.Current()
 	if err != nil {
@@ -72,7 +73,7 @@ Subsystem sftp internal-sftp
 	sc := bufio.NewScanner(log)
 	for up := false; !up; {
 		if !sc.Scan() {
-			t.Skipf("OpenSSH's server does not run here: %s", said.String())
+			testbedtest.Require(t, "openssh", fmt.Errorf("OpenSSH's server does not run here: %s", said.String()))
 		}
 		said.WriteString(sc.Text() + "; ")
 		up = strings.Contains(sc.Text(), "listening on")
