@@ -93,8 +93,8 @@ type cell struct {
 	repeats []Point
 	ended   []Point // all repeats that came to their end, sound or not
 	dropped int     // repeats left out
-	why     string // of the first one left out
-	phases  int    // the most that any repeat has, dropped ones included
+	why     string  // of the first one left out
+	phases  int     // the most that any repeat has, dropped ones included
 }
 
 func cellsOf(points []Point) []cell {
