@@ -7,11 +7,12 @@
 // counters. Between steps three things are worked out anew:
 //
 //   - Memory. Switch memory is sampled, not solved: a switch has as many aggregators
-//     as in the experiment, each taken until some time, and for one hold time per
-//     step the dithered arrivals of all jobs' PSNs are granted or denied one by
-//     one, as their addressing says. The share that was granted stands for the
-//     step. Where a step is longer than a hold the switch's clock stands still in
-//     between, so that what is looked at is contiguous.
+//     as in the experiment, each taken until some time, and for up to a hold time
+//     per step arriving PSNs, dithered and of jobs in random order, are granted or
+//     denied one by one, as their addressing says; a hold varies by 3 %. The share that was
+//     granted in the last hold stands for the next step. For the rest of a step the
+//     switch's clock stands still, so that what is looked at is contiguous; where
+//     more is in flight than a step looks at, a hold takes several steps.
 //   - Links. A job loads every directed link of its tree with packets per PSN that
 //     follow from the shares below (a + (1-a)·n at a switch that n packets of a
 //     PSN enter), one result down every link, one per worker for unicast results.

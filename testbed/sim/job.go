@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -488,7 +489,7 @@ func (j *job) summary() results.JobSummary {
 	n := float64(len(j.plan.Workers))
 	s := results.JobSummary{
 		Job: j.plan.Name, Workers: len(j.plan.Workers), Iterations: j.total.iterations,
-		Packets: int64(j.total.psns * n), JCT: j.total.iterating,
+		Packets: int64(math.Round(j.total.psns * n)), JCT: j.total.iterating,
 	}
 	if j.total.communicating > 0 {
 		s.AlgBW = 8 * j.total.psns * j.good / j.total.communicating

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"math/rand/v2"
 )
 
@@ -17,6 +16,11 @@ const (
 
 var addressings = map[string]addressing{"": pool, "pool": pool, "hash": hash, "linear": linear, "atp": atp}
 
+const (
+	sampled = 512  // PSNs looked at in a step, at most
+	jitter  = 0.03 // of a hold, either way
+)
+
 // memory is the aggregators of one switch. Its clock, in seconds, only runs while
 // arrivals are looked at.
 type memory struct {
@@ -30,68 +34,81 @@ type memory struct {
 // tenant is a job's stream of PSNs at a switch.
 type tenant struct {
 	rate, hold float64 // PSN/s, seconds; 0 rate: silent
-	share      float64 // granted, of the PSNs seen last
+	share      float64 // granted, of the PSNs of the last hold
 
 	psn    int
-	due    float64 // on the memory's clock, without dither
-	at     float64 // with it
-	offset int     // linear
-	slots  []uint16
+	offset int      // linear
+	slots  []uint16 // atp
 
 	asked, granted int
 }
 
-// run looks at the arrivals of the next span seconds and sets the tenants' shares.
-func (m *memory) run(span float64) {
-	active := false
+// run looks at arrivals of a step of h seconds and sets the tenants' shares: those of
+// a hold time, or as many as are sampled. Arrivals follow each other at dithered
+// gaps, and each is from a random job, in proportion to the jobs' rates.
+func (m *memory) run(h float64) {
+	var rate, hold, inFlight float64
 	for _, t := range m.tenants {
 		t.asked, t.granted = 0, 0
-		if t.rate <= 0 {
-			continue
-		}
-		active = true
-		if gap := 1 / t.rate; t.due < m.now || t.due > m.now+gap {
-			t.due = m.now + m.rng.Float64()*gap // silent so far, or slower
-			t.dither(m.rng)
+		if t.rate > 0 {
+			rate += t.rate
+			hold = max(hold, t.hold)
+			inFlight += t.rate * t.hold * (1 + jitter)
 		}
 	}
-	end := m.now + span
-	for active {
-		var t *tenant
-		for _, o := range m.tenants {
-			if o.rate > 0 && (t == nil || o.at < t.at) {
-				t = o
-			}
+	switch {
+	case rate == 0:
+		return
+	case m.addressing == pool && inFlight <= float64(len(m.until)):
+		for _, t := range m.tenants {
+			t.share = 1 // there is always a free one
 		}
-		if t.at > end {
-			break
-		}
+		m.now += hold
+		return
+	}
+	span := min(h, hold)
+	n := min(sampled, int(span*rate+m.rng.Float64())) // rounded to either side by chance
+	for range n {
+		t := m.pick(rate)
 		t.asked++
-		if m.grant(t) {
+		if m.grant(t, m.now+m.rng.Float64()/2/rate) {
 			t.granted++
 		}
 		t.psn++
-		t.due += 1 / t.rate
-		t.dither(m.rng)
+		m.now += 1 / rate
 	}
-	m.now = end
 	for _, t := range m.tenants {
+		// Grants come in bursts, one a hold: where a hold takes several steps the share
+		// is an average over a few holds, lest rates follow the bursts.
 		if t.asked > 0 {
-			t.share = float64(t.granted) / float64(t.asked)
+			weight := min(1, float64(n)/(hold*rate))
+			t.share += weight * weight * (float64(t.granted)/float64(t.asked) - t.share)
 		}
 	}
 }
 
-// dither moves an arrival by up to half a gap, so that jobs do not lock into each
-// other's phase.
-func (t *tenant) dither(rng *rand.Rand) { t.at = t.due + rng.Float64()/2/t.rate }
+// pick is the job of the next arrival, where all jobs' rates sum up to rate.
+func (m *memory) pick(rate float64) *tenant {
+	x := m.rng.Float64() * rate
+	var last *tenant
+	for _, t := range m.tenants {
+		if t.rate > 0 {
+			last = t
+			if x -= t.rate; x < 0 {
+				break
+			}
+		}
+	}
+	return last
+}
 
-// grant takes an aggregator for t's next PSN, if the one it is sent to is free.
-func (m *memory) grant(t *tenant) bool {
+// grant takes an aggregator for a PSN of t that arrives at the given time, if the one
+// it is sent to is free.
+func (m *memory) grant(t *tenant, at float64) bool {
 	if len(m.until) == 0 {
 		return false
 	}
-	i := 0
+	i := 0 // under pool addressing, the one that is free first
 	switch m.addressing {
 	case hash:
 		i = m.rng.IntN(len(m.until))
@@ -100,10 +117,10 @@ func (m *memory) grant(t *tenant) bool {
 	case atp:
 		i = int(t.slots[t.psn%len(t.slots)])
 	}
-	if m.until[i] > t.at {
+	if m.until[i] > at {
 		return false
 	}
-	m.until[i] = t.at + t.hold
+	m.until[i] = at + t.hold*(1+jitter*(2*m.rng.Float64()-1))
 	if m.addressing == pool {
 		m.sink()
 	}
@@ -125,15 +142,4 @@ func (m *memory) sink() {
 		m.until[i], m.until[least] = m.until[least], m.until[i]
 		i = least
 	}
-}
-
-// longest is the longest hold of a tenant that sends.
-func (m *memory) longest() float64 {
-	var h float64
-	for _, t := range m.tenants {
-		if t.rate > 0 {
-			h = math.Max(h, t.hold)
-		}
-	}
-	return h
 }

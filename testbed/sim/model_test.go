@@ -395,7 +395,7 @@ func TestCapacity(t *testing.T) {
 // TestSeed: another seed is another run of the same experiment.
 func TestSeed(t *testing.T) {
 	inv := lab(1, 10e9, 64)
-	s := setup(t, inv, testbed.Settings{Addressing: "hash"}, spec{name: "A", hosts: []string{"h1", "h2"}, ps: "h4"})
+	s := setup(t, inv, testbed.Settings{Addressing: "hash"}, spec{name: "A", hosts: []string{"h1", "h2"}, ps: "h4", w: testbed.Workload{Window: 100}})
 	denied := func(seed uint64) float64 {
 		s.Settings.Seed = seed
 		return steady(t, deploy(t, inv, s), s)["job_denied_packets A@tor1"]

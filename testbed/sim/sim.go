@@ -340,8 +340,7 @@ func (d *deployment) step(t time.Duration) {
 		}
 	}
 	for _, name := range d.switches {
-		m := d.memories[name]
-		m.run(min(h, m.longest()))
+		d.memories[name].run(h)
 	}
 	for _, j := range d.jobs {
 		j.weigh()
@@ -383,7 +382,7 @@ type sampler struct {
 
 func (s *sampler) add(source, metric, of, unit string, v float64) {
 	if unit != "s" {
-		v = math.Floor(v) // packets are whole
+		v = math.Round(v) // packets are whole
 	}
 	s.out = append(s.out, results.Sample{T: s.t, Source: source, Metric: metric, Of: of, Value: v, Unit: unit})
 }
