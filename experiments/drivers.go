@@ -24,6 +24,18 @@ import (
 // Drivers are the testbeds that an experiment can run on.
 var Drivers = []string{"netns", "sim", "lab"}
 
+// checkDriver reports what an inventory lacks for a driver.
+func checkDriver(s *Spec, driver string) error {
+	if !slices.Contains(Drivers, driver) {
+		return invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
+	}
+	if driver == "lab" {
+		_, err := realab.New(s.inv)
+		return err
+	}
+	return nil
+}
+
 // openTestbed brings up a testbed for a spec.
 func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pcap string) (testbed.Testbed, error) {
 	interval := max(20*time.Millisecond, time.Duration(s.Measure.Interval))

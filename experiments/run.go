@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/inabench/inabench/inventory"
@@ -28,6 +29,7 @@ type RunOptions struct {
 	Pcap          bool         // capture every switch port into the run directory
 	Progress      func(Status) // nil: silent
 	KeepOnFailure func(ctx context.Context, tb testbed.Testbed, cause error)
+	ExitCode      func(err error) int // of the program after an error, for the record; nil: 6
 }
 
 // Status says how far a run has come.
@@ -61,6 +63,9 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	r.timing("total", began)
 	r.judge(ctx, runErr)
 	r.rec.ExitCode = results.ExitCode(r.rec.Outcome)
+	if runErr != nil && o.ExitCode != nil {
+		r.rec.ExitCode = o.ExitCode(runErr)
+	}
 	errs := []error{runErr}
 	if err := r.dir.Close(); err != nil && !errors.Is(runErr, err) {
 		errs = append(errs, err)
@@ -100,6 +105,9 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
+	}
+	if err := checkDriver(s, o.Driver); err != nil {
+		return nil, err
 	}
 	points, err := plans(s, o.Plan)
 	if err != nil {
@@ -213,6 +221,11 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 	r.tb, r.fabric = tb, key
 	r.bases = map[string]Baseline{}
 	c := tb.Capabilities()
+	for i := range r.rec.Expect {
+		if e := &r.rec.Expect[i]; e.Metric == "sum_errors" && !c.Sums {
+			e.Skip = "a " + c.Switch + " carries no sums"
+		}
+	}
 	r.rec.Kind, r.rec.Switch, r.rec.Hosts = c.Kind, c.Switch, tb.Facts()
 	r.timing("bringup", began)
 	return nil
@@ -445,14 +458,26 @@ func (s *Spec) finite(job string) bool {
 // judge decides the run's outcome.
 func (r *run) judge(ctx context.Context, runErr error) {
 	checks, outcome, reasons := results.Judge(r.rec.Expect, r.rec.Points)
-	r.rec.Checks, r.rec.Outcome, r.rec.Reasons = checks, outcome, reasons
+	r.rec.Checks, r.rec.Outcome, r.rec.Reasons = checks, outcome, nil
+	add := func(reason string) {
+		if !slices.Contains(r.rec.Reasons, reason) {
+			r.rec.Reasons = append(r.rec.Reasons, reason)
+		}
+	}
+	if err := context.Cause(ctx); err != nil { // everything else came of it
+		r.rec.Outcome = results.ErrorOutcome
+		add(err.Error())
+	}
 	if runErr != nil {
 		r.rec.Outcome = results.ErrorOutcome
-		r.rec.Reasons = slices.Insert(r.rec.Reasons, 0, runErr.Error())
+		for line := range strings.Lines(runErr.Error()) {
+			add(strings.TrimSpace(line))
+		}
 	}
-	if err := context.Cause(ctx); err != nil {
-		r.rec.Outcome = results.ErrorOutcome
-		r.rec.Reasons = slices.Insert(r.rec.Reasons, 0, err.Error())
+	for _, reason := range reasons {
+		if p := r.rec.Points; len(p) == 0 || p[len(p)-1].Error == "" || !strings.HasSuffix(reason, p[len(p)-1].Error) {
+			add(reason)
+		}
 	}
 }
 

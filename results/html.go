@@ -173,7 +173,7 @@ func (rec *Record) checkRow(c Check) checkRow {
 
 func (rec *Record) tiles() []tile {
 	var out []tile
-	pass, fail, open, total := rec.counts()
+	pass, fail, open, skipped, total := rec.counts()
 	class := ""
 	switch {
 	case fail > 0:
@@ -186,6 +186,9 @@ func (rec *Record) tiles() []tile {
 		note = "all that decide the run"
 		if fail+open > 0 {
 			note = fmt.Sprintf("%d failed, %d undecided", fail, open)
+		}
+		if skipped > 0 {
+			note += fmt.Sprintf(", %d skipped", skipped)
 		}
 	}
 	out = append(out, tile{"Checks held", fmt.Sprintf("%d of %d", pass, total), note, class})

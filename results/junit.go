@@ -81,15 +81,15 @@ func WriteJUnit(w io.Writer, rec *Record) error {
 			Error: &junitResult{Message: p.Error, Type: "testbed"},
 		})
 	}
-	for _, c := range rec.Checks {
-		s.Cases = append(s.Cases, c.junit(rec))
-	}
-	if len(s.Cases) == 0 && rec.Outcome == ErrorOutcome { // it failed before there was anything to check
+	if len(s.Cases) == 0 && rec.Outcome == ErrorOutcome { // it failed before there was anything to measure
 		r := &junitResult{Message: "the run ended with an error", Type: "testbed"}
 		if len(rec.Reasons) > 0 {
 			r.Message = rec.Reasons[0]
 		}
 		s.Cases = append(s.Cases, junitCase{Class: class(rec.Name, ""), Name: "run", Time: "0", Error: r})
+	}
+	for _, c := range rec.Checks {
+		s.Cases = append(s.Cases, c.junit(rec))
 	}
 	for _, c := range s.Cases {
 		s.Tests++

@@ -43,6 +43,11 @@ func TestJUnitCounts(t *testing.T) {
 			t.Errorf("failure message %q", c.Failure.Message)
 		}
 	}
+	// A testbed that failed before the first point must not look skipped.
+	rec.Outcome, rec.Points, rec.Reasons = ErrorOutcome, nil, []string{"host h2: unreachable"}
+	if err := xml.Unmarshal([]byte(junitOf(t, rec)), &s); err != nil || s.Errors != 1 {
+		t.Errorf("run that failed at the start: %d errors (%v)", s.Errors, err)
+	}
 	// Whatever names hold, the document is one that parses.
 	if err := xml.Unmarshal([]byte(junitOf(t, hostile())), &s); err != nil {
 		t.Error(err)

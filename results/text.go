@@ -69,14 +69,17 @@ func (rec *Record) expectations() []Expect {
 	return out
 }
 
-// counts of gated checks by outcome.
-func (rec *Record) counts() (pass, fail, open, total int) {
+// counts of gated checks by outcome; skipped ones are not in the total.
+func (rec *Record) counts() (pass, fail, open, skipped, total int) {
 	for _, c := range rec.Checks {
 		if !c.Gate {
 			continue
 		}
 		total++
 		switch c.Outcome {
+		case Skipped:
+			skipped++
+			total--
 		case Pass:
 			pass++
 		case Fail:
@@ -85,12 +88,12 @@ func (rec *Record) counts() (pass, fail, open, total int) {
 			open++
 		}
 	}
-	return pass, fail, open, total
+	return pass, fail, open, skipped, total
 }
 
 // tally is the run's checks in words: "11 of 12 checks held, 1 failed".
 func (rec *Record) tally() string {
-	pass, fail, open, total := rec.counts()
+	pass, fail, open, skipped, total := rec.counts()
 	if total == 0 {
 		return "nothing was judged"
 	}
@@ -100,6 +103,9 @@ func (rec *Record) tally() string {
 	}
 	if open > 0 {
 		s += fmt.Sprintf(", %d undecided", open)
+	}
+	if skipped > 0 {
+		s += fmt.Sprintf(", %d skipped", skipped)
 	}
 	return s
 }

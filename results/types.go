@@ -115,6 +115,8 @@ type Expect struct {
 	Bound  string `json:"bound"`
 	Reason string `json:"reason"`
 	Gate   bool   `json:"gate"` // false: reported, never decides the run
+	// Skip is why this testbed cannot produce the metric: the check is then skipped.
+	Skip string `json:"skip,omitempty"`
 }
 
 // Check is one expectation applied to one figure (or to all, for mean and max).

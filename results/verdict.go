@@ -39,6 +39,9 @@ const maxMore = 1000
 // and is so never too narrow. Figures predicted 0 are left out of a mean, which
 // they would only dilute.
 //
+// An expectation with a reason to Skip it is skipped, which is shown and decides
+// nothing; a run of which every gated expectation is skipped is inconclusive.
+//
 // An expectation that finds no figure, or no prediction of any, is inconclusive:
 // nothing to hold it against. Figures that its model says nothing of, where it does
 // of others in that phase, are left out. Checks that are not gated never decide
@@ -49,6 +52,12 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 	cells := cellsOf(points)
 	var checks []Check
 	for _, e := range expects {
+		if e.Skip != "" {
+			c := e.check()
+			c.Of, c.Outcome, c.Why = e.Of, Skipped, e.Skip
+			checks = append(checks, c)
+			continue
+		}
 		var each []held
 		for i := range cells {
 			each = append(each, cells[i].checks(e)...)
@@ -426,13 +435,15 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 			reasons = append(reasons, strings.TrimPrefix(p.Label()+": "+p.Error, ": "))
 		}
 	}
-	gated := 0
+	gated, skipped := 0, 0
 	for _, c := range checks {
 		if !c.Gate {
 			continue
 		}
 		gated++
 		switch c.Outcome {
+		case Skipped:
+			skipped++
 		case Fail:
 			failed = append(failed, c.title()+": "+c.Message())
 		case Inconclusive:
@@ -449,6 +460,8 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 		outcome = Inconclusive
 	case gated == 0:
 		return Pass, []string{"no gated expectation: nothing was judged"}
+	case gated == skipped:
+		return Inconclusive, []string{"every expectation was skipped: nothing was judged"}
 	}
 	return outcome, append(append(reasons, failed...), open...)
 }

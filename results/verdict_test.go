@@ -52,6 +52,23 @@ func TestVerdictRule(t *testing.T) {
 	}
 }
 
+// TestSkip: what a testbed cannot produce decides nothing, and never everything.
+func TestSkip(t *testing.T) {
+	share := Expect{Name: "share", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	sums := Expect{Name: "sums", Metric: "sum_errors", Predictor: "value", Gate: true, Skip: "a model carries no sums"}
+	checks, outcome, reasons := Judge([]Expect{share, sums}, []Point{one(0.51, 0.01, 0.5, 20)})
+	if outcome != Pass || len(reasons) != 0 || checks[1].Outcome != Skipped || checks[1].Message() != sums.Skip {
+		t.Errorf("%s, %q, %+v", outcome, reasons, checks[1])
+	}
+	rec := &Record{Checks: checks}
+	if got := rec.tally(); got != "1 of 1 checks held, 1 skipped" {
+		t.Errorf("tally %q", got)
+	}
+	if _, outcome, reasons := Judge([]Expect{sums}, []Point{one(0.51, 0.01, 0.5, 20)}); outcome != Inconclusive || len(reasons) != 1 {
+		t.Errorf("all skipped: %s, %q", outcome, reasons)
+	}
+}
+
 // TestMoreIsEnough simulates what a verdict promises: after the further repeats that
 // it asked for, the interval decides.
 func TestMoreIsEnough(t *testing.T) {
