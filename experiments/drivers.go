@@ -65,7 +65,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			return nil, err
 		}
 		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Interval: interval,
+			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Shared: true,
 			Capabilities: testbed.Capabilities{
 				Sums: true, Calibrates: true, Kind: results.Measured, Switch: kinds(s.inv),
 			},

@@ -46,40 +46,39 @@ type outputError struct{ error }
 func (o outputError) Unwrap() error { return o.error }
 
 // exitCode prints what err says, a line for the error and one for the hint, and
-// returns the code to leave with. All codes are decided here.
+// returns the code to leave with.
 func exitCode(ctx context.Context, err error, stderr io.Writer) int {
-	var stopped interruption
-	if errors.As(context.Cause(ctx), &stopped) {
-		// What only came of the interruption says nothing new.
-		rest := slices.DeleteFunc(flatten(err), func(e error) bool {
-			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || errors.As(e, new(outcomeError))
-		})
-		if len(rest) == 0 {
-			fmt.Fprintf(stderr, "inabench: %v; everything was taken down\n", stopped)
-			return 128 + int(stopped.sig)
-		}
-		fmt.Fprintf(stderr, "inabench: %v\n", stopped)
-		err = errors.Join(rest...)
-		say(stderr, err)
-		if errors.Is(err, testbed.ErrLeftovers) {
-			return exitLeftovers
-		}
-		return 128 + int(stopped.sig)
-	}
 	var (
 		outcome outcomeError
 		command *commandError
+		stopped interruption
 	)
+	code := codeOf(ctx, err)
 	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &outcome):
-		return results.ExitCode(outcome.outcome)
-	case errors.As(err, &command):
-		return command.Exit
+	case errors.As(context.Cause(ctx), &stopped):
+		// What only came of the interruption says nothing new.
+		rest := slices.DeleteFunc(flatten(err), func(e error) bool {
+			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || errors.As(e, &outcome)
+		})
+		if len(rest) == 0 {
+			fmt.Fprintf(stderr, "inabench: %v; everything was taken down\n", stopped)
+			break
+		}
+		fmt.Fprintf(stderr, "inabench: %v\n", stopped)
+		say(stderr, errors.Join(rest...))
+	case errors.As(err, &outcome), errors.As(err, &command): // has been said
+	default:
+		say(stderr, err)
 	}
-	say(stderr, err)
+	return code
+}
+
+// codeOf is the exit code for an error. All codes are decided here.
+func codeOf(ctx context.Context, err error) int {
 	var (
+		stopped    interruption
+		outcome    outcomeError
+		command    *commandError
 		usage      usageError
 		input      inputError
 		problems   tomlfile.Problems
@@ -88,6 +87,16 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 		result     outputError
 	)
 	switch {
+	case errors.Is(err, testbed.ErrLeftovers): // whatever else went wrong is over
+		return exitLeftovers
+	case errors.As(context.Cause(ctx), &stopped):
+		return 128 + int(stopped.sig)
+	case err == nil:
+		return exitOK
+	case errors.As(err, &outcome):
+		return results.ExitCode(outcome.outcome)
+	case errors.As(err, &command):
+		return command.Exit
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &input), errors.As(err, &problems), errors.Is(err, experiments.ErrInput):
@@ -96,8 +105,6 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 		return exitInfeasible
 	case errors.Is(err, testbed.ErrBusy):
 		return exitBusy
-	case errors.Is(err, testbed.ErrLeftovers):
-		return exitLeftovers
 	case errors.Is(err, errors.ErrUnsupported), errors.As(err, &begin), errors.As(err, &result):
 		return exitUnsupported
 	}

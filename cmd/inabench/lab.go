@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -211,7 +213,8 @@ func cleanCommand() *cli.Command {
 		Usage: "remove what a killed run left on a lab's switches; emulations leave nothing. Idempotent, like rm -f",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE` of the lab", EnvVars: []string{"INABENCH_INVENTORY"}},
-			&cli.BoolFlag{Name: "dry-run", Usage: "say what would be removed"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed"},
+			&cli.BoolFlag{Name: "force", Usage: "take switches over from a controller that has hung"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.String("inventory") == "" {
@@ -227,46 +230,84 @@ func cleanCommand() *cli.Command {
 				if sw.Control == "" {
 					continue
 				}
-				n, err := cleanSwitch(c.Context, sw, c.Bool("dry-run"))
+				n, err := cleanSwitch(c.Context, inv, sw, c.Bool("dry-run"), c.Bool("force"))
 				if err != nil {
 					errs = append(errs, err)
 					continue
 				}
-				fmt.Fprintf(c.App.Writer, "switch %s: %d job entr%s\n", sw.Name, n, map[bool]string{true: "y", false: "ies"}[n == 1])
+				verb := "removed"
+				if c.Bool("dry-run") {
+					verb = "would be removed"
+				}
+				fmt.Fprintf(c.App.Writer, "switch %s: %d job%s, %d route%s, %d group%s %s\n", sw.Name,
+					len(n.Jobs), plural(len(n.Jobs)), len(n.Routes), plural(len(n.Routes)), len(n.Groups), plural(len(n.Groups)), verb)
 			}
-			if err := errors.Join(errs...); err != nil {
-				return fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
-			}
-			return nil
+			return errors.Join(errs...)
 		},
 	}
 }
 
-// cleanSwitch deletes job entries and multicast groups of ours from a switch.
-func cleanSwitch(ctx context.Context, sw inventory.Switch, dry bool) (int, error) {
-	client, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rt.Options{DialTimeout: 5 * time.Second})
-	if err != nil {
-		return 0, err
+// cleanSwitch deletes what a run wrote into a switch, and says what that was: all
+// jobs, their multicast groups, and the routes to hosts of the inventory.
+func cleanSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, dry, force bool) (batch p4rt.Batch, err error) {
+	client, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rt.Options{DialTimeout: 5 * time.Second, Polite: !force})
+	switch {
+	case errors.Is(err, p4rt.ErrNotPrimary):
+		return batch, inUse{err}
+	case err != nil:
+		return batch, fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
 	}
-	defer client.Close(ctx)
+	defer func() {
+		if err = errors.Join(err, client.Close(ctx)); err != nil {
+			err = fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
+		}
+	}()
 	if err := client.Attach(ctx); err != nil {
-		return 0, err
+		if errors.Is(err, p4rt.ErrNoPipeline) {
+			err = nil // it has been restarted: there is nothing in it
+		}
+		return batch, err
 	}
-	jobs, err := client.ReadJobs(ctx)
-	if err != nil || dry {
-		return len(jobs), err
+	if batch.Jobs, err = client.ReadJobs(ctx); err != nil {
+		return batch, err
 	}
-	batch := p4rt.Batch{Jobs: jobs}
 	groups, err := client.ReadGroups(ctx)
 	if err != nil {
-		return 0, err
+		return batch, err
 	}
 	for _, g := range groups {
-		for _, j := range jobs {
-			if g.ID == j.DownGroup {
+		for _, j := range batch.Jobs {
+			if j.DownGroup == g.ID {
 				batch.Groups = append(batch.Groups, g)
+				break
 			}
 		}
 	}
-	return len(jobs), client.Delete(ctx, batch)
+	routes, err := client.ReadRoutes(ctx)
+	if err != nil {
+		return batch, err
+	}
+	for _, r := range routes {
+		if slices.ContainsFunc(inv.Hosts, func(h inventory.Host) bool {
+			return slices.ContainsFunc(h.NICs, func(n inventory.NIC) bool {
+				return n.Address.IsValid() && n.Address.Addr() == netip.AddrFrom4(r.Dst)
+			})
+		}) {
+			batch.Routes = append(batch.Routes, r)
+		}
+	}
+	if dry {
+		return batch, nil
+	}
+	return batch, client.Delete(ctx, batch)
+}
+
+// inUse is a switch that someone else controls.
+type inUse struct{ error }
+
+func (e inUse) Unwrap() []error { return []error{testbed.ErrBusy, e.error} }
+
+// Hint is what to do about it.
+func (e inUse) Hint() string {
+	return "wait until that run has ended; --force takes over from one that has hung"
 }

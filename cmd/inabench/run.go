@@ -62,6 +62,7 @@ func runAction(c *cli.Context) error {
 	opt := experiments.RunOptions{
 		Driver: driver, Root: c.String("runs"), Tool: version(), Args: os.Args[1:],
 		Repeats: c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
+		ExitCode: func(err error) int { return codeOf(c.Context, err) },
 	}
 	if c.Bool("keep-on-failure") {
 		opt.KeepOnFailure = func(ctx context.Context, tb testbed.Testbed, cause error) {

@@ -30,6 +30,12 @@ type Options struct {
 	Interval time.Duration // between the agents' reports; 0: 100 ms
 	Fan      int           // hosts worked on at once; 0: 32
 
+	// Shared says that the testbed outlives this program and that others use it: a
+	// switch that someone else controls is left alone, with an error wrapping
+	// testbed.ErrBusy, and what cannot be undone on one that still answers is an
+	// error wrapping testbed.ErrLeftovers. An emulation vanishes as a whole.
+	Shared bool
+
 	// Target says how to log in to a host; nil: as the inventory says, with the
 	// user's keys and known_hosts.
 	Target func(inventory.Host) ssh.Target
@@ -107,8 +113,11 @@ func (tb *Testbed) Close(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		var errs []error
-		for _, c := range tb.switches {
-			c.Close(ctx)
+		for _, name := range sortedKeys(tb.switches) {
+			err := tb.switches[name].Close(tb.patience(ctx, name))
+			if tb.opt.Shared {
+				errs = append(errs, leftover(err))
+			}
 		}
 		for _, c := range tb.hosts {
 			c.Close()
@@ -174,7 +183,10 @@ func (tb *Testbed) connectSwitches(ctx context.Context) error {
 	clients := make([]*p4rt.Client, len(tb.inv.Switches))
 	err := parallelLimit(ctx, tb.opt.Fan, len(clients), func(ctx context.Context, i int) error {
 		sw := tb.inv.Switches[i]
-		c, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rt.Options{})
+		c, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rt.Options{Polite: tb.opt.Shared})
+		if errors.Is(err, p4rt.ErrNotPrimary) {
+			return &busyError{sw.Name, err}
+		}
 		if err != nil {
 			return err
 		}
@@ -187,6 +199,50 @@ func (tb *Testbed) connectSwitches(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// busyError is a switch that someone else controls.
+type busyError struct {
+	name string
+	err  error
+}
+
+func (e *busyError) Error() string   { return fmt.Sprintf("%v: %v", testbed.ErrBusy, e.err) }
+func (e *busyError) Unwrap() []error { return []error{testbed.ErrBusy, e.err} }
+
+// Hint is what to do about it.
+func (e *busyError) Hint() string {
+	return "wait until the other run has ended; if it hangs, `inabench clean --force -i LAB.toml` takes switch " + e.name + " over"
+}
+
+// patience bounds how long a switch is waited for to undo what was written: a lost
+// one may come back in a lab, and never in an emulation.
+func (tb *Testbed) patience(ctx context.Context, name string) context.Context {
+	if tb.opt.Shared || tb.switches[name].Err() == nil {
+		return ctx
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+// leftover marks what could not be undone.
+func leftover(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &leftoverError{err}
+}
+
+// leftoverError is something that a teardown could not undo.
+type leftoverError struct{ err error }
+
+func (e *leftoverError) Error() string   { return fmt.Sprintf("%v: %v", testbed.ErrLeftovers, e.err) }
+func (e *leftoverError) Unwrap() []error { return []error{testbed.ErrLeftovers, e.err} }
+
+// Hint is what to do about it.
+func (e *leftoverError) Hint() string {
+	return "when the switch answers again: inabench clean -i LAB.toml"
 }
 
 // route tells every switch the way to every host's data addresses.
@@ -238,12 +294,23 @@ func (tb *Testbed) program(ctx context.Context, batches map[string]*p4rt.Batch) 
 	})
 }
 
-// unprogram makes the switches forget a deployment.
+// unprogram makes the switches forget a deployment. What one of an emulation that is
+// gone knew is gone as well.
 func (tb *Testbed) unprogram(ctx context.Context, batches map[string]*p4rt.Batch) error {
 	names := sortedKeys(batches)
-	return parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
-		return tb.switches[names[i]].Delete(ctx, *batches[names[i]])
+	errs := make([]error, len(names)) // one switch that refuses does not excuse the others
+	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		sw := tb.switches[names[i]]
+		errs[i] = sw.Delete(tb.patience(ctx, names[i]), *batches[names[i]])
+		if !tb.opt.Shared && sw.Err() != nil {
+			errs[i] = nil
+		}
+		return nil
 	})
+	if tb.opt.Shared {
+		return leftover(errors.Join(errs...))
+	}
+	return errors.Join(errs...)
 }
 
 // lost reports connections that broke since the testbed was opened.
