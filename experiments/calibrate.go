@@ -17,8 +17,8 @@ import (
 // How calibration measures: all jobs of a placement, with all aggregators, together
 // at a rate so low that nothing queues, long enough for a few hundred results.
 const (
-	calibrationLoad    = 0.05 // of the slowest link, by all jobs together
-	calibrationResults = 300  // PSNs of each job to average over
+	calibrationLoad    = 0.2 // of the slowest link, by all jobs together
+	calibrationResults = 200 // PSNs of each job to average over
 	calibrationMin     = 500 * time.Millisecond
 	calibrationMax     = 10 * time.Second
 )
@@ -81,11 +81,11 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 	settle := time.Duration(0)
 	for i := range setup.Workloads {
 		w := &setup.Workloads[i]
+		rtt := roundTrip(w.Job, inv)
 		w.Rate = rate
 		// More than is ever on its way, but not so much that the end takes long.
-		w.Window = min(w.Window, 32+int(2*psns*w.RTO.Seconds()))
-		w.RTO = retransmitAfter(w.Job, inv, w.Window*len(w.Job.Workers), frameBits(s.Switch.Lanes))
-		settle = max(settle, w.RTO) // more than a round trip
+		w.Window = min(w.Window, 16+int(2*psns*rtt.Seconds()))
+		settle = max(settle, 2*rtt)
 	}
 	long := time.Duration(calibrationResults / psns * float64(time.Second))
 	long = min(max(long, calibrationMin), calibrationMax)
@@ -142,6 +142,9 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 // MeasureBaseline brings a testbed up, measures its baseline for the placement of the
 // spec's first point, and what its links really carry, and takes it down.
 func MeasureBaseline(ctx context.Context, driver string, s *Spec, progress func(Status)) (cal []results.Calibration, err error) {
+	if err := checkDriver(s, driver); err != nil {
+		return nil, err
+	}
 	points, err := plans(s, nil)
 	if err != nil {
 		return nil, err
@@ -207,7 +210,7 @@ func probe(ctx context.Context, tb testbed.Testbed, s *Spec, job placement.JobPl
 	inv := tb.Inventory()
 	frame := frameBits(s.Switch.Lanes)
 	w := testbed.Workload{Job: job, Window: 2048, Control: "fixed"}
-	w.RTO = retransmitAfter(job, inv, w.Window, frame)
+	w.RTO = retransmitAfter(job, inv, float64(w.Window)*frame)
 	dep, err := tb.Deploy(ctx, testbed.Setup{
 		Plan:      &placement.Plan{Jobs: []placement.JobPlan{job}},
 		Settings:  testbed.Settings{Mode: s.Switch.Mode, Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed},
@@ -221,7 +224,7 @@ func probe(ctx context.Context, tb testbed.Testbed, s *Spec, job placement.JobPl
 		return nil, err
 	}
 	var samples []results.Sample
-	start := dep.Now() + w.RTO/2
+	start := dep.Now() + w.RTO
 	for k := range 11 {
 		if err := dep.Sleep(ctx, start+time.Duration(k)*100*time.Millisecond); err != nil {
 			return nil, err

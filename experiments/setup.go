@@ -116,7 +116,7 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, a
 			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
 		}
 	}
-	w.RTO = retransmitAfter(plan.Jobs[i], inv, s.outstanding(plan), frameBits(s.Switch.Lanes))
+	w.RTO = retransmitAfter(plan.Jobs[i], inv, s.backlog(plan))
 	return w, nil
 }
 
@@ -139,41 +139,61 @@ func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
 	return least
 }
 
-// outstanding is how many packets all jobs can have on the way together.
-func (s *Spec) outstanding(plan *placement.Plan) int {
-	n := 0
+// backlog is how many bits all jobs together can queue in front of one link: a
+// window each, summed on the way where switches aggregate.
+func (s *Spec) backlog(plan *placement.Plan) float64 {
+	packets := 0
 	for i, j := range plan.Jobs {
-		n += s.Jobs[i].Window * len(j.Workers)
+		n := 1
+		if j.Collective == placement.PS {
+			n = len(j.Workers)
+		}
+		packets += n * s.Jobs[i].Window
 	}
-	return n
+	return float64(packets) * frameBits(s.Switch.Lanes)
 }
 
 // retransmitAfter is a first timeout that full queues do not trip: twice the round
-// trip, plus the time that the slowest link of the job takes for everything that
-// can be outstanding, plus a margin for a busy host.
-func retransmitAfter(j placement.JobPlan, inv *inventory.Inventory, outstanding int, frame float64) time.Duration {
-	topo := inv.Topology()
-	var rtt time.Duration
+// trip, the time that the slowest link of the job takes for a backlog of so many
+// bits, and a margin for a busy host.
+func retransmitAfter(j placement.JobPlan, inv *inventory.Inventory, backlog float64) time.Duration {
 	slowest := math.Inf(1)
-	for _, w := range j.Workers {
-		to := j.PS
-		if to == "" {
-			if len(j.Tree) == 0 {
-				continue
-			}
-			to = j.Tree[len(j.Tree)-1].Switch
-		}
-		path, err := topo.Path(w.Host, to)
-		if err != nil {
-			continue
-		}
-		rtt = max(rtt, 2*topo.PathDelay(path))
+	topo := inv.Topology()
+	for _, path := range ways(j, topo) {
 		for _, l := range path {
 			slowest = min(slowest, float64(topo.Links[l].Rate))
 		}
 	}
-	drain := float64(outstanding) * frame / slowest
-	return 2*rtt + time.Duration(drain*float64(time.Second)) + 20*time.Millisecond
+	return 2*roundTrip(j, inv) + time.Duration(backlog/slowest*float64(time.Second)) + 20*time.Millisecond
+}
+
+// roundTrip is the longest way of the job's gradients and back, by cables alone.
+func roundTrip(j placement.JobPlan, inv *inventory.Inventory) time.Duration {
+	var rtt time.Duration
+	topo := inv.Topology()
+	for _, path := range ways(j, topo) {
+		rtt = max(rtt, 2*topo.PathDelay(path))
+	}
+	return rtt
+}
+
+// ways are the paths of a job's gradients, worker by worker: to its PS, to the root
+// of its tree without one, or to the next worker in a ring.
+func ways(j placement.JobPlan, topo *inventory.Topology) (out [][]int) {
+	for i, w := range j.Workers {
+		to := j.PS
+		switch {
+		case to != "":
+		case len(j.Tree) > 0:
+			to = j.Tree[len(j.Tree)-1].Switch
+		default:
+			to = j.Workers[(i+1)%len(j.Workers)].Host
+		}
+		if path, err := topo.Path(w.Host, to); err == nil {
+			out = append(out, path)
+		}
+	}
+	return out
 }
 
 // aggregators is how many aggregators each switch uses: as the spec says, or what

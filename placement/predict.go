@@ -67,7 +67,7 @@ type JobPrediction struct {
 	// Goodput is bit/s of gradients reduced: what each worker contributes and gets
 	// back. Of a ring's wire rate, 2(n-1)/n bits move per bit reduced.
 	Goodput    float64           `json:"goodput"`
-	Shares     []SharePrediction `json:"shares,omitempty"` // per aggregating switch, leaves first
+	Shares     []SharePrediction `json:"shares,omitempty"` // per switch with something to aggregate, leaves first
 	Bottleneck string            `json:"bottleneck"`       // "tor1->h3", "tor1 aggregators", "rate limit", "window"; "none" if it crosses no link
 }
 
@@ -354,9 +354,20 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 		}
 	} else {
 		out.Goodput = r.Rate * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
+		in := make([]float64, len(f.Nodes)) // packets per PSN that arrive at a node
+		for k := range f.Nodes {
+			up := 1.0
+			if in[k] > 0 { // not a worker
+				up = in[k] - r.Share[k]*(in[k]-1)
+			}
+			if parent := f.Nodes[k].Parent; parent != flow.None {
+				in[parent] += up
+			}
+		}
 		for i := range j.Tree {
 			k := len(j.Workers) + i
-			if n := &f.Nodes[k]; n.Aggregate {
+			// A switch that only ever sees whole sums from below has no share to measure.
+			if n := &f.Nodes[k]; n.Aggregate && in[k] > 1+1e-9 {
 				out.Shares = append(out.Shares, SharePrediction{j.Tree[i].Switch, r.Share[k], n.Hold})
 			}
 		}

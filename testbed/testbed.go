@@ -46,6 +46,13 @@ type LinkState struct {
 	ReorderBy                time.Duration // how long a reordered packet is held back
 }
 
+// Rest is how long the processes of a testbed whose shortest round trip is rtt may
+// rest between looking for packets: so little of it that nothing measured changes,
+// and much less work than waking up for each packet.
+func Rest(rtt time.Duration) time.Duration {
+	return min(rtt/200, time.Millisecond)
+}
+
 // Settings are what an experiment says about all its switches and senders.
 type Settings struct {
 	Mode        string // "statistical" or "synchronous"

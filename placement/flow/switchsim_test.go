@@ -17,8 +17,9 @@ type simJob struct {
 
 // simulate runs a switch with m aggregators for some seconds and returns each job's
 // aggregated share of the second half. The first packet of a PSN
-// decides for all of it, so one arrival stands for a PSN. Gaps are dithered by half
-// an inter-arrival, holds by jitter.
+// decides for all of it, so one arrival stands for a PSN. As agents do, jobs dither
+// each packet by up to half a gap and wander through four gaps, so that rates in small
+// whole ratios keep no phase; holds vary by jitter.
 func simulate(rnd *rand.Rand, addr Addressing, m int, jitter float64, jobs []simJob, seconds float64) []float64 {
 	taken := make([]float64, m) // until when
 	free := m                   // pool only
@@ -29,11 +30,14 @@ func simulate(rnd *rand.Rand, addr Addressing, m int, jitter float64, jobs []sim
 	psn := make([]int, len(jobs))
 	granted, asked := make([]float64, len(jobs)), make([]float64, len(jobs))
 	base := make([]float64, len(jobs))
+	const knots, reach = 64, 4
+	wander := make([][2]float64, len(jobs)) // gaps, at the knots before and after
 	for j := range jobs {
 		offset[j] = rnd.IntN(m)
 		slot[j] = rnd.Perm(m)[:min(m, max(1, jobs[j].slots))]
 		base[j] = rnd.Float64() / jobs[j].rate
 		next[j] = base[j]
+		wander[j] = [2]float64{0, reach * rnd.Float64()}
 	}
 	for {
 		j := 0
@@ -78,8 +82,12 @@ func simulate(rnd *rand.Rand, addr Addressing, m int, jitter float64, jobs []sim
 			}
 		}
 		psn[j]++
-		gap := 1 / jobs[j].rate
-		next[j] = base[j] + (float64(psn[j])+0.5*(rnd.Float64()-0.5))*gap
+		f := float64(psn[j]%knots) / knots
+		if f == 0 {
+			wander[j] = [2]float64{wander[j][1], reach * rnd.Float64()}
+		}
+		at := float64(psn[j]) + 0.5*rnd.Float64() + wander[j][0]*(1-f) + wander[j][1]*f
+		next[j] = max(next[j], base[j]+at/jobs[j].rate)
 	}
 	for j := range granted {
 		granted[j] /= asked[j]
@@ -144,7 +152,14 @@ func TestSharesAgainstSimulation(t *testing.T) {
 					jobs = append(jobs, simJob{rate: u * m, hold: 1, slots: s.slots})
 					ask = append(ask, demand{inFlight: u * m, slots: float64(s.slots)})
 				}
-				got := simulate(rnd, tt.addr, m, sw.Jitter, jobs, 60)
+				// Phases and slots last as long as a simulation: the mean over several.
+				const runs = 4
+				got := make([]float64, len(jobs))
+				for range runs {
+					for j, share := range simulate(rnd, tt.addr, m, sw.Jitter, jobs, 60) {
+						got[j] += share / runs
+					}
+				}
 				want := make([]float64, len(ask))
 				sw.shares(ask, want)
 				for j := range want {

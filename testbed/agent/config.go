@@ -40,6 +40,9 @@ type Config struct {
 	// it should be a few round trips with full queues.
 	RTO      time.Duration `json:"rto"`
 	Interval time.Duration `json:"interval"` // between samples; 0: 1 s
+	// Rest is the least time between two looks at the socket and the schedule: packets
+	// that are due within it go together. 0: each is handled at once.
+	Rest time.Duration `json:"rest,omitempty"`
 }
 
 // Layer is one gradient tensor: computed for Compute, then sent.

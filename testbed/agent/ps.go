@@ -43,7 +43,11 @@ func newPS(cfg Config, c *clock) (*ps, error) {
 		return nil, err
 	}
 	k.sock, err = openSocket(cfg.Device, ina.UpPortBase|cfg.Job, ina.UpGroup(cfg.Job), c)
-	return k, err
+	if err != nil {
+		return nil, err
+	}
+	k.sock.rest = cfg.Rest
+	return k, nil
 }
 
 func (k *ps) interrupt() { k.sock.interrupt() }

@@ -52,6 +52,7 @@ type socket struct {
 	txBuf [batch][2048]byte
 	txN   int
 
+	rest  time.Duration // least time of a wait
 	poll  [2]unix.PollFd
 	limit unix.Timespec
 
@@ -153,6 +154,10 @@ func (s *socket) interrupt() {
 
 // wait sleeps until something arrived, interrupt was called, or the clock says t.
 func (s *socket) wait(t time.Duration) error {
+	if s.rest > 0 {
+		ts := unix.NsecToTimespec(int64(s.rest))
+		unix.Nanosleep(&ts, nil)
+	}
 	s.limit = unix.NsecToTimespec(int64(max(t-s.clock.now(), 0)))
 	if _, err := unix.Ppoll(s.poll[:], &s.limit, nil); err != nil && err != unix.EINTR {
 		return fmt.Errorf("poll: %w", err)

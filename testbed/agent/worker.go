@@ -49,7 +49,11 @@ func newWorker(cfg Config, c *clock) (*worker, error) {
 		k.pace.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / cfg.Rate * 1e9
 	}
 	k.sock, err = openSocket(cfg.Device, ina.DownPortBase|cfg.Job, ina.DownGroup(cfg.Job), c)
-	return k, err
+	if err != nil {
+		return nil, err
+	}
+	k.sock.rest = cfg.Rest
+	return k, nil
 }
 
 func (k *worker) interrupt() { k.sock.interrupt() }

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/softswitch"
 )
 
@@ -132,6 +133,11 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		}
 	}
 	l.rtt = l.shortestRTT()
+	for i := range l.nodes {
+		if s := l.nodes[i].Switch; s != nil {
+			s.Rest = testbed.Rest(l.rtt)
+		}
+	}
 	return l, nil
 }
 

@@ -143,6 +143,11 @@ func (d *deployment) launch(ctx context.Context) error {
 	return err
 }
 
+// nicPace is how fast a worker without a rate limit hands packets to its NIC, over
+// the rate of the NIC: enough that its queue never runs dry, and no burst of a whole
+// window when the job starts.
+const nicPace = 1.25
+
 // agentConfig is an agent to start and where.
 type agentConfig struct {
 	title, of, host string
@@ -156,7 +161,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 		Collective: string(jp.Collective), Job: jp.ID, Name: jp.Name, Epoch: d.tb.epoch,
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
-		Iterations: w.Iterations, RTO: w.RTO, Interval: d.tb.opt.Interval,
+		Iterations: w.Iterations, RTO: w.RTO, Interval: d.tb.opt.Interval, Rest: d.tb.opt.Rest,
 	}
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
@@ -196,6 +201,8 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 		c.Role, c.Rank, c.Device = "worker", wk.Rank, nic.Device
 		if jp.Collective == placement.Ring {
 			c.Role = "ring"
+		} else if c.Rate == 0 {
+			c.Rate = nicPace * float64(nic.Rate)
 		}
 		of := fmt.Sprintf("%s/%d", jp.Name, wk.Rank)
 		out = append(out, agentConfig{"worker " + of, of, wk.Host, c})

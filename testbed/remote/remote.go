@@ -29,6 +29,7 @@ type Options struct {
 	Exe      string        // the static binary that hosts run as agent: this program
 	Interval time.Duration // between the agents' reports; 0: 100 ms
 	Fan      int           // hosts worked on at once; 0: 32
+	Rest     time.Duration // of agents between packets, see testbed.Rest; 0: none
 
 	// Shared says that the testbed outlives this program and that others use it: a
 	// switch that someone else controls is left alone, with an error wrapping

@@ -208,6 +208,11 @@ func (s *Switch) loop(ctx context.Context) error {
 			}
 			unix.Nanosleep(&unix.Timespec{Nsec: 10_000}, nil)
 		}
+		if rest := s.cfg.Rest - time.Since(t); rest > 0 && !busy {
+			ts := unix.NsecToTimespec(int64(rest))
+			unix.Nanosleep(&ts, nil)
+			wait -= rest
+		}
 		if wait > 0 {
 			for _, tap := range s.taps {
 				tap.flush()
