@@ -92,6 +92,10 @@ func Parse(name string, text []byte) (f *File, err error) {
 				off = x.lines[pe.Position.Line-1]
 			}
 		}
+		// And sometimes both are those of the next line.
+		if strings.Contains(pe.Message, `got '\n'`) && off > 0 && off <= len(x.text) && x.text[off-1] == '\n' {
+			off--
+		}
 		return fail(off, "%s", message(pe.Message))
 	}
 	x.scan()
