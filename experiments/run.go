@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -372,25 +374,28 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, peri
 			default:
 			}
 		}
-		for len(plan.events) > 0 && origin+plan.events[0].at <= dep.Now() {
-			e := plan.events[0]
-			plan.events = plan.events[1:]
-			if e.stop {
-				did(e) // stopping takes a round trip in which nothing is steady
-				if err := sample(); err != nil {
-					return obs, err
+		if due := plan.due(dep.Now() - origin); len(due) > 0 {
+			plan.events = plan.events[len(due):]
+			// Stopping takes round trips in which nothing is steady, so a stop counts
+			// from its beginning and a start from its end.
+			for _, e := range due {
+				if e.stop {
+					did(e)
 				}
-				if err := dep.Stop(ctx, e.job); err != nil {
-					return obs, err
-				}
-				continue
 			}
-			if err := dep.Start(ctx, e.job); err != nil {
+			if err := sample(); err != nil {
 				return obs, err
 			}
-			did(e)
-			if s.finite(e.job) {
-				finite[e.job] = dep.Done(e.job)
+			if err := perform(ctx, dep, due); err != nil {
+				return obs, err
+			}
+			for _, e := range due {
+				if !e.stop {
+					did(e)
+				}
+				if !e.stop && s.finite(e.job) {
+					finite[e.job] = dep.Done(e.job)
+				}
 			}
 		}
 		wake := next
@@ -415,6 +420,26 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, peri
 	}
 	obs.health, err = dep.Health(ctx)
 	return obs, err
+}
+
+// perform stops and then starts jobs, those of the same time together.
+func perform(ctx context.Context, dep testbed.Deployment, due []event) error {
+	for _, stop := range []bool{true, false} {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, e := range due {
+			switch {
+			case e.stop != stop:
+			case stop:
+				g.Go(func() error { return dep.Stop(ctx, e.job) })
+			default:
+				g.Go(func() error { return dep.Start(ctx, e.job) })
+			}
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readings is the interval between readings: the one asked for, adjusted so that

@@ -60,7 +60,17 @@ func (s *Spec) Place() (*placement.Plan, error) {
 			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina",
 		}
 	}
-	return policies[i].Place(s.inv, jobs, s.Measure.Seed)
+	plan, err := policies[i].Place(s.inv, jobs, s.Measure.Seed)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range plan.Jobs {
+		if j.PS == "" && len(j.Tree) == 0 && len(j.Workers) == 1 {
+			return nil, invalidf("job %s has all its %d GPUs on host %s: nothing of it crosses the network; give it more, or name hosts",
+				j.Name, j.Workers[0].GPUs, j.Workers[0].Host)
+		}
+	}
+	return plan, nil
 }
 
 // setup turns a spec and its placement into what a testbed deploys, in the

@@ -66,6 +66,15 @@ func (s *Spec) timeline() timeline {
 	return t
 }
 
+// due are the events whose time has come.
+func (t timeline) due(now time.Duration) []event {
+	n := 0
+	for n < len(t.events) && t.events[n].at <= now {
+		n++
+	}
+	return t.events[:n]
+}
+
 // end is when the last event happens.
 func (t timeline) end() time.Duration {
 	var end time.Duration

@@ -20,11 +20,15 @@ type Config struct {
 	PS         string   `json:"ps,omitempty"`    // data address of the PS, for the plain ps collective
 	Peers      []string `json:"peers,omitempty"` // data addresses of all workers in rank order, for ring and ps
 
-	Lanes   int     `json:"lanes"`   // int32 values per packet, 1..240
-	Window  int     `json:"window"`  // packets a worker may have outstanding
-	Rate    float64 `json:"rate"`    // wire rate limit, bit/s of frame bytes; 0: none
-	Control string  `json:"control"` // "fixed" window, or "aimd" driven by ECN marks
-	Seed    uint64  `json:"seed"`
+	Lanes  int     `json:"lanes"`  // int32 values per packet, 1..240
+	Window int     `json:"window"` // packets a worker may have outstanding
+	Rate   float64 `json:"rate"`   // wire rate limit, bit/s of frame bytes; 0: none
+	// LineRate keeps a worker without a rate limit from handing its NIC a window at
+	// once, bit/s; 0: it may. Without influence on what the network lets through if it
+	// is somewhat above the NIC's rate.
+	LineRate float64 `json:"line_rate,omitempty"`
+	Control  string  `json:"control"` // "fixed" window, or "aimd" driven by ECN marks
+	Seed     uint64  `json:"seed"`
 
 	// What to send: iterations of a compute pause, then gradients. Empty Layers and
 	// Message 0 is a plain stream without iterations (of a ring, which has none,

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"runtime"
@@ -45,8 +46,9 @@ func newWorker(cfg Config, c *clock) (*worker, error) {
 	if k.w, err = ina.NewWorker(wc); err != nil {
 		return nil, err
 	}
-	if cfg.Rate > 0 {
-		k.pace.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / cfg.Rate * 1e9
+	if rate := cmp.Or(cfg.Rate, cfg.LineRate); rate > 0 {
+		k.pace.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / rate * 1e9
+		k.pace.scatter = cfg.Rate > 0
 	}
 	k.sock, err = openSocket(cfg.Device, ina.DownPortBase|cfg.Job, ina.DownGroup(cfg.Job), c)
 	if err != nil {
@@ -311,16 +313,19 @@ func (m *message) end(t time.Duration) {
 // pacer decides when a packet goes. It keeps a schedule u that steps by the gap of
 // the rate limit, or by half of what the window sustains where that is longer, and
 // never runs ahead of the window. Each packet leaves at u plus a dither of up to
-// half a gap, and with a rate limit a slow wander of a few gaps, that depend on job
-// and PSN only: workers of one job stay aligned, jobs do not lock into each other's
-// phase. Lateness of the process does not move the schedule.
+// half a gap, or with a rate limit at a random place among its neighbours, which
+// depends on job and PSN only: workers of one job stay aligned, jobs do not lock into
+// each other's phase. Lateness of the process does not move the schedule.
 type pacer struct {
-	gap    float64 // ns between packets at the rate limit; 0: none
-	u      float64 // ns, of the packet that was scheduled last
-	at     time.Duration
-	waits  bool          // the packet scheduled last was not sent yet
-	opened time.Duration // when the window did for that packet
-	resend time.Duration
+	gap     float64 // ns between packets at the rate limit, or at the NIC's; 0: none
+	scatter bool    // the gap is the rate limit's
+	block   uint32  // of places
+	places  [ina.Block]float64
+	u       float64 // ns, of the packet that was scheduled last
+	at      time.Duration
+	waits   bool          // the packet scheduled last was not sent yet
+	opened  time.Duration // when the window did for that packet
+	resend  time.Duration
 }
 
 // due is when w's next packet goes; not ok while there is none.
@@ -338,7 +343,17 @@ func (p *pacer) due(w *ina.Worker) (time.Duration, bool) {
 		p.u = o
 		gap = max(p.gap, spacing)
 	}
-	p.at = max(p.at, time.Duration(math.Round(p.u+w.Dither(psn)*gap/2+w.Wander(psn)*p.gap)))
+	delay := w.Dither(psn) * gap / 2
+	if p.scatter {
+		if b := psn / ina.Block; b != p.block || p.places == ([ina.Block]float64{}) {
+			p.block, p.places = b, w.Scatter(b)
+		}
+		// From its place on the even schedule to its place in the block, and as far
+		// again, so that it is never before its time.
+		i := psn % ina.Block
+		delay = (p.places[i]*ina.Block - float64(i) + ina.Block) * p.gap
+	}
+	p.at = max(p.at, time.Duration(math.Round(p.u+delay)))
 	p.waits, p.opened = true, opened
 	return p.at, true
 }

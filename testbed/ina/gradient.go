@@ -91,18 +91,25 @@ func (r Reference) Dither(psn uint32) float64 {
 	return float64(mix(r.key-golden*uint64(psn))>>11) / (1 << 53)
 }
 
-// Wander is a number in [0, 4) that changes slowly with psn, the same for every
-// worker of the job: random at every 64th PSN and linear in between. Jobs of equal
-// rate that delay their packets by this many gaps drift through each other's phases
-// instead of keeping one, in which the one that comes first would always find the
-// free aggregator.
-func (r Reference) Wander(psn uint32) float64 {
-	const knots, reach = 64, 4
-	at := func(k uint32) float64 {
-		return reach * float64(mix(^r.key-golden*uint64(k))>>11) / (1 << 53)
+// Block is the number of PSNs that Scatter places together.
+const Block = 16
+
+// Scatter places the PSNs of a block, psn/Block, at random times of the block: at
+// ascending fractions of its duration, the same for every worker of the job. Packets
+// that leave at these times look random to other jobs from one to the next, as
+// packets of many senders do, so that no job keeps a phase in which it would always,
+// or never, find the free aggregator. Over more than a block they keep the rate, as
+// paced packets do.
+func (r Reference) Scatter(block uint32) (at [Block]float64) {
+	for i := range at {
+		v := float64(mix(^r.key-golden*uint64(block*Block+uint32(i)))>>11) / (1 << 53)
+		k := i
+		for ; k > 0 && at[k-1] > v; k-- {
+			at[k] = at[k-1]
+		}
+		at[k] = v
 	}
-	k, f := psn/knots, float64(psn%knots)/knots
-	return at(k)*(1-f) + at(k+1)*f
+	return at
 }
 
 func (r Reference) put(b []byte, psn uint32, a, c int32) {

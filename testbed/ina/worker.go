@@ -379,8 +379,8 @@ func (w *Worker) Spacing() time.Duration { return time.Duration(float64(w.srtt) 
 // Dither is Reference.Dither of this worker's job.
 func (w *Worker) Dither(psn uint32) float64 { return w.ref.Dither(psn) }
 
-// Wander is Reference.Wander of this worker's job.
-func (w *Worker) Wander(psn uint32) float64 { return w.ref.Wander(psn) }
+// Scatter is Reference.Scatter of this worker's job.
+func (w *Worker) Scatter(block uint32) [Block]float64 { return w.ref.Scatter(block) }
 
 // Window is the present window in packets.
 func (w *Worker) Window() float64 { return w.cwnd }

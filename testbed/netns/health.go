@@ -104,6 +104,9 @@ func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 	return all, errors.Join(errs...)
 }
 
+// seconds is a duration as reports write it.
+func seconds(d time.Duration) string { return results.Quantity(d.Seconds(), "s") }
+
 // judge turns a switch's health into troubles. With rtt 0 lateness is not judged.
 func judge(where string, h softswitch.Health, rtt time.Duration) (ts []results.Trouble) {
 	add := func(fatal bool, value, limit float64, format string, args ...any) {
@@ -112,12 +115,12 @@ func judge(where string, h softswitch.Health, rtt time.Duration) (ts []results.T
 	if rtt > 0 && h.Sent > 0 {
 		median, tail := h.LateP50.Seconds()/rtt.Seconds(), h.LateP99.Seconds()/rtt.Seconds()
 		if median > lateMedianLimit {
-			add(true, median, lateMedianLimit, "frames leave %v late (median), %.1f %% of the RTT of %v (limit %.0f %%)", h.LateP50, 100*median, rtt, 100*lateMedianLimit)
+			add(true, median, lateMedianLimit, "frames leave %s late (median), %.1f %% of the RTT of %s (limit %.0f %%)", seconds(h.LateP50), 100*median, seconds(rtt), 100*lateMedianLimit)
 		}
 		if tail > lateTailLimit {
-			add(true, tail, lateTailLimit, "frames leave %v late (p99), %.1f %% of the RTT of %v (limit %.0f %%)", h.LateP99, 100*tail, rtt, 100*lateTailLimit)
+			add(true, tail, lateTailLimit, "frames leave %s late (p99), %.1f %% of the RTT of %s (limit %.0f %%)", seconds(h.LateP99), 100*tail, seconds(rtt), 100*lateTailLimit)
 		} else if tail > lateTailNotice {
-			add(false, tail, lateTailNotice, "frames leave %v late (p99), %.1f %% of the RTT of %v", h.LateP99, 100*tail, rtt)
+			add(false, tail, lateTailNotice, "frames leave %s late (p99), %.1f %% of the RTT of %s", seconds(h.LateP99), 100*tail, seconds(rtt))
 		}
 	}
 	if lost := h.RingDrops + h.PoolDrops + h.Refused; lost > 0 {

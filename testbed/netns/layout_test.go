@@ -141,9 +141,9 @@ func TestJudge(t *testing.T) {
 	}{
 		{"idle", softswitch.Health{LateP50: time.Second}, "", false},
 		{"on time", softswitch.Health{Sent: 1e6, LateP50: 20 * time.Microsecond, LateP99: 400 * time.Microsecond, Busy: .5}, "", false},
-		{"late tail", softswitch.Health{Sent: 1e6, LateP99: time.Millisecond}, "frames leave 1ms late (p99), 10.0 % of the RTT of 10ms", false},
-		{"later tail", softswitch.Health{Sent: 1e6, LateP99: 3 * time.Millisecond}, "frames leave 3ms late (p99), 30.0 % of the RTT of 10ms (limit 20 %)", true},
-		{"late median", softswitch.Health{Sent: 1e6, LateP50: 600 * time.Microsecond}, "frames leave 600µs late (median), 6.0 % of the RTT of 10ms (limit 5 %)", true},
+		{"late tail", softswitch.Health{Sent: 1e6, LateP99: time.Millisecond}, "frames leave 1.00 ms late (p99), 10.0 % of the RTT of 10.0 ms", false},
+		{"later tail", softswitch.Health{Sent: 1e6, LateP99: 3 * time.Millisecond}, "frames leave 3.00 ms late (p99), 30.0 % of the RTT of 10.0 ms (limit 20 %)", true},
+		{"late median", softswitch.Health{Sent: 1e6, LateP50: 600 * time.Microsecond}, "frames leave 600 µs late (median), 6.0 % of the RTT of 10.0 ms (limit 5 %)", true},
 		{"few lost", softswitch.Health{Sent: 1e6, RingDrops: 1}, "1 frames lost by the emulation (1 unread, 0 without memory, 0 refused by a device)", false},
 		{"many lost", softswitch.Health{Sent: 1e6, RingDrops: 100, PoolDrops: 20, Refused: 3}, "123 frames lost by the emulation (100 unread, 20 without memory, 3 refused by a device)", true},
 		{"busy", softswitch.Health{Sent: 1e6, Busy: .95}, "forwarding takes 95 % of a core (limit 90 %)", true},

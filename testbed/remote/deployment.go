@@ -21,6 +21,7 @@ import (
 // Bounds on what a deployment waits for.
 const (
 	readyTimeout = 20 * time.Second // an agent's start on a busy host
+	startTimeout = 20 * time.Second // the first result, on a network that works
 	stopTimeout  = 20 * time.Second // finishing what is outstanding
 	closeTimeout = 15 * time.Second
 )
@@ -201,9 +202,8 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 		c.Role, c.Rank, c.Device = "worker", wk.Rank, nic.Device
 		if jp.Collective == placement.Ring {
 			c.Role = "ring"
-		} else if c.Rate == 0 {
-			c.Rate = nicPace * float64(nic.Rate)
 		}
+		c.LineRate = nicPace * float64(nic.Rate)
 		of := fmt.Sprintf("%s/%d", jp.Name, wk.Rank)
 		out = append(out, agentConfig{"worker " + of, of, wk.Host, c})
 	}
@@ -216,6 +216,15 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 	if !ok {
 		return fmt.Errorf("start: no job %q", job)
 	}
+	limit := startTimeout
+	for i, jp := range d.setup.Plan.Jobs {
+		if jp.Name == job {
+			limit = max(limit, 20*d.setup.Workloads[i].RTO)
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", results.Elapsed(limit)))
+	defer cancel()
 	// The PS first: it must be listening when gradients arrive.
 	for _, a := range j.agents {
 		if err := a.send(agent.Command{Cmd: "start"}); err != nil {
