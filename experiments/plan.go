@@ -12,7 +12,6 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed"
 )
 
 // policies are the placements that a spec can name, first the default.
@@ -81,8 +80,8 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 			}
 			pp.Phases = append(pp.Phases, PlanPhase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Predictions: predictions})
 		}
-		if err := checkMemory(inv, setup); err != nil {
-			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+		if err := checkMemory(p, inv); err != nil {
+			return nil, err
 		}
 		out.Points = append(out.Points, pp)
 	}
@@ -90,9 +89,13 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 }
 
 // checkMemory reports synchronous jobs that do not fit into a switch.
-func checkMemory(inv *inventory.Inventory, setup testbed.Setup) error {
-	if setup.Settings.Mode != "synchronous" {
+func checkMemory(p planned, inv *inventory.Inventory) error {
+	if p.Spec.Switch.Mode != "synchronous" {
 		return nil
+	}
+	setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	if err != nil {
+		return fmt.Errorf("%s%w", prefix(p.Labels), err)
 	}
 	used := map[string]int{}
 	for i, j := range setup.Plan.Jobs {
@@ -107,8 +110,8 @@ func checkMemory(inv *inventory.Inventory, setup testbed.Setup) error {
 				have = min(have, m)
 			}
 			if used[n.Switch] > have {
-				return fmt.Errorf("switch %s: jobs up to %s need %d aggregators (two windows each in synchronous mode), it has %d: %w",
-					n.Switch, j.Name, used[n.Switch], have, placement.ErrMemory)
+				return fmt.Errorf("%sswitch %s: jobs up to %s need %d aggregators (two windows each in synchronous mode), it has %d: %w",
+					prefix(p.Labels), n.Switch, j.Name, used[n.Switch], have, placement.ErrMemory)
 			}
 		}
 	}
@@ -151,14 +154,14 @@ func LoadPlan(path string) (*SavedPlan, error) {
 	}
 	inv, err := inventory.Load(p.Inventory.Path)
 	if err != nil {
-		return nil, fmt.Errorf("plan %s: its inventory: %w", path, err)
+		return nil, invalidf("plan %s: its inventory: %w", path, err)
 	}
 	if inv.SHA256 != p.Inventory.SHA256 {
 		return nil, &staleError{invalidf("plan %s was made for another version of %s (sha256 %.12s, now %.12s)",
 			path, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256), p.Experiment.Path, path}
 	}
 	if p.spec, err = Parse(p.Experiment.Path, []byte(p.Experiment.Text), inv, p.Overrides...); err != nil {
-		return nil, fmt.Errorf("plan %s: its experiment: %w", path, err)
+		return nil, invalidf("plan %s: its experiment: %w", path, err)
 	}
 	for i, pt := range p.Points {
 		if err := placement.Validate(pt.Plan, inv); err != nil {

@@ -115,6 +115,11 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range points {
+		if err := checkMemory(p, s.Inventory()); err != nil {
+			return nil, err
+		}
+	}
 	r.points = points
 	if r.opt.Repeats == 0 {
 		r.opt.Repeats = max(1, s.Measure.Repeats)

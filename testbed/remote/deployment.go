@@ -58,10 +58,10 @@ func (j *runningJob) workers() []*remoteAgent {
 // Deploy implements testbed.Testbed.
 func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deployment, err error) {
 	if len(s.Workloads) != len(s.Plan.Jobs) {
-		return nil, fmt.Errorf("deploy: %d workloads for %d jobs", len(s.Workloads), len(s.Plan.Jobs))
+		return nil, fmt.Errorf("%d workloads for %d jobs", len(s.Workloads), len(s.Plan.Jobs))
 	}
 	if !tb.busy.CompareAndSwap(false, true) {
-		return nil, fmt.Errorf("deploy: %w: close the other deployment first", testbed.ErrBusy)
+		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
 	}
 	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now()}
 	defer func() {

@@ -58,19 +58,19 @@ func (b *bench) Facts() []results.HostFacts { return nil }
 // windows of aggregators is an error wrapping placement.ErrMemory.
 func (b *bench) Deploy(ctx context.Context, s testbed.Setup) (testbed.Deployment, error) {
 	if err := context.Cause(ctx); err != nil {
-		return nil, fmt.Errorf("deploy: %w", err)
+		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, fmt.Errorf("deploy: the testbed is closed: %w", os.ErrClosed)
+		return nil, fmt.Errorf("the testbed is closed: %w", os.ErrClosed)
 	}
 	if b.busy != nil {
-		return nil, fmt.Errorf("deploy: %w: close the other deployment first", testbed.ErrBusy)
+		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
 	}
 	d, err := newDeployment(b, s)
 	if err != nil {
-		return nil, fmt.Errorf("deploy: %w", err)
+		return nil, err
 	}
 	b.busy = d
 	return d, nil
