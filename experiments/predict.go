@@ -254,19 +254,15 @@ func thin(s results.Series, apart float64) results.Series {
 	if len(s.T) < 2 || apart <= 0 {
 		return s
 	}
+	interval := (s.T[len(s.T)-1] - s.T[0]) / float64(len(s.T)-1)
 	var out results.Series
 	next := s.T[0]
 	for i, t := range s.T {
-		// The nearest of two readings around a grid point is the one from which the
-		// next is not nearer.
-		if i+1 < len(s.T) && next-t > s.T[i+1]-next {
-			continue
-		}
-		if t < next && next-t > apart/2 {
-			continue
+		if next-t > interval/2 {
+			continue // a later one is nearer
 		}
 		out.T, out.V = append(out.T, t), append(out.V, s.V[i])
-		for next <= t || next-t < apart/2 {
+		for next-t <= interval/2 {
 			next += apart
 		}
 	}

@@ -1,0 +1,120 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+// noNamespaces is why the tests do not run inside an emulation's namespaces.
+var noNamespaces error
+
+// TestMain plays every part of an emulation: the test binary is its own hosts,
+// switches and agents. Only INABENCH_SHIP=netns needs one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		var hidden func(context.Context) error
+		switch os.Args[1] {
+		case "agent":
+			hidden = func(ctx context.Context) error { return agent.Main(ctx, os.Stdin, os.Stdout) }
+		case "netns-host":
+			hidden = func(ctx context.Context) error { return netns.HostMain(ctx, os.Stdin, os.Stdout) }
+		}
+		if hidden != nil {
+			if err := hidden(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	if os.Getenv("INABENCH_SHIP") == "netns" {
+		inside, code, err := netns.Reexec(context.Background())
+		if err == nil && !inside {
+			os.Exit(code)
+		}
+		noNamespaces = err
+	}
+	os.Exit(m.Run())
+}
+
+// TestShip runs every experiment that ships: in the model, or with
+// INABENCH_SHIP=netns on the emulated rack. No expectation that decides may fail. On a
+// machine that others use too a run may stay undecided, which earns it another try.
+func TestShip(t *testing.T) {
+	driver := os.Getenv("INABENCH_SHIP")
+	switch driver {
+	case "":
+		driver = "sim"
+	case "netns":
+		testbedtest.Require(t, "netns", noNamespaces)
+	case "sim":
+	default:
+		t.Fatalf("INABENCH_SHIP=%s: sim or netns", driver)
+	}
+	files, err := filepath.Glob("*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no experiments: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(file, ".toml"), func(t *testing.T) {
+			for try := range 3 {
+				rec := ship(t, file, driver)
+				if rec == nil {
+					return
+				}
+				switch rec.Outcome {
+				case results.Pass:
+					return
+				case results.Inconclusive:
+					t.Logf("try %d: undecided: %s", try+1, strings.Join(rec.Reasons, "\n"))
+				default:
+					t.Fatalf("%s: %s", rec.Outcome, strings.Join(rec.Reasons, "\n"))
+				}
+			}
+			t.Error("undecided three times")
+		})
+	}
+}
+
+// ship runs an experiment once. It returns nil, and skips the test, where the driver
+// declares that it cannot do what the experiment is about.
+func ship(t *testing.T, file, driver string) *results.Record {
+	t.Helper()
+	spec, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	rec, dir, err := Run(ctx, spec, RunOptions{Driver: driver, Root: t.TempDir(), Tool: "test"})
+	if errors.Is(err, errors.ErrUnsupported) && driver == "sim" {
+		t.Skipf("the model cannot do this: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"run.json", "samples.jsonl", "report.html", "junit.xml"} {
+		if st, err := os.Stat(filepath.Join(dir.Path, name)); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, p := range rec.Points {
+		for _, j := range p.Jobs {
+			if j.SumErrors > 0 || driver == "netns" && j.SumsChecked == 0 {
+				t.Errorf("%s job %s: %d of %d sums are wrong", p.Label(), j.Job, j.SumErrors, j.SumsChecked)
+			}
+		}
+	}
+	return rec
+}

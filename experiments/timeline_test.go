@@ -1,0 +1,117 @@
+package experiments
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+)
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// A timeline names, for each span that is measured, when it begins and who sends.
+func TestTimeline(t *testing.T) {
+	dur := func(s float64) inventory.Duration { return inventory.Duration(seconds(s)) }
+	for _, tt := range []struct {
+		name string
+		jobs []Job
+		want []span
+		end  float64
+	}{
+		{"one job until the end of the measurement",
+			[]Job{{Name: "A"}},
+			[]span{{seconds(1), seconds(4), []string{"A"}}}, 4},
+		{"the second joins and the first leaves",
+			[]Job{{Name: "A", Duration: dur(8)}, {Name: "B", Start: dur(4), Duration: dur(8)}},
+			[]span{
+				{seconds(1), seconds(4), []string{"A"}},
+				{seconds(5), seconds(8), []string{"A", "B"}},
+				{seconds(9), seconds(12), []string{"B"}},
+			}, 12},
+		{"a job without an end sends as long as the others",
+			[]Job{{Name: "A"}, {Name: "B", Duration: dur(10)}},
+			[]span{{seconds(1), seconds(10), []string{"A", "B"}}}, 10},
+		{"a stop and a start at once leave no gap",
+			[]Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(4), Duration: dur(4)}},
+			[]span{{seconds(1), seconds(4), []string{"A"}}, {seconds(5), seconds(8), []string{"B"}}}, 8},
+		{"nothing is steady within a warm-up",
+			[]Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(.5), Duration: dur(3.5)}},
+			[]span{{seconds(1.5), seconds(4), []string{"A", "B"}}}, 4},
+		{"a job with iterations ends by itself",
+			[]Job{{Name: "A", Iterations: 3}, {Name: "B", Duration: dur(4)}},
+			[]span{{seconds(1), seconds(4), []string{"A", "B"}}}, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &Spec{Jobs: tt.jobs, Measure: Measure{Warmup: dur(1), Duration: dur(3)}}
+			got := s.timeline()
+			if d := cmp.Diff(tt.want, got.spans(), cmp.AllowUnexported(span{})); d != "" {
+				t.Error(d)
+			}
+			if got.end() != seconds(tt.end) {
+				t.Errorf("ends at %v, want %v s", got.end(), tt.end)
+			}
+		})
+	}
+}
+
+// Readings that lie a whole number of periods apart are kept, however the reading
+// jitters, and never two for the same period.
+func TestThin(t *testing.T) {
+	var s results.Series
+	for i := range 200 {
+		jitter := 0.004 * float64(i*7%5-2)
+		s.T, s.V = append(s.T, float64(i)*.05+jitter), append(s.V, float64(i))
+	}
+	got := thin(s, .2)
+	if len(got.T) != 50 {
+		t.Errorf("%d readings of 10 s, one every 0.2 s: want 50", len(got.T))
+	}
+	for i := 1; i < len(got.T); i++ {
+		if d := got.T[i] - got.T[i-1]; d < .17 || d > .23 {
+			t.Errorf("readings %d and %d are %.3f s apart", i-1, i, d)
+		}
+	}
+	if all := thin(s, .01); len(all.T) != len(s.T) {
+		t.Errorf("a period shorter than the interval leaves %d of %d readings", len(all.T), len(s.T))
+	}
+	if same := thin(s, 0); len(same.T) != len(s.T) {
+		t.Errorf("no period leaves %d of %d readings", len(same.T), len(s.T))
+	}
+}
+
+// A plan that was saved runs as it was, and not at all once its inventory differs.
+func TestSavedPlan(t *testing.T) {
+	spec, err := Load("quickstart.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := NewPlan(spec, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(plan.Points); n != 1 || len(plan.Points[0].Phases) != 2 {
+		t.Fatalf("%d points, want 1 with 2 phases", n)
+	}
+	path := t.TempDir() + "/plan.json"
+	if err := plan.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadPlan(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(plan.Points, again.Points); d != "" {
+		t.Error(d)
+	}
+	plan.Inventory.SHA256 = strings.Repeat("0", 64)
+	if err := plan.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadPlan(path); err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("a plan for another inventory: %v", err)
+	}
+}
