@@ -57,9 +57,17 @@ func arrange(app *cli.App, args []string) commandLine {
 			arguments = append(arguments, arg)
 			continue
 		}
+		if arg == "--help" || arg == "-h" {
+			line.args = append(args[:2:2], arg) // the parser takes arguments for topics
+			return line
+		}
 		options = append(options, arg)
 		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if !given && takesValue[name] && len(rest) > 0 {
+		if !given && takesValue[name] {
+			if len(rest) == 0 {
+				line.args = options // ends with what lacks a value: the parser says so
+				return line
+			}
 			options, value, rest = append(options, rest[0]), rest[0], rest[1:]
 		}
 		if outputs[name] {

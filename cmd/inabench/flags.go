@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -47,9 +48,13 @@ func outputFlag(formats ...string) cli.Flag {
 	}
 }
 
-// oneOf checks a flag that has few values.
+// rootOf is the directory of run directories.
+func rootOf(c *cli.Context) string { return cmp.Or(c.String("runs"), "runs") }
+
+// oneOf checks a flag that has few values, the first of them its default. An
+// environment variable that is set to nothing does not count.
 func oneOf(c *cli.Context, flag string, values ...string) (string, error) {
-	v := c.String(flag)
+	v := cmp.Or(c.String(flag), values[0])
 	for _, x := range values {
 		if v == x {
 			return v, nil

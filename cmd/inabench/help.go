@@ -22,16 +22,7 @@ func printHelp(w io.Writer, _ string, data any) {
 			rows = append(rows, [2]string{c.Name, c.Usage})
 		}
 		writeRows(w, rows)
-		for line := range strings.Lines(x.Description) {
-			if line == "\n" {
-				fmt.Fprintln(w)
-				continue
-			}
-			indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-			for _, l := range wrap(line, helpWidth-len(indent)) {
-				fmt.Fprintln(w, indent+l)
-			}
-		}
+		fmt.Fprint(w, x.Description)
 	case *cli.Command:
 		for _, l := range wrap(x.HelpName+": "+x.Usage, helpWidth) {
 			fmt.Fprintln(w, l)

@@ -100,7 +100,7 @@ Results go to stdout, progress and errors to stderr. Exit codes:
   0  every expectation held           6  the testbed failed during the run
   1  an expectation failed            7  inconclusive: something is undecided
   2  usage                            8  the testbed is in use by someone else
-  3  invalid input                    9  cleanup incomplete, what is left is listed
+  3  invalid input                    9  cleanup incomplete: it lists the rest
   4  no feasible placement            130, 143, 129  interrupted, after teardown
   5  this machine cannot do that
 `

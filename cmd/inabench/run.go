@@ -60,7 +60,7 @@ func runAction(c *cli.Context) error {
 	}
 	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
 	opt := experiments.RunOptions{
-		Driver: driver, Root: c.String("runs"), Tool: version(), Args: os.Args[1:],
+		Driver: driver, Root: rootOf(c), Tool: version(), Args: os.Args[1:],
 		Repeats: c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
 		ExitCode: func(err error) int { return codeOf(c.Context, err) },
 	}

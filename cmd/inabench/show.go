@@ -33,7 +33,7 @@ func showCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			dir, rec, err := results.Open(c.String("runs"), ref)
+			dir, rec, err := results.Open(rootOf(c), ref)
 			if err != nil {
 				return inputError{err, "inabench show lists all runs"}
 			}
@@ -50,12 +50,12 @@ func showCommand() *cli.Command {
 }
 
 func listRuns(c *cli.Context) error {
-	entries, err := results.List(c.String("runs"))
+	entries, err := results.List(rootOf(c))
 	if err != nil {
 		return err
 	}
 	if len(entries) == 0 {
-		fmt.Fprintf(c.App.ErrWriter, "inabench: no runs in %s\n", c.String("runs"))
+		fmt.Fprintf(c.App.ErrWriter, "inabench: no runs in %s\n", rootOf(c))
 		return nil
 	}
 	tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
@@ -113,7 +113,7 @@ func graphCommand() *cli.Command {
 				}
 				topo = experiments.Topology(inv)
 			} else {
-				_, rec, err := results.Open(c.String("runs"), ref)
+				_, rec, err := results.Open(rootOf(c), ref)
 				if err != nil {
 					return inputError{err, "inabench show lists all runs"}
 				}
