@@ -504,6 +504,9 @@ func (r *run) judge(ctx context.Context, runErr error) {
 			add(strings.TrimSpace(line))
 		}
 	}
+	if len(r.rec.Reasons) > 0 && outcome != results.Fail {
+		return // nothing more could be judged because of that
+	}
 	for _, reason := range reasons {
 		if p := r.rec.Points; len(p) == 0 || p[len(p)-1].Error == "" || !strings.HasSuffix(reason, p[len(p)-1].Error) {
 			add(reason)

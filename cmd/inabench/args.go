@@ -79,15 +79,10 @@ func arrange(app *cli.App, args []string) commandLine {
 }
 
 // usageError is a command line that cannot be understood.
-type usageError struct {
-	error
-	hint string
-}
+type usageError hinted
 
 func (u usageError) Unwrap() error { return u.error }
-
-// Hint is what was probably meant.
-func (u usageError) Hint() string { return u.hint }
+func (u usageError) Hint() string  { return u.hint }
 
 func usagef(hint, format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...), hint}

@@ -40,6 +40,15 @@ func (o outcomeError) Error() string { return "run: " + string(o.outcome) }
 // this program's, and it has said on stderr what was wrong.
 type commandError struct{ *ssh.RunError }
 
+// hinted is an error with what to do about it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+func (h hinted) Hint() string  { return h.hint }
+
 // outputError is a file that was asked for and cannot be written.
 type outputError struct{ error }
 

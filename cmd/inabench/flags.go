@@ -134,15 +134,10 @@ func isPlan(path string) (bool, error) {
 }
 
 // inputError is something the user named that is not there or cannot be read.
-type inputError struct {
-	error
-	hint string
-}
+type inputError hinted
 
 func (e inputError) Unwrap() error { return e.error }
-
-// Hint is where to look for it.
-func (e inputError) Hint() string { return e.hint }
+func (e inputError) Hint() string  { return e.hint }
 
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -72,6 +73,9 @@ func runAction(c *cli.Context) error {
 	}
 	rec, dir, err := experiments.Run(c.Context, spec, opt)
 	p.clear()
+	if disk := syscall.Errno(0); rec == nil && errors.As(err, &disk) {
+		return hinted{err, "--runs DIR names another place"}
+	}
 	if rec == nil {
 		return err
 	}

@@ -35,9 +35,10 @@ func parallelLimit(ctx context.Context, limit, n int, f func(ctx context.Context
 	if first == nil {
 		return ctx.Err()
 	}
-	// What only fell over because another had failed says nothing new.
+	// What only fell over because another had failed says nothing new. It may name
+	// that one's error as its cause.
 	errs = slices.DeleteFunc(errs, func(err error) bool {
-		return err == nil || err != first && ctx.Err() == nil && errors.Is(err, context.Canceled)
+		return err == nil || err != first && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, first))
 	})
 	return errors.Join(errs...)
 }
