@@ -167,6 +167,9 @@ func message(err error) (first string, rest []string) {
 	if errors.As(err, &problems) {
 		text = strings.ReplaceAll(text, problems.Error(), fmt.Sprintf("%d problem%s", len(problems), plural(len(problems))))
 	}
+	for _, h := range hints(err, nil) { // they come on lines of their own
+		text = strings.ReplaceAll(text, "; "+h, "")
+	}
 	var infeasible *placement.InfeasibleError
 	if errors.As(err, &infeasible) {
 		text += strings.TrimPrefix(infeasible.Report(), infeasible.Error())

@@ -36,11 +36,20 @@ func (r Report) Err() error {
 	var errs []error
 	for _, c := range r.Checks {
 		if c.Required && !c.OK {
-			errs = append(errs, fmt.Errorf("%s: %w: %s; %s", c.Name, errors.ErrUnsupported, c.Why, c.Fix))
+			errs = append(errs, missingError{c})
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// missingError is a check that failed and is required.
+type missingError struct{ Check }
+
+func (e missingError) Error() string { return fmt.Sprintf("%s: %s; %s", e.Name, e.Why, e.Fix) }
+func (e missingError) Unwrap() error { return errors.ErrUnsupported }
+
+// Hint is what to do about it.
+func (e missingError) Hint() string { return e.Fix }
 
 // Probe finds out what this machine can do, by trying it in namespaces that are
 // gone when it returns. An error means that the finding out went wrong; what the
