@@ -213,6 +213,7 @@ func cmdColumns(ts *testscript.TestScript, neg bool, args []string) {
 func hog() {
 	runtime.LockOSThread()
 	fmt.Println("busy")
-	for {
+	for i := 0; ; i++ {
+		runtime.KeepAlive(i)
 	}
 }
