@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +63,7 @@ func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.tty && !p.quiet && p.last != "" {
-		fmt.Fprint(p.w, "\r\x1b[K"+strings.TrimSpace(""))
+		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 	p.last = ""
 }

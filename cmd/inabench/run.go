@@ -119,40 +119,39 @@ func write(w io.Writer, rec *results.Record, dir, format string) error {
 	case "junit":
 		return results.WriteJUnit(w, rec)
 	}
-	tty, width, colour := terminal(w)
-	_ = tty
+	_, width, colour := terminal(w)
 	return results.WriteText(w, rec, results.TextOptions{Width: width, Color: colour, Dir: filepath.Clean(dir)})
 }
 
 // keep holds a failed testbed until the person is done with it.
 func keep(ctx context.Context, tb testbed.Testbed, cause error, in io.Reader, out io.Writer) {
 	fmt.Fprintf(out, "inabench: error: %v\ninabench: kept: type a host's name for a shell on it, Enter to take everything down\n", cause)
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		sc := bufio.NewScanner(in)
-		for sc.Scan() {
-			lines <- strings.TrimSpace(sc.Text())
-		}
-	}()
 	shell, ok := tb.(interface {
 		Shell(ctx context.Context, host string, in io.Reader, out io.Writer) error
 	})
-	for {
+	typed := bufio.NewReader(in)
+	for ctx.Err() == nil {
+		line := make(chan string, 1)
+		go func() {
+			s, _ := typed.ReadString('\n') // at its end an empty line, which ends this too
+			line <- strings.TrimSpace(s)
+		}()
+		var host string
 		select {
 		case <-ctx.Done():
 			return
-		case host, more := <-lines:
-			if !more || host == "" {
-				return
-			}
-			if !ok {
-				fmt.Fprintln(out, "inabench: this testbed has no shells")
-				continue
-			}
-			if err := shell.Shell(ctx, host, strings.NewReader(""), out); err != nil {
+		case host = <-line:
+		}
+		switch {
+		case host == "":
+			return
+		case !ok:
+			fmt.Fprintln(out, "inabench: this testbed has no shells")
+		default:
+			if err := shell.Shell(ctx, host, in, out); err != nil {
 				fmt.Fprintf(out, "inabench: %v\n", err)
 			}
+			fmt.Fprintln(out, "inabench: back from the shell: another host, or Enter to take everything down")
 		}
 	}
 }

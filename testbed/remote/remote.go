@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -107,6 +108,15 @@ func (tb *Testbed) Inventory() *inventory.Inventory { return tb.inv }
 
 // Facts implements testbed.Testbed.
 func (tb *Testbed) Facts() []results.HostFacts { return tb.opt.Facts }
+
+// Shell gives the user a shell on a host.
+func (tb *Testbed) Shell(ctx context.Context, host string, in io.Reader, out io.Writer) error {
+	c, ok := tb.hosts[host]
+	if !ok {
+		return fmt.Errorf("no host %q; there are %s", host, strings.Join(sortedKeys(tb.hosts), ", "))
+	}
+	return c.Interactive(ctx, nil, in, out, out)
+}
 
 // Close implements testbed.Testbed.
 func (tb *Testbed) Close(ctx context.Context) error {
