@@ -47,8 +47,8 @@ func (p *P4) Name() string { return "p4 " + p.Switch }
 // left out.
 func (p *P4) Collect(ctx context.Context) ([]results.Sample, error) {
 	cells, err := p.Reader.ReadCounters(ctx)
-	if err != nil {
-		err = fmt.Errorf("switch %s: %w", p.Switch, err)
+	if at := "switch " + p.Switch + ": "; err != nil && !strings.HasPrefix(err.Error(), at) {
+		err = fmt.Errorf("%s%w", at, err)
 	}
 	out := make([]results.Sample, 0, 2*len(cells))
 	for _, c := range cells {

@@ -361,7 +361,11 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, peri
 			got[i].T += r.clock
 		}
 		obs.samples = append(obs.samples, got...)
-		return errors.Join(err, r.dir.Append(got...))
+		err = errors.Join(err, r.dir.Append(got...))
+		if !r.tb.Capabilities().Virtual { // that takes milliseconds, and a flush for each
+			err = errors.Join(err, r.dir.Flush()) // kept, whatever comes
+		}
+		return err
 	}
 	did := func(e event) {
 		e.at = dep.Now() + time.Duration(r.clock*float64(time.Second))
@@ -500,8 +504,11 @@ func (r *run) judge(ctx context.Context, runErr error) {
 	}
 	if runErr != nil {
 		r.rec.Outcome = results.ErrorOutcome
+		cause := context.Cause(ctx)
 		for line := range strings.Lines(runErr.Error()) {
-			add(strings.TrimSpace(line))
+			if cause == nil || !strings.Contains(line, cause.Error()) {
+				add(strings.TrimSpace(line))
+			}
 		}
 	}
 	if len(r.rec.Reasons) > 0 && outcome != results.Fail {

@@ -35,13 +35,53 @@ type deployment struct {
 	began   time.Time
 	program map[string]*p4rt.Batch
 	sampler *collectors.Sampler
+	broken  chan struct{} // closed when the first connection is lost
+	cause   error         // which; valid then
 
 	mu      sync.Mutex
 	samples []results.Sample // of agents, since the last Sample
 
 	reading sync.WaitGroup
 	close   sync.Once
+	closed  chan struct{} // closed when Close has begun
 	closing error
+}
+
+// watch closes broken when a host or a switch is lost while the deployment is there.
+func (d *deployment) watch() {
+	var once sync.Once
+	watch := func(lost <-chan struct{}, why func() error) {
+		d.reading.Go(func() {
+			select {
+			case <-lost:
+				once.Do(func() {
+					d.cause = why()
+					close(d.broken)
+				})
+			case <-d.closed:
+			}
+		})
+	}
+	for _, c := range d.tb.hosts {
+		watch(c.Done(), c.Err)
+	}
+	for _, c := range d.tb.switches {
+		watch(c.Lost(), c.Err)
+	}
+}
+
+// whole returns a context that ends with ctx, or when a connection is lost: nothing
+// that is waited for can then come, and nothing that is measured counts.
+func (d *deployment) whole(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() { // ends when cancel is called at the latest
+		select {
+		case <-d.broken:
+			cancel(d.cause)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // runningJob is a job's agents.
@@ -63,7 +103,8 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 	if !tb.busy.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
 	}
-	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now()}
+	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now(), broken: make(chan struct{}), closed: make(chan struct{})}
+	d.watch()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
@@ -222,6 +263,8 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 			limit = max(limit, 20*d.setup.Workloads[i].RTO)
 		}
 	}
+	ctx, release := d.whole(ctx)
+	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", results.Elapsed(limit)))
 	defer cancel()
@@ -246,7 +289,9 @@ func (d *deployment) Stop(ctx context.Context, job string) error {
 	if !ok {
 		return fmt.Errorf("stop: no job %q", job)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, errors.New("not in time"))
+	ctx, release := d.whole(ctx)
+	defer release()
+	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, fmt.Errorf("not within %s", results.Elapsed(stopTimeout)))
 	defer cancel()
 	workers := j.workers()
 	for _, group := range [][]*remoteAgent{workers, slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return slices.Contains(workers, a) })} {
@@ -335,11 +380,21 @@ func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
 // and the counters of NICs and switches now. A source that cannot be read is an
 // error that names it; what the others said is returned all the same.
 func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
+	ctx, release := d.whole(ctx)
+	defer release()
 	counters, err := d.sampler.Sample(ctx)
 	d.mu.Lock()
 	out := append(d.samples, counters...)
 	d.samples = nil
 	d.mu.Unlock()
+	// Whatever else could not be read, these are why.
+	select {
+	case <-d.broken:
+		return out, d.tb.lost()
+	case <-ctx.Done():
+		return out, context.Cause(ctx)
+	default:
+	}
 	for _, name := range d.order {
 		for _, a := range d.jobs[name].agents {
 			if aerr := a.failure(); aerr != nil {
@@ -347,7 +402,7 @@ func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
 			}
 		}
 	}
-	return out, errors.Join(err, d.tb.lost())
+	return out, err
 }
 
 // SetLink implements testbed.Deployment.
@@ -379,6 +434,8 @@ func (d *deployment) Sleep(ctx context.Context, t time.Duration) error {
 	select {
 	case <-timer.C:
 		return nil
+	case <-d.broken:
+		return d.tb.lost()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -388,6 +445,7 @@ func (d *deployment) Sleep(ctx context.Context, t time.Duration) error {
 func (d *deployment) Close(ctx context.Context) error {
 	d.close.Do(func() {
 		defer d.tb.busy.Store(false)
+		close(d.closed)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		var errs []error
