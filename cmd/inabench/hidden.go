@@ -37,6 +37,7 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 // namespaces. Outside, the whole command is run again inside and its exit code
 // returned with done = true.
 func emulate(ctx context.Context) (done bool, err error) {
+	defer delegateSignals(ctx)()
 	inside, code, err := netns.Reexec(ctx)
 	if err != nil || inside {
 		return false, err

@@ -65,25 +65,49 @@ type interruption struct{ sig syscall.Signal }
 
 func (i interruption) Error() string { return "interrupted by " + unix.SignalName(i.sig) }
 
+// interrupts is what this program does about signals. While it only waits for itself
+// inside the namespaces of an emulation, it leaves them to that.
+type interrupts struct{ delegated atomic.Bool }
+
+type interruptsKey struct{}
+
+// delegateSignals leaves signals to another process, which gets them too.
+func delegateSignals(ctx context.Context) (undo func()) {
+	i, ok := ctx.Value(interruptsKey{}).(*interrupts)
+	if !ok {
+		return func() {}
+	}
+	i.delegated.Store(true)
+	return func() { i.delegated.Store(false) }
+}
+
 // interruptible returns a context that the first SIGINT or SIGTERM cancels, or the
-// end of the terminal (not under nohup), which starts the teardown. A second one exits at once: nothing of an emulation can
-// outlive this process, and `inabench clean` finishes the job in a lab.
+// end of the terminal (not under nohup), which starts the teardown. A second one
+// exits at once: nothing of an emulation can outlive this process, and
+// `inabench clean` finishes the job in a lab.
 func interruptible(stderr io.Writer) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+	var in interrupts
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), interruptsKey{}, &in))
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(ch, syscall.SIGHUP)
 	}
-	var n atomic.Int32
 	go func() {
+		n := 0
 		for sig := range ch {
-			s := sig.(syscall.Signal)
-			if n.Add(1) > 1 {
-				fmt.Fprintln(stderr, "inabench: second signal: leaving at once; `inabench clean` finishes what is left")
-				os.Exit(128 + int(s))
+			cause := interruption{sig.(syscall.Signal)}
+			n++
+			switch {
+			case n == 1:
+				cancel(cause)
+				if !in.delegated.Load() {
+					fmt.Fprintf(stderr, "inabench: %v: taking everything down; once more leaves at once\n", cause)
+				}
+			case n > 2 || !in.delegated.Load():
+				fmt.Fprintf(stderr, "inabench: %v again: left at once; `inabench clean` finishes what is left in a lab\n", cause)
+				os.Exit(128 + int(cause.sig))
 			}
-			cancel(interruption{s})
 		}
 	}()
 	return ctx, func() {

@@ -94,11 +94,15 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 2, "await NAME REGEXP")
+	usage(ts, neg, len(args) == 2 || len(args) == 3, "await NAME REGEXP [FILE]")
 	b, want := find(ts, args[0]), regexp.MustCompile("(?m)"+args[1])
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		b.look()
 		out := b.stdout.String() + b.stderr.String()
+		if len(args) == 3 {
+			text, _ := os.ReadFile(ts.MkAbs(args[2])) // it may not be there yet
+			out = string(text)
+		}
 		if want.MatchString(out) {
 			return
 		}

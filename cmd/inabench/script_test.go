@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 //	decide N COMMAND ...    the same, again while it exits with 7, inconclusive: the
 //	                        machine was busy with something else
 //	start NAME COMMAND ...  starts a command in the background
-//	await NAME REGEXP       waits until its output matches
+//	await NAME REGEXP [FILE]
+//	                        waits until its output, or a file that it writes, matches
 //	signal NAME SIGNAL [ARGV]
 //	                        sends it a signal, or to the process below it whose
 //	                        arguments contain ARGV
@@ -50,6 +51,7 @@ func TestMain(m *testing.M) {
 //	                        expression for what is at PATH, such as .points[0].jobs
 //	columns N               no line of stdout is longer
 //	tty COMMAND ...         runs a command whose stdout and stderr are a terminal
+//	hogs                    keeps every core busy, three times over, to the end
 //	lab [NAME=FAULT ...]    serves a lab of two hosts and a switch, in lab.toml
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"code":    cmdCode,
@@ -61,6 +63,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"json":    cmdJSON,
 	"columns": cmdColumns,
 	"tty":     cmdTTY,
+	"hogs":    cmdHogs,
 	"lab":     cmdLab,
 }
 
@@ -206,6 +209,15 @@ func cmdColumns(ts *testscript.TestScript, neg bool, args []string) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > number(ts, args[0]) {
 			ts.Fatalf("%d columns: %s", n, line)
 		}
+	}
+}
+
+func cmdHogs(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 0, "hogs")
+	for i := range 3 * runtime.NumCPU() {
+		name := fmt.Sprintf("hog%d", i)
+		cmdStart(ts, false, []string{name, "hog"})
+		cmdAwait(ts, false, []string{name, "busy"})
 	}
 }
 

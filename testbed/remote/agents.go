@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,8 +86,17 @@ func (a *remoteAgent) read() {
 		if err == nil {
 			err = errors.New("ended without a last report")
 		}
-		a.err = fmt.Errorf("%s on host %s: %w", a.name, a.host, err)
+		a.err = a.named(err)
 	}
+}
+
+// named says which agent an error is about, and where it runs.
+func (a *remoteAgent) named(err error) error {
+	at := "host " + a.host
+	if strings.HasPrefix(err.Error(), at) {
+		return fmt.Errorf("%s on %w", a.name, err)
+	}
+	return fmt.Errorf("%s on %s: %w", a.name, at, err)
 }
 
 func (a *remoteAgent) fail(err error) {
@@ -122,7 +132,7 @@ func (a *remoteAgent) send(v any) error {
 		if a.err != nil {
 			return a.err
 		}
-		return fmt.Errorf("%s on host %s: %w", a.name, a.host, err)
+		return a.named(err)
 	}
 	return nil
 }
@@ -169,7 +179,7 @@ func (a *remoteAgent) sync(ctx context.Context, now func() time.Duration) error 
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%s on host %s: %w", a.name, a.host, err)
+		return a.named(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

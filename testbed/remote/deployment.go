@@ -463,7 +463,13 @@ func (d *deployment) Close(ctx context.Context) error {
 				return nil
 			case <-time.After(time.Second):
 			}
-			return all[i].proc.Close()
+			err := all[i].proc.Close()
+			select {
+			case <-all[i].over:
+			default: // the host is stuck, and so would be everything else on it
+				d.tb.hosts[all[i].host].Close()
+			}
+			return err
 		}))
 		d.reading.Wait()
 		if d.program != nil {
