@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -100,7 +99,7 @@ func kinds(inv *inventory.Inventory) string {
 		}
 	}
 	slices.Sort(out)
-	return fmt.Sprint(out)
+	return strings.Join(out, ", ")
 }
 
 // thisMachine describes the machine that an emulation runs on.

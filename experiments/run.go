@@ -506,8 +506,9 @@ func (r *run) judge(ctx context.Context, runErr error) {
 		r.rec.Outcome = results.ErrorOutcome
 		cause := context.Cause(ctx)
 		for line := range strings.Lines(runErr.Error()) {
-			if cause == nil || !strings.Contains(line, cause.Error()) {
-				add(strings.TrimSpace(line))
+			line = strings.TrimSpace(line)
+			if cause == nil || !strings.Contains(line, cause.Error()) && !strings.HasSuffix(line, context.Canceled.Error()) {
+				add(line)
 			}
 		}
 	}

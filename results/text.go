@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -42,7 +44,14 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 	if opt.Dir != "" {
 		t.b.WriteString("\n")
 		fmt.Fprintf(&t.b, "files  %s\n", printable(opt.Dir))
-		fmt.Fprintf(&t.b, "       %s, %s, %s, %s\n", ReportFile, RecordFile, SamplesFile, JUnitFile)
+		files := []string{ReportFile, RecordFile, SamplesFile, JUnitFile}
+		if _, err := os.Stat(opt.Dir); err == nil { // some are missing when the disk was full
+			files = slices.DeleteFunc(files, func(name string) bool {
+				_, err := os.Stat(filepath.Join(opt.Dir, name))
+				return err != nil
+			})
+		}
+		fmt.Fprintf(&t.b, "       %s\n", strings.Join(files, ", "))
 	}
 	_, err := io.WriteString(w, t.b.String())
 	return err
