@@ -1,6 +1,7 @@
 package p4rt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,13 @@ func (e *Error) Error() string {
 		s = append(s, u.String())
 	}
 	return fmt.Sprintf("switch %s: %s: %s", e.Switch, e.Op, strings.Join(s, "; "))
+}
+
+// Is makes a call that ended with its context look like it, which gRPC's status does
+// not by itself.
+func (e *Error) Is(target error) bool {
+	return target == context.Canceled && e.Code == codes.Canceled ||
+		target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded
 }
 
 // Unwrap returns the underlying error: a gRPC status, a context's error or one of

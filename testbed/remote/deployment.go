@@ -464,13 +464,14 @@ func (d *deployment) Close(ctx context.Context) error {
 			case <-time.After(time.Second):
 			}
 			err := all[i].proc.Close()
-			if err != nil {
-				err = all[i].named(fmt.Errorf("stop it: %w", err))
-			}
 			select {
 			case <-all[i].over:
+				return nil // whatever the killing met, it is gone
 			case <-time.After(2 * time.Second): // the host is stuck, and so would be everything else on it
 				d.tb.hosts[all[i].host].Close()
+			}
+			if err != nil {
+				err = all[i].named(fmt.Errorf("stop it: %w", err))
 			}
 			return err
 		}))
