@@ -147,10 +147,13 @@ func (p *Process) Kill(ctx context.Context) error {
 		var out tail
 		s.Stderr = &out
 		err = s.Run(fmt.Sprintf("kill -s KILL -- -%d", group))
-		select {
-		case <-p.done: // it went by itself, which makes kill fail
-			return nil
-		default:
+		if err != nil {
+			select {
+			case <-p.done: // it went by itself, which makes kill fail; word of it may be on the way
+				return nil
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
 		}
 		if err != nil && out.String() != "" {
 			err = fmt.Errorf("%w: %s", err, &out)
