@@ -49,7 +49,7 @@ func conditions(setup testbed.Setup, base Baseline, active []string) placement.C
 	return c
 }
 
-// Predicted is a prediction by every model, in the units of inv.
+// predict is a prediction by every model, in the units of inv.
 func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string) ([]*placement.Prediction, error) {
 	var out []*placement.Prediction
 	for _, name := range predictors {
@@ -126,23 +126,19 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		if !slices.Contains(sp.jobs, j.Name) {
 			continue
 		}
-		var good, wire []results.Series
+		var good, wire, rttSum, rttCount []results.Series
 		for _, w := range j.Workers {
 			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
 			good = append(good, m.series("worker_goodput_bytes", of))
 			wire = append(wire, m.series("worker_tx_bytes", of))
+			rttSum = append(rttSum, m.series("worker_rtt_seconds", of))
+			rttCount = append(rttCount, m.series("worker_rtt_count", of))
 		}
 		n := float64(len(j.Workers))
 		goodput := results.Sum(good...)
 		goodputs = append(goodputs, goodput)
 		ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
 		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
-		var rttSum, rttCount []results.Series
-		for _, w := range j.Workers {
-			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
-			rttSum = append(rttSum, m.series("worker_rtt_seconds", of))
-			rttCount = append(rttCount, m.series("worker_rtt_count", of))
-		}
 		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
 		for _, node := range j.Tree {
 			if !node.Aggregate {

@@ -498,12 +498,8 @@ func shortestRTT(inv *inventory.Inventory, plan *placement.Plan) time.Duration {
 			if err != nil {
 				continue
 			}
-			var d time.Duration
-			for _, i := range path {
-				d += topo.Links[i].Delay
-			}
-			if shortest < 0 || 2*d < shortest {
-				shortest = 2 * d
+			if rtt := 2 * topo.PathDelay(path); shortest < 0 || rtt < shortest {
+				shortest = rtt
 			}
 		}
 	}
