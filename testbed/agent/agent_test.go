@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 // conversation runs Main in this process and returns its stdin, its events and
@@ -144,6 +146,16 @@ func TestRing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// No switch takes a ring for INA, whatever looks only at ports, and no connection that
+// goes out may have taken the port on which a ring listens.
+func TestRingPorts(t *testing.T) {
+	for _, job := range []uint16{1, ina.MaxJob} {
+		if port := RingPortBase | job; port&ina.PortMask == ina.PortMatch || port >= 32768 || port-job != RingPortBase {
+			t.Errorf("job %d listens on port %d", job, port)
+		}
 	}
 }
 

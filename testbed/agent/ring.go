@@ -18,8 +18,9 @@ import (
 )
 
 // RingPortBase + job is the TCP port on which a ring worker takes the connection of
-// the one before it.
-const RingPortBase = 0x8000
+// the one before it: 20481..24575, below the ports that Linux gives to outgoing
+// connections (32768 and up), which could be taken, and not a port of INA packets.
+const RingPortBase = 0x5000
 
 // ringMessage is the vector of a ring job without a message size, in bytes.
 const ringMessage = 4 << 20
