@@ -76,10 +76,7 @@ func params(dir string) testscript.Params {
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			switch name {
-			case "namespaces":
-				return namespaces() == nil, nil
-			case "root":
+			if name == "root" {
 				return os.Geteuid() == 0, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
@@ -89,6 +86,12 @@ func params(dir string) testscript.Params {
 
 // TestScript runs what needs no emulation.
 func TestScript(t *testing.T) { testscript.Run(t, params("testdata/script")) }
+
+// TestConfined runs what is about machines that lack something.
+func TestConfined(t *testing.T) {
+	testbedtest.Require(t, "netns", namespaces()) // they are made to lack it inside one
+	testscript.Run(t, params("testdata/confined"))
+}
 
 // TestEmulation runs whole emulations, one after the other: they disturb each other.
 func TestEmulation(t *testing.T) {
