@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -165,8 +164,6 @@ func doctorCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			report.Checks = append(report.Checks, optional("simple_switch_grpc", "the p4lang software switch, for --switch bmv2",
-				"install p4lang's behavioral-model with PI; the embedded switch needs nothing"))
 			if format == "json" {
 				if err := writeJSON(c.App.Writer, report); err != nil {
 					return err
@@ -197,14 +194,6 @@ func doctorCommand() *cli.Command {
 			return nil
 		},
 	}
-}
-
-func optional(program, what, fix string) netns.Check {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return netns.Check{Name: program, Why: what + ": not found", Fix: fix}
-	}
-	return netns.Check{Name: program, OK: true, Why: path}
 }
 
 func cleanCommand() *cli.Command {
