@@ -44,7 +44,7 @@ func TestReadmeExamples(t *testing.T) {
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		isInventory, err := experiments.IsInventory(path)
+		isInventory, err := experiments.IsInventory(path, []byte(read(t, path)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -138,34 +138,31 @@ func (p *SavedPlan) plan(i int) *placement.Plan {
 	return p.Points[i].Plan
 }
 
-// LoadPlan reads a saved plan. It is refused, with an error wrapping ErrInput, when
-// the inventory file has changed since: the plan may name what is no longer there.
-func LoadPlan(path string) (*SavedPlan, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, invalidf("read plan: %w", err)
-	}
+// ParsePlan reads a saved plan; name is its path for messages. It is refused, with an
+// error wrapping ErrInput, when the inventory file has changed since: the plan may
+// name what is no longer there.
+func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 	var p SavedPlan
-	if err := json.Unmarshal(b, &p); err != nil {
-		return nil, invalidf("%s is not a plan: %w", path, err)
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, invalidf("%s is not a plan: %w", name, err)
 	}
 	if p.Schema != 1 {
-		return nil, invalidf("plan %s has schema %d, this inabench reads 1", path, p.Schema)
+		return nil, invalidf("plan %s has schema %d, this inabench reads 1", name, p.Schema)
 	}
 	inv, err := inventory.Load(p.Inventory.Path)
 	if err != nil {
-		return nil, invalidf("plan %s: its inventory: %w", path, err)
+		return nil, invalidf("plan %s: its inventory: %w", name, err)
 	}
 	if inv.SHA256 != p.Inventory.SHA256 {
 		return nil, &staleError{invalidf("plan %s was made for another version of %s (sha256 %.12s, now %.12s)",
-			path, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256), p.Experiment.Path, path}
+			name, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256), p.Experiment.Path, name}
 	}
 	if p.spec, err = Parse(p.Experiment.Path, []byte(p.Experiment.Text), inv, p.Overrides...); err != nil {
-		return nil, invalidf("plan %s: its experiment: %w", path, err)
+		return nil, invalidf("plan %s: its experiment: %w", name, err)
 	}
 	for i, pt := range p.Points {
 		if err := placement.Validate(pt.Plan, inv); err != nil {
-			return nil, invalidf("plan %s: point %d: %w", path, i, err)
+			return nil, invalidf("plan %s: point %d: %w", name, i, err)
 		}
 	}
 	return &p, nil
@@ -194,13 +191,9 @@ func prefix(l []string) string {
 }
 
 // IsInventory says whether a TOML file is an inventory rather than an experiment,
-// by what only one of them has.
-func IsInventory(path string) (bool, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return false, invalid{err}
-	}
-	f, err := tomlfile.Parse(filepath.Clean(path), text)
+// by what only one of them has. name is its path for messages.
+func IsInventory(name string, text []byte) (bool, error) {
+	f, err := tomlfile.Parse(filepath.Clean(name), text)
 	if err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func TestSavedPlan(t *testing.T) {
 	if err := plan.Save(path); err != nil {
 		t.Fatal(err)
 	}
-	again, err := LoadPlan(path)
+	again, err := loadPlan(t, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,15 @@ func TestSavedPlan(t *testing.T) {
 	if err := plan.Save(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadPlan(path); err == nil || !strings.Contains(err.Error(), "another version") {
+	if _, err := loadPlan(t, path); err == nil || !strings.Contains(err.Error(), "another version") {
 		t.Errorf("a plan for another inventory: %v", err)
 	}
+}
+
+func loadPlan(t *testing.T, path string) (*SavedPlan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ParsePlan(path, text)
 }

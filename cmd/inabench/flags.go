@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -111,27 +112,59 @@ func terminal(w any) (tty bool, width int, colour bool) {
 	return true, width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// loadSpec reads an experiment.
-func loadSpec(path string, sets []string) (*experiments.Spec, error) {
-	isInventory, err := experiments.IsInventory(path)
-	if err == nil && isInventory {
-		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", path),
-			fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(path))}
-	}
-	return experiments.Load(path, sets...)
+// stdin is what stands for standard input in the place of a file.
+const stdin = "-"
+
+// source is a file that was named on the command line.
+type source struct {
+	name string // for messages and the record; what it names is relative to its folder
+	text []byte
 }
 
-// isPlan says whether a file is a saved plan rather than an experiment.
-func isPlan(path string) (bool, error) {
-	f, err := os.Open(path)
+func readFile(path string) (source, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return false, inputError{err, ""}
+		return source{}, inputError{err, ""}
 	}
-	defer f.Close()
-	var head [64]byte
-	n, _ := f.Read(head[:])
-	return strings.HasPrefix(strings.TrimSpace(string(head[:n])), "{"), nil
+	return source{path, text}, nil
 }
+
+// read reads a file, or standard input, whose folder is the current one.
+func read(c *cli.Context, path string) (source, error) {
+	if path != stdin {
+		return readFile(path)
+	}
+	text, err := io.ReadAll(c.App.Reader)
+	if err != nil {
+		return source{}, inputError{fmt.Errorf("read standard input: %w", err), ""}
+	}
+	return source{"stdin", text}, nil
+}
+
+// readEmulated is read for a command that emulates: standard input can be read once,
+// so only inside.
+func readEmulated(c *cli.Context, path, driver string) (src source, done bool, err error) {
+	if driver == "netns" && path == stdin {
+		if done, err := emulate(c.Context); done || err != nil {
+			return src, done, err
+		}
+	}
+	src, err = read(c, path)
+	return src, false, err
+}
+
+// spec parses an experiment.
+func (s source) spec(sets []string) (*experiments.Spec, error) {
+	isInventory, err := experiments.IsInventory(s.name, s.text)
+	if err == nil && isInventory {
+		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", s.name),
+			fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(s.name))}
+	}
+	return experiments.Parse(s.name, s.text, nil, sets...)
+}
+
+// isPlan says whether the file is a saved plan rather than an experiment.
+func (s source) isPlan() bool { return bytes.HasPrefix(bytes.TrimSpace(s.text), []byte("{")) }
 
 // inputError is something the user named that is not there or cannot be read.
 type inputError hinted

@@ -33,6 +33,9 @@ func printHelp(w io.Writer, _ string, data any) {
 			rows = append(rows, flagRow(f.(cli.DocGenerationFlag), f.Names()))
 		}
 		writeRows(w, rows)
+		if strings.Contains(x.ArgsUsage, "|-") {
+			fmt.Fprintln(w, "A file named - is standard input.")
+		}
 		fmt.Fprintln(w, "Options may come before or after arguments; -- ends them.")
 	}
 }

@@ -26,7 +26,7 @@ func calibrateCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "calibrate",
 		Usage:     "measure T, round trips and PAT at low load, and the rates that links really carry",
-		ArgsUsage: "EXPERIMENT.toml",
+		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags:     []cli.Flag{driverFlag(), setFlag(), outputFlag("text", "json")},
 		Action: func(c *cli.Context) error {
 			path, err := argument(c, "experiment")
@@ -41,7 +41,11 @@ func calibrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			spec, err := loadSpec(path, c.StringSlice("set"))
+			src, done, err := readEmulated(c, path, driver)
+			if done || err != nil {
+				return err
+			}
+			spec, err := src.spec(c.StringSlice("set"))
 			if err != nil {
 				return err
 			}
@@ -135,15 +139,20 @@ func noHost(inv *inventory.Inventory, name string) error {
 	return inputError{fmt.Errorf("no host %q in %s", name, inv.File), tomlfile.DidYouMean(name, known)}
 }
 
+// inventoryOf reads an inventory, or an experiment's.
 func inventoryOf(path string) (*inventory.Inventory, error) {
-	isInventory, err := experiments.IsInventory(path)
+	src, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	isInventory, err := experiments.IsInventory(src.name, src.text)
 	if err != nil {
 		return nil, err
 	}
 	if isInventory {
-		return inventory.Load(path)
+		return inventory.Parse(src.name, src.text)
 	}
-	s, err := experiments.Load(path)
+	s, err := src.spec(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "check",
 		Usage:     "check experiments and inventories; every problem at once, nothing is touched",
-		ArgsUsage: "FILE.toml ...",
+		ArgsUsage: "FILE.toml|- ...",
 		Flags: []cli.Flag{
 			setFlag(),
 			&cli.BoolFlag{Name: "lab", Usage: "also require every address that a lab needs"},
@@ -33,7 +33,7 @@ func checkCommand() *cli.Command {
 			var problems tomlfile.Problems
 			var errs []error
 			for _, path := range c.Args().Slice() {
-				line, err := checkFile(path, c.StringSlice("set"), c.Bool("lab"))
+				line, err := checkFile(c, path)
 				var p tomlfile.Problems
 				switch {
 				case errors.As(err, &p):
@@ -56,34 +56,38 @@ func checkCommand() *cli.Command {
 }
 
 // checkFile checks one file and describes what it holds in a line.
-func checkFile(path string, sets []string, lab bool) (string, error) {
-	isInventory, err := experiments.IsInventory(path)
+func checkFile(c *cli.Context, path string) (string, error) {
+	src, err := read(c, path)
+	if err != nil {
+		return "", err
+	}
+	isInventory, err := experiments.IsInventory(src.name, src.text)
 	if err != nil {
 		return "", err
 	}
 	if isInventory {
-		inv, err := inventory.Load(path)
+		inv, err := inventory.Parse(src.name, src.text)
 		if err != nil {
 			return "", err
 		}
-		if lab {
+		if c.Bool("lab") {
 			if err := inv.CheckLab(); err != nil {
 				return "", err
 			}
 		}
-		return fmt.Sprintf("%s: ok\n%s", path, indent(inv.Describe())), nil
+		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil
 	}
-	spec, err := experiments.Load(path, sets...)
+	spec, err := src.spec(c.StringSlice("set"))
 	if err != nil {
 		return "", err
 	}
-	if lab {
+	if c.Bool("lab") {
 		if err := spec.Inventory().CheckLab(); err != nil {
 			return "", err
 		}
 	}
 	points := len(spec.Points())
-	return fmt.Sprintf("%s: ok: %d job%s, %d point%s, %d expectation%s, inventory %s", path,
+	return fmt.Sprintf("%s: ok: %d job%s, %d point%s, %d expectation%s, inventory %s", src.name,
 		len(spec.Jobs), plural(len(spec.Jobs)), points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
 }
 
@@ -95,7 +99,7 @@ func planCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "plan",
 		Usage:     "show where jobs go, what switches hold and what is predicted; nothing is touched",
-		ArgsUsage: "EXPERIMENT.toml",
+		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: []cli.Flag{
 			setFlag(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, for `inabench run FILE`; json or - writes it to stdout"},
@@ -105,7 +109,11 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			spec, err := loadSpec(path, c.StringSlice("set"))
+			src, err := read(c, path)
+			if err != nil {
+				return err
+			}
+			spec, err := src.spec(c.StringSlice("set"))
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ func runCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "run an experiment, or a plan saved by `plan -o`, and judge it",
-		ArgsUsage: "EXPERIMENT.toml",
+		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: []cli.Flag{
 			driverFlag(), setFlag(), rootFlag(), outputFlag("text", "json", "junit"),
 			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
@@ -50,7 +50,11 @@ func runAction(c *cli.Context) error {
 	if c.Int("repeat") < 0 {
 		return usagef("leave it out for as many as the experiment says", "--repeat %d: at least 1", c.Int("repeat"))
 	}
-	spec, saved, err := load(path, c.StringSlice("set"))
+	src, done, err := readEmulated(c, path, driver)
+	if done || err != nil {
+		return err
+	}
+	spec, saved, err := src.load(c.StringSlice("set"))
 	if err != nil {
 		return err
 	}
@@ -91,20 +95,16 @@ func runAction(c *cli.Context) error {
 	return nil
 }
 
-// load reads an experiment or a saved plan.
-func load(path string, sets []string) (*experiments.Spec, *experiments.SavedPlan, error) {
-	saved, err := isPlan(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !saved {
-		spec, err := loadSpec(path, sets)
+// load parses an experiment or a saved plan.
+func (s source) load(sets []string) (*experiments.Spec, *experiments.SavedPlan, error) {
+	if !s.isPlan() {
+		spec, err := s.spec(sets)
 		return spec, nil, err
 	}
 	if len(sets) > 0 {
 		return nil, nil, usagef("make another plan: inabench plan --set KEY=VALUE -o FILE EXPERIMENT.toml", "--set cannot change a saved plan")
 	}
-	plan, err := experiments.LoadPlan(path)
+	plan, err := experiments.ParsePlan(s.name, s.text)
 	if err != nil {
 		return nil, nil, err
 	}

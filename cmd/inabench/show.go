@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
-	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 )
 
@@ -95,19 +94,7 @@ func graphCommand() *cli.Command {
 			var topo results.Topology
 			loads := map[string]results.LinkLoad{}
 			if st, serr := os.Stat(ref); serr == nil && !st.IsDir() {
-				isInventory, err := experiments.IsInventory(ref)
-				if err != nil {
-					return err
-				}
-				var inv *inventory.Inventory
-				if isInventory {
-					inv, err = inventory.Load(ref)
-				} else {
-					var s *experiments.Spec
-					if s, err = experiments.Load(ref); err == nil {
-						inv = s.Inventory()
-					}
-				}
+				inv, err := inventoryOf(ref)
 				if err != nil {
 					return err
 				}
