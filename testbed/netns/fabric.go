@@ -36,6 +36,7 @@ const (
 // Options are how an inventory is emulated.
 type Options struct {
 	Scale       results.Scale                // Mode "", "none", SlowMotion or Shrunk; Factor > 0 with the latter
+	SSHD        string                       // every host's SSH server: Embedded (default) or OpenSSH
 	Queue       string                       // discipline of every queue: "fifo" (default) or "drr"
 	Aggregators int                          // on every switch that has any; 0: what the inventory says
 	Seed        uint64                       // of everything random in the switches
@@ -84,6 +85,12 @@ func Up(ctx context.Context, inv *inventory.Inventory, opts Options) (_ *Fabric,
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
+	var program string
+	if opts.SSHD == OpenSSH {
+		if program, err = FindOpenSSH(); err != nil {
+			return nil, err
+		}
+	}
 	l, err := newLayout(inv, opts)
 	if err != nil {
 		return nil, fmt.Errorf("emulate %s: %w", inv.Name, err)
@@ -105,7 +112,7 @@ func Up(ctx context.Context, inv *inventory.Inventory, opts Options) (_ *Fabric,
 	if f.dir, err = os.MkdirTemp(stateDir(), "fabric-"); err != nil {
 		return nil, err
 	}
-	if err := f.credentials(); err != nil {
+	if err := f.credentials(program); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout, fmt.Errorf("not up after %v", upTimeout))
@@ -134,12 +141,23 @@ func (o Options) check() error {
 	if o.Queue != "" && o.Queue != "fifo" && o.Queue != "drr" {
 		return fmt.Errorf("queue %q: want fifo or drr", o.Queue)
 	}
+	if o.SSHD != "" && o.SSHD != Embedded && o.SSHD != OpenSSH {
+		return fmt.Errorf("sshd %q: want %s or %s", o.SSHD, Embedded, OpenSSH)
+	}
 	return nil
 }
 
+// user is who logs into hosts.
+func (o Options) user() string {
+	if o.SSHD == OpenSSH {
+		return labUser
+	}
+	return "root"
+}
+
 // credentials makes this run's keys, and the files by which the ordinary SSH
-// client holds every host to them.
-func (f *Fabric) credentials() error {
+// client holds every host to them. Program is OpenSSH's server, or empty.
+func (f *Fabric) credentials(program string) error {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
@@ -171,7 +189,7 @@ func (f *Fabric) credentials() error {
 		h.SSH.Key, h.SSH.KnownHosts = keyFile, hostsFile
 		f.layout.nodes[i].SSH = &sshConfig{
 			HostKey: private.Seed(), Authorized: authorized.Marshal(),
-			Home: filepath.Join(f.dir, "hosts", h.Name),
+			Home: filepath.Join(f.dir, "hosts", h.Name), Program: program, Dir: filepath.Join(f.dir, "sshd", h.Name),
 		}
 	}
 	return os.WriteFile(hostsFile, []byte(known.String()), 0o600)

@@ -89,7 +89,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 			return nil, err
 		}
 		h.SSH.Address = netip.AddrPortFrom(l.nodes[index[h.Name]].Mgmt.Addr(), sshPort).String()
-		h.SSH.User, h.SSH.Jump = "root", ""
+		h.SSH.User, h.SSH.Jump = opts.user(), ""
 	}
 	for i := range l.inv.Switches {
 		s := &l.inv.Switches[i]

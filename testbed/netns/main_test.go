@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,7 +60,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim is a whole emulation to be killed: netns.test victim UNIQUE.
+// victim is a whole emulation to be killed: netns.test victim UNIQUE [openssh]. With
+// OpenSSH's servers there are sessions too, one of which does not want to end.
 func victim(ctx context.Context) int {
 	inside, code, err := Reexec(ctx)
 	if err != nil {
@@ -71,10 +73,29 @@ func victim(ctx context.Context) int {
 	}
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
-	f, err := Up(ctx, rack(1, 2, 2), Options{Log: os.Stderr})
+	opts := Options{Log: os.Stderr}
+	if slices.Contains(os.Args, OpenSSH) {
+		opts.SSHD, opts.Log = OpenSSH, nil // it has much to say
+	}
+	f, err := Up(ctx, rack(1, 2, 2), opts)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 71
+	}
+	if opts.SSHD == OpenSSH {
+		for _, h := range f.Inventory().Hosts {
+			c, err := ssh.Dial(ctx, target(h))
+			if err == nil {
+				_, err = c.Run(ctx, []string{"/bin/sh", "-c", "trap : TERM HUP; setsid sleep 1000 >/dev/null 2>&1 & echo"}, nil)
+			}
+			if err == nil {
+				_, err = c.Start(ctx, []string{"sleep", "1000"})
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 73
+			}
+		}
 	}
 	fmt.Println("up")
 	<-ctx.Done()

@@ -44,6 +44,8 @@ type sshConfig struct {
 	HostKey    []byte `json:"host_key"`   // ed25519 seed
 	Authorized []byte `json:"authorized"` // public key in wire format
 	Home       string `json:"home"`
+	Program    string `json:"program,omitempty"` // OpenSSH's; empty: the embedded server
+	Dir        string `json:"dir,omitempty"`     // for what OpenSSH's reads, to be made
 }
 
 // nodeReady is the first line that a node process answers.
@@ -92,22 +94,20 @@ func hostMain(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) er
 	if err := os.Chdir(c.SSH.Home); err != nil {
 		return fmt.Errorf("enter the home directory: %w", err)
 	}
-	ln, err := net.Listen("tcp4", netip.AddrPortFrom(c.Mgmt.Addr(), sshPort).String())
-	if err != nil {
-		return fmt.Errorf("SSH server: %w", err)
-	}
-	server, err := c.SSH.server()
-	if err != nil {
-		return err
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, ln) }()
 	gone := make(chan struct{})
 	go func() { // not waited for: it ends with the process
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 		close(gone)
 	}()
+	start := c.startEmbedded
+	if c.SSH.Program != "" {
+		start = c.startOpenSSH
+	}
+	served, err := start(ctx)
+	if err != nil {
+		return fmt.Errorf("SSH server: %w", err)
+	}
 	for _, nic := range c.NICs {
 		if err := awaitCarrier(ctx, nic.Device); err != nil {
 			return err
@@ -128,6 +128,21 @@ func hostMain(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) er
 	}
 }
 
+// startEmbedded starts the embedded SSH server. Its end is sent to the channel.
+func (c nodeConfig) startEmbedded(ctx context.Context) (<-chan error, error) {
+	ln, err := net.Listen("tcp4", netip.AddrPortFrom(c.Mgmt.Addr(), sshPort).String())
+	if err != nil {
+		return nil, err
+	}
+	server, err := c.SSH.server()
+	if err != nil {
+		return nil, err
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, ln) }()
+	return served, nil
+}
+
 // makeHome makes a home directory. The hosts of an emulation share one cache, as
 // hosts with a network file system do: what is copied to one need not be kept in
 // memory sixty times.
@@ -146,15 +161,15 @@ func makeHome(home string) error {
 // any sshd.
 func (c *sshConfig) server() (*sshd.Server, error) {
 	if len(c.HostKey) != ed25519.SeedSize {
-		return nil, fmt.Errorf("SSH host key of %d bytes", len(c.HostKey))
+		return nil, fmt.Errorf("host key of %d bytes", len(c.HostKey))
 	}
 	host, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(c.HostKey))
 	if err != nil {
-		return nil, fmt.Errorf("SSH host key: %w", err)
+		return nil, fmt.Errorf("host key: %w", err)
 	}
 	user, err := ssh.ParsePublicKey(c.Authorized)
 	if err != nil {
-		return nil, fmt.Errorf("SSH user key: %w", err)
+		return nil, fmt.Errorf("user key: %w", err)
 	}
 	return &sshd.Server{
 		HostKey: host, AuthorizedKeys: []ssh.PublicKey{user}, Dir: c.Home,

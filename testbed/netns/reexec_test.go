@@ -24,9 +24,9 @@ var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of random te
 
 // startVictim starts a whole emulation, namespaces and all, as another process. Its
 // output ends when the last process that holds it has.
-func startVictim(t *testing.T, name string) (*exec.Cmd, *bufio.Reader) {
+func startVictim(t *testing.T, name string, more ...string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "victim", name)
+	cmd := exec.Command("/proc/self/exe", append([]string{"victim", name}, more...)...)
 	cmd.Env = environ()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
