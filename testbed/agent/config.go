@@ -47,6 +47,10 @@ type Config struct {
 	// Rest is the least time between two looks at the socket and the schedule: packets
 	// that are due within it go together. 0: each is handled at once.
 	Rest time.Duration `json:"rest,omitempty"`
+	// Offload hands packets that go or have come together to and from the NIC as one
+	// (up to ina.MaxSegments), which costs a fraction of handing over each. The NIC must
+	// offload checksums.
+	Offload bool `json:"offload,omitempty"`
 }
 
 // Layer is one gradient tensor: computed for Compute, then sent.

@@ -42,7 +42,7 @@ func newPS(cfg Config, c *clock) (*ps, error) {
 	}); err != nil {
 		return nil, err
 	}
-	k.sock, err = openSocket(cfg.Device, ina.UpPortBase|cfg.Job, ina.UpGroup(cfg.Job), c)
+	k.sock, err = openSocket(cfg.Device, ina.UpPortBase|cfg.Job, ina.UpGroup(cfg.Job), cfg.Offload, c)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (k *ps) run(ctx context.Context, c *control) error {
 			return err
 		}
 		for i := range n {
-			result, to := k.p.Receive(k.sock.payload(i))
+			result, to := k.p.Receive(k.sock.packets[i])
 			if result == nil {
 				continue
 			}
@@ -81,7 +81,7 @@ func (k *ps) run(ctx context.Context, c *control) error {
 		if now = c.clock.now(); c.due(now) {
 			c.sample(now, k.stats())
 		}
-		if n == batch {
+		if k.sock.full {
 			continue
 		}
 		if c.stop.Load() {

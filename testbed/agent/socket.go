@@ -31,6 +31,14 @@ type mmsghdr struct {
 	n   uint32
 }
 
+// segmentSize is the control message that has the kernel cut a datagram up (udp(7),
+// UDP_SEGMENT).
+type segmentSize struct {
+	hdr  unix.Cmsghdr
+	size uint16
+	_    [6]byte
+}
+
 // socket is a UDP socket on one device. It receives and sends in batches and
 // allocates nothing after it was opened. One goroutine uses it, on a locked thread;
 // only interrupt may be called by others.
@@ -40,16 +48,22 @@ type socket struct {
 	mu       sync.Mutex // closed, for interrupt
 	closed   bool
 
+	offload  bool // up to ina.MaxSegments packets are handed over as one
+	messages int  // received by one call at most
+	full     bool // the last receive left off there
+
 	rx      [batch]mmsghdr
 	rxIov   [batch]unix.Iovec
-	rxBuf   [batch][2048]byte
+	rxBuf   []byte // of all messages
 	rxCtl   [batch][128]byte
-	arrived [batch]time.Duration
+	packets [][]byte // received
+	arrived []time.Duration
 	last    time.Duration // newest arrival, so that a stepped wall clock cannot turn time back
 
 	tx    [batch]mmsghdr
 	txIov [batch]unix.Iovec
 	txBuf [batch][2048]byte
+	txSeg [batch]segmentSize
 	txN   int
 
 	rest  time.Duration // least time of a wait
@@ -63,8 +77,9 @@ type socket struct {
 
 // openSocket binds port on all addresses, joins group on device, and sends
 // multicasts through it. Nothing it sends is looped back on the host: a worker and
-// a PS on one host meet in the switch.
-func openSocket(device string, port uint16, group [4]byte, c *clock) (*socket, error) {
+// a PS on one host meet in the switch. With offload the device has to be one on which
+// checksums and UDP segmentation are offloaded.
+func openSocket(device string, port uint16, group [4]byte, offload bool, c *clock) (*socket, error) {
 	ifi, err := net.InterfaceByName(device)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", device, err)
@@ -73,7 +88,7 @@ func openSocket(device string, port uint16, group [4]byte, c *clock) (*socket, e
 	if err != nil {
 		return nil, fmt.Errorf("udp socket: %w", err)
 	}
-	s := &socket{fd: fd, wake: -1, clock: c}
+	s := &socket{fd: fd, wake: -1, clock: c, offload: offload}
 	if err := s.open(ifi.Index, port, group); err != nil {
 		s.close()
 		return nil, fmt.Errorf("udp port %d on %s: %w", port, device, err)
@@ -89,8 +104,15 @@ func (s *socket) open(ifindex int, port uint16, group [4]byte) error {
 		return nil
 	}
 	mreq := &unix.IPMreqn{Multiaddr: group, Ifindex: int32(ifindex)}
+	// The kernel cuts nothing up that has no checksum; switches take it out again.
+	var err error
+	if s.offload {
+		err = set("UDP_GRO", unix.SOL_UDP, unix.UDP_GRO, 1)
+	} else {
+		err = set("SO_NO_CHECK", unix.SOL_SOCKET, unix.SO_NO_CHECK, 1)
+	}
 	if err := errors.Join(
-		set("SO_NO_CHECK", unix.SOL_SOCKET, unix.SO_NO_CHECK, 1),
+		err,
 		set("SO_TIMESTAMPNS", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		set("SO_RXQ_OVFL", unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1),
 		set("IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0),
@@ -113,16 +135,21 @@ func (s *socket) open(ifindex int, port uint16, group [4]byte) error {
 	if err := unix.Bind(s.fd, &unix.SockaddrInet4{Port: int(port)}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
-	var err error
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
 	}
-	for i := range batch {
-		s.rxIov[i].Base, s.rx[i].hdr.Iov, s.rx[i].hdr.Control = &s.rxBuf[i][0], &s.rxIov[i], &s.rxCtl[i][0]
-		s.rxIov[i].SetLen(len(s.rxBuf[i]))
+	size, segments := 2048, 1
+	s.messages = batch
+	if s.offload {
+		size, segments, s.messages = 32<<10, ina.MaxSegments, batch/4
+	}
+	s.rxBuf = make([]byte, s.messages*size)
+	s.packets = make([][]byte, 0, s.messages*segments)
+	s.arrived = make([]time.Duration, 0, s.messages*segments)
+	for i := range s.messages {
+		s.rxIov[i].Base, s.rx[i].hdr.Iov, s.rx[i].hdr.Control = &s.rxBuf[i*size], &s.rxIov[i], &s.rxCtl[i][0]
+		s.rxIov[i].SetLen(size)
 		s.rx[i].hdr.SetIovlen(1)
-		s.tx[i].hdr.Iov = &s.txIov[i]
-		s.tx[i].hdr.SetIovlen(1)
 	}
 	s.poll = [2]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}}
 	return nil
@@ -169,12 +196,14 @@ func (s *socket) wait(t time.Duration) error {
 	return nil
 }
 
-// receive takes what has arrived, up to a batch: payload(i) and arrived[i] for i < n.
+// receive takes what has arrived, up to a batch: packets[i] and arrived[i] for i < n.
+// They are valid until the next call.
 func (s *socket) receive() (n int, err error) {
-	for i := range batch {
+	s.packets, s.arrived, s.full = s.packets[:0], s.arrived[:0], false
+	for i := range s.messages {
 		s.rx[i].hdr.SetControllen(len(s.rxCtl[i]))
 	}
-	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.rx)), batch,
+	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.rx)), uintptr(s.messages),
 		unix.MSG_DONTWAIT, 0, 0)
 	switch errno {
 	case 0:
@@ -183,13 +212,11 @@ func (s *socket) receive() (n int, err error) {
 	default:
 		return 0, fmt.Errorf("receive: %w", errno)
 	}
-	n = int(r)
+	s.full = int(r) == s.messages
 	now, wall := s.clock.both()
-	for i := range n {
+	for i := range int(r) {
 		m := &s.rx[i]
-		s.received++
-		s.receivedBytes += int64(m.n) + udpOverhead
-		at := now
+		at, segment := now, 0
 		for ctl := s.rxCtl[i][:m.hdr.Controllen]; len(ctl) >= unix.SizeofCmsghdr; {
 			c := (*unix.Cmsghdr)(unsafe.Pointer(&ctl[0]))
 			if int(c.Len) < unix.SizeofCmsghdr || int(c.Len) > len(ctl) {
@@ -197,6 +224,8 @@ func (s *socket) receive() (n int, err error) {
 			}
 			data := unsafe.Pointer(&ctl[unix.CmsgLen(0)])
 			switch {
+			case c.Level == unix.SOL_UDP && c.Type == unix.UDP_GRO:
+				segment = int(*(*int32)(data))
 			case c.Level != unix.SOL_SOCKET:
 			case c.Type == unix.SO_TIMESTAMPNS:
 				at = now - time.Duration(wall-(*unix.Timespec)(data).Nano())
@@ -206,12 +235,23 @@ func (s *socket) receive() (n int, err error) {
 			ctl = ctl[min(unix.CmsgSpace(int(c.Len)-unix.CmsgLen(0)), len(ctl)):]
 		}
 		s.last = max(s.last, min(at, now))
-		s.arrived[i] = s.last
+		b := unsafe.Slice(s.rxIov[i].Base, min(uint64(m.n), s.rxIov[i].Len))
+		for {
+			p := b
+			if segment > 0 {
+				p = b[:min(segment, len(b))]
+			}
+			s.packets = append(s.packets, p)
+			s.arrived = append(s.arrived, s.last)
+			s.received++
+			s.receivedBytes += int64(len(p)) + udpOverhead
+			if b = b[len(p):]; len(b) == 0 {
+				break
+			}
+		}
 	}
-	return n, nil
+	return len(s.packets), nil
 }
-
-func (s *socket) payload(i int) []byte { return s.rxBuf[i][:min(int(s.rx[i].n), len(s.rxBuf[i]))] }
 
 // buffer is where the next packet to queue may be written.
 func (s *socket) buffer() []byte { return s.txBuf[s.txN][:] }
@@ -234,15 +274,18 @@ func (s *socket) queue(b []byte, to *unix.RawSockaddrInet4) error {
 // flush sends the batch, waiting while the socket's buffer is full. A packet that a
 // queue behind it refuses is lost, as on a wire, and later resent.
 func (s *socket) flush() error {
-	for i := 0; i < s.txN; {
-		r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(s.txN-i), 0, 0, 0)
+	n := s.join()
+	for i := 0; i < n; {
+		r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(n-i), 0, 0, 0)
 		switch errno {
 		case 0:
 			i += int(r)
 		case unix.EINTR:
 		case unix.EAGAIN, unix.ENOBUFS, unix.ECONNREFUSED, unix.EHOSTUNREACH:
-			s.sent--
-			s.sentBytes -= int64(s.txIov[i].Len) + udpOverhead
+			for _, iov := range unsafe.Slice(s.tx[i].hdr.Iov, s.tx[i].hdr.Iovlen) {
+				s.sent--
+				s.sentBytes -= int64(iov.Len) + udpOverhead
+			}
 			i++
 		default:
 			s.txN = 0
@@ -251,6 +294,34 @@ func (s *socket) flush() error {
 	}
 	s.txN = 0
 	return nil
+}
+
+// join makes messages of the queued packets, and returns how many: one each, or with
+// offload one of as many as are for the same address and of the same size, of which
+// the last may be shorter.
+func (s *socket) join() (messages int) {
+	for i := 0; i < s.txN; messages++ {
+		n, size := 1, s.txIov[i].Len
+		for s.offload && n < ina.MaxSegments && i+n < s.txN && s.tx[i+n].hdr.Name == s.tx[i].hdr.Name &&
+			s.txIov[i+n-1].Len == size && s.txIov[i+n].Len <= size {
+			n++
+		}
+		m := &s.tx[messages].hdr
+		m.Name, m.Namelen = s.tx[i].hdr.Name, s.tx[i].hdr.Namelen
+		m.Iov = &s.txIov[i]
+		m.SetIovlen(n)
+		m.Control = nil
+		m.SetControllen(0)
+		if n > 1 {
+			c := &s.txSeg[messages]
+			c.hdr.Level, c.hdr.Type, c.size = unix.SOL_UDP, unix.UDP_SEGMENT, uint16(size)
+			c.hdr.SetLen(unix.CmsgLen(2))
+			m.Control = (*byte)(unsafe.Pointer(c))
+			m.SetControllen(unix.CmsgSpace(2))
+		}
+		i += n
+	}
+	return messages
 }
 
 // address is where packets are sent to.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,10 +10,10 @@ import (
 )
 
 // loopSocket is a socket on lo, which sends to itself.
-func loopSocket(t *testing.T) (*socket, *unix.RawSockaddrInet4) {
+func loopSocket(t *testing.T, offload bool) (*socket, *unix.RawSockaddrInet4) {
 	t.Helper()
 	c := newClock()
-	s, err := openSocket("lo", 0, [4]byte{239, 77, 0, 1}, &c)
+	s, err := openSocket("lo", 0, [4]byte{239, 77, 0, 1}, offload, &c)
 	must(t, err)
 	t.Cleanup(s.close)
 	name, err := unix.Getsockname(s.fd)
@@ -21,7 +22,7 @@ func loopSocket(t *testing.T) (*socket, *unix.RawSockaddrInet4) {
 }
 
 func TestSocket(t *testing.T) {
-	s, to := loopSocket(t)
+	s, to := loopSocket(t, false)
 	const n = 3*batch + 5
 	begin := s.clock.now()
 	for i := range n {
@@ -42,7 +43,7 @@ func TestSocket(t *testing.T) {
 		}
 		now := s.clock.now()
 		for i := range r {
-			if b := s.payload(i); len(b) != 8+got || binary.BigEndian.Uint64(b) != uint64(got) {
+			if b := s.packets[i]; len(b) != 8+got || binary.BigEndian.Uint64(b) != uint64(got) {
 				t.Fatalf("packet %d: %d bytes, %x", got, len(b), b)
 			}
 			if at := s.arrived[i]; at < last || at > now || at < begin-time.Millisecond {
@@ -65,9 +66,62 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// Packets of one size and address travel together, and come apart again as they were.
+func TestSocketOffload(t *testing.T) {
+	s, to := loopSocket(t, true)
+	other := *to
+	var want []int
+	for _, train := range []struct {
+		to    *unix.RawSockaddrInet4
+		sizes []int
+	}{
+		{to, []int{982, 982, 982, 982, 500}}, // the last may be shorter
+		{to, []int{1400}},
+		{&other, []int{1400, 1400}}, // the same size, but a header of its own
+		{to, slices.Repeat([]int{86}, 3*batch+1)},
+		{to, slices.Repeat([]int{982}, 2*batch)},
+		{to, []int{1, 2, 3, 2, 1}},
+	} {
+		for _, size := range train.sizes {
+			b := s.buffer()[:size]
+			b[0] = byte(len(want))
+			must(t, s.queue(b, train.to))
+			want = append(want, size)
+		}
+	}
+	must(t, s.flush())
+	got := 0
+	for got < len(want) {
+		must(t, s.wait(s.clock.now()+10*time.Second))
+		n, err := s.receive()
+		must(t, err)
+		if n == 0 {
+			t.Fatalf("nothing more after %d of %d packets", got, len(want))
+		}
+		for _, b := range s.packets {
+			if len(b) != want[got] || b[0] != byte(got) {
+				t.Fatalf("packet %d: %d bytes, the first is %d; want %d bytes", got, len(b), b[0], want[got])
+			}
+			got++
+		}
+	}
+	if int(s.sent) != len(want) || s.received != s.sent || s.receivedBytes != s.sentBytes {
+		t.Errorf("%d packets and %d bytes out, %d and %d in, want %d packets", s.sent, s.sentBytes, s.received, s.receivedBytes, len(want))
+	}
+	for range batch {
+		must(t, s.queue(s.buffer()[:982], to))
+	}
+	if n := s.join(); n != 0 { // a full batch has been sent
+		t.Errorf("%d messages are left of a full batch", n)
+	}
+	if n, err := s.receive(); n != batch || err != nil || s.full {
+		t.Errorf("%d packets of %d at once: %v", n, batch, err)
+	}
+}
+
 // What the receive buffer had no room for is counted.
 func TestSocketDrops(t *testing.T) {
-	s, to := loopSocket(t)
+	s, to := loopSocket(t, false)
 	must(t, unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 10_000))
 	const n = 200
 	for range n {
@@ -92,7 +146,7 @@ func TestSocketDrops(t *testing.T) {
 }
 
 func TestInterrupt(t *testing.T) {
-	s, _ := loopSocket(t)
+	s, _ := loopSocket(t, false)
 	go s.interrupt()
 	begin := s.clock.now()
 	must(t, s.wait(begin+20*time.Second))
@@ -105,13 +159,13 @@ func TestInterrupt(t *testing.T) {
 
 func TestOpenSocketErrors(t *testing.T) {
 	c := newClock()
-	if s, err := openSocket("nosuch0", 0, [4]byte{239, 77, 0, 1}, &c); err == nil || s != nil {
+	if s, err := openSocket("nosuch0", 0, [4]byte{239, 77, 0, 1}, false, &c); err == nil || s != nil {
 		t.Error("opened on a device that does not exist")
 	}
-	s, _ := loopSocket(t)
+	s, _ := loopSocket(t, false)
 	name, err := unix.Getsockname(s.fd)
 	must(t, err)
-	if s, err := openSocket("lo", uint16(name.(*unix.SockaddrInet4).Port), [4]byte{239, 77, 0, 1}, &c); err == nil || s != nil {
+	if s, err := openSocket("lo", uint16(name.(*unix.SockaddrInet4).Port), [4]byte{239, 77, 0, 1}, false, &c); err == nil || s != nil {
 		t.Error("opened a port that is taken")
 	}
 }

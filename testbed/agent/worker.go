@@ -50,7 +50,7 @@ func newWorker(cfg Config, c *clock) (*worker, error) {
 		k.pace.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / rate * 1e9
 		k.pace.scatter = cfg.Rate > 0
 	}
-	k.sock, err = openSocket(cfg.Device, ina.DownPortBase|cfg.Job, ina.DownGroup(cfg.Job), c)
+	k.sock, err = openSocket(cfg.Device, ina.DownPortBase|cfg.Job, ina.DownGroup(cfg.Job), cfg.Offload, c)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 			return err
 		}
 		for i := range n {
-			if k.w.Receive(k.sock.payload(i), k.sock.arrived[i]) {
+			if k.w.Receive(k.sock.packets[i], k.sock.arrived[i]) {
 				k.last = k.sock.arrived[i]
 				k.step(c, k.last)
 			}
@@ -99,7 +99,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 			}
 		}
 		wake := now + idle
-		if n < batch { // otherwise a result may be waiting
+		if !k.sock.full { // otherwise a result may be waiting
 			wake, err = k.resend(before, wake)
 			if err != nil {
 				return err
@@ -118,7 +118,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		if at, ok := k.msg.ready(); ok {
 			wake = min(wake, at)
 		}
-		if n < batch && wake > now {
+		if !k.sock.full && wake > now {
 			if err := k.sock.wait(c.wake(wake)); err != nil {
 				return err
 			}

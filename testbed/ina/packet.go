@@ -34,6 +34,10 @@ const (
 	MaxWorkers = 64 // bits in the bitmap
 	NoRank     = 0xFF
 
+	// MaxSegments is how many packets hosts and switches hand to a device as one where
+	// segmentation offload is on; of the longest, that is half of an IPv4 datagram.
+	MaxSegments = 32
+
 	// Overhead is the bytes of an Ethernet frame (without preamble and FCS) that
 	// are not gradient: Ethernet 14, IPv4 20, UDP 8, INA 22.
 	Overhead = 14 + 20 + 8 + HeaderLen

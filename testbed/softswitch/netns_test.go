@@ -78,6 +78,12 @@ func newRack(t testing.TB, ports int, edit func(*Config)) *rack {
 	r := &rack{hosts: make([]*host, 1)}
 	cfg := Config{Name: "s", Aggregators: 1024, Seed: 1}
 	for i := 1; i <= ports; i++ {
+		cfg.Ports = append(cfg.Ports, PortConfig{Number: uint32(i), Device: fmt.Sprintf("p%d", i)})
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	for i := 1; i <= ports; i++ {
 		v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: fmt.Sprintf("h%d", i)}
 		v.Name = fmt.Sprintf("p%d", i)
 		v.TxQLen = 1000
@@ -93,18 +99,14 @@ func newRack(t testing.TB, ports int, edit func(*Config)) *rack {
 			if err != nil {
 				t.Fatalf("set %s up: %v", name, err)
 			}
-			switchOffOffloads(t, name)
+			switchOffOffloads(t, name, cfg.Offload)
 		}
-		cfg.Ports = append(cfg.Ports, PortConfig{Number: uint32(i), Device: v.Name})
-		d, err := openDevice(v.PeerName, 1514, 4096)
+		d, err := openDevice(v.PeerName, 1514, 32<<20, cfg.Offload)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(d.close)
 		r.hosts = append(r.hosts, &host{dev: d, pool: &pool{size: 1536, left: 1 << 14}})
-	}
-	if edit != nil {
-		edit(&cfg)
 	}
 	s, err := New(cfg)
 	if err != nil {
@@ -126,13 +128,18 @@ func newRack(t testing.TB, ports int, edit func(*Config)) *rack {
 	return r
 }
 
-func switchOffOffloads(t testing.TB, name string) {
+// switchOffOffloads leaves those on that super-frames need.
+func switchOffOffloads(t testing.TB, name string, offload bool) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	for _, cmd := range []uint32{unix.ETHTOOL_STXCSUM, unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_SGRO} {
+	cmds := []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGRO}
+	if !offload {
+		cmds = append(cmds, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_SGSO)
+	}
+	for _, cmd := range cmds {
 		if err := ethtool(fd, name, &ethtoolValue{cmd: cmd}); err != nil {
 			t.Fatalf("ethtool %s %#x: %v", name, cmd, err)
 		}
@@ -144,6 +151,7 @@ func (h *host) frame(b []byte) {
 	p := h.pool.get()
 	p.size = copy(p.buf.b, b)
 	copy(p.head[:], b)
+	p.job = jobOf(p.buf.b[:p.size])
 	h.tx = append(h.tx, p)
 }
 

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 // device is a network device as a port: a TPACKET_V2 receive ring, which carries
@@ -21,10 +23,13 @@ type device struct {
 	slot  int // next to read
 	step  int // bytes of a slot
 
-	msgs [txBatch]mmsghdr
-	iovs [2 * txBatch]unix.Iovec
+	offload bool // frames come and go as super-frames
+	msgs    [txBatch]mmsghdr
+	iovs    [3 * txBatch]unix.Iovec
+	frames  [txBatch]int                       // in each message
+	heads   [txBatch][vnetLen + payloadAt]byte // of super-frames
 
-	drops     int64 // frames the ring had no room for
+	drops     int64 // frames, or super-frames, the ring had no room for
 	refused   int64 // frames the device did not take
 	offloaded bool  // frames without checksum, or larger than the MTU, have arrived
 }
@@ -40,9 +45,9 @@ type mmsghdr struct {
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
-// openDevice binds to a network device with a ring of at least slots frames of mtu
-// bytes.
-func openDevice(name string, mtu, slots int) (_ *device, err error) {
+// openDevice binds to a network device with a ring of about memory bytes for frames
+// of mtu bytes, or for super-frames of such.
+func openDevice(name string, mtu, memory int, offload bool) (_ *device, err error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("open device %s: %w", name, err)
@@ -52,21 +57,23 @@ func openDevice(name string, mtu, slots int) (_ *device, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open device %s: packet socket: %w", name, err)
 	}
-	d := &device{name: name, fd: fd}
+	d := &device{name: name, fd: fd, offload: offload}
 	defer func() {
 		if err != nil {
 			d.close()
 		}
 	}()
-	const headroom = unix.SizeofTpacket2Hdr + 64 // sockaddr_ll and alignment
+	const headroom = unix.SizeofTpacket2Hdr + 80 // sockaddr_ll, virtio_net_hdr and alignment
+	if offload {
+		mtu = max(mtu, payloadAt+ina.MaxSegments*(ina.HeaderLen+4*ina.MaxLanes))
+	}
 	d.step = 2048
 	for d.step < mtu+headroom {
 		d.step *= 2
 	}
 	const block = 1 << 16
-	perBlock := block / d.step
-	blocks := (slots + perBlock - 1) / perBlock
-	d.slots = blocks * perBlock
+	blocks := max(memory/block, 1)
+	d.slots = blocks * (block / d.step)
 	set := func(opt, v int) {
 		if err == nil {
 			err = unix.SetsockoptInt(fd, unix.SOL_PACKET, opt, v)
@@ -75,6 +82,9 @@ func openDevice(name string, mtu, slots int) (_ *device, err error) {
 	set(unix.PACKET_VERSION, unix.TPACKET_V2)
 	set(unix.PACKET_QDISC_BYPASS, 1)
 	set(unix.PACKET_IGNORE_OUTGOING, 1)
+	if offload {
+		set(unix.PACKET_VNET_HDR, 1)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open device %s: packet socket options: %w", name, err)
 	}
@@ -91,9 +101,6 @@ func openDevice(name string, mtu, slots int) (_ *device, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open device %s: bind: %w", name, err)
 	}
-	for i := range d.msgs {
-		d.msgs[i].hdr.Iov = &d.iovs[2*i]
-	}
 	return d, nil
 }
 
@@ -105,8 +112,8 @@ func (d *device) close() {
 	unix.Close(d.fd)
 }
 
-// receive hands up to limit frames to do, with the kernel's time of arrival in ns of
-// CLOCK_REALTIME, and returns how many there were.
+// receive hands the frames of up to limit slots to do, with the kernel's time of
+// arrival in ns of CLOCK_REALTIME, and returns how many slots there were.
 func (d *device) receive(limit int, do func(frame []byte, realtime int64)) int {
 	for n := range limit {
 		s := d.ring[d.slot*d.step:]
@@ -115,12 +122,18 @@ func (d *device) receive(limit int, do func(frame []byte, realtime int64)) int {
 		if status&unix.TP_STATUS_USER == 0 {
 			return n
 		}
-		if status&unix.TP_STATUS_CSUMNOTREADY != 0 || h.Len > h.Snaplen {
-			d.offloaded = true
+		whole := h.Len == h.Snaplen
+		realtime := int64(h.Sec)*1e9 + int64(h.Nsec)
+		frame := s[h.Mac : uint32(h.Mac)+h.Snaplen]
+		switch {
+		case d.offload:
+			vnet := s[h.Mac-vnetLen : h.Mac]
+			whole = whole && segments(vnet, frame, func(frame []byte) { do(frame, realtime) })
+		case whole:
+			whole = status&unix.TP_STATUS_CSUMNOTREADY == 0
+			do(frame, realtime)
 		}
-		if h.Len == h.Snaplen {
-			do(s[h.Mac:uint32(h.Mac)+h.Snaplen], int64(h.Sec)*1e9+int64(h.Nsec))
-		}
+		d.offloaded = d.offloaded || !whole
 		atomic.StoreUint32(&h.Status, unix.TP_STATUS_KERNEL)
 		if d.slot++; d.slot == d.slots {
 			d.slot = 0
@@ -132,30 +145,65 @@ func (d *device) receive(limit int, do func(frame []byte, realtime int64)) int {
 // send writes frames; refused is called with those that the device did not take.
 func (d *device) send(ps []*packet, refused func(*packet)) {
 	for len(ps) > 0 {
-		n := min(len(ps), txBatch)
-		for i, p := range ps[:n] {
-			iov, head := d.iovs[2*i:2*i+2], min(p.size, headLen)
-			iov[0].Base = &p.head[0]
-			iov[0].SetLen(head)
-			d.msgs[i].hdr.SetIovlen(1)
-			if p.size > head {
-				iov[1].Base = &p.buf.b[head]
-				iov[1].SetLen(p.size - head)
-				d.msgs[i].hdr.SetIovlen(2)
-			}
-		}
+		n := d.fill(ps)
 		sent, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msgs[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == unix.EINTR:
 			continue
 		case errno != 0: // about the first one
-			d.refused++
-			refused(ps[0])
-			ps = ps[1:]
+			for _, p := range ps[:d.frames[0]] {
+				d.refused++
+				refused(p)
+			}
+			ps = ps[d.frames[0]:]
 		default:
-			ps = ps[sent:]
+			for _, frames := range d.frames[:sent] {
+				ps = ps[frames:]
+			}
 		}
 	}
+}
+
+// fill describes to sendmmsg as many of ps as it can and returns in how many
+// messages.
+func (d *device) fill(ps []*packet) int {
+	iov := 0
+	add := func(b []byte) {
+		d.iovs[iov].Base = &b[0]
+		d.iovs[iov].SetLen(len(b))
+		iov++
+	}
+	n := 0
+	for ; n < len(d.msgs) && len(ps) > 0; n++ {
+		first, frames, from := iov, 1, 0
+		if d.offload {
+			head := &d.heads[n]
+			if frames = run(ps); frames > 1 {
+				superHead(head, ps[:frames])
+				add(head[:])
+				from = payloadAt
+			} else {
+				clear(head[:vnetLen])
+				add(head[:vnetLen])
+			}
+		}
+		for _, p := range ps[:frames] {
+			end := min(p.size, headLen)
+			add(p.head[from:end])
+			if p.size > end {
+				add(p.buf.b[end:p.size])
+			}
+		}
+		d.msgs[n].hdr.Iov = &d.iovs[first]
+		d.msgs[n].hdr.SetIovlen(iov - first)
+		d.frames[n] = frames
+		ps = ps[frames:]
+		if len(d.iovs)-iov < 1+2*min(len(ps), ina.MaxSegments) {
+			n++
+			break
+		}
+	}
+	return n
 }
 
 // lost adds up the frames the ring had no room for; the kernel zeroes its count

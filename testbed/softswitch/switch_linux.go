@@ -40,8 +40,14 @@ type troubles struct {
 	ring, starved, overflows, refused int64
 }
 
-// ringMemory is what all receive rings of a switch may take, bytes.
-const ringMemory = 16 << 20
+// What all receive rings of a switch may take, and each at most, bytes. A slot for
+// super-frames is 16 times as large, also when a single frame is in it.
+const (
+	ringMemory    = 16 << 20
+	ringAtMost    = 4 << 20
+	ringAtLeast   = 512 << 10
+	offloadMemory = 4
+)
 
 // New opens the ports of cfg. It forwards nothing until Run and holds no entries
 // until its Target methods say so. The caller must call Run, or Close if it never does.
@@ -60,14 +66,17 @@ func New(cfg Config) (_ *Switch, err error) {
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	slots := min(max(ringMemory/2048/max(len(cfg.Ports), 1), 256), 2048)
+	memory := min(max(ringMemory/max(len(cfg.Ports), 1), ringAtLeast), ringAtMost)
+	if cfg.Offload {
+		memory *= offloadMemory
+	}
 	// The kernel waits for a grace period for each ring it attaches or detaches; side
 	// by side they wait for the same one.
 	devices := make([]*device, len(cfg.Ports))
 	var g errgroup.Group
 	for i, pc := range cfg.Ports {
 		g.Go(func() (err error) {
-			if devices[i], err = openDevice(pc.Device, e.pool.size, slots); err != nil {
+			if devices[i], err = openDevice(pc.Device, e.pool.size, memory, cfg.Offload); err != nil {
 				return fmt.Errorf("port %d: %w", pc.Number, err)
 			}
 			return nil
@@ -308,7 +317,7 @@ func (s *Switch) Health() Health {
 		if d.offloaded {
 			h.Warnings = append(h.Warnings, fmt.Sprintf("port %d: frames arrived on %s without checksum or larger than the mtu: an offload is on at its far end", p.number, d.name))
 		}
-		if on := d.offloads(); len(on) > 0 {
+		if on := d.offloads(); len(on) > 0 && !d.offload {
 			h.Warnings = append(h.Warnings, fmt.Sprintf("port %d: offloads are on at %s: %v", p.number, d.name, on))
 		}
 	}

@@ -34,16 +34,18 @@ func BenchmarkSwitch(b *testing.B) {
 		mode ina.Mode
 	}{{"forward", ina.Forward}, {"statistical", ina.Statistical}, {"synchronous", ina.Synchronous}} {
 		for _, lanes := range []int{16, 64, 240} {
-			b.Run(fmt.Sprintf("mode=%s/lanes=%d", mode.name, lanes), func(b *testing.B) {
-				benchmarkJob(b, mode.mode, lanes)
-			})
+			for _, offload := range []bool{false, true} {
+				b.Run(fmt.Sprintf("mode=%s/lanes=%d/offload=%t", mode.name, lanes, offload), func(b *testing.B) {
+					benchmarkJob(b, mode.mode, lanes, offload)
+				})
+			}
 		}
 	}
 }
 
-func benchmarkJob(b *testing.B, mode ina.Mode, lanes int) {
+func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 	const workers, psPort, job, window = 3, 4, 5, 128
-	r := newRack(b, workers+1, nil)
+	r := newRack(b, workers+1, func(c *Config) { c.Offload = offload })
 	entry := ina.JobEntry{
 		Job: job, Mode: mode, Size: 1024, Expect: 1<<workers - 1, Root: true, Window: window, UpPort: psPort, DownGroup: 1,
 	}
