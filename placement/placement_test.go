@@ -303,3 +303,31 @@ func TestPredictRing(t *testing.T) {
 		t.Errorf("%d links carry the ring, want 8", len(p.Links))
 	}
 }
+
+// A job on one host has no rate, takes nothing from others and loads no link.
+func TestPredictLocal(t *testing.T) {
+	inv := policytest.Racks(1, 3, 4)
+	for _, job := range []placement.Job{
+		{GPUs: 2}, {Hosts: []string{"h1-1"}}, {GPUs: 2, NoPS: true},
+		{GPUs: 2, Collective: placement.PS}, {Hosts: []string{"h1-1"}, Collective: placement.Ring},
+	} {
+		job.Name = "A"
+		plan := place(t, inv, job, placement.Job{Name: "B", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"})
+		if j := &plan.Jobs[0]; !j.Local() || j.PS != "" || j.Tree != nil || plan.Jobs[1].Local() {
+			t.Fatalf("%+v: %+v", job, plan)
+		}
+		for _, predictor := range []string{placement.Occupancy, placement.WaterFill} {
+			p := predict(t, inv, plan, placement.Conditions{Predictor: predictor, Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 1e9, Window: 100}}})
+			if d := cmp.Diff(placement.JobPrediction{Name: "A", Local: true, Bottleneck: "none"}, p.Jobs[0]); d != "" {
+				t.Errorf("%+v, %s: %s", job, predictor, d)
+			}
+			if b := p.Jobs[1]; b.Name != "B" || !near(b.WireRate, 100e9) {
+				t.Errorf("%+v, %s: the other job: %+v", job, predictor, b)
+			}
+			alone := predict(t, inv, plan, placement.Conditions{Predictor: predictor, Lanes: 240, Active: []string{"A"}})
+			if len(alone.Jobs) != 1 || len(alone.Links) != 0 {
+				t.Errorf("%+v, %s, alone: %+v", job, predictor, alone)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -63,7 +64,8 @@ type Prediction struct {
 // JobPrediction is what one job gets.
 type JobPrediction struct {
 	Name     string  `json:"name"`
-	WireRate float64 `json:"wire_rate"` // bit/s of frame bytes that each worker sends
+	Local    bool    `json:"local,omitempty"` // all on one host: it sends nothing, and has no rate to predict
+	WireRate float64 `json:"wire_rate"`       // bit/s of frame bytes that each worker sends
 	// Goodput is bit/s of gradients reduced: what each worker contributes and gets
 	// back. Of a ring's wire rate, 2(n-1)/n bits move per bit reduced.
 	Goodput    float64           `json:"goodput"`
@@ -122,8 +124,17 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	if err != nil {
 		return nil, fmt.Errorf("predict with %s: %w", out.Predictor, err)
 	}
-	for i, j := range b.jobs {
-		out.Jobs = append(out.Jobs, b.job(j, &b.Jobs[i], &r.Jobs[i]))
+	n := 0 // of r.Jobs
+	for i := range plan.Jobs {
+		j := &plan.Jobs[i]
+		switch {
+		case !c.active(j.Name):
+		case j.Local():
+			out.Jobs = append(out.Jobs, JobPrediction{Name: j.Name, Local: true, Bottleneck: "none"})
+		default:
+			out.Jobs = append(out.Jobs, b.job(j, &b.Jobs[n], &r.Jobs[n]))
+			n++
+		}
 	}
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
@@ -134,6 +145,11 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	return out, nil
 }
 
+// active reports whether a job sends.
+func (c *Conditions) active(job string) bool {
+	return c.Active == nil || slices.Contains(c.Active, job)
+}
+
 // problem is a flow.Problem with the names of what is in it: links as in the
 // topology, switches as in the inventory.
 type problem struct {
@@ -141,7 +157,6 @@ type problem struct {
 	inv  *inventory.Inventory
 	topo *inventory.Topology
 	c    *Conditions
-	jobs []*JobPlan
 	sw   map[string]int
 	left []int // switch -> aggregators no synchronous job has
 }
@@ -178,13 +193,15 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 	}
 	for i := range plan.Jobs {
 		j := &plan.Jobs[i]
+		if j.Local() {
+			continue
+		}
 		f, err := b.flowJob(j)
 		if err != nil {
 			return nil, fmt.Errorf("predict job %s: %w", j.Name, err)
 		}
 		// Inactive synchronous jobs keep their memory, so they are looked at too.
-		if c.Active == nil || slices.Contains(c.Active, j.Name) {
-			b.jobs = append(b.jobs, j)
+		if c.active(j.Name) {
 			b.Jobs = append(b.Jobs, f)
 		}
 	}
@@ -219,6 +236,9 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 		f.Kind = flow.Unicast
 		return f, b.ring(j, &f)
 	}
+	if len(j.Tree) == 0 {
+		return f, errors.New("has no tree")
+	}
 	if s.Control != "aimd" {
 		f.Window = float64(s.Window)
 	}
@@ -246,10 +266,6 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 	}
 	var rtt float64
 	for _, w := range j.Workers {
-		if len(j.Tree) == 0 {
-			f.Nodes = append(f.Nodes, flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: flow.None})
-			continue
-		}
 		l, err := hostLink(b.topo, w.Host, w.NIC, j.Tree[len(j.Tree)-1].Switch)
 		if err != nil {
 			return f, err
@@ -287,7 +303,7 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 		}
 		f.Nodes = append(f.Nodes, node)
 	}
-	if j.PS != "" && len(j.Tree) > 0 {
+	if j.PS != "" {
 		f.Nodes = append(f.Nodes, flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: flow.None})
 	}
 	f.RTT = rtt

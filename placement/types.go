@@ -58,6 +58,10 @@ type JobPlan struct {
 	Tree       []TreeNode `json:"tree,omitempty"` // leaves first, the root (nearest the PS) last
 }
 
+// Local reports whether all of the job is on one host: nothing of it crosses the
+// network, it has no tree, and only its computing takes time.
+func (j *JobPlan) Local() bool { return len(j.Workers) == 1 && j.PS == "" }
+
 // Plan is a placement of all jobs of an experiment.
 type Plan struct {
 	Policy string    `json:"policy"`

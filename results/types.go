@@ -67,6 +67,7 @@ type Point struct {
 type JobSummary struct {
 	Job         string  `json:"job"`
 	Workers     int     `json:"workers"`
+	Local       bool    `json:"local,omitempty"` // all on one host: it sends nothing, and only computes
 	Iterations  int64   `json:"iterations"`
 	Packets     int64   `json:"packets"` // gradient packets sent by all workers, resends included
 	Resends     int64   `json:"resends"`

@@ -88,6 +88,7 @@ func (d *deployment) whole(ctx context.Context) (context.Context, context.Cancel
 type runningJob struct {
 	plan   placement.JobPlan
 	agents []*remoteAgent // the PS first, if there is one: it must listen before workers send
+	local  *localJob      // instead of agents
 	done   chan struct{}
 }
 
@@ -136,6 +137,10 @@ func (d *deployment) launch(ctx context.Context) error {
 	for i, jp := range d.setup.Plan.Jobs {
 		j := &runningJob{plan: jp, done: make(chan struct{})}
 		d.jobs[jp.Name], d.order = j, append(d.order, jp.Name)
+		if jp.Local() {
+			j.local = newLocalJob(d.setup.Workloads[i], j.done)
+			continue
+		}
 		cs, err := d.configs(jp, d.setup.Workloads[i])
 		if err != nil {
 			return err
@@ -171,6 +176,9 @@ func (d *deployment) launch(ctx context.Context) error {
 		return a.sync(ctx, d.Now)
 	})
 	for _, j := range d.jobs {
+		if j.local != nil {
+			continue
+		}
 		d.reading.Add(1)
 		go func() {
 			defer d.reading.Done()
@@ -257,6 +265,10 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 	if !ok {
 		return fmt.Errorf("start: no job %q", job)
 	}
+	if j.local != nil {
+		j.local.start()
+		return context.Cause(ctx)
+	}
 	limit := startTimeout
 	for i, jp := range d.setup.Plan.Jobs {
 		if jp.Name == job {
@@ -288,6 +300,10 @@ func (d *deployment) Stop(ctx context.Context, job string) error {
 	j, ok := d.jobs[job]
 	if !ok {
 		return fmt.Errorf("stop: no job %q", job)
+	}
+	if j.local != nil {
+		j.local.stop()
+		return context.Cause(ctx)
 	}
 	ctx, release := d.whole(ctx)
 	defer release()
@@ -333,6 +349,10 @@ func (d *deployment) Summary(job string) (results.JobSummary, error) {
 		return results.JobSummary{}, fmt.Errorf("no job %q", job)
 	}
 	sum := results.JobSummary{Job: job, Workers: len(j.plan.Workers)}
+	if j.local != nil {
+		j.local.summarise(&sum)
+		return sum, nil
+	}
 	var errs []error
 	var message, comm float64
 	for _, a := range j.agents {
@@ -451,7 +471,11 @@ func (d *deployment) Close(ctx context.Context) error {
 		var errs []error
 		var all []*remoteAgent
 		for _, name := range d.order {
-			all = append(all, d.jobs[name].agents...)
+			j := d.jobs[name]
+			all = append(all, j.agents...)
+			if j.local != nil {
+				j.local.stop()
+			}
 		}
 		errs = append(errs, parallel(ctx, len(all), func(_ context.Context, i int) error {
 			if all[i].proc == nil {

@@ -37,6 +37,7 @@ type job struct {
 	aimd     bool
 	rtt      float64 // seconds, with empty queues
 	unicast  bool    // the PS answers every worker separately
+	local    bool    // all on one host: it only computes
 	started  bool
 	running  bool
 	done     chan struct{}
@@ -113,6 +114,10 @@ func newJob(d *deployment, jp placement.JobPlan, w testbed.Workload) (*job, erro
 			return nil, fmt.Errorf("worker %d: no host %q", wk.Rank, wk.Host)
 		}
 	}
+	if jp.Local() {
+		j.compute(w)
+		return j, nil
+	}
 	var err error
 	if jp.Collective == placement.Ring {
 		err = j.ring(d, w)
@@ -136,12 +141,22 @@ func newJob(d *deployment, jp placement.JobPlan, w testbed.Workload) (*job, erro
 	return j, nil
 }
 
+// compute makes j a job without traffic: an iteration is the computing of its layers.
+func (j *job) compute(w testbed.Workload) {
+	j.local, j.window, j.aimd = true, 0, false
+	j.msg.iterations = w.Iterations
+	var ready time.Duration
+	for _, l := range w.Layers {
+		ready += l.Compute
+	}
+	if ready > 0 || w.Iterations > 0 { // otherwise there is nothing to do
+		j.msg.layers = []layer{{ready: ready.Seconds()}}
+	}
+}
+
 // ring sends over every hop alike. Of the bytes sent, 2(n-1)/n move per byte reduced.
 func (j *job) ring(d *deployment, w testbed.Workload) error {
 	n := len(j.plan.Workers)
-	if n < 2 {
-		return errors.New("a ring needs two workers")
-	}
 	j.frame, j.window, j.aimd = tcpFrame, 0, false
 	j.good = tcpPayload * float64(n) / float64(2*(n-1))
 	for i, wk := range j.plan.Workers {
@@ -336,6 +351,8 @@ func (j *job) advance(now float64) {
 			m.next++
 		case m.next < len(m.layers) || m.left > 0:
 			return
+		case j.local:
+			j.iterated(m.start + m.layers[0].ready)
 		case m.last == 0:
 			// The first packet's transmission is in the round trip already.
 			m.last = now
@@ -345,21 +362,27 @@ func (j *job) advance(now float64) {
 		case m.last > now:
 			return
 		default:
-			j.total.iterations++
-			j.total.iterating += m.last - m.start
-			for _, l := range m.layers {
-				if l.packets > 0 {
-					j.total.communicating += m.last - m.start - l.ready
-					break
-				}
-			}
-			if j.total.iterations == m.iterations {
-				j.stop()
-				return
-			}
-			m.start, m.next, m.last = m.last, 0, 0
+			j.iterated(m.last)
 		}
 	}
+}
+
+// iterated ends an iteration at t, and begins the next if there is one.
+func (j *job) iterated(t float64) {
+	m := &j.msg
+	j.total.iterations++
+	j.total.iterating += t - m.start
+	for _, l := range m.layers {
+		if l.packets > 0 {
+			j.total.communicating += t - m.start - l.ready
+			break
+		}
+	}
+	if j.total.iterations == m.iterations {
+		j.stop()
+		return
+	}
+	m.start, m.next, m.last = t, 0, 0
 }
 
 // event is when advance has to be called next; not ok when only sending brings it.
@@ -374,7 +397,9 @@ func (m *message) event() (float64, bool) {
 }
 
 // sends reports whether the job has something to send.
-func (j *job) sends() bool { return j.running && (len(j.msg.layers) == 0 || j.msg.left > 0) }
+func (j *job) sends() bool {
+	return j.running && !j.local && (len(j.msg.layers) == 0 || j.msg.left > 0)
+}
 
 func (j *job) stop() {
 	if j.running || !j.started {
@@ -488,7 +513,7 @@ func (j *job) count(h float64) float64 {
 func (j *job) summary() results.JobSummary {
 	n := float64(len(j.plan.Workers))
 	s := results.JobSummary{
-		Job: j.plan.Name, Workers: len(j.plan.Workers), Iterations: j.total.iterations,
+		Job: j.plan.Name, Workers: len(j.plan.Workers), Local: j.local, Iterations: j.total.iterations,
 		Packets: int64(math.Round(j.total.psns * n)), JCT: j.total.iterating,
 	}
 	if j.total.communicating > 0 {

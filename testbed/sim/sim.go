@@ -359,7 +359,9 @@ func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
 	}
 	s := sampler{t: d.now.Seconds()}
 	for _, j := range d.jobs {
-		s.job(j)
+		if !j.local { // there is nothing to count
+			s.job(j)
+		}
 	}
 	for i := range d.links {
 		s.link(d.topo, i, &d.links[i])

@@ -45,6 +45,7 @@ func Run(t *testing.T, c Config) {
 		t.Run("honesty", b.honesty)
 		t.Run("time", b.time)
 		t.Run("sums", b.sums)
+		t.Run("local", b.local)
 		t.Run("competition", b.competition)
 		t.Run("damage", b.damage) // last: nothing else should meet it
 	})
@@ -142,6 +143,7 @@ type job struct {
 	ps         string
 	collective placement.Collective // empty: ina
 	message    int64
+	layers     []testbed.Layer
 	iterations int64
 }
 
@@ -170,7 +172,7 @@ func (b bed) setup(t *testing.T, s testbed.Settings, jobs ...job) testbed.Setup 
 		}
 		out.Plan.Jobs = append(out.Plan.Jobs, p)
 		out.Workloads = append(out.Workloads, testbed.Workload{
-			Job: p, Window: window, Control: "fixed", Message: j.message, Iterations: j.iterations, RTO: rto,
+			Job: p, Window: window, Control: "fixed", Message: j.message, Layers: j.layers, Iterations: j.iterations, RTO: rto,
 		})
 	}
 	return out

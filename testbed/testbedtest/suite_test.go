@@ -45,7 +45,16 @@ var broken = map[string]struct {
 	"sums of some packets only": {"rack/sums", defect{summary: func(s *results.JobSummary) { s.SumsChecked -= 64 }}},
 	"sums it does not claim":    {"rack/honesty", defect{capabilities: func(c *testbed.Capabilities) { c.Sums = false }}},
 	"an iteration too few":      {"rack/sums", defect{summary: func(s *results.JobSummary) { s.Iterations-- }}},
-	"damage without effect":     {"rack/damage", defect{summary: func(s *results.JobSummary) { s.Resends = 0 }}},
+	"traffic of a job on one host": {"rack/local", defect{samples: func(s []results.Sample) []results.Sample {
+		for i := range s {
+			if s[i].Metric == "nic_tx_packets" {
+				s[i].Value += 1000 * s[i].T
+			}
+		}
+		return s
+	}}},
+	"iterations of nothing": {"rack/local", defect{summary: func(s *results.JobSummary) { s.Iterations++ }}},
+	"damage without effect": {"rack/damage", defect{summary: func(s *results.JobSummary) { s.Resends = 0 }}},
 	"damage it claims and refuses": {"rack/honesty", defect{setLink: func(*flawedDeployment, string) error {
 		return errors.ErrUnsupported
 	}}},
@@ -275,7 +284,9 @@ func (d *flawedDeployment) Done(job string) <-chan struct{} {
 
 func (d *flawedDeployment) Summary(job string) (results.JobSummary, error) {
 	s, err := d.Deployment.Summary(job)
-	s.SumsChecked = max(1, s.Packets) * d.lanes
+	if !s.Local {
+		s.SumsChecked = max(1, s.Packets) * d.lanes
+	}
 	d.mu.Lock()
 	if d.damaged {
 		s.Resends = 1

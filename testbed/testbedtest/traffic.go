@@ -2,6 +2,7 @@ package testbedtest
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,63 @@ func (b bed) sums(t *testing.T) {
 				j.ps, packets = "", 0 // TCP's
 			}
 			b.reduce(t, testbed.Settings{}, j, packets)
+		})
+	}
+}
+
+// local: a job that is all on one host sends nothing; it computes, and ends.
+func (b bed) local(t *testing.T) {
+	const compute = 20 * time.Millisecond // of an iteration
+	model := job{name: "model", workers: 1, layers: []testbed.Layer{{Bytes: 1000, Compute: compute / 4}, {Bytes: 1000, Compute: compute * 3 / 4}}}
+	finite := model
+	finite.name, finite.iterations = "finite", iterations
+	stream, message, nothing := job{name: "stream", workers: 1}, job{name: "message", workers: 1, message: 1000}, job{name: "nothing", workers: 1, message: 1000}
+	nothing.iterations = iterations
+	ring := stream
+	ring.name, ring.collective = "ring", placement.Ring
+	for _, mode := range []string{"statistical", "synchronous"} {
+		t.Run(mode, func(t *testing.T) {
+			d := b.deploy(t, b.setup(t, testbed.Settings{Mode: mode}, model, finite, stream, message, nothing, ring))
+			before := newReadings(d.sample())
+			d.start()
+			for _, name := range []string{"finite", "nothing"} {
+				for over := false; !over; {
+					select {
+					case <-d.Done(name):
+						over = true
+					default:
+						if d.Now() > d.bed.Patience {
+							d.Fatalf("job %s is not done at %v", name, d.Now())
+						}
+						d.sleep(compute)
+					}
+				}
+			}
+			after := newReadings(d.sample())
+			d.stop()
+			for _, s := range d.summaries() {
+				if !s.Local || s.Packets != 0 || s.SumsChecked != 0 || s.AlgBW != 0 {
+					t.Errorf("%+v", s)
+				}
+				n, jct := int64(0), 0.0
+				switch s.Job {
+				case "finite":
+					n, jct = iterations, iterations*compute.Seconds()
+				case "nothing":
+					n = iterations
+				case "model":
+					n = max(1, s.Iterations)
+					jct = float64(n) * compute.Seconds()
+				}
+				if s.Iterations != n || math.Abs(s.JCT-jct) > 1e-6 {
+					t.Errorf("job %s: %d iterations in %v s, want %d in %v s", s.Job, s.Iterations, s.JCT, n, jct)
+				}
+			}
+			for key, v := range after.value { // hosts send a packet by themselves now and then (IGMP)
+				if n := v - before.value[key]; strings.HasSuffix(strings.Fields(key)[0], "x_packets") && n > 5 {
+					t.Errorf("%s grew by %v", key, n)
+				}
+			}
 		})
 	}
 }
