@@ -134,7 +134,13 @@ func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 }
 
 func TestForward(t *testing.T) {
-	r := newRack(t, 2, nil)
+	for _, offload := range []bool{false, true} {
+		t.Run(fmt.Sprintf("offload=%t", offload), func(t *testing.T) { testForward(t, offload) })
+	}
+}
+
+func testForward(t *testing.T, offload bool) {
+	r := newRack(t, 2, func(c *Config) { c.Offload = offload })
 	dst, mac := [4]byte{10, 0, 0, 2}, [6]byte{2, 0, 0, 0, 0, 2}
 	if err := r.SetRoute(Route{Dst: dst, Port: 2, MAC: mac}); err != nil {
 		t.Fatal(err)
@@ -171,8 +177,9 @@ func TestForward(t *testing.T) {
 // Jobs end with every sum right over cables that lose, duplicate and reorder in both
 // directions, and each port's counters are what the hosts saw.
 func TestSumsOverDamagedCables(t *testing.T) {
-	for _, mode := range []ina.Mode{ina.Forward, ina.Statistical, ina.Synchronous} {
-		t.Run(fmt.Sprintf("mode=%d", mode), func(t *testing.T) {
+	for i := range 6 {
+		mode, offload := []ina.Mode{ina.Forward, ina.Statistical, ina.Synchronous}[i%3], i >= 3
+		t.Run(fmt.Sprintf("mode=%d/offload=%t", mode, offload), func(t *testing.T) {
 			const workers, psPort, job, window, psns, lanes = 3, 4, 7, 32, 1000, 33
 			im := Impair{Loss: .05, Duplicate: .02, Reorder: .1, ReorderBy: 300 * time.Microsecond}
 			dir := t.TempDir()
@@ -182,6 +189,7 @@ func TestSumsOverDamagedCables(t *testing.T) {
 					c.Ports[i].Egress, c.Ports[i].Ingress = l, l
 				}
 				c.Pcap = dir
+				c.Offload = offload
 			})
 			if err := r.SetGroup(job, []uint32{1, 2, 3}); err != nil {
 				t.Fatal(err)
