@@ -38,6 +38,7 @@ type Options struct {
 	Scale       results.Scale                // Mode "", "none", SlowMotion or Shrunk; Factor > 0 with the latter
 	SSHD        string                       // every host's SSH server: Embedded (default) or OpenSSH
 	Queue       string                       // discipline of every queue: "fifo" (default) or "drr"
+	Offload     bool                         // frames change hands as super-frames; see softswitch.Config
 	Aggregators int                          // on every switch that has any; 0: what the inventory says
 	Seed        uint64                       // of everything random in the switches
 	PcapDir     string                       // directory for one capture per switch port; empty: none
@@ -88,6 +89,11 @@ func Up(ctx context.Context, inv *inventory.Inventory, opts Options) (_ *Fabric,
 	var program string
 	if opts.SSHD == OpenSSH {
 		if program, err = FindOpenSSH(); err != nil {
+			return nil, err
+		}
+	}
+	if opts.Offload {
+		if err := canOffload(); err != nil {
 			return nil, err
 		}
 	}

@@ -79,6 +79,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 			return fmt.Errorf("node %s is there twice", n.Name)
 		}
 		index[n.Name] = len(l.nodes)
+		n.Offload = opts.Offload
 		n.Mgmt = netip.PrefixFrom(add(l.mgmt.Masked().Addr(), firstMgmt+len(l.nodes)), l.mgmt.Bits())
 		l.nodes = append(l.nodes, n)
 		return nil
@@ -108,7 +109,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		n.Switch = &softswitch.Config{
 			Name: s.Name, DeviceID: s.DeviceID, Listen: s.Control, Aggregators: s.Aggregators,
 			Seed: opts.Seed + uint64(i+1)*0x9e3779b97f4a7c15, // distinct streams from one seed
-			Pcap: opts.PcapDir,
+			Pcap: opts.PcapDir, Offload: opts.Offload,
 		}
 	}
 

@@ -30,6 +30,8 @@ type nodeConfig struct {
 	NICs   []nicConfig        `json:"nics,omitempty"`   // of a host
 	SSH    *sshConfig         `json:"ssh,omitempty"`    // of a host
 	Switch *softswitch.Config `json:"switch,omitempty"` // of a switch
+
+	Offload bool `json:"offload,omitempty"` // super-frames pass the data devices
 }
 
 // nicConfig is a host's data device and the switch that all its packets go to.
@@ -228,7 +230,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		// A device keeps the settings that were the default when it was made.
 		sysctl("0", "ipv4/conf/"+nic.Device+"/rp_filter")
 		sysctl("1", "ipv4/conf/"+nic.Device+"/accept_local")
-		if err := noOffloads(nic.Device); err != nil {
+		if err := setOffloads(nic.Device, c.Offload); err != nil {
 			return nil, err
 		}
 		index, err := r.ifIndex(nic.Device)
@@ -245,7 +247,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 	}
 	if c.Switch != nil {
 		for _, p := range c.Switch.Ports {
-			if err := noOffloads(p.Device); err != nil {
+			if err := setOffloads(p.Device, c.Offload); err != nil {
 				return nil, err
 			}
 			index, err := r.ifIndex(p.Device)

@@ -288,21 +288,26 @@ func awaitCarrier(ctx context.Context, name string) error {
 	}
 }
 
-// noOffloads makes a device send and receive frames as they are on a wire: whole
-// checksums and no super-frames, which a switch in user space would forward broken.
-func noOffloads(name string) error {
+// setOffloads makes a new device send and receive frames as they are on a wire: whole
+// checksums and no super-frames, which a switch in user space would forward broken;
+// unless it is to handle these, of UDP only.
+func setOffloads(name string, super bool) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
 	for _, feature := range []struct {
-		name string
-		cmd  uint32
+		name   string
+		cmd    uint32
+		always bool
 	}{
-		{"tx", unix.ETHTOOL_STXCSUM}, {"sg", unix.ETHTOOL_SSG}, {"tso", unix.ETHTOOL_STSO},
-		{"gso", unix.ETHTOOL_SGSO}, {"gro", unix.ETHTOOL_SGRO},
+		{"tso", unix.ETHTOOL_STSO, true}, {"gro", unix.ETHTOOL_SGRO, true},
+		{"tx", unix.ETHTOOL_STXCSUM, false}, {"sg", unix.ETHTOOL_SSG, false}, {"gso", unix.ETHTOOL_SGSO, false},
 	} {
+		if super && !feature.always {
+			continue
+		}
 		value := struct{ cmd, data uint32 }{feature.cmd, 0}
 		var ifr struct { // struct ifreq with ifr_data
 			name [unix.IFNAMSIZ]byte
@@ -314,6 +319,28 @@ func noOffloads(name string) error {
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr))); errno != 0 {
 			return fmt.Errorf("switch off %s of %s: %w", feature.name, name, errno)
 		}
+	}
+	return nil
+}
+
+// canOffload reports whether packet sockets of this kernel take super-frames of UDP,
+// as they do since Linux 6.2; before, they drop them.
+func canOffload() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return os.NewSyscallError("uname", err)
+	}
+	release := unix.ByteSliceToString(u.Release[:])
+	return offloadSince(release)
+}
+
+func offloadSince(release string) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("linux release %q: %w", release, err)
+	}
+	if major < 6 || major == 6 && minor < 2 {
+		return fmt.Errorf("segmentation offload on Linux %s: %w: it takes 6.2; do without emulation.offload", release, errors.ErrUnsupported)
 	}
 	return nil
 }

@@ -212,6 +212,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
 		Iterations: w.Iterations, RTO: w.RTO, Interval: d.tb.opt.Interval, Rest: d.tb.opt.Rest,
+		Offload: d.tb.opt.Offload,
 	}
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"

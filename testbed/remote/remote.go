@@ -31,6 +31,7 @@ type Options struct {
 	Interval time.Duration // between the agents' reports; 0: 100 ms
 	Fan      int           // hosts worked on at once; 0: 32
 	Rest     time.Duration // of agents between packets, see testbed.Rest; 0: none
+	Offload  bool          // agents hand packets to their NICs together, see agent.Config
 
 	// Shared says that the testbed outlives this program and that others use it: a
 	// switch that someone else controls is left alone, with an error wrapping
