@@ -12,6 +12,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/netns"
 )
 
 // Limits that come from the wire format: job numbers have 12 bits, worker bitmaps
@@ -107,6 +108,7 @@ func (c *checker) reported(path string) bool {
 func (c *checker) emulation() {
 	e := &c.s.Emulation
 	c.enum("emulation.scale", e.Scale, "slow-motion", "shrunk", "none")
+	c.enum("emulation.sshd", e.SSHD, netns.Embedded, netns.OpenSSH)
 	given := c.Has("emulation.factor")
 	switch {
 	case e.Scale == "none" && !given:

@@ -23,16 +23,19 @@ import (
 // Drivers are the testbeds that an experiment can run on.
 var Drivers = []string{"netns", "sim", "lab"}
 
-// checkDriver reports what an inventory lacks for a driver.
+// checkDriver reports what an inventory, or this machine, lacks for a driver.
 func checkDriver(s *Spec, driver string) error {
 	if !slices.Contains(Drivers, driver) {
 		return invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
 	}
-	if driver == "lab" {
-		_, err := realab.New(s.inv)
-		return err
+	var err error
+	switch {
+	case driver == "lab":
+		_, err = realab.New(s.inv)
+	case driver == "netns" && s.Emulation.SSHD == netns.OpenSSH:
+		_, err = netns.FindOpenSSH()
 	}
-	return nil
+	return err
 }
 
 // openTestbed brings up a testbed for a spec.
@@ -46,7 +49,9 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 		if key.queue == "fair" {
 			queue = "drr"
 		}
-		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{Scale: key.scale, Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap})
+		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
+			Scale: key.scale, SSHD: s.Emulation.SSHD, Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -60,6 +60,8 @@ type Emulation struct {
 	Scale string `toml:"scale" default:"slow-motion"`
 	// Factor is at least 1, and 1 with scale "none".
 	Factor float64 `toml:"factor" default:"1000"`
+	// SSHD is every host's SSH server: "embedded", or "openssh", which must be installed.
+	SSHD string `toml:"sshd" default:"embedded"`
 }
 
 // Placement is who decides on hosts for jobs that name none.

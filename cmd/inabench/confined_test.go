@@ -16,6 +16,7 @@ import (
 //
 //	confined disk=SIZE:DIR COMMAND ...   DIR is a file system of SIZE bytes (k, m)
 //	confined namespaces COMMAND ...      no further namespaces may be made
+//	confined without=FILE COMMAND ...    a program is not installed, if it ever was
 func confined() {
 	err := confine(os.Args[1], os.Args[2:])
 	var exit *exec.ExitError
@@ -49,6 +50,10 @@ func confine(what string, argv []string) error {
 		size, dir, _ := strings.Cut(disk, ":")
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 			return fmt.Errorf("mount a tmpfs on %s: %w", dir, err)
+		}
+	} else if file, ok := strings.CutPrefix(what, "without="); ok {
+		if err := unix.Mount("/dev/null", file, "", unix.MS_BIND, ""); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("hide %s: %w", file, err)
 		}
 	} else {
 		for _, kind := range []string{"net", "user"} {

@@ -99,6 +99,14 @@ func TestEmulation(t *testing.T) {
 	testscript.RunT(serial{t}, params("testdata/netns"))
 }
 
+// TestOpenSSH runs emulations whose hosts have OpenSSH's server.
+func TestOpenSSH(t *testing.T) {
+	_, err := netns.FindOpenSSH()
+	testbedtest.Require(t, "openssh", err)
+	testbedtest.Require(t, "netns", namespaces())
+	testscript.RunT(serial{t}, params("testdata/openssh"))
+}
+
 // namespaces says why there can be no emulation on this machine, nil if there can.
 func namespaces() error {
 	ctx, cancel := timeout()

@@ -18,15 +18,25 @@ import (
 // SSH and every switch has made us its P4Runtime primary, and down again.
 func BenchmarkBringUp(b *testing.B) {
 	testbedtest.Require(b, "netns", noNamespaces)
-	for _, size := range []struct{ spines, tors, perTor int }{{0, 1, 4}, {2, 8, 8}} {
+	for _, size := range []struct {
+		spines, tors, perTor int
+		sshd                 string
+	}{{0, 1, 4, ""}, {2, 8, 8, ""}, {2, 8, 8, OpenSSH}} {
 		hosts := size.tors * size.perTor
-		b.Run(fmt.Sprintf("hosts=%d,switches=%d", hosts, size.tors+size.spines), func(b *testing.B) {
+		name := fmt.Sprintf("hosts=%d,switches=%d", hosts, size.tors+size.spines)
+		if size.sshd != "" {
+			name += ",sshd=" + size.sshd
+		}
+		b.Run(name, func(b *testing.B) {
+			if size.sshd == OpenSSH {
+				needOpenSSH(b)
+			}
 			inv := rack(size.spines, size.tors, size.perTor)
 			var up, answer, down time.Duration
 			before := processorTime()
 			for b.Loop() {
 				start := time.Now()
-				f, err := Up(b.Context(), inv, Options{})
+				f, err := Up(b.Context(), inv, Options{SSHD: size.sshd})
 				if err != nil {
 					b.Fatal(err)
 				}

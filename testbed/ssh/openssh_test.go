@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/inabench/inabench/testbed/ssh"
@@ -58,6 +59,12 @@ Subsystem sftp internal-sftp
 	known := writeFile(t, "known_hosts", fmt.Sprintf("[%s]:%s %s", host, port, public))
 
 	cmd := exec.Command(program, "-D", "-e", "-f", config)
+	if _, err := os.Stat("/run/sshd"); err != nil && os.Geteuid() == 0 {
+		// Root's wants this directory, which starting the machine's own would make.
+		cmd.Args = append([]string{"/bin/sh", "-c", `mount -t tmpfs -o mode=755 none /run && mkdir /run/sshd && exec "$0" "$@"`}, cmd.Args...)
+		cmd.Path = "/bin/sh"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	}
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
