@@ -89,6 +89,7 @@ type Capabilities struct {
 	Impairments bool // SetLink works
 	Calibrates  bool // T and round trips can be measured here; a model knows its own
 	Virtual     bool // Now is virtual time: Sleep returns at once
+	SuperFrames bool // hosts' NICs count what was handed over together as one; switches count frames
 	Kind        results.Kind
 	Switch      string // soft, bmv2, tofino, quantum, model
 }

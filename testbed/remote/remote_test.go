@@ -53,17 +53,29 @@ func TestConformance(t *testing.T) {
 	testbedtest.Run(t, testbedtest.Config{Open: open})
 }
 
+// The same with hosts and switches that hand frames over together.
+func TestConformanceOffload(t *testing.T) {
+	testbedtest.Require(t, "netns", noNamespaces)
+	testbedtest.Run(t, testbedtest.Config{Open: func(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
+		return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1, Offload: true})
+	}})
+}
+
 // open emulates inv and connects to it as to a lab.
 func open(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
-	f, err := netns.Up(ctx, inv, netns.Options{Queue: "drr", Seed: 1})
+	return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1})
+}
+
+func emulate(ctx context.Context, inv *inventory.Inventory, o netns.Options) (testbed.Testbed, error) {
+	f, err := netns.Up(ctx, inv, o)
 	if err != nil {
 		return nil, err
 	}
 	return remote.Open(ctx, remote.Options{
-		Fabric: f, Exe: "/proc/self/exe",
+		Fabric: f, Exe: "/proc/self/exe", Offload: o.Offload,
 		HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{
-			Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",
+			Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft", SuperFrames: o.Offload,
 		},
 	})
 }
