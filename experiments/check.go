@@ -230,17 +230,10 @@ func (c *checker) job(j *Job) {
 	if c.Has(j.At+".iterations") && !c.Has(j.At+".model") && !c.Has(j.At+".message") {
 		c.Problemf(j.At+".iterations", `add message = "64MiB", or a model`, "a plain stream has no iterations")
 	}
-	if j.Collective == "ring" {
-		if c.Has(j.At + ".ps") {
-			c.Problemf(j.At+".ps", "", "a ring has no parameter server")
-		}
-		if c.Has(j.At+".gpus") && j.GPUs == 1 {
-			c.Problemf(j.At+".gpus", "", "a ring needs at least 2 workers")
-		}
-		if c.Has(j.At+".hosts") && len(j.Hosts) < 2 && !c.reported(j.At+".hosts") {
-			c.Problemf(j.At+".hosts", "", "a ring needs at least 2 workers")
-		}
-	} else if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.reported(j.At+".hosts") {
+	if j.Collective == "ring" && c.Has(j.At+".ps") {
+		c.Problemf(j.At+".ps", "", "a ring has no parameter server")
+	}
+	if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.reported(j.At+".hosts") {
 		c.Problemf(j.At+".hosts", "", "job without workers")
 	}
 	if len(j.Hosts) > maxWorkers {
@@ -338,25 +331,43 @@ type metric struct {
 	// of is what its figures are about: "job", "job@switch", "link", or "comparison"
 	// (of the jobs' "goodput", or of what they have "aggregated@switch"); jobs are
 	// those that produce it.
-	of   string
-	jobs func(j *Job) bool
-	none string // why there is none, when no job produces it
+	of    string
+	jobs  func(j *Job) bool
+	none  string            // why there is none, when no job produces it
+	local func(j *Job) bool // which of the jobs produce it on one host too, without traffic; nil: none
+}
+
+// by says whether a job produces the metric.
+func (m metric) by(j *Job, local bool) bool {
+	return m.jobs(j) && (!local || m.local != nil && m.local(j))
+}
+
+// subjects are what the job's figures of the metric can be about.
+func (m metric) subjects(job string, l *lab) []string {
+	switch m.of {
+	case "job":
+		return []string{job}
+	case "job@switch":
+		return l.atSwitches(job)
+	}
+	return nil
 }
 
 func every(*Job) bool        { return true }
 func aggregates(j *Job) bool { return j.Collective == "ina" }
 func iterates(j *Job) bool   { return j.Message > 0 || j.Model != "" }
 func ends(j *Job) bool       { return j.Iterations > 0 }
+func computes(j *Job) bool   { return j.Model != "" || j.Iterations > 0 }
 
 var metrics = map[string]metric{
-	"share":      {"1", "0.5", true, "job@switch", aggregates, "no job aggregates in switches"},
-	"goodput":    {"bit/s", `"10Gbit/s"`, true, "job", every, ""},
-	"wire_rate":  {"bit/s", `"10Gbit/s"`, true, "job", every, ""},
-	"link_rate":  {"bit/s", `"10Gbit/s"`, true, "link", every, ""},
-	"jain":       {"1", "0.99", true, "comparison", every, ""},
-	"sum_errors": {"1", "0", false, "job", every, ""},
-	"iterations": {"1", "10", false, "job", iterates, "no job has a message or a model"},
-	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations"},
+	"share":      {"1", "0.5", true, "job@switch", aggregates, "no job aggregates in switches", nil},
+	"goodput":    {"bit/s", `"10Gbit/s"`, true, "job", every, "", nil},
+	"wire_rate":  {"bit/s", `"10Gbit/s"`, true, "job", every, "", nil},
+	"link_rate":  {"bit/s", `"10Gbit/s"`, true, "link", every, "", nil},
+	"jain":       {"1", "0.99", true, "comparison", every, "", nil},
+	"sum_errors": {"1", "0", false, "job", every, "", nil},
+	"iterations": {"1", "10", false, "job", iterates, "no job has a message or a model", computes},
+	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations", ends},
 }
 
 func (c *checker) expects() {
@@ -440,12 +451,7 @@ func (c *checker) subjects(e *Expect, m metric) {
 			continue
 		}
 		jobs++
-		switch m.of {
-		case "job":
-			names = append(names, j.Name)
-		case "job@switch":
-			names = append(names, c.lab.atSwitches(j.Name)...)
-		}
+		names = append(names, m.subjects(j.Name, c.lab)...)
 	}
 	if m.of == "comparison" {
 		names = append([]string{"goodput"}, c.lab.atSwitches("aggregated")...)

@@ -75,6 +75,9 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 	shares := map[string][]float64{} // by switch: each job's aggregated throughput
 	var switches []string
 	for _, j := range p.Jobs {
+		if j.Local {
+			continue
+		}
 		out = append(out,
 			exact("goodput", j.Name, j.Goodput, "bit/s", j.Bottleneck),
 			exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck))
@@ -123,7 +126,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	var aggregated = map[string][]results.Series{}
 	var switches []string
 	for _, j := range setup.Plan.Jobs {
-		if !slices.Contains(sp.jobs, j.Name) {
+		if !slices.Contains(sp.jobs, j.Name) || j.Local() {
 			continue
 		}
 		var good, wire, rttSum, rttCount []results.Series

@@ -134,8 +134,47 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 		Topology:   topo, Expect: s.Expectations(), Started: time.Now().UTC(),
 		Timings: map[string]float64{},
 	}
+	for i := range r.rec.Expect {
+		r.rec.Expect[i].Skip = notApplicable(r.rec.Expect[i], points)
+	}
 	r.dir, err = results.Create(r.opt.Root, r.rec)
 	return r, err
+}
+
+// notApplicable is why an expectation has no subject: all that it could be about are
+// jobs without traffic. "" if it has one, or none of those either.
+func notApplicable(e results.Expect, points []planned) string {
+	m := metrics[e.Metric]
+	if m.of == "link" {
+		return ""
+	}
+	about := func(job string, l *lab) bool {
+		return m.of == "comparison" || slices.ContainsFunc(m.subjects(job, l), func(s string) bool { return results.Glob(e.Of, s) })
+	}
+	var local []string
+	for _, p := range points {
+		l, compared := newLab(p.Spec.inv), 0
+		for i := range p.plan.Jobs {
+			j := &p.plan.Jobs[i]
+			spec, _ := p.Spec.Job(j.Name)
+			switch {
+			case !m.jobs(spec) || !about(j.Name, l):
+			case m.by(spec, j.Local()):
+				if compared++; m.of != "comparison" || compared > 1 {
+					return ""
+				}
+			case !slices.Contains(local, j.Name):
+				local = append(local, j.Name)
+			}
+		}
+	}
+	switch len(local) {
+	case 0:
+		return ""
+	case 1:
+		return "not applicable: job " + local[0] + " is on one host and sends nothing"
+	}
+	return "not applicable: jobs " + strings.Join(local, ", ") + " are on one host each and send nothing"
 }
 
 // plans places the jobs of every point, or takes a placement that was saved.
@@ -469,14 +508,14 @@ func (r *run) whole(s *Spec, obs observation) results.Phase {
 		exact := func(metric string, v float64, unit string) {
 			ph.Figures = append(ph.Figures, results.Figure{Metric: metric, Of: j.Job, Kind: kind, Value: v, Lo: v, Hi: v, N: 1, Unit: unit})
 		}
-		if r.tb.Capabilities().Sums {
+		spec, _ := s.Job(j.Job)
+		if r.tb.Capabilities().Sums && metrics["sum_errors"].by(spec, j.Local) {
 			exact("sum_errors", float64(j.SumErrors), "1")
 		}
-		spec, _ := s.Job(j.Job)
-		if iterates(spec) {
+		if metrics["iterations"].by(spec, j.Local) {
 			exact("iterations", float64(j.Iterations), "1")
 		}
-		if ends(spec) {
+		if metrics["jct"].by(spec, j.Local) {
 			exact("jct", j.JCT, "s")
 		}
 	}

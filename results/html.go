@@ -291,6 +291,9 @@ func (rec *Record) jobRows() []jobRow {
 			if j.SumsChecked == 0 {
 				r.Sums = "not checked"
 			}
+			if j.Local {
+				r.Sums = "local: no traffic"
+			}
 			if j.JCT > 0 {
 				r.JCT = Quantity(j.JCT, "s")
 			}

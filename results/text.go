@@ -484,7 +484,23 @@ func (rec *Record) sums() (checked, wrong, overflows int64) {
 	return checked, wrong, overflows
 }
 
+// local names the jobs that were on one host, in any point.
+func (rec *Record) local() (names []string) {
+	for _, p := range rec.Points {
+		for _, j := range p.Jobs {
+			if j.Local && !slices.Contains(names, j.Job) {
+				names = append(names, j.Job)
+			}
+		}
+	}
+	return names
+}
+
 func (t *texter) jobs() {
+	if names := t.rec.local(); len(names) > 0 {
+		t.b.WriteString("\n")
+		t.wrapped("", "  ", "local: no traffic of "+strings.Join(names, ", "))
+	}
 	checked, wrong, over := t.rec.sums()
 	if checked == 0 {
 		return

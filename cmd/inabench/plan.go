@@ -166,6 +166,10 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 			fmt.Fprintf(tw, "  phase %d, %g s to %g s: %s\n", i+1, ph.Start, ph.End, strings.Join(ph.Jobs, ", "))
 			fmt.Fprintf(tw, "    job\tgoodput\tper worker on the wire\taggregated\tbottleneck\twaterfill says\n")
 			for k, j := range ph.Predictions[0].Jobs {
+				if j.Local {
+					fmt.Fprintf(tw, "    %s\tlocal\tlocal\t-\t%s\tlocal\n", j.Name, j.Bottleneck)
+					continue
+				}
 				published := ph.Predictions[1].Jobs[k]
 				fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\t%s\t%s %s\n", j.Name,
 					results.Quantity(j.Goodput, "bit/s"), results.Quantity(j.WireRate, "bit/s"), shares(j.Shares), j.Bottleneck,
@@ -197,6 +201,9 @@ func ps(j placement.JobPlan) string {
 }
 
 func tree(j placement.JobPlan) string {
+	if j.Local() {
+		return "local: no traffic"
+	}
 	var out []string
 	for _, n := range j.Tree {
 		if n.Aggregate {
