@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -53,23 +54,26 @@ func (r *run) baseline(ctx context.Context, p planned) (Baseline, error) {
 func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement.Plan, scale results.Scale) (_ Baseline, _ []results.Calibration, err error) {
 	base := Baseline{Holds: map[string]float64{}, RTTs: map[string]float64{}}
 	inv := tb.Inventory()
+	topo := inv.Topology()
 	slowest := math.Inf(1)
-	for _, l := range inv.Topology().Links {
+	for _, l := range topo.Links {
 		slowest = min(slowest, float64(l.Rate))
 	}
 	setup := testbed.Setup{
 		Plan:     &placement.Plan{Policy: plan.Policy},
 		Settings: testbed.Settings{Mode: s.Switch.Mode, Addressing: "pool", Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed},
 	}
+	var starts, stops []event
 	for i, j := range plan.Jobs {
 		if j.Collective == placement.Ring || len(j.Tree) == 0 {
 			continue
 		}
-		w, err := s.workload(i, plan, inv, 0, scale)
+		w, err := s.workload(i, plan, inv, topo, 0, scale)
 		if err != nil {
 			return base, nil, err
 		}
 		w.Control, w.Message, w.Layers, w.Iterations = "fixed", 0, nil, 0
+		starts, stops = append(starts, event{job: j.Name}), append(stops, event{job: j.Name, stop: true})
 		setup.Plan.Jobs = append(setup.Plan.Jobs, j)
 		setup.Workloads = append(setup.Workloads, w)
 	}
@@ -81,7 +85,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 	settle := time.Duration(0)
 	for i := range setup.Workloads {
 		w := &setup.Workloads[i]
-		rtt := roundTrip(w.Job, inv)
+		rtt := roundTrip(w.Job, topo)
 		w.Rate = rate
 		// More than is ever on its way, but not so much that the end takes long.
 		w.Window = min(w.Window, 16+int(2*psns*rtt.Seconds()))
@@ -95,28 +99,15 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 		return base, nil, err
 	}
 	defer func() { err = errors.Join(err, dep.Close(ctx)) }()
-	for _, j := range setup.Plan.Jobs {
-		if err := dep.Start(ctx, j.Name); err != nil {
-			return base, nil, err
-		}
+	if err := perform(ctx, dep, starts); err != nil {
+		return base, nil, err
 	}
-	m := measurer{kind: tb.Capabilities().Kind}
-	start := dep.Now() + settle
-	for k := range 11 {
-		if err := dep.Sleep(ctx, start+long*time.Duration(k)/10); err != nil {
-			return base, nil, err
-		}
-		got, err := dep.Sample(ctx)
-		if err != nil {
-			return base, nil, err
-		}
-		m.samples = append(m.samples, got...)
+	m, err := watch(ctx, dep, settle, long)
+	if err != nil {
+		return base, nil, err
 	}
-	m.start, m.end = start.Seconds(), dep.Now().Seconds()
-	for _, j := range setup.Plan.Jobs {
-		if err := dep.Stop(ctx, j.Name); err != nil {
-			return base, nil, err
-		}
+	if err := perform(ctx, dep, stops); err != nil {
+		return base, nil, err
 	}
 	var cal []results.Calibration
 	keep := func(what, of string, to map[string]float64, sum, count string, at string) {
@@ -137,6 +128,25 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 		keep("RTT", j.Name, base.RTTs, "worker_rtt_seconds", "worker_rtt_count", j.Name+"/0")
 	}
 	return base, cal, m.err
+}
+
+// watch reads all counters eleven times at even distances, from after the given time
+// on, and returns what figures are drawn from.
+func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duration) (*measurer, error) {
+	begin := dep.Now() + after
+	m := &measurer{start: begin.Seconds(), kind: results.Measured}
+	for k := range time.Duration(11) {
+		if err := dep.Sleep(ctx, begin+long*k/10); err != nil {
+			return nil, err
+		}
+		got, err := dep.Sample(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.samples = append(m.samples, got...)
+	}
+	m.end = dep.Now().Seconds()
+	return m, nil
 }
 
 // MeasureBaseline brings a testbed up, measures its baseline for the placement of the
@@ -182,6 +192,7 @@ func MeasureBaseline(ctx context.Context, driver string, s *Spec, progress func(
 // worker to a PS on the next host, and reports what it carried.
 func linkRates(ctx context.Context, tb testbed.Testbed, s *Spec) ([]results.Calibration, error) {
 	inv := tb.Inventory()
+	topo := inv.Topology()
 	var out []results.Calibration
 	for i, h := range inv.Hosts {
 		if len(h.NICs) == 0 || len(inv.Hosts) < 2 {
@@ -192,10 +203,10 @@ func linkRates(ctx context.Context, tb testbed.Testbed, s *Spec) ([]results.Cali
 			ID: 1, Name: "probe", Collective: placement.PS, PS: to.Name,
 			Workers: []placement.Worker{{Host: h.Name, NIC: h.NICs[0].Device}},
 		}
-		if err := placement.BuildTree(inv.Topology(), inv, &job); err != nil {
+		if err := placement.BuildTree(topo, inv, &job); err != nil {
 			return out, err
 		}
-		got, err := probe(ctx, tb, s, job)
+		got, err := probe(ctx, tb, topo, s, job)
 		if err != nil {
 			return out, fmt.Errorf("host %s to %s: %w", h.Name, to.Name, err)
 		}
@@ -206,11 +217,10 @@ func linkRates(ctx context.Context, tb testbed.Testbed, s *Spec) ([]results.Cali
 
 // probe runs a stream that is only limited by the network, and reports the rate of
 // every link on its way up.
-func probe(ctx context.Context, tb testbed.Testbed, s *Spec, job placement.JobPlan) (_ []results.Calibration, err error) {
-	inv := tb.Inventory()
+func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s *Spec, job placement.JobPlan) (_ []results.Calibration, err error) {
 	frame := frameBits(s.Switch.Lanes)
 	w := testbed.Workload{Job: job, Window: 2048, Control: "fixed"}
-	w.RTO = retransmitAfter(job, inv, float64(w.Window)*frame)
+	w.RTO = retransmitAfter(job, topo, float64(w.Window)*frame)
 	dep, err := tb.Deploy(ctx, testbed.Setup{
 		Plan:      &placement.Plan{Jobs: []placement.JobPlan{job}},
 		Settings:  testbed.Settings{Mode: s.Switch.Mode, Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed},
@@ -223,20 +233,10 @@ func probe(ctx context.Context, tb testbed.Testbed, s *Spec, job placement.JobPl
 	if err := dep.Start(ctx, job.Name); err != nil {
 		return nil, err
 	}
-	var samples []results.Sample
-	start := dep.Now() + w.RTO
-	for k := range 11 {
-		if err := dep.Sleep(ctx, start+time.Duration(k)*100*time.Millisecond); err != nil {
-			return nil, err
-		}
-		got, err := dep.Sample(ctx)
-		if err != nil {
-			return nil, err
-		}
-		samples = append(samples, got...)
+	m, err := watch(ctx, dep, w.RTO, time.Second)
+	if err != nil {
+		return nil, err
 	}
-	m := measurer{samples: samples, start: start.Seconds(), end: dep.Now().Seconds(), kind: results.Measured}
-	topo := inv.Topology()
 	path, err := topo.Path(job.Workers[0].Host, job.PS)
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func probe(ctx context.Context, tb testbed.Testbed, s *Spec, job placement.JobPl
 	var out []results.Calibration
 	for _, l := range path {
 		name := topo.Links[l].Name
-		if f, err := results.Rate(m.start, m.end, m.series(linkMetric(inv, topo.Links[l]), name)); err == nil {
+		if f, err := results.Rate(m.start, m.end, m.series(linkMetric(tb.Inventory(), topo.Links[l]), name)); err == nil {
 			f = f.Affine(8, 0)
 			out = append(out, results.Calibration{What: "link_rate", Of: name, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "bit/s"})
 		}

@@ -374,8 +374,9 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, peri
 			obs.summaries = append(obs.summaries, sum)
 		}
 	}()
+	topo := r.tb.Inventory().Topology()
 	for _, l := range s.LinkStates {
-		for _, d := range r.tb.Inventory().Topology().Links {
+		for _, d := range topo.Links {
 			if results.Glob(l.Of, d.Name) {
 				if err := dep.SetLink(ctx, d.Name, l.state(r.rec.Scale)); err != nil {
 					return obs, fmt.Errorf("link %s: %w", d.Name, err)

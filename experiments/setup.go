@@ -74,8 +74,9 @@ func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseli
 		Mode: s.Switch.Mode, Addressing: s.Switch.Addressing, Aggregators: m,
 		Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed,
 	}}
+	topo := inv.Topology()
 	for i := range s.Jobs {
-		w, err := s.workload(i, plan, inv, m, scale)
+		w, err := s.workload(i, plan, inv, topo, m, scale)
 		if err != nil {
 			return testbed.Setup{}, err
 		}
@@ -85,7 +86,7 @@ func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseli
 }
 
 // workload is what one job sends.
-func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, aggregators int, scale results.Scale) (testbed.Workload, error) {
+func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, topo *inventory.Topology, aggregators int, scale results.Scale) (testbed.Workload, error) {
 	j := s.Jobs[i]
 	times, bytes := 1.0, 1.0
 	switch scale.Mode {
@@ -116,7 +117,7 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, a
 			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
 		}
 	}
-	w.RTO = retransmitAfter(plan.Jobs[i], inv, s.backlog(plan))
+	w.RTO = retransmitAfter(plan.Jobs[i], topo, s.backlog(plan))
 	return w, nil
 }
 
@@ -159,21 +160,19 @@ func (s *Spec) backlog(plan *placement.Plan) float64 {
 // retransmitAfter is a first timeout that full queues do not trip: twice the round
 // trip, the time that the slowest link of the job takes for a backlog of so many
 // bits, and a margin for a busy host.
-func retransmitAfter(j placement.JobPlan, inv *inventory.Inventory, backlog float64) time.Duration {
+func retransmitAfter(j placement.JobPlan, topo *inventory.Topology, backlog float64) time.Duration {
 	slowest := math.Inf(1)
-	topo := inv.Topology()
 	for _, path := range ways(j, topo) {
 		for _, l := range path {
 			slowest = min(slowest, float64(topo.Links[l].Rate))
 		}
 	}
-	return 2*roundTrip(j, inv) + time.Duration(backlog/slowest*float64(time.Second)) + 20*time.Millisecond
+	return 2*roundTrip(j, topo) + time.Duration(backlog/slowest*float64(time.Second)) + 20*time.Millisecond
 }
 
 // roundTrip is the longest way of the job's gradients and back, by cables alone.
-func roundTrip(j placement.JobPlan, inv *inventory.Inventory) time.Duration {
+func roundTrip(j placement.JobPlan, topo *inventory.Topology) time.Duration {
 	var rtt time.Duration
-	topo := inv.Topology()
 	for _, path := range ways(j, topo) {
 		rtt = max(rtt, 2*topo.PathDelay(path))
 	}
