@@ -50,16 +50,18 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			queue = "drr"
 		}
 		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
-			Scale: key.scale, SSHD: s.Emulation.SSHD, Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap,
+			Scale: key.scale, SSHD: s.Emulation.SSHD, Offload: s.Emulation.Offload,
+			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap,
 		})
 		if err != nil {
 			return nil, err
 		}
 		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Rest: testbed.Rest(f.RTT()),
+			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Rest: testbed.Rest(f.RTT()), Offload: s.Emulation.Offload,
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",
+				SuperFrames: s.Emulation.Offload,
 			},
 			Facts: []results.HostFacts{thisMachine()},
 		})

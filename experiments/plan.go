@@ -97,21 +97,15 @@ func checkMemory(p planned, inv *inventory.Inventory) error {
 	if err != nil {
 		return fmt.Errorf("%s%w", prefix(p.Labels), err)
 	}
-	used := map[string]int{}
+	regions := placement.NewRegions(setup.Settings.Aggregators)
 	for i, j := range setup.Plan.Jobs {
 		for _, n := range j.Tree {
 			if !n.Aggregate {
 				continue
 			}
 			sw, _ := inv.Switch(n.Switch)
-			used[n.Switch] += 2 * setup.Workloads[i].Window
-			have := sw.Aggregators
-			if m := setup.Settings.Aggregators; m > 0 {
-				have = min(have, m)
-			}
-			if used[n.Switch] > have {
-				return fmt.Errorf("%sswitch %s: jobs up to %s need %d aggregators (two windows each in synchronous mode), it has %d: %w",
-					prefix(p.Labels), n.Switch, j.Name, used[n.Switch], have, placement.ErrMemory)
+			if _, _, err := regions.Take(sw, j.Name, setup.Workloads[i].Window); err != nil {
+				return fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}
 		}
 	}

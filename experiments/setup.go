@@ -129,11 +129,7 @@ func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
 		if !ok || !n.Aggregate {
 			continue
 		}
-		m := sw.Aggregators
-		if use > 0 {
-			m = min(m, use)
-		}
-		if least == 0 || m < least {
+		if m := placement.Aggregators(sw, use); least == 0 || m < least {
 			least = m
 		}
 	}

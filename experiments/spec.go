@@ -62,6 +62,10 @@ type Emulation struct {
 	Factor float64 `toml:"factor" default:"1000"`
 	// SSHD is every host's SSH server: "embedded", or "openssh", which must be installed.
 	SSHD string `toml:"sshd" default:"embedded"`
+	// Offload has hosts and switches hand each other up to 32 packets at once, for
+	// several times the packets a second and so a smaller Factor. Packets that go
+	// together leave a worker at one instant; cables still carry them one by one.
+	Offload bool `toml:"offload"`
 }
 
 // Placement is who decides on hosts for jobs that name none.

@@ -331,3 +331,35 @@ func TestPredictLocal(t *testing.T) {
 		}
 	}
 }
+
+// Synchronous jobs own regions of two windows, one behind the other, up to what the
+// experiment uses of a switch.
+func TestRegions(t *testing.T) {
+	tor1, tor2 := &inventory.Switch{Name: "tor1", Aggregators: 1000}, &inventory.Switch{Name: "tor2", Aggregators: 300}
+	r := placement.NewRegions(400)
+	for _, x := range []struct {
+		sw          *inventory.Switch
+		job, failed string
+		window      int
+		base        int
+	}{
+		{sw: tor1, job: "A", window: 100, base: 0},
+		{sw: tor2, job: "A", window: 100, base: 0},
+		{sw: tor1, job: "B", window: 101, failed: "switch tor1: jobs up to B need 402 aggregators (two windows each in synchronous mode), it has 400: not enough switch memory"},
+		{sw: tor1, job: "C", window: 100, base: 200},
+		{sw: tor2, job: "C", window: 100, failed: "switch tor2: jobs up to C need 400 aggregators (two windows each in synchronous mode), it has 300: not enough switch memory"},
+		{sw: tor2, job: "D", window: 50, base: 200},
+	} {
+		base, size, err := r.Take(x.sw, x.job, x.window)
+		if x.failed != "" {
+			if err == nil || err.Error() != x.failed || !errors.Is(err, placement.ErrMemory) || base != 0 || size != 0 {
+				t.Errorf("job %s at %s: %d+%d, %v", x.job, x.sw.Name, base, size, err)
+			}
+		} else if err != nil || base != x.base || size != 2*x.window {
+			t.Errorf("job %s at %s: %d+%d, %v", x.job, x.sw.Name, base, size, err)
+		}
+	}
+	if n := placement.Aggregators(tor2, 0); n != 300 {
+		t.Errorf("all of tor2 are %d", n)
+	}
+}

@@ -178,10 +178,7 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 	}
 	for i := range inv.Switches {
 		s := &inv.Switches[i]
-		m := s.Aggregators
-		if c.Aggregators > 0 {
-			m = min(m, c.Aggregators)
-		}
+		m := Aggregators(s, c.Aggregators)
 		b.sw[s.Name] = i
 		b.left = append(b.left, m)
 		b.Switches = append(b.Switches, flow.Switch{Aggregators: float64(m), Addressing: addressing, Jitter: c.Jitter})

@@ -223,7 +223,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 	if s.Addressing == "atp" && len(jp.Tree) > 0 {
 		for _, n := range jp.Tree {
 			if sw, ok := d.tb.inv.Switch(n.Switch); ok && n.Aggregate {
-				base.Aggregators = aggregators(sw, s)
+				base.Aggregators = placement.Aggregators(sw, s.Aggregators)
 				base.Slots = w.Slots
 			}
 		}

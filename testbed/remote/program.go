@@ -22,7 +22,7 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16) (map[stri
 		return nil, err
 	}
 	out := map[string]*p4rt.Batch{}
-	next := map[string]uint32{} // first free aggregator of a switch, synchronous mode
+	regions := placement.NewRegions(s.Settings.Aggregators)
 	for i, job := range s.Plan.Jobs {
 		if job.Collective == placement.Ring {
 			continue
@@ -47,19 +47,17 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16) (map[stri
 			}
 			if node.Aggregate && job.Collective == placement.INA {
 				e.Mode = mode
-				size := uint32(aggregators(sw, s.Settings))
 				switch mode {
 				case ina.Synchronous:
-					e.Base, e.Size = next[sw.Name], 2*uint32(w.Window)
-					next[sw.Name] += e.Size
-					if next[sw.Name] > size {
-						return nil, fmt.Errorf("switch %s: synchronous jobs up to %s need %d aggregators (two windows each), it has %d: %w",
-							sw.Name, job.Name, next[sw.Name], size, placement.ErrMemory)
+					base, size, err := regions.Take(sw, job.Name, w.Window)
+					if err != nil {
+						return nil, err
 					}
+					e.Base, e.Size = uint32(base), uint32(size)
 				default:
-					e.Size = size
+					e.Size = uint32(placement.Aggregators(sw, s.Settings.Aggregators))
 					if addressing == ina.Linear {
-						e.Offset = linearOffset(s.Settings.Seed, job.ID, size)
+						e.Offset = linearOffset(s.Settings.Seed, job.ID, e.Size)
 					}
 				}
 			}
@@ -67,14 +65,6 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16) (map[stri
 		}
 	}
 	return out, nil
-}
-
-// aggregators is how many aggregators of sw an experiment uses.
-func aggregators(sw *inventory.Switch, s testbed.Settings) int {
-	if s.Aggregators > 0 && s.Aggregators < sw.Aggregators {
-		return s.Aggregators
-	}
-	return sw.Aggregators
 }
 
 // linearOffset spreads jobs over the array, as a controller that knows nothing of

@@ -249,7 +249,7 @@ func (j *job) tree(d *deployment) error {
 		edge(&n, links[k])
 		if n.aggregate {
 			if err := d.occupy(j, &n); err != nil {
-				return fmt.Errorf("switch %s: %w", t.Switch, err)
+				return err
 			}
 		}
 		j.nodes = append(j.nodes, n)
@@ -265,20 +265,13 @@ func (d *deployment) occupy(j *job, n *node) error {
 	s := d.setup.Settings
 	sw, ok := d.tb.inv.Switch(n.name)
 	if !ok {
-		return errors.New("not in the inventory")
-	}
-	m := sw.Aggregators
-	if s.Aggregators > 0 {
-		m = min(m, s.Aggregators)
+		return fmt.Errorf("no switch %q in the inventory", n.name)
 	}
 	if s.Mode == "synchronous" {
-		need := 2 * int(j.window)
-		if d.reserved[n.name]+need > m {
-			return fmt.Errorf("%d aggregators are taken and two windows (%d) wanted, of %d: %w", d.reserved[n.name], need, m, placement.ErrMemory)
-		}
-		d.reserved[n.name] += need
-		return nil
+		_, _, err := d.regions.Take(sw, j.plan.Name, int(j.window))
+		return err
 	}
+	m := placement.Aggregators(sw, s.Aggregators)
 	if d.memories[n.name] == nil {
 		d.memories[n.name] = &memory{addressing: addressings[s.Addressing], until: make([]float64, m), rng: d.rng}
 		d.switches = append(d.switches, n.name)
@@ -296,7 +289,7 @@ func (d *deployment) occupy(j *job, n *node) error {
 		}
 		slots, err := ina.ATPSlots(j.plan.ID, w, m)
 		if err != nil {
-			return err
+			return fmt.Errorf("switch %s: %w", n.name, err)
 		}
 		n.tenant.slots = slots
 	}

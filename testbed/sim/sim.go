@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -102,7 +103,7 @@ type deployment struct {
 	jobs     []*job     // as in the plan
 	switches []string   // with memories, in order of first use
 	memories map[string]*memory
-	reserved map[string]int // aggregators of synchronous jobs
+	regions  *placement.Regions // of synchronous jobs
 	demand   []float64
 }
 
@@ -119,7 +120,7 @@ func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
 	d := &deployment{
 		tb: b, setup: s, topo: b.inv.Topology(), fair: s.Settings.Queue == "fair",
 		rng:      rand.New(rand.NewPCG(b.seed, s.Settings.Seed)),
-		memories: map[string]*memory{}, reserved: map[string]int{},
+		memories: map[string]*memory{}, regions: placement.NewRegions(s.Settings.Aggregators),
 	}
 	for _, l := range d.topo.Links {
 		d.links = append(d.links, newLink(b.inv, l))
