@@ -21,7 +21,6 @@ import (
 // Bounds on what a deployment waits for.
 const (
 	readyTimeout = 20 * time.Second // an agent's start on a busy host
-	startTimeout = 20 * time.Second // the first result, on a network that works
 	stopTimeout  = 20 * time.Second // finishing what is outstanding
 	closeTimeout = 15 * time.Second
 )
@@ -270,7 +269,7 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 		j.local.start()
 		return context.Cause(ctx)
 	}
-	limit := startTimeout
+	limit := d.tb.opt.StartTimeout
 	for i, jp := range d.setup.Plan.Jobs {
 		if jp.Name == job {
 			limit = max(limit, 20*d.setup.Workloads[i].RTO)

@@ -32,6 +32,9 @@ type Options struct {
 	Fan      int           // hosts worked on at once; 0: 32
 	Rest     time.Duration // of agents between packets, see testbed.Rest; 0: none
 	Offload  bool          // agents hand packets to their NICs together, see agent.Config
+	// StartTimeout is how long the first result of a job may take; 0: 20 s. It is never
+	// less than 20 RTO of the job, so that some may be lost.
+	StartTimeout time.Duration
 
 	// Shared says that the testbed outlives this program and that others use it: a
 	// switch that someone else controls is left alone, with an error wrapping
@@ -72,6 +75,9 @@ type Testbed struct {
 func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	if o.Interval == 0 {
 		o.Interval = 100 * time.Millisecond
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 20 * time.Second
 	}
 	if o.Fan == 0 {
 		o.Fan = 32

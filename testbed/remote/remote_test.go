@@ -66,16 +66,20 @@ func open(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error
 	return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1})
 }
 
-func emulate(ctx context.Context, inv *inventory.Inventory, o netns.Options) (testbed.Testbed, error) {
+func emulate(ctx context.Context, inv *inventory.Inventory, o netns.Options, more ...func(*remote.Options)) (testbed.Testbed, error) {
 	f, err := netns.Up(ctx, inv, o)
 	if err != nil {
 		return nil, err
 	}
-	return remote.Open(ctx, remote.Options{
+	opt := remote.Options{
 		Fabric: f, Exe: "/proc/self/exe", Offload: o.Offload,
 		HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{
 			Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft", SuperFrames: o.Offload,
 		},
-	})
+	}
+	for _, set := range more {
+		set(&opt)
+	}
+	return remote.Open(ctx, opt)
 }
