@@ -65,6 +65,39 @@ func TestOpenSSH(t *testing.T) {
 	}
 }
 
+// TestOpenSSHTerminal checks that the shells which a kept testbed gives are on a
+// terminal.
+func TestOpenSSHTerminal(t *testing.T) {
+	needOpenSSH(t)
+	f := up(t, rack(0, 1, 1), Options{SSHD: OpenSSH})
+	h := f.Inventory().Hosts[0].SSH
+	key, err := os.ReadFile(h.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := xssh.ParsePrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := xssh.Dial("tcp", h.Address, &xssh.ClientConfig{
+		User: h.User, Auth: []xssh.AuthMethod{xssh.PublicKeys(signer)}, HostKeyCallback: xssh.InsecureIgnoreHostKey(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RequestPty("xterm", 30, 100, xssh.TerminalModes{}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.CombinedOutput("stty size; test -t 0 && echo $TERM"); err != nil || string(out) != "30 100\r\nxterm\r\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // TestOpenSSHLifelines checks that what reads its stdin ends with the connection,
 // and that everything else ends with the emulation.
 func TestOpenSSHLifelines(t *testing.T) {
