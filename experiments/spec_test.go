@@ -2,38 +2,16 @@ package experiments
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with testdata/name.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), rewrite with -update:\n%s", name, diff)
-	}
-}
 
 // Every problem of every bad file, as a person sees them.
 func TestInvalidSpecs(t *testing.T) {
@@ -48,7 +26,7 @@ func TestInvalidSpecs(t *testing.T) {
 			if s != nil || !errors.As(err, &ps) {
 				t.Fatalf("got %v, %v", s, err)
 			}
-			golden(t, strings.TrimSuffix(filepath.Base(file), ".toml")+".golden", ps.Error()+"\n")
+			golden.Compare(t, strings.TrimSuffix(filepath.Base(file), ".toml")+".golden", ps.Error()+"\n")
 		})
 	}
 }
@@ -78,7 +56,7 @@ func TestValidSpecs(t *testing.T) {
 					fmt.Fprintf(&b, "%+v\n", j)
 				}
 			}
-			golden(t, strings.TrimSuffix(filepath.Base(file), ".toml")+".golden", b.String())
+			golden.Compare(t, strings.TrimSuffix(filepath.Base(file), ".toml")+".golden", b.String())
 		})
 	}
 }

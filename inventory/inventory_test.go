@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,28 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with testdata/name.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), rewrite with -update:\n%s", name, diff)
-	}
-}
 
 // load reads an inventory of testdata without its folder in positions.
 func load(t *testing.T, name string) (*Inventory, error) {
@@ -60,7 +40,7 @@ func TestInvalid(t *testing.T) {
 			if inv != nil || !errors.As(err, &ps) {
 				t.Fatalf("got %v, %v", inv, err)
 			}
-			golden(t, strings.TrimSuffix(name, ".toml")+".golden", ps.Error()+"\n")
+			golden.Compare(t, strings.TrimSuffix(name, ".toml")+".golden", ps.Error()+"\n")
 		})
 	}
 }
@@ -85,7 +65,7 @@ func TestValid(t *testing.T) {
 			for _, l := range topo.Links {
 				fmt.Fprintf(&b, "%d %s %s %v\n", l.Index, l.Name, l.Rate, l.Delay)
 			}
-			golden(t, strings.TrimSuffix(name, ".toml")+".golden", b.String())
+			golden.Compare(t, strings.TrimSuffix(name, ".toml")+".golden", b.String())
 		})
 	}
 }

@@ -12,7 +12,6 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "rewrite golden files")
 	render = flag.String("render", "", "write reports of the fixtures into this directory, to look at them")
 	seed   = flag.Uint64("seed", 1, "seed of the random tests")
 )
@@ -20,26 +19,6 @@ var (
 func random(t testing.TB) *rand.Rand {
 	t.Logf("-seed %d", *seed)
 	return rand.New(rand.NewPCG(*seed, 0x9e3779b97f4a7c15))
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (-update rewrites it); got:\n%s", path, got)
-	}
 }
 
 // base is a record with everything but points.

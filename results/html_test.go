@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/internal/golden"
 )
 
 func htmlOf(t *testing.T, rec *Record, samples []Sample) string {
@@ -156,9 +158,9 @@ func TestHTML(t *testing.T) {
 
 func TestChartGolden(t *testing.T) {
 	plots := quickstart().plots()
-	golden(t, "goodput.svg", string(plots[0].SVG))
+	golden.Compare(t, "goodput.svg", string(plots[0].SVG))
 	plots = fairShare().plots()
-	golden(t, "share.svg", string(plots[0].SVG))
+	golden.Compare(t, "share.svg", string(plots[0].SVG))
 }
 
 func TestNiceTicks(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/internal/golden"
 )
 
 func junitOf(t *testing.T, rec *Record) string {
@@ -17,16 +19,16 @@ func junitOf(t *testing.T, rec *Record) string {
 }
 
 func TestJUnitGolden(t *testing.T) {
-	golden(t, "quickstart.xml", junitOf(t, quickstart()))
+	golden.Compare(t, "quickstart.xml", junitOf(t, quickstart()))
 	rec := addressing()
 	rec.Expect[0].Reason = "the closed forms of the four addressing modes"
-	golden(t, "addressing.xml", junitOf(t, rec))
+	golden.Compare(t, "addressing.xml", junitOf(t, rec))
 	rec = quickstart()
 	rec.Points[0].Error = "host h2: connection lost"
 	rec.Expect[1].Gate = false
 	rec.Checks, rec.Outcome, rec.Reasons = Judge(rec.Expect, rec.Points)
-	golden(t, "error.xml", junitOf(t, rec))
-	golden(t, "cut-off.xml", junitOf(t, &Record{Name: "cut-off", Outcome: ErrorOutcome, Reasons: []string{unfinished}}))
+	golden.Compare(t, "error.xml", junitOf(t, rec))
+	golden.Compare(t, "cut-off.xml", junitOf(t, &Record{Name: "cut-off", Outcome: ErrorOutcome, Reasons: []string{unfinished}}))
 }
 
 func TestJUnitCounts(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/inabench/inabench/internal/golden"
 )
 
 func textOf(t *testing.T, rec *Record, opt TextOptions) string {
@@ -34,7 +36,7 @@ func TestTextGolden(t *testing.T) {
 		"empty.txt":      {&Record{Name: "empty"}, TextOptions{}},
 	} {
 		text := textOf(t, c.rec, c.opt)
-		golden(t, name, text)
+		golden.Compare(t, name, text)
 		for i, line := range strings.Split(text, "\n") {
 			if n := utf8.RuneCountInString(strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(line)); c.opt.Width > 0 && n > c.opt.Width && !strings.HasPrefix(line, "files") {
 				t.Errorf("%s:%d is %d columns wide, want at most %d: %s", name, i+1, n, c.opt.Width, line)

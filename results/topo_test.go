@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/internal/golden"
 )
 
 func TestTopologyGolden(t *testing.T) {
 	small := rack(1, 3, 100e6)
-	golden(t, "rack.svg", TopologySVG(small, nil))
+	golden.Compare(t, "rack.svg", TopologySVG(small, nil))
 	var dot, mermaid bytes.Buffer
 	two := spines(rack(2, 2, 25e9), 1, 100e9)
 	if err := WriteDOT(&dot, two); err != nil {
@@ -17,8 +19,8 @@ func TestTopologyGolden(t *testing.T) {
 	if err := WriteMermaid(&mermaid, two); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "two-racks.dot", dot.String())
-	golden(t, "two-racks.mmd", mermaid.String())
+	golden.Compare(t, "two-racks.dot", dot.String())
+	golden.Compare(t, "two-racks.mmd", mermaid.String())
 }
 
 func TestTopologySizes(t *testing.T) {

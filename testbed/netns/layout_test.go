@@ -3,10 +3,8 @@ package netns
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,12 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/softswitch"
 )
-
-var update = flag.Bool("update", false, "write golden files anew")
 
 // TestLayout shows everything that is decided about a small testbed, in both
 // scaling modes, as the processes are told it.
@@ -38,7 +35,7 @@ func TestLayout(t *testing.T) {
 			if !reflect.DeepEqual(untouched, inv) {
 				t.Errorf("the caller's inventory was changed: %+v, was %+v", inv, untouched)
 			}
-			golden(t, "testdata/layout-"+scale.Mode+".txt", render(l))
+			golden.Compare(t, "layout-"+scale.Mode+".txt", string(render(l)))
 		})
 	}
 }
@@ -75,22 +72,6 @@ func render(l *layout) []byte {
 		fmt.Fprintf(&b, "%s %s %s - %s %s %s\n", l.nodes[c.a].Name, c.aDev, c.aMAC, l.nodes[c.b].Name, c.bDev, c.bMAC)
 	}
 	return b.Bytes()
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-update writes it anew):\n%s", file, diff)
-	}
 }
 
 func TestLayoutErrors(t *testing.T) {
