@@ -84,11 +84,7 @@ func (c *checker) enum(path, word string, allowed ...string) bool {
 		return true
 	}
 	key := path[strings.LastIndexByte(path, '.')+1:]
-	hint := "one of " + strings.Join(allowed, ", ")
-	if near, ok := tomlfile.Nearest(word, allowed); ok {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	}
-	c.Problemf(path, hint, "unknown %s %q", key, word)
+	c.Problemf(path, tomlfile.OneOf(word, allowed), "unknown %s %q", key, word)
 	return false
 }
 

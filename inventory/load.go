@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -180,7 +181,7 @@ func (b *builder) addSwitch(t *switchTable) {
 	}
 	switch {
 	case kind == "" && !b.Has(t.At+".kind"):
-		b.KeyProblemf(t.At, oneOf(kinds), "missing kind in switch")
+		b.KeyProblemf(t.At, tomlfile.OneOf("", kinds), "missing kind in switch")
 	case kindAt == t.At+".kind":
 		b.kind(kindAt, kind)
 	}
@@ -197,7 +198,7 @@ func (b *builder) addSwitch(t *switchTable) {
 			b.notNegative(t.At+".sharp.jobs", t.SHARP.Jobs)
 		}
 	default:
-		if t.SHARP != nil && knownKind(kind) {
+		if t.SHARP != nil && slices.Contains(kinds, kind) {
 			b.KeyProblemf(t.At+".sharp", "write aggregators = 4096", "SHARP exists on quantum switches, this one is %s", kind)
 		}
 		sw.Aggregators = or(t.Aggregators, b.t.Defaults.Aggregators)
@@ -437,27 +438,11 @@ func (b *builder) port(path, s string) (Port, bool) {
 
 var kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum)}
 
-func knownKind(kind string) bool {
-	for _, k := range kinds {
-		if k == kind {
-			return true
-		}
-	}
-	return false
-}
-
 func (b *builder) kind(path, kind string) {
-	if knownKind(kind) {
-		return
+	if !slices.Contains(kinds, kind) {
+		b.Problemf(path, tomlfile.OneOf(kind, kinds), "unknown kind %q", kind)
 	}
-	hint := oneOf(kinds)
-	if near, ok := tomlfile.Nearest(kind, kinds); ok {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	}
-	b.Problemf(path, hint, "unknown kind %q", kind)
 }
-
-func oneOf(names []string) string { return "one of " + strings.Join(names, ", ") }
 
 func (b *builder) missingRate(at string) {
 	if b.Has(at + ".rate") { // there, but wrong: reported

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -56,16 +57,10 @@ func rootOf(c *cli.Context) string { return cmp.Or(c.String("runs"), "runs") }
 // environment variable that is set to nothing does not count.
 func oneOf(c *cli.Context, flag string, values ...string) (string, error) {
 	v := cmp.Or(c.String(flag), values[0])
-	for _, x := range values {
-		if v == x {
-			return v, nil
-		}
+	if slices.Contains(values, v) {
+		return v, nil
 	}
-	hint := "one of " + strings.Join(values, ", ")
-	if near, ok := tomlfile.Nearest(v, values); ok {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	}
-	return "", usagef(hint, "unknown --%s %q", flag, v)
+	return "", usagef(tomlfile.OneOf(v, values), "unknown --%s %q", flag, v)
 }
 
 // version is that of the module, or of the commit this was built from.

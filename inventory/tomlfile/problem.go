@@ -108,6 +108,15 @@ func DidYouMean(name string, known []string) string {
 	return "known: " + strings.Join(known, ", ")
 }
 
+// OneOf is the hint for a word that is none of the few that are allowed: the nearest of
+// them, else all.
+func OneOf(word string, allowed []string) string {
+	if near, ok := Nearest(word, allowed); ok {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "one of " + strings.Join(allowed, ", ")
+}
+
 // Nearest returns the known name with the smallest edit distance to name
 // (insertions, deletions, replacements and swaps of neighbours; the case of
 // letters is ignored), if it is near enough to be what was meant: at most a
