@@ -192,16 +192,49 @@ func (c *chart) SVG() string {
 	return c.curves()
 }
 
-// curves renders a chart over a numeric X.
-func (c *chart) curves() string {
-	const w, h = 640.0, 380.0
+// axis is the axis of the measured values.
+type axis struct {
+	ticks  []float64 // from end to end
+	labels []string  // of the ticks, in the unit
+	unit   string
+}
+
+// values is the axis that takes in all of the chart's values.
+func (c *chart) values() axis {
 	lo, hi := c.Lo, c.Hi
 	if lo == hi {
 		lo, hi = c.span()
 	}
-	yt := niceTicks(lo, hi, 6)
-	lo, hi = yt[0], yt[len(yt)-1]
-	div, unit := axisUnit(hi, c.Unit)
+	a := axis{ticks: niceTicks(lo, hi, 6)}
+	last := len(a.ticks) - 1
+	div, unit := axisUnit(a.ticks[last], c.Unit)
+	a.unit = unit
+	step := (a.ticks[last] - a.ticks[0]) / float64(max(last, 1))
+	for _, t := range a.ticks {
+		a.labels = append(a.labels, tickText(t/div, step/div))
+	}
+	return a
+}
+
+// part is how far along the axis a value is, 0 to 1.
+func (a axis) part(x float64) float64 {
+	lo, hi := a.ticks[0], a.ticks[len(a.ticks)-1]
+	return (x - lo) / (hi - lo)
+}
+
+// begin starts the drawing with what is above the plot.
+func (c *chart) begin(w, h float64) *svg {
+	s := new(svg)
+	s.begin(c.ID, c.Title, c.Desc, w, h, false)
+	s.text("strong", "start", 12, 18, clip(c.Title, 13, w-24))
+	c.legend(s, 14, 38)
+	return s
+}
+
+// curves renders a chart over a numeric X.
+func (c *chart) curves() string {
+	const w, h = 640.0, 380.0
+	v := c.values()
 
 	var xs []float64
 	names := 40.0
@@ -235,21 +268,14 @@ func (c *chart) curves() string {
 	}
 	x0, x1 = at(x0)-pad, at(x1)+pad
 	px := func(x float64) float64 { return left + (at(x)-x0)/(x1-x0)*(right-left) }
-	py := func(y float64) float64 { return bottom - (y-lo)/(hi-lo)*(bottom-top) }
+	py := func(y float64) float64 { return bottom - v.part(y)*(bottom-top) }
 
-	var s svg
-	s.begin(c.ID, c.Title, c.Desc, w, h, false)
-	s.text("strong", "start", 12, 18, clip(c.Title, 13, w-24))
-	c.legend(&s, 14, 38)
-	step := hi - lo
-	if len(yt) > 1 {
-		step = yt[1] - yt[0]
-	}
-	for _, y := range yt {
+	s := c.begin(w, h)
+	for i, y := range v.ticks {
 		s.line("grid", left, py(y), right, py(y))
-		s.text("muted small", "end", left-7, py(y)+4, tickText(y/div, step/div))
+		s.text("muted small", "end", left-7, py(y)+4, v.labels[i])
 	}
-	s.text("muted small", "start", 12, top-13, c.measureLabel(unit))
+	s.text("muted small", "start", 12, top-13, c.measureLabel(v.unit))
 	s.line("axis", left, bottom, right, bottom)
 	xt := xs
 	switch {
@@ -327,7 +353,7 @@ func (c *chart) curves() string {
 			}
 		}
 	}
-	c.directLabels(&s, right, top, bottom, px, py)
+	c.directLabels(s, right, top, bottom, px, py)
 	s.close("svg")
 	return s.b.String()
 }
@@ -388,13 +414,7 @@ func (c *chart) directLabels(s *svg, right, top, bottom float64, px, py func(flo
 // dotPlot renders categories downwards.
 func (c *chart) dotPlot() string {
 	const w = 640.0
-	lo, hi := c.Lo, c.Hi
-	if lo == hi {
-		lo, hi = c.span()
-	}
-	xt := niceTicks(lo, hi, 6)
-	lo, hi = xt[0], xt[len(xt)-1]
-	div, unit := axisUnit(hi, c.Unit)
+	v := c.values()
 	named := len(c.Series) > 1
 	n := float64(len(c.Series))
 	row := max(26, 15*n+8)
@@ -413,21 +433,14 @@ func (c *chart) dotPlot() string {
 	}
 	right, bottom := w-20-names, top+row*float64(len(c.Rows))
 	h := bottom + 46
-	px := func(v float64) float64 { return left + (v-lo)/(hi-lo)*(right-left) }
+	px := func(x float64) float64 { return left + v.part(x)*(right-left) }
 
-	var s svg
-	s.begin(c.ID, c.Title, c.Desc, w, h, false)
-	s.text("strong", "start", 12, 18, clip(c.Title, 13, w-24))
-	c.legend(&s, 14, 38)
-	step := hi - lo
-	if len(xt) > 1 {
-		step = xt[1] - xt[0]
+	s := c.begin(w, h)
+	for i, x := range v.ticks {
+		s.line("grid", px(x), top, px(x), bottom)
+		s.text("muted small", "middle", px(x), bottom+16, v.labels[i])
 	}
-	for _, v := range xt {
-		s.line("grid", px(v), top, px(v), bottom)
-		s.text("muted small", "middle", px(v), bottom+16, tickText(v/div, step/div))
-	}
-	s.text("muted small", "middle", (left+right)/2, bottom+36, c.measureLabel(unit))
+	s.text("muted small", "middle", (left+right)/2, bottom+36, c.measureLabel(v.unit))
 	for i, r := range c.Rows {
 		y := top + row*float64(i)
 		s.line("grid", 12, y, w-12, y)
