@@ -263,3 +263,14 @@ func newRole(cfg Config, c *clock) (role, error) {
 	}
 	return nil, fmt.Errorf("%w: role %q, want worker, ps or ring", ErrConfig, cfg.Role)
 }
+
+// openFor opens the socket on which a job's packets to group arrive, at the job's port
+// of those from base on.
+func openFor(cfg Config, base uint16, group [4]byte, c *clock) (*socket, error) {
+	s, err := openSocket(cfg.Device, base|cfg.Job, group, cfg.Offload, c)
+	if err != nil {
+		return nil, err
+	}
+	s.rest = cfg.Rest
+	return s, nil
+}

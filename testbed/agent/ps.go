@@ -42,11 +42,9 @@ func newPS(cfg Config, c *clock) (*ps, error) {
 	}); err != nil {
 		return nil, err
 	}
-	k.sock, err = openSocket(cfg.Device, ina.UpPortBase|cfg.Job, ina.UpGroup(cfg.Job), cfg.Offload, c)
-	if err != nil {
+	if k.sock, err = openFor(cfg, ina.UpPortBase, ina.UpGroup(cfg.Job), c); err != nil {
 		return nil, err
 	}
-	k.sock.rest = cfg.Rest
 	return k, nil
 }
 

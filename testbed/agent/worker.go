@@ -50,11 +50,9 @@ func newWorker(cfg Config, c *clock) (*worker, error) {
 		k.pace.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / rate * 1e9
 		k.pace.scatter = cfg.Rate > 0
 	}
-	k.sock, err = openSocket(cfg.Device, ina.DownPortBase|cfg.Job, ina.DownGroup(cfg.Job), cfg.Offload, c)
-	if err != nil {
+	if k.sock, err = openFor(cfg, ina.DownPortBase, ina.DownGroup(cfg.Job), c); err != nil {
 		return nil, err
 	}
-	k.sock.rest = cfg.Rest
 	return k, nil
 }
 
