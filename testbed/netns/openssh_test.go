@@ -195,7 +195,7 @@ func TestOpenSSHKill(t *testing.T) {
 		name := fmt.Sprintf("openssh-victim-%d-%d", os.Getpid(), role)
 		cmd, out := startVictim(t, name, OpenSSH)
 		expectLine(t, out, "up")
-		if servers := findProcesses(t, "sshd: "); len(servers) < 8 { // one to listen and one or two a session
+		if servers := findProcesses(t, "sshd"); len(servers) < 8 { // one to listen, and one or two a connection
 			t.Errorf("of four hosts' servers only %v can be seen", servers)
 		}
 		all := findProcesses(t, name)

@@ -61,6 +61,16 @@ func TestConformanceOffload(t *testing.T) {
 	}})
 }
 
+// The same with hosts that run what a lab's hosts run.
+func TestConformanceOpenSSH(t *testing.T) {
+	_, err := netns.FindOpenSSH()
+	testbedtest.Require(t, "openssh", err)
+	testbedtest.Require(t, "netns", noNamespaces)
+	testbedtest.Run(t, testbedtest.Config{Open: func(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
+		return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1, SSHD: netns.OpenSSH})
+	}})
+}
+
 // open emulates inv and connects to it as to a lab.
 func open(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
 	return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1})
