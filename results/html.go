@@ -8,7 +8,6 @@ import (
 	"html/template"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -347,21 +346,23 @@ func (rec *Record) facts() []fact {
 	return out
 }
 
-// rerun is the command that repeats the run from the files in its directory.
+// rerun is the command that repeats the run in its directory, from the files there.
 func (rec *Record) rerun() string {
-	name := ExperimentFile
-	if rec.Experiment.Path != "" {
-		name = filepath.ToSlash(rec.Experiment.Path)
+	repeats := 0
+	for _, p := range rec.Points {
+		repeats = max(repeats, p.Repeat+1)
 	}
 	parts := []string{"inabench", "run"}
 	if rec.Driver != "" {
 		parts = append(parts, "--on", rec.Driver)
 	}
-	parts = append(parts, "--set", "seed="+strconv.FormatUint(rec.Seed, 10))
+	if repeats > 0 {
+		parts = append(parts, "--repeat", strconv.Itoa(repeats))
+	}
 	for _, o := range rec.Overrides {
 		parts = append(parts, "--set", o)
 	}
-	parts = append(parts, name)
+	parts = append(parts, "--set", "name="+rec.Name, "--set", "inventory="+InventoryFile, ExperimentFile)
 	for i, s := range parts {
 		if strings.ContainsAny(s, " '\"$`\\&|;<>()*?[]#~!") {
 			parts[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
