@@ -244,7 +244,7 @@ func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s 
 	var out []results.Calibration
 	for _, l := range path {
 		name := topo.Links[l].Name
-		if f, err := results.Rate(m.start, m.end, m.series(m.linkMetric(tb.Inventory(), topo.Links[l]), name)); err == nil {
+		if f, err := results.Rate(m.start, m.end, m.series(linkMetric(tb.Capabilities(), tb.Inventory(), topo.Links[l]), name)); err == nil {
 			f = f.Affine(8, 0)
 			out = append(out, results.Calibration{What: "link_rate", Of: name, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "bit/s"})
 		}

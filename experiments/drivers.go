@@ -57,7 +57,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			return nil, err
 		}
 		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Rest: testbed.Rest(f.RTT()), Offload: s.Emulation.Offload,
+			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Rest: testbed.Rest(f.RTT(), s.Emulation.Offload), Offload: s.Emulation.Offload,
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",

@@ -116,7 +116,8 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 // beside them.
 func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs}
-	m := newMeasurer(r.tb, obs.samples, ph.Start, ph.End)
+	caps := r.tb.Capabilities()
+	m := measurer{samples: obs.samples, start: ph.Start, end: ph.End, kind: caps.Kind}
 	inv := r.tb.Inventory()
 	predictions, err := predict(inv, setup, base, sp.jobs)
 	if err != nil {
@@ -164,7 +165,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	}
 	links := inv.Topology().Links
 	for _, l := range links {
-		ph.Figures = m.rate(ph.Figures, "link_rate", l.Name, m.series(m.linkMetric(inv, l), l.Name), 8, "bit/s")
+		ph.Figures = m.rate(ph.Figures, "link_rate", l.Name, m.series(linkMetric(caps, inv, l), l.Name), 8, "bit/s")
 	}
 	for _, p := range predictions {
 		ph.Figures = append(ph.Figures, figures(p, links)...)
@@ -177,13 +178,7 @@ type measurer struct {
 	samples    []results.Sample
 	start, end float64
 	kind       results.Kind
-	switches   bool // links are read at switches only
 	err        error
-}
-
-func newMeasurer(tb testbed.Testbed, samples []results.Sample, start, end float64) measurer {
-	c := tb.Capabilities()
-	return measurer{samples: samples, start: start, end: end, kind: c.Kind, switches: c.SuperFrames}
 }
 
 // series is one counter's readings.
@@ -276,15 +271,15 @@ func thin(s results.Series, apart float64) results.Series {
 
 // linkMetric is the counter that tells what a link carried: the host's own where one
 // of its ends is a host and counts frames, else that of the switch which sends on it.
-func (m *measurer) linkMetric(inv *inventory.Inventory, l inventory.DirectedLink) string {
+func linkMetric(c testbed.Capabilities, inv *inventory.Inventory, l inventory.DirectedLink) string {
 	_, from := inv.Host(l.From)
 	_, to := inv.Host(l.To)
 	switch {
-	case from && m.switches:
+	case from && c.SuperFrames:
 		return "port_rx_bytes"
 	case from:
 		return "nic_tx_bytes"
-	case to && !m.switches:
+	case to && !c.SuperFrames:
 		return "nic_rx_bytes"
 	}
 	return "port_tx_bytes"

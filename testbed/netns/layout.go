@@ -136,7 +136,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 	l.rtt = l.shortestRTT()
 	for i := range l.nodes {
 		if s := l.nodes[i].Switch; s != nil {
-			s.Rest = testbed.Rest(l.rtt)
+			s.Rest = testbed.Rest(l.rtt, opts.Offload)
 		}
 	}
 	return l, nil

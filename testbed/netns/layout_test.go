@@ -148,3 +148,16 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+func TestOffloadSince(t *testing.T) {
+	for release, ok := range map[string]bool{
+		"6.2.0": true, "6.18.44-fc": true, "7.0": true, "6.1.0-18-amd64": false, "5.15.0": false,
+	} {
+		if err := offloadSince(release); (err == nil) != ok || !ok && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", release, err)
+		}
+	}
+	if err := offloadSince("unknown"); err == nil || errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("unknown: %v", err)
+	}
+}

@@ -12,7 +12,8 @@ import (
 )
 
 // device is a network device as a port: a TPACKET_V2 receive ring, which carries
-// the kernel's receive timestamps, and sendmmsg past the queueing discipline.
+// the kernel's receive timestamps, and sendmmsg past the queueing discipline. With
+// offload, both carry super-frames (segment.go).
 // (TPACKET_V3 delivers whole blocks and so adds a millisecond; a transmit ring is
 // slower than sendmmsg.)
 type device struct {
