@@ -55,6 +55,9 @@ func TestConformance(t *testing.T) {
 
 // The same with hosts and switches that hand frames over together.
 func TestConformanceOffload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: TestConformance runs the same code")
+	}
 	testbedtest.Require(t, "netns", noNamespaces)
 	testbedtest.Run(t, testbedtest.Config{Open: func(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
 		return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1, Offload: true})
@@ -63,6 +66,9 @@ func TestConformanceOffload(t *testing.T) {
 
 // The same with hosts that run what a lab's hosts run.
 func TestConformanceOpenSSH(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: TestConformance runs the same code")
+	}
 	_, err := netns.FindOpenSSH()
 	testbedtest.Require(t, "openssh", err)
 	testbedtest.Require(t, "netns", noNamespaces)
