@@ -1,0 +1,404 @@
+// Package cluster is what placement policies decide on: servers with GPUs in racks,
+// jobs that run there, and the steady state of the network that they share. It works
+// on indices and knows nothing of names; package placement joins it to inventories.
+//
+// The network is that of NetPack (ASPLOS '24, section 4.1): every server has one
+// link to its ToR switch, every rack one link to a core that is never the
+// bottleneck, links are undirected, and ToR switches aggregate up to their PAT.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/inabench/inabench/placement/flow"
+)
+
+// Config is an empty cluster.
+type Config struct {
+	Servers []Server
+	Racks   []Rack
+}
+
+// Server is one machine.
+type Server struct {
+	Rack int     // index in Config.Racks
+	GPUs int     // it has
+	Link float64 // capacity of its link to the ToR switch, bit/s
+}
+
+// Rack is a ToR switch and its link to the core.
+type Rack struct {
+	PAT    float64 // peak aggregation throughput of the ToR switch, bit/s; +Inf: never exhausted
+	Uplink float64 // bit/s; +Inf: as good as no link
+}
+
+// FatTree is a cluster of equal racks. The uplink of a rack has the capacity of all
+// its servers' links, divided by the oversubscription (1: full bisection).
+func FatTree(racks, serversPerRack, gpus int, link, pat, oversubscription float64) Config {
+	var c Config
+	for r := range racks {
+		c.Racks = append(c.Racks, Rack{PAT: pat, Uplink: link * float64(serversPerRack) / oversubscription})
+		for range serversPerRack {
+			c.Servers = append(c.Servers, Server{Rack: r, GPUs: gpus, Link: link})
+		}
+	}
+	return c
+}
+
+// Check returns everything that is wrong with a cluster's description.
+func (c Config) Check() error {
+	var errs []error
+	for i, s := range c.Servers {
+		if s.Rack < 0 || s.Rack >= len(c.Racks) {
+			errs = append(errs, fmt.Errorf("server %d is in rack %d of %d", i, s.Rack, len(c.Racks)))
+		}
+		if s.GPUs < 0 || !(s.Link > 0) {
+			errs = append(errs, fmt.Errorf("server %d has %d GPUs and a link of %v bit/s", i, s.GPUs, s.Link))
+		}
+	}
+	for i, r := range c.Racks {
+		if !(r.PAT >= 0) || !(r.Uplink > 0) {
+			errs = append(errs, fmt.Errorf("rack %d has a PAT of %v and an uplink of %v bit/s", i, r.PAT, r.Uplink))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Traffic is what a job sends when it runs on several servers.
+type Traffic uint8
+
+const (
+	INA  Traffic = iota // to a PS, added up on the way where a ToR switch does
+	PS                  // to a PS, never added up
+	Ring                // around its servers; no PS
+	Tree                // added up by switches with memory of the job's own; no PS
+)
+
+// Job asks for GPUs.
+type Job struct {
+	ID      int // unique among the jobs in a cluster
+	GPUs    int // at least 1 where a policy is to find them
+	Traffic Traffic
+	PSes    int // parameter servers wanted, where it needs any; 0: one
+
+	// Bytes of gradients and seconds of computing in an iteration, for policies that
+	// weigh them; 0: unknown.
+	Bytes, Compute float64
+
+	// Value is how important the job is among those that wait; 0: 1. Waited counts the
+	// batches in which it was passed over, from which policies make it age.
+	Value  float64
+	Waited int
+}
+
+// Part is a job's GPUs on one server: one worker, that stands for them all. Servers
+// without GPUs can send gradients too.
+type Part struct{ Server, GPUs int }
+
+// Placement is where a job runs. Its parts are ordered by rank, and no server is in
+// it twice.
+type Placement struct {
+	Parts []Part
+	PS    []int // servers; none where all parts are on one, or the traffic needs none
+	// Plain are the racks whose ToR switch does not aggregate for the job (selective
+	// INA), ascending. Empty: all do.
+	Plain []int
+}
+
+// Clone is a copy that shares nothing.
+func (p Placement) Clone() Placement {
+	return Placement{slices.Clone(p.Parts), slices.Clone(p.PS), slices.Clone(p.Plain)}
+}
+
+// Local reports whether the job sends nothing over the network.
+func (p Placement) Local() bool { return len(p.Parts) == 1 && len(p.PS) == 0 }
+
+// NeedsPS reports whether a job on so many servers has a parameter server.
+func (j Job) NeedsPS(servers int) bool {
+	return servers > 1 && (j.Traffic == INA || j.Traffic == PS)
+}
+
+// Policy decides where jobs go. It is deterministic: the same cluster, batch and seed
+// give the same placements.
+type Policy interface {
+	Name() string
+	// Place enters the jobs of a batch into c, in an order of its own. It returns for
+	// every job of the batch where it went; jobs without a Part wait for another batch.
+	// Jobs that run already stay where they are.
+	Place(c *Cluster, batch []Job, seed uint64) []Placement
+}
+
+// Sentinels of Enter, Leave and Rate.
+var (
+	ErrPlacement = errors.New("placement is not possible") // what does not fit, or makes no sense
+	ErrNoJob     = errors.New("no such job")
+)
+
+// Cluster is a cluster in which jobs run. It is not safe for concurrent use.
+type Cluster struct {
+	Config
+	free    []int // GPUs, by server
+	total   int   // free GPUs in all
+	jobs    map[int]*running
+	servers [][]int // by rack
+
+	net *network
+}
+
+type running struct {
+	job   Job
+	place Placement
+	trees []int // of the network
+}
+
+// New is a cluster in which nothing runs. It panics on a Config that Check rejects.
+func New(cfg Config) *Cluster {
+	if err := cfg.Check(); err != nil {
+		panic(err)
+	}
+	c := &Cluster{Config: cfg, jobs: map[int]*running{}, servers: make([][]int, len(cfg.Racks)), net: newNetwork(cfg)}
+	for i, s := range cfg.Servers {
+		c.free = append(c.free, s.GPUs)
+		c.total += s.GPUs
+		c.servers[s.Rack] = append(c.servers[s.Rack], i)
+	}
+	return c
+}
+
+// Free is how many GPUs of a server no job has.
+func (c *Cluster) Free(server int) int { return c.free[server] }
+
+// TotalFree is how many GPUs no job has.
+func (c *Cluster) TotalFree() int { return c.total }
+
+// InRack are the servers of a rack, ascending. The caller must not change them.
+func (c *Cluster) InRack(rack int) []int { return c.servers[rack] }
+
+// Jobs is how many jobs run.
+func (c *Cluster) Jobs() int { return len(c.jobs) }
+
+// Placement is where a running job is; not ok if it does not run. The caller must not
+// change it.
+func (c *Cluster) Placement(id int) (Job, Placement, bool) {
+	r := c.jobs[id]
+	if r == nil {
+		return Job{}, Placement{}, false
+	}
+	return r.job, r.place, true
+}
+
+// Enter starts a job at a place. Errors wrap ErrPlacement, and then nothing changed.
+func (c *Cluster) Enter(j Job, p Placement) error {
+	if err := c.check(j, p); err != nil {
+		return fmt.Errorf("job %d: %w: %w", j.ID, ErrPlacement, err)
+	}
+	for _, w := range p.Parts {
+		c.free[w.Server] -= w.GPUs
+	}
+	c.total -= j.GPUs
+	r := &running{job: j, place: p.Clone()}
+	r.trees = c.net.add(c.Config, j, r.place)
+	c.jobs[j.ID] = r
+	return nil
+}
+
+func (c *Cluster) check(j Job, p Placement) error {
+	if _, ok := c.jobs[j.ID]; ok {
+		return errors.New("it runs already")
+	}
+	if j.GPUs < 0 || len(p.Parts) == 0 {
+		return fmt.Errorf("%d GPUs on %d servers", j.GPUs, len(p.Parts))
+	}
+	gpus := 0
+	for i, w := range p.Parts {
+		switch {
+		case w.Server < 0 || w.Server >= len(c.free):
+			return fmt.Errorf("server %d of %d", w.Server, len(c.free))
+		case w.GPUs < 0 || w.GPUs > c.free[w.Server]:
+			return fmt.Errorf("%d GPUs of server %d, where %d are free", w.GPUs, w.Server, c.free[w.Server])
+		case slices.ContainsFunc(p.Parts[:i], func(o Part) bool { return o.Server == w.Server }):
+			return fmt.Errorf("server %d twice", w.Server)
+		}
+		gpus += w.GPUs
+	}
+	if gpus != j.GPUs {
+		return fmt.Errorf("%d GPUs where it asked for %d", gpus, j.GPUs)
+	}
+	if needs := j.NeedsPS(len(p.Parts)); needs != (len(p.PS) > 0) {
+		return fmt.Errorf("%d parameter servers for %d servers", len(p.PS), len(p.Parts))
+	}
+	for _, s := range p.PS {
+		if s < 0 || s >= len(c.free) {
+			return fmt.Errorf("parameter server on server %d of %d", s, len(c.free))
+		}
+	}
+	for _, r := range p.Plain {
+		if r < 0 || r >= len(c.Racks) {
+			return fmt.Errorf("rack %d of %d", r, len(c.Racks))
+		}
+	}
+	return nil
+}
+
+// Leave ends a job. An error wraps ErrNoJob.
+func (c *Cluster) Leave(id int) error {
+	r := c.jobs[id]
+	if r == nil {
+		return fmt.Errorf("%w: %d", ErrNoJob, id)
+	}
+	for _, w := range r.place.Parts {
+		c.free[w.Server] += w.GPUs
+	}
+	c.total += r.job.GPUs
+	for _, t := range r.trees {
+		c.net.remove(t)
+	}
+	delete(c.jobs, id)
+	return nil
+}
+
+// SetPlain changes at which racks the ToR switch does not aggregate for a running
+// job. An error wraps ErrNoJob.
+func (c *Cluster) SetPlain(id int, racks []int) error {
+	r := c.jobs[id]
+	if r == nil {
+		return fmt.Errorf("%w: %d", ErrNoJob, id)
+	}
+	if slices.Equal(r.place.Plain, racks) {
+		return nil
+	}
+	for _, t := range r.trees {
+		c.net.remove(t)
+	}
+	r.place.Plain = slices.Clone(racks)
+	r.trees = c.net.add(c.Config, r.job, r.place)
+	return nil
+}
+
+// Rate is what each worker of a running job sends in the steady state of Algorithm 1,
+// bit/s: with several parameter servers, to all of them together. +Inf for a job that
+// sends nothing over the network, or that does not run.
+func (c *Cluster) Rate(id int) float64 {
+	r := c.jobs[id]
+	if r == nil || len(r.trees) == 0 {
+		return math.Inf(1)
+	}
+	var sum float64
+	for _, t := range r.trees {
+		sum += c.net.rate(t)
+	}
+	return sum
+}
+
+// Bandwidth is what the steady state leaves of a server's link, bit/s.
+func (c *Cluster) Bandwidth(server int) float64 { return c.net.left(server) }
+
+// Flows is how many flows are on a server's link in the steady state.
+func (c *Cluster) Flows(server int) int { return c.net.flows(server) }
+
+// UplinkBandwidth is what the steady state leaves of a rack's link to the core, bit/s.
+func (c *Cluster) UplinkBandwidth(rack int) float64 { return c.net.left(len(c.Servers) + rack) }
+
+// UplinkFlows is how many flows are on a rack's link to the core.
+func (c *Cluster) UplinkFlows(rack int) int { return c.net.flows(len(c.Servers) + rack) }
+
+// PAT is what the steady state leaves of a ToR switch's peak aggregation throughput.
+func (c *Cluster) PAT(rack int) float64 { return c.net.pat(rack) }
+
+// trees are the aggregation trees of a placement, one per parameter server: link i is
+// that of server i, link len(Servers)+r that of rack r. A worker on its PS's server uses
+// that link twice, as on a testbed where both meet in the switch. A ring is a stream per
+// server.
+func trees(cfg Config, j Job, p Placement) []flow.Job {
+	if len(p.Parts) < 2 && len(p.PS) == 0 {
+		return nil
+	}
+	up := func(rack int) int {
+		if math.IsInf(cfg.Racks[rack].Uplink, 1) {
+			return flow.None
+		}
+		return len(cfg.Servers) + rack
+	}
+	if j.Traffic == Ring {
+		// Every server sends once around: to the next one, through both racks' links
+		// where that is elsewhere. As undirected links, its own takes it twice.
+		t := flow.Job{Kind: flow.Unicast}
+		for i, w := range p.Parts {
+			next := p.Parts[(i+1)%len(p.Parts)].Server
+			path := []int{w.Server}
+			if a, b := cfg.Servers[w.Server].Rack, cfg.Servers[next].Rack; a != b {
+				path = append(path, up(a), up(b))
+			}
+			path = append(path, next)
+			for k, l := range path {
+				parent := len(t.Nodes) + 1
+				if k == len(path)-1 {
+					parent = flow.None
+				}
+				t.Nodes = append(t.Nodes, flow.Node{Parent: parent, Up: l, Down: flow.None, Switch: flow.None})
+			}
+		}
+		return []flow.Job{t}
+	}
+	kind := map[Traffic]flow.Kind{INA: flow.Statistical, PS: flow.Unicast, Tree: flow.Synchronous}[j.Traffic]
+	ends := p.PS
+	if j.Traffic == Tree {
+		ends = []int{flow.None}
+	}
+	var out []flow.Job
+	for _, ps := range ends {
+		t := flow.Job{Kind: kind, Slots: math.Inf(1)}
+		root := cfg.Servers[p.Parts[0].Server].Rack
+		if ps != flow.None {
+			root = cfg.Servers[ps].Rack
+		}
+		aggregates := func(rack int) bool { return !slices.Contains(p.Plain, rack) }
+		var racks []int
+		for _, w := range p.Parts {
+			if r := cfg.Servers[w.Server].Rack; !slices.Contains(racks, r) {
+				racks = append(racks, r)
+			}
+		}
+		if !slices.Contains(racks, root) {
+			racks = append(racks, root)
+		}
+		// Children before parents: workers, ToRs of the other racks, the core, the root
+		// ToR, the PS.
+		n := len(p.Parts)
+		others := len(racks) - 1
+		coreAt, rootAt := n+others, n+others
+		if others > 0 {
+			rootAt++
+		}
+		torAt := map[int]int{root: rootAt}
+		for _, r := range racks {
+			if r != root {
+				torAt[r] = n + len(torAt) - 1
+			}
+		}
+		for _, w := range p.Parts {
+			t.Nodes = append(t.Nodes, flow.Node{Parent: torAt[cfg.Servers[w.Server].Rack], Up: w.Server, Down: flow.None, Switch: flow.None})
+		}
+		for _, r := range racks {
+			if r != root {
+				t.Nodes = append(t.Nodes, flow.Node{Parent: coreAt, Up: up(r), Down: flow.None, Switch: r, Aggregate: aggregates(r)})
+			}
+		}
+		if others > 0 {
+			t.Nodes = append(t.Nodes, flow.Node{Parent: rootAt, Up: up(root), Down: flow.None, Switch: flow.None})
+		}
+		tor := flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: root, Aggregate: aggregates(root)}
+		if ps != flow.None {
+			tor.Parent, tor.Up = rootAt+1, ps
+		}
+		t.Nodes = append(t.Nodes, tor)
+		if ps != flow.None {
+			t.Nodes = append(t.Nodes, flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: flow.None})
+		}
+		out = append(out, t)
+	}
+	return out
+}

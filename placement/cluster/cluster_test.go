@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"errors"
+	"math"
+	"testing"
+)
+
+// Three servers under one ToR: two workers and a PS share nothing but the switch.
+func TestSteadyState(t *testing.T) {
+	c := New(FatTree(2, 3, 4, 100, 1000, 1))
+	enter := func(id int, p Placement) {
+		t.Helper()
+		j := Job{ID: id}
+		for _, w := range p.Parts {
+			j.GPUs += w.GPUs
+		}
+		if err := c.Enter(j, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-9 && got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	enter(1, Placement{Parts: []Part{{0, 2}, {1, 2}}, PS: []int{2}})
+	want("alone", c.Rate(1), 100)
+	want("flows at the PS, aggregated", float64(c.Flows(2)), 1)
+	if err := c.SetPlain(1, []int{0}); err != nil {
+		t.Fatal(err)
+	}
+	want("not aggregated", c.Rate(1), 50)
+	want("flows at the PS, not aggregated", float64(c.Flows(2)), 2)
+	want("left at a worker", c.Bandwidth(0), 50)
+	enter(2, Placement{Parts: []Part{{3, 4}}})
+	want("on one server", c.Rate(2), math.Inf(1))
+	want("free", float64(c.TotalFree()), 24-8)
+	enter(3, Placement{Parts: []Part{{0, 1}, {4, 4}}, PS: []int{5}})
+	want("across racks", c.Rate(3), 50)
+	want("across racks, flows up", float64(c.UplinkFlows(0)), 1)
+	for id := 1; id <= 3; id++ {
+		if err := c.Leave(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("empty", c.Bandwidth(0), 100)
+	want("all free", float64(c.TotalFree()), 24)
+	if err := c.Leave(3); !errors.Is(err, ErrNoJob) {
+		t.Errorf("left twice: %v", err)
+	}
+}
+
+// Nothing that does not fit is entered, and nothing changes then.
+func TestEnterRefuses(t *testing.T) {
+	c := New(FatTree(1, 3, 2, 100, 0, 1))
+	if err := c.Enter(Job{ID: 1, GPUs: 1}, Placement{Parts: []Part{{0, 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		j Job
+		p Placement
+	}{
+		"the same job again":      {Job{ID: 1, GPUs: 1}, Placement{Parts: []Part{{1, 1}}}},
+		"nowhere":                 {Job{ID: 2}, Placement{}},
+		"less than none":          {Job{ID: 2}, Placement{Parts: []Part{{1, -1}, {2, 1}}}},
+		"too few":                 {Job{ID: 2, GPUs: 3}, Placement{Parts: []Part{{1, 2}}}},
+		"more than are free":      {Job{ID: 2, GPUs: 2}, Placement{Parts: []Part{{0, 2}}}},
+		"more than there are":     {Job{ID: 2, GPUs: 3}, Placement{Parts: []Part{{1, 3}}}},
+		"a server twice":          {Job{ID: 2, GPUs: 2}, Placement{Parts: []Part{{1, 1}, {1, 1}}, PS: []int{0}}},
+		"no such server":          {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{3, 1}}}},
+		"no PS":                   {Job{ID: 2, GPUs: 4}, Placement{Parts: []Part{{1, 2}, {2, 2}}}},
+		"a PS for one server":     {Job{ID: 2, GPUs: 2}, Placement{Parts: []Part{{1, 2}}, PS: []int{2}}},
+		"a PS for a ring":         {Job{ID: 2, GPUs: 4, Traffic: Ring}, Placement{Parts: []Part{{1, 2}, {2, 2}}, PS: []int{0}}},
+		"a PS nowhere":            {Job{ID: 2, GPUs: 4}, Placement{Parts: []Part{{1, 2}, {2, 2}}, PS: []int{-1}}},
+		"plain in no rack at all": {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Plain: []int{1}}},
+	} {
+		if err := c.Enter(tt.j, tt.p); !errors.Is(err, ErrPlacement) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if c.Jobs() != 1 || c.TotalFree() != 5 || c.Free(0) != 1 || c.Free(1) != 2 {
+		t.Errorf("%d jobs, %d GPUs free, %d and %d", c.Jobs(), c.TotalFree(), c.Free(0), c.Free(1))
+	}
+}
