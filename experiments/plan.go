@@ -15,7 +15,12 @@ import (
 )
 
 // policies are the placements that a spec can name, first the default.
-var policies = []placement.Policy{baseline.FirstFit{}}
+var policies = func() (all []placement.Policy) {
+	for _, p := range baseline.All() {
+		all = append(all, placement.On(p))
+	}
+	return all
+}()
 
 func policyNames() (names []string) {
 	for _, p := range policies {

@@ -156,7 +156,7 @@ func ClusterOf(inv *inventory.Inventory) cluster.Config {
 	}
 	for i := range inv.Hosts {
 		h := &inv.Hosts[i]
-		s := cluster.Server{GPUs: h.GPUs, Link: math.SmallestNonzeroFloat64}
+		s := cluster.Server{GPUs: h.GPUs, Link: cluster.NoLink}
 		if name := tor(h); name == "" {
 			s.GPUs = 0
 		} else {

@@ -22,7 +22,7 @@ func place(t testing.TB, inv *inventory.Inventory, jobs ...placement.Job) *place
 			jobs[i].Collective = placement.INA
 		}
 	}
-	plan, err := baseline.FirstFit{}.Place(inv, jobs, 0)
+	plan, err := placement.On(baseline.FirstFit()).Place(inv, jobs, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func TestBuildTreeErrors(t *testing.T) {
 		inv.Switches[i].Aggregators = 0
 	}
 	job := placement.Job{ID: 1, Name: "A", Hosts: []string{"h1-1", "h1-2"}, NoPS: true, Collective: placement.INA}
-	if _, err := (baseline.FirstFit{}).Place(inv, []placement.Job{job}, 0); !errors.Is(err, placement.ErrMemory) {
+	if _, err := placement.On(baseline.FirstFit()).Place(inv, []placement.Job{job}, 0); !errors.Is(err, placement.ErrMemory) {
 		t.Errorf("synchronous without aggregators: %v", err)
 	}
 	many := policytest.Racks(1, 65, 1)
-	_, err := (baseline.FirstFit{}).Place(many, []placement.Job{{ID: 1, Name: "A", GPUs: 65, Collective: placement.INA}}, 0)
+	_, err := placement.On(baseline.FirstFit()).Place(many, []placement.Job{{ID: 1, Name: "A", GPUs: 65, Collective: placement.INA}}, 0)
 	var e *placement.InfeasibleError
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "64 workers") {
 		t.Errorf("65 workers: %v", err)

@@ -29,6 +29,13 @@ type Server struct {
 	Link float64 // capacity of its link to the ToR switch, bit/s
 }
 
+// NoLink is the capacity of a link that is not there: nothing is to be sent over it.
+const NoLink = math.SmallestNonzeroFloat64
+
+// Linked reports whether a server has a link, without which it can be no parameter
+// server and no part of a job on several servers.
+func (s Server) Linked() bool { return s.Link > NoLink }
+
 // Rack is a ToR switch and its link to the core.
 type Rack struct {
 	PAT    float64 // peak aggregation throughput of the ToR switch, bit/s; +Inf: never exhausted

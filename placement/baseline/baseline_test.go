@@ -7,11 +7,15 @@ import (
 	"github.com/inabench/inabench/placement/policytest"
 )
 
-func TestFirstFit(t *testing.T) { policytest.Run(t, FirstFit{}) }
+func TestPolicies(t *testing.T) {
+	for _, p := range All() {
+		t.Run(p.Name(), func(t *testing.T) { policytest.Run(t, placement.On(p)) })
+	}
+}
 
 func TestFirstFitOrder(t *testing.T) {
 	inv := policytest.Racks(2, 2, 4)
-	plan, err := FirstFit{}.Place(inv, []placement.Job{
+	plan, err := placement.On(FirstFit()).Place(inv, []placement.Job{
 		{ID: 1, Name: "A", GPUs: 6, Collective: placement.INA},
 		{ID: 2, Name: "B", GPUs: 4, Collective: placement.INA},
 		{ID: 3, Name: "C", GPUs: 2, Collective: placement.INA},
