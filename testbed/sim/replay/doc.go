@@ -1,0 +1,39 @@
+// Package replay simulates a trace of jobs on a cluster: they arrive, are placed in
+// batches by a policy, compute and exchange gradients at the rates that the flow model
+// gives them, finish and leave. It is the simulator of NetPack (ASPLOS '24, sections
+// 3.2 and 6.1): flow level and event driven, so that months of a cluster take seconds.
+//
+// # Queueing
+//
+// All jobs that wait are one batch, in the order of their submission, every Period.
+// The policy places what it likes; the rest waits for another batch, and Waited counts
+// the periods that passed a job over. Jobs that run are never moved and never preempted.
+// A period is skipped, but counted, where nothing can have changed: no job arrived or
+// ended since the last batch, or even the smallest job that waits asks more GPUs than
+// are free.
+//
+// # Fidelity
+//
+// An iteration is Compute seconds on every GPU, then an exchange of Bytes of gradient.
+// The exchange takes bits/rate seconds, where bits are those that each worker puts on
+// its link (frames included) and rate is the job's in the steady state of NetPack's
+// Algorithm 1 (package cluster). Jobs on one server exchange nothing. Both fidelities assume
+// that all workers of a job are equally fast, that exchange and computing do not overlap,
+// that rates settle at once when the set of jobs changes, and that with several parameter
+// servers each serves a part of the gradient in proportion to its tree's rate.
+//
+//   - Fluid assumes besides that every job that runs on several servers sends all the
+//     time, as NetPack's estimate does: what other jobs leave while they compute is
+//     nobody's. A job makes 1/(Compute + bits/rate) iterations a second. Things happen
+//     only when jobs arrive, are placed and end.
+//   - Phases lets a job have a place in the network only while it exchanges: whoever
+//     computes leaves its bandwidth and its aggregators to the others. Every job starts
+//     with computing when it is placed. Things happen at every boundary of every
+//     iteration, so it is for short traces, and for comparison with a testbed. The policy
+//     still sees all running jobs as sending: an online manager knows no phases.
+//
+// Fluid is the slower one for jobs that share a bottleneck. The two agree where jobs
+// never compute.
+//
+// The same configuration, jobs and seed give the same result, bit for bit.
+package replay

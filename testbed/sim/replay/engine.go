@@ -1,0 +1,404 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/inabench/inabench/placement/cluster"
+)
+
+// state is a job on its way through a replay.
+//
+// What it does at present is a segment: left iterations at time at, pace seconds each.
+// With Fluid the whole job is one segment; with Phases every computing and every
+// exchange is one, of one iteration.
+type state struct {
+	*Job
+	bits      float64 // on each worker's link in an iteration; 0: it never exchanges
+	left, at  float64
+	pace, due float64
+	more      int   // iterations after this segment's; Phases only
+	heap      int32 // position in engine.ends, -1: not there
+	sending   int32 // position in engine.sending, -1: the network does not set its pace
+	first     int   // the first period that could have placed it
+	result    JobResult
+}
+
+// begin starts a segment.
+func (s *state) begin(now, iterations, pace float64) {
+	s.left, s.at = iterations, now
+	s.setPace(now, pace)
+}
+
+// setPace changes the segment's pace from now on.
+func (s *state) setPace(now, pace float64) {
+	if now > s.at {
+		s.left = max(0, s.left-(now-s.at)/s.pace)
+		s.at = now
+	}
+	s.pace, s.due = pace, now
+	if s.left > 0 {
+		s.due = now + s.left*pace
+	}
+}
+
+// engine is a replay. At one and the same time, segments end first, then jobs arrive,
+// then a batch is placed, and then rates are worked out anew.
+type engine struct {
+	cfg  Config
+	jobs []state
+	byID map[int]int32
+
+	c   *cluster.Cluster // all running jobs, as the policy sees them
+	net *cluster.Cluster // those that send; with Fluid the same
+	all int              // GPUs
+
+	order   []int32 // jobs by submission
+	arrived int     // of them
+	waiting []int32
+	ends    heap
+	sending []int32 // jobs whose pace the network sets
+
+	now     float64
+	period  int  // the number of the last batch, by Config.Period or counted
+	open    bool // something has changed since the last batch
+	moved   bool // net has changed since rates were worked out
+	running int
+	done    int
+	batches int
+	events  int
+
+	batch  []cluster.Job // reused
+	levels levels
+	used   []float64 // of each server's link, a fraction
+	series recorder
+}
+
+func newEngine(cfg Config, jobs []Job) *engine {
+	e := &engine{
+		cfg: cfg, jobs: make([]state, len(jobs)), byID: make(map[int]int32, len(jobs)),
+		c: cluster.New(cfg.Cluster), period: -1, used: make([]float64, len(cfg.Cluster.Servers)),
+	}
+	e.net = e.c
+	if cfg.Fidelity == Phases {
+		e.net = cluster.New(cfg.Cluster)
+	}
+	e.all = e.c.TotalFree()
+	e.ends.jobs = e.jobs
+	for i := range jobs {
+		e.jobs[i] = state{Job: &jobs[i], heap: -1, sending: -1}
+		e.byID[jobs[i].ID] = int32(i)
+		e.order = append(e.order, int32(i))
+	}
+	slices.SortStableFunc(e.order, func(a, b int32) int { return cmp.Compare(jobs[a].Submit, jobs[b].Submit) })
+	if len(e.order) > 0 {
+		e.now = jobs[e.order[0]].Submit
+	}
+	e.series.from = e.now
+	return e
+}
+
+func (e *engine) run(ctx context.Context) error {
+	for e.done < len(e.jobs) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t := min(e.nextArrival(), e.ends.next(), e.nextBatch())
+		if math.IsInf(t, 1) {
+			return e.stuck()
+		}
+		e.events++
+		if t > e.now {
+			e.series.add(e.now, t, e.levels)
+			e.now = t
+		}
+		for e.ends.next() <= e.now {
+			if err := e.end(e.ends.at[0]); err != nil {
+				return err
+			}
+		}
+		for e.nextArrival() <= e.now {
+			e.arrive(e.order[e.arrived])
+		}
+		if e.nextBatch() <= e.now {
+			if err := e.place(); err != nil {
+				return err
+			}
+		}
+		if e.moved {
+			e.rates()
+		}
+		e.measure()
+		e.moved = false
+	}
+	return nil
+}
+
+func (e *engine) stuck() error {
+	if len(e.waiting) > 0 && e.running == 0 {
+		j := &e.jobs[e.waiting[0]]
+		return fmt.Errorf("%w: %s does not place job %d (%d GPUs) though nothing runs", ErrPolicy, e.cfg.Policy.Name(), j.ID, j.GPUs)
+	}
+	return fmt.Errorf("%d jobs run that never end: the network gives them nothing", e.running)
+}
+
+func (e *engine) nextArrival() float64 {
+	if e.arrived == len(e.order) {
+		return math.Inf(1)
+	}
+	return e.jobs[e.order[e.arrived]].Submit
+}
+
+func (e *engine) arrive(i int32) {
+	s := &e.jobs[i]
+	e.arrived++
+	e.waiting = append(e.waiting, i)
+	e.open = true
+	s.first = e.period + 1
+	if e.cfg.Period > 0 {
+		s.first = max(s.first, int(math.Ceil(s.Submit/e.cfg.Period)))
+	}
+}
+
+// nextPeriod is the number of the next batch.
+func (e *engine) nextPeriod() int {
+	n := e.period + 1
+	if e.cfg.Period > 0 {
+		n = max(n, int(math.Ceil(e.now/e.cfg.Period)))
+	}
+	return n
+}
+
+// nextBatch is when the policy is asked next, as things are.
+func (e *engine) nextBatch() float64 {
+	switch {
+	case !e.open || len(e.waiting) == 0:
+		return math.Inf(1)
+	case e.cfg.Period == 0:
+		return e.now
+	}
+	return max(e.now, float64(e.nextPeriod())*e.cfg.Period)
+}
+
+// place has the policy place a batch.
+func (e *engine) place() error {
+	e.period, e.open = e.nextPeriod(), false
+	smallest := math.MaxInt
+	for _, i := range e.waiting {
+		smallest = min(smallest, e.jobs[i].GPUs)
+	}
+	if smallest > e.c.TotalFree() {
+		return nil
+	}
+	e.batches++
+	e.batch = e.batch[:0]
+	for _, i := range e.waiting {
+		e.batch = append(e.batch, e.asks(i))
+	}
+	placed := e.cfg.Policy.Place(e.c, e.batch, mix(e.cfg.Seed, uint64(e.period)))
+	if len(placed) != len(e.waiting) {
+		return fmt.Errorf("%w: %s returned %d placements for %d jobs", ErrPolicy, e.cfg.Policy.Name(), len(placed), len(e.waiting))
+	}
+	wait := e.waiting[:0]
+	for k, i := range e.waiting {
+		_, p, ok := e.c.Placement(e.jobs[i].ID)
+		if ok != (len(placed[k].Parts) > 0) {
+			return fmt.Errorf("%w: %s says of job %d that it is placed: %t; it runs: %t", ErrPolicy, e.cfg.Policy.Name(), e.jobs[i].ID, !ok, ok)
+		}
+		if !ok {
+			wait = append(wait, i)
+			continue
+		}
+		e.start(i, p)
+	}
+	e.waiting = wait
+	if e.c.Jobs() != e.running {
+		return fmt.Errorf("%w: %s left %d jobs running of %d", ErrPolicy, e.cfg.Policy.Name(), e.c.Jobs(), e.running)
+	}
+	e.moved = true
+	if e.net != e.c { // the policy may have changed where others aggregate
+		for _, i := range e.sending {
+			_, p, _ := e.c.Placement(e.jobs[i].ID)
+			if err := e.net.SetPlain(e.jobs[i].ID, p.Plain); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// asks is a job as policies see it.
+func (e *engine) asks(i int32) cluster.Job {
+	s := &e.jobs[i]
+	return cluster.Job{
+		ID: s.ID, GPUs: s.GPUs, Traffic: s.Traffic, PSes: s.PSes, Bytes: s.Bytes, Compute: s.Compute,
+		Value: s.Value, Waited: e.waited(s),
+	}
+}
+
+func (e *engine) waited(s *state) int { return max(0, e.period-s.first) }
+
+func (e *engine) start(i int32, p cluster.Placement) {
+	s := &e.jobs[i]
+	e.running++
+	s.result = JobResult{ID: s.ID, Submit: s.Submit, Start: e.now, Iterations: s.Iterations, GPUs: s.GPUs, Compute: s.Compute, Waited: e.waited(s), Servers: len(p.Parts), Racks: e.racks(p), Placement: p}
+	if !p.Local() {
+		s.bits = e.cfg.wire(s.Job, len(p.Parts))
+	}
+	switch {
+	case s.bits == 0:
+		s.begin(e.now, float64(s.Iterations), s.Compute)
+	case e.cfg.Fidelity == Phases:
+		s.more = s.Iterations - 1
+		s.begin(e.now, 1, s.Compute)
+	default:
+		s.begin(e.now, float64(s.Iterations), math.Inf(1))
+		e.send(i)
+	}
+	e.ends.push(i)
+}
+
+// racks is how many racks have a worker or parameter server of a job.
+func (e *engine) racks(p cluster.Placement) int {
+	var seen []int
+	see := func(server int) {
+		if r := e.cfg.Cluster.Servers[server].Rack; !slices.Contains(seen, r) {
+			seen = append(seen, r)
+		}
+	}
+	for _, w := range p.Parts {
+		see(w.Server)
+	}
+	for _, s := range p.PS {
+		see(s)
+	}
+	return len(seen)
+}
+
+// send and silence say whether the network sets a job's pace.
+func (e *engine) send(i int32) {
+	e.jobs[i].sending = int32(len(e.sending))
+	e.sending = append(e.sending, i)
+}
+
+func (e *engine) silence(i int32) {
+	at := e.jobs[i].sending
+	last := e.sending[len(e.sending)-1]
+	e.sending[at] = last
+	e.jobs[last].sending = at
+	e.sending = e.sending[:len(e.sending)-1]
+	e.jobs[i].sending = -1
+}
+
+// end ends a job's segment and begins the next, if there is one.
+func (e *engine) end(i int32) error {
+	s := &e.jobs[i]
+	if s.bits == 0 || e.cfg.Fidelity == Fluid {
+		if s.sending >= 0 {
+			e.silence(i)
+		}
+		return e.leave(i)
+	}
+	e.moved = true
+	if s.sending < 0 {
+		job, p, ok := e.c.Placement(s.ID)
+		if !ok {
+			return fmt.Errorf("job %d: %w", s.ID, cluster.ErrNoJob)
+		}
+		if err := e.net.Enter(job, p); err != nil {
+			return err
+		}
+		e.send(i)
+		s.begin(e.now, 1, math.Inf(1))
+		e.ends.fix(i)
+		return nil
+	}
+	e.silence(i)
+	if err := e.net.Leave(s.ID); err != nil {
+		return err
+	}
+	if s.more == 0 {
+		return e.leave(i)
+	}
+	s.more--
+	s.begin(e.now, 1, s.Compute)
+	e.ends.fix(i)
+	return nil
+}
+
+// leave ends a job.
+func (e *engine) leave(i int32) error {
+	s := &e.jobs[i]
+	s.result.End = e.now
+	e.ends.remove(i)
+	if err := e.c.Leave(s.ID); err != nil {
+		return err
+	}
+	e.running--
+	e.done++
+	e.open, e.moved = true, true
+	if p := e.cfg.Progress; p != nil && e.done*100/len(e.jobs) != (e.done-1)*100/len(e.jobs) {
+		p(Progress{Time: e.now, Waiting: len(e.waiting), Running: e.running, Done: e.done, Jobs: len(e.jobs)})
+	}
+	return nil
+}
+
+// rates sets the pace of jobs whose rate has changed.
+func (e *engine) rates() {
+	for _, i := range e.sending {
+		s := &e.jobs[i]
+		pace := s.bits / e.net.Rate(s.ID)
+		if e.cfg.Fidelity == Fluid {
+			pace += s.Compute
+		}
+		if pace != s.pace {
+			s.setPace(e.now, pace)
+			e.ends.fix(i)
+		}
+	}
+}
+
+// measure reads what the series record.
+func (e *engine) measure() {
+	e.levels[gpusBusy] = float64(e.all - e.c.TotalFree())
+	e.levels[jobsWaiting] = float64(len(e.waiting))
+	if !e.moved {
+		return
+	}
+	var sum float64
+	for i := range e.used {
+		link := e.cfg.Cluster.Servers[i].Link
+		e.used[i] = 1 - e.net.Bandwidth(i)/link
+		sum += e.used[i]
+	}
+	e.levels[linksUsed] = sum / float64(len(e.used))
+	e.levels[aggregated] = 0
+	for r, rack := range e.cfg.Cluster.Racks {
+		if !math.IsInf(rack.PAT, 1) {
+			e.levels[aggregated] += rack.PAT - e.net.PAT(r)
+		}
+	}
+}
+
+func (e *engine) result() *Result {
+	r := &Result{
+		Policy: e.cfg.Policy.Name(), Seed: e.cfg.Seed, Fidelity: e.cfg.Fidelity,
+		Series: e.series.series(), Batches: e.batches, Events: e.events,
+	}
+	for i := range e.jobs {
+		r.Jobs = append(r.Jobs, e.jobs[i].result)
+	}
+	r.Summary = e.summarise(r.Jobs)
+	return r
+}
+
+// mix is a seed for the n-th batch (splitmix64).
+func mix(seed, n uint64) uint64 {
+	z := seed + (n+1)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

@@ -1,0 +1,189 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/inabench/inabench/placement/cluster"
+)
+
+// Config is how a trace is replayed.
+type Config struct {
+	Cluster  cluster.Config // no servers: PaperCluster
+	Policy   cluster.Policy
+	Period   float64 // seconds between batches, at its multiples; 0: a batch whenever a job arrives or ends
+	Seed     uint64  // of the policy
+	Fidelity Fidelity
+
+	// Overhead is bits on the wire per bit of gradient. 0: that of frames with 240
+	// gradients, 1024/960, and for rings that of full TCP segments, 1514/1448.
+	Overhead float64
+
+	// SkipTooLarge leaves jobs out that ask more GPUs than the cluster has and lists
+	// them in Result.Skipped. Without it they are an error.
+	SkipTooLarge bool
+
+	// Progress, where it is set, is called at every hundredth of all jobs that has
+	// ended, from the goroutine of Run.
+	Progress func(Progress)
+}
+
+// Fidelity is how closely iterations are followed; see the package's documentation.
+type Fidelity uint8
+
+const (
+	Fluid  Fidelity = iota // the steady state of all running jobs; for long traces
+	Phases                 // computing and exchanging in turn; for short ones
+)
+
+// String is "fluid" or "phases".
+func (f Fidelity) String() string {
+	switch f {
+	case Fluid:
+		return "fluid"
+	case Phases:
+		return "phases"
+	}
+	return fmt.Sprintf("fidelity %d", uint8(f))
+}
+
+// Job is one job of a trace.
+type Job struct {
+	ID         int     // unique
+	Submit     float64 // seconds since the trace began, not negative
+	GPUs       int     // at least 1
+	Iterations int     // at least 1
+	Compute    float64 // seconds of an iteration, on each GPU
+	Bytes      float64 // of gradient that every worker has after an iteration
+	Traffic    cluster.Traffic
+	PSes       int     // parameter servers wanted; 0: one
+	Value      float64 // among those that wait; 0: 1
+}
+
+// Iterations is how many iterations of compute seconds fill a duration, that a trace
+// gives for a job on its GPUs without a network: at least 1, rounded to the nearest.
+func Iterations(duration, compute float64) int {
+	n := math.Round(duration / compute)
+	if !(n > 1) {
+		return 1
+	}
+	return int(min(n, math.MaxInt32))
+}
+
+// Progress is how far a replay has come.
+type Progress struct {
+	Time                   float64 // seconds since the trace began
+	Waiting, Running, Done int     // jobs
+	Jobs                   int     // in all
+}
+
+// Sentinels of Run.
+var (
+	ErrJob    = errors.New("job makes no sense")
+	ErrGPUs   = errors.New("more GPUs than the cluster has")
+	ErrPolicy = errors.New("policy broke its contract") // what it returned is not what it entered, or nothing ever
+)
+
+// PaperCluster is the default of NetPack's evaluation (section 6.1): 16 racks of 16
+// machines with 4 GPUs and 100 Gbit/s each, full bisection, a PAT of 1 Tbit/s per ToR.
+func PaperCluster() cluster.Config { return cluster.FatTree(16, 16, 4, 100e9, 1e12, 1) }
+
+// Run replays jobs. It returns every mistake in them at once, an error that wraps
+// ErrPolicy if the policy cannot be followed, or the context's when that ends.
+func Run(ctx context.Context, cfg Config, jobs []Job) (*Result, error) {
+	if len(cfg.Cluster.Servers) == 0 {
+		cfg.Cluster = PaperCluster()
+	}
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	jobs, skipped, err := cfg.admit(jobs)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	e := newEngine(cfg, jobs)
+	if err := e.run(ctx); err != nil {
+		return nil, fmt.Errorf("replay: at %.6g s, %d of %d jobs done: %w", e.now, e.done, len(jobs), err)
+	}
+	r := e.result()
+	r.Skipped = skipped
+	return r, nil
+}
+
+func (cfg *Config) check() error {
+	if err := cfg.Cluster.Check(); err != nil {
+		return err
+	}
+	switch {
+	case cfg.Policy == nil:
+		return errors.New("no policy")
+	case !(cfg.Period >= 0) || math.IsInf(cfg.Period, 1):
+		return fmt.Errorf("a period of %v s", cfg.Period)
+	case !(cfg.Overhead >= 0) || math.IsInf(cfg.Overhead, 1):
+		return fmt.Errorf("an overhead of %v", cfg.Overhead)
+	case cfg.Fidelity > Phases:
+		return errors.New("unknown " + cfg.Fidelity.String())
+	}
+	return nil
+}
+
+// admit returns the jobs to replay and the ids of those that are too large.
+func (cfg *Config) admit(jobs []Job) (fit []Job, skipped []int, err error) {
+	gpus := 0
+	for _, s := range cfg.Cluster.Servers {
+		gpus += s.GPUs
+	}
+	finite := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
+	var errs []error
+	seen := map[int]bool{}
+	for i := range jobs {
+		j := &jobs[i]
+		bad := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("job %d: %w: %s", j.ID, ErrJob, fmt.Sprintf(format, args...)))
+		}
+		if seen[j.ID] {
+			bad("its id is another's")
+		}
+		seen[j.ID] = true
+		if !finite(j.Submit) {
+			bad("submitted at %v s", j.Submit)
+		}
+		if j.GPUs < 1 || j.Iterations < 1 || j.PSes < 0 {
+			bad("%d GPUs, %d iterations, %d parameter servers", j.GPUs, j.Iterations, j.PSes)
+		}
+		if !finite(j.Compute) || !finite(j.Bytes) {
+			bad("%v s and %v bytes in an iteration", j.Compute, j.Bytes)
+		}
+		if j.Traffic > cluster.Tree {
+			bad("traffic %d", j.Traffic)
+		}
+		switch {
+		case j.GPUs <= gpus:
+			fit = append(fit, *j)
+		case cfg.SkipTooLarge:
+			skipped = append(skipped, j.ID)
+		default:
+			errs = append(errs, fmt.Errorf("job %d asks %d GPUs of %d: %w", j.ID, j.GPUs, gpus, ErrGPUs))
+		}
+	}
+	return fit, skipped, errors.Join(errs...)
+}
+
+// wire is the bits that each worker of a job on so many servers puts on its link in an
+// iteration. A ring reduces and then distributes, n-1 of n parts each time.
+func (cfg *Config) wire(j *Job, servers int) float64 {
+	overhead := cfg.Overhead
+	bits := 8 * j.Bytes
+	if j.Traffic == cluster.Ring {
+		if overhead == 0 {
+			overhead = 1514.0 / 1448
+		}
+		return bits * overhead * 2 * float64(servers-1) / float64(servers)
+	}
+	if overhead == 0 {
+		overhead = 1024.0 / 960
+	}
+	return bits * overhead
+}

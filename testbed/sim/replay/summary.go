@@ -1,0 +1,179 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"github.com/inabench/inabench/placement/cluster"
+	"golang.org/x/sync/errgroup"
+)
+
+// Result is what came of a replay.
+type Result struct {
+	Policy   string
+	Seed     uint64
+	Fidelity Fidelity
+	Jobs     []JobResult // in the order they were given in, without those that were skipped
+	Skipped  []int       // ids of jobs that asked more GPUs than there are
+	Series   Series
+	Summary  Summary
+	Batches  int // that the policy was asked to place
+	Events   int // instants at which something happened
+}
+
+// JobResult is what became of a job. Times are in seconds since the trace began.
+type JobResult struct {
+	ID                 int
+	Submit, Start, End float64
+	GPUs, Iterations   int
+	Compute            float64 // seconds of an iteration
+	Waited             int     // periods that passed it over
+	Servers, Racks     int     // with a worker; with a worker or a parameter server
+	Placement          cluster.Placement
+}
+
+// JCT is the seconds from a job's start to its end: its completion time without
+// queueing.
+func (j *JobResult) JCT() float64 { return j.End - j.Start }
+
+// Queued is the seconds from a job's submission to its start.
+func (j *JobResult) Queued() float64 { return j.Start - j.Submit }
+
+// Network is the seconds that a job spent on exchanging gradients.
+func (j *JobResult) Network() float64 {
+	return max(0, j.JCT()-float64(j.Iterations)*j.Compute)
+}
+
+// DE is the job's distribution efficiency (NetPack, section 6.1): the time it would
+// take on one GPU, which is iterations × GPUs × compute, over its time × GPUs. 1: the
+// network costs nothing.
+func (j *JobResult) DE() float64 { return j.de(j.JCT()) }
+
+func (j *JobResult) de(jct float64) float64 {
+	if jct <= 0 {
+		return 1
+	}
+	return float64(j.Iterations) * j.Compute / jct
+}
+
+// Summary is a replay in figures. Utilisations are means from the first submission to
+// the last end.
+type Summary struct {
+	JCT       float64 `json:"jct"`        // mean seconds from start to end
+	JCTQueued float64 `json:"jct_queued"` // mean seconds from submission to end
+	Makespan  float64 `json:"makespan"`   // seconds from the first submission to the last end
+	DE        float64 `json:"de"`         // mean of the jobs' distribution efficiency, without queueing
+	DEQueued  float64 `json:"de_queued"`  // the same, of times from submission to end
+	Network   float64 `json:"network"`    // mean seconds that a job spent on exchanging gradients
+	QueueMean float64 `json:"queue_mean"` // seconds from submission to start
+	QueueP95  float64 `json:"queue_p95"`  // their 95th percentile, nearest rank
+
+	GPUs        float64 `json:"gpu_utilisation"`
+	Links       float64 `json:"link_utilisation"`       // mean over the links of servers; see Series
+	Aggregators float64 `json:"aggregator_utilisation"` // of the racks' PAT together; 0 where there is none or it is infinite
+}
+
+func (e *engine) summarise(jobs []JobResult) Summary {
+	var s Summary
+	if len(jobs) == 0 {
+		return s
+	}
+	var queued []float64
+	for i := range jobs {
+		j := &jobs[i]
+		s.JCT += j.JCT()
+		s.JCTQueued += j.End - j.Submit
+		s.DE += j.DE()
+		s.DEQueued += j.de(j.End - j.Submit)
+		s.Network += j.Network()
+		s.QueueMean += j.Queued()
+		queued = append(queued, j.Queued())
+	}
+	n := float64(len(jobs))
+	for _, f := range []*float64{&s.JCT, &s.JCTQueued, &s.DE, &s.DEQueued, &s.Network, &s.QueueMean} {
+		*f /= n
+	}
+	slices.Sort(queued)
+	s.QueueP95 = queued[int(math.Ceil(0.95*n))-1]
+	s.Makespan = e.now - e.series.from
+	if s.Makespan > 0 {
+		var pat float64
+		for _, r := range e.cfg.Cluster.Racks {
+			if !math.IsInf(r.PAT, 1) {
+				pat += r.PAT
+			}
+		}
+		s.GPUs = e.series.total[gpusBusy] / s.Makespan / float64(e.all)
+		s.Links = e.series.total[linksUsed] / s.Makespan
+		if pat > 0 {
+			s.Aggregators = e.series.total[aggregated] / s.Makespan / pat
+		}
+	}
+	return s
+}
+
+func (s *Summary) fields() []*float64 {
+	return []*float64{
+		&s.JCT, &s.JCTQueued, &s.Makespan, &s.DE, &s.DEQueued, &s.Network, &s.QueueMean, &s.QueueP95,
+		&s.GPUs, &s.Links, &s.Aggregators,
+	}
+}
+
+// Repeats are replays that differ in their seed.
+type Repeats struct {
+	Results  []*Result // by seed
+	Mean, SD Summary   // over the replays; SD is the sample's standard deviation, 0 for one replay
+}
+
+// Seeds replays with n seeds from first on, as many at a time as there are processors
+// to run on; the paper repeats ten times. setup gives the configuration and jobs of a
+// seed, which Seeds writes into Config.Seed; it is called concurrently, and must give
+// every replay a policy of its own where policies keep something between batches. What
+// Seeds returns does not depend on how many run at a time.
+func Seeds(ctx context.Context, first uint64, n int, setup func(seed uint64) (Config, []Job, error)) (*Repeats, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("replay: %d seeds", n)
+	}
+	r := &Repeats{Results: make([]*Result, n)}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			seed := first + uint64(i)
+			cfg, jobs, err := setup(seed)
+			if err != nil {
+				return fmt.Errorf("seed %d: %w", seed, err)
+			}
+			cfg.Seed = seed
+			if r.Results[i], err = Run(ctx, cfg, jobs); err != nil {
+				return fmt.Errorf("seed %d: %w", seed, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	mean, sd := r.Mean.fields(), r.SD.fields()
+	for k := range mean {
+		var sum, squares float64
+		for _, one := range r.Results {
+			sum += *one.Summary.fields()[k]
+		}
+		*mean[k] = sum / float64(n)
+		for _, one := range r.Results {
+			d := *one.Summary.fields()[k] - *mean[k]
+			squares += d * d
+		}
+		if n > 1 {
+			*sd[k] = math.Sqrt(squares / float64(n-1))
+		}
+	}
+	return r, nil
+}
