@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/netpack"
 	"github.com/inabench/inabench/results"
 )
 
@@ -18,6 +19,9 @@ import (
 var policies = func() (all []placement.Policy) {
 	for _, p := range baseline.All() {
 		all = append(all, placement.On(p))
+	}
+	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
+		all = append(all, placement.On(netpack.New(netpack.Options{Variant: v})))
 	}
 	return all
 }()

@@ -1,0 +1,241 @@
+package netpack
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/policytest"
+)
+
+var seed = flag.Uint64("netpack.seed", 0, "seed of the random clusters; 0: from the clock")
+
+func random(t *testing.T) *rand.Rand {
+	s := *seed
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Logf("repeat with -netpack.seed %d", s)
+	return rand.New(rand.NewPCG(s, 0))
+}
+
+var variants = []Variant{Corrected, Published}
+
+func TestPolicies(t *testing.T) {
+	for _, v := range variants {
+		p := placement.On(New(Options{Variant: v}))
+		t.Run(p.Name(), func(t *testing.T) { policytest.Run(t, p) })
+	}
+}
+
+// enter starts a job that is given as server, GPUs, server, GPUs, ...
+func enter(t testing.TB, c *cluster.Cluster, id int, ps []int, parts ...int) {
+	t.Helper()
+	j, p := cluster.Job{ID: id}, cluster.Placement{PS: ps}
+	for i := 0; i < len(parts); i += 2 {
+		p.Parts = append(p.Parts, cluster.Part{Server: parts[i], GPUs: parts[i+1]})
+		j.GPUs += parts[i+1]
+	}
+	if err := c.Enter(j, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place places one job and returns why.
+func place(t testing.TB, c *cluster.Cluster, v Variant, j cluster.Job) (cluster.Placement, Explanation) {
+	t.Helper()
+	var why Explanation
+	out := New(Options{Variant: v, Explain: func(e Explanation) { why = e }}).Place(c, []cluster.Job{j}, 0)
+	if len(out[0].Parts) == 0 {
+		t.Fatalf("job %+v was not placed", j)
+	}
+	return out[0], why
+}
+
+// scatter fills a cluster with random jobs, somewhere.
+func scatter(rnd *rand.Rand, c *cluster.Cluster, jobs int) {
+	for id := 1_000_000; jobs > 0; jobs, id = jobs-1, id+1 {
+		j := cluster.Job{ID: id, Traffic: cluster.Traffic(rnd.IntN(4))}
+		var p cluster.Placement
+		for _, s := range rnd.Perm(len(c.Servers))[:1+rnd.IntN(min(4, len(c.Servers)))] {
+			if f := c.Free(s); f > 0 {
+				g := 1 + rnd.IntN(f)
+				p.Parts = append(p.Parts, cluster.Part{Server: s, GPUs: g})
+				j.GPUs += g
+			}
+		}
+		if j.NeedsPS(len(p.Parts)) {
+			p.PS = []int{rnd.IntN(len(c.Servers))}
+		}
+		c.Enter(j, p) // not where everything was taken
+	}
+}
+
+func randomCluster(rnd *rand.Rand) *cluster.Cluster {
+	pat := []float64{0, 50, 200, math.Inf(1)}[rnd.IntN(4)]
+	cfg := cluster.FatTree(1+rnd.IntN(4), 2+rnd.IntN(6), 1+rnd.IntN(8), 100, pat, []float64{1, 1, 4, 20}[rnd.IntN(4)])
+	for i := range cfg.Servers {
+		if rnd.IntN(4) == 0 {
+			cfg.Servers[i].GPUs = rnd.IntN(9)
+		}
+	}
+	c := cluster.New(cfg)
+	scatter(rnd, c, rnd.IntN(2*len(cfg.Servers)))
+	return c
+}
+
+// Jobs come and go; what fits all together is placed, with as many GPUs as asked, and
+// those that run are left alone. The cluster would refuse what is taken already, and a
+// job that it refuses is not placed.
+func TestRandomJobs(t *testing.T) {
+	rnd := random(t)
+	for _, v := range variants {
+		p := New(Options{Variant: v})
+		for range 150 {
+			c := randomCluster(rnd)
+			id, run := 0, map[int]cluster.Placement{}
+			for range 8 {
+				var batch []cluster.Job
+				for range 1 + rnd.IntN(5) {
+					batch = append(batch, cluster.Job{
+						ID: id, GPUs: 1 + rnd.IntN(12), Traffic: cluster.Traffic(rnd.IntN(4)),
+						PSes: rnd.IntN(4), Value: float64(rnd.IntN(3)), Waited: rnd.IntN(3),
+					})
+					id++
+				}
+				free, asked := c.TotalFree(), 0
+				for _, j := range batch {
+					asked += j.GPUs
+				}
+				given := 0
+				for i, where := range p.Place(c, batch, 0) {
+					_, entered, ok := c.Placement(batch[i].ID)
+					if ok != (len(where.Parts) > 0) || ok && !reflect.DeepEqual(where, entered) {
+						t.Fatalf("job %+v: placed %v, entered %v", batch[i], where, entered)
+					}
+					if !ok {
+						continue
+					}
+					given += batch[i].GPUs
+					run[batch[i].ID] = where
+					for _, w := range where.Parts {
+						if w.GPUs < 1 {
+							t.Fatalf("job %+v: a worker without GPUs in %v", batch[i], where)
+						}
+					}
+					if want := min(max(1, batch[i].PSes), len(c.Servers)); len(where.PS) > 0 && len(where.PS) != want {
+						t.Fatalf("job %+v: %d parameter servers in %v", batch[i], len(where.PS), where)
+					}
+				}
+				if c.TotalFree() != free-given || asked <= free && given != asked {
+					t.Fatalf("%d GPUs asked, %d were free and %d are after %d were given", asked, free, c.TotalFree(), given)
+				}
+				for i, where := range run {
+					if _, now, _ := c.Placement(i); !reflect.DeepEqual(where, now) {
+						t.Fatalf("job %d moved from %v to %v", i, where, now)
+					}
+					if rnd.IntN(3) == 0 {
+						if err := c.Leave(i); err != nil {
+							t.Fatal(err)
+						}
+						delete(run, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+func servers(p cluster.Placement) (out []int) {
+	for _, w := range p.Parts {
+		out = append(out, w.Server)
+	}
+	return out
+}
+
+// load reads a cluster of testdata.
+func load(t testing.TB, name string) *cluster.Cluster {
+	t.Helper()
+	f, err := os.Open("testdata/" + name + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var c *cluster.Cluster
+	id := 1_000_000
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		line := sc.Text()
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if c == nil {
+			var n, gpus, rack int
+			var pat float64
+			if _, err := fmt.Sscanf(line, "servers %d gpus %d rack %d pat %g", &n, &gpus, &rack, &pat); err != nil {
+				t.Fatal(err)
+			}
+			cfg := cluster.FatTree((n+rack-1)/rack, rack, gpus, 1, pat, 1)
+			cfg.Servers = cfg.Servers[:n]
+			c = cluster.New(cfg)
+			continue
+		}
+		workers, ps, _ := strings.Cut(line, " > ")
+		var parts, at []int
+		for w := range strings.FieldsSeq(workers) {
+			var s, g int
+			if _, err := fmt.Sscanf(w, "%d*%d", &s, &g); err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, s, g)
+		}
+		if ps != "" {
+			at = []int{0}
+			if _, err := fmt.Sscan(ps, &at[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		enter(t, c, id, at, parts...)
+		id++
+	}
+	return c
+}
+
+// BenchmarkPlace places one job of 8 GPUs in the clusters on which the prototype was
+// timed, its entering and the steady state after it included. Its leaving, and the
+// steady state after that, are not part of the time.
+func BenchmarkPlace(b *testing.B) {
+	for _, name := range []string{"f100", "f1000", "f10000"} {
+		b.Run("servers="+strings.TrimPrefix(name, "f"), func(b *testing.B) {
+			c := load(b, name)
+			p := New(Options{})
+			batch := []cluster.Job{{ID: 1, GPUs: 8}}
+			c.Bandwidth(0)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for b.Loop() {
+				if where := p.Place(c, batch, 0); len(where[0].Parts) == 0 {
+					b.Fatal("not placed")
+				}
+				c.Rate(1)
+				b.StopTimer()
+				if err := c.Leave(1); err != nil {
+					b.Fatal(err)
+				}
+				c.Bandwidth(0)
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+var _ = slices.Sort[[]int]

@@ -1,0 +1,189 @@
+package netpack
+
+import (
+	"math"
+	"slices"
+
+	"github.com/inabench/inabench/placement/cluster"
+)
+
+// search is the best placement found so far for a job.
+type search struct {
+	j     cluster.Job
+	best  Choice
+	parts []cluster.Part // of best, with all of their GPUs
+	bound float64        // Total of the best choice if uplinks had no limit
+	plans int
+}
+
+// rackUse is how many workers of a plan are in a rack.
+type rackUse struct{ rack, workers int }
+
+// judge is step 3: Equation 1 for every plan in plans and every server that could be the
+// best PS for it. Among the servers without a worker of the plan (epsilon = 1) with equal
+// flows only the one with the most bandwidth can be (each deck holds enough of them that
+// one has no worker); those with one (epsilon = 0) are all looked at.
+func (p *planner) judge(s *search, hosts *deck) {
+	for _, pl := range p.plans {
+		parts := p.unfold(pl)
+		p.members, p.racks = p.members[:0], p.racks[:0]
+		least, flows := math.MaxInt, 0
+		for _, w := range parts {
+			v := &p.servers[w.Server]
+			p.members = append(p.members, w.Server)
+			least, flows = min(least, v.free), max(flows, v.flows)
+			if i := slices.IndexFunc(p.racks, func(u rackUse) bool { return u.rack == v.rack }); i >= 0 {
+				p.racks[i].workers++
+			} else {
+				p.racks = append(p.racks, rackUse{v.rack, 1})
+			}
+		}
+		if pl.gpus-s.j.GPUs >= least {
+			continue // it could do without one of its servers
+		}
+		s.plans++
+		base := Choice{GPUs: pl.gpus, Workers: pl.value, Flows: flows, ps: -1}
+		var mine Choice // the best with this plan
+		mine.Total = math.Inf(-1)
+		if !s.j.NeedsPS(len(parts)) {
+			p.weigh(s, base, parts, &mine)
+		} else {
+			for i := range hosts.classes {
+				for _, r := range hosts.classes[i].best {
+					if !slices.Contains(p.members, r.server) {
+						p.weigh(s, p.withPS(base, r.server, 1), parts, &mine)
+						break
+					}
+				}
+			}
+			for _, m := range p.members {
+				p.weigh(s, p.withPS(base, m, 0), parts, &mine)
+			}
+			if p.Variant == Corrected && len(p.racks) > 1 && mine.bound > s.best.Total {
+				// Uplinks matter: a PS in one of the plan's own racks spares one.
+				for _, u := range p.racks {
+					p.psIn(s, base, u.rack, parts, &mine)
+				}
+			}
+		}
+		if p.explain != nil {
+			mine.Placement.Parts = parts
+			p.tries = append(p.tries, mine)
+		}
+	}
+}
+
+// psIn weighs the servers of one rack as PS of a plan.
+func (p *planner) psIn(s *search, base Choice, rack int, parts []cluster.Part, mine *Choice) {
+	for _, i := range p.c.InRack(rack) {
+		if !slices.Contains(p.members, i) {
+			p.weigh(s, p.withPS(base, i, 1), parts, mine)
+		}
+	}
+}
+
+// withPS adds the terms of a PS to a choice.
+func (p *planner) withPS(c Choice, ps, epsilon int) Choice {
+	s := &p.servers[ps]
+	c.ps = ps
+	c.PSBandwidth = s.bandwidth
+	c.PSDecrement = (p.link - s.bandwidth) / float64(s.flows+epsilon+1)
+	c.Flows = max(c.Flows, s.flows+epsilon)
+	return c
+}
+
+// weigh completes a choice's value and keeps it if it is the best of its plan, or of all.
+func (p *planner) weigh(s *search, c Choice, parts []cluster.Part, mine *Choice) {
+	value := c.Workers + c.PSBandwidth - c.PSDecrement
+	if p.Variant == Published {
+		c.HotSpot, c.Racks = p.link/float64(c.Flows), 0
+		if p.narrow {
+			c.HotSpot = p.link / float64(c.Flows+1)
+			c.Racks, _ = p.across(s.j.Traffic, c.ps)
+		}
+		c.Total = value - max(c.HotSpot, c.Racks)
+		c.bound = c.Total
+	} else {
+		c.HotSpot, c.Racks = p.link/float64(c.Flows+1), math.Inf(1)
+		c.bound = value + c.HotSpot
+		s.bound = max(s.bound, c.bound)
+		if c.bound <= s.best.Total && (c.bound <= mine.Total || p.explain == nil) {
+			mine.bound = max(mine.bound, c.bound)
+			return
+		}
+		if p.uplinks {
+			_, c.Racks = p.across(s.j.Traffic, c.ps)
+		}
+		c.Total = value + min(c.HotSpot, c.Racks)
+	}
+	if c.Total > mine.Total {
+		c.bound = max(c.bound, mine.bound)
+		*mine = c
+	}
+	mine.bound = max(mine.bound, c.bound)
+	if c.Total > s.best.Total || s.parts == nil { // as printed, a plan on idle links has -C/0
+		s.best, s.parts = c, parts
+	}
+}
+
+// across is the largest and the smallest share C_rack/(FC_r+n_r) of the uplinks that the
+// plan in racks uses with a PS on a server (-1: none); 0 and +Inf if it uses none. n_r is
+// what the flow model counts: a rack that aggregates sends one flow up, another one all
+// of its workers', and the PS's rack receives what all others send.
+func (p *planner) across(t cluster.Traffic, ps int) (most, least float64) {
+	least = math.Inf(1)
+	if len(p.racks) == 1 && (ps < 0 || p.servers[ps].rack == p.racks[0].rack) {
+		return 0, least
+	}
+	share := func(rack, flows int) {
+		s := p.c.Racks[rack].Uplink / float64(p.c.UplinkFlows(rack)+flows)
+		most, least = max(most, s), min(least, s)
+	}
+	if t == cluster.Ring {
+		for _, u := range p.racks {
+			share(u.rack, 2)
+		}
+		return most, least
+	}
+	root := p.racks[0].rack
+	if ps >= 0 {
+		root = p.servers[ps].rack
+	}
+	down := 0
+	for _, u := range p.racks {
+		if u.rack == root {
+			continue
+		}
+		n := u.workers
+		if t == cluster.Tree || t == cluster.INA && p.left(u.rack) > 0 {
+			n = 1
+		}
+		down += n
+		share(u.rack, n)
+	}
+	share(root, down)
+	return most, least
+}
+
+// another is one more PS for a chosen plan, on a server without one if there is any.
+func (p *planner) another(s *search, members, taken []int) int {
+	best, most := -1, math.Inf(-1)
+	for i := range p.servers {
+		if slices.Contains(taken, i) {
+			continue
+		}
+		epsilon := 1
+		if slices.Contains(members, i) {
+			epsilon = 0
+		}
+		c := p.withPS(Choice{Flows: s.best.Flows}, i, epsilon)
+		hot := p.link / float64(c.Flows+1)
+		if p.Variant == Published {
+			hot = -p.link / float64(c.Flows)
+		}
+		if t := c.PSBandwidth - c.PSDecrement + hot; t > most {
+			best, most = i, t
+		}
+	}
+	return best
+}
