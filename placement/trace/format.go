@@ -1,0 +1,181 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// Format says which columns of a CSV file hold what. Names are compared without
+// regard to case; an empty one means that the file has no such column.
+type Format struct {
+	Name string
+
+	ID, Submit, GPUs string // required
+	Duration         string // required, unless Start and End are there
+	Start, End       string // where a row has both, their difference is the duration
+	Model, Source    string // optional, in the file too
+
+	// Unit is what a bare number counts, of Submit, Duration, Start and End: 0 is
+	// time.Second.
+	Unit time.Duration
+}
+
+// Formats are those that are recognised by their header, most specific first.
+func Formats() []Format {
+	return []Format{
+		{
+			Name: "inabench", ID: "job_id", Submit: "submit_s", Duration: "duration_s", GPUs: "gpus",
+			Model: "model", Source: "source",
+		},
+		// github.com/Rivendile/Muri, simulator/trace-data: jobs of Philly, in milliseconds.
+		{
+			Name: "muri", ID: "job_id", Submit: "submit_time", Duration: "duration", GPUs: "num_gpu",
+			Model: "model_name", Unit: time.Millisecond,
+		},
+		// github.com/microsoft/elasticflow-traces, both raw and full.
+		{
+			Name: "elasticflow", ID: "job_id", Submit: "submission_time", Duration: "duration", GPUs: "num_gpu",
+			Model: "model_name",
+		},
+		// github.com/InternLM/AcmeTrace (Seren, Kalos) and github.com/S-Lab-System-Group/HeliosData.
+		// The duration that Kalos gives has the queueing in it, against its documentation:
+		// start and end decide.
+		{
+			Name: "acme", ID: "job_id", Submit: "submit_time", Duration: "duration", GPUs: "gpu_num",
+			Start: "start_time", End: "end_time", Source: "vc",
+		},
+	}
+}
+
+// FormatNamed finds one of Formats.
+func FormatNamed(name string) (Format, error) {
+	var known []string
+	for _, f := range Formats() {
+		if f.Name == name {
+			return f, nil
+		}
+		known = append(known, f.Name)
+	}
+	return Format{}, tomlfile.WithHint(tomlfile.OneOf(name, known), "unknown trace format %q", name)
+}
+
+// ParseColumns reads a mapping such as "id=job,submit=arrival,duration=runtime,gpus=n"
+// into a format named "columns". Keys are id, submit, duration, start, end, gpus, model
+// and source; id, submit, gpus and either duration or start and end must be there.
+func ParseColumns(mapping string) (Format, error) {
+	f := Format{Name: "columns"}
+	keys := f.keys()
+	for item := range strings.SplitSeq(mapping, ",") {
+		key, column, ok := strings.Cut(item, "=")
+		key, column = strings.TrimSpace(key), strings.TrimSpace(column)
+		to := keys[key]
+		switch {
+		case !ok || column == "":
+			return Format{}, tomlfile.WithHint("write key=column", "%q names no column", item)
+		case to == nil:
+			return Format{}, tomlfile.WithHint(tomlfile.OneOf(key, columnKeys), "unknown column key %q", key)
+		case *to != "":
+			return Format{}, tomlfile.WithHint("", "column key %q is given twice", key)
+		}
+		*to = column
+	}
+	return f, f.check()
+}
+
+var columnKeys = []string{"id", "submit", "duration", "start", "end", "gpus", "model", "source"}
+
+func (f *Format) keys() map[string]*string {
+	return map[string]*string{
+		"id": &f.ID, "submit": &f.Submit, "duration": &f.Duration, "start": &f.Start, "end": &f.End,
+		"gpus": &f.GPUs, "model": &f.Model, "source": &f.Source,
+	}
+}
+
+func (f *Format) check() error {
+	keys := f.keys()
+	for _, key := range []string{"id", "submit", "gpus"} {
+		if *keys[key] == "" {
+			return tomlfile.WithHint("", "no column for %s", key)
+		}
+	}
+	if f.Duration == "" && (f.Start == "" || f.End == "") {
+		return tomlfile.WithHint("", "no column for duration, nor for start and end")
+	}
+	if f.Unit < 0 {
+		return tomlfile.WithHint("", "unit %v is negative", f.Unit)
+	}
+	return nil
+}
+
+// missing lists the required columns that a header (normalised) lacks.
+func (f *Format) missing(header []string) []string {
+	var out []string
+	has := func(column string) bool { return column != "" && slices.Contains(header, normal(column)) }
+	for _, column := range []string{f.ID, f.Submit, f.Duration, f.GPUs} {
+		if column == "" || has(column) || column == f.Duration && has(f.Start) && has(f.End) {
+			continue
+		}
+		out = append(out, column)
+	}
+	if f.Duration == "" {
+		for _, column := range []string{f.Start, f.End} {
+			if !has(column) {
+				out = append(out, column)
+			}
+		}
+	}
+	return out
+}
+
+func normal(column string) string { return strings.ToLower(strings.TrimSpace(column)) }
+
+// detect finds the format that a header (normalised) has all required columns of. The
+// error names the columns that each format misses.
+func detect(header []string) (Format, error) {
+	var hints []string
+	var nearest Format
+	least := -1
+	for _, f := range Formats() {
+		missing := f.missing(header)
+		if len(missing) == 0 {
+			return f, nil
+		}
+		if least < 0 || len(missing) < least {
+			nearest, least = f, len(missing)
+		}
+		hints = append(hints, f.Name+" needs "+strings.Join(missing, ", "))
+	}
+	return Format{}, tomlfile.WithHint(strings.Join(hints, "; ")+"; or name the columns",
+		"no known trace format: nearest is %s, which lacks %s: there are %s",
+		nearest.Name, quoteAll(nearest.missing(header)), quoteAll(header))
+}
+
+// quoteAll quotes names for a message, some of them where they are many or long.
+func quoteAll(names []string) string {
+	const most = 24
+	var b strings.Builder
+	for i, n := range names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if i == most {
+			fmt.Fprintf(&b, "and %d more", len(names)-most)
+			break
+		}
+		b.WriteString(quote(n))
+	}
+	return b.String()
+}
+
+// quote quotes what a file says, cut to a length that fits a line.
+func quote(s string) string {
+	const most = 40
+	if len(s) > most {
+		return fmt.Sprintf("%q...", s[:most])
+	}
+	return fmt.Sprintf("%q", s)
+}

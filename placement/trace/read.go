@@ -1,0 +1,487 @@
+package trace
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// maxRow bounds a row in bytes, so that a file of garbage is refused before it fills
+// the memory.
+const maxRow = 1 << 20
+
+// hopeless is after how many bad rows without a single good one reading ends.
+const hopeless = 10_000
+
+// Limits of values, far above any trace, that keep sums and conversions exact.
+const (
+	maxSeconds = 1e11 // some 3,000 years
+	maxGPUs    = 1 << 20
+	maxText    = 256 // bytes of an id, model or source
+)
+
+// Options say how to read a trace.
+type Options struct {
+	Format  *Format // nil: by the header
+	Lenient bool    // skip bad rows, counting them, in place of refusing the file
+	// Skipped is told of every problem of a row that Lenient skips; nil: nobody.
+	Skipped func(tomlfile.Problem)
+}
+
+// Report says how a file was read.
+type Report struct {
+	Format  string   `json:"format"`
+	Rows    int      `json:"rows"`    // without the header
+	Ignored []string `json:"ignored"` // columns that were not used, as the header has them
+	// Skipped counts the rows that were skipped, by their first problem.
+	Skipped map[Reason]int `json:"skipped"`
+}
+
+// SkippedRows is how many rows were skipped, for whatever reason.
+func (r *Report) SkippedRows() int {
+	sum := 0
+	for _, n := range r.Skipped {
+		sum += n
+	}
+	return sum
+}
+
+// Summary is the rows skipped by reason, most frequent first: "3 duration not
+// positive, 1 duplicate id"; empty when there were none.
+func (r *Report) Summary() string {
+	reasons := slices.SortedFunc(maps.Keys(r.Skipped), func(a, b Reason) int {
+		if d := r.Skipped[b] - r.Skipped[a]; d != 0 {
+			return d
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	var parts []string
+	for _, why := range reasons {
+		parts = append(parts, fmt.Sprintf("%d %s", r.Skipped[why], why))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Reason is why a row is no job.
+type Reason string
+
+// The reasons there are.
+const (
+	NotCSV       Reason = "not CSV"
+	WrongWidth   Reason = "too few or too many fields"
+	MissingField Reason = "missing field"
+	NotText      Reason = "not a name"
+	NotNumber    Reason = "not a number"
+	NotTime      Reason = "not a time"
+	BadDuration  Reason = "duration not positive"
+	BadGPUs      Reason = "GPUs below 1"
+	BadSubmit    Reason = "submitted before the origin or 1970"
+	Duplicate    Reason = "duplicate id"
+)
+
+// Load reads a file; see Read. That it cannot be opened is the operating system's error.
+func Load(path string, o Options) (*Trace, *Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	return Read(path, f, o)
+}
+
+// Read reads a CSV file with a header. Rows may be in any order; the trace is sorted.
+// Dates become seconds since the first submission, numbers stay as they are.
+//
+// Whatever is wrong with the file or a row is an *InvalidError with the place of every
+// problem, 20 shown and all counted. With Lenient, bad rows are skipped, counted in the
+// report and told to Skipped; a file without one good row is still an error. Reading
+// ends early where it is hopeless: a row above 1 MiB, or 10,000 bad rows and no good
+// one. An error of r is returned wrapped.
+func Read(name string, r io.Reader, o Options) (*Trace, *Report, error) {
+	in := &bounded{r: r}
+	p := &parser{
+		name: name, o: o, in: in, csv: csv.NewReader(in),
+		seen: map[string]int{}, texts: map[string]string{},
+		report: Report{Skipped: map[Reason]int{}, Ignored: []string{}},
+	}
+	p.csv.FieldsPerRecord = -1
+	p.csv.ReuseRecord = true
+	if err := p.header(); err != nil {
+		return nil, nil, err
+	}
+	if err := p.rows(); err != nil {
+		return nil, nil, err
+	}
+	return p.finish()
+}
+
+// bounded ends the reading when too much has been read since the last row ended.
+type bounded struct {
+	r       io.Reader
+	left    int
+	tripped bool
+}
+
+var errLongRow = errors.New("row too long")
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		b.tripped = true // the parser may have other complaints about what it got
+		return 0, errLongRow
+	}
+	n, err := b.r.Read(p)
+	b.left -= n
+	return n, err
+}
+
+type parser struct {
+	name   string
+	o      Options
+	in     *bounded
+	csv    *csv.Reader
+	format Format
+	width  int
+	column map[string]int // field of the row by key of Format.keys
+	unit   float64        // seconds that a bare number counts
+	dates  *bool          // whether submissions are dates; nil before the first row that says
+
+	line   int            // where the last row began
+	seen   map[string]int // lines of ids
+	texts  map[string]string
+	jobs   []Job
+	report Report
+	bad    collector // in strict mode; with Lenient the first ones, in case that nothing is left
+	badRow bool
+}
+
+// next reads a row. A problem of the row is a csv.ParseError, the end io.EOF,
+// everything else ends the reading.
+func (p *parser) next() ([]string, error) {
+	p.in.left = maxRow
+	row, err := p.csv.Read()
+	if p.in.tripped {
+		return nil, p.fatal(p.line+1, 1, "", "no row ends within %d MiB", maxRow>>20)
+	}
+	if err == nil {
+		p.line, _ = p.csv.FieldPos(0)
+	}
+	return row, err
+}
+
+// fatal is a problem that ends the reading; it is shown whatever came before.
+func (p *parser) fatal(line, col int, hint, format string, args ...any) error {
+	p.bad.total++
+	p.bad.shown = append(p.bad.shown, tomlfile.Problem{Pos: at(p.name, line, col), Msg: fmt.Sprintf(format, args...), Hint: hint})
+	return p.bad.err("")
+}
+
+func (p *parser) header() error {
+	row, err := p.next()
+	var parse *csv.ParseError
+	switch {
+	case err == io.EOF:
+		return p.fatal(1, 1, "", "empty file: a header is needed")
+	case errors.As(err, &parse):
+		return p.fatal(parse.Line, parse.Column, "", "the header is not CSV: %v", parse.Err)
+	case err != nil:
+		return p.wrap(err)
+	}
+	row = slices.Clone(row)
+	row[0] = strings.TrimPrefix(row[0], "\ufeff")
+	header := make([]string, len(row))
+	for i, name := range row {
+		header[i] = normal(name)
+		if j := slices.Index(header[:i], header[i]); j >= 0 && header[i] != "" {
+			line, col := p.csv.FieldPos(i)
+			return p.fatal(line, col, "", "column %s is there twice", quote(name))
+		}
+	}
+	if p.o.Format != nil {
+		p.format = *p.o.Format
+		if err := p.format.check(); err != nil {
+			return fmt.Errorf("trace format %s: %w", p.format.Name, err)
+		}
+		if missing := p.format.missing(header); len(missing) > 0 {
+			return p.fatal(p.line, 1, "", "missing column %s: there are %s", quoteAll(missing), quoteAll(header))
+		}
+	} else if p.format, err = detect(header); err != nil {
+		return p.fatal(p.line, 1, tomlfile.HintOf(err), "%v", err)
+	}
+	p.unit = 1
+	if p.format.Unit > 0 {
+		p.unit = p.format.Unit.Seconds()
+	}
+	p.width, p.column, p.report.Format = len(header), map[string]int{}, p.format.Name
+	used := make([]bool, len(header))
+	for key, name := range p.format.keys() {
+		if i := slices.Index(header, normal(*name)); *name != "" && i >= 0 {
+			p.column[key], used[i] = i, true
+		}
+	}
+	for i, name := range row {
+		if !used[i] {
+			p.report.Ignored = append(p.report.Ignored, strings.TrimSpace(name))
+		}
+	}
+	return nil
+}
+
+func (p *parser) wrap(err error) error { return fmt.Errorf("read trace %s: %w", p.name, err) }
+
+func (p *parser) rows() error {
+	for {
+		row, err := p.next()
+		var parse *csv.ParseError
+		switch {
+		case err == io.EOF:
+			return nil
+		case errors.As(err, &parse):
+			p.badRow = false
+			if parse.StartLine != parse.Line { // a quote that nothing closes
+				parse.Column = 1
+			}
+			p.line = parse.StartLine
+			p.problem(NotCSV, parse.StartLine, parse.Column, "not CSV: %v", parse.Err)
+		case err != nil:
+			var invalid *InvalidError
+			if errors.As(err, &invalid) {
+				return err
+			}
+			return p.wrap(err)
+		default:
+			p.badRow = false
+			if j := p.job(row); !p.badRow {
+				p.jobs = append(p.jobs, j)
+			}
+		}
+		p.report.Rows++
+		if len(p.jobs) == 0 && p.report.Rows >= hopeless {
+			return p.fatal(p.line, 1, "", "stopped: not one of %d rows is a job", hopeless)
+		}
+	}
+}
+
+// problem records what is wrong with the row that is being read.
+func (p *parser) problem(why Reason, line, col int, format string, args ...any) {
+	if !p.badRow {
+		p.badRow = true
+		p.report.Skipped[why]++
+	}
+	problem := tomlfile.Problem{Pos: at(p.name, line, col), Msg: fmt.Sprintf(format, args...)}
+	p.bad.add(problem)
+	if p.o.Lenient && p.o.Skipped != nil {
+		p.o.Skipped(problem)
+	}
+}
+
+// job is what a row says; badRow tells whether it may be used.
+func (p *parser) job(row []string) Job {
+	if len(row) != p.width {
+		// What follows from wrong columns would say nothing.
+		p.problem(WrongWidth, p.line, 1, "%d field%s, the header has %d", len(row), plural(len(row)), p.width)
+		return Job{}
+	}
+	j := Job{ID: p.text(row, "id"), Model: p.text(row, "model"), Source: p.text(row, "source"), Line: p.line}
+	if j.ID != "" {
+		if first, twice := p.seen[j.ID]; twice {
+			p.at(row, "id", Duplicate, "id %s is that of line %d", quote(j.ID), first)
+		} else {
+			p.seen[j.ID] = p.line
+		}
+	}
+	j.Submit = p.submit(row)
+	j.Duration = p.duration(row)
+	j.GPUs = p.gpus(row)
+	return j
+}
+
+// at records a problem with one field of the row.
+func (p *parser) at(row []string, key string, why Reason, format string, args ...any) {
+	line, col := p.csv.FieldPos(p.column[key])
+	p.problem(why, line, col, format, args...)
+}
+
+// field is the text of a field, or "" where there is none; a required one is a problem
+// then.
+func (p *parser) field(row []string, key string, required bool) string {
+	i, ok := p.column[key]
+	if !ok {
+		return ""
+	}
+	s := strings.TrimSpace(row[i])
+	if s == "" && required {
+		p.at(row, key, MissingField, "no %s", key)
+	}
+	return s
+}
+
+func (p *parser) text(row []string, key string) string {
+	s := p.field(row, key, key == "id")
+	switch {
+	case s == "":
+		return ""
+	case len(s) > maxText:
+		p.at(row, key, NotText, "%s %s has %d bytes, %d are allowed", key, quote(s), len(s), maxText)
+		return ""
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		p.at(row, key, NotText, "%s %s is not printable text", key, quote(s))
+		return ""
+	case key == "id":
+		return strings.Clone(s) // the row's memory is larger
+	}
+	same, ok := p.texts[s]
+	if !ok {
+		same = strings.Clone(s)
+		p.texts[same] = same
+	}
+	return same
+}
+
+// layouts are how dates are written, without a zone in UTC.
+var layouts = []string{
+	time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05",
+}
+
+// moment is a time as seconds, since 1970 where it is a date.
+func (p *parser) moment(s string) (value float64, isDate, ok bool) {
+	if v, ok := p.span(s); ok {
+		return v, false, true
+	}
+	for _, layout := range layouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return float64(t.Unix()) + float64(t.Nanosecond())/1e9, true, true
+		}
+	}
+	return 0, false, false
+}
+
+// span is a bare number as seconds.
+func (p *parser) span(s string) (float64, bool) {
+	v, ok := number(s)
+	v *= p.unit
+	return v, ok && math.Abs(v) <= maxSeconds
+}
+
+func (p *parser) submit(row []string) float64 {
+	s := p.field(row, "submit", true)
+	if s == "" {
+		return 0
+	}
+	v, isDate, ok := p.moment(s)
+	switch {
+	case !ok:
+		p.at(row, "submit", NotTime, "submit %s is neither a number nor a date", quote(s))
+	case p.dates != nil && *p.dates != isDate:
+		p.at(row, "submit", NotTime, "submit %s: dates and numbers are mixed", quote(s))
+	case v < 0 && isDate:
+		p.at(row, "submit", BadSubmit, "submit %s is before 1970", quote(s))
+	case v < 0:
+		p.at(row, "submit", BadSubmit, "submit %s is negative", quote(s))
+	default:
+		p.dates = &isDate
+		return v
+	}
+	return 0
+}
+
+func (p *parser) duration(row []string) float64 {
+	var d float64
+	must := p.format.Duration == ""
+	start, end := p.field(row, "start", must), p.field(row, "end", must)
+	key := "end"
+	if start != "" && end != "" {
+		from, fromDate, ok := p.moment(start)
+		if !ok {
+			p.at(row, "start", NotTime, "start %s is neither a number nor a date", quote(start))
+			return 0
+		}
+		to, toDate, ok := p.moment(end)
+		if !ok || fromDate != toDate {
+			p.at(row, "end", NotTime, "end %s is not a time like start %s", quote(end), quote(start))
+			return 0
+		}
+		d = to - from
+	} else {
+		if must {
+			return 0 // has been said
+		}
+		key = "duration"
+		s := p.field(row, key, true)
+		if s == "" {
+			return 0
+		}
+		var ok bool
+		if d, ok = p.span(s); !ok {
+			p.at(row, key, NotNumber, "duration %s is not a number", quote(s))
+			return 0
+		}
+	}
+	if d <= 0 {
+		p.at(row, key, BadDuration, "duration of %s s: it must be above 0", seconds(d))
+	}
+	return d
+}
+
+func (p *parser) gpus(row []string) int {
+	s := p.field(row, "gpus", true)
+	if s == "" {
+		return 0
+	}
+	v, ok := number(s)
+	switch {
+	case !ok || v != math.Trunc(v) || v > maxGPUs:
+		p.at(row, "gpus", NotNumber, "%s GPUs is not a whole number up to %d", quote(s), maxGPUs)
+	case v < 1:
+		p.at(row, "gpus", BadGPUs, "%s GPUs: at least 1", quote(s))
+	default:
+		return int(v)
+	}
+	return 0
+}
+
+// number is a decimal number; Go's other notations (0x1p-2, 1_000, inf) are not.
+func number(s string) (float64, bool) {
+	if strings.Trim(s, "0123456789+-.eE") != "" {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	return v, err == nil // infinite ones are an error
+}
+
+func (p *parser) finish() (*Trace, *Report, error) {
+	switch {
+	case p.bad.total > 0 && (!p.o.Lenient || len(p.jobs) == 0):
+		return nil, nil, p.bad.err("")
+	case len(p.jobs) == 0:
+		return nil, nil, p.fatal(p.line, 1, "", "a header and no job")
+	}
+	t := New(p.name, p.jobs)
+	if p.dates != nil && *p.dates {
+		first := t.Jobs[0].Submit
+		whole := math.Floor(first)
+		t.Origin = time.Unix(int64(whole), int64((first-whole)*1e9)).UTC()
+		for i := range t.Jobs {
+			t.Jobs[i].Submit -= first
+		}
+	}
+	return t, &p.report, nil
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}
