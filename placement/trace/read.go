@@ -398,7 +398,8 @@ func (p *parser) submit(row []string) float64 {
 
 func (p *parser) duration(row []string) float64 {
 	var d float64
-	must := p.format.Duration == ""
+	_, has := p.column["duration"]
+	must := !has
 	start, end := p.field(row, "start", must), p.field(row, "end", must)
 	key := "end"
 	if start != "" && end != "" {
