@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"math"
@@ -9,77 +8,57 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/placement/trace"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
-// models are NetPack's (section 6.1). Traces do not say which a job trains.
-var models = []string{"vgg11", "vgg16", "vgg19", "alexnet", "resnet50", "resnet101"}
-
-// train makes a job of a trace train a model drawn at random.
-func train(r *rand.Rand, id int, submit, duration float64, gpus int) Job {
-	p, ok := workload.Lookup(models[r.IntN(len(models))])
-	if !ok {
-		panic("no such model")
-	}
-	compute := p.Compute().Seconds()
-	return Job{ID: id, Submit: submit, GPUs: gpus, Iterations: Iterations(duration, compute), Compute: compute, Bytes: float64(p.Bytes())}
-}
-
-// generated is a trace of the shape of four virtual clusters of Philly (Jeon et al.,
-// ATC '19) that placement papers replay: 10,879 jobs in 125 days, bursts of arrivals,
-// 1 to 32 GPUs, median of durations 2 hours, mean 37.
-func generated(seed uint64, n int) []Job {
-	r := rand.New(rand.NewPCG(seed, 1))
+// jobsOf makes the jobs of a trace train models drawn at random, which traces do not
+// record.
+func jobsOf(tr *trace.Trace) []Job {
+	models := trace.NetPackModels()
+	r := rand.New(rand.NewPCG(1, 1))
 	var jobs []Job
-	at := 0.0
-	for i := range n {
-		if r.IntN(4) == 0 {
-			at += r.ExpFloat64() * 4 * 125 * 86400 / 10879
+	for i, j := range tr.Jobs {
+		p, ok := workload.Lookup(models[r.IntN(len(models))])
+		if !ok {
+			panic("a model that is not in the catalogue")
 		}
-		gpus := 32
-		for u, g := r.Float64(), 0; g < 5; g++ {
-			if u < []float64{0.431, 0.473, 0.657, 0.939, 0.982}[g] {
-				gpus = []int{1, 2, 4, 8, 16}[g]
-				break
-			}
-		}
-		duration := min(4.6e6, math.Exp(math.Log(7700)+2.55*r.NormFloat64()))
-		jobs = append(jobs, train(r, i, at, duration, gpus))
+		compute := p.Compute().Seconds()
+		jobs = append(jobs, Job{
+			ID: i, Submit: j.Submit, GPUs: j.GPUs,
+			Iterations: Iterations(j.Duration, compute), Compute: compute, Bytes: float64(p.Bytes()),
+		})
 	}
 	return jobs
 }
 
-// philly is the recorded trace of that shape, in the folder that INABENCH_TRACES names.
-func philly(t testing.TB, seed uint64) []Job {
+// generated is a trace with the marginals of Philly that fills 0.8 of 1,024 GPUs if
+// the network costs nothing.
+func generated(t testing.TB, n int) []Job {
+	t.Helper()
+	tr, err := trace.Generate(trace.Generator{Demand: trace.Philly, Jobs: n, Seed: 1, MaxGPUs: 32, Load: 0.8, Capacity: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobsOf(tr)
+}
+
+// philly is a recorded trace, in the folder that INABENCH_TRACES names: four virtual
+// clusters of Philly, 125 days, 508 GPUs busy on average.
+func philly(t testing.TB) []Job {
 	t.Helper()
 	dir := os.Getenv("INABENCH_TRACES")
 	if dir == "" {
 		testbedtest.Require(t, "traces", errors.New("INABENCH_TRACES does not name their folder"))
 	}
-	f, err := os.Open(filepath.Join(dir, "philly_muri4vc.csv"))
+	tr, _, err := trace.Load(filepath.Join(dir, "philly_muri4vc.csv"), trace.Options{})
 	testbedtest.Require(t, "traces", err)
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rand.New(rand.NewPCG(seed, 1))
-	var jobs []Job
-	for i, row := range rows[1:] {
-		var v [3]float64 // submit_s, duration_s, gpus
-		for k := range v {
-			if v[k], err = strconv.ParseFloat(row[k+1], 64); err != nil {
-				t.Fatalf("row %d: %v", i+2, err)
-			}
-		}
-		jobs = append(jobs, train(r, i, v[0], v[1], int(v[2])))
-	}
-	return jobs
+	return jobsOf(tr)
 }
 
 // Every job of months of a cluster is accounted for.
@@ -88,8 +67,8 @@ func TestTrace(t *testing.T) {
 		name string
 		jobs func(testing.TB) []Job
 	}{
-		{"generated", func(testing.TB) []Job { return generated(1, 2000) }},
-		{"philly", func(t testing.TB) []Job { return philly(t, 1) }},
+		{"generated", func(t testing.TB) []Job { return generated(t, 2000) }},
+		{"philly", philly},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if testing.Short() && tt.name == "philly" {
@@ -120,10 +99,10 @@ func BenchmarkReplay(b *testing.B) {
 		name string
 		jobs func(testing.TB) []Job
 	}{
-		{"generated", func(testing.TB) []Job { return generated(1, 10879) }},
-		{"philly", func(t testing.TB) []Job { return philly(t, 1) }},
+		{"generated", func(t testing.TB) []Job { return generated(t, 10879) }},
+		{"philly", philly},
 	} {
-		for _, p := range baseline.All() {
+		for _, p := range append(baseline.All(), netpack.New(netpack.Options{})) {
 			b.Run(fmt.Sprintf("%s/%s", tt.name, p.Name()), func(b *testing.B) {
 				jobs := tt.jobs(b)
 				b.ReportAllocs()
