@@ -2,7 +2,7 @@
 //
 // A policy's test file is one call:
 //
-//	func TestFirstFit(t *testing.T) { policytest.Run(t, baseline.FirstFit{}) }
+//	func TestFirstFit(t *testing.T) { policytest.RunCluster(t, baseline.FirstFit()) }
 package policytest
 
 import (
@@ -33,6 +33,7 @@ func Run(t *testing.T, p placement.Policy) {
 	t.Run("explicit", func(t *testing.T) { explicit(t, p) })
 	t.Run("infeasible", func(t *testing.T) { infeasible(t, p) })
 	t.Run("invalid", func(t *testing.T) { invalid(t, p) })
+	t.Run("unlinked", func(t *testing.T) { unlinked(t, p) })
 	t.Run("nothing", func(t *testing.T) {
 		plan, err := p.Place(Racks(2, 2, 2), nil, 1)
 		if err != nil || len(plan.Jobs) != 0 {
@@ -63,13 +64,18 @@ func Racks(racks, hosts, gpus int) *inventory.Inventory {
 	return inv
 }
 
-func random(t *testing.T, p placement.Policy) {
+// source is a source of random problems, of which the log says how to get them again.
+func source(t *testing.T) *rand.Rand {
 	s := *seed
 	if s == 0 {
 		s = uint64(time.Now().UnixNano())
 	}
 	t.Logf("repeat with -policytest.seed %d", s)
-	rnd := rand.New(rand.NewPCG(s, 0))
+	return rand.New(rand.NewPCG(s, 0))
+}
+
+func random(t *testing.T, p placement.Policy) {
+	rnd := source(t)
 	placed := 0
 	for range 200 {
 		inv := Racks(1+rnd.IntN(4), 1+rnd.IntN(5), 1+rnd.IntN(8))
@@ -190,6 +196,18 @@ func infeasible(t *testing.T, p placement.Policy) {
 			}
 		}
 	}
+}
+
+// unlinked has a host without a NIC, which looks idle to who does not look twice.
+func unlinked(t *testing.T, p placement.Policy) {
+	inv := Racks(1, 3, 2)
+	inv.Hosts[0].NICs = nil
+	jobs := []placement.Job{{ID: 1, Name: "A", GPUs: 4, Collective: placement.INA}}
+	plan, err := p.Place(inv, jobs, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, inv, jobs, plan)
 }
 
 func invalid(t *testing.T, p placement.Policy) {
