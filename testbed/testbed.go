@@ -129,6 +129,13 @@ type Testbed interface {
 // Deployment is an experiment's jobs on a testbed: processes started, switches
 // programmed, nothing sent yet. The caller must Close it.
 type Deployment interface {
+	// Add brings another job in while others run, ready to be started. Its name and ID
+	// are new. Remove takes one out that has ended, been stopped, or never started:
+	// switches forget it, and its ID may be used again. In synchronous mode, memory is
+	// handed out once.
+	Add(ctx context.Context, job placement.JobPlan, w Workload) error
+	Remove(ctx context.Context, job string) error
+
 	// Start lets a job send. Stop makes it finish what is outstanding. Both return
 	// when every worker has confirmed.
 	Start(ctx context.Context, job string) error

@@ -32,7 +32,7 @@ type deployment struct {
 	jobs    map[string]*runningJob
 	order   []string
 	began   time.Time
-	program map[string]*p4rt.Batch
+	regions *placement.Regions // of synchronous jobs
 	sampler *collectors.Sampler
 	broken  chan struct{} // closed when the first connection is lost
 	cause   error         // which; valid then
@@ -85,10 +85,12 @@ func (d *deployment) whole(ctx context.Context) (context.Context, context.Cancel
 
 // runningJob is a job's agents.
 type runningJob struct {
-	plan   placement.JobPlan
-	agents []*remoteAgent // the PS first, if there is one: it must listen before workers send
-	local  *localJob      // instead of agents
-	done   chan struct{}
+	plan    placement.JobPlan
+	work    testbed.Workload
+	program map[string]*p4rt.Batch // entries in switches
+	agents  []*remoteAgent         // the PS first, if there is one: it must listen before workers send
+	local   *localJob              // instead of agents
+	done    chan struct{}
 }
 
 func (j *runningJob) workers() []*remoteAgent {
@@ -111,41 +113,94 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 		}
 	}()
 	tb.epoch++
-	if d.program, err = programs(tb.inv, s, tb.epoch); err != nil {
-		return nil, err
-	}
-	if err := tb.program(ctx, d.program); err != nil {
-		return nil, err
-	}
-	if d.sampler, err = d.newSampler(); err != nil {
-		return nil, err
-	}
-	if err := d.launch(ctx); err != nil {
+	d.regions = placement.NewRegions(s.Settings.Aggregators)
+	if err := d.bring(ctx, s.Plan.Jobs, s.Workloads); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// launch starts all agents and waits until every one of them is ready and its
+// Add implements testbed.Deployment.
+func (d *deployment) Add(ctx context.Context, jp placement.JobPlan, w testbed.Workload) error {
+	if d.jobs[jp.Name] != nil {
+		return fmt.Errorf("add job %s: it is there already", jp.Name)
+	}
+	ctx, release := d.whole(ctx)
+	defer release()
+	if err := d.bring(ctx, []placement.JobPlan{jp}, []testbed.Workload{w}); err != nil {
+		return fmt.Errorf("add job %s: %w", jp.Name, err)
+	}
+	return nil
+}
+
+// bring enters jobs into switches and starts their agents.
+func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work []testbed.Workload) error {
+	whole := map[string]*p4rt.Batch{}
+	var added []*runningJob
+	for i, jp := range jobs {
+		j := &runningJob{plan: jp, work: work[i], done: make(chan struct{})}
+		one := testbed.Setup{Plan: &placement.Plan{Jobs: jobs[i : i+1]}, Settings: d.setup.Settings, Workloads: work[i : i+1]}
+		var err error
+		if j.program, err = programs(d.tb.inv, one, d.tb.epoch, d.regions); err != nil {
+			return err
+		}
+		for name, b := range j.program {
+			if whole[name] == nil {
+				whole[name] = &p4rt.Batch{}
+			}
+			whole[name].Groups = append(whole[name].Groups, b.Groups...)
+			whole[name].Jobs = append(whole[name].Jobs, b.Jobs...)
+		}
+		d.jobs[jp.Name], d.order = j, append(d.order, jp.Name)
+		added = append(added, j)
+	}
+	if err := d.tb.program(ctx, whole); err != nil {
+		return err
+	}
+	var err error
+	if d.sampler, err = d.newSampler(); err != nil {
+		return err
+	}
+	return d.launch(ctx, added)
+}
+
+// Remove implements testbed.Deployment.
+func (d *deployment) Remove(ctx context.Context, job string) error {
+	j, ok := d.jobs[job]
+	if !ok {
+		return fmt.Errorf("remove: no job %q", job)
+	}
+	errs := []error{d.end(ctx, []*runningJob{j})}
+	delete(d.jobs, job)
+	d.order = slices.DeleteFunc(d.order, func(name string) bool { return name == job })
+	var err error
+	if d.sampler, err = d.newSampler(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove job %s: %w", job, err)
+	}
+	return nil
+}
+
+// launch starts the agents of jobs and waits until every one of them is ready and its
 // clock has been measured.
-func (d *deployment) launch(ctx context.Context) error {
+func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, errors.New("no sign of readiness in time"))
 	defer cancel()
 	var all []*remoteAgent
 	var configs []agent.Config
-	for i, jp := range d.setup.Plan.Jobs {
-		j := &runningJob{plan: jp, done: make(chan struct{})}
-		d.jobs[jp.Name], d.order = j, append(d.order, jp.Name)
-		if jp.Local() {
-			j.local = newLocalJob(d.setup.Workloads[i], j.done)
+	for _, j := range jobs {
+		if j.plan.Local() {
+			j.local = newLocalJob(j.work, j.done)
 			continue
 		}
-		cs, err := d.configs(jp, d.setup.Workloads[i])
+		cs, err := d.configs(j.plan, j.work)
 		if err != nil {
 			return err
 		}
 		for _, c := range cs {
-			a := newAgent(c.title, jp.Name, c.of, c.host, d.onSample)
+			a := newAgent(c.title, j.plan.Name, c.of, c.host, d.onSample)
 			j.agents = append(j.agents, a)
 			all, configs = append(all, a), append(configs, c.config)
 		}
@@ -174,7 +229,7 @@ func (d *deployment) launch(ctx context.Context) error {
 		}
 		return a.sync(ctx, d.Now)
 	})
-	for _, j := range d.jobs {
+	for _, j := range jobs {
 		if j.local != nil {
 			continue
 		}
@@ -270,11 +325,7 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 		return context.Cause(ctx)
 	}
 	limit := d.tb.opt.StartTimeout
-	for i, jp := range d.setup.Plan.Jobs {
-		if jp.Name == job {
-			limit = max(limit, 20*d.setup.Workloads[i].RTO)
-		}
-	}
+	limit = max(limit, 20*j.work.RTO)
 	ctx, release := d.whole(ctx)
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
@@ -433,7 +484,11 @@ func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkSta
 // Health implements testbed.Deployment: the fabric's troubles and the agents'.
 func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	t, err := d.tb.opt.Fabric.Health(ctx)
-	rtt := shortestRTT(d.tb.inv, d.setup.Plan)
+	var plans []placement.JobPlan
+	for _, name := range d.order {
+		plans = append(plans, d.jobs[name].plan)
+	}
+	rtt := shortestRTT(d.tb.inv, plans)
 	for _, name := range d.order {
 		for _, a := range d.jobs[name].agents {
 			if s := a.stats(); s != nil {
@@ -468,52 +523,74 @@ func (d *deployment) Close(ctx context.Context) error {
 		close(d.closed)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		var errs []error
-		var all []*remoteAgent
+		var jobs []*runningJob
 		for _, name := range d.order {
-			j := d.jobs[name]
-			all = append(all, j.agents...)
-			if j.local != nil {
-				j.local.stop()
-			}
+			jobs = append(jobs, d.jobs[name])
 		}
-		errs = append(errs, parallel(ctx, len(all), func(_ context.Context, i int) error {
-			if all[i].proc == nil {
-				return nil
-			}
-			all[i].proc.Stdin.Close() // an agent ends with its stdin
-			select {
-			case <-all[i].over:
-				return nil
-			case <-time.After(time.Second):
-			}
-			err := all[i].proc.Close()
-			select {
-			case <-all[i].over:
-				return nil // whatever the killing met, it is gone
-			case <-time.After(2 * time.Second): // the host is stuck, and so would be everything else on it
-				d.tb.hosts[all[i].host].Close()
-			}
-			if err != nil {
-				err = all[i].named(fmt.Errorf("stop it: %w", err))
-			}
-			return err
-		}))
+		err := d.end(ctx, jobs)
 		d.reading.Wait()
-		if d.program != nil {
-			errs = append(errs, d.tb.unprogram(ctx, d.program))
-		}
-		d.closing = errors.Join(errs...)
+		d.closing = err
 	})
 	return d.closing
 }
 
+// end ends the agents of jobs, then switches forget them.
+func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
+	var errs []error
+	var all []*remoteAgent
+	entries := map[string]*p4rt.Batch{}
+	for _, j := range jobs {
+		all = append(all, j.agents...)
+		if j.local != nil {
+			j.local.stop()
+		}
+		for name, b := range j.program {
+			if entries[name] == nil {
+				entries[name] = &p4rt.Batch{}
+			}
+			entries[name].Groups = append(entries[name].Groups, b.Groups...)
+			entries[name].Jobs = append(entries[name].Jobs, b.Jobs...)
+		}
+	}
+	errs = append(errs, parallel(ctx, len(all), func(_ context.Context, i int) error {
+		if all[i].proc == nil {
+			return nil
+		}
+		all[i].proc.Stdin.Close() // an agent ends with its stdin
+		select {
+		case <-all[i].over:
+			return nil
+		case <-time.After(time.Second):
+		}
+		err := all[i].proc.Close()
+		select {
+		case <-all[i].over:
+			return nil // whatever the killing met, it is gone
+		case <-time.After(2 * time.Second): // the host is stuck, and so would be everything else on it
+			d.tb.hosts[all[i].host].Close()
+		}
+		if err != nil {
+			err = all[i].named(fmt.Errorf("stop it: %w", err))
+		}
+		return err
+	}))
+	for _, a := range all {
+		if a.proc != nil {
+			select {
+			case <-a.over:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return errors.Join(append(errs, d.tb.unprogram(ctx, entries))...)
+}
+
 // shortestRTT is the least time a gradient and its result are on the way, over all
 // jobs: what timer lateness must be small against.
-func shortestRTT(inv *inventory.Inventory, plan *placement.Plan) time.Duration {
+func shortestRTT(inv *inventory.Inventory, jobs []placement.JobPlan) time.Duration {
 	topo := inv.Topology()
 	shortest := time.Duration(-1)
-	for _, j := range plan.Jobs {
+	for _, j := range jobs {
 		for _, w := range j.Workers {
 			if j.PS == "" {
 				continue

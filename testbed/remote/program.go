@@ -12,17 +12,16 @@ import (
 	"github.com/inabench/inabench/testbed/p4rt"
 )
 
-// programs turns a setup into the entries of every switch that takes part.
+// programs turns jobs into the entries of every switch that takes part.
 //
 // Statistical jobs share the region [0, M) of each aggregating switch. Synchronous
 // jobs own a region of two windows each, handed out in the order of the plan.
-func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16) (map[string]*p4rt.Batch, error) {
+func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *placement.Regions) (map[string]*p4rt.Batch, error) {
 	mode, addressing, err := modes(s.Settings)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]*p4rt.Batch{}
-	regions := placement.NewRegions(s.Settings.Aggregators)
 	for i, job := range s.Plan.Jobs {
 		if job.Collective == placement.Ring {
 			continue

@@ -40,13 +40,14 @@ func (d *deployment) newSampler() (*collectors.Sampler, error) {
 			c.Ports[int(l.FromPort)] = collectors.P4Port{Out: l.Name, In: d.tb.topo.Links[l.Reverse].Name}
 			r.ports = append(r.ports, int(l.FromPort))
 		}
-		if b := d.program[sw.Name]; b != nil {
-			for _, e := range b.Jobs {
-				r.jobs = append(r.jobs, int(e.Job))
+		for _, name := range d.order {
+			j := d.jobs[name]
+			c.Jobs[int(j.plan.ID)] = name
+			if b := j.program[sw.Name]; b != nil {
+				for _, e := range b.Jobs {
+					r.jobs = append(r.jobs, int(e.Job))
+				}
 			}
-		}
-		for _, j := range d.setup.Plan.Jobs {
-			c.Jobs[int(j.ID)] = j.Name
 		}
 		c.Reader = r
 		s.Collectors = append(s.Collectors, c)

@@ -34,6 +34,7 @@ type job struct {
 	good     float64 // gradient bytes reduced per PSN
 	limit    float64 // PSN/s; 0: none
 	window   float64 // packets; 0: none
+	slots    int     // atp addressing: W; 0: as many as the window
 	aimd     bool
 	rtt      float64 // seconds, with empty queues
 	unicast  bool    // the PS answers every worker separately
@@ -104,7 +105,7 @@ func newJob(d *deployment, jp placement.JobPlan, w testbed.Workload) (*job, erro
 	j := &job{
 		plan: jp, done: make(chan struct{}), aimd: w.Control == "aimd", at: none,
 		frame: float64(ina.Overhead + 4*s.Lanes), good: float64(4 * s.Lanes),
-		window: float64(w.Window), unicast: jp.Collective == placement.PS,
+		window: float64(w.Window), slots: w.Slots, unicast: jp.Collective == placement.PS,
 	}
 	if len(jp.Workers) == 0 {
 		return nil, errors.New("no workers")
@@ -282,8 +283,7 @@ func (d *deployment) occupy(j *job, n *node) error {
 		n.tenant.offset = rand.New(rand.NewPCG(s.Seed, uint64(j.plan.ID))).IntN(m)
 	}
 	if s.Addressing == "atp" && m > 0 {
-		i := slices.IndexFunc(d.setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.plan.Name })
-		w := d.setup.Workloads[i].Slots
+		w := j.slots
 		if w == 0 {
 			w = min(int(j.window), m)
 		}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,23 +126,65 @@ func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
 	for _, l := range d.topo.Links {
 		d.links = append(d.links, newLink(b.inv, l))
 	}
-	names := map[string]bool{}
 	for i, p := range s.Plan.Jobs {
-		if names[p.Name] {
-			return nil, fmt.Errorf("two jobs are named %q", p.Name)
-		}
-		names[p.Name] = true
-		j, err := newJob(d, p, s.Workloads[i])
-		if err != nil {
-			return nil, fmt.Errorf("job %s: %w", p.Name, err)
-		}
-		d.jobs = append(d.jobs, j)
-		for u := range j.uses {
-			l := &d.links[j.uses[u].link]
-			l.users = append(l.users, user{j, u})
+		if err := d.add(p, s.Workloads[i]); err != nil {
+			return nil, err
 		}
 	}
 	return d, nil
+}
+
+func (d *deployment) add(p placement.JobPlan, w testbed.Workload) error {
+	if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.plan.Name == p.Name }) {
+		return fmt.Errorf("two jobs are named %q", p.Name)
+	}
+	j, err := newJob(d, p, w)
+	if err != nil {
+		return fmt.Errorf("job %s: %w", p.Name, err)
+	}
+	d.jobs = append(d.jobs, j)
+	for u := range j.uses {
+		l := &d.links[j.uses[u].link]
+		l.users = append(l.users, user{j, u})
+	}
+	return nil
+}
+
+// Add implements testbed.Deployment.
+func (d *deployment) Add(ctx context.Context, p placement.JobPlan, w testbed.Workload) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := cmp.Or(context.Cause(ctx), d.err()); err != nil {
+		return fmt.Errorf("add job %s: %w", p.Name, err)
+	}
+	return d.add(p, w)
+}
+
+// Remove implements testbed.Deployment.
+func (d *deployment) Remove(ctx context.Context, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j, err := d.job(name)
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == nil && j.running:
+		err = errors.New("it runs: stop it first")
+	}
+	if err != nil {
+		return fmt.Errorf("remove job %s: %w", name, err)
+	}
+	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
+	for i := range d.links {
+		l := &d.links[i]
+		l.users = slices.DeleteFunc(l.users, func(u user) bool { return u.job == j })
+	}
+	for _, n := range j.nodes {
+		if n.mem != nil {
+			n.mem.tenants = slices.DeleteFunc(n.mem.tenants, func(t *tenant) bool { return t == n.tenant })
+		}
+	}
+	return nil
 }
 
 // link finds a directed link that leaves a node.

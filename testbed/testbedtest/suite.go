@@ -46,6 +46,7 @@ func Run(t *testing.T, c Config) {
 		t.Run("time", b.time)
 		t.Run("sums", b.sums)
 		t.Run("local", b.local)
+		t.Run("online", b.online)
 		t.Run("competition", b.competition)
 		t.Run("damage", b.damage) // last: nothing else should meet it
 	})

@@ -114,6 +114,67 @@ func (b bed) local(t *testing.T) {
 	}
 }
 
+// online: jobs come and go while others run. What is left alone is not disturbed, a
+// removed job's ID serves another, and switches count it from zero or go on, but never
+// mix its sums up.
+func (b bed) online(t *testing.T) {
+	const packets = 200
+	message := func(name string, workers int) job {
+		return job{name: name, workers: workers, ps: "h3", message: packets * 4 * lanes, iterations: iterations}
+	}
+	d := b.deploy(t, b.setup(t, testbed.Settings{}, job{name: "stays", workers: 2, ps: "h3"}))
+	d.start()
+	others := b.setup(t, testbed.Settings{}, job{name: "stays", workers: 2, ps: "h3"}, message("first", 2), message("second", 3), job{name: "local", workers: 1, iterations: 1, message: 1})
+	add := func(id uint16, i int) placement.JobPlan {
+		p := others.Plan.Jobs[i]
+		p.ID = id
+		d.must("add "+p.Name, func() error { return d.Add(d.Context(), p, others.Workloads[i]) })
+		return p
+	}
+	remove := func(p placement.JobPlan) {
+		d.must("remove "+p.Name, func() error { return d.Remove(d.Context(), p.Name) })
+		if _, err := d.Summary(p.Name); err == nil {
+			t.Errorf("job %s was removed and has a summary", p.Name)
+		}
+	}
+	finish := func(p placement.JobPlan, sent int64) {
+		one := d
+		one.jobs = []placement.JobPlan{p}
+		one.start()
+		sum := one.finish(time.Minute)[0]
+		if sum.Iterations == 0 || sum.Packets < sent {
+			t.Errorf("%+v", sum)
+		}
+		d.exact(sum, sent*lanes)
+	}
+	if err := d.Add(d.Context(), others.Plan.Jobs[0], others.Workloads[0]); err == nil {
+		t.Error("a job was added twice")
+	}
+	for range 2 {
+		first := add(2, 1)
+		second := add(3, 2)
+		finish(first, packets*iterations*2)
+		remove(first)
+		local := add(2, 3)
+		finish(local, 0)
+		finish(second, packets*iterations*3)
+		remove(second)
+		remove(local)
+	}
+	if err := d.Remove(d.Context(), "first"); err == nil {
+		t.Error("a job was removed twice")
+	}
+	before := newReadings(d.sample())
+	d.sleep(200 * time.Millisecond)
+	after := newReadings(d.sample())
+	key := "worker_goodput_bytes stays/0"
+	if after.value[key] <= before.value[key] {
+		t.Errorf("%s: %v, then %v", key, before.value[key], after.value[key])
+	}
+	d.stop()
+	d.exact(d.summaries()[0], 1)
+}
+
 // sumsAcross: the same through two levels of switches.
 func (b bed) sumsAcross(t *testing.T) {
 	for _, mode := range []string{"statistical", "synchronous"} {
