@@ -104,6 +104,10 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, t
 		if !ok {
 			return w, invalidf("job %s: no model %q; there are %s", j.Name, j.Model, strings.Join(workload.Names(), ", "))
 		}
+		p, err := p.Step(0)
+		if err != nil {
+			return w, invalidf("job %s: %v", j.Name, err)
+		}
 		for _, l := range p.Layers {
 			w.Layers = append(w.Layers, testbed.Layer{
 				Bytes:   max(4, int64(float64(l.Bytes)*bytes)),
