@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/inabench/inabench/placement/flow"
 )
 
 // Config is an empty cluster.
@@ -152,13 +150,19 @@ type Cluster struct {
 	jobs    map[int]*running
 	servers [][]int // by rack
 
-	net *network
+	net         *network
+	slots       []*running // all there ever were at a time
+	idle        []*running // those of them that do not run
+	subscribers []*Changes
 }
 
+// running is a job that runs, or the memory for one.
 type running struct {
+	slot  int // in Cluster.slots
+	runs  bool
 	job   Job
 	place Placement
-	trees []int // of the network
+	trees []int // handles in the network
 }
 
 // New is a cluster in which nothing runs. It panics on a Config that Check rejects.
@@ -206,10 +210,26 @@ func (c *Cluster) Enter(j Job, p Placement) error {
 		c.free[w.Server] -= w.GPUs
 	}
 	c.total -= j.GPUs
-	r := &running{job: j, place: p.Clone()}
-	r.trees = c.net.add(c.Config, j, r.place)
+	r := c.slot()
+	r.runs, r.job = true, j
+	// Placements that were handed out must not change, so this is new memory.
+	r.place = p.Clone()
+	c.net.add(r)
 	c.jobs[j.ID] = r
+	c.occupied(r)
 	return nil
+}
+
+// slot is memory for a job.
+func (c *Cluster) slot() *running {
+	if n := len(c.idle); n > 0 {
+		r := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		return r
+	}
+	r := &running{slot: len(c.slots)}
+	c.slots = append(c.slots, r)
+	return r
 }
 
 func (c *Cluster) check(j Job, p Placement) error {
@@ -260,10 +280,11 @@ func (c *Cluster) Leave(id int) error {
 		c.free[w.Server] += w.GPUs
 	}
 	c.total += r.job.GPUs
-	for _, t := range r.trees {
-		c.net.remove(t)
-	}
+	c.net.remove(r)
 	delete(c.jobs, id)
+	r.runs = false
+	c.occupied(r)
+	c.idle = append(c.idle, r)
 	return nil
 }
 
@@ -277,11 +298,9 @@ func (c *Cluster) SetPlain(id int, racks []int) error {
 	if slices.Equal(r.place.Plain, racks) {
 		return nil
 	}
-	for _, t := range r.trees {
-		c.net.remove(t)
-	}
+	c.net.remove(r)
 	r.place.Plain = slices.Clone(racks)
-	r.trees = c.net.add(c.Config, r.job, r.place)
+	c.net.add(r)
 	return nil
 }
 
@@ -295,117 +314,55 @@ func (c *Cluster) Rate(id int) float64 {
 	}
 	var sum float64
 	for _, t := range r.trees {
-		sum += c.net.rate(t)
+		sum += c.net.Rate(t)
 	}
 	return sum
 }
 
 // Bandwidth is what the steady state leaves of a server's link, bit/s.
-func (c *Cluster) Bandwidth(server int) float64 { return c.net.left(server) }
+func (c *Cluster) Bandwidth(server int) float64 { return c.net.Left(server) }
 
 // Flows is how many flows are on a server's link in the steady state.
-func (c *Cluster) Flows(server int) int { return c.net.flows(server) }
+func (c *Cluster) Flows(server int) int { return c.net.Flows(server) }
 
 // UplinkBandwidth is what the steady state leaves of a rack's link to the core, bit/s.
-func (c *Cluster) UplinkBandwidth(rack int) float64 { return c.net.left(len(c.Servers) + rack) }
+func (c *Cluster) UplinkBandwidth(rack int) float64 {
+	if math.IsInf(c.Racks[rack].Uplink, 1) {
+		return math.Inf(1)
+	}
+	return c.net.Left(len(c.Servers) + rack)
+}
 
 // UplinkFlows is how many flows are on a rack's link to the core.
-func (c *Cluster) UplinkFlows(rack int) int { return c.net.flows(len(c.Servers) + rack) }
+func (c *Cluster) UplinkFlows(rack int) int { return c.net.Flows(len(c.Servers) + rack) }
 
 // PAT is what the steady state leaves of a ToR switch's peak aggregation throughput.
-func (c *Cluster) PAT(rack int) float64 { return c.net.pat(rack) }
+func (c *Cluster) PAT(rack int) float64 { return c.net.PATLeft(rack) }
 
-// trees are the aggregation trees of a placement, one per parameter server: link i is
-// that of server i, link len(Servers)+r that of rack r. A worker on its PS's server uses
-// that link twice, as on a testbed where both meet in the switch. A ring is a stream per
-// server.
-func trees(cfg Config, j Job, p Placement) []flow.Job {
-	if len(p.Parts) < 2 && len(p.PS) == 0 {
-		return nil
+// Clone is a copy of the cluster and of what runs in it that shares nothing that
+// changes, without the subscribers.
+func (c *Cluster) Clone() *Cluster {
+	out := &Cluster{
+		Config: c.Config, servers: c.servers, total: c.total,
+		free: slices.Clone(c.free), jobs: make(map[int]*running, len(c.jobs)),
 	}
-	up := func(rack int) int {
-		if math.IsInf(cfg.Racks[rack].Uplink, 1) {
-			return flow.None
+	out.net = &network{Steady: c.net.Clone(), owner: make([]*running, len(c.net.owner)), plant: newPlanter(c.Config)}
+	memory := make([]running, len(c.slots))
+	for i, r := range c.slots {
+		m := &memory[i]
+		*m = running{slot: i, runs: r.runs}
+		out.slots = append(out.slots, m)
+		if !r.runs {
+			continue
 		}
-		return len(cfg.Servers) + rack
+		m.job, m.place, m.trees = r.job, r.place, slices.Clone(r.trees)
+		out.jobs[r.job.ID] = m
+		for _, h := range r.trees {
+			out.net.owner[h] = m
+		}
 	}
-	if j.Traffic == Ring {
-		// Every server sends once around: to the next one, through both racks' links
-		// where that is elsewhere. As undirected links, its own takes it twice.
-		t := flow.Job{Kind: flow.Unicast}
-		for i, w := range p.Parts {
-			next := p.Parts[(i+1)%len(p.Parts)].Server
-			path := []int{w.Server}
-			if a, b := cfg.Servers[w.Server].Rack, cfg.Servers[next].Rack; a != b {
-				path = append(path, up(a), up(b))
-			}
-			path = append(path, next)
-			for k, l := range path {
-				parent := len(t.Nodes) + 1
-				if k == len(path)-1 {
-					parent = flow.None
-				}
-				t.Nodes = append(t.Nodes, flow.Node{Parent: parent, Up: l, Down: flow.None, Switch: flow.None})
-			}
-		}
-		return []flow.Job{t}
-	}
-	kind := map[Traffic]flow.Kind{INA: flow.Statistical, PS: flow.Unicast, Tree: flow.Synchronous}[j.Traffic]
-	ends := p.PS
-	if j.Traffic == Tree {
-		ends = []int{flow.None}
-	}
-	var out []flow.Job
-	for _, ps := range ends {
-		t := flow.Job{Kind: kind, Slots: math.Inf(1)}
-		root := cfg.Servers[p.Parts[0].Server].Rack
-		if ps != flow.None {
-			root = cfg.Servers[ps].Rack
-		}
-		aggregates := func(rack int) bool { return !slices.Contains(p.Plain, rack) }
-		var racks []int
-		for _, w := range p.Parts {
-			if r := cfg.Servers[w.Server].Rack; !slices.Contains(racks, r) {
-				racks = append(racks, r)
-			}
-		}
-		if !slices.Contains(racks, root) {
-			racks = append(racks, root)
-		}
-		// Children before parents: workers, ToRs of the other racks, the core, the root
-		// ToR, the PS.
-		n := len(p.Parts)
-		others := len(racks) - 1
-		coreAt, rootAt := n+others, n+others
-		if others > 0 {
-			rootAt++
-		}
-		torAt := map[int]int{root: rootAt}
-		for _, r := range racks {
-			if r != root {
-				torAt[r] = n + len(torAt) - 1
-			}
-		}
-		for _, w := range p.Parts {
-			t.Nodes = append(t.Nodes, flow.Node{Parent: torAt[cfg.Servers[w.Server].Rack], Up: w.Server, Down: flow.None, Switch: flow.None})
-		}
-		for _, r := range racks {
-			if r != root {
-				t.Nodes = append(t.Nodes, flow.Node{Parent: coreAt, Up: up(r), Down: flow.None, Switch: r, Aggregate: aggregates(r)})
-			}
-		}
-		if others > 0 {
-			t.Nodes = append(t.Nodes, flow.Node{Parent: rootAt, Up: up(root), Down: flow.None, Switch: flow.None})
-		}
-		tor := flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: root, Aggregate: aggregates(root)}
-		if ps != flow.None {
-			tor.Parent, tor.Up = rootAt+1, ps
-		}
-		t.Nodes = append(t.Nodes, tor)
-		if ps != flow.None {
-			t.Nodes = append(t.Nodes, flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: flow.None})
-		}
-		out = append(out, t)
+	for _, r := range c.idle {
+		out.idle = append(out.idle, out.slots[r.slot])
 	}
 	return out
 }
