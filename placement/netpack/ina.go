@@ -64,13 +64,10 @@ func (p *planner) plain(where cluster.Placement) []int {
 	return out
 }
 
-// entered counts a job among those that share its racks' memory.
+// entered counts a job among those that share its racks' memory, which plain has seen.
 func (p *planner) entered(j cluster.Job, where cluster.Placement) {
-	if j.Traffic == cluster.INA {
-		p.fanIn(where, func(rack, _ int) {
-			p.left(rack)
-			p.rivals[rack]++
-		})
+	if j.Traffic == cluster.INA && !where.Local() {
+		p.fanIn(where, func(rack, _ int) { p.rivals[rack]++ })
 	}
 }
 

@@ -235,11 +235,9 @@ func (p *planner) spread(j cluster.Job) cluster.Placement {
 	for i := range p.servers {
 		s := &p.servers[i]
 		if s.free > 0 {
-			limit := 1
-			if p.Variant == Corrected {
-				limit = widest / s.free
-			} else {
-				limit = len(p.servers)
+			limit := widest / s.free
+			if p.Variant == Published {
+				limit = len(p.servers) // line 19 does not always keep the best
 			}
 			p.workers.offer(i, s.free, s.flows, s.worker, limit)
 		}
@@ -289,19 +287,15 @@ func (p *planner) finish(s *search) cluster.Placement {
 	if len(s.parts) == 0 {
 		return cluster.Placement{}
 	}
-	members := make([]int, len(s.parts))
-	for i, w := range s.parts {
-		members[i] = w.Server
-	}
 	where := cluster.Placement{Parts: s.parts}
 	if s.best.ps >= 0 {
 		where.PS = append(where.PS, s.best.ps)
+		p.survey(s.parts)
 		for len(where.PS) < min(s.j.PSes, len(p.servers)) {
-			where.PS = append(where.PS, p.another(s, members, where.PS))
+			where.PS = append(where.PS, p.another(s, where.PS))
 		}
 	}
 	release(where.Parts, s.best.GPUs-s.j.GPUs, p.servers)
-	where.Parts = slices.DeleteFunc(where.Parts, func(w cluster.Part) bool { return w.GPUs == 0 })
 	slices.SortFunc(where.Parts, func(a, b cluster.Part) int {
 		return cmp.Or(cmp.Compare(p.servers[a.Server].rack, p.servers[b.Server].rack), cmp.Compare(a.Server, b.Server))
 	})
@@ -314,26 +308,12 @@ func (p *planner) finish(s *search) cluster.Placement {
 	return where
 }
 
-// release takes extra GPUs from the least loaded servers of a plan: the one with the
-// fewest flows, then the most bandwidth, then the lowest index.
+// release takes extra GPUs, fewer than any server of the plan has, from the least loaded
+// one: with the fewest flows, then the most bandwidth, then the lowest index.
 func release(parts []cluster.Part, extra int, servers []server) {
-	for extra > 0 {
-		least := -1
-		for i, w := range parts {
-			if w.GPUs == 0 {
-				continue
-			}
-			if least < 0 {
-				least = i
-				continue
-			}
-			a, b := &servers[w.Server], &servers[parts[least].Server]
-			if cmp.Or(cmp.Compare(a.flows, b.flows), cmp.Compare(b.bandwidth, a.bandwidth), cmp.Compare(w.Server, parts[least].Server)) < 0 {
-				least = i
-			}
-		}
-		n := min(extra, parts[least].GPUs)
-		parts[least].GPUs -= n
-		extra -= n
-	}
+	least := slices.MinFunc(parts, func(a, b cluster.Part) int {
+		v, w := &servers[a.Server], &servers[b.Server]
+		return cmp.Or(cmp.Compare(v.flows, w.flows), cmp.Compare(w.bandwidth, v.bandwidth), cmp.Compare(a.Server, b.Server))
+	})
+	parts[slices.Index(parts, least)].GPUs -= extra
 }

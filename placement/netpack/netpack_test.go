@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,4 +237,27 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-var _ = slices.Sort[[]int]
+// BenchmarkBatch places batches of jobs with sizes like those of a shared cluster in an
+// empty one: 16 racks, as in the paper's Figure 9. Their leaving is not part of the time.
+func BenchmarkBatch(b *testing.B) {
+	for _, size := range []struct{ jobs, servers int }{
+		{1000, 10000}, {2000, 10000}, {4000, 10000}, {4000, 1250}, {4000, 2500}, {4000, 5000},
+	} {
+		b.Run(fmt.Sprintf("jobs=%d/servers=%d", size.jobs, size.servers), func(b *testing.B) {
+			rnd := rand.New(rand.NewPCG(1, 0))
+			var batch []cluster.Job
+			for i := range size.jobs {
+				gpus := []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16}[rnd.IntN(20)]
+				batch = append(batch, cluster.Job{ID: i, GPUs: gpus})
+			}
+			p := New(Options{})
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				c := cluster.New(cluster.FatTree(16, size.servers/16, 4, 100e9, 1e12, 1))
+				b.StartTimer()
+				p.Place(c, batch, 0)
+			}
+		})
+	}
+}

@@ -26,18 +26,7 @@ type rackUse struct{ rack, workers int }
 func (p *planner) judge(s *search, hosts *deck) {
 	for _, pl := range p.plans {
 		parts := p.unfold(pl)
-		p.members, p.racks = p.members[:0], p.racks[:0]
-		least, flows := math.MaxInt, 0
-		for _, w := range parts {
-			v := &p.servers[w.Server]
-			p.members = append(p.members, w.Server)
-			least, flows = min(least, v.free), max(flows, v.flows)
-			if i := slices.IndexFunc(p.racks, func(u rackUse) bool { return u.rack == v.rack }); i >= 0 {
-				p.racks[i].workers++
-			} else {
-				p.racks = append(p.racks, rackUse{v.rack, 1})
-			}
-		}
+		least, flows := p.survey(parts)
 		if pl.gpus-s.j.GPUs >= least {
 			continue // it could do without one of its servers
 		}
@@ -73,6 +62,24 @@ func (p *planner) judge(s *search, hosts *deck) {
 	}
 }
 
+// survey fills members and racks for a plan. It returns the fewest GPUs of one of its
+// servers, and the most flows.
+func (p *planner) survey(parts []cluster.Part) (least, flows int) {
+	p.members, p.racks = p.members[:0], p.racks[:0]
+	least = math.MaxInt
+	for _, w := range parts {
+		v := &p.servers[w.Server]
+		p.members = append(p.members, w.Server)
+		least, flows = min(least, v.free), max(flows, v.flows)
+		if i := slices.IndexFunc(p.racks, func(u rackUse) bool { return u.rack == v.rack }); i >= 0 {
+			p.racks[i].workers++
+		} else {
+			p.racks = append(p.racks, rackUse{v.rack, 1})
+		}
+	}
+	return least, flows
+}
+
 // psIn weighs the servers of one rack as PS of a plan.
 func (p *planner) psIn(s *search, base Choice, rack int, parts []cluster.Part, mine *Choice) {
 	for _, i := range p.c.InRack(rack) {
@@ -94,35 +101,48 @@ func (p *planner) withPS(c Choice, ps, epsilon int) Choice {
 
 // weigh completes a choice's value and keeps it if it is the best of its plan, or of all.
 func (p *planner) weigh(s *search, c Choice, parts []cluster.Part, mine *Choice) {
-	value := c.Workers + c.PSBandwidth - c.PSDecrement
-	if p.Variant == Published {
-		c.HotSpot, c.Racks = p.link/float64(c.Flows), 0
-		if p.narrow {
-			c.HotSpot = p.link / float64(c.Flows+1)
-			c.Racks, _ = p.across(s.j.Traffic, c.ps)
-		}
-		c.Total = value - max(c.HotSpot, c.Racks)
-		c.bound = c.Total
-	} else {
-		c.HotSpot, c.Racks = p.link/float64(c.Flows+1), math.Inf(1)
-		c.bound = value + c.HotSpot
-		s.bound = max(s.bound, c.bound)
-		if c.bound <= s.best.Total && (c.bound <= mine.Total || p.explain == nil) {
-			mine.bound = max(mine.bound, c.bound)
-			return
-		}
-		if p.uplinks {
-			_, c.Racks = p.across(s.j.Traffic, c.ps)
-		}
-		c.Total = value + min(c.HotSpot, c.Racks)
+	c.bound = p.bound(&c)
+	s.bound = max(s.bound, c.bound)
+	mine.bound = max(mine.bound, c.bound)
+	if c.bound <= s.best.Total && (c.bound <= mine.Total || p.explain == nil) {
+		return
 	}
+	p.total(s.j.Traffic, &c)
 	if c.Total > mine.Total {
-		c.bound = max(c.bound, mine.bound)
+		c.bound = mine.bound
 		*mine = c
 	}
-	mine.bound = max(mine.bound, c.bound)
 	if c.Total > s.best.Total || s.parts == nil { // as printed, a plan on idle links has -C/0
 		s.best, s.parts = c, parts
+	}
+}
+
+// bound is the largest Total that a choice could have, whatever the uplinks.
+func (p *planner) bound(c *Choice) float64 {
+	if p.Variant == Published {
+		return math.Inf(1)
+	}
+	return c.Workers + c.PSBandwidth - c.PSDecrement + p.link/float64(c.Flows+1)
+}
+
+// total fills in the last terms of Equation 1 for a choice of the surveyed plan, and
+// the sum.
+func (p *planner) total(t cluster.Traffic, c *Choice) {
+	value := c.Workers + c.PSBandwidth - c.PSDecrement
+	c.HotSpot = p.link / float64(c.Flows+1)
+	switch {
+	case p.Variant == Corrected:
+		c.Racks = math.Inf(1)
+		if p.uplinks {
+			_, c.Racks = p.across(t, c.ps)
+		}
+		c.Total = value + min(c.HotSpot, c.Racks)
+	case p.narrow:
+		c.Racks, _ = p.across(t, c.ps)
+		c.Total = value - max(c.HotSpot, c.Racks)
+	default:
+		c.HotSpot = p.link / float64(c.Flows)
+		c.Total = value - c.HotSpot
 	}
 }
 
@@ -165,24 +185,22 @@ func (p *planner) across(t cluster.Traffic, ps int) (most, least float64) {
 	return most, least
 }
 
-// another is one more PS for a chosen plan, on a server without one if there is any.
-func (p *planner) another(s *search, members, taken []int) int {
+// another is one more PS for the surveyed plan, on a server without one. The terms of
+// Equation 1 that a PS changes choose it.
+func (p *planner) another(s *search, taken []int) int {
 	best, most := -1, math.Inf(-1)
 	for i := range p.servers {
 		if slices.Contains(taken, i) {
 			continue
 		}
 		epsilon := 1
-		if slices.Contains(members, i) {
+		if slices.Contains(p.members, i) {
 			epsilon = 0
 		}
 		c := p.withPS(Choice{Flows: s.best.Flows}, i, epsilon)
-		hot := p.link / float64(c.Flows+1)
-		if p.Variant == Published {
-			hot = -p.link / float64(c.Flows)
-		}
-		if t := c.PSBandwidth - c.PSDecrement + hot; t > most {
-			best, most = i, t
+		p.total(s.j.Traffic, &c)
+		if best < 0 || c.Total > most {
+			best, most = i, c.Total
 		}
 	}
 	return best

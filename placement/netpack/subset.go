@@ -47,14 +47,14 @@ func subset(batch []cluster.Job, free, total int, ageing float64) []int {
 			}
 		}
 		fitting := slices.DeleteFunc(chosen, func(i int) bool { return batch[i].GPUs > free })
-		chosen = knapsack(batch, aged, fitting, free)
+		chosen = knapsack(batch, aged, fitting, free, maxSteps)
 		if first >= 0 {
 			var worth float64
 			for _, i := range chosen {
 				worth += aged[i]
 			}
 			if aged[first] > worth {
-				chosen = knapsack(batch, aged, slices.DeleteFunc(fitting, func(i int) bool { return aged[i] <= aged[first] }), free)
+				chosen = knapsack(batch, aged, slices.DeleteFunc(fitting, func(i int) bool { return aged[i] <= aged[first] }), free, maxSteps)
 			}
 		}
 	}
@@ -73,10 +73,10 @@ type item struct {
 const maxSteps = 1 << 27
 
 // knapsack chooses among jobs the most valuable that fit free GPUs together. Equal jobs
-// are a few items with 1, 2, 4, ... of them. Where items times GPUs is too much, those
+// are a few items with 1, 2, 4, ... of them. Where items times GPUs is more than steps, those
 // that the order by value per GPU takes or leaves by far are decided so, and the program
 // runs over the ones around the break (Pisinger's core).
-func knapsack(batch []cluster.Job, aged []float64, jobs []int, free int) []int {
+func knapsack(batch []cluster.Job, aged []float64, jobs []int, free, steps int) []int {
 	var top float64
 	for _, i := range jobs {
 		top = max(top, aged[i])
@@ -111,7 +111,7 @@ func knapsack(batch []cluster.Job, aged []float64, jobs []int, free int) []int {
 	taken := map[key]int{}
 	take := func(it item) { taken[key{it.gpus, it.value}] += it.count }
 	room := min(free, weight)
-	if len(items)*room > maxSteps {
+	if len(items)*room > steps {
 		slices.SortStableFunc(items, func(a, b item) int {
 			return cmp.Compare(float64(b.value)/float64(b.gpus), float64(a.value)/float64(a.gpus))
 		})
@@ -120,7 +120,7 @@ func knapsack(batch []cluster.Job, aged []float64, jobs []int, free int) []int {
 			sum += items[brk].gpus * items[brk].count
 			brk++
 		}
-		core := max(2, maxSteps/room)
+		core := max(2, steps/room)
 		from := max(0, brk-core/2)
 		for _, it := range items[:from] {
 			take(it)
