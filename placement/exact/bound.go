@@ -12,7 +12,6 @@ type need struct {
 	// least and most are flows by link, servers' first: with switches that are never
 	// short of memory, and with switches that have none.
 	least, most []float64
-	differ      float64 // the largest difference of the two
 }
 
 // meter measures needs, in clusters that are otherwise empty.
@@ -86,9 +85,6 @@ func (m *meter) need(j cluster.Job, p cluster.Placement) need {
 	}
 	measure(m.empty)
 	n.least, n.most = measure(m.full), measure(m.none)
-	for l := range n.least {
-		n.differ = max(n.differ, n.most[l]-n.least[l])
-	}
 	return n
 }
 
@@ -99,16 +95,15 @@ func (m *meter) need(j cluster.Job, p cluster.Placement) need {
 //
 // A link of capacity C carries at least the sum of least flows times rate, and at least
 // that of most flows times rate less what aggregation saves: at most A times the largest
-// difference of the two, with A the PAT of all switches together.
+// difference of the two of a job there, with A the PAT of all switches together.
 func (r *room) bound(needs []need, sizes []float64) float64 {
-	sum, differ := 0.0, 0.0
+	sum := 0.0
 	left := make([]int, 0, len(needs)) // jobs not yet on a link that was taken
 	for i, n := range needs {
 		if math.IsInf(n.alone, 1) {
 			continue
 		}
 		sum += sizes[i] / n.alone
-		differ = max(differ, n.differ)
 		left = append(left, i)
 	}
 	for len(left) > 1 {
@@ -118,6 +113,10 @@ func (r *room) bound(needs []need, sizes []float64) float64 {
 				continue
 			}
 			g := shared(capacity, needs, sizes, left, func(n *need) float64 { return n.least[l] })
+			differ := 0.0
+			for _, i := range left {
+				differ = max(differ, needs[i].most[l]-needs[i].least[l])
+			}
 			if save := differ * r.pat; save > 0 && !math.IsInf(save, 1) {
 				g = max(g, shared(capacity+save, needs, sizes, left, func(n *need) float64 { return n.most[l] }))
 			}

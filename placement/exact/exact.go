@@ -17,6 +17,7 @@
 package exact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ type Options struct {
 	// SelectINA chooses also at which racks switches aggregate for each job of the
 	// batch (Table 3's z). Otherwise all do.
 	SelectINA bool
-	// Nodes ends the search with ErrTooLarge after so many; 0: a million.
+	// Nodes ends the search with ErrTooLarge after so many partial placements; 0: ten
+	// million.
 	Nodes int
 }
 
@@ -67,7 +69,7 @@ func Solve(ctx context.Context, in Instance, o Options) (Solution, error) {
 		return Solution{}, fmt.Errorf("%d servers: %w", n, ErrTooLarge)
 	}
 	if o.Nodes == 0 {
-		o.Nodes = 1_000_000
+		o.Nodes = 10_000_000
 	}
 	s := &search{ctx: ctx, in: &in, o: o, c: c, best: math.Inf(1), options: map[cluster.Traffic][]option{}}
 	demand := 0
@@ -173,14 +175,7 @@ func (s *search) enumerate(m *meter, j cluster.Job) []option {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b option) int {
-		switch {
-		case a.need.alone != b.need.alone:
-			if a.need.alone > b.need.alone {
-				return -1
-			}
-			return 1
-		}
-		return a.servers.size() - b.servers.size()
+		return cmp.Or(cmp.Compare(b.need.alone, a.need.alone), cmp.Compare(a.servers.size(), b.servers.size()))
 	})
 	return out
 }
@@ -223,31 +218,48 @@ func (s *search) down(depth int, slow float64, classes []set) {
 	}
 	rest := s.rest(depth + 1)
 	j := s.in.Batch[s.order[depth]]
-	for i, options := 0, s.options[j.Traffic]; i < len(options) && s.err == nil; i++ {
+	// Every way to place it that could be better, the most promising first.
+	type way struct {
+		o     *option
+		least float64
+	}
+	var ways []way
+	options := s.options[j.Traffic]
+	s.chosen, s.needs, s.sizes = append(s.chosen, nil), append(s.needs, need{}), append(s.sizes, size(j))
+	for i := range options {
 		o := &options[i]
-		mine := size(j) / o.need.alone
-		if s.prunes(slow + mine + rest) {
-			return // the options after this are slower still
+		if s.prunes(slow + size(j)/o.need.alone + rest) {
+			break // the options after this are slower still
 		}
-		if !canonical(o, classes) || !s.fits(append(s.chosen, o)) {
+		s.chosen[depth] = o
+		if !canonical(o, classes) || !s.fits(s.chosen) {
 			continue
 		}
-		if s.nodes++; s.nodes > s.o.Nodes {
-			s.err = fmt.Errorf("%d placements looked at: %w", s.o.Nodes, ErrTooLarge)
-		} else if s.nodes%256 == 1 {
-			s.err = s.ctx.Err()
+		s.nodes++
+		s.needs[len(s.needs)-1] = o.need
+		if least := s.room.bound(s.needs, s.sizes) + rest; !s.prunes(least) {
+			ways = append(ways, way{o, least})
 		}
-		s.chosen, s.needs, s.sizes = append(s.chosen, o), append(s.needs, o.need), append(s.sizes, size(j))
-		if s.err == nil && !s.prunes(s.room.bound(s.needs, s.sizes)+s.rest(depth+1)) {
-			job := j
-			job.GPUs = len(o.place.Parts)
-			if s.err = s.c.Enter(job, o.place); s.err == nil {
-				s.down(depth+1, slow+mine, refine(classes, o))
-				s.err = errors.Join(s.err, s.c.Leave(job.ID))
-			}
-		}
-		s.chosen, s.needs, s.sizes = s.chosen[:depth], s.needs[:len(s.needs)-1], s.sizes[:len(s.sizes)-1]
 	}
+	if s.nodes > s.o.Nodes {
+		s.err = fmt.Errorf("%d placements looked at: %w", s.nodes, ErrTooLarge)
+	} else if s.err == nil {
+		s.err = s.ctx.Err()
+	}
+	slices.SortStableFunc(ways, func(a, b way) int { return cmp.Compare(a.least, b.least) })
+	for _, w := range ways {
+		if s.err != nil || s.prunes(w.least) {
+			break
+		}
+		s.chosen[depth], s.needs[len(s.needs)-1] = w.o, w.o.need
+		job := j
+		job.GPUs = len(w.o.place.Parts)
+		if s.err = s.c.Enter(job, w.o.place); s.err == nil {
+			s.down(depth+1, slow+size(j)/w.o.need.alone, refine(classes, w.o))
+			s.err = errors.Join(s.err, s.c.Leave(job.ID))
+		}
+	}
+	s.chosen, s.needs, s.sizes = s.chosen[:depth], s.needs[:len(s.needs)-1], s.sizes[:len(s.sizes)-1]
 }
 
 // prunes reports whether something that costs so much at least cannot be better than the
