@@ -209,7 +209,8 @@ func TestRandomSeed(t *testing.T) {
 		c := cluster.New(cluster.FatTree(1, 64, 4, 1, 1, 1))
 		return Random().Place(c, []cluster.Job{{ID: 7, GPUs: 16}}, seed)[0].String()
 	}
-	if place(1) != place(1) || place(1) == place(2) {
-		t.Errorf("seed 1: %s, again %s, seed 2: %s", place(1), place(1), place(2))
+	one, again, two := place(1), place(1), place(2)
+	if one != again || one == two {
+		t.Errorf("seed 1: %s, again %s, seed 2: %s", one, again, two)
 	}
 }
