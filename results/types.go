@@ -197,6 +197,7 @@ type Record struct {
 	Calibration []Calibration      `json:"calibration,omitempty"`
 	Topology    Topology           `json:"topology"`
 	Expect      []Expect           `json:"expect"`
+	Comparison  *Comparison        `json:"comparison,omitempty"`
 	Points      []Point            `json:"points"`
 	Checks      []Check            `json:"checks"`
 	Outcome     Outcome            `json:"outcome"`
