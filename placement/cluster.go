@@ -64,32 +64,47 @@ func (o onCluster) Place(inv *inventory.Inventory, jobs []Job, seed uint64) (*Pl
 			return nil, fmt.Errorf("job %s: %w", job.Name, err)
 		}
 	}
-	racks := racksOf(inv)
 	for k, where := range o.policy.Place(c, batch, seed) {
 		job := &jobs[open[k]]
 		if len(where.Parts) == 0 {
 			return nil, ledger.Infeasible(job)
 		}
-		var workers []Worker
-		for rank, w := range where.Parts {
-			workers = append(workers, Worker{Rank: rank, Host: inv.Hosts[w.Server].Name, GPUs: w.GPUs})
+		if err := ledger.room(job, len(where.Parts)); err != nil {
+			return nil, err
 		}
-		ps := job.PS
-		if ps == "" && len(where.PS) > 0 {
-			ps = inv.Hosts[where.PS[0]].Name
-		}
-		plan, err := ledger.Place(job, workers, ps)
+		plan, err := JobPlanOf(ledger.topo, inv, job, where)
 		if err != nil {
 			return nil, err
 		}
-		for n := range plan.Tree {
-			if slices.ContainsFunc(where.Plain, func(r int) bool { return racks.names[r] == plan.Tree[n].Switch }) {
-				plan.Tree[n].Aggregate = false
-			}
-		}
+		ledger.take(&plan)
 		placed[open[k]] = plan
 	}
 	return &Plan{Policy: o.Name(), Jobs: placed}, nil
+}
+
+// JobPlanOf is where a cluster of ClusterOf(inv) has a job, by name, with the
+// aggregation tree. The PS is the job's own if it names one, otherwise the first of the
+// placement's: a job plan has one. Where the placement says so, a switch forwards plainly.
+func JobPlanOf(t *inventory.Topology, inv *inventory.Inventory, job *Job, at cluster.Placement) (JobPlan, error) {
+	p := JobPlan{ID: job.ID, Name: job.Name, Collective: job.Collective, PS: job.PS}
+	for rank, w := range at.Parts {
+		p.Workers = append(p.Workers, Worker{Rank: rank, Host: inv.Hosts[w.Server].Name, GPUs: w.GPUs})
+	}
+	if p.PS == "" && len(at.PS) > 0 {
+		p.PS = inv.Hosts[at.PS[0]].Name
+	}
+	if err := BuildTree(t, inv, &p); err != nil {
+		return JobPlan{}, err
+	}
+	if len(at.Plain) > 0 {
+		racks := racksOf(inv)
+		for n := range p.Tree {
+			if slices.ContainsFunc(at.Plain, func(r int) bool { return racks.names[r] == p.Tree[n].Switch }) {
+				p.Tree[n].Aggregate = false
+			}
+		}
+	}
+	return p, nil
 }
 
 func traffic(job *Job) cluster.Traffic {
@@ -137,10 +152,9 @@ func tor(h *inventory.Host) string {
 // is the memory over the shortest time that an aggregator can be held: a round trip
 // between two hosts of the rack. Hosts without a NIC have no GPUs there.
 func ClusterOf(inv *inventory.Inventory) cluster.Config {
-	const frame = 8 * 1024 // bits
 	var cfg cluster.Config
 	r := racksOf(inv)
-	shortest := make([]time.Duration, len(r.names)) // from a host to the switch
+	shortest := make([]float64, len(r.names)) // hold, seconds
 	for _, name := range r.names {
 		rack := cluster.Rack{Uplink: math.Inf(1)}
 		var up float64
@@ -162,9 +176,8 @@ func ClusterOf(inv *inventory.Inventory) cluster.Config {
 		} else {
 			nic := h.NICs[0]
 			s.Rack, s.Link = r.index[name], float64(nic.Rate)
-			hop := nic.Delay + time.Duration(frame/float64(nic.Rate)*1e9)
-			if t := &shortest[s.Rack]; *t == 0 || hop < *t {
-				*t = hop
+			if t, h := &shortest[s.Rack], hold(float64(nic.Rate), nic.Delay); *t == 0 || h < *t {
+				*t = h
 			}
 		}
 		cfg.Servers = append(cfg.Servers, s)
@@ -174,8 +187,21 @@ func ClusterOf(inv *inventory.Inventory) cluster.Config {
 	}
 	for i, name := range r.names {
 		if sw, ok := inv.Switch(name); ok && shortest[i] > 0 {
-			cfg.Racks[i].PAT = float64(sw.Aggregators) * frame / (4 * shortest[i].Seconds())
+			cfg.Racks[i].PAT = float64(sw.Aggregators) * frame / shortest[i]
 		}
 	}
 	return cfg
 }
+
+// Memory is how many aggregators give a ToR switch a peak aggregation throughput in bit/s
+// where its hosts are linked at a rate in bit/s by cables with a delay, rounded to the
+// nearest: what ClusterOf says of them.
+func Memory(pat, rate float64, delay time.Duration) int {
+	return int(math.Round(pat * hold(rate, delay) / frame))
+}
+
+const frame = 8 * 1024 // bits of a packet with 240 gradients
+
+// hold is the shortest time in seconds that an aggregator of a ToR switch can be taken:
+// a round trip between two of its hosts.
+func hold(rate float64, delay time.Duration) float64 { return 4 * (delay.Seconds() + frame/rate) }

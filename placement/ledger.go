@@ -100,23 +100,36 @@ func NeedsPS(job *Job, hosts int) bool {
 // Place enters a job in the ledger: workers in rank order, and the host of its PS
 // or "". It builds the aggregation tree.
 func (l *Ledger) Place(job *Job, workers []Worker, ps string) (JobPlan, error) {
-	if len(workers) > MaxWorkers && job.Collective != Ring {
-		e := l.Infeasible(job)
-		e.Reason = fmt.Sprintf("needs %d hosts, aggregation has room for %d workers", len(workers), MaxWorkers)
-		return JobPlan{}, e
+	if err := l.room(job, len(workers)); err != nil {
+		return JobPlan{}, err
 	}
 	p := JobPlan{ID: job.ID, Name: job.Name, Collective: job.Collective, Workers: workers, PS: ps}
 	if err := BuildTree(l.topo, l.inv, &p); err != nil {
 		return JobPlan{}, err
 	}
-	for _, w := range workers {
+	l.take(&p)
+	return p, nil
+}
+
+// room is an *InfeasibleError where a job has more workers than sums have room for.
+func (l *Ledger) room(job *Job, workers int) error {
+	if workers <= MaxWorkers || job.Collective == Ring {
+		return nil
+	}
+	e := l.Infeasible(job)
+	e.Reason = fmt.Sprintf("needs %d hosts, aggregation has room for %d workers", workers, MaxWorkers)
+	return e
+}
+
+// take enters a job that has its place.
+func (l *Ledger) take(p *JobPlan) {
+	for _, w := range p.Workers {
 		l.free[w.Host] -= w.GPUs
 		l.load[w.Host]++
 	}
-	if ps != "" {
-		l.load[ps]++
+	if p.PS != "" {
+		l.load[p.PS]++
 	}
-	return p, nil
 }
 
 // Infeasible is the error for a job that does not fit what is free now.
