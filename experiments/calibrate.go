@@ -85,7 +85,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 	settle := time.Duration(0)
 	for i := range setup.Workloads {
 		w := &setup.Workloads[i]
-		rtt := roundTrip(w.Job, topo)
+		rtt := testbed.RoundTrip(&w.Job, topo)
 		w.Rate = rate
 		// More than is ever on its way, but not so much that the end takes long.
 		w.Window = min(w.Window, 16+int(2*psns*rtt.Seconds()))
@@ -220,7 +220,7 @@ func linkRates(ctx context.Context, tb testbed.Testbed, s *Spec) ([]results.Cali
 func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s *Spec, job placement.JobPlan) (_ []results.Calibration, err error) {
 	frame := frameBits(s.Switch.Lanes)
 	w := testbed.Workload{Job: job, Window: 2048, Control: "fixed"}
-	w.RTO = retransmitAfter(job, topo, float64(w.Window)*frame)
+	w.RTO = testbed.RTO(&job, topo, float64(w.Window)*frame)
 	dep, err := tb.Deploy(ctx, testbed.Setup{
 		Plan:      &placement.Plan{Jobs: []placement.JobPlan{job}},
 		Settings:  testbed.Settings{Mode: s.Switch.Mode, Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed},

@@ -121,7 +121,7 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, t
 			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
 		}
 	}
-	w.RTO = retransmitAfter(plan.Jobs[i], topo, s.backlog(plan))
+	w.RTO = testbed.RTO(&plan.Jobs[i], topo, s.backlog(plan))
 	return w, nil
 }
 
@@ -140,62 +140,13 @@ func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
 	return least
 }
 
-// backlog is how many bits all jobs together can queue in front of one link: a
-// window each, summed on the way where switches aggregate.
+// backlog is how many bits all jobs together can queue in front of one link.
 func (s *Spec) backlog(plan *placement.Plan) float64 {
-	packets := 0
-	for i, j := range plan.Jobs {
-		n := 1
-		switch {
-		case j.Local():
-			n = 0
-		case j.Collective == placement.PS:
-			n = len(j.Workers)
-		}
-		packets += n * s.Jobs[i].Window
+	var bits float64
+	for i := range plan.Jobs {
+		bits += testbed.Backlog(&plan.Jobs[i], s.Jobs[i].Window, frameBits(s.Switch.Lanes))
 	}
-	return float64(packets) * frameBits(s.Switch.Lanes)
-}
-
-// retransmitAfter is a first timeout that full queues do not trip: twice the round
-// trip, the time that the slowest link of the job takes for a backlog of so many
-// bits, and a margin for a busy host.
-func retransmitAfter(j placement.JobPlan, topo *inventory.Topology, backlog float64) time.Duration {
-	slowest := math.Inf(1)
-	for _, path := range ways(j, topo) {
-		for _, l := range path {
-			slowest = min(slowest, float64(topo.Links[l].Rate))
-		}
-	}
-	return 2*roundTrip(j, topo) + time.Duration(backlog/slowest*float64(time.Second)) + 20*time.Millisecond
-}
-
-// roundTrip is the longest way of the job's gradients and back, by cables alone.
-func roundTrip(j placement.JobPlan, topo *inventory.Topology) time.Duration {
-	var rtt time.Duration
-	for _, path := range ways(j, topo) {
-		rtt = max(rtt, 2*topo.PathDelay(path))
-	}
-	return rtt
-}
-
-// ways are the paths of a job's gradients, worker by worker: to its PS, to the root
-// of its tree without one, or to the next worker in a ring.
-func ways(j placement.JobPlan, topo *inventory.Topology) (out [][]int) {
-	for i, w := range j.Workers {
-		to := j.PS
-		switch {
-		case to != "":
-		case len(j.Tree) > 0:
-			to = j.Tree[len(j.Tree)-1].Switch
-		default:
-			to = j.Workers[(i+1)%len(j.Workers)].Host
-		}
-		if path, err := topo.Path(w.Host, to); err == nil {
-			out = append(out, path)
-		}
-	}
-	return out
+	return bits
 }
 
 // aggregators is how many aggregators each switch uses: as the spec says, or what
