@@ -132,7 +132,7 @@ type Deployment interface {
 	// Add brings another job in while others run, ready to be started. Its name and ID
 	// are new. Remove takes one out that has ended, been stopped, or never started:
 	// switches forget it, and its ID may be used again. In synchronous mode, memory is
-	// handed out once.
+	// handed out once. Both are safe for concurrent use with everything else but Close.
 	Add(ctx context.Context, job placement.JobPlan, w Workload) error
 	Remove(ctx context.Context, job string) error
 
@@ -152,10 +152,11 @@ type Deployment interface {
 	SetLink(ctx context.Context, link string, s LinkState) error
 	Health(ctx context.Context) ([]results.Trouble, error)
 
-	// Now is the time since the deployment was made; Sleep returns when it is t or
-	// ctx is done. In virtual time Sleep runs the model up to t.
+	// Now is the time since the deployment was made; Sleep returns when it is t, when
+	// one of the channels is closed, or ctx is done. In virtual time Sleep runs the model
+	// up to t, or to the instant that closes a channel.
 	Now() time.Duration
-	Sleep(ctx context.Context, t time.Duration) error
+	Sleep(ctx context.Context, t time.Duration, until ...<-chan struct{}) error
 
 	Close(ctx context.Context) error
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/inabench/inabench/collectors"
@@ -27,17 +29,17 @@ const (
 
 // deployment is one setup on the testbed.
 type deployment struct {
-	tb      *Testbed
-	setup   testbed.Setup
-	jobs    map[string]*runningJob
-	order   []string
-	began   time.Time
-	regions *placement.Regions // of synchronous jobs
-	sampler *collectors.Sampler
-	broken  chan struct{} // closed when the first connection is lost
-	cause   error         // which; valid then
+	tb     *Testbed
+	setup  testbed.Setup
+	began  time.Time
+	broken chan struct{} // closed when the first connection is lost
+	cause  error         // which; valid then
 
 	mu      sync.Mutex
+	jobs    map[string]*runningJob
+	order   []string
+	regions *placement.Regions // of synchronous jobs
+	sampler *collectors.Sampler
 	samples []results.Sample // of agents, since the last Sample
 
 	reading sync.WaitGroup
@@ -89,8 +91,21 @@ type runningJob struct {
 	work    testbed.Workload
 	program map[string]*p4rt.Batch // entries in switches
 	agents  []*remoteAgent         // the PS first, if there is one: it must listen before workers send
+	configs []agent.Config         // theirs
 	local   *localJob              // instead of agents
 	done    chan struct{}
+
+	ending sync.Once
+	left   atomic.Int32 // workers that have not ended
+}
+
+// ended is told that an agent has. The job has when all workers have, or when any agent
+// could not go on: without its PS it would wait for ever.
+func (j *runningJob) ended(a *remoteAgent) {
+	worker := !strings.HasPrefix(a.name, "ps ")
+	if worker && j.left.Add(-1) == 0 || a.failure() != nil {
+		j.ending.Do(func() { close(j.done) })
+	}
 }
 
 func (j *runningJob) workers() []*remoteAgent {
@@ -122,7 +137,7 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 
 // Add implements testbed.Deployment.
 func (d *deployment) Add(ctx context.Context, jp placement.JobPlan, w testbed.Workload) error {
-	if d.jobs[jp.Name] != nil {
+	if _, ok := d.job(jp.Name); ok {
 		return fmt.Errorf("add job %s: it is there already", jp.Name)
 	}
 	ctx, release := d.whole(ctx)
@@ -138,10 +153,12 @@ func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work [
 	whole := map[string]*p4rt.Batch{}
 	var added []*runningJob
 	for i, jp := range jobs {
-		j := &runningJob{plan: jp, work: work[i], done: make(chan struct{})}
+		j, err := d.newJob(jp, work[i])
+		if err != nil {
+			return err
+		}
 		one := testbed.Setup{Plan: &placement.Plan{Jobs: jobs[i : i+1]}, Settings: d.setup.Settings, Workloads: work[i : i+1]}
-		var err error
-		if j.program, err = programs(d.tb.inv, one, d.tb.epoch, d.regions); err != nil {
+		if err := d.enter(j, one); err != nil {
 			return err
 		}
 		for name, b := range j.program {
@@ -151,36 +168,90 @@ func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work [
 			whole[name].Groups = append(whole[name].Groups, b.Groups...)
 			whole[name].Jobs = append(whole[name].Jobs, b.Jobs...)
 		}
-		d.jobs[jp.Name], d.order = j, append(d.order, jp.Name)
 		added = append(added, j)
 	}
 	if err := d.tb.program(ctx, whole); err != nil {
 		return err
 	}
-	var err error
-	if d.sampler, err = d.newSampler(); err != nil {
+	if err := d.resample(); err != nil {
 		return err
 	}
 	return d.launch(ctx, added)
 }
 
+// enter makes one job known, with what switches have to know of it.
+func (d *deployment) enter(j *runningJob, one testbed.Setup) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if j.program, err = programs(d.tb.inv, one, d.tb.epoch, d.regions); err != nil {
+		return err
+	}
+	d.jobs[j.plan.Name], d.order = j, append(d.order, j.plan.Name)
+	return nil
+}
+
+// job finds a job by its name.
+func (d *deployment) job(name string) (*runningJob, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j, ok := d.jobs[name]
+	return j, ok
+}
+
+// all are the jobs in the order in which they came.
+func (d *deployment) all() []*runningJob {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*runningJob
+	for _, name := range d.order {
+		out = append(out, d.jobs[name])
+	}
+	return out
+}
+
+// resample makes the sampler one of the jobs that are there now.
+func (d *deployment) resample() (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sampler, err = d.newSampler()
+	return err
+}
+
 // Remove implements testbed.Deployment.
 func (d *deployment) Remove(ctx context.Context, job string) error {
-	j, ok := d.jobs[job]
+	j, ok := d.job(job)
 	if !ok {
 		return fmt.Errorf("remove: no job %q", job)
 	}
 	errs := []error{d.end(ctx, []*runningJob{j})}
+	d.mu.Lock()
 	delete(d.jobs, job)
 	d.order = slices.DeleteFunc(d.order, func(name string) bool { return name == job })
-	var err error
-	if d.sampler, err = d.newSampler(); err != nil {
-		errs = append(errs, err)
-	}
+	d.mu.Unlock()
+	errs = append(errs, d.resample())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove job %s: %w", job, err)
 	}
 	return nil
+}
+
+// newJob is a job of which nothing runs yet.
+func (d *deployment) newJob(jp placement.JobPlan, w testbed.Workload) (*runningJob, error) {
+	j := &runningJob{plan: jp, work: w, done: make(chan struct{})}
+	if jp.Local() {
+		j.local = newLocalJob(w, j.done)
+		return j, nil
+	}
+	configs, err := d.configs(jp, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range configs {
+		j.agents = append(j.agents, newAgent(c.title, jp.Name, c.of, c.host, d.onSample))
+		j.configs = append(j.configs, c.config)
+	}
+	j.left.Store(int32(len(j.workers())))
+	return j, nil
 }
 
 // launch starts the agents of jobs and waits until every one of them is ready and its
@@ -190,22 +261,13 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 	defer cancel()
 	var all []*remoteAgent
 	var configs []agent.Config
+	var jobOf []*runningJob
 	for _, j := range jobs {
-		if j.plan.Local() {
-			j.local = newLocalJob(j.work, j.done)
-			continue
-		}
-		cs, err := d.configs(j.plan, j.work)
-		if err != nil {
-			return err
-		}
-		for _, c := range cs {
-			a := newAgent(c.title, j.plan.Name, c.of, c.host, d.onSample)
-			j.agents = append(j.agents, a)
-			all, configs = append(all, a), append(configs, c.config)
+		for i, a := range j.agents {
+			all, configs, jobOf = append(all, a), append(configs, j.configs[i]), append(jobOf, j)
 		}
 	}
-	err := parallel(ctx, len(all), func(ctx context.Context, i int) error {
+	return parallel(ctx, len(all), func(ctx context.Context, i int) error {
 		a := all[i]
 		client, ok := d.tb.hosts[a.host]
 		if !ok {
@@ -220,6 +282,7 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 		go func() {
 			defer d.reading.Done()
 			a.read()
+			jobOf[i].ended(a)
 		}()
 		if err := a.send(configs[i]); err != nil {
 			return err
@@ -229,22 +292,6 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 		}
 		return a.sync(ctx, d.Now)
 	})
-	for _, j := range jobs {
-		if j.local != nil {
-			continue
-		}
-		d.reading.Add(1)
-		go func() {
-			defer d.reading.Done()
-			defer close(j.done)
-			for _, a := range j.workers() {
-				if a.proc != nil {
-					<-a.over
-				}
-			}
-		}()
-	}
-	return err
 }
 
 // nicPace is how fast a worker without a rate limit hands packets to its NIC, over
@@ -316,7 +363,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 
 // Start implements testbed.Deployment.
 func (d *deployment) Start(ctx context.Context, job string) error {
-	j, ok := d.jobs[job]
+	j, ok := d.job(job)
 	if !ok {
 		return fmt.Errorf("start: no job %q", job)
 	}
@@ -348,7 +395,7 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 // Stop implements testbed.Deployment. Workers stop first; the PS goes on
 // answering until all of them have what is theirs.
 func (d *deployment) Stop(ctx context.Context, job string) error {
-	j, ok := d.jobs[job]
+	j, ok := d.job(job)
 	if !ok {
 		return fmt.Errorf("stop: no job %q", job)
 	}
@@ -385,7 +432,7 @@ func (d *deployment) Stop(ctx context.Context, job string) error {
 
 // Done implements testbed.Deployment.
 func (d *deployment) Done(job string) <-chan struct{} {
-	if j, ok := d.jobs[job]; ok {
+	if j, ok := d.job(job); ok {
 		return j.done
 	}
 	closed := make(chan struct{})
@@ -395,7 +442,7 @@ func (d *deployment) Done(job string) <-chan struct{} {
 
 // Summary implements testbed.Deployment.
 func (d *deployment) Summary(job string) (results.JobSummary, error) {
-	j, ok := d.jobs[job]
+	j, ok := d.job(job)
 	if !ok {
 		return results.JobSummary{}, fmt.Errorf("no job %q", job)
 	}
@@ -453,7 +500,10 @@ func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
 func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
 	ctx, release := d.whole(ctx)
 	defer release()
-	counters, err := d.sampler.Sample(ctx)
+	d.mu.Lock()
+	sampler := d.sampler
+	d.mu.Unlock()
+	counters, err := sampler.Sample(ctx)
 	d.mu.Lock()
 	out := append(d.samples, counters...)
 	d.samples = nil
@@ -466,8 +516,8 @@ func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
 		return out, context.Cause(ctx)
 	default:
 	}
-	for _, name := range d.order {
-		for _, a := range d.jobs[name].agents {
+	for _, j := range d.all() {
+		for _, a := range j.agents {
 			if aerr := a.failure(); aerr != nil {
 				err = errors.Join(err, aerr)
 			}
@@ -484,13 +534,14 @@ func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkSta
 // Health implements testbed.Deployment: the fabric's troubles and the agents'.
 func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	t, err := d.tb.opt.Fabric.Health(ctx)
+	jobs := d.all()
 	var plans []placement.JobPlan
-	for _, name := range d.order {
-		plans = append(plans, d.jobs[name].plan)
+	for _, j := range jobs {
+		plans = append(plans, j.plan)
 	}
 	rtt := shortestRTT(d.tb.inv, plans)
-	for _, name := range d.order {
-		for _, a := range d.jobs[name].agents {
+	for _, j := range jobs {
+		for _, a := range j.agents {
 			if s := a.stats(); s != nil {
 				t = append(t, agentTrouble(a, s, rtt)...)
 			}
@@ -503,17 +554,24 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 func (d *deployment) Now() time.Duration { return time.Since(d.began) }
 
 // Sleep implements testbed.Deployment.
-func (d *deployment) Sleep(ctx context.Context, t time.Duration) error {
+func (d *deployment) Sleep(ctx context.Context, t time.Duration, until ...<-chan struct{}) error {
 	timer := time.NewTimer(t - d.Now())
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-d.broken:
-		return d.tb.lost()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	wake := []reflect.SelectCase{receive(ctx.Done()), receive(d.broken), receive(timer.C)}
+	for _, c := range until {
+		wake = append(wake, receive(c))
 	}
+	switch i, _, _ := reflect.Select(wake); i {
+	case 0:
+		return context.Cause(ctx)
+	case 1:
+		return d.tb.lost()
+	}
+	return nil
+}
+
+func receive(c any) reflect.SelectCase {
+	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
 }
 
 // Close implements testbed.Deployment: agents end, then switches forget the jobs.
@@ -523,11 +581,7 @@ func (d *deployment) Close(ctx context.Context) error {
 		close(d.closed)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		var jobs []*runningJob
-		for _, name := range d.order {
-			jobs = append(jobs, d.jobs[name])
-		}
-		err := d.end(ctx, jobs)
+		err := d.end(ctx, d.all())
 		d.reading.Wait()
 		d.closing = err
 	})

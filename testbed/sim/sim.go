@@ -261,6 +261,8 @@ func (d *deployment) Stop(ctx context.Context, name string) error {
 }
 
 func (d *deployment) Done(name string) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, j := range d.jobs {
 		if j.plan.Name == name {
 			return j.done
@@ -297,14 +299,23 @@ func (d *deployment) Now() time.Duration {
 	return d.now
 }
 
-// Sleep implements testbed.Deployment: it runs the model up to t.
-func (d *deployment) Sleep(ctx context.Context, t time.Duration) error {
+// Sleep implements testbed.Deployment: it runs the model up to t, or to what closes
+// one of the channels.
+func (d *deployment) Sleep(ctx context.Context, t time.Duration, until ...<-chan struct{}) error {
+	over := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		d.mu.Lock()
-		closed, arrived := d.closed, d.now >= t
+		closed, arrived := d.closed, d.now >= t || slices.ContainsFunc(until, over)
 		if !closed && !arrived {
 			d.step(t)
 		}

@@ -319,11 +319,11 @@ func (d *flawedDeployment) SetLink(_ context.Context, link string, s testbed.Lin
 	return nil
 }
 
-func (d *flawedDeployment) Sleep(ctx context.Context, t time.Duration) error {
+func (d *flawedDeployment) Sleep(ctx context.Context, t time.Duration, until ...<-chan struct{}) error {
 	if d.bed.sleep != nil {
 		return d.bed.sleep(d, ctx, t)
 	}
-	return d.Deployment.Sleep(ctx, t)
+	return d.Deployment.Sleep(ctx, t, until...)
 }
 
 func (d *flawedDeployment) Now() time.Duration {

@@ -137,15 +137,18 @@ func (b bed) online(t *testing.T) {
 			t.Errorf("job %s was removed and has a summary", p.Name)
 		}
 	}
-	finish := func(p placement.JobPlan, sent int64) {
+	end := func(p placement.JobPlan, sent int64) {
 		one := d
 		one.jobs = []placement.JobPlan{p}
-		one.start()
 		sum := one.finish(time.Minute)[0]
 		if sum.Iterations == 0 || sum.Packets < sent {
 			t.Errorf("%+v", sum)
 		}
 		d.exact(sum, sent*lanes)
+	}
+	finish := func(p placement.JobPlan, sent int64) {
+		d.must("start "+p.Name, func() error { return d.Start(d.Context(), p.Name) })
+		end(p, sent)
 	}
 	if err := d.Add(d.Context(), others.Plan.Jobs[0], others.Workloads[0]); err == nil {
 		t.Error("a job was added twice")
@@ -157,7 +160,18 @@ func (b bed) online(t *testing.T) {
 		remove(first)
 		local := add(2, 3)
 		finish(local, 0)
-		finish(second, packets*iterations*3)
+		d.must("start second", func() error { return d.Start(d.Context(), "second") })
+		limit := d.Now() + 20*time.Second
+		d.must("sleep until job second has ended", func() error { return d.Sleep(d.Context(), limit, d.Done("second")) })
+		select {
+		case <-d.Done("second"):
+		default:
+			t.Fatalf("job second is not done at %v", d.Now())
+		}
+		if d.Now() >= limit {
+			t.Error("slept on when job second had ended")
+		}
+		end(second, packets*iterations*3)
 		remove(second)
 		remove(local)
 	}
