@@ -27,7 +27,7 @@ type JobEntry struct {
 	Epoch      uint16 // packets of another epoch are dropped and counted
 	Mode       Mode
 	Addressing Addressing
-	Base, Size uint32 // aggregators [Base, Base+Size) of the switch's array; jobs may share a region
+	Base, Size uint32 // aggregators [Base, Base+Size) of the switch's array; jobs may share a region; Size 0: none
 	Offset     uint32 // linear addressing only
 	Expect     uint64 // bitmap of all workers below this switch: a sum with these bits is complete here
 	Root       bool   // the switch nearest the PS; in synchronous mode it turns complete sums into results

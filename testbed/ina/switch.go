@@ -41,7 +41,7 @@ import (
 // (SwitchML, section 3.5). The switch with Root set turns the complete sum into a
 // result, keeps it, and answers resends from it, towards where they came from; a
 // switch below sends its part of the sum up, again when a resend asks for it. PSN
-// p + Size takes the slot over.
+// p + Size takes the slot over. A job whose Size is 0 is at a halt.
 //
 // # Both
 //
@@ -115,7 +115,7 @@ type Counters struct {
 	Denied     Count // PSNs whose first packet found the aggregator taken
 	Out        Count // sums and fallbacks sent up; at a synchronous root, results sent down
 	Results    Count // results from above, passed down
-	Dropped    Count // wrong epoch, workers not expected here, or other lanes than the sum has
+	Dropped    Count // wrong epoch, workers not expected here, other lanes than the sum has, or a halt
 
 	Answered int64         // synchronous resends answered from a kept sum: in Duplicates, and in Out
 	Releases int64         // aggregators released by a result
@@ -136,10 +136,11 @@ const (
 	WrongEpoch               // dropped
 	Malformed                // dropped: no INA header, workers not expected here, or other lanes than the sum has
 	NoJob                    // dropped: the switch has no entry for its job
+	NoMemory                 // dropped: its job is synchronous and at a halt
 )
 
 var reasonNames = [...]string{"forwarded", "absorbed", "completed", "pushed", "result", "answered",
-	"duplicate", "wrong epoch", "malformed", "no job"}
+	"duplicate", "wrong epoch", "malformed", "no job", "no memory"}
 
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
@@ -206,13 +207,16 @@ func (s *Switch) Taken() int {
 }
 
 // SetJob installs e in place of any earlier entry of e.Job, whose aggregators are
-// freed and decisions forgotten; counters go on. It is meant for between runs: a
-// job changed while its packets are under way recovers by resends in statistical
-// mode only.
+// freed and decisions forgotten; counters go on. A job changed while its packets are
+// under way recovers by resends in statistical mode. In synchronous mode it may hang:
+// the kept result is the only copy, and a worker that still lacks it asks for what the
+// others will never send again. There, all workers of the job pause first
+// (Worker.Paused): then nobody needs what is kept.
 //
 // A region must lie within the array. Jobs may share one, but a synchronous job's
-// is its own, and a pool is shared only by pool jobs with the same region. Errors
-// wrap ErrEntry and leave the switch as it was.
+// is its own, and a pool is shared only by pool jobs with the same region. A
+// synchronous job without memory is at a halt: its packets are dropped. Errors wrap
+// ErrEntry and leave the switch as it was.
 func (s *Switch) SetJob(e JobEntry) error {
 	if err := s.check(e); err != nil {
 		return fmt.Errorf("%w: job %d: %w", ErrEntry, e.Job, err)
@@ -258,7 +262,7 @@ func (s *Switch) check(e JobEntry) error {
 		return errors.New("expects no worker")
 	case e.Window == 0 || e.Window > maxWindow:
 		return fmt.Errorf("window %d outside 1..%d", e.Window, maxWindow)
-	case e.Mode == Synchronous && uint64(e.Size) < 2*uint64(e.Window):
+	case e.Mode == Synchronous && e.Size > 0 && uint64(e.Size) < 2*uint64(e.Window):
 		return fmt.Errorf("%d slots for window %d, synchronous mode needs twice the window", e.Size, e.Window)
 	}
 	for _, o := range s.jobs {
@@ -474,6 +478,11 @@ func hashSlot(job uint16, psn, n uint32) uint32 {
 }
 
 func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32) Verdict {
+	if j.Size == 0 {
+		j.counters.In.sub(b)
+		j.counters.Dropped.add(b)
+		return Verdict{Reason: NoMemory}
+	}
 	slot := j.Base + h.PSN%j.Size
 	a := &s.aggs[slot]
 	if a.job != 0 && a.psn != h.PSN {

@@ -35,7 +35,8 @@ type WorkerConfig struct {
 	Lanes   int // int32 values per packet, 1..MaxLanes
 	// Window is how far, in PSNs, a worker runs ahead of the oldest result it still
 	// lacks. It is the same for all workers of a job, and what switches and PS size
-	// their memory by: PSN p is sent only when the result of p-Window has come.
+	// their memory by: PSN p is sent only when the result of p-Window has come. Resume
+	// changes it, up to this.
 	Window int
 	// AIMD lets ECN marks and timeouts shrink the window (never below one packet)
 	// and clean results grow it again up to Window; otherwise it is fixed.
@@ -79,10 +80,12 @@ type Worker struct {
 	// below base has come; next is the next to be sent, which it may be below edge.
 	base, next, edge uint64
 	allowed          uint64 // the application has gradients below this
+	limit            uint64 // a pause ends here
 	stop             uint64 // a vote ends the job here
 	vote             uint64 // packets from here on carry this worker's vote
 	newest           uint64 // sequence number answered so far
 	cut              uint64 // results below this saw the window before it was last halved
+	window           int    // at most, now
 	cwnd             float64
 
 	ring       []psnState
@@ -125,15 +128,17 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	size := ringSize(cfg.Window)
 	return &Worker{
-		cfg:  cfg,
-		ref:  NewReference(cfg.Seed, cfg.Job, cfg.Workers),
-		full: allRanks(cfg.Workers),
-		stop: math.MaxUint64,
-		vote: math.MaxUint64,
-		cwnd: float64(cfg.Window),
-		ring: make([]psnState, size),
-		mask: uint64(size - 1),
-		head: -1, tail: -1,
+		cfg:    cfg,
+		ref:    NewReference(cfg.Seed, cfg.Job, cfg.Workers),
+		full:   allRanks(cfg.Workers),
+		stop:   math.MaxUint64,
+		limit:  math.MaxUint64,
+		vote:   math.MaxUint64,
+		window: cfg.Window,
+		cwnd:   float64(cfg.Window),
+		ring:   make([]psnState, size),
+		mask:   uint64(size - 1),
+		head:   -1, tail: -1,
 	}, nil
 }
 
@@ -164,7 +169,7 @@ func (w *Worker) open(t time.Duration) {
 	if w.base < Startup {
 		room = 1
 	}
-	edge := min(w.base+room, w.allowed, w.stop)
+	edge := min(w.base+room, w.allowed, w.stop, w.limit)
 	for s := w.edge; s < edge; s++ {
 		w.ring[s&w.mask].opened = t
 	}
@@ -298,7 +303,7 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 		w.stats.Marks++
 		w.shrink(s)
 	} else if w.cfg.AIMD {
-		w.cwnd = min(w.cwnd+aimdIncrease/w.cwnd, float64(w.cfg.Window))
+		w.cwnd = min(w.cwnd+aimdIncrease/w.cwnd, float64(w.window))
 	}
 	for w.base < w.next && w.ring[w.base&w.mask].done {
 		w.base++
@@ -342,6 +347,46 @@ func (w *Worker) sample(rtt time.Duration, inOrder bool) {
 // at the end of the one that saw it.
 func (w *Worker) Vote() { w.vote = min(w.vote, w.next) }
 
+// Hold lets no new PSN be sent, and returns the next one that would have been. It is
+// the first step of a pause: the job's workers can all finish what is below the
+// largest of what they return, and none has sent anything beyond.
+func (w *Worker) Hold() uint64 {
+	w.limit = w.next
+	w.edge = min(w.edge, w.next)
+	return w.next
+}
+
+// Pause lets the PSNs below the given one be sent, from t on, and none beyond. All
+// workers of a job are given the same, which Hold of one of them returned.
+func (w *Worker) Pause(at uint64, t time.Duration) {
+	w.limit = at
+	w.open(t)
+}
+
+// Paused reports whether every result below the pause has come. When that is so of
+// all workers of a job, no switch has to remember anything of it.
+func (w *Worker) Paused() bool { return w.base >= w.limit }
+
+// Resume ends a pause at t. The window is of that many packets from here on, which is
+// at most the configured one and the same for all workers of the job.
+func (w *Worker) Resume(window int, t time.Duration) {
+	w.window = min(max(window, 1), w.cfg.Window)
+	if w.cwnd = min(w.cwnd, float64(w.window)); !w.cfg.AIMD {
+		w.cwnd = float64(w.window)
+	}
+	w.limit = math.MaxUint64
+	w.open(t)
+}
+
+// Stop ends the job where the worker is to pause, or by a vote if it is not.
+func (w *Worker) Stop() {
+	if w.limit == math.MaxUint64 {
+		w.Vote()
+		return
+	}
+	w.stop = min(w.stop, w.limit)
+}
+
 // end is where a vote seen in the result of s ends the job.
 func (w *Worker) end(s uint64) uint64 {
 	m := uint64(w.cfg.Message)
@@ -354,11 +399,12 @@ func (w *Worker) end(s uint64) uint64 {
 	return Startup + ((s-Startup)/m+1)*m
 }
 
-// Stopped reports whether the job has ended by a vote and nothing is outstanding.
+// Stopped reports whether the job has ended, by a vote or Stop, and nothing is
+// outstanding.
 func (w *Worker) Stopped() bool { return w.base >= w.stop }
 
 // Idle reports whether everything allowed has been reduced.
-func (w *Worker) Idle() bool { return w.base >= min(w.allowed, w.stop) }
+func (w *Worker) Idle() bool { return w.base >= w.allowed }
 
 // Outstanding is how many PSNs were sent and not answered; Oldest is when the one
 // longest without a transmission was last sent, and only valid if there is one.
