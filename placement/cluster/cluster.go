@@ -53,6 +53,15 @@ func FatTree(racks, serversPerRack, gpus int, link, pat, oversubscription float6
 	return c
 }
 
+// GPUs is how many there are.
+func (c Config) GPUs() int {
+	n := 0
+	for _, s := range c.Servers {
+		n += s.GPUs
+	}
+	return n
+}
+
 // Check returns everything that is wrong with a cluster's description.
 func (c Config) Check() error {
 	var errs []error
@@ -154,6 +163,7 @@ type Cluster struct {
 	slots       []*running // all there ever were at a time
 	idle        []*running // those of them that do not run
 	subscribers []*Changes
+	kept        map[any]any
 }
 
 // running is a job that runs, or the memory for one.
@@ -339,8 +349,23 @@ func (c *Cluster) UplinkFlows(rack int) int { return c.net.Flows(len(c.Servers) 
 // PAT is what the steady state leaves of a ToR switch's peak aggregation throughput.
 func (c *Cluster) PAT(rack int) float64 { return c.net.PATLeft(rack) }
 
+// Keep returns what make returned when Keep was first called with this key: what a policy
+// knows of the cluster from one batch to the next. It lives as long as the cluster and is
+// not part of clones. As with context keys, a key has a type of its own.
+func (c *Cluster) Keep(key any, make func() any) any {
+	v, ok := c.kept[key]
+	if !ok {
+		if c.kept == nil {
+			c.kept = map[any]any{}
+		}
+		v = make()
+		c.kept[key] = v
+	}
+	return v
+}
+
 // Clone is a copy of the cluster and of what runs in it that shares nothing that
-// changes, without the subscribers.
+// changes, without the subscribers and what Keep keeps.
 func (c *Cluster) Clone() *Cluster {
 	out := &Cluster{
 		Config: c.Config, servers: c.servers, total: c.total,

@@ -198,26 +198,18 @@ func (e *engine) place() error {
 	for _, i := range e.waiting {
 		e.batch = append(e.batch, e.asks(i))
 	}
-	placed := e.cfg.Policy.Place(e.c, e.batch, mix(e.cfg.Seed, uint64(e.period)))
-	if len(placed) != len(e.waiting) {
-		return fmt.Errorf("%w: %s returned %d placements for %d jobs", ErrPolicy, e.cfg.Policy.Name(), len(placed), len(e.waiting))
+	if err := Batch(e.c, e.cfg.Policy, e.batch, e.cfg.Seed, e.period); err != nil {
+		return err
 	}
 	wait := e.waiting[:0]
-	for k, i := range e.waiting {
-		_, p, ok := e.c.Placement(e.jobs[i].ID)
-		if ok != (len(placed[k].Parts) > 0) {
-			return fmt.Errorf("%w: %s says of job %d that it is placed: %t; it runs: %t", ErrPolicy, e.cfg.Policy.Name(), e.jobs[i].ID, !ok, ok)
-		}
-		if !ok {
+	for _, i := range e.waiting {
+		if _, p, ok := e.c.Placement(e.jobs[i].ID); ok {
+			e.start(i, p)
+		} else {
 			wait = append(wait, i)
-			continue
 		}
-		e.start(i, p)
 	}
 	e.waiting = wait
-	if e.c.Jobs() != e.running {
-		return fmt.Errorf("%w: %s left %d jobs running of %d", ErrPolicy, e.cfg.Policy.Name(), e.c.Jobs(), e.running)
-	}
 	e.moved = true
 	if e.net != e.c { // the policy may have changed where others aggregate
 		for _, i := range e.sending {
@@ -233,10 +225,7 @@ func (e *engine) place() error {
 // asks is a job as policies see it.
 func (e *engine) asks(i int32) cluster.Job {
 	s := &e.jobs[i]
-	return cluster.Job{
-		ID: s.ID, GPUs: s.GPUs, Traffic: s.Traffic, PSes: s.PSes, Bytes: s.Bytes, Compute: s.Compute,
-		Value: s.Value, Waited: e.waited(s),
-	}
+	return s.Asks(e.waited(s))
 }
 
 func (e *engine) waited(s *state) int { return max(0, e.period-s.first) }
@@ -244,7 +233,7 @@ func (e *engine) waited(s *state) int { return max(0, e.period-s.first) }
 func (e *engine) start(i int32, p cluster.Placement) {
 	s := &e.jobs[i]
 	e.running++
-	s.result = JobResult{ID: s.ID, Submit: s.Submit, Start: e.now, Iterations: s.Iterations, GPUs: s.GPUs, Compute: s.Compute, Waited: e.waited(s), Servers: len(p.Parts), Racks: e.racks(p), Placement: p}
+	s.result = JobResult{ID: s.ID, Submit: s.Submit, Start: e.now, Iterations: s.Iterations, GPUs: s.GPUs, Compute: s.Compute, Waited: e.waited(s), Servers: len(p.Parts), Racks: Racks(e.cfg.Cluster, p), Placement: p}
 	if !p.Local() {
 		s.bits = e.cfg.wire(s.Job, len(p.Parts))
 	}
@@ -259,23 +248,6 @@ func (e *engine) start(i int32, p cluster.Placement) {
 		e.send(i)
 	}
 	e.ends.push(i)
-}
-
-// racks is how many racks have a worker or parameter server of a job.
-func (e *engine) racks(p cluster.Placement) int {
-	var seen []int
-	see := func(server int) {
-		if r := e.cfg.Cluster.Servers[server].Rack; !slices.Contains(seen, r) {
-			seen = append(seen, r)
-		}
-	}
-	for _, w := range p.Parts {
-		see(w.Server)
-	}
-	for _, s := range p.PS {
-		see(s)
-	}
-	return len(seen)
 }
 
 // send and silence say whether the network sets a job's pace.
@@ -393,12 +365,4 @@ func (e *engine) result() *Result {
 	}
 	r.Summary = e.summarise(r.Jobs)
 	return r
-}
-
-// mix is a seed for the n-th batch (splitmix64).
-func mix(seed, n uint64) uint64 {
-	z := seed + (n+1)*0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }

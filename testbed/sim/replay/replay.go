@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (*Result, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	jobs, skipped, err := cfg.admit(jobs)
+	jobs, skipped, err := Admit(cfg.Cluster, jobs, cfg.SkipTooLarge)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -129,12 +129,11 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// admit returns the jobs to replay and the ids of those that are too large.
-func (cfg *Config) admit(jobs []Job) (fit []Job, skipped []int, err error) {
-	gpus := 0
-	for _, s := range cfg.Cluster.Servers {
-		gpus += s.GPUs
-	}
+// Admit returns the jobs that a cluster can run, and the ids of those that are too
+// large: an error, unless they may be skipped. The error has every mistake in the jobs
+// at once and wraps ErrJob or ErrGPUs.
+func Admit(c cluster.Config, jobs []Job, skipTooLarge bool) (fit []Job, skipped []int, err error) {
+	gpus := c.GPUs()
 	finite := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
 	var errs []error
 	seen := map[int]bool{}
@@ -162,7 +161,7 @@ func (cfg *Config) admit(jobs []Job) (fit []Job, skipped []int, err error) {
 		switch {
 		case j.GPUs <= gpus:
 			fit = append(fit, *j)
-		case cfg.SkipTooLarge:
+		case skipTooLarge:
 			skipped = append(skipped, j.ID)
 		default:
 			errs = append(errs, fmt.Errorf("job %d asks %d GPUs of %d: %w", j.ID, j.GPUs, gpus, ErrGPUs))

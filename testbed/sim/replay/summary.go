@@ -76,12 +76,15 @@ type Summary struct {
 	Aggregators float64 `json:"aggregator_utilisation"` // of the racks' PAT together; 0 where there is none or it is infinite
 }
 
-func (e *engine) summarise(jobs []JobResult) Summary {
+// Summarise makes a summary of what became of jobs on a cluster. What links and
+// aggregators did does not follow from that, so it is left 0.
+func Summarise(c cluster.Config, jobs []JobResult) Summary {
 	var s Summary
 	if len(jobs) == 0 {
 		return s
 	}
 	var queued []float64
+	first, last := math.Inf(1), 0.0
 	for i := range jobs {
 		j := &jobs[i]
 		s.JCT += j.JCT()
@@ -91,6 +94,8 @@ func (e *engine) summarise(jobs []JobResult) Summary {
 		s.Network += j.Network()
 		s.QueueMean += j.Queued()
 		queued = append(queued, j.Queued())
+		s.GPUs += float64(j.GPUs) * j.JCT()
+		first, last = min(first, j.Submit), max(last, j.End)
 	}
 	n := float64(len(jobs))
 	for _, f := range []*float64{&s.JCT, &s.JCTQueued, &s.DE, &s.DEQueued, &s.Network, &s.QueueMean} {
@@ -98,19 +103,28 @@ func (e *engine) summarise(jobs []JobResult) Summary {
 	}
 	slices.Sort(queued)
 	s.QueueP95 = queued[int(math.Ceil(0.95*n))-1]
-	s.Makespan = e.now - e.series.from
-	if s.Makespan > 0 {
-		var pat float64
-		for _, r := range e.cfg.Cluster.Racks {
-			if !math.IsInf(r.PAT, 1) {
-				pat += r.PAT
-			}
+	if s.Makespan = last - first; s.Makespan > 0 {
+		s.GPUs /= s.Makespan * float64(c.GPUs())
+	} else {
+		s.GPUs = 0
+	}
+	return s
+}
+
+func (e *engine) summarise(jobs []JobResult) Summary {
+	s := Summarise(e.cfg.Cluster, jobs)
+	if s.Makespan <= 0 {
+		return s
+	}
+	s.Links = e.series.total[linksUsed] / s.Makespan
+	var pat float64
+	for _, r := range e.cfg.Cluster.Racks {
+		if !math.IsInf(r.PAT, 1) {
+			pat += r.PAT
 		}
-		s.GPUs = e.series.total[gpusBusy] / s.Makespan / float64(e.all)
-		s.Links = e.series.total[linksUsed] / s.Makespan
-		if pat > 0 {
-			s.Aggregators = e.series.total[aggregated] / s.Makespan / pat
-		}
+	}
+	if pat > 0 {
+		s.Aggregators = e.series.total[aggregated] / s.Makespan / pat
 	}
 	return s
 }
