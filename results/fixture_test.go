@@ -253,6 +253,55 @@ func quickstart() *Record {
 	return r
 }
 
+// policies compares nine policies over a sweep, repeats times, by invented figures: the
+// reference's lead grows with the oversubscription, and one policy hardly differs.
+func policies(oversubscriptions []float64, repeats int) *Record {
+	r := base("oversubscription", "Nine placement policies while cross-rack links grow scarce")
+	r.Driver, r.Switch, r.Kind, r.Scale = "sim", "model", Simulated, Scale{"none", 1}
+	r.Calibration, r.Inventory, r.Timings = nil, File{}, map[string]float64{"replay": 20.4}
+	r.Comparison = &Comparison{Key: "placement.policy", Reference: "netpack", Metrics: []string{"avg_jct", "de", "queueing"}, Published: []Published{
+		{Metric: "avg_jct", Lo: -0.45, Hi: -0.13, Text: "section 6.2, testbed"},
+		{Metric: "avg_jct", At: "fat_tree.oversubscription=20", Lo: -0.89, Hi: -0.89, Text: "section 6.3, average"},
+		{Metric: "de", Lo: 0.13, Hi: 0.46, Text: "section 6.2, testbed"},
+	}}
+	rng := rand.New(rand.NewPCG(11, 12))
+	names := []string{"netpack", "gpu-balance", "flow-balance", "least-fragmentation", "optimus", "tetris", "comb", "first-fit", "random"}
+	base := []float64{1, 1.28, 1.19, 1.33, 1.22, 1.15, 1.02, 1.41, 1.52}
+	grows := []float64{0.2, 0.9, 0.75, 0.55, 0.7, 0.6, 0.22, 0.8, 1.1}
+	load := make([]float64, repeats)
+	for i := range load {
+		load[i] = 0.8 + 0.4*rng.Float64() // the same jobs for every policy
+	}
+	index := 0
+	for _, o := range oversubscriptions {
+		for k, name := range names {
+			for rep := range repeats {
+				noise := func() float64 { return math.Exp(0.035 * rng.NormFloat64() * (0.4 + base[k])) }
+				scale := base[k] + grows[k]*math.Log2(o)/4
+				jct := 1850 * load[rep] * scale * noise()
+				p := Point{Index: index, Repeat: rep, Params: map[string]any{"placement.policy": name},
+					Labels: []string{"placement.policy=" + name}}
+				if len(oversubscriptions) > 1 {
+					p.Params["fat_tree.oversubscription"] = o
+					p.Labels = append([]string{fmt.Sprintf("fat_tree.oversubscription=%g", o)}, p.Labels...)
+				}
+				fig := func(metric string, v float64, unit string) {
+					p.Phases[0].Figures = append(p.Phases[0].Figures, Figure{Metric: metric, Of: Cluster, Kind: Simulated, Value: v, Lo: v, Hi: v, N: 1, Unit: unit})
+				}
+				p.Phases = []Phase{{End: 86400}}
+				fig("avg_jct", jct, "s")
+				fig("de", 0.93/scale/math.Sqrt(load[rep])*noise(), "1")
+				fig("queueing", 240*load[rep]*load[rep]*(0.7+0.3*scale)*noise(), "s")
+				r.Points = append(r.Points, p)
+			}
+			index++
+		}
+	}
+	r.Checks, r.Outcome, r.Reasons = Judge(r.Expect, r.Points)
+	r.ExitCode = ExitCode(r.Outcome)
+	return r
+}
+
 // big is a topology with 74 nodes and its loads.
 func big() (Topology, map[string]LinkLoad) {
 	t := spines(rack(8, 8, 25e9), 2, 100e9)
@@ -278,6 +327,11 @@ func TestRenderFixtures(t *testing.T) {
 	put("waterfill.html", htmlOf(t, wf, samples))
 	put("addressing.html", htmlOf(t, addressing(), nil))
 	put("quickstart.html", htmlOf(t, quickstart(), nil))
+	put("policies.html", htmlOf(t, policies([]float64{1, 2, 4, 10, 20}, 10), nil))
+	many := policies([]float64{1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20}, 3)
+	many.Comparison.Metrics = []string{"avg_jct"}
+	put("policies-many.html", htmlOf(t, many, nil))
+	put("policies-one.html", htmlOf(t, policies([]float64{4}, 1), nil))
 	topo, loads := big()
 	put("big.svg", TopologySVG(topo, loads))
 	put("rack.svg", TopologySVG(rack(1, 3, 100e6), nil))

@@ -28,6 +28,7 @@ type page struct {
 	Tally         string
 	About         string
 	Tiles         []tile
+	Compare       *compareView
 	Plots         []plot
 	Times         []template.HTML
 	TimeUnit      string
@@ -93,10 +94,9 @@ func glyph(o Outcome) string {
 // scripts, in light and dark, and on paper. samples may be nil; then there are no
 // rates over time.
 func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
-	outcome := cmp.Or(rec.Outcome, ErrorOutcome)
 	p := page{
-		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: upperFirst(string(outcome)), Glyph: glyph(outcome),
-		Tally: rec.tally(), About: rec.about(), Plots: rec.plots(), Model: rec.linkPredictor(),
+		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: upperFirst(rec.word()), Glyph: glyph(cmp.Or(rec.Outcome, ErrorOutcome)),
+		Tally: rec.tally(), About: rec.about(), Compare: rec.compareView(), Plots: rec.plots(), Model: rec.linkPredictor(),
 		Hosts: rec.Hosts, Troubles: rec.troubles(), Rerun: rec.rerun(),
 		Observed: string(cmp.Or(rec.Kind, Measured)),
 	}
@@ -190,7 +190,13 @@ func (rec *Record) tiles() []tile {
 			note += fmt.Sprintf(", %d skipped", skipped)
 		}
 	}
-	out = append(out, tile{"Checks held", fmt.Sprintf("%d of %d", pass, total), note, class})
+	compared := rec.comparing()
+	if total > 0 || compared == nil {
+		out = append(out, tile{"Checks held", fmt.Sprintf("%d of %d", pass, total), note, class})
+	}
+	if compared != nil {
+		out = append(out, compared.tiles()...)
+	}
 
 	// The check that came nearest to its tolerance, or went furthest beyond it.
 	worst, at := -1.0, -1
@@ -362,7 +368,11 @@ func (rec *Record) rerun() string {
 	for _, o := range rec.Overrides {
 		parts = append(parts, "--set", o)
 	}
-	parts = append(parts, "--set", "name="+rec.Name, "--set", "inventory="+InventoryFile, ExperimentFile)
+	parts = append(parts, "--set", "name="+rec.Name)
+	if rec.Inventory != (File{}) { // a trace may bring its own cluster
+		parts = append(parts, "--set", "inventory="+InventoryFile)
+	}
+	parts = append(parts, ExperimentFile)
 	for i, s := range parts {
 		if strings.ContainsAny(s, " '\"$`\\&|;<>()*?[]#~!") {
 			parts[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

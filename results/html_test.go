@@ -50,6 +50,11 @@ func hostile() *Record {
 		r.Points = append(r.Points, p)
 	}
 	r.Checks, r.Outcome, r.Reasons = Judge(r.Expect, r.Points)
+	r.Comparison = &Comparison{Key: evil + "s", Reference: evil, Metrics: []string{evil}, Published: []Published{{Metric: evil, Lo: 1, Hi: 2, Text: evil}}}
+	for i := range r.Points {
+		r.Points[i].Labels = append(r.Points[i].Labels, evil+"s="+evil)
+		r.Points[i].Phases[0].Figures = append(r.Points[i].Phases[0].Figures, measuredFig(evil, Cluster, 3, 1, evil))
+	}
 	return r
 }
 
@@ -123,7 +128,7 @@ func TestHTML(t *testing.T) {
 		rec     *Record
 		samples []Sample
 		svgs    int
-	}{{fairShare(), nil, 4}, {wf, samples, 2 + 1 + 18}, {addressing(), nil, 4}, {quickstart(), nil, 4}, {broken, nil, 1}, {&Record{Name: "empty"}, nil, 0}} {
+	}{{fairShare(), nil, 4}, {wf, samples, 2 + 1 + 18}, {addressing(), nil, 4}, {quickstart(), nil, 4}, {broken, nil, 1}, {policies([]float64{1, 4}, 3), nil, 3}, {&Record{Name: "empty"}, nil, 0}} {
 		t.Run(c.rec.Name, func(t *testing.T) {
 			page := htmlOf(t, c.rec, c.samples)
 			drawings := svgs(page)
@@ -149,7 +154,7 @@ func TestHTML(t *testing.T) {
 					t.Errorf("the page contains %q", bad)
 				}
 			}
-			if !strings.Contains(page, upperFirst(string(c.rec.Outcome))) {
+			if !strings.Contains(page, upperFirst(c.rec.word())) {
 				t.Error("the page does not say the outcome")
 			}
 		})

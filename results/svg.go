@@ -66,6 +66,12 @@ func (s *svg) text(class, anchor string, x, y float64, text string) {
 	s.b.WriteString(escape(text) + "</text>\n")
 }
 
+// upright writes a text that reads upwards.
+func (s *svg) upright(class, anchor string, x, y float64, text string) {
+	s.tag("text", ">", []string{"class", class, "text-anchor", anchor, "transform", "translate(" + num(x) + " " + num(y) + ") rotate(-90)"})
+	s.b.WriteString(escape(text) + "</text>\n")
+}
+
 // begin opens a drawing of w by h with its title and description for readers
 // that do not see it. id must be unique in the page.
 func (s *svg) begin(id, title, desc string, w, h float64, style bool) {
@@ -160,12 +166,14 @@ const seriesColours = 6
 const paletteCSS = `
 :root{--paper:#fff;--raised:#f6f7f9;--ink:#1a1e23;--muted:#59626d;--line:#c5cbd3;--grid:#e7eaee;
 --c0:#0067a3;--c1:#c04a00;--c2:#00795a;--c3:#9a4a83;--c4:#946400;--c5:#5a6470;
+--c6:#5b4fb8;--c7:#97303c;--c8:#5c7000;
 --pass:#00704f;--fail:#b83a00;--open:#845a00}
 @media (prefers-color-scheme:dark){:root{--paper:#121519;--raised:#1b1f25;--ink:#e7eaee;--muted:#9fa9b5;--line:#444c57;--grid:#272c34;
 --c0:#5eb8ec;--c1:#ff9455;--c2:#3ccfa2;--c3:#e3a0cb;--c4:#efc552;--c5:#aab3be;
+--c6:#a9a0ff;--c7:#f58b93;--c8:#b3cc4e;
 --pass:#3ccfa2;--fail:#ff9455;--open:#efc552}}
 @media print{:root{--paper:#fff;--raised:#fff;--ink:#000;--muted:#444;--line:#999;--grid:#ddd;
---c0:#0067a3;--c1:#c04a00;--c2:#00795a;--c3:#9a4a83;--c4:#946400;--c5:#5a6470;--pass:#00704f;--fail:#b83a00;--open:#845a00}}
+--c0:#0067a3;--c1:#c04a00;--c2:#00795a;--c3:#9a4a83;--c4:#946400;--c5:#5a6470;--c6:#5b4fb8;--c7:#97303c;--c8:#5c7000;--pass:#00704f;--fail:#b83a00;--open:#845a00}}
 `
 
 const svgCSS = `
@@ -194,6 +202,12 @@ svg.ina .rate{stroke:var(--c);stroke-width:1.4;fill:none;stroke-linejoin:round}
 svg.ina .step{stroke:var(--c1);stroke-width:1.8;fill:none;stroke-dasharray:6 4}
 svg.ina .cap{stroke:var(--muted);stroke-width:1;fill:none}
 svg.ina .rest{fill:var(--muted);opacity:.09}
+svg.ina .bar{fill:var(--c);fill-opacity:.34;stroke:var(--c);stroke-width:1}svg.ina .again{stroke-dasharray:2 2}svg.ina .bar.ref{fill-opacity:1}
+svg.ina .b0{--c:var(--c0)}svg.ina .b1{--c:var(--c2)}svg.ina .b2{--c:var(--c4)}svg.ina .b3{--c:var(--c3)}svg.ina .b4{--c:var(--c8)}svg.ina .b5{--c:var(--c6)}svg.ina .b6{--c:var(--c1)}svg.ina .b7{--c:var(--c7)}svg.ina .b8{--c:var(--c5)}
+svg.ina .err{stroke:var(--ink);stroke-width:1.3}
+svg.ina .paper{stroke:var(--muted);stroke-width:2;fill:none}
+svg.ina .one{stroke:var(--ink);stroke-width:1.3;stroke-dasharray:5 3}
+svg.ina text.onbar{fill:var(--paper);font-weight:600}svg.ina text.inbar{fill:var(--ink)}
 svg.ina .node{fill:var(--raised);stroke:var(--line);stroke-width:1}
 svg.ina .switch{fill:var(--paper);stroke:var(--ink);stroke-width:1.4}
 svg.ina .track{stroke:var(--grid);stroke-linecap:round}

@@ -24,7 +24,7 @@ type TextOptions struct {
 const maxRows = 40
 
 // WriteText writes a run for the terminal: the verdict first, then the checks by
-// expectation, the models that decide nothing, what is wrong, and where the files
+// expectation, what is compared, the models that decide nothing, what is wrong, and where the files
 // are.
 func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 	t := texter{rec: rec, opt: opt}
@@ -37,6 +37,7 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 			}
 		}
 	}
+	t.comparison()
 	t.models()
 	t.jobs()
 	t.health()
@@ -104,6 +105,9 @@ func (rec *Record) counts() (pass, fail, open, skipped, total int) {
 func (rec *Record) tally() string {
 	pass, fail, open, skipped, total := rec.counts()
 	if total == 0 {
+		if v := rec.comparing(); v != nil {
+			return "no expectations; compared " + v.tally()
+		}
 		return "nothing was judged"
 	}
 	s := fmt.Sprintf("%d of %d checks held", pass, total)
@@ -142,13 +146,21 @@ func (rec *Record) about() string {
 	return strings.Join(parts, ", ")
 }
 
+// word is the verdict. A run that judged nothing did not pass anything.
+func (rec *Record) word() string {
+	if rec.done() {
+		return "done"
+	}
+	return string(cmp.Or(rec.Outcome, ErrorOutcome))
+}
+
 func (t *texter) head() {
 	rec := t.rec
 	title := rec.Name
 	if rec.Title != "" {
 		title += ": " + rec.Title
 	}
-	word := strings.ToUpper(string(cmp.Or(rec.Outcome, ErrorOutcome)))
+	word := strings.ToUpper(rec.word())
 	fmt.Fprintf(&t.b, "%s  %s\n", t.paint(rec.Outcome, word), printable(title))
 	pad := strings.Repeat(" ", len(word)+2)
 	fmt.Fprintf(&t.b, "%s%s\n", pad, rec.tally())

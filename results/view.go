@@ -195,8 +195,11 @@ func (rec *Record) metricsOf() []string {
 			}
 		}
 	}
-	// Counts that should be zero or merely large say nothing as a picture.
-	return slices.DeleteFunc(out, func(m string) bool { return m == "sum_errors" || m == "iterations" })
+	// Counts that should be zero or merely large say nothing as a picture; what is
+	// compared has its own.
+	return slices.DeleteFunc(out, func(m string) bool {
+		return m == "sum_errors" || m == "iterations" || rec.Comparison != nil && slices.Contains(rec.Comparison.Metrics, m)
+	})
 }
 
 func measureName(metric string) string {
@@ -207,6 +210,20 @@ func measureName(metric string) string {
 		return "Jain index"
 	case "rtt":
 		return "round trip"
+	case "avg_jct":
+		return "average JCT"
+	case "avg_jct_queued":
+		return "average JCT with queueing"
+	case "queueing_p95":
+		return "95th percentile of queueing"
+	case "de":
+		return "distribution efficiency"
+	case "de_queued":
+		return "distribution efficiency with queueing"
+	case "gpu_utilisation":
+		return "GPU utilisation"
+	case "placement_time":
+		return "placement time of a job"
 	}
 	return strings.ReplaceAll(metric, "_", " ")
 }

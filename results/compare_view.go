@@ -1,0 +1,727 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// comparing is a run's comparison as the reports show it.
+type comparing struct {
+	*Comparison
+	groups  []Group
+	keys    []string // of the groups' labels
+	order   []string // values, the reference first, then the best in the first metric
+	metrics []string // that have figures
+}
+
+// comparing is nil where there is nothing to compare.
+func (rec *Record) comparing() *comparing {
+	v := &comparing{Comparison: rec.Comparison, groups: rec.Compare()}
+	if len(v.groups) == 0 {
+		return nil
+	}
+	for _, g := range v.groups {
+		for _, l := range g.Labels {
+			if k, _, _ := strings.Cut(l, "="); !slices.Contains(v.keys, k) {
+				v.keys = append(v.keys, k)
+			}
+		}
+	}
+	for _, m := range v.Metrics {
+		if slices.ContainsFunc(v.groups, func(g Group) bool { _, ok := g.Contrast(m); return ok }) && !slices.Contains(v.metrics, m) {
+			v.metrics = append(v.metrics, m)
+		}
+	}
+	if len(v.metrics) == 0 {
+		return nil
+	}
+	v.order = v.sorted(v.metrics[0])
+	return v
+}
+
+// lowerIsBetter of a metric in a unit: times should be short, all else high.
+func lowerIsBetter(unit string) bool { return unit == "s" }
+
+func better(unit string) string {
+	if lowerIsBetter(unit) {
+		return "lower is better"
+	}
+	return "higher is better"
+}
+
+// unit of a metric.
+func (v *comparing) unit(metric string) string {
+	for _, g := range v.groups {
+		if c, ok := g.Contrast(metric); ok {
+			return c.Unit
+		}
+	}
+	return ""
+}
+
+// of finds a value of the key in a group's contrast.
+func (c Contrast) of(value string) (Compared, bool) {
+	i := slices.IndexFunc(c.Values, func(x Compared) bool { return x.Value == value })
+	if i < 0 {
+		return Compared{}, false
+	}
+	return c.Values[i], true
+}
+
+// sorted are the values of the key by a metric: the reference first, then the best,
+// by the mean over the groups of the ratio's logarithm; those without a ratio last.
+func (v *comparing) sorted(metric string) []string {
+	sum, n := map[string]float64{}, map[string]float64{}
+	var out []string
+	for _, g := range v.groups {
+		c, _ := g.Contrast(metric)
+		for _, x := range c.Values {
+			if !slices.Contains(out, x.Value) {
+				out = append(out, x.Value)
+			}
+			if finite(x.Ratio) {
+				sum[x.Value] += math.Log(x.Ratio)
+				n[x.Value]++
+			}
+		}
+	}
+	sign := 1.0
+	if !lowerIsBetter(v.unit(metric)) {
+		sign = -1
+	}
+	rank := func(value string) (int, float64) {
+		switch {
+		case value == v.Reference:
+			return 0, 0
+		case n[value] == 0:
+			return 2, 0
+		}
+		return 1, sign * sum[value] / n[value]
+	}
+	slices.SortStableFunc(out, func(a, b string) int {
+		ra, xa := rank(a)
+		rb, xb := rank(b)
+		return cmp.Or(cmp.Compare(ra, rb), cmp.Compare(xa, xb))
+	})
+	return out
+}
+
+// noun counts the values of the key: "9 policies".
+func (v *comparing) noun() string {
+	n := len(v.order)
+	if lastKey(v.Key) == "policy" {
+		if n == 1 {
+			return "1 policy"
+		}
+		return strconv.Itoa(n) + " policies"
+	}
+	return plural(n, "value") + " of " + v.Key
+}
+
+// tally is the comparison in words: "9 policies in 5 groups, 10 repeats".
+func (v *comparing) tally() string {
+	s := v.noun()
+	if n := len(v.groups); n > 1 {
+		s += fmt.Sprintf(" in %d groups", n)
+	}
+	return s + ", " + plural(v.repeats(), "repeat")
+}
+
+func (v *comparing) repeats() int {
+	n := 0
+	for _, g := range v.groups {
+		n = max(n, g.Repeats)
+	}
+	return n
+}
+
+// done says whether the run judged nothing because it compares.
+func (rec *Record) done() bool {
+	_, _, _, _, total := rec.counts()
+	return total == 0 && rec.Outcome == Pass && rec.comparing() != nil
+}
+
+// place names a group by the last part of its keys: "oversubscription=4".
+func (g Group) place() string { return shortLabel(strings.Join(g.Labels, " ")) }
+
+// label is the group's value of a key; empty if it has none.
+func (g Group) label(key string) string {
+	for _, l := range g.Labels {
+		if k, value, _ := strings.Cut(l, "="); k == key {
+			return value
+		}
+	}
+	return ""
+}
+
+// meanSD writes the mean with the standard deviation of the repeats.
+func (c Compared) meanSD(unit string) string {
+	if c.N == 0 {
+		return "–"
+	}
+	return QuantityCI(c.Mean, c.Mean-c.SD, c.Mean+c.SD, unit)
+}
+
+// plain writes the ratio to the reference.
+func (c Compared) plain() string {
+	switch {
+	case !finite(c.Ratio):
+		return "–"
+	case c.Ratio == 1 && c.Hi == c.Lo:
+		return "1"
+	}
+	return strconv.FormatFloat(c.Ratio, 'f', c.digits(), 64)
+}
+
+// ratio writes it with the longer half of its interval.
+func (c Compared) ratio() string {
+	if c.Hi > c.Lo {
+		return c.plain() + " ± " + strconv.FormatFloat(max(c.Hi-c.Ratio, c.Ratio-c.Lo), 'f', c.digits(), 64)
+	}
+	return c.plain()
+}
+
+// interval writes both ends; empty without an interval.
+func (c Compared) interval() string {
+	if !(c.Hi > c.Lo) {
+		return ""
+	}
+	return strconv.FormatFloat(c.Lo, 'f', c.digits(), 64) + " to " + strconv.FormatFloat(c.Hi, 'f', c.digits(), 64)
+}
+
+// digits after the point that the interval allows, and at least the two that people
+// compare.
+func (c Compared) digits() int {
+	if h := c.Hi - c.Lo; h > 0 {
+		return max(digitsFor(h, 4), 2)
+	}
+	return 3
+}
+
+// change writes the change of the reference against the value: "16.8 % less".
+func (c Compared) change(reference string) string {
+	if c.Value == reference || !finite(c.Ratio) {
+		return "–"
+	}
+	return changeWords(c.Change(), c.Change(), percentDigits)
+}
+
+// changeWords writes a range of changes: "9.1 to 31 % less", "3 % less to 4 % more".
+func changeWords(lo, hi float64, digits func(float64) string) string {
+	side := func(f float64) string {
+		if f < 0 {
+			return "less"
+		}
+		return "more"
+	}
+	a, b := digits(math.Abs(lo)), digits(math.Abs(hi))
+	switch {
+	case lo < 0 && hi > 0:
+		return a + " % less to " + b + " % more"
+	case lo == 0 && hi == 0:
+		return "the same"
+	case lo == 0, hi == 0:
+		return "up to " + cmp.Or(strings.TrimPrefix(b, "0"), a) + " % " + side(lo+hi)
+	case a == b:
+		return a + " % " + side(lo)
+	case lo < 0: // the smaller change first
+		return b + " to " + a + " % less"
+	}
+	return a + " to " + b + " % more"
+}
+
+// percentTyped writes a fraction in percent as somebody typed it.
+func percentTyped(f float64) string { return short(f * 100) }
+
+// words is what was found: "9.1 to 31 % less, mean 20 %".
+func (c Change) words() string {
+	if c.Of == 0 {
+		return "nothing to compare"
+	}
+	s := changeWords(c.Min, c.Max, percentDigits)
+	if c.Of > 1 && c.Min != c.Max {
+		s += ", mean " + changeWords(c.Mean, c.Mean, percentDigits)
+	}
+	return s
+}
+
+// against says who is compared with whom: "netpack against the 8 others".
+func (v *comparing) against() string {
+	n := len(v.order) - 1
+	if n == 1 {
+		return v.Reference + " against " + v.order[1]
+	}
+	return fmt.Sprintf("%s against the %d others", v.Reference, n)
+}
+
+// change is what the reference makes of a metric, over the groups that are wanted.
+func (v *comparing) change(metric string, wanted func(Group) bool) Change {
+	var out Change
+	for _, g := range v.groups {
+		if c, ok := g.Contrast(metric); ok && wanted(g) {
+			out = out.join(c.Change)
+		}
+	}
+	return out
+}
+
+func everyGroup(Group) bool { return true }
+
+// found is what the reference makes of a metric, over all groups, where no line of
+// published says so.
+func (v *comparing) found(metric string) string {
+	if len(v.order) < 2 || slices.ContainsFunc(v.Published, func(p Published) bool { return p.Metric == metric && p.At == "" }) {
+		return ""
+	}
+	return v.against() + ": " + v.change(metric, everyGroup).words()
+}
+
+// tiles are the first metrics' changes.
+func (v *comparing) tiles() []tile {
+	var out []tile
+	for i, m := range v.metrics {
+		c := v.change(m, everyGroup)
+		if i == 2 || c.Of == 0 {
+			break
+		}
+		note := v.against()
+		if c.Of > 1 {
+			note += ", mean; " + changeWords(c.Min, c.Max, percentDigits)
+		}
+		out = append(out, tile{upperFirst(measureName(m)), changeWords(c.Mean, c.Mean, percentDigits), note, ""})
+	}
+	return out
+}
+
+// published are the lines that set a paper's figures of a metric beside what was found.
+func (v *comparing) published(metric string) []string {
+	var out []string
+	for _, p := range v.Published {
+		if p.Metric != metric {
+			continue
+		}
+		var here Change
+		var all []float64
+		about := false
+		for _, g := range v.groups {
+			if p.At != "" && !slices.Contains(g.Labels, p.At) {
+				continue
+			}
+			about = true
+			c, _ := g.Contrast(metric)
+			here = here.join(c.Change)
+			for _, x := range c.Values {
+				if d := x.Change(); x.Value != v.Reference && finite(d) {
+					all = append(all, d)
+				}
+			}
+		}
+		if !about {
+			continue
+		}
+		s := "paper"
+		if p.At != "" {
+			s += " at " + shortLabel(p.At)
+		}
+		s += ": " + p.words()
+		out = append(out, s+"; here "+here.words()+p.beside(here, all))
+	}
+	return out
+}
+
+// words is what is published: "13 to 45 % less (section 6.2)".
+func (p Published) words() string {
+	s := changeWords(min(p.Lo, p.Hi), max(p.Lo, p.Hi), percentTyped)
+	if p.Text != "" {
+		s += " (" + p.Text + ")"
+	}
+	return s
+}
+
+// beside says how what was found relates to what was published. A larger effect than
+// published is beyond it, a smaller or opposite one short of it; a single figure is
+// taken to be a mean.
+func (p Published) beside(here Change, all []float64) string {
+	if here.Of == 0 {
+		return ""
+	}
+	lo, hi, mean, sign := min(p.Lo, p.Hi), max(p.Lo, p.Hi), here.Mean, 1.0
+	if lo+hi < 0 { // turn it round: an effect is positive
+		lo, hi, mean, sign = -hi, -lo, -mean, -1
+	}
+	const rounded = 0.005 // papers print whole per cents
+	if lo == hi {
+		of := "the mean is "
+		if here.Of == 1 {
+			of = "that is "
+		}
+		switch d := mean - lo; {
+		case d > rounded:
+			return ": " + of + percentDigits(d) + " points beyond the paper's"
+		case d < -rounded:
+			return ": " + of + percentDigits(-d) + " points short of the paper's"
+		}
+		return ": " + of + "the paper's"
+	}
+	var beyond, short int
+	for _, d := range all {
+		switch {
+		case sign*d > hi+rounded:
+			beyond++
+		case sign*d < lo-rounded:
+			short++
+		}
+	}
+	within := len(all) - beyond - short
+	if within == len(all) {
+		return ": within the paper's range"
+	}
+	s := fmt.Sprintf(": %d of %d within the paper's range", within, len(all))
+	if beyond > 0 {
+		s += fmt.Sprintf(", %d beyond it", beyond)
+	}
+	if short > 0 {
+		s += fmt.Sprintf(", %d short of it", short)
+	}
+	return s
+}
+
+// leftOut says which repeats are missing from the comparison, and why.
+func (v *comparing) leftOut() []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, metric := range v.metrics {
+		for _, g := range v.groups {
+			c, _ := g.Contrast(metric)
+			ref, ok := c.of(v.Reference)
+			if where := g.place(); !ok && !seen[where] {
+				seen[where] = true
+				out = append(out, strings.TrimPrefix(where+": no points of "+v.Reference+" to compare with", ": "))
+			}
+			for _, x := range c.Values {
+				where := strings.TrimSpace(g.place() + " " + x.Value)
+				if x.Left == 0 || seen[where] || !ok && x.N == g.Repeats || x.N == g.Repeats && x.Left == ref.Left {
+					continue // nothing, or no more than what the reference lacks
+				}
+				seen[where] = true
+				out = append(out, fmt.Sprintf("%s: %d of %s left out of the comparison: %s", where, x.Left, plural(g.Repeats, "repeat"), x.Why))
+			}
+		}
+	}
+	return out
+}
+
+// uncertainty says what the intervals of a comparison are.
+func (v *comparing) uncertainty() string {
+	if v.repeats() < 2 {
+		return "one repeat: no interval"
+	}
+	return "95 % intervals of " + strconv.Itoa(v.repeats()) + " paired repeats"
+}
+
+// comparison writes a table a metric.
+func (t *texter) comparison() {
+	v := t.rec.comparing()
+	if v == nil {
+		return
+	}
+	for _, metric := range v.metrics {
+		t.b.WriteString("\n")
+		unit := v.unit(metric)
+		t.wrapped("", "  ", fmt.Sprintf("%s normalised to %s, %s; %s", measureName(metric), v.Reference, better(unit), v.uncertainty()))
+		if len(v.groups) == 1 {
+			t.contrast(v, metric)
+		} else {
+			t.contrasts(v, metric)
+		}
+		for _, line := range append([]string{v.found(metric)}, v.published(metric)...) {
+			if line != "" {
+				t.wrapped("  ", "    ", line)
+			}
+		}
+	}
+	t.list("left out", v.leftOut())
+}
+
+// contrast is the table of a metric where nothing else was swept.
+func (t *texter) contrast(v *comparing, metric string) {
+	g := v.groups[0]
+	c, _ := g.Contrast(metric)
+	spread := "mean ± SD"
+	if g.Repeats < 2 {
+		spread = "value"
+	}
+	rows := [][]string{{lastKey(v.Key), spread, "normalised", "95 % interval", v.Reference + " has"}}
+	for _, value := range v.sorted(metric) {
+		x, _ := c.of(value)
+		rows = append(rows, []string{value, x.meanSD(c.Unit), x.plain(), x.interval(), x.change(v.Reference)})
+	}
+	if g.Repeats < 2 {
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 3, 4)
+		}
+	}
+	t.grid(rows)
+}
+
+// contrasts is the table of a metric with a column a group, first that of the
+// reference's own means.
+func (t *texter) contrasts(v *comparing, metric string) {
+	var rows [][]string
+	for _, k := range v.keys {
+		row := []string{lastKey(k)}
+		for _, g := range v.groups {
+			row = append(row, g.label(k))
+		}
+		rows = append(rows, row)
+	}
+	add := func(name, value string, cell func(Compared, string) string) {
+		row := []string{name}
+		for _, g := range v.groups {
+			c, _ := g.Contrast(metric)
+			x, ok := c.of(value)
+			if !ok {
+				row = append(row, "–")
+				continue
+			}
+			row = append(row, cell(x, c.Unit))
+		}
+		rows = append(rows, row)
+	}
+	own := " mean ± SD"
+	if v.repeats() < 2 {
+		own = " value"
+	}
+	add(v.Reference+own, v.Reference, Compared.meanSD)
+	for _, value := range v.sorted(metric) {
+		add(value, value, func(x Compared, _ string) string { return x.ratio() })
+	}
+	t.grid(rows)
+}
+
+// grid writes rows of cells, the first column to the left and the others to the right.
+// Columns that the terminal has no room for follow below, the first one repeated.
+func (t *texter) grid(rows [][]string) {
+	width := func(col int) int {
+		w := 0
+		for _, r := range rows {
+			w = max(w, len([]rune(printable(r[col]))))
+		}
+		return w
+	}
+	n := len(rows[0])
+	for from := 1; from < n; {
+		to, room := from, t.opt.Width-2-width(0)
+		for to < n && (to == from || room >= 2+width(to)) {
+			room -= 2 + width(to)
+			to++
+		}
+		if from > 1 {
+			t.b.WriteString("\n")
+		}
+		for _, r := range rows {
+			line := fmt.Sprintf("  %-*s", width(0), printable(r[0]))
+			for col := from; col < to; col++ {
+				line += fmt.Sprintf("  %*s", width(col), printable(r[col]))
+			}
+			t.b.WriteString(strings.TrimRight(line, " ") + "\n")
+		}
+		from = to
+	}
+}
+
+// compareView is the comparison of the HTML report.
+type compareView struct {
+	Title  string
+	Notes  []string
+	Plots  []comparePlot
+	Left   []string
+	Keys   []string // of the groups, as columns of the tables
+	Key    string
+	Spread string // head of the column of means: "mean ± SD"
+	Change string // head of the column of changes
+	Ranges bool   // there are intervals
+}
+
+// comparePlot is a metric: its drawings, what they come to, and all as a table.
+type comparePlot struct {
+	Title string
+	Wide  bool
+	SVGs  []template.HTML
+	Found string
+	Paper []string
+	Rows  []compareRow
+}
+
+// compareRow is a row of a metric's table. The *Key fields are what it sorts by.
+type compareRow struct {
+	Group                        []string
+	Value, Mean, Ratio, Change   string
+	MeanKey, RatioKey, ChangeKey string
+	Interval                     string
+	Repeats                      string
+}
+
+// maxGroups is how many groups one drawing holds; more are drawn in several.
+const maxGroups = 8
+
+func (rec *Record) compareView() *compareView {
+	v := rec.comparing()
+	if v == nil {
+		return nil
+	}
+	out := &compareView{
+		Title: upperFirst(v.noun()) + " compared", Left: v.leftOut(), Key: lastKey(v.Key),
+		Spread: "mean ± SD", Change: v.Reference + " has",
+	}
+	one := v.repeats() < 2
+	out.Ranges = !one
+	if one {
+		out.Spread = "value"
+	}
+	for _, k := range v.keys {
+		out.Keys = append(out.Keys, lastKey(k))
+	}
+	note := fmt.Sprintf("Every bar is a figure over that of %s in the same repeat, that is with the same jobs: ", v.Reference)
+	if one {
+		note = fmt.Sprintf("Every bar is a figure over that of %s with the same jobs. There is one repeat, and so no interval.", v.Reference)
+	} else {
+		note += fmt.Sprintf("the geometric mean over %d repeats. Whiskers are its 95 %% confidence interval (Student's t on the logarithms).", v.repeats())
+	}
+	out.Notes = append(out.Notes, note)
+	key := func(f float64) string {
+		if !finite(f) {
+			return ""
+		}
+		return strconv.FormatFloat(f, 'g', 8, 64)
+	}
+	for i, metric := range v.metrics {
+		unit := v.unit(metric)
+		p := comparePlot{Title: upperFirst(measureName(metric)), Wide: len(v.groups) > 1, Paper: v.published(metric)}
+		p.Found = v.found(metric)
+		for k, s := range v.bars(metric) {
+			s.ID = fmt.Sprintf("compare-%d-%d", i, k)
+			p.SVGs = append(p.SVGs, template.HTML(s.SVG()))
+		}
+		order := v.sorted(metric)
+		for _, g := range v.groups {
+			c, _ := g.Contrast(metric)
+			for _, value := range order {
+				x, ok := c.of(value)
+				if !ok {
+					continue
+				}
+				r := compareRow{Value: value, Mean: x.meanSD(unit), Ratio: x.plain(), Interval: x.interval(), Change: x.change(v.Reference), RatioKey: key(x.Ratio)}
+				if x.N > 0 {
+					r.MeanKey = key(x.Mean)
+				}
+				if value != v.Reference {
+					r.ChangeKey = key(x.Change())
+				}
+				r.Repeats = strconv.Itoa(x.Pairs)
+				if x.Left > 0 {
+					r.Repeats = fmt.Sprintf("%d of %d", x.Pairs, g.Repeats)
+				}
+				for _, k := range v.keys {
+					r.Group = append(r.Group, g.label(k))
+				}
+				p.Rows = append(p.Rows, r)
+			}
+		}
+		out.Plots = append(out.Plots, p)
+	}
+	return out
+}
+
+// paper is the published range as ratios to the reference, the one that is about this
+// very group first; nil without any that has one.
+func (c Contrast) paper() *bar {
+	i := slices.IndexFunc(c.Published, func(p Published) bool { return p.At != "" })
+	if i < 0 {
+		if i = 0; len(c.Published) == 0 {
+			return nil
+		}
+	}
+	p := c.Published[i]
+	lo, hi := 1/(1+max(p.Lo, p.Hi)), 1/(1+min(p.Lo, p.Hi))
+	if !finite(lo, hi) || lo <= 0 || hi <= 0 {
+		return nil
+	}
+	return &bar{Lo: lo, Hi: hi, Title: "paper: " + p.words()}
+}
+
+// bars are the drawings of a metric, all on one scale.
+func (v *comparing) bars(metric string) []*bars {
+	unit := v.unit(metric)
+	name := measureName(metric)
+	note := better(unit)
+	if v.repeats() > 1 {
+		note += "; whiskers: 95 % interval of " + strconv.Itoa(v.repeats()) + " paired repeats"
+	}
+	note += "; below: the mean of " + v.Reference
+	if v.repeats() > 1 {
+		note += " ± SD"
+	}
+	if slices.ContainsFunc(v.groups, func(g Group) bool { c, _ := g.Contrast(metric); return c.paper() != nil }) {
+		note += "; bracket: what the paper says of the others"
+	}
+	parts := (len(v.groups) + maxGroups - 1) / maxGroups
+	var out []*bars
+	var top, ends float64 // of bars and whiskers
+	for i := range parts {
+		groups := v.groups[i*len(v.groups)/parts : (i+1)*len(v.groups)/parts]
+		b := &bars{
+			Title: upperFirst(name) + ", normalised to " + v.Reference, Note: note,
+			Names: v.order, Reference: slices.Index(v.order, v.Reference), XLabel: strings.Join(v.keys, ", "),
+		}
+		if parts > 1 {
+			b.Title += fmt.Sprintf(" (%d of %d)", i+1, parts)
+		}
+		var desc []string
+		for _, g := range groups {
+			c, _ := g.Contrast(metric)
+			bg := barGroup{Bars: make([]bar, len(v.order))}
+			for _, k := range v.keys {
+				bg.Lines = append(bg.Lines, g.label(k))
+			}
+			if x, ok := c.of(v.Reference); ok && x.N > 0 {
+				bg.Foot = v.Reference + " " + x.meanSD(unit)
+			}
+			bg.Paper = c.paper()
+			var said []string
+			for k, value := range v.order {
+				x, ok := c.of(value)
+				if !ok || !finite(x.Ratio) {
+					continue
+				}
+				title := fmt.Sprintf("%s: %s of %s's, mean %s", strings.TrimSpace(g.place()+" "+value), x.ratio(), v.Reference, x.meanSD(unit))
+				bg.Bars[k] = bar{Y: x.Ratio, Lo: x.Lo, Hi: x.Hi, Title: title}
+				said = append(said, value+" "+x.ratio())
+				top, ends = max(top, x.Ratio), max(ends, x.Hi)
+			}
+			desc = append(desc, strings.TrimPrefix(g.place()+": "+strings.Join(said, ", "), ": "))
+			b.Groups = append(b.Groups, bg)
+		}
+		b.Desc = "Bars of " + name + " divided by that of " + v.Reference + ", " + note + ". " + strings.Join(desc, ". ") + "."
+		out = append(out, b)
+	}
+	// What reaches far beyond the bars would make them all look the same.
+	limit := 1.6 * max(top, 1)
+	top = max(top, min(ends, limit))
+	for _, b := range out {
+		for _, g := range b.Groups {
+			if g.Paper != nil && g.Paper.Hi <= limit {
+				top = max(top, g.Paper.Hi)
+			}
+		}
+	}
+	for _, b := range out {
+		b.Top = top
+	}
+	return out
+}
