@@ -31,8 +31,21 @@ var jobName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 // could not be read.
 func (s *Spec) check(f *tomlfile.File, l *lab) {
 	c := &checker{File: f, s: s, lab: l}
+	if s.FatTree != nil && f.Has("inventory") {
+		c.Problemf("inventory", "keep one of them", "inventory and [fat_tree] exclude each other")
+	}
+	if s.On != "" {
+		c.enum("on", s.On, Drivers...)
+	}
 	c.emulation()
-	c.jobs()
+	if s.Trace != nil {
+		c.trace()
+	} else {
+		c.jobs()
+	}
+	if s.Compare != nil {
+		c.compare()
+	}
 	c.switches()
 	c.measure()
 	c.linkStates()
@@ -365,7 +378,6 @@ var metrics = map[string]metric{
 	"iterations": {"1", "10", false, "job", iterates, "no job has a message or a model", computes},
 	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations", ends},
 }
-
 func (c *checker) expects() {
 	names := map[string]string{}
 	for i := range c.s.Expects {
@@ -385,11 +397,17 @@ func (c *checker) expects() {
 }
 
 func (c *checker) expect(e *Expect) {
-	if e.Metric == "" || !c.enum(e.At+".metric", e.Metric, slices.Sorted(maps.Keys(metrics))...) {
+	known := metrics
+	if c.s.Trace != nil {
+		known = traceMetrics
+	}
+	if e.Metric == "" || !c.enum(e.At+".metric", e.Metric, slices.Sorted(maps.Keys(known))...) {
 		return
 	}
-	m := metrics[e.Metric]
-	c.subjects(e, m)
+	m := known[e.Metric]
+	if c.s.Trace == nil {
+		c.subjects(e, m)
+	}
 
 	r := results.Expect{Name: e.Name, Metric: e.Metric, Of: e.Of, Predictor: e.Predictor, Statistic: e.Statistic,
 		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate}

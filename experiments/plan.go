@@ -11,26 +11,40 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/netpack"
 	"github.com/inabench/inabench/results"
 )
 
-// policies are the placements that a spec can name, first the default.
-var policies = func() (all []placement.Policy) {
-	for _, p := range baseline.All() {
-		all = append(all, placement.On(p))
-	}
+// policies makes the placements that a spec can name, first the default. Each call makes
+// new ones: some keep memory between batches.
+func policies() []cluster.Policy {
+	all := baseline.All()
 	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
-		all = append(all, placement.On(netpack.New(netpack.Options{Variant: v})))
+		all = append(all, netpack.New(netpack.Options{Variant: v}))
 	}
 	return all
-}()
+}
 
-func policyNames() (names []string) {
-	for _, p := range policies {
+// Policies are the placements that a spec can name, for inventories.
+func Policies() []placement.Policy {
+	var all []placement.Policy
+	for _, p := range policies() {
+		all = append(all, placement.On(p))
+	}
+	return all
+}
+
+// policy finds a placement by its name.
+func policy(name string) (cluster.Policy, error) {
+	var names []string
+	for _, p := range policies() {
+		if p.Name() == name {
+			return p, nil
+		}
 		names = append(names, p.Name())
 	}
-	return names
+	return nil, invalid{tomlfile.WithHint(tomlfile.OneOf(name, names), "unknown placement policy %q", name)}
 }
 
 // SavedPlan is a placement to be run later, with everything that it was made from.
@@ -65,6 +79,9 @@ type PlanPhase struct {
 // NewPlan places the jobs of every point and predicts every phase from the
 // inventory alone. A run predicts again, from what it calibrated.
 func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
+	if s.Trace != nil {
+		return nil, invalid{tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan")}
+	}
 	points, err := plans(s, nil)
 	if err != nil {
 		return nil, err

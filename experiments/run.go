@@ -59,7 +59,11 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 		return nil, nil, &BeginError{err}
 	}
 	began := time.Now()
-	runErr := r.measure(ctx)
+	work := r.measure
+	if s.Trace != nil && o.Driver == "sim" {
+		work = r.simulate
+	}
+	runErr := work(ctx)
 	r.status("report", "", 0)
 	r.rec.Finished = time.Now().UTC()
 	r.timing("total", began)
@@ -95,6 +99,7 @@ type run struct {
 	origin time.Time
 	bases  map[string]Baseline // calibrated, by placement
 	done   int
+	table  *jobTable // of a trace
 }
 
 // planned is a point with its placement.
@@ -116,6 +121,9 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
+		if p.Spec.Trace != nil {
+			continue // its jobs are not placed yet
+		}
 		if err := checkMemory(p, s.Inventory()); err != nil {
 			return nil, err
 		}
@@ -124,7 +132,10 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 	if r.opt.Repeats == 0 {
 		r.opt.Repeats = max(1, s.Measure.Repeats)
 	}
-	topo := Topology(s.Inventory())
+	var topo results.Topology
+	if s.Trace == nil || o.Driver != "sim" {
+		topo = Topology(s.Inventory())
+	}
 	r.rec = &results.Record{
 		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: results.Measured, Seed: s.Measure.Seed,
 		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,
@@ -145,7 +156,7 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 // jobs without traffic. "" if it has one, or none of those either.
 func notApplicable(e results.Expect, points []planned) string {
 	m := metrics[e.Metric]
-	if m.of == "link" {
+	if m.of == "link" || len(points) > 0 && points[0].Spec.Trace != nil {
 		return ""
 	}
 	about := func(job string, l *lab) bool {
@@ -182,7 +193,7 @@ func plans(s *Spec, saved *SavedPlan) ([]planned, error) {
 	var out []planned
 	for _, p := range s.Points() {
 		plan := saved.plan(len(out))
-		if plan == nil {
+		if plan == nil && p.Spec.Trace == nil {
 			var err error
 			if plan, err = p.Spec.Place(); err != nil {
 				if l := labels(p.Labels); l != "" {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/ina"
@@ -42,15 +41,12 @@ func emulationScale(s *Spec, driver string) results.Scale {
 	return results.Scale{Mode: s.Emulation.Scale, Factor: s.Emulation.Factor}
 }
 
-// Policies are the placements that a spec can name.
-func Policies() []placement.Policy { return policies }
-
 // Place decides where the spec's jobs run. The error is an
 // *placement.InfeasibleError when they do not fit.
 func (s *Spec) Place() (*placement.Plan, error) {
-	i := slices.IndexFunc(policies, func(p placement.Policy) bool { return p.Name() == s.Placement.Policy })
-	if i < 0 {
-		return nil, invalidf("placement policy %q is not one of %s", s.Placement.Policy, strings.Join(policyNames(), ", "))
+	p, err := policy(s.Placement.Policy)
+	if err != nil {
+		return nil, err
 	}
 	jobs := make([]placement.Job, len(s.Jobs))
 	for i, j := range s.Jobs {
@@ -60,7 +56,7 @@ func (s *Spec) Place() (*placement.Plan, error) {
 			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina",
 		}
 	}
-	return policies[i].Place(s.inv, jobs, s.Measure.Seed)
+	return placement.On(p).Place(s.inv, jobs, s.Measure.Seed)
 }
 
 // setup turns a spec and its placement into what a testbed deploys, in the
@@ -100,9 +96,9 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, t
 		Message: int64(float64(j.Message) * bytes), Iterations: j.Iterations,
 	}
 	if j.Model != "" {
-		p, ok := workload.Lookup(j.Model)
+		p, ok := s.catalogue.Lookup(j.Model)
 		if !ok {
-			return w, invalidf("job %s: no model %q; there are %s", j.Name, j.Model, strings.Join(workload.Names(), ", "))
+			return w, invalidf("job %s: no model %q; there are %s", j.Name, j.Model, strings.Join(s.catalogue.Names(), ", "))
 		}
 		p, err := p.Step(0)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
 )
 
@@ -28,29 +29,42 @@ type Spec struct {
 	Name          string `toml:"name"`             // default: the file's name without ".toml"
 	Title         string `toml:"title"`            // one line for reports
 	Description   string `toml:"description"`
-	InventoryPath string `toml:"inventory,required"` // as written: relative to the spec's folder (in --set: to the current one)
+	// InventoryPath is as written: relative to the spec's folder (in --set: to the
+	// current one). It, or FatTree, is there.
+	InventoryPath string   `toml:"inventory"`
+	FatTree       *FatTree `toml:"fat_tree"`
+	// On is the driver, where the command line names none; "": netns.
+	On string `toml:"on"`
+	// Catalogue is a file with models of one's own, relative as InventoryPath is.
+	Catalogue string `toml:"catalogue"`
+	// Quick are assignments that make a small version of the experiment, for CI and for
+	// a first look: those of `run --quick`.
+	Quick []string `toml:"quick"`
 
 	Emulation  Emulation   `toml:"emulation"`
 	Placement  Placement   `toml:"placement"`
 	Switch     Switch      `toml:"switch"`
-	Jobs       []Job       `toml:"job"` // 1..4095, unique names
+	Jobs       []Job       `toml:"job"` // 1..4095, unique names; or
+	Trace      *Trace      `toml:"trace"`
 	Measure    Measure     `toml:"measure"`
 	Calibrate  Calibrate   `toml:"calibrate"`
 	LinkStates []LinkState `toml:"link_state"`
 	Sweeps     []Sweep     `toml:"sweep"` // none in a point's spec
 	Expects    []Expect    `toml:"expect"`
+	Compare    *Compare    `toml:"compare"`
 
 	File      string   // path it was read from
 	SHA256    string   // of the file's bytes, hex
 	Text      string   // the file itself
 	Overrides []string // the assignments of --set, in order
 
-	inv    *inventory.Inventory
-	points []SpecPoint
+	inv       *inventory.Inventory
+	catalogue *workload.Catalogue
+	points    []SpecPoint
 }
 
-// Inventory is the inventory as loaded, unscaled. All points share it: it must not
-// be changed.
+// Inventory is the inventory as loaded, or made from the fat tree, unscaled. It must not
+// be changed; points share it unless they sweep the fat tree.
 func (s *Spec) Inventory() *inventory.Inventory { return s.inv }
 
 // Emulation is how an emulated testbed relates to the lab.
@@ -230,12 +244,37 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 			f.Problemf("inventory", "", "%v", err)
 		}
 	}
+	if inv == nil && !f.Has("inventory") && !f.Has("fat_tree") {
+		f.KeyProblemf("", "", "missing inventory")
+	}
+	catalogue, more := s.loadCatalogue(f)
+	s.catalogue = catalogue
+	problems = append(problems, more...)
 	problems = append(problems, s.expand(f)...)
 	problems = append(problems, f.Problems()...)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Quick are the assignments that a text has for its small version: as Load and Parse
+// take them. It is tomlfile.Problems if there are none.
+func Quick(name string, text []byte) ([]string, error) {
+	f, err := tomlfile.Parse(name, text)
+	if err != nil {
+		return nil, err
+	}
+	var head struct {
+		Quick []string `toml:"quick"`
+	}
+	f.Decode(&head) // its complaints about other keys are not for here
+	if len(head.Quick) == 0 {
+		g, _ := tomlfile.Parse(name, text)
+		g.Report(g.Pos("quick"), `write quick = ["measure.repeats=1"]`, "the experiment has no small version")
+		return nil, g.Err()
+	}
+	return head.Quick, nil
 }
 
 func asProblems(err error) tomlfile.Problems {

@@ -39,7 +39,7 @@ type axis struct {
 // expand checks the sweeps, and then every point, or the spec itself where there are
 // none. It returns the points' problems; its own go into f.
 func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
-	l := newLab(s.inv)
+	built := labs{}
 	axes, ok := s.axes(f)
 	total := 1
 	for _, a := range axes {
@@ -50,7 +50,7 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 		}
 	}
 	if !ok || len(axes) == 0 {
-		s.check(f, l)
+		s.check(f, built.of(s, f))
 		return nil
 	}
 	var problems tomlfile.Problems
@@ -76,15 +76,19 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 		q := &Spec{}
 		g.Decode(q)
 		q.Name, q.File, q.SHA256, q.Text = s.Name, s.File, s.SHA256, s.Text
-		q.Overrides, q.inv, q.Sweeps = s.Overrides, s.inv, nil
-		q.check(g, l)
+		q.Overrides, q.inv, q.catalogue, q.Sweeps = s.Overrides, s.inv, s.catalogue, nil
+		q.check(g, built.of(q, g))
 		problems = append(problems, g.Problems()...)
 		p.Spec = q
 		s.points = append(s.points, p)
 	}
 	// What the first point resolved (defaults of expectations) holds for the whole.
 	first := s.points[0].Spec
-	s.Emulation, s.Expects = first.Emulation, first.Expects
+	s.Emulation, s.Expects, s.Compare = first.Emulation, first.Expects, first.Compare
+	s.checkReference(f)
+	if s.inv == nil {
+		s.inv = first.inv
+	}
 	return problems
 }
 
@@ -109,7 +113,7 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			f.Problemf(sw.At+".key", tomlfile.HintOf(err), "sweep over %q: %v", sw.Key, err)
 			ok = false
 			continue
-		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "emulation", "sweep", "expect"}, top) ||
+		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "quick", "emulation", "sweep", "expect", "compare"}, top) ||
 			key.Path == "measure.repeats" || top == "job" && strings.HasSuffix(key.Path, ".name"):
 			f.Problemf(sw.At+".key", "", "%q is the same for all points, it cannot be swept", sw.Key)
 			ok = false

@@ -25,6 +25,7 @@ func runCommand() *cli.Command {
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: []cli.Flag{
 			driverFlag(), setFlag(), rootFlag(), outputFlag("text", "json", "junit"),
+			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself, for a first look"},
 			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
 			&cli.BoolFlag{Name: "pcap", Usage: "capture every switch port into the run directory"},
@@ -54,9 +55,20 @@ func runAction(c *cli.Context) error {
 	if done || err != nil {
 		return err
 	}
-	spec, saved, err := src.load(c.StringSlice("set"))
+	sets := c.StringSlice("set")
+	if c.Bool("quick") {
+		quick, err := experiments.Quick(src.name, src.text)
+		if err != nil {
+			return err
+		}
+		sets = append(quick, sets...)
+	}
+	spec, saved, err := src.load(sets)
 	if err != nil {
 		return err
+	}
+	if spec.On != "" && !c.IsSet("on") {
+		driver = spec.On
 	}
 	if driver == "netns" {
 		if done, err := emulate(c.Context); done || err != nil {

@@ -1,0 +1,137 @@
+package experiments
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
+)
+
+// Compare puts points side by side that differ only in one swept key.
+type Compare struct {
+	Key       string      `toml:"key" default:"placement.policy"`
+	Reference string      `toml:"reference" default:"netpack"` // the value that others are divided by
+	Metrics   []string    `toml:"metrics"`                     // none: avg_jct and de
+	Published []Published `toml:"published"`
+}
+
+// Published is what a paper says of the comparison.
+type Published struct {
+	At     string `toml:",path"`
+	Metric string `toml:"metric,required"`
+	Where  string `toml:"at"` // a point's label: "fat_tree.oversubscription=20"; empty: everywhere
+	// Change of the reference against the others: "-13%", or the ends of a range,
+	// ["-45%", "-13%"].
+	Change []string `toml:"change,required"`
+	Text   string   `toml:"text,required"` // where it says so
+}
+
+// traceMetrics are the figures of a trace of jobs; each but those of single jobs has one
+// more, "_ratio", which is the figure over that of the comparison's reference.
+var traceMetrics = func() map[string]metric {
+	all := map[string]metric{
+		"jct":        {unit: "s", example: `"2s"`, predicted: true, of: "job"},
+		"sum_errors": {unit: "1", example: "0", of: "job"},
+	}
+	for _, name := range []string{"avg_jct", "avg_jct_queued", "makespan", "network_time", "queueing", "queueing_p95", "placement_time"} {
+		all[name] = metric{unit: "s", example: `"2s"`, of: results.Cluster}
+	}
+	for _, name := range []string{"de", "de_queued", "gpu_utilisation", "link_utilisation", "aggregator_utilisation"} {
+		all[name] = metric{unit: "1", example: "0.5", of: results.Cluster}
+	}
+	for name, m := range maps.Clone(all) {
+		if m.of == results.Cluster {
+			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
+		}
+	}
+	return all
+}()
+
+const ratio = "_ratio"
+
+// compared are the metrics that can be compared, sorted.
+func compared() (names []string) {
+	for name, m := range traceMetrics {
+		if m.of == results.Cluster {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *checker) compare() {
+	cmp := c.s.Compare
+	if c.s.Trace == nil {
+		c.KeyProblemf("compare", "", "only experiments with a [trace] are compared")
+	}
+	if len(cmp.Metrics) == 0 {
+		cmp.Metrics = []string{"avg_jct", "de"}
+	}
+	metric := func(at, name string) {
+		if !slices.Contains(compared(), name) && !c.reported(at) {
+			c.Problemf(at, tomlfile.OneOf(name, compared()), "unknown metric %q", name)
+		}
+	}
+	for i, m := range cmp.Metrics {
+		metric("compare.metrics["+format(int64(i))+"]", m)
+	}
+	for i := range cmp.Published {
+		p := &cmp.Published[i]
+		metric(p.At+".metric", p.Metric)
+		if _, _, ok := p.change(); !ok && !c.reported(p.At+".change") {
+			c.Problemf(p.At+".change", `write change = ["-45%", "-13%"]`, "change is one part, or a smaller and a larger one")
+		}
+	}
+}
+
+// change is the range of p's changes.
+func (p *Published) change() (lo, hi float64, ok bool) {
+	var parts []float64
+	for _, s := range p.Change {
+		number, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+		v, err := inUnit("1", strings.TrimPrefix(number, "+"))
+		if err != nil || !percent {
+			return 0, 0, false
+		}
+		parts = append(parts, v/100)
+	}
+	if len(parts) == 0 || len(parts) > 2 || !slices.IsSorted(parts) {
+		return 0, 0, false
+	}
+	return parts[0], parts[len(parts)-1], true
+}
+
+// comparison is what a record keeps of it; nil where the key is not swept.
+func (s *Spec) comparison() *results.Comparison {
+	c := s.Compare
+	if c == nil || len(s.points) == 0 || s.points[0].Params[c.Key] == nil {
+		return nil
+	}
+	out := &results.Comparison{Key: c.Key, Reference: c.Reference, Metrics: c.Metrics}
+	for i := range c.Published {
+		p := &c.Published[i]
+		lo, hi, _ := p.change()
+		out.Published = append(out.Published, results.Published{Metric: p.Metric, At: p.Where, Lo: lo, Hi: hi, Text: p.Text})
+	}
+	return out
+}
+
+// checkReference reports a comparison with a value that the sweep does not have.
+func (s *Spec) checkReference(f *tomlfile.File) {
+	c := s.Compare
+	if c == nil || len(s.points) == 0 {
+		return
+	}
+	var values []string
+	for _, p := range s.points {
+		if v, ok := p.Params[c.Key]; ok && !slices.Contains(values, format(v)) {
+			values = append(values, format(v))
+		}
+	}
+	if len(values) > 0 && !slices.Contains(values, c.Reference) {
+		f.Problemf("compare.reference", tomlfile.OneOf(c.Reference, values), "%s is never %q", c.Key, c.Reference)
+	}
+}

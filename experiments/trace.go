@@ -1,0 +1,220 @@
+package experiments
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/trace"
+	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/testbed/sim/replay"
+)
+
+// Trace is a stream of jobs in place of [[job]] tables: they are submitted over time,
+// wait, are placed in batches by the policy, and leave when their iterations are done.
+type Trace struct {
+	// From is where the jobs are from: "philly", "poisson" or "normal", which are
+	// generated (see package trace), or the path of a CSV file ("*.csv"), relative to the
+	// experiment's folder.
+	From string `toml:"from,required"`
+
+	Jobs    int      `toml:"jobs"`    // so many; of a file, drawn from its jobs. 0: all of a file's
+	Sources []string `toml:"sources"` // of a file: only jobs of these
+	// Load is the offered load: the jobs' GPU time over that of all GPUs between the first
+	// submission and the last. 0: 1 of a generated trace, what it is of a file.
+	Load float64 `toml:"load"`
+	// Scale multiplies all durations, and submissions with them. 0: 1.
+	Scale float64 `toml:"scale"`
+	// Oversized says what becomes of a file's jobs that want more GPUs than there are:
+	// "refuse" the file, "drop" them, or "clamp" them to all GPUs.
+	Oversized string `toml:"oversized" default:"refuse"`
+
+	MaxGPUs int                `toml:"max_gpus"` // of a generated job; 0: all of the cluster's
+	Mean    float64            `toml:"mean" default:"8"`
+	StdDev  float64            `toml:"stddev" default:"4"` // of "normal"
+	Length  inventory.Duration `toml:"mean_duration"`      // of generated jobs, exponential; 0: as Philly's
+
+	// Models are drawn from with equal chances: NetPack's six by default, and for a file
+	// that names models, those.
+	Models     []string `toml:"models"`
+	Collective string   `toml:"collective" default:"ina"` // of all jobs
+	PSes       int      `toml:"parameter_servers" default:"1"`
+
+	Period   inventory.Duration `toml:"period" default:"60s"` // between batches, in the trace's time; 0: whenever something changed
+	Fidelity string             `toml:"fidelity" default:"fluid"`
+}
+
+// generated says whether the jobs are made rather than read.
+func (t *Trace) generated() bool {
+	return slices.Contains(demands, t.From)
+}
+
+var demands = []string{string(trace.Philly), string(trace.Poisson), string(trace.Normal)}
+
+// collectives are what the jobs of a trace may do.
+var collectives = map[string]cluster.Traffic{"ina": cluster.INA, "ps": cluster.PS, "ring": cluster.Ring}
+
+func (c *checker) trace() {
+	t := c.s.Trace
+	if len(c.s.Jobs) > 0 {
+		c.KeyProblemf("trace", "make two experiments", "both [trace] and [[job]]")
+	}
+	file := strings.HasSuffix(t.From, ".csv")
+	if !t.generated() && !file && !c.reported("trace.from") && c.Has("trace.from") {
+		c.Problemf("trace.from", tomlfile.OneOf(t.From, append(slices.Clone(demands), "a file.csv")), "unknown trace %q", t.From)
+	}
+	for _, key := range []string{"sources", "oversized"} {
+		if t.generated() && c.Has("trace."+key) {
+			c.Problemf("trace."+key, "", "%s is about a file's jobs, and trace.from is %q", key, t.From)
+		}
+	}
+	if t.generated() && t.Jobs < 1 && !c.reported("trace.jobs") {
+		c.KeyProblemf("trace", "write jobs = 1000", "how many jobs are to be generated?")
+	}
+	for key, v := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "scale": t.Scale, "max_gpus": float64(t.MaxGPUs), "mean_duration": float64(t.Length)} {
+		if c.Has("trace."+key) {
+			positive(c, "trace."+key, v)
+		}
+	}
+	if t.PSes < 1 || t.PSes > 64 {
+		c.Problemf("trace.parameter_servers", "", "parameter_servers must be 1 to 64")
+	}
+	c.enum("trace.oversized", t.Oversized, "refuse", "drop", "clamp")
+	c.enum("trace.collective", t.Collective, "ina", "ps", "ring")
+	c.enum("trace.fidelity", t.Fidelity, replay.Fluid.String(), replay.Phases.String())
+	for i, m := range t.Models {
+		at := fmt.Sprintf("trace.models[%d]", i)
+		switch p, ok := c.s.catalogue.Lookup(m); {
+		case !ok:
+			c.Problemf(at, tomlfile.DidYouMean(m, c.s.catalogue.Names()), "no model %q", m)
+		case p.Basis == workload.Unknown:
+			c.Problemf(at, "give one in a file of your own, and name that in catalogue", "nobody knows how long a step of %s takes", m)
+		}
+	}
+}
+
+// traced is a job of a trace, as a replay takes it, with what it is called.
+type traced struct {
+	replay.Job
+	Name, Model string
+}
+
+// jobs makes the trace of one repeat: the same for all policies.
+func (s *Spec) jobs(seed uint64, gpus int) ([]traced, error) {
+	t := s.Trace
+	tr, err := t.read(s, seed, gpus)
+	if err != nil {
+		return nil, err
+	}
+	models := t.Models
+	named := len(models) == 0 && slices.ContainsFunc(tr.Jobs, func(j trace.Job) bool { return j.Model != "" })
+	if len(models) == 0 {
+		models = trace.NetPackModels()
+	}
+	pick := rand.New(rand.NewPCG(seed, 0x6d6f_6465_6c73))
+	out := make([]traced, len(tr.Jobs))
+	for i, j := range tr.Jobs {
+		model := models[pick.IntN(len(models))]
+		if named {
+			model = j.Model
+		}
+		p, ok := s.catalogue.Lookup(model)
+		if !ok || p.Basis == workload.Unknown {
+			return nil, invalidf("%s: job %s is of model %q, of which no step is known: give trace.models, or a catalogue of your own", tr.Name, j.ID, model)
+		}
+		out[i] = traced{Name: j.ID, Model: model, Job: replay.Job{
+			ID: i, Submit: j.Submit, GPUs: j.GPUs, Compute: p.Compute().Seconds(), Bytes: float64(p.Bytes()),
+			Iterations: replay.Iterations(j.Duration, p.Compute().Seconds()),
+			Traffic:    collectives[t.Collective], PSes: t.PSes,
+		}}
+	}
+	return out, nil
+}
+
+// read reads or generates the trace and cuts it to size.
+func (t *Trace) read(s *Spec, seed uint64, gpus int) (*trace.Trace, error) {
+	scale := t.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	if t.generated() {
+		g := trace.Generator{
+			Demand: trace.Demand(t.From), Jobs: t.Jobs, Seed: seed, Mean: t.Mean, StdDev: t.StdDev,
+			MaxGPUs: gpus, MeanDuration: t.Length.Std().Seconds(), Load: t.Load, Capacity: gpus,
+		}
+		if t.MaxGPUs > 0 {
+			g.MaxGPUs = min(gpus, t.MaxGPUs)
+		}
+		if g.Load == 0 {
+			g.Load = 1
+		}
+		tr, err := trace.Generate(g)
+		if err != nil {
+			return nil, invalid{err}
+		}
+		if scale == 1 {
+			return tr, nil
+		}
+		tr, _, err = trace.Transform{ScaleSubmit: scale, ScaleDuration: scale}.Apply(tr)
+		return tr, err
+	}
+	path := t.From
+	if !filepath.IsAbs(path) && !slices.ContainsFunc(s.Overrides, func(set string) bool { return strings.HasPrefix(set, "trace.from=") }) {
+		path = filepath.Join(filepath.Dir(s.File), path)
+	}
+	tr, _, err := trace.Load(path, trace.Options{})
+	if err != nil {
+		return nil, invalid{err}
+	}
+	x := trace.Transform{Sources: t.Sources, Sample: t.Jobs, Seed: seed, ScaleSubmit: scale, ScaleDuration: scale, Rebase: true}
+	if t.Oversized != "refuse" {
+		x.MaxGPUs, x.Clamp = gpus, t.Oversized == "clamp"
+	}
+	if tr, _, err = x.Apply(tr); err != nil {
+		return nil, invalid{err}
+	}
+	if t.Oversized == "refuse" {
+		if err := tr.CheckGPUs(gpus); err != nil {
+			return nil, invalid{err}
+		}
+	}
+	if has := trace.Inspect(tr).Load; t.Load > 0 && has > 0 {
+		tr, _, err = trace.Transform{ScaleSubmit: has / (t.Load * float64(gpus))}.Apply(tr)
+	}
+	return tr, err
+}
+
+// loadCatalogue is the models that a spec can name: those that come with the program,
+// and those of the file that it names.
+func (s *Spec) loadCatalogue(f *tomlfile.File) (*workload.Catalogue, tomlfile.Problems) {
+	if s.Catalogue == "" {
+		return workload.Builtin(), nil
+	}
+	at := s.Catalogue
+	if !filepath.IsAbs(at) && f.Pos("catalogue").Line > 0 {
+		at = filepath.Join(filepath.Dir(s.File), at)
+	}
+	own, err := workload.Load(at)
+	switch ps := asProblems(err); {
+	case len(ps) > 0:
+		f.Problemf("catalogue", "", "catalogue %s has problems", at)
+		return workload.Builtin(), ps
+	case err != nil:
+		f.Problemf("catalogue", "", "%v", err)
+		return workload.Builtin(), nil
+	}
+	return workload.Builtin().With(own), nil
+}
+
+// gpusOf is how many GPUs a cluster has.
+func gpusOf(c cluster.Config) (n int) {
+	for i := range c.Servers {
+		n += c.Servers[i].GPUs
+	}
+	return n
+}
