@@ -12,7 +12,7 @@ type bars struct {
 	Reference       int // which of Names is 1
 	Groups          []barGroup
 	XLabel          string  // keys of the groups' lines
-	Top             float64 // largest value to show; whiskers may go on
+	Top             float64 // largest value to show: whiskers leave the scale there, bars break
 }
 
 // barGroup has a bar for each name.
@@ -59,7 +59,7 @@ func (c *bars) SVG() string {
 	inner = pitch * n
 	width := pitch - min(3, pitch*0.15)
 	hi := ticks[len(ticks)-1]
-	tall := func(v float64) float64 { return v / hi * plot }
+	tall := func(v float64) float64 { return min(v/hi, 1) * plot }
 
 	// Names fit if every bar has room for its own below the lower whisker.
 	inside := width >= size+2
@@ -136,6 +136,10 @@ func (c *bars) SVG() string {
 			at = append(at, "x", x, "y", num(py(b.Y)), "width", num(width), "height", num(tall(b.Y)))
 			s.leaf("", "rect", append([]string{"class", "plate"}, at...)...) // no grid behind a bar
 			s.leaf(b.Title, "rect", append([]string{"class", class(i)}, at...)...)
+			if b.Y > hi {
+				l, r, y := centre(k, i)-width/2-1.5, centre(k, i)+width/2+1.5, top+12
+				s.leaf("", "path", "class", "plate", "d", pathOf([]float64{l, y + 8, r, y, r, y + 6, l, y + 14})+"Z")
+			}
 		}
 	}
 	s.line("axis", left, bottom, right, bottom)
@@ -146,16 +150,16 @@ func (c *bars) SVG() string {
 				continue
 			}
 			centre := centre(k, i)
-			if b.Hi > b.Lo {
+			if b.Hi > b.Lo && b.Y <= hi {
 				foot := min(4, width/4)
-				s.line("err", centre, py(b.Lo), centre, py(min(b.Hi, hi)))
+				s.line("err", centre, py(b.Lo), centre, py(b.Hi))
 				s.line("err", centre-foot, py(b.Lo), centre+foot, py(b.Lo))
 				if b.Hi <= hi { // else it goes on
 					s.line("err", centre-foot, py(b.Hi), centre+foot, py(b.Hi))
 				}
 			}
-			if text := ratioLabel(b.Y); i != c.Reference && textWidth(text, 10) <= pitch+1 {
-				s.text("tiny halo", "middle", centre, py(min(b.Hi, hi))-5, text)
+			if text := ratioLabel(b.Y); i != c.Reference && textWidth(text, 10) <= pitch+1 || b.Y > hi {
+				s.text("tiny halo", "middle", centre, py(b.Hi)-5, text)
 			}
 			if inside {
 				on := "inbar"
@@ -167,7 +171,7 @@ func (c *bars) SVG() string {
 		}
 		if p := g.Paper; p != nil {
 			x := left + span*float64(k+1) - 11
-			y, to := py(min(p.Lo, hi)), py(min(p.Hi, hi))
+			y, to := py(p.Lo), py(p.Hi)
 			if p.Hi > hi { // beyond the axis
 				s.leaf("", "path", "class", "mark key", "d", pathOf([]float64{x, to - 7, x + 3.5, to, x - 3.5, to})+"Z")
 				y = max(y, to+12)

@@ -182,6 +182,25 @@ func TestCompareProperties(t *testing.T) {
 	}
 }
 
+// TestScaleOf: an axis reaches to the largest ratio, unless few are far off.
+func TestScaleOf(t *testing.T) {
+	for _, c := range []struct {
+		ratios []float64
+		top    float64
+		cut    bool
+	}{
+		{nil, 1, false},
+		{[]float64{1, 0.5}, 1, false},
+		{[]float64{1, 1.2, 1.5, 1.9, 2.2}, 2.2, false},
+		{[]float64{1, 1.2, 8, 9, 10}, 10, false}, // many are far off
+		{[]float64{1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 20}, 1.4 * 1.6, true},
+	} {
+		if top, cut := scaleOf(c.ratios); math.Abs(top-c.top) > 1e-12 || cut != c.cut {
+			t.Errorf("scaleOf(%v) = %v, %v; want %v, %v", c.ratios, top, cut, c.top, c.cut)
+		}
+	}
+}
+
 func TestPublishedBeside(t *testing.T) {
 	jct, de, mean, upto := Published{Lo: -0.45, Hi: -0.13, Text: "section 6.2"}, Published{Lo: 0.13, Hi: 0.46}, Published{Lo: -0.52, Hi: -0.52}, Published{Lo: -0.78}
 	for _, c := range []struct {

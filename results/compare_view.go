@@ -672,7 +672,8 @@ func (v *comparing) bars(metric string) []*bars {
 	}
 	parts := (len(v.groups) + maxGroups - 1) / maxGroups
 	var out []*bars
-	var top, ends float64 // of bars and whiskers
+	var ratios []float64
+	ends := 0.0 // of whiskers
 	for i := range parts {
 		groups := v.groups[i*len(v.groups)/parts : (i+1)*len(v.groups)/parts]
 		b := &bars{
@@ -702,7 +703,7 @@ func (v *comparing) bars(metric string) []*bars {
 				title := fmt.Sprintf("%s: %s of %s's, mean %s", strings.TrimSpace(g.place()+" "+value), x.ratio(), v.Reference, x.meanSD(unit))
 				bg.Bars[k] = bar{Y: x.Ratio, Lo: x.Lo, Hi: x.Hi, Title: title}
 				said = append(said, value+" "+x.ratio())
-				top, ends = max(top, x.Ratio), max(ends, x.Hi)
+				ratios, ends = append(ratios, x.Ratio), max(ends, x.Hi)
 			}
 			desc = append(desc, strings.TrimPrefix(g.place()+": "+strings.Join(said, ", "), ": "))
 			b.Groups = append(b.Groups, bg)
@@ -710,8 +711,11 @@ func (v *comparing) bars(metric string) []*bars {
 		b.Desc = "Bars of " + name + " divided by that of " + v.Reference + ", " + note + ". " + strings.Join(desc, ". ") + "."
 		out = append(out, b)
 	}
-	// What reaches far beyond the bars would make them all look the same.
-	limit := 1.6 * max(top, 1)
+	top, cut := scaleOf(ratios)
+	limit := 1.6 * top // whiskers and brackets that go beyond it may leave the scale
+	if cut {
+		limit = top
+	}
 	top = max(top, min(ends, limit))
 	for _, b := range out {
 		for _, g := range b.Groups {
@@ -721,7 +725,23 @@ func (v *comparing) bars(metric string) []*bars {
 		}
 	}
 	for _, b := range out {
-		b.Top = top
+		if b.Top = top; cut {
+			b.Note += "; broken bars are higher than drawn"
+		}
 	}
 	return out
+}
+
+// scaleOf is how far an axis of ratios reaches, 1 at least: to the largest, or if a
+// few are so large that all others would look the same, only beyond those.
+func scaleOf(ratios []float64) (top float64, cut bool) {
+	if len(ratios) == 0 {
+		return 1, false
+	}
+	slices.Sort(ratios)
+	largest, most := ratios[len(ratios)-1], ratios[(len(ratios)-1)*6/7]
+	if limit := 1.4 * max(most, 1); largest > 1.8*limit {
+		return limit, true
+	}
+	return max(largest, 1), false
 }
