@@ -21,7 +21,7 @@ type Config struct {
 	Peers      []string `json:"peers,omitempty"` // data addresses of all workers in rank order, for ring and ps
 
 	Lanes  int     `json:"lanes"`  // int32 values per packet, 1..240
-	Window int     `json:"window"` // packets a worker may have outstanding
+	Window int     `json:"window"` // packets a worker may have outstanding, at most
 	Rate   float64 `json:"rate"`   // wire rate limit, bit/s of frame bytes; 0: none
 	// LineRate keeps a worker without a rate limit from handing its NIC a window at
 	// once, bit/s; 0: it may. Without influence on what the network lets through if it
@@ -39,6 +39,10 @@ type Config struct {
 	// ATP addressing: the distinct slots of the job out of Aggregators.
 	Slots       int `json:"slots,omitempty"`
 	Aggregators int `json:"aggregators,omitempty"`
+
+	// Halted has a worker begin in a pause: its job has no memory in switches yet. It
+	// counts as started at once, and sends nothing until it is told to resume.
+	Halted bool `json:"halted,omitempty"`
 
 	// RTO is the first resend timeout. It adapts upwards, to 16 times this at most, so
 	// it should be a few round trips with full queues.
@@ -61,24 +65,36 @@ type Layer struct {
 
 // Command is any later line on stdin.
 type Command struct {
-	// Cmd is "start", "stop" or "ping". Stop is for workers first, then the PS: the
-	// workers of a job agree among themselves on where to end (ina.Vote), finish what
-	// is outstanding up to there, report and exit. One whose others have died gives up
-	// after a second, or four RTO, without progress.
-	Cmd string `json:"cmd"`
-	ID  int64  `json:"id,omitempty"`
+	// Cmd is "start", "stop", "ping", or of workers "hold", "pause" and "resume".
+	//
+	// A job pauses in two steps, because its workers must end at one PSN. Hold has each
+	// send nothing new and answer with the PSN at which it is; pause, with the largest of
+	// these, has each finish what is below and then answer. Resume ends the pause with a
+	// window that may be another.
+	//
+	// Stop is for workers first, then the PS. Workers that were told where to pause end
+	// there. Otherwise they agree among themselves on where to end (ina.Vote), which
+	// takes another window, or the rest of the iteration. They finish what is outstanding
+	// up to there, report and exit. One whose others have died gives up after a second,
+	// or four RTO, without progress.
+	Cmd    string `json:"cmd"`
+	ID     int64  `json:"id,omitempty"`     // not 0, of what is answered
+	PSN    uint64 `json:"psn,omitempty"`    // of pause
+	Window int    `json:"window,omitempty"` // of resume
 }
 
 // Event is a line an agent writes to stdout: "ready" when its sockets are open, so
 // that any agent of the job may be started, "started" when its traffic begins (of a
 // worker: when all workers of the job have started, see ina.Startup), "sample" every
-// Interval from then on, "pong", and in the end "done" or "error".
+// Interval from then on, the answers "pong", "held" and "paused", and in the end "done"
+// or "error".
 type Event struct {
 	Event string `json:"event"`
 	// T is the host's monotonic clock in seconds (an arbitrary origin; the
 	// controller measures the offset with pings).
 	T     float64 `json:"t"`
-	ID    int64   `json:"id,omitempty"` // of the ping
+	ID    int64   `json:"id,omitempty"`  // of the command that this answers
+	PSN   uint64  `json:"psn,omitempty"` // of "held"; does not wrap
 	Error string  `json:"error,omitempty"`
 	Stats *Stats  `json:"stats,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -32,6 +33,25 @@ type control struct {
 	events   chan Event
 	interval time.Duration
 	next     time.Duration // sample
+
+	mu     sync.Mutex
+	orders []Command
+}
+
+// order leaves a command for the role's run.
+func (c *control) order(cmd Command) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.orders = append(c.orders, cmd)
+}
+
+// take returns the orders since the last call.
+func (c *control) take() []Command {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.orders
+	c.orders = nil
+	return out
 }
 
 // started reports when the job's traffic began.
@@ -200,6 +220,12 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 				}
 				running = true
 				go func() { ended <- r.run(roleCtx, c) }()
+			case "hold", "pause", "resume":
+				if cfg.Role != "worker" {
+					return end(fmt.Errorf("command %s: for workers only", cmd.Cmd))
+				}
+				c.order(cmd)
+				r.interrupt()
 			case "stop":
 				if !running { // there is nothing to finish
 					return a.done(r)

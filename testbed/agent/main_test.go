@@ -364,6 +364,88 @@ func TestStopIterationsInRack(t *testing.T) {
 	}
 }
 
+// pauseJob has workers pause together, and returns where.
+func pauseJob(t *testing.T, workers []*process) uint64 {
+	t.Helper()
+	var at uint64
+	for i, p := range workers {
+		p.write(Command{Cmd: "hold", ID: int64(i + 1)})
+	}
+	for i, p := range workers {
+		e := p.until("held")
+		if e.ID != int64(i+1) {
+			t.Errorf("%s answers command %d, not %d", p.name, e.ID, i+1)
+		}
+		at = max(at, e.PSN)
+	}
+	for _, p := range workers {
+		p.write(Command{Cmd: "pause", ID: 9, PSN: at})
+	}
+	for _, p := range workers {
+		if e := p.until("paused"); e.ID != 9 {
+			t.Errorf("%s answers command %d, not 9", p.name, e.ID)
+		}
+	}
+	return at
+}
+
+// Workers that begin at a halt go on with the window that they are given, pause
+// together in the middle of an iteration, and end where they pause.
+func TestPauseInRack(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	cases := []struct {
+		name   string
+		adjust func(*Config)
+	}{
+		{"stream", func(c *Config) { c.Rate = 5e6 }},
+		{"iterations", func(c *Config) { c.Rate, c.Message = 5e6, 100_000_000 }},
+		{"computing", func(c *Config) {
+			c.Layers = []Layer{{100_000, time.Millisecond}, {100_000, time.Hour}}
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := stream
+			cfg.Window, cfg.Halted = 4096, true
+			c.adjust(&cfg)
+			workers, ps := newRack(t).job(cfg, nil)
+			for _, p := range workers {
+				if s := p.until("sample").Stats; s.PacketsSent != 0 {
+					t.Errorf("%s at a halt sent %d packets", p.name, s.PacketsSent)
+				}
+			}
+			last := uint64(0)
+			for _, window := range []int{8, 64} {
+				for _, p := range workers {
+					p.write(Command{Cmd: "resume", Window: window})
+				}
+				for _, p := range workers {
+					for p.until("sample").Stats.PSNs < int64(min(last+60, 106)) {
+					}
+				}
+				at := pauseJob(t, workers)
+				if at < last {
+					t.Errorf("paused at PSN %d, after %d", at, last)
+				}
+				last = at
+			}
+			for _, p := range workers {
+				p.until("sample")
+				if s := p.until("sample").Stats; s.PSNs != int64(last) {
+					t.Errorf("%s goes on after its pause at %d: %d", p.name, last, s.PSNs)
+				}
+			}
+			stats, s := finish(workers, ps)
+			all(t, cfg, stats, s)
+			if stats[0].PSNs != int64(last) || stats[0].Iterations != 0 {
+				t.Errorf("paused at PSN %d, ended at %d after %d iterations", last, stats[0].PSNs, stats[0].Iterations)
+			}
+		})
+	}
+}
+
 // Workers whose peers and PS have died still stop, and one whose stdin ends dies.
 func TestStopAloneInRack(t *testing.T) {
 	if !inNamespace(t) {

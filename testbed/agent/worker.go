@@ -23,6 +23,8 @@ type worker struct {
 
 	msg  message
 	last time.Duration // arrival of the newest result
+
+	pausing int64 // the command that a pause will answer; 0: none
 }
 
 func newWorker(cfg Config, c *clock) (*worker, error) {
@@ -50,6 +52,9 @@ func newWorker(cfg Config, c *clock) (*worker, error) {
 		k.pace.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / rate * 1e9
 		k.pace.scatter = cfg.Rate > 0
 	}
+	if cfg.Halted {
+		k.w.Hold()
+	}
 	if k.sock, err = openFor(cfg, ina.DownPortBase, ina.DownGroup(cfg.Job), c); err != nil {
 		return nil, err
 	}
@@ -70,6 +75,9 @@ func (k *worker) run(ctx context.Context, c *control) error {
 	var stopped time.Duration // when a stop was first seen
 	now := c.clock.now()
 	k.w.Allow(ina.Startup, now)
+	if k.cfg.Halted {
+		c.started(now)
+	}
 	for ctx.Err() == nil {
 		before := c.clock.now() // what arrived until now is looked at before a timeout is believed
 		n, err := k.sock.receive()
@@ -83,18 +91,15 @@ func (k *worker) run(ctx context.Context, c *control) error {
 			}
 		}
 		now = c.clock.now()
-		k.step(c, now)
-		if k.msg.finished {
-			return nil
+		stop := c.stop.Load() // before the orders: where to pause was one of them
+		k.obey(c, now)
+		if stop && stopped == 0 {
+			stopped = now
+			k.w.Stop()
 		}
-		if c.stop.Load() {
-			if stopped == 0 {
-				stopped = now
-				k.w.Vote()
-			}
-			if k.abandon(now, stopped) {
-				return nil
-			}
+		k.step(c, now)
+		if k.msg.finished || stop && k.abandon(now, stopped) {
+			return nil
 		}
 		wake := now + idle
 		if !k.sock.full { // otherwise a result may be waiting
@@ -123,6 +128,26 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		}
 	}
 	return nil
+}
+
+// obey does what the job's controller orders at now, and answers.
+func (k *worker) obey(c *control, now time.Duration) {
+	for _, cmd := range c.take() {
+		k.pausing = 0
+		switch cmd.Cmd {
+		case "hold":
+			c.events <- Event{Event: "held", T: now.Seconds(), ID: cmd.ID, PSN: k.w.Hold()}
+		case "pause":
+			k.w.Pause(cmd.PSN, now)
+			k.pausing = cmd.ID
+		case "resume":
+			k.w.Resume(cmd.Window, now)
+		}
+	}
+	if k.pausing != 0 && k.w.Paused() {
+		c.events <- Event{Event: "paused", T: now.Seconds(), ID: k.pausing}
+		k.pausing = 0
+	}
 }
 
 // send queues the new packets that are due at now, at most a batch, and returns
@@ -172,10 +197,13 @@ func (k *worker) step(c *control, t time.Duration) {
 	m := &k.msg
 	if !m.started {
 		if !k.w.Idle() {
+			m.finished = k.w.Stopped()
 			return
 		}
 		m.started = true
-		c.started(t)
+		if !k.cfg.Halted {
+			c.started(t)
+		}
 		m.begin(t)
 		if m.packets == 0 {
 			k.w.Allow(ina.Endless, t)
@@ -193,6 +221,8 @@ func (k *worker) step(c *control, t time.Duration) {
 		case !ok && k.w.Idle():
 			m.end(max(k.last, m.lastReady()))
 			m.finished = m.finished || k.w.Stopped()
+		case k.w.Stopped(): // in the middle of an iteration
+			m.finished = true
 		default:
 			return
 		}
@@ -200,11 +230,11 @@ func (k *worker) step(c *control, t time.Duration) {
 }
 
 // abandon reports whether a worker asked to stop has nothing more to wait for: it
-// is computing, so nothing is outstanding anywhere, or the others are gone and what
+// is computing and was not told where to end, so nothing is outstanding anywhere, or the others are gone and what
 // it had outstanding was resent since, so that no switch keeps aggregators for it.
 func (k *worker) abandon(now, stopped time.Duration) bool {
 	n, oldest := k.w.Outstanding()
-	if at, ok := k.msg.ready(); ok && n == 0 && at > now+50*time.Millisecond {
+	if at, ok := k.msg.ready(); ok && n == 0 && at > now+50*time.Millisecond && k.pausing == 0 {
 		return true
 	}
 	return now > max(stopped, k.last)+k.giveUp() && (n == 0 || oldest >= stopped)
