@@ -182,6 +182,23 @@ func TestCompareProperties(t *testing.T) {
 	}
 }
 
+// TestComparedJudged: a run that compares can have expectations too. Its verdict is
+// theirs, and what is compared is drawn once.
+func TestComparedJudged(t *testing.T) {
+	rec := policies([]float64{1, 20}, 3)
+	rec.Expect = []Expect{{Name: "in time", Metric: "avg_jct", Of: Cluster, Predictor: "value", Value: 3 * 3600, Bound: "at-most", Gate: true}}
+	rec.Checks, rec.Outcome, rec.Reasons = Judge(rec.Expect, rec.Points)
+	text := textOf(t, rec, TextOptions{})
+	for _, want := range []string{"PASS  oversubscription", "18 of 18 checks held", "avg_jct of cluster: at most 10,800 s", "average JCT normalised to netpack"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+	if n := len(svgs(htmlOf(t, rec, nil))); n != 3 {
+		t.Errorf("%d drawings, want one a metric compared", n)
+	}
+}
+
 // TestScaleOf: an axis reaches to the largest ratio, unless few are far off.
 func TestScaleOf(t *testing.T) {
 	for _, c := range []struct {

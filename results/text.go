@@ -200,7 +200,7 @@ func (e Expect) headline() string {
 	switch e.Metric {
 	case "goodput", "wire_rate", "link_rate":
 		unit = "bit/s"
-	case "rtt", "jct":
+	case "rtt", "jct", "avg_jct", "avg_jct_queued", "makespan", "network_time", "queueing", "queueing_p95", "placement_time":
 		unit = "s"
 	}
 	tol := Check{Relative: e.Relative, Tolerance: e.Tolerance, Unit: unit}.tolerance()

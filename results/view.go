@@ -198,11 +198,14 @@ func (rec *Record) metricsOf() []string {
 	// Counts that should be zero or merely large say nothing as a picture; what is
 	// compared has its own.
 	return slices.DeleteFunc(out, func(m string) bool {
-		return m == "sum_errors" || m == "iterations" || rec.Comparison != nil && slices.Contains(rec.Comparison.Metrics, m)
+		return m == "sum_errors" || m == "iterations" || rec.Comparison != nil && slices.Contains(rec.Comparison.Metrics, strings.TrimSuffix(m, "_ratio"))
 	})
 }
 
 func measureName(metric string) string {
+	if of, ok := strings.CutSuffix(metric, "_ratio"); ok {
+		return measureName(of) + " over the reference's"
+	}
 	switch metric {
 	case "share":
 		return "aggregated share"
