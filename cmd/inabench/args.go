@@ -25,12 +25,19 @@ func arrange(app *cli.App, args []string) commandLine {
 		args = append(append([]string{args[0]}, args[2:]...), "--help")
 		line.args = args
 	}
+	n := 2 // arguments up to the command's name
 	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" {
 		return line
 	}
 	cmd := app.Command(args[1])
 	if cmd == nil {
 		return line
+	}
+	if len(cmd.Subcommands) > 0 {
+		if len(args) < 3 || cmd.Command(args[2]) == nil {
+			return line
+		}
+		cmd, n = cmd.Command(args[2]), 3
 	}
 	takesValue, outputs := map[string]bool{}, map[string]bool{}
 	for _, f := range cmd.Flags {
@@ -45,8 +52,8 @@ func arrange(app *cli.App, args []string) commandLine {
 			}
 		}
 	}
-	options, arguments := args[:2:2], []string{}
-	for rest := args[2:]; len(rest) > 0; {
+	options, arguments := args[:n:n], []string{}
+	for rest := args[n:]; len(rest) > 0; {
 		arg := rest[0]
 		rest = rest[1:]
 		if arg == "--" {
@@ -58,7 +65,7 @@ func arrange(app *cli.App, args []string) commandLine {
 			continue
 		}
 		if arg == "--help" || arg == "-h" {
-			line.args = append(args[:2:2], arg) // the parser takes arguments for topics
+			line.args = append(args[:n:n], arg) // the parser takes arguments for topics
 			return line
 		}
 		options = append(options, arg)
@@ -115,9 +122,10 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usagef(helpHint(c), "%s", text)
 }
 
-func helpHint(c *cli.Context) string {
-	return "inabench " + strings.TrimPrefix(c.Command.Name+" --help", "inabench ") + " lists the options"
-}
+func helpHint(c *cli.Context) string { return c.Command.HelpName + " --help lists the options" }
+
+// commandName is a command as it is typed, without the program.
+func commandName(c *cli.Context) string { return strings.TrimPrefix(c.Command.HelpName, "inabench ") }
 
 // dashed is an option's name as it is typed.
 func dashed(name string) string {
@@ -127,28 +135,37 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// unknownCommand names the command that was probably meant.
-func unknownCommand(app *cli.App, name string) error {
+// unknownCommand names the command of a program, or of a group of commands, that was
+// probably meant.
+func unknownCommand(of string, commands []*cli.Command, name string) error {
 	var known []string
-	for _, c := range app.Commands {
+	for _, c := range commands {
 		known = append(known, c.Name)
 	}
-	hint := "inabench --help lists the commands"
+	hint := of + " --help lists the commands"
 	if near, ok := tomlfile.Nearest(name, known); ok {
-		hint = "did you mean `inabench " + near + "`?"
+		hint = "did you mean `" + of + " " + near + "`?"
 	}
 	return usagef(hint, "no command %q", name)
 }
 
+// group is the action of a command that has others: help.
+func group(c *cli.Context) error {
+	if c.Args().Present() {
+		return unknownCommand(c.Command.HelpName, c.Command.Subcommands, c.Args().First())
+	}
+	return cli.ShowSubcommandHelp(c)
+}
+
 // argument returns the only argument of a command.
 func argument(c *cli.Context, what string) (string, error) {
-	usage := "inabench " + c.Command.Name + " [options] " + c.Command.ArgsUsage
+	usage := c.Command.HelpName + " [options] " + c.Command.ArgsUsage
 	switch c.Args().Len() {
 	case 1:
 		return c.Args().First(), nil
 	case 0:
-		return "", usagef(usage, "%s: which %s?", c.Command.Name, what)
+		return "", usagef(usage, "%s: which %s?", commandName(c), what)
 	}
-	return "", usagef(usage, "%s: one %s expected, got %d: %s", c.Command.Name, what,
+	return "", usagef(usage, "%s: one %s expected, got %d: %s", commandName(c), what,
 		c.Args().Len(), strings.Join(c.Args().Slice(), " "))
 }

@@ -50,6 +50,14 @@ func outputFlag(formats ...string) cli.Flag {
 	}
 }
 
+// tableFlag is outputFlag for commands that show a table.
+func tableFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "output", Aliases: []string{"o", "format"}, Value: "text", EnvVars: []string{"INABENCH_OUTPUT"},
+		Usage: "`FORMAT` of stdout: text, json",
+	}
+}
+
 // rootOf is the directory of run directories.
 func rootOf(c *cli.Context) string { return cmp.Or(c.String("runs"), "runs") }
 

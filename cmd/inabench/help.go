@@ -27,6 +27,16 @@ func printHelp(w io.Writer, _ string, data any) {
 		for _, l := range wrap(x.HelpName+": "+x.Usage, helpWidth) {
 			fmt.Fprintln(w, l)
 		}
+		if len(x.Subcommands) > 0 {
+			fmt.Fprintf(w, "\nusage: %s COMMAND [options] [arguments]\n\n", x.HelpName)
+			var rows [][2]string
+			for _, c := range x.Subcommands {
+				rows = append(rows, [2]string{c.Name, c.Usage})
+			}
+			writeRows(w, rows)
+			fmt.Fprint(w, x.Description)
+			return
+		}
 		fmt.Fprintf(w, "\nusage: %s\n\n", strings.TrimSpace(x.HelpName+" [options] "+x.ArgsUsage))
 		var rows [][2]string
 		for _, f := range x.VisibleFlags() {
@@ -37,6 +47,9 @@ func printHelp(w io.Writer, _ string, data any) {
 			fmt.Fprintln(w, "A file named - is standard input.")
 		}
 		fmt.Fprintln(w, "Options may come before or after arguments; -- ends them.")
+		if x.Description != "" {
+			fmt.Fprint(w, "\n", x.Description)
+		}
 	}
 }
 

@@ -145,17 +145,19 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		EnableBashCompletion: true,
 		Commands: []*cli.Command{
 			checkCommand(), planCommand(), runCommand(), calibrateCommand(),
-			showCommand(), graphCommand(), sshCommand(), doctorCommand(), cleanCommand(),
+			showCommand(), graphCommand(), traceCommand(), modelsCommand(), sshCommand(), doctorCommand(), cleanCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return unknownCommand(c.App, c.Args().First())
+				return unknownCommand(c.App.Name, c.App.Commands, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
 	}
 	for _, c := range app.Commands {
-		c.OnUsageError = onUsageError
+		for _, c := range append(c.Subcommands, c) {
+			c.OnUsageError, c.HideHelpCommand = onUsageError, true
+		}
 	}
 	return app
 }

@@ -14,6 +14,7 @@ const maxShown = 20
 type InvalidError struct {
 	Problems tomlfile.Problems // in file order, 20 at most, and what ended the reading
 	Total    int               // of all problems, shown or not
+	Jobs     int               // how many Lenient would have found; 0: it does not help
 	hint     string
 }
 
@@ -48,5 +49,5 @@ func (c *collector) err(hint string) error {
 	if c.total == 0 {
 		return nil
 	}
-	return &InvalidError{c.shown, c.total, hint}
+	return &InvalidError{Problems: c.shown, Total: c.total, hint: hint}
 }

@@ -58,8 +58,8 @@ func (r *Report) SkippedRows() int {
 	return sum
 }
 
-// Summary is the rows skipped by reason, most frequent first: "3 duration not
-// positive, 1 duplicate id"; empty when there were none.
+// Summary is the rows skipped by reason, most frequent first: "duration not
+// positive (3), duplicate id (1)"; empty when there were none.
 func (r *Report) Summary() string {
 	reasons := slices.SortedFunc(maps.Keys(r.Skipped), func(a, b Reason) int {
 		if d := r.Skipped[b] - r.Skipped[a]; d != 0 {
@@ -69,7 +69,7 @@ func (r *Report) Summary() string {
 	})
 	var parts []string
 	for _, why := range reasons {
-		parts = append(parts, fmt.Sprintf("%d %s", r.Skipped[why], why))
+		parts = append(parts, fmt.Sprintf("%s (%d)", why, r.Skipped[why]))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -464,7 +464,7 @@ func number(s string) (float64, bool) {
 func (p *parser) finish() (*Trace, *Report, error) {
 	switch {
 	case p.bad.total > 0 && (!p.o.Lenient || len(p.jobs) == 0):
-		return nil, nil, p.bad.err("")
+		return nil, nil, &InvalidError{Problems: p.bad.shown, Total: p.bad.total, Jobs: len(p.jobs)}
 	case len(p.jobs) == 0:
 		return nil, nil, p.fatal(p.line, 1, "", "a header and no job")
 	}

@@ -202,7 +202,7 @@ func TestManyProblems(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	tr, report, err := Read("x.csv", strings.NewReader(text.String()), Options{Lenient: true})
-	if err != nil || len(tr.Jobs) != 1 || report.SkippedRows() != 40 || report.Summary() != "40 submitted before the origin or 1970" {
+	if err != nil || len(tr.Jobs) != 1 || report.SkippedRows() != 40 || report.Summary() != "submitted before the origin or 1970 (40)" {
 		t.Errorf("%v %+v %q", err, report, report.Summary())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
@@ -40,11 +41,29 @@ func (c Changes) Dropped() int {
 	return c.OtherSources + c.OutsideWindow + c.TooLarge + c.NotSampled + c.AfterFirst
 }
 
+// String is what happened to jobs: "12 of other sources, 3 outside the window"; empty when
+// nothing did.
+func (c Changes) String() string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{c.OtherSources, "of other sources"}, {c.OutsideWindow, "outside the window"}, {c.TooLarge, "with too many GPUs"},
+		{c.Clamped, "clamped to the most GPUs"}, {c.NotSampled, "not in the sample"}, {c.AfterFirst, "after the first"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Apply returns the changed trace and leaves the given one alone. It is an error if
 // numbers make no sense, or if no job is left.
 func (x Transform) Apply(t *Trace) (*Trace, Changes, error) {
 	var c Changes
-	if err := x.check(); err != nil {
+	if err := x.Check(); err != nil {
 		return nil, c, fmt.Errorf("transform trace %s: %w", t.Name, err)
 	}
 	out := &Trace{Name: t.Name, Origin: t.Origin, Jobs: slices.Clone(t.Jobs)}
@@ -79,14 +98,14 @@ func (x Transform) Apply(t *Trace) (*Trace, Changes, error) {
 		c.AfterFirst = n - x.First
 	}
 	if len(out.Jobs) == 0 {
-		return nil, c, fmt.Errorf("transform trace %s: no job is left of %d: %d of other sources, %d outside the window, %d with more than %d GPUs",
-			t.Name, len(t.Jobs), c.OtherSources, c.OutsideWindow, c.TooLarge, x.MaxGPUs)
+		return nil, c, fmt.Errorf("transform trace %s: no job is left of %d: %s", t.Name, len(t.Jobs), c)
 	}
 	x.times(out)
 	return out, c, nil
 }
 
-func (x *Transform) check() error {
+// Check says which of the numbers make no sense.
+func (x Transform) Check() error {
 	for _, v := range []struct {
 		name  string
 		value float64
