@@ -159,9 +159,17 @@ func ClusterOf(inv *inventory.Inventory) cluster.Config {
 		rack := cluster.Rack{Uplink: math.Inf(1)}
 		var up float64
 		for _, l := range inv.Links {
-			if (l.A.Switch == name) != (l.B.Switch == name) {
-				up += float64(l.Rate)
+			if (l.A.Switch == name) == (l.B.Switch == name) {
+				continue
 			}
+			up += float64(l.Rate)
+			d := hop(float64(l.Rate), l.Delay)
+			if _, a := r.index[l.A.Switch]; a {
+				if _, b := r.index[l.B.Switch]; b {
+					d /= 2 // there is no core: the other half is the other rack's
+				}
+			}
+			rack.Delay = max(rack.Delay, d)
 		}
 		if up > 0 {
 			rack.Uplink = up
@@ -175,7 +183,7 @@ func ClusterOf(inv *inventory.Inventory) cluster.Config {
 			s.GPUs = 0
 		} else {
 			nic := h.NICs[0]
-			s.Rack, s.Link = r.index[name], float64(nic.Rate)
+			s.Rack, s.Link, s.Delay = r.index[name], float64(nic.Rate), hop(float64(nic.Rate), nic.Delay)
 			if t, h := &shortest[s.Rack], hold(float64(nic.Rate), nic.Delay); *t == 0 || h < *t {
 				*t = h
 			}
@@ -204,4 +212,7 @@ const frame = 8 * 1024 // bits of a packet with 240 gradients
 
 // hold is the shortest time in seconds that an aggregator of a ToR switch can be taken:
 // a round trip between two of its hosts.
-func hold(rate float64, delay time.Duration) float64 { return 4 * (delay.Seconds() + frame/rate) }
+func hold(rate float64, delay time.Duration) float64 { return 4 * hop(rate, delay) }
+
+// hop is how long a packet is on a cable, in seconds.
+func hop(rate float64, delay time.Duration) float64 { return delay.Seconds() + frame/rate }

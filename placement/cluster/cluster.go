@@ -25,6 +25,9 @@ type Server struct {
 	Rack int     // index in Config.Racks
 	GPUs int     // it has
 	Link float64 // capacity of its link to the ToR switch, bit/s
+	// Delay is the seconds from a frame's beginning on the link to its end at the other
+	// side, which only simulators look at; 0: as good as none.
+	Delay float64
 }
 
 // NoLink is the capacity of a link that is not there: nothing is to be sent over it.
@@ -38,6 +41,7 @@ func (s Server) Linked() bool { return s.Link > NoLink }
 type Rack struct {
 	PAT    float64 // peak aggregation throughput of the ToR switch, bit/s; +Inf: never exhausted
 	Uplink float64 // bit/s; +Inf: as good as no link
+	Delay  float64 // of a frame on that, as for servers
 }
 
 // FatTree is a cluster of equal racks. The uplink of a rack has the capacity of all

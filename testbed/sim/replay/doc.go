@@ -17,15 +17,17 @@
 // An iteration is Compute seconds on every GPU, then an exchange of Bytes of gradient.
 // The exchange takes bits/rate seconds, where bits are those that each worker puts on
 // its link (frames included) and rate is the job's in the steady state of NetPack's
-// Algorithm 1 (package cluster). Jobs on one server exchange nothing. Both fidelities assume
+// Algorithm 1 (package cluster). Then the last gradients and their results are still on
+// their way: Latency, a round trip over the cluster's delays, which the published
+// simulator leaves out. Jobs on one server exchange nothing. Both fidelities assume
 // that all workers of a job are equally fast, that exchange and computing do not overlap,
 // that rates settle at once when the set of jobs changes, and that with several parameter
 // servers each serves a part of the gradient in proportion to its tree's rate.
 //
 //   - Fluid assumes besides that every job that runs on several servers sends all the
 //     time, as NetPack's estimate does: what other jobs leave while they compute is
-//     nobody's. A job makes 1/(Compute + bits/rate) iterations a second. Things happen
-//     only when jobs arrive, are placed and end.
+//     nobody's. A job makes 1/(Compute + bits/rate + Latency) iterations a second. Things
+//     happen only when jobs arrive, are placed and end.
 //   - Phases lets a job have a place in the network only while it exchanges: whoever
 //     computes leaves its bandwidth and its aggregators to the others. Every job starts
 //     with computing when it is placed. Things happen at every boundary of every

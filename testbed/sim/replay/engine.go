@@ -18,9 +18,10 @@ import (
 type state struct {
 	*Job
 	bits      float64 // on each worker's link in an iteration; 0: it never exchanges
+	latency   float64 // seconds from there to the last result
 	left, at  float64
 	pace, due float64
-	more      int   // iterations after this segment's; Phases only
+	more      int   // iterations after this segment's; -1: but for the last latency; Phases only
 	heap      int32 // position in engine.ends, -1: not there
 	sending   int32 // position in engine.sending, -1: the network does not set its pace
 	first     int   // the first period that could have placed it
@@ -237,6 +238,9 @@ func (e *engine) start(i int32, p cluster.Placement) {
 	if !p.Local() {
 		s.bits = e.cfg.wire(s.Job, len(p.Parts))
 	}
+	if s.bits > 0 {
+		s.latency = Latency(e.cfg.Cluster, s.Traffic, p)
+	}
 	switch {
 	case s.bits == 0:
 		s.begin(e.now, float64(s.Iterations), s.Compute)
@@ -268,7 +272,7 @@ func (e *engine) silence(i int32) {
 // end ends a job's segment and begins the next, if there is one.
 func (e *engine) end(i int32) error {
 	s := &e.jobs[i]
-	if s.bits == 0 || e.cfg.Fidelity == Fluid {
+	if s.bits == 0 || e.cfg.Fidelity == Fluid || s.more < 0 {
 		if s.sending >= 0 {
 			e.silence(i)
 		}
@@ -292,11 +296,15 @@ func (e *engine) end(i int32) error {
 	if err := e.net.Leave(s.ID); err != nil {
 		return err
 	}
-	if s.more == 0 {
+	s.more--
+	switch {
+	case s.more >= 0:
+		s.begin(e.now, 1, s.latency+s.Compute)
+	case s.latency > 0:
+		s.begin(e.now, 1, s.latency)
+	default:
 		return e.leave(i)
 	}
-	s.more--
-	s.begin(e.now, 1, s.Compute)
 	e.ends.fix(i)
 	return nil
 }
@@ -324,7 +332,7 @@ func (e *engine) rates() {
 		s := &e.jobs[i]
 		pace := s.bits / e.net.Rate(s.ID)
 		if e.cfg.Fidelity == Fluid {
-			pace += s.Compute
+			pace += s.Compute + s.latency
 		}
 		if pace != s.pace {
 			s.setPace(e.now, pace)

@@ -186,3 +186,35 @@ func (cfg *Config) wire(j *Job, servers int) float64 {
 	}
 	return bits * overhead
 }
+
+// Latency is the seconds from the instant at which the last gradient of an exchange has
+// left a worker to the arrival of its result at all of them, with empty queues: the round
+// trip of a frame over the cluster's delays, but for its first transmission, which the
+// exchange has counted; of a ring, one way from server to server in each of its 2(n-1)
+// steps. 0 where no delays are known.
+func Latency(c cluster.Config, t cluster.Traffic, p cluster.Placement) float64 {
+	const frame = 8 * 1024                // bits
+	way := func(from, root int) float64 { // from a server to a ToR switch
+		d := c.Servers[from].Delay
+		if r := c.Servers[from].Rack; r != root {
+			d += c.Racks[r].Delay + c.Racks[root].Delay
+		}
+		return d
+	}
+	var longest float64
+	for i, w := range p.Parts {
+		sent := min(c.Servers[w.Server].Delay, frame/c.Servers[w.Server].Link)
+		to := func(server int) float64 { return way(w.Server, c.Servers[server].Rack) + c.Servers[server].Delay }
+		switch {
+		case t == cluster.Ring:
+			steps := float64(2 * (len(p.Parts) - 1))
+			longest = max(longest, steps*to(p.Parts[(i+1)%len(p.Parts)].Server)-sent)
+		case len(p.PS) == 0:
+			longest = max(longest, 2*way(w.Server, c.Servers[p.Parts[0].Server].Rack)-sent)
+		}
+		for _, ps := range p.PS {
+			longest = max(longest, 2*to(ps)-sent)
+		}
+	}
+	return longest
+}

@@ -547,3 +547,57 @@ func TestIterations(t *testing.T) {
 		}
 	}
 }
+
+// The last results of an exchange take a round trip, which nothing else waits for.
+func TestLatency(t *testing.T) {
+	c := cluster.FatTree(2, 2, 4, 1e9, 0, 1)
+	for i := range c.Servers {
+		c.Servers[i].Delay = 1e-3
+	}
+	for i := range c.Racks {
+		c.Racks[i].PAT, c.Racks[i].Delay = math.Inf(1), 2e-3
+	}
+	const sent = 8192 / 1e9
+	parts := func(servers ...int) (out []cluster.Part) {
+		for _, s := range servers {
+			out = append(out, cluster.Part{Server: s, GPUs: 1})
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name    string
+		traffic cluster.Traffic
+		at      cluster.Placement
+		want    float64
+	}{
+		{"one rack", cluster.INA, cluster.Placement{Parts: parts(0, 1), PS: []int{0}}, 4e-3 - sent},
+		{"two racks", cluster.INA, cluster.Placement{Parts: parts(0, 1), PS: []int{2}}, 12e-3 - sent},
+		{"two PSes, one of them far", cluster.PS, cluster.Placement{Parts: parts(0, 1), PS: []int{0, 2}}, 12e-3 - sent},
+		{"no PS", cluster.Tree, cluster.Placement{Parts: parts(0, 1)}, 2e-3 - sent},
+		{"no PS, two racks", cluster.Tree, cluster.Placement{Parts: parts(0, 2)}, 10e-3 - sent},
+		{"ring", cluster.Ring, cluster.Placement{Parts: parts(0, 1)}, 2*2e-3 - sent},
+		{"ring, two racks", cluster.Ring, cluster.Placement{Parts: parts(0, 1, 2)}, 4*6e-3 - sent},
+	} {
+		if got := Latency(c, tt.traffic, tt.at); math.Abs(got-tt.want) > 1e-12 {
+			t.Errorf("%s: %v s, want %v", tt.name, got, tt.want)
+		}
+	}
+	place := policyFunc(func(c *cluster.Cluster, b []cluster.Job) []cluster.Placement {
+		at := cluster.Placement{Parts: parts(0, 1), PS: []int{2}}
+		if err := c.Enter(b[0], at); err != nil {
+			t.Error(err)
+		}
+		return []cluster.Placement{at}
+	})
+	for _, f := range []Fidelity{Fluid, Phases} {
+		r, err := Run(t.Context(), Config{Cluster: c, Policy: place, Fidelity: f, Overhead: 1}, []Job{
+			{ID: 1, GPUs: 2, Iterations: 3, Compute: 0.5, Bytes: 1e9 / 8},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 3 * (0.5 + 1 + 12e-3 - sent); math.Abs(r.Jobs[0].JCT()-want) > 1e-9 {
+			t.Errorf("%v: %v s, want %v", f, r.Jobs[0].JCT(), want)
+		}
+	}
+}
