@@ -178,9 +178,13 @@ func (c Compared) plain() string {
 	return strconv.FormatFloat(c.Ratio, 'f', c.digits(), 64)
 }
 
-// ratio writes it with the longer half of its interval.
+// ratio writes it with the longer half of its interval: "1.23 ± 0.06"; with both ends
+// where they are far apart: "3.21 (0.23–46)".
 func (c Compared) ratio() string {
-	if c.Hi > c.Lo {
+	switch {
+	case c.Hi > 2*c.Ratio:
+		return c.plain() + " (" + fixed(c.Lo, 2) + "–" + fixed(c.Hi, 2) + ")"
+	case c.Hi > c.Lo:
 		return c.plain() + " ± " + strconv.FormatFloat(max(c.Hi-c.Ratio, c.Ratio-c.Lo), 'f', c.digits(), 64)
 	}
 	return c.plain()
