@@ -61,7 +61,8 @@ type supply struct {
 	from    float64 // use changed from this level on
 	found   float64 // the level that use says
 
-	oldLeft  float64 // when the state was last steady
+	// Of a link, when the state was last steady:
+	rest     float64 // what remains
 	oldFlows int32
 	uses     []taking
 }
@@ -107,7 +108,9 @@ func NewSteady(links []Link, switches []Switch) (*Steady, error) {
 		return nil, err
 	}
 	for _, l := range links {
-		s.res = append(s.res, supply{capacity: l.Capacity, level: math.Inf(1), pos: -1})
+		r := supply{capacity: l.Capacity, level: math.Inf(1), pos: -1}
+		r.rest = r.left()
+		s.res = append(s.res, r)
 	}
 	for _, w := range switches {
 		r := supply{capacity: w.PAT, level: math.Inf(1), ref: math.Inf(1), pos: -1}
@@ -829,7 +832,7 @@ func (s *Steady) touchTree(h int32) {
 
 func (s *Steady) touchLink(i int32) {
 	if r := &s.res[i]; !r.touched {
-		r.touched, r.oldLeft, r.oldFlows = true, r.left(), r.flows
+		r.touched, r.oldFlows = true, r.flows
 		s.touched.links = append(s.touched.links, i)
 	}
 }
@@ -865,7 +868,9 @@ func (s *Steady) settled() {
 	for _, i := range s.touched.links {
 		r := &s.res[i]
 		r.touched = false
-		if !r.changed && (r.flows != r.oldFlows || !near12(r.left(), r.oldLeft, r.capacity)) {
+		was := r.rest
+		r.rest = r.left()
+		if !r.changed && (r.flows != r.oldFlows || r.rest != was) {
 			r.changed = true
 			s.changed.links = append(s.changed.links, i)
 		}
@@ -906,7 +911,7 @@ func (s *Steady) Share(handle, node int) float64 {
 // Left is what is left of a link, bit/s.
 func (s *Steady) Left(link int) float64 {
 	s.settle()
-	return s.res[link].left()
+	return s.res[link].rest
 }
 
 // Flows is how many flows are on a link.
