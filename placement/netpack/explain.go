@@ -61,7 +61,7 @@ func (p *planner) report(s *search, where cluster.Placement) {
 		}
 		e.Alternatives = append(e.Alternatives, t)
 	}
-	p.explain(e)
+	p.Explain(e)
 }
 
 func sameServers(a, b []cluster.Part) bool {

@@ -19,6 +19,11 @@
 //     max_r(C_rack/(FC_r+n_r), C/(f_max+1)). Both are the rate that the job may expect,
 //     and the minus rewards hot spots, which the text wants to punish. Corrected adds
 //     C/(f_max+1), or the smallest of the rates where an uplink is tighter.
+//   - Equation 1 counts one more flow (epsilon) for a PS on a server without a worker of
+//     the plan, and none beside one. In the paper's own flow model it is the other way
+//     round: what shares a link with flows is one flow of a worker or of a PS alone, and
+//     two of both. With the printed epsilon, PSes go to workers' servers, where both
+//     get half of the link. Corrected counts one more beside a worker, and none elsewhere.
 //   - The listing looks for plans in all of the cluster, where none may lie within a
 //     rack. Where uplinks matter, Corrected looks in single racks too.
 //
@@ -29,8 +34,8 @@ package netpack
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
-	"sync"
 
 	"github.com/inabench/inabench/placement/cluster"
 )
@@ -64,10 +69,7 @@ func New(o Options) cluster.Policy {
 	return &policy{Options: o}
 }
 
-type policy struct {
-	Options
-	planners sync.Pool // of *planner: its memory, not what is in it
-}
+type policy struct{ Options }
 
 // Name implements cluster.Policy.
 func (p *policy) Name() string {
@@ -80,13 +82,10 @@ func (p *policy) Name() string {
 // Place implements cluster.Policy. Nothing in it depends on the seed.
 func (p *policy) Place(c *cluster.Cluster, batch []cluster.Job, _ uint64) []cluster.Placement {
 	out := make([]cluster.Placement, len(batch))
-	chosen := subset(batch, c.TotalFree(), total(c), p.Ageing)
+	pl := plannerOf(c)
+	chosen := subset(batch, c.TotalFree(), pl.total, p.Ageing)
 	if len(chosen) > 0 {
-		pl, _ := p.planners.Get().(*planner)
-		if pl == nil {
-			pl = &planner{}
-		}
-		pl.start(c, p.Options)
+		pl.start(p.Options)
 		for _, i := range chosen {
 			where := pl.place(batch[i])
 			if len(where.Parts) == 0 || c.Enter(batch[i], where) != nil {
@@ -96,8 +95,6 @@ func (p *policy) Place(c *cluster.Cluster, batch []cluster.Job, _ uint64) []clus
 			pl.entered(batch[i], where)
 		}
 		pl.selectINA(batch, out)
-		pl.c, pl.explain = nil, nil
-		p.planners.Put(pl)
 	}
 	if p.Explain != nil {
 		for i := range batch {
@@ -109,153 +106,255 @@ func (p *policy) Place(c *cluster.Cluster, batch []cluster.Job, _ uint64) []clus
 	return out
 }
 
-// total is how many GPUs a cluster has.
-func total(c *cluster.Cluster) (n int) {
-	for i := range c.Servers {
-		n += c.Servers[i].GPUs
-	}
-	return n
-}
-
-// planner places the jobs of one batch. Its slices are kept from batch to batch.
+// planner places jobs in one cluster, for whichever policy asks. What it knows of the
+// steady state it keeps from batch to batch, and reads anew where that changed.
 type planner struct {
 	Options
 	c       *cluster.Cluster
-	explain func(Explanation)
+	changes *cluster.Changes
 
-	link     float64 // C: capacity of the fastest server's link
-	most     int     // G: GPUs of the largest server
-	uplinks  bool    // some uplink can fill up
-	narrow   bool    // some uplink is slower than its servers together
-	budget   []float64
-	rivals   []int // jobs of the batch, by rack; budget is known where there are any
-	servers  []server
-	workers  deck
-	hosts    deck // for PSes
-	inRack   deck
-	rackHost deck
-	cells    []cell
-	seen     []int32
-	steps    []step
-	plans    []plan
-	members  []int
-	racks    []rackUse
-	tries    []Choice
+	total   int     // GPUs
+	most    int     // G: GPUs of the largest server
+	rack    int     // GPUs of the largest rack
+	link    float64 // C: capacity of the fastest server's link
+	uplinks bool    // some uplink can fill up
+	narrow  bool    // some uplink is slower than its servers together
+
+	servers []server
+	fitting [][]uint64 // free GPUs -> servers, as a set of bits
+	workers deck       // the servers with free GPUs
+	hosts   deck       // all servers, for PSes
+	version []int      // of what is known of a rack's servers
+	single  map[inRack][]known
+
+	budget []float64
+	rivals []int // jobs of the batch, by rack; budget is known where there are any
+
+	// Memory of a search.
+	rackWorkers, rackHosts deck
+	cells                  []cell
+	seen                   []int32
+	steps                  []step
+	plans                  []plan
+	parts                  []cluster.Part
+	members                []int
+	racks                  []rackUse
+	inflows                []inflow
+	tries                  []Choice
 }
 
 // server is what the steady state leaves of one.
 type server struct {
+	linked            bool
 	rack, free, flows int
 	bandwidth         float64
-	worker            float64 // value of a worker there; less a PS's decrement it is the value of a PS beside one
-	ps                float64 // value of a PS where there is no worker of the job
+	worker            float64 // value of a worker there
 }
 
-func (p *planner) start(c *cluster.Cluster, o Options) {
-	p.Options, p.c, p.explain = o, c, o.Explain
-	p.link, p.most, p.uplinks, p.narrow = 0, 0, false, false
-	p.servers = slices.Grow(p.servers[:0], len(c.Servers))[:len(c.Servers)]
+// plannerKey is the key of a cluster's planner.
+type plannerKey struct{}
+
+// plannerOf is the planner of a cluster.
+func plannerOf(c *cluster.Cluster) *planner {
+	return c.Keep(plannerKey{}, func() any { return newPlanner(c) }).(*planner)
+}
+
+func newPlanner(c *cluster.Cluster) *planner {
+	p := &planner{
+		c: c, changes: c.Subscribe(),
+		servers: make([]server, len(c.Servers)),
+		version: make([]int, len(c.Racks)), single: map[inRack][]known{},
+		budget: make([]float64, len(c.Racks)), rivals: make([]int, len(c.Racks)),
+	}
 	for i := range c.Servers {
 		s := &c.Servers[i]
-		p.link, p.most = max(p.link, s.Link), max(p.most, s.GPUs)
-		p.servers[i].rack = s.Rack
+		p.total, p.link, p.most = p.total+s.GPUs, max(p.link, s.Link), max(p.most, s.GPUs)
 	}
 	for r := range c.Racks {
-		var sum float64
-		if up := c.Racks[r].Uplink; !math.IsInf(up, 1) {
-			p.uplinks = true
-			for _, s := range c.InRack(r) {
-				sum += c.Servers[s].Link
-			}
-			p.narrow = p.narrow || up < sum
+		gpus, links := 0, 0.0
+		for _, s := range c.InRack(r) {
+			gpus += c.Servers[s].GPUs
+			links += c.Servers[s].Link
 		}
+		p.version[r], p.rack = 1, max(p.rack, gpus)
+		p.uplinks = p.uplinks || !math.IsInf(c.Racks[r].Uplink, 1)
+		p.narrow = p.narrow || c.Racks[r].Uplink < links
 	}
-	p.rivals = slices.Grow(p.rivals[:0], len(c.Racks))[:len(c.Racks)]
-	clear(p.rivals)
-	p.budget = slices.Grow(p.budget[:0], len(c.Racks))[:len(c.Racks)]
+	p.fitting = make([][]uint64, p.most+1)
+	for free := range p.fitting {
+		p.fitting[free] = make([]uint64, (len(p.servers)+63)/64)
+	}
+	for _, d := range []*deck{&p.workers, &p.hosts, &p.rackWorkers, &p.rackHosts} {
+		d.servers = p.servers
+	}
+	p.workers.gpus, p.rackWorkers.gpus = p.most, p.most
+	for i := range p.servers {
+		p.servers[i] = server{linked: c.Servers[i].Linked(), rack: c.Servers[i].Rack}
+		p.read(i)
+		p.put(i)
+	}
+	return p
 }
 
-// refresh reads the steady state.
+// start begins a batch.
+func (p *planner) start(o Options) {
+	p.Options = o
+	clear(p.rivals)
+}
+
+// refresh reads the steady state where it changed.
 func (p *planner) refresh() {
-	for i := range p.servers {
-		s := &p.servers[i]
-		s.free, s.flows, s.bandwidth = p.c.Free(i), p.c.Flows(i), p.c.Bandwidth(i)
-		lost := p.link - s.bandwidth
-		s.worker = s.bandwidth - lost/float64(s.flows+1)
-		s.ps = s.bandwidth - lost/float64(s.flows+2)
+	for _, i := range p.changes.Servers() {
+		p.take(i)
+		p.read(i)
+		p.put(i)
 	}
+}
+
+// read reads the steady state of a server.
+func (p *planner) read(i int) {
+	s := &p.servers[i]
+	s.free, s.flows, s.bandwidth = p.c.Free(i), p.c.Flows(i), p.c.Bandwidth(i)
+	s.worker = s.bandwidth - (p.link-s.bandwidth)/float64(s.flows+1)
+}
+
+// put enters a server where it is looked for.
+func (p *planner) put(i int) {
+	s := &p.servers[i]
+	p.fitting[s.free][i/64] |= 1 << (i % 64)
+	p.version[s.rack]++
+	p.offer(i, &p.workers, &p.hosts)
+}
+
+// offer puts a server into decks, if it can be part of a job on several servers.
+func (p *planner) offer(i int, workers, hosts *deck) {
+	if !p.servers[i].linked {
+		return
+	}
+	if p.servers[i].free > 0 {
+		workers.put(i)
+	}
+	hosts.put(i)
+}
+
+// take is the opposite of put.
+func (p *planner) take(i int) {
+	s := &p.servers[i]
+	p.fitting[s.free][i/64] &^= 1 << (i % 64)
+	if !s.linked {
+		return
+	}
+	if s.free > 0 {
+		p.workers.take(i)
+	}
+	p.hosts.take(i)
 }
 
 // place is where a job goes that fits the cluster.
 func (p *planner) place(j cluster.Job) cluster.Placement {
-	if s := p.single(j.GPUs); s >= 0 {
+	p.refresh()
+	if s := p.alone(j.GPUs); s >= 0 {
 		where := cluster.Placement{Parts: []cluster.Part{{Server: s, GPUs: j.GPUs}}}
-		if p.explain != nil {
-			p.explain(Explanation{Job: j, Selected: true, Chosen: Choice{Placement: where.Clone(), GPUs: p.c.Free(s)}})
+		if p.Explain != nil {
+			p.Explain(Explanation{Job: j, Selected: true, Chosen: Choice{Placement: where.Clone(), GPUs: p.c.Free(s)}})
 		}
 		return where
 	}
-	p.refresh()
 	return p.spread(j)
 }
 
-// single is the server for a job that fits one, or -1: an exact fit with the lowest
+// alone is the server for a job that fits one, or -1: an exact fit with the lowest
 // index; else the one with the least left over, then the most flows, then the most
 // bandwidth, then the lowest index. A job that needs no network goes where the network
 // is least worth.
-func (p *planner) single(gpus int) int {
-	best, least := -1, gpus
-	if p.Variant == Published {
-		least++
-	}
-	for i := range p.servers {
-		free := p.c.Free(i)
-		if free < least {
-			continue
-		}
-		if free == gpus {
+func (p *planner) alone(gpus int) int {
+	if p.Variant == Corrected {
+		if i := p.first(gpus); i >= 0 {
 			return i
 		}
-		if best < 0 || cmp.Or(
-			cmp.Compare(free, p.c.Free(best)),
-			cmp.Compare(p.c.Flows(best), p.c.Flows(i)),
-			cmp.Compare(p.c.Bandwidth(best), p.c.Bandwidth(i))) < 0 {
-			best = i
+	}
+	for free := gpus + 1; free <= p.most; free++ {
+		for flows := p.workers.rows() - 1; flows >= 0; flows-- {
+			if best := p.workers.class(flows, free); len(best) > 0 {
+				return int(best[0])
+			}
+		}
+		if i := p.first(free); i >= 0 {
+			return i // it has no link
 		}
 	}
-	return best
+	return -1
+}
+
+// first is the first server with so many free GPUs, or -1.
+func (p *planner) first(free int) int {
+	if free <= p.most {
+		for w, set := range p.fitting[free] {
+			if set != 0 {
+				return 64*w + bits.TrailingZeros64(set)
+			}
+		}
+	}
+	return -1
 }
 
 // spread is the best plan over several servers.
 func (p *planner) spread(j cluster.Job) cluster.Placement {
 	p.tries = p.tries[:0]
-	widest := j.GPUs + p.most
-	p.workers.reset(p.most + 1)
-	p.hosts.reset(1)
-	for i := range p.servers {
-		s := &p.servers[i]
-		if s.free > 0 {
-			limit := widest / s.free
-			if p.Variant == Published {
-				limit = len(p.servers) // line 19 does not always keep the best
-			}
-			p.workers.offer(i, s.free, s.flows, s.worker, limit)
-		}
-		p.hosts.offer(i, 0, s.flows, s.ps, widest+1)
-	}
-	p.hosts.sort()
-	s := search{j: j, best: Choice{Total: math.Inf(-1)}, bound: math.Inf(-1)}
+	s := newSearch(j)
 	p.candidates(&p.workers, j.GPUs)
 	p.judge(&s, &p.hosts)
 	if p.Variant == Corrected && s.best.Total < s.bound {
 		// An uplink kept the plan down that is best without them, so plans that
 		// spare it may be better. Elsewhere none can be: of every other plan all terms
 		// but the uplinks' are part of the bound.
-		for r := range p.c.Racks {
+		if p.Explain != nil {
+			for r := range p.c.Racks {
+				p.within(&s, r)
+			}
+		} else if r := p.bestRack(&s); r >= 0 {
 			p.within(&s, r)
 		}
 	}
 	return p.finish(&s)
+}
+
+// inRack is what the value of the best plan in a single rack depends on besides the
+// rack's servers.
+type inRack struct {
+	gpus int
+	ps   bool
+}
+
+// known is the value of the best plan in a rack when it was of a version.
+type known struct {
+	version int
+	total   float64
+}
+
+// bestRack is the first of the racks in which there is the best plan that is better than
+// the one found, or -1. A rack is searched again when something changed there.
+func (p *planner) bestRack(s *search) int {
+	if s.j.GPUs > p.rack {
+		return -1
+	}
+	k := inRack{s.j.GPUs, s.j.NeedsPS(2)}
+	if p.single[k] == nil {
+		p.single[k] = make([]known, len(p.c.Racks))
+	}
+	at, best := -1, s.best.Total
+	for r := range p.single[k] {
+		known := &p.single[k][r]
+		if known.version != p.version[r] {
+			only := newSearch(s.j)
+			p.within(&only, r)
+			known.version, known.total = p.version[r], only.best.Total
+		}
+		if known.total > best {
+			at, best = r, known.total
+		}
+	}
+	return at
 }
 
 // within looks for plans in a single rack.
@@ -267,19 +366,13 @@ func (p *planner) within(s *search, rack int) {
 	if free < s.j.GPUs {
 		return
 	}
-	widest := s.j.GPUs + p.most
-	p.inRack.reset(p.most + 1)
-	p.rackHost.reset(1)
+	p.rackWorkers.reset()
+	p.rackHosts.reset()
 	for _, i := range p.c.InRack(rack) {
-		v := &p.servers[i]
-		if v.free > 0 {
-			p.inRack.offer(i, v.free, v.flows, v.worker, widest/v.free)
-		}
-		p.rackHost.offer(i, 0, v.flows, v.ps, widest+1)
+		p.offer(i, &p.rackWorkers, &p.rackHosts)
 	}
-	p.rackHost.sort()
-	p.candidates(&p.inRack, s.j.GPUs)
-	p.judge(s, &p.rackHost)
+	p.candidates(&p.rackWorkers, s.j.GPUs)
+	p.judge(s, &p.rackHosts)
 }
 
 // finish turns the best choice into a placement, with the other parameter servers.
@@ -291,8 +384,12 @@ func (p *planner) finish(s *search) cluster.Placement {
 	if s.best.ps >= 0 {
 		where.PS = append(where.PS, s.best.ps)
 		p.survey(s.parts)
-		for len(where.PS) < min(s.j.PSes, len(p.servers)) {
-			where.PS = append(where.PS, p.another(s, where.PS))
+		for len(where.PS) < s.j.PSes {
+			ps := p.another(s, where.PS)
+			if ps < 0 {
+				break
+			}
+			where.PS = append(where.PS, ps)
 		}
 	}
 	release(where.Parts, s.best.GPUs-s.j.GPUs, p.servers)
@@ -302,7 +399,7 @@ func (p *planner) finish(s *search) cluster.Placement {
 	if s.j.Traffic == cluster.INA {
 		where.Plain = p.plain(where)
 	}
-	if p.explain != nil {
+	if p.Explain != nil {
 		p.report(s, where)
 	}
 	return where

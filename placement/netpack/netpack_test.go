@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,9 +62,9 @@ func place(t testing.TB, c *cluster.Cluster, v Variant, j cluster.Job) (cluster.
 	return out[0], why
 }
 
-// scatter fills a cluster with random jobs, somewhere.
-func scatter(rnd *rand.Rand, c *cluster.Cluster, jobs int) {
-	for id := 1_000_000; jobs > 0; jobs, id = jobs-1, id+1 {
+// scatter fills a cluster with random jobs, somewhere, that are called id and so on.
+func scatter(rnd *rand.Rand, c *cluster.Cluster, jobs, id int) {
+	for ; jobs > 0; jobs, id = jobs-1, id+1 {
 		j := cluster.Job{ID: id, Traffic: cluster.Traffic(rnd.IntN(4))}
 		var p cluster.Placement
 		for _, s := range rnd.Perm(len(c.Servers))[:1+rnd.IntN(min(4, len(c.Servers)))] {
@@ -89,7 +90,7 @@ func randomCluster(rnd *rand.Rand) *cluster.Cluster {
 		}
 	}
 	c := cluster.New(cfg)
-	scatter(rnd, c, rnd.IntN(2*len(cfg.Servers)))
+	scatter(rnd, c, rnd.IntN(2*len(cfg.Servers)), 1_000_000)
 	return c
 }
 
@@ -152,6 +153,89 @@ func TestRandomJobs(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A server without a link holds jobs that fit it, but no part of others nor a PS.
+func TestUnlinked(t *testing.T) {
+	for _, v := range variants {
+		cfg := cluster.FatTree(1, 5, 2, 100, 1000, 1)
+		cfg.Servers[3] = cluster.Server{Link: cluster.NoLink}
+		cfg.Servers[4].Link = cluster.NoLink
+		c := cluster.New(cfg)
+		enter(t, c, 1, []int{2}, 0, 1, 1, 1) // all links are full
+		enter(t, c, 2, nil, 2, 2)
+		got, _ := place(t, c, v, cluster.Job{ID: 3, GPUs: 1})
+		if v == Published && !slices.Equal(servers(got), []int{4}) { // line 4: elsewhere it would fit exactly
+			t.Errorf("%v: 1 GPU on %v", v, got)
+		}
+		c.Leave(3)
+		if out := New(Options{Variant: v}).Place(c, []cluster.Job{{ID: 4, GPUs: 3}}, 0); len(out[0].Parts) > 0 {
+			t.Errorf("%v: 3 GPUs on %v", v, out)
+		}
+		enter(t, c, 5, nil, 4, 2)
+		got, _ = place(t, c, v, cluster.Job{ID: 6, GPUs: 2, PSes: 9})
+		slices.Sort(got.PS)
+		if !slices.Equal(got.PS, []int{0, 1, 2}) {
+			t.Errorf("%v: %v", v, got)
+		}
+	}
+}
+
+// What is kept from batch to batch changes nothing: whatever came and went, and whoever
+// placed it, a batch goes where it goes in a copy that nothing is known of. Explaining
+// looks at all racks, so this also shows that the best rack is the best.
+func TestKept(t *testing.T) {
+	rnd := random(t)
+	policies := []cluster.Policy{New(Options{}), New(Options{Variant: Published}), New(Options{})}
+	spread := 0
+	for range 2000 {
+		c := randomCluster(rnd)
+		var running []int
+		for id := range 40 {
+			switch k := rnd.IntN(10); {
+			case k < 3 && len(running) > 0:
+				i := rnd.IntN(len(running))
+				if err := c.Leave(running[i]); err != nil {
+					t.Fatal(err)
+				}
+				running = slices.Delete(running, i, i+1)
+			case k < 4 && len(running) > 0:
+				if err := c.SetPlain(running[rnd.IntN(len(running))], []int{rnd.IntN(len(c.Racks))}); err != nil {
+					t.Fatal(err)
+				}
+			case k < 5:
+				before := c.Jobs()
+				scatter(rnd, c, 1, id)
+				if c.Jobs() > before {
+					running = append(running, id)
+				}
+			default:
+				var batch []cluster.Job
+				for n := range 1 + rnd.IntN(2)*rnd.IntN(4) {
+					batch = append(batch, cluster.Job{ID: 100 + 10*id + n, GPUs: 1 + rnd.IntN(14), PSes: rnd.IntN(3), Traffic: cluster.Traffic(rnd.IntN(4))})
+				}
+				v := rnd.IntN(len(policies))
+				fresh := New(Options{Variant: policies[v].(*policy).Variant, Explain: func(e Explanation) {
+					if len(e.Chosen.Placement.Parts) > 1 {
+						spread++
+					}
+				}})
+				want := fresh.Place(c.Clone(), batch, 0)
+				got := policies[v].Place(c, batch, 0)
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("%s, %+v: %v, in a copy %v", fresh.Name(), batch, got, want)
+				}
+				for i, where := range got {
+					if len(where.Parts) > 0 {
+						running = append(running, batch[i].ID)
+					}
+				}
+			}
+		}
+	}
+	if spread < 1000 {
+		t.Errorf("only %d jobs on several servers", spread)
 	}
 }
 

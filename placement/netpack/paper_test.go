@@ -46,36 +46,24 @@ func bench(v Variant, servers ...[3]float64) *planner {
 	for range servers {
 		cfg.Servers = append(cfg.Servers, cluster.Server{GPUs: 4, Link: 100})
 	}
-	p := &planner{}
-	p.start(cluster.New(cfg), Options{Variant: v})
+	p := newPlanner(cluster.New(cfg))
+	p.start(Options{Variant: v})
+	p.workers.reset()
 	for i, s := range servers {
 		lost := 100 - s[2]
-		p.servers[i] = server{free: int(s[0]), flows: int(s[1]), bandwidth: s[2], worker: s[2] - lost/(s[1]+1), ps: s[2] - lost/(s[1]+2)}
-	}
-	return p
-}
-
-// all offers all servers to a deck, with and without the limit of the classes.
-func (p *planner) all(gpus int, limited bool) *deck {
-	d := &deck{}
-	d.reset(p.most + 1)
-	for i, s := range p.servers {
-		if s.free > 0 {
-			limit := len(p.servers)
-			if limited {
-				limit = (gpus + p.most) / s.free
-			}
-			d.offer(i, s.free, s.flows, s.worker, limit)
+		p.servers[i] = server{linked: true, free: int(s[0]), flows: int(s[1]), bandwidth: s[2], worker: s[2] - lost/(s[1]+1)}
+		if s[0] > 0 {
+			p.workers.put(i)
 		}
 	}
-	return d
+	return p
 }
 
 // Line 19: two busy servers with bandwidth to spare hide two calm ones without.
 func TestLine19(t *testing.T) {
 	for v, want := range map[Variant]bool{Corrected: true, Published: false} {
 		p := bench(v, [3]float64{4, 2, 80}, [3]float64{4, 2, 80}, [3]float64{4, 1, 10}, [3]float64{4, 1, 10})
-		p.candidates(p.all(8, true), 8)
+		p.candidates(&p.workers, 8)
 		calm := slices.ContainsFunc(p.plans, func(pl plan) bool {
 			return pl.gpus == 8 && !slices.ContainsFunc(p.unfold(pl), func(w cluster.Part) bool { return w.Server < 2 })
 		})
@@ -132,7 +120,7 @@ func TestCandidates(t *testing.T) {
 		gpus := 1 + rnd.IntN(20)
 		want := plain(p.servers, gpus+p.most)
 		for g := gpus; g <= gpus+p.most; g++ { // one by one, as exact plans hide the others
-			p.candidates(p.all(g, true), g)
+			p.candidates(&p.workers, g)
 			for f := range 6 {
 				best, value := math.Inf(-1), math.Inf(-1)
 				for i := range want {
@@ -189,7 +177,7 @@ func equation1(c *cluster.Cluster, gpus int) (best float64) {
 			continue
 		}
 		for s := range n {
-			epsilon := 1 - set>>s&1
+			epsilon := set >> s & 1
 			best = max(best, v+value(s, epsilon)+100/float64(max(flows, c.Flows(s)+epsilon)+1))
 		}
 	}
@@ -205,7 +193,7 @@ func TestEquation1(t *testing.T) {
 		cfg := cluster.FatTree(1, 3+rnd.IntN(8), 3, 100, []float64{0, 100, math.Inf(1)}[rnd.IntN(3)], 1)
 		cfg.Racks[0].Uplink = math.Inf(1)
 		c := cluster.New(cfg)
-		scatter(rnd, c, rnd.IntN(8))
+		scatter(rnd, c, rnd.IntN(8), 1_000_000)
 		if c.TotalFree() < 4 {
 			continue
 		}
@@ -327,9 +315,7 @@ func TestCrossRackFlows(t *testing.T) {
 		{cluster.INA, 1000, 20}, {cluster.INA, 0, 10}, {cluster.PS, 1000, 10}, {cluster.Tree, 0, 20}, {cluster.Ring, 0, 10},
 	} {
 		c := cluster.New(cluster.FatTree(2, 4, 1, 100, tt.pat, 20))
-		p := &planner{}
-		p.start(c, Options{})
-		p.refresh()
+		p := newPlanner(c)
 		p.survey([]cluster.Part{{Server: 0, GPUs: 1}, {Server: 1, GPUs: 1}, {Server: 4, GPUs: 1}})
 		ps := 4
 		if tt.traffic == cluster.Tree || tt.traffic == cluster.Ring {

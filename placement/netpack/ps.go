@@ -16,13 +16,17 @@ type search struct {
 	plans int
 }
 
+func newSearch(j cluster.Job) search {
+	return search{j: j, best: Choice{Total: math.Inf(-1)}, bound: math.Inf(-1)}
+}
+
 // rackUse is how many workers of a plan are in a rack.
 type rackUse struct{ rack, workers int }
 
 // judge is step 3: Equation 1 for every plan in plans and every server that could be the
-// best PS for it. Among the servers without a worker of the plan (epsilon = 1) with equal
-// flows only the one with the most bandwidth can be (each deck holds enough of them that
-// one has no worker); those with one (epsilon = 0) are all looked at.
+// best PS for it. Among the servers without a worker of the plan with equal flows
+// only the one with the most bandwidth can be; those with one are all
+// looked at.
 func (p *planner) judge(s *search, hosts *deck) {
 	for _, pl := range p.plans {
 		parts := p.unfold(pl)
@@ -37,16 +41,16 @@ func (p *planner) judge(s *search, hosts *deck) {
 		if !s.j.NeedsPS(len(parts)) {
 			p.weigh(s, base, parts, &mine)
 		} else {
-			for i := range hosts.classes {
-				for _, r := range hosts.classes[i].best {
-					if !slices.Contains(p.members, r.server) {
-						p.weigh(s, p.withPS(base, r.server, 1), parts, &mine)
+			for flows := range hosts.rows() {
+				for _, i := range hosts.class(flows, 0) {
+					if !slices.Contains(p.members, int(i)) {
+						p.weigh(s, p.withPS(base, int(i), false), parts, &mine)
 						break
 					}
 				}
 			}
 			for _, m := range p.members {
-				p.weigh(s, p.withPS(base, m, 0), parts, &mine)
+				p.weigh(s, p.withPS(base, m, true), parts, &mine)
 			}
 			if p.Variant == Corrected && len(p.racks) > 1 && mine.bound > s.best.Total {
 				// Uplinks matter: a PS in one of the plan's own racks spares one.
@@ -55,8 +59,8 @@ func (p *planner) judge(s *search, hosts *deck) {
 				}
 			}
 		}
-		if p.explain != nil {
-			mine.Placement.Parts = parts
+		if p.Explain != nil {
+			mine.Placement.Parts = slices.Clone(parts)
 			p.tries = append(p.tries, mine)
 		}
 	}
@@ -83,15 +87,19 @@ func (p *planner) survey(parts []cluster.Part) (least, flows int) {
 // psIn weighs the servers of one rack as PS of a plan.
 func (p *planner) psIn(s *search, base Choice, rack int, parts []cluster.Part, mine *Choice) {
 	for _, i := range p.c.InRack(rack) {
-		if !slices.Contains(p.members, i) {
-			p.weigh(s, p.withPS(base, i, 1), parts, mine)
+		if p.servers[i].linked && !slices.Contains(p.members, i) {
+			p.weigh(s, p.withPS(base, i, false), parts, mine)
 		}
 	}
 }
 
-// withPS adds the terms of a PS to a choice.
-func (p *planner) withPS(c Choice, ps, epsilon int) Choice {
+// withPS adds the terms of a PS to a choice, on a server with or without a worker of it.
+func (p *planner) withPS(c Choice, ps int, worker bool) Choice {
 	s := &p.servers[ps]
+	epsilon := 0
+	if worker == (p.Variant == Corrected) {
+		epsilon = 1
+	}
 	c.ps = ps
 	c.PSBandwidth = s.bandwidth
 	c.PSDecrement = (p.link - s.bandwidth) / float64(s.flows+epsilon+1)
@@ -104,16 +112,16 @@ func (p *planner) weigh(s *search, c Choice, parts []cluster.Part, mine *Choice)
 	c.bound = p.bound(&c)
 	s.bound = max(s.bound, c.bound)
 	mine.bound = max(mine.bound, c.bound)
-	if c.bound <= s.best.Total && (c.bound <= mine.Total || p.explain == nil) {
+	if c.bound <= s.best.Total && (c.bound <= mine.Total || p.Explain == nil) {
 		return
 	}
-	p.total(s.j.Traffic, &c)
+	p.equation1(s.j.Traffic, &c)
 	if c.Total > mine.Total {
 		c.bound = mine.bound
 		*mine = c
 	}
 	if c.Total > s.best.Total || s.parts == nil { // as printed, a plan on idle links has -C/0
-		s.best, s.parts = c, parts
+		s.best, s.parts = c, append(s.parts[:0], parts...)
 	}
 }
 
@@ -125,9 +133,9 @@ func (p *planner) bound(c *Choice) float64 {
 	return c.Workers + c.PSBandwidth - c.PSDecrement + p.link/float64(c.Flows+1)
 }
 
-// total fills in the last terms of Equation 1 for a choice of the surveyed plan, and
+// equation1 fills in the last terms of Equation 1 for a choice of the surveyed plan, and
 // the sum.
-func (p *planner) total(t cluster.Traffic, c *Choice) {
+func (p *planner) equation1(t cluster.Traffic, c *Choice) {
 	value := c.Workers + c.PSBandwidth - c.PSDecrement
 	c.HotSpot = p.link / float64(c.Flows+1)
 	switch {
@@ -185,20 +193,19 @@ func (p *planner) across(t cluster.Traffic, ps int) (most, least float64) {
 	return most, least
 }
 
-// another is one more PS for the surveyed plan, on a server without one. The terms of
-// Equation 1 that a PS changes choose it.
+// another is one more PS for the surveyed plan, on a server without one, or -1. The terms
+// of Equation 1 that a PS changes choose it.
 func (p *planner) another(s *search, taken []int) int {
 	best, most := -1, math.Inf(-1)
 	for i := range p.servers {
-		if slices.Contains(taken, i) {
+		if !p.servers[i].linked || slices.Contains(taken, i) {
 			continue
 		}
-		epsilon := 1
-		if slices.Contains(p.members, i) {
-			epsilon = 0
+		c := p.withPS(Choice{Flows: s.best.Flows}, i, slices.Contains(p.members, i))
+		if p.bound(&c) <= most {
+			continue
 		}
-		c := p.withPS(Choice{Flows: s.best.Flows}, i, epsilon)
-		p.total(s.j.Traffic, &c)
+		p.equation1(s.j.Traffic, &c)
 		if best < 0 || c.Total > most {
 			best, most = i, c.Total
 		}

@@ -8,95 +8,68 @@ import (
 	"github.com/inabench/inabench/placement/cluster"
 )
 
-// deck sorts servers into classes of equal free GPUs and flows, and keeps of each only
-// the most valuable, ties by index.
+// deck keeps servers in classes of equal free GPUs and flows, each from the one with the
+// most bandwidth on, ties by index. In a class more bandwidth is more value, both for a
+// worker and for a PS.
 //
-// That is enough for a plan of at most so many GPUs: to it, the servers of a class
-// differ in nothing but their value. Let limit be how many of them fit a plan. If an
-// optimal plan has a server that is not among the limit best of its class, one of those
-// is not in the plan, as no more fit; taking it instead changes neither GPUs nor flows,
-// and does not lower the value. So some optimal plan consists of the best alone.
+// For a plan of at most so many GPUs the best of each class are enough: to it, the servers
+// of a class differ in nothing but their value. Let limit be how many of them fit a plan.
+// If an optimal plan has a server that is not among the limit best of its class, one of
+// those is not in the plan, as no more fit; taking it instead changes neither GPUs nor
+// flows, and does not lower the value. So some optimal plan consists of the best alone.
 type deck struct {
-	classes []class
-	stride  int     // of flows in at
-	at      []int32 // flows*stride + GPUs -> 1 + index in classes
+	servers []server
+	gpus    int       // that a server may have; 0: classes are of equal flows only
+	classes [][]int32 // flows*(gpus+1) + free; the last row is not empty
 }
 
-type class struct {
-	gpus, flows int
-	best        []ranked // while servers are offered a heap, the worst first
+// rows is one more than the most flows.
+func (d *deck) rows() int { return len(d.classes) / (d.gpus + 1) }
+
+// class is a class of servers; free is 0 where classes are of equal flows only.
+func (d *deck) class(flows, free int) []int32 { return d.classes[flows*(d.gpus+1)+free] }
+
+func (d *deck) key(server int) int {
+	s := &d.servers[server]
+	return s.flows*(d.gpus+1) + min(s.free, d.gpus)
 }
 
-type ranked struct {
-	server int
-	value  float64
+func (d *deck) find(class []int32, server int) (int, bool) {
+	return slices.BinarySearchFunc(class, server, func(a int32, b int) int { return d.compare(int(a), b) })
 }
 
-func (a ranked) compare(b ranked) int {
-	return cmp.Or(cmp.Compare(b.value, a.value), cmp.Compare(a.server, b.server))
+func (d *deck) compare(a, b int) int {
+	return cmp.Or(cmp.Compare(d.servers[b].bandwidth, d.servers[a].bandwidth), cmp.Compare(a, b))
 }
 
-// reset empties the deck, for servers with fewer than stride GPUs.
-func (d *deck) reset(stride int) {
-	for i := range d.classes {
-		d.at[d.classes[i].flows*d.stride+d.classes[i].gpus] = 0
-	}
-	d.classes, d.stride = d.classes[:0], stride
-}
-
-// offer enters a server, of whose class limit are kept.
-func (d *deck) offer(server, gpus, flows int, value float64, limit int) {
-	key := flows*d.stride + gpus
-	if key >= len(d.at) {
-		d.at = append(d.at, make([]int32, key+1-len(d.at))...)
-	}
-	if d.at[key] == 0 {
+// put enters a server as it is.
+func (d *deck) put(server int) {
+	key := d.key(server)
+	for d.rows() <= d.servers[server].flows {
 		n := len(d.classes)
-		if n < cap(d.classes) {
-			d.classes = d.classes[:n+1]
-		} else {
-			d.classes = append(d.classes, class{})
-		}
-		d.classes[n] = class{gpus, flows, d.classes[n].best[:0]}
-		d.at[key] = int32(n + 1)
+		d.classes = slices.Grow(d.classes, d.gpus+1)[:n+d.gpus+1]
 	}
-	c := &d.classes[d.at[key]-1]
-	r := ranked{server, value}
-	switch h := c.best; {
-	case len(h) < limit:
-		h = append(h, r)
-		for i := len(h) - 1; i > 0 && h[i].compare(h[(i-1)/2]) > 0; i = (i - 1) / 2 {
-			h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-		}
-		c.best = h
-	case value > h[0].value || value == h[0].value && server < h[0].server:
-		h[0] = r
-		for i := 0; ; {
-			k := 2*i + 1
-			if k >= len(h) {
-				break
-			}
-			if k+1 < len(h) && h[k+1].compare(h[k]) > 0 {
-				k++
-			}
-			if h[k].compare(h[i]) < 0 {
-				break
-			}
-			h[i], h[k] = h[k], h[i]
-			i = k
-		}
+	c := &d.classes[key]
+	at, _ := d.find(*c, server)
+	*c = slices.Insert(*c, at, int32(server))
+}
+
+// take removes a server that is as it was when it was put.
+func (d *deck) take(server int) {
+	c := &d.classes[d.key(server)]
+	at, _ := d.find(*c, server)
+	*c = slices.Delete(*c, at, at+1)
+	for n := len(d.classes); n > 0 && !slices.ContainsFunc(d.classes[n-d.gpus-1:], func(c []int32) bool { return len(c) > 0 }); n = len(d.classes) {
+		d.classes = d.classes[:n-d.gpus-1]
 	}
 }
 
-// sort orders the classes by flows, then GPUs from many to few, and each from the best
-// server on. The deck takes no more offers until it is reset.
-func (d *deck) sort() {
+// reset empties the deck.
+func (d *deck) reset() {
 	for i := range d.classes {
-		slices.SortFunc(d.classes[i].best, ranked.compare)
+		d.classes[i] = d.classes[i][:0]
 	}
-	slices.SortFunc(d.classes, func(a, b class) int {
-		return cmp.Or(cmp.Compare(a.flows, b.flows), cmp.Compare(b.gpus, a.gpus))
-	})
+	d.classes = d.classes[:0]
 }
 
 // plan is a set of servers, all of whose free GPUs it takes.
@@ -115,10 +88,7 @@ type cell struct {
 
 // step adds a server to the plan that ends in step before, or starts one where that
 // is -1.
-type step struct {
-	server int
-	before int32
-}
+type step struct{ server, before int32 }
 
 // candidates fills plans with the best ones for a job from the servers of a deck: for
 // every number of flows f, and each number of GPUs from gpus to gpus+G, the most valuable
@@ -130,7 +100,6 @@ type step struct {
 // this is the same program at 1/f of the work: V[f][g] of the paper, the best with some
 // server of exactly f flows, is what V[g] gains while these come in.
 func (p *planner) candidates(d *deck, gpus int) {
-	d.sort()
 	widest := gpus + p.most
 	p.steps, p.plans = p.steps[:0], p.plans[:0]
 	if p.Variant == Published {
@@ -140,24 +109,24 @@ func (p *planner) candidates(d *deck, gpus int) {
 		seen := append(p.seen[:0], make([]int32, p.most+1)...)
 		p.seen = seen
 		reach := 0
-		for i := range d.classes {
-			k := &d.classes[i]
-			for _, r := range k.best {
-				reach = min(reach+k.gpus, widest)
-				for g := reach; g >= k.gpus; g-- {
-					if t := v[g-k.gpus].value + r.value; t > v[g].value {
-						p.steps = append(p.steps, step{r.server, v[g-k.gpus].last})
-						v[g] = cell{t, int32(len(p.steps) - 1)}
+		for flows := range d.rows() {
+			for free := p.most; free > 0; free-- {
+				best := d.class(flows, free)
+				for _, i := range best[:min(len(best), widest/free)] {
+					value := p.servers[i].worker
+					reach = min(reach+free, widest)
+					for g := reach; g >= free; g-- {
+						if t := v[g-free].value + value; t > v[g].value {
+							p.steps = append(p.steps, step{i, v[g-free].last})
+							v[g] = cell{t, int32(len(p.steps) - 1)}
+						}
 					}
 				}
-			}
-			if i+1 < len(d.classes) && d.classes[i+1].flows == k.flows {
-				continue
 			}
 			for g := gpus; g <= widest; g++ {
 				if v[g].last >= 0 && v[g].last+1 != seen[g-gpus] {
 					seen[g-gpus] = v[g].last + 1
-					p.plans = append(p.plans, plan{k.flows, g, v[g].value, v[g].last})
+					p.plans = append(p.plans, plan{flows, g, v[g].value, v[g].last})
 				}
 			}
 		}
@@ -177,31 +146,34 @@ func (p *planner) table(n int) []cell {
 	return p.cells
 }
 
-// published is the program as it is printed, over all servers in their order. Row f is
-// for at most f flows; a server with more leaves it alone.
+// published is the program as it is printed, over all servers of the deck in their
+// order. Row f is for at most f flows; a server with more leaves it alone.
 func (p *planner) published(d *deck, gpus int) {
 	widest := gpus + p.most
-	var all []ranked
+	var all []int32
 	var rows []int // distinct numbers of flows, ascending
-	for i := range d.classes {
-		all = append(all, d.classes[i].best...)
-		if f := d.classes[i].flows; len(rows) == 0 || rows[len(rows)-1] != f {
-			rows = append(rows, f)
+	for flows := range d.rows() {
+		n := len(all)
+		for free := 1; free <= p.most; free++ {
+			all = append(all, d.class(flows, free)...)
+		}
+		if len(all) > n {
+			rows = append(rows, flows)
 		}
 	}
-	slices.SortFunc(all, func(a, b ranked) int { return cmp.Compare(a.server, b.server) })
+	slices.Sort(all)
 	v := make([][]cell, len(rows))
 	for f := range rows {
 		v[f] = slices.Clone(p.table(widest + 1))
 	}
-	for _, r := range all {
-		s := &p.servers[r.server]
+	for _, i := range all {
+		s := &p.servers[i]
 		for g := widest; g >= s.free; g-- {
 			most := v[len(rows)-1][g].value // V[s-1][f_max][g], before this server
 			for f := range rows {
-				if from := v[f][g-s.free]; rows[f] >= s.flows && most < from.value+r.value {
-					p.steps = append(p.steps, step{r.server, from.last})
-					v[f][g] = cell{from.value + r.value, int32(len(p.steps) - 1)}
+				if from := v[f][g-s.free]; rows[f] >= s.flows && most < from.value+s.worker {
+					p.steps = append(p.steps, step{i, from.last})
+					v[f][g] = cell{from.value + s.worker, int32(len(p.steps) - 1)}
 				}
 			}
 		}
@@ -215,12 +187,12 @@ func (p *planner) published(d *deck, gpus int) {
 	}
 }
 
-// unfold lists a plan's servers, the last added first.
+// unfold lists a plan's servers, the last added first, until the next call.
 func (p *planner) unfold(pl plan) []cluster.Part {
-	var parts []cluster.Part
+	p.parts = p.parts[:0]
 	for s := pl.last; s >= 0; s = p.steps[s].before {
-		i := p.steps[s].server
-		parts = append(parts, cluster.Part{Server: i, GPUs: p.servers[i].free})
+		i := int(p.steps[s].server)
+		p.parts = append(p.parts, cluster.Part{Server: i, GPUs: p.servers[i].free})
 	}
-	return parts
+	return p.parts
 }
