@@ -2,11 +2,14 @@ package netpack
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,6 +19,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/policytest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 var seed = flag.Uint64("netpack.seed", 0, "seed of the random clusters; 0: from the clock")
@@ -293,39 +297,146 @@ func load(t testing.TB, name string) *cluster.Cluster {
 	return c
 }
 
-// BenchmarkPlace places one job of 8 GPUs in the clusters on which the prototype was
-// timed, its entering and the steady state after it included. Its leaving, and the
-// steady state after that, are not part of the time.
+// BenchmarkPlace is what a job costs: it is placed and enters, the steady state with it is
+// computed, it leaves, and the steady state without it is computed. The clusters are those
+// on which the prototype was timed (testdata): 70 % of the GPUs are taken, by jobs on one
+// server and on several with a PS, and the free ones are scattered.
+//
+// servers=N places a job of 8 GPUs, always the same. mixed places jobs of 5 to 32 GPUs, the
+// last ten of which run. cold places one of 8 GPUs in a cluster of which nothing is known
+// yet. Where the environment names a folder with f100.json and so on (INABENCH_TRACES),
+// these very files are read as well. growth is the exponent e of time ~ servers^e.
 func BenchmarkPlace(b *testing.B) {
-	for _, name := range []string{"f100", "f1000", "f10000"} {
-		b.Run("servers="+strings.TrimPrefix(name, "f"), func(b *testing.B) {
-			c := load(b, name)
-			p := New(Options{})
-			batch := []cluster.Job{{ID: 1, GPUs: 8}}
+	var servers, per []float64
+	one := func(b *testing.B, c *cluster.Cluster) {
+		p := New(Options{})
+		batch := []cluster.Job{{ID: 1, GPUs: 8}}
+		b.ReportAllocs()
+		for b.Loop() {
+			if where := p.Place(c, batch, 0); len(where[0].Parts) == 0 {
+				b.Fatal("not placed")
+			}
+			c.Rate(1)
+			if err := c.Leave(1); err != nil {
+				b.Fatal(err)
+			}
 			c.Bandwidth(0)
+		}
+	}
+	for _, n := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprintf("servers=%d", n), func(b *testing.B) {
+			one(b, load(b, fmt.Sprintf("f%d", n)))
+			servers, per = append(servers, float64(n)), append(per, b.Elapsed().Seconds()/float64(b.N))
+		})
+		b.Run(fmt.Sprintf("mixed/servers=%d", n), func(b *testing.B) {
+			c := load(b, fmt.Sprintf("f%d", n))
+			p := New(Options{})
+			batch := make([]cluster.Job, 1)
 			b.ReportAllocs()
-			b.ResetTimer()
-			for b.Loop() {
-				if where := p.Place(c, batch, 0); len(where[0].Parts) == 0 {
-					b.Fatal("not placed")
-				}
-				c.Rate(1)
-				b.StopTimer()
-				if err := c.Leave(1); err != nil {
-					b.Fatal(err)
-				}
+			for id := 0; b.Loop(); id++ {
+				batch[0] = cluster.Job{ID: id, GPUs: []int{8, 5, 16, 8, 12, 32, 8, 6}[id%8]}
+				p.Place(c, batch, 0)
 				c.Bandwidth(0)
-				b.StartTimer()
+				if id >= 10 {
+					c.Leave(id - 10) // unless there was no room for it
+					c.Bandwidth(0)
+				}
 			}
 		})
+		b.Run(fmt.Sprintf("cold/servers=%d", n), func(b *testing.B) {
+			c := load(b, fmt.Sprintf("f%d", n))
+			p := New(Options{})
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				c := c.Clone()
+				b.StartTimer()
+				p.Place(c, []cluster.Job{{ID: 1, GPUs: 8}}, 0)
+			}
+		})
+		if file := filepath.Join(os.Getenv("INABENCH_TRACES"), fmt.Sprintf("f%d.json", n)); exists(file) {
+			b.Run(fmt.Sprintf("f%d", n), func(b *testing.B) { one(b, prototype(b, file)) })
+		}
+	}
+	growth(b, "growth", servers, per)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// prototype reads a cluster as the prototype's timing had it. Its memory is one pool,
+// which the racks share evenly here.
+func prototype(t testing.TB, file string) *cluster.Cluster {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in struct {
+		Servers int     `json:"servers"`
+		GPUs    int     `json:"gpus_per_server"`
+		Rack    int     `json:"servers_per_rack"`
+		Link    float64 `json:"link_capacity"`
+		PAT     float64 `json:"pat_pool"`
+		Running []struct {
+			Workers [][2]int `json:"workers"`
+			PS      int      `json:"ps"`
+		} `json:"running"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	racks := (in.Servers + in.Rack - 1) / in.Rack
+	cfg := cluster.FatTree(racks, in.Rack, in.GPUs, in.Link, in.PAT/float64(racks), 1)
+	cfg.Servers = cfg.Servers[:in.Servers]
+	c := cluster.New(cfg)
+	for i, r := range in.Running {
+		var parts, ps []int
+		for _, w := range r.Workers {
+			parts = append(parts, w[0], w[1])
+		}
+		if r.PS >= 0 {
+			ps = []int{r.PS}
+		}
+		enter(t, c, 1_000_000+i, ps, parts...)
+	}
+	return c
+}
+
+// The clusters of testdata are the prototype's, where these are at hand.
+func TestPrototypeClusters(t *testing.T) {
+	for _, name := range []string{"f100", "f1000", "f10000"} {
+		file := filepath.Join(os.Getenv("INABENCH_TRACES"), name+".json")
+		if !exists(file) {
+			testbedtest.Require(t, "prototype", errors.New("INABENCH_TRACES names no folder with "+name+".json"))
+			return
+		}
+		a, b := prototype(t, file), load(t, name)
+		if !reflect.DeepEqual(a.Config, b.Config) || a.Jobs() != b.Jobs() {
+			t.Fatalf("%s: %d servers, %d jobs; testdata has %d and %d", name, len(a.Servers), a.Jobs(), len(b.Servers), b.Jobs())
+		}
+		for id := 1_000_000; id < 1_000_000+a.Jobs(); id++ {
+			_, p, _ := a.Placement(id)
+			if _, q, _ := b.Placement(id); !reflect.DeepEqual(p, q) {
+				t.Errorf("%s: job %d is on %v, in testdata on %v", name, id, p, q)
+			}
+		}
+		if full := 1 - float64(a.TotalFree())/float64(4*len(a.Servers)); math.Abs(full-0.7) > 0.01 {
+			t.Errorf("%s: %v of the GPUs are taken", name, full)
+		}
 	}
 }
 
-// BenchmarkBatch places batches of jobs with sizes like those of a shared cluster in an
-// empty one: 16 racks, as in the paper's Figure 9. Their leaving is not part of the time.
+// BenchmarkBatch places a batch of jobs with sizes like those of a shared cluster in an
+// empty cluster: 16 racks of servers with 4 GPUs, as in the paper's Figure 10. In the
+// last one more is asked for than there is. Their leaving is not part of the time. growth
+// is the exponent e of time ~ jobs^e, and of time ~ servers^e for 1,000 jobs.
 func BenchmarkBatch(b *testing.B) {
+	var jobs, perJobs, servers, perServers []float64
 	for _, size := range []struct{ jobs, servers int }{
-		{1000, 10000}, {2000, 10000}, {4000, 10000}, {4000, 1250}, {4000, 2500}, {4000, 5000},
+		{1000, 10000}, {2000, 10000}, {4000, 10000}, {1000, 1250}, {1000, 2500}, {1000, 5000}, {4000, 1250},
 	} {
 		b.Run(fmt.Sprintf("jobs=%d/servers=%d", size.jobs, size.servers), func(b *testing.B) {
 			rnd := rand.New(rand.NewPCG(1, 0))
@@ -342,6 +453,31 @@ func BenchmarkBatch(b *testing.B) {
 				b.StartTimer()
 				p.Place(c, batch, 0)
 			}
+			per := b.Elapsed().Seconds() / float64(b.N)
+			if size.servers == 10000 {
+				jobs, perJobs = append(jobs, float64(size.jobs)), append(perJobs, per)
+			}
+			if size.jobs == 1000 {
+				servers, perServers = append(servers, float64(size.servers)), append(perServers, per)
+			}
 		})
 	}
+	growth(b, "growth/jobs", jobs, perJobs)
+	growth(b, "growth/servers", servers, perServers)
+}
+
+// growth reports the exponent e of y ~ x^e, by least squares.
+func growth(b *testing.B, name string, x, y []float64) {
+	b.Run(name, func(b *testing.B) {
+		for b.Loop() {
+		}
+		var sx, sy, sxx, sxy float64
+		for i := range x {
+			u, v := math.Log(x[i]), math.Log(y[i])
+			sx, sy, sxx, sxy = sx+u, sy+v, sxx+u*u, sxy+u*v
+		}
+		n := float64(len(x))
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric((n*sxy-sx*sy)/(n*sxx-sx*sx), "exponent")
+	})
 }

@@ -1,7 +1,6 @@
 package netpack
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -34,12 +33,26 @@ func (d *deck) key(server int) int {
 	return s.flows*(d.gpus+1) + min(s.free, d.gpus)
 }
 
-func (d *deck) find(class []int32, server int) (int, bool) {
-	return slices.BinarySearchFunc(class, server, func(a int32, b int) int { return d.compare(int(a), b) })
+// before reports whether server a is better than b of the same class.
+func (d *deck) before(a, b int32) bool {
+	v, w := d.servers[a].bandwidth, d.servers[b].bandwidth
+	return v > w || v == w && a < b
 }
 
-func (d *deck) compare(a, b int) int {
-	return cmp.Or(cmp.Compare(d.servers[b].bandwidth, d.servers[a].bandwidth), cmp.Compare(a, b))
+// find is where a server is in a class, or belongs.
+func (d *deck) find(class []int32, server int32) int {
+	from, to := 0, len(class)
+	if to > 0 && d.before(class[to-1], server) {
+		return to // as it is whenever servers with equal bandwidth come in their order
+	}
+	for from < to {
+		if mid := (from + to) / 2; d.before(class[mid], server) {
+			from = mid + 1
+		} else {
+			to = mid
+		}
+	}
+	return from
 }
 
 // put enters a server as it is.
@@ -50,18 +63,26 @@ func (d *deck) put(server int) {
 		d.classes = slices.Grow(d.classes, d.gpus+1)[:n+d.gpus+1]
 	}
 	c := &d.classes[key]
-	at, _ := d.find(*c, server)
-	*c = slices.Insert(*c, at, int32(server))
+	*c = slices.Insert(*c, d.find(*c, int32(server)), int32(server))
 }
 
 // take removes a server that is as it was when it was put.
 func (d *deck) take(server int) {
 	c := &d.classes[d.key(server)]
-	at, _ := d.find(*c, server)
+	at := d.find(*c, int32(server))
 	*c = slices.Delete(*c, at, at+1)
-	for n := len(d.classes); n > 0 && !slices.ContainsFunc(d.classes[n-d.gpus-1:], func(c []int32) bool { return len(c) > 0 }); n = len(d.classes) {
-		d.classes = d.classes[:n-d.gpus-1]
+	for d.rows() > 0 && d.emptyRow(d.rows()-1) {
+		d.classes = d.classes[:len(d.classes)-d.gpus-1]
 	}
+}
+
+func (d *deck) emptyRow(flows int) bool {
+	for free := 0; free <= d.gpus; free++ {
+		if len(d.class(flows, free)) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // reset empties the deck.
