@@ -1,0 +1,303 @@
+package online
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/sim"
+	"github.com/inabench/inabench/testbed/sim/replay"
+)
+
+var seed = flag.Uint64("seed", 1, "of random jobs")
+
+// rack is hosts of two GPUs each at one switch, as in the paper's testbed.
+func rack(hosts int, rate inventory.BitRate, delay time.Duration) *inventory.Inventory {
+	inv := &inventory.Inventory{Name: "rack", Switches: []inventory.Switch{{Name: "tor1", Kind: inventory.Soft, Aggregators: 1 << 14}}}
+	for i := range hosts {
+		inv.Hosts = append(inv.Hosts, inventory.Host{Name: fmt.Sprintf("h%d", i+1), GPUs: 2, NICs: []inventory.NIC{{
+			Device: "eth0", Switch: "tor1", Port: uint32(i + 1), Rate: rate, Delay: delay,
+		}}})
+	}
+	return inv
+}
+
+// mix is random jobs of 1 to 6 GPUs.
+func mix(r *rand.Rand, n int) []Job {
+	var jobs []Job
+	for i := range n {
+		jobs = append(jobs, Job{Window: 256, Control: "fixed", Job: replay.Job{
+			ID: i, Submit: 3 * r.Float64(), GPUs: 1 + r.IntN(6), Iterations: 5 + r.IntN(20),
+			Compute: 0.02 + 0.08*r.Float64(), Bytes: 1e6 * (0.5 + 4*r.Float64()),
+		}})
+	}
+	return jobs
+}
+
+// deploy is a deployment of the model without jobs.
+func deploy(t testing.TB, inv *inventory.Inventory, s testbed.Settings) testbed.Deployment {
+	t.Helper()
+	tb, err := sim.Open(inv, sim.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tb.Close(context.Background()) })
+	d, err := tb.Deploy(t.Context(), testbed.Setup{Plan: &placement.Plan{}, Settings: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func policies() []cluster.Policy {
+	return []cluster.Policy{netpack.New(netpack.Options{}), baseline.FirstFit(), baseline.Random()}
+}
+
+func plain(jobs []Job) []replay.Job {
+	var out []replay.Job
+	for _, j := range jobs {
+		out = append(out, j.Job)
+	}
+	return out
+}
+
+var settings = testbed.Settings{Queue: "fair", Lanes: 240, Seed: 1}
+
+// TestReplay holds the manager, on the model of packets' rates, against the simulator on
+// the flow model: the same jobs at the same places in the same order, and the same times
+// but for what two ways of sharing a link are apart.
+func TestReplay(t *testing.T) {
+	inv := rack(5, 1e9, 50*time.Microsecond)
+	for _, p := range policies() {
+		t.Run(p.Name(), func(t *testing.T) {
+			for s := *seed; s < *seed+3; s++ {
+				jobs := mix(rand.New(rand.NewPCG(s, 0)), 12)
+				cfg := Config{Policy: p, Inventory: inv, Settings: settings, Period: time.Second, Seed: s, Virtual: true}
+				got, err := Run(t.Context(), cfg, deploy(t, inv, settings), jobs)
+				if err != nil {
+					t.Fatalf("-seed=%d: %v", s, err)
+				}
+				want, err := replay.Run(t.Context(), replay.Config{
+					Cluster: ClusterOf(inv, settings), Policy: p, Period: 1, Seed: s, Fidelity: replay.Phases,
+				}, plain(jobs))
+				if err != nil {
+					t.Fatalf("-seed=%d: %v", s, err)
+				}
+				compare(t, s, got, want)
+			}
+		})
+	}
+}
+
+func compare(t *testing.T, seed uint64, got *Result, want *replay.Result) {
+	t.Helper()
+	if len(got.Jobs) != len(want.Jobs) || got.Batches == 0 {
+		t.Fatalf("-seed=%d: %d jobs in %d batches, want %d in %d", seed, len(got.Jobs), got.Batches, len(want.Jobs), want.Batches)
+	}
+	var off float64
+	for i := range want.Jobs {
+		g, w := got.Jobs[i].JobResult, want.Jobs[i]
+		if diff := cmp.Diff(w, g, cmpopts.IgnoreFields(w, "End"), cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+			t.Errorf("-seed=%d: job %d (-simulated +managed):\n%s", seed, w.ID, diff)
+		}
+		e := math.Abs(g.JCT()/w.JCT() - 1)
+		if off += e; e > 0.08 {
+			t.Errorf("-seed=%d: job %d takes %.3f s, simulated %.3f", seed, w.ID, g.JCT(), w.JCT())
+		}
+	}
+	if mean := off / float64(len(want.Jobs)); mean > 0.01 {
+		t.Errorf("-seed=%d: times are %.1f %% apart", seed, 100*mean)
+	}
+	if g, w := got.Summary, want.Summary; math.Abs(g.GPUs/w.GPUs-1) > 0.02 || math.Abs(g.Makespan/w.Makespan-1) > 0.02 {
+		t.Errorf("-seed=%d: %+v, simulated %+v", seed, g, w)
+	}
+}
+
+// Without a period every arrival and every end has its batch.
+func TestNoPeriod(t *testing.T) {
+	inv := rack(2, 1e9, time.Millisecond)
+	job := func(id int, submit float64, gpus int) Job {
+		return Job{Window: 64, Job: replay.Job{ID: id, Submit: submit, GPUs: gpus, Iterations: 10, Compute: 0.1, Bytes: 1e3}}
+	}
+	var progress []replay.Progress
+	cfg := Config{Policy: baseline.FirstFit(), Inventory: inv, Settings: settings, Virtual: true, Progress: func(p replay.Progress) { progress = append(progress, p) }}
+	// The second fits beside the first, the third does not, and the fourth overtakes it.
+	r, err := Run(t.Context(), cfg, deploy(t, inv, settings), []Job{job(5, 0.25, 2), job(6, 0.5, 1), job(7, 0.6, 2), job(8, 0.7, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		start  float64
+		waited int
+	}{{0.25, 0}, {0.5, 0}, {1.25, 2}, {0.7, 0}} {
+		if j := &r.Jobs[i]; math.Abs(j.Start-want.start) > 1e-6 || j.Waited != want.waited || math.Abs(j.Overhead()) > 1e-6 {
+			t.Errorf("job %d: started at %v, passed over %d times, %v s of overhead; want %+v", j.ID, j.Start, j.Waited, j.Overhead(), want)
+		}
+	}
+	last := progress[len(progress)-1]
+	if last.Done != 4 || last.Waiting != 0 || last.Running != 0 || len(progress) != 12 {
+		t.Errorf("%d calls, the last with %+v", len(progress), last)
+	}
+}
+
+// Readings come at their interval, and once in the end.
+func TestSamples(t *testing.T) {
+	inv := rack(3, 1e9, time.Millisecond)
+	var at []float64
+	cfg := Config{
+		Policy: baseline.FirstFit(), Inventory: inv, Settings: settings, Virtual: true, Interval: 100 * time.Millisecond,
+		Sample: func(s []results.Sample) error {
+			at = append(at, s[0].T)
+			return nil
+		},
+	}
+	jobs := []Job{{Window: 64, Job: replay.Job{ID: 1, Submit: 0.15, GPUs: 3, Iterations: 2, Compute: 0.1, Bytes: 1e6}}}
+	d := deploy(t, inv, settings)
+	if _, err := Run(t.Context(), cfg, d, jobs); err != nil {
+		t.Fatal(err)
+	}
+	if want := []float64{0, 0.1, 0.2, 0.3, 0.4, d.Now().Seconds()}; !slices.Equal(at, want) {
+		t.Errorf("read at %v, want %v", at, want)
+	}
+	full := errors.New("disk full")
+	cfg.Sample = func([]results.Sample) error { return full }
+	if _, err := Run(t.Context(), cfg, deploy(t, inv, settings), jobs); !errors.Is(err, full) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What cannot be run is refused before anything runs, all of it at once.
+func TestRefusal(t *testing.T) {
+	inv := rack(2, 1e9, time.Millisecond)
+	ok := replay.Job{ID: 1, GPUs: 3, Iterations: 1, Compute: 1}
+	with := func(window int, change func(*replay.Job)) Job {
+		j := ok
+		change(&j)
+		return Job{Job: j, Window: window}
+	}
+	for name, jobs := range map[string][]Job{
+		"job 1: job makes no sense: 2 parameter servers":   {with(1, func(j *replay.Job) { j.PSes = 2 })},
+		"job 1: job makes no sense: traffic 3 on switches": {with(1, func(j *replay.Job) { j.Traffic = cluster.Tree })},
+		"job 1: job makes no sense: a window of 0":         {with(0, func(*replay.Job) {})},
+		"job 1 asks 5 GPUs of 4":                           {with(1, func(j *replay.Job) { j.GPUs = 5 })},
+		"job 1: job makes no sense: submitted at 1e+18 s":  {with(1, func(j *replay.Job) { j.Submit = 1e18 })},
+		"job 1: job makes no sense: its id is another's":   {with(1, func(*replay.Job) {}), with(1, func(*replay.Job) {})},
+	} {
+		r, err := Run(t.Context(), Config{Policy: baseline.FirstFit(), Inventory: inv, Settings: settings, Virtual: true}, deploy(t, inv, settings), jobs)
+		if err == nil || !strings.Contains(err.Error(), name) || len(r.Jobs) > 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	never := policyFunc(func(_ *cluster.Cluster, b []cluster.Job) []cluster.Placement {
+		return make([]cluster.Placement, len(b))
+	})
+	_, err := Run(t.Context(), Config{Policy: never, Inventory: inv, Settings: settings, Virtual: true, Period: time.Second}, deploy(t, inv, settings), []Job{{Job: ok, Window: 1}})
+	if !errors.Is(err, replay.ErrPolicy) {
+		t.Errorf("a policy that never places: %v", err)
+	}
+}
+
+type policyFunc func(c *cluster.Cluster, batch []cluster.Job) []cluster.Placement
+
+func (policyFunc) Name() string { return "func" }
+
+func (f policyFunc) Place(c *cluster.Cluster, batch []cluster.Job, _ uint64) []cluster.Placement {
+	return f(c, batch)
+}
+
+// failing is a deployment in which something goes wrong.
+type failing struct {
+	testbed.Deployment
+	add     func(string) error
+	summary func(string, results.JobSummary) (results.JobSummary, error)
+}
+
+func (f failing) Add(ctx context.Context, p placement.JobPlan, w testbed.Workload) error {
+	if f.add != nil {
+		if err := f.add(p.Name); err != nil {
+			return err
+		}
+	}
+	return f.Deployment.Add(ctx, p, w)
+}
+
+func (f failing) Summary(job string) (results.JobSummary, error) {
+	s, err := f.Deployment.Summary(job)
+	if f.summary != nil && err == nil {
+		return f.summary(job, s)
+	}
+	return s, err
+}
+
+// A job that fails ends the run, with what was done until then.
+func TestFailure(t *testing.T) {
+	inv := rack(5, 1e9, time.Millisecond)
+	lost := errors.New("worker job3/1 on host h2: it is gone")
+	jobs := mix(rand.New(rand.NewPCG(1, 0)), 6)
+	for name, f := range map[string]failing{
+		"add": {add: func(job string) error {
+			if job == "job3" {
+				return lost
+			}
+			return nil
+		}},
+		"end": {summary: func(job string, s results.JobSummary) (results.JobSummary, error) {
+			if job == "job3" {
+				return s, lost
+			}
+			return s, nil
+		}},
+		"half": {summary: func(job string, s results.JobSummary) (results.JobSummary, error) {
+			if job == "job3" {
+				s.Iterations--
+			}
+			return s, nil
+		}},
+	} {
+		f.Deployment = deploy(t, inv, settings)
+		r, err := Run(t.Context(), Config{Policy: baseline.FirstFit(), Inventory: inv, Settings: settings, Virtual: true}, f, jobs)
+		if err == nil || name != "half" && !errors.Is(err, lost) || !strings.Contains(err.Error(), "job 3: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(r.Jobs) == len(jobs) || slices.ContainsFunc(r.Jobs, func(j JobResult) bool { return j.ID == 3 }) {
+			t.Errorf("%s: results of %d jobs", name, len(r.Jobs))
+		}
+	}
+}
+
+// A run ends with its context.
+func TestCancellation(t *testing.T) {
+	inv := rack(5, 1e9, time.Millisecond)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cfg := Config{Policy: baseline.FirstFit(), Inventory: inv, Settings: settings, Virtual: true, Progress: func(p replay.Progress) {
+		if p.Done == 2 {
+			cancel(why)
+		}
+	}}
+	d := deploy(t, inv, settings)
+	r, err := Run(ctx, cfg, d, mix(rand.New(rand.NewPCG(1, 0)), 6))
+	if !errors.Is(err, why) || len(r.Jobs) < 2 || len(r.Jobs) == 6 {
+		t.Errorf("%d jobs done, error %v", len(r.Jobs), err)
+	}
+	if err := d.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
