@@ -369,7 +369,7 @@ func (rec *Record) rerun() string {
 		parts = append(parts, "--set", o)
 	}
 	parts = append(parts, "--set", "name="+rec.Name)
-	if rec.Inventory.Text != "" { // else the experiment brings its own cluster
+	if rec.Inventory.Text != "" && rec.Inventory.Path != "fat_tree" { // which the experiment describes itself
 		parts = append(parts, "--set", "inventory="+InventoryFile)
 	}
 	parts = append(parts, ExperimentFile)

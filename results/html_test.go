@@ -161,6 +161,20 @@ func TestHTML(t *testing.T) {
 	}
 }
 
+// TestRerun: what repeats the run names the inventory, unless the experiment has it.
+func TestRerun(t *testing.T) {
+	for path, want := range map[string]string{
+		"inventory.toml": "inabench run --on netns --repeat 1 --set name=quickstart --set inventory=inventory.toml experiment.toml",
+		"fat_tree":       "inabench run --on netns --repeat 1 --set name=quickstart experiment.toml",
+	} {
+		rec := quickstart()
+		rec.Inventory.Path = path
+		if got := rec.rerun(); got != want {
+			t.Errorf("with %s: %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestChartGolden(t *testing.T) {
 	plots := quickstart().plots()
 	golden.Compare(t, "goodput.svg", string(plots[0].SVG))
