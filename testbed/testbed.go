@@ -103,6 +103,11 @@ type Setup struct {
 	Plan      *placement.Plan
 	Settings  Settings
 	Workloads []Workload // one per job of the plan, same order
+
+	// Grants are the memory of synchronous jobs, by name; jobs that they lack begin at a
+	// halt. nil: every job has two of its windows, one behind the other, and an error
+	// wrapping placement.ErrMemory says where they do not fit.
+	Grants map[string]placement.Grant
 }
 
 // Testbed is a testbed that stands ready to run one experiment after another:
@@ -132,12 +137,21 @@ type Deployment interface {
 	// Add brings another job in while others run, ready to be started. Its name and ID
 	// are new. Remove takes one out that has ended, been stopped, or never started:
 	// switches forget it, and its ID may be used again. In synchronous mode, memory is
-	// handed out once. Both are safe for concurrent use with everything else but Close.
+	// handed out once; where there are grants, a new job begins at a halt. Both are safe for concurrent use with everything else but Close.
 	Add(ctx context.Context, job placement.JobPlan, w Workload) error
 	Remove(ctx context.Context, job string) error
 
+	// Reallocate gives synchronous jobs the memory that is granted to them in place of
+	// what they have; jobs that are not named keep theirs. Jobs for which that is another
+	// finish what is outstanding, wait until all switches have been told, and go on: no
+	// sum is lost or wrong. One without memory is at a halt until it is granted some. It
+	// returns when all workers have been told. Grants that do not fit are an error
+	// wrapping placement.ErrMemory, before anything is changed; after another error jobs
+	// may be left at a halt. It is not for statistical mode (errors.ErrUnsupported).
+	Reallocate(ctx context.Context, grants map[string]placement.Grant) error
+
 	// Start lets a job send. Stop makes it finish what is outstanding. Both return
-	// when every worker has confirmed.
+	// when every worker has confirmed. A job at a halt starts when it is granted memory.
 	Start(ctx context.Context, job string) error
 	Stop(ctx context.Context, job string) error
 

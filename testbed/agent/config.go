@@ -40,8 +40,9 @@ type Config struct {
 	Slots       int `json:"slots,omitempty"`
 	Aggregators int `json:"aggregators,omitempty"`
 
-	// Halted has a worker begin in a pause: its job has no memory in switches yet. It
-	// counts as started at once, and sends nothing until it is told to resume.
+	// Halted has a worker begin in a pause: its job has no memory in switches yet. If it
+	// is started in that it counts as started at once, and sends nothing until it is told
+	// to resume.
 	Halted bool `json:"halted,omitempty"`
 
 	// RTO is the first resend timeout. It adapts upwards, to 16 times this at most, so

@@ -24,7 +24,8 @@ type worker struct {
 	msg  message
 	last time.Duration // arrival of the newest result
 
-	pausing int64 // the command that a pause will answer; 0: none
+	pausing   int64 // the command that a pause will answer; 0: none
+	announced bool  // that it has started
 }
 
 func newWorker(cfg Config, c *clock) (*worker, error) {
@@ -75,8 +76,10 @@ func (k *worker) run(ctx context.Context, c *control) error {
 	var stopped time.Duration // when a stop was first seen
 	now := c.clock.now()
 	k.w.Allow(ina.Startup, now)
-	if k.cfg.Halted {
+	k.obey(c, now)
+	if k.w.Paused() {
 		c.started(now)
+		k.announced = true
 	}
 	for ctx.Err() == nil {
 		before := c.clock.now() // what arrived until now is looked at before a timeout is believed
@@ -201,7 +204,7 @@ func (k *worker) step(c *control, t time.Duration) {
 			return
 		}
 		m.started = true
-		if !k.cfg.Halted {
+		if !k.announced {
 			c.started(t)
 		}
 		m.begin(t)

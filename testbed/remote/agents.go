@@ -33,6 +33,8 @@ type remoteAgent struct {
 
 	ready, started chan struct{}
 	pongs          chan agent.Event
+	answers        chan agent.Event // to commands of ask
+	asked          int64
 	over           chan struct{} // closed when the process has ended
 	onSample       func(*remoteAgent, agent.Event)
 }
@@ -41,7 +43,7 @@ func newAgent(name, job, of, host string, onSample func(*remoteAgent, agent.Even
 	return &remoteAgent{
 		name: name, job: job, of: of, host: host, onSample: onSample,
 		ready: make(chan struct{}), started: make(chan struct{}),
-		pongs: make(chan agent.Event, 1), over: make(chan struct{}),
+		pongs: make(chan agent.Event, 1), answers: make(chan agent.Event, 4), over: make(chan struct{}),
 	}
 }
 
@@ -66,6 +68,11 @@ func (a *remoteAgent) read() {
 			select {
 			case a.pongs <- ev:
 			default:
+			}
+		case "held", "paused":
+			select {
+			case a.answers <- ev:
+			default: // nobody waits for it any more
 			}
 		case "error":
 			a.fail(fmt.Errorf("%s on host %s: %s", a.name, a.host, ev.Error))
@@ -135,6 +142,26 @@ func (a *remoteAgent) send(v any) error {
 		return a.named(err)
 	}
 	return nil
+}
+
+// ask sends a command and waits for its answer, which has no ID when the agent has ended
+// instead. It is for one caller at a time.
+func (a *remoteAgent) ask(ctx context.Context, cmd agent.Command) (agent.Event, error) {
+	a.asked++
+	cmd.ID = a.asked
+	sent := a.send(cmd)
+	for {
+		select {
+		case ev := <-a.answers:
+			if ev.ID == cmd.ID {
+				return ev, nil
+			}
+		case <-a.over:
+			return agent.Event{}, a.failure()
+		case <-ctx.Done():
+			return agent.Event{}, errors.Join(sent, fmt.Errorf("%s on host %s: waiting for its answer to %s: %w", a.name, a.host, cmd.Cmd, context.Cause(ctx)))
+		}
+	}
 }
 
 // await waits for ch, the agent's end, or ctx.

@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
 
@@ -41,6 +42,8 @@ type deployment struct {
 	regions *placement.Regions // of synchronous jobs
 	sampler *collectors.Sampler
 	samples []results.Sample // of agents, since the last Sample
+
+	moving sync.Mutex // held while memory is reallocated
 
 	reading sync.WaitGroup
 	close   sync.Once
@@ -94,6 +97,10 @@ type runningJob struct {
 	configs []agent.Config         // theirs
 	local   *localJob              // instead of agents
 	done    chan struct{}
+	grant   placement.Grant // memory in synchronous mode
+
+	turn  sync.Mutex // held by who starts, pauses or stops it
+	begun bool       // its agents have been told to start
 
 	ending sync.Once
 	left   atomic.Int32 // workers that have not ended
@@ -116,6 +123,11 @@ func (j *runningJob) workers() []*remoteAgent {
 func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deployment, err error) {
 	if len(s.Workloads) != len(s.Plan.Jobs) {
 		return nil, fmt.Errorf("%d workloads for %d jobs", len(s.Workloads), len(s.Plan.Jobs))
+	}
+	if s.Grants != nil {
+		if err := placement.CheckGrants(tb.inv, s.Settings.Aggregators, s.Plan.Jobs, s.Grants); err != nil {
+			return nil, err
+		}
 	}
 	if !tb.busy.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
@@ -157,7 +169,7 @@ func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work [
 		if err != nil {
 			return err
 		}
-		one := testbed.Setup{Plan: &placement.Plan{Jobs: jobs[i : i+1]}, Settings: d.setup.Settings, Workloads: work[i : i+1]}
+		one := testbed.Setup{Plan: &placement.Plan{Jobs: jobs[i : i+1]}, Settings: d.setup.Settings, Workloads: work[i : i+1], Grants: d.grants()}
 		if err := d.enter(j, one); err != nil {
 			return err
 		}
@@ -186,8 +198,27 @@ func (d *deployment) enter(j *runningJob, one testbed.Setup) (err error) {
 	if j.program, err = programs(d.tb.inv, one, d.tb.epoch, d.regions); err != nil {
 		return err
 	}
+	j.grant.Base = map[string]int{}
+	for sw, b := range j.program {
+		for _, e := range b.Jobs {
+			if e.Mode == ina.Synchronous && e.Size > 0 {
+				j.grant.Window, j.grant.Base[sw] = int(e.Window), int(e.Base)
+			}
+		}
+	}
+	if s := d.setup.Settings; s.Mode == "synchronous" && j.plan.Collective == placement.INA && j.grant.Window != j.work.Window {
+		for i := range j.configs {
+			j.configs[i].Halted = true // until told the window
+		}
+	}
 	d.jobs[j.plan.Name], d.order = j, append(d.order, j.plan.Name)
 	return nil
+}
+
+func (d *deployment) grants() map[string]placement.Grant {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.setup.Grants
 }
 
 // job finds a job by its name.
@@ -223,6 +254,8 @@ func (d *deployment) Remove(ctx context.Context, job string) error {
 	if !ok {
 		return fmt.Errorf("remove: no job %q", job)
 	}
+	j.turn.Lock() // its memory may be about to change
+	defer j.turn.Unlock()
 	errs := []error{d.end(ctx, []*runningJob{j})}
 	d.mu.Lock()
 	delete(d.jobs, job)
@@ -267,7 +300,7 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 			all, configs, jobOf = append(all, a), append(configs, j.configs[i]), append(jobOf, j)
 		}
 	}
-	return parallel(ctx, len(all), func(ctx context.Context, i int) error {
+	err := parallel(ctx, len(all), func(ctx context.Context, i int) error {
 		a := all[i]
 		client, ok := d.tb.hosts[a.host]
 		if !ok {
@@ -292,6 +325,12 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 		}
 		return a.sync(ctx, d.Now)
 	})
+	for _, j := range jobs {
+		if err == nil && len(j.configs) > 0 && j.configs[0].Halted {
+			err = j.resume()
+		}
+	}
+	return err
 }
 
 // nicPace is how fast a worker without a rate limit hands packets to its NIC, over
@@ -371,6 +410,9 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 		j.local.start()
 		return context.Cause(ctx)
 	}
+	j.turn.Lock()
+	defer j.turn.Unlock()
+	j.begun = true
 	limit := d.tb.opt.StartTimeout
 	limit = max(limit, 20*j.work.RTO)
 	ctx, release := d.whole(ctx)
@@ -392,8 +434,8 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 	return nil
 }
 
-// Stop implements testbed.Deployment. Workers stop first; the PS goes on
-// answering until all of them have what is theirs.
+// Stop implements testbed.Deployment. Workers stop first, at a PSN that all of them
+// reach soon; the PS goes on answering until all of them have what is theirs.
 func (d *deployment) Stop(ctx context.Context, job string) error {
 	j, ok := d.job(job)
 	if !ok {
@@ -407,7 +449,18 @@ func (d *deployment) Stop(ctx context.Context, job string) error {
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, fmt.Errorf("not within %s", results.Elapsed(stopTimeout)))
 	defer cancel()
+	j.turn.Lock()
+	defer j.turn.Unlock()
 	workers := j.workers()
+	if j.begun && j.plan.Collective != placement.Ring {
+		holding, cancel := context.WithTimeout(ctx, holdTimeout)
+		// Without those that do not answer, the others end by themselves.
+		at, _ := j.hold(holding)
+		cancel()
+		if err := j.tell(agent.Command{Cmd: "pause", ID: 1, PSN: at}); err != nil {
+			return fmt.Errorf("stop job %s: %w", job, err)
+		}
+	}
 	for _, group := range [][]*remoteAgent{workers, slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return slices.Contains(workers, a) })} {
 		for _, a := range group {
 			select {

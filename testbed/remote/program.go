@@ -15,7 +15,8 @@ import (
 // programs turns jobs into the entries of every switch that takes part.
 //
 // Statistical jobs share the region [0, M) of each aggregating switch. Synchronous
-// jobs own a region of two windows each, handed out in the order of the plan.
+// jobs own a region of two windows each, handed out in the order of the plan, or what
+// they are granted.
 func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *placement.Regions) (map[string]*p4rt.Batch, error) {
 	mode, addressing, err := modes(s.Settings)
 	if err != nil {
@@ -48,6 +49,10 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 				e.Mode = mode
 				switch mode {
 				case ina.Synchronous:
+					if s.Grants != nil {
+						grant(&e, s.Grants[job.Name], sw.Name)
+						break
+					}
 					base, size, err := regions.Take(sw, job.Name, w.Window)
 					if err != nil {
 						return nil, err
@@ -64,6 +69,14 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 		}
 	}
 	return out, nil
+}
+
+// grant makes the memory of a synchronous job's entry in a switch what it is granted.
+func grant(e *ina.JobEntry, g placement.Grant, sw string) {
+	e.Base, e.Size = uint32(g.Base[sw]), uint32(2*g.Window)
+	if g.Window > 0 {
+		e.Window = uint32(g.Window)
+	}
 }
 
 // linearOffset spreads jobs over the array, as a controller that knows nothing of

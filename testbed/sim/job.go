@@ -39,6 +39,8 @@ type job struct {
 	rtt      float64 // seconds, with empty queues
 	unicast  bool    // the PS answers every worker separately
 	local    bool    // all on one host: it only computes
+	halted   bool    // synchronous, and without memory
+	grant    placement.Grant
 	started  bool
 	running  bool
 	done     chan struct{}
@@ -137,9 +139,26 @@ func newJob(d *deployment, jp placement.JobPlan, w testbed.Workload) (*job, erro
 	}
 	j.limit = w.Rate / (8 * j.frame)
 	j.cwnd = j.window
+	if s.Mode == "synchronous" && d.setup.Grants != nil {
+		j.take(d.setup.Grants[jp.Name])
+	}
 	j.msg.iterations = w.Iterations
 	j.weigh()
 	return j, nil
+}
+
+// take gives a job memory in synchronous mode.
+func (j *job) take(g placement.Grant) {
+	if j.local || j.plan.Collective != placement.INA {
+		return
+	}
+	j.grant, j.halted = g, g.Window == 0
+	if g.Window > 0 {
+		j.window = float64(g.Window)
+		if j.cwnd = min(j.cwnd, j.window); !j.aimd {
+			j.cwnd = j.window
+		}
+	}
 }
 
 // compute makes j a job without traffic: an iteration is the computing of its layers.
@@ -269,7 +288,14 @@ func (d *deployment) occupy(j *job, n *node) error {
 		return fmt.Errorf("no switch %q in the inventory", n.name)
 	}
 	if s.Mode == "synchronous" {
-		_, _, err := d.regions.Take(sw, j.plan.Name, int(j.window))
+		if d.setup.Grants != nil {
+			return nil
+		}
+		base, _, err := d.regions.Take(sw, j.plan.Name, int(j.window))
+		if j.grant.Base == nil {
+			j.grant = placement.Grant{Window: int(j.window), Base: map[string]int{}}
+		}
+		j.grant.Base[n.name] = base
 		return err
 	}
 	m := placement.Aggregators(sw, s.Aggregators)
@@ -391,7 +417,7 @@ func (m *message) event() (float64, bool) {
 
 // sends reports whether the job has something to send.
 func (j *job) sends() bool {
-	return j.running && !j.local && (len(j.msg.layers) == 0 || j.msg.left > 0)
+	return j.running && !j.local && !j.halted && (len(j.msg.layers) == 0 || j.msg.left > 0)
 }
 
 func (j *job) stop() {

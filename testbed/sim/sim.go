@@ -123,6 +123,11 @@ func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
 		rng:      rand.New(rand.NewPCG(b.seed, s.Settings.Seed)),
 		memories: map[string]*memory{}, regions: placement.NewRegions(s.Settings.Aggregators),
 	}
+	if s.Grants != nil {
+		if err := placement.CheckGrants(b.inv, s.Settings.Aggregators, s.Plan.Jobs, s.Grants); err != nil {
+			return nil, err
+		}
+	}
 	for _, l := range d.topo.Links {
 		d.links = append(d.links, newLink(b.inv, l))
 	}
@@ -182,6 +187,42 @@ func (d *deployment) Remove(ctx context.Context, name string) error {
 	for _, n := range j.nodes {
 		if n.mem != nil {
 			n.mem.tenants = slices.DeleteFunc(n.mem.tenants, func(t *tenant) bool { return t == n.tenant })
+		}
+	}
+	return nil
+}
+
+// Reallocate implements testbed.Deployment. In this model a pause takes no time.
+func (d *deployment) Reallocate(ctx context.Context, grants map[string]placement.Grant) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := cmp.Or(context.Cause(ctx), d.err())
+	if err == nil && d.setup.Settings.Mode != "synchronous" {
+		err = fmt.Errorf("in %s mode: %w", d.setup.Settings.Mode, errors.ErrUnsupported)
+	}
+	var plans []placement.JobPlan
+	all := map[string]placement.Grant{}
+	for _, j := range d.jobs {
+		plans, all[j.plan.Name] = append(plans, j.plan), j.grant
+	}
+	for name, g := range grants {
+		if _, ok := all[name]; !ok && err == nil {
+			err = fmt.Errorf("no job %q", name)
+		}
+		all[name] = g
+	}
+	if err == nil {
+		err = placement.CheckGrants(d.tb.inv, d.setup.Settings.Aggregators, plans, all)
+	}
+	if err != nil {
+		return fmt.Errorf("reallocate memory: %w", err)
+	}
+	if d.setup.Grants == nil {
+		d.setup.Grants = map[string]placement.Grant{} // nothing is handed out unasked any more
+	}
+	for _, j := range d.jobs {
+		if g, ok := grants[j.plan.Name]; ok {
+			j.take(g)
 		}
 	}
 	return nil

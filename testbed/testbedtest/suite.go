@@ -32,7 +32,7 @@ type Config struct {
 //
 // It checks the life of deployments, cancellation, sums (under loss, duplication
 // and reordering where the driver can damage links), competition for aggregators,
-// counters, clocks, and that a driver can do exactly what it says it can. Links are
+// memory that changes hands, counters, clocks, and that a driver can do exactly what it says it can. Links are
 // slow (8 Mbit/s, 1 ms), so that an emulation on a busy machine carries it.
 func Run(t *testing.T, c Config) {
 	if c.Patience == 0 {
@@ -47,12 +47,14 @@ func Run(t *testing.T, c Config) {
 		t.Run("sums", b.sums)
 		t.Run("local", b.local)
 		t.Run("online", b.online)
+		t.Run("reallocation", b.reallocation)
 		t.Run("competition", b.competition)
 		t.Run("damage", b.damage) // last: nothing else should meet it
 	})
 	t.Run("two racks", func(t *testing.T) {
 		b := c.open(t, twoRacks())
 		t.Run("sums", b.sumsAcross)
+		t.Run("reallocation", b.reallocationAcross)
 		t.Run("accounting", b.accounting)
 	})
 	t.Run("closing", c.closing)
