@@ -24,6 +24,10 @@
 //     round: what shares a link with flows is one flow of a worker or of a PS alone, and
 //     two of both. With the printed epsilon, PSes go to workers' servers, where both
 //     get half of the link. Corrected counts one more beside a worker, and none elsewhere.
+//   - A plan's value is the sum of its servers', and the printed one of an idle server is
+//     C: every server more makes a plan better, however many links it takes. Corrected
+//     counts from an idle server, which is worth 0, as it is in the authors' prototype
+//     (github.com/ZeBraHack0/ATP-Controller): bw - C - (C-bw)/(flows+1).
 //   - The listing looks for plans in all of the cluster, where none may lie within a
 //     rack. Where uplinks matter, Corrected looks in single racks too.
 //

@@ -99,7 +99,7 @@ func plain(servers []server, widest int) map[int][]float64 {
 		for i := range v {
 			for g := s.free; g <= widest; g++ {
 				f := max(i, s.flows)
-				next[f][g] = max(next[f][g], v[i][g-s.free]+s.worker)
+				next[f][g] = max(next[f][g], v[i][g-s.free]+s.worker-100)
 			}
 		}
 		v = next
@@ -143,7 +143,7 @@ func TestCandidates(t *testing.T) {
 			for _, w := range p.unfold(pl) {
 				sum += w.GPUs
 				most = max(most, p.servers[w.Server].flows)
-				value += p.servers[w.Server].worker
+				value += p.servers[w.Server].worker - 100
 			}
 			if sum != pl.gpus || most > pl.flows || math.Abs(value-pl.value) > 1e-9 {
 				t.Fatalf("plan %+v of %v has %d GPUs, %d flows, value %v", pl, p.unfold(pl), sum, most, value)
@@ -166,7 +166,7 @@ func equation1(c *cluster.Cluster, gpus int) (best float64) {
 			if set>>s&1 == 1 {
 				sum += c.Free(s)
 				flows = max(flows, c.Flows(s))
-				v += value(s, 0)
+				v += value(s, 0) - 100
 				if c.Free(s) == 0 {
 					sum = -1
 					break
@@ -363,13 +363,44 @@ func TestSelectiveINA(t *testing.T) {
 	}
 }
 
-// Several PSes are on servers of their own.
+// Several PSes are on servers of their own, each the best that is left: the bounds lose
+// nothing.
+
 func TestSeveralPS(t *testing.T) {
 	c := cluster.New(cluster.FatTree(1, 8, 1, 100, 1000, 1))
 	got, _ := place(t, c, Corrected, cluster.Job{ID: 1, GPUs: 4, PSes: 3})
 	slices.Sort(got.PS)
 	if len(slices.Compact(got.PS)) != 3 {
 		t.Errorf("%+v", got)
+	}
+
+	rnd := random(t)
+	for range 300 {
+		c := randomCluster(rnd)
+		p := newPlanner(c)
+		p.start(Options{Variant: variants[rnd.IntN(2)]})
+		var parts []cluster.Part
+		for _, i := range rnd.Perm(len(c.Servers))[:2] {
+			parts = append(parts, cluster.Part{Server: i})
+		}
+		_, flows := p.survey(parts)
+		s := newSearch(cluster.Job{PSes: 3})
+		s.best.Flows = flows
+		taken := []int{rnd.IntN(len(c.Servers))}
+		worth := func(i int) float64 {
+			choice := p.withPS(Choice{Flows: flows}, i, slices.Contains(p.members, i))
+			p.equation1(cluster.INA, &choice)
+			return choice.Total
+		}
+		got := p.another(&s, taken)
+		if slices.Contains(taken, got) {
+			t.Fatalf("%d has a PS", got)
+		}
+		for i := range c.Servers {
+			if !slices.Contains(taken, i) && worth(i) > worth(got) {
+				t.Fatalf("server %d, worth %v, where %d is worth %v", got, worth(got), i, worth(i))
+			}
+		}
 	}
 }
 

@@ -197,17 +197,30 @@ func (p *planner) across(t cluster.Traffic, ps int) (most, least float64) {
 // of Equation 1 that a PS changes choose it.
 func (p *planner) another(s *search, taken []int) int {
 	best, most := -1, math.Inf(-1)
-	for i := range p.servers {
-		if !p.servers[i].linked || slices.Contains(taken, i) {
-			continue
-		}
-		c := p.withPS(Choice{Flows: s.best.Flows}, i, slices.Contains(p.members, i))
+	try := func(i int, worker bool) (hope bool) {
+		c := p.withPS(Choice{Flows: s.best.Flows}, i, worker)
 		if p.bound(&c) <= most {
-			continue
+			return false
 		}
 		p.equation1(s.j.Traffic, &c)
 		if best < 0 || c.Total > most {
 			best, most = i, c.Total
+		}
+		return true
+	}
+	for _, i := range p.members {
+		if !slices.Contains(taken, i) {
+			try(i, true)
+		}
+	}
+	for flows := range p.hosts.rows() {
+		for _, i := range p.hosts.class(flows, 0) {
+			if slices.Contains(taken, int(i)) || slices.Contains(p.members, int(i)) {
+				continue
+			}
+			if !try(int(i), false) {
+				break // less bandwidth is worth less
+			}
 		}
 	}
 	return best

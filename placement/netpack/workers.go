@@ -134,7 +134,7 @@ func (p *planner) candidates(d *deck, gpus int) {
 			for free := p.most; free > 0; free-- {
 				best := d.class(flows, free)
 				for _, i := range best[:min(len(best), widest/free)] {
-					value := p.servers[i].worker
+					value := p.servers[i].worker - p.link // 0 for an idle one
 					reach = min(reach+free, widest)
 					for g := reach; g >= free; g-- {
 						if t := v[g-free].value + value; t > v[g].value {
