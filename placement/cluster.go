@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -21,36 +22,66 @@ func (o onCluster) Name() string { return o.policy.Name() }
 
 // Place implements Policy.
 func (o onCluster) Place(inv *inventory.Inventory, jobs []Job, seed uint64) (*Plan, error) {
+	plan, waiting, err := Batch(o.policy, inv, jobs, seed)
+	if err != nil {
+		return nil, err
+	}
+	if len(waiting) > 0 {
+		return nil, waiting[0]
+	}
+	return plan, nil
+}
+
+// Batch is what On(p) does, for jobs that need not all fit. The plan has those that do;
+// waiting says of each of the others, in their order, what it asked for and what is free
+// where once those that fit are in. To p a job's ID is its index.
+func Batch(p cluster.Policy, inv *inventory.Inventory, jobs []Job, seed uint64) (plan *Plan, waiting []*InfeasibleError, err error) {
 	ledger := NewLedger(inv)
 	c := cluster.New(ClusterOf(inv))
 	at := map[string]int{}
 	for i := range inv.Hosts {
 		at[inv.Hosts[i].Name] = i
 	}
-	placed := make([]JobPlan, len(jobs))
+	placed := make([]*JobPlan, len(jobs))
+	reasons := make([]string, len(jobs)) // why a job waits, where it is not for GPUs
+	// A job that does not fit waits, whatever else is wrong ends this.
+	waits := func(i int, err error) error {
+		var infeasible *InfeasibleError
+		if !errors.As(err, &infeasible) {
+			return err
+		}
+		reasons[i] = infeasible.Reason
+		return nil
+	}
 	var batch []cluster.Job
-	var open []int // their indices in jobs
 	for i := range jobs {
 		job := &jobs[i]
 		j := cluster.Job{ID: i, GPUs: job.GPUs, Traffic: traffic(job)}
 		if len(job.Hosts) == 0 {
-			if job.GPUs < 1 {
-				return nil, ledger.Infeasible(job)
+			if job.GPUs > 0 {
+				batch = append(batch, j)
 			}
-			batch, open = append(batch, j), append(open, i)
 			continue
 		}
 		workers, err := ledger.Hosts(job)
 		if err != nil {
-			return nil, err
+			if err := waits(i, err); err != nil {
+				return nil, nil, err
+			}
+			continue
 		}
 		ps := job.PS
 		if ps == "" && NeedsPS(job, len(workers)) {
 			ps = ledger.LeastLoaded(workers)
 		}
-		if placed[i], err = ledger.Place(job, workers, ps); err != nil {
-			return nil, err
+		plan, err := ledger.Place(job, workers, ps)
+		if err != nil {
+			if err := waits(i, err); err != nil {
+				return nil, nil, err
+			}
+			continue
 		}
+		placed[i] = &plan
 		where := cluster.Placement{}
 		j.GPUs = 0
 		for _, w := range workers {
@@ -61,25 +92,39 @@ func (o onCluster) Place(inv *inventory.Inventory, jobs []Job, seed uint64) (*Pl
 			where.PS = []int{at[ps]}
 		}
 		if err := c.Enter(j, where); err != nil {
-			return nil, fmt.Errorf("job %s: %w", job.Name, err)
+			return nil, nil, fmt.Errorf("job %s: %w", job.Name, err)
 		}
 	}
-	for k, where := range o.policy.Place(c, batch, seed) {
-		job := &jobs[open[k]]
+	for k, where := range p.Place(c, batch, seed) {
+		i := batch[k].ID
+		job := &jobs[i]
 		if len(where.Parts) == 0 {
-			return nil, ledger.Infeasible(job)
+			continue
 		}
 		if err := ledger.room(job, len(where.Parts)); err != nil {
-			return nil, err
+			if err := waits(i, err); err != nil {
+				return nil, nil, err
+			}
+			continue
 		}
 		plan, err := JobPlanOf(ledger.topo, inv, job, where)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		ledger.take(&plan)
-		placed[open[k]] = plan
+		placed[i] = &plan
 	}
-	return &Plan{Policy: o.Name(), Jobs: placed}, nil
+	plan = &Plan{Policy: p.Name(), Jobs: []JobPlan{}}
+	for i, jp := range placed {
+		if jp != nil {
+			plan.Jobs = append(plan.Jobs, *jp)
+			continue
+		}
+		e := ledger.Infeasible(&jobs[i])
+		e.Reason = reasons[i]
+		waiting = append(waiting, e)
+	}
+	return plan, waiting, nil
 }
 
 // JobPlanOf is where a cluster of ClusterOf(inv) has a job, by name, with the

@@ -142,8 +142,8 @@ func (l *Ledger) Infeasible(job *Job) *InfeasibleError {
 	return e
 }
 
-// InfeasibleError says that a job cannot be placed: what it asked, and what was
-// free where when its turn came.
+// InfeasibleError says that a job cannot be placed: what it asked, and what is free
+// where, of a batch once all that fits is placed.
 type InfeasibleError struct {
 	Job    string
 	GPUs   int      // asked
@@ -190,16 +190,37 @@ func (e *InfeasibleError) asked() []HostFree {
 	return out
 }
 
-// Report is the full account, one host a line.
+// Report is the full account, one host a line. Of more than 40 hosts, those without a
+// free GPU that the job did not name are counted, and of the others 40 shown.
 func (e *InfeasibleError) Report() string {
+	const most = 40
 	var b strings.Builder
 	fmt.Fprintln(&b, e.Error())
+	shown, full, more := 0, 0, 0
 	for _, h := range e.Free {
+		asked := slices.Contains(e.Hosts, h.Host)
+		if len(e.Free) > most && !asked {
+			if h.Free == 0 {
+				full++
+				continue
+			}
+			if shown == most {
+				more++
+				continue
+			}
+		}
+		shown++
 		mark := ""
-		if slices.Contains(e.Hosts, h.Host) {
+		if asked {
 			mark = "  asked for"
 		}
 		fmt.Fprintf(&b, "  %-12s %d of %d GPUs free%s\n", h.Host, h.Free, h.GPUs, mark)
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, "  and %d more hosts with free GPUs\n", more)
+	}
+	if full > 0 {
+		fmt.Fprintf(&b, "  no GPU free on %d hosts\n", full)
 	}
 	return b.String()
 }

@@ -21,6 +21,7 @@ import (
 // Policy is one of the baselines. Use a constructor; the zero value places nothing.
 type Policy struct {
 	name   string
+	rule   string
 	order  func(v *view, server int) rank
 	fill   func(v *view, servers *queue) []cluster.Part
 	apart  bool // a PS shares a server with a worker of its job only where it must
@@ -49,24 +50,28 @@ func All() []cluster.Policy {
 // away from servers with a worker of their job.
 func FirstFit() Policy {
 	return Policy{name: "first-fit", fill: greedy, apart: true,
+		rule:  "servers as they are numbered, each filled before the next; the PS apart from the workers",
 		order: func(v *view, s int) rank { return rank{} }}
 }
 
 // Random takes the servers in an order drawn from the seed and the job's ID.
 func Random() Policy {
 	return Policy{name: "random", fill: greedy,
+		rule:  "servers in an order drawn from the seed, each filled before the next",
 		order: func(v *view, s int) rank { return rank{v.rnd.Float64()} }}
 }
 
 // GPUBalance (GB) takes the servers with the fewest GPUs in use first.
 func GPUBalance() Policy {
 	return Policy{name: "gpu-balance", fill: greedy,
+		rule:  "servers with the fewest GPUs in use first, each filled before the next",
 		order: func(v *view, s int) rank { return rank{v.used(s)} }}
 }
 
 // FlowBalance (FB) takes the servers with the fewest flows on their link first.
 func FlowBalance() Policy {
 	return Policy{name: "flow-balance", fill: greedy,
+		rule:  "servers with the fewest flows on their link first, each filled before the next",
 		order: func(v *view, s int) rank { return rank{float64(v.Flows(s))} }}
 }
 
@@ -74,6 +79,7 @@ func FlowBalance() Policy {
 // of equals the last.
 func LeastFragmentation() Policy {
 	return Policy{name: "least-fragmentation", fill: greedy,
+		rule:  "servers with the most GPUs in use first, each filled before the next",
 		order: func(v *view, s int) rank { return rank{-v.used(s), -float64(s)} }}
 }
 
@@ -82,6 +88,7 @@ func LeastFragmentation() Policy {
 func Optimus() Policy {
 	p := GPUBalance()
 	p.name, p.fill = "optimus", even
+	p.rule = "as few servers as hold the job, those with the fewest GPUs in use, and its GPUs spread evenly"
 	return p
 }
 
@@ -90,6 +97,7 @@ func Optimus() Policy {
 // server's, plus the flows on its link.
 func Tetris() Policy {
 	return Policy{name: "tetris", fill: greedy,
+		rule: "servers with the smallest product of GPUs in use and wanted, plus flows, first",
 		order: func(v *view, s int) rank {
 			has := float64(v.Servers[s].GPUs)
 			return rank{v.used(s)*float64(v.job.GPUs)/(has*has) + float64(v.Flows(s))}
@@ -103,6 +111,7 @@ func Tetris() Policy {
 // servers that together match the demand.
 func Comb() Policy {
 	return Policy{name: "comb", fill: greedy,
+		rule: "servers by free GPUs, then the aggregation their switch has left, then their link's bandwidth, the most first",
 		order: func(v *view, s int) rank {
 			return rank{-float64(v.Free(s)), -v.PAT(v.Servers[s].Rack), -v.Bandwidth(s)}
 		}}
@@ -117,6 +126,10 @@ func (p Policy) InOrder() Policy {
 
 // Name implements cluster.Policy.
 func (p Policy) Name() string { return p.name }
+
+// Rule is by what the policy chooses servers, in a line. All put parameter servers where
+// the fewest flows are.
+func (p Policy) Rule() string { return p.rule }
 
 // Place implements cluster.Policy. Jobs are taken in the order of the batch.
 func (p Policy) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []cluster.Placement {
