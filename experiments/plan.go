@@ -23,7 +23,7 @@ func policies() []cluster.Policy {
 	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
 		all = append(all, netpack.New(netpack.Options{Variant: v}))
 	}
-	return all
+	return append(all, netpack.Plus(netpack.Options{}))
 }
 
 // Policies are the placements that a spec can name, for inventories.

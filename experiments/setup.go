@@ -48,6 +48,11 @@ func (s *Spec) Place() (*placement.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	return placement.On(p).Place(s.inv, s.PlacementJobs(), s.Measure.Seed)
+}
+
+// PlacementJobs are the spec's jobs as policies see them.
+func (s *Spec) PlacementJobs() []placement.Job {
 	jobs := make([]placement.Job, len(s.Jobs))
 	for i, j := range s.Jobs {
 		jobs[i] = placement.Job{
@@ -56,7 +61,7 @@ func (s *Spec) Place() (*placement.Plan, error) {
 			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina",
 		}
 	}
-	return placement.On(p).Place(s.inv, jobs, s.Measure.Seed)
+	return jobs
 }
 
 // setup turns a spec and its placement into what a testbed deploys, in the

@@ -1,0 +1,158 @@
+package experiments
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/netpack"
+)
+
+// Placed is a batch of jobs placed by a policy, and why.
+type Placed struct {
+	Plan    *placement.Plan              // of the jobs that fit
+	Waiting []*placement.InfeasibleError // the others, in their order
+	Why     Why
+}
+
+// Why is why jobs are where they are.
+type Why struct {
+	Policy string `json:"policy"`
+	Rule   string `json:"rule"` // by what the policy chooses servers
+	// Jobs are in the order in which the policy placed them, those that wait last. Only
+	// policies that weigh plans say more than their rule: none for the others.
+	Jobs []Reason `json:"jobs,omitempty"`
+}
+
+// Reason is why a job is where it is, or waits.
+type Reason struct {
+	Job    string   `json:"job"`
+	Text   string   `json:"text"`
+	Chosen *Choice  `json:"chosen,omitempty"` // where plans were weighed
+	Others []Choice `json:"others,omitempty"` // that lost: the best of them, the best first
+}
+
+// Choice is a plan that was weighed by Equation 1 of NetPack:
+//
+//	Workers + PSBandwidth - PSDecrement + min(HotSpot, Uplinks)
+//
+// and as published Workers + PSBandwidth - PSDecrement - max(HotSpot, Uplinks).
+type Choice struct {
+	Hosts       []string `json:"hosts"`
+	GPUs        []int    `json:"gpus"` // on each; those of a plan that lost are all that are free
+	PS          []string `json:"ps"`
+	Flows       int      `json:"flows"`        // on the busiest of its links
+	Workers     Rate     `json:"workers"`      // sum of the servers' values
+	PSBandwidth Rate     `json:"ps_bandwidth"` // left on the PS's link
+	PSDecrement Rate     `json:"ps_decrement"` // what the PS costs the jobs there
+	HotSpot     Rate     `json:"hot_spot"`     // to expect on the busiest link
+	Uplinks     Rate     `json:"uplinks"`      // to expect between racks; infinite where it uses no such link
+	Total       Rate     `json:"total"`
+}
+
+// Rate is in bit/s. In JSON one that is not finite is null.
+type Rate float64
+
+// MarshalJSON implements json.Marshaler.
+func (r Rate) MarshalJSON() ([]byte, error) {
+	if math.IsInf(float64(r), 0) || math.IsNaN(float64(r)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(r))
+}
+
+// PlaceJobs places jobs as one batch, by a policy that a spec can name.
+func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
+	p, err := policy(name)
+	if err != nil {
+		return nil, err
+	}
+	out := &Placed{Why: Why{Policy: p.Name()}}
+	if r, ok := p.(interface{ Rule() string }); ok {
+		out.Why.Rule = r.Rule()
+	}
+	var told []netpack.Explanation
+	explained, weighs := netpack.Explained(p, func(e netpack.Explanation) { told = append(told, e) })
+	if weighs {
+		p = explained
+	}
+	if out.Plan, out.Waiting, err = placement.Batch(p, inv, jobs, seed); err != nil {
+		return nil, err
+	}
+	if !weighs {
+		return out, nil
+	}
+	for i := range jobs {
+		if len(jobs[i].Hosts) > 0 {
+			out.Why.Jobs = append(out.Why.Jobs, Reason{Job: jobs[i].Name, Text: "it names its hosts"})
+		}
+	}
+	total := 0
+	for i := range inv.Hosts {
+		total += inv.Hosts[i].GPUs
+	}
+	for _, e := range told {
+		out.Why.Jobs = append(out.Why.Jobs, reason(e, jobs[e.Job.ID].Name, inv, total))
+	}
+	return out, nil
+}
+
+// reason names what an explanation numbers, on an inventory with so many GPUs.
+func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total int) Reason {
+	r := Reason{Job: job}
+	switch parts := e.Chosen.Placement.Parts; {
+	case !e.Selected && e.Job.GPUs > total:
+		r.Text = fmt.Sprintf("it waits: it asks for %d GPUs, there are %d", e.Job.GPUs, total)
+	case !e.Selected:
+		r.Text = fmt.Sprintf("it waits: without its %d GPUs more jobs fit, or more valuable ones", e.Job.GPUs)
+	case len(parts) == 1 && e.Plans == 0:
+		host := inv.Hosts[parts[0].Server].Name
+		r.Text = fmt.Sprintf("one server is enough, and %s has the fewest free GPUs of those: %d", host, e.Chosen.GPUs)
+		if e.Chosen.GPUs == e.Job.GPUs {
+			r.Text = fmt.Sprintf("one server is enough: %s has just the %d GPUs free that it asks for", host, e.Job.GPUs)
+		}
+	default:
+		r.Text = fmt.Sprintf("no server has %d free GPUs; of the %d with some, the best plans were made and %d weighed", e.Job.GPUs, e.Servers, e.Plans)
+		chosen := choice(e.Chosen, inv)
+		r.Chosen = &chosen
+		for _, c := range e.Alternatives {
+			r.Others = append(r.Others, choice(c, inv))
+		}
+	}
+	return r
+}
+
+func choice(c netpack.Choice, inv *inventory.Inventory) Choice {
+	out := Choice{
+		Hosts: []string{}, GPUs: []int{}, PS: []string{}, Flows: c.Flows,
+		Workers: Rate(c.Workers), PSBandwidth: Rate(c.PSBandwidth), PSDecrement: Rate(c.PSDecrement),
+		HotSpot: Rate(c.HotSpot), Uplinks: Rate(c.Racks), Total: Rate(c.Total),
+	}
+	if out.Uplinks == 0 { // as published: it uses none
+		out.Uplinks = Rate(math.Inf(1))
+	}
+	parts := slices.SortedFunc(slices.Values(c.Placement.Parts), func(a, b cluster.Part) int { return a.Server - b.Server })
+	for _, w := range parts {
+		out.Hosts, out.GPUs = append(out.Hosts, inv.Hosts[w.Server].Name), append(out.GPUs, w.GPUs)
+	}
+	for _, s := range c.Placement.PS {
+		out.PS = append(out.PS, inv.Hosts[s].Name)
+	}
+	return out
+}
+
+// Explain adds to the plan of every point why its jobs are where they are.
+func (p *SavedPlan) Explain() error {
+	for i, pt := range p.spec.Points() {
+		placed, err := PlaceJobs(pt.Spec.Placement.Policy, pt.Spec.inv, pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
+		if err != nil {
+			return err
+		}
+		p.Points[i].Why = &placed.Why
+	}
+	return nil
+}
