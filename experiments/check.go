@@ -138,6 +138,7 @@ func (c *checker) switches() {
 	positive(c, "switch.pat_ratio", sw.PATRatio)
 	positive(c, "switch.slots", sw.Slots)
 	positive(c, "switch.slots_ratio", sw.SlotsRatio)
+	positive(c, "switch.reallocate", sw.Reallocate)
 	if (sw.Lanes < 1 || sw.Lanes > maxLanes) && !c.reported("switch.lanes") {
 		c.Problemf("switch.lanes", "", "lanes must be 1 to %d", maxLanes)
 	}
@@ -334,7 +335,7 @@ func (c *checker) matches(at, pattern, what string, names []string) {
 
 // metric is what an expectation may be about.
 type metric struct {
-	unit      string // "1", "bit/s" or "s"
+	unit      string // "1", "1/s", "bit/s" or "s"
 	example   string // of a value
 	predicted bool   // by occupancy and waterfill
 	// of is what its figures are about: "job", "job@switch", "link", or "comparison"
@@ -345,6 +346,9 @@ type metric struct {
 	none  string            // why there is none, when no job produces it
 	local func(j *Job) bool // which of the jobs produce it on one host too, without traffic; nil: none
 }
+
+// number says whether values are plain numbers, without a unit.
+func (m metric) number() bool { return m.unit == "1" || m.unit == "1/s" }
 
 // by says whether a job produces the metric.
 func (m metric) by(j *Job, local bool) bool {
@@ -375,9 +379,11 @@ var metrics = map[string]metric{
 	"link_rate":  {"bit/s", `"10Gbit/s"`, true, "link", every, "", nil},
 	"jain":       {"1", "0.99", true, "comparison", every, "", nil},
 	"sum_errors": {"1", "0", false, "job", every, "", nil},
+	"step_rate":  {"1/s", "2.5", false, "job", iterates, "no job has a message or a model", nil},
 	"iterations": {"1", "10", false, "job", iterates, "no job has a message or a model", computes},
 	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations", ends},
 }
+
 func (c *checker) expects() {
 	names := map[string]string{}
 	for i := range c.s.Expects {
@@ -490,15 +496,15 @@ func (c *checker) subjects(e *Expect, m metric) {
 func (c *checker) quantity(at string, m metric, v any) float64 {
 	switch v := v.(type) {
 	case int64:
-		if m.unit == "1" {
+		if m.number() {
 			return float64(v)
 		}
 	case float64:
-		if m.unit == "1" && !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if m.number() && !math.IsNaN(v) && !math.IsInf(v, 0) {
 			return v
 		}
 	case string:
-		if m.unit != "1" {
+		if !m.number() {
 			n, err := inUnit(m.unit, v)
 			if err != nil {
 				c.Problemf(at, tomlfile.HintOf(err), "value: %v", err)
@@ -506,7 +512,7 @@ func (c *checker) quantity(at string, m metric, v any) float64 {
 			return n
 		}
 	}
-	if m.unit == "1" {
+	if m.number() {
 		c.Problemf(at, "", "value must be a finite number")
 	} else {
 		c.Problemf(at, "write "+m.example, "value must be a quantity with its unit")
@@ -545,7 +551,7 @@ func (c *checker) tolerance(at string, m metric, s string) (tol float64, relativ
 	switch {
 	case err != nil:
 		absolute := m.example
-		if m.unit == "1" {
+		if m.number() {
 			absolute = `"0.03"`
 		}
 		c.Problemf(at, fmt.Sprintf(`write "3%%" or an absolute one like %s`, absolute), "tolerance: %v", err)

@@ -66,6 +66,7 @@ type PlanPoint struct {
 	Plan        *placement.Plan `json:"plan"`
 	Aggregators int             `json:"aggregators,omitempty"` // per switch; 0: all it has
 	Phases      []PlanPhase     `json:"phases"`
+	Why         *Why            `json:"why,omitempty"` // see SavedPlan.Explain
 }
 
 // PlanPhase is what is predicted for a set of jobs that send together.
@@ -116,7 +117,7 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 
 // checkMemory reports synchronous jobs that do not fit into a switch.
 func checkMemory(p planned, inv *inventory.Inventory) error {
-	if p.Spec.Switch.Mode != "synchronous" {
+	if p.Spec.Switch.Mode != "synchronous" || p.Spec.reallocates() { // where it is scarce, jobs wait
 		return nil
 	}
 	setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})

@@ -49,12 +49,36 @@ func conditions(setup testbed.Setup, base Baseline, active []string) placement.C
 	return c
 }
 
+// granted makes the windows of jobs what they are granted in the first period of
+// reallocation. Jobs that wait for their turn send nothing.
+func granted(c *placement.Conditions, inv *inventory.Inventory, setup testbed.Setup) {
+	active := c.Active
+	grants := divide(inv, setup, func(job string) bool { return slices.Contains(active, job) }, 0)
+	c.Active = []string{}
+	for _, j := range setup.Plan.Jobs {
+		g := grants[j.Name]
+		switch {
+		case !slices.Contains(active, j.Name):
+		case j.Collective != placement.INA || j.Local():
+			c.Active = append(c.Active, j.Name)
+		case g.Window > 0:
+			c.Active = append(c.Active, j.Name)
+			s := c.Senders[j.Name]
+			s.Window = g.Window
+			c.Senders[j.Name] = s
+		}
+	}
+}
+
 // predict is a prediction by every model, in the units of inv.
 func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string) ([]*placement.Prediction, error) {
 	var out []*placement.Prediction
 	for _, name := range predictors {
 		c := conditions(setup, base, active)
 		c.Predictor = name
+		if setup.Grants != nil {
+			granted(&c, inv, setup)
+		}
 		p, err := placement.Predict(inv, setup.Plan, c)
 		if err != nil {
 			return nil, err
@@ -130,13 +154,14 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		if !slices.Contains(sp.jobs, j.Name) || j.Local() {
 			continue
 		}
-		var good, wire, rttSum, rttCount []results.Series
+		var good, wire, rttSum, rttCount, steps []results.Series
 		for _, w := range j.Workers {
 			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
 			good = append(good, m.series("worker_goodput_bytes", of))
 			wire = append(wire, m.series("worker_tx_bytes", of))
 			rttSum = append(rttSum, m.series("worker_rtt_seconds", of))
 			rttCount = append(rttCount, m.series("worker_rtt_count", of))
+			steps = append(steps, m.series("worker_iterations", of))
 		}
 		n := float64(len(j.Workers))
 		goodput := results.Sum(good...)
@@ -144,6 +169,9 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
 		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
 		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
+		if w := setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.Name })]; w.Message > 0 || len(w.Layers) > 0 {
+			ph.Figures = m.rate(ph.Figures, "step_rate", j.Name, results.Sum(steps...), 1/n, "1/s")
+		}
 		for _, node := range j.Tree {
 			if !node.Aggregate {
 				continue

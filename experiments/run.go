@@ -330,7 +330,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
 	}
 	began = time.Now()
-	obs, err := r.observe(ctx, p.Spec, dep, period(setup, base))
+	obs, err := r.observe(ctx, p.Spec, setup, dep, period(setup, base))
 	r.timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
@@ -373,9 +373,9 @@ type observation struct {
 // iterations.
 const jobTimeout = 15 * time.Minute
 
-// observe plays the timeline: it starts and stops jobs when their time has come
-// and reads all counters in between.
-func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, period float64) (obs observation, err error) {
+// observe plays the timeline: it starts and stops jobs when their time has come,
+// reads all counters in between, and moves memory between jobs.
+func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep testbed.Deployment, period float64) (obs observation, err error) {
 	defer func() {
 		for _, j := range s.Jobs {
 			sum, serr := dep.Summary(j.Name)
@@ -403,6 +403,8 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, peri
 	origin := dep.Now()
 	obs.began = origin + time.Duration(r.clock*float64(time.Second))
 	defer func() { obs.ended = dep.Now() + time.Duration(r.clock*float64(time.Second)) }()
+	memory := reallocation{inv: r.tb.Inventory(), setup: setup, dep: dep, period: time.Duration(s.Switch.Reallocate), running: map[string]bool{}}
+	memory.next = origin + memory.period
 	finite := map[string]<-chan struct{}{}
 	interval := readings(time.Duration(s.Measure.Interval), period)
 	next := origin // of the next reading
@@ -419,6 +421,7 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, peri
 		return err
 	}
 	did := func(e event) {
+		memory.note(e)
 		e.at = dep.Now() + time.Duration(r.clock*float64(time.Second))
 		obs.timeline.events = append(obs.timeline.events, e)
 	}
@@ -461,6 +464,12 @@ func (r *run) observe(ctx context.Context, s *Spec, dep testbed.Deployment, peri
 		wake := next
 		if len(plan.events) > 0 {
 			wake = min(wake, origin+plan.events[0].at)
+		}
+		if s.reallocates() {
+			if err := memory.due(ctx); err != nil {
+				return obs, err
+			}
+			wake = min(wake, memory.next)
 		}
 		if err := dep.Sleep(ctx, wake); err != nil {
 			return obs, err

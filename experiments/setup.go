@@ -83,6 +83,12 @@ func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseli
 		}
 		out.Workloads = append(out.Workloads, w)
 	}
+	if s.reallocates() {
+		out.Grants = divide(inv, out, func(job string) bool {
+			j, ok := s.Job(job)
+			return ok && j.Start == 0
+		}, 0)
+	}
 	return out, nil
 }
 

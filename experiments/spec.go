@@ -25,10 +25,10 @@ import (
 // Load returns only specs that make sense, so what runs them need not check again
 // what the comments say here.
 type Spec struct {
-	Version       int    `toml:"version,required"` // 1
-	Name          string `toml:"name"`             // default: the file's name without ".toml"
-	Title         string `toml:"title"`            // one line for reports
-	Description   string `toml:"description"`
+	Version     int    `toml:"version,required"` // 1
+	Name        string `toml:"name"`             // default: the file's name without ".toml"
+	Title       string `toml:"title"`            // one line for reports
+	Description string `toml:"description"`
 	// InventoryPath is as written: relative to the spec's folder (in --set: to the
 	// current one). It, or FatTree, is there.
 	InventoryPath string   `toml:"inventory"`
@@ -100,12 +100,16 @@ type Switch struct {
 	PATJob   string  `toml:"pat_job"` // default: the first job; it has a rate
 	// Slots is W, the slots that each job picks among all under atp addressing, and
 	// SlotsRatio the same as a part of the aggregators. One of them is set with atp.
-	Slots      int             `toml:"slots"`
-	SlotsRatio float64         `toml:"slots_ratio"`
-	Queue      string          `toml:"queue" default:"fair"` // "fair" (per job) or "fifo"
-	Lanes      int             `toml:"lanes" default:"240"`  // int32 values per packet, 1..240
-	Buffer     inventory.Bytes `toml:"buffer"`               // per egress port; 0: as the inventory says
-	ECN        inventory.Bytes `toml:"ecn"`                  // marking threshold; 0: as the inventory says
+	Slots      int     `toml:"slots"`
+	SlotsRatio float64 `toml:"slots_ratio"`
+	// Reallocate is the period, wall clock, in which the memory of synchronous jobs is
+	// divided anew among those that are there (placement.Divide), as INAlloc does. 0: a
+	// job owns two of its windows from beginning to end. Statistical mode needs neither.
+	Reallocate inventory.Duration `toml:"reallocate"`
+	Queue      string             `toml:"queue" default:"fair"` // "fair" (per job) or "fifo"
+	Lanes      int                `toml:"lanes" default:"240"`  // int32 values per packet, 1..240
+	Buffer     inventory.Bytes    `toml:"buffer"`               // per egress port; 0: as the inventory says
+	ECN        inventory.Bytes    `toml:"ecn"`                  // marking threshold; 0: as the inventory says
 }
 
 // Job is one training job. It has either GPUs or Hosts.

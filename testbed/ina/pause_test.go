@@ -20,7 +20,6 @@ type pausable struct {
 	all     []*station
 	entries map[*node]JobEntry
 	window  int // 0: at a halt
-	paused  bool
 }
 
 // soon does something to each station at a time of its own, and then calls done.
