@@ -10,14 +10,22 @@ func (p *policy) Rule() string {
 	return "the most jobs that fit; one server where one is enough; else the plan of the most value by Equation 1"
 }
 
+// Rule is by what the policy chooses servers, in a line.
+func (p *plus) Rule() string {
+	return "NetPack's placement, then what lowers the time of all jobs' exchanges by the true steady state"
+}
+
 // Explained is a policy of this package that tells why, and does the same otherwise; not
 // ok for other policies.
 func Explained(p cluster.Policy, why func(Explanation)) (_ cluster.Policy, ok bool) {
-	own, ok := p.(*policy)
-	if !ok {
-		return nil, false
+	switch p := p.(type) {
+	case *policy:
+		o := p.Options
+		o.Explain = why
+		return New(o), true
+	case *plus:
+		q, ok := Explained(p.netpack, why)
+		return &plus{q}, ok
 	}
-	o := own.Options
-	o.Explain = why
-	return New(o), true
+	return nil, false
 }

@@ -11,8 +11,7 @@ import (
 func TestExplained(t *testing.T) {
 	cfg := cluster.FatTree(2, 3, 2, 10e9, 20e9, 2)
 	batch := []cluster.Job{{ID: 1, GPUs: 5}, {ID: 2, GPUs: 2}, {ID: 3, GPUs: 99}, {ID: 4, GPUs: 3}}
-	for _, v := range []Variant{Corrected, Published} {
-		p := New(Options{Variant: v})
+	for _, p := range []cluster.Policy{New(Options{}), New(Options{Variant: Published}), Plus(Options{})} {
 		var told []int
 		q, ok := Explained(p, func(e Explanation) { told = append(told, e.Job.ID) })
 		if !ok || q.Name() != p.Name() {
