@@ -305,9 +305,10 @@ func load(t testing.TB, name string) *cluster.Cluster {
 // servers=N places a job of 8 GPUs, always the same. mixed places jobs of 5 to 32 GPUs, the
 // last ten of which run. cold places one of 8 GPUs in a cluster of which nothing is known
 // yet. Where the environment names a folder with f100.json and so on (INABENCH_TRACES),
-// these very files are read as well. growth is the exponent e of time ~ servers^e.
+// these very files are read as well. growth is the exponent e of time ~ servers^e, of one
+// and the same job and of mixed ones.
 func BenchmarkPlace(b *testing.B) {
-	var servers, per []float64
+	var servers, same, mixed []float64
 	one := func(b *testing.B, c *cluster.Cluster) {
 		p := New(Options{})
 		batch := []cluster.Job{{ID: 1, GPUs: 8}}
@@ -326,7 +327,7 @@ func BenchmarkPlace(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprintf("servers=%d", n), func(b *testing.B) {
 			one(b, load(b, fmt.Sprintf("f%d", n)))
-			servers, per = append(servers, float64(n)), append(per, b.Elapsed().Seconds()/float64(b.N))
+			servers, same = append(servers, float64(n)), append(same, b.Elapsed().Seconds()/float64(b.N))
 		})
 		b.Run(fmt.Sprintf("mixed/servers=%d", n), func(b *testing.B) {
 			c := load(b, fmt.Sprintf("f%d", n))
@@ -342,6 +343,7 @@ func BenchmarkPlace(b *testing.B) {
 					c.Bandwidth(0)
 				}
 			}
+			mixed = append(mixed, b.Elapsed().Seconds()/float64(b.N))
 		})
 		b.Run(fmt.Sprintf("cold/servers=%d", n), func(b *testing.B) {
 			c := load(b, fmt.Sprintf("f%d", n))
@@ -358,7 +360,8 @@ func BenchmarkPlace(b *testing.B) {
 			b.Run(fmt.Sprintf("f%d", n), func(b *testing.B) { one(b, prototype(b, file)) })
 		}
 	}
-	growth(b, "growth", servers, per)
+	growth(b, "growth", servers, same)
+	growth(b, "growth/mixed", servers, mixed)
 }
 
 func exists(file string) bool {

@@ -365,7 +365,6 @@ func TestSelectiveINA(t *testing.T) {
 
 // Several PSes are on servers of their own, each the best that is left: the bounds lose
 // nothing.
-
 func TestSeveralPS(t *testing.T) {
 	c := cluster.New(cluster.FatTree(1, 8, 1, 100, 1000, 1))
 	got, _ := place(t, c, Corrected, cluster.Job{ID: 1, GPUs: 4, PSes: 3})
