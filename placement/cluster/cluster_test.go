@@ -84,3 +84,23 @@ func TestEnterRefuses(t *testing.T) {
 		t.Errorf("%d jobs, %d GPUs free, %d and %d", c.Jobs(), c.TotalFree(), c.Free(0), c.Free(1))
 	}
 }
+
+// What is kept with a cluster is made once for each key, and is not part of a clone.
+func TestKeep(t *testing.T) {
+	c := New(FatTree(1, 1, 1, 1, 1, 1))
+	type key struct{}
+	type other struct{}
+	made := 0
+	get := func(c *Cluster, key any) int {
+		return c.Keep(key, func() any { made++; return made }).(int)
+	}
+	for _, tt := range []struct {
+		c    *Cluster
+		key  any
+		want int
+	}{{c, key{}, 1}, {c, other{}, 2}, {c, key{}, 1}, {c.Clone(), key{}, 3}, {c, other{}, 2}} {
+		if got := get(tt.c, tt.key); got != tt.want {
+			t.Errorf("%T: %d, want %d", tt.key, got, tt.want)
+		}
+	}
+}
