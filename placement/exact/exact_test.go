@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,14 +17,19 @@ import (
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/exact"
+	"github.com/inabench/inabench/placement/netpack"
 )
 
 var (
 	seed = flag.Uint64("exact.seed", 0, "seed of the random instances; 0: from the clock")
-	gap  = flag.Int("exact.gap", 5, "instances per cell of TestGap; 200 is the full size")
+	gap  = flag.Int("exact.gap", 8, "instances per PAT of TestGap and BenchmarkGap; 200 is the full size")
+	sel  = flag.Bool("exact.select", false, "the optimum of TestGap and BenchmarkGap chooses where switches aggregate")
+
+	update = flag.Bool("update", false, "write testdata")
 )
 
-func random(t *testing.T) *rand.Rand {
+func random(t testing.TB) *rand.Rand {
+	t.Helper()
 	s := *seed
 	if s == 0 {
 		s = uint64(time.Now().UnixNano())
@@ -127,39 +134,152 @@ func TestSolveMissesNothing(t *testing.T) {
 	}
 }
 
-// cells are the settings of TestGap.
-func cells() (out []cluster.Config) {
-	for _, racks := range []int{1, 2} {
-		for _, pat := range []float64{0, 0.5, 1} {
-			out = append(out, cluster.FatTree(racks, 6/racks, 4, 1e11, pat*1e11, 1))
-		}
+// pats are the PATs that gaps are told for, in parts of a server's link.
+var pats = []float64{0, 0.5, 1}
+
+// instances are random ones for a PAT, in clusters of four kinds in turn: one rack, two,
+// two that are oversubscribed, three that are. Each has six servers of four GPUs.
+func instances(rnd *rand.Rand, pat float64, n int) (out []exact.Instance) {
+	const link = 1e11
+	for i := range n {
+		kind := []struct{ racks, oversubscription int }{{1, 1}, {2, 1}, {2, 4}, {3, 4}}[i%4]
+		out = append(out, exact.Random(rnd, cluster.FatTree(kind.racks, 6/kind.racks, 4, link, pat*link, float64(kind.oversubscription))))
 	}
 	return out
 }
 
-func policies() []cluster.Policy { return baseline.All() }
+func policies() []cluster.Policy {
+	return append(baseline.All(), netpack.New(netpack.Options{Variant: netpack.Published}), netpack.New(netpack.Options{}), netpack.Plus(netpack.Options{}))
+}
 
-// How far every policy is from the optimum (-exact.gap 200 -v for the full table).
+// How far every policy is from the optimum (-exact.gap 200 -v for the full table). With
+// -update, the instances that are worst for NetPack's go into testdata.
 func TestGap(t *testing.T) {
 	rnd := random(t)
-	for _, cfg := range cells() {
-		name := fmt.Sprintf("%d racks, PAT %v link", len(cfg.Racks), cfg.Racks[0].PAT/cfg.Servers[0].Link)
-		t.Run(name, func(t *testing.T) {
-			var instances []exact.Instance
-			for range *gap {
-				instances = append(instances, exact.Random(rnd, cfg))
-			}
+	for _, pat := range pats {
+		t.Run(fmt.Sprintf("PAT %v link", pat), func(t *testing.T) {
+			all := instances(rnd, pat, *gap)
 			start := time.Now()
-			table, err := exact.Gap(t.Context(), policies(), instances, exact.Options{})
+			table, err := exact.Gap(t.Context(), policies(), all, exact.Options{SelectINA: *sel})
 			if err != nil {
 				t.Fatal(err)
 			}
+			mean := map[string]float64{}
 			for _, r := range table.Rows {
+				mean[r.Policy] = r.Mean
 				if r.Unplaced > 0 {
 					t.Errorf("%s leaves jobs without a place though all fit", r.Policy)
 				}
+				if *update && r.WorstAt >= 0 && (r.Policy == "netpack" || r.Policy == "netpack+") {
+					text := fmt.Sprintf("# The worst of %d for %s, seed %d.\n%v", *gap, r.Policy, *seed, &all[r.WorstAt])
+					if err := os.WriteFile(fmt.Sprintf("testdata/%s-pat%v.txt", r.Policy, pat), []byte(text), 0o666); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if mean["netpack+"] > mean["netpack"]+1e-9 {
+				t.Errorf("netpack+ is at %v, netpack at %v: the search made it worse", mean["netpack+"], mean["netpack"])
 			}
 			t.Logf("%d instances in %v, %d cost nothing at best\n%v", table.Instances, time.Since(start), table.Free, table)
+		})
+	}
+}
+
+// The instances that were worst for a policy, and how many times the optimum they cost with
+// it. No policy may become worse there; -update keeps what is better. The optimum is exact.
+func TestWorst(t *testing.T) {
+	const golden = "testdata/worst.golden"
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no instances: ", err)
+	}
+	kept, err := os.ReadFile(golden)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	was := map[string]float64{}
+	for line := range strings.Lines(string(kept)) {
+		var file, policy string
+		var ratio float64
+		if _, err := fmt.Sscan(line, &file, &policy, &ratio); err != nil {
+			t.Fatalf("%s: %q: %v", golden, line, err)
+		}
+		was[file+" "+policy] = ratio
+	}
+	var now strings.Builder
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := exact.Parse(f)
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		table, err := exact.Gap(t.Context(), policies(), []exact.Instance{in}, exact.Options{SelectINA: *sel})
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		fmt.Fprintf(&now, "%s optimum %.9g\n", filepath.Base(file), table.Optimal[0])
+		if want := was[filepath.Base(file)+" optimum"]; !*update && math.Abs(table.Optimal[0]-want) > 1e-6*want {
+			t.Errorf("%s: the optimum is %.9g, was %.9g", file, table.Optimal[0], want)
+		}
+		for _, r := range table.Rows {
+			if !strings.HasPrefix(r.Policy, "netpack") {
+				continue
+			}
+			fmt.Fprintf(&now, "%s %s %.4f\n", filepath.Base(file), r.Policy, r.Worst)
+			if want := was[filepath.Base(file)+" "+r.Policy]; !*update && !(r.Worst <= want+1e-4) {
+				t.Errorf("%s: %s costs %.4f times the optimum, was %.4f", file, r.Policy, r.Worst, want)
+			}
+		}
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(now.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkGap is how far every policy is from the optimum, as the cost with it over the
+// least, and how long it takes for all of the batches together. The full table is that of
+//
+//	go test ./placement/exact -run '^$' -bench Gap -exact.gap 200 -exact.seed 1 -timeout 30m
+func BenchmarkGap(b *testing.B) {
+	for _, pat := range pats {
+		b.Run(fmt.Sprintf("PAT=%v", pat), func(b *testing.B) {
+			rnd := random(b)
+			all := instances(rnd, pat, *gap)
+			table, err := exact.Gap(b.Context(), policies(), all, exact.Options{SelectINA: *sel})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for k, p := range policies() {
+				b.Run(p.Name(), func(b *testing.B) {
+					for b.Loop() {
+						b.StopTimer()
+						var clusters []*cluster.Cluster
+						for i := range all {
+							c, err := all[i].Cluster()
+							if err != nil {
+								b.Fatal(err)
+							}
+							clusters = append(clusters, c)
+						}
+						b.StartTimer()
+						for i, c := range clusters {
+							p.Place(c, all[i].Batch, uint64(i))
+						}
+					}
+					r := table.Rows[k]
+					b.ReportMetric(r.Median, "median")
+					b.ReportMetric(r.Mean, "mean")
+					b.ReportMetric(r.Tail, "p95")
+					b.ReportMetric(r.Worst, "worst")
+					b.ReportMetric(100*float64(r.Optimal)/float64(table.Instances), "%optimal")
+				})
+			}
 		})
 	}
 }
