@@ -71,10 +71,7 @@ func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed
 	if err != nil {
 		return nil, err
 	}
-	out := &Placed{Why: Why{Policy: p.Name()}}
-	if r, ok := p.(interface{ Rule() string }); ok {
-		out.Why.Rule = r.Rule()
-	}
+	out := &Placed{Why: Why{Policy: p.Name(), Rule: rule(p)}}
 	var told []netpack.Explanation
 	explained, weighs := netpack.Explained(p, func(e netpack.Explanation) { told = append(told, e) })
 	if weighs {
@@ -95,14 +92,52 @@ func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed
 	for i := range inv.Hosts {
 		total += inv.Hosts[i].GPUs
 	}
+	hosts := map[string][]string{} // of jobs, with those of their PS
+	for i := range out.Plan.Jobs {
+		j := &out.Plan.Jobs[i]
+		hosts[j.Name] = append(hosts[j.Name], j.PS)
+		for _, w := range j.Workers {
+			hosts[j.Name] = append(hosts[j.Name], w.Host)
+		}
+	}
 	for _, e := range told {
-		out.Why.Jobs = append(out.Why.Jobs, reason(e, jobs[e.Job.ID].Name, inv, total))
+		job := &jobs[e.Job.ID]
+		r := reason(e, job.Name, inv, total, p.Name() == "netpack-published")
+		own := job.PS
+		if own == "" && len(e.Chosen.Placement.PS) > 0 {
+			own = inv.Hosts[e.Chosen.Placement.PS[0]].Name
+		}
+		were := []string{own}
+		for _, w := range e.Chosen.Placement.Parts {
+			were = append(were, inv.Hosts[w.Server].Name)
+		}
+		if now := hosts[job.Name]; e.Selected && now != nil && !slices.Equal(slices.Sorted(slices.Values(now)), slices.Sorted(slices.Values(were))) {
+			r.Text += "; the search after that moved it to where it is now"
+		}
+		out.Why.Jobs = append(out.Why.Jobs, r)
 	}
 	return out, nil
 }
 
-// reason names what an explanation numbers, on an inventory with so many GPUs.
-func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total int) Reason {
+// Rule is by what a policy that a spec can name chooses servers; empty for others.
+func Rule(name string) string {
+	p, err := policy(name)
+	if err != nil {
+		return ""
+	}
+	return rule(p)
+}
+
+func rule(p cluster.Policy) string {
+	if r, ok := p.(interface{ Rule() string }); ok {
+		return r.Rule()
+	}
+	return ""
+}
+
+// reason names what an explanation numbers, on an inventory with so many GPUs. As it is
+// published, NetPack wants a server with more GPUs than a job asks for.
+func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total int, published bool) Reason {
 	r := Reason{Job: job}
 	switch parts := e.Chosen.Placement.Parts; {
 	case !e.Selected && e.Job.GPUs > total:
@@ -113,10 +148,14 @@ func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total i
 		host := inv.Hosts[parts[0].Server].Name
 		r.Text = fmt.Sprintf("one server is enough, and %s has the fewest free GPUs of those: %d", host, e.Chosen.GPUs)
 		if e.Chosen.GPUs == e.Job.GPUs {
-			r.Text = fmt.Sprintf("one server is enough: %s has just the %d GPUs free that it asks for", host, e.Job.GPUs)
+			r.Text = fmt.Sprintf("one server is enough, and %s has just as many free GPUs as it asks for: %d", host, e.Job.GPUs)
 		}
 	default:
-		r.Text = fmt.Sprintf("no server has %d free GPUs; of the %d with some, the best plans were made and %d weighed", e.Job.GPUs, e.Servers, e.Plans)
+		enough := fmt.Sprint(e.Job.GPUs)
+		if published {
+			enough = "more than " + enough
+		}
+		r.Text = fmt.Sprintf("no server has %s free GPUs, %d have some; %s weighed", enough, e.Servers, countPlans(e.Plans))
 		chosen := choice(e.Chosen, inv)
 		r.Chosen = &chosen
 		for _, c := range e.Alternatives {
@@ -124,6 +163,13 @@ func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total i
 		}
 	}
 	return r
+}
+
+func countPlans(n int) string {
+	if n == 1 {
+		return "1 plan"
+	}
+	return fmt.Sprintf("%d plans", n)
 }
 
 func choice(c netpack.Choice, inv *inventory.Inventory) Choice {

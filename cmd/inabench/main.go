@@ -144,7 +144,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		OnUsageError:         onUsageError,
 		EnableBashCompletion: true,
 		Commands: []*cli.Command{
-			checkCommand(), planCommand(), runCommand(), calibrateCommand(),
+			checkCommand(), planCommand(), placeCommand(), runCommand(), calibrateCommand(),
 			showCommand(), graphCommand(), traceCommand(), modelsCommand(), sshCommand(), doctorCommand(), cleanCommand(),
 		},
 		Action: func(c *cli.Context) error {

@@ -101,7 +101,7 @@ func planCommand() *cli.Command {
 		Usage:     "show where jobs go, what switches hold and what is predicted; nothing is touched",
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: []cli.Flag{
-			setFlag(),
+			setFlag(), explainFlag(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, for `inabench run FILE`; json or - writes it to stdout"},
 		},
 		Action: func(c *cli.Context) error {
@@ -120,6 +120,11 @@ func planCommand() *cli.Command {
 			plan, err := experiments.NewPlan(spec, version())
 			if err != nil {
 				return err
+			}
+			if c.Bool("explain") {
+				if err := plan.Explain(); err != nil {
+					return err
+				}
 			}
 			switch out := c.String("output"); out {
 			case "":
@@ -153,7 +158,15 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 			for _, j := range pt.Plan.Jobs {
 				fmt.Fprintf(tw, "  job %s\t%s\tworkers %s\t%s\t%s\n", j.Name, j.Collective, workers(j), ps(j), tree(j))
 			}
-			fmt.Fprintln(tw)
+			if err := tw.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintln(w)
+			if pt.Why != nil {
+				if err := writeWhy(w, pt.Why); err != nil {
+					return err
+				}
+			}
 		}
 		last = now
 		if len(pt.Labels) > 0 {
