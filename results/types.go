@@ -107,12 +107,16 @@ type Expect struct {
 	Of        string  `json:"of,omitempty"`    // glob over subjects; empty: all
 	Predictor string  `json:"predictor"`       // "occupancy", "waterfill", or "value"
 	Value     float64 `json:"value,omitempty"` // with predictor "value"
+	// Against is a label of points, "switch.mode=statistical". Points that have another
+	// value of that key are held against what was measured where it has this one and all
+	// else is the same, and Predictor is the label too. Empty: against Predictor.
+	Against string `json:"against,omitempty"`
 	// Statistic that is held against Tolerance: "each" figure's error, or the
 	// "mean" or "max" error over all figures of the block, points and phases.
 	Statistic string  `json:"statistic"`
 	Tolerance float64 `json:"tolerance"`
 	Relative  bool    `json:"relative"` // tolerance is a fraction of the predicted value
-	// Bound "within" is two-sided; "at-least" and "at-most" compare with Value.
+	// Bound "within" is two-sided; "at-least" and "at-most" compare with Value or Against.
 	Bound  string `json:"bound"`
 	Reason string `json:"reason"`
 	Gate   bool   `json:"gate"` // false: reported, never decides the run

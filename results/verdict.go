@@ -39,6 +39,9 @@ const maxMore = 1000
 // and is so never too narrow. Figures predicted 0 are left out of a mean, which
 // they would only dilute.
 //
+// An expectation against other points of the run has their figures in place of
+// predictions; half their intervals add to that of the error, in full.
+//
 // An expectation with a reason to Skip it is skipped, which is shown and decides
 // nothing; a run of which every gated expectation is skipped is inconclusive.
 //
@@ -60,7 +63,9 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 		}
 		var each []held
 		for i := range cells {
-			each = append(each, cells[i].checks(e)...)
+			if ref, ok := cells[i].against(e, cells); ok {
+				each = append(each, cells[i].checks(e, ref)...)
+			}
 		}
 		switch {
 		case len(each) == 0:
@@ -99,6 +104,7 @@ func ExitCode(o Outcome) int {
 type cell struct {
 	index   int
 	labels  string
+	label   []string
 	repeats []Point
 	ended   []Point // all repeats that came to their end, sound or not
 	dropped int     // repeats left out
@@ -114,7 +120,7 @@ func cellsOf(points []Point) []cell {
 		if !ok {
 			i = len(cells)
 			at[p.Index] = i
-			cells = append(cells, cell{index: p.Index, labels: p.Label()})
+			cells = append(cells, cell{index: p.Index, labels: p.Label(), label: p.Labels})
 		}
 		c := &cells[i]
 		c.phases = max(c.phases, len(p.Phases))
@@ -200,10 +206,31 @@ type held struct {
 	ok     bool
 }
 
+// against is the cell whose figures this one is held against; nil where e is not about
+// other cells. Not ok: e is not about this cell, but about others against it, or it has
+// no counterpart.
+func (c *cell) against(e Expect, cells []cell) (ref *cell, ok bool) {
+	if e.Against == "" {
+		return nil, true
+	}
+	key, _, _ := strings.Cut(e.Against, "=")
+	want := slices.Clone(c.label)
+	i := slices.IndexFunc(want, func(l string) bool { return strings.HasPrefix(l, key+"=") })
+	if i < 0 || want[i] == e.Against {
+		return nil, false
+	}
+	want[i] = e.Against
+	i = slices.IndexFunc(cells, func(o cell) bool { return slices.Equal(o.label, want) })
+	if i < 0 {
+		return nil, false
+	}
+	return &cells[i], true
+}
+
 // checks applies e to every figure of the cell that it matches. A cell whose
 // repeats are all unsound still names what it would have judged, so that the
-// report shows what was lost.
-func (c *cell) checks(e Expect) []held {
+// report shows what was lost. With ref, predictions are what was measured there.
+func (c *cell) checks(e Expect, ref *cell) []held {
 	repeats, dropped := c.repeats, c.dropped
 	if counted(e.Metric) { // a busy machine makes nothing miscount
 		repeats, dropped = c.ended, len(c.repeats)+c.dropped-len(c.ended)
@@ -246,6 +273,19 @@ func (c *cell) checks(e Expect) []held {
 				into[f.Of] = append(into[f.Of], f)
 			}
 		}
+		if ref != nil {
+			for _, p := range ref.repeats {
+				if phase >= len(p.Phases) {
+					continue
+				}
+				for _, f := range p.Phases[phase].Figures {
+					if f.Metric == e.Metric && f.Kind != Predicted && Glob(e.Of, f.Of) {
+						predicted[f.Of] = append(predicted[f.Of], f)
+						largest = max(largest, math.Abs(f.Value))
+					}
+				}
+			}
+		}
 		for _, of := range order {
 			if len(predicted[of]) == 0 && largest > 0 && e.Predictor != "value" {
 				continue // a model is not held to what it says nothing of
@@ -280,6 +320,10 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	case len(predicted) == 0:
 		c.inconclusive(fmt.Sprintf("nothing to hold it against: %s predicts no %s of %s", e.Predictor, e.Metric, c.Of))
 		return
+	case e.Against != "":
+		ref := Combine(predicted)
+		c.Predicted = ref.Value
+		m.Lo, m.Hi = m.Lo-(ref.Hi-ref.Value), m.Hi+(ref.Value-ref.Lo)
 	default:
 		for _, p := range predicted {
 			c.Predicted += p.Value / float64(len(predicted))

@@ -52,6 +52,45 @@ func TestVerdictRule(t *testing.T) {
 	}
 }
 
+// Points are held against those that differ in one swept key only; these are held
+// against nothing, and both ends' intervals count.
+func TestAgainstOtherPoints(t *testing.T) {
+	point := func(index int, memory, mode string, v, half float64, fatal bool) Point {
+		p := Point{Index: index, Labels: []string{"m=" + memory, "mode=" + mode}}
+		p.Phases = []Phase{{Figures: []Figure{measuredFig("step_rate", "A", v, half, "1/s")}}}
+		if fatal {
+			p.Health = []Trouble{{What: "late", Fatal: true}}
+		}
+		return p
+	}
+	points := []Point{
+		point(0, "8", "old", 10, 0.1, false), point(1, "8", "new", 10.5, 0.1, false),
+		point(2, "4", "old", 10, 0.1, false), point(3, "4", "new", 12, 0.1, false),
+		point(4, "2", "old", 10, 1.5, false), point(5, "2", "new", 10.5, 1.5, false),
+		point(6, "1", "old", 10, 0.1, true), point(7, "1", "new", 5, 0.1, false),
+		point(8, "0", "new", 5, 0.1, false), // alone
+		point(9, "16", "old", 10, 0.1, false), point(10, "16", "new", 0, 0, false),
+	}
+	e := Expect{Name: "e", Metric: "step_rate", Predictor: "mode=old", Against: "mode=old", Tolerance: 0.1, Relative: true, Bound: "at-most", Gate: true}
+	checks, outcome, _ := Judge([]Expect{e}, points)
+	want := []struct {
+		point     string
+		predicted float64
+		outcome   Outcome
+	}{
+		{"m=8 mode=new", 10, Pass}, {"m=4 mode=new", 10, Fail}, {"m=2 mode=new", 10, Inconclusive},
+		{"m=1 mode=new", 0, Inconclusive}, {"m=16 mode=new", 10, Pass},
+	}
+	if len(checks) != len(want) || outcome != Fail {
+		t.Fatalf("%s: %+v", outcome, checks)
+	}
+	for i, w := range want {
+		if c := checks[i]; c.Point != w.point || c.Predicted != w.predicted || c.Outcome != w.outcome {
+			t.Errorf("%s against %v: %s (%s); want %+v", c.Point, c.Predicted, c.Outcome, c.Why, w)
+		}
+	}
+}
+
 // TestSkip: what a testbed cannot produce decides nothing, and never everything.
 func TestSkip(t *testing.T) {
 	share := Expect{Name: "share", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}

@@ -698,7 +698,7 @@ func (rec *Record) timelines(samples []Sample) (plots []template.HTML, unit stri
 // linkPredictor is the model drawn over links: that of a gated expectation.
 func (rec *Record) linkPredictor() string {
 	for _, e := range rec.Expect {
-		if e.Gate && e.Predictor != "value" && e.Predictor != "" {
+		if e.Gate && e.Predictor != "value" && e.Predictor != "" && e.Against == "" {
 			return e.Predictor
 		}
 	}
