@@ -415,7 +415,7 @@ func (c *checker) expect(e *Expect) {
 		c.subjects(e, m)
 	}
 
-	r := results.Expect{Name: e.Name, Metric: e.Metric, Of: e.Of, Predictor: e.Predictor, Statistic: e.Statistic,
+	r := results.Expect{Name: e.Name, Metric: e.Metric, Of: e.Of, Predictor: e.Predictor, Against: e.Against, Statistic: e.Statistic,
 		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate}
 	if r.Predictor == "" {
 		r.Predictor = "occupancy"
@@ -425,7 +425,14 @@ func (c *checker) expect(e *Expect) {
 	}
 	c.enum(e.At+".statistic", e.Statistic, "each", "mean", "max")
 	c.enum(e.At+".bound", e.Bound, "within", "at-least", "at-most")
-	if c.enum(e.At+".predictor", r.Predictor, "occupancy", "waterfill", "value") {
+	if e.Against != "" {
+		r.Predictor = e.Against
+		for _, key := range []string{"predictor", "value"} {
+			if c.Has(e.At + "." + key) {
+				c.Problemf(e.At+"."+key, "keep one of them", "against and %s exclude each other", key)
+			}
+		}
+	} else if c.enum(e.At+".predictor", r.Predictor, "occupancy", "waterfill", "value") {
 		switch given := c.Has(e.At + ".value"); {
 		case r.Predictor == "value" && !given:
 			c.KeyProblemf(e.At, "write value = "+m.example, "missing value in expect")

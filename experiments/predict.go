@@ -154,7 +154,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		if !slices.Contains(sp.jobs, j.Name) || j.Local() {
 			continue
 		}
-		var good, wire, rttSum, rttCount, steps []results.Series
+		var good, wire, rttSum, rttCount, steps, stepping []results.Series
 		for _, w := range j.Workers {
 			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
 			good = append(good, m.series("worker_goodput_bytes", of))
@@ -162,6 +162,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			rttSum = append(rttSum, m.series("worker_rtt_seconds", of))
 			rttCount = append(rttCount, m.series("worker_rtt_count", of))
 			steps = append(steps, m.series("worker_iterations", of))
+			stepping = append(stepping, m.series("worker_iteration_seconds", of))
 		}
 		n := float64(len(j.Workers))
 		goodput := results.Sum(good...)
@@ -170,7 +171,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
 		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
 		if w := setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.Name })]; w.Message > 0 || len(w.Layers) > 0 {
-			ph.Figures = m.rate(ph.Figures, "step_rate", j.Name, results.Sum(steps...), 1/n, "1/s")
+			ph.Figures = m.steps(ph.Figures, j.Name, results.Sum(steps...), results.Sum(stepping...), n)
 		}
 		for _, node := range j.Tree {
 			if !node.Aggregate {
@@ -239,6 +240,21 @@ func (m *measurer) rate(to []results.Figure, metric, of string, s results.Series
 func (m *measurer) ratio(to []results.Figure, metric, of string, num, den results.Series, unit string) []results.Figure {
 	f, err := results.Ratio(m.start, m.end, num, den)
 	return m.add(to, metric, of, unit, f, err)
+}
+
+// steps is how many iterations a job of n workers makes a second: over the time that
+// those took which ended in the span, and not over the span, where the two differ by
+// what the ends cut off. Iterations are few in a span, and whole.
+func (m *measurer) steps(to []results.Figure, of string, count, seconds results.Series, n float64) []results.Figure {
+	f, err := results.Rate(m.start, m.end, count)
+	f = f.Affine(1/n, 0)
+	if r, rerr := results.Ratio(m.start, m.end, count, seconds); err == nil && rerr == nil && f.Value > 0 && r.Value > 0 {
+		length := m.end - m.start
+		if took := f.Value * length / r.Value; math.Abs(length-took) <= 2/r.Value {
+			f = r
+		}
+	}
+	return m.add(to, "step_rate", of, "1/s", f, err)
 }
 
 func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []results.Figure {

@@ -173,9 +173,10 @@ type Expect struct {
 	Of        string    `toml:"of"`                       // glob over jobs, "job@switch" or links; empty: all
 	Predictor string    `toml:"predictor"`                // "occupancy" (default), "waterfill", "value" (default with a value)
 	Value     any       `toml:"value"`                    // a number; a rate or duration where the metric is one
+	Against   string    `toml:"against"`                  // other points of the sweep, "switch.mode=statistical", instead of a predictor
 	Statistic string    `toml:"statistic" default:"each"` // or "mean", "max"
 	Tolerance Tolerance `toml:"tolerance"`
-	Bound     string    `toml:"bound" default:"within"` // or "at-least", "at-most": of a value
+	Bound     string    `toml:"bound" default:"within"` // or "at-least", "at-most": of a value, or of what it is against
 	Reason    string    `toml:"reason,required"`
 	Gate      bool      `toml:"gate" default:"true"` // false: reported, never decides the run
 

@@ -51,6 +51,9 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 	}
 	if !ok || len(axes) == 0 {
 		s.check(f, built.of(s, f))
+		if ok {
+			s.checkAgainst(f)
+		}
 		return nil
 	}
 	var problems tomlfile.Problems
@@ -86,10 +89,34 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 	first := s.points[0].Spec
 	s.Emulation, s.Expects, s.Compare = first.Emulation, first.Expects, first.Compare
 	s.checkReference(f)
+	s.checkAgainst(f)
 	if s.inv == nil {
 		s.inv = first.inv
 	}
 	return problems
+}
+
+// checkAgainst reports expectations against points that the sweeps do not have. Those
+// whose key --set gives have nothing to be held against, which the verdict says.
+func (s *Spec) checkAgainst(f *tomlfile.File) {
+	for i := range s.Expects {
+		e := &s.Expects[i]
+		if e.Against == "" {
+			continue
+		}
+		key, _, _ := strings.Cut(e.Against, "=")
+		var labels []string
+		for _, p := range s.points {
+			if v, ok := p.Params[key]; ok && !slices.Contains(labels, key+"="+format(v)) {
+				labels = append(labels, key+"="+format(v))
+			}
+		}
+		if !slices.ContainsFunc(s.Sweeps, func(sw Sweep) bool { return sw.Key == key }) {
+			f.Problemf(e.At+".against", "write KEY=VALUE of a sweep", "%q is not swept", key)
+		} else if len(labels) > 0 && !slices.Contains(labels, e.Against) {
+			f.Problemf(e.At+".against", tomlfile.OneOf(e.Against, labels), "no point has %s", e.Against)
+		}
+	}
 }
 
 // axes checks each sweep by itself. A sweep whose key --set gives is dropped.
