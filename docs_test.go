@@ -216,8 +216,12 @@ func checkInabench(program string, help map[string]string, words []string) error
 	if slices.Contains([]string{"agent", "netns-host"}, verb) { // hidden
 		return nil
 	}
+	if verb == "trace" && len(words) > 1 { // a verb of two words
+		words = words[1:]
+		verb += " " + words[0]
+	}
 	if _, ok := help[verb]; !ok {
-		out, err := exec.Command(program, verb, "--help").CombinedOutput()
+		out, err := exec.Command(program, append(strings.Fields(verb), "--help")...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("no verb %s: %s", verb, out)
 		}
