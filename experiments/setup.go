@@ -60,6 +60,9 @@ func (s *Spec) PlacementJobs() []placement.Job {
 			Collective: placement.Collective(j.Collective), Model: j.Model,
 			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina",
 		}
+		if jobs[i].NoPS {
+			jobs[i].PS = "" // one that other points of a sweep need
+		}
 	}
 	return jobs
 }

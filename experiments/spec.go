@@ -118,7 +118,7 @@ type Job struct {
 	Name       string             `toml:"name,required"`            // letters, digits, '_' and '-'
 	GPUs       int                `toml:"gpus"`                     // to be placed by the policy
 	Hosts      []string           `toml:"hosts"`                    // explicit workers in rank order, 64 at most
-	PS         string             `toml:"ps"`                       // explicit parameter server host; empty: the policy chooses
+	PS         string             `toml:"ps"`                       // explicit parameter server host; empty: the policy chooses; of no use in synchronous mode
 	Collective string             `toml:"collective" default:"ina"` // "ina", "ps" or "ring"
 	Model      string             `toml:"model"`                    // model profile; or
 	Message    inventory.Bytes    `toml:"message"`                  // gradient bytes per iteration; neither: a stream
