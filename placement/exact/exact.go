@@ -30,8 +30,9 @@
 // one to three racks, some of them oversubscribed 4:1; up to three jobs run, and two to
 // four arrive that fit together (Random). The least cost is that with aggregation wherever
 // a job passes, as baselines have it; NetPack, which chooses, can be below it, which counts
-// as a gap of 1 and is listed. With -exact.select the optimum chooses as well; then not all
-// of these batches are solved within ten million placements.
+// as a gap of 1 and is listed. With -exact.select the optimum chooses as well, which takes
+// many times longer. Batches that are not solved within ten million placements are left
+// out and counted.
 package exact
 
 import (

@@ -2,6 +2,7 @@ package exact
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,17 +13,18 @@ import (
 
 // Table is how far policies are from the optimum over instances.
 type Table struct {
-	Instances int // solved
-	Free      int // of them, those that cost nothing at best: they have no ratio
-	Optimal   []float64
-	Rows      []Row // in the order of the policies
+	Instances int       // solved
+	Unsolved  int       // that Solve found too large: they count nowhere
+	Free      int       // of them, those that cost nothing at best: they have no ratio
+	Optimal   []float64 // cost by instance; NaN where unsolved
+	Rows      []Row     // in the order of the policies
 }
 
 // Row is one policy's. Ratios are its cost over the least cost, at least 1, +Inf where
 // it left a job without a place.
 type Row struct {
 	Policy             string
-	Ratios             []float64 // by instance; NaN where the optimum is 0
+	Ratios             []float64 // by instance; NaN where the optimum is 0 or unknown
 	Optimal            int       // instances in which it found the optimum
 	Paid               int       // instances that cost nothing at best, but did with it
 	Below              int       // instances in which it cost less: it chose what Solve was not free to
@@ -33,7 +35,8 @@ type Row struct {
 }
 
 // Gap holds policies against Solve. Each policy is asked with the index of the instance
-// as its seed. An error is Solve's, or says which policy placed what cannot be.
+// as its seed. An error is Solve's, but for ErrTooLarge, or says which policy placed what
+// cannot be.
 func Gap(ctx context.Context, policies []cluster.Policy, instances []Instance, o Options) (*Table, error) {
 	t := &Table{}
 	for _, p := range policies {
@@ -41,6 +44,14 @@ func Gap(ctx context.Context, policies []cluster.Policy, instances []Instance, o
 	}
 	for i, in := range instances {
 		best, err := Solve(ctx, in, o)
+		if errors.Is(err, ErrTooLarge) {
+			t.Unsolved++
+			t.Optimal = append(t.Optimal, math.NaN())
+			for k := range t.Rows {
+				t.Rows[k].Ratios = append(t.Rows[k].Ratios, math.NaN())
+			}
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("instance %d: %w", i, err)
 		}
