@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -250,6 +251,10 @@ func (b *toPlace) trace(c *cli.Context, src source) error {
 		return usagef("", "--set changes experiments, %s is a trace", src.name)
 	}
 	t, _, err := trace.Read(src.name, bytes.NewReader(src.text), trace.Options{})
+	var invalid *trace.InvalidError
+	if errors.As(err, &invalid) && invalid.Jobs > 0 {
+		return inputError{err, "inabench trace import --lenient makes a trace without such rows"}
+	}
 	if err != nil {
 		return inputError{err, ""}
 	}
