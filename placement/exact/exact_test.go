@@ -160,7 +160,7 @@ func TestGap(t *testing.T) {
 		t.Run(fmt.Sprintf("PAT %v link", pat), func(t *testing.T) {
 			all := instances(rnd, pat, *gap)
 			start := time.Now()
-			table, err := exact.Gap(t.Context(), policies(), all, exact.Options{SelectINA: *sel})
+			table, err := exact.Gap(t.Context(), policies(), all, exact.Options{SelectINA: *sel, Nodes: 50_000 * *gap}) // a short run is short
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +251,7 @@ func BenchmarkGap(b *testing.B) {
 	for _, pat := range pats {
 		all := instances(rnd, pat, *gap) // the same as TestGap's
 		b.Run(fmt.Sprintf("PAT=%v", pat), func(b *testing.B) {
-			table, err := exact.Gap(b.Context(), policies(), all, exact.Options{SelectINA: *sel})
+			table, err := exact.Gap(b.Context(), policies(), all, exact.Options{SelectINA: *sel, Nodes: 50_000 * *gap}) // a short run is short
 			if err != nil {
 				b.Fatal(err)
 			}
