@@ -25,6 +25,7 @@ import (
 const (
 	readyTimeout = 20 * time.Second // an agent's start on a busy host
 	stopTimeout  = 20 * time.Second // finishing what is outstanding
+	holdTimeout  = 2 * time.Second  // a job that is stopped saying where it is
 	closeTimeout = 15 * time.Second
 )
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -193,6 +192,3 @@ func (j *runningJob) ask(ctx context.Context, cmd agent.Command) ([]agent.Event,
 	all.Wait()
 	return slices.DeleteFunc(answers, func(ev agent.Event) bool { return ev.ID == 0 }), errors.Join(errs...)
 }
-
-// holdTimeout is how long a job that is stopped may take to say where its workers are.
-const holdTimeout = 2 * time.Second

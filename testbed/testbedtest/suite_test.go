@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sim"
@@ -29,6 +30,7 @@ type defect struct {
 	samples      func([]results.Sample) []results.Sample
 	sleep        func(d *flawedDeployment, ctx context.Context, t time.Duration) error
 	now          func(time.Duration) time.Duration
+	reallocate   func(d *flawedDeployment, ctx context.Context, grants map[string]placement.Grant) error
 	setLink      func(d *flawedDeployment, link string) error
 	done         func(d *flawedDeployment, job string) <-chan struct{}
 	close        func(d *flawedDeployment, ctx context.Context) error
@@ -111,6 +113,22 @@ var broken = map[string]struct {
 	}}},
 	"a stop that hangs": {"rack/lifecycle", defect{stop: func(*flawedDeployment, context.Context, string) error {
 		select {}
+	}}},
+	"memory that never changes hands": {"rack/reallocation/to_and_fro", defect{reallocate: func(*flawedDeployment, context.Context, map[string]placement.Grant) error {
+		return nil
+	}}},
+	"memory granted twice": {"rack/reallocation/refused", defect{reallocate: func(d *flawedDeployment, ctx context.Context, grants map[string]placement.Grant) error {
+		if err := d.Deployment.Reallocate(ctx, grants); !errors.Is(err, placement.ErrMemory) {
+			return err
+		}
+		return nil
+	}}},
+	"jobs that stay at a halt": {"rack/reallocation/to_and_fro", defect{reallocate: func(d *flawedDeployment, ctx context.Context, grants map[string]placement.Grant) error {
+		none := map[string]placement.Grant{}
+		for job := range grants {
+			none[job] = placement.Grant{}
+		}
+		return d.Deployment.Reallocate(ctx, none)
 	}}},
 	"jobs that never end": {"rack/sums", defect{done: func(*flawedDeployment, string) <-chan struct{} { return nil }}},
 	"counters that shrink": {"two_racks/accounting", defect{samples: func(s []results.Sample) []results.Sample {
@@ -266,6 +284,13 @@ func (d *flawedDeployment) Start(ctx context.Context, job string) error {
 		return d.bed.start(d, ctx, job)
 	}
 	return d.Deployment.Start(ctx, job)
+}
+
+func (d *flawedDeployment) Reallocate(ctx context.Context, grants map[string]placement.Grant) error {
+	if d.bed.reallocate != nil {
+		return d.bed.reallocate(d, ctx, grants)
+	}
+	return d.Deployment.Reallocate(ctx, grants)
 }
 
 func (d *flawedDeployment) Stop(ctx context.Context, job string) error {
