@@ -28,6 +28,9 @@
 //     C: every server more makes a plan better, however many links it takes. Corrected
 //     counts from an idle server, which is worth 0, as it is in the authors' prototype
 //     (github.com/ZeBraHack0/ATP-Controller): bw - C - (C-bw)/(flows+1).
+//   - The text has plans with more GPUs than a job wants compete only where none has
+//     exactly as many; the listing hands all of them on. By the text, a busy server with
+//     the right number of GPUs left wins against idle ones. Corrected judges them all.
 //   - The listing looks for plans in all of the cluster, where none may lie within a
 //     rack. Where uplinks matter, Corrected looks in single racks too.
 //

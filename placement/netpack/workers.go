@@ -113,8 +113,8 @@ type step struct{ server, before int32 }
 
 // candidates fills plans with the best ones for a job from the servers of a deck: for
 // every number of flows f, and each number of GPUs from gpus to gpus+G, the most valuable
-// set of servers with at most f flows each. Where some set has exactly as many GPUs as
-// the job wants, plans with more do not compete (section 5.2, step 2: "in this case").
+// set of servers with at most f flows each. As published, plans with more GPUs than the
+// job wants do not compete where some set has exactly as many.
 //
 // Instead of V[s][f][g] for all f side by side, servers come in the order of their flows
 // and V[g] is read whenever all with f flows are in. The order of servers is free, so
@@ -152,7 +152,7 @@ func (p *planner) candidates(d *deck, gpus int) {
 			}
 		}
 	}
-	if slices.ContainsFunc(p.plans, func(pl plan) bool { return pl.gpus == gpus }) {
+	if p.Variant == Published && slices.ContainsFunc(p.plans, func(pl plan) bool { return pl.gpus == gpus }) {
 		p.plans = slices.DeleteFunc(p.plans, func(pl plan) bool { return pl.gpus != gpus })
 	}
 }
