@@ -77,7 +77,7 @@ func (c *checker) trace() {
 		c.KeyProblemf("trace", "write jobs = 1000", "how many jobs are to be generated?")
 	}
 	for key, v := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "scale": t.Scale, "max_gpus": float64(t.MaxGPUs), "mean_duration": float64(t.Length)} {
-		if c.Has("trace."+key) {
+		if c.Has("trace." + key) {
 			positive(c, "trace."+key, v)
 		}
 	}
