@@ -209,6 +209,8 @@ func (e Expect) headline() string {
 		whose = Quantity(e.Value, unit)
 	}
 	switch {
+	case e.Statistic == Correlation:
+		fmt.Fprintf(&b, "correlation with %s at least %s", whose, Quantity(1-e.Tolerance, "1"))
 	case e.Statistic == "mean" || e.Statistic == "max":
 		fmt.Fprintf(&b, "%s error against %s at most %s", e.Statistic, whose, tol)
 	case e.bound() == "within":

@@ -112,7 +112,8 @@ type Expect struct {
 	// else is the same, and Predictor is the label too. Empty: against Predictor.
 	Against string `json:"against,omitempty"`
 	// Statistic that is held against Tolerance: "each" figure's error, or the
-	// "mean" or "max" error over all figures of the block, points and phases.
+	// "mean" or "max" error over all figures of the block, points and phases, or how
+	// well they go together: "correlation".
 	Statistic string  `json:"statistic"`
 	Tolerance float64 `json:"tolerance"`
 	Relative  bool    `json:"relative"` // tolerance is a fraction of the predicted value

@@ -33,7 +33,8 @@ const maxMore = 1000
 //     interval, shrinking as 1/sqrt(n), should decide it.
 //
 // A measured figure without an interval (N < 2) is inconclusive however good it
-// looks. Statistics "mean" and "max" are over the errors' magnitudes (shortfalls
+// looks. A statistic "correlation" is Pearson's r of all figures of the block and their
+// predictions, at least 1 less the tolerance. Statistics "mean" and "max" are over the errors' magnitudes (shortfalls
 // for "at-least", excesses for "at-most") of all figures of the block; their
 // interval is that of the magnitudes' ends, which assumes that errors go together
 // and is so never too narrow. Figures predicted 0 are left out of a mean, which
@@ -75,6 +76,8 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 			checks = append(checks, c)
 		case e.Statistic == "mean" || e.Statistic == "max":
 			checks = append(checks, aggregate(e, each))
+		case e.Statistic == Correlation:
+			checks = append(checks, correlate(e, each))
 		default:
 			for _, h := range each {
 				checks = append(checks, h.Check)
@@ -446,6 +449,61 @@ func aggregate(e Expect, each []held) Check {
 	return out
 }
 
+// Correlation is the statistic of how well measured and predicted figures of a block go
+// together: Pearson's r, which may fall short of 1 by the tolerance.
+const Correlation = "correlation"
+
+// correlate is the check of a correlation over all figures of a block, with the interval
+// that Fisher's transformation gives it.
+func correlate(e Expect, each []held) Check {
+	out := e.check()
+	out.Bound, out.Relative, out.Unit = "at-least", false, "1"
+	out.Repeats = math.MaxInt
+	var x, y []float64
+	for _, c := range each {
+		if !c.ok {
+			out.Repeats = 0
+			where := strings.TrimSpace(c.Point + " " + c.Of)
+			out.inconclusive(strings.TrimPrefix(where+": "+c.Why, ": "))
+			out.More = c.More
+			return out
+		}
+		x, y = append(x, c.Predicted), append(y, c.Measured)
+		out.Kind, out.Repeats = c.Kind, min(out.Repeats, c.Repeats)
+	}
+	r, lo, hi := pearson(x, y)
+	if !finite(r) {
+		out.Repeats = 0
+		out.inconclusive(fmt.Sprintf("no correlation of %d figures", len(x)))
+		return out
+	}
+	out.Of = fmt.Sprintf("correlation of %d", len(x))
+	out.Measured, out.Lo, out.Hi, out.Predicted, out.Error = r, lo, hi, 1, r-1
+	out.decide(lo-1, hi-1)
+	return out
+}
+
+// pearson is the correlation of two series with its 95 % interval (Fisher 1915); NaN
+// where one does not vary, or there are fewer than four pairs.
+func pearson(x, y []float64) (r, lo, hi float64) {
+	n := float64(len(x))
+	if n < 4 {
+		return math.NaN(), 0, 0
+	}
+	var mx, my float64
+	for i := range x {
+		mx, my = mx+x[i]/n, my+y[i]/n
+	}
+	var xx, yy, xy float64
+	for i := range x {
+		dx, dy := x[i]-mx, y[i]-my
+		xx, yy, xy = xx+dx*dx, yy+dy*dy, xy+dx*dy
+	}
+	r = min(1, max(-1, xy/math.Sqrt(xx*yy)))
+	z, half := math.Atanh(r), 1.959964/math.Sqrt(n-3)
+	return r, math.Tanh(z - half), math.Tanh(z + half)
+}
+
 // magnitudes is the range of the part of an error in [lo, hi] that counts
 // against the bound.
 func magnitudes(bound string, lo, hi float64) (from, to float64) {
@@ -531,12 +589,15 @@ func (c Check) Message() string {
 	var b strings.Builder
 	if c.Repeats > 0 {
 		kind := cmp.Or(c.Kind, Measured)
-		if c.isError() {
+		switch {
+		case c.Statistic == Correlation:
+			fmt.Fprintf(&b, "correlation %s, at least %s", QuantityCI(c.Measured, c.Lo, c.Hi, "1"), Quantity(1-c.Tolerance, "1"))
+		case c.isError():
 			fmt.Fprintf(&b, "%s error %s, at most %s", c.Statistic, c.measured(), c.tolerance())
 			if c.Worst != "" {
 				fmt.Fprintf(&b, ", worst %s", c.Worst)
 			}
-		} else {
+		default:
 			fmt.Fprintf(&b, "%s %s, %s", kind, c.measured(), c.wanted())
 		}
 		if c.Bottleneck != "" {

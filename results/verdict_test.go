@@ -1,6 +1,7 @@
 package results
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -266,5 +267,41 @@ func TestModelErrors(t *testing.T) {
 		if m.Predictor == "occupancy" && m.Metric == "link_rate" && m.Worst != "phase 3 tor1->spine1" {
 			t.Errorf("%+v", m)
 		}
+	}
+}
+
+// Two series that go together to the second digit, of 20 figures.
+func TestCorrelation(t *testing.T) {
+	for name, tt := range map[string]struct {
+		noise, tolerance float64
+		figures          int
+		want             Outcome
+	}{
+		"close":    {0.01, 0.01, 20, Pass},
+		"apart":    {1, 0.01, 20, Fail},
+		"too few":  {0.01, 0.01, 3, Inconclusive},
+		"constant": {0, 0.01, 0, Inconclusive},
+	} {
+		var p Point
+		p.Phases = []Phase{{}}
+		for i := range max(tt.figures, 5) {
+			v := float64(i)
+			if tt.figures == 0 {
+				v = 1
+			}
+			if tt.figures > 0 && i >= tt.figures {
+				break
+			}
+			of := fmt.Sprint(i)
+			noise := tt.noise * float64(tt.figures) * float64(i%3-1)
+			p.Phases[0].Figures = append(p.Phases[0].Figures,
+				Figure{Metric: "jct", Of: of, Kind: Measured, Value: v + noise, Lo: v + noise, Hi: v + noise, N: 9, Unit: "s"},
+				Figure{Metric: "jct", Of: of, Kind: Predicted, Predictor: "replay", Value: v, Lo: v, Hi: v, Unit: "s"})
+		}
+		checks, got, _ := Judge([]Expect{{Metric: "jct", Predictor: "replay", Statistic: Correlation, Tolerance: tt.tolerance, Gate: true}}, []Point{p})
+		if got != tt.want || len(checks) != 1 {
+			t.Errorf("%s: %s, want %s: %v", name, got, tt.want, checks)
+		}
+		t.Log(name, checks[0].Message())
 	}
 }
