@@ -46,8 +46,11 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 		return sim.Open(built(s.inv, key), sim.Options{Seed: s.Measure.Seed})
 	case "netns":
 		queue := "fifo"
-		if key.queue == "fair" {
+		switch key.queue {
+		case "fair":
 			queue = "drr"
+		case "flows":
+			queue = "drr-flow"
 		}
 		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
 			Scale: key.scale, SSHD: s.Emulation.SSHD, Offload: s.Emulation.Offload,

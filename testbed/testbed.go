@@ -62,7 +62,7 @@ type Settings struct {
 	Mode        string // "statistical" or "synchronous"
 	Addressing  string // "pool", "hash", "linear" or "atp"
 	Aggregators int    // used on every INA switch; 0: all it has
-	Queue       string // "fifo" or "fair"
+	Queue       string // "fifo", "fair" (one queue per job) or "flows" (one per worker of a job, for sums, for results)
 	Lanes       int    // int32 per packet
 	Seed        uint64
 }

@@ -37,7 +37,7 @@ const (
 type Options struct {
 	Scale       results.Scale                // Mode "", "none", SlowMotion or Shrunk; Factor > 0 with the latter
 	SSHD        string                       // every host's SSH server: Embedded (default) or OpenSSH
-	Queue       string                       // discipline of every queue: "fifo" (default) or "drr"
+	Queue       string                       // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
 	Offload     bool                         // frames change hands as super-frames; see softswitch.Config
 	Aggregators int                          // on every switch that has any; 0: what the inventory says
 	Seed        uint64                       // of everything random in the switches
@@ -144,8 +144,8 @@ func (o Options) check() error {
 	default:
 		return fmt.Errorf("scale mode %q: want %q or %q", o.Scale.Mode, SlowMotion, Shrunk)
 	}
-	if o.Queue != "" && o.Queue != "fifo" && o.Queue != "drr" {
-		return fmt.Errorf("queue %q: want fifo or drr", o.Queue)
+	if o.Queue != "" && o.Queue != "fifo" && o.Queue != "drr" && o.Queue != "drr-flow" {
+		return fmt.Errorf("queue %q: want fifo, drr or drr-flow", o.Queue)
 	}
 	if o.SSHD != "" && o.SSHD != Embedded && o.SSHD != OpenSSH {
 		return fmt.Errorf("sshd %q: want %s or %s", o.SSHD, Embedded, OpenSSH)

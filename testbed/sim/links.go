@@ -17,7 +17,7 @@ type directed struct {
 	capacity float64 // bit/s; +Inf: unlimited
 	mark     float64 // bytes of queue above which senders are told
 	users    []user
-	level    float64 // the most that fair queueing gives a job, bit/s; +Inf: not overloaded
+	level    float64 // the most that fair queueing gives a job, or a flow, bit/s; +Inf: not overloaded
 
 	load           float64 // bit/s now
 	packets, bytes float64 // carried so far
@@ -95,14 +95,23 @@ func (d *deployment) allocate() {
 
 // allowed is the PSN/s that the link of a use allows its job under fair queueing.
 func (d *deployment) allowed(j *job, u int) float64 {
-	return d.links[j.uses[u].link].level / user{j, u}.load(1)
+	return d.links[j.uses[u].link].level / d.unit(user{j, u})
+}
+
+// unit is what fair queueing divides: how many bits of a PSN are one queue's. A flow has
+// a packet of each, but for those that a switch has added up.
+func (d *deployment) unit(u user) float64 {
+	if d.flows {
+		return 8 * u.job.frame
+	}
+	return u.load(1)
 }
 
 // divide sets the link's level from what its jobs would send if only the other
 // links held them back.
 func (l *directed) divide(d *deployment) {
 	d.demand = d.demand[:0]
-	var sum float64
+	var sum, n float64 // load, queues
 	for _, u := range l.users {
 		r := u.job.want
 		for o := range u.job.uses {
@@ -110,22 +119,24 @@ func (l *directed) divide(d *deployment) {
 				r = min(r, d.allowed(u.job, o))
 			}
 		}
-		d.demand = append(d.demand, u.load(r))
+		d.demand = append(d.demand, r*d.unit(u))
 		sum += u.load(r)
+		n += u.load(1) / d.unit(u)
 	}
 	l.level = math.Inf(1)
 	if sum <= l.capacity {
 		return
 	}
 	// Whoever asks for less than an equal part gets it, and leaves more to others.
-	left, n := l.capacity, len(d.demand)
+	left := l.capacity
 	for again := true; again; {
 		again = false
-		l.level = left / float64(n)
+		l.level = left / n
 		for i, x := range d.demand {
 			if x >= 0 && x < l.level {
-				left, n, d.demand[i], again = left-x, n-1, -1, true
-				l.level = left / float64(n)
+				queues := l.users[i].load(1) / d.unit(l.users[i])
+				left, n, d.demand[i], again = left-x*queues, n-queues, -1, true
+				l.level = left / n
 			}
 		}
 	}
@@ -168,7 +179,7 @@ func (d *deployment) hold(j *job) {
 			return false
 		}
 		l := &d.links[j.uses[u].link]
-		return l.load >= 0.995*l.capacity && (!d.fair || user{j, u}.load(j.rate) >= 0.99*l.level)
+		return l.load >= 0.995*l.capacity && (!d.fair || j.rate*d.unit(user{j, u}) >= 0.99*l.level)
 	}
 	for i := len(j.nodes) - 1; i >= 0; i-- {
 		n := &j.nodes[i]

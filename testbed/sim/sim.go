@@ -94,7 +94,8 @@ type deployment struct {
 	tb    *bench
 	setup testbed.Setup
 	topo  *inventory.Topology
-	fair  bool
+	fair  bool // one queue per job
+	flows bool // of which each of its flows has its own
 	rng   *rand.Rand
 
 	mu       sync.Mutex
@@ -119,7 +120,7 @@ func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
 		return nil, fmt.Errorf("unknown switch mode %q", m)
 	}
 	d := &deployment{
-		tb: b, setup: s, topo: b.inv.Topology(), fair: s.Settings.Queue == "fair",
+		tb: b, setup: s, topo: b.inv.Topology(), fair: s.Settings.Queue == "fair" || s.Settings.Queue == "flows", flows: s.Settings.Queue == "flows",
 		rng:      rand.New(rand.NewPCG(b.seed, s.Settings.Seed)),
 		memories: map[string]*memory{}, regions: placement.NewRegions(s.Settings.Aggregators),
 	}

@@ -45,7 +45,7 @@ type LinkConfig struct {
 	Delay      time.Duration `json:"delay"`      // propagation, one way
 	Buffer     int           `json:"buffer"`     // bytes; 0: 1 MiB
 	ECN        int           `json:"ecn"`        // bytes of queue above which packets are marked; 0: never
-	Discipline string        `json:"discipline"` // "fifo" (default) or "drr": one queue per job, the rest shares one
+	Discipline string        `json:"discipline"` // "fifo" (default), "drr": one queue per job, the rest shares one, or "drr-flow": one per worker of a job, for its sums, and for its results
 	Impair     Impair        `json:"impair"`
 }
 

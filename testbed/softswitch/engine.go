@@ -98,8 +98,8 @@ func (c LinkConfig) check() error {
 	switch {
 	case !(c.Rate >= 0) || c.Delay < 0 || c.Buffer < 0 || c.ECN < 0:
 		return fmt.Errorf("negative rate, delay, buffer or ecn threshold")
-	case c.Discipline != "" && c.Discipline != "fifo" && c.Discipline != "drr":
-		return fmt.Errorf("discipline %q is neither fifo nor drr", c.Discipline)
+	case c.Discipline != "" && c.Discipline != "fifo" && c.Discipline != "drr" && c.Discipline != "drr-flow":
+		return fmt.Errorf("discipline %q is not fifo, drr or drr-flow", c.Discipline)
 	}
 	return c.Impair.check()
 }

@@ -142,7 +142,9 @@ type link struct {
 	queued  int      // bytes in all queues
 	classes []*class // fifo: one
 	active  *class   // drr: last of the ring of queues that have packets
-	byJob   []uint16 // drr: job -> index of its queue in classes, which is 0 for all that is not INA
+	fair    bool
+	byJob   []uint16          // drr: job -> index of its queue in classes, which is 0 for all that is not INA
+	byFlow  map[uint32]uint16 // drr-flow: the same by flow
 
 	line list // on the wire, in the order they leave it
 	held list // held back by the reorder impairment
@@ -172,21 +174,55 @@ func newLink(cfg LinkConfig, p *port, ingress bool, o *pool, seed uint64) *link 
 		l.perByte = 8e9 / cfg.Rate
 	}
 	l.classes = []*class{{}}
-	if cfg.Discipline == "drr" {
-		l.byJob = make([]uint16, ina.MaxJob+1)
+	switch cfg.Discipline {
+	case "drr":
+		l.fair, l.byJob = true, make([]uint16, ina.MaxJob+1)
+	case "drr-flow":
+		l.fair, l.byFlow = true, map[uint32]uint16{}
 	}
 	return l
 }
 
-func (l *link) class(job uint16) *class {
-	if l.byJob == nil || job == 0 {
+// class is the queue that a packet belongs into.
+func (l *link) class(p *packet) *class {
+	if !l.fair || p.job == 0 {
 		return l.classes[0]
 	}
-	if l.byJob[job] == 0 {
-		l.byJob[job] = uint16(len(l.classes))
-		l.classes = append(l.classes, &class{})
+	if l.byJob != nil {
+		i := &l.byJob[p.job]
+		if *i == 0 {
+			*i = l.open()
+		}
+		return l.classes[*i]
 	}
-	return l.classes[l.byJob[job]]
+	f := flowOf(p)
+	i := l.byFlow[f]
+	if i == 0 {
+		i = l.open()
+		l.byFlow[f] = i
+	}
+	return l.classes[i]
+}
+
+// open makes another queue; whoever comes when there are as many as can be shares the
+// one of all that is not INA.
+func (l *link) open() uint16 {
+	if len(l.classes) > math.MaxUint16 {
+		return 0
+	}
+	l.classes = append(l.classes, &class{})
+	return uint16(len(l.classes) - 1)
+}
+
+// flowOf is whose an INA packet is: a job's sender's, which is a worker or, for sums, all
+// switches together, or the job's results.
+func flowOf(p *packet) uint32 {
+	b := p.buf.b[payloadAt:]
+	f := uint32(p.job) | uint32(b[12])<<16
+	if ina.Flags(b[1])&ina.FlagResult != 0 {
+		f = uint32(p.job) | 1<<24
+	}
+	return f
 }
 
 // enqueue takes a frame that reached the queue at t.
@@ -198,13 +234,13 @@ func (l *link) enqueue(p *packet, t time.Duration) {
 	for l.queued > 0 && l.busy <= t { // what the transmitter did before t
 		l.serve()
 	}
-	c := l.class(p.job)
+	c := l.class(p)
 	backlog := l.queued
 	if t < l.busy {
 		backlog += l.serving
 	}
 	met := backlog
-	if l.byJob != nil {
+	if l.fair {
 		met = c.bytes
 	}
 	if l.cfg.ECN > 0 && met > l.cfg.ECN && l.mark(p) {
@@ -225,7 +261,7 @@ func (l *link) enqueue(p *packet, t time.Duration) {
 	if !l.ingress {
 		l.port.peak = max(l.port.peak, int64(backlog+p.size))
 	}
-	if l.byJob != nil && c.after == nil {
+	if l.fair && c.after == nil {
 		c.deficit = 0
 		if l.active == nil {
 			c.after = c
@@ -286,7 +322,7 @@ func (l *link) deactivate(c *class) {
 // serve starts sending the next frame at l.busy.
 func (l *link) serve() {
 	c := l.classes[0]
-	if l.byJob != nil {
+	if l.fair {
 		// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995). A queue whose turn
 		// comes is first in the ring; it gets its quantum when its turn begins.
 		for c = l.active.after; c.deficit < c.first.size; c = l.active.after {
@@ -300,7 +336,7 @@ func (l *link) serve() {
 	p := c.pop()
 	c.bytes -= p.size
 	l.queued -= p.size
-	if l.byJob != nil {
+	if l.fair {
 		c.deficit -= p.size
 		switch {
 		case c.first == nil:

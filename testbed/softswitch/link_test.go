@@ -96,6 +96,28 @@ func TestRateAndDelayAreExact(t *testing.T) {
 	}
 }
 
+// A queue per job gives two jobs the same, a queue per flow each of three workers.
+func TestFairFlows(t *testing.T) {
+	for discipline, want := range map[string]float64{"drr": 1. / 2, "drr-flow": 2. / 3} {
+		b := through(t, LinkConfig{Rate: 100e6, Buffer: 40_000, Discipline: discipline})
+		end := 200 * time.Millisecond
+		var seen [3]float64
+		for at := time.Duration(0); at < end; at += 1024 * 8 * time.Second / 80e6 { // each of three offers 80 Mbit/s
+			for i, h := range []ina.Header{{Job: 1, Bitmap: 1}, {Job: 1, Rank: 1, Bitmap: 2}, {Job: 2, Bitmap: 1}} {
+				h.Lanes = 240
+				b.in(1, at+time.Duration(i), inaFrame(h, 1))
+			}
+		}
+		b.run(end)
+		for _, s := range b.out {
+			seen[jobOf(s.b)]++
+		}
+		if got := seen[1] / (seen[1] + seen[2]); math.Abs(got-want) > 0.02 {
+			t.Errorf("%s: job 1, of two workers, has %.3f of the link, want %.3f", discipline, got, want)
+		}
+	}
+}
+
 func TestNoRateNoDelayIsAtOnce(t *testing.T) {
 	b := through(t, LinkConfig{})
 	b.in(1, 5, gradient(1, 0, 1))
@@ -307,7 +329,7 @@ type arrival struct {
 // 4, and random frames for it.
 func traffic(t testing.TB, rng *rand.Rand) (b *bench, in []arrival) {
 	link := func() LinkConfig {
-		l := LinkConfig{Discipline: []string{"fifo", "drr"}[rng.IntN(2)], Buffer: 2000 + rng.IntN(20_000), ECN: rng.IntN(8000)}
+		l := LinkConfig{Discipline: []string{"fifo", "drr", "drr-flow"}[rng.IntN(3)], Buffer: 2000 + rng.IntN(20_000), ECN: rng.IntN(8000)}
 		if rng.IntN(3) > 0 {
 			l.Rate = 1e7 * math.Exp(5*rng.Float64())
 		}
