@@ -1,0 +1,84 @@
+package online
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/testbed/sim/replay"
+)
+
+// Recorded is a policy that puts jobs where they ran before, in the order in which they
+// began: what differs between a run and a simulation with it is how long jobs take. It
+// remembers how far it has come, so it is for one run.
+func Recorded(jobs []replay.JobResult) cluster.Policy {
+	jobs = slices.Clone(jobs)
+	slices.SortStableFunc(jobs, func(a, b replay.JobResult) int { return cmp.Compare(a.Start, b.Start) })
+	return &recorded{jobs}
+}
+
+type recorded struct{ left []replay.JobResult }
+
+// Name implements cluster.Policy.
+func (*recorded) Name() string { return "recorded" }
+
+// Place implements cluster.Policy.
+func (r *recorded) Place(c *cluster.Cluster, batch []cluster.Job, _ uint64) []cluster.Placement {
+	out := make([]cluster.Placement, len(batch))
+	for len(r.left) > 0 {
+		j := &r.left[0]
+		i := slices.IndexFunc(batch, func(b cluster.Job) bool { return b.ID == j.ID })
+		if i < 0 || c.Enter(batch[i], j.Placement) != nil { // it is still to come, or its GPUs are taken
+			break
+		}
+		out[i] = j.Placement
+		r.left = r.left[1:]
+	}
+	return out
+}
+
+// Restarted are jobs as if each had been submitted when it began to run: with Recorded,
+// and without a period, a simulation then begins them at the same times, but for those
+// whose GPUs are taken for longer there. Jobs that never ran are left out.
+func Restarted(jobs []replay.Job, ran []replay.JobResult) []replay.Job {
+	var out []replay.Job
+	for _, j := range jobs {
+		if i := slices.IndexFunc(ran, func(r replay.JobResult) bool { return r.ID == j.ID }); i >= 0 {
+			j.Submit = ran[i].Start
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// Agreement is how well simulated job completion times agree with measured ones.
+type Agreement struct {
+	Jobs    int
+	Pearson float64 // correlation; NaN where all of one kind are equal
+	MAE     float64 // mean of |simulated - measured| / measured
+	Worst   float64 // the largest of these
+	Bias    float64 // mean of (simulated - measured) / measured
+}
+
+// Agree compares times of the same jobs, pair by pair.
+func Agree(measured, simulated []float64) Agreement {
+	n := min(len(measured), len(simulated))
+	a := Agreement{Jobs: n}
+	var mm, sm float64 // means
+	for i := range n {
+		d := (simulated[i] - measured[i]) / measured[i]
+		a.MAE += math.Abs(d) / float64(n)
+		a.Bias += d / float64(n)
+		a.Worst = max(a.Worst, math.Abs(d))
+		mm += measured[i] / float64(n)
+		sm += simulated[i] / float64(n)
+	}
+	var mv, sv, cov float64
+	for i := range n {
+		dm, ds := measured[i]-mm, simulated[i]-sm
+		mv, sv, cov = mv+dm*dm, sv+ds*ds, cov+dm*ds
+	}
+	a.Pearson = cov / math.Sqrt(mv*sv)
+	return a
+}
