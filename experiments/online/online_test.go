@@ -130,6 +130,38 @@ func compare(t *testing.T, seed uint64, got *Result, want *replay.Result) {
 	}
 }
 
+// What was recorded and is simulated again gives itself, with its submissions and without.
+func TestRecorded(t *testing.T) {
+	inv := rack(5, 1e9, 50*time.Microsecond)
+	jobs := plain(mix(rand.New(rand.NewPCG(*seed, 0)), 12))
+	simulate := func(p cluster.Policy, period float64, jobs []replay.Job) []replay.JobResult {
+		r, err := replay.Run(t.Context(), replay.Config{Cluster: ClusterOf(inv, settings), Policy: p, Period: period, Fidelity: replay.Phases}, jobs)
+		if err != nil {
+			t.Fatalf("-seed=%d: %v", *seed, err)
+		}
+		return r.Jobs
+	}
+	want := simulate(netpack.New(netpack.Options{}), 1, jobs)
+	if diff := cmp.Diff(want, simulate(Recorded(want), 1, jobs)); diff != "" {
+		t.Errorf("-seed=%d: the same trace (-want +got):\n%s", *seed, diff)
+	}
+	again := simulate(Recorded(want), 0, Restarted(jobs, want))
+	if diff := cmp.Diff(want, again, cmpopts.IgnoreFields(want[0], "Submit", "Waited"), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("-seed=%d: the same starts (-want +got):\n%s", *seed, diff)
+	}
+	if got := Restarted(jobs, want[1:3]); len(got) != 2 || got[0].ID != want[1].ID {
+		t.Errorf("of two jobs that ran: %+v", got)
+	}
+}
+
+func TestAgree(t *testing.T) {
+	got := Agree([]float64{1, 2, 4}, []float64{1.1, 1.8, 4})
+	want := Agreement{Jobs: 3, Pearson: 0.9950, MAE: 0.2 / 3, Worst: 0.1, Bias: 0}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-4)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Without a period every arrival and every end has its batch.
 func TestNoPeriod(t *testing.T) {
 	inv := rack(2, 1e9, time.Millisecond)
