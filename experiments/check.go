@@ -419,11 +419,18 @@ func (c *checker) expect(e *Expect) {
 		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate}
 	if r.Predictor == "" {
 		r.Predictor = "occupancy"
+		if c.s.Trace != nil {
+			r.Predictor = replayed
+		}
 		if c.Has(e.At+".value") || !m.predicted {
 			r.Predictor = "value"
 		}
 	}
-	c.enum(e.At+".statistic", e.Statistic, "each", "mean", "max")
+	predictors := []string{"occupancy", "waterfill", "value"}
+	if c.s.Trace != nil {
+		predictors = []string{replayed, "value"}
+	}
+	c.enum(e.At+".statistic", e.Statistic, "each", "mean", "max", results.Correlation)
 	c.enum(e.At+".bound", e.Bound, "within", "at-least", "at-most")
 	if e.Against != "" {
 		r.Predictor = e.Against
@@ -432,7 +439,7 @@ func (c *checker) expect(e *Expect) {
 				c.Problemf(e.At+"."+key, "keep one of them", "against and %s exclude each other", key)
 			}
 		}
-	} else if c.enum(e.At+".predictor", r.Predictor, "occupancy", "waterfill", "value") {
+	} else if c.enum(e.At+".predictor", r.Predictor, predictors...) {
 		switch given := c.Has(e.At + ".value"); {
 		case r.Predictor == "value" && !given:
 			c.KeyProblemf(e.At, "write value = "+m.example, "missing value in expect")
@@ -448,6 +455,9 @@ func (c *checker) expect(e *Expect) {
 	}
 	switch {
 	case c.Has(e.At + ".tolerance"):
+		if e.Statistic == results.Correlation {
+			m = metric{unit: "1", example: "0.01"} // what it may be less than 1
+		}
 		r.Tolerance, r.Relative = c.tolerance(e.At+".tolerance", m, string(e.Tolerance))
 	case e.Bound == "within" && e.Metric != "sum_errors":
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")

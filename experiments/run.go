@@ -64,6 +64,9 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 		work = r.simulate
 	}
 	runErr := work(ctx)
+	if s.Trace != nil {
+		runErr = errors.Join(runErr, r.endTraces())
+	}
 	r.status("report", "", 0)
 	r.rec.Finished = time.Now().UTC()
 	r.timing("total", began)
@@ -224,7 +227,11 @@ func (r *run) measure(ctx context.Context) (err error) {
 			if err := r.openTestbed(ctx, p.Spec); err != nil {
 				return err
 			}
-			point, err := r.point(ctx, p)
+			measure := r.point
+			if p.Spec.Trace != nil {
+				measure = func(ctx context.Context, p planned) (*results.Point, error) { return r.online(ctx, p, repeat) }
+			}
+			point, err := measure(ctx, p)
 			point.Index, point.Repeat, point.Params, point.Labels = i, repeat, p.Params, p.Labels
 			if err != nil {
 				point.Error = err.Error()
@@ -245,13 +252,14 @@ func (r *run) measure(ctx context.Context) (err error) {
 // fabricKey is the part of a spec that is built into an emulated fabric: points
 // that differ in it need another one.
 type fabricKey struct {
+	inventory   string // its text's hash
 	queue       string
 	buffer, ecn inventory.Bytes
 	scale       results.Scale
 }
 
 func fabricOf(s *Spec, driver string) fabricKey {
-	return fabricKey{s.Switch.Queue, s.Switch.Buffer, s.Switch.ECN, emulationScale(s, driver)}
+	return fabricKey{s.inv.SHA256, s.Switch.Queue, s.Switch.Buffer, s.Switch.ECN, emulationScale(s, driver)}
 }
 
 func (r *run) openTestbed(ctx context.Context, s *Spec) error {

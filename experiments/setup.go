@@ -95,16 +95,21 @@ func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseli
 	return out, nil
 }
 
+// factors are what computing times and gradients are multiplied by on a testbed.
+func factors(scale results.Scale) (times, bytes float64) {
+	switch scale.Mode {
+	case netns.SlowMotion:
+		return scale.Factor, 1
+	case netns.Shrunk:
+		return 1, 1 / scale.Factor
+	}
+	return 1, 1
+}
+
 // workload is what one job sends.
 func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, topo *inventory.Topology, aggregators int, scale results.Scale) (testbed.Workload, error) {
 	j := s.Jobs[i]
-	times, bytes := 1.0, 1.0
-	switch scale.Mode {
-	case netns.SlowMotion:
-		times = scale.Factor
-	case netns.Shrunk:
-		bytes = 1 / scale.Factor
-	}
+	times, bytes := factors(scale)
 	w := testbed.Workload{
 		Job: plan.Jobs[i], Rate: float64(j.Rate) / scale.Factor, Window: j.Window, Control: j.Control,
 		Message: int64(float64(j.Message) * bytes), Iterations: j.Iterations,

@@ -44,6 +44,8 @@ type Trace struct {
 	Models     []string `toml:"models"`
 	Collective string   `toml:"collective" default:"ina"` // of all jobs
 	PSes       int      `toml:"parameter_servers" default:"1"`
+	Window     int      `toml:"window" default:"64"`     // packets outstanding per worker, on a testbed
+	Control    string   `toml:"control" default:"fixed"` // or "aimd"
 
 	Period   inventory.Duration `toml:"period" default:"60s"` // between batches, in the trace's time; 0: whenever something changed
 	Fidelity string             `toml:"fidelity" default:"fluid"`
@@ -84,6 +86,10 @@ func (c *checker) trace() {
 	if t.PSes < 1 || t.PSes > 64 {
 		c.Problemf("trace.parameter_servers", "", "parameter_servers must be 1 to 64")
 	}
+	if (t.Window < 1 || t.Window > maxWindow) && !c.reported("trace.window") {
+		c.Problemf("trace.window", "", "window must be 1 to %d packets", maxWindow)
+	}
+	c.enum("trace.control", t.Control, "fixed", "aimd")
 	c.enum("trace.oversized", t.Oversized, "refuse", "drop", "clamp")
 	c.enum("trace.collective", t.Collective, "ina", "ps", "ring")
 	c.enum("trace.fidelity", t.Fidelity, replay.Fluid.String(), replay.Phases.String())

@@ -16,9 +16,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/experiments/online"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
@@ -30,8 +32,12 @@ func (s *Spec) config() cluster.Config {
 	return placement.ClusterOf(s.inv)
 }
 
-// replayed is one repeat of a point.
-type replayed struct {
+// replayed is the predictor of what runs on a testbed: the simulator, with the same jobs
+// on the same hosts from the same times on.
+const replayed = "replay"
+
+// repetition is one repeat of a point.
+type repetition struct {
 	*replay.Result
 	jobs    []traced
 	placing float64 // seconds that placing a job took, on average
@@ -57,7 +63,7 @@ func (p *stopwatch) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) 
 }
 
 // replay is one repeat of a point in virtual time.
-func (s *Spec) replay(ctx context.Context, repeat int) (*replayed, error) {
+func (s *Spec) replay(ctx context.Context, repeat int) (*repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	cfg := replay.Config{Cluster: s.config(), Period: s.Trace.Period.Std().Seconds(), Seed: seed, Overhead: frameBits(s.Switch.Lanes) / float64(32*s.Switch.Lanes)}
 	jobs, err := s.jobs(seed, gpusOf(cfg.Cluster))
@@ -78,7 +84,7 @@ func (s *Spec) replay(ctx context.Context, repeat int) (*replayed, error) {
 		list[i] = jobs[i].Job
 	}
 	res, err := replay.Run(ctx, cfg, list)
-	return &replayed{res, jobs, watch.spent.Seconds() / max(1, float64(watch.placed))}, err
+	return &repetition{res, jobs, watch.spent.Seconds() / max(1, float64(watch.placed))}, err
 }
 
 // simulate does all points and repeats of a trace in virtual time, as many at a time as
@@ -92,7 +98,7 @@ func (r *run) simulate(ctx context.Context) error {
 		limit = 1
 	}
 	type cell struct {
-		*replayed
+		*repetition
 		done chan struct{}
 	}
 	cells := make([]cell, len(r.points)*r.opt.Repeats)
@@ -131,20 +137,124 @@ func (r *run) simulate(ctx context.Context) error {
 			}
 			p := &r.points[i%len(r.points)]
 			var err error
-			if cells[i].replayed, err = p.Spec.replay(ctx, i/len(r.points)); err != nil {
+			if cells[i].repetition, err = p.Spec.replay(ctx, i/len(r.points)); err != nil {
 				return fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}
 			close(cells[i].done)
 			return nil
 		})
 	}
-	err := g.Wait()
+	return g.Wait()
+}
+
+// endTraces is the end of a run of traces.
+func (r *run) endTraces() (err error) {
 	if r.table != nil {
-		err = errors.Join(err, r.table.close())
+		err = r.table.close()
 	}
 	r.rec.Comparison = r.spec.comparison()
 	r.ratios()
 	return err
+}
+
+// online is one repeat of a trace on a testbed: jobs come, are placed, and run for real.
+func (r *run) online(ctx context.Context, p planned, repeat int) (point *results.Point, err error) {
+	point = &results.Point{}
+	s, inv, scale := p.Spec, r.tb.Inventory(), r.rec.Scale
+	settings := testbed.Settings{
+		Mode: s.Switch.Mode, Addressing: s.Switch.Addressing, Aggregators: s.Switch.Aggregators,
+		Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed,
+	}
+	if s.FatTree != nil && settings.Aggregators == 0 {
+		nic := inv.Hosts[0].NICs[0]
+		settings.Aggregators = placement.Memory(float64(s.FatTree.PAT)/scale.Factor, float64(nic.Rate), nic.Delay)
+	}
+	cfg := online.ClusterOf(inv, settings)
+	seed := s.Measure.Seed + uint64(repeat)
+	jobs, err := s.jobs(seed, gpusOf(cfg))
+	if err != nil {
+		return point, err
+	}
+	pol, err := policy(s.Placement.Policy)
+	if err != nil {
+		return point, err
+	}
+	watch := &stopwatch{Policy: pol}
+	times, bytes := factors(scale)
+	list, plain := make([]online.Job, len(jobs)), make([]replay.Job, len(jobs))
+	for i := range jobs {
+		j := &jobs[i].Job
+		j.Submit, j.Compute, j.Bytes = j.Submit*times, j.Compute*times, j.Bytes*bytes
+		list[i] = online.Job{Job: *j, Window: s.Trace.Window, Control: s.Trace.Control}
+		plain[i] = *j
+	}
+	r.status("run", labels(p.Labels), r.left())
+	began := time.Now()
+	dep, err := r.tb.Deploy(ctx, testbed.Setup{Plan: &placement.Plan{Policy: pol.Name()}, Settings: settings})
+	if err != nil {
+		return point, fmt.Errorf("deploy: %w", err)
+	}
+	r.timing("deploy", began)
+	defer func() {
+		if cerr := dep.Close(ctx); cerr != nil {
+			err = errors.Join(err, fmt.Errorf("undeploy: %w", cerr))
+		}
+	}()
+	r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
+	if _, err := dep.Health(ctx); err != nil { // begins a new interval
+		return point, err
+	}
+	began = time.Now()
+	res, err := online.Run(ctx, online.Config{
+		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
+		Period: time.Duration(float64(s.Trace.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)),
+		Sample: func(got []results.Sample) error {
+			for i := range got {
+				got[i].T += r.clock
+			}
+			return errors.Join(r.dir.Append(got...), r.dir.Flush())
+		},
+	}, dep, list)
+	r.timing("measure", began)
+	if err != nil {
+		return point, err
+	}
+	if point.Health, err = dep.Health(ctx); err != nil {
+		return point, err
+	}
+	kind := r.tb.Capabilities().Kind
+	ph := results.Phase{Start: r.clock, End: r.clock + res.Summary.Makespan}
+	ph.Figures = summary(&res.Summary, watch.spent.Seconds()/max(1, float64(watch.placed)), kind)
+	again, err := replay.Run(ctx, replay.Config{
+		Cluster: cfg, Policy: online.Recorded(res.Replayed()), Fidelity: replay.Phases,
+		Overhead: frameBits(s.Switch.Lanes) / float64(32*s.Switch.Lanes),
+	}, online.Restarted(plain, res.Replayed()))
+	if err != nil {
+		return point, fmt.Errorf("simulate what ran: %w", err)
+	}
+	predicted := map[int]float64{}
+	for i := range again.Jobs {
+		predicted[again.Jobs[i].ID] = again.Jobs[i].JCT()
+	}
+	for i := range res.Jobs {
+		j := &res.Jobs[i]
+		sum := j.Summary
+		sum.Job = jobs[j.ID].Name
+		point.Jobs = append(point.Jobs, sum)
+		ph.Jobs = append(ph.Jobs, sum.Job)
+		f := exactly("jct", sum.Job, kind, j.JCT())
+		f.N = max(2, j.Iterations) // it is their sum
+		ph.Figures = append(ph.Figures, f)
+		f = exactly("jct", sum.Job, results.Predicted, predicted[j.ID])
+		f.Predictor = replayed
+		ph.Figures = append(ph.Figures, f)
+		if r.tb.Capabilities().Sums {
+			ph.Figures = append(ph.Figures, exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
+		}
+	}
+	point.Phases = []results.Phase{ph}
+	point.Repeat, point.Labels = repeat, p.Labels
+	return point, r.jobRows(point, jobs, res.Replayed())
 }
 
 // timed says whether the run is about the time that placing takes.
@@ -193,7 +303,7 @@ func (r *run) ratios() {
 	}
 	reference := map[string]map[string]float64{}
 	for i := range r.rec.Points {
-		if p := &r.rec.Points[i]; format(p.Params[c.Key]) == c.Reference {
+		if p := &r.rec.Points[i]; len(p.Phases) > 0 && format(p.Params[c.Key]) == c.Reference {
 			of := map[string]float64{}
 			for _, f := range p.Phases[0].Figures {
 				of[f.Metric] = f.Value
@@ -204,6 +314,9 @@ func (r *run) ratios() {
 	for i := range r.rec.Points {
 		p := &r.rec.Points[i]
 		ref := reference[others(p)]
+		if len(p.Phases) == 0 {
+			continue // it ended early
+		}
 		for _, f := range p.Phases[0].Figures {
 			if v := ref[f.Metric]; f.Of == results.Cluster && v > 0 {
 				p.Phases[0].Figures = append(p.Phases[0].Figures, exactly(f.Metric+ratio, format(p.Params[c.Key]), f.Kind, f.Value/v))
