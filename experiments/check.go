@@ -133,7 +133,7 @@ func (c *checker) switches() {
 	sw := &c.s.Switch
 	c.enum("switch.mode", sw.Mode, "statistical", "synchronous")
 	c.enum("switch.addressing", sw.Addressing, "pool", "hash", "linear", "atp")
-	c.enum("switch.queue", sw.Queue, "fair", "fifo")
+	c.enum("switch.queue", sw.Queue, "fair", "flows", "fifo")
 	positive(c, "switch.aggregators", sw.Aggregators)
 	positive(c, "switch.pat_ratio", sw.PATRatio)
 	positive(c, "switch.slots", sw.Slots)

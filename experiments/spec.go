@@ -106,7 +106,7 @@ type Switch struct {
 	// divided anew among those that are there (placement.Divide), as INAlloc does. 0: a
 	// job owns two of its windows from beginning to end. Statistical mode needs neither.
 	Reallocate inventory.Duration `toml:"reallocate"`
-	Queue      string             `toml:"queue" default:"fair"` // "fair" (per job) or "fifo"
+	Queue      string             `toml:"queue" default:"fair"` // "fair" (per job), "flows" (per worker) or "fifo"
 	Lanes      int                `toml:"lanes" default:"240"`  // int32 values per packet, 1..240
 	Buffer     inventory.Bytes    `toml:"buffer"`               // per egress port; 0: as the inventory says
 	ECN        inventory.Bytes    `toml:"ecn"`                  // marking threshold; 0: as the inventory says

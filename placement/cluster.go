@@ -194,8 +194,8 @@ func tor(h *inventory.Host) string {
 // ClusterOf is an inventory as policies see it: servers in the order of its hosts,
 // racks in the order in which hosts name their switches. A server's link is its first
 // NIC's, a rack's uplink is all cables of its switch to other switches together. PAT
-// is the memory over the shortest time that an aggregator can be held: a round trip
-// between two hosts of the rack. Hosts without a NIC have no GPUs there.
+// is the memory over the shortest time that an aggregator can be held: from the switch
+// to a host of the rack and back. Hosts without a NIC have no GPUs there.
 func ClusterOf(inv *inventory.Inventory) cluster.Config {
 	var cfg cluster.Config
 	r := racksOf(inv)
@@ -256,8 +256,8 @@ func Memory(pat, rate float64, delay time.Duration) int {
 const frame = 8 * 1024 // bits of a packet with 240 gradients
 
 // hold is the shortest time in seconds that an aggregator of a ToR switch can be taken:
-// a round trip between two of its hosts.
-func hold(rate float64, delay time.Duration) float64 { return 4 * hop(rate, delay) }
+// from there to a PS of the rack and back.
+func hold(rate float64, delay time.Duration) float64 { return 2 * hop(rate, delay) }
 
 // hop is how long a packet is on a cable, in seconds.
 func hop(rate float64, delay time.Duration) float64 { return delay.Seconds() + frame/rate }
