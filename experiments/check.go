@@ -38,6 +38,9 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 		c.enum("on", s.On, Drivers...)
 	}
 	c.emulation()
+	if _, err := policy(s.Placement.Policy); err != nil {
+		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
+	}
 	if s.Trace != nil {
 		c.trace()
 	} else {

@@ -124,8 +124,11 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
-		if p.Spec.Trace != nil {
-			continue // its jobs are not placed yet
+		if p.Spec.Trace != nil { // its jobs are not placed yet, but they must be there
+			if _, err := p.Spec.jobs(p.Spec.Measure.Seed, gpusOf(p.Spec.config())); err != nil {
+				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+			}
+			continue
 		}
 		if err := checkMemory(p, s.Inventory()); err != nil {
 			return nil, err
