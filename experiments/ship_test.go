@@ -123,7 +123,7 @@ func ship(t *testing.T, file, driver string) *results.Record {
 	}
 	for _, p := range rec.Points {
 		for _, j := range p.Jobs {
-			if j.SumErrors > 0 || driver == "netns" && j.SumsChecked == 0 {
+			if j.SumErrors > 0 || driver == "netns" && !j.Local && j.SumsChecked == 0 {
 				t.Errorf("%s job %s: %d of %d sums are wrong", p.Label(), j.Job, j.SumErrors, j.SumsChecked)
 			}
 		}
