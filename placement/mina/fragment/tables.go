@@ -104,8 +104,8 @@ func (m *tables) many(s, count int) []int64 {
 	return m.level
 }
 
-// extend allows one pod more. It can only make a difference up to a pod's hosts after
-// where the last one did.
+// extend allows one pod more. It can only make a difference after where the last one
+// did, up to a pod's hosts after it.
 func (t *table) extend(limit int) {
 	size := len(t.one) - 1
 	if t.all == nil {
@@ -113,8 +113,8 @@ func (t *table) extend(limit int) {
 	}
 	start, end := 1, 1
 	if q := len(t.rows); q > 0 {
-		start = t.rows[q-1].start
-		end = start + len(t.rows[q-1].cost)
+		start = t.rows[q-1].start + 1
+		end = t.rows[q-1].start + len(t.rows[q-1].cost)
 	}
 	end = min(end+size, limit+1)
 	r := row{start: start, cost: make([]int64, max(0, end-start)), pick: make([]int32, max(0, end-start))}

@@ -133,12 +133,8 @@ func (t *Topology) findShapes() {
 		for u := range t.children(int32(v)) {
 			below = append(below, t.nodes[u].shape)
 		}
-		switch len(below) {
-		case 0:
-			continue
-		case 1:
-			n.shape = below[0]
-			continue
+		if len(below) == 0 {
+			continue // a host
 		}
 		slices.SortFunc(below, cmp.Compare[int32])
 		var parts []part
@@ -173,15 +169,6 @@ func (t *Topology) children(v int32) func(yield func(int32) bool) {
 	}
 }
 
-// branch is the pod from which a pod differs only in being above it: the first that has
-// more than one child, or a host.
-func (t *Topology) branch(v int32) int32 {
-	for t.nodes[v].span > 1 && t.nodes[v].shape == t.nodes[v+1].shape {
-		v++
-	}
-	return v
-}
-
 // Hosts is how many hosts there are.
 func (t *Topology) Hosts() int { return len(t.hosts) }
 
@@ -214,9 +201,9 @@ func (t *Topology) whole(in []int32) int {
 	return count
 }
 
-// Pods is how many pods, the largest aside, have some but not all of a set of hosts, or
-// all of them and are not hosts: the switches that an aggregation tree over them has
-// below its root if every pod has one.
+// Pods is how many pods have some of a set of hosts, but not all. If every pod has a
+// switch, these are the switches of an aggregation tree over the hosts that are below its
+// root. Errors are those of Fragments.
 func (t *Topology) Pods(hosts []int) (int, error) {
 	in := make([]int32, len(t.nodes))
 	if err := t.mark(in, hosts); err != nil {
