@@ -171,7 +171,7 @@ func randomTree(t testing.TB, rng *rand.Rand, hosts int) *Occupancy {
 		t.Fatal(err)
 	}
 	o := NewOccupancy(topology)
-	for range rng.IntN(1 + len(parent)/3) {
+	for range rng.IntN(1 + len(parent)/5) {
 		pod := topology.below(rng.IntN(len(parent)))
 		for _, h := range pod {
 			if o.IsFree(h) && 2*len(pod) <= hosts {
@@ -219,8 +219,8 @@ func TestMinimalIsExact(t *testing.T) {
 	for _, a := range alphas {
 		policies[a] = minimal(t, a)
 	}
-	for i := range 4000 {
-		o := randomTree(t, rng, 1+rng.IntN(14))
+	for i := range 6000 {
+		o := randomTree(t, rng, 3+rng.IntN(14))
 		n := 1 + rng.IntN(o.Free())
 		alpha := alphas[rng.IntN(len(alphas))]
 		want, score, err := Exhaustive(o, n, alpha)
