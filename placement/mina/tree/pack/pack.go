@@ -1,0 +1,184 @@
+// Package pack chooses items that use resources of limited capacity, so that their weight
+// is as large as can be: weighted set packing. With capacities of 1 it is the maximum
+// (weight) independent set; with others, the integer program of MINA's section III-C.
+//
+// A solution is built by reducing-peeling, improved by local search, and on small
+// instances proven or replaced by branch and bound.
+//
+// # Reducing-peeling without the conflict graph
+//
+// Chang, Li and Zhang ("Computing a near-maximum independent set in linear time by
+// reducing-peeling", SIGMOD '17) work on the vertices and edges of a graph. Here the
+// cliques are known, since all that want the same resource conflict, and there are far
+// fewer of them than edges. A resource is contested while more items want it than fit in.
+// The reductions are:
+//
+//   - An item without contested resources is chosen.
+//   - An item with one is chosen if no other item there weighs more: whichever solution
+//     does without it has one in its stead. (With capacities of 1 this is a vertex whose
+//     neighbours are a clique; that of degree one among them.)
+//   - An item on a resource that is used up is dropped.
+//
+// Where none applies, the item is peeled that stands in the way of most, by its weight. In
+// the end peeled items come back, the last one first, where there is room. What remains
+// when the first is peeled is the kernel; all that was chosen before belongs to some
+// optimum, so only the kernel is searched.
+//
+// The paper's reduction of paths of degree two is not there: trees of a job are a clique
+// and so are trees on a resource, so there are few such paths, and what peeling loses by it
+// the local search finds.
+package pack
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Problem is a set of items with the resources that they use. The zero value has none.
+type Problem struct {
+	capacity []int32
+	weight   []int64
+	first    []int32 // of an item's uses
+	uses     []int32
+}
+
+// Reset empties the problem and sets the capacity of each resource, at least 0.
+func (p *Problem) Reset(capacity []int32) {
+	p.capacity = append(p.capacity[:0], capacity...)
+	p.weight, p.first, p.uses = p.weight[:0], append(p.first[:0], 0), p.uses[:0]
+}
+
+// Resource adds a resource and returns its index.
+func (p *Problem) Resource(capacity int32) int32 {
+	p.capacity = append(p.capacity, capacity)
+	return int32(len(p.capacity) - 1)
+}
+
+// Add adds an item and returns its index. Its weight is more than 0, and it uses 1 of
+// each of the resources, none of them named twice.
+func (p *Problem) Add(weight int64, uses ...int32) int {
+	if len(p.first) == 0 {
+		p.first = append(p.first, 0)
+	}
+	p.weight = append(p.weight, weight)
+	p.uses = append(p.uses, uses...)
+	p.first = append(p.first, int32(len(p.uses)))
+	return len(p.weight) - 1
+}
+
+// Len is the number of items.
+func (p *Problem) Len() int { return len(p.weight) }
+
+// Weight is that of an item.
+func (p *Problem) Weight(item int) int64 { return p.weight[item] }
+
+// Resources is the number of resources.
+func (p *Problem) Resources() int { return len(p.capacity) }
+
+// Capacity is that of a resource.
+func (p *Problem) Capacity(resource int32) int32 { return p.capacity[resource] }
+
+// Uses are the resources that an item uses; not to be changed.
+func (p *Problem) Uses(item int) []int32 { return p.uses[p.first[item]:p.first[item+1]] }
+
+// Value is the weight of a solution.
+func (p *Problem) Value(items []int) int64 {
+	sum := int64(0)
+	for _, v := range items {
+		sum += p.weight[v]
+	}
+	return sum
+}
+
+// Check is an error where items do not fit together, or one is there twice.
+func (p *Problem) Check(items []int) error {
+	load, seen := make([]int32, len(p.capacity)), map[int]bool{}
+	for _, v := range items {
+		if v < 0 || v >= p.Len() || seen[v] {
+			return fmt.Errorf("item %d is not there, or twice", v)
+		}
+		seen[v] = true
+		for _, r := range p.Uses(v) {
+			if load[r]++; load[r] > p.capacity[r] {
+				return fmt.Errorf("resource %d is used %d times, its capacity is %d", r, load[r], p.capacity[r])
+			}
+		}
+	}
+	return nil
+}
+
+// Independent is the problem of the maximum independent set of a graph: item v is vertex
+// v, and cliques that cover all edges are resources. No weights: all are 1.
+func Independent(vertices int, edges [][2]int, weights []int64) *Problem {
+	adjacent := make([]map[int]bool, vertices)
+	for v := range adjacent {
+		adjacent[v] = map[int]bool{}
+	}
+	for _, e := range edges {
+		adjacent[e[0]][e[1]], adjacent[e[1]][e[0]] = true, true
+	}
+	covered := map[[2]int]bool{}
+	uses := make([][]int32, vertices)
+	p := &Problem{}
+	p.Reset(nil)
+	for _, e := range edges {
+		if covered[[2]int{min(e[0], e[1]), max(e[0], e[1])}] || e[0] == e[1] {
+			continue
+		}
+		clique := []int{e[0], e[1]}
+		for v := range vertices {
+			if !slices.ContainsFunc(clique, func(u int) bool { return !adjacent[u][v] }) {
+				clique = append(clique, v)
+			}
+		}
+		r := p.Resource(1)
+		for _, u := range clique {
+			uses[u] = append(uses[u], r)
+			for _, v := range clique {
+				covered[[2]int{min(u, v), max(u, v)}] = true
+			}
+		}
+	}
+	for v := range vertices {
+		w := int64(1)
+		if weights != nil {
+			w = weights[v]
+		}
+		p.Add(w, uses[v]...)
+	}
+	return p
+}
+
+// Greedy goes through the items, those first that weigh most for what they use, and
+// chooses what still fits: what others are compared with.
+func Greedy(p *Problem) []int {
+	wanted := make([]int, len(p.capacity))
+	for _, r := range p.uses {
+		wanted[r]++
+	}
+	order := make([]int, p.Len())
+	merit := make([]float64, p.Len())
+	for v := range order {
+		order[v] = v
+		others := 1
+		for _, r := range p.Uses(v) {
+			others += max(0, wanted[r]-int(p.capacity[r]))
+		}
+		merit[v] = float64(p.weight[v]) / float64(others)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(merit[b], merit[a]) })
+	left := slices.Clone(p.capacity)
+	var out []int
+	for _, v := range order {
+		uses := p.Uses(v)
+		if !slices.ContainsFunc(uses, func(r int32) bool { return left[r] == 0 }) {
+			for _, r := range uses {
+				left[r]--
+			}
+			out = append(out, v)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

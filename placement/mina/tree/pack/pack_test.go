@@ -1,0 +1,254 @@
+package pack
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var seed = flag.Uint64("seed", 1, "of random problems")
+
+// random is a problem with so many items, each on up to 4 of the resources.
+func random(r *rand.Rand, items, resources, capacity int, weighted bool) *Problem {
+	p := &Problem{}
+	p.Reset(nil)
+	for range resources {
+		p.Resource(int32(r.IntN(capacity + 1)))
+	}
+	for range items {
+		var uses []int32
+		for _, i := range r.Perm(resources)[:r.IntN(5)] {
+			uses = append(uses, int32(i))
+		}
+		w := int64(1)
+		if weighted {
+			w += int64(r.IntN(9))
+		}
+		p.Add(w, uses...)
+	}
+	return p
+}
+
+// brute tries all subsets.
+func brute(p *Problem) int64 {
+	best := int64(0)
+	for set := range 1 << p.Len() {
+		var items []int
+		for v := range p.Len() {
+			if set>>v&1 == 1 {
+				items = append(items, v)
+			}
+		}
+		if p.Check(items) == nil {
+			best = max(best, p.Value(items))
+		}
+	}
+	return best
+}
+
+// All solutions fit, Exact's is the best of all subsets, and what is said to be optimal is.
+func TestAgainstAllSubsets(t *testing.T) {
+	r := rand.New(rand.NewPCG(*seed, 0))
+	var s Solver
+	equal, total := 0, 0
+	for i := range 200 {
+		p := random(r, 1+r.IntN(11), 4+r.IntN(6), 1+i%3, i%2 == 0)
+		want := brute(p)
+		exact, proven := s.Exact(p, Greedy(p), 10000)
+		peeled, sure := s.Peel(p)
+		solved, optimal := s.Solve(p, nil, 200, 1)
+		for name, items := range map[string][]int{"exact": exact, "peel": peeled, "solve": solved, "greedy": Greedy(p)} {
+			if err := p.Check(items); err != nil {
+				t.Fatalf("seed %d, problem %d, %s: %v", *seed, i, name, err)
+			}
+		}
+		if got := p.Value(exact); got != want || !proven {
+			t.Errorf("seed %d, problem %d: exact finds %d (proven: %v), the best is %d", *seed, i, got, proven, want)
+		}
+		if got := p.Value(peeled); sure && got != want {
+			t.Errorf("seed %d, problem %d: peeling nothing finds %d, the best is %d", *seed, i, got, want)
+		}
+		if got := p.Value(solved); optimal && got != want || got < p.Value(Greedy(p)) || got < p.Value(peeled) {
+			t.Errorf("seed %d, problem %d: the search finds %d (optimal: %v), the best is %d", *seed, i, got, optimal, want)
+		} else if got == want {
+			equal++
+		}
+		total++
+	}
+	t.Logf("the search finds the optimum in %d of %d", equal, total)
+	if equal < total*9/10 {
+		t.Errorf("the search finds the optimum in %d of %d", equal, total)
+	}
+}
+
+// A path of four, a triangle with a tail, and two places for three: solved without peeling.
+func TestReductions(t *testing.T) {
+	pair := &Problem{}
+	pair.Reset([]int32{2})
+	for _, w := range []int64{3, 5, 4} {
+		pair.Add(w, 0)
+	}
+	nowhere := &Problem{}
+	nowhere.Reset([]int32{0, 1})
+	nowhere.Add(1, 0, 1)
+	nowhere.Add(1, 1)
+	for _, tt := range []struct {
+		name string
+		p    *Problem
+		want int64
+	}{
+		{"none", &Problem{}, 0},
+		{"path", Independent(4, [][2]int{{0, 1}, {1, 2}, {2, 3}}, nil), 2},
+		{"triangle", Independent(4, [][2]int{{0, 1}, {1, 2}, {2, 0}, {2, 3}}, nil), 2},
+		{"two places", pair, 9},
+		{"no place", nowhere, 1},
+	} {
+		var s Solver
+		items, optimal := s.Peel(tt.p)
+		if err := tt.p.Check(items); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if got := tt.p.Value(items); got != tt.want || !optimal {
+			t.Errorf("%s: %d (optimal: %v), want %d", tt.name, got, optimal, tt.want)
+		}
+	}
+}
+
+type golden struct {
+	vertices, size int
+	edges          [][2]int
+}
+
+func goldens(t testing.TB) []golden {
+	f, err := os.Open("testdata/linearsolver.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out []golden
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	number := func(s string) int {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		fields := strings.Fields(lines.Text())
+		g := golden{vertices: number(fields[0]), size: number(fields[1])}
+		for _, f := range fields[2:] {
+			v, others, _ := strings.Cut(f, ":")
+			for u := range strings.SplitSeq(others, ",") {
+				g.edges = append(g.edges, [2]int{number(u), number(v)})
+			}
+		}
+		out = append(out, g)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The independent sets are at least as large as the LinearSolver's.
+func TestAgainstLinearSolver(t *testing.T) {
+	var s Solver
+	larger, proven, optimal, peeling := 0, 0, 0, 0
+	for i, g := range goldens(t) {
+		p := Independent(g.vertices, g.edges, nil)
+		items, _ := s.Solve(p, nil, 20*p.Len(), 1)
+		if err := p.Check(items); err != nil {
+			t.Fatalf("graph %d: %v", i, err)
+		}
+		for _, e := range g.edges {
+			if slices.Contains(items, e[0]) && slices.Contains(items, e[1]) {
+				t.Fatalf("graph %d: both ends of %v", i, e)
+			}
+		}
+		if len(items) < g.size {
+			t.Errorf("graph %d: %d, the LinearSolver finds %d", i, len(items), g.size)
+		}
+		if len(items) > g.size {
+			larger++
+		}
+		if peeled, _ := s.Peel(p); len(peeled) >= g.size {
+			peeling++
+		}
+		exact, sure := s.Exact(p, nil, 300)
+		if len(exact) < len(items) {
+			t.Errorf("graph %d: exact finds %d, the search %d", i, len(exact), len(items))
+		}
+		if sure {
+			proven++
+			if len(exact) == len(items) {
+				optimal++
+			}
+		}
+	}
+	t.Logf("larger than the LinearSolver's: %d of 100; peeling alone at least as large: %d; proven: %d, of these found by the search: %d",
+		larger, peeling, proven, optimal)
+}
+
+// Whatever the bytes say, solutions fit and are no worse than peeling's.
+func FuzzSolve(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 0, 9, 200, 17, 5, 5, 64})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 200 {
+			return
+		}
+		p := &Problem{}
+		p.Reset(nil)
+		for r := range 8 {
+			p.Resource(int32(r % 3))
+		}
+		for i := 0; i+1 < len(data); i += 2 {
+			var uses []int32
+			for r := range int32(8) {
+				if data[i]>>r&1 == 1 {
+					uses = append(uses, r)
+				}
+			}
+			p.Add(1+int64(data[i+1]), uses...)
+		}
+		var s Solver
+		peeled, _ := s.Peel(p)
+		solved, _ := s.Solve(p, nil, 100, 1)
+		exact, _ := s.Exact(p, nil, 100)
+		for _, items := range [][]int{peeled, solved, exact} {
+			if err := p.Check(items); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p.Value(solved) < p.Value(peeled) || p.Value(exact) < p.Value(peeled) {
+			t.Fatalf("peeling %d, search %d, exact %d", p.Value(peeled), p.Value(solved), p.Value(exact))
+		}
+	})
+}
+
+func BenchmarkLinearSolverGraphs(b *testing.B) {
+	var problems []*Problem
+	for _, g := range goldens(b) {
+		problems = append(problems, Independent(g.vertices, g.edges, nil))
+	}
+	var s Solver
+	for _, moves := range []int{0, 2, 20} {
+		b.Run(fmt.Sprintf("moves=%d", moves), func(b *testing.B) {
+			for b.Loop() {
+				for _, p := range problems {
+					s.Solve(p, nil, moves*p.Len(), 1)
+				}
+			}
+		})
+	}
+}
