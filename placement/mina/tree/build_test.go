@@ -457,7 +457,7 @@ func churn(t testing.TB, f *Fabric, arrivals int, seed uint64, scattered bool, c
 	}
 }
 
-// A cluster of 1,024 hosts under 120 arrivals, in all modes: plans hold, no worse than
+// A cluster of 1,024 hosts under 100 arrivals, in all modes: plans hold, no worse than
 // greedy, and few trees move.
 func TestChurn(t *testing.T) {
 	f := paper(t)
@@ -467,7 +467,7 @@ func TestChurn(t *testing.T) {
 			b := builder(t, f, capacity, o)
 			alone, shared, running, moved, calls, optimal := 0, 0, 0, 0, 0, 0
 			held := map[int]int{}
-			churn(t, f, 120, *seed, scattered, func(jobs []Job) {
+			churn(t, f, 100, *seed, scattered, func(jobs []Job) {
 				for i := range jobs {
 					if h, ok := held[jobs[i].ID]; ok {
 						jobs[i].Held = h

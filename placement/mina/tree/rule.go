@@ -107,27 +107,21 @@ func (p *Pattern) Gain() float64 {
 // all operations: that for the last ones, from the end on until the rest can go without
 // (Figure 4 of the paper).
 func (p *Pattern) Demand() float64 {
-	need, rest := 0.0, p.full // the operations from i on start at rest at the latest
-	for i := len(p.ops) - 1; i >= 0; i-- {
-		if p.ends(i) <= rest*(1+1e-12) {
-			break
-		}
-		need += p.ops[i].with
-		rest -= p.ops[i].with
-	}
 	if p.full == 0 {
 		return 0
 	}
-	return need / p.full
-}
-
-// ends is when operation i ends if no operation up to it has INA.
-func (p *Pattern) ends(i int) float64 {
+	ends := make([]float64, len(p.ops)) // without INA
 	end := 0.0
-	for _, o := range p.ops[:i+1] {
+	for i, o := range p.ops {
 		end = max(end, o.start) + o.without
+		ends[i] = end
 	}
-	return end
+	need, latest := 0.0, p.full // when operation i must end
+	for i := len(p.ops) - 1; i >= 0 && ends[i] > latest*(1+1e-12); i-- {
+		need += p.ops[i].with
+		latest -= p.ops[i].with
+	}
+	return need / p.full
 }
 
 // rest is when a step ends, since it began, if operation op-1 ended at x and nothing

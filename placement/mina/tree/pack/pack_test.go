@@ -167,7 +167,7 @@ func TestAgainstLinearSolver(t *testing.T) {
 	larger, proven, optimal, peeling := 0, 0, 0, 0
 	for i, g := range goldens(t) {
 		p := Independent(g.vertices, g.edges, nil)
-		items, _ := s.Solve(p, nil, 20*p.Len(), 1)
+		items, _ := s.Solve(p, nil, 10*p.Len(), 1)
 		if err := p.Check(items); err != nil {
 			t.Fatalf("graph %d: %v", i, err)
 		}
