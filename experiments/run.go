@@ -125,7 +125,7 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 	}
 	for _, p := range points {
 		if p.Spec.Trace != nil { // its jobs are not placed yet, but they must be there
-			if _, err := p.Spec.jobs(p.Spec.Measure.Seed, gpusOf(p.Spec.config())); err != nil {
+			if _, err := p.Spec.jobs(p.Spec.Measure.Seed, p.Spec.config().GPUs()); err != nil {
 				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}
 			continue

@@ -74,10 +74,7 @@ func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseli
 	if err != nil {
 		return testbed.Setup{}, err
 	}
-	out := testbed.Setup{Plan: plan, Settings: testbed.Settings{
-		Mode: s.Switch.Mode, Addressing: s.Switch.Addressing, Aggregators: m,
-		Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed,
-	}}
+	out := testbed.Setup{Plan: plan, Settings: s.settings(m)}
 	topo := inv.Topology()
 	for i := range s.Jobs {
 		w, err := s.workload(i, plan, inv, topo, m, scale)
@@ -93,6 +90,15 @@ func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseli
 		}, 0)
 	}
 	return out, nil
+}
+
+// settings are what the spec says of all switches and senders, which use so many
+// aggregators.
+func (s *Spec) settings(aggregators int) testbed.Settings {
+	return testbed.Settings{
+		Mode: s.Switch.Mode, Addressing: s.Switch.Addressing, Aggregators: aggregators,
+		Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed,
+	}
 }
 
 // factors are what computing times and gradients are multiplied by on a testbed.

@@ -216,11 +216,3 @@ func (s *Spec) loadCatalogue(f *tomlfile.File) (*workload.Catalogue, tomlfile.Pr
 	}
 	return workload.Builtin().With(own), nil
 }
-
-// gpusOf is how many GPUs a cluster has.
-func gpusOf(c cluster.Config) (n int) {
-	for i := range c.Servers {
-		n += c.Servers[i].GPUs
-	}
-	return n
-}

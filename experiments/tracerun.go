@@ -62,11 +62,19 @@ func (p *stopwatch) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) 
 	return out
 }
 
+// mean is the seconds that placing a job took.
+func (p *stopwatch) mean() float64 { return p.spent.Seconds() / max(1, float64(p.placed)) }
+
+// overhead is bits on the wire per bit of gradient.
+func (s *Spec) overhead() float64 {
+	return frameBits(s.Switch.Lanes) / float64(32*s.Switch.Lanes)
+}
+
 // replay is one repeat of a point in virtual time.
 func (s *Spec) replay(ctx context.Context, repeat int) (*repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
-	cfg := replay.Config{Cluster: s.config(), Period: s.Trace.Period.Std().Seconds(), Seed: seed, Overhead: frameBits(s.Switch.Lanes) / float64(32*s.Switch.Lanes)}
-	jobs, err := s.jobs(seed, gpusOf(cfg.Cluster))
+	cfg := replay.Config{Cluster: s.config(), Period: s.Trace.Period.Std().Seconds(), Seed: seed, Overhead: s.overhead()}
+	jobs, err := s.jobs(seed, cfg.Cluster.GPUs())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +92,7 @@ func (s *Spec) replay(ctx context.Context, repeat int) (*repetition, error) {
 		list[i] = jobs[i].Job
 	}
 	res, err := replay.Run(ctx, cfg, list)
-	return &repetition{res, jobs, watch.spent.Seconds() / max(1, float64(watch.placed))}, err
+	return &repetition{res, jobs, watch.mean()}, err
 }
 
 // simulate does all points and repeats of a trace in virtual time, as many at a time as
@@ -169,17 +177,14 @@ func (r *run) endTraces() (err error) {
 func (r *run) online(ctx context.Context, p planned, repeat int) (point *results.Point, err error) {
 	point = &results.Point{}
 	s, inv, scale := p.Spec, r.tb.Inventory(), r.rec.Scale
-	settings := testbed.Settings{
-		Mode: s.Switch.Mode, Addressing: s.Switch.Addressing, Aggregators: s.Switch.Aggregators,
-		Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed,
-	}
+	settings := s.settings(s.Switch.Aggregators)
 	if s.FatTree != nil && settings.Aggregators == 0 {
 		nic := inv.Hosts[0].NICs[0]
 		settings.Aggregators = placement.Memory(float64(s.FatTree.PAT)/scale.Factor, float64(nic.Rate), nic.Delay)
 	}
 	cfg := online.ClusterOf(inv, settings)
 	seed := s.Measure.Seed + uint64(repeat)
-	jobs, err := s.jobs(seed, gpusOf(cfg))
+	jobs, err := s.jobs(seed, cfg.GPUs())
 	if err != nil {
 		return point, err
 	}
@@ -232,10 +237,10 @@ func (r *run) online(ctx context.Context, p planned, repeat int) (point *results
 	}
 	kind := r.tb.Capabilities().Kind
 	ph := results.Phase{Start: r.clock, End: r.clock + res.Summary.Makespan}
-	ph.Figures = r.summary(&res.Summary, watch.spent.Seconds()/max(1, float64(watch.placed)), kind)
+	ph.Figures = r.summary(&res.Summary, watch.mean(), kind)
 	again, err := replay.Run(ctx, replay.Config{
 		Cluster: cfg, Policy: online.Recorded(res.Replayed()), Fidelity: replay.Phases,
-		Overhead: frameBits(s.Switch.Lanes) / float64(32*s.Switch.Lanes),
+		Overhead: s.overhead(),
 	}, online.Restarted(plain, res.Replayed()))
 	if err != nil {
 		return point, fmt.Errorf("simulate what ran: %w", err)
