@@ -486,10 +486,18 @@ func correlate(e Expect, each []held) Check {
 // pearson is the correlation of two series with its 95 % interval (Fisher 1915); NaN
 // where one does not vary, or there are fewer than four pairs.
 func pearson(x, y []float64) (r, lo, hi float64) {
-	n := float64(len(x))
-	if n < 4 {
+	if len(x) < 4 {
 		return math.NaN(), 0, 0
 	}
+	r = Pearson(x, y)
+	z, half := math.Atanh(r), 1.959964/math.Sqrt(float64(len(x))-3)
+	return r, math.Tanh(z - half), math.Tanh(z + half)
+}
+
+// Pearson is the correlation of two series of the same length, -1 to 1; NaN where one
+// does not vary.
+func Pearson(x, y []float64) float64 {
+	n := float64(len(x))
 	var mx, my float64
 	for i := range x {
 		mx, my = mx+x[i]/n, my+y[i]/n
@@ -499,9 +507,7 @@ func pearson(x, y []float64) (r, lo, hi float64) {
 		dx, dy := x[i]-mx, y[i]-my
 		xx, yy, xy = xx+dx*dx, yy+dy*dy, xy+dx*dy
 	}
-	r = min(1, max(-1, xy/math.Sqrt(xx*yy)))
-	z, half := math.Atanh(r), 1.959964/math.Sqrt(n-3)
-	return r, math.Tanh(z - half), math.Tanh(z + half)
+	return min(1, max(-1, xy/math.Sqrt(xx*yy)))
 }
 
 // magnitudes is the range of the part of an error in [lo, hi] that counts

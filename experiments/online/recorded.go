@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
@@ -64,21 +65,12 @@ type Agreement struct {
 // Agree compares times of the same jobs, pair by pair.
 func Agree(measured, simulated []float64) Agreement {
 	n := min(len(measured), len(simulated))
-	a := Agreement{Jobs: n}
-	var mm, sm float64 // means
+	a := Agreement{Jobs: n, Pearson: results.Pearson(measured[:n], simulated[:n])}
 	for i := range n {
 		d := (simulated[i] - measured[i]) / measured[i]
 		a.MAE += math.Abs(d) / float64(n)
 		a.Bias += d / float64(n)
 		a.Worst = max(a.Worst, math.Abs(d))
-		mm += measured[i] / float64(n)
-		sm += simulated[i] / float64(n)
 	}
-	var mv, sv, cov float64
-	for i := range n {
-		dm, ds := measured[i]-mm, simulated[i]-sm
-		mv, sv, cov = mv+dm*dm, sv+ds*ds, cov+dm*ds
-	}
-	a.Pearson = cov / math.Sqrt(mv*sv)
 	return a
 }
