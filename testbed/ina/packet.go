@@ -27,6 +27,13 @@ import (
 //	22  lanes x int32
 //
 // With 240 lanes an Ethernet frame (without FCS) is 14+20+8+22+960 = 1,024 bytes.
+//
+// An operation on an exclusive tree is a run of consecutive PSNs: one packet flagged
+// FlagLock with one lane, which is 0; the gradients; one packet flagged FlagUnlock with
+// one lane. Each is summed up the tree like any other. Lane 0 of the lock's result is
+// how often the tree was refused on the way up: 0 says that all workers may send their
+// gradients, anything else that none of them may, and then the operation ends there
+// and the next one begins with the next PSN.
 const (
 	Magic      = 0xA1
 	HeaderLen  = 22
@@ -71,6 +78,8 @@ const (
 	FlagCollision                   // was denied an aggregator somewhere on its way up
 	FlagECN                         // some packet in this sum met a queue above its ECN threshold
 	FlagOverflow                    // a lane's two's-complement sum wrapped
+	FlagLock                        // exclusive mode: first packet of an operation, asks for the tree; lane 0 counts refusals
+	FlagUnlock                      // exclusive mode: last packet of an operation, gives the tree back
 )
 
 // Header is the INA header in host order.
