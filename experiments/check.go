@@ -41,8 +41,8 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 	if _, err := policy(s.Placement.Policy); err != nil {
 		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
 	}
-	if s.Trace != nil {
-		c.trace()
+	if st := s.study(); st != nil {
+		st.check(c)
 	} else {
 		c.jobs()
 	}
@@ -406,32 +406,25 @@ func (c *checker) expects() {
 }
 
 func (c *checker) expect(e *Expect) {
-	known := metrics
-	if c.s.Trace != nil {
-		known = traceMetrics
+	known, predictors, study := metrics, []string{"occupancy", "waterfill", "value"}, c.s.study()
+	if study != nil {
+		known, predictors = study.metrics(), []string{study.predictor(), "value"}
 	}
 	if e.Metric == "" || !c.enum(e.At+".metric", e.Metric, slices.Sorted(maps.Keys(known))...) {
 		return
 	}
 	m := known[e.Metric]
-	if c.s.Trace == nil {
+	if study == nil {
 		c.subjects(e, m)
 	}
 
-	r := results.Expect{Name: e.Name, Metric: e.Metric, Of: e.Of, Predictor: e.Predictor, Against: e.Against, Statistic: e.Statistic,
+	r := results.Expect{Name: e.Name, Metric: e.Metric, Of: e.Of, Points: e.Where, Predictor: e.Predictor, Against: e.Against, Statistic: e.Statistic,
 		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate}
 	if r.Predictor == "" {
-		r.Predictor = "occupancy"
-		if c.s.Trace != nil {
-			r.Predictor = replayed
-		}
+		r.Predictor = predictors[0]
 		if c.Has(e.At+".value") || !m.predicted {
 			r.Predictor = "value"
 		}
-	}
-	predictors := []string{"occupancy", "waterfill", "value"}
-	if c.s.Trace != nil {
-		predictors = []string{replayed, "value"}
 	}
 	c.enum(e.At+".statistic", e.Statistic, "each", "mean", "max", results.Correlation)
 	c.enum(e.At+".bound", e.Bound, "within", "at-least", "at-most")

@@ -13,7 +13,7 @@ import (
 type Compare struct {
 	Key       string      `toml:"key" default:"placement.policy"`
 	Reference string      `toml:"reference" default:"netpack"` // the value that others are divided by
-	Metrics   []string    `toml:"metrics"`                     // none: avg_jct and de
+	Metrics   []string    `toml:"metrics"`                     // none: the study's headline
 	Published []Published `toml:"published"`
 }
 
@@ -51,9 +51,9 @@ var traceMetrics = func() map[string]metric {
 
 const ratio = "_ratio"
 
-// compared are the metrics that can be compared, sorted.
-func compared() (names []string) {
-	for name, m := range traceMetrics {
+// compared are those of the metrics that can be compared, sorted.
+func compared(of map[string]metric) (names []string) {
+	for name, m := range of {
 		if m.of == results.Cluster {
 			names = append(names, name)
 		}
@@ -64,15 +64,17 @@ func compared() (names []string) {
 
 func (c *checker) compare() {
 	cmp := c.s.Compare
-	if c.s.Trace == nil {
+	if c.s.study() == nil {
 		c.KeyProblemf("compare", "", "only experiments with a [trace] are compared")
+		return
 	}
+	known := compared(c.s.study().metrics())
 	if len(cmp.Metrics) == 0 {
-		cmp.Metrics = []string{"avg_jct", "de"}
+		cmp.Metrics = c.s.study().headline()
 	}
 	metric := func(at, name string) {
-		if !slices.Contains(compared(), name) && !c.reported(at) {
-			c.Problemf(at, tomlfile.OneOf(name, compared()), "unknown metric %q", name)
+		if !slices.Contains(known, name) && !c.reported(at) {
+			c.Problemf(at, tomlfile.OneOf(name, known), "unknown metric %q", name)
 		}
 	}
 	for i, m := range cmp.Metrics {

@@ -60,12 +60,12 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	}
 	began := time.Now()
 	work := r.measure
-	if s.Trace != nil && o.Driver == "sim" {
+	if s.study() != nil && o.Driver == "sim" {
 		work = r.simulate
 	}
 	runErr := work(ctx)
-	if s.Trace != nil {
-		runErr = errors.Join(runErr, r.endTraces())
+	if s.study() != nil {
+		runErr = errors.Join(runErr, r.endStudy())
 	}
 	r.status("report", "", 0)
 	r.rec.Finished = time.Now().UTC()
@@ -102,7 +102,7 @@ type run struct {
 	origin time.Time
 	bases  map[string]Baseline // calibrated, by placement
 	done   int
-	table  *jobTable // of a trace
+	table  *jobTable // of a study
 }
 
 // planned is a point with its placement.
@@ -124,8 +124,8 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
-		if p.Spec.Trace != nil { // its jobs are not placed yet, but they must be there
-			if _, err := p.Spec.jobs(p.Spec.Measure.Seed, p.Spec.config().GPUs()); err != nil {
+		if st := p.Spec.study(); st != nil { // its jobs are not placed yet, but they must be there
+			if err := st.ready(p.Spec); err != nil {
 				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}
 			continue
@@ -139,7 +139,7 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 		r.opt.Repeats = max(1, s.Measure.Repeats)
 	}
 	var topo results.Topology
-	if s.Trace == nil || o.Driver != "sim" {
+	if s.study() == nil || o.Driver != "sim" {
 		topo = Topology(s.Inventory())
 	}
 	r.rec = &results.Record{
@@ -162,7 +162,7 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 // jobs without traffic. "" if it has one, or none of those either.
 func notApplicable(e results.Expect, points []planned) string {
 	m := metrics[e.Metric]
-	if m.of == "link" || len(points) > 0 && points[0].Spec.Trace != nil {
+	if m.of == "link" || len(points) > 0 && points[0].Spec.study() != nil {
 		return ""
 	}
 	about := func(job string, l *lab) bool {
@@ -199,7 +199,7 @@ func plans(s *Spec, saved *SavedPlan) ([]planned, error) {
 	var out []planned
 	for _, p := range s.Points() {
 		plan := saved.plan(len(out))
-		if plan == nil && p.Spec.Trace == nil {
+		if plan == nil && p.Spec.study() == nil {
 			var err error
 			if plan, err = p.Spec.Place(); err != nil {
 				if l := labels(p.Labels); l != "" {
@@ -231,8 +231,8 @@ func (r *run) measure(ctx context.Context) (err error) {
 				return err
 			}
 			measure := r.point
-			if p.Spec.Trace != nil {
-				measure = func(ctx context.Context, p planned) (*results.Point, error) { return r.online(ctx, p, repeat) }
+			if p.Spec.study() != nil {
+				measure = func(ctx context.Context, p planned) (*results.Point, error) { return r.studied(ctx, p, repeat) }
 			}
 			point, err := measure(ctx, p)
 			point.Index, point.Repeat, point.Params, point.Labels = i, repeat, p.Params, p.Labels

@@ -171,6 +171,7 @@ type Expect struct {
 	Name      string    `toml:"name"` // default: metric and of
 	Metric    string    `toml:"metric,required"`
 	Of        string    `toml:"of"`                       // glob over jobs, "job@switch" or links; empty: all
+	Where     []string  `toml:"at"`                       // labels of sweeps, all of which a point must have: ["switch.pat_ratio=0.5"]; empty: all points
 	Predictor string    `toml:"predictor"`                // "occupancy" (default), "waterfill", "value" (default with a value)
 	Value     any       `toml:"value"`                    // a number; a rate or duration where the metric is one
 	Against   string    `toml:"against"`                  // other points of the sweep, "switch.mode=statistical", instead of a predictor

@@ -96,26 +96,35 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 	return problems
 }
 
-// checkAgainst reports expectations against points that the sweeps do not have. Those
-// whose key --set gives have nothing to be held against, which the verdict says.
+// checkAgainst reports expectations about points, or against some, that the sweeps do not
+// have. Those whose key --set gives have nothing to be held against, which the verdict says.
 func (s *Spec) checkAgainst(f *tomlfile.File) {
 	for i := range s.Expects {
 		e := &s.Expects[i]
-		if e.Against == "" {
-			continue
+		if e.Against != "" {
+			s.checkLabel(f, e.At+".against", e.Against)
 		}
-		key, _, _ := strings.Cut(e.Against, "=")
-		var labels []string
-		for _, p := range s.points {
-			if v, ok := p.Params[key]; ok && !slices.Contains(labels, key+"="+format(v)) {
-				labels = append(labels, key+"="+format(v))
-			}
+		for k, l := range e.Where {
+			s.checkLabel(f, fmt.Sprintf("%s.at[%d]", e.At, k), l)
 		}
-		if !slices.ContainsFunc(s.Sweeps, func(sw Sweep) bool { return sw.Key == key }) {
-			f.Problemf(e.At+".against", "write KEY=VALUE of a sweep", "%q is not swept", key)
-		} else if len(labels) > 0 && !slices.Contains(labels, e.Against) {
-			f.Problemf(e.At+".against", tomlfile.OneOf(e.Against, labels), "no point has %s", e.Against)
+	}
+}
+
+// checkLabel reports what is not the label of any point.
+func (s *Spec) checkLabel(f *tomlfile.File, at, label string) {
+	key, _, _ := strings.Cut(label, "=")
+	var labels []string
+	for _, p := range s.points {
+		if v, ok := p.Params[key]; ok && !slices.Contains(labels, key+"="+format(v)) {
+			labels = append(labels, key+"="+format(v))
 		}
+	}
+	switch i := slices.IndexFunc(s.Sweeps, func(sw Sweep) bool { return sw.Key == key }); {
+	case i < 0:
+		f.Problemf(at, "write KEY=VALUE of a sweep", "%q is not swept", key)
+	case f.Pos(s.Sweeps[i].At+".values").Line == 0: // a flag's: the file may speak of others
+	case len(labels) > 0 && !slices.Contains(labels, label):
+		f.Problemf(at, tomlfile.OneOf(label, labels), "no point has %s", label)
 	}
 }
 

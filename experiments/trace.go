@@ -61,8 +61,8 @@ var demands = []string{string(trace.Philly), string(trace.Poisson), string(trace
 // collectives are what the jobs of a trace may do.
 var collectives = map[string]cluster.Traffic{"ina": cluster.INA, "ps": cluster.PS, "ring": cluster.Ring}
 
-func (c *checker) trace() {
-	t := c.s.Trace
+// check implements study.
+func (t *Trace) check(c *checker) {
 	if len(c.s.Jobs) > 0 {
 		c.KeyProblemf("trace", "make two experiments", "both [trace] and [[job]]")
 	}
@@ -108,6 +108,21 @@ func (c *checker) trace() {
 type traced struct {
 	replay.Job
 	Name, Model string
+}
+
+// metrics implements study.
+func (t *Trace) metrics() map[string]metric { return traceMetrics }
+
+// headline implements study.
+func (t *Trace) headline() []string { return []string{"avg_jct", "de"} }
+
+// predictor implements study.
+func (t *Trace) predictor() string { return replayed }
+
+// ready implements study.
+func (t *Trace) ready(s *Spec) error {
+	_, err := s.jobs(s.Measure.Seed, s.config().GPUs())
+	return err
 }
 
 // jobs makes the trace of one repeat: the same for all policies.

@@ -107,6 +107,9 @@ type Expect struct {
 	Of        string  `json:"of,omitempty"`    // glob over subjects; empty: all
 	Predictor string  `json:"predictor"`       // "occupancy", "waterfill", or "value"
 	Value     float64 `json:"value,omitempty"` // with predictor "value"
+	// Points are labels that a point must have, all of them, for this to be about it:
+	// "switch.mode=statistical". None: it is about every point.
+	Points []string `json:"points,omitempty"`
 	// Against is a label of points, "switch.mode=statistical". Points that have another
 	// value of that key are held against what was measured where it has this one and all
 	// else is the same, and Predictor is the label too. Empty: against Predictor.

@@ -62,8 +62,17 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 			checks = append(checks, c)
 			continue
 		}
+		if !slices.ContainsFunc(cells, func(c cell) bool { return c.has(e.Points) }) && len(cells) > 0 {
+			c := e.check()
+			c.Of, c.Outcome, c.Why = e.Of, Skipped, "no point has "+strings.Join(e.Points, " ")
+			checks = append(checks, c)
+			continue
+		}
 		var each []held
 		for i := range cells {
+			if !cells[i].has(e.Points) {
+				continue
+			}
 			if ref, ok := cells[i].against(e, cells); ok {
 				each = append(each, cells[i].checks(e, ref)...)
 			}
@@ -207,6 +216,11 @@ type held struct {
 	Check
 	lo, hi float64
 	ok     bool
+}
+
+// has says whether the cell has all of the labels.
+func (c *cell) has(labels []string) bool {
+	return !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(c.label, l) })
 }
 
 // against is the cell whose figures this one is held against; nil where e is not about

@@ -92,6 +92,32 @@ func TestAgainstOtherPoints(t *testing.T) {
 	}
 }
 
+// An expectation about some points holds the others to nothing.
+func TestSomePoints(t *testing.T) {
+	var points []Point
+	for i, mode := range []string{"old", "new"} {
+		points = append(points, Point{Index: i, Labels: []string{"m=8", "mode=" + mode}, Phases: []Phase{{Figures: []Figure{measuredFig("share", "A", float64(i), 0, "1")}}}})
+	}
+	e := Expect{Name: "e", Metric: "share", Predictor: "value", Value: 1, Tolerance: 0.1, Gate: true}
+	for _, c := range []struct {
+		points  []string
+		checks  int
+		outcome Outcome
+	}{
+		{nil, 2, Fail},
+		{[]string{"mode=new"}, 1, Pass},
+		{[]string{"mode=new", "m=8"}, 1, Pass},
+		{[]string{"mode=old"}, 1, Fail},
+		{[]string{"mode=old", "m=4"}, 1, Inconclusive}, // there is none, and nothing else was decided
+	} {
+		e.Points = c.points
+		checks, outcome, reasons := Judge([]Expect{e}, points)
+		if len(checks) != c.checks || outcome != c.outcome {
+			t.Errorf("%v: %s %v %+v", c.points, outcome, reasons, checks)
+		}
+	}
+}
+
 // TestSkip: what a testbed cannot produce decides nothing, and never everything.
 func TestSkip(t *testing.T) {
 	share := Expect{Name: "share", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
