@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/udp"
 )
 
 // BenchmarkSend is a worker's way out: gradients computed, packets queued, a batch a
@@ -33,7 +34,7 @@ func BenchmarkSend(b *testing.B) {
 				cfg := stream
 				cfg.Device, cfg.Workers, cfg.Lanes = "sink", 1, lanes
 				cfg.Window = 1 << 16
-				c := newClock()
+				c := udp.NewClock()
 				k, err := newWorker(cfg, &c)
 				must(b, err)
 				defer func() { k.close() }()
@@ -61,8 +62,8 @@ func BenchmarkSend(b *testing.B) {
 						answered = end
 						b.StartTimer()
 					}
-					buf := k.sock.buffer()
-					must(b, k.sock.queue(buf[:k.w.Send(time.Millisecond, buf)], k.to))
+					buf := k.sock.Buffer()
+					must(b, k.sock.Queue(buf[:k.w.Send(time.Millisecond, buf)], k.to))
 				}
 				b.StopTimer()
 				if s := k.w.Stats(); s.Wrong != 0 {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/inabench/inabench/testbed/udp"
 )
 
 // role is what an agent does between "start" and "done".
@@ -29,7 +31,7 @@ type role interface {
 // control is how the command loop and a role's run talk to each other.
 type control struct {
 	stop     atomic.Bool
-	clock    *clock
+	clock    *udp.Clock
 	events   chan Event
 	interval time.Duration
 	next     time.Duration // sample
@@ -92,16 +94,16 @@ const idle = time.Second
 //
 // A read from stdin may still be under way when Main returns.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	a := &agent{clock: newClock(), stdout: stdout}
+	a := &agent{clock: udp.NewClock(), stdout: stdout}
 	err := a.main(ctx, stdin)
 	if err != nil {
-		return errors.Join(err, a.emit(Event{Event: "error", T: a.clock.now().Seconds(), Error: err.Error()}))
+		return errors.Join(err, a.emit(Event{Event: "error", T: a.clock.Now().Seconds(), Error: err.Error()}))
 	}
 	return nil
 }
 
 type agent struct {
-	clock  clock
+	clock  udp.Clock
 	stdout io.Writer
 	line   bytes.Buffer
 }
@@ -158,7 +160,7 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 			bad <- fmt.Errorf("read commands: %w", err)
 		}
 	}()
-	if err := a.emit(Event{Event: "ready", T: a.clock.now().Seconds()}); err != nil {
+	if err := a.emit(Event{Event: "ready", T: a.clock.Now().Seconds()}); err != nil {
 		return err
 	}
 	return a.serve(ctx, cfg, r, commands, bad)
@@ -211,7 +213,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 			}
 			switch cmd.Cmd {
 			case "ping":
-				if err := a.emit(Event{Event: "pong", T: a.clock.now().Seconds(), ID: cmd.ID}); err != nil {
+				if err := a.emit(Event{Event: "pong", T: a.clock.Now().Seconds(), ID: cmd.ID}); err != nil {
 					return end(err)
 				}
 			case "start":
@@ -243,7 +245,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 func (a *agent) done(r role) error {
 	r.close()
 	s := r.stats()
-	return a.emit(Event{Event: "done", T: a.clock.now().Seconds(), Stats: &s})
+	return a.emit(Event{Event: "done", T: a.clock.Now().Seconds(), Stats: &s})
 }
 
 // ErrConfig is wrapped by errors about what a Config asks for.
@@ -278,7 +280,7 @@ func parseConfig(line []byte) (Config, error) {
 	return cfg, nil
 }
 
-func newRole(cfg Config, c *clock) (role, error) {
+func newRole(cfg Config, c *udp.Clock) (role, error) {
 	switch cfg.Role {
 	case "worker":
 		return newWorker(cfg, c)
@@ -292,11 +294,11 @@ func newRole(cfg Config, c *clock) (role, error) {
 
 // openFor opens the socket on which a job's packets to group arrive, at the job's port
 // of those from base on.
-func openFor(cfg Config, base uint16, group [4]byte, c *clock) (*socket, error) {
-	s, err := openSocket(cfg.Device, base|cfg.Job, group, cfg.Offload, c)
+func openFor(cfg Config, base uint16, group [4]byte, c *udp.Clock) (*udp.Socket, error) {
+	s, err := udp.Open(cfg.Device, base|cfg.Job, group, cfg.Offload, c)
 	if err != nil {
 		return nil, err
 	}
-	s.rest = cfg.Rest
+	s.Rest = cfg.Rest
 	return s, nil
 }

@@ -9,19 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/udp"
 )
 
 // ps completes a job's sums and sends the results.
 type ps struct {
 	cfg     Config
-	sock    *socket
+	sock    *udp.Socket
 	p       *ina.PS
 	group   *unix.RawSockaddrInet4
 	workers []*unix.RawSockaddrInet4 // by rank, for the plain ps collective
 }
 
-func newPS(cfg Config, c *clock) (*ps, error) {
-	k := &ps{cfg: cfg, group: address(ina.DownGroup(cfg.Job), ina.DownPortBase|cfg.Job)}
+func newPS(cfg Config, c *udp.Clock) (*ps, error) {
+	k := &ps{cfg: cfg, group: udp.Address(ina.DownGroup(cfg.Job), ina.DownPortBase|cfg.Job)}
 	unicast := cfg.Collective == "ps"
 	if unicast {
 		if len(cfg.Peers) != cfg.Workers {
@@ -32,7 +33,7 @@ func newPS(cfg Config, c *clock) (*ps, error) {
 			if err != nil || !a.Is4() {
 				return nil, fmt.Errorf("%w: address %q of worker %d is not IPv4", ErrConfig, peer, rank)
 			}
-			k.workers = append(k.workers, address(a.As4(), ina.DownPortBase|cfg.Job))
+			k.workers = append(k.workers, udp.Address(a.As4(), ina.DownPortBase|cfg.Job))
 		}
 	}
 	var err error
@@ -48,23 +49,23 @@ func newPS(cfg Config, c *clock) (*ps, error) {
 	return k, nil
 }
 
-func (k *ps) interrupt() { k.sock.interrupt() }
-func (k *ps) close()     { k.sock.close() }
+func (k *ps) interrupt() { k.sock.Interrupt() }
+func (k *ps) close()     { k.sock.Close() }
 
 // run answers until stopped; the workers are to be stopped first.
 func (k *ps) run(ctx context.Context, c *control) error {
 	runtime.LockOSThread() // for good: the thread goes with the goroutine
-	defer context.AfterFunc(ctx, k.sock.interrupt)()
-	preciseTimers()
-	now := c.clock.now()
+	defer context.AfterFunc(ctx, k.sock.Interrupt)()
+	udp.PreciseTimers()
+	now := c.clock.Now()
 	c.started(now)
 	for ctx.Err() == nil {
-		n, err := k.sock.receive()
+		n, err := k.sock.Receive()
 		if err != nil {
 			return err
 		}
 		for i := range n {
-			result, to := k.p.Receive(k.sock.packets[i])
+			result, to := k.p.Receive(k.sock.Packets[i])
 			if result == nil {
 				continue
 			}
@@ -73,19 +74,19 @@ func (k *ps) run(ctx context.Context, c *control) error {
 			}
 		}
 		// Before the next batch: it may reuse the memory of results two windows old.
-		if err := k.sock.flush(); err != nil {
+		if err := k.sock.Flush(); err != nil {
 			return err
 		}
-		if now = c.clock.now(); c.due(now) {
+		if now = c.clock.Now(); c.due(now) {
 			c.sample(now, k.stats())
 		}
-		if k.sock.full {
+		if k.sock.Full {
 			continue
 		}
 		if c.stop.Load() {
 			return nil
 		}
-		if err := k.sock.wait(c.wake(now + idle)); err != nil {
+		if err := k.sock.Wait(c.wake(now + idle)); err != nil {
 			return err
 		}
 	}
@@ -94,10 +95,10 @@ func (k *ps) run(ctx context.Context, c *control) error {
 
 func (k *ps) send(result []byte, to uint64) error {
 	if k.workers == nil {
-		return k.sock.queue(result, k.group)
+		return k.sock.Queue(result, k.group)
 	}
 	for rank := range ina.Ranks(to) {
-		if err := k.sock.queue(result, k.workers[rank]); err != nil {
+		if err := k.sock.Queue(result, k.workers[rank]); err != nil {
 			return err
 		}
 	}
@@ -107,13 +108,13 @@ func (k *ps) send(result []byte, to uint64) error {
 func (k *ps) stats() Stats {
 	s := k.p.Stats()
 	return Stats{
-		PacketsSent:     k.sock.sent,
-		BytesSent:       k.sock.sentBytes,
-		PacketsReceived: k.sock.received,
-		BytesReceived:   k.sock.receivedBytes,
+		PacketsSent:     k.sock.Sent,
+		BytesSent:       k.sock.SentBytes,
+		PacketsReceived: k.sock.Received,
+		BytesReceived:   k.sock.ReceivedBytes,
 		Resends:         s.Answered,
 		Arrived:         s.Arrived,
 		Completed:       s.Completed,
-		SocketDrops:     k.sock.drops,
+		SocketDrops:     k.sock.Drops,
 	}
 }

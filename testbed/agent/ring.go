@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/udp"
 )
 
 // RingPortBase + job is the TCP port on which a ring worker takes the connection of
@@ -48,7 +49,7 @@ type ring struct {
 	total   Stats
 }
 
-func newRing(cfg Config, c *clock) (*ring, error) {
+func newRing(cfg Config, c *udp.Clock) (*ring, error) {
 	n := len(cfg.Peers)
 	switch {
 	case n != cfg.Workers || n < 2 || n > ina.MaxWorkers:
@@ -192,7 +193,7 @@ func (r *ring) reduce(ctx context.Context, c *control) error {
 			wrote <- err
 		}
 	}()
-	t := c.clock.now()
+	t := c.clock.Now()
 	c.started(t)
 	sampling := make(chan struct{})
 	defer func() { <-sampling }()
@@ -217,7 +218,7 @@ func (r *ring) reduce(ctx context.Context, c *control) error {
 		for i, l := range m.layers {
 			at, _ := m.ready()
 			m.next++
-			if err := pause(ctx, at-c.clock.now()); err != nil {
+			if err := pause(ctx, at-c.clock.Now()); err != nil {
 				return err
 			}
 			end := begin + 4*l.packets
@@ -229,7 +230,7 @@ func (r *ring) reduce(ctx context.Context, c *control) error {
 			}
 			begin = end
 		}
-		t = max(c.clock.now(), m.lastReady())
+		t = max(c.clock.Now(), m.lastReady())
 		checked, wrong := r.check(m.done)
 		m.end(t)
 		r.mu.Lock()
@@ -265,7 +266,7 @@ func (r *ring) sample(ctx context.Context, c *control) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			c.sample(c.clock.now(), r.stats())
+			c.sample(c.clock.Now(), r.stats())
 		}
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/udp"
 )
 
 // worker sends a job's gradients and checks what comes back.
 type worker struct {
 	cfg  Config
-	sock *socket
+	sock *udp.Socket
 	w    *ina.Worker
 	pace pacer
 	to   *unix.RawSockaddrInet4
@@ -28,7 +29,7 @@ type worker struct {
 	announced bool  // that it has started
 }
 
-func newWorker(cfg Config, c *clock) (*worker, error) {
+func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
 	msg := newMessage(cfg)
 	wc := ina.WorkerConfig{
 		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Workers: cfg.Workers,
@@ -44,7 +45,7 @@ func newWorker(cfg Config, c *clock) (*worker, error) {
 	k := &worker{
 		cfg: cfg,
 		msg: msg,
-		to:  address(ina.UpGroup(cfg.Job), ina.UpPortBase|cfg.Job),
+		to:  udp.Address(ina.UpGroup(cfg.Job), ina.UpPortBase|cfg.Job),
 	}
 	if k.w, err = ina.NewWorker(wc); err != nil {
 		return nil, err
@@ -62,8 +63,8 @@ func newWorker(cfg Config, c *clock) (*worker, error) {
 	return k, nil
 }
 
-func (k *worker) interrupt() { k.sock.interrupt() }
-func (k *worker) close()     { k.sock.close() }
+func (k *worker) interrupt() { k.sock.Interrupt() }
+func (k *worker) close()     { k.sock.Close() }
 
 // giveUp is how long a worker that was asked to stop waits without progress for the
 // others, which may have died.
@@ -71,10 +72,10 @@ func (k *worker) giveUp() time.Duration { return max(time.Second, 4*k.cfg.RTO) }
 
 func (k *worker) run(ctx context.Context, c *control) error {
 	runtime.LockOSThread() // for good: the thread goes with the goroutine
-	defer context.AfterFunc(ctx, k.sock.interrupt)()
-	preciseTimers()
+	defer context.AfterFunc(ctx, k.sock.Interrupt)()
+	udp.PreciseTimers()
 	var stopped time.Duration // when a stop was first seen
-	now := c.clock.now()
+	now := c.clock.Now()
 	k.w.Allow(ina.Startup, now)
 	k.obey(c, now)
 	if k.w.Paused() {
@@ -82,18 +83,18 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		k.announced = true
 	}
 	for ctx.Err() == nil {
-		before := c.clock.now() // what arrived until now is looked at before a timeout is believed
-		n, err := k.sock.receive()
+		before := c.clock.Now() // what arrived until now is looked at before a timeout is believed
+		n, err := k.sock.Receive()
 		if err != nil {
 			return err
 		}
 		for i := range n {
-			if k.w.Receive(k.sock.packets[i], k.sock.arrived[i]) {
-				k.last = k.sock.arrived[i]
+			if k.w.Receive(k.sock.Packets[i], k.sock.Arrived[i]) {
+				k.last = k.sock.Arrived[i]
 				k.step(c, k.last)
 			}
 		}
-		now = c.clock.now()
+		now = c.clock.Now()
 		stop := c.stop.Load() // before the orders: where to pause was one of them
 		k.obey(c, now)
 		if stop && stopped == 0 {
@@ -105,7 +106,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 			return nil
 		}
 		wake := now + idle
-		if !k.sock.full { // otherwise a result may be waiting
+		if !k.sock.Full { // otherwise a result may be waiting
 			wake, err = k.resend(before, wake)
 			if err != nil {
 				return err
@@ -115,7 +116,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		if err != nil {
 			return err
 		}
-		if err := k.sock.flush(); err != nil {
+		if err := k.sock.Flush(); err != nil {
 			return err
 		}
 		if c.due(now) {
@@ -124,8 +125,8 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		if at, ok := k.msg.ready(); ok {
 			wake = min(wake, at)
 		}
-		if !k.sock.full && wake > now {
-			if err := k.sock.wait(c.wake(wake)); err != nil {
+		if !k.sock.Full && wake > now {
+			if err := k.sock.Wait(c.wake(wake)); err != nil {
 				return err
 			}
 		}
@@ -156,7 +157,7 @@ func (k *worker) obey(c *control, now time.Duration) {
 // send queues the new packets that are due at now, at most a batch, and returns
 // when it has to be called again.
 func (k *worker) send(now, wake time.Duration) (time.Duration, error) {
-	for range batch {
+	for range udp.Batch {
 		due, ok := k.pace.due(k.w)
 		if !ok {
 			return wake, nil
@@ -166,8 +167,8 @@ func (k *worker) send(now, wake time.Duration) (time.Duration, error) {
 		}
 		k.late.add(now - due)
 		k.pace.sent()
-		b := k.sock.buffer()
-		if err := k.sock.queue(b[:k.w.Send(now, b)], k.to); err != nil {
+		b := k.sock.Buffer()
+		if err := k.sock.Queue(b[:k.w.Send(now, b)], k.to); err != nil {
 			return 0, err
 		}
 	}
@@ -177,7 +178,7 @@ func (k *worker) send(now, wake time.Duration) (time.Duration, error) {
 // resend queues the packets whose timeout has passed at now. They are outside the
 // schedule, which has to stay the same on all workers, but never come faster.
 func (k *worker) resend(now, wake time.Duration) (time.Duration, error) {
-	for range batch {
+	for range udp.Batch {
 		due, ok := k.w.Deadline()
 		if !ok {
 			return wake, nil
@@ -186,8 +187,8 @@ func (k *worker) resend(now, wake time.Duration) (time.Duration, error) {
 			return min(wake, due), nil
 		}
 		k.pace.resent(now)
-		b := k.sock.buffer()
-		if err := k.sock.queue(b[:k.w.Resend(now, b)], k.to); err != nil {
+		b := k.sock.Buffer()
+		if err := k.sock.Queue(b[:k.w.Resend(now, b)], k.to); err != nil {
 			return 0, err
 		}
 	}
@@ -246,10 +247,10 @@ func (k *worker) abandon(now, stopped time.Duration) bool {
 func (k *worker) stats() Stats {
 	s := k.w.Stats()
 	return Stats{
-		PacketsSent:     k.sock.sent,
-		BytesSent:       k.sock.sentBytes,
-		PacketsReceived: k.sock.received,
-		BytesReceived:   k.sock.receivedBytes,
+		PacketsSent:     k.sock.Sent,
+		BytesSent:       k.sock.SentBytes,
+		PacketsReceived: k.sock.Received,
+		BytesReceived:   k.sock.ReceivedBytes,
 		Resends:         s.Resends,
 		PSNs:            s.Results,
 		Goodput:         s.Results * int64(4*k.cfg.Lanes),
@@ -265,7 +266,7 @@ func (k *worker) stats() Stats {
 		SumErrors:       s.Wrong,
 		LateP99:         k.late.quantile(.99).Seconds(),
 		LateMax:         k.late.max.Seconds(),
-		SocketDrops:     k.sock.drops,
+		SocketDrops:     k.sock.Drops,
 	}
 }
 

@@ -1,4 +1,7 @@
-package agent
+// Package udp is how hosts send and receive aggregation packets: a UDP socket on one
+// device that moves packets in batches, with segmentation offload where the device has
+// it, and tells when each arrived on the clock that agents report in.
+package udp
 
 import (
 	"encoding/binary"
@@ -16,8 +19,8 @@ import (
 	"github.com/inabench/inabench/testbed/ina"
 )
 
-// batch is how many packets one system call moves at most.
-const batch = 64
+// Batch is how many packets one system call moves at most.
+const Batch = 64
 
 // udpOverhead is the bytes of a frame around a UDP payload: Ethernet, IPv4, UDP.
 const udpOverhead = ina.Overhead - ina.HeaderLen
@@ -39,47 +42,52 @@ type segmentSize struct {
 	_    [6]byte
 }
 
-// socket is a UDP socket on one device. It receives and sends in batches and
+// Socket is a UDP socket on one device. It receives and sends in batches and
 // allocates nothing after it was opened. One goroutine uses it, on a locked thread;
-// only interrupt may be called by others.
-type socket struct {
+// only Interrupt may be called by others.
+type Socket struct {
 	fd, wake int // wake is an eventfd that ends a wait
-	clock    *clock
+	clock    *Clock
 	mu       sync.Mutex // closed, for interrupt
 	closed   bool
 
 	offload  bool // up to ina.MaxSegments packets are handed over as one
 	messages int  // received by one call at most
-	full     bool // the last receive left off there
 
-	rx      [batch]mmsghdr
-	rxIov   [batch]unix.Iovec
-	rxBuf   []byte // of all messages
-	rxCtl   [batch][128]byte
-	packets [][]byte // received
-	arrived []time.Duration
-	last    time.Duration // newest arrival, so that a stepped wall clock cannot turn time back
+	// Full: the last Receive left off at the most that it takes, so there may be more.
+	Full bool
+	// What the last Receive took, and when each of it arrived on the clock.
+	Packets [][]byte
+	Arrived []time.Duration
 
-	tx    [batch]mmsghdr
-	txIov [batch]unix.Iovec
-	txBuf [batch][2048]byte
-	txSeg [batch]segmentSize
+	rx    [Batch]mmsghdr
+	rxIov [Batch]unix.Iovec
+	rxBuf []byte // of all messages
+	rxCtl [Batch][128]byte
+	last  time.Duration // newest arrival, so that a stepped wall clock cannot turn time back
+
+	tx    [Batch]mmsghdr
+	txIov [Batch]unix.Iovec
+	txBuf [Batch][2048]byte
+	txSeg [Batch]segmentSize
 	txN   int
 
-	rest  time.Duration // least time of a wait
 	poll  [2]unix.PollFd
 	limit unix.Timespec
 
-	received, receivedBytes int64 // frames and their bytes
-	sent, sentBytes         int64
-	drops                   int64 // by the kernel, for want of receive buffer
+	// Rest is the least time of a Wait: what comes within it is handled together.
+	Rest time.Duration
+
+	Received, ReceivedBytes int64 // frames and their bytes, as a NIC counts them
+	Sent, SentBytes         int64
+	Drops                   int64 // by the kernel, for want of receive buffer
 }
 
-// openSocket binds port on all addresses, joins group on device, and sends
+// Open binds port on all addresses, joins group on device, and sends
 // multicasts through it. Nothing it sends is looped back on the host: a worker and
 // a PS on one host meet in the switch. With offload the device has to be one on which
 // checksums and UDP segmentation are offloaded.
-func openSocket(device string, port uint16, group [4]byte, offload bool, c *clock) (*socket, error) {
+func Open(device string, port uint16, group [4]byte, offload bool, c *Clock) (*Socket, error) {
 	ifi, err := net.InterfaceByName(device)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", device, err)
@@ -88,15 +96,15 @@ func openSocket(device string, port uint16, group [4]byte, offload bool, c *cloc
 	if err != nil {
 		return nil, fmt.Errorf("udp socket: %w", err)
 	}
-	s := &socket{fd: fd, wake: -1, clock: c, offload: offload}
+	s := &Socket{fd: fd, wake: -1, clock: c, offload: offload}
 	if err := s.open(ifi.Index, port, group); err != nil {
-		s.close()
+		s.Close()
 		return nil, fmt.Errorf("udp port %d on %s: %w", port, device, err)
 	}
 	return s, nil
 }
 
-func (s *socket) open(ifindex int, port uint16, group [4]byte) error {
+func (s *Socket) open(ifindex int, port uint16, group [4]byte) error {
 	set := func(what string, level, opt, value int) error {
 		if err := unix.SetsockoptInt(s.fd, level, opt, value); err != nil {
 			return fmt.Errorf("set %s: %w", what, err)
@@ -139,13 +147,13 @@ func (s *socket) open(ifindex int, port uint16, group [4]byte) error {
 		return fmt.Errorf("eventfd: %w", err)
 	}
 	size, segments := 2048, 1
-	s.messages = batch
+	s.messages = Batch
 	if s.offload {
-		size, segments, s.messages = 32<<10, ina.MaxSegments, batch/4
+		size, segments, s.messages = 32<<10, ina.MaxSegments, Batch/4
 	}
 	s.rxBuf = make([]byte, s.messages*size)
-	s.packets = make([][]byte, 0, s.messages*segments)
-	s.arrived = make([]time.Duration, 0, s.messages*segments)
+	s.Packets = make([][]byte, 0, s.messages*segments)
+	s.Arrived = make([]time.Duration, 0, s.messages*segments)
 	for i := range s.messages {
 		s.rxIov[i].Base, s.rx[i].hdr.Iov, s.rx[i].hdr.Control = &s.rxBuf[i*size], &s.rxIov[i], &s.rxCtl[i][0]
 		s.rxIov[i].SetLen(size)
@@ -155,7 +163,8 @@ func (s *socket) open(ifindex int, port uint16, group [4]byte) error {
 	return nil
 }
 
-func (s *socket) close() {
+// Close may be called again.
+func (s *Socket) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -168,8 +177,8 @@ func (s *socket) close() {
 	}
 }
 
-// interrupt ends a present or the next wait; any goroutine may call it.
-func (s *socket) interrupt() {
+// Interrupt ends a present or the next wait; any goroutine may call it.
+func (s *Socket) Interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -179,13 +188,13 @@ func (s *socket) interrupt() {
 	unix.Write(s.wake, one[:]) // fails only if it is set already
 }
 
-// wait sleeps until something arrived, interrupt was called, or the clock says t.
-func (s *socket) wait(t time.Duration) error {
-	if s.rest > 0 {
-		ts := unix.NsecToTimespec(int64(s.rest))
+// Wait sleeps until something arrived, Interrupt was called, or the clock says t.
+func (s *Socket) Wait(t time.Duration) error {
+	if s.Rest > 0 {
+		ts := unix.NsecToTimespec(int64(s.Rest))
 		unix.Nanosleep(&ts, nil)
 	}
-	s.limit = unix.NsecToTimespec(int64(max(t-s.clock.now(), 0)))
+	s.limit = unix.NsecToTimespec(int64(max(t-s.clock.Now(), 0)))
 	if _, err := unix.Ppoll(s.poll[:], &s.limit, nil); err != nil && err != unix.EINTR {
 		return fmt.Errorf("poll: %w", err)
 	}
@@ -196,10 +205,10 @@ func (s *socket) wait(t time.Duration) error {
 	return nil
 }
 
-// receive takes what has arrived, up to a batch: packets[i] and arrived[i] for i < n.
+// Receive takes what has arrived, up to a batch: Packets[i] and Arrived[i] for i < n.
 // They are valid until the next call.
-func (s *socket) receive() (n int, err error) {
-	s.packets, s.arrived, s.full = s.packets[:0], s.arrived[:0], false
+func (s *Socket) Receive() (n int, err error) {
+	s.Packets, s.Arrived, s.Full = s.Packets[:0], s.Arrived[:0], false
 	for i := range s.messages {
 		s.rx[i].hdr.SetControllen(len(s.rxCtl[i]))
 	}
@@ -212,7 +221,7 @@ func (s *socket) receive() (n int, err error) {
 	default:
 		return 0, fmt.Errorf("receive: %w", errno)
 	}
-	s.full = int(r) == s.messages
+	s.Full = int(r) == s.messages
 	now, wall := s.clock.both()
 	for i := range int(r) {
 		m := &s.rx[i]
@@ -230,7 +239,7 @@ func (s *socket) receive() (n int, err error) {
 			case c.Type == unix.SO_TIMESTAMPNS:
 				at = now - time.Duration(wall-(*unix.Timespec)(data).Nano())
 			case c.Type == unix.SO_RXQ_OVFL:
-				s.drops = int64(*(*uint32)(data))
+				s.Drops = int64(*(*uint32)(data))
 			}
 			ctl = ctl[min(unix.CmsgSpace(int(c.Len)-unix.CmsgLen(0)), len(ctl)):]
 		}
@@ -241,39 +250,39 @@ func (s *socket) receive() (n int, err error) {
 			if segment > 0 {
 				p = b[:min(segment, len(b))]
 			}
-			s.packets = append(s.packets, p)
-			s.arrived = append(s.arrived, s.last)
-			s.received++
-			s.receivedBytes += int64(len(p)) + udpOverhead
+			s.Packets = append(s.Packets, p)
+			s.Arrived = append(s.Arrived, s.last)
+			s.Received++
+			s.ReceivedBytes += int64(len(p)) + udpOverhead
 			if b = b[len(p):]; len(b) == 0 {
 				break
 			}
 		}
 	}
-	return len(s.packets), nil
+	return len(s.Packets), nil
 }
 
-// buffer is where the next packet to queue may be written.
-func (s *socket) buffer() []byte { return s.txBuf[s.txN][:] }
+// Buffer is where the next packet to queue may be written.
+func (s *Socket) Buffer() []byte { return s.txBuf[s.txN][:] }
 
-// queue adds a packet to the batch, flushing it when full. b stays in use until then.
-func (s *socket) queue(b []byte, to *unix.RawSockaddrInet4) error {
+// Queue adds a packet to the batch, flushing it when full. b stays in use until then.
+func (s *Socket) Queue(b []byte, to *unix.RawSockaddrInet4) error {
 	i := s.txN
 	s.txIov[i].Base = &b[0]
 	s.txIov[i].SetLen(len(b))
 	s.tx[i].hdr.Name = (*byte)(unsafe.Pointer(to))
 	s.tx[i].hdr.Namelen = unix.SizeofSockaddrInet4
-	s.sentBytes += int64(len(b)) + udpOverhead
-	s.sent++
-	if s.txN++; s.txN == batch {
-		return s.flush()
+	s.SentBytes += int64(len(b)) + udpOverhead
+	s.Sent++
+	if s.txN++; s.txN == Batch {
+		return s.Flush()
 	}
 	return nil
 }
 
-// flush sends the batch, waiting while the socket's buffer is full. A packet that a
+// Flush sends the batch, waiting while the socket's buffer is full. A packet that a
 // queue behind it refuses is lost, as on a wire, and later resent.
-func (s *socket) flush() error {
+func (s *Socket) Flush() error {
 	n := s.join()
 	for i := 0; i < n; {
 		r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(n-i), 0, 0, 0)
@@ -283,8 +292,8 @@ func (s *socket) flush() error {
 		case unix.EINTR:
 		case unix.EAGAIN, unix.ENOBUFS, unix.ECONNREFUSED, unix.EHOSTUNREACH:
 			for _, iov := range unsafe.Slice(s.tx[i].hdr.Iov, s.tx[i].hdr.Iovlen) {
-				s.sent--
-				s.sentBytes -= int64(iov.Len) + udpOverhead
+				s.Sent--
+				s.SentBytes -= int64(iov.Len) + udpOverhead
 			}
 			i++
 		default:
@@ -299,7 +308,7 @@ func (s *socket) flush() error {
 // join makes messages of the queued packets, and returns how many: one each, or with
 // offload one of as many as are for the same address and of the same size, of which
 // the last may be shorter.
-func (s *socket) join() (messages int) {
+func (s *Socket) join() (messages int) {
 	for i := 0; i < s.txN; messages++ {
 		n, size := 1, s.txIov[i].Len
 		for s.offload && n < ina.MaxSegments && i+n < s.txN && s.tx[i+n].hdr.Name == s.tx[i].hdr.Name &&
@@ -324,13 +333,13 @@ func (s *socket) join() (messages int) {
 	return messages
 }
 
-// address is where packets are sent to.
-func address(ip [4]byte, port uint16) *unix.RawSockaddrInet4 {
+// Address is where packets are sent to.
+func Address(ip [4]byte, port uint16) *unix.RawSockaddrInet4 {
 	wire := []byte{byte(port >> 8), byte(port)}
 	return &unix.RawSockaddrInet4{Family: unix.AF_INET, Port: binary.NativeEndian.Uint16(wire), Addr: ip}
 }
 
-// preciseTimers lets the calling thread's sleeps end within microseconds.
-func preciseTimers() {
+// PreciseTimers lets the calling thread's sleeps end within microseconds.
+func PreciseTimers() {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // refused nowhere known, and only a refinement
 }
