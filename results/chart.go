@@ -21,6 +21,7 @@ type chart struct {
 	Tolerance       bool // some curve has a band
 	Lo, Hi          float64
 	Observed        string // "measured" or "simulated"
+	Lines           bool   // series have too many points for markers
 }
 
 type predictorStyle struct {
@@ -130,6 +131,10 @@ func (c *chart) measureLabel(div string) string {
 
 // legend writes what marks mean, in neutral ink, in one line from (x, y).
 func (c *chart) legend(s *svg, x, y float64) {
+	if c.Lines {
+		s.text("muted small", "start", x-3, y, c.Observed)
+		return
+	}
 	s.marker("", 0, x+5, y-4, false)
 	if c.whiskers() {
 		s.line("whisk c0", x-3, y-4, x+13, y-4)
@@ -261,7 +266,7 @@ func (c *chart) curves() string {
 	if x0 == x1 {
 		pad = max(math.Abs(x0)*0.1, 0.5)
 	}
-	logX := x0 > 0 && x1 > 30*x0 // doublings and decades would crowd at the left
+	logX := x0 > 0 && x1 > 30*x0 && !c.Lines // doublings and decades would crowd at the left
 	at := func(x float64) float64 { return x }
 	if logX {
 		at, pad = math.Log, (math.Log(x1)-math.Log(x0))*0.04
@@ -279,6 +284,14 @@ func (c *chart) curves() string {
 	s.line("axis", left, bottom, right, bottom)
 	xt := xs
 	switch {
+	case c.Lines && !logX:
+		for xt = nil; len(xt) == 0; {
+			for _, t := range niceTicks(x0, x1, 7) {
+				if t >= x0 && t <= x1 {
+					xt = append(xt, t)
+				}
+			}
+		}
 	case logX:
 		xt = xs[:1:1]
 		for _, x := range xs[1:] {
@@ -330,10 +343,17 @@ func (c *chart) curves() string {
 	n := float64(len(c.Series))
 	for i, se := range c.Series {
 		off := (float64(i) - (n-1)/2) * min(5, 24/n)
+		if c.Lines {
+			off = 0
+		}
 		cl := "c" + strconv.Itoa(se.Colour%seriesColours)
 		var join []float64
 		for _, p := range se.Points {
 			join = append(join, px(p.X)+off, py(p.Y))
+		}
+		if c.Lines {
+			s.leaf(se.Name, "path", "class", "rate "+cl, "d", pathOf(join))
+			continue
 		}
 		if len(join) > 2 {
 			s.leaf("", "path", "class", "join "+cl, "d", pathOf(join))

@@ -50,6 +50,7 @@ type page struct {
 	Rerun         string
 	Observed      string
 	ObservedTitle string
+	PlotsTitle    string
 }
 
 type tile struct{ Label, Value, Note, Class string }
@@ -101,6 +102,10 @@ func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 		Observed: string(cmp.Or(rec.Kind, Measured)),
 	}
 	p.ObservedTitle = upperFirst(p.Observed)
+	p.PlotsTitle = p.ObservedTitle + " figures"
+	if slices.ContainsFunc(p.Plots, func(p plot) bool { return len(p.Table) > 0 && len(p.Table[0].Predictors) > 0 }) {
+		p.PlotsTitle = p.ObservedTitle + " against predicted"
+	}
 	p.Times, p.TimeUnit, p.TimesLeft = rec.timelines(samples)
 	if len(rec.Topology.Nodes) > 0 {
 		loads, of := rec.LinkLoads()

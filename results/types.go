@@ -57,10 +57,21 @@ type Point struct {
 	Params map[string]any `json:"params,omitempty"` // swept key -> value
 	Labels []string       `json:"labels,omitempty"` // "switch.pat_ratio=0.5", in the order of the spec
 	Phases []Phase        `json:"phases"`
+	Curves []Curve        `json:"curves,omitempty"`
 	Health []Trouble      `json:"health,omitempty"`
 	Jobs   []JobSummary   `json:"jobs,omitempty"`
 	Plan   map[string]any `json:"-"`
 	Error  string         `json:"error,omitempty"` // why the point ended early
+}
+
+// Curve is how a quantity changed within a point: fragments with the requests that came.
+type Curve struct {
+	Metric string    `json:"metric"`
+	Of     string    `json:"of,omitempty"`
+	Unit   string    `json:"unit"`
+	Over   string    `json:"over"` // what X is, with its unit: "requests", "time, s"
+	X      []float64 `json:"x"`    // ascending
+	Y      []float64 `json:"y"`    // one for each X
 }
 
 // JobSummary is what a job reported at its end.

@@ -278,7 +278,7 @@ func (rec *Record) plots() []plot {
 		}
 		out = append(out, m.charts(ds)...)
 	}
-	return out
+	return append(out, rec.curves(observedWord)...)
 }
 
 // draws says whether any expectation of the metric, if it has one, is about of.
