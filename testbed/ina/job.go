@@ -7,6 +7,7 @@ const (
 	Forward     Mode = iota // carried along the tree, never summed here (transit switch, or INA off)
 	Statistical             // an aggregator is reserved by a PSN's first packet and released by its result (ATP, NetPack section 2.2)
 	Synchronous             // the job owns a region; slot = PSN mod Size + Base, kept one window for resends (SwitchML)
+	Exclusive               // as Synchronous, but only while the job has the switches of its tree to itself (SHARP)
 )
 
 // Addressing is how a statistical switch finds the aggregator of a (job, PSN).
@@ -30,7 +31,7 @@ type JobEntry struct {
 	Base, Size uint32 // aggregators [Base, Base+Size) of the switch's array; jobs may share a region; Size 0: none
 	Offset     uint32 // linear addressing only
 	Expect     uint64 // bitmap of all workers below this switch: a sum with these bits is complete here
-	Root       bool   // the switch nearest the PS; in synchronous mode it turns complete sums into results
+	Root       bool   // the switch nearest the PS; in the modes without a PS it turns complete sums into results
 	Window     uint32 // PSNs the job may have outstanding; binding decisions are remembered for at least twice that
 	UpPort     uint32 // port towards the PS
 	DownGroup  uint16 // multicast group that reaches every worker below

@@ -43,7 +43,11 @@ import (
 // switch below sends its part of the sum up, again when a resend asks for it. PSN
 // p + Size takes the slot over. A job whose Size is 0 is at a halt.
 //
-// # Both
+// # Exclusive mode
+//
+// Sums as in synchronous mode, on trees that jobs take turns with: see Limits.
+//
+// # All
 //
 // FlagECN, FlagOverflow and FlagCollision of the summands are in the sum. Packets of
 // another epoch are dropped.
@@ -54,6 +58,9 @@ type Switch struct {
 	sums  []sum
 	pools map[region]*pool
 	out   [HeaderLen + 4*MaxLanes]byte
+
+	limits    Limits
+	resources map[uint32]*resource // by port; those of jobs with exclusive trees
 }
 
 // An aggregator is taken when job is not 0. It belongs to a PSN of the job's
@@ -88,6 +95,8 @@ type job struct {
 	ring     []decision // power of two
 	pool     *pool
 	counters *Counters
+	needs    []*resource // of an exclusive tree
+	turn     turn
 }
 
 type region struct{ base, size uint32 }
@@ -117,9 +126,15 @@ type Counters struct {
 	Results    Count // results from above, passed down
 	Dropped    Count // wrong epoch, workers not expected here, other lanes than the sum has, or a halt
 
+	// Of exclusive trees. In does not include what was refused.
+	Locks     Count // operations that got the whole tree, as their answer tells
+	Refused   Count // operations that did not
+	Conflicts Count // of these, refused by this switch
+	Inactive  Count // gradient packets dropped because the job had no turn
+
 	Answered int64         // synchronous resends answered from a kept sum: in Duplicates, and in Out
-	Releases int64         // aggregators released by a result
-	Hold     time.Duration // how long those were taken, first packet in until result
+	Releases int64         // aggregators released by a result; turns that ended
+	Hold     time.Duration // how long those were taken, first packet in until result; how long the turns were
 }
 
 // Reason says what became of a packet given to Process.
@@ -134,13 +149,14 @@ const (
 	Answered                 // synchronous resend: answered from the kept sum
 	Duplicate                // dropped: its workers are in the sum already
 	WrongEpoch               // dropped
-	Malformed                // dropped: no INA header, workers not expected here, or other lanes than the sum has
+	Malformed                // dropped: no INA header, workers not expected here, or other lanes or operation flags than the sum has
 	NoJob                    // dropped: the switch has no entry for its job
 	NoMemory                 // dropped: its job is synchronous and at a halt
+	NoTurn                   // dropped: its job's tree is exclusive, and the job has not locked it
 )
 
 var reasonNames = [...]string{"forwarded", "absorbed", "completed", "pushed", "result", "answered",
-	"duplicate", "wrong epoch", "malformed", "no job", "no memory"}
+	"duplicate", "wrong epoch", "malformed", "no job", "no memory", "no turn"}
 
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
@@ -174,8 +190,12 @@ type Verdict struct {
 	Reason Reason
 }
 
-// ErrEntry is wrapped by every error of SetJob.
-var ErrEntry = errors.New("job entry refused")
+var (
+	// ErrEntry is wrapped by every error of SetJob.
+	ErrEntry = errors.New("job entry refused")
+	// ErrQuota is wrapped too where the switch has as many exclusive trees as it may.
+	ErrQuota = errors.New("quota used up")
+)
 
 // maxWindow bounds the memory a job entry can ask for.
 const maxWindow = 1 << 20
@@ -193,6 +213,7 @@ func (s *Switch) Reset() {
 	clear(s.count[:])
 	clear(s.aggs)
 	s.pools = make(map[region]*pool)
+	s.resources = make(map[uint32]*resource)
 }
 
 // Taken is the number of aggregators in use.
@@ -215,10 +236,15 @@ func (s *Switch) Taken() int {
 //
 // A region must lie within the array. Jobs may share one, but a synchronous job's
 // is its own, and a pool is shared only by pool jobs with the same region. A
-// synchronous job without memory is at a halt: its packets are dropped. Errors wrap
-// ErrEntry and leave the switch as it was.
-func (s *Switch) SetJob(e JobEntry) error {
-	if err := s.check(e); err != nil {
+// synchronous job without memory is at a halt: its packets are dropped. Ports are those
+// of an exclusive tree on this switch, towards workers and root; they matter where the
+// switch's resource is PerPort. Errors wrap ErrEntry and leave the switch as it was.
+func (s *Switch) SetJob(e JobEntry, ports ...uint32) error {
+	err := s.check(e)
+	if err == nil && e.Mode == Exclusive {
+		err = s.checkTree(e, ports)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: job %d: %w", ErrEntry, e.Job, err)
 	}
 	s.DeleteJob(e.Job)
@@ -242,6 +268,9 @@ func (s *Switch) SetJob(e JobEntry) error {
 			j.pool = p
 		}
 	}
+	if e.Mode == Exclusive {
+		j.needs = s.share(ports)
+	}
 	s.jobs[e.Job] = j
 	return nil
 }
@@ -250,7 +279,7 @@ func (s *Switch) check(e JobEntry) error {
 	switch {
 	case e.Job == 0 || e.Job > MaxJob:
 		return fmt.Errorf("id outside 1..%d", MaxJob)
-	case e.Mode > Synchronous:
+	case e.Mode > Exclusive:
 		return fmt.Errorf("unknown mode %d", e.Mode)
 	case e.Mode == Forward:
 		return nil
@@ -262,8 +291,10 @@ func (s *Switch) check(e JobEntry) error {
 		return errors.New("expects no worker")
 	case e.Window == 0 || e.Window > maxWindow:
 		return fmt.Errorf("window %d outside 1..%d", e.Window, maxWindow)
-	case e.Mode == Synchronous && e.Size > 0 && uint64(e.Size) < 2*uint64(e.Window):
-		return fmt.Errorf("%d slots for window %d, synchronous mode needs twice the window", e.Size, e.Window)
+	case e.Mode == Exclusive && e.Size == 0:
+		return fmt.Errorf("no aggregators: an exclusive tree needs twice its window, %d", 2*uint64(e.Window))
+	case e.owns() && e.Size > 0 && uint64(e.Size) < 2*uint64(e.Window):
+		return fmt.Errorf("%d slots for window %d, without a PS it needs twice the window", e.Size, e.Window)
 	}
 	for _, o := range s.jobs {
 		if o == nil || o.Job == e.Job || o.Mode == Forward || e.Size == 0 || o.Size == 0 ||
@@ -272,8 +303,8 @@ func (s *Switch) check(e JobEntry) error {
 		}
 		ePool, oPool := e.pooled(), o.pooled()
 		switch {
-		case e.Mode == Synchronous || o.Mode == Synchronous:
-			return fmt.Errorf("aggregators %d+%d overlap those of job %d, and synchronous mode shares none", e.Base, e.Size, o.Job)
+		case e.owns() || o.owns():
+			return fmt.Errorf("aggregators %d+%d overlap those of job %d, and a job without a PS shares none", e.Base, e.Size, o.Job)
 		case (ePool || oPool) && !(ePool && oPool && e.Base == o.Base && e.Size == o.Size):
 			return fmt.Errorf("aggregators %d+%d overlap those of job %d, and a pool is shared whole", e.Base, e.Size, o.Job)
 		}
@@ -283,8 +314,11 @@ func (s *Switch) check(e JobEntry) error {
 
 func (e JobEntry) pooled() bool { return e.Mode == Statistical && e.Addressing == Pool }
 
-// DeleteJob removes the entry of id and frees its aggregators. An unknown id is
-// no error.
+// owns says that the job has its aggregators to itself, because sums are kept in them.
+func (e JobEntry) owns() bool { return e.Mode == Synchronous || e.Mode == Exclusive }
+
+// DeleteJob removes the entry of id and frees its aggregators, and the tree if it has
+// its turn. An unknown id is no error.
 func (s *Switch) DeleteJob(id uint16) {
 	if id > MaxJob || s.jobs[id] == nil {
 		return
@@ -300,6 +334,8 @@ func (s *Switch) DeleteJob(id uint16) {
 			delete(s.pools, region{j.Base, j.Size})
 		}
 	}
+	s.yield(j)
+	s.unshare(j)
 	s.jobs[id] = nil
 }
 
@@ -339,7 +375,7 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 		return Verdict{Reason: WrongEpoch}
 	}
 	if h.Flags&FlagResult != 0 {
-		return s.result(j, &h, b, now)
+		return s.result(j, &h, b, port, now)
 	}
 	if j.Mode != Forward && (h.Bitmap == 0 || h.Bitmap&^j.Expect != 0) {
 		c.Dropped.add(b)
@@ -356,13 +392,24 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 	case Statistical:
 		return s.statistical(j, &h, b, now)
 	case Synchronous:
-		return s.synchronous(j, &h, b, port)
+		return s.synchronous(j, &h, b, port, now)
+	case Exclusive:
+		return s.exclusive(j, &h, b, port, now)
 	}
 	return j.forward(b)
 }
 
-func (s *Switch) result(j *job, h *Header, b []byte, now time.Duration) Verdict {
-	if j.Mode == Statistical {
+func (s *Switch) result(j *job, h *Header, b []byte, port uint32, now time.Duration) Verdict {
+	switch j.Mode {
+	case Exclusive:
+		if j.Root || port != j.UpPort || h.Flags&(FlagLock|FlagUnlock) != 0 && h.Lanes == 0 {
+			j.counters.Dropped.add(b)
+			return Verdict{Reason: Malformed}
+		}
+		if h.Flags&(FlagLock|FlagUnlock) != 0 {
+			s.answer(j, b, now)
+		}
+	case Statistical:
 		d := &j.ring[h.PSN&uint32(len(j.ring)-1)]
 		switch age := int32(h.PSN - d.psn); {
 		case d.fate != unknown && age < 0: // the ring has moved on
@@ -477,7 +524,7 @@ func hashSlot(job uint16, psn, n uint32) uint32 {
 	return uint32(hi)
 }
 
-func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32) Verdict {
+func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32, now time.Duration) Verdict {
 	if j.Size == 0 {
 		j.counters.In.sub(b)
 		j.counters.Dropped.add(b)
@@ -508,8 +555,15 @@ func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32) Verdict {
 	if v, ok := s.sum(j, a, slot, h, b); !ok {
 		return v
 	}
+	if h.Flags&FlagLock != 0 && j.Mode == Exclusive {
+		s.ask(j, slot)
+	}
 	if j.Root {
-		return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResult), Dir: Down, Group: j.DownGroup}}, Reason: Completed}
+		sum := s.emit(j, slot, FlagResult)
+		if h.Flags&(FlagLock|FlagUnlock) != 0 && j.Mode == Exclusive {
+			s.answer(j, sum, now)
+		}
+		return Verdict{N: 1, Out: [2]Output{{Data: sum, Dir: Down, Group: j.DownGroup}}, Reason: Completed}
 	}
 	return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, 0), Dir: Up, Port: j.UpPort}}, Reason: Completed}
 }
@@ -518,7 +572,7 @@ func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32) Verdict {
 // otherwise the verdict is final.
 func (s *Switch) sum(j *job, a *aggregator, slot uint32, h *Header, b []byte) (v Verdict, ok bool) {
 	switch {
-	case a.lanes != h.Lanes:
+	case a.lanes != h.Lanes || a.bitmap != 0 && (a.flags^h.Flags)&(FlagLock|FlagUnlock) != 0:
 		j.counters.In.sub(b)
 		j.counters.Dropped.add(b)
 		return Verdict{Reason: Malformed}, false
@@ -533,7 +587,7 @@ func (s *Switch) sum(j *job, a *aggregator, slot uint32, h *Header, b []byte) (v
 		a.flags |= FlagOverflow
 	}
 	a.bitmap |= h.Bitmap
-	a.flags |= h.Flags & (FlagECN | FlagOverflow | FlagCollision)
+	a.flags |= h.Flags & (FlagECN | FlagOverflow | FlagCollision | FlagLock | FlagUnlock)
 	j.counters.Aggregated.add(b)
 	if a.bitmap&j.Expect != j.Expect {
 		return Verdict{Reason: Absorbed}, false
