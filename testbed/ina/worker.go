@@ -96,7 +96,26 @@ type Worker struct {
 	backoff      uint
 	backedOff    time.Duration
 
+	startup uint64 // PSNs sent one at a time
+	op      *operation
+
 	stats WorkerStats
+}
+
+// operation is where the packets of a Reducer that are not gradients are. Sequence
+// numbers below first are of earlier operations, and unlock is beyond first.
+type operation struct{ first, unlock uint64 }
+
+// flags are those of the packet of s, which is of this operation.
+func (o *operation) flags(s uint64) Flags {
+	switch {
+	case o == nil:
+	case s == o.first:
+		return FlagLock
+	case s == o.unlock:
+		return FlagUnlock
+	}
+	return 0
 }
 
 // psnState is what a worker knows about one PSN of its window.
@@ -128,17 +147,18 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	size := ringSize(cfg.Window)
 	return &Worker{
-		cfg:    cfg,
-		ref:    NewReference(cfg.Seed, cfg.Job, cfg.Workers),
-		full:   allRanks(cfg.Workers),
-		stop:   math.MaxUint64,
-		limit:  math.MaxUint64,
-		vote:   math.MaxUint64,
-		window: cfg.Window,
-		cwnd:   float64(cfg.Window),
-		ring:   make([]psnState, size),
-		mask:   uint64(size - 1),
-		head:   -1, tail: -1,
+		cfg:     cfg,
+		ref:     NewReference(cfg.Seed, cfg.Job, cfg.Workers),
+		full:    allRanks(cfg.Workers),
+		stop:    math.MaxUint64,
+		limit:   math.MaxUint64,
+		vote:    math.MaxUint64,
+		window:  cfg.Window,
+		cwnd:    float64(cfg.Window),
+		startup: Startup,
+		ring:    make([]psnState, size),
+		mask:    uint64(size - 1),
+		head:    -1, tail: -1,
 	}, nil
 }
 
@@ -166,7 +186,7 @@ const Endless = math.MaxInt64
 // open recomputes how far the window reaches, at t.
 func (w *Worker) open(t time.Duration) {
 	room := uint64(w.cwnd)
-	if w.base < Startup {
+	if w.base < w.startup {
 		room = 1
 	}
 	edge := min(w.base+room, w.allowed, w.stop, w.limit)
@@ -185,7 +205,7 @@ func (w *Worker) Next() (psn uint32, opened time.Duration, ok bool) {
 	return uint32(w.next), w.ring[w.next&w.mask].opened, true
 }
 
-// PacketLen is the UDP payload bytes of every packet.
+// PacketLen is the UDP payload bytes of every packet of gradients.
 func (w *Worker) PacketLen() int { return HeaderLen + 4*w.cfg.Lanes }
 
 // Send writes the next PSN's packet to b, to be transmitted at t, and returns its
@@ -235,7 +255,7 @@ func (w *Worker) Resend(t time.Duration, b []byte) int {
 
 func (w *Worker) timeout() time.Duration {
 	least := w.cfg.RTO
-	if w.base == 0 {
+	if w.base == 0 && w.startup > 0 {
 		least = max(least, barrierRTO)
 	}
 	return min(max(least, w.srtt+4*w.rttvar)<<w.backoff, maxRTO*least) // RFC 6298, section 2
@@ -246,8 +266,9 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 	w.ring[i].sent = t
 	w.append(i)
 	psn := uint32(s)
+	op := w.op.flags(s)
 	h := Header{
-		Flags:  f,
+		Flags:  f | op,
 		Job:    w.cfg.Job,
 		PSN:    psn,
 		Epoch:  w.cfg.Epoch,
@@ -257,6 +278,13 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 	}
 	if n := uint64(len(w.cfg.Slots)); n > 0 {
 		h.Slot = w.cfg.Slots[s%n]
+	}
+	if op != 0 {
+		h.Lanes = 1
+		b = b[:HeaderLen+4]
+		h.Put(b)
+		clear(b[HeaderLen:])
+		return len(b)
 	}
 	b = b[:w.PacketLen()]
 	h.Put(b)
@@ -271,8 +299,7 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 // first result of an outstanding PSN.
 func (w *Worker) Receive(b []byte, t time.Duration) bool {
 	h, err := ParseHeader(b)
-	if err != nil || h.Flags&FlagResult == 0 || h.Job != w.cfg.Job || h.Epoch != w.cfg.Epoch ||
-		int(h.Lanes) != w.cfg.Lanes || h.Bitmap != w.full {
+	if err != nil || h.Flags&FlagResult == 0 || h.Job != w.cfg.Job || h.Epoch != w.cfg.Epoch || h.Bitmap != w.full {
 		w.stats.Stray++
 		return false
 	}
@@ -282,19 +309,34 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 		w.stats.Duplicate++
 		return false
 	}
+	op, lanes := w.op.flags(s), w.cfg.Lanes
+	if op != 0 {
+		lanes = 1
+	}
+	if h.Flags&(FlagLock|FlagUnlock) != op || int(h.Lanes) != lanes {
+		w.stats.Stray++
+		return false
+	}
 	w.stats.Results++
 	e.done = true
 	w.unlink(int32(s & w.mask))
-	if !e.resent && s > 0 {
+	// A barrier, a lock and an unlock wait for the slowest worker: no round trips.
+	if op != 0 {
+		w.backoff = 0
+	} else if !e.resent && s >= min(w.startup, 1) {
 		w.sample(max(t-e.sent, 0), s >= w.newest)
 	}
 	w.newest = max(w.newest, s)
 
-	wrong, votes := w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN)
-	w.stats.Checked += int64(w.cfg.Lanes)
-	w.stats.Wrong += int64(wrong)
-	if votes > 0 {
-		w.stop = min(w.stop, w.end(s))
+	if op == 0 {
+		wrong, votes := w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN)
+		if votes > 0 && w.op != nil {
+			wrong++ // nobody votes here
+		} else if votes > 0 {
+			w.stop = min(w.stop, w.end(s))
+		}
+		w.stats.Checked += int64(w.cfg.Lanes)
+		w.stats.Wrong += int64(wrong)
 	}
 	if h.Flags&FlagOverflow != 0 {
 		w.stats.Overflows++
