@@ -39,9 +39,11 @@ func FuzzProcess(f *testing.F) {
 	Header{Job: 1, PSN: 5, Lanes: 2, Bitmap: 1}.Put(b)
 	f.Add(b, b, uint8(1))
 	f.Add(b, b, uint8(2))
+	f.Add(opPacket(1, 0, 0, FlagLock, 0), opPacket(1, 1, 0, FlagLock, 0), uint8(3))
+	f.Add(opPacket(1, 0, 0, FlagLock, 0), opPacket(1, 1, 0, FlagUnlock, 0), uint8(131))
 	f.Fuzz(func(t *testing.T, a, b []byte, mode uint8) {
-		s := NewSwitch(8)
-		if s.SetJob(JobEntry{Job: 1, Mode: Mode(mode % 3), Addressing: Addressing(mode / 3 % 4), Size: 8, Expect: 3, Window: 4, Root: mode&128 != 0}) != nil {
+		s := exclusiveSwitch(t, Limits{Capacity: 1, Trees: 1})
+		if s.SetJob(JobEntry{Job: 1, Mode: Mode(mode % 4), Addressing: Addressing(mode / 4 % 4), Size: 8, Expect: 3, Window: 4, Root: mode&128 != 0}) != nil {
 			t.Fatal("entry refused")
 		}
 		for _, p := range [][]byte{a, b, b, a} {

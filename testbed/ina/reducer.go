@@ -66,7 +66,18 @@ func NewReducer(cfg WorkerConfig) (*Reducer, error) {
 
 // Start begins an operation of the given number of packets of gradients at t. It fails
 // while another is not over.
-func (r *Reducer) Start(packets int64, t time.Duration) error {
+func (r *Reducer) Start(packets int64, t time.Duration) error { return r.start(packets, 0, t) }
+
+// Veto begins an operation as Start does, and has it refused: no switch gives its
+// resource to a lock that was refused below. So one worker that is to leave the tree
+// makes all others learn of it, before they have sent any gradients.
+func (r *Reducer) Veto(packets int64, t time.Duration) error { return r.start(packets, veto, t) }
+
+// veto is what a worker that refuses puts into lane 0, above the refusals of any number
+// of switches; those of MaxWorkers do not wrap.
+const veto = 1 << 24
+
+func (r *Reducer) start(packets int64, veto uint32, t time.Duration) error {
 	switch {
 	case !r.state.Over():
 		return fmt.Errorf("reducer: operation at PSN %d is %v, not over", uint32(r.op.first), r.state)
@@ -76,6 +87,7 @@ func (r *Reducer) Start(packets int64, t time.Duration) error {
 	r.packets = uint64(packets)
 	r.op.first = r.w.next
 	r.op.unlock = r.op.first + r.packets + 1
+	r.op.veto = veto
 	r.state, r.refusals = OpLocking, 0
 	r.w.Allow(1, t)
 	return nil
@@ -89,7 +101,10 @@ func (r *Reducer) Lock() uint32 { return uint32(r.op.first) }
 
 // Refusals is how many switches, at least, refused the latest operation, as all workers
 // were told: 0 unless it is OpRefused.
-func (r *Reducer) Refusals() uint32 { return r.refusals }
+func (r *Reducer) Refusals() uint32 { return r.refusals % veto }
+
+// Vetoes is how many workers refused the latest operation, as all were told.
+func (r *Reducer) Vetoes() int { return int(r.refusals / veto) }
 
 // Receive takes a UDP payload that arrived at t. It reports whether it was the first
 // result of an outstanding PSN.

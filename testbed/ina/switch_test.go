@@ -28,6 +28,7 @@ type world struct {
 
 	switches []*node
 	worker   map[end]func(b []byte) // by the switch port it is cabled to
+	after    func(*node)            // a switch has processed a packet
 }
 
 // end is a switch port.
@@ -68,7 +69,7 @@ func newWorld(delay time.Duration) *world {
 }
 
 func (w *world) newSwitch(aggregators int) *node {
-	n := &node{NewSwitch(aggregators), map[uint32]end{}, map[uint16][]uint32{}}
+	n := &node{Switch: NewSwitch(aggregators), peer: map[uint32]end{}, groups: map[uint16][]uint32{}}
 	w.switches = append(w.switches, n)
 	return n
 }
@@ -114,6 +115,9 @@ func (w *world) send(to end, b []byte) { w.cable(b, func(b []byte) { w.arrive(to
 
 func (w *world) arrive(at end, b []byte) {
 	v := at.sw.Process(at.port, b, w.now)
+	if w.after != nil {
+		w.after(at.sw)
+	}
 	for _, o := range v.Out[:v.N] {
 		ports := []uint32{o.Port}
 		if o.Dir == Down {
@@ -685,10 +689,13 @@ func TestProcessDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkProcess(b *testing.B) {
-	for _, mode := range []Mode{Forward, Statistical, Synchronous} {
+	for _, mode := range []Mode{Forward, Statistical, Synchronous, Exclusive} {
 		for _, lanes := range []int{16, 64, 240} {
 			b.Run(fmt.Sprintf("mode=%d/lanes=%d", mode, lanes), func(b *testing.B) {
 				s := NewSwitch(1024)
+				if err := s.Limit(Limits{Capacity: 1, Trees: 1}); err != nil {
+					b.Fatal(err)
+				}
 				if err := s.SetJob(JobEntry{Job: 1, Mode: mode, Size: 1024, Expect: 7, Window: 512, Root: true}); err != nil {
 					b.Fatal(err)
 				}
@@ -697,6 +704,11 @@ func BenchmarkProcess(b *testing.B) {
 					in[i] = make([]byte, HeaderLen+4*lanes)
 				}
 				psn := uint32(0)
+				if mode == Exclusive {
+					s.Process(0, both(opPacket(1, 0, 0, FlagLock, 0)), 0)
+					s.Process(0, opPacket(1, 2, 0, FlagLock, 0), 0)
+					psn++
+				}
 				for b.Loop() {
 					for i, p := range in {
 						h := Header{Job: 1, PSN: psn, Lanes: uint8(lanes), Bitmap: 1 << i}

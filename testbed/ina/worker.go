@@ -1,6 +1,7 @@
 package ina
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -104,7 +105,10 @@ type Worker struct {
 
 // operation is where the packets of a Reducer that are not gradients are. Sequence
 // numbers below first are of earlier operations, and unlock is beyond first.
-type operation struct{ first, unlock uint64 }
+type operation struct {
+	first, unlock uint64
+	veto          uint32 // lane 0 of the lock
+}
 
 // flags are those of the packet of s, which is of this operation.
 func (o *operation) flags(s uint64) Flags {
@@ -284,6 +288,9 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 		b = b[:HeaderLen+4]
 		h.Put(b)
 		clear(b[HeaderLen:])
+		if op == FlagLock {
+			binary.BigEndian.PutUint32(b[HeaderLen:], w.op.veto)
+		}
 		return len(b)
 	}
 	b = b[:w.PacketLen()]
