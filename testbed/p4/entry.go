@@ -78,6 +78,9 @@ var jobParams = []param[job]{
 // forwardOnlyParams are the parameters that also mean something where nothing is summed.
 var forwardOnlyParams = []string{"epoch", "up_port", "down_group"}
 
+// exclusiveParams are those of jobs with exclusive trees.
+var exclusiveParams = []string{"epoch", "base", "size", "expect", "root", "window", "up_port", "down_group"}
+
 // ForwardOnly is e as a switch keeps it in mode Forward: without the fields that
 // only aggregation uses.
 func ForwardOnly(e ina.JobEntry) ina.JobEntry {
@@ -92,18 +95,34 @@ func (p *Pipeline) JobKey(job uint16) (*p4v1.TableEntry, error) {
 	return p.key(JobTable, uint64(job))
 }
 
+// ExclusiveOnly is e as a switch keeps it in mode Exclusive: without the fields that
+// only statistical aggregation uses.
+func ExclusiveOnly(e ina.JobEntry) ina.JobEntry {
+	e.Addressing, e.Offset = 0, 0
+	return e
+}
+
 // EncodeJob is e as an entry of table job. In mode Forward it becomes the action
-// forward_only, which carries the fields of ForwardOnly(e) and no other.
+// forward_only, which carries the fields of ForwardOnly(e) and no other; in mode
+// Exclusive aggregate_exclusive, with those of ExclusiveOnly(e), which is an error
+// wrapping ErrUnknown on a pipeline without it.
 func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {
 	te, err := p.JobKey(e.Job)
 	if err != nil {
 		return nil, err
 	}
 	act := p.agg
-	if e.Mode == ina.Forward {
+	switch e.Mode {
+	case ina.Forward:
 		act = p.only
-	} else if err := checkJobEntry(&e); err != nil {
-		return nil, err
+	case ina.Exclusive:
+		if act = p.excl; act.id == 0 {
+			return nil, fmt.Errorf("job %d: the switch's pipeline has no exclusive trees: action aggregate_exclusive is %w", e.Job, ErrUnknown)
+		}
+	default:
+		if err := checkJobEntry(&e); err != nil {
+			return nil, err
+		}
 	}
 	if te.Action, err = encode(act, jobParams, &e); err != nil {
 		return nil, fmt.Errorf("job %d: %w", e.Job, err)
@@ -123,15 +142,18 @@ func (p *Pipeline) DecodeJob(te *p4v1.TableEntry) (ina.JobEntry, error) {
 	if err != nil {
 		return ina.JobEntry{}, fmt.Errorf("job %d: %w", key, err)
 	}
-	switch a.GetActionId() {
-	case p.agg.id:
+	switch id := a.GetActionId(); {
+	case id == p.agg.id:
 		if err = decode(p.agg, jobParams, a, &e); err == nil {
 			err = checkJobEntry(&e)
 		}
-	case p.only.id:
+	case id == p.only.id:
 		err = decode(p.only, jobParams, a, &e)
+	case id == p.excl.id && id != 0:
+		e.Mode = ina.Exclusive
+		err = decode(p.excl, jobParams, a, &e)
 	default:
-		err = fmt.Errorf("%w: table job has no action %#x", ErrInvalid, a.GetActionId())
+		err = fmt.Errorf("%w: table job has no action %#x", ErrInvalid, id)
 	}
 	if err != nil {
 		return ina.JobEntry{}, fmt.Errorf("job %d: %w", key, err)

@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
@@ -74,6 +75,7 @@ type Pipeline struct {
 	forward  action
 	agg      action
 	only     action
+	excl     action // id 0: the target has no exclusive trees
 	counters []Counter
 }
 
@@ -97,8 +99,8 @@ type table struct {
 // NewPipeline resolves the pipeline's tables, actions and parameters in info. It
 // fails with an error wrapping ErrUnknown when info lacks one, or gives an action
 // a parameter that this package does not know and so could not fill in. Counters
-// are optional, since targets differ in what they can count, and so are tables
-// besides those of this package.
+// are optional, since targets differ in what they can count, and so are exclusive trees
+// (action aggregate_exclusive) and tables besides those of this package.
 func NewPipeline(info *p4configv1.P4Info) (*Pipeline, error) {
 	p := &Pipeline{
 		info:   proto.Clone(info).(*p4configv1.P4Info),
@@ -126,8 +128,18 @@ func NewPipeline(info *p4configv1.P4Info) (*Pipeline, error) {
 	if p.only, err = p.findAction("forward_only", forwardOnlyParams); err != nil {
 		return nil, err
 	}
-	if p.agg.id == p.only.id {
-		return nil, fmt.Errorf("%w: actions aggregate and forward_only share id %#x", ErrInvalid, p.agg.id)
+	const exclusive = "aggregate_exclusive"
+	if slices.ContainsFunc(p.info.GetActions(), func(a *p4configv1.Action) bool { return lastName(a.GetPreamble()) == exclusive }) {
+		if p.excl, err = p.findAction(exclusive, exclusiveParams); err != nil {
+			return nil, err
+		}
+	}
+	for i, a := range []action{p.agg, p.only, p.excl} {
+		for _, b := range []action{p.agg, p.only, p.excl}[:i] {
+			if a.id == b.id {
+				return nil, fmt.Errorf("%w: actions %s and %s share id %#x", ErrInvalid, b.name, a.name, a.id)
+			}
+		}
 	}
 	seen := make(map[uint32]bool)
 	seenName := make(map[string]bool)

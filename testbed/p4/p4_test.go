@@ -129,6 +129,8 @@ func TestNewPipelineRefuses(t *testing.T) {
 		{"table ids clash", func(i *p4configv1.P4Info) { i.Tables[0].Preamble.Id = i.Tables[1].Preamble.Id }, ErrInvalid, "share id"},
 		{"counter ids clash", func(i *p4configv1.P4Info) { i.Counters[0].Preamble.Id = i.Counters[1].Preamble.Id }, ErrInvalid, "port_tx"},
 		{"huge counter", func(i *p4configv1.P4Info) { i.Counters[0].Size = 1 << 40 }, ErrInvalid, "port_rx"},
+		{"exclusive trees without a window", func(i *p4configv1.P4Info) { i.Actions[4].Params[5].Name = "win" }, ErrUnknown, `parameter "window" of action "aggregate_exclusive"`},
+		{"action ids clash", func(i *p4configv1.P4Info) { i.Actions[4].Preamble.Id = i.Actions[2].Preamble.Id }, ErrInvalid, "actions aggregate and aggregate_exclusive share id"},
 		{"empty", func(i *p4configv1.P4Info) { proto.Reset(i) }, ErrUnknown, "table"},
 	}
 	for _, tt := range tests {
@@ -215,10 +217,13 @@ func randomJob(r *rand.Rand) ina.JobEntry {
 		}
 	}
 	e.Job = 1 + uint16(r.UintN(ina.MaxJob))
-	e.Mode = ina.Mode(r.UintN(3))
+	e.Mode = ina.Mode(r.UintN(4))
 	e.Addressing = ina.Addressing(r.UintN(4))
-	if e.Mode == ina.Forward {
+	switch e.Mode {
+	case ina.Forward:
 		e = ForwardOnly(e)
+	case ina.Exclusive:
+		e = ExclusiveOnly(e)
 	}
 	return e
 }
@@ -328,6 +333,26 @@ func TestNarrowTarget(t *testing.T) {
 	}
 }
 
+// TestNoExclusiveTrees: a program without them serves all other jobs.
+func TestNoExclusiveTrees(t *testing.T) {
+	info := Info()
+	info.Actions = info.Actions[:4]
+	p := mustPipeline(t, info)
+	if _, err := p.EncodeJob(ina.JobEntry{Job: 1, Mode: ina.Synchronous}); err != nil {
+		t.Error(err)
+	}
+	if te, err := p.EncodeJob(ina.JobEntry{Job: 1, Mode: ina.Exclusive}); te != nil || !errors.Is(err, ErrUnknown) {
+		t.Errorf("exclusive tree became %v, %v", te, err)
+	}
+	te, err := mustPipeline(t, Info()).EncodeJob(ina.JobEntry{Job: 1, Mode: ina.Exclusive})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := p.DecodeJob(te); !errors.Is(err, ErrInvalid) {
+		t.Errorf("decoded %+v, %v", e, err)
+	}
+}
+
 // TestDecodeRefuses changes one thing in a good entry at a time.
 func TestDecodeRefuses(t *testing.T) {
 	p := mustPipeline(t, Info())
@@ -394,7 +419,7 @@ func TestEncodeRefuses(t *testing.T) {
 	for _, e := range []ina.JobEntry{
 		{Job: 0, Mode: ina.Statistical},
 		{Job: ina.MaxJob + 1},
-		{Job: 1, Mode: 3},
+		{Job: 1, Mode: ina.Exclusive + 1},
 		{Job: 1, Mode: ina.Statistical, Addressing: 4},
 	} {
 		if te, err := p.EncodeJob(e); err == nil || te != nil {

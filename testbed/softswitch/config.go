@@ -3,7 +3,12 @@
 // ina, and a P4Runtime server that alone controls it.
 package softswitch
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ina"
+)
 
 // Config is the hardware of one switch: what a person with a screwdriver would
 // decide. Everything else (pipeline, tables, multicast groups) comes in through
@@ -13,6 +18,7 @@ type Config struct {
 	DeviceID    uint64       `json:"device_id"`
 	Listen      string       `json:"listen"` // P4Runtime address, host:port or unix:path
 	Aggregators int          `json:"aggregators"`
+	Exclusive   *Exclusive   `json:"exclusive,omitempty"` // nil: no exclusive trees
 	Ports       []PortConfig `json:"ports"`
 	Seed        uint64       `json:"seed"`
 	MTU         int          `json:"mtu,omitempty"`  // largest frame, bytes without FCS; 0: 1514
@@ -25,6 +31,30 @@ type Config struct {
 	// which costs a fraction of handing over each. Devices must have the offloads tx and
 	// tx-udp-segmentation on, tso off, at both ends. Linux 6.2.
 	Offload bool `json:"offload,omitempty"`
+}
+
+// Exclusive is what a switch offers jobs with exclusive trees: see ina.Limits.
+type Exclusive struct {
+	Resource string `json:"resource"` // that jobs take turns with: "switch" or "port"
+	Capacity int    `json:"capacity"` // jobs that may have one at once, at least 1
+	Trees    int    `json:"trees"`    // through the switch, at least 1
+}
+
+// limits says what is wrong with an Exclusive that offers nothing.
+func (x *Exclusive) limits() (ina.Limits, error) {
+	if x == nil {
+		return ina.Limits{}, nil
+	}
+	r, err := ina.ParseResource(x.Resource)
+	switch {
+	case err != nil:
+		return ina.Limits{}, err
+	case x.Capacity < 1:
+		return ina.Limits{}, fmt.Errorf("capacity of %d jobs, want at least 1", x.Capacity)
+	case x.Trees < 1:
+		return ina.Limits{}, fmt.Errorf("quota of %d trees, want at least 1, or no exclusive trees at all", x.Trees)
+	}
+	return ina.Limits{Resource: r, Capacity: x.Capacity, Trees: x.Trees}, nil
 }
 
 // PortConfig is one port and the cable in it.

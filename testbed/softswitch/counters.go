@@ -79,6 +79,14 @@ func jobField(j *ina.Counters, c Counter) *ina.Count {
 		return &j.Dropped
 	case JobMarked:
 		return &j.Marked
+	case JobLocks:
+		return &j.Locks
+	case JobRefused:
+		return &j.Refused
+	case JobConflicts:
+		return &j.Conflicts
+	case JobInactive:
+		return &j.Inactive
 	}
 	return nil
 }

@@ -75,6 +75,13 @@ func newEngine(cfg Config) (*engine, error) {
 		routes: make(map[[4]byte]route),
 		groups: make(map[uint16][]*port),
 	}
+	limits, err := cfg.Exclusive.limits()
+	if err == nil {
+		err = e.ina.Limit(limits)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("switch %s: exclusive trees: %w", cfg.Name, err)
+	}
 	for _, pc := range cfg.Ports {
 		if e.byPort[pc.Number] != nil || pc.Number == 0 {
 			return nil, fmt.Errorf("switch %s: port number %d is used twice or zero", cfg.Name, pc.Number)
@@ -114,6 +121,28 @@ func (i Impair) check() error {
 		return fmt.Errorf("reorder_by %v is negative", i.ReorderBy)
 	}
 	return nil
+}
+
+// setJob installs an entry. The ports of an exclusive tree are those of its multicast
+// group now, and the one towards its root.
+func (e *engine) setJob(j ina.JobEntry) error {
+	if j.Mode != ina.Exclusive {
+		return e.ina.SetJob(j)
+	}
+	var ports []uint32
+	for _, p := range e.groups[j.DownGroup] {
+		ports = append(ports, p.number)
+	}
+	if len(ports) == 0 {
+		return fmt.Errorf("%w: job %d: multicast group %d is not there or empty: first write the ports of the exclusive tree towards workers", ina.ErrEntry, j.Job, j.DownGroup)
+	}
+	if !j.Root {
+		if e.byPort[j.UpPort] == nil {
+			return fmt.Errorf("%w: job %d: the exclusive tree goes up through port %d, which the switch lacks", ina.ErrEntry, j.Job, j.UpPort)
+		}
+		ports = append(ports, j.UpPort)
+	}
+	return e.ina.SetJob(j, ports...)
 }
 
 // receive copies a frame that arrived at t into the far end's side of the cable.

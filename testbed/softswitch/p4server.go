@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
 
@@ -669,6 +670,8 @@ func toStatus(err error) *status.Status {
 		return st
 	}
 	switch {
+	case errors.Is(err, ina.ErrQuota):
+		return status.New(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, p4.ErrRange):
 		return status.New(codes.OutOfRange, err.Error())
 	case errors.Is(err, errors.ErrUnsupported):

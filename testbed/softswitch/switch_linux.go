@@ -368,7 +368,7 @@ func (s *Switch) Reset() {
 func (s *Switch) SetJob(j ina.JobEntry) error {
 	s.lock()
 	defer s.mu.Unlock()
-	return s.engine.ina.SetJob(j)
+	return s.engine.setJob(j)
 }
 
 // DeleteJob implements Target.

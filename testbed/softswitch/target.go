@@ -15,7 +15,8 @@ type Target interface {
 	// counter: what loading a pipeline does.
 	Reset()
 
-	// SetJob installs or replaces the entry of e.Job; its aggregators are freed.
+	// SetJob installs or replaces the entry of e.Job; its aggregators are freed. An error
+	// that wraps ina.ErrQuota says that there is no room for another exclusive tree.
 	SetJob(e ina.JobEntry) error
 	DeleteJob(job uint16) error
 
@@ -70,7 +71,11 @@ const (
 	JobDuplicates // "job_duplicates": dropped because their workers were in the sum already
 	JobDropped    // "job_dropped": dropped for a wrong epoch or a malformed header
 	JobMarked     // "job_marked": arrived with FlagECN
-	JobHold       // "job_hold": packets = aggregators released by a result, bytes = the time they were taken in microseconds
+	JobHold       // "job_hold": packets = aggregators released by a result, bytes = the time they were taken in microseconds; of an exclusive tree, the turns that ended and how long they were
+	JobLocks      // "job_locks": operations that got their exclusive tree
+	JobRefused    // "job_refused": operations that were refused it, here or elsewhere
+	JobConflicts  // "job_conflicts": of these, refused by this switch; packets only
+	JobInactive   // "job_inactive": gradient packets dropped because their job had no turn; not in job_in
 
 	NumCounters int = iota
 )
@@ -80,6 +85,7 @@ var counterNames = [NumCounters]string{
 	"port_marked", "port_queue_peak", "port_no_route",
 	"job_in", "job_aggregated", "job_fallback", "job_granted", "job_denied", "job_out",
 	"job_results", "job_resends", "job_duplicates", "job_dropped", "job_marked", "job_hold",
+	"job_locks", "job_refused", "job_conflicts", "job_inactive",
 }
 
 // String is the counter's P4 name.
