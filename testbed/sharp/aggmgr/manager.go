@@ -1,0 +1,704 @@
+package aggmgr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/inabench/inabench/testbed/sharp"
+)
+
+var (
+	// ErrInvalid is wrapped when a request cannot be one: no hosts, a host twice, a job id
+	// out of range.
+	ErrInvalid = errors.New("not a request")
+	// ErrUnknown is wrapped when a host, a switch or a link is named that does not exist.
+	ErrUnknown = errors.New("does not exist")
+	// ErrNoTree is wrapped when the fabric has no tree over the hosts: a link is down, or a
+	// switch has no SHARP.
+	ErrNoTree = errors.New("no tree can be built")
+	// ErrQuota is wrapped when there are trees, but no room for another on one of their
+	// switches, or the quota is zero.
+	ErrQuota = errors.New("quota exhausted")
+	// ErrReservation is wrapped when hosts are not reserved, or the reservation has what it may.
+	ErrReservation = errors.New("not within the reservation")
+	// ErrExists is wrapped when a job begins that has begun.
+	ErrExists = errors.New("has begun already")
+	// ErrNotFound is wrapped when a job ends that has not begun, or has ended.
+	ErrNotFound = errors.New("is not there")
+	// ErrSwitch is wrapped when a switch did not do as it was told.
+	ErrSwitch = errors.New("switch refused")
+	// ErrClosed is wrapped by calls of sessions and managers that are closed.
+	ErrClosed = errors.New("closed")
+)
+
+// MaxUserData is how many bytes an OST of an emulated switch carries: 240 lanes of 4.
+// SHARP's carry 1,024.
+const MaxUserData = 960
+
+// Request asks for a tree for a job.
+type Request struct {
+	Job         uint16         `json:"job"`   // its id on the wire, 1..4095 (package ina)
+	Epoch       uint16         `json:"epoch"` // of its packets
+	Hosts       []string       `json:"hosts"` // by rank; 1 to 64
+	Type        sharp.TreeType `json:"type,omitempty"`
+	Quota       sharp.Quota    `json:"quota"`       // 0: the default
+	Reservation string         `json:"reservation"` // in reservation mode
+	// Root is the switch at the top; empty: that of the tree with the fewest switches. Via are
+	// the switches that may take part; empty: all.
+	Root string   `json:"root,omitempty"`
+	Via  []string `json:"via,omitempty"`
+}
+
+// Grant is the tree that a job got.
+type Grant struct {
+	Tree  sharp.Tree `json:"tree"`  // as the job's library logs it; Tree.Job is for End
+	Nodes []Node     `json:"nodes"` // leaves first, root last
+}
+
+// Root is the switch at the top.
+func (g *Grant) Root() string { return g.Nodes[len(g.Nodes)-1].Switch }
+
+// Entry is what one switch has to know of a tree.
+type Entry struct {
+	Tree       uint64 // id
+	Job, Epoch uint16
+	Node
+	Base, OSTs int // of the switch's OSTs: [Base, Base+OSTs)
+	Window     int // OSTs that the job has, the same in all switches
+	Limits     Switch
+}
+
+// Switches set up and release trees. Calls for different trees or switches may come at the
+// same time.
+type Switches interface {
+	// Install sets up a tree on a switch. On error nothing of it remains, as far as the
+	// switch can be reached.
+	Install(ctx context.Context, sw string, e Entry) error
+	// Remove releases it. A tree that is not there is no error.
+	Remove(ctx context.Context, sw string, e Entry) error
+}
+
+// Config is what a manager is made of.
+type Config struct {
+	Fabric   Fabric
+	AM       *sharp.AMConfig // nil: an empty file
+	Switches Switches
+	Log      io.Writer        // lines of sharp_am; nil: none
+	Now      func() time.Time // nil: time.Now
+	// Lease is for how long nothing may be heard from the other end of a connection;
+	// 0: 10 s.
+	Lease time.Duration
+	// Timeout bounds each call to a switch; 0: 10 s.
+	Timeout time.Duration
+	// Token that requests to the REST server must bring; empty: none.
+	Token string
+}
+
+// Manager is an aggregation manager. Its methods are safe for concurrent use.
+type Manager struct {
+	cfg      Config
+	settings sharp.Settings
+
+	logging sync.Mutex // of the log
+
+	mu           sync.Mutex
+	closed       bool
+	g            *graph
+	ledgers      []ledger        // of switches
+	busy         map[int]int     // jobs of each host
+	jobs         map[uint64]*job // that have not ended
+	wire         map[uint16]*job // by id on the wire, until no switch holds their trees
+	stuck        []*job          // ended, but a switch may still hold the tree
+	reservations map[string]*reservation
+	lastJob      uint64
+	lastTree     uint64
+}
+
+// ledger is what of a switch is taken.
+type ledger struct {
+	trees int
+	osts  regions
+}
+
+// job is one that has begun, is beginning, or is ending.
+type job struct {
+	id      uint64
+	request Request
+	hosts   []int
+	links   []int
+	grant   *Grant
+	entries []Entry // what switches hold of it
+	app     *reservation
+	set     chan struct{} // closed when it is set up, or could not be
+	ending  bool          // somebody releases its tree
+}
+
+type reservation struct {
+	sharp.Reservation
+	hosts map[int]bool
+	trees int
+}
+
+// New makes a manager. The caller must Close it.
+func New(cfg Config) (*Manager, error) {
+	g, err := newGraph(cfg.Fabric)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Switches == nil {
+		return nil, errors.New("aggregation manager: no switches")
+	}
+	if cfg.AM == nil {
+		cfg.AM = &sharp.AMConfig{Name: "sharp_am.cfg"}
+	}
+	if cfg.Log == nil {
+		cfg.Log = io.Discard
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 10 * time.Second
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	m := &Manager{
+		cfg: cfg, settings: cfg.AM.Settings(), g: g, ledgers: make([]ledger, len(g.Switches)), busy: map[int]int{},
+		jobs: map[uint64]*job{}, wire: map[uint16]*job{}, reservations: map[string]*reservation{},
+	}
+	for _, note := range cfg.AM.Notes() {
+		m.logf("GENERAL", "warn", "%v", note)
+	}
+	m.logf("GENERAL", "info", "Aggregation manager started: %d hosts, %d switches, %d links", len(g.Hosts), len(g.Switches), len(g.Links))
+	return m, nil
+}
+
+// Close ends all jobs and releases their trees. It takes ctx's deadline and Config.Timeout,
+// also when ctx is cancelled.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	var all []*job
+	for _, j := range m.jobs {
+		all = append(all, j)
+	}
+	m.mu.Unlock()
+	var errs []error
+	for _, j := range all {
+		if err := m.end(ctx, j.id, "manager closed"); err != nil && !errors.Is(err, ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// log writes one line as sharp_am does.
+func (m *Manager) log(l sharp.AMLine) {
+	m.logging.Lock()
+	defer m.logging.Unlock()
+	l.Time, l.Process = m.cfg.Now(), os.Getpid()
+	_, _ = io.WriteString(m.cfg.Log, l.String()+"\n") // a log that is full stops no job
+}
+
+func (m *Manager) logf(component, level, format string, args ...any) {
+	m.log(sharp.AMLine{Component: component, Level: level, Message: fmt.Sprintf(format, args...)})
+}
+
+// Begin builds a tree for a job and sets it up on its switches. On error there is none; it
+// wraps one of this package's sentinels. The job lasts until End; see Session for one that
+// ends with its owner.
+func (m *Manager) Begin(ctx context.Context, r Request) (*Grant, error) {
+	m.unstick(ctx)
+	j, err := m.admit(r)
+	if err != nil {
+		m.logf("JOBS", "warn", "Job refused: job_id_external: %d: %v", r.Job, err)
+		return nil, fmt.Errorf("begin job %d: %w", r.Job, err)
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for i := range j.entries {
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(gctx, m.cfg.Timeout)
+			defer cancel()
+			if err := m.cfg.Switches.Install(ctx, j.entries[i].Switch, j.entries[i]); err != nil {
+				return fmt.Errorf("%w: set up the tree on %s: %w", ErrSwitch, j.entries[i].Switch, err)
+			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	m.mu.Lock()
+	ended := j.ending
+	j.ending = ended || err != nil
+	m.mu.Unlock()
+	close(j.set)
+	switch {
+	case ended:
+		return nil, fmt.Errorf("begin job %d: %w", r.Job, ErrClosed)
+	case err != nil:
+		err = fmt.Errorf("begin job %d: %w", r.Job, err)
+		return nil, errors.Join(err, m.release(ctx, j, "could not be set up: "+err.Error()))
+	}
+	m.logGrant(j)
+	return j.grant, nil
+}
+
+// admit finds a tree and takes what it needs off the ledgers.
+func (m *Manager) admit(r Request) (*job, error) {
+	if r.Type == "" {
+		r.Type = sharp.LLT
+	}
+	r.Hosts, r.Via = slices.Clone(r.Hosts), slices.Clone(r.Via)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	if err := m.check(r); err != nil {
+		return nil, err
+	}
+	j := &job{request: r, set: make(chan struct{})}
+	for _, name := range r.Hosts {
+		h, ok := m.g.host[name]
+		if !ok {
+			return nil, fmt.Errorf("host %q %w", name, ErrUnknown)
+		}
+		if slices.Contains(j.hosts, h) {
+			return nil, fmt.Errorf("%w: host %s is named twice", ErrInvalid, name)
+		}
+		j.hosts = append(j.hosts, h)
+	}
+	if other := m.wire[r.Job]; other != nil {
+		if other.ending {
+			return nil, fmt.Errorf("%w: the tree of the last job %d is still on %s", ErrSwitch, r.Job, other.entries[0].Switch)
+		}
+		return nil, fmt.Errorf("job %d %w, as %d of the manager", r.Job, ErrExists, other.id)
+	}
+	if err := m.checkReservation(j); err != nil {
+		return nil, err
+	}
+	nodes, links, err := m.choose(r, j.hosts)
+	if err != nil {
+		return nil, err
+	}
+	m.lastJob++
+	m.lastTree++
+	j.id, j.links = m.lastJob, links
+	m.take(j, nodes)
+	return j, nil
+}
+
+// check is what is wrong with a request by itself.
+func (m *Manager) check(r Request) error {
+	q := r.Quota
+	switch {
+	case r.Job < 1 || r.Job > 4095:
+		return fmt.Errorf("%w: job %d is not within 1 to 4095", ErrInvalid, r.Job)
+	case len(r.Hosts) == 0:
+		return fmt.Errorf("%w: no hosts", ErrInvalid)
+	case len(r.Hosts) > len(m.g.Hosts):
+		return fmt.Errorf("%w: %d hosts are asked for, %d exist", ErrInvalid, len(r.Hosts), len(m.g.Hosts))
+	case len(r.Hosts) > 64:
+		return fmt.Errorf("%w: %d hosts: bitmaps have 64 bits", ErrInvalid, len(r.Hosts))
+	case r.Type != sharp.LLT && r.Type != sharp.SAT:
+		return fmt.Errorf("%w: tree type %q is neither LLT nor SAT", ErrInvalid, r.Type)
+	case q.OSTs < 0 || q.UserData < 0 || q.Groups < 0 || q.QPs < 0:
+		return fmt.Errorf("%w: negative quota %+v", ErrInvalid, q)
+	case q.UserData != 0 && (q.UserData < 128 || q.UserData > 1024):
+		return fmt.Errorf("%w: %d bytes of user data in an OST: 128 to 1024", ErrInvalid, q.UserData)
+	}
+	for _, name := range append(slices.Clone(r.Via), r.Root) {
+		if _, ok := m.g.sw[name]; !ok && name != "" {
+			return fmt.Errorf("switch %q %w", name, ErrUnknown)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) checkReservation(j *job) error {
+	app := j.request.Reservation
+	if !m.settings.Reservation {
+		return nil // keys are not looked at
+	}
+	res := m.reservations[app]
+	switch {
+	case app == "":
+		return fmt.Errorf("%w: reservation_mode is on, and the job has no reservation", ErrReservation)
+	case res == nil:
+		return fmt.Errorf("%w: there is no reservation %q", ErrReservation, app)
+	case m.settings.AppTrees >= 0 && res.trees >= m.settings.AppTrees:
+		return fmt.Errorf("%w: %s has %d trees, as many as it may (app_resources_default_limit)", ErrReservation, app, res.trees)
+	}
+	for _, h := range j.hosts {
+		name := m.g.Hosts[h].Name
+		if !res.hosts[h] {
+			return fmt.Errorf("%w: host %s is not in %s", ErrReservation, name, app)
+		}
+		if limit := m.settings.JobsPerHCA; limit > 0 && m.busy[h] >= limit {
+			return fmt.Errorf("%w: host %s is in %d jobs, as many as it may (reservation_max_jobs_per_hca)", ErrReservation, name, m.busy[h])
+		}
+	}
+	j.app = res
+	return nil
+}
+
+// quota is how many OSTs of a switch a job wants.
+func (m *Manager) quota(r Request, sw Switch) int {
+	switch {
+	case r.Quota.OSTs > 0:
+		return r.Quota.OSTs
+	case r.Type == sharp.SAT && m.settings.SATOSTs > 0:
+		return m.settings.SATOSTs
+	}
+	percent := m.percent(r)
+	if percent == 0 {
+		return 0
+	}
+	return max(1, int(math.Floor(float64(sw.OSTs)*percent/100)))
+}
+
+func (m *Manager) percent(r Request) float64 {
+	if r.Type == sharp.SAT {
+		return m.settings.SATQuota
+	}
+	return m.settings.Quota
+}
+
+// choose finds the tree: from the root that is asked for, or from the one whose tree has
+// the fewest switches; of equal ones, the one with the most room.
+func (m *Manager) choose(r Request, hosts []int) (nodes []Node, links []int, err error) {
+	if r.Quota.OSTs == 0 && m.quota(r, Switch{OSTs: 100}) == 0 {
+		return nil, nil, fmt.Errorf("%w: a quota of zero: per_prio_default_quota, or per_prio_default_sat_quota, is 0", ErrQuota)
+	}
+	able := func(s int) bool {
+		sw := m.g.Switches[s]
+		return sw.Trees > 0 && sw.OSTs > 0 && (len(r.Via) == 0 || slices.Contains(r.Via, sw.Name))
+	}
+	room := func(s int) bool {
+		sw, l := m.g.Switches[s], &m.ledgers[s]
+		return able(s) && l.trees < sw.Trees && l.osts.room(sw.OSTs) > 0
+	}
+	var roots []int
+	for s, sw := range m.g.Switches {
+		if r.Root == "" && able(s) || r.Root == sw.Name {
+			roots = append(roots, s)
+		}
+	}
+	search := func(usable func(int) bool) (why []string) {
+		most := -1
+		for _, s := range roots {
+			n, l, w := m.g.tree(hosts, s, usable)
+			if w == "" {
+				w = m.tooWide(n)
+			}
+			if w != "" {
+				why = append(why, w)
+				continue
+			}
+			free := m.g.Switches[s].Trees - m.ledgers[s].trees
+			if nodes == nil || len(n) < len(nodes) || len(n) == len(nodes) && free > most {
+				nodes, links, most = n, l, free
+			}
+		}
+		return why
+	}
+	if search(room); nodes != nil {
+		return nodes, links, nil
+	}
+	why := search(able)
+	if nodes == nil {
+		text := strings.Join(why[:min(len(why), 3)], "; ")
+		if o := m.g.obstacles(); o != "" {
+			text += " (" + o + ")"
+		}
+		return nil, nil, fmt.Errorf("%w over %s: %s", ErrNoTree, strings.Join(r.Hosts, ", "), text)
+	}
+	var full []string
+	for _, n := range nodes {
+		s := m.g.sw[n.Switch]
+		if !room(s) {
+			full = append(full, fmt.Sprintf("%s has %d of %d trees and room for %d of %d OSTs", n.Switch, m.ledgers[s].trees, m.g.Switches[s].Trees, m.ledgers[s].osts.room(m.g.Switches[s].OSTs), m.g.Switches[s].OSTs))
+		}
+	}
+	return nil, nil, fmt.Errorf("%w: %s", ErrQuota, strings.Join(full, "; "))
+}
+
+// tooWide says where a tree has more children than max_tree_radix, if it does.
+func (m *Manager) tooWide(nodes []Node) string {
+	for _, n := range nodes {
+		if limit := m.settings.MaxRadix; limit > 0 && len(n.Down) > limit {
+			return fmt.Sprintf("%s would have %d children (max_tree_radix is %d)", n.Switch, len(n.Down), limit)
+		}
+	}
+	return ""
+}
+
+// take takes what the tree needs off the ledgers and makes the grant. There is room.
+func (m *Manager) take(j *job, nodes []Node) {
+	r := j.request
+	osts := math.MaxInt
+	for _, n := range nodes {
+		s := m.g.sw[n.Switch]
+		sw := m.g.Switches[s]
+		osts = min(osts, m.quota(r, sw), m.ledgers[s].osts.room(sw.OSTs))
+	}
+	for _, n := range nodes {
+		l, sw := &m.ledgers[m.g.sw[n.Switch]], m.g.Switches[m.g.sw[n.Switch]]
+		part := l.osts.take(sw.OSTs, osts)
+		l.trees++
+		j.entries = append(j.entries, Entry{Tree: m.lastTree, Job: r.Job, Epoch: r.Epoch, Node: n, Base: part.base, OSTs: part.size, Window: osts, Limits: sw})
+	}
+	for _, h := range j.hosts {
+		m.busy[h]++
+	}
+	if j.app != nil {
+		j.app.trees++
+	}
+	data := r.Quota.UserData
+	if data == 0 || data > MaxUserData {
+		data = MaxUserData
+	}
+	groups := r.Quota.Groups
+	if groups == 0 || groups > osts {
+		groups = osts
+	}
+	j.grant = &Grant{Nodes: nodes, Tree: sharp.Tree{
+		Job: j.id, Reservation: r.Reservation, Type: r.Type, ID: m.lastTree, Caps: caps[r.Type],
+		Quota: sharp.Quota{OSTs: osts, UserData: data, Groups: groups, QPs: 1, GroupChannels: 1},
+	}}
+	m.jobs[j.id], m.wire[r.Job] = j, j
+}
+
+// caps are the capabilities that logs of real fabrics show for the two types.
+var caps = map[sharp.TreeType]uint64{sharp.LLT: 0x5, sharp.SAT: 0x16}
+
+// logGrant writes the lines that sharp_am writes for a job that begins.
+func (m *Manager) logGrant(j *job) {
+	m.log(sharp.AMLine{Component: "GENERAL", Level: "info", Begin: &sharp.AMBegin{External: uint64(j.request.Job), Job: j.id, QuotaPercent: m.percent(j.request), SAT: j.request.Type == sharp.SAT}})
+	q := j.grant.Tree.Quota
+	for _, n := range j.grant.Nodes {
+		for i := range n.Down {
+			m.log(sharp.AMLine{Component: "JOBS", Level: "info", Allocated: &sharp.AMAllocated{Of: n.Switch, QPs: q.QPs, UserData: q.UserData, OSTs: q.OSTs, Groups: q.Groups, Child: i, Tree: j.grant.Tree.ID}})
+		}
+	}
+}
+
+// End ends a job and releases its tree. id is Grant.Tree.Job. The error wraps ErrNotFound
+// if there is no such job. If it wraps ErrSwitch, the job has ended, but a switch may still
+// hold its tree; what it held there stays taken, and releasing it is tried again whenever a
+// job begins or ends.
+func (m *Manager) End(ctx context.Context, id uint64) error {
+	return m.end(ctx, id, "finished")
+}
+
+func (m *Manager) end(ctx context.Context, id uint64, reason string) error {
+	m.mu.Lock()
+	j := m.jobs[id]
+	if j == nil || j.ending {
+		m.mu.Unlock()
+		return fmt.Errorf("end job %d of the manager: it %w", id, ErrNotFound)
+	}
+	j.ending = true
+	m.mu.Unlock()
+	<-j.set
+	m.unstick(ctx)
+	return m.release(ctx, j, reason)
+}
+
+// release ends a job: its tree is taken off its switches, and what it had is put back on
+// the ledgers. What a switch does not release is lost to others until it has.
+func (m *Manager) release(ctx context.Context, j *job, reason string) error {
+	err := m.remove(ctx, j)
+	m.mu.Lock()
+	for _, h := range j.hosts {
+		m.busy[h]--
+	}
+	if j.app != nil {
+		j.app.trees--
+	}
+	delete(m.jobs, j.id)
+	m.mu.Unlock()
+	if err != nil {
+		m.logf("JOBS", "error", "%v", err)
+	}
+	m.log(sharp.AMLine{Component: "GENERAL", Level: "info", End: &sharp.AMEnd{Job: j.id, Reason: reason}})
+	return err
+}
+
+// remove takes what is left of an ended job's tree off its switches. Only one call at a
+// time is about a job.
+func (m *Manager) remove(ctx context.Context, j *job) error {
+	errs := make([]error, len(j.entries))
+	var wait sync.WaitGroup
+	for i, e := range j.entries {
+		wait.Go(func() {
+			ctx, cancel := m.unhurried(ctx)
+			defer cancel()
+			if err := m.cfg.Switches.Remove(ctx, e.Switch, e); err != nil {
+				errs[i] = fmt.Errorf("%w: release the tree of job %d on %s: %w", ErrSwitch, e.Job, e.Switch, err)
+			}
+		})
+	}
+	wait.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var left []Entry
+	for i, e := range j.entries {
+		if errs[i] != nil {
+			left = append(left, e)
+			continue
+		}
+		l := &m.ledgers[m.g.sw[e.Switch]]
+		l.trees--
+		l.osts.free(region{e.Base, e.OSTs})
+	}
+	j.entries = left
+	if left != nil {
+		m.stuck = append(m.stuck, j)
+	} else {
+		delete(m.wire, j.request.Job)
+	}
+	return errors.Join(errs...)
+}
+
+// unstick tries again what switches have not released.
+func (m *Manager) unstick(ctx context.Context) {
+	m.mu.Lock()
+	stuck := m.stuck
+	m.stuck = nil
+	m.mu.Unlock()
+	for _, j := range stuck {
+		if err := m.remove(ctx, j); err == nil {
+			m.logf("JOBS", "info", "The tree of job_id_sharp: %d is released at last", j.id)
+		}
+	}
+}
+
+// unhurried is a context that a cancelled one does not end, but its deadline and the
+// manager's timeout do.
+func (m *Manager) unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := time.Now().Add(m.cfg.Timeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) && time.Until(d) > 0 {
+		limit = d
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), limit)
+}
+
+// SetLink tells the manager that a link between two switches is up or down: "leaf1" and
+// "spine2", with a port where there are several ("leaf1:3"). Trees that begin later keep
+// off links that are down. The ids are those of jobs whose trees lead through it now.
+func (m *Manager) SetLink(a, b string, up bool) (affected []uint16, err error) {
+	m.mu.Lock()
+	link, err := m.g.findLink(a, b)
+	if err != nil {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("link: %w", err)
+	}
+	m.g.Links[link].Down = !up
+	for _, j := range m.jobs {
+		if slices.Contains(j.links, link) {
+			affected = append(affected, j.request.Job)
+		}
+	}
+	name := m.g.Links[link].String()
+	m.mu.Unlock()
+	slices.Sort(affected)
+	m.logf("FABRIC", "info", "Link %s: up: %v, jobs with trees on it: %v", name, up, affected)
+	return affected, nil
+}
+
+// Usage is what of a switch is taken.
+type Usage struct {
+	Switch    string
+	Trees     int // set up
+	OSTs      int // of all of them together
+	FreeTrees int
+	FreeOSTs  int // in the largest piece, which is what a tree can get
+}
+
+// Usage is that of every switch, in the order of the fabric.
+func (m *Manager) Usage() []Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Usage
+	for i, s := range m.g.Switches {
+		u := Usage{Switch: s.Name, Trees: m.ledgers[i].trees, FreeTrees: s.Trees - m.ledgers[i].trees, FreeOSTs: m.ledgers[i].osts.room(s.OSTs)}
+		for _, r := range m.ledgers[i].osts {
+			u.OSTs += r.size
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+// Session is an owner of jobs. When it is closed, they end.
+type Session struct {
+	m    *Manager
+	name string
+
+	mu     sync.Mutex
+	closed bool
+	jobs   map[uint64]bool
+}
+
+// Session makes one. name is for the log.
+func (m *Manager) Session(name string) *Session {
+	return &Session{m: m, name: name, jobs: map[uint64]bool{}}
+}
+
+// Begin is Manager.Begin for a job that the session owns.
+func (s *Session) Begin(ctx context.Context, r Request) (*Grant, error) {
+	g, err := s.m.Begin(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.jobs[g.Tree.Job] = true
+	}
+	s.mu.Unlock()
+	if closed {
+		err := fmt.Errorf("begin job %d: %s: %w", r.Job, s.name, ErrClosed)
+		return nil, errors.Join(err, s.m.end(ctx, g.Tree.Job, s.name+" is gone"))
+	}
+	return g, nil
+}
+
+// End is Manager.End for a job of the session; others' are ErrNotFound.
+func (s *Session) End(ctx context.Context, id uint64) error {
+	s.mu.Lock()
+	own := s.jobs[id]
+	delete(s.jobs, id)
+	s.mu.Unlock()
+	if !own {
+		return fmt.Errorf("end job %d of the manager: of %s it %w", id, s.name, ErrNotFound)
+	}
+	return s.m.End(ctx, id)
+}
+
+// Close ends the session's jobs: its owner is gone. It works after ctx is cancelled.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	jobs := s.jobs
+	s.jobs = nil
+	s.mu.Unlock()
+	var errs []error
+	for id := range jobs {
+		if err := s.m.end(ctx, id, s.name+" is gone"); err != nil && !errors.Is(err, ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

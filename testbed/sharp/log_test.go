@@ -1,0 +1,183 @@
+package sharp_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/testbed/sharp"
+)
+
+// TestReadJobLog reads the lines that were published: see testdata/job.log.
+func TestReadJobLog(t *testing.T) {
+	f, err := os.Open("testdata/job.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := sharp.ReadJobLog(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sharp.JobLog{
+		Asked: []sharp.Asked{{ID: 10883548833119725849, Quota: sharp.Quota{QPs: 1, GroupChannels: 1}, Trees: 1}},
+		Trees: []sharp.Tree{
+			{Job: 41, Type: sharp.LLT, ID: 18, Caps: 5, Quota: sharp.Quota{OSTs: 167, UserData: 1024, Groups: 167, QPs: 1, GroupChannels: 1}},
+			{Job: 1, Type: sharp.SAT, Index: 1, ID: 64, Caps: 0x16},
+		},
+		Groups:   []sharp.Group{{Job: 41, Type: sharp.LLT, Size: 1, Quota: sharp.Quota{OSTs: 8, UserData: 1024}}},
+		Ranks:    []sharp.Rank{{Rank: 0, Of: 2, Device: "mlx5_5:1"}},
+		Channels: 1,
+	}
+	got2 := sharp.JobLog{Asked: got.Asked, Trees: got.Trees, Groups: got.Groups, Ranks: got.Ranks, Channels: got.Channels, Refusals: got.Refusals}
+	if diff := cmp.Diff(want, got2, cmp.AllowUnexported(sharp.JobLog{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := got.Proof(""); err != nil {
+		t.Error(err)
+	}
+}
+
+const (
+	treeLine    = "INFO sharp_job_id:41   resv_key: tree_type:LLT tree_idx:0  treeID:18 caps:0x5 quota:(osts:167 user_data_per_ost:1024 max_groups:167 max_qps:1 max_group_channels:1)\n"
+	groupLine   = "INFO [group#:0] job_id:41 group id:0 tree idx:0 tree_type:LLT rail_idx:0 group size:1 quota: (osts:8 user_data_per_ost:1024) mgid: (subnet prefix:0x0 interface id:0x0) mlid:0\n"
+	askedLine   = "INFO job (ID: 7) resource request quota: ( osts:0 user_data_per_ost:0 max_groups:0 max_qps:1 max_group_channels:1, num_trees:1)\n"
+	refusedLock = "ERROR Failed to lock SAT tree(ID:0x40 ret:0x4)\n"
+	refusedSAT  = "gpu1:12:40 [3] NCCL WARN SHARP group create: Streaming Tree lock failed (-18)\n"
+	refusedJob  = "SHARP coll init error: Cannot create SHARP job(-11)\n"
+)
+
+// TestProof: only what was granted and used is proof; a refusal anywhere undoes it.
+func TestProof(t *testing.T) {
+	for _, c := range []struct {
+		name, log string
+		want      sharp.TreeType
+		kind      error // nil: proven
+		code      int
+	}{
+		{"granted and used", treeLine + groupLine, "", nil, 0},
+		{"granted and used by a channel", treeLine + "CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA\n", "", nil, 0},
+		{"the other type", treeLine + groupLine, sharp.SAT, sharp.ErrNotProven, 0},
+		{"empty", "", "", sharp.ErrNotProven, 0},
+		{"asked only", askedLine, "", sharp.ErrNotProven, 0},
+		{"granted, not used", treeLine, "", sharp.ErrNotProven, 0},
+		{"used, not granted", groupLine, "", sharp.ErrNotProven, 0},
+		{"job refused", refusedJob, "", sharp.ErrNoJob, sharp.CodeNoJob},
+		{"lock refused", treeLine + groupLine + refusedLock, "", sharp.ErrLock, 4},
+		{"streaming refused", treeLine + groupLine + refusedSAT, "", sharp.ErrLock, sharp.CodeLock},
+		{"asked for by the environment only", "NCCL_COLLNET_ENABLE set by environment to 1.\n", "", sharp.ErrNotProven, 0},
+		{"garbled", strings.Replace(treeLine, "treeID:18", "treeID:99999999999999999999999", 1) + groupLine, "", sharp.ErrNotProven, 0},
+	} {
+		l, err := sharp.ReadJobLog(strings.NewReader(c.log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.Proof(c.want)
+		if c.kind == nil {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if !errors.Is(err, c.kind) || !errors.Is(err, sharp.ErrNotProven) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		var r *sharp.Refusal
+		if errors.As(err, &r) != (c.code != 0) || r != nil && (r.Code != c.code || r.Line != strings.Count(c.log, "\n")) {
+			t.Errorf("%s: refusal %+v", c.name, r)
+		}
+	}
+}
+
+// TestLongLines: a line without an end does not hide what comes after it.
+func TestLongLines(t *testing.T) {
+	l, err := sharp.ReadJobLog(strings.NewReader(strings.Repeat("x", 1<<20) + "\n" + treeLine + groupLine))
+	if err != nil || l.Proof("") != nil {
+		t.Error(err, l.Proof(""))
+	}
+}
+
+// TestParseAMLine reads the lines that were published.
+func TestParseAMLine(t *testing.T) {
+	f, err := os.Open("testdata/sharp_am.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := sharp.ReadAMLog(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(us int) time.Time {
+		return time.Date(0, time.May, 22, 2, 20, 8, us*1000, time.UTC)
+	}
+	want := []sharp.AMLine{
+		{Time: at(752213), Component: "GENERAL", Process: 336070, Level: "info", Begin: &sharp.AMBegin{External: 9370583446386220315, Job: 211, QuotaPercent: 3, SAT: true}},
+		{Time: at(752240), Component: "JOBS", Process: 336070, Level: "info", Allocated: &sharp.AMAllocated{Of: "AN leaf1", QPs: 2, UserData: 1024, OSTs: 23, Groups: 23, Child: 1}},
+		{Time: at(752300), Component: "FABRIC", Process: 336070, Level: "warn"},
+	}
+	for i := range got {
+		got[i].Message = ""
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzJobLog: nothing in a log makes the reader fail, and what it reads can be written as
+// the library would, and read again.
+func FuzzJobLog(f *testing.F) {
+	for _, line := range []string{treeLine, groupLine, askedLine, refusedJob, refusedLock, refusedSAT, "SHARP rank 0/2 initialized on mlx5_5:1"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		var l sharp.JobLog
+		if l.Line(line) != (len(l.Asked)+len(l.Trees)+len(l.Groups)+len(l.Ranks)+len(l.Refusals)+l.Channels > 0) {
+			t.Fatal("it says nothing about what it read")
+		}
+		var again sharp.JobLog
+		for _, a := range l.Asked {
+			again.Line(a.String())
+		}
+		for _, tree := range l.Trees {
+			again.Line(tree.String())
+		}
+		for _, g := range l.Groups {
+			again.Line(g.String())
+		}
+		if diff := cmp.Diff([]any{l.Asked, l.Trees}, []any{again.Asked, again.Trees}); diff != "" {
+			t.Fatalf("written and read again (-want +got):\n%s", diff)
+		}
+		if len(again.Groups) != len(l.Groups) {
+			t.Fatalf("groups %+v, again %+v", l.Groups, again.Groups)
+		}
+	})
+}
+
+// FuzzParseAMLine: a line that is read is written so that it reads the same.
+func FuzzParseAMLine(f *testing.F) {
+	f.Add("[May 22 02:20:08 752213][GENERAL][336070][info ] - Begin Job: job_id_external: 7 job_id_sharp: 211 quota_percent: 3.00 request_sat: 1")
+	f.Add("[May  2 02:20:08 752213][JOBS   ][336070][info ] - x Allocated quota { q:2, ud:1024 o:23 g:23 } child_index_per_port: 1 tree_id: 0")
+	f.Add("[May  2 02:20:08 752213][JOBS   ][336070][info ] - End Job: job_id_sharp: 3 reason: finished")
+	f.Fuzz(func(t *testing.T, text string) {
+		l, ok := sharp.ParseAMLine(text)
+		if !ok {
+			if l != (sharp.AMLine{}) {
+				t.Fatalf("not a line, but %+v", l)
+			}
+			return
+		}
+		once := l.String()
+		m, ok := sharp.ParseAMLine(once)
+		if !ok {
+			t.Fatalf("%q is not read again", once)
+		}
+		if twice := m.String(); twice != once {
+			t.Fatalf("%q, then %q", once, twice)
+		}
+	})
+}
