@@ -1,0 +1,15 @@
+// Package collective is the communication library of an emulated training job: it sums
+// gradients among the ranks of the job, by the switches of an exclusive tree or, where
+// that is refused or not asked for, over a ring of TCP connections.
+//
+// A Group is the ranks' all-reduce. What decides between the two ways is agreed upon by all
+// ranks without a message of its own: the switches' answer to a lock reaches all of them,
+// and whether they have the same tree is counted along with every all-reduce of the ring.
+//
+// A Queue stands before it, as in MINA's runtime (INFOCOM '24, section IV-C): operations
+// are queued when they are requested and launched one at a time, so that the decision for
+// or against INA is taken as late as can be. A Collector listens to the queue and finds
+// the pattern of the job's steps, of which the job says nothing (section IV-B).
+//
+// Gradients are ina.Reference's, and every sum is checked bit for bit.
+package collective
