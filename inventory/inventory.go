@@ -175,6 +175,9 @@ func (inv *Inventory) Describe() string {
 			parts = append(parts, "no aggregation")
 		default:
 			parts = append(parts, count(s.Aggregators, "aggregator"))
+			if s.SHARP.Trees > 0 {
+				parts = append(parts, count(s.SHARP.Trees, "SHARP tree"))
+			}
 		}
 		fmt.Fprintf(&b, "  %s (%s): %s\n", s.Name, s.Kind, strings.Join(parts, ", "))
 	}

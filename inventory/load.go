@@ -52,8 +52,9 @@ type (
 		Buffer      *Bytes `toml:"buffer"`
 		ECN         *Bytes `toml:"ecn"`
 		SHARP       *struct {
-			Trees int `toml:"trees,required"`
-			Jobs  int `toml:"jobs" default:"1"`
+			Trees    int    `toml:"trees,required"`
+			Jobs     int    `toml:"jobs" default:"1"`
+			Resource string `toml:"resource" default:"switch"`
 		} `toml:"sharp"`
 	}
 	hostTable struct {
@@ -192,16 +193,21 @@ func (b *builder) addSwitch(t *switchTable) {
 		if t.Aggregators != nil {
 			b.KeyProblemf(t.At+".aggregators", "write sharp = {trees = 2, jobs = 1}", "a quantum switch has SHARP trees, no aggregators")
 		}
-		if t.SHARP != nil {
-			sw.SHARP = SHARP{Trees: t.SHARP.Trees, Jobs: t.SHARP.Jobs}
-			b.notNegative(t.At+".sharp.trees", t.SHARP.Trees)
-			b.notNegative(t.At+".sharp.jobs", t.SHARP.Jobs)
-		}
 	default:
-		if t.SHARP != nil && slices.Contains(kinds, kind) {
+		if t.SHARP != nil && sw.Kind != Soft && slices.Contains(kinds, kind) {
 			b.KeyProblemf(t.At+".sharp", "write aggregators = 4096", "SHARP exists on quantum switches, this one is %s", kind)
 		}
 		sw.Aggregators = or(t.Aggregators, b.t.Defaults.Aggregators)
+	}
+	if t.SHARP != nil {
+		sw.SHARP = SHARP(*t.SHARP)
+		b.notNegative(t.At+".sharp.trees", t.SHARP.Trees)
+		if t.SHARP.Jobs < 1 {
+			b.Problemf(t.At+".sharp.jobs", "write jobs = 1", "no job could use a tree: jobs must be at least 1")
+		}
+		if !slices.Contains(resources, t.SHARP.Resource) {
+			b.Problemf(t.At+".sharp.resource", tomlfile.OneOf(t.SHARP.Resource, resources), "unknown resource %q", t.SHARP.Resource)
+		}
 	}
 	sw.Buffer = or(t.Buffer, b.t.Defaults.Buffer)
 	sw.ECN = or(t.ECN, b.t.Defaults.ECN)
@@ -435,6 +441,9 @@ func (b *builder) port(path, s string) (Port, bool) {
 	b.ports[p] = b.Pos(path)
 	return p, true
 }
+
+// resources are what jobs with SHARP trees take turns with.
+var resources = []string{"switch", "port"}
 
 var kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum)}
 

@@ -106,15 +106,16 @@ type Switch struct {
 	Control     string // host:port of its P4Runtime server or aggregation manager
 	DeviceID    uint64 // P4Runtime device id; by default the switch's number in the file, from 1
 	Aggregators int    // slots of its aggregator array; 0: no INA here (a plain spine)
-	SHARP       SHARP  // quantum only
+	SHARP       SHARP  // exclusive trees: of quantum switches, and of soft ones that stand for them
 	Buffer      Bytes  // per egress port; 0: a default
 	ECN         Bytes  // egress queue length above which packets are marked; 0: never
 }
 
 // SHARP is the aggregation capacity of a Quantum switch.
 type SHARP struct {
-	Trees int // aggregation trees it can hold
-	Jobs  int // jobs it can serve at once: 1 for exclusive low-latency or streaming trees
+	Trees    int    // aggregation trees it can hold; 0: none
+	Jobs     int    // jobs it can serve at once: 1 for exclusive low-latency or streaming trees
+	Resource string // what so many jobs have at once: "switch" (Quantum, HDR), or each "port" by itself (Quantum-2, NDR); empty: switch
 }
 
 // Link is a cable between two switches.

@@ -94,9 +94,6 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 	}
 	for i := range l.inv.Switches {
 		s := &l.inv.Switches[i]
-		if s.Kind == inventory.Quantum {
-			return nil, fmt.Errorf("switch %s: %w: a SHARP switch cannot be emulated, only Ethernet ones", s.Name, errors.ErrUnsupported)
-		}
 		if err := addNode(nodeConfig{Kind: "switch", Name: s.Name}); err != nil {
 			return nil, err
 		}
@@ -108,8 +105,8 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		s.Control = netip.AddrPortFrom(n.Mgmt.Addr(), p4rtPort).String()
 		n.Switch = &softswitch.Config{
 			Name: s.Name, DeviceID: s.DeviceID, Listen: s.Control, Aggregators: s.Aggregators,
-			Seed: opts.Seed + uint64(i+1)*0x9e3779b97f4a7c15, // distinct streams from one seed
-			Pcap: opts.PcapDir, Offload: opts.Offload,
+			Seed:      opts.Seed + uint64(i+1)*0x9e3779b97f4a7c15, // distinct streams from one seed
+			Exclusive: exclusive(s), Pcap: opts.PcapDir, Offload: opts.Offload,
 		}
 	}
 
@@ -280,10 +277,33 @@ func (l *layout) scale(opts Options) {
 		}
 		bytes(&s.Buffer, minBuffer)
 		bytes(&s.ECN, minECN)
+		if s.Kind == inventory.Quantum && s.SHARP.Trees > 0 {
+			s.Aggregators = quantumAggregators
+		}
 		if opts.Aggregators > 0 && s.Aggregators > 0 {
 			s.Aggregators = opts.Aggregators
 		}
 	}
+}
+
+// Trees that a switch has for whom SHARP was not spoken of: sharp_am's default.
+const defaultTrees = 126
+
+// quantumAggregators is the memory of an emulated Quantum switch; what a real one has is
+// not published.
+const quantumAggregators = 16384
+
+// exclusive is what s offers jobs with exclusive trees. One with aggregators alone stands
+// for a Quantum switch of the first generation, whose trees exclude each other.
+func exclusive(s *inventory.Switch) *softswitch.Exclusive {
+	x := &softswitch.Exclusive{Resource: s.SHARP.Resource, Capacity: max(s.SHARP.Jobs, 1), Trees: s.SHARP.Trees}
+	if x.Trees == 0 && s.Aggregators > 0 {
+		x.Trees = defaultTrees
+	}
+	if x.Trees == 0 {
+		return nil
+	}
+	return x
 }
 
 // addresses chooses the management network and the data addresses that the

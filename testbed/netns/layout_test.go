@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,6 @@ func TestLayoutErrors(t *testing.T) {
 		}, "address 10.1.1.1 is h1's", false},
 		{"no network left", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Address = netip.MustParsePrefix("10.1.1.1/8") }, "narrow their prefixes", false},
 		{"IPv6", func(i *inventory.Inventory) { i.Hosts[0].NICs[0].Address = netip.MustParsePrefix("fd00::1/64") }, "host h1: device ens1: address fd00::1/64", true},
-		{"SHARP", func(i *inventory.Inventory) { i.Switches[0].Kind = inventory.Quantum }, "switch spine1", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inv := rack(1, 1, 2)
@@ -106,6 +106,42 @@ func TestLayoutErrors(t *testing.T) {
 			}
 			if errors.Is(err, errors.ErrUnsupported) != tt.unsupported {
 				t.Errorf("%v: is unsupported: %v, want %v", err, !tt.unsupported, tt.unsupported)
+			}
+		})
+	}
+}
+
+// TestExclusiveTrees: what the inventory says of SHARP is what the embedded switch offers.
+func TestExclusiveTrees(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		sw          inventory.Switch
+		want        *softswitch.Exclusive
+		aggregators int
+	}{
+		{"plain", inventory.Switch{Kind: inventory.Soft}, nil, 0},
+		{"aggregators alone", inventory.Switch{Kind: inventory.Tofino, Aggregators: 64}, &softswitch.Exclusive{Capacity: 1, Trees: 126}, 64},
+		{"soft", inventory.Switch{Kind: inventory.Soft, Aggregators: 64, SHARP: inventory.SHARP{Trees: 3, Jobs: 2, Resource: "port"}},
+			&softswitch.Exclusive{Resource: "port", Capacity: 2, Trees: 3}, 64},
+		{"quantum", inventory.Switch{Kind: inventory.Quantum, SHARP: inventory.SHARP{Trees: 5, Jobs: 1, Resource: "switch"}},
+			&softswitch.Exclusive{Resource: "switch", Capacity: 1, Trees: 5}, quantumAggregators},
+		{"quantum without trees", inventory.Switch{Kind: inventory.Quantum}, nil, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inv := rack(1, 1, 2)
+			tt.sw.Name = inv.Switches[0].Name
+			inv.Switches[0] = tt.sw
+			l, err := newLayout(inv, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(l.nodes, func(n nodeConfig) bool { return n.Name == tt.sw.Name })
+			got := l.nodes[i].Switch
+			if diff := cmp.Diff(tt.want, got.Exclusive); diff != "" || got.Aggregators != tt.aggregators {
+				t.Errorf("%d aggregators, want %d; exclusive trees (-want +got):\n%s", got.Aggregators, tt.aggregators, diff)
+			}
+			if s := l.inv.Switches[0]; s.Kind != inventory.Soft || s.SHARP != tt.sw.SHARP {
+				t.Errorf("the emulated switch is %+v", s)
 			}
 		})
 	}

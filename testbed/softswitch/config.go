@@ -4,6 +4,7 @@
 package softswitch
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -35,7 +36,7 @@ type Config struct {
 
 // Exclusive is what a switch offers jobs with exclusive trees: see ina.Limits.
 type Exclusive struct {
-	Resource string `json:"resource"` // that jobs take turns with: "switch" or "port"
+	Resource string `json:"resource"` // that jobs take turns with: "switch", the default, or "port"
 	Capacity int    `json:"capacity"` // jobs that may have one at once, at least 1
 	Trees    int    `json:"trees"`    // through the switch, at least 1
 }
@@ -45,7 +46,7 @@ func (x *Exclusive) limits() (ina.Limits, error) {
 	if x == nil {
 		return ina.Limits{}, nil
 	}
-	r, err := ina.ParseResource(x.Resource)
+	r, err := ina.ParseResource(cmp.Or(x.Resource, ina.PerSwitch.String()))
 	switch {
 	case err != nil:
 		return ina.Limits{}, err
