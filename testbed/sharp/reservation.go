@@ -215,7 +215,7 @@ func (r *Reservations) change(ctx context.Context, op, method, path string, want
 	if len(asked) == 0 {
 		return Reservation{}, fmt.Errorf("%s: no host ports", op)
 	}
-	code, err := r.do(ctx, op, method, path, body{App: want.App, PKey: want.PKey, GUIDs: want.GUIDs}, nil)
+	code, err := r.do(ctx, op, method, path, body(want), nil)
 	if err != nil {
 		return Reservation{}, err
 	}

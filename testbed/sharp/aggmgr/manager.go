@@ -1,6 +1,7 @@
 package aggmgr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,6 @@ const MaxUserData = 960
 // Request asks for a tree for a job.
 type Request struct {
 	Job         uint16         `json:"job"`   // its id on the wire, 1..4095 (package ina)
-	Epoch       uint16         `json:"epoch"` // of its packets
 	Hosts       []string       `json:"hosts"` // by rank; 1 to 64
 	Type        sharp.TreeType `json:"type,omitempty"`
 	Quota       sharp.Quota    `json:"quota"`       // 0: the default
@@ -61,8 +61,11 @@ type Request struct {
 
 // Grant is the tree that a job got.
 type Grant struct {
-	Tree  sharp.Tree `json:"tree"`  // as the job's library logs it; Tree.Job is for End
-	Nodes []Node     `json:"nodes"` // leaves first, root last
+	Tree sharp.Tree `json:"tree"` // as the job's library logs it; Tree.Job is for End
+	// Epoch is that of the job's packets on this tree: another one than on its last tree, so
+	// that packets that are under way do not count.
+	Epoch uint16 `json:"epoch"`
+	Nodes []Node `json:"nodes"` // leaves first, root last
 }
 
 // Root is the switch at the top.
@@ -73,9 +76,7 @@ type Entry struct {
 	Tree       uint64 // id
 	Job, Epoch uint16
 	Node
-	Base, OSTs int // of the switch's OSTs: [Base, Base+OSTs)
-	Window     int // OSTs that the job has, the same in all switches
-	Limits     Switch
+	Base, OSTs int // of the switch's OSTs: [Base, Base+OSTs). OSTs are the same on all switches
 }
 
 // Switches set up and release trees. Calls for different trees or switches may come at the
@@ -120,6 +121,7 @@ type Manager struct {
 	wire         map[uint16]*job // by id on the wire, until no switch holds their trees
 	stuck        []*job          // ended, but a switch may still hold the tree
 	reservations map[string]*reservation
+	epochs       map[uint16]uint16 // last one of each job on the wire
 	lastJob      uint64
 	lastTree     uint64
 }
@@ -176,6 +178,7 @@ func New(cfg Config) (*Manager, error) {
 	m := &Manager{
 		cfg: cfg, settings: cfg.AM.Settings(), g: g, ledgers: make([]ledger, len(g.Switches)), busy: map[int]int{},
 		jobs: map[uint64]*job{}, wire: map[uint16]*job{}, reservations: map[string]*reservation{},
+		epochs: map[uint16]uint16{},
 	}
 	for _, note := range cfg.AM.Notes() {
 		m.logf("GENERAL", "warn", "%v", note)
@@ -394,6 +397,8 @@ func (m *Manager) choose(r Request, hosts []int) (nodes []Node, links []int, err
 			roots = append(roots, s)
 		}
 	}
+	// The highest first: if there is no tree, theirs say the most about why.
+	slices.SortStableFunc(roots, func(a, b int) int { return cmp.Compare(m.g.height[b], m.g.height[a]) })
 	search := func(usable func(int) bool) (why []string) {
 		most := -1
 		for _, s := range roots {
@@ -452,11 +457,13 @@ func (m *Manager) take(j *job, nodes []Node) {
 		sw := m.g.Switches[s]
 		osts = min(osts, m.quota(r, sw), m.ledgers[s].osts.room(sw.OSTs))
 	}
+	m.epochs[r.Job] = max(1, m.epochs[r.Job]+1) // 0 is none
+	epoch := m.epochs[r.Job]
 	for _, n := range nodes {
 		l, sw := &m.ledgers[m.g.sw[n.Switch]], m.g.Switches[m.g.sw[n.Switch]]
 		part := l.osts.take(sw.OSTs, osts)
 		l.trees++
-		j.entries = append(j.entries, Entry{Tree: m.lastTree, Job: r.Job, Epoch: r.Epoch, Node: n, Base: part.base, OSTs: part.size, Window: osts, Limits: sw})
+		j.entries = append(j.entries, Entry{Tree: m.lastTree, Job: r.Job, Epoch: epoch, Node: n, Base: part.base, OSTs: part.size})
 	}
 	for _, h := range j.hosts {
 		m.busy[h]++
@@ -472,7 +479,7 @@ func (m *Manager) take(j *job, nodes []Node) {
 	if groups == 0 || groups > osts {
 		groups = osts
 	}
-	j.grant = &Grant{Nodes: nodes, Tree: sharp.Tree{
+	j.grant = &Grant{Nodes: nodes, Epoch: epoch, Tree: sharp.Tree{
 		Job: j.id, Reservation: r.Reservation, Type: r.Type, ID: m.lastTree, Caps: caps[r.Type],
 		Quota: sharp.Quota{OSTs: osts, UserData: data, Groups: groups, QPs: 1, GroupChannels: 1},
 	}}

@@ -1,0 +1,101 @@
+package aggmgr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+)
+
+// P4Switches are switches with exclusive trees (ina.Limits) that are controlled by
+// P4Runtime. A tree is an entry of the table "job" in each, and a multicast group with the
+// job's id.
+type P4Switches map[string]*p4rt.Client
+
+// DialSwitches becomes the controller of all switches of a fabric that have an address, and
+// uses the pipelines that run on them already; with push they are loaded first. The caller
+// must Close the result; on error there is nothing to close.
+func DialSwitches(ctx context.Context, f Fabric, push bool, opt p4rt.Options) (P4Switches, error) {
+	var wait sync.WaitGroup
+	clients, errs := make([]*p4rt.Client, len(f.Switches)), make([]error, len(f.Switches))
+	for i, s := range f.Switches {
+		if s.Address == "" {
+			continue
+		}
+		wait.Go(func() {
+			if clients[i], errs[i] = p4rt.Dial(ctx, s.Name, s.Address, s.DeviceID, opt); errs[i] != nil {
+				return
+			}
+			if push {
+				errs[i] = clients[i].Push(ctx, p4rt.Pipeline{Info: p4.Info()})
+			} else {
+				errs[i] = clients[i].Attach(ctx)
+			}
+		})
+	}
+	wait.Wait()
+	all := P4Switches{}
+	for i, s := range f.Switches {
+		if clients[i] != nil {
+			all[s.Name] = clients[i]
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, all.Close(ctx))
+	}
+	return all, nil
+}
+
+// Install implements Switches. A switch that says that its quota is used up makes the error
+// wrap ErrQuota.
+func (s P4Switches) Install(ctx context.Context, sw string, e Entry) error {
+	c, err := s.client(sw)
+	if err != nil {
+		return err
+	}
+	err = c.Write(ctx, p4rt.Batch{
+		Groups: []p4.Group{{ID: e.Job, Ports: e.Down}},
+		Jobs: []ina.JobEntry{{
+			Job: e.Job, Epoch: e.Epoch, Mode: ina.Exclusive, Base: uint32(2 * e.Base), Size: uint32(2 * e.OSTs), Window: uint32(e.OSTs),
+			Expect: e.Expect, Root: e.Parent == "", UpPort: e.Up, DownGroup: e.Job,
+		}},
+	})
+	if err == nil {
+		return nil
+	}
+	if refused := (*p4rt.Error)(nil); errors.As(err, &refused) && refused.Code == codes.ResourceExhausted {
+		err = fmt.Errorf("%w: %w", ErrQuota, err)
+	}
+	return errors.Join(err, s.Remove(context.WithoutCancel(ctx), sw, e))
+}
+
+// Remove implements Switches. It ends the job's turn on the switch if it has one.
+func (s P4Switches) Remove(ctx context.Context, sw string, e Entry) error {
+	c, err := s.client(sw)
+	if err != nil {
+		return err
+	}
+	return c.Delete(ctx, p4rt.Batch{Jobs: []ina.JobEntry{{Job: e.Job}}, Groups: []p4.Group{{ID: e.Job}}})
+}
+
+func (s P4Switches) client(sw string) (*p4rt.Client, error) {
+	if c := s[sw]; c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("nobody controls switch %s", sw)
+}
+
+// Close gives up control of all switches.
+func (s P4Switches) Close(ctx context.Context) error {
+	var errs []error
+	for _, c := range s {
+		errs = append(errs, c.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
