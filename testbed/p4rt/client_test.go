@@ -275,7 +275,7 @@ func TestRefusedUpdates(t *testing.T) {
 	if got := s.mem.state().Jobs; len(got) != 2 {
 		t.Errorf("in force: %v", got)
 	}
-	err = c.WriteJob(t.Context(), ina.JobEntry{Job: 9, Mode: 3})
+	err = c.WriteJob(t.Context(), ina.JobEntry{Job: 9, Mode: ina.Exclusive + 1})
 	if !errors.Is(err, p4.ErrInvalid) || !strings.HasPrefix(err.Error(), "switch tor1: write: ") {
 		t.Errorf("an entry that cannot be encoded: %v", err)
 	}

@@ -32,6 +32,7 @@ type memory struct {
 	routes   map[[4]byte]p4.Route
 	groups   map[uint16][]uint32
 	counters map[string]int64
+	full     bool // there is room for no job
 }
 
 // refusedJob is a job that memory has no room for.
@@ -56,7 +57,7 @@ func (m *memory) Reset() {
 func (m *memory) SetJob(e ina.JobEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e.Job == refusedJob {
+	if e.Job == refusedJob || m.full {
 		return errors.New("no aggregators left")
 	}
 	m.jobs[e.Job] = e

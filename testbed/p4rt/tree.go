@@ -38,6 +38,9 @@ func (t Tree) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("job %d: %w: %s", t.Job, ErrTree, fmt.Sprintf(format, args...))
 	}
+	if t.Window == 0 {
+		return bad("its window is 0, and with it its quota of aggregators")
+	}
 	at := make(map[string]*TreeNode)
 	below := make(map[string]uint64) // ranks by parent
 	var root *TreeNode
@@ -71,9 +74,6 @@ func (t Tree) check() error {
 		return bad("the root expects the ranks %b, want all from 0 on", root.Expect)
 	}
 	for _, n := range t.Nodes {
-		if ranks := below[n.Switch]; ranks&^n.Expect != 0 {
-			return bad("switch %s does not expect all ranks of the switches below it", n.Switch)
-		}
 		up := &n
 		for steps := 0; up.Parent != ""; steps++ {
 			parent := at[up.Parent]
@@ -84,6 +84,11 @@ func (t Tree) check() error {
 				return bad("switch %s is below itself", up.Switch)
 			}
 			up = parent
+		}
+	}
+	for _, n := range t.Nodes {
+		if below[n.Switch]&^n.Expect != 0 {
+			return bad("switch %s does not expect all ranks of the switches below it", n.Switch)
 		}
 	}
 	return nil

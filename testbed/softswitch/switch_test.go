@@ -32,7 +32,7 @@ func BenchmarkSwitch(b *testing.B) {
 	for _, mode := range []struct {
 		name string
 		mode ina.Mode
-	}{{"forward", ina.Forward}, {"statistical", ina.Statistical}, {"synchronous", ina.Synchronous}} {
+	}{{"forward", ina.Forward}, {"statistical", ina.Statistical}, {"synchronous", ina.Synchronous}, {"exclusive", ina.Exclusive}} {
 		for _, lanes := range []int{16, 64, 240} {
 			for _, offload := range []bool{false, true} {
 				b.Run(fmt.Sprintf("mode=%s/lanes=%d/offload=%t", mode.name, lanes, offload), func(b *testing.B) {
@@ -45,14 +45,17 @@ func BenchmarkSwitch(b *testing.B) {
 
 func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 	const workers, psPort, job, window = 3, 4, 5, 128
-	r := newRack(b, workers+1, func(c *Config) { c.Offload = offload })
+	r := newRack(b, workers+1, func(c *Config) {
+		c.Offload = offload
+		c.Exclusive = &Exclusive{Resource: "port", Capacity: 1, Trees: 1}
+	})
 	entry := ina.JobEntry{
 		Job: job, Mode: mode, Size: 1024, Expect: 1<<workers - 1, Root: true, Window: window, UpPort: psPort, DownGroup: 1,
 	}
-	if err := r.SetJob(entry); err != nil {
+	if err := r.SetGroup(1, []uint32{1, 2, 3}); err != nil {
 		b.Fatal(err)
 	}
-	if err := r.SetGroup(1, []uint32{1, 2, 3}); err != nil {
+	if err := r.SetJob(entry); err != nil {
 		b.Fatal(err)
 	}
 	runtime.LockOSThread()
@@ -68,8 +71,12 @@ func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 	}
 	result := inaFrame(ina.Header{Flags: ina.FlagResult, Job: job, Rank: ina.NoRank, Lanes: uint8(lanes), Bitmap: 1<<workers - 1}, workers)
 	offer := func(rank int, psn uint32) {
-		binary.BigEndian.PutUint32(template[rank][payloadAt+4:], psn)
-		r.hosts[rank+1].frame(template[rank])
+		f := template[rank]
+		binary.BigEndian.PutUint32(f[payloadAt+4:], psn)
+		if mode == ina.Exclusive && psn == 0 { // of one long operation
+			f = inaFrame(ina.Header{Flags: ina.FlagLock, Job: job, Rank: uint8(rank), Lanes: 1, Bitmap: 1 << rank}, 0)
+		}
+		r.hosts[rank+1].frame(f)
 	}
 	var sent, got [workers]uint32
 	var arrived [4 * window]int
@@ -79,7 +86,7 @@ func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 	progress, since := uint32(0), time.Now()
 	for got[0] < total || got[1] < total || got[2] < total {
 		for rank := range workers {
-			for sent[rank] < total && sent[rank] < got[rank]+window {
+			for sent[rank] < total && sent[rank] < got[rank]+window && (sent[rank] == 0 || got[rank] > 0) {
 				offer(rank, sent[rank])
 				sent[rank]++
 			}
