@@ -4,11 +4,15 @@
 // from a file ever meets a remote shell, and a closed stdin ends the agent.
 package agent
 
-import "time"
+import (
+	"time"
+
+	"github.com/inabench/inabench/testbed/collective"
+)
 
 // Config is the first line an agent reads from stdin.
 type Config struct {
-	Role       string   `json:"role"`       // "worker", "ps" or "ring"
+	Role       string   `json:"role"`       // "worker", "ps", "ring" or "trainer"
 	Collective string   `json:"collective"` // "ina", "ps" or "ring"
 	Job        uint16   `json:"job"`
 	Name       string   `json:"name"` // of the job
@@ -56,6 +60,34 @@ type Config struct {
 	// (up to ina.MaxSegments), which costs a fraction of handing over each. The NIC must
 	// offload checksums.
 	Offload bool `json:"offload,omitempty"`
+
+	// A trainer uses the following, and Job, Epoch (of its ring), Rank, Workers, Peers,
+	// Device, Lanes, Rate (of its ring), LineRate, Seed, RTO, Interval, Rest and Offload. One
+	// that is the only rank of its job communicates with nobody.
+	Pattern *Pattern `json:"pattern,omitempty"` // of its steps
+	Speed   float64  `json:"speed,omitempty"`   // of its GPU, over that of the pattern; 0: 1
+	Steps   int64    `json:"steps,omitempty"`   // until it is done; 0: until stopped
+	// Sharing is who decides whether an all-reduce asks for the job's tree: "none" never
+	// does, "exclusive" and "greedy" do each time, "shared" as Controller says.
+	Sharing    string `json:"sharing,omitempty"`
+	Controller string `json:"controller,omitempty"` // address of the sharing controller
+	// Tree is the job's from the start; nil: none before a command gives it one.
+	Tree *collective.Tree `json:"tree,omitempty"`
+	// Timeout is how long a rank waits for others within an all-reduce; 0:
+	// collective.DefaultTimeout.
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// Pattern is the steps of a training job; see workload.Pattern.
+type Pattern struct {
+	Step float64 `json:"step"` // s that a step computes
+	Ops  []Op    `json:"ops"`
+}
+
+// Op is an all-reduce of a step.
+type Op struct {
+	Start float64 `json:"start"` // s since the step began: not earlier, as the gradients are not there
+	Bytes int64   `json:"bytes"`
 }
 
 // Layer is one gradient tensor: computed for Compute, then sent.
@@ -66,7 +98,8 @@ type Layer struct {
 
 // Command is any later line on stdin.
 type Command struct {
-	// Cmd is "start", "stop", "ping", or of workers "hold", "pause" and "resume".
+	// Cmd is "start", "stop", "ping", or of workers "hold", "pause" and "resume", or of
+	// trainers "tree".
 	//
 	// A job pauses in two steps, because its workers must end at one PSN. Hold has each
 	// send nothing new and answer with the PSN at which it is; pause, with the largest of
@@ -77,18 +110,29 @@ type Command struct {
 	// there. Otherwise they agree among themselves on where to end (ina.Vote), which
 	// takes another window, or the rest of the iteration. They finish what is outstanding
 	// up to there, report and exit. One whose others have died gives up after a second,
-	// or four RTO, without progress.
+	// or four RTO, without progress. Trainers end after the step in which all ranks have
+	// heard of it.
+	//
+	// Tree gives a job another tree, or with epoch 0 none. All ranks are told, and each
+	// answers "acquired" or "released" when all of them have agreed, which they do with the
+	// next all-reduces, without waiting for it. Then no rank has anything to do with the
+	// tree before any more, and it may be taken from the switches. The new one is to be
+	// there before any rank is told. "refused" is the answer to a tree that cannot be; a
+	// command that another follows before it is settled is not answered.
 	Cmd    string `json:"cmd"`
 	ID     int64  `json:"id,omitempty"`     // not 0, of what is answered
 	PSN    uint64 `json:"psn,omitempty"`    // of pause
 	Window int    `json:"window,omitempty"` // of resume
+
+	Tree collective.Tree `json:"tree,omitzero"`
 }
 
 // Event is a line an agent writes to stdout: "ready" when its sockets are open, so
 // that any agent of the job may be started, "started" when its traffic begins (of a
 // worker: when all workers of the job have started, see ina.Startup), "sample" every
-// Interval from then on, the answers "pong", "held" and "paused", and in the end "done"
-// or "error".
+// Interval from then on, the answers "pong", "held", "paused", "acquired", "released" and
+// "refused", of a trainer "pattern" when it has found out its own, and in the end "done" or
+// "error".
 type Event struct {
 	Event string `json:"event"`
 	// T is the host's monotonic clock in seconds (an arbitrary origin; the
@@ -98,6 +142,8 @@ type Event struct {
 	PSN   uint64  `json:"psn,omitempty"` // of "held"; does not wrap
 	Error string  `json:"error,omitempty"`
 	Stats *Stats  `json:"stats,omitempty"`
+	// Pattern is what was collected from the job's queue.
+	Pattern *Pattern `json:"pattern,omitempty"`
 }
 
 // Stats are totals since the agent began. Packets and bytes count frames as a NIC
@@ -130,4 +176,18 @@ type Stats struct {
 	LateP99     float64 `json:"late_p99"` // seconds
 	LateMax     float64 `json:"late_max"`
 	SocketDrops int64   `json:"socket_drops"` // SO_RXQ_OVFL
+
+	// Training is of trainers, whose iterations are steps.
+	Training *Training `json:"training,omitempty"`
+}
+
+// Training is what a trainer has done, in totals since its first step began.
+type Training struct {
+	collective.QueueStats
+	Steps int64           `json:"steps"`
+	Step  collective.Span `json:"step"` // how long they took
+	JCT   float64         `json:"jct"`  // s until the end of the last step so far
+	CPU   float64         `json:"cpu"`  // s of processor time of the whole process
+	// Times are how long the steps since the last sample took, s, at most 1,000 of them.
+	Times []float64 `json:"times,omitempty"`
 }

@@ -228,6 +228,12 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 				}
 				c.order(cmd)
 				r.interrupt()
+			case "tree":
+				if cfg.Role != "trainer" {
+					return end(errors.New("command tree: for trainers only"))
+				}
+				c.order(cmd)
+				r.interrupt()
 			case "stop":
 				if !running { // there is nothing to finish
 					return a.done(r)
@@ -288,8 +294,10 @@ func newRole(cfg Config, c *udp.Clock) (role, error) {
 		return newPS(cfg, c)
 	case "ring":
 		return newRing(cfg, c)
+	case "trainer":
+		return newTrainer(cfg, c)
 	}
-	return nil, fmt.Errorf("%w: role %q, want worker, ps or ring", ErrConfig, cfg.Role)
+	return nil, fmt.Errorf("%w: role %q, want worker, ps, ring or trainer", ErrConfig, cfg.Role)
 }
 
 // openFor opens the socket on which a job's packets to group arrive, at the job's port

@@ -35,8 +35,8 @@ const DefaultTimeout = 30 * time.Second
 // Tree is an exclusive tree in the switches, as far as ranks have to know. The zero value
 // is none.
 type Tree struct {
-	Epoch  uint16 // each of a job's trees has another, not 0
-	Window int    // packets that a rank may be ahead of the oldest result that it lacks
+	Epoch  uint16 `json:"epoch"`  // each of a job's trees has another, not 0
+	Window int    `json:"window"` // packets that a rank may be ahead of the oldest result that it lacks
 }
 
 // Group is the all-reduce of one rank. One goroutine calls Connect and AllReduce; the

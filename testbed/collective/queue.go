@@ -24,6 +24,12 @@ type Outcome struct {
 	Stop    bool  // a rank wants the job to end; all ranks are told with the same operation
 }
 
+// Alone is the all-reduce of a job's only rank: there is nobody to send to.
+type Alone struct{}
+
+// AllReduce does nothing.
+func (Alone) AllReduce(context.Context, int64, bool) (Outcome, error) { return Outcome{}, nil }
+
 // Decider says before each all-reduce whether to ask the switches. One goroutine calls it,
 // by turns; sharing.Decider has more about it.
 type Decider interface {
@@ -71,23 +77,25 @@ func (o *Operation) Done() <-chan struct{} { return o.done }
 
 // QueueStats are totals. Durations are seconds.
 type QueueStats struct {
-	Ops     int64 // that have ended, INA and Refused among them
-	INA     int64
-	Refused int64
-	Checked int64
-	Wrong   int64
-	Tree    Line // durations by bytes, of operations that had INA
-	Ring    Line // and of those that did not ask for it
+	Ops     int64 `json:"ops"` // that have ended, INA and Refused among them
+	INA     int64 `json:"ina"`
+	Refused int64 `json:"refused"`
+	Checked int64 `json:"checked"` // int32 values
+	Wrong   int64 `json:"wrong"`
+	Tree    Line  `json:"tree"` // durations by bytes, of operations that had INA
+	Ring    Line  `json:"ring"` // and of those that did not ask for it
 	// Launch is from when an operation could begin, which is when it was requested or the
 	// one before it ended, until it did; without Decision, the time until it was decided
 	// whether to ask for INA.
-	Launch, Decision Span
-	Queued           Span // between the request of an operation and its beginning
+	Launch   Span `json:"launch"`
+	Decision Span `json:"decision"`
+	Queued   Span `json:"queued"` // between the request of an operation and its beginning
 }
 
 // Span adds up durations in seconds.
 type Span struct {
-	Sum, Max float64
+	Sum float64 `json:"sum"`
+	Max float64 `json:"max"`
 }
 
 // Add adds one.
@@ -258,9 +266,11 @@ func (q *Queue) launch(ctx context.Context, o *Operation, free time.Duration) {
 // Line adds up durations by bytes, for the straight line through them: a latency, and a
 // time per byte.
 type Line struct {
-	N                        int64
-	Bytes, Seconds           float64
-	BytesBytes, BytesSeconds float64
+	N            int64   `json:"n"`
+	Bytes        float64 `json:"bytes"` // and so on: sums of them, of seconds, and of products
+	Seconds      float64 `json:"seconds"`
+	BytesBytes   float64 `json:"bytes_bytes"`
+	BytesSeconds float64 `json:"bytes_seconds"`
 }
 
 // Add adds an operation.
