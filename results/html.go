@@ -28,6 +28,7 @@ type page struct {
 	Tally         string
 	About         string
 	Tiles         []tile
+	Summary       *summary
 	Compare       *compareView
 	Plots         []plot
 	Times         []template.HTML
@@ -97,7 +98,7 @@ func glyph(o Outcome) string {
 func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 	p := page{
 		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: upperFirst(rec.word()), Glyph: glyph(cmp.Or(rec.Outcome, ErrorOutcome)),
-		Tally: rec.tally(), About: rec.about(), Compare: rec.compareView(), Plots: rec.plots(), Model: rec.linkPredictor(),
+		Tally: rec.tally(), About: rec.about(), Summary: rec.summary(), Compare: rec.compareView(), Plots: rec.plots(), Model: rec.linkPredictor(),
 		Hosts: rec.Hosts, Troubles: rec.troubles(), Rerun: rec.rerun(),
 		Observed: string(cmp.Or(rec.Kind, Measured)),
 	}

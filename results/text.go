@@ -37,6 +37,7 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 			}
 		}
 	}
+	t.summary()
 	t.comparison()
 	t.models()
 	t.jobs()
@@ -105,6 +106,9 @@ func (rec *Record) counts() (pass, fail, open, skipped, total int) {
 func (rec *Record) tally() string {
 	pass, fail, open, skipped, total := rec.counts()
 	if total == 0 {
+		if len(rec.Summary) > 0 && rec.comparing() == nil {
+			return "no expectations"
+		}
 		if v := rec.comparing(); v != nil {
 			return "no expectations; compared " + v.tally()
 		}

@@ -217,6 +217,7 @@ type Record struct {
 	Topology    Topology           `json:"topology"`
 	Expect      []Expect           `json:"expect"`
 	Comparison  *Comparison        `json:"comparison,omitempty"`
+	Summary     []string           `json:"summary,omitempty"` // metrics of the Cluster to list by point
 	Points      []Point            `json:"points"`
 	Checks      []Check            `json:"checks"`
 	Outcome     Outcome            `json:"outcome"`

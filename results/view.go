@@ -227,6 +227,18 @@ func measureName(metric string) string {
 		return "GPU utilisation"
 	case "placement_time":
 		return "placement time of a job"
+	case "tree_time":
+		return "tree building time"
+	case "ina_score":
+		return "INA efficiency score"
+	case "ina_utilisation":
+		return "INA utilisation"
+	case "jct_range":
+		return "JCT range of the score"
+	case "avg_step_time":
+		return "average step time"
+	case "conflicts_fragments_correlation":
+		return "correlation of conflicts and fragments"
 	}
 	return strings.ReplaceAll(metric, "_", " ")
 }
