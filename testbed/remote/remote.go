@@ -42,6 +42,10 @@ type Options struct {
 	// error wrapping testbed.ErrLeftovers. An emulation vanishes as a whole.
 	Shared bool
 
+	// Unmanaged leaves the switches to somebody else, who controls them: there is no
+	// deployment then, only processes on hosts.
+	Unmanaged bool
+
 	// Target says how to log in to a host; nil: as the inventory says, with the
 	// user's keys and known_hosts.
 	Target func(inventory.Host) ssh.Target
@@ -96,13 +100,16 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	}()
 	// Hosts and switches at the same time: neither waits for the other.
 	err = parallel(ctx, 2, func(ctx context.Context, i int) error {
-		if i == 0 {
+		switch {
+		case i == 0:
 			return tb.connectHosts(ctx)
+		case o.Unmanaged:
+			return nil
 		}
 		return tb.connectSwitches(ctx)
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || o.Unmanaged {
+		return tb, err
 	}
 	return tb, tb.route(ctx)
 }

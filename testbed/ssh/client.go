@@ -177,6 +177,15 @@ func (c *Client) Target() Target { return c.target }
 // String is the host's name.
 func (c *Client) String() string { return c.target.String() }
 
+// LocalAddr is this end of the connection: where, as a rule, the host reaches this machine.
+// Behind a jump host it is the jump host that reaches it.
+func (c *Client) LocalAddr() net.Addr {
+	if c.jump != nil {
+		return c.jump.LocalAddr()
+	}
+	return c.conn.LocalAddr()
+}
+
 // Done is closed when the connection is gone, by Close or by itself.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
