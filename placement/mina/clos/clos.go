@@ -21,8 +21,9 @@ var ErrIrregular = errors.New("not a fat-tree")
 
 // Clos is an inventory's fat-tree.
 type Clos struct {
-	Fabric *tree.Fabric
-	Hosts  []string // by index in the fabric
+	Fabric   *tree.Fabric
+	Down, Up []int    // as of tree.NewFabric
+	Hosts    []string // by index in the fabric
 
 	topo     *inventory.Topology
 	index    map[string]int // of Hosts
@@ -157,7 +158,7 @@ func (b *builder) build(inv *inventory.Inventory) (*Clos, error) {
 		return nil, irregular("%v", err)
 	}
 	c := &Clos{
-		Fabric: f, topo: b.topo, index: map[string]int{},
+		Fabric: f, Down: down, Up: up, topo: b.topo, index: map[string]int{},
 		resource: make([]string, f.Switches()), up: make([]int, f.Resources()-f.Switches()),
 	}
 	b.order(layers, 0, c)
