@@ -187,7 +187,7 @@ type Training struct {
 	Steps int64           `json:"steps"`
 	Step  collective.Span `json:"step"` // how long they took
 	JCT   float64         `json:"jct"`  // s until the end of the last step so far
-	CPU   float64         `json:"cpu"`  // s of processor time of the whole process
+	CPU   float64         `json:"cpu"`  // s of processor time since then, of the whole process
 	// Times are how long the steps since the last sample took, s, at most 1,000 of them.
 	Times []float64 `json:"times,omitempty"`
 }

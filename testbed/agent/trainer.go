@@ -40,7 +40,8 @@ type trainer struct {
 	mu    sync.Mutex // below
 	queue *collective.Queue
 	total Training
-	times []float64 // steps since the last sample
+	times []float64     // steps since the last sample
+	spent time.Duration // of processor time, before the first step
 }
 
 func newTrainer(cfg Config, c *udp.Clock) (*trainer, error) {
@@ -185,6 +186,7 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 	if err == nil {
 		k.mu.Lock()
 		k.queue = collective.NewQueue(inner, k.job, k.decider, k.clock, k.collector)
+		k.spent = processorTime()
 		k.mu.Unlock()
 		others.Go(func() { k.sample(inner, c) })
 		err = k.train(inner, c)
@@ -303,6 +305,13 @@ func (k *trainer) sample(ctx context.Context, c *control) {
 	}
 }
 
+// processorTime is that of this process so far.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &u) // cannot fail: both arguments are valid
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 func (k *trainer) stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -310,10 +319,8 @@ func (k *trainer) stats() Stats {
 	t.Times, k.times = k.times, nil
 	if k.queue != nil {
 		t.QueueStats = k.queue.Stats()
+		t.CPU = (processorTime() - k.spent).Seconds()
 	}
-	var u unix.Rusage
-	unix.Getrusage(unix.RUSAGE_SELF, &u) // cannot fail: both arguments are valid
-	t.CPU = time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 	s := Stats{
 		Training: &t, Iterations: t.Steps, IterationSum: t.Step.Sum,
 		SumsChecked: t.Checked, SumErrors: t.Wrong,

@@ -1,0 +1,449 @@
+package collective_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+// noNamespaces is why the tests are not running inside an emulation's namespaces.
+var noNamespaces error
+
+// TestMain plays every part: the test binary runs itself again inside namespaces, and
+// the hosts, switches and agents there are the test binary too.
+func TestMain(m *testing.M) {
+	ctx := context.Background()
+	if len(os.Args) > 1 {
+		var err error
+		switch os.Args[1] {
+		case "agent":
+			err = agent.Main(ctx, os.Stdin, os.Stdout)
+		case "netns-host":
+			err = netns.HostMain(ctx, os.Stdin, os.Stdout)
+		default:
+			goto tests
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+tests:
+	inside, code, err := netns.Reexec(ctx)
+	if err == nil && !inside {
+		os.Exit(code)
+	}
+	noNamespaces = err
+	if lo, err := netlink.LinkByName("lo"); inside && err == nil {
+		netlink.LinkSetUp(lo) // tests that need it fail otherwise
+	}
+	os.Exit(m.Run())
+}
+
+// lab is an emulation: hosts h1 and h2 at leaf1, h3 and h4 at leaf2, and a root above both.
+type lab struct {
+	t        testing.TB
+	f        *netns.Fabric
+	switches map[string]*p4rt.Client
+	hosts    map[string]*ssh.Client
+	inv      *inventory.Inventory
+	offload  bool
+}
+
+const window = 64
+
+func newLab(t testing.TB, rate inventory.BitRate, delay time.Duration, offload bool) *lab {
+	t.Helper()
+	testbedtest.Require(t, "netns", noNamespaces)
+	inv := &inventory.Inventory{Name: "turns"}
+	for _, name := range []string{"leaf1", "leaf2", "root"} {
+		inv.Switches = append(inv.Switches, inventory.Switch{
+			Name: name, Kind: inventory.Soft, Aggregators: 1024, SHARP: inventory.SHARP{Trees: 2, Jobs: 1, Resource: "switch"},
+		})
+	}
+	for i := range 2 {
+		inv.Links = append(inv.Links, inventory.Link{
+			A: inventory.Port{Switch: fmt.Sprintf("leaf%d", i+1), Port: 9}, B: inventory.Port{Switch: "root", Port: uint32(i + 1)},
+			Rate: 2 * rate, Delay: delay,
+		})
+	}
+	for i := range 4 {
+		inv.Hosts = append(inv.Hosts, inventory.Host{Name: fmt.Sprintf("h%d", i+1), NICs: []inventory.NIC{{
+			Device: "ens1", Switch: fmt.Sprintf("leaf%d", i/2+1), Port: uint32(i%2 + 1), Rate: rate, Delay: delay,
+		}}})
+	}
+	f, err := netns.Up(t.Context(), inv, netns.Options{Queue: "drr", Seed: 1, Log: t.Output(), Offload: offload})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	l := &lab{t: t, f: f, switches: map[string]*p4rt.Client{}, hosts: map[string]*ssh.Client{}, inv: f.Inventory(), offload: offload}
+	for _, h := range l.inv.Hosts {
+		c, err := ssh.Dial(t.Context(), remote.InventoryTarget(l.inv, h))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		l.hosts[h.Name] = c
+	}
+	topo := l.inv.Topology()
+	for _, s := range l.inv.Switches {
+		c, err := p4rt.Dial(t.Context(), s.Name, s.Control, s.DeviceID, p4rt.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close(context.Background()) })
+		if err := c.Push(t.Context(), p4rt.Pipeline{Info: p4.Info()}); err != nil {
+			t.Fatal(err)
+		}
+		var routes []p4.Route
+		for _, h := range l.inv.Hosts {
+			path, err := topo.Path(s.Name, h.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nic := h.NICs[0]
+			routes = append(routes, p4.Route{
+				Dst: nic.Address.Addr().As4(), Port: topo.Links[path[0]].FromPort, MAC: [6]byte(f.HostMAC(h.Name, nic.Device)),
+			})
+		}
+		if err := c.WriteRoutes(t.Context(), routes); err != nil {
+			t.Fatal(err)
+		}
+		l.switches[s.Name] = c
+	}
+	return l
+}
+
+// tree is one for a job on the given hosts, of which some are at each leaf.
+func (l *lab) tree(job, epoch uint16, at []string) p4rt.Tree {
+	t := p4rt.Tree{Job: job, Epoch: epoch, Window: window}
+	root := p4rt.TreeNode{Switch: "root", Base: uint32(job) * 2 * window}
+	for i := range 2 {
+		leaf := p4rt.TreeNode{Switch: fmt.Sprintf("leaf%d", i+1), Parent: "root", Up: 9, Base: root.Base}
+		for rank, host := range at {
+			if n := host[1] - '1'; int(n/2) == i {
+				leaf.Expect |= 1 << rank
+				leaf.Down = append(leaf.Down, uint32(n%2+1))
+			}
+		}
+		root.Expect |= leaf.Expect
+		root.Down = append(root.Down, uint32(i+1))
+		t.Nodes = append(t.Nodes, leaf)
+	}
+	t.Nodes = append(t.Nodes, root)
+	return t
+}
+
+func (l *lab) write(t p4rt.Tree) {
+	l.t.Helper()
+	if err := p4rt.WriteTree(l.t.Context(), l.switches, t); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// job is a training job that runs.
+type job struct {
+	l     *lab
+	ranks []*rank
+}
+
+type rank struct {
+	l      *lab
+	name   string
+	p      *ssh.Process
+	events chan agent.Event
+}
+
+// job starts a trainer on each host, and returns when all are ready.
+func (l *lab) job(cfg agent.Config, adjust func(rank int, c *agent.Config), at ...string) *job {
+	l.t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	cfg.Role, cfg.Epoch, cfg.Seed, cfg.Workers = "trainer", 1, 3, len(at)
+	cfg.Lanes, cfg.RTO, cfg.Interval, cfg.Device, cfg.Offload = 240, 20*time.Millisecond, 50*time.Millisecond, "ens1", l.offload
+	for _, name := range at {
+		h, _ := l.inv.Host(name)
+		cfg.Peers = append(cfg.Peers, h.NICs[0].Address.Addr().String())
+		cfg.LineRate = float64(h.NICs[0].Rate)
+	}
+	j := &job{l: l}
+	for i, name := range at {
+		p, err := l.hosts[name].Start(context.Background(), []string{exe, "agent"})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		r := &rank{l: l, name: fmt.Sprintf("rank %d of job %d on %s", i, cfg.Job, name), p: p, events: make(chan agent.Event, 10_000)}
+		go func() {
+			defer close(r.events)
+			for in := bufio.NewScanner(p.Stdout); in.Scan(); {
+				var e agent.Event
+				if err := json.Unmarshal(in.Bytes(), &e); err != nil {
+					l.t.Errorf("%s: %q: %v", r.name, in.Text(), err)
+				}
+				r.events <- e
+			}
+		}()
+		l.t.Cleanup(func() { p.Stdin.Close() })
+		c := cfg
+		c.Rank = i
+		if adjust != nil {
+			adjust(i, &c)
+		}
+		r.write(c)
+		j.ranks = append(j.ranks, r)
+	}
+	for _, r := range j.ranks {
+		r.until("ready")
+	}
+	return j
+}
+
+func (r *rank) write(v any) {
+	r.l.t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		r.l.t.Fatal(err)
+	}
+	if _, err := r.p.Stdin.Write(append(b, '\n')); err != nil {
+		r.l.t.Fatalf("%s: %v", r.name, err)
+	}
+}
+
+// until returns the next event that is one of these.
+func (r *rank) until(names ...string) agent.Event {
+	r.l.t.Helper()
+	timeout := time.After(60 * time.Second)
+	for {
+		select {
+		case e, ok := <-r.events:
+			switch {
+			case !ok:
+				r.l.t.Fatalf("%s ended before %q", r.name, names)
+			case slices.Contains(names, e.Event):
+				return e
+			case e.Event == "error" || e.Event == "done":
+				r.l.t.Fatalf("%s: %s %s before %q", r.name, e.Event, e.Error, names)
+			}
+		case <-timeout:
+			r.l.t.Fatalf("%s: no %q after a minute", r.name, names)
+		}
+	}
+}
+
+func (j *job) write(v any) {
+	j.l.t.Helper()
+	for _, r := range j.ranks {
+		r.write(v)
+	}
+}
+
+// until returns the next such event of each rank.
+func (j *job) until(names ...string) (events []agent.Event) {
+	j.l.t.Helper()
+	for _, r := range j.ranks {
+		events = append(events, r.until(names...))
+	}
+	return events
+}
+
+// done waits for the end, and checks what holds of all jobs.
+func (j *job) done() agent.Training {
+	j.l.t.Helper()
+	var first agent.Training
+	for i, e := range j.until("done") {
+		s := *e.Stats.Training
+		if i == 0 {
+			first = s
+		}
+		if s.Wrong != 0 || s.Checked < s.Ops || s.Ops == 0 {
+			j.l.t.Errorf("%s: of %d values %d are wrong", j.ranks[i].name, s.Checked, s.Wrong)
+		}
+		if s.Ops != first.Ops || s.INA != first.INA || s.Refused != first.Refused || s.Steps != first.Steps {
+			j.l.t.Errorf("%s: %d steps, %d operations, %d with INA, %d refused: rank 0 had %d, %d, %d, %d", j.ranks[i].name,
+				s.Steps, s.Ops, s.INA, s.Refused, first.Steps, first.Ops, first.INA, first.Refused)
+		}
+	}
+	j.l.t.Logf("%s: %s", j.ranks[0].name, describe(first, 1))
+	return first
+}
+
+func describe(s agent.Training, bytes float64) string {
+	line := func(l collective.Line) string {
+		latency, bandwidth, ok := l.Fit()
+		if !ok {
+			return fmt.Sprintf("%d of %.0f us", l.N, l.Seconds/max(float64(l.N), 1)*1e6)
+		}
+		return fmt.Sprintf("%d of %.0f us + bytes / %.1f MB/s", l.N, latency*1e6, bandwidth/1e6)
+	}
+	n := max(float64(s.Ops), 1)
+	return fmt.Sprintf("%d steps of %.2f ms, %d operations; with INA %s, by ring %s, %d refused; launch %.0f us, decision %.1f us, %.1f ms CPU/MB",
+		s.Steps, 1e3*s.Step.Sum/max(float64(s.Steps), 1), s.Ops, line(s.Tree), line(s.Ring), s.Refused,
+		s.Launch.Sum/n*1e6, s.Decision.Sum/n*1e6, 1e9*s.CPU/(s.Tree.Bytes+s.Ring.Bytes+1))
+}
+
+// small is steps that communicate more than they compute.
+var small = &agent.Pattern{Step: 4e-3, Ops: []agent.Op{{Start: 1e-3, Bytes: 30_000}, {Start: 2e-3, Bytes: 90_000}, {Start: 3e-3, Bytes: 4}}}
+
+// Two jobs share the switches of their trees greedily: both have them now and then, both
+// are refused, no sum is wrong, and all ranks of a job have the same story.
+func TestGreedy(t *testing.T) {
+	l := newLab(t, 200e6, 20*time.Microsecond, false)
+	var jobs []*job
+	for id, at := range map[uint16][]string{1: {"h1", "h3"}, 2: {"h2", "h4"}} {
+		l.write(l.tree(id, 5, at))
+		jobs = append(jobs, l.job(agent.Config{
+			Job: id, Sharing: "greedy", Pattern: small, Steps: 60, Tree: &collective.Tree{Epoch: 5, Window: window},
+		}, nil, at...))
+	}
+	for _, j := range jobs {
+		j.write(agent.Command{Cmd: "start"})
+	}
+	for _, j := range jobs {
+		if s := j.done(); s.Steps != 60 || s.Ops != 180 || s.INA == 0 || s.Refused == 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// A job's trees change while it trains on all four hosts, and nothing of it is lost.
+func TestMigration(t *testing.T) {
+	l := newLab(t, 200e6, 20*time.Microsecond, false)
+	at := []string{"h1", "h3", "h2", "h4"}
+	j := l.job(agent.Config{Job: 1, Sharing: "exclusive", Pattern: small}, nil, at...)
+	j.write(agent.Command{Cmd: "start"})
+	j.until("started")
+	for epoch := range uint16(3) {
+		tree := l.tree(1, 10+epoch, at)
+		l.write(tree)
+		j.write(agent.Command{Cmd: "tree", ID: int64(epoch), Tree: collective.Tree{Epoch: 10 + epoch, Window: window}})
+		j.until("acquired")
+		for _, r := range j.ranks {
+			for before := int64(-1); ; {
+				s := r.until("sample").Stats.Training
+				if before < 0 {
+					before = s.INA
+				} else if s.INA > before+3 {
+					break
+				}
+			}
+		}
+		j.write(agent.Command{Cmd: "tree", ID: int64(epoch)})
+		j.until("released")
+		if err := p4rt.DeleteTree(t.Context(), l.switches, tree); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.write(agent.Command{Cmd: "stop"})
+	if s := j.done(); s.Ops != 3*s.Steps || s.INA == 0 || s.Ring.N == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What only some ranks ask for, a rank that dies, and a tree that no switch knows: each
+// ends in an error on all ranks, in time, that says what is wrong.
+func TestRanksThatDisagree(t *testing.T) {
+	l := newLab(t, 200e6, 20*time.Microsecond, false)
+	at := []string{"h1", "h3", "h2"}
+	for i, c := range []struct {
+		name   string
+		adjust func(rank int, c *agent.Config)
+		kill   bool
+		want   string // of some rank
+	}{
+		{"one asks for nothing", func(rank int, c *agent.Config) {
+			if rank == 1 {
+				c.Sharing = "none"
+			}
+		}, false, "no answer in time"},
+		{"one dies", nil, true, "rank is gone: rank 1"},
+		{"no such tree", func(_ int, c *agent.Config) { c.Tree = &collective.Tree{Epoch: 100, Window: window} }, false,
+			"the switches have none of this job in epoch 100"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := *l
+			l.t = t
+			epoch := uint16(i + 1) // what a job left behind is not for the next
+			l.write(l.tree(1, epoch, at))
+			j := l.job(agent.Config{
+				Job: 1, Sharing: "greedy", Pattern: small, Tree: &collective.Tree{Epoch: epoch, Window: window}, Timeout: time.Second,
+			}, c.adjust, at...)
+			j.write(agent.Command{Cmd: "start"})
+			left := j.ranks
+			if c.kill {
+				j.until("started")
+				j.ranks[1].until("sample")
+				j.ranks[1].p.Stdin.Close()
+				left = []*rank{j.ranks[0], j.ranks[2]}
+			}
+			var all string
+			for _, r := range left {
+				e := r.until("error")
+				t.Logf("%s: %s", r.name, e.Error)
+				all += e.Error + "\n"
+			}
+			if !strings.Contains(all, c.want) {
+				t.Errorf("no rank says %q", c.want)
+			}
+		})
+	}
+}
+
+// BenchmarkAllReduce is one job on four hosts at 100 Mbit/s: how long its operations take,
+// with and without INA, as a latency and a bandwidth. The wire's are 11.7 MB/s for packets
+// of 240 lanes; a ring of four sends 1.5 times the bytes.
+func BenchmarkAllReduce(b *testing.B) {
+	for _, sharing := range []string{"exclusive", "none"} {
+		for _, offload := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/offload=%v", sharing, offload), func(b *testing.B) {
+				l := newLab(b, 100e6, 50*time.Microsecond, offload)
+				at := []string{"h1", "h2", "h3", "h4"}
+				l.write(l.tree(1, 5, at))
+				p := &agent.Pattern{Step: 10e-3, Ops: []agent.Op{{Start: 0, Bytes: 4}, {Start: 5e-3, Bytes: 100_000}, {Start: 10e-3, Bytes: 400_000}, {Start: 10e-3, Bytes: 1_000_000}}}
+				j := l.job(agent.Config{Job: 1, Sharing: sharing, Pattern: p, Tree: &collective.Tree{Epoch: 5, Window: window}}, nil, at...)
+				j.write(agent.Command{Cmd: "start"})
+				j.until("started")
+				for range b.N {
+					time.Sleep(2 * time.Second)
+				}
+				j.write(agent.Command{Cmd: "stop"})
+				s := j.done()
+				line := s.Tree
+				if sharing == "none" {
+					line = s.Ring
+				}
+				latency, bandwidth, _ := line.Fit()
+				b.ReportMetric(latency*1e6, "us-latency")
+				b.ReportMetric(bandwidth/1e6, "MB/s")
+				b.ReportMetric(1e9*s.CPU/line.Bytes, "ms-CPU/MB")
+				b.ReportMetric(s.Launch.Sum/float64(s.Ops)*1e6, "us-launch")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
