@@ -23,20 +23,30 @@ type member struct {
 	alarm time.Duration
 	ops   []int64 // packets of the operations still to come
 	pause func() time.Duration
+	veto  func() bool
 	ended []ended // operations that are over
+
+	vetoed int
+	gone   bool // the process has died
 }
 
 type ended struct {
 	lock     uint32
 	refusals uint32
+	vetoes   int
 	state    OpState
 }
 
 func (m *member) start() {
-	if len(m.ops) == 0 {
+	if len(m.ops) == 0 || m.gone {
 		return
 	}
-	if err := m.r.Start(m.ops[0], m.w.now); err != nil {
+	start := m.r.Start
+	if m.veto != nil && m.veto() {
+		start = m.r.Veto
+		m.vetoed++
+	}
+	if err := start(m.ops[0], m.w.now); err != nil {
 		m.t.Error(err)
 	}
 	m.ops = m.ops[1:]
@@ -45,14 +55,14 @@ func (m *member) start() {
 
 func (m *member) receive(b []byte) {
 	if m.r.Receive(b, m.w.now) && m.r.State().Over() {
-		m.ended = append(m.ended, ended{m.r.Lock(), m.r.Refusals(), m.r.State()})
+		m.ended = append(m.ended, ended{m.r.Lock(), m.r.Refusals(), m.r.Vetoes(), m.r.State()})
 		m.w.at(m.w.now+m.pause(), m.start)
 	}
 	m.pump()
 }
 
 func (m *member) pump() {
-	if m.busy {
+	if m.busy || m.gone {
 		return
 	}
 	now := m.w.now
@@ -115,9 +125,21 @@ func (p *plant) cabled(n *node) uint32 {
 	return p.next[n] - 1
 }
 
+// member puts a worker at a port of a switch.
+func (p *plant) member(t *testing.T, cfg WorkerConfig, at end) *member {
+	t.Helper()
+	r, err := NewReducer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &member{t: t, w: p.world, r: r, port: at, buf: make([]byte, r.PacketLen())}
+	p.worker[at] = m.receive
+	return m
+}
+
 // addTree gives a job with workers at the given switches the tree up to their lowest
 // common ancestor, and returns the ports it uses by switch.
-func (p *plant) addTree(t testing.TB, e JobEntry, cfg WorkerConfig, at []*node) ([]*member, map[*node][]uint32) {
+func (p *plant) addTree(t *testing.T, e JobEntry, cfg WorkerConfig, at []*node) ([]*member, map[*node][]uint32) {
 	t.Helper()
 	root := at[0]
 	for _, n := range at[1:] {
@@ -135,13 +157,7 @@ func (p *plant) addTree(t testing.TB, e JobEntry, cfg WorkerConfig, at []*node) 
 	for rank, n := range at {
 		port := p.cabled(n)
 		cfg.Rank = rank
-		r, err := NewReducer(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &member{w: p.world, r: r, port: end{n, port}, buf: make([]byte, r.PacketLen())}
-		p.worker[m.port] = m.receive
-		ms = append(ms, m)
+		ms = append(ms, p.member(t, cfg, end{n, port}))
 		for ; ; n, port = p.parent[n], p.port[n] {
 			expect[n] |= 1 << rank
 			if !slices.Contains(tree[n], port) {
@@ -165,6 +181,39 @@ func (p *plant) addTree(t testing.TB, e JobEntry, cfg WorkerConfig, at []*node) 
 		}
 	}
 	return ms, tree
+}
+
+// exclude fails the test as soon as a resource has more jobs than its capacity.
+func (p *plant) exclude(t *testing.T, l Limits, trees map[uint16]map[*node][]uint32) {
+	p.after = func(n *node) {
+		users := map[uint32]int{}
+		for _, id := range n.Active() {
+			ports := trees[id][n]
+			if l.Resource == PerSwitch {
+				ports = []uint32{wholeSwitch}
+			}
+			for _, port := range ports {
+				if users[port]++; users[port] > l.Capacity {
+					t.Fatalf("at %v: jobs %v have port %d at once", p.now, n.Active(), port)
+				}
+			}
+		}
+	}
+}
+
+// free wants nothing to be held.
+func (p *plant) free(t *testing.T) {
+	t.Helper()
+	for i, n := range p.switches {
+		if ids := n.Active(); len(ids) != 0 {
+			t.Errorf("switch %d: jobs %v still have it", i, ids)
+		}
+		for port, r := range n.resources {
+			if r.active != 0 {
+				t.Errorf("switch %d: port %d is held %d times", i, port, r.active)
+			}
+		}
+	}
 }
 
 // Whatever the trees, of one to four levels, and whatever the cables do: all workers of
@@ -201,30 +250,19 @@ func TestExclusiveTrees(t *testing.T) {
 					sizes[i] = append(sizes[i], rng.Int64N(30))
 				}
 				for _, m := range ms {
-					m.t, m.ops = t, sizes[i]
+					m.ops = sizes[i]
 					m.pause = func() time.Duration { return time.Duration(rng.IntN(500)) * time.Microsecond }
+					m.veto = func() bool { return rng.IntN(30) == 0 }
 					p.at(m.pause(), m.start)
 				}
 			}
 			p.loss, p.dup, p.reorder = d.loss, d.dup, d.reorder
-			p.after = func(n *node) {
-				users := map[uint32]int{}
-				for _, id := range n.Active() {
-					ports := trees[id][n]
-					if l.Resource == PerSwitch {
-						ports = []uint32{wholeSwitch}
-					}
-					for _, port := range ports {
-						if users[port]++; users[port] > l.Capacity {
-							t.Fatalf("at %v: jobs %v have port %d at once", p.now, n.Active(), port)
-						}
-					}
-				}
-			}
+			p.exclude(t, l, trees)
 			p.run(60 * time.Second)
 
 			for i, ms := range members {
 				var yes, no, packets int64
+				var vetoes, vetoed int
 				for rank, m := range ms {
 					if len(m.ended) != ops || !m.r.State().Over() {
 						t.Errorf("job %d rank %d: %d of %d operations are over, the last is %v", i+1, rank, len(m.ended), ops, m.r.State())
@@ -232,6 +270,7 @@ func TestExclusiveTrees(t *testing.T) {
 					if !slices.Equal(m.ended, ms[0].ended) {
 						t.Errorf("job %d: rank %d was told %v, rank 0 %v", i+1, rank, m.ended, ms[0].ended)
 					}
+					vetoed += m.vetoed
 				}
 				for k, op := range ms[0].ended {
 					if op.state == OpDone {
@@ -240,6 +279,12 @@ func TestExclusiveTrees(t *testing.T) {
 					} else {
 						no++
 					}
+					if vetoes += op.vetoes; op.vetoes > 0 && op.state != OpRefused {
+						t.Errorf("job %d: an operation with %d vetoes is %v", i+1, op.vetoes, op.state)
+					}
+				}
+				if vetoes != vetoed {
+					t.Errorf("job %d: %d vetoes, its workers were told of %d", i+1, vetoed, vetoes)
 				}
 				for rank, m := range ms {
 					if st := m.r.Stats(); st.Wrong != 0 || st.Checked != packets*int64(m.r.w.cfg.Lanes) {
@@ -259,16 +304,7 @@ func TestExclusiveTrees(t *testing.T) {
 				granted[depth] += int(yes)
 				denied[depth] += int(no)
 			}
-			for i, n := range p.switches {
-				if ids := n.Active(); len(ids) != 0 {
-					t.Errorf("switch %d: jobs %v still have it", i, ids)
-				}
-				for port, r := range n.resources {
-					if r.active != 0 {
-						t.Errorf("switch %d: port %d is held %d times", i, port, r.active)
-					}
-				}
-			}
+			p.free(t)
 		})
 		if !ok {
 			t.Fatalf("round %d failed with -seed=%d", round, *seed)
@@ -279,6 +315,102 @@ func TestExclusiveTrees(t *testing.T) {
 		if granted[depth] == 0 || denied[depth] == 0 {
 			t.Errorf("depth %d: %d operations granted and %d refused, the test needs both", depth, granted[depth], denied[depth])
 		}
+	}
+}
+
+// A tree that is deleted wherever its job happens to be, switch by switch, and written
+// again in the next epoch, holds nobody up: the other job and the new workers come to the
+// end of all their operations.
+func TestTreeIsReplaced(t *testing.T) {
+	for round := range 40 {
+		rng := rand.New(rand.NewPCG(*seed, uint64(1000+round)))
+		l := Limits{Resource: Resource(round % 2), Capacity: 1, Trees: 2}
+		p := newPlant(rng, 1+round%4, l)
+		p.loss, p.dup, p.reorder = .05, .05, .3
+		trees := map[uint16]map[*node][]uint32{}
+		work := func(m *member, ops int) {
+			m.pause = func() time.Duration { return time.Duration(rng.IntN(300)) * time.Microsecond }
+			for k := range ops {
+				m.ops = append(m.ops, int64(3*k%20)) // the same for all workers
+			}
+			p.at(p.now+m.pause(), m.start)
+		}
+		var jobs [2][]*member
+		var cfgs [2]WorkerConfig
+		for i := range jobs {
+			id := uint16(i + 1)
+			at := make([]*node, 1+rng.IntN(4))
+			for k := range at {
+				at[k] = p.switches[rng.IntN(len(p.switches))]
+			}
+			cfgs[i] = WorkerConfig{Job: id, Workers: len(at), Lanes: 2, Window: 4, RTO: 300 * time.Microsecond, Seed: *seed}
+			jobs[i], trees[id] = p.addTree(t, JobEntry{Job: id, Mode: Exclusive, Window: 4}, cfgs[i], at)
+			for _, m := range jobs[i] {
+				work(m, 20)
+			}
+		}
+		p.exclude(t, l, trees)
+		p.run(time.Duration(1+rng.IntN(20_000)) * time.Microsecond)
+
+		entries := map[*node]JobEntry{}
+		for _, n := range p.switches {
+			if e, ok := n.Job(1); ok {
+				entries[n] = e
+				p.at(p.now+time.Duration(rng.IntN(500))*time.Microsecond, func() { n.DeleteJob(1) })
+			}
+		}
+		p.run(p.now + 500*time.Microsecond)
+		cfgs[0].Epoch++
+		for rank, old := range jobs[0] {
+			old.gone = true
+			cfgs[0].Rank = rank
+			jobs[0][rank] = p.member(t, cfgs[0], old.port)
+			work(jobs[0][rank], 20)
+		}
+		for n, e := range entries {
+			e.Epoch++
+			if err := n.SetJob(e, trees[1][n]...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.run(p.now + 30*time.Second)
+		for i, ms := range jobs {
+			for rank, m := range ms {
+				if len(m.ended) != 20 || !slices.Equal(m.ended, ms[0].ended) || m.r.Stats().Wrong != 0 {
+					t.Errorf("round %d, seed %d: job %d rank %d: %v, rank 0 %v, %+v", round, *seed, i+1, rank, m.ended, ms[0].ended, m.r.Stats())
+				}
+			}
+		}
+		p.free(t)
+	}
+}
+
+// The whole of an operation costs a switch no allocation.
+func TestExclusiveDoesNotAllocate(t *testing.T) {
+	s := exclusiveSwitch(t, Limits{Resource: PerPort, Capacity: 1, Trees: 1})
+	if err := s.SetJob(JobEntry{Job: 1, Mode: Exclusive, Size: 16, Expect: 3, Window: 8, Root: true}, 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	psn := uint32(0)
+	packets := [3][2][]byte{}
+	for i, f := range []Flags{FlagLock, 0, FlagUnlock} {
+		for rank := range packets[i] {
+			packets[i][rank] = opPacket(1, rank, 0, f, 0)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		for _, pair := range packets {
+			for _, b := range pair {
+				binary.BigEndian.PutUint32(b[4:], psn)
+				s.Process(1, b, 0)
+			}
+			psn++
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations per operation", n)
+	}
+	if c := s.Counters(1); c.Locks.Packets < 1000 || c.Releases != c.Locks.Packets || c.Inactive.Packets != 0 {
+		t.Errorf("counters %+v", c)
 	}
 }
 
@@ -507,4 +639,74 @@ func TestReducerAlone(t *testing.T) {
 	if err := r.Start(-1, 0); err == nil {
 		t.Error("an operation of -1 packets")
 	}
+}
+
+// Whatever comes, in whatever order, a Reducer keeps to its operation: a lock alone, then
+// gradients within the window, then an unlock alone; and it takes each result once.
+func FuzzReducer(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 2, 0, 0, 1, 3})
+	f.Add([]byte{0, 0, 2, 0, 0, 0, 1, 1, 3, 9})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		const window, packets = 4, 6
+		r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 2, Window: window, RTO: time.Millisecond, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, r.PacketLen())
+		has := map[uint32]bool{}
+		var now time.Duration
+		if err := r.Start(packets, now); err != nil {
+			t.Fatal(err)
+		}
+		for ; len(script) >= 2; script = script[2:] {
+			x := uint32(script[1])
+			switch script[0] % 4 {
+			case 0:
+				n := r.Send(now, b)
+				if n == 0 {
+					if r.State().Over() && r.Start(packets, now) != nil {
+						t.Fatalf("%v, and cannot start", r.State())
+					}
+					continue
+				}
+				h, err := ParseHeader(b[:n])
+				at := h.PSN - r.Lock()
+				want := map[uint32]Flags{0: FlagLock, packets + 1: FlagUnlock}[at]
+				if err != nil || h.Flags != want || at > packets+1 || h.PSN >= window && !has[h.PSN-window] ||
+					at > 0 && !has[r.Lock()] || at > packets && !has[h.PSN-1] {
+					t.Fatalf("while %v, sent %+v: %v", r.State(), h, err)
+				}
+			case 1, 2: // a result, refused in case 2
+				h := Header{Job: 1, PSN: x, Flags: FlagResult, Lanes: 2, Bitmap: 1}
+				switch x - r.Lock() {
+				case 0:
+					h.Flags, h.Lanes = h.Flags|FlagLock, 1
+				case packets + 1:
+					h.Flags, h.Lanes = h.Flags|FlagUnlock, 1
+				}
+				h.Put(b)
+				clear(b[HeaderLen:])
+				if h.Lanes == 2 {
+					r.w.ref.Sum(b[HeaderLen:], x)
+				}
+				b[HeaderLen+3] += script[0] % 4 & 2 * byte(h.Flags&FlagLock>>5)
+				if r.Receive(b, now) {
+					if has[x] {
+						t.Fatalf("took the result of PSN %d twice", x)
+					}
+					has[x] = true
+				}
+			case 3:
+				now += time.Duration(x) * 100 * time.Microsecond
+				if n := r.Resend(now, b); n > 0 {
+					if h, err := ParseHeader(b[:n]); err != nil || h.Flags&FlagResend == 0 || has[h.PSN] || h.PSN-r.Lock() > packets+1 {
+						t.Fatalf("while %v, sent again %+v: %v", r.State(), h, err)
+					}
+				}
+			}
+			if s := r.Stats(); s.Wrong != 0 || int(s.Results) != len(has) {
+				t.Fatalf("%+v with %d results", s, len(has))
+			}
+		}
+	})
 }
