@@ -471,6 +471,7 @@ func TestTurns(t *testing.T) {
 			{"a lock that comes late", 2, opPacket(1, 0, 0, FlagLock, 0), Duplicate, 0, nil},
 			{"the other job's turn", 4, both(opPacket(2, 0, 1, FlagLock, 0)), Completed, 0, []uint16{2}},
 			{"lock and unlock at once", 4, both(opPacket(2, 0, 2, FlagLock|FlagUnlock, 0)), Malformed, 0, []uint16{2}},
+			{"a lock without an unlock before", 4, both(opPacket(2, 0, 2, FlagLock, 0)), Completed, 0, []uint16{2}},
 			{"a result at the root", 4, both(opPacket(2, 0, 2, FlagUnlock|FlagResult, 0)), Malformed, 0, []uint16{2}},
 		}},
 		{"below", false, []step{
@@ -490,6 +491,8 @@ func TestTurns(t *testing.T) {
 			{"and ends the turn coming down", up, both(opPacket(2, 0, 3, FlagUnlock|FlagResult, 0)), Result, 0, nil},
 			{"next operation", 4, both(opPacket(2, 0, 4, FlagLock, 0)), Completed, 0, []uint16{2}},
 			{"the old unlock again", up, both(opPacket(2, 0, 3, FlagUnlock|FlagResult, 0)), Result, 0, []uint16{2}},
+			{"granted", up, both(opPacket(2, 0, 4, FlagLock|FlagResult, 0)), Result, 0, []uint16{2}},
+			{"and once more", up, both(opPacket(2, 0, 3, FlagUnlock|FlagResult, 0)), Result, 0, []uint16{2}},
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
