@@ -1,0 +1,332 @@
+package controller
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/mina"
+	"github.com/inabench/inabench/placement/mina/fragment"
+	"github.com/inabench/inabench/placement/mina/tree"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/sharp"
+	"github.com/inabench/inabench/testbed/sharp/aggmgr"
+)
+
+// Setup is the first line of JSON on the process's stdin.
+type Setup struct {
+	// Inventory is a fat-tree whose switches have P4Runtime servers at their Control
+	// addresses. The process becomes their controller and loads their pipelines.
+	Inventory *inventory.Inventory `json:"inventory"`
+	// MACs are hardware addresses of hosts' NICs by their data addresses. Switches get routes
+	// to these, which is what rings and everything else without INA go by.
+	MACs map[netip.Addr]string `json:"macs,omitempty"`
+
+	Listen string `json:"listen,omitempty"` // for hosts (gRPC); empty: any port of the loopback
+	REST   string `json:"rest,omitempty"`   // for UFM's reservations; empty: not served
+	Jobs   string `json:"jobs,omitempty"`   // for jobs that ask the aggregation manager by themselves; empty: not served
+
+	AM    string `json:"am,omitempty"`     // text of sharp_am.cfg
+	AMLog string `json:"am_log,omitempty"` // file that sharp_am's lines are appended to; empty: none
+	Token string `json:"token,omitempty"`  // of REST
+
+	Place   string `json:"place,omitempty"`   // "minimal" (MINA's, and the default), "first-fit", "consolidate" or "random"
+	Trees   string `json:"trees,omitempty"`   // "packed" (MINA's, and the default), "first" or "first-idle"
+	Sharing string `json:"sharing,omitempty"` // who joins groups: "apart" (default), "together", "merged" or "exclusive"
+	K       int    `json:"k,omitempty"`       // candidate trees of a job; 0: all
+	Seed    uint64 `json:"seed,omitempty"`
+
+	OnEnd bool          `json:"on_end,omitempty"` // see Config
+	Lease time.Duration `json:"lease,omitempty"`
+	Retry time.Duration `json:"retry,omitempty"`
+}
+
+// Addresses are where the process serves.
+type Addresses struct {
+	Hosts string `json:"hosts"`          // gRPC, for package allocation
+	REST  string `json:"rest,omitempty"` // host:port
+	Jobs  string `json:"jobs,omitempty"`
+}
+
+// Command is any later line on stdin. What becomes of it is told by events.
+type Command struct {
+	Cmd string `json:"cmd"` // "submit", "end", "link" or "stop"
+
+	Submit Submission `json:"submit"` // of "submit"
+	Job    uint16     `json:"job"`    // of "end"
+	A      string     `json:"a"`      // of "link": the switches at its ends
+	B      string     `json:"b"`
+	Up     bool       `json:"up"`
+}
+
+// allocation is what the setup says of algorithms.
+func (s *Setup) allocation() (mina.Config, error) {
+	bad := func(what, got string) (mina.Config, error) {
+		return mina.Config{}, fmt.Errorf("%s: %q is none", what, got)
+	}
+	a := mina.Config{Options: tree.Options{K: s.K, Seed: s.Seed}}
+	switch s.Place {
+	case "", "minimal":
+	case "first-fit":
+		a.Place = fragment.FirstFit{}
+	case "consolidate":
+		a.Place = fragment.Consolidate{}
+	case "random":
+		a.Place = fragment.NewRandom(s.Seed)
+	default:
+		return bad("place", s.Place)
+	}
+	switch s.Trees {
+	case "", "packed":
+	case "first":
+		a.Trees = mina.First
+	case "first-idle":
+		a.Trees = mina.FirstIdle
+	default:
+		return bad("trees", s.Trees)
+	}
+	switch s.Sharing {
+	case "", "apart":
+	case "together":
+		a.Options.Sharing = tree.Together
+	case "merged":
+		a.Options.Sharing = tree.Merged
+	case "exclusive":
+		a.Options.Sharing = tree.Exclusive
+	default:
+		return bad("sharing", s.Sharing)
+	}
+	return a, nil
+}
+
+// maxLine bounds a line on stdin, bytes: an inventory of a thousand hosts has 300 kB.
+const maxLine = 16 << 20
+
+// Main is the controller process: Setup and Commands come as lines of JSON from stdin,
+// Events go to stdout. It returns nil after "stop", when stdin ends, or when ctx is done:
+// all trees are released then.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	in := bufio.NewScanner(stdin)
+	in.Buffer(nil, maxLine)
+	if !in.Scan() {
+		return in.Err()
+	}
+	p := &process{out: json.NewEncoder(stdout)}
+	var s Setup
+	err := json.Unmarshal(in.Bytes(), &s)
+	if err == nil {
+		err = p.run(ctx, &s, in)
+	}
+	if err != nil {
+		err = fmt.Errorf("MINA controller: %w", err)
+		p.emit(Event{Event: "error", Error: err.Error()})
+	}
+	return err
+}
+
+type process struct {
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func (p *process) emit(e Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.out.Encode(e) // whoever reads it is gone: stdin ends then too
+}
+
+func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err error) {
+	if s.Inventory == nil {
+		return errors.New("no inventory")
+	}
+	alloc, err := s.allocation()
+	if err != nil {
+		return err
+	}
+	am, err := sharp.ParseAMConfig("sharp_am.cfg", []byte(s.AM))
+	if err != nil {
+		return err
+	}
+	var log io.Writer
+	if s.AMLog != "" {
+		f, err := os.OpenFile(s.AMLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			return fmt.Errorf("log: %w", err)
+		}
+		defer f.Close()
+		log = f
+	}
+	fabric := aggmgr.FabricOf(s.Inventory)
+	switches, err := aggmgr.DialSwitches(ctx, fabric, true, p4rt.Options{})
+	if err != nil {
+		return err
+	}
+	bounded := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	}
+	defer func() {
+		ctx, cancel := bounded()
+		defer cancel()
+		err = errors.Join(err, switches.Close(ctx))
+	}()
+	if err := s.route(ctx, switches); err != nil {
+		return err
+	}
+	manager, err := aggmgr.New(aggmgr.Config{Fabric: fabric, AM: am, Switches: switches, Log: log, Token: s.Token})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := bounded()
+		defer cancel()
+		err = errors.Join(err, manager.Close(ctx))
+	}()
+	c, err := New(Config{
+		Inventory: s.Inventory, Manager: manager, Allocation: alloc, OnEnd: s.OnEnd, Lease: s.Lease, Retry: s.Retry, Emit: p.emit,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := bounded()
+		defer cancel()
+		err = errors.Join(err, c.Close(ctx))
+	}()
+	return p.serve(ctx, s, c, manager, in)
+}
+
+// route writes the routes to all hosts whose hardware addresses are known.
+func (s *Setup) route(ctx context.Context, switches aggmgr.P4Switches) error {
+	topo := s.Inventory.Topology()
+	g, ctx := errgroup.WithContext(ctx)
+	for name, c := range switches {
+		var routes []p4.Route
+		for _, h := range s.Inventory.Hosts {
+			for _, nic := range h.NICs {
+				text, ok := s.MACs[nic.Address.Addr()]
+				if !ok {
+					continue
+				}
+				mac, err := net.ParseMAC(text)
+				if err != nil || len(mac) != 6 || !nic.Address.Addr().Is4() {
+					return fmt.Errorf("route to host %s: %s at %s: not Ethernet and IPv4", h.Name, nic.Address.Addr(), text)
+				}
+				port := nic.Port
+				if nic.Switch != name {
+					path, err := topo.Path(name, h.Name)
+					if err != nil {
+						return fmt.Errorf("switch %s: route to host %s: %w", name, h.Name, err)
+					}
+					port = topo.Links[path[0]].FromPort
+				}
+				routes = append(routes, p4.Route{Dst: nic.Address.Addr().As4(), Port: port, MAC: [6]byte(mac)})
+			}
+		}
+		g.Go(func() error { return c.WriteRoutes(ctx, routes) })
+	}
+	return g.Wait()
+}
+
+// closeTimeout bounds each step of the end.
+const closeTimeout = 15 * time.Second
+
+// serve listens, and obeys stdin until it ends.
+func (p *process) serve(ctx context.Context, s *Setup, c *Controller, m *aggmgr.Manager, in *bufio.Scanner) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	listen := func(addr string, serve func(net.Listener) error) (string, error) {
+		lis, err := net.Listen("tcp", addr)
+		if err != nil {
+			return "", err
+		}
+		g.Go(func() error { return serve(lis) })
+		return lis.Addr().String(), nil
+	}
+	if s.Listen == "" {
+		s.Listen = "127.0.0.1:0"
+	}
+	srv := NewServer(s.Lease)
+	c.Register(srv)
+	at := &Addresses{}
+	var err error
+	at.Hosts, err = listen(s.Listen, func(lis net.Listener) error { return serveGRPC(gctx, srv, lis) })
+	if err == nil && s.REST != "" {
+		at.REST, err = listen(s.REST, func(lis net.Listener) error { return m.ServeREST(gctx, lis) })
+	}
+	if err == nil && s.Jobs != "" {
+		at.Jobs, err = listen(s.Jobs, func(lis net.Listener) error { return m.ServeJobs(gctx, lis) })
+	}
+	if err != nil {
+		cancel()
+		return errors.Join(fmt.Errorf("listen: %w", err), g.Wait())
+	}
+	p.emit(Event{Event: "ready", Ready: at})
+
+	// A read of stdin cannot be cancelled: its goroutine outlives this function when ctx
+	// ends first, and the process is about to end then.
+	lines := make(chan []byte)
+	go func() {
+		defer close(lines)
+		for in.Scan() {
+			select {
+			case lines <- append([]byte(nil), in.Bytes()...):
+			case <-gctx.Done():
+				return
+			}
+		}
+	}()
+	g.Go(func() error {
+		defer cancel()
+		for {
+			select {
+			case line, more := <-lines:
+				if !more {
+					return in.Err()
+				}
+				if stop := p.obey(c, line); stop {
+					return nil
+				}
+			case <-gctx.Done():
+				return nil
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// obey carries out one command.
+func (p *process) obey(c *Controller, line []byte) (stop bool) {
+	var cmd Command
+	err := json.Unmarshal(line, &cmd)
+	if err == nil {
+		switch cmd.Cmd {
+		case "submit":
+			_, _ = c.Submit(cmd.Submit) // refused or placed: an event says so
+		case "end":
+			_, err = c.End(cmd.Job)
+		case "link":
+			err = c.SetLink(cmd.A, cmd.B, cmd.Up)
+		case "stop":
+			return true
+		default:
+			err = fmt.Errorf("unknown command %q", cmd.Cmd)
+		}
+	}
+	if err != nil {
+		p.emit(Event{Event: "error", Job: cmd.Job, Error: err.Error()})
+	}
+	return false
+}
