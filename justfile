@@ -47,7 +47,7 @@ lint:
     go vet ./...
 
 # regenerate gRPC code after changing a .proto; needs protoc and
-# go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12 google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
+# go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12, and google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 proto:
     protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative $(git ls-files '*.proto')
 
