@@ -18,6 +18,7 @@ type Job struct {
 	ID    int   // what candidates are drawn by: a job has the same ones in every call
 	Hosts []int // not empty
 	Held  int   // root of the tree that it has, or None
+	Final bool  // First leaves it as it is, also without a tree
 
 	Gain   float64 // what INA is worth to it, in any unit; less than or equal to 0: nothing. Counts if Options.Weighted
 	Demand float64 // share of its time that it needs INA for (Pattern.Demand); counts if Options.Load

@@ -181,7 +181,8 @@ func (b *Builder) rivals(p *Plan) {
 }
 
 // First is the baseline: a job without a tree gets the first one for which there is room
-// beside those that busy jobs hold, and all others keep theirs. Busy nil is all jobs, those
+// beside those that busy jobs hold, and all others keep theirs. The paper asks only for new
+// jobs; the others are Final then. Busy nil is all jobs, those
 // that get trees now among them, as the paper says; its authors' code of the paper looks
 // only at trees that pass data at that instant, so that there is something to share
 // afterwards. The groups are the jobs whose trees conflict.
@@ -207,7 +208,7 @@ func (b *Builder) First(jobs []Job, busy func(job int) bool) (Plan, error) {
 	}
 	for i := range jobs {
 		s := &b.shapes[i]
-		if p.Roots[i] != None || s.layer == 0 {
+		if p.Roots[i] != None || s.layer == 0 || jobs[i].Final {
 			continue
 		}
 		blocked := true

@@ -137,6 +137,7 @@ type State struct {
 	INA     bool    // the one that runs has it
 	Ends    float64 // when it ends, s
 	Last    bool    // no step comes after this one
+	Weight  float64 // what a second of it counts, beside others; 0: 1
 }
 
 // next is the operation that a job starts next: when its step began, when it starts, which
@@ -158,8 +159,8 @@ func (s *State) next(now float64) (began, start float64, op int, ok bool) {
 
 // Urgency is what INA for a job's next operation gains by the second that it waits for it
 // and has it: by how much the step ends earlier than without, if no later operation has
-// it, divided by the time from now to the operation's end. Start is when it starts; ok is
-// false if no operation comes.
+// it, times the job's weight, divided by the time from now to the operation's end. Start is
+// when it starts; ok is false if no operation comes.
 func (s *State) Urgency(now float64) (urgency, start float64, ok bool) {
 	began, start, op, ok := s.next(now)
 	if !ok {
@@ -168,6 +169,9 @@ func (s *State) Urgency(now float64) (urgency, start float64, ok bool) {
 	o := &s.ops[op]
 	x := start - began
 	gain := s.rest(op+1, x+o.without) - s.rest(op+1, x+o.with)
+	if s.Weight > 0 {
+		gain *= s.Weight
+	}
 	return gain / (start + o.with - now), start, true
 }
 

@@ -1,0 +1,32 @@
+// Package ops simulates training jobs operation by operation: when each computes, when it
+// reduces gradients and whether the switches help, on a fat-tree whose switches or links
+// serve few jobs at once. It is the simulator of MINA (INFOCOM '24, section V), in virtual
+// time and on the cost model of its authors' (github.com/ClubieDong/MinaSimulator).
+//
+// # The model
+//
+// A step of a job computes for Pattern.Step seconds. Its all-reduces run one after the
+// other, each not before its Start, and take tree.Cost: a latency, and the bytes at a
+// bandwidth that INA multiplies. The step ends with the last of them or with its
+// computation, whatever is later. Links are not shared: other jobs slow nobody down but by
+// having INA when somebody else wants it.
+//
+// Jobs come at Job.Submit and wait in a queue in the order of the list; the first of them
+// holds up all others until its hosts are free. When jobs have come, hosts are chosen and
+// trees built (package mina), and where several jobs share a tree, Config.Sharing says
+// before each operation whether it has INA. A job that gets another tree ends the
+// operation that runs on the old one first, and nobody uses what that has until then.
+// Config.Migration is what it takes besides; operations go without INA meanwhile.
+//
+// # How it is so fast
+//
+// Only jobs whose trees conflict with each other's depend on each other. All others are
+// not looked at until they finish or trees are built again: their steps are all alike, and
+// so are counted instead of run.
+//
+// # What comes out
+//
+// The INA efficiency score says where the mean job completion time lies between that
+// without INA, 0, and that with INA for every operation, 1. The models' steps may be bound
+// by computing, and then that range is small: Score always has both ends of it.
+package ops
