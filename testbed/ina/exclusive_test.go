@@ -322,7 +322,11 @@ func TestExclusiveTrees(t *testing.T) {
 // again in the next epoch, holds nobody up: the other job and the new workers come to the
 // end of all their operations.
 func TestTreeIsReplaced(t *testing.T) {
-	for round := range 40 {
+	rounds := 40
+	if testing.Short() {
+		rounds = 8
+	}
+	for round := range rounds {
 		rng := rand.New(rand.NewPCG(*seed, uint64(1000+round)))
 		l := Limits{Resource: Resource(round % 2), Capacity: 1, Trees: 2}
 		p := newPlant(rng, 1+round%4, l)
