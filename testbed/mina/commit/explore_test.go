@@ -1,0 +1,946 @@
+package commit
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var most = flag.Int("commit.most", 3e6, "states")
+var deep = flag.Bool("commit.deep", false, "explore with larger bounds: minutes, and gigabytes of memory")
+
+// The explorer visits every state that the machines can come to, together with a network
+// that delivers any message at any time, often or never, and with timers that run out in
+// any order. Within bounds: operations, transactions, and faults of each kind.
+//
+// Sent messages are a set that only grows. So loss, duplication, reordering and delay need
+// no budget: a lost message is one that is not delivered (yet). A message that is lost for
+// good is a fault with a budget, for the question of progress.
+type bounds struct {
+	jobs    []int // hosts of each; they are rivals
+	ops     uint64
+	txns    uint64 // of each epoch
+	changes int    // of the state that the controller wants, after the first
+	losses  int    // messages that are gone until they are sent again
+	crashes int    // hosts that come back at once in a new run, without memory
+	deaths  int    // hosts that stop for ever
+	epochs  uint64 // of the controller, which comes back at once without memory
+	tries   int    // Times.Attempts
+	once    bool   // no message arrives twice, so that what is lost must be repeated
+	// Timers that run out although a message is under way that would change something:
+	// it is late, or lost. Others run out when nothing else happens, for free.
+	hasty int
+}
+
+// mutant is a mistake in the protocol, made from outside: it alters what machines are
+// told or what becomes of what they say. The explorer must find each.
+type mutant struct {
+	name     string
+	deliver  func(w *world, m *Message)                 // before a message is handled
+	handled  func(w *world, m Message)                  // afterwards
+	timeout  func(w *world, n Node, t Timer) (own bool) // instead of a timer
+	mute     bool                                       // what timers repeat is not sent
+	anyTime  bool                                       // switches grant whatever is asked for
+	keepTree bool                                       // a tree is not deleted when its job is out
+	patient  bool                                       // nobody is taken for dead
+}
+
+type life struct {
+	run, index uint64
+	used       Txn
+}
+
+type tick struct {
+	node  Node
+	timer Timer
+}
+
+// world is a state of everything.
+type world struct {
+	x     *explorer
+	group Group
+	hosts []Host
+	used  []Txn  // by which a host's last operation began
+	dead  []bool // for ever
+	past  []life // what a host was before it crashed last
+
+	net    set // messages
+	timers set
+
+	holds, gone []bool // of each job: its tree is active; has been deleted
+
+	changes, losses, crashes, deaths, hasty int
+	epoch                                   uint64
+}
+
+type set [6]uint64
+
+func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
+func (s *set) del(i int)      { s[i/64] &^= 1 << (i % 64) }
+func (s *set) has(i int) bool { return s[i/64]>>(i%64)&1 > 0 }
+
+func (s set) all(yield func(int) bool) {
+	for w, b := range s {
+		for ; b != 0; b &= b - 1 {
+			if !yield(w*64 + bits.TrailingZeros64(b)) {
+				return
+			}
+		}
+	}
+}
+
+type explorer struct {
+	bounds
+	mutant   mutant
+	messages []Message
+	ticks    []tick
+	msgID    map[Message]int
+	tickID   map[tick]int
+	first    []int // host number of rank 0 of each job
+	out      Output
+	key      []byte
+	overflow bool
+}
+
+func newExplorer(b bounds, m mutant) *explorer {
+	x := &explorer{bounds: b, mutant: m, msgID: map[Message]int{}, tickID: map[tick]int{}}
+	n := 0
+	for _, hosts := range b.jobs {
+		x.first = append(x.first, n)
+		n += hosts
+	}
+	return x
+}
+
+func (x *explorer) times() Times { return Times{Attempts: x.tries} }
+
+func (x *explorer) host(n Node) int { return x.first[n.Job-1] + int(n.Rank) }
+
+func (x *explorer) newGroup(epoch uint64) Group {
+	return *NewGroup(epoch, x.times(), func(ready []Ready) string {
+		return "state"
+	})
+}
+
+func (x *explorer) start() *world {
+	w := &world{x: x, epoch: 1, group: x.newGroup(1)}
+	for j, n := range x.jobs {
+		for r := range n {
+			w.hosts = append(w.hosts, *NewHost(Node{uint32(j + 1), uint32(r)}, 1, n, x.times()))
+		}
+	}
+	n := len(w.hosts)
+	w.used, w.dead, w.past = make([]Txn, n), make([]bool, n), make([]life, n)
+	w.holds, w.gone = make([]bool, len(x.jobs)), make([]bool, len(x.jobs))
+	w.join()
+	for i := range w.hosts {
+		w.report(i)
+	}
+	return w
+}
+
+// report is one that arrives at once: what a late one says is of no more effect.
+func (w *world) report(i int) {
+	w.x.out.Reset()
+	w.hosts[i].Report(&w.x.out)
+	m := w.x.out.Messages[0]
+	w.x.out.Reset()
+	w.group.Handle(m, &w.x.out)
+	w.take(Node{})
+}
+
+// join tells a new controller which jobs there are.
+func (w *world) join() {
+	jobs := map[uint32]int{}
+	for j, n := range w.x.jobs {
+		jobs[uint32(j+1)] = n
+	}
+	w.x.out.Reset()
+	w.group.Set(jobs, &w.x.out)
+	w.take(Node{})
+}
+
+func cloneHost(h *Host) Host {
+	c := *h
+	c.pending = slices.Clone(c.pending)
+	return c
+}
+
+func cloneGroup(g *Group) Group {
+	c := *g
+	c.jobs = slices.Clone(c.jobs)
+	for i := range c.jobs {
+		c.jobs[i].runs, c.jobs[i].heard = slices.Clone(c.jobs[i].runs), slices.Clone(c.jobs[i].heard)
+	}
+	c.parts = slices.Clone(c.parts)
+	return c
+}
+
+func (w *world) clone() *world {
+	c := *w
+	c.group = cloneGroup(&w.group)
+	c.hosts = make([]Host, len(w.hosts))
+	for i := range w.hosts {
+		c.hosts[i] = cloneHost(&w.hosts[i])
+	}
+	c.used, c.dead, c.past = slices.Clone(w.used), slices.Clone(w.dead), slices.Clone(w.past)
+	c.holds, c.gone = slices.Clone(w.holds), slices.Clone(w.gone)
+	return &c
+}
+
+func flags(b []byte, f ...bool) []byte {
+	for _, f := range f {
+		if f {
+			b = append(b, 1)
+		} else {
+			b = append(b, 0)
+		}
+	}
+	return b
+}
+
+func numbers(b []byte, n ...uint64) []byte {
+	for _, n := range n {
+		b = binary.AppendUvarint(b, n)
+	}
+	return b
+}
+
+func txns(b []byte, t ...Txn) []byte {
+	for _, t := range t {
+		b = numbers(b, t.Epoch, t.Seq)
+	}
+	return b
+}
+
+func (h *Host) appendKey(b []byte) []byte {
+	b = txns(numbers(b, h.run, h.index, uint64(len(h.body))), h.version, h.last, h.locked)
+	return flags(flags(b, h.fenced, h.asking), h.pending...)
+}
+
+func (g *Group) appendKey(b []byte) []byte {
+	b = txns(numbers(b, uint64(g.phase), uint64(g.attempts)), g.txn)
+	b = flags(b, g.dirty, g.quiet, g.commit)
+	for i := range g.jobs {
+		j := &g.jobs[i]
+		b = flags(numbers(b, j.runs...), j.out)
+		if j.out {
+			b = flags(b, j.heard...)
+		}
+	}
+	if g.phase == idle {
+		return b
+	}
+	for i := range g.parts {
+		p := &g.parts[i]
+		b = flags(numbers(b, uint64(p.Job), uint64(p.Rank), p.Run), p.acked, p.done)
+		if g.phase == preparing {
+			b = numbers(b, p.Index)
+		}
+	}
+	return b
+}
+
+func (w *world) appendKey(b []byte) []byte {
+	b = w.group.appendKey(b)
+	for i := range w.hosts {
+		b = w.hosts[i].appendKey(b)
+		b = txns(numbers(b, w.past[i].run, w.past[i].index), w.used[i], w.past[i].used)
+	}
+	b = flags(flags(flags(b, w.dead...), w.holds...), w.gone...)
+	b = numbers(b, w.net[:]...)
+	b = numbers(b, w.timers[:]...)
+	return numbers(b, uint64(w.changes), uint64(w.losses), uint64(w.crashes), uint64(w.deaths), uint64(w.hasty), w.epoch)
+}
+
+// take carries out what a machine wants.
+func (w *world) take(from Node) {
+	x := w.x
+	for _, m := range x.out.Messages {
+		id, ok := x.msgID[m]
+		if !ok {
+			id = len(x.messages)
+			x.messages = append(x.messages, m)
+			x.msgID[m] = id
+		}
+		if id >= 64*len(w.net) {
+			x.overflow = true
+			continue
+		}
+		w.net.add(id)
+	}
+	for _, a := range x.out.Timers {
+		k := tick{from, a.Timer}
+		id, ok := x.tickID[k]
+		if !ok {
+			id = len(x.ticks)
+			x.ticks = append(x.ticks, k)
+			x.tickID[k] = id
+		}
+		if id >= 64*len(w.timers) {
+			x.overflow = true
+			continue
+		}
+		w.timers.add(id)
+	}
+	for _, e := range x.out.Events {
+		switch e.Kind {
+		case Out: // the controller deletes the tree of the job
+			if !x.mutant.keepTree {
+				w.holds[e.Node.Job-1], w.gone[e.Node.Job-1] = false, true
+			}
+		case Committed: // and makes it anew
+			for _, p := range w.group.parts {
+				w.gone[p.Job-1] = false
+			}
+		}
+	}
+	x.out.Reset()
+}
+
+// wants says whether a timer is still waited for; others are forgotten.
+func (w *world) wants(k tick) bool {
+	g := &w.group
+	if k.node.Job != 0 {
+		return w.hosts[w.x.host(k.node)].locked == k.timer.Txn
+	}
+	switch k.timer.Kind {
+	case Resend:
+		return g.phase != idle && g.txn == k.timer.Txn
+	case Again:
+		return g.quiet && g.txn == k.timer.Txn
+	}
+	j := g.member(k.timer.Job)
+	return j != nil && j.out
+}
+
+var errDiffer = errors.New("hosts of a job differ on an operation")
+var errBoth = errors.New("two rivals hold the same resource")
+
+// launch begins the next operation on a host.
+func (w *world) launch(i int) error {
+	h := &w.hosts[i]
+	j := int(h.me.Job) - 1
+	first := true
+	op, used, _, ok := h.Next()
+	if !ok {
+		return nil
+	}
+	w.used[i] = used
+	for p := w.x.first[j]; p < w.x.first[j]+w.x.jobs[j]; p++ {
+		now, past := life{w.hosts[p].run, w.hosts[p].index, w.used[p]}, w.past[p]
+		for _, l := range [...]life{now, past} {
+			if p == i && l == now || l.run != h.run || l.index <= op {
+				continue
+			}
+			first = false
+			if l.index == op+1 && l.used != used {
+				return fmt.Errorf("%w: operation %d of job %d, run %d: %v by %v, and by %v", errDiffer, op, j+1, h.run, h.me, used, l.used)
+			}
+		}
+	}
+	if first && used != (Txn{}) && !w.gone[j] { // the hosts ask for INA, and the switches answer all alike
+		for r := range w.holds {
+			if r != j && w.holds[r] && !w.x.mutant.anyTime {
+				return nil
+			}
+		}
+		w.holds[j] = true
+		for r := range w.holds {
+			if r != j && w.holds[r] {
+				return fmt.Errorf("%w: jobs %d and %d", errBoth, j+1, r+1)
+			}
+		}
+	}
+	return nil
+}
+
+// may says whether a host's last operation has ended, so that it may begin another one.
+func (w *world) may(i int) bool {
+	h := &w.hosts[i]
+	if w.dead[i] || h.Locked() || h.index >= w.x.ops {
+		return false
+	}
+	j := int(h.me.Job) - 1
+	level := true
+	for p := w.x.first[j]; p < w.x.first[j]+w.x.jobs[j]; p++ {
+		q := &w.hosts[p]
+		switch {
+		case q.run == h.run:
+			if q.index < h.index {
+				return false
+			}
+			level = level && q.index == h.index
+		case w.past[p].run != h.run || w.past[p].index < h.index:
+			return false
+		}
+	}
+	return !level || !w.holds[j]
+}
+
+// ended says whether all hosts of a job have ended the operation that holds its tree.
+func (w *world) ended(j int) bool {
+	a := &w.hosts[w.x.first[j]]
+	for p := w.x.first[j]; p < w.x.first[j]+w.x.jobs[j]; p++ {
+		if b := &w.hosts[p]; w.dead[p] || b.run != a.run || b.index != a.index {
+			return false
+		}
+	}
+	return true
+}
+
+// restart is a host without memory in a run.
+func (w *world) restart(i int, run uint64) {
+	h := &w.hosts[i]
+	w.past[i] = life{h.run, h.index, w.used[i]}
+	w.hosts[i] = *NewHost(h.me, run, h.hosts, h.times)
+	w.used[i] = Txn{}
+	w.drop(func(k tick) bool { return k.node == h.me })
+}
+
+func (w *world) drop(which func(tick) bool) {
+	for id := range w.timers.all {
+		if which(w.x.ticks[id]) {
+			w.timers.del(id)
+		}
+	}
+}
+
+// newest is the run that the framework wants a job in.
+func (w *world) newest(job uint32) uint64 {
+	j, run := int(job)-1, uint64(0)
+	for p := w.x.first[j]; p < w.x.first[j]+w.x.jobs[j]; p++ {
+		run = max(run, w.hosts[p].run)
+	}
+	return run
+}
+
+// steps calls yield for each state that comes next: what leads there, whether it is a
+// fault, and what it breaks.
+func (w *world) steps(yield func(label func() string, fault bool, next *world, broken error)) {
+	x := w.x
+	before := make([][]byte, len(w.hosts)+1)
+	for i := range w.hosts {
+		before[i] = w.hosts[i].appendKey(nil)
+	}
+	before[len(w.hosts)] = w.group.appendKey(nil)
+	var after []byte
+	deliveries := 0
+	for id := range w.net.all {
+		m := x.messages[id]
+		x.out.Reset()
+		if m.To.Job == 0 {
+			g := cloneGroup(&w.group)
+			next := w
+			if x.mutant.deliver != nil {
+				next = w.clone()
+				x.mutant.deliver(next, &m)
+				g = cloneGroup(&next.group)
+			}
+			g.Handle(m, &x.out)
+			after = g.appendKey(after[:0])
+			if string(before[len(w.hosts)]) == string(after) && !w.novel() {
+				continue
+			}
+			deliveries++
+			if next == w {
+				next = w.clone()
+			}
+			next.group = g
+			if x.once {
+				next.net.del(id)
+			}
+			next.take(Node{})
+			yield(func() string { return "deliver " + m.String() }, false, next, nil)
+			continue
+		}
+		i := x.host(m.To)
+		if w.dead[i] {
+			continue
+		}
+		next := w
+		if x.mutant.deliver != nil {
+			next = w.clone()
+			x.mutant.deliver(next, &m)
+		}
+		h := cloneHost(&next.hosts[i])
+		h.Handle(m, "", &x.out)
+		after = h.appendKey(after[:0])
+		if string(before[i]) == string(after) && !w.novel() {
+			continue
+		}
+		deliveries++
+		if next == w {
+			next = w.clone()
+		}
+		next.hosts[i] = h
+		if x.once {
+			next.net.del(id)
+		}
+		next.take(h.me)
+		if x.mutant.handled != nil {
+			x.mutant.handled(next, m)
+		}
+		yield(func() string { return "deliver " + m.String() }, false, next, nil)
+	}
+	for id := range w.timers.all {
+		k := x.ticks[id]
+		hasty := deliveries > 0
+		if hasty && w.hasty >= x.hasty {
+			continue
+		}
+		next := w.clone()
+		next.timers.del(id)
+		if hasty {
+			next.hasty++
+		}
+		x.out.Reset()
+		if x.mutant.patient && k.timer.Kind == Resend {
+			next.group.attempts = -1
+		}
+		switch own := x.mutant.timeout != nil && x.mutant.timeout(next, k.node, k.timer); {
+		case own:
+		case k.node.Job == 0:
+			next.group.Timeout(k.timer, &x.out)
+		default:
+			next.hosts[x.host(k.node)].Timeout(k.timer, &x.out)
+		}
+		if x.mutant.mute && k.timer.Kind != Again && k.timer.Kind != Readmit {
+			x.out.Messages = nil
+		}
+		next.take(k.node)
+		yield(func() string { return fmt.Sprintf("timer %v of %v", k.timer, k.node) }, hasty, next, nil)
+	}
+	for i := range w.hosts {
+		h := &w.hosts[i]
+		if w.dead[i] {
+			continue
+		}
+		if j := w.group.member(h.me.Job); j.runs[h.me.Rank] != h.run || j.out && !j.heard[h.me.Rank] {
+			next := w.clone()
+			next.report(i)
+			yield(func() string { return "report of " + h.me.String() }, false, next, nil)
+		}
+		if w.may(i) {
+			next := w.clone()
+			err := next.launch(i)
+			yield(func() string { return "launch on " + h.me.String() }, false, next, err)
+		}
+		run := w.newest(h.me.Job)
+		if h.run < run {
+			next := w.clone()
+			next.restart(i, run)
+			yield(func() string { return "restart of " + h.me.String() }, false, next, nil)
+		}
+		if w.crashes < x.crashes {
+			next := w.clone()
+			next.crashes++
+			next.restart(i, max(run, h.run+1))
+			yield(func() string { return "CRASH of " + h.me.String() }, true, next, nil)
+		}
+		if w.deaths < x.deaths {
+			next := w.clone()
+			next.deaths++
+			next.dead[i] = true
+			next.drop(func(k tick) bool { return k.node == h.me })
+			yield(func() string { return "DEATH of " + h.me.String() }, true, next, nil)
+		}
+	}
+	for i, d := range w.dead {
+		if h := &w.hosts[i]; d && !x.mutant.patient && w.group.member(h.me.Job).in() {
+			next := w.clone()
+			x.out.Reset()
+			next.group.Suspect(h.me, &x.out)
+			next.take(Node{})
+			yield(func() string { return "suspicion of " + h.me.String() }, false, next, nil)
+		}
+	}
+	for j := range w.holds {
+		if w.holds[j] && w.ended(j) {
+			next := w.clone()
+			next.holds[j] = false
+			yield(func() string { return fmt.Sprintf("job %d gives back its tree", j+1) }, false, next, nil)
+		}
+	}
+	if w.changes < x.changes {
+		next := w.clone()
+		next.changes++
+		x.out.Reset()
+		next.group.Change(&x.out)
+		next.take(Node{})
+		yield(func() string { return "change" }, false, next, nil)
+	}
+	if w.epoch < x.epochs {
+		next := w.clone()
+		next.epoch++
+		next.group = x.newGroup(next.epoch)
+		next.drop(func(k tick) bool { return k.node.Job == 0 })
+		next.join()
+		yield(func() string { return "CRASH of the controller" }, true, next, nil)
+	}
+	if w.losses < x.losses {
+		for id := range w.net.all {
+			next := w.clone()
+			next.losses++
+			next.net.del(id)
+			m := x.messages[id]
+			yield(func() string { return "LOSS of " + m.String() }, true, next, nil)
+		}
+	}
+}
+
+// novel says whether a machine's output is more than messages that are under way already.
+func (w *world) novel() bool {
+	for i := range w.x.out.Messages {
+		m := &w.x.out.Messages[i]
+		if id, ok := w.x.msgID[*m]; (!ok || id < 64*len(w.net) && !w.net.has(id)) && (w.x.mutant.deliver != nil || w.matters(m)) {
+			return true
+		}
+	}
+	return len(w.x.out.Timers)+len(w.x.out.Events) > 0
+}
+
+// tidy forgets what cannot matter any more, so that states which differ in it are one.
+func (w *world) tidy() {
+	w.drop(func(k tick) bool { return !w.wants(k) })
+	if w.x.mutant.deliver != nil {
+		return // might make old messages matter
+	}
+	for id := range w.net.all {
+		if !w.matters(&w.x.messages[id]) {
+			w.net.del(id)
+		}
+	}
+}
+
+// matters says whether a message can still have an effect, other than that of a report.
+func (w *world) matters(m *Message) bool {
+	current := m.Txn == w.group.txn && w.group.phase != idle
+	if m.To.Job == 0 {
+		return current && w.hosts[w.x.host(m.From)].run == m.Run && (w.group.phase == preparing || m.Kind != Busy)
+	}
+	i := w.x.host(m.To)
+	h := &w.hosts[i]
+	if w.dead[i] || m.Run < h.run {
+		return false
+	}
+	if h.locked == m.Txn || h.last.Compare(m.Txn) < 0 {
+		return true
+	}
+	switch m.Kind {
+	case Ask, Query:
+		from := &w.hosts[w.x.host(m.From)]
+		return from.run == m.Run && from.locked == m.Txn
+	case Prepare, Commit, Abort:
+		return current && m.From.Job == 0
+	}
+	return false
+}
+
+// settled says whether everything that can go on has done so, by the last state.
+func (w *world) settled() bool {
+	g := &w.group
+	if g.phase != idle || g.dirty || g.quiet {
+		return false
+	}
+	for j, n := range w.x.jobs {
+		if slices.Contains(w.dead[w.x.first[j]:w.x.first[j]+n], true) {
+			if w.holds[j] || g.jobs[j].in() {
+				return false
+			}
+			continue
+		}
+		for i := w.x.first[j]; i < w.x.first[j]+n; i++ {
+			h := &w.hosts[i]
+			if h.Locked() || h.index < w.x.ops || h.run != w.newest(h.me.Job) || h.version.Epoch != w.epoch {
+				return false
+			}
+		}
+		if w.holds[j] || !g.jobs[j].in() {
+			return false
+		}
+	}
+	return true
+}
+
+type result struct {
+	states, edges, settled, cut int
+	depth                       int
+	broken                      error // what was found, with the way there
+}
+
+var seed = maphash.MakeSeed()
+
+// explore visits all states, breadth first, up to so many.
+func explore(b bounds, m mutant, most int) result {
+	x := newExplorer(b, m)
+	type origin struct {
+		parent int32
+		step   int32
+	}
+	ids := map[[2]uint64]int32{}
+	other := maphash.MakeSeed()
+	var origins []origin
+	var fine, exempt []bool
+	var froms, tos []int32 // edges that are no faults
+	var r result
+	id := func(w *world) (int32, bool) {
+		w.tidy()
+		x.key = w.appendKey(x.key[:0])
+		k := [2]uint64{maphash.Bytes(seed, x.key), maphash.Bytes(other, x.key)}
+		n, ok := ids[k]
+		if !ok {
+			n = int32(len(origins))
+			ids[k] = n
+		}
+		return n, !ok
+	}
+	path := func(n int32, last string) string {
+		var steps []int32
+		for ; n > 0; n = origins[n].parent {
+			steps = append(steps, origins[n].step)
+		}
+		slices.Reverse(steps)
+		var out strings.Builder
+		w := x.start()
+		w.tidy()
+		for _, s := range steps {
+			k, found := int32(0), w
+			w.steps(func(label func() string, _ bool, next *world, _ error) {
+				if k == s {
+					fmt.Fprintf(&out, "\n  %s", label())
+					found = next
+				}
+				k++
+			})
+			w = found
+			w.tidy()
+		}
+		if last != "" {
+			fmt.Fprintf(&out, "\n  %s", last)
+		}
+		return out.String()
+	}
+	start := x.start()
+	id(start)
+	origins = append(origins, origin{-1, 0})
+	layer := []*world{start}
+	numbersOf := []int32{0}
+	for len(layer) > 0 && r.broken == nil && !x.overflow {
+		var next []*world
+		var nextIDs []int32
+		for i, w := range layer {
+			n := numbersOf[i]
+			s := w.settled()
+			fine = append(fine, s)
+			exempt = append(exempt, w.group.txn.Seq+1 >= b.txns)
+			if s {
+				r.settled++
+			}
+			if len(origins) >= most {
+				continue
+			}
+			k := int32(0)
+			w.steps(func(label func() string, fault bool, to *world, broken error) {
+				if r.broken != nil {
+					return
+				}
+				if broken != nil {
+					r.broken = fmt.Errorf("%w, after:%s", broken, path(n, label()))
+					return
+				}
+				if to.group.txn.Seq > b.txns {
+					r.cut++
+					k++
+					return
+				}
+				t, fresh := id(to)
+				if fresh {
+					origins = append(origins, origin{n, k})
+					next = append(next, to)
+					nextIDs = append(nextIDs, t)
+				}
+				if !fault {
+					froms, tos = append(froms, n), append(tos, t)
+				}
+				k++
+			})
+			layer[i] = nil
+		}
+		layer, numbersOf = next, nextIDs
+		r.depth++
+	}
+	r.states, r.edges = len(origins), len(froms)
+	if x.overflow {
+		r.broken = fmt.Errorf("more messages or timers than the explorer has room for: %d and %d", len(x.messages), len(x.ticks))
+	}
+	if r.broken != nil || r.states >= most {
+		return r
+	}
+	// Progress: from every state on, everything settles if no more faults come.
+	index := make([]int32, r.states+1)
+	for _, t := range tos {
+		index[t+1]++
+	}
+	for i := range r.states {
+		index[i+1] += index[i]
+	}
+	into := make([]int32, len(tos))
+	fill := slices.Clone(index)
+	for i, t := range tos {
+		into[fill[t]] = froms[i]
+		fill[t]++
+	}
+	var queue []int32
+	for i, f := range fine {
+		if f {
+			queue = append(queue, int32(i))
+		}
+	}
+	for len(queue) > 0 {
+		n := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		for _, f := range into[index[n]:index[n+1]] {
+			if !fine[f] {
+				fine[f] = true
+				queue = append(queue, f)
+			}
+		}
+	}
+	for i, f := range fine {
+		if !f && !exempt[i] {
+			r.broken = fmt.Errorf("%w after:%s", errStuck, path(int32(i), ""))
+			return r
+		}
+	}
+	return r
+}
+
+var errStuck = errors.New("nothing leads on")
+
+var scopes = []struct {
+	name string
+	b    bounds
+	deep bool
+}{
+	{"two hosts, delays", bounds{jobs: []int{2}, ops: 2, txns: 3, tries: 1, hasty: 3}, false},
+	{"two hosts, a crash", bounds{jobs: []int{2}, ops: 2, txns: 3, crashes: 1, tries: 1, hasty: 1}, false},
+	{"two hosts, the controller", bounds{jobs: []int{2}, ops: 2, txns: 3, epochs: 2, tries: 1, hasty: 1}, false},
+	{"two hosts, losses", bounds{jobs: []int{2}, ops: 2, txns: 3, losses: 2, tries: 2, once: true}, false},
+	{"three hosts", bounds{jobs: []int{3}, ops: 2, txns: 2, tries: 1, hasty: 1}, false},
+	{"two rivals, a death", bounds{jobs: []int{1, 1}, ops: 2, txns: 4, deaths: 1, tries: 1, hasty: 1}, false},
+	{"two rivals, a crash", bounds{jobs: []int{1, 1}, ops: 2, txns: 4, crashes: 1, tries: 1}, false},
+	{"two by two", bounds{jobs: []int{2, 2}, ops: 2, txns: 2, tries: 1}, false},
+	{"two by two, a death", bounds{jobs: []int{2, 2}, ops: 1, txns: 2, deaths: 1, tries: 1, once: true}, false},
+	{"two by two, a crash", bounds{jobs: []int{2, 2}, ops: 1, txns: 2, crashes: 1, tries: 1, once: true}, false},
+	{"two by two, the controller", bounds{jobs: []int{2, 2}, ops: 1, txns: 2, epochs: 2, tries: 1, once: true}, false},
+	{"two by two, a loss", bounds{jobs: []int{2, 2}, ops: 1, txns: 2, losses: 1, tries: 2, once: true}, false},
+	{"two by two, a delay", bounds{jobs: []int{2, 2}, ops: 1, txns: 2, tries: 1, hasty: 1}, true},
+	{"two by two, a death later", bounds{jobs: []int{2, 2}, ops: 2, txns: 3, deaths: 1, tries: 1, once: true}, true},
+	{"two by two, a crash later", bounds{jobs: []int{2, 2}, ops: 1, txns: 3, crashes: 1, tries: 1, once: true}, true},
+	{"three hosts, a crash", bounds{jobs: []int{3}, ops: 2, txns: 3, crashes: 1, tries: 1}, true},
+	{"three hosts, the controller", bounds{jobs: []int{3}, ops: 2, txns: 3, epochs: 2, tries: 1}, true},
+	{"three hosts, delays", bounds{jobs: []int{3}, ops: 2, txns: 2, tries: 1, hasty: 2}, true},
+}
+
+func TestExplore(t *testing.T) {
+	for _, s := range scopes {
+		if s.deep && !*deep {
+			continue
+		}
+		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
+			began := time.Now()
+			r := explore(s.b, mutant{}, *most)
+			t.Logf("%+v: %d states, %d steps, depth %d, %d settled, %d beyond the bounds, in %.1f s",
+				s.b, r.states, r.edges, r.depth, r.settled, r.cut, time.Since(began).Seconds())
+			if r.broken != nil {
+				t.Error(r.broken)
+			} else if r.states >= *most {
+				t.Errorf("not all states fit in -commit.most %d", *most)
+			}
+		})
+	}
+}
+
+// Every mistake in the protocol is found, and what it breaks.
+func TestMutants(t *testing.T) {
+	one := func(more func(*bounds)) bounds {
+		b := bounds{jobs: []int{2}, ops: 2, txns: 3, tries: 1, hasty: 1}
+		if more != nil {
+			more(&b)
+		}
+		return b
+	}
+	rivals := bounds{jobs: []int{1, 1}, ops: 2, txns: 4, deaths: 1, tries: 1}
+	host := func(w *world, n Node) *Host { return &w.hosts[w.x.host(n)] }
+	for _, tt := range []struct {
+		mutant
+		b    bounds
+		want error
+	}{
+		{mutant{name: "indices are not compared", deliver: func(w *world, m *Message) {
+			if m.Kind == Ack {
+				m.Index = 0
+			}
+		}}, one(nil), errDiffer},
+		{mutant{name: "a lock ends by itself", timeout: func(w *world, n Node, _ Timer) bool {
+			if n.Job != 0 {
+				host(w, n).release(&w.x.out)
+			}
+			return n.Job != 0
+		}}, one(nil), errDiffer},
+		{mutant{name: "rank 0 asks nobody", timeout: func(w *world, n Node, _ Timer) bool {
+			if own := n.Job != 0 && n.Rank == 0; own {
+				host(w, n).asking = true
+				host(w, n).settle(&w.x.out)
+				return true
+			}
+			return false
+		}}, one(nil), errDiffer},
+		{mutant{name: "no fence", handled: func(w *world, m Message) {
+			if m.Kind == Query {
+				host(w, m.To).fenced = false
+			}
+		}}, one(nil), errDiffer},
+		{mutant{name: "no promise not to lock", handled: func(w *world, m Message) {
+			if h := host(w, m.To); m.Kind == Query && !h.Locked() {
+				h.last = Txn{}
+			}
+		}}, one(nil), errDiffer},
+		{mutant{name: "old prepares are obeyed", deliver: func(w *world, m *Message) {
+			if m.Kind == Prepare && !host(w, m.To).Locked() {
+				host(w, m.To).last = Txn{}
+			}
+		}}, one(func(b *bounds) { b.changes, b.hasty = 1, 0 }), errDiffer},
+		{mutant{name: "runs are not told apart", deliver: func(w *world, m *Message) {
+			if m.To.Job != 0 {
+				m.Run = host(w, m.To).run
+			} else if i := slices.IndexFunc(w.group.parts, func(p part) bool { return p.Node == m.From }); i >= 0 {
+				m.Run = w.group.parts[i].Run
+			}
+		}}, one(func(b *bounds) { b.crashes, b.hasty = 1, 0 }), errDiffer},
+		{mutant{name: "nothing is repeated", mute: true}, one(func(b *bounds) { b.losses, b.tries, b.hasty, b.once = 1, 2, 0, true }), errStuck},
+		{mutant{name: "nobody is taken for dead", patient: true}, rivals, errStuck},
+		{mutant{name: "trees of the dead are kept", keepTree: true}, rivals, errStuck},
+		{mutant{name: "switches grant everything", anyTime: true}, rivals, errBoth},
+	} {
+		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+			if r := explore(tt.b, mutant{}, 1e6); r.broken != nil {
+				t.Fatalf("without the mistake: %v", r.broken)
+			}
+			began := time.Now()
+			r := explore(tt.b, tt.mutant, 1e6)
+			if !errors.Is(r.broken, tt.want) {
+				t.Fatalf("%d states: %v, want %v", r.states, r.broken, tt.want)
+			}
+			t.Logf("found after %d states, %.2f s: %v", r.states, time.Since(began).Seconds(), r.broken)
+		})
+	}
+}
