@@ -251,7 +251,7 @@ func TestErrors(t *testing.T) {
 	}
 	cases := []struct{ name, in, want string }{
 		{"no JSON", "hello\n", "invalid character"},
-		{"unknown field", `{"role":"ring","speed":3}`, "speed"},
+		{"unknown field", `{"role":"ring","haste":3}`, "haste"},
 		{"role", ring(func(c *Config) { c.Role = "boss" }), `role "boss"`},
 		{"rate", ring(func(c *Config) { c.Rate = -1 }), "rate -1"},
 		{"control", ring(func(c *Config) { c.Control = "bbr" }), `control "bbr"`},

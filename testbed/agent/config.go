@@ -69,9 +69,12 @@ type Config struct {
 	Steps   int64    `json:"steps,omitempty"`   // until it is done; 0: until stopped
 	// Sharing is who decides whether an all-reduce asks for the job's tree: "none" never
 	// does, "exclusive" and "greedy" do each time, "shared" as Controller says.
-	Sharing    string `json:"sharing,omitempty"`
-	Controller string `json:"controller,omitempty"` // address of the sharing controller
-	// Tree is the job's from the start; nil: none before a command gives it one.
+	Sharing string `json:"sharing,omitempty"`
+	// Controller is the address of MINA's controller, which gives the job its trees; empty:
+	// there is none.
+	Controller string `json:"controller,omitempty"`
+	// Tree is the job's from the start; nil: none before a command or Controller gives it
+	// one.
 	Tree *collective.Tree `json:"tree,omitempty"`
 	// Timeout is how long a rank waits for others within an all-reduce; 0:
 	// collective.DefaultTimeout.
@@ -125,6 +128,10 @@ type Command struct {
 	Window int    `json:"window,omitempty"` // of resume
 
 	Tree collective.Tree `json:"tree,omitzero"`
+	// At is when a trainer that is told to start begins its first step, in seconds of its
+	// host's clock, if its job's ranks have found each other by then. Ranks of a job that
+	// computes longer than it communicates stay as far apart as they began.
+	At float64 `json:"at,omitempty"`
 }
 
 // Event is a line an agent writes to stdout: "ready" when its sockets are open, so

@@ -34,6 +34,7 @@ type control struct {
 	clock    *udp.Clock
 	events   chan Event
 	interval time.Duration
+	at       time.Duration // when to begin; set before run is called
 	next     time.Duration // sample
 
 	mu     sync.Mutex
@@ -221,6 +222,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 					return end(errors.New("command start: already started"))
 				}
 				running = true
+				c.at = time.Duration(cmd.At * 1e9)
 				go func() { ended <- r.run(roleCtx, c) }()
 			case "hold", "pause", "resume":
 				if cfg.Role != "worker" {

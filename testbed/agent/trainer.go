@@ -171,6 +171,11 @@ func (k *trainer) obey(ctx context.Context, c *control) {
 }
 
 func (k *trainer) run(ctx context.Context, c *control) (err error) {
+	// Two goroutines sleep in system calls, where the runtime lets them keep their
+	// processors for up to 10 ms; others must not wait for these.
+	if n := runtime.NumCPU() + 2; runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
 	runtime.LockOSThread() // for good: the thread goes with the goroutine
 	udp.PreciseTimers()
 	inner, cancel := context.WithCancel(ctx)
@@ -178,6 +183,13 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 	defer others.Wait()
 	defer cancel()
 	others.Go(func() { k.obey(inner, c) })
+	if k.cfg.Controller != "" {
+		host, err := k.attach(inner)
+		if err != nil {
+			return err
+		}
+		defer host.Close()
+	}
 	if k.group != nil {
 		if err = k.group.Connect(inner); err == nil { // all ranks are there; those that have a tree agree on it
 			_, err = k.group.AllReduce(inner, 4, false)
@@ -203,7 +215,13 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 
 // train runs the steps.
 func (k *trainer) train(ctx context.Context, c *control) error {
-	begin := k.clock.Now()
+	if err := k.sleep(ctx, c.at); err != nil {
+		return err
+	}
+	begin := max(k.clock.Now(), c.at)
+	if c.at > 0 && begin < c.at+look {
+		begin = c.at // how late this process was is no part of a step
+	}
 	first := begin
 	c.started(begin)
 	ops := make([]*collective.Operation, len(k.pattern.Ops))
@@ -261,9 +279,11 @@ func (k *trainer) learn(c *control, p workload.Pattern) error {
 
 func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
 
+// look is how often a trainer looks whether it is to end.
+const look = 50 * time.Millisecond
+
 // sleep ends within microseconds of t, which the runtime's timers do not.
 func (k *trainer) sleep(ctx context.Context, t time.Duration) error {
-	const look = 50 * time.Millisecond // for the end of ctx
 	for {
 		left := t - k.clock.Now()
 		if left <= 0 {

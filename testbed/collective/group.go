@@ -25,8 +25,10 @@ type Config struct {
 	// LineRate is that of the NIC, bit/s: packets leave no faster, so that an operation
 	// does not begin with a burst of a window. 0: it may.
 	LineRate float64
-	Rest     time.Duration // least time between two looks at the socket; see udp.Socket
-	Offload  bool          // hand over several packets at once; see udp.Open
+	// Rest is the least time between two looks at the socket in the midst of an operation;
+	// see udp.Socket. 0: that of a few packets at LineRate.
+	Rest    time.Duration
+	Offload bool // hand over several packets at once; see udp.Open
 }
 
 // DefaultTimeout is longer than ranks of a job are ever apart.
@@ -56,16 +58,16 @@ type Group struct {
 	index int64  // operations so far
 	psn   uint32 // of the ring's reference gradients
 
-	mu     sync.Mutex
-	tree   *tree // that all ranks use; nil: none
-	wanted Tree
-	agreed Tree
-	voting bool // an operation is under way in which this rank said what it wants
-	last   uint16
-	left   func() // to be called when agreed and wanted are the same
-	stop   bool
-	closed bool
-	total  Traffic
+	mu      sync.Mutex
+	tree    *tree // that all ranks use; nil: none
+	wanted  Tree
+	agreed  Tree
+	voting  bool // an operation is under way in which this rank said what it wants
+	last    uint16
+	settled func() // to be called when agreed and wanted are the same
+	stop    bool
+	closed  bool
+	total   Traffic
 }
 
 // NewGroup opens this rank's ports.
@@ -176,21 +178,34 @@ func (g *Group) reduce(ctx context.Context, bytes int64, ina bool) (Outcome, err
 // While there are no all-reduces nothing is settled, but for the first tree, which is
 // wanted then.
 func (g *Group) SetTree(t Tree, settled func()) error {
+	if settled == nil {
+		settled = func() {}
+	}
+	now, err := g.want(t, settled)
+	if now {
+		settled()
+	}
+	return err
+}
+
+// want reports whether what is wanted is there.
+func (g *Group) want(t Tree, settled func()) (now bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.Epoch == 0 {
 		t = Tree{}
 	} else if t.Window < 1 {
-		return fmt.Errorf("%w: tree with a window of %d packets", ErrConfig, t.Window)
+		return false, fmt.Errorf("%w: tree with a window of %d packets", ErrConfig, t.Window)
 	}
 	if t.Epoch != 0 && t.Epoch == g.last && t != g.agreed {
-		return fmt.Errorf("%w: tree of epoch %d again: each needs another", ErrConfig, t.Epoch)
+		return false, fmt.Errorf("%w: tree of epoch %d again: each needs another", ErrConfig, t.Epoch)
 	}
-	g.wanted, g.left = t, settled
+	g.wanted, g.settled = t, settled
 	if t == g.agreed && !g.voting {
-		g.settle()
+		g.settled = nil
+		return true, nil
 	}
-	return nil
+	return false, nil
 }
 
 // Stop tells all ranks, with one of the next operations, that this one wants the job to
@@ -206,14 +221,6 @@ func (g *Group) Tree() Tree {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.agreed
-}
-
-// settle is called with mu held.
-func (g *Group) settle() {
-	if g.left != nil {
-		g.left()
-		g.left = nil
-	}
 }
 
 // vote begins an operation: this rank wants that tree, or the job to end.
@@ -243,7 +250,6 @@ func (g *Group) agree(t Tree) error {
 		k.close()
 		return ErrClosed
 	}
-	defer g.mu.Unlock()
 	if change {
 		g.agreed, g.tree = t, k
 	}
@@ -251,8 +257,13 @@ func (g *Group) agree(t Tree) error {
 		g.last = t.Epoch
 	}
 	g.voting = false
+	var settled func()
 	if g.agreed == g.wanted {
-		g.settle()
+		settled, g.settled = g.settled, nil
+	}
+	g.mu.Unlock()
+	if settled != nil {
+		settled()
 	}
 	return nil
 }

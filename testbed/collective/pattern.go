@@ -38,12 +38,12 @@ type event struct {
 const waits = -1
 
 // maxEvents bounds what is remembered of a job whose steps are not found.
-const maxEvents = 1 << 16
+const maxEvents = 1 << 14
 
-// NewCollector listens to so many steps, at least 1, after a warm-up of others. A nil
-// collector may be given events.
+// NewCollector listens to so many steps, after a warm-up of others, at least 1 of each. A
+// nil collector listens to nothing.
 func NewCollector(warmup, steps int) *Collector {
-	return &Collector{warmup: warmup, steps: max(steps, 1)}
+	return &Collector{warmup: max(warmup, 1), steps: max(steps, 1)}
 }
 
 func (c *Collector) requested(t time.Duration, bytes int64) {
@@ -108,7 +108,7 @@ func (c *Collector) Pattern() (p workload.Pattern, ok bool) {
 // before the warm-up was over may have been anything.
 func (c *Collector) find() {
 	n := len(c.events)
-	for period := 2; period*(c.warmup+c.steps) < n; period++ {
+	for period := 2; period*(c.warmup+c.steps) <= n; period++ {
 		if c.repeats(period) {
 			c.found = c.median(period)
 			return
@@ -117,7 +117,7 @@ func (c *Collector) find() {
 }
 
 func (c *Collector) repeats(period int) bool {
-	for i := len(c.events) - 1; i >= period*max(c.warmup, 1); i-- {
+	for i := len(c.events) - 1; i >= period*c.warmup; i-- {
 		if c.events[i].bytes != c.events[i-period].bytes {
 			return false
 		}

@@ -27,10 +27,14 @@ const RingPortBase = 0x5000
 const tcpOverhead = 14 + 20 + 32
 
 // A vector is cut into pieces, which is what the reference gradients know as packets;
-// ranks pass it on in blocks of pieces.
+// ranks pass it on in blocks of these.
 const (
 	pieceLen = 4 * ina.MaxLanes
-	blockLen = 64 * pieceLen
+	minBlock = 4 * pieceLen
+	maxBlock = 64 * pieceLen
+	// A chunk is passed on in that many blocks, if these are no smaller or larger: more cost
+	// more, fewer are longer on their way.
+	blocksPerChunk = 8
 )
 
 // RingConfig is what a rank of a ring has to know.
@@ -59,6 +63,7 @@ type Ring struct {
 	vec     []byte
 	scratch []byte
 	heads   []byte
+	low     int // SO_RCVLOWAT of in
 
 	mu      sync.Mutex // below
 	out, in *net.TCPConn
@@ -113,7 +118,7 @@ func NewRing(cfg RingConfig) (*Ring, error) {
 		cfg:     cfg,
 		ref:     ina.NewReference(cfg.Seed, cfg.Job, n),
 		next:    netip.AddrPortFrom(addrs[1], RingPortBase|cfg.Job),
-		scratch: make([]byte, blockLen),
+		scratch: make([]byte, maxBlock),
 		heads:   make([]byte, headLen*(2*n-2)),
 	}
 	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addrs[0], RingPortBase|cfg.Job)))
@@ -326,11 +331,12 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 	vec := r.vec[:size]
 	// edge is where a chunk begins, in bytes.
 	edge := func(i int) int64 { return min(pieces*int64(i)/int64(n)*pieceLen, size) }
+	block := min(max(pieces/int64(n)/blocksPerChunk*pieceLen, minBlock), maxBlock)
 	// blocks calls do with the parts of chunk i and the PSN of their first piece.
 	blocks := func(i int, do func(b []byte, psn uint32) error) error {
 		i = ((i % n) + n) % n
-		for at, end := edge(i), edge(i+1); at < end; at += blockLen {
-			if err := do(vec[at:min(at+blockLen, end)], op.PSN+uint32(at/pieceLen)); err != nil {
+		for at, end := edge(i), edge(i+1); at < end; at += block {
+			if err := do(vec[at:min(at+block, end)], op.PSN+uint32(at/pieceLen)); err != nil {
 				return err
 			}
 		}
@@ -340,7 +346,7 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 		if r.cfg.Timeout > 0 {
 			in.SetReadDeadline(time.Now().Add(r.cfg.Timeout))
 		}
-		if _, err := io.ReadFull(in, b); err != nil {
+		if err := r.readFull(in, b); err != nil {
 			return rankError{r.before(), err}
 		}
 		return nil
@@ -420,6 +426,29 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 	}
 	// The heads and the vector are the next all-reduce's.
 	return got, send.wait(send.put(nil))
+}
+
+// lowWater is how much has to come before a rank looks at it: waking up for every frame
+// costs more than adding it up.
+const lowWater = 16 << 10
+
+// readFull fills b, waking up as rarely as it can.
+func (r *Ring) readFull(in *net.TCPConn, b []byte) error {
+	for len(b) > 0 {
+		if want := min(len(b), lowWater); want != r.low {
+			var err error
+			if e := onSocket(in, func(fd int) { err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, want) }); e != nil || err != nil {
+				return errors.Join(e, err)
+			}
+			r.low = want
+		}
+		n, err := in.Read(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
 }
 
 func (h head) String() string {

@@ -68,7 +68,7 @@ func TestRing(t *testing.T) {
 			rs := rings(t, n, 10*time.Second)
 			psn := uint32(0)
 			for index := range int64(12) {
-				op := Op{Index: index, PSN: psn, Bytes: []int64{0, 1, 8, 4 * pieceLen, 1 << 20, 3*blockLen + 4, rng.Int64N(300_000)}[index%7]}
+				op := Op{Index: index, PSN: psn, Bytes: []int64{0, 1, 8, 4 * pieceLen, 1 << 20, 3*maxBlock + 4, rng.Int64N(300_000)}[index%7]}
 				votes := make([]uint32, n)
 				least, most := ^uint32(0), uint32(0)
 				for i := range votes {

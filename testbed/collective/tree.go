@@ -22,7 +22,8 @@ type tree struct {
 	clock   *udp.Clock
 	r       *ina.Reducer
 	to      *unix.RawSockaddrInet4
-	gap     float64 // ns between packets at the line's rate
+	gap     float64       // ns between packets at the line's rate
+	rest    time.Duration // in the midst of an operation
 	lanes   int64
 	timeout time.Duration
 	alive   func() error
@@ -60,7 +61,6 @@ func newTree(cfg Config, t Tree, alive func() error) (*tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tree of epoch %d: %w", t.Epoch, err)
 	}
-	sock.Rest = cfg.Rest
 	k := &tree{
 		Tree: t, sock: sock, clock: cfg.Clock, r: r,
 		to:    udp.Address(ina.UpGroup(cfg.Job), ina.UpPortBase|cfg.Job),
@@ -68,6 +68,10 @@ func newTree(cfg Config, t Tree, alive func() error) (*tree, error) {
 	}
 	if cfg.LineRate > 0 {
 		k.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / cfg.LineRate * 1e9
+	}
+	k.rest = cfg.Rest
+	if k.rest == 0 {
+		k.rest = min(time.Duration(restPackets*k.gap), time.Duration(float64(t.Window)/4*k.gap), maxRest)
 	}
 	go k.run()
 	return k, nil
@@ -120,6 +124,14 @@ func (k *tree) run() {
 	k.err = err
 	close(k.ended)
 }
+
+// A rank that looks at its socket for every packet costs several times what handling them
+// together does. But what begins and ends an operation it waits for.
+const (
+	restPackets = 8
+	maxRest     = time.Millisecond
+	bulk        = 3 * restPackets // packets that have to be missing
+)
 
 // idle is how long the goroutine sleeps when nothing is due.
 const idle = time.Second
@@ -225,6 +237,10 @@ func (k *tree) serve() error {
 		}
 		if err := k.sock.Flush(); err != nil {
 			return err
+		}
+		k.sock.Rest = 0
+		if op != nil && state == ina.OpReducing && op.packets-(k.r.Stats().Results-before.Results) > bulk {
+			k.sock.Rest = k.rest
 		}
 		if !k.sock.Full && wake > now {
 			if err := k.sock.Wait(wake); err != nil {
