@@ -97,6 +97,8 @@ type TreeSet struct {
 	Epoch    uint16     `json:"epoch"`
 	Window   int        `json:"window"`
 	Granted  sharp.Tree `json:"granted"`
+	// Log is what a job's library logs of it: see sharp.JobLog.
+	Log []string `json:"log"`
 }
 
 // Migration is how long the way from a tree to another one took, in seconds. From is empty
@@ -163,7 +165,8 @@ type job struct {
 	move   Migration
 	since  time.Time // the present phase
 	start  time.Time // of the migration
-	failed string    // the last refusal that was told
+	failed bool      // the manager has refused, and nothing is different since
+	excuse string    // the last refusal that was told
 	retry  *time.Timer
 	ended  chan struct{} // closed when nothing of it is left
 }
@@ -327,7 +330,7 @@ func (c *Controller) rebuild() {
 				}
 			}
 		}
-		j.failed = ""
+		j.failed, j.excuse = false, ""
 	}
 	for _, id := range change.Blocked {
 		c.emit(Event{Event: "refused", Job: uint16(id), Error: "no tree: on every way over its hosts, a link or a switch is down"})
@@ -497,7 +500,7 @@ func (c *Controller) once(j *job) bool {
 			c.done(j)
 			return true
 		}
-		if j.failed != "" || c.blocked(j) {
+		if j.failed || c.blocked(j) {
 			return false
 		}
 		j.move.Wait += c.lap(j)
@@ -527,8 +530,18 @@ func (c *Controller) done(j *job) {
 	case j.held == nil:
 		c.emit(Event{Event: "none", Job: j.ID, Migration: &m})
 	default:
-		g := j.held
-		c.emit(Event{Event: "tree", Job: j.ID, Migration: &m, Tree: &TreeSet{Root: g.Root(), Switches: j.at.switches, Epoch: g.Epoch, Window: g.Tree.Quota.OSTs, Granted: g.Tree}})
+		c.emit(Event{Event: "tree", Job: j.ID, Migration: &m, Tree: j.treeSet()})
+	}
+}
+
+// treeSet is the tree that a job's hosts use.
+func (j *job) treeSet() *TreeSet {
+	g := j.held
+	q := g.Tree.Quota
+	group := sharp.Group{Job: g.Tree.Job, Tree: g.Tree.Index, Type: g.Tree.Type, Size: len(j.hosts), Quota: sharp.Quota{OSTs: q.OSTs, UserData: q.UserData}}
+	return &TreeSet{
+		Root: g.Root(), Switches: j.at.switches, Epoch: g.Epoch, Window: q.OSTs, Granted: g.Tree,
+		Log: []string{"INFO " + g.Tree.String(), "INFO " + group.String()},
 	}
 }
 
@@ -571,7 +584,7 @@ func (c *Controller) release(j *job, id uint64) {
 	j.held, j.at = nil, target{}
 	c.enter(j, waiting)
 	for _, o := range c.jobs {
-		o.failed = "" // there is room now, perhaps
+		o.failed = false // there is room now, perhaps
 	}
 	c.advance()
 }
@@ -585,16 +598,19 @@ func (c *Controller) acquire(j *job, r aggmgr.Request) {
 	if err != nil {
 		j.at = target{}
 		j.move.Refused++
-		j.failed = err.Error()
+		j.failed = true
 		c.enter(j, waiting)
-		c.emit(Event{Event: "refused", Job: j.ID, Error: err.Error()})
+		if why := err.Error(); why != j.excuse {
+			j.excuse = why
+			c.emit(Event{Event: "refused", Job: j.ID, Error: why})
+		}
 		stop(j.retry)
 		if !c.closed {
 			j.retry = time.AfterFunc(c.cfg.Retry, func() {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				if c.jobs[j.ID] == j {
-					j.failed = ""
+					j.failed = false
 					c.step(j)
 				}
 			})
@@ -604,7 +620,7 @@ func (c *Controller) acquire(j *job, r aggmgr.Request) {
 	}
 	j.held = g
 	c.enter(j, adopting)
-	c.tell(j, allocation.Tree{Epoch: g.Epoch, Window: g.Tree.Quota.OSTs, Log: []string{g.Tree.String()}})
+	c.tell(j, allocation.Tree{Epoch: g.Epoch, Window: g.Tree.Quota.OSTs, Log: []string{"INFO " + g.Tree.String()}})
 	c.advance()
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/placement/mina/fragment"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/mina/controller/allocation"
+	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/sharp/aggmgr"
 )
 
@@ -205,6 +206,13 @@ func TestPlaced(t *testing.T) {
 	e := r.until(7, "tree")
 	if e.Name != "A" || e.Tree.Window != 32 || e.Tree.Epoch != 1 || len(e.Tree.Switches) != 3 || !strings.HasPrefix(e.Tree.Root, "spine") || e.Migration.From != "" || e.Migration.To != e.Tree.Root {
 		t.Errorf("%+v, %+v, %+v", e, e.Tree, e.Migration)
+	}
+	var log sharp.JobLog
+	for _, line := range e.Tree.Log {
+		log.Line(line)
+	}
+	if err := log.Proof(sharp.SAT); err != nil || log.Trees[0] != e.Tree.Granted {
+		t.Errorf("the log says %q: %v", e.Tree.Log, err)
 	}
 	w := r.attach(7, 0, true)
 	o := <-w.told

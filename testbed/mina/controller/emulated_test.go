@@ -1,0 +1,385 @@
+package controller_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/mina/clos"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/mina/controller"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/sharp"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+// noNamespaces is why the tests are not running inside an emulation's namespaces.
+var noNamespaces error
+
+// TestMain plays every part: the test binary runs itself again inside namespaces, and the
+// hosts, switches and agents there are the test binary too.
+func TestMain(m *testing.M) {
+	ctx := context.Background()
+	if len(os.Args) > 1 {
+		var err error
+		switch os.Args[1] {
+		case "agent":
+			err = agent.Main(ctx, os.Stdin, os.Stdout)
+		case "netns-host":
+			err = netns.HostMain(ctx, os.Stdin, os.Stdout)
+		default:
+			goto tests
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+tests:
+	inside, code, err := netns.Reexec(ctx)
+	if err == nil && !inside {
+		os.Exit(code)
+	}
+	noNamespaces = err
+	if lo, err := netlink.LinkByName("lo"); inside && err == nil {
+		netlink.LinkSetUp(lo) // tests that need it fail otherwise
+	}
+	os.Exit(m.Run())
+}
+
+// cluster is an emulated one with a controller process.
+type cluster struct {
+	t      *testing.T
+	inv    *inventory.Inventory
+	hosts  map[string]*ssh.Client
+	stdin  io.Writer
+	events chan controller.Event
+	port   string
+}
+
+func newCluster(t *testing.T, inv *inventory.Inventory, edit func(*controller.Setup)) *cluster {
+	t.Helper()
+	testbedtest.Require(t, "netns", noNamespaces)
+	f, err := netns.Up(t.Context(), inv, netns.Options{Queue: "drr", Seed: 1, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &cluster{t: t, inv: f.Inventory(), hosts: map[string]*ssh.Client{}, events: make(chan controller.Event, 10_000)}
+	setup := controller.Setup{Inventory: c.inv, MACs: map[netip.Addr]string{}, Listen: ":0"}
+	for _, h := range c.inv.Hosts {
+		client, err := ssh.Dial(t.Context(), remote.InventoryTarget(c.inv, h))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		c.hosts[h.Name] = client
+		for _, nic := range h.NICs {
+			setup.MACs[nic.Address.Addr()] = f.HostMAC(h.Name, nic.Device).String()
+		}
+	}
+	if edit != nil {
+		edit(&setup)
+	}
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- controller.Main(context.Background(), stdin, stdout)
+		stdout.Close()
+	}()
+	go func() {
+		defer close(c.events)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var e controller.Event
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				t.Errorf("%q: %v", lines.Text(), err)
+			}
+			c.events <- e
+		}
+	}()
+	t.Cleanup(func() {
+		in.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	c.stdin = in
+	c.write(setup)
+	_, c.port, err = net.SplitHostPort(c.until(0, "ready").Ready.Hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) write(v any) {
+	c.t.Helper()
+	line, err := json.Marshal(v)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.stdin.Write(append(line, '\n')); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// until returns the next event that is one of these, of a job.
+func (c *cluster) until(job uint16, names ...string) controller.Event {
+	c.t.Helper()
+	timeout := time.After(60 * time.Second)
+	for {
+		select {
+		case e, ok := <-c.events:
+			switch {
+			case !ok:
+				c.t.Fatalf("the controller ended before %q", names)
+			case slices.Contains(names, e.Event) && e.Job == job:
+				return e
+			case e.Event == "error":
+				c.t.Fatalf("before %q: error: %s", names, e.Error)
+			}
+		case <-timeout:
+			c.t.Fatalf("no %q after a minute", names)
+		}
+	}
+}
+
+// trainers are the ranks of a job.
+type trainers struct {
+	c     *cluster
+	procs []*ssh.Process
+	done  []chan agent.Training // what each did; closed without, if it failed
+	// doomed is set before one of them is killed: the others then say so.
+	doomed atomic.Bool
+}
+
+// train starts a job's ranks on its hosts; they train until they are stopped.
+func (c *cluster) train(id uint16, hosts []string) *trainers {
+	c.t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cfg := agent.Config{
+		Role: "trainer", Job: id, Epoch: 1, Seed: 3, Workers: len(hosts), Lanes: 240, RTO: 20 * time.Millisecond, Device: "ens1",
+		Interval: time.Second, Sharing: "greedy", Timeout: 20 * time.Second,
+		Pattern: &agent.Pattern{Step: 4e-3, Ops: []agent.Op{{Start: 1e-3, Bytes: 30_000}, {Start: 2e-3, Bytes: 90_000}, {Start: 3e-3, Bytes: 4}}},
+	}
+	for _, name := range hosts {
+		h, _ := c.inv.Host(name)
+		cfg.Device = h.NICs[0].Device
+		cfg.Peers = append(cfg.Peers, h.NICs[0].Address.Addr().String())
+		cfg.LineRate = float64(h.NICs[0].Rate)
+	}
+	j := &trainers{c: c}
+	ready := make(chan bool, len(hosts))
+	for rank, name := range hosts {
+		p, err := c.hosts[name].Start(context.Background(), []string{exe, "agent"})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(func() { p.Stdin.Close() })
+		mine := cfg
+		mine.Rank = rank
+		local := c.hosts[name].LocalAddr().(*net.TCPAddr)
+		mine.Controller = net.JoinHostPort(local.IP.String(), c.port)
+		done := make(chan agent.Training, 1)
+		go func() {
+			defer close(done)
+			for lines := bufio.NewScanner(p.Stdout); lines.Scan(); {
+				var e agent.Event
+				if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Error != "" && !j.doomed.Load() {
+					c.t.Errorf("rank %d of job %d: %s", rank, id, lines.Text())
+				}
+				switch e.Event {
+				case "ready":
+					ready <- true
+				case "done":
+					done <- *e.Stats.Training
+				}
+			}
+		}()
+		j.procs, j.done = append(j.procs, p), append(j.done, done)
+		j.tell(rank, mine)
+	}
+	for range hosts {
+		select {
+		case <-ready:
+		case <-time.After(30 * time.Second):
+			c.t.Fatalf("job %d is not ready", id)
+		}
+	}
+	for rank := range hosts {
+		j.tell(rank, agent.Command{Cmd: "start"})
+	}
+	return j
+}
+
+func (j *trainers) tell(rank int, v any) {
+	j.c.t.Helper()
+	line, err := json.Marshal(v)
+	if err != nil {
+		j.c.t.Fatal(err)
+	}
+	if _, err := j.procs[rank].Stdin.Write(append(line, '\n')); err != nil {
+		j.c.t.Fatal(err)
+	}
+}
+
+// stop ends the job and checks that no sum was wrong and that its ranks did the same.
+func (j *trainers) stop() agent.Training {
+	j.c.t.Helper()
+	for rank := range j.procs {
+		j.tell(rank, agent.Command{Cmd: "stop"})
+	}
+	var first agent.Training
+	for rank, done := range j.done {
+		select {
+		case s, ok := <-done:
+			if !ok {
+				j.c.t.Fatalf("rank %d ended without a report", rank)
+			}
+			if rank == 0 {
+				first = s
+			}
+			if s.Wrong != 0 || s.Checked < s.Ops || s.Ops != first.Ops || s.INA != first.INA {
+				j.c.t.Errorf("rank %d: %d operations (rank 0: %d), %d with INA (%d), %d of %d values wrong", rank, s.Ops, first.Ops, s.INA, first.INA, s.Wrong, s.Checked)
+			}
+		case <-time.After(30 * time.Second):
+			j.c.t.Fatalf("rank %d does not end", rank)
+		}
+	}
+	return first
+}
+
+// TestMigrationUnderLoad runs two jobs that share a leaf's switches, while links go down and
+// come up: trees migrate, no operation is lost and no sum is wrong, and the log is that of a
+// manager that granted and released every one of them. A job whose host is killed ends, and
+// the other goes on.
+func TestMigrationUnderLoad(t *testing.T) {
+	inv, err := clos.Spec{
+		Down: []int{2, 2}, Up: []int{1, 2}, Rate: 200e6, Delay: 20 * time.Microsecond,
+		Switch: "kind = \"soft\"\naggregators = 1024\nsharp = {trees = 2, jobs = 1}",
+	}.Inventory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "sharp_am.log")
+	c := newCluster(t, inv, func(s *controller.Setup) { s.AMLog, s.Lease = log, 500*time.Millisecond })
+	on := map[uint16][]string{1: {"h1", "h3"}, 2: {"h2", "h4"}}
+	jobs := map[uint16]*trainers{}
+	root := map[uint16]string{}
+	for id := uint16(1); id <= 2; id++ {
+		c.write(controller.Command{Cmd: "submit", Submit: controller.Submission{ID: id, Hosts: on[id], Window: 64}})
+		e := c.until(id, "tree")
+		if root[id] = e.Tree.Root; e.Tree.Window != 64 {
+			t.Errorf("granted %+v", e.Tree)
+		}
+		jobs[id] = c.train(id, on[id])
+	}
+	rounds := 20
+	if testing.Short() {
+		rounds = 4
+	}
+	var total, leave, release, acquire, adopt []float64
+	for range rounds {
+		down := root[1]
+		c.write(controller.Command{Cmd: "link", A: "leaf1", B: down, Up: false})
+		for root[1] == down || root[2] == down {
+			e := c.next("tree")
+			m := e.Migration
+			if e.Tree.Root == down || m.From != down || m.Hosts != 2 {
+				t.Errorf("job %d with a link to %s down: %+v", e.Job, down, m)
+			}
+			root[e.Job] = e.Tree.Root
+			total, leave, release, acquire, adopt = append(total, m.Total), append(leave, m.Leave), append(release, m.Release), append(acquire, m.Acquire), append(adopt, m.Adopt)
+		}
+		c.write(controller.Command{Cmd: "link", A: "leaf1", B: down, Up: true})
+	}
+	t.Logf("%d migrations: median %.2f ms; hosts leave %.2f, release %.2f, acquisition %.2f, hosts adopt %.2f ms",
+		len(total), 1e3*median(total), 1e3*median(leave), 1e3*median(release), 1e3*median(acquire), 1e3*median(adopt))
+
+	s := jobs[1].stop()
+	if s.INA == 0 || s.Ops == s.INA {
+		t.Errorf("of %d operations %d had INA", s.Ops, s.INA)
+	}
+	t.Logf("job 1: %d operations, %d with INA, %d refused", s.Ops, s.INA, s.Refused)
+	c.write(controller.Command{Cmd: "end", Job: 1})
+	c.until(1, "ended")
+
+	jobs[2].doomed.Store(true)
+	if err := jobs[2].procs[1].Close(); err != nil { // killed
+		t.Log(err)
+	}
+	if e := c.until(2, "ended"); e.Error == "finished" {
+		t.Errorf("ended: %s", e.Error)
+	}
+	f, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines, err := sharp.ReadAMLog(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, ended := 0, 0
+	for _, l := range lines {
+		if l.Begin != nil {
+			begun++
+		}
+		if l.End != nil {
+			ended++
+		}
+	}
+	if begun != ended || begun != 2+len(total) {
+		t.Errorf("%d trees were granted and %d released, in %d migrations", begun, ended, len(total))
+	}
+}
+
+// next returns the next event of a name, of any job.
+func (c *cluster) next(name string) controller.Event {
+	c.t.Helper()
+	timeout := time.After(60 * time.Second)
+	for {
+		select {
+		case e, ok := <-c.events:
+			switch {
+			case !ok:
+				c.t.Fatalf("the controller ended before %q", name)
+			case e.Event == name:
+				return e
+			case e.Event == "error" || e.Event == "refused" || e.Event == "ended":
+				c.t.Fatalf("before %q: %s of job %d: %s", name, e.Event, e.Job, e.Error)
+			}
+		case <-timeout:
+			c.t.Fatalf("no %q after a minute", name)
+		}
+	}
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
