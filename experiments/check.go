@@ -31,8 +31,11 @@ var jobName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 // could not be read.
 func (s *Spec) check(f *tomlfile.File, l *lab) {
 	c := &checker{File: f, s: s, lab: l}
-	if s.FatTree != nil && f.Has("inventory") {
-		c.Problemf("inventory", "keep one of them", "inventory and [fat_tree] exclude each other")
+	if s.topology() != nil && f.Has("inventory") {
+		c.Problemf("inventory", "keep one of them", "inventory and [%s] exclude each other", topologyKey(s))
+	}
+	if s.FatTree != nil && s.Clos != nil {
+		c.KeyProblemf("clos", "keep one of them", "[fat_tree] and [clos] exclude each other")
 	}
 	if s.On != "" {
 		c.enum("on", s.On, Drivers...)
@@ -41,8 +44,16 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 	if _, err := policy(s.Placement.Policy); err != nil {
 		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
 	}
+	if s.Trace != nil && s.Operations != nil {
+		c.KeyProblemf("operations", "make two experiments", "both [trace] and [operations]")
+	}
 	if st := s.study(); st != nil {
 		st.check(c)
+		for i, m := range s.Summary {
+			if known := compared(st.metrics()); !slices.Contains(known, m) {
+				c.Problemf(fmt.Sprintf("summary[%d]", i), tomlfile.OneOf(m, known), "unknown metric %q", m)
+			}
+		}
 	} else {
 		c.jobs()
 	}
@@ -410,10 +421,14 @@ func (c *checker) expect(e *Expect) {
 	if study != nil {
 		known, predictors = study.metrics(), []string{study.predictor(), "value"}
 	}
-	if e.Metric == "" || !c.enum(e.At+".metric", e.Metric, slices.Sorted(maps.Keys(known))...) {
+	m, ok := known[e.Metric]
+	if !ok {
+		if e.Metric != "" {
+			words := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool { return strings.HasSuffix(name, ratio) })
+			c.Problemf(e.At+".metric", tomlfile.OneOf(e.Metric, words), "unknown metric %q", e.Metric)
+		}
 		return
 	}
-	m := known[e.Metric]
 	if study == nil {
 		c.subjects(e, m)
 	}

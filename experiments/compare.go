@@ -65,7 +65,7 @@ func compared(of map[string]metric) (names []string) {
 func (c *checker) compare() {
 	cmp := c.s.Compare
 	if c.s.study() == nil {
-		c.KeyProblemf("compare", "", "only experiments with a [trace] are compared")
+		c.KeyProblemf("compare", "", "only experiments with a [trace] or [operations] are compared")
 		return
 	}
 	known := compared(c.s.study().metrics())

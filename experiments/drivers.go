@@ -66,7 +66,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",
 				SuperFrames: s.Emulation.Offload,
 			},
-			Facts: []results.HostFacts{thisMachine()},
+			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees,
 		})
 	case "lab":
 		f, err := realab.New(s.inv)
@@ -85,11 +85,14 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 
 // built is the inventory with the queues that the experiment wants.
 func built(inv *inventory.Inventory, key fabricKey) *inventory.Inventory {
-	if key.buffer == 0 && key.ecn == 0 {
+	if key.buffer == 0 && key.ecn == 0 && !key.freely {
 		return inv
 	}
 	c := inv.Clone()
 	for i := range c.Switches {
+		if key.freely {
+			c.Switches[i].SHARP.Jobs = c.Switches[i].SHARP.Trees
+		}
 		if key.buffer > 0 {
 			c.Switches[i].Buffer = key.buffer
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
 )
@@ -35,8 +34,8 @@ const (
 	maxHosts = 1 << 17 // in all racks
 )
 
-func (c *checker) fatTree() {
-	t := c.s.FatTree
+// check implements topology.
+func (t *FatTree) check(c *checker) {
 	between := func(key string, n, most int) {
 		if (n < 1 || n > most) && !c.reported("fat_tree."+key) {
 			c.Problemf("fat_tree."+key, "", "%s must be 1 to %d", key, most)
@@ -63,6 +62,9 @@ func (t *FatTree) config() cluster.Config {
 	}
 	return c
 }
+
+// key implements topology.
+func (t *FatTree) key() string { return fmt.Sprintf("fat_tree %+v", *t) }
 
 // inventory is the tree with names: ToR switches tor1, tor2, ..., the hosts of the first
 // r1h1, r1h2, ..., and a switch core that aggregates nothing.
@@ -91,33 +93,4 @@ func (t *FatTree) aggregators(rate, factor float64) int {
 		m = max(1, m)
 	}
 	return m
-}
-
-// labs are the inventories of an experiment's points, made once each.
-type labs map[FatTree]*lab
-
-// of is what a spec runs on, which it then knows too; nil where that could not be read.
-func (l labs) of(s *Spec, f *tomlfile.File) *lab {
-	if s.FatTree == nil {
-		if l[FatTree{}] == nil {
-			l[FatTree{}] = newLab(s.inv)
-		}
-		return l[FatTree{}]
-	}
-	c := &checker{File: f, s: s}
-	before := len(f.Problems())
-	c.fatTree()
-	if len(f.Problems()) > before {
-		return nil
-	}
-	if l[*s.FatTree] == nil {
-		inv, err := s.FatTree.inventory()
-		if err != nil {
-			f.Problemf("fat_tree", "", "%v", err) // checked above
-			return nil
-		}
-		l[*s.FatTree] = newLab(inv)
-	}
-	s.inv = l[*s.FatTree].inv
-	return l[*s.FatTree]
 }

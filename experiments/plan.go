@@ -80,6 +80,9 @@ type PlanPhase struct {
 // NewPlan places the jobs of every point and predicts every phase from the
 // inventory alone. A run predicts again, from what it calibrated.
 func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
+	if s.Operations != nil {
+		return nil, invalid{tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan")}
+	}
 	if s.study() != nil {
 		return nil, invalid{tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan")}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -100,7 +101,8 @@ type run struct {
 	fabric fabricKey // of tb
 	clock  float64   // seconds from the run's origin to the current deployment's
 	origin time.Time
-	bases  map[string]Baseline // calibrated, by placement
+	bases  map[string]Baseline  // calibrated, by placement
+	costs  map[string]tree.Cost // of all-reduces, calibrated
 	done   int
 	table  *jobTable // of a study
 }
@@ -112,7 +114,7 @@ type planned struct {
 }
 
 func newRun(s *Spec, o RunOptions) (*run, error) {
-	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, origin: time.Now()}
+	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]tree.Cost{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
 	}
@@ -259,10 +261,16 @@ type fabricKey struct {
 	queue       string
 	buffer, ecn inventory.Bytes
 	scale       results.Scale
+	trees       bool // jobs take turns with trees, which somebody else puts into the switches
+	freely      bool // and need not take turns
 }
 
 func fabricOf(s *Spec, driver string) fabricKey {
-	return fabricKey{s.inv.SHA256, s.Switch.Queue, s.Switch.Buffer, s.Switch.ECN, emulationScale(s, driver)}
+	k := fabricKey{inventory: s.inv.SHA256, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: emulationScale(s, driver)}
+	if o := s.Operations; o != nil {
+		k.trees, k.freely = true, o.Sharing == "always"
+	}
+	return k
 }
 
 func (r *run) openTestbed(ctx context.Context, s *Spec) error {

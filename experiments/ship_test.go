@@ -113,7 +113,7 @@ func ship(t *testing.T, file, driver string) *results.Record {
 		t.Fatal(err)
 	}
 	files := []string{"run.json", "report.html", "junit.xml", "samples.jsonl"}
-	if spec.Trace != nil && driver == "sim" {
+	if spec.study() != nil && driver == "sim" {
 		files[3] = "jobs.csv.gz"
 	}
 	for _, name := range files {

@@ -30,22 +30,28 @@ type Spec struct {
 	Title       string `toml:"title"`            // one line for reports
 	Description string `toml:"description"`
 	// InventoryPath is as written: relative to the spec's folder (in --set: to the
-	// current one). It, or FatTree, is there.
+	// current one). It, FatTree or Clos is there.
 	InventoryPath string   `toml:"inventory"`
 	FatTree       *FatTree `toml:"fat_tree"`
+	Clos          *Clos    `toml:"clos"`
 	// On is the driver, where the command line names none; "": netns.
 	On string `toml:"on"`
 	// Catalogue is a file with models of one's own, relative as InventoryPath is.
 	Catalogue string `toml:"catalogue"`
+	// PatternsPath is a file with patterns of one's own: when models reduce their gradients.
+	PatternsPath string `toml:"patterns"`
 	// Quick are assignments that make a small version of the experiment, for CI and for
 	// a first look: those of `run --quick`.
 	Quick []string `toml:"quick"`
+	// Summary are the figures that reports list by point; none: the study's headline.
+	Summary []string `toml:"summary"`
 
 	Emulation  Emulation   `toml:"emulation"`
 	Placement  Placement   `toml:"placement"`
 	Switch     Switch      `toml:"switch"`
-	Jobs       []Job       `toml:"job"` // 1..4095, unique names; or
-	Trace      *Trace      `toml:"trace"`
+	Jobs       []Job       `toml:"job"`   // 1..4095, unique names; or
+	Trace      *Trace      `toml:"trace"` // or
+	Operations *Operations `toml:"operations"`
 	Measure    Measure     `toml:"measure"`
 	Calibrate  Calibrate   `toml:"calibrate"`
 	LinkStates []LinkState `toml:"link_state"`
@@ -60,6 +66,7 @@ type Spec struct {
 
 	inv       *inventory.Inventory
 	catalogue *workload.Catalogue
+	patterns  *workload.Patterns
 	points    []SpecPoint
 }
 
@@ -250,12 +257,10 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 			f.Problemf("inventory", "", "%v", err)
 		}
 	}
-	if inv == nil && !f.Has("inventory") && !f.Has("fat_tree") {
+	if inv == nil && !f.Has("inventory") && s.topology() == nil {
 		f.KeyProblemf("", "", "missing inventory")
 	}
-	catalogue, more := s.loadCatalogue(f)
-	s.catalogue = catalogue
-	problems = append(problems, more...)
+	problems = append(problems, s.loadModels(f)...)
 	problems = append(problems, s.expand(f)...)
 	problems = append(problems, f.Problems()...)
 	if err := problems.Err(); err != nil {

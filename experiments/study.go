@@ -42,8 +42,11 @@ type study interface {
 
 // study is nil if the experiment is about [[job]] tables.
 func (s *Spec) study() study {
-	if s.Trace != nil {
+	switch {
+	case s.Trace != nil:
 		return s.Trace
+	case s.Operations != nil:
+		return s.Operations
 	}
 	return nil
 }
@@ -52,6 +55,7 @@ func (s *Spec) study() study {
 type repetition struct {
 	end     float64 // s
 	figures []results.Figure
+	curves  []results.Curve
 	rows    [][]string // a job each, for jobs.csv.gz
 }
 
@@ -100,7 +104,7 @@ func (r *run) simulate(ctx context.Context) error {
 			}
 			point := results.Point{
 				Index: i % len(r.points), Repeat: i / len(r.points), Params: p.Params, Labels: p.Labels,
-				Phases: []results.Phase{{End: c.end, Figures: c.figures}},
+				Phases: []results.Phase{{End: c.end, Figures: c.figures}}, Curves: c.curves,
 			}
 			r.rec.Points = append(r.rec.Points, point)
 			if err := r.jobRows(&point, c.rows); err != nil {
@@ -140,7 +144,13 @@ func (r *run) endStudy() (err error) {
 	if r.table != nil {
 		err = r.table.close()
 	}
+	if o := r.spec.Operations; o != nil && r.opt.Driver != "sim" {
+		o.finish(r.rec)
+	}
 	r.rec.Comparison = r.spec.comparison()
+	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && r.rec.Comparison == nil {
+		r.rec.Summary = r.spec.study().headline()
+	}
 	r.ratios()
 	return err
 }

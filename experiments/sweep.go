@@ -79,7 +79,8 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 		q := &Spec{}
 		g.Decode(q)
 		q.Name, q.File, q.SHA256, q.Text = s.Name, s.File, s.SHA256, s.Text
-		q.Overrides, q.inv, q.catalogue, q.Sweeps = s.Overrides, s.inv, s.catalogue, nil
+		q.Overrides, q.inv, q.Sweeps = s.Overrides, s.inv, nil
+		q.catalogue, q.patterns = s.catalogue, s.patterns
 		q.check(g, built.of(q, g))
 		problems = append(problems, g.Problems()...)
 		p.Spec = q
@@ -149,7 +150,7 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			f.Problemf(sw.At+".key", tomlfile.HintOf(err), "sweep over %q: %v", sw.Key, err)
 			ok = false
 			continue
-		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "quick", "emulation", "sweep", "expect", "compare"}, top) ||
+		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "patterns", "quick", "summary", "emulation", "sweep", "expect", "compare"}, top) ||
 			key.Path == "measure.repeats" || top == "job" && strings.HasSuffix(key.Path, ".name"):
 			f.Problemf(sw.At+".key", "", "%q is the same for all points, it cannot be swept", sw.Key)
 			ok = false

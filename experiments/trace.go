@@ -3,7 +3,6 @@ package experiments
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -184,10 +183,7 @@ func (t *Trace) read(s *Spec, seed uint64, gpus int) (*trace.Trace, error) {
 		tr, _, err = trace.Transform{ScaleSubmit: scale, ScaleDuration: scale}.Apply(tr)
 		return tr, err
 	}
-	path := t.From
-	if !filepath.IsAbs(path) && !slices.ContainsFunc(s.Overrides, func(set string) bool { return strings.HasPrefix(set, "trace.from=") }) {
-		path = filepath.Join(filepath.Dir(s.File), path)
-	}
+	path := s.beside(t.From, "trace.from")
 	tr, _, err := trace.Load(path, trace.Options{})
 	if err != nil {
 		return nil, invalid{err}
@@ -208,26 +204,4 @@ func (t *Trace) read(s *Spec, seed uint64, gpus int) (*trace.Trace, error) {
 		tr, _, err = trace.Transform{ScaleSubmit: has / (t.Load * float64(gpus))}.Apply(tr)
 	}
 	return tr, err
-}
-
-// loadCatalogue is the models that a spec can name: those that come with the program,
-// and those of the file that it names.
-func (s *Spec) loadCatalogue(f *tomlfile.File) (*workload.Catalogue, tomlfile.Problems) {
-	if s.Catalogue == "" {
-		return workload.Builtin(), nil
-	}
-	at := s.Catalogue
-	if !filepath.IsAbs(at) && f.Pos("catalogue").Line > 0 {
-		at = filepath.Join(filepath.Dir(s.File), at)
-	}
-	own, err := workload.Load(at)
-	switch ps := asProblems(err); {
-	case len(ps) > 0:
-		f.Problemf("catalogue", "", "catalogue %s has problems", at)
-		return workload.Builtin(), ps
-	case err != nil:
-		f.Problemf("catalogue", "", "%v", err)
-		return workload.Builtin(), nil
-	}
-	return workload.Builtin().With(own), nil
 }

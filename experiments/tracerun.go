@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/inabench/inabench/experiments/online"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
@@ -83,7 +82,8 @@ func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition,
 		return nil, err
 	}
 	return &repetition{
-		end: res.Summary.Makespan, figures: s.summary(&res.Summary, watch.mean(), results.Simulated), rows: traceRows(jobs, res.Jobs),
+		end: res.Summary.Makespan, figures: s.summary(&res.Summary, watch.mean(), results.Simulated),
+		curves: traceCurves(&res.Series, float64(cfg.Cluster.GPUs())), rows: traceRows(jobs, res.Jobs),
 	}, nil
 }
 
@@ -185,11 +185,18 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 
 // timed says whether the experiment is about the time that placing takes.
 func (s *Spec) timed() bool {
-	return s.Compare != nil && slices.Contains(s.Compare.Metrics, placementTime) ||
-		slices.ContainsFunc(s.Expects, func(e Expect) bool { return strings.HasPrefix(e.Metric, placementTime) })
+	measured := func(m string) bool {
+		return strings.HasPrefix(m, placementTime) || strings.HasPrefix(m, treeTime)
+	}
+	return s.Compare != nil && slices.ContainsFunc(s.Compare.Metrics, measured) || slices.ContainsFunc(s.Summary, measured) ||
+		slices.ContainsFunc(s.Expects, func(e Expect) bool { return measured(e.Metric) })
 }
 
-const placementTime = "placement_time"
+// Times that are other ones in every run.
+const (
+	placementTime = "placement_time" // of placing a job
+	treeTime      = "tree_time"      // of building all trees
+)
 
 // summary is a trace in figures. The time of placing, which is another in every run, is
 // only there where it is asked for.
@@ -209,6 +216,20 @@ func (s *Spec) summary(sum *replay.Summary, placing float64, kind results.Kind) 
 		}
 	}
 	return out
+}
+
+// traceCurves are how busy the cluster was over time.
+func traceCurves(s *replay.Series, gpus float64) []results.Curve {
+	hours := func(metric string, y []float64, of float64) results.Curve {
+		c := results.Curve{Metric: metric, Unit: "1", Over: "time, h", Y: make([]float64, len(y)), X: make([]float64, len(y))}
+		for i := range y {
+			c.X[i], c.Y[i] = (s.From+(float64(i)+0.5)*s.Step)/3600, y[i]/of
+		}
+		return c
+	}
+	return []results.Curve{
+		hours("gpu_utilisation", s.GPUs, gpus), hours("waiting_jobs", s.Waiting, 1), hours("link_utilisation", s.Links, 1),
+	}
 }
 
 // columns implements study.

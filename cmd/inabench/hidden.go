@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/netns"
 )
 
@@ -21,6 +23,8 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 	switch args[1] {
 	case "agent":
 		err = agent.Main(context.Background(), stdin, stdout)
+	case experiments.ControllerVerb:
+		err = controller.Main(context.Background(), stdin, stdout)
 	case "netns-host":
 		err = netns.HostMain(context.Background(), stdin, stdout)
 	default:

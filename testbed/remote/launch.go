@@ -33,6 +33,11 @@ func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*
 	return proc, nil
 }
 
+// MAC is the hardware address of a host's NIC.
+func (tb *Testbed) MAC(ctx context.Context, host, device string) (net.HardwareAddr, error) {
+	return tb.hostMAC(ctx, host, device)
+}
+
 // Reach is the address at which a host reaches this machine.
 func (tb *Testbed) Reach(host string) (netip.Addr, error) {
 	client, ok := tb.hosts[host]

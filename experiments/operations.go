@@ -1,0 +1,218 @@
+package experiments
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/results"
+)
+
+// Operations are jobs that share aggregation trees: each step of a job computes and reduces
+// its gradients, one all-reduce after the other, with INA or without. Hosts, trees and who
+// may use them when are decided as MINA does (INFOCOM '24), or part by part by a baseline.
+type Operations struct {
+	// From is a file of jobs in the order in which they come, a line each: model, hosts and
+	// steps with tabs between. Empty: Table, or Jobs that are drawn.
+	From  string         `toml:"from"`
+	Table []OperationJob `toml:"job"`
+
+	Jobs      int      `toml:"jobs"`                       // of a file: the first so many; 0: all of it
+	Histogram string   `toml:"histogram" default:"mina-0"` // of hosts
+	Models    []string `toml:"models"`                     // drawn from with equal chances; none: the seven of MINA
+	Batch     int      `toml:"batch" default:"4"`
+	Steps     []int    `toml:"steps"` // from and to; none: 10 to 100, in tens
+	// Load is the hosts' time that jobs ask for, over that of all hosts, between the first
+	// arrival and the last. 0: all jobs are there from the beginning.
+	Load float64 `toml:"load"`
+
+	// Modules are those of MINA's three parts that are on, of "JP" (placement), "TB" (trees)
+	// and "RS" (sharing), as in the paper's Table I: "JP TB RS". The others are its baselines:
+	// first-fit, first-idle, greedy. It takes the place of the next three keys.
+	Modules    string  `toml:"modules"`
+	Placement  string  `toml:"placement" default:"minimal"`
+	Alpha      float64 `toml:"alpha" default:"0.5"`
+	Trees      string  `toml:"trees" default:"mina"`
+	Candidates int     `toml:"candidates" default:"5"` // trees to choose from for each job; 0: all
+	Groups     string  `toml:"groups" default:"apart"` // who may join a sharing group
+	Weighted   bool    `toml:"weighted"`               // trees go to those that gain most by INA
+	Sharing    string  `toml:"sharing" default:"mina"`
+
+	// An all-reduce takes Latency and its bytes over Bandwidth, or over Ratio times that
+	// with INA. GPUs are GPUSpeed times as fast as those that the models were measured on.
+	Latency   inventory.Duration `toml:"latency" default:"50us"`
+	Bandwidth inventory.BitRate  `toml:"bandwidth"` // of gradients; 0: the rate of a cable
+	Ratio     float64            `toml:"ratio" default:"2"`
+	GPUSpeed  float64            `toml:"gpu_speed" default:"1"`
+	Migration inventory.Duration `toml:"migration"` // how long a job is without a tree when it gets another
+
+	Score string `toml:"score" default:"jobs"` // what a job counts in means: 1 ("jobs"), or as it has "hosts"
+}
+
+// OperationJob is one job of a table.
+type OperationJob struct {
+	At     string             `toml:",path"`
+	Name   string             `toml:"name"` // default: job1, job2, ...
+	Model  string             `toml:"model,required"`
+	Hosts  int                `toml:"hosts,required"`
+	Steps  int                `toml:"steps,required"`
+	Arrive inventory.Duration `toml:"arrive"`
+}
+
+// The modules of MINA and what can stand in their place.
+var (
+	hostPolicies  = []string{"minimal", "first-fit", "consolidate", "random"}
+	treeBuilders  = []string{"mina", "first", "first-idle"}
+	groupings     = []string{"apart", "together", "merged", "exclusive"}
+	sharingRules  = []string{"mina", "greedy", "none", "never", "always"}
+	operationKeys = []string{"jobs", "histogram", "models", "steps"}
+)
+
+// check implements study.
+func (o *Operations) check(c *checker) {
+	if len(c.s.Jobs) > 0 {
+		c.KeyProblemf("operations", "write [[operations.job]] tables", "both [operations] and [[job]]")
+	}
+	if c.s.Clos == nil && !c.Has("inventory") {
+		c.KeyProblemf("operations", "add [clos]", "trees are built on a fat-tree of several layers")
+	}
+	given := 0
+	for _, key := range []string{"from", "job", "jobs"} {
+		if c.Has("operations." + key) {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		c.KeyProblemf("operations", "write jobs = 2000", "which jobs?")
+	case c.Has("operations.job") && given > 1:
+		c.KeyProblemf("operations", "keep one of them", "[[operations.job]] and jobs that are drawn or read")
+	}
+	for _, key := range operationKeys[1:] {
+		if c.Has("operations."+key) && (c.Has("operations.from") || c.Has("operations.job")) {
+			c.Problemf("operations."+key, "", "%s is about jobs that are drawn", key)
+		}
+	}
+	positive(c, "operations.jobs", o.Jobs)
+	positive(c, "operations.load", o.Load)
+	positive(c, "operations.bandwidth", o.Bandwidth)
+	positive(c, "operations.gpu_speed", o.GPUSpeed)
+	if o.Ratio < 1 && !c.reported("operations.ratio") {
+		c.Problemf("operations.ratio", "", "ratio must be at least 1: with INA an operation is not slower")
+	}
+	if (o.Alpha < 0 || o.Alpha > 4) && !c.reported("operations.alpha") {
+		c.Problemf("operations.alpha", "", "alpha must be 0 to 4")
+	}
+	if o.Candidates < 0 && !c.reported("operations.candidates") {
+		c.Problemf("operations.candidates", "", "candidates must be 0, for all, or more")
+	}
+	if s := o.Steps; len(s) > 0 && (len(s) != 2 || s[0] < 1 || s[1] < s[0]) && !c.reported("operations.steps") {
+		c.Problemf("operations.steps", "write steps = [10, 100]", "steps are from a number to one that is not smaller")
+	}
+	o.modules(c)
+	c.enum("operations.placement", o.Placement, hostPolicies...)
+	c.enum("operations.trees", o.Trees, treeBuilders...)
+	c.enum("operations.groups", o.Groups, groupings...)
+	c.enum("operations.score", o.Score, "jobs", "hosts")
+	c.enum("operations.sharing", o.Sharing, sharingRules...)
+	if _, ok := workload.BuiltinHistograms().Lookup(o.Histogram); !ok && !c.reported("operations.histogram") {
+		c.Problemf("operations.histogram", tomlfile.OneOf(o.Histogram, workload.BuiltinHistograms().Names()), "no histogram %q", o.Histogram)
+	}
+	patterns := c.s.patterns
+	model := func(at, name string) {
+		if _, ok := patterns.Lookup(name, o.Batch); !ok && !c.reported(at) {
+			c.Problemf(at, tomlfile.OneOf(name, patterns.Models(o.Batch)), "nobody knows the pattern of %q at batch %d", name, o.Batch)
+		}
+	}
+	for i, m := range o.Models {
+		model(fmt.Sprintf("operations.models[%d]", i), m)
+	}
+	names := map[string]string{}
+	for i := range o.Table {
+		j := &o.Table[i]
+		if j.Name == "" {
+			j.Name = fmt.Sprintf("job%d", i+1)
+		}
+		switch first, dup := names[j.Name]; {
+		case dup:
+			c.KeyProblemf(j.At, "first at "+c.Pos(first).String(), "duplicate job %q", j.Name)
+		case !jobName.MatchString(j.Name):
+			c.Problemf(j.At+".name", "letters, digits, '_' and '-'", "%q is not a job name", j.Name)
+		}
+		names[j.Name] = j.At
+		if c.Has(j.At + ".model") {
+			model(j.At+".model", j.Model)
+		}
+		positive(c, j.At+".steps", j.Steps)
+		positive(c, j.At+".hosts", j.Hosts)
+		if c.lab != nil && j.Hosts > len(c.lab.hosts) && !c.reported(j.At+".hosts") {
+			c.Problemf(j.At+".hosts", "", "%d hosts, and there are %d", j.Hosts, len(c.lab.hosts))
+		}
+	}
+	if len(o.Models) == 0 && !slices.Contains(patterns.Models(o.Batch), "vit-large") && !c.Has("operations.job") && !c.Has("operations.from") {
+		c.Problemf("operations.batch", "", "MINA's models are not known at batch %d", o.Batch)
+	}
+}
+
+// modules turns parts of MINA off.
+func (o *Operations) modules(c *checker) {
+	if !c.Has("operations.modules") {
+		return
+	}
+	for _, key := range []string{"placement", "trees", "sharing"} {
+		if c.Has("operations." + key) {
+			c.Problemf("operations."+key, "keep one of them", "%s and modules exclude each other", key)
+		}
+	}
+	on := strings.Fields(o.Modules)
+	o.Placement, o.Trees, o.Sharing = "first-fit", "first-idle", "greedy"
+	for _, m := range on {
+		switch m {
+		case "JP":
+			o.Placement = "minimal"
+		case "TB":
+			o.Trees = "mina"
+		case "RS":
+			o.Sharing = "mina"
+		case "none":
+		default:
+			c.Problemf("operations.modules", tomlfile.OneOf(m, []string{"JP", "TB", "RS", "none"}), "unknown module %q", m)
+		}
+	}
+}
+
+var operationMetrics = func() map[string]metric {
+	all := map[string]metric{
+		"jct":        {unit: "s", example: `"2s"`, predicted: true, of: "job"},
+		"step_time":  {unit: "s", example: `"100ms"`, predicted: true, of: "job"},
+		"sum_errors": {unit: "1", example: "0", of: "job"},
+	}
+	for _, name := range strings.Fields("avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time makespan launch_time decision_time " +
+		"migration_time migration_leave migration_release migration_wait migration_acquire migration_adopt") {
+		all[name] = metric{unit: "s", example: `"2s"`, of: results.Cluster}
+	}
+	for _, name := range strings.Fields("ina_score jct_range ina_utilisation refused migrations conflicts fragments conflicts_fragments_correlation") {
+		all[name] = metric{unit: "1", example: "0.95", of: results.Cluster}
+	}
+	for name, m := range maps.Clone(all) {
+		if m.of == results.Cluster {
+			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
+		}
+	}
+	return all
+}()
+
+// metrics implements study.
+func (o *Operations) metrics() map[string]metric { return operationMetrics }
+
+// headline implements study.
+func (o *Operations) headline() []string {
+	return []string{"ina_score", "jct_range", "ina_utilisation"}
+}
+
+// predictor implements study.
+func (o *Operations) predictor() string { return "operations" }

@@ -1,0 +1,45 @@
+package experiments
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/inabench/inabench/experiments/training"
+	"github.com/inabench/inabench/testbed/mina/controller"
+	"github.com/inabench/inabench/testbed/remote"
+)
+
+// ControllerVerb is the hidden verb under which a program that runs operations on testbeds
+// must run controller.Main.
+const ControllerVerb = "mina-controller"
+
+// controller starts the process that gives jobs hosts and trees.
+func (o *Operations) controller(ctx context.Context, r *run, tb *remote.Testbed, s *Spec, seed uint64, sharing string) (*training.Process, error) {
+	inv := tb.Inventory()
+	at, err := tb.Reach(inv.Hosts[0].Name)
+	if err != nil {
+		return nil, err
+	}
+	setup := controller.Setup{
+		Inventory: inv, MACs: map[netip.Addr]string{}, Listen: netip.AddrPortFrom(at, 0).String(),
+		AMLog: filepath.Join(r.dir.Path, "sharp_am.log"),
+		Place: o.Placement, Trees: map[string]string{"mina": "packed"}[o.Trees], Sharing: o.Groups, K: o.Candidates, Seed: seed,
+	}
+	if setup.Trees == "" {
+		setup.Trees = o.Trees
+	}
+	if sharing != "mina" && sharing != "greedy" {
+		setup.Sharing = "exclusive"
+	}
+	for _, h := range inv.Hosts {
+		for _, nic := range h.NICs {
+			mac, err := tb.MAC(ctx, h.Name, nic.Device)
+			if err != nil {
+				return nil, err
+			}
+			setup.MACs[nic.Address.Addr()] = mac.String()
+		}
+	}
+	return training.Start(ctx, tb, []string{"/proc/self/exe", ControllerVerb}, setup)
+}

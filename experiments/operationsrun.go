@@ -1,0 +1,319 @@
+package experiments
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/placement/mina"
+	"github.com/inabench/inabench/placement/mina/clos"
+	"github.com/inabench/inabench/placement/mina/fragment"
+	"github.com/inabench/inabench/placement/mina/tree"
+	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/sim/ops"
+)
+
+// config is the simulation of a point.
+func (o *Operations) config(s *Spec, seed uint64) (ops.Config, error) {
+	cfg := ops.Config{
+		Cost: o.cost(s), GPU: o.GPUSpeed, Migration: o.Migration.Std().Seconds(), Series: true,
+		Sharing: map[string]ops.Sharing{"mina": ops.Mina, "greedy": ops.Greedy, "none": ops.None, "never": ops.Never, "always": ops.Always}[o.Sharing],
+	}
+	c := &cfg.Cluster
+	if err := s.cluster(c); err != nil {
+		return cfg, err
+	}
+	c.Trees = map[string]mina.Trees{"mina": mina.Packed, "first": mina.First, "first-idle": mina.FirstIdle}[o.Trees]
+	c.Options = tree.Options{
+		K: o.Candidates, Seed: seed, Weighted: o.Weighted,
+		Sharing: map[string]tree.Sharing{"apart": tree.Apart, "together": tree.Together, "merged": tree.Merged, "exclusive": tree.Exclusive}[o.Groups],
+	}
+	if o.Groups == "merged" {
+		c.Options.Load = 1
+	}
+	cfg.PerHost = o.Score == "hosts"
+	var err error
+	switch o.Placement {
+	case "first-fit":
+		c.Place = fragment.FirstFit{}
+	case "consolidate":
+		c.Place = fragment.Consolidate{}
+	case "random":
+		c.Place = fragment.NewRandom(seed)
+	default:
+		c.Place, err = fragment.NewMinimal(o.Alpha)
+	}
+	return cfg, err
+}
+
+// cluster says what fat-tree the jobs run on.
+func (s *Spec) cluster(c *mina.Config) error {
+	if s.Clos != nil {
+		c.Down, c.Up = s.Clos.Down, s.Clos.Up
+		c.PerSwitch, c.PerLink = s.Clos.limits()
+		return nil
+	}
+	found, err := clos.Of(s.inv)
+	if err != nil {
+		return invalid{err}
+	}
+	c.Down, c.Up = found.Down, found.Up
+	first := s.inv.Switches[0].SHARP
+	c.PerSwitch, c.PerLink = tree.Unlimited, tree.Unlimited
+	limit := &c.PerSwitch
+	if first.Resource == "port" {
+		limit = &c.PerLink
+	}
+	*limit = max(1, first.Jobs)
+	for _, sw := range s.inv.Switches {
+		if sw.SHARP.Resource != first.Resource || sw.SHARP.Jobs != first.Jobs {
+			return invalidf("switches %s and %s share their trees in different ways", s.inv.Switches[0].Name, sw.Name)
+		}
+	}
+	return nil
+}
+
+// cost is that of an all-reduce.
+func (o *Operations) cost(s *Spec) tree.Cost {
+	rate := o.Bandwidth
+	if rate == 0 && s.Clos != nil {
+		rate = s.Clos.Rate
+	}
+	if rate == 0 && s.inv != nil && len(s.inv.Hosts) > 0 && len(s.inv.Hosts[0].NICs) > 0 {
+		rate = s.inv.Hosts[0].NICs[0].Rate
+	}
+	return tree.Cost{Latency: o.Latency.Std().Seconds(), Bandwidth: float64(rate) / 8, Ratio: o.Ratio}
+}
+
+// named is a job with what it is called.
+type named struct {
+	ops.Job
+	Name string
+}
+
+// jobs are those of a repeat.
+func (o *Operations) jobs(s *Spec, seed uint64) ([]named, error) {
+	list, err := o.list(s, seed)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]named, len(list))
+	for i, j := range list {
+		out[i] = named{Job: j, Name: strconv.Itoa(j.ID)}
+		if len(o.Table) > 0 {
+			out[i].Name = o.Table[i].Name
+		}
+	}
+	return out, nil
+}
+
+func (o *Operations) list(s *Spec, seed uint64) ([]ops.Job, error) {
+	known := map[string]*workload.Pattern{}
+	pattern := func(model string) *workload.Pattern {
+		if known[model] == nil {
+			p, _ := s.patterns.Lookup(model, o.Batch) // checked
+			known[model] = &p
+		}
+		return known[model]
+	}
+	var jobs []ops.Job
+	switch {
+	case len(o.Table) > 0:
+		for i, j := range o.Table {
+			jobs = append(jobs, ops.Job{ID: i, Pattern: pattern(j.Model), Hosts: j.Hosts, Steps: j.Steps, Submit: j.Arrive.Std().Seconds()})
+		}
+	case o.From != "":
+		path := s.beside(o.From, "operations.from")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, invalid{err}
+		}
+		if jobs, err = ops.ParseJobs(path, string(text), ops.Patterns(s.patterns, o.Batch)); err != nil {
+			return nil, invalid{err}
+		}
+		if o.Jobs > 0 {
+			jobs = jobs[:min(o.Jobs, len(jobs))]
+		}
+	default:
+		names := o.Models
+		if len(names) == 0 {
+			names = minaModels
+		}
+		var patterns []*workload.Pattern
+		for _, m := range names {
+			patterns = append(patterns, pattern(m))
+		}
+		hosts, _ := workload.BuiltinHistograms().Lookup(o.Histogram) // checked
+		jobs = ops.Draw(seed, o.Jobs, patterns, &hosts)
+		if len(o.Steps) == 2 {
+			r := rand.New(rand.NewPCG(seed, 0x73746570))
+			for i := range jobs {
+				jobs[i].Steps = o.Steps[0] + r.IntN(o.Steps[1]-o.Steps[0]+1)
+			}
+		}
+	}
+	if o.Load > 0 {
+		cfg, err := o.config(s, seed)
+		if err != nil {
+			return nil, err
+		}
+		asked := 0.0
+		for _, j := range jobs {
+			p, err := tree.NewPattern(j.Pattern.Step/cfg.GPU, nil, j.Hosts, cfg.Cost)
+			if err != nil {
+				return nil, err
+			}
+			asked += p.Step(false) * float64(j.Steps*j.Hosts)
+		}
+		ops.Arrive(seed, jobs, asked/float64(len(jobs))/float64(len(s.inv.Hosts))/o.Load)
+	}
+	for _, j := range jobs {
+		if n := len(s.inv.Hosts); j.Hosts > n {
+			return nil, invalidf("job %d wants %d hosts, and there are %d", j.ID, j.Hosts, n)
+		}
+	}
+	return jobs, nil
+}
+
+// minaModels are those of the paper's evaluation.
+var minaModels = []string{"opt-125m", "opt-350m", "opt-1.3b", "bert-base", "bert-large", "vit-base", "vit-large"}
+
+// ready implements study.
+func (o *Operations) ready(s *Spec) error {
+	_, err := o.jobs(s, s.Measure.Seed)
+	return err
+}
+
+// simulate implements study.
+func (o *Operations) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
+	seed := s.Measure.Seed + uint64(repeat)
+	cfg, err := o.config(s, seed)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := o.jobs(s, seed)
+	if err != nil {
+		return nil, err
+	}
+	if s.timed() {
+		began := time.Now()
+		cfg.Clock = func() float64 { return time.Since(began).Seconds() }
+	}
+	list := make([]ops.Job, len(jobs))
+	for i := range jobs {
+		list[i] = jobs[i].Job
+	}
+	res, err := ops.Run(ctx, cfg, list)
+	if err != nil {
+		return nil, err
+	}
+	return &repetition{end: res.Makespan, figures: o.figures(s, jobs, res), curves: operationCurves(res), rows: operationRows(jobs, res)}, nil
+}
+
+func inSeconds(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// figures are what a simulation came to.
+func (o *Operations) figures(s *Spec, jobs []named, res *ops.Result) []results.Figure {
+	score := res.Score(o.Score == "hosts")
+	out := []results.Figure{}
+	add := func(metric string, v float64) {
+		if math.Abs(v) < 1e-12 {
+			v = 0 // what is left of times that are equal
+		}
+		if !math.IsNaN(v) {
+			out = append(out, exactly(metric, results.Cluster, results.Simulated, operationMetrics[metric].unit, v))
+		}
+	}
+	add("ina_score", score.Value)
+	add("jct_range", score.Range())
+	add("avg_jct", score.Evaluated)
+	add("avg_jct_none", score.Without)
+	add("avg_jct_all", score.With)
+	add("ina_utilisation", res.Utilisation())
+	add("migrations", res.Migrations())
+	add("makespan", res.Makespan)
+	var conflicts, free float64
+	for i := range res.Series {
+		conflicts += res.Series[i].Conflicts() / float64(len(res.Series))
+		free += float64(res.Series[i].FreeFragments) / float64(len(res.Series))
+	}
+	if len(res.Series) > 0 {
+		add("conflicts", conflicts)
+		add("fragments", free)
+	}
+	if c := operationCurves(res); c != nil {
+		add("conflicts_fragments_correlation", results.Pearson(c[0].Y, c[1].Y))
+	}
+	steps := 0.0
+	for i := range res.Jobs {
+		steps += res.Jobs[i].JCT() / float64(jobs[i].Steps) / float64(len(res.Jobs))
+	}
+	add("avg_step_time", steps)
+	if s.timed() {
+		add(placementTime, mean(res.Placing))
+		add(treeTime, mean(res.Building))
+	}
+	return out
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+// operationCurves are conflicts and fragments with the requests that were served.
+func operationCurves(res *ops.Result) []results.Curve {
+	if len(res.Series) < 2 {
+		return nil
+	}
+	c := []results.Curve{
+		{Metric: "conflicts", Unit: "1", Over: "requests"}, {Metric: "fragments", Unit: "1", Over: "requests"},
+	}
+	for i := range res.Series {
+		s := &res.Series[i]
+		x := float64(s.Requests)
+		if n := len(c[0].X); n > 0 && c[0].X[n-1] == x { // trees were built anew when one had left
+			continue
+		}
+		for k, y := range []float64{s.Conflicts(), float64(s.FreeFragments)} {
+			c[k].X, c[k].Y = append(c[k].X, x), append(c[k].Y, y)
+		}
+	}
+	return c
+}
+
+// columns implements study.
+func (o *Operations) columns() []string {
+	return strings.Fields("job model hosts steps arrive_s start_s end_s without_s with_s ina_s migrations fragments")
+}
+
+func operationRows(jobs []named, res *ops.Result) [][]string {
+	out := make([][]string, len(jobs))
+	for i := range jobs {
+		j, r := &jobs[i], &res.Jobs[i]
+		out[i] = []string{
+			j.Name, j.Pattern.Model, strconv.Itoa(j.Hosts), strconv.Itoa(j.Steps), inSeconds(j.Submit), inSeconds(r.Start), inSeconds(r.End),
+			inSeconds(r.Without), inSeconds(r.With), inSeconds(r.INA), strconv.Itoa(r.Migrations), strconv.Itoa(r.Fragments),
+		}
+	}
+	return out
+}
+
+// beside is the path of a file that the experiment names: relative to its folder, or to the
+// current one where a flag says so.
+func (s *Spec) beside(path, key string) string {
+	if filepath.IsAbs(path) || slices.ContainsFunc(s.Overrides, func(set string) bool { return strings.HasPrefix(set, key+"=") }) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(s.File), path)
+}
