@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -62,7 +63,7 @@ func newTrainer(cfg Config, c *udp.Clock) (*trainer, error) {
 	}
 	k.group, err = collective.NewGroup(collective.Config{
 		RingConfig: collective.RingConfig{
-			Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Peers: cfg.Peers, Rate: cfg.Rate,
+			Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Peers: cfg.Peers, Rate: cmp.Or(cfg.Rate, cfg.LineRate),
 			Seed: cfg.Seed, Timeout: cfg.Timeout,
 		},
 		Clock: c, Device: cfg.Device, Lanes: cfg.Lanes, RTO: cfg.RTO, LineRate: cfg.LineRate,

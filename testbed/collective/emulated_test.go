@@ -284,11 +284,13 @@ func (j *job) until(names ...string) (events []agent.Event) {
 func (j *job) done() agent.Training {
 	j.l.t.Helper()
 	var first agent.Training
+	resends := int64(0)
 	for i, e := range j.until("done") {
 		s := *e.Stats.Training
 		if i == 0 {
 			first = s
 		}
+		resends += e.Stats.Resends
 		if s.Wrong != 0 || s.Checked < s.Ops || s.Ops == 0 {
 			j.l.t.Errorf("%s: of %d values %d are wrong", j.ranks[i].name, s.Checked, s.Wrong)
 		}
@@ -297,11 +299,11 @@ func (j *job) done() agent.Training {
 				s.Steps, s.Ops, s.INA, s.Refused, first.Steps, first.Ops, first.INA, first.Refused)
 		}
 	}
-	j.l.t.Logf("%s: %s", j.ranks[0].name, describe(first, 1))
+	j.l.t.Logf("%s: %s; %d packets sent again", j.ranks[0].name, describe(first), resends)
 	return first
 }
 
-func describe(s agent.Training, bytes float64) string {
+func describe(s agent.Training) string {
 	line := func(l collective.Line) string {
 		latency, bandwidth, ok := l.Fit()
 		if !ok {

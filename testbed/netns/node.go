@@ -213,6 +213,10 @@ func (c nodeConfig) setup() (notes []string, err error) {
 	}
 	sysctl("4096", "ipv4/igmp_max_memberships") // one up and one down group a job
 	sysctl("1", "ipv4/igmp_qrv")                // one report a membership, not two
+	// What a job's all-reduce takes depends on its bytes, not on when the last one was, nor
+	// on what this machine prefers for the Internet.
+	sysctl("0", "ipv4/tcp_slow_start_after_idle")
+	sysctl("cubic", "ipv4/tcp_congestion_control")
 
 	r, err := newRTNL()
 	if err != nil {
