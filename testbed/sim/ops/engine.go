@@ -291,10 +291,7 @@ func (e *engine) place() (placed bool, err error) {
 	for len(e.queue) > 0 {
 		i := e.queue[0]
 		j, p, o := &e.jobs[i], e.patterns[i], &e.result.Jobs[i]
-		weight := 1.0
-		if e.cfg.PerHost {
-			weight = float64(j.Hosts)
-		}
+		weight := e.cfg.weight(j)
 		began := e.clock()
 		hosts, err := e.alloc.Place(j.ID, j.Hosts, weight*(p.without/p.with-1), p.Demand())
 		if errors.Is(err, fragment.ErrNoRoom) {
@@ -345,7 +342,7 @@ func (e *engine) trees() error {
 	began := e.clock()
 	change, err := e.alloc.Trees(func(id int) bool {
 		r := e.byID[id]
-		return r.Running && r.INA
+		return r.Running && r.INA && r.at < e.now && e.now < r.Ends
 	})
 	if err != nil {
 		return err

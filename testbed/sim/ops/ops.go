@@ -120,6 +120,14 @@ func (cfg *Config) check() error {
 	return nil
 }
 
+// weight is how often a job counts.
+func (cfg *Config) weight(j *Job) float64 {
+	if cfg.PerHost {
+		return float64(max(1, j.Hosts))
+	}
+	return 1
+}
+
 // pattern is what a simulation knows of a model on one host or several.
 type pattern struct {
 	*tree.Pattern
