@@ -14,7 +14,8 @@ type Group struct {
 	dirty bool // the hosts' state is not what it should be
 	quiet bool // the interval after an abort
 
-	txn      Txn // the last one
+	txn      Txn    // the last one
+	floor    uint64 // the next one comes after it
 	phase    phase
 	commit   bool
 	state    string // that is committed
@@ -64,10 +65,10 @@ func NewGroup(epoch uint64, t Times, body func([]Ready) string) *Group {
 func (g *Group) Last() Txn { return g.txn }
 
 // After makes the next transaction come after one of another group of the same controller:
-// to be called before a job comes from there.
+// to be called when a job comes from there.
 func (g *Group) After(t Txn) {
-	if g.phase == idle && t.Epoch == g.txn.Epoch {
-		g.txn.Seq = max(g.txn.Seq, t.Seq)
+	if t.Epoch == g.txn.Epoch {
+		g.floor = max(g.floor, t.Seq)
 	}
 }
 
@@ -148,7 +149,7 @@ func (g *Group) begin(out *Output) {
 	if len(g.parts) == 0 {
 		return
 	}
-	g.txn.Seq++
+	g.txn.Seq = max(g.txn.Seq, g.floor) + 1
 	g.phase, g.attempts = preparing, 0
 	out.event(Event{Kind: Begun, Txn: g.txn})
 	g.repeat(out)
@@ -182,10 +183,16 @@ func (g *Group) ask(p *part, out *Output) {
 
 // decide ends the first phase.
 func (g *Group) decide(commit bool, why Reason, out *Output) {
+	sent := g.attempts
 	g.phase, g.commit, g.attempts = finishing, commit, 0
-	e := Event{Kind: Aborted, Txn: g.txn, Why: why}
+	e := Event{Kind: Aborted, Txn: g.txn, Why: why, Sent: sent}
 	if commit {
 		e.Kind = Committed
+		for i := range g.parts {
+			if n := len(e.Jobs); n == 0 || e.Jobs[n-1] != g.parts[i].Job {
+				e.Jobs = append(e.Jobs, g.parts[i].Job)
+			}
+		}
 		ready := make([]Ready, len(g.parts))
 		for i := range g.parts {
 			ready[i] = g.parts[i].Ready
@@ -204,7 +211,7 @@ func (g *Group) close(out *Output) {
 	if g.phase == idle || slices.ContainsFunc(g.parts, func(p part) bool { return !p.done }) {
 		return
 	}
-	out.event(Event{Kind: Closed, Txn: g.txn})
+	out.event(Event{Kind: Closed, Txn: g.txn, Sent: g.attempts})
 	g.phase, g.state = idle, ""
 	if g.dirty {
 		g.quiet = true

@@ -108,6 +108,10 @@ type Event struct {
 	Txn   Txn
 	Index uint64 // hosts: their next operation
 	Why   Reason // Aborted, Out
+	// Sent is how often the messages of the phase that ends here were sent to a host that
+	// did not answer. Committed, Aborted: the first, Closed: the second.
+	Sent int
+	Jobs []uint32 // Committed: those that take part
 }
 
 // EventKind is what has happened.
@@ -159,7 +163,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", uint8(r))
 }
 
-// Out is what a machine wants done. It only grows; the caller empties it.
+// Output is what a machine wants done. It only grows; the caller empties it.
 type Output struct {
 	Messages []Message
 	Timers   []Alarm
