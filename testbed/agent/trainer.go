@@ -144,10 +144,10 @@ func (k *trainer) interrupt() {
 }
 
 // obey does what the job's controller orders, and answers when it is done.
-func (k *trainer) obey(ctx context.Context, c *control) {
+func (k *trainer) obey(ctx context.Context, c *control, stop func()) {
 	for ctx.Err() == nil {
-		if c.stop.Load() && k.group != nil {
-			k.group.Stop()
+		if c.stop.Load() {
+			stop()
 		}
 		for _, cmd := range c.take() {
 			answer := Event{Event: "released", ID: cmd.ID}
@@ -183,7 +183,16 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	others.Go(func() { k.obey(inner, c) })
+	connecting, connected := context.WithCancel(inner)
+	defer connected()
+	others.Go(func() {
+		k.obey(inner, c, func() {
+			if k.group != nil {
+				k.group.Stop()
+			}
+			connected() // do not wait for ranks that may never come
+		})
+	})
 	if k.cfg.Controller != "" {
 		host, err := k.attach(inner)
 		if err != nil {
@@ -192,7 +201,11 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 		defer host.Close()
 	}
 	if k.group != nil {
-		if err = k.group.Connect(inner); err == nil { // all ranks are there; those that have a tree agree on it
+		err = k.group.Connect(connecting)
+		if err != nil && c.stop.Load() {
+			return nil
+		}
+		if err == nil { // all ranks are there; those that have a tree agree on it
 			_, err = k.group.AllReduce(inner, 4, false)
 		}
 	}

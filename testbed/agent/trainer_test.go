@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/udp"
 )
 
 // loopTrainers is a training job of n ranks on addresses of lo.
@@ -108,6 +110,52 @@ func TestTrainerStops(t *testing.T) {
 		}
 		if len(steps) != n || steps[0] != steps[n-1] || steps[0] < 3 {
 			t.Errorf("steps %v", steps)
+		}
+	}
+}
+
+// A rank that is asked to stop does not wait for others that never came.
+func TestTrainerStopsAlone(t *testing.T) {
+	in, events, ended := conversation(t)
+	cfg := loopTrainers(2)
+	cfg.Peers[1] = cfg.Peers[0] // which accepts, and never says who it is
+	say(t, in, cfg)
+	expect(t, events, "ready")
+	say(t, in, Command{Cmd: "start"})
+	say(t, in, Command{Cmd: "stop"})
+	if s := expect(t, events, "done").Stats; s.Training.Steps != 0 {
+		t.Errorf("%+v", s.Training)
+	}
+	if err := wait(t, ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a trainer cannot do is said before anything is opened.
+func TestTrainerConfig(t *testing.T) {
+	for _, c := range []struct {
+		want  string
+		spoil func(*Config)
+	}{
+		{"needs a pattern", func(c *Config) { c.Pattern = nil }},
+		{"all-reduce 1 of a step begins", func(c *Config) { c.Pattern.Ops[1].Start = 1e-3 }},
+		{"all-reduce 2 of a step has -4 bytes", func(c *Config) { c.Pattern.Ops[2].Bytes = -4 }},
+		{"steps of -1 s", func(c *Config) { c.Pattern.Step = -1 }},
+		{"at -2 times the speed", func(c *Config) { c.Speed = -2 }},
+		{`sharing "maybe"`, func(c *Config) { c.Sharing = "maybe" }},
+		{"2 peers for 3 workers", func(c *Config) { c.Workers = 3 }},
+		{"241 lanes", func(c *Config) { c.Lanes = 241 }},
+		{"resend timeout", func(c *Config) { c.RTO = 0 }},
+		{"window of 0", func(c *Config) { c.Tree = &collective.Tree{Epoch: 1} }},
+	} {
+		cfg := loopTrainers(2)
+		c.spoil(&cfg)
+		clock := udp.NewClock()
+		if k, err := newTrainer(cfg, &clock); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v", c.want, err)
+			if err == nil {
+				k.close()
+			}
 		}
 	}
 }

@@ -86,7 +86,8 @@ type QueueStats struct {
 	Ring    Line  `json:"ring"` // and of those that did not ask for it
 	// Launch is from when an operation could begin, which is when it was requested or the
 	// one before it ended, until it did; without Decision, the time until it was decided
-	// whether to ask for INA.
+	// whether to ask for INA. A job that stands still while its group's state is changed
+	// loses it there.
 	Launch   Span `json:"launch"`
 	Decision Span `json:"decision"`
 	Queued   Span `json:"queued"` // between the request of an operation and its beginning
