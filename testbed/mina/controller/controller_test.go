@@ -1,9 +1,12 @@
 package controller_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -510,5 +513,85 @@ func TestBadInventory(t *testing.T) {
 		if c, err := controller.New(controller.Config{Inventory: inv}); c != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestMainRefuses: a setup that cannot be is an error, and told as an event.
+func TestMainRefuses(t *testing.T) {
+	inv := rack(t, 1)
+	for i := range inv.Switches {
+		inv.Switches[i].Control = "" // nobody to call
+	}
+	line := func(edit func(*controller.Setup)) string {
+		s := controller.Setup{Inventory: inv}
+		edit(&s)
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, c := range []struct{ line, want string }{
+		{"hello", "invalid character"},
+		{"{}", "no inventory"},
+		{line(func(s *controller.Setup) { s.Place = "best" }), `place: "best"`},
+		{line(func(s *controller.Setup) { s.Trees = "best" }), `trees: "best"`},
+		{line(func(s *controller.Setup) { s.Sharing = "best" }), `sharing: "best"`},
+		{line(func(s *controller.Setup) { s.AM = "max_trees_to_build none" }), `sharp_am.cfg:1:20: max_trees_to_build`},
+		{line(func(s *controller.Setup) { s.AMLog = t.TempDir() }), "is a directory"},
+		{line(func(s *controller.Setup) { s.Listen = "nowhere" }), "listen"},
+	} {
+		var out bytes.Buffer
+		err := controller.Main(t.Context(), strings.NewReader(c.line+"\n"), &out)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.80s: %v, want %s", c.line, err, c.want)
+		}
+		var e controller.Event
+		if json.Unmarshal(out.Bytes(), &e) != nil || e.Event != "error" || e.Error != err.Error() {
+			t.Errorf("%.80s: told %s", c.line, out.String())
+		}
+	}
+	// Nothing at all is no error: nobody wants anything.
+	if err := controller.Main(t.Context(), strings.NewReader(""), io.Discard); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMainCommands: commands are carried out, bad ones answered, and the end of stdin is
+// the end.
+func TestMainCommands(t *testing.T) {
+	inv := rack(t, 1)
+	for i := range inv.Switches {
+		inv.Switches[i].Control = ""
+	}
+	setup, err := json.Marshal(controller.Setup{Inventory: inv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	commands := string(setup) + `
+{"cmd":"submit","submit":{"id":3,"name":"A","hosts":["h4"]}}
+{"cmd":"submit","submit":{"id":4,"n":9}}
+{"cmd":"dance"}
+nonsense
+{"cmd":"end","job":3}
+{"cmd":"end","job":9}
+{"cmd":"stop"}
+{"cmd":"submit","submit":{"id":5,"n":1}}
+`
+	if err := controller.Main(t.Context(), strings.NewReader(commands), &out); err != nil {
+		t.Error(err)
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		var e controller.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		got = append(got, fmt.Sprint(e.Event, " ", e.Job))
+	}
+	want := []string{"ready 0", "placed 3", "refused 4", "error 0", "error 0", "ended 3", "error 9"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
