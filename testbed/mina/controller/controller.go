@@ -157,7 +157,7 @@ type job struct {
 	phase  phase
 	held   *aggmgr.Grant // that switches have; nil: none
 	at     target        // that tree
-	told   allocation.Tree
+	told   Order
 	ranks  map[int]*Attachment
 	gone   map[int]*time.Timer // by rank, since it was lost
 	ending string              // why it ends; empty: it does not
@@ -276,7 +276,7 @@ func (c *Controller) Submit(s Submission) ([]string, error) {
 		c.emit(Event{Event: "refused", Job: s.ID, Error: err.Error()})
 		return nil, err
 	}
-	c.jobs[s.ID] = &job{Submission: s, hosts: hosts, root: tree.None, ranks: map[int]*Attachment{}, gone: map[int]*time.Timer{}, ended: make(chan struct{})}
+	c.jobs[s.ID] = &job{Submission: s, hosts: hosts, root: tree.None, ranks: map[int]*Attachment{}, gone: map[int]*time.Timer{}, told: Order{Number: 1}, ended: make(chan struct{})}
 	c.order = append(c.order, s.ID)
 	c.emit(Event{Event: "placed", Job: s.ID, Hosts: hosts})
 	c.rebuild()
@@ -626,16 +626,16 @@ func (c *Controller) acquire(j *job, r aggmgr.Request) {
 
 // tell gives all hosts of a job another tree.
 func (c *Controller) tell(j *job, t allocation.Tree) {
-	j.told = t
+	j.told = Order{Number: j.told.Number + 1, Tree: t}
 	for _, a := range j.ranks {
-		a.order(t)
+		a.order(j.told)
 	}
 }
 
 // agreed says whether all hosts that are there have settled what they were told last.
 func (j *job) agreed() bool {
 	for _, a := range j.ranks {
-		if a.settled != int(j.told.Epoch) {
+		if a.settled != j.told.Number {
 			return false
 		}
 	}
@@ -648,8 +648,14 @@ type Attachment struct {
 	j    *job
 	rank int
 
-	settled int // epoch that it said is settled; -1: nothing yet
-	orders  chan allocation.Tree
+	settled uint64 // number of the last order of which it said so
+	orders  chan Order
+}
+
+// Order is the tree that a job is to have from now on.
+type Order struct {
+	Number uint64 // of the job's orders, from 1
+	allocation.Tree
 }
 
 // Attach makes a host of a job known. What the job is to have, now and whenever it changes,
@@ -668,7 +674,7 @@ func (c *Controller) Attach(id uint16, rank int) (*Attachment, error) {
 	case j.ranks[rank] != nil:
 		return nil, fmt.Errorf("attach to job %d: rank %d: %w", id, rank, ErrExists)
 	}
-	a := &Attachment{c: c, j: j, rank: rank, settled: -1, orders: make(chan allocation.Tree, 1)}
+	a := &Attachment{c: c, j: j, rank: rank, orders: make(chan Order, 1)}
 	j.ranks[rank] = a
 	stop(j.gone[rank])
 	a.order(j.told)
@@ -676,13 +682,12 @@ func (c *Controller) Attach(id uint16, rank int) (*Attachment, error) {
 }
 
 // order leaves an order, in place of one that was not fetched yet. Called with mu held.
-func (a *Attachment) order(t allocation.Tree) {
+func (a *Attachment) order(o Order) {
 	select {
 	case <-a.orders:
 	default:
 	}
-	a.settled = -1
-	a.orders <- t
+	a.orders <- o
 }
 
 // let ends the attachment from the controller's side. Called with mu held.
@@ -690,17 +695,17 @@ func (a *Attachment) let() { close(a.orders) }
 
 // Orders are what the host is to use, the last one only if it does not keep up. It is
 // closed when the job has ended.
-func (a *Attachment) Orders() <-chan allocation.Tree { return a.orders }
+func (a *Attachment) Orders() <-chan Order { return a.orders }
 
-// Settled says that the job's hosts use the tree of an epoch, or none if that is 0, and
+// Settled says that the job's hosts use the tree of an order, or none if it has none, and
 // have nothing to do with any other.
-func (a *Attachment) Settled(epoch uint16) {
+func (a *Attachment) Settled(number uint64) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
 	if a.j.ranks[a.rank] != a {
 		return
 	}
-	a.settled = int(epoch)
+	a.settled = number
 	a.c.step(a.j)
 }
 

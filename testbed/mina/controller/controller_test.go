@@ -595,3 +595,34 @@ nonsense
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+// TestStale: what a host says late, of an order that others have followed, does not count.
+func TestStale(t *testing.T) {
+	r := newRig(t, rack(t, 4), nil)
+	r.submit(controller.Submission{ID: 1, Hosts: []string{"h1", "h3"}})
+	root := r.until(1, "tree").Tree.Root
+	a, err := r.Attach(1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := <-a.Orders()
+	if err := r.SetLink("leaf1", root, false); err != nil {
+		t.Fatal(err)
+	}
+	leave := <-a.Orders()
+	if tree.Epoch != 1 || leave.Epoch != 0 || leave.Number <= tree.Number {
+		t.Errorf("told %+v, then %+v", tree, leave)
+	}
+	a.Settled(tree.Number)
+	a.Settled(tree.Number - 1)
+	if ids := r.board.jobs(root); !slices.Equal(ids, []uint16{1}) {
+		t.Errorf("%s holds %v while a host may use the tree", root, ids)
+	}
+	a.Settled(leave.Number)
+	if next := <-a.Orders(); next.Epoch != 2 {
+		t.Errorf("told %+v", next)
+	}
+	if ids := r.board.jobs(root); ids != nil {
+		t.Errorf("%s holds %v after the host has left", root, ids)
+	}
+}

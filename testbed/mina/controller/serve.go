@@ -56,16 +56,16 @@ func (s *service) Attach(stream grpc.BidiStreamingServer[allocation.Report, allo
 				lost <- err
 				return
 			}
-			a.Settled(uint16(r.Settled))
+			a.Settled(r.Settled)
 		}
 	}()
 	for {
 		select {
-		case t, more := <-a.Orders():
+		case o, more := <-a.Orders():
 			if !more {
 				return nil
 			}
-			if err := stream.Send(&allocation.Order{Epoch: uint32(t.Epoch), Window: uint32(t.Window), Log: t.Log}); err != nil {
+			if err := stream.Send(&allocation.Order{Number: o.Number, Epoch: uint32(o.Epoch), Window: uint32(o.Window), Log: o.Log}); err != nil {
 				return err
 			}
 		case err := <-lost:

@@ -27,9 +27,10 @@ type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   uint32                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`   // of the first report
 	Rank  uint32                 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"` // of the first report
-	// The epoch of the tree that all hosts of the job have agreed to use, none of them having
-	// anything to do with the one before any more; 0: they use none. Of later reports.
-	Settled       uint32 `protobuf:"varint,3,opt,name=settled,proto3" json:"settled,omitempty"`
+	// Of later reports: the number of the order that is settled. All hosts of the job have
+	// agreed on its tree, and none of them has anything to do with the one before any more.
+	// Orders that others follow need not be settled.
+	Settled       uint64 `protobuf:"varint,3,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -78,7 +79,7 @@ func (x *Report) GetRank() uint32 {
 	return 0
 }
 
-func (x *Report) GetSettled() uint32 {
+func (x *Report) GetSettled() uint64 {
 	if x != nil {
 		return x.Settled
 	}
@@ -88,9 +89,10 @@ func (x *Report) GetSettled() uint32 {
 // Order is the tree that the job is to have from now on, in place of any other.
 type Order struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`   // 0: none
-	Window        uint32                 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"` // packets that may be outstanding: the OSTs that were granted
-	Log           []string               `protobuf:"bytes,3,rep,name=log,proto3" json:"log,omitempty"`        // lines that the job's library would log of what was granted
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the job's orders, ascending
+	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`   // of the tree; 0: none
+	Window        uint32                 `protobuf:"varint,3,opt,name=window,proto3" json:"window,omitempty"` // packets that may be outstanding: the OSTs that were granted
+	Log           []string               `protobuf:"bytes,4,rep,name=log,proto3" json:"log,omitempty"`        // lines that the job's library would log of what was granted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +127,13 @@ func (*Order) Descriptor() ([]byte, []int) {
 	return file_testbed_mina_controller_allocation_allocation_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *Order) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 func (x *Order) GetEpoch() uint32 {
 	if x != nil {
 		return x.Epoch
@@ -154,11 +163,12 @@ const file_testbed_mina_controller_allocation_allocation_proto_rawDesc = "" +
 	"\x06Report\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12\x18\n" +
-	"\asettled\x18\x03 \x01(\rR\asettled\"G\n" +
-	"\x05Order\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\rR\x06window\x12\x10\n" +
-	"\x03log\x18\x03 \x03(\tR\x03log2c\n" +
+	"\asettled\x18\x03 \x01(\x04R\asettled\"_\n" +
+	"\x05Order\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
+	"\x06window\x18\x03 \x01(\rR\x06window\x12\x10\n" +
+	"\x03log\x18\x04 \x03(\tR\x03log2c\n" +
 	"\n" +
 	"Allocation\x12U\n" +
 	"\x06Attach\x12#.inabench.mina.allocation.v1.Report\x1a\".inabench.mina.allocation.v1.Order(\x010\x01BAZ?github.com/inabench/inabench/testbed/mina/controller/allocationb\x06proto3"

@@ -29,7 +29,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type AllocationClient interface {
 	// Attach is called by each host of a job, and lasts as long as the job runs there. The
-	// first report says who attaches, all later ones which tree is settled. When the call
+	// first report says who attaches, all later ones which order is settled. When the call
 	// ends, the job has lost a host, and when that does not attach again in time, the job
 	// ends, and its tree is released.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Report, Order], error)
@@ -61,7 +61,7 @@ type Allocation_AttachClient = grpc.BidiStreamingClient[Report, Order]
 // for forward compatibility.
 type AllocationServer interface {
 	// Attach is called by each host of a job, and lasts as long as the job runs there. The
-	// first report says who attaches, all later ones which tree is settled. When the call
+	// first report says who attaches, all later ones which order is settled. When the call
 	// ends, the job has lost a host, and when that does not attach again in time, the job
 	// ends, and its tree is released.
 	Attach(grpc.BidiStreamingServer[Report, Order]) error

@@ -77,14 +77,14 @@ func Attach(ctx context.Context, addr string, job uint16, rank int, set func(t T
 // follow carries out orders until there are no more.
 func (h *Host) follow(o *Order, set func(Tree, func()) error) error {
 	for {
-		epoch := o.Epoch
+		number := o.Number
 		err := set(Tree{Epoch: uint16(o.Epoch), Window: int(o.Window), Log: o.Log}, func() {
 			h.sending.Lock()
 			defer h.sending.Unlock()
-			_ = h.stream.Send(&Report{Settled: epoch}) // Recv says what is wrong
+			_ = h.stream.Send(&Report{Settled: number}) // Recv says what is wrong
 		})
 		if err != nil {
-			return fmt.Errorf("%s: tree of epoch %d: %w", h.name, epoch, err)
+			return fmt.Errorf("%s: tree of epoch %d: %w", h.name, o.Epoch, err)
 		}
 		if o, err = h.stream.Recv(); err != nil {
 			if err == io.EOF {
