@@ -65,7 +65,7 @@ tests:
 
 // cluster is an emulated one with a controller process.
 type cluster struct {
-	t      *testing.T
+	t      testing.TB
 	inv    *inventory.Inventory
 	hosts  map[string]*ssh.Client
 	stdin  io.Writer
@@ -73,7 +73,7 @@ type cluster struct {
 	port   string
 }
 
-func newCluster(t *testing.T, inv *inventory.Inventory, edit func(*controller.Setup)) *cluster {
+func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Setup)) *cluster {
 	t.Helper()
 	testbedtest.Require(t, "netns", noNamespaces)
 	f, err := netns.Up(t.Context(), inv, netns.Options{Queue: "drr", Seed: 1, Log: t.Output()})
@@ -273,11 +273,16 @@ func (j *trainers) stop() agent.Training {
 	return first
 }
 
-// TestMigrationUnderLoad runs two jobs that share a leaf's switches, while links go down and
-// come up: trees migrate, no operation is lost and no sum is wrong, and the log is that of a
-// manager that granted and released every one of them. A job whose host is killed ends, and
-// the other goes on.
-func TestMigrationUnderLoad(t *testing.T) {
+// moves is two jobs that share a rack's switches, and how long migrations took.
+type moves struct {
+	*cluster
+	jobs map[uint16]*trainers
+	root map[uint16]string
+	took []controller.Migration
+}
+
+func newMoves(t testing.TB, edit func(*controller.Setup)) *moves {
+	t.Helper()
 	inv, err := clos.Spec{
 		Down: []int{2, 2}, Up: []int{1, 2}, Rate: 200e6, Delay: 20 * time.Microsecond,
 		Switch: "kind = \"soft\"\naggregators = 1024\nsharp = {trees = 2, jobs = 1}",
@@ -285,51 +290,70 @@ func TestMigrationUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := filepath.Join(t.TempDir(), "sharp_am.log")
-	c := newCluster(t, inv, func(s *controller.Setup) { s.AMLog, s.Lease = log, 500*time.Millisecond })
-	on := map[uint16][]string{1: {"h1", "h3"}, 2: {"h2", "h4"}}
-	jobs := map[uint16]*trainers{}
-	root := map[uint16]string{}
-	for id := uint16(1); id <= 2; id++ {
-		c.write(controller.Command{Cmd: "submit", Submit: controller.Submission{ID: id, Hosts: on[id], Window: 64}})
-		e := c.until(id, "tree")
-		if root[id] = e.Tree.Root; e.Tree.Window != 64 {
-			t.Errorf("granted %+v", e.Tree)
+	m := &moves{cluster: newCluster(t, inv, edit), jobs: map[uint16]*trainers{}, root: map[uint16]string{}}
+	for id, on := range [][]string{1: {"h1", "h3"}, 2: {"h2", "h4"}} {
+		if id := uint16(id); id > 0 {
+			m.write(controller.Command{Cmd: "submit", Submit: controller.Submission{ID: id, Hosts: on, Window: 64}})
+			e := m.until(id, "tree")
+			if m.root[id] = e.Tree.Root; e.Tree.Window != 64 {
+				t.Errorf("granted %+v", e.Tree)
+			}
+			m.jobs[id] = m.train(id, on)
 		}
-		jobs[id] = c.train(id, on[id])
 	}
+	return m
+}
+
+// flap takes a link of job 1's tree down, waits until no tree leads through it, and brings
+// it up again.
+func (m *moves) flap() {
+	m.t.Helper()
+	down := m.root[1]
+	m.write(controller.Command{Cmd: "link", A: "leaf1", B: down, Up: false})
+	for m.root[1] == down || m.root[2] == down {
+		e := m.next("tree")
+		if e.Tree.Root == down || e.Migration.From != down || e.Migration.Hosts != 2 {
+			m.t.Errorf("job %d with a link to %s down: %+v", e.Job, down, e.Migration)
+		}
+		m.root[e.Job] = e.Tree.Root
+		m.took = append(m.took, *e.Migration)
+	}
+	m.write(controller.Command{Cmd: "link", A: "leaf1", B: down, Up: true})
+}
+
+// median is that of a part of the migrations, in ms.
+func (m *moves) median(part func(controller.Migration) float64) float64 {
+	var v []float64
+	for _, x := range m.took {
+		v = append(v, 1e3*part(x))
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// TestMigrationUnderLoad: links go down and come up under two jobs that train. Trees
+// migrate, no operation is lost, no sum is wrong, and the log is that of a manager that
+// granted and released every one of them. A job whose host is killed ends.
+func TestMigrationUnderLoad(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "sharp_am.log")
+	c := newMoves(t, func(s *controller.Setup) { s.AMLog, s.Lease = log, 500*time.Millisecond })
 	rounds := 20
 	if testing.Short() {
 		rounds = 4
 	}
-	var total, leave, release, acquire, adopt []float64
 	for range rounds {
-		down := root[1]
-		c.write(controller.Command{Cmd: "link", A: "leaf1", B: down, Up: false})
-		for root[1] == down || root[2] == down {
-			e := c.next("tree")
-			m := e.Migration
-			if e.Tree.Root == down || m.From != down || m.Hosts != 2 {
-				t.Errorf("job %d with a link to %s down: %+v", e.Job, down, m)
-			}
-			root[e.Job] = e.Tree.Root
-			total, leave, release, acquire, adopt = append(total, m.Total), append(leave, m.Leave), append(release, m.Release), append(acquire, m.Acquire), append(adopt, m.Adopt)
-		}
-		c.write(controller.Command{Cmd: "link", A: "leaf1", B: down, Up: true})
+		c.flap()
 	}
-	t.Logf("%d migrations: median %.2f ms; hosts leave %.2f, release %.2f, acquisition %.2f, hosts adopt %.2f ms",
-		len(total), 1e3*median(total), 1e3*median(leave), 1e3*median(release), 1e3*median(acquire), 1e3*median(adopt))
-
-	s := jobs[1].stop()
+	s := c.jobs[1].stop()
 	if s.INA == 0 || s.Ops == s.INA {
 		t.Errorf("of %d operations %d had INA", s.Ops, s.INA)
 	}
-	t.Logf("job 1: %d operations, %d with INA, %d refused", s.Ops, s.INA, s.Refused)
+	t.Logf("%d migrations; job 1: %d operations, %d with INA, %d refused", len(c.took), s.Ops, s.INA, s.Refused)
 	c.write(controller.Command{Cmd: "end", Job: 1})
 	c.until(1, "ended")
 
-	jobs[2].doomed.Store(true)
-	if err := jobs[2].procs[1].Close(); err != nil { // killed
+	c.jobs[2].doomed.Store(true)
+	if err := c.jobs[2].procs[1].Close(); err != nil { // killed
 		t.Log(err)
 	}
 	if e := c.until(2, "ended"); e.Error == "finished" {
@@ -353,8 +377,32 @@ func TestMigrationUnderLoad(t *testing.T) {
 			ended++
 		}
 	}
-	if begun != ended || begun != 2+len(total) {
-		t.Errorf("%d trees were granted and %d released, in %d migrations", begun, ended, len(total))
+	if begun != ended || begun != 2+len(c.took) {
+		t.Errorf("%d trees were granted and %d released, in %d migrations", begun, ended, len(c.took))
+	}
+}
+
+// BenchmarkMigration is that of section V-D: medians of the parts of a migration under
+// load. Hosts leave a tree and adopt another at the end of an operation, so these parts are
+// as long as operations are.
+func BenchmarkMigration(b *testing.B) {
+	c := newMoves(b, nil)
+	for b.Loop() {
+		c.flap()
+	}
+	for unit, part := range map[string]func(controller.Migration) float64{
+		"ms-total":   func(m controller.Migration) float64 { return m.Total },
+		"ms-leave":   func(m controller.Migration) float64 { return m.Leave },
+		"ms-release": func(m controller.Migration) float64 { return m.Release },
+		"ms-wait":    func(m controller.Migration) float64 { return m.Wait },
+		"ms-acquire": func(m controller.Migration) float64 { return m.Acquire },
+		"ms-adopt":   func(m controller.Migration) float64 { return m.Adopt },
+	} {
+		b.ReportMetric(c.median(part), unit)
+	}
+	b.ReportMetric(float64(len(c.took)), "migrations")
+	for _, j := range c.jobs {
+		j.stop()
 	}
 }
 
@@ -377,9 +425,4 @@ func (c *cluster) next(name string) controller.Event {
 			c.t.Fatalf("no %q after a minute", name)
 		}
 	}
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
 }

@@ -96,8 +96,8 @@ type Config struct {
 	Switches Switches
 	Log      io.Writer        // lines of sharp_am; nil: none
 	Now      func() time.Time // nil: time.Now
-	// Lease is for how long nothing may be heard from the other end of a connection;
-	// 0: 10 s.
+	// Lease is for how long nothing may be heard from the other end of a connection; a Client
+	// is heard every second. 0: 10 s.
 	Lease time.Duration
 	// Timeout bounds each call to a switch; 0: 10 s.
 	Timeout time.Duration
