@@ -54,7 +54,8 @@ type Config struct {
 
 // Group is jobs that share trees.
 type Group struct {
-	Jobs []uint16 `json:"jobs"`
+	Jobs  []uint16 `json:"jobs"`
+	Hosts []int    `json:"hosts"` // how many each of them has
 	// Rivals are, for each of Jobs, those of them that must not use their trees when it does.
 	Rivals [][]uint16 `json:"rivals"`
 }
@@ -358,7 +359,7 @@ func (c *Controller) share() {
 			rivals = append(rivals, uint16(r))
 		}
 		slices.Sort(rivals)
-		g.Jobs, g.Rivals = append(g.Jobs, uint16(a.ID)), append(g.Rivals, rivals)
+		g.Jobs, g.Hosts, g.Rivals = append(g.Jobs, uint16(a.ID)), append(g.Hosts, len(a.Hosts)), append(g.Rivals, rivals)
 	}
 	var groups []Group
 	for _, n := range numbers {
@@ -373,7 +374,7 @@ func (c *Controller) share() {
 }
 
 func equalGroups(a, b Group) bool {
-	return slices.Equal(a.Jobs, b.Jobs) && slices.EqualFunc(a.Rivals, b.Rivals, slices.Equal[[]uint16])
+	return slices.Equal(a.Jobs, b.Jobs) && slices.Equal(a.Hosts, b.Hosts) && slices.EqualFunc(a.Rivals, b.Rivals, slices.Equal[[]uint16])
 }
 
 // Groups are those that were told last.

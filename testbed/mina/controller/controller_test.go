@@ -486,11 +486,11 @@ func TestGroups(t *testing.T) {
 	shared := make(chan []controller.Group, 10)
 	r := newRig(t, rack(t, 4), func(c *controller.Config) { c.Share = func(g []controller.Group) { shared <- g } })
 	r.submit(controller.Submission{ID: 1, Hosts: []string{"h1", "h3"}})
-	if diff := cmp.Diff([]controller.Group{{Jobs: []uint16{1}, Rivals: [][]uint16{{}}}}, <-shared); diff != "" {
+	if diff := cmp.Diff([]controller.Group{{Jobs: []uint16{1}, Hosts: []int{2}, Rivals: [][]uint16{{}}}}, <-shared); diff != "" {
 		t.Errorf("alone (-want +got):\n%s", diff)
 	}
 	r.submit(controller.Submission{ID: 2, Hosts: []string{"h2", "h4"}})
-	if diff := cmp.Diff([]controller.Group{{Jobs: []uint16{1, 2}, Rivals: [][]uint16{{2}, {1}}}}, <-shared); diff != "" {
+	if diff := cmp.Diff([]controller.Group{{Jobs: []uint16{1, 2}, Hosts: []int{2, 2}, Rivals: [][]uint16{{2}, {1}}}}, <-shared); diff != "" {
 		t.Errorf("two (-want +got):\n%s", diff)
 	}
 	r.end(1)
