@@ -16,8 +16,10 @@ type Clos struct {
 	Down []int `toml:"down"` // hosts or switches below a switch of each layer, the lowest first
 	Up   []int `toml:"up"`   // switches above each of those
 	// Rate is that of every cable. One way, a host reduces no faster with INA.
-	Rate  inventory.BitRate  `toml:"rate" default:"100Gbit/s"`
-	Delay inventory.Duration `toml:"delay" default:"5us"`
+	Rate inventory.BitRate `toml:"rate" default:"100Gbit/s"`
+	// Uplink is the rate of cables between switches instead; 0: none.
+	Uplink inventory.BitRate  `toml:"uplink"`
+	Delay  inventory.Duration `toml:"delay" default:"5us"`
 	// Exclusive is what one job at a time has for itself: a "port", as of Quantum-2 (NDR),
 	// or a "switch", as of Quantum (HDR).
 	Exclusive string `toml:"exclusive" default:"port"`
@@ -44,6 +46,7 @@ func (t *Clos) check(c *checker) {
 		c.Problemf("clos.down", "", "%d hosts, at most %d", hosts, maxClos)
 	}
 	positive(c, "clos.rate", t.Rate)
+	positive(c, "clos.uplink", t.Uplink)
 	positive(c, "clos.delay", t.Delay)
 	c.enum("clos.exclusive", t.Exclusive, "port", "switch")
 	if t.AtOnce < 1 && !c.reported("clos.at_once") {
@@ -62,7 +65,7 @@ func (t *Clos) limits() (perSwitch, perLink int) {
 // inventory is the fat-tree with names.
 func (t *Clos) inventory() (*inventory.Inventory, error) {
 	return clos.Spec{
-		Down: t.Down, Up: t.Up, Rate: t.Rate, Delay: time.Duration(t.Delay),
+		Down: t.Down, Up: t.Up, Rate: t.Rate, Uplink: t.Uplink, Delay: time.Duration(t.Delay),
 		Switch: fmt.Sprintf("kind = \"quantum\"\nsharp = {trees = 126, jobs = %d, resource = %q}\n", t.AtOnce, t.Exclusive),
 	}.Inventory()
 }

@@ -21,7 +21,7 @@ type Operations struct {
 	From  string         `toml:"from"`
 	Table []OperationJob `toml:"job"`
 
-	Jobs      int      `toml:"jobs"`                       // of a file: the first so many; 0: all of it
+	Jobs      int      `toml:"jobs"`                       // of a file or table: the first so many; 0: all
 	Histogram string   `toml:"histogram" default:"mina-0"` // of hosts
 	Models    []string `toml:"models"`                     // drawn from with equal chances; none: the seven of MINA
 	Batch     int      `toml:"batch" default:"4"`
@@ -41,6 +41,9 @@ type Operations struct {
 	Groups     string  `toml:"groups" default:"apart"` // who may join a sharing group
 	Weighted   bool    `toml:"weighted"`               // trees go to those that gain most by INA
 	Sharing    string  `toml:"sharing" default:"mina"`
+	// Share has all jobs want one and the same tree for so long, whatever their steps: the
+	// score is over those that they finish. Only in simulations.
+	Share inventory.Duration `toml:"share"`
 
 	// An all-reduce takes Latency and its bytes over Bandwidth, or over Ratio times that
 	// with INA. GPUs are GPUSpeed times as fast as those that the models were measured on.
@@ -89,8 +92,10 @@ func (o *Operations) check(c *checker) {
 	switch {
 	case given == 0:
 		c.KeyProblemf("operations", "write jobs = 2000", "which jobs?")
-	case c.Has("operations.job") && given > 1:
-		c.KeyProblemf("operations", "keep one of them", "[[operations.job]] and jobs that are drawn or read")
+	case c.Has("operations.job") && c.Has("operations.from"):
+		c.Problemf("operations.from", "keep one of them", "[[operations.job]] and a file of jobs")
+	case c.Has("operations.job") && o.Jobs > len(o.Table):
+		c.Problemf("operations.jobs", "", "the first %d of %d jobs", o.Jobs, len(o.Table))
 	}
 	for _, key := range operationKeys[1:] {
 		if c.Has("operations."+key) && (c.Has("operations.from") || c.Has("operations.job")) {
@@ -99,6 +104,7 @@ func (o *Operations) check(c *checker) {
 	}
 	positive(c, "operations.jobs", o.Jobs)
 	positive(c, "operations.load", o.Load)
+	positive(c, "operations.share", o.Share)
 	positive(c, "operations.bandwidth", o.Bandwidth)
 	positive(c, "operations.gpu_speed", o.GPUSpeed)
 	if o.Ratio < 1 && !c.reported("operations.ratio") {
@@ -197,6 +203,11 @@ var operationMetrics = func() map[string]metric {
 	}
 	for _, name := range strings.Fields("ina_score jct_range ina_utilisation refused migrations conflicts fragments conflicts_fragments_correlation") {
 		all[name] = metric{unit: "1", example: "0.95", of: results.Cluster}
+	}
+	for _, name := range []string{"ina_score", "ina_utilisation", "avg_jct"} {
+		m := all[name]
+		m.predicted = true
+		all[name] = m
 	}
 	for name, m := range maps.Clone(all) {
 		if m.of == results.Cluster {

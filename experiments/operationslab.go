@@ -39,6 +39,9 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (*r
 	if !ok {
 		return point, nil, fmt.Errorf("jobs that share trees on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
 	}
+	if o.Share > 0 {
+		return point, nil, fmt.Errorf("share is about simulations: give jobs some steps instead: %w", errors.ErrUnsupported)
+	}
 	s, seed := p.Spec, p.Spec.Measure.Seed+uint64(repeat)
 	jobs, err := o.jobs(s, seed)
 	if err != nil {
@@ -71,6 +74,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (*r
 	list := make([]ops.Job, len(jobs))
 	for i := range jobs {
 		list[i] = jobs[i].Job
+		list[i].Submit = out[i].Start.Seconds()
 	}
 	cfg, err := o.config(s, seed)
 	if err != nil {

@@ -127,6 +127,9 @@ func (o *Operations) list(s *Spec, seed uint64) ([]ops.Job, error) {
 	switch {
 	case len(o.Table) > 0:
 		for i, j := range o.Table {
+			if o.Jobs > 0 && i == o.Jobs {
+				break
+			}
 			jobs = append(jobs, ops.Job{ID: i, Pattern: pattern(j.Model), Hosts: j.Hosts, Steps: j.Steps, Submit: j.Arrive.Std().Seconds()})
 		}
 	case o.From != "":
@@ -202,6 +205,9 @@ func (o *Operations) simulate(ctx context.Context, s *Spec, repeat int) (*repeti
 	if err != nil {
 		return nil, err
 	}
+	if o.Share > 0 {
+		return o.share(cfg, jobs)
+	}
 	if s.timed() {
 		began := time.Now()
 		cfg.Clock = func() float64 { return time.Since(began).Seconds() }
@@ -219,23 +225,46 @@ func (o *Operations) simulate(ctx context.Context, s *Spec, repeat int) (*repeti
 
 func inSeconds(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
+// share is one tree that all jobs want for so long.
+func (o *Operations) share(cfg ops.Config, jobs []named) (*repetition, error) {
+	list := make([]ops.Job, len(jobs))
+	for i := range jobs {
+		list[i] = jobs[i].Job
+	}
+	score, err := ops.Share(cfg, o.Share.Std().Seconds(), list)
+	if err != nil {
+		return nil, err
+	}
+	return &repetition{end: o.Share.Std().Seconds(), figures: scores(score)}, nil
+}
+
+// scores are a score and what it normalises.
+func scores(score ops.Score) (out []results.Figure) {
+	for _, f := range []struct {
+		metric string
+		value  float64
+	}{
+		{"ina_score", score.Value}, {"jct_range", score.Range()},
+		{"avg_jct", score.Evaluated}, {"avg_jct_none", score.Without}, {"avg_jct_all", score.With},
+	} {
+		if math.Abs(f.value) < 1e-12 {
+			f.value = 0 // what is left of times that are equal
+		}
+		if !math.IsNaN(f.value) {
+			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, operationMetrics[f.metric].unit, f.value))
+		}
+	}
+	return out
+}
+
 // figures are what a simulation came to.
 func (o *Operations) figures(s *Spec, jobs []named, res *ops.Result) []results.Figure {
-	score := res.Score(o.Score == "hosts")
-	out := []results.Figure{}
+	out := scores(res.Score(o.Score == "hosts"))
 	add := func(metric string, v float64) {
-		if math.Abs(v) < 1e-12 {
-			v = 0 // what is left of times that are equal
-		}
 		if !math.IsNaN(v) {
 			out = append(out, exactly(metric, results.Cluster, results.Simulated, operationMetrics[metric].unit, v))
 		}
 	}
-	add("ina_score", score.Value)
-	add("jct_range", score.Range())
-	add("avg_jct", score.Evaluated)
-	add("avg_jct_none", score.Without)
-	add("avg_jct_all", score.With)
 	add("ina_utilisation", res.Utilisation())
 	add("migrations", res.Migrations())
 	add("makespan", res.Makespan)

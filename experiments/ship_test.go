@@ -12,6 +12,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -27,6 +28,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "agent":
 			hidden = func(ctx context.Context) error { return agent.Main(ctx, os.Stdin, os.Stdout) }
+		case ControllerVerb:
+			hidden = func(ctx context.Context) error { return controller.Main(ctx, os.Stdin, os.Stdout) }
 		case "netns-host":
 			hidden = func(ctx context.Context) error { return netns.HostMain(ctx, os.Stdin, os.Stdout) }
 		}

@@ -294,6 +294,19 @@ func asProblems(err error) tomlfile.Problems {
 	return ps
 }
 
+// CountJobs is how many jobs there are; 0: as many as a file has.
+func (s *Spec) CountJobs() int {
+	switch {
+	case s.Trace != nil:
+		return s.Trace.Jobs
+	case s.Operations != nil && s.Operations.Jobs == 0:
+		return len(s.Operations.Table)
+	case s.Operations != nil:
+		return s.Operations.Jobs
+	}
+	return len(s.Jobs)
+}
+
 // Expectations are the [[expect]] blocks with everything filled in.
 func (s *Spec) Expectations() []results.Expect {
 	out := make([]results.Expect, len(s.Expects))

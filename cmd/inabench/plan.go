@@ -87,8 +87,12 @@ func checkFile(c *cli.Context, path string) (string, error) {
 		}
 	}
 	points := len(spec.Points())
-	return fmt.Sprintf("%s: ok: %d job%s, %d point%s, %d expectation%s, inventory %s", src.name,
-		len(spec.Jobs), plural(len(spec.Jobs)), points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
+	jobs := "jobs of a file"
+	if n := spec.CountJobs(); n > 0 {
+		jobs = fmt.Sprintf("%d job%s", n, plural(n))
+	}
+	return fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
+		jobs, points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
 }
 
 func indent(s string) string {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/collective"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -32,6 +32,8 @@ const readyTimeout = 20 * time.Second
 type process struct {
 	name string // "A/0 on host h3"
 	proc *ssh.Process
+
+	clock collectors.Clock
 
 	ready, started, over chan struct{}
 
@@ -54,8 +56,23 @@ func launch(ctx context.Context, hosts Hosts, name, host string, cfg agent.Confi
 		return nil, fmt.Errorf("rank %s: %w", name, err)
 	}
 	go p.read()
-	return p, p.await(ctx, "ready", p.ready)
+	if err := p.await(ctx, "ready", p.ready); err != nil {
+		return p, err
+	}
+	p.clock, err = collectors.MeasureClock(ctx, 5, now, func(ctx context.Context) (float64, error) {
+		e, err := p.ask(ctx, agent.Command{Cmd: "ping"})
+		return e.T, err
+	})
+	if err != nil {
+		return p, fmt.Errorf("rank %s: %w", name, err)
+	}
+	return p, nil
 }
+
+// now is this program's clock.
+func now() time.Duration { return time.Since(epoch) }
+
+var epoch = time.Now()
 
 // read takes the rank's events until it ends.
 func (p *process) read() {
@@ -82,7 +99,7 @@ func (p *process) read() {
 			p.pattern = e.Pattern
 		case "done":
 			p.done = true
-		case "acquired", "released", "refused":
+		case "pong", "acquired", "released", "refused":
 			if c := p.answers[e.ID]; c != nil {
 				c <- e // it has room
 				delete(p.answers, e.ID)
@@ -162,27 +179,27 @@ func (p *process) send(cmd agent.Command) error {
 	return nil
 }
 
-// tree gives the rank another tree and waits until it, and with it all ranks, have agreed.
-// A rank that has ended has agreed to anything.
-func (p *process) tree(ctx context.Context, t collective.Tree) error {
+// ask gives the rank a command and waits for its answer.
+func (p *process) ask(ctx context.Context, cmd agent.Command) (agent.Event, error) {
 	p.mu.Lock()
 	p.asked++
-	id, answer := p.asked, make(chan agent.Event, 1)
-	p.answers[id] = answer
+	cmd.ID = p.asked
+	answer := make(chan agent.Event, 1)
+	p.answers[cmd.ID] = answer
 	p.mu.Unlock()
-	if err := p.send(agent.Command{Cmd: "tree", ID: id, Tree: t}); err != nil {
-		return err
+	if err := p.send(cmd); err != nil {
+		return agent.Event{}, err
 	}
 	select {
 	case e := <-answer:
-		if e.Event == "refused" {
-			return fmt.Errorf("rank %s: tree of epoch %d: %s", p.name, t.Epoch, e.Error)
-		}
-		return nil
+		return e, nil
 	case <-p.over:
-		return p.failure()
+		if err := p.failure(); err != nil {
+			return agent.Event{}, err
+		}
+		return agent.Event{}, fmt.Errorf("rank %s has ended", p.name)
 	case <-ctx.Done():
-		return fmt.Errorf("rank %s: waiting until it has changed trees: %w", p.name, context.Cause(ctx))
+		return agent.Event{}, fmt.Errorf("rank %s: waiting for its answer to %s: %w", p.name, cmd.Cmd, context.Cause(ctx))
 	}
 }
 
@@ -235,27 +252,18 @@ func Launch(ctx context.Context, hosts Hosts, name string, on []string, cfg agen
 	return j, nil
 }
 
-// Start has all ranks begin, and returns when they have.
-func (j *Running) Start(ctx context.Context) error {
+// Start has all ranks begin their first step together after so long, which they may need to
+// find each other, and returns when they have.
+func (j *Running) Start(ctx context.Context, after time.Duration) error {
+	at := (now() + after).Seconds()
 	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range j.ranks {
 		g.Go(func() error {
-			if err := p.send(agent.Command{Cmd: "start"}); err != nil {
+			if err := p.send(agent.Command{Cmd: "start", At: at - p.clock.Offset}); err != nil {
 				return err
 			}
 			return p.await(ctx, "started", p.started)
 		})
-	}
-	return g.Wait()
-}
-
-// SetTree gives the job another tree, or none, and returns when all ranks use nothing else
-// any more. Training goes on meanwhile. A job that ends first has nothing to do with any
-// tree either.
-func (j *Running) SetTree(ctx context.Context, t collective.Tree) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, p := range j.ranks {
-		g.Go(func() error { return p.tree(ctx, t) })
 	}
 	return g.Wait()
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/inabench/inabench/testbed/agent"
 )
 
@@ -80,6 +82,12 @@ func (o *Outcome) Training() agent.Training {
 	return *o.Ranks[0].Training
 }
 
+// entry is a job that has hosts.
+type entry struct {
+	Outcome
+	ranks *Running
+}
+
 // Run runs jobs until all have ended. With an error, the outcomes are those of jobs that
 // had; nothing runs any more then.
 func Run(ctx context.Context, cfg Config, jobs []Job) (out []Outcome, err error) {
@@ -89,15 +97,13 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (out []Outcome, err error)
 	queue := slices.Clone(jobs)
 	slices.SortStableFunc(queue, func(a, b Job) int { return int(a.Submit - b.Submit) })
 	began := time.Now()
-	type entry struct {
-		ranks *Running
-		Outcome
-	}
 	running := map[uint16]*entry{}
 	ended := make(chan uint16, len(jobs))
 	defer func() {
 		for _, id := range slices.Sorted(maps.Keys(running)) {
-			running[id].ranks.Close()
+			if running[id].ranks != nil {
+				running[id].ranks.Close()
+			}
 			err = errors.Join(err, cfg.Controller.End(context.WithoutCancel(ctx), id))
 		}
 	}()
@@ -107,35 +113,38 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (out []Outcome, err error)
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	blocked := false
+	blocked := false // until a job ends
 	for len(queue) > 0 || len(running) > 0 {
+		var come []*entry // those that get hosts now
 		var due <-chan time.Time
-		if len(queue) > 0 && !blocked {
+		for len(queue) > 0 && !blocked {
 			next := queue[0]
 			if wait := next.Submit - time.Since(began); wait > 0 {
 				due = time.After(wait)
-			} else {
-				hosts, err := cfg.Controller.Place(ctx, next)
-				switch {
-				case errors.Is(err, ErrNoRoom) && len(running) > 0:
-					blocked = true
-				case err != nil:
-					return out, fmt.Errorf("job %s: %w", next.Name, err)
-				default:
-					queue = queue[1:]
-					e := &entry{Outcome: Outcome{Job: next, On: hosts}}
-					if e.ranks, err = start(ctx, cfg, next, hosts); err != nil {
-						return out, errors.Join(err, cfg.Controller.End(context.WithoutCancel(ctx), next.ID))
-					}
-					e.Start = time.Since(began)
-					running[next.ID] = e
-					go func() {
-						<-e.ranks.Done()
-						ended <- next.ID
-					}()
-				}
-				continue
+				break
 			}
+			hosts, err := cfg.Controller.Place(ctx, next)
+			if errors.Is(err, ErrNoRoom) && len(running) > 0 {
+				blocked = true
+				break
+			}
+			if err != nil {
+				return out, fmt.Errorf("job %s: %w", next.Name, err)
+			}
+			queue = queue[1:]
+			e := &entry{Outcome: Outcome{Job: next, On: hosts}}
+			running[next.ID] = e
+			come = append(come, e)
+		}
+		if err := start(ctx, cfg, come); err != nil {
+			return out, err
+		}
+		for _, e := range come {
+			e.Start = time.Since(began)
+			go func() {
+				<-e.ranks.Done()
+				ended <- e.ID
+			}()
 		}
 		select {
 		case <-ctx.Done():
@@ -171,25 +180,42 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (out []Outcome, err error)
 	return out, nil
 }
 
-// start launches and starts a job's ranks.
-func start(ctx context.Context, cfg Config, j Job, hosts []string) (*Running, error) {
-	c := cfg.Agent
-	c.Job, c.Name, c.Pattern, c.Speed, c.Steps = j.ID, j.Name, &j.Pattern, j.Speed, j.Steps
-	if len(hosts) > 0 {
-		var err error
-		if c.Controller, err = cfg.Controller.Address(hosts[0]); err != nil {
-			return nil, fmt.Errorf("job %s: %w", j.Name, err)
-		}
+// lead is how long before their first step the ranks of a job are told of it.
+const lead = 300 * time.Millisecond
+
+// start launches the ranks of jobs, and then has all of them begin together.
+func start(ctx context.Context, cfg Config, jobs []*entry) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, e := range jobs {
+		g.Go(func() error {
+			c := cfg.Agent
+			c.Job, c.Name, c.Pattern, c.Speed, c.Steps = e.ID, e.Name, &e.Pattern, e.Speed, e.Steps
+			var err error
+			if len(e.On) > 0 {
+				c.Controller, err = cfg.Controller.Address(e.On[0])
+			}
+			if err == nil {
+				e.ranks, err = Launch(gctx, cfg.Hosts, e.Name, e.On, c)
+			}
+			if err != nil {
+				return fmt.Errorf("job %s: %w", e.Name, err)
+			}
+			return nil
+		})
 	}
-	r, err := Launch(ctx, cfg.Hosts, j.Name, hosts, c)
-	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", j.Name, err)
+	if err := g.Wait(); err != nil {
+		return err
 	}
-	if err := r.Start(ctx); err != nil {
-		r.Close()
-		return nil, fmt.Errorf("job %s: %w", j.Name, err)
+	g, gctx = errgroup.WithContext(ctx)
+	for _, e := range jobs {
+		g.Go(func() error {
+			if err := e.ranks.Start(gctx, lead); err != nil {
+				return fmt.Errorf("job %s: %w", e.Name, err)
+			}
+			return nil
+		})
 	}
-	return r, nil
+	return g.Wait()
 }
 
 // first gives jobs the first hosts that are free.

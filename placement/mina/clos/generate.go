@@ -9,10 +9,11 @@ import (
 	"github.com/inabench/inabench/placement/mina/tree"
 )
 
-// Spec is a fat-tree to make an inventory of, in which all cables are alike.
+// Spec is a fat-tree to make an inventory of, in which all switches are alike.
 type Spec struct {
 	Down, Up []int // as of tree.NewFabric
 	Rate     inventory.BitRate
+	Uplink   inventory.BitRate // of cables between switches; 0: Rate
 	Delay    time.Duration
 	GPUs     int    // of a host
 	Switch   string // more lines for all switches, in TOML
@@ -46,13 +47,17 @@ func (s Spec) Inventory() (*inventory.Inventory, error) {
 		}
 		b.WriteString("]\n")
 	}
+	uplink := ""
+	if s.Uplink > 0 {
+		uplink = fmt.Sprintf("rate = %q\n", s.Uplink)
+	}
 	for l := 2; l <= f.Layers(); l++ {
 		below := f.Width(l - 1)
 		for sub := range pods[l-1] {
 			for w := range f.Width(l) {
-				fmt.Fprintf(&b, "\n[[link]]\na = \"%s%d/%d\"\nb = \"%s%d/%d\"\n",
+				fmt.Fprintf(&b, "\n[[link]]\na = \"%s%d/%d\"\nb = \"%s%d/%d\"\n%s",
 					tier(l-1), sub*below+w%below+1, s.Down[l-2]+w/below+1,
-					tier(l), sub/s.Down[l-1]*f.Width(l)+w+1, sub%s.Down[l-1]+1)
+					tier(l), sub/s.Down[l-1]*f.Width(l)+w+1, sub%s.Down[l-1]+1, uplink)
 			}
 		}
 	}
