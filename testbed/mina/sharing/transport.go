@@ -1,0 +1,197 @@
+package sharing
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/inabench/inabench/testbed/mina/commit"
+	"github.com/inabench/inabench/testbed/mina/sharing/wire"
+)
+
+// Faults are what becomes of messages on their way, for experiments and tests: each is
+// lost, comes twice, or is late, independently of others.
+type Faults struct {
+	Seed  uint64
+	Loss  float64       // part of the messages that is lost
+	Twice float64       // part that comes twice
+	Late  float64       // part that is late
+	Delay time.Duration // by up to so much
+}
+
+// post sends messages to addresses, and serves those that come. A message that cannot be
+// delivered is lost: nobody ever waits for a network.
+type post struct {
+	server *grpc.Server
+	lis    net.Listener
+	faults Faults
+
+	mu     sync.Mutex // below
+	rng    *rand.Rand
+	routes map[string]*route
+	closed bool
+	late   map[*time.Timer]struct{}
+
+	running sync.WaitGroup
+}
+
+// route is the way to one address.
+type route struct {
+	conn  *grpc.ClientConn
+	queue chan *wire.Message
+}
+
+// Bounds of a route: messages that wait, and how long one may take.
+const (
+	queued  = 128
+	timeout = 500 * time.Millisecond
+)
+
+func newPost(listen string, f Faults) (*post, error) {
+	lis, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("sharing of INA: listen: %w", err)
+	}
+	return &post{
+		server: grpc.NewServer(),
+		lis:    lis, faults: f,
+		rng:    rand.New(rand.NewPCG(f.Seed, 0x6d696e61)),
+		routes: map[string]*route{}, late: map[*time.Timer]struct{}{},
+	}, nil
+}
+
+// serve gives what comes to handle.
+func (p *post) serve(handle func(*wire.Message)) {
+	wire.RegisterSharingServer(p.server, deliverer{handle: handle})
+	p.running.Go(func() { p.server.Serve(p.lis) })
+}
+
+type deliverer struct {
+	wire.UnimplementedSharingServer
+	handle func(*wire.Message)
+}
+
+func (d deliverer) Deliver(_ context.Context, m *wire.Message) (*wire.Taken, error) {
+	d.handle(m)
+	return &wire.Taken{}, nil
+}
+
+func (p *post) address() string { return p.lis.Addr().String() }
+
+// send never waits.
+func (p *post) send(to string, m *wire.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || to == "" || p.rng.Float64() < p.faults.Loss {
+		return
+	}
+	copies := 1
+	if p.rng.Float64() < p.faults.Twice {
+		copies = 2
+	}
+	for range copies {
+		if p.rng.Float64() >= p.faults.Late {
+			p.put(to, m)
+			continue
+		}
+		var t *time.Timer
+		t = time.AfterFunc(time.Duration(p.rng.Float64()*float64(p.faults.Delay)), func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.late, t)
+			p.put(to, m)
+		})
+		p.late[t] = struct{}{}
+	}
+}
+
+// put is called with the lock held.
+func (p *post) put(to string, m *wire.Message) {
+	if p.closed {
+		return
+	}
+	r := p.routes[to]
+	if r == nil {
+		conn, err := grpc.NewClient("passthrough:///"+to,
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: time.Second,
+			}))
+		if err != nil {
+			return
+		}
+		r = &route{conn, make(chan *wire.Message, queued)}
+		p.routes[to] = r
+		p.running.Go(r.run)
+	}
+	select {
+	case r.queue <- m:
+	default:
+	}
+}
+
+func (r *route) run() {
+	client := wire.NewSharingClient(r.conn)
+	for m := range r.queue {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		_, _ = client.Deliver(ctx, m) // what is lost is repeated by who waits for an answer
+		cancel()
+	}
+	r.conn.Close()
+}
+
+// forget gives up the way to an address.
+func (p *post) forget(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.routes[to]; r != nil {
+		delete(p.routes, to)
+		close(r.queue)
+	}
+}
+
+// close ends it and waits for what it started.
+func (p *post) close() {
+	p.mu.Lock()
+	p.closed = true
+	for t := range p.late {
+		t.Stop()
+	}
+	for to, r := range p.routes {
+		delete(p.routes, to)
+		r.conn.Close()
+		close(r.queue)
+	}
+	p.mu.Unlock()
+	p.server.Stop()
+	p.running.Wait()
+}
+
+func toWire(m *commit.Message) *wire.Message {
+	return &wire.Message{
+		Kind: uint32(m.Kind),
+		From: &wire.Node{Job: m.From.Job, Rank: m.From.Rank},
+		To:   &wire.Node{Job: m.To.Job, Rank: m.To.Rank},
+		Run:  m.Run, Txn: &wire.Txn{Epoch: m.Txn.Epoch, Seq: m.Txn.Seq},
+		Index: m.Index, Applied: m.Applied, Body: []byte(m.Body),
+	}
+}
+
+// fromWire is what a message says; a kind that there is not means nothing to machines.
+func fromWire(m *wire.Message) commit.Message {
+	return commit.Message{
+		Kind: commit.Kind(min(m.GetKind(), 255)),
+		From: commit.Node{Job: m.GetFrom().GetJob(), Rank: m.GetFrom().GetRank()},
+		To:   commit.Node{Job: m.GetTo().GetJob(), Rank: m.GetTo().GetRank()},
+		Run:  m.GetRun(), Txn: commit.Txn{Epoch: m.GetTxn().GetEpoch(), Seq: m.GetTxn().GetSeq()},
+		Index: m.GetIndex(), Applied: m.GetApplied(), Body: string(m.GetBody()),
+	}
+}
