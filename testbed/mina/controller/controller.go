@@ -77,7 +77,8 @@ type Submission struct {
 // Event is something that has happened.
 type Event struct {
 	// Event is "placed", "tree", "none" (the job's tree is gone, or it gets none),
-	// "refused", "ended", "groups", "link", "error", and of Main "ready".
+	// "refused", "ended", "groups", "link", "error", and of Main "ready" and "out": the job
+	// has been taken out of its sharing group, and does not use INA until it is back.
 	Event string   `json:"event"`
 	T     float64  `json:"t"` // s since the controller began
 	Job   uint16   `json:"job,omitempty"`
@@ -87,7 +88,7 @@ type Event struct {
 	// Migration is of "tree" and "none".
 	Migration *Migration `json:"migration,omitempty"`
 	Groups    []Group    `json:"groups,omitempty"` // of "groups"
-	Error     string     `json:"error,omitempty"`  // of "refused" and "error"; of "ended", why
+	Error     string     `json:"error,omitempty"`  // of "refused" and "error"; of "ended" and "out", why
 	Ready     *Addresses `json:"ready,omitempty"`
 }
 

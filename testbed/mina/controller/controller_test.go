@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,8 +22,10 @@ import (
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/placement/mina/fragment"
+	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/mina/controller/allocation"
+	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/sharp/aggmgr"
 )
@@ -624,5 +627,48 @@ func TestStale(t *testing.T) {
 	}
 	if ids := r.board.jobs(root); ids != nil {
 		t.Errorf("%s holds %v after the host has left", root, ids)
+	}
+}
+
+// TestShare: who shares is told to the sharing controller in the same process, and the
+// hosts of a job that shares with nobody ask for INA each time.
+func TestShare(t *testing.T) {
+	inv := rack(t, 1)
+	for i := range inv.Switches {
+		inv.Switches[i].Control = ""
+	}
+	log := filepath.Join(t.TempDir(), "sharing.log")
+	p := start(t, controller.Setup{Inventory: inv, Share: &controller.Share{Cost: tree.Cost{Latency: 1e-4, Bandwidth: 1e8, Ratio: 2}, Log: log}})
+	if p.at.Sharing == "" || p.at.Sharing == p.at.Hosts {
+		t.Fatalf("it serves at %+v", p.at)
+	}
+	p.write(controller.Command{Cmd: "submit", Submit: controller.Submission{ID: 1, N: 2}})
+	p.until(1, "placed")
+	var hosts []*sharing.Host
+	for rank := range uint32(2) {
+		h, err := sharing.Join(sharing.HostConfig{Controller: p.at.Sharing, Listen: "127.0.0.1:0", Job: 1, Rank: rank, Hosts: 2, Run: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		hosts = append(hosts, h)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for asked := false; !asked; {
+		var answers []bool
+		for _, h := range hosts {
+			op, ina, err := h.Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, ina)
+			h.Done(op, false)
+		}
+		if answers[0] != answers[1] {
+			t.Fatal("the hosts differ")
+		}
+		asked = answers[0]
+		time.Sleep(time.Millisecond) // an operation
 	}
 }

@@ -1,6 +1,7 @@
 // Package controller is the controller of a MINA cluster as a process ("MINA: Fine-grained
 // In-network Aggregation Resource Scheduling for Machine Learning Service", INFOCOM '24,
-// section IV-A): the allocation controller, and beside it the aggregation manager.
+// section IV): the allocation controller, and beside it the aggregation manager and the
+// sharing controller (package testbed/mina/sharing).
 //
 // A job that comes gets hosts and keeps them. Then the trees of all jobs are built again
 // (package placement/mina), and jobs whose trees are others now migrate:

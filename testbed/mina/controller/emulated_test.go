@@ -63,14 +63,53 @@ tests:
 	os.Exit(m.Run())
 }
 
-// cluster is an emulated one with a controller process.
-type cluster struct {
+// process is a controller process.
+type process struct {
 	t      testing.TB
-	inv    *inventory.Inventory
-	hosts  map[string]*ssh.Client
 	stdin  io.Writer
 	events chan controller.Event
-	port   string
+	at     controller.Addresses
+}
+
+// start starts one and waits until it is ready. Jobs and their trees end with the test.
+func start(t testing.TB, s controller.Setup) *process {
+	t.Helper()
+	p := &process{t: t, events: make(chan controller.Event, 10_000)}
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- controller.Main(context.Background(), stdin, stdout)
+		stdout.Close()
+	}()
+	go func() {
+		defer close(p.events)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var e controller.Event
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				t.Errorf("%q: %v", lines.Text(), err)
+			}
+			p.events <- e
+		}
+	}()
+	t.Cleanup(func() {
+		in.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	p.stdin = in
+	p.write(s)
+	p.at = *p.until(0, "ready").Ready
+	return p
+}
+
+// cluster is an emulated one with a controller process.
+type cluster struct {
+	*process
+	inv   *inventory.Inventory
+	hosts map[string]*ssh.Client
+	port  string // of the controller
 }
 
 func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Setup)) *cluster {
@@ -85,7 +124,7 @@ func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Se
 			t.Error(err)
 		}
 	})
-	c := &cluster{t: t, inv: f.Inventory(), hosts: map[string]*ssh.Client{}, events: make(chan controller.Event, 10_000)}
+	c := &cluster{inv: f.Inventory(), hosts: map[string]*ssh.Client{}}
 	setup := controller.Setup{Inventory: c.inv, MACs: map[netip.Addr]string{}, Listen: ":0"}
 	for _, h := range c.inv.Hosts {
 		client, err := ssh.Dial(t.Context(), remote.InventoryTarget(c.inv, h))
@@ -101,39 +140,14 @@ func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Se
 	if edit != nil {
 		edit(&setup)
 	}
-	stdin, in := io.Pipe()
-	out, stdout := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- controller.Main(context.Background(), stdin, stdout)
-		stdout.Close()
-	}()
-	go func() {
-		defer close(c.events)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var e controller.Event
-			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				t.Errorf("%q: %v", lines.Text(), err)
-			}
-			c.events <- e
-		}
-	}()
-	t.Cleanup(func() {
-		in.Close()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	c.stdin = in
-	c.write(setup)
-	_, c.port, err = net.SplitHostPort(c.until(0, "ready").Ready.Hosts)
-	if err != nil {
+	c.process = start(t, setup)
+	if _, c.port, err = net.SplitHostPort(c.at.Hosts); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func (c *cluster) write(v any) {
+func (c *process) write(v any) {
 	c.t.Helper()
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -145,7 +159,7 @@ func (c *cluster) write(v any) {
 }
 
 // until returns the next event that is one of these, of a job.
-func (c *cluster) until(job uint16, names ...string) controller.Event {
+func (c *process) until(job uint16, names ...string) controller.Event {
 	c.t.Helper()
 	timeout := time.After(60 * time.Second)
 	for {
@@ -407,7 +421,7 @@ func BenchmarkMigration(b *testing.B) {
 }
 
 // next returns the next event of a name, of any job.
-func (c *cluster) next(name string) controller.Event {
+func (c *process) next(name string) controller.Event {
 	c.t.Helper()
 	timeout := time.After(60 * time.Second)
 	for {

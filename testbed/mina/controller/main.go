@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/fragment"
 	"github.com/inabench/inabench/placement/mina/tree"
+	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -48,16 +49,32 @@ type Setup struct {
 	K       int    `json:"k,omitempty"`       // candidate trees of a job; 0: all
 	Seed    uint64 `json:"seed,omitempty"`
 
+	// Share is the sharing controller; nil: none, and jobs ask for INA as they like.
+	Share *Share `json:"share,omitempty"`
+
 	OnEnd bool          `json:"on_end,omitempty"` // see Config
 	Lease time.Duration `json:"lease,omitempty"`
 	Retry time.Duration `json:"retry,omitempty"`
 }
 
+// Share is how the sharing controller works: see sharing.ControllerConfig.
+type Share struct {
+	Listen  string        `json:"listen,omitempty"` // for hosts; empty: any port of the loopback
+	Cost    tree.Cost     `json:"cost"`             // of all-reduces
+	Drift   float64       `json:"drift,omitempty"`  // s
+	Settle  time.Duration `json:"settle,omitempty"`
+	Silence time.Duration `json:"silence,omitempty"`
+	Log     string        `json:"log,omitempty"` // file that its log is appended to; empty: none
+
+	Faults sharing.Faults `json:"faults,omitzero"`
+}
+
 // Addresses are where the process serves.
 type Addresses struct {
-	Hosts string `json:"hosts"`          // gRPC, for package allocation
-	REST  string `json:"rest,omitempty"` // host:port
-	Jobs  string `json:"jobs,omitempty"`
+	Hosts   string `json:"hosts"`             // gRPC, for package allocation
+	Sharing string `json:"sharing,omitempty"` // gRPC, for package sharing
+	REST    string `json:"rest,omitempty"`    // host:port
+	Jobs    string `json:"jobs,omitempty"`
 }
 
 // Command is any later line on stdin. What becomes of it is told by events.
@@ -161,9 +178,9 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 	}
 	var log io.Writer
 	if s.AMLog != "" {
-		f, err := os.OpenFile(s.AMLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		f, err := openLog(s.AMLog)
 		if err != nil {
-			return fmt.Errorf("log: %w", err)
+			return err
 		}
 		defer f.Close()
 		log = f
@@ -193,9 +210,18 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		defer cancel()
 		err = errors.Join(err, manager.Close(ctx))
 	}()
-	c, err := New(Config{
+	cfg := Config{
 		Inventory: s.Inventory, Manager: manager, Allocation: alloc, OnEnd: s.OnEnd, Lease: s.Lease, Retry: s.Retry, Emit: p.emit,
-	})
+	}
+	at := &Addresses{}
+	if s.Share != nil {
+		var end func()
+		if cfg.Share, at.Sharing, end, err = p.share(*s.Share); err != nil {
+			return err
+		}
+		defer end() // after c, which tells it who shares
+	}
+	c, err := New(cfg)
 	if err != nil {
 		return err
 	}
@@ -204,7 +230,60 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		defer cancel()
 		err = errors.Join(err, c.Close(ctx))
 	}()
-	return p.serve(ctx, s, c, manager, in)
+	return p.serve(ctx, s, at, c, manager, in)
+}
+
+func openLog(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	return f, nil
+}
+
+// share starts the sharing controller: what is to tell it who shares, where hosts find it,
+// and what ends it.
+func (p *process) share(s Share) (tell func([]Group), addr string, end func(), err error) {
+	cfg := sharing.ControllerConfig{
+		Listen: s.Listen, Cost: s.Cost, Drift: s.Drift, Settle: s.Settle, Silence: s.Silence, Faults: s.Faults,
+		Out: func(job uint32, run uint64, why string) {
+			p.emit(Event{Event: "out", Job: uint16(job), Error: fmt.Sprintf("run %d: %s", run, why)})
+		},
+	}
+	if cfg.Listen == "" {
+		cfg.Listen = "127.0.0.1:0"
+	}
+	closeLog := func() {}
+	if s.Log != "" {
+		f, err := openLog(s.Log)
+		if err != nil {
+			return nil, "", nil, err
+		}
+		cfg.Log, closeLog = sharing.NewLog(f), func() { _ = f.Close() }
+	}
+	c, err := sharing.NewController(cfg)
+	if err != nil {
+		closeLog()
+		return nil, "", nil, err
+	}
+	tell = func(groups []Group) {
+		var all []sharing.Group
+		for _, g := range groups {
+			var members sharing.Group
+			for i, job := range g.Jobs {
+				m := sharing.Member{Job: uint32(job), Hosts: g.Hosts[i], Rivals: []uint32{}}
+				for _, r := range g.Rivals[i] {
+					m.Rivals = append(m.Rivals, uint32(r))
+				}
+				members = append(members, m)
+			}
+			all = append(all, members)
+		}
+		if err := c.Share(all); err != nil {
+			p.emit(Event{Event: "error", Error: err.Error()})
+		}
+	}
+	return tell, c.Address(), func() { _ = c.Close(); closeLog() }, nil
 }
 
 // route writes the routes to all hosts whose hardware addresses are known.
@@ -243,7 +322,7 @@ func (s *Setup) route(ctx context.Context, switches aggmgr.P4Switches) error {
 const closeTimeout = 15 * time.Second
 
 // serve listens, and obeys stdin until it ends.
-func (p *process) serve(ctx context.Context, s *Setup, c *Controller, m *aggmgr.Manager, in *bufio.Scanner) error {
+func (p *process) serve(ctx context.Context, s *Setup, at *Addresses, c *Controller, m *aggmgr.Manager, in *bufio.Scanner) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
@@ -260,7 +339,6 @@ func (p *process) serve(ctx context.Context, s *Setup, c *Controller, m *aggmgr.
 	}
 	srv := NewServer(s.Lease)
 	c.Register(srv)
-	at := &Addresses{}
 	var err error
 	at.Hosts, err = listen(s.Listen, func(lis net.Listener) error { return serveGRPC(gctx, srv, lis) })
 	if err == nil && s.REST != "" {
