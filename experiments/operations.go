@@ -201,7 +201,7 @@ var operationMetrics = func() map[string]metric {
 		"migration_time migration_leave migration_release migration_wait migration_acquire migration_adopt") {
 		all[name] = metric{unit: "s", example: `"2s"`, of: results.Cluster}
 	}
-	for _, name := range strings.Fields("ina_score jct_range ina_utilisation refused migrations conflicts fragments conflicts_fragments_correlation") {
+	for _, name := range strings.Fields("ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation") {
 		all[name] = metric{unit: "1", example: "0.95", of: results.Cluster}
 	}
 	for _, name := range []string{"ina_score", "ina_utilisation", "avg_jct"} {

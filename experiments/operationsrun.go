@@ -268,14 +268,16 @@ func (o *Operations) figures(s *Spec, jobs []named, res *ops.Result) []results.F
 	add("ina_utilisation", res.Utilisation())
 	add("migrations", res.Migrations())
 	add("makespan", res.Makespan)
-	var conflicts, free float64
+	var conflicts, fragments, free float64
 	for i := range res.Series {
 		conflicts += res.Series[i].Conflicts() / float64(len(res.Series))
+		fragments += float64(res.Series[i].JobFragments) / float64(len(res.Series))
 		free += float64(res.Series[i].FreeFragments) / float64(len(res.Series))
 	}
 	if len(res.Series) > 0 {
 		add("conflicts", conflicts)
-		add("fragments", free)
+		add("fragments", fragments)
+		add("free_fragments", free)
 	}
 	if c := operationCurves(res); c != nil {
 		add("conflicts_fragments_correlation", results.Pearson(c[0].Y, c[1].Y))
@@ -307,6 +309,7 @@ func operationCurves(res *ops.Result) []results.Curve {
 	}
 	c := []results.Curve{
 		{Metric: "conflicts", Unit: "1", Over: "requests"}, {Metric: "fragments", Unit: "1", Over: "requests"},
+		{Metric: "free_fragments", Unit: "1", Over: "requests"},
 	}
 	for i := range res.Series {
 		s := &res.Series[i]
@@ -314,7 +317,7 @@ func operationCurves(res *ops.Result) []results.Curve {
 		if n := len(c[0].X); n > 0 && c[0].X[n-1] == x { // trees were built anew when one had left
 			continue
 		}
-		for k, y := range []float64{s.Conflicts(), float64(s.FreeFragments)} {
+		for k, y := range []float64{s.Conflicts(), float64(s.JobFragments), float64(s.FreeFragments)} {
 			c[k].X, c[k].Y = append(c[k].X, x), append(c[k].Y, y)
 		}
 	}

@@ -140,10 +140,10 @@ func (v *comparing) repeats() int {
 	return n
 }
 
-// done says whether the run judged nothing because it compares.
+// done says whether the run judged nothing because it compares or lists.
 func (rec *Record) done() bool {
 	_, _, _, _, total := rec.counts()
-	return total == 0 && rec.Outcome == Pass && rec.comparing() != nil
+	return total == 0 && rec.Outcome == Pass && (rec.comparing() != nil || len(rec.Summary) > 0)
 }
 
 // place names a group by the last part of its keys: "oversubscription=4".

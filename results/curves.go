@@ -27,7 +27,7 @@ func (rec *Record) curves(observed string) []plot {
 			}
 			unit[k] = first.Unit
 			x, y := thinned(first.X, meanCurve(c.repeats, i), maxVertices)
-			s := chartSeries{Name: strings.TrimSpace(first.Of + " " + shortLabel(c.labels))}
+			s := chartSeries{Name: strings.TrimSpace(first.Of + " " + c.values())}
 			for j := range x {
 				s.Points = append(s.Points, chartPoint{X: x[j], Y: y[j], Lo: y[j], Hi: y[j]})
 			}
@@ -65,6 +65,14 @@ func (rec *Record) curves(observed string) []plot {
 		}
 	}
 	return out
+}
+
+// values are those of the swept keys: a key that alone is swept needs no name.
+func (c *cell) values() string {
+	if _, v, ok := strings.Cut(c.labels, "="); ok && len(c.label) == 1 {
+		return v
+	}
+	return shortLabel(c.labels)
 }
 
 // wordsOf is what a quantity is called without its unit.

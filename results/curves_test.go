@@ -25,11 +25,11 @@ func TestCurves(t *testing.T) {
 	for _, r := range got[0].Table {
 		rows = append(rows, r.Of+" "+r.Where+" "+r.Observed)
 	}
-	want := []string{"p=a requests 1 2", "p=a requests 2 3", "p=a requests 3 4", "p=b requests 1 9", "p=b requests 2 9", "p=b requests 3 9"}
+	want := []string{"a requests 1 2", "a requests 2 3", "a requests 3 4", "b requests 1 9", "b requests 2 9", "b requests 3 9"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("%q", rows)
 	}
-	if svg := string(got[0].SVG); !strings.Contains(svg, "p=a") || !strings.Contains(svg, "p=b") || !strings.Contains(svg, "requests") {
+	if svg := string(got[0].SVG); !strings.Contains(svg, ">a<") || !strings.Contains(svg, ">b<") || !strings.Contains(svg, "requests") {
 		t.Error(svg)
 	}
 	for i := range 30 {

@@ -197,7 +197,7 @@ func (rec *Record) tiles() []tile {
 		}
 	}
 	compared := rec.comparing()
-	if total > 0 || compared == nil {
+	if total > 0 || compared == nil && len(rec.Summary) == 0 {
 		out = append(out, tile{"Checks held", fmt.Sprintf("%d of %d", pass, total), note, class})
 	}
 	if compared != nil {
