@@ -142,15 +142,11 @@ func (cfg *Config) patterns(jobs []Job) (map[*workload.Pattern]*[2]pattern, erro
 		if m == nil || out[m] != nil {
 			continue
 		}
-		ops := make([]tree.Op, len(m.Ops))
-		for k, o := range m.Ops {
-			ops[k] = tree.Op{Start: o.Start / cfg.GPU, Bytes: float64(o.Bytes)}
-		}
 		both := &[2]pattern{}
 		for k := range both {
-			p, err := tree.NewPattern(m.Step/cfg.GPU, ops, k+1, cfg.Cost)
+			p, err := cfg.Steps(m, k+1)
 			if err != nil {
-				return nil, fmt.Errorf("model %s: %w", m.Model, err)
+				return nil, err
 			}
 			both[k] = pattern{Pattern: p, without: p.Step(false), with: p.Step(true)}
 			for o := range p.Ops() {
@@ -163,6 +159,50 @@ func (cfg *Config) patterns(jobs []Job) (map[*workload.Pattern]*[2]pattern, erro
 		out[m] = both
 	}
 	return out, nil
+}
+
+// Steps is what the steps of a model are on so many hosts: with Cost and GPU of the
+// configuration.
+func (cfg Config) Steps(m *workload.Pattern, hosts int) (*tree.Pattern, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	ops := make([]tree.Op, len(m.Ops))
+	for k, o := range m.Ops {
+		ops[k] = tree.Op{Start: o.Start / cfg.GPU, Bytes: float64(o.Bytes)}
+	}
+	p, err := tree.NewPattern(m.Step/cfg.GPU, ops, hosts, cfg.Cost)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Model, err)
+	}
+	return p, nil
+}
+
+// TurningPoint is the bandwidth in bytes/s from which on more of it does not shorten a
+// step of a model on several hosts: what is left then is its computation, and latency
+// (MINA's Figure 5). It is that which operations see, so with INA a network of 1/Ratio of
+// it will do. +Inf: there is none, as the last operation starts when nothing else is left
+// to do. Latency and GPU of the configuration count.
+func (cfg Config) TurningPoint(m *workload.Pattern) (float64, error) {
+	if err := cfg.check(); err != nil {
+		return 0, err
+	}
+	// With any bandwidth the step ends not before limit, and not before what operation i and
+	// all after it take from the start of i on.
+	limit, rest := m.Step/cfg.GPU, 0.0
+	for _, o := range slices.Backward(m.Ops) {
+		rest += cfg.Cost.Latency
+		limit = max(limit, o.Start/cfg.GPU+rest)
+	}
+	point, rest, bytes := 0.0, 0.0, 0.0
+	for _, o := range slices.Backward(m.Ops) {
+		rest += cfg.Cost.Latency
+		bytes += float64(o.Bytes)
+		if bytes > 0 {
+			point = max(point, bytes/(limit-(o.Start/cfg.GPU+rest)))
+		}
+	}
+	return point, nil
 }
 
 // admit is every mistake in a list of jobs.

@@ -342,6 +342,33 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// Figure 5: below the turning point more bandwidth shortens a step, above it does not.
+func TestTurningPoint(t *testing.T) {
+	for _, m := range Patterns(workload.BuiltinPatterns(), 4) {
+		cfg := Config{Cost: PaperCost(), GPU: 1.5}
+		point, err := cfg.TurningPoint(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := func(factor float64) float64 {
+			cfg.Cost.Bandwidth = factor * point
+			p, err := cfg.Steps(m, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.Step(false)
+		}
+		if at, above, below := step(1), step(10), step(0.99); math.Abs(at/above-1) > 1e-12 || below <= at*(1+1e-6) {
+			t.Errorf("%s: %v s at %v bytes/s, %v above, %v below", m.Model, at, point, above, below)
+		}
+		t.Logf("%-10s turns at %.2f Gbit/s", m.Model, 8e-9*point)
+	}
+	none := &workload.Pattern{Step: 1, Ops: []workload.Op{{Start: 1, Bytes: 1}}}
+	if p, err := (Config{}).TurningPoint(none); err != nil || !math.IsInf(p, 1) {
+		t.Errorf("bound by the network with any bandwidth: %v, %v", p, err)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	p := &workload.Pattern{Step: 1}
 	good := []Job{{Pattern: p, Hosts: 1, Steps: 1}}
