@@ -68,11 +68,21 @@ type Config struct {
 	Speed   float64  `json:"speed,omitempty"`   // of its GPU, over that of the pattern; 0: 1
 	Steps   int64    `json:"steps,omitempty"`   // until it is done; 0: until stopped
 	// Sharing is who decides whether an all-reduce asks for the job's tree: "none" never
-	// does, "exclusive" and "greedy" do each time, "shared" as Controller says.
+	// does, "exclusive" and "greedy" do each time, "shared" as the sharing controller says.
 	Sharing string `json:"sharing,omitempty"`
 	// Controller is the address of MINA's controller, which gives the job its trees; empty:
 	// there is none.
 	Controller string `json:"controller,omitempty"`
+	// SharingController is the address of the one that "shared" goes by, and Run the number
+	// of this run of the job: the same on all ranks, and greater each time; 0: Epoch. The
+	// others reach this rank where it reaches the controller from. SharingLog is a file to
+	// which the rank's decisions are appended; empty: none.
+	SharingController string `json:"sharing_controller,omitempty"`
+	Run               uint64 `json:"run,omitempty"`
+	SharingLog        string `json:"sharing_log,omitempty"`
+	// Profiled says that the job's pattern is known from an earlier run: its rank need not
+	// find out by itself before it shares.
+	Profiled bool `json:"profiled,omitempty"`
 	// Tree is the job's from the start; nil: none before a command or Controller gives it
 	// one.
 	Tree *collective.Tree `json:"tree,omitempty"`

@@ -70,29 +70,17 @@ func newTrainer(cfg Config, c *udp.Clock) (*trainer, error) {
 		Rest: cfg.Rest, Offload: cfg.Offload,
 	})
 	if err != nil {
+		k.decider.Close()
 		return nil, err
 	}
 	k.job = k.group
 	if cfg.Tree != nil {
 		if err := k.group.SetTree(*cfg.Tree, nil); err != nil {
-			k.group.Close()
+			k.close()
 			return nil, err
 		}
 	}
 	return k, nil
-}
-
-// newDecider is what decides about each all-reduce.
-func newDecider(cfg Config) (sharing.Decider, error) {
-	switch cfg.Sharing {
-	case "", "none":
-		return sharing.Never(), nil
-	case "exclusive":
-		return sharing.Always(), nil
-	case "greedy":
-		return sharing.Greedy(), nil
-	}
-	return nil, fmt.Errorf("%w: sharing %q, want none, exclusive, greedy or shared", ErrConfig, cfg.Sharing)
 }
 
 // pattern is that of the config, at the speed of its GPU.
@@ -215,7 +203,12 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 		k.spent = processorTime()
 		k.mu.Unlock()
 		others.Go(func() { k.sample(inner, c) })
-		err = k.train(inner, c)
+		if k.cfg.Profiled {
+			err = k.decider.Learned(k.pattern.Step, k.pattern.treeOps())
+		}
+		if err == nil {
+			err = k.train(inner, c)
+		}
 		if err != nil {
 			cancel() // whatever is under way
 		}
@@ -279,16 +272,26 @@ func (k *trainer) train(ctx context.Context, c *control) error {
 // learn tells what was collected.
 func (k *trainer) learn(c *control, p workload.Pattern) error {
 	out := &Pattern{Step: p.Step}
-	ops := make([]tree.Op, len(p.Ops))
-	for i, o := range p.Ops {
+	for _, o := range p.Ops {
 		out.Ops = append(out.Ops, Op{Start: o.Start, Bytes: o.Bytes})
-		ops[i] = tree.Op{Start: o.Start, Bytes: float64(o.Bytes)}
 	}
 	c.events <- Event{Event: "pattern", T: k.clock.Now().Seconds(), Pattern: out}
-	if err := k.decider.Learned(p.Step, ops); err != nil {
+	if k.cfg.Profiled {
+		return nil
+	}
+	if err := k.decider.Learned(p.Step, out.treeOps()); err != nil {
 		return fmt.Errorf("pattern of the job: %w", err)
 	}
 	return nil
+}
+
+// treeOps are the all-reduces as the sharing rule knows them.
+func (p *Pattern) treeOps() []tree.Op {
+	ops := make([]tree.Op, len(p.Ops))
+	for i, o := range p.Ops {
+		ops[i] = tree.Op{Start: o.Start, Bytes: float64(o.Bytes)}
+	}
+	return ops
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }

@@ -2,9 +2,12 @@ package collective_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -14,8 +17,10 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -338,6 +343,69 @@ func TestGreedy(t *testing.T) {
 		if s := j.done(); s.Steps != 60 || s.Ops != 180 || s.INA == 0 || s.Refused == 0 {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// Two jobs share the switches as MINA's sharing controller has their hosts agree: it learns
+// their patterns from their queues, hosts of a job never differ, and no sum is wrong.
+func TestShared(t *testing.T) {
+	l := newLab(t, 200e6, 20*time.Microsecond, false)
+	conn, err := net.Dial("udp", l.inv.Hosts[0].SSH.Address) // sends nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := conn.LocalAddr().(*net.UDPAddr).IP.String()
+	conn.Close()
+	var logs []io.Reader
+	var decided bytes.Buffer
+	c, err := sharing.NewController(sharing.ControllerConfig{
+		Listen: net.JoinHostPort(here, "0"), Cost: tree.Cost{Latency: 1e-3, Bandwidth: 10e6, Ratio: 2}, Log: sharing.NewLog(&decided),
+		Silence: 20 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Share([]sharing.Group{{{Job: 1, Hosts: 2}, {Job: 2, Hosts: 2}}}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var jobs []*job
+	for id, at := range map[uint16][]string{1: {"h1", "h3"}, 2: {"h2", "h4"}} {
+		l.write(l.tree(id, 5, at))
+		jobs = append(jobs, l.job(agent.Config{
+			Job: id, Sharing: "shared", SharingController: c.Address(), Pattern: small, Steps: 150,
+			Tree: &collective.Tree{Epoch: 5, Window: window},
+		}, func(rank int, c *agent.Config) { c.SharingLog = fmt.Sprintf("%s/%d-%d", dir, id, rank) }, at...))
+	}
+	for _, j := range jobs {
+		j.start()
+	}
+	for _, j := range jobs {
+		if s := j.done(); s.Steps != 150 || s.Ops != 450 || s.INA == 0 || s.Ring.N == 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	for id := range 2 {
+		for rank := range 2 {
+			b, err := os.ReadFile(fmt.Sprintf("%s/%d-%d", dir, id+1, rank))
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs = append(logs, bytes.NewReader(b))
+		}
+	}
+	sum, err := sharing.Check(append(logs, &decided)...)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d operations on hosts, %d asked, %d used; %d transactions committed, aborted %v; Next waited %v at most", sum.Operations,
+		sum.Asked, sum.Used, sum.Committed, sum.Aborted, sum.Percentile(1))
+	if sum.Operations != 4*450 {
+		t.Errorf("%d operations in the logs", sum.Operations)
 	}
 }
 

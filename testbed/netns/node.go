@@ -216,7 +216,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 	// What a job's all-reduce takes depends on its bytes, not on when the last one was, nor
 	// on what this machine prefers for the Internet.
 	sysctl("0", "ipv4/tcp_slow_start_after_idle")
-	sysctl("cubic", "ipv4/tcp_congestion_control")
+	sysctl("reno", "ipv4/tcp_congestion_control") // which nobody may forbid
 
 	r, err := newRTNL()
 	if err != nil {
