@@ -19,8 +19,10 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina/clos"
+	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/mina/controller"
+	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -109,7 +111,6 @@ type cluster struct {
 	*process
 	inv   *inventory.Inventory
 	hosts map[string]*ssh.Client
-	port  string // of the controller
 }
 
 func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Setup)) *cluster {
@@ -141,9 +142,6 @@ func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Se
 		edit(&setup)
 	}
 	c.process = start(t, setup)
-	if _, c.port, err = net.SplitHostPort(c.at.Hosts); err != nil {
-		t.Fatal(err)
-	}
 	return c
 }
 
@@ -179,6 +177,16 @@ func (c *process) until(job uint16, names ...string) controller.Event {
 	}
 }
 
+// reach is where a host finds what the controller process serves at an address.
+func (c *cluster) reach(host, addr string) string {
+	c.t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return net.JoinHostPort(c.hosts[host].LocalAddr().(*net.TCPAddr).IP.String(), port)
+}
+
 // trainers are the ranks of a job.
 type trainers struct {
 	c     *cluster
@@ -189,7 +197,7 @@ type trainers struct {
 }
 
 // train starts a job's ranks on its hosts; they train until they are stopped.
-func (c *cluster) train(id uint16, hosts []string) *trainers {
+func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.Config)) *trainers {
 	c.t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -216,8 +224,10 @@ func (c *cluster) train(id uint16, hosts []string) *trainers {
 		c.t.Cleanup(func() { p.Stdin.Close() })
 		mine := cfg
 		mine.Rank = rank
-		local := c.hosts[name].LocalAddr().(*net.TCPAddr)
-		mine.Controller = net.JoinHostPort(local.IP.String(), c.port)
+		mine.Controller = c.reach(name, c.at.Hosts)
+		if edit != nil {
+			edit(rank, &mine)
+		}
 		done := make(chan agent.Training, 1)
 		go func() {
 			defer close(done)
@@ -295,7 +305,7 @@ type moves struct {
 	took []controller.Migration
 }
 
-func newMoves(t testing.TB, edit func(*controller.Setup)) *moves {
+func newMoves(t testing.TB, edit func(*controller.Setup), worker func(m *moves, job uint16, host string, rank int, c *agent.Config)) *moves {
 	t.Helper()
 	inv, err := clos.Spec{
 		Down: []int{2, 2}, Up: []int{1, 2}, Rate: 200e6, Delay: 20 * time.Microsecond,
@@ -312,7 +322,11 @@ func newMoves(t testing.TB, edit func(*controller.Setup)) *moves {
 			if m.root[id] = e.Tree.Root; e.Tree.Window != 64 {
 				t.Errorf("granted %+v", e.Tree)
 			}
-			m.jobs[id] = m.train(id, on)
+			m.jobs[id] = m.train(id, on, func(rank int, c *agent.Config) {
+				if worker != nil {
+					worker(m, id, on[rank], rank, c)
+				}
+			})
 		}
 	}
 	return m
@@ -350,7 +364,7 @@ func (m *moves) median(part func(controller.Migration) float64) float64 {
 // granted and released every one of them. A job whose host is killed ends.
 func TestMigrationUnderLoad(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "sharp_am.log")
-	c := newMoves(t, func(s *controller.Setup) { s.AMLog, s.Lease = log, 500*time.Millisecond })
+	c := newMoves(t, func(s *controller.Setup) { s.AMLog, s.Lease = log, 500*time.Millisecond }, nil)
 	rounds := 20
 	if testing.Short() {
 		rounds = 4
@@ -396,11 +410,62 @@ func TestMigrationUnderLoad(t *testing.T) {
 	}
 }
 
+// TestSharedUnderLoad is all of MINA at once: two jobs share the switches of their trees as
+// their hosts have agreed with the sharing controller, and trees migrate meanwhile. The logs
+// of all hosts and of the controller say that no two hosts of a job ever differed.
+func TestSharedUnderLoad(t *testing.T) {
+	dir := t.TempDir()
+	c := newMoves(t, func(s *controller.Setup) {
+		s.Share = &controller.Share{
+			Listen: ":0", Cost: tree.Cost{Latency: 1e-3, Bandwidth: 10e6, Ratio: 2}, Silence: 20 * time.Second, Log: dir + "/controller",
+		}
+	}, func(m *moves, job uint16, host string, rank int, c *agent.Config) {
+		c.Sharing, c.SharingController, c.Run = "shared", m.reach(host, m.at.Sharing), 1
+		c.SharingLog = fmt.Sprintf("%s/%d-%d", dir, job, rank)
+	})
+	rounds := 10
+	if testing.Short() {
+		rounds = 3
+	}
+	for range rounds {
+		c.flap()
+		time.Sleep(100 * time.Millisecond) // of training as they agreed
+	}
+	for id := uint16(1); id <= 2; id++ {
+		s := c.jobs[id].stop()
+		t.Logf("job %d: %d operations, %d with INA, %d refused", id, s.Ops, s.INA, s.Refused)
+		c.write(controller.Command{Cmd: "end", Job: id})
+		c.until(id, "ended")
+	}
+	files, err := filepath.Glob(dir + "/*")
+	if err != nil || len(files) != 5 {
+		t.Fatal(files, err)
+	}
+	var logs []io.Reader
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		logs = append(logs, f)
+	}
+	sum, err := sharing.Check(logs...)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d migrations; %d operations on hosts, %d asked, %d used; %d transactions committed, aborted %v",
+		len(c.took), sum.Operations, sum.Asked, sum.Used, sum.Committed, sum.Aborted)
+	if sum.Used == 0 || sum.Committed == 0 {
+		t.Error("nothing was shared")
+	}
+}
+
 // BenchmarkMigration is that of section V-D: medians of the parts of a migration under
 // load. Hosts leave a tree and adopt another at the end of an operation, so these parts are
 // as long as operations are.
 func BenchmarkMigration(b *testing.B) {
-	c := newMoves(b, nil)
+	c := newMoves(b, nil, nil)
 	for b.Loop() {
 		c.flap()
 	}
