@@ -44,7 +44,18 @@ func newDecider(cfg Config) (sharing.Decider, error) {
 // member is a host of a sharing group with its log.
 type member struct {
 	*sharing.Host
+	cfg sharing.HostConfig
 	log io.Closer // nil: none
+}
+
+// held writes down that the job has the switches, or is about to give them back. The
+// first all-reduce of the group is no operation of the job.
+func (m *member) held(index int64, held bool) {
+	e := sharing.Entry{What: sharing.Freed, Job: m.cfg.Job, Rank: m.cfg.Rank, Run: m.cfg.Run, Index: uint64(index) - 1}
+	if held {
+		e.What = sharing.Held
+	}
+	m.cfg.Log.Write(e)
 }
 
 func (m *member) Close() error {
@@ -75,6 +86,7 @@ func join(cfg Config) (sharing.Decider, error) {
 		}
 		m.log, c.Log = f, sharing.NewLog(f)
 	}
+	m.cfg = c
 	if m.Host, err = sharing.Join(c); err != nil {
 		if m.log != nil {
 			m.log.Close()

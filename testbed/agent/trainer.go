@@ -61,13 +61,17 @@ func newTrainer(cfg Config, c *udp.Clock) (*trainer, error) {
 		k.job = collective.Alone{}
 		return k, nil
 	}
+	var held func(index int64, held bool)
+	if m, ok := k.decider.(*member); ok && cfg.Rank == 0 { // all ranks know the same
+		held = m.held
+	}
 	k.group, err = collective.NewGroup(collective.Config{
 		RingConfig: collective.RingConfig{
 			Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Peers: cfg.Peers, Rate: cmp.Or(cfg.Rate, cfg.LineRate),
 			Seed: cfg.Seed, Timeout: cfg.Timeout,
 		},
 		Clock: c, Device: cfg.Device, Lanes: cfg.Lanes, RTO: cfg.RTO, LineRate: cfg.LineRate,
-		Rest: cfg.Rest, Offload: cfg.Offload,
+		Rest: cfg.Rest, Offload: cfg.Offload, Held: held,
 	})
 	if err != nil {
 		k.decider.Close()
@@ -117,10 +121,10 @@ const (
 )
 
 func (k *trainer) close() {
-	k.decider.Close()
 	if k.group != nil {
 		k.group.Close()
 	}
+	k.decider.Close()
 }
 
 // interrupt has the commands looked at; see obey.

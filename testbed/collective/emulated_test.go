@@ -357,7 +357,7 @@ func TestShared(t *testing.T) {
 	here := conn.LocalAddr().(*net.UDPAddr).IP.String()
 	conn.Close()
 	var logs []io.Reader
-	var decided bytes.Buffer
+	var decided, all bytes.Buffer
 	c, err := sharing.NewController(sharing.ControllerConfig{
 		Listen: net.JoinHostPort(here, "0"), Cost: tree.Cost{Latency: 1e-3, Bandwidth: 10e6, Ratio: 2}, Log: sharing.NewLog(&decided),
 		Silence: 20 * time.Second,
@@ -396,6 +396,7 @@ func TestShared(t *testing.T) {
 				t.Fatal(err)
 			}
 			logs = append(logs, bytes.NewReader(b))
+			all.Write(b)
 		}
 	}
 	sum, err := sharing.Check(append(logs, &decided)...)
@@ -404,6 +405,9 @@ func TestShared(t *testing.T) {
 	}
 	t.Logf("%d operations on hosts, %d asked, %d used; %d transactions committed, aborted %v; Next waited %v at most", sum.Operations,
 		sum.Asked, sum.Used, sum.Committed, sum.Aborted, sum.Percentile(1))
+	if held := bytes.Count(all.Bytes(), []byte(`"held"`)); held != sum.Used/2 {
+		t.Errorf("the switches were held %d times for %d operations", held, sum.Used/2)
+	}
 	if sum.Operations != 4*450 {
 		t.Errorf("%d operations in the logs", sum.Operations)
 	}

@@ -29,6 +29,10 @@ type Config struct {
 	// see udp.Socket. 0: that of a few packets at LineRate.
 	Rest    time.Duration
 	Offload bool // hand over several packets at once; see udp.Open
+	// Held is told, by one goroutine at a time, that the switches have granted the tree to an
+	// operation, counted from 0, and before this rank gives it back: so no rival's can be
+	// told in between. It must not wait. nil: nobody is.
+	Held func(index int64, held bool)
 }
 
 // DefaultTimeout is longer than ranks of a job are ever apart.
@@ -150,7 +154,7 @@ func (g *Group) reduce(ctx context.Context, bytes int64, ina bool) (Outcome, err
 	refused := false
 	if op.Asked {
 		packets := (bytes + 4*k.lanes - 1) / (4 * k.lanes)
-		a, err := k.reduce(ctx, packets, wanted != agreed || stop)
+		a, err := k.reduce(ctx, op.Index, packets, wanted != agreed || stop)
 		if err != nil {
 			return Outcome{}, fmt.Errorf("tree: operation %d of %d bytes: %w", op.Index, bytes, err)
 		}

@@ -83,7 +83,9 @@ type QueueStats struct {
 	Checked int64 `json:"checked"` // int32 values
 	Wrong   int64 `json:"wrong"`
 	Tree    Line  `json:"tree"` // durations by bytes, of operations that had INA
-	Ring    Line  `json:"ring"` // and of those that did not ask for it
+	Ring    Line  `json:"ring"` // of those that did not ask for it
+	// Fallback is of those that were refused the tree, the asking with it.
+	Fallback Line `json:"fallback"`
 	// Launch is from when an operation could begin, which is when it was requested or the
 	// one before it ended, until it did; without Decision, the time until it was decided
 	// whether to ask for INA. A job that stands still while its group's state is changed
@@ -259,6 +261,7 @@ func (q *Queue) launch(ctx context.Context, o *Operation, free time.Duration) {
 		s.Tree.Add(o.Bytes, took)
 	case o.Outcome.Refused:
 		s.Refused++
+		s.Fallback.Add(o.Bytes, took)
 	default:
 		s.Ring.Add(o.Bytes, took)
 	}

@@ -208,6 +208,8 @@ func (r *Ring) Connect(ctx context.Context) error {
 
 func (r *Ring) before() int { return (r.cfg.Rank + len(r.cfg.Peers) - 1) % len(r.cfg.Peers) }
 
+func (r *Ring) after() int { return (r.cfg.Rank + 1) % len(r.cfg.Peers) }
+
 // hello is how a rank presents itself to the next.
 func (r *Ring) hello(rank int) []byte {
 	b := binary.BigEndian.AppendUint16(nil, r.cfg.Job)
@@ -397,7 +399,7 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 		}
 		if step >= n-1 { // what is overwritten now has been sent
 			if err := send.wait(marks[step-n+1]); err != nil {
-				return got, err
+				return got, rankError{r.after(), err}
 			}
 		}
 		if err := blocks(r.cfg.Rank-step-1, func(b []byte, psn uint32) error {
@@ -425,7 +427,10 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 		}
 	}
 	// The heads and the vector are the next all-reduce's.
-	return got, send.wait(send.put(nil))
+	if err := send.wait(send.put(nil)); err != nil {
+		return got, rankError{r.after(), err}
+	}
+	return got, nil
 }
 
 // lowWater is how much has to come before a rank looks at it: waking up for every frame
@@ -493,7 +498,7 @@ func (r *Ring) Alive() error {
 		if c == nil {
 			return fmt.Errorf("ring: %w", net.ErrClosed)
 		}
-		rank := [2]int{r.before(), (r.cfg.Rank + 1) % len(r.cfg.Peers)}[i]
+		rank := [2]int{r.before(), r.after()}[i]
 		info, err := tcpInfo(c)
 		if err != nil || info.State != unix.BPF_TCP_ESTABLISHED {
 			return fmt.Errorf("ring: %w: rank %d", ErrGone, rank)

@@ -27,6 +27,7 @@ type tree struct {
 	lanes   int64
 	timeout time.Duration
 	alive   func() error
+	held    func(index int64, held bool)
 
 	mu     sync.Mutex
 	next   *treeOp // to be started
@@ -37,6 +38,7 @@ type tree struct {
 }
 
 type treeOp struct {
+	index   int64
 	packets int64
 	veto    bool
 	answer  chan treeAnswer
@@ -73,14 +75,17 @@ func newTree(cfg Config, t Tree, alive func() error) (*tree, error) {
 	if k.rest == 0 {
 		k.rest = min(time.Duration(restPackets*k.gap), time.Duration(float64(t.Window)/4*k.gap), maxRest)
 	}
+	if k.held = cfg.Held; k.held == nil {
+		k.held = func(int64, bool) {}
+	}
 	go k.run()
 	return k, nil
 }
 
 // reduce takes part in an operation. It returns when this rank has every result, or
 // knows that there will be none.
-func (k *tree) reduce(ctx context.Context, packets int64, veto bool) (treeAnswer, error) {
-	o := &treeOp{packets: packets, veto: veto, answer: make(chan treeAnswer, 1)}
+func (k *tree) reduce(ctx context.Context, index, packets int64, veto bool) (treeAnswer, error) {
+	o := &treeOp{index: index, packets: packets, veto: veto, answer: make(chan treeAnswer, 1)}
 	k.mu.Lock()
 	k.next = o
 	k.mu.Unlock()
@@ -142,6 +147,7 @@ const quiet = 100 * time.Millisecond
 func (k *tree) serve() error {
 	var (
 		op       *treeOp // that is under way here
+		held     bool    // the tree, as was told
 		before   ina.WorkerStats
 		progress time.Duration // when something came, or an operation began
 		looked   time.Duration
@@ -160,6 +166,14 @@ func (k *tree) serve() error {
 			}
 		}
 		state := k.r.State()
+		if op != nil && !held && (state == ina.OpReducing || state == ina.OpUnlocking) {
+			held = true
+			k.held(op.index, true)
+		}
+		if held && state == ina.OpUnlocking { // of which nothing was sent yet
+			held = false
+			k.held(op.index, false)
+		}
 		if op != nil && (state.Over() || state == ina.OpUnlocking) {
 			s := k.r.Stats()
 			op.answer <- treeAnswer{
