@@ -55,6 +55,7 @@ type Timetable struct {
 	jobs []job
 	me   int
 	now  float64
+	idle int // events since the last operation of me
 
 	decided bool
 	op      uint64 // the last one that was decided
@@ -132,6 +133,10 @@ func (j *job) last() {
 	}
 }
 
+// most is how many events may lie between two operations of a job: more is a snapshot of
+// jobs whose steps take no time at all beside its own.
+const most = 1 << 20
+
 // Ask says whether an operation asks for INA, and when it begins in seconds after the
 // snapshot. Operations are asked about in order, some may be left out, and one may be asked
 // about again until a later one has been. Ok is false for others, for those before the
@@ -145,6 +150,10 @@ func (t *Timetable) Ask(op uint64) (ina bool, at float64, ok bool) {
 		return false, 0, false
 	}
 	for !t.decided || t.op != op {
+		if t.idle++; t.idle > most {
+			me.gone = true
+			return false, 0, false
+		}
 		t.step()
 	}
 	return t.ina, t.at, true
@@ -182,6 +191,7 @@ func (t *Timetable) step() {
 		j.Running, j.Ends = true, at+j.Duration(j.Op, j.INA)
 		if next == t.me {
 			t.decided, t.op, t.ina, t.at = true, j.ops, j.INA, at
+			t.idle = 0
 		}
 		j.ops++
 	case j.State.Last:

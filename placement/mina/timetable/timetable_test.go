@@ -248,6 +248,16 @@ func TestBetweenSteps(t *testing.T) {
 	}
 }
 
+// Beside a job whose steps are too short to move the time, it ends.
+func TestTooShort(t *testing.T) {
+	slow := Job{Hosts: 2, Step: 1e9, Ops: []tree.Op{{Start: 1e8, Bytes: 1}}}
+	short := Job{Hosts: 2, Step: 1e-300, Ops: []tree.Op{{Start: 0, Bytes: 0}}}
+	tt := table(t, &Snapshot{Cost: tree.Cost{Bandwidth: 1, Ratio: 2}, Jobs: []Job{slow, short}}, 0)
+	if ina, _, ok := tt.Ask(0); ina || ok {
+		t.Errorf("%v %v", ina, ok)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	good := Job{Hosts: 2, Step: 1, Ops: []tree.Op{{Start: 0, Bytes: 1}}}
 	for name, change := range map[string]func(s *Snapshot, me *int){
