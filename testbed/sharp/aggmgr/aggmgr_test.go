@@ -46,17 +46,17 @@ func guid(host int) string { return sharp.FormatGUID(0xe41d2d0300000000 + uint64
 type board struct {
 	mu     sync.Mutex
 	held   map[string]map[uint16]aggmgr.Entry
-	refuse map[string]error // by "install leaf1", "remove leaf1"
-	stuck  chan struct{}    // calls wait for it, if it is not nil
+	refuse map[string]error         // by "install leaf1", "remove leaf1"
+	stuck  map[string]chan struct{} // by switch: setting up waits for it
 }
 
 func newBoard() *board {
 	return &board{held: map[string]map[uint16]aggmgr.Entry{}, refuse: map[string]error{}}
 }
 
-func (b *board) wait(ctx context.Context) error {
+func (b *board) wait(ctx context.Context, sw string) error {
 	b.mu.Lock()
-	stuck := b.stuck
+	stuck := b.stuck[sw]
 	b.mu.Unlock()
 	if stuck == nil {
 		return nil
@@ -70,7 +70,7 @@ func (b *board) wait(ctx context.Context) error {
 }
 
 func (b *board) Install(ctx context.Context, sw string, e aggmgr.Entry) error {
-	if err := b.wait(ctx); err != nil {
+	if err := b.wait(ctx, sw); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -495,7 +495,7 @@ func testSwitchRefuses(t *testing.T, r *rig) {
 func testSwitchStuck(t *testing.T, r *rig) {
 	stuck := make(chan struct{})
 	r.board.mu.Lock()
-	r.board.stuck = stuck
+	r.board.stuck = map[string]chan struct{}{"leaf1": stuck}
 	r.board.mu.Unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
@@ -504,9 +504,6 @@ func testSwitchStuck(t *testing.T, r *rig) {
 		failed <- err
 	}()
 	eventually(t, "1", func() string { return fmt.Sprint(r.Usage()[0].Trees) })
-	r.board.mu.Lock()
-	r.board.stuck = nil
-	r.board.mu.Unlock()
 	g := begin(t, r, aggmgr.Request{Job: 2, Hosts: []string{"h3", "h4"}})
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
