@@ -462,7 +462,7 @@ func TestRanksThatDisagree(t *testing.T) {
 			if rank == 1 {
 				c.Sharing = "none"
 			}
-		}, false, "no answer in time"},
+		}, false, "rank 1 is at operation 1 of 30000 bytes, step 0, which did not ask for the tree"},
 		{"one dies", nil, true, "rank is gone: rank 1"},
 		{"no such tree", func(_ int, c *agent.Config) { c.Tree = &collective.Tree{Epoch: 100, Window: window} }, false,
 			"the switches have none of this job in epoch 100"},

@@ -179,8 +179,8 @@ func (g *Group) reduce(ctx context.Context, bytes int64, ina bool) (Outcome, err
 // more, settled is called, unless something else was wanted meanwhile. It is called by
 // SetTree or AllReduce, and must not call either.
 //
-// While there are no all-reduces nothing is settled, but for the first tree, which is
-// wanted then.
+// What is so already is settled at once, everything else by all-reduces: a job that makes
+// none settles nothing.
 func (g *Group) SetTree(t Tree, settled func()) error {
 	if settled == nil {
 		settled = func() {}

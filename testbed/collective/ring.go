@@ -490,8 +490,10 @@ func add(a, b []byte) {
 	}
 }
 
-// Alive is an error if a neighbour has hung up.
-func (r *Ring) Alive() error {
+// Alive is an error if a neighbour has hung up, or if the one before has come to the
+// operation of that index and has not asked for the tree, as this rank has. It waits for
+// nothing, and any goroutine may call it while no all-reduce is under way.
+func (r *Ring) Alive(index int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, c := range [2]*net.TCPConn{r.in, r.out} {
@@ -503,6 +505,14 @@ func (r *Ring) Alive() error {
 		if err != nil || info.State != unix.BPF_TCP_ESTABLISHED {
 			return fmt.Errorf("ring: %w: rank %d", ErrGone, rank)
 		}
+	}
+	var b [headLen]byte
+	n := 0
+	if err := onSocket(r.in, func(fd int) { n, _, _ = unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) }); err != nil || n < headLen {
+		return nil // it is not there yet
+	}
+	if h := parseHead(b[:]); h.index == index && !h.asked {
+		return fmt.Errorf("ring: %w: rank %d is at %v; this rank asked for it", ErrMismatch, r.before(), h)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func TestRingErrors(t *testing.T) {
 			if d := time.Since(begin); d > 20*timeout {
 				t.Errorf("that took %v", d)
 			}
-			if rs[0].Alive() == nil {
+			if rs[0].Alive(0) == nil {
 				t.Error("a ring that failed is alive")
 			}
 		})

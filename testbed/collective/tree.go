@@ -26,7 +26,7 @@ type tree struct {
 	rest    time.Duration // in the midst of an operation
 	lanes   int64
 	timeout time.Duration
-	alive   func() error
+	alive   func(index int64) error
 	held    func(index int64, held bool)
 
 	mu     sync.Mutex
@@ -51,7 +51,7 @@ type treeAnswer struct {
 	wrong   int64
 }
 
-func newTree(cfg Config, t Tree, alive func() error) (*tree, error) {
+func newTree(cfg Config, t Tree, alive func(index int64) error) (*tree, error) {
 	r, err := ina.NewReducer(ina.WorkerConfig{
 		Job: cfg.Job, Epoch: t.Epoch, Rank: cfg.Rank, Workers: len(cfg.Peers), Lanes: cfg.Lanes,
 		Window: t.Window, RTO: cfg.RTO, Seed: cfg.Seed,
@@ -94,7 +94,12 @@ func (k *tree) reduce(ctx context.Context, index, packets int64, veto bool) (tre
 	case a := <-o.answer:
 		return a, nil
 	case <-k.ended:
-		return treeAnswer{}, k.err
+		select {
+		case a := <-o.answer: // the last thing it did
+			return a, nil
+		default:
+			return treeAnswer{}, k.err
+		}
 	case <-ctx.Done():
 		return treeAnswer{}, ctx.Err()
 	}
@@ -209,7 +214,11 @@ func (k *tree) serve() error {
 		}
 		k.mu.Unlock()
 		if !state.Over() {
-			if err := k.patience(now, progress, &looked); err != nil {
+			index := int64(-1) // of what is given back
+			if op != nil {
+				index = op.index
+			}
+			if err := k.patience(index, now, progress, &looked); err != nil {
 				return err
 			}
 			wake = now + quiet
@@ -264,9 +273,9 @@ func (k *tree) serve() error {
 	}
 }
 
-// patience is an error when an operation will not end: a neighbour is gone, or nothing has
-// come for too long.
-func (k *tree) patience(now, progress time.Duration, looked *time.Duration) error {
+// patience is an error when an operation will not end: a neighbour is gone or has not asked
+// for the tree, or nothing has come for too long.
+func (k *tree) patience(index int64, now, progress time.Duration, looked *time.Duration) error {
 	if now < max(progress, *looked)+quiet {
 		return nil
 	}
@@ -275,5 +284,5 @@ func (k *tree) patience(now, progress time.Duration, looked *time.Duration) erro
 		return fmt.Errorf("%w: %v at PSN %d for %v: a rank has died, or did not ask for the tree, or the switches have none of this job in epoch %d",
 			ErrSilent, k.r.State(), k.r.Lock(), k.timeout, k.Epoch)
 	}
-	return k.alive()
+	return k.alive(index)
 }
