@@ -16,6 +16,7 @@ import (
 type Summary struct {
 	Operations, Asked, Used     int // on hosts
 	Runs                        int // of hosts
+	Interrupted                 int // of these: ended while locked, as they were killed
 	Committed, Applied          int // transactions; by hosts
 	Aborted                     map[string]int
 	Out                         map[string]int // jobs taken out of their groups
@@ -132,6 +133,11 @@ func (c *checker) read(r io.Reader) error {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			c.Runs += len(hosts)
+			for _, h := range hosts {
+				if h.locked != (commit.Txn{}) {
+					c.Interrupted++
+				}
+			}
 			return nil
 		} else if err != nil {
 			return err

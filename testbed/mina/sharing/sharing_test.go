@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/commit"
 	"github.com/inabench/inabench/testbed/mina/sharing/wire"
@@ -26,6 +28,7 @@ import (
 
 var (
 	updates = flag.Int("sharing.updates", 300, "committed updates in TestKills")
+	loss    = flag.Float64("sharing.loss", 0.05, "part of the messages that TestKills loses; 0: nobody is killed either")
 	seed    = flag.Uint64("sharing.seed", 1, "of faults and of who is killed")
 )
 
@@ -361,10 +364,17 @@ func spread(d []time.Duration) string {
 // is killed every hundred updates and the controller forgets everything now and then. The
 // logs tell whether anything went wrong.
 func TestKills(t *testing.T) {
-	t.Logf("-sharing.seed %d -sharing.updates %d", *seed, *updates)
+	updates, faults := *updates, Faults{Seed: *seed, Loss: *loss, Twice: 0.02, Late: 0.02, Delay: 30 * time.Millisecond}
+	if testing.Short() {
+		updates = min(updates, 120)
+	}
+	if faults.Loss == 0 {
+		faults = Faults{}
+	}
+	t.Logf("-sharing.seed %d -sharing.updates %d -sharing.loss %v", *seed, updates, *loss)
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	c := &cluster{
-		t: t, dir: t.TempDir(), faults: Faults{Seed: *seed, Loss: 0.05, Twice: 0.02, Late: 0.02, Delay: 30 * time.Millisecond},
+		t: t, dir: t.TempDir(), faults: faults,
 		procs: map[commit.Node]*exec.Cmd{}, pipes: map[commit.Node]io.Closer{}, runs: map[uint32]uint64{},
 		groups: []Group{{{Job: 1, Hosts: 2}, {Job: 2, Hosts: 2}}},
 	}
@@ -405,22 +415,33 @@ func TestKills(t *testing.T) {
 	c.start(1)
 	c.start(2)
 	began := time.Now()
-	deadline := time.After(time.Duration(*updates)*100*time.Millisecond + 30*time.Second)
+	deadline := time.After(time.Duration(updates)*100*time.Millisecond + 30*time.Second)
 	var moved, back []time.Duration
 	var victim commit.Node // who is dead and has not been replaced
 	var killed, replaced time.Time
 	kills, commits, together, restarts := 0, 0, 0, 0
-	for commits < *updates {
+	kill := func() {
+		if commits < (kills+1)*100 || !killed.IsZero() || !replaced.IsZero() || faults.Loss == 0 {
+			return
+		}
+		kills++
+		victim, killed = commit.Node{Job: 1 + rng.Uint32N(2), Rank: rng.Uint32N(2)}, time.Now()
+		if kills%2 == 0 {
+			time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond) // anywhere in the protocol
+		}
+		c.kill(victim)
+	}
+	for commits < updates {
 		var e Entry
 		select {
 		case e = <-events:
 		case <-deadline:
-			t.Fatalf("%d of %d updates in %v; %+v", commits, *updates, time.Since(began), c.ctrl.Status())
+			t.Fatalf("%d of %d updates in %v; %+v", commits, updates, time.Since(began), c.ctrl.Status())
 		}
 		switch e.What {
 		case commit.Committed.String():
 			commits++
-			if commits >= 150+restarts*500 && killed.IsZero() && replaced.IsZero() {
+			if commits >= 150+restarts*500 && faults.Loss > 0 && killed.IsZero() && replaced.IsZero() {
 				restarts++
 				restart() // some hosts have been told, others are in doubt
 			}
@@ -436,11 +457,13 @@ func TestKills(t *testing.T) {
 				killed, replaced = time.Time{}, time.Now()
 				c.start(victim.Job)
 			}
+		case commit.Begun.String(): // every other one is killed when it has just locked or is about to
+			if kills%2 > 0 {
+				kill()
+			}
 		case commit.Closed.String():
-			if commits >= (kills+1)*100 && killed.IsZero() && replaced.IsZero() {
-				kills++
-				victim, killed = commit.Node{Job: 1 + rng.Uint32N(2), Rank: rng.Uint32N(2)}, time.Now()
-				c.kill(victim)
+			if kills%2 == 0 {
+				kill()
 			}
 			c.ctrl.Change()
 		}
@@ -457,7 +480,7 @@ func TestKills(t *testing.T) {
 	t.Logf("%d updates in %.1f s, %d of them with both jobs, %d kills, %d epochs of the controller", commits, took.Seconds(), together, kills, s.Epochs)
 	t.Logf("aborted %v; taken out %v", s.Aborted, s.Out)
 	t.Logf("the group moved on without the dead: %s; with them again: %s", spread(moved), spread(back))
-	t.Logf("%d operations in %d runs of hosts, %d asked for INA, %d had it; %d states taken over", s.Operations, s.Runs, s.Asked, s.Used, s.Applied)
+	t.Logf("%d operations in %d runs of hosts, of which %d ended while locked; %d asked for INA, %d had it; %d states taken over", s.Operations, s.Runs, s.Interrupted, s.Asked, s.Used, s.Applied)
 	t.Logf("a message was sent at most %d times, a host in doubt asked at most %d times (%d in all, %d fenced)", s.Sent, s.Asks, s.InDoubt, s.Fenced)
 	waited := 0
 	for _, w := range s.Waits {
@@ -467,13 +490,13 @@ func TestKills(t *testing.T) {
 	}
 	t.Logf("stalls of operations: %d of %d waited; p50 %v, p90 %v, p99 %v, p99.9 %v, max %v; locks: median %v, longest %v",
 		waited, len(s.Waits), s.Percentile(0.5), s.Percentile(0.9), s.Percentile(0.99), s.Percentile(0.999), s.Percentile(1), s.Median, s.LongestLock)
-	if s.Committed < *updates || s.Operations == 0 || s.Asked == 0 || s.Used == 0 || together == 0 {
+	if s.Committed < updates || s.Operations == 0 || s.Asked == 0 || s.Used == 0 || together == 0 {
 		t.Errorf("%+v: nothing was shared", s)
 	}
 	if s.Sent > times.Attempts {
 		t.Errorf("a message was sent %d times, want at most %d", s.Sent, times.Attempts)
 	}
-	if len(moved) == 0 && *updates >= 200 {
+	if len(moved) == 0 && kills > 1 {
 		t.Error("nobody ever moved on")
 	}
 }
@@ -832,4 +855,39 @@ func BenchmarkNext(b *testing.B) {
 		}
 		h.Done(op, ina)
 	}
+}
+
+// What comes as a state is read or refused, and decides on operations in bounded time.
+func FuzzState(f *testing.F) {
+	f.Add(`{"Cost":{"Latency":5e-05,"Bandwidth":1e9,"Ratio":2},"Jobs":[{"ID":1,"Hosts":2,"Step":1,"Ops":[{"Start":0,"Bytes":1e6}],"Rivals":[1],"Next":3},{"ID":2,"Hosts":2,"Step":1,"Ops":[{"Start":0,"Bytes":1e6}],"Rivals":[0],"Next":1,"Running":true,"Ends":0.1}]}`)
+	f.Add(`{"Jobs":[{"ID":1,"Rivals":[]}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		p, err := planOf(body, 1)
+		if err != nil && (p.alone || p.table != nil) {
+			t.Errorf("%v, and a plan", err)
+		}
+		for op := range uint64(3) {
+			p.ask(op)
+		}
+	})
+}
+
+// Messages are what they were after a way over the wire.
+func FuzzWire(f *testing.F) {
+	f.Add(uint8(1), uint32(1), uint32(2), uint64(3), uint64(4), uint64(5), uint64(6), true, "x")
+	f.Fuzz(func(t *testing.T, kind uint8, job, rank uint32, run, epoch, seq, index uint64, applied bool, body string) {
+		m := commit.Message{Kind: commit.Kind(kind), From: commit.Node{Job: job, Rank: rank}, To: commit.Node{Job: rank, Rank: job},
+			Run: run, Txn: commit.Txn{Epoch: epoch, Seq: seq}, Index: index, Applied: applied, Body: body}
+		text, err := proto.Marshal(toWire(&m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var w wire.Message
+		if err := proto.Unmarshal(text, &w); err != nil {
+			t.Fatal(err)
+		}
+		if got := fromWire(&w); got != m {
+			t.Errorf("%+v, want %+v", got, m)
+		}
+	})
 }
