@@ -452,7 +452,7 @@ func TestQuota(t *testing.T) {
 // TestHostGone: a job that loses a host ends when the lease is over, and its tree is
 // released; one whose host comes back does not.
 func TestHostGone(t *testing.T) {
-	r := newRig(t, rack(t, 4), func(c *controller.Config) { c.Lease = 300 * time.Millisecond })
+	r := newRig(t, rack(t, 4), func(c *controller.Config) { c.Lease = time.Second })
 	for id, hosts := range map[uint16][]string{1: {"h1", "h3"}, 2: {"h2", "h4"}} {
 		r.submit(controller.Submission{ID: id, Hosts: hosts})
 	}

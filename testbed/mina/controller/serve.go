@@ -14,10 +14,12 @@ import (
 	"github.com/inabench/inabench/testbed/mina/controller/allocation"
 )
 
-// NewServer is a gRPC server that notices within a lease that a client is gone.
+// NewServer is a gRPC server that notices when the machine of a client is gone: within two
+// leases, and not because one was busy for some seconds. That a process has died it notices
+// at once.
 func NewServer(lease time.Duration) *grpc.Server {
 	return grpc.NewServer(
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: max(lease/2, time.Second), Timeout: max(lease/2, time.Second)}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: max(lease, time.Second), Timeout: max(lease, 5*time.Second)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 }
