@@ -55,4 +55,13 @@
 // on: Out. It comes back when all of its hosts have been heard, after an interval that
 // doubles each time, so that a host that reports but never answers holds nobody up for long.
 // While a job is out its hosts keep the state that they agreed on.
+//
+// # How far this is proven
+//
+// The package's tests visit every state that small groups can come to (two hosts, three,
+// two rivals, two jobs of two hosts), with messages that come at any time, often or never,
+// timers that run out too early, and crashes and deaths of any host or the controller at
+// every step. In each, hosts of a job have the same state for the same operation, no two
+// rivals hold the switches, and everything settles if no more faults come. Eleven
+// mistakes in the protocol, made on purpose, are each found by it.
 package commit

@@ -3,6 +3,29 @@
 //
 // A training job asks a Decider before each all-reduce. Those without a controller are
 // Always, Greedy and Never. With one it is a Host.
+//
+// # How it works
+//
+// Hosts report to the Controller where their jobs are and what their steps look like. When
+// a group's jobs change, when a pattern becomes known, and when jobs have drifted apart,
+// it has all hosts of the group take over a snapshot of the group at once (package
+// commit). From it every host knows which of its job's operations ask for INA (package
+// timetable), without another message. Next waits only while the host is locked for a
+// new snapshot: a round trip, about, and longer where messages are lost or hosts die.
+//
+// What guarantees what: that hosts of a job ask alike, the two-phase commit; that one of
+// two rivals has the switches, the switches, which grant what all hosts of a job ask for or
+// refuse them all. Snapshots only make refusals rare.
+//
+// Controller and hosts each serve one call, wire.Sharing.Deliver, and call each other: the
+// hosts of a job too, for when the controller is silent. A call carries one message and
+// answers nothing, so a network that loses, doubles or delays messages is the one that
+// package commit is made for; Faults is such a network.
+//
+// # Logs
+//
+// With a Log, everything that was decided, locked, committed or aborted is written down
+// before it takes effect, and Check says whether what must hold has held.
 package sharing
 
 import (

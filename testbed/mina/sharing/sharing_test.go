@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	updates = flag.Int("sharing.updates", 300, "committed updates in TestKills")
+	updates = flag.Int("sharing.updates", 400, "committed updates in TestKills")
 	loss    = flag.Float64("sharing.loss", 0.05, "part of the messages that TestKills loses; 0: nobody is killed either")
 	seed    = flag.Uint64("sharing.seed", 1, "of faults and of who is killed")
 )
@@ -250,7 +250,6 @@ func (f *fabric) serve(conn net.Conn) {
 // watch hands over what is written to a log.
 type watch struct {
 	w  io.Writer
-	mu sync.Mutex
 	to func(Entry)
 }
 
