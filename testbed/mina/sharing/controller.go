@@ -64,6 +64,8 @@ type Controller struct {
 
 	// Below: only functions that come through in.
 	groups []*group
+	ending []*group // without jobs: they end what they have begun
+	last   commit.Txn
 	hosts  map[commit.Node]*peer
 	jobs   map[uint32]*known
 	timers map[*time.Timer]struct{}
@@ -181,12 +183,7 @@ func (c *Controller) Share(groups []Group) error {
 func (c *Controller) share(groups []Group) {
 	old := c.groups
 	c.groups = nil
-	var last commit.Txn
-	for _, g := range old {
-		if t := g.machine.Last(); t.Compare(last) > 0 {
-			last = t
-		}
-	}
+	c.ending = slices.DeleteFunc(c.ending, func(g *group) bool { return g.machine.Idle() })
 	for _, members := range groups {
 		// The machine of a group that has a job in common goes on.
 		i := slices.IndexFunc(old, func(g *group) bool {
@@ -202,7 +199,7 @@ func (c *Controller) share(groups []Group) {
 			g = &group{}
 			g.machine = commit.NewGroup(c.cfg.Epoch, c.cfg.Times, func(ready []commit.Ready) string { return c.state(g, ready) })
 		}
-		g.machine.After(last)
+		g.machine.After(c.last)
 		c.groups = append(c.groups, g)
 		same := reflect.DeepEqual(g.members, members)
 		g.members = slices.Clone(members)
@@ -216,7 +213,12 @@ func (c *Controller) share(groups []Group) {
 		}
 		c.carryOut(g)
 	}
-	// Others end what they have begun with hosts that have left; nothing remains to be said.
+	for _, g := range old {
+		g.members = nil
+		c.ending = append(c.ending, g)
+		g.machine.Set(nil, &c.out)
+		c.carryOut(g)
+	}
 	for n := range c.hosts {
 		if !slices.ContainsFunc(groups, func(g Group) bool {
 			return slices.ContainsFunc(g, func(m Member) bool { return m.Job == n.Job })
@@ -263,9 +265,11 @@ func (c *Controller) handle(w *wire.Message) {
 			return
 		}
 	}
-	for _, g := range c.groups { // also the one that the job was in before
-		g.machine.Handle(m, &c.out)
-		c.carryOut(g)
+	for _, groups := range [...][]*group{c.groups, c.ending} { // also the one that the job was in before
+		for _, g := range groups {
+			g.machine.Handle(m, &c.out)
+			c.carryOut(g)
+		}
 	}
 	if m.Kind == commit.Report && m.From.Rank == 0 {
 		c.progress(g, m.From.Job, h)
@@ -334,6 +338,11 @@ func (c *Controller) carryOut(g *group) {
 	c.cfg.Log.events(c.out.Events)
 	for _, e := range c.out.Events {
 		switch {
+		case e.Kind == commit.Begun: // no two transactions have one number
+			c.last = e.Txn
+			for _, g := range c.groups {
+				g.machine.After(e.Txn)
+			}
 		case e.Kind == commit.Committed:
 			g.state, g.since = e.Txn, time.Now()
 		case e.Kind == commit.Out && c.cfg.Out != nil:

@@ -713,6 +713,93 @@ func TestJoinAndLeave(t *testing.T) {
 	}
 }
 
+// Groups are made anew again and again, while transactions are under way: hosts never differ,
+// no two transactions have one number, and nobody is taken for dead.
+func TestRegroup(t *testing.T) {
+	rng := rand.New(rand.NewPCG(*seed, 1))
+	var mu sync.Mutex
+	var text bytes.Buffer
+	begun := map[commit.Txn]int{}
+	log := NewLog(&watch{w: &text, to: func(e Entry) {
+		if e.What == "begun" {
+			mu.Lock()
+			begun[e.Txn]++
+			mu.Unlock()
+		}
+	}})
+	c, err := NewController(ControllerConfig{Listen: "127.0.0.1:0", Cost: cost, Times: times, Silence: 20 * time.Second, Log: log,
+		Out: func(job uint32, run uint64, why string) { t.Errorf("job %d, run %d is out: %s", job, run, why) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	var hosts []*Host
+	for job := range uint32(5) {
+		for rank := range uint32(2) {
+			h := member(t, HostConfig{Controller: c.Address(), Job: job + 1, Rank: rank, Hosts: 2, Run: 1, Log: log})
+			hosts = append(hosts, h)
+		}
+		pair := hosts[len(hosts)-2:]
+		done.Go(func() { // one goroutine for both: they begin and end together
+			for {
+				for _, h := range pair {
+					op, ina, err := h.Next(ctx)
+					if err != nil {
+						return
+					}
+					h.Done(op, ina)
+				}
+				select {
+				case <-time.After(time.Millisecond):
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	for range 60 {
+		groups := make([]Group, 3)
+		for job := range uint32(5) {
+			i := rng.IntN(3)
+			groups[i] = append(groups[i], Member{Job: job + 1, Hosts: 2})
+		}
+		if err := c.Share(groups); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		idle := true
+		c.do(func() {
+			for _, g := range c.groups {
+				idle = idle && g.machine.Idle()
+			}
+		}, true)
+		if idle {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it does not settle: %+v", c.Status())
+		}
+	}
+	cancel()
+	done.Wait()
+	for _, h := range hosts {
+		h.Close()
+	}
+	c.Close()
+	for txn, n := range begun {
+		if n > 1 {
+			t.Errorf("%v was begun %d times", txn, n)
+		}
+	}
+	s, err := Check(&text)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("-sharing.seed %d: %d operations, %d committed, aborted %v", *seed, s.Operations, s.Committed, s.Aborted)
+}
+
 // A process that comes back in the same run, without memory, gets nothing, and its job is
 // taken out.
 func TestSameRunTwice(t *testing.T) {
