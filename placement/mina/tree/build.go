@@ -47,7 +47,7 @@ type Options struct {
 	// Weighted makes the Gain of the jobs with trees of their own as large as can be,
 	// instead of their number.
 	Weighted bool
-	// Moves of the local search for each candidate; 0: 4; less: none.
+	// Moves of the local search for each candidate; 0: 2; less: none.
 	Moves int
 	// Nodes of branch and bound, after which it gives up; 0: none.
 	Nodes   int
@@ -367,7 +367,7 @@ func (b *Builder) offer(i int, weight int64, held int) {
 func (b *Builder) solve(p *Plan) (optimal bool) {
 	moves := b.Moves
 	if moves == 0 {
-		moves = 4
+		moves = 2
 	}
 	var chosen []int
 	if b.Nodes > 0 {
