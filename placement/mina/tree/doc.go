@@ -33,7 +33,7 @@
 //   - The sharing rule is described by a sentence: improvement per unit of acceleration
 //     time, the highest first. Decide is the rule of the authors' code. It asks the other
 //     jobs of the group, or only those in Plan.Rivals: jobs of a group whose trees do not
-//     meet can use INA at the same time.
+//     meet can use INA at the same time. Thrifty goes beyond the paper.
 //   - The baseline for trees looks at all trees that there are, in the paper; in its code
 //     only at those that pass data at that instant. First does either.
 package tree

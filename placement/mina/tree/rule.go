@@ -201,3 +201,15 @@ func Decide(now float64, job *State, others []*State) bool {
 	}
 	return true
 }
+
+// Thrifty is Decide, but an operation that gains nothing by INA goes without it where
+// others want it: the step ends no later for that, whatever comes after, and who does gain
+// need not wait for its end. The paper's rule sees only the next operation of the others.
+func Thrifty(now float64, job *State, others []*State) bool {
+	if len(others) > 0 {
+		if urgency, _, _ := job.Urgency(now); urgency <= 0 {
+			return false
+		}
+	}
+	return Decide(now, job, others)
+}

@@ -179,6 +179,10 @@ func TestRule(t *testing.T) {
 		if got := Decide(0, tt.job, others); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
+		urgency, _, _ := tt.job.Urgency(0)
+		if got, want := Thrifty(0, tt.job, others), tt.want && (tt.other == nil || urgency > 0); got != want {
+			t.Errorf("%s: the thrifty rule says %v", tt.name, got)
+		}
 	}
 }
 

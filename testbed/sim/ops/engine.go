@@ -220,23 +220,22 @@ func (e *engine) decide(r *running) bool {
 	if !r.tree || e.now < r.from {
 		return false
 	}
+	has := true
 	switch e.cfg.Sharing {
 	case Mina:
-		e.result.Asked++
-		if !tree.Decide(e.now, &r.State, r.others) {
-			e.result.Refused++
-			return false
-		}
+		has = tree.Decide(e.now, &r.State, r.others)
+	case Thrifty:
+		has = tree.Thrifty(e.now, &r.State, r.others)
 	case Greedy:
-		e.result.Asked++
-		for _, o := range r.rivals {
-			if o.Running && o.INA {
-				e.result.Refused++
-				return false
-			}
-		}
+		has = !slices.ContainsFunc(r.rivals, func(o *running) bool { return o.Running && o.INA })
+	default:
+		return true
 	}
-	return true
+	e.result.Asked++
+	if !has {
+		e.result.Refused++
+	}
+	return has
 }
 
 // come lets the jobs in that have come by now.

@@ -45,11 +45,12 @@ func PaperCost() tree.Cost { return tree.Cost{Latency: 50e-6, Bandwidth: 12.5e9,
 type Sharing uint8
 
 const (
-	Mina   Sharing = iota // tree.Decide
-	Greedy                // whoever finds its tree idle: the paper's baseline
-	None                  // nobody shares: only jobs whose trees conflict with none before theirs have INA
-	Never                 // no job has INA: the reference of score 0
-	Always                // all jobs have INA, whatever the switches can do: that of score 1
+	Mina    Sharing = iota // tree.Decide
+	Greedy                 // whoever finds its tree idle: the paper's baseline
+	Thrifty                // tree.Thrifty: the operations that gain by it
+	None                   // nobody shares: only jobs whose trees conflict with none before theirs have INA
+	Never                  // no job has INA: the reference of score 0
+	Always                 // all jobs have INA, whatever the switches can do: that of score 1
 )
 
 // String is the word for it.
@@ -60,7 +61,7 @@ func (s Sharing) String() string {
 	return fmt.Sprintf("sharing %d", uint8(s))
 }
 
-var sharings = []string{"mina", "greedy", "none", "never", "always"}
+var sharings = []string{"mina", "greedy", "thrifty", "none", "never", "always"}
 
 // Rebuild is when trees are built.
 type Rebuild uint8
