@@ -58,10 +58,12 @@
 //
 // # How far this is proven
 //
-// The package's tests visit every state that small groups can come to (two hosts, three,
-// two rivals, two jobs of two hosts), with messages that come at any time, often or never,
-// timers that run out too early, and crashes and deaths of any host or the controller at
-// every step. In each, hosts of a job have the same state for the same operation, no two
-// rivals hold the switches, and everything settles if no more faults come. Eleven
-// mistakes in the protocol, made on purpose, are each found by it.
+// The package's tests visit every state that small groups can come to: two hosts, three,
+// two rivals, two jobs of two hosts. Messages come at any time, often or never, timers run
+// out too early, and hosts or the controller crash at every step, within bounds on how
+// many operations, transactions and faults there are; of the largest groups, messages come
+// once, and answers to the controller at once. In each state, hosts of a job have the
+// same state for the same operation, no two rivals hold the switches, and there is a way on
+// without more faults to where everything has settled. Eleven mistakes in the protocol,
+// made on purpose, are each found.
 package commit
