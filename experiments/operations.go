@@ -41,6 +41,9 @@ type Operations struct {
 	Groups     string  `toml:"groups" default:"apart"` // who may join a sharing group
 	Weighted   bool    `toml:"weighted"`               // trees go to those that gain most by INA
 	Sharing    string  `toml:"sharing" default:"mina"`
+	// Profiled says that the patterns of jobs are known before they run, as they are to the
+	// simulator. Otherwise ranks find out, and share from then on. On testbeds.
+	Profiled bool `toml:"profiled" default:"true"`
 	// Share has all jobs want one and the same tree for so long, whatever their steps: the
 	// score is over those that they finish. Only in simulations.
 	Share inventory.Duration `toml:"share"`

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/inabench/inabench/experiments/training"
+	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/remote"
 )
@@ -15,7 +16,7 @@ import (
 const ControllerVerb = "mina-controller"
 
 // controller starts the process that gives jobs hosts and trees.
-func (o *Operations) controller(ctx context.Context, r *run, tb *remote.Testbed, s *Spec, seed uint64, sharing string) (*training.Process, error) {
+func (o *Operations) controller(ctx context.Context, r *run, tb *remote.Testbed, s *Spec, seed uint64, sharing string, cost tree.Cost) (*training.Process, error) {
 	inv := tb.Inventory()
 	at, err := tb.Reach(inv.Hosts[0].Name)
 	if err != nil {
@@ -31,6 +32,9 @@ func (o *Operations) controller(ctx context.Context, r *run, tb *remote.Testbed,
 	}
 	if sharing != "mina" && sharing != "greedy" {
 		setup.Sharing = "exclusive"
+	}
+	if sharing == "mina" {
+		setup.Share = &controller.Share{Listen: setup.Listen, Cost: cost, Log: filepath.Join(r.dir.Path, "sharing.jsonl")}
 	}
 	for _, h := range inv.Hosts {
 		for _, nic := range h.NICs {

@@ -58,7 +58,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (*r
 
 	r.status("measure", labels(p.Labels), 0)
 	began = time.Now()
-	control, err := o.controller(ctx, r, tb, s, seed, o.Sharing)
+	control, err := o.controller(ctx, r, tb, s, seed, o.Sharing, cost)
 	if err != nil {
 		return point, nil, err
 	}
@@ -93,6 +93,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (*r
 		if k == results.Predicted {
 			f.Predictor = operated
 		}
+		f.N = 2 // at least: it is of all steps
 		ph.Figures = append(ph.Figures, f)
 	}
 	var jct, steps, ina float64
@@ -245,7 +246,7 @@ func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing str
 		rate = min(rate, h.NICs[0].Rate)
 	}
 	return agent.Config{
-		Sharing: asking[sharing], Epoch: uint16(time.Now().UnixMilli()) | 1, Lanes: s.Switch.Lanes, Seed: seed,
+		Sharing: asking[sharing], Run: uint64(time.Now().UnixNano()), Profiled: o.Profiled, Epoch: uint16(time.Now().UnixMilli()) | 1, Lanes: s.Switch.Lanes, Seed: seed,
 		RTO: 4*rtt + 20*time.Millisecond, LineRate: float64(rate), Interval: time.Duration(s.Measure.Interval),
 		Rest: testbed.Rest(rtt, s.Emulation.Offload), Offload: s.Emulation.Offload,
 	}
@@ -270,7 +271,7 @@ func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, 
 	var cost tree.Cost
 	for _, way := range []string{"never", "always"} {
 		r.status("calibrate", way, 0)
-		control, err := o.controller(ctx, r, tb, s, s.Measure.Seed, way)
+		control, err := o.controller(ctx, r, tb, s, s.Measure.Seed, way, cost)
 		if err != nil {
 			return cost, err
 		}
@@ -367,9 +368,9 @@ func (o *Operations) finish(rec *results.Record) {
 		p, e := &rec.Points[i], refs[of(&rec.Points[i])]
 		if v := (e.never - jct(p)) / (e.never - e.always); e.never > e.always && !math.IsNaN(v) {
 			ph := &p.Phases[0]
-			ph.Figures = append(ph.Figures,
-				exactly("ina_score", results.Cluster, results.Measured, "1", v),
-				exactly("jct_range", results.Cluster, results.Measured, "1", 1-e.always/e.never))
+			score := exactly("ina_score", results.Cluster, results.Measured, "1", v)
+			score.N = 2 // at least: it is of all steps
+			ph.Figures = append(ph.Figures, score, exactly("jct_range", results.Cluster, results.Measured, "1", 1-e.always/e.never))
 		}
 	}
 }

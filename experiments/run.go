@@ -113,6 +113,11 @@ type planned struct {
 	plan *placement.Plan
 }
 
+// has says whether the point has all of the labels.
+func (p *planned) has(labels []string) bool {
+	return !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(p.Labels, l) })
+}
+
 func newRun(s *Spec, o RunOptions) (*run, error) {
 	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]tree.Cost{}, origin: time.Now()}
 	if r.opt.Root == "" {
@@ -154,7 +159,10 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 		Timings: map[string]float64{},
 	}
 	for i := range r.rec.Expect {
-		r.rec.Expect[i].Skip = notApplicable(r.rec.Expect[i], points)
+		e := &r.rec.Expect[i]
+		if e.Skip = notApplicable(*e, points); !slices.ContainsFunc(points, func(p planned) bool { return p.has(e.Points) }) {
+			e.Skip = "no point has " + strings.Join(e.Points, " ")
+		}
 	}
 	r.dir, err = results.Create(r.opt.Root, r.rec)
 	return r, err

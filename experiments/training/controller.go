@@ -22,7 +22,7 @@ type Process struct {
 	hosts Hosts
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	port  string
+	at    controller.Addresses
 
 	over chan struct{} // closed when it has ended
 
@@ -61,8 +61,8 @@ func Start(ctx context.Context, hosts Hosts, argv []string, s controller.Setup) 
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	_, p.port, err = net.SplitHostPort(e.Ready.Hosts)
-	return p, err
+	p.at = *e.Ready
+	return p, nil
 }
 
 func (p *Process) read(stdout io.Reader, stderr fmt.Stringer) {
@@ -154,13 +154,20 @@ func (p *Process) Place(ctx context.Context, j Job) ([]string, error) {
 	return nil, errors.New(e.Error)
 }
 
-// Address implements Controller.
-func (p *Process) Address(host string) (string, error) {
+// Addresses implements Controller.
+func (p *Process) Addresses(host string) (trees, sharing string, err error) {
 	at, err := p.hosts.Reach(host)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return net.JoinHostPort(at.String(), p.port), nil
+	reach := func(listens string) string {
+		_, port, err := net.SplitHostPort(listens)
+		if err != nil {
+			return "" // it does not
+		}
+		return net.JoinHostPort(at.String(), port)
+	}
+	return reach(p.at.Hosts), reach(p.at.Sharing), nil
 }
 
 // End implements Controller.

@@ -38,8 +38,9 @@ type Controller interface {
 	// Place gives a job hosts, in the order of its ranks. An error that wraps ErrNoRoom
 	// passes when others end.
 	Place(ctx context.Context, j Job) ([]string, error)
-	// Address is where the ranks on a host find it.
-	Address(host string) (string, error)
+	// Addresses are where the ranks on a host find it: what gives them trees, and what says
+	// who has a tree when several want it. Empty: there is none.
+	Addresses(host string) (trees, sharing string, err error)
 	// End says that nothing of a job runs any more.
 	End(ctx context.Context, id uint16) error
 }
@@ -192,7 +193,7 @@ func start(ctx context.Context, cfg Config, jobs []*entry) error {
 			c.Job, c.Name, c.Pattern, c.Speed, c.Steps = e.ID, e.Name, &e.Pattern, e.Speed, e.Steps
 			var err error
 			if len(e.On) > 0 {
-				c.Controller, err = cfg.Controller.Address(e.On[0])
+				c.Controller, c.SharingController, err = cfg.Controller.Addresses(e.On[0])
 			}
 			if err == nil {
 				e.ranks, err = Launch(gctx, cfg.Hosts, e.Name, e.On, c)
@@ -252,8 +253,8 @@ func (f *first) Place(_ context.Context, j Job) ([]string, error) {
 	return on, nil
 }
 
-// Address implements Controller.
-func (f *first) Address(string) (string, error) { return "", nil }
+// Addresses implements Controller.
+func (f *first) Addresses(string) (trees, sharing string, err error) { return "", "", nil }
 
 // End implements Controller.
 func (f *first) End(_ context.Context, id uint16) error {
