@@ -83,6 +83,8 @@ type Client struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the session goroutine has ended
 
+	observer bool // without a session: see Observe
+
 	mu       sync.Mutex
 	ready    chan struct{} // closed while primary
 	primary  bool
@@ -99,11 +101,48 @@ type Client struct {
 	closed  bool
 }
 
+// Observe is a client of a switch that somebody else controls: it reads what the switch
+// counts and holds, after Attach, and bids for nothing. Whatever would change the switch
+// fails with an error wrapping ErrNotPrimary. Nothing is sent before the first call. The
+// caller must Close the Client.
+func Observe(name, addr string, deviceID uint64, opt Options) (*Client, error) {
+	c, err := newClient(name, addr, deviceID, opt)
+	if err != nil {
+		return nil, err
+	}
+	c.cancel, c.observer = func() {}, true
+	c.outbid = fmt.Errorf("%w: this client only reads", ErrNotPrimary)
+	close(c.done)
+	return c, nil
+}
+
 // Dial connects to the P4Runtime server at addr ("host:port" or "unix:path") and
 // returns when it has become primary controller of the device. name is what errors
 // call the switch. A switch that does not answer yet is retried until
 // Options.DialTimeout. The caller must Close the Client.
 func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) (*Client, error) {
+	c, err := newClient(name, addr, deviceID, opt)
+	if err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	first := make(chan error, 1)
+	go c.keep(life, first)
+	select {
+	case err = <-first:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		c.hangUp()
+		return nil, fmt.Errorf("switch %s: connect to P4Runtime at %s: %w", name, addr, err)
+	}
+	return c, nil
+}
+
+// newClient is a client without a session.
+func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error) {
 	opt = opt.withDefaults()
 	target := addr
 	if !strings.HasPrefix(addr, "unix:") {
@@ -124,26 +163,13 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 	if err != nil {
 		return nil, fmt.Errorf("switch %s: P4Runtime address %q: %w", name, addr, err)
 	}
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &Client{
+	return &Client{
 		name: name, addr: addr, device: deviceID, opt: opt,
 		conn: conn, rpc: p4v1.NewP4RuntimeClient(conn),
-		cancel: cancel, done: make(chan struct{}),
+		done:  make(chan struct{}),
 		ready: make(chan struct{}), lost: make(chan struct{}),
 		undo: make(map[string]*undoEntry),
-	}
-	first := make(chan error, 1)
-	go c.keep(life, first)
-	select {
-	case err = <-first:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
-		c.hangUp()
-		return nil, fmt.Errorf("switch %s: connect to P4Runtime at %s: %w", name, addr, err)
-	}
-	return c, nil
+	}, nil
 }
 
 // Name is the switch's name as given to Dial.

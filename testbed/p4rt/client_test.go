@@ -492,6 +492,54 @@ func TestPolite(t *testing.T) {
 	}
 }
 
+// TestObserve: an observer reads what another client controls, which does not notice, and
+// changes nothing, also with its end.
+func TestObserve(t *testing.T) {
+	s := loopback(t)
+	ctx := t.Context()
+	o, err := p4rt.Observe("tor1", s.addr, device, p4rt.Options{CallTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Attach(ctx); err == nil {
+		t.Error("attached to a switch without a pipeline")
+	}
+	owner := dial(t, s.addr)
+	push(t, owner)
+	if err := owner.WriteJob(ctx, job(1, 64)); err != nil {
+		t.Fatal(err)
+	}
+	s.mem.count(softswitch.JobIn, 1, 7)
+	if err := o.Attach(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got, err := o.ReadCounters(ctx, []string{"job_in"}, []int{1})
+	if diff := cmp.Diff([]p4rt.CounterValue{{"job_in", 1, 7, 700}}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	jobs, err := o.ReadJobs(ctx)
+	if err != nil || len(jobs) != 1 {
+		t.Errorf("jobs %+v, %v", jobs, err)
+	}
+	for what, err := range map[string]error{
+		"write": o.WriteJob(ctx, job(2, 64)), "delete": o.Delete(ctx, p4rt.Batch{Jobs: jobs}),
+		"push": o.Push(ctx, p4rt.Pipeline{Info: p4.Info()}), "reset": o.ResetCounters(ctx, []string{"job_in"}, []int{1}),
+	} {
+		if !errors.Is(err, p4rt.ErrNotPrimary) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := o.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := o.ReadJobs(ctx); err == nil {
+		t.Error("read after Close")
+	}
+	if jobs, err := owner.ReadJobs(ctx); err != nil || len(jobs) != 1 || owner.Err() != nil {
+		t.Errorf("the owner was disturbed: %+v, %v, %v", jobs, err, owner.Err())
+	}
+}
+
 // recorder is a P4Runtime server that notes the order of requests, behind another one.
 type recorder struct {
 	p4v1.UnimplementedP4RuntimeServer

@@ -184,8 +184,10 @@ func readTable[E any](ctx context.Context, c *Client, t p4.Table, decode func(*p
 func (c *Client) read(ctx context.Context, query []*p4v1.Entity) ([]*p4v1.Entity, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
-	if _, err := c.await(ctx); err != nil {
-		return nil, err
+	if !c.observer {
+		if _, err := c.await(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var out []*p4v1.Entity
 	for part := range slices.Chunk(query, maxQuery) {
