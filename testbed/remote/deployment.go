@@ -587,7 +587,7 @@ func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkSta
 
 // Health implements testbed.Deployment: the fabric's troubles and the agents'.
 func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
-	t, err := d.tb.opt.Fabric.Health(ctx)
+	t, err := d.tb.Health(ctx)
 	jobs := d.all()
 	var plans []placement.JobPlan
 	for _, j := range jobs {

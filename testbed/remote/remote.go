@@ -43,7 +43,8 @@ type Options struct {
 	Shared bool
 
 	// Unmanaged leaves the switches to somebody else, who controls them: there is no
-	// deployment then, only processes on hosts.
+	// deployment then, only processes on hosts (Launch), counters of everything (Counters)
+	// and the fabric's Health.
 	Unmanaged bool
 
 	// Target says how to log in to a host; nil: as the inventory says, with the
@@ -104,7 +105,7 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 		case i == 0:
 			return tb.connectHosts(ctx)
 		case o.Unmanaged:
-			return nil
+			return tb.observeSwitches()
 		}
 		return tb.connectSwitches(ctx)
 	})
@@ -224,6 +225,18 @@ func (tb *Testbed) connectSwitches(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// observeSwitches makes clients that only read.
+func (tb *Testbed) observeSwitches() error {
+	for _, sw := range tb.inv.Switches {
+		c, err := p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, p4rt.Options{})
+		if err != nil {
+			return err
+		}
+		tb.switches[sw.Name] = c
+	}
+	return nil
 }
 
 // busyError is a switch that someone else controls.

@@ -19,35 +19,61 @@ const lateLimit = 0.2 // 99th percentile of paced sends' lateness
 // newSampler reads the NICs of every host and the counters of every switch that
 // take part in a deployment.
 func (d *deployment) newSampler() (*collectors.Sampler, error) {
-	s := &collectors.Sampler{Now: d.Now}
-	for _, h := range d.tb.inv.Hosts {
-		var ports []collectors.NICPort
-		for _, li := range d.tb.topo.Out(h.Name) {
-			l := d.tb.topo.Links[li]
-			ports = append(ports, collectors.NICPort{Device: l.NIC, Out: l.Name, In: d.tb.topo.Links[l.Reverse].Name})
+	names := map[int]string{}
+	at := map[string][]int{}
+	for _, name := range d.order {
+		j := d.jobs[name]
+		names[int(j.plan.ID)] = name
+		for sw, b := range j.program {
+			for _, e := range b.Jobs {
+				at[sw] = append(at[sw], int(e.Job))
+			}
 		}
-		c, err := collectors.NewNIC(d.tb.hosts[h.Name], ports)
+	}
+	return d.tb.sampler(d.Now, names, func(sw string) []int { return at[sw] })
+}
+
+// Counters reads the NICs of every host and the counters of every switch, those of jobs by
+// the names that their ids have, on the clock of now. It is for a testbed whose switches
+// somebody else controls, who has loaded their pipelines.
+func (tb *Testbed) Counters(ctx context.Context, now func() time.Duration, jobs map[int]string) (*collectors.Sampler, error) {
+	names := sortedKeys(tb.switches)
+	if err := parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		return tb.switches[names[i]].Attach(ctx)
+	}); err != nil {
+		return nil, err
+	}
+	ids := sortedKeys(jobs)
+	return tb.sampler(now, jobs, func(string) []int { return ids })
+}
+
+// Health is what the fabric itself did too late or lost since the last call.
+func (tb *Testbed) Health(ctx context.Context) ([]results.Trouble, error) {
+	return tb.opt.Fabric.Health(ctx)
+}
+
+// sampler reads everything that counts: at says which jobs a switch knows.
+func (tb *Testbed) sampler(now func() time.Duration, jobs map[int]string, at func(sw string) []int) (*collectors.Sampler, error) {
+	s := &collectors.Sampler{Now: now}
+	for _, h := range tb.inv.Hosts {
+		var ports []collectors.NICPort
+		for _, li := range tb.topo.Out(h.Name) {
+			l := tb.topo.Links[li]
+			ports = append(ports, collectors.NICPort{Device: l.NIC, Out: l.Name, In: tb.topo.Links[l.Reverse].Name})
+		}
+		c, err := collectors.NewNIC(tb.hosts[h.Name], ports)
 		if err != nil {
 			return nil, err
 		}
 		s.Collectors = append(s.Collectors, c)
 	}
-	for _, sw := range d.tb.inv.Switches {
-		c := &collectors.P4{Switch: sw.Name, Ports: map[int]collectors.P4Port{}, Jobs: map[int]string{}}
-		r := &counterReader{client: d.tb.switches[sw.Name]}
-		for _, li := range d.tb.topo.Out(sw.Name) {
-			l := d.tb.topo.Links[li]
-			c.Ports[int(l.FromPort)] = collectors.P4Port{Out: l.Name, In: d.tb.topo.Links[l.Reverse].Name}
+	for _, sw := range tb.inv.Switches {
+		c := &collectors.P4{Switch: sw.Name, Ports: map[int]collectors.P4Port{}, Jobs: jobs}
+		r := &counterReader{client: tb.switches[sw.Name], jobs: at(sw.Name)}
+		for _, li := range tb.topo.Out(sw.Name) {
+			l := tb.topo.Links[li]
+			c.Ports[int(l.FromPort)] = collectors.P4Port{Out: l.Name, In: tb.topo.Links[l.Reverse].Name}
 			r.ports = append(r.ports, int(l.FromPort))
-		}
-		for _, name := range d.order {
-			j := d.jobs[name]
-			c.Jobs[int(j.plan.ID)] = name
-			if b := j.program[sw.Name]; b != nil {
-				for _, e := range b.Jobs {
-					r.jobs = append(r.jobs, int(e.Job))
-				}
-			}
 		}
 		c.Reader = r
 		s.Collectors = append(s.Collectors, c)
