@@ -404,6 +404,43 @@ func TestWorkerSamples(t *testing.T) {
 	}
 }
 
+func TestTrainerSamples(t *testing.T) {
+	tr := &agent.Training{Steps: 3, JCT: 0.6, Times: []float64{0.3, 0.1}} // and 0.2 told before
+	tr.Ops, tr.INA, tr.Refused, tr.Ring.Bytes = 9, 4, 2, 1e6
+	tr.Late.Add(5 * time.Millisecond)
+	samples := TrainerSamples(11, 10, "rank A/0", "A/0", agent.Stats{Iterations: 3, SumErrors: 1, BytesSent: 100, Training: tr})
+	for _, want := range []results.Sample{
+		{Metric: "worker_tx_bytes", Value: 100, Unit: "B"},
+		{Metric: "worker_iterations", Value: 3, Unit: "1"},
+		{Metric: "worker_sum_errors", Value: 1, Unit: "1"},
+		{Metric: "worker_ops", Value: 9, Unit: "1"},
+		{Metric: "worker_ops_ina", Value: 4, Unit: "1"},
+		{Metric: "worker_ops_refused", Value: 2, Unit: "1"},
+		{Metric: "worker_ring_bytes", Value: 1e6, Unit: "B"},
+		{Metric: "worker_late_seconds", Value: 0.005, Unit: "s"},
+	} {
+		want.T, want.Source, want.Of = 11, "rank A/0", "A/0"
+		if got := value(t, samples, want.Metric, "A/0"); got != want {
+			t.Errorf("%+v\ninstead of %+v", got, want)
+		}
+	}
+	ends := map[float64]float64{}
+	for _, s := range samples {
+		if s.Metric == "worker_step_seconds" {
+			ends[s.Value] = math.Round(1e6*s.T) / 1e6
+			if !s.Gauge {
+				t.Error("steps do not add up")
+			}
+		}
+	}
+	if want := map[float64]float64{0.1: 10.6, 0.3: 10.5}; !maps.Equal(ends, want) {
+		t.Errorf("steps ended at %v, want %v", ends, want)
+	}
+	if got := TrainerSamples(11, 10, "rank A/0", "A/0", agent.Stats{}); len(got) != 10 {
+		t.Errorf("%d samples before there is a step", len(got))
+	}
+}
+
 // However unevenly the delay of a ping is split between there and back, the true offset
 // is within the error that is claimed.
 func TestMeasureClock(t *testing.T) {

@@ -1,6 +1,8 @@
 package collectors
 
 import (
+	"slices"
+
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 )
@@ -46,6 +48,52 @@ func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample
 	}
 	for _, g := range gauges {
 		out = append(out, results.Sample{T: t, Source: source, Metric: g.metric, Of: of, Value: g.value, Unit: "s", Gauge: true})
+	}
+	return out
+}
+
+// TrainerSamples are the totals of a rank of a training job as samples, as WorkerSamples'
+// are: what it sent and received, its steps (iterations), its all-reduces (worker_ops; of
+// these with INA, and those that were refused it), where their time went, and its own
+// lateness. A gauge worker_step_seconds for each step since the last report is of the time
+// at which the step ended, where began says when the first one began.
+func TrainerSamples(t, began float64, source, of string, s agent.Stats) []results.Sample {
+	var out []results.Sample
+	add := func(metric, unit string, v float64) {
+		out = append(out, results.Sample{T: t, Source: source, Metric: metric, Of: of, Value: v, Unit: unit})
+	}
+	add("worker_tx_packets", "1", float64(s.PacketsSent))
+	add("worker_tx_bytes", "B", float64(s.BytesSent))
+	add("worker_rx_packets", "1", float64(s.PacketsReceived))
+	add("worker_rx_bytes", "B", float64(s.BytesReceived))
+	add("worker_resends", "1", float64(s.Resends))
+	add("worker_iterations", "1", float64(s.Iterations))
+	add("worker_iteration_seconds", "s", s.IterationSum)
+	add("worker_sums_checked", "1", float64(s.SumsChecked))
+	add("worker_sum_errors", "1", float64(s.SumErrors))
+	add("worker_socket_drops", "1", float64(s.SocketDrops))
+	tr := s.Training
+	if tr == nil {
+		return out
+	}
+	add("worker_ops", "1", float64(tr.Ops))
+	add("worker_ops_ina", "1", float64(tr.INA))
+	add("worker_ops_refused", "1", float64(tr.Refused))
+	add("worker_tree_seconds", "s", tr.Tree.Seconds)
+	add("worker_tree_bytes", "B", tr.Tree.Bytes)
+	add("worker_ring_seconds", "s", tr.Ring.Seconds)
+	add("worker_ring_bytes", "B", tr.Ring.Bytes)
+	add("worker_fallback_seconds", "s", tr.Fallback.Seconds)
+	add("worker_fallback_bytes", "B", tr.Fallback.Bytes)
+	add("worker_launch_seconds", "s", tr.Launch.Sum)
+	add("worker_decision_seconds", "s", tr.Decision.Sum)
+	add("worker_queued_seconds", "s", tr.Queued.Sum)
+	add("worker_late_seconds", "s", tr.Late.Sum)
+	add("worker_cpu_seconds", "s", tr.CPU)
+	ended := began + tr.JCT
+	for _, took := range slices.Backward(tr.Times) {
+		out = append(out, results.Sample{T: ended, Source: source, Metric: "worker_step_seconds", Of: of, Value: took, Unit: "s", Gauge: true})
+		ended -= took
 	}
 	return out
 }

@@ -205,6 +205,9 @@ type Training struct {
 	Step  collective.Span `json:"step"` // how long they took
 	JCT   float64         `json:"jct"`  // s until the end of the last step so far
 	CPU   float64         `json:"cpu"`  // s of processor time since then, of the whole process
+	// Late is how long after its times this process woke up: what its host, not the
+	// network, added to steps.
+	Late collective.Span `json:"late"`
 	// Times are how long the steps since the last sample took, s, at most 1,000 of them.
 	Times []float64 `json:"times,omitempty"`
 }

@@ -176,4 +176,5 @@ func (s *Stats) add(t collective.Traffic) {
 	s.PacketsReceived += t.PacketsReceived
 	s.BytesReceived += t.BytesReceived
 	s.Resends += t.Resends
+	s.SocketDrops += t.Drops
 }

@@ -305,9 +305,14 @@ const look = 50 * time.Millisecond
 
 // sleep ends within microseconds of t, which the runtime's timers do not.
 func (k *trainer) sleep(ctx context.Context, t time.Duration) error {
-	for {
+	for slept := false; ; slept = true {
 		left := t - k.clock.Now()
 		if left <= 0 {
+			if slept {
+				k.mu.Lock()
+				k.total.Late.Add(-left)
+				k.mu.Unlock()
+			}
 			return nil
 		}
 		if err := ctx.Err(); err != nil {

@@ -75,6 +75,9 @@ func TestTrainer(t *testing.T) {
 				if tr.JCT < 20*4e-3 || math.Abs(tr.JCT-tr.Step.Sum) > 1e-6 {
 					t.Errorf("rank %d: %v s, in steps %v s", rank, tr.JCT, tr.Step.Sum)
 				}
+				if l := tr.Late; !(l.Sum > 0) || l.Max > l.Sum {
+					t.Errorf("rank %d: late by %+v: nobody wakes up in time every time", rank, l)
+				}
 				latency, bandwidth, ok := tr.Ring.Fit()
 				t.Logf("rank %d: %.3f ms a step; %.0f us + bytes/%.0f MB/s (%v); launch %.1f us, decision %.1f us; %.2f ms of CPU a step", rank,
 					1e3*tr.JCT/20, 1e6*latency, bandwidth/1e6, ok, 1e6*tr.Launch.Sum/60, 1e6*tr.Decision.Sum/60, 1e3*tr.CPU/20)

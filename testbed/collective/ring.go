@@ -76,6 +76,7 @@ type Traffic struct {
 	PacketsSent, BytesSent         int64
 	PacketsReceived, BytesReceived int64
 	Resends                        int64
+	Drops                          int64 // packets that the socket had no room for
 }
 
 // Add adds other traffic.
@@ -85,6 +86,7 @@ func (t *Traffic) Add(o Traffic) {
 	t.PacketsReceived += o.PacketsReceived
 	t.BytesReceived += o.BytesReceived
 	t.Resends += o.Resends
+	t.Drops += o.Drops
 }
 
 // Errors of all-reduces. They name the ranks that they are about.

@@ -193,7 +193,7 @@ func (k *tree) serve() error {
 		k.total = Traffic{
 			PacketsSent: k.sock.Sent, BytesSent: k.sock.SentBytes,
 			PacketsReceived: k.sock.Received, BytesReceived: k.sock.ReceivedBytes,
-			Resends: k.r.Stats().Resends,
+			Resends: k.r.Stats().Resends, Drops: k.sock.Drops,
 		}
 		if k.closed && (state.Over() || op != nil) {
 			k.mu.Unlock()
