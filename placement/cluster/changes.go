@@ -91,8 +91,10 @@ func (c *Cluster) spread() {
 // occupied tells the subscribers that a job came or went.
 func (c *Cluster) occupied(r *running) {
 	for _, s := range c.subscribers {
-		for _, w := range r.place.Parts {
-			s.servers.add(w.Server)
+		for _, parts := range [][]Part{r.place.Parts, r.place.Spare} {
+			for _, w := range parts {
+				s.servers.add(w.Server)
+			}
 		}
 		if r.runs {
 			s.jobs.add(r.slot)

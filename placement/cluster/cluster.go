@@ -106,6 +106,10 @@ type Job struct {
 	// weigh them; 0: unknown.
 	Bytes, Compute float64
 
+	// Skew is the part of Bytes that the largest tensor has, 0 to 1, for policies that
+	// consolidate by it; 0: unknown.
+	Skew float64
+
 	// Value is how important the job is among those that wait; 0: 1. Waited counts the
 	// batches in which it was passed over, from which policies make it age.
 	Value  float64
@@ -124,11 +128,33 @@ type Placement struct {
 	// Plain are the racks whose ToR switch does not aggregate for the job (selective
 	// INA), ascending. Empty: all do.
 	Plain []int
+
+	// Spare are GPUs that the job keeps from others and has no worker on. No server is in
+	// it twice.
+	Spare []Part
+	// Ranks has the server of each GPU, in the order of ranks where every GPU has one of
+	// its own. Empty: those of Parts, part by part.
+	Ranks []int
 }
 
 // Clone is a copy that shares nothing.
 func (p Placement) Clone() Placement {
-	return Placement{slices.Clone(p.Parts), slices.Clone(p.PS), slices.Clone(p.Plain)}
+	return Placement{slices.Clone(p.Parts), slices.Clone(p.PS), slices.Clone(p.Plain), slices.Clone(p.Spare), slices.Clone(p.Ranks)}
+}
+
+// ServerOf is the server of each of a placement's GPUs, by rank: Ranks, or what it stands
+// for.
+func (p Placement) ServerOf() []int {
+	if len(p.Ranks) > 0 {
+		return p.Ranks
+	}
+	var out []int
+	for _, w := range p.Parts {
+		for range w.GPUs {
+			out = append(out, w.Server)
+		}
+	}
+	return out
 }
 
 // Local reports whether the job sends nothing over the network.
@@ -220,10 +246,7 @@ func (c *Cluster) Enter(j Job, p Placement) error {
 	if err := c.check(j, p); err != nil {
 		return fmt.Errorf("job %d: %w: %w", j.ID, ErrPlacement, err)
 	}
-	for _, w := range p.Parts {
-		c.free[w.Server] -= w.GPUs
-	}
-	c.total -= j.GPUs
+	c.take(p, 1)
 	r := c.slot()
 	r.runs, r.job = true, j
 	// Placements that were handed out must not change, so this is new memory.
@@ -232,6 +255,16 @@ func (c *Cluster) Enter(j Job, p Placement) error {
 	c.jobs[j.ID] = r
 	c.occupied(r)
 	return nil
+}
+
+// take takes the GPUs of a placement (sign 1) or gives them back (-1).
+func (c *Cluster) take(p Placement, sign int) {
+	for _, parts := range [][]Part{p.Parts, p.Spare} {
+		for _, w := range parts {
+			c.free[w.Server] -= sign * w.GPUs
+			c.total -= sign * w.GPUs
+		}
+	}
 }
 
 // slot is memory for a job.
@@ -271,6 +304,12 @@ func (c *Cluster) check(j Job, p Placement) error {
 	if needs := j.NeedsPS(len(p.Parts)); needs != (len(p.PS) > 0) {
 		return fmt.Errorf("%d parameter servers for %d servers", len(p.PS), len(p.Parts))
 	}
+	if err := c.checkSpare(p); err != nil {
+		return err
+	}
+	if err := p.checkRanks(); err != nil {
+		return err
+	}
 	for _, s := range p.PS {
 		if s < 0 || s >= len(c.free) {
 			return fmt.Errorf("parameter server on server %d of %d", s, len(c.free))
@@ -284,16 +323,59 @@ func (c *Cluster) check(j Job, p Placement) error {
 	return nil
 }
 
+// checkSpare is about the spare GPUs of a placement whose parts are right.
+func (c *Cluster) checkSpare(p Placement) error {
+	for i, w := range p.Spare {
+		if w.Server < 0 || w.Server >= len(c.free) {
+			return fmt.Errorf("server %d of %d", w.Server, len(c.free))
+		}
+		free := c.free[w.Server]
+		for _, o := range p.Parts {
+			if o.Server == w.Server {
+				free -= o.GPUs
+			}
+		}
+		switch {
+		case w.GPUs < 0 || w.GPUs > free:
+			return fmt.Errorf("%d spare GPUs of server %d, where %d are left", w.GPUs, w.Server, free)
+		case slices.ContainsFunc(p.Spare[:i], func(o Part) bool { return o.Server == w.Server }):
+			return fmt.Errorf("spare GPUs of server %d twice", w.Server)
+		}
+	}
+	return nil
+}
+
+// checkRanks holds Ranks against Parts.
+func (p Placement) checkRanks() error {
+	if len(p.Ranks) == 0 {
+		return nil
+	}
+	all := 0
+	for _, w := range p.Parts {
+		n := 0
+		for _, s := range p.Ranks {
+			if s == w.Server {
+				n++
+			}
+		}
+		if n != w.GPUs {
+			return fmt.Errorf("%d ranks on server %d, where it has %d GPUs", n, w.Server, w.GPUs)
+		}
+		all += n
+	}
+	if len(p.Ranks) != all {
+		return fmt.Errorf("%d ranks for %d GPUs", len(p.Ranks), all)
+	}
+	return nil
+}
+
 // Leave ends a job. An error wraps ErrNoJob.
 func (c *Cluster) Leave(id int) error {
 	r := c.jobs[id]
 	if r == nil {
 		return fmt.Errorf("%w: %d", ErrNoJob, id)
 	}
-	for _, w := range r.place.Parts {
-		c.free[w.Server] += w.GPUs
-	}
-	c.total += r.job.GPUs
+	c.take(r.place, -1)
 	c.net.remove(r)
 	delete(c.jobs, id)
 	r.runs = false

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -75,6 +76,13 @@ func TestEnterRefuses(t *testing.T) {
 		"a PS for a ring":         {Job{ID: 2, GPUs: 4, Traffic: Ring}, Placement{Parts: []Part{{1, 2}, {2, 2}}, PS: []int{0}}},
 		"a PS nowhere":            {Job{ID: 2, GPUs: 4}, Placement{Parts: []Part{{1, 2}, {2, 2}}, PS: []int{-1}}},
 		"plain in no rack at all": {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Plain: []int{1}}},
+		"spare beside its own":    {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Spare: []Part{{1, 2}}}},
+		"spare that are taken":    {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Spare: []Part{{0, 2}}}},
+		"spare less than none":    {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Spare: []Part{{2, -1}}}},
+		"spare nowhere":           {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Spare: []Part{{3, 1}}}},
+		"spare twice":             {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Spare: []Part{{2, 1}, {2, 1}}}},
+		"ranks elsewhere":         {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Ranks: []int{2}}},
+		"ranks elsewhere, too":    {Job{ID: 2, GPUs: 1}, Placement{Parts: []Part{{1, 1}}, Ranks: []int{1, 2}}},
 	} {
 		if err := c.Enter(tt.j, tt.p); !errors.Is(err, ErrPlacement) {
 			t.Errorf("%s: %v", name, err)
@@ -82,6 +90,32 @@ func TestEnterRefuses(t *testing.T) {
 	}
 	if c.Jobs() != 1 || c.TotalFree() != 5 || c.Free(0) != 1 || c.Free(1) != 2 {
 		t.Errorf("%d jobs, %d GPUs free, %d and %d", c.Jobs(), c.TotalFree(), c.Free(0), c.Free(1))
+	}
+}
+
+// Spare GPUs are nobody else's, and come back with the others; who watches hears of them.
+func TestSpare(t *testing.T) {
+	c := New(FatTree(1, 3, 4, 100, 0, 1))
+	watch := c.Subscribe()
+	defer watch.Close()
+	p := Placement{Parts: []Part{{0, 2}, {1, 1}}, Spare: []Part{{1, 3}, {2, 1}}, Ranks: []int{0, 1, 0}}
+	if err := c.Enter(Job{ID: 1, GPUs: 3, Traffic: Ring}, p); err != nil {
+		t.Fatal(err)
+	}
+	if c.Free(0) != 2 || c.Free(1) != 0 || c.Free(2) != 3 || c.TotalFree() != 5 {
+		t.Errorf("%d, %d and %d GPUs are free, %d in all", c.Free(0), c.Free(1), c.Free(2), c.TotalFree())
+	}
+	if got := len(watch.Servers()); got != 3 {
+		t.Errorf("%d servers changed, want 3", got)
+	}
+	if _, at, _ := c.Placement(1); !slices.Equal(at.ServerOf(), []int{0, 1, 0}) {
+		t.Errorf("its ranks are on %v", at.ServerOf())
+	}
+	if err := c.Leave(1); err != nil || c.TotalFree() != 12 || c.Free(2) != 4 {
+		t.Errorf("after it left %d are free, %d of them on server 2 (%v)", c.TotalFree(), c.Free(2), err)
+	}
+	if got := (Placement{Parts: []Part{{2, 2}, {0, 1}}}).ServerOf(); !slices.Equal(got, []int{2, 2, 0}) {
+		t.Errorf("without ranks they are on %v", got)
 	}
 }
 

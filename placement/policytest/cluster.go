@@ -210,6 +210,10 @@ func (w *world) check() {
 		if !(w.c.Rate(id) > 0) {
 			w.t.Fatalf("job %d at %v never sends: its rate is %v", id, at, w.c.Rate(id))
 		}
+		for _, p := range at.Spare {
+			free[p.Server] -= p.GPUs
+			total -= p.GPUs
+		}
 		total -= gpus
 	}
 	for i, n := range free {
