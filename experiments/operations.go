@@ -74,7 +74,7 @@ var (
 	hostPolicies  = []string{"minimal", "first-fit", "consolidate", "random"}
 	treeBuilders  = []string{"mina", "first", "first-idle"}
 	groupings     = []string{"apart", "together", "merged", "exclusive"}
-	sharingRules  = []string{"mina", "greedy", "none", "never", "always"}
+	sharingRules  = []string{"mina", "thrifty", "greedy", "none", "never", "always"}
 	operationKeys = []string{"jobs", "histogram", "models", "steps"}
 )
 

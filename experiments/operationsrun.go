@@ -24,7 +24,7 @@ import (
 func (o *Operations) config(s *Spec, seed uint64) (ops.Config, error) {
 	cfg := ops.Config{
 		Cost: o.cost(s), GPU: o.GPUSpeed, Migration: o.Migration.Std().Seconds(), Series: true,
-		Sharing: map[string]ops.Sharing{"mina": ops.Mina, "greedy": ops.Greedy, "none": ops.None, "never": ops.Never, "always": ops.Always}[o.Sharing],
+		Sharing: map[string]ops.Sharing{"mina": ops.Mina, "thrifty": ops.Thrifty, "greedy": ops.Greedy, "none": ops.None, "never": ops.Never, "always": ops.Always}[o.Sharing],
 	}
 	c := &cfg.Cluster
 	if err := s.cluster(c); err != nil {
@@ -39,6 +39,7 @@ func (o *Operations) config(s *Spec, seed uint64) (ops.Config, error) {
 		c.Options.Load = 1
 	}
 	cfg.PerHost = o.Score == "hosts"
+	cfg.WholeGroup = o.Trees == "first-idle" // as its authors' code has it
 	var err error
 	switch o.Placement {
 	case "first-fit":
