@@ -7,6 +7,10 @@
 // before it leave. None prefers a single server, and none weighs the racks. Where the
 // paper leaves a policy open, the order is that of its authors' prototype
 // (ATP-Controller 281984f).
+//
+// ElasticFlow, HiveD and Tiresias are those that Titan is compared with. They choose
+// machines by their free GPUs, do look for a single one, and number workers machine by
+// machine, as launchers do: none asks who talks to whom.
 package baseline
 
 import (
@@ -26,20 +30,22 @@ type Policy struct {
 	fill   func(v *view, servers *queue) []cluster.Part
 	apart  bool // a PS shares a server with a worker of its job only where it must
 	strict bool
+	power  bool // GPUs are taken by powers of two
 }
 
 // view is what an order may look at: the cluster as it is and the job to place.
 type view struct {
 	*cluster.Cluster
-	job cluster.Job
-	rnd *rand.Rand // of this job; orders see the servers ascending
+	job  cluster.Job
+	want int        // GPUs: the job's and spare ones
+	rnd  *rand.Rand // of this job; orders see the servers ascending
 }
 
 // rank is a server's place in an order: the lowest is first, by the first number that
 // differs, then the lowest index.
 type rank [3]float64
 
-// All are the policies of this package, FirstFit first.
+// All are the policies that NetPack is compared with, FirstFit first.
 func All() []cluster.Policy {
 	return []cluster.Policy{
 		FirstFit(), Random(), GPUBalance(), FlowBalance(), LeastFragmentation(), Optimus(), Tetris(), Comb(),
@@ -134,7 +140,13 @@ func (p Policy) Rule() string { return p.rule }
 // Place implements cluster.Policy. Jobs are taken in the order of the batch.
 func (p Policy) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []cluster.Placement {
 	out := make([]cluster.Placement, len(batch))
+	waiting := 0 // GPUs that the jobs from i on ask for
+	for _, j := range batch {
+		waiting += max(0, j.GPUs)
+	}
 	for i, j := range batch {
+		spare := c.TotalFree() - waiting // what they leave
+		waiting -= max(0, j.GPUs)
 		if j.GPUs < 1 || p.order == nil {
 			continue
 		}
@@ -144,10 +156,14 @@ func (p Policy) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []cl
 			}
 			continue
 		}
-		v := &view{c, j, rand.New(rand.NewPCG(seed, uint64(j.ID)))}
-		place := cluster.Placement{Parts: p.fill(v, p.servers(v))}
+		v := &view{c, j, j.GPUs, rand.New(rand.NewPCG(seed, uint64(j.ID)))}
+		if all := powerOfTwo(j.GPUs); p.power && all-j.GPUs <= spare {
+			v.want = all
+		}
+		var place cluster.Placement
+		place.Parts, place.Spare = split(p.fill(v, p.servers(v)), j.GPUs)
 		if j.NeedsPS(len(place.Parts)) {
-			place.PS = p.parameterServers(v, place.Parts)
+			place.PS = parameterServers(c, j, place.Parts, p.apart)
 		}
 		if c.Enter(j, place) == nil { // an ID that runs already stays where it is
 			out[i] = place
@@ -168,22 +184,27 @@ func (p Policy) servers(v *view) *queue {
 	return &q
 }
 
-// parameterServers are the servers with the fewest flows, those of the job's own workers
-// and parameter servers counted as if everything is aggregated; of several the first.
-func (p Policy) parameterServers(v *view, parts []cluster.Part) []int {
-	want := max(1, v.job.PSes)
+// ParameterServers are where the policies of this package put a job's parameter servers:
+// the servers with the fewest flows, those of the job's own workers and parameter servers
+// counted as if everything is aggregated; of several the first.
+func ParameterServers(c *cluster.Cluster, job cluster.Job, parts []cluster.Part) []int {
+	return parameterServers(c, job, parts, false)
+}
+
+func parameterServers(c *cluster.Cluster, job cluster.Job, parts []cluster.Part, apart bool) []int {
+	want := max(1, job.PSes)
 	own := map[int]int{}
 	for _, w := range parts {
 		own[w.Server] = want
-		if p.apart {
+		if apart {
 			own[w.Server] += 1 << 30
 		}
 	}
 	var out []int
 	for range want {
 		best, least := 0, -1
-		for s := range v.Servers {
-			if n := v.Flows(s) + own[s]; v.Servers[s].Linked() && (least < 0 || n < least) {
+		for s := range c.Servers {
+			if n := c.Flows(s) + own[s]; c.Servers[s].Linked() && (least < 0 || n < least) {
 				best, least = s, n
 			}
 		}
@@ -207,11 +228,17 @@ func greedy(v *view, servers *queue) []cluster.Part {
 
 // even deals the GPUs round to the fewest servers of the order that have enough.
 func even(v *view, servers *queue) []cluster.Part {
-	parts := greedy(v, servers)
+	return v.deal(greedy(v, servers))
+}
+
+// deal deals the GPUs of parts round to them.
+func (v *view) deal(parts []cluster.Part) []cluster.Part {
+	left := 0
 	for i := range parts {
+		left += parts[i].GPUs
 		parts[i].GPUs = 0
 	}
-	for left := v.job.GPUs; left > 0; {
+	for left > 0 {
 		for i := range parts {
 			if w := &parts[i]; left > 0 && w.GPUs < v.Free(w.Server) {
 				w.GPUs++

@@ -1,0 +1,123 @@
+package baseline
+
+import (
+	"math/bits"
+
+	"github.com/inabench/inabench/placement/cluster"
+)
+
+// ElasticFlow [Gu et al., ASPLOS '23] consolidates by best fit: it takes the machine whose
+// free GPUs are the fewest that hold the job, idle or not. A job that no machine holds
+// gets the one with the most free GPUs, and the rest of it is placed like that again. So
+// it uses as few machines as can be.
+func ElasticFlow() Policy {
+	return Policy{name: "elasticflow", fill: bestFit, order: unordered,
+		rule: "the machine that fits best, idle or not; without one the largest, and again for the rest"}
+}
+
+// PowerOfTwo is the policy with GPUs taken by powers of two, as ElasticFlow has it: a job
+// of 5 workers takes 8 GPUs, of which 3 are spare. Where the jobs of the batch do not
+// leave as many, a job takes what it asks for.
+func (p Policy) PowerOfTwo() Policy {
+	p.power = true
+	p.name += "-power-of-two"
+	p.rule += "; GPUs by powers of two"
+	return p
+}
+
+// HiveD [Zhao et al., OSDI '20] uses up fragments, as Titan (section II-B) describes it:
+// non-idle machines by best fit, and idle ones only for what they do not hold.
+func HiveD() Policy {
+	return Policy{name: "hived", fill: fragments, order: unordered,
+		rule: "non-idle machines by best fit, then idle ones for the rest"}
+}
+
+// Tiresias [Gu et al., NSDI '19] consolidates the jobs whose training suffers when they
+// are spread: those of models in which one tensor has at least the part limit (0: a half)
+// of the gradient, Job.Skew, as in VGG and AlexNet. They are placed as by ElasticFlow.
+// The others take HiveD's machines, as evenly as their free GPUs allow, so that none
+// carries more of the traffic. Titan says only that they are distributed to several.
+func Tiresias(limit float64) Policy {
+	if !(limit > 0) {
+		limit = 0.5
+	}
+	fill := func(v *view, q *queue) []cluster.Part {
+		if v.job.Skew >= limit {
+			return bestFit(v, q)
+		}
+		return v.deal(fragments(v, q))
+	}
+	return Policy{name: "tiresias", fill: fill, order: unordered,
+		rule: "skewed models as by elasticflow, others evenly over the machines that hived would take"}
+}
+
+// unordered is the order of policies that look at all servers themselves.
+func unordered(*view, int) rank { return rank{} }
+
+func bestFit(v *view, _ *queue) []cluster.Part {
+	parts, _ := v.fit(v.want, nil, func(int) bool { return true })
+	return parts
+}
+
+func fragments(v *view, _ *queue) []cluster.Part {
+	idle := func(s int) bool { return v.Free(s) == v.Servers[s].GPUs }
+	parts, left := v.fit(v.want, nil, func(s int) bool { return !idle(s) })
+	parts, _ = v.fit(left, parts, idle)
+	return parts
+}
+
+// fit adds servers for so many GPUs, of those that may be taken: always the one with the
+// fewest free GPUs that holds what is left, without one that with the most, of equals the
+// first. It says how many are left over.
+func (v *view) fit(left int, parts []cluster.Part, may func(server int) bool) ([]cluster.Part, int) {
+	taken := map[int]bool{}
+	for left > 0 {
+		best, most := -1, -1
+		for s := range v.Servers {
+			n := v.Free(s)
+			if n == 0 || taken[s] || !may(s) {
+				continue
+			}
+			if n >= left && (best < 0 || n < v.Free(best)) {
+				best = s
+			}
+			if most < 0 || n > v.Free(most) {
+				most = s
+			}
+		}
+		if best < 0 {
+			best = most
+		}
+		if best < 0 {
+			break
+		}
+		taken[best] = true
+		n := min(left, v.Free(best))
+		parts = append(parts, cluster.Part{Server: best, GPUs: n})
+		left -= n
+	}
+	return parts, left
+}
+
+// powerOfTwo is the smallest that is at least n.
+func powerOfTwo(n int) int {
+	if n < 2 {
+		return n
+	}
+	return 1 << bits.Len(uint(n-1))
+}
+
+// split gives the first GPUs of parts to workers; the others are spare.
+func split(parts []cluster.Part, workers int) (with, spare []cluster.Part) {
+	for _, p := range parts {
+		n := min(p.GPUs, workers)
+		workers -= n
+		if n > 0 {
+			with = append(with, cluster.Part{Server: p.Server, GPUs: n})
+		}
+		if n < p.GPUs {
+			spare = append(spare, cluster.Part{Server: p.Server, GPUs: p.GPUs - n})
+		}
+	}
+	return with, spare
+}
