@@ -19,6 +19,7 @@ type progress struct {
 	quiet bool
 
 	mu    sync.Mutex
+	stage string // without the time that is left
 	last  string
 	began time.Time
 }
@@ -41,10 +42,12 @@ func (p *progress) update(s experiments.Status) {
 	if s.Point != "" {
 		line += " " + s.Point
 	}
+	same := line == p.stage
+	p.stage = line
 	if s.Left > 0 {
 		line += fmt.Sprintf(", about %s left", results.Elapsed(s.Left.Round(time.Second)))
 	}
-	if line == p.last {
+	if line == p.last || same && !p.tty {
 		return
 	}
 	p.last = line
