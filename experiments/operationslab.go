@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/collective"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sim/ops"
@@ -33,14 +36,12 @@ const operated = "operations"
 var asking = map[string]string{"mina": "shared", "greedy": "greedy", "none": "exclusive", "never": "none", "always": "exclusive"}
 
 // run implements study: jobs come, get hosts and trees, and reduce their gradients for real.
-func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (*results.Point, [][]string, error) {
-	point := &results.Point{}
+// With an error the point has what was measured of jobs that had ended.
+func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+	point = &results.Point{}
 	tb, ok := r.tb.(*remote.Testbed)
 	if !ok {
 		return point, nil, fmt.Errorf("jobs that share trees on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
-	}
-	if o.Sharing == "thrifty" {
-		return point, nil, fmt.Errorf("sharing = \"thrifty\" is only simulated so far: %w", errors.ErrUnsupported)
 	}
 	if o.Share > 0 {
 		return point, nil, fmt.Errorf("share is about simulations: give jobs some steps instead: %w", errors.ErrUnsupported)
@@ -50,86 +51,257 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (*r
 	if err != nil {
 		return point, nil, err
 	}
-	times, size := factors(r.rec.Scale)
-	shrink(jobs, times, size)
-	began := time.Now()
-	cost, err := o.calibrate(ctx, r, tb, s, jobs)
+	scale := r.rec.Scale
+	shrink(jobs, scale)
+	cost, err := o.calibrate(ctx, r, tb, p, jobs)
 	if err != nil {
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
-	r.timing("calibrate", began)
+	point.Health = slices.Clone(cost.health)
+	finished := r.expected(p, jobs, cost.Cost)
 
-	r.status("measure", labels(p.Labels), 0)
-	began = time.Now()
-	control, err := o.controller(ctx, r, tb, s, seed, o.Sharing, cost)
+	r.status("measure", labels(p.Labels), finished())
+	began := time.Now()
+	control, err := o.controller(ctx, r, tb, s, seed, o.Sharing, cost.Cost)
 	if err != nil {
 		return point, nil, err
 	}
-	start := time.Since(r.origin).Seconds()
-	out, err := training.Run(ctx, training.Config{
-		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing),
-	}, o.training(jobs))
-	r.timing("measure", began)
-	if err = errors.Join(err, control.Close(), r.controlled(p, repeat, control.Events())); err != nil {
+	defer func() {
+		if cerr := control.Close(); err == nil { // otherwise it is another word for that
+			err = cerr
+		}
+	}()
+	names := map[int]string{}
+	for i := range jobs {
+		names[i+1] = jobs[i].Name
+	}
+	now := func() time.Duration { return time.Since(r.origin) }
+	counters, err := tb.Counters(ctx, now, names)
+	if err != nil {
 		return point, nil, err
 	}
+	if _, err := tb.Health(ctx); err != nil { // begins a new interval
+		return point, nil, err
+	}
+	r.timing("deploy", began)
+
+	began = time.Now()
+	ph := results.Phase{Start: now().Seconds()}
+	out, err := training.Run(ctx, training.Config{
+		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing), Now: now,
+		Sample: func(ctx context.Context, reports []results.Sample) error {
+			r.status("measure", labels(p.Labels), finished())
+			read, err := counters.Sample(ctx)
+			return errors.Join(err, r.dir.Append(append(reports, read...)...), r.dir.Flush())
+		},
+	}, o.training(jobs))
+	ph.End = now().Seconds()
+	r.timing("measure", began)
+	health, herr := unwell(ctx, tb, out)
+	point.Health = append(point.Health, health...)
+	if kerr := r.controlled(p, repeat, control.Events()); err == nil {
+		err = errors.Join(herr, kerr)
+	}
 	slices.SortFunc(out, func(a, b training.Outcome) int { return int(a.ID) - int(b.ID) })
+	var again *ops.Result
+	if err == nil {
+		if again, err = o.again(ctx, s, seed, cost.Cost, jobs, out); err != nil {
+			err = fmt.Errorf("simulate what ran: %w", err)
+		}
+	}
+	ph.Figures = o.measured(r.tb.Capabilities().Kind, out, control.Events())
+	if again != nil {
+		ph.Figures = append(ph.Figures, o.predicted(jobs, again)...)
+	}
+	for i := range out {
+		j := &out[i]
+		point.Jobs = append(point.Jobs, summarise(j))
+		ph.Jobs = append(ph.Jobs, j.Name)
+		if j.End > 0 {
+			rows = append(rows, labRow(&jobs[j.ID-1], j, again))
+		}
+	}
+	point.Phases = []results.Phase{ph}
+	if err == nil {
+		err = o.learned(r, p, jobs, out)
+	}
+	return point, rows, err
+}
+
+// again simulates jobs that came when those of a testbed did.
+func (o *Operations) again(ctx context.Context, s *Spec, seed uint64, cost tree.Cost, jobs []named, out []training.Outcome) (*ops.Result, error) {
+	cfg, err := o.config(s, seed)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Cost = cost
 	list := make([]ops.Job, len(jobs))
 	for i := range jobs {
 		list[i] = jobs[i].Job
 		list[i].Submit = out[i].Start.Seconds()
 	}
-	cfg, err := o.config(s, seed)
-	if err != nil {
-		return point, nil, err
-	}
-	cfg.Cost = cost
-	again, err := ops.Run(ctx, cfg, list)
-	if err != nil {
-		return point, nil, fmt.Errorf("simulate what ran: %w", err)
-	}
-	ph := results.Phase{Start: start, End: time.Since(r.origin).Seconds()}
-	rows := operationRows(jobs, again)
-	kind := r.tb.Capabilities().Kind
-	add := func(metric, of string, k results.Kind, v float64) {
-		f := exactly(metric, of, k, operationMetrics[metric].unit, v)
-		if k == results.Predicted {
-			f.Predictor = operated
-		}
-		f.N = 2 // at least: it is of all steps
-		ph.Figures = append(ph.Figures, f)
+	return ops.Run(ctx, cfg, list)
+}
+
+// measured are the figures of jobs that have ended, and if all of them have those of the
+// cluster.
+func (o *Operations) measured(kind results.Kind, out []training.Outcome, events []controller.Event) (figures []results.Figure) {
+	add := func(metric, of string, v float64) {
+		figures = append(figures, exactly(metric, of, kind, operationMetrics[metric].unit, v))
 	}
 	var jct, steps, ina float64
-	n := float64(len(out))
+	n, cut := float64(len(out)), false
 	for i := range out {
 		j, t := &out[i], out[i].Training()
-		checked, wrong := j.Sums()
-		point.Jobs = append(point.Jobs, results.JobSummary{
-			Job: j.Name, Workers: len(j.On), Local: len(j.On) == 1, Iterations: t.Steps, JCT: j.JCT, SumsChecked: checked, SumErrors: wrong,
-		})
-		ph.Jobs = append(ph.Jobs, j.Name)
-		add("jct", j.Name, kind, j.JCT)
-		add("jct", j.Name, results.Predicted, again.Jobs[i].JCT())
-		add("step_time", j.Name, kind, j.JCT/float64(t.Steps))
-		add("step_time", j.Name, results.Predicted, again.Jobs[i].JCT()/float64(jobs[i].Steps))
-		add("sum_errors", j.Name, kind, float64(wrong))
+		if j.End == 0 {
+			cut = true
+			continue
+		}
+		_, wrong := j.Sums()
+		add("jct", j.Name, j.JCT)
+		add("step_time", j.Name, j.JCT/float64(t.Steps))
+		add("sum_errors", j.Name, float64(wrong))
 		jct, steps, ina = jct+j.JCT/n, steps+j.JCT/float64(t.Steps)/n, ina+t.Tree.Seconds/j.JCT/n
-		rows[i][5], rows[i][6], rows[i][9] = inSeconds(j.Start.Seconds()), inSeconds(j.Start.Seconds()+j.JCT), inSeconds(t.Tree.Seconds)
 	}
-	add("avg_jct", results.Cluster, kind, jct)
-	add("avg_step_time", results.Cluster, kind, steps)
-	add("ina_utilisation", results.Cluster, kind, ina)
-	for metric, v := range overheads(out, control.Events()) {
-		add(metric, results.Cluster, kind, v)
+	if cut || n == 0 {
+		return figures
+	}
+	add("avg_jct", results.Cluster, jct)
+	add("avg_step_time", results.Cluster, steps)
+	add("ina_utilisation", results.Cluster, ina)
+	costs := overheads(out, events)
+	for _, metric := range slices.Sorted(maps.Keys(costs)) {
+		add(metric, results.Cluster, costs[metric])
+	}
+	return figures
+}
+
+// predicted are the figures of the same jobs in the simulator.
+func (o *Operations) predicted(jobs []named, again *ops.Result) (figures []results.Figure) {
+	add := func(metric, of string, v float64) {
+		f := exactly(metric, of, results.Predicted, operationMetrics[metric].unit, v)
+		f.Predictor = operated
+		figures = append(figures, f)
+	}
+	for i := range jobs {
+		jct := again.Jobs[i].JCT()
+		add("jct", jobs[i].Name, jct)
+		add("step_time", jobs[i].Name, jct/float64(jobs[i].Steps))
 	}
 	score := again.Score(o.Score == "hosts")
-	add("avg_jct", results.Cluster, results.Predicted, score.Evaluated)
-	add("ina_utilisation", results.Cluster, results.Predicted, again.Utilisation())
+	add("avg_jct", results.Cluster, score.Evaluated)
+	add("ina_utilisation", results.Cluster, again.Utilisation())
 	if !math.IsNaN(score.Value) {
-		add("ina_score", results.Cluster, results.Predicted, score.Value)
+		add("ina_score", results.Cluster, score.Value)
 	}
-	point.Phases = []results.Phase{ph}
-	return point, rows, o.learned(r, p, jobs, out, times, size)
+	return figures
+}
+
+// summarise is what the ranks of a job reported, also of one that was cut short.
+func summarise(j *training.Outcome) results.JobSummary {
+	sum := results.JobSummary{Job: j.Name, Workers: len(j.On), Local: len(j.On) == 1, JCT: j.JCT}
+	sum.SumsChecked, sum.SumErrors = j.Sums()
+	for i := range j.Ranks {
+		s := &j.Ranks[i]
+		if i == 0 || s.Iterations < sum.Iterations {
+			sum.Iterations = s.Iterations
+		}
+		sum.Packets += s.PacketsSent
+		sum.Resends += s.Resends
+	}
+	return sum
+}
+
+// labRow is the row of a job that has ended; without a simulation of it there is less to say.
+func labRow(job *named, j *training.Outcome, again *ops.Result) []string {
+	row := slices.Repeat([]string{""}, len((*Operations)(nil).columns()))
+	if again != nil {
+		row = operationRow(job, &again.Jobs[j.ID-1])
+	}
+	t := j.Training()
+	row[0], row[1], row[2], row[3] = job.Name, job.Pattern.Model, strconv.Itoa(job.Hosts), strconv.Itoa(job.Steps)
+	row[4] = inSeconds(job.Submit)
+	row[5], row[6], row[9] = inSeconds(j.Start.Seconds()), inSeconds(j.Start.Seconds()+j.JCT), inSeconds(t.Tree.Seconds)
+	return row
+}
+
+// lateShare is how much of its time a rank may lose by waking up late, before its figures
+// are about its host; above: fatal.
+const lateShare = 0.05
+
+// unwell is what limited jobs other than the testbed that is emulated, since it was asked
+// last.
+func unwell(ctx context.Context, tb *remote.Testbed, out []training.Outcome) ([]results.Trouble, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	all, err := tb.Health(ctx)
+	for i := range out {
+		for k := range out[i].Ranks {
+			s := &out[i].Ranks[k]
+			where := fmt.Sprintf("rank %s/%d on host %s", out[i].Name, k, out[i].On[k])
+			if s.SocketDrops > 0 {
+				all = append(all, results.Trouble{
+					Where: where, What: fmt.Sprintf("%d packets lost in the socket before the agent read them", s.SocketDrops),
+					Value: float64(s.SocketDrops), Fatal: true,
+				})
+			}
+			t := s.Training
+			if t == nil || !(t.JCT > 0) {
+				continue
+			}
+			if share := t.Late.Sum / t.JCT; share > lateShare {
+				all = append(all, results.Trouble{
+					Where: where, What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
+						results.Quantity(t.Late.Sum, "s"), results.Percent(share), results.Percent(lateShare)),
+					Value: share, Limit: lateShare, Fatal: true,
+				})
+			}
+		}
+	}
+	return all, err
+}
+
+// pointOverhead is what a point takes besides its jobs: a controller, ranks, and their end.
+const pointOverhead = 2 * time.Second
+
+// expected says how long the run still takes: this point, of which the jobs have been shrunk
+// and the cost of an all-reduce is known, and all after it, as the simulator has them.
+func (r *run) expected(p planned, jobs []named, cost tree.Cost) func() time.Duration {
+	simulated := func(o *Operations, s *Spec, seed uint64, jobs []named, cost tree.Cost) time.Duration {
+		cfg, err := o.config(s, seed)
+		if err != nil {
+			return 0 // it will be told when its turn comes
+		}
+		cfg.Cost, cfg.Series = cost, false
+		list := make([]ops.Job, len(jobs))
+		for i := range jobs {
+			list[i] = jobs[i].Job
+		}
+		res, err := ops.Run(context.Background(), cfg, list)
+		if err != nil {
+			return 0
+		}
+		return pointOverhead + time.Duration(res.Makespan*float64(time.Second))
+	}
+	rest := time.Duration(0)
+	for i := r.done + 1; i < len(r.points)*r.opt.Repeats; i++ {
+		s := r.points[i%len(r.points)].Spec
+		o, seed := s.Operations, s.Measure.Seed+uint64(i/len(r.points))
+		if next, err := o.jobs(s, seed); err == nil {
+			shrink(next, r.rec.Scale)
+			rest += simulated(o, s, seed, next, scaled(o.cost(s), r.rec.Scale))
+		}
+	}
+	end := time.Now().Add(simulated(p.Spec.Operations, p.Spec, p.Spec.Measure.Seed, jobs, cost))
+	return func() time.Duration { return rest + max(0, time.Until(end)) }
+}
+
+// scaled is the cost of an all-reduce of an emulation, if it is what the experiment says.
+func scaled(c tree.Cost, scale results.Scale) tree.Cost {
+	times, size := factors(scale)
+	c.Latency *= times
+	c.Bandwidth *= size / times
+	return c
 }
 
 // controlled keeps what the controller told.
@@ -199,7 +371,8 @@ func overheads(out []training.Outcome, events []controller.Event) map[string]flo
 }
 
 // shrink turns jobs into those of an emulation.
-func shrink(jobs []named, times, size float64) {
+func shrink(jobs []named, scale results.Scale) {
+	times, size := factors(scale)
 	done := map[*workload.Pattern]*workload.Pattern{}
 	for i := range jobs {
 		p := jobs[i].Pattern
@@ -236,7 +409,7 @@ func patternOf(p *workload.Pattern) agent.Pattern {
 }
 
 // agent is what all ranks have in common.
-func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing string) agent.Config {
+func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing string, scale results.Scale) agent.Config {
 	topo := tb.Inventory().Topology()
 	var rtt time.Duration
 	rate := inventory.BitRate(math.MaxInt64)
@@ -251,64 +424,126 @@ func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing str
 	return agent.Config{
 		Sharing: asking[sharing], Run: uint64(time.Now().UnixNano()), Profiled: o.Profiled, Epoch: uint16(time.Now().UnixMilli()) | 1, Lanes: s.Switch.Lanes, Seed: seed,
 		RTO: 4*rtt + 20*time.Millisecond, LineRate: float64(rate), Interval: time.Duration(s.Measure.Interval),
-		Rest: testbed.Rest(rtt, s.Emulation.Offload), Offload: s.Emulation.Offload,
+		Rest: testbed.Rest(max(rtt, o.beat(s, scale)), s.Emulation.Offload), Offload: s.Emulation.Offload,
 	}
 }
 
+// calibrated is what an all-reduce costs on a testbed, and why that may be wrong.
+type calibrated struct {
+	tree.Cost
+	health []results.Trouble
+}
+
 // calibrate measures what an all-reduce costs, alone on the testbed: over the ring, and
-// with INA, for the smallest and the largest of the jobs' operations.
-func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, s *Spec, jobs []named) (tree.Cost, error) {
-	var n int
-	small, large := int64(math.MaxInt64), int64(0)
+// with INA, for the smallest and the largest of the jobs' operations. Where that makes no
+// sense, on a machine that is too busy, it is what the experiment says, and the troubles
+// are fatal.
+func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, p planned, jobs []named) (calibrated, error) {
+	s := p.Spec
+	assumed := calibrated{Cost: scaled(o.cost(s), r.rec.Scale)}
+	n := 0
 	for i := range jobs {
 		n = max(n, jobs[i].Hosts)
+	}
+	probe := probes(jobs)
+	if n < 2 || len(probe.Ops) == 0 {
+		return assumed, nil // nobody reduces anything
+	}
+	key := fmt.Sprint(s.inv.SHA256, n, probe.Ops)
+	if c, ok := r.costs[key]; ok {
+		return c, nil
+	}
+	began := time.Now()
+	defer func() { r.timing("calibrate", began) }()
+	if _, err := tb.Health(ctx); err != nil { // begins a new interval
+		return assumed, err
+	}
+	var out [2]training.Outcome
+	var lines [2]collective.Line
+	for i, way := range []string{"never", "always"} {
+		r.status("calibrate", labels(p.Labels), 0)
+		control, err := o.controller(ctx, r, tb, s, s.Measure.Seed, way, assumed.Cost)
+		if err != nil {
+			return assumed, err
+		}
+		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way)},
+			[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
+		if cerr := control.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return assumed, err
+		}
+		out[i] = got[0]
+	}
+	lines[0], lines[1] = out[0].Training().Ring, out[1].Training().Tree
+	c, found, err := fit(lines[0], lines[1])
+	r.rec.Calibration = append(r.rec.Calibration, found...)
+	health, herr := unwell(ctx, tb, out[:])
+	if herr != nil {
+		return assumed, herr
+	}
+	for i := range health {
+		health[i].Where = "calibration: " + health[i].Where
+	}
+	if err != nil {
+		c = assumed.Cost
+		health = append(health, results.Trouble{Where: "calibration", What: err.Error() + ": what the experiment says is assumed", Fatal: true})
+	}
+	done := calibrated{c, health}
+	r.costs[key] = done
+	return done, nil
+}
+
+// probes are the sizes of all-reduces that are calibrated: the smallest and the largest of
+// the jobs', and one between them.
+func probes(jobs []named) (p agent.Pattern) {
+	small, large := int64(math.MaxInt64), int64(0)
+	for i := range jobs {
 		for _, op := range jobs[i].Pattern.Ops {
 			small, large = min(small, op.Bytes), max(large, op.Bytes)
 		}
 	}
-	key := fmt.Sprint(s.inv.SHA256, n, small, large)
-	if c, ok := r.costs[key]; ok {
-		return c, nil
+	if large == 0 {
+		return p
 	}
-	probe := agent.Pattern{Ops: []agent.Op{{Bytes: small}, {Bytes: (small + large) / 2}, {Bytes: large}}}
-	var cost tree.Cost
-	for _, way := range []string{"never", "always"} {
-		r.status("calibrate", way, 0)
-		control, err := o.controller(ctx, r, tb, s, s.Measure.Seed, way, cost)
-		if err != nil {
-			return cost, err
-		}
-		out, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way)},
-			[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
-		if err = errors.Join(err, control.Close()); err != nil {
-			return cost, err
-		}
-		t := out[0].Training()
-		line, what := t.Ring, "all-reduce over the ring"
-		if way == "always" {
-			line, what = t.Tree, "all-reduce with INA"
-		}
-		latency, bandwidth, ok := line.Fit()
+	if small > large/2 { // they must differ, or nothing can be said of either
+		small = large / 2 / 4 * 4
+	}
+	for _, bytes := range []int64{small, (small + large) / 2 / 4 * 4, large} {
+		p.Ops = append(p.Ops, agent.Op{Bytes: bytes})
+	}
+	return p
+}
+
+// fit finds the cost of all-reduces over the ring and with INA.
+func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, err error) {
+	for i, l := range []collective.Line{ring, ina} {
+		what := []string{"all-reduce over the ring", "all-reduce with INA"}[i]
+		latency, bandwidth, ok := l.Fit()
 		if !ok {
-			return cost, fmt.Errorf("%s: %d operations say nothing of its cost", what, line.N)
+			return c, found, fmt.Errorf("%s: %d operations did not take longer if larger", what, l.N)
 		}
-		if way == "always" {
-			cost.Ratio = bandwidth / cost.Bandwidth
+		if i == 0 {
+			c.Latency, c.Bandwidth = max(0, latency), bandwidth
 		} else {
-			cost.Latency, cost.Bandwidth = max(0, latency), bandwidth
+			c.Ratio = bandwidth / c.Bandwidth
 		}
-		for _, c := range []results.Calibration{{What: what, Of: "latency", Value: latency, Unit: "s"}, {What: what, Of: "bandwidth", Value: 8 * bandwidth, Unit: "bit/s"}} {
-			c.Lo, c.Hi, c.N = c.Value, c.Value, int(line.N)
-			r.rec.Calibration = append(r.rec.Calibration, c)
+		for _, k := range []results.Calibration{{Of: "latency", Value: latency, Unit: "s"}, {Of: "bandwidth", Value: 8 * bandwidth, Unit: "bit/s"}} {
+			k.What, k.Lo, k.Hi, k.N = what, k.Value, k.Value, int(l.N)
+			found = append(found, k)
 		}
 	}
-	r.costs[key] = cost
-	return cost, nil
+	if c.Ratio < 1 {
+		return c, found, fmt.Errorf("all-reduces with INA have %s of the ring's bandwidth", results.Percent(c.Ratio))
+	}
+	return c, found, nil
 }
 
 // learned keeps what the jobs found out about their own steps, in the lab's units: patterns
 // that the simulator reads.
-func (o *Operations) learned(r *run, p planned, jobs []named, out []training.Outcome, times, size float64) error {
+func (o *Operations) learned(r *run, p planned, jobs []named, out []training.Outcome) error {
+	times, size := factors(r.rec.Scale)
 	var all []workload.Pattern
 	for i := range out {
 		l := out[i].Learned

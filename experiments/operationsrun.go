@@ -189,6 +189,28 @@ func (o *Operations) list(s *Spec, seed uint64) ([]ops.Job, error) {
 // minaModels are those of the paper's evaluation.
 var minaModels = []string{"opt-125m", "opt-350m", "opt-1.3b", "bert-base", "bert-large", "vit-base", "vit-large"}
 
+// beat is what a typical operation takes with INA, by what the experiment says: where these
+// matter, packets do not. 0: nobody knows.
+func (o *Operations) beat(s *Spec, scale results.Scale) time.Duration {
+	jobs, err := o.jobs(s, s.Measure.Seed)
+	if err != nil {
+		return 0
+	}
+	times, _ := factors(scale)
+	cost := o.cost(s)
+	var all []float64
+	for i := range jobs {
+		for _, op := range jobs[i].Pattern.Ops {
+			all = append(all, times*cost.Duration(float64(op.Bytes), jobs[i].Hosts, true))
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return time.Duration(all[len(all)/2] * float64(time.Second))
+}
+
 // ready implements study.
 func (o *Operations) ready(s *Spec) error {
 	_, err := o.jobs(s, s.Measure.Seed)
@@ -288,6 +310,11 @@ func (o *Operations) figures(s *Spec, jobs []named, res *ops.Result) []results.F
 		steps += res.Jobs[i].JCT() / float64(jobs[i].Steps) / float64(len(res.Jobs))
 	}
 	add("avg_step_time", steps)
+	if cfg, err := o.config(s, 0); err == nil && !slices.ContainsFunc(jobs, func(j named) bool { return j.Pattern != jobs[0].Pattern }) {
+		if b, err := cfg.TurningPoint(jobs[0].Pattern); err == nil && !math.IsInf(b, 0) {
+			add("turning_point", 8*b)
+		}
+	}
 	if s.timed() {
 		add(placementTime, mean(res.Placing))
 		add(treeTime, mean(res.Building))
@@ -333,13 +360,16 @@ func (o *Operations) columns() []string {
 func operationRows(jobs []named, res *ops.Result) [][]string {
 	out := make([][]string, len(jobs))
 	for i := range jobs {
-		j, r := &jobs[i], &res.Jobs[i]
-		out[i] = []string{
-			j.Name, j.Pattern.Model, strconv.Itoa(j.Hosts), strconv.Itoa(j.Steps), inSeconds(j.Submit), inSeconds(r.Start), inSeconds(r.End),
-			inSeconds(r.Without), inSeconds(r.With), inSeconds(r.INA), strconv.Itoa(r.Migrations), strconv.Itoa(r.Fragments),
-		}
+		out[i] = operationRow(&jobs[i], &res.Jobs[i])
 	}
 	return out
+}
+
+func operationRow(j *named, r *ops.Outcome) []string {
+	return []string{
+		j.Name, j.Pattern.Model, strconv.Itoa(j.Hosts), strconv.Itoa(j.Steps), inSeconds(j.Submit), inSeconds(r.Start), inSeconds(r.End),
+		inSeconds(r.Without), inSeconds(r.With), inSeconds(r.INA), strconv.Itoa(r.Migrations), strconv.Itoa(r.Fragments),
+	}
 }
 
 // beside is the path of a file that the experiment names: relative to its folder, or to the

@@ -16,7 +16,6 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -101,8 +100,8 @@ type run struct {
 	fabric fabricKey // of tb
 	clock  float64   // seconds from the run's origin to the current deployment's
 	origin time.Time
-	bases  map[string]Baseline  // calibrated, by placement
-	costs  map[string]tree.Cost // of all-reduces, calibrated
+	bases  map[string]Baseline   // calibrated, by placement
+	costs  map[string]calibrated // of all-reduces
 	done   int
 	table  *jobTable // of a study
 }
@@ -119,7 +118,7 @@ func (p *planned) has(labels []string) bool {
 }
 
 func newRun(s *Spec, o RunOptions) (*run, error) {
-	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]tree.Cost{}, origin: time.Now()}
+	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]calibrated{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
 	}
@@ -271,12 +270,13 @@ type fabricKey struct {
 	scale       results.Scale
 	trees       bool // jobs take turns with trees, which somebody else puts into the switches
 	freely      bool // and need not take turns
+	beat        time.Duration
 }
 
 func fabricOf(s *Spec, driver string) fabricKey {
 	k := fabricKey{inventory: s.inv.SHA256, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: emulationScale(s, driver)}
 	if o := s.Operations; o != nil {
-		k.trees, k.freely = true, o.Sharing == "always"
+		k.trees, k.freely, k.beat = true, o.Sharing == "always", o.beat(s, k.scale)
 	}
 	return k
 }

@@ -57,6 +57,8 @@ func Start(ctx context.Context, hosts Hosts, argv []string, s controller.Setup) 
 	if _, err = p.stdin.Write(append(line, '\n')); err != nil {
 		return nil, errors.Join(fmt.Errorf("MINA controller: %w", err), p.Close())
 	}
+	ctx, cancel := answering(ctx)
+	defer cancel()
 	e, err := p.await(ctx, 0, func(e *controller.Event) bool { return e.Event == "ready" })
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -76,7 +78,7 @@ func (p *Process) read(stdout io.Reader, stderr fmt.Stringer) {
 		p.mu.Lock()
 		p.events = append(p.events, e)
 		if e.Event == "error" && e.Job == 0 && p.err == nil {
-			p.err = errors.New(e.Error)
+			p.err = errors.New(strings.TrimPrefix(e.Error, "MINA controller: "))
 		}
 		close(p.news)
 		p.news = make(chan struct{})
@@ -86,7 +88,10 @@ func (p *Process) read(stdout io.Reader, stderr fmt.Stringer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && p.err == nil {
-		p.err = fmt.Errorf("MINA controller: %w: %s", err, strings.TrimSpace(stderr.String()))
+		p.err = err
+		if text := strings.TrimSpace(stderr.String()); text != "" {
+			p.err = fmt.Errorf("%w: %s", err, text)
+		}
 	}
 	close(p.over)
 	close(p.news)
@@ -104,11 +109,11 @@ func (p *Process) await(ctx context.Context, from int, wanted func(e *controller
 				return &e, nil
 			}
 		}
-		err, news := p.err, p.news
+		news := p.news
 		p.mu.Unlock()
 		select {
 		case <-p.over:
-			return nil, errors.Join(errors.New("the MINA controller has ended"), err)
+			return nil, p.Err()
 		default:
 		}
 		select {
@@ -127,15 +132,43 @@ func (p *Process) command(c controller.Command) (from int, err error) {
 		return 0, err
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	from = len(p.events)
+	p.mu.Unlock()
 	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
-		return 0, fmt.Errorf("MINA controller: %w", err)
+		select {
+		case <-p.over: // which says more
+			return 0, p.Err()
+		case <-time.After(grace):
+			return 0, fmt.Errorf("MINA controller: %w", err)
+		}
 	}
-	return len(p.events), nil
+	return from, nil
+}
+
+// answerTimeout is how long the controller may take to place a job or to release a tree.
+const answerTimeout = 30 * time.Second
+
+func answering(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("no answer within %v", answerTimeout))
+}
+
+// Done implements Controller: it is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.over }
+
+// Err implements Controller.
+func (p *Process) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		return errors.New("the MINA controller has ended")
+	}
+	return fmt.Errorf("the MINA controller has ended: %w", p.err)
 }
 
 // Place implements Controller.
 func (p *Process) Place(ctx context.Context, j Job) ([]string, error) {
+	ctx, cancel := answering(ctx)
+	defer cancel()
 	from, err := p.command(controller.Command{Cmd: "submit", Submit: controller.Submission{ID: j.ID, Name: j.Name, N: j.Hosts, Gain: j.Gain, Demand: j.Demand}})
 	if err != nil {
 		return nil, err
@@ -180,6 +213,8 @@ func (p *Process) End(ctx context.Context, id uint16) error {
 		}
 	}
 	p.mu.Unlock()
+	ctx, cancel := answering(ctx)
+	defer cancel()
 	from, err := p.command(controller.Command{Cmd: "end", Job: id})
 	if err != nil {
 		return err
@@ -211,5 +246,8 @@ func (p *Process) Close() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.err
+	if p.err != nil {
+		return fmt.Errorf("MINA controller: %w", p.err)
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -25,57 +27,95 @@ type Hosts interface {
 	Reach(host string) (netip.Addr, error)
 }
 
-// readyTimeout is how long a rank may take until it is there.
-const readyTimeout = 20 * time.Second
+const (
+	// readyTimeout is how long a rank may take until it is there.
+	readyTimeout = 20 * time.Second
+	// grace is how long ranks whose job has lost one may take to say so themselves.
+	grace = time.Second
+)
 
-// process is one rank of a job: an agent on a host.
-type process struct {
-	name string // "A/0 on host h3"
-	proc *ssh.Process
+// reports are what ranks have said and nobody has taken yet.
+type reports struct {
+	mu      sync.Mutex
+	samples []results.Sample
+}
 
-	clock collectors.Clock
+func (r *reports) add(s []results.Sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.samples = append(r.samples, s...)
+}
+
+func (r *reports) take() []results.Sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.samples
+	r.samples = nil
+	return s
+}
+
+// rank is one of a job: an agent on a host.
+type rank struct {
+	name, host string // "A/0"
+	proc       *ssh.Process
+	reports    *reports // nil: nobody wants them
 
 	ready, started, over chan struct{}
 
 	mu      sync.Mutex
+	clock   collectors.Clock
+	began   float64 // its first step, on its host's clock
 	answers map[int64]chan agent.Event
 	asked   int64
 	last    *agent.Stats
-	pattern *agent.Pattern
+	learned *agent.Pattern
 	done    bool // it has given its last report
+	closing bool // it is being ended
 	err     error
+	silent  bool // of err: it died without a word
 }
 
-func launch(ctx context.Context, hosts Hosts, name, host string, cfg agent.Config) (*process, error) {
-	p := &process{
-		name: fmt.Sprintf("%s on host %s", name, host), answers: map[int64]chan agent.Event{},
+// launchRank starts a rank and waits until it is ready and its clock has been measured.
+func (r *runner) launchRank(ctx context.Context, name, host string, cfg agent.Config) (*rank, error) {
+	p := &rank{
+		name: name, host: host, answers: map[int64]chan agent.Event{}, reports: &r.reports,
 		ready: make(chan struct{}), started: make(chan struct{}), over: make(chan struct{}),
 	}
+	if r.Sample == nil {
+		p.reports = nil
+	}
 	var err error
-	if p.proc, err = hosts.Launch(ctx, host, "agent", cfg); err != nil {
-		return nil, fmt.Errorf("rank %s: %w", name, err)
+	if p.proc, err = r.Hosts.Launch(ctx, host, "agent", cfg); err != nil {
+		return nil, p.named(err)
 	}
 	go p.read()
 	if err := p.await(ctx, "ready", p.ready); err != nil {
 		return p, err
 	}
-	p.clock, err = collectors.MeasureClock(ctx, 5, now, func(ctx context.Context) (float64, error) {
+	clock, err := collectors.MeasureClock(ctx, 5, r.Now, func(ctx context.Context) (float64, error) {
 		e, err := p.ask(ctx, agent.Command{Cmd: "ping"})
 		return e.T, err
 	})
 	if err != nil {
-		return p, fmt.Errorf("rank %s: %w", name, err)
+		return p, err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clock = clock
 	return p, nil
 }
 
-// now is this program's clock.
-func now() time.Duration { return time.Since(epoch) }
-
-var epoch = time.Now()
+// named says which rank an error is about, and where it runs.
+func (p *rank) named(err error) error {
+	at := "host " + p.host
+	if strings.HasPrefix(err.Error(), at) {
+		return fmt.Errorf("rank %s on %w", p.name, err)
+	}
+	return fmt.Errorf("rank %s on %s: %w", p.name, at, err)
+}
 
 // read takes the rank's events until it ends.
-func (p *process) read() {
+func (p *rank) read() {
 	defer close(p.over)
 	ready, started := sync.OnceFunc(func() { close(p.ready) }), sync.OnceFunc(func() { close(p.started) })
 	lines := bufio.NewScanner(p.proc.Stdout)
@@ -83,70 +123,81 @@ func (p *process) read() {
 	for lines.Scan() {
 		var e agent.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			p.fail(fmt.Errorf("rank %s: not an event: %.80q", p.name, lines.Text()))
+			p.fail(p.named(fmt.Errorf("not an event: %.80q", lines.Text())), false)
 			continue
 		}
-		p.mu.Lock()
-		if e.Stats != nil {
-			p.last = e.Stats
-		}
+		p.take(&e)
 		switch e.Event {
 		case "ready":
 			ready()
 		case "started":
 			started()
-		case "pattern":
-			p.pattern = e.Pattern
-		case "done":
-			p.done = true
-		case "pong", "acquired", "released", "refused":
-			if c := p.answers[e.ID]; c != nil {
-				c <- e // it has room
-				delete(p.answers, e.ID)
-			}
 		case "error":
-			if p.err == nil {
-				p.err = fmt.Errorf("rank %s: %s", p.name, e.Error)
-			}
+			p.fail(p.named(errors.New(e.Error)), false)
 		}
-		p.mu.Unlock()
 	}
 	err := p.proc.Wait()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.done && p.err == nil {
+	done := p.done
+	p.mu.Unlock()
+	if !done {
 		if err == nil {
 			err = errors.New("ended without a last report")
 		}
-		p.err = fmt.Errorf("rank %s: %w", p.name, err)
+		p.fail(p.named(err), true)
 	}
 }
 
-func (p *process) fail(err error) {
+// take keeps what an event says.
+func (p *rank) take(e *agent.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err == nil {
-		p.err = err
+	if e.Stats != nil {
+		p.last = e.Stats
+		if p.reports != nil {
+			p.reports.add(collectors.TrainerSamples(p.clock.RunTime(e.T), p.clock.RunTime(p.began), "rank "+p.name, p.name, *e.Stats))
+		}
+	}
+	switch e.Event {
+	case "started":
+		p.began = e.T
+	case "pattern":
+		p.learned = e.Pattern
+	case "done":
+		p.done = true
+	case "pong":
+		if c := p.answers[e.ID]; c != nil {
+			c <- *e // it has room
+			delete(p.answers, e.ID)
+		}
 	}
 }
 
-func (p *process) failure() error {
+func (p *rank) fail(err error, silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.err
+	if p.err == nil && !p.closing {
+		p.err, p.silent = err, silent
+	}
 }
 
-func (p *process) stats() (agent.Stats, *agent.Pattern) {
+// failure is why the rank ended early.
+func (p *rank) failure() (err error, silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last == nil {
-		return agent.Stats{}, p.pattern
+	return p.err, p.silent
+}
+
+// ending is the error of waiting for a rank that has ended.
+func (p *rank) ending(what string) error {
+	if err, _ := p.failure(); err != nil {
+		return err
 	}
-	return *p.last, p.pattern
+	return p.named(fmt.Errorf("ended before it was %s", what))
 }
 
 // await waits for a channel, the rank's end or ctx.
-func (p *process) await(ctx context.Context, what string, ch <-chan struct{}) error {
+func (p *rank) await(ctx context.Context, what string, ch <-chan struct{}) error {
 	select {
 	case <-ch:
 		return nil
@@ -156,35 +207,35 @@ func (p *process) await(ctx context.Context, what string, ch <-chan struct{}) er
 			return nil
 		default:
 		}
-		if err := p.failure(); err != nil {
-			return err
-		}
-		return fmt.Errorf("rank %s ended before it was %s", p.name, what)
+		return p.ending(what)
 	case <-ctx.Done():
-		return fmt.Errorf("rank %s: waiting until it is %s: %w", p.name, what, context.Cause(ctx))
+		return p.named(fmt.Errorf("waiting until it is %s: %w", what, context.Cause(ctx)))
 	}
 }
 
 // send gives the rank a command.
-func (p *process) send(cmd agent.Command) error {
+func (p *rank) send(cmd agent.Command) error {
 	b, err := json.Marshal(cmd)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, err := p.proc.Stdin.Write(append(b, '\n')); err != nil && p.err == nil && !p.done {
-		return fmt.Errorf("rank %s: %w", p.name, err)
+	if _, err := p.proc.Stdin.Write(append(b, '\n')); err != nil {
+		select {
+		case <-p.over: // which says more
+			return p.ending("told to " + cmd.Cmd)
+		case <-time.After(grace):
+			return p.named(err)
+		}
 	}
 	return nil
 }
 
 // ask gives the rank a command and waits for its answer.
-func (p *process) ask(ctx context.Context, cmd agent.Command) (agent.Event, error) {
+func (p *rank) ask(ctx context.Context, cmd agent.Command) (agent.Event, error) {
+	answer := make(chan agent.Event, 1)
 	p.mu.Lock()
 	p.asked++
 	cmd.ID = p.asked
-	answer := make(chan agent.Event, 1)
 	p.answers[cmd.ID] = answer
 	p.mu.Unlock()
 	if err := p.send(cmd); err != nil {
@@ -194,36 +245,30 @@ func (p *process) ask(ctx context.Context, cmd agent.Command) (agent.Event, erro
 	case e := <-answer:
 		return e, nil
 	case <-p.over:
-		if err := p.failure(); err != nil {
-			return agent.Event{}, err
-		}
-		return agent.Event{}, fmt.Errorf("rank %s has ended", p.name)
+		return agent.Event{}, p.ending("able to answer")
 	case <-ctx.Done():
-		return agent.Event{}, fmt.Errorf("rank %s: waiting for its answer to %s: %w", p.name, cmd.Cmd, context.Cause(ctx))
+		return agent.Event{}, p.named(fmt.Errorf("waiting for its answer to %s: %w", cmd.Cmd, context.Cause(ctx)))
 	}
 }
 
-// Running is a job whose ranks are there.
-type Running struct {
-	Name  string
-	ID    uint16
-	Hosts []string // by rank
-
-	ranks []*process
-	done  chan struct{}
+// ranks are those of a job.
+type ranks struct {
+	all    []*rank
+	failed chan struct{} // closed when the first one has ended early
+	once   sync.Once
 }
 
-// Launch starts the ranks of a job, which then wait to be started. The configuration has
+// launch starts the ranks of a job, which then wait to be started. The configuration has
 // all that they have in common; NICs are the first ones of the hosts.
-func Launch(ctx context.Context, hosts Hosts, name string, on []string, cfg agent.Config) (*Running, error) {
+func (r *runner) launch(ctx context.Context, name string, on []string, cfg agent.Config) (*ranks, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, errors.New("no sign of readiness in time"))
 	defer cancel()
-	j := &Running{Name: name, ID: cfg.Job, Hosts: on, ranks: make([]*process, len(on)), done: make(chan struct{})}
+	j := &ranks{all: make([]*rank, len(on)), failed: make(chan struct{})}
 	devices := make([]string, len(on))
 	for i, h := range on {
-		host, ok := hosts.Inventory().Host(h)
+		host, ok := r.Hosts.Inventory().Host(h)
 		if !ok || len(host.NICs) == 0 {
-			return nil, fmt.Errorf("job %s: no host %q with a NIC", name, h)
+			return nil, fmt.Errorf("no host %q with a NIC", h)
 		}
 		cfg.Peers = append(cfg.Peers, host.NICs[0].Address.Addr().String())
 		devices[i] = host.NICs[0].Device
@@ -234,86 +279,127 @@ func Launch(ctx context.Context, hosts Hosts, name string, on []string, cfg agen
 		own := cfg
 		own.Rank, own.Device = i, devices[i]
 		g.Go(func() (err error) {
-			j.ranks[i], err = launch(gctx, hosts, fmt.Sprintf("%s/%d", name, i), h, own)
+			j.all[i], err = r.launchRank(gctx, fmt.Sprintf("%s/%d", name, i), h, own)
 			return err
 		})
 	}
-	err := g.Wait()
-	if err != nil {
-		j.Close()
+	if err := g.Wait(); err != nil {
+		j.close()
 		return nil, err
 	}
-	go func() {
-		defer close(j.done)
-		for _, p := range j.ranks {
+	for _, p := range j.all {
+		r.watches.Go(func() {
 			<-p.over
-		}
-	}()
+			if err, _ := p.failure(); err != nil {
+				j.once.Do(func() { close(j.failed) })
+			}
+		})
+	}
 	return j, nil
 }
 
-// Start has all ranks begin their first step together after so long, which they may need to
-// find each other, and returns when they have.
-func (j *Running) Start(ctx context.Context, after time.Duration) error {
-	at := (now() + after).Seconds()
-	g, ctx := errgroup.WithContext(ctx)
-	for _, p := range j.ranks {
+// start has all ranks begin their first step at the same time, by which they are to have
+// found each other, and returns when they have.
+func (j *ranks) start(ctx context.Context, at time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %s", results.Elapsed(startTimeout)))
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	for _, p := range j.all {
 		g.Go(func() error {
-			if err := p.send(agent.Command{Cmd: "start", At: at - p.clock.Offset}); err != nil {
+			p.mu.Lock()
+			own := at.Seconds() - p.clock.Offset
+			p.mu.Unlock()
+			if err := p.send(agent.Command{Cmd: "start", At: own}); err != nil {
 				return err
 			}
-			return p.await(ctx, "started", p.started)
+			return p.await(gctx, "started", p.started)
 		})
 	}
-	return g.Wait()
-}
-
-// Stop asks the ranks to end, after a step that they agree on.
-func (j *Running) Stop() error {
-	var errs []error
-	for _, p := range j.ranks {
-		errs = append(errs, p.send(agent.Command{Cmd: "stop"}))
+	err := g.Wait()
+	if err != nil && ctx.Err() == nil {
+		if why := j.why(); why != nil {
+			err = why
+		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// Done is closed when all ranks have ended.
-func (j *Running) Done() <-chan struct{} { return j.done }
-
-// Err is why ranks ended early.
-func (j *Running) Err() error {
-	var errs []error
-	for _, p := range j.ranks {
-		errs = append(errs, p.failure())
+// wait waits until all ranks have ended, or one has early, and returns why.
+func (j *ranks) wait() error {
+	for _, p := range j.all {
+		select {
+		case <-p.over:
+		case <-j.failed:
+		}
 	}
-	return errors.Join(errs...)
+	return j.why()
 }
 
-// Stats are the last reports of the ranks.
-func (j *Running) Stats() []agent.Stats {
-	out := make([]agent.Stats, len(j.ranks))
-	for i, p := range j.ranks {
-		out[i], _ = p.stats()
+// why is why ranks ended early. That of ranks which died without a word is the reason for
+// what others say, which may take these a moment.
+func (j *ranks) why() error {
+	moment := time.NewTimer(grace)
+	defer moment.Stop()
+	waiting := true
+	for _, p := range j.all {
+		if waiting {
+			select {
+			case <-p.over:
+			case <-moment.C:
+				waiting = false
+			}
+		}
+	}
+	var died, said []error
+	for _, p := range j.all {
+		switch err, silent := p.failure(); {
+		case err != nil && silent:
+			died = append(died, err)
+		case err != nil:
+			said = append(said, err)
+		}
+	}
+	if len(died) == 0 {
+		died = said
+	}
+	return errors.Join(died...)
+}
+
+// stats are the last reports of the ranks.
+func (j *ranks) stats() []agent.Stats {
+	out := make([]agent.Stats, len(j.all))
+	for i, p := range j.all {
+		p.mu.Lock()
+		if p.last != nil {
+			out[i] = *p.last
+		}
+		p.mu.Unlock()
 	}
 	return out
 }
 
-// Pattern is what the first rank collected, nil if it has not.
-func (j *Running) Pattern() *agent.Pattern {
-	_, p := j.ranks[0].stats()
-	return p
+// pattern is what the first rank collected, nil if it has not.
+func (j *ranks) pattern() *agent.Pattern {
+	p := j.all[0]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.learned
 }
 
-// Close ends whatever still runs.
-func (j *Running) Close() {
-	var wg sync.WaitGroup
-	for _, p := range j.ranks {
-		if p != nil && p.proc != nil {
-			wg.Go(func() {
-				_ = p.proc.Close() // it has ended, or been killed
-				<-p.over
-			})
+// close ends whatever still runs.
+func (j *ranks) close() {
+	var all sync.WaitGroup
+	for _, p := range j.all {
+		if p == nil || p.proc == nil {
+			continue
 		}
+		p.mu.Lock()
+		p.closing = true
+		p.mu.Unlock()
+		all.Go(func() {
+			_ = p.proc.Close() // it has ended, or been killed
+			<-p.over           // a host that is stuck is given up by its connection
+		})
 	}
-	wg.Wait()
+	all.Wait()
 }

@@ -2,6 +2,9 @@
 // is an agent on a host (role "trainer"), and a controller says who gets which hosts, which
 // tree, and who has it when several want it. The jobs come in their order, wait until there
 // are hosts for them, and leave.
+//
+// When a rank, a host or the controller is lost, nothing that was going to be measured can
+// be: everything ends, within seconds, and the error says who was lost.
 package training
 
 import (
@@ -10,10 +13,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 )
 
@@ -23,15 +29,19 @@ type Job struct {
 	ID      uint16 // 1..4095, unique
 	Pattern agent.Pattern
 	Speed   float64 // of its GPUs, over those that the pattern was measured on
-	Steps   int64
+	Steps   int64   // at least 1
 	Hosts   int
 	Submit  time.Duration // since the beginning
 
 	Gain, Demand float64 // see placement/mina/tree.Job
 }
 
-// ErrNoRoom is wrapped where a job must wait for others to end.
-var ErrNoRoom = errors.New("no room")
+var (
+	// ErrNoRoom is wrapped where a job must wait for others to end.
+	ErrNoRoom = errors.New("no room")
+	// ErrJob is wrapped when a job cannot be one, or not here.
+	ErrJob = errors.New("impossible job")
+)
 
 // Controller says who gets what.
 type Controller interface {
@@ -43,6 +53,9 @@ type Controller interface {
 	Addresses(host string) (trees, sharing string, err error)
 	// End says that nothing of a job runs any more.
 	End(ctx context.Context, id uint16) error
+	// Done is closed when it has ended itself, and Err is why; nil: it does not.
+	Done() <-chan struct{}
+	Err() error
 }
 
 // Config is a run of jobs.
@@ -51,16 +64,19 @@ type Config struct {
 	Controller Controller // nil: the first hosts that are free, and no trees
 	// Agent is what all ranks have in common: Sharing, Epoch, Lanes, RTO, Seed and so on.
 	Agent agent.Config
-	// Sample is called with what all ranks have done so far, every Interval of Agent; nil:
+	// Now is the clock of samples; nil: the time since Run was called.
+	Now func() time.Duration
+	// Sample is called with what ranks have reported since the last call, every Interval of
+	// Agent and once in the end, by one goroutine at a time. An error ends the run. nil:
 	// nobody wants to know.
-	Sample func(running []*Running) error
+	Sample func(ctx context.Context, reports []results.Sample) error
 }
 
 // Outcome is what became of a job.
 type Outcome struct {
 	Job
 	On         []string      // its hosts
-	Start, End time.Duration // since the beginning: its ranks began, the last one ended
+	Start, End time.Duration // since the beginning: its ranks began, the last one ended; End 0: it was cut short
 	JCT        float64       // s, of the slowest rank
 	Ranks      []agent.Stats
 	Learned    *agent.Pattern // what its first rank found out about its steps; nil: too few
@@ -86,46 +102,115 @@ func (o *Outcome) Training() agent.Training {
 // entry is a job that has hosts.
 type entry struct {
 	Outcome
-	ranks *Running
+	ranks *ranks // nil: not launched
 }
 
-// Run runs jobs until all have ended. With an error, the outcomes are those of jobs that
-// had; nothing runs any more then.
-func Run(ctx context.Context, cfg Config, jobs []Job) (out []Outcome, err error) {
+// settle takes what the ranks have reported.
+func (e *entry) settle() {
+	if e.ranks == nil {
+		return
+	}
+	e.Ranks, e.Learned = e.ranks.stats(), e.ranks.pattern()
+	for i := range e.Ranks {
+		if t := e.Ranks[i].Training; t != nil {
+			e.JCT = max(e.JCT, t.JCT)
+		}
+	}
+}
+
+// runner is a run.
+type runner struct {
+	Config
+	began   time.Time
+	cancel  context.CancelCauseFunc // ends the run
+	reports reports
+	watches sync.WaitGroup // of jobs
+	running map[uint16]*entry
+	ended   chan uint16 // jobs whose ranks have all ended well
+}
+
+// Run runs jobs until all have ended. With an error nothing runs any more either, and the
+// outcomes are those of all jobs that had begun.
+func Run(ctx context.Context, cfg Config, jobs []Job) ([]Outcome, error) {
+	if err := check(cfg.Hosts.Inventory(), jobs); err != nil {
+		return nil, err
+	}
 	if cfg.Controller == nil {
 		cfg.Controller = firstFree(cfg.Hosts)
 	}
+	if cfg.Agent.Interval == 0 {
+		cfg.Agent.Interval = time.Second
+	}
+	r := &runner{Config: cfg, began: time.Now(), running: map[uint16]*entry{}, ended: make(chan uint16, len(jobs))}
+	if r.Now == nil {
+		r.Now = func() time.Duration { return time.Since(r.began) }
+	}
+	ctx, r.cancel = context.WithCancelCause(ctx)
+	defer r.cancel(nil)
+	var aside sync.WaitGroup
+	aside.Go(func() {
+		select {
+		case <-cfg.Controller.Done():
+			r.cancel(cfg.Controller.Err())
+		case <-ctx.Done():
+		}
+	})
+	if cfg.Sample != nil {
+		aside.Go(func() { r.sample(ctx) })
+	}
+	out, err := r.run(ctx, jobs)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause // of all else that went wrong
+	}
+	cut, cerr := r.close(ctx)
+	r.cancel(nil)
+	aside.Wait()
+	if cfg.Sample != nil {
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer done()
+		if serr := cfg.Sample(last, r.reports.take()); err == nil {
+			cerr = errors.Join(cerr, serr)
+		}
+	}
+	return append(out, cut...), errors.Join(err, cerr)
+}
+
+// check finds jobs that can never run.
+func check(inv *inventory.Inventory, jobs []Job) error {
+	ids := map[uint16]string{}
+	for _, j := range jobs {
+		other, taken := ids[j.ID]
+		switch {
+		case j.Hosts < 1 || j.Hosts > len(inv.Hosts):
+			return fmt.Errorf("job %s: %w: it asks for %d hosts, and there are %d", j.Name, ErrJob, j.Hosts, len(inv.Hosts))
+		case j.Steps < 1:
+			return fmt.Errorf("job %s: %w: %d steps", j.Name, ErrJob, j.Steps)
+		case j.ID < 1 || j.ID > 4095:
+			return fmt.Errorf("job %s: %w: its number %d is not within 1 to 4095", j.Name, ErrJob, j.ID)
+		case taken:
+			return fmt.Errorf("job %s: %w: it has the number of job %s", j.Name, ErrJob, other)
+		}
+		ids[j.ID] = j.Name
+	}
+	return nil
+}
+
+// run has the jobs come and waits for them.
+func (r *runner) run(ctx context.Context, jobs []Job) (out []Outcome, err error) {
 	queue := slices.Clone(jobs)
 	slices.SortStableFunc(queue, func(a, b Job) int { return int(a.Submit - b.Submit) })
-	began := time.Now()
-	running := map[uint16]*entry{}
-	ended := make(chan uint16, len(jobs))
-	defer func() {
-		for _, id := range slices.Sorted(maps.Keys(running)) {
-			if running[id].ranks != nil {
-				running[id].ranks.Close()
-			}
-			err = errors.Join(err, cfg.Controller.End(context.WithoutCancel(ctx), id))
-		}
-	}()
-	every := cfg.Agent.Interval
-	if every == 0 {
-		every = time.Second
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	blocked := false // until a job ends
-	for len(queue) > 0 || len(running) > 0 {
+	for len(queue) > 0 || len(r.running) > 0 {
 		var come []*entry // those that get hosts now
 		var due <-chan time.Time
 		for len(queue) > 0 && !blocked {
 			next := queue[0]
-			if wait := next.Submit - time.Since(began); wait > 0 {
+			if wait := next.Submit - time.Since(r.began); wait > 0 {
 				due = time.After(wait)
 				break
 			}
-			hosts, err := cfg.Controller.Place(ctx, next)
-			if errors.Is(err, ErrNoRoom) && len(running) > 0 {
+			hosts, err := r.Controller.Place(ctx, next)
+			if errors.Is(err, ErrNoRoom) && len(r.running) > 0 {
 				blocked = true
 				break
 			}
@@ -134,46 +219,24 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (out []Outcome, err error)
 			}
 			queue = queue[1:]
 			e := &entry{Outcome: Outcome{Job: next, On: hosts}}
-			running[next.ID] = e
+			r.running[next.ID] = e
 			come = append(come, e)
 		}
-		if err := start(ctx, cfg, come); err != nil {
+		if err := r.start(ctx, come); err != nil {
 			return out, err
-		}
-		for _, e := range come {
-			e.Start = time.Since(began)
-			go func() {
-				<-e.ranks.Done()
-				ended <- e.ID
-			}()
 		}
 		select {
 		case <-ctx.Done():
 			return out, context.Cause(ctx)
 		case <-due:
-		case <-tick.C:
-			if cfg.Sample != nil {
-				var all []*Running
-				for _, id := range slices.Sorted(maps.Keys(running)) {
-					all = append(all, running[id].ranks)
-				}
-				if err := cfg.Sample(all); err != nil {
-					return out, err
-				}
-			}
-		case id := <-ended:
-			e := running[id]
-			delete(running, id)
+		case id := <-r.ended:
+			e := r.running[id]
+			delete(r.running, id)
 			blocked = false
-			e.End = time.Since(began)
-			e.Ranks, e.Learned = e.ranks.Stats(), e.ranks.Pattern()
-			for i := range e.Ranks {
-				if t := e.Ranks[i].Training; t != nil {
-					e.JCT = max(e.JCT, t.JCT)
-				}
-			}
+			e.End = time.Since(r.began)
+			e.settle()
 			out = append(out, e.Outcome)
-			if err := errors.Join(e.ranks.Err(), cfg.Controller.End(ctx, id)); err != nil {
+			if err := r.Controller.End(ctx, id); err != nil {
 				return out, fmt.Errorf("job %s: %w", e.Name, err)
 			}
 		}
@@ -181,42 +244,100 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (out []Outcome, err error)
 	return out, nil
 }
 
-// lead is how long before their first step the ranks of a job are told of it.
-const lead = 300 * time.Millisecond
+const (
+	// lead is how long before their first step the ranks of a job are told of it.
+	lead = 300 * time.Millisecond
+	// startTimeout is how long ranks may take to find each other and the controller.
+	startTimeout = 40 * time.Second
+	// endTimeout bounds each step of the end.
+	endTimeout = 20 * time.Second
+)
 
 // start launches the ranks of jobs, and then has all of them begin together.
-func start(ctx context.Context, cfg Config, jobs []*entry) error {
-	g, gctx := errgroup.WithContext(ctx)
-	for _, e := range jobs {
-		g.Go(func() error {
-			c := cfg.Agent
-			c.Job, c.Name, c.Pattern, c.Speed, c.Steps = e.ID, e.Name, &e.Pattern, e.Speed, e.Steps
-			var err error
-			if len(e.On) > 0 {
-				c.Controller, c.SharingController, err = cfg.Controller.Addresses(e.On[0])
-			}
-			if err == nil {
-				e.ranks, err = Launch(gctx, cfg.Hosts, e.Name, e.On, c)
-			}
-			if err != nil {
-				return fmt.Errorf("job %s: %w", e.Name, err)
-			}
-			return nil
-		})
+func (r *runner) start(ctx context.Context, jobs []*entry) error {
+	each := func(f func(ctx context.Context, e *entry) error) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, e := range jobs {
+			g.Go(func() error {
+				if err := f(ctx, e); err != nil {
+					return fmt.Errorf("job %s: %w", e.Name, err)
+				}
+				return nil
+			})
+		}
+		return g.Wait()
 	}
-	if err := g.Wait(); err != nil {
+	err := each(func(ctx context.Context, e *entry) (err error) {
+		c := r.Agent
+		c.Job, c.Name, c.Pattern, c.Speed, c.Steps = e.ID, e.Name, &e.Pattern, e.Speed, e.Steps
+		if c.Controller, c.SharingController, err = r.Controller.Addresses(e.On[0]); err == nil {
+			e.ranks, err = r.launch(ctx, e.Name, e.On, c)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	g, gctx = errgroup.WithContext(ctx)
+	err = each(func(ctx context.Context, e *entry) error { return e.ranks.start(ctx, r.Now()+lead) })
+	if err != nil {
+		return err
+	}
 	for _, e := range jobs {
-		g.Go(func() error {
-			if err := e.ranks.Start(gctx, lead); err != nil {
-				return fmt.Errorf("job %s: %w", e.Name, err)
+		e.Start = time.Since(r.began)
+		r.watches.Go(func() {
+			if err := e.ranks.wait(); err != nil {
+				r.cancel(fmt.Errorf("job %s: %w", e.Name, err))
+				return
 			}
-			return nil
+			r.ended <- e.ID // it has room
 		})
 	}
-	return g.Wait()
+	return nil
+}
+
+// sample hands on what ranks report until ctx ends.
+func (r *runner) sample(ctx context.Context) {
+	tick := time.NewTicker(r.Agent.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := r.Sample(ctx, r.reports.take()); err != nil && ctx.Err() == nil {
+			r.cancel(err)
+			return
+		}
+	}
+}
+
+// close ends what still runs: jobs that were cut short.
+func (r *runner) close(ctx context.Context) (cut []Outcome, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	ids := slices.Sorted(maps.Keys(r.running))
+	var all sync.WaitGroup
+	for _, id := range ids {
+		if e := r.running[id]; e.ranks != nil {
+			all.Go(e.ranks.close)
+		}
+	}
+	all.Wait()
+	r.watches.Wait()
+	for _, id := range ids {
+		e := r.running[id]
+		e.settle()
+		cut = append(cut, e.Outcome)
+		select {
+		case <-r.Controller.Done(): // it has forgotten all of them
+		default:
+			if eerr := r.Controller.End(ctx, id); eerr != nil {
+				err = errors.Join(err, fmt.Errorf("job %s: %w", e.Name, eerr))
+			}
+		}
+	}
+	return cut, err
 }
 
 // first gives jobs the first hosts that are free.
@@ -235,9 +356,6 @@ func firstFree(h Hosts) *first {
 
 // Place implements Controller.
 func (f *first) Place(_ context.Context, j Job) ([]string, error) {
-	if j.Hosts > len(f.order) {
-		return nil, fmt.Errorf("%d hosts, and there are %d", j.Hosts, len(f.order))
-	}
 	var on []string
 	for _, h := range f.order {
 		if f.taken[h] == 0 && len(on) < j.Hosts {
@@ -245,7 +363,7 @@ func (f *first) Place(_ context.Context, j Job) ([]string, error) {
 		}
 	}
 	if len(on) < j.Hosts {
-		return nil, ErrNoRoom
+		return nil, fmt.Errorf("%w: %d hosts, and %d are free", ErrNoRoom, j.Hosts, len(on))
 	}
 	for _, h := range on {
 		f.taken[h] = j.ID
@@ -261,3 +379,9 @@ func (f *first) End(_ context.Context, id uint16) error {
 	maps.DeleteFunc(f.taken, func(_ string, of uint16) bool { return of == id })
 	return nil
 }
+
+// Done implements Controller: it never ends.
+func (f *first) Done() <-chan struct{} { return nil }
+
+// Err implements Controller.
+func (f *first) Err() error { return nil }
