@@ -54,13 +54,13 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 		}
 		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
 			Scale: key.scale, SSHD: s.Emulation.SSHD, Offload: s.Emulation.Offload,
-			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap,
+			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.beat,
 		})
 		if err != nil {
 			return nil, err
 		}
 		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Rest: testbed.Rest(f.RTT(), s.Emulation.Offload), Offload: s.Emulation.Offload,
+			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Rest: testbed.Rest(f.Beat(), s.Emulation.Offload), Offload: s.Emulation.Offload,
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",

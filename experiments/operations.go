@@ -212,6 +212,7 @@ var operationMetrics = func() map[string]metric {
 		m.predicted = true
 		all[name] = m
 	}
+	all["turning_point"] = metric{unit: "bit/s", example: `"80Gbit/s"`, of: results.Cluster}
 	for name, m := range maps.Clone(all) {
 		if m.of == results.Cluster {
 			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}

@@ -88,7 +88,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	began = time.Now()
 	ph := results.Phase{Start: now().Seconds()}
 	out, err := training.Run(ctx, training.Config{
-		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing), Now: now,
+		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, r.rec.Scale), Now: now,
 		Sample: func(ctx context.Context, reports []results.Sample) error {
 			r.status("measure", labels(p.Labels), finished())
 			read, err := counters.Sample(ctx)
@@ -466,7 +466,7 @@ func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, 
 		if err != nil {
 			return assumed, err
 		}
-		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way)},
+		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, r.rec.Scale)},
 			[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
 		if cerr := control.Close(); err == nil {
 			err = cerr

@@ -86,7 +86,7 @@ func emulate(t *testing.T) testbed.Testbed {
 		t.Fatal(err)
 	}
 	tb, err := remote.Open(t.Context(), remote.Options{
-		Fabric: f, Exe: "/proc/self/exe", Rest: testbed.Rest(f.RTT(), false),
+		Fabric: f, Exe: "/proc/self/exe", Rest: testbed.Rest(f.Beat(), false),
 		HostMAC:      func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft"},
 	})

@@ -41,6 +41,9 @@ type Options struct {
 	Offload     bool                         // frames change hands as super-frames; see softswitch.Config
 	Aggregators int                          // on every switch that has any; 0: what the inventory says
 	Seed        uint64                       // of everything random in the switches
+	// Beat is the shortest time that matters: by it lateness is judged, and how long switches
+	// may rest. 0: the shortest round trip, as for whatever counts packets.
+	Beat time.Duration
 	PcapDir     string                       // directory for one capture per switch port; empty: none
 	Impair      map[string]testbed.LinkState // by directed link, from the start
 	Log         io.Writer                    // what hosts and switches print to stderr; nil: nowhere
@@ -417,9 +420,9 @@ func (f *Fabric) HostMAC(host, device string) net.HardwareAddr {
 	return f.macs[[2]string{host, device}]
 }
 
-// RTT is the shortest round trip between two hosts without queueing, which Health
-// judges by. It is 0 with fewer than two.
-func (f *Fabric) RTT() time.Duration { return f.layout.rtt }
+// Beat is the shortest time that matters, which Health judges by: Options.Beat, or the
+// shortest round trip between two hosts without queueing. It is 0 with fewer than two.
+func (f *Fabric) Beat() time.Duration { return f.layout.beat.Duration }
 
 // Close stops every process, kills those that do not stop in time, and removes the
 // management network. It takes a few seconds at most, whatever ctx says.

@@ -83,7 +83,7 @@ func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 			case err != nil:
 				errs[i] = err
 			case r.Health != nil:
-				found[i] = judge(p.name, *r.Health, f.layout.rtt)
+				found[i] = judge(p.name, *r.Health, f.layout.beat)
 			}
 			return nil
 		})
@@ -107,20 +107,26 @@ func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 // seconds is a duration as reports write it.
 func seconds(d time.Duration) string { return results.Quantity(d.Seconds(), "s") }
 
-// judge turns a switch's health into troubles. With rtt 0 lateness is not judged.
-func judge(where string, h softswitch.Health, rtt time.Duration) (ts []results.Trouble) {
+// beat is the shortest time that matters, and what it is.
+type beat struct {
+	time.Duration
+	of string // "the RTT"
+}
+
+// judge turns a switch's health into troubles. With a beat of 0 lateness is not judged.
+func judge(where string, h softswitch.Health, b beat) (ts []results.Trouble) {
 	add := func(fatal bool, value, limit float64, format string, args ...any) {
 		ts = append(ts, results.Trouble{Where: where, What: fmt.Sprintf(format, args...), Value: value, Limit: limit, Fatal: fatal})
 	}
-	if rtt > 0 && h.Sent > 0 {
-		median, tail := h.LateP50.Seconds()/rtt.Seconds(), h.LateP99.Seconds()/rtt.Seconds()
+	if b.Duration > 0 && h.Sent > 0 {
+		median, tail := h.LateP50.Seconds()/b.Seconds(), h.LateP99.Seconds()/b.Seconds()
 		if median > lateMedianLimit {
-			add(true, median, lateMedianLimit, "frames leave %s late (median), %.1f %% of the RTT of %s (limit %.0f %%)", seconds(h.LateP50), 100*median, seconds(rtt), 100*lateMedianLimit)
+			add(true, median, lateMedianLimit, "frames leave %s late (median), %.1f %% of %s of %s (limit %.0f %%)", seconds(h.LateP50), 100*median, b.of, seconds(b.Duration), 100*lateMedianLimit)
 		}
 		if tail > lateTailLimit {
-			add(true, tail, lateTailLimit, "frames leave %s late (p99), %.1f %% of the RTT of %s (limit %.0f %%)", seconds(h.LateP99), 100*tail, seconds(rtt), 100*lateTailLimit)
+			add(true, tail, lateTailLimit, "frames leave %s late (p99), %.1f %% of %s of %s (limit %.0f %%)", seconds(h.LateP99), 100*tail, b.of, seconds(b.Duration), 100*lateTailLimit)
 		} else if tail > lateTailNotice {
-			add(false, tail, lateTailNotice, "frames leave %s late (p99), %.1f %% of the RTT of %s", seconds(h.LateP99), 100*tail, seconds(rtt))
+			add(false, tail, lateTailNotice, "frames leave %s late (p99), %.1f %% of %s of %s", seconds(h.LateP99), 100*tail, b.of, seconds(b.Duration))
 		}
 	}
 	if lost := h.RingDrops + h.PoolDrops + h.Refused; lost > 0 {

@@ -42,7 +42,7 @@ type layout struct {
 	nodes  []nodeConfig         // hosts, then switches, in the inventory's order
 	cables []cable
 	ports  map[string]linkEnd // directed link -> where it is emulated
-	rtt    time.Duration      // shortest round trip between two hosts
+	beat   beat
 }
 
 // cable joins devices of two nodes, given as indices into layout.nodes.
@@ -130,10 +130,13 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 			l.ports[d.Name] = linkEnd{node: index[d.To], port: d.ToPort, ingress: true}
 		}
 	}
-	l.rtt = l.shortestRTT()
+	l.beat = beat{opts.Beat, "an operation"}
+	if opts.Beat == 0 {
+		l.beat = beat{l.shortestRTT(), "the RTT"}
+	}
 	for i := range l.nodes {
 		if s := l.nodes[i].Switch; s != nil {
-			s.Rest = testbed.Rest(l.rtt, opts.Offload)
+			s.Rest = testbed.Rest(l.beat.Duration, opts.Offload)
 		}
 	}
 	return l, nil

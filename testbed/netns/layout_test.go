@@ -44,7 +44,7 @@ func TestLayout(t *testing.T) {
 // render lists what each process is told, and which of them emulates each link.
 func render(l *layout) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "controller %s\nshortest round trip %v\n", l.mgmt, l.rtt)
+	fmt.Fprintf(&b, "controller %s\nshortest round trip %v\n", l.mgmt, l.beat.Duration)
 	link := func(c softswitch.LinkConfig) string {
 		return fmt.Sprintf("%g bit/s, %v, buffer %d, ECN %d, %s", c.Rate, c.Delay, c.Buffer, c.ECN, c.Discipline)
 	}
@@ -168,7 +168,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var want []results.Trouble
-			got := judge("switch tor1", tt.health, rtt)
+			got := judge("switch tor1", tt.health, beat{rtt, "the RTT"})
 			if tt.want != "" {
 				want = []results.Trouble{{Where: "switch tor1", What: tt.want, Fatal: tt.fatal}}
 			}
