@@ -35,19 +35,19 @@ const (
 
 // Options are how an inventory is emulated.
 type Options struct {
-	Scale       results.Scale                // Mode "", "none", SlowMotion or Shrunk; Factor > 0 with the latter
-	SSHD        string                       // every host's SSH server: Embedded (default) or OpenSSH
-	Queue       string                       // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
-	Offload     bool                         // frames change hands as super-frames; see softswitch.Config
-	Aggregators int                          // on every switch that has any; 0: what the inventory says
-	Seed        uint64                       // of everything random in the switches
+	Scale       results.Scale // Mode "", "none", SlowMotion or Shrunk; Factor > 0 with the latter
+	SSHD        string        // every host's SSH server: Embedded (default) or OpenSSH
+	Queue       string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
+	Offload     bool          // frames change hands as super-frames; see softswitch.Config
+	Aggregators int           // on every switch that has any; 0: what the inventory says
+	Seed        uint64        // of everything random in the switches
 	// Beat is the shortest time that matters: by it lateness is judged, and how long switches
 	// may rest. 0: the shortest round trip, as for whatever counts packets.
-	Beat time.Duration
-	PcapDir     string                       // directory for one capture per switch port; empty: none
-	Impair      map[string]testbed.LinkState // by directed link, from the start
-	Log         io.Writer                    // what hosts and switches print to stderr; nil: nowhere
-	Exe         string                       // program with the hidden verb netns-host; empty: this one
+	Beat    time.Duration
+	PcapDir string                       // directory for one capture per switch port; empty: none
+	Impair  map[string]testbed.LinkState // by directed link, from the start
+	Log     io.Writer                    // what hosts and switches print to stderr; nil: nowhere
+	Exe     string                       // program with the hidden verb netns-host; empty: this one
 }
 
 const (
