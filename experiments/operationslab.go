@@ -43,6 +43,9 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	if !ok {
 		return point, nil, fmt.Errorf("jobs that share trees on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
 	}
+	if o.Sharing == "thrifty" {
+		return point, nil, fmt.Errorf("sharing = \"thrifty\" is only simulated so far: %w", errors.ErrUnsupported)
+	}
 	if o.Share > 0 {
 		return point, nil, fmt.Errorf("share is about simulations: give jobs some steps instead: %w", errors.ErrUnsupported)
 	}
