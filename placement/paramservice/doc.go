@@ -1,0 +1,72 @@
+// Package paramservice plans a Parameter Service (Gu et al., "Elastic Model Aggregation with
+// Parameter Service"; AutoPS): which shared CPU server, an Aggregator, sums which tensor of
+// which training job, and how many Aggregators there are. It is pure: profiles and
+// observations go in, moves of tensors come out, the same for the same calls. What carries
+// them out is in testbed/paramservice.
+//
+// # The model
+//
+// Every iteration, of D_j, each tensor of a job needs e_t of CPU time. An Aggregator repeats a
+// cycle of length C, the longest iteration of its jobs, and has floor(C/D_j) slots of e_t in
+// it for each of its tensors. So an iteration of a job takes C/floor(C/D_j) there, and the
+// job loses the part (C mod D_j)/C of its speed, which is to be within LossLimit. The slots of
+// all tensors have to fit into the cycle. In Figure 5 iterations of 6 and 12 share a cycle of 12.
+//
+// Pseudocode 1 takes an Aggregator at a time as if it had the tensor, leaves out those
+// where a job would lose too much, and chooses of the others the one with the least free
+// time that is enough; a new one if there is none.
+//
+// # What the paper leaves open or gets wrong, and what is done here
+//
+//   - Line 4 lost its fraction in print. d_j = C/floor(C/D_j), from appendix C and the example
+//     in the text (iterations of 5 in a cycle of 12 become 6).
+//   - Line 17 asks for room for the tensor once, but it runs floor(C/D_k) times in a cycle:
+//     F >= floor(C/D_k)·e_t here. As printed, Aggregators are given up to several times what they
+//     can do (TestPrinted).
+//   - Lines 3 to 8 look at the jobs that an Aggregator has, not at the new one, which may lose as
+//     much beside a longer one. It is checked too.
+//   - "≥ LossLimit" in line 6, "exceeds" and "within" in the text: a loss equal to the limit is
+//     allowed, so that a limit of 0 means something.
+//   - Appendix C counts a tensor floor(C_n/d_j) times, d_j being the job's iteration as it is
+//     slowed elsewhere. A job that loses 5 % on one Aggregator then counts as nothing at all on
+//     another whose cycle is its own iteration. Here it is floor(C_n/D_j), what has to be
+//     reserved at most.
+//   - When the longest job leaves, a shorter cycle may break the limit: 10 and 19 in a cycle of
+//     20 lose 0 and 5 %, in a cycle of 19 they lose 47 % and 0. The old cycle is kept then, which
+//     is always possible: C is some length at which everything fits, not always the longest.
+//   - The order of tensors is not given. The largest comes first; so the order in
+//     which a job lists them does not matter to who gets how much.
+//   - The pseudocode packs a whole job onto one Aggregator if there is room, but D_j was
+//     measured with as many servers as the user asked for, which work and receive side by
+//     side; in Figures 8 and 10 no job has fewer Aggregators than that. So no Aggregator gets more
+//     of a job than the most loaded of its servers would have (Job.Servers; 1 is as printed).
+//   - A job that turns out slow is assigned anew with one Aggregator more. By best fit it would
+//     go where it was, as the empty one is the worst fit. Instead its tensors are balanced over the
+//     Aggregators that it had and the new ones; with as many new ones as its servers, these only.
+//     It is not moved by recycling any more, which would bring it back by the same model that erred.
+//   - Whose assignment is to be reverted when an old job is slow: the newest that
+//     shares an Aggregator with it. Reverting and assigning anew is one change, so that tensors
+//     are moved once.
+//   - How interference is detected is not said. Here: the job is below LowPerf, and transfers with
+//     an Aggregator take Interference times as long as in the profile. That Aggregator's
+//     tensors go where there is room; it gets no new ones until transfers are normal again.
+//   - "According to the demand in the latest period": as many idle Aggregators are kept ready as
+//     were newly needed in the period before. A job that there is no room for stays on its temporary
+//     Aggregators until the period ends, or the waiting jobs together need more new Aggregators than
+//     the threshold.
+//   - A cluster has a largest number of Aggregators. "Free CPU" of a cluster is that of the
+//     Aggregators that it has; if none has enough, the first one that may still grow is taken, then a new one.
+//   - "Balancing the load of each Aggregator" is named as an objective, but best fit does the
+//     opposite, and the integer program has the loss alone. The heuristic is followed.
+//   - Slots have no times in the paper. Here every cycle is laid out by earliest deadline
+//     first, each slot within its part of the cycle; that fits whenever the slots' sum does,
+//     if tensors are summed in pieces (Liu and Layland 1973). See Slots.
+//
+// That line 6 looks at one cycle at a time is no loss: a job is as slow as on its slowest
+// Aggregator, so it is within the limit if it is on each.
+//
+// # How good it is
+//
+// Package exact solves the integer program for small instances. Over random ones of two to
+// four jobs, see TestGap there, which prints the distribution.
+package paramservice
