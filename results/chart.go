@@ -13,6 +13,7 @@ import (
 type chart struct {
 	ID, Title, Desc string
 	XLabel          string // of a numeric X
+	XUnit           string // of it; empty: 1
 	Measure         string // what Y is: "share", "goodput"
 	Unit            string
 	Rows            []string // categories; X is an index into it
@@ -307,11 +308,16 @@ func (c *chart) curves() string {
 			}
 		}
 	}
+	label, div := c.XLabel, 1.0
+	if c.XUnit != "" {
+		var name string
+		div, name = axisUnit(xs[len(xs)-1], c.XUnit)
+		label += ", " + name
+	}
 	for _, x := range xt {
 		s.line("axis", px(x), bottom, px(x), bottom+4)
-		s.text("muted small", "middle", px(x), bottom+17, short(x))
+		s.text("muted small", "middle", px(x), bottom+17, short(x/div))
 	}
-	label := c.XLabel
 	if logX {
 		label += " (logarithmic)"
 	}

@@ -170,8 +170,18 @@ func asNumber(v any) (n float64, unit string, ok bool) {
 	return 0, "", false
 }
 
-// metricsOf are the metrics to draw, those with gated expectations first, and
-// whether each is judged; without any expectation, all that were observed.
+// baseUnit is a unit without its prefix.
+func baseUnit(unit string) string {
+	for _, base := range []string{"bit/s", "B", "s"} {
+		if strings.HasSuffix(unit, base) {
+			return base
+		}
+	}
+	return ""
+}
+
+// metricsOf are the metrics to draw: those with gated expectations first, then those with
+// others, those that the record lists, and what jobs and links had.
 func (rec *Record) metricsOf() []string {
 	var out []string
 	add := func(m string) {
@@ -186,7 +196,7 @@ func (rec *Record) metricsOf() []string {
 			}
 		}
 	}
-	for _, m := range []string{"share", "goodput", "link_rate"} {
+	for _, m := range append(slices.Clone(rec.Summary), "share", "goodput", "link_rate") {
 		for _, p := range rec.Points {
 			for _, ph := range p.Phases {
 				if slices.ContainsFunc(ph.Figures, func(f Figure) bool { return f.Metric == m && f.Kind != Predicted }) {
@@ -344,6 +354,7 @@ type metricPlot struct {
 	xKey     string
 	keys     []string
 	n        int
+	together bool // figures of all points in one drawing: see combinations
 }
 
 // where names a datum's place in the sweep.
@@ -445,9 +456,14 @@ func (m *metricPlot) charts(ds []datum) []plot {
 	}
 	var panels []panel
 	at := map[string]int{}
+	names, together := m.combinations(ds)
+	m.together = together
 	for _, d := range ds {
 		name := ""
-		if m.xKey != "" {
+		switch {
+		case together: // as many as colours tell apart
+			name = strconv.Itoa(slices.Index(names, m.panelName(d)) / seriesColours)
+		case m.xKey != "":
 			name = m.panelName(d)
 		}
 		i, ok := at[name]
@@ -467,7 +483,7 @@ func (m *metricPlot) charts(ds []datum) []plot {
 		if m.xKey != "" {
 			c.Title += " against " + m.xKey
 		}
-		if p.name != "" {
+		if p.name != "" && !together {
 			c.Title += ", " + p.name
 		}
 		c.Desc = m.describe(p.ds)
@@ -484,6 +500,20 @@ func (m *metricPlot) charts(ds []datum) []plot {
 		out[i].SVG = template.HTML(c.SVG())
 	}
 	return out
+}
+
+// combinations says whether figures of the whole cluster share drawings, with a series for each
+// combination of the swept keys that are not on the X axis: the names of those, in order.
+func (m *metricPlot) combinations(ds []datum) (names []string, together bool) {
+	if m.xKey == "" || !slices.Equal(m.subjects, []string{Cluster}) {
+		return nil, false
+	}
+	for _, d := range ds {
+		if n := m.panelName(d); !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return names, len(names) > 1
 }
 
 // panelName is the value of the swept keys other than X, and the phase.
@@ -527,7 +557,8 @@ func (m *metricPlot) describe(ds []datum) string {
 func (m *metricPlot) chart(ds []datum) *chart {
 	c := &chart{Measure: measureName(m.metric), Unit: ds[0].observed.Unit, Predictors: m.styles, Observed: m.observed, XLabel: m.xKey}
 	x := func(d datum) float64 {
-		v, _, _ := asNumber(m.cells[d.cell].point().Params[m.xKey])
+		v, unit, _ := asNumber(m.cells[d.cell].point().Params[m.xKey])
+		c.XUnit = baseUnit(unit)
 		return v
 	}
 	bySubject := true
@@ -550,14 +581,21 @@ func (m *metricPlot) chart(ds []datum) *chart {
 	series := map[string]int{}
 	for _, d := range ds {
 		name := ""
-		if bySubject {
+		switch {
+		case m.together:
+			name = m.panelName(d)
+		case bySubject:
 			name = d.of
 		}
 		i, ok := series[name]
 		if !ok {
 			i = len(c.Series)
 			series[name] = i
-			c.Series = append(c.Series, chartSeries{Name: name, Colour: max(slices.Index(m.subjects, name), 0), Curves: map[string][]curvePoint{}})
+			colour := max(slices.Index(m.subjects, name), 0)
+			if m.together {
+				colour = i
+			}
+			c.Series = append(c.Series, chartSeries{Name: name, Colour: colour, Curves: map[string][]curvePoint{}})
 		}
 		s := &c.Series[i]
 		s.Points = append(s.Points, chartPoint{
