@@ -55,13 +55,15 @@ func Start(ctx context.Context, hosts Hosts, argv []string, s controller.Setup) 
 	}
 	go p.read(stdout, &stderr)
 	if _, err = p.stdin.Write(append(line, '\n')); err != nil {
-		return nil, errors.Join(fmt.Errorf("MINA controller: %w", err), p.Close())
+		_ = p.Close()
+		return nil, p.Err()
 	}
 	ctx, cancel := answering(ctx)
 	defer cancel()
 	e, err := p.await(ctx, 0, func(e *controller.Event) bool { return e.Event == "ready" })
 	if err != nil {
-		return nil, errors.Join(err, p.Close())
+		_ = p.Close()
+		return nil, err
 	}
 	p.at = *e.Ready
 	return p, nil

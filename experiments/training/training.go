@@ -126,7 +126,13 @@ type runner struct {
 	reports reports
 	watches sync.WaitGroup // of jobs
 	running map[uint16]*entry
-	ended   chan uint16 // jobs whose ranks have all ended well
+	ended   chan end
+}
+
+// end is that all ranks of a job have ended well.
+type end struct {
+	id uint16
+	at time.Duration
 }
 
 // Run runs jobs until all have ended. With an error nothing runs any more either, and the
@@ -141,7 +147,7 @@ func Run(ctx context.Context, cfg Config, jobs []Job) ([]Outcome, error) {
 	if cfg.Agent.Interval == 0 {
 		cfg.Agent.Interval = time.Second
 	}
-	r := &runner{Config: cfg, began: time.Now(), running: map[uint16]*entry{}, ended: make(chan uint16, len(jobs))}
+	r := &runner{Config: cfg, began: time.Now(), running: map[uint16]*entry{}, ended: make(chan end, len(jobs))}
 	if r.Now == nil {
 		r.Now = func() time.Duration { return time.Since(r.began) }
 	}
@@ -229,14 +235,14 @@ func (r *runner) run(ctx context.Context, jobs []Job) (out []Outcome, err error)
 		case <-ctx.Done():
 			return out, context.Cause(ctx)
 		case <-due:
-		case id := <-r.ended:
-			e := r.running[id]
-			delete(r.running, id)
+		case done := <-r.ended:
+			e := r.running[done.id]
+			delete(r.running, done.id)
 			blocked = false
-			e.End = time.Since(r.began)
+			e.End = done.at
 			e.settle()
 			out = append(out, e.Outcome)
-			if err := r.Controller.End(ctx, id); err != nil {
+			if err := r.Controller.End(ctx, e.ID); err != nil {
 				return out, fmt.Errorf("job %s: %w", e.Name, err)
 			}
 		}
@@ -289,7 +295,7 @@ func (r *runner) start(ctx context.Context, jobs []*entry) error {
 				r.cancel(fmt.Errorf("job %s: %w", e.Name, err))
 				return
 			}
-			r.ended <- e.ID // it has room
+			r.ended <- end{e.ID, time.Since(r.began)} // it has room
 		})
 	}
 	return nil
@@ -305,8 +311,12 @@ func (r *runner) sample(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := r.Sample(ctx, r.reports.take()); err != nil && ctx.Err() == nil {
-			r.cancel(err)
+		if err := r.Sample(ctx, r.reports.take()); err != nil {
+			select {
+			case <-ctx.Done(): // who lost a host, with a job on it, says more
+			case <-time.After(2 * grace):
+				r.cancel(err)
+			}
 			return
 		}
 	}

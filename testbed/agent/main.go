@@ -66,13 +66,18 @@ func (c *control) started(t time.Duration) {
 // due reports whether the next sample is.
 func (c *control) due(now time.Duration) bool { return c.next != 0 && now >= c.next }
 
-// sample reports totals at now. A reader that is behind misses samples; nothing
-// waits for it.
-func (c *control) sample(now time.Duration, s Stats) {
+// report tells totals at now; any goroutine may call it. A reader that is behind misses
+// some; nothing waits for it.
+func (c *control) report(now time.Duration, s Stats) {
 	select {
 	case c.events <- Event{Event: "sample", T: now.Seconds(), Stats: &s}:
 	default:
 	}
+}
+
+// sample reports totals, and when the next are due.
+func (c *control) sample(now time.Duration, s Stats) {
+	c.report(now, s)
 	for c.next <= now {
 		c.next += c.interval
 	}

@@ -346,7 +346,7 @@ func (k *trainer) sample(ctx context.Context, c *control) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			c.sample(k.clock.Now(), k.stats())
+			c.report(k.clock.Now(), k.stats())
 		}
 	}
 }

@@ -1,0 +1,159 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/mina/controller"
+)
+
+// nowhere is hosts that nothing must be started on.
+type nowhere struct{ Hosts }
+
+func (nowhere) Inventory() *inventory.Inventory {
+	return &inventory.Inventory{Hosts: []inventory.Host{{Name: "h1"}, {Name: "h2"}, {Name: "h3"}}}
+}
+
+// Jobs that can never run are refused before anything is started, with their names.
+func TestImpossible(t *testing.T) {
+	for _, c := range []struct {
+		jobs []Job
+		want string
+	}{
+		{steps(1, 2, 4), "job B: impossible job: it asks for 4 hosts, and there are 3"},
+		{steps(1, 0), "job A: impossible job: it asks for 0 hosts"},
+		{steps(0, 2), "job A: impossible job: 0 steps"},
+		{[]Job{{Name: "X", ID: 4096, Hosts: 1, Steps: 1}}, "job X: impossible job: its number 4096 is not within 1 to 4095"},
+		{append(steps(1, 1), steps(1, 1)...), "job A: impossible job: it has the number of job A"},
+	} {
+		out, err := Run(t.Context(), Config{Hosts: nowhere{}}, c.jobs)
+		if !errors.Is(err, ErrJob) || !strings.HasPrefix(err.Error(), c.want) || out != nil {
+			t.Errorf("%v, %v, want %s", out, err, c.want)
+		}
+	}
+	if out, err := Run(t.Context(), Config{Hosts: nowhere{}}, nil); err != nil || len(out) != 0 {
+		t.Errorf("no jobs: %v, %v", out, err)
+	}
+}
+
+// Without a controller, jobs get the first hosts that are free.
+func TestFirstFree(t *testing.T) {
+	f := firstFree(nowhere{})
+	place := func(id uint16, hosts int) func() ([]string, error) {
+		return func() ([]string, error) { return f.Place(t.Context(), Job{ID: id, Hosts: hosts}) }
+	}
+	end := func(id uint16) func() ([]string, error) {
+		return func() ([]string, error) { return nil, f.End(t.Context(), id) }
+	}
+	for i, c := range []struct {
+		do   func() ([]string, error)
+		want []string
+		err  error
+	}{
+		{place(1, 1), []string{"h1"}, nil},
+		{place(2, 2), []string{"h2", "h3"}, nil},
+		{place(3, 1), nil, ErrNoRoom},
+		{end(1), nil, nil},
+		{place(3, 2), nil, ErrNoRoom}, // takes nothing
+		{place(3, 1), []string{"h1"}, nil},
+		{end(2), nil, nil},
+		{end(2), nil, nil},
+		{end(3), nil, nil},
+		{place(4, 3), []string{"h1", "h2", "h3"}, nil},
+	} {
+		if got, err := c.do(); !slices.Equal(got, c.want) || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+			t.Errorf("%d: %v, %v, want %v, %v", i, got, err, c.want, c.err)
+		}
+	}
+}
+
+// The reason is who died without a word, whoever complains first: what others say came of it.
+func TestWhy(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	said := func(name, what string) *rank {
+		p := &rank{name: name, host: "h" + name, over: over}
+		p.fail(p.named(errors.New(what)), false)
+		return p
+	}
+	died := func(name, what string) *rank {
+		p := &rank{name: name, host: "h" + name, over: over}
+		p.fail(p.named(errors.New(what)), true)
+		p.fail(errors.New("and again"), false)
+		return p
+	}
+	ended := &rank{over: over}
+	killed := &rank{over: over, closing: true}
+	killed.fail(errors.New("killed by us"), true)
+	stuck := &rank{over: make(chan struct{})}
+	for _, c := range []struct {
+		ranks []*rank
+		want  string
+	}{
+		{[]*rank{ended, ended}, ""},
+		{[]*rank{killed}, ""},
+		{[]*rank{said("0", "rank 1 is gone"), died("1", "killed"), ended}, "rank 1 on host h1: killed"},
+		{[]*rank{died("0", "host h0: connection lost"), stuck}, "rank 0 on host h0: connection lost"},
+		{[]*rank{said("0", "no answer"), said("1", "no answer")}, "rank 0 on host h0: no answer\nrank 1 on host h1: no answer"},
+		{[]*rank{died("0", "killed"), died("1", "killed")}, "rank 0 on host h0: killed\nrank 1 on host h1: killed"},
+	} {
+		j := &ranks{all: c.ranks, failed: over}
+		got := ""
+		if err := j.wait(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// An outcome adds up what ranks say, of which one may have said nothing.
+func TestOutcome(t *testing.T) {
+	o := Outcome{Ranks: []agent.Stats{{SumsChecked: 5, Training: &agent.Training{Steps: 3}}, {}, {SumsChecked: 7, SumErrors: 2}}}
+	if checked, wrong := o.Sums(); checked != 12 || wrong != 2 || o.Training().Steps != 3 {
+		t.Errorf("%d, %d, %+v", checked, wrong, o.Training())
+	}
+	if o := (Outcome{}); o.Training().Steps != 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A controller that cannot work says why, and is gone.
+func TestStartFails(t *testing.T) {
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{controllerArgv(), "the MINA controller has ended: no inventory"},
+		{[]string{"/does/not/exist"}, "start the MINA controller"},
+		{[]string{"true"}, "the MINA controller has ended"},
+		{[]string{"sh", "-c", "read line; echo who is this"}, `not an event: "who is this"`},
+		{[]string{"sh", "-c", "echo out of luck >&2; exit 3"}, "exit status 3: out of luck"},
+	} {
+		within(t, 20*time.Second, func() {
+			p, err := Start(t.Context(), nowhere{}, c.argv, controller.Setup{})
+			if err == nil {
+				p.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v: %v, want %q", c.argv, err, c.want)
+			}
+		})
+	}
+	// One that says nothing is not waited for when nobody wants it any more.
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
+	within(t, 20*time.Second, func() {
+		if _, err := Start(ctx, nowhere{}, []string{"sh", "-c", "cat >/dev/null"}, controller.Setup{}); !errors.Is(err, why) {
+			t.Errorf("silent: %v", err)
+		}
+	})
+}
