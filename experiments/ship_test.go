@@ -3,7 +3,6 @@ package experiments
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,40 +12,18 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/mina/controller"
-	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // noNamespaces is why the tests do not run inside an emulation's namespaces.
 var noNamespaces error
 
-// TestMain plays every part of an emulation: the test binary is its own hosts,
-// switches and agents. Only INABENCH_SHIP=netns needs one.
+// TestMain plays every part of an emulation. Only INABENCH_SHIP=netns needs one.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		var hidden func(context.Context) error
-		switch os.Args[1] {
-		case "agent":
-			hidden = func(ctx context.Context) error { return agent.Main(ctx, os.Stdin, os.Stdout) }
-		case ControllerVerb:
-			hidden = func(ctx context.Context) error { return controller.Main(ctx, os.Stdin, os.Stdout) }
-		case "netns-host":
-			hidden = func(ctx context.Context) error { return netns.HostMain(ctx, os.Stdin, os.Stdout) }
-		}
-		if hidden != nil {
-			if err := hidden(context.Background()); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
-		}
-	}
+	netnstest.Play(netnstest.Parts{"agent": agent.Main, ControllerVerb: controller.Main})
 	if os.Getenv("INABENCH_SHIP") == "netns" {
-		inside, code, err := netns.Reexec(context.Background())
-		if err == nil && !inside {
-			os.Exit(code)
-		}
-		noNamespaces = err
+		noNamespaces = netnstest.Enter()
 	}
 	os.Exit(m.Run())
 }

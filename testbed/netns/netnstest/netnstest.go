@@ -1,0 +1,57 @@
+// Package netnstest is for tests that bring up emulations. Their test binary plays every
+// part: it runs itself again inside namespaces, and is hosts, switches and agents there.
+//
+//	var noNamespaces error
+//
+//	func TestMain(m *testing.M) {
+//		noNamespaces = netnstest.Main(netnstest.Parts{"agent": agent.Main})
+//		os.Exit(m.Run())
+//	}
+package netnstest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/inabench/inabench/testbed/netns"
+)
+
+// Parts are what a test binary is besides a host or a switch, by its first argument.
+type Parts map[string]func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
+
+// Main plays a part, or goes on inside namespaces: Play and Enter.
+func Main(parts Parts) (noNamespaces error) {
+	Play(parts)
+	return Enter()
+}
+
+// Play ends the program when it has been started as one of the parts, and has played it.
+func Play(parts Parts) {
+	if len(os.Args) < 2 {
+		return
+	}
+	play := parts[os.Args[1]]
+	if os.Args[1] == "netns-host" {
+		play = netns.HostMain
+	}
+	if play == nil {
+		return
+	}
+	if err := play(context.Background(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Enter runs the program again inside namespaces and ends it with that one's exit code. It
+// returns there, or with why there are no namespaces.
+func Enter() error {
+	inside, code, err := netns.Reexec(context.Background())
+	if err == nil && !inside {
+		os.Exit(code)
+	}
+	return err
+}
