@@ -23,6 +23,7 @@ import (
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -31,34 +32,8 @@ import (
 // noNamespaces is why the tests are not running inside an emulation's namespaces.
 var noNamespaces error
 
-// TestMain plays every part: the test binary runs itself again inside namespaces, and the
-// hosts, switches, agents and controllers there are the test binary too.
 func TestMain(m *testing.M) {
-	ctx := context.Background()
-	if len(os.Args) > 1 {
-		var err error
-		switch os.Args[1] {
-		case "agent":
-			err = agent.Main(ctx, os.Stdin, os.Stdout)
-		case "mina-controller":
-			err = controller.Main(ctx, os.Stdin, os.Stdout)
-		case "netns-host":
-			err = netns.HostMain(ctx, os.Stdin, os.Stdout)
-		default:
-			goto tests
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-tests:
-	inside, code, err := netns.Reexec(ctx)
-	if err == nil && !inside {
-		os.Exit(code)
-	}
-	noNamespaces = err
+	noNamespaces = netnstest.Main(netnstest.Parts{"agent": agent.Main, "mina-controller": controller.Main})
 	os.Exit(m.Run())
 }
 
