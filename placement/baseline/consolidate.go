@@ -15,6 +15,15 @@ func ElasticFlow() Policy {
 		rule: "the machine that fits best, idle or not; without one the largest, and again for the rest"}
 }
 
+// ElasticFlowIdle is ElasticFlow by another sentence of Titan's authors, "existing
+// approaches usually place workers on as few idle machines as possible": best fit among
+// idle machines, and others only for what they do not hold. Best fit among all machines
+// packs well, so only by this reading are many more machines used, as in their Figure 2.
+func ElasticFlowIdle() Policy {
+	return Policy{name: "elasticflow-idle", fill: idleFirst, order: unordered,
+		rule: "as few idle machines as hold the job, then non-idle ones by best fit for the rest"}
+}
+
 // PowerOfTwo is the policy with GPUs taken by powers of two, as ElasticFlow has it: a job
 // of 5 workers takes 8 GPUs, of which 3 are spare. Where the jobs of the batch do not
 // leave as many, a job takes what it asks for.
@@ -59,10 +68,17 @@ func bestFit(v *view, _ *queue) []cluster.Part {
 	return parts
 }
 
-func fragments(v *view, _ *queue) []cluster.Part {
-	idle := func(s int) bool { return v.Free(s) == v.Servers[s].GPUs }
-	parts, left := v.fit(v.want, nil, func(s int) bool { return !idle(s) })
-	parts, _ = v.fit(left, parts, idle)
+func fragments(v *view, _ *queue) []cluster.Part { return v.inTurn(v.busy, v.idle) }
+func idleFirst(v *view, _ *queue) []cluster.Part { return v.inTurn(v.idle, v.busy) }
+
+// idle reports whether nothing runs on a server, busy whether something does.
+func (v *view) idle(s int) bool { return v.Free(s) == v.Servers[s].GPUs }
+func (v *view) busy(s int) bool { return !v.idle(s) }
+
+// inTurn is fit among servers of one kind, and what is left over among those of another.
+func (v *view) inTurn(kind, other func(server int) bool) []cluster.Part {
+	parts, left := v.fit(v.want, nil, kind)
+	parts, _ = v.fit(left, parts, other)
 	return parts
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestConsolidating(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range []Policy{ElasticFlow(), ElasticFlow().PowerOfTwo(), HiveD(), Tiresias(0)} {
+	for _, p := range []Policy{ElasticFlow(), ElasticFlow().PowerOfTwo(), ElasticFlowIdle(), HiveD(), Tiresias(0)} {
 		t.Run(p.Name(), func(t *testing.T) { policytest.RunCluster(t, p) })
 		if seen[p.Rule()] {
 			t.Errorf("%s has another's rule %q", p.Name(), p.Rule())
@@ -52,6 +52,7 @@ func TestFigure1(t *testing.T) {
 		used   int // machines afterwards
 	}{
 		{ElasticFlow(), "0:4", 0, 4},
+		{ElasticFlowIdle(), "0:4", 0, 4},
 		{HiveD(), "1:3 3:1", 6, 3},
 	} {
 		c := machines(t, 4, 4, 3, 2, 1)
@@ -80,6 +81,9 @@ func TestConsolidatingRules(t *testing.T) {
 		"elasticflow: idle where that fits best": {ElasticFlow(), []int{3, 8, 7}, cluster.Job{GPUs: 8}, "1:8"},
 		"elasticflow: as few as can be":          {ElasticFlow(), []int{3, 2, 8, 7, 1}, cluster.Job{GPUs: 10}, "2:8 1:2"},
 		"elasticflow: of equals the first":       {ElasticFlow(), []int{2, 2, 2}, cluster.Job{GPUs: 4}, "0:2 1:2"},
+
+		"idle ones first":              {ElasticFlowIdle(), []int{2, 8, 4, 8}, cluster.Job{GPUs: 4}, "1:4"},
+		"idle ones first, then others": {ElasticFlowIdle(), []int{2, 8, 4, 3}, cluster.Job{GPUs: 11}, "1:8 3:3"},
 
 		"by powers of two":              {ElasticFlow().PowerOfTwo(), []int{5, 8, 7}, cluster.Job{GPUs: 5}, "1:5 spare 1:3"},
 		"by powers of two, over two":    {ElasticFlow().PowerOfTwo(), []int{8, 8}, cluster.Job{GPUs: 9}, "0:8 1:1 spare 1:7"},
