@@ -17,6 +17,7 @@ import (
 var (
 	seed  = flag.Uint64("titan.seed", 0, "seed of the random problems; 0: from the clock")
 	cases = flag.Int("titan.cases", 1000, "random problems that are held against the exact optimum")
+	most  = flag.Int("titan.workers", 9, "that such a problem has at most; the exact optimum takes long for more than 12")
 )
 
 func random(t testing.TB) *rand.Rand {
@@ -307,12 +308,12 @@ func gap(t *testing.T, tight bool) {
 	rnd := random(t)
 	n := *cases
 	if testing.Short() {
-		n = min(n, 200)
+		n = min(n, 100)
 	}
 	var idle, used, cross gaps
 	missed, none := 0, 0
 	for i := 0; i < n; {
-		p, limit := problem(rnd, 9, 7)
+		p, limit := problem(rnd, *most, 7)
 		if tight {
 			free := *p
 			free.Rate = nil

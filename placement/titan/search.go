@@ -3,6 +3,7 @@ package titan
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/inabench/inabench/placement/collectives"
 )
@@ -85,7 +86,7 @@ func hops(p *collectives.Pattern) (flows [][]hop, phases int) {
 next:
 	for i, ph := range p.Phases {
 		for _, o := range p.Phases[:i] {
-			if equal(ph.Flows, o.Flows) {
+			if slices.Equal(ph.Flows, o.Flows) {
 				continue next
 			}
 		}
@@ -96,18 +97,6 @@ next:
 		phases++
 	}
 	return flows, phases
-}
-
-func equal(a, b []collectives.Flow) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // excess is by how many parts the bandwidth constraint is broken.
@@ -217,8 +206,7 @@ func (s *search) merge(order []int) {
 		best, most, within := none, none, none
 		known := 0 // a capacity that was filled to the last place: unlimited, it is again
 		for slot := range s.slots {
-			most2 := gain(min(s.cap[slot], left))
-			if s.size[slot] > 0 || most2 < most || s.limits == nil && s.cap[slot] == known {
+			if s.size[slot] > 0 || gain(min(s.cap[slot], left)) < most || s.limits == nil && s.cap[slot] == known {
 				continue
 			}
 			inner := s.feasible(slot, order)

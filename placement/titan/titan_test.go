@@ -363,7 +363,7 @@ func BenchmarkPlace(b *testing.B) {
 		phase float64
 	}{
 		{"workers=1", 1, 1}, {"workers=4", 4, 1}, {"workers=8", 8, 1}, {"workers=12", 12, 1}, {"workers=16", 16, 1},
-		{"workers=32", 32, 1}, {"workers=64", 64, 1}, {"congested/workers=16", 16, 10e-3}, {"congested/workers=64", 64, 20e-3},
+		{"workers=32", 32, 1}, {"workers=64", 64, 1}, {"workers=1024", 1024, 1}, {"congested/workers=16", 16, 10e-3}, {"congested/workers=64", 64, 20e-3},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			c := busy(rand.New(rand.NewPCG(1, 1)))
