@@ -86,7 +86,7 @@ func (p *Problem) room(from, to int) int {
 		return math.MaxInt32
 	}
 	// What fits to the bit must not fail by rounding.
-	return int(math.Floor(parts * (1 + 1e-12)))
+	return max(0, int(math.Floor(parts*(1+1e-12))))
 }
 
 // solution is the figures of a placement.

@@ -130,7 +130,8 @@ func (s *solver) starts() int { return min(max(1, 1024/s.n/s.n*4), 16) }
 
 // effort is how many moves of workers searches make at most: those without limits each,
 // those within limits all together for a number of idle machines. It is far more than
-// small jobs need, and keeps large ones to some milliseconds.
+// small jobs need, and keeps large ones to some milliseconds; where nothing passes, which
+// only shows when all is tried, to some tenths of a second.
 const effort = 100_000
 
 // run is one search, from a random distribution of the workers but for the first. It takes
