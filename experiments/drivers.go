@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -27,6 +28,13 @@ var Drivers = []string{"netns", "sim", "lab"}
 func checkDriver(s *Spec, driver string) error {
 	if !slices.Contains(Drivers, driver) {
 		return invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
+	}
+	for _, p := range s.Points() {
+		if o := p.Spec.Operations; o != nil && driver != "sim" {
+			if err := o.runnable(); err != nil {
+				return fmt.Errorf("%s%w", prefix(p.Labels), err)
+			}
+		}
 	}
 	var err error
 	switch {

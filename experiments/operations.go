@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -165,6 +166,17 @@ func (o *Operations) check(c *checker) {
 	if len(o.Models) == 0 && !slices.Contains(patterns.Models(o.Batch), "vit-large") && !c.Has("operations.job") && !c.Has("operations.from") {
 		c.Problemf("operations.batch", "", "MINA's models are not known at batch %d", o.Batch)
 	}
+}
+
+// runnable is what testbeds cannot do, an error wrapping errors.ErrUnsupported.
+func (o *Operations) runnable() error {
+	switch {
+	case o.Sharing == "thrifty":
+		return fmt.Errorf("sharing = \"thrifty\" is only simulated so far: %w", errors.ErrUnsupported)
+	case o.Share > 0:
+		return fmt.Errorf("share is about simulations, on a testbed jobs need steps: %w", errors.ErrUnsupported)
+	}
+	return nil
 }
 
 // modules turns parts of MINA off.

@@ -43,12 +43,6 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	if !ok {
 		return point, nil, fmt.Errorf("jobs that share trees on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
 	}
-	if o.Sharing == "thrifty" {
-		return point, nil, fmt.Errorf("sharing = \"thrifty\" is only simulated so far: %w", errors.ErrUnsupported)
-	}
-	if o.Share > 0 {
-		return point, nil, fmt.Errorf("share is about simulations: give jobs some steps instead: %w", errors.ErrUnsupported)
-	}
 	s, seed := p.Spec, p.Spec.Measure.Seed+uint64(repeat)
 	jobs, err := o.jobs(s, seed)
 	if err != nil {
@@ -124,7 +118,9 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 			rows = append(rows, labRow(&jobs[j.ID-1], j, again))
 		}
 	}
-	point.Phases = []results.Phase{ph}
+	if len(ph.Figures) > 0 {
+		point.Phases = []results.Phase{ph}
+	}
 	if err == nil {
 		err = o.learned(r, p, jobs, out)
 	}
