@@ -303,6 +303,9 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 		return err
 	}
 	r.tb, r.fabric = tb, key
+	if len(r.rec.Topology.Nodes) > 0 {
+		r.rec.Topology = Topology(tb.Inventory()) // rates as they are there
+	}
 	r.bases = map[string]Baseline{}
 	c := tb.Capabilities()
 	for i := range r.rec.Expect {
