@@ -77,6 +77,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	if err != nil {
 		return point, nil, err
 	}
+	links := r.linkLoads()
 	if _, err := tb.Health(ctx); err != nil { // begins a new interval
 		return point, nil, err
 	}
@@ -89,6 +90,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 		Sample: func(ctx context.Context, reports []results.Sample) error {
 			r.status("measure", labels(p.Labels), finished())
 			read, err := counters.Sample(ctx)
+			links.keep(read)
 			return errors.Join(err, r.dir.Append(append(reports, read...)...), r.dir.Flush())
 		},
 	}, o.training(jobs))
@@ -109,6 +111,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	ph.Figures = o.measured(r.tb.Capabilities().Kind, out, control.Events())
 	if again != nil {
 		ph.Figures = append(ph.Figures, o.predicted(jobs, again)...)
+		ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
 	}
 	for i := range out {
 		j := &out[i]
@@ -125,6 +128,41 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 		err = o.learned(r, p, jobs, out)
 	}
 	return point, rows, err
+}
+
+// linkLoads are the loads of links, of samples.
+type linkLoads struct {
+	measurer
+	metrics map[string]string // by link
+}
+
+func (r *run) linkLoads() *linkLoads {
+	l := &linkLoads{measurer: measurer{kind: r.tb.Capabilities().Kind}, metrics: map[string]string{}}
+	inv := r.tb.Inventory()
+	for _, link := range inv.Topology().Links {
+		l.metrics[link.Name] = linkMetric(r.tb.Capabilities(), inv, link)
+	}
+	return l
+}
+
+// keep keeps what figures are drawn from.
+func (l *linkLoads) keep(read []results.Sample) {
+	for _, s := range read {
+		if l.metrics[s.Of] == s.Metric {
+			l.samples = append(l.samples, s)
+		}
+	}
+}
+
+func (l *linkLoads) figures(start, end float64) (out []results.Figure) {
+	l.start, l.end = start, end
+	for _, link := range slices.Sorted(maps.Keys(l.metrics)) {
+		out = l.rate(out, "link_rate", link, l.series(l.metrics[link], link), 8, "bit/s")
+	}
+	for i := range out {
+		out[i] = results.Exact(out[i]) // all that they carried, and not a sample of it
+	}
+	return out
 }
 
 // again simulates jobs that came when those of a testbed did.
@@ -199,6 +237,17 @@ func (o *Operations) predicted(jobs []named, again *ops.Result) (figures []resul
 // summarise is what the ranks of a job reported, also of one that was cut short.
 func summarise(j *training.Outcome) results.JobSummary {
 	sum := results.JobSummary{Job: j.Name, Workers: len(j.On), Local: len(j.On) == 1, JCT: j.JCT}
+	if j.End == 0 {
+		sum.JCT = 0 // it was cut short
+	}
+	if t := j.Training(); t.Ops > 0 && len(j.On) > 1 {
+		sum.Ops, sum.OpsINA, sum.OpsRefused = t.Ops, t.INA, t.Refused
+		if seconds := t.Tree.Seconds + t.Ring.Seconds + t.Fallback.Seconds; seconds > 0 {
+			n := float64(len(j.On))
+			sum.AlgBW = 8 * (t.Tree.Bytes + t.Ring.Bytes + t.Fallback.Bytes) / seconds
+			sum.BusBW = sum.AlgBW * 2 * (n - 1) / n
+		}
+	}
 	sum.SumsChecked, sum.SumErrors = j.Sums()
 	for i := range j.Ranks {
 		s := &j.Ranks[i]
@@ -533,6 +582,7 @@ func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, e
 			found = append(found, k)
 		}
 	}
+	found = append(found, results.Calibration{What: "bandwidth with INA", Of: "over the ring's", Value: c.Ratio, Lo: c.Ratio, Hi: c.Ratio, N: int(ina.N), Unit: "1"})
 	if c.Ratio < 1 {
 		return c, found, fmt.Errorf("all-reduces with INA have %s of the ring's bandwidth", results.Percent(c.Ratio))
 	}

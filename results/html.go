@@ -44,6 +44,7 @@ type page struct {
 	HasLab        bool
 	Models        []modelRow
 	Jobs          []jobRow
+	Operations    bool // some of Jobs say what became of their all-reduces
 	Troubles      []trouble
 	Facts         []fact
 	Hosts         []HostFacts
@@ -76,6 +77,8 @@ type jobRow struct {
 	Where string
 	JobSummary
 	JCT, AlgBW, BusBW, Packets, Resends, Sums string
+
+	INA string // all-reduces
 }
 
 func glyph(o Outcome) string {
@@ -127,6 +130,7 @@ func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 		p.Models = append(p.Models, modelRow{modelName(m.Predictor), measureName(m.Metric), m.size(m.Mean), m.size(m.Max), m.Worst, grouped(strconv.Itoa(m.N))})
 	}
 	p.Jobs = rec.jobRows()
+	p.Operations = slices.ContainsFunc(p.Jobs, func(j jobRow) bool { return j.Ops > 0 })
 	p.Facts = rec.facts()
 	for _, c := range rec.Calibration {
 		p.Calib = append(p.Calib, fact{strings.TrimSpace(c.What + " " + c.Of), QuantityCI(c.Value, c.Lo, c.Hi, c.Unit) + ", " + plural(c.N, "reading")})
@@ -307,6 +311,12 @@ func (rec *Record) jobRows() []jobRow {
 			}
 			if j.JCT > 0 {
 				r.JCT = Quantity(j.JCT, "s")
+			}
+			if j.Ops > 0 {
+				r.INA = count(j.OpsINA) + " of " + count(j.Ops)
+				if j.OpsRefused > 0 {
+					r.INA += ", " + count(j.OpsRefused) + " refused"
+				}
 			}
 			if j.AlgBW > 0 {
 				r.AlgBW = Quantity(j.AlgBW, "bit/s")

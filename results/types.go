@@ -88,6 +88,12 @@ type JobSummary struct {
 	JCT         float64 `json:"jct,omitempty"`   // seconds, for jobs with a number of iterations
 	AlgBW       float64 `json:"algbw,omitempty"` // bit/s: message size over iteration's communication time
 	BusBW       float64 `json:"busbw,omitempty"` // bit/s: algbw x 2(n-1)/n, as nccl-tests defines it
+
+	// All-reduces of a job that asks switches for each of them, those that were reduced by
+	// switches, and those for which it was refused.
+	Ops        int64 `json:"ops,omitempty"`
+	OpsINA     int64 `json:"ops_ina,omitempty"`
+	OpsRefused int64 `json:"ops_refused,omitempty"`
 }
 
 // Trouble is a sign that the testbed itself, not what is tested, limited a point:
