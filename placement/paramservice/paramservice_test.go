@@ -130,6 +130,41 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
+// How often that happens among random jobs, and what it saves.
+func TestPrintedOverload(t *testing.T) {
+	r := random(t)
+	size := [2]int{}
+	over, worst, lost := 0, 0.0, 0
+	for range 20 {
+		o := Default()
+		o.Most = 0
+		corrected, printed := NewCluster(o, nil), NewCluster(o, nil)
+		printed.o.Printed = true
+		for i := range 100 {
+			j := randomJob(r, fmt.Sprint("job", i))
+			assign(t, corrected, j)
+			assign(t, printed, j)
+		}
+		size[0] += corrected.Size()
+		size[1] += printed.Size()
+		for _, a := range printed.Aggregators() {
+			if a.Work > a.Cycle {
+				over++
+				worst = max(worst, float64(a.Work)/float64(a.Cycle))
+			}
+		}
+		for _, name := range printed.Jobs() {
+			if printed.Loss(name) > o.LossLimit {
+				lost++
+			}
+		}
+	}
+	t.Logf("2000 jobs: %d Aggregators; as printed %d, of which %d have more work than time, up to %.2f times; %d jobs lose more than the limit", size[0], size[1], over, worst, lost)
+	if over == 0 || lost == 0 {
+		t.Error("nothing is wrong with it")
+	}
+}
+
 // A cycle is kept when the job that it came from leaves, where a shorter one would break the limit.
 func TestCycleIsKept(t *testing.T) {
 	c := NewCluster(Default(), nil)
