@@ -42,6 +42,9 @@ type Operations struct {
 	Groups     string  `toml:"groups" default:"apart"` // who may join a sharing group
 	Weighted   bool    `toml:"weighted"`               // trees go to those that gain most by INA
 	Sharing    string  `toml:"sharing" default:"mina"`
+	// Maintenance takes one cable between switches after the other from the trees, each for so
+	// long, so that they migrate. On testbeds; rings go on using the cable.
+	Maintenance inventory.Duration `toml:"maintenance"`
 	// Profiled says that the patterns of jobs are known before they run, as they are to the
 	// simulator. Otherwise ranks find out, and share from then on. On testbeds.
 	Profiled bool `toml:"profiled" default:"true"`
@@ -109,6 +112,7 @@ func (o *Operations) check(c *checker) {
 	positive(c, "operations.jobs", o.Jobs)
 	positive(c, "operations.load", o.Load)
 	positive(c, "operations.share", o.Share)
+	positive(c, "operations.maintenance", o.Maintenance)
 	positive(c, "operations.bandwidth", o.Bandwidth)
 	positive(c, "operations.gpu_speed", o.GPUSpeed)
 	if o.Ratio < 1 && !c.reported("operations.ratio") {

@@ -85,6 +85,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 
 	began = time.Now()
 	ph := results.Phase{Start: now().Seconds()}
+	done := o.maintain(ctx, tb.Inventory(), control)
 	out, err := training.Run(ctx, training.Config{
 		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, r.rec.Scale), Now: now,
 		Sample: func(ctx context.Context, reports []results.Sample) error {
@@ -95,6 +96,9 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 		},
 	}, o.training(jobs))
 	ph.End = now().Seconds()
+	if merr := done(); err == nil {
+		err = merr
+	}
 	r.timing("measure", began)
 	health, herr := unwell(ctx, tb, out)
 	point.Health = append(point.Health, health...)
@@ -184,7 +188,9 @@ func (o *Operations) again(ctx context.Context, s *Spec, seed uint64, cost tree.
 // cluster.
 func (o *Operations) measured(kind results.Kind, out []training.Outcome, events []controller.Event) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		figures = append(figures, exactly(metric, of, kind, operationMetrics[metric].unit, v))
+		f := exactly(metric, of, kind, operationMetrics[metric].unit, v)
+		f.N = 2 // at least: it is of all steps
+		figures = append(figures, f)
 	}
 	var jct, steps, ina float64
 	n, cut := float64(len(out)), false
@@ -350,6 +356,43 @@ func scaled(c tree.Cost, scale results.Scale) tree.Cost {
 	c.Latency *= times
 	c.Bandwidth *= size / times
 	return c
+}
+
+// maintain takes one cable between switches after the other from the trees, so that they
+// migrate. What it returns ends that.
+func (o *Operations) maintain(ctx context.Context, inv *inventory.Inventory, control *training.Process) (done func() error) {
+	if o.Maintenance == 0 || len(inv.Links) == 0 {
+		return func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(o.Maintenance.Std())
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-tick.C:
+			}
+			var err error
+			if last := inv.Links[(i+len(inv.Links)-1)%len(inv.Links)]; i > 0 {
+				err = control.SetLink(last.A.Switch, last.B.Switch, true)
+			}
+			if next := inv.Links[i%len(inv.Links)]; err == nil {
+				err = control.SetLink(next.A.Switch, next.B.Switch, false)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return func() error {
+		cancel()
+		return <-ended
+	}
 }
 
 // controlled keeps what the controller told.

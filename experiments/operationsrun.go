@@ -2,6 +2,8 @@ package experiments
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -227,6 +229,9 @@ func (o *Operations) simulate(ctx context.Context, s *Spec, repeat int) (*repeti
 	jobs, err := o.jobs(s, seed)
 	if err != nil {
 		return nil, err
+	}
+	if o.Maintenance > 0 {
+		return nil, fmt.Errorf("maintenance is about testbeds: %w", errors.ErrUnsupported)
 	}
 	if o.Share > 0 {
 		return o.share(cfg, jobs)

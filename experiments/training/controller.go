@@ -127,6 +127,13 @@ func (p *Process) await(ctx context.Context, from int, wanted func(e *controller
 	}
 }
 
+// SetLink says whether trees may use the cable between two switches. What does not go by trees
+// may use it all the time.
+func (p *Process) SetLink(a, b string, up bool) error {
+	_, err := p.command(controller.Command{Cmd: "link", A: a, B: b, Up: up})
+	return err
+}
+
 // command sends a command; events from the number it returns on come after it.
 func (p *Process) command(c controller.Command) (from int, err error) {
 	line, err := json.Marshal(c)
