@@ -29,8 +29,9 @@
 //
 // # Crashes
 //
-// An Aggregator that crashes loses its copies; it may be taken for dead wrongly, and go on. A
-// new pMaster has no memory, and a greater epoch. A worker that vanishes ends its job.
+// An Aggregator that crashes loses its copies, and if it comes back it is a new one, with an id that
+// no other has had: what was on its way to the old one must not reach it. It may be taken for
+// dead wrongly, and go on. A new pMaster has no memory, and a greater epoch. A worker that vanishes ends its job.
 //
 // The workers' models are the backup. No worker is more than one version ahead of another, and
 // who is behind has pushed what made the difference. To put a tensor somewhere after a
@@ -56,5 +57,7 @@
 // The package's tests visit every state that two or three workers, two Aggregators and pMaster
 // can come to, within bounds on how many updates, migrations and faults there are. In each
 // state every model is the sum of exactly what was pushed, in order of ranks, and there is a way on
-// without more faults to the end of training. Mistakes in the protocol, made on purpose, are each found.
+// without more faults to the end of training. Messages come at any time, often or never, timers run out
+// too early, an Aggregator crashes or is taken for dead at every step, and so does pMaster. Eleven
+// mistakes in the protocol, made on purpose, are each found.
 package migrate

@@ -15,7 +15,7 @@ import (
 
 var (
 	most = flag.Int("migrate.most", 1e7, "states that fit in memory: one takes some 300 bytes")
-	deep = flag.Bool("migrate.deep", false, "explore with larger bounds: minutes, and gigabytes of memory")
+	deep = flag.Bool("migrate.deep", false, "explore with larger bounds: a minute or two, and gigabytes of memory")
 )
 
 // bounds are what is explored. Sent messages are a set that only grows, and any of them
@@ -39,7 +39,8 @@ type bounds struct {
 	seq        uint64 // terms of one epoch; 0: 8
 }
 
-const aggregators = 2
+// places are for Aggregators: one that crashes is replaced by a new one with another id.
+const places = 2
 
 // mutant is a mistake in the protocol, made from outside: it alters what machines are
 // told, or what becomes of that.
@@ -60,13 +61,13 @@ type (
 type world struct {
 	x       *explorer
 	master  Master[uint64]
-	holders [aggregators]Holder[uint64]
+	holders [places]Holder[uint64]
 	agents  []Agent[uint64]
 	armed   uint64 // alarms, a bit for each node
 	net     set
-	dead    [aggregators]bool
-	fallen  [aggregators]bool // crashed, and pMaster does not know yet
-	ready   [aggregators]Event
+	dead    [places]bool
+	fallen  [places]int32 // the id of who crashed there, if pMaster does not know yet, or -1
+	ready   [places]Event
 	last    int32 // a mutant's: who pushed last
 
 	migrations, crashes, deaths, hasty, suspicions, losses int
@@ -133,6 +134,7 @@ func (x *explorer) agentTimes() Times {
 func (x *explorer) start() *world {
 	w := &world{x: x, master: *NewMaster[uint64](1, x.workers, x.times())}
 	for i := range w.holders {
+		w.fallen[i] = -1
 		w.holders[i] = *NewHolder[uint64](int32(i), x.workers, x.times())
 	}
 	for r := range x.workers {
@@ -212,13 +214,23 @@ func (w *world) do(n Node, f func(*out)) {
 	}
 }
 
+// place is where an Aggregator is, or -1.
+func (w *world) place(id int32) int {
+	for i := range w.holders {
+		if w.holders[i].me.ID == id && !w.dead[i] {
+			return i
+		}
+	}
+	return -1
+}
+
 // index numbers nodes.
 func (w *world) index(n Node) int {
 	switch n.Role {
 	case Aggregator:
-		return 1 + int(n.ID)
+		return 1 + w.place(n.ID)
 	case Worker:
-		return 1 + aggregators + int(n.ID)
+		return 1 + places + int(n.ID)
 	}
 	return 0
 }
@@ -233,19 +245,22 @@ func (w *world) event(n Node, e Event) {
 	x := w.x
 	switch e.Kind {
 	case Orphaned:
-		to := 1 - e.At
-		if w.dead[to] || w.fallen[to] && w.x.deaths > 0 {
-			to = e.At
+		to := 1 // if both are well, another one than now
+		if w.place(e.At) == 1 || w.dead[1] {
+			to = 0
+		}
+		if w.dead[to] {
+			to = 1 - to
 		}
 		if w.dead[to] {
 			w.do(Node{}, func(o *out) { w.master.Fail("no Aggregator is left", o) })
 			return
 		}
-		w.do(Node{}, func(o *out) { w.master.Recover(to, o) })
+		w.do(Node{}, func(o *out) { w.master.Recover(w.holders[to].me.ID, o) })
 	case Ready:
-		w.ready[n.ID] = e
+		w.ready[w.place(n.ID)] = e
 		if x.eager {
-			w.update(int(n.ID))
+			w.update(w.place(n.ID))
 		}
 	case Pulled:
 		if x.eager {
@@ -278,14 +293,17 @@ func (w *world) compute(r int) {
 }
 
 func (w *world) deliver(m msg) {
+	if m.To.Role == Aggregator && w.place(m.To.ID) < 0 {
+		return
+	}
 	if w.x.mutant.deliver != nil && w.x.mutant.deliver(w, &m) {
 		return
 	}
 	w.do(m.To, func(o *out) {
 		switch m.To.Role {
 		case Aggregator:
-			if !w.dead[m.To.ID] {
-				w.holders[m.To.ID].Handle(m, o)
+			if i := w.place(m.To.ID); i >= 0 {
+				w.holders[i].Handle(m, o)
 			}
 		case Worker:
 			w.agents[m.To.ID].Handle(m, o)
@@ -386,7 +404,7 @@ func (w *world) appendKey(b []byte) []byte {
 	for i := range w.holders {
 		h := &w.holders[i]
 		b = terms(numbers(b, uint64(h.phase), h.version, h.model, uint64(h.to)), h.term, h.next)
-		b = flags(b, h.busy, h.owing, h.told, w.dead[i], w.fallen[i], w.ready[i].Kind != 0)
+		b = flags(numbers(b, uint64(h.me.ID), uint64(w.fallen[i]+1)), h.busy, h.owing, h.told, w.dead[i], w.ready[i].Kind != 0)
 		for _, p := range h.parts {
 			b = numbers(flags(b, p.heard, p.push), p.version, p.data)
 		}
@@ -446,10 +464,12 @@ func (w *world) matters(m *msg) bool {
 			return w.master.phase == learning
 		}
 	case Aggregator:
-		h := &w.holders[m.To.ID]
-		switch {
-		case w.dead[m.To.ID]:
+		i := w.place(m.To.ID)
+		if i < 0 {
 			return false
+		}
+		h := &w.holders[i]
+		switch {
 		case m.Kind == Pull, m.Kind == Push:
 			return !m.Term.less(h.term)
 		case m.Kind == CopyAck:
@@ -500,7 +520,7 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world)) 
 			yield(func() string { return fmt.Sprintf("update on aggregator %d", i) }, false, next)
 		}
 	}
-	for k := range 1 + aggregators + x.workers {
+	for k := range 1 + places + x.workers {
 		if w.armed>>k&1 == 0 || deliveries > 0 && w.hasty >= x.hasty {
 			continue
 		}
@@ -513,40 +533,42 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world)) 
 		switch {
 		case k == 0:
 			next.do(n, next.master.Timeout)
-		case k <= aggregators:
-			n = Node{Aggregator, int32(k - 1)}
+		case k <= places:
+			n = w.holders[k-1].me
 			next.do(n, next.holders[k-1].Timeout)
 		default:
-			n = Node{Worker, int32(k - 1 - aggregators)}
+			n = Node{Worker, int32(k - 1 - places)}
 			next.do(n, next.agents[n.ID].Timeout)
 		}
 		yield(func() string { return "timer of " + n.String() }, deliveries > 0, next)
 	}
-	if w.migrations < x.migrations && w.master.phase == idle && !w.dead[1-w.master.at] {
+	if at := w.place(w.master.at); w.migrations < x.migrations && w.master.phase == idle && at >= 0 && !w.dead[1-at] {
 		next := w.clone()
 		next.migrations++
-		next.do(Node{}, func(o *out) { next.master.Migrate(1-next.master.at, o) })
+		next.do(Node{}, func(o *out) { next.master.Migrate(next.holders[1-at].me.ID, o) })
 		yield(func() string { return "migrate" }, false, next)
 	}
 	for i := range w.holders {
-		n := Node{Aggregator, int32(i)}
-		if w.dead[i] && !w.fallen[i] {
+		n := w.holders[i].me
+		if id := w.fallen[i]; id >= 0 {
+			next := w.clone()
+			next.fallen[i] = -1
+			next.do(Node{}, func(o *out) { next.master.Down(id, o) })
+			yield(func() string { return fmt.Sprintf("pMaster is told that aggregator %d is down", id) }, false, next)
 			continue
 		}
-		if w.fallen[i] {
-			next := w.clone()
-			next.fallen[i] = false
-			next.do(Node{}, func(o *out) { next.master.Down(int32(i), o) })
-			yield(func() string { return "pMaster is told that " + n.String() + " is down" }, false, next)
+		if w.dead[i] {
 			continue
 		}
 		if w.crashes < x.crashes || w.deaths < x.deaths {
 			for _, all := range []bool{false, true} {
 				next := w.clone()
-				next.holders[i] = *NewHolder[uint64](int32(i), x.workers, x.times())
+				next.holders[i] = *NewHolder[uint64](n.ID+places, x.workers, x.times())
 				next.armed &^= 1 << (1 + i)
 				next.ready[i] = Event{}
-				next.fallen[i] = !x.silent
+				if !x.silent {
+					next.fallen[i] = n.ID
+				}
 				next.cut(n, all)
 				if w.crashes < x.crashes {
 					next.crashes++
@@ -560,7 +582,7 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world)) 
 		if w.suspicions < x.suspicions {
 			next := w.clone()
 			next.suspicions++
-			next.do(Node{}, func(o *out) { next.master.Down(int32(i), o) })
+			next.do(Node{}, func(o *out) { next.master.Down(n.ID, o) })
 			yield(func() string { return "SUSPICION of " + n.String() }, true, next)
 		}
 	}
@@ -778,7 +800,9 @@ var scopes = []struct {
 	{"pMaster crashes", bounds{workers: 2, versions: 4, migrations: 1, once: true, epochs: 2, eager: true, patient: true}, quick},
 	{"pMaster crashes, then migrates", bounds{workers: 2, versions: 4, migrations: 2, once: true, epochs: 2, eager: true, patient: true}, usual},
 	{"pMaster crashes twice", bounds{workers: 2, versions: 3, migrations: 1, once: true, epochs: 3, eager: true, patient: true}, usual},
-	{"both crash", bounds{workers: 2, versions: 2, migrations: 1, once: true, epochs: 2, crashes: 1, silent: true, eager: true, prompt: true, seq: 4}, usual},
+	{"both crash", bounds{workers: 2, versions: 3, migrations: 1, once: true, epochs: 2, crashes: 1, silent: true, eager: true, prompt: true, seq: 4}, usual},
+	{"both crash, pMaster is told", bounds{workers: 2, versions: 3, migrations: 1, once: true, epochs: 2, crashes: 1, eager: true, prompt: true, seq: 4}, usual},
+	{"two crashes", bounds{workers: 2, versions: 3, migrations: 1, once: true, crashes: 2, eager: true, prompt: true, patient: true, seq: 5}, usual},
 	{"three workers", bounds{workers: 3, versions: 4, migrations: 1, once: true, eager: true, patient: true}, quick},
 	{"there and back, step by step", bounds{workers: 2, versions: 5, migrations: 2, once: true, patient: true}, long},
 	{"an Aggregator crashes, late messages to pMaster", bounds{workers: 2, versions: 3, migrations: 1, once: true, crashes: 1, eager: true, patient: true, seq: 4}, long},
@@ -786,7 +810,8 @@ var scopes = []struct {
 	{"an Aggregator crashes while there and back", bounds{workers: 2, versions: 4, migrations: 2, once: true, crashes: 1, eager: true, prompt: true, patient: true, seq: 5}, long},
 	{"an Aggregator is taken for dead, and crashes", bounds{workers: 2, versions: 3, migrations: 1, once: true, suspicions: 1, crashes: 1, eager: true, prompt: true, patient: true, seq: 5}, long},
 	{"pMaster crashes, step by step", bounds{workers: 2, versions: 4, migrations: 1, once: true, epochs: 2, patient: true}, long},
-	{"both crash, longer", bounds{workers: 2, versions: 3, migrations: 1, once: true, epochs: 2, crashes: 1, silent: true, eager: true, prompt: true, seq: 4}, long},
+	{"both crash, late messages", bounds{workers: 2, versions: 3, migrations: 1, once: true, epochs: 2, crashes: 1, silent: true, eager: true, prompt: true, hasty: 1, seq: 4}, long},
+	{"an Aggregator crashes, step by step", bounds{workers: 2, versions: 3, migrations: 1, once: true, crashes: 1, patient: true, seq: 4}, long},
 	{"three workers, a crash", bounds{workers: 3, versions: 3, migrations: 1, once: true, crashes: 1, eager: true, prompt: true, patient: true, seq: 4}, long},
 }
 
@@ -815,7 +840,7 @@ func TestMutants(t *testing.T) {
 	lossy := bounds{workers: 2, versions: 3, migrations: 1, once: true, losses: 1, eager: true, prompt: true, patient: true}
 	crash := bounds{workers: 2, versions: 3, once: true, crashes: 1, eager: true, prompt: true, patient: true, seq: 4}
 	suspect := bounds{workers: 2, versions: 3, once: true, suspicions: 1, eager: true, prompt: true, patient: true, seq: 4}
-	holder := func(w *world, m msg) *Holder[uint64] { return &w.holders[m.To.ID] }
+	holder := func(w *world, m msg) *Holder[uint64] { return &w.holders[w.place(m.To.ID)] }
 	for _, tt := range []struct {
 		mutant
 		b    bounds
@@ -872,8 +897,12 @@ func TestMutants(t *testing.T) {
 		}}, suspect, errStuck},
 		{mutant{name: "some are told of the new place, some not", sent: func(w *world, n Node, o *out) {
 			for i := range o.Messages {
-				if m := &o.Messages[i]; m.Kind == Model && w.holders[n.ID].phase == active && w.holders[n.ID].next != (Term{}) {
-					m.Next, m.At = w.holders[n.ID].next, w.holders[n.ID].to
+				if n.Role != Aggregator {
+					continue
+				}
+				h := &w.holders[w.place(n.ID)]
+				if m := &o.Messages[i]; m.Kind == Model && h.phase == active && h.next != (Term{}) {
+					m.Next, m.At = h.next, h.to
 				}
 			}
 		}}, lossy, errStuck},
@@ -883,8 +912,8 @@ func TestMutants(t *testing.T) {
 			}
 		}}, calm, errStuck},
 		{mutant{name: "the source forgets at once", handled: func(w *world, m msg) {
-			if h := m.To.ID; m.Kind == CopyAck && m.To.Role == Aggregator && w.holders[h].phase == moved {
-				w.holders[h].phase, w.holders[h].parts = absent, nil
+			if m.Kind == CopyAck && m.To.Role == Aggregator && holder(w, m).phase == moved {
+				holder(w, m).phase, holder(w, m).parts = absent, nil
 			}
 		}}, lossy, errStuck},
 		{mutant{name: "nothing is repeated", sent: func(_ *world, _ Node, o *out) { o.Alarm = 0 }}, lossy, errStuck},

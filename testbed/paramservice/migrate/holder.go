@@ -165,9 +165,6 @@ func (h *Holder[D]) Handle(m Message[D], out *Output[D]) {
 
 func (h *Holder[D]) migrate(m Message[D], out *Output[D]) {
 	switch {
-	case h.phase == absent && !m.Next.less(h.term):
-		h.tell(Lost, m.Next, out)
-		return
 	case h.phase == absent || h.phase == waiting || !h.term.less(m.Next) || m.At == h.me.ID:
 		return
 	case h.phase == active && h.next.less(m.Next):

@@ -215,12 +215,9 @@ func (m *Master[D]) Handle(msg Message[D], out *Output[D]) {
 		m.adopt(msg, out)
 	case CopyDone, WorkerDone:
 		m.done(msg, out)
-	case Lost:
-		if m.phase == migrating && msg.Term == m.term && msg.From.ID == m.from {
-			m.orphan(out)
-		}
 	case Stuck:
-		if m.phase == migrating && !msg.Term.less(m.was) || (m.phase == idle || m.phase == assigning) && msg.Term == m.term {
+		if m.phase == migrating && !msg.Term.less(m.was) || (m.phase == idle || m.phase == assigning) && !msg.Term.less(m.term) {
+			m.note(msg.Term) // perhaps a migration of an earlier pMaster, to nobody
 			m.orphan(out)
 		}
 	}

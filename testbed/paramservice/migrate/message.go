@@ -33,7 +33,7 @@ const (
 )
 
 // Node is who sends or receives: pMaster, an Aggregator by its id or a worker's Agent by
-// its rank.
+// its rank. An Aggregator that has crashed and comes back has another id.
 type Node struct {
 	Role Role
 	ID   int32
@@ -64,7 +64,6 @@ const (
 	// Figure 13.
 	MigrateInit // pMaster to the source: give it to At, in term Next
 	Migrating   // its answer: I am about to give it to At, in term Next
-	Lost        // or: I do not have it
 	TensorCopy  // source, or a worker that seeds, to the destination: the model
 	CopyAck     // its answer
 	CopyDone    // source, or that worker, to pMaster: TENSOR_COPY_DONE
@@ -81,7 +80,7 @@ const (
 	Stuck    // worker to pMaster: At does not answer
 )
 
-var kinds = [...]string{"none", "pull", "push", "model", "wait", "moved", "MIGRATE_INIT", "migrating", "lost",
+var kinds = [...]string{"none", "pull", "push", "model", "wait", "moved", "MIGRATE_INIT", "migrating",
 	"TENSOR_COPY", "copy ack", "TENSOR_COPY_DONE", "WORKER_DONE", "release",
 	"fence", "fenced", "assign", "assigned", "ask", "status", "stuck"}
 
