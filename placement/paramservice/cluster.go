@@ -8,20 +8,10 @@ import (
 	"time"
 )
 
-// Fit is which Aggregator a tensor goes to, of those that it fits on.
-type Fit uint8
-
-// Fits.
-const (
-	LeastFree Fit = iota // least free time before it comes, as printed
-	LeastLeft            // least part of the cycle left after it has come
-)
-
 // Options of a cluster. The zero value allows no loss; see Default.
 type Options struct {
 	LossLimit float64 // part of its speed that a job may lose by the model
-	Fit       Fit
-	Most      int // Aggregators in a cluster; 0: any number
+	Most      int     // Aggregators in a cluster; 0: any number
 	// Printed takes Pseudocode 1 literally: room for one run is enough, and the new job's own
 	// loss is not looked at. For comparison only.
 	Printed bool
@@ -167,7 +157,7 @@ type candidate struct {
 
 // planner places tensors of one job, without changing anything yet.
 type planner struct {
-	o          Options
+	printed    bool
 	job        *placed
 	candidates []candidate
 	used       int // candidates with tensors of the job
@@ -180,7 +170,7 @@ type planner struct {
 // plan looks at all Aggregators but those that are excluded, with so many new ones at hand at
 // once and room for more.
 func (c *Cluster) plan(p *placed, fresh, room int, exclude func(*aggregator) bool) *planner {
-	pl := &planner{o: c.o, job: p, room: room, to: make([]int, len(p.Tasks))}
+	pl := &planner{printed: c.o.Printed, job: p, room: room, to: make([]int, len(p.Tasks))}
 	for i := range pl.to {
 		pl.to[i] = -1
 	}
@@ -223,7 +213,7 @@ func (pl *planner) place(task int) bool {
 			return float64(a.free)/float64(a.cycle) > float64(b.free)/float64(b.cycle)
 		})
 	} else {
-		best = pl.best(e, pl.job.quota, pl.fit(e))
+		best = pl.best(e, pl.job.quota, func(a, b *candidate) bool { return a.free < b.free })
 		if best < 0 && (pl.narrow || pl.used >= max(pl.job.Servers, 1)) {
 			best = pl.best(e, 1<<62, func(a, b *candidate) bool { return a.share < b.share })
 		}
@@ -247,24 +237,13 @@ func (pl *planner) place(task int) bool {
 	return true
 }
 
-// fit is the order of candidates for a tensor, the first one the best.
-func (pl *planner) fit(e time.Duration) func(a, b *candidate) bool {
-	if pl.o.Fit == LeastLeft {
-		left := func(k *candidate) float64 {
-			return float64(k.free-time.Duration(k.runs)*e) / float64(k.cycle)
-		}
-		return func(a, b *candidate) bool { return left(a) < left(b) }
-	}
-	return func(a, b *candidate) bool { return a.free < b.free }
-}
-
 // best is the first candidate that a tensor fits on and that no other is better than.
 func (pl *planner) best(e, quota time.Duration, better func(a, b *candidate) bool) int {
 	best := -1
 	for i := range pl.candidates {
 		k := &pl.candidates[i]
 		need := time.Duration(k.runs) * e
-		if pl.o.Printed {
+		if pl.printed {
 			need = e
 		}
 		if k.ok && k.free >= need && k.share+e <= quota && (best < 0 || better(k, &pl.candidates[best])) {

@@ -67,6 +67,10 @@
 //
 // # How good it is
 //
-// Package exact solves the integer program for small instances. Over random ones of two to
-// four jobs, see TestGap there, which prints the distribution.
+// Package exact solves the integer program for small instances. In 400 random ones of two to four
+// jobs of twelve tensors together (go test ./placement/paramservice/exact -run TestGap -v -exact.gap 400
+// -exact.seed 1) the heuristic takes 955 Aggregators where 935 are the fewest within the limit: one more in 20 of
+// them, never two. With as many Aggregators the largest loss is 2.2 % on average, and 1.1 % at
+// best. Best fit by the part of the cycle that is left, instead of by free time, makes no
+// difference beyond noise.
 package paramservice

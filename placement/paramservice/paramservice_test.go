@@ -256,7 +256,6 @@ func TestClusterProperties(t *testing.T) {
 	r := random(t)
 	for round := range 60 {
 		o := Default()
-		o.Fit = Fit(r.IntN(2))
 		o.Most = []int{0, 8, 32}[r.IntN(3)]
 		c := NewCluster(o, nil)
 		for step := range 60 {

@@ -161,50 +161,44 @@ func loss(jobs []paramservice.Job, at [][]int, n int) float64 {
 // Aggregators as it takes, from the least loss that the integer program finds. Jobs come in one after
 // the other, which the optimum need not know of.
 func TestGap(t *testing.T) {
-	n := random(t).Uint64()
-	for _, v := range []struct {
-		name string
-		fit  paramservice.Fit
-	}{{"least free", paramservice.LeastFree}, {"least left", paramservice.LeastLeft}} {
-		r := rand.New(rand.NewPCG(n, 1))
-		more := map[int]int{}
-		used, fewest, demand := 0, 0, 0.0
-		var loss, least float64
-		for range *instances {
-			jobs := instance(r, 12)
-			c := paramservice.NewCluster(paramservice.Options{LossLimit: paramservice.DefaultLossLimit, Fit: v.fit}, nil)
-			mine := 0.0
-			for _, j := range jobs {
-				demand += j.Demand()
-				if _, err := c.Assign(j, 1<<30); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, j := range jobs {
-				mine = max(mine, c.Loss(j.Name))
-			}
-			few, err := Fewest(jobs, paramservice.DefaultLossLimit)
-			if err != nil {
+	r := random(t)
+	more := map[int]int{}
+	used, fewest, demand := 0, 0, 0.0
+	var loss, least float64
+	for range *instances {
+		jobs := instance(r, 12)
+		c := paramservice.NewCluster(paramservice.Options{LossLimit: paramservice.DefaultLossLimit}, nil)
+		for _, j := range jobs {
+			demand += j.Demand()
+			if _, err := c.Assign(j, 1<<30); err != nil {
 				t.Fatal(err)
 			}
-			best, err := Solve(jobs, c.Size())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Size() < few.Aggregators || mine < best.Loss {
-				t.Fatalf("%d Aggregators with a loss of %v, the optimum has %d, or %v; %+v", c.Size(), mine, few.Aggregators, best.Loss, jobs)
-			}
-			more[c.Size()-few.Aggregators]++
-			used += c.Size()
-			fewest += few.Aggregators
-			loss += mine
-			least += best.Loss
 		}
-		n := float64(*instances)
-		t.Logf("%s: %d Aggregators, at best %d (%.3f times), for %.0f cores of work; by how many more: %v; mean of the largest loss %.4f, at best with as many %.4f",
-			v.name, used, fewest, float64(used)/float64(fewest), demand, more, loss/n, least/n)
-		if float64(used) > 1.5*float64(fewest) {
-			t.Errorf("%s: more than half more Aggregators than needed", v.name)
+		mine := 0.0
+		for _, j := range jobs {
+			mine = max(mine, c.Loss(j.Name))
 		}
+		few, err := Fewest(jobs, paramservice.DefaultLossLimit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		best, err := Solve(jobs, c.Size())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Size() < few.Aggregators || mine < best.Loss {
+			t.Fatalf("%d Aggregators with a loss of %v, the optimum has %d, or %v; %+v", c.Size(), mine, few.Aggregators, best.Loss, jobs)
+		}
+		more[c.Size()-few.Aggregators]++
+		used += c.Size()
+		fewest += few.Aggregators
+		loss += mine
+		least += best.Loss
+	}
+	n := float64(*instances)
+	t.Logf("%d instances, %.0f cores of work: %d Aggregators, at best %d (%.3f times), by how many more: %v; mean of the largest loss %.4f, at best with as many %.4f",
+		*instances, demand, used, fewest, float64(used)/float64(fewest), more, loss/n, least/n)
+	if float64(used) > 1.5*float64(fewest) {
+		t.Error("more than half more Aggregators than needed")
 	}
 }
