@@ -21,8 +21,9 @@
 //   - Line 4 lost its fraction in print. d_j = C/floor(C/D_j), from appendix C and the example
 //     in the text (iterations of 5 in a cycle of 12 become 6).
 //   - Line 17 asks for room for the tensor once, but it runs floor(C/D_k) times in a cycle:
-//     F >= floor(C/D_k)·e_t here. As printed, Aggregators are given up to several times what they
-//     can do (TestPrinted).
+//     F >= floor(C/D_k)·e_t here. As printed, an Aggregator with a cycle of 12 is
+//     given work of 22 (TestPrinted), and of 2,000 random jobs' Aggregators most have too much
+//     (TestPrintedOverload).
 //   - Lines 3 to 8 look at the jobs that an Aggregator has, not at the new one, which may lose as
 //     much beside a longer one. It is checked too.
 //   - "≥ LossLimit" in line 6, "exceeds" and "within" in the text: a loss equal to the limit is
@@ -39,7 +40,8 @@
 //   - The pseudocode packs a whole job onto one Aggregator if there is room, but D_j was
 //     measured with as many servers as the user asked for, which work and receive side by
 //     side; in Figures 8 and 10 no job has fewer Aggregators than that. So no Aggregator gets more
-//     of a job than the most loaded of its servers would have (Job.Servers; 1 is as printed).
+//     of a job than the most loaded of its servers would have (Job.Servers; 1 is as printed),
+//     unless the job has as many already and would need a new one only for that.
 //   - A job that turns out slow is assigned anew with one Aggregator more. By best fit it would
 //     go where it was, as the empty one is the worst fit. Instead its tensors are balanced over the
 //     Aggregators that it had and the new ones; with as many new ones as its servers, these only.
