@@ -477,13 +477,16 @@ func TestTreesRefused(t *testing.T) {
 	group := []p4.Group{{ID: 9, Ports: []uint32{2}}}
 	nothing := e
 	nothing.Size = 0
-	for want, b := range map[string]p4rt.Batch{
-		"multicast group 9 is not there or empty: first write": {Jobs: []ina.JobEntry{e}},
-		"no aggregators: an exclusive tree needs twice":        {Groups: group, Jobs: []ina.JobEntry{nothing}},
+	for _, tt := range []struct { // in this order: the second writes the group
+		batch p4rt.Batch
+		want  string
+	}{
+		{p4rt.Batch{Jobs: []ina.JobEntry{e}}, "multicast group 9 is not there or empty: first write"},
+		{p4rt.Batch{Groups: group, Jobs: []ina.JobEntry{nothing}}, "no aggregators: an exclusive tree needs twice"},
 	} {
 		var refused *p4rt.Error
-		if err := f.clients["l4"].Write(ctx, b); !errors.As(err, &refused) || refused.Code != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want it to say %q", err, want)
+		if err := f.clients["l4"].Write(ctx, tt.batch); !errors.As(err, &refused) || refused.Code != codes.InvalidArgument || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want it to say %q", err, tt.want)
 		}
 	}
 	if err := p4rt.DeleteTree(ctx, f.clients, first.tree); err != nil {
