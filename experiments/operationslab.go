@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -654,11 +653,8 @@ func (o *Operations) learned(r *run, p planned, jobs []named, out []training.Out
 	if len(all) == 0 {
 		return nil
 	}
-	var b bytes.Buffer
-	if err := workload.WritePatterns(&b, "Patterns that ranks collected from their queues: patterns = \"...\" of an experiment.", all...); err != nil {
-		return err
-	}
-	return r.dir.WriteFile("patterns.toml", b.Bytes())
+	text := "# Patterns that ranks collected from their queues: patterns = \"...\" of an experiment.\n\n" + string(workload.FormatPatterns(all...))
+	return r.dir.WriteFile("patterns.toml", []byte(text))
 }
 
 // finish adds scores to what was measured: where the mean JCT of a point lies between that
