@@ -9,8 +9,10 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/sim/ops"
 )
 
 // Operations are jobs that share aggregation trees: each step of a job computes and reduces
@@ -75,10 +77,9 @@ type OperationJob struct {
 
 // The modules of MINA and what can stand in their place.
 var (
-	hostPolicies  = []string{"minimal", "first-fit", "consolidate", "random"}
-	treeBuilders  = []string{"mina", "first", "first-idle"}
-	groupings     = []string{"apart", "together", "merged", "exclusive"}
-	sharingRules  = []string{"mina", "thrifty", "greedy", "none", "never", "always"}
+	hostPolicies, treeBuilders, groupings = mina.Words()
+
+	sharingRules  = ops.Sharings()
 	operationKeys = []string{"jobs", "histogram", "models", "steps"}
 )
 

@@ -25,10 +25,7 @@ func (o *Operations) controller(ctx context.Context, r *run, tb *remote.Testbed,
 	setup := controller.Setup{
 		Inventory: inv, MACs: map[netip.Addr]string{}, Listen: netip.AddrPortFrom(at, 0).String(),
 		AMLog: filepath.Join(r.dir.Path, "sharp_am.log"),
-		Place: o.Placement, Trees: map[string]string{"mina": "packed"}[o.Trees], Sharing: o.Groups, K: o.Candidates, Seed: seed,
-	}
-	if setup.Trees == "" {
-		setup.Trees = o.Trees
+		Place: o.Placement, Trees: o.Trees, Sharing: o.Groups, K: o.Candidates, Seed: seed,
 	}
 	if sharing != "mina" && sharing != "greedy" {
 		setup.Sharing = "exclusive"

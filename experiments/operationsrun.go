@@ -15,7 +15,6 @@ import (
 
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
-	"github.com/inabench/inabench/placement/mina/fragment"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
@@ -26,34 +25,19 @@ import (
 func (o *Operations) config(s *Spec, seed uint64) (ops.Config, error) {
 	cfg := ops.Config{
 		Cost: o.cost(s), GPU: o.GPUSpeed, Migration: o.Migration.Std().Seconds(), Series: true,
-		Sharing: map[string]ops.Sharing{"mina": ops.Mina, "thrifty": ops.Thrifty, "greedy": ops.Greedy, "none": ops.None, "never": ops.Never, "always": ops.Always}[o.Sharing],
+		Sharing: ops.Sharing(slices.Index(sharingRules, o.Sharing)), // checked
 	}
 	c := &cfg.Cluster
 	if err := s.cluster(c); err != nil {
 		return cfg, err
 	}
-	c.Trees = map[string]mina.Trees{"mina": mina.Packed, "first": mina.First, "first-idle": mina.FirstIdle}[o.Trees]
-	c.Options = tree.Options{
-		K: o.Candidates, Seed: seed, Weighted: o.Weighted,
-		Sharing: map[string]tree.Sharing{"apart": tree.Apart, "together": tree.Together, "merged": tree.Merged, "exclusive": tree.Exclusive}[o.Groups],
-	}
+	c.Options = tree.Options{K: o.Candidates, Seed: seed, Weighted: o.Weighted}
 	if o.Groups == "merged" {
 		c.Options.Load = 1
 	}
 	cfg.PerHost = o.Score == "hosts"
 	cfg.WholeGroup = o.Trees == "first-idle" // as its authors' code has it
-	var err error
-	switch o.Placement {
-	case "first-fit":
-		c.Place = fragment.FirstFit{}
-	case "consolidate":
-		c.Place = fragment.Consolidate{}
-	case "random":
-		c.Place = fragment.NewRandom(seed)
-	default:
-		c.Place, err = fragment.NewMinimal(o.Alpha)
-	}
-	return cfg, err
+	return cfg, c.Named(o.Placement, o.Trees, o.Groups, o.Alpha, seed)
 }
 
 // cluster says what fat-tree the jobs run on.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/inabench/inabench/placement/mina/fragment"
 	"github.com/inabench/inabench/testbed/mina/controller"
 )
 
@@ -190,7 +189,7 @@ func (p *Process) Place(ctx context.Context, j Job) ([]string, error) {
 		return nil, err
 	case e.Event == "placed":
 		return e.Hosts, nil
-	case strings.Contains(e.Error, fragment.ErrNoRoom.Error()):
+	case e.NoRoom:
 		return nil, fmt.Errorf("%w: %s", ErrNoRoom, e.Error)
 	}
 	return nil, errors.New(e.Error)

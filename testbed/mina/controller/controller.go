@@ -12,6 +12,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
+	"github.com/inabench/inabench/placement/mina/fragment"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/controller/allocation"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -87,8 +88,9 @@ type Event struct {
 	Tree  *TreeSet `json:"tree,omitempty"`  // of "tree"
 	// Migration is of "tree" and "none".
 	Migration *Migration `json:"migration,omitempty"`
-	Groups    []Group    `json:"groups,omitempty"` // of "groups"
-	Error     string     `json:"error,omitempty"`  // of "refused" and "error"; of "ended" and "out", why
+	Groups    []Group    `json:"groups,omitempty"`  // of "groups"
+	Error     string     `json:"error,omitempty"`   // of "refused" and "error"; of "ended" and "out", why
+	NoRoom    bool       `json:"no_room,omitempty"` // of "refused": the job would fit when others have ended
 	Ready     *Addresses `json:"ready,omitempty"`
 }
 
@@ -275,7 +277,7 @@ func (c *Controller) Submit(s Submission) ([]string, error) {
 	hosts, err := c.place(&s)
 	if err != nil {
 		err = fmt.Errorf("submit job %d: %w", s.ID, err)
-		c.emit(Event{Event: "refused", Job: s.ID, Error: err.Error()})
+		c.emit(Event{Event: "refused", Job: s.ID, Error: err.Error(), NoRoom: errors.Is(err, fragment.ErrNoRoom)})
 		return nil, err
 	}
 	c.jobs[s.ID] = &job{Submission: s, hosts: hosts, root: tree.None, ranks: map[int]*Attachment{}, gone: map[int]*time.Timer{}, told: Order{Number: 1}, ended: make(chan struct{})}

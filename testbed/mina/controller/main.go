@@ -43,8 +43,9 @@ type Setup struct {
 	AMLog string `json:"am_log,omitempty"` // file that sharp_am's lines are appended to; empty: none
 	Token string `json:"token,omitempty"`  // of REST
 
+	// Parts of MINA, or what stands in their place: see mina.Config.Named.
 	Place   string `json:"place,omitempty"`   // "minimal" (MINA's, and the default), "first-fit", "consolidate" or "random"
-	Trees   string `json:"trees,omitempty"`   // "packed" (MINA's, and the default), "first" or "first-idle"
+	Trees   string `json:"trees,omitempty"`   // "mina" (the default), "first" or "first-idle"
 	Sharing string `json:"sharing,omitempty"` // who joins groups: "apart" (default), "together", "merged" or "exclusive"
 	K       int    `json:"k,omitempty"`       // candidate trees of a job; 0: all
 	Seed    uint64 `json:"seed,omitempty"`
@@ -90,42 +91,8 @@ type Command struct {
 
 // allocation is what the setup says of algorithms.
 func (s *Setup) allocation() (mina.Config, error) {
-	bad := func(what, got string) (mina.Config, error) {
-		return mina.Config{}, fmt.Errorf("%s: %q is none", what, got)
-	}
 	a := mina.Config{Options: tree.Options{K: s.K, Seed: s.Seed}}
-	switch s.Place {
-	case "", "minimal":
-	case "first-fit":
-		a.Place = fragment.FirstFit{}
-	case "consolidate":
-		a.Place = fragment.Consolidate{}
-	case "random":
-		a.Place = fragment.NewRandom(s.Seed)
-	default:
-		return bad("place", s.Place)
-	}
-	switch s.Trees {
-	case "", "packed":
-	case "first":
-		a.Trees = mina.First
-	case "first-idle":
-		a.Trees = mina.FirstIdle
-	default:
-		return bad("trees", s.Trees)
-	}
-	switch s.Sharing {
-	case "", "apart":
-	case "together":
-		a.Options.Sharing = tree.Together
-	case "merged":
-		a.Options.Sharing = tree.Merged
-	case "exclusive":
-		a.Options.Sharing = tree.Exclusive
-	default:
-		return bad("sharing", s.Sharing)
-	}
-	return a, nil
+	return a, a.Named(s.Place, s.Trees, s.Sharing, fragment.DefaultAlpha, s.Seed)
 }
 
 // maxLine bounds a line on stdin, bytes: an inventory of a thousand hosts has 300 kB.

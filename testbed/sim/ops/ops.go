@@ -61,6 +61,9 @@ func (s Sharing) String() string {
 	return fmt.Sprintf("sharing %d", uint8(s))
 }
 
+// Sharings are the words for all, by their number.
+func Sharings() []string { return slices.Clone(sharings) }
+
 var sharings = []string{"mina", "greedy", "thrifty", "none", "never", "always"}
 
 // Rebuild is when trees are built.
