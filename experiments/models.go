@@ -1,8 +1,6 @@
 package experiments
 
 import (
-	"path/filepath"
-
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/workload"
 )
@@ -15,9 +13,7 @@ func (s *Spec) loadModels(f *tomlfile.File) (problems tomlfile.Problems) {
 		if path == "" {
 			return
 		}
-		if !filepath.IsAbs(path) && f.Pos(key).Line > 0 {
-			path = filepath.Join(filepath.Dir(s.File), path)
-		}
+		path = s.beside(path, key)
 		err := read(path)
 		switch ps := asProblems(err); {
 		case len(ps) > 0:

@@ -86,7 +86,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	ph := results.Phase{Start: now().Seconds()}
 	done := o.maintain(ctx, tb.Inventory(), control)
 	out, err := training.Run(ctx, training.Config{
-		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, r.rec.Scale), Now: now,
+		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, r.fabric.beat), Now: now,
 		Sample: func(ctx context.Context, reports []results.Sample) error {
 			r.status("measure", labels(p.Labels), finished())
 			read, err := counters.Sample(ctx)
@@ -175,9 +175,8 @@ func (o *Operations) again(ctx context.Context, s *Spec, seed uint64, cost tree.
 		return nil, err
 	}
 	cfg.Cost = cost
-	list := make([]ops.Job, len(jobs))
-	for i := range jobs {
-		list[i] = jobs[i].Job
+	list := unnamed(jobs)
+	for i := range list {
 		list[i].Submit = out[i].Start.Seconds()
 	}
 	return ops.Run(ctx, cfg, list)
@@ -326,11 +325,7 @@ func (r *run) expected(p planned, jobs []named, cost tree.Cost) func() time.Dura
 			return 0 // it will be told when its turn comes
 		}
 		cfg.Cost, cfg.Series = cost, false
-		list := make([]ops.Job, len(jobs))
-		for i := range jobs {
-			list[i] = jobs[i].Job
-		}
-		res, err := ops.Run(context.Background(), cfg, list)
+		res, err := ops.Run(context.Background(), cfg, unnamed(jobs))
 		if err != nil {
 			return 0
 		}
@@ -499,7 +494,7 @@ func patternOf(p *workload.Pattern) agent.Pattern {
 }
 
 // agent is what all ranks have in common.
-func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing string, scale results.Scale) agent.Config {
+func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing string, beat time.Duration) agent.Config {
 	topo := tb.Inventory().Topology()
 	var rtt time.Duration
 	rate := inventory.BitRate(math.MaxInt64)
@@ -514,7 +509,7 @@ func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing str
 	return agent.Config{
 		Sharing: asking[sharing], Run: uint64(time.Now().UnixNano()), Profiled: o.Profiled, Epoch: uint16(time.Now().UnixMilli()) | 1, Lanes: s.Switch.Lanes, Seed: seed,
 		RTO: 4*rtt + 20*time.Millisecond, LineRate: float64(rate), Interval: time.Duration(s.Measure.Interval),
-		Rest: testbed.Rest(max(rtt, o.beat(s, scale)), s.Emulation.Offload), Offload: s.Emulation.Offload,
+		Rest: testbed.Rest(max(rtt, beat), s.Emulation.Offload), Offload: s.Emulation.Offload,
 	}
 }
 
@@ -549,14 +544,13 @@ func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, 
 		return assumed, err
 	}
 	var out [2]training.Outcome
-	var lines [2]collective.Line
 	for i, way := range []string{"never", "always"} {
 		r.status("calibrate", labels(p.Labels), 0)
 		control, err := o.controller(ctx, r, tb, s, s.Measure.Seed, way, assumed.Cost)
 		if err != nil {
 			return assumed, err
 		}
-		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, r.rec.Scale)},
+		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, r.fabric.beat)},
 			[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
 		if cerr := control.Close(); err == nil {
 			err = cerr
@@ -566,8 +560,7 @@ func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, 
 		}
 		out[i] = got[0]
 	}
-	lines[0], lines[1] = out[0].Training().Ring, out[1].Training().Tree
-	c, found, err := fit(lines[0], lines[1])
+	c, found, err := fit(out[0].Training().Ring, out[1].Training().Tree)
 	r.rec.Calibration = append(r.rec.Calibration, found...)
 	health, herr := unwell(ctx, tb, out[:])
 	if herr != nil {
@@ -664,10 +657,7 @@ func (o *Operations) finish(rec *results.Record) {
 	const key = "operations.sharing"
 	type ends struct{ never, always float64 }
 	refs := map[string]*ends{}
-	of := func(p *results.Point) string {
-		rest := slices.DeleteFunc(slices.Clone(p.Labels), func(l string) bool { return strings.HasPrefix(l, key+"=") })
-		return fmt.Sprint(p.Repeat, rest)
-	}
+	of := func(p *results.Point) string { return cohort(p, key) }
 	jct := func(p *results.Point) float64 {
 		for _, ph := range p.Phases {
 			for _, f := range ph.Figures {

@@ -85,6 +85,15 @@ type named struct {
 	Name string
 }
 
+// unnamed are jobs as the simulator takes them.
+func unnamed(jobs []named) []ops.Job {
+	list := make([]ops.Job, len(jobs))
+	for i := range jobs {
+		list[i] = jobs[i].Job
+	}
+	return list
+}
+
 // jobs are those of a repeat.
 func (o *Operations) jobs(s *Spec, seed uint64) ([]named, error) {
 	list, err := o.list(s, seed)
@@ -224,26 +233,19 @@ func (o *Operations) simulate(ctx context.Context, s *Spec, repeat int) (*repeti
 		began := time.Now()
 		cfg.Clock = func() float64 { return time.Since(began).Seconds() }
 	}
-	list := make([]ops.Job, len(jobs))
-	for i := range jobs {
-		list[i] = jobs[i].Job
-	}
-	res, err := ops.Run(ctx, cfg, list)
+	res, err := ops.Run(ctx, cfg, unnamed(jobs))
 	if err != nil {
 		return nil, err
 	}
-	return &repetition{end: res.Makespan, figures: o.figures(s, jobs, res), curves: operationCurves(res), rows: operationRows(jobs, res)}, nil
+	curves := operationCurves(res)
+	return &repetition{end: res.Makespan, figures: o.figures(s, cfg, jobs, res, curves), curves: curves, rows: operationRows(jobs, res)}, nil
 }
 
 func inSeconds(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // share is one tree that all jobs want for so long.
 func (o *Operations) share(cfg ops.Config, jobs []named) (*repetition, error) {
-	list := make([]ops.Job, len(jobs))
-	for i := range jobs {
-		list[i] = jobs[i].Job
-	}
-	score, err := ops.Share(cfg, o.Share.Std().Seconds(), list)
+	score, err := ops.Share(cfg, o.Share.Std().Seconds(), unnamed(jobs))
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +272,7 @@ func scores(score ops.Score) (out []results.Figure) {
 }
 
 // figures are what a simulation came to.
-func (o *Operations) figures(s *Spec, jobs []named, res *ops.Result) []results.Figure {
+func (o *Operations) figures(s *Spec, cfg ops.Config, jobs []named, res *ops.Result, curves []results.Curve) []results.Figure {
 	out := scores(res.Score(o.Score == "hosts"))
 	add := func(metric string, v float64) {
 		if !math.IsNaN(v) {
@@ -291,15 +293,15 @@ func (o *Operations) figures(s *Spec, jobs []named, res *ops.Result) []results.F
 		add("fragments", fragments)
 		add("free_fragments", free)
 	}
-	if c := operationCurves(res); c != nil {
-		add("conflicts_fragments_correlation", results.Pearson(c[0].Y, c[1].Y))
+	if curves != nil {
+		add("conflicts_fragments_correlation", results.Pearson(curves[0].Y, curves[1].Y))
 	}
 	steps := 0.0
 	for i := range res.Jobs {
 		steps += res.Jobs[i].JCT() / float64(jobs[i].Steps) / float64(len(res.Jobs))
 	}
 	add("avg_step_time", steps)
-	if cfg, err := o.config(s, 0); err == nil && !slices.ContainsFunc(jobs, func(j named) bool { return j.Pattern != jobs[0].Pattern }) {
+	if !slices.ContainsFunc(jobs, func(j named) bool { return j.Pattern != jobs[0].Pattern }) {
 		if b, err := cfg.TurningPoint(jobs[0].Pattern); err == nil && !math.IsInf(b, 0) {
 			add("turning_point", 8*b)
 		}
@@ -364,7 +366,11 @@ func operationRow(j *named, r *ops.Outcome) []string {
 // beside is the path of a file that the experiment names: relative to its folder, or to the
 // current one where a flag says so.
 func (s *Spec) beside(path, key string) string {
-	if filepath.IsAbs(path) || slices.ContainsFunc(s.Overrides, func(set string) bool { return strings.HasPrefix(set, key+"=") }) {
+	flag := slices.ContainsFunc(s.Overrides, func(set string) bool {
+		of, _, _ := strings.Cut(set, "=")
+		return strings.TrimSpace(of) == key
+	})
+	if flag || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(filepath.Dir(s.File), path)

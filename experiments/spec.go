@@ -244,10 +244,7 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 		s.Name = strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
 	}
 	if inv == nil && s.InventoryPath != "" {
-		at := s.InventoryPath
-		if !filepath.IsAbs(at) && f.Pos("inventory").Line > 0 {
-			at = filepath.Join(filepath.Dir(name), at)
-		}
+		at := s.beside(s.InventoryPath, "inventory")
 		s.inv, err = inventory.Load(at)
 		switch ps := asProblems(err); {
 		case len(ps) > 0:

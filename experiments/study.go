@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -155,21 +156,19 @@ func (r *run) endStudy() (err error) {
 	return err
 }
 
+// cohort is the same for points of one repeat that differ in nothing but a swept key.
+func cohort(p *results.Point, key string) string {
+	rest := slices.DeleteFunc(slices.Clone(p.Labels), func(l string) bool { return strings.HasPrefix(l, key+"=") })
+	return fmt.Sprint(p.Repeat, rest)
+}
+
 // ratios adds to each point its figures over those of the reference in the same repeat.
 func (r *run) ratios() {
 	c := r.rec.Comparison
 	if c == nil {
 		return
 	}
-	others := func(p *results.Point) string {
-		var out []string
-		for _, l := range p.Labels {
-			if !strings.HasPrefix(l, c.Key+"=") {
-				out = append(out, l)
-			}
-		}
-		return fmt.Sprint(p.Repeat, out)
-	}
+	others := func(p *results.Point) string { return cohort(p, c.Key) }
 	reference := map[string]map[string]float64{}
 	for i := range r.rec.Points {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && format(p.Params[c.Key]) == c.Reference {

@@ -239,13 +239,12 @@ func (t *Trace) columns() []string {
 
 // traceRows are what became of the jobs.
 func traceRows(jobs []traced, done []replay.JobResult) [][]string {
-	seconds := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	out := make([][]string, len(done))
 	for i := range done {
 		j := &done[i]
 		out[i] = []string{
-			jobs[j.ID].Name, jobs[j.ID].Model, seconds(j.Submit), seconds(j.Start), seconds(j.End),
-			strconv.Itoa(j.GPUs), strconv.Itoa(j.Iterations), seconds(j.Compute),
+			jobs[j.ID].Name, jobs[j.ID].Model, inSeconds(j.Submit), inSeconds(j.Start), inSeconds(j.End),
+			strconv.Itoa(j.GPUs), strconv.Itoa(j.Iterations), inSeconds(j.Compute),
 			strconv.Itoa(j.Waited), strconv.Itoa(j.Servers), strconv.Itoa(j.Racks), strconv.FormatFloat(j.DE(), 'g', 6, 64),
 		}
 	}

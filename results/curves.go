@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -97,7 +98,7 @@ func meanCurve(repeats []Point, i int) []float64 {
 	y := make([]float64, len(first.Y))
 	n := 0.0
 	for _, p := range repeats {
-		if i >= len(p.Curves) || !same(p.Curves[i].X, first.X) {
+		if i >= len(p.Curves) || !slices.Equal(p.Curves[i].X, first.X) {
 			continue
 		}
 		n++
@@ -106,18 +107,6 @@ func meanCurve(repeats []Point, i int) []float64 {
 		}
 	}
 	return y
-}
-
-func same(a, b []float64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // thinned is at most n points, means of neighbours.
