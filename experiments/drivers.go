@@ -30,8 +30,8 @@ func checkDriver(s *Spec, driver string) error {
 		return invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
 	}
 	for _, p := range s.Points() {
-		if o := p.Spec.Operations; o != nil && driver != "sim" {
-			if err := o.runnable(); err != nil {
+		if st := p.Spec.study(); st != nil {
+			if err := st.supports(driver); err != nil {
 				return fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}
 		}

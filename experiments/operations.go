@@ -173,9 +173,11 @@ func (o *Operations) check(c *checker) {
 	}
 }
 
-// runnable is what testbeds cannot do, an error wrapping errors.ErrUnsupported.
-func (o *Operations) runnable() error {
+// supports implements study.
+func (o *Operations) supports(driver string) error {
 	switch {
+	case driver == "sim":
+		return nil
 	case o.Sharing == "thrifty":
 		return fmt.Errorf("sharing = \"thrifty\" is only simulated so far: %w", errors.ErrUnsupported)
 	case o.Share > 0:

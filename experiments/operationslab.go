@@ -650,7 +650,7 @@ func (o *Operations) learned(r *run, p planned, jobs []named, out []training.Out
 	return r.dir.WriteFile("patterns.toml", []byte(text))
 }
 
-// finish adds scores to what was measured: where the mean JCT of a point lies between that
+// finish implements study with scores: where the mean JCT of a point lies between that
 // without INA and that with INA for every all-reduce, which other points of the same repeat
 // have.
 func (o *Operations) finish(rec *results.Record) {

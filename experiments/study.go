@@ -30,6 +30,8 @@ type study interface {
 	headline() []string
 	// predictor names what predicts the figures that a testbed measured.
 	predictor() string
+	// supports is an error, wrapping errors.ErrUnsupported, if a driver cannot do it.
+	supports(driver string) error
 	// ready is an error if the jobs of a point cannot be had.
 	ready(s *Spec) error
 	// simulate is one repeat of a point in virtual time.
@@ -37,6 +39,8 @@ type study interface {
 	// run is one repeat of a point on the testbed that is open, with what was measured
 	// also with an error. rows are those of a repetition.
 	run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error)
+	// finish adds to what testbeds measured what follows from several points.
+	finish(rec *results.Record)
 	// columns are those of the rows.
 	columns() []string
 }
@@ -145,8 +149,8 @@ func (r *run) endStudy() (err error) {
 	if r.table != nil {
 		err = r.table.close()
 	}
-	if o := r.spec.Operations; o != nil && r.opt.Driver != "sim" {
-		o.finish(r.rec)
+	if r.opt.Driver != "sim" {
+		r.spec.study().finish(r.rec)
 	}
 	r.rec.Comparison = r.spec.comparison()
 	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && r.rec.Comparison == nil {

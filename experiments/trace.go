@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/trace"
 	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
@@ -117,6 +118,12 @@ func (t *Trace) headline() []string { return []string{"avg_jct", "de"} }
 
 // predictor implements study.
 func (t *Trace) predictor() string { return replayed }
+
+// supports implements study: every driver can.
+func (t *Trace) supports(string) error { return nil }
+
+// finish implements study: every point stands for itself.
+func (t *Trace) finish(*results.Record) {}
 
 // ready implements study.
 func (t *Trace) ready(s *Spec) error {
