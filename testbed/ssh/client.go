@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ type Client struct {
 	target Target
 	conn   *ssh.Client
 	raw    net.Conn
-	jump   *Client
+	gate   *gate // to the jump host; nil: none
 
 	done chan struct{} // closed when the connection is gone
 
@@ -29,80 +30,16 @@ type Client struct {
 	filesMu sync.Mutex
 	files   *sftp.Client // nil: not open
 
-	wg sync.WaitGroup
-}
-
-// Dial connects to a host and logs in. ctx bounds the dialling, not the
-// connection. Errors are *Error.
-func Dial(ctx context.Context, t Target) (*Client, error) {
-	t = t.withDefaults()
-	fail := func(kind, cause error, hint string) error {
-		return &Error{Host: t.String(), Address: t.Address, Kind: kind, Err: cause, Hint: hint}
-	}
-	known, err := loadHostKeys(t)
-	if err != nil {
-		return nil, fail(ErrHostKey, err, "known_hosts files are described in sshd(8)")
-	}
-	creds, err := load(t)
-	if err != nil {
-		return nil, fail(ErrAuth, err, "make one with ssh-keygen, name it in the inventory, or start an SSH agent")
-	}
-	defer creds.close()
-
-	c := &Client{target: t, done: make(chan struct{})}
-	if t.Jump != nil {
-		if c.jump, err = Dial(ctx, *t.Jump); err != nil {
-			return nil, c.errorf("jump: %w", err)
-		}
-	}
-	if c.raw, err = c.dialTCP(ctx); err != nil {
-		c.closeJump()
-		return nil, fail(ErrUnreachable, err, "is it on, is its SSH server running, is the address right?")
-	}
-
-	// Neither the library nor a channel through a jump host knows deadlines for the
-	// handshake: closing the connection under it is what ends it.
-	hctx, cancel := context.WithTimeoutCause(ctx, t.Timeout, fmt.Errorf("no answer within %v: %w", t.Timeout, context.DeadlineExceeded))
-	defer cancel()
-	stop := context.AfterFunc(hctx, func() { c.raw.Close() })
-	conn, chans, reqs, err := ssh.NewClientConn(c.raw, t.Address, &ssh.ClientConfig{
-		User: t.User,
-		Auth: []ssh.AuthMethod{ssh.PublicKeys(creds.signers...)},
-		HostKeyCallback: func(address string, remote net.Addr, key ssh.PublicKey) error {
-			return known.check(address, remote, key)
-		},
-		HostKeyAlgorithms: known.algorithms,
-		ClientVersion:     "SSH-2.0-inabench",
-	})
-	if !stop() && err == nil { // too late by a hair
-		conn.Close()
-		err = context.Cause(hctx)
-	}
-	if err != nil {
-		c.raw.Close()
-		c.closeJump()
-		switch {
-		case known.refused != nil:
-			return nil, fail(ErrHostKey, known.refused, known.hint)
-		case hctx.Err() != nil:
-			return nil, fail(ErrUnreachable, fmt.Errorf("connected, then in the SSH handshake: %w", context.Cause(hctx)), "")
-		case known.verified && denied(err):
-			return nil, fail(ErrAuth, refusal(t, creds), "add one of the keys to ~/.ssh/authorized_keys there")
-		}
-		return nil, fail(ErrUnreachable, fmt.Errorf("connected, then in the SSH handshake: %w", err), "")
-	}
-	c.conn = ssh.NewClient(conn, chans, reqs)
-	c.wg.Go(c.watch)
-	c.wg.Go(c.keepAlive)
-	return c, nil
+	wg   sync.WaitGroup
+	once sync.Once // leaves the gate
 }
 
 // dialTCP connects to the target, through its jump host if it has one.
 func (c *Client) dialTCP(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.target.Timeout)
 	defer cancel()
-	if c.jump != nil {
-		return c.jump.DialContext(ctx, "tcp", c.target.Address)
+	if c.gate != nil {
+		return c.gate.client.DialContext(ctx, "tcp", c.target.Address)
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", c.target.Address)
@@ -122,6 +59,11 @@ func refusal(t Target, c *credentials) error {
 	keys := make([]string, len(c.signers))
 	for i, s := range c.signers {
 		keys[i] = ssh.FingerprintSHA256(s.PublicKey())
+		if key, err := ssh.ParsePublicKey(s.PublicKey().Marshal()); err == nil {
+			if cert, ok := key.(*ssh.Certificate); ok {
+				keys[i] = fmt.Sprintf("the certificate %q for %s", cert.KeyId, cmp.Or(strings.Join(cert.ValidPrincipals, ", "), "anybody"))
+			}
+		}
 	}
 	msg := fmt.Sprintf("user %s with %s", t.User, strings.Join(keys, ", "))
 	if len(c.skipped) > 0 {
@@ -130,9 +72,27 @@ func refusal(t Target, c *credentials) error {
 	return errors.New(msg)
 }
 
+// maxAuthTries is how many keys an sshd takes by default before it hangs up.
+const maxAuthTries = 6
+
+// authHint is what to do about a refusal.
+func authHint(c *credentials) string {
+	hint := "add one of the keys to ~/.ssh/authorized_keys there"
+	if len(c.signers) >= maxAuthTries {
+		hint += fmt.Sprintf("; if the right one is among them, name it (key = ... in the inventory, or IdentityFile and IdentitiesOnly in ssh_config): servers hang up after %d keys (MaxAuthTries)", maxAuthTries)
+	}
+	return hint
+}
+
 // watch records when and why the connection ended.
 func (c *Client) watch() {
 	err := c.conn.Wait()
+	c.mu.Lock()
+	known := c.err != nil
+	c.mu.Unlock()
+	if !known && c.gate.ends() {
+		err = fmt.Errorf("jump: %w", c.gate.client.Err())
+	}
 	c.setErr(err)
 	close(c.done)
 }
@@ -180,8 +140,8 @@ func (c *Client) String() string { return c.target.String() }
 // LocalAddr is this end of the connection: where, as a rule, the host reaches this machine.
 // Behind a jump host it is the jump host that reaches it.
 func (c *Client) LocalAddr() net.Addr {
-	if c.jump != nil {
-		return c.jump.LocalAddr()
+	if c.gate != nil {
+		return c.gate.client.LocalAddr()
 	}
 	return c.conn.LocalAddr()
 }
@@ -249,13 +209,13 @@ func (c *Client) Close() error {
 	c.raw.Close()
 	c.conn.Close()
 	c.wg.Wait()
-	c.closeJump()
+	c.leaveGate()
 	return nil
 }
 
-func (c *Client) closeJump() {
-	if c.jump != nil {
-		c.jump.Close()
+func (c *Client) leaveGate() {
+	if c.gate != nil {
+		c.once.Do(c.gate.leave)
 	}
 }
 

@@ -51,7 +51,7 @@ func listen(t *testing.T, f func(net.Conn)) (address string) {
 }
 
 // closedPort is an address where nobody listens.
-func closedPort(t *testing.T) string {
+func closedPort(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -98,9 +98,9 @@ func TestDialErrors(t *testing.T) {
 			ssh.ErrAuth, []string{"id: ssh: no key found"}, ""},
 		{"no agent", func(h *host) { h.Signers, h.Agent = nil, "/nonexistent/agent"; h.Keys = []string{"/nonexistent/key"} },
 			ssh.ErrAuth, []string{"SSH agent: dial unix /nonexistent/agent"}, ""},
-		{"silent server", func(h *host) { h.Inject(sshd.Hang); h.Timeout = 50 * time.Millisecond },
-			ssh.ErrUnreachable, []string{"handshake: no answer within 50ms"}, ""},
-		{"server that hangs up", func(h *host) { h.Inject(sshd.CloseAtOnce) },
+		{"silent server", func(h *host) { h.Inject(sshd.Hang); h.Timeout = 500 * time.Millisecond },
+			ssh.ErrUnreachable, []string{"handshake: no answer within 500ms"}, ""},
+		{"server that hangs up", func(h *host) { h.Inject(sshd.CloseAtOnce); h.Timeout = 300 * time.Millisecond },
 			ssh.ErrUnreachable, []string{"handshake"}, ""},
 		{"not an SSH server", func(h *host) {
 			h.Address = listen(t, func(c net.Conn) { c.Write([]byte("220 mail ready\r\n")); c.Close() })
@@ -114,9 +114,9 @@ func TestDialErrors(t *testing.T) {
 		}, ssh.ErrUnreachable, []string{"from host h1", "connection refused"}, "is it on"},
 		{"silent behind jump host", func(h *host) {
 			gate := newHost(t, nil).Target
-			h.Jump, h.Timeout = &gate, 200*time.Millisecond
+			h.Jump, h.Timeout = &gate, 500*time.Millisecond
 			h.Inject(sshd.Hang)
-		}, ssh.ErrUnreachable, []string{"handshake: no answer within 200ms"}, ""},
+		}, ssh.ErrUnreachable, []string{"handshake: no answer within 500ms"}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,6 +15,10 @@ var (
 	ErrHostKey = errors.New("host key not verified")
 	// ErrAuth: the host does not let this user in with these keys.
 	ErrAuth = errors.New("permission denied")
+	// ErrConfig: the user's ssh_config says what cannot be followed.
+	ErrConfig = errors.New("ssh_config")
+	// ErrNotRoot: the user is not root there, and may not become it without a password.
+	ErrNotRoot = errors.New("no root")
 	// ErrLost: the connection ended while it was in use.
 	ErrLost = errors.New("connection lost")
 )
@@ -23,7 +27,7 @@ var (
 type Error struct {
 	Host    string // Target.Name
 	Address string
-	Kind    error // ErrUnreachable, ErrHostKey, ErrAuth or ErrLost
+	Kind    error // ErrUnreachable, ErrHostKey, ErrAuth, ErrConfig, ErrNotRoot or ErrLost
 	Err     error // the cause
 	Hint    string
 }

@@ -36,12 +36,15 @@ func FanOut[H fmt.Stringer](ctx context.Context, limit int, hosts []H, f func(ct
 	return errors.Join(errs...)
 }
 
-// DialAll connects to several hosts, limit of them at a time. Clients are in the
-// order of targets. On error the connections that were made are closed again.
+// DialAll connects to several hosts with one Dialer, which limits the logins that are made
+// at a time (0: all at once), so that hosts that are off cost their timeout once and not
+// each. Clients are in the order of targets. On error the connections that were made are
+// closed again.
 func DialAll(ctx context.Context, limit int, targets []Target) ([]*Client, error) {
 	clients := make([]*Client, len(targets))
-	err := FanOut(ctx, limit, targets, func(ctx context.Context, i int, t Target) (err error) {
-		clients[i], err = Dial(ctx, t)
+	d := &Dialer{Limit: limit}
+	err := FanOut(ctx, 0, targets, func(ctx context.Context, i int, t Target) (err error) {
+		clients[i], err = d.Dial(ctx, t)
 		return err
 	})
 	if err != nil {

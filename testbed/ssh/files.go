@@ -42,7 +42,7 @@ func (c *Client) sftp() (*sftp.Client, error) {
 	}
 	if err != nil {
 		s.Close()
-		return nil, fmt.Errorf("sftp: %w", err)
+		return nil, fmt.Errorf("sftp: %w (its server needs the subsystem sftp, and its users shells that say nothing of their own)", err)
 	}
 	return c.files, nil
 }

@@ -3,8 +3,6 @@ package ssh_test
 import (
 	"context"
 	"encoding/pem"
-	"flag"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,17 +15,6 @@ import (
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 )
-
-var seed = flag.Uint64("seed", 0, "seed of random tests; 0: a new one")
-
-func newRand(t testing.TB) *rand.Rand {
-	s := *seed
-	if s == 0 {
-		s = rand.Uint64()
-	}
-	t.Logf("-seed=%d", s)
-	return rand.New(rand.NewPCG(s, 0))
-}
 
 var userKey = sshd.NewKey()
 
@@ -59,6 +46,7 @@ func newHost(t testing.TB, change func(*host)) *host {
 			User:    "lab",
 			Signers: []xssh.Signer{userKey},
 			Agent:   "none",
+			Config:  "none",
 			Timeout: 10 * time.Second,
 		},
 	}

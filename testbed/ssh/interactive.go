@@ -22,7 +22,7 @@ func (c *Client) Interactive(ctx context.Context, argv []string, stdin io.Reader
 	command := ""
 	if len(argv) > 0 {
 		var err error
-		if command, err = Quote(argv); err != nil {
+		if command, err = remote("", argv); err != nil {
 			return c.errorf("%w", err)
 		}
 	}

@@ -2,10 +2,12 @@ package ssh
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,29 +27,60 @@ type Process struct {
 	stderr  *stderr
 	done    chan struct{} // closed when the command has ended
 	over    chan struct{} // closed when nothing more will be done about it
+	sudo    bool          // it is root's
 	err     error
 }
 
 // Start starts a command. Its arguments arrive as they are: no shell sees them
 // unquoted. When ctx ends, its process group is killed.
 //
-// The login shell of the user must be a POSIX one. Its exec runs argv in the process
-// group that the server made for the session, so shell builtins are not commands.
+// The login shell of the user may be any that knows exec and single quotes (sh, bash,
+// dash, zsh, csh, fish); /bin/sh must be a POSIX one. argv runs in the process group that
+// the server made for the session, so shell builtins are not commands.
 func (c *Client) Start(ctx context.Context, argv []string) (*Process, error) {
-	return c.start(ctx, argv, nil, io.Discard)
+	return c.start(ctx, argv, false, nil, io.Discard)
+}
+
+// StartWith is Start with the command's stderr written to a writer, whose errors are ignored.
+func (c *Client) StartWith(ctx context.Context, argv []string, stderr io.Writer) (*Process, error) {
+	return c.start(ctx, argv, false, nil, stderr)
+}
+
+// StartRoot is StartWith as root: as it is for one who logs in as root, and otherwise
+// through sudo, if the target allows that. Where that asks for a password, the
+// command ends with an *Error with ErrNotRoot.
+func (c *Client) StartRoot(ctx context.Context, argv []string, stderr io.Writer) (*Process, error) {
+	sudo, err := c.needsSudo()
+	if err != nil {
+		return nil, err
+	}
+	return c.start(ctx, argv, sudo, nil, stderr)
+}
+
+// needsSudo tells how the user becomes root.
+func (c *Client) needsSudo() (bool, error) {
+	switch {
+	case c.target.User == "root":
+		return false, nil
+	case c.target.Sudo:
+		return true, nil
+	}
+	return false, &Error{Host: c.String(), Address: c.target.Address, Kind: ErrNotRoot,
+		Err:  fmt.Errorf("this needs root, and user %s is not", c.target.User),
+		Hint: "log in as root, or write sudo = true for the host (ssh = {sudo = true})"}
 }
 
 // start starts a command whose stdout goes to a writer, or into a pipe.
-func (c *Client) start(ctx context.Context, argv []string, stdout, diag io.Writer) (*Process, error) {
-	line, err := Quote(argv)
+func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, diag io.Writer) (*Process, error) {
+	line, err := remote(announce, argv)
+	if err == nil && sudo {
+		line, err = remote(announce, append(slices.Clone(asRoot), argv...))
+	}
 	if err != nil {
 		return nil, c.errorf("%w", err)
 	}
-	// The shell announces its process group before it becomes the command, because
-	// servers differ in whether they deliver signals (golang/go#16597).
-	line = "echo " + groupMark + "$$ >&2; exec " + line
 	p := &Process{
-		client: c, argv: argv, stderr: newStderr(diag),
+		client: c, argv: argv, sudo: sudo, stderr: newStderr(diag, sudo),
 		done: make(chan struct{}), over: make(chan struct{}),
 	}
 	doing := "start " + abbreviate(argv)
@@ -57,9 +90,14 @@ func (c *Client) start(ctx context.Context, argv []string, stdout, diag io.Write
 			return c.failed(doing, err)
 		}
 		p.session = s
-		s.Stdout, s.Stderr = stdout, p.stderr
+		s.Stderr = p.stderr
+		if stdout != nil {
+			s.Stdout = &output{w: stdout}
+		}
 		if p.Stdin, err = s.StdinPipe(); err == nil && stdout == nil {
-			p.Stdout, err = s.StdoutPipe()
+			var r io.Reader
+			r, err = s.StdoutPipe()
+			p.Stdout = &output{r: r}
 		}
 		if err == nil {
 			err = s.Start(line)
@@ -103,11 +141,25 @@ func (p *Process) wait() {
 	var exit *ssh.ExitError
 	switch {
 	case err == nil:
+	case errors.As(err, &exit) && p.sudo && !p.stderr.begun():
+		p.err = p.client.notRoot(p.stderr.tail())
 	case errors.As(err, &exit):
 		p.err = &RunError{Host: p.client.String(), Argv: p.argv, Exit: exit.ExitStatus(), Signal: exit.Signal(), Stderr: p.stderr.tail()}
 	default:
 		p.err = p.client.failed(abbreviate(p.argv), err)
 	}
+}
+
+// asRoot is put before what root shall do. What it runs announces its process group
+// again, for sudo may give it another (use_pty).
+var asRoot = []string{"sudo", "-n", "--", "/bin/sh", "-c",
+	`set -- $(cat /proc/$$/stat) -- "$@"; group=$5; while [ "$1" != -- ]; do shift; done; shift; echo ` + groupMark + `$group >&2; exec "$@"`, "sh"}
+
+// notRoot is the end of a command that sudo has not begun.
+func (c *Client) notRoot(said string) error {
+	return &Error{Host: c.String(), Address: c.target.Address, Kind: ErrNotRoot,
+		Err:  fmt.Errorf("sudo -n for user %s: %s", c.target.User, cmp.Or(said, "it said nothing")),
+		Hint: fmt.Sprintf("sudo must not ask for a password: on the host write %q into /etc/sudoers.d/inabench", c.target.User+" ALL=(root) NOPASSWD: ALL")}
 }
 
 // Done is closed when the command has ended.
@@ -137,6 +189,10 @@ func (p *Process) Kill(ctx context.Context) error {
 	if group == 0 { // ended before it began
 		return nil
 	}
+	kill := fmt.Sprintf("exec /bin/sh -c 'kill -s KILL -- -%d'", group)
+	if p.sudo { // what is root's only root can kill
+		kill = fmt.Sprintf("exec sudo -n -- /bin/sh -c 'kill -s KILL -- -%d'", group)
+	}
 	return p.client.await(ctx, func() error {
 		s, err := p.client.conn.NewSession()
 		if err != nil {
@@ -146,7 +202,7 @@ func (p *Process) Kill(ctx context.Context) error {
 		defer s.Close()
 		var out tail
 		s.Stderr = &out
-		err = s.Run(fmt.Sprintf("kill -s KILL -- -%d", group))
+		err = s.Run(kill)
 		if err != nil {
 			select {
 			case <-p.done: // it went by itself, which makes kill fail; word of it may be on the way
@@ -194,11 +250,24 @@ const maxOutput = 16 << 20
 // Read that is blocked then stays so until it returns. Errors are as those of Wait,
 // and ctx's cause when it ended first.
 func (c *Client) Run(ctx context.Context, argv []string, stdin io.Reader) (Output, error) {
+	return c.run(ctx, argv, false, stdin)
+}
+
+// RunRoot is Run as root, as StartRoot is Start.
+func (c *Client) RunRoot(ctx context.Context, argv []string, stdin io.Reader) (Output, error) {
+	sudo, err := c.needsSudo()
+	if err != nil {
+		return Output{}, err
+	}
+	return c.run(ctx, argv, sudo, stdin)
+}
+
+func (c *Client) run(ctx context.Context, argv []string, sudo bool, stdin io.Reader) (Output, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	tooMuch := func() { cancel(fmt.Errorf("more than %d MiB of output", maxOutput>>20)) }
 	stdout, diag := &limited{full: tooMuch}, &limited{full: tooMuch}
-	p, err := c.start(ctx, argv, stdout, diag)
+	p, err := c.start(ctx, argv, sudo, stdout, diag)
 	if err != nil {
 		return Output{}, err
 	}
@@ -241,30 +310,97 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// groupMark begins the line that tells a command's process group.
+// outputMark ends what the user's login shell may have said on stdout, which is not the
+// command's: a greeting in .bashrc, which bash reads for every command over SSH.
+const outputMark = "inabench-output"
+
+// output is a command's stdout, to be written to w or read from r, from the mark on.
+type output struct {
+	w     io.Writer
+	r     io.Reader
+	mu    sync.Mutex // held by Read: Close reads what is left, beside whoever still does
+	begun bool       // the mark has come
+	held  []byte     // before the mark: what may hold its beginning
+	rest  []byte     // after it: what Read has not given out yet
+}
+
+// maxGreeting bounds what is kept while the mark has not come, bytes.
+const maxGreeting = 64 << 10
+
+// feed takes bytes and returns those after the mark.
+func (o *output) feed(p []byte) []byte {
+	if o.begun {
+		return p
+	}
+	o.held = append(o.held, p...)
+	i := bytes.Index(o.held, []byte(outputMark+"\n"))
+	if i < 0 {
+		if n := len(o.held); n > maxGreeting {
+			o.held = append(o.held[:0], o.held[n-len(outputMark):]...)
+		}
+		return nil
+	}
+	rest := o.held[i+len(outputMark)+1:]
+	o.begun, o.held = true, nil
+	return rest
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if rest := o.feed(p); len(rest) > 0 {
+		if _, err := o.w.Write(rest); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (o *output) Read(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.begun && len(p) > 0 {
+		n, err := o.r.Read(p)
+		o.rest = bytes.Clone(o.feed(p[:n]))
+		if err != nil && len(o.rest) == 0 {
+			return 0, err // otherwise it comes again
+		}
+	}
+	if len(o.rest) > 0 {
+		n := copy(p, o.rest)
+		o.rest = o.rest[n:]
+		return n, nil
+	}
+	return o.r.Read(p)
+}
+
+// groupMark stands in the line that tells a command's process group.
 const groupMark = "inabench-group "
 
-// stderr takes the group line out of a command's stderr and keeps the end of the
-// rest. Anything before that line (a chatty login shell) passes.
+// stderr takes the group lines out of a command's stderr and keeps the end of the
+// rest. Anything before them (a chatty login shell) passes.
 type stderr struct {
 	next  io.Writer
 	known chan struct{} // closed when pid is set
 
-	mu   sync.Mutex
-	line []byte // not yet complete, only before the mark
-	pid  int
-	end  tail
+	mu    sync.Mutex
+	marks int    // lines that are still to come: sudo's process group, then the command's
+	line  []byte // not yet complete, only before the last mark
+	pid   int
+	end   tail
 }
 
-func newStderr(next io.Writer) *stderr {
-	return &stderr{next: next, known: make(chan struct{})}
+func newStderr(next io.Writer, sudo bool) *stderr {
+	w := &stderr{next: next, known: make(chan struct{}), marks: 1}
+	if sudo {
+		w.marks = 2
+	}
+	return w
 }
 
 func (w *stderr) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := len(p)
-	for w.pid == 0 {
+	for w.marks > 0 {
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
 			w.line = append(w.line, p...)
@@ -272,11 +408,14 @@ func (w *stderr) Write(p []byte) (int, error) {
 		}
 		line := append(w.line, p[:i+1]...)
 		p, w.line = p[i+1:], nil
-		if rest, ok := strings.CutPrefix(string(line), groupMark); ok {
-			if pid, err := strconv.Atoi(strings.TrimSpace(rest)); err == nil && pid > 1 {
-				w.pid = pid
-				close(w.known)
-				break
+		if i := bytes.LastIndex(line, []byte(groupMark)); i >= 0 {
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(line[i+len(groupMark):]))); err == nil && pid > 1 {
+				w.pass(line[:i])
+				if w.marks--; w.marks == 0 {
+					w.pid = pid
+					close(w.known)
+				}
+				continue
 			}
 		}
 		w.pass(line)
@@ -285,7 +424,17 @@ func (w *stderr) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// begun tells whether the command itself has announced itself.
+func (w *stderr) begun() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.marks == 0
+}
+
 func (w *stderr) pass(p []byte) {
+	if len(p) == 0 {
+		return
+	}
 	w.end.Write(p)
 	w.next.Write(p) // a full buffer of diagnostics is no reason to stop the command
 }
@@ -293,7 +442,7 @@ func (w *stderr) pass(p []byte) {
 func (w *stderr) tail() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.end.String()
+	return strings.TrimSpace(w.end.String() + string(w.line))
 }
 
 // group waits for the process group; 0 if the command ends first.

@@ -16,9 +16,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -72,6 +75,11 @@ const handshakeTimeout = 20 * time.Second
 // all connections, and returns when every process group is dead. The end of ctx is
 // not an error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	// Whoever logs in has signals as usual, also where this process was started by nohup: what
+	// is caught here, and not ignored, is not ignored in children.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	if s.HostKey == nil {
 		return errors.New("ssh server: no host key")
 	}

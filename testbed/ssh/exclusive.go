@@ -1,0 +1,119 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+	"time"
+
+	"github.com/pkg/sftp"
+)
+
+// ReadDir lists the names in a directory; an error wrapping fs.ErrNotExist says there is
+// none.
+func (c *Client) ReadDir(ctx context.Context, dir string) (names []string, err error) {
+	err = c.withFiles(ctx, "list "+dir, func(files *sftp.Client) error {
+		infos, err := files.ReadDir(dir)
+		for _, info := range infos {
+			names = append(names, info.Name())
+		}
+		return err
+	})
+	return names, err
+}
+
+// Create makes a file that must not be there yet, and its directory if need be, and
+// returns its time of modification: what the host's clock says, in whole seconds. What is
+// written is on the disk, where the server can see to that. A disk without room for it is
+// an error wrapping syscall.ENOSPC.
+func (c *Client) Create(ctx context.Context, remote string, data []byte) (at time.Time, err error) {
+	err = c.withFiles(ctx, "create "+remote, func(files *sftp.Client) error {
+		f, err := files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err := files.MkdirAll(path.Dir(remote)); err != nil {
+				return why(files, path.Dir(path.Dir(remote)), err)
+			}
+			f, err = files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+		}
+		if err != nil {
+			return why(files, path.Dir(remote), err)
+		}
+		if at, err = fill(files, f, data); err != nil {
+			err = why(files, path.Dir(remote), err)
+			files.Remove(remote)
+		}
+		return err
+	})
+	return at, err
+}
+
+// Rewrite writes over the beginning of a file that is there, in place, and returns its
+// time of modification as Create does.
+func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at time.Time, err error) {
+	err = c.withFiles(ctx, "rewrite "+remote, func(files *sftp.Client) error {
+		f, err := files.OpenFile(remote, os.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		if at, err = fill(files, f, data); err != nil {
+			err = why(files, path.Dir(remote), err)
+		}
+		return err
+	})
+	return at, err
+}
+
+// fill writes data and closes the file.
+func fill(files *sftp.Client, f *sftp.File, data []byte) (at time.Time, err error) {
+	_, err = f.ReadFrom(bytes.NewReader(data))
+	if _, ok := files.HasExtension("fsync@openssh.com"); ok && err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil {
+			at = info.ModTime()
+		}
+	}
+	return at, errors.Join(err, f.Close())
+}
+
+// why says that a disk is full where that is the reason: OpenSSH's server only says
+// "Failure".
+func why(files *sftp.Client, dir string, err error) error {
+	var status *sftp.StatusError
+	if !errors.As(err, &status) {
+		return err
+	}
+	if vfs, verr := files.StatVFS(dir); verr == nil && (vfs.Bavail == 0 || vfs.Files > 0 && vfs.Favail == 0) {
+		return fmt.Errorf("%w (%w)", err, syscall.ENOSPC)
+	}
+	return err
+}
+
+// Link gives a file a second name, in one step for everybody who looks. If there is a
+// file of that name the error wraps fs.ErrExist, and nothing is changed.
+func (c *Client) Link(ctx context.Context, old, name string) error {
+	return c.withFiles(ctx, "link "+name, func(files *sftp.Client) error {
+		err := files.Link(old, name)
+		if err == nil {
+			return nil
+		}
+		// Protocol version 3 has no word for "exists".
+		if _, serr := files.Lstat(name); serr == nil {
+			return fs.ErrExist
+		}
+		return why(files, path.Dir(name), err)
+	})
+}
+
+// WriteFile gives a file a content, whole or not at all, and makes its directory if need
+// be.
+func (c *Client) WriteFile(ctx context.Context, remote string, data []byte, mode fs.FileMode) error {
+	return c.write(ctx, "write "+remote, bytes.NewReader(data), remote, mode)
+}
