@@ -105,7 +105,8 @@ func ExclusiveOnly(e ina.JobEntry) ina.JobEntry {
 // EncodeJob is e as an entry of table job. In mode Forward it becomes the action
 // forward_only, which carries the fields of ForwardOnly(e) and no other; in mode
 // Exclusive aggregate_exclusive, with those of ExclusiveOnly(e), which is an error
-// wrapping ErrUnknown on a pipeline without it.
+// wrapping ErrUnknown on a pipeline without it. What exceeds the pipeline's Limits wraps
+// ErrRange or ErrInvalid.
 func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {
 	te, err := p.JobKey(e.Job)
 	if err != nil {
@@ -122,6 +123,11 @@ func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {
 	default:
 		if err := checkJobEntry(&e); err != nil {
 			return nil, err
+		}
+		if p.limits != nil {
+			if err := p.limits.check(&e); err != nil {
+				return nil, fmt.Errorf("job %d: %w", e.Job, err)
+			}
 		}
 	}
 	if te.Action, err = encode(act, jobParams, &e); err != nil {

@@ -62,9 +62,16 @@ func (t Table) String() string {
 // Counter is one indirect counter of a pipeline.
 type Counter struct {
 	ID   uint32
-	Name string // last part of its P4 name, such as "port_rx"
+	Name string // last part of its P4 name, such as "port_rx", without "_bits" if it has Digits
 	Size int    // valid indices are 0..Size-1
+	// Digits says that each index has a counter of HoldDigits cells, from index x HoldDigits on:
+	// cell b counts the numbers with bit b set, the last one all of them. So a data plane that
+	// counts packets adds up numbers.
+	Digits bool
 }
+
+// HoldDigits are the cells of an index of a counter that counts by digits.
+const HoldDigits = 32
 
 // Pipeline is a p4info with the names of the INA pipeline resolved to its ids.
 // It is immutable and safe for concurrent use.
@@ -77,6 +84,7 @@ type Pipeline struct {
 	only     action
 	excl     action // id 0: the target has no exclusive trees
 	counters []Counter
+	limits   *Limits
 }
 
 type field struct {
@@ -119,6 +127,9 @@ func NewPipeline(info *p4configv1.P4Info) (*Pipeline, error) {
 		p.byID[got.id] = t
 	}
 	var err error
+	if p.limits, err = findLimits(p.info); err != nil {
+		return nil, err
+	}
 	if p.forward, err = p.findAction("forward", names(routeParams)); err != nil {
 		return nil, err
 	}
@@ -154,7 +165,12 @@ func NewPipeline(info *p4configv1.P4Info) (*Pipeline, error) {
 			return nil, fmt.Errorf("%w: counter %q has %d cells", ErrInvalid, name, c.GetSize())
 		}
 		seen[id], seenName[name] = true, true
-		p.counters = append(p.counters, Counter{ID: id, Name: name, Size: int(c.GetSize())})
+		counter := Counter{ID: id, Name: name, Size: int(c.GetSize())}
+		if counter.Name, counter.Digits = strings.CutSuffix(name, "_bits"); counter.Digits {
+			counter.Size /= HoldDigits
+			seenName[counter.Name] = true
+		}
+		p.counters = append(p.counters, counter)
 	}
 	return p, nil
 }

@@ -10,8 +10,10 @@ package p4rt
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +22,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/testbed/p4"
 )
@@ -32,6 +36,16 @@ type Options struct {
 	CallTimeout time.Duration // of one call, waiting for a reconnect included; 0: 10 s
 	PushTimeout time.Duration // of loading a pipeline, which takes hardware long; 0: 60 s
 	Keepalive   time.Duration // between signs of life asked from an idle switch; 0: 5 s
+	// TLS protects the connection; nil: plain text.
+	TLS *tls.Config
+	// Ports are the numbers that the switch has for ports, by those that callers use: the
+	// SDK ports of a Tofino by the ports of an inventory. nil: they are the same. A port
+	// that is not among them is an error.
+	Ports map[uint32]uint32
+	// WholeCounters reads counters whole, without an index, where more than a few of their
+	// cells are asked for. It is for servers that copy a counter from the chip for every read
+	// of it, even of one cell: Stratum's and the SDE's on Tofino.
+	WholeCounters bool
 	// Polite leaves a switch alone that another controller is primary of and stays
 	// so for a second: Dial then fails with an error wrapping ErrNotPrimary.
 	// Otherwise the latest bid wins.
@@ -57,6 +71,11 @@ var (
 	ErrNotPrimary = errors.New("another controller is primary")
 	// ErrClosed is wrapped by calls of a closed Client.
 	ErrClosed = errors.New("client is closed")
+	// ErrDevice is wrapped when a server has no device of the id asked for.
+	ErrDevice = errors.New("no such device at this server")
+	// ErrRestarted is wrapped by Err when the switch has come back without what was written
+	// into it.
+	ErrRestarted = errors.New("the switch has restarted")
 	// ErrNoPipeline is wrapped by calls that need Push or Attach first.
 	ErrNoPipeline = errors.New("no pipeline: push one first")
 )
@@ -68,9 +87,15 @@ const (
 	lostPatience = 2 * time.Second
 	// politePatience is how long another controller may take to leave.
 	politePatience = time.Second
-	maxReply       = 64 << 20 // bytes of one message; pipelines and wildcard reads are large
-	maxHeader      = 4 << 20  // bytes; error details of a whole batch travel in a header
+	// firstBids is how often a bid is made that the server calls invalid: somebody may have
+	// made the same.
+	firstBids = 3
+	maxHeader = 4 << 20 // bytes; error details of a whole batch travel in a header
 )
+
+// MaxReply is how long one message from a switch may be, in bytes. gRPC's own limit, 4 MiB,
+// is below what a counter of 200,000 cells takes, which servers may send as one message.
+const MaxReply = 64 << 20
 
 // Client controls one switch. Methods are safe for concurrent use.
 type Client struct {
@@ -85,14 +110,18 @@ type Client struct {
 
 	observer bool // without a session: see Observe
 
-	mu       sync.Mutex
-	ready    chan struct{} // closed while primary
-	primary  bool
-	election *p4v1.Uint128 // last id bid
-	outbid   error         // for ever
-	lost     chan struct{}
-	lostErr  error
-	pipe     *p4.Pipeline
+	mu        sync.Mutex
+	ready     chan struct{} // closed while primary
+	primary   bool
+	election  *p4v1.Uint128 // last id bid
+	question  *p4v1.Uint128 // id of a bid that only asks who is primary; nil: none, unless the server wants one
+	outbid    error         // for ever
+	lost      chan struct{}
+	lostErr   error
+	explained chan struct{} // closed when it is known what became of the switch
+	pipe      *p4.Pipeline
+	loaded    Loaded
+	witness   *p4v1.Entity // something written: where it is gone, the switch has restarted
 
 	// writing serialises changes to the switch and guards what must be undone.
 	writing sync.Mutex
@@ -148,13 +177,17 @@ func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error)
 	if !strings.HasPrefix(addr, "unix:") {
 		target = "passthrough:///" + addr
 	}
+	security := insecure.NewCredentials()
+	if opt.TLS != nil {
+		security = credentials.NewTLS(opt.TLS)
+	}
 	conn, err := grpc.NewClient(target,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(security),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 		grpc.WithMaxHeaderListSize(maxHeader),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxReply)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
 			MinConnectTimeout: 2 * time.Second,
@@ -167,7 +200,7 @@ func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error)
 		name: name, addr: addr, device: deviceID, opt: opt,
 		conn: conn, rpc: p4v1.NewP4RuntimeClient(conn),
 		done:  make(chan struct{}),
-		ready: make(chan struct{}), lost: make(chan struct{}),
+		ready: make(chan struct{}), lost: make(chan struct{}), explained: make(chan struct{}),
 		undo: make(map[string]*undoEntry),
 	}, nil
 }
@@ -199,7 +232,14 @@ func (c *Client) hangUp() {
 func (c *Client) keep(ctx context.Context, first chan<- error) {
 	defer close(c.done)
 	won := make(chan struct{})
-	err := c.session(ctx, func() { close(won); first <- nil })
+	var err error
+	for range firstBids {
+		err = c.session(ctx, func() { close(won); first <- nil })
+		if status.Code(err) != codes.InvalidArgument {
+			break
+		}
+		c.ask()
+	}
 	select {
 	case <-won:
 	default:
@@ -229,7 +269,7 @@ func (c *Client) session(life context.Context, won func()) error {
 
 	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
 	if err != nil {
-		err = plain(err)
+		err = c.streamError(err)
 		if context.Cause(ctx) == late {
 			err = fmt.Errorf("%w: %s", late, dialing(err))
 		}
@@ -259,11 +299,11 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 	first := c.bid(nil)
 	if polite {
 		// A bid without an id never wins; its answer says whether somebody has.
-		first.GetArbitration().ElectionId = nil
+		first.GetArbitration().ElectionId = c.asking()
 	}
 	if err := stream.Send(first); err != nil {
 		_, err = stream.Recv() // Send says only EOF
-		return plain(err)
+		return c.streamError(err)
 	}
 	var alive sync.WaitGroup
 	defer alive.Wait()
@@ -276,13 +316,19 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 				return cause
 			}
-			return plain(err)
+			return c.streamError(err)
 		}
 		a := m.GetArbitration()
 		if a == nil {
 			continue // packets and digests are for others
 		}
 		switch code := codes.Code(a.GetStatus().GetCode()); {
+		case code == codes.OK && polite && proto.Equal(a.GetElectionId(), c.asking()):
+			// A question with an id has won: nobody ever was primary.
+			if err := stream.Send(c.bid(nil)); err != nil {
+				_, err = stream.Recv()
+				return c.streamError(err)
+			}
 		case code == codes.OK && !primary:
 			primary = true
 			if leaving != nil {
@@ -290,6 +336,9 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			}
 			c.win()
 			won()
+			if c.Err() != nil {
+				alive.Go(func() { c.recognise(ctx) })
+			}
 			alive.Go(func() { c.watch(ctx, cancel) })
 		case code == codes.OK:
 		case code == codes.NotFound && !primary:
@@ -297,7 +346,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			// a higher id than ours because a clock was wrong.
 			if err := stream.Send(c.bid(a.GetElectionId())); err != nil {
 				_, err = stream.Recv()
-				return plain(err)
+				return c.streamError(err)
 			}
 		default:
 			err := fmt.Errorf("%w, %s", ErrNotPrimary, describe(a.GetElectionId()))
@@ -311,6 +360,76 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			return c.giveWay(err)
 		}
 	}
+}
+
+// ask makes the next polite question one with an election id, below that of any bid: some
+// servers refuse those without.
+func (c *Client) ask() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.election = nil // what was refused was no bid
+	c.question = &p4v1.Uint128{Low: 1 + rand.Uint64N(1<<20)}
+}
+
+func (c *Client) asking() *p4v1.Uint128 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.question
+}
+
+// recognise finds out whether a switch that was lost has kept what was written into it, and
+// makes that part of Err.
+func (c *Client) recognise(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
+	lost := c.forgotten(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.explained:
+		return
+	default:
+	}
+	if lost != "" {
+		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, ErrRestarted, lost, c.lostErr)
+	} else {
+		c.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", c.lostErr)
+	}
+	close(c.explained)
+}
+
+// forgotten says what a switch that has come back does not have any more, or "".
+func (c *Client) forgotten(ctx context.Context) string {
+	c.mu.Lock()
+	before, witness := c.loaded, c.witness
+	c.mu.Unlock()
+	now, err := c.running(ctx)
+	switch {
+	case err != nil || before.Cookie == 0: // it does not say, or nothing was loaded
+	case now.GetP4Info() == nil:
+		return "it has no pipeline any more"
+	case now.GetCookie().GetCookie() != before.Cookie:
+		return "it runs another pipeline"
+	case witness != nil:
+		found, err := c.read(ctx, []*p4v1.Entity{witness})
+		if status.Code(err) == codes.NotFound || err == nil && len(found) == 0 {
+			return "what was written into it is gone"
+		}
+	}
+	return ""
+}
+
+// Explain is Err, with what the switch itself shows of the reason: it waits until the switch
+// is controlled again, or ctx ends.
+func (c *Client) Explain(ctx context.Context) error {
+	if c.Err() != nil {
+		select {
+		case <-c.explained:
+		case <-c.done:
+		case <-ctx.Done():
+		}
+	}
+	return c.Err()
 }
 
 // giveWay makes err, which wraps ErrNotPrimary, the reason why this client will not

@@ -547,8 +547,8 @@ type recorder struct {
 	calls []string
 	// groups are what a read finds; loading a pipeline does not change them, as the
 	// data plane of BMv2 keeps them.
-	groups []*p4v1.Entity
-	mute   chan struct{} // Capabilities answers when closed
+	groups, sessions []*p4v1.Entity
+	mute             chan struct{} // Capabilities answers when closed
 }
 
 func (r *recorder) note(s string) {
@@ -574,14 +574,22 @@ func (r *recorder) StreamChannel(stream p4v1.P4Runtime_StreamChannelServer) erro
 	}
 }
 
-func (r *recorder) Read(_ *p4v1.ReadRequest, stream p4v1.P4Runtime_ReadServer) error {
+func (r *recorder) Read(q *p4v1.ReadRequest, stream p4v1.P4Runtime_ReadServer) error {
+	if q.Entities[0].GetPacketReplicationEngineEntry().GetCloneSessionEntry() != nil {
+		r.note("read clone sessions")
+		return stream.Send(&p4v1.ReadResponse{Entities: r.sessions})
+	}
 	r.note("read groups")
 	return stream.Send(&p4v1.ReadResponse{Entities: r.groups})
 }
 
 func (r *recorder) Write(_ context.Context, w *p4v1.WriteRequest) (*p4v1.WriteResponse, error) {
 	for _, u := range w.Updates {
-		r.note(u.Type.String() + " group")
+		what := " group"
+		if u.Entity.GetPacketReplicationEngineEntry().GetCloneSessionEntry() != nil {
+			what = " clone session"
+		}
+		r.note(u.Type.String() + what)
 	}
 	return &p4v1.WriteResponse{}, nil
 }
@@ -599,13 +607,13 @@ func (r *recorder) Capabilities(ctx context.Context, _ *p4v1.CapabilitiesRequest
 	return &p4v1.CapabilitiesResponse{}, nil
 }
 
-func (r *recorder) serve(t *testing.T) string {
+func (r *recorder) serve(t *testing.T, as ...p4v1.P4RuntimeServer) string {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer()
-	p4v1.RegisterP4RuntimeServer(g, r)
+	p4v1.RegisterP4RuntimeServer(g, append(as, r)[0])
 	var served sync.WaitGroup
 	served.Go(func() { g.Serve(lis) })
 	t.Cleanup(func() {
@@ -615,18 +623,24 @@ func (r *recorder) serve(t *testing.T) string {
 	return lis.Addr().String()
 }
 
-// TestPushOrder: arbitration first, then the groups go, then the pipeline comes.
+// TestPushOrder: arbitration first, then groups and clone sessions go, then the pipeline comes.
 func TestPushOrder(t *testing.T) {
-	r := &recorder{groups: []*p4v1.Entity{group(4, 1), group(5, 1, 2)}, mute: make(chan struct{})}
+	r := &recorder{groups: []*p4v1.Entity{group(4, 1), group(5, 1, 2)}, sessions: []*p4v1.Entity{cloneSession(9)}, mute: make(chan struct{})}
 	close(r.mute)
 	c := dial(t, r.serve(t))
 	push(t, c)
-	want := []string{"arbitration", "read groups", "DELETE group", "DELETE group", "VERIFY_AND_COMMIT"}
+	want := []string{"arbitration", "read groups", "read clone sessions", "DELETE group", "DELETE group", "DELETE clone session", "VERIFY_AND_COMMIT"}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Equal(r.calls, want) {
 		t.Errorf("got %q, want %q", r.calls, want)
 	}
+}
+
+func cloneSession(id uint32) *p4v1.Entity {
+	return &p4v1.Entity{Entity: &p4v1.Entity_PacketReplicationEngineEntry{PacketReplicationEngineEntry: &p4v1.PacketReplicationEngineEntry{
+		Type: &p4v1.PacketReplicationEngineEntry_CloneSessionEntry{CloneSessionEntry: &p4v1.CloneSessionEntry{SessionId: id}},
+	}}}
 }
 
 // TestSilentSwitch: a switch that keeps its connection but answers nothing is lost.

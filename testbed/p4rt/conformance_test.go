@@ -26,6 +26,7 @@ import (
 
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
 )
 
 const answerTime = 10 * time.Second // far above what any answer takes
@@ -220,21 +221,7 @@ func (f *fixture) write(t *testing.T, updates ...*p4v1.Update) (perUpdate []code
 
 func (f *fixture) read(t *testing.T, entities ...*p4v1.Entity) ([]*p4v1.Entity, error) {
 	t.Helper()
-	stream, err := f.rpc.Read(deadline(t), &p4v1.ReadRequest{DeviceId: f.device, Entities: entities})
-	if err != nil {
-		return nil, err
-	}
-	var out []*p4v1.Entity
-	for {
-		r, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, r.Entities...)
-	}
+	return p4rt.ReadAll(deadline(t), f.rpc, f.device, entities...)
 }
 
 func (f *fixture) job(t *testing.T, job uint16, change func(*p4v1.TableEntry)) *p4v1.Entity {

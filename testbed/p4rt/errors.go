@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
@@ -48,10 +49,19 @@ func (e *Error) Error() string {
 }
 
 // Is makes a call that ended with its context look like it, which gRPC's status does
-// not by itself.
+// not by itself, and what a server has not implemented like errors.ErrUnsupported.
 func (e *Error) Is(target error) bool {
-	return target == context.Canceled && e.Code == codes.Canceled ||
+	return target == errors.ErrUnsupported && e.Code == codes.Unimplemented ||
+		target == context.Canceled && e.Code == codes.Canceled ||
 		target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded
+}
+
+// Hint is what to do about it, or "".
+func (e *Error) Hint() string {
+	if h := (interface{ Hint() string })(nil); errors.As(e.Err, &h) {
+		return h.Hint()
+	}
+	return ""
 }
 
 // Unwrap returns the underlying error: a gRPC status, a context's error or one of
@@ -63,8 +73,55 @@ func (c *Client) fail(op string, err error) error {
 	if err == nil || errors.As(err, &done) {
 		return err
 	}
-	return &Error{Switch: c.name, Op: op, Code: status.Code(err), Err: plain(err)}
+	code := status.Code(err)
+	err = plain(err)
+	switch {
+	case code == codes.Unimplemented:
+		err = fmt.Errorf("the switch's server cannot do that: %w", err)
+	case code == codes.NotFound && aboutDevice.MatchString(err.Error()):
+		err = c.noDevice(err)
+	case code == codes.PermissionDenied:
+		err = fmt.Errorf("%w: %w", ErrNotPrimary, err)
+	}
+	return &Error{Switch: c.name, Op: op, Code: code, Err: err}
 }
+
+// aboutDevice tells a device that is not there from an entity: Stratum calls it a node.
+var aboutDevice = regexp.MustCompile(`(?i)\b(device|node)\b`)
+
+// streamError says why a stream could not be opened or kept.
+func (c *Client) streamError(err error) error {
+	code := status.Code(err)
+	err = plain(err)
+	switch code {
+	case codes.NotFound:
+		return c.noDevice(err)
+	case codes.ResourceExhausted:
+		return &hinted{fmt.Errorf("it takes no more controllers: %w", err),
+			"end another program that controls the switch: Stratum takes five controllers for a device and twenty connections"}
+	case codes.Unimplemented:
+		return &hinted{fmt.Errorf("there is no P4Runtime: %w", err),
+			"P4Runtime is at port 9559 as a rule; Intel's SDE has it only where it was built with P4RT=ON, at 50051"}
+	}
+	return err
+}
+
+// noDevice names the device that was asked for.
+func (c *Client) noDevice(err error) error {
+	hint := "write device_id = N in the inventory: 1 on Stratum unless its chassis config says otherwise, 0 on Intel's SDE, on BMv2 what --device-id says"
+	return &hinted{fmt.Errorf("%w: device %d: %w", ErrDevice, c.device, err), hint}
+}
+
+// hinted is an error that knows what to do about it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (e *hinted) Unwrap() error { return e.error }
+
+// Hint is what to do about it.
+func (e *hinted) Hint() string { return e.hint }
 
 // plain takes gRPC's wrapping off an error's text, and keeps its code for
 // status.FromError.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc/codes"
@@ -16,6 +17,10 @@ import (
 
 // maxQuery is the entities asked for in one ReadRequest.
 const maxQuery = 2000
+
+// wholeWorth is how many cells a server that copies a counter from the chip for every read
+// of it is taken to read in the time of one copy. It was not measured.
+const wholeWorth = 16
 
 // CounterValue is one cell of a counter, since the pipeline was loaded or the cell
 // was reset.
@@ -28,8 +33,16 @@ type CounterValue struct {
 
 // ReadCounters reads cells of the named counters: the given indices of each, or
 // every cell if indices is nil, which are thousands. Nil names are all counters
-// the pipeline has. The order is that of the switch's answer.
+// the pipeline has. The order is that of the switch's answer. Cells that it gives no
+// value for are left out.
 func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int) ([]CounterValue, error) {
+	var wanted map[int]bool
+	if indices != nil {
+		wanted = make(map[int]bool)
+		for _, i := range indices {
+			wanted[i] = true
+		}
+	}
 	query, err := c.cells(names, indices, nil)
 	if err != nil {
 		return nil, c.fail("read counters", err)
@@ -42,19 +55,42 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 	if err != nil {
 		return nil, c.fail("read counters", err)
 	}
-	byID := make(map[uint32]string)
-	for _, info := range pipe.Counters() {
-		byID[info.ID] = info.Name
-	}
 	out := make([]CounterValue, 0, len(found))
+	sums := make(map[CounterValue]int) // of counters by digits: where in out
 	for _, e := range found {
-		if v := e.GetCounterEntry(); v != nil && byID[v.GetCounterId()] != "" {
-			out = append(out, CounterValue{
-				Name:    byID[v.GetCounterId()],
-				Index:   int(v.GetIndex().GetIndex()),
-				Packets: v.GetData().GetPacketCount(),
-				Bytes:   v.GetData().GetByteCount(),
-			})
+		v := e.GetCounterEntry()
+		info, ok := pipe.CounterByID(v.GetCounterId())
+		// A cell without data has not been copied from the chip: it is unknown, not zero.
+		if !ok || v.GetData() == nil {
+			continue
+		}
+		name, index := info.Name, int(v.GetIndex().GetIndex())
+		if info.Digits {
+			digit := index % p4.HoldDigits
+			index /= p4.HoldDigits
+			if wanted != nil && !wanted[index] {
+				continue
+			}
+			key := CounterValue{Name: name, Index: index}
+			at, ok := sums[key]
+			if !ok {
+				at = len(out)
+				out, sums[key] = append(out, key), at
+			}
+			if digit == p4.HoldDigits-1 {
+				out[at].Packets = v.GetData().GetPacketCount()
+			} else {
+				out[at].Bytes += v.GetData().GetPacketCount() << digit
+			}
+			continue
+		}
+		if byPort(name) && c.opt.Ports != nil {
+			if index = int(c.called(uint32(index))); index == 0 {
+				continue // nothing is cabled there
+			}
+		}
+		if wanted == nil || wanted[index] {
+			out = append(out, CounterValue{Name: name, Index: index, Packets: v.GetData().GetPacketCount(), Bytes: v.GetData().GetByteCount()})
 		}
 	}
 	return out, nil
@@ -116,24 +152,62 @@ func (c *Client) cells(names []string, indices []int, data *p4v1.CounterData) ([
 		if indices == nil {
 			add(&p4v1.CounterEntry{CounterId: info.ID})
 		}
+		first := len(out)
 		for _, i := range indices {
+			if byPort(name) && i >= 0 {
+				own, err := c.port(uint32(i))
+				if err != nil {
+					return nil, fmt.Errorf("counter %s: %w", name, err)
+				}
+				i = int(own)
+			}
 			if i < 0 || i >= info.Size {
 				return nil, fmt.Errorf("counter %s has %d cells, there is no index %d: %w", name, info.Size, i, p4.ErrRange)
 			}
-			add(&p4v1.CounterEntry{CounterId: info.ID, Index: &p4v1.Index{Index: int64(i)}})
+			cells := []int{i}
+			if info.Digits {
+				cells = cells[:0]
+				for d := range p4.HoldDigits {
+					cells = append(cells, i*p4.HoldDigits+d)
+				}
+			}
+			for _, i := range cells {
+				add(&p4v1.CounterEntry{CounterId: info.ID, Index: &p4v1.Index{Index: int64(i)}})
+			}
+		}
+		size := info.Size
+		if info.Digits {
+			size *= p4.HoldDigits
+		}
+		if n := len(out) - first; data == nil && c.opt.WholeCounters && n*wholeWorth >= size {
+			out = out[:first]
+			add(&p4v1.CounterEntry{CounterId: info.ID})
 		}
 	}
 	return out, nil
 }
 
+// byPort says whether a counter's cells are ports; those of the others are jobs.
+func byPort(counter string) bool { return strings.HasPrefix(counter, "port_") }
+
 // ReadJobs reads every job entry.
 func (c *Client) ReadJobs(ctx context.Context) ([]ina.JobEntry, error) {
-	return readTable(ctx, c, p4.JobTable, (*p4.Pipeline).DecodeJob)
+	out, err := readTable(ctx, c, p4.JobTable, (*p4.Pipeline).DecodeJob)
+	for i := range out {
+		if !out[i].Root || out[i].UpPort != 0 {
+			out[i].UpPort = c.called(out[i].UpPort)
+		}
+	}
+	return out, err
 }
 
 // ReadRoutes reads every route.
 func (c *Client) ReadRoutes(ctx context.Context) ([]p4.Route, error) {
-	return readTable(ctx, c, p4.RouteTable, (*p4.Pipeline).DecodeRoute)
+	out, err := readTable(ctx, c, p4.RouteTable, (*p4.Pipeline).DecodeRoute)
+	for i := range out {
+		out[i].Port = c.called(out[i].Port)
+	}
+	return out, err
 }
 
 // ReadGroups reads every multicast group.
@@ -144,6 +218,9 @@ func (c *Client) ReadGroups(ctx context.Context) ([]p4.Group, error) {
 		var g p4.Group
 		if g, err = p4.DecodeGroup(e.GetPacketReplicationEngineEntry().GetMulticastGroupEntry()); err != nil {
 			break
+		}
+		for i := range g.Ports {
+			g.Ports[i] = c.called(g.Ports[i])
 		}
 		out = append(out, g)
 	}
@@ -191,20 +268,31 @@ func (c *Client) read(ctx context.Context, query []*p4v1.Entity) ([]*p4v1.Entity
 	}
 	var out []*p4v1.Entity
 	for part := range slices.Chunk(query, maxQuery) {
-		stream, err := c.rpc.Read(ctx, &p4v1.ReadRequest{DeviceId: c.device, Entities: part})
+		found, err := ReadAll(ctx, c.rpc, c.device, part...)
 		if err != nil {
 			return nil, err
 		}
-		for {
-			r, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, r.GetEntities()...)
-		}
+		out = append(out, found...)
 	}
 	return out, nil
+}
+
+// ReadAll asks a switch in one ReadRequest, and returns the whole answer in its order. An
+// error is gRPC's, as it is.
+func ReadAll(ctx context.Context, rpc p4v1.P4RuntimeClient, device uint64, query ...*p4v1.Entity) ([]*p4v1.Entity, error) {
+	stream, err := rpc.Read(ctx, &p4v1.ReadRequest{DeviceId: device, Entities: query})
+	if err != nil {
+		return nil, err
+	}
+	var out []*p4v1.Entity
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r.GetEntities()...)
+	}
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 
-	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
@@ -20,107 +17,6 @@ import (
 
 // maxBatch is the updates of one WriteRequest.
 const maxBatch = 500
-
-// Pipeline is what Push loads into a switch.
-type Pipeline struct {
-	Info *p4configv1.P4Info
-	// DeviceConfig is the program in the form that the server wants: BMv2's JSON,
-	// Stratum's or the SDE's container. The embedded switch takes anything.
-	DeviceConfig []byte
-	Cookie       uint64 // 0: a hash of the other two
-}
-
-// Push loads a pipeline and makes the switch forget everything that was written.
-// Multicast groups are deleted first, because BMv2's server forgets them when a
-// pipeline is loaded while its data plane keeps their replicas, and delivers twice
-// when they are inserted again.
-func (c *Client) Push(ctx context.Context, p Pipeline) error {
-	pipe, err := p4.NewPipeline(p.Info)
-	if err != nil {
-		return fmt.Errorf("switch %s: push pipeline: %w", c.name, err)
-	}
-	cookie := p.Cookie
-	if cookie == 0 {
-		info, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.Info)
-		if err != nil {
-			return fmt.Errorf("switch %s: push pipeline: %w", c.name, err)
-		}
-		h := fnv.New64a()
-		h.Write(info)
-		h.Write(p.DeviceConfig)
-		cookie = h.Sum64()
-	}
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, c.opt.PushTimeout)
-	defer cancel()
-	if err := c.deleteGroups(ctx); err != nil {
-		return c.fail("delete multicast groups before pushing a pipeline", err)
-	}
-	id, err := c.await(ctx)
-	if err == nil {
-		_, err = c.rpc.SetForwardingPipelineConfig(ctx, &p4v1.SetForwardingPipelineConfigRequest{
-			DeviceId: c.device, ElectionId: id,
-			Action: p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT,
-			Config: &p4v1.ForwardingPipelineConfig{
-				P4Info: p.Info, P4DeviceConfig: p.DeviceConfig,
-				Cookie: &p4v1.ForwardingPipelineConfig_Cookie{Cookie: cookie},
-			},
-		})
-	}
-	if err != nil {
-		return c.fail("push pipeline", err)
-	}
-	clear(c.undo)
-	c.order = nil
-	c.mu.Lock()
-	c.pipe = pipe
-	c.mu.Unlock()
-	return nil
-}
-
-// Attach uses the pipeline that the switch runs already, with all its entries.
-func (c *Client) Attach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
-	defer cancel()
-	r, err := c.rpc.GetForwardingPipelineConfig(ctx, &p4v1.GetForwardingPipelineConfigRequest{
-		DeviceId: c.device, ResponseType: p4v1.GetForwardingPipelineConfigRequest_P4INFO_AND_COOKIE,
-	})
-	if err == nil && r.GetConfig().GetP4Info() == nil {
-		err = ErrNoPipeline
-	}
-	if err != nil {
-		return c.fail("read pipeline", err)
-	}
-	pipe, err := p4.NewPipeline(r.GetConfig().GetP4Info())
-	if err != nil {
-		return c.fail("use the pipeline on the switch", err)
-	}
-	c.mu.Lock()
-	c.pipe = pipe
-	c.mu.Unlock()
-	return nil
-}
-
-// deleteGroups deletes every group; a switch without a pipeline has none.
-func (c *Client) deleteGroups(ctx context.Context) error {
-	found, err := c.read(ctx, []*p4v1.Entity{groupEntity(&p4v1.MulticastGroupEntry{})})
-	switch status.Code(err) {
-	case codes.OK:
-	case codes.FailedPrecondition, codes.Unimplemented:
-		return nil
-	default:
-		return err
-	}
-	var items []item
-	for _, e := range found {
-		if m := e.GetPacketReplicationEngineEntry().GetMulticastGroupEntry(); m != nil {
-			key := &p4v1.MulticastGroupEntry{MulticastGroupId: m.GetMulticastGroupId()}
-			items = append(items, item{fmt.Sprintf("group %d", m.GetMulticastGroupId()), groupEntity(key)})
-		}
-	}
-	return c.delete(ctx, items)
-}
 
 // Batch is entries that are written, or deleted, in as few requests as possible.
 // To delete, keys are enough: Job, Dst and ID.
@@ -143,8 +39,11 @@ func (c *Client) items(b Batch, keys bool) ([]item, error) {
 	}
 	var out []item
 	for _, g := range b.Groups {
-		if keys {
-			g.Ports = nil
+		if g.Ports, err = c.ports(g.Ports); keys {
+			g.Ports, err = nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("group %d: %w", g.ID, err)
 		}
 		m, err := p4.EncodeGroup(g)
 		if err != nil {
@@ -157,7 +56,11 @@ func (c *Client) items(b Batch, keys bool) ([]item, error) {
 		return err
 	}
 	for _, r := range b.Routes {
-		te, err := pipe.EncodeRoute(r)
+		r.Port, err = c.port(r.Port)
+		var te *p4v1.TableEntry
+		if err == nil {
+			te, err = pipe.EncodeRoute(r)
+		}
 		if keys {
 			te, err = pipe.RouteKey(r.Dst)
 		}
@@ -166,7 +69,18 @@ func (c *Client) items(b Batch, keys bool) ([]item, error) {
 		}
 	}
 	for _, e := range b.Jobs {
-		te, err := pipe.EncodeJob(e)
+		// Where a tree ends there may be no port up.
+		if !e.Root || e.UpPort != 0 {
+			e.UpPort, err = c.port(e.UpPort)
+		}
+		// A program may need a multicast group of its own for what a resend pushes out.
+		if m := pipe.EncodeResends(e, keys); m != nil && err == nil {
+			out = append(out, item{fmt.Sprintf("resends of job %d", e.Job), groupEntity(m)})
+		}
+		var te *p4v1.TableEntry
+		if err == nil {
+			te, err = pipe.EncodeJob(e)
+		}
 		if keys {
 			te, err = pipe.JobKey(e.Job)
 		}
@@ -175,6 +89,42 @@ func (c *Client) items(b Batch, keys bool) ([]item, error) {
 		}
 	}
 	return out, nil
+}
+
+// port is what the switch calls a port.
+func (c *Client) port(p uint32) (uint32, error) {
+	if c.opt.Ports == nil {
+		return p, nil
+	}
+	own, ok := c.opt.Ports[p]
+	if !ok {
+		return 0, fmt.Errorf("port %d: the switch has no such port: %w", p, p4.ErrRange)
+	}
+	return own, nil
+}
+
+func (c *Client) ports(ps []uint32) ([]uint32, error) {
+	out := make([]uint32, len(ps))
+	for i, p := range ps {
+		var err error
+		if out[i], err = c.port(p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// called is what callers call a port of the switch; 0 is one that they have no number for.
+func (c *Client) called(own uint32) uint32 {
+	if c.opt.Ports == nil {
+		return own
+	}
+	for p, o := range c.opt.Ports {
+		if o == own {
+			return p
+		}
+	}
+	return 0
 }
 
 func groupEntity(m *p4v1.MulticastGroupEntry) *p4v1.Entity {
@@ -255,6 +205,17 @@ func (c *Client) DeleteGroup(ctx context.Context, id uint16) error {
 	return c.Delete(ctx, Batch{Groups: []p4.Group{{ID: id}}})
 }
 
+// sign makes something that is on the switch the witness of its memory. The lock writing
+// is held.
+func (c *Client) sign() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.witness = nil
+	if len(c.order) > 0 {
+		c.witness = keyOf(c.undo[c.order[0]].item.entity)
+	}
+}
+
 // keyOf is e without its action, which a read would take for a filter.
 func keyOf(e *p4v1.Entity) *p4v1.Entity {
 	te := e.GetTableEntry()
@@ -275,6 +236,7 @@ type undoEntry struct {
 // set inserts or modifies items. What it changed is remembered when remember is set.
 // The lock writing is held.
 func (c *Client) set(ctx context.Context, items []item, remember bool) error {
+	defer c.sign()
 	note := func(it item, prior *p4v1.Entity) {
 		if _, known := c.undo[it.name]; known || !remember {
 			return
@@ -339,6 +301,7 @@ func (c *Client) set(ctx context.Context, items []item, remember bool) error {
 
 // delete deletes items; what is not there is no error. The lock writing is held.
 func (c *Client) delete(ctx context.Context, items []item) error {
+	defer c.sign()
 	var updates []*p4v1.Update
 	for _, it := range items {
 		updates = append(updates, &p4v1.Update{Type: p4v1.Update_DELETE, Entity: it.entity})
@@ -401,7 +364,10 @@ func (c *Client) write(ctx context.Context, updates []*p4v1.Update) ([]*p4v1.Err
 		if err != nil {
 			return out, err
 		}
-		_, err = c.rpc.Write(ctx, &p4v1.WriteRequest{DeviceId: c.device, ElectionId: id, Updates: batch})
+		// Of the three atomicities this is the one that every server has.
+		_, err = c.rpc.Write(ctx, &p4v1.WriteRequest{
+			DeviceId: c.device, ElectionId: id, Updates: batch, Atomicity: p4v1.WriteRequest_CONTINUE_ON_ERROR,
+		})
 		res, ok := results(err, len(batch))
 		if !ok {
 			return out, err

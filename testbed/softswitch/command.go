@@ -37,4 +37,27 @@ type Health struct {
 	LateMax   time.Duration `json:"late_max"`
 	Busy      float64       `json:"busy"` // processor time of the switch's thread over elapsed time
 	Warnings  []string      `json:"warnings,omitempty"`
+
+	Plane *Plane `json:"plane,omitempty"` // of the switch behind the cables, where it is another one
+}
+
+// Plane is how well another switch kept up since its health was last asked.
+type Plane struct {
+	Name   string  `json:"name"`             // "bmv2"
+	Busy   float64 `json:"busy"`             // processor time of its busiest thread over elapsed time
+	Frames int64   `json:"frames"`           // handed to it
+	Lost   int64   `json:"lost"`             // of these, never counted as received
+	Unsent int64   `json:"unsent,omitempty"` // counted as sent, and never came
+	Queued int64   `json:"queued,omitempty"` // found its own queues full: how many were lost is not counted
+	Error  string  `json:"error,omitempty"`  // its counters could not be read
+}
+
+// Behind is another switch whose cables the process is, as its ports' Inner says.
+type Behind interface {
+	// Health is how well it kept up since the last call, given how many frames it was handed
+	// and gave back in all.
+	Health(handed, returned int64) Plane
+	// Exited is closed when the switch has died; Err then says how.
+	Exited() <-chan struct{}
+	Err() error
 }

@@ -68,6 +68,10 @@ type PortConfig struct {
 	// too: the far end is a host, whose NIC queue, rate and delay live here. For a
 	// cable between two switches each models its own egress and leaves Ingress zero.
 	Ingress LinkConfig `json:"ingress"`
+	// Inner is a device where the port's counterpart of another switch is, such as BMv2. Then
+	// this process is the cables of that switch and nothing else: what comes out of Ingress
+	// goes there, and what comes from there goes into Egress. Either all ports have one, or none.
+	Inner string `json:"inner,omitempty"`
 }
 
 // LinkConfig is one direction of a cable and the queue that feeds it.
@@ -76,7 +80,7 @@ type LinkConfig struct {
 	Delay      time.Duration `json:"delay"`      // propagation, one way
 	Buffer     int           `json:"buffer"`     // bytes; 0: 1 MiB
 	ECN        int           `json:"ecn"`        // bytes of queue above which packets are marked; 0: never
-	Discipline string        `json:"discipline"` // "fifo" (default), "drr": one queue per job, the rest shares one, or "drr-flow": one per worker of a job, for its sums, and for its results
+	Discipline string        `json:"discipline"` // "fifo" (default), "drr": one queue per job, the rest shares one, or "drr-flow": one per worker of a job, for its sums, for its results, and for a TCP connection one way
 	Impair     Impair        `json:"impair"`
 }
 

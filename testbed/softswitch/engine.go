@@ -17,6 +17,7 @@ type count struct{ packets, bytes int64 }
 // port is a port's place in the engine; its sockets are in package-private ring.
 type port struct {
 	number   uint32
+	other    *port // where all frames go: a port's cable ends in another switch, or that switch's in here
 	ingress  *link
 	egress   *link
 	counters [JobIn]count
@@ -40,6 +41,8 @@ type engine struct {
 	ina    *ina.Switch
 	pool   *pool
 	ports  []*port // ascending
+	inner  []*port // towards another switch, whose cables this is
+	every  []*port // both
 	byPort map[uint32]*port
 	routes map[[4]byte]route
 	groups map[uint16][]*port
@@ -96,8 +99,18 @@ func newEngine(cfg Config) (*engine, error) {
 		p.egress = newLink(pc.Egress, p, false, e.pool, cfg.Seed)
 		e.byPort[pc.Number] = p
 		e.ports = append(e.ports, p)
+		if (pc.Inner != "") != (cfg.Ports[0].Inner != "") {
+			return nil, fmt.Errorf("switch %s: port %d: all ports lead to another switch, or none", cfg.Name, pc.Number)
+		}
+		if pc.Inner != "" {
+			p.other = &port{number: pc.Number, other: p}
+			p.other.ingress = newLink(LinkConfig{}, p.other, true, e.pool, cfg.Seed)
+			p.other.egress = newLink(LinkConfig{}, p.other, false, e.pool, cfg.Seed)
+			e.inner = append(e.inner, p.other)
+		}
 	}
 	slices.SortFunc(e.ports, func(a, b *port) int { return int(int64(a.number) - int64(b.number)) })
+	e.every = slices.Concat(e.ports, e.inner)
 	return e, nil
 }
 
@@ -206,6 +219,10 @@ func jobOf(b []byte) uint16 {
 
 // forward is the switch proper: a frame that has come out of port in's cable at t.
 func (e *engine) forward(in *port, p *packet, t time.Duration) {
+	if in.other != nil {
+		e.send(in.other, p, t)
+		return
+	}
 	if p.job != 0 {
 		e.aggregate(in, p, t)
 		return

@@ -185,7 +185,7 @@ func newLink(cfg LinkConfig, p *port, ingress bool, o *pool, seed uint64) *link 
 
 // class is the queue that a packet belongs into.
 func (l *link) class(p *packet) *class {
-	if !l.fair || p.job == 0 {
+	if !l.fair || p.job == 0 && l.byFlow == nil {
 		return l.classes[0]
 	}
 	if l.byJob != nil {
@@ -196,6 +196,9 @@ func (l *link) class(p *packet) *class {
 		return l.classes[*i]
 	}
 	f := flowOf(p)
+	if f == 0 {
+		return l.classes[0]
+	}
 	i := l.byFlow[f]
 	if i == 0 {
 		i = l.open()
@@ -215,14 +218,40 @@ func (l *link) open() uint16 {
 }
 
 // flowOf is whose an INA packet is: a job's sender's, which is a worker or, for sums, all
-// switches together, or the job's results.
+// switches together, or the job's results. One of TCP is of its connection, one way, of
+// which there are tcpFlows. 0: it is neither.
 func flowOf(p *packet) uint32 {
+	if p.job == 0 {
+		return tcpFlow(p.buf.b)
+	}
 	b := p.buf.b[payloadAt:]
 	f := uint32(p.job) | uint32(b[12])<<16
 	if ina.Flags(b[1])&ina.FlagResult != 0 {
 		f = uint32(p.job) | 1<<24
 	}
 	return f
+}
+
+// tcpFlows is how many connections have a queue of their own; more share those, by chance.
+const tcpFlows = 1 << 12
+
+// tcpFlow is the flow of a frame of TCP, by addresses and ports; 0: it is none, or a fragment.
+func tcpFlow(frame []byte) uint32 {
+	const ip, addresses, protocolTCP = 14, 14 + 12, 6
+	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[ip+9] != protocolTCP || frame[ip+6]&0x3f != 0 || frame[ip+7] != 0 {
+		return 0
+	}
+	ports := ip + 4*int(frame[ip]&0xf)
+	if ports < ip+20 || len(frame) < ports+4 {
+		return 0
+	}
+	h := uint32(2166136261) // FNV-1a
+	for _, part := range [2][]byte{frame[addresses : addresses+8], frame[ports : ports+4]} {
+		for _, b := range part {
+			h = (h ^ uint32(b)) * 16777619
+		}
+	}
+	return 1<<31 | (h^h>>12)%tcpFlows
 }
 
 // enqueue takes a frame that reached the queue at t.

@@ -3,6 +3,7 @@ package softswitch
 import (
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -114,6 +115,57 @@ func TestFairFlows(t *testing.T) {
 		}
 		if got := seen[1] / (seen[1] + seen[2]); math.Abs(got-want) > 0.02 {
 			t.Errorf("%s: job 1, of two workers, has %.3f of the link, want %.3f", discipline, got, want)
+		}
+	}
+}
+
+// tcpFrame is one of a connection from a port.
+func tcpFrame(port uint16, size int) []byte {
+	b := unicast(here, size)
+	b[14+9] = 6
+	binary.BigEndian.PutUint16(b[34:], port)
+	return b
+}
+
+// With a queue per flow connections of TCP get the same, however much each offers.
+func TestFairConnections(t *testing.T) {
+	for discipline, fair := range map[string]bool{"fifo": false, "drr": false, "drr-flow": true} {
+		b := through(t, LinkConfig{Rate: 100e6, Buffer: 40_000, Discipline: discipline})
+		end := 200 * time.Millisecond
+		var seen [2]float64
+		for at := time.Duration(0); at < end; at += 1000 * 8 * time.Second / 80e6 { // one offers 160 Mbit/s, the other 80
+			for i, port := range []uint16{1, 1, 2} {
+				b.in(1, at+time.Duration(i), tcpFrame(port, 1000))
+			}
+		}
+		b.run(end)
+		for _, s := range b.out {
+			seen[binary.BigEndian.Uint16(s.b[34:])-1]++
+		}
+		if got := seen[0] / (seen[0] + seen[1]); math.Abs(got-0.5) < 0.02 != fair || got < 0.48 {
+			t.Errorf("%s: who offers twice as much has %.3f of the link, fair %v", discipline, got, fair)
+		}
+	}
+}
+
+// Whatever a frame holds, it is of a flow of TCP only if it says that it is TCP.
+func TestTCPFlow(t *testing.T) {
+	whole := tcpFrame(7, 80)
+	if f := tcpFlow(whole); f>>31 != 1 || f == tcpFlow(tcpFrame(8, 80)) {
+		t.Errorf("flow %#x, and %#x of another port", f, tcpFlow(tcpFrame(8, 80)))
+	}
+	for name, change := range map[string]func(b []byte) []byte{
+		"cut off":        func(b []byte) []byte { return b[:37] },
+		"empty":          func([]byte) []byte { return nil },
+		"UDP":            func(b []byte) []byte { b[23] = 17; return b },
+		"IPv6":           func(b []byte) []byte { b[12], b[13] = 0x86, 0xdd; return b },
+		"a fragment":     func(b []byte) []byte { b[21] = 9; return b },
+		"the first one":  func(b []byte) []byte { b[20] = 0x20; return b },
+		"a short header": func(b []byte) []byte { b[14] = 0x44; return b },
+		"a long header":  func(b []byte) []byte { b[14] = 0x4f; return b[:74] },
+	} {
+		if f := tcpFlow(change(slices.Clone(whole))); f != 0 {
+			t.Errorf("%s: flow %#x", name, f)
 		}
 	}
 }
@@ -476,7 +528,7 @@ func TestPortsMeetInOrderOfTime(t *testing.T) {
 
 func TestForwardingDoesNotAllocate(t *testing.T) {
 	l := LinkConfig{Rate: 1e9, Delay: 30 * time.Microsecond, Discipline: "drr", ECN: 10_000, Impair: Impair{Loss: .01, Duplicate: .01, Reorder: .01, ReorderBy: 20 * time.Microsecond}}
-	e, err := newEngine(Config{Aggregators: 256, Ports: []PortConfig{{1, "", l, l}, {2, "", l, l}, {3, "", l, l}}})
+	e, err := newEngine(Config{Aggregators: 256, Ports: []PortConfig{{Number: 1, Egress: l, Ingress: l}, {Number: 2, Egress: l, Ingress: l}, {Number: 3, Egress: l, Ingress: l}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -559,4 +611,34 @@ func FuzzFrame(f *testing.F) {
 			t.Fatalf("%d of %d buffers came back", len(b.pool.buffers), made)
 		}
 	})
+}
+
+// With another switch behind the cables, frames only pass: those from outside come out of
+// the cable's inward direction and go to that switch, those from it go through the outward
+// one. No table is asked.
+func TestCablesOfAnotherSwitch(t *testing.T) {
+	e, err := newEngine(Config{Ports: []PortConfig{
+		{Number: 1, Inner: "i1", Ingress: LinkConfig{Delay: 30 * time.Microsecond}, Egress: LinkConfig{Delay: 50 * time.Microsecond}},
+		{Number: 2, Inner: "i2"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	e.emit = func(to *port, p *packet) {
+		got = append(got, fmt.Sprintf("port %d inside=%t at %v", to.number, slices.Contains(e.inner, to), p.at))
+		e.pool.put(p)
+	}
+	frame := inaFrame(ina.Header{Job: 9, Lanes: 1, Bitmap: 1}, 1)
+	e.receive(e.byPort[1], frame, 0)
+	e.run(time.Millisecond)
+	e.receive(e.byPort[1].other, frame, time.Millisecond)
+	e.run(2 * time.Millisecond)
+	want := []string{"port 1 inside=true at 30µs", "port 1 inside=false at 1.05ms"}
+	if !slices.Equal(got, want) {
+		t.Errorf("frames go to %q, want %q", got, want)
+	}
+	if _, err := newEngine(Config{Ports: []PortConfig{{Number: 1, Inner: "i1"}, {Number: 2}}}); err == nil {
+		t.Error("a switch of which one port alone leads to another one is accepted")
+	}
 }

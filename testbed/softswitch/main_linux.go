@@ -18,6 +18,16 @@ import (
 // each answered by one Reply. It returns nil after "stop", when stdin ends, or when
 // ctx is done.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	return serve(ctx, nil, stdin, stdout)
+}
+
+// Cables is Main for the cables of another switch. That is served elsewhere: Reply.Addr is
+// empty. When it dies, Cables returns its error.
+func Cables(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer) error {
+	return serve(ctx, behind, stdin, stdout)
+}
+
+func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
 	out := json.NewEncoder(stdout)
 	line, err := in.ReadBytes('\n')
@@ -28,7 +38,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := json.Unmarshal(line, &cfg); err != nil {
 		return fmt.Errorf("read switch config: %w", err)
 	}
-	s, lis, err := open(cfg)
+	s, lis, err := open(cfg, behind)
 	if err != nil {
 		return errors.Join(err, out.Encode(Reply{Error: err.Error()}))
 	}
@@ -36,7 +46,20 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.Run(gctx) })
-	g.Go(func() error { return ServeP4(gctx, lis, cfg.DeviceID, s) })
+	addr := ""
+	if behind == nil {
+		addr = address(lis)
+		g.Go(func() error { return ServeP4(gctx, lis, cfg.DeviceID, s) })
+	} else {
+		g.Go(func() error {
+			select {
+			case <-behind.Exited():
+				return behind.Err()
+			case <-gctx.Done():
+				return nil
+			}
+		})
+	}
 
 	// A read of stdin cannot be cancelled, so its goroutine outlives Main when ctx
 	// ends first; the process is about to exit then.
@@ -59,13 +82,13 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}()
 	g.Go(func() error {
 		defer cancel()
-		if err := out.Encode(Reply{Ready: true, Addr: address(lis)}); err != nil {
+		if err := out.Encode(Reply{Ready: true, Addr: addr}); err != nil {
 			return fmt.Errorf("switch %s: answer: %w", cfg.Name, err)
 		}
 		for {
 			select {
 			case c := <-commands:
-				if err := out.Encode(s.execute(c)); err != nil {
+				if err := out.Encode(s.execute(c, behind)); err != nil {
 					return fmt.Errorf("switch %s: answer: %w", cfg.Name, err)
 				}
 				if c.Cmd == "stop" {
@@ -84,10 +107,13 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	return g.Wait()
 }
 
-func open(cfg Config) (*Switch, net.Listener, error) {
+func open(cfg Config, behind Behind) (*Switch, net.Listener, error) {
+	if cables := len(cfg.Ports) > 0 && cfg.Ports[0].Inner != ""; cables != (behind != nil) {
+		return nil, nil, fmt.Errorf("switch %s: ports lead to another switch: %t; there is one: %t", cfg.Name, cables, behind != nil)
+	}
 	s, err := New(cfg)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || behind != nil {
+		return s, nil, err
 	}
 	network, addr := "tcp", cfg.Listen
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
@@ -108,7 +134,7 @@ func address(lis net.Listener) string {
 	return lis.Addr().String()
 }
 
-func (s *Switch) execute(c Command) Reply {
+func (s *Switch) execute(c Command, behind Behind) Reply {
 	switch c.Cmd {
 	case "impair":
 		if err := s.SetImpair(c.Port, c.Dir, c.Impair); err != nil {
@@ -117,6 +143,10 @@ func (s *Switch) execute(c Command) Reply {
 		return Reply{OK: true}
 	case "health":
 		h := s.Health()
+		if behind != nil {
+			p := behind.Health(s.handed())
+			h.Plane = &p
+		}
 		return Reply{OK: true, Health: &h}
 	case "stop":
 		return Reply{OK: true}

@@ -13,3 +13,8 @@ import (
 func Main(context.Context, io.Reader, io.Writer) error {
 	return fmt.Errorf("soft switch: %w: it needs Linux", errors.ErrUnsupported)
 }
+
+// Cables is Main for the cables of another switch.
+func Cables(context.Context, Behind, io.Reader, io.Writer) error {
+	return fmt.Errorf("cables: %w: they need Linux", errors.ErrUnsupported)
+}

@@ -74,8 +74,6 @@ type host struct {
 func newRack(t testing.TB, ports int, edit func(*Config)) *rack {
 	t.Helper()
 	needNamespace(t)
-	os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0) // fewer stray frames
-	r := &rack{hosts: make([]*host, 1)}
 	cfg := Config{Name: "s", Aggregators: 1024, Seed: 1}
 	for i := 1; i <= ports; i++ {
 		cfg.Ports = append(cfg.Ports, PortConfig{Number: uint32(i), Device: fmt.Sprintf("p%d", i)})
@@ -83,31 +81,7 @@ func newRack(t testing.TB, ports int, edit func(*Config)) *rack {
 	if edit != nil {
 		edit(&cfg)
 	}
-	for i := 1; i <= ports; i++ {
-		v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: fmt.Sprintf("h%d", i)}
-		v.Name = fmt.Sprintf("p%d", i)
-		v.TxQLen = 1000
-		if err := netlink.LinkAdd(v); err != nil {
-			t.Fatalf("add veth pair %s: %v", v.Name, err)
-		}
-		t.Cleanup(func() { netlink.LinkDel(v) })
-		for _, name := range []string{v.Name, v.PeerName} {
-			l, err := netlink.LinkByName(name)
-			if err == nil {
-				err = netlink.LinkSetUp(l)
-			}
-			if err != nil {
-				t.Fatalf("set %s up: %v", name, err)
-			}
-			switchOffOffloads(t, name, cfg.Offload)
-		}
-		d, err := openDevice(v.PeerName, 1514, 32<<20, cfg.Offload)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(d.close)
-		r.hosts = append(r.hosts, &host{dev: d, pool: &pool{size: 1536, left: 1 << 14}})
-	}
+	r := &rack{hosts: newHosts(t, ports, cfg.Offload)}
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +100,39 @@ func newRack(t testing.TB, ports int, edit func(*Config)) *rack {
 		}
 	})
 	return r
+}
+
+// newHosts makes cables from devices p1, p2, … to hosts, which are given by port number.
+func newHosts(t testing.TB, ports int, offload bool) []*host {
+	t.Helper()
+	os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0) // fewer stray frames
+	hosts := make([]*host, 1)
+	for i := 1; i <= ports; i++ {
+		v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: fmt.Sprintf("h%d", i)}
+		v.Name = fmt.Sprintf("p%d", i)
+		v.TxQLen = 1000
+		if err := netlink.LinkAdd(v); err != nil {
+			t.Fatalf("add veth pair %s: %v", v.Name, err)
+		}
+		t.Cleanup(func() { netlink.LinkDel(v) })
+		for _, name := range []string{v.Name, v.PeerName} {
+			l, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkSetUp(l)
+			}
+			if err != nil {
+				t.Fatalf("set %s up: %v", name, err)
+			}
+			switchOffOffloads(t, name, offload)
+		}
+		d, err := openDevice(v.PeerName, 1514, 32<<20, offload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.close)
+		hosts = append(hosts, &host{dev: d, pool: &pool{size: 1536, left: 1 << 14}})
+	}
+	return hosts
 }
 
 // switchOffOffloads leaves those on that super-frames need.

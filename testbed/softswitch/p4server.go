@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
@@ -42,7 +43,7 @@ const (
 // UNIMPLEMENTED. Only the default role exists.
 func ServeP4(ctx context.Context, lis net.Listener, deviceID uint64, t Target) error {
 	s := newP4Server(deviceID, t)
-	g := grpc.NewServer(
+	g := rpc.NewServer(
 		grpc.MaxRecvMsgSize(maxRequest),
 		// A controller that vanished without closing its connection stays primary
 		// until this finds out.

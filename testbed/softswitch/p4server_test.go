@@ -7,6 +7,7 @@ package softswitch
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -462,6 +463,9 @@ func TestServeP4Stops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer deaf.Close()
+	if _, err := io.ReadFull(deaf, make([]byte, 9)); err != nil { // the server speaks first: it waits for us now
+		t.Fatal(err)
+	}
 
 	cancel()
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {

@@ -66,26 +66,38 @@ func New(cfg Config) (_ *Switch, err error) {
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	memory := min(max(ringMemory/max(len(cfg.Ports), 1), ringAtLeast), ringAtMost)
+	memory := min(max(ringMemory/max(len(cfg.Ports)+len(e.inner), 1), ringAtLeast), ringAtMost)
 	if cfg.Offload {
 		memory *= offloadMemory
 	}
 	// The kernel waits for a grace period for each ring it attaches or detaches; side
 	// by side they wait for the same one.
-	devices := make([]*device, len(cfg.Ports))
+	type opening struct {
+		port *port
+		name string
+		dev  *device
+	}
+	var devices []*opening
+	for _, pc := range cfg.Ports {
+		p := e.byPort[pc.Number]
+		devices = append(devices, &opening{port: p, name: pc.Device})
+		if p.other != nil {
+			devices = append(devices, &opening{port: p.other, name: pc.Inner})
+		}
+	}
 	var g errgroup.Group
-	for i, pc := range cfg.Ports {
+	for _, d := range devices {
 		g.Go(func() (err error) {
-			if devices[i], err = openDevice(pc.Device, e.pool.size, memory, cfg.Offload); err != nil {
-				return fmt.Errorf("port %d: %w", pc.Number, err)
+			if d.dev, err = openDevice(d.name, e.pool.size, memory, cfg.Offload); err != nil {
+				return fmt.Errorf("port %d: %w", d.port.number, err)
 			}
 			return nil
 		})
 	}
 	err = g.Wait()
-	for i, pc := range cfg.Ports {
-		if devices[i] != nil {
-			s.devices[e.byPort[pc.Number]] = devices[i]
+	for _, d := range devices {
+		if d.dev != nil {
+			s.devices[d.port] = d.dev
 		}
 	}
 	if err != nil {
@@ -167,7 +179,7 @@ func (s *Switch) loop(ctx context.Context) error {
 	}
 	e := s.engine
 	fds := []unix.PollFd{{Fd: int32(s.wake), Events: unix.POLLIN}}
-	for _, p := range e.ports {
+	for _, p := range e.every {
 		fds = append(fds, unix.PollFd{Fd: int32(s.devices[p].fd), Events: unix.POLLIN})
 	}
 	type reader struct {
@@ -176,7 +188,7 @@ func (s *Switch) loop(ctx context.Context) error {
 	}
 	var zero int64 // CLOCK_REALTIME at engine time 0, as of now
 	var readers []reader
-	for _, p := range e.ports {
+	for _, p := range e.every {
 		tap := s.taps[p]
 		readers = append(readers, reader{s.devices[p], func(frame []byte, realtime int64) {
 			if tap != nil {
@@ -251,7 +263,7 @@ func (s *Switch) emit(to *port, p *packet) {
 
 func (s *Switch) flush() {
 	now := time.Since(s.start)
-	for _, p := range s.engine.ports {
+	for _, p := range s.engine.every {
 		if len(p.tx) > 0 {
 			s.write(p, now)
 		}
@@ -305,7 +317,7 @@ func (s *Switch) Health() Health {
 		return h
 	}
 	total := troubles{starved: s.engine.starve}
-	for _, p := range s.engine.ports {
+	for _, p := range s.engine.every {
 		d := s.devices[p]
 		lost, err := d.lost()
 		if err != nil {
@@ -332,6 +344,17 @@ func (s *Switch) Health() Health {
 	}
 	s.before, s.since, s.late = total, now, histogram{}
 	return h
+}
+
+// handed is how many frames were handed to another switch and came back from it.
+func (s *Switch) handed() (to, from int64) {
+	s.lock()
+	defer s.mu.Unlock()
+	for _, p := range s.engine.inner {
+		to += p.counters[PortTx].packets
+		from += p.counters[PortRx].packets
+	}
+	return to, from
 }
 
 // SetImpair replaces the damage of one direction of the cable at a port.

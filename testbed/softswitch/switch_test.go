@@ -44,13 +44,13 @@ func BenchmarkSwitch(b *testing.B) {
 }
 
 func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
-	const workers, psPort, job, window = 3, 4, 5, 128
+	const window = 128
 	r := newRack(b, workers+1, func(c *Config) {
 		c.Offload = offload
 		c.Exclusive = &Exclusive{Resource: "port", Capacity: 1, Trees: 1}
 	})
 	entry := ina.JobEntry{
-		Job: job, Mode: mode, Size: 1024, Expect: 1<<workers - 1, Root: true, Window: window, UpPort: psPort, DownGroup: 1,
+		Job: loopJob, Mode: mode, Size: 1024, Expect: 1<<workers - 1, Root: true, Window: window, UpPort: psPort, DownGroup: 1,
 	}
 	if err := r.SetGroup(1, []uint32{1, 2, 3}); err != nil {
 		b.Fatal(err)
@@ -58,29 +58,48 @@ func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 	if err := r.SetJob(entry); err != nil {
 		b.Fatal(err)
 	}
+	elapsed := closeLoop(b, r.hosts, mode, lanes, window, func() { r.Health() }, func() any { return r.Health() })
+	h := r.Health()
+	var in int64
+	for i := 1; i <= workers+1; i++ {
+		n, _ := r.Counter(PortRx, i)
+		in += n
+	}
+	b.ReportMetric(float64(in)/elapsed.Seconds(), "packets/s")
+	b.ReportMetric(h.Busy*h.Elapsed.Seconds()*1e6/float64(in), "switch-us/pkt")
+	b.ReportMetric(float64(h.RingDrops), "ring-drops")
+	b.ReportMetric(0, "ns/op")
+}
+
+// The job of the loop: three workers, their PS.
+const workers, psPort, loopJob = 3, 4, 5
+
+// closeLoop sends b.N PSNs through a switch: a worker sends a new one for each result. It
+// returns how long that took.
+func closeLoop(b *testing.B, hosts []*host, mode ina.Mode, lanes int, window uint32, reset func(), health func() any) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var fds []unix.PollFd
-	for _, h := range r.hosts[1:] {
+	for _, h := range hosts[1:] {
 		fds = append(fds, unix.PollFd{Fd: int32(h.dev.fd), Events: unix.POLLIN})
 	}
 	// Frames are made once per worker and their PSN filled in.
 	var template [workers][]byte
 	for rank := range template {
-		template[rank] = inaFrame(ina.Header{Job: job, Rank: uint8(rank), Lanes: uint8(lanes), Bitmap: 1 << rank}, 1)
+		template[rank] = inaFrame(ina.Header{Job: loopJob, Rank: uint8(rank), Lanes: uint8(lanes), Bitmap: 1 << rank}, 1)
 	}
-	result := inaFrame(ina.Header{Flags: ina.FlagResult, Job: job, Rank: ina.NoRank, Lanes: uint8(lanes), Bitmap: 1<<workers - 1}, workers)
+	result := inaFrame(ina.Header{Flags: ina.FlagResult, Job: loopJob, Rank: ina.NoRank, Lanes: uint8(lanes), Bitmap: 1<<workers - 1}, workers)
 	offer := func(rank int, psn uint32) {
 		f := template[rank]
 		binary.BigEndian.PutUint32(f[payloadAt+4:], psn)
 		if mode == ina.Exclusive && psn == 0 { // of one long operation
-			f = inaFrame(ina.Header{Flags: ina.FlagLock, Job: job, Rank: uint8(rank), Lanes: 1, Bitmap: 1 << rank}, 0)
+			f = inaFrame(ina.Header{Flags: ina.FlagLock, Job: loopJob, Rank: uint8(rank), Lanes: 1, Bitmap: 1 << rank}, 0)
 		}
-		r.hosts[rank+1].frame(f)
+		hosts[rank+1].frame(f)
 	}
 	var sent, got [workers]uint32
-	var arrived [4 * window]int
-	r.Health()
+	arrived := make([]int, 4*window)
+	reset()
 	b.ResetTimer()
 	total := uint32(b.N)
 	progress, since := uint32(0), time.Now()
@@ -90,9 +109,9 @@ func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 				offer(rank, sent[rank])
 				sent[rank]++
 			}
-			r.hosts[rank+1].flush(b)
+			hosts[rank+1].flush(b)
 		}
-		n := r.hosts[psPort].dev.receive(256, func(f []byte, _ int64) {
+		n := hosts[psPort].dev.receive(256, func(f []byte, _ int64) {
 			h, err := ina.ParseHeader(f[payloadAt:])
 			if err != nil {
 				b.Fatal(err)
@@ -104,12 +123,12 @@ func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 			if *a == workers {
 				*a = 0
 				binary.BigEndian.PutUint32(result[payloadAt+4:], h.PSN)
-				r.hosts[psPort].frame(result)
+				hosts[psPort].frame(result)
 			}
 		})
-		r.hosts[psPort].flush(b)
+		hosts[psPort].flush(b)
 		for rank := range workers {
-			n += r.hosts[rank+1].dev.receive(256, func(f []byte, _ int64) {
+			n += hosts[rank+1].dev.receive(256, func(f []byte, _ int64) {
 				if h, err := ina.ParseHeader(f[payloadAt:]); err != nil || h.Flags&ina.FlagResult == 0 || h.Bitmap != 1<<workers-1 {
 					b.Fatalf("worker got %+v, %v", h, err)
 				}
@@ -123,21 +142,11 @@ func benchmarkJob(b *testing.B, mode ina.Mode, lanes int, offload bool) {
 		if sum := got[0] + got[1] + got[2]; sum != progress {
 			progress, since = sum, time.Now()
 		} else if time.Since(since) > 3*time.Second {
-			b.Fatalf("stuck: %v of %d results; %+v", got, total, r.Health())
+			b.Fatalf("stuck: %v of %d results; %+v", got, total, health())
 		}
 	}
-	elapsed := b.Elapsed()
 	b.StopTimer()
-	h := r.Health()
-	var in int64
-	for i := 1; i <= workers+1; i++ {
-		n, _ := r.Counter(PortRx, i)
-		in += n
-	}
-	b.ReportMetric(float64(in)/elapsed.Seconds(), "packets/s")
-	b.ReportMetric(h.Busy*h.Elapsed.Seconds()*1e6/float64(in), "switch-us/pkt")
-	b.ReportMetric(float64(h.RingDrops), "ring-drops")
-	b.ReportMetric(0, "ns/op")
+	return b.Elapsed()
 }
 
 func TestForward(t *testing.T) {

@@ -1,0 +1,237 @@
+// Package device opens the switches of an inventory: it makes of their compiled programs
+// what their servers take, learns what they call their ports, and connects.
+package device
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/gnmi"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+)
+
+// Program is what a switch is to run, and what it was made of.
+type Program struct {
+	p4rt.Pipeline
+	Name  string            // P4 program name; empty: not known
+	Files map[string]string // SHA-256 of its files in hex, by their names
+}
+
+// LoadProgram reads a switch's compiled program. A switch without one gets what comes with
+// inabench: BMv2 its program, others the description, which the embedded switch needs no
+// program for.
+func LoadProgram(sw inventory.Switch) (Program, error) {
+	p := Program{Name: sw.Program.Name, Files: map[string]string{}}
+	p.Keep = sw.Push == inventory.PushChanged
+	var errs []error
+	file := func(path string) []byte {
+		if path == "" {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		h := sha256.Sum256(b)
+		p.Files[filepath.Base(path)] = hex.EncodeToString(h[:])
+		return b
+	}
+	p.Info = p4.Info()
+	if sw.Kind == inventory.BMv2 && sw.Program.P4Info == "" && sw.Program.JSON == "" && sw.Program.Blob == "" {
+		var build p4.Build
+		var err error
+		if p.Info, p.DeviceConfig, build, err = p4.BMv2(); err != nil {
+			return Program{}, fmt.Errorf("switch %s: %w", sw.Name, err)
+		}
+		p.Name, p.Files["ina_v1model.p4"] = "ina_v1model", build.Source
+		return p, nil
+	}
+	if info := file(sw.Program.P4Info); info != nil {
+		var err error
+		if p.Info, err = parseInfo(info); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", sw.Program.P4Info, err))
+		}
+	}
+	switch blob := file(sw.Program.Blob); {
+	case blob != nil:
+		p.DeviceConfig = blob
+		errs = append(errs, checkBlob(sw, blob))
+	case sw.DeviceConfig == inventory.StratumConfig:
+		name := sw.Program.Profile
+		if name == "" {
+			name = "pipe"
+		}
+		p.DeviceConfig = p4rt.StratumConfig{Program: sw.Program.Name, BFRT: file(sw.Program.BFRT), Profiles: []p4rt.Profile{{
+			Name: name, Context: file(sw.Program.Context), Binary: file(sw.Program.Binary), Pipes: sw.Program.Pipes,
+		}}}.Marshal()
+	case sw.DeviceConfig == inventory.SDEConfig:
+		p.DeviceConfig = p4rt.SDEConfig{Program: sw.Program.Name, Binary: file(sw.Program.Binary), Context: file(sw.Program.Context)}.Marshal()
+	default:
+		p.DeviceConfig = file(sw.Program.JSON)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Program{}, fmt.Errorf("switch %s: program: %w", sw.Name, err)
+	}
+	return p, nil
+}
+
+// checkBlob finds a ready device config of another server's form before that server does.
+func checkBlob(sw inventory.Switch, blob []byte) (err error) {
+	switch sw.DeviceConfig {
+	case inventory.StratumConfig:
+		_, err = p4rt.ParseStratumConfig(blob)
+	case inventory.SDEConfig:
+		_, err = p4rt.ParseSDEConfig(blob)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", sw.Program.Blob, err)
+	}
+	return err
+}
+
+// parseInfo reads a p4info in either of the forms that compilers write.
+func parseInfo(b []byte) (*p4configv1.P4Info, error) {
+	text, binary := new(p4configv1.P4Info), new(p4configv1.P4Info)
+	err := prototext.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, text)
+	if err == nil {
+		return text, nil
+	}
+	if proto.Unmarshal(b, binary) == nil && len(binary.GetTables()) > 0 {
+		return binary, nil
+	}
+	return nil, fmt.Errorf("not a p4info: %w", err)
+}
+
+// TLS is how an inventory protects connections; nil: plain text.
+func TLS(t inventory.TLS) (*tls.Config, error) {
+	if t == (inventory.TLS{}) {
+		return nil, nil
+	}
+	c := &tls.Config{ServerName: t.Name, MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: no certificates in it", t.CA)
+		}
+	}
+	if t.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// GNMI is a client of a switch's gNMI server, or nil if the inventory names none.
+func GNMI(sw inventory.Switch) (*gnmi.Client, error) {
+	if sw.GNMI == "" {
+		return nil, nil
+	}
+	t, err := TLS(sw.TLS)
+	if err != nil {
+		return nil, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+	}
+	o := gnmi.Options{TLS: t}
+	if sw.Kind == inventory.Tofino && sw.DeviceConfig == inventory.StratumConfig {
+		o.Uncounted = gnmi.StratumTofino()
+	}
+	return gnmi.New(sw.Name, sw.GNMI, o)
+}
+
+// Ports are the ports of a switch that are cabled, in the order of the inventory's links.
+func Ports(topo *inventory.Topology, sw string) []uint32 {
+	var out []uint32
+	for _, l := range topo.Out(sw) {
+		out = append(out, topo.Links[l].FromPort)
+	}
+	return out
+}
+
+// options are o with what the inventory says of a switch. Of a switch with a gNMI server the
+// numbers of its ports are asked for.
+func options(ctx context.Context, sw inventory.Switch, ports []uint32, o p4rt.Options) (p4rt.Options, error) {
+	var err error
+	if o.TLS, err = TLS(sw.TLS); err != nil {
+		return o, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+	}
+	o.WholeCounters = sw.DeviceConfig == inventory.StratumConfig || sw.DeviceConfig == inventory.SDEConfig
+	g, err := GNMI(sw)
+	if g == nil || err != nil {
+		return o, err
+	}
+	defer g.Close()
+	o.Ports, err = g.Ports(ctx, ports, sw.Ports)
+	return o, err
+}
+
+// Dial is p4rt.Dial for a switch of an inventory, of which ports are cabled: its ports have
+// the inventory's numbers.
+func Dial(ctx context.Context, sw inventory.Switch, ports []uint32, o p4rt.Options) (*p4rt.Client, error) {
+	o, err := options(ctx, sw, ports, o)
+	if err != nil {
+		return nil, err
+	}
+	return p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, o)
+}
+
+// linkTimeout is how long links may take to come up after a pipeline was loaded.
+const linkTimeout = 60 * time.Second
+
+// Push is Client.Push; where it has loaded a pipeline, and a gNMI server tells, it waits
+// until ports have their links again.
+func Push(ctx context.Context, c *p4rt.Client, sw inventory.Switch, ports []uint32, p Program) error {
+	if err := c.Push(ctx, p.Pipeline); err != nil || c.Loaded().Kept {
+		return err
+	}
+	g, err := GNMI(sw)
+	if g == nil || err != nil {
+		return err
+	}
+	defer g.Close()
+	names := make([]string, len(ports))
+	for i, port := range ports {
+		names[i] = gnmi.PortName(port, sw.Ports)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, linkTimeout, fmt.Errorf("%v after its pipeline was loaded", linkTimeout))
+	defer cancel()
+	return g.AwaitUp(ctx, names)
+}
+
+// Observe is p4rt.Observe for a switch of an inventory.
+func Observe(ctx context.Context, sw inventory.Switch, ports []uint32, o p4rt.Options) (*p4rt.Client, error) {
+	o, err := options(ctx, sw, ports, o)
+	if err != nil {
+		return nil, err
+	}
+	return p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, o)
+}
+
+// Facts are what a run's record keeps of a switch.
+func Facts(sw inventory.Switch, p Program, l p4rt.Loaded) results.SwitchFacts {
+	return results.SwitchFacts{
+		Switch: sw.Name, Kind: string(sw.Kind), Server: sw.DeviceConfig, Program: p.Name, Files: p.Files,
+		P4Info: l.P4Info, DeviceConfig: l.DeviceConfig, Kept: l.Kept, PlainText: sw.TLS == (inventory.TLS{}),
+	}
+}

@@ -1,0 +1,229 @@
+package p4rt
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+
+	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
+	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/inabench/inabench/testbed/p4"
+)
+
+// Pipeline is what Push loads into a switch.
+type Pipeline struct {
+	Info *p4configv1.P4Info
+	// DeviceConfig is the program in the form that the server wants: BMv2's JSON,
+	// StratumConfig or SDEConfig. The embedded switch takes anything.
+	DeviceConfig []byte
+	Cookie       uint64 // 0: a hash of the other two
+	// Keep leaves a switch as it is that runs just this pipeline, by cookie and p4info, and
+	// deletes routes, groups and clone sessions instead: loading a pipeline takes a Tofino's
+	// ports down for seconds. It is loaded all the same where jobs are left, since whoever
+	// left them may have left aggregators taken, which only loading frees.
+	Keep bool
+}
+
+// Loaded is the pipeline that a switch runs.
+type Loaded struct {
+	Cookie       uint64
+	P4Info       string // SHA-256 of its deterministic encoding, hex
+	DeviceConfig string // SHA-256, hex; empty: there was none, or it is not known
+	Kept         bool   // it ran already
+}
+
+// Loaded tells what Push or Attach found or made the switch run.
+func (c *Client) Loaded() Loaded {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loaded
+}
+
+// Loaded is what a switch runs that the pipeline was pushed into.
+func (p Pipeline) Loaded() (Loaded, error) {
+	info, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.Info)
+	if err != nil {
+		return Loaded{}, err
+	}
+	h := fnv.New64a()
+	h.Write(info)
+	h.Write(p.DeviceConfig)
+	l := Loaded{Cookie: cmp.Or(p.Cookie, h.Sum64()), P4Info: sum(info)}
+	if len(p.DeviceConfig) > 0 {
+		l.DeviceConfig = sum(p.DeviceConfig)
+	}
+	return l, nil
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// Push loads a pipeline and makes the switch forget everything that was written.
+// Multicast groups and clone sessions are deleted first, because BMv2's server forgets
+// them when a pipeline is loaded while its data plane keeps their replicas, and delivers
+// twice when they are inserted again. From then on ids are those of the p4info that the
+// switch itself gives, where it gives one.
+func (c *Client) Push(ctx context.Context, p Pipeline) error {
+	const op = "push pipeline"
+	pipe, err := p4.NewPipeline(p.Info)
+	if err != nil {
+		return c.fail(op, err)
+	}
+	loaded, err := p.Loaded()
+	if err != nil {
+		return c.fail(op, err)
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, c.opt.PushTimeout)
+	defer cancel()
+	if p.Keep {
+		now, err := c.running(ctx)
+		if err == nil && now.GetCookie().GetCookie() == loaded.Cookie && proto.Equal(now.GetP4Info(), p.Info) {
+			jobs, err := c.entries(ctx, pipe, p4.JobTable)
+			if err != nil {
+				return c.fail(op, err)
+			}
+			loaded.Kept = len(jobs) == 0
+		}
+	}
+	if err := c.deleteReplicas(ctx); err != nil {
+		return c.fail("delete multicast groups before pushing a pipeline", err)
+	}
+	if loaded.Kept {
+		var routes []item
+		if routes, err = c.entries(ctx, pipe, p4.RouteTable); err == nil {
+			err = c.delete(ctx, routes)
+		}
+	} else if err = c.load(ctx, p, loaded.Cookie); err == nil {
+		var now *p4v1.ForwardingPipelineConfig
+		if now, err = c.running(ctx); now.GetP4Info() != nil {
+			pipe, err = p4.NewPipeline(now.GetP4Info())
+		} else if status.Code(err) == codes.Unimplemented {
+			err = nil
+		}
+	}
+	if err != nil {
+		return c.fail(op, err)
+	}
+	clear(c.undo)
+	c.order = nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pipe, c.loaded, c.witness = pipe, loaded, nil
+	return nil
+}
+
+// load is never RECONCILE_AND_COMMIT: neither Stratum nor PI has it.
+func (c *Client) load(ctx context.Context, p Pipeline, cookie uint64) error {
+	id, err := c.await(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.rpc.SetForwardingPipelineConfig(ctx, &p4v1.SetForwardingPipelineConfigRequest{
+		DeviceId: c.device, ElectionId: id,
+		Action: p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT,
+		Config: &p4v1.ForwardingPipelineConfig{
+			P4Info: p.Info, P4DeviceConfig: p.DeviceConfig,
+			Cookie: &p4v1.ForwardingPipelineConfig_Cookie{Cookie: cookie},
+		},
+	})
+	return err
+}
+
+// running is the cookie and p4info of what the switch runs; nil: nothing.
+func (c *Client) running(ctx context.Context) (*p4v1.ForwardingPipelineConfig, error) {
+	r, err := c.rpc.GetForwardingPipelineConfig(ctx, &p4v1.GetForwardingPipelineConfigRequest{
+		DeviceId: c.device, ResponseType: p4v1.GetForwardingPipelineConfigRequest_P4INFO_AND_COOKIE,
+	})
+	if status.Code(err) == codes.FailedPrecondition { // as some servers say "nothing"
+		return nil, nil
+	}
+	return r.GetConfig(), err
+}
+
+// Attach uses the pipeline that the switch runs already, with all its entries.
+func (c *Client) Attach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
+	now, err := c.running(ctx)
+	if err == nil && now.GetP4Info() == nil {
+		err = ErrNoPipeline
+	}
+	if err != nil {
+		return c.fail("read pipeline", err)
+	}
+	pipe, err := p4.NewPipeline(now.GetP4Info())
+	if err != nil {
+		return c.fail("use the pipeline on the switch", err)
+	}
+	p := Pipeline{Info: now.GetP4Info()}
+	loaded, err := p.Loaded()
+	if err != nil {
+		return c.fail("use the pipeline on the switch", err)
+	}
+	loaded.Cookie, loaded.Kept = now.GetCookie().GetCookie(), true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pipe, c.loaded = pipe, loaded
+	return nil
+}
+
+// deleteReplicas deletes every multicast group and every clone session; a switch without a
+// pipeline has none.
+func (c *Client) deleteReplicas(ctx context.Context) error {
+	var items []item
+	for _, all := range []*p4v1.Entity{groupEntity(&p4v1.MulticastGroupEntry{}), sessionEntity(&p4v1.CloneSessionEntry{})} {
+		found, err := c.read(ctx, []*p4v1.Entity{all})
+		switch status.Code(err) {
+		case codes.OK:
+		case codes.FailedPrecondition, codes.Unimplemented:
+			continue
+		default:
+			return err
+		}
+		for _, e := range found {
+			e := e.GetPacketReplicationEngineEntry()
+			switch g, s := e.GetMulticastGroupEntry(), e.GetCloneSessionEntry(); {
+			case g != nil:
+				key := &p4v1.MulticastGroupEntry{MulticastGroupId: g.GetMulticastGroupId()}
+				items = append(items, item{fmt.Sprintf("group %d", g.GetMulticastGroupId()), groupEntity(key)})
+			case s != nil:
+				key := &p4v1.CloneSessionEntry{SessionId: s.GetSessionId()}
+				items = append(items, item{fmt.Sprintf("clone session %d", s.GetSessionId()), sessionEntity(key)})
+			}
+		}
+	}
+	return c.delete(ctx, items)
+}
+
+// entries are those of a table, by their keys.
+func (c *Client) entries(ctx context.Context, pipe *p4.Pipeline, t p4.Table) (items []item, err error) {
+	found, err := c.read(ctx, []*p4v1.Entity{{Entity: &p4v1.Entity_TableEntry{TableEntry: &p4v1.TableEntry{TableId: pipe.TableID(t)}}}})
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", t, err)
+	}
+	for i, e := range found {
+		if te := e.GetTableEntry(); te != nil && !te.GetIsDefaultAction() {
+			items = append(items, item{fmt.Sprintf("entry %d of table %s", i, t), keyOf(e)})
+		}
+	}
+	return items, nil
+}
+
+func sessionEntity(s *p4v1.CloneSessionEntry) *p4v1.Entity {
+	return &p4v1.Entity{Entity: &p4v1.Entity_PacketReplicationEngineEntry{
+		PacketReplicationEngineEntry: &p4v1.PacketReplicationEngineEntry{
+			Type: &p4v1.PacketReplicationEngineEntry_CloneSessionEntry{CloneSessionEntry: s},
+		},
+	}}
+}

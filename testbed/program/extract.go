@@ -1,0 +1,162 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/inabench/inabench/results"
+)
+
+// Rule says where in a program's output a figure is.
+type Rule struct {
+	Metric string
+	Unit   string // of the number there, one of ExtractUnits
+	// JSON is a path into a JSON document: "results.0.bandwidth", or with * for every
+	// element of a list. Regexp has one group, which is the number. One of them is set.
+	JSON   string
+	Regexp string
+	// Take says which of several numbers: "last", "first", "mean" (with its interval) or
+	// "sum". Empty: mean.
+	Take string
+}
+
+// unitOf is a unit as people write it: what to multiply by, and the base unit.
+var unitOf = map[string]struct {
+	factor float64
+	base   string
+}{
+	"1": {1, "1"}, "%": {0.01, "1"}, "1/s": {1, "1/s"}, "Mpps": {1e6, "1/s"},
+	"s": {1, "s"}, "ms": {1e-3, "s"}, "us": {1e-6, "s"}, "ns": {1e-9, "s"}, "min": {60, "s"},
+	"bit/s": {1, "bit/s"}, "kbit/s": {1e3, "bit/s"}, "Mbit/s": {1e6, "bit/s"}, "Gbit/s": {1e9, "bit/s"},
+	"B/s": {8, "bit/s"}, "MB/s": {8e6, "bit/s"}, "GB/s": {8e9, "bit/s"},
+	"KiB/s": {8 << 10, "bit/s"}, "MiB/s": {8 << 20, "bit/s"}, "GiB/s": {8 << 30, "bit/s"}, "Gibit/s": {1 << 30, "bit/s"},
+	"B": {1, "B"}, "MiB": {1 << 20, "B"}, "GiB": {1 << 30, "B"},
+}
+
+// ExtractUnits are the units that a rule may have.
+func ExtractUnits() []string {
+	return strings.Fields("1 % 1/s Mpps s ms us ns min bit/s kbit/s Mbit/s Gbit/s B/s MB/s GB/s KiB/s MiB/s GiB/s Gibit/s B MiB GiB")
+}
+
+// BaseUnit is the unit of the figures that a rule finds; empty for one that nobody knows.
+func BaseUnit(unit string) string { return unitOf[unit].base }
+
+// Takes are the words for Rule.Take.
+func Takes() []string { return []string{"mean", "last", "first", "sum"} }
+
+// Check is an error if the rule makes no sense.
+func (r *Rule) Check() error {
+	switch {
+	case BaseUnit(r.Unit) == "":
+		return fmt.Errorf("unit %q is none of %s", r.Unit, strings.Join(ExtractUnits(), ", "))
+	case (r.JSON == "") == (r.Regexp == ""):
+		return fmt.Errorf("one of json and regexp says where the number is")
+	case r.Regexp != "":
+		re, err := regexp.Compile(r.Regexp)
+		if err != nil {
+			return err
+		}
+		if re.NumSubexp() != 1 {
+			return fmt.Errorf("%q has %d groups; the number is in the one group that it must have", r.Regexp, re.NumSubexp())
+		}
+	}
+	return nil
+}
+
+// Extract applies rules to output. A rule that finds nothing, or what is not a number, is an
+// error: a figure that is missing must not look like one that is 0.
+func Extract(text []byte, rules []Rule) (*Reading, error) {
+	r := &Reading{}
+	var doc any
+	for i := range rules {
+		rule := &rules[i]
+		if err := rule.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", rule.Metric, err)
+		}
+		var found []string
+		if rule.Regexp != "" {
+			for _, m := range regexp.MustCompile("(?m)"+rule.Regexp).FindAllSubmatch(text, -1) {
+				found = append(found, string(m[1]))
+			}
+		} else {
+			if doc == nil {
+				d := json.NewDecoder(bytes.NewReader(text))
+				d.UseNumber()
+				if err := d.Decode(&doc); err != nil {
+					return nil, fmt.Errorf("%s: %w: not JSON: %v: %.60q", rule.Metric, ErrOutput, err, text)
+				}
+			}
+			found = dig(doc, strings.Split(rule.JSON, "."))
+		}
+		if len(found) == 0 {
+			where := rule.JSON
+			if where == "" {
+				where = rule.Regexp
+			}
+			return nil, fmt.Errorf("%s: %w: nothing at %q", rule.Metric, ErrOutput, where)
+		}
+		var values []float64
+		for _, s := range found {
+			v, err := strconv.ParseFloat(strings.TrimSpace(strings.ReplaceAll(s, ",", "")), 64)
+			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, fmt.Errorf("%s: %w: %q is not a finite number", rule.Metric, ErrOutput, s)
+			}
+			values = append(values, v*unitOf[rule.Unit].factor)
+		}
+		r.take(rule, values)
+	}
+	return r, nil
+}
+
+func (r *Reading) take(rule *Rule, v []float64) {
+	switch rule.Take {
+	case "first":
+		v = v[:1]
+	case "last":
+		v = v[len(v)-1:]
+	case "sum":
+		sum := 0.0
+		for _, x := range v {
+			sum += x
+		}
+		v = []float64{sum}
+	}
+	r.addMean(rule.Metric, "", v)
+	f := &r.Figures[len(r.Figures)-1]
+	f.Unit, f.Kind = BaseUnit(rule.Unit), results.Measured
+}
+
+// dig is every number at a path, as text.
+func dig(doc any, path []string) (found []string) {
+	if len(path) == 0 {
+		switch v := doc.(type) {
+		case json.Number:
+			return []string{v.String()}
+		case string:
+			return []string{v}
+		}
+		return nil
+	}
+	switch v := doc.(type) {
+	case map[string]any:
+		if next, ok := v[path[0]]; ok {
+			return dig(next, path[1:])
+		}
+	case []any:
+		if path[0] == "*" {
+			for _, x := range v {
+				found = append(found, dig(x, path[1:])...)
+			}
+			return found
+		}
+		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(v) {
+			return dig(v[i], path[1:])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// ncclRow is a size, in place or not.
+type ncclRow struct {
+	size         int64
+	inPlace      bool
+	time         float64 // s
+	algbw, busbw float64 // bit/s
+	wrong        float64 // NaN: not counted
+	unchecked    bool
+}
+
+// ncclUnits are those that a row's columns may be in.
+var ncclUnits = map[string]float64{"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "GB/s": 8e9, "MB/s": 8e6, "B": 1, "elements": 1}
+
+var (
+	// mpirun --tag-output puts the rank before each line.
+	tagged    = regexp.MustCompile(`^\[\d+,\d+\]<std(?:out|err)>:\s?`)
+	ncclIters = regexp.MustCompile(`(\w+ )?iters: (\d+)`)
+	ncclRank  = regexp.MustCompile(`^#\s+Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device`)
+)
+
+// NCCLRanks are the hosts of ranks, as the device lines of nccl-tests name them.
+func NCCLRanks(text []byte) map[int]string {
+	ranks := map[int]string{}
+	for line := range bytes.Lines(text) {
+		if m := ncclRank.FindSubmatch(bytes.TrimSpace(tagged.ReplaceAll(line, nil))); m != nil {
+			n, err := strconv.Atoi(string(m[1]))
+			if err == nil {
+				ranks[n] = string(m[2])
+			}
+		}
+	}
+	return ranks
+}
+
+// ReadNCCLText reads the table of nccl-tests, old or new: columns are those that the header
+// names. Lines of NCCL's own log between are passed over. "N/A" in place of the number of
+// wrong values says that they were not checked. A table without its end is ErrOutput.
+//
+// A number of wrong values that is not 0 makes the reading Wrong; so does an end that says
+// "FAILED". Where the column is "error", as in tests before 2022, it is the largest error,
+// and only the end says whether that is too large.
+//
+// Source: github.com/NVIDIA/nccl-tests, src/common.cu and doc/PERFORMANCE.md.
+func ReadNCCLText(text []byte) (*Reading, error) {
+	var (
+		rows    []ncclRow
+		columns []string
+		units   []string
+		end     bool
+		iters   = 2
+		bad     string
+		r       = &Reading{}
+	)
+	in := bufio.NewScanner(bytes.NewReader(text))
+	in.Buffer(nil, 1<<20)
+	for n := 1; in.Scan(); n++ {
+		line := strings.TrimSpace(tagged.ReplaceAllString(in.Text(), ""))
+		fields := strings.Fields(strings.TrimPrefix(line, "#"))
+		switch {
+		case line == "" || len(fields) == 0:
+		case strings.HasPrefix(line, "#"):
+			switch {
+			case fields[0] == "size" && len(fields) > 3 && fields[1] == "count":
+				columns, units = fields, nil
+			case strings.HasPrefix(fields[0], "(B)") && columns != nil && units == nil:
+				units = fields
+			case strings.Contains(line, "Out of bounds values"):
+				end = true
+				if strings.Contains(line, "FAILED") {
+					bad = strings.TrimSpace(strings.TrimPrefix(line, "#"))
+				}
+			case strings.Contains(line, "Avg bus bandwidth"):
+				end = true
+			default:
+				for _, m := range ncclIters.FindAllStringSubmatch(line, -1) {
+					if v, err := strconv.Atoi(m[2]); err == nil && v > 0 && m[1] != "warmup " && m[1] != "agg " {
+						iters = v
+					}
+				}
+			}
+		case columns != nil && line[0] >= '0' && line[0] <= '9':
+			row, ok, err := ncclRowOf(columns, units, fields)
+			if err != nil {
+				return nil, fmt.Errorf("nccl-tests: line %d: %w", n, err)
+			}
+			if ok {
+				rows = append(rows, row...)
+			}
+		}
+	}
+	switch err := in.Err(); {
+	case err != nil:
+		return nil, fmt.Errorf("nccl-tests: %w: %v", ErrOutput, err)
+	case columns == nil:
+		return nil, fmt.Errorf("nccl-tests: %w: no header that begins with \"size count\"%s", ErrOutput, complaint(text))
+	case len(rows) == 0:
+		return nil, fmt.Errorf("nccl-tests: %w: a header and no rows%s", ErrOutput, complaint(text))
+	case !end:
+		return nil, fmt.Errorf("nccl-tests: %w: the table has no end (\"# Out of bounds values\"): the test was cut off%s", ErrOutput, complaint(text))
+	}
+	r.ncclRows(rows, iters)
+	if r.Wrong == "" {
+		r.Wrong = bad
+	}
+	return r, nil
+}
+
+// ncclRowOf is a row, once out of place and once in place. Not ok: it only looks like one.
+func ncclRowOf(columns, units, fields []string) (rows []ncclRow, ok bool, err error) {
+	extra := len(fields) - len(columns)
+	stamp := -1
+	for i, c := range columns {
+		if c == "timestamp" {
+			stamp = i
+		}
+	}
+	if stamp >= 0 && extra > 0 { // a date and a time of day in one column
+		fields = append(append(append([]string(nil), fields[:stamp]...), strings.Join(fields[stamp:stamp+extra+1], " ")), fields[stamp+extra+1:]...)
+		extra = 0
+	}
+	if extra < 0 {
+		if _, err := strconv.ParseInt(fields[0], 10, 64); err != nil {
+			return nil, false, nil // some other line that begins with a digit
+		}
+		return nil, false, fmt.Errorf("%w: %d columns where the header has %d: %q", ErrOutput, len(fields), len(columns), strings.Join(fields, " "))
+	}
+	size, err := strconv.ParseInt(fields[0], 10, 64)
+	if err != nil || size < 0 {
+		return nil, false, nil
+	}
+	at := 0 // in units: those columns that have any, in order
+	unit := func(fallback string) (float64, error) {
+		u := fallback
+		if units != nil {
+			for at < len(units) && (units[at] == "(B)" || units[at] == "(elements)") {
+				at++
+			}
+			if at < len(units) {
+				u = strings.Trim(units[at], "()")
+			}
+			at++
+		}
+		f, ok := ncclUnits[u]
+		if !ok {
+			return 0, fmt.Errorf("%w: unit %q", ErrOutput, u)
+		}
+		return f, nil
+	}
+	for i, c := range columns {
+		text := fields[i]
+		fallback := ""
+		switch c {
+		case "time":
+			rows = append(rows, ncclRow{size: size, inPlace: len(rows) == 1, wrong: math.NaN()})
+			fallback = "us"
+		case "algbw", "busbw":
+			fallback = "GB/s"
+		case "#wrong", "wrong", "error":
+		default:
+			continue
+		}
+		if len(rows) == 0 {
+			return nil, false, fmt.Errorf("%w: column %s before any time", ErrOutput, c)
+		}
+		row := &rows[len(rows)-1]
+		if fallback == "" {
+			if row.unchecked = text == "N/A"; row.unchecked || c == "error" { // the largest error; what is too large, the end says
+				continue
+			}
+			if row.wrong, err = strconv.ParseFloat(text, 64); err != nil {
+				return nil, false, fmt.Errorf("%w: %s %q", ErrOutput, c, text)
+			}
+			continue
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsInf(v, 0) {
+			return nil, false, fmt.Errorf("%w: %s %q", ErrOutput, c, text)
+		}
+		factor, err := unit(fallback)
+		if err != nil {
+			return nil, false, err
+		}
+		switch v *= factor; c {
+		case "time":
+			row.time = v
+		case "algbw":
+			row.algbw = v
+		case "busbw":
+			row.busbw = v
+		}
+	}
+	if len(rows) == 0 {
+		return nil, false, fmt.Errorf("%w: no time among the columns %q", ErrOutput, columns)
+	}
+	return rows, true, nil
+}
+
+// ncclRows adds rows as figures of their sizes.
+func (r *Reading) ncclRows(rows []ncclRow, iters int) {
+	unchecked := false
+	for _, row := range rows {
+		of := SizeName(row.size)
+		if row.inPlace {
+			of += "/in-place"
+		}
+		if !finite(row.time, row.algbw, row.busbw) {
+			r.note("%s: not a number, left out", of)
+			continue
+		}
+		r.add("latency", of, row.time, max(2, iters))
+		r.add("algbw", of, row.algbw, max(2, iters))
+		r.add("busbw", of, row.busbw, max(2, iters))
+		if finite(row.wrong) {
+			r.add("sum_errors", of, row.wrong, 2)
+			if row.wrong != 0 && r.Wrong == "" {
+				r.Wrong = fmt.Sprintf("%s: %v wrong values", of, row.wrong)
+			}
+		}
+		unchecked = unchecked || row.unchecked
+	}
+	if unchecked {
+		r.note("results were not checked (-c 0), at least not all of them")
+	}
+}
+
+// complaint is what a log says of a failure, for the end of an error.
+func complaint(text []byte) string {
+	for line := range bytes.Lines(text) {
+		l := bytes.TrimSpace(line)
+		if bytes.Contains(l, []byte("Test NCCL failure")) || bytes.Contains(l, []byte("Test CUDA failure")) || bytes.Contains(l, []byte("NCCL WARN")) ||
+			bytes.HasPrefix(l, []byte("Couldn't")) || bytes.HasPrefix(l, []byte("Unable to")) || bytes.HasPrefix(l, []byte("Failed to")) {
+			return fmt.Sprintf(": %.200s", l)
+		}
+	}
+	return ""
+}
+
+// ncclNumber is a number of nccl-tests' JSON: NaN is written as "nan".
+type ncclNumber float64
+
+func (n *ncclNumber) UnmarshalJSON(text []byte) error {
+	v, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
+	if err != nil {
+		if s := strings.Trim(string(text), `"`); s != "N/A" && s != "null" {
+			return fmt.Errorf("%.40q is not a number", text)
+		}
+		v = math.NaN()
+	}
+	*n = ncclNumber(v)
+	return nil
+}
+
+// ncclBool is a boolean of nccl-tests' JSON, which are strings.
+type ncclBool bool
+
+func (b *ncclBool) UnmarshalJSON(text []byte) error {
+	switch strings.Trim(string(text), `"`) {
+	case "true", "1":
+		*b = true
+	case "false", "0":
+		*b = false
+	default:
+		return fmt.Errorf("%.40q is not true or false", text)
+	}
+	return nil
+}
+
+type ncclTimes struct {
+	Time  ncclNumber  `json:"time"`
+	AlgBW ncclNumber  `json:"alg_bw"`
+	BusBW ncclNumber  `json:"bus_bw"`
+	Wrong *ncclNumber `json:"nwrong"`
+}
+
+// ReadNCCLJSON reads the file that nccl-tests -J writes. Its booleans are strings, and a
+// number may be "nan". The whole environment is in it: keep it only as RedactJSON leaves it.
+//
+// Source: github.com/NVIDIA/nccl-tests, src/util.cu.
+func ReadNCCLJSON(text []byte) (*Reading, error) {
+	var out struct {
+		Results []struct {
+			Size    int64      `json:"size"`
+			Out     *ncclTimes `json:"out_of_place"`
+			InPlace *ncclTimes `json:"in_place"`
+		} `json:"results"`
+		OutOfBounds *struct {
+			Count ncclNumber `json:"count"`
+			Okay  ncclBool   `json:"okay"`
+		} `json:"out_of_bounds"`
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("nccl-tests -J: %w: %v", ErrOutput, err)
+	}
+	var rows []ncclRow
+	for _, s := range out.Results {
+		for i, t := range []*ncclTimes{s.Out, s.InPlace} {
+			if t == nil {
+				continue
+			}
+			row := ncclRow{size: s.Size, inPlace: i == 1, time: float64(t.Time) * 1e-6, algbw: float64(t.AlgBW) * 8e9, busbw: float64(t.BusBW) * 8e9, wrong: math.NaN()}
+			if t.Wrong != nil {
+				row.wrong = float64(*t.Wrong)
+			}
+			row.unchecked = !finite(row.wrong)
+			rows = append(rows, row)
+		}
+	}
+	switch {
+	case len(rows) == 0:
+		return nil, fmt.Errorf("nccl-tests -J: %w: no results", ErrOutput)
+	case out.OutOfBounds == nil:
+		return nil, fmt.Errorf("nccl-tests -J: %w: no out_of_bounds: the test was cut off", ErrOutput)
+	}
+	r := &Reading{}
+	r.ncclRows(rows, 2)
+	if r.Wrong == "" && !bool(out.OutOfBounds.Okay) {
+		r.Wrong = fmt.Sprintf("%v values out of bounds", float64(out.OutOfBounds.Count))
+	}
+	return r, nil
+}

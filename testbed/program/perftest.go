@@ -1,0 +1,132 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// perftestColumn is a name in a header of perftest, with its unit: "BW average[MiB/sec]".
+var perftestColumn = regexp.MustCompile(`((?:BW |99% |99\.9% )?#?[A-Za-z_]\w*)(?:\[([^\]]*)\])?`)
+
+// perftestUnits are to bit/s, 1/s and s. Debian's perftest 4.5 writes MB/sec for what is
+// 2^20 bytes a second all the same (its source divides by 0x100000).
+var perftestUnits = map[string]float64{
+	"MiB/sec": 8 << 20, "MB/sec": 8 << 20, "Gb/sec": 1e9, "Mpps": 1e6, "usec": 1e-6, "nsec": 1e-9, "": 1,
+}
+
+// ReadPerftest reads the table of a perftest program: ib_write_bw and its like, or
+// ib_write_lat. Columns and units are those of its header; rows of several sizes (-a) are
+// several figures. Source: github.com/linux-rdma/perftest, src/perftest_parameters.h.
+func ReadPerftest(text []byte) (*Reading, error) {
+	r := &Reading{}
+	var columns, units []string
+	for line := range bytes.Lines(text) {
+		l := strings.TrimSpace(string(line))
+		fields := strings.Fields(l)
+		switch {
+		case strings.HasPrefix(l, "#bytes"):
+			columns, units = nil, nil
+			for _, m := range perftestColumn.FindAllStringSubmatch(l, -1) {
+				columns, units = append(columns, m[1]), append(units, m[2])
+			}
+		case columns == nil || len(fields) == 0 || fields[0][0] < '0' || fields[0][0] > '9':
+		case len(fields) < len(columns):
+			return nil, fmt.Errorf("perftest: %w: %d columns where the header has %d: %q", ErrOutput, len(fields), len(columns), l)
+		default:
+			if err := r.perftestRow(columns, units, fields); err != nil {
+				return nil, fmt.Errorf("perftest: %w", err)
+			}
+		}
+	}
+	switch {
+	case columns == nil && complaint(text) != "":
+		return nil, fmt.Errorf("perftest: %w%s", ErrFailed, complaint(text))
+	case columns == nil:
+		return nil, fmt.Errorf("perftest: %w: no header that begins with #bytes", ErrOutput)
+	case len(r.Figures) == 0:
+		return nil, fmt.Errorf("perftest: %w: a header and no rows%s", ErrOutput, complaint(text))
+	}
+	return r, nil
+}
+
+func (r *Reading) perftestRow(columns, units, fields []string) error {
+	size, err := strconv.ParseInt(fields[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: size %q", ErrOutput, fields[0])
+	}
+	of, n := SizeName(size), 2
+	for i, c := range columns[1:] {
+		metric := ""
+		switch c {
+		case "#iterations":
+			if v, err := strconv.Atoi(fields[i+1]); err == nil {
+				n = max(2, v)
+			}
+			continue
+		case "BW average":
+			metric = "goodput"
+		case "MsgRate":
+			metric = "message_rate"
+		case "t_avg":
+			metric = "latency"
+		case "99% percentile":
+			metric = "latency_p99"
+		default:
+			continue
+		}
+		unit := units[i+1]
+		factor, ok := perftestUnits[unit]
+		if !ok {
+			return fmt.Errorf("%w: %s in %q", ErrOutput, c, unit)
+		}
+		if unit == "MB/sec" {
+			r.note("this perftest calls MB/sec what is MiB/s (2^20): read as that")
+		}
+		v, err := strconv.ParseFloat(fields[i+1], 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%w: %s %q", ErrOutput, c, fields[i+1])
+		}
+		r.add(metric, of, v*factor, n)
+	}
+	return nil
+}
+
+// ReadPerftestJSON reads the file that --out_json writes of a bandwidth test. It does not say
+// its unit: gbits tells whether --report_gbits was given. Of raw Ethernet with QoS, the key
+// sl is not quoted, which is not JSON.
+func ReadPerftestJSON(text []byte, gbits bool) (*Reading, error) {
+	var out struct {
+		Results *struct {
+			Size       int64    `json:"MsgSize"`
+			Iterations int      `json:"n_iterations"`
+			Average    *float64 `json:"BW_average"`
+			Rate       *float64 `json:"MsgRate"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		hint := ""
+		if regexp.MustCompile(`[{,]\s*sl\s*:`).Match(text) {
+			hint = ": the key sl of QoS tests is not quoted; read the table instead"
+		}
+		return nil, fmt.Errorf("perftest --out_json: %w: %v%s", ErrOutput, err, hint)
+	}
+	if out.Results == nil || out.Results.Average == nil {
+		return nil, fmt.Errorf("perftest --out_json: %w: no results.BW_average", ErrOutput)
+	}
+	r := &Reading{}
+	factor := perftestUnits["MiB/sec"]
+	if gbits {
+		factor = perftestUnits["Gb/sec"]
+	}
+	of, n := SizeName(out.Results.Size), max(2, out.Results.Iterations)
+	r.add("goodput", of, *out.Results.Average*factor, n)
+	if out.Results.Rate != nil {
+		r.add("message_rate", of, *out.Results.Rate*1e6, n)
+	}
+	return r, nil
+}

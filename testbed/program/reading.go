@@ -1,0 +1,136 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/inabench/inabench/results"
+)
+
+// Kind names a workload.
+type Kind string
+
+// The workloads there are.
+const (
+	IPerf3   Kind = "iperf3"
+	Perftest Kind = "perftest"
+	NCCL     Kind = "nccl-tests"
+	Torchrun Kind = "torchrun"
+	ATP      Kind = "atp"
+	SwitchML Kind = "switchml"
+	Exec     Kind = "exec"
+)
+
+// Kinds are all of them.
+func Kinds() []string {
+	return []string{string(IPerf3), string(Perftest), string(NCCL), string(Torchrun), string(ATP), string(SwitchML), string(Exec)}
+}
+
+// Units are the units of the metrics that readers find. Those of Extract are declared with
+// the rule.
+var Units = map[string]string{
+	"goodput": "bit/s", "total_goodput": "bit/s", "wire_rate": "bit/s", "algbw": "bit/s", "busbw": "bit/s",
+	"latency": "s", "latency_p99": "s", "jitter": "s", "jct": "s",
+	"loss": "1", "retransmits": "1", "sum_errors": "1", "message_rate": "1/s",
+}
+
+// ErrFailed is wrapped when a program's own output says that it failed, whatever its exit
+// status.
+var ErrFailed = errors.New("the program failed")
+
+// ErrOutput is wrapped when output is not what the program is documented to print, or is cut
+// off.
+var ErrOutput = errors.New("unexpected output")
+
+// Reading is what a program's output says.
+type Reading struct {
+	// Figures are measured ones in base units. Of is the part of the program that they are
+	// about, such as a size; empty: all of it.
+	Figures []results.Figure
+	Notes   []string // what was converted, or is odd
+	// arrived is the counter behind goodput, of one flow; nil: there is none.
+	arrived *results.Series
+	// Wrong is what the program found wrong with its own results, empty: nothing.
+	Wrong string
+}
+
+// add adds an exact figure, drawn from n repetitions inside the program.
+func (r *Reading) add(metric, of string, v float64, n int) {
+	r.Figures = append(r.Figures, results.Figure{
+		Metric: metric, Of: of, Kind: results.Measured, Value: v, Lo: v, Hi: v, N: n, Unit: Units[metric],
+	})
+}
+
+// addRate adds the rate of a counter, with the interval that its readings allow.
+func (r *Reading) addRate(metric, of string, factor float64, s results.Series) error {
+	n := len(s.T)
+	if n < 2 {
+		return fmt.Errorf("%w: %s: fewer than two readings", ErrOutput, metric)
+	}
+	f, err := results.Rate(s.T[0], s.T[n-1], s)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %v", ErrOutput, metric, err)
+	}
+	f = f.Affine(factor, 0)
+	f.Metric, f.Of, f.Kind, f.Unit = metric, of, results.Measured, Units[metric]
+	r.Figures = append(r.Figures, f)
+	return nil
+}
+
+// addMean adds the mean of equal repetitions with its 95 % interval.
+func (r *Reading) addMean(metric, of string, v []float64) {
+	f := results.Mean(v)
+	f.Metric, f.Of, f.Kind, f.Unit = metric, of, results.Measured, Units[metric]
+	r.Figures = append(r.Figures, f)
+}
+
+func (r *Reading) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	for _, n := range r.Notes {
+		if n == text {
+			return
+		}
+	}
+	r.Notes = append(r.Notes, text)
+}
+
+// Get is the first figure of a metric about a part.
+func (r *Reading) Get(metric, of string) (results.Figure, bool) {
+	for _, f := range r.Figures {
+		if f.Metric == metric && f.Of == of {
+			return f, true
+		}
+	}
+	return results.Figure{}, false
+}
+
+// About names the program in every figure: what was about "1MiB" is about "A/1MiB".
+func (r *Reading) About(name string) {
+	for i := range r.Figures {
+		r.Figures[i].Of = strings.Trim(name+"/"+r.Figures[i].Of, "/")
+	}
+}
+
+func finite(v ...float64) bool {
+	for _, x := range v {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// SizeName is a size in bytes as subjects of figures are named: "512MiB".
+func SizeName(n int64) string {
+	for _, u := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.size && n%u.size == 0 {
+			return fmt.Sprintf("%d%s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", n)
+}

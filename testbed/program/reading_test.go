@@ -1,0 +1,334 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/internal/golden"
+	"github.com/inabench/inabench/results"
+)
+
+// readers are how samples are read, by the beginning of their names. iperf3's are what
+// iperf 3.12 printed (iperf3-stream: written after its manual); all others are written after
+// the sources that the readers name.
+var readers = map[string]func([]byte) (*Reading, error){
+	"iperf3":   func(b []byte) (*Reading, error) { return ReadIPerf3(b, nil) },
+	"nccl.":    ReadNCCLJSON,
+	"nccl-":    ReadNCCLText,
+	"perftest": ReadPerftest,
+	"atp":      ReadATP,
+	"switchml": ReadSwitchML,
+}
+
+func read(name string, text []byte) (*Reading, error) {
+	for prefix, f := range readers {
+		if strings.HasPrefix(name, prefix) {
+			return f(text)
+		}
+	}
+	return nil, errors.New("nobody reads " + name)
+}
+
+func describe(r *Reading, err error) string {
+	if err != nil {
+		return fmt.Sprintf("error: %v\n", err)
+	}
+	var b strings.Builder
+	for _, f := range r.Figures {
+		fmt.Fprintf(&b, "%s of %q: %s, %d\n", f.Metric, f.Of, results.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), f.N)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	if r.Wrong != "" {
+		fmt.Fprintf(&b, "wrong: %s\n", r.Wrong)
+	}
+	return b.String()
+}
+
+// All samples, as they are read. The figures that matter are checked by hand in TestByHand.
+func TestReaders(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.*")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d samples: %v", len(files), err)
+	}
+	var b strings.Builder
+	for _, file := range files {
+		name := filepath.Base(file)
+		if strings.HasSuffix(name, ".golden") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "== %s\n%s", name, describe(read(name, text)))
+	}
+	golden.Compare(t, "readers.golden", b.String())
+}
+
+// Figures that were computed by hand from what the samples say.
+func TestByHand(t *testing.T) {
+	for _, test := range []struct {
+		file, metric, of string
+		want             float64
+	}{
+		{"iperf3-tcp.json", "goodput", "", 25165824 * 8 / 2.000594},
+		{"iperf3-udp.json", "goodput", "", 5013504 * 8 / 2.000323},
+		{"iperf3-udp.json", "loss", "", 0},
+		{"iperf3-udp.json", "jitter", "", 0.002904487e-3},
+		{"iperf3-stream.json", "goodput", "", 99401993.36}, // the first second is left out
+		{"iperf3-stream.json", "retransmits", "", 4},
+		{"nccl-new.txt", "algbw", "512MiB", 76.31 * 8e9},
+		{"nccl-new.txt", "busbw", "512MiB", 114.46 * 8e9}, // 1.5 of algbw: 4 ranks
+		{"nccl-new.txt", "algbw", "512MiB/in-place", 76.57 * 8e9},
+		{"nccl-new.txt", "latency", "128MiB", 1912.5e-6},
+		{"nccl-old.txt", "latency", "8B", 33.96e-6},
+		{"nccl-unchecked.txt", "latency", "1GiB", 11e-3},
+		{"nccl-wrong.txt", "sum_errors", "512MiB", 12},
+		{"nccl.json", "algbw", "1MiB", 19.97 * 8e9},
+		{"perftest-mib.txt", "goodput", "64KiB", 11549.87 * 1048576 * 8}, // 96.9 Gbit/s
+		{"perftest-debian.txt", "goodput", "64KiB", 11549.87 * 1048576 * 8},
+		{"perftest-gbits.txt", "goodput", "64KiB", 96.49e9},
+		{"perftest-gbits.txt", "message_rate", "2B", 3.569532e6},
+		{"perftest-lat.txt", "latency", "2B", 1.10e-6},
+		{"nccl-old.txt", "algbw", "8B", 0},
+		{"perftest-lat.txt", "latency_p99", "2B", 1.19e-6},
+		{"atp.txt", "wire_rate", "", 8000 * 16517 * 308 * 8 / 8.437}, // 38.6 Gbit/s, 35.9 of ATP's
+		{"atp.txt", "goodput", "", 8000 * 16517 * 248 * 8 / 8.437},
+		{"switchml.txt", "goodput", "", (32e9 + 32e9 + 30e9) / 3},
+		{"switchml.txt", "jct", "", (8388608 + 8388608 + 8947849) * 1e-9 / 3},
+	} {
+		text, err := os.ReadFile("testdata/" + test.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := read(test.file, text)
+		if err != nil {
+			t.Errorf("%s: %v", test.file, err)
+			continue
+		}
+		f, ok := r.Get(test.metric, test.of)
+		if !ok || math.Abs(f.Value-test.want) > 1e-6*math.Abs(test.want) {
+			t.Errorf("%s: %s of %q is %v (there: %t), want %v", test.file, test.metric, test.of, f.Value, ok, test.want)
+		}
+	}
+}
+
+// What says that a program failed is ErrFailed, what is cut off ErrOutput, and never a
+// figure.
+func TestFailures(t *testing.T) {
+	for file, want := range map[string]error{
+		"iperf3-refused.json": ErrFailed, "perftest-refused.txt": ErrFailed, "nccl-cut.txt": ErrOutput,
+	} {
+		text, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := read(file, text); !errors.Is(err, want) || r != nil {
+			t.Errorf("%s: %v, %v; want %v", file, r, err, want)
+		}
+	}
+	tcp, err := os.ReadFile("testdata/iperf3-tcp.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, _ := os.ReadFile("testdata/iperf3-refused.json")
+	if _, err := ReadIPerf3(tcp, refused); !errors.Is(err, ErrFailed) {
+		t.Errorf("a server that failed: %v", err)
+	}
+	if _, err := ReadIPerf3(tcp[:len(tcp)/2], nil); !errors.Is(err, ErrOutput) {
+		t.Errorf("half of it: %v", err)
+	}
+	if _, err := ReadPerftestJSON([]byte(`{test_info: {}, results: {MsgSize: 2, sl: 0}}`), true); err == nil || !strings.Contains(err.Error(), "table") {
+		t.Errorf("JSON of QoS tests: %v", err)
+	}
+}
+
+// perftest's JSON does not say its unit.
+func TestPerftestJSON(t *testing.T) {
+	text := []byte(`{"test_info":{"test":"Write_BW"},"results":{"MsgSize":65536,"n_iterations":5000,"BW_peak":96.57,"BW_average":96.49,"MsgRate":0.18404}}`)
+	for gbits, want := range map[bool]float64{true: 96.49e9, false: 96.49 * 8 * 1048576} {
+		r, err := ReadPerftestJSON(text, gbits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, _ := r.Get("goodput", "64KiB"); f.Value != want || f.N != 5000 {
+			t.Errorf("gbits %t: %v of %d, want %v", gbits, f.Value, f.N, want)
+		}
+	}
+}
+
+func TestExtract(t *testing.T) {
+	log := []byte("step 1 loss 2.5 1,250 tokens/s 80 ms\nstep 2 loss 2.25 1,350 tokens/s 84 ms\n")
+	doc := []byte(`{"runs": [{"bw": 12.5}, {"bw": "13.5"}], "unit": "GB/s"}`)
+	for _, test := range []struct {
+		text []byte
+		rule Rule
+		want float64
+		n    int
+		unit string
+	}{
+		{log, Rule{Metric: "step_time", Unit: "ms", Regexp: `(\d+) ms$`}, 0.082, 2, "s"},
+		{log, Rule{Metric: "loss", Unit: "1", Regexp: `loss ([\d.]+)`, Take: "last"}, 2.25, 1, "1"},
+		{log, Rule{Metric: "loss", Unit: "1", Regexp: `loss ([\d.]+)`, Take: "first"}, 2.5, 1, "1"},
+		{log, Rule{Metric: "tokens", Unit: "1/s", Regexp: `([\d,]+) tokens`, Take: "sum"}, 2600, 1, "1/s"},
+		{doc, Rule{Metric: "bw", Unit: "GB/s", JSON: "runs.*.bw"}, 13 * 8e9, 2, "bit/s"},
+		{doc, Rule{Metric: "bw", Unit: "MiB/s", JSON: "runs.0.bw"}, 12.5 * 8 * 1048576, 1, "bit/s"},
+	} {
+		r, err := Extract(test.text, []Rule{test.rule})
+		if err != nil {
+			t.Errorf("%+v: %v", test.rule, err)
+			continue
+		}
+		if f := r.Figures[0]; math.Abs(f.Value-test.want) > 1e-9*test.want || f.N != test.n || f.Unit != test.unit || f.Metric != test.rule.Metric {
+			t.Errorf("%+v: %+v, want %v %s of %d", test.rule, f, test.want, test.unit, test.n)
+		}
+	}
+	for _, rule := range []Rule{
+		{Metric: "m", Unit: "1", Regexp: "nothing like it (x)"}, // never 0 instead
+		{Metric: "m", Unit: "1", JSON: "runs.2.bw"},
+		{Metric: "m", Unit: "1", JSON: "unit"}, // not a number
+		{Metric: "m", Unit: "furlong", JSON: "runs.0.bw"},
+		{Metric: "m", Unit: "1", Regexp: "no group"},
+		{Metric: "m", Unit: "1", Regexp: "("},
+		{Metric: "m", Unit: "1"},
+	} {
+		if r, err := Extract(doc, []Rule{rule}); err == nil {
+			t.Errorf("%+v: %+v", rule, r)
+		}
+	}
+}
+
+// No secret survives, and what the run is about does.
+func TestRedact(t *testing.T) {
+	for _, test := range []struct{ in, gone, stays string }{
+		{"HF_TOKEN=hf_secretsecretsecret rest", "secretsecret", "rest"},
+		{`{"WANDB_API_KEY": "abc123def"}`, "abc123def", "WANDB_API_KEY"},
+		{"export AWS_SECRET_ACCESS_KEY='abc/def'", "abc/def", "AWS_SECRET_ACCESS_KEY"},
+		{"Authorization: Bearer abcdef0123456789", "abcdef0123456789", "Bearer"},
+		{"postgres://user:hunter2@db/x", "hunter2", "user"},
+		{"./train --password hunter2 --lr 0.1", "hunter2", "--lr 0.1"},
+		{"./train --api-token=hunter2", "hunter2", "--api-token"},
+		{"key ghp_abcdefghijklmnopqrstuvwxyz0123", "ghp_abcdef", "key"},
+		{"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\nrest", "AAAA", "rest"},
+		{"NCCL_IB_HCA==mlx5_1 SHARP_COLL_LOG_LEVEL=3", "removed", "NCCL_IB_HCA==mlx5_1"},
+	} {
+		got := string(Redact([]byte(test.in)))
+		if strings.Contains(got, test.gone) || !strings.Contains(got, test.stays) {
+			t.Errorf("%q became %q", test.in, got)
+		}
+	}
+	text, err := os.ReadFile("testdata/nccl.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(RedactJSON(text))
+	for _, gone := range []string{"hf_abc", "/root", "NCCL_API_KEY=x", "pw@db"} {
+		if strings.Contains(got, gone) {
+			t.Errorf("%q is still there:\n%s", gone, got)
+		}
+	}
+	if !strings.Contains(got, "NCCL_DEBUG=INFO") || !json.Valid([]byte(got)) {
+		t.Errorf("what is needed is gone:\n%s", got)
+	}
+	if again, err := ReadNCCLJSON([]byte(got)); err != nil || len(again.Figures) == 0 {
+		t.Errorf("what is kept cannot be read: %v", err)
+	}
+}
+
+func TestCheckSwitchML(t *testing.T) {
+	good := "[general]\nbackend = dpdk\npacket_numel = 256\nnum_workers = 2\nnum_worker_threads = 4\nmax_outstanding_packets = 256\n"
+	if p := CheckSwitchML([]byte(good), 2); len(p) > 0 {
+		t.Errorf("a good one: %q", p)
+	}
+	for _, test := range []struct{ from, to, want string }{
+		{"packet_numel = 256\n", "", "1024"}, // the library's own default is refused
+		{"packet_numel = 256", "packet_numel = 128", "packet_numel = 128"},
+		{"dpdk", "dummy", "sends nothing"},
+		{"num_workers = 2", "num_workers = 1", "2 workers"},
+		{"num_workers = 2", "num_workers = 3", "there are 2 hosts"},
+		{"packets = 256", "packets = 250", "not a multiple"},
+		{"packets = 256", "packets = many", "not a number"},
+	} {
+		p := CheckSwitchML([]byte(strings.Replace(good, test.from, test.to, 1)), 2)
+		if len(p) != 1 || !strings.Contains(p[0], test.want) {
+			t.Errorf("%q: %q, want one with %q", test.to, p, test.want)
+		}
+	}
+}
+
+func TestRanks(t *testing.T) {
+	text, err := os.ReadFile("testdata/nccl-new.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := NCCLRanks(text); len(r) != 4 || r[0] != "h1" || r[3] != "h2" {
+		t.Errorf("ranks: %v", r)
+	}
+	hosts := RankHosts([]Output{
+		{Command: Command{Host: "h1"}, Stdout: []byte("[rank1] hello\nrank 2 of 4\n")},
+		{Command: Command{Host: "h2"}, Stdout: []byte("RANK=0\nrank 2 is my peer\n")},
+	})
+	if len(hosts) != 2 || hosts[1] != "h1" || hosts[0] != "h2" {
+		t.Errorf("ranks of hosts: %v; 2 is not certain", hosts)
+	}
+}
+
+// A rule gives finite figures in its base unit, or an error, whatever the output.
+func FuzzExtract(f *testing.F) {
+	f.Add([]byte(`{"a": [1, "2"]}`), "a.*", "(\\d+) ms")
+	f.Add([]byte("12 ms\n13 ms\n"), "0", "(\\d+) ms")
+	f.Fuzz(func(t *testing.T, text []byte, path, re string) {
+		for _, rule := range []Rule{{Metric: "m", Unit: "ms", JSON: path}, {Metric: "m", Unit: "ms", Regexp: re, Take: "sum"}} {
+			r, err := Extract(text, []Rule{rule})
+			if (err == nil) != (r != nil && len(r.Figures) == 1) {
+				t.Fatalf("%+v: %+v, %v", rule, r, err)
+			}
+			if r != nil && (!finite(r.Figures[0].Value) || r.Figures[0].Unit != "s") {
+				t.Fatalf("%+v: %+v", rule, r.Figures)
+			}
+		}
+	})
+}
+
+// Whatever is read, an error and a reading exclude each other, and figures are finite, known
+// and in base units.
+func FuzzReaders(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.*")
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && !strings.HasSuffix(file, ".golden") {
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for name, f := range readers {
+			r, err := f(text)
+			if (err == nil) != (r != nil) {
+				t.Fatalf("%s: %v and %v", name, r, err)
+			}
+			if r == nil {
+				continue
+			}
+			if len(r.Figures) == 0 && len(r.Notes) == 0 {
+				t.Fatalf("%s: neither an error nor a figure", name)
+			}
+			for _, x := range r.Figures {
+				if !finite(x.Value, x.Lo, x.Hi) || x.Unit == "" || x.Unit != Units[x.Metric] || x.Kind != results.Measured {
+					t.Fatalf("%s: %+v", name, x)
+				}
+			}
+		}
+		if !json.Valid(text) {
+			Redact(text)
+		}
+		RedactJSON(text)
+		CheckSwitchML(text, 0)
+	})
+}

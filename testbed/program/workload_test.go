@@ -1,0 +1,92 @@
+package program
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/internal/golden"
+)
+
+// How each program is started: processes, hosts, arguments, environment.
+func TestCommands(t *testing.T) {
+	h := func(n int) Host {
+		return Host{Name: fmt.Sprintf("h%d", n), Address: fmt.Sprintf("10.0.0.%d", n), RDMA: "mlx5_0:1"}
+	}
+	two := []Host{h(1), h(2)}
+	flows := []Flow{{h(1), h(5)}, {h(2), h(6)}}
+	var b strings.Builder
+	for _, w := range []Workload{
+		{Name: "tcp", Kind: IPerf3, Flows: flows, Duration: 3 * time.Second, Warmup: 1500 * time.Millisecond, Interval: 500 * time.Millisecond, Congestion: "cubic", Streams: 2},
+		{Name: "udp", Kind: IPerf3, Flows: flows[:1], Duration: time.Second, UDP: true, Rate: 1e7, Port: 6000, Arguments: []string{"--tos", "8"}},
+		{Name: "bw", Kind: Perftest, Flows: flows[:1], Duration: 3 * time.Second, Size: 65536, JSON: true},
+		{Name: "lat", Kind: Perftest, Command: []string{"/opt/ib_write_lat"}, Flows: flows[:1], Duration: 3 * time.Second, Size: 2},
+		{Name: "mpi", Kind: NCCL, Hosts: two, Size: 8, SizeTo: 1 << 30, PerHost: 8, Iterations: 50, Env: []string{"NCCL_DEBUG=INFO", "NCCL_IB_HCA==mlx5_0"}, LaunchArgs: []string{"--allow-run-as-root"}, JSON: true},
+		{Name: "each", Kind: NCCL, Hosts: two, Size: 1 << 20, Launcher: "each", JSON: true},
+		{Name: "static", Kind: Torchrun, Hosts: two, PerHost: 4, Command: []string{"train.py", "--lr", "0.1"}},
+		{Name: "c10d", Kind: Torchrun, Hosts: two, Command: []string{"train.py"}, Rendezvous: "c10d", Port: 29400},
+		{Name: "atp", Kind: ATP, Hosts: two, Servers: []Host{h(3)}, Command: []string{"/opt/atp/client/app"}, Server: []string{"/opt/atp/server/app"}, AppID: 1, Arguments: []string{"-a", "100"}},
+		{Name: "switchml", Kind: SwitchML, Hosts: two, Arguments: []string{"--verify"}},
+		{Name: "exec", Kind: Exec, Hosts: two, Command: []string{"/opt/run", "a b", "$(c)"}, Env: []string{"X=1"}},
+	} {
+		servers, clients := w.Commands()
+		for _, c := range append(servers, clients...) {
+			fmt.Fprintf(&b, "%s on %s", c.Name, c.Host)
+			for _, f := range []struct {
+				what string
+				is   bool
+				v    any
+			}{{"server", c.Server, ""}, {"listens on", c.Listen != 0, c.Listen}, {"about", c.Part != "", c.Part}, {"writes", c.File != "", c.File}} {
+				if f.is {
+					fmt.Fprint(&b, strings.TrimRight(fmt.Sprintf(", %s %v", f.what, f.v), " "))
+				}
+			}
+			fmt.Fprintf(&b, "\n\t%q\n", c.Argv)
+			if len(c.Env) > 0 {
+				fmt.Fprintf(&b, "\t%q\n", c.Env)
+			}
+		}
+	}
+	golden.Compare(t, "commands.golden", b.String())
+}
+
+// Sizes double; every one is reduced out of place and in place, and once more to be checked.
+func TestReduced(t *testing.T) {
+	w := Workload{Kind: NCCL, Size: 1 << 10, SizeTo: 1 << 12, Iterations: 9}
+	if got, want := w.Reduced(), 2.0*10*(1024+2048+4096)+5*(1024+4096); got != want {
+		t.Errorf("%v bytes, want %v", got, want)
+	}
+	if got := (&Workload{Kind: Exec}).Reduced(); got != 0 {
+		t.Errorf("of another program: %v bytes", got)
+	}
+}
+
+// What several processes printed becomes figures of the program and of its parts.
+func TestRead(t *testing.T) {
+	out := func(part, text string) Output { return Output{Command: Command{Part: part}, Stdout: []byte(text)} }
+	rules := []Rule{{Metric: "rate", Unit: "1/s", Regexp: `rate (\S+)`}}
+	for _, test := range []struct {
+		w    Workload
+		outs []Output
+		want string
+	}{
+		{Workload{Name: "A", Kind: Exec, Rules: rules}, []Output{out("h1", "rate 1"), out("h2", "rate 3")}, "rate of A/h1: 1, rate of A/h2: 3"},
+		{Workload{Name: "A", Kind: Exec, Rules: rules}, []Output{out("", "rate 1")}, "rate of A: 1"},
+		{Workload{Name: "A", Kind: Torchrun, Rules: rules}, []Output{out("", "rate 1"), out("", "nothing"), out("", "rate 3")}, "rate of A: 2"},
+		{Workload{Name: "A", Kind: Exec, Rules: rules}, []Output{out("h1", "rate 1"), out("h2", "none")}, `rate: unexpected output: nothing at "rate (\\S+)"`},
+	} {
+		r, err := test.w.Read(test.outs)
+		var got []string
+		if err != nil {
+			got = append(got, err.Error())
+		} else {
+			for _, f := range r.Figures {
+				got = append(got, fmt.Sprintf("%s of %s: %v", f.Metric, f.Of, f.Value))
+			}
+		}
+		if s := strings.Join(got, ", "); !strings.HasSuffix(s, test.want) {
+			t.Errorf("%s, want %s", s, test.want)
+		}
+	}
+}
