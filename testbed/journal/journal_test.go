@@ -1,0 +1,367 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestMain makes this binary a run that is killed while it writes its journal.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "run" {
+		j, err := Open(os.Args[2], header("R"))
+		for i := 0; err == nil; i++ {
+			if err = j.Begin(change(i)); err == nil {
+				fmt.Println(i)
+			}
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func header(run string) Header {
+	return Header{Run: run, Owner: "anna@desk", Host: "desk", PID: 7, Began: time.Unix(1e9, 0).UTC(), File: "/lab.toml", Inventory: "version = 1\n"}
+}
+
+// change makes a change that is unlike the others.
+func change(i int) *Change {
+	c := &Change{Target: fmt.Sprintf("host h%d", i%3), What: fmt.Sprintf("change %d", i)}
+	switch i % 6 {
+	case 0:
+		c.Undo.Processes = &Processes{Exe: ".cache/inabench/agent", Run: "R"}
+	case 1:
+		c.Undo.Remove = &Remove{Path: "/etc/x", SHA256: "00"}
+	case 2:
+		c.Undo.Restore = &Restore{Path: "/etc/sharp_am.cfg", SHA256: "00", Old: []byte("a \x00 b\n"), Mode: 0o644, Sudo: true}
+	case 3:
+		c.Undo.Entries = &Entries{Epoch: 9, Jobs: []uint16{1, 2}, Groups: []uint16{1}, Routes: []Route{{"10.0.0.1", 3}}}
+	case 4:
+		c.Undo.Lease = &Lease{Host: "h1", Dir: ".inabench", Key: "host-h1", Token: "T"}
+	case 5:
+		c.Undo.Script = &Script{Argv: []string{"sh", "-c", "echo '$(date)' \"\n\""}}
+	}
+	return c
+}
+
+func ns(entries []Entry) (out []int) {
+	for _, e := range entries {
+		out = append(out, e.N)
+	}
+	return out
+}
+
+// TestJournal follows a run that ends before it has undone everything, and what cleans up
+// after it.
+func TestJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	j, err := Open(dir, header("R"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*Change
+	for i := range 6 {
+		all = append(all, change(i))
+	}
+	if err := errors.Join(j.Begin(all[:2]...), j.Begin(all[2:]...), j.Made(all[:4]...), j.Undone(all[1], all[3])); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns(j.Log().Undone()); !slices.Equal(got, []int{6, 5, 3, 1}) {
+		t.Errorf("to undo: %v", got)
+	}
+	if _, err := Open(dir, header("R")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("opened twice: %v", err)
+	}
+	if _, err := Resume(dir, "R"); !errors.Is(err, ErrLive) {
+		t.Errorf("resumed while it goes on: %v", err)
+	}
+	if found, err := List(dir); err != nil || len(found) != 1 || !found[0].Live || found[0].Log.Owner != "anna@desk" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	j, err = Resume(dir, "R")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := j.Log()
+	for i, e := range l.Entries {
+		if want := change(i); e.What != want.What || !reflect.DeepEqual(e.Undo, want.Undo) {
+			t.Errorf("change %d is %+v, want %+v", e.N, e.Undo, want.Undo)
+		}
+	}
+	for _, e := range l.Undone() {
+		if err := j.Undone(&e.Change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resume(dir, "R"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing is left to undo, yet: %v", err)
+	}
+	if found, err := List(dir); err != nil || len(found) != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestNoJournal: nothing is remembered where nothing needs to be.
+func TestNoJournal(t *testing.T) {
+	var j *Journal
+	if err := errors.Join(j.Begin(change(0)), j.Made(change(0)), j.Undone(change(0)), j.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	for _, run := range []string{"", ".", "..", "a/b", ".hidden", "../x"} {
+		if _, err := Open(dir, header(run)); err == nil {
+			t.Errorf("run %q", run)
+		}
+		if _, err := Resume(dir, run); err == nil {
+			t.Errorf("run %q", run)
+		}
+	}
+	j, err := Open(dir, header("R"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	both := change(0)
+	both.Undo.Lease = &Lease{}
+	for _, c := range []*Change{{Target: "host h1"}, both} {
+		if err := j.Begin(c); err == nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	if _, err := Open("/proc/self/none", header("R")); err == nil {
+		t.Error("a directory that cannot be made")
+	}
+}
+
+// TestTorn cuts a journal at every byte and turns every bit of it: all changes before the
+// damage are there, and damage that is not at the end is found.
+func TestTorn(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(dir, header("R"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		if err := j.Begin(change(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(j.Log().Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	for n := range len(text) {
+		lines := bytes.Count(text[:n], []byte("\n"))
+		l, err := Parse(text[:n])
+		switch {
+		case lines == 0 && !errors.Is(err, ErrDamaged):
+			t.Fatalf("%d bytes, no first line: %v", n, err)
+		case lines > 0 && (err != nil || len(l.Entries) != lines-1 || l.Torn != (text[n-1] != '\n')):
+			t.Fatalf("%d bytes, %d lines: %+v, %v", n, lines, l, err)
+		}
+	}
+	last := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
+	for i := range text {
+		for bit := range 8 {
+			bad := bytes.Clone(text)
+			bad[i] ^= 1 << bit
+			l, err := Parse(bad)
+			switch {
+			case i >= last && (err != nil || !l.Torn || len(l.Entries) != 5):
+				// A turned letter of the envelope's own names may go unnoticed: what is in
+				// it is as it was.
+				if err != nil || !reflect.DeepEqual(l.Entries[5].Undo, change(5).Undo) {
+					t.Fatalf("last line, byte %d: %+v, %v", i, l, err)
+				}
+			case i < last && err == nil:
+				for k, e := range l.Entries {
+					if !reflect.DeepEqual(e.Undo, change(k).Undo) {
+						t.Fatalf("byte %d (%q): change %d is %+v", i, text[i], e.N, e.Undo)
+					}
+				}
+			}
+		}
+	}
+
+	// It goes on behind what is whole.
+	path := filepath.Join(dir, "R.jsonl")
+	if err := os.WriteFile(path, text[:len(text)-5], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = Resume(dir, "R"); err != nil {
+		t.Fatal(err)
+	}
+	again := change(11)
+	if err := errors.Join(j.Begin(again), j.Close()); err != nil || again.N != 6 {
+		t.Errorf("change %d, %v", again.N, err)
+	}
+	text, err = os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Parse(text); err != nil || l.Torn || len(l.Entries) != 6 || l.Entries[5].What != "change 11" {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// TestNothingBegun: a run that ended before its journal had a first line did nothing.
+func TestNothingBegun(t *testing.T) {
+	for _, text := range []string{"", `{"crc32c":"0000`} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "R.jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := List(dir); err != nil || len(found) != 1 || found[0].Err != nil || found[0].Log.Run != "R" {
+			t.Errorf("%q: %+v, %v", text, found, err)
+		}
+		j, err := Resume(dir, "R")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := j.Log().Undone(); len(left) != 0 || j.Close() != nil {
+			t.Errorf("%q: %v", text, left)
+		}
+		if found, err := List(dir); err != nil || len(found) != 0 {
+			t.Errorf("%q: %+v, %v", text, found, err)
+		}
+	}
+}
+
+// TestKill kills processes that write journals: each knows of all that it was told is on
+// the disk, can be resumed, and is live before and not after.
+func TestKill(t *testing.T) {
+	n := 20
+	if testing.Short() {
+		n = 3
+	}
+	for range n {
+		dir := t.TempDir()
+		cmd := exec.Command("/proc/self/exe", "run", dir)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, sc := -1, bufio.NewScanner(out)
+		for enough := 1 + rand.IntN(20); told+1 < enough && sc.Scan(); told++ {
+		}
+		if _, err := Resume(dir, "R"); !errors.Is(err, ErrLive) {
+			t.Errorf("before: %v", err)
+		}
+		cmd.Process.Kill()
+		for sc.Scan() {
+			told++
+		}
+		cmd.Wait()
+		j, err := Resume(dir, "R")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := j.Log()
+		// It may have been killed between the two.
+		if k := len(l.Entries); k != told+1 && k != told+2 {
+			t.Errorf("%d changes, and it was told of %d", k, told+1)
+		}
+		j.Close()
+	}
+}
+
+// TestAtOnce: changes that are begun at once all are there, with numbers of their own.
+func TestAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(dir, header("R"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			c := change(i)
+			if err := errors.Join(j.Begin(c), j.Made(c)); err != nil {
+				t.Error(err)
+			}
+			if i%2 == 0 {
+				if err := j.Undone(c); err != nil {
+					t.Error(err)
+				}
+			}
+			_, _ = List(dir) // who looks does not disturb
+		})
+	}
+	all.Wait()
+	j.Close()
+	if j, err = Resume(dir, "R"); err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	l := j.Log()
+	if len(l.Entries) != 20 || len(l.Undone()) != 10 {
+		t.Errorf("%d changes, %d to undo", len(l.Entries), len(l.Undone()))
+	}
+	for _, e := range l.Entries {
+		if want := strings.HasSuffix(e.What, "0") || strings.ContainsAny(e.What[len(e.What)-1:], "2468"); (e.Step == Undone) != want {
+			t.Errorf("%s is %s", e.What, e.Step)
+		}
+	}
+}
+
+func TestDir(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/state")
+	if dir, err := Dir(); err != nil || dir != "/state/inabench/journal" {
+		t.Errorf("%s, %v", dir, err)
+	}
+	t.Setenv("XDG_STATE_HOME", "relative")
+	t.Setenv("HOME", "/home/anna")
+	if dir, err := Dir(); err != nil || dir != "/home/anna/.local/state/inabench/journal" {
+		t.Errorf("%s, %v", dir, err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	open, _ := encode(event{Open: &Header{Version: 1, Run: "R"}})
+	begin, _ := encode(event{Begin: &Change{N: 1, Target: "host h1", Undo: Inverse{Lease: &Lease{Key: "k"}}}})
+	undone, _ := encode(event{Undone: []int{1}})
+	f.Add(slices.Concat(open, begin, undone))
+	f.Add(slices.Concat(open, begin[:20]))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l, err := Parse(text)
+		if (l == nil) != (err != nil) {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		if l == nil {
+			return
+		}
+		if l.whole > int64(len(text)) || l.Torn != (l.whole < int64(len(text))) {
+			t.Errorf("%d of %d bytes are whole, torn %v", l.whole, len(text), l.Torn)
+		}
+		if again, err := Parse(text[:l.whole]); err != nil || again.Torn || len(again.Entries) != len(l.Entries) {
+			t.Errorf("what is whole is %+v, %v", again, err)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package lease
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// DefaultDir is where leases lie on a host, in the user's home. Where people log in as
+// different users, an inventory names one directory for all, with mode 1777.
+const DefaultDir = ".inabench"
+
+// On is a directory on a host; a relative one is in the user's home.
+func On(c *ssh.Client, dir string) Files { return remote{c, dir} }
+
+type remote struct {
+	client *ssh.Client
+	dir    string
+}
+
+func (r remote) List(ctx context.Context) ([]string, error) {
+	names, err := r.client.ReadDir(ctx, r.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
+func (r remote) Read(ctx context.Context, name string) ([]byte, time.Time, error) {
+	name = path.Join(r.dir, name)
+	var info fs.FileInfo
+	var serr error
+	var wg sync.WaitGroup
+	wg.Go(func() { info, serr = r.client.Stat(ctx, name) })
+	data, err := r.client.ReadFile(ctx, name)
+	wg.Wait()
+	if err = errors.Join(err, serr); err != nil {
+		return nil, time.Time{}, err
+	}
+	return data, info.ModTime(), nil
+}
+
+func (r remote) Create(ctx context.Context, name string, data []byte) (time.Time, error) {
+	return r.client.Create(ctx, path.Join(r.dir, name), data)
+}
+
+func (r remote) Rewrite(ctx context.Context, name string, data []byte) (time.Time, error) {
+	return r.client.Rewrite(ctx, path.Join(r.dir, name), data)
+}
+
+func (r remote) Link(ctx context.Context, old, name string) error {
+	return r.client.Link(ctx, path.Join(r.dir, old), path.Join(r.dir, name))
+}
+
+func (r remote) Remove(ctx context.Context, name string) error {
+	return r.client.Remove(ctx, path.Join(r.dir, name))
+}
+
+// Dir is a directory of this machine.
+type Dir string
+
+func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
+
+// List implements Files.
+func (d Dir) List(context.Context) ([]string, error) {
+	entries, err := os.ReadDir(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, err
+}
+
+// Read implements Files.
+func (d Dir) Read(_ context.Context, name string) ([]byte, time.Time, error) {
+	f, err := os.Open(d.file(name))
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	var b bytes.Buffer
+	_, err = b.ReadFrom(f)
+	return b.Bytes(), info.ModTime(), err
+}
+
+// Create implements Files.
+func (d Dir) Create(_ context.Context, name string, data []byte) (time.Time, error) {
+	f, err := os.OpenFile(d.file(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(string(d), 0o755); err == nil {
+			f, err = os.OpenFile(d.file(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		}
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return fill(f, data)
+}
+
+// Rewrite implements Files.
+func (d Dir) Rewrite(_ context.Context, name string, data []byte) (time.Time, error) {
+	f, err := os.OpenFile(d.file(name), os.O_WRONLY, 0)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return fill(f, data)
+}
+
+func fill(f *os.File, data []byte) (at time.Time, err error) {
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil {
+			at = info.ModTime()
+		}
+	}
+	return at, errors.Join(err, f.Close())
+}
+
+// Link implements Files.
+func (d Dir) Link(_ context.Context, old, name string) error {
+	return os.Link(d.file(old), d.file(name))
+}
+
+// Remove implements Files.
+func (d Dir) Remove(_ context.Context, name string) error {
+	if err := os.Remove(d.file(name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

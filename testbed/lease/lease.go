@@ -1,0 +1,706 @@
+// Package lease gives hosts and switches to one controller at a time, with plain files in
+// a directory on the host and no server.
+//
+// A resource's history is a sequence of small files, one for every time that it changed
+// hands, named by its fencing number:
+//
+//	host.17        who took it, when, why, and for how long
+//	host.17.free   a second name of it: given back
+//	host.18        the next one
+//
+// The file with the highest number says who has the resource. It is had for as long as
+// host.17.free is not there and the file is younger than its time to live: a holder renews
+// it by writing the same bytes over it, which moves its time of modification. To take the
+// resource is to make the next file, with link(2), which is atomic and fails if the name
+// is there: of any number of controllers one succeeds. Its content was written, to the
+// disk, under another name before, so no lease is ever half written. To give it back is to
+// link the second name, which needs no room on a full disk. Nothing is ever written over
+// by somebody else and the highest file is never removed, so numbers only grow and none
+// comes twice. (What a host did in the seconds before its own power failed may be undone
+// on its disk. Who took a lease then finds it gone, and has lost it.)
+//
+// All times are the host's: what its clock says when a file is written there. No
+// controller's clock is compared with anything, so they may differ. A holder measures with
+// its own clock only how long it has not been able to renew, and gives up by itself
+// (ErrLost) before the host lets others in. What a host's resources are guarded by beyond
+// that is the fencing number: of two that both believe to have the resource, the one with
+// the higher number does.
+//
+// The files of the past are the audit: each one says from whom it took the resource and
+// why. Those of the last hour, and the last 32, are kept.
+package lease
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrHeld is wrapped when somebody else has the resource; the error is a *HeldError.
+	ErrHeld = errors.New("somebody else has it")
+	// ErrLost is wrapped when a lease is no longer its holder's.
+	ErrLost = errors.New("lease lost")
+	// ErrTaken is wrapped, besides, when that is somebody's doing: otherwise it could not be
+	// renewed in time.
+	ErrTaken = errors.New("by somebody")
+)
+
+// takenError is an ErrLost that is an ErrTaken.
+type takenError struct{ error }
+
+func (e takenError) Unwrap() error        { return e.error }
+func (e takenError) Is(target error) bool { return target == ErrTaken }
+
+// Files is a directory of one host. Names are plain file names.
+type Files interface {
+	// List returns the names that are there; none if there is no directory.
+	List(ctx context.Context) ([]string, error)
+	// Read returns a file and its time of modification. An error wrapping
+	// fs.ErrNotExist says there is none.
+	Read(ctx context.Context, name string) ([]byte, time.Time, error)
+	// Create makes a file that is not there, and the directory if need be, and returns
+	// its time of modification.
+	Create(ctx context.Context, name string, data []byte) (time.Time, error)
+	// Rewrite writes over the beginning of a file in place, and returns its time of
+	// modification.
+	Rewrite(ctx context.Context, name string, data []byte) (time.Time, error)
+	// Link gives a file a second name; an error wrapping fs.ErrExist says that name is
+	// taken.
+	Link(ctx context.Context, old, name string) error
+	// Remove removes a file; one that is not there is no error.
+	Remove(ctx context.Context, name string) error
+}
+
+// A Place is a resource and where its lease lies.
+type Place struct {
+	Name  string // for people: "host h1", "switch tor1"
+	Key   string // of its files: "host-h1", "switch-10.0.1.1:9559-1"
+	Files Files
+}
+
+// Controller is the process that holds a lease, on the machine where it runs.
+type Controller struct {
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+}
+
+// A Claim is who wants a resource, and how.
+type Claim struct {
+	Owner      string // a person: "anna@desk"
+	Reason     string
+	Run        string        // empty: a person holds it, without a process
+	TTL        time.Duration // after the last renewal; whole seconds, at least 2
+	Controller Controller
+
+	// Token is what tells this holder from all others; empty: a random one.
+	Token string
+	// Takeover takes the resource from whoever has it.
+	Takeover bool
+}
+
+// Record is what a lease's file says.
+type Record struct {
+	Owner      string     `json:"owner"`
+	Reason     string     `json:"reason,omitempty"`
+	Run        string     `json:"run,omitempty"` // empty: a person holds it
+	Controller Controller `json:"controller"`
+	Token      string     `json:"token"`
+	Since      time.Time  `json:"since"` // by the host's clock
+	TTL        int64      `json:"ttl"`   // seconds
+
+	// Took is from whom it was taken before its time.
+	Took *Past `json:"took,omitempty"`
+	// After is who had it before and did not renew it, nor give it back.
+	After *Past `json:"after,omitempty"`
+	// Beneath is the lock of the person whose run this is: it comes back when the run
+	// ends.
+	Beneath *Lock `json:"beneath,omitempty"`
+}
+
+// Past is a holder that another has followed.
+type Past struct {
+	Fencing uint64    `json:"fencing"`
+	Owner   string    `json:"owner"`
+	Reason  string    `json:"reason,omitempty"`
+	Run     string    `json:"run,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// Lock is a person's lease that a run of the same person lies on.
+type Lock struct {
+	Owner  string    `json:"owner"`
+	Reason string    `json:"reason,omitempty"`
+	Token  string    `json:"token"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+}
+
+// State is what there is to know of a resource at one moment.
+type State struct {
+	Record            // of who has it, or had it last
+	Place   string    // Place.Name
+	Fencing uint64    // 0: nobody ever had it
+	Held    bool      // somebody has it now
+	Renewed time.Time // last, by the host's clock
+	Expires time.Time // by the host's clock
+	Now     time.Time // the host's clock
+	lapsed  *Record   // of who did not give back what they no longer have
+	under   bool      // the holder is Beneath of the file, whose own lease is over
+}
+
+// Left is how long the holder has it if nothing is renewed.
+func (s State) Left() time.Duration { return max(0, s.Expires.Sub(s.Now)) }
+
+// past is the holder of a number, for who follows.
+func (r Record) past(fencing uint64) *Past {
+	return &Past{Fencing: fencing, Owner: r.Owner, Reason: r.Reason, Run: r.Run, Since: r.Since}
+}
+
+// HeldError is a resource that somebody else has.
+type HeldError struct{ State }
+
+func (e *HeldError) Error() string {
+	who := e.Owner
+	if e.Run != "" {
+		who += " (run " + e.Run + ")"
+	}
+	text := fmt.Sprintf("%s is held by %s", e.Place, who)
+	if e.Reason != "" {
+		text += fmt.Sprintf(" for %q", e.Reason)
+	}
+	text += " since " + ago(e.Now.Sub(e.Since))
+	if e.Run == "" {
+		return text + ", for " + span(e.Left()) + " more"
+	}
+	return text + fmt.Sprintf(", renewed %s", ago(e.Now.Sub(e.Renewed)))
+}
+
+// Is makes it an ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+func span(d time.Duration) string {
+	d = d.Round(time.Second)
+	if d >= 2*time.Minute {
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return d.String()
+}
+
+func ago(d time.Duration) string { return span(max(d, 0)) + " ago" }
+
+// A file's name: key.number, key.number.free, or key.tmp-something while it is written.
+func (p Place) file(n uint64) string { return p.Key + "." + strconv.FormatUint(n, 10) }
+func (p Place) free(n uint64) string { return p.file(n) + ".free" }
+
+// listing is a resource's files.
+type listing struct {
+	numbers []uint64 // ascending
+	freed   map[uint64]bool
+	temps   []string
+}
+
+func (l listing) top() uint64 {
+	if len(l.numbers) == 0 {
+		return 0
+	}
+	return l.numbers[len(l.numbers)-1]
+}
+
+func (p Place) list(ctx context.Context) (listing, error) {
+	names, err := p.Files.List(ctx)
+	l := listing{freed: map[uint64]bool{}}
+	for _, name := range names {
+		rest, ok := strings.CutPrefix(name, p.Key+".")
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(rest, "tmp-") {
+			l.temps = append(l.temps, name)
+			continue
+		}
+		number, free := strings.CutSuffix(rest, ".free")
+		n, err := strconv.ParseUint(number, 10, 64)
+		if err != nil || n == 0 || strconv.FormatUint(n, 10) != number {
+			continue
+		}
+		if free {
+			l.freed[n] = true
+		}
+		// The first name of one that was given back may be missing only where somebody
+		// tidied by hand; the number stays used.
+		l.numbers = append(l.numbers, n)
+	}
+	slices.Sort(l.numbers)
+	l.numbers = slices.Compact(l.numbers)
+	return l, err
+}
+
+// look reads who has the resource at now, by the host's clock.
+func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error) {
+	s := State{Place: p.Name, Fencing: l.top(), Now: now}
+	if s.Fencing == 0 {
+		return s, nil
+	}
+	data, renewed, err := p.Files.Read(ctx, p.file(s.Fencing))
+	if errors.Is(err, fs.ErrNotExist) && l.freed[s.Fencing] {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Renewed = renewed
+	if err := json.Unmarshal(data, &s.Record); err != nil || s.TTL <= 0 {
+		// Every file is whole when it gets its name, so this came of a disk that lost it:
+		// whoever it was has the time to notice.
+		s.Record = Record{Owner: "unknown", Reason: "its file cannot be read", Since: renewed, TTL: 60}
+	}
+	s.Expires = renewed.Add(time.Duration(s.TTL) * time.Second)
+	s.Held = !l.freed[s.Fencing] && !now.After(s.Expires)
+	if !s.Held && !l.freed[s.Fencing] {
+		r := s.Record
+		s.lapsed = &r
+	}
+	if b := s.Beneath; !s.Held && b != nil && !now.After(b.Until) {
+		s.Record = Record{Owner: b.Owner, Reason: b.Reason, Token: b.Token, Since: b.Since, TTL: int64(b.Until.Sub(b.Since) / time.Second)}
+		s.Renewed, s.Expires, s.Held, s.under = b.Since, b.Until, true, true
+	}
+	return s, nil
+}
+
+// Look says who has a resource. It asks the host's clock by writing an empty file, which
+// it removes, unless nobody ever had the resource.
+func Look(ctx context.Context, p Place) (State, error) {
+	s, _, err := p.lookNow(ctx)
+	if err != nil {
+		return s, fmt.Errorf("%s: who has it: %w", p.Name, err)
+	}
+	return s, nil
+}
+
+func (p Place) lookNow(ctx context.Context) (State, listing, error) {
+	for try := 0; ; try++ {
+		l, err := p.list(ctx)
+		if err != nil || l.top() == 0 {
+			return State{Place: p.Name}, l, err
+		}
+		temp := p.temp()
+		now, err := p.Files.Create(ctx, temp, nil)
+		if err != nil {
+			return State{Place: p.Name}, l, err
+		}
+		s, err := p.look(ctx, l, now)
+		if rerr := p.Files.Remove(ctx, temp); err == nil {
+			err = rerr
+		}
+		if errors.Is(err, fs.ErrNotExist) && try < 3 {
+			continue // it has gone out of date meanwhile
+		}
+		return s, l, err
+	}
+}
+
+func (p Place) temp() string { return p.Key + ".tmp-" + rand.Text()[:12] }
+
+// History is who had a resource, as far as files are kept, oldest first: the audit. Held
+// and the clock are only those of the last one.
+func History(ctx context.Context, p Place) ([]State, error) {
+	last, l, err := p.lookNow(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: who had it: %w", p.Name, err)
+	}
+	var out []State
+	for _, n := range l.numbers {
+		s := State{Place: p.Name, Fencing: n}
+		var data []byte
+		if data, s.Renewed, err = p.Files.Read(ctx, p.file(n)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return out, fmt.Errorf("%s: who had it: %w", p.Name, err)
+		}
+		if json.Unmarshal(data, &s.Record) != nil {
+			continue // look says so of the last one
+		}
+		if n == last.Fencing {
+			s.Held, s.Expires, s.Now = last.Held && !last.under, last.Expires, last.Now
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Bounds of the protocol.
+const (
+	keepNumbers = 32
+	keepTime    = time.Hour
+	minTTL      = 2 * time.Second
+)
+
+// Lease is a resource that is had.
+type Lease struct {
+	place Place
+	token string
+	ttl   time.Duration
+	from  *Past
+
+	mu      sync.Mutex
+	fencing uint64
+	data    []byte // of its file
+	sure    time.Time
+	lost    error
+}
+
+// Place is what the lease is of.
+func (l *Lease) Place() Place { return l.place }
+
+// Token is what tells its holder from all others.
+func (l *Lease) Token() string { return l.token }
+
+// span is its time to live.
+func (l *Lease) span() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ttl
+}
+
+// From is who may still use the resource: from whom it was taken, or who let it lapse.
+// nil: nobody.
+func (l *Lease) From() *Past { return l.from }
+
+// Fencing is the lease's number: higher than that of whoever had the resource before.
+func (l *Lease) Fencing() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fencing
+}
+
+// Take takes a resource, or says in a *HeldError who has it. A lease that the claim's
+// Token has already is taken anew. A person's own run lies on the person's lock.
+func Take(ctx context.Context, p Place, c Claim) (*Lease, error) {
+	c.Token = cmp.Or(c.Token, rand.Text())
+	if c.TTL < minTTL {
+		return nil, fmt.Errorf("%s: take a lease: a time to live of %v: at least %v", p.Name, c.TTL, minTTL)
+	}
+	return p.take(ctx, c.on)
+}
+
+// take makes the next file, with the record that on makes of the state that it follows.
+func (p Place) take(ctx context.Context, on func(State) (Record, error)) (*Lease, error) {
+	for {
+		var l *Lease
+		n, err := p.prepare(ctx, on)
+		if err == nil && n != nil {
+			if err = n.link(ctx); err == nil {
+				l, err = n.finish(ctx)
+			}
+		}
+		if l != nil || errors.Is(err, ErrHeld) {
+			return l, err
+		}
+		if (err == nil || errors.Is(err, fs.ErrExist)) && ctx.Err() == nil {
+			continue // somebody else was faster: all is to be looked at again
+		}
+		return nil, fmt.Errorf("%s: take a lease: %w", p.Name, cmp.Or(context.Cause(ctx), err))
+	}
+}
+
+// next is a lease's file that has no name yet.
+type next struct {
+	place  Place
+	temp   string
+	record Record
+	data   []byte
+	number uint64
+	began  time.Time // before the host's time of the file
+	now    time.Time // which is this
+}
+
+// prepare writes the file that is to follow what there is. It is nil, without an error, if
+// that went out of date.
+func (p Place) prepare(ctx context.Context, on func(State) (Record, error)) (n *next, err error) {
+	n = &next{place: p, temp: p.temp()}
+	n.now, err = p.Files.Create(ctx, n.temp, nil)
+	if err != nil {
+		return nil, err
+	}
+	drop := n
+	defer func() {
+		if n == nil || err != nil {
+			drop.drop(ctx)
+		}
+	}()
+	l, err := p.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.look(ctx, l, n.now)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		n.record, err = on(s)
+	}
+	if err == nil {
+		n.data, err = json.Marshal(n.record)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n.number, n.began = s.Fencing+1, time.Now()
+	if n.now, err = p.Files.Rewrite(ctx, n.temp, n.data); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// drop removes the name under which the file was written, when it has another or is in
+// vain. It need not succeed: see tidy.
+func (n *next) drop(ctx context.Context) {
+	_ = n.place.Files.Remove(context.WithoutCancel(ctx), n.temp)
+}
+
+// link gives the file its name. If somebody else was faster the error wraps fs.ErrExist.
+func (n *next) link(ctx context.Context) error {
+	err := n.place.Files.Link(ctx, n.temp, n.place.file(n.number))
+	if err != nil {
+		n.drop(ctx)
+	}
+	return err
+}
+
+// finish makes sure that the file is the last: its number may be an old one, whose file was
+// tidied away since it was prepared. Then it is nil.
+func (n *next) finish(ctx context.Context) (*Lease, error) {
+	n.drop(ctx)
+	p := n.place
+	l, err := p.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lease := &Lease{
+		place: p, token: n.record.Token, from: cmp.Or(n.record.Took, n.record.After), ttl: time.Duration(n.record.TTL) * time.Second,
+		fencing: n.number, data: n.data, sure: n.began,
+	}
+	if l.top() == n.number {
+		p.tidy(ctx, l, n.now)
+		return lease, nil
+	}
+	if err := lease.adopt(ctx, l.top()); errors.Is(err, ErrLost) { // unless it is ours under another name of the host
+		return nil, p.Files.Remove(ctx, p.file(n.number))
+	} else if err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+// on is the record with which the claim follows a state, or why it may not.
+func (c Claim) on(s State) (Record, error) {
+	r := Record{Owner: c.Owner, Reason: c.Reason, Run: c.Run, Controller: c.Controller, Token: c.Token,
+		Since: s.Now.UTC(), TTL: int64(c.TTL / time.Second)}
+	if s.lapsed != nil && s.lapsed.Token != c.Token {
+		r.After = s.lapsed.past(s.Fencing)
+	}
+	switch {
+	case !s.Held:
+	case s.Token == c.Token: // once more
+		r.Since, r.Took, r.Beneath = s.Since, s.Took, s.Beneath
+	case s.Run == "" && c.Run != "" && s.Owner == c.Owner:
+		r.Beneath = &Lock{Owner: s.Owner, Reason: s.Reason, Token: s.Token, Since: s.Since, Until: s.Expires.UTC()}
+	case !c.Takeover:
+		return r, &HeldError{s}
+	default:
+		r.Took = s.past(s.Fencing)
+		if b := s.Beneath; b != nil && b.Owner == c.Owner && c.Run != "" {
+			r.Beneath = b
+		}
+	}
+	return r, nil
+}
+
+// Unlock gives back what a person holds, whether or not a run lies on it that is over. If
+// it is another's, or a run has it, that is a *HeldError; takeover, for a reason, does not
+// mind. What nobody has is no error.
+func Unlock(ctx context.Context, p Place, owner string, takeover bool, reason string) error {
+	s, err := Look(ctx, p)
+	if err != nil || !s.Held {
+		return err
+	}
+	own := s.Run == "" && s.Owner == owner
+	switch {
+	case !own && !takeover:
+		return &HeldError{s}
+	case own && !s.under:
+		return p.release(ctx, s.Fencing)
+	}
+	c := Claim{Owner: owner, Reason: reason, TTL: minTTL, Takeover: true}
+	if own {
+		c.Token = s.Token
+	}
+	l, err := Take(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	return l.Release(ctx)
+}
+
+// Extend lets a person's lease last for ttl from now, also one that the person's run lies
+// on. If the person has none, the error wraps ErrLost; if another has it, it is a
+// *HeldError.
+func Extend(ctx context.Context, p Place, owner string, ttl time.Duration) (State, error) {
+	if ttl < minTTL {
+		return State{}, fmt.Errorf("%s: extend the lease: a time to live of %v: at least %v", p.Name, ttl, minTTL)
+	}
+	_, err := p.take(ctx, func(s State) (Record, error) {
+		r := s.Record
+		switch b := s.Beneath; {
+		case !s.Held:
+			return r, fmt.Errorf("%w: nobody has it", ErrLost)
+		case s.Owner != owner:
+			return r, &HeldError{s}
+		case s.Run == "":
+			r.TTL = int64(ttl / time.Second)
+		case b != nil && b.Owner == owner:
+			longer := *b
+			longer.Until = s.Now.Add(ttl).UTC()
+			r.Beneath = &longer
+		default:
+			return r, &HeldError{s}
+		}
+		return r, nil
+	})
+	if err != nil {
+		return State{Place: p.Name}, err
+	}
+	return Look(ctx, p)
+}
+
+// tidy removes what nobody asks for any more. It need not succeed.
+func (p Place) tidy(ctx context.Context, l listing, now time.Time) {
+	old := func(name string) bool {
+		_, at, err := p.Files.Read(ctx, name)
+		return err == nil && now.Sub(at) > keepTime
+	}
+	for _, name := range l.temps {
+		if old(name) {
+			_ = p.Files.Remove(ctx, name)
+		}
+	}
+	for i, n := range l.numbers {
+		if i >= len(l.numbers)-keepNumbers || !old(p.file(n)) {
+			break
+		}
+		_ = p.Files.Remove(ctx, p.file(n))
+		_ = p.Files.Remove(ctx, p.free(n))
+	}
+}
+
+// Renew is a heartbeat. An error that wraps ErrLost says that the lease is another's, was
+// given back, or could not be renewed in time; it stays so. Other errors may pass.
+func (l *Lease) Renew(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.renew(ctx)
+}
+
+func (l *Lease) renew(ctx context.Context) error {
+	if l.lost != nil {
+		return l.lost
+	}
+	began := time.Now()
+	err := l.beat(ctx)
+	switch late := time.Since(l.sure) > l.patience(); {
+	case errors.Is(err, ErrLost):
+		l.lost = err
+	case late && err == nil: // yet the host may have let somebody in between
+		l.lost = fmt.Errorf("%s: %w: not renewed for %s", l.place.Name, ErrLost, span(time.Since(l.sure)))
+	case late:
+		l.lost = fmt.Errorf("%s: %w: not renewed for %s: %w", l.place.Name, ErrLost, span(time.Since(l.sure)), err)
+	case err == nil:
+		l.sure = began
+	default:
+		return fmt.Errorf("%s: renew the lease: %w", l.place.Name, err)
+	}
+	return l.lost
+}
+
+// patience is how long after it was renewed for sure the lease is its holder's: less than
+// the host gives, which may count in whole seconds.
+func (l *Lease) patience() time.Duration { return max(l.ttl-2*time.Second, l.ttl/2) }
+
+func (l *Lease) beat(ctx context.Context) error {
+	_, err := l.place.Files.Rewrite(ctx, l.place.file(l.fencing), l.data)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !gone {
+		return err
+	}
+	files, err := l.place.list(ctx)
+	if err != nil {
+		return err
+	}
+	top := files.top()
+	switch {
+	case files.freed[l.fencing] && top == l.fencing:
+		return takenError{fmt.Errorf("%s: %w: somebody gave it back", l.place.Name, ErrLost)}
+	case top == l.fencing && !gone:
+		return nil
+	case top <= l.fencing:
+		return takenError{fmt.Errorf("%s: %w: its file has been removed", l.place.Name, ErrLost)}
+	}
+	return l.adopt(ctx, top)
+}
+
+// adopt goes on with a later number, if the same holder has it.
+func (l *Lease) adopt(ctx context.Context, top uint64) error {
+	data, _, err := l.place.Files.Read(ctx, l.place.file(top))
+	if err != nil {
+		return err
+	}
+	var r Record
+	if json.Unmarshal(data, &r) == nil && r.Token == l.token {
+		l.fencing, l.data, l.ttl = top, data, time.Duration(r.TTL)*time.Second
+		return nil
+	}
+	why := ""
+	if r.Reason != "" {
+		why = fmt.Sprintf(" for %q", r.Reason)
+	}
+	how := "took it over"
+	if r.Took == nil {
+		how = "has it now, as it was not renewed in time,"
+	}
+	return takenError{fmt.Errorf("%s: %w: %s %s%s (fencing number %d after %d)",
+		l.place.Name, ErrLost, cmp.Or(r.Owner, "somebody"), how, why, top, l.fencing)}
+}
+
+// Release gives the resource back. It is idempotent; a lease that was lost is another's
+// business by now and no error.
+func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.place.release(ctx, l.fencing)
+	if err == nil && l.lost == nil {
+		l.lost = fmt.Errorf("%s: %w: given back", l.place.Name, ErrLost)
+	}
+	return err
+}
+
+// release marks a number as given back.
+func (p Place) release(ctx context.Context, n uint64) error {
+	err := p.Files.Link(ctx, p.file(n), p.free(n))
+	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if l, lerr := p.list(ctx); lerr == nil && (l.top() > n || !slices.Contains(l.numbers, n)) {
+		return nil // another has followed, or its files are gone
+	}
+	return fmt.Errorf("%s: give the lease back: %w", p.Name, err)
+}

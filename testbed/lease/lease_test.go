@@ -1,0 +1,488 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/sshd"
+	"github.com/inabench/inabench/testbed/sshd/sshdtest"
+)
+
+func place(dir string) Place { return Place{Name: "host h1", Key: "host-h1", Files: Dir(dir)} }
+
+func claim(owner, run string) Claim {
+	return Claim{Owner: owner, Reason: "because", Run: run, TTL: time.Minute}
+}
+
+// take takes what must be there to take.
+func take(t *testing.T, p Place, c Claim) *Lease {
+	t.Helper()
+	l, err := Take(t.Context(), p, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func look(t *testing.T, p Place) State {
+	t.Helper()
+	s, err := Look(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestTake(t *testing.T) {
+	ctx := t.Context()
+	p := place(filepath.Join(t.TempDir(), "not", "there"))
+	if s := look(t, p); s.Held || s.Fencing != 0 {
+		t.Errorf("nobody ever had it: %+v", s)
+	}
+	l := take(t, p, claim("anna", "R1"))
+	_, err := Take(ctx, p, claim("bob", "R2"))
+	var held *HeldError
+	if !errors.Is(err, ErrHeld) || !errors.As(err, &held) || held.Owner != "anna" || held.Fencing != 1 || held.Left() < 50*time.Second {
+		t.Errorf("%v", err)
+	}
+	if want := `host h1 is held by anna (run R1) for "because" since 0s ago, renewed 0s ago`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := l.Renew(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(l.Release(ctx), l.Release(ctx)); err != nil {
+		t.Error(err)
+	}
+	if err := l.Renew(ctx); !errors.Is(err, ErrLost) {
+		t.Errorf("renewed after it was given back: %v", err)
+	}
+	if s := look(t, p); s.Held || s.Fencing != 1 {
+		t.Errorf("%+v", s)
+	}
+	l = take(t, p, claim("bob", "R2"))
+	if l.Fencing() != 2 || l.From() != nil {
+		t.Errorf("fencing number %d, took %v", l.Fencing(), l.From())
+	}
+	c := claim("carol", "R3")
+	c.Takeover, c.Reason = true, "deadline"
+	l3 := take(t, p, c)
+	if took := l3.From(); l3.Fencing() != 3 || took == nil || took.Owner != "bob" || took.Run != "R2" {
+		t.Errorf("fencing number %d, took %+v", l3.Fencing(), took)
+	}
+	if err := l.Renew(ctx); !errors.Is(err, ErrLost) || !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), `carol took it over for "deadline" (fencing number 3 after 2)`) {
+		t.Errorf("%v", err)
+	}
+	if err := l.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	if s := look(t, p); !s.Held || s.Owner != "carol" {
+		t.Errorf("the one who lost it gave it back: %+v", s)
+	}
+	if _, err := Take(ctx, p, Claim{Owner: "x", TTL: time.Second}); err == nil {
+		t.Error("a time to live that the host cannot measure")
+	}
+}
+
+// TestReturn gives back what somebody had who is gone, and nothing else.
+func TestReturn(t *testing.T) {
+	ctx, p := t.Context(), place(t.TempDir())
+	if err := Return(ctx, p, "T"); err != nil {
+		t.Error(err)
+	}
+	l := take(t, p, claim("anna", "R1"))
+	if err := Return(ctx, p, "another"); err != nil || !look(t, p).Held {
+		t.Errorf("another's: %v", err)
+	}
+	if err := Return(ctx, p, l.Token()); err != nil || look(t, p).Held {
+		t.Errorf("its own: %v", err)
+	}
+}
+
+// TestPeople: a person locks a host, whose own runs lie on that.
+func TestPeople(t *testing.T) {
+	ctx, p := t.Context(), place(t.TempDir())
+	lock := Claim{Owner: "anna", Reason: "debugging", TTL: 4 * time.Hour}
+	take(t, p, lock)
+	if _, err := Take(ctx, p, claim("bob", "R1")); !errors.Is(err, ErrHeld) || !strings.HasSuffix(err.Error(), "for 4h0m more") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Take(ctx, p, lock); !errors.Is(err, ErrHeld) {
+		t.Errorf("locked twice: %v", err)
+	}
+	run := take(t, p, claim("anna", "R2"))
+	if s := look(t, p); s.Run != "R2" || s.Beneath == nil || s.Beneath.Reason != "debugging" {
+		t.Errorf("%+v", s)
+	}
+	if _, err := Take(ctx, p, claim("anna", "R3")); !errors.Is(err, ErrHeld) {
+		t.Errorf("two runs of one person: %v", err)
+	}
+	if err := Unlock(ctx, p, "anna", false, ""); !errors.Is(err, ErrHeld) {
+		t.Errorf("unlocked below a run: %v", err)
+	}
+	if s, err := Extend(ctx, p, "anna", 8*time.Hour); err != nil || s.Run != "R2" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := run.Renew(ctx); err != nil || run.Fencing() != 3 {
+		t.Errorf("extended while it runs: %v, number %d", err, run.Fencing())
+	}
+	if err := run.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	s := look(t, p)
+	if !s.Held || s.Run != "" || s.Reason != "debugging" || s.Left() < 7*time.Hour {
+		t.Errorf("after the run: %+v", s)
+	}
+	if _, err := Extend(ctx, p, "bob", time.Hour); !errors.Is(err, ErrHeld) {
+		t.Errorf("another's: %v", err)
+	}
+	if err := Unlock(ctx, p, "bob", false, ""); !errors.Is(err, ErrHeld) {
+		t.Errorf("another's: %v", err)
+	}
+	if err := errors.Join(Unlock(ctx, p, "anna", false, ""), Unlock(ctx, p, "anna", false, "")); err != nil || look(t, p).Held {
+		t.Errorf("%v, %+v", err, look(t, p))
+	}
+	if _, err := Extend(ctx, p, "anna", time.Hour); !errors.Is(err, ErrLost) {
+		t.Errorf("what nobody has: %v", err)
+	}
+	take(t, p, lock)
+	if err := Unlock(ctx, p, "bob", true, "she is on holiday"); err != nil || look(t, p).Held {
+		t.Error(err)
+	}
+	h, err := History(ctx, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := h[len(h)-1]
+	if last.Owner != "bob" || last.Reason != "she is on holiday" || last.Took == nil || last.Took.Owner != "anna" {
+		t.Errorf("the audit says %+v", last.Record)
+	}
+	for i, s := range h {
+		if s.Fencing != uint64(i+1) {
+			t.Errorf("number %d at %d", s.Fencing, i)
+		}
+	}
+}
+
+// TestDamaged: a file that a disk has lost holds, until somebody must have noticed.
+func TestDamaged(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	take(t, p, claim("anna", "R1"))
+	file := filepath.Join(dir, p.file(1))
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Take(t.Context(), p, claim("bob", "R2")); !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "its file cannot be read") {
+		t.Errorf("%v", err)
+	}
+	then := time.Now().Add(-2 * time.Minute)
+	if err := os.Chtimes(file, then, then); err != nil {
+		t.Fatal(err)
+	}
+	if l := take(t, p, claim("bob", "R2")); l.Fencing() != 2 || l.From() == nil {
+		t.Errorf("fencing number %d, after %v", l.Fencing(), l.From())
+	}
+}
+
+// TestLapsed: who follows a holder that let its lease lapse knows.
+func TestLapsed(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	dead := take(t, p, claim("anna", "R1"))
+	then := time.Now().Add(-2 * time.Minute)
+	if err := os.Chtimes(filepath.Join(dir, p.file(1)), then, then); err != nil {
+		t.Fatal(err)
+	}
+	l := take(t, p, claim("bob", "R2"))
+	if from := l.From(); from == nil || from.Run != "R1" || from.Owner != "anna" {
+		t.Errorf("after %+v", from)
+	}
+	if err := dead.Renew(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("it wakes up, and has it: %v", err)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if from := take(t, p, claim("carol", "R3")).From(); from != nil {
+		t.Errorf("after %+v, who gave it back", from)
+	}
+}
+
+// TestTidy: the past is kept for an hour and for 32 numbers.
+func TestTidy(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	old := time.Now().Add(-2 * time.Hour)
+	if err := os.WriteFile(filepath.Join(dir, "host-h10.1"), nil, 0o600); err != nil { // another's
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		l := take(t, p, claim("anna", "R"))
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i < 90 {
+			if err := os.Chtimes(filepath.Join(dir, p.file(uint64(i+1))), old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h, err := History(t.Context(), p)
+	if err != nil || len(h) != keepNumbers || h[len(h)-1].Fencing != 100 {
+		t.Errorf("%d are kept, %v", len(h), err)
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 2*keepNumbers+1 {
+		t.Errorf("%d files, %v", len(names), err)
+	}
+}
+
+// slow is a host that answers when it is told.
+type slow struct {
+	Files
+	err atomic.Pointer[error]
+}
+
+func (s *slow) Rewrite(ctx context.Context, name string, data []byte) (time.Time, error) {
+	if err := s.err.Load(); err != nil {
+		return time.Time{}, *err
+	}
+	return s.Files.Rewrite(ctx, name, data)
+}
+
+// TestPatience: who could not renew for as long as the host may wait has lost, whatever the
+// host says afterwards; who could in time has not.
+func TestPatience(t *testing.T) {
+	for _, tt := range []struct {
+		silence time.Duration
+		lost    bool
+	}{{57 * time.Second, false}, {59 * time.Second, true}, {time.Hour, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			files := &slow{Files: Dir(t.TempDir())}
+			p := Place{Name: "host h1", Key: "host", Files: files}
+			l := take(t, p, claim("anna", "R1"))
+			full := error(syscall.ENOSPC)
+			files.err.Store(&full)
+			time.Sleep(tt.silence / 2)
+			if err := l.Renew(t.Context()); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrLost) != (tt.silence > 2*time.Minute) {
+				t.Errorf("after %v: %v", tt.silence/2, err)
+			}
+			files.err.Store(nil)
+			time.Sleep(tt.silence / 2)
+			if err := l.Renew(t.Context()); errors.Is(err, ErrLost) != tt.lost || errors.Is(err, ErrTaken) {
+				t.Errorf("after %v: %v", tt.silence, err)
+			}
+		})
+	}
+}
+
+// hammer has controllers take a lease again and again, each through files of its own, and
+// checks that one at a time has it and that numbers grow.
+func hammer(t *testing.T, files []Files, times int) {
+	var holders atomic.Int32
+	var mu sync.Mutex
+	var numbers []uint64
+	var all sync.WaitGroup
+	for i, f := range files {
+		all.Go(func() {
+			p := Place{Name: "host h1", Key: "host", Files: f}
+			for range times {
+				set, err := TakeAll(t.Context(), []Place{p}, claim(fmt.Sprint("controller ", i), "R"), Options{Wait: time.Minute, Poll: time.Millisecond})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d at once", n)
+				}
+				mu.Lock()
+				numbers = append(numbers, set.Leases()[0].Fencing())
+				mu.Unlock()
+				if err := set.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+				holders.Add(-1)
+				if err := set.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if len(numbers) != len(files)*times || !slices.IsSorted(numbers) || len(slices.Compact(numbers)) != len(files)*times {
+		t.Errorf("fencing numbers %v", numbers)
+	}
+}
+
+func TestManyControllers(t *testing.T) {
+	dir := Dir(t.TempDir())
+	hammer(t, slices.Repeat([]Files{dir}, 8), 10)
+}
+
+// TestManyControllersOverSSH is the same through a connection each.
+func TestManyControllersOverSSH(t *testing.T) {
+	home := t.TempDir()
+	clients := dial(t, home, 5)
+	var files []Files
+	for _, c := range clients {
+		files = append(files, On(c, DefaultDir))
+	}
+	hammer(t, files, 4)
+	// What is on the host is what Dir reads.
+	s := look(t, Place{Name: "host h1", Key: "host", Files: Dir(filepath.Join(home, DefaultDir))})
+	if s.Held || s.Fencing != 20 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// dial connects several times to an SSH server of this machine.
+func dial(t testing.TB, home string, n int) (out []*ssh.Client) {
+	t.Helper()
+	target := sshdtest.Serve(t, &sshd.Server{Dir: home})
+	for range n {
+		out = append(out, sshdtest.Dial(t, target))
+	}
+	return out
+}
+
+// TestAllOrNone: of two that want overlapping places one gets all of them, and the other
+// keeps none, in whatever order they name them.
+func TestAllOrNone(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	at := func(key string) Place { return Place{Name: "host " + key, Key: key, Files: Dir(dir)} }
+	a, err := TakeAll(ctx, []Place{at("h2"), at("h1"), at("h3")}, claim("anna", "R1"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	_, err = TakeAll(ctx, []Place{at("h0"), at("h3"), at("h9")}, claim("bob", "R2"), Options{
+		Wait: 50 * time.Millisecond, Poll: 5 * time.Millisecond, Waiting: func(e *HeldError) { told++ }})
+	if !errors.Is(err, ErrHeld) || !strings.HasPrefix(err.Error(), "host h3 is held by anna (run R1)") || told != 1 {
+		t.Errorf("%v; told %d times", err, told)
+	}
+	for _, key := range []string{"h0", "h9"} {
+		if s := look(t, at(key)); s.Held {
+			t.Errorf("it keeps %s", key)
+		}
+	}
+	waited := make(chan error)
+	go func() {
+		b, err := TakeAll(ctx, []Place{at("h3"), at("h1")}, claim("bob", "R2"), Options{Wait: time.Minute, Poll: 5 * time.Millisecond})
+		if err == nil {
+			err = b.Release(ctx)
+		}
+		waited <- err
+	}()
+	if err := a.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	// Two names of one host are one lease.
+	both, err := TakeAll(ctx, []Place{at("h1"), at("h1")}, claim("anna", "R3"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(both.Check(ctx), both.Release(ctx)); err != nil || look(t, at("h1")).Held {
+		t.Errorf("%v", err)
+	}
+}
+
+// noted is a directory that notes what is linked.
+type noted struct {
+	Dir
+	log *[]string
+}
+
+func (n noted) Link(ctx context.Context, old, name string) error {
+	*n.log = append(*n.log, name)
+	return n.Dir.Link(ctx, old, name)
+}
+
+// TestOrder: everybody takes places in the order of their keys, and gives them back in
+// reverse.
+func TestOrder(t *testing.T) {
+	var log []string
+	var places []Place
+	for _, key := range []string{"c", "a", "b"} {
+		places = append(places, Place{Name: "host " + key, Key: key, Files: noted{Dir(t.TempDir()), &log}})
+	}
+	s, err := TakeAll(t.Context(), places, claim("anna", "R1"), Options{})
+	if err == nil {
+		err = s.Release(t.Context())
+	}
+	if want := []string{"a.1", "b.1", "c.1", "c.1.free", "b.1.free", "a.1.free"}; err != nil || !slices.Equal(log, want) {
+		t.Errorf("%v, %v", log, err)
+	}
+}
+
+// TestSetLost: a set whose lease is taken over says so, without being asked.
+func TestSetLost(t *testing.T) {
+	p := place(t.TempDir())
+	c := claim("anna", "R1")
+	c.TTL = 2 * time.Second
+	s, err := TakeAll(t.Context(), []Place{p}, c, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release(context.Background())
+	if err := s.Err(); err != nil {
+		t.Error(err)
+	}
+	c = claim("bob", "R2")
+	c.Takeover = true
+	take(t, p, c)
+	select {
+	case <-s.Lost():
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not notice")
+	}
+	if err := s.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "bob took it over") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestCancelled: who gives up waiting holds nothing.
+func TestCancelled(t *testing.T) {
+	p := place(t.TempDir())
+	take(t, p, claim("anna", "R1"))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("interrupted")
+	_, err := TakeAll(ctx, []Place{p}, claim("bob", "R2"), Options{Wait: time.Hour, Waiting: func(*HeldError) { cancel(why) }})
+	if !errors.Is(err, why) {
+		t.Error(err)
+	}
+}
+
+// BenchmarkTakeAll takes and gives back the leases of 64 hosts, over SSH connections of this
+// machine.
+func BenchmarkTakeAll(b *testing.B) {
+	clients := dial(b, b.TempDir(), 8)
+	var places []Place
+	for i := range 64 {
+		places = append(places, Place{Name: fmt.Sprint("host h", i), Key: fmt.Sprintf("host-h%02d", i), Files: On(clients[i%8], DefaultDir)})
+	}
+	for b.Loop() {
+		s, err := TakeAll(b.Context(), places, claim("anna", "R1"), Options{})
+		if err == nil {
+			err = s.Release(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

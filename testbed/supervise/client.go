@@ -1,0 +1,194 @@
+package supervise
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// DefaultLease is how long a program may run without a sign of whoever started it, s: longer
+// than a connection takes to be found dead, so that it is not the program that is blamed.
+const DefaultLease = 20
+
+// beatsPerLease is how often a lease is renewed: some may be late.
+const beatsPerLease = 4
+
+// Start starts a program on a host under a supervisor, which is exe there: this program, as
+// ssh.EnsureFile copied it. The lease is DefaultLease unless the config says otherwise, and is
+// renewed until the program ends, its Stdin is closed, or the connection or this process is
+// gone. The process's Stdin takes whole lines, if the config says Relay, and none otherwise;
+// closing it ends the program and all its descendants. Its end is that of the program: a
+// *ssh.RunError says how it ended, with the end of its stderr, or why the supervisor ended it.
+//
+// ctx ends the process as that of ssh.Client.Start does.
+func Start(ctx context.Context, client *ssh.Client, exe string, c Config) (*ssh.Process, error) {
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	line, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parseConfig(line); err != nil {
+		return nil, err
+	}
+	stderr := c.Stderr
+	if stderr == nil {
+		stderr = io.Discard
+	}
+	p, err := client.StartWith(ctx, []string{exe, Verb}, stderr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Stdin.Write(append(line, '\n')); err != nil {
+		// Why it does not read is what counts.
+		return nil, errors.Join(fmt.Errorf("%s: %w", c.Name, err), p.Close())
+	}
+	b := &beater{to: p.Stdin, closed: make(chan struct{})}
+	p.Stdin = b
+	go b.beat(seconds(c.Lease)/beatsPerLease, p.Done())
+	return p, nil
+}
+
+// Why is how a program ended, for people, out of the error of a process that Start has
+// returned: as it says it itself at the end of its stderr, or its supervisor does. An error
+// that is not of such a process stays as it is.
+func Why(err error) error {
+	var e *ssh.RunError
+	if !errors.As(err, &e) || len(e.Argv) != 2 || e.Argv[1] != Verb {
+		return err
+	}
+	return &programError{e}
+}
+
+// programError is a supervised program that did not succeed.
+type programError struct{ run *ssh.RunError }
+
+func (e *programError) Error() string {
+	at, end := "host "+e.run.Host+": ", ""
+	switch {
+	case e.run.Signal != "":
+		end = "killed by SIG" + e.run.Signal + ", with its supervisor"
+	case e.run.Exit > 128 && unix.SignalName(unix.Signal(e.run.Exit-128)) != "":
+		return at + "killed by " + unix.SignalName(unix.Signal(e.run.Exit-128))
+	case e.run.Stderr == "":
+		end = fmt.Sprintf("exit status %d", e.run.Exit)
+	}
+	// Of several lines, the supervisor's is the last.
+	for line := range strings.Lines(e.run.Stderr) {
+		if rest, ok := strings.CutPrefix(line, "inabench "+Verb+": "); ok {
+			end = strings.TrimSpace(rest)
+			if _, rest, ok := strings.Cut(end, ": "); ok { // after its name
+				end = rest
+			}
+		}
+	}
+	if end == "" {
+		end = fmt.Sprintf("exit status %d: %s", e.run.Exit, e.run.Stderr)
+	}
+	return at + end
+}
+
+func (e *programError) Unwrap() error { return e.run }
+
+// Hint is what to do about it, or "".
+func (e *programError) Hint() string {
+	switch {
+	case e.run.Signal == "KILL" || e.run.Exit == 128+int(unix.SIGKILL):
+		return fmt.Sprintf("somebody killed it, or host %s ran out of memory: dmesg there says which", e.run.Host)
+	case strings.Contains(e.run.Stderr, ErrExpired.Error()+" for "):
+		return "the network was cut, or this program was stopped or its machine asleep, for longer than patience in [measure]"
+	case strings.Contains(e.run.Stderr, unix.ENOSPC.Error()):
+		return fmt.Sprintf("make room on host %s: df -h shows where", e.run.Host)
+	}
+	return ""
+}
+
+// beater is a supervisor's stdin: lines of the program's user, and beats between them.
+type beater struct {
+	mu     sync.Mutex // held while a line is written
+	to     io.WriteCloser
+	part   []byte // of a line
+	once   sync.Once
+	closed chan struct{}
+}
+
+// beat renews the lease. It ends with the program, or when stdin is closed or cannot be
+// written to.
+func (b *beater) beat(every time.Duration, ended <-chan struct{}) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-b.closed:
+			return
+		case <-ended:
+			return
+		}
+		b.mu.Lock()
+		_, err := io.WriteString(b.to, Beat+"\n")
+		b.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Write passes whole lines on and keeps the beginning of one until its end comes.
+func (b *beater) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.part = append(b.part, p...)
+	i := bytes.LastIndexByte(b.part, '\n')
+	if i < 0 {
+		return len(p), nil
+	}
+	_, err := b.to.Write(b.part[:i+1])
+	b.part = append(b.part[:0], b.part[i+1:]...)
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close ends stdin. It does not wait for a line that is being written.
+func (b *beater) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.to.Close()
+}
+
+// Ask has a supervisor on a host, exe, list (do is "list") or end ("end") what runs there for a
+// run, or for all if it is empty; see List and End.
+func Ask(ctx context.Context, client *ssh.Client, exe, do, run string) ([]Found, error) {
+	line, err := json.Marshal(Config{Do: do, Run: run})
+	if err != nil {
+		return nil, err
+	}
+	out, err := client.Run(ctx, []string{exe, Verb}, bytes.NewReader(append(line, '\n')))
+	if err != nil {
+		return nil, err
+	}
+	var found []Found
+	lines := bufio.NewScanner(bytes.NewReader(out.Stdout))
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var f Found
+		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
+			return found, fmt.Errorf("host %s: lease: %w", client, err)
+		}
+		found = append(found, f)
+	}
+	return found, lines.Err()
+}
