@@ -45,3 +45,17 @@ func expand(pattern string, i int) string {
 		return fmt.Sprintf("%0*d", len(lo), n+i)
 	})
 }
+
+// Expand is the names that a pattern stands for, in order: "node[01-03]" is node01,
+// node02 and node03. The error has a hint for tomlfile.HintOf.
+func Expand(pattern string) ([]string, error) {
+	n, _, err := rangeLen(pattern)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = expand(pattern, i)
+	}
+	return out, nil
+}

@@ -28,6 +28,19 @@ func (inv *Inventory) Switch(name string) (*Switch, bool) {
 	return &inv.Switches[i], true
 }
 
+// Jumps are the hosts to go through, the one nearest to this machine first; none
+// where Jump is empty or "none".
+func (s SSH) Jumps() []string {
+	if s.Jump == "" || s.Jump == "none" {
+		return nil
+	}
+	jumps := strings.Split(s.Jump, ",")
+	for i := range jumps {
+		jumps[i] = strings.TrimSpace(jumps[i])
+	}
+	return jumps
+}
+
 // Pos is where the file names a host or switch; without a Line when the inventory
 // was not read from a file.
 func (inv *Inventory) Pos(name string) tomlfile.Pos {
@@ -45,7 +58,15 @@ func (inv *Inventory) Clone() *Inventory {
 		c.Hosts[i].NICs = slices.Clone(c.Hosts[i].NICs)
 	}
 	c.Switches = slices.Clone(inv.Switches)
+	for i := range c.Switches {
+		c.Switches[i].Server = c.Switches[i].Server.clone()
+	}
 	c.Links = slices.Clone(inv.Links)
+	if inv.Manager != nil {
+		m := *inv.Manager
+		m.Restart = slices.Clone(m.Restart)
+		c.Manager = &m
+	}
 	c.where = maps.Clone(inv.where)
 	return &c
 }
@@ -96,6 +117,10 @@ func (inv *Inventory) CheckLab() error {
 			if !ok {
 				at = inv.Pos(h.Name)
 			}
+			// Programs use InfiniBand by the RDMA device; there need not be IP on it.
+			if sw, ok := inv.Switch(nic.Switch); ok && sw.Kind == Quantum && nic.RDMA != "" {
+				continue
+			}
 			if nic.Device == "" {
 				add("host "+h.Name, at, "nic without device", `write device = "ens1f0"`)
 			}
@@ -105,9 +130,7 @@ func (inv *Inventory) CheckLab() error {
 		}
 	}
 	for _, s := range inv.Switches {
-		if s.Control == "" {
-			add("switch "+s.Name, inv.Pos(s.Name), "no control address", `write control = "10.0.0.1:9559"`)
-		}
+		s.checkServer(func(what, hint string) { add("switch "+s.Name, inv.Pos(s.Name), what, hint) })
 	}
 	var ps tomlfile.Problems
 	for _, m := range order {
@@ -171,6 +194,8 @@ func (inv *Inventory) Describe() string {
 		switch {
 		case s.Kind == Quantum:
 			parts = append(parts, count(s.SHARP.Trees, "SHARP tree"))
+		case s.Kind == Scripted:
+			parts = append(parts, "driven by a script")
 		case s.Aggregators == 0:
 			parts = append(parts, "no aggregation")
 		default:

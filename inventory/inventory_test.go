@@ -46,7 +46,7 @@ func TestInvalid(t *testing.T) {
 }
 
 func TestValid(t *testing.T) {
-	for _, name := range []string{"valid-lab.toml", "valid-small.toml"} {
+	for _, name := range []string{"valid-lab.toml", "valid-small.toml", "valid-infiniband.toml"} {
 		t.Run(name, func(t *testing.T) {
 			inv, err := load(t, name)
 			if err != nil {

@@ -26,6 +26,7 @@ type (
 		Switches []switchTable `toml:"switch"`
 		Hosts    []hostTable   `toml:"host"`
 		Links    []linkTable   `toml:"link"`
+		Manager  *managerTable `toml:"sharp"`
 	}
 	defaultsTable struct {
 		Rate        *BitRate `toml:"rate"`
@@ -40,6 +41,10 @@ type (
 		Jump        string   `toml:"jump"`
 		Key         string   `toml:"key"`
 		KnownHosts  string   `toml:"known_hosts"`
+		Certificate string   `toml:"certificate"`
+		SSHConfig   string   `toml:"ssh_config"`
+		Sudo        bool     `toml:"sudo"`
+		Leases      string   `toml:"leases"`
 	}
 	switchTable struct {
 		At          string `toml:",path"`
@@ -51,11 +56,22 @@ type (
 		Aggregators *int   `toml:"aggregators"`
 		Buffer      *Bytes `toml:"buffer"`
 		ECN         *Bytes `toml:"ecn"`
+		GUID        []GUID `toml:"guid,single"`
+		AN          []GUID `toml:"an,single"`
 		SHARP       *struct {
 			Trees    int    `toml:"trees,required"`
 			Jobs     int    `toml:"jobs" default:"1"`
 			Resource string `toml:"resource" default:"switch"`
 		} `toml:"sharp"`
+
+		DeviceConfig string        `toml:"device_config"`
+		Program      *programTable `toml:"program"`
+		Push         string        `toml:"push"`
+		GNMI         string        `toml:"gnmi"`
+		Ports        any           `toml:"ports"`
+		TLS          *tlsTable     `toml:"tls"`
+		SSH          sshTable      `toml:"ssh"`
+		Script       *scriptTable  `toml:"script"`
 	}
 	hostTable struct {
 		At       string     `toml:",path"`
@@ -67,12 +83,16 @@ type (
 		NICs     []nicTable `toml:"nic,single"`
 	}
 	sshTable struct {
-		At         string  `toml:",path"`
-		Address    string  `toml:"address"`
-		User       *string `toml:"user"`
-		Jump       *string `toml:"jump"`
-		Key        *string `toml:"key"`
-		KnownHosts *string `toml:"known_hosts"`
+		At          string  `toml:",path"`
+		Address     string  `toml:"address"`
+		User        *string `toml:"user"`
+		Jump        *string `toml:"jump"`
+		Key         *string `toml:"key"`
+		Certificate *string `toml:"certificate"`
+		KnownHosts  *string `toml:"known_hosts"`
+		Config      *string `toml:"config"`
+		Sudo        *bool   `toml:"sudo"`
+		Leases      *string `toml:"leases"`
 	}
 	nicTable struct {
 		At      string    `toml:",path"`
@@ -81,6 +101,8 @@ type (
 		Rate    *BitRate  `toml:"rate"`
 		Delay   *Duration `toml:"delay"`
 		Address string    `toml:"address"`
+		RDMA    string    `toml:"rdma"`
+		GUID    []GUID    `toml:"guid,single"`
 	}
 	linkTable struct {
 		At    string    `toml:",path"`
@@ -102,7 +124,7 @@ func Load(path string) (*Inventory, error) {
 }
 
 // Parse is Load for a text at hand. name is the path for messages and File;
-// relative ssh key and known_hosts paths are meant from its folder.
+// relative paths of ssh's files are meant from its folder.
 func Parse(name string, text []byte) (*Inventory, error) {
 	f, err := tomlfile.Parse(name, text)
 	if err != nil {
@@ -169,13 +191,19 @@ func (b *builder) build() {
 	}
 	b.racks()
 	b.jumps()
+	b.servers()
+	if b.t.Manager != nil {
+		b.manager(b.t.Manager)
+	}
 	if !b.broken {
 		b.reachability()
 	}
 }
 
 func (b *builder) addSwitch(t *switchTable) {
-	n := b.ranges([]string{t.At + ".name", t.At + ".rack", t.At + ".control"}, []string{t.Name, t.Rack, t.Control})
+	paths, texts := t.serverRanges()
+	n := b.ranges(append([]string{t.At + ".name", t.At + ".rack", t.At + ".control"}, paths...),
+		append([]string{t.Name, t.Rack, t.Control}, texts...))
 	kind, kindAt := t.Kind, t.At+".kind"
 	if kind == "" {
 		kind, kindAt = b.t.Defaults.Kind, "defaults.kind"
@@ -211,16 +239,20 @@ func (b *builder) addSwitch(t *switchTable) {
 	}
 	sw.Buffer = or(t.Buffer, b.t.Defaults.Buffer)
 	sw.ECN = or(t.ECN, b.t.Defaults.ECN)
-	if t.DeviceID != nil && *t.DeviceID <= 0 {
-		b.Problemf(t.At+".device_id", "", "device_id must be at least 1")
+	sw.Server = b.server(t, sw.Kind)
+	b.deviceID(t, sw.DeviceConfig)
+	guids, ans := b.guids(t.At+".guid", t.GUID, n), b.guids(t.At+".an", t.AN, n)
+	if len(t.AN) > 0 && sw.Kind != Quantum && slices.Contains(kinds, kind) {
+		b.KeyProblemf(t.At+".an", "", "aggregation nodes exist on quantum switches, this one is %s", kind)
 	}
 	for i := range n {
 		sw.Name, sw.Rack = expand(t.Name, i), expand(t.Rack, i)
-		// P4Runtime knows 0 as "no device", so the default counts from 1.
-		sw.DeviceID = uint64(len(b.inv.Switches) + 1)
-		if t.DeviceID != nil {
-			sw.DeviceID = uint64(*t.DeviceID) + uint64(i)
-		}
+		sw.GUID, sw.AN = guids[i], ans[i]
+		b.uniqueGUID(t.At+".guid", sw.GUID, "")
+		b.uniqueGUID(t.At+".an", sw.AN, "")
+		sw.DeviceID = t.deviceID(i, len(b.inv.Switches), sw.DeviceConfig)
+		sw.GNMI = b.address(t.At+".gnmi", expand(t.GNMI, i), "9339")
+		sw.SSH = b.ssh(&t.SSH, i)
 		sw.Control = b.address(t.At+".control", expand(t.Control, i), "")
 		// One aggregation manager serves a whole fabric, one P4Runtime server several devices.
 		if sw.Control != "" && sw.Kind != Quantum {
@@ -243,10 +275,14 @@ func (b *builder) addHost(t *hostTable) {
 		if nic.Device != "" && devices[nic.Device] {
 			b.Problemf(nic.At+".device", "", "device %s twice in one host", nic.Device)
 		}
-		if nic.Device == "" && len(t.NICs) > 1 {
-			b.KeyProblemf(nic.At, `write device = "ens1f0"`, "one of several nics needs a device to be told apart")
+		port := b.rdma(nic.At+".rdma", nic.RDMA)
+		if port != "" && devices[port] {
+			b.Problemf(nic.At+".rdma", "", "%s twice in one host", port)
 		}
-		devices[nic.Device] = true
+		if nic.Device == "" && nic.RDMA == "" && len(t.NICs) > 1 {
+			b.KeyProblemf(nic.At, `write device = "ens1f0" or rdma = "mlx5_0:1"`, "one of several nics needs a device to be told apart")
+		}
+		devices[nic.Device], devices[port] = true, true
 		if nic.Rate == nil && d.Rate == nil {
 			b.missingRate(nic.At)
 		}
@@ -257,29 +293,33 @@ func (b *builder) addHost(t *hostTable) {
 	}
 	b.notNegative(t.At+".gpus", or(t.GPUs, 0))
 	n := b.ranges(paths, texts)
+	guids := make([][]GUID, len(t.NICs))
+	for k, nic := range t.NICs {
+		guids[k] = b.guids(nic.At+".guid", nic.GUID, n)
+	}
 	for i := range n {
 		h := Host{
 			Name:     expand(t.Name, i),
 			Rack:     expand(t.Rack, i),
 			GPUs:     or(t.GPUs, d.GPUs),
 			GPUModel: or(t.GPUModel, d.GPUModel),
-			SSH: SSH{
-				Address:    b.address(t.SSH.At+".address", expand(t.SSH.Address, i), "22"),
-				User:       or(t.SSH.User, d.User),
-				Jump:       or(t.SSH.Jump, d.Jump),
-				Key:        b.file(or(t.SSH.Key, d.Key)),
-				KnownHosts: b.file(or(t.SSH.KnownHosts, d.KnownHosts)),
-			},
+			SSH:      b.ssh(&t.SSH, i),
 		}
 		// A host that others go through is not behind itself.
 		if t.SSH.Jump == nil && h.SSH.Jump == h.Name {
 			h.SSH.Jump = ""
 		}
-		if h.SSH.Address != "" {
-			b.unique(t.SSH.At+".address", "ssh address "+h.SSH.Address)
+		// It stays as it was written: what has no port has ssh_config's, or 22.
+		if address := b.address(t.SSH.At+".address", h.SSH.Address, "22"); address != "" {
+			b.unique(t.SSH.At+".address", "ssh address "+address)
 		}
 		for k, nic := range t.NICs {
-			n := NIC{Device: nic.Device, Rate: or(nic.Rate, or(d.Rate, 0)), Delay: or(nic.Delay, d.Delay).Std()}
+			n := NIC{Device: nic.Device, Rate: or(nic.Rate, or(d.Rate, 0)), Delay: or(nic.Delay, d.Delay).Std(), GUID: guids[k][i]}
+			if rdmaPattern.MatchString(nic.RDMA) { // otherwise reported
+				n.RDMA = b.rdma(nic.At+".rdma", nic.RDMA)
+			}
+			_, port, _ := strings.Cut(n.RDMA, ":")
+			b.uniqueGUID(nic.At+".guid", n.GUID, port)
 			if p, ok := b.port(nic.At+".port", expand(nic.Port, i)); ok {
 				n.Switch, n.Port = p.Switch, p.Port
 			}
@@ -298,6 +338,26 @@ func (b *builder) addHost(t *hostTable) {
 			b.inv.Hosts = append(b.inv.Hosts, h)
 		}
 	}
+}
+
+// ssh is how the i-th machine of a table is reached.
+func (b *builder) ssh(t *sshTable, i int) SSH {
+	d := b.t.Defaults
+	s := SSH{
+		Address:     expand(t.Address, i),
+		User:        or(t.User, d.User),
+		Jump:        or(t.Jump, d.Jump),
+		Key:         b.file(or(t.Key, d.Key)),
+		Certificate: b.file(or(t.Certificate, d.Certificate)),
+		KnownHosts:  b.file(or(t.KnownHosts, d.KnownHosts)),
+		Config:      or(t.Config, d.SSHConfig),
+		Sudo:        or(t.Sudo, d.Sudo),
+		Leases:      or(t.Leases, d.Leases),
+	}
+	if s.Config != "none" {
+		s.Config = b.file(s.Config)
+	}
+	return s
 }
 
 func (b *builder) addLink(t *linkTable) {
@@ -374,6 +434,18 @@ func (b *builder) unique(path, address string) {
 	b.addresses[address] = b.Pos(path)
 }
 
+// uniqueGUID takes a GUID, or with a port that port of what has it.
+func (b *builder) uniqueGUID(path string, g GUID, port string) {
+	if g == 0 {
+		return
+	}
+	what := "guid " + g.String()
+	if port != "" {
+		what += " port " + port
+	}
+	b.unique(path, what)
+}
+
 // address checks "host:port"; without a port it gets the given one, if any.
 func (b *builder) address(path, s, port string) string {
 	if s == "" || strings.HasPrefix(s, "unix:") {
@@ -445,7 +517,7 @@ func (b *builder) port(path, s string) (Port, bool) {
 // resources are what jobs with SHARP trees take turns with.
 var resources = []string{"switch", "port"}
 
-var kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum)}
+var kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum), string(Scripted)}
 
 func (b *builder) kind(path, kind string) {
 	if !slices.Contains(kinds, kind) {
@@ -494,10 +566,10 @@ func (b *builder) racks() {
 
 // jumps checks that jump hosts exist and do not go in circles.
 func (b *builder) jumps() {
-	next := map[string]string{}
+	via := map[string][]string{}
 	var names []string
 	for _, h := range b.inv.Hosts {
-		next[h.Name] = h.SSH.Jump
+		via[h.Name] = h.SSH.Jumps()
 		names = append(names, h.Name)
 	}
 	report := func(h *Host, hint, format string, args ...any) {
@@ -510,29 +582,28 @@ func (b *builder) jumps() {
 		}
 		b.Report(at, hint, format, args...)
 	}
+	// leads tells whether the way to a host passes another; seen are those looked at.
+	var leads func(from, to string, seen map[string]bool) bool
+	leads = func(from, to string, seen map[string]bool) bool {
+		seen[from] = true
+		return slices.ContainsFunc(via[from], func(jump string) bool {
+			return jump == to || !seen[jump] && leads(jump, to, seen)
+		})
+	}
 	for i := range b.inv.Hosts {
 		h := &b.inv.Hosts[i]
-		jump := h.SSH.Jump
-		if jump == "" {
-			continue
-		}
-		if _, ok := next[jump]; !ok {
-			// Anything that looks like an address is one.
-			if !strings.ContainsAny(jump, "@:.") {
-				hint := `name a host of this file or write "user@host:22"`
-				if near, ok := tomlfile.Nearest(jump, names); ok {
-					hint = fmt.Sprintf("did you mean %q?", near)
-				}
-				report(h, hint, "unknown jump host %q", jump)
+		for _, jump := range via[h.Name] {
+			if _, ok := via[jump]; ok || strings.ContainsAny(jump, "@:.") {
+				continue // anything that looks like an address is one
 			}
-			continue
-		}
-		for steps := 0; jump != "" && steps < len(next); steps++ {
-			if jump == h.Name {
-				report(h, "", "host %s is reached through itself", h.Name)
-				break
+			hint := `name a host of this file or write "user@host:22"`
+			if near, ok := tomlfile.Nearest(jump, names); ok {
+				hint = fmt.Sprintf("did you mean %q?", near)
 			}
-			jump = next[jump]
+			report(h, hint, "unknown jump host %q", jump)
+		}
+		if leads(h.Name, h.Name, map[string]bool{}) {
+			report(h, "", "host %s is reached through itself", h.Name)
 		}
 	}
 }

@@ -7,7 +7,8 @@
 //	version = 1
 //
 //	[defaults]           # for all tables that do not say: rate, delay, kind, aggregators,
-//	rate = "100Gbit/s"   # buffer, ecn, gpus, gpu_model, user, jump, key, known_hosts
+//	rate = "100Gbit/s"   # buffer, ecn, gpus, gpu_model, user, jump, key, known_hosts,
+//	                     # certificate, ssh_config, sudo
 //
 //	[[switch]]
 //	name = "tor1"
@@ -28,6 +29,44 @@
 //
 // Addresses and devices may be left out of an inventory that only an emulation or
 // a model uses; CheckLab says what a lab lacks.
+//
+// InfiniBand is known by RDMA ports and GUIDs, which are lists where a table has a range;
+// package ibfabric writes such inventories from what the fabric's own tools say:
+//
+//	[[switch]]
+//	name = "leaf[1-2]"
+//	kind = "quantum"
+//	sharp = {trees = 126, jobs = 1, resource = "switch"}
+//	guid = ["0x08c0eb0000000000", "0x08c0eb0000000100"]
+//	an = ["0x08c0eb0000000008", "0x08c0eb0000000108"]   # their aggregation nodes
+//
+//	[[host]]
+//	name = "host[1-2]"
+//	nic = {port = "leaf1/[1-2]", rdma = "mlx5_0:1", guid = ["0x0c42a10000000000", "0x0c42a10000000100"]}
+//
+// A switch of a lab says how its server is driven (Server). The form of its device config is
+// the server's, not the chip's, and its ports have the numbers of this file where gnmi tells
+// which of the chip's are which:
+//
+//	[[switch]]
+//	name = "tor[1-2]"
+//	kind = "tofino"
+//	device_config = "stratum"                # or "sde", "bmv2"
+//	control = "10.0.1.[1-2]:9559"            # Stratum's device id is 1, the SDE's 0: device_id for another
+//	gnmi = "10.0.1.[1-2]:9339"
+//	ports = {"[1-32]" = "[1-32]/0"}          # what its gNMI server calls them; by default "1", "2" ...
+//	program = {name = "ina_tna", p4info = "out/p4info.txtpb", binary = "out/pipe/tofino.bin", context = "out/pipe/context.json", bfrt = "out/bf-rt.json"}
+//	tls = {ca = "ca.pem", cert = "me.pem", key = "me.key"}
+//	ssh = {address = "10.0.1.[1-2]", user = "root"}
+//	push = "changed"                         # not what the switch runs already; by default "always"
+//
+// Data planes with a controller of their own are driven by commands, see Script and package
+// testbed/script:
+//
+//	[[switch]]
+//	name = "atp1"
+//	kind = "script"
+//	script = {host = "node01", setup = ["program", "argument"], clear = ["program"], expect = "^ready"}
 package inventory
 
 import (
@@ -54,6 +93,8 @@ const (
 	BMv2    Kind = "bmv2"    // p4lang's simple_switch_grpc, P4Runtime (v1model)
 	Soft    Kind = "soft"    // the embedded switch, P4Runtime
 	Quantum Kind = "quantum" // InfiniBand with SHARP, aggregation manager
+
+	Scripted Kind = "script" // anything that commands over SSH drive; see Script
 )
 
 // Inventory is one lab, or one emulated lab.
@@ -64,7 +105,8 @@ type Inventory struct {
 	Text     string // the file itself
 	Hosts    []Host
 	Switches []Switch
-	Links    []Link // switch to switch
+	Links    []Link   // switch to switch
+	Manager  *Manager // of SHARP; nil: the file has no [sharp]
 
 	where map[string]tomlfile.Pos // of hosts and switches; nil when not from a file
 }
@@ -79,13 +121,18 @@ type Host struct {
 	NICs     []NIC
 }
 
-// SSH is how a host is reached over the management network.
+// SSH is how a host is reached over the management network. What it says wins over
+// the user's ssh_config, which fills in what it leaves out.
 type SSH struct {
-	Address    string // host:port
-	User       string // empty: the current user
-	Jump       string // name of the host or address (user@host:port) to go through
-	Key        string // private key file; empty: agent, then the usual files
-	KnownHosts string // file; empty: ~/.ssh/known_hosts
+	Address     string // what one would write after "ssh": host or host:port; may be a Host of ssh_config
+	User        string // empty: ssh_config's, or the current user
+	Jump        string // what to go through, by commas, nearest first: names of hosts or addresses (user@host:port); "none": nothing; empty: ssh_config's
+	Key         string // private key file; empty: ssh_config's, the agent's, then the usual files
+	Certificate string // of Key or of a key of the agent; empty: the one beside Key, ssh_config's
+	KnownHosts  string // file; empty: ssh_config's, or the user's and the machine's known_hosts
+	Config      string // ssh_config file; "none": none is read; empty: ~/.ssh/config, then /etc/ssh/ssh_config
+	Sudo        bool   // what needs root goes through sudo, which must not ask for a password
+	Leases      string // directory on the host for its leases, of mode 1777 where users log in as different people; empty: .inabench in the home
 }
 
 // NIC is a host's network interface and the cable in it.
@@ -96,6 +143,8 @@ type NIC struct {
 	Port    uint32       // and its port there
 	Rate    BitRate
 	Delay   time.Duration // one way, propagation and fixed latency of the cable
+	RDMA    string        // RDMA device and its port: "mlx5_0:1"; empty: none, or not known
+	GUID    GUID          // node GUID of the InfiniBand adapter; with ConnectX-4 and later that of its port too
 }
 
 // Switch is a switch that may aggregate.
@@ -109,6 +158,9 @@ type Switch struct {
 	SHARP       SHARP  // exclusive trees: of quantum switches, and of soft ones that stand for them
 	Buffer      Bytes  // per egress port; 0: a default
 	ECN         Bytes  // egress queue length above which packets are marked; 0: never
+	GUID        GUID   // node GUID of an InfiniBand switch
+	AN          GUID   // of its aggregation node, the one-port adapter on its last port; 0: none, so it cannot aggregate, or not known
+	Server             // of a switch in a lab
 }
 
 // SHARP is the aggregation capacity of a Quantum switch.

@@ -24,7 +24,7 @@ type Suggester interface {
 //
 //	Rate  BitRate `toml:"rate,required"`               // absent is a problem
 //	Lanes int     `toml:"lanes" default:"240"`         // absent is 240
-//	NICs  []nic   `toml:"nic,single"`                  // nic = {...} is an array of one
+//	NICs  []nic   `toml:"nic,single"`                  // nic = {...} is an array of one; so is a string
 //	At    string  `toml:",path"`                       // receives the table's own path
 func (f *File) Decode(dst any) {
 	d := decoder{f}
@@ -168,10 +168,13 @@ func (d decoder) value(path string, v any, dst reflect.Value, single bool) {
 			return
 		}
 	case reflect.Slice:
-		if m, ok := v.(map[string]any); ok && single {
-			dst.Set(reflect.MakeSlice(t, 1, 1))
-			d.value(path, m, dst.Index(0), false)
-			return
+		switch v.(type) {
+		case map[string]any, string:
+			if single {
+				dst.Set(reflect.MakeSlice(t, 1, 1))
+				d.value(path, v, dst.Index(0), false)
+				return
+			}
 		}
 		if items, ok := array(v); ok {
 			dst.Set(reflect.MakeSlice(t, len(items), len(items)))

@@ -7,8 +7,11 @@
 //
 // A job that asks for SHARP and does not get it still runs, without an error: NCCL goes
 // on over its ordinary network. So what was asked for proves nothing. A run is a SHARP run
-// only if its own log proves it: JobLog.Proof. The same holds for reservations, which UFM
-// may accept in part: Reservations.Create and Update return what was granted.
+// only if its own log proves it: JobLog.Proof. Nor does it if NCCL's tuner chooses a ring
+// although SHARP is there, or hosts send what a ring does: Evidence holds all of it against
+// the job, and a silent fallback is a failed run, results.CodeFallback. The same holds for
+// reservations, which UFM may accept in part: Reservations.Create and Update return what was
+// granted; and for sharp_am.cfg, which UFM may write anew: Manager.Apply reads it back.
 //
 // # What SHARP has and has not
 //

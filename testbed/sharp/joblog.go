@@ -85,6 +85,8 @@ type JobLog struct {
 	Ranks    []Rank
 	Channels int // of NCCL's channels, those via SHARP
 	Refusals []*Refusal
+	// Algorithms are what NCCL chose for all-reduces, once for each size and choice.
+	Algorithms []Algorithm
 
 	lines int
 }
@@ -137,6 +139,9 @@ var (
 func (l *JobLog) Line(text string) bool {
 	l.lines++
 	ok := true
+	if l.algorithm(text) {
+		return true
+	}
 	if m := askedLine.FindStringSubmatch(text); m != nil {
 		a := Asked{ID: parseNumber(m[1], &ok)}
 		a.Quota, a.Trees = parseQuota(m[2], &ok)

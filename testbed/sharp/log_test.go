@@ -131,12 +131,13 @@ func TestParseAMLine(t *testing.T) {
 // FuzzJobLog: nothing in a log makes the reader fail, and what it reads can be written as
 // the library would, and read again.
 func FuzzJobLog(f *testing.F) {
-	for _, line := range []string{treeLine, groupLine, askedLine, refusedJob, refusedLock, refusedSAT, "SHARP rank 0/2 initialized on mlx5_5:1"} {
+	for _, line := range []string{treeLine, groupLine, askedLine, refusedJob, refusedLock, refusedSAT, "SHARP rank 0/2 initialized on mlx5_5:1",
+		"AllReduce: 8 Bytes -> Algo 1 proto 2 time 80.1", "AllReduce: 8 Bytes -> Algo COLLNET_DIRECT proto SIMPLE channel{Lo..Hi}={0..3}"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		var l sharp.JobLog
-		if l.Line(line) != (len(l.Asked)+len(l.Trees)+len(l.Groups)+len(l.Ranks)+len(l.Refusals)+l.Channels > 0) {
+		if l.Line(line) != (len(l.Asked)+len(l.Trees)+len(l.Groups)+len(l.Ranks)+len(l.Refusals)+len(l.Algorithms)+l.Channels > 0) {
 			t.Fatal("it says nothing about what it read")
 		}
 		var again sharp.JobLog

@@ -32,6 +32,9 @@ var (
 	ErrNotFound = errors.New("no such reservation")
 	// ErrDenied is wrapped when UFM says 401 or 403: token, user or password are wrong.
 	ErrDenied = errors.New("not allowed")
+	// ErrRemoved is wrapped when UFM lists reservations and has no way to change them, as
+	// since its release of April 2026: partitions make them.
+	ErrRemoved = errors.New("this UFM no longer creates, changes or deletes reservations")
 	// ErrGranted is wrapped when less was granted than asked for; see PartialError.
 	ErrGranted = errors.New("not all was granted")
 )
@@ -217,7 +220,7 @@ func (r *Reservations) change(ctx context.Context, op, method, path string, want
 	}
 	code, err := r.do(ctx, op, method, path, body(want), nil)
 	if err != nil {
-		return Reservation{}, err
+		return Reservation{}, r.removed(ctx, want.App, method, err)
 	}
 	got, err := r.settled(ctx, want.App, asked, code != http.StatusPartialContent)
 	if err != nil {
@@ -277,7 +280,42 @@ func (r *Reservations) Delete(ctx context.Context, app string) error {
 		return fmt.Errorf("%s: no id", op)
 	}
 	_, err := r.do(ctx, op, http.MethodDelete, r.ufm.Path+"/"+url.PathEscape(app), nil, nil)
-	return err
+	return r.removed(ctx, app, http.MethodDelete, err)
+}
+
+// removed says that an API is gone where that is why a request failed: what is there can be
+// listed, and the request is one that nobody knows.
+func (r *Reservations) removed(ctx context.Context, app, method string, err error) error {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return err
+	}
+	switch status.Code {
+	case http.StatusMethodNotAllowed, http.StatusGone, http.StatusNotImplemented:
+	case http.StatusNotFound:
+		if method != http.MethodPost { // is it this reservation that is not there?
+			if _, gerr := r.Get(ctx, app); gerr != nil {
+				return err
+			}
+		}
+	default:
+		return err
+	}
+	if _, lerr := r.List(ctx); lerr != nil {
+		return err
+	}
+	return withHint(fmt.Errorf("%w: %w", ErrRemoved, err),
+		"add the host ports to a partition in UFM (/ufmRest/resources/pkeys): with reservation_auto_by_pkeys, which is the default, that makes the reservation")
+}
+
+// UFMOf is the UFM of an inventory: api is its generation ("allocate", "v3" or "reservations"),
+// and who asks is in INABENCH_UFM_TOKEN, or INABENCH_UFM_USER and INABENCH_UFM_PASSWORD, so
+// that no file has it.
+func UFMOf(address, api string, getenv func(string) string) UFM {
+	return UFM{
+		URL: address, Path: map[string]string{"v3": PathAllocateV3, "reservations": PathReservations}[api],
+		Token: getenv("INABENCH_UFM_TOKEN"), User: getenv("INABENCH_UFM_USER"), Password: getenv("INABENCH_UFM_PASSWORD"),
+	}
 }
 
 // maxAnswer bounds what is read of an answer, bytes.

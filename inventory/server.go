@@ -1,0 +1,429 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// The forms in which P4Runtime servers take a compiled program. It is a property of the
+// server and not of the chip: Stratum and Intel's SDE drive the same Tofino.
+const (
+	StratumConfig = "stratum" // BfPipelineConfig of Stratum
+	SDEConfig     = "sde"     // what the P4Runtime server of Intel's SDE wants: name, tofino.bin, context.json
+	BMv2Config    = "bmv2"    // the compiler's JSON as it is
+)
+
+var deviceConfigs = []string{StratumConfig, SDEConfig, BMv2Config}
+
+// When a pipeline is pushed into a switch.
+const (
+	PushAlways = "always" // the default: every run finds the switch's memory empty
+	// PushChanged spares the links of a Tofino, which a push takes down for seconds: a switch
+	// that runs the pipeline, and has no jobs left, keeps it. Aggregators that a job which was
+	// killed has left taken, and that `inabench clean` took from the table, stay taken.
+	PushChanged = "changed"
+)
+
+// Server is how a switch of a lab is reached and driven. An emulation has its own.
+type Server struct {
+	DeviceConfig string            // "stratum", "sde" or "bmv2"; empty: the server takes anything, as the embedded switch does
+	Program      Program           // compiled for this switch; zero: the description that comes with inabench
+	Push         string            // "always" or "changed"
+	GNMI         string            // host:port of its gNMI server; empty: port numbers here are those of P4Runtime
+	Ports        map[uint32]string // name of each port at the gNMI server; one that is not in it is called by its number
+	TLS          TLS               // of control and gnmi; zero: plain text
+	SSH          SSH               // its own operating system; zero: it cannot be logged in to
+	Script       *Script           // of kind script
+}
+
+func (s Server) clone() Server {
+	s.Ports, s.Program.Pipes = maps.Clone(s.Ports), slices.Clone(s.Program.Pipes)
+	if s.Script != nil {
+		c := *s.Script
+		for _, argv := range []*[]string{&c.Setup, &c.Clear, &c.Status, &c.Counters} {
+			*argv = slices.Clone(*argv)
+		}
+		s.Script = &c
+	}
+	return s
+}
+
+// Program is a compiled P4 program: files, all of the same build. Paths are relative to the
+// working directory, as Load makes them from paths relative to the inventory.
+type Program struct {
+	Name    string   // P4 program name, of letters, digits, '_' and '.'
+	P4Info  string   // p4info, in protobuf's text format or binary
+	Blob    string   // the whole device config, ready; otherwise it is made from what follows
+	Binary  string   // tofino.bin
+	Context string   // context.json
+	BFRT    string   // bf-rt.json
+	JSON    string   // BMv2's
+	Profile string   // the P4 pipe in the compiler's output; empty: "pipe"
+	Pipes   []uint32 // of the chip that run it; none: all, as the server has it
+}
+
+// TLS is how the connection to a server is protected. The zero value is plain text.
+type TLS struct {
+	CA   string // file of certificates that the server's must come from
+	Cert string // this side's, and its key; empty: the server does not ask for one
+	Key  string
+	Name string // in the server's certificate; empty: the address
+}
+
+// Script is commands that drive a switch that P4Runtime does not. Each is an argument list:
+// no shell reads it.
+type Script struct {
+	Host     string        // where commands run: a host of the inventory; empty: the switch itself, over its ssh
+	Setup    []string      // before a run
+	Clear    []string      // after it, and by `inabench clean`; must do no harm when there is nothing to clear
+	Status   []string      // after Setup, and to see whether the switch is well
+	Counters []string      // prints what the switch has counted
+	Expect   string        // regular expression of lines that the output of Status must match; without Status, of Setup
+	Pattern  string        // regular expression with groups "name" and "value" that finds counters; empty: they are JSON
+	Timeout  time.Duration // of each command
+	Root     bool          // commands run as root: through sudo, if one does not log in as root
+}
+
+// scriptTimeout bounds a command that says nothing else.
+const scriptTimeout = time.Minute
+
+type (
+	programTable struct {
+		At      string   `toml:",path"`
+		Name    string   `toml:"name"`
+		P4Info  string   `toml:"p4info"`
+		Blob    string   `toml:"blob"`
+		Binary  string   `toml:"binary"`
+		Context string   `toml:"context"`
+		BFRT    string   `toml:"bfrt"`
+		JSON    string   `toml:"json"`
+		Profile string   `toml:"profile"`
+		Pipes   []uint32 `toml:"pipes"`
+	}
+	tlsTable struct {
+		At   string `toml:",path"`
+		CA   string `toml:"ca,required"`
+		Cert string `toml:"cert"`
+		Key  string `toml:"key"`
+		Name string `toml:"name"`
+	}
+	scriptTable struct {
+		At       string   `toml:",path"`
+		Host     string   `toml:"host"`
+		Setup    []string `toml:"setup"`
+		Clear    []string `toml:"clear"`
+		Status   []string `toml:"status"`
+		Counters []string `toml:"counters"`
+		Expect   string   `toml:"expect"`
+		Pattern  string   `toml:"pattern"`
+		Timeout  Duration `toml:"timeout"`
+		Root     bool     `toml:"root"`
+	}
+)
+
+// serverRanges are the strings of a switch table that may hold ranges, after its name, rack
+// and control address.
+func (t *switchTable) serverRanges() (paths, texts []string) {
+	return []string{t.At + ".gnmi", t.SSH.At + ".address"}, []string{t.GNMI, t.SSH.Address}
+}
+
+// server checks what a switch table says of its server, and returns what is the same for all
+// switches of the table.
+func (b *builder) server(t *switchTable, kind Kind) Server {
+	s := Server{DeviceConfig: t.DeviceConfig, Push: t.Push, Ports: b.portNames(t)}
+	p4rt := kind != Quantum && kind != Scripted
+	only := func(key, hint string, set bool) {
+		if set {
+			b.KeyProblemf(t.At+"."+key, hint, "a switch of kind %s has no %s", kind, key)
+		}
+	}
+	switch {
+	case !slices.Contains(kinds, string(kind)): // reported
+	case !p4rt:
+		only("device_config", "it is for switches with a P4Runtime server", t.DeviceConfig != "")
+		only("program", "it is for switches with a P4Runtime server", t.Program != nil)
+		only("push", "it is for switches with a P4Runtime server", t.Push != "")
+		if kind == Quantum {
+			only("gnmi", "its counters are read by perfquery", t.GNMI != "")
+		}
+	case t.DeviceConfig != "" && !slices.Contains(deviceConfigs, t.DeviceConfig):
+		b.Problemf(t.At+".device_config", tomlfile.OneOf(t.DeviceConfig, deviceConfigs), "unknown device_config %q", t.DeviceConfig)
+	case kind == Tofino && t.DeviceConfig == BMv2Config:
+		b.Problemf(t.At+".device_config", chooseDeviceConfig, "device_config %q is not for Tofino", t.DeviceConfig)
+	case kind == BMv2 && (t.DeviceConfig == StratumConfig || t.DeviceConfig == SDEConfig):
+		b.Problemf(t.At+".device_config", `write device_config = "bmv2", or leave it out`, "device_config %q is not for BMv2", t.DeviceConfig)
+	}
+	if kind == BMv2 && s.DeviceConfig == "" {
+		s.DeviceConfig = BMv2Config
+	}
+	if t.Push != "" && t.Push != PushAlways && t.Push != PushChanged {
+		b.Problemf(t.At+".push", tomlfile.OneOf(t.Push, []string{PushAlways, PushChanged}), "unknown push %q", t.Push)
+	}
+	if s.Push == "" && p4rt {
+		s.Push = PushAlways
+	}
+	if t.Program != nil && p4rt {
+		s.Program = b.program(t.Program, s.DeviceConfig)
+	}
+	if t.TLS != nil {
+		if (t.TLS.Cert == "") != (t.TLS.Key == "") {
+			b.KeyProblemf(t.TLS.At, "write both, or neither", "a certificate and its key go together")
+		}
+		s.TLS = TLS{CA: b.file(t.TLS.CA), Cert: b.file(t.TLS.Cert), Key: b.file(t.TLS.Key), Name: t.TLS.Name}
+	}
+	switch {
+	case kind == Scripted && t.Script == nil && b.Has(t.At+".script"): // reported
+	case kind == Scripted && t.Script == nil:
+		b.KeyProblemf(t.At, `write script = {setup = ["run_pd_rpc.py", "-p", "p4ml", "setup.py"]}`, "missing script in switch of kind script")
+	case kind != Scripted && t.Script != nil:
+		b.KeyProblemf(t.Script.At, `write kind = "script"`, "a switch of kind %s has no script", kind)
+	case t.Script != nil:
+		s.Script = b.script(t.Script)
+	}
+	return s
+}
+
+const chooseDeviceConfig = `write device_config = "stratum" if Stratum runs on it (ports 9559 and 9339), "sde" for bf_switchd --p4rt-server of Intel's SDE`
+
+// programName is what servers accept: several fail on '-' (cablelabs/transparent-security#210).
+var programName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+
+func (b *builder) program(t *programTable, form string) Program {
+	p := Program{
+		Name: t.Name, P4Info: b.file(t.P4Info), Blob: b.file(t.Blob), Binary: b.file(t.Binary), Context: b.file(t.Context),
+		BFRT: b.file(t.BFRT), JSON: b.file(t.JSON), Profile: t.Profile, Pipes: t.Pipes,
+	}
+	if t.Name != "" && !programName.MatchString(t.Name) {
+		hint := "letters, digits, '_' and '.', beginning with a letter or '_'"
+		if strings.Contains(t.Name, "-") {
+			hint = fmt.Sprintf("rename the P4 file and compile it again as %s: servers fail on '-'", strings.ReplaceAll(t.Name, "-", "_"))
+		}
+		b.Problemf(t.At+".name", hint, "%q is not a P4 program name", t.Name)
+	}
+	if t.P4Info == "" && !b.Has(t.At+".p4info") {
+		b.KeyProblemf(t.At, `write p4info = "p4info.txtpb"`, "missing p4info in program")
+	}
+	// What each form is made of, besides a ready blob.
+	files := []struct {
+		key   string
+		set   bool
+		forms []string
+	}{
+		{"name", t.Name != "", []string{StratumConfig, SDEConfig}},
+		{"binary", t.Binary != "", []string{StratumConfig, SDEConfig}},
+		{"context", t.Context != "", []string{StratumConfig, SDEConfig}},
+		{"bfrt", t.BFRT != "", []string{StratumConfig}},
+		{"json", t.JSON != "", []string{BMv2Config}},
+	}
+	for _, f := range files {
+		at := t.At + "." + f.key
+		switch wanted := slices.Contains(f.forms, form); {
+		case form == "":
+		case t.Blob != "" && f.set && f.key != "name":
+			b.KeyProblemf(at, "leave one of them out", "%s beside blob, which holds it already", f.key)
+		case t.Blob == "" && wanted && !f.set && !b.Has(at):
+			b.KeyProblemf(t.At, fmt.Sprintf("write %s, or blob for a ready device config", f.key), "missing %s in program: device_config %q is made of it", f.key, form)
+		case f.set && !wanted && !(f.key == "bfrt" && form == SDEConfig || f.key == "name"):
+			b.KeyProblemf(at, "", "device_config %q has no use for %s", form, f.key)
+		}
+	}
+	if (t.Profile != "" || len(t.Pipes) > 0) && form != StratumConfig && form != "" {
+		b.KeyProblemf(t.At, "", "device_config %q has no profiles: profile and pipes are for %q", form, StratumConfig)
+	}
+	return p
+}
+
+// portNames reads ports = {1 = "1/0", "[2-32]" = "[2-32]/0"}.
+func (b *builder) portNames(t *switchTable) map[uint32]string {
+	at := t.At + ".ports"
+	if t.Ports == nil {
+		return nil
+	}
+	table, ok := t.Ports.(map[string]any)
+	if !ok {
+		b.Problemf(at, `write ports = {1 = "1/0"}`, "ports is no table")
+		return nil
+	}
+	out := map[uint32]string{}
+	by := map[string]uint32{}
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		name, ok := table[key].(string)
+		if !ok {
+			b.Problemf(at, `write ports = {1 = "1/0"}`, "the name of port %s is no string", key)
+			continue
+		}
+		n, _, err := rangeLen(key)
+		if err == nil {
+			var m int
+			if m, _, err = rangeLen(name); err == nil && m != n {
+				err = fmt.Errorf("%q stands for %d ports, %q for %d names", key, n, name, m)
+			}
+		}
+		if err != nil {
+			b.Problemf(at, tomlfile.HintOf(err), "%v", err)
+			continue
+		}
+		for i := range n {
+			text, name := expand(key, i), expand(name, i)
+			port, err := strconv.ParseUint(text, 10, 32)
+			switch other, twice := by[name]; {
+			case err != nil:
+				b.Problemf(at, `write ports = {1 = "1/0"}`, "%q is not a port number", text)
+			case out[uint32(port)] != "":
+				b.Problemf(at, "", "port %d has two names", port)
+			case name == "":
+				b.Problemf(at, "", "the name of port %d is empty", port)
+			case twice:
+				b.Problemf(at, "", "ports %d and %d are both called %q", other, port, name)
+			default:
+				out[uint32(port)], by[name] = name, uint32(port)
+				continue
+			}
+			return nil
+		}
+	}
+	return out
+}
+
+func (b *builder) script(t *scriptTable) *Script {
+	s := Script{
+		Host: t.Host, Setup: t.Setup, Clear: t.Clear, Status: t.Status, Counters: t.Counters,
+		Expect: t.Expect, Pattern: t.Pattern, Timeout: t.Timeout.Std(), Root: t.Root,
+	}
+	if s.Timeout == 0 {
+		s.Timeout = scriptTimeout
+	}
+	commands := map[string][]string{"setup": t.Setup, "clear": t.Clear, "status": t.Status, "counters": t.Counters}
+	for _, key := range slices.Sorted(maps.Keys(commands)) {
+		if argv := commands[key]; b.Has(t.At+"."+key) && (len(argv) == 0 || argv[0] == "") {
+			b.Problemf(t.At+"."+key, `write the program and its arguments: ["run_pd_rpc.py", "-p", "p4ml"]`, "%s names no program", key)
+		}
+	}
+	if !b.Has(t.At+".setup") && !b.Has(t.At+".status") {
+		b.KeyProblemf(t.At, `write setup = ["program", "argument"], or status for a switch that is set up by hand`, "a script without setup and status does nothing")
+	}
+	if t.Expect != "" && len(t.Setup) == 0 && len(t.Status) == 0 {
+		b.KeyProblemf(t.At+".expect", "", "there is no output to expect anything of")
+	}
+	if _, err := regexp.Compile(t.Expect); err != nil {
+		b.Problemf(t.At+".expect", "", "expect: %v", err)
+	}
+	if re, err := regexp.Compile(t.Pattern); err != nil {
+		b.Problemf(t.At+".pattern", "", "pattern: %v", err)
+	} else if t.Pattern != "" && (re.SubexpIndex("name") < 0 || re.SubexpIndex("value") < 0) {
+		b.Problemf(t.At+".pattern", `write pattern = "(?P<name>\\w+) *[:=] *(?P<value>\\d+)"`, `pattern lacks a group "name" or "value"`)
+	}
+	if t.Pattern != "" && len(t.Counters) == 0 {
+		b.KeyProblemf(t.At+".pattern", "", "a pattern without counters finds nothing")
+	}
+	return &s
+}
+
+// servers checks what hosts and cables, which come after switches in a file, say of them:
+// that scripts run somewhere, and that what is cabled has a name where ports have names.
+func (b *builder) servers() {
+	for _, sw := range b.inv.Switches {
+		var unnamed []uint32
+		for p := range b.ports {
+			if p.Switch == sw.Name && sw.Ports != nil && sw.Ports[p.Port] == "" {
+				unnamed = append(unnamed, p.Port)
+			}
+		}
+		slices.Sort(unnamed)
+		for _, p := range unnamed {
+			b.Report(b.ports[Port{sw.Name, p}], fmt.Sprintf(`write ports = {%d = "%d/0"}`, p, p), "port %s/%d has no name among the ports of %s", sw.Name, p, sw.Name)
+		}
+	}
+	for i := range b.t.Switches {
+		t := &b.t.Switches[i]
+		if t.Script == nil || t.Script.Host == "" {
+			continue
+		}
+		if _, ok := b.inv.Host(t.Script.Host); !ok {
+			names := make([]string, len(b.inv.Hosts))
+			for i, h := range b.inv.Hosts {
+				names[i] = h.Name
+			}
+			b.Problemf(t.Script.At+".host", tomlfile.DidYouMean(t.Script.Host, names), "script runs on unknown host %q", t.Script.Host)
+		}
+	}
+}
+
+// checkServer reports what a lab needs to drive a switch.
+func (s *Switch) checkServer(lacks func(what, hint string)) {
+	switch s.Kind {
+	case Quantum: // programs use it, and the subnet manager drives it
+		return
+	case Scripted:
+		if s.Script != nil && s.Script.Host == "" && s.SSH.Address == "" {
+			lacks("nowhere to run its script", `write host = "HOST" in script, or ssh = {address = "10.0.0.1:22"} for the switch itself`)
+		}
+		return
+	case Tofino:
+		if s.DeviceConfig == "" {
+			lacks("no device_config", chooseDeviceConfig)
+		}
+		if s.Program.P4Info == "" {
+			lacks("no program", `write program = {name = "ina_tna", p4info = "p4info.txtpb", binary = "pipe/tofino.bin", context = "pipe/context.json", bfrt = "bf-rt.json"}`)
+		}
+	}
+	if s.Control == "" {
+		lacks("no control address", `write control = "10.0.0.1:9559"`)
+	}
+	for _, f := range s.files() {
+		if _, err := os.Stat(f.path); err != nil {
+			lacks(fmt.Sprintf("%s: %v", f.key, err), "paths are relative to the inventory file")
+		}
+	}
+}
+
+type namedFile struct{ key, path string }
+
+// files are the files that the switch's settings name.
+func (s *Switch) files() []namedFile {
+	return slices.DeleteFunc([]namedFile{
+		{"p4info", s.Program.P4Info}, {"blob", s.Program.Blob}, {"binary", s.Program.Binary}, {"context", s.Program.Context},
+		{"bfrt", s.Program.BFRT}, {"json", s.Program.JSON}, {"tls ca", s.TLS.CA}, {"tls cert", s.TLS.Cert}, {"tls key", s.TLS.Key},
+	}, func(f namedFile) bool { return f.path == "" })
+}
+
+// deviceID checks the P4Runtime device id of a table.
+func (b *builder) deviceID(t *switchTable, form string) {
+	switch {
+	case t.DeviceID == nil:
+	case *t.DeviceID < 0:
+		b.Problemf(t.At+".device_id", "", "device_id must not be negative")
+	case *t.DeviceID == 0 && form != SDEConfig && form != BMv2Config:
+		hint := ""
+		if form == StratumConfig {
+			hint = "Stratum numbers devices from 1 and refuses 0; on Intel's SDE it is 0"
+		}
+		b.Problemf(t.At+".device_id", hint, "device_id must be at least 1")
+	}
+}
+
+// deviceID is that of the i-th switch of a table, of which the inventory has so many already.
+// A server of its own numbers from where its kind does; switches that share a server count on.
+func (t *switchTable) deviceID(i, before int, form string) uint64 {
+	_, apart, _ := rangeLen(t.Control)
+	switch {
+	case t.DeviceID != nil && apart:
+		return uint64(*t.DeviceID)
+	case t.DeviceID != nil:
+		return uint64(*t.DeviceID) + uint64(i)
+	case form == StratumConfig:
+		return 1
+	case form == SDEConfig:
+		return 0
+	}
+	// P4Runtime knows 0 as "no device", so the default counts from 1.
+	return uint64(before + 1)
+}

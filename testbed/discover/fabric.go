@@ -1,0 +1,112 @@
+package discover
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/ibfabric"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// FabricOptions say what of an InfiniBand fabric is asked, and through which port.
+type FabricOptions struct {
+	RDMA   string // device and port of the host, "mlx5_0:1"; empty: the tools' own choice
+	Routes bool   // also the forwarding tables of all switches
+}
+
+// fabricTimeout is how long a tool may take: large fabrics have tens of thousands of
+// ports, and each of several attempts at one that does not answer takes a second.
+const fabricTimeout = 5 * time.Minute
+
+// Fabric asks the InfiniBand fabric that a host is cabled to: ibnetdiscover and
+// iblinkinfo, on the host, as root where that is needed. What they write to stderr is
+// among the readings, so that Check sees it.
+func Fabric(ctx context.Context, client *ssh.Client, o FabricOptions) ([]*ibfabric.Reading, error) {
+	return fabric(ctx, o, func(ctx context.Context, argv []string) (ssh.Output, error) {
+		argv = ssh.Sbin(argv)
+		out, err := client.Run(ctx, argv, nil)
+		if err != nil && needsRoot(out) {
+			return client.RunRoot(ctx, argv, nil)
+		}
+		return out, err
+	})
+}
+
+// needsRoot reports whether a tool could not open the device by which packets of
+// management are sent, /dev/infiniband/umad0.
+func needsRoot(out ssh.Output) bool {
+	return !noDevice(out) && (bytes.Contains(out.Stderr, []byte("Permission denied")) || bytes.Contains(out.Stderr, []byte("can't open UMAD port")))
+}
+
+// noDevice reports whether there is none.
+func noDevice(out ssh.Output) bool {
+	return bytes.Contains(out.Stderr, []byte("can't read ABI version"))
+}
+
+func fabric(ctx context.Context, o FabricOptions, run func(context.Context, []string) (ssh.Output, error)) ([]*ibfabric.Reading, error) {
+	tools := [][]string{{"ibnetdiscover"}, {"iblinkinfo", "-l"}}
+	if o.Routes {
+		tools = append(tools, []string{"dump_fts"})
+	}
+	var readings []*ibfabric.Reading
+	for _, argv := range tools {
+		if device, port, ok := strings.Cut(o.RDMA, ":"); ok {
+			argv = append(argv, "-C", device, "-P", port)
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, fabricTimeout, fmt.Errorf("no end within %v", fabricTimeout))
+		out, err := run(ctx, argv)
+		cancel()
+		switch {
+		case out.Exit == 127:
+			return nil, fmt.Errorf("%s: the host does not have it: install infiniband-diags: %w", argv[0], err)
+		case err != nil && noDevice(out):
+			return nil, fmt.Errorf("%s: the host has no InfiniBand device, or the module ib_umad is not loaded: %w", argv[0], err)
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", argv[0], err)
+		}
+		r, err := ibfabric.Parse(argv[0], string(out.Stdout))
+		if err != nil {
+			return nil, err
+		}
+		readings = append(readings, r, ibfabric.Stderr(argv[0], string(out.Stderr)))
+	}
+	return readings, nil
+}
+
+// CheckFabric says what is wrong with the fabric that a host is cabled to, each in a
+// sentence: that it was not seen whole, where it differs from the inventory, and, with
+// Routes, which aggregation nodes cannot talk to each other, so that no tree joins them.
+// Only the InfiniBand part of the inventory is compared. The error is that of asking.
+func CheckFabric(ctx context.Context, client *ssh.Client, inv *inventory.Inventory, o FabricOptions) ([]string, error) {
+	readings, err := Fabric(ctx, client, o)
+	if err != nil {
+		return nil, err
+	}
+	return fabricTroubles(readings, inv), nil
+}
+
+func fabricTroubles(readings []*ibfabric.Reading, inv *inventory.Inventory) (out []string) {
+	f := ibfabric.New(readings...)
+	var missing *ibfabric.IncompleteError
+	if err := f.Check(ibfabric.Expect{}); errors.As(err, &missing) {
+		out = append(out, missing.Missing...)
+	}
+	out = append(out, f.Remarks()...)
+	found, _ := f.Inventory(ibfabric.Options{})
+	for _, d := range inventory.Diff(ibfabric.Part(inv), found) {
+		out = append(out, d.String())
+	}
+	for _, r := range readings {
+		if routes := r.Routes(); routes != nil {
+			for _, u := range f.Unreachables(routes) {
+				out = append(out, fmt.Sprintf("no aggregation tree joins %s and %s: %v", u.From, u.To, u.Why))
+			}
+		}
+	}
+	return out
+}

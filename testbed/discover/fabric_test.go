@@ -1,0 +1,73 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/inventory/ibfabric"
+	"github.com/inabench/inabench/testbed/ibsimtest"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// A simulated fabric is asked with the real tools over SSH; then a cable fails, which is
+// seen, and so is what it means.
+func TestFabric(t *testing.T) {
+	small := ibsimtest.Small
+	sim := ibsimtest.Start(t, small.Net(), small.First())
+	sm := sim.OpenSM("-R", "updn", "-a", sim.Spines(small))
+	programs := map[string]string{}
+	for _, name := range []string{"ibnetdiscover", "iblinkinfo", "dump_fts"} {
+		programs[name] = "exec '" + strings.Join(sim.Argv(name), "' '") + "' \"$@\""
+	}
+	client := connect(t, programs)
+	readings, err := Fabric(t.Context(), client, FabricOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := ibfabric.New(readings...)
+	if err := f.Check(ibfabric.Expect{Hosts: 4, Switches: 5, ANs: 5}); err != nil {
+		t.Fatal(err)
+	}
+	inv, _ := f.Inventory(ibfabric.Options{})
+	check := func() []string {
+		t.Helper()
+		got, err := CheckFabric(t.Context(), client, inv, FabricOptions{Routes: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := check(); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+
+	port, _ := small.Uplink(1, 2, 0)
+	sim.Console(`Unlink "S-%016x"[%d]`, small.LeafGUID(1), port)
+	sm.Sweep()
+	got := check()
+	for _, want := range []string{"leaf2/5 - spine3/2: is missing", "no aggregation tree joins leaf2"} {
+		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, want) }) {
+			t.Errorf("%q: nothing of %q", got, want)
+		}
+	}
+}
+
+// What a host answers that has no tools, or does not let everybody use them.
+func TestFabricRefused(t *testing.T) {
+	failed := errors.New("exit status")
+	_, err := fabric(t.Context(), FabricOptions{RDMA: "mlx5_1:2"}, func(_ context.Context, argv []string) (ssh.Output, error) {
+		if got := strings.Join(argv, " "); got != "ibnetdiscover -C mlx5_1 -P 2" {
+			t.Error(got)
+		}
+		return ssh.Output{Exit: 127}, failed
+	})
+	if !errors.Is(err, failed) || !strings.Contains(err.Error(), "install infiniband-diags") {
+		t.Error(err)
+	}
+	if !needsRoot(ssh.Output{Stderr: []byte("ibwarn: [7] mad_rpc_open_port: can't open UMAD port ((null):0)")}) {
+		t.Error("who may not open the device is not root")
+	}
+}
