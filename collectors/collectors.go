@@ -36,6 +36,7 @@ type Sampler struct {
 	Collectors []Collector
 	Timeout    time.Duration        // for each reading; 0: 5 s
 	Now        func() time.Duration // the run's clock
+	Audit      *Audit               // of all counters; nil: none
 }
 
 // Sample reads every collector once, at the same time, and returns their samples in
@@ -61,6 +62,9 @@ func (s *Sampler) Sample(ctx context.Context) ([]results.Sample, error) {
 	var all []results.Sample
 	for _, some := range samples {
 		all = append(all, some...)
+	}
+	if s.Audit != nil {
+		all = s.Audit.Check(all)
 	}
 	return all, errors.Join(errs...)
 }

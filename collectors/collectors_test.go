@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,13 +17,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	xssh "golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
+	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
 
 var seed = flag.Uint64("seed", 0, "seed of random tests; 0: a new one")
@@ -40,45 +39,10 @@ func newRand(t testing.TB) *rand.Rand {
 
 // connect brings up a server whose sessions have a directory of programs before all
 // others on their PATH, and connects to it.
-func connect(t testing.TB, programs map[string]string) (*ssh.Client, *sshd.Server) {
+func connect(t testing.TB, programs map[string]string) *ssh.Client {
 	t.Helper()
-	bin := t.TempDir()
-	for name, script := range programs {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := sshd.NewKey()
-	server := &sshd.Server{
-		HostKey: sshd.NewKey(), AuthorizedKeys: []xssh.PublicKey{key.PublicKey()},
-		Env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")),
-	}
-	known := filepath.Join(t.TempDir(), "known_hosts")
-	entry := knownhosts.Line([]string{l.Addr().String()}, server.HostKey.PublicKey())
-	if err := os.WriteFile(known, []byte(entry+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := ssh.Dial(t.Context(), ssh.Target{
-		Name: "h1", Address: l.Addr().String(), Signers: []xssh.Signer{key}, Agent: "none", KnownHosts: []string{known},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c, server
+	path := "PATH=" + sshdtest.Programs(t, programs) + ":" + os.Getenv("PATH")
+	return sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{Env: append(os.Environ(), path)}))
 }
 
 // value finds the one sample of a metric about something.
@@ -98,7 +62,7 @@ func value(t *testing.T, samples []results.Sample, metric, of string) results.Sa
 
 // The loopback device's counters, read over a connection that goes over it.
 func TestNIC(t *testing.T) {
-	c, _ := connect(t, nil)
+	c := connect(t, nil)
 	n, err := NewNIC(c, []NICPort{{"lo", "h1->tor1", "tor1->h1"}, {"nic7", "out", "in"}})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +176,7 @@ func TestNICDegrades(t *testing.T) {
 
 // A connection that is gone is the collector's error, not its end.
 func TestNICConnectionLost(t *testing.T) {
-	c, _ := connect(t, nil)
+	c := connect(t, nil)
 	n, err := NewNIC(c, []NICPort{{"lo", "out", "in"}})
 	if err != nil {
 		t.Fatal(err)
@@ -266,83 +230,6 @@ func FuzzParseNetDev(f *testing.F) {
 			t.Fatal(err, cmp.Diff(again, devices))
 		}
 	})
-}
-
-// gpuText is made up after the documented format of nvidia-smi's query; it was not
-// taken from a machine.
-const gpuText = `0, 87, 41, 61234, 412.55, 63, 1980
-1, 0, 0, 0, 71.02, 31, 345
-2, [N/A], [N/A], 4, [Not Supported], 30, [Unknown Error]
-3, 100 %, 26 %, 1024 MiB, 300.10 W, N/A, 1755 MHz
-`
-
-func TestParseGPU(t *testing.T) {
-	samples, err := parseGPU("h1", gpuText)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(samples) != 6+6+2+5 {
-		t.Errorf("%d samples", len(samples))
-	}
-	for _, want := range []results.Sample{
-		{Metric: "gpu_utilization", Of: "h1/gpu0", Value: 0.87, Unit: "1"},
-		{Metric: "gpu_memory_used", Of: "h1/gpu0", Value: 61234 << 20, Unit: "B"},
-		{Metric: "gpu_power", Of: "h1/gpu1", Value: 71.02, Unit: "W"},
-		{Metric: "gpu_temperature", Of: "h1/gpu2", Value: 30, Unit: "degC"},
-		{Metric: "gpu_utilization", Of: "h1/gpu3", Value: 1, Unit: "1"},
-		{Metric: "gpu_sm_clock", Of: "h1/gpu3", Value: 1755e6, Unit: "Hz"},
-	} {
-		want.Source, want.Gauge = "host h1", true
-		if got := value(t, samples, want.Metric, want.Of); got != want {
-			t.Errorf("%+v\ninstead of %+v", got, want)
-		}
-	}
-	samples, err = parseGPU("h1", "0, 1, 2\n1, many, 0, 0, 71.02, 31, 345\nx, 0, 0, 0, 0, 0, 0\n")
-	if err == nil || len(samples) != 5 {
-		t.Errorf("%d samples, %v", len(samples), err)
-	}
-	if _, err := parseGPU("h1", "\n"); !errors.Is(err, ErrNoData) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func FuzzParseGPU(f *testing.F) {
-	f.Add(gpuText)
-	f.Fuzz(func(t *testing.T, text string) {
-		samples, err := parseGPU("h1", text)
-		if len(samples) == 0 && err == nil {
-			t.Error("neither samples nor an error")
-		}
-		for _, s := range samples {
-			if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
-				t.Errorf("%+v", s)
-			}
-		}
-	})
-}
-
-// The query as a host runs it; nvidia-smi here is a script.
-func TestGPU(t *testing.T) {
-	c, _ := connect(t, map[string]string{"nvidia-smi": `
-[ "$1" = "--query-gpu=index,utilization.gpu,utilization.memory,memory.used,power.draw,temperature.gpu,clocks.sm" ] || exit 2
-[ "$2" = "--format=csv,noheader,nounits" ] || exit 2
-echo "0, 50, 1, 2, 3, 4, 5"`})
-	samples, err := (&GPU{c}).Collect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v := value(t, samples, "gpu_utilization", "h1/gpu0").Value; v != 0.5 {
-		t.Errorf("utilization %v", v)
-	}
-
-	c, _ = connect(t, map[string]string{"nvidia-smi": "exit 127"})
-	if _, err := (&GPU{c}).Collect(t.Context()); !errors.Is(err, ErrNoData) {
-		t.Errorf("no nvidia-smi: %v", err)
-	}
-	c, _ = connect(t, map[string]string{"nvidia-smi": "echo driver mismatch >&2; exit 9"})
-	if _, err := (&GPU{c}).Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "driver mismatch") {
-		t.Errorf("broken driver: %v", err)
-	}
 }
 
 type readerFunc func(context.Context) ([]CounterValue, error)
@@ -549,11 +436,88 @@ func TestSamplerRun(t *testing.T) {
 	}
 }
 
-// The ways to read a host's counters; sftp is the one that NIC takes. Over a real
-// network come the round trips: four for sftp, all files at the same time, one for
-// shell, three for session.
+// TestMain is a reader of counters, where this binary is started as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ReaderVerb {
+		if err := reader.Main(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// remoteReader is a collector whose reader is this binary, behind a connection.
+func remoteReader(b *testing.B, c *ssh.Client, files []string) *Host {
+	h, err := NewHost("h1", []NICPort{{"lo", "out", "in"}}, func(ctx context.Context, config reader.Config) (Process, error) {
+		config.Files = files
+		p, err := c.Start(b.Context(), []string{os.Args[0], ReaderVerb})
+		if err != nil {
+			return nil, err
+		}
+		remote := &pipe{Writer: p.Stdin, Reader: p.Stdout, done: make(chan struct{}), close: p.Close}
+		return remote, WriteConfig(remote, config)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { h.Close() })
+	return h
+}
+
+// One round of readings of 32 hosts, their side of it included: at every 100 ms, the time
+// of a round is what it leaves of them. 40 files are about what an RDMA device has.
+func BenchmarkSample32Hosts(b *testing.B) {
+	dir := b.TempDir()
+	var rdma []string
+	for i := range 40 {
+		rdma = append(rdma, filepath.Join(dir, fmt.Sprint("counter", i)))
+		if err := os.WriteFile(rdma[i], []byte("17\n"), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	kinds := map[string]func(*ssh.Client) Collector{
+		"nic": func(c *ssh.Client) Collector {
+			n, err := NewNIC(c, []NICPort{{"lo", "out", "in"}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return n
+		},
+		"nic and RDMA over sftp": func(c *ssh.Client) Collector {
+			return collectorFunc{"files h1", func(ctx context.Context) ([]results.Sample, error) {
+				for _, f := range c.ReadFiles(ctx, append(rdma, netDevFile)...) {
+					if f.Err != nil {
+						return nil, f.Err
+					}
+				}
+				return nil, nil
+			}}
+		},
+		"nic and RDMA by reader": func(c *ssh.Client) Collector { return remoteReader(b, c, rdma) },
+	}
+	for name, kind := range kinds {
+		b.Run(name, func(b *testing.B) {
+			began := time.Now()
+			s := Sampler{Now: func() time.Duration { return time.Since(began) }, Audit: &Audit{}}
+			for range 32 {
+				c := connect(b, nil)
+				s.Collectors = append(s.Collectors, kind(c))
+			}
+			s.Sample(b.Context())
+			for b.Loop() {
+				s.Sample(b.Context())
+			}
+		})
+	}
+}
+
+// The ways to read a host's counters; sftp is the one that NIC takes, reader that of Host.
+// Over a real network come the round trips: four for sftp, all files at the same time, one
+// for shell and reader, three for session.
 func BenchmarkRead(b *testing.B) {
-	c, _ := connect(b, nil)
+	c := connect(b, nil)
 	files := []string{netDevFile}
 	for _, x := range sysfsExtra {
 		files = append(files, sysfsPath("lo", x.file))
@@ -580,6 +544,14 @@ func BenchmarkRead(b *testing.B) {
 				if line, err = r.ReadString('\n'); err != nil {
 					b.Fatal(err)
 				}
+			}
+		}
+	})
+	b.Run("reader", func(b *testing.B) { // a process of ours that stays
+		h := remoteReader(b, c, files[1:])
+		for b.Loop() {
+			if s, err := h.Collect(b.Context()); err != nil && len(s) == 0 {
+				b.Fatal(err)
 			}
 		}
 	})

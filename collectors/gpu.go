@@ -1,10 +1,12 @@
 package collectors
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,90 +15,158 @@ import (
 )
 
 // GPU reads a host's NVIDIA GPUs with nvidia-smi, whose query output is stable in
-// practice though NVIDIA does not promise it. All values are gauges, of "h1/gpu0":
-// gpu_utilization and gpu_memory_utilization (share of the time in which a kernel ran,
-// or memory was accessed), gpu_memory_used, gpu_power, gpu_temperature, gpu_sm_clock.
-type GPU struct{ Client *ssh.Client }
-
-// gpuFields are what is asked for after the index: nvidia-smi's name, ours, the unit
-// that it may write, and how it becomes a base unit.
-var gpuFields = []struct {
-	query, metric string
-	written       string
-	unit          string
-	factor        float64
-}{
-	{"utilization.gpu", "gpu_utilization", "%", "1", 0.01},
-	{"utilization.memory", "gpu_memory_utilization", "%", "1", 0.01},
-	{"memory.used", "gpu_memory_used", "MiB", "B", 1 << 20},
-	{"power.draw", "gpu_power", "W", "W", 1},
-	{"temperature.gpu", "gpu_temperature", "C", "degC", 1},
-	{"clocks.sm", "gpu_sm_clock", "MHz", "Hz", 1e6},
+// practice though NVIDIA does not promise it. It goes on running and prints all GPUs every
+// 100 ms. All values are gauges, of "h1/gpu0": gpu_utilization and gpu_memory_utilization
+// (share of the time in which a kernel ran, or memory was accessed), gpu_memory_used,
+// gpu_power, gpu_temperature, gpu_sm_clock, gpu_pcie_generation, and
+// gpu_clock_reasons, the bits of why clocks are not higher (nvmlClocksEventReason*). It has
+// to be closed.
+type GPU struct {
+	s     *stream
+	query []gpuField
+	rows  map[uint64]gpuRow // the latest, by GPU
 }
 
-// gpuArgv is the query.
-func gpuArgv() []string {
+type gpuRow struct {
+	samples []results.Sample
+	err     error
+}
+
+// gpuField is what is asked for: nvidia-smi's names for it, the current one first, ours,
+// the unit that it may write, and how it becomes a base unit.
+type gpuField struct {
+	names  []string
+	metric string
+	writes string
+	unit   string
+	factor float64
+}
+
+// gpuFields are what is asked for after the index. Rely on no heading: its units and its
+// names have changed, the order that was asked for has not.
+var gpuFields = []gpuField{
+	{[]string{"utilization.gpu"}, "gpu_utilization", "%", "1", 0.01},
+	{[]string{"utilization.memory"}, "gpu_memory_utilization", "%", "1", 0.01},
+	{[]string{"memory.used"}, "gpu_memory_used", "MiB", "B", 1 << 20},
+	{[]string{"power.draw"}, "gpu_power", "W", "W", 1},
+	{[]string{"temperature.gpu"}, "gpu_temperature", "C", "degC", 1},
+	{[]string{"clocks.sm"}, "gpu_sm_clock", "MHz", "Hz", 1e6},
+	{[]string{"pcie.link.gen.gpucurrent", "pcie.link.gen.current"}, "gpu_pcie_generation", "", "1", 1},
+	{[]string{"clocks_event_reasons.active", "clocks_throttle_reasons.active"}, "gpu_clock_reasons", "", "1", 1},
+}
+
+// NewGPU returns a collector over the GPUs of a host. Nothing runs there before the first
+// reading, which has no samples yet.
+func NewGPU(c *ssh.Client) *GPU {
+	g := &GPU{query: slices.Clone(gpuFields), rows: map[uint64]gpuRow{}}
+	g.s = &stream{client: c, argv: g.argv, take: g.take, fix: g.fix}
+	return g
+}
+
+// argv is the query.
+func (g *GPU) argv() []string {
 	query := "index"
-	for _, f := range gpuFields {
-		query += "," + f.query
+	for _, f := range g.query {
+		query += "," + f.names[0]
 	}
-	return []string{"nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits"}
+	return []string{"nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits", "--loop-ms=100"}
+}
+
+var notAField = regexp.MustCompile(`Field "([^"]*)" is not a valid field`)
+
+// fix gives a field that this nvidia-smi does not know its other name, or does without it.
+func (g *GPU) fix(err error) bool {
+	m := notAField.FindStringSubmatch(err.Error())
+	if m == nil {
+		return false
+	}
+	i := slices.IndexFunc(g.query, func(f gpuField) bool { return f.names[0] == m[1] })
+	if i < 0 {
+		return false
+	}
+	if rest := g.query[i].names[1:]; len(rest) > 0 {
+		g.query[i].names = rest
+	} else {
+		g.query = slices.Delete(g.query, i, i+1)
+	}
+	return true
 }
 
 // Name implements Collector.
-func (g *GPU) Name() string { return "gpu " + g.Client.String() }
+func (g *GPU) Name() string { return "gpu " + g.s.client.String() }
 
-// Collect implements Collector. A host without nvidia-smi, or without a GPU that it
-// knows, is ErrNoData.
+// Close ends nvidia-smi on the host.
+func (g *GPU) Close() error { return g.s.Close() }
+
+// Collect implements Collector: what nvidia-smi said last. A host without it, or without
+// a GPU that it knows, is ErrNoData.
 func (g *GPU) Collect(ctx context.Context) ([]results.Sample, error) {
-	out, err := g.Client.Run(ctx, gpuArgv(), nil)
-	if out.Exit == 127 || bytes.Contains(out.Stdout, []byte("No devices were found")) {
-		return nil, fmt.Errorf("host %s: no GPU: %w", g.Client, ErrNoData)
-	}
-	if err != nil {
+	defer g.s.mu.Unlock()
+	if err := g.s.live(ctx); err != nil {
 		return nil, err
 	}
-	return parseGPU(g.Client.String(), string(out.Stdout))
-}
-
-// parseGPU reads the rows of the query. Values that a GPU does not have, which
-// nvidia-smi writes as N/A or in brackets, give no sample; a row that makes no sense is
-// an error and costs only itself.
-func parseGPU(host, text string) ([]results.Sample, error) {
 	var out []results.Sample
 	var errs []error
-	for row := range strings.Lines(text) {
-		if strings.TrimSpace(row) == "" {
-			continue
-		}
-		cells := strings.Split(row, ",")
-		if len(cells) != 1+len(gpuFields) {
-			errs = append(errs, fmt.Errorf("host %s: nvidia-smi: %d columns instead of %d in %.80q", host, len(cells), 1+len(gpuFields), row))
-			continue
-		}
-		index, err := strconv.ParseUint(strings.TrimSpace(cells[0]), 10, 16)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("host %s: nvidia-smi: index of GPU: %w", host, err))
-			continue
-		}
-		for i, f := range gpuFields {
-			cell := strings.TrimSpace(cells[1+i])
-			if strings.HasPrefix(cell, "[") || cell == "N/A" || cell == "" {
-				continue
-			}
-			v, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(cell, f.written)), 64)
-			if err != nil || v < 0 && f.metric != "gpu_temperature" || v-v != 0 {
-				errs = append(errs, fmt.Errorf("host %s: nvidia-smi: %s of GPU %d is %.80q", host, f.query, index, cell))
-				continue
-			}
-			out = append(out, results.Sample{
-				Source: "host " + host, Metric: f.metric, Of: fmt.Sprintf("%s/gpu%d", host, index),
-				Value: v * f.factor, Unit: f.unit, Gauge: true,
-			})
-		}
-	}
-	if len(out) == 0 && len(errs) == 0 {
-		return nil, fmt.Errorf("host %s: no GPU: %w", host, ErrNoData)
+	for _, i := range slices.Sorted(maps.Keys(g.rows)) {
+		out = append(out, g.rows[i].samples...)
+		errs = append(errs, g.rows[i].err)
 	}
 	return out, errors.Join(errs...)
+}
+
+func (g *GPU) take(line string) error {
+	if strings.TrimSpace(line) == "" {
+		return nil
+	}
+	i, samples, err := parseGPU(g.s.client.String(), line, g.query)
+	if err != nil && len(samples) == 0 {
+		return err
+	}
+	g.rows[i] = gpuRow{samples, err}
+	return nil
+}
+
+// parseGPU reads a row of the query. Values that a GPU does not have give no sample; those
+// that make no sense are an error and cost only themselves.
+func parseGPU(host, row string, fields []gpuField) (index uint64, out []results.Sample, err error) {
+	if strings.Contains(row, "No devices were found") {
+		return 0, nil, fmt.Errorf("host %s: no GPU: %w", host, ErrNoData)
+	}
+	cells := strings.Split(row, ",")
+	if len(cells) != 1+len(fields) {
+		return 0, nil, fmt.Errorf("host %s: nvidia-smi: %d columns instead of %d in %.80q", host, len(cells), 1+len(fields), row)
+	}
+	if index, err = strconv.ParseUint(strings.TrimSpace(cells[0]), 10, 16); err != nil {
+		return 0, nil, fmt.Errorf("host %s: nvidia-smi: index of GPU: %w", host, err)
+	}
+	var errs []error
+	for i, f := range fields {
+		cell := strings.TrimSpace(cells[1+i])
+		if !holds(cell) {
+			continue
+		}
+		v, err := gpuValue(strings.TrimSpace(strings.TrimSuffix(cell, f.writes)))
+		if err != nil || v < 0 && f.metric != "gpu_temperature" {
+			errs = append(errs, fmt.Errorf("host %s: nvidia-smi: %s of GPU %d is %.80q", host, f.names[0], index, cell))
+			continue
+		}
+		out = append(out, results.Sample{
+			Source: "host " + host, Metric: f.metric, Of: fmt.Sprintf("%s/gpu%d", host, index),
+			Value: v * f.factor, Unit: f.unit, Gauge: true,
+		})
+	}
+	return index, out, errors.Join(errs...)
+}
+
+// gpuValue is a number, or bits as 0x0000000000000004.
+func gpuValue(s string) (float64, error) {
+	if hex, ok := strings.CutPrefix(s, "0x"); ok {
+		v, err := strconv.ParseUint(hex, 16, 64)
+		return float64(v), err
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err == nil && (v-v != 0 || v > 1e300) {
+		err = strconv.ErrRange
+	}
+	return v, err
 }

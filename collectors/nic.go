@@ -40,11 +40,17 @@ type NIC struct {
 // NewNIC returns a collector over devices of a host.
 func NewNIC(client *ssh.Client, ports []NICPort) (*NIC, error) {
 	for _, p := range ports {
-		if p.Device == "" || strings.ContainsAny(p.Device, "/ \t\n") || strings.HasPrefix(p.Device, ".") {
+		if !validDevice(p.Device) {
 			return nil, fmt.Errorf("host %s: %q is not the name of a device", client, p.Device)
 		}
 	}
 	return &NIC{host: client.String(), ports: ports, read: client.ReadFiles, sysfs: map[string]bool{}}, nil
+}
+
+// validDevice says whether it can be the name of a device, and is safe within a path and
+// a pattern.
+func validDevice(name string) bool {
+	return name != "" && !strings.ContainsAny(name, "/ \t\n*?[\\") && !strings.HasPrefix(name, ".")
 }
 
 const netDevFile = "/proc/net/dev"
@@ -106,17 +112,22 @@ func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
 			errs = append(errs, fmt.Errorf("host %s: no device %s", n.host, p.Device))
 			continue
 		}
-		for _, dir := range []struct {
-			of, name string
-			c        NetDevCounters
-		}{{p.Out, "nic_tx_", d.Tx}, {p.In, "nic_rx_", d.Rx}} {
-			add(dir.of, dir.name+"bytes", "B", dir.c.Bytes)
-			add(dir.of, dir.name+"packets", "1", dir.c.Packets)
-			add(dir.of, dir.name+"errors", "1", dir.c.Errors)
-			add(dir.of, dir.name+"drops", "1", dir.c.Drops)
-		}
+		d.each(p, add)
 	}
 	return out, errors.Join(errs...)
+}
+
+// each gives the counters of a device their names.
+func (d NetDev) each(p NICPort, add func(of, metric, unit string, v uint64)) {
+	for _, dir := range []struct {
+		of, name string
+		c        NetDevCounters
+	}{{p.Out, "nic_tx_", d.Tx}, {p.In, "nic_rx_", d.Rx}} {
+		add(dir.of, dir.name+"bytes", "B", dir.c.Bytes)
+		add(dir.of, dir.name+"packets", "1", dir.c.Packets)
+		add(dir.of, dir.name+"errors", "1", dir.c.Errors)
+		add(dir.of, dir.name+"drops", "1", dir.c.Drops)
+	}
 }
 
 // trustSysfs finds out, once, which devices sysfs shows as they are: it shows those of

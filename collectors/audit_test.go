@@ -1,0 +1,201 @@
+package collectors
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/results"
+)
+
+// What becomes of a counter's readings, one a second, and what is said about them.
+func TestAudit(t *testing.T) {
+	const word, quad = 1 << 32, 1 << 64
+	for name, test := range map[string]struct {
+		wrap   float64
+		read   []float64 // -1: not read
+		want   []float64 // nil: as read
+		says   string    // of the trouble; empty: none
+		broken bool      // no rate can be drawn from it
+	}{
+		"grows":                      {read: []float64{5, 6, 100, 100}},
+		"falls":                      {read: []float64{100, 200, 3, 50}, says: "counter x of h1->tor1 fell from 200 to 3 at 2.000 s: what counts was restarted, and nothing is computed across that", broken: true},
+		"falls, 32 bit":              {wrap: word, read: []float64{100, 200, 3, 50}, says: "fell from 200 to 3", broken: true},
+		"wraps, 32 bit":              {wrap: word, read: []float64{word - 200, word - 100, 3, 50}, want: []float64{word - 200, word - 100, word + 3, word + 50}, says: "wrapped around at 2^32 at 2.000 s: it is continued"},
+		"wraps twice":                {wrap: word, read: []float64{3.5e9, 4.2e9, 0.5e9, 1.4e9, 2.3e9, 3.2e9, 4.1e9, 0.6e9}, want: []float64{3.5e9, 4.2e9, word + 0.5e9, word + 1.4e9, word + 2.3e9, word + 3.2e9, word + 4.1e9, 2*word + 0.6e9}, says: "wrapped"},
+		"wraps, 64 bit":              {wrap: quad, read: []float64{quad - 1<<20, quad - 1<<19, 1 << 18}, want: []float64{quad - 1<<20, quad - 1<<19, quad + 1<<18}, says: "2^64"},
+		"restarted near the end":     {wrap: word, read: []float64{word - 2100, word - 2000, 0}, want: []float64{word - 2100, word - 2000, word}, says: "wrapped"}, // cannot be told
+		"restarted, out of all rate": {wrap: word, read: []float64{word - 500e6 - 1, word - 500e6, 0}, says: "fell", broken: true},
+		"sticks at its largest":      {wrap: word, read: []float64{word - 3, word - 1, word - 1, word - 1}, says: "stands at 4294967295, the largest that it can hold, since 1.000 s: it stopped counting"},
+		"one gap":                    {read: []float64{5, -1, -1, 9}, want: []float64{5, 9}, says: "was not read between 0.000 s and 3.000 s, 2 times"},
+		"gone":                       {read: []float64{5, 6, -1, -1}, want: []float64{5, 6}, says: "was not read after 1.000 s, 2 times"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a Audit
+			var out []results.Sample
+			for i, v := range test.read {
+				round := []results.Sample{{T: float64(i), Source: "host h1", Metric: "other", Of: "h1->tor1", Value: 7, Gauge: true}}
+				if v >= 0 {
+					round = append(round, results.Sample{T: float64(i), Source: "host h1", Metric: "x", Of: "h1->tor1", Value: v, Wrap: test.wrap})
+				}
+				out = append(out, a.Check(round)...)
+			}
+			s, err := results.Counter(out, "", "x", "h1->tor1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := test.want
+			if want == nil {
+				want = test.read
+			}
+			if fmt.Sprint(s.V) != fmt.Sprint(want) {
+				t.Errorf("%v, want %v", s.V, want)
+			}
+			if _, err := results.Rate(0, 10, s); (err != nil) != test.broken {
+				t.Errorf("rate over all of it: %v", err)
+			}
+			got := a.Troubles()
+			switch {
+			case test.says == "" && len(got) == 0:
+			case test.says == "" || len(got) != 1 || !strings.Contains(got[0].What, test.says) || got[0].Where != "host h1" || got[0].Fatal:
+				t.Errorf("%+v, want %q", got, test.says)
+			}
+			if again := a.Troubles(); test.says != "" && len(again) > 0 && !strings.Contains(test.says, "after") {
+				t.Errorf("said again: %+v", again)
+			}
+		})
+	}
+}
+
+// A device that was enumerated again has begun again, although it counted on to a larger
+// value: no figure is drawn across that. One restarted source is one trouble.
+func TestAuditEnumeratedAgain(t *testing.T) {
+	var a Audit
+	round := func(at, index, v float64) []results.Sample {
+		out := []results.Sample{{T: at, Source: "host h1", Metric: "nic_index", Of: "h1->tor1", Unit: UnitID, Gauge: true, Value: index}}
+		for _, m := range []string{"x", "y", "z"} {
+			out = append(out, results.Sample{T: at, Source: "host h1", Metric: m, Of: "h1->tor1", Value: v})
+		}
+		return a.Check(out)
+	}
+	var out []results.Sample
+	for _, r := range [][3]float64{{0, 4, 10}, {1, 4, 20}, {2, 9, 30}, {3, 9, 40}} {
+		out = append(out, round(r[0], r[1], r[2])...)
+	}
+	s, err := results.Counter(out, "", "y", "h1->tor1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := results.Rate(0, 3, s); err == nil {
+		t.Errorf("a rate of %v", s)
+	}
+	if f, err := results.Rate(2, 3, s); err != nil || f.Value != 10 {
+		t.Errorf("after it: %+v, %v", f, err)
+	}
+	got := a.Troubles()
+	if len(got) != 1 || !strings.Contains(got[0].What, "by another device since 2.000 s") || !strings.HasSuffix(got[0].What, "and 2 more counters likewise") {
+		t.Errorf("%+v", got)
+	}
+	a.Forget(func(of string) bool { return of == "h1->tor1" })
+	if round(4, 9, 1); len(a.Troubles()) != 0 {
+		t.Error("a counter that was forgotten fell")
+	}
+}
+
+// However counters of 32 bits go on, and however often they are read, unwrapping them
+// gives what they counted.
+func TestAuditUnwraps(t *testing.T) {
+	rng := newRand(t)
+	for range 200 {
+		var a Audit
+		truth := math.Floor(rng.Float64() * (1 << 32))
+		start, offset := truth, 0.0
+		rate := rng.Float64() * 7e8 // less than a quarter of a turn between readings
+		for i := range 50 {
+			raw := math.Mod(truth, 1<<32)
+			got := a.Check([]results.Sample{{T: float64(i), Source: "s", Metric: "m", Value: raw, Wrap: 1 << 32}})
+			if offset = got[0].Value - math.Mod(start, 1<<32); offset != truth-start {
+				t.Fatalf("reading %d: %.0f, want %.0f", i, offset, truth-start)
+			}
+			truth += math.Floor(rate * (0.5 + rng.Float64()))
+		}
+	}
+}
+
+// Where a switch counts at its MACs too, these are held against the host's, less the check
+// sequences that they count; a switch and the next one by what both have.
+func TestCrossingsOfMACs(t *testing.T) {
+	var a Audit
+	for at := range 3 {
+		n := float64(1000 * min(at, 1))
+		var round []results.Sample
+		for _, x := range []struct {
+			source, metric, of string
+			bytes              float64
+		}{
+			{"host h1", "nic_tx", "h1->tor1", 100}, {"switch tor1", "port_rx", "h1->tor1", 104}, {"switch tor1", "mac_rx", "h1->tor1", 104},
+			{"switch tor1", "mac_tx", "tor1->tor2", 104}, {"switch tor2", "port_rx", "tor1->tor2", 100},
+		} {
+			s := results.Sample{T: float64(at), Source: x.source, Of: x.of}
+			p, b := s, s
+			p.Metric, p.Value, b.Metric, b.Value = x.metric+"_packets", n, x.metric+"_bytes", n*x.bytes
+			round = append(round, p, b)
+		}
+		a.Check(round)
+	}
+	got := a.Crossings()
+	if len(got) != 2 || got[0].Receiver != "switch tor1 (mac_rx)" || got[1].Sender != "switch tor1 (mac_tx)" {
+		t.Fatalf("%+v", got)
+	}
+	for _, x := range got {
+		if trouble, bad := x.Trouble(); bad {
+			t.Errorf("%+v", trouble)
+		}
+	}
+}
+
+func TestCrossings(t *testing.T) {
+	type amounts struct{ sent, sentBytes, received, receivedBytes, dropped float64 }
+	for name, test := range map[string]struct {
+		end  amounts // the beginning is 1000 frames of 100 B at both ends
+		says string
+	}{
+		"all arrives":               {end: amounts{sent: 20000, sentBytes: 2e6, received: 20000, receivedBytes: 2e6}},
+		"a stray frame or two":      {end: amounts{sent: 20002, sentBytes: 2000200, received: 20000, receivedBytes: 2e6}},
+		"the cable loses":           {end: amounts{sent: 20000, sentBytes: 2e6, received: 19000, receivedBytes: 1.9e6}, says: "host h1 (nic_tx) sent 20000 frames, switch tor1 (port_rx) received 19000: 1000 (5.0 %) differ, 7 may; the cable loses them, or one of the two does not count them"},
+		"lost on an emulated cable": {end: amounts{sent: 20000, sentBytes: 2e6, received: 20000, receivedBytes: 2e6, dropped: 1000}, says: "switch tor1 (port_rx) received 19000: 1000 (5.0 %)"},
+		"FCS counted at one end":    {end: amounts{sent: 20000, sentBytes: 2.08e6, received: 20000, receivedBytes: 2e6}, says: "frames agree and bytes do not (2080000 and 2000000, 4.00 a frame): one of the two counts them differently"},
+		"super-frames":              {end: amounts{sent: 10000, sentBytes: 2e6, received: 20000, receivedBytes: 2e6}, says: "bytes agree, so one of the two counts frames wrongly"},
+		"comes from nowhere":        {end: amounts{sent: 10000, sentBytes: 1e6, received: 20000, receivedBytes: 2e6}, says: "more arrived than was sent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a Audit
+			read := func(at float64, x amounts) {
+				add := func(source, metric string, frames, bytes float64) []results.Sample {
+					s := results.Sample{T: at, Source: source, Of: "h1->tor1"}
+					p, b := s, s
+					p.Metric, p.Value = metric+"_packets", 1000+frames
+					b.Metric, b.Value = metric+"_bytes", 100000+bytes
+					return []results.Sample{p, b}
+				}
+				round := append(add("host h1", "nic_tx", x.sent, x.sentBytes), add("switch tor1", "port_rx", x.received, x.receivedBytes)...)
+				a.Check(append(round, add("switch tor1", "port_rx_drop", x.dropped, x.dropped*100)...))
+			}
+			read(0, amounts{})
+			read(1, test.end)
+			read(2, test.end) // nothing is on its way any more
+			got := a.Troubles()
+			if test.says == "" && len(got) == 0 {
+				return
+			}
+			// At the beginning 20000 frames a second flowed: 10 ms at either end's reading.
+			if len(got) != 1 || got[0].Where != "link h1->tor1" || test.says == "" {
+				t.Fatalf("%+v, want %q", got, test.says)
+			}
+			if limit := fmt.Sprintf("%.0f may", got[0].Limit); !strings.Contains(strings.ReplaceAll(got[0].What, limit, "7 may"), test.says) {
+				t.Errorf("%s, want %s", got[0].What, test.says)
+			}
+		})
+	}
+}

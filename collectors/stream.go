@@ -1,0 +1,116 @@
+package collectors
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// stream is a program on a host that goes on printing what it sees, line by line. Starting
+// nvidia-smi anew for each reading would take longer than the reading. It cannot outlive its
+// connection: the next line that it prints has nowhere to go.
+type stream struct {
+	client *ssh.Client
+	argv   func() []string         // asked before each start
+	take   func(line string) error // called with mu held
+	fix    func(err error) bool    // after it failed: whether another argv may work
+
+	mu      sync.Mutex
+	process *ssh.Process
+	tried   time.Time // to start it
+	fresh   time.Time // when it last said something
+	ended   error     // why it is not running; nil: it is, or was never started
+
+	reading sync.WaitGroup
+}
+
+// again is how long a program that ended is left alone; stale, how long one may be silent
+// before what it said no longer counts.
+const (
+	again = 10 * time.Second
+	stale = 3 * time.Second
+)
+
+// live makes sure that the program runs, and returns with mu held. An error says why
+// there is nothing to take from it; without one there may be nothing yet. A program that
+// the host does not have is ErrNoData.
+func (s *stream) live(ctx context.Context) error {
+	s.mu.Lock()
+	switch {
+	case s.process != nil && !s.fresh.IsZero() && time.Since(s.fresh) > stale:
+		return fmt.Errorf("host %s: %s has said nothing for %v", s.client, s.argv()[0], time.Since(s.fresh).Round(time.Second))
+	case s.process != nil || errors.Is(s.ended, ErrNoData), time.Since(s.tried) < again:
+		return s.ended
+	}
+	return s.start(ctx)
+}
+
+func (s *stream) start(ctx context.Context) error {
+	s.tried, s.ended, s.fresh = time.Now(), nil, time.Time{}
+	p, err := s.client.Start(context.WithoutCancel(ctx), s.argv())
+	if err != nil {
+		s.ended = err
+		return err
+	}
+	s.process = p
+	s.reading.Go(func() { s.read(p) })
+	return nil
+}
+
+func (s *stream) read(p *ssh.Process) {
+	var odd error
+	in := bufio.NewScanner(p.Stdout)
+	for in.Scan() {
+		s.mu.Lock()
+		if err := s.take(in.Text()); err != nil {
+			odd = err
+		} else {
+			s.fresh = time.Now()
+		}
+		s.mu.Unlock()
+	}
+	err := p.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != p { // closed
+		return
+	}
+	s.process = nil
+	run := (*ssh.RunError)(nil)
+	switch {
+	case errors.As(err, &run) && (run.Exit == 127 || run.Exit == 126): // 126 where PATH has directories that are closed to us
+		s.ended = fmt.Errorf("host %s: no %s: %w", s.client, s.argv()[0], ErrNoData)
+	case odd != nil && errors.Is(odd, ErrNoData):
+		s.ended = odd
+	default:
+		s.ended = fmt.Errorf("host %s: %s ended: %w", s.client, s.argv()[0], errors.Join(err, odd))
+		if s.fix != nil && s.fix(s.ended) {
+			s.ended, s.tried = nil, time.Time{}
+		}
+	}
+}
+
+// Close ends the program on the host.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	p := s.process
+	s.process, s.ended = nil, fmt.Errorf("host %s: closed: %w", s.client, ErrNoData)
+	s.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	defer s.reading.Wait()
+	return p.Close()
+}
+
+// holds says whether a cell holds a value: tools write N/A, [N/A], [Not Supported], - and
+// nothing for what a GPU does not have.
+func holds(cell string) bool {
+	return cell != "" && cell != "N/A" && cell != "-" && !strings.HasPrefix(cell, "[")
+}
