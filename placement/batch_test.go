@@ -1,12 +1,14 @@
 package placement_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/policytest"
+	"github.com/inabench/inabench/placement/titan"
 )
 
 // Jobs that do not fit wait, and the others are placed without them: those that name
@@ -45,5 +47,59 @@ func TestBatch(t *testing.T) {
 	}
 	if _, err := placement.On(baseline.FirstFit()).Place(inv, jobs, 0); err == nil || !strings.Contains(err.Error(), "job large asks for 900 GPUs, 1 are free") {
 		t.Errorf("all of them: %v", err)
+	}
+}
+
+// A policy may number ranks across hosts, and keep GPUs: the plan says so, and what is kept
+// is not free.
+func TestBatchRanks(t *testing.T) {
+	inv := policytest.Racks(1, 4, 4)
+	name := func(i int) string { return inv.Hosts[i].Name }
+	jobs := []placement.Job{
+		{ID: 1, Name: "there", GPUs: 1, Hosts: []string{name(1)}, Collective: placement.Ring},
+		{ID: 2, Name: "too", GPUs: 2, Hosts: []string{name(2)}, Collective: placement.Ring},
+		{ID: 3, Name: "also", GPUs: 3, Hosts: []string{name(3)}, Collective: placement.Ring},
+		{ID: 4, Name: "A", GPUs: 4, Collective: placement.Ring},
+	}
+	plan, _, err := placement.Batch(titan.New(titan.Options{}), inv, jobs, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{name(1), name(2), name(1), name(2)}
+	if a := plan.Jobs[3]; !slices.Equal(a.Ranks, want) || !slices.Equal(a.Hosts(), want) {
+		t.Errorf("ranks on %v, want %v", a.Hosts(), want)
+	}
+	if there := plan.Jobs[1]; !slices.Equal(there.Hosts(), []string{name(2), name(2)}) || there.Ranks != nil {
+		t.Errorf("%+v", there)
+	}
+	jobs[3].GPUs = 3
+	jobs = append(jobs, placement.Job{ID: 5, Name: "B", GPUs: 7, Collective: placement.Ring})
+	plan, waiting, err := placement.Batch(baseline.ElasticFlow().PowerOfTwo(), inv, jobs[3:], 0)
+	if err != nil || len(waiting) > 0 {
+		t.Fatal(waiting, err)
+	}
+	if a := plan.Jobs[0]; len(a.Spare) != 1 || a.Spare[0].GPUs != 1 {
+		t.Errorf("of four GPUs for three workers it keeps %v", a.Spare)
+	}
+	if err := placement.Validate(plan, inv); err != nil {
+		t.Error(err)
+	}
+	jobs = append(jobs, placement.Job{ID: 6, Name: "C", GPUs: 9, Collective: placement.Ring})
+	plan, waiting, err = placement.Batch(baseline.ElasticFlow().PowerOfTwo(), inv, jobs[3:], 0)
+	if err != nil || len(waiting) != 1 {
+		t.Fatal(waiting, err)
+	}
+	left := 16
+	for _, f := range waiting[0].Free {
+		left -= f.Free
+	}
+	for _, j := range plan.Jobs {
+		left -= len(j.Hosts())
+		for _, s := range j.Spare {
+			left -= s.GPUs
+		}
+	}
+	if left != 0 {
+		t.Errorf("%d GPUs are neither free nor a job's", left)
 	}
 }

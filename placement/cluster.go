@@ -56,7 +56,7 @@ func Batch(p cluster.Policy, inv *inventory.Inventory, jobs []Job, seed uint64) 
 	var batch []cluster.Job
 	for i := range jobs {
 		job := &jobs[i]
-		j := cluster.Job{ID: i, GPUs: job.GPUs, Traffic: traffic(job)}
+		j := cluster.Job{ID: i, GPUs: job.GPUs, Traffic: traffic(job), Bytes: job.Bytes, Compute: job.Compute, Skew: job.Skew}
 		if len(job.Hosts) == 0 {
 			if job.GPUs > 0 {
 				batch = append(batch, j)
@@ -134,6 +134,12 @@ func JobPlanOf(t *inventory.Topology, inv *inventory.Inventory, job *Job, at clu
 	p := JobPlan{ID: job.ID, Name: job.Name, Collective: job.Collective, PS: job.PS}
 	for rank, w := range at.Parts {
 		p.Workers = append(p.Workers, Worker{Rank: rank, Host: inv.Hosts[w.Server].Name, GPUs: w.GPUs})
+	}
+	for _, server := range at.Ranks {
+		p.Ranks = append(p.Ranks, inv.Hosts[server].Name)
+	}
+	for _, s := range at.Spare {
+		p.Spare = append(p.Spare, HostGPUs{inv.Hosts[s.Server].Name, s.GPUs})
 	}
 	if p.PS == "" && len(at.PS) > 0 {
 		p.PS = inv.Hosts[at.PS[0]].Name

@@ -127,6 +127,9 @@ func (l *Ledger) take(p *JobPlan) {
 		l.free[w.Host] -= w.GPUs
 		l.load[w.Host]++
 	}
+	for _, s := range p.Spare {
+		l.free[s.Host] -= s.GPUs
+	}
 	if p.PS != "" {
 		l.load[p.PS]++
 	}

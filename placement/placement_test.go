@@ -127,6 +127,11 @@ func TestValidate(t *testing.T) {
 		"spine1 has no aggregators":       func(p *placement.Plan) { p.Jobs[0].Tree[1].Aggregate = true },
 		"has id 1, as has job A":          func(p *placement.Plan) { p.Jobs = append(p.Jobs, p.Jobs[0]) },
 		"has no workers":                  func(p *placement.Plan) { p.Jobs[0].Workers = nil },
+		"host h1-2: jobs take 3 GPUs":     func(p *placement.Plan) { p.Jobs[0].Spare = []placement.HostGPUs{{Host: "h1-2", GPUs: 2}} },
+		"host h9, which is not there":     func(p *placement.Plan) { p.Jobs[0].Spare = []placement.HostGPUs{{Host: "h9", GPUs: 1}} },
+		"keeps -1 GPUs":                   func(p *placement.Plan) { p.Jobs[0].Spare = []placement.HostGPUs{{Host: "h2-2", GPUs: -1}} },
+		"0 ranks on host h2-1, and 1 GPU": func(p *placement.Plan) { p.Jobs[0].Ranks = []string{"h1-1", "h1-2", "h1-2"} },
+		"has 4 ranks, and 3 GPUs":         func(p *placement.Plan) { p.Jobs[0].Ranks = []string{"h1-1", "h1-2", "h2-1", "h2-2"} },
 	} {
 		p := good()
 		spoil(p)

@@ -221,6 +221,31 @@ func Validate(plan *Plan, inv *inventory.Inventory) error {
 			}
 			used[w.Host] += w.GPUs
 		}
+		for _, s := range j.Spare {
+			if s.GPUs < 0 {
+				bad("keeps %d GPUs of host %s", s.GPUs, s.Host)
+			}
+			if _, ok := inv.Host(s.Host); !ok {
+				bad("keeps GPUs of host %s, which is not there", s.Host)
+			}
+			used[s.Host] += s.GPUs
+		}
+		if len(j.Ranks) > 0 {
+			ranks := map[string]int{}
+			all := 0
+			for _, h := range j.Ranks {
+				ranks[h]++
+			}
+			for _, w := range j.Workers {
+				if ranks[w.Host] != w.GPUs {
+					bad("has %d ranks on host %s, and %d GPUs", ranks[w.Host], w.Host, w.GPUs)
+				}
+				all += w.GPUs
+			}
+			if all != len(j.Ranks) {
+				bad("has %d ranks, and %d GPUs", len(j.Ranks), all)
+			}
+		}
 		if j.PS != "" {
 			if _, err := hostLink(t, j.PS, j.PSNIC, ""); err != nil {
 				bad("PS: %w", err)

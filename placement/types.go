@@ -26,6 +26,10 @@ type Job struct {
 	NoPS       bool     // synchronous aggregation: the root switch returns the results
 	Collective Collective
 	Model      string // model profile, when the policy weighs it
+
+	// Bytes of gradients and seconds of computing in an iteration, and the part of Bytes
+	// that the largest tensor has, for policies that weigh them; 0: unknown.
+	Bytes, Compute, Skew float64
 }
 
 // Worker is one sender of gradients: a process on a host that stands for all the
@@ -56,6 +60,32 @@ type JobPlan struct {
 	PS         string     `json:"ps,omitempty"` // host; empty for ring, and for synchronous INA
 	PSNIC      string     `json:"ps_nic,omitempty"`
 	Tree       []TreeNode `json:"tree,omitempty"` // leaves first, the root (nearest the PS) last
+
+	// Ranks has the host of each of the job's GPUs where every GPU is a rank of its own, and
+	// ranks are not numbered host by host as Workers are. Empty: they are.
+	Ranks []string `json:"ranks,omitempty"`
+	// Spare are GPUs that the job keeps from others and has no worker on.
+	Spare []HostGPUs `json:"spare,omitempty"`
+}
+
+// HostGPUs are some of a host's GPUs.
+type HostGPUs struct {
+	Host string `json:"host"`
+	GPUs int    `json:"gpus"`
+}
+
+// Hosts has the host of each of the job's GPUs, by rank.
+func (j *JobPlan) Hosts() []string {
+	if len(j.Ranks) > 0 {
+		return j.Ranks
+	}
+	var out []string
+	for _, w := range j.Workers {
+		for range w.GPUs {
+			out = append(out, w.Host)
+		}
+	}
+	return out
 }
 
 // Local reports whether all of the job is on one host: nothing of it crosses the

@@ -18,6 +18,7 @@ import (
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/exact"
 	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/placement/titan"
 )
 
 var (
@@ -149,7 +150,10 @@ func instances(rnd *rand.Rand, pat float64, n int) (out []exact.Instance) {
 }
 
 func policies() []cluster.Policy {
-	return append(baseline.All(), netpack.New(netpack.Options{Variant: netpack.Published}), netpack.New(netpack.Options{}), netpack.Plus(netpack.Options{}))
+	return append(baseline.All(),
+		netpack.New(netpack.Options{Variant: netpack.Published}), netpack.New(netpack.Options{}), netpack.Plus(netpack.Options{}),
+		titan.New(titan.Options{Variant: titan.Published}), titan.New(titan.Options{}),
+		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowIdle(), baseline.HiveD(), baseline.Tiresias(0))
 }
 
 // How far every policy is from the optimum (-exact.gap 200 -v for the full table). With

@@ -29,6 +29,8 @@ type aggregator struct {
 	cycle time.Duration
 	work  time.Duration
 	avoid bool
+	until time.Duration // if it is empty, on the clock of Observation.Now
+	tries int           // how often it has been interfered with since it was last seen to be well
 	loads []load
 }
 

@@ -106,6 +106,18 @@ func (c *Cluster) Loss(job string) float64 {
 	return loss
 }
 
+// Losses are those of all jobs.
+func (c *Cluster) Losses() map[string]float64 {
+	out := make(map[string]float64, len(c.jobs))
+	for _, a := range c.aggs {
+		for i := range a.loads {
+			p := a.loads[i].job
+			out[p.Name] = max(out[p.Name], Loss(a.cycle, p.Iteration))
+		}
+	}
+	return out
+}
+
 // Aggregators is what the Aggregators have to do, by id.
 func (c *Cluster) Aggregators() []Aggregator {
 	out := make([]Aggregator, len(c.aggs))
@@ -163,7 +175,7 @@ type planner struct {
 	used       int // candidates with tensors of the job
 	room       int // new Aggregators that may be taken
 	balance    bool
-	narrow     bool  // may be spread over fewer than its servers
+	narrow     bool  // without room for more, may be spread over fewer than its servers
 	to         []int // candidate of each task; -1: stays
 }
 
@@ -209,12 +221,15 @@ func (pl *planner) place(task int) bool {
 	e := pl.job.Tasks[task]
 	best := -1
 	if pl.balance {
-		best = pl.best(e, 1<<62, func(a, b *candidate) bool {
+		emptier := func(a, b *candidate) bool {
 			return float64(a.free)/float64(a.cycle) > float64(b.free)/float64(b.cycle)
-		})
+		}
+		if best = pl.best(e, pl.job.quota, emptier); best < 0 {
+			best = pl.best(e, 1<<62, emptier)
+		}
 	} else {
 		best = pl.best(e, pl.job.quota, func(a, b *candidate) bool { return a.free < b.free })
-		if best < 0 && (pl.narrow || pl.used >= max(pl.job.Servers, 1)) {
+		if best < 0 && (pl.narrow && pl.room == 0 || pl.used >= max(pl.job.Servers, 1)) {
 			best = pl.best(e, 1<<62, func(a, b *candidate) bool { return a.share < b.share })
 		}
 	}
@@ -357,7 +372,11 @@ func newPlaced(j Job) *placed {
 	for i := range p.at {
 		p.at[i] = None
 	}
-	_, p.quota = spread(p.Tasks, p.order, p.Servers)
+	// Those that one server would have come one after the other, so that best fit does not put
+	// together what is large and ready at the same time.
+	var group []int
+	group, p.quota = spread(p.Tasks, p.order, p.Servers)
+	slices.SortStableFunc(p.order, func(a, b int) int { return cmp.Compare(group[a], group[b]) })
 	return p
 }
 
@@ -494,6 +513,14 @@ func (c *Cluster) neighbours(p *placed) []*placed {
 	return out
 }
 
+// respread is Reassign for a job whose place the model did not get wrong: recycling takes it as before.
+func (c *Cluster) respread(job string, fresh int) (Change, error) {
+	was := c.jobs[job].pinned
+	change, err := c.Reassign(job, fresh)
+	c.jobs[job].pinned = was
+	return change, err
+}
+
 // Reassign gives a job so many Aggregators that are idle or new, and balances its tensors over
 // them and those that it has; with as many as its servers, over these only. Recycling leaves it
 // alone from now on. Errors wrap ErrUnknown or ErrFull, and nothing has changed then.
@@ -578,4 +605,30 @@ func (c *Cluster) Recover(id int) {
 	if i := c.index(id); i >= 0 {
 		c.aggs[i].avoid = false
 	}
+}
+
+// Lost takes an Aggregator away that is there no more, and gives its tensors other places, in at
+// most so many new Aggregators. Jobs whose tensors do not fit all are stranded, and gone.
+// Errors wrap ErrUnknown.
+func (c *Cluster) Lost(id, most int) (change Change, stranded []string, err error) {
+	i := c.index(id)
+	if i < 0 {
+		return Change{}, nil, fmt.Errorf("Aggregator %d: %w", id, ErrUnknown)
+	}
+	a := c.aggs[i]
+	c.aggs = slices.Delete(c.aggs, i, i+1)
+	c.evacuate(a, most, true, nil, &change)
+	for _, l := range a.loads {
+		if slices.Contains(l.job.at, id) {
+			stranded = append(stranded, l.job.Name)
+		}
+	}
+	slices.Sort(stranded)
+	for _, name := range stranded {
+		change.Moves = slices.DeleteFunc(change.Moves, func(m Move) bool { return m.Job == name })
+		if _, err := c.Remove(name); err != nil {
+			return change, stranded, err
+		}
+	}
+	return change, stranded, nil
 }

@@ -35,8 +35,10 @@
 //   - When the longest job leaves, a shorter cycle may break the limit: 10 and 19 in a cycle of
 //     20 lose 0 and 5 %, in a cycle of 19 they lose 47 % and 0. The old cycle is kept then, which
 //     is always possible: C is some length at which everything fits, not always the longest.
-//   - The order of tensors is not given. The largest comes first; so the order in
-//     which a job lists them does not matter to who gets how much.
+//   - The order of tensors is not given. The largest comes first; so the order in which a job lists
+//     them does not matter to who gets how much. Of a job that is spread over servers, those
+//     that one server would have come one after the other: best fit fills an Aggregator, and would put
+//     the largest ones together, which may be the pieces of one layer and so ready at once.
 //   - The pseudocode packs a whole job onto one Aggregator if there is room, but D_j was
 //     measured with as many servers as the user asked for, which work and receive side by
 //     side; in Figures 8 and 10 no job has fewer Aggregators than that. So no Aggregator gets more
@@ -44,20 +46,34 @@
 //     unless the job has as many already and would need a new one only for that.
 //   - A job that turns out slow is assigned anew with one Aggregator more. By best fit it would
 //     go where it was, as the empty one is the worst fit. Instead its tensors are balanced over the
-//     Aggregators that it had and the new ones; with as many new ones as its servers, these only.
+//     Aggregators that it had and the new ones, none with more than a server would have; with as
+//     many new ones as its servers, these only.
 //     It is not moved by recycling any more, which would bring it back by the same model that erred.
 //   - Whose assignment is to be reverted when an old job is slow: the newest that
 //     shares an Aggregator with it. Reverting and assigning anew is one change, so that tensors
 //     are moved once.
 //   - How interference is detected is not said. Here: the job is below LowPerf, and transfers with
-//     an Aggregator take Interference times as long as in the profile. That Aggregator's
-//     tensors go where there is room; it gets no new ones until transfers are normal again.
+//     an Aggregator take Interference times as long as undisturbed, also when those with the job's others do
+//     not, in eight reports more than not, or so: see DefaultFalseAlarm. A load that makes transfers less than
+//     Interference times as long is not noticed, also if it slows the job down. That Aggregator's
+//     tensors go where there is room: to Aggregators of the job as far as its servers would have so
+//     much, else to new ones, and only where there may be none, to the others beyond that, whose links
+//     would have more to carry than when the job was profiled. It gets no new ones until transfers are
+//     normal again. Without tensors nobody sees that: then it is tried again after Retry, twice as long
+//     each time that it was in vain; a job that is below LowPerf on fewer than its servers goes back to it.
+//   - Below LowPerf means of the speed when profiled. A job that was profiled while its links were loaded
+//     is not; so with interference its speed without counts too.
+//   - A job is judged after 100 iterations, which takes long just when it is slow. Here it is judged
+//     as soon as the rest of them could not change the judgement, at the earliest after ten.
 //   - "According to the demand in the latest period": as many idle Aggregators are kept ready as
 //     were newly needed in the period before. A job that there is no room for stays on its temporary
 //     Aggregators until the period ends, or the waiting jobs together need more new Aggregators than
 //     the threshold.
 //   - A cluster has a largest number of Aggregators. "Free CPU" of a cluster is that of the
 //     Aggregators that it has; if none has enough, the first one that may still grow is taken, then a new one.
+//   - Nothing is said of crashes. What a lost Aggregator had is placed anew, where there is room
+//     or in a new one (Lost); a pMaster that takes over leaves tensors where they are, and finds
+//     the cycles that fit (Restore).
 //   - "Balancing the load of each Aggregator" is named as an objective, but best fit does the
 //     opposite, and the integer program has the loss alone. The heuristic is followed.
 //   - Slots have no times in the paper. Here every cycle is laid out by earliest deadline

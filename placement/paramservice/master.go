@@ -14,6 +14,8 @@ type MasterOptions struct {
 	Options // of each cluster
 	// Aggregators is how many there may be at once, temporary ones among them; 0: any number.
 	Aggregators int
+	// First is the id of the first Aggregator; the next ones are greater. No two have the same.
+	First int
 	// Periodic scales at Period, and in between only for jobs that together need more than
 	// Threshold new Aggregators. Otherwise every arrival and exit scales.
 	Periodic  bool
@@ -22,14 +24,20 @@ type MasterOptions struct {
 	// Iterations.
 	LowPerf    float64
 	Iterations int
-	// Interference is how many times as long as in the profile transfers with an Aggregator take
-	// that is interfered with.
+	// Interference is how many times as long as undisturbed transfers with an Aggregator take
+	// that is interfered with; until that is known, at least twice as long as in the profile.
 	Interference float64
+	// FalseAlarm bounds the probability that reports from some one on ever tell of interference where
+	// there is none, if one in four is slow by chance; 0: DefaultFalseAlarm.
+	FalseAlarm float64
+	// Retry is how long an Aggregator without tensors gets nothing after it was interfered with, by
+	// Observation.Now; each time that it is so again twice as long, up to 64 times. 0: DefaultRetry.
+	Retry time.Duration
 }
 
-// DefaultMaster are the paper's options where it has some. Interference is our own choice.
+// DefaultMaster are the paper's options where it has some. Those about interference are our own choice.
 func DefaultMaster() MasterOptions {
-	return MasterOptions{Options: Default(), LowPerf: 1 - DefaultLossLimit, Iterations: 100, Interference: 2}
+	return MasterOptions{Options: Default(), LowPerf: 1 - DefaultLossLimit, Iterations: 100, Interference: 1.25}
 }
 
 // Master is pMaster's planning: jobs come and are profiled on temporary Aggregators, then
@@ -56,13 +64,23 @@ type managed struct {
 	profile *Job
 	cluster *Cluster // nil: still on temporary ones
 	reverts int
-	// What was observed since it was assigned.
+	// What was observed since it was assigned, or judged.
 	iterations int
 	spent      time.Duration
+	reports    int
+	watch      watch // since it was assigned
 }
 
 // NewMaster is a service without jobs.
-func NewMaster(o MasterOptions) *Master { return &Master{o: o, jobs: map[string]*managed{}} }
+func NewMaster(o MasterOptions) *Master {
+	if o.FalseAlarm == 0 {
+		o.FalseAlarm = DefaultFalseAlarm
+	}
+	if o.Retry == 0 {
+		o.Retry = DefaultRetry
+	}
+	return &Master{o: o, jobs: map[string]*managed{}, next: o.First}
+}
 
 // allocate gives n new ids, if so many Aggregators may be added.
 func (m *Master) allocate(n int) ([]int, bool) {
@@ -138,7 +156,7 @@ func (m *Master) Arrive(job string, servers int, bytes []int64) (Change, error) 
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
 	group, _ := spread(bytes, order, servers)
 	m.seq++
-	j := &managed{name: job, seq: m.seq, servers: servers, temp: ids}
+	j := &managed{name: job, seq: m.seq, servers: servers, temp: ids, watch: newWatch()}
 	change := Change{Allocated: slices.Clone(ids)}
 	for task, g := range group {
 		j.at = append(j.at, ids[g])
@@ -249,6 +267,7 @@ func (m *Master) settle(j *managed, most int, change *Change) bool {
 		change.Released = append(change.Released, m.lent...)
 		m.count -= len(m.lent)
 		j.cluster, j.at, j.temp = c, nil, nil
+		m.shared(got.Moves)
 		return true
 	}
 	return false
@@ -274,6 +293,7 @@ func (m *Master) Exit(job string) (Change, error) {
 	if err != nil {
 		return change, err
 	}
+	m.shared(change.Moves)
 	if !m.o.Periodic {
 		m.shrink(j.cluster, &change)
 		m.admit(&change) // the limit of Aggregators may have kept jobs waiting
@@ -283,13 +303,111 @@ func (m *Master) Exit(job string) (Change, error) {
 
 // shrink recycles in a cluster and gives back what is idle.
 func (m *Master) shrink(c *Cluster, change *Change) {
-	change.Moves = append(change.Moves, c.Recycle().Moves...)
-	released := c.Release(0).Released
-	m.count -= len(released)
-	change.Released = append(change.Released, released...)
+	m.recycle(c, 0, change)
 	if c.Size() == 0 {
 		m.clusters = slices.DeleteFunc(m.clusters, func(d *Cluster) bool { return d == c })
 	}
+}
+
+// recycle empties Aggregators of a cluster and gives back what is idle but for so many.
+func (m *Master) recycle(c *Cluster, keep int, change *Change) {
+	moves := c.Recycle().Moves
+	change.Moves = append(change.Moves, moves...)
+	m.forget(moves)
+	m.release(c, keep, change)
+}
+
+// release gives back what is idle in a cluster but for so many.
+func (m *Master) release(c *Cluster, keep int, change *Change) {
+	released := c.Release(keep).Released
+	m.count -= len(released)
+	change.Released = append(change.Released, released...)
+}
+
+// Move has all tensors of a job go to other Aggregators, as many as its servers (temporary
+// ones: as it has), none of which has anything else: to see what moving costs. Without Periodic
+// those that are empty then are given back. Errors wrap ErrUnknown or ErrFull.
+func (m *Master) Move(job string) (Change, error) {
+	j := m.jobs[job]
+	if j == nil {
+		return Change{}, fmt.Errorf("job %s: %w", job, ErrUnknown)
+	}
+	if j.cluster == nil {
+		ids, ok := m.allocate(len(j.temp))
+		if !ok {
+			return Change{}, fmt.Errorf("job %s: %d more Aggregators: %w: there are %d", job, len(j.temp), ErrFull, m.count)
+		}
+		change := Change{Allocated: slices.Clone(ids), Released: j.temp}
+		for task, from := range j.at {
+			j.at[task] = ids[slices.Index(j.temp, from)]
+			change.Moves = append(change.Moves, Move{job, task, from, j.at[task]})
+		}
+		m.count -= len(j.temp)
+		j.temp = ids
+		return change, nil
+	}
+	c := j.cluster
+	change, err := c.respread(job, max(j.servers, 1))
+	if err != nil {
+		return Change{}, err
+	}
+	if !m.o.Periodic {
+		m.release(c, 0, &change)
+	}
+	m.forget(change.Moves)
+	return change, nil
+}
+
+// Lost takes an Aggregator away that has crashed or could not be had, and gives its tensors other
+// places, in at most so many new Aggregators. Moves are from where tensors were. Jobs whose tensors
+// do not fit all are stranded, and gone as if they had left. Errors wrap ErrUnknown.
+func (m *Master) Lost(id, most int) (change Change, stranded []string, err error) {
+	for _, c := range m.clusters {
+		if c.index(id) < 0 {
+			continue
+		}
+		m.count--
+		change, stranded, err = c.Lost(id, min(most, m.room()))
+		for _, name := range stranded {
+			delete(m.jobs, name)
+		}
+		m.forget(change.Moves)
+		if len(stranded) > 0 && !m.o.Periodic {
+			m.shrink(c, &change)
+		}
+		m.clusters = slices.DeleteFunc(m.clusters, func(d *Cluster) bool { return d.Size() == 0 })
+		return change, stranded, err
+	}
+	for _, j := range m.jobs {
+		i := slices.Index(j.temp, id)
+		if i < 0 {
+			continue
+		}
+		m.count--
+		j.temp = slices.Delete(j.temp, i, i+1)
+		if fresh, ok := m.allocate(min(most, 1)); ok && len(fresh) > 0 {
+			j.temp = slices.Insert(j.temp, i, fresh[0])
+			change.Allocated = fresh
+		} else if len(j.temp) == 0 {
+			delete(m.jobs, j.name)
+			return Change{}, []string{j.name}, nil
+		}
+		n := 0
+		for task, at := range j.at {
+			if at != id {
+				continue
+			}
+			to := j.temp[n%len(j.temp)]
+			if len(change.Allocated) > 0 {
+				to = change.Allocated[0]
+			}
+			n++
+			j.at[task] = to
+			change.Moves = append(change.Moves, Move{j.name, task, id, to})
+		}
+		return change, nil, nil
+	}
+	return Change{}, nil, fmt.Errorf("Aggregator %d: %w", id, ErrUnknown)
 }
 
 // Period ends a period: jobs that wait get their place, Aggregators are recycled, and so many
@@ -300,11 +418,8 @@ func (m *Master) Period() Change {
 	m.reserve, m.demand = m.demand, 0
 	keep := m.reserve
 	for _, c := range slices.Clone(m.clusters) {
-		change.Moves = append(change.Moves, c.Recycle().Moves...)
-		released := c.Release(keep).Released
-		m.count -= len(released)
+		m.recycle(c, keep, &change)
 		keep = max(0, keep-c.Idle())
-		change.Released = append(change.Released, released...)
 	}
 	for _, c := range m.clusters {
 		n := min(keep, c.room())
@@ -335,27 +450,36 @@ func (v Verdict) String() string {
 	return [...]string{"watching", "fine", "reverted", "evacuated", "helpless"}[v]
 }
 
-// Observation is what the profilers saw of a job since the last one.
+// Observation is a report: what the profilers saw of a job since the last one.
 type Observation struct {
+	Now        time.Duration // when, on a clock that is the same for all jobs
 	Iterations int
 	Spent      time.Duration // on them
-	// Slow is, for Aggregators of the job, how many times as long as in the profile
-	// transfers with them take. Those that are missing are as they were.
+	// Slow is, for Aggregators of the job, how many times as long as in the profile, or as without
+	// interference, transfers with them take. Of those that are missing nothing was seen.
 	Slow map[int]float64
 }
 
 // Outcome is what follows from an observation.
 type Outcome struct {
-	Verdict Verdict
-	Job     string // Reverted: which one; it may be another than the one that was observed
+	Verdict    Verdict
+	Job        string // Reverted: which one; it may be another than the one that was observed
+	Interfered []int  // Aggregators of the job that are, when it was judged to be slow
 	Change
 }
 
+// early is the part of Iterations after which a job is judged at the earliest: one slow iteration
+// says nothing.
+const early = 10
+
 // Observe adds to what is known of a job since its tensors were assigned last. After enough
-// iterations it is judged. If it is below LowPerf, and an Aggregator of it is interfered with,
-// tensors leave that; else the newest job that shares an Aggregator with it gets one more and
-// is assigned anew. Aggregators that are observed to be fast again take tensors again. Errors wrap
-// ErrUnknown or ErrJob.
+// iterations it is judged: Iterations, or a tenth of them if they have taken so long that it
+// would be below LowPerf whatever the others took. If it is below LowPerf (with interference also of what
+// it was without, if that is more than its profile says), and an Aggregator of it is interfered with,
+// tensors leave that; if one may be, more reports are waited for. Else, if it is on fewer Aggregators
+// than its servers because one was, and there are idle ones, it gets them. Else the newest job that
+// shares an Aggregator with it gets one more and is assigned anew. Aggregators that are observed to be fast
+// again take tensors again, and empty ones after a time. Errors wrap ErrUnknown or ErrJob.
 func (m *Master) Observe(job string, o Observation) (Outcome, error) {
 	j := m.jobs[job]
 	if j == nil {
@@ -368,41 +492,80 @@ func (m *Master) Observe(job string, o Observation) (Outcome, error) {
 		return Outcome{}, nil
 	}
 	c := j.cluster
-	for id, slow := range o.Slow {
-		if slow < m.o.Interference {
+	c.retry(o.Now)
+	p := c.jobs[job]
+	on := slices.Compact(slices.Sorted(slices.Values(p.at)))
+	need := decisive(len(on), m.o.FalseAlarm)
+	seen, shared := map[int]float64{}, map[int]bool{}
+	for _, id := range on {
+		if s, ok := o.Slow[id]; ok {
+			seen[id] = s
+		}
+		shared[id] = len(c.aggs[c.index(id)].loads) > 1
+	}
+	j.watch.see(seen, shared, o.Spent/time.Duration(max(1, o.Iterations)), m.o.Interference, need)
+	var interfered, well []int
+	doubt := false
+	for _, id := range on {
+		switch l := j.watch.links[id]; {
+		case l == nil:
+		case l.bad >= need:
+			interfered = append(interfered, id)
+		case l.good >= need:
+			well = append(well, id)
 			c.Recover(id)
+		default:
+			doubt = doubt || l.slow || l.bad > need/2
 		}
 	}
 	j.iterations += o.Iterations
 	j.spent += o.Spent
-	if j.iterations < m.o.Iterations || j.iterations == 0 {
+	j.reports++
+	standalone := j.profile.Iteration
+	if u := j.watch.undisturbed(); len(interfered) > 0 && u > 0 {
+		standalone = min(standalone, u) // it may have been profiled while others were on its links, too
+	}
+	// A job that is ten times as slow is not to be so for a hundred iterations.
+	certain := j.iterations >= m.o.Iterations/early && m.o.LowPerf*float64(j.spent) > float64(standalone)*float64(m.o.Iterations)
+	if j.iterations == 0 || j.iterations < m.o.Iterations && !certain {
 		return Outcome{}, nil
 	}
-	speed := float64(j.profile.Iteration) * float64(j.iterations) / float64(j.spent)
-	j.iterations, j.spent = 0, 0
+	speed := float64(standalone) * float64(j.iterations) / float64(j.spent)
+	if speed < m.o.LowPerf && len(interfered) == 0 && doubt && (j.iterations < 2*m.o.Iterations || j.reports < 2*need) {
+		return Outcome{}, nil
+	}
+	j.judged()
 	if speed >= m.o.LowPerf {
+		for _, id := range well {
+			c.aggs[c.index(id)].tries = 0
+		}
 		return Outcome{Verdict: Fine}, nil
 	}
-	out := Outcome{Verdict: Helpless, Job: job}
-	interfered := false
-	for _, id := range slices.Sorted(maps.Keys(o.Slow)) {
-		if o.Slow[id] < m.o.Interference || !slices.Contains(c.Where(job), id) {
-			continue
-		}
-		interfered = true
-		got, err := c.Evacuate(id, m.room())
-		if err == nil {
+	out := Outcome{Verdict: Helpless, Job: job, Interfered: interfered}
+	for _, id := range interfered {
+		if got, err := c.Evacuate(id, m.room()); err == nil {
 			out.add(got)
 		}
+		a := c.aggs[c.index(id)]
+		a.until = o.Now + m.o.Retry<<min(a.tries, mostRetries)
+		a.tries++
 	}
-	if interfered {
+	if len(interfered) > 0 {
 		if len(out.Moves) > 0 {
 			out.Verdict = Evacuated
 			m.forget(out.Moves)
 		}
 		return out, nil
 	}
-	for _, p := range c.neighbours(c.jobs[job]) {
+	if n := c.spare(p); n > 0 {
+		if got, err := c.respread(job, n); err == nil {
+			out.Verdict = Reverted
+			out.add(got)
+			m.forget(out.Moves)
+			return out, nil
+		}
+	}
+	for _, p := range c.neighbours(p) {
 		k := m.jobs[p.Name]
 		if k.reverts >= max(k.servers, 1) {
 			continue // it has Aggregators of its own already
@@ -420,9 +583,7 @@ func (m *Master) Observe(job string, o Observation) (Outcome, error) {
 		out.Verdict, out.Job = Reverted, p.Name
 		out.add(got)
 		if !m.o.Periodic {
-			released := c.Release(0).Released
-			m.count -= len(released)
-			out.Released = append(out.Released, released...)
+			m.release(c, 0, &out.Change)
 		}
 		m.forget(out.Moves)
 		return out, nil
@@ -430,22 +591,40 @@ func (m *Master) Observe(job string, o Observation) (Outcome, error) {
 	return out, nil
 }
 
+// judged begins the next observation.
+func (j *managed) judged() { j.iterations, j.spent, j.reports = 0, 0, 0 }
+
 // forget begins anew to observe all jobs that share an Aggregator with a move.
 func (m *Master) forget(moves []Move) {
-	touched := map[int]bool{}
-	for _, v := range moves {
-		touched[v.From], touched[v.To] = true, true
+	for _, j := range m.touched(moves) {
+		j.judged()
+		j.watch.forget()
 	}
+}
+
+// touched are the jobs that share an Aggregator with a move, in no order.
+func (m *Master) touched(moves []Move) []*managed {
+	at := map[int]bool{}
+	for _, v := range moves {
+		at[v.From], at[v.To] = true, true
+	}
+	jobs := map[*managed]bool{}
 	for _, c := range m.clusters {
 		for _, a := range c.aggs {
-			if !touched[a.id] {
-				continue
-			}
 			for _, l := range a.loads {
-				j := m.jobs[l.job.Name]
-				j.iterations, j.spent = 0, 0
+				if at[a.id] {
+					jobs[m.jobs[l.job.Name]] = true
+				}
 			}
 		}
+	}
+	return slices.Collect(maps.Keys(jobs))
+}
+
+// shared has jobs look anew at Aggregators that others share with them now, or do not any more.
+func (m *Master) shared(moves []Move) {
+	for _, j := range m.touched(moves) {
+		j.watch.forget()
 	}
 }
 

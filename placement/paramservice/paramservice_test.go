@@ -199,6 +199,12 @@ func check(t testing.TB, c *Cluster) {
 			exec[name][id] += p.Tasks[task]
 		}
 	}
+	losses := c.Losses()
+	for name := range c.jobs {
+		if losses[name] != c.Loss(name) || len(losses) != len(c.jobs) {
+			t.Fatalf("losses %v, of %s %v", losses, name, c.Loss(name))
+		}
+	}
 	last := -1
 	for _, a := range c.Aggregators() {
 		if a.ID <= last {

@@ -120,6 +120,18 @@ func New(o Options) cluster.Policy {
 	return &policy{o}
 }
 
+// Explained is a policy of this package that tells why, and does the same otherwise; not
+// ok for other policies.
+func Explained(p cluster.Policy, why func(Explanation)) (_ cluster.Policy, ok bool) {
+	t, ok := p.(*policy)
+	if !ok {
+		return nil, false
+	}
+	o := t.Options
+	o.Explain = why
+	return New(o), true
+}
+
 type policy struct{ Options }
 
 // Name implements cluster.Policy.

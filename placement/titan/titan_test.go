@@ -55,6 +55,25 @@ func TestFigure1(t *testing.T) {
 	}
 }
 
+// A policy that tells why does the same.
+func TestExplained(t *testing.T) {
+	for _, v := range []Variant{Corrected, Published} {
+		var told []Explanation
+		p, ok := Explained(New(Options{Variant: v, Phase: 3}), func(e Explanation) { told = append(told, e) })
+		if !ok || p.Name() != New(Options{Variant: v}).Name() || p.(*policy).Phase != 3 {
+			t.Fatalf("%v, %v", p, ok)
+		}
+		batch := []cluster.Job{{ID: 1, GPUs: 4, Traffic: cluster.Ring}, {ID: 2, GPUs: 40, Traffic: cluster.Ring}}
+		placed := p.Place(machines(t, 4, 4, 3, 2, 1), batch, 1)
+		if len(told) != 2 || !slices.Equal(told[0].Solution.At, placed[0].ServerOf()) || !errors.Is(told[1].Err, ErrRoom) {
+			t.Errorf("placed %v, told %+v", placed, told)
+		}
+	}
+	if p, ok := Explained(baseline.HiveD(), nil); ok || p != nil {
+		t.Error("hived explains nothing")
+	}
+}
+
 // machines is a cluster of machines with so many GPUs, of which so many are free.
 func machines(t testing.TB, gpus int, free ...int) *cluster.Cluster {
 	t.Helper()

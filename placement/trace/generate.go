@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
@@ -19,9 +20,24 @@ const (
 	Poisson Demand = "poisson"
 	Normal  Demand = "normal"
 	// Philly has the published marginals of Microsoft's Philly: GPUs, durations, and
-	// the GPU time by job size, which ties one to the other. See philly.go.
+	// the GPU time by job size, which ties one to the other. See published.go.
 	Philly Demand = "philly"
+	// Seren has those of a cluster on which language models are developed: mostly short jobs
+	// of up to 8 GPUs, and few of hundreds that have nearly all GPU time. Titan's second
+	// workload is of that laboratory: "a mixture of short-term and long-term jobs".
+	Seren Demand = "seren"
+	// ElasticFlow has the sizes and, by size, the durations of jobs on two clusters of
+	// Microsoft's, which Titan's first workload has, too.
+	ElasticFlow Demand = "elasticflow"
 )
+
+// Demands are all there are.
+func Demands() []string {
+	return []string{string(Philly), string(Poisson), string(Normal), string(ElasticFlow), string(Seren)}
+}
+
+// Shaped says whether the sizes are the Generator's to shape, by Mean.
+func (d Demand) Shaped() bool { return d == Poisson || d == Normal }
 
 // Generator makes traces. The same Generator always makes the same trace.
 type Generator struct {
@@ -34,7 +50,7 @@ type Generator struct {
 	MaxGPUs int     // most GPUs of a job; 0: any
 
 	// MeanDuration makes durations exponential, with this mean in seconds. 0: they are
-	// Philly's.
+	// the Demand's, or Philly's where it has none.
 	MeanDuration float64
 
 	// Jobs arrive as a Poisson process: Rate jobs a second, or as many as make the
@@ -62,18 +78,17 @@ func (g *Generator) check() error {
 	bad := func(hint, format string, args ...any) error { return tomlfile.WithHint(hint, format, args...) }
 	positive := func(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 	switch {
-	case g.Demand != Poisson && g.Demand != Normal && g.Demand != Philly:
-		known := []string{string(Poisson), string(Normal), string(Philly)}
-		return bad(tomlfile.OneOf(string(g.Demand), known), "unknown demand %q", g.Demand)
+	case !slices.Contains(Demands(), string(g.Demand)):
+		return bad(tomlfile.OneOf(string(g.Demand), Demands()), "unknown demand %q", g.Demand)
 	case g.Jobs < 1 || g.Jobs > maxJobs:
 		return bad("", "%d jobs: 1 to %d", g.Jobs, maxJobs)
-	case g.Demand != Philly && !(g.Mean >= 1 && g.Mean <= maxMean):
+	case g.Demand.Shaped() && !(g.Mean >= 1 && g.Mean <= maxMean):
 		return bad("", "a mean of %g GPUs: 1 to %d", g.Mean, maxMean)
 	case g.Demand == Normal && (!positive(g.StdDev) || g.StdDev > maxMean):
 		return bad("", "a standard deviation of %g GPUs: above 0, at most %d", g.StdDev, maxMean)
 	case g.MaxGPUs < 0:
 		return bad("", "at most %d GPUs: not negative", g.MaxGPUs)
-	case g.MaxGPUs > 0 && g.Demand != Philly && float64(g.MaxGPUs) < g.Mean:
+	case g.MaxGPUs > 0 && g.Demand.Shaped() && float64(g.MaxGPUs) < g.Mean:
 		return bad("", "at most %d GPUs: below the mean of %g", g.MaxGPUs, g.Mean)
 	case g.MeanDuration != 0 && (!positive(g.MeanDuration) || g.MeanDuration > maxSeconds):
 		return bad("", "a mean duration of %g s: above 0", g.MeanDuration)
@@ -133,7 +148,7 @@ func (g *Generator) gpus(r stream) int {
 		case Normal:
 			n = math.Round(g.Mean + g.StdDev*r.normal())
 		default:
-			n = float64(phillyGPUs(r.uniform()))
+			n = float64(populations[g.Demand].gpus(r.uniform()))
 		}
 		if n >= 1 && (g.MaxGPUs == 0 || n <= float64(g.MaxGPUs)) {
 			return int(n)
@@ -142,13 +157,13 @@ func (g *Generator) gpus(r stream) int {
 }
 
 func (g *Generator) duration(r stream, gpus int) float64 {
-	switch {
-	case g.MeanDuration > 0:
+	if g.MeanDuration > 0 {
 		return g.MeanDuration * r.exponential()
-	case g.Demand == Philly:
-		return phillyDuration(phillyRank(gpus, r.normal()))
 	}
-	return phillyDuration(r.uniform())
+	if p := populations[g.Demand]; p != nil {
+		return p.duration(gpus, r)
+	}
+	return philly.lasts(r.uniform())
 }
 
 // stream is a source of random numbers. All are made from 64 bits by inversion, so

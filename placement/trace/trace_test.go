@@ -125,14 +125,21 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// The published traces, where they are at hand: INABENCH_TRACES names the folder of
-// philly_muri4vc.csv, msr_elasticflow_ef03_ef04.csv and tiresias60.csv. What is wanted
-// was computed by others, from the originals.
-func TestPublishedTraces(t *testing.T) {
+// traces is the folder of published ones.
+func traces(t *testing.T) string {
+	t.Helper()
 	dir := os.Getenv("INABENCH_TRACES")
 	if dir == "" {
 		testbedtest.Require(t, "traces", errors.New("INABENCH_TRACES names no folder"))
 	}
+	return dir
+}
+
+// The published traces, where they are at hand: INABENCH_TRACES names the folder of
+// philly_muri4vc.csv, msr_elasticflow_ef03_ef04.csv and tiresias60.csv. What is wanted
+// was computed by others, from the originals.
+func TestPublishedTraces(t *testing.T) {
+	dir := traces(t)
 	for _, tt := range []struct {
 		file, source string
 		jobs         int

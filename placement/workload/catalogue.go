@@ -49,6 +49,7 @@ type document struct {
 		GPU     string  `toml:"gpu" default:"unknown"`
 		Batch   int     `toml:"batch"`
 		Bytes   []int64 `toml:"gradient_bytes,required"`
+		Largest int64   `toml:"largest_tensor"`
 		Compute string  `toml:"compute" default:"measured"`
 		Micros  []int64 `toml:"compute_us"`
 		Source  string  `toml:"source,required"`
@@ -75,7 +76,7 @@ func Parse(name string, text []byte) (*Catalogue, error) {
 	for i := range doc.Models {
 		m := &doc.Models[i]
 		p := Profile{
-			Name: m.Name, GPU: m.GPU, Batch: m.Batch, Basis: Basis(m.Compute), Source: m.Source, Derived: m.Derived,
+			Name: m.Name, GPU: m.GPU, Batch: m.Batch, Basis: Basis(m.Compute), Source: m.Source, Derived: m.Derived, Largest: m.Largest,
 		}
 		if f.Has(m.At + ".name") {
 			if m.Name == "" {
@@ -101,6 +102,9 @@ func Parse(name string, text []byte) (*Catalogue, error) {
 			if b < 4 || b%4 != 0 || b > maxBytes {
 				f.Problemf(fmt.Sprintf("%s.gradient_bytes[%d]", m.At, k), "", "%d bytes of fp32 gradient: a multiple of 4, at most %d", b, int64(maxBytes))
 			}
+		}
+		if most := slices.Max(append(m.Bytes, 0)); f.Has(m.At+".largest_tensor") && (m.Largest < 4 || m.Largest%4 != 0 || m.Largest > most) {
+			f.Problemf(m.At+".largest_tensor", "leave it out where nobody says", "a tensor of %d bytes: a multiple of 4, and at most the largest group's %d", m.Largest, most)
 		}
 		timed := f.Has(m.At + ".compute_us")
 		switch {

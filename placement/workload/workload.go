@@ -12,12 +12,13 @@ import (
 
 // Profile is one training step of a model.
 type Profile struct {
-	Name   string
-	GPU    string  // that the step was measured on, or "unknown"
-	Batch  int     // per GPU; 0: nobody says
-	Layers []Layer // in the order of backpropagation: the last layer of the model first
-	Basis  Basis   // where the time of a step is from
-	Source string  // where sizes and times are from
+	Name    string
+	GPU     string  // that the step was measured on, or "unknown"
+	Batch   int     // per GPU; 0: nobody says
+	Layers  []Layer // in the order of backpropagation: the last layer of the model first
+	Largest int64   // bytes of gradient of the largest single tensor; 0: nobody says
+	Basis   Basis   // where the time of a step is from
+	Source  string  // where sizes and times are from
 	// Derived says what of the compute times nobody published and how it was
 	// derived. The bytes are always facts.
 	Derived string
@@ -62,6 +63,16 @@ func (p *Profile) Bytes() int64 {
 		sum += l.Bytes
 	}
 	return sum
+}
+
+// Skew is the part of the gradient that the largest tensor has, 0 to 1; 0 where nobody
+// says.
+func (p *Profile) Skew() float64 {
+	sum := p.Bytes()
+	if sum == 0 {
+		return 0
+	}
+	return float64(p.Largest) / float64(sum)
 }
 
 // Compute is the time of one step without any communication; 0 where it is Unknown.
@@ -121,6 +132,9 @@ func (p *Profile) Scaled(factor float64) Profile {
 	for i := range out.Layers {
 		l := &out.Layers[i]
 		l.Bytes = max(4, int64(float64(l.Bytes)/factor)/4*4)
+	}
+	if p.Largest > 0 {
+		out.Largest = max(4, int64(float64(p.Largest)/factor)/4*4)
 	}
 	return out
 }

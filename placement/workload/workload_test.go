@@ -2,6 +2,7 @@ package workload
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -65,6 +66,26 @@ func TestProfiles(t *testing.T) {
 			if l.Bytes <= 0 || l.Bytes%4 != 0 || l.Compute < 0 {
 				t.Errorf("%s layer %d: %+v", name, i, l)
 			}
+		}
+	}
+}
+
+// Tiresias consolidates what is skewed: VGG and AlexNet, and not ResNet.
+func TestSkew(t *testing.T) {
+	for name, want := range map[string]float64{
+		"alexnet": 0.618, "vgg11": 0.773, "vgg16": 0.743, "vgg19": 0.715,
+		"resnet50": 0.092, "resnet101": 0.053, "bert-base": 0.214, "opt-125m": 0.308, "resnet152": 0,
+	} {
+		p, _ := Lookup(name)
+		if got := p.Skew(); math.Abs(got-want) > 0.0006 {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		if p.Largest == 0 {
+			continue
+		}
+		small := p.Scaled(200)
+		if got := small.Skew(); math.Abs(got-want) > 0.01*want {
+			t.Errorf("a 200th of %s: %v, want %v", name, got, want)
 		}
 	}
 }
@@ -203,6 +224,7 @@ speed = 3
 
 [[model]]
 name = "still"
+largest_tensor = 8
 gradient_bytes = [4, 4]
 compute_us = [0, 0]
 source = "x"
@@ -217,8 +239,9 @@ mine.toml:10:11: unknown word "guess": one of published, measured, derived, unkn
 mine.toml:11:18: 0 groups of gradients: 1 to 100000
 mine.toml:14:3: missing name in model
 mine.toml:17:14: compute times of a model whose compute is "unknown"
-mine.toml:19:1: unknown key "speed" in model: known: name, gpu, batch, gradient_bytes, compute, compute_us, source, derived
-mine.toml:24:14: a step that takes no time: compute = "unknown" where nobody knows`
+mine.toml:19:1: unknown key "speed" in model: known: name, gpu, batch, gradient_bytes, largest_tensor, compute, compute_us, source, derived
+mine.toml:23:18: a tensor of 8 bytes: a multiple of 4, and at most the largest group's 4: leave it out where nobody says
+mine.toml:25:14: a step that takes no time: compute = "unknown" where nobody knows`
 	if err == nil || err.Error() != want {
 		t.Errorf("problems:\n%v\nwant:\n%s", err, want)
 	}

@@ -1,0 +1,51 @@
+package placement
+
+import (
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/flow"
+)
+
+// Resolved is what Predict works out of a job before it asks a model.
+type Resolved struct {
+	Job string
+	RTT float64 // round trip of a gradient and its result without queueing, seconds; 0 of a ring
+	// Up has the directed link towards the PS of each worker, then of each node of the tree, by
+	// name; "" at a root that has no PS above it. Of a ring it has a link for every time that
+	// one is crossed in a turn.
+	Up []string
+	// Holds has T of each node of the tree, seconds; of one that does not aggregate it says nothing.
+	Holds []float64
+}
+
+// Resolve is what Predict would take as given for the plan's active jobs, without local ones, in
+// the plan's order.
+func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, error) {
+	b, err := newProblem(inv, plan, &c)
+	if err != nil {
+		return nil, err
+	}
+	var out []Resolved
+	for i := range plan.Jobs {
+		j := &plan.Jobs[i]
+		if !c.active(j.Name) || j.Local() {
+			continue
+		}
+		f := &b.Jobs[len(out)]
+		r := Resolved{Job: j.Name, RTT: f.RTT}
+		for k, n := range f.Nodes {
+			if j.PS != "" && j.Collective != Ring && k == len(f.Nodes)-1 {
+				break // the PS itself
+			}
+			up := ""
+			if n.Up != flow.None {
+				up = b.topo.Links[n.Up].Name
+			}
+			r.Up = append(r.Up, up)
+			if j.Collective != Ring && k >= len(j.Workers) {
+				r.Holds = append(r.Holds, n.Hold)
+			}
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
