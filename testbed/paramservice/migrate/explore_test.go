@@ -1,16 +1,15 @@
 package migrate
 
 import (
-	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
-	"hash/maphash"
-	"math/bits"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/internal/states"
 )
 
 var (
@@ -64,28 +63,13 @@ type world struct {
 	holders [places]Holder[uint64]
 	agents  []Agent[uint64]
 	armed   uint64 // alarms, a bit for each node
-	net     set
+	net     states.Set
 	dead    [places]bool
 	fallen  [places]int32 // the id of who crashed there, if pMaster does not know yet, or -1
 	ready   [places]Event
 	last    int32 // a mutant's: who pushed last
 
 	migrations, crashes, deaths, hasty, suspicions, losses int
-}
-
-type set [8]uint64
-
-func (s *set) add(i int) { s[i/64] |= 1 << (i % 64) }
-func (s *set) del(i int) { s[i/64] &^= 1 << (i % 64) }
-
-func (s set) all(yield func(int) bool) {
-	for w, b := range s {
-		for ; b != 0; b &= b - 1 {
-			if !yield(w*64 + bits.TrailingZeros64(b)) {
-				return
-			}
-		}
-	}
 }
 
 type explorer struct {
@@ -144,8 +128,8 @@ func (x *explorer) start() *world {
 	x.versions = 2
 	w.do(Node{}, w.master.Start)
 	for i := range 100 {
-		for id := range w.net.all {
-			w.net.del(id)
+		for id := range w.net.All {
+			w.net.Delete(id)
 			w.deliver(x.messages[id])
 		}
 		for r := range w.agents {
@@ -156,7 +140,7 @@ func (x *explorer) start() *world {
 				w.update(i)
 			}
 		}
-		if w.net == (set{}) && i > 0 {
+		if w.net == (states.Set{}) && i > 0 {
 			break
 		}
 	}
@@ -195,11 +179,11 @@ func (w *world) do(n Node, f func(*out)) {
 			x.messages = append(x.messages, m)
 			x.ids[m] = id
 		}
-		if id >= 64*len(w.net) {
+		if id >= states.SetSize {
 			x.overflow = true
 			continue
 		}
-		w.net.add(id)
+		w.net.Add(id)
 	}
 	if o.Alarm > 0 {
 		w.armed |= 1 << w.index(n)
@@ -237,7 +221,6 @@ func (w *world) index(n Node) int {
 
 var (
 	errModel = errors.New("a model is not the sum of what was pushed")
-	errStuck = errors.New("nothing leads on")
 	errSplit = errors.New("workers are more than one version apart")
 )
 
@@ -338,8 +321,8 @@ func (w *world) holds() error {
 	return nil
 }
 
-// settled says whether training has gone to its end, or failed with a reason.
-func (w *world) settled() bool {
+// Settled implements states.State. It says whether training has gone to its end, or failed with a reason.
+func (w *world) Settled() bool {
 	if w.master.phase == failed {
 		return true
 	}
@@ -362,78 +345,60 @@ func (w *world) clone() *world {
 	return &c
 }
 
-func flags(b []byte, f ...bool) []byte {
-	for _, f := range f {
-		if f {
-			b = append(b, 1)
-		} else {
-			b = append(b, 0)
-		}
-	}
-	return b
-}
-
-func numbers(b []byte, n ...uint64) []byte {
-	for _, n := range n {
-		b = binary.AppendUvarint(b, n)
-	}
-	return b
-}
-
 func terms(b []byte, t ...Term) []byte {
 	for _, t := range t {
-		b = numbers(b, t.Epoch, t.Seq)
+		b = states.Numbers(b, t.Epoch, t.Seq)
 	}
 	return b
 }
 
-// appendKey leaves out how often something was tried: only workers count that, and up to two.
-func (w *world) appendKey(b []byte) []byte {
+// AppendKey implements states.State. It leaves out how often something was tried: only workers count that, and up to two.
+func (w *world) AppendKey(b []byte) []byte {
 	m := &w.master
-	b = terms(numbers(b, uint64(m.phase), m.epoch, uint64(m.at), uint64(m.from+1), uint64(m.seeder)), m.term, m.was, m.last)
-	b = flags(b, m.copied, m.come)
+	b = terms(states.Numbers(b, uint64(m.phase), m.epoch, uint64(m.at), uint64(m.from+1), uint64(m.seeder)), m.term, m.was, m.last)
+	b = states.Flags(b, m.copied, m.come)
 	if m.phase == learning || m.phase == fencing || m.phase == assigning {
 		for _, r := range m.reports {
-			b = terms(numbers(flags(b, r.ok, r.assigned), uint64(r.at), r.version), r.term, r.fence)
+			b = terms(states.Numbers(states.Flags(b, r.ok, r.assigned), uint64(r.at), r.version), r.term, r.fence)
 		}
 	}
 	for _, o := range m.old {
-		b = numbers(b, uint64(o)+1)
+		b = states.Numbers(b, uint64(o)+1)
 	}
 	b = append(b, 0xff)
 	for i := range w.holders {
 		h := &w.holders[i]
-		b = terms(numbers(b, uint64(h.phase), h.version, h.model, uint64(h.to)), h.term, h.next)
-		b = flags(numbers(b, uint64(h.me.ID), uint64(w.fallen[i]+1)), h.busy, h.owing, h.told, w.dead[i], w.ready[i].Kind != 0)
+		b = terms(states.Numbers(b, uint64(h.phase), h.version, h.model, uint64(h.to)), h.term, h.next)
+		b = states.Flags(states.Numbers(b, uint64(h.me.ID), uint64(w.fallen[i]+1)), h.busy, h.owing, h.told, w.dead[i], w.ready[i].Kind != 0)
 		for _, p := range h.parts {
-			b = numbers(flags(b, p.heard, p.push), p.version, p.data)
+			b = states.Numbers(states.Flags(b, p.heard, p.push), p.version, p.data)
 		}
 	}
 	for r := range w.agents {
 		a := &w.agents[r]
-		b = terms(numbers(b, uint64(a.at), a.version, a.model, uint64(min(a.tries, 2))), a.term, a.fence)
-		b = flags(b, a.pushed, a.seeding, a.owing)
+		b = terms(states.Numbers(b, uint64(a.at), a.version, a.model, uint64(min(a.tries, 2))), a.term, a.fence)
+		b = states.Flags(b, a.pushed, a.seeding, a.owing)
 		if a.owing {
 			b = terms(b, a.copy.Term)
 		}
 	}
-	b = numbers(b, w.armed)
-	b = numbers(b, w.net[:]...)
-	return numbers(b, uint64(w.migrations), uint64(w.crashes), uint64(w.deaths), uint64(w.hasty), uint64(w.suspicions), uint64(w.losses), uint64(w.last))
+	b = states.Numbers(b, w.armed)
+	b = states.Numbers(b, w.net[:]...)
+	return states.Numbers(b, uint64(w.migrations), uint64(w.crashes), uint64(w.deaths), uint64(w.hasty), uint64(w.suspicions), uint64(w.losses), uint64(w.last))
 }
 
 // machines is the part of the key that a delivery may change.
 func (w *world) machines(b []byte) []byte {
 	c := *w
-	c.net, c.armed = set{}, 0
-	return c.appendKey(b)
+	c.net, c.armed = states.Set{}, 0
+	return c.AppendKey(b)
 }
 
-// tidy forgets messages that can have no effect any more.
-func (w *world) tidy() {
-	for id := range w.net.all {
+// Tidy implements states.State: it forgets messages that can have no effect any more.
+func (w *world) Tidy() {
+	for id := range w.net.All {
 		if !w.matters(&w.x.messages[id]) {
-			w.net.del(id)
+			w.net.Delete(id)
 		}
 	}
 }
@@ -486,17 +451,20 @@ func (w *world) matters(m *msg) bool {
 	return true
 }
 
-// steps calls yield for each state that comes next.
-func (w *world) steps(yield func(label func() string, fault bool, next *world)) {
+// Steps implements states.State.
+func (w *world) Steps(take func(states.Step[*world])) {
+	yield := func(label func() string, fault bool, to *world) {
+		take(states.Step[*world]{Label: label, Fault: fault, To: to, Broken: to.holds()})
+	}
 	x := w.x
 	now := w.machines(nil)
 	var after []byte
 	deliveries := 0
-	for id := range w.net.all {
+	for id := range w.net.All {
 		m := x.messages[id]
 		next := w.clone()
 		if x.once {
-			next.net.del(id)
+			next.net.Delete(id)
 		}
 		next.deliver(m)
 		after = next.machines(after[:0])
@@ -597,10 +565,10 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world)) 
 		}
 	}
 	if w.losses < x.losses {
-		for id := range w.net.all {
+		for id := range w.net.All {
 			next := w.clone()
 			next.losses++
-			next.net.del(id)
+			next.net.Delete(id)
 			m := x.messages[id]
 			yield(func() string { return "LOSS of " + m.String() }, true, next)
 		}
@@ -609,7 +577,7 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world)) 
 
 // more says whether something has been sent or armed that was not in a state before.
 func (w *world) more(before *world) bool {
-	w.tidy()
+	w.Tidy()
 	for i := range w.net {
 		if w.net[i]&^before.net[i] != 0 {
 			return true
@@ -621,159 +589,31 @@ func (w *world) more(before *world) bool {
 // cut loses all messages to a node, as connections do not outlive processes, and perhaps those
 // from it.
 func (w *world) cut(n Node, from bool) {
-	for id := range w.net.all {
+	for id := range w.net.All {
 		if m := &w.x.messages[id]; m.To == n || from && m.From == n {
-			w.net.del(id)
+			w.net.Delete(id)
 		}
 	}
 }
 
-type result struct {
-	states, edges, settled, cut, depth int
-	broken                             error // what was found, with the way there
-}
-
-var hashes = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-
-// explore visits all states, breadth first, up to so many.
-func explore(b bounds, m mutant, most int) result {
+// explore visits all states, up to so many.
+func explore(b bounds, m mutant, most int) states.Result {
 	x := newExplorer(b, m)
-	type origin struct{ parent, step int32 }
-	ids := map[[2]uint64]int32{}
-	var origins []origin
-	var fine, exempt []bool
-	var froms, tos []int32 // edges that are no faults
-	var r result
-	var key []byte
-	id := func(w *world) (int32, bool) {
-		w.tidy()
-		key = w.appendKey(key[:0])
-		k := [2]uint64{maphash.Bytes(hashes[0], key), maphash.Bytes(hashes[1], key)}
-		n, ok := ids[k]
-		if !ok {
-			n = int32(len(ids))
-			ids[k] = n
-		}
-		return n, !ok
-	}
-	path := func(n int32, last string) string {
-		var steps []int32
-		for ; n > 0; n = origins[n].parent {
-			steps = append(steps, origins[n].step)
-		}
-		slices.Reverse(steps)
-		var text strings.Builder
-		w := x.start()
-		w.tidy()
-		for _, s := range steps {
-			k, found := int32(0), w
-			w.steps(func(label func() string, _ bool, next *world) {
-				if k == s {
-					fmt.Fprintf(&text, "\n  %s", label())
-					found = next
-				}
-				k++
-			})
-			w = found
-			w.tidy()
-		}
-		if last != "" {
-			fmt.Fprintf(&text, "\n  %s", last)
-		}
-		return text.String()
-	}
-	start := x.start()
-	id(start)
-	origins = append(origins, origin{-1, 0})
-	layer, names := []*world{start}, []int32{0}
-	for len(layer) > 0 && r.broken == nil && !x.overflow {
-		var next []*world
-		var nextNames []int32
-		for i, w := range layer {
-			n := names[i]
-			s := w.settled()
-			fine = append(fine, s)
-			exempt = append(exempt, w.master.last.Seq >= x.seq) // what leads on may be beyond the bounds
-			if s {
-				r.settled++
-			}
-			if len(origins) >= most {
-				continue
-			}
-			k := int32(0)
-			w.steps(func(label func() string, fault bool, to *world) {
-				if r.broken != nil {
-					return
-				}
-				if err := to.holds(); err != nil {
-					r.broken = fmt.Errorf("%w, after:%s", err, path(n, label()))
-					return
-				}
-				if to.master.last.Seq > x.seq {
-					r.cut++
-					k++
-					return
-				}
-				t, fresh := id(to)
-				if fresh {
-					origins = append(origins, origin{n, k})
-					next, nextNames = append(next, to), append(nextNames, t)
-				}
-				if !fault {
-					froms, tos = append(froms, n), append(tos, t)
-				}
-				k++
-			})
-			layer[i] = nil
-		}
-		layer, names = next, nextNames
-		r.depth++
-	}
-	r.states, r.edges = len(origins), len(froms)
-	if x.overflow {
-		r.broken = fmt.Errorf("%d messages: more than the explorer has room for", len(x.messages))
-	}
-	if r.broken != nil || r.states >= most {
-		return r
-	}
-	// Progress: from every state on, training ends if no more faults come.
-	index := make([]int32, r.states+1)
-	for _, t := range tos {
-		index[t+1]++
-	}
-	for i := range r.states {
-		index[i+1] += index[i]
-	}
-	into := make([]int32, len(tos))
-	fill := slices.Clone(index)
-	for i, t := range tos {
-		into[fill[t]] = froms[i]
-		fill[t]++
-	}
-	var queue []int32
-	for i, f := range fine {
-		if f {
-			queue = append(queue, int32(i))
-		}
-	}
-	for len(queue) > 0 {
-		n := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		for _, f := range into[index[n]:index[n+1]] {
-			if !fine[f] {
-				fine[f] = true
-				queue = append(queue, f)
-			}
-		}
-	}
-	for i, f := range fine {
-		if !f && !exempt[i] {
-			r.broken = fmt.Errorf("%w after:%s", errStuck, path(int32(i), ""))
-			return r
-		}
-	}
-	return r
+	return (&states.Space[*world]{Start: x.start, Most: most, Full: x.full}).Explore()
 }
+
+func (x *explorer) full() error {
+	if x.overflow {
+		return fmt.Errorf("%d messages: more than the explorer has room for", len(x.messages))
+	}
+	return nil
+}
+
+// Beyond implements states.State.
+func (w *world) Beyond() bool { return w.master.last.Seq > w.x.seq }
+
+// Exempt implements states.State.
+func (w *world) Exempt() bool { return w.master.last.Seq >= w.x.seq }
 
 const (
 	quick = iota
@@ -824,10 +664,10 @@ func TestExplore(t *testing.T) {
 			began := time.Now()
 			r := explore(s.b, mutant{}, *most)
 			t.Logf("%+v: %d states, %d steps, depth %d, %d settled, %d beyond the bounds, in %.1f s",
-				s.b, r.states, r.edges, r.depth, r.settled, r.cut, time.Since(began).Seconds())
-			if r.broken != nil {
-				t.Error(r.broken)
-			} else if r.states >= *most {
+				s.b, r.States, r.Steps, r.Depth, r.Settled, r.Cut, time.Since(began).Seconds())
+			if r.Broken != nil {
+				t.Error(r.Broken)
+			} else if r.States >= *most {
 				t.Errorf("not all states fit in -migrate.most %d", *most)
 			}
 		})
@@ -881,12 +721,12 @@ func TestMutants(t *testing.T) {
 			w.do(a.me, func(o *out) { a.Handle(*m, o) })
 			a.fence = fence
 			return true
-		}}, suspect, errStuck},
+		}}, suspect, states.ErrStuck},
 		{mutant{name: "rank 0 seeds, whatever it has", sent: func(_ *world, _ Node, o *out) {
 			for i := range o.Messages {
 				o.Messages[i].Seeder = 0
 			}
-		}}, crash, errStuck},
+		}}, crash, states.ErrStuck},
 		{mutant{name: "not all are fenced", deliver: func(w *world, m *msg) bool {
 			if m.Kind == Fenced && w.master.phase == fencing {
 				for i := range w.master.reports {
@@ -894,7 +734,7 @@ func TestMutants(t *testing.T) {
 				}
 			}
 			return false
-		}}, suspect, errStuck},
+		}}, suspect, states.ErrStuck},
 		{mutant{name: "some are told of the new place, some not", sent: func(w *world, n Node, o *out) {
 			for i := range o.Messages {
 				if n.Role != Aggregator {
@@ -905,18 +745,18 @@ func TestMutants(t *testing.T) {
 					m.Next, m.At = h.next, h.to
 				}
 			}
-		}}, lossy, errStuck},
+		}}, lossy, states.ErrStuck},
 		{mutant{name: "the copy goes before the update", handled: func(w *world, m msg) {
 			if m.Kind == MigrateInit && holder(w, m).phase == active && holder(w, m).next != (Term{}) {
 				w.do(m.To, holder(w, m).copy)
 			}
-		}}, calm, errStuck},
+		}}, calm, states.ErrStuck},
 		{mutant{name: "the source forgets at once", handled: func(w *world, m msg) {
 			if m.Kind == CopyAck && m.To.Role == Aggregator && holder(w, m).phase == moved {
 				holder(w, m).phase, holder(w, m).parts = absent, nil
 			}
-		}}, lossy, errStuck},
-		{mutant{name: "nothing is repeated", sent: func(_ *world, _ Node, o *out) { o.Alarm = 0 }}, lossy, errStuck},
+		}}, lossy, states.ErrStuck},
+		{mutant{name: "nothing is repeated", sent: func(_ *world, _ Node, o *out) { o.Alarm = 0 }}, lossy, states.ErrStuck},
 		{mutant{name: "workers forget a gradient that they have pushed", sent: func(w *world, n Node, _ *out) {
 			if n.Role == Worker && w.agents[n.ID].fenced() && w.agents[n.ID].version > 1 {
 				w.agents[n.ID].gradient = 0
@@ -924,15 +764,15 @@ func TestMutants(t *testing.T) {
 		}}, crash, errModel},
 	} {
 		t.Run(strings.NewReplacer(" ", "-", ",", "").Replace(tt.name), func(t *testing.T) {
-			if r := explore(tt.b, mutant{}, 1e6); r.broken != nil {
-				t.Fatalf("without the mistake: %v", r.broken)
+			if r := explore(tt.b, mutant{}, 1e6); r.Broken != nil {
+				t.Fatalf("without the mistake: %v", r.Broken)
 			}
 			began := time.Now()
 			r := explore(tt.b, tt.mutant, 1e6)
-			if !errors.Is(r.broken, tt.want) {
-				t.Fatalf("%d states: %v, want %v", r.states, r.broken, tt.want)
+			if !errors.Is(r.Broken, tt.want) {
+				t.Fatalf("%d states: %v, want %v", r.States, r.Broken, tt.want)
 			}
-			t.Logf("found after %d states, %.2f s: %v", r.states, time.Since(began).Seconds(), r.broken)
+			t.Logf("found after %d states, %.2f s: %v", r.States, time.Since(began).Seconds(), r.Broken)
 		})
 	}
 }

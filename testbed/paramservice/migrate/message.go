@@ -168,6 +168,27 @@ func (o *Output[D]) Reset() { o.Messages, o.Events, o.Alarm = o.Messages[:0], o.
 func (o *Output[D]) send(m Message[D]) { o.Messages = append(o.Messages, m) }
 func (o *Output[D]) event(e Event)     { o.Events = append(o.Events, e) }
 
+// Alarm is the timer of one machine. The zero value is ready, and not set.
+type Alarm struct{ timer *time.Timer }
+
+// Set sets it to an Output's Alarm; ring is the same each time.
+func (a *Alarm) Set(after time.Duration, ring func()) {
+	switch {
+	case after <= 0:
+	case a.timer == nil:
+		a.timer = time.AfterFunc(after, ring)
+	default:
+		a.timer.Reset(after)
+	}
+}
+
+// Stop says that it need not ring any more. It may be about to.
+func (a *Alarm) Stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
 // Times are how long machines wait.
 type Times struct {
 	Resend   time.Duration // until a message is repeated; doubled each time, up to 32 times

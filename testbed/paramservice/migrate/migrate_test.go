@@ -13,9 +13,9 @@ func TestFigure13(t *testing.T) {
 	var got []string
 	deliver := func(k Kind, to Node) {
 		t.Helper()
-		for id := range w.net.all {
+		for id := range w.net.All {
 			if m := x.messages[id]; m.Kind == k && m.To == to {
-				w.net.del(id)
+				w.net.Delete(id)
 				got = append(got, m.String())
 				w.deliver(m)
 				return
@@ -78,8 +78,8 @@ model, aggregator 0 to worker 1, term 1.2, version 4 at 0`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
-	if err := w.holds(); err != nil || !w.settled() {
-		t.Error(err, w.settled())
+	if err := w.holds(); err != nil || !w.Settled() {
+		t.Error(err, w.Settled())
 	}
 }
 

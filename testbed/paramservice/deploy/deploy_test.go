@@ -1,0 +1,240 @@
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/placement/mina/clos"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/netns/netnstest"
+	"github.com/inabench/inabench/testbed/paramservice/control"
+	"github.com/inabench/inabench/testbed/paramservice/deploy"
+	"github.com/inabench/inabench/testbed/paramservice/migrate"
+	"github.com/inabench/inabench/testbed/paramservice/node"
+	"github.com/inabench/inabench/testbed/paramservice/pmaster"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+// noNamespaces is why the tests are not running inside an emulation's namespaces.
+var noNamespaces error
+
+func TestMain(m *testing.M) {
+	noNamespaces = netnstest.Main(netnstest.Parts{"node": node.Main, "pmaster": pmaster.Main})
+	os.Exit(m.Run())
+}
+
+// bed is six hosts on one switch.
+type bed struct {
+	*remote.Testbed
+	t testing.TB
+
+	mu   sync.Mutex
+	last map[string]*ssh.Process // by host
+}
+
+func newBed(t testing.TB) *bed {
+	t.Helper()
+	testbedtest.Require(t, "netns", noNamespaces)
+	inv, err := clos.Spec{Down: []int{6}, Up: []int{1}, Rate: 200e6, Delay: 20 * time.Microsecond, Switch: `kind = "soft"`}.Inventory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := netns.Up(t.Context(), inv, netns.Options{Queue: "drr-flow", Seed: 1, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb, err := remote.Open(t.Context(), remote.Options{
+		Fabric: f, Exe: "/proc/self/exe", Patience: 5 * time.Second,
+		HostMAC:      func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
+		Capabilities: testbed.Capabilities{Sums: true, Kind: results.Measured, Switch: "soft"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tb.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &bed{Testbed: tb, t: t, last: map[string]*ssh.Process{}}
+}
+
+// Launch remembers what runs where, so that it can be killed.
+func (b *bed) Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error) {
+	p, err := b.Testbed.Launch(ctx, host, verb, config)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last[host] = p
+	return p, err
+}
+
+// kill kills what was launched on a host last.
+func (b *bed) kill(host string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.last[host].Kill(b.t.Context()); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// config has workers on h1 to h4 and Aggregators on h5 and h6.
+func (b *bed) config(static bool) deploy.Config {
+	began := time.Now()
+	cfg := deploy.Config{
+		Hosts: b, Verb: "node", Workers: []string{"h1", "h2", "h3", "h4"}, Aggregators: []string{"h5", "h6"},
+		Report: 100 * time.Millisecond, Now: func() time.Duration { return time.Since(began) },
+		Setup: pmaster.Setup{State: filepath.Join(b.t.TempDir(), "epoch"), Profile: 4, Lease: 10 * time.Second, Times: migrate.Times{Resend: 300 * time.Millisecond, Attempts: 6}},
+	}
+	if !static {
+		cfg.Master = []string{"/proc/self/exe", "pmaster"}
+	}
+	return cfg
+}
+
+func newJob(name string, workers, iterations int, sizes ...int) deploy.Job {
+	j := deploy.Job{Job: control.Job{Name: name, Workers: workers, Servers: 2, Rate: 0.01}, Iterations: iterations, Seed: 5}
+	for _, n := range sizes {
+		j.Tensors = append(j.Tensors, control.Tensor{Elements: n, Work: 100 * time.Microsecond})
+		j.Backward = append(j.Backward, 2*time.Millisecond)
+	}
+	return j
+}
+
+// Jobs come, train and leave, on the service and on servers of their own. Their models are those
+// that nothing went wrong with, although tensors move all the time.
+func TestRun(t *testing.T) {
+	b := newBed(t)
+	for name, static := range map[string]bool{"shared": false, "static": true} {
+		t.Run(name, func(t *testing.T) {
+			first, second := newJob("first", 2, 60, 3000, 10, 500, 500), newJob("second", 1, 20, 2000, 100)
+			first.Migrate, second.Arrive = 15, 100*time.Millisecond
+			jobs := []deploy.Job{first, second}
+			cfg := b.config(static)
+			samples := 0
+			cfg.Interval, cfg.Sample = 50*time.Millisecond, func(context.Context) error { samples++; return nil }
+			out, err := deploy.Run(t.Context(), cfg, jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if samples == 0 || len(out.Jobs) != 2 {
+				t.Fatalf("%d samples, %d jobs", samples, len(out.Jobs))
+			}
+			for i, o := range out.Jobs {
+				j, want := jobs[i], deploy.Reference(jobs[i])
+				if len(o.On) != j.Workers || o.Start < out.Begin || o.End <= o.Start || o.End > out.End {
+					t.Errorf("%s: on %v from %v to %v, of %v to %v", j.Name, o.On, o.Start, o.End, out.Begin, out.End)
+				}
+				for rank, its := range o.Workers {
+					if o.Digests[rank] != want {
+						t.Errorf("%s, worker %d: models %s, not %s", j.Name, rank, o.Digests[rank], want)
+					}
+					if len(its) != j.Iterations {
+						t.Fatalf("%s, worker %d: %d iterations", j.Name, rank, len(its))
+					}
+					for k, it := range its[1:] {
+						if took := it.End - its[k].End; it.Spent <= 0 || max(took-it.Spent, it.Spent-took) > time.Microsecond {
+							t.Fatalf("%s, worker %d, iteration %d: %v after the one before, took %v", j.Name, rank, k+1, took, it.Spent)
+						}
+					}
+				}
+				if moves := i == 0 && !static; (len(o.Told) > 0) != moves || (o.Profiled > 0) == static || moves && o.Moved == 0 {
+					t.Errorf("%s: profiled at %v, told to move %d times, %d tensors did", j.Name, o.Profiled, len(o.Told), o.Moved)
+				}
+			}
+			if static && len(out.Aggregators) != 4 || len(out.Aggregators) < 2 {
+				t.Errorf("%d Aggregators", len(out.Aggregators))
+			}
+			var busy, cpu time.Duration
+			for _, a := range out.Aggregators {
+				busy, cpu = busy+a.Stats.Busy, cpu+a.Stats.CPU
+				if !slices.Contains(cfg.Aggregators, a.Host) || a.To <= a.From {
+					t.Errorf("Aggregator %d on %s from %v to %v", a.ID, a.Host, a.From, a.To)
+				}
+			}
+			if cpu <= 0 {
+				t.Errorf("%v of CPU time", cpu)
+			}
+			if want := (60*4 + 20*2) * 100 * time.Microsecond; busy != want {
+				t.Errorf("%v of aggregation, not %v", busy, want)
+			}
+		})
+	}
+}
+
+// What goes wrong ends everything, and is said with the node and its host.
+func TestRunFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: a service for each fault")
+	}
+	b := newBed(t)
+	for name, tt := range map[string]struct {
+		static bool
+		kill   string
+		change func(*deploy.Config, []deploy.Job)
+		is     error
+		want   []string
+	}{
+		"an Aggregator is killed":  {kill: "h5", want: []string{"Aggregator ", "host h5"}},
+		"a worker is killed":       {kill: "h2", want: []string{"worker a/1", "host h2"}},
+		"a server is killed":       {static: true, kill: "h6", want: []string{"server 1 of job a", "host h6"}},
+		"too many workers":         {change: func(_ *deploy.Config, j []deploy.Job) { j[0].Workers = 5 }, is: deploy.ErrHosts, want: []string{"job a", "5 workers", "4 of 4"}},
+		"no such host":             {change: func(c *deploy.Config, _ []deploy.Job) { c.Workers[1] = "h9" }, want: []string{"worker a/1", "h9"}},
+		"a job that cannot be":     {change: func(_ *deploy.Config, j []deploy.Job) { j[0].Tensors = nil }, want: []string{"pMaster", `job "a"`, "0 tensors"}},
+		"a pMaster without a file": {change: func(c *deploy.Config, _ []deploy.Job) { c.Setup.State = "/nowhere/epoch" }, want: []string{"pMaster", "epoch"}},
+		"a sample that fails": {change: func(c *deploy.Config, _ []deploy.Job) {
+			c.Sample = func(context.Context) error { return errors.New("no counters") }
+		}, want: []string{"no counters"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, jobs := b.config(tt.static), []deploy.Job{newJob("a", 2, 100_000, 1000, 1000)}
+			cfg.Interval = 50 * time.Millisecond
+			if tt.kill != "" {
+				events := 0
+				cfg.Sample = func(context.Context) error {
+					if events++; events == 20 {
+						b.kill(tt.kill)
+					}
+					return nil
+				}
+			}
+			if tt.change != nil {
+				tt.change(&cfg, jobs)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			out, err := deploy.Run(ctx, cfg, jobs)
+			if err == nil || out == nil {
+				t.Fatalf("%v, %v", out, err)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v\nsays nothing of %q", err, w)
+				}
+			}
+			if tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("%v is not %v", err, tt.is)
+			}
+		})
+	}
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := errors.New("enough")
+		cfg := b.config(false)
+		cfg.Interval, cfg.Sample = 50*time.Millisecond, func(context.Context) error { cancel(stop); return nil }
+		if _, err := deploy.Run(ctx, cfg, []deploy.Job{newJob("a", 2, 100_000, 1000)}); !errors.Is(err, stop) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package deploy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/testbed/paramservice/control"
+	"github.com/inabench/inabench/testbed/paramservice/node"
+	"github.com/inabench/inabench/testbed/paramservice/pmaster"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// maxLine bounds a line of a node, bytes: reports on thousands of tensors.
+const maxLine = 16 << 20
+
+// process is a node on a host.
+type process struct {
+	r          *runner
+	name, host string
+	proc       *ssh.Process // nil: not there yet
+	closing    bool
+	released   bool  // nobody needs it any more: it may be refused by now
+	told       error // what it said was wrong
+	heard      time.Duration
+}
+
+// start starts a node: take takes what it says, in order, and ended is told when it has ended as it
+// was to.
+func (p *process) start(ctx context.Context, cfg node.Config, take func(e *node.Event, at time.Duration) error, ended func() error) {
+	if p.r.closing {
+		return
+	}
+	p.r.nodes[p] = true
+	p.heard = p.r.Now()
+	p.r.work.Go(func() {
+		proc, err := p.launch(ctx, cfg)
+		if err != nil {
+			p.r.post(func() error {
+				delete(p.r.nodes, p)
+				return p.named(err)
+			})
+			return
+		}
+		p.r.post(func() error {
+			p.proc = proc
+			if p.closing {
+				_ = proc.Stdin.Close()
+			}
+			return nil
+		})
+		lines := bufio.NewScanner(proc.Stdout)
+		lines.Buffer(nil, maxLine)
+		for lines.Scan() {
+			at := p.r.Now()
+			e := &node.Event{}
+			if err := json.Unmarshal(lines.Bytes(), e); err != nil {
+				e = &node.Event{Event: "error", Why: fmt.Sprintf("not an event: %.80q", lines.Text())}
+			}
+			p.r.post(func() error {
+				p.heard = at
+				if e.Event == "error" {
+					p.told = errors.New(e.Why)
+				}
+				return take(e, at)
+			})
+		}
+		_, _ = io.Copy(io.Discard, proc.Stdout) // after a line that was too long
+		err = proc.Wait()
+		p.r.post(func() error { return p.over(ctx, err, ended) })
+	})
+}
+
+// launch starts the process with what all nodes have to know.
+func (p *process) launch(ctx context.Context, cfg node.Config) (*ssh.Process, error) {
+	h, ok := p.r.Hosts.Inventory().Host(p.host)
+	if !ok || len(h.NICs) == 0 {
+		return nil, errors.New("it has no NIC")
+	}
+	cfg.Local, cfg.Times = h.NICs[0].Address.Addr().String(), p.r.Setup.Times
+	if m := p.r.master; m != nil {
+		at, err := p.r.Hosts.Reach(p.host)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Master = net.JoinHostPort(at.String(), m.port)
+	}
+	return p.r.Hosts.Launch(ctx, p.host, p.r.Verb, cfg)
+}
+
+// over is that the process has ended.
+func (p *process) over(ctx context.Context, err error, ended func() error) error {
+	delete(p.r.nodes, p)
+	if err != nil && !p.closing && !p.released {
+		if p.told != nil { // it may be a consequence of what befell another one
+			p.r.later(grace, func() error {
+				if p.released {
+					return nil
+				}
+				return p.named(p.told)
+			})
+			return ended()
+		}
+		return p.named(p.r.Hosts.Why(ctx, err))
+	}
+	return ended()
+}
+
+// named says which node an error is about, and where it runs.
+func (p *process) named(err error) error {
+	at := "host " + p.host
+	if strings.HasPrefix(err.Error(), at) {
+		return fmt.Errorf("%s on %w", p.name, err)
+	}
+	return fmt.Errorf("%s on %s: %w", p.name, at, err)
+}
+
+// stop ends the process. It does not wait.
+func (p *process) stop() {
+	if !p.closing && p.proc != nil {
+		_ = p.proc.Stdin.Close()
+	}
+	p.closing = true
+}
+
+// watch looks after Aggregators, which report all the time.
+func (r *runner) watch(ctx context.Context) {
+	for _, s := range r.aggs {
+		if quiet := r.Now() - s.heard; r.nodes[s.process] && s.proc != nil && quiet > 2*s.r.Report {
+			r.work.Go(func() {
+				if err := r.Hosts.Silence(ctx, s.host, s.name, quiet); err != nil {
+					r.post(func() error { return s.named(err) })
+				}
+			})
+		}
+	}
+}
+
+// server is an Aggregator, or a job's own.
+type server struct {
+	*process
+	Aggregator
+	job     *job // whose own it is; nil: an Aggregator
+	address string
+}
+
+// newServer finds a place for one: the host with fewest.
+func (r *runner) newServer(id int32, own *job) *server {
+	host := slices.MinFunc(r.Config.Aggregators, func(a, b string) int { return r.load[a] - r.load[b] })
+	r.load[host]++
+	name := fmt.Sprintf("Aggregator %d", id)
+	if own != nil {
+		name = fmt.Sprintf("server %d of job %s", len(own.servers), own.Name)
+	}
+	s := &server{process: &process{r: r, name: name, host: host}, job: own}
+	s.ID, s.Host, s.From, s.Tensors = id, host, r.Now(), map[control.Key]time.Duration{}
+	r.aggs = append(r.aggs, s)
+	return s
+}
+
+func (s *server) start(ctx context.Context, cfg node.Config) {
+	s.process.start(ctx, cfg, func(e *node.Event, _ time.Duration) error { return s.take(ctx, e) }, func() error {
+		s.r.load[s.host]--
+		if s.job != nil && !s.closing {
+			return s.named(errors.New("it has ended"))
+		}
+		if m := s.r.master; m != nil && !m.ended {
+			return m.say(pmaster.Command{Cmd: "exited", Aggregator: s.ID})
+		}
+		return nil
+	})
+}
+
+// gone is that nobody needs it any more.
+func (s *server) gone(at time.Duration) {
+	if s.To == 0 {
+		s.To = at
+	}
+	s.released = true
+}
+
+func (s *server) take(ctx context.Context, e *node.Event) error {
+	switch e.Event {
+	case "ready":
+		s.address = e.Address
+		if j := s.job; j != nil && !slices.ContainsFunc(j.servers, func(s *server) bool { return s.address == "" }) {
+			return j.train(ctx)
+		}
+	case "stats":
+		if e.Stats.Unfit != "" {
+			return s.named(fmt.Errorf("cycle that cannot be: %s", e.Stats.Unfit))
+		}
+		s.Stats = *e.Stats
+		var turns [3]int
+		for _, t := range e.Stats.Tensors {
+			s.Tensors[t.Key] = max(s.Tensors[t.Key], t.Busy)
+			turns[0] += t.Runs - t.Spare - t.Postponed
+			turns[1] += t.Spare
+			turns[2] += t.Postponed
+		}
+		for i := range turns { // those of jobs that have left are not told any more
+			s.Turns[i] = max(s.Turns[i], turns[i])
+		}
+		s.Stats.Tensors = nil
+	}
+	return nil
+}
+
+// worker is a job's.
+type worker struct {
+	*process
+	job    *job
+	rank   int
+	offset float64 // s, from the host's clock to the run's: at most so much
+	its    []Iteration
+	ends   []float64 // s, of iterations, on the host's clock
+	last   bool      // it has done all it was to
+}
+
+func (w *worker) start(ctx context.Context, host string, cfg node.Config) {
+	w.process = &process{r: w.job.r, name: fmt.Sprintf("worker %s/%d", w.job.Name, w.rank), host: host}
+	w.offset = math.Inf(1)
+	w.process.start(ctx, cfg, w.take, func() error {
+		if !w.last && w.told == nil && !w.closing {
+			return w.named(errors.New("it has ended without its last models"))
+		}
+		if j := w.job; w.last {
+			if j.ended++; j.ended == len(j.workers) {
+				j.leave()
+			}
+		}
+		return nil
+	})
+}
+
+func (w *worker) take(e *node.Event, at time.Duration) error {
+	j := w.job
+	switch e.Event {
+	case "ready":
+		if j.ready++; j.ready == len(j.workers) {
+			j.out.Start = at
+			if j.r.master == nil {
+				j.r.note(pmaster.Event{Event: "training", Name: j.Name, Job: j.ID})
+			}
+		}
+	case "iteration":
+		it := e.Iteration
+		end := float64(it.Begun.Add(it.Spent).UnixNano()) / 1e9
+		w.ends = append(w.ends, end)
+		w.offset = min(w.offset, at.Seconds()-end)
+		w.its = append(w.its, Iteration{Spent: it.Spent, Stalled: it.Stalled, Late: it.Late, Moved: it.Moved})
+		if w.rank == 0 {
+			j.out.Moved += it.Moved
+			// Not before it is profiled, and not when nothing can be seen of it any more.
+			if n := len(w.its); j.Migrate > 0 && j.out.Profiled > 0 && n%j.Migrate == 0 && n+j.Migrate/2 < j.Iterations && j.r.master != nil {
+				j.out.Told = append(j.out.Told, at)
+				return j.r.master.say(pmaster.Command{Cmd: "move", ID: j.ID})
+			}
+		}
+	case "done":
+		w.last, j.out.Digests[w.rank] = true, e.Digest
+	}
+	return nil
+}
+
+// timed are the iterations, on the run's clock.
+func (w *worker) timed() []Iteration {
+	for i := range w.its {
+		w.its[i].End = time.Duration((w.ends[i] + w.offset) * 1e9)
+	}
+	return w.its
+}
