@@ -1,10 +1,12 @@
-// Package agent is the process that runs on a host: a worker or a parameter
+// Package agent is the process that runs on a host: a worker, a rank or a parameter
 // server of one job. inabench copies itself to the host and starts it over SSH
 // with a fixed command line; all parameters travel as JSON on stdin, so nothing
-// from a file ever meets a remote shell, and a closed stdin ends the agent.
+// from a file ever meets a remote shell, and a closed stdin ends the agent. Package
+// supervise ends one that cannot hear.
 package agent
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/inabench/inabench/testbed/collective"
@@ -12,7 +14,7 @@ import (
 
 // Config is the first line an agent reads from stdin.
 type Config struct {
-	Role       string   `json:"role"`       // "worker", "ps", "ring" or "trainer"
+	Role       string   `json:"role"`       // "worker", "ps", "ring", "trainer" or "rank"
 	Collective string   `json:"collective"` // "ina", "ps" or "ring"
 	Job        uint16   `json:"job"`
 	Name       string   `json:"name"` // of the job
@@ -89,6 +91,34 @@ type Config struct {
 	// Timeout is how long a rank waits for others within an all-reduce; 0:
 	// collective.DefaultTimeout.
 	Timeout time.Duration `json:"timeout,omitempty"`
+
+	// A rank is a GPU's worker: each of its Iterations it computes, which is a timer, and
+	// then takes part in an all-reduce of Message bytes of gradients, which is real. It uses
+	// the following, and Job, Epoch (another for every run of the job), Rank, Workers, Device,
+	// Rate or LineRate (of what it sends each rank on another host), Seed, Speed, Timeout and
+	// Interval. The only rank of its job computes, as a background job does.
+	//
+	// Operation is the all-reduce, by its name in placement/collectives, and Compute how long
+	// an iteration computes, s.
+	Operation string  `json:"operation,omitempty"`
+	Compute   float64 `json:"compute,omitempty"`
+	// Listen is the address at which the others reach this rank; empty: that of Device. The
+	// kernel gives the port, unless the address says which, and "ready" tells it.
+	Listen string `json:"listen,omitempty"`
+	// LocalRate is what a rank sends to others of its host, all together, bit/s of gradients:
+	// loopback is no cable that could be slow. 0: as fast as that goes.
+	LocalRate float64 `json:"local_rate,omitempty"`
+}
+
+// Title is what the agent is to people: "worker A/0", "ps A".
+func (c *Config) Title() string {
+	switch c.Role {
+	case "ps":
+		return "ps " + c.Name
+	case "trainer", "rank":
+		return fmt.Sprintf("rank %s/%d", c.Name, c.Rank)
+	}
+	return fmt.Sprintf("worker %s/%d", c.Name, c.Rank)
 }
 
 // Pattern is the steps of a training job; see workload.Pattern.
@@ -112,7 +142,7 @@ type Layer struct {
 // Command is any later line on stdin.
 type Command struct {
 	// Cmd is "start", "stop", "ping", or of workers "hold", "pause" and "resume", or of
-	// trainers "tree".
+	// trainers "tree", or of ranks "peers".
 	//
 	// A job pauses in two steps, because its workers must end at one PSN. Hold has each
 	// send nothing new and answer with the PSN at which it is; pause, with the largest of
@@ -123,8 +153,8 @@ type Command struct {
 	// there. Otherwise they agree among themselves on where to end (ina.Vote), which
 	// takes another window, or the rest of the iteration. They finish what is outstanding
 	// up to there, report and exit. One whose others have died gives up after a second,
-	// or four RTO, without progress. Trainers end after the step in which all ranks have
-	// heard of it.
+	// or four RTO, without progress. Trainers and ranks end after the step or iteration
+	// in which all have heard of it.
 	//
 	// Tree gives a job another tree, or with epoch 0 none. All ranks are told, and each
 	// answers "acquired" or "released" when all of them have agreed, which they do with the
@@ -132,23 +162,28 @@ type Command struct {
 	// tree before any more, and it may be taken from the switches. The new one is to be
 	// there before any rank is told. "refused" is the answer to a tree that cannot be; a
 	// command that another follows before it is settled is not answered.
+	//
+	// Peers tells a rank where all ranks of its job listen. It answers "connected" when it has
+	// connections to all with which it exchanges something. A job of one rank needs none.
 	Cmd    string `json:"cmd"`
 	ID     int64  `json:"id,omitempty"`     // not 0, of what is answered
 	PSN    uint64 `json:"psn,omitempty"`    // of pause
 	Window int    `json:"window,omitempty"` // of resume
 
 	Tree collective.Tree `json:"tree,omitzero"`
-	// At is when a trainer that is told to start begins its first step, in seconds of its
-	// host's clock, if its job's ranks have found each other by then. Ranks of a job that
+	// At is when a trainer or rank that is told to start begins its first step, in seconds of
+	// its host's clock, if its job's ranks have found each other by then. Ranks of a job that
 	// computes longer than it communicates stay as far apart as they began.
 	At float64 `json:"at,omitempty"`
+	// Peers are what the job's ranks told in "ready", in the order of their numbers.
+	Peers []string `json:"peers,omitempty"`
 }
 
 // Event is a line an agent writes to stdout: "ready" when its sockets are open, so
 // that any agent of the job may be started, "started" when its traffic begins (of a
 // worker: when all workers of the job have started, see ina.Startup), "sample" every
-// Interval from then on, the answers "pong", "held", "paused", "acquired", "released" and
-// "refused", of a trainer "pattern" when it has found out its own, and in the end "done" or
+// Interval from then on, the answers "pong", "held", "paused", "acquired", "released",
+// "refused" and "connected", of a trainer "pattern" when it has found out its own, and in the end "done" or
 // "error".
 type Event struct {
 	Event string `json:"event"`
@@ -161,6 +196,8 @@ type Event struct {
 	Stats *Stats  `json:"stats,omitempty"`
 	// Pattern is what was collected from the job's queue.
 	Pattern *Pattern `json:"pattern,omitempty"`
+	// Listen is where a rank that is ready takes connections, host:port.
+	Listen string `json:"listen,omitempty"`
 }
 
 // Stats are totals since the agent began. Packets and bytes count frames as a NIC
@@ -196,6 +233,32 @@ type Stats struct {
 
 	// Training is of trainers, whose iterations are steps.
 	Training *Training `json:"training,omitempty"`
+	// Reducing is of ranks.
+	Reducing *Reducing `json:"reducing,omitempty"`
+}
+
+// Reducing is what a rank has done, in totals since its first iteration began. Stats has what
+// ranks have in common with others: Iterations, IterationSum, CommSum (the communicating of
+// iterations), SumsChecked, SumErrors, Goodput (the gradient bytes that it reduced) and what
+// passed its sockets.
+type Reducing struct {
+	// Compute and Comm are the parts of iterations: until this rank had its gradients, and
+	// from then until it had all sums, waiting for ranks that computed longer included.
+	Compute collective.Span `json:"compute"`
+	Comm    collective.Span `json:"comm"`
+	JCT     float64         `json:"jct"` // s until the end of the last iteration so far
+	CPU     float64         `json:"cpu"` // s of processor time since then, of the whole process
+	// Late is how long after its times this process woke up: what its host, not the network,
+	// added to computing.
+	Late collective.Span `json:"late"`
+	// Times are the iterations since the last sample, at most 1,000 of them.
+	Times []Iteration `json:"times,omitempty"`
+}
+
+// Iteration is the parts of one, s.
+type Iteration struct {
+	Compute float64 `json:"compute"`
+	Comm    float64 `json:"comm"`
 }
 
 // Training is what a trainer has done, in totals since its first step began.

@@ -75,6 +75,20 @@ func (c *control) report(now time.Duration, s Stats) {
 	}
 }
 
+// reports tells totals every interval, until ctx is done.
+func (c *control) reports(ctx context.Context, stats func() Stats) {
+	tick := time.NewTicker(c.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.report(c.clock.Now(), stats())
+		}
+	}
+}
+
 // sample reports totals, and when the next are due.
 func (c *control) sample(now time.Duration, s Stats) {
 	c.report(now, s)
@@ -166,7 +180,11 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 			bad <- fmt.Errorf("read commands: %w", err)
 		}
 	}()
-	if err := a.emit(Event{Event: "ready", T: a.clock.Now().Seconds()}); err != nil {
+	ready := Event{Event: "ready", T: a.clock.Now().Seconds()}
+	if k, ok := r.(*rank); ok {
+		ready.Listen = k.listens()
+	}
+	if err := a.emit(ready); err != nil {
 		return err
 	}
 	return a.serve(ctx, cfg, r, commands, bad)
@@ -175,7 +193,7 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan Command, bad <-chan error) error {
 	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval}
 	ended := make(chan error, 1)
-	running := false
+	started, running := false, false
 	roleCtx, kill := context.WithCancel(ctx)
 	defer kill()
 	// end kills the role and waits for it.
@@ -222,13 +240,33 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 				if err := a.emit(Event{Event: "pong", T: a.clock.Now().Seconds(), ID: cmd.ID}); err != nil {
 					return end(err)
 				}
-			case "start":
-				if running {
-					return end(errors.New("command start: already started"))
+			case "peers":
+				switch {
+				case cfg.Role != "rank":
+					return end(errors.New("command peers: for ranks only"))
+				case running:
+					return end(errors.New("command peers: already told, or started"))
 				}
+				c.order(cmd)
 				running = true
-				c.at = time.Duration(cmd.At * 1e9)
 				go func() { ended <- r.run(roleCtx, c) }()
+			case "start":
+				switch {
+				case started:
+					return end(errors.New("command start: already started"))
+				case cfg.Role == "rank" && cfg.Workers > 1 && !running:
+					return end(errors.New("command start: without peers"))
+				}
+				started = true
+				if cfg.Role == "rank" {
+					c.order(cmd)
+					r.interrupt()
+				}
+				if !running {
+					running = true
+					c.at = time.Duration(cmd.At * 1e9)
+					go func() { ended <- r.run(roleCtx, c) }()
+				}
 			case "hold", "pause", "resume":
 				if cfg.Role != "worker" {
 					return end(fmt.Errorf("command %s: for workers only", cmd.Cmd))
@@ -303,8 +341,10 @@ func newRole(cfg Config, c *udp.Clock) (role, error) {
 		return newRing(cfg, c)
 	case "trainer":
 		return newTrainer(cfg, c)
+	case "rank":
+		return newRank(cfg, c)
 	}
-	return nil, fmt.Errorf("%w: role %q, want worker, ps, ring or trainer", ErrConfig, cfg.Role)
+	return nil, fmt.Errorf("%w: role %q, want worker, ps, ring, trainer or rank", ErrConfig, cfg.Role)
 }
 
 // openFor opens the socket on which a job's packets to group arrive, at the job's port

@@ -94,7 +94,7 @@ func (r *ring) reduce(ctx context.Context, c *control) error {
 	defer cancel()
 	go func() {
 		defer close(sampling)
-		r.sample(ctx, c)
+		c.reports(ctx, r.stats)
 	}()
 
 	m := &r.msg
@@ -145,19 +145,6 @@ func pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-time.After(d):
 		return nil
-	}
-}
-
-func (r *ring) sample(ctx context.Context, c *control) {
-	tick := time.NewTicker(c.interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			c.sample(c.clock.Now(), r.stats())
-		}
 	}
 }
 

@@ -206,7 +206,7 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 		k.queue = collective.NewQueue(inner, k.job, k.decider, k.clock, k.collector)
 		k.spent = processorTime()
 		k.mu.Unlock()
-		others.Go(func() { k.sample(inner, c) })
+		others.Go(func() { c.reports(inner, k.stats) })
 		if k.cfg.Profiled {
 			err = k.decider.Learned(k.pattern.Step, k.pattern.treeOps())
 		}
@@ -303,20 +303,30 @@ func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
 // look is how often a trainer looks whether it is to end.
 const look = 50 * time.Millisecond
 
-// sleep ends within microseconds of t, which the runtime's timers do not.
+// sleep sleeps until t, and counts how late it was.
 func (k *trainer) sleep(ctx context.Context, t time.Duration) error {
+	late, err := sleepUntil(ctx, k.clock, t)
+	if late > 0 {
+		k.mu.Lock()
+		k.total.Late.Add(late)
+		k.mu.Unlock()
+	}
+	return err
+}
+
+// sleepUntil ends within microseconds of t, which the runtime's timers do not. It returns how
+// long after; 0 if it did not sleep.
+func sleepUntil(ctx context.Context, c *udp.Clock, t time.Duration) (late time.Duration, err error) {
 	for slept := false; ; slept = true {
-		left := t - k.clock.Now()
+		left := t - c.Now()
 		if left <= 0 {
 			if slept {
-				k.mu.Lock()
-				k.total.Late.Add(-left)
-				k.mu.Unlock()
+				late = -left
 			}
-			return nil
+			return late, nil
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return 0, err
 		}
 		ts := unix.NsecToTimespec(int64(min(left, look)))
 		unix.Nanosleep(&ts, nil)
@@ -337,19 +347,6 @@ func (k *trainer) stepped(took, since time.Duration) {
 
 // maxTimes bounds the steps of one sample.
 const maxTimes = 1000
-
-func (k *trainer) sample(ctx context.Context, c *control) {
-	tick := time.NewTicker(c.interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			c.report(k.clock.Now(), k.stats())
-		}
-	}
-}
 
 // processorTime is that of this process so far.
 func processorTime() time.Duration {

@@ -56,7 +56,6 @@ const window = 64
 
 func newLab(t testing.TB, rate inventory.BitRate, delay time.Duration, offload bool) *lab {
 	t.Helper()
-	testbedtest.Require(t, "netns", noNamespaces)
 	inv := &inventory.Inventory{Name: "turns"}
 	for _, name := range []string{"leaf1", "leaf2", "root"} {
 		inv.Switches = append(inv.Switches, inventory.Switch{
@@ -74,7 +73,14 @@ func newLab(t testing.TB, rate inventory.BitRate, delay time.Duration, offload b
 			Device: "ens1", Switch: fmt.Sprintf("leaf%d", i/2+1), Port: uint32(i%2 + 1), Rate: rate, Delay: delay,
 		}}})
 	}
-	f, err := netns.Up(t.Context(), inv, netns.Options{Queue: "drr", Seed: 1, Log: t.Output(), Offload: offload})
+	return emulate(t, inv, "drr", offload)
+}
+
+// emulate brings up what an inventory describes, with routes to all hosts.
+func emulate(t testing.TB, inv *inventory.Inventory, queue string, offload bool) *lab {
+	t.Helper()
+	testbedtest.Require(t, "netns", noNamespaces)
+	f, err := netns.Up(t.Context(), inv, netns.Options{Queue: queue, Seed: 1, Log: t.Output(), Offload: offload})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,18 +187,7 @@ func (l *lab) job(cfg agent.Config, adjust func(rank int, c *agent.Config), at .
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		r := &rank{l: l, name: fmt.Sprintf("rank %d of job %d on %s", i, cfg.Job, name), p: p, events: make(chan agent.Event, 10_000)}
-		go func() {
-			defer close(r.events)
-			for in := bufio.NewScanner(p.Stdout); in.Scan(); {
-				var e agent.Event
-				if err := json.Unmarshal(in.Bytes(), &e); err != nil {
-					l.t.Errorf("%s: %q: %v", r.name, in.Text(), err)
-				}
-				r.events <- e
-			}
-		}()
-		l.t.Cleanup(func() { p.Stdin.Close() })
+		r := l.follow(fmt.Sprintf("rank %d of job %d on %s", i, cfg.Job, name), p)
 		c := cfg
 		c.Rank = i
 		if adjust != nil {
@@ -205,6 +200,25 @@ func (l *lab) job(cfg agent.Config, adjust func(rank int, c *agent.Config), at .
 		r.until("ready")
 	}
 	return j
+}
+
+// follow reads what a rank says. It ends with the test.
+func (l *lab) follow(name string, p *ssh.Process) *rank {
+	r := &rank{l: l, name: name, p: p, events: make(chan agent.Event, 10_000)}
+	go func() {
+		defer close(r.events)
+		in := bufio.NewScanner(p.Stdout)
+		in.Buffer(nil, 1<<20)
+		for in.Scan() {
+			var e agent.Event
+			if err := json.Unmarshal(in.Bytes(), &e); err != nil {
+				l.t.Errorf("%s: %q: %v", r.name, in.Text(), err)
+			}
+			r.events <- e
+		}
+	}()
+	l.t.Cleanup(func() { p.Stdin.Close() })
+	return r
 }
 
 func (r *rank) write(v any) {

@@ -312,10 +312,15 @@ func (r *Ring) explain(op Op, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%s: rank %d: %w: it has died, or is at another operation", what, of.rank, ErrSilent)
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE):
+	case broken(err):
 		return fmt.Errorf("%s: %w: rank %d", what, ErrGone, of.rank)
 	}
 	return fmt.Errorf("%s: rank %d: %w", what, of.rank, err)
+}
+
+// broken reports whether an error says that the other end has hung up.
+func broken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
 // rankError is an error about a rank.
@@ -350,7 +355,7 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 		if r.cfg.Timeout > 0 {
 			in.SetReadDeadline(time.Now().Add(r.cfg.Timeout))
 		}
-		if err := r.readFull(in, b); err != nil {
+		if err := readFull(in, &r.low, b); err != nil {
 			return rankError{r.before(), err}
 		}
 		return nil
@@ -439,15 +444,15 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 // costs more than adding it up.
 const lowWater = 16 << 10
 
-// readFull fills b, waking up as rarely as it can.
-func (r *Ring) readFull(in *net.TCPConn, b []byte) error {
+// readFull fills b, waking up as rarely as it can. The SO_RCVLOWAT of the connection is low.
+func readFull(in *net.TCPConn, low *int, b []byte) error {
 	for len(b) > 0 {
-		if want := min(len(b), lowWater); want != r.low {
+		if want := min(len(b), lowWater); want != *low {
 			var err error
 			if e := onSocket(in, func(fd int) { err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, want) }); e != nil || err != nil {
 				return errors.Join(e, err)
 			}
-			r.low = want
+			*low = want
 		}
 		n, err := in.Read(b)
 		if err != nil {
@@ -530,22 +535,26 @@ func (r *Ring) Traffic() Traffic {
 func (r *Ring) traffic() Traffic {
 	t := r.total
 	for _, c := range []*net.TCPConn{r.out, r.in} {
-		if c == nil {
-			continue
+		if c != nil {
+			t.Add(traffic(c))
 		}
-		i, err := tcpInfo(c)
-		if err != nil {
-			continue // closed meanwhile
-		}
-		t.Add(Traffic{
-			PacketsSent:     int64(i.Segs_out),
-			BytesSent:       int64(i.Bytes_sent) + tcpOverhead*int64(i.Segs_out),
-			PacketsReceived: int64(i.Segs_in),
-			BytesReceived:   int64(i.Bytes_received) + tcpOverhead*int64(i.Segs_in),
-			Resends:         int64(i.Total_retrans),
-		})
 	}
 	return t
+}
+
+// traffic is what the kernel counts for a connection; none if it is closed.
+func traffic(c *net.TCPConn) Traffic {
+	i, err := tcpInfo(c)
+	if err != nil {
+		return Traffic{}
+	}
+	return Traffic{
+		PacketsSent:     int64(i.Segs_out),
+		BytesSent:       int64(i.Bytes_sent) + tcpOverhead*int64(i.Segs_out),
+		PacketsReceived: int64(i.Segs_in),
+		BytesReceived:   int64(i.Bytes_received) + tcpOverhead*int64(i.Segs_in),
+		Resends:         int64(i.Total_retrans),
+	}
 }
 
 func tcpInfo(c *net.TCPConn) (info *unix.TCPInfo, err error) {

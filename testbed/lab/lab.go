@@ -22,11 +22,6 @@ func New(inv *inventory.Inventory) (*Fabric, error) {
 	if err := inv.CheckLab(); err != nil {
 		return nil, err
 	}
-	for _, sw := range inv.Switches {
-		if sw.Kind == inventory.Quantum {
-			return nil, fmt.Errorf("switch %s: a %s switch is not driven yet: %w", sw.Name, sw.Kind, errors.ErrUnsupported)
-		}
-	}
 	return &Fabric{inv}, nil
 }
 

@@ -37,6 +37,7 @@ const (
 type Options struct {
 	Scale       results.Scale // Mode "", "none", SlowMotion or Shrunk; Factor > 0 with the latter
 	SSHD        string        // every host's SSH server: Embedded (default) or OpenSSH
+	Switch      string        // what every switch is: Soft (default) or BMv2
 	Queue       string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
 	Offload     bool          // frames change hands as super-frames; see softswitch.Config
 	Aggregators int           // on every switch that has any; 0: what the inventory says
@@ -46,8 +47,11 @@ type Options struct {
 	Beat    time.Duration
 	PcapDir string                       // directory for one capture per switch port; empty: none
 	Impair  map[string]testbed.LinkState // by directed link, from the start
+	Slow    map[string]float64           // parts of its rate that a directed link lacks, 0 to 1, which Inventory does not tell
 	Log     io.Writer                    // what hosts and switches print to stderr; nil: nowhere
 	Exe     string                       // program with the hidden verb netns-host; empty: this one
+
+	bmv2 string // where it is
 }
 
 const (
@@ -92,6 +96,11 @@ func Up(ctx context.Context, inv *inventory.Inventory, opts Options) (_ *Fabric,
 	var program string
 	if opts.SSHD == OpenSSH {
 		if program, err = FindOpenSSH(); err != nil {
+			return nil, err
+		}
+	}
+	if opts.Switch == BMv2 {
+		if opts.bmv2, err = FindBMv2(); err != nil {
 			return nil, err
 		}
 	}
@@ -149,6 +158,12 @@ func (o Options) check() error {
 	}
 	if o.Queue != "" && o.Queue != "fifo" && o.Queue != "drr" && o.Queue != "drr-flow" {
 		return fmt.Errorf("queue %q: want fifo, drr or drr-flow", o.Queue)
+	}
+	if o.Switch != "" && o.Switch != Soft && o.Switch != BMv2 {
+		return fmt.Errorf("switch %q: want %s or %s", o.Switch, Soft, BMv2)
+	}
+	if o.Switch == BMv2 && o.Offload {
+		return fmt.Errorf("offload with %s: %w: it forwards frames one by one", BMv2, errors.ErrUnsupported)
 	}
 	if o.SSHD != "" && o.SSHD != Embedded && o.SSHD != OpenSSH {
 		return fmt.Errorf("sshd %q: want %s or %s", o.SSHD, Embedded, OpenSSH)
@@ -411,7 +426,8 @@ func (f *Fabric) Err() error {
 }
 
 // Inventory is what was brought up: SSH and P4Runtime addresses on the management
-// network, scaled rates and delays, all data addresses chosen, every switch soft.
+// network, scaled rates and delays, all data addresses chosen, every switch of the kind that
+// was asked for.
 func (f *Fabric) Inventory() *inventory.Inventory { return f.layout.inv }
 
 // HostMAC is the hardware address of a host's device, nil when there is none: what

@@ -83,7 +83,7 @@ func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 			case err != nil:
 				errs[i] = err
 			case r.Health != nil:
-				found[i] = judge(p.name, *r.Health, f.layout.beat)
+				found[i] = append(judge(p.name, *r.Health, f.layout.beat), judgePlane(p.name, r.Health.Plane)...)
 			}
 			return nil
 		})

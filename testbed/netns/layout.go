@@ -89,8 +89,16 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		if err := addNode(nodeConfig{Kind: "host", Name: h.Name}); err != nil {
 			return nil, err
 		}
-		h.SSH.Address = netip.AddrPortFrom(l.nodes[index[h.Name]].Mgmt.Addr(), sshPort).String()
-		h.SSH.User, h.SSH.Jump = opts.user(), ""
+		// A way through hosts of the inventory is a way through emulated hosts. Nothing of
+		// what this machine's user has set up for other hosts concerns them.
+		jumps := h.SSH.Jumps()
+		h.SSH = inventory.SSH{
+			Address: netip.AddrPortFrom(l.nodes[index[h.Name]].Mgmt.Addr(), sshPort).String(),
+			User:    opts.user(), Config: "none", Jump: "none",
+		}
+		if len(jumps) > 0 && !slices.ContainsFunc(jumps, func(j string) bool { _, ok := l.inv.Host(j); return !ok }) {
+			h.SSH.Jump = strings.Join(jumps, ",")
+		}
 	}
 	for i := range l.inv.Switches {
 		s := &l.inv.Switches[i]
@@ -101,7 +109,10 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		if s.DeviceID == 0 {
 			s.DeviceID = uint64(i + 1)
 		}
-		s.Kind = inventory.Soft
+		s.Kind, s.Server, n.BMv2 = inventory.Soft, inventory.Server{}, opts.bmv2
+		if opts.Switch == BMv2 {
+			s.Kind = inventory.BMv2
+		}
 		s.Control = netip.AddrPortFrom(n.Mgmt.Addr(), p4rtPort).String()
 		n.Switch = &softswitch.Config{
 			Name: s.Name, DeviceID: s.DeviceID, Listen: s.Control, Aggregators: s.Aggregators,
@@ -155,11 +166,11 @@ func (l *layout) cableHosts(index map[string]int, opts Options) error {
 			if err != nil {
 				return fmt.Errorf("host %s: device %s: %w", h.Name, nic.Device, err)
 			}
-			port, err := l.addPort(si, nic.Port, link(nic.Rate, nic.Delay, sw, opts))
+			port, err := l.addPort(si, nic.Port, link(sw.Name, h.Name, nic.Rate, nic.Delay, sw, opts))
 			if err != nil {
 				return fmt.Errorf("host %s: device %s: %w", h.Name, nic.Device, err)
 			}
-			port.Ingress = link(nic.Rate, nic.Delay, &inventory.Switch{Buffer: hostQueue}, opts)
+			port.Ingress = link(h.Name, sw.Name, nic.Rate, nic.Delay, &inventory.Switch{Buffer: hostQueue}, opts)
 			c := cable{
 				a: index[h.Name], aDev: nic.Device, aMAC: hostMAC(hi, ni),
 				b: si, bDev: port.Device, bMAC: portMAC(si-len(l.inv.Hosts), nic.Port),
@@ -185,10 +196,10 @@ func (l *layout) cableSwitches(index map[string]int, opts Options) error {
 		if ai == bi {
 			return fmt.Errorf("%s: both ends are in one switch", name)
 		}
-		if _, err := l.addPort(ai, cb.A.Port, link(cb.Rate, cb.Delay, a, opts)); err != nil {
+		if _, err := l.addPort(ai, cb.A.Port, link(a.Name, b.Name, cb.Rate, cb.Delay, a, opts)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if _, err := l.addPort(bi, cb.B.Port, link(cb.Rate, cb.Delay, b, opts)); err != nil {
+		if _, err := l.addPort(bi, cb.B.Port, link(b.Name, a.Name, cb.Rate, cb.Delay, b, opts)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		l.cables = append(l.cables, cable{
@@ -234,9 +245,9 @@ const hostQueue = 64 << 20
 func portDevice(number uint32) string { return fmt.Sprintf("p%d", number) }
 
 // link is one direction of a cable that a switch's queue feeds.
-func link(rate inventory.BitRate, delay time.Duration, sw *inventory.Switch, opts Options) softswitch.LinkConfig {
+func link(from, to string, rate inventory.BitRate, delay time.Duration, sw *inventory.Switch, opts Options) softswitch.LinkConfig {
 	return softswitch.LinkConfig{
-		Rate: float64(rate), Delay: delay, Buffer: int(sw.Buffer), ECN: int(sw.ECN), Discipline: opts.Queue,
+		Rate: float64(rate) * (1 - opts.Slow[from+"->"+to]), Delay: delay, Buffer: int(sw.Buffer), ECN: int(sw.ECN), Discipline: opts.Queue,
 	}
 }
 

@@ -30,6 +30,7 @@ type nodeConfig struct {
 	NICs   []nicConfig        `json:"nics,omitempty"`   // of a host
 	SSH    *sshConfig         `json:"ssh,omitempty"`    // of a host
 	Switch *softswitch.Config `json:"switch,omitempty"` // of a switch
+	BMv2   string             `json:"bmv2,omitempty"`   // the program that a switch's forwarding is left to; empty: the embedded switch
 
 	Offload bool `json:"offload,omitempty"` // super-frames pass the data devices
 }
@@ -96,19 +97,17 @@ func hostMain(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) er
 	if err := os.Chdir(c.SSH.Home); err != nil {
 		return fmt.Errorf("enter the home directory: %w", err)
 	}
-	gone := make(chan struct{})
+	gone, reboots := make(chan struct{}), make(chan struct{})
 	go func() { // not waited for: it ends with the process
-		_, _ = io.Copy(io.Discard, in)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			reboots <- struct{}{} // the only thing that a host is told
+		}
 		cancel()
 		close(gone)
 	}()
-	start := c.startEmbedded
-	if c.SSH.Program != "" {
-		start = c.startOpenSSH
-	}
-	served, err := start(ctx)
+	server, err := c.powerOn(ctx)
 	if err != nil {
-		return fmt.Errorf("SSH server: %w", err)
+		return err
 	}
 	for _, nic := range c.NICs {
 		if err := awaitCarrier(ctx, nic.Device); err != nil {
@@ -118,30 +117,70 @@ func hostMain(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) er
 	if err := json.NewEncoder(out).Encode(nodeReady{Ready: true, Notes: notes}); err != nil {
 		return err
 	}
-	select {
-	case <-gone:
-		<-served
-		return nil
-	case err := <-served:
-		if ctx.Err() != nil {
+	for {
+		select {
+		case <-gone:
+			<-server.served
 			return nil
+		case err := <-server.served:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("SSH server: %w", err)
+		case <-reboots:
+			if err := server.powerOff(); err != nil {
+				return err
+			}
+			if server, err = c.powerOn(ctx); err != nil {
+				return err
+			}
+			if err := json.NewEncoder(out).Encode(nodeReady{Ready: true}); err != nil {
+				return err
+			}
 		}
-		return fmt.Errorf("SSH server: %w", err)
 	}
 }
 
+// sshServer is a host's, for as long as the host is up.
+type sshServer struct {
+	served <-chan error // takes its end
+	stop   context.CancelFunc
+	cords  *cords // of the embedded server
+}
+
+// powerOn gives the host a new boot id and starts its SSH server.
+func (c nodeConfig) powerOn(ctx context.Context) (*sshServer, error) {
+	if err := c.newBootID(); err != nil {
+		return nil, fmt.Errorf("boot id: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s := &sshServer{stop: stop}
+	var err error
+	if c.SSH.Program != "" {
+		s.served, err = c.startOpenSSH(ctx)
+	} else {
+		s.served, err = c.startEmbedded(ctx, s)
+	}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("SSH server: %w", err)
+	}
+	return s, nil
+}
+
 // startEmbedded starts the embedded SSH server. Its end is sent to the channel.
-func (c nodeConfig) startEmbedded(ctx context.Context) (<-chan error, error) {
+func (c nodeConfig) startEmbedded(ctx context.Context, s *sshServer) (<-chan error, error) {
 	ln, err := net.Listen("tcp4", netip.AddrPortFrom(c.Mgmt.Addr(), sshPort).String())
 	if err != nil {
 		return nil, err
 	}
+	s.cords = &cords{Listener: ln}
 	server, err := c.SSH.server()
 	if err != nil {
 		return nil, err
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, ln) }()
+	go func() { served <- server.Serve(ctx, s.cords) }()
 	return served, nil
 }
 
@@ -184,6 +223,9 @@ func switchMain(ctx context.Context, c nodeConfig, in io.Reader, out io.Writer) 
 	if _, err := c.setup(); err != nil {
 		return err
 	}
+	if c.BMv2 != "" {
+		return bmv2Main(ctx, c, in, out)
+	}
 	line, err := json.Marshal(c.Switch)
 	if err != nil {
 		return err
@@ -198,7 +240,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		if err := unix.Sethostname([]byte(c.Name)); err != nil {
 			notes = append(notes, "host name: "+err.Error())
 		}
-		notes = append(notes, hostMounts()...)
+		notes = append(notes, c.hostMounts()...)
 	}
 	sysctl := func(value, path string) {
 		err := os.WriteFile("/proc/sys/net/"+path, []byte(value), 0)
@@ -265,9 +307,9 @@ func (c nodeConfig) setup() (notes []string, err error) {
 }
 
 // hostMounts gives a host its own /proc (of its pid namespace) and /sys (of its
-// network namespace: /sys/class/net is this host's). Containers that mask parts of
+// network namespace: /sys/class/net is this host's), and a boot id. Containers that mask parts of
 // these refuse new ones; the host then sees the ones of the machine.
-func hostMounts() (notes []string) {
+func (c nodeConfig) hostMounts() (notes []string) {
 	mount := func(fstype, at string) {
 		if err := unix.Mount(fstype, at, fstype, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			notes = append(notes, fmt.Sprintf("%s is the machine's, not the host's: mount: %v", at, err))
@@ -278,5 +320,5 @@ func hostMounts() (notes []string) {
 	}
 	mount("proc", "/proc")
 	mount("sysfs", "/sys")
-	return notes
+	return append(notes, c.bootMount()...)
 }

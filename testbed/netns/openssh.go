@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -65,6 +66,9 @@ func probeOpenSSH() Check {
 func (c nodeConfig) startOpenSSH(ctx context.Context) (<-chan error, error) {
 	config, pidFile, err := c.configureOpenSSH()
 	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(pidFile); err != nil && !errors.Is(err, fs.ErrNotExist) { // of before a reboot
 		return nil, err
 	}
 	const ports = "/proc/sys/net/ipv4/ip_unprivileged_port_start"

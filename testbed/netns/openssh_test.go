@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	xssh "golang.org/x/crypto/ssh"
 
@@ -228,4 +229,52 @@ func TestFindOpenSSH(t *testing.T) {
 	if path, err := FindOpenSSH(); err == nil && strings.HasPrefix(path, dir) {
 		t.Errorf("%s cannot be run", path)
 	}
+}
+
+// TestOpenSSHCut drops every packet between this machine and a host, mid-session: its
+// keepalives end what goes on, directly and behind a jump host, and nothing else.
+func TestOpenSSHCut(t *testing.T) {
+	needOpenSSH(t)
+	inv := rack(0, 1, 3)
+	inv.Hosts[2].SSH.Jump = "h2"
+	f := up(t, inv, Options{SSHD: OpenSSH})
+	hosts := f.Inventory().Hosts
+	if hosts[2].SSH.Jump != "h2" {
+		t.Fatalf("%+v", hosts[2].SSH)
+	}
+	connect := func(i int, via *ssh.Target) *ssh.Client {
+		t.Helper()
+		x := target(hosts[i])
+		x.Jump, x.KeepAlive, x.KeepAliveMax = via, 200*time.Millisecond, 10
+		c, err := ssh.Dial(t.Context(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	h1, h2 := login(t, f, "h1"), connect(1, nil)
+	gate := h2.Target()
+	h3 := connect(2, &gate)
+	ended := make(chan error, 2)
+	for _, c := range []*ssh.Client{h2, h3} {
+		p, err := c.Start(t.Context(), []string{"cat"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- p.Wait() }()
+	}
+	if err := f.Unplug("h2", true); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; !errors.Is(err, ssh.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives for 2s") {
+			t.Error(err)
+		}
+	}
+	run(t, h1, "true")
+	if err := f.Unplug("h2", false); err != nil {
+		t.Fatal(err)
+	}
+	run(t, login(t, f, "h2"), "true")
 }

@@ -183,7 +183,7 @@ func probeHere() []Check {
 	if !rmem.OK {
 		rmem.Fix = fmt.Sprintf(`for windows above 64 packets: "sudo sysctl -w net.core.rmem_max=%d"`, want)
 	}
-	return append(checks, rmem, probeTimer(), probeOpenSSH())
+	return append(checks, rmem, probeTimer(), probeOpenSSH(), probeBMv2())
 }
 
 // probeTimer measures how late a sleeping thread wakes, which bounds how exactly

@@ -187,6 +187,15 @@ func linkUp(index int, name string) request {
 	return q
 }
 
+func linkDown(index int, name string) request {
+	q := newRequest(unix.RTM_NEWLINK, 0, "set %s down", name)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	msg.Change = unix.IFF_UP
+	q.AddData(msg)
+	return q
+}
+
 // addAddress gives a device an address. With onlink false the prefix is only
 // shown: no route to it is made.
 func addAddress(index int, a netip.Prefix, onlink bool) request {

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/supervise"
 )
 
 // remoteAgent is one agent process on a host: its commands, its last statistics,
@@ -30,6 +31,7 @@ type remoteAgent struct {
 	clock collectors.Clock
 	ended bool
 	err   error
+	heard time.Time // when it last said something, since it has started
 
 	ready, started chan struct{}
 	pongs          chan agent.Event
@@ -58,6 +60,11 @@ func (a *remoteAgent) read() {
 		if err := json.Unmarshal(sc.Bytes(), &ev); err != nil {
 			a.fail(fmt.Errorf("%s on host %s: not an event: %.80q", a.name, a.host, sc.Text()))
 			continue
+		}
+		select {
+		case <-a.started:
+			a.hear(time.Now())
+		default:
 		}
 		switch ev.Event {
 		case "ready":
@@ -93,8 +100,30 @@ func (a *remoteAgent) read() {
 		if err == nil {
 			err = errors.New("ended without a last report")
 		}
-		a.err = a.named(err)
+		a.err = a.named(supervise.Why(err))
 	}
+}
+
+// hear notes that the agent has said something.
+func (a *remoteAgent) hear(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.heard = now
+}
+
+// quiet is for how long an agent that has started, and has not ended, has said nothing.
+func (a *remoteAgent) quiet(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.over:
+		return 0
+	default:
+	}
+	if a.heard.IsZero() || a.ended || a.err != nil {
+		return 0
+	}
+	return now.Sub(a.heard)
 }
 
 // named says which agent an error is about, and where it runs.
@@ -184,26 +213,31 @@ func (a *remoteAgent) await(ctx context.Context, what string, ch <-chan struct{}
 	}
 }
 
+// ping asks for the agent's clock. It is for one caller at a time.
+func (a *remoteAgent) ping(ctx context.Context, id int64) (float64, error) {
+	if err := a.send(agent.Command{Cmd: "ping", ID: id}); err != nil {
+		return 0, err
+	}
+	for {
+		select {
+		case ev := <-a.pongs:
+			if ev.ID == id {
+				return ev.T, nil
+			}
+		case <-a.over:
+			return 0, a.await(ctx, "answering", nil)
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
 // sync measures the agent's clock against the run's.
 func (a *remoteAgent) sync(ctx context.Context, now func() time.Duration) error {
 	id := int64(0)
 	clock, err := collectors.MeasureClock(ctx, 5, now, func(ctx context.Context) (float64, error) {
 		id++
-		if err := a.send(agent.Command{Cmd: "ping", ID: id}); err != nil {
-			return 0, err
-		}
-		for {
-			select {
-			case ev := <-a.pongs:
-				if ev.ID == id {
-					return ev.T, nil
-				}
-			case <-a.over:
-				return 0, a.await(ctx, "answering", nil)
-			case <-ctx.Done():
-				return 0, context.Cause(ctx)
-			}
-		}
+		return a.ping(ctx, id)
 	})
 	if err != nil {
 		return a.named(err)

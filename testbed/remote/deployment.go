@@ -34,8 +34,10 @@ type deployment struct {
 	tb     *Testbed
 	setup  testbed.Setup
 	began  time.Time
-	broken chan struct{} // closed when the first connection is lost
-	cause  error         // which; valid then
+	broken chan struct{} // closed when it can do nothing any more
+	cause  error         // why; valid then
+
+	losing, failing sync.Once
 
 	mu      sync.Mutex
 	jobs    map[string]*runningJob
@@ -44,49 +46,14 @@ type deployment struct {
 	sampler *collectors.Sampler
 	samples []results.Sample // of agents, since the last Sample
 
+	marked map[string]collectors.Crossing // of links, not long after a job last went on; of watchJobs
+
 	moving sync.Mutex // held while memory is reallocated
 
 	reading sync.WaitGroup
 	close   sync.Once
 	closed  chan struct{} // closed when Close has begun
 	closing error
-}
-
-// watch closes broken when a host or a switch is lost while the deployment is there.
-func (d *deployment) watch() {
-	var once sync.Once
-	watch := func(lost <-chan struct{}, why func() error) {
-		d.reading.Go(func() {
-			select {
-			case <-lost:
-				once.Do(func() {
-					d.cause = why()
-					close(d.broken)
-				})
-			case <-d.closed:
-			}
-		})
-	}
-	for _, c := range d.tb.hosts {
-		watch(c.Done(), c.Err)
-	}
-	for _, c := range d.tb.switches {
-		watch(c.Lost(), c.Err)
-	}
-}
-
-// whole returns a context that ends with ctx, or when a connection is lost: nothing
-// that is waited for can then come, and nothing that is measured counts.
-func (d *deployment) whole(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() { // ends when cancel is called at the latest
-		select {
-		case <-d.broken:
-			cancel(d.cause)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
 }
 
 // runningJob is a job's agents.
@@ -122,6 +89,9 @@ func (j *runningJob) workers() []*remoteAgent {
 
 // Deploy implements testbed.Testbed.
 func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deployment, err error) {
+	if tb.closed.Load() {
+		return nil, errors.New("the testbed is closed")
+	}
 	if len(s.Workloads) != len(s.Plan.Jobs) {
 		return nil, fmt.Errorf("%d workloads for %d jobs", len(s.Workloads), len(s.Plan.Jobs))
 	}
@@ -140,16 +110,19 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	tb.audit.Restart()
 	tb.epoch++
 	d.regions = placement.NewRegions(s.Settings.Aggregators)
 	if err := d.bring(ctx, s.Plan.Jobs, s.Workloads); err != nil {
-		return nil, err
+		return nil, d.blame(ctx, err)
 	}
 	return d, nil
 }
 
 // Add implements testbed.Deployment.
-func (d *deployment) Add(ctx context.Context, jp placement.JobPlan, w testbed.Workload) error {
+func (d *deployment) Add(ctx context.Context, jp placement.JobPlan, w testbed.Workload) (err error) {
+	outer := ctx
+	defer func() { err = d.blame(outer, err) }()
 	if _, ok := d.job(jp.Name); ok {
 		return fmt.Errorf("add job %s: it is there already", jp.Name)
 	}
@@ -262,6 +235,7 @@ func (d *deployment) Remove(ctx context.Context, job string) error {
 	delete(d.jobs, job)
 	d.order = slices.DeleteFunc(d.order, func(name string) bool { return name == job })
 	d.mu.Unlock()
+	d.tb.audit.Forget(func(of string) bool { return strings.HasPrefix(of, job+"@") })
 	errs = append(errs, d.resample())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove job %s: %w", job, err)
@@ -303,11 +277,7 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 	}
 	err := parallel(ctx, len(all), func(ctx context.Context, i int) error {
 		a := all[i]
-		client, ok := d.tb.hosts[a.host]
-		if !ok {
-			return fmt.Errorf("%s: no connection to host %s", a.name, a.host)
-		}
-		proc, err := client.Start(context.WithoutCancel(ctx), []string{d.tb.agentPath[a.host], "agent"})
+		proc, err := d.tb.launch(ctx, a.host, a.name, "agent", configs[i])
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
@@ -318,9 +288,6 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 			a.read()
 			jobOf[i].ended(a)
 		}()
-		if err := a.send(configs[i]); err != nil {
-			return err
-		}
 		if err := a.await(ctx, "ready", a.ready); err != nil {
 			return err
 		}
@@ -402,7 +369,9 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 }
 
 // Start implements testbed.Deployment.
-func (d *deployment) Start(ctx context.Context, job string) error {
+func (d *deployment) Start(ctx context.Context, job string) (err error) {
+	outer := ctx
+	defer func() { err = d.blame(outer, err) }()
 	j, ok := d.job(job)
 	if !ok {
 		return fmt.Errorf("start: no job %q", job)
@@ -429,6 +398,9 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 	}
 	for _, a := range j.agents {
 		if err := a.await(ctx, "started", a.started); err != nil {
+			if deaf := d.deaf(outer, j.agents, limit); deaf != nil && outer.Err() == nil {
+				err = deaf
+			}
 			return fmt.Errorf("start job %s: %w", job, err)
 		}
 	}
@@ -437,7 +409,9 @@ func (d *deployment) Start(ctx context.Context, job string) error {
 
 // Stop implements testbed.Deployment. Workers stop first, at a PSN that all of them
 // reach soon; the PS goes on answering until all of them have what is theirs.
-func (d *deployment) Stop(ctx context.Context, job string) error {
+func (d *deployment) Stop(ctx context.Context, job string) (err error) {
+	outer := ctx
+	defer func() { err = d.blame(outer, err) }()
 	j, ok := d.job(job)
 	if !ok {
 		return fmt.Errorf("stop: no job %q", job)
@@ -552,6 +526,7 @@ func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
 // and the counters of NICs and switches now. A source that cannot be read is an
 // error that names it; what the others said is returned all the same.
 func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
+	outer := ctx
 	ctx, release := d.whole(ctx)
 	defer release()
 	d.mu.Lock()
@@ -562,26 +537,36 @@ func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
 	out := append(d.samples, counters...)
 	d.samples = nil
 	d.mu.Unlock()
-	// Whatever else could not be read, these are why.
+	// Whatever else could not be read, what broke the deployment is why.
+	if cause := context.Cause(outer); cause != nil {
+		return out, cause
+	}
+	_ = d.blame(outer, errors.Join(d.failures(), err))
 	select {
 	case <-d.broken:
-		return out, d.tb.lost()
-	case <-ctx.Done():
-		return out, context.Cause(ctx)
+		return out, d.cause
 	default:
+		return out, errors.Join(d.failures(), err) // in this order: one may come of the other
 	}
+}
+
+// failures are those of agents.
+func (d *deployment) failures() error {
+	var errs []error
 	for _, j := range d.all() {
 		for _, a := range j.agents {
-			if aerr := a.failure(); aerr != nil {
-				err = errors.Join(err, aerr)
-			}
+			errs = append(errs, a.failure())
 		}
 	}
-	return out, err
+	return errors.Join(errs...)
 }
 
 // SetLink implements testbed.Deployment.
 func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
+	d.tb.damaged.Delete(link)
+	if s != (testbed.LinkState{}) {
+		d.tb.damaged.Store(link, s)
+	}
 	return d.tb.opt.Fabric.SetLink(ctx, link, s)
 }
 
@@ -619,7 +604,7 @@ func (d *deployment) Sleep(ctx context.Context, t time.Duration, until ...<-chan
 	case 0:
 		return context.Cause(ctx)
 	case 1:
-		return d.tb.lost()
+		return d.cause
 	}
 	return nil
 }

@@ -7,30 +7,41 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/supervise"
 )
 
-// Launch starts this program on a host as one of its hidden verbs and writes the
-// configuration, one line of JSON, to its stdin. The process is the caller's: it ends when
-// its stdin is closed, and Close makes sure.
+// Launch starts this program on a host as one of its hidden verbs, with a configuration, one
+// line of JSON, as the first of its stdin. The process is the caller's. It runs under a
+// supervisor, see package supervise: it ends when its stdin is closed, and when this program
+// or the connection is gone, at the latest after Options.Patience.
 func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error) {
+	name := verb
+	if c, ok := config.(agent.Config); ok {
+		name = c.Title()
+	}
+	p, err := tb.launch(ctx, host, name, verb, config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// launch is Launch of what people know by a name.
+func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config any) (*ssh.Process, error) {
 	client, ok := tb.hosts[host]
 	if !ok {
-		return nil, fmt.Errorf("%s: no connection to host %q", verb, host)
+		return nil, fmt.Errorf("no connection to host %q", host)
 	}
 	line, err := json.Marshal(config)
 	if err != nil {
-		return nil, fmt.Errorf("%s on host %s: %w", verb, host, err)
+		return nil, fmt.Errorf("host %s: %w", host, err)
 	}
-	proc, err := client.Start(context.WithoutCancel(ctx), []string{tb.agentPath[host], verb})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, err)
-	}
-	if _, err := proc.Stdin.Write(append(line, '\n')); err != nil {
-		_ = proc.Close()
-		return nil, fmt.Errorf("%s on host %s: %w", verb, host, err)
-	}
-	return proc, nil
+	return supervise.Start(context.WithoutCancel(ctx), client, tb.agentPath[host], supervise.Config{
+		Run: tb.opt.Run, Name: name, Argv: []string{"", verb, name},
+		Stdin: string(line) + "\n", Relay: true, Lease: tb.opt.Patience.Seconds(),
+	})
 }
 
 // MAC is the hardware address of a host's NIC.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -44,6 +43,3 @@ func parallelLimit(ctx context.Context, limit, n int, f func(ctx context.Context
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-// cutUser splits user@host:port.
-func cutUser(s string) (user, address string, ok bool) { return strings.Cut(s, "@") }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -32,6 +33,9 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 			sw, ok := inv.Switch(node.Switch)
 			if !ok {
 				return nil, fmt.Errorf("job %s: plan names switch %q, which the inventory lacks", job.Name, node.Switch)
+			}
+			if sw.Kind == inventory.Scripted {
+				return nil, fmt.Errorf("job %s: switch %s is driven by a script, which knows nothing of inabench's packets: %w", job.Name, sw.Name, errors.ErrUnsupported)
 			}
 			p := out[sw.Name]
 			if p == nil {

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
 
@@ -37,6 +39,7 @@ func (d *deployment) newSampler() (*collectors.Sampler, error) {
 // the names that their ids have, on the clock of now. It is for a testbed whose switches
 // somebody else controls, who has loaded their pipelines.
 func (tb *Testbed) Counters(ctx context.Context, now func() time.Duration, jobs map[int]string) (*collectors.Sampler, error) {
+	tb.audit.Restart()
 	names := sortedKeys(tb.switches)
 	if err := parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
 		return tb.switches[names[i]].Attach(ctx)
@@ -47,19 +50,50 @@ func (tb *Testbed) Counters(ctx context.Context, now func() time.Duration, jobs 
 	return tb.sampler(now, jobs, func(string) []int { return ids })
 }
 
-// Health is what the fabric itself did too late or lost since the last call.
+// Health is what the fabric itself did too late or lost since the last call, and where
+// counters that were read since then cannot be believed or contradict each other.
 func (tb *Testbed) Health(ctx context.Context) ([]results.Trouble, error) {
-	return tb.opt.Fabric.Health(ctx)
+	all, err := tb.opt.Fabric.Health(ctx)
+	for _, t := range tb.audit.Troubles() {
+		if link, ok := strings.CutPrefix(t.Where, "link "); ok {
+			if _, damaged := tb.damaged.Load(link); damaged {
+				facts, _, _ := strings.Cut(t.What, "; ")
+				t.What = facts + "; as the experiment damages this cable"
+			}
+		}
+		all = append(all, t)
+	}
+	return append(all, tb.unwell(ctx)...), err
 }
 
 // sampler reads everything that counts: at says which jobs a switch knows.
 func (tb *Testbed) sampler(now func() time.Duration, jobs map[int]string, at func(sw string) []int) (*collectors.Sampler, error) {
-	s := &collectors.Sampler{Now: now}
-	for _, h := range tb.inv.Hosts {
+	s := &collectors.Sampler{Now: now, Audit: &tb.audit}
+	hosts, switches := tb.used()
+	for _, h := range hosts {
 		var ports []collectors.NICPort
 		for _, li := range tb.topo.Out(h.Name) {
 			l := tb.topo.Links[li]
 			ports = append(ports, collectors.NICPort{Device: l.NIC, Out: l.Name, In: tb.topo.Links[l.Reverse].Name})
+		}
+		ib, ports := tb.infiniband(h, ports)
+		if len(ib) > 0 {
+			c, err := collectors.NewIB(tb.hosts[h.Name], ib)
+			if err != nil {
+				return nil, err
+			}
+			s.Collectors = append(s.Collectors, c)
+		}
+		if len(ports) == 0 && !tb.opt.Readers { // they read its GPUs too
+			continue
+		}
+		if tb.opt.Readers {
+			all, err := tb.readers.of(tb, h, ports)
+			if err != nil {
+				return nil, err
+			}
+			s.Collectors = append(s.Collectors, all...)
+			continue
 		}
 		c, err := collectors.NewNIC(tb.hosts[h.Name], ports)
 		if err != nil {
@@ -67,7 +101,20 @@ func (tb *Testbed) sampler(now func() time.Duration, jobs map[int]string, at fun
 		}
 		s.Collectors = append(s.Collectors, c)
 	}
-	for _, sw := range tb.inv.Switches {
+	for _, sw := range switches {
+		more, err := tb.switchCollectors(sw)
+		if err != nil {
+			return nil, err
+		}
+		s.Collectors = append(s.Collectors, more...)
+		if sw.Kind == inventory.Quantum {
+			if c := tb.ibSwitch(sw, hosts); c != nil {
+				s.Collectors = append(s.Collectors, c)
+			}
+		}
+		if sw.Kind == inventory.Scripted || sw.Kind == inventory.Quantum {
+			continue
+		}
 		c := &collectors.P4{Switch: sw.Name, Ports: map[int]collectors.P4Port{}, Jobs: jobs}
 		r := &counterReader{client: tb.switches[sw.Name], jobs: at(sw.Name)}
 		for _, li := range tb.topo.Out(sw.Name) {
@@ -79,6 +126,26 @@ func (tb *Testbed) sampler(now func() time.Duration, jobs map[int]string, at fun
 		s.Collectors = append(s.Collectors, c)
 	}
 	return s, nil
+}
+
+// switchCollectors read what a switch counts besides what its P4 program does.
+func (tb *Testbed) switchCollectors(sw inventory.Switch) (out []collectors.Collector, err error) {
+	tb.others.mu.Lock()
+	x := tb.others.script[sw.Name]
+	tb.others.mu.Unlock()
+	if x != nil {
+		out = append(out, x)
+	}
+	g, err := tb.gnmiOf(sw)
+	if g == nil || err != nil {
+		return out, err
+	}
+	c := &collectors.GNMI{Switch: sw.Name, Reader: g, Ports: map[string]collectors.P4Port{}}
+	for _, li := range tb.topo.Out(sw.Name) {
+		l := tb.topo.Links[li]
+		c.Ports[gnmi.PortName(l.FromPort, sw.Ports)] = collectors.P4Port{Out: l.Name, In: tb.topo.Links[l.Reverse].Name}
+	}
+	return append(out, c), nil
 }
 
 // counterReader reads the cells of a switch's counters that a deployment uses.

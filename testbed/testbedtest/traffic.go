@@ -32,7 +32,10 @@ func (b bed) sums(t *testing.T) {
 			if mode == "synchronous" && workers == 1 {
 				continue // nothing to aggregate
 			}
-			for _, l := range lengths {
+			for i, l := range lengths {
+				if testing.Short() && (workers < 3 || i == 0) {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s/%d workers/%s", mode, workers, l.name), func(t *testing.T) {
 					b.reduce(t, testbed.Settings{Mode: mode}, job{name: "A", workers: workers, ps: "h3", message: l.bytes, iterations: iterations}, l.packets)
 				})
@@ -248,7 +251,12 @@ func (b bed) damage(t *testing.T) {
 				t.Error("nothing was lost: no packet was sent again")
 			}
 			set(t, d, testbed.LinkState{})
-			b.conserved(t, before, d.quiet(before), d.jobs)
+			after := d.quiet(before)
+			if _, counts := after.value["port_rx_drop_packets "+all[0].Name]; !counts {
+				t.Log("the switches do not count what their cables lose: no accounting of links")
+				return
+			}
+			b.conserved(t, before, after, d.jobs)
 		})
 	}
 }

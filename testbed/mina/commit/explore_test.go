@@ -1,16 +1,15 @@
 package commit
 
 import (
-	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
-	"hash/maphash"
-	"math/bits"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/internal/states"
 )
 
 var most = flag.Int("commit.most", 2e7, "states that fit in memory: one takes some 300 bytes")
@@ -72,8 +71,8 @@ type world struct {
 	dead  []bool // for ever
 	past  []life // what a host was before it crashed last
 
-	net    set // messages
-	timers set
+	net    states.Set // messages
+	timers states.Set
 
 	holds, gone []bool // of each job: its tree is active; has been deleted
 
@@ -81,21 +80,7 @@ type world struct {
 	epoch                                   uint64
 }
 
-type set [6]uint64
-
-func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
-func (s *set) del(i int)      { s[i/64] &^= 1 << (i % 64) }
-func (s *set) has(i int) bool { return s[i/64]>>(i%64)&1 > 0 }
-
-func (s set) all(yield func(int) bool) {
-	for w, b := range s {
-		for ; b != 0; b &= b - 1 {
-			if !yield(w*64 + bits.TrailingZeros64(b)) {
-				return
-			}
-		}
-	}
-}
+type step = states.Step[*world]
 
 type explorer struct {
 	bounds
@@ -106,7 +91,6 @@ type explorer struct {
 	tickID   map[tick]int
 	first    []int // host number of rank 0 of each job
 	out      Output
-	key      []byte
 	overflow bool
 	free     []*world
 }
@@ -218,44 +202,26 @@ func (w *world) clone() *world {
 	return c
 }
 
-func flags(b []byte, f ...bool) []byte {
-	for _, f := range f {
-		if f {
-			b = append(b, 1)
-		} else {
-			b = append(b, 0)
-		}
-	}
-	return b
-}
-
-func numbers(b []byte, n ...uint64) []byte {
-	for _, n := range n {
-		b = binary.AppendUvarint(b, n)
-	}
-	return b
-}
-
 func txns(b []byte, t ...Txn) []byte {
 	for _, t := range t {
-		b = numbers(b, t.Epoch, t.Seq)
+		b = states.Numbers(b, t.Epoch, t.Seq)
 	}
 	return b
 }
 
 func (h *Host) appendKey(b []byte) []byte {
-	b = txns(numbers(b, h.run, h.index, uint64(len(h.body))), h.version, h.last, h.locked)
-	return flags(flags(b, h.fenced, h.asking), h.pending...)
+	b = txns(states.Numbers(b, h.run, h.index, uint64(len(h.body))), h.version, h.last, h.locked)
+	return states.Flags(states.Flags(b, h.fenced, h.asking), h.pending...)
 }
 
 func (g *Group) appendKey(b []byte) []byte {
-	b = txns(numbers(b, uint64(g.phase), uint64(g.attempts)), g.txn)
-	b = flags(b, g.dirty, g.quiet, g.commit)
+	b = txns(states.Numbers(b, uint64(g.phase), uint64(g.attempts)), g.txn)
+	b = states.Flags(b, g.dirty, g.quiet, g.commit)
 	for i := range g.jobs {
 		j := &g.jobs[i]
-		b = flags(numbers(b, j.runs...), j.out)
+		b = states.Flags(states.Numbers(b, j.runs...), j.out)
 		if j.out {
-			b = flags(b, j.heard...)
+			b = states.Flags(b, j.heard...)
 		}
 	}
 	if g.phase == idle {
@@ -263,24 +229,25 @@ func (g *Group) appendKey(b []byte) []byte {
 	}
 	for i := range g.parts {
 		p := &g.parts[i]
-		b = flags(numbers(b, uint64(p.Job), uint64(p.Rank), p.Run), p.acked, p.done)
+		b = states.Flags(states.Numbers(b, uint64(p.Job), uint64(p.Rank), p.Run), p.acked, p.done)
 		if g.phase == preparing {
-			b = numbers(b, p.Index)
+			b = states.Numbers(b, p.Index)
 		}
 	}
 	return b
 }
 
-func (w *world) appendKey(b []byte) []byte {
+// AppendKey implements states.State.
+func (w *world) AppendKey(b []byte) []byte {
 	b = w.group.appendKey(b)
 	for i := range w.hosts {
 		b = w.hosts[i].appendKey(b)
-		b = txns(numbers(b, w.past[i].run, w.past[i].index), w.used[i], w.past[i].used)
+		b = txns(states.Numbers(b, w.past[i].run, w.past[i].index), w.used[i], w.past[i].used)
 	}
-	b = flags(flags(flags(b, w.dead...), w.holds...), w.gone...)
-	b = numbers(b, w.net[:]...)
-	b = numbers(b, w.timers[:]...)
-	return numbers(b, uint64(w.changes), uint64(w.losses), uint64(w.crashes), uint64(w.deaths), uint64(w.hasty), w.epoch)
+	b = states.Flags(states.Flags(states.Flags(b, w.dead...), w.holds...), w.gone...)
+	b = states.Numbers(b, w.net[:]...)
+	b = states.Numbers(b, w.timers[:]...)
+	return states.Numbers(b, uint64(w.changes), uint64(w.losses), uint64(w.crashes), uint64(w.deaths), uint64(w.hasty), w.epoch)
 }
 
 // take carries out what a machine wants.
@@ -298,11 +265,11 @@ func (w *world) take(from Node) {
 			x.messages = append(x.messages, m)
 			x.msgID[m] = id
 		}
-		if id >= 64*len(w.net) {
+		if id >= states.SetSize {
 			x.overflow = true
 			continue
 		}
-		w.net.add(id)
+		w.net.Add(id)
 	}
 	for _, a := range x.out.Timers {
 		k := tick{from, a.Timer}
@@ -312,11 +279,11 @@ func (w *world) take(from Node) {
 			x.ticks = append(x.ticks, k)
 			x.tickID[k] = id
 		}
-		if id >= 64*len(w.timers) {
+		if id >= states.SetSize {
 			x.overflow = true
 			continue
 		}
-		w.timers.add(id)
+		w.timers.Add(id)
 	}
 	for _, e := range x.out.Events {
 		switch e.Kind {
@@ -438,9 +405,9 @@ func (w *world) restart(i int, run uint64) {
 }
 
 func (w *world) drop(which func(tick) bool) {
-	for id := range w.timers.all {
+	for id := range w.timers.All {
 		if which(w.x.ticks[id]) {
-			w.timers.del(id)
+			w.timers.Delete(id)
 		}
 	}
 }
@@ -454,9 +421,8 @@ func (w *world) newest(job uint32) uint64 {
 	return run
 }
 
-// steps calls yield for each state that comes next: what leads there, whether it is a
-// fault, and what it breaks.
-func (w *world) steps(yield func(label func() string, fault bool, next *world, broken error)) {
+// Steps implements states.State.
+func (w *world) Steps(yield func(step)) {
 	x := w.x
 	before := make([][]byte, len(w.hosts)+1)
 	for i := range w.hosts {
@@ -465,7 +431,7 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 	before[len(w.hosts)] = w.group.appendKey(nil)
 	var after []byte
 	deliveries := 0
-	for id := range w.net.all {
+	for id := range w.net.All {
 		m := x.messages[id]
 		x.out.Reset()
 		if m.To.Job == 0 {
@@ -487,10 +453,10 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 			}
 			next.group = g
 			if x.once {
-				next.net.del(id)
+				next.net.Delete(id)
 			}
 			next.take(Node{})
-			yield(func() string { return "deliver " + m.String() }, false, next, nil)
+			yield(step{Label: func() string { return "deliver " + m.String() }, To: next})
 			continue
 		}
 		i := x.host(m.To)
@@ -514,22 +480,22 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 		}
 		next.hosts[i] = h
 		if x.once {
-			next.net.del(id)
+			next.net.Delete(id)
 		}
 		next.take(h.me)
 		if x.mutant.handled != nil {
 			x.mutant.handled(next, m)
 		}
-		yield(func() string { return "deliver " + m.String() }, false, next, nil)
+		yield(step{Label: func() string { return "deliver " + m.String() }, To: next})
 	}
-	for id := range w.timers.all {
+	for id := range w.timers.All {
 		k := x.ticks[id]
 		hasty := deliveries > 0
 		if hasty && w.hasty >= x.hasty {
 			continue
 		}
 		next := w.clone()
-		next.timers.del(id)
+		next.timers.Delete(id)
 		if hasty {
 			next.hasty++
 		}
@@ -548,7 +514,7 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 			x.out.Messages = nil
 		}
 		next.take(k.node)
-		yield(func() string { return fmt.Sprintf("timer %v of %v", k.timer, k.node) }, hasty, next, nil)
+		yield(step{Label: func() string { return fmt.Sprintf("timer %v of %v", k.timer, k.node) }, Fault: hasty, To: next})
 	}
 	for i := range w.hosts {
 		h := &w.hosts[i]
@@ -558,31 +524,31 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 		if j := w.group.member(h.me.Job); j.runs[h.me.Rank] != h.run || j.out && !j.heard[h.me.Rank] {
 			next := w.clone()
 			next.report(i)
-			yield(func() string { return "report of " + h.me.String() }, false, next, nil)
+			yield(step{Label: func() string { return "report of " + h.me.String() }, To: next})
 		}
 		if w.may(i) {
 			next := w.clone()
 			err := next.launch(i)
-			yield(func() string { return "launch on " + h.me.String() }, false, next, err)
+			yield(step{Label: func() string { return "launch on " + h.me.String() }, To: next, Broken: err})
 		}
 		run := w.newest(h.me.Job)
 		if h.run < run {
 			next := w.clone()
 			next.restart(i, run)
-			yield(func() string { return "restart of " + h.me.String() }, false, next, nil)
+			yield(step{Label: func() string { return "restart of " + h.me.String() }, To: next})
 		}
 		if w.crashes < x.crashes {
 			next := w.clone()
 			next.crashes++
 			next.restart(i, max(run, h.run+1))
-			yield(func() string { return "CRASH of " + h.me.String() }, true, next, nil)
+			yield(step{Label: func() string { return "CRASH of " + h.me.String() }, Fault: true, To: next})
 		}
 		if w.deaths < x.deaths {
 			next := w.clone()
 			next.deaths++
 			next.dead[i] = true
 			next.drop(func(k tick) bool { return k.node == h.me })
-			yield(func() string { return "DEATH of " + h.me.String() }, true, next, nil)
+			yield(step{Label: func() string { return "DEATH of " + h.me.String() }, Fault: true, To: next})
 		}
 	}
 	for i, d := range w.dead {
@@ -591,14 +557,14 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 			x.out.Reset()
 			next.group.Suspect(h.me, &x.out)
 			next.take(Node{})
-			yield(func() string { return "suspicion of " + h.me.String() }, false, next, nil)
+			yield(step{Label: func() string { return "suspicion of " + h.me.String() }, To: next})
 		}
 	}
 	for j := range w.holds {
 		if w.holds[j] && w.ended(j) {
 			next := w.clone()
 			next.holds[j] = false
-			yield(func() string { return fmt.Sprintf("job %d gives back its tree", j+1) }, false, next, nil)
+			yield(step{Label: func() string { return fmt.Sprintf("job %d gives back its tree", j+1) }, To: next})
 		}
 	}
 	if w.changes < x.changes {
@@ -607,7 +573,7 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 		x.out.Reset()
 		next.group.Change(&x.out)
 		next.take(Node{})
-		yield(func() string { return "change" }, false, next, nil)
+		yield(step{Label: func() string { return "change" }, To: next})
 	}
 	if w.epoch < x.epochs {
 		next := w.clone()
@@ -615,15 +581,15 @@ func (w *world) steps(yield func(label func() string, fault bool, next *world, b
 		next.group = x.newGroup(next.epoch)
 		next.drop(func(k tick) bool { return k.node.Job == 0 })
 		next.join()
-		yield(func() string { return "CRASH of the controller" }, true, next, nil)
+		yield(step{Label: func() string { return "CRASH of the controller" }, Fault: true, To: next})
 	}
 	if w.losses < x.losses {
-		for id := range w.net.all {
+		for id := range w.net.All {
 			next := w.clone()
 			next.losses++
-			next.net.del(id)
+			next.net.Delete(id)
 			m := x.messages[id]
-			yield(func() string { return "LOSS of " + m.String() }, true, next, nil)
+			yield(step{Label: func() string { return "LOSS of " + m.String() }, Fault: true, To: next})
 		}
 	}
 }
@@ -636,22 +602,22 @@ func (w *world) novel() bool {
 			if m.Txn == w.group.txn && w.group.phase != idle {
 				return true
 			}
-		} else if id, ok := w.x.msgID[*m]; (!ok || id < 64*len(w.net) && !w.net.has(id)) && (w.x.mutant.deliver != nil || w.matters(m)) {
+		} else if id, ok := w.x.msgID[*m]; (!ok || id < states.SetSize && !w.net.Has(id)) && (w.x.mutant.deliver != nil || w.matters(m)) {
 			return true
 		}
 	}
 	return len(w.x.out.Timers)+len(w.x.out.Events) > 0
 }
 
-// tidy forgets what cannot matter any more, so that states which differ in it are one.
-func (w *world) tidy() {
+// Tidy implements states.State: it forgets what cannot matter any more, so that states which differ in it are one.
+func (w *world) Tidy() {
 	w.drop(func(k tick) bool { return !w.wants(k) })
 	if w.x.mutant.deliver != nil {
 		return // might make old messages matter
 	}
-	for id := range w.net.all {
+	for id := range w.net.All {
 		if !w.matters(&w.x.messages[id]) {
-			w.net.del(id)
+			w.net.Delete(id)
 		}
 	}
 }
@@ -680,8 +646,8 @@ func (w *world) matters(m *Message) bool {
 	return false
 }
 
-// settled says whether everything that can go on has done so, by the last state.
-func (w *world) settled() bool {
+// Settled implements states.State. It says whether everything that can go on has done so, by the last state.
+func (w *world) Settled() bool {
 	g := &w.group
 	if g.phase != idle || g.dirty || g.quiet {
 		return false
@@ -706,165 +672,25 @@ func (w *world) settled() bool {
 	return true
 }
 
-type result struct {
-	states, edges, settled, cut int
-	depth                       int
-	broken                      error // what was found, with the way there
-}
-
-var seed = maphash.MakeSeed()
-
-// explore visits all states, breadth first, up to so many.
-func explore(b bounds, m mutant, most int) result {
+// explore visits all states, up to so many.
+func explore(b bounds, m mutant, most int) states.Result {
 	x := newExplorer(b, m)
-	type origin struct {
-		parent int32
-		step   int32
-	}
-	ids := map[[2]uint64]int32{}
-	other := maphash.MakeSeed()
-	var origins []origin
-	var fine, exempt []bool
-	var froms, tos []int32 // edges that are no faults
-	var r result
-	id := func(w *world) (int32, bool) {
-		w.tidy()
-		x.key = w.appendKey(x.key[:0])
-		k := [2]uint64{maphash.Bytes(seed, x.key), maphash.Bytes(other, x.key)}
-		n, ok := ids[k]
-		if !ok {
-			n = int32(len(origins))
-			ids[k] = n
-		}
-		return n, !ok
-	}
-	path := func(n int32, last string) string {
-		var steps []int32
-		for ; n > 0; n = origins[n].parent {
-			steps = append(steps, origins[n].step)
-		}
-		slices.Reverse(steps)
-		var out strings.Builder
-		w := x.start()
-		w.tidy()
-		for _, s := range steps {
-			k, found := int32(0), w
-			w.steps(func(label func() string, _ bool, next *world, _ error) {
-				if k == s {
-					fmt.Fprintf(&out, "\n  %s", label())
-					found = next
-				}
-				k++
-			})
-			w = found
-			w.tidy()
-		}
-		if last != "" {
-			fmt.Fprintf(&out, "\n  %s", last)
-		}
-		return out.String()
-	}
-	start := x.start()
-	id(start)
-	origins = append(origins, origin{-1, 0})
-	layer := []*world{start}
-	numbersOf := []int32{0}
-	for len(layer) > 0 && r.broken == nil && !x.overflow {
-		var next []*world
-		var nextIDs []int32
-		for i, w := range layer {
-			n := numbersOf[i]
-			s := w.settled()
-			fine = append(fine, s)
-			// What leads on may lie beyond the bounds where no transaction is left, or just
-			// one and a host comes back: the others go on without it, and then with it.
-			exempt = append(exempt, w.group.txn.Seq+uint64(b.crashes) >= b.txns)
-			if s {
-				r.settled++
-			}
-			if len(origins) >= most {
-				continue
-			}
-			k := int32(0)
-			w.steps(func(label func() string, fault bool, to *world, broken error) {
-				if r.broken != nil {
-					return
-				}
-				if broken != nil {
-					r.broken = fmt.Errorf("%w, after:%s", broken, path(n, label()))
-					return
-				}
-				if to.group.txn.Seq > b.txns {
-					r.cut++
-					k++
-					return
-				}
-				t, fresh := id(to)
-				if fresh {
-					origins = append(origins, origin{n, k})
-					next = append(next, to)
-					nextIDs = append(nextIDs, t)
-				} else {
-					x.free = append(x.free, to)
-				}
-				if !fault {
-					froms, tos = append(froms, n), append(tos, t)
-				}
-				k++
-			})
-			layer[i] = nil
-			x.free = append(x.free, w)
-		}
-		layer, numbersOf = next, nextIDs
-		r.depth++
-	}
-	r.states, r.edges = len(origins), len(froms)
-	if x.overflow {
-		r.broken = fmt.Errorf("more messages or timers than the explorer has room for: %d and %d", len(x.messages), len(x.ticks))
-	}
-	if r.broken != nil || r.states >= most {
-		return r
-	}
-	// Progress: from every state on, everything settles if no more faults come.
-	index := make([]int32, r.states+1)
-	for _, t := range tos {
-		index[t+1]++
-	}
-	for i := range r.states {
-		index[i+1] += index[i]
-	}
-	into := make([]int32, len(tos))
-	fill := slices.Clone(index)
-	for i, t := range tos {
-		into[fill[t]] = froms[i]
-		fill[t]++
-	}
-	var queue []int32
-	for i, f := range fine {
-		if f {
-			queue = append(queue, int32(i))
-		}
-	}
-	for len(queue) > 0 {
-		n := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		for _, f := range into[index[n]:index[n+1]] {
-			if !fine[f] {
-				fine[f] = true
-				queue = append(queue, f)
-			}
-		}
-	}
-	for i, f := range fine {
-		if !f && !exempt[i] {
-			r.broken = fmt.Errorf("%w after:%s", errStuck, path(int32(i), ""))
-			return r
-		}
-	}
-	return r
+	return (&states.Space[*world]{Start: x.start, Most: most, Full: x.full, Free: func(w *world) { x.free = append(x.free, w) }}).Explore()
 }
 
-var errStuck = errors.New("nothing leads on")
+func (x *explorer) full() error {
+	if x.overflow {
+		return fmt.Errorf("more messages or timers than the explorer has room for: %d and %d", len(x.messages), len(x.ticks))
+	}
+	return nil
+}
+
+// Beyond implements states.State.
+func (w *world) Beyond() bool { return w.group.txn.Seq > w.x.txns }
+
+// Exempt implements states.State: no transaction is left, or just one and a host comes back: the
+// others go on without it, and then with it.
+func (w *world) Exempt() bool { return w.group.txn.Seq+uint64(w.x.crashes) >= w.x.txns }
 
 // What is explored: with -short the least, always, or with -commit.deep all.
 const (
@@ -907,10 +733,10 @@ func TestExplore(t *testing.T) {
 			began := time.Now()
 			r := explore(s.b, mutant{}, *most)
 			t.Logf("%+v: %d states, %d steps, depth %d, %d settled, %d beyond the bounds, in %.1f s",
-				s.b, r.states, r.edges, r.depth, r.settled, r.cut, time.Since(began).Seconds())
-			if r.broken != nil {
-				t.Error(r.broken)
-			} else if r.states >= *most {
+				s.b, r.States, r.Steps, r.Depth, r.Settled, r.Cut, time.Since(began).Seconds())
+			if r.Broken != nil {
+				t.Error(r.Broken)
+			} else if r.States >= *most {
 				t.Errorf("not all states fit in -commit.most %d", *most)
 			}
 		})
@@ -974,21 +800,21 @@ func TestMutants(t *testing.T) {
 				m.Run = w.group.parts[i].Run
 			}
 		}}, one(func(b *bounds) { b.crashes, b.hasty = 1, 0 }), errDiffer},
-		{mutant{name: "nothing is repeated", mute: true}, one(func(b *bounds) { b.losses, b.tries, b.hasty, b.once = 1, 2, 0, true }), errStuck},
-		{mutant{name: "nobody is taken for dead", patient: true}, rivals, errStuck},
-		{mutant{name: "trees of the dead are kept", keepTree: true}, rivals, errStuck},
+		{mutant{name: "nothing is repeated", mute: true}, one(func(b *bounds) { b.losses, b.tries, b.hasty, b.once = 1, 2, 0, true }), states.ErrStuck},
+		{mutant{name: "nobody is taken for dead", patient: true}, rivals, states.ErrStuck},
+		{mutant{name: "trees of the dead are kept", keepTree: true}, rivals, states.ErrStuck},
 		{mutant{name: "switches grant everything", anyTime: true}, rivals, errBoth},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
-			if r := explore(tt.b, mutant{}, 1e6); r.broken != nil {
-				t.Fatalf("without the mistake: %v", r.broken)
+			if r := explore(tt.b, mutant{}, 1e6); r.Broken != nil {
+				t.Fatalf("without the mistake: %v", r.Broken)
 			}
 			began := time.Now()
 			r := explore(tt.b, tt.mutant, 1e6)
-			if !errors.Is(r.broken, tt.want) {
-				t.Fatalf("%d states: %v, want %v", r.states, r.broken, tt.want)
+			if !errors.Is(r.Broken, tt.want) {
+				t.Fatalf("%d states: %v, want %v", r.States, r.Broken, tt.want)
 			}
-			t.Logf("found after %d states, %.2f s: %v", r.states, time.Since(began).Seconds(), r.broken)
+			t.Logf("found after %d states, %.2f s: %v", r.States, time.Since(began).Seconds(), r.Broken)
 		})
 	}
 }

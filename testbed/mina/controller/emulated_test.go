@@ -169,6 +169,7 @@ type trainers struct {
 	c     *cluster
 	procs []*ssh.Process
 	done  []chan agent.Training // what each did; closed without, if it failed
+	ina   chan bool             // closed when rank 0 has had INA for an operation, and has not for another
 	// doomed is set before one of them is killed: the others then say so.
 	doomed atomic.Bool
 }
@@ -182,7 +183,7 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 	}
 	cfg := agent.Config{
 		Role: "trainer", Job: id, Epoch: 1, Seed: 3, Workers: len(hosts), Lanes: 240, RTO: 20 * time.Millisecond, Device: "ens1",
-		Interval: time.Second, Sharing: "greedy", Timeout: 20 * time.Second,
+		Interval: 100 * time.Millisecond, Sharing: "greedy", Timeout: 20 * time.Second,
 		Pattern: &agent.Pattern{Step: 4e-3, Ops: []agent.Op{{Start: 1e-3, Bytes: 30_000}, {Start: 2e-3, Bytes: 90_000}, {Start: 3e-3, Bytes: 4}}},
 	}
 	for _, name := range hosts {
@@ -191,7 +192,7 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 		cfg.Peers = append(cfg.Peers, h.NICs[0].Address.Addr().String())
 		cfg.LineRate = float64(h.NICs[0].Rate)
 	}
-	j := &trainers{c: c}
+	j := &trainers{c: c, ina: make(chan bool)}
 	ready := make(chan bool, len(hosts))
 	for rank, name := range hosts {
 		p, err := c.hosts[name].Start(context.Background(), []string{exe, "agent"})
@@ -208,6 +209,7 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 		done := make(chan agent.Training, 1)
 		go func() {
 			defer close(done)
+			both := false
 			for lines := bufio.NewScanner(p.Stdout); lines.Scan(); {
 				var e agent.Event
 				if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Error != "" && !j.doomed.Load() {
@@ -216,6 +218,11 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 				switch e.Event {
 				case "ready":
 					ready <- true
+				case "sample":
+					if s := e.Stats.Training; rank == 0 && !both && s.INA > 0 && s.Ops > s.INA {
+						both = true
+						close(j.ina)
+					}
 				case "done":
 					done <- *e.Stats.Training
 				}
@@ -349,6 +356,10 @@ func TestMigrationUnderLoad(t *testing.T) {
 	for range rounds {
 		c.flap()
 	}
+	select {
+	case <-c.jobs[1].ina: // on a slow machine few operations fit between the rounds
+	case <-time.After(60 * time.Second):
+	}
 	s := c.jobs[1].stop()
 	if s.INA == 0 || s.Ops == s.INA {
 		t.Errorf("of %d operations %d had INA", s.Ops, s.INA)
@@ -407,6 +418,11 @@ func TestSharedUnderLoad(t *testing.T) {
 	for range rounds {
 		c.flap()
 		time.Sleep(100 * time.Millisecond) // of training as they agreed
+	}
+	select {
+	case <-c.jobs[1].ina:
+	case <-c.jobs[2].ina:
+	case <-time.After(60 * time.Second):
 	}
 	for id := uint16(1); id <= 2; id++ {
 		s := c.jobs[id].stop()

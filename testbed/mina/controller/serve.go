@@ -11,21 +11,22 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/testbed/mina/controller/allocation"
 )
 
 // NewServer is a gRPC server that notices when the machine of a client is gone: within two
 // leases, and not because one was busy for some seconds. That a process has died it notices
 // at once.
-func NewServer(lease time.Duration) *grpc.Server {
-	return grpc.NewServer(
+func NewServer(lease time.Duration) *rpc.Server {
+	return rpc.NewServer(
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: max(lease, time.Second), Timeout: max(lease, 5*time.Second)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 }
 
 // Register adds the controller's service for hosts to a server.
-func (c *Controller) Register(s *grpc.Server) {
+func (c *Controller) Register(s grpc.ServiceRegistrar) {
 	allocation.RegisterAllocationServer(s, &service{c: c})
 }
 
@@ -77,7 +78,7 @@ func (s *service) Attach(stream grpc.BidiStreamingServer[allocation.Report, allo
 }
 
 // serveGRPC serves until ctx ends.
-func serveGRPC(ctx context.Context, srv *grpc.Server, lis net.Listener) error {
+func serveGRPC(ctx context.Context, srv *rpc.Server, lis net.Listener) error {
 	stop := context.AfterFunc(ctx, srv.Stop)
 	defer stop()
 	if err := srv.Serve(lis); err != nil && ctx.Err() == nil {

@@ -738,7 +738,7 @@ func TestRegroup(t *testing.T) {
 			mu.Unlock()
 		}
 	}})
-	c, err := NewController(ControllerConfig{Listen: "127.0.0.1:0", Cost: cost, Times: patient, Silence: 20 * time.Second, Log: log,
+	c, err := NewController(ControllerConfig{Listen: "127.0.0.1:0", Cost: cost, Times: patient, Silence: 2 * time.Minute, Log: log,
 		Out: func(job uint32, run uint64, why string) { t.Errorf("job %d, run %d is out: %s", job, run, why) }})
 	if err != nil {
 		t.Fatal(err)
@@ -779,7 +779,7 @@ func TestRegroup(t *testing.T) {
 		}
 		time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond) // anywhere in a transaction
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		idle := true
 		c.do(func() {
 			for _, g := range c.groups {
@@ -809,6 +809,31 @@ func TestRegroup(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("-sharing.seed %d: %d operations, %d committed, aborted %v", *seed, s.Operations, s.Committed, s.Aborted)
+}
+
+// Whoever is slow finds each thing once, and the latest report, however often others repeat
+// themselves meanwhile.
+func TestRepeats(t *testing.T) {
+	r := &route{}
+	send := func(k commit.Kind, rank uint32, index uint64) {
+		m := toWire(&commit.Message{Kind: k, From: commit.Node{Job: 1, Rank: rank}, Run: 1, Index: index})
+		if !r.repeats(m) {
+			r.waiting = append(r.waiting, m)
+		}
+	}
+	for i := range uint64(100) {
+		send(commit.Prepare, 1, 7)
+		send(commit.Report, 1, i)
+		send(commit.Report, 2, 2*i)
+		send(commit.Prepare, 1, 8)
+	}
+	var got []uint64
+	for _, m := range r.waiting {
+		got = append(got, m.Index)
+	}
+	if want := []uint64{7, 99, 198, 8}; !slices.Equal(got, want) {
+		t.Errorf("what waits has indices %v, want %v", got, want)
+	}
 }
 
 // A process that comes back in the same run, without memory, gets nothing, and its job is

@@ -11,7 +11,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/testbed/mina/commit"
 	"github.com/inabench/inabench/testbed/mina/sharing/wire"
 )
@@ -29,7 +31,7 @@ type Faults struct {
 // post sends messages to addresses, and serves those that come. A message that cannot be
 // delivered is lost: nobody ever waits for a network.
 type post struct {
-	server *grpc.Server
+	server *rpc.Server
 	lis    net.Listener
 	faults Faults
 
@@ -44,8 +46,26 @@ type post struct {
 
 // route is the way to one address.
 type route struct {
-	conn  *grpc.ClientConn
-	queue chan *wire.Message
+	conn    *grpc.ClientConn
+	waiting []*wire.Message // for the one before to be taken
+	more    *sync.Cond      // one waits, or closed
+	closed  bool            // ends when none waits
+}
+
+// repeats reports whether a message need not wait beside those that do: one says the same, or
+// was a report that this one replaces. What is repeated because nobody answers would otherwise
+// keep a slow machine from answering.
+func (r *route) repeats(m *wire.Message) bool {
+	for i, w := range r.waiting {
+		if m.Kind == uint32(commit.Report) && w.Kind == m.Kind && w.Run == m.Run && proto.Equal(w.From, m.From) {
+			r.waiting[i] = m
+			return true
+		}
+		if proto.Equal(w, m) {
+			return true
+		}
+	}
+	return false
 }
 
 // Bounds of a route: messages that wait, and how long one may take.
@@ -60,7 +80,7 @@ func newPost(listen string, f Faults) (*post, error) {
 		return nil, fmt.Errorf("sharing of INA: listen: %w", err)
 	}
 	return &post{
-		server: grpc.NewServer(),
+		server: rpc.NewServer(),
 		lis:    lis, faults: f,
 		rng:    rand.New(rand.NewPCG(f.Seed, 0x6d696e61)),
 		routes: map[string]*route{}, late: map[*time.Timer]struct{}{},
@@ -89,6 +109,9 @@ func (p *post) address() string { return p.lis.Addr().String() }
 func (p *post) send(to string, m *wire.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if r := p.routes[to]; r != nil && r.repeats(m) {
+		return
+	}
 	if p.closed || to == "" || p.rng.Float64() < p.faults.Loss {
 		return
 	}
@@ -128,24 +151,49 @@ func (p *post) put(to string, m *wire.Message) {
 		if err != nil {
 			return
 		}
-		r = &route{conn, make(chan *wire.Message, queued)}
+		r = &route{conn: conn, more: sync.NewCond(&p.mu)}
 		p.routes[to] = r
 		p.running.Go(r.run)
 	}
-	select {
-	case r.queue <- m:
-	default:
+	if len(r.waiting) < queued {
+		r.waiting = append(r.waiting, m)
+		r.more.Signal()
 	}
 }
 
 func (r *route) run() {
 	client := wire.NewSharingClient(r.conn)
-	for m := range r.queue {
+	for {
+		m := r.next()
+		if m == nil {
+			break
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		_, _ = client.Deliver(ctx, m) // what is lost is repeated by who waits for an answer
 		cancel()
 	}
 	r.conn.Close()
+}
+
+// next waits for a message; nil: there will be none.
+func (r *route) next() *wire.Message {
+	r.more.L.Lock()
+	defer r.more.L.Unlock()
+	for len(r.waiting) == 0 {
+		if r.closed {
+			return nil
+		}
+		r.more.Wait()
+	}
+	m := r.waiting[0]
+	r.waiting = r.waiting[1:]
+	return m
+}
+
+// close is called with the lock held.
+func (r *route) close() {
+	r.closed = true
+	r.more.Signal()
 }
 
 // forget gives up the way to an address.
@@ -154,7 +202,7 @@ func (p *post) forget(to string) {
 	defer p.mu.Unlock()
 	if r := p.routes[to]; r != nil {
 		delete(p.routes, to)
-		close(r.queue)
+		r.close()
 	}
 }
 
@@ -168,7 +216,7 @@ func (p *post) close() {
 	for to, r := range p.routes {
 		delete(p.routes, to)
 		r.conn.Close()
-		close(r.queue)
+		r.close()
 	}
 	p.mu.Unlock()
 	p.server.Stop()

@@ -11,14 +11,17 @@ package netnstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/supervise"
 )
 
-// Parts are what a test binary is besides a host or a switch, by its first argument.
+// Parts are what a test binary is besides a host, a switch or a supervisor, by its first
+// argument.
 type Parts map[string]func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 
 // Main plays a part, or goes on inside namespaces: Play and Enter.
@@ -29,18 +32,29 @@ func Main(parts Parts) (noNamespaces error) {
 
 // Play ends the program when it has been started as one of the parts, and has played it.
 func Play(parts Parts) {
+	if err := hurry(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if len(os.Args) < 2 {
 		return
 	}
 	play := parts[os.Args[1]]
-	if os.Args[1] == "netns-host" {
+	switch os.Args[1] {
+	case "netns-host":
 		play = netns.HostMain
+	case supervise.Verb:
+		play = supervise.Main
 	}
 	if play == nil {
 		return
 	}
 	if err := play(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		var status interface{ ExitCode() int }
+		if errors.As(err, &status) {
+			os.Exit(status.ExitCode())
+		}
 		os.Exit(1)
 	}
 	os.Exit(0)

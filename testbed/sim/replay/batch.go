@@ -10,7 +10,7 @@ import (
 // Asks is a job as policies see it after so many periods that passed it over.
 func (j *Job) Asks(waited int) cluster.Job {
 	return cluster.Job{
-		ID: j.ID, GPUs: j.GPUs, Traffic: j.Traffic, PSes: j.PSes, Bytes: j.Bytes, Compute: j.Compute,
+		ID: j.ID, GPUs: j.GPUs, Traffic: j.Traffic, PSes: j.PSes, Bytes: j.Bytes, Compute: j.Compute, Skew: j.Skew,
 		Value: j.Value, Waited: waited,
 	}
 }

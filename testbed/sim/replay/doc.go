@@ -37,5 +37,40 @@
 // Fluid is the slower one for jobs that share a bottleneck. The two agree where jobs
 // never compute.
 //
+// # A collective alone
+//
+// With Config.Collective jobs do not share the network: this is the simulator of Titan (its
+// section V-B). Every GPU of a job is a worker, where Placement.ServerOf has it. An
+// iteration is Compute seconds, then an all-reduce of the gradient that has the links for
+// itself: collectives.Pattern.Seconds, phases that wait for each other, over the links of
+// servers; those of racks do not count. So a job takes what the trace says and the time of communication besides, from the moment it is placed. It
+// is the same for all jobs of one shape, which workers share a machine, and worked out
+// once for each. Only policies see a network with others in it, the steady state in which
+// each such job is a ring of its servers, by which Titan has its bandwidth constraint; and
+// Series.Links is of that. Neither Latency nor Fidelity plays a part.
+//
+// # Titan's figures
+//
+// The paper leaves open what some of them are exactly. Here:
+//
+//   - A machine is used while a GPU of it is taken, by a worker or as a spare one, and
+//     machine hours are the integral of that, to the last end.
+//   - The fragmentation of a machine is its idle GPUs over all it has, as section V-A
+//     defines it. Exp#2 prints occupied GPUs there, which its own figures are not. The
+//     average is over used machines; without any it is 0.
+//   - The communication overhead, here Crossing, is how many bytes of gradient cross
+//     between machines in one iteration of every job that runs, without frames. Both ways
+//     of an exchange count once, as in the paper's Figure 1 (collectives.Pattern.Cross).
+//   - The profit rate is K·P/(N·T): for the jobs that run the sum of price over duration,
+//     per machine that is used, in prices per machine and hour. A job's own price and
+//     duration count, so nothing is averaged over jobs that have nothing to do with each
+//     other. Its duration is Iterations at its present pace, so with Phases there is no
+//     profit. Prices are Config.Price, which the paper does not tell: see Pricing.
+//   - The total profit is the sum of the profit rates as jobs arrived, "of all timestamps".
+//
+// Averages in Summary are over arrivals, too, as the paper's workflow computes metrics
+// whenever a job arrives; Series are exact means over time, so the two differ where jobs
+// come in bursts.
+//
 // The same configuration, jobs and seed give the same result, bit for bit.
 package replay

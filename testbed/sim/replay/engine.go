@@ -19,6 +19,7 @@ type state struct {
 	*Job
 	bits      float64 // on each worker's link in an iteration; 0: it never exchanges
 	latency   float64 // seconds from there to the last result
+	price     float64
 	left, at  float64
 	pace, due float64
 	more      int   // iterations after this segment's; -1: but for the last latency; Phases only
@@ -67,6 +68,7 @@ type engine struct {
 	period  int  // the number of the last batch, by Config.Period or counted
 	open    bool // something has changed since the last batch
 	moved   bool // net has changed since rates were worked out
+	changed bool // jobs have begun or ended since
 	running int
 	done    int
 	batches int
@@ -76,6 +78,9 @@ type engine struct {
 	levels levels
 	used   []float64 // of each server's link, a fraction
 	series recorder
+	seen   levels // summed over arrivals
+
+	exchanges *exchanges // nil: jobs share the network
 }
 
 func newEngine(cfg Config, jobs []Job) *engine {
@@ -84,13 +89,17 @@ func newEngine(cfg Config, jobs []Job) *engine {
 		c: cluster.New(cfg.Cluster), period: -1, used: make([]float64, len(cfg.Cluster.Servers)),
 	}
 	e.net = e.c
-	if cfg.Fidelity == Phases {
+	if cfg.Collective != nil { // its jobs know no phases: nobody waits for others
+		e.cfg.Fidelity = Fluid
+		e.exchanges = newExchanges(&cfg)
+	}
+	if e.cfg.Fidelity == Phases {
 		e.net = cluster.New(cfg.Cluster)
 	}
 	e.all = e.c.TotalFree()
 	e.ends.jobs = e.jobs
 	for i := range jobs {
-		e.jobs[i] = state{Job: &jobs[i], heap: -1, sending: -1}
+		e.jobs[i] = state{Job: &jobs[i], heap: -1, sending: -1, price: cfg.Price(&jobs[i])}
 		e.byID[jobs[i].ID] = int32(i)
 		e.order = append(e.order, int32(i))
 	}
@@ -121,6 +130,7 @@ func (e *engine) run(ctx context.Context) error {
 				return err
 			}
 		}
+		arrived := e.arrived
 		for e.nextArrival() <= e.now {
 			e.arrive(e.order[e.arrived])
 		}
@@ -133,7 +143,8 @@ func (e *engine) run(ctx context.Context) error {
 			e.rates()
 		}
 		e.measure()
-		e.moved = false
+		e.arrivals(e.arrived - arrived)
+		e.moved, e.changed = false, false
 	}
 	return nil
 }
@@ -234,16 +245,21 @@ func (e *engine) waited(s *state) int { return max(0, e.period-s.first) }
 func (e *engine) start(i int32, p cluster.Placement) {
 	s := &e.jobs[i]
 	e.running++
+	e.changed = true
 	s.result = JobResult{ID: s.ID, Submit: s.Submit, Start: e.now, Iterations: s.Iterations, GPUs: s.GPUs, Compute: s.Compute, Waited: e.waited(s), Servers: len(p.Parts), Racks: Racks(e.cfg.Cluster, p), Placement: p}
-	if !p.Local() {
+	pace := s.Compute
+	switch {
+	case e.exchanges != nil:
+		x := e.exchanges.of(p.ServerOf())
+		pace += x.seconds * e.cfg.wire(s.Job, len(p.Parts))
+		s.result.Crossing = x.cross * s.Bytes
+	case !p.Local():
 		s.bits = e.cfg.wire(s.Job, len(p.Parts))
-	}
-	if s.bits > 0 {
 		s.latency = Latency(e.cfg.Cluster, s.Traffic, p)
 	}
 	switch {
 	case s.bits == 0:
-		s.begin(e.now, float64(s.Iterations), s.Compute)
+		s.begin(e.now, float64(s.Iterations), pace)
 	case e.cfg.Fidelity == Phases:
 		s.more = s.Iterations - 1
 		s.begin(e.now, 1, s.Compute)
@@ -319,7 +335,7 @@ func (e *engine) leave(i int32) error {
 	}
 	e.running--
 	e.done++
-	e.open, e.moved = true, true
+	e.open, e.moved, e.changed = true, true, true
 	if p := e.cfg.Progress; p != nil && e.done*100/len(e.jobs) != (e.done-1)*100/len(e.jobs) {
 		p(Progress{Time: e.now, Waiting: len(e.waiting), Running: e.running, Done: e.done, Jobs: len(e.jobs)})
 	}
@@ -348,6 +364,9 @@ func (e *engine) measure() {
 	if !e.moved {
 		return
 	}
+	if e.changed || e.cfg.Fidelity == Fluid { // a phase that begins or ends takes no machine
+		e.machines()
+	}
 	var sum float64
 	for i := range e.used {
 		link := e.cfg.Cluster.Servers[i].Link
@@ -366,10 +385,10 @@ func (e *engine) measure() {
 func (e *engine) result() *Result {
 	r := &Result{
 		Policy: e.cfg.Policy.Name(), Seed: e.cfg.Seed, Fidelity: e.cfg.Fidelity,
-		Series: e.series.series(), Batches: e.batches, Events: e.events,
+		Series: e.series.series(), Batches: e.batches, Events: e.events, Jobs: make([]JobResult, len(e.jobs)),
 	}
 	for i := range e.jobs {
-		r.Jobs = append(r.Jobs, e.jobs[i].result)
+		r.Jobs[i] = e.jobs[i].result
 	}
 	r.Summary = e.summarise(r.Jobs)
 	return r

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/collectives"
 )
 
 // Config is how a trace is replayed.
@@ -19,7 +20,16 @@ type Config struct {
 
 	// Overhead is bits on the wire per bit of gradient. 0: that of frames with 240
 	// gradients, 1024/960, and for rings that of full TCP segments, 1514/1448.
+	// With a Collective it is that of full segments, too.
 	Overhead float64
+
+	// Collective is the operation by which a job of so many workers, one for each of its
+	// GPUs, reduces its gradient, alone on its links: see the package's documentation. nil:
+	// jobs share the network, and exchange as their Traffic says.
+	Collective func(workers int) collectives.Schedule
+
+	// Price is what a job pays; nil: PerGPUTime.
+	Price func(*Job) float64
 
 	// SkipTooLarge leaves jobs out that ask more GPUs than the cluster has and lists
 	// them in Result.Skipped. Without it they are an error.
@@ -59,6 +69,7 @@ type Job struct {
 	Bytes      float64 // of gradient that every worker has after an iteration
 	Traffic    cluster.Traffic
 	PSes       int     // parameter servers wanted; 0: one
+	Skew       float64 // the part of Bytes that the largest tensor has, 0 to 1; 0: unknown
 	Value      float64 // among those that wait; 0: 1
 }
 
@@ -99,9 +110,17 @@ func Run(ctx context.Context, cfg Config, jobs []Job) (*Result, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
+	if cfg.Price == nil {
+		cfg.Price = PerGPUTime.Price
+	}
 	jobs, skipped, err := Admit(cfg.Cluster, jobs, cfg.SkipTooLarge)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
+	}
+	if cfg.Collective != nil {
+		for i := range jobs {
+			jobs[i].Traffic = cluster.Ring // to policies, who look at the steady state of the network
+		}
 	}
 	e := newEngine(cfg, jobs)
 	if err := e.run(ctx); err != nil {
@@ -136,7 +155,8 @@ func Admit(c cluster.Config, jobs []Job, skipTooLarge bool) (fit []Job, skipped 
 	gpus := c.GPUs()
 	finite := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
 	var errs []error
-	seen := map[int]bool{}
+	seen := make(map[int]bool, len(jobs))
+	fit = make([]Job, 0, len(jobs))
 	for i := range jobs {
 		j := &jobs[i]
 		bad := func(format string, args ...any) {
@@ -155,6 +175,9 @@ func Admit(c cluster.Config, jobs []Job, skipTooLarge bool) (fit []Job, skipped 
 		if !finite(j.Compute) || !finite(j.Bytes) {
 			bad("%v s and %v bytes in an iteration", j.Compute, j.Bytes)
 		}
+		if !(j.Skew >= 0 && j.Skew <= 1) {
+			bad("a skew of %v", j.Skew)
+		}
 		if j.Traffic > cluster.Tree {
 			bad("traffic %d", j.Traffic)
 		}
@@ -171,14 +194,18 @@ func Admit(c cluster.Config, jobs []Job, skipTooLarge bool) (fit []Job, skipped 
 }
 
 // wire is the bits that each worker of a job on so many servers puts on its link in an
-// iteration. A ring reduces and then distributes, n-1 of n parts each time.
+// iteration. A ring reduces and then distributes, n-1 of n parts each time. With a
+// Collective it is the size of the vector.
 func (cfg *Config) wire(j *Job, servers int) float64 {
 	overhead := cfg.Overhead
 	bits := 8 * j.Bytes
+	if overhead == 0 && (j.Traffic == cluster.Ring || cfg.Collective != nil) {
+		overhead = 1514.0 / 1448
+	}
+	if cfg.Collective != nil {
+		return bits * overhead
+	}
 	if j.Traffic == cluster.Ring {
-		if overhead == 0 {
-			overhead = 1514.0 / 1448
-		}
 		return bits * overhead * 2 * float64(servers-1) / float64(servers)
 	}
 	if overhead == 0 {

@@ -7,7 +7,7 @@ import (
 
 // Series are step functions over time, as their exact means over equal intervals: value
 // i is the mean over [From+i·Step, From+(i+1)·Step), the last one's up to To. However
-// long a replay is, there are at most 2,048 values; Step is a power of two seconds.
+// long a replay is, there are at most 512 values; Step is a power of two seconds.
 type Series struct {
 	From, To, Step float64 // seconds since the trace began
 
@@ -15,10 +15,28 @@ type Series struct {
 	Waiting    []float64 // jobs
 	Links      []float64 // utilisation, mean over the links of servers; with Fluid of the steady state in which all jobs send
 	Aggregated []float64 // bit/s: how much PAT is in use, of all racks together where it is finite
+
+	Machines      []float64 // with a GPU that is taken
+	Fragmentation []float64 // of these machines' GPUs, the part that is idle: the mean over them
+	Crossing      []float64 // bytes between machines in one iteration of all jobs that run; with a Collective
+	Profit        []float64 // per machine and hour; not with Phases
+	ProfitTotal   []float64 // Profit as each job arrived, summed so far
 }
 
-// SeriesOf are the series that follow from what became of jobs: without links and
-// aggregators.
+// MachineHours are the hours of machines that were used, from the beginning to the end of
+// each interval.
+func (s *Series) MachineHours() []float64 {
+	out := make([]float64, len(s.Machines))
+	sum := 0.0
+	for i, n := range s.Machines {
+		start := s.From + float64(i)*s.Step
+		sum += n * min(s.Step, s.To-start) / 3600
+		out[i] = sum
+	}
+	return out
+}
+
+// SeriesOf are the series that follow from what became of jobs alone: GPUs and Waiting.
 func SeriesOf(jobs []JobResult) Series {
 	type step struct{ at, gpus, waiting float64 }
 	var steps []step
@@ -39,21 +57,25 @@ func SeriesOf(jobs []JobResult) Series {
 		now[jobsWaiting] += s.waiting
 	}
 	out := r.series()
-	out.Links, out.Aggregated = nil, nil
-	return out
+	return Series{From: out.From, To: out.To, Step: out.Step, GPUs: out.GPUs, Waiting: out.Waiting}
 }
 
 // levels are the values of the step functions.
-type levels [4]float64
+type levels [9]float64
 
 const (
 	gpusBusy = iota
 	jobsWaiting
 	linksUsed
 	aggregated
+	machinesUsed
+	fragmentation
+	crossing
+	profit
+	profitTotal
 )
 
-const most = 2048 // values in a series
+const most = 512 // values in a series
 
 // recorder integrates step functions exactly, over all time and over each interval.
 type recorder struct {
@@ -66,6 +88,7 @@ type recorder struct {
 func (r *recorder) add(a, b float64, v levels) {
 	if r.step == 0 {
 		r.step = 1.0 / (1 << 20)
+		r.bins = make([]levels, 0, most)
 	}
 	r.to = b
 	for b-r.from > most*r.step {
@@ -100,11 +123,14 @@ func (r *recorder) add(a, b float64, v levels) {
 
 func (r *recorder) series() Series {
 	s := Series{From: r.from, To: max(r.from, r.to), Step: r.step}
-	for i := range r.bins {
-		start := r.from + float64(i)*r.step
-		length := min(r.step, r.to-start)
-		for k, out := range []*[]float64{&s.GPUs, &s.Waiting, &s.Links, &s.Aggregated} {
-			*out = append(*out, r.bins[i][k]/length)
+	for k, out := range []*[]float64{
+		&s.GPUs, &s.Waiting, &s.Links, &s.Aggregated,
+		&s.Machines, &s.Fragmentation, &s.Crossing, &s.Profit, &s.ProfitTotal,
+	} {
+		*out = make([]float64, len(r.bins))
+		for i := range r.bins {
+			start := r.from + float64(i)*r.step
+			(*out)[i] = r.bins[i][k] / min(r.step, r.to-start)
 		}
 	}
 	return s

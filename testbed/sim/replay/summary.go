@@ -32,6 +32,7 @@ type JobResult struct {
 	Compute            float64 // seconds of an iteration
 	Waited             int     // periods that passed it over
 	Servers, Racks     int     // with a worker; with a worker or a parameter server
+	Crossing           float64 // bytes between machines in an iteration; with a Collective
 	Placement          cluster.Placement
 }
 
@@ -74,16 +75,25 @@ type Summary struct {
 	GPUs        float64 `json:"gpu_utilisation"`
 	Links       float64 `json:"link_utilisation"`       // mean over the links of servers; see Series
 	Aggregators float64 `json:"aggregator_utilisation"` // of the racks' PAT together; 0 where there is none or it is infinite
+
+	// Titan's figures. Those that change are means over all arrivals, as the paper has
+	// them: of what was to be seen as each job arrived, once it was placed if it was.
+	Machines      float64 `json:"used_machines"`
+	MachineHours  float64 `json:"machine_hours"` // to the last end
+	Fragmentation float64 `json:"fragmentation"`
+	Crossing      float64 `json:"cross_traffic"` // bytes in an iteration of all jobs that run
+	Profit        float64 `json:"profit_rate"`   // per machine and hour
+	ProfitTotal   float64 `json:"total_profit"`  // summed over arrivals
 }
 
-// Summarise makes a summary of what became of jobs on a cluster. What links and
-// aggregators did does not follow from that, so it is left 0.
+// Summarise makes a summary of what became of jobs on a cluster. What links, aggregators
+// and machines did does not follow from that, so it is left 0.
 func Summarise(c cluster.Config, jobs []JobResult) Summary {
 	var s Summary
 	if len(jobs) == 0 {
 		return s
 	}
-	var queued []float64
+	queued := make([]float64, 0, len(jobs))
 	first, last := math.Inf(1), 0.0
 	for i := range jobs {
 		j := &jobs[i]
@@ -113,6 +123,11 @@ func Summarise(c cluster.Config, jobs []JobResult) Summary {
 
 func (e *engine) summarise(jobs []JobResult) Summary {
 	s := Summarise(e.cfg.Cluster, jobs)
+	if n := float64(len(jobs)); n > 0 {
+		s.Machines, s.Fragmentation = e.seen[machinesUsed]/n, e.seen[fragmentation]/n
+		s.Crossing, s.Profit, s.ProfitTotal = e.seen[crossing]/n, e.seen[profit]/n, e.levels[profitTotal]
+		s.MachineHours = e.series.total[machinesUsed] / 3600
+	}
 	if s.Makespan <= 0 {
 		return s
 	}
@@ -133,6 +148,7 @@ func (s *Summary) fields() []*float64 {
 	return []*float64{
 		&s.JCT, &s.JCTQueued, &s.Makespan, &s.DE, &s.DEQueued, &s.Network, &s.QueueMean, &s.QueueP95,
 		&s.GPUs, &s.Links, &s.Aggregators,
+		&s.Machines, &s.MachineHours, &s.Fragmentation, &s.Crossing, &s.Profit, &s.ProfitTotal,
 	}
 }
 

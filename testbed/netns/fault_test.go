@@ -1,0 +1,77 @@
+package netns
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// A host that lost its power has another boot id, and nothing of what ran on it. Its
+// connections are dead without anybody having said so.
+func TestReboot(t *testing.T) {
+	for _, server := range []string{Embedded, OpenSSH} {
+		t.Run(server, func(t *testing.T) {
+			if server == OpenSSH {
+				needOpenSSH(t)
+			}
+			f := up(t, rack(0, 1, 2), Options{SSHD: server})
+			const bootID = "/proc/sys/kernel/random/boot_id"
+			h1 := login(t, f, "h1")
+			before, other := run(t, h1, "cat", bootID), run(t, login(t, f, "h2"), "cat", bootID)
+			if before == other || len(before) != 36 {
+				t.Errorf("boot ids %q and %q", before, other)
+			}
+			left, err := h1.Start(t.Context(), []string{"setsid", "sleep", "1000"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Reboot(t.Context(), "h1"); err != nil {
+				t.Fatal(err)
+			}
+			if err := left.Wait(); !errors.Is(err, ssh.ErrLost) {
+				t.Errorf("what ran there: %v", err)
+			}
+			again := login(t, f, "h1")
+			if after := run(t, again, "cat", bootID); after == before || len(after) != 36 {
+				t.Errorf("boot id %q, before %q", after, before)
+			}
+			if ps := run(t, again, "/bin/sh", "-c", "cat /proc/[1-9]*/comm"); strings.Contains(ps, "sleep") {
+				t.Errorf("processes after the reboot: %s", ps)
+			}
+			if err := f.Err(); err != nil {
+				t.Errorf("the emulation says %v", err)
+			}
+		})
+	}
+}
+
+func TestUnplug(t *testing.T) {
+	f := up(t, rack(0, 1, 2), Options{})
+	target := target(f.Inventory().Hosts[0])
+	target.KeepAlive, target.Timeout = 50*time.Millisecond, time.Second
+	h1, err := ssh.Dial(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h1.Close()
+	if err := f.Unplug("h1", true); err != nil {
+		t.Fatal(err)
+	}
+	<-h1.Done()
+	if err := h1.Err(); !errors.Is(err, ssh.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives") {
+		t.Errorf("unplugged: %v", err)
+	}
+	if err := f.Unplug("h1", false); err != nil {
+		t.Fatal(err)
+	}
+	login(t, f, "h1")
+	if err := f.Unplug("h9", true); err == nil {
+		t.Error("there is no h9")
+	}
+	if err := f.Reboot(t.Context(), "tor1"); err == nil || !strings.Contains(err.Error(), "not a host") {
+		t.Errorf("reboot of a switch: %v", err)
+	}
+}

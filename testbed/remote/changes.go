@@ -1,0 +1,154 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/supervise"
+)
+
+// changes are what was journalled and not undone yet, by target: of hosts the processes,
+// of switches the routes.
+type changes struct {
+	mu   sync.Mutex
+	of   map[string]*journal.Change
+	jobs map[jobAt]*journal.Change
+}
+
+// jobAt is a job's entry in a switch.
+type jobAt struct {
+	sw  string
+	job uint16
+}
+
+// enter journals a change that is about to be made to a target.
+func (tb *Testbed) enter(c *journal.Change) error {
+	if err := tb.opt.Hold.Journal.Begin(c); err != nil {
+		return err
+	}
+	tb.changes.mu.Lock()
+	defer tb.changes.mu.Unlock()
+	if tb.changes.of == nil {
+		tb.changes.of = map[string]*journal.Change{}
+	}
+	tb.changes.of[c.Target] = c
+	return nil
+}
+
+// undone journals that what was changed at a target is as it was.
+func (tb *Testbed) undone(target string) error {
+	tb.changes.mu.Lock()
+	defer tb.changes.mu.Unlock()
+	c := tb.changes.of[target]
+	if c == nil {
+		return nil
+	}
+	delete(tb.changes.of, target)
+	return tb.opt.Hold.Journal.Undone(c)
+}
+
+// enterHosts journals that processes are about to be started on the hosts, whose
+// supervisors know them by their run.
+func (tb *Testbed) enterHosts(exe string) error {
+	for _, name := range sortedKeys(tb.hosts) {
+		err := tb.enter(&journal.Change{Target: "host " + name, What: "start agents",
+			Undo: journal.Inverse{Processes: &journal.Processes{Exe: exe, Run: tb.opt.Run}}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enterRoutes journals the routes that are about to be written into a switch.
+func (tb *Testbed) enterRoutes(sw string, routes []p4.Route) error {
+	entries := &journal.Entries{}
+	for _, r := range routes {
+		entries.Routes = append(entries.Routes, journal.Route{To: netip.AddrFrom4(r.Dst).String(), Port: r.Port})
+	}
+	return tb.enter(&journal.Change{Target: "switch " + sw, What: "write routes", Undo: journal.Inverse{Entries: entries}})
+}
+
+// enterJobs journals the jobs that are about to be written into switches and were not
+// there. A job's multicast group has its id.
+func (tb *Testbed) enterJobs(batches map[string]*p4rt.Batch) error {
+	tb.changes.mu.Lock()
+	defer tb.changes.mu.Unlock()
+	if tb.changes.jobs == nil {
+		tb.changes.jobs = map[jobAt]*journal.Change{}
+	}
+	var begun []*journal.Change
+	for _, sw := range sortedKeys(batches) {
+		for _, e := range batches[sw].Jobs {
+			at := jobAt{sw, e.Job}
+			if tb.changes.jobs[at] != nil {
+				continue
+			}
+			c := &journal.Change{Target: "switch " + sw, What: "write a job",
+				Undo: journal.Inverse{Entries: &journal.Entries{Epoch: e.Epoch, Jobs: []uint16{e.Job}, Groups: []uint16{e.DownGroup}}}}
+			tb.changes.jobs[at] = c
+			begun = append(begun, c)
+		}
+	}
+	return tb.opt.Hold.Journal.Begin(begun...)
+}
+
+// leaveJobs journals that a switch has forgotten jobs.
+func (tb *Testbed) leaveJobs(sw string, b *p4rt.Batch) error {
+	tb.changes.mu.Lock()
+	defer tb.changes.mu.Unlock()
+	var ended []*journal.Change
+	for _, e := range b.Jobs {
+		at := jobAt{sw, e.Job}
+		if c := tb.changes.jobs[at]; c != nil {
+			delete(tb.changes.jobs, at)
+			ended = append(ended, c)
+		}
+	}
+	return tb.opt.Hold.Journal.Undone(ended...)
+}
+
+// leaveHosts makes sure that nothing of the run is left on hosts that others use, too.
+// Processes on a host that is out of reach end by themselves, which the journal remembers
+// to look for.
+func (tb *Testbed) leaveHosts(ctx context.Context) error {
+	if !tb.opt.Shared || tb.opt.Run == "" {
+		return nil
+	}
+	names := sortedKeys(tb.agentPath)
+	errs := make([]error, len(names))
+	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		client := tb.hosts[names[i]]
+		if client.Err() != nil {
+			return nil
+		}
+		err := endProcesses(ctx, client, tb.agentPath[names[i]], tb.opt.Run)
+		if err == nil {
+			err = tb.undone("host " + names[i])
+		}
+		errs[i] = err
+		return nil
+	})
+	return leftover(errors.Join(errs...))
+}
+
+// endProcesses ends what runs on a host for a run.
+func endProcesses(ctx context.Context, client *ssh.Client, exe, run string) error {
+	found, err := supervise.Ask(ctx, client, exe, "end", run)
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		if !f.Ended {
+			err = errors.Join(err, fmt.Errorf("host %s: %s: process group %d: %s", client, f.Name, f.PID, f.Error))
+		}
+	}
+	return err
+}

@@ -1,0 +1,433 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/device"
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/lease"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/supervise"
+)
+
+// CleanOptions say how to undo what a run left.
+type CleanOptions struct {
+	Exe   string // this program: hosts run it to end processes
+	Dry   bool   // only look
+	Force bool   // take switches over from a controller that holds no lease
+	Fan   int    // hosts and switches worked on at once; 0: 32
+
+	// Say is told what was done, or with Dry would be, in the end, a line at a time. May be
+	// nil.
+	Say func(target, what string)
+}
+
+// Clean undoes what the journal of a run that is over says that it has changed, the last
+// change first, and writes down what was undone. It touches only what the run made: its
+// processes, known by number, start and boot; entries of its epochs; files with its
+// content. Each host and switch is leased meanwhile, as the run had it. One that somebody
+// else has by now is left alone, and so is one that does not answer: the error wraps
+// testbed.ErrLeftovers and lists them. It may be called again, at any time.
+func Clean(ctx context.Context, j *journal.Journal, o CleanOptions) error {
+	log := j.Log()
+	if len(log.Undone()) == 0 {
+		return nil
+	}
+	inv, err := inventory.Parse(log.File, []byte(log.Inventory))
+	if err != nil {
+		return leftover(fmt.Errorf("run %s: the inventory in its journal: %w", log.Run, err))
+	}
+	if o.Fan == 0 {
+		o.Fan = 32
+	}
+	c := &cleaning{opt: o, log: log, inv: inv, journal: j}
+	order, of := []string{}, map[string][]journal.Entry{}
+	for _, e := range log.Undone() {
+		if of[e.Target] == nil {
+			order = append(order, e.Target)
+		}
+		of[e.Target] = append(of[e.Target], e)
+	}
+	slices.Sort(order)
+	var names []string
+	for _, target := range order {
+		names = append(names, nameOf(target))
+	}
+	// What is out of reach is said of each change.
+	c.keepers = OpenKeepers(ctx, inv, names, o.Fan)
+	defer c.keepers.Close()
+	errs, done := make([]error, len(order)), make([][]string, len(order))
+	_ = parallelLimit(ctx, o.Fan, len(order), func(ctx context.Context, i int) error {
+		errs[i] = c.target(ctx, order[i], of[order[i]], func(what string) { done[i] = append(done[i], what) })
+		return nil
+	})
+	for i, target := range order {
+		for _, what := range done[i] {
+			if o.Say != nil {
+				o.Say(target, what)
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return leftover(fmt.Errorf("run %s: %w", log.Run, err))
+	}
+	return ctx.Err()
+}
+
+// nameOf is the name in a target, such as "host h1".
+func nameOf(target string) string {
+	_, name, _ := strings.Cut(target, " ")
+	return name
+}
+
+// cleaning is Clean at work.
+type cleaning struct {
+	opt     CleanOptions
+	log     *journal.Log
+	inv     *inventory.Inventory
+	journal *journal.Journal
+	keepers *Keepers
+
+	copy sync.Mutex // held while the program is copied to a host
+}
+
+// target undoes what was changed at one host or switch.
+func (c *cleaning) target(ctx context.Context, target string, entries []journal.Entry, say func(what string)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no end within a minute"))
+	defer cancel()
+	held, err := c.hold(ctx, target, entries)
+	var others *lease.HeldError
+	if errors.As(err, &others) && !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Undo.Lease == nil }) {
+		// Nothing but a lease was had, and it is another's by now.
+		for _, e := range entries {
+			if err := c.forget(&e.Change); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// The leases come last: they were taken first. What could not be undone before keeps
+	// them, for a while.
+	for _, e := range entries {
+		var what string
+		if e.Undo.Lease != nil {
+			what, err = "lease given back", nil
+			if held != nil {
+				err = held.Release(ctx)
+			} else if !c.opt.Dry {
+				what = ""
+			}
+		} else {
+			what, err = c.undo(ctx, target, e.Undo)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", target, e.Undo, err)
+		}
+		if c.opt.Dry {
+			what = strings.NewReplacer("ended", "would be ended", "removed", "would be removed", "given back", "would be given back",
+				"put back", "would be put back", "deleted", "would be deleted", "run:", "would be run:").Replace(what)
+		}
+		if what != "" {
+			say(what)
+		}
+		if err := c.forget(&e.Change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget writes down that a change was undone.
+func (c *cleaning) forget(change *journal.Change) error {
+	if c.opt.Dry {
+		return nil
+	}
+	return c.journal.Undone(change)
+}
+
+// hold takes the lease of a target in the name of the run, or says who has it.
+func (c *cleaning) hold(ctx context.Context, target string, entries []journal.Entry) (*lease.Lease, error) {
+	i := slices.IndexFunc(entries, func(e journal.Entry) bool { return e.Undo.Lease != nil })
+	if i < 0 {
+		return nil, nil // it was given back, so everything else was undone; or there was none
+	}
+	kept := entries[i].Undo.Lease
+	client := c.keepers.clients[kept.Host]
+	if client == nil {
+		return nil, c.away(target, kept.Host)
+	}
+	place := lease.Place{Name: target, Key: kept.Key, Files: lease.On(client, kept.Dir)}
+	s, err := lease.Look(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	if s.Held && s.Token != kept.Token && s.Run == "" && s.Owner == c.log.Owner {
+		// The person whose run it was has it locked: that is no reason.
+		s.Held = false
+	}
+	if s.Held && s.Token != kept.Token {
+		return nil, fmt.Errorf("left alone: %w", &lease.HeldError{State: s})
+	}
+	if c.opt.Dry {
+		return nil, nil
+	}
+	return lease.Take(ctx, place, lease.Claim{
+		Owner: c.log.Owner, Reason: "clean up", Run: c.log.Run, TTL: cleanTTL, Controller: controller(), Token: kept.Token,
+	})
+}
+
+// away is why there is no connection to a host.
+func (c *cleaning) away(target, host string) error {
+	for _, err := range flat(c.keepers.Err()) {
+		if strings.HasPrefix(err.Error(), "host "+host+" ") || strings.HasPrefix(err.Error(), "host "+host+":") {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+	}
+	return fmt.Errorf("%s: no connection to %s", target, host)
+}
+
+// flat is what errors.Join joined.
+func flat(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return many.Unwrap()
+	}
+	return []error{err}
+}
+
+// undo applies an inverse and says what that did, "" for nothing.
+func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (string, error) {
+	name := nameOf(target)
+	if u.Entries != nil {
+		return c.entries(ctx, name, u.Entries)
+	}
+	if u.Reservation != nil {
+		return c.reservation(ctx, u.Reservation, os.Getenv)
+	}
+	client := c.keepers.clients[name]
+	if target == ManagerName && c.inv.Manager != nil {
+		var err error
+		if client, err = ssh.Dial(ctx, ManagerTarget(c.inv)); err != nil {
+			return "", err
+		}
+		defer client.Close()
+	}
+	if client == nil {
+		return "", c.away(target, name)
+	}
+	switch {
+	case u.Processes != nil:
+		return c.processes(ctx, client, u.Processes)
+	case u.Remove != nil:
+		sum, err := fileSum(ctx, client, u.Remove.Path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && sum != u.Remove.SHA256 {
+			return "", nil // it is gone, or another's
+		}
+		if err == nil && !c.opt.Dry {
+			err = client.Remove(ctx, u.Remove.Path)
+		}
+		return u.Remove.Path + " removed", err
+	case u.Restore != nil:
+		return c.restore(ctx, client, u.Restore)
+	case u.Script != nil:
+		if c.opt.Dry {
+			return "run: " + strings.Join(u.Script.Argv, " "), nil
+		}
+		run := client.Run
+		if client.Target().Sudo {
+			run = client.RunRoot
+		}
+		_, err := run(ctx, u.Script.Argv, nil)
+		return "run: " + strings.Join(u.Script.Argv, " "), err
+	}
+	return "", errors.New("no inverse")
+}
+
+// processes ends those of the run on a host.
+func (c *cleaning) processes(ctx context.Context, client *ssh.Client, u *journal.Processes) (string, error) {
+	exe, do := u.Exe, "list"
+	if !c.opt.Dry {
+		do = "end"
+		var err error
+		c.copy.Lock() // hosts may share a home
+		exe, err = ssh.EnsureFile(ctx, []*ssh.Client{client}, c.opt.Exe)
+		c.copy.Unlock()
+		if err != nil {
+			return "", err
+		}
+	}
+	found, err := supervise.Ask(ctx, client, exe, do, u.Run)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, f := range found {
+		if f.Stale {
+			names = append(names, "what "+f.Name+" left")
+		} else {
+			names = append(names, f.Name)
+		}
+		if !c.opt.Dry && !f.Ended {
+			err = errors.Join(err, fmt.Errorf("%s: process group %d: %s", f.Name, f.PID, f.Error))
+		}
+	}
+	if len(names) == 0 {
+		return "", err
+	}
+	return strings.Join(names, ", ") + " ended", err
+}
+
+// restore puts a file back.
+func (c *cleaning) restore(ctx context.Context, client *ssh.Client, u *journal.Restore) (string, error) {
+	sum, err := fileSum(ctx, client, u.Path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && sum != u.SHA256 {
+		return "", nil // not what the run made of it
+	}
+	if err == nil && !c.opt.Dry {
+		if u.Sudo {
+			err = replaceAsRoot(ctx, client, u.Path, u.Old, u.Mode)
+		} else {
+			err = client.WriteFile(ctx, u.Path, u.Old, fs.FileMode(u.Mode))
+		}
+	}
+	return u.Path + " put back", err
+}
+
+// replaceAsRoot writes a file that only root may.
+func replaceAsRoot(ctx context.Context, client *ssh.Client, path string, data []byte, mode uint32) error {
+	const script = `cat >"$1.inabench" && chmod "$2" "$1.inabench" && mv -f "$1.inabench" "$1"`
+	p, err := client.StartRoot(ctx, []string{"/bin/sh", "-c", script, "sh", path, fmt.Sprintf("%o", mode)}, io.Discard)
+	if err != nil {
+		return err
+	}
+	_, err = p.Stdin.Write(data)
+	err = errors.Join(err, p.Stdin.Close())
+	go func() { _, _ = io.Copy(io.Discard, p.Stdout) }() // ends with the process
+	return errors.Join(p.Wait(), err)
+}
+
+func fileSum(ctx context.Context, client *ssh.Client, path string) (string, error) {
+	data, err := client.ReadFile(ctx, path)
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// entries deletes from a switch what the run wrote, if it is there still.
+func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries) (what string, err error) {
+	sw, ok := c.inv.Switch(name)
+	if !ok {
+		return "", fmt.Errorf("the inventory has no switch %q", name)
+	}
+	client, err := device.Dial(ctx, *sw, device.Ports(c.inv.Topology(), name), p4rt.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force})
+	if errors.Is(err, p4rt.ErrNotPrimary) {
+		err = &busyError{name, err}
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, client.Close(ctx)) }()
+	if err := client.Attach(ctx); err != nil {
+		if errors.Is(err, p4rt.ErrNoPipeline) {
+			err = nil // it has been started again: there is nothing in it
+		}
+		return "", err
+	}
+	var found p4rt.Batch
+	jobs, err := client.ReadJobs(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, j := range jobs {
+		if j.Epoch == u.Epoch && slices.Contains(u.Jobs, j.Job) {
+			found.Jobs = append(found.Jobs, j)
+		}
+	}
+	groups, err := client.ReadGroups(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, g := range groups {
+		// One that a job of somebody else uses by now is that one's.
+		if slices.Contains(u.Groups, g.ID) && !slices.ContainsFunc(jobs, func(j ina.JobEntry) bool {
+			return j.DownGroup == g.ID && !slices.Contains(found.Jobs, j)
+		}) {
+			found.Groups = append(found.Groups, g)
+		}
+	}
+	routes, err := client.ReadRoutes(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range routes {
+		if slices.Contains(u.Routes, journal.Route{To: netip.AddrFrom4(r.Dst).String(), Port: r.Port}) {
+			found.Routes = append(found.Routes, r)
+		}
+	}
+	var parts []string
+	for _, n := range []struct {
+		n    int
+		what string
+	}{{len(found.Jobs), "job"}, {len(found.Routes), "route"}, {len(found.Groups), "group"}} {
+		switch {
+		case n.n == 1:
+			parts = append(parts, "1 "+n.what)
+		case n.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", n.n, n.what))
+		}
+	}
+	if len(parts) == 0 {
+		return "", nil
+	}
+	if !c.opt.Dry {
+		err = client.Delete(ctx, found)
+	}
+	return strings.Join(parts, ", ") + " deleted", err
+}
+
+// Sweep ends what runs of this program have left on a host, whichever they were, unless
+// somebody has it leased: then that is an error wrapping testbed.ErrBusy. With dry it only
+// looks. It returns what was found, in words, "" for nothing.
+func Sweep(ctx context.Context, k *Keepers, host, exe string, dry bool) (string, error) {
+	p, err := k.Place(ctx, host)
+	if err != nil {
+		return "", err
+	}
+	client := k.clients[host]
+	if names, err := client.ReadDir(ctx, processesDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
+		return "", nil
+	}
+	s, err := lease.Look(ctx, p)
+	if err == nil && s.Held {
+		err = Busy(&lease.HeldError{State: s})
+	}
+	if err != nil {
+		return "", err
+	}
+	c := &cleaning{opt: CleanOptions{Exe: exe, Dry: dry}}
+	at, err := ssh.EnsureFile(ctx, []*ssh.Client{client}, exe)
+	if err != nil {
+		return "", err
+	}
+	what, err := c.processes(ctx, client, &journal.Processes{Exe: at})
+	return what, leftover(err)
+}
+
+// processesDir is where supervisors keep their files in the user's home.
+const processesDir = ".cache/inabench/processes"

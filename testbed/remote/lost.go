@@ -1,0 +1,218 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/lease"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/supervise"
+)
+
+// defaultPatience is Options.Patience.
+const defaultPatience = 20 * time.Second
+
+// ErrRebooted is wrapped by the error of a host that was started again while it was in use.
+var ErrRebooted = errors.New("rebooted")
+
+// boot is one start of a host.
+type boot struct {
+	id string    // empty: it does not say
+	at time.Time // by its own clock; zero: it does not say
+}
+
+// readBoot asks a host when it was started.
+func readBoot(ctx context.Context, client *ssh.Client) (b boot, err error) {
+	files := client.ReadFiles(ctx, supervise.BootIDFile, "/proc/stat")
+	for _, f := range files {
+		if f.Err != nil && !errors.Is(f.Err, fs.ErrNotExist) && !errors.Is(f.Err, fs.ErrPermission) {
+			return boot{}, f.Err
+		}
+	}
+	b.id = strings.TrimSpace(string(files[0].Data))
+	b.at, _ = supervise.BootTime(files[1].Data) // not every kernel says
+	return b, nil
+}
+
+// lostNode is a host or switch whose connection broke, and what was found out about it.
+type lostNode struct {
+	err  error
+	what string
+	hint string
+}
+
+func (e *lostNode) Error() string { return fmt.Sprintf("%v; %s", e.err, e.what) }
+func (e *lostNode) Unwrap() error { return e.err }
+
+// Hint is what to do about it.
+func (e *lostNode) Hint() string { return e.hint }
+
+// rebooted is a host that was started again.
+type rebooted struct {
+	host string
+	at   string
+	err  error // how its connection broke
+}
+
+func (e *rebooted) Error() string { return fmt.Sprintf("host %s: %v %s", e.host, ErrRebooted, e.at) }
+func (e *rebooted) Unwrap() []error {
+	return []error{ErrRebooted, e.err}
+}
+
+// Hint is what to do about it.
+func (e *rebooted) Hint() string {
+	return fmt.Sprintf("what it did before is on it: journalctl -b -1 -e, or last -x; nothing of the run is left on host %s", e.host)
+}
+
+// investigate says why the connection to a host broke, as far as the host itself can: it is
+// asked again for as long as the testbed is patient.
+func (tb *Testbed) investigate(ctx context.Context, name string) error {
+	lost := tb.hosts[name].Err()
+	h, _ := tb.inv.Host(name)
+	noticed := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, tb.opt.Patience)
+	defer cancel()
+	t := tb.target(*h)
+	t.Timeout = max(tb.opt.Patience/4, time.Second)
+	for {
+		client, err := ssh.Dial(ctx, t)
+		if err == nil {
+			now, err := readBoot(ctx, client)
+			if err == nil && tb.opt.Run != "" { // or else it ends by itself
+				_, _ = supervise.Ask(ctx, client, tb.agentPath[name], "end", tb.opt.Run)
+			}
+			client.Close()
+			if err == nil {
+				return tb.compare(name, lost, now)
+			}
+		}
+		select {
+		case <-time.After(tb.opt.Patience / 20):
+		case <-ctx.Done():
+			return &lostNode{lost, fmt.Sprintf("it has not answered for another %s: %v",
+				results.Elapsed(time.Since(noticed)), cause(err)), "is it on, is its cable in, does its SSH server run? What runs there ends by itself"}
+		}
+	}
+}
+
+// cause is what an error of the connection is about, without the host, which the reader knows.
+func cause(err error) error {
+	var e *ssh.Error
+	if errors.As(err, &e) {
+		return fmt.Errorf("%w: %w", e.Kind, e.Err)
+	}
+	return err
+}
+
+// compare says what became of a host that answers again.
+func (tb *Testbed) compare(name string, lost error, now boot) error {
+	before := tb.boots[name]
+	if now.id == before.id || before.id == "" || now.id == "" {
+		return &lostNode{lost, "it answers again and was not rebooted", "its SSH server was restarted, or the network between was cut for a while"}
+	}
+	at := fmt.Sprintf("after %s", tb.opened.Format("15:04:05"))
+	if now.at.After(before.at.Add(2 * time.Second)) { // otherwise its clock says nothing
+		at = fmt.Sprintf("at %s by its clock", now.at.Format("2006-01-02 15:04:05"))
+	}
+	return &rebooted{name, at, lost}
+}
+
+// boot remembers when the hosts were started.
+func (tb *Testbed) boot(ctx context.Context) error {
+	names := sortedKeys(tb.hosts)
+	boots := make([]boot, len(names))
+	err := parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) (err error) {
+		boots[i], err = readBoot(ctx, tb.hosts[names[i]])
+		return err
+	})
+	for i, name := range names {
+		tb.boots[name] = boots[i]
+	}
+	return err
+}
+
+// lost says which hosts and switches were lost since the testbed was opened, and why.
+func (tb *Testbed) lost(ctx context.Context) error {
+	held := tb.Held(ctx)
+	if errors.Is(held, lease.ErrTaken) {
+		return held // what else is wrong came of that
+	}
+	if err := tb.dead(); err != nil {
+		return err
+	}
+	names := sortedKeys(tb.hosts)
+	errs := make([]error, len(names))
+	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		if tb.hosts[names[i]].Err() != nil {
+			errs[i] = tb.investigate(ctx, names[i])
+		}
+		return nil // the others are as interesting
+	})
+	if tb.alone() {
+		return &lostNode{tb.hosts[names[0]].Err(), fmt.Sprintf("so are all %d hosts", len(names)),
+			"is this machine's own network up? What runs on hosts ends by itself"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, tb.opt.Patience/4)
+	defer cancel()
+	for _, name := range sortedKeys(tb.switches) { // all of them have the same time to come back
+		if err := tb.switches[name].Explain(ctx); err != nil {
+			errs = append(errs, tb.lookAt(name, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return held
+}
+
+// lookAt says whether a switch that was lost with err answers at all.
+func (tb *Testbed) lookAt(name string, err error) error {
+	sw, ok := tb.inv.Switch(name)
+	if !ok {
+		return err
+	}
+	conn, dial := net.DialTimeout("tcp", sw.Control, tb.opt.Patience/4)
+	switch {
+	case dial == nil:
+		conn.Close()
+		return err // which says it
+	case errors.Is(dial, unix.ECONNREFUSED):
+		return &lostNode{err, "nothing listens at " + sw.Control + " any more", "its P4Runtime server has ended: look at its log, and start it again"}
+	}
+	return &lostNode{err, sw.Control + " does not answer any more", "is the switch on, and its management cable in?"}
+}
+
+// alone reports whether no host is connected any more, of several.
+func (tb *Testbed) alone() bool {
+	for _, c := range tb.hosts {
+		if c.Err() == nil {
+			return false
+		}
+	}
+	return len(tb.hosts) > 1
+}
+
+// dead is what an emulation knows of hosts and switches whose processes have ended, a moment
+// after their connections may have.
+func (tb *Testbed) dead() error {
+	f, ok := tb.opt.Fabric.(interface {
+		Failed() <-chan struct{}
+		Err() error
+	})
+	if !ok {
+		return nil
+	}
+	select {
+	case <-f.Failed():
+	case <-time.After(tb.opt.Patience / 40):
+	}
+	return f.Err()
+}

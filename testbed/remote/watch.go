@@ -1,0 +1,325 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/supervise"
+)
+
+// ErrStalled is wrapped by the error of an agent that is there and does nothing, or of a job
+// that gets nothing through the network.
+var ErrStalled = errors.New("stalled")
+
+// stalled is an agent or a job that does not go on, and what to do about it.
+type stalled struct {
+	who, what, hint string
+}
+
+func (e *stalled) Error() string { return fmt.Sprintf("%s: %v: %s", e.who, ErrStalled, e.what) }
+func (e *stalled) Unwrap() error { return ErrStalled }
+
+// Hint is what to do about it.
+func (e *stalled) Hint() string { return e.hint }
+
+// watch closes broken when something that everything depends on is lost while the deployment
+// is there: a host, a switch, or an agent or job that stalls.
+func (d *deployment) watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.reading.Go(func() {
+		<-d.closed
+		cancel()
+	})
+	watch := func(lost <-chan struct{}) {
+		d.reading.Go(func() {
+			select {
+			case <-lost:
+				d.losing.Do(func() { d.fail(d.tb.lost(ctx)) })
+			case <-d.closed:
+			}
+		})
+	}
+	for _, c := range d.tb.hosts {
+		watch(c.Done())
+	}
+	for _, c := range d.tb.switches {
+		watch(c.Lost())
+	}
+	d.reading.Go(func() { d.watchJobs(ctx) })
+}
+
+// fail ends everything that is waited for, with the first cause that is found.
+func (d *deployment) fail(cause error) {
+	d.failing.Do(func() {
+		d.cause = cause
+		close(d.broken)
+	})
+}
+
+// whole returns a context that ends with ctx, or when the deployment is broken: nothing
+// that is waited for can then come, and nothing that is measured counts.
+func (d *deployment) whole(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() { // ends when cancel is called at the latest
+		select {
+		case <-d.broken:
+			cancel(d.cause)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// blame is why something failed with err: what broke the deployment, if it is broken, or is
+// about to be found so. That is known within twice the testbed's patience.
+func (d *deployment) blame(ctx context.Context, err error) error {
+	if err == nil || context.Cause(ctx) != nil || d.sound(ctx, err) {
+		return err
+	}
+	select {
+	case <-d.broken:
+		return d.cause
+	case <-d.closed:
+	case <-ctx.Done():
+	case <-time.After(2 * d.tb.opt.Patience):
+	}
+	return err
+}
+
+// sound reports whether all hosts and switches are there after something has failed with err,
+// so that they are not to blame.
+func (d *deployment) sound(ctx context.Context, err error) bool {
+	select {
+	case <-d.broken:
+		return false
+	default:
+	}
+	for _, c := range d.tb.hosts {
+		if c.Err() != nil {
+			return false
+		}
+	}
+	for _, c := range d.tb.switches {
+		if c.Err() != nil {
+			return false
+		}
+	}
+	// What ran on a host that goes down ends first, and a switch that does not answer may not
+	// have been given up yet.
+	names := sortedKeys(d.tb.hosts)
+	alive := parallelLimit(ctx, d.tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		ctx, cancel := context.WithTimeout(ctx, d.tb.opt.Patience)
+		defer cancel()
+		_, err := readBoot(ctx, d.tb.hosts[names[i]])
+		return err
+	})
+	if alive != nil {
+		return false
+	}
+	var sw *p4rt.Error
+	if errors.As(err, &sw) && d.tb.switches[sw.Switch] != nil {
+		select {
+		case <-d.tb.switches[sw.Switch].Lost():
+			return false
+		case <-time.After(d.tb.opt.Patience / 4):
+		case <-ctx.Done():
+		}
+	}
+	return true
+}
+
+// watchJobs notices agents that do not report any more and jobs that get nothing through.
+func (d *deployment) watchJobs(ctx context.Context) {
+	patience := d.tb.opt.Patience
+	every := patience / 8
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	moved := map[*runningJob]time.Time{} // when they did last
+	total := map[*runningJob]int64{}     // how far they were then
+	for last := time.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := time.Now()
+		asleep := now.Sub(last) > 2*every // this program was not there either
+		last = now
+		for _, j := range d.all() {
+			for _, a := range j.agents {
+				if asleep {
+					a.hear(now)
+				} else if quiet := a.quiet(now); quiet > patience {
+					d.fail(d.silence(ctx, a, quiet))
+					return
+				}
+			}
+			got := j.progress()
+			if got != total[j] || moved[j].IsZero() || asleep || !j.busy() {
+				moved[j], total[j] = now, got
+			}
+			switch still, limit := now.Sub(moved[j]), j.limit(patience); {
+			case still > limit:
+				d.fail(d.standstill(j, still))
+				return
+			case still < limit/2:
+				d.mark() // the rest of the time tells
+			}
+		}
+	}
+}
+
+// progress is how much of a job's work is done; any change is progress.
+func (j *runningJob) progress() (n int64) {
+	for _, a := range j.workers() {
+		if s := a.stats(); s != nil {
+			n += s.PSNs + s.Goodput + s.Iterations
+		}
+	}
+	return n
+}
+
+// busy reports whether a job is to get results all the time.
+func (j *runningJob) busy() bool {
+	if j.local != nil || !j.turn.TryLock() { // it starts, pauses or stops
+		return false
+	}
+	defer j.turn.Unlock()
+	select {
+	case <-j.done:
+		return false
+	default:
+	}
+	// Without memory it waits for some.
+	return j.begun && (len(j.configs) == 0 || !j.configs[0].Halted || j.grant.Window > 0)
+}
+
+// limit is how long a job may be without results.
+func (j *runningJob) limit(patience time.Duration) time.Duration {
+	var compute time.Duration
+	for _, l := range j.work.Layers {
+		compute += l.Compute
+	}
+	return max(patience, 2*compute, 25*j.work.RTO)
+}
+
+// silence is the error of an agent that does not report any more: its host is asked why.
+func (d *deployment) silence(ctx context.Context, a *remoteAgent, quiet time.Duration) error {
+	return d.tb.Silence(ctx, a.host, a.name, quiet)
+}
+
+// deaf is the error of agents that have not started for so long because they do not even answer.
+func (d *deployment) deaf(ctx context.Context, agents []*remoteAgent, quiet time.Duration) error {
+	return parallel(ctx, len(agents), func(ctx context.Context, i int) error {
+		a := agents[i]
+		asking, cancel := context.WithTimeout(ctx, d.tb.opt.Patience/4)
+		defer cancel()
+		select {
+		case <-a.over:
+			return nil
+		default:
+		}
+		if _, err := a.ping(asking, math.MaxInt64); err != nil && ctx.Err() == nil {
+			return d.silence(ctx, a, max(quiet, d.tb.opt.Patience+1))
+		}
+		return nil
+	})
+}
+
+// Silence is why a process that was launched on a host, by its name or an agent's title, and
+// reports all the time has not for so long, as far as the host can say. It is nil as long as
+// Options.Patience.
+func (tb *Testbed) Silence(ctx context.Context, host, name string, quiet time.Duration) error {
+	if quiet <= tb.opt.Patience {
+		return nil
+	}
+	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", results.Elapsed(quiet))}
+	// Somebody else who gives up meanwhile does not know why.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.opt.Patience)
+	defer cancel()
+	found, err := supervise.Ask(ctx, tb.hosts[host], tb.agentPath[host], "list", tb.opt.Run)
+	if err != nil {
+		if tb.hosts[host].Err() != nil {
+			return tb.lost(ctx)
+		}
+		e.what += fmt.Sprintf(", and the host does not say why: %v", cause(err))
+		e.hint = "it may be out of memory or waiting for a disk: look at dmesg and top there"
+		return e
+	}
+	i := slices.IndexFunc(found, func(f supervise.Found) bool { return f.Name == name && len(f.Processes) > 1 })
+	if i < 0 {
+		e.what += ", and its process is gone"
+		return e
+	}
+	p := found[i].Processes[1] // the supervisor is the first
+	switch {
+	case p.Stopped():
+		e.what += fmt.Sprintf("; its process %d is stopped", p.PID)
+		e.hint = fmt.Sprintf("somebody sent it SIGSTOP, or debugs it: kill -CONT %d on host %s lets it go on", p.PID, host)
+	case p.State == "D":
+		e.what += fmt.Sprintf("; its process %d waits for a device", p.PID)
+		e.hint = fmt.Sprintf("a disk or driver of host %s hangs: look at dmesg there", host)
+	default:
+		e.what += fmt.Sprintf("; its process %d runs (state %s)", p.PID, p.State)
+		e.hint = fmt.Sprintf("is host %s overloaded, or frozen in a cgroup? Look at top there", host)
+	}
+	return e
+}
+
+// Why is why a process of Launch failed with err: what became of the hosts and switches, if
+// any of them is lost, and otherwise how its supervisor says that it ended.
+func (tb *Testbed) Why(ctx context.Context, err error) error {
+	if errors.Is(err, ssh.ErrLost) {
+		if lost := tb.lost(ctx); lost != nil {
+			return lost
+		}
+	}
+	return supervise.Why(err)
+}
+
+// mark begins the time in which the ends of cables are compared when a job stands still.
+func (d *deployment) mark() {
+	d.marked = map[string]collectors.Crossing{}
+	for _, x := range d.tb.audit.Crossings() {
+		d.marked[x.Link] = x
+	}
+}
+
+// standstill is the error of a job that gets no results: the cable that everything disappears
+// in, if there is one.
+func (d *deployment) standstill(j *runningJob, since time.Duration) error {
+	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since))}
+	var dead []string
+	crossings := d.tb.audit.Crossings()
+	for _, now := range crossings {
+		then := d.marked[now.Link]
+		if sent := now.Sent.Frames - then.Sent.Frames; sent > 0 && now.Received.Frames == then.Received.Frames {
+			dead = append(dead, fmt.Sprintf("of %.0f packets on %s none arrived", sent, now.Link))
+		}
+	}
+	if len(crossings) == 0 {
+		e.hint = "is every cable where the inventory says, and in?"
+		return e
+	}
+	if len(dead) == 0 {
+		e.what += ", though packets pass every cable in use"
+		e.hint = "does somebody else program the switches? inabench doctor looks"
+		if j.plan.Collective == placement.Ring {
+			e.hint = "look at the hosts' own counters"
+		}
+		return e
+	}
+	e.what += "; " + strings.Join(dead, ", ")
+	e.hint = "is the cable in, at both ends, and its port up?"
+	return e
+}
