@@ -23,6 +23,8 @@ type chart struct {
 	Lo, Hi          float64
 	Observed        string // "measured" or "simulated"
 	Lines           bool   // series have too many points for markers
+	Part            string // what of the repeats Lines are, where it is not their mean
+	Means           string // what the means of Lines are
 }
 
 type predictorStyle struct {
@@ -35,6 +37,7 @@ type chartSeries struct {
 	Colour int
 	Points []chartPoint
 	Curves map[string][]curvePoint // by predictor
+	Mean   *float64                // of Lines, to be drawn
 }
 
 type chartPoint struct {
@@ -62,6 +65,9 @@ func (c *chart) span() (lo, hi float64) {
 			for _, p := range curve {
 				add(p.Y, p.Lo, p.Hi)
 			}
+		}
+		if s.Mean != nil {
+			add(*s.Mean)
 		}
 	}
 	if lo > hi {
@@ -133,7 +139,19 @@ func (c *chart) measureLabel(div string) string {
 // legend writes what marks mean, in neutral ink, in one line from (x, y).
 func (c *chart) legend(s *svg, x, y float64) {
 	if c.Lines {
-		s.text("muted small", "start", x-3, y, c.Observed)
+		text := c.Observed
+		if c.Part != "" {
+			text += ", " + c.Part
+		}
+		if c.whiskers() {
+			text += "; line, band: mean, range of neighbouring values"
+		}
+		s.text("muted small", "start", x-3, y, text)
+		x += textWidth(text, 11) + 24
+		if c.Means != "" {
+			s.line("other key", x, y-4, x+24, y-4)
+			s.text("muted small", "start", x+30, y, c.Means)
+		}
 		return
 	}
 	s.marker("", 0, x+5, y-4, false)
@@ -358,6 +376,21 @@ func (c *chart) curves() string {
 			join = append(join, px(p.X)+off, py(p.Y))
 		}
 		if c.Lines {
+			var up, down []float64 // of neighbours, on both sides of their mean
+			for _, p := range se.Points {
+				up = append(up, px(p.X), py(p.Hi))
+				down = append(down, px(p.X), py(p.Lo))
+			}
+			if c.whiskers() {
+				for i := len(down) - 2; i >= 0; i -= 2 {
+					up = append(up, down[i], down[i+1])
+				}
+				s.leaf("", "path", "class", "band "+cl, "d", pathOf(up)+"Z")
+			}
+			if se.Mean != nil {
+				s.leaf(se.Name+", mean "+Quantity(*se.Mean, c.Unit), "path", "class", "other "+cl,
+					"d", pathOf([]float64{left, py(*se.Mean), right, py(*se.Mean)}))
+			}
 			s.leaf(se.Name, "path", "class", "rate "+cl, "d", pathOf(join))
 			continue
 		}

@@ -25,7 +25,10 @@ const Cluster = "cluster"
 type Published struct {
 	Metric string `json:"metric"`
 	At     string `json:"at,omitempty"` // label of the points that it is about: "fat_tree.oversubscription=20"; empty: all
-	// Lo and Hi are the change of the reference against the others, as a fraction of
+	// Against is the one value of the compared key that it is about; empty: all but the
+	// reference.
+	Against string `json:"against,omitempty"`
+	// Lo and Hi are the change of the reference against those, as a fraction of
 	// what those have: -0.45 and -0.13 for a JCT that is 13 to 45 % shorter.
 	Lo   float64 `json:"lo"`
 	Hi   float64 `json:"hi"`
@@ -218,7 +221,7 @@ func compareValue(metric string, repeats []int, points, reference map[int]Point,
 		if !ok {
 			return 0, "is missing"
 		}
-		if why := p.unsound(); why != "" {
+		if why := p.Unsound(); why != "" {
 			return 0, why
 		}
 		f, ok := p.clusterFigure(metric)
@@ -249,12 +252,8 @@ func compareValue(metric string, repeats []int, points, reference map[int]Point,
 	c.Mean, c.SD = meanSD(values)
 	c.Ratio, c.Lo, c.Hi = math.NaN(), math.NaN(), math.NaN()
 	if n := len(logs); n > 0 && n == c.Pairs {
-		m, sd := meanSD(logs)
-		half := 0.0
-		if n > 1 {
-			half = StudentT(float64(n-1)) * sd / math.Sqrt(float64(n))
-		}
-		c.Ratio, c.Lo, c.Hi = math.Exp(m), math.Exp(m-half), math.Exp(m+half)
+		m := Mean(logs)
+		c.Ratio, c.Lo, c.Hi = math.Exp(m.Value), math.Exp(m.Lo), math.Exp(m.Hi)
 	}
 	return c
 }

@@ -246,6 +246,42 @@ func TestPublishedBeside(t *testing.T) {
 	}
 }
 
+// TestPublishedAgainst: what is published of one value is held against that one alone.
+func TestPublishedAgainst(t *testing.T) {
+	rec := comparison(trial("", "netpack", 0, 100), trial("", "tetris", 0, 200), trial("", "comb", 0, 80))
+	rec.Comparison.Published = []Published{
+		{Metric: "avg_jct", Against: "tetris", Lo: -0.4, Hi: -0.4, Text: "Figure 1"},
+		{Metric: "avg_jct", Against: "comb", Lo: 0.25, Hi: 0.25},
+	}
+	got := strings.Join(rec.comparing().published("avg_jct"), "\n")
+	want := "paper against tetris: 40 % less (Figure 1); here 50.0 % less: that is 10.0 points beyond the paper's\n" +
+		"paper against comb: 25 % more; here 25.0 % more: that is the paper's"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if found := rec.comparing().found("avg_jct"); found == "" {
+		t.Error("what the reference makes of all others is not said")
+	}
+	for _, g := range rec.Compare() {
+		if c, _ := g.Contrast("avg_jct"); c.paper() != nil {
+			t.Error("a bracket for all others, of what is published of one")
+		}
+	}
+}
+
+// TestLowerIsBetter: times are to be short and machines few, efficiency and profit high.
+func TestLowerIsBetter(t *testing.T) {
+	for metric, want := range map[string]bool{
+		"avg_jct": true, "used_machines": true, "machine_hours": true, "fragmentation": true, "cross_traffic": true,
+		"de": false, "profit_rate": false, "total_profit": false, "gpu_utilisation": false,
+	} {
+		unit := map[string]string{"avg_jct": "s", "machine_hours": "h", "cross_traffic": "B"}[metric]
+		if got := lowerIsBetter(metric, unit); got != want {
+			t.Errorf("%s: %t", metric, got)
+		}
+	}
+}
+
 // TestCompareGolden holds the reports of comparisons to their files: groups, a
 // terminal without room for them, one group with pairs missing, and one repeat.
 func TestCompareGolden(t *testing.T) {

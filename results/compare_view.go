@@ -44,11 +44,14 @@ func (rec *Record) comparing() *comparing {
 	return v
 }
 
-// lowerIsBetter of a metric in a unit: times should be short, all else high.
-func lowerIsBetter(unit string) bool { return unit == "s" }
+// lowerIsBetter of a metric in a unit: times should be short, and little be used up; all
+// else should be high.
+func lowerIsBetter(metric, unit string) bool {
+	return unit == "s" || slices.Contains([]string{"used_machines", "machine_hours", "fragmentation", "cross_traffic"}, metric)
+}
 
-func better(unit string) string {
-	if lowerIsBetter(unit) {
+func better(metric, unit string) string {
+	if lowerIsBetter(metric, unit) {
 		return "lower is better"
 	}
 	return "higher is better"
@@ -91,7 +94,7 @@ func (v *comparing) sorted(metric string) []string {
 		}
 	}
 	sign := 1.0
-	if !lowerIsBetter(v.unit(metric)) {
+	if !lowerIsBetter(metric, v.unit(metric)) {
 		sign = -1
 	}
 	rank := func(value string) (int, float64) {
@@ -279,7 +282,7 @@ func everyGroup(Group) bool { return true }
 // found is what the reference makes of a metric, over all groups, where no line of
 // published says so.
 func (v *comparing) found(metric string) string {
-	if len(v.order) < 2 || slices.ContainsFunc(v.Published, func(p Published) bool { return p.Metric == metric && p.At == "" }) {
+	if len(v.order) < 2 || slices.ContainsFunc(v.Published, func(p Published) bool { return p.Metric == metric && p.At == "" && p.Against == "" }) {
 		return ""
 	}
 	return v.against() + ": " + v.change(metric, everyGroup).words()
@@ -297,7 +300,7 @@ func (v *comparing) tiles() []tile {
 		if c.Of > 1 {
 			note += ", mean; " + changeWords(c.Min, c.Max, percentDigits)
 		}
-		out = append(out, tile{upperFirst(measureName(m)), changeWords(c.Mean, c.Mean, percentDigits), note, ""})
+		out = append(out, tile{upperFirst(measureName(m)), changeWords(c.Mean, c.Mean, percentDigits), note, "", m + "_change", exact(c.Mean)})
 	}
 	return out
 }
@@ -318,9 +321,9 @@ func (v *comparing) published(metric string) []string {
 			}
 			about = true
 			c, _ := g.Contrast(metric)
-			here = here.join(c.Change)
 			for _, x := range c.Values {
-				if d := x.Change(); x.Value != v.Reference && finite(d) {
+				if d := x.Change(); x.Value != v.Reference && (p.Against == "" || x.Value == p.Against) && finite(d) {
+					here = here.join(Change{d, d, d, 1})
 					all = append(all, d)
 				}
 			}
@@ -329,6 +332,9 @@ func (v *comparing) published(metric string) []string {
 			continue
 		}
 		s := "paper"
+		if p.Against != "" {
+			s += " against " + p.Against
+		}
 		if p.At != "" {
 			s += " at " + shortLabel(p.At)
 		}
@@ -437,7 +443,7 @@ func (t *texter) comparison() {
 	for _, metric := range v.metrics {
 		t.b.WriteString("\n")
 		unit := v.unit(metric)
-		t.wrapped("", "  ", fmt.Sprintf("%s normalised to %s, %s; %s", measureName(metric), v.Reference, better(unit), v.uncertainty()))
+		t.wrapped("", "  ", fmt.Sprintf("%s normalised to %s, %s; %s", measureName(metric), v.Reference, better(metric, unit), v.uncertainty()))
 		if len(v.groups) == 1 {
 			t.contrast(v, metric)
 		} else {
@@ -645,13 +651,14 @@ func (rec *Record) compareView() *compareView {
 // paper is the published range as ratios to the reference, the one that is about this
 // very group first; nil without any that has one.
 func (c Contrast) paper() *bar {
-	i := slices.IndexFunc(c.Published, func(p Published) bool { return p.At != "" })
+	of := slices.DeleteFunc(slices.Clone(c.Published), func(p Published) bool { return p.Against != "" })
+	i := slices.IndexFunc(of, func(p Published) bool { return p.At != "" })
 	if i < 0 {
-		if i = 0; len(c.Published) == 0 {
+		if i = 0; len(of) == 0 {
 			return nil
 		}
 	}
-	p := c.Published[i]
+	p := of[i]
 	lo, hi := 1/(1+max(p.Lo, p.Hi)), 1/(1+min(p.Lo, p.Hi))
 	if !finite(lo, hi) || lo <= 0 || hi <= 0 {
 		return nil
@@ -663,7 +670,7 @@ func (c Contrast) paper() *bar {
 func (v *comparing) bars(metric string) []*bars {
 	unit := v.unit(metric)
 	name := measureName(metric)
-	note := better(unit)
+	note := better(metric, unit)
 	if v.repeats() > 1 {
 		note += "; whiskers: 95 % interval of " + strconv.Itoa(v.repeats()) + " paired repeats"
 	}

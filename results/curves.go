@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -10,62 +11,151 @@ import (
 )
 
 // curves draws what changed within the points: one drawing for each metric, or several
-// where there are more points than one can tell apart. Repeats with the same X are
+// where there are more points than one can tell apart. Where the policy is swept, or what
+// is compared, its values are drawn over each other, each in one colour throughout, and
+// each combination of the other keys has drawings of its own. Repeats with the same X are
 // averaged; of others only the first is drawn.
 func (rec *Record) curves(observed string) []plot {
-	type key struct{ metric, over string }
+	type key struct{ metric, over, others string }
 	var order []key
-	of := map[key][]chartSeries{}
-	unit := map[key]string{}
+	of := map[key]*chart{}
+	column := rec.columnKey()
+	var values []string // of it
 	for _, c := range cellsOf(rec.Points) {
 		if len(c.repeats) == 0 {
 			continue
 		}
+		value, others := c.split(column)
+		if value == "" {
+			value, others = c.values(), ""
+		}
+		if !slices.Contains(values, value) {
+			values = append(values, value)
+		}
 		for i, first := range c.repeats[0].Curves {
-			k := key{first.Metric, first.Over}
-			if of[k] == nil {
+			k := key{first.Metric, first.Over, others}
+			all := of[k]
+			if all == nil {
 				order = append(order, k)
+				all = &chart{
+					Measure: measureName(k.metric), Unit: first.Unit, XLabel: k.over,
+					Title:    upperFirst(measureName(k.metric)) + " over " + wordsOf(k.over),
+					Observed: observed, Lines: true,
+				}
+				if others != "" {
+					all.Title += ", " + others
+				}
+				of[k] = all
 			}
-			unit[k] = first.Unit
-			x, y := thinned(first.X, meanCurve(c.repeats, i), maxVertices)
-			s := chartSeries{Name: strings.TrimSpace(first.Of + " " + c.values())}
-			for j := range x {
-				s.Points = append(s.Points, chartPoint{X: x[j], Y: y[j], Lo: y[j], Hi: y[j]})
+			same := sameX(c.repeats, i)
+			if n := len(c.repeats); len(same) < n {
+				all.Part = "the first repeat of " + strconv.Itoa(n)
+				if len(same) > 1 {
+					all.Part = fmt.Sprintf("the mean of %d repeats of %d", len(same), n)
+				}
 			}
-			of[k] = append(of[k], s)
+			s := chartSeries{
+				Name: strings.TrimSpace(first.Of + " " + value), Colour: slices.Index(values, value),
+				Points: thinned(first.X, meanCurve(same, i), maxVertices),
+			}
+			if wordsOf(k.over) == "time" && !cumulative(s.Points) {
+				s.Mean, all.Means = meanOf(same, first, s.Points)
+			}
+			all.Series = append(all.Series, s)
 		}
 	}
 	var out []plot
 	for n, k := range order {
-		lo, hi := math.Inf(1), math.Inf(-1)
-		var charts []*chart
-		for rest := of[k]; len(rest) > 0; rest = rest[min(len(rest), maxSeries):] {
-			c := &chart{
-				ID: fmt.Sprintf("curve-%d-%d", n, len(charts)), Measure: measureName(k.metric), Unit: unit[k], XLabel: k.over,
-				Title:    upperFirst(measureName(k.metric)) + " over " + wordsOf(k.over),
-				Observed: observed, Lines: true, Series: rest[:min(len(rest), maxSeries)],
-			}
-			for i := range c.Series {
-				s := &c.Series[i]
-				s.Colour = i
-				if p := s.Points; len(p) > 0 {
-					c.Desc += fmt.Sprintf("%s: from %s to %s. ", s.Name, Quantity(p[0].Y, c.Unit), Quantity(p[len(p)-1].Y, c.Unit))
-				}
-			}
-			a, b := c.span()
-			lo, hi = min(lo, a), max(hi, b)
-			charts = append(charts, c)
-		}
-		for _, c := range charts {
+		all := of[k]
+		lo, hi := all.span()
+		for i, rest := 0, all.Series; len(rest) > 0; i, rest = i+1, rest[min(len(rest), maxSeries):] {
+			c := *all
+			c.ID, c.Series = fmt.Sprintf("curve-%d-%d", n, i), slices.Clone(rest[:min(len(rest), maxSeries)])
 			c.Lo, c.Hi = lo, hi
-			p := plot{Title: c.Title, SVG: template.HTML(c.SVG())}
+			colours := map[int]bool{}
 			for _, s := range c.Series {
-				p.Table = append(p.Table, curveRows(c, s)...)
+				colours[s.Colour%seriesColours] = true
 			}
+			p := plot{ID: c.ID, Title: c.Title, Metric: k.metric, Unit: c.Unit}
+			for j := range c.Series {
+				s := &c.Series[j]
+				if len(colours) < len(c.Series) {
+					s.Colour = j
+				}
+				if p := s.Points; len(p) > 0 {
+					c.Desc += fmt.Sprintf("%s: from %s to %s", s.Name, Quantity(p[0].Y, c.Unit), Quantity(p[len(p)-1].Y, c.Unit))
+					if s.Mean != nil {
+						c.Desc += ", mean " + Quantity(*s.Mean, c.Unit)
+					}
+					c.Desc += ". "
+				}
+				p.Table = append(p.Table, curveRows(&c, *s)...)
+			}
+			p.SVG = template.HTML(c.SVG())
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// columnKey is the key whose values stand beside or over each other: the compared one, or
+// the placement policy.
+func (rec *Record) columnKey() string {
+	if rec.Comparison != nil {
+		return rec.Comparison.Key
+	}
+	return "placement.policy"
+}
+
+// split is a cell's value of a swept key, empty where it is not swept, and its other
+// labels.
+func (c *cell) split(key string) (value, others string) {
+	var rest []string
+	for _, l := range c.label {
+		if k, v, _ := strings.Cut(l, "="); k == key {
+			value = v
+		} else {
+			rest = append(rest, shortLabel(l))
+		}
+	}
+	return value, strings.Join(rest, " ")
+}
+
+// cumulative reports whether a curve only grows, but for rounding: its mean says nothing.
+func cumulative(p []chartPoint) bool {
+	return slices.IsSortedFunc(p, func(a, b chartPoint) int {
+		if math.Abs(a.Y-b.Y) <= 1e-9*math.Abs(b.Y) {
+			return 0
+		}
+		return cmp.Compare(a.Y, b.Y)
+	})
+}
+
+// meanOf is the mean of a curve, and what mean it is: the figure of the metric that the
+// points have, if they do, as tables show it, else that of the drawn points.
+func meanOf(points []Point, c Curve, drawn []chartPoint) (mean *float64, what string) {
+	sum, n := 0.0, 0.0
+	what = "average, as in the tables"
+	for _, p := range points {
+		for _, ph := range p.Phases {
+			for _, f := range ph.Figures {
+				if f.Metric == c.Metric && (f.Of == c.Of || c.Of == "" && f.Of == Cluster) && f.Kind != Predicted && finite(f.Value) {
+					sum, n = sum+f.Value, n+1
+				}
+			}
+		}
+	}
+	if n == 0 {
+		what = "mean over time"
+		for i := 1; i < len(drawn); i++ { // by trapezia
+			dx := drawn[i].X - drawn[i-1].X
+			sum, n = sum+dx*(drawn[i].Y+drawn[i-1].Y)/2, n+dx
+		}
+	}
+	if m := sum / n; finite(m) {
+		return &m, what
+	}
+	return nil, ""
 }
 
 // values are those of the swept keys: a key that alone is swept needs no name.
@@ -87,40 +177,55 @@ func curveRows(c *chart, s chartSeries) (rows []plotRow) {
 	step := max(1, (len(s.Points)-1+9)/10)
 	for i := 0; i < len(s.Points); i += step {
 		p := s.Points[i]
-		rows = append(rows, plotRow{Where: wordsOf(c.XLabel) + " " + strconv.FormatFloat(p.X, 'g', 6, 64), Of: s.Name, Observed: Quantity(p.Y, c.Unit)})
+		rows = append(rows, plotRow{Where: wordsOf(c.XLabel) + " " + strconv.FormatFloat(p.X, 'g', 6, 64), Of: s.Name, Observed: Quantity(p.Y, c.Unit), Key: exact(p.Y)})
 	}
 	return rows
 }
 
-// meanCurve is the i-th curve's Y, averaged over the repeats with the same X.
-func meanCurve(repeats []Point, i int) []float64 {
+// sameX are the repeats whose i-th curve has the X of the first one's.
+func sameX(repeats []Point, i int) []Point {
 	first := repeats[0].Curves[i]
-	y := make([]float64, len(first.Y))
-	n := 0.0
-	for _, p := range repeats {
-		if i >= len(p.Curves) || !slices.Equal(p.Curves[i].X, first.X) {
-			continue
+	return slices.DeleteFunc(slices.Clone(repeats), func(p Point) bool {
+		return i >= len(p.Curves) || !slices.Equal(p.Curves[i].X, first.X)
+	})
+}
+
+// SameX says whether any curve of a repeat has the X of the first repeat's: only these are
+// averaged.
+func SameX(repeat, first []Curve) bool {
+	for i := range min(len(repeat), len(first)) {
+		if slices.Equal(repeat[i].X, first[i].X) {
+			return true
 		}
-		n++
+	}
+	return false
+}
+
+// meanCurve is the i-th curve's Y, averaged over repeats with the same X.
+func meanCurve(repeats []Point, i int) []float64 {
+	y := make([]float64, len(repeats[0].Curves[i].Y))
+	for n, p := range repeats {
 		for j, v := range p.Curves[i].Y {
-			y[j] += (v - y[j]) / n
+			y[j] += (v - y[j]) / float64(n+1)
 		}
 	}
 	return y
 }
 
-// thinned is at most n points, means of neighbours.
-func thinned(x, y []float64, n int) (tx, ty []float64) {
-	if len(x) <= n {
-		return x, y
-	}
-	for i := range n {
+// thinned is a curve as at most n points: means of neighbours, with the least and the most
+// of these, so that no peak is lost.
+func thinned(x, y []float64, n int) []chartPoint {
+	n = min(n, len(x))
+	out := make([]chartPoint, n)
+	for i := range out {
 		from, to := i*len(x)/n, (i+1)*len(x)/n
-		var sx, sy float64
+		p := chartPoint{Lo: math.Inf(1), Hi: math.Inf(-1)}
 		for j := from; j < to; j++ {
-			sx, sy = sx+x[j], sy+y[j]
+			p.X += (x[j] - p.X) / float64(j-from+1)
+			p.Y += (y[j] - p.Y) / float64(j-from+1)
+			p.Lo, p.Hi = min(p.Lo, y[j]), max(p.Hi, y[j])
 		}
-		tx, ty = append(tx, sx/float64(to-from)), append(ty, sy/float64(to-from))
+		out[i] = p
 	}
-	return tx, ty
+	return out
 }

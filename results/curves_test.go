@@ -1,6 +1,7 @@
 package results
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -44,9 +45,101 @@ func TestCurves(t *testing.T) {
 	}
 }
 
+// Where policies are swept they share drawings, and the other keys have one each.
+func TestCurvesOfPolicies(t *testing.T) {
+	point := func(index int, load, policy string, y ...float64) Point {
+		return Point{
+			Index: index, Labels: []string{"trace.load=" + load, "placement.policy=" + policy},
+			Curves: []Curve{
+				{Metric: "used_machines", Unit: "1", Over: "time, h", X: []float64{1, 2, 3}, Y: y},
+				{Metric: "machine_hours", Unit: "h", Over: "time, h", X: []float64{1, 2, 3}, Y: []float64{y[0], y[0] + y[1], y[0] + y[1] + y[2]}},
+			},
+		}
+	}
+	rec := &Record{Kind: Simulated, Points: []Point{
+		point(0, "1", "titan", 1, 3, 1), point(1, "1", "hived", 2, 2, 1),
+		point(2, "2", "titan", 1, 1, 0), point(3, "2", "hived", 2, 9, 2),
+	}}
+	rec.Points[1].Phases = []Phase{{Figures: []Figure{Exact(Figure{Metric: "used_machines", Of: Cluster, Kind: Simulated, Value: 1.7, Unit: "1"})}}}
+	var titles []string
+	for _, p := range rec.curves("simulated") {
+		titles = append(titles, p.Title)
+		wellFormed(t, p.Title, string(p.SVG))
+	}
+	want := []string{"Used machines over time, load=1", "Machine hours over time, load=1", "Used machines over time, load=2", "Machine hours over time, load=2"}
+	if !slices.Equal(titles, want) {
+		t.Errorf("%q", titles)
+	}
+	svg := string(rec.curves("simulated")[0].SVG)
+	for _, text := range []string{"titan: from 1.000 to 1.000, mean 2. ", "hived: from 2 to 1.000, mean 1.700. ", ">titan<", "titan, mean 2<"} {
+		if !strings.Contains(svg, text) {
+			t.Errorf("no %q in %s", text, svg)
+		}
+	}
+	for i, what := range []string{">average, as in the tables<", "", ">mean over time<", ""} {
+		if svg := string(rec.curves("simulated")[i].SVG); what != "" && !strings.Contains(svg, what) {
+			t.Errorf("no %q in %s", what, svg)
+		}
+	}
+	if svg := string(rec.curves("simulated")[1].SVG); strings.Contains(svg, "mean") {
+		t.Errorf("the mean of what adds up: %s", svg)
+	}
+}
+
+// Of repeats that cannot be averaged, it is said which were drawn.
+func TestCurvesOfRepeats(t *testing.T) {
+	for want, xs := range map[string][][]float64{
+		"simulated": {{1, 2}, {1, 2}}, "simulated, the first repeat of 2": {{1, 2}, {1, 3}}, "simulated, the mean of 2 repeats of 3": {{1, 2}, {1, 3}, {1, 2}},
+	} {
+		rec := &Record{}
+		for i, x := range xs {
+			rec.Points = append(rec.Points, Point{Repeat: i, Curves: []Curve{{Metric: "m", Unit: "1", Over: "requests", X: x, Y: []float64{1, float64(i)}}}})
+		}
+		svg := string(rec.curves("simulated")[0].SVG)
+		if !strings.Contains(svg, ">"+want+"<") {
+			t.Errorf("no %q in %s", want, svg)
+		}
+		dropped := 0
+		for i := range rec.Points {
+			if p := &rec.Points[i]; !SameX(p.Curves, rec.Points[0].Curves) {
+				p.Curves = nil
+				dropped++
+			}
+		}
+		if got := string(rec.curves("simulated")[0].SVG); got != svg || (dropped > 0) != strings.Contains(want, "repeat") {
+			t.Errorf("without the %d curves that are not averaged: %s, want %s", dropped, got, svg)
+		}
+	}
+}
+
+// A drawing of many values keeps their mean and their range.
 func TestThinned(t *testing.T) {
-	x, y := thinned([]float64{0, 1, 2, 3, 4, 5}, []float64{0, 2, 4, 6, 8, 10}, 3)
-	if !slices.Equal(x, []float64{0.5, 2.5, 4.5}) || !slices.Equal(y, []float64{1, 5, 9}) {
-		t.Error(x, y)
+	rng := random(t)
+	for range 200 {
+		x, y := make([]float64, 1+rng.IntN(3000)), []float64{}
+		for i := range x {
+			x[i] = float64(i)
+			y = append(y, math.Exp(rng.NormFloat64()))
+		}
+		n := 1 + rng.IntN(500)
+		got := thinned(x, y, n)
+		if len(got) != min(n, len(x)) {
+			t.Fatalf("%d points of %d, want %d", len(got), len(x), n)
+		}
+		lo, hi := math.Inf(1), math.Inf(-1)
+		for i, p := range got {
+			lo, hi = min(lo, p.Lo), max(hi, p.Hi)
+			if p.Lo > p.Y*(1+1e-9) || p.Hi < p.Y*(1-1e-9) || i > 0 && p.X <= got[i-1].X {
+				t.Fatalf("%+v", p)
+			}
+		}
+		if lo != slices.Min(y) || hi != slices.Max(y) {
+			t.Fatalf("the range of %d values became %g to %g", len(y), lo, hi)
+		}
+	}
+	got := thinned([]float64{0, 1, 2, 3, 4, 5}, []float64{0, 2, 4, 6, 8, 10}, 3)
+	want := []chartPoint{{X: 0.5, Y: 1, Lo: 0, Hi: 2}, {X: 2.5, Y: 5, Lo: 4, Hi: 6}, {X: 4.5, Y: 9, Lo: 8, Hi: 10}}
+	if !slices.Equal(got, want) {
+		t.Error(got)
 	}
 }

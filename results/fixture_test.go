@@ -323,6 +323,8 @@ func TestRenderFixtures(t *testing.T) {
 		}
 	}
 	wf, samples := waterfill()
+	wf.Points[0].Trees = jobTrees()
+	put("past.html", reportOf(t, wf, append(samples, holdSamples()...), past()))
 	put("fair-share.html", htmlOf(t, fairShare(), nil))
 	put("waterfill.html", htmlOf(t, wf, samples))
 	put("addressing.html", htmlOf(t, addressing(), nil))
@@ -332,8 +334,88 @@ func TestRenderFixtures(t *testing.T) {
 	many.Comparison.Metrics = []string{"avg_jct"}
 	put("policies-many.html", htmlOf(t, many, nil))
 	put("policies-one.html", htmlOf(t, policies([]float64{4}, 1), nil))
+	put("placements.html", htmlOf(t, figure8(), nil))
+	put("placements-large.svg", MachinesSVG("Jobs on 512 machines", largePlacements()))
 	topo, loads := big()
 	put("big.svg", TopologySVG(topo, loads))
 	put("rack.svg", TopologySVG(rack(1, 3, 100e6), nil))
 	put("two.svg", TopologySVG(spines(rack(2, 12, 25e9), 2, 100e9), nil))
+}
+
+// machines are those of a cluster in racks with other jobs on the first GPUs of some.
+func machines(racks, perRack, gpus int, background func(i int) int) []Machine {
+	var out []Machine
+	for i := range racks * perRack {
+		m := Machine{Name: fmt.Sprintf("h%d", i+1), Rack: fmt.Sprintf("r%d", i/perRack+1), GPUs: make([]Cell, gpus)}
+		for k := range background(i) {
+			m.GPUs[k] = Cell{Use: Background}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// occupy gives a job the next free GPUs of these machines, a rank each.
+func occupy(all []Machine, job string, at ...int) []Machine {
+	for rank, i := range at {
+		for k, c := range all[i].GPUs {
+			if c.Use == Free {
+				all[i].GPUs[k] = Cell{Use: Worker, Job: job, Rank: rank}
+				break
+			}
+		}
+	}
+	return all
+}
+
+// figure8 is a sweep of workers and policies on eight machines of four GPUs.
+func figure8() *Record {
+	r := base("placements", "Where four policies put the workers of a job")
+	index := 0
+	for _, workers := range []int{4, 6, 12} {
+		for _, policy := range []string{"titan", "elasticflow", "tiresias", "hived"} {
+			all := machines(1, 8, 4, func(i int) int { return []int{0, 3, 1, 2, 0, 1, 3, 2}[i] })
+			order := map[string][]int{
+				"titan": {2, 2, 2, 5, 5, 5, 3, 3, 7, 7, 1, 6}, "elasticflow": {0, 0, 0, 0, 4, 4, 4, 4, 2, 2, 2, 5},
+				"tiresias": {2, 5, 2, 5, 2, 5, 3, 7, 3, 7, 1, 6}, "hived": {1, 6, 3, 3, 7, 7, 2, 2, 2, 5, 5, 5},
+			}[policy]
+			p := Point{Index: index, Params: map[string]any{"allreduce.workers": workers, "placement.policy": policy},
+				Labels:   []string{fmt.Sprintf("allreduce.workers=%d", workers), "placement.policy=" + policy},
+				Machines: occupy(all, "resnet50", order[:workers]...)}
+			if policy == "elasticflow" && workers == 6 { // it takes powers of two
+				p.Machines[4].GPUs[2], p.Machines[4].GPUs[3] = Cell{Use: Spare, Job: "resnet50"}, Cell{Use: Spare, Job: "resnet50"}
+			}
+			p.Phases = []Phase{{End: 5, Figures: []Figure{measuredFig("throughput", "resnet50", 1000+100*float64(workers), 3, "1")}}}
+			r.Points = append(r.Points, p)
+			index++
+		}
+	}
+	r.Checks, r.Outcome, r.Reasons = Judge(r.Expect, r.Points)
+	return r
+}
+
+// largePlacements are many jobs on 512 machines of eight GPUs, by two policies.
+func largePlacements() []Placement {
+	var out []Placement
+	for _, name := range []string{"titan", "elasticflow", "tiresias", "hived"} {
+		rng := rand.New(rand.NewPCG(5, 6))
+		all := machines(64, 8, 8, func(i int) int { return 0 })
+		at := 0
+		for job := range 90 {
+			var where []int
+			for range 1 << rng.IntN(6) {
+				where = append(where, at/8)
+				at++
+			}
+			if name == "elasticflow" || name == "tiresias" && job%3 == 0 {
+				at = (at + 7) / 8 * 8
+			}
+			if at > 512*8-64 {
+				break
+			}
+			occupy(all, fmt.Sprintf("job%d", job), where...)
+		}
+		out = append(out, Placement{Name: name, Machines: all})
+	}
+	return out
 }

@@ -172,6 +172,9 @@ var prefixes = []struct {
 // prefixOf chooses the SI prefix for v. Only seconds go below one: there is no
 // millibit.
 func prefixOf(v float64, unit string) (div float64, prefix string) {
+	if unit == "h" || strings.HasPrefix(unit, "1/") { // nobody says kh
+		return 1, ""
+	}
 	a := math.Abs(v)
 	for _, p := range prefixes {
 		if p.div < 1 && (unit != "s" || a == 0) || unit == "s" && p.div > 1 {

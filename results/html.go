@@ -31,11 +31,17 @@ type page struct {
 	Summary       *summary
 	Compare       *compareView
 	Plots         []plot
-	Times         []template.HTML
+	Placements    []placementView
+	Past          *pastView
+	Occupancy     []plot
+	Times         []plot
 	TimeUnit      string
 	TimesLeft     int
 	Model         string
 	Topology      template.HTML
+	Trees         template.HTML
+	TreeRows      []treeRow
+	TreesOf       string
 	LoadsOf       string
 	Loaded        bool
 	Links         []linkRow
@@ -43,6 +49,8 @@ type page struct {
 	HasPhase      bool
 	HasLab        bool
 	Models        []modelRow
+	FidelityRows  []fidelityRow
+	Fidelity      template.HTML
 	Jobs          []jobRow
 	Operations    bool // some of Jobs say what became of their all-reduces
 	Troubles      []trouble
@@ -55,11 +63,17 @@ type page struct {
 	PlotsTitle    string
 }
 
-type tile struct{ Label, Value, Note, Class string }
+// tile is a figure at the top of the page. Metric and Key say which it is and its number, for scripts.
+type tile struct{ Label, Value, Note, Class, Metric, Key string }
 
 type fact struct{ Name, Value string }
 
-type linkRow struct{ Name, Capacity, Observed, Lab, Predicted, Utilisation string }
+// linkRow is a row of the table of links. The *Key fields are numbers in bit/s.
+type linkRow struct {
+	Name, Capacity, Observed, Lab, Predicted, Utilisation string
+	CapacityKey, ObservedKey, Lo, Hi, PredictedKey        string
+	UtilisationKey                                        string
+}
 
 // checkRow is a row of the table of checks. The *Key fields are what it sorts by.
 type checkRow struct {
@@ -69,9 +83,14 @@ type checkRow struct {
 	Bottleneck, Why                                 string
 	Gate                                            bool
 	Rank                                            int
+	Metric, Predictor, Code, Lo, Hi                 string
+	Index                                           int
 }
 
 type modelRow struct{ Model, Metric, Mean, Max, Worst, N string }
+
+// fidelityRow is a model that was held against the run. The *Key fields are parts of 1.
+type fidelityRow struct{ Model, Error, Range, N, ErrorKey, Lo, Hi string }
 
 type jobRow struct {
 	Where string
@@ -99,9 +118,22 @@ func glyph(o Outcome) string {
 // scripts, in light and dark, and on paper. samples may be nil; then there are no
 // rates over time.
 func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
+	return WriteReport(w, rec, samples, Beside{})
+}
+
+// Beside is what a report shows that is not in the run's record. Each part may be left out.
+type Beside struct {
+	Past *Past // package history fills it
+	// Fidelity has drawings and tables of the models that were held against the run; package
+	// fidelity writes it.
+	Fidelity template.HTML
+}
+
+// WriteReport is WriteHTML with what is known beside the run's record.
+func WriteReport(w io.Writer, rec *Record, samples []Sample, beside Beside) error {
 	p := page{
 		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: upperFirst(rec.word()), Glyph: glyph(cmp.Or(rec.Outcome, ErrorOutcome)),
-		Tally: rec.tally(), About: rec.about(), Summary: rec.summary(), Compare: rec.compareView(), Plots: rec.plots(), Model: rec.linkPredictor(),
+		Tally: rec.tally(), About: rec.about(), Summary: rec.summary(), Compare: rec.compareView(), Plots: rec.plots(), Placements: rec.placementViews(), Model: rec.linkPredictor(),
 		Hosts: rec.Hosts, Troubles: rec.troubles(), Rerun: rec.rerun(),
 		Observed: string(cmp.Or(rec.Kind, Measured)),
 	}
@@ -111,11 +143,13 @@ func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 		p.PlotsTitle = p.ObservedTitle + " against predicted"
 	}
 	p.Times, p.TimeUnit, p.TimesLeft = rec.timelines(samples)
+	p.Occupancy, p.Past, p.Fidelity = rec.occupancy(samples), beside.Past.view(), beside.Fidelity
 	if len(rec.Topology.Nodes) > 0 {
 		loads, of := rec.LinkLoads()
 		p.LoadsOf, p.Loaded = of, loads != nil
 		p.Topology = template.HTML(topologySVG("topo", rec.Topology, loads, false))
 		p.Links = rec.linkRows(loads)
+		p.Trees, p.TreeRows, p.TreesOf = rec.treesView()
 	}
 	p.Tiles = rec.tiles()
 	for _, c := range rec.Checks {
@@ -128,6 +162,9 @@ func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 	slices.SortStableFunc(p.Checks, func(a, b checkRow) int { return cmp.Compare(a.Rank, b.Rank) })
 	for _, m := range rec.ungated() {
 		p.Models = append(p.Models, modelRow{modelName(m.Predictor), measureName(m.Metric), m.size(m.Mean), m.size(m.Max), m.Worst, grouped(strconv.Itoa(m.N))})
+	}
+	for _, f := range rec.Fidelity {
+		p.FidelityRows = append(p.FidelityRows, fidelityRow{f.Of, Percent(f.Value), Percent(f.Lo) + " to " + Percent(f.Hi), grouped(strconv.Itoa(f.N)), exact(f.Value), exact(f.Lo), exact(f.Hi)})
 	}
 	p.Jobs = rec.jobRows()
 	p.Operations = slices.ContainsFunc(p.Jobs, func(j jobRow) bool { return j.Ops > 0 })
@@ -146,6 +183,7 @@ func WriteHTML(w io.Writer, rec *Record, samples []Sample) error {
 func (rec *Record) checkRow(c Check) checkRow {
 	r := checkRow{
 		Class: string(c.Outcome), Glyph: glyph(c.Outcome), Verdict: string(c.Outcome), Expect: c.Expect, Point: c.Point, Of: c.Of,
+		Metric: c.Metric, Predictor: c.Predictor, Code: c.FailureCode(), Index: c.Index,
 		Phase: strconv.Itoa(c.Phase + 1), Tolerance: c.tolerance(), Bottleneck: c.Bottleneck, Why: c.Why, Gate: c.Gate,
 	}
 	if c.Outcome == Inconclusive && c.More > 0 {
@@ -156,7 +194,7 @@ func (rec *Record) checkRow(c Check) checkRow {
 		r.Rank = 4
 		r.Class = "ungated"
 	}
-	key := func(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
+	key := exact
 	if c.Repeats == 0 {
 		r.Measured = "–"
 		if c.Predicted != 0 {
@@ -164,7 +202,7 @@ func (rec *Record) checkRow(c Check) checkRow {
 		}
 		return r
 	}
-	r.Measured, r.MeasuredKey = c.measured(), key(c.Measured)
+	r.Measured, r.MeasuredKey, r.Lo, r.Hi = c.measured(), key(c.Measured), key(c.Lo), key(c.Hi)
 	if c.isError() {
 		r.Measured = c.Statistic + " error " + r.Measured
 		if c.Worst != "" {
@@ -202,7 +240,7 @@ func (rec *Record) tiles() []tile {
 	}
 	compared := rec.comparing()
 	if total > 0 || compared == nil && len(rec.Summary) == 0 {
-		out = append(out, tile{"Checks held", fmt.Sprintf("%d of %d", pass, total), note, class})
+		out = append(out, tile{"Checks held", fmt.Sprintf("%d of %d", pass, total), note, class, "checks_held", strconv.Itoa(pass)})
 	}
 	if compared != nil {
 		out = append(out, compared.tiles()...)
@@ -228,10 +266,10 @@ func (rec *Record) tiles() []tile {
 		if c.isError() {
 			value = strings.TrimPrefix(value, "+")
 		}
-		out = append(out, tile{"Nearest to its limit", value, "allowed " + c.tolerance() + ": " + strings.TrimSpace(c.Of+" "+c.Point), ""})
+		out = append(out, tile{"Nearest to its limit", value, "allowed " + c.tolerance() + ": " + strings.TrimSpace(c.Of+" "+c.Point), "", "nearest_error", exact(c.Error)})
 	}
 	if checked, wrong, _ := rec.sums(); checked > 0 {
-		t := tile{"Sums", "all exact", fmt.Sprintf("%s reduced values checked", Quantity(float64(checked), "1")), ""}
+		t := tile{"Sums", "all exact", fmt.Sprintf("%s reduced values checked", Quantity(float64(checked), "1")), "", "sums_wrong", strconv.FormatInt(wrong, 10)}
 		if wrong > 0 {
 			t.Value, t.Class = grouped(strconv.FormatInt(wrong, 10))+" wrong", "fail"
 		}
@@ -241,13 +279,13 @@ func (rec *Record) tiles() []tile {
 	for _, c := range cells {
 		repeats = max(repeats, len(c.repeats)+c.dropped)
 	}
-	out = append(out, tile{"Points", strconv.Itoa(len(cells)), plural(max(repeats, 1), "repeat"), ""})
+	out = append(out, tile{"Points", strconv.Itoa(len(cells)), plural(max(repeats, 1), "repeat"), "", "points", strconv.Itoa(len(cells))})
 	if s := rec.Scale; s.Factor > 1 {
 		note := "rates divided, times multiplied"
 		if s.Mode == "shrunk" {
 			note = "rates and bytes divided, times 1:1"
 		}
-		out = append(out, tile{"Emulated at", "1 : " + short(s.Factor), note, ""})
+		out = append(out, tile{"Emulated at", "1 : " + short(s.Factor), note, "", "scale_factor", exact(s.Factor)})
 	}
 	fatal := 0
 	ts := rec.troubles()
@@ -258,11 +296,11 @@ func (rec *Record) tiles() []tile {
 	}
 	switch {
 	case fatal > 0:
-		out = append(out, tile{"Testbed health", plural(fatal, "problem"), "points left out of the verdict", "inconclusive"})
+		out = append(out, tile{"Testbed health", plural(fatal, "problem"), "points left out of the verdict", "inconclusive", "testbed_problems", strconv.Itoa(fatal)})
 	case len(ts) > 0:
-		out = append(out, tile{"Testbed health", plural(len(ts), "note"), "none that limits the verdict", ""})
+		out = append(out, tile{"Testbed health", plural(len(ts), "note"), "none that limits the verdict", "", "testbed_problems", "0"})
 	default:
-		out = append(out, tile{"Testbed health", "good", "no limit reached", ""})
+		out = append(out, tile{"Testbed health", "good", "no limit reached", "", "testbed_problems", "0"})
 	}
 	return out
 }
@@ -270,19 +308,20 @@ func (rec *Record) tiles() []tile {
 func (rec *Record) linkRows(loads map[string]LinkLoad) []linkRow {
 	var out []linkRow
 	for _, l := range rec.Topology.Links {
-		r := linkRow{Name: l.Name, Capacity: Quantity(l.Rate, "bit/s"), Observed: "–", Predicted: "–", Utilisation: "–"}
+		r := linkRow{Name: l.Name, Capacity: Quantity(l.Rate, "bit/s"), CapacityKey: exact(l.Rate), Observed: "–", Predicted: "–", Utilisation: "–"}
 		load := loads[l.Name]
 		if f := load.Observed; f.Kind != "" {
 			r.Observed = QuantityCI(f.Value, f.Lo, f.Hi, "bit/s")
+			r.ObservedKey, r.Lo, r.Hi = exact(f.Value), exact(f.Lo), exact(f.Hi)
 			if rec.Scale.scales("bit/s") {
 				r.Lab = Quantity(rec.Scale.Lab(f.Value, "bit/s"), "bit/s")
 			}
 			if l.Rate > 0 {
-				r.Utilisation = Percent(f.Value / l.Rate)
+				r.Utilisation, r.UtilisationKey = Percent(f.Value/l.Rate), exact(f.Value/l.Rate)
 			}
 		}
 		if f := load.Predicted; f.Kind != "" {
-			r.Predicted = Quantity(f.Value, "bit/s")
+			r.Predicted, r.PredictedKey = Quantity(f.Value, "bit/s"), exact(f.Value)
 		}
 		out = append(out, r)
 	}
@@ -348,6 +387,11 @@ func (rec *Record) facts() []fact {
 	}
 	add("Driver", rec.Driver)
 	add("Switch", rec.Switch)
+	for _, f := range rec.Switches {
+		if !f.embedded() {
+			add("Switch "+f.Switch, strings.TrimPrefix(f.String(), f.Switch+": "))
+		}
+	}
 	add("Figures are", string(rec.Kind))
 	add("Scale", rec.Scale.String())
 	add("Seed", strconv.FormatUint(rec.Seed, 10))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,7 @@ func hostile() *Record {
 			ph.Figures = append(ph.Figures, measuredFig("link_rate", l, 3e7, 1e5, "bit/s"), predictedFig("link_rate", l, 3.1e7, "bit/s", evil, evil))
 		}
 		p.Phases = []Phase{ph}
+		p.Machines = []Machine{{Name: evil, Rack: evil, GPUs: []Cell{{Use: Worker, Job: evil}, {Use: Spare, Job: evil}, {Use: Background, Job: evil}}}}
 		r.Points = append(r.Points, p)
 	}
 	r.Checks, r.Outcome, r.Reasons = Judge(r.Expect, r.Points)
@@ -128,7 +130,7 @@ func TestHTML(t *testing.T) {
 		rec     *Record
 		samples []Sample
 		svgs    int
-	}{{fairShare(), nil, 4}, {wf, samples, 2 + 1 + 18}, {addressing(), nil, 4}, {quickstart(), nil, 4}, {broken, nil, 1}, {policies([]float64{1, 4}, 3), nil, 3}, {&Record{Name: "empty"}, nil, 0}} {
+	}{{fairShare(), nil, 4}, {wf, samples, 2 + 1 + 18}, {addressing(), nil, 4}, {quickstart(), nil, 4}, {broken, nil, 1}, {policies([]float64{1, 4}, 3), nil, 3}, {figure8(), nil, 3}, {&Record{Name: "empty"}, nil, 0}} {
 		t.Run(c.rec.Name, func(t *testing.T) {
 			page := htmlOf(t, c.rec, c.samples)
 			drawings := svgs(page)
@@ -171,6 +173,43 @@ func TestRerun(t *testing.T) {
 		rec.Inventory.Path = path
 		if got := rec.rerun(); got != want {
 			t.Errorf("with %s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestChartsOfPolicies: more combinations than colours are drawn by policy, a chart for each
+// value of the rest.
+func TestChartsOfPolicies(t *testing.T) {
+	for models, want := range map[int][]string{
+		1: {"Throughput against training.workers"},
+		3: {"Throughput against training.workers, model m0", "Throughput against training.workers, model m1", "Throughput against training.workers, model m2"},
+	} {
+		rec := &Record{Kind: Simulated, Summary: []string{"throughput"}}
+		for model := range models {
+			for _, workers := range []int{4, 8, 12} {
+				for _, policy := range []string{"titan", "elasticflow", "hived"} {
+					rec.Points = append(rec.Points, Point{
+						Index: len(rec.Points), Labels: []string{fmt.Sprintf("training.model=m%d", model), fmt.Sprintf("training.workers=%d", workers), "placement.policy=" + policy},
+						Params: map[string]any{"training.model": fmt.Sprintf("m%d", model), "training.workers": workers, "placement.policy": policy},
+						Phases: []Phase{{Figures: []Figure{Exact(Figure{Metric: "throughput", Of: Cluster, Kind: Simulated, Value: float64(100*workers + len(policy)), Unit: "1/s"})}}},
+					})
+				}
+			}
+		}
+		var titles []string
+		for _, p := range rec.plots() {
+			titles = append(titles, p.Title)
+			for _, name := range []string{"titan", "elasticflow", "hived"} {
+				if n := strings.Count(string(p.SVG), name+"</text>"); n != 1 {
+					t.Errorf("%s: %d lines of %s", p.Title, n, name)
+				}
+			}
+			if len(p.Table) != 9 {
+				t.Errorf("%s: a table of %d rows", p.Title, len(p.Table))
+			}
+		}
+		if !slices.Equal(titles, want) {
+			t.Errorf("%q, want %q", titles, want)
 		}
 	}
 }

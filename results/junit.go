@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// The part of JUnit's XML that CI systems agree on.
-type junitSuite struct {
+// JUnitSuite is the part of JUnit's XML that CI systems agree on: a testsuite.
+type JUnitSuite struct {
 	XMLName   xml.Name    `xml:"testsuite"`
 	Name      string      `xml:"name,attr"`
 	Tests     int         `xml:"tests,attr"`
@@ -17,18 +17,19 @@ type junitSuite struct {
 	Skipped   int         `xml:"skipped,attr"`
 	Time      string      `xml:"time,attr"`
 	Timestamp string      `xml:"timestamp,attr,omitempty"`
-	Props     []junitProp `xml:"properties>property"`
-	Cases     []junitCase `xml:"testcase"`
+	Props     *junitProps `xml:"properties,omitempty"`
+	Cases     []JUnitCase `xml:"testcase"`
 }
 
-type junitCase struct {
+// JUnitCase is a testcase. With none of Failure, Error and Skipped it passed.
+type JUnitCase struct {
 	Class   string       `xml:"classname,attr"`
 	Name    string       `xml:"name,attr"`
-	Time    string       `xml:"time,attr"`
+	Time    string       `xml:"time,attr,omitempty"`
 	Props   *junitProps  `xml:"properties,omitempty"`
-	Failure *junitResult `xml:"failure,omitempty"`
-	Error   *junitResult `xml:"error,omitempty"`
-	Skipped *junitResult `xml:"skipped,omitempty"`
+	Failure *JUnitResult `xml:"failure,omitempty"`
+	Error   *JUnitResult `xml:"error,omitempty"`
+	Skipped *JUnitResult `xml:"skipped,omitempty"`
 	Out     *junitOut    `xml:"system-out,omitempty"`
 }
 
@@ -41,7 +42,8 @@ type junitProp struct {
 	Value string `xml:"value,attr"`
 }
 
-type junitResult struct {
+// JUnitResult is why a case did not pass.
+type JUnitResult struct {
 	Message string `xml:"message,attr"`
 	Type    string `xml:"type,attr,omitempty"`
 	Text    string `xml:",chardata"`
@@ -56,7 +58,7 @@ type junitOut struct {
 // hold, so that they are seen and decide nothing; a point that the testbed failed
 // is an error.
 func WriteJUnit(w io.Writer, rec *Record) error {
-	s := junitSuite{Name: rec.Name}
+	s := JUnitSuite{Name: rec.Name}
 	if !rec.Started.IsZero() {
 		s.Timestamp = rec.Started.UTC().Format("2006-01-02T15:04:05")
 	}
@@ -64,10 +66,10 @@ func WriteJUnit(w io.Writer, rec *Record) error {
 	if rec.Complete() {
 		s.Time = strconv.FormatFloat(rec.Finished.Sub(rec.Started).Seconds(), 'f', 3, 64)
 	}
-	s.Props = []junitProp{
+	s.Props = &junitProps{[]junitProp{
 		{"id", rec.ID}, {"outcome", string(rec.Outcome)}, {"driver", rec.Driver}, {"switch", rec.Switch},
 		{"kind", string(rec.Kind)}, {"scale", rec.Scale.String()}, {"seed", strconv.FormatUint(rec.Seed, 10)}, {"tool", rec.Tool},
-	}
+	}}
 	for _, p := range rec.Points {
 		if p.Error == "" {
 			continue
@@ -76,23 +78,29 @@ func WriteJUnit(w io.Writer, rec *Record) error {
 		if p.Repeat > 0 {
 			name += fmt.Sprintf(" repeat %d", p.Repeat+1)
 		}
-		s.Cases = append(s.Cases, junitCase{
+		s.Cases = append(s.Cases, JUnitCase{
 			Class: class(rec.Name, p.Label()), Name: name, Time: "0",
-			Error: &junitResult{Message: p.Error, Type: "testbed"},
+			Error: &JUnitResult{Message: p.Error, Type: CodeTestbed},
 		})
 	}
 	if len(s.Cases) == 0 && rec.Outcome == ErrorOutcome { // it failed before there was anything to measure
-		r := &junitResult{Message: "the run ended with an error", Type: "testbed"}
+		r := &JUnitResult{Message: "the run ended with an error", Type: CodeTestbed}
 		if len(rec.Reasons) > 0 {
 			r.Message = rec.Reasons[0]
 		}
-		s.Cases = append(s.Cases, junitCase{Class: class(rec.Name, ""), Name: "run", Time: "0", Error: r})
+		s.Cases = append(s.Cases, JUnitCase{Class: class(rec.Name, ""), Name: "run", Time: "0", Error: r})
 	}
 	for _, c := range rec.Checks {
 		s.Cases = append(s.Cases, c.junit(rec))
 	}
+	s.Tally()
+	return EncodeJUnit(w, s)
+}
+
+// Tally counts the cases.
+func (s *JUnitSuite) Tally() {
+	s.Tests, s.Failures, s.Errors, s.Skipped = len(s.Cases), 0, 0, 0
 	for _, c := range s.Cases {
-		s.Tests++
 		switch {
 		case c.Failure != nil:
 			s.Failures++
@@ -102,12 +110,16 @@ func WriteJUnit(w io.Writer, rec *Record) error {
 			s.Skipped++
 		}
 	}
+}
+
+// EncodeJUnit writes a document: a JUnitSuite, or what holds several.
+func EncodeJUnit(w io.Writer, doc any) error {
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
 	enc := xml.NewEncoder(w)
 	enc.Indent("", "  ")
-	if err := enc.Encode(s); err != nil {
+	if err := enc.Encode(doc); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, "\n")
@@ -121,7 +133,7 @@ func class(experiment, point string) string {
 	return experiment + "." + point
 }
 
-func (c Check) junit(rec *Record) junitCase {
+func (c Check) junit(rec *Record) JUnitCase {
 	name := c.Expect
 	if c.Phase > 0 {
 		name += fmt.Sprintf(" phase %d", c.Phase+1)
@@ -129,23 +141,26 @@ func (c Check) junit(rec *Record) junitCase {
 	if c.Of != "" {
 		name += " " + c.Of
 	}
-	t := junitCase{Class: class(rec.Name, c.Point), Name: name, Time: "0"}
+	t := JUnitCase{Class: class(rec.Name, c.Point), Name: name, Time: "0"}
 	msg := c.Message()
 	switch {
 	case !c.Gate && c.Outcome != Pass:
-		t.Skipped = &junitResult{Message: "not gated: " + msg}
+		t.Skipped = &JUnitResult{Message: "not gated: " + msg}
 	case c.Outcome == Fail:
 		text := ""
 		for _, e := range rec.Expect {
-			if e.Name == c.Expect {
-				text = e.Reason
+			if e.Name == c.Expect && e.Reason != "" {
+				text = e.Reason + "\n"
 			}
 		}
-		t.Failure = &junitResult{Message: msg, Type: c.Metric, Text: text}
+		if e, ok := Explain(c.FailureCode()); ok {
+			text += e.Code + ": " + e.Means + "\ninabench explain " + e.Code + " says what to do.\n"
+		}
+		t.Failure = &JUnitResult{Message: msg, Type: c.FailureCode(), Text: text}
 	case c.Outcome == ErrorOutcome:
-		t.Error = &junitResult{Message: msg, Type: "testbed"}
+		t.Error = &JUnitResult{Message: msg, Type: c.FailureCode()}
 	case c.Outcome == Inconclusive || c.Outcome == Skipped:
-		t.Skipped = &junitResult{Message: string(c.Outcome) + ": " + msg}
+		t.Skipped = &JUnitResult{Message: string(c.Outcome) + ": " + msg}
 		if c.More > 0 {
 			t.Props = &junitProps{[]junitProp{{"further_repeats", strconv.Itoa(c.More)}}}
 		}

@@ -33,7 +33,7 @@ func TestJUnitGolden(t *testing.T) {
 
 func TestJUnitCounts(t *testing.T) {
 	rec, _ := waterfill()
-	var s junitSuite
+	var s JUnitSuite
 	if err := xml.Unmarshal([]byte(junitOf(t, rec)), &s); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -359,21 +360,47 @@ func Combine(repeats []Figure) Figure {
 	return out
 }
 
+// Mean is the mean of independent values, at least one, with its interval; of a single one there
+// is none.
+func Mean(x []float64) Figure {
+	f := Figure{N: len(x)}
+	mean, sd := meanSD(x)
+	f.Value, f.Lo, f.Hi = mean, mean, mean
+	if n := float64(len(x)); n > 1 {
+		half := StudentT(n-1) * sd / math.Sqrt(n)
+		f.Lo, f.Hi = mean-half, mean+half
+	}
+	return f
+}
+
+// Median of values, at least one.
+func Median(x []float64) float64 {
+	s := slices.Sorted(slices.Values(x))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
 // StudentT is the two-sided 95 % quantile of Student's t with df degrees of
 // freedom, at least 1 and not necessarily whole: 12.7 at 1, 2.09 at 19, 1.96 for
 // many.
-func StudentT(df float64) float64 {
-	df = max(df, 1)
-	lo, hi := 1.9, 12.8
-	for range 40 {
-		t := (lo + hi) / 2
-		if incompleteBeta(df/2, 0.5, df/(df+t*t)) > 1-Confidence { // both tails
+func StudentT(df float64) float64 { return StudentTail(max(df, 1), (1-Confidence)/2) }
+
+// StudentTail is what Student's t with df degrees of freedom, above 0, exceeds with probability
+// p, above 0 and at most 0.5; at most 2^20.
+func StudentTail(df, p float64) float64 {
+	more := func(t float64) bool { return incompleteBeta(df/2, 0.5, df/(df+t*t)) > 2*p } // both tails
+	lo, hi := 0.0, 1.0
+	for more(hi) && hi < 1<<20 {
+		hi *= 2
+	}
+	for range 60 {
+		if t := (lo + hi) / 2; more(t) {
 			lo = t
 		} else {
 			hi = t
 		}
 	}
-	return (lo + hi) / 2
+	return hi
 }
 
 // fTail is P(F > x) of the F distribution.

@@ -15,11 +15,30 @@ func TestStudentT(t *testing.T) {
 			t.Errorf("StudentT(%g) = %.4f, want %.3f", df, got, want)
 		}
 	}
+	// The same table, and the least and the most that it says.
+	for _, tt := range [][3]float64{{3, 0.25, 0.765}, {10, 0.005, 3.169}, {20, 0.0005, 3.850}, {7, 0.5, 0}, {0.1, 1e-9, 1 << 20}} {
+		if got := StudentTail(tt[0], tt[1]); math.Abs(got-tt[2]) > 0.0006 {
+			t.Errorf("StudentTail(%g, %g) = %.4f, want %.3f", tt[0], tt[1], got, tt[2])
+		}
+	}
 	// F(1, n) is the square of t(n).
 	for _, df := range []float64{1, 4, 30} {
 		if got := fTail(StudentT(df)*StudentT(df), 1, df); math.Abs(got-0.05) > 1e-6 {
 			t.Errorf("P(F > t²) with %g degrees of freedom = %g, want 0.05", df, got)
 		}
+	}
+}
+
+func TestMean(t *testing.T) {
+	if f := Mean([]float64{3}); f != (Figure{Value: 3, Lo: 3, Hi: 3, N: 1}) {
+		t.Errorf("of one: %+v", f)
+	}
+	// The variance is 8/3, and t with 3 degrees of freedom 3.182.
+	if f := Mean([]float64{1, 3, 3, 5}); f.Value != 3 || f.N != 4 || math.Abs(f.Hi-3-3.182*math.Sqrt(8.0/3)/2) > 0.001 || math.Abs(f.Hi+f.Lo-6) > 1e-12 {
+		t.Errorf("%+v", f)
+	}
+	if a, b := Median([]float64{5, 1, 3}), Median([]float64{9, 1, 5, 3}); a != 3 || b != 4 {
+		t.Errorf("medians %v and %v", a, b)
 	}
 }
 

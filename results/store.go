@@ -12,9 +12,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -53,6 +55,13 @@ type Dir struct {
 	err  error // the first error of writing samples; it stays
 }
 
+// Unfinished makes rec that of a run that was cut off, which is what whoever opens it finds
+// until the run is judged.
+func (rec *Record) Unfinished() {
+	rec.Outcome, rec.ExitCode, rec.Finished = ErrorOutcome, ExitCode(ErrorOutcome), time.Time{}
+	rec.Reasons = []string{unfinished}
+}
+
 // Create makes the directory of a new run, writes its inputs and a first record,
 // and points root/latest at it. It fills in the record's schema, ID and start if
 // they are empty. Until Save is called with another outcome the record on disk says
@@ -82,8 +91,7 @@ func Create(root string, rec *Record) (*Dir, error) {
 		}
 	}
 	first := *rec
-	first.Outcome, first.ExitCode, first.Finished = ErrorOutcome, ExitCode(ErrorOutcome), time.Time{}
-	first.Reasons = []string{unfinished}
+	first.Unfinished()
 	if err := d.Save(&first); err != nil {
 		return nil, err
 	}
@@ -92,6 +100,9 @@ func Create(root string, rec *Record) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create samples: %w", err)
 	}
+	// The lock says that the run goes on, until Close or the end of the process. Where there
+	// are no locks, nobody can be told.
+	_ = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	d.file, d.buf = file, bufio.NewWriterSize(file, 1<<16)
 	d.pointLatest(root)
 	return d, nil
@@ -184,11 +195,117 @@ func (d *Dir) Close() error {
 // the record for one of them would lose everything that was measured.
 func (d *Dir) Save(rec *Record) error {
 	rec.scrub()
-	data, err := json.MarshalIndent(rec, "", "  ")
+	data, err := rec.encode()
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
 	}
 	return d.WriteFile(RecordFile, append(data, '\n'))
+}
+
+// encode is the record as indented JSON. Its points, of which there may be thousands, are encoded
+// side by side.
+func (rec *Record) encode() ([]byte, error) {
+	rest := *rec
+	if rest.Points != nil {
+		rest.Points = []Point{}
+	}
+	data, err := json.MarshalIndent(&rest, "", "  ")
+	if err != nil || len(rec.Points) == 0 {
+		return flatLists(data), err
+	}
+	const at, indent = "\n  \"points\": [", "\n    " // a key of the record itself: others are further in
+	before, after, ok := bytes.Cut(data, []byte(at+"]"))
+	if !ok {
+		return nil, errors.New("a record without points")
+	}
+	n := min(len(rec.Points), runtime.GOMAXPROCS(0))
+	parts, errs := make([][]byte, n), make([]error, n)
+	var wg sync.WaitGroup
+	for k := range n {
+		wg.Go(func() {
+			for i := k * len(rec.Points) / n; i < (k+1)*len(rec.Points)/n; i++ {
+				point, err := json.MarshalIndent(&rec.Points[i], indent[1:], "  ")
+				if errs[k] = err; err != nil {
+					return
+				}
+				if i > 0 {
+					parts[k] = append(parts[k], ',')
+				}
+				parts[k] = append(append(parts[k], indent...), flatLists(point)...)
+			}
+		})
+	}
+	wg.Wait()
+	out := append(flatLists(before), at...)
+	for _, part := range parts {
+		out = append(out, part...)
+	}
+	out = append(out, "\n  ]"...)
+	return append(out, flatLists(after)...), errors.Join(errs...)
+}
+
+// flatLists puts lists of numbers and texts in indented JSON on one line: curves have
+// thousands of numbers.
+func flatLists(data []byte) []byte {
+	out := make([]byte, 0, len(data))
+	for i := 0; i < len(data); {
+		end := i + 1
+		switch data[i] {
+		case '"':
+			end = afterString(data, i)
+		case '[':
+			if line, after := flatList(data, i); line != nil {
+				out, i = append(out, line...), after
+				continue
+			}
+		}
+		out, i = append(out, data[i:end]...), end
+	}
+	return out
+}
+
+// flatList is the list that begins at i on one line, and the index after it; nil if there
+// is a list or an object in it.
+func flatList(data []byte, i int) (line []byte, after int) {
+	line = []byte{'['}
+	for i++; i < len(data); i++ {
+		switch c := data[i]; c {
+		case '[', '{':
+			return nil, 0
+		case ']':
+			return append(line, c), i + 1
+		case '"':
+			after := afterString(data, i)
+			line = append(line, data[i:after]...)
+			i = after - 1
+		case ',':
+			line = append(line, ',', ' ')
+		case ' ', '\n':
+		default:
+			line = append(line, c)
+		}
+	}
+	return nil, 0
+}
+
+// afterString is the index after the string of a JSON text that begins at i.
+func afterString(data []byte, i int) int {
+	for i++; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return min(i+1, len(data))
+}
+
+// Finish saves the record of a run that has ended, and writes its reports, side by side: of thousands
+// of points either takes seconds.
+func (d *Dir) Finish(rec *Record) error {
+	rec.scrub() // which Save does too, and then there is nothing left to change
+	saved := make(chan error, 1)
+	go func() { saved <- d.Save(rec) }()
+	reported := d.WriteReports(rec)
+	return errors.Join(<-saved, reported)
 }
 
 // WriteReports writes report.html and junit.xml from the record and the samples on
@@ -215,13 +332,42 @@ func (d *Dir) WriteReports(rec *Record) error {
 // the old one or the new one, whole.
 func (d *Dir) WriteFile(name string, data []byte) error {
 	path := filepath.Join(d.Path, name)
-	if err := writeAtomically(path, data); err != nil {
+	if err := WriteAtomically(path, data); err != nil {
 		return fmt.Errorf("write %s: %w", path, pathless(err))
 	}
 	return nil
 }
 
-func writeAtomically(path string, data []byte) (err error) {
+// aside is what names of directories begin with that are being removed.
+const aside = ".gone-"
+
+// PutAside takes a directory out of its parent's sight in one step, until Sweep removes it.
+func PutAside(parent, name string) error {
+	return os.Rename(filepath.Join(parent, name), filepath.Join(parent, aside+name))
+}
+
+// Sweep removes what was put aside in a directory, also by one that was killed.
+func Sweep(parent string) error {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), aside) {
+			continue
+		}
+		// Two at once: one of them finds files gone.
+		if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WriteAtomically writes a file so that others, also after a crash, see the old one or the new
+// one, whole.
+func WriteAtomically(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return err
@@ -308,6 +454,17 @@ func (rec *Record) scrub() {
 	}
 }
 
+// Running says whether some process, or this one, is writing the run in a directory. A run
+// that is neither running nor complete was cut off.
+func Running(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, SamplesFile))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
+
 // Complete says whether the run came to its end: false for one that was cut off.
 func (rec *Record) Complete() bool { return !rec.Finished.IsZero() }
 
@@ -319,14 +476,15 @@ func Open(root, ref string) (*Dir, *Record, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rec, err := readRecord(path)
+	rec, err := ReadRecord(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &Dir{Path: path}, rec, nil
 }
 
-func readRecord(dir string) (*Record, error) {
+// ReadRecord reads the record of the run in a directory.
+func ReadRecord(dir string) (*Record, error) {
 	path := filepath.Join(dir, RecordFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -385,8 +543,8 @@ func isRun(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// runNames are the names of the run directories under root, newest first. A root
-// that does not exist holds none.
+// runNames are the names of the run directories under root, newest first, without those
+// that begin with a dot. A root that does not exist holds none.
 func runNames(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -397,7 +555,7 @@ func runNames(root string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && isRun(filepath.Join(root, e.Name())) {
+		if e.IsDir() && e.Name()[0] != '.' && isRun(filepath.Join(root, e.Name())) {
 			names = append(names, e.Name())
 		}
 	}
@@ -423,7 +581,7 @@ func List(root string) ([]Entry, error) {
 	out := make([]Entry, len(names))
 	for i, name := range names {
 		path := filepath.Join(root, name)
-		rec, err := readRecord(path)
+		rec, err := ReadRecord(path)
 		out[i] = Entry{Path: path, Record: rec, Err: err}
 	}
 	return out, nil

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +28,9 @@ func TestRunDirectory(t *testing.T) {
 	d, err := Create(root, rec)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !Running(d.Path) {
+		t.Error("a run that is being written does not run")
 	}
 	// A run that is cut off here can be opened, and says so.
 	_, got, err := Open(root, "latest")
@@ -51,6 +57,9 @@ func TestRunDirectory(t *testing.T) {
 	if err := errors.Join(d.Close(), d.Close()); err != nil {
 		t.Fatal(err)
 	}
+	if Running(d.Path) || Running(root) {
+		t.Error("a closed run, or what is none, runs")
+	}
 	if err := d.Append(want...); err == nil {
 		t.Error("append after close")
 	}
@@ -75,6 +84,67 @@ func TestRunDirectory(t *testing.T) {
 	more, _ := filepath.Glob(filepath.Join(root, ".*"))
 	if len(left)+len(more) > 0 {
 		t.Errorf("temporary files are left: %q %q", left, more)
+	}
+}
+
+// TestFlatLists: lists of numbers and texts are on a line, and nothing else changes.
+func TestFlatLists(t *testing.T) {
+	in := map[string]any{
+		"a": []float64{1, -2.5e-7, 3}, "b": []string{"x, [y", `quote " and \\ [`, ""}, "c": []any{[]int{1}, map[string]any{"d": []bool{true}}, []int{}},
+		"e [1, 2]": "[\n  1,\n  2\n]", "f": nil,
+	}
+	indented, err := json.MarshalIndent(in, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := flatLists(indented)
+	var a, b bytes.Buffer
+	if err := errors.Join(json.Compact(&a, indented), json.Compact(&b, got)); err != nil || a.String() != b.String() {
+		t.Errorf("%v: %s\nbecame\n%s", err, indented, got)
+	}
+	for _, line := range []string{`  "a": [1, -2.5e-7, 3],`, `    [1],`, `      "d": [true]`, `    []`} {
+		if !strings.Contains(string(got), "\n"+line+"\n") {
+			t.Errorf("no line %q in\n%s", line, got)
+		}
+	}
+}
+
+// FuzzFlatLists: JSON stays what it was.
+func FuzzFlatLists(f *testing.F) {
+	for _, s := range []string{`[1,[2],"]"]`, `{"a":["\\\"]",1]}`, `[]`, `"["`, `[{}]`, `[[[1,2],3],4]`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var indented, a, b bytes.Buffer
+		if json.Indent(&indented, []byte(text), "", "  ") != nil {
+			return
+		}
+		got := flatLists(indented.Bytes())
+		if err := errors.Join(json.Compact(&a, indented.Bytes()), json.Compact(&b, got)); err != nil || a.String() != b.String() {
+			t.Errorf("%v: %s became %s", err, indented.String(), got)
+		}
+	})
+}
+
+// TestEncode: a record's points are encoded side by side, and it is what it would be in one go.
+func TestEncode(t *testing.T) {
+	long, _ := waterfill()
+	for procs := 1; procs <= 3; procs++ {
+		was := runtime.GOMAXPROCS(procs)
+		for _, rec := range []*Record{{}, {Points: []Point{}}, {Points: []Point{{Error: "\n  \"points\": []"}}}, fairShare(), long, policies([]float64{1, 2}, 7), figure8()} {
+			whole, err := json.MarshalIndent(rec, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := rec.encode(); err != nil || !bytes.Equal(got, flatLists(whole)) {
+				t.Errorf("%d points, %d at a time: %v, %s\nwant %s", len(rec.Points), procs, err, got, flatLists(whole))
+			}
+		}
+		runtime.GOMAXPROCS(was)
+	}
+	bad := &Record{Points: []Point{{}, {Params: map[string]any{"a": math.NaN()}}, {}}}
+	if _, err := bad.encode(); err == nil {
+		t.Error("what JSON cannot carry was encoded")
 	}
 }
 
@@ -165,27 +235,26 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A disk that is full in the middle of a write is a process that may not write more than 64 bytes:
+// not this one, of which package testing keeps a log.
 func TestSaveKeepsTheOldRecord(t *testing.T) {
+	if path := os.Getenv("INABENCH_SAVE_ON_A_FULL_DISK"); path != "" {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Print((&Dir{Path: path}).Save(&Record{Name: "new", Title: strings.Repeat("x", 1000)}))
+		os.Exit(0)
+	}
 	d, err := Create(t.TempDir(), &Record{Name: "old"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Skip(err)
-	}
-	small := limit
-	small.Cur = 64 // bytes: as a full disk, in the middle of a write
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small); err != nil {
-		t.Skip(err)
-	}
-	err = d.Save(&Record{Name: "new", Title: strings.Repeat("x", 1000)})
-	if e := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); e != nil {
-		t.Fatal(e)
-	}
-	if err == nil || !strings.Contains(err.Error(), filepath.Join(d.Path, RecordFile)) {
-		t.Errorf("save beyond the limit: %v", err)
+	other := exec.Command(os.Args[0], "-test.run=^TestSaveKeepsTheOldRecord$")
+	other.Env = append(os.Environ(), "INABENCH_SAVE_ON_A_FULL_DISK="+d.Path)
+	said, err := other.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), filepath.Join(d.Path, RecordFile)) || !strings.Contains(string(said), syscall.EFBIG.Error()) {
+		t.Errorf("save beyond the limit: %s, %v", said, err)
 	}
 	_, rec, err := Open(filepath.Dir(d.Path), d.Path)
 	if err != nil || rec.Name != "old" {
@@ -277,5 +346,35 @@ func TestReadSamplesCutOff(t *testing.T) {
 	s, err := ReadSamples(strings.NewReader("{\"t\":1}\nrubbish\n{\"t\":2}\n"))
 	if err == nil || !strings.Contains(err.Error(), "line 2") || len(s) != 1 {
 		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// TestFinish: with -race, that reports change nothing of what is saved beside them.
+func TestFinish(t *testing.T) {
+	odd := &Record{Name: "odd", Points: []Point{{Phases: []Phase{{Figures: []Figure{{Metric: "share", Value: math.NaN(), N: 3}}}}}}}
+	for name, rec := range map[string]*Record{"quickstart": quickstart(), "policies": policies([]float64{1, 4}, 3), "hostile": hostile(), "not finite": odd} {
+		d, err := Create(t.TempDir(), rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(d.Close(), d.Finish(rec)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got, err := ReadRecord(d.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var saved, want bytes.Buffer
+		if err := errors.Join(WriteJSON(&saved, got), WriteJSON(&want, rec)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), saved.String()); diff != "" {
+			t.Errorf("%s is saved otherwise (-want +got):\n%s", name, diff)
+		}
+		for _, file := range []string{ReportFile, JUnitFile} {
+			if _, err := os.Stat(filepath.Join(d.Path, file)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }

@@ -66,7 +66,7 @@ func (rec *Record) summary() *summary {
 			}
 			f := of[m][j].observed
 			some = true
-			row.Values, row.Sort = append(row.Values, QuantityCI(f.Value, f.Lo, f.Hi, f.Unit)), append(row.Sort, number(f.Value))
+			row.Values, row.Sort = append(row.Values, QuantityCI(f.Value, f.Lo, f.Hi, f.Unit)), append(row.Sort, exact(f.Value))
 		}
 		if some {
 			s.Rows = append(s.Rows, row)

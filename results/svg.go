@@ -163,18 +163,22 @@ const seriesColours = 6
 
 // The palette is Okabe and Ito's (jfly.uni-koeln.de/color, 2008), which stays apart
 // for colour-blind readers, darkened on white and lightened on black for contrast.
-const paletteCSS = `
-:root{--paper:#fff;--raised:#f6f7f9;--ink:#1a1e23;--muted:#59626d;--line:#c5cbd3;--grid:#e7eaee;
+const (
+	lightCSS = `--paper:#fff;--raised:#f6f7f9;--ink:#1a1e23;--muted:#59626d;--line:#c5cbd3;--grid:#e7eaee;
 --c0:#0067a3;--c1:#c04a00;--c2:#00795a;--c3:#9a4a83;--c4:#946400;--c5:#5a6470;
 --c6:#5b4fb8;--c7:#97303c;--c8:#5c7000;
---pass:#00704f;--fail:#b83a00;--open:#845a00}
-@media (prefers-color-scheme:dark){:root{--paper:#121519;--raised:#1b1f25;--ink:#e7eaee;--muted:#9fa9b5;--line:#444c57;--grid:#272c34;
+--pass:#00704f;--fail:#b83a00;--open:#845a00`
+	darkCSS = `--paper:#121519;--raised:#1b1f25;--ink:#e7eaee;--muted:#9fa9b5;--line:#444c57;--grid:#272c34;
 --c0:#5eb8ec;--c1:#ff9455;--c2:#3ccfa2;--c3:#e3a0cb;--c4:#efc552;--c5:#aab3be;
 --c6:#a9a0ff;--c7:#f58b93;--c8:#b3cc4e;
---pass:#3ccfa2;--fail:#ff9455;--open:#efc552}}
-@media print{:root{--paper:#fff;--raised:#fff;--ink:#000;--muted:#444;--line:#999;--grid:#ddd;
---c0:#0067a3;--c1:#c04a00;--c2:#00795a;--c3:#9a4a83;--c4:#946400;--c5:#5a6470;--c6:#5b4fb8;--c7:#97303c;--c8:#5c7000;--pass:#00704f;--fail:#b83a00;--open:#845a00}}
-`
+--pass:#3ccfa2;--fail:#ff9455;--open:#efc552`
+	printCSS = `--paper:#fff;--raised:#fff;--ink:#000;--muted:#444;--line:#999;--grid:#ddd;
+--c0:#0067a3;--c1:#c04a00;--c2:#00795a;--c3:#9a4a83;--c4:#946400;--c5:#5a6470;--c6:#5b4fb8;--c7:#97303c;--c8:#5c7000;--pass:#00704f;--fail:#b83a00;--open:#845a00`
+)
+
+// paletteCSS follows the system, unless data-theme of the document says "light" or "dark".
+const paletteCSS = "\n:root{" + lightCSS + "}\n@media (prefers-color-scheme:dark){:root:not([data-theme=light]){" + darkCSS + "}}\n:root[data-theme=dark]{" + darkCSS +
+	"}\n@media print{:root:root,:root[data-theme]{" + printCSS + "}}\n"
 
 const svgCSS = `
 svg.ina{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif;font-size:12px;font-variant-numeric:tabular-nums;max-width:100%;height:auto;background:var(--paper);color:var(--ink)}
@@ -208,6 +212,9 @@ svg.ina .err{stroke:var(--ink);stroke-width:1.3}
 svg.ina .paper{stroke:var(--muted);stroke-width:2;fill:none}
 svg.ina .one{stroke:var(--ink);stroke-width:1.3;stroke-dasharray:5 3}
 svg.ina text.onbar{fill:var(--paper);font-weight:600}svg.ina text.inbar{fill:var(--ink)}
+svg.ina .machine{fill:var(--raised);stroke:var(--line);stroke-width:1}svg.ina .machine.idle{fill:none;stroke:var(--grid)}
+svg.ina .gpu{fill:var(--c);stroke:none}svg.ina .gpu.free{fill:var(--paper);stroke:var(--line)}svg.ina .gpu.busy{fill:var(--muted);opacity:.42}svg.ina .gpu.spare{fill:var(--paper);stroke:var(--c);stroke-width:1.4;stroke-dasharray:2.5 2}
+svg.ina text.rank{fill:var(--paper);font-size:10.5px;font-weight:600}
 svg.ina .node{fill:var(--raised);stroke:var(--line);stroke-width:1}
 svg.ina .switch{fill:var(--paper);stroke:var(--ink);stroke-width:1.4}
 svg.ina .track{stroke:var(--grid);stroke-linecap:round}
@@ -215,5 +222,6 @@ svg.ina .cable{stroke:var(--line)}
 svg.ina .plate{fill:var(--paper)}
 svg.ina .load{stroke:var(--c0);stroke-linecap:round}
 svg.ina .full{stroke:var(--c1);stroke-linecap:round}
+svg.ina .tree{stroke:var(--c);stroke-width:2;fill:none;stroke-linecap:round}svg.ina .adds{fill:var(--c);stroke:var(--paper);stroke-width:1}
 svg.ina .head{fill:var(--c0)}svg.ina .head.hot{fill:var(--c1)}
 `

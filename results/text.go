@@ -39,10 +39,13 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 	}
 	t.summary()
 	t.comparison()
+	t.placements()
 	t.models()
 	t.jobs()
 	t.health()
 	t.list("warnings", rec.Warnings)
+	t.switches()
+	t.codes()
 	if opt.Dir != "" {
 		t.b.WriteString("\n")
 		fmt.Fprintf(&t.b, "files  %s\n", printable(opt.Dir))
@@ -57,6 +60,21 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 	}
 	_, err := io.WriteString(w, t.b.String())
 	return err
+}
+
+// codes names what did not hold, for inabench explain.
+func (t *texter) codes() {
+	var codes []string
+	for _, c := range t.rec.Checks {
+		if code := c.FailureCode(); c.Gate && c.Outcome != Pass && c.Outcome != Skipped && !slices.Contains(codes, code) {
+			codes = append(codes, code)
+		}
+	}
+	if len(codes) == 0 {
+		return
+	}
+	t.b.WriteString("\n")
+	t.wrapped("codes  ", "       ", strings.Join(codes, ", ")+"; inabench explain CODE says what to do")
 }
 
 type texter struct {
@@ -194,6 +212,9 @@ func (t *texter) paint(o Outcome, s string) string {
 // headline is an expectation in one line: "share of A@*: each within 0.03 of
 // occupancy".
 func (e Expect) headline() string {
+	if e.Predictor == found {
+		return "by logs and counters"
+	}
 	var b strings.Builder
 	b.WriteString(e.Metric)
 	if e.Of != "" {
@@ -481,6 +502,12 @@ func (t *texter) models() {
 		t.wrapped("  ", "    ", fmt.Sprintf("%s: mean error %s, worst %s (%s), %s",
 			m.Metric, m.size(m.Mean), m.size(m.Max), m.Worst, plural(m.N, "figure")))
 	}
+	for i, f := range t.rec.Fidelity {
+		if i == 0 {
+			fmt.Fprint(&t.b, "\nfidelity, the median error of models that were held against this run\n")
+		}
+		t.wrapped("  ", "    ", fmt.Sprintf("%s: %s, 95 %% interval %s to %s, %s", f.Of, Percent(f.Value), Percent(f.Lo), Percent(f.Hi), plural(f.N, "figure")))
+	}
 }
 
 func plural(n int, noun string) string {
@@ -570,6 +597,16 @@ func (t *texter) health() {
 		lines = append(lines, s)
 	}
 	t.list("testbed health", lines)
+}
+
+// switches says what ran on those that ran something of their own.
+func (t *texter) switches() {
+	for i, s := range t.rec.programmed() {
+		if i == 0 {
+			t.b.WriteString("\nswitches\n")
+		}
+		t.wrapped("  ", "    ", s)
+	}
 }
 
 func (t *texter) list(title string, lines []string) {

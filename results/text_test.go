@@ -24,10 +24,19 @@ func TestTextGolden(t *testing.T) {
 	sick.Points[0].Health = []Trouble{{Where: "switch tor1", What: "timer lateness p99 14 ms, 7.0 % of the RTT (limit 5 %)", Fatal: true}}
 	sick.Warnings = []string{"swap is in use"}
 	sick.Checks, sick.Outcome, sick.Reasons = Judge(sick.Expect, sick.Points)
+	onTofino := quickstart()
+	onTofino.Switches = []SwitchFacts{
+		{Switch: "tor1", Kind: "tofino", Server: "stratum", Program: "ina_tna", Kept: true, PlainText: true, P4Info: strings.Repeat("1f", 32),
+			DeviceConfig: strings.Repeat("d0", 32), Files: map[string]string{"tofino.bin": strings.Repeat("b1", 32), "p4info.txtpb": strings.Repeat("70", 32)}},
+		{Switch: "tor2", Kind: "bmv2", Server: "bmv2", DeviceConfig: strings.Repeat("d1", 32)},
+		{Switch: "atp1", Kind: "script", PlainText: true, Script: map[string]string{"setup": "", "status": "42 bf_switchd p4ml\n"}},
+		{Switch: "soft1", Kind: "soft", P4Info: strings.Repeat("1f", 32), PlainText: true}, // says nothing that the tool's version does not
+	}
 	for name, c := range map[string]struct {
 		rec *Record
 		opt TextOptions
 	}{
+		"switches.txt":   {onTofino, TextOptions{Width: 100}},
 		"fair-share.txt": {fairShare(), TextOptions{Width: 120, Dir: "runs/2026-11-20T09-30-00Z-01JD4K7Q3ZT9V8B6N2XHFQW5MC"}},
 		"waterfill.txt":  {wf, TextOptions{Width: 80}},
 		"quickstart.txt": {quickstart(), TextOptions{Width: 100}},

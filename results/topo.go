@@ -76,6 +76,11 @@ func TopologySVG(t Topology, loads map[string]LinkLoad) string {
 type spot struct{ x, y float64 }
 
 func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) string {
+	return drawTopology(id, t, loads, nil, style)
+}
+
+// drawTopology draws the trees over the cables, or loads, one of which is nil.
+func drawTopology(id string, t Topology, loads map[string]LinkLoad, trees []Tree, style bool) string {
 	const w = 960.0
 	hosts, rows := layers(t)
 	cables := t.cables()
@@ -136,7 +141,7 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 		hostH = 10
 	}
 	height := hostY + hostH + 46
-	if loads == nil {
+	if loads == nil && trees == nil {
 		height -= 28
 	}
 	if !cards {
@@ -145,7 +150,11 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 	unit, div := loadUnit(t, loads)
 
 	var s svg
-	s.begin(id, "Topology", topoDesc(t, loads), w, height, style)
+	title, desc := "Topology", topoDesc(t, loads)
+	if trees != nil {
+		title, desc = "Trees of the jobs", treesDesc(trees)
+	}
+	s.begin(id, title, desc, w, height, style)
 
 	tier := map[string]int{}
 	for _, n := range t.Nodes {
@@ -203,6 +212,7 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 			to := spot{dir.to.x + ox*dir.sign, dir.to.y + oy*dir.sign}
 			s.drawLink(l, loads, from, to, cards)
 		}
+		s.drawTrees(trees, up, a, b, spot{-dy / n, dx / n})
 		if tier[up.From] > 0 && between <= 8 {
 			l := label{x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, lines: []string{loadText(t.Links[c.up], loads, div, "↑ ")}}
 			if c.down >= 0 && loads != nil {
@@ -239,6 +249,7 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 			s.leaf(n.Name+", "+n.Kind, "rect", "class", "switch", "x", num(p.x-width/2), "y", num(p.y-16), "width", num(width), "height", "32", "rx", "4")
 			s.text("strong", "middle", p.x, p.y+1, clip(n.Name, 12.5, width-8))
 			s.text("muted tiny", "middle", p.x, p.y+12, clip(n.Kind, 9.5, width-6))
+			s.treeAdds(trees, n.Name, p, width)
 			s.close("g")
 			continue
 		}
@@ -254,6 +265,7 @@ func topologySVG(id string, t Topology, loads map[string]LinkLoad, style bool) s
 		}
 	}
 	s.topoLegend(loads, unit, height-12, cards)
+	s.treeLegend(trees, height-12)
 	s.close("svg")
 	return s.b.String()
 }

@@ -25,6 +25,9 @@ type Sample struct {
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`            // base units: "B", "1", "s", "bit/s"
 	Gauge  bool    `json:"gauge,omitempty"` // false: a counter that only grows
+	// Wrap is what the counter that was read begins again from 0 at, such as 2^32; 0: it does
+	// not. Value goes on growing all the same.
+	Wrap float64 `json:"wrap,omitempty"`
 }
 
 // Figure is one number with the uncertainty that its samples allow.
@@ -57,11 +60,21 @@ type Point struct {
 	Params map[string]any `json:"params,omitempty"` // swept key -> value
 	Labels []string       `json:"labels,omitempty"` // "switch.pat_ratio=0.5", in the order of the spec
 	Phases []Phase        `json:"phases"`
-	Curves []Curve        `json:"curves,omitempty"`
-	Health []Trouble      `json:"health,omitempty"`
-	Jobs   []JobSummary   `json:"jobs,omitempty"`
-	Plan   map[string]any `json:"-"`
-	Error  string         `json:"error,omitempty"` // why the point ended early
+	// Curves are those of the first repeat; a simulated later one has them only where the X of
+	// one of them is that of the first repeat, without which they cannot be averaged.
+	Curves []Curve      `json:"curves,omitempty"`
+	Health []Trouble    `json:"health,omitempty"`
+	Jobs   []JobSummary `json:"jobs,omitempty"`
+	// Machines are all machines of the point's testbed in order, and where its jobs were:
+	// where jobs come and go, MachinesAt seconds after its beginning.
+	Machines   []Machine `json:"machines,omitempty"`
+	MachinesAt float64   `json:"machines_at,omitempty"`
+	// Trees are where jobs' gradients were added up.
+	Trees []Tree `json:"trees,omitempty"`
+	// Findings are checks that were decided by other evidence than figures.
+	Findings []Finding      `json:"findings,omitempty"`
+	Plan     map[string]any `json:"-"`
+	Error    string         `json:"error,omitempty"` // why the point ended early
 }
 
 // Curve is how a quantity changed within a point: fragments with the requests that came.
@@ -94,6 +107,19 @@ type JobSummary struct {
 	Ops        int64 `json:"ops,omitempty"`
 	OpsINA     int64 `json:"ops_ina,omitempty"`
 	OpsRefused int64 `json:"ops_refused,omitempty"`
+}
+
+// Tree is what carries a job's gradients towards their sums.
+type Tree struct {
+	Job  string    `json:"job"`
+	Hops []TreeHop `json:"hops"` // each edge once
+	Adds []string  `json:"adds"` // switches that add up
+}
+
+// TreeHop is an edge of a tree, by the names of what it joins.
+type TreeHop struct {
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // Trouble is a sign that the testbed itself, not what is tested, limited a point:
@@ -164,6 +190,7 @@ type Check struct {
 	Relative   bool    `json:"relative"`
 	Outcome    Outcome `json:"outcome"`
 	Why        string  `json:"why,omitempty"`
+	Code       string  `json:"code,omitempty"` // of what did not hold: see FailureCode
 	More       int     `json:"more,omitempty"` // further repeats needed to decide
 	Gate       bool    `json:"gate"`
 
@@ -219,11 +246,14 @@ type Record struct {
 	Experiment  File               `json:"experiment"`
 	Inventory   File               `json:"inventory"`
 	Hosts       []HostFacts        `json:"hosts,omitempty"`
+	Switches    []SwitchFacts      `json:"switches,omitempty"`
+	Preflight   []Preflight        `json:"preflight,omitempty"` // checks of hosts before the run
 	Calibration []Calibration      `json:"calibration,omitempty"`
 	Topology    Topology           `json:"topology"`
 	Expect      []Expect           `json:"expect"`
 	Comparison  *Comparison        `json:"comparison,omitempty"`
 	Summary     []string           `json:"summary,omitempty"` // metrics of the Cluster to list by point
+	Planned     int                `json:"planned,omitempty"` // points, repeats included, that the run sets out to measure
 	Points      []Point            `json:"points"`
 	Checks      []Check            `json:"checks"`
 	Outcome     Outcome            `json:"outcome"`
@@ -231,6 +261,25 @@ type Record struct {
 	Reasons     []string           `json:"reasons,omitempty"` // why the outcome is what it is, most important first
 	Warnings    []string           `json:"warnings,omitempty"`
 	Timings     map[string]float64 `json:"timings,omitempty"` // seconds: bringup, deploy, measure, teardown
+	// Fidelity has how far models were from this run when they were last held against it, a figure
+	// of metric "fidelity" for each.
+	Fidelity []Figure  `json:"fidelity,omitempty"`
+	Failure  *Failure  `json:"failure,omitempty"` // of the testbed; where its errors name a part
+	Night    *NightRun `json:"night,omitempty"`   // of a run that a suite started
+}
+
+// Failure is the part of the testbed that ended a run.
+type Failure struct {
+	Kind string `json:"kind"` // "host" or "switch"
+	Of   string `json:"of"`   // its name
+}
+
+// NightRun says which run of which night of a suite this is.
+type NightRun struct {
+	Suite   string `json:"suite"`
+	Night   string `json:"night"`   // the directory of the night
+	Item    string `json:"item"`    // what of the suite
+	Attempt int    `json:"attempt"` // from 1
 }
 
 // Calibration is a quantity measured at low load before anything was predicted.

@@ -46,6 +46,9 @@ const maxMore = 1000
 // An expectation with a reason to Skip it is skipped, which is shown and decides
 // nothing; a run of which every gated expectation is skipped is inconclusive.
 //
+// Findings of the points are checks as well, after those of expectations: they are decided
+// already, and a point's health does not excuse them.
+//
 // An expectation that finds no figure, or no prediction of any, is inconclusive:
 // nothing to hold it against. Figures that its model says nothing of, where it does
 // of others in that phase, are left out. Checks that are not gated never decide
@@ -86,6 +89,10 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 				checks = append(checks, h.Check)
 			}
 		}
+	}
+	checks = append(checks, foundChecks(points)...)
+	for i := range checks {
+		checks[i].Code = cmp.Or(checks[i].Code, checks[i].FailureCode())
 	}
 	outcome, reasons := decide(checks, points)
 	return checks, outcome, reasons
@@ -133,7 +140,7 @@ func cellsOf(points []Point) []cell {
 		if p.Error == "" {
 			c.ended = append(c.ended, p)
 		}
-		if why := p.unsound(); why != "" {
+		if why := p.Unsound(); why != "" {
 			c.dropped++
 			if c.why == "" {
 				c.why = why
@@ -157,8 +164,8 @@ func (c *cell) place(phase int) string {
 // Label is the point's labels as one text; empty without a sweep.
 func (p Point) Label() string { return strings.Join(p.Labels, " ") }
 
-// unsound says why a point's figures must not be judged; empty if they may.
-func (p Point) unsound() string {
+// Unsound says why a point's figures must not be judged; empty if they may.
+func (p Point) Unsound() string {
 	if p.Error != "" {
 		return "ended early: " + p.Error
 	}
@@ -683,6 +690,9 @@ func (c Check) wanted() string {
 }
 
 func (c Check) tolerance() string {
+	if c.Predictor == found {
+		return ""
+	}
 	if c.Relative {
 		return short(c.Tolerance*100) + " %" // as it was written, not as a measurement
 	}

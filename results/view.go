@@ -21,13 +21,19 @@ const expected = "expected"
 
 // plot is a drawing of the report with its figures as a table.
 type plot struct {
-	SVG   template.HTML
-	Table []plotRow
-	Title string
+	ID     string
+	SVG    template.HTML
+	Table  []plotRow
+	Title  string
+	Metric string
+	Unit   string
+	CSV    [][]string // where there is no table
 }
 
 type plotRow struct {
 	Where, Of, Observed string
+	Key, Lo, Hi         string   // of Observed, as numbers in the plot's unit
+	Keys                []string // of Predicted
 	Predicted           []string // in the order of Predictors
 	Predictors          []string
 }
@@ -37,7 +43,7 @@ type datum struct {
 	cell      int // in the order of cells
 	index     int // the point's
 	phase     int
-	of        string
+	of, unit  string
 	observed  Figure
 	seen      bool
 	predicted map[string]float64
@@ -65,7 +71,7 @@ func data(cells []cell, metric string, wanted func(of string) bool) []datum {
 					if !ok {
 						i = len(out)
 						at[f.Of] = i
-						out = append(out, datum{cell: ci, index: c.index, phase: phase, of: f.Of, predicted: map[string]float64{}})
+						out = append(out, datum{cell: ci, index: c.index, phase: phase, of: f.Of, unit: f.Unit, predicted: map[string]float64{}})
 						count[f.Of] = map[string]int{}
 					}
 					if f.Kind != Predicted {
@@ -247,6 +253,14 @@ func measureName(metric string) string {
 		return "JCT range of the score"
 	case "avg_step_time":
 		return "average step time"
+	case "comm_time":
+		return "communication time"
+	case "idle_taken":
+		return "idle machines taken"
+	case "fragmentation":
+		return "machine fragmentation rate"
+	case "cross_traffic":
+		return "communication overhead"
 	case "conflicts_fragments_correlation":
 		return "correlation of conflicts and fragments"
 	}
@@ -354,7 +368,8 @@ type metricPlot struct {
 	xKey     string
 	keys     []string
 	n        int
-	together bool // figures of all points in one drawing: see combinations
+	together bool   // figures of all points in one drawing: see combinations
+	over     string // where these are too many: the key whose values are drawn over each other
 }
 
 // where names a datum's place in the sweep.
@@ -399,14 +414,15 @@ func (m *metricPlot) tolerance(p predictorStyle, v float64) (lo, hi float64) {
 func (m *metricPlot) table(ds []datum) []plotRow {
 	var out []plotRow
 	for _, d := range ds {
-		r := plotRow{Where: m.where(d), Of: d.of, Observed: QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit)}
+		f := d.observed
+		r := plotRow{Where: m.where(d), Of: d.of, Observed: QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Key: exact(f.Value), Lo: exact(f.Lo), Hi: exact(f.Hi)}
 		for _, p := range m.styles {
 			r.Predictors = append(r.Predictors, p.Name)
-			text := "–"
+			text, key := "–", ""
 			if v, ok := d.predicted[p.Name]; ok {
-				text = Quantity(v, d.observed.Unit)
+				text, key = Quantity(v, d.observed.Unit), exact(v)
 			}
-			r.Predicted = append(r.Predicted, text)
+			r.Predicted, r.Keys = append(r.Predicted, text), append(r.Keys, key)
 		}
 		out = append(out, r)
 	}
@@ -437,7 +453,7 @@ func (m *metricPlot) scatter(ds []datum) plot {
 		})
 	}
 	c.Desc = fmt.Sprintf("%d figures, %s on the vertical axis against predicted by %s on the horizontal one. The table below the drawing has the numbers.", len(c.Points), m.observed, predictor)
-	return plot{SVG: template.HTML(c.SVG()), Title: c.Title, Table: m.table(ds)}
+	return plot{ID: c.ID, SVG: template.HTML(c.SVG()), Title: c.Title, Metric: m.metric, Unit: c.Unit, Table: m.table(ds)}
 }
 
 func (m *metricPlot) things() string {
@@ -447,8 +463,9 @@ func (m *metricPlot) things() string {
 	return "subjects"
 }
 
-// charts draws one chart a combination of the swept keys that are not on the X
-// axis, all on the same scale.
+// charts draws one chart a combination of the swept keys that are not on the X axis, all on
+// the same scale. Figures of the whole cluster share charts: all combinations, if colours
+// tell these apart, else those that differ in the policy or in what is compared.
 func (m *metricPlot) charts(ds []datum) []plot {
 	type panel struct {
 		name string
@@ -458,6 +475,9 @@ func (m *metricPlot) charts(ds []datum) []plot {
 	at := map[string]int{}
 	names, together := m.combinations(ds)
 	m.together = together
+	if column := m.rec.columnKey(); len(names) > seriesColours && column != m.xKey && slices.Contains(m.keys, column) {
+		m.over, together = column, false
+	}
 	for _, d := range ds {
 		name := ""
 		switch {
@@ -488,7 +508,7 @@ func (m *metricPlot) charts(ds []datum) []plot {
 		}
 		c.Desc = m.describe(p.ds)
 		charts = append(charts, c)
-		out = append(out, plot{Title: c.Title, Table: m.table(p.ds)})
+		out = append(out, plot{ID: c.ID, Title: c.Title, Metric: m.metric, Unit: c.Unit, Table: m.table(p.ds)})
 	}
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, c := range charts {
@@ -521,7 +541,7 @@ func (m *metricPlot) panelName(d datum) string {
 	p := m.cells[d.cell].point()
 	var parts []string
 	for _, k := range m.keys {
-		if k != m.xKey {
+		if k != m.xKey && k != m.over {
 			parts = append(parts, fmt.Sprintf("%s %v", lastKey(k), p.Params[k]))
 		}
 	}
@@ -582,6 +602,8 @@ func (m *metricPlot) chart(ds []datum) *chart {
 	for _, d := range ds {
 		name := ""
 		switch {
+		case m.over != "":
+			name = fmt.Sprint(m.cells[d.cell].point().Params[m.over])
 		case m.together:
 			name = m.panelName(d)
 		case bySubject:
@@ -635,7 +657,7 @@ const maxVertices = 400
 
 // timelines draws each busy link's rate over time, all in one unit. left is how
 // many were not drawn.
-func (rec *Record) timelines(samples []Sample) (plots []template.HTML, unit string, left int) {
+func (rec *Record) timelines(samples []Sample) (plots []plot, unit string, left int) {
 	links := map[string]Link{}
 	for _, l := range rec.Topology.Links {
 		links[l.Name] = l
@@ -740,7 +762,16 @@ func (rec *Record) timelines(samples []Sample) (plots []template.HTML, unit stri
 	for _, t := range drawn {
 		t.End, t.Top = max(end, 1e-9), cmp.Or(top, 1)
 		t.Div, unit = axisUnit(t.Top, "bit/s")
-		plots = append(plots, template.HTML(t.SVG()))
+		p := plot{ID: t.ID, SVG: template.HTML(t.SVG()), Title: "Rate of link " + t.Name + " over time", Metric: "link_rate", CSV: [][]string{{"link", "kind", "from [s]", "to [s]", "rate [bit/s]"}}}
+		for _, r := range t.Rates {
+			p.CSV = append(p.CSV, []string{t.Name, string(kindOf(rec)), exact(r.From), exact(r.To), strconv.FormatFloat(r.Rate, 'g', 6, 64)})
+		}
+		for _, ph := range t.Phases {
+			if ph.Known {
+				p.CSV = append(p.CSV, []string{t.Name, "predicted", exact(ph.Start), exact(ph.End), exact(ph.Predicted)})
+			}
+		}
+		plots = append(plots, p)
 	}
 	return plots, unit, left
 }

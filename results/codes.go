@@ -1,0 +1,265 @@
+package results
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Codes of what can go wrong. They do not change: scripts and people look for them. Everything
+// that is printed with a code has one of these, and Explain knows them all.
+const (
+	// Findings: evidence other than figures.
+
+	// CodeFallback is a job that asked for in-network aggregation and went on without it,
+	// as NCCL does without an error.
+	CodeFallback = "INA-SHARP-FALLBACK"
+	// CodeWrong is a program that found its own results wrong.
+	CodeWrong = "INA-WRONG-RESULTS"
+	// CodeGranted is a job that was granted less than it asked for.
+	CodeGranted = "INA-SHARP-GRANT"
+
+	// Figures that are not what they should be.
+
+	CodeSums        = "INA-SUMS"        // reduced values that are not the sums of what was sent
+	CodeLinkSlow    = "INA-LINK-SLOW"   // a link carried less than predicted
+	CodeLinkLoaded  = "INA-LINK-LOADED" // a link carried more than predicted
+	CodeRateLow     = "INA-RATE-LOW"    // a job was slower than predicted
+	CodeRateHigh    = "INA-RATE-HIGH"   // a job was faster than predicted
+	CodeShare       = "INA-SHARE"       // switches added up another part than predicted
+	CodeUnfair      = "INA-UNFAIR"      // jobs that should be equal were not
+	CodeTimeLong    = "INA-TIME-LONG"   // something took longer than predicted
+	CodeTimeShort   = "INA-TIME-SHORT"  // something took less time than predicted
+	CodeLow         = "INA-LOW"         // any other figure below what it should be
+	CodeHigh        = "INA-HIGH"        // any other figure above what it should be
+	CodeModel       = "INA-MODEL"       // the mean or largest error of all figures is too large
+	CodeCorrelation = "INA-CORRELATION" // measured and predicted figures do not go together
+
+	// What could not be decided.
+
+	CodeNoise    = "INA-NOISE"     // more repeats would decide
+	CodeLimited  = "INA-LIMITED"   // the testbed was the limit
+	CodeNoFigure = "INA-NO-FIGURE" // there is nothing to compare
+	CodeSkipped  = "INA-SKIPPED"   // this testbed cannot measure it
+
+	// Two runs held against each other.
+
+	CodeRegression = "INA-REGRESSION" // a metric got worse by more than noise
+	CodeSettings   = "INA-SETTINGS"   // the runs were made in different settings
+
+	// Why the program ended without a verdict: one for each exit code.
+
+	CodeUsage       = "INA-USAGE"
+	CodeInput       = "INA-INPUT"
+	CodeInfeasible  = "INA-INFEASIBLE"
+	CodeUnsupported = "INA-UNSUPPORTED"
+	CodeTestbed     = "INA-TESTBED"
+	CodeBusy        = "INA-BUSY"
+	CodeLeftovers   = "INA-LEFTOVERS"
+)
+
+// Explanation is what a code means, what it likely comes from, and what to do about it.
+type Explanation struct {
+	Code   string   `json:"code"`
+	Means  string   `json:"means"`
+	Causes []string `json:"causes,omitempty"` // the likely ones first
+	Do     []string `json:"do"`               // in this order
+}
+
+// explanations has every code, findings first.
+var explanations = []Explanation{
+	{CodeFallback,
+		"A program asked for in-network aggregation (SHARP) and went on without it. It ended well and its results are right, but its figures are those of an ordinary network.",
+		[]string{
+			"no tree was granted, or no communicator or channel uses it: the check says which evidence is missing",
+			"NCCL chose another algorithm than CollNet or NVLS for the largest all-reduce",
+			"another job holds the streaming tree of an HDR switch",
+			"variables that bypass the plugin: NCCL_NET, NCCL_IBEXT_DISABLE, NCCL_ALGO",
+		},
+		[]string{
+			"look at programs/ of the run directory for the job's log",
+			`look at sharp_am's log for "Begin Job" and "Allocated quota"`,
+			"look at the hosts' counters: with aggregation each host sends each vector once",
+		}},
+	{CodeWrong,
+		"A program compared its results with what they should be, and some were wrong: nccl-tests counts them in the column #wrong. No figure of such a run means anything.",
+		[]string{"memory", "links with symbol errors", "the library"},
+		[]string{"suspect these in this order; a run with fewer hosts tells which one is in all wrong runs"}},
+	{CodeGranted,
+		"A tree was granted with less quota than the program asked for.",
+		[]string{"sharp_am.cfg limits what a job may have (per_prio_default_quota, per_prio_max_quota)", "other jobs hold the rest"},
+		[]string{"raise the limits, or ask for less", "inabench preflight says which jobs hold trees, where UFM can be asked"}},
+
+	{CodeSums,
+		"Values that came back from aggregation were not the sums of what the workers had sent. No figure of such a run means anything.",
+		[]string{"a switch program that loses, repeats or mixes up fragments", "values that overflowed in the switch", "a collision of two jobs' slots"},
+		[]string{"run it with one job, then with --pcap, and look at the first wrong value", "compare with --on sim and another switch"}},
+	{CodeLinkSlow,
+		"A directed link carried less than was predicted.",
+		[]string{"the link, its cable or its NIC is slower than the inventory says", "the job that uses it was slower, for a reason elsewhere: look at its bottleneck", "the host could not send faster"},
+		[]string{"compare with the links beside it: one that is low alone is the culprit", "look at its error counters, and at the host's processor", "inabench doctor compares speeds with the inventory"}},
+	{CodeLinkLoaded,
+		"A directed link carried more than was predicted.",
+		[]string{"switches added up less than predicted, so that more went on", "fragments were sent again", "other traffic"},
+		[]string{"look at the aggregated share of the switches before it, and at resends", "look for traffic of others on the link"}},
+	{CodeRateLow,
+		"A job was slower than was predicted.",
+		[]string{"the bottleneck that the check names, or one that the model does not know", "less aggregation than predicted", "slow hosts: processor, NIC, placement of interrupts"},
+		[]string{"look at the link named as bottleneck: if it carried what was predicted, the job waits for something else", "look at the job's share at each switch, and at resends", "compare with a run that passed: inabench compare GOOD THIS"}},
+	{CodeRateHigh,
+		"A job was faster than was predicted.",
+		[]string{"a link is faster than the inventory says", "other jobs were slower, and left more to it", "the model leaves something out"},
+		[]string{"check the rates in the inventory", "look at the other jobs of the phase"}},
+	{CodeShare,
+		"Switches added up another part of the gradients than was predicted.",
+		[]string{"more or fewer aggregators than the experiment says", "jobs whose phases lock, so that one takes the slots of another", "a round trip other than the calibrated one: slots are held longer or shorter"},
+		[]string{"look at the calibrated T and the round trip in the report", "look at the occupancy of aggregators over time", "compare with the published and the exact model, both in the report"}},
+	{CodeUnfair,
+		"Jobs that should get the same did not (Jain's index).",
+		[]string{"jobs whose phases lock", "workers of different speed", "a queue that is not fair per flow"},
+		[]string{"look at each job's rate over time", "look at which job lost, and on which link"}},
+	{CodeTimeLong,
+		"Something took longer than was predicted.",
+		[]string{"the network: look at rates and bottlenecks first", "computation: slow hosts, or a model that was calibrated elsewhere", "waiting for other jobs"},
+		[]string{"look at the rates of the same job", "compare with a run that passed: inabench compare GOOD THIS"}},
+	{CodeTimeShort,
+		"Something took less time than was predicted.",
+		[]string{"less was done than the experiment says", "the calibration was made on a slower machine or link"},
+		[]string{"look at iterations and packets of the job", "calibrate again"}},
+	{CodeLow, "A figure was below what it should be.",
+		[]string{"what the expectation's reason says must hold does not", "a model that leaves something out"},
+		[]string{"look at the other checks of the same point", "compare with a run that passed: inabench compare GOOD THIS"}},
+	{CodeHigh, "A figure was above what it should be.",
+		[]string{"what the expectation's reason says must hold does not", "a model that leaves something out"},
+		[]string{"look at the other checks of the same point", "compare with a run that passed: inabench compare GOOD THIS"}},
+	{CodeModel,
+		"The mean or the largest error of all figures of an expectation is larger than it may be.",
+		[]string{"one subject is far off: the check names the worst", "all are off to one side: a rate or the calibration is wrong"},
+		[]string{"look at measured against predicted in the report: one point apart, or a line beside the diagonal", "see the code of the worst figure"}},
+	{CodeCorrelation,
+		"Measured and predicted figures do not go together as they should.",
+		[]string{"the order of the subjects is another one than predicted", "figures that hardly differ, so that noise decides"},
+		[]string{"look at measured against predicted in the report", "more repeats where intervals are wide"}},
+
+	{CodeNoise,
+		"The interval of the figure reaches across the tolerance, so that it neither holds nor fails.",
+		[]string{"too few repeats", "too short a measurement", "a machine that does something else as well"},
+		[]string{"--repeat N with as many more as the check says", "measure.duration", "inabench history METRIC says how noisy it is from night to night"}},
+	{CodeLimited,
+		"The testbed itself was the limit: a busy processor, a late switch, lost counters. Its figures are shown and not judged.",
+		[]string{"other programs on the machine", "a scale at which the emulation cannot keep up"},
+		[]string{"look at Testbed health in the report: it says what, where, and the limit", "run it again on an idle machine", "a larger scale.factor, or fewer hosts on one machine"}},
+	{CodeNoFigure,
+		"There is no figure, or no prediction, to hold the expectation against.",
+		[]string{"a metric or a subject that the run does not have: a misspelt name or pattern", "a phase or a run that ended early"},
+		[]string{"inabench report RUN --format csv lists every figure there is", "inabench check FILE.toml"}},
+	{CodeSkipped,
+		"This testbed cannot measure what the expectation is about.",
+		[]string{"a driver or switch without that counter"},
+		[]string{"the check says why; another driver may have it"}},
+
+	{CodeRegression,
+		"A metric got worse between two runs, by more than its noise and by more than matters.",
+		[]string{"a change of the program, the switch or the network between the two: the versions are in both records", "one link or host: then only the figures that use it changed"},
+		[]string{"look at which figures did not change: what they have in common is not the culprit", "inabench history METRIC says since when", "run the older version again: if it is slow now as well, the testbed changed"}},
+	{CodeSettings,
+		"The two runs were made with another inventory, scale, driver, switch, kernel, machine or experiment, so that their figures are not of the same thing.",
+		[]string{"an upgrade of a host", "a changed inventory or experiment file, or --set"},
+		[]string{"run the older one again in the new setting, and compare with that", "--across compares anyway, and says so"}},
+
+	{CodeUsage, "The command line cannot be understood.", nil, []string{"the hint says what was probably meant; --help lists the options"}},
+	{CodeInput, "A file, or a run, that was named is not there or not valid.",
+		[]string{"a key that is misspelt, a unit that is missing, a name that nothing has"},
+		[]string{"each problem names its file, line and column", "inabench check FILE.toml finds them all without running anything"}},
+	{CodeInfeasible, "There is no placement that holds all that the experiment asks for.",
+		[]string{"more GPUs, aggregators or bandwidth than there are"},
+		[]string{"the message has a smallest set of demands that exclude each other: give up one of these"}},
+	{CodeUnsupported, "This machine cannot do that.",
+		[]string{"no user namespaces, or a program that is not installed", "a file or directory that cannot be written"},
+		[]string{"inabench doctor says what is missing, and how to get it", "--on sim needs nothing of the machine"}},
+	{CodeTestbed, "The testbed failed during the run: it says nothing of what was to be measured.",
+		[]string{"a host or switch that cannot be reached, or went away", "a program that could not be started"},
+		[]string{"the message names the host and the step", "inabench doctor, and inabench preflight", "run it again: such a failure may be retried, a regression may not"}},
+	{CodeBusy, "Someone else uses the testbed.",
+		[]string{"a run that goes on, or a lease of a person"},
+		[]string{"inabench who says whose it is and until when", "--wait 10m waits for it"}},
+	{CodeLeftovers, "Something that was changed could not be changed back.",
+		[]string{"a host that cannot be reached any more"},
+		[]string{"the message lists what is left", "inabench clean, when the hosts are back"}},
+}
+
+// Explain is what a code means; false for a code that there is none of. Case does not matter.
+func Explain(code string) (Explanation, bool) {
+	i := slices.IndexFunc(explanations, func(e Explanation) bool { return strings.EqualFold(e.Code, code) })
+	if i < 0 {
+		return Explanation{}, false
+	}
+	return explanations[i], true
+}
+
+// Explanations are those of all codes, findings first, then figures, what could not be decided,
+// comparisons, and how the program ends.
+func Explanations() []Explanation { return slices.Clone(explanations) }
+
+// Codes are all codes, sorted.
+func Codes() []string {
+	var out []string
+	for _, e := range explanations {
+		out = append(out, e.Code)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// FailureCode is what the check is known by: the code of what did not hold or could not be
+// decided. It is empty for a check that passed.
+func (c Check) FailureCode() string {
+	switch c.Outcome {
+	case Fail:
+		return cmp.Or(c.Code, c.failed())
+	case Inconclusive:
+		switch {
+		case c.Code != "":
+			return c.Code
+		case c.Repeats > 0 && c.More > 0:
+			return CodeNoise
+		case c.More > 0: // figures that were left out
+			return CodeLimited
+		}
+		return CodeNoFigure
+	case Skipped:
+		return CodeSkipped
+	case ErrorOutcome:
+		return CodeTestbed
+	}
+	return ""
+}
+
+// failed is the code of a figure that is not what it should be.
+func (c Check) failed() string {
+	side := func(low, high string) string {
+		if c.Error < 0 {
+			return low
+		}
+		return high
+	}
+	switch {
+	case c.Statistic == Correlation:
+		return CodeCorrelation
+	case c.isError():
+		return CodeModel
+	case c.Metric == "sum_errors":
+		return CodeSums
+	case c.Metric == "jain":
+		return CodeUnfair
+	case c.Metric == "share":
+		return CodeShare
+	case c.Metric == "link_rate":
+		return side(CodeLinkSlow, CodeLinkLoaded)
+	case c.Unit == "bit/s":
+		return side(CodeRateLow, CodeRateHigh)
+	case c.Unit == "s":
+		return side(CodeTimeShort, CodeTimeLong)
+	}
+	return side(CodeLow, CodeHigh)
+}

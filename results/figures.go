@@ -1,0 +1,149 @@
+package results
+
+import (
+	"encoding/csv"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// A figureRow is an observed figure of one repeat beside one thing that it was held against: a
+// prediction, a value, or nothing.
+type figureRow struct {
+	point     *Point
+	phase     int
+	metric    string
+	of, unit  string
+	observed  *Figure // nil where it was only predicted
+	predictor string  // empty: nothing
+	predicted float64
+	neck      string
+	check     *Check // the verdict on its cell; nil without one
+}
+
+// figureRows are all figures of the run, in the order of the record.
+func (rec *Record) figureRows() []figureRow {
+	type cell struct {
+		index, phase int
+		metric, of   string
+	}
+	checks := map[cell][]*Check{}
+	for i := range rec.Checks {
+		if c := &rec.Checks[i]; c.Statistic != "mean" && c.Statistic != "max" && c.Statistic != Correlation && c.Predictor != found {
+			k := cell{c.Index, c.Phase, c.Metric, c.Of}
+			checks[k] = append(checks[k], c)
+		}
+	}
+	var out []figureRow
+	for i := range rec.Points {
+		p := &rec.Points[i]
+		for phase := range p.Phases {
+			figures := p.Phases[phase].Figures
+			type subject struct{ metric, of string }
+			var order []subject
+			rows := map[subject][]figureRow{}
+			observed := map[subject]*Figure{}
+			for j := range figures {
+				f := &figures[j]
+				s := subject{f.Metric, f.Of}
+				if observed[s] == nil && rows[s] == nil {
+					order = append(order, s)
+				}
+				row := figureRow{point: p, phase: phase, metric: f.Metric, of: f.Of, unit: f.Unit}
+				if f.Kind != Predicted {
+					row.observed, observed[s] = f, f
+					if rows[s] == nil {
+						rows[s] = []figureRow{}
+					}
+					continue
+				}
+				row.predictor, row.predicted, row.neck = f.Predictor, f.Value, f.Bottleneck
+				rows[s] = append(rows[s], row)
+			}
+			for _, s := range order {
+				held := checks[cell{p.Index, phase, s.metric, s.of}]
+				for _, c := range held { // what no model predicts: a value, or other points
+					if !slices.ContainsFunc(rows[s], func(r figureRow) bool { return r.predictor == c.Predictor }) && c.Repeats > 0 {
+						rows[s] = append(rows[s], figureRow{point: p, phase: phase, metric: s.metric, of: s.of, unit: c.Unit, predictor: c.Predictor, predicted: c.Predicted})
+					}
+				}
+				if len(rows[s]) == 0 {
+					rows[s] = []figureRow{{point: p, phase: phase, metric: s.metric, of: s.of, unit: observed[s].Unit}}
+				}
+				for _, r := range rows[s] {
+					r.observed = observed[s]
+					if k := slices.IndexFunc(held, func(c *Check) bool { return c.Predictor == r.predictor }); k >= 0 {
+						r.check = held[k]
+					}
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// exact writes a number so that reading it gives the same one.
+func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// WriteCSV writes every figure of every repeat: a row for each figure and each thing that it is
+// held against, in base units. Swept keys are columns, whose names are those of the experiment.
+// The columns error and verdict are those of the check of the row's cell, in which repeats are
+// combined; without a check, error is measured - predicted and verdict is empty. Cells that are
+// not known are empty.
+func WriteCSV(w io.Writer, rec *Record) error {
+	var keys []string
+	for _, p := range rec.Points {
+		for _, k := range paramKeys(p) {
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	out := csv.NewWriter(w)
+	head := []string{"run", "experiment", "point", "repeat", "phase"}
+	head = append(head, keys...)
+	_ = out.Write(append(head, "sound", "metric", "of", "unit", "kind", "measured", "low", "high", "n",
+		"predictor", "predicted", "bottleneck", "error", "relative", "verdict", "gate", "code"))
+	for _, r := range rec.figureRows() {
+		row := []string{rec.ID, rec.Name, strconv.Itoa(r.point.Index), strconv.Itoa(r.point.Repeat), strconv.Itoa(r.phase)}
+		for _, k := range keys {
+			row = append(row, r.point.param(k))
+		}
+		row = append(row, strconv.FormatBool(r.point.Unsound() == ""), r.metric, r.of, r.unit)
+		if f := r.observed; f != nil {
+			row = append(row, string(f.Kind), exact(f.Value), exact(f.Lo), exact(f.Hi), strconv.Itoa(f.N))
+		} else {
+			row = append(row, "", "", "", "", "")
+		}
+		if r.predictor != "" {
+			row = append(row, r.predictor, exact(r.predicted), r.neck)
+		} else {
+			row = append(row, "", "", "")
+		}
+		switch c := r.check; {
+		case c != nil:
+			err := ""
+			if c.Repeats > 0 {
+				err = exact(c.Error)
+			}
+			row = append(row, err, strconv.FormatBool(c.Relative), string(c.Outcome), strconv.FormatBool(c.Gate), c.FailureCode())
+		case r.observed != nil && r.predictor != "":
+			row = append(row, exact(r.observed.Value-r.predicted), "false", "", "", "")
+		default:
+			row = append(row, "", "", "", "", "")
+		}
+		_ = out.Write(row)
+	}
+	out.Flush()
+	return out.Error() // the first of all
+}
+
+// param is the value of a swept key as it was written; empty where the point has none.
+func (p *Point) param(key string) string {
+	value, _, ok := p.split(key)
+	if !ok {
+		return ""
+	}
+	return value
+}

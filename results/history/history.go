@@ -1,0 +1,242 @@
+// Package history is an index over run directories: what was measured of each metric, night
+// after night.
+//
+// The run directories stay the truth. The index, one SQLite file beside them, can be thrown
+// away and built again from them at any time (Rebuild), and every reader first lets it notice
+// what is new, changed or gone (Update): by the name of each directory, and the size, time and
+// inode of its run.json. Several processes may do so at once; each of them takes its turn at
+// writing. What people decide about runs, their baselines, is no index: it is in files of its own.
+//
+// # What is one series
+//
+// Figures are of one Series if they are of one experiment, point, phase, metric, subject, kind,
+// predictor and unit, in one Setting: the inventory, what the experiment says, driver, switch,
+// scale, kernel and machine. Figures of different settings are never in one series; Differences says in what
+// two settings differ. The version of this tool is not part of a setting, since it is what is under test,
+// but each night names it.
+//
+// A run is a night; its repeats are the figures of that night. Runs that were cut off count
+// with the points that they finished. Points that the testbed limited, or that ended early, do
+// not count, and Night.Spoilt says how many these are.
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// File is the index, in the directory that holds the run directories.
+const File = ".history.db"
+
+// version is that of the tables. An index of another version is built anew.
+const version = 1
+
+var tables = []string{"run", "setting", "series", "night"}
+
+const schema = `
+CREATE TABLE run (             -- each run directory
+	id         INTEGER PRIMARY KEY,
+	dir        TEXT NOT NULL UNIQUE,
+	size       INTEGER NOT NULL, -- of its run.json, which is read again when one of the three changes
+	mtime      INTEGER NOT NULL, -- ns
+	inode      INTEGER NOT NULL,
+	ulid       TEXT NOT NULL,
+	experiment TEXT NOT NULL,
+	setting    TEXT NOT NULL,    -- its key; empty where the record cannot be read
+	started    INTEGER NOT NULL, -- ns since 1970
+	finished   INTEGER NOT NULL, -- 0: not yet, or cut off
+	outcome    TEXT NOT NULL,
+	tool       TEXT NOT NULL,
+	error      TEXT NOT NULL     -- why the record cannot be read
+);
+CREATE TABLE setting (key TEXT PRIMARY KEY, facts TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE series (
+	id         INTEGER PRIMARY KEY,
+	experiment TEXT NOT NULL,
+	setting    TEXT NOT NULL,
+	point      INTEGER NOT NULL,
+	labels     TEXT NOT NULL,
+	phase      INTEGER NOT NULL,
+	metric     TEXT NOT NULL,
+	subject    TEXT NOT NULL,
+	kind       TEXT NOT NULL,
+	predictor  TEXT NOT NULL,
+	unit       TEXT NOT NULL,
+	UNIQUE (experiment, setting, point, labels, phase, metric, subject, kind, predictor, unit)
+);
+CREATE TABLE night (           -- what one run has of one series
+	series  INTEGER NOT NULL,
+	run     INTEGER NOT NULL,
+	figures TEXT NOT NULL,       -- a JSON list: one of each sound repeat
+	spoilt  INTEGER NOT NULL,    -- repeats that were not
+	PRIMARY KEY (series, run)
+) WITHOUT ROWID;
+CREATE INDEX night_run ON night (run);
+`
+
+// ErrFileSystem is wrapped where an index cannot be kept because the file system is one of a
+// network, whose locks cannot be relied on, or cannot be written. It wraps errors.ErrUnsupported.
+var ErrFileSystem = fmt.Errorf("no index can be kept: %w", errors.ErrUnsupported)
+
+// ErrCorrupt is wrapped when the index is no database, or a damaged one. Remove it: the next
+// Open builds it anew.
+var ErrCorrupt = errors.New("damaged index")
+
+// ErrBusy is wrapped when another process has been writing the index for longer than patience.
+var ErrBusy = errors.New("index in use")
+
+// patience is how long one process waits for another to write. Whoever writes many runs lets others in
+// between batches.
+const patience = time.Minute
+
+// Index is an index of the run directories in one directory. It may be used from several
+// goroutines.
+type Index struct {
+	root string
+	db   *sql.DB
+}
+
+// Open opens the index of the run directories in root, or begins it. The error wraps
+// fs.ErrNotExist where root does not exist, ErrFileSystem where it cannot have an index
+// (InMemory can be used then), ErrCorrupt or ErrBusy.
+func Open(ctx context.Context, root string) (*Index, error) {
+	if err := check(root); err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(filepath.Join(root, File))
+	if err != nil {
+		return nil, err
+	}
+	name := url.URL{Scheme: "file", Path: path}
+	return open(ctx, &Index{root: root}, name.String()+"?")
+}
+
+// InMemory reads all run directories in root into an index that is gone when it is closed. It
+// changes nothing on disk.
+func InMemory(ctx context.Context, root string) (*Index, error) {
+	if _, err := os.Stat(root); err != nil {
+		return nil, fmt.Errorf("read runs: %w", err)
+	}
+	return open(ctx, &Index{root: root}, "file::memory:?")
+}
+
+func open(ctx context.Context, x *Index, name string) (*Index, error) {
+	db, err := sql.Open("sqlite", fmt.Sprintf("%s_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=cache_size(-65536)", name, patience.Milliseconds()))
+	if err != nil {
+		return nil, x.failed("open", err)
+	}
+	db.SetMaxOpenConns(1) // what is in memory belongs to a connection
+	x.db = db
+	var have int
+	if err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err == nil && have != version {
+		err = x.write(ctx, func(tx *sql.Tx) error {
+			// Another process may have done it.
+			if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil || have == version {
+				return err
+			}
+			return empty(ctx, tx)
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(x.failed("open", err), db.Close())
+	}
+	return x, nil
+}
+
+// empty makes the tables, empty. Files are never replaced, since another process may have them open.
+func empty(ctx context.Context, tx *sql.Tx) error {
+	for _, t := range tables {
+		if _, err := tx.ExecContext(ctx, "DROP TABLE IF EXISTS "+t); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA user_version = %d;", version))
+	return err
+}
+
+// Close closes the index.
+func (x *Index) Close() error { return x.db.Close() }
+
+// write does something while no other process writes: all of it, or nothing.
+func (x *Index) write(ctx context.Context, do func(*sql.Tx) error) error {
+	tx, err := x.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// failed says what was being done to which index, and what that means.
+func (x *Index) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var code *sqlite.Error
+	if errors.As(err, &code) {
+		switch code.Code() & 0xff {
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		case sqlite3.SQLITE_BUSY:
+			err = fmt.Errorf("%w: %w", ErrBusy, err)
+		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+			err = fmt.Errorf("%w: %w", ErrFileSystem, err)
+		}
+	}
+	return fmt.Errorf("%s %s: %w", doing, filepath.Join(x.root, File), err)
+}
+
+// networks are file systems on which locks are missing, or forgotten when a server or a daemon goes
+// away: by the magic number that statfs(2) tells.
+var networks = map[int64]string{
+	unix.NFS_SUPER_MAGIC:  "NFS",
+	unix.SMB_SUPER_MAGIC:  "SMB",
+	unix.SMB2_SUPER_MAGIC: "SMB",
+	unix.CIFS_SUPER_MAGIC: "CIFS",
+	unix.V9FS_MAGIC:       "9p",
+	unix.FUSE_SUPER_MAGIC: "FUSE",
+	unix.AFS_SUPER_MAGIC:  "AFS",
+	unix.AFS_FS_MAGIC:     "AFS",
+	unix.CODA_SUPER_MAGIC: "Coda",
+	unix.NCP_SUPER_MAGIC:  "NCP",
+	unix.CEPH_SUPER_MAGIC: "Ceph",
+	0x0bd00bd0:            "Lustre", // LL_SUPER_MAGIC in its lustre_user.h
+	0x47504653:            "GPFS",   // GPFS_SUPER_MAGIC: "GPFS"
+	0x19830326:            "BeeGFS", // BEEGFS_MAGIC in its FhgfsOps_Super.h
+	0x786f4256:            "vboxsf", // VBSF_SUPER_MAGIC in fs/vboxsf
+}
+
+// check says why there can be no index in a directory, nil if there can be one.
+func check(root string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(root, &st); err != nil {
+		return fmt.Errorf("read runs: %w", &fs.PathError{Op: "statfs", Path: root, Err: err})
+	}
+	if err := onNetwork(root, int64(st.Type)); err != nil {
+		return err
+	}
+	if err := unix.Access(root, unix.W_OK); err != nil {
+		return fmt.Errorf("%w in %s: it cannot be written: %w", ErrFileSystem, root, err)
+	}
+	return nil
+}
+
+func onNetwork(root string, magic int64) error {
+	if name, ok := networks[int64(uint32(magic))]; ok { // it has a sign on some machines
+		return fmt.Errorf("%w in %s: it is on %s, where locks cannot be relied on", ErrFileSystem, root, name)
+	}
+	return nil
+}

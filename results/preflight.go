@@ -1,0 +1,73 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Preflight is one check of one host before anything was measured.
+type Preflight struct {
+	Name    string  `json:"name"` // of the check: "mtu"
+	Host    string  `json:"host"`
+	Outcome Outcome `json:"outcome"`          // Pass, Fail or Skipped
+	Why     string  `json:"why,omitempty"`    // it was skipped, or could not be decided
+	Found   string  `json:"found,omitempty"`  // "ens1f0 1500"
+	Wanted  string  `json:"wanted,omitempty"` // "ens1f0 9000, as on the other 7 hosts"
+	Hint    string  `json:"hint,omitempty"`   // what to do about it
+}
+
+// String says what failed, or why nothing is known.
+func (p Preflight) String() string {
+	s := p.Name
+	if p.Host != "" {
+		s += " of host " + p.Host
+	}
+	switch p.Outcome {
+	case Fail:
+		s += ": " + p.Found
+		if p.Wanted != "" {
+			s += ", wanted " + p.Wanted
+		}
+	case Skipped:
+		s += ": skipped: " + p.Why
+	default:
+		s += ": " + p.Found
+	}
+	return s
+}
+
+// PreflightWarnings are checks that failed and those that were skipped, in words; hosts of
+// which the same is said come together.
+func PreflightWarnings(all []Preflight) []string {
+	type line struct{ text, hint string }
+	hosts := map[line][]string{}
+	var lines []line
+	for _, p := range all {
+		if p.Outcome == Pass {
+			continue
+		}
+		host := p.Host
+		p.Host = ""
+		l := line{p.String(), p.Hint}
+		if _, ok := hosts[l]; !ok {
+			lines = append(lines, l)
+		}
+		hosts[l] = append(hosts[l], host)
+	}
+	slices.SortStableFunc(lines, func(a, b line) int {
+		return cmp.Compare(rank(strings.Contains(a.text, ": skipped: ")), rank(strings.Contains(b.text, ": skipped: ")))
+	})
+	var out []string
+	for _, l := range lines {
+		s := "preflight: " + l.text
+		if on := slices.DeleteFunc(hosts[l], func(h string) bool { return h == "" }); len(on) > 4 {
+			s += fmt.Sprintf(" (%s and %d more hosts)", strings.Join(on[:3], ", "), len(on)-3)
+		} else if len(on) > 0 {
+			s += " (" + strings.Join(on, ", ") + ")"
+		}
+		out = append(out, s)
+	}
+	return out
+}

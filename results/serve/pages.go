@@ -1,0 +1,329 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/fidelity"
+)
+
+//go:embed pages.html.tmpl style.css app.js icon.svg
+var assets embed.FS
+
+var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
+	"local":   func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+	"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"key":     func(t time.Time) int64 { return t.UnixNano() },
+	"percent": results.Percent,
+	"of":      results.Quantity,
+	"size":    func(bytes int64) string { return results.Quantity(float64(bytes), "B") },
+	"metric":  func(experiment, metric string) string { return historyOf(experiment, metric) },
+	"runs":    count,
+}).ParseFS(assets, "pages.html.tmpl"))
+
+// historyOf is the address of a metric's history.
+func historyOf(experiment, metric string) string {
+	return "/history?" + url.Values{"experiment": {experiment}, "metric": {metric}}.Encode()
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return results.Quantity(float64(n), "1") + " runs"
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, name := range []string{"style.css", "app.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+name, asset(name))
+	}
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /{$}", s.page(s.list))
+	mux.HandleFunc("GET /runs/{dir}/{$}", s.page(s.run))
+	mux.HandleFunc("GET /runs/{dir}/report.html", s.page(s.report))
+	mux.HandleFunc("GET /runs/{dir}/files/{name...}", s.page(s.file))
+	mux.HandleFunc("GET /history", s.page(s.history))
+	mux.HandleFunc("GET /history.json", s.page(s.historyJSON))
+	return mux
+}
+
+func asset(name string) http.HandlerFunc {
+	text, err := assets.ReadFile(name)
+	if name == "style.css" {
+		text = slices.Concat([]byte(results.Style), text)
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err != nil { // not of what is embedded
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
+	}
+}
+
+// badQuery is a request that makes no sense.
+type badQuery struct{ error }
+
+// page answers with what do writes, or says why it cannot.
+func (s *Server) page(do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := do(w, r)
+		var bad badQuery
+		switch {
+		case err == nil:
+		case errors.Is(err, fs.ErrNotExist):
+			http.Error(w, "not found: "+r.URL.Path, http.StatusNotFound)
+		case errors.As(err, &bad):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		default:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}
+
+// show writes a page whole, or not at all.
+func show(w http.ResponseWriter, name string, data any) error {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		return fmt.Errorf("page %s: %w", name, err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = b.WriteTo(w) // who asked may be gone
+	return nil
+}
+
+// page is what all pages have.
+type page struct {
+	Title   string
+	Here    string // "runs" or "history"; empty: elsewhere
+	Version string // of the store, for events
+	Watch   string // the run that events are wanted of; empty: all
+}
+
+// list is all runs.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
+	rows, version, err := s.look(r.Context())
+	if err != nil {
+		return err
+	}
+	root, err := filepath.Abs(s.root)
+	if err != nil {
+		root = s.root
+	}
+	data := struct {
+		page
+		Root                           string
+		Rows                           []row
+		Experiments, Drivers, Verdicts []string
+	}{page: page{Title: "Runs", Here: "runs", Version: version}, Root: root, Rows: rows}
+	add := func(to *[]string, v string) {
+		if v != "" && !slices.Contains(*to, v) {
+			*to = append(*to, v)
+		}
+	}
+	for _, row := range rows {
+		add(&data.Experiments, row.Experiment)
+		add(&data.Drivers, row.Driver)
+		add(&data.Verdicts, row.Verdict)
+	}
+	slices.Sort(data.Experiments)
+	slices.Sort(data.Drivers)
+	slices.Sort(data.Verdicts)
+	return show(w, "list", data)
+}
+
+// runFile is a file of a run directory.
+type runFile struct {
+	Name string
+	Size int64
+}
+
+// run is one run: what it came to or how far it is, and its files.
+func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
+	which, err := s.find(r.Context(), r.PathValue("dir"))
+	if err != nil {
+		return err
+	}
+	_, version, err := s.look(r.Context())
+	if err != nil {
+		return err
+	}
+	data := struct {
+		page
+		Row     row
+		Rec     *results.Record
+		Error   string
+		Took    string
+		Live    *live
+		Files   []runFile
+		Metrics []string
+	}{page: page{Title: which.Experiment, Version: version, Watch: which.Dir}, Row: which}
+	if data.Title == "" {
+		data.Title = which.Dir
+	}
+	if data.Files, err = s.files(which.Dir); err != nil {
+		return err
+	}
+	dir := filepath.Join(s.root, which.Dir)
+	if data.Rec, err = results.ReadRecord(dir); err != nil {
+		data.Rec, data.Error = &results.Record{}, err.Error()
+	}
+	if data.Rec.Complete() {
+		data.Took = results.Elapsed(data.Rec.Finished.Sub(data.Rec.Started))
+	}
+	for _, p := range data.Rec.Points {
+		for _, ph := range p.Phases {
+			for _, f := range ph.Figures {
+				if f.Kind != results.Predicted && !slices.Contains(data.Metrics, f.Metric) {
+					data.Metrics = append(data.Metrics, f.Metric)
+				}
+			}
+		}
+	}
+	slices.Sort(data.Metrics)
+	if which.Verdict == running {
+		data.Live = liveOf(dir, data.Rec)
+	}
+	return show(w, "run", data)
+}
+
+// report is the page that a run leaves behind, made anew of its record and samples.
+func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
+	which, err := s.find(r.Context(), r.PathValue("dir"))
+	if err != nil {
+		return err
+	}
+	dir := &results.Dir{Path: filepath.Join(s.root, which.Dir)}
+	rec, err := results.ReadRecord(dir.Path)
+	if err != nil {
+		return err
+	}
+	samples, err := dir.Samples()
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := results.WriteReport(&b, rec, samples, s.beside(r.Context(), which)); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", reportPolicy)
+	_, _ = b.WriteTo(w)
+	return nil
+}
+
+// beside is what is known beside a run's record; what cannot be had is not shown.
+func (s *Server) beside(ctx context.Context, r row) (b results.Beside) {
+	if r.Verdict == running {
+		return b
+	}
+	b.Past, _ = s.index.Past(ctx, r.Dir)
+	b.Fidelity, _ = fidelity.Page(filepath.Join(s.root, r.Dir))
+	return b
+}
+
+// maxFiles is how many files of a run are listed.
+const maxFiles = 1000
+
+// files are those of a run directory, those of its directories included.
+func (s *Server) files(dir string) ([]runFile, error) {
+	root, err := os.OpenRoot(filepath.Join(s.root, dir))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var out []runFile
+	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name != ".":
+			return nil // it went away, or is not for us
+		case err != nil:
+			return err
+		case name != "." && strings.HasPrefix(e.Name(), "."): // being written
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+		case e.Type().IsRegular():
+			if info, err := e.Info(); err == nil {
+				out = append(out, runFile{name, info.Size()})
+			}
+			if len(out) == maxFiles {
+				return fs.SkipAll
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// file is one of a run's files, to be kept. A link that leads out of the run directory leads nowhere.
+func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
+	which, err := s.find(r.Context(), r.PathValue("dir"))
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("name")
+	if !fs.ValidPath(name) || slices.ContainsFunc(strings.Split(name, "/"), func(p string) bool { return strings.HasPrefix(p, ".") }) {
+		return fs.ErrNotExist
+	}
+	root, err := os.OpenRoot(filepath.Join(s.root, which.Dir))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	st, err := root.Lstat(name)
+	if err != nil || !st.Mode().IsRegular() { // opening a pipe would wait for who writes it
+		return fs.ErrNotExist
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := w.Header()
+	h.Set("Content-Type", contentType(name))
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": which.Dir + "-" + path.Base(name)}))
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	if which.Verdict == running { // it grows
+		h.Set("Content-Length", strconv.FormatInt(st.Size(), 10))
+		if r.Method == http.MethodGet {
+			_, _ = io.CopyN(w, f, st.Size())
+		}
+		return nil
+	}
+	http.ServeContent(w, r, "", st.ModTime(), f)
+	return nil
+}
+
+// contentType is by the name alone: nothing that a run wrote is a page of this server.
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".json":
+		return "application/json"
+	case ".csv":
+		return "text/csv; charset=utf-8"
+	case ".gz":
+		return "application/gzip"
+	}
+	return "application/octet-stream"
+}

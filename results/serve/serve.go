@@ -1,0 +1,116 @@
+// Package serve shows a store of runs in a browser, while runs go on: a list of all of them,
+// each run's report and files, and the history of each metric.
+//
+// It only reads. What it knows of runs is from their index (package history), which it brings up
+// to date itself, and from their directories; pages hear of what is new by server-sent events.
+// Pages need scripts to be sorted, filtered and kept up to date, and are complete without.
+//
+// # Who may read
+//
+// Whoever can connect, where only this machine can: then requests must name this machine in their
+// Host header, so that no page of others can have a browser read runs for it by a name of its own
+// that is this machine's address (DNS rebinding). Elsewhere, only who has the token: in the address
+// that is opened first (?token=), which is exchanged for a cookie, or as a bearer token. Nothing
+// is encrypted: across networks that others can listen to, use a tunnel (ssh -L).
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/inabench/inabench/results/history"
+)
+
+// Options are what a Server is asked for.
+type Options struct {
+	// Token is what requests must have, at least 16 characters; empty: none, which is for
+	// addresses of this machine alone.
+	Token string
+	// Interval is how often the store is looked at while pages are open; 0: every second.
+	Interval time.Duration
+}
+
+// ErrToken is wrapped when an address that others can connect to is to be served without a token,
+// or with one that is too short.
+var ErrToken = errors.New("a token is needed")
+
+// shortest is how long a token is at least.
+const shortest = 16
+
+// NewToken is a random token of 130 bits.
+func NewToken() string { return rand.Text() }
+
+// Server shows the runs of one directory.
+type Server struct {
+	root     string
+	index    *history.Index
+	opt      Options
+	streams  chan struct{} // a place for each that is open
+	handler  http.Handler
+	stopping context.Context
+	stop     context.CancelFunc
+
+	mu    sync.Mutex
+	store store
+}
+
+// maxStreams is how many pages may be open and kept up to date.
+const maxStreams = 100
+
+// New is a server of the runs in root, of which index is the index. The index is not closed.
+func New(root string, index *history.Index, o Options) (*Server, error) {
+	if o.Token != "" && len(o.Token) < shortest {
+		return nil, fmt.Errorf("%w of at least %d characters, not %d", ErrToken, shortest, len(o.Token))
+	}
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	s := &Server{root: root, index: index, opt: o, streams: make(chan struct{}, maxStreams)}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.store.init()
+	s.handler = s.guard(s.routes())
+	return s, nil
+}
+
+// Local says whether only this machine can connect to an address.
+func Local(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// ServeHTTP implements http.Handler, for whoever has a listener of their own.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Serve answers requests until ctx is done, and then ends within seconds, pages that are kept up
+// to date included: that is no error. The listener is closed. The error wraps ErrToken where
+// others can connect and no token is asked for.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer l.Close()
+	if s.opt.Token == "" && !Local(l.Addr()) {
+		return fmt.Errorf("serve %s: %w, since others can connect", l.Addr(), ErrToken)
+	}
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.stop() // streams end by themselves
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil { // a download that nobody reads
+		server.Close()
+	}
+	<-ended
+	return nil
+}
