@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (r *run) baseline(ctx context.Context, p planned) (Baseline, error) {
 	if !p.Spec.Calibrate.Enabled || !r.tb.Capabilities().Calibrates {
 		return Baseline{}, nil
 	}
-	key, err := json.Marshal([]any{p.plan, p.Spec.Switch.Lanes, p.Spec.Switch.Mode})
+	key, err := json.Marshal([]any{p.plan, p.Spec.Switch.Lanes, p.Spec.Switch.Mode, p.Spec.Emulation.Switch})
 	if err != nil {
 		return Baseline{}, err
 	}
@@ -150,8 +151,9 @@ func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duratio
 }
 
 // MeasureBaseline brings a testbed up, measures its baseline for the placement of the
-// spec's first point, and what its links really carry, and takes it down.
-func MeasureBaseline(ctx context.Context, driver string, s *Spec, progress func(Status)) (cal []results.Calibration, err error) {
+// spec's first point, and what its links really carry, and takes it down. A lab is held
+// meanwhile.
+func MeasureBaseline(ctx context.Context, driver string, s *Spec, hold Holding, progress func(Status)) (cal []results.Calibration, err error) {
 	if err := checkDriver(s, driver); err != nil {
 		return nil, err
 	}
@@ -162,7 +164,14 @@ func MeasureBaseline(ctx context.Context, driver string, s *Spec, progress func(
 	p := points[0]
 	progress(Status{Stage: "bring up"})
 	scale := emulationScale(s, driver)
-	tb, err := openTestbed(ctx, driver, p.Spec, fabricOf(p.Spec, driver), "")
+	var held holding
+	if driver == "lab" {
+		if held, err = hold.begin(rand.Text(), s, nil); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, held.hold.Journal.Close()) }()
+	}
+	tb, err := openTestbed(ctx, driver, p.Spec, fabricOf(p.Spec, driver), "", held, nil)
 	if err != nil {
 		return nil, err
 	}

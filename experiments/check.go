@@ -11,6 +11,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/netns"
 )
@@ -41,12 +42,22 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 		c.enum("on", s.On, Drivers...)
 	}
 	c.emulation()
-	if _, err := policy(s.Placement.Policy); err != nil {
+	if _, err := policy(s.Placement.Policy, titan.Options{}); err != nil {
 		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
 	}
 	if s.Trace != nil && s.Operations != nil {
 		c.KeyProblemf("operations", "make two experiments", "both [trace] and [operations]")
 	}
+	if len(s.Programs) > 0 && (s.Trace != nil || s.Operations != nil) {
+		c.KeyProblemf("program", "make two experiments", "[[program]] besides [trace] or [operations]")
+	}
+	if s.Training != nil && (s.Trace != nil || s.Operations != nil || len(s.Programs) > 0) {
+		c.KeyProblemf("training", "make two experiments", "[training] besides [trace], [operations] or [[program]]")
+	}
+	if s.Service != nil && (s.Trace != nil || s.Operations != nil || len(s.Programs) > 0) {
+		c.KeyProblemf("service", "make two experiments", "[service] besides [trace], [operations] or [[program]]")
+	}
+	s.checkSHARP(c)
 	if st := s.study(); st != nil {
 		st.check(c)
 		for i, m := range s.Summary {
@@ -60,9 +71,11 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 	if s.Compare != nil {
 		c.compare()
 	}
+	c.preflight()
 	c.switches()
 	c.measure()
 	c.linkStates()
+	c.predictor()
 	c.expects()
 }
 
@@ -132,6 +145,10 @@ func (c *checker) emulation() {
 	e := &c.s.Emulation
 	c.enum("emulation.scale", e.Scale, "slow-motion", "shrunk", "none")
 	c.enum("emulation.sshd", e.SSHD, netns.Embedded, netns.OpenSSH)
+	c.enum("emulation.switch", e.Switch, netns.Soft, netns.BMv2)
+	if e.Offload && e.Switch == netns.BMv2 {
+		c.KeyProblemf("emulation.offload", "leave it out, or take emulation.switch = \"soft\"", "BMv2 forwards packets one by one")
+	}
 	given := c.Has("emulation.factor")
 	switch {
 	case e.Scale == "none" && !given:
@@ -245,7 +262,6 @@ func (c *checker) job(j *Job) {
 			c.Problemf(j.At+"."+b, "keep one of them", "%s and %s exclude each other", a, b)
 		}
 	}
-	exclude("gpus", "hosts")
 	exclude("model", "message")
 	exclude("duration", "iterations")
 	if !c.Has(j.At+".gpus") && !c.Has(j.At+".hosts") {
@@ -260,10 +276,22 @@ func (c *checker) job(j *Job) {
 	if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.reported(j.At+".hosts") {
 		c.Problemf(j.At+".hosts", "", "job without workers")
 	}
+	if c.Has(j.At+".gpus") && j.GPUs < len(j.Hosts) {
+		c.Problemf(j.At+".gpus", "on hosts that a job names, gpus counts those of all", "%d GPUs on %d hosts", j.GPUs, len(j.Hosts))
+	}
 	if len(j.Hosts) > maxWorkers {
 		c.Problemf(j.At+".hosts", "", "%d workers, at most %d fit a worker bitmap", len(j.Hosts), maxWorkers)
 	}
 	c.workers(j)
+}
+
+// host checks that the inventory, which there must be, has a host.
+func (c *checker) host(path, name string) bool {
+	_, ok := c.lab.rates[name]
+	if !ok && !c.reported(path) {
+		c.Problemf(path, tomlfile.DidYouMean(name, c.lab.hosts), "unknown host %q", name)
+	}
+	return ok
 }
 
 // workers checks a job's hosts and its rate against the inventory.
@@ -271,18 +299,11 @@ func (c *checker) workers(j *Job) {
 	if c.lab == nil {
 		return
 	}
-	host := func(path, name string) bool {
-		_, ok := c.lab.rates[name]
-		if !ok && !c.reported(path) {
-			c.Problemf(path, tomlfile.DidYouMean(name, c.lab.hosts), "unknown host %q", name)
-		}
-		return ok
-	}
 	limit, of := c.lab.fastest, "the fastest host"
 	seen := map[string]bool{}
 	for i, h := range j.Hosts {
 		at := fmt.Sprintf("%s.hosts[%d]", j.At, i)
-		if !host(at, h) {
+		if !c.host(at, h) {
 			continue
 		}
 		if seen[h] {
@@ -294,7 +315,7 @@ func (c *checker) workers(j *Job) {
 		}
 	}
 	if c.Has(j.At + ".ps") {
-		host(j.At+".ps", j.PS)
+		c.host(j.At+".ps", j.PS)
 	}
 	if j.Rate > limit {
 		c.Problemf(j.At+".rate", "", "rate %v is above the %v that %s is linked with", j.Rate, limit, of)
@@ -313,6 +334,7 @@ func (c *checker) measure() {
 	positive(c, "measure.duration", m.Duration)
 	positive(c, "measure.interval", m.Interval)
 	positive(c, "measure.repeats", m.Repeats)
+	positive(c, "measure.patience", m.Patience)
 	if m.Interval > m.Duration && m.Duration > 0 {
 		at := "measure.interval"
 		if !c.Has(at) {
@@ -421,7 +443,14 @@ func (c *checker) expect(e *Expect) {
 	if study != nil {
 		known, predictors = study.metrics(), []string{study.predictor(), "value"}
 	}
+	external := c.s.Predictor != nil && e.Predictor == c.s.Predictor.Name
+	if external {
+		predictors = append(predictors, e.Predictor)
+	}
 	m, ok := known[e.Metric]
+	if external && (e.Metric == "jct") {
+		m.predicted = true
+	}
 	if !ok {
 		if e.Metric != "" {
 			words := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool { return strings.HasSuffix(name, ratio) })
@@ -458,7 +487,7 @@ func (c *checker) expect(e *Expect) {
 			c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
 		case r.Predictor != "value" && !m.predicted:
 			c.Problemf(e.At+".predictor", "write value = "+m.example, "%s does not predict %s", r.Predictor, e.Metric)
-		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most"):
+		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && len(c.s.Programs) == 0:
 			c.Problemf(e.At+".bound", "write value = "+m.example, "bound %q compares with a value", e.Bound)
 		case given:
 			r.Value = c.quantity(e.At+".value", m, e.Value)

@@ -22,7 +22,9 @@ type Published struct {
 	At     string `toml:",path"`
 	Metric string `toml:"metric,required"`
 	Where  string `toml:"at"` // a point's label: "fat_tree.oversubscription=20"; empty: everywhere
-	// Change of the reference against the others: "-13%", or the ends of a range,
+	// Against is one value of the compared key; empty: all others.
+	Against string `toml:"against"`
+	// Change of the reference against those: "-13%", or the ends of a range,
 	// ["-45%", "-13%"].
 	Change []string `toml:"change,required"`
 	Text   string   `toml:"text,required"` // where it says so
@@ -40,6 +42,11 @@ var traceMetrics = func() map[string]metric {
 	}
 	for _, name := range []string{"de", "de_queued", "gpu_utilisation", "link_utilisation", "aggregator_utilisation"} {
 		all[name] = metric{unit: "1", example: "0.5", of: results.Cluster}
+	}
+	for name, unit := range map[string]string{
+		"used_machines": "1", "machine_hours": "1", "fragmentation": "1", "cross_traffic": "B", "profit_rate": "1", "total_profit": "1",
+	} {
+		all[name] = metric{unit: unit, example: "100", of: results.Cluster}
 	}
 	for name, m := range maps.Clone(all) {
 		if m.of == results.Cluster {
@@ -116,12 +123,12 @@ func (s *Spec) comparison() *results.Comparison {
 	for i := range c.Published {
 		p := &c.Published[i]
 		lo, hi, _ := p.change()
-		out.Published = append(out.Published, results.Published{Metric: p.Metric, At: p.Where, Lo: lo, Hi: hi, Text: p.Text})
+		out.Published = append(out.Published, results.Published{Metric: p.Metric, At: p.Where, Against: p.Against, Lo: lo, Hi: hi, Text: p.Text})
 	}
 	return out
 }
 
-// checkReference reports a comparison with a value that the sweep does not have.
+// checkReference reports a comparison, or a published one, with a value that the sweep does not have.
 func (s *Spec) checkReference(f *tomlfile.File) {
 	c := s.Compare
 	if c == nil || len(s.points) == 0 {
@@ -133,7 +140,15 @@ func (s *Spec) checkReference(f *tomlfile.File) {
 			values = append(values, format(v))
 		}
 	}
-	if len(values) > 0 && !slices.Contains(values, c.Reference) {
-		f.Problemf("compare.reference", tomlfile.OneOf(c.Reference, values), "%s is never %q", c.Key, c.Reference)
+	known := func(at, value string) {
+		if len(values) > 0 && !slices.Contains(values, value) {
+			f.Problemf(at, tomlfile.OneOf(value, values), "%s is never %q", c.Key, value)
+		}
+	}
+	known("compare.reference", c.Reference)
+	for i := range c.Published {
+		if p := &c.Published[i]; p.Against != "" {
+			known(p.At+".against", p.Against)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/inabench/inabench/testbed"
 	realab "github.com/inabench/inabench/testbed/lab"
 	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sim"
 )
@@ -39,15 +41,55 @@ func checkDriver(s *Spec, driver string) error {
 	var err error
 	switch {
 	case driver == "lab":
+		for _, sw := range s.inv.Switches {
+			if sw.Kind == inventory.Quantum && len(s.Programs) == 0 {
+				return fmt.Errorf("switch %s: a %s switch adds up for programs that use SHARP, [[program]], and for no other: %w", sw.Name, sw.Kind, errors.ErrUnsupported)
+			}
+		}
+		if err := checkScripted(s); err != nil {
+			return err
+		}
 		_, err = realab.New(s.inv)
 	case driver == "netns" && s.Emulation.SSHD == netns.OpenSSH:
 		_, err = netns.FindOpenSSH()
 	}
+	if driver == "netns" && err == nil {
+		err = checkSwitches(s)
+	}
 	return err
 }
 
-// openTestbed brings up a testbed for a spec.
-func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pcap string) (testbed.Testbed, error) {
+// checkScripted reports jobs of ours where a switch has a data plane of its own: it forwards
+// unicast at most.
+func checkScripted(s *Spec) error {
+	i := slices.IndexFunc(s.inv.Switches, func(sw inventory.Switch) bool { return sw.Kind == inventory.Scripted })
+	ours := slices.IndexFunc(s.Jobs, func(j Job) bool { return j.Collective != "ring" })
+	if i < 0 || ours < 0 {
+		return nil
+	}
+	return fmt.Errorf("switch %s: it is driven by a script, which knows nothing of the packets of job %s; use [[program]], or collective = \"ring\": %w",
+		s.inv.Switches[i].Name, s.Jobs[ours].Name, errors.ErrUnsupported)
+}
+
+// checkSwitches reports points that want switches which are not here, or of them what they
+// cannot do.
+func checkSwitches(s *Spec) error {
+	for _, p := range s.Points() {
+		if p.Spec.Emulation.Switch != netns.BMv2 {
+			continue
+		}
+		if p.Spec.Operations != nil {
+			return fmt.Errorf("%sexclusive trees in switches that are BMv2: %w: its program has none; use emulation.switch = \"soft\"", prefix(p.Labels), errors.ErrUnsupported)
+		}
+		if _, err := netns.FindBMv2(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openTestbed brings up a testbed for a spec. One that others use is held.
+func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pcap string, held holding, slow *Slow) (testbed.Testbed, error) {
 	interval := max(20*time.Millisecond, time.Duration(s.Measure.Interval))
 	switch driver {
 	case "sim":
@@ -61,20 +103,20 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			queue = "drr-flow"
 		}
 		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
-			Scale: key.scale, SSHD: s.Emulation.SSHD, Offload: s.Emulation.Offload,
-			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.beat,
+			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload,
+			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.beat, Slow: slow.links(),
 		})
 		if err != nil {
 			return nil, err
 		}
 		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Rest: testbed.Rest(f.Beat(), s.Emulation.Offload), Offload: s.Emulation.Offload,
+			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Run: held.run, Interval: interval, Rest: testbed.Rest(f.Beat(), s.Emulation.Offload), Offload: s.Emulation.Offload,
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
-				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft",
+				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: kinds(f.Inventory()),
 				SuperFrames: s.Emulation.Offload,
 			},
-			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees,
+			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees, Preflight: s.preflight(preflight.OnEmulation),
 		})
 	case "lab":
 		f, err := realab.New(s.inv)
@@ -82,7 +124,8 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			return nil, err
 		}
 		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Interval: interval, Shared: true,
+			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Interval: interval, Readers: true,
+			Shared: true, Run: held.run, Hold: held.hold, Use: held.use, Preflight: s.preflight(nil),
 			Capabilities: testbed.Capabilities{
 				Sums: true, Calibrates: true, Kind: results.Measured, Switch: kinds(s.inv),
 			},
@@ -91,12 +134,19 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 	return nil, invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
 }
 
-// built is the inventory with the queues that the experiment wants.
+// built is the inventory with the queues and rates that the experiment wants.
 func built(inv *inventory.Inventory, key fabricKey) *inventory.Inventory {
-	if key.buffer == 0 && key.ecn == 0 && !key.freely {
+	if key.buffer == 0 && key.ecn == 0 && !key.freely && key.rate == 0 {
 		return inv
 	}
 	c := inv.Clone()
+	for i := range c.Hosts {
+		for k := range c.Hosts[i].NICs {
+			if key.rate > 0 {
+				c.Hosts[i].NICs[k].Rate = key.rate
+			}
+		}
+	}
 	for i := range c.Switches {
 		if key.freely {
 			c.Switches[i].SHARP.Jobs = c.Switches[i].SHARP.Trees
@@ -127,6 +177,7 @@ func kinds(inv *inventory.Inventory) string {
 func thisMachine() results.HostFacts {
 	f := results.HostFacts{Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 	f.Host, _ = os.Hostname()
+	f.CPU = cpuModel()
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		f.Kernel = unix.ByteSliceToString(u.Release[:])
@@ -136,6 +187,21 @@ func thisMachine() results.HostFacts {
 		f.Memory = int64(si.Totalram) * int64(si.Unit)
 	}
 	return f
+}
+
+// cpuModel is the processor's name, "" where the kernel does not tell. Machines that are rented
+// for an hour have another name each time, and are the same machine if this is the same.
+func cpuModel() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return ""
 }
 
 // Topology is the inventory's graph as a record keeps it.

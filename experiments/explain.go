@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,14 +10,18 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/placement/titan"
+	"github.com/inabench/inabench/results"
 )
 
 // Placed is a batch of jobs placed by a policy, and why.
 type Placed struct {
-	Plan    *placement.Plan              // of the jobs that fit
-	Waiting []*placement.InfeasibleError // the others, in their order
-	Why     Why
+	Plan     *placement.Plan              // of the jobs that fit
+	Waiting  []*placement.InfeasibleError // the others, in their order
+	Machines []results.Machine            // with the plan; jobs that name their hosts were there before
+	Why      Why
 }
 
 // Why is why jobs are where they are.
@@ -34,6 +39,29 @@ type Reason struct {
 	Text   string   `json:"text"`
 	Chosen *Choice  `json:"chosen,omitempty"` // where plans were weighed
 	Others []Choice `json:"others,omitempty"` // that lost: the best of them, the best first
+	Spread *Spread  `json:"spread,omitempty"` // by Titan
+}
+
+// Spread is a placement by what Titan makes small, in this order.
+type Spread struct {
+	Idle     int `json:"idle_machines"` // it takes, on which nothing ran: objective O1
+	Machines int `json:"machines"`      // it takes: objective O2
+	// Cross is what its workers send each other between machines by halving and doubling,
+	// in gradients; both ways of an exchange count once.
+	Cross float64 `json:"cross_traffic"`
+	// Congested is where its traffic exceeds the bandwidth most; nil: nowhere, or nobody
+	// knows how large its gradient is.
+	Congested *Congested `json:"congested,omitempty"`
+}
+
+// Congested is a pair of machines between which too much is sent.
+type Congested struct {
+	Phase   int     `json:"phase"` // of the operation, from 1
+	From    string  `json:"from"`
+	To      string  `json:"to"`
+	Bits    float64 `json:"bits"`    // sent
+	Passing float64 `json:"passing"` // bits that pass in Seconds
+	Seconds float64 `json:"seconds"` // that a phase may last
 }
 
 // Choice is a plan that was weighed by Equation 1 of NetPack:
@@ -67,7 +95,7 @@ func (r Rate) MarshalJSON() ([]byte, error) {
 
 // PlaceJobs places jobs as one batch, by a policy that a spec can name.
 func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
-	p, err := policy(name)
+	p, err := policy(name, titan.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -77,16 +105,25 @@ func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed
 	if weighs {
 		p = explained
 	}
+	var spread []titan.Explanation
+	spreading, spreads := titan.Explained(p, func(e titan.Explanation) { spread = append(spread, e) })
+	if spreads {
+		p = spreading
+	}
 	if out.Plan, out.Waiting, err = placement.Batch(p, inv, jobs, seed); err != nil {
 		return nil, err
 	}
-	if !weighs {
+	out.Machines = Machines(inv, out.Plan, there(jobs))
+	if !weighs && !spreads {
 		return out, nil
 	}
 	for i := range jobs {
 		if len(jobs[i].Hosts) > 0 {
 			out.Why.Jobs = append(out.Why.Jobs, Reason{Job: jobs[i].Name, Text: "it names its hosts"})
 		}
+	}
+	for _, e := range spread {
+		out.Why.Jobs = append(out.Why.Jobs, spreadReason(e, jobs[e.Job.ID].Name, inv))
 	}
 	total := 0
 	for i := range inv.Hosts {
@@ -121,7 +158,7 @@ func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed
 
 // Rule is by what a policy that a spec can name chooses servers; empty for others.
 func Rule(name string) string {
-	p, err := policy(name)
+	p, err := policy(name, titan.Options{})
 	if err != nil {
 		return ""
 	}
@@ -155,7 +192,7 @@ func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total i
 		if published {
 			enough = "more than " + enough
 		}
-		r.Text = fmt.Sprintf("no server has %s free GPUs, %d have some; %s weighed", enough, e.Servers, countPlans(e.Plans))
+		r.Text = fmt.Sprintf("no server has %s free GPUs, %d have some; %s weighed", enough, e.Servers, count(e.Plans, "plan"))
 		chosen := choice(e.Chosen, inv)
 		r.Chosen = &chosen
 		for _, c := range e.Alternatives {
@@ -165,11 +202,35 @@ func reason(e netpack.Explanation, job string, inv *inventory.Inventory, total i
 	return r
 }
 
-func countPlans(n int) string {
-	if n == 1 {
-		return "1 plan"
+// spreadReason names what an explanation of Titan numbers.
+func spreadReason(e titan.Explanation, job string, inv *inventory.Inventory) Reason {
+	r := Reason{Job: job}
+	at := e.Solution
+	if len(at.At) == 0 {
+		r.Text = "it waits: " + e.Err.Error()
+		return r
 	}
-	return fmt.Sprintf("%d plans", n)
+	p := collectives.HalvingDoubling(len(at.At)).Pattern()
+	r.Spread = &Spread{Idle: at.Idle, Machines: at.Used, Cross: float64(at.Cross) / float64(p.Parts)}
+	r.Text = fmt.Sprintf("%s, %s; %s between machines", count(at.Idle, "idle machine"), count(at.Used-at.Idle, "other"), inParts(at.Cross, p.Parts))
+	var congested *titan.CongestedError
+	if errors.As(e.Err, &congested) {
+		c := &Congested{
+			Phase: congested.Phase + 1, From: inv.Hosts[congested.From].Name, To: inv.Hosts[congested.To].Name,
+			Bits: congested.Bits, Passing: congested.Passing, Seconds: congested.Seconds,
+		}
+		r.Spread.Congested = c
+		r.Text += fmt.Sprintf("; more than passes: in phase %d %s sends %s %s, of which %s pass in %s", c.Phase, c.From, c.To,
+			results.Quantity(c.Bits, "bit"), results.Quantity(c.Passing, "bit"), results.Quantity(c.Seconds, "s"))
+	}
+	return r
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func choice(c netpack.Choice, inv *inventory.Inventory) Choice {
@@ -194,6 +255,10 @@ func choice(c netpack.Choice, inv *inventory.Inventory) Choice {
 // Explain adds to the plan of every point why its jobs are where they are.
 func (p *SavedPlan) Explain() error {
 	for i, pt := range p.spec.Points() {
+		if pt.Spec.Training != nil {
+			p.Points[i].Why = &Why{Policy: pt.Spec.Placement.Policy, Rule: Rule(pt.Spec.Placement.Policy)}
+			continue
+		}
 		placed, err := PlaceJobs(pt.Spec.Placement.Policy, pt.Spec.inv, pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
 		if err != nil {
 			return err

@@ -3,12 +3,15 @@ package experiments
 import (
 	"encoding/json"
 	"math"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/policytest"
+	"github.com/inabench/inabench/results"
 )
 
 // Whoever asks why gets the placement that a run gets, and every job has its reason,
@@ -40,6 +43,17 @@ func TestPlaceJobs(t *testing.T) {
 		if got.Why.Policy != p.Name() || got.Why.Rule == "" || got.Why.Rule != Rule(p.Name()) || len(got.Waiting) > 0 {
 			t.Errorf("%s: %+v, %v", p.Name(), got.Why, got.Waiting)
 		}
+		if strings.HasPrefix(p.Name(), "titan") {
+			for _, r := range got.Why.Jobs {
+				if (r.Spread == nil) != (r.Job == "C") || r.Text == "" {
+					t.Errorf("%s: %+v", p.Name(), r)
+				}
+			}
+			if len(got.Why.Jobs) != len(jobs) {
+				t.Errorf("%s: reasons for %+v", p.Name(), got.Why.Jobs)
+			}
+			continue
+		}
 		if !strings.HasPrefix(p.Name(), "netpack") {
 			if got.Why.Jobs != nil {
 				t.Errorf("%s weighs nothing, yet says %+v", p.Name(), got.Why.Jobs)
@@ -70,6 +84,96 @@ func TestPlaceJobs(t *testing.T) {
 	}
 	if _, err := PlaceJobs("none", inv, jobs, 1); err == nil {
 		t.Error("no error for an unknown policy")
+	}
+}
+
+// What Titan says of jobs: how idle and how many machines it took, where traffic exceeds
+// the bandwidth, and who waits.
+func TestPlaceJobsTitan(t *testing.T) {
+	inv := policytest.Racks(1, 4, 4)
+	name := func(i int) string { return inv.Hosts[i].Name }
+	jobs := []placement.Job{
+		{ID: 1, Name: "busy", GPUs: 1, Hosts: []string{name(1)}, Collective: placement.Ring},
+		{ID: 2, Name: "busier", GPUs: 2, Hosts: []string{name(2)}, Collective: placement.Ring},
+		{ID: 3, Name: "busiest", GPUs: 3, Hosts: []string{name(3)}, Collective: placement.Ring},
+		{ID: 4, Name: "A", GPUs: 4, Collective: placement.Ring},
+		{ID: 5, Name: "B", GPUs: 5, Collective: placement.Ring, Bytes: 1e12},
+		{ID: 6, Name: "C", GPUs: 7, Collective: placement.Ring},
+	}
+	got, err := PlaceJobs("titan", inv, jobs, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := map[string]Reason{}
+	for _, r := range got.Why.Jobs {
+		why[r.Job] = r
+	}
+	if a := why["A"]; *a.Spread != (Spread{Machines: 2, Cross: 1}) || a.Text != "0 idle machines, 2 others; K between machines" {
+		t.Errorf("A: %+v %+v", a, a.Spread)
+	}
+	if b := why["B"]; b.Spread.Idle != 1 || b.Spread.Congested == nil || b.Spread.Congested.From == b.Spread.Congested.To || b.Spread.Congested.Phase < 1 ||
+		!strings.Contains(b.Text, "; more than passes: in phase ") {
+		t.Errorf("B: %+v", b)
+	}
+	if c := why["C"]; c.Spread != nil || c.Text != "it waits: more workers than free GPUs: 7 workers, 1 GPUs are free" {
+		t.Errorf("C: %+v", c)
+	}
+	if !reflect.DeepEqual(got.Machines[3].GPUs[:3], slices.Repeat([]results.Cell{{Use: results.Background, Job: "busiest"}}, 3)) {
+		t.Errorf("%+v", got.Machines)
+	}
+}
+
+func TestCrossing(t *testing.T) {
+	for _, c := range []struct {
+		ranks string
+		want  float64
+		text  string
+	}{{"a a a a", 0, "0"}, {"b b b d", 1.5, "3/2 K"}, {"b c b c", 1, "K"}, {"a b", 1, "K"}, {"a b c d", 3, "3 K"}, {"", 0, "0"}} {
+		if got, text := Crossing(&placement.JobPlan{Ranks: strings.Fields(c.ranks)}); got != c.want || text != c.text {
+			t.Errorf("%s: %g, %s; want %g, %s", c.ranks, got, text, c.want, c.text)
+		}
+	}
+	for _, c := range []struct {
+		n, of int
+		want  string
+	}{{3, 1000, "0.003 K"}, {15, 16, "15/16 K"}, {517, 16, "32.3 K"}, {84, 1, "84 K"}, {1000, 1, "1000 K"}} {
+		if got := inParts(c.n, c.of); got != c.want {
+			t.Errorf("%d of %d parts: %s, want %s", c.n, c.of, got, c.want)
+		}
+	}
+}
+
+// The batch that ships is Figure 1 of Titan, with the volumes of the paper.
+func TestFigure1(t *testing.T) {
+	spec, err := Load("batches/titan-figure1.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for policy, want := range map[string]string{"elasticflow": "0", "hived": "3/2 K", "titan": "K"} {
+		placed, err := PlaceJobs(policy, spec.Inventory(), spec.PlacementJobs(), spec.Measure.Seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, got := Crossing(&placed.Plan.Jobs[3]); got != want {
+			t.Errorf("%s: %s between machines, want %s", policy, got, want)
+		}
+	}
+}
+
+// Every batch that ships can be placed by its policy.
+func TestBatches(t *testing.T) {
+	files, err := filepath.Glob("batches/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		spec, err := Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := spec.Place(); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }
 

@@ -391,17 +391,31 @@ func (o *Operations) maintain(ctx context.Context, inv *inventory.Inventory, con
 
 // controlled keeps what the controller told.
 func (r *run) controlled(p planned, repeat int, events []controller.Event) error {
-	f, err := os.OpenFile(filepath.Join(r.dir.Path, "controller.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	return r.told("controller.jsonl", len(events), func(i int) any {
+		return struct {
+			told
+			controller.Event
+		}{tells(p, repeat), events[i]}
+	})
+}
+
+// told is which repeat of which point a line of a controller is of.
+type told struct {
+	Point  string `json:"point"`
+	Repeat int    `json:"repeat"`
+}
+
+func tells(p planned, repeat int) told { return told{strings.Join(p.Labels, " "), repeat} }
+
+// told adds n lines to a file of the run directory.
+func (r *run) told(file string, n int, line func(i int) any) error {
+	f, err := os.OpenFile(filepath.Join(r.dir.Path, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
 	e := json.NewEncoder(f)
-	for i := range events {
-		if err := e.Encode(struct {
-			Point  string `json:"point"`
-			Repeat int    `json:"repeat"`
-			controller.Event
-		}{strings.Join(p.Labels, " "), repeat, events[i]}); err != nil {
+	for i := range n {
+		if err := e.Encode(line(i)); err != nil {
 			return errors.Join(err, f.Close())
 		}
 	}

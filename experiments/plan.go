@@ -13,32 +13,39 @@ import (
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
 )
 
 // policies makes the placements that a spec can name, first the default. Each call makes
-// new ones: some keep memory between batches.
-func policies() []cluster.Policy {
+// new ones: some keep memory between batches. Titan has these options, but for its variant.
+func policies(o titan.Options) []cluster.Policy {
 	all := baseline.All()
 	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
 		all = append(all, netpack.New(netpack.Options{Variant: v}))
 	}
-	return append(all, netpack.Plus(netpack.Options{}))
+	all = append(all, netpack.Plus(netpack.Options{}))
+	for _, o.Variant = range []titan.Variant{titan.Corrected, titan.Published} {
+		all = append(all, titan.New(o))
+	}
+	return append(all,
+		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowIdle(), baseline.ElasticFlowIdle().PowerOfTwo(),
+		baseline.HiveD(), baseline.Tiresias(0))
 }
 
 // Policies are the placements that a spec can name, for inventories.
 func Policies() []placement.Policy {
 	var all []placement.Policy
-	for _, p := range policies() {
+	for _, p := range policies(titan.Options{}) {
 		all = append(all, placement.On(p))
 	}
 	return all
 }
 
-// policy finds a placement by its name.
-func policy(name string) (cluster.Policy, error) {
+// policy finds a placement by its name; of Titan's, one with these options.
+func policy(name string, o titan.Options) (cluster.Policy, error) {
 	var names []string
-	for _, p := range policies() {
+	for _, p := range policies(o) {
 		if p.Name() == name {
 			return p, nil
 		}
@@ -56,7 +63,8 @@ type SavedPlan struct {
 	Overrides  []string     `json:"overrides,omitempty"`
 	Points     []PlanPoint  `json:"points"`
 
-	spec *Spec
+	spec    *Spec
+	planned []planned // that NewPlan made it of
 }
 
 // PlanPoint is one cell of the sweep: where its jobs run, and what each phase
@@ -67,6 +75,11 @@ type PlanPoint struct {
 	Aggregators int             `json:"aggregators,omitempty"` // per switch; 0: all it has
 	Phases      []PlanPhase     `json:"phases"`
 	Why         *Why            `json:"why,omitempty"` // see SavedPlan.Explain
+
+	// Of [training], which has neither Plan nor Phases: who has which GPU, and what the
+	// schedule of the collective predicts from what the inventory declares.
+	Machines []results.Machine `json:"machines,omitempty"`
+	Figures  []results.Figure  `json:"figures,omitempty"`
 }
 
 // PlanPhase is what is predicted for a set of jobs that send together.
@@ -75,6 +88,7 @@ type PlanPhase struct {
 	End         float64                 `json:"end"`
 	Jobs        []string                `json:"jobs"`
 	Predictions []*placement.Prediction `json:"predictions"`
+	External    []results.Figure        `json:"external,omitempty"` // of predictors of one's own; see SavedPlan.Ask
 }
 
 // NewPlan places the jobs of every point and predicts every phase from the
@@ -83,7 +97,13 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 	if s.Operations != nil {
 		return nil, invalid{tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan")}
 	}
-	if s.study() != nil {
+	if s.Service != nil {
+		return nil, invalid{tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan")}
+	}
+	if len(s.Programs) > 0 {
+		return nil, invalid{tomlfile.WithHint("`inabench run` starts them on netns or in a lab", "programs of others run where the experiment says: there is no plan")}
+	}
+	if s.study() != nil && s.Training == nil {
 		return nil, invalid{tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan")}
 	}
 	points, err := plans(s, nil)
@@ -96,8 +116,18 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
 		Inventory:  results.File{Path: inv.File, SHA256: inv.SHA256, Text: inv.Text},
 		spec:       s,
+		planned:    points,
 	}
 	for _, p := range points {
+		if t := p.Spec.Training; t != nil {
+			pp, err := t.plan(p)
+			if err != nil {
+				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+			}
+			out.Points = append(out.Points, pp)
+			continue
+		}
+		inv := p.Spec.inv
 		setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
 		if err != nil {
 			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
@@ -163,8 +193,8 @@ func (p *SavedPlan) plan(i int) *placement.Plan {
 }
 
 // ParsePlan reads a saved plan; name is its path for messages. It is refused, with an
-// error wrapping ErrInput, when the inventory file has changed since: the plan may
-// name what is no longer there.
+// error wrapping ErrInput, when the inventory has changed since: the plan may name what is no
+// longer there.
 func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 	var p SavedPlan
 	if err := json.Unmarshal(text, &p); err != nil {
@@ -173,23 +203,45 @@ func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 	if p.Schema != 1 {
 		return nil, invalidf("plan %s has schema %d, this inabench reads 1", name, p.Schema)
 	}
-	inv, err := inventory.Load(p.Inventory.Path)
-	if err != nil {
-		return nil, invalidf("plan %s: its inventory: %w", name, err)
+	text = []byte(p.Experiment.Text)
+	var inv *inventory.Inventory // nil: the experiment describes it
+	if head, _, _, err := decode(p.Experiment.Path, text, p.Overrides); err != nil || head.topology() == nil {
+		if inv, err = inventory.Load(p.Inventory.Path); err != nil {
+			return nil, invalidf("plan %s: its inventory: %w", name, err)
+		}
+		if err := p.stale(name, inv); err != nil {
+			return nil, err
+		}
 	}
-	if inv.SHA256 != p.Inventory.SHA256 {
-		return nil, &staleError{invalidf("plan %s was made for another version of %s (sha256 %.12s, now %.12s)",
-			name, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256), p.Experiment.Path, name}
-	}
-	if p.spec, err = Parse(p.Experiment.Path, []byte(p.Experiment.Text), inv, p.Overrides...); err != nil {
+	var err error
+	if p.spec, err = Parse(p.Experiment.Path, text, inv, p.Overrides...); err != nil {
 		return nil, invalidf("plan %s: its experiment: %w", name, err)
 	}
+	if err := p.stale(name, p.spec.inv); err != nil {
+		return nil, err
+	}
+	points := p.spec.Points()
+	if len(p.Points) > len(points) {
+		return nil, invalidf("plan %s has %d points, its experiment %d", name, len(p.Points), len(points))
+	}
 	for i, pt := range p.Points {
-		if err := placement.Validate(pt.Plan, inv); err != nil {
+		if pt.Plan == nil { // it is placed again
+			continue
+		}
+		if err := placement.Validate(pt.Plan, points[i].Spec.inv); err != nil {
 			return nil, invalidf("plan %s: point %d: %w", name, i, err)
 		}
 	}
 	return &p, nil
+}
+
+// stale is an error if the plan was made for another inventory than this.
+func (p *SavedPlan) stale(name string, inv *inventory.Inventory) error {
+	if inv.SHA256 == p.Inventory.SHA256 {
+		return nil
+	}
+	return &staleError{invalidf("plan %s was made for another version of %s (sha256 %.12s, now %.12s)",
+		name, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256), p.Experiment.Path, name}
 }
 
 // staleError is a plan whose inventory has changed.

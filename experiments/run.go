@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -31,7 +32,16 @@ type RunOptions struct {
 	Pcap          bool         // capture every switch port into the run directory
 	Progress      func(Status) // nil: silent
 	KeepOnFailure func(ctx context.Context, tb testbed.Testbed, cause error)
-	ExitCode      func(err error) int // of the program after an error, for the record; nil: 6
+	ExitCode      func(err error) int   // of the program after an error, for the record; nil: 6
+	Hold          Holding               // of a lab
+	Night         *results.NightRun     // of a suite, for the record
+	Slow          *Slow                 // an emulation slower than its inventory says; nil: none
+	Predictors    []predictor.Predictor // asked beside the experiment's own
+	// Batch is where points of a simulated study are computed; nil: here, as many at a time as there
+	// are processors. Resume is a run directory whose points are taken over, of a run with a Batch
+	// that was cut off.
+	Batch  Batch
+	Resume string
 }
 
 // Status says how far a run has come.
@@ -54,7 +64,7 @@ func (e *BeginError) Unwrap() error { return e.Err }
 // also with an error: one that ended the run early, or a *BeginError. An
 // interruption (ctx) is torn down and recorded like any other end.
 func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.Dir, error) {
-	r, err := newRun(s, o)
+	r, err := newRun(ctx, s, o)
 	if err != nil {
 		return nil, nil, &BeginError{err}
 	}
@@ -75,16 +85,12 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	if runErr != nil && o.ExitCode != nil {
 		r.rec.ExitCode = o.ExitCode(runErr)
 	}
+	r.rec.Failure = failure(runErr, s.inv)
 	errs := []error{runErr}
 	if err := r.dir.Close(); err != nil && !errors.Is(runErr, err) {
 		errs = append(errs, err)
 	}
-	if err := r.dir.Save(r.rec); err != nil {
-		errs = append(errs, err)
-	}
-	if err := r.dir.WriteReports(r.rec); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, r.dir.Finish(r.rec))
 	return r.rec, r.dir, errors.Join(errs...)
 }
 
@@ -96,14 +102,19 @@ type run struct {
 	rec    *results.Record
 	dir    *results.Dir
 
-	tb     testbed.Testbed
-	fabric fabricKey // of tb
-	clock  float64   // seconds from the run's origin to the current deployment's
-	origin time.Time
-	bases  map[string]Baseline   // calibrated, by placement
-	costs  map[string]calibrated // of all-reduces
-	done   int
-	table  *jobTable // of a study
+	tb       testbed.Testbed
+	fabric   fabricKey // of tb
+	clock    float64   // seconds from the run's origin to the current deployment's
+	origin   time.Time
+	bases    map[string]Baseline          // calibrated, by placement
+	costs    map[string]calibrated        // of all-reduces
+	networks map[string]calibratedNetwork // of transfers
+	alone    map[string]measuredAlone     // jobs of a service
+	done     int
+	table    *os.File // jobs.csv.gz, of a study
+	held     holding  // of a lab
+	external []predictor.Predictor
+	kept     []results.Sample // of the point, where there is no dir
 }
 
 // planned is a point with its placement.
@@ -117,13 +128,18 @@ func (p *planned) has(labels []string) bool {
 	return !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(p.Labels, l) })
 }
 
-func newRun(s *Spec, o RunOptions) (*run, error) {
-	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]calibrated{}, origin: time.Now()}
+func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
+	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]calibrated{}, networks: map[string]calibratedNetwork{}, alone: map[string]measuredAlone{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
 	}
 	if err := checkDriver(s, o.Driver); err != nil {
 		return nil, err
+	}
+	if o.Batch != nil {
+		if err := checkBatch(s, o.Driver); err != nil {
+			return nil, err
+		}
 	}
 	points, err := plans(s, o.Plan)
 	if err != nil {
@@ -154,8 +170,8 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 		Scale:      emulationScale(s, o.Driver),
 		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
 		Inventory:  results.File{Path: s.Inventory().File, SHA256: s.Inventory().SHA256, Text: s.Inventory().Text},
-		Topology:   topo, Expect: s.Expectations(), Started: time.Now().UTC(),
-		Timings: map[string]float64{},
+		Topology:   topo, Expect: s.Expectations(), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
+		Timings: map[string]float64{}, Night: o.Night,
 	}
 	for i := range r.rec.Expect {
 		e := &r.rec.Expect[i]
@@ -163,6 +179,10 @@ func newRun(s *Spec, o RunOptions) (*run, error) {
 			e.Skip = "no point has " + strings.Join(e.Points, " ")
 		}
 	}
+	if err := r.rehearse(ctx); err != nil {
+		return nil, err
+	}
+	r.rec.Unfinished() // until it is judged, also where it is saved on its way
 	r.dir, err = results.Create(r.opt.Root, r.rec)
 	return r, err
 }
@@ -227,13 +247,17 @@ func plans(s *Spec, saved *SavedPlan) ([]planned, error) {
 func (r *run) measure(ctx context.Context) (err error) {
 	defer func() {
 		began := time.Now()
+		err = r.ousted(ctx, err)
 		r.status("tear down", "", 0)
 		if err != nil && r.opt.KeepOnFailure != nil && r.tb != nil {
 			r.opt.KeepOnFailure(ctx, r.tb, err)
 		}
-		err = errors.Join(err, r.closeTestbed(ctx))
+		err = errors.Join(err, r.closeTestbed(ctx), r.held.hold.Journal.Close())
 		r.timing("teardown", began)
 	}()
+	if r.virtual() {
+		return r.measureVirtually(ctx)
+	}
 	for repeat := range r.opt.Repeats {
 		for i, p := range r.points {
 			if err := r.openTestbed(ctx, p.Spec); err != nil {
@@ -244,12 +268,7 @@ func (r *run) measure(ctx context.Context) (err error) {
 				measure = func(ctx context.Context, p planned) (*results.Point, error) { return r.studied(ctx, p, repeat) }
 			}
 			point, err := measure(ctx, p)
-			point.Index, point.Repeat, point.Params, point.Labels = i, repeat, p.Params, p.Labels
-			if err != nil {
-				point.Error = err.Error()
-			}
-			r.rec.Points = append(r.rec.Points, *point)
-			r.done++
+			r.add(i, repeat, point, err)
 			if err == nil {
 				err = r.dir.Save(r.rec) // what is measured is kept, whatever comes
 			}
@@ -261,22 +280,50 @@ func (r *run) measure(ctx context.Context) (err error) {
 	return nil
 }
 
+// add puts a point into the record; err is why it ended early.
+func (r *run) add(i, repeat int, point *results.Point, err error) {
+	p := &r.points[i]
+	point.Index, point.Repeat, point.Params, point.Labels = i, repeat, p.Params, p.Labels
+	if repeat == 0 {
+		point.Trees = trees(p.plan)
+	}
+	if err != nil {
+		point.Error = err.Error()
+	}
+	r.rec.Points = append(r.rec.Points, *point)
+	r.done++
+}
+
 // fabricKey is the part of a spec that is built into an emulated fabric: points
 // that differ in it need another one.
 type fabricKey struct {
 	inventory   string // its text's hash
+	kind        string // of its switches
 	queue       string
 	buffer, ecn inventory.Bytes
 	scale       results.Scale
 	trees       bool // jobs take turns with trees, which somebody else puts into the switches
 	freely      bool // and need not take turns
 	beat        time.Duration
+	rate        inventory.BitRate // of hosts' NICs; 0: as the inventory says
 }
 
 func fabricOf(s *Spec, driver string) fabricKey {
-	k := fabricKey{inventory: s.inv.SHA256, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: emulationScale(s, driver)}
+	k := fabricKey{inventory: s.inv.SHA256, kind: s.Emulation.Switch, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: emulationScale(s, driver)}
 	if o := s.Operations; o != nil {
 		k.trees, k.freely, k.beat = true, o.Sharing == "always", o.beat(s, k.scale)
+	}
+	if s.Training != nil {
+		k.beat = s.Training.beat(s, k.scale)
+	}
+	if s.Service != nil {
+		k.beat = s.Service.beat(s, k.scale)
+		if driver == "netns" {
+			k.rate = s.Service.Rate
+		}
+	}
+	if len(s.Programs) > 0 { // their figures are of seconds
+		k.beat = s.Measure.Duration.Std() / 5
 	}
 	return k
 }
@@ -298,7 +345,14 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 			return err
 		}
 	}
-	tb, err := openTestbed(ctx, r.opt.Driver, s, key, pcap)
+	if r.held.run = r.rec.ID; r.opt.Driver == "lab" && r.held.hold.Journal == nil {
+		var err error
+		if r.held, err = r.opt.Hold.begin(r.rec.ID, s, touched(r.points, s.inv)); err != nil {
+			return err
+		}
+	}
+	tb, err := openTestbed(ctx, r.opt.Driver, s, key, pcap, r.held, r.opt.Slow)
+	r.lookedAt(tb, err)
 	if err != nil {
 		return err
 	}
@@ -314,8 +368,11 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 		}
 	}
 	r.rec.Kind, r.rec.Switch, r.rec.Hosts = c.Kind, c.Switch, tb.Facts()
+	if t, ok := tb.(interface{ SwitchFacts() []results.SwitchFacts }); ok {
+		r.rec.Switches = t.SwitchFacts()
+	}
 	r.timing("bringup", began)
-	return nil
+	return r.dir.Save(r.rec) // for who looks on while it goes on
 }
 
 func (r *run) closeTestbed(ctx context.Context) error {
@@ -342,9 +399,12 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if err != nil {
 		return point, err
 	}
+	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
+		point.Machines = Machines(r.tb.Inventory(), p.plan, there(p.Spec.PlacementJobs()))
+	}
 	r.status("measure", labels(p.Labels), r.left())
 	began := time.Now()
-	dep, err := r.tb.Deploy(ctx, setup)
+	dep, err := r.tb.Deploy(ctx, r.opt.Slow.workers(setup, r.tb.Inventory()))
 	if err != nil {
 		return point, fmt.Errorf("deploy: %w", err)
 	}
@@ -364,6 +424,9 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	r.timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
+	if r.dir == nil {
+		r.kept = obs.samples
+	}
 	if err != nil {
 		return point, err
 	}
@@ -374,15 +437,17 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		}
 		point.Phases = append(point.Phases, ph)
 	}
-	point.Phases = append(point.Phases, r.whole(p.Spec, obs))
+	whole := r.whole(p.Spec, obs)
+	r.ask(ctx, p, r.done/len(r.points), setup, base, point.Phases, &whole)
+	point.Phases = append(point.Phases, whole)
 	return point, nil
 }
 
 // virtualClock places deployments in virtual time one after the other.
 func (r *run) virtualClock() float64 {
 	end := 0.0
-	for _, p := range r.rec.Points {
-		for _, ph := range p.Phases {
+	if n := len(r.rec.Points); n > 0 {
+		for _, ph := range r.rec.Points[n-1].Phases {
 			end = max(end, ph.End)
 		}
 	}
@@ -444,6 +509,9 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 			got[i].T += r.clock
 		}
 		obs.samples = append(obs.samples, got...)
+		if r.dir == nil {
+			return err
+		}
 		err = errors.Join(err, r.dir.Append(got...))
 		if !r.tb.Capabilities().Virtual { // that takes milliseconds, and a flush for each
 			err = errors.Join(err, r.dir.Flush()) // kept, whatever comes

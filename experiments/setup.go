@@ -10,6 +10,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/ina"
@@ -44,7 +45,7 @@ func emulationScale(s *Spec, driver string) results.Scale {
 // Place decides where the spec's jobs run. The error is an
 // *placement.InfeasibleError when they do not fit.
 func (s *Spec) Place() (*placement.Plan, error) {
-	p, err := policy(s.Placement.Policy)
+	p, err := policy(s.Placement.Policy, titan.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,10 @@ func (s *Spec) PlacementJobs() []placement.Job {
 		jobs[i] = placement.Job{
 			ID: uint16(i + 1), Name: j.Name, GPUs: j.GPUs, Hosts: j.Hosts, PS: j.PS,
 			Collective: placement.Collective(j.Collective), Model: j.Model,
-			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina",
+			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina", Bytes: float64(j.Message),
+		}
+		if p, ok := s.catalogue.Lookup(j.Model); ok {
+			jobs[i].Bytes, jobs[i].Compute, jobs[i].Skew = float64(p.Bytes()), p.Compute().Seconds(), p.Skew()
 		}
 		if jobs[i].NoPS {
 			jobs[i].PS = "" // one that other points of a sweep need

@@ -49,15 +49,21 @@ type Spec struct {
 	Emulation  Emulation   `toml:"emulation"`
 	Placement  Placement   `toml:"placement"`
 	Switch     Switch      `toml:"switch"`
-	Jobs       []Job       `toml:"job"`   // 1..4095, unique names; or
-	Trace      *Trace      `toml:"trace"` // or
-	Operations *Operations `toml:"operations"`
+	Jobs       []Job       `toml:"job"`        // 1..4095, unique names; or
+	Trace      *Trace      `toml:"trace"`      // or
+	Operations *Operations `toml:"operations"` // or
+	Service    *Service    `toml:"service"`    // or
+	Training   *Training   `toml:"training"`   // or
+	Programs   Programs    `toml:"program"`
+	SHARP      *SHARPSetup `toml:"sharp"` // of programs
+	Preflight  Preflight   `toml:"preflight"`
 	Measure    Measure     `toml:"measure"`
 	Calibrate  Calibrate   `toml:"calibrate"`
 	LinkStates []LinkState `toml:"link_state"`
 	Sweeps     []Sweep     `toml:"sweep"` // none in a point's spec
 	Expects    []Expect    `toml:"expect"`
 	Compare    *Compare    `toml:"compare"`
+	Predictor  *Predictor  `toml:"predictor"`
 
 	File      string   // path it was read from
 	SHA256    string   // of the file's bytes, hex
@@ -83,6 +89,10 @@ type Emulation struct {
 	Factor float64 `toml:"factor" default:"1000"`
 	// SSHD is every host's SSH server: "embedded", or "openssh", which must be installed.
 	SSHD string `toml:"sshd" default:"embedded"`
+	// Switch is what every switch is: "soft", the embedded one, or "bmv2", p4lang's
+	// simple_switch_grpc with this project's P4 program, which must be on PATH. It forwards
+	// some thousand packets a second, so Factor must be greater.
+	Switch string `toml:"switch" default:"soft"`
 	// Offload has hosts and switches hand each other up to 32 packets at once, for
 	// several times the packets a second and so a smaller Factor. Packets that go
 	// together leave a worker at one instant; cables still carry them one by one.
@@ -123,7 +133,7 @@ type Switch struct {
 type Job struct {
 	At         string             `toml:",path"`                    // of the table in the file: "job[0]"
 	Name       string             `toml:"name,required"`            // letters, digits, '_' and '-'
-	GPUs       int                `toml:"gpus"`                     // to be placed by the policy
+	GPUs       int                `toml:"gpus"`                     // to be placed by the policy; with Hosts: on these, in total; else one each
 	Hosts      []string           `toml:"hosts"`                    // explicit workers in rank order, 64 at most
 	PS         string             `toml:"ps"`                       // explicit parameter server host; empty: the policy chooses; of no use in synchronous mode
 	Collective string             `toml:"collective" default:"ina"` // "ina", "ps" or "ring"
@@ -144,6 +154,10 @@ type Measure struct {
 	Interval inventory.Duration `toml:"interval" default:"100ms"` // between samples
 	Repeats  int                `toml:"repeats" default:"1"`      // of every point
 	Seed     uint64             `toml:"seed" default:"1"`
+
+	// Patience is how long a host or an agent may be silent, or a job without results, until
+	// the run is given up, and how long what runs on hosts goes on without the controller.
+	Patience inventory.Duration `toml:"patience" default:"20s"`
 }
 
 // Calibrate says whether T and the real link rates are measured at low load before
@@ -221,22 +235,11 @@ func Load(path string, sets ...string) (*Spec, error) {
 // where a relative inventory path begins. An inventory that is given is used
 // instead of the one that the text names.
 func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (*Spec, error) {
-	f, err := tomlfile.Parse(name, text)
+	s, f, problems, err := decode(name, text, sets)
 	if err != nil {
 		return nil, err
 	}
-	var problems tomlfile.Problems
-	for _, set := range sets {
-		g, err := f.Set(Spec{}, set)
-		if err != nil {
-			problems = append(problems, asProblems(err)...)
-			continue
-		}
-		f = g
-	}
-	sum := sha256.Sum256(text)
-	s := &Spec{File: name, SHA256: hex.EncodeToString(sum[:]), Text: string(text), Overrides: sets, inv: inv}
-	f.Decode(s)
+	s.inv = inv
 	if s.Version != 1 && f.Has("version") {
 		f.Problemf("version", "this inabench reads version = 1", "unknown version %d", s.Version)
 	}
@@ -264,6 +267,27 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 		return nil, err
 	}
 	return s, nil
+}
+
+// decode reads what a text says, with assignments, and checks nothing.
+func decode(name string, text []byte, sets []string) (*Spec, *tomlfile.File, tomlfile.Problems, error) {
+	f, err := tomlfile.Parse(name, text)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var problems tomlfile.Problems
+	for _, set := range sets {
+		g, err := f.Set(Spec{}, set)
+		if err != nil {
+			problems = append(problems, asProblems(err)...)
+			continue
+		}
+		f = g
+	}
+	sum := sha256.Sum256(text)
+	s := &Spec{File: name, SHA256: hex.EncodeToString(sum[:]), Text: string(text), Overrides: sets}
+	f.Decode(s)
+	return s, f, problems, nil
 }
 
 // Quick are the assignments that a text has for its small version: as Load and Parse
@@ -300,8 +324,12 @@ func (s *Spec) CountJobs() int {
 		return len(s.Operations.Table)
 	case s.Operations != nil:
 		return s.Operations.Jobs
+	case s.Service != nil:
+		return s.Service.count()
+	case s.Training != nil:
+		return 1
 	}
-	return len(s.Jobs)
+	return len(s.Jobs) + len(s.Programs)
 }
 
 // Expectations are the [[expect]] blocks with everything filled in.

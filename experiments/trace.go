@@ -1,7 +1,9 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/trace"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
@@ -18,15 +21,15 @@ import (
 // Trace is a stream of jobs in place of [[job]] tables: they are submitted over time,
 // wait, are placed in batches by the policy, and leave when their iterations are done.
 type Trace struct {
-	// From is where the jobs are from: "philly", "poisson" or "normal", which are
-	// generated (see package trace), or the path of a CSV file ("*.csv"), relative to the
+	// From is where the jobs are from: "philly", "poisson", "normal", "elasticflow" or
+	// "seren", which are generated (see package trace), or the path of a CSV file ("*.csv"), relative to the
 	// experiment's folder.
 	From string `toml:"from,required"`
 
 	Jobs    int      `toml:"jobs"`    // so many; of a file, drawn from its jobs. 0: all of a file's
 	Sources []string `toml:"sources"` // of a file: only jobs of these
 	// Load is the offered load: the jobs' GPU time over that of all GPUs between the first
-	// submission and the last. 0: 1 of a generated trace, what it is of a file.
+	// submission and the last. 0, or not there: 1 of a generated trace, what it is of a file.
 	Load float64 `toml:"load"`
 	// Scale multiplies all durations, and submissions with them. 0: 1.
 	Scale float64 `toml:"scale"`
@@ -37,15 +40,19 @@ type Trace struct {
 	MaxGPUs int                `toml:"max_gpus"` // of a generated job; 0: all of the cluster's
 	Mean    float64            `toml:"mean" default:"8"`
 	StdDev  float64            `toml:"stddev" default:"4"` // of "normal"
-	Length  inventory.Duration `toml:"mean_duration"`      // of generated jobs, exponential; 0: as Philly's
+	Length  inventory.Duration `toml:"mean_duration"`      // of generated jobs, exponential; 0: as published
 
 	// Models are drawn from with equal chances: NetPack's six by default, and for a file
 	// that names models, those.
-	Models     []string `toml:"models"`
-	Collective string   `toml:"collective" default:"ina"` // of all jobs
-	PSes       int      `toml:"parameter_servers" default:"1"`
-	Window     int      `toml:"window" default:"64"`     // packets outstanding per worker, on a testbed
-	Control    string   `toml:"control" default:"fixed"` // or "aimd"
+	Models []string `toml:"models"`
+	// Collective is by what all jobs reduce: "ina", "ps" or "ring", at the rates that they
+	// leave each other; or in a simulation "halving-doubling", "halving-doubling-near" or
+	// "recursive-doubling", with one worker for each GPU and the links to itself.
+	Collective string `toml:"collective" default:"ina"`
+	Pricing    string `toml:"pricing" default:"gpu-time"` // what jobs pay, for the profit: see replay.Pricing
+	PSes       int    `toml:"parameter_servers" default:"1"`
+	Window     int    `toml:"window" default:"64"`     // packets outstanding per worker, on a testbed
+	Control    string `toml:"control" default:"fixed"` // or "aimd"
 
 	Period   inventory.Duration `toml:"period" default:"60s"` // between batches, in the trace's time; 0: whenever something changed
 	Fidelity string             `toml:"fidelity" default:"fluid"`
@@ -56,10 +63,18 @@ func (t *Trace) generated() bool {
 	return slices.Contains(demands, t.From)
 }
 
-var demands = []string{string(trace.Philly), string(trace.Poisson), string(trace.Normal)}
+var demands = trace.Demands()
 
-// collectives are what the jobs of a trace may do.
-var collectives = map[string]cluster.Traffic{"ina": cluster.INA, "ps": cluster.PS, "ring": cluster.Ring}
+// traffics are what the jobs of a trace may do together, in one network.
+var traffics = map[string]cluster.Traffic{"ina": cluster.INA, "ps": cluster.PS, "ring": cluster.Ring}
+
+// reductions are the operations that the jobs of a trace may reduce by instead, each as if the
+// network were its own (replay.Config.Collective).
+var reductions = map[string]func(workers int) collectives.Schedule{
+	"halving-doubling":      collectives.HalvingDoubling,
+	"halving-doubling-near": collectives.HalvingDoublingNear,
+	"recursive-doubling":    collectives.RecursiveDoubling,
+}
 
 // check implements study.
 func (t *Trace) check(c *checker) {
@@ -79,7 +94,7 @@ func (t *Trace) check(c *checker) {
 		c.KeyProblemf("trace", "write jobs = 1000", "how many jobs are to be generated?")
 	}
 	for key, v := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "scale": t.Scale, "max_gpus": float64(t.MaxGPUs), "mean_duration": float64(t.Length)} {
-		if c.Has("trace." + key) {
+		if asIs := file && v == 0 && (key == "jobs" || key == "load"); c.Has("trace."+key) && !asIs {
 			positive(c, "trace."+key, v)
 		}
 	}
@@ -91,7 +106,8 @@ func (t *Trace) check(c *checker) {
 	}
 	c.enum("trace.control", t.Control, "fixed", "aimd")
 	c.enum("trace.oversized", t.Oversized, "refuse", "drop", "clamp")
-	c.enum("trace.collective", t.Collective, "ina", "ps", "ring")
+	c.enum("trace.collective", t.Collective, append([]string{"ina", "ps", "ring"}, slices.Sorted(maps.Keys(reductions))...)...)
+	c.enum("trace.pricing", t.Pricing, replay.Pricings()...)
 	c.enum("trace.fidelity", t.Fidelity, replay.Fluid.String(), replay.Phases.String())
 	for i, m := range t.Models {
 		at := fmt.Sprintf("trace.models[%d]", i)
@@ -119,8 +135,13 @@ func (t *Trace) headline() []string { return []string{"avg_jct", "de"} }
 // predictor implements study.
 func (t *Trace) predictor() string { return replayed }
 
-// supports implements study: every driver can.
-func (t *Trace) supports(string) error { return nil }
+// supports implements study: workers that are GPUs of their own are only simulated.
+func (t *Trace) supports(driver string) error {
+	if reductions[t.Collective] != nil && driver != "sim" {
+		return fmt.Errorf("a trace of jobs that reduce by %s: %w", t.Collective, errors.ErrUnsupported)
+	}
+	return nil
+}
 
 // finish implements study: every point stands for itself.
 func (t *Trace) finish(*results.Record) {}
@@ -144,20 +165,25 @@ func (s *Spec) jobs(seed uint64, gpus int) ([]traced, error) {
 		models = trace.NetPackModels()
 	}
 	pick := rand.New(rand.NewPCG(seed, 0x6d6f_6465_6c73))
+	profiles := map[string]workload.Profile{} // a look-up copies all layers
 	out := make([]traced, len(tr.Jobs))
 	for i, j := range tr.Jobs {
 		model := models[pick.IntN(len(models))]
 		if named {
 			model = j.Model
 		}
-		p, ok := s.catalogue.Lookup(model)
+		p, ok := profiles[model]
+		if !ok {
+			p, ok = s.catalogue.Lookup(model)
+			profiles[model] = p
+		}
 		if !ok || p.Basis == workload.Unknown {
 			return nil, invalidf("%s: job %s is of model %q, of which no step is known: give trace.models, or a catalogue of your own", tr.Name, j.ID, model)
 		}
 		out[i] = traced{Name: j.ID, Model: model, Job: replay.Job{
 			ID: i, Submit: j.Submit, GPUs: j.GPUs, Compute: p.Compute().Seconds(), Bytes: float64(p.Bytes()),
 			Iterations: replay.Iterations(j.Duration, p.Compute().Seconds()),
-			Traffic:    collectives[t.Collective], PSes: t.PSes,
+			Traffic:    traffics[t.Collective], PSes: t.PSes, Skew: p.Skew(),
 		}}
 	}
 	return out, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/inabench/inabench/experiments/online"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sim/replay"
@@ -59,14 +60,24 @@ func (s *Spec) overhead() float64 {
 // simulate implements study.
 func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
-	cfg := replay.Config{Cluster: s.config(), Period: t.Period.Std().Seconds(), Seed: seed, Overhead: s.overhead()}
+	cfg := replay.Config{
+		Cluster: s.config(), Period: t.Period.Std().Seconds(), Seed: seed, Overhead: s.overhead(),
+		Collective: reductions[t.Collective], Price: replay.Pricing(t.Pricing).Price,
+	}
+	if cfg.Collective != nil {
+		cfg.Overhead = 0 // of TCP
+	}
 	jobs, err := s.jobs(seed, cfg.Cluster.GPUs())
 	if err != nil {
 		return nil, err
 	}
-	p, err := policy(s.Placement.Policy)
+	p, err := policy(s.Placement.Policy, titan.Options{Collective: cfg.Collective})
 	if err != nil {
 		return nil, err
+	}
+	var shot *snapshot
+	if cfg.Collective != nil && repeat == 0 { // policies are about where GPUs are left over
+		p, shot = withSnapshot(p, s.inv, jobs)
 	}
 	watch := &stopwatch{Policy: p}
 	cfg.Policy = watch
@@ -81,10 +92,16 @@ func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition,
 	if err != nil {
 		return nil, err
 	}
-	return &repetition{
-		end: res.Summary.Makespan, figures: s.summary(&res.Summary, watch.mean(), results.Simulated),
-		curves: traceCurves(&res.Series, float64(cfg.Cluster.GPUs())), rows: traceRows(jobs, res.Jobs),
-	}, nil
+	out := &repetition{
+		end:     res.Summary.Makespan,
+		figures: append(s.summary(&res.Summary, watch.mean(), results.Simulated), t.machineFigures(&res.Summary)...),
+		curves:  append(traceCurves(&res.Series, float64(cfg.Cluster.GPUs())), t.machineCurves(&res.Series)...),
+		rows:    traceRows(jobs, res.Jobs),
+	}
+	if shot != nil {
+		out.machines, out.machinesAt = shot.machines, jobs[shot.last].Submit
+	}
+	return out, nil
 }
 
 // run implements study: jobs come, are placed, and run for real.
@@ -102,7 +119,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	if err != nil {
 		return point, nil, err
 	}
-	pol, err := policy(s.Placement.Policy)
+	pol, err := policy(s.Placement.Policy, titan.Options{})
 	if err != nil {
 		return point, nil, err
 	}
@@ -159,9 +176,13 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	if err != nil {
 		return point, nil, fmt.Errorf("simulate what ran: %w", err)
 	}
-	predicted := map[int]float64{}
+	predicted, limit := map[int]float64{}, map[int]string{}
 	for i := range again.Jobs {
-		predicted[again.Jobs[i].ID] = again.Jobs[i].JCT()
+		j := &again.Jobs[i]
+		predicted[j.ID], limit[j.ID] = j.JCT(), "computing"
+		if j.DE() < 0.5 { // it waits for the network for more than half of its time
+			limit[j.ID] = "network"
+		}
 	}
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
@@ -173,11 +194,14 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		f.N = max(2, j.Iterations) // it is their sum
 		ph.Figures = append(ph.Figures, f)
 		f = exactly("jct", sum.Job, results.Predicted, "s", predicted[j.ID])
-		f.Predictor = replayed
+		f.Predictor, f.Bottleneck = replayed, limit[j.ID]
 		ph.Figures = append(ph.Figures, f)
 		if r.tb.Capabilities().Sums {
 			ph.Figures = append(ph.Figures, exactly("sum_errors", sum.Job, kind, "1", float64(sum.SumErrors)))
 		}
+	}
+	if err := r.askTrace(ctx, p, repeat, settings, res, jobs, list, &ph); err != nil {
+		return point, nil, err
 	}
 	point.Phases = []results.Phase{ph}
 	return point, traceRows(jobs, res.Replayed()), nil
@@ -220,15 +244,54 @@ func (s *Spec) summary(sum *replay.Summary, placing float64, kind results.Kind) 
 
 // traceCurves are how busy the cluster was over time.
 func traceCurves(s *replay.Series, gpus float64) []results.Curve {
-	hours := func(metric string, y []float64, of float64) results.Curve {
-		c := results.Curve{Metric: metric, Unit: "1", Over: "time, h", Y: make([]float64, len(y)), X: make([]float64, len(y))}
-		for i := range y {
-			c.X[i], c.Y[i] = (s.From+(float64(i)+0.5)*s.Step)/3600, y[i]/of
+	return []results.Curve{
+		overHours(s, "gpu_utilisation", "1", s.GPUs, gpus), overHours(s, "waiting_jobs", "1", s.Waiting, 1),
+		overHours(s, "link_utilisation", "1", s.Links, 1),
+	}
+}
+
+// overHours is a curve of a series' values.
+func overHours(s *replay.Series, metric, unit string, y []float64, of float64) results.Curve {
+	c := results.Curve{Metric: metric, Unit: unit, Over: "time, h", Y: make([]float64, len(y)), X: make([]float64, len(y))}
+	for i := range y {
+		c.X[i], c.Y[i] = (s.From+(float64(i)+0.5)*s.Step)/3600, y[i]/of
+	}
+	return c
+}
+
+// profits says whether a simulation knows jobs' durations before they end.
+func (t *Trace) profits() bool {
+	return t.Fidelity == replay.Fluid.String() || reductions[t.Collective] != nil
+}
+
+// machineFigures are Titan's figures of a simulation.
+func (t *Trace) machineFigures(sum *replay.Summary) []results.Figure {
+	var out []results.Figure
+	for _, f := range []struct {
+		metric string
+		value  float64
+		there  bool
+	}{
+		{"used_machines", sum.Machines, true}, {"machine_hours", sum.MachineHours, true}, {"fragmentation", sum.Fragmentation, true},
+		{"cross_traffic", sum.Crossing, reductions[t.Collective] != nil},
+		{"profit_rate", sum.Profit, t.profits()}, {"total_profit", sum.ProfitTotal, t.profits()},
+	} {
+		if f.there {
+			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, traceMetrics[f.metric].unit, f.value))
 		}
-		return c
+	}
+	return out
+}
+
+// machineCurves are Titan's figures over time, in its simulator.
+func (t *Trace) machineCurves(s *replay.Series) []results.Curve {
+	if reductions[t.Collective] == nil {
+		return nil
 	}
 	return []results.Curve{
-		hours("gpu_utilisation", s.GPUs, gpus), hours("waiting_jobs", s.Waiting, 1), hours("link_utilisation", s.Links, 1),
+		overHours(s, "used_machines", "1", s.Machines, 1), overHours(s, "machine_hours", "1", s.MachineHours(), 1),
+		overHours(s, "fragmentation", "1", s.Fragmentation, 1), overHours(s, "cross_traffic", "B", s.Crossing, 1),
+		overHours(s, "profit_rate", "1", s.Profit, 1), overHours(s, "total_profit", "1", s.ProfitTotal, 1),
 	}
 }
 

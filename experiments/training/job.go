@@ -25,6 +25,12 @@ type Hosts interface {
 	Inventory() *inventory.Inventory
 	Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error)
 	Reach(host string) (netip.Addr, error)
+	// Silence is why a process on a host that reports all the time has not for so long, and
+	// nil as long as that may be.
+	Silence(ctx context.Context, host, name string, quiet time.Duration) error
+	// Why is why a process failed with err, if a host that was lost, or the process's
+	// supervisor, knows more of it.
+	Why(ctx context.Context, err error) error
 }
 
 const (
@@ -68,15 +74,19 @@ type rank struct {
 	answers map[int64]chan agent.Event
 	asked   int64
 	last    *agent.Stats
+	listen  string            // where the others reach it, if it is a GPU's worker
+	times   []agent.Iteration // of its iterations so far
 	learned *agent.Pattern
 	done    bool // it has given its last report
+	heard   time.Time
 	closing bool // it is being ended
 	err     error
 	silent  bool // of err: it died without a word
 }
 
-// launchRank starts a rank and waits until it is ready and its clock has been measured.
-func (r *runner) launchRank(ctx context.Context, name, host string, cfg agent.Config) (*rank, error) {
+// launchRank starts a rank and waits until it is ready and its clock has been measured. Of a
+// process that ends early, why says more.
+func (r *runner) launchRank(ctx context.Context, name, host string, cfg agent.Config, why func(error) error) (*rank, error) {
 	p := &rank{
 		name: name, host: host, answers: map[int64]chan agent.Event{}, reports: &r.reports,
 		ready: make(chan struct{}), started: make(chan struct{}), over: make(chan struct{}),
@@ -88,7 +98,7 @@ func (r *runner) launchRank(ctx context.Context, name, host string, cfg agent.Co
 	if p.proc, err = r.Hosts.Launch(ctx, host, "agent", cfg); err != nil {
 		return nil, p.named(err)
 	}
-	go p.read()
+	go p.read(why)
 	if err := p.await(ctx, "ready", p.ready); err != nil {
 		return p, err
 	}
@@ -114,8 +124,8 @@ func (p *rank) named(err error) error {
 	return fmt.Errorf("rank %s on %s: %w", p.name, at, err)
 }
 
-// read takes the rank's events until it ends.
-func (p *rank) read() {
+// read takes the rank's events until it ends, and then asks why it did.
+func (p *rank) read(why func(error) error) {
 	defer close(p.over)
 	ready, started := sync.OnceFunc(func() { close(p.ready) }), sync.OnceFunc(func() { close(p.started) })
 	lines := bufio.NewScanner(p.proc.Stdout)
@@ -138,11 +148,14 @@ func (p *rank) read() {
 	}
 	err := p.proc.Wait()
 	p.mu.Lock()
-	done := p.done
+	done, closing := p.done, p.closing
 	p.mu.Unlock()
 	if !done {
-		if err == nil {
+		switch {
+		case err == nil:
 			err = errors.New("ended without a last report")
+		case !closing:
+			err = why(err)
 		}
 		p.fail(p.named(err), true)
 	}
@@ -152,20 +165,26 @@ func (p *rank) read() {
 func (p *rank) take(e *agent.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.heard = time.Now()
 	if e.Stats != nil {
 		p.last = e.Stats
+		if t := e.Stats.Reducing; t != nil {
+			p.times = append(p.times, t.Times...)
+		}
 		if p.reports != nil {
 			p.reports.add(collectors.TrainerSamples(p.clock.RunTime(e.T), p.clock.RunTime(p.began), "rank "+p.name, p.name, *e.Stats))
 		}
 	}
 	switch e.Event {
+	case "ready":
+		p.listen = e.Listen
 	case "started":
 		p.began = e.T
 	case "pattern":
 		p.learned = e.Pattern
 	case "done":
 		p.done = true
-	case "pong":
+	case "pong", "connected":
 		if c := p.answers[e.ID]; c != nil {
 			c <- *e // it has room
 			delete(p.answers, e.ID)
@@ -178,6 +197,32 @@ func (p *rank) fail(err error, silent bool) {
 	defer p.mu.Unlock()
 	if p.err == nil && !p.closing {
 		p.err, p.silent = err, silent
+	}
+}
+
+// attend returns when the rank has ended, or reports no more although it has started: then it
+// has failed.
+func (p *rank) attend(ctx context.Context, hosts Hosts) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.over:
+			return
+		case <-tick.C:
+		}
+		select {
+		case <-p.started:
+		default:
+			continue
+		}
+		p.mu.Lock()
+		quiet := time.Since(p.heard)
+		p.mu.Unlock()
+		if err := hosts.Silence(ctx, p.host, "rank "+p.name, quiet); err != nil {
+			p.fail(err, true)
+			return
+		}
 	}
 }
 
@@ -261,25 +306,48 @@ type ranks struct {
 // launch starts the ranks of a job, which then wait to be started. The configuration has
 // all that they have in common; NICs are the first ones of the hosts.
 func (r *runner) launch(ctx context.Context, name string, on []string, cfg agent.Config) (*ranks, error) {
+	cfg.Role = "trainer"
+	for _, h := range on {
+		nic, err := r.nic(h)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Peers = append(cfg.Peers, nic.Address.Addr().String())
+	}
+	return r.launchAll(ctx, name, on, cfg)
+}
+
+// nic is the first one of a host.
+func (r *runner) nic(host string) (*inventory.NIC, error) {
+	h, ok := r.Hosts.Inventory().Host(host)
+	if !ok || len(h.NICs) == 0 {
+		return nil, fmt.Errorf("no host %q with a NIC", host)
+	}
+	return &h.NICs[0], nil
+}
+
+// launchAll starts agents, the ranks of a job in their order, on the hosts given.
+func (r *runner) launchAll(ctx context.Context, name string, on []string, cfg agent.Config) (*ranks, error) {
+	run := ctx
+	why := func(err error) error { return r.Hosts.Why(run, err) }
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, errors.New("no sign of readiness in time"))
 	defer cancel()
 	j := &ranks{all: make([]*rank, len(on)), failed: make(chan struct{})}
+	cfg.Workers = len(on)
 	devices := make([]string, len(on))
 	for i, h := range on {
-		host, ok := r.Hosts.Inventory().Host(h)
-		if !ok || len(host.NICs) == 0 {
-			return nil, fmt.Errorf("no host %q with a NIC", h)
+		nic, err := r.nic(h)
+		if err != nil {
+			return nil, err
 		}
-		cfg.Peers = append(cfg.Peers, host.NICs[0].Address.Addr().String())
-		devices[i] = host.NICs[0].Device
+		devices[i] = nic.Device
 	}
-	cfg.Role, cfg.Workers = "trainer", len(on)
 	g, gctx := errgroup.WithContext(ctx)
 	for i, h := range on {
 		own := cfg
 		own.Rank, own.Device = i, devices[i]
 		g.Go(func() (err error) {
-			j.all[i], err = r.launchRank(gctx, fmt.Sprintf("%s/%d", name, i), h, own)
+			j.all[i], err = r.launchRank(gctx, fmt.Sprintf("%s/%d", name, i), h, own, why)
 			return err
 		})
 	}
@@ -289,7 +357,7 @@ func (r *runner) launch(ctx context.Context, name string, on []string, cfg agent
 	}
 	for _, p := range j.all {
 		r.watches.Go(func() {
-			<-p.over
+			p.attend(run, r.Hosts)
 			if err, _ := p.failure(); err != nil {
 				j.once.Do(func() { close(j.failed) })
 			}

@@ -49,7 +49,10 @@ type bed struct {
 	ranks map[string]*ssh.Process // by host, the latest
 }
 
-func newBed(t testing.TB) *bed {
+func newBed(t testing.TB) *bed { return newBedOf(t, true) }
+
+// newBedOf is one whose switch a controller is to manage, or that just forwards.
+func newBedOf(t testing.TB, unmanaged bool) *bed {
 	t.Helper()
 	testbedtest.Require(t, "netns", noNamespaces)
 	inv, err := clos.Spec{
@@ -64,7 +67,7 @@ func newBed(t testing.TB) *bed {
 		t.Fatal(err)
 	}
 	tb, err := remote.Open(t.Context(), remote.Options{
-		Fabric: f, Exe: "/proc/self/exe", Unmanaged: true,
+		Fabric: f, Exe: "/proc/self/exe", Unmanaged: unmanaged, Patience: 3 * time.Second,
 		HostMAC:      func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{Sums: true, Kind: results.Measured, Switch: "soft"},
 	})
@@ -93,6 +96,17 @@ func (b *bed) kill(host string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.ranks[host].Kill(b.t.Context()); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// stop stops the rank that runs on a host.
+func (b *bed) stop(host string) {
+	client, err := b.Client(host)
+	if err == nil {
+		_, err = client.Run(b.t.Context(), []string{"sh", "-c", "kill -STOP $(grep -la 'rank [A-Z]/' /proc/[1-9]*/cmdline | cut -d/ -f3)"}, nil)
+	}
+	if err != nil {
 		b.t.Error(err)
 	}
 }
@@ -329,6 +343,7 @@ func TestLosses(t *testing.T) {
 		{"rank", "greedy", func(*Process, context.CancelCauseFunc) { b.kill("h2") }, []string{"job A: rank A/1 on host h2: ", "killed"}, nil},
 		{"rank that shares", "shared", func(*Process, context.CancelCauseFunc) { b.kill("h3") }, []string{"job B: rank B/0 on host h3: ", "killed"}, nil},
 		{"rank without INA", "none", func(*Process, context.CancelCauseFunc) { b.kill("h1") }, []string{"job A: rank A/0 on host h1: ", "killed"}, nil},
+		{"rank that is stopped", "none", func(*Process, context.CancelCauseFunc) { b.stop("h2") }, []string{"job A: rank A/1 on host h2: stalled: no report for ", "is stopped"}, nil},
 		{"controller", "shared", func(c *Process, _ context.CancelCauseFunc) { _ = c.cmd.Process.Kill() }, []string{"the MINA controller has ended: ", "killed"}, nil},
 		{"interruption", "greedy", func(_ *Process, cancel context.CancelCauseFunc) { cancel(interruption) }, nil, interruption},
 	} {
@@ -360,7 +375,7 @@ func TestLosses(t *testing.T) {
 			if err == nil {
 				t.Fatal("it was lost, and nobody has said so")
 			}
-			if took := time.Since(lost); lost.IsZero() || took > 8*time.Second {
+			if took := time.Since(lost); lost.IsZero() || took > 15*time.Second {
 				t.Errorf("it took %v to end", took)
 			}
 			t.Logf("after %v: %v", time.Since(lost), err)

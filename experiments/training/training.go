@@ -66,6 +66,9 @@ type Config struct {
 	Agent agent.Config
 	// Now is the clock of samples; nil: the time since Run was called.
 	Now func() time.Duration
+	// Ready is called by Reduce when all ranks have found each other, before any begins; nil:
+	// nobody is to know.
+	Ready func(ctx context.Context) error
 	// Sample is called with what ranks have reported since the last call, every Interval of
 	// Agent and once in the end, by one goroutine at a time. An error ends the run. nil:
 	// nobody wants to know.
@@ -83,10 +86,12 @@ type Outcome struct {
 }
 
 // Sums are how many int32 values ranks compared with the reference, and how many differed.
-func (o *Outcome) Sums() (checked, wrong int64) {
-	for i := range o.Ranks {
-		checked += o.Ranks[i].SumsChecked
-		wrong += o.Ranks[i].SumErrors
+func (o *Outcome) Sums() (checked, wrong int64) { return sums(o.Ranks) }
+
+func sums(ranks []agent.Stats) (checked, wrong int64) {
+	for i := range ranks {
+		checked += ranks[i].SumsChecked
+		wrong += ranks[i].SumErrors
 	}
 	return checked, wrong
 }
@@ -135,6 +140,28 @@ type end struct {
 	at time.Duration
 }
 
+// newRunner is a run that begins now.
+func newRunner(cfg Config) *runner {
+	if cfg.Agent.Interval == 0 {
+		cfg.Agent.Interval = time.Second
+	}
+	r := &runner{Config: cfg, began: time.Now()}
+	if r.Now == nil {
+		r.Now = func() time.Duration { return time.Since(r.began) }
+	}
+	return r
+}
+
+// lastSample hands on what ranks have reported in the end, also of a run that was cut short.
+func (r *runner) lastSample(ctx context.Context) error {
+	if r.Sample == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return r.Sample(ctx, r.reports.take())
+}
+
 // Run runs jobs until all have ended. With an error nothing runs any more either, and the
 // outcomes are those of all jobs that had begun.
 func Run(ctx context.Context, cfg Config, jobs []Job) ([]Outcome, error) {
@@ -144,13 +171,8 @@ func Run(ctx context.Context, cfg Config, jobs []Job) ([]Outcome, error) {
 	if cfg.Controller == nil {
 		cfg.Controller = firstFree(cfg.Hosts)
 	}
-	if cfg.Agent.Interval == 0 {
-		cfg.Agent.Interval = time.Second
-	}
-	r := &runner{Config: cfg, began: time.Now(), running: map[uint16]*entry{}, ended: make(chan end, len(jobs))}
-	if r.Now == nil {
-		r.Now = func() time.Duration { return time.Since(r.began) }
-	}
+	r := newRunner(cfg)
+	r.running, r.ended = map[uint16]*entry{}, make(chan end, len(jobs))
 	ctx, r.cancel = context.WithCancelCause(ctx)
 	defer r.cancel(nil)
 	var aside sync.WaitGroup
@@ -171,12 +193,8 @@ func Run(ctx context.Context, cfg Config, jobs []Job) ([]Outcome, error) {
 	cut, cerr := r.close(ctx)
 	r.cancel(nil)
 	aside.Wait()
-	if cfg.Sample != nil {
-		last, done := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-		defer done()
-		if serr := cfg.Sample(last, r.reports.take()); err == nil {
-			cerr = errors.Join(cerr, serr)
-		}
+	if serr := r.lastSample(ctx); err == nil {
+		cerr = errors.Join(cerr, serr)
 	}
 	return append(out, cut...), errors.Join(err, cerr)
 }

@@ -1,0 +1,411 @@
+package experiments
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/results"
+)
+
+// CellsVerb is the command that computes a part of a simulated sweep: the arguments after it are
+// the directory of the sweep's cells, and which part it is.
+const CellsVerb = "cells"
+
+// Batch is where the points of a simulated sweep are computed when not in this process.
+type Batch interface {
+	// Start has parts 0 to n-1 computed, each by running the command in dir with the part's
+	// number as a further argument, at whatever time and in whatever order. It does not wait.
+	// What the command prints goes to a file below logs.
+	Start(ctx context.Context, n int, dir, logs string, command []string) (Submitted, error)
+}
+
+// Submitted are parts that a Batch has been given.
+type Submitted interface {
+	// Active says whether some part is waiting or running still.
+	Active(ctx context.Context) (bool, error)
+	// Cancel ends all parts.
+	Cancel(ctx context.Context) error
+	// String names it to people.
+	String() string
+}
+
+const (
+	cellsDir   = ".cells"    // in a run directory, until the run has ended
+	cellsWork  = "work.json" // what is to be computed
+	mostParts  = 200         // that a sweep is cut into
+	leastCells = 4           // of a part, so that starting does not cost more than computing
+	lookEvery  = 100 * time.Millisecond
+	askEvery   = 2 * time.Second // of a batch system
+)
+
+// cellWork is what processes that compute cells are told.
+type cellWork struct {
+	// Of a run whose cells are taken over these are the same.
+	Name, Text, Inventory, Tool string
+	Sets                        []string
+	Files                       map[string]string // that the experiment names -> hash of what is in them
+	Points, Repeats             int
+
+	Parts [][]int // cells: point + repeat * Points
+}
+
+func (w *cellWork) same(o *cellWork) bool {
+	return w.Name == o.Name && w.Text == o.Text && w.Inventory == o.Inventory && w.Tool == o.Tool &&
+		slices.Equal(w.Sets, o.Sets) && maps.Equal(w.Files, o.Files) && w.Points == o.Points && w.Repeats == o.Repeats
+}
+
+// files are those that the experiment and its points name, but for the inventory, with the SHA-256
+// of what is in them: what points come to depends on these too.
+func (s *Spec) files() (map[string]string, error) {
+	out := map[string]string{}
+	var errs []error
+	add := func(path, key string) {
+		if path == "" {
+			return
+		}
+		path = s.beside(path, key)
+		if _, ok := out[path]; ok {
+			return
+		}
+		text, err := os.ReadFile(path)
+		errs = append(errs, err)
+		sum := sha256.Sum256(text)
+		out[path] = hex.EncodeToString(sum[:])
+	}
+	add(s.Catalogue, "catalogue")
+	add(s.PatternsPath, "patterns")
+	for _, p := range s.Points() {
+		if t := p.Spec.Trace; t != nil && !t.generated() {
+			add(t.From, "trace.from")
+		}
+		if o := p.Spec.Operations; o != nil {
+			add(o.From, "operations.from")
+		}
+		if o := p.Spec.Service; o != nil && o.Trace != nil && !slices.Contains(demands, o.Trace.From) {
+			add(o.Trace.From, "service.trace.from")
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// cellFile is a repetition as a file has it.
+type cellFile struct {
+	End        float64
+	Figures    []results.Figure
+	Curves     []results.Curve
+	Rows       [][]string
+	Machines   []results.Machine
+	MachinesAt float64
+}
+
+func cellPath(dir string, i int) string { return filepath.Join(dir, strconv.Itoa(i)+".cell") }
+
+func writeCell(dir string, i int, p *repetition) error {
+	f, err := os.CreateTemp(dir, ".cell-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // it is gone when all went well
+	err = gob.NewEncoder(f).Encode(cellFile{p.end, p.figures, p.curves, p.rows, p.machines, p.machinesAt})
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), cellPath(dir, i))
+}
+
+// readCell is nil where the cell is not there, or not whole.
+func readCell(dir string, i int) *repetition {
+	f, err := os.Open(cellPath(dir, i))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var c cellFile
+	if gob.NewDecoder(f).Decode(&c) != nil {
+		return nil
+	}
+	return &repetition{c.End, c.Figures, c.Curves, c.Rows, c.Machines, c.MachinesAt}
+}
+
+// CellsMain computes a part of a sweep: a file for each cell, as soon as it is done.
+func CellsMain(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: cells DIR PART")
+	}
+	dir := args[0]
+	part, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	w, err := readWork(dir)
+	if err != nil {
+		return err
+	}
+	if part < 0 || part >= len(w.Parts) {
+		return fmt.Errorf("there is no part %d of %d", part, len(w.Parts))
+	}
+	s, err := Parse(w.Name, []byte(w.Text), nil, w.Sets...)
+	if err != nil {
+		return err
+	}
+	if got := s.Inventory().SHA256; got != w.Inventory {
+		return fmt.Errorf("the inventory %s is another one on this machine: %s, not %s", s.Inventory().File, got, w.Inventory)
+	}
+	files, err := s.files()
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if files[path] != w.Files[path] {
+			return fmt.Errorf("%s is another one on this machine: %s, not %s", path, files[path], w.Files[path])
+		}
+	}
+	points := s.Points()
+	if len(points) != w.Points {
+		return fmt.Errorf("the sweep has %d points on this machine, not %d", len(points), w.Points)
+	}
+	for _, i := range w.Parts[part] {
+		if readCell(dir, i) != nil { // a batch system may start parts again
+			continue
+		}
+		p := points[i%w.Points]
+		if err := p.Spec.study().ready(p.Spec); err != nil {
+			return fmt.Errorf("%s%w", prefix(p.Labels), err)
+		}
+		c, err := p.Spec.study().simulate(ctx, p.Spec, i/w.Points)
+		if err != nil {
+			return fmt.Errorf("%s%w", prefix(p.Labels), err)
+		}
+		if err := writeCell(dir, i, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readWork(dir string) (*cellWork, error) {
+	text, err := os.ReadFile(filepath.Join(dir, cellsWork))
+	if err != nil {
+		return nil, err
+	}
+	w := new(cellWork)
+	if err := json.Unmarshal(text, w); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, cellsWork), err)
+	}
+	return w, nil
+}
+
+// checkBatch says why an experiment cannot be computed elsewhere.
+func checkBatch(s *Spec, driver string) error {
+	switch {
+	case driver != "sim" || s.study() == nil:
+		return fmt.Errorf("%w: a batch system computes simulated [trace], [operations], [service] and [training] only", errors.ErrUnsupported)
+	case s.timed():
+		return fmt.Errorf("%w: a batch system cannot tell how long placing takes, as other work runs beside it", errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// elsewhere has all cells computed by the batch system, but those of an earlier run, and hands each
+// over as it is done: done is called from this goroutine.
+func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *repetition)) (err error) {
+	dir, err := filepath.Abs(filepath.Join(r.dir.Path, cellsDir))
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	s := r.spec
+	files, err := s.files()
+	if err != nil {
+		return err
+	}
+	w := &cellWork{Files: files, Name: s.File, Text: s.Text, Inventory: s.Inventory().SHA256, Tool: r.opt.Tool, Sets: s.Overrides, Points: len(r.points), Repeats: r.opt.Repeats}
+	if err := r.takeOver(dir, w); err != nil {
+		return err
+	}
+	var missing []int
+	waiting := map[int]bool{}
+	for i := range cells {
+		if c := readCell(dir, i); c != nil {
+			done(i, c)
+			continue
+		}
+		missing, waiting[i] = append(missing, i), true
+	}
+	if len(missing) == 0 {
+		return os.RemoveAll(dir)
+	}
+	w.Parts = slices.Collect(slices.Chunk(missing, max(leastCells, (len(missing)+mostParts-1)/mostParts)))
+	text, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, cellsWork), text, 0o666); err != nil {
+		return err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	batch, err := r.opt.Batch.Start(ctx, len(w.Parts), here, dir, []string{program, CellsVerb, dir})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			err = os.RemoveAll(dir) // all of it is in the record
+			return
+		}
+		quit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		err = errors.Join(err, batch.Cancel(quit))
+	}()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	asked, active := time.Now(), true
+	for {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			i, err := strconv.Atoi(strings.TrimSuffix(e.Name(), ".cell"))
+			if err != nil || !waiting[i] {
+				continue
+			}
+			if c := readCell(dir, i); c != nil {
+				delete(waiting, i)
+				done(i, c)
+			}
+		}
+		switch {
+		case len(waiting) == 0:
+			return nil
+		case !active: // and what it left has just been looked at
+			return fmt.Errorf("%s ended without %d of %d points: %s", batch, len(waiting), cells, lastWords(dir))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		if time.Since(asked) >= askEvery {
+			if active, err = batch.Active(ctx); err != nil {
+				return err
+			}
+			asked = time.Now()
+		}
+	}
+}
+
+// takeOver moves the cells of an earlier run, which was cut off, here.
+func (r *run) takeOver(dir string, w *cellWork) error {
+	if r.opt.Resume == "" {
+		return nil
+	}
+	from := filepath.Join(r.opt.Resume, cellsDir)
+	old, err := readWork(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s has no points to take over", ErrInput, r.opt.Resume)
+	}
+	if err != nil {
+		return err
+	}
+	if !old.same(w) {
+		return fmt.Errorf("%w: %s is a run of another experiment, or with other files, or by another inabench", ErrInput, r.opt.Resume)
+	}
+	for i := range w.Points * w.Repeats {
+		if err := os.Rename(cellPath(from, i), cellPath(dir, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastWords is the end of what the first part said that said something.
+func lastWords(dir string) string {
+	names, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err == nil && len(strings.TrimSpace(string(text))) > 0 {
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			return lines[len(lines)-1]
+		}
+	}
+	return "nothing was said"
+}
+
+// Slurm is the batch system Slurm: one job array. Its options are those that sbatch takes from the
+// environment, such as SBATCH_PARTITION. The run directory, the experiment's files and this program
+// are at the same place on its machines.
+type Slurm struct{}
+
+// slurmScript is all that a shell sees: paths are in the environment.
+const slurmScript = "#!/bin/sh\nexec \"$INABENCH_CELLS_PROGRAM\" \"$INABENCH_CELLS_VERB\" \"$INABENCH_CELLS_DIR\" \"$SLURM_ARRAY_TASK_ID\"\n"
+
+// Start implements Batch. The error wraps errors.ErrUnsupported where there is no Slurm.
+func (Slurm) Start(ctx context.Context, n int, dir, logs string, command []string) (Submitted, error) {
+	if _, err := exec.LookPath("sbatch"); err != nil {
+		return nil, fmt.Errorf("%w: Slurm: sbatch is not on PATH", errors.ErrUnsupported)
+	}
+	cmd := exec.CommandContext(ctx, "sbatch", "--parsable", "--job-name=inabench", "--export=ALL", "--ntasks=1", "--cpus-per-task=1",
+		"--array=0-"+strconv.Itoa(n-1), "--chdir="+dir, "--output="+strings.ReplaceAll(logs, "%", "%%")+"/%a.log")
+	cmd.Env = append(os.Environ(), "INABENCH_CELLS_PROGRAM="+command[0], "INABENCH_CELLS_VERB="+command[1], "INABENCH_CELLS_DIR="+command[2])
+	cmd.Stdin = strings.NewReader(slurmScript)
+	out, err := output(cmd)
+	if err != nil {
+		return nil, err
+	}
+	id, _, _ := strings.Cut(out, ";") // the cluster's name may follow
+	if _, err := strconv.Atoi(id); err != nil {
+		return nil, fmt.Errorf("sbatch: %q is no job", out)
+	}
+	return slurmJob(id), nil
+}
+
+// slurmJob is a job array by its id.
+type slurmJob string
+
+func (j slurmJob) String() string { return "Slurm job " + string(j) }
+
+func (j slurmJob) Active(ctx context.Context) (bool, error) {
+	out, err := output(exec.CommandContext(ctx, "squeue", "--noheader", "--format=%T", "--jobs="+string(j)))
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") { // it ended a while ago
+		return false, nil
+	}
+	return out != "", err
+}
+
+func (j slurmJob) Cancel(ctx context.Context) error {
+	_, err := output(exec.CommandContext(ctx, "scancel", "--quiet", string(j)))
+	return err
+}
+
+// output is what a command prints; its error says what the command said.
+func output(cmd *exec.Cmd) (string, error) {
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "", fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return strings.TrimSpace(string(out)), err
+}

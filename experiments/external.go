@@ -1,0 +1,382 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/inabench/inabench/experiments/online"
+	"github.com/inabench/inabench/experiments/predictor"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// Predictor is a simulator of one's own, which predicts beside the built-in models; see package
+// predictor. It runs in the experiment's folder.
+type Predictor struct {
+	Name    string             `toml:"name" default:"external"` // letters, digits, '_' and '-'
+	Command []string           `toml:"command,required"`
+	Timeout inventory.Duration `toml:"timeout" default:"1m"` // for one point
+}
+
+// reserved are names that mean something else where a predictor is named.
+func reserved() []string { return append(slices.Clone(predictors), "value", replayed) }
+
+// CheckPredictor reports names that a predictor cannot have, and commands that are none. The
+// error wraps ErrInput.
+func CheckPredictor(p predictor.Predictor) error {
+	switch {
+	case !jobName.MatchString(p.Name):
+		return invalidf("predictor %q: a name has letters, digits, '_' and '-'", p.Name)
+	case slices.Contains(reserved(), p.Name), slices.Contains(Drivers, p.Name):
+		return invalidf("predictor %q: the name means something else here", p.Name)
+	case len(p.Command) == 0 || p.Command[0] == "":
+		return invalidf("predictor %s: no command", p.Name)
+	}
+	return nil
+}
+
+func (c *checker) predictor() {
+	p := c.s.Predictor
+	if p == nil {
+		return
+	}
+	positive(c, "predictor.timeout", p.Timeout)
+	if err := c.s.askable(); err != nil && !c.reported("predictor") {
+		c.Problemf("predictor", "take it out: what predicts these figures is the simulator, --on sim", "%v", err)
+	}
+	switch {
+	case c.Has("predictor.command") && (len(p.Command) == 0 || p.Command[0] == "") && !c.reported("predictor.command"):
+		c.Problemf("predictor.command", `write command = ["python3", "sim.py"]`, "empty command")
+	case len(p.Command) > 0 && !c.reported("predictor.name"):
+		if err := CheckPredictor(predictor.Predictor{Name: p.Name, Command: p.Command}); err != nil {
+			at := "predictor.name"
+			if !c.Has(at) {
+				at = "predictor"
+			}
+			c.Problemf(at, "", "%v", err)
+		}
+	}
+}
+
+// askable is an error if external predictors can say nothing of an experiment: what they are told
+// has no words for it.
+func (s *Spec) askable() error {
+	table := ""
+	switch {
+	case s.Operations != nil:
+		table = "[operations]"
+	case s.Service != nil:
+		table = "[service]"
+	case s.Training != nil:
+		table = "[training]"
+	case len(s.Programs) > 0:
+		table = "[[program]]"
+	default:
+		return nil
+	}
+	return fmt.Errorf("external predictors are told of [[job]] tables, and of a [trace] that ran on a testbed; not of %s", table)
+}
+
+// externals are the predictors of the spec and the run's own.
+func (s *Spec) externals(more []predictor.Predictor) ([]predictor.Predictor, error) {
+	var out []predictor.Predictor
+	if p := s.Predictor; p != nil {
+		out = append(out, predictor.Predictor{Name: p.Name, Command: p.Command, Dir: filepath.Dir(s.File), Timeout: time.Duration(p.Timeout)})
+	}
+	for _, p := range more {
+		if err := CheckPredictor(p); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(out, func(o predictor.Predictor) bool { return o.Name == p.Name }) {
+			return nil, invalidf("two predictors are called %s", p.Name)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// rehearse asks every predictor about the first point as it is planned, so that one that does not
+// work is found before anything is measured.
+func (r *run) rehearse(ctx context.Context) error {
+	var err error
+	if r.external, err = r.spec.externals(r.opt.Predictors); err != nil || len(r.external) == 0 {
+		return err
+	}
+	p := r.points[0]
+	switch {
+	case p.Spec.Trace != nil && r.opt.Driver == "sim":
+		r.external = nil
+		r.warn("external predictors were not asked: of a trace they are told what ran on a testbed")
+		return nil
+	case p.Spec.Trace != nil:
+		return nil // nothing is placed yet
+	}
+	if err := r.spec.askable(); err != nil {
+		return invalid{tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err)}
+	}
+	req, err := before(r.spec, p)
+	if err != nil {
+		return err
+	}
+	for _, x := range r.external {
+		if _, err := x.Predict(ctx, req); err != nil {
+			return invalid{err}
+		}
+	}
+	return nil
+}
+
+// before is what predictors are told of a point before it runs, in the lab's units.
+func before(s *Spec, p planned) (*predictor.Request, error) {
+	inv := p.Spec.inv
+	setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	if err != nil {
+		return nil, err
+	}
+	var phases []results.Phase
+	for _, sp := range p.Spec.timeline().spans() {
+		phases = append(phases, results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs})
+	}
+	return request(s, p, inv, setup, Baseline{}, 0, phases, p.Spec.timeline().end().Seconds())
+}
+
+// Ask adds what the experiment's external predictor and these others say to a plan that NewPlan made.
+// The error wraps ErrInput if one cannot be asked, or fails.
+func (p *SavedPlan) Ask(ctx context.Context, more []predictor.Predictor) error {
+	all, err := p.spec.externals(more)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	if err := p.spec.askable(); err != nil {
+		return invalid{tomlfile.WithHint("leave --predictor out", "%v", err)}
+	}
+	for i, pt := range p.planned {
+		req, err := before(p.spec, pt)
+		if err != nil {
+			return fmt.Errorf("%s%w", prefix(pt.Labels), err)
+		}
+		for _, x := range all {
+			a, err := x.Predict(ctx, req)
+			if err != nil {
+				return invalid{fmt.Errorf("%s%w", prefix(pt.Labels), err)}
+			}
+			for k := range a.Phases {
+				ph := &p.Points[i].Phases[k]
+				ph.External = append(ph.External, answered(x.Name, &a.Phases[k], pt.Spec.inv.Topology().Links)...)
+			}
+		}
+	}
+	return nil
+}
+
+// ask puts what the external predictors say of a point that was measured beside the rest: phases
+// are those of steady states, whole is the point from beginning to end. One that fails
+// is a warning: what was measured counts without it.
+func (r *run) ask(ctx context.Context, p planned, repeat int, setup testbed.Setup, base Baseline, phases []results.Phase, whole *results.Phase) {
+	if len(r.external) == 0 {
+		return
+	}
+	inv := r.tb.Inventory()
+	var shifted []results.Phase
+	for _, ph := range phases {
+		ph.Start, ph.End = ph.Start-whole.Start, ph.End-whole.Start
+		shifted = append(shifted, ph)
+	}
+	req, err := request(r.spec, p, inv, setup, base, repeat, shifted, whole.End-whole.Start)
+	if err != nil {
+		r.warn(fmt.Sprintf("predictors were not asked: %v", err))
+		return
+	}
+	r.predictWith(ctx, p, req, inv, phases, whole)
+}
+
+func (r *run) predictWith(ctx context.Context, p planned, req *predictor.Request, inv *inventory.Inventory, phases []results.Phase, whole *results.Phase) {
+	links := inv.Topology().Links
+	for _, x := range r.external {
+		r.status("predict", labels(p.Labels), 0)
+		began := time.Now()
+		a, err := x.Predict(ctx, req)
+		r.timing("predict", began)
+		if err != nil {
+			r.warn(prefix(p.Labels) + err.Error())
+			continue
+		}
+		for i := range a.Phases {
+			phases[i].Figures = append(phases[i].Figures, answered(x.Name, &a.Phases[i], links)...)
+		}
+		for _, j := range a.JCT {
+			whole.Figures = append(whole.Figures, said(x.Name, "jct", j.Job, "s", *j.Seconds, ""))
+		}
+	}
+}
+
+// said is a figure of a predictor.
+func said(name, metric, of, unit string, v float64, bottleneck string) results.Figure {
+	f := exactly(metric, of, results.Predicted, unit, v)
+	f.Predictor, f.Bottleneck = name, bottleneck
+	return f
+}
+
+// answered are the figures of a phase.
+func answered(name string, a *predictor.PhaseAnswer, links []inventory.DirectedLink) []results.Figure {
+	var out []results.Figure
+	var goodputs []float64
+	for _, j := range a.Jobs {
+		if j.Goodput == nil {
+			continue // it is local
+		}
+		out = append(out, said(name, "goodput", j.Name, "bit/s", *j.Goodput, j.Bottleneck))
+		goodputs = append(goodputs, *j.Goodput)
+		if j.WireRate != nil {
+			out = append(out, said(name, "wire_rate", j.Name, "bit/s", *j.WireRate, j.Bottleneck))
+		}
+		for _, s := range j.Shares {
+			out = append(out, said(name, "share", at(j.Name, s.Switch), "1", *s.Share, j.Bottleneck))
+		}
+	}
+	if len(goodputs) > 1 {
+		out = append(out, said(name, "jain", "goodput", "1", results.JainIndex(goodputs), ""))
+	}
+	if len(a.Links) == 0 {
+		return out
+	}
+	loads := map[string]float64{}
+	for _, l := range a.Links {
+		loads[l.Name] = *l.Load
+	}
+	for _, l := range links {
+		out = append(out, said(name, "link_rate", l.Name, "bit/s", loads[l.Name], ""))
+	}
+	return out
+}
+
+// request is what predictors are told of a point. inv, setup and base are in the testbed's units.
+func request(s *Spec, p planned, inv *inventory.Inventory, setup testbed.Setup, base Baseline, repeat int, phases []results.Phase, duration float64) (*predictor.Request, error) {
+	req, err := network(s, p, inv, setup.Settings, repeat, duration)
+	if err != nil {
+		return nil, err
+	}
+	c := conditions(setup, base, nil)
+	known, err := placement.Resolve(inv, setup.Plan, c)
+	if err != nil {
+		return nil, err
+	}
+	for i := range setup.Plan.Jobs {
+		w := &setup.Workloads[i]
+		j := described(&setup.Plan.Jobs[i], known)
+		j.Rate, j.Window, j.Control, j.Slots, j.Iterations = w.Rate, w.Window, w.Control, w.Slots, w.Iterations
+		if len(w.Layers) == 0 {
+			j.Message = w.Message
+		}
+		for _, l := range w.Layers {
+			j.Layers = append(j.Layers, predictor.Layer{Bytes: l.Bytes, Compute: l.Compute.Seconds()})
+		}
+		if spec, ok := p.Spec.Job(j.Name); ok {
+			j.Start = time.Duration(spec.Start).Seconds()
+		}
+		req.Jobs = append(req.Jobs, j)
+	}
+	for _, ph := range phases {
+		req.Phases = append(req.Phases, predictor.Phase{Start: ph.Start, End: ph.End, Jobs: ph.Jobs})
+	}
+	return req, nil
+}
+
+// network is a request without jobs.
+func network(s *Spec, p planned, inv *inventory.Inventory, set testbed.Settings, repeat int, duration float64) (*predictor.Request, error) {
+	frame := int(frameBits(set.Lanes) / 8)
+	req := &predictor.Request{
+		Schema: predictor.Schema, Experiment: s.Name, Point: slices.Clone(p.Labels), Repeat: repeat, Seed: set.Seed, Duration: duration,
+		Frame: predictor.Frame{Bytes: frame, Payload: 4 * set.Lanes}, Mode: set.Mode, Addressing: set.Addressing, Queue: set.Queue,
+		Phases: []predictor.Phase{}, Jobs: []predictor.Job{},
+	}
+	if req.Point == nil {
+		req.Point = []string{}
+	}
+	topo := inv.Topology()
+	for _, h := range inv.Hosts {
+		req.Hosts = append(req.Hosts, predictor.Host{Name: h.Name, Rack: h.Rack, GPUs: h.GPUs})
+	}
+	for i := range inv.Switches {
+		sw := &inv.Switches[i]
+		req.Switches = append(req.Switches, predictor.Switch{Name: sw.Name, Kind: string(sw.Kind), Tier: topo.Tier(sw.Name),
+			Aggregators: placement.Aggregators(sw, set.Aggregators), Buffer: int64(sw.Buffer), ECN: int64(sw.ECN)})
+	}
+	for _, l := range topo.Links {
+		req.Links = append(req.Links, predictor.Link{Name: l.Name, From: l.From, To: l.To, Reverse: topo.Links[l.Reverse].Name,
+			Rate: float64(l.Rate), Delay: l.Delay.Seconds()})
+	}
+	return req, nil
+}
+
+// described is a placed job, with what is known of its links and holds.
+func described(j *placement.JobPlan, known []placement.Resolved) predictor.Job {
+	out := predictor.Job{Name: j.Name, Collective: string(j.Collective), Local: j.Local(), PS: j.PS,
+		Workers: []predictor.Worker{}, Tree: []predictor.Node{}, Hops: []string{}, Layers: []predictor.Layer{}}
+	var r placement.Resolved
+	if i := slices.IndexFunc(known, func(r placement.Resolved) bool { return r.Job == j.Name }); i >= 0 {
+		r = known[i]
+	}
+	out.RTT = r.RTT
+	ring := j.Collective == placement.Ring
+	up := func(k int) string {
+		if !ring && k < len(r.Up) {
+			return r.Up[k]
+		}
+		return ""
+	}
+	for k, w := range j.Workers {
+		out.Workers = append(out.Workers, predictor.Worker{Rank: w.Rank, Host: w.Host, GPUs: w.GPUs, Up: up(k)})
+	}
+	if ring {
+		out.Hops = append(out.Hops, r.Up...)
+	}
+	for k, n := range j.Tree {
+		node := predictor.Node{Switch: n.Switch, Parent: n.Parent, Up: up(len(j.Workers) + k), Aggregate: n.Aggregate && j.Collective == placement.INA}
+		if node.Aggregate && k < len(r.Holds) {
+			node.Hold = r.Holds[k]
+		}
+		out.Tree = append(out.Tree, node)
+	}
+	return out
+}
+
+// askTrace puts what the external predictors say of jobs that came and went beside what they took:
+// the jobs on the hosts and from the times on that they had.
+func (r *run) askTrace(ctx context.Context, p planned, repeat int, set testbed.Settings, res *online.Result, jobs []traced, list []online.Job, ph *results.Phase) error {
+	if len(r.external) == 0 {
+		return nil
+	}
+	inv := r.tb.Inventory()
+	req, err := network(r.spec, p, inv, set, repeat, res.Summary.Makespan)
+	if err != nil {
+		return err
+	}
+	plan := &placement.Plan{}
+	c := placement.Conditions{Mode: set.Mode, Addressing: set.Addressing, Aggregators: set.Aggregators, Lanes: set.Lanes, Senders: map[string]placement.Sender{}}
+	for i := range res.Jobs {
+		j := res.Jobs[i].Plan
+		j.Name = jobs[res.Jobs[i].ID].Name
+		plan.Jobs = append(plan.Jobs, j)
+		c.Senders[j.Name] = placement.Sender{Window: p.Spec.Trace.Window, Control: p.Spec.Trace.Control}
+	}
+	known, err := placement.Resolve(inv, plan, c)
+	if err != nil {
+		return err
+	}
+	for i := range res.Jobs {
+		done, asked := &res.Jobs[i], &list[res.Jobs[i].ID]
+		j := described(&plan.Jobs[i], known)
+		j.Window, j.Control, j.Start, j.Iterations = asked.Window, asked.Control, done.Start, int64(done.Iterations)
+		j.Layers = []predictor.Layer{{Bytes: int64(asked.Bytes), Compute: asked.Compute}}
+		req.Jobs = append(req.Jobs, j)
+	}
+	r.predictWith(ctx, p, req, inv, nil, ph)
+	return nil
+}

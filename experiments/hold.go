@@ -1,0 +1,94 @@
+package experiments
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/lease"
+	"github.com/inabench/inabench/testbed/remote"
+)
+
+// Holding says for whom a lab is leased while an experiment runs on it.
+type Holding struct {
+	remote.Hold        // its Journal is made here; an empty Reason is the experiment's name
+	Journals    string // directory of journals; empty: the user's
+}
+
+// holding is a Holding for one run.
+type holding struct {
+	hold remote.Hold
+	run  string
+	use  []string // hosts and switches that are touched; nil: all
+}
+
+// begin opens the journal of a run that is about to change a lab.
+func (h Holding) begin(run string, s *Spec, use []string) (holding, error) {
+	h.Reason = cmp.Or(h.Reason, s.Name)
+	h.Owner = cmp.Or(h.Owner, remote.Owner())
+	dir := h.Journals
+	if dir == "" {
+		var err error
+		if dir, err = journal.Dir(); err != nil {
+			return holding{}, err
+		}
+	}
+	file, err := filepath.Abs(s.inv.File)
+	if err != nil {
+		return holding{}, err
+	}
+	here, _ := os.Hostname() // it is for people
+	h.Journal, err = journal.Open(dir, journal.Header{
+		Run: run, Owner: h.Owner, Reason: h.Reason, Host: here, PID: os.Getpid(), Began: time.Now().UTC(),
+		File: file, Inventory: s.inv.Text,
+	})
+	return holding{h.Hold, run, use}, err
+}
+
+// touched are the hosts and switches that the placements of all points use, nil where they
+// are decided while the experiment runs: it may be any then.
+func touched(points []planned, inv *inventory.Inventory) []string {
+	var use []string
+	for _, p := range points {
+		if ps := p.Spec.Programs; len(ps) > 0 && p.Spec.inv.SHA256 == inv.SHA256 {
+			hosts := ps.on(p.Spec, inv)
+			use = append(append(use, hosts...), remote.Use(inv, hosts)...)
+			continue
+		}
+		if p.plan == nil || p.Spec.study() != nil || p.Spec.inv.SHA256 != inv.SHA256 {
+			return nil
+		}
+		var hosts []string
+		for _, j := range p.plan.Jobs {
+			for _, w := range j.Workers {
+				hosts = append(hosts, w.Host)
+			}
+			if j.PS != "" {
+				hosts = append(hosts, j.PS)
+			}
+			for _, n := range j.Tree {
+				use = append(use, n.Switch)
+			}
+		}
+		use = append(use, remote.Use(inv, hosts)...)
+	}
+	return use
+}
+
+// ousted puts first what an error may have come of: that somebody else has the lab now.
+func (r *run) ousted(ctx context.Context, err error) error {
+	tb, ok := r.tb.(*remote.Testbed)
+	if err == nil || !ok || errors.Is(err, lease.ErrLost) || context.Cause(ctx) != nil {
+		return err
+	}
+	held := tb.Held(ctx)
+	if !errors.Is(held, lease.ErrTaken) { // it could not be renewed, for reasons of its own
+		return errors.Join(err, held)
+	}
+	return errors.Join(held, err)
+}

@@ -1,0 +1,137 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/inabench/inabench/results"
+)
+
+// inOrder has n results made, by a function that puts each where it belongs when it is there, and takes
+// them in order. It ends with the first error of either, and tells the other by its context.
+func inOrder[T any](ctx context.Context, n int, produce func(ctx context.Context, put func(int, T)) error, take func(int, T) error) error {
+	type cell struct {
+		v    T
+		done chan struct{}
+	}
+	cells := make([]cell, n)
+	for i := range cells {
+		cells[i].done = make(chan struct{})
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for i := range cells {
+			c := &cells[i]
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-c.done:
+			}
+			if err := take(i, c.v); err != nil {
+				return err
+			}
+			*c = cell{}
+		}
+		return nil
+	})
+	g.Go(func() error {
+		return produce(ctx, func(i int, v T) {
+			cells[i].v = v
+			close(cells[i].done)
+		})
+	})
+	return g.Wait()
+}
+
+// sideBySide does something for 0 to n-1, so many at a time. They are taken, not handed out: the
+// main goroutine of a program may be bound to a thread, and to switch to that for every point takes
+// as long as to simulate some.
+func sideBySide(ctx context.Context, n, limit int, do func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range min(n, limit) {
+		g.Go(func() error {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				if err := do(ctx, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// virtual is whether points are measured in virtual time, where one does not disturb the other.
+// Predictors of others are asked one by one.
+func (r *run) virtual() bool { return r.opt.Driver == "sim" && len(r.external) == 0 }
+
+// measureVirtually does what measure does, but as many points at a time as there are processors.
+// Each has a testbed and a clock of its own; in the record they come one after the other.
+func (r *run) measureVirtually(ctx context.Context) error {
+	if err := r.openTestbed(ctx, r.points[0].Spec); err != nil {
+		return err
+	}
+	began := time.Now()
+	defer func() { r.timing("measure", began) }()
+	type cell struct {
+		point   *results.Point
+		samples []results.Sample
+		err     error
+	}
+	n := len(r.points)
+	all := n * r.opt.Repeats
+	awaited := func() {
+		if r.done < all {
+			r.status("measure", labels(r.points[r.done%n].Labels), 0)
+		}
+	}
+	saved := time.Now()
+	awaited()
+	return inOrder(ctx, all, func(ctx context.Context, put func(int, cell)) error {
+		return sideBySide(ctx, all, runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
+			var c cell
+			c.point, c.samples, c.err = r.apart(ctx, r.points[i%n])
+			put(i, c)
+			return nil
+		})
+	}, func(i int, c cell) error {
+		clock := r.virtualClock()
+		for k := range c.point.Phases {
+			ph := &c.point.Phases[k]
+			ph.Start, ph.End = ph.Start+clock, ph.End+clock
+		}
+		for k := range c.samples {
+			c.samples[k].T += clock
+		}
+		c.err = errors.Join(c.err, r.dir.Append(c.samples...))
+		r.add(i%n, i/n, c.point, c.err)
+		if c.err == nil && time.Since(saved) > time.Second { // for who looks on
+			saved, c.err = time.Now(), r.dir.Save(r.rec)
+		}
+		awaited()
+		return c.err
+	})
+}
+
+// apart measures a point on a testbed of its own, in virtual time that begins at 0, and puts nothing
+// into the run's record and directory: it returns the samples.
+func (r *run) apart(ctx context.Context, p planned) (_ *results.Point, _ []results.Sample, err error) {
+	w := *r
+	w.dir, w.opt.Progress = nil, nil
+	w.rec = &results.Record{ID: r.rec.ID, Scale: r.rec.Scale, Timings: map[string]float64{}}
+	w.bases = map[string]Baseline{}
+	if w.tb, err = openTestbed(ctx, w.opt.Driver, p.Spec, fabricOf(p.Spec, w.opt.Driver), "", holding{}, w.opt.Slow); err != nil {
+		return new(results.Point), nil, err
+	}
+	point, err := w.point(ctx, p)
+	return point, w.kept, errors.Join(err, w.closeTestbed(ctx))
+}

@@ -1,0 +1,74 @@
+package experiments
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A cluster that an experiment describes may be another one in every point: each is planned, and
+// read again, on its own.
+func TestPlanOfDescribedClusters(t *testing.T) {
+	spec, err := Parse("exp.toml", []byte(`version = 1
+
+[fat_tree]
+racks = 1
+hosts = 3
+gpus = 1
+
+[[job]]
+name = "A"
+gpus = 2
+
+[[sweep]]
+key = "fat_tree.rate"
+values = ["10Gbit/s", "40Gbit/s"]
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := NewPlan(spec, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, fast := plan.Points[0].Phases[0].Predictions[0].Jobs[0].WireRate, plan.Points[1].Phases[0].Predictions[0].Jobs[0].WireRate
+	if slow <= 0 || fast <= slow {
+		t.Errorf("on cables of 10 Gbit/s %v bit/s are predicted, and on 40 Gbit/s %v", slow, fast)
+	}
+	text, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ParsePlan("saved.plan", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(plan.Points, again.Points); d != "" {
+		t.Error(d)
+	}
+	// Made by an inabench that describes it otherwise.
+	other := strings.Replace(string(text), plan.Inventory.SHA256, strings.Repeat("0", 64), 1)
+	if _, err := ParsePlan("saved.plan", []byte(other)); err == nil || !strings.Contains(err.Error(), "another version of fat_tree") {
+		t.Errorf("a plan for another cluster: %v", err)
+	}
+	for what, tt := range map[string]struct {
+		spoil func()
+		want  string
+	}{
+		"a host that is not there": {func() { plan.Points[1].Plan.Jobs[0].Workers[0].Host = "r9h9" }, "point 1: "},
+		"a point too many":         {func() { plan.Points = append(plan.Points, PlanPoint{}) }, "3 points, its experiment 2"},
+	} {
+		points := slices.Clone(plan.Points)
+		tt.spoil()
+		if text, err = json.Marshal(plan); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParsePlan("saved.plan", text); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+		plan.Points = points
+	}
+}

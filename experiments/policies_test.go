@@ -1,0 +1,14 @@
+package experiments
+
+import (
+	"testing"
+
+	"github.com/inabench/inabench/placement/policytest"
+)
+
+// Every policy that a spec can name keeps the rules on inventories, too.
+func TestPolicies(t *testing.T) {
+	for _, p := range Policies() {
+		t.Run(p.Name(), func(t *testing.T) { policytest.Run(t, p) })
+	}
+}

@@ -1,0 +1,248 @@
+package predictor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// ErrAnswer is wrapped by errors about what a predictor answered.
+var ErrAnswer = errors.New("bad answer")
+
+// Answer is what a predictor says.
+type Answer struct {
+	Schema int           `json:"schema"` // 1
+	Phases []PhaseAnswer `json:"phases"` // one for each phase of the request, in order
+	JCT    []JCT         `json:"jct"`    // optional, of jobs with iterations; all of them where the request has no phases
+}
+
+// PhaseAnswer is the steady state of a phase.
+type PhaseAnswer struct {
+	Jobs []JobAnswer `json:"jobs"` // all that send and are not local
+	// Links are optional. Where any is named, those that are not carry nothing.
+	Links []LinkAnswer `json:"links"`
+}
+
+// JobAnswer is what a job gets.
+type JobAnswer struct {
+	Name       string   `json:"name"`
+	Goodput    *float64 `json:"goodput"`    // bit/s of gradients reduced: what each worker contributes and gets back
+	WireRate   *float64 `json:"wire_rate"`  // optional: bit/s of frames that each worker sends
+	Shares     []Share  `json:"shares"`     // optional
+	Bottleneck string   `json:"bottleneck"` // optional: a link's name, "SWITCH aggregators", "rate limit", "window" or "none"
+}
+
+// Share is the part of a job's PSNs that a switch adds up: (n-p)/(n-1), where p packets of a
+// PSN leave it towards the PS for n that entered it.
+type Share struct {
+	Switch string   `json:"switch"`
+	Share  *float64 `json:"share"` // 0..1
+}
+
+// LinkAnswer is what a directed link carries.
+type LinkAnswer struct {
+	Name string   `json:"name"`
+	Load *float64 `json:"load"` // bit/s of frames
+}
+
+// JCT is how long a job takes for its iterations.
+type JCT struct {
+	Job     string   `json:"job"`
+	Seconds *float64 `json:"seconds"`
+}
+
+// maxProblems bounds how many problems of an answer are listed.
+const maxProblems = 20
+
+// slack is what a load may be above a link's rate, and a share above 1, for rounding.
+const slack = 1e-6
+
+// ParseAnswer reads an answer to a request. The error wraps ErrAnswer and has everything that is
+// wrong with it.
+func ParseAnswer(text []byte, req *Request) (*Answer, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, fmt.Errorf("%w: nothing on standard output, where one JSON document belongs", ErrAnswer)
+	}
+	var version struct{ Schema *int }
+	// Another version may have anything else in it.
+	if json.Unmarshal(text, &version) == nil && version.Schema != nil && *version.Schema != Schema {
+		return nil, fmt.Errorf("%w: schema %d, this inabench reads %d", ErrAnswer, *version.Schema, Schema)
+	}
+	var a Answer
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&a); err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrAnswer, jsonProblem(text, err))
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: something after the JSON document; messages belong on standard error", ErrAnswer)
+	}
+	c := checker{req: req}
+	if a.Schema != Schema {
+		c.problem("no schema: write \"schema\": %d", Schema)
+	}
+	if len(a.Phases) != len(req.Phases) {
+		c.problem("%d phases, the request has %d", len(a.Phases), len(req.Phases))
+	}
+	for i := range min(len(a.Phases), len(req.Phases)) {
+		c.phase(i, &a.Phases[i])
+	}
+	c.jct(a.JCT)
+	if c.more > 0 {
+		c.problems = append(c.problems, fmt.Sprintf("and %d more problems", c.more))
+	}
+	if len(c.problems) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrAnswer, strings.Join(c.problems, "; "))
+	}
+	return &a, nil
+}
+
+// jsonProblem says where text is no answer.
+func jsonProblem(text []byte, err error) string {
+	for _, word := range []string{"NaN", "Infinity"} { // as Python's json writes them
+		if bytes.Contains(text, []byte(word)) {
+			return fmt.Sprintf("%v: %s is no JSON number, leave out what is not known", err, word)
+		}
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		line := 1 + bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n"))
+		return fmt.Sprintf("line %d: %v", line, err)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the JSON document is cut off"
+	}
+	return err.Error()
+}
+
+// checker collects what is wrong with an answer.
+type checker struct {
+	req      *Request
+	problems []string
+	more     int
+}
+
+func (c *checker) problem(format string, args ...any) {
+	if len(c.problems) == maxProblems {
+		c.more++
+		return
+	}
+	c.problems = append(c.problems, fmt.Sprintf(format, args...))
+}
+
+// number checks one that must be there, from 0 to max; at is where.
+func (c *checker) number(v *float64, max float64, at, what string, args ...any) {
+	what = fmt.Sprintf(what, args...)
+	switch {
+	case v == nil:
+		c.problem("%sno %s", at, what)
+	case math.IsNaN(*v) || math.IsInf(*v, 0):
+		c.problem("%s%s is not a number", at, what)
+	case *v < 0:
+		c.problem("%s%s is %g, below 0", at, what, *v)
+	case *v > max*(1+slack):
+		c.problem("%s%s is %g, above %g", at, what, *v, max)
+	}
+}
+
+// once checks that names of a list are known, and there once; it returns those that are.
+func (c *checker) once(at, what string, names, known []string) []string {
+	var seen []string
+	for _, n := range names {
+		switch {
+		case slices.Contains(seen, n):
+			c.problem("%s%s %q is there twice", at, what, n)
+		case !slices.Contains(known, n):
+			c.problem("%sunknown %s %q", at, what, n)
+		default:
+			seen = append(seen, n)
+		}
+	}
+	return seen
+}
+
+func names[T any](list []T, name func(T) string) []string {
+	out := make([]string, len(list))
+	for i, x := range list {
+		out[i] = name(x)
+	}
+	return out
+}
+
+func (c *checker) phase(i int, p *PhaseAnswer) {
+	at := fmt.Sprintf("phase %d: ", i+1)
+	job := map[string]*Job{}
+	for k := range c.req.Jobs {
+		job[c.req.Jobs[k].Name] = &c.req.Jobs[k]
+	}
+	var senders []string
+	for _, n := range c.req.Phases[i].Jobs {
+		if j := job[n]; j != nil && !j.Local {
+			senders = append(senders, n)
+		}
+	}
+	seen := c.once(at, "job", names(p.Jobs, func(j JobAnswer) string { return j.Name }), c.req.Phases[i].Jobs)
+	for _, n := range senders {
+		if !slices.Contains(seen, n) {
+			c.problem("%sno job %q", at, n)
+		}
+	}
+	for k := range p.Jobs {
+		a := &p.Jobs[k]
+		j := job[a.Name]
+		if j == nil || j.Local {
+			continue
+		}
+		c.number(a.Goodput, math.Inf(1), at, "goodput of %s", a.Name)
+		if a.WireRate != nil {
+			c.number(a.WireRate, math.Inf(1), at, "wire_rate of %s", a.Name)
+		}
+		tree := names(j.Tree, func(n Node) string { return n.Switch })
+		c.once(at, "switch of job "+a.Name, names(a.Shares, func(s Share) string { return s.Switch }), tree)
+		for _, s := range a.Shares {
+			c.number(s.Share, 1, at, "share of %s at %s", a.Name, s.Switch)
+		}
+	}
+	rate := map[string]float64{}
+	for _, l := range c.req.Links {
+		rate[l.Name] = l.Rate
+	}
+	c.once(at, "link", names(p.Links, func(l LinkAnswer) string { return l.Name }), names(c.req.Links, func(l Link) string { return l.Name }))
+	for _, l := range p.Links {
+		most, ok := rate[l.Name]
+		if ok {
+			c.number(l.Load, most, at, "load of %s", l.Name)
+		}
+	}
+}
+
+func (c *checker) jct(list []JCT) {
+	var ends, all []string
+	for _, j := range c.req.Jobs {
+		all = append(all, j.Name)
+		if j.Iterations > 0 {
+			ends = append(ends, j.Name)
+		}
+	}
+	seen := c.once("jct: ", "job", names(list, func(j JCT) string { return j.Job }), all)
+	for _, n := range seen {
+		if !slices.Contains(ends, n) {
+			c.problem("jct of %s, which has no number of iterations", n)
+		}
+	}
+	if len(c.req.Phases) == 0 {
+		for _, n := range ends {
+			if !slices.Contains(seen, n) {
+				c.problem("no jct of job %q", n)
+			}
+		}
+	}
+	for _, j := range list {
+		c.number(j.Seconds, math.Inf(1), "", "jct of %s", j.Job)
+	}
+}

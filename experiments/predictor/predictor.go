@@ -1,0 +1,226 @@
+// Package predictor asks simulators that others wrote what an experiment should bring.
+//
+// A predictor is a command. It is started once for each point and repeat of an experiment,
+// after the point was measured; it reads one JSON document (Request) from its standard input
+// until that ends, writes one (Answer) to its standard output, and exits with 0. What it writes to
+// standard error is shown if it fails. Its answers stand in the record beside those of the
+// built-in models. docs/PREDICTOR.md has the contract for those who write one.
+//
+// All quantities are in SI units: seconds, bit/s, bytes. They are those of the testbed as it was,
+// so of an emulation they are scaled.
+package predictor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Schema is the version of the documents. It changes when a predictor that was written for another one
+// would misunderstand them; new keys alone do not change it.
+const Schema = 1
+
+// Request is what a predictor is asked.
+type Request struct {
+	Schema     int      `json:"schema"` // 1
+	Experiment string   `json:"experiment"`
+	Point      []string `json:"point"`  // labels of the sweep: "switch.pat_ratio=0.5"
+	Repeat     int      `json:"repeat"` // from 0
+	Seed       uint64   `json:"seed"`
+	Duration   float64  `json:"duration"` // s, of the whole point
+
+	Frame      Frame    `json:"frame"`
+	Mode       string   `json:"mode"`       // statistical or synchronous
+	Addressing string   `json:"addressing"` // pool, hash, linear or atp
+	Queue      string   `json:"queue"`      // fair (per job), flows (per worker) or fifo
+	Hosts      []Host   `json:"hosts"`
+	Switches   []Switch `json:"switches"`
+	Links      []Link   `json:"links"`
+	Jobs       []Job    `json:"jobs"`
+	// Phases are spans in which the set of jobs that send does not change. None: jobs come
+	// and go all the time, and only their completion times are asked for.
+	Phases []Phase `json:"phases"`
+}
+
+// Frame is a gradient packet, and a result.
+type Frame struct {
+	Bytes   int `json:"bytes"`   // on the wire, without preamble and FCS
+	Payload int `json:"payload"` // of gradients in it
+}
+
+// Host is a server.
+type Host struct {
+	Name string `json:"name"`
+	Rack string `json:"rack"`
+	GPUs int    `json:"gpus"`
+}
+
+// Switch is a switch.
+type Switch struct {
+	Name        string `json:"name"`
+	Kind        string `json:"kind"`
+	Tier        int    `json:"tier"`        // 1: hosts are cabled to it
+	Aggregators int    `json:"aggregators"` // M, those in use; 0: it only forwards
+	Buffer      int64  `json:"buffer"`      // B, of a port; 0: not known
+	ECN         int64  `json:"ecn"`         // B, from which on packets are marked; 0: never
+}
+
+// Link is one direction of a cable.
+type Link struct {
+	Name    string  `json:"name"` // "h1->tor1"
+	From    string  `json:"from"`
+	To      string  `json:"to"`
+	Reverse string  `json:"reverse"` // the other direction
+	Rate    float64 `json:"rate"`    // bit/s
+	Delay   float64 `json:"delay"`   // s
+}
+
+// Job is a training job where it ran.
+type Job struct {
+	Name       string   `json:"name"`
+	Collective string   `json:"collective"` // ina, ps or ring
+	Local      bool     `json:"local"`      // on one host: it sends nothing, and no answer is wanted but its JCT
+	Workers    []Worker `json:"workers"`
+	PS         string   `json:"ps"`   // host; empty of rings, and of synchronous jobs
+	Tree       []Node   `json:"tree"` // switches, children before parents; empty of rings
+	Hops       []string `json:"hops"` // of a ring: links, one for each time that it is crossed in a turn
+	RTT        float64  `json:"rtt"`  // s, without queueing, calibrated where that was done; 0: not known
+	Rate       float64  `json:"rate"` // bit/s on the wire that a worker sends at most; 0: no limit
+	Window     int      `json:"window"`
+	Control    string   `json:"control"`    // fixed or aimd
+	Slots      int      `json:"slots"`      // of addressing atp: distinct aggregators of the job; 0: its window
+	Message    int64    `json:"message"`    // B of gradients in an iteration; 0: layers, or a stream without end
+	Layers     []Layer  `json:"layers"`     // of an iteration: each is computed, then reduced
+	Iterations int64    `json:"iterations"` // 0: until it is stopped
+	Start      float64  `json:"start"`      // s, from the beginning of the point
+}
+
+// Worker is a sender of gradients.
+type Worker struct {
+	Rank int    `json:"rank"`
+	Host string `json:"host"`
+	GPUs int    `json:"gpus"`
+	Up   string `json:"up"` // link that its gradients take; results come back on the reverse. Empty of rings
+}
+
+// Node is a switch in a job's tree.
+type Node struct {
+	Switch    string  `json:"switch"`
+	Parent    string  `json:"parent"`    // next switch towards the PS; empty at the root
+	Up        string  `json:"up"`        // link towards the parent or the PS; empty at a root without one
+	Aggregate bool    `json:"aggregate"` // it adds up packets of this job
+	Hold      float64 `json:"hold"`      // s: how long an aggregator stays taken (T) without queueing, calibrated where that was done
+}
+
+// Layer is a part of a model.
+type Layer struct {
+	Bytes   int64   `json:"bytes"`   // of gradients
+	Compute float64 `json:"compute"` // s before they are ready
+}
+
+// Phase is a span of the point.
+type Phase struct {
+	Start float64  `json:"start"` // s, from the beginning of the point
+	End   float64  `json:"end"`
+	Jobs  []string `json:"jobs"` // those that send
+}
+
+// Predictor is a command that answers.
+type Predictor struct {
+	Name    string   // letters, digits, '_' and '-'
+	Command []string // a program and its arguments
+	Dir     string   // where it runs; empty: the current directory
+	Timeout time.Duration
+}
+
+// maxAnswer bounds what a predictor may write, and maxStderr what is shown of its errors.
+const (
+	maxAnswer = 16 << 20
+	maxStderr = 2 << 10
+)
+
+// Predict asks once. An error says what was started and what it wrote to standard error; one
+// about the answer wraps ErrAnswer and has everything that is wrong with it.
+func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
+	if len(p.Command) == 0 {
+		return nil, fmt.Errorf("predictor %s: no command", p.Name)
+	}
+	var doc bytes.Buffer
+	enc := json.NewEncoder(&doc)
+	enc.SetEscapeHTML(false) // of the arrows of links
+	if err := enc.Encode(req); err != nil {
+		return nil, fmt.Errorf("predictor %s: %w", p.Name, err)
+	}
+	limit := p.Timeout
+	if limit <= 0 {
+		limit = time.Minute
+	}
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(within, p.Command[0], p.Command[1:]...)
+	out, said := &head{max: maxAnswer}, &tail{max: maxStderr}
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Dir, &doc, out, said
+	// A process group of its own: what it started ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	fail := func(err error) error {
+		err = fmt.Errorf("predictor %s: %s: %w", p.Name, strings.Join(p.Command, " "), err)
+		if text := strings.TrimSpace(string(said.b)); text != "" {
+			err = fmt.Errorf("%w; it said: %s", err, text)
+		}
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, fail(context.Cause(ctx))
+	case within.Err() != nil:
+		return nil, fail(fmt.Errorf("no answer within %v", limit))
+	case out.over:
+		return nil, fail(fmt.Errorf("%w: longer than %d MiB", ErrAnswer, maxAnswer>>20))
+	case err != nil:
+		return nil, fail(err)
+	}
+	answer, err := ParseAnswer(out.b, req)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return answer, nil
+}
+
+// head keeps the beginning of what is written to it.
+type head struct {
+	b    []byte
+	max  int
+	over bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	if len(h.b)+len(p) > h.max {
+		h.over = true
+		return 0, io.ErrShortWrite
+	}
+	h.b = append(h.b, p...)
+	return len(p), nil
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	b   []byte
+	max int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if n := len(t.b) - t.max; n > 0 {
+		t.b = append(t.b[:0], t.b[n:]...)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,336 @@
+package predictor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+// asked is a request with two jobs that send, one that is local, and two phases.
+func asked() *Request {
+	return &Request{
+		Schema: Schema,
+		Links:  []Link{{Name: "h1->tor1", Rate: 1e9}, {Name: "tor1->h3", Rate: 1e9}},
+		Jobs: []Job{
+			{Name: "A", Tree: []Node{{Switch: "tor1", Aggregate: true}}, Iterations: 10},
+			{Name: "B", Tree: []Node{{Switch: "tor1"}}}, {Name: "L", Local: true, Iterations: 5},
+		},
+		Phases: []Phase{{Jobs: []string{"A", "L"}}, {Jobs: []string{"A", "B"}}},
+	}
+}
+
+const good = `{"schema": 1, "phases": [
+	{"jobs": [{"name": "A", "goodput": 9e8, "wire_rate": 1e9, "shares": [{"switch": "tor1", "share": 0.5}], "bottleneck": "tor1->h3"}],
+	 "links": [{"name": "h1->tor1", "load": 1000000000.0000001}]},
+	{"jobs": [{"name": "B", "goodput": 0}, {"name": "A", "goodput": 5e8}]}],
+	"jct": [{"job": "A", "seconds": 12.5}, {"job": "L", "seconds": 2}]}`
+
+func TestParseAnswer(t *testing.T) {
+	a, err := ParseAnswer([]byte(good), asked())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Phases) != 2 || *a.Phases[0].Jobs[0].Goodput != 9e8 || *a.JCT[1].Seconds != 2 {
+		t.Errorf("answer %+v", a)
+	}
+	for _, c := range []struct {
+		name, from, to string // of good
+		want           []string
+	}{
+		{"version", `"schema": 1`, `"schema": 2, "new": true`, []string{"schema 2, this inabench reads 1"}},
+		{"no version", `"schema": 1, `, ``, []string{"no schema"}},
+		{"NaN", `9e8`, `NaN`, []string{"NaN is no JSON number"}},
+		{"infinite", `9e8`, `1e999`, []string{"1e999"}},
+		{"cut off", `"seconds": 2}]}`, ``, []string{"cut off"}},
+		{"syntax", `"B", "goodput": 0}`, `"B" "goodput": 0}`, []string{"line 4"}},
+		{"more", `"seconds": 2}]}`, `"seconds": 2}]} done`, []string{"something after the JSON document"}},
+		{"unknown key", `"wire_rate"`, `"wirerate"`, []string{"wirerate"}},
+		{"text for a number", `9e8`, `"fast"`, []string{"goodput"}},
+		{"missing job", `{"name": "B", "goodput": 0}, `, ``, []string{`phase 2: no job "B"`}},
+		{"job of another phase", `"name": "A", "goodput": 9e8`, `"name": "B", "goodput": 9e8`, []string{`phase 1: unknown job "B"`, `phase 1: no job "A"`}},
+		{"twice", `{"name": "B", "goodput": 0}`, `{"name": "A", "goodput": 0}`, []string{`phase 2: job "A" is there twice`, `phase 2: no job "B"`}},
+		{"no goodput", `"goodput": 9e8, `, ``, []string{"phase 1: no goodput of A"}},
+		{"negative", `9e8`, `-1`, []string{"phase 1: goodput of A is -1, below 0"}},
+		{"share", `0.5`, `1.5`, []string{"share of A at tor1 is 1.5, above 1"}},
+		{"no share", `, "share": 0.5`, ``, []string{"phase 1: no share of A at tor1"}},
+		{"switch", `"tor1", "share"`, `"tor9", "share"`, []string{`phase 1: unknown switch of job A "tor9"`}},
+		{"link", `"h1->tor1"`, `"h1->tor2"`, []string{`phase 1: unknown link "h1->tor2"`}},
+		{"load", `1000000000.0000001`, `1.1e9`, []string{"load of h1->tor1 is 1.1e+09, above 1e+09"}},
+		{"jct", `"job": "L"`, `"job": "B"`, []string{"jct of B, which has no number of iterations"}},
+		{"all at once", `{"name": "B", "goodput": 0}, {"name": "A", "goodput": 5e8}]}],
+	"jct": [{"job": "A", "seconds": 12.5}`, `{"name": "A", "goodput": -5e8}]}],
+	"jct": [{"job": "A", "seconds": -1}, {"job": "Z"}`, []string{`no job "B"`, "below 0", `job "Z"`, "jct of A is -1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := strings.Replace(good, c.from, c.to, 1)
+			if text == good {
+				t.Fatalf("%q is not in it", c.from)
+			}
+			_, err := ParseAnswer([]byte(text), asked())
+			if !errors.Is(err, ErrAnswer) {
+				t.Fatalf("error %v", err)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q lacks %q", err, w)
+				}
+			}
+		})
+	}
+	for _, text := range []string{"", " \n", "[]", "null", "{}", `{"schema":1}`, `{"schema":1,"phases":[{},{},{}]}`} {
+		if _, err := ParseAnswer([]byte(text), asked()); !errors.Is(err, ErrAnswer) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	// Of a request without phases, all completion times are wanted.
+	req := asked()
+	req.Phases = nil
+	_, err = ParseAnswer([]byte(`{"schema": 1, "jct": [{"job": "A", "seconds": 1}]}`), req)
+	if err == nil || !strings.Contains(err.Error(), `no jct of job "L"`) {
+		t.Errorf("error %v", err)
+	}
+	// However much is wrong, it can be read.
+	many := `{"schema": 1, "jct": [` + strings.Repeat(`{"job": "Q", "seconds": 1},`, 500) + `{"job": "A", "seconds": 1}]}`
+	if _, err = ParseAnswer([]byte(many), asked()); err == nil || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "more problems") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte(`{"schema": 1, "phases": [{"jobs": [{"name": "A"}], "links": [{}]}, null], "jct": [{}]}`))
+	f.Add([]byte(`{"SCHEMA": 1, "Phases": null}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a, err := ParseAnswer(text, asked())
+		if err != nil {
+			if !errors.Is(err, ErrAnswer) {
+				t.Fatal(err)
+			}
+			return
+		}
+		// What is accepted has all that is read of it without looking again.
+		if len(a.Phases) != 2 {
+			t.Fatalf("%d phases", len(a.Phases))
+		}
+		for i, p := range a.Phases {
+			for _, j := range p.Jobs {
+				if j.Goodput == nil && j.Name != "L" {
+					t.Fatalf("phase %d: no goodput of %s", i, j.Name)
+				}
+				for _, s := range j.Shares {
+					if s.Share == nil && j.Name != "L" {
+						t.Fatal("a share without a value")
+					}
+				}
+			}
+			for _, l := range p.Links {
+				if *l.Load < 0 {
+					t.Fatal("a load below 0")
+				}
+			}
+		}
+		for _, j := range a.JCT {
+			if *j.Seconds < 0 {
+				t.Fatal("a time below 0")
+			}
+		}
+		again, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseAnswer(again, asked()); err != nil {
+			t.Fatalf("%v of %s", err, again)
+		}
+	})
+}
+
+// TestPredict starts real programs.
+func TestPredict(t *testing.T) {
+	shell := func(script string) Predictor {
+		return Predictor{Name: "mine", Command: []string{"/bin/sh", "-c", script}, Dir: t.TempDir()}
+	}
+	p := shell(`cat > request.json; printf '%s' "$0"`)
+	p.Command = append(p.Command, good)
+	if _, err := p.Predict(t.Context(), asked()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(p.Dir, "request.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Request
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(asked(), &got); diff != "" {
+		t.Errorf("what it read:\n%s", diff)
+	}
+	if strings.Contains(string(text), `\u003e`) {
+		t.Error("arrows are escaped")
+	}
+	for _, c := range []struct {
+		name, script string
+		want         []string
+	}{
+		{"exit", "echo no such model >&2; exit 3", []string{"predictor mine: /bin/sh", "exit status 3", "it said: no such model"}},
+		{"signal", "kill -9 $$", []string{"signal: killed"}},
+		{"silent", "cat > /dev/null", []string{"nothing on standard output"}},
+		{"no JSON", "echo hello; echo trace >&2", []string{"bad answer", "line 1", "trace"}},
+		{"endless", "yes 1234567890123456789012345678901234567890 2> /dev/null", []string{"longer than 16 MiB"}},
+		{"much to say", "yes error | head -100000 >&2; echo the end >&2; exit 1", []string{"the end"}},
+		{"reads nothing", "exec < /dev/null; printf '{\"schema\": 7}'", []string{"schema 7"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := shell(c.script).Predict(t.Context(), asked())
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q lacks %q", err, w)
+				}
+			}
+			if len(err.Error()) > 3*maxStderr {
+				t.Errorf("%d bytes of error", len(err.Error()))
+			}
+		})
+	}
+	for _, p := range []Predictor{{Name: "mine"}, {Name: "mine", Command: []string{"./not-there"}}} {
+		if _, err := p.Predict(t.Context(), asked()); err == nil || !strings.Contains(err.Error(), "predictor mine") {
+			t.Errorf("%v: %v", p.Command, err)
+		}
+	}
+}
+
+// A predictor that takes too long ends, and what it started with it.
+func TestTimeout(t *testing.T) {
+	dir := t.TempDir()
+	p := Predictor{Name: "mine", Command: []string{"/bin/sh", "-c", "sleep 1000 & echo $! > child; echo waiting >&2; wait"}, Dir: dir, Timeout: 300 * time.Millisecond}
+	_, err := p.Predict(t.Context(), asked())
+	if err == nil || !strings.Contains(err.Error(), "no answer within 300ms") {
+		t.Fatalf("error %v", err)
+	}
+	if pid, err := os.ReadFile(filepath.Join(dir, "child")); err == nil { // a busy machine may not have come so far
+		ends := time.Now().Add(20 * time.Second)
+		for gone := false; !gone; {
+			state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+			if gone = err != nil || strings.Contains(string(state), ") Z"); !gone && time.Now().After(ends) {
+				t.Fatalf("it left %s", state)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("interrupted by SIGINT"))
+	if _, err := p.Predict(ctx, asked()); err == nil || !strings.Contains(err.Error(), "interrupted by SIGINT") {
+		t.Errorf("error %v", err)
+	}
+}
+
+const document = "../../docs/PREDICTOR.md"
+
+// TestDocument holds the documented contract to the code: the tables name every key, and the
+// example's answer is what the example in Python says to the example's request.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks of JSON", len(blocks))
+	}
+	var req Request
+	dec := json.NewDecoder(strings.NewReader(blocks[0][1]))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&req); err != nil {
+		t.Fatal(err)
+	}
+	written, err := json.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(decoded(t, blocks[0][1]), decoded(t, string(written))); diff != "" {
+		t.Errorf("a request has other keys than the example:\n%s", diff)
+	}
+	if _, err := ParseAnswer([]byte(blocks[1][1]), &req); err != nil {
+		t.Error(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "### Request")
+	request, answer, _ := strings.Cut(rest, "### Answer")
+	for _, c := range []struct {
+		section string
+		of      reflect.Type
+	}{{request, reflect.TypeFor[Request]()}, {answer, reflect.TypeFor[Answer]()}} {
+		var documented []string
+		for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(c.section, -1) {
+			for _, k := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+				documented = append(documented, k[1])
+			}
+		}
+		for _, k := range keys(c.of, "") {
+			if !slices.Contains(documented, k) {
+				t.Errorf("%s is not documented", k)
+			}
+		}
+		for _, k := range documented {
+			if !slices.Contains(keys(c.of, ""), k) && k != "phases" {
+				t.Errorf("there is no %s", k)
+			}
+		}
+	}
+
+	python, err := exec.LookPath("python3")
+	testbedtest.Require(t, "python3", err)
+	cmd := exec.Command(python, "../../examples/predictor/maxmin.py")
+	cmd.Stdin = strings.NewReader(blocks[0][1])
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(decoded(t, blocks[1][1]), decoded(t, string(out))); diff != "" {
+		t.Errorf("the documented answer is another one (-documented +said):\n%s", diff)
+	}
+}
+
+func decoded(t *testing.T, text string) (v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// keys are the paths of all values in a document: "jobs[].tree[].switch".
+func keys(of reflect.Type, at string) (out []string) {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	switch {
+	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct:
+		return keys(of.Elem(), at+"[]")
+	case of.Kind() != reflect.Struct:
+		return []string{at}
+	}
+	for i := range of.NumField() {
+		name := of.Field(i).Tag.Get("json")
+		if at != "" {
+			name = at + "." + name
+		}
+		out = append(out, keys(of.Field(i).Type, name)...)
+	}
+	return out
+}

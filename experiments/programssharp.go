@@ -1,0 +1,213 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/sharp"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// SHARPSetup is what the aggregation manager of the inventory's [sharp] is told before
+// programs start. It is put back when they have ended.
+type SHARPSetup struct {
+	Set   []string `toml:"set"`   // lines of sharp_am.cfg: "per_prio_default_quota 50"
+	Roots []string `toml:"roots"` // switches that may be roots of trees, by their guid in the inventory; none: any
+	Trees string   `toml:"trees"` // file of trees, beside the experiment, for static mode; empty: none
+	// Reserve makes a reservation in UFM for the host ports of each program that uses SHARP.
+	Reserve bool `toml:"reserve"`
+}
+
+func (s *Spec) checkSHARP(c *checker) {
+	a := s.SHARP
+	if a == nil {
+		return
+	}
+	if !slices.ContainsFunc(s.Programs, func(p Program) bool { return p.SHARP != nil }) {
+		c.KeyProblemf("sharp", "write sharp = {} in a [[program]]", "[sharp] without a program that uses it")
+	}
+	for i, line := range a.Set {
+		if _, err := sharp.ParseOption(line); err != nil {
+			c.Problemf(fmt.Sprintf("sharp.set[%d]", i), tomlfile.HintOf(err), "%v", err)
+		}
+	}
+	if c.lab == nil {
+		return
+	}
+	m := c.lab.inv.Manager
+	switch {
+	case m == nil || !m.Reachable() && (len(a.Set) > 0 || len(a.Roots) > 0 || a.Trees != ""):
+		c.KeyProblemf("sharp", `write [sharp] with ssh = {address = "10.0.0.9"} and restart in the inventory`, "%s does not say where the aggregation manager is", c.lab.inv.File)
+	case a.Reserve && m.UFM == "":
+		c.Problemf("sharp.reserve", `write ufm = "https://ufm1" in [sharp] of the inventory`, "%s does not say where UFM is", c.lab.inv.File)
+	}
+	var names []string
+	for _, sw := range c.lab.inv.Switches {
+		names = append(names, sw.Name)
+	}
+	for i, r := range a.Roots {
+		at := fmt.Sprintf("sharp.roots[%d]", i)
+		if sw, ok := c.lab.inv.Switch(r); !ok {
+			c.Problemf(at, tomlfile.DidYouMean(r, names), "unknown switch %q", r)
+		} else if sw.GUID == 0 {
+			c.Problemf(at, "`inabench inventory import` finds it", "the inventory has no guid of switch %s", r)
+		}
+	}
+}
+
+// granting is what was changed for the programs of a point.
+type granting struct {
+	applied *sharp.Applied
+	client  *ssh.Client // to be closed; nil: a host's
+	ufm     *sharp.Reservations
+	apps    []*journal.Change
+	names   []string
+	log     *journal.Journal
+}
+
+// grant tells the aggregation manager and UFM what the experiment says. What it returns undoes
+// that, also where it returns an error.
+func (ps Programs) grant(ctx context.Context, r *run, tb *remote.Testbed, s *Spec) (_ *granting, err error) {
+	g := &granting{log: r.held.hold.Journal}
+	a, inv := s.SHARP, tb.Inventory()
+	if a == nil || inv.Manager == nil {
+		return g, nil
+	}
+	m := inv.Manager
+	if len(a.Set) > 0 || len(a.Roots) > 0 || a.Trees != "" {
+		change := sharp.Change{}
+		for _, line := range a.Set {
+			o, err := sharp.ParseOption(line)
+			if err != nil {
+				return g, err // checked
+			}
+			change.Set = append(change.Set, o)
+		}
+		for _, name := range a.Roots {
+			if sw, ok := inv.Switch(name); ok {
+				change.RootGUIDs = append(change.RootGUIDs, uint64(sw.GUID))
+			}
+		}
+		if a.Trees != "" {
+			if change.Trees, err = os.ReadFile(s.beside(a.Trees, "sharp.trees")); err != nil {
+				return g, invalid{err}
+			}
+		}
+		var client *ssh.Client
+		target := "host " + m.Host
+		if m.Host != "" {
+			client, err = tb.Client(m.Host)
+		} else {
+			client, err = ssh.Dial(ctx, remote.ManagerTarget(inv))
+			g.client, target = client, remote.ManagerName
+		}
+		if err != nil {
+			return g, err
+		}
+		manager := &sharp.Manager{Client: client, Target: target, Config: m.Config, Restart: m.Restart}
+		if g.applied, err = manager.Apply(ctx, change, g.log); err != nil {
+			return g, err
+		}
+		for _, n := range g.applied.Notes {
+			r.warn("sharp_am: " + n)
+		}
+		if d := g.applied.Diff; len(d) > 0 {
+			r.warn("sharp_am ran with a changed configuration: " + strings.Join(d, ", "))
+		}
+	}
+	if a.Reserve {
+		err = ps.reserve(ctx, r, inv, g)
+	}
+	return g, err
+}
+
+// reserve makes a reservation for each program that uses SHARP. What was granted in part is
+// an error.
+func (ps Programs) reserve(ctx context.Context, r *run, inv *inventory.Inventory, g *granting) (err error) {
+	m := inv.Manager
+	if g.ufm, err = sharp.NewReservations(sharp.UFMOf(m.UFM, m.API, os.Getenv)); err != nil {
+		return err
+	}
+	for i := range ps {
+		p := &ps[i]
+		if p.SHARP == nil {
+			continue
+		}
+		app := "inabench-" + p.Name + "-" + r.rec.ID
+		want := sharp.Reservation{App: app}
+		for _, h := range p.on(inv) {
+			found, _ := inv.Host(h)
+			for _, nic := range found.NICs {
+				if nic.GUID != 0 {
+					want.GUIDs = append(want.GUIDs, sharp.FormatGUID(uint64(nic.GUID)))
+				}
+			}
+		}
+		if len(want.GUIDs) == 0 {
+			return invalidf("program %s: the inventory has no guid of its hosts' NICs, by which UFM reserves", p.Name)
+		}
+		c := &journal.Change{Target: "UFM " + m.UFM, What: "reserve host ports", Undo: journal.Inverse{Reservation: &journal.Reservation{URL: m.UFM, API: m.API, App: app}}}
+		if err := g.log.Begin(c); err != nil {
+			return err
+		}
+		g.apps, g.names = append(g.apps, c), append(g.names, app)
+		if _, err := g.ufm.Create(ctx, want, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undo puts everything back.
+func (g *granting) undo(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	defer cancel()
+	var errs []error
+	for i, app := range g.names {
+		err := g.ufm.Delete(ctx, app)
+		if err == nil || errors.Is(err, sharp.ErrNotFound) || errors.Is(err, sharp.ErrRemoved) {
+			err = g.log.Undone(g.apps[i])
+		}
+		errs = append(errs, err)
+	}
+	if g.applied != nil {
+		errs = append(errs, g.applied.Undo(ctx))
+	}
+	if g.client != nil {
+		_ = g.client.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// on are all hosts that the programs touch.
+func (ps Programs) on(s *Spec, inv *inventory.Inventory) (hosts []string) {
+	add := func(name string) {
+		if name != "" && !slices.Contains(hosts, name) {
+			hosts = append(hosts, name)
+		}
+	}
+	for i := range ps {
+		w := ps[i].workload(s, inv, results.Scale{})
+		servers, clients := w.Commands()
+		for _, c := range append(servers, clients...) {
+			add(c.Host)
+		}
+		for _, h := range slices.Concat(w.Hosts, w.Servers) {
+			add(h.Name)
+		}
+	}
+	if inv.Manager != nil && s.SHARP != nil {
+		add(inv.Manager.Host)
+	}
+	return hosts
+}

@@ -1,0 +1,347 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/results"
+)
+
+// Service are training jobs whose gradients are added up on CPU machines: by a Parameter Service
+// that all jobs share (AutoPS), or by parameter servers that each job has for itself. Workers are
+// on hosts with GPUs, one each, Aggregators and servers on those without.
+type Service struct {
+	// Mode is "shared", by the service, or "static", as with ps-lite: as many servers as the
+	// job asks for, its tensors in turn.
+	Mode string `toml:"mode" default:"shared"`
+
+	// Jobs are those of Table, all requests of all tensors. Or, only in simulations, they are from a
+	// trace, and only arrivals, exits and the planner are followed.
+	Table []ServiceJob  `toml:"job"`
+	Trace *ServiceTrace `toml:"trace"`
+	// Duration ends all jobs, if they have not ended before. On a testbed a job does, in place of staying
+	// for some time, as many iterations as it would alone in that time.
+	Duration inventory.Duration `toml:"duration"`
+
+	// Sum is how many bits of gradients an Aggregator adds up and applies in a second. By default so
+	// many that a server of VGG19 with two workers is busy for 16 % of the time (AutoPS, Figure 2).
+	Sum     inventory.BitRate  `toml:"sum" default:"114Gbit/s"`
+	Rate    inventory.BitRate  `toml:"rate"`                   // of a NIC, as the service gets to use it, not in a lab; 0: as the inventory says
+	Latency inventory.Duration `toml:"latency" default:"10us"` // of a message, in simulations
+	Slice   inventory.Bytes    `toml:"slice" default:"16MiB"`  // larger tensors are cut into equal parts, at most so large; 0: they are not
+	Jitter  float64            `toml:"jitter" default:"0.02"`  // standard deviation of an iteration's computing, as a part of it, in simulations
+
+	Aggregators int                `toml:"aggregators"`              // at most, temporary ones among them; 0: as many as there are hosts without GPUs, in a trace any number
+	Cluster     int                `toml:"cluster" default:"32"`     // Aggregators under one controller
+	LossLimit   float64            `toml:"loss_limit" default:"0.1"` // part of its speed that a job may lose by the planner's model
+	LowPerf     float64            `toml:"low_perf" default:"0.9"`   // part of its speed alone below which a job is assigned anew,
+	Observe     int                `toml:"observe" default:"100"`    // after so many iterations
+	Interfered  float64            `toml:"interference" default:"2"` // how many times as long transfers are of an Aggregator that is interfered with
+	Profile     int                `toml:"profile" default:"10"`     // iterations on temporary Aggregators
+	Period      inventory.Duration `toml:"period"`                   // between scaling; 0: at every arrival and exit
+	Threshold   int                `toml:"threshold" default:"4"`    // Aggregators that waiting jobs need together, above which a period is not waited for
+
+	// Migrate has all tensors of a job go to other machines after every so many iterations, to
+	// see what that costs.
+	Migrate int                `toml:"migrate"`
+	Packing inventory.Duration `toml:"packing"` // how long an Aggregator takes to get a tensor ready to be copied, in simulations
+	// Background is how many flows there are on the link of the Aggregator with most bytes,
+	// from From on.
+	Background int                `toml:"background"`
+	From       inventory.Duration `toml:"background_from" default:"10s"`
+}
+
+// ServiceJob is one training job, or several that are alike.
+type ServiceJob struct {
+	At      string             `toml:",path"`
+	Name    string             `toml:"name,required"` // of several: name1, name2, ...
+	Model   string             `toml:"model,required"`
+	Servers int                `toml:"servers" default:"1"` // that the user asks for
+	Workers int                `toml:"workers" default:"2"`
+	Copies  int                `toml:"copies" default:"1"`
+	Every   inventory.Duration `toml:"every"`  // between arrivals of copies
+	Arrive  inventory.Duration `toml:"arrive"` // of the first
+	// Compute is how long a worker computes in an iteration; 0: as the catalogue says.
+	Compute    inventory.Duration `toml:"compute"`
+	Iterations int                `toml:"iterations"` // 0: see Stay
+	Stay       inventory.Duration `toml:"stay"`       // how long it trains; 0: until the end of Duration
+}
+
+// ServiceTrace is where the jobs of a long simulation are from. No trace says what servers jobs asked
+// for, nor which models they train: Servers, Smallest and Models say what is assumed.
+type ServiceTrace struct {
+	From string  `toml:"from" default:"philly"` // generated, or a CSV file relative to the experiment's folder
+	Jobs int     `toml:"jobs"`                  // so many; of a file, drawn from its jobs. 0: all of a file's
+	Load float64 `toml:"load"`                  // GPU time asked for over that of all GPUs; 0: 0.8 of a generated trace, what it is of a file
+
+	Models  []string             `toml:"models"`  // drawn from with equal chances; none: the paper's four
+	Compute []inventory.Duration `toml:"compute"` // of an iteration of each, in their order; none: as the catalogue says
+	GPUs    int                  `toml:"worker_gpus" default:"4"`
+	// Servers is how many a job asks for, for each of its workers, rounded up; jobs with fewer than
+	// Smallest workers ask for none.
+	Servers   float64            `toml:"servers_per_worker" default:"1"`
+	Smallest  int                `toml:"smallest" default:"2"`
+	Profiling inventory.Duration `toml:"profiling" default:"30s"` // on temporary Aggregators
+}
+
+// autopsModels are those of the paper's evaluation, as the catalogue calls them.
+var autopsModels = []string{"alexnet", "vgg19", "awd-lstm", "bert-base"}
+
+// The modes of a service.
+const (
+	sharedService = "shared"
+	staticService = "static"
+)
+
+// check implements study.
+func (o *Service) check(c *checker) {
+	if len(c.s.Jobs) > 0 {
+		c.KeyProblemf("service", "write [[service.job]] tables", "both [service] and [[job]]")
+	}
+	c.enum("service.mode", o.Mode, sharedService, staticService)
+	switch {
+	case len(o.Table) == 0 && o.Trace == nil:
+		c.KeyProblemf("service", "add [[service.job]] tables, or [service.trace]", "which jobs?")
+	case len(o.Table) > 0 && o.Trace != nil:
+		c.KeyProblemf("service.trace", "keep one of them", "[[service.job]] and [service.trace] exclude each other")
+	}
+	for key, n := range map[string]float64{
+		"duration": float64(o.Duration), "rate": float64(o.Rate), "sum": float64(o.Sum),
+		"aggregators": float64(o.Aggregators), "cluster": float64(o.Cluster), "observe": float64(o.Observe), "period": float64(o.Period),
+	} {
+		positive(c, "service."+key, n)
+	}
+	for key, n := range map[string]int{"migrate": o.Migrate, "background": o.Background, "threshold": o.Threshold} {
+		if n < 0 && !c.reported("service."+key) {
+			c.Problemf("service."+key, "", "%s must not be negative", key)
+		}
+	}
+	for key, n := range map[string]float64{"jitter": o.Jitter, "loss_limit": o.LossLimit, "low_perf": o.LowPerf} {
+		if !(n >= 0 && n < 1) && !c.reported("service."+key) {
+			c.Problemf("service."+key, "", "%s is a part, at least 0 and less than 1", key)
+		}
+	}
+	if o.Profile < 2 && !c.reported("service.profile") {
+		c.Problemf("service.profile", "the first one is not counted", "profile must be at least 2")
+	}
+	if o.Interfered <= 1 && !c.reported("service.interference") {
+		c.Problemf("service.interference", "", "interference must be above 1")
+	}
+	if o.Trace != nil {
+		o.Trace.check(c)
+		for _, key := range []string{"duration", "migrate", "packing", "background", "background_from"} {
+			if c.Has("service." + key) {
+				c.Problemf("service."+key, "", "%s is about [[service.job]] tables", key)
+			}
+		}
+		return
+	}
+	o.table(c)
+}
+
+// table checks the jobs of a table.
+func (o *Service) table(c *checker) {
+	names := map[string]string{}
+	workers := 0
+	for i := range o.Table {
+		j := &o.Table[i]
+		for _, key := range []string{"servers", "workers", "copies", "iterations", "stay", "compute"} {
+			positive(c, j.At+"."+key, map[string]float64{"servers": float64(j.Servers), "workers": float64(j.Workers), "copies": float64(j.Copies),
+				"iterations": float64(j.Iterations), "stay": float64(j.Stay), "compute": float64(j.Compute)}[key])
+		}
+		if j.Name != "" && !jobName.MatchString(j.Name) {
+			c.Problemf(j.At+".name", "letters, digits, '_' and '-'", "%q is not a job name", j.Name)
+		}
+		for _, name := range j.names() {
+			if first, dup := names[name]; dup {
+				c.KeyProblemf(j.At, "first at "+c.Pos(first).String(), "duplicate job %q", name)
+			}
+			names[name] = j.At
+		}
+		if c.Has(j.At + ".model") {
+			c.trained(j.At+".model", j.Model, c.Has(j.At+".compute"))
+		}
+		if c.Has(j.At+".iterations") && c.Has(j.At+".stay") {
+			c.Problemf(j.At+".stay", "keep one of them", "iterations and stay exclude each other")
+		}
+		if !c.Has(j.At+".iterations") && !c.Has(j.At+".stay") && !c.Has("service.duration") {
+			c.KeyProblemf(j.At, `write iterations = 1000, or duration = "60s" in [service]`, "job %s never ends", j.Name)
+		}
+		workers += max(0, j.Workers) * max(0, j.Copies)
+	}
+	if c.lab == nil || len(o.Table) == 0 {
+		return
+	}
+	with, without := cpuHosts(c.lab.inv)
+	switch {
+	case workers > with:
+		c.KeyProblemf("service", "a worker is on a host of its own", "%d workers, and %d hosts have GPUs", workers, with)
+	case without == 0:
+		c.KeyProblemf("service", "give some gpus = 0", "Aggregators are on hosts without GPUs, and there are none")
+	case o.Aggregators > without && !c.reported("service.aggregators"):
+		c.Problemf("service.aggregators", "", "%d Aggregators, and %d hosts have no GPUs", o.Aggregators, without)
+	}
+}
+
+// cpuHosts counts the hosts with GPUs and those without.
+func cpuHosts(inv *inventory.Inventory) (with, without int) {
+	for _, h := range inv.Hosts {
+		if h.GPUs > 0 {
+			with++
+		} else {
+			without++
+		}
+	}
+	return with, without
+}
+
+// trained reports a model that nobody knows, or knows how long its steps take.
+func (c *checker) trained(at, name string, timed bool) {
+	switch p, ok := c.s.catalogue.Lookup(name); {
+	case c.reported(at):
+	case !ok:
+		c.Problemf(at, tomlfile.DidYouMean(name, c.s.catalogue.Names()), "no model %q", name)
+	case p.Basis == workload.Unknown && !timed:
+		c.Problemf(at, `say it: compute = "100ms"`, "nobody knows how long a step of %s takes", name)
+	}
+}
+
+// names are those of the copies.
+func (j *ServiceJob) names() []string {
+	if j.Copies <= 1 {
+		return []string{j.Name}
+	}
+	out := make([]string, j.Copies)
+	for i := range out {
+		out[i] = fmt.Sprint(j.Name, i+1)
+	}
+	return out
+}
+
+// check finds what is wrong with a trace.
+func (t *ServiceTrace) check(c *checker) {
+	const at = "service.trace."
+	generated := slices.Contains(demands, t.From)
+	if !generated && !strings.HasSuffix(t.From, ".csv") && !c.reported(at+"from") {
+		c.Problemf(at+"from", tomlfile.OneOf(t.From, append(slices.Clone(demands), "a file.csv")), "unknown trace %q", t.From)
+	}
+	if generated && !c.Has(at+"jobs") {
+		c.KeyProblemf("service.trace", "write jobs = 1000", "how many jobs are to be generated?")
+	}
+	for key, n := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "worker_gpus": float64(t.GPUs),
+		"servers_per_worker": t.Servers, "smallest": float64(t.Smallest), "profiling": float64(t.Profiling)} {
+		positive(c, at+key, n)
+	}
+	if len(t.Compute) > 0 && len(t.Compute) != len(t.models()) {
+		c.Problemf(at+"compute", "", "%d times for %d models", len(t.Compute), len(t.models()))
+	}
+	for i, m := range t.Models {
+		c.trained(fmt.Sprintf("%smodels[%d]", at, i), m, len(t.Compute) > 0)
+	}
+	for i, d := range t.Compute {
+		if d <= 0 {
+			c.Problemf(fmt.Sprintf("%scompute[%d]", at, i), "", "compute must be above zero")
+		}
+	}
+}
+
+func (t *ServiceTrace) models() []string {
+	if len(t.Models) > 0 {
+		return t.Models
+	}
+	return autopsModels
+}
+
+// count is how many jobs there are; 0: as many as a file has.
+func (o *Service) count() int {
+	if o.Trace != nil {
+		return o.Trace.Jobs
+	}
+	n := 0
+	for i := range o.Table {
+		n += o.Table[i].Copies
+	}
+	return n
+}
+
+// supports implements study.
+func (o *Service) supports(driver string) error {
+	what := ""
+	switch {
+	case driver == "sim":
+	case o.Trace != nil:
+		what = "[service.trace] is simulated"
+	case o.Background > 0:
+		what = "background flows of [service] are simulated"
+	case o.Packing > 0:
+		what = "packing of [service] is simulated"
+	case driver == "lab" && o.Rate > 0:
+		what = "rate of [service] is for emulated NICs"
+	}
+	if what != "" {
+		return fmt.Errorf("%s, not run on %s: %w", what, driver, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+var serviceMetrics = func() map[string]metric {
+	all := map[string]metric{
+		"jct":            {unit: "s", example: `"20s"`, predicted: true, of: "job"},
+		"iteration_time": {unit: "s", example: `"100ms"`, predicted: true, of: "job"},
+		"speed":          {unit: "1", example: "0.95", predicted: true, of: "job"},
+		"speed_static":   {unit: "1", example: "0.95", of: "job"},
+		"loss":           {unit: "1", example: "0.1", of: "job"},
+		"sum_errors":     {unit: "1", example: "0", of: "job"},
+		"busy":           {unit: "1", example: "0.16", predicted: true, of: "aggregator"},
+		"cpu":            {unit: "1", example: "0.1", of: "aggregator"},
+	}
+	for name, m := range map[string]metric{
+		"stall": {unit: "s", example: `"20ms"`}, "avg_iteration_time": {unit: "s", example: `"100ms"`},
+	} {
+		m.of = results.Cluster
+		all[name] = m
+	}
+	for _, name := range strings.Fields("aggregators most_aggregators servers cpu_reduction cpu_saving cpu_busy cpu_used " +
+		"avg_speed min_speed avg_speed_static min_speed_static max_loss moves reverts evacuations late postponed stall_part ratio_above_1 ratio_p50 ratio_p99 ratio_worst") {
+		all[name] = metric{unit: "1", example: "0.5", of: results.Cluster}
+	}
+	for _, name := range []string{"aggregators", "cpu_reduction", "cpu_busy", "avg_speed", "min_speed"} {
+		m := all[name]
+		m.predicted = true
+		all[name] = m
+	}
+	for name, m := range maps.Clone(all) {
+		if m.of == results.Cluster {
+			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
+		}
+	}
+	return all
+}()
+
+// metrics implements study.
+func (o *Service) metrics() map[string]metric { return serviceMetrics }
+
+// headline implements study.
+func (o *Service) headline() []string {
+	if o.Trace != nil {
+		return []string{"cpu_saving", "ratio_above_1", "ratio_worst"}
+	}
+	return []string{"aggregators", "cpu_reduction", "avg_speed", "min_speed"}
+}
+
+// predictor implements study.
+func (o *Service) predictor() string { return served }
+
+// finish implements study: every point stands for itself.
+func (o *Service) finish(*results.Record) {}
+
+// columns implements study.
+func (o *Service) columns() []string {
+	return strings.Fields("job model servers workers arrive_s start_s end_s iterations iteration_s aggregator_s moved loss")
+}

@@ -1,0 +1,569 @@
+package experiments
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/paramservice/control"
+	"github.com/inabench/inabench/testbed/paramservice/deploy"
+	"github.com/inabench/inabench/testbed/paramservice/migrate"
+	"github.com/inabench/inabench/testbed/paramservice/pmaster"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/sim/service"
+)
+
+// MasterVerb and NodeVerb are the hidden verbs under which a program that runs a service on
+// testbeds must run pmaster.Main and node.Main.
+const (
+	MasterVerb = "pmaster"
+	NodeVerb   = "paramservice-node"
+)
+
+// served is the predictor of what a service did on a testbed: the simulator, with the rates and
+// delays of that testbed.
+const served = "service"
+
+// beat is how long the gradients of the smallest job take that one of its servers gets of a worker,
+// the shortest time that matters.
+func (o *Service) beat(s *Spec, scale results.Scale) time.Duration {
+	times, _ := factors(scale)
+	rate := cmp.Or(o.Rate, newLab(s.inv).fastest)
+	jobs, _ := o.jobs(s) // that they can be had has been checked
+	least := math.Inf(1)
+	for i := range jobs {
+		least = min(least, float64(jobs[i].Bytes())/float64(jobs[i].Servers))
+	}
+	if len(jobs) == 0 {
+		return 0
+	}
+	return time.Duration(times * 8 * least / float64(rate) * float64(time.Second))
+}
+
+// scaled are a point's simulation and jobs in a testbed's units.
+func (o *Service) scaled(s *Spec, inv *inventory.Inventory, seed uint64, scale results.Scale) (service.Config, []serving, error) {
+	jobs, err := o.jobs(s)
+	if err != nil {
+		return service.Config{}, nil, err
+	}
+	times, size := factors(scale)
+	longer := func(d time.Duration) time.Duration { return time.Duration(float64(d) * times) }
+	for i := range jobs {
+		j := &jobs[i]
+		j.Arrive, j.Stay = longer(j.Arrive), longer(j.Stay)
+		j.Tensors = slices.Clone(j.Tensors)
+		for k := range j.Tensors {
+			t := &j.Tensors[k]
+			t.Bytes, t.Ready = max(4, int64(float64(t.Bytes)*size)/4*4), longer(t.Ready)
+		}
+	}
+	cfg := o.config(s, seed)
+	cfg.Rate, cfg.Latency = tcpShare*float64(fastest(inv)), 0
+	topo := inv.Topology()
+	for _, h := range inv.Hosts[1:] {
+		if path, err := topo.Path(inv.Hosts[0].Name, h.Name); err == nil {
+			cfg.Latency = max(cfg.Latency, topo.PathDelay(path))
+		}
+	}
+	cfg.Sum *= size / times
+	cfg.Period, cfg.End = longer(cfg.Period), longer(cfg.End)
+	cfg.Jitter = 0 // workers compute as long as their models say
+	return cfg, jobs, nil
+}
+
+// serviceRate is that of gradients, sums of which change the models.
+const serviceRate = 0.01
+
+// training is a job as nodes are told of it. They go forward from the first tensor of a model, and
+// back to it; the simulator has them in the order in which gradients are ready.
+func (j *serving) training(cfg *service.Config, seed uint64, migrate int) deploy.Job {
+	out := deploy.Job{Job: control.Job{Name: j.Name, Workers: j.Workers, Servers: j.Servers, Rate: serviceRate},
+		Arrive: j.Arrive, Iterations: j.Iterations, Seed: seed | 1, Migrate: migrate}
+	tasks := cfg.Tasks(&j.Job)
+	n := len(j.Tensors)
+	out.Tensors, out.Backward = make([]control.Tensor, n), make([]time.Duration, n)
+	before := time.Duration(0)
+	for i, t := range j.Tensors {
+		out.Tensors[n-1-i] = control.Tensor{Name: strconv.Itoa(i), Elements: int(t.Bytes / 4), Work: tasks[i]}
+		out.Backward[n-1-i] = t.Ready - before
+		before = t.Ready
+	}
+	return out
+}
+
+// run implements study: jobs come, train on a service of running processes, and leave. With an error
+// the point has what was measured until then.
+func (o *Service) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+	point = &results.Point{}
+	tb, ok := r.tb.(*remote.Testbed)
+	if !ok {
+		return point, nil, fmt.Errorf("a service on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
+	}
+	s, seed := p.Spec, p.Spec.Measure.Seed+uint64(repeat)
+	cfg, jobs, err := o.scaled(s, tb.Inventory(), seed, r.rec.Scale)
+	if err != nil {
+		return point, nil, err
+	}
+	if err := o.hosts(tb.Inventory(), jobs); err != nil {
+		return point, nil, err
+	}
+	l := &serviceLab{o: o, r: r, tb: tb, p: p, cfg: cfg, seed: seed, point: point}
+	ref, err := l.alone(ctx, jobs)
+	if err != nil {
+		return point, nil, fmt.Errorf("jobs alone: %w", err)
+	}
+	until(jobs, cfg.End, ref)
+	cfg.End = 0
+	plain := make([]service.Job, len(jobs))
+	for i := range jobs {
+		jobs[i].Stay = 0
+		plain[i] = jobs[i].Job
+	}
+	expected, err := service.Run(ctx, cfg, plain)
+	if err != nil {
+		return point, nil, err
+	}
+	expectedRef, err := alone(ctx, cfg, plain)
+	if err != nil {
+		return point, nil, err
+	}
+
+	counters, err := tb.Counters(ctx, l.now, nil)
+	if err != nil {
+		return point, nil, err
+	}
+	links := r.linkLoads()
+	end := time.Now().Add(pointOverhead + expected.End)
+	left := func() time.Duration {
+		return max(0, time.Until(end)) + time.Duration(len(r.points)*r.opt.Repeats-r.done-1)*(pointOverhead+expected.End)
+	}
+	ph := results.Phase{Start: l.now().Seconds()}
+	out, err := l.serve(ctx, jobs, cfg.Static, cfg.Migrate, func(ctx context.Context) error {
+		r.status("measure", labels(p.Labels), left())
+		read, err := counters.Sample(ctx)
+		links.keep(read)
+		return errors.Join(err, r.dir.Append(read...), r.dir.Flush())
+	})
+	ph.End = l.now().Seconds()
+	for _, j := range jobs {
+		ph.Jobs = append(ph.Jobs, j.Name)
+	}
+	if kerr := r.mastered(p, repeat, out.Events); err == nil {
+		err = kerr
+	}
+	point.Jobs = l.summaries(jobs, out)
+	if err != nil {
+		return point, nil, err
+	}
+	res := observed(jobs, out)
+	kind := r.tb.Capabilities().Kind
+	ph.Figures = measuredService(serviceFigures(kind, res, plain, ref))
+	ph.Figures = append(ph.Figures, l.own(kind, out, point.Jobs)...)
+	ph.Figures = append(ph.Figures, measuredService(stalls(kind, jobs, res))...)
+	for _, f := range serviceFigures(results.Predicted, expected, plain, expectedRef) {
+		if m := serviceMetrics[f.Metric]; m.predicted && m.of != "aggregator" {
+			f.Predictor = served
+			ph.Figures = append(ph.Figures, results.Exact(f))
+		}
+	}
+	ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
+	point.Phases, point.Curves = []results.Phase{ph}, serviceCurves(res, plain, ref)
+	return point, serviceRows(jobs, res), nil
+}
+
+// hosts reports more servers than there are hosts for them: on a testbed each has its own.
+func (o *Service) hosts(inv *inventory.Inventory, jobs []serving) error {
+	servers := 0
+	for _, j := range jobs {
+		servers += j.Servers
+	}
+	if _, without := cpuHosts(inv); o.Mode == staticService && servers > without {
+		return invalidf("%d servers, and %d hosts have no GPUs", servers, without)
+	}
+	return nil
+}
+
+// until gives jobs that stay for some time as many iterations as they do in it alone.
+func until(jobs []serving, end time.Duration, ref []standalone) {
+	for i := range jobs {
+		j := &jobs[i]
+		stay := j.Stay
+		if end > 0 && (stay == 0 || j.Arrive+stay > end) {
+			stay = end - j.Arrive
+		}
+		if n := int(math.Round(float64(stay) / float64(ref[i].own))); stay > 0 && (j.Iterations == 0 || n < j.Iterations) {
+			j.Iterations = max(1, n)
+		}
+	}
+}
+
+// measuredService has figures decide: each is of all iterations of a time, or of all there were.
+func measuredService(figures []results.Figure) []results.Figure {
+	for i := range figures {
+		figures[i].N = 2 // at least
+	}
+	return figures
+}
+
+// serviceLab is a point on a testbed.
+type serviceLab struct {
+	o     *Service
+	r     *run
+	tb    *remote.Testbed
+	p     planned
+	cfg   service.Config
+	seed  uint64
+	point *results.Point
+}
+
+// now is the run's clock.
+func (l *serviceLab) now() time.Duration { return time.Since(l.r.origin) }
+
+// serve runs jobs on the service, or on servers of their own.
+func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, move int, sample func(context.Context) error) (*deploy.Result, error) {
+	if err := anew(ctx, l.tb); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	defer func() { l.r.timing("measure", began) }()
+	times, _ := factors(l.r.rec.Scale)
+	// An Aggregator that does not answer is taken for dead when a host would be.
+	wait := migrate.DefaultTimes()
+	patience := l.p.Spec.Measure.Patience.Std()
+	wait.Resend = max(time.Duration(float64(wait.Resend)*times), patience>>wait.Attempts)
+	cfg := deploy.Config{
+		Hosts: l.tb, Verb: NodeVerb, Setup: pmaster.Setup{Times: wait, Lease: patience, Profile: l.cfg.Profile, Period: l.cfg.Period, Plan: &l.cfg.Master},
+		Report: reports, Now: l.now, Sample: sample, Interval: l.p.Spec.Measure.Interval.Std(),
+	}
+	if !static {
+		dir, err := os.MkdirTemp("", "pmaster-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		cfg.Master, cfg.Setup.State = []string{"/proc/self/exe", MasterVerb}, filepath.Join(dir, "epoch")
+	}
+	for _, h := range l.tb.Inventory().Hosts {
+		if h.GPUs > 0 {
+			cfg.Workers = append(cfg.Workers, h.Name)
+		} else {
+			cfg.Aggregators = append(cfg.Aggregators, h.Name)
+		}
+	}
+	all := make([]deploy.Job, len(jobs))
+	for i := range jobs {
+		all[i] = jobs[i].training(&l.cfg, l.seed, move)
+	}
+	out, err := deploy.Run(ctx, cfg, all)
+	health, herr := l.unwell(ctx, jobs, out)
+	l.point.Health = append(l.point.Health, health...)
+	if err == nil {
+		err = herr
+	}
+	return out, err
+}
+
+// reports is the time between those of an Aggregator.
+const reports = 500 * time.Millisecond
+
+// settling is how many iterations a job may take until its tensors have moved.
+const settling = 4
+
+// alone measures how long an iteration of each job takes alone, as the experiment has it, and
+// with servers of its own.
+func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, error) {
+	out := make([]standalone, len(jobs))
+	for i := range jobs {
+		j := jobs[i]
+		key := fmt.Sprint(l.p.Spec.inv.SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
+		ref, ok := l.r.alone[key]
+		if !ok {
+			l.r.status("measure "+j.Model+" alone", labels(l.p.Labels), 0)
+			known := l.point.Health
+			var err error
+			if ref.static, err = l.mean(ctx, j, true); err != nil {
+				return nil, err
+			}
+			if ref.own = ref.static; !l.cfg.Static {
+				if ref.own, err = l.mean(ctx, j, false); err != nil {
+					return nil, err
+				}
+			}
+			ref.health, l.point.Health = l.point.Health[len(known):], known
+			for i := range ref.health {
+				ref.health[i].Where = strings.TrimSuffix(j.Model+" alone: "+ref.health[i].Where, ": ")
+			}
+			l.r.alone[key] = ref
+		}
+		if !slices.ContainsFunc(out[:i], func(o standalone) bool { return o == ref.standalone }) {
+			l.point.Health = append(l.point.Health, ref.health...)
+		}
+		out[i] = ref.standalone
+	}
+	return out, nil
+}
+
+// measuredAlone is what a job took alone on a testbed, and why that may be wrong.
+type measuredAlone struct {
+	standalone
+	health []results.Trouble
+}
+
+// mean is how long an iteration of a job takes, when nothing changes any more.
+func (l *serviceLab) mean(ctx context.Context, j serving, static bool) (time.Duration, error) {
+	j.Arrive, j.Stay, j.Iterations = 0, 0, 2+l.cfg.Profile
+	if !static {
+		j.Iterations += settling + l.cfg.Profile
+	}
+	jobs := []serving{j}
+	out, err := l.serve(ctx, jobs, static, 0, nil)
+	if err != nil {
+		return 0, err
+	}
+	if out.Jobs[0].Profiled == 0 && !static {
+		return 0, fmt.Errorf("job %s: pMaster had no profile of it after %d iterations", j.Name, j.Iterations)
+	}
+	return observed(jobs, out).Jobs[0].Mean(j.Iterations-l.cfg.Profile, j.Iterations), nil
+}
+
+// observed is what was seen, as the simulator says it. Time counts from the beginning.
+func observed(jobs []serving, out *deploy.Result) *service.Result {
+	since := func(at time.Duration) time.Duration { return at - out.Begin }
+	res := &service.Result{End: since(out.End)}
+	type step struct {
+		at                    time.Duration
+		aggregators, required int
+	}
+	var steps []step
+	names := map[uint32]string{}
+	for i := range out.Jobs {
+		j := &out.Jobs[i]
+		o := service.Outcome{Started: j.Start > 0, Start: since(j.Start), End: since(j.End), Moved: j.Moved, Loss: j.Loss}
+		if j.End == 0 {
+			o.End = res.End
+		}
+		for _, a := range out.Aggregators {
+			for key, busy := range a.Tensors {
+				if key.Job == j.ID {
+					o.CPU += busy
+				}
+			}
+		}
+		for k := 0; ; k++ { // iterations that all have ended
+			it := service.Iteration{}
+			for _, w := range j.Workers {
+				if k >= len(w) {
+					it.End = 0
+					break
+				}
+				it.End, it.Took = max(it.End, since(w[k].End)), max(it.Took, w[k].Spent)
+			}
+			if it.End == 0 {
+				break
+			}
+			o.Iterations = append(o.Iterations, it)
+		}
+		res.Jobs = append(res.Jobs, o)
+		if o.Started {
+			steps = append(steps, step{o.Start, 0, jobs[i].Servers}, step{o.End, 0, -jobs[i].Servers})
+			res.Changes = append(res.Changes, service.Change{At: o.Start, What: service.Arrived, Job: jobs[i].Name}, service.Change{At: o.End, What: service.Left, Job: jobs[i].Name})
+			for _, at := range j.Told {
+				res.Changes = append(res.Changes, service.Change{At: since(at), What: service.Migrated, Job: jobs[i].Name})
+			}
+		}
+	}
+	for _, a := range out.Aggregators {
+		res.Machines = append(res.Machines, service.Machine{From: since(a.From), To: since(a.To), Busy: a.Stats.Busy})
+		steps = append(steps, step{since(a.From), 1, 0}, step{since(a.To), -1, 0})
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	for _, s := range steps {
+		c := service.Count{At: s.at}
+		if n := len(res.Counts); n > 0 {
+			c.Aggregators, c.Required = res.Counts[n-1].Aggregators, res.Counts[n-1].Required
+		}
+		c.Aggregators += s.aggregators
+		c.Required += s.required
+		res.Counts = append(res.Counts, c)
+	}
+	for _, e := range out.Events {
+		at := since(time.Duration(e.T * 1e9))
+		if e.Name != "" {
+			names[e.Job] = e.Name
+		}
+		switch {
+		case e.Event == "profiled" || e.Event == "migrated":
+			res.Changes = append(res.Changes, service.Change{At: at, What: service.Settled, Job: names[e.Job]})
+		case e.Event == "verdict" && verdicts[e.Verdict] != 0:
+			res.Changes = append(res.Changes, service.Change{At: at, What: verdicts[e.Verdict], Job: cmp.Or(e.Other, e.Name)})
+		}
+	}
+	slices.SortStableFunc(res.Changes, func(a, b service.Change) int { return cmp.Compare(a.At, b.At) })
+	return res
+}
+
+// moving is how many iterations a job may be longer after it was told to have its tensors moved: that in
+// which it is told, that whose models name the new Aggregators, and that which waits for copies.
+const moving = 3
+
+// stalls is by how much longer jobs take for each time that all their tensors move, against their
+// other iterations: the median of all times.
+func stalls(kind results.Kind, jobs []serving, res *service.Result) []results.Figure {
+	var longer, parts []float64
+	for i := range jobs {
+		its := res.Jobs[i].Iterations
+		stirred := make([]bool, len(its))
+		var first []int
+		for _, c := range res.Changes {
+			k, _ := slices.BinarySearchFunc(its, c.At, func(it service.Iteration, at time.Duration) int { return cmp.Compare(it.End, at) })
+			if c.Job != jobs[i].Name || k+moving > len(its) {
+				continue
+			}
+			if c.What == service.Migrated {
+				first = append(first, k)
+			}
+			for n := range moving {
+				stirred[k+n] = true
+			}
+		}
+		var quiet []float64
+		for k, it := range its {
+			if !stirred[k] {
+				quiet = append(quiet, it.Took.Seconds())
+			}
+		}
+		if len(quiet) == 0 {
+			continue
+		}
+		usual := results.Median(quiet)
+		for _, k := range first {
+			extra := -moving * usual
+			for n := range moving {
+				extra += its[k+n].Took.Seconds()
+			}
+			longer, parts = append(longer, extra), append(parts, extra/usual)
+		}
+	}
+	if len(longer) == 0 {
+		return nil
+	}
+	return []results.Figure{
+		exactly("stall", results.Cluster, kind, "s", results.Median(longer)), exactly("stall_part", results.Cluster, kind, "1", results.Median(parts)),
+	}
+}
+
+// verdicts are the changes that follow from pMaster's.
+var verdicts = map[string]service.What{"reverted": service.Reverted, "evacuated": service.Evacuated, "helpless": service.Helpless}
+
+// summaries are what workers reported, also of jobs that were cut short. A worker's last models have
+// all sums in them: one wrong bit in one of them stays in all models after it.
+func (l *serviceLab) summaries(jobs []serving, out *deploy.Result) []results.JobSummary {
+	var all []results.JobSummary
+	for i := range out.Jobs {
+		j, o := jobs[i].training(&l.cfg, l.seed, 0), &out.Jobs[i]
+		sum := results.JobSummary{Job: j.Name, Workers: j.Workers}
+		want := ""
+		for rank, its := range o.Workers {
+			if n := int64(len(its)); rank == 0 || n < sum.Iterations {
+				sum.Iterations = n
+			}
+			if o.Digests[rank] == "" {
+				continue
+			}
+			if want == "" {
+				want = deploy.Reference(j)
+			}
+			sums := int64(len(j.Tensors) * len(its))
+			sum.SumsChecked += sums
+			if o.Digests[rank] != want {
+				sum.SumErrors += sums
+			}
+		}
+		if o.End > 0 {
+			sum.JCT = (o.End - o.Start).Seconds()
+		}
+		all = append(all, sum)
+	}
+	return all
+}
+
+// own are figures that no simulator has.
+func (l *serviceLab) own(kind results.Kind, out *deploy.Result, jobs []results.JobSummary) (figures []results.Figure) {
+	add := func(metric, of string, v float64) {
+		f := exactly(metric, of, kind, serviceMetrics[metric].unit, v)
+		f.N = 2 // at least
+		figures = append(figures, f)
+	}
+	for _, j := range jobs {
+		add("sum_errors", j.Job, float64(j.SumErrors))
+	}
+	var cpu, there float64
+	var turns [3]int
+	for i, a := range out.Aggregators {
+		span := (a.To - a.From).Seconds()
+		if span > 0 {
+			add("cpu", strconv.Itoa(i), a.Stats.CPU.Seconds()/span)
+		}
+		cpu, there = cpu+a.Stats.CPU.Seconds(), there+span
+		for t, n := range a.Turns {
+			turns[t] += n
+		}
+	}
+	if there > 0 {
+		add("cpu_used", results.Cluster, cpu/there)
+	}
+	if n := float64(turns[0] + turns[1] + turns[2]); n > 0 && !l.cfg.Static {
+		add("late", results.Cluster, float64(turns[1]+turns[2])/n)
+		add("postponed", results.Cluster, float64(turns[2])/n)
+	}
+	return figures
+}
+
+// unwell is what limited nodes other than the testbed that is emulated.
+func (l *serviceLab) unwell(ctx context.Context, jobs []serving, out *deploy.Result) ([]results.Trouble, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	all, err := l.tb.Health(ctx)
+	late := func(where, what string, by, of time.Duration) {
+		if share := by.Seconds() / of.Seconds(); of > 0 && share > lateShare {
+			all = append(all, results.Trouble{
+				Where: where, What: fmt.Sprintf("%s by %s in all, %s of its time (limit %s)",
+					what, results.Quantity(by.Seconds(), "s"), results.Percent(share), results.Percent(lateShare)),
+				Value: share, Limit: lateShare, Fatal: true,
+			})
+		}
+	}
+	for i := range out.Jobs {
+		for rank, its := range out.Jobs[i].Workers {
+			var by, of time.Duration
+			for _, it := range its {
+				by, of = by+it.Late, of+it.Spent
+			}
+			late(fmt.Sprintf("worker %s/%d on host %s", jobs[i].Name, rank, out.Jobs[i].On[rank]), "woke up late", by, of)
+		}
+	}
+	for _, a := range out.Aggregators {
+		late(fmt.Sprintf("Aggregator %d on host %s", a.ID, a.Host), "summed more slowly than it is to emulate", a.Stats.Late, a.To-a.From)
+	}
+	return all, err
+}
+
+// mastered keeps what pMaster told.
+func (r *run) mastered(p planned, repeat int, events []pmaster.Event) error {
+	return r.told("pmaster.jsonl", len(events), func(i int) any {
+		return struct {
+			told
+			pmaster.Event
+		}{tells(p, repeat), events[i]}
+	})
+}

@@ -1,0 +1,157 @@
+package experiments
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/paramservice/aggregator"
+	"github.com/inabench/inabench/testbed/paramservice/control"
+	"github.com/inabench/inabench/testbed/paramservice/deploy"
+	"github.com/inabench/inabench/testbed/paramservice/pmaster"
+	"github.com/inabench/inabench/testbed/sim/service"
+)
+
+// Workers go backward from the last tensor to the first one; the simulator has gradients in the order
+// in which they are ready.
+func TestServiceTraining(t *testing.T) {
+	const ms = time.Millisecond
+	j := serving{Job: service.Job{Name: "A", Workers: 2, Servers: 3, Iterations: 7, Arrive: time.Second,
+		Tensors: []service.Tensor{{Bytes: 400, Ready: 10 * ms}, {Bytes: 40, Ready: 12 * ms}, {Bytes: 4, Ready: 12 * ms}}}}
+	got := j.training(&service.Config{Sum: 1e5}, 4, 5)
+	want := []control.Tensor{{Name: "2", Elements: 1, Work: 80 * time.Microsecond}, {Name: "1", Elements: 10, Work: 800 * time.Microsecond}, {Name: "0", Elements: 100, Work: 8 * ms}}
+	if !slices.Equal(got.Tensors, want) || !slices.Equal(got.Backward, []time.Duration{0, 2 * ms, 10 * ms}) {
+		t.Errorf("%+v, %v", got.Tensors, got.Backward)
+	}
+	if got.Check() != nil || got.Iterations != 7 || got.Arrive != time.Second || got.Migrate != 5 || got.Seed == 0 {
+		t.Errorf("%+v: %v", got, got.Check())
+	}
+}
+
+// Who stays for some time trains for as many iterations as fit into it alone.
+func TestServiceUntil(t *testing.T) {
+	const s = time.Second
+	jobs := []serving{
+		{Job: service.Job{Iterations: 5}},
+		{Job: service.Job{Stay: 10 * s}},
+		{Job: service.Job{Arrive: 95 * s, Stay: 10 * s}},
+		{Job: service.Job{Arrive: 40 * s}},
+		{Job: service.Job{Iterations: 500}},
+		{Job: service.Job{Arrive: 99900 * time.Millisecond}},
+	}
+	until(jobs, 100*s, slices.Repeat([]standalone{{own: s / 2}}, len(jobs)))
+	for i, want := range []int{5, 20, 10, 120, 200, 1} {
+		if jobs[i].Iterations != want {
+			t.Errorf("job %d: %d iterations, want %d", i, jobs[i].Iterations, want)
+		}
+	}
+}
+
+// What was seen of processes is what the simulator says of them.
+func TestServiceObserved(t *testing.T) {
+	at := func(s float64) time.Duration { return time.Duration((100 + s) * 1e9) }
+	its := func(took time.Duration, ends ...float64) (out []deploy.Iteration) {
+		for _, e := range ends {
+			out = append(out, deploy.Iteration{End: at(e), Spent: took})
+		}
+		return out
+	}
+	one, two := int32(1), int32(2)
+	out := &deploy.Result{
+		Begin: at(0), End: at(20),
+		Jobs: []deploy.Outcome{
+			{ID: 1, Start: at(1), End: at(19), Workers: [][]deploy.Iteration{its(time.Second, 2, 3, 4), its(1100*time.Millisecond, 2.1, 3.1)}, Moved: 3, Loss: 0.05},
+			{Start: at(5), Workers: [][]deploy.Iteration{nil, its(time.Second, 6)}}, // it was cut short
+		},
+		Aggregators: []deploy.Aggregator{
+			{From: at(0.5), To: at(19), Stats: aggregator.Stats{AggregatorReport: control.AggregatorReport{Busy: time.Second}}},
+			{From: at(4), To: at(8), Tensors: map[control.Key]time.Duration{{Job: 1, Tensor: 3}: time.Second, {Job: 1}: time.Millisecond, {Job: 2}: time.Hour}},
+		},
+		Events: []pmaster.Event{
+			{Event: "registered", T: 100.4, Job: 1, Name: "A"},
+			{Event: "profiled", T: 107, Job: 1, Name: "A"},
+			{Event: "migrated", T: 107.5, Job: 1, From: &one, To: &two},
+			{Event: "verdict", T: 112, Job: 1, Name: "A", Verdict: "fine"},
+			{Event: "verdict", T: 113, Job: 1, Name: "A", Verdict: "reverted", Other: "B"},
+		},
+	}
+	jobs := []serving{{Job: service.Job{Name: "A", Servers: 1}}, {Job: service.Job{Name: "B", Servers: 2}}}
+	got := observed(jobs, out)
+	if a := got.Jobs[0]; len(a.Iterations) != 2 || a.Iterations[1] != (service.Iteration{End: 3100 * time.Millisecond, Took: 1100 * time.Millisecond}) || a.Moved != 3 || a.Loss != 0.05 || a.CPU != time.Second+time.Millisecond {
+		t.Errorf("A: %+v", a)
+	}
+	if b := got.Jobs[1]; len(b.Iterations) != 0 || b.End != got.End || !b.Started {
+		t.Errorf("B: %+v", b)
+	}
+	s := func(v float64) time.Duration { return time.Duration(v * 1e9) }
+	count := func(at float64, aggregators, required int) service.Count {
+		return service.Count{At: s(at), Aggregators: aggregators, Required: required}
+	}
+	change := func(at float64, what service.What, job string) service.Change {
+		return service.Change{At: s(at), What: what, Job: job}
+	}
+	wantCounts := []service.Count{count(0.5, 1, 0), count(1, 1, 1), count(4, 2, 1), count(5, 2, 3), count(8, 1, 3), count(19, 1, 2), count(19, 0, 2), count(20, 0, 0)}
+	if !slices.Equal(got.Counts, wantCounts) {
+		t.Errorf("counts %v", got.Counts)
+	}
+	wantChanges := []service.Change{
+		change(1, service.Arrived, "A"), change(5, service.Arrived, "B"), change(7, service.Settled, "A"), change(7.5, service.Settled, "A"),
+		change(13, service.Reverted, "B"), change(19, service.Left, "A"), change(20, service.Left, "B"),
+	}
+	if !slices.Equal(got.Changes, wantChanges) {
+		t.Errorf("changes %v", got.Changes)
+	}
+	if len(got.Machines) != 2 || got.Machines[0] != (service.Machine{From: s(0.5), To: s(19), Busy: time.Second}) {
+		t.Errorf("machines %v", got.Machines)
+	}
+}
+
+// A job whose tensors move twice waits for that: half a second, and then a whole one.
+func TestServiceStalls(t *testing.T) {
+	res := &service.Result{Jobs: make([]service.Outcome, 1)}
+	at := time.Duration(0)
+	for k := range 40 {
+		took := time.Second
+		switch k {
+		case 12:
+			took += time.Second / 2
+		case 31:
+			took += time.Second
+		}
+		at += took
+		res.Jobs[0].Iterations = append(res.Jobs[0].Iterations, service.Iteration{End: at, Took: took})
+	}
+	jobs := []serving{{Job: service.Job{Name: "A"}}}
+	if got := stalls(results.Measured, jobs, res); got != nil {
+		t.Errorf("nothing has moved: %v", got)
+	}
+	for _, k := range []int{11, 30} {
+		its := res.Jobs[0].Iterations
+		res.Changes = append(res.Changes, service.Change{At: its[k].End - its[k].Took/2, What: service.Migrated, Job: "A"})
+	}
+	res.Changes = append(res.Changes, service.Change{At: at, What: service.Left, Job: "A"}, service.Change{At: 0, What: service.Migrated, Job: "B"})
+	got := stalls(results.Measured, jobs, res)
+	if len(got) != 2 || got[0].Value != 0.75 || got[1].Value != 0.75 || got[0].Unit != "s" {
+		t.Errorf("%v", got)
+	}
+}
+
+// What only the simulator can do is refused elsewhere.
+func TestServiceSupports(t *testing.T) {
+	for driver, all := range map[string]map[bool]*Service{
+		"netns": {true: {Rate: 1e9, Migrate: 3}, false: {Background: 2}},
+		"lab":   {true: {}, false: {Rate: 1e9}},
+		"sim":   {true: {Trace: &ServiceTrace{}, Background: 2, Packing: 3}},
+	} {
+		for can, o := range all {
+			if err := o.supports(driver); (err == nil) != can || err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s: %v", driver, err)
+			}
+		}
+	}
+	if err := (&Service{Trace: &ServiceTrace{}}).supports("netns"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+}

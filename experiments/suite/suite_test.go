@@ -1,0 +1,384 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/trend"
+	"github.com/inabench/inabench/testbed"
+)
+
+// suiteOf is a suite of items that take 1 to n seconds each, in their order.
+func suiteOf(names ...string) *Suite {
+	s := &Suite{Name: "s"}
+	for _, name := range names {
+		s.Items = append(s.Items, Item{Name: name, Sum: "v1", Timeout: 60})
+	}
+	return s
+}
+
+func ran(name string, st Status, seconds float64) Done {
+	return Done{Item: Item{Name: name, Sum: "v1"}, Status: st, Attempts: []Attempt{{Seconds: seconds}}}
+}
+
+func TestPlan(t *testing.T) {
+	s := suiteOf("a", "b", "c", "d", "e", "f", "g")
+	s.Items[4].Sum = "v2"
+	nights := []*Night{ // the newest first
+		{Items: []Done{ran("a", Passed, 9), ran("b", Failed, 3), ran("c", Undecided, 1), ran("e", Passed, 1), {Item: s.Items[5], Status: Left}},
+			Moves: []Move{{Item: "a", Metric: "goodput", Of: "A", Effect: Worse}, {Item: "c", Metric: "share", Effect: Better}}},
+		{Items: []Done{ran("a", Passed, 7), ran("b", Passed, 4), ran("d", Passed, 5), ran("f", Passed, 8)}},
+	}
+	var got []string
+	for _, d := range s.Plan(nights) {
+		got = append(got, fmt.Sprintf("%s %g: %s", d.Name, d.Expected, d.Why))
+	}
+	want := []string{
+		"f 8: did not run to its end last night",
+		"b 4: failed last night",
+		"a 9: goodput of A in a was worse last night",
+		"e 0: its files changed since last night",
+		"c 1: came to no verdict last night",
+		"g 0: never ran",
+		"d 5: ran 2 nights ago",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	// Of those that ran equally long ago the cheapest is first, and what nobody knows last.
+	cheap := []*Night{{Items: []Done{ran("a", Passed, 3), ran("b", Passed, 1), ran("c", Xfailed, 2)}}}
+	got = nil
+	for _, d := range suiteOf("a", "b", "c").Plan(cheap) {
+		got = append(got, d.Name)
+	}
+	if diff := cmp.Diff([]string{"b", "c", "a"}, got); diff != "" {
+		t.Errorf("by cost (-want +got):\n%s", diff)
+	}
+}
+
+// TestRun runs programs that end in every way, and looks at what is tried again.
+func TestRun(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		timeout      time.Duration
+		status       Status
+		class        Class
+		attempts     int
+	}{
+		{"verdict", "exit 1", time.Minute, Failed, Verdict, 1},
+		{"input", "exit 3", time.Minute, Broken, Input, 1},
+		{"infeasible", "exit 4", time.Minute, Broken, Infeasible, 1},
+		{"unsupported", "exit 5", time.Minute, Broken, Unsupported, 1},
+		{"testbed", "exit 6", time.Minute, Broken, Testbed, 2},
+		{"inconclusive", "exit 7", time.Minute, Undecided, Inconclusive, 3},
+		{"busy", "exit 8", time.Minute, Broken, Busy, 2},
+		{"leftovers", "exit 9", time.Minute, Broken, Leftovers, 2},
+		{"killed", "kill -9 $$", time.Minute, Broken, Crash, 2},
+		{"panic", "echo panic: at the disco >&2; exit 2", time.Minute, Broken, Crash, 2},
+		{"other", "exit 77", time.Minute, Broken, Crash, 2},
+		{"no run", "exit 0", time.Minute, Broken, Crash, 2},
+		{"hangs", "trap 'exit 130' INT; while :; do sleep 0.01; done", 50 * time.Millisecond, Broken, Timeout, 2},
+		{"deaf", "trap '' INT; while :; do sleep 0.01; done", 50 * time.Millisecond, Broken, Timeout, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			program := filepath.Join(dir, "program")
+			if err := os.WriteFile(program, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			s := suiteOf("first", "second")
+			for i := range s.Items {
+				s.Items[i].Timeout = tt.timeout.Seconds()
+			}
+			s.Retry = Retry{Testbed: 1, Inconclusive: 2, Busy: 1, Leftovers: 1, Timeout: 1, Crash: 1}
+			n, err := Run(t.Context(), s, Options{Root: dir, Runner: Program{Path: program, Grace: 100 * time.Millisecond}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range n.Items { // the first did not end the night
+				if d.Status != tt.status || d.last().Class != tt.class || len(d.Attempts) != tt.attempts {
+					t.Errorf("%s: %s, %s, %d attempts: %s; want %s, %s, %d", d.Name, d.Status, d.last().Class, len(d.Attempts), d.Message, tt.status, tt.class, tt.attempts)
+				}
+			}
+			again, err := ReadNight(dir, "s", "latest")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(n, again); diff != "" {
+				t.Errorf("kept (+) against returned (-):\n%s", diff)
+			}
+		})
+	}
+}
+
+// stopper stops a night while its second run goes on.
+type stopper struct {
+	Program
+	stop context.CancelFunc
+	runs int
+}
+
+func (s *stopper) Run(ctx context.Context, r Request) Ended {
+	if s.runs++; s.runs == 2 {
+		s.stop()
+	}
+	return s.Program.Run(ctx, r)
+}
+
+// TestStop stops a night as Ctrl-C does: it ends with what there is, and says so.
+func TestStop(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	script := "#!/bin/sh\ntrap 'exit 130' INT\nwhile [ -e " + dir + "/hang ]; do sleep 0.01; done\nexit 1\n"
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r := &stopper{Program: Program{Path: program}, stop: stop}
+	n, err := Run(ctx, suiteOf("a", "b", "c"), Options{Root: dir, Runner: r, Progress: func(s Step) {
+		if s.Ended != nil {
+			_ = os.WriteFile(dir+"/hang", nil, 0o666)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []Status
+	for _, d := range n.Items {
+		got = append(got, d.Status)
+	}
+	if diff := cmp.Diff([]Status{Failed, Interrupt, Interrupt}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n.Outcome != results.Fail || !n.Complete() {
+		t.Errorf("outcome %s", n.Outcome)
+	}
+	if plan := suiteOf("a", "b", "c").Plan([]*Night{n}); plan[0].Name != "b" || plan[2].Name != "a" {
+		t.Errorf("next night begins with %s: %s", plan[0].Name, plan[0].Why)
+	}
+}
+
+func TestOneNightAtATime(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), suiteOf("a"), Options{Root: dir}); !errors.Is(err, testbed.ErrBusy) {
+		t.Errorf("%v, want that it is in use", err)
+	}
+	unlock()
+	if unlock, err = lock(dir); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
+func TestEffect(t *testing.T) {
+	for _, tt := range []struct {
+		metric string
+		state  trend.State
+		want   Effect
+	}{
+		{"goodput", trend.Lower, Worse}, {"goodput", trend.Higher, Better}, {"jct", trend.Higher, Worse}, {"rtt", trend.Lower, Better},
+		{"link_rate", trend.Lower, Another}, {"something of yours", trend.Higher, Another},
+	} {
+		if got := effect(tt.metric, tt.state); got != tt.want {
+			t.Errorf("%s %s: %s, want %s", tt.metric, tt.state, got, tt.want)
+		}
+	}
+	for _, m := range more {
+		if slices.Contains(less, m) {
+			t.Errorf("more and less of %s are better", m)
+		}
+	}
+}
+
+// TestCulprits has jobs of cables.toml become worse, and asks what explains it.
+func TestCulprits(t *testing.T) {
+	root := t.TempDir()
+	path, err := filepath.Abs("../cables.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Parse("s.toml", fmt.Appendf(nil, "version = 1\non = \"sim\"\n[[experiment]]\npath = %q\n", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := Run(t.Context(), s, Options{Root: root, Runner: here{}})
+	if err != nil || n.Outcome != results.Pass {
+		t.Fatalf("%v, %v", n, err)
+	}
+	phases := map[string]int{"A": 0, "B": 0, "C": 1, "D": 1}
+	for worse, want := range map[string]string{
+		"A D": "link h1-tor1", "A C": "link h2-tor1", "B C": "link h3-tor1", "B D": "link h4-tor1",
+		"A": "worker on h1", "B": "worker on h3", "C": "worker on h2", "D": "worker on h4", "A B C D": "switch tor1",
+	} {
+		var seen []state
+		for job, phase := range phases {
+			of, slower := unit{item: "cables", phase: phase, of: job}, 0.004 // which is noise
+			if slices.Contains(strings.Fields(worse), job) {
+				slower = 0.045
+			}
+			seen = append(seen, state{of, "goodput", slower, 0.01}, state{of, "rtt", -0.5, 0.001}) // the other way
+		}
+		got := culprits([]evidence{evidenceOf(root, n.Items[0].Attempts[0].Run, n.Items[0].Item, seen)})
+		if len(got) == 0 || got[0].Part != want || got[0].Weight < 0.9 {
+			t.Errorf("%s: %v, want %s", worse, got, want)
+		}
+	}
+	if got := culprits(nil); len(got) != 0 {
+		t.Errorf("%v of nothing", got)
+	}
+}
+
+// TestReports writes a night with something of everything; what it says is fit for its format.
+func TestReports(t *testing.T) {
+	began := time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC)
+	n := &Night{
+		ID: "2026-11-21T02-00-00Z-X", Suite: "nightly", Started: began, Finished: began, Budget: 600, Used: 61, Outcome: results.Fail,
+		Items: []Done{
+			{Item: Item{Name: "a"}, Status: Failed, Message: "goodput A | too <low>", Attempts: []Attempt{{Seconds: 60, Run: "gone", Exit: 1, Class: Verdict}}},
+			{Item: Item{Name: "b"}, Status: Broken, Message: "host h1: unreachable", Attempts: []Attempt{{Seconds: 1, Exit: 6, Class: Host, Of: "h1"}}},
+			{Item: Item{Name: "c"}, Status: Left, Message: "4 s of the budget were left"},
+		},
+		LastGood: "2026-11-20T02-00-00Z-Y", News: []string{"kernel 6.12, was 6.1 @ci"},
+		Judged: Judged{Figures: 300, Learning: 10, Expected: 1.45},
+		Moves: []Move{
+			{Item: "a", Metric: "goodput", Of: "A", Unit: "bit/s", Effect: Worse, New: true, Verdict: trend.Verdict{State: trend.Lower, Baseline: 20e6, Tonight: 19e6, Shift: -0.05}},
+			{Item: "a", Metric: "rtt", Of: "B", Unit: "s", Phase: 1, Effect: Better, New: true, Verdict: trend.Verdict{State: trend.Lower, Baseline: 2e-3, Tonight: 1e-3, Shift: -0.5}},
+		},
+		Culprits: []Culprit{{Part: "link h1-tor1", Kind: "link", Inventory: "x/rack.toml", Jobs: 2, Shift: -0.05, Weight: 0.96}, {Part: "worker on h1", Kind: "worker", Inventory: "x/rack.toml", Jobs: 1, Shift: -0.051, Weight: 0.04}},
+	}
+	var text, md, junit bytes.Buffer
+	if err := errors.Join(WriteText(&text, "runs", n), WriteMarkdown(&md, n), WriteJUnit(&junit, "runs", n)); err != nil {
+		t.Fatal(err)
+	}
+	for what, want := range map[string][]string{
+		text.String(): {"FAIL  nightly\n      1 failed, 1 broken, 1 did not fit, in 1 min 01 s of 10 min 00 s\n",
+			"1 of 290 figures are worse than in the nights before; 10 more are learnt; without any change up to 1 may be\n",
+			"  1. link h1-tor1 of rack, 96.0 % of the weight: 2 jobs that it limits are 5.0 % slower\n  2. worker on h1 of rack, 4.0 % of the weight: 1 job that it limits is 5.1 % slower\n",
+			"since the last good night, 2026-11-20T02-00-00Z-Y\n  kernel 6.12",
+			"better: rtt of B in a, phase 2: 1.00 ms, 2.00 ms before: lower by 50.0 %\n"},
+		md.String(): {"## FAIL  nightly\n", `| a | fail | 1 min 00 s | goodput A \| too &lt;low> |`, "@\u200bci"},
+		junit.String(): {`<failure message="goodput A | too &lt;low&gt;" type="fail">`, `<error message="host h1: unreachable" type="host">`,
+			`<failure message="goodput of A in a: 19.0 Mbit/s, 20.0 Mbit/s before: lower by 5.0 %" type="goodput">1. link h1-tor1 of rack`, `name="288 figures as before"`},
+	} {
+		for _, w := range want {
+			if !strings.Contains(what, w) {
+				t.Errorf("%s\nlacks %q", what, w)
+			}
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	path, err := filepath.Abs("../quickstart.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(fmt.Appendf(nil, "version = 1\nbudget = \"1m\"\n[retry]\nhost = 1\nverdict = 2\n[[experiment]]\npath = %q\non = [\"sim\", \"netns\"]\nxfail = \"x\"\n", path))
+	f.Add([]byte("version = 1\n[judge]\nrelevant = \"200%\"\nmetrics = \"g*\"\n[[experiment]]\npath = \"\"\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse("/nowhere/s.toml", text)
+		if err != nil {
+			return
+		}
+		if len(s.Items) == 0 || s.Judge.Relevant <= 0 || s.Timeout <= inventory.Duration(0) {
+			t.Errorf("a suite that makes no sense: %+v", s)
+		}
+	})
+}
+
+// TestPrune removes old nights of two suites, and looks at which are left.
+func TestPrune(t *testing.T) {
+	root := t.TempDir()
+	if got, err := Prune(root, 1, false); len(got) > 0 || err != nil {
+		t.Errorf("where no night was: %v, %v", got, err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, Folder), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)
+	names := map[string]string{}
+	for i, what := range []string{"a pass", "a pass", "b fail", "a fail", "a -", "b fail", "a fail", "a -"} {
+		name, outcome, _ := strings.Cut(what, " ")
+		n := &Night{Schema: Schema, Suite: name, Started: began.AddDate(0, 0, i), Outcome: results.Outcome(outcome)}
+		if outcome != "-" { // else it goes on, or was killed
+			n.Finished = n.Started
+		}
+		if err := n.create(root); err != nil {
+			t.Fatal(err)
+		}
+		names[n.ID] = fmt.Sprint(i, " ", what)
+	}
+	left := filepath.Join(root, Folder, ".gone-half")
+	for _, dir := range []string{left, filepath.Join(root, Folder, "unreadable")} {
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func() (out []string) {
+		all, err := Nights(root, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range all {
+			out = append(out, names[n.ID])
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		keep    int
+		dry     bool
+		removed []string
+		left    int
+	}{
+		{2, true, []string{"4 a -", "3 a fail", "0 a pass"}, 8},
+		{2, false, []string{"4 a -", "3 a fail", "0 a pass"}, 5},
+		{2, false, nil, 5},
+		{1, false, []string{"6 a fail", "2 b fail"}, 3},
+	} {
+		got, err := Prune(root, tt.keep, tt.dry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var removed []string
+		for _, n := range got {
+			removed = append(removed, names[n.ID])
+		}
+		if diff := cmp.Diff(tt.removed, removed); diff != "" || len(there()) != tt.left {
+			t.Errorf("keep %d, dry %v: (-want +got):\n%s\nleft: %q", tt.keep, tt.dry, diff, there())
+		}
+	}
+	if diff := cmp.Diff([]string{"7 a -", "5 b fail", "1 a pass"}, there()); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was half removed is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, Folder, "unreadable")); err != nil {
+		t.Error(err)
+	}
+	if _, err := ReadNight(root, "a", "latest"); err != nil {
+		t.Error(err)
+	}
+	if _, err := Prune(root, 0, true); err == nil {
+		t.Error("none at all would be left")
+	}
+}

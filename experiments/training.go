@@ -1,0 +1,283 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/titan"
+	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/results"
+)
+
+// Training is one distributed training job, a worker for each of its GPUs, on machines of
+// which others use some GPUs: the policy says on which GPUs it runs. In every iteration
+// workers compute, and then reduce their gradients by a collective operation over TCP.
+type Training struct {
+	Model   string `toml:"model,required"`
+	Workers int    `toml:"workers,required"`
+	// Collective is the all-reduce, by its name in package placement/collectives. As
+	// Gloo's, the default has the nearest worker first.
+	Collective string  `toml:"collective" default:"halving-doubling-near"`
+	Batch      int     `toml:"batch" default:"512"`     // samples of a worker in an iteration
+	Samples    int     `toml:"samples" default:"50000"` // of an epoch; CIFAR's
+	Epochs     int     `toml:"epochs" default:"200"`    // that machine hours are of
+	GPUSpeed   float64 `toml:"gpu_speed" default:"1"`   // over those that models were measured on
+	// Iterations are those that are run. The first one, before which all workers begin
+	// together, is not in any figure but the run time.
+	Iterations int64 `toml:"iterations" default:"10"`
+
+	// Background is how many GPUs others have on each host, in the inventory's order. Empty:
+	// drawn from the seed, 0 to MaxBackground. Each is a job of BackgroundModel that computes.
+	Background      []int  `toml:"background"`
+	MaxBackground   int    `toml:"max_background" default:"3"`
+	BackgroundModel string `toml:"background_model" default:"resnet50"`
+
+	// Local is what a worker sends others of its machine, of gradients: through the memory of
+	// containers, not by NVLink. 0: that takes no time. Between machines it is what their
+	// cables carry.
+	Local inventory.BitRate `toml:"local"`
+	// Phase is how long a phase of the collective may last between two machines: what Titan
+	// holds bandwidth against.
+	Phase inventory.Duration `toml:"phase" default:"1s"`
+}
+
+// trainingJob is what the job is called.
+const trainingJob = "job"
+
+// check implements study.
+func (t *Training) check(c *checker) {
+	if len(c.s.Jobs) > 0 {
+		c.KeyProblemf("training", "make two experiments", "both [training] and [[job]]")
+	}
+	model := func(key, name string) {
+		at := "training." + key
+		switch p, ok := c.s.catalogue.Lookup(name); {
+		case name == "" || c.reported(at):
+		case !ok:
+			c.Problemf(at, tomlfile.DidYouMean(name, c.s.catalogue.Names()), "no model %q", name)
+		case p.Basis == workload.Unknown || p.Batch == 0:
+			c.Problemf(at, "give one in a file of your own, and name that in catalogue", "nobody knows how long a step of %s takes, and at which batch", name)
+		}
+	}
+	model("model", t.Model)
+	model("background_model", t.BackgroundModel)
+	c.enum("training.collective", t.Collective, allReduces()...)
+	for key, n := range map[string]int64{
+		"workers": int64(t.Workers), "batch": int64(t.Batch), "samples": int64(t.Samples), "epochs": int64(t.Epochs),
+	} {
+		positive(c, "training."+key, n)
+	}
+	positive(c, "training.gpu_speed", t.GPUSpeed)
+	positive(c, "training.local", t.Local)
+	positive(c, "training.phase", t.Phase)
+	if t.Iterations < 2 && !c.reported("training.iterations") {
+		c.Problemf("training.iterations", "", "iterations must be 2 or more: the first one is apart")
+	}
+	if t.MaxBackground < 0 && !c.reported("training.max_background") {
+		c.Problemf("training.max_background", "", "max_background must not be negative")
+	}
+	if c.Has("training.background") && c.Has("training.max_background") {
+		c.Problemf("training.max_background", "keep one of them", "background and max_background exclude each other")
+	}
+	if c.lab == nil {
+		return
+	}
+	if n := len(c.lab.hosts); len(t.Background) > 0 && len(t.Background) != n && !c.reported("training.background") {
+		c.Problemf("training.background", "", "GPUs of %d hosts in the background, and there are %d hosts", len(t.Background), n)
+	}
+	for i, n := range t.Background {
+		if i < len(c.lab.inv.Hosts) && (n < 0 || n > c.lab.inv.Hosts[i].GPUs) {
+			h := c.lab.inv.Hosts[i]
+			c.Problemf(fmt.Sprintf("training.background[%d]", i), "", "%d GPUs in the background of host %s, which has %d", n, h.Name, h.GPUs)
+		}
+	}
+}
+
+// allReduces are the operations after which every worker has all sums.
+func allReduces() []string {
+	return slices.DeleteFunc(collectives.Names(), func(name string) bool {
+		return name == "reduce-scatter" || name == "all-gather"
+	})
+}
+
+// operation is the job's collective for so many workers.
+func (t *Training) operation(workers int) collectives.Schedule {
+	s, _ := collectives.New(t.Collective, workers) // checked
+	return s
+}
+
+// profile is a model with the time in seconds that an iteration of it computes.
+func (t *Training) profile(s *Spec, model string) (workload.Profile, float64) {
+	p, _ := s.catalogue.Lookup(model) // checked
+	return p, p.Compute().Seconds() * float64(t.Batch) / float64(p.Batch) / t.GPUSpeed
+}
+
+// epoch is how many iterations it has, the last one of them cut short.
+func (t *Training) epoch() float64 {
+	return float64(t.Samples) / float64(t.Batch) / float64(t.Workers)
+}
+
+// occupied is who has which GPU.
+type occupied struct {
+	at       []int // host, by worker
+	hosts    []string
+	machines []results.Machine
+	others   []string // the host of each job in the background
+	taken    int      // machines of the job's workers that nobody else uses
+	own      int      // machines of the job's workers
+	used     int      // machines that anybody uses
+}
+
+// background is how many GPUs others have on each host.
+func (t *Training) background(s *Spec, seed uint64) []int {
+	if len(t.Background) > 0 {
+		return t.Background
+	}
+	r := rand.New(rand.NewPCG(seed, 0x6261636b))
+	out := make([]int, len(s.inv.Hosts))
+	for i, h := range s.inv.Hosts {
+		out[i] = r.IntN(1 + min(t.MaxBackground, h.GPUs))
+	}
+	return out
+}
+
+// place decides on the workers' GPUs. The error is a *placement.InfeasibleError if there are
+// too few that are idle, or if nowhere the traffic passes.
+func (t *Training) place(s *Spec, seed uint64) (*occupied, error) {
+	var why error // Titan waits where the traffic does not pass
+	pol, err := policy(s.Placement.Policy, titan.Options{
+		Collective: t.operation, Phase: t.Phase.Std().Seconds(), Strict: true, Explain: func(e titan.Explanation) { why = e.Err },
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := cluster.New(placement.ClusterOf(s.inv))
+	out := &occupied{machines: make([]results.Machine, len(c.Servers))}
+	id := 1 // the job itself is 0
+	for i, n := range t.background(s, seed) {
+		h := &s.inv.Hosts[i]
+		m := &out.machines[i]
+		m.Name, m.Rack, m.GPUs = h.Name, h.Rack, make([]results.Cell, h.GPUs)
+		for g := range n {
+			one := cluster.Placement{Parts: []cluster.Part{{Server: i, GPUs: 1}}}
+			if err := c.Enter(cluster.Job{ID: id, GPUs: 1, Traffic: cluster.Ring}, one); err != nil {
+				return nil, invalidf("host %s: a job in the background: %w", h.Name, err)
+			}
+			m.GPUs[g] = results.Cell{Use: results.Background}
+			out.others = append(out.others, h.Name)
+			id++
+		}
+	}
+	infeasible := &placement.InfeasibleError{Job: trainingJob, GPUs: t.Workers}
+	for i, h := range s.inv.Hosts {
+		infeasible.Free = append(infeasible.Free, placement.HostFree{Host: h.Name, Free: c.Free(i), GPUs: h.GPUs})
+	}
+	p, compute := t.profile(s, t.Model)
+	placed := pol.Place(c, []cluster.Job{{
+		ID: 0, GPUs: t.Workers, Traffic: cluster.Ring, Bytes: float64(p.Bytes()), Compute: compute, Skew: p.Skew(),
+	}}, seed)[0]
+	if len(placed.Parts) == 0 {
+		var congested *titan.CongestedError
+		if errors.As(why, &congested) {
+			infeasible.Reason = t.congested(s, congested)
+		}
+		return nil, infeasible
+	}
+	out.at = placed.ServerOf()
+	next := make([]int, len(out.machines)) // free GPU
+	for i := range out.machines {
+		m := &out.machines[i]
+		next[i] = slices.IndexFunc(m.GPUs, func(c results.Cell) bool { return c.Use == results.Free })
+		if m.Used() {
+			out.used++
+		}
+	}
+	take := func(server int, cell results.Cell) {
+		m := &out.machines[server]
+		if !m.Used() {
+			out.used++
+			out.taken++
+		}
+		m.GPUs[next[server]] = cell
+		next[server]++
+	}
+	for rank, server := range out.at {
+		if !slices.Contains(out.at[:rank], server) {
+			out.own++
+		}
+		take(server, results.Cell{Use: results.Worker, Job: trainingJob, Rank: rank})
+		out.hosts = append(out.hosts, out.machines[server].Name)
+	}
+	for _, spare := range placed.Spare {
+		for range spare.GPUs {
+			take(spare.Server, results.Cell{Use: results.Spare, Job: trainingJob})
+		}
+	}
+	return out, nil
+}
+
+// congested says between which machines the traffic does not pass, and what would help.
+func (t *Training) congested(s *Spec, e *titan.CongestedError) string {
+	return fmt.Sprintf("sends more than passes: phase %d of %s, from host %s to host %s, has %s, and %s pass in %s (training.phase)",
+		e.Phase, t.Collective, s.inv.Hosts[e.From].Name, s.inv.Hosts[e.To].Name,
+		results.Quantity(e.Bits/8, "B"), results.Quantity(e.Passing/8, "B"), t.Phase)
+}
+
+// ready implements study.
+func (t *Training) ready(s *Spec) error {
+	_, err := t.place(s, s.Measure.Seed)
+	return err
+}
+
+// supports implements study: every driver can.
+func (t *Training) supports(string) error { return nil }
+
+// finish implements study: every point stands for itself.
+func (t *Training) finish(*results.Record) {}
+
+// scheduled is what predicts: the schedule of the collective on transfers as calibrated.
+const scheduled = "schedule"
+
+// predictor implements study.
+func (t *Training) predictor() string { return scheduled }
+
+// headline implements study.
+func (t *Training) headline() []string {
+	return []string{"throughput", "comm_time", "machine_hours", "used_machines"}
+}
+
+// metrics implements study.
+func (t *Training) metrics() map[string]metric { return trainingMetrics }
+
+var trainingMetrics = func() map[string]metric {
+	all := map[string]metric{
+		"throughput":    {unit: "1/s", example: "4000", predicted: true, of: results.Cluster}, // samples
+		"machine_hours": {unit: "1", example: "8.67", predicted: true, of: results.Cluster},
+		"cross_traffic": {unit: "B", example: `"100MB"`, predicted: true, of: results.Cluster}, // of an iteration
+		"sum_errors":    {unit: "1", example: "0", of: "job"},
+	}
+	// Of an iteration, of an epoch, of all epochs, and of the iterations that were run.
+	for _, name := range strings.Fields("iteration_time iteration_comm_time comm_time epoch_time training_time run_time") {
+		all[name] = metric{unit: "s", example: `"8.4s"`, predicted: true, of: results.Cluster}
+	}
+	// Machines that anybody uses, that nobody does, that the job does, and of these those
+	// that were idle.
+	for _, name := range strings.Fields("used_machines idle_machines job_machines idle_taken") {
+		all[name] = metric{unit: "1", example: "6", of: results.Cluster}
+	}
+	for name, m := range maps.Clone(all) {
+		if m.of == results.Cluster {
+			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
+		}
+	}
+	return all
+}()

@@ -1,0 +1,374 @@
+package experiments
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/experiments/training"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/remote"
+)
+
+// message is the job's gradient on a testbed, in whole int32.
+func (t *Training) message(s *Spec, scale results.Scale) int64 {
+	p, _ := t.profile(s, t.Model)
+	_, size := factors(scale)
+	return max(4, int64(float64(p.Bytes())*size)/4*4)
+}
+
+// beat is how long half of a vector takes, the most that goes from one worker to another
+// where they halve: packets are no more than its parts.
+func (t *Training) beat(s *Spec, scale results.Scale) time.Duration {
+	slowest := inventory.BitRate(math.MaxInt64)
+	for _, h := range s.inv.Hosts {
+		if len(h.NICs) > 0 {
+			slowest = min(slowest, h.NICs[0].Rate)
+		}
+	}
+	p, _ := t.profile(s, t.Model)
+	times, _ := factors(scale)
+	return time.Duration(times * float64(p.Bytes()) / 2 * 8 / float64(slowest) * float64(time.Second))
+}
+
+// run implements study: workers and background jobs are processes, and what they exchange is
+// real.
+func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+	point = &results.Point{}
+	tb, ok := r.tb.(*remote.Testbed)
+	if !ok {
+		return point, nil, fmt.Errorf("a job whose workers have a GPU each on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
+	}
+	s, seed, scale := p.Spec, p.Spec.Measure.Seed+uint64(repeat), r.rec.Scale
+	o, err := t.place(s, seed)
+	if err != nil {
+		return point, nil, err
+	}
+	point.Machines = o.machines
+	net, health, err := t.calibrate(ctx, r, tb, p)
+	if err != nil {
+		return point, nil, fmt.Errorf("calibrate: %w", err)
+	}
+	point.Health = health
+	times, _ := factors(scale)
+	message := t.message(s, scale)
+	_, compute := t.profile(s, t.Model)
+	_, others := t.profile(s, t.BackgroundModel)
+	predicted := t.pace(o.at, 8*float64(message), compute*times, net)
+
+	each := pointOverhead + time.Duration(predicted.ends[len(predicted.ends)-1]*float64(time.Second))
+	end := time.Now().Add(each)
+	left := func() time.Duration {
+		return max(0, time.Until(end)) + time.Duration(len(r.points)*r.opt.Repeats-r.done-1)*each
+	}
+	r.status("measure", labels(p.Labels), left())
+	began := time.Now()
+	now := func() time.Duration { return time.Since(r.origin) }
+	counters, err := tb.Counters(ctx, now, map[int]string{1: trainingJob})
+	if err != nil {
+		return point, nil, err
+	}
+	links := r.linkLoads()
+	jobs := []training.Reduction{{
+		Name: trainingJob, ID: 1, On: o.hosts, Operation: t.Collective, Message: message, Compute: compute * times, Iterations: t.Iterations,
+	}}
+	for i, h := range o.others {
+		jobs = append(jobs, training.Reduction{
+			Name: "background" + strconv.Itoa(i+1), ID: uint16(i + 2), On: []string{h}, Operation: t.Collective, Message: 4, Compute: others * times,
+		})
+	}
+	ph := results.Phase{Jobs: []string{trainingJob}}
+	out, err := training.Reduce(ctx, training.Config{
+		Hosts: tb, Agent: t.agent(tb.Inventory(), s, seed, scale), Now: now,
+		Ready: func(ctx context.Context) error {
+			r.timing("deploy", began)
+			began, ph.Start = time.Now(), now().Seconds()
+			return anew(ctx, tb)
+		},
+		Sample: func(ctx context.Context, reports []results.Sample) error {
+			r.status("measure", labels(p.Labels), left())
+			read, err := counters.Sample(ctx)
+			links.keep(read)
+			return errors.Join(err, r.dir.Append(append(reports, read...)...), r.dir.Flush())
+		},
+	}, jobs)
+	ph.End = now().Seconds()
+	r.timing("measure", began)
+	troubles, herr := t.unwell(ctx, tb, out)
+	point.Health = append(point.Health, troubles...)
+	if len(out) > 0 { // the others have nothing to say
+		point.Jobs = []results.JobSummary{reduced(&out[0])}
+	}
+	if err = cmp.Or(err, herr); err != nil {
+		return point, nil, err
+	}
+	measured, rows := t.measured(&out[0])
+	if len(measured.ends) < 2 {
+		return point, rows, fmt.Errorf("%d iterations were reported of %d", len(measured.ends), t.Iterations)
+	}
+	kind := r.tb.Capabilities().Kind
+	ph.Figures = t.figures(kind, o, measured, links.between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
+	_, wrong := out[0].Sums()
+	ph.Figures = append(ph.Figures, exactly("sum_errors", trainingJob, kind, "1", float64(wrong)))
+	ph.Figures = append(ph.Figures, t.figures(results.Predicted, o, predicted, t.crossing(o.at, float64(message)), times)...)
+	ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
+	point.Phases, point.Curves = []results.Phase{ph}, progress(measured)
+	return point, rows, nil
+}
+
+// fastest is the rate of the hosts' fastest cable.
+func fastest(inv *inventory.Inventory) (rate inventory.BitRate) {
+	for _, h := range inv.Hosts {
+		rate = max(rate, h.NICs[0].Rate)
+	}
+	return rate
+}
+
+// anew begins a new interval of health: how late frames were while processes started is of
+// no interest.
+func anew(ctx context.Context, tb *remote.Testbed) error {
+	_, err := tb.Health(ctx)
+	return err
+}
+
+// agent is what all ranks have in common.
+func (t *Training) agent(inv *inventory.Inventory, s *Spec, seed uint64, scale results.Scale) agent.Config {
+	times, size := factors(scale)
+	return agent.Config{
+		LineRate: float64(fastest(inv)),
+		Epoch:    uint16(time.Now().UnixMilli()) | 1, Seed: seed, Interval: s.Measure.Interval.Std(), Speed: 1,
+		LocalRate: float64(t.Local) * size / times,
+	}
+}
+
+// measured is how the job's iterations went by its ranks' own clocks, which all began at
+// one time.
+func (t *Training) measured(job *training.Reduced) (out paced, rows [][]string) {
+	n := 0 // iterations that all have ended
+	for i, own := range job.Times {
+		if i == 0 || len(own) < n {
+			n = len(own)
+		}
+	}
+	out = paced{ends: make([]float64, n), comm: make([]float64, n)}
+	for rank, own := range job.Times {
+		end, compute, comm := 0.0, 0.0, 0.0
+		for i, it := range own[:n] {
+			end += it.Compute + it.Comm
+			compute += it.Compute
+			comm += it.Comm
+			out.ends[i] = max(out.ends[i], end)
+			out.comm[i] += it.Comm / float64(len(job.Times))
+		}
+		rows = append(rows, []string{
+			strconv.Itoa(rank), job.On[rank], strconv.Itoa(n), inSeconds(compute), inSeconds(comm), strconv.FormatInt(job.Ranks[rank].SumsChecked, 10),
+		})
+	}
+	return out, rows
+}
+
+// reduced is what the ranks of a job reported, also of one that was cut short.
+func reduced(j *training.Reduced) results.JobSummary {
+	sum := results.JobSummary{Job: j.Name, Workers: len(j.On), Local: !slices.ContainsFunc(j.On, func(h string) bool { return h != j.On[0] })}
+	sum.SumsChecked, sum.SumErrors = j.Sums()
+	comm := 0.0
+	for i := range j.Ranks {
+		s := &j.Ranks[i]
+		if i == 0 || s.Iterations < sum.Iterations {
+			sum.Iterations = s.Iterations
+		}
+		if s.Reducing != nil {
+			sum.JCT = max(sum.JCT, s.Reducing.JCT)
+		}
+		comm += s.CommSum / float64(len(j.Ranks))
+	}
+	if n := float64(len(j.On)); n > 1 && comm > 0 {
+		sum.Ops = sum.Iterations
+		sum.AlgBW = 8 * float64(j.Message) * float64(sum.Iterations) / comm
+		sum.BusBW = sum.AlgBW * 2 * (n - 1) / n
+	}
+	return sum
+}
+
+// between are the bytes of frames that hosts sent.
+func (l *linkLoads) between(inv *inventory.Inventory, start, end float64) (bytes float64) {
+	for _, link := range inv.Topology().Links {
+		if _, ok := inv.Host(link.From); !ok {
+			continue
+		}
+		s := l.series(l.metrics[link.Name], link.Name)
+		if n := len(s.V); n > 1 {
+			bytes += s.V[n-1] - s.V[0]
+		}
+	}
+	return bytes
+}
+
+// unwell is what limited workers other than the testbed that is emulated.
+func (t *Training) unwell(ctx context.Context, tb *remote.Testbed, out []training.Reduced) ([]results.Trouble, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	all, err := tb.Health(ctx)
+	for i := range out {
+		for k := range out[i].Ranks {
+			red := out[i].Ranks[k].Reducing
+			if red == nil || !(red.JCT > 0) {
+				continue
+			}
+			if share := red.Late.Sum / red.JCT; share > lateShare {
+				all = append(all, results.Trouble{
+					Where: fmt.Sprintf("rank %s/%d on host %s", out[i].Name, k, out[i].On[k]),
+					What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
+						results.Quantity(red.Late.Sum, "s"), results.Percent(share), results.Percent(lateShare)),
+					Value: share, Limit: lateShare, Fatal: true,
+				})
+			}
+		}
+	}
+	return all, err
+}
+
+// calibratedNetwork is what transfers get on a testbed, and why that may be wrong.
+type calibratedNetwork struct {
+	net    collectives.Network
+	health []results.Trouble
+}
+
+// Calibration is by pairs of workers, one of which sends the other a vector and gets the sum
+// back: transfers that nothing meets.
+const (
+	calibratedTimes = 8 // each, the first one apart
+	calibratedPart  = 8 // the large vector, half of the job's, over the small one
+	calibratedBy    = "parameter-server"
+)
+
+// calibrate measures what a transfer gets between two hosts, of which all are busy in pairs,
+// and what within one.
+func (t *Training) calibrate(ctx context.Context, r *run, tb *remote.Testbed, p planned) (net collectives.Network, health []results.Trouble, err error) {
+	inv, scale := tb.Inventory(), r.rec.Scale
+	times, size := factors(scale)
+	declared := t.declared(inv)
+	declared.Worker *= size / times
+	if !p.Spec.Calibrate.Enabled {
+		return declared, nil, nil
+	}
+	sizes := [2]int64{0, max(32, t.message(p.Spec, scale)/2/8*8)}
+	sizes[0] = max(16, sizes[1]/calibratedPart/8*8)
+	key := fmt.Sprint(p.Spec.inv.SHA256, sizes, t.Local)
+	if c, ok := r.networks[key]; ok {
+		return c.net, c.health, nil
+	}
+	began := time.Now()
+	defer func() { r.timing("calibrate", began) }()
+	var seconds [2][]float64 // of small and large vectors, by pair
+	pairs := pairs(inv)
+	for k, bytes := range sizes {
+		r.status("calibrate", labels(p.Labels), 0)
+		for i := range pairs {
+			pairs[i].Message = bytes
+		}
+		out, err := training.Reduce(ctx, training.Config{
+			Hosts: tb, Agent: t.agent(inv, p.Spec, p.Spec.Measure.Seed, scale), Ready: func(ctx context.Context) error { return anew(ctx, tb) },
+		}, pairs)
+		if err != nil {
+			return declared, nil, err
+		}
+		troubles, err := t.unwell(ctx, tb, out)
+		if err != nil {
+			return declared, nil, err
+		}
+		health = append(health, troubles...)
+		for i := range out {
+			measured, _ := t.measured(&out[i])
+			seconds[k] = append(seconds[k], results.Median(measured.comm[1:]))
+		}
+	}
+	net, found, err := fitted(declared, inv, pairs, sizes, seconds)
+	r.rec.Calibration = append(r.rec.Calibration, found...)
+	if err != nil {
+		net, health = declared, append(health, results.Trouble{What: err.Error() + ": what the inventory declares is assumed", Fatal: true})
+	}
+	for i := range health {
+		health[i].Where = strings.TrimSuffix("calibration: "+health[i].Where, ": ")
+	}
+	r.networks[key] = calibratedNetwork{net, health}
+	return net, health, nil
+}
+
+// pairs are jobs of two workers that only communicate: of hosts that are next to each other in
+// the inventory, and within the first one with two GPUs.
+func pairs(inv *inventory.Inventory) (jobs []training.Reduction) {
+	add := func(a, b string) {
+		n := len(jobs) + 1
+		jobs = append(jobs, training.Reduction{
+			Name: "pair" + strconv.Itoa(n), ID: uint16(n), On: []string{a, b}, Operation: calibratedBy, Iterations: calibratedTimes,
+		})
+	}
+	for pair := range slices.Chunk(inv.Hosts, 2) {
+		if len(pair) == 2 {
+			add(pair[0].Name, pair[1].Name)
+		}
+	}
+	if i := slices.IndexFunc(inv.Hosts, func(h inventory.Host) bool { return h.GPUs > 1 }); i >= 0 {
+		add(inv.Hosts[i].Name, inv.Hosts[i].Name)
+	}
+	return jobs
+}
+
+// fitted is a network by what pairs took for a small vector and a large one. Of its cable
+// every machine gets the part that pairs got in the middle.
+func fitted(declared collectives.Network, inv *inventory.Inventory, pairs []training.Reduction, bytes [2]int64, seconds [2][]float64) (net collectives.Network, found []results.Calibration, err error) {
+	net = declared
+	// What pairs take is a latency times so much, and bits over a rate times so much.
+	exchange, err := collectives.New(calibratedBy, 2)
+	if err != nil {
+		return declared, nil, err
+	}
+	one := func(int) float64 { return 1 }
+	latencies := exchange.Seconds([]int{0, 1}, 0, collectives.Network{Rate: one, Latency: 1})
+	perBit := exchange.Seconds([]int{0, 1}, 1, collectives.Network{Rate: one})
+	small, large := 8*float64(bytes[0]), 8*float64(bytes[1])
+	index := func(name string) int {
+		return slices.IndexFunc(inv.Hosts, func(h inventory.Host) bool { return h.Name == name })
+	}
+	var latency, local, part, rate, worker []float64
+	for i, p := range pairs {
+		slope := (seconds[1][i] - seconds[0][i]) / (large - small)
+		if !(slope > 0) {
+			return declared, nil, fmt.Errorf("hosts %s and %s sent each other %s in %s, and %s in %s", p.On[0], p.On[1],
+				results.Quantity(small/8, "B"), results.Quantity(seconds[0][i], "s"), results.Quantity(large/8, "B"), results.Quantity(seconds[1][i], "s"))
+		}
+		fixed := max(0, seconds[0][i]-slope*small) / latencies
+		if p.On[0] == p.On[1] {
+			local, worker = append(local, fixed), append(worker, perBit/slope)
+			continue
+		}
+		latency, rate = append(latency, fixed), append(rate, perBit/slope)
+		part = append(part, perBit/slope/min(declared.Rate(index(p.On[0])), declared.Rate(index(p.On[1]))))
+	}
+	keep := func(what, of, unit string, x []float64) float64 {
+		c := results.Calibration{What: what, Of: of, Value: results.Median(x), Lo: slices.Min(x), Hi: slices.Max(x), N: len(x), Unit: unit}
+		found = append(found, c)
+		return c.Value
+	}
+	const between, within = "transfer between hosts", "transfer within a host"
+	if len(part) > 0 {
+		net.Latency = keep(between, "latency", "s", latency)
+		keep(between, "rate", "bit/s", rate)
+		share := results.Median(part)
+		net.Rate = func(machine int) float64 { return share * declared.Rate(machine) }
+	}
+	if len(worker) > 0 {
+		net.LocalLatency, net.Worker = keep(within, "latency", "s", local), keep(within, "rate", "bit/s", worker)
+	}
+	return net, found, nil
+}
