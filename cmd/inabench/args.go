@@ -14,7 +14,7 @@ import (
 // arguments: the parser stops at the first argument, people do not.
 type commandLine struct {
 	args   []string
-	output string // what --output, or the environment in its place, says; "" where there is no such option
+	output string // what --output or --format, or the environment in its place, says; "" where there is no such option
 }
 
 // arrange understands just enough of the arguments to put them in order. What is
@@ -40,13 +40,19 @@ func arrange(app *cli.App, args []string) commandLine {
 		cmd, n = cmd.Command(args[2]), 3
 	}
 	takesValue, outputs := map[string]bool{}, map[string]bool{}
+	format := "output"
+	for _, f := range cmd.Flags {
+		if f.Names()[0] == "format" { // then --output names a file
+			format = "format"
+		}
+	}
 	for _, f := range cmd.Flags {
 		doc := f.(cli.DocGenerationFlag)
 		for _, name := range f.Names() {
 			takesValue[name] = doc.TakesValue()
-			outputs[name] = f.Names()[0] == "output"
+			outputs[name] = f.Names()[0] == format
 		}
-		if f.Names()[0] == "output" {
+		if f.Names()[0] == format {
 			for _, key := range doc.GetEnvVars() {
 				line.output = os.Getenv(key)
 			}

@@ -59,6 +59,7 @@ func (o outputError) Unwrap() error { return o.error }
 func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 	var (
 		outcome outcomeError
+		night   nightError
 		command *commandError
 		stopped interruption
 	)
@@ -67,7 +68,7 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 	case errors.As(context.Cause(ctx), &stopped):
 		// What only came of the interruption says nothing new.
 		rest := slices.DeleteFunc(flatten(err), func(e error) bool {
-			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || errors.As(e, &outcome)
+			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || errors.As(e, &outcome) || errors.As(e, &night)
 		})
 		if len(rest) == 0 {
 			fmt.Fprintf(stderr, "inabench: %v; everything was taken down\n", stopped)
@@ -75,7 +76,7 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 		}
 		fmt.Fprintf(stderr, "inabench: %v\n", stopped)
 		say(stderr, errors.Join(rest...))
-	case errors.As(err, &outcome), errors.As(err, &command): // has been said
+	case errors.As(err, &outcome), errors.As(err, &night), errors.As(err, &command): // has been said
 	default:
 		say(stderr, err)
 	}
@@ -87,6 +88,7 @@ func codeOf(ctx context.Context, err error) int {
 	var (
 		stopped    interruption
 		outcome    outcomeError
+		night      nightError
 		command    *commandError
 		usage      usageError
 		input      inputError
@@ -94,6 +96,7 @@ func codeOf(ctx context.Context, err error) int {
 		infeasible *placement.InfeasibleError
 		begin      *experiments.BeginError
 		result     outputError
+		child      childError
 	)
 	switch {
 	case errors.Is(err, testbed.ErrLeftovers): // whatever else went wrong is over
@@ -104,8 +107,12 @@ func codeOf(ctx context.Context, err error) int {
 		return exitOK
 	case errors.As(err, &outcome):
 		return results.ExitCode(outcome.outcome)
+	case errors.As(err, &night):
+		return night.ExitCode()
 	case errors.As(err, &command):
 		return command.Exit
+	case errors.As(err, &child):
+		return child.code
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &input), errors.As(err, &problems), errors.Is(err, experiments.ErrInput):
@@ -188,6 +195,12 @@ func message(err error) (first string, rest []string) {
 	return first, rest
 }
 
+// failureCodes are the codes of errors by the exit code; outcomes of runs have those of checks.
+var failureCodes = map[int]string{
+	exitUsage: results.CodeUsage, exitInvalid: results.CodeInput, exitInfeasible: results.CodeInfeasible,
+	exitUnsupported: results.CodeUnsupported, exitTestbed: results.CodeTestbed, exitBusy: results.CodeBusy, exitLeftovers: results.CodeLeftovers,
+}
+
 // failure is an error for programs that read stdout.
 func failure(err error, code int) any {
 	type problem struct {
@@ -199,12 +212,13 @@ func failure(err error, code int) any {
 	}
 	type document struct {
 		Message  string    `json:"message"`
+		Code     string    `json:"code,omitempty"` // for inabench explain
 		More     []string  `json:"more,omitempty"`
 		Hints    []string  `json:"hints,omitempty"`
 		Problems []problem `json:"problems,omitempty"`
 		ExitCode int       `json:"exit_code"`
 	}
-	d := document{ExitCode: code, Hints: hints(err, nil)}
+	d := document{ExitCode: code, Code: failureCodes[code], Hints: hints(err, nil)}
 	d.Message, d.More = message(err)
 	var problems tomlfile.Problems
 	if errors.As(err, &problems) {

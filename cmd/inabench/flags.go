@@ -28,6 +28,32 @@ func setFlag() cli.Flag {
 	}
 }
 
+// words are the values of a flag that may be repeated and takes several at once, by commas.
+func words(c *cli.Context, flag string) (all []string) {
+	for _, list := range c.StringSlice(flag) {
+		for w := range strings.SplitSeq(list, ",") {
+			all = append(all, strings.TrimSpace(w))
+		}
+	}
+	return all
+}
+
+func switchFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "switch", EnvVars: []string{"INABENCH_SWITCH"},
+		Usage: "`KIND` of every emulated switch: soft (embedded) or bmv2 (simple_switch_grpc on PATH); short for --set emulation.switch=KIND",
+	}
+}
+
+// sets are what the command line overrides of an experiment.
+func sets(c *cli.Context) []string {
+	all := c.StringSlice("set")
+	if kind := c.String("switch"); kind != "" {
+		all = append(slices.Clone(all), "emulation.switch="+kind)
+	}
+	return all
+}
+
 func driverFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "on", Value: "netns", EnvVars: []string{"INABENCH_RUN_ON"},

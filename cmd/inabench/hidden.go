@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/paramservice/node"
+	"github.com/inabench/inabench/testbed/paramservice/pmaster"
+	"github.com/inabench/inabench/testbed/supervise"
 )
 
 // hidden runs the verbs that this program starts itself with: the agent on a host,
@@ -25,12 +31,29 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 		err = agent.Main(context.Background(), stdin, stdout)
 	case experiments.ControllerVerb:
 		err = controller.Main(context.Background(), stdin, stdout)
+	case experiments.MasterVerb:
+		err = pmaster.Main(context.Background(), stdin, stdout)
+	case experiments.CellsVerb:
+		err = experiments.CellsMain(context.Background(), args[2:])
+	case experiments.NodeVerb:
+		err = node.Main(context.Background(), stdin, stdout)
 	case "netns-host":
 		err = netns.HostMain(context.Background(), stdin, stdout)
+	case collectors.ReaderVerb:
+		err = reader.Main(context.Background(), stdin, stdout)
+	case supervise.Verb:
+		err = supervise.Main(context.Background(), stdin, stdout)
 	default:
 		return 0, false
 	}
-	if err != nil {
+	var program *supervise.ExitError
+	switch {
+	case errors.As(err, &program):
+		if program.Signal != 0 { // otherwise it has said itself what was wrong
+			fmt.Fprintf(stderr, "inabench %s: %v\n", args[1], err)
+		}
+		return program.ExitCode(), true
+	case err != nil:
 		fmt.Fprintf(stderr, "inabench %s: %v\n", args[1], err)
 		return exitTestbed, true
 	}

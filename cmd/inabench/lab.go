@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"text/tabwriter"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,9 +12,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/netns"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -27,7 +22,7 @@ func calibrateCommand() *cli.Command {
 		Name:      "calibrate",
 		Usage:     "measure T, round trips and PAT at low load, and the rates that links really carry",
 		ArgsUsage: "EXPERIMENT.toml|-",
-		Flags:     []cli.Flag{driverFlag(), setFlag(), outputFlag("text", "json")},
+		Flags:     append([]cli.Flag{driverFlag(), setFlag(), switchFlag(), skipFlag("skip-preflight"), outputFlag("text", "json")}, holdFlags()...),
 		Action: func(c *cli.Context) error {
 			path, err := argument(c, "experiment")
 			if err != nil {
@@ -45,17 +40,26 @@ func calibrateCommand() *cli.Command {
 			if done || err != nil {
 				return err
 			}
-			spec, err := src.spec(c.StringSlice("set"))
+			spec, err := src.spec(sets(c))
 			if err != nil {
 				return err
 			}
+			skip, err := skipped(c, "skip-preflight")
+			if err != nil {
+				return err
+			}
+			spec.SkipPreflight(skip...)
 			if driver == "netns" {
 				if done, err := emulate(c.Context); done || err != nil {
 					return err
 				}
 			}
 			p := newProgress(c.App.ErrWriter, false)
-			cal, err := experiments.MeasureBaseline(c.Context, driver, spec, p.update)
+			hold, err := holdOf(c, p.note)
+			if err != nil {
+				return err
+			}
+			cal, err := experiments.MeasureBaseline(c.Context, driver, spec, hold, p.update)
 			p.clear()
 			if err != nil {
 				return err
@@ -117,7 +121,8 @@ func sshCommand() *cli.Command {
 				return inputError{fmt.Errorf("host %s has no ssh address in %s", name, inv.File),
 					"write one, or use an emulation of it: --on netns"}
 			}
-			client, err := ssh.Dial(c.Context, remote.InventoryTarget(inv, *h))
+			dialer := ssh.Dialer{Warn: func(line string) { fmt.Fprintln(c.App.ErrWriter, "inabench: warning: "+line) }}
+			client, err := dialer.Dial(c.Context, remote.InventoryTarget(inv, *h))
 			if err != nil {
 				return err
 			}
@@ -157,155 +162,4 @@ func inventoryOf(path string) (*inventory.Inventory, error) {
 		return nil, err
 	}
 	return s.Inventory(), nil
-}
-
-func doctorCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "doctor",
-		Usage: "say what this machine can do, and what to do about the rest",
-		Flags: []cli.Flag{outputFlag("text", "json")},
-		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
-			report, err := netns.Probe(c.Context)
-			if err != nil {
-				return err
-			}
-			if format == "json" {
-				if err := writeJSON(c.App.Writer, report); err != nil {
-					return err
-				}
-				return report.Err()
-			}
-			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-			for _, k := range report.Checks {
-				mark := "ok"
-				if !k.OK {
-					mark = "missing"
-					if k.Required {
-						mark = "NEEDED"
-					}
-				}
-				fmt.Fprintf(tw, "%s\t%s\t%s\n", mark, k.Name, k.Why)
-				if !k.OK && k.Fix != "" {
-					fmt.Fprintf(tw, "\t\tto do: %s\n", k.Fix)
-				}
-			}
-			if err := tw.Flush(); err != nil {
-				return err
-			}
-			if err := report.Err(); err != nil {
-				return err
-			}
-			fmt.Fprintln(c.App.Writer, "this machine can emulate racks: inabench run experiments/quickstart.toml")
-			return nil
-		},
-	}
-}
-
-func cleanCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "clean",
-		Usage: "remove what a killed run left on a lab's switches; emulations leave nothing. Idempotent, like rm -f",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE` of the lab", EnvVars: []string{"INABENCH_INVENTORY"}},
-			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed"},
-			&cli.BoolFlag{Name: "force", Usage: "take switches over from a controller that has hung"},
-		},
-		Action: func(c *cli.Context) error {
-			if c.String("inventory") == "" {
-				fmt.Fprintln(c.App.Writer, "nothing to clean: emulations end with their run; name a lab with --inventory")
-				return nil
-			}
-			inv, err := inventoryOf(c.String("inventory"))
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, sw := range inv.Switches {
-				if sw.Control == "" {
-					continue
-				}
-				n, err := cleanSwitch(c.Context, inv, sw, c.Bool("dry-run"), c.Bool("force"))
-				if err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				verb := "removed"
-				if c.Bool("dry-run") {
-					verb = "would be removed"
-				}
-				fmt.Fprintf(c.App.Writer, "switch %s: %d job%s, %d route%s, %d group%s %s\n", sw.Name,
-					len(n.Jobs), plural(len(n.Jobs)), len(n.Routes), plural(len(n.Routes)), len(n.Groups), plural(len(n.Groups)), verb)
-			}
-			return errors.Join(errs...)
-		},
-	}
-}
-
-// cleanSwitch deletes what a run wrote into a switch, and says what that was: all
-// jobs, their multicast groups, and the routes to hosts of the inventory.
-func cleanSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, dry, force bool) (batch p4rt.Batch, err error) {
-	client, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rt.Options{DialTimeout: 5 * time.Second, Polite: !force})
-	switch {
-	case errors.Is(err, p4rt.ErrNotPrimary):
-		return batch, inUse{err}
-	case err != nil:
-		return batch, fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
-	}
-	defer func() {
-		if err = errors.Join(err, client.Close(ctx)); err != nil {
-			err = fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
-		}
-	}()
-	if err := client.Attach(ctx); err != nil {
-		if errors.Is(err, p4rt.ErrNoPipeline) {
-			err = nil // it has been restarted: there is nothing in it
-		}
-		return batch, err
-	}
-	if batch.Jobs, err = client.ReadJobs(ctx); err != nil {
-		return batch, err
-	}
-	groups, err := client.ReadGroups(ctx)
-	if err != nil {
-		return batch, err
-	}
-	for _, g := range groups {
-		for _, j := range batch.Jobs {
-			if j.DownGroup == g.ID {
-				batch.Groups = append(batch.Groups, g)
-				break
-			}
-		}
-	}
-	routes, err := client.ReadRoutes(ctx)
-	if err != nil {
-		return batch, err
-	}
-	for _, r := range routes {
-		if slices.ContainsFunc(inv.Hosts, func(h inventory.Host) bool {
-			return slices.ContainsFunc(h.NICs, func(n inventory.NIC) bool {
-				return n.Address.IsValid() && n.Address.Addr() == netip.AddrFrom4(r.Dst)
-			})
-		}) {
-			batch.Routes = append(batch.Routes, r)
-		}
-	}
-	if dry {
-		return batch, nil
-	}
-	return batch, client.Delete(ctx, batch)
-}
-
-// inUse is a switch that someone else controls.
-type inUse struct{ error }
-
-func (e inUse) Unwrap() []error { return []error{testbed.ErrBusy, e.error} }
-
-// Hint is what to do about it.
-func (e inUse) Hint() string {
-	return "wait until that run has ended; --force takes over from one that has hung"
 }

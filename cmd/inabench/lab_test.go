@@ -20,8 +20,19 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
 	"github.com/inabench/inabench/testbed/sshd"
 )
+
+// jobsOnLo are the UDP ports of jobs: hosts of all labs have them on one device, lo.
+var jobsOnLo sync.Mutex
+
+// cmdJobs makes a script that runs jobs wait until it is the only one.
+func cmdJobs(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 0, "jobs")
+	jobsOnLo.Lock()
+	ts.Defer(jobsOnLo.Unlock)
+}
 
 // cmdLab serves a lab on loopback addresses: SSH servers h1 and h2, and a P4Runtime
 // server tor1 whose switch has ports and no cables. Faults:
@@ -142,20 +153,16 @@ func newKey(ts *testscript.TestScript, name string) (ssh.Signer, string) {
 }
 
 // cableless is a switch that forwards nothing.
-type cableless struct{ stuck bool }
+type cableless struct {
+	softswitchtest.Nowhere
+	stuck bool
+}
 
-func (c *cableless) Reset()                    {}
-func (c *cableless) SetJob(ina.JobEntry) error { return nil }
+func (c *cableless) Ports() []uint32 { return []uint32{1, 2} }
+
 func (c *cableless) DeleteJob(uint16) error {
 	if c.stuck {
 		return errors.New("the driver does not answer")
 	}
 	return nil
 }
-func (c *cableless) SetRoute(softswitch.Route) error                        { return nil }
-func (c *cableless) DeleteRoute([4]byte) error                              { return nil }
-func (c *cableless) SetGroup(uint16, []uint32) error                        { return nil }
-func (c *cableless) DeleteGroup(uint16) error                               { return nil }
-func (c *cableless) ResetCounter(softswitch.Counter, int)                   {}
-func (c *cableless) Ports() []uint32                                        { return []uint32{1, 2} }
-func (c *cableless) Counter(softswitch.Counter, int) (packets, bytes int64) { return 0, 0 }

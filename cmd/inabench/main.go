@@ -143,9 +143,12 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		ExitErrHandler:       func(*cli.Context, error) {}, // exitCode decides
 		OnUsageError:         onUsageError,
 		EnableBashCompletion: true,
+		// A value of --set may be a list; see words.
+		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
-			checkCommand(), planCommand(), placeCommand(), runCommand(), calibrateCommand(),
-			showCommand(), graphCommand(), traceCommand(), modelsCommand(), sshCommand(), doctorCommand(), cleanCommand(),
+			checkCommand(), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
+			showCommand(), reportCommand(), compareCommand(), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), explainCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
+			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

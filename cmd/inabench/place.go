@@ -37,19 +37,20 @@ func placeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "jobs", Aliases: []string{"j"}, Usage: "`FILE` of jobs: a trace, all of whose jobs are one batch, or an experiment; - is standard input"},
 			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory `FILE`; default that of the experiment"},
-			&cli.StringFlag{Name: "policy", Aliases: []string{"p"}, Usage: "`NAME` of the policy; default that of the experiment, netpack for a trace"},
+			&cli.StringFlag{Name: "policy", Aliases: []string{"p"}, Usage: "`NAME` of the policy, or several, with commas; default that of the experiment, netpack for a trace"},
 			&cli.BoolFlag{Name: "list", Usage: "list the policies, and by what they choose"},
 			&cli.BoolFlag{Name: "partial", Usage: "place the jobs that fit and list the others, which are an error otherwise"},
 			explainFlag(),
 			&cli.Uint64Flag{Name: "seed", Usage: "`N` that policies draw by; default that of the experiment, or 1"},
 			setFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`; json or - writes it to stdout"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, a picture if it ends in .svg; json or - writes it to stdout"},
 		},
 		Description: `Examples:
   inabench place --list
   inabench place --explain -p netpack -j experiments/two-racks.toml
   inabench trace generate --jobs 9 --gpus 8 -o t.csv --max-gpus 4
   inabench place --partial -i experiments/racks/two-racks.toml -j t.csv
+  inabench place -j experiments/batches/titan-figure1.toml -p hived,titan
 `,
 		Action: placeAction,
 	}
@@ -68,17 +69,20 @@ type toPlace struct {
 
 // placed is what `place` writes for programs.
 type placed struct {
-	Schema    int              `json:"schema"` // 1
-	Tool      string           `json:"tool"`
-	Policy    string           `json:"policy"`
-	Rule      string           `json:"rule"`
-	Seed      uint64           `json:"seed"`
-	Inventory string           `json:"inventory"`
-	From      string           `json:"jobs_file"`
-	Jobs      []placedJob      `json:"jobs"`
-	Waiting   []waitingJob     `json:"waiting"`
-	Free      []hostFree       `json:"free,omitempty"` // where jobs wait: what is left for them
-	Why       *experiments.Why `json:"why,omitempty"`
+	Schema    int          `json:"schema"` // 1
+	Tool      string       `json:"tool"`
+	Policy    string       `json:"policy"`
+	Rule      string       `json:"rule"`
+	Seed      uint64       `json:"seed"`
+	Inventory string       `json:"inventory"`
+	From      string       `json:"jobs_file"`
+	Jobs      []placedJob  `json:"jobs"`
+	Waiting   []waitingJob `json:"waiting"`
+	Free      []hostFree   `json:"free,omitempty"` // where jobs wait: what is left for them
+	// Machines are what each GPU does: "" nothing, "A/0" it is rank 0 of job A, "A/spare" A
+	// keeps it, "B/background" it is of B, which names its hosts while others do not.
+	Machines []results.Machine `json:"machines"`
+	Why      *experiments.Why  `json:"why,omitempty"`
 }
 
 type placedJob struct {
@@ -89,6 +93,12 @@ type placedJob struct {
 	// jobs, bit/s of gradients; nil: it sends nothing.
 	Rate       *float64 `json:"rate,omitempty"`
 	Bottleneck string   `json:"bottleneck"`
+	// Cross is what its GPUs send each other between machines if they reduce by halving and
+	// doubling, in gradients; both ways of an exchange count once.
+	Cross float64 `json:"cross_traffic"`
+
+	crossText string // "3/2 K"
+	before    bool   // it was there before the others
 }
 
 type waitingJob struct {
@@ -112,49 +122,83 @@ func placeAction(c *cli.Context) error {
 	if c.Bool("list") {
 		return writePolicies(c.App.Writer)
 	}
-	if name := c.String("policy"); name != "" {
-		var known []string
-		for _, p := range experiments.Policies() {
-			known = append(known, p.Name())
-		}
-		if !slices.Contains(known, name) {
-			return usagef(tomlfile.OneOf(name, known), "unknown policy %q", name)
-		}
+	names, err := policyNames(c.String("policy"))
+	if err != nil {
+		return err
 	}
 	b, err := readBatch(c)
 	if err != nil {
 		return err
 	}
-	done, err := experiments.PlaceJobs(b.policy, b.inv, b.jobs, b.seed)
-	if err != nil {
-		return err
+	if len(names) == 0 {
+		names = []string{b.policy}
 	}
-	if n := len(done.Waiting); n > 0 && !c.Bool("partial") {
-		return b.infeasible(done.Waiting)
-	}
-	out, err := b.result(done)
-	if err != nil {
-		return err
-	}
-	if c.Bool("explain") {
-		out.Why = &done.Why
-	}
-	switch path := c.String("output"); path {
-	case "":
-		return writePlaced(c.App.Writer, out)
-	case "json", stdin:
-		return writeJSON(c.App.Writer, out)
-	default:
-		var text bytes.Buffer
-		if err := writeJSON(&text, out); err != nil {
+	var all []*placed
+	for _, name := range names {
+		done, err := experiments.PlaceJobs(name, b.inv, b.jobs, b.seed)
+		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, text.Bytes(), 0o666); err != nil {
-			return outputError{err}
+		if n := len(done.Waiting); n > 0 && !c.Bool("partial") {
+			return b.infeasible(done.Waiting)
 		}
-		fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", out.summary())
-		return nil
+		out, err := b.result(done)
+		if err != nil {
+			return err
+		}
+		if c.Bool("explain") {
+			out.Why = &done.Why
+		}
+		all = append(all, out)
 	}
+	path := c.String("output")
+	if path == "" {
+		return writePlaced(c.App.Writer, all)
+	}
+	var text bytes.Buffer
+	switch {
+	case strings.HasSuffix(path, ".svg"):
+		fmt.Fprintln(&text, results.MachinesSVG("Jobs of "+b.file+" on "+b.inv.File, sideBySide(all)))
+	case len(all) == 1:
+		err = writeJSON(&text, all[0])
+	default:
+		err = writeJSON(&text, all)
+	}
+	if err != nil {
+		return err
+	}
+	if path == "json" || path == stdin {
+		_, err := c.App.Writer.Write(text.Bytes())
+		return err
+	}
+	if err := os.WriteFile(path, text.Bytes(), 0o666); err != nil {
+		return outputError{err}
+	}
+	for _, p := range all {
+		fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", p.summary())
+	}
+	return nil
+}
+
+// policyNames are the policies of a list, all known and none twice.
+func policyNames(list string) (names []string, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	var known []string
+	for _, p := range experiments.Policies() {
+		known = append(known, p.Name())
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(known, name) {
+			return nil, usagef(tomlfile.OneOf(name, known), "unknown policy %q", name)
+		}
+		if slices.Contains(names, name) {
+			return nil, usagef("", "policy %s twice", name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // readBatch reads what is to be placed.
@@ -186,7 +230,6 @@ func readBatch(c *cli.Context) (*toPlace, error) {
 		return nil, inputError{fmt.Errorf("%s has %s jobs, a batch at most %s", src.name, count(len(b.jobs)), count(mostJobs)),
 			"inabench trace import --first N makes a smaller trace"}
 	}
-	b.policy = cmp.Or(c.String("policy"), b.policy)
 	if c.IsSet("seed") {
 		b.seed = c.Uint64("seed")
 	}
@@ -212,7 +255,7 @@ func isTOML(src source) bool {
 
 // experiment takes the jobs of an experiment, of its first point.
 func (b *toPlace) experiment(c *cli.Context, src source) error {
-	sets := c.StringSlice("set")
+	sets := sets(c)
 	var spec *experiments.Spec
 	var err error
 	if b.inv == nil {
@@ -228,6 +271,9 @@ func (b *toPlace) experiment(c *cli.Context, src source) error {
 		fmt.Fprintf(c.App.ErrWriter, "inabench: the first of %d points: %s; --set chooses others\n", len(points), strings.Join(points[0].Labels, " "))
 	}
 	spec = points[0].Spec
+	if spec.Training != nil {
+		return inputError{fmt.Errorf("%s has no [[job]]", src.name), "inabench plan " + src.name + " shows where the workers of its job go"}
+	}
 	if len(spec.Jobs) == 0 {
 		return inputError{fmt.Errorf("%s has no [[job]]", src.name), "a trace's jobs are placed with -j TRACE.csv -i INVENTORY.toml"}
 	}
@@ -293,7 +339,15 @@ func (b *toPlace) infeasible(waiting []*placement.InfeasibleError) error {
 func (b *toPlace) result(done *experiments.Placed) (*placed, error) {
 	out := &placed{
 		Schema: 1, Tool: version(), Policy: done.Why.Policy, Rule: done.Why.Rule, Seed: b.seed,
-		Inventory: b.inv.File, From: b.file, Jobs: []placedJob{}, Waiting: []waitingJob{},
+		Inventory: b.inv.File, From: b.file, Jobs: []placedJob{}, Waiting: []waitingJob{}, Machines: done.Machines,
+	}
+	before := map[string]bool{}
+	for _, m := range done.Machines {
+		for _, c := range m.GPUs {
+			if c.Use == results.Background {
+				before[c.Job] = true
+			}
+		}
 	}
 	p, err := placement.Predict(b.inv, done.Plan, b.conditions)
 	if err != nil {
@@ -304,7 +358,8 @@ func (b *toPlace) result(done *experiments.Placed) (*placed, error) {
 		rates[j.Name] = j
 	}
 	for _, j := range done.Plan.Jobs {
-		one := placedJob{JobPlan: j, Racks: []string{}, Bottleneck: rates[j.Name].Bottleneck}
+		one := placedJob{JobPlan: j, Racks: []string{}, Bottleneck: rates[j.Name].Bottleneck, before: before[j.Name]}
+		one.Cross, one.crossText = experiments.Crossing(&j)
 		for _, w := range j.Workers {
 			one.GPUs += w.GPUs
 			if h, ok := b.inv.Host(w.Host); ok && len(h.NICs) > 0 && !slices.Contains(one.Racks, h.NICs[0].Switch) {
@@ -338,13 +393,74 @@ func (p *placed) summary() string {
 	return s
 }
 
-// writePlaced shows a placement to a person.
-func writePlaced(w io.Writer, p *placed) error {
-	fmt.Fprintf(w, "%s\n\n", p.summary())
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	if len(p.Jobs) > 0 {
-		fmt.Fprintln(tw, "JOB\tGPUS\tRATE\tBOTTLENECK\tRACKS\tPS\tHOSTS")
+// writePlaced shows placements of the same jobs to a person.
+func writePlaced(w io.Writer, all []*placed) error {
+	for _, p := range all {
+		fmt.Fprintln(w, p.summary())
 	}
+	fmt.Fprintln(w)
+	if len(all) == 1 {
+		if err := all[0].writeJobs(w); err != nil {
+			return err
+		}
+	}
+	if len(all[0].Machines) > 0 {
+		_, width, colour := terminal(w)
+		placements := sideBySide(all)
+		if err := results.WriteMachines(w, placements, results.TextOptions{Width: width, Color: colour}); err != nil {
+			return err
+		}
+		if len(placements[0].Notes) > 0 {
+			fmt.Fprintln(w, "  across machines: what is sent by halving and doubling, K is the gradient")
+		}
+	}
+	for i, p := range all {
+		p.writeWaiting(w, len(all) > 1)
+		if p.Why != nil {
+			if i == 0 || len(p.Waiting) > 0 {
+				fmt.Fprintln(w)
+			}
+			if err := writeWhy(w, p.Why); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mostCrossing is of how many jobs at most a table of machines says what they send.
+const mostCrossing = 6
+
+// sideBySide are placements as tables and pictures have them. Of a few jobs with several
+// GPUs they say how much each sends between machines.
+func sideBySide(all []*placed) []results.Placement {
+	var out []results.Placement
+	for _, p := range all {
+		one := results.Placement{Machines: p.Machines}
+		if len(all) > 1 {
+			one.Name = p.Policy
+		}
+		var crossing []results.Note
+		for _, j := range p.Jobs {
+			if j.GPUs > 1 && !j.before {
+				crossing = append(crossing, results.Note{Label: j.Name + " across machines", Text: j.crossText})
+			}
+		}
+		if len(crossing) <= mostCrossing && len(p.Waiting) == 0 {
+			one.Notes = crossing
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// writeJobs is a table of the jobs that are placed.
+func (p *placed) writeJobs(w io.Writer) error {
+	if len(p.Jobs) == 0 {
+		return nil
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "JOB\tGPUS\tRATE\tBOTTLENECK\tRACKS\tPS\tHOSTS")
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		rate, bottleneck := "local", "-"
@@ -357,31 +473,37 @@ func writePlaced(w io.Writer, p *placed) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	if len(p.Waiting) > 0 {
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// writeWaiting lists the jobs that wait, and what is free; named, by which policy.
+func (p *placed) writeWaiting(w io.Writer, named bool) {
+	if len(p.Waiting) == 0 {
+		return
+	}
+	if named {
+		fmt.Fprintf(w, "\nwaiting (%s)\n", p.Policy)
+	} else {
 		fmt.Fprintln(w, "\nwaiting")
-		for _, j := range p.Waiting {
-			where := ""
-			if j.Line > 0 {
-				where = fmt.Sprintf(" (%s:%d)", p.From, j.Line)
-			}
-			fmt.Fprintf(w, "  %s%s %s\n", j.Name, where, j.Reason)
-		}
-		var free []string
-		for _, f := range p.Free {
-			if f.Free > 0 {
-				free = append(free, fmt.Sprintf("%s %d", f.Host, f.Free))
-			}
-		}
-		if len(free) > 40 {
-			free = append(free[:40], fmt.Sprintf("and %d more hosts", len(free)-40))
-		}
-		writeWords(w, "free", cmp.Or(strings.Join(free, ", "), "no GPU"))
 	}
-	if p.Why != nil {
-		fmt.Fprintln(w)
-		return writeWhy(w, p.Why)
+	for _, j := range p.Waiting {
+		where := ""
+		if j.Line > 0 {
+			where = fmt.Sprintf(" (%s:%d)", p.From, j.Line)
+		}
+		fmt.Fprintf(w, "  %s%s %s\n", j.Name, where, j.Reason)
 	}
-	return nil
+	var free []string
+	for _, f := range p.Free {
+		if f.Free > 0 {
+			free = append(free, fmt.Sprintf("%s %d", f.Host, f.Free))
+		}
+	}
+	if len(free) > 40 {
+		free = append(free[:40], fmt.Sprintf("and %d more hosts", len(free)-40))
+	}
+	writeWords(w, "free", cmp.Or(strings.Join(free, ", "), "no GPU"))
 }
 
 // writeWhy shows a person why jobs are where they are.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -77,7 +78,7 @@ func checkFile(c *cli.Context, path string) (string, error) {
 		}
 		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil
 	}
-	spec, err := src.spec(c.StringSlice("set"))
+	spec, err := src.spec(sets(c))
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +106,7 @@ func planCommand() *cli.Command {
 		Usage:     "show where jobs go, what switches hold and what is predicted; nothing is touched",
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: []cli.Flag{
-			setFlag(), explainFlag(),
+			setFlag(), switchFlag(), explainFlag(), predictorFlag(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, for `inabench run FILE`; json or - writes it to stdout"},
 		},
 		Action: func(c *cli.Context) error {
@@ -117,12 +118,19 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			spec, err := src.spec(c.StringSlice("set"))
+			spec, err := src.spec(sets(c))
 			if err != nil {
 				return err
 			}
 			plan, err := experiments.NewPlan(spec, version())
 			if err != nil {
+				return err
+			}
+			more, err := predictorsOf(c)
+			if err != nil {
+				return err
+			}
+			if err := plan.Ask(c.Context, more); err != nil {
 				return err
 			}
 			if c.Bool("explain") {
@@ -153,6 +161,12 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	var last []byte
 	for _, pt := range p.Points {
+		if pt.Plan == nil {
+			if err := writeTraining(w, pt); err != nil {
+				return err
+			}
+			continue
+		}
 		now, err := json.Marshal(pt.Plan)
 		if err != nil {
 			return err
@@ -181,20 +195,78 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 		}
 		for i, ph := range pt.Phases {
 			fmt.Fprintf(tw, "  phase %d, %g s to %g s: %s\n", i+1, ph.Start, ph.End, strings.Join(ph.Jobs, ", "))
-			fmt.Fprintf(tw, "    job\tgoodput\tper worker on the wire\taggregated\tbottleneck\twaterfill says\n")
+			asked := externals(ph)
+			fmt.Fprintf(tw, "    job\tgoodput\tper worker on the wire\taggregated\tbottleneck\twaterfill says")
+			for _, name := range asked {
+				fmt.Fprintf(tw, "\t%s says", name)
+			}
+			fmt.Fprintln(tw)
 			for k, j := range ph.Predictions[0].Jobs {
 				if j.Local {
 					fmt.Fprintf(tw, "    %s\tlocal\tlocal\t-\t%s\tlocal\n", j.Name, j.Bottleneck)
 					continue
 				}
 				published := ph.Predictions[1].Jobs[k]
-				fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\t%s\t%s %s\n", j.Name,
+				fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\t%s\t%s %s", j.Name,
 					results.Quantity(j.Goodput, "bit/s"), results.Quantity(j.WireRate, "bit/s"), shares(j.Shares), j.Bottleneck,
 					results.Quantity(published.Goodput, "bit/s"), shares(published.Shares))
+				for _, name := range asked {
+					fmt.Fprintf(tw, "\t%s", externalSays(ph, name, j.Name))
+				}
+				fmt.Fprintln(tw)
 			}
 		}
 		fmt.Fprintln(tw)
 	}
+	return tw.Flush()
+}
+
+// externals are the predictors of one's own that said something of a phase.
+func externals(ph experiments.PlanPhase) (names []string) {
+	for _, f := range ph.External {
+		if !slices.Contains(names, f.Predictor) {
+			names = append(names, f.Predictor)
+		}
+	}
+	return names
+}
+
+// externalSays is what one of them says of a job: its goodput and shares.
+func externalSays(ph experiments.PlanPhase, name, job string) string {
+	goodput := "-"
+	var of []placement.SharePrediction
+	for _, f := range ph.External {
+		_, sw, _ := strings.Cut(f.Of, job+"@")
+		switch {
+		case f.Predictor != name:
+		case f.Metric == "goodput" && f.Of == job:
+			goodput = results.Quantity(f.Value, f.Unit)
+		case f.Metric == "share" && f.Of == job+"@"+sw:
+			of = append(of, placement.SharePrediction{Switch: sw, Share: f.Value})
+		}
+	}
+	return goodput + " " + shares(of)
+}
+
+// writeTraining shows where the workers of one job go, GPU by GPU, and what is predicted.
+func writeTraining(w io.Writer, pt experiments.PlanPoint) error {
+	if len(pt.Labels) > 0 {
+		fmt.Fprintf(w, "point %s\n", strings.Join(pt.Labels, " "))
+	}
+	_, width, colour := terminal(w)
+	if err := results.WriteMachines(w, []results.Placement{{Machines: pt.Machines}}, results.TextOptions{Width: width, Color: colour}); err != nil {
+		return err
+	}
+	if pt.Why != nil {
+		if err := writeWhy(w, pt.Why); err != nil {
+			return err
+		}
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, f := range pt.Figures {
+		fmt.Fprintf(tw, "  %s\t%s\n", f.Metric, results.Quantity(f.Value, f.Unit))
+	}
+	fmt.Fprintln(tw)
 	return tw.Flush()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,10 +77,15 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	b := &background{cmd: exec.Command(path, args[2:]...), ended: make(chan struct{}), seen: map[process]bool{}}
 	b.cmd.Dir = ts.MkAbs(".")
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
-	for _, key := range []string{"PATH", "HOME", "TMPDIR", "WORK", "GORACE"} {
+	for _, key := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK", "GORACE"} {
 		if v := ts.Getenv(key); v != "" {
 			b.cmd.Env = append(b.cmd.Env, key+"="+v)
 		}
+	}
+	if signal.Ignored(syscall.SIGHUP) { // under nohup, and what is ignored stays so in children
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Ignore(syscall.SIGHUP)
 	}
 	ts.Check(b.cmd.Start())
 	go func() {

@@ -61,6 +61,15 @@ func (p *progress) update(s experiments.Status) {
 	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
 }
 
+// note says what a run waits for.
+func (p *progress) note(what string) {
+	if p.quiet {
+		return
+	}
+	p.clear()
+	fmt.Fprintf(p.w, "inabench: waiting: %s\n", what)
+}
+
 // clear removes the line from a terminal.
 func (p *progress) clear() {
 	p.mu.Lock()

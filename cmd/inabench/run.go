@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -23,14 +24,17 @@ func runCommand() *cli.Command {
 		Name:      "run",
 		Usage:     "run an experiment, or a plan saved by `plan -o`, and judge it",
 		ArgsUsage: "EXPERIMENT.toml|-",
-		Flags: []cli.Flag{
-			driverFlag(), setFlag(), rootFlag(), outputFlag("text", "json", "junit"),
+		Flags: append([]cli.Flag{
+			driverFlag(), setFlag(), switchFlag(), rootFlag(), predictorFlag(), outputFlag("text", "json", "junit"),
 			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself, for a first look"},
 			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
+			&cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"},
+			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},
+			skipFlag("skip-preflight"),
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
 			&cli.BoolFlag{Name: "pcap", Usage: "capture every switch port into the run directory"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
-		},
+		}, holdFlags()...),
 		Action: runAction,
 	}
 }
@@ -48,6 +52,13 @@ func runAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	engine, err := oneOf(c, "engine", "local", "slurm")
+	if err != nil {
+		return err
+	}
+	if c.IsSet("resume") && engine != "slurm" {
+		return usagef("--engine slurm --resume RUN", "--resume takes over points that Slurm computed")
+	}
 	if c.Int("repeat") < 0 {
 		return usagef("leave it out for as many as the experiment says", "--repeat %d: at least 1", c.Int("repeat"))
 	}
@@ -55,7 +66,11 @@ func runAction(c *cli.Context) error {
 	if done || err != nil {
 		return err
 	}
-	sets := c.StringSlice("set")
+	skip, err := skipped(c, "skip-preflight")
+	if err != nil {
+		return err
+	}
+	sets := sets(c)
 	if c.Bool("quick") {
 		quick, err := experiments.Quick(src.name, src.text)
 		if err != nil {
@@ -67,6 +82,7 @@ func runAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	spec.SkipPreflight(skip...)
 	if spec.On != "" && !c.IsSet("on") {
 		driver = spec.On
 	}
@@ -76,10 +92,29 @@ func runAction(c *cli.Context) error {
 		}
 	}
 	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
+	hold, err := holdOf(c, p.note)
+	if err != nil {
+		return err
+	}
+	asked, err := predictorsOf(c)
+	if err != nil {
+		return err
+	}
 	opt := experiments.RunOptions{
+		Predictors: asked, Hold: hold, Night: suite.NightOfEnvironment(),
 		Driver: driver, Root: rootOf(c), Tool: version(), Args: os.Args[1:],
 		Repeats: c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
 		ExitCode: func(err error) int { return codeOf(c.Context, err) },
+	}
+	if engine == "slurm" {
+		opt.Batch = experiments.Slurm{}
+	}
+	if ref := c.String("resume"); ref != "" {
+		cut, _, err := results.Open(rootOf(c), ref)
+		if err != nil {
+			return inputError{err, "inabench show lists all runs"}
+		}
+		opt.Resume = cut.Path
 	}
 	if c.Bool("keep-on-failure") {
 		opt.KeepOnFailure = func(ctx context.Context, tb testbed.Testbed, cause error) {
@@ -95,6 +130,8 @@ func runAction(c *cli.Context) error {
 	if rec == nil {
 		return err
 	}
+	index(c)
+	retell(c, rec, dir)
 	if werr := write(c.App.Writer, rec, dir.Path, format); werr != nil {
 		err = errors.Join(err, werr)
 	}

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -23,12 +25,19 @@ import (
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
+// skipInTests: machines that run tests may save power.
+const skipInTests = "governor"
+
 // TestMain makes this binary the program under test: scripts find it as inabench in
 // their path, and it starts itself again as agent, host and switch.
 func TestMain(m *testing.M) {
+	held(os.Args)
 	if code, ok := hidden(os.Args, os.Stdin, os.Stdout, os.Stderr); ok {
 		syscall.Exit(code) // the race detector sleeps for a second in os.Exit
 	}
+	enterLab()
+	flag.Set("test.parallel", strconv.Itoa(max(3, runtime.GOMAXPROCS(0)))) // labs mostly wait
+	os.Setenv("INABENCH_SKIP_PREFLIGHT", skipInTests)
 	if os.Getenv("GORACE") == "" {
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
@@ -54,6 +63,13 @@ func TestMain(m *testing.M) {
 //	tty COMMAND ...         runs a command whose stdout and stderr are a terminal
 //	hogs                    keeps every core busy, three times over, to the end
 //	lab [NAME=FAULT ...]    serves a lab of two hosts and a switch, in lab.toml
+//	nights DIR N            fills DIR with runs of two-jobs in N nights; from the 20th on A is
+//	                        5 % slower
+//	past DIR N TIMES        gives every run in DIR one a day for N days before it, with TIMES its
+//	                        goodput
+//	killed SUITE.json ITEM  makes a night one that was killed while it ran its item
+//	jobs                    waits until no other script runs jobs on lo; they would take
+//	                        the same UDP ports
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"code":    cmdCode,
 	"decide":  cmdDecide,
@@ -66,6 +82,10 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"tty":     cmdTTY,
 	"hogs":    cmdHogs,
 	"lab":     cmdLab,
+	"jobs":    cmdJobs,
+	"nights":  cmdNights,
+	"past":    cmdPast,
+	"killed":  cmdKilled,
 }
 
 func params(dir string) testscript.Params {
@@ -73,6 +93,8 @@ func params(dir string) testscript.Params {
 		Dir: dir, Cmds: commands, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Values[backgroundKey] = map[string]*background{}
+			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("INABENCH_SKIP_PREFLIGHT", skipInTests)
 			return nil
 		},
 		Condition: func(name string) (bool, error) {

@@ -28,24 +28,26 @@ func showCommand() *cli.Command {
 			if !c.Args().Present() {
 				return listRuns(c)
 			}
-			ref, err := argument(c, "run")
+			dir, rec, err := runOf(c)
 			if err != nil {
 				return err
 			}
-			dir, rec, err := results.Open(rootOf(c), ref)
-			if err != nil {
-				return inputError{err, "inabench show lists all runs"}
-			}
-			if format != "html" {
-				return write(c.App.Writer, rec, dir.Path, format)
-			}
-			samples, err := dir.Samples()
-			if err != nil {
-				return err
-			}
-			return results.WriteHTML(c.App.Writer, rec, samples)
+			return report(c, c.App.Writer, rec, dir, format)
 		},
 	}
+}
+
+// runOf opens the run that the only argument names.
+func runOf(c *cli.Context) (*results.Dir, *results.Record, error) {
+	ref, err := argument(c, "run")
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, rec, err := results.Open(rootOf(c), ref)
+	if err != nil {
+		return nil, nil, inputError{err, "inabench show lists all runs"}
+	}
+	return dir, rec, nil
 }
 
 func listRuns(c *cli.Context) error {
@@ -67,6 +69,9 @@ func listRuns(c *cli.Context) error {
 		outcome := string(e.Record.Outcome)
 		if !e.Record.Complete() {
 			outcome = "cut off"
+			if results.Running(e.Path) {
+				outcome = "running"
+			}
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04:05"), e.Record.Name, e.Record.Driver, outcome, e.Path)
 	}

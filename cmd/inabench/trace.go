@@ -296,7 +296,7 @@ Examples:
 
 func traceImportAction(c *cli.Context) error {
 	x := trace.Transform{
-		Sources: c.StringSlice("source"), MaxGPUs: c.Int("max-gpus"), Clamp: c.Bool("clamp"),
+		Sources: words(c, "source"), MaxGPUs: c.Int("max-gpus"), Clamp: c.Bool("clamp"),
 		Sample: c.Int("sample"), Seed: c.Uint64("seed"), First: c.Int("first"),
 		ScaleSubmit: c.Float64("scale-submit"), ScaleDuration: c.Float64("scale-duration"), Rebase: c.Bool("rebase"),
 	}
@@ -405,8 +405,8 @@ func traceGenerateCommand() *cli.Command {
 		Usage: "make a trace: what jobs ask for, and when they come, drawn by a seed",
 		Flags: []cli.Flag{
 			traceFileFlag(),
-			&cli.StringFlag{Name: "demand", Value: string(trace.Philly), Usage: "`DISTRIBUTION` of the GPUs that jobs ask for: philly (as published of " +
-				"Microsoft's cluster, which ties durations to them), poisson or normal"},
+			&cli.StringFlag{Name: "demand", Value: string(trace.Philly), Usage: "`DISTRIBUTION` of the GPUs that jobs ask for: philly, elasticflow " +
+				"or seren (as published of those clusters, which ties durations to them), poisson or normal"},
 			&cli.IntFlag{Name: "jobs", Value: 1000, Usage: "`N` jobs"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`N` that everything is drawn by"},
 			&cli.Float64Flag{Name: "load", Value: 0.8, Usage: "jobs come as often as keeps so large a `PART` of --gpus busy"},
@@ -415,7 +415,7 @@ func traceGenerateCommand() *cli.Command {
 			&cli.Float64Flag{Name: "mean", Value: 8, Usage: "`GPUS` of a job on average, of poisson and normal"},
 			&cli.Float64Flag{Name: "stddev", Value: 4, Usage: "standard deviation in `GPUS`, of normal"},
 			&cli.IntFlag{Name: "max-gpus", Usage: "no job asks for more than `N` GPUs; such are drawn again"},
-			&cli.StringFlag{Name: "mean-duration", Usage: "`TIME` that jobs run on average, exponentially distributed: seconds, or 2h; else durations are Philly's"},
+			&cli.StringFlag{Name: "mean-duration", Usage: "`TIME` that jobs run on average, exponentially distributed: seconds, or 2h; else durations are those of --demand, or Philly's"},
 			&cli.StringSliceFlag{Name: "models", Usage: "`NAMES` that jobs' models are drawn from with equal chances, separated by commas; none: they have no model",
 				Value: cli.NewStringSlice(trace.NetPackModels()...)},
 		},
@@ -439,7 +439,7 @@ func traceGenerateAction(c *cli.Context) error {
 		Demand: trace.Demand(c.String("demand")), Jobs: c.Int("jobs"), Seed: c.Uint64("seed"),
 		Load: c.Float64("load"), Capacity: c.Int("gpus"), Rate: c.Float64("rate"),
 		Mean: c.Float64("mean"), StdDev: c.Float64("stddev"), MaxGPUs: c.Int("max-gpus"),
-		Models: c.StringSlice("models"),
+		Models: words(c, "models"),
 	}
 	if c.IsSet("rate") {
 		if c.IsSet("load") || c.IsSet("gpus") {
@@ -447,7 +447,7 @@ func traceGenerateAction(c *cli.Context) error {
 		}
 		g.Load, g.Capacity = 0, 0
 	}
-	for name, needs := range map[string]bool{"mean": g.Demand != trace.Philly, "stddev": g.Demand == trace.Normal} {
+	for name, needs := range map[string]bool{"mean": g.Demand.Shaped(), "stddev": g.Demand == trace.Normal} {
 		if c.IsSet(name) && !needs {
 			return usagef("", "--%s says nothing of --demand %s", name, g.Demand)
 		}

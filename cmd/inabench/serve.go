@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/serve"
+)
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "show all runs in a browser, those that go on included, until interrupted",
+		Flags: []cli.Flag{
+			rootFlag(),
+			&cli.StringFlag{Name: "listen", Aliases: []string{"l"}, Value: "127.0.0.1:8080", EnvVars: []string{"INABENCH_LISTEN"},
+				Usage: "`ADDRESS` to answer at; one that others can connect to demands a token of them. Port 0: any that is free"},
+			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with the token to demand, also on this machine; none: a random one is printed where one is needed"},
+		},
+		Description: `It only reads. Open the address that it prints in a browser; of one with a token
+the browser needs to know but once. From elsewhere, without giving others a way
+in: ssh -L 8080:localhost:8080 HOST
+
+Examples:
+  inabench serve
+  inabench serve --listen :8080 --token-file ~/.inabench-token
+`,
+		Action: serveAction,
+	}
+}
+
+func serveAction(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef(c.Command.HelpName+" --help lists the options", "serve: no argument expected, got %s", strings.Join(c.Args().Slice(), " "))
+	}
+	token, err := tokenOf(c.String("token-file"))
+	if err != nil {
+		return err
+	}
+	open := history.Open
+	if x, err := history.Open(c.Context, rootOf(c)); errors.Is(err, history.ErrFileSystem) {
+		open = history.InMemory // it need not outlive this
+	} else if err == nil {
+		x.Close()
+	}
+	return withIndex(c, open, func(x *history.Index) error {
+		l, err := new(net.ListenConfig).Listen(c.Context, "tcp", c.String("listen"))
+		if err != nil {
+			return hinted{outputError{err}, "--listen HOST:PORT names another address"}
+		}
+		if token == "" && !serve.Local(l.Addr()) {
+			token = serve.NewToken()
+		}
+		s, err := serve.New(rootOf(c), x, serve.Options{Token: token})
+		if err != nil {
+			l.Close()
+			return hinted{inputError{err, ""}, "head -c 24 /dev/urandom | base64 > FILE"}
+		}
+		fmt.Fprintln(c.App.Writer, address(l.Addr(), token, c.String("token-file") == ""))
+		if err := s.Serve(c.Context, l); err != nil {
+			return err
+		}
+		return context.Cause(c.Context)
+	})
+}
+
+// tokenOf is the token in a file.
+func tokenOf(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", inputError{fmt.Errorf("read token: %w", err), "--token-file names a file with one line"}
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || strings.ContainsAny(token, " \t\r\n") {
+		return "", inputError{fmt.Errorf("read token: %s is not one word", file), "head -c 24 /dev/urandom | base64 > FILE"}
+	}
+	return token, nil
+}
+
+// address is what a browser opens. A token that is in a file is not shown.
+func address(a net.Addr, token string, show bool) string {
+	tcp := a.(*net.TCPAddr)
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			host = name
+		}
+	}
+	text := "http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + "/"
+	if token != "" {
+		if !show {
+			token = "TOKEN"
+		}
+		text += "?token=" + token
+	}
+	return text
+}
