@@ -1,6 +1,7 @@
 package inabench_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,11 +13,12 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/inventory"
 )
 
 // What is written for people is held to what there is.
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"}
+var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/CODES.md", "docs/FAULTS.md", "docs/LAB.md", "docs/NIGHTS.md", "docs/STUDIES.md", "docs/PREDICTOR.md"}
 
 func read(t *testing.T, file string) string {
 	t.Helper()
@@ -27,23 +29,33 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestReadmeExamples loads the inventory and the experiment that the README shows, and
-// plans the latter. The first line of each names its file.
-func TestReadmeExamples(t *testing.T) {
+// TestExamples loads the inventories and experiments that the documents show, and plans
+// the latter. The first line of each names its file.
+func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	var names []string
-	for _, block := range regexp.MustCompile("(?s)```toml\n# (\\S+)\n.*?```").FindAllStringSubmatch(read(t, "README.md"), -1) {
-		text := strings.TrimSuffix(strings.TrimPrefix(block[0], "```toml\n"), "```")
-		if err := os.WriteFile(filepath.Join(dir, block[1]), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
+	want := 0
+	for _, file := range documents {
+		for _, block := range regexp.MustCompile("(?s)```toml\n# (\\S+)\n.*?```").FindAllStringSubmatch(read(t, file), -1) {
+			text := strings.TrimSuffix(strings.TrimPrefix(block[0], "```toml\n"), "```")
+			if err := os.WriteFile(filepath.Join(dir, block[1]), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, block[1])
 		}
-		names = append(names, block[1])
+		want += strings.Count(read(t, file), "```toml")
 	}
-	if want := strings.Count(read(t, "README.md"), "```toml"); len(names) != want || want == 0 {
+	if len(names) != want || want == 0 {
 		t.Fatalf("%d of %d TOML examples name their file in the first line", len(names), want)
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
+		if strings.Contains(read(t, path), "\n[[experiment]]") {
+			if _, err := suite.Load(path); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
 		isInventory, err := experiments.IsInventory(path, []byte(read(t, path)))
 		if err != nil {
 			t.Fatal(err)
@@ -52,6 +64,16 @@ func TestReadmeExamples(t *testing.T) {
 			inv, err := inventory.Load(path)
 			if err != nil {
 				t.Fatal(err)
+			}
+			for _, sw := range inv.Switches { // what a compiler would have made
+				for _, file := range []string{sw.Program.P4Info, sw.Program.Binary, sw.Program.Context, sw.Program.BFRT} {
+					if file == "" {
+						continue
+					}
+					if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, nil, 0o666)); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
 			if err := inv.CheckLab(); err != nil {
 				t.Error(err)
@@ -62,8 +84,8 @@ func TestReadmeExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if spec.Trace != nil || spec.Operations != nil {
-			continue // their jobs are placed as they come
+		if spec.Trace != nil || spec.Operations != nil || spec.Service != nil || len(spec.Programs) > 0 {
+			continue // their jobs are placed as they come, or are no jobs of ours
 		}
 		if _, err := experiments.NewPlan(spec, "test"); err != nil {
 			t.Errorf("plan %s: %v", name, err)
@@ -134,6 +156,8 @@ func TestLinks(t *testing.T) {
 			}
 			if path == "" {
 				path = file
+			} else {
+				path = filepath.Join(filepath.Dir(file), path)
 			}
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s: link to %s: %v", file, m[1], err)
@@ -142,10 +166,11 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s: link to %s: no such heading", file, m[1])
 			}
 		}
+		// Of what is quoted, files of the repository; runs are what its reader has made in it.
 		for _, path := range quoted(fence.ReplaceAllString(text, "")) {
 			top, rest, _ := strings.Cut(path, "/")
 			ours := slices.ContainsFunc(tops, func(e os.DirEntry) bool { return e.IsDir() && e.Name() == top })
-			if !ours || rest == "" || strings.ContainsAny(path, " *<") {
+			if !ours || top == "runs" || rest == "" || strings.ContainsAny(path, " *<") {
 				continue
 			}
 			if _, err := os.Stat(path); err != nil {
@@ -219,7 +244,7 @@ func checkInabench(program string, help map[string]string, words []string) error
 	if slices.Contains([]string{"agent", "netns-host"}, verb) { // hidden
 		return nil
 	}
-	if verb == "trace" && len(words) > 1 { // a verb of two words
+	if slices.Contains([]string{"trace", "inventory", "baseline", "suite"}, verb) && len(words) > 1 { // a verb of two words
 		words = words[1:]
 		verb += " " + words[0]
 	}

@@ -28,6 +28,11 @@ quickstart: build
 experiments:
     INABENCH_SHIP=netns go test -count=1 -run TestShip -v -timeout 30m ./experiments
 
+# short nights on emulated racks: what is said of them when nothing changes, and when 5 % of a
+# cable, of the switch or of a worker are taken away
+nights n="30":
+    INABENCH_NIGHTS={{n}} go test -count=1 -run TestNights -v -timeout 4h ./experiments/suite
+
 # speed: the switch, bring-up, water-filling
 bench:
     go test -run '^$' -bench 'Switch|BringUp|WaterFill' -timeout 30m ./testbed/softswitch ./testbed/netns ./placement/flow
@@ -54,3 +59,13 @@ proto:
 # exactly what CI runs
 check:
     bash .ci/run
+
+# compile the P4 program for BMv2 with an installed p4c; what it writes is committed
+p4:
+    testbed/p4/compile.sh
+
+# the experiments that BMv2 carries on two cores; needs simple_switch_grpc on PATH
+bmv2: build
+    ./inabench run --switch bmv2 --set emulation.factor=2500 --set measure.duration=12s --set job.A.duration=20s --set job.B.duration=16s experiments/quickstart.toml
+    ./inabench run --switch bmv2 --set emulation.factor=2500 --set measure.duration=8s experiments/pat-sweep.toml
+    ./inabench run --switch bmv2 --set emulation.factor=20000 --set measure.warmup=10s --set measure.duration=9s --set job.A.duration=80s --set job.B.start=20s --set job.B.duration=80s --set job.C.start=40s --set job.C.duration=40s --set job.D.start=60s --set job.D.duration=60s experiments/two-racks.toml
