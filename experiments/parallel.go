@@ -95,11 +95,13 @@ func (r *run) measureVirtually(ctx context.Context) error {
 		}
 	}
 	saved := time.Now()
+	blank := *r // as it is now: what is added to the record meanwhile is no business of the points'
+	blank.dir, blank.opt.Progress, blank.kept = nil, nil, nil
 	awaited()
 	return inOrder(ctx, all, func(ctx context.Context, put func(int, cell)) error {
 		return sideBySide(ctx, all, runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
 			var c cell
-			c.point, c.samples, c.err = r.apart(ctx, r.points[i%n])
+			c.point, c.samples, c.err = blank.apart(ctx, blank.points[i%n])
 			put(i, c)
 			return nil
 		})
@@ -122,11 +124,10 @@ func (r *run) measureVirtually(ctx context.Context) error {
 	})
 }
 
-// apart measures a point on a testbed of its own, in virtual time that begins at 0, and puts nothing
-// into the run's record and directory: it returns the samples.
+// apart measures a point on a testbed of its own, in virtual time that begins at 0, and returns its
+// samples. Nothing of the run that it is called on changes: it has no directory.
 func (r *run) apart(ctx context.Context, p planned) (_ *results.Point, _ []results.Sample, err error) {
 	w := *r
-	w.dir, w.opt.Progress = nil, nil
 	w.rec = &results.Record{ID: r.rec.ID, Scale: r.rec.Scale, Timings: map[string]float64{}}
 	w.bases = map[string]Baseline{}
 	if w.tb, err = openTestbed(ctx, w.opt.Driver, p.Spec, fabricOf(p.Spec, w.opt.Driver), "", holding{}, w.opt.Slow); err != nil {

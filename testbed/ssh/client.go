@@ -108,25 +108,38 @@ func (c *Client) setErr(err error) {
 
 // keepAlive asks the server for a sign of life, and ends the connection when none
 // comes: TCP by itself notices a dead host after many minutes, or never.
+//
+// Silence is counted in quarters of a span that this program lived through, not read off a
+// clock: one that was stopped goes on with the answers that have been waiting meanwhile.
 func (c *Client) keepAlive() {
-	limit := c.target.KeepAlive * time.Duration(c.target.KeepAliveMax)
-	tick := time.NewTicker(c.target.KeepAlive)
+	tick := time.NewTicker(max(c.target.KeepAlive/4, 1))
 	defer tick.Stop()
+	answers := make(chan error, 1)
+	asked, quarters := false, 0
 	for {
 		select {
 		case <-c.done:
 			return
+		case err := <-answers:
+			if err != nil {
+				return
+			}
+			asked, quarters = false, 0
 		case <-tick.C:
-		}
-		dead := time.AfterFunc(limit, func() {
-			c.setErr(fmt.Errorf("no answer to keepalives for %v", limit))
-			c.raw.Close()
-		})
-		// The answer is a failure by convention; only its arrival counts.
-		_, _, err := c.conn.SendRequest("keepalive@openssh.com", true, nil)
-		dead.Stop()
-		if err != nil {
-			return
+			quarters++
+			switch {
+			case !asked && quarters >= 4:
+				asked, quarters = true, 0
+				c.wg.Go(func() {
+					// The answer is a failure by convention; only its arrival counts.
+					_, _, err := c.conn.SendRequest("keepalive@openssh.com", true, nil)
+					answers <- err
+				})
+			case asked && quarters >= 4*c.target.KeepAliveMax:
+				c.setErr(fmt.Errorf("no answer to keepalives for %v", c.target.KeepAlive*time.Duration(c.target.KeepAliveMax)))
+				c.raw.Close()
+				return
+			}
 		}
 	}
 }
