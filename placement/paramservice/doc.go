@@ -53,9 +53,9 @@
 //     shares an Aggregator with it. Reverting and assigning anew is one change, so that tensors
 //     are moved once.
 //   - How interference is detected is not said. Here: the job is below LowPerf, and transfers with
-//     an Aggregator take Interference times as long as undisturbed, also when those with the job's others do
-//     not, in eight reports more than not, or so: see DefaultFalseAlarm. A load that makes transfers less than
-//     Interference times as long is not noticed, also if it slows the job down. That Aggregator's
+//     an Aggregator take, compared with those with the job's others in the same report, Interference times as
+//     long as they did undisturbed, in eight reports more than not, or so: see DefaultFalseAlarm. A load that
+//     makes them less than Interference times as long is not noticed, also if it slows the job down. That Aggregator's
 //     tensors go where there is room: to Aggregators of the job as far as its servers would have so
 //     much, else to new ones, and only where there may be none, to the others beyond that, whose links
 //     would have more to carry than when the job was profiled. It gets no new ones until transfers are

@@ -148,6 +148,65 @@ func TestNoticed(t *testing.T) {
 	}
 }
 
+// What the machines have to do besides makes transfers with all Aggregators slow in one report and fast in the next, and
+// less of it than before must not hide that one of them has become slow, as on machines that emulate many.
+func TestNoticedInCommonNoise(t *testing.T) {
+	r := random(t)
+	need := decisive(4, DefaultFalseAlarm)
+	for run := range 200 {
+		usual := [4]float64{0.9, 0.3, 0.3, 0.4}
+		bad, times := r.IntN(4), 1.7+3*r.Float64()
+		w := newWatch()
+		report := func(common, times float64) {
+			all := common * math.Exp(0.5*r.NormFloat64())
+			slow := map[int]float64{}
+			for id := range usual {
+				slow[id] = all * usual[id] * math.Exp(0.1*r.NormFloat64())
+			}
+			slow[bad] *= times
+			w.see(slow, nil, time.Second, DefaultMaster().Interference, need)
+		}
+		for range 60 {
+			report(1, 1)
+		}
+		for i := 0; w.links[bad].bad < need; i++ {
+			if i == 2*need {
+				t.Fatalf("run %d: %.1f times as slow, and not noticed", run, times)
+			}
+			report(0.3, times)
+		}
+		for id, l := range w.links {
+			if id != bad && l.bad >= need {
+				t.Fatalf("run %d: Aggregator %d beside %d", run, id, bad)
+			}
+		}
+	}
+}
+
+// Interference that ends is not what is usual from then on.
+func TestUsualAfterInterference(t *testing.T) {
+	const need = 4
+	w := newWatch()
+	see := func(n int, slow float64) {
+		for range n {
+			w.see(map[int]float64{0: 1, 1: slow, 2: 1}, nil, time.Second, DefaultMaster().Interference, need)
+		}
+	}
+	see(20, 1)
+	see(100, 3)
+	if l := w.links[1]; l.bad < need || w.usual(l) != 1 {
+		t.Errorf("while it lasts: %d, usual is %g", l.bad, w.usual(l))
+	}
+	see(100, 1)
+	if l := w.links[1]; l.good < need || w.usual(l) != 1 {
+		t.Errorf("when it is over: %d, usual is %g", l.good, w.usual(l))
+	}
+	see(need, 3)
+	if l := w.links[1]; l.bad < need {
+		t.Errorf("when it is there again: %d", l.bad)
+	}
+}
+
 // The links of half of a job's Aggregators may be loaded at once.
 func TestSeveral(t *testing.T) {
 	for n := 2; n <= 8; n++ {

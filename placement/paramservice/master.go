@@ -24,11 +24,12 @@ type MasterOptions struct {
 	// Iterations.
 	LowPerf    float64
 	Iterations int
-	// Interference is how many times as long as undisturbed transfers with an Aggregator take
-	// that is interfered with; until that is known, at least twice as long as in the profile.
+	// Interference is how many times as long as undisturbed transfers with an Aggregator take, compared with
+	// those with the job's others, that is interfered with; until that is known, at least twice as long as in
+	// the profile.
 	Interference float64
 	// FalseAlarm bounds the probability that reports from some one on ever tell of interference where
-	// there is none, if one in four is slow by chance; 0: DefaultFalseAlarm.
+	// there is none; 0: DefaultFalseAlarm.
 	FalseAlarm float64
 	// Retry is how long an Aggregator without tensors gets nothing after it was interfered with, by
 	// Observation.Now; each time that it is so again twice as long, up to 64 times. 0: DefaultRetry.
@@ -507,16 +508,19 @@ func (m *Master) Observe(job string, o Observation) (Outcome, error) {
 	var interfered, well []int
 	doubt := false
 	for _, id := range on {
-		switch l := j.watch.links[id]; {
-		case l == nil:
-		case l.bad >= need:
+		l := j.watch.links[id]
+		if l == nil {
+			continue
+		}
+		if l.bad >= need {
 			interfered = append(interfered, id)
-		case l.good >= need:
+			continue
+		}
+		if l.good >= need {
 			well = append(well, id)
 			c.Recover(id)
-		default:
-			doubt = doubt || l.slow || l.bad > need/2
 		}
+		doubt = doubt || l.slow || l.bad > need/2
 	}
 	j.iterations += o.Iterations
 	j.spent += o.Spent

@@ -167,7 +167,7 @@ func TestBusyProfile(t *testing.T) {
 	f.wait("profiled", 1, of("a"))
 	bad := a.settle()[0]
 	a.report(100*ms, nil, 1, usual)
-	for range 5 {
+	for range 12 { // enough to tell more than the profile
 		a.report(100*ms, nil, 2, usual)
 	}
 	for range 10 {
