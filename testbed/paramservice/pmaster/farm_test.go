@@ -444,10 +444,16 @@ func usual(int32) float64 { return 1 }
 // profile reports what ends a job's profiling.
 func (w *train) profile(iteration time.Duration, tasks ...time.Duration) pmaster.Event {
 	w.f.t.Helper()
+	w.profilers(iteration, tasks...)
+	return w.f.wait("profiled", 1, of(w.job.Name))
+}
+
+// profilers reports the same, and does not wait until it has ended.
+func (w *train) profilers(iteration time.Duration, tasks ...time.Duration) {
+	w.f.t.Helper()
 	w.f.wait("training", 1, of(w.job.Name))
 	w.report(iteration, nil, 1, usual) // the first one began before that
 	w.report(iteration, tasks, 3, usual)
-	return w.f.wait("profiled", 1, of(w.job.Name))
 }
 
 // move moves all tensors of a job, and waits until they have.
