@@ -426,8 +426,12 @@ func (m *Master) settled(t *tensor, at int32) {
 
 // reconcile brings a job's tensors to where the planner wants them.
 func (m *Master) reconcile(j *job) {
+	if m.jobs[j.ID] != j {
+		return
+	}
+	m.direct(j)
 	where := m.plan.Where(j.Name)
-	if m.jobs[j.ID] != j || !j.started || where == nil {
+	if !j.started || where == nil {
 		return
 	}
 	for i, t := range j.tensors {
@@ -443,6 +447,23 @@ func (m *Master) reconcile(j *job) {
 		} else {
 			t.from = []int32{at, a.id}
 			m.drive(t, func(o *output) { t.m.Migrate(a.id, o) })
+		}
+	}
+}
+
+// direct tells a job's workers where the Aggregators are that may have its tensors. A pMaster before may
+// have crashed when it had begun a migration to one, and not told all of them.
+func (m *Master) direct(j *job) {
+	var ids []int32
+	for _, t := range j.tensors {
+		if ids = append(ids, t.from...); t.placed {
+			ids = append(ids, t.at)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		for _, w := range j.workers {
+			m.introduce(&w.node, m.aggs[id])
 		}
 	}
 }
