@@ -26,7 +26,7 @@ type Loop struct {
 // Iteration is what became of one.
 type Iteration struct {
 	Number  int           // from 0
-	Begun   time.Time     // its forward pass, or the wait for the first model
+	Begun   time.Time     // its forward pass, or the wait for the first model; on a clock that nobody has set since the first
 	Spent   time.Duration // until the next one
 	Stalled time.Duration // of that, waiting for models
 	Moved   int           // tensors whose model told of a new Aggregator
@@ -49,7 +49,7 @@ func (a *Agent) Run(ctx context.Context, l Loop) error {
 	tensors := len(a.tensors)
 	moves := make([]int, tensors)
 	now := time.Now() // of the emulated device
-	begun := now
+	start, begun := now, now
 	var stalled, late time.Duration
 	var spentSum, stalledSum time.Duration
 	sinceReport, moved := 0, 0
@@ -88,7 +88,7 @@ func (a *Agent) Run(ctx context.Context, l Loop) error {
 				now = m.Pulled
 			}
 			if t == 0 && i > 0 { // an iteration ends when the next one can begin
-				it := Iteration{Number: i - 1, Begun: begun, Spent: now.Sub(begun), Stalled: stalled, Moved: moved, Late: late}
+				it := Iteration{Number: i - 1, Begun: start.Add(begun.Sub(start)), Spent: now.Sub(begun), Stalled: stalled, Moved: moved, Late: late}
 				begun, stalled, moved, late = now, 0, 0, 0
 				if l.Done != nil {
 					l.Done(it)
