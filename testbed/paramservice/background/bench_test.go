@@ -33,7 +33,7 @@ func BenchmarkInterference(b *testing.B) {
 		{"vgg19", 2, 3, 8},
 		{"vgg19", 4, 4, 8},
 		{"awd-lstm", 4, 4, 4},
-		{"bert-base", 4, 4, 6},
+		{"bert-base", 4, 4, 2}, // faster, its messages keep two processors busier than its links
 	} {
 		b.Run(fmt.Sprintf("%s/servers=%d/hosts=%d", c.model, c.servers, c.hosts), func(b *testing.B) {
 			p := model(b, c.model, c.servers, c.servers, c.times)
