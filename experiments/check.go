@@ -231,16 +231,22 @@ func (c *checker) jobs() {
 	names := map[string]string{}
 	for i := range c.s.Jobs {
 		j := &c.s.Jobs[i]
-		switch first, dup := names[j.Name]; {
-		case j.Name == "" && !c.Has(j.At+".name"): // reported
-		case dup:
-			c.Problemf(j.At+".name", "first at "+c.Pos(first).String(), "duplicate job %q", j.Name)
-		case !jobName.MatchString(j.Name) && !c.reported(j.At+".name"):
-			c.Problemf(j.At+".name", "letters, digits, '_' and '-'", "%q is not a job name", j.Name)
-		default:
-			names[j.Name] = j.At + ".name"
-		}
+		c.named(names, j.At, j.Name, "job", "a job name")
 		c.job(j)
+	}
+}
+
+// named reports a table's name that is none, or another one's before; names says where those are.
+func (c *checker) named(names map[string]string, table, name, kind, what string) {
+	at := table + ".name"
+	switch first, dup := names[name]; {
+	case name == "" && !c.Has(at): // reported
+	case dup:
+		c.Problemf(at, "first at "+c.Pos(first).String(), "duplicate %s %q", kind, name)
+	case !jobName.MatchString(name) && !c.reported(at):
+		c.Problemf(at, "letters, digits, '_' and '-'", "%q is not %s", name, what)
+	default:
+		names[name] = at
 	}
 }
 

@@ -48,15 +48,29 @@ var traceMetrics = func() map[string]metric {
 	} {
 		all[name] = metric{unit: unit, example: "100", of: results.Cluster}
 	}
+	return withRatios(all)
+}()
+
+const ratio = "_ratio"
+
+// withRatios adds to metrics what those of a cluster are over another policy's.
+func withRatios(all map[string]metric) map[string]metric {
 	for name, m := range maps.Clone(all) {
 		if m.of == results.Cluster {
 			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
 		}
 	}
 	return all
-}()
+}
 
-const ratio = "_ratio"
+// markPredicted says of metrics that they are predicted.
+func markPredicted(all map[string]metric, names ...string) {
+	for _, name := range names {
+		m := all[name]
+		m.predicted = true
+		all[name] = m
+	}
+}
 
 // compared are those of the metrics that can be compared, sorted.
 func compared(of map[string]metric) (names []string) {

@@ -3,7 +3,6 @@ package experiments
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -226,18 +225,9 @@ var operationMetrics = func() map[string]metric {
 	for _, name := range strings.Fields("ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation") {
 		all[name] = metric{unit: "1", example: "0.95", of: results.Cluster}
 	}
-	for _, name := range []string{"ina_score", "ina_utilisation", "avg_jct"} {
-		m := all[name]
-		m.predicted = true
-		all[name] = m
-	}
+	markPredicted(all, "ina_score", "ina_utilisation", "avg_jct")
 	all["turning_point"] = metric{unit: "bit/s", example: `"80Gbit/s"`, of: results.Cluster}
-	for name, m := range maps.Clone(all) {
-		if m.of == results.Cluster {
-			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
-		}
-	}
-	return all
+	return withRatios(all)
 }()
 
 // metrics implements study.

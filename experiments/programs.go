@@ -115,15 +115,7 @@ func (ps Programs) check(c *checker) {
 	ports := map[string]string{} // host:port of servers
 	for i := range ps {
 		p := &ps[i]
-		switch first, dup := names[p.Name]; {
-		case p.Name == "" && !c.Has(p.At+".name"): // reported
-		case dup:
-			c.Problemf(p.At+".name", "first at "+c.Pos(first).String(), "duplicate program %q", p.Name)
-		case !jobName.MatchString(p.Name) && !c.reported(p.At+".name"):
-			c.Problemf(p.At+".name", "letters, digits, '_' and '-'", "%q is not a name of a program", p.Name)
-		default:
-			names[p.Name] = p.At + ".name"
-		}
+		c.named(names, p.At, p.Name, "program", "a name of a program")
 		if !c.Has(p.At+".kind") || !c.enum(p.At+".kind", p.Kind, program.Kinds()...) {
 			continue
 		}
@@ -343,16 +335,11 @@ func (ps Programs) metrics() map[string]metric {
 			}
 		}
 	}
-	for _, name := range []string{"goodput", totalGoodput, "algbw", "busbw"} {
-		m := all[name]
-		m.predicted = true
-		all[name] = m
-	}
+	markPredicted(all, "goodput", totalGoodput, "algbw", "busbw")
 	m := all[totalGoodput]
 	m.of = results.Cluster
 	all[totalGoodput] = m
-	all[totalGoodput+ratio] = metric{unit: "1", example: "1", of: "comparison"}
-	return all
+	return withRatios(all)
 }
 
 // totalGoodput is that of a program's flows, or of all programs'.

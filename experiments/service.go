@@ -3,7 +3,6 @@ package experiments
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -311,17 +310,8 @@ var serviceMetrics = func() map[string]metric {
 		"avg_speed min_speed avg_speed_static min_speed_static max_loss moves reverts evacuations late postponed stall_part ratio_above_1 ratio_p50 ratio_p99 ratio_worst") {
 		all[name] = metric{unit: "1", example: "0.5", of: results.Cluster}
 	}
-	for _, name := range []string{"aggregators", "cpu_reduction", "cpu_busy", "avg_speed", "min_speed"} {
-		m := all[name]
-		m.predicted = true
-		all[name] = m
-	}
-	for name, m := range maps.Clone(all) {
-		if m.of == results.Cluster {
-			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
-		}
-	}
-	return all
+	markPredicted(all, "aggregators", "cpu_reduction", "cpu_busy", "avg_speed", "min_speed")
+	return withRatios(all)
 }()
 
 // metrics implements study.

@@ -3,7 +3,6 @@ package experiments
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -274,10 +273,5 @@ var trainingMetrics = func() map[string]metric {
 	for _, name := range strings.Fields("used_machines idle_machines job_machines idle_taken") {
 		all[name] = metric{unit: "1", example: "6", of: results.Cluster}
 	}
-	for name, m := range maps.Clone(all) {
-		if m.of == results.Cluster {
-			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
-		}
-	}
-	return all
+	return withRatios(all)
 }()
