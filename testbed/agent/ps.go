@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
@@ -54,9 +54,8 @@ func (k *ps) close()     { k.sock.Close() }
 
 // run answers until stopped; the workers are to be stopped first.
 func (k *ps) run(ctx context.Context, c *control) error {
-	runtime.LockOSThread() // for good: the thread goes with the goroutine
+	defer loop.Own()()
 	defer context.AfterFunc(ctx, k.sock.Interrupt)()
-	udp.PreciseTimers()
 	now := c.clock.Now()
 	c.started(now)
 	for ctx.Err() == nil {

@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
@@ -134,13 +134,7 @@ func (k *rank) await(ctx context.Context, c *control, kind string) (Command, boo
 
 // run begins with the first of "peers" and "start".
 func (k *rank) run(ctx context.Context, c *control) error {
-	// Sleeps are system calls, where the runtime lets a goroutine keep its processor for up
-	// to 10 ms; others must not wait for it.
-	if n := runtime.NumCPU() + 1; runtime.GOMAXPROCS(0) < n {
-		runtime.GOMAXPROCS(n)
-	}
-	runtime.LockOSThread() // for good: the thread goes with the goroutine
-	udp.PreciseTimers()
+	defer loop.Own()()
 	err := k.work(ctx, c)
 	if ctx.Err() != nil {
 		return nil

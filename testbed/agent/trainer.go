@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/udp"
 )
@@ -164,13 +164,7 @@ func (k *trainer) obey(ctx context.Context, c *control, stop func()) {
 }
 
 func (k *trainer) run(ctx context.Context, c *control) (err error) {
-	// Two goroutines sleep in system calls, where the runtime lets them keep their
-	// processors for up to 10 ms; others must not wait for these.
-	if n := runtime.NumCPU() + 2; runtime.GOMAXPROCS(0) < n {
-		runtime.GOMAXPROCS(n)
-	}
-	runtime.LockOSThread() // for good: the thread goes with the goroutine
-	udp.PreciseTimers()
+	defer loop.Own()()
 	inner, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -328,8 +322,7 @@ func sleepUntil(ctx context.Context, c *udp.Clock, t time.Duration) (late time.D
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		ts := unix.NsecToTimespec(int64(min(left, look)))
-		unix.Nanosleep(&ts, nil)
+		loop.Sleep(min(left, look))
 	}
 }
 

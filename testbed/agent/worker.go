@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
@@ -71,9 +71,8 @@ func (k *worker) close()     { k.sock.Close() }
 func (k *worker) giveUp() time.Duration { return max(time.Second, 4*k.cfg.RTO) }
 
 func (k *worker) run(ctx context.Context, c *control) error {
-	runtime.LockOSThread() // for good: the thread goes with the goroutine
+	defer loop.Own()()
 	defer context.AfterFunc(ctx, k.sock.Interrupt)()
-	udp.PreciseTimers()
 	var stopped time.Duration // when a stop was first seen
 	now := c.clock.Now()
 	k.w.Allow(ina.Startup, now)

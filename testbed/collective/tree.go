@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
@@ -125,8 +125,7 @@ func (k *tree) traffic() Traffic {
 var errClosed = errors.New("tree closed")
 
 func (k *tree) run() {
-	runtime.LockOSThread() // for good: the thread goes with the goroutine
-	udp.PreciseTimers()
+	defer loop.Own()()
 	err := k.serve()
 	k.sock.Close()
 	k.mu.Lock()

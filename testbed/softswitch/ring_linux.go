@@ -147,7 +147,7 @@ func (d *device) receive(limit int, do func(frame []byte, realtime int64)) int {
 func (d *device) send(ps []*packet, refused func(*packet)) {
 	for len(ps) > 0 {
 		n := d.fill(ps)
-		sent, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msgs[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
+		sent, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msgs[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == unix.EINTR:
 			continue

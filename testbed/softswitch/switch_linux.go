@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/loop"
 )
 
 // Switch is a running switch. Its methods are safe for concurrent use; Run may be
@@ -158,8 +158,7 @@ const (
 func (s *Switch) Run(ctx context.Context) error {
 	done := make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, and its timer slack with it.
-		runtime.LockOSThread()
+		defer loop.Own()()
 		done <- s.loop(ctx)
 	}()
 	var err error
@@ -174,9 +173,6 @@ func (s *Switch) Run(ctx context.Context) error {
 }
 
 func (s *Switch) loop(ctx context.Context) error {
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("switch %s: set timer slack: %w", s.cfg.Name, err)
-	}
 	e := s.engine
 	fds := []unix.PollFd{{Fd: int32(s.wake), Events: unix.POLLIN}}
 	for _, p := range e.every {
@@ -227,23 +223,17 @@ func (s *Switch) loop(ctx context.Context) error {
 			if s.waiters.Load() == 0 {
 				break
 			}
-			unix.Nanosleep(&unix.Timespec{Nsec: 10_000}, nil)
+			loop.Sleep(10 * time.Microsecond)
 		}
 		if rest := s.cfg.Rest - time.Since(t); rest > 0 && !busy {
-			ts := unix.NsecToTimespec(int64(rest))
-			unix.Nanosleep(&ts, nil)
+			loop.Sleep(rest)
 			wait -= rest
 		}
 		if wait > 0 {
 			for _, tap := range s.taps {
 				tap.flush()
 			}
-			var ts *unix.Timespec
-			if wait != never {
-				v := unix.NsecToTimespec(int64(wait))
-				ts = &v
-			}
-			if _, err := unix.Ppoll(fds, ts, nil); err != nil && err != unix.EINTR {
+			if err := loop.Poll(fds, wait); err != nil {
 				s.mu.Lock()
 				return fmt.Errorf("switch %s: wait for frames: %w", s.cfg.Name, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/loop"
 )
 
 // Batch is how many packets one system call moves at most.
@@ -72,8 +73,7 @@ type Socket struct {
 	txSeg [Batch]segmentSize
 	txN   int
 
-	poll  [2]unix.PollFd
-	limit unix.Timespec
+	poll [2]unix.PollFd
 
 	// Rest is the least time of a Wait: what comes within it is handled together.
 	Rest time.Duration
@@ -190,12 +190,8 @@ func (s *Socket) Interrupt() {
 
 // Wait sleeps until something arrived, Interrupt was called, or the clock says t.
 func (s *Socket) Wait(t time.Duration) error {
-	if s.Rest > 0 {
-		ts := unix.NsecToTimespec(int64(s.Rest))
-		unix.Nanosleep(&ts, nil)
-	}
-	s.limit = unix.NsecToTimespec(int64(max(t-s.clock.Now(), 0)))
-	if _, err := unix.Ppoll(s.poll[:], &s.limit, nil); err != nil && err != unix.EINTR {
+	loop.Sleep(s.Rest)
+	if err := loop.Poll(s.poll[:], t-s.clock.Now()); err != nil {
 		return fmt.Errorf("poll: %w", err)
 	}
 	if s.poll[1].Revents != 0 {
@@ -212,7 +208,7 @@ func (s *Socket) Receive() (n int, err error) {
 	for i := range s.messages {
 		s.rx[i].hdr.SetControllen(len(s.rxCtl[i]))
 	}
-	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.rx)), uintptr(s.messages),
+	r, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.rx)), uintptr(s.messages),
 		unix.MSG_DONTWAIT, 0, 0)
 	switch errno {
 	case 0:
@@ -285,7 +281,10 @@ func (s *Socket) Queue(b []byte, to *unix.RawSockaddrInet4) error {
 func (s *Socket) Flush() error {
 	n := s.join()
 	for i := 0; i < n; {
-		r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(n-i), 0, 0, 0)
+		r, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(n-i), unix.MSG_DONTWAIT, 0, 0)
+		if errno == unix.EAGAIN { // this call may take long, so the runtime has to know of it
+			r, _, errno = unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.tx[i])), uintptr(n-i), 0, 0, 0)
+		}
 		switch errno {
 		case 0:
 			i += int(r)
@@ -337,9 +336,4 @@ func (s *Socket) join() (messages int) {
 func Address(ip [4]byte, port uint16) *unix.RawSockaddrInet4 {
 	wire := []byte{byte(port >> 8), byte(port)}
 	return &unix.RawSockaddrInet4{Family: unix.AF_INET, Port: binary.NativeEndian.Uint16(wire), Addr: ip}
-}
-
-// PreciseTimers lets the calling thread's sleeps end within microseconds.
-func PreciseTimers() {
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // refused nowhere known, and only a refinement
 }

@@ -1,0 +1,55 @@
+// Package loop is what goroutines are made of that serve packets: a thread of their own, whose
+// sleeps end within microseconds, and a processor of the Go runtime of their own, which they
+// keep while they sleep.
+//
+// The runtime has its monitor look every 20 us whether a goroutine that is in a system call
+// should give its processor up, and then wakes a thread that looks for work. Where a dozen
+// processes sleep some thousand times a second each, that takes a sixth of two cores, and
+// packets leave as much later. So the calls here do not tell the runtime that they may take
+// long (BenchmarkSleep compares). When it has to stop the goroutine, for garbage collection
+// say, its signal ends the call.
+package loop
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// owners is how many goroutines have a processor of their own.
+var owners atomic.Int32
+
+// Own gives the calling goroutine a thread, for good, and a processor beside those of the
+// others (GOMAXPROCS) until over is called.
+func Own() (over func()) {
+	runtime.LockOSThread()
+	if n := runtime.NumCPU() + int(owners.Add(1)); runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
+	// Refused nowhere known, and only a refinement.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	return func() { owners.Add(-1) }
+}
+
+// Sleep sleeps for d, or until a signal comes. Only a goroutine that has called Own should.
+func Sleep(d time.Duration) {
+	if d > 0 {
+		ts := unix.NsecToTimespec(int64(d))
+		unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+	}
+}
+
+// Poll waits until one of fds is ready, d has passed or a signal comes. Its errors are those of
+// ppoll(2). Only a goroutine that has called Own should.
+func Poll(fds []unix.PollFd, d time.Duration) error {
+	ts := unix.NsecToTimespec(int64(max(d, 0)))
+	_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)),
+		uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	if errno != 0 && errno != unix.EINTR {
+		return errno
+	}
+	return nil
+}
