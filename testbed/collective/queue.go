@@ -3,6 +3,8 @@ package collective
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -275,6 +277,8 @@ type Line struct {
 	Seconds      float64 `json:"seconds"`
 	BytesBytes   float64 `json:"bytes_bytes"`
 	BytesSeconds float64 `json:"bytes_seconds"`
+
+	SecondsSeconds float64 `json:"seconds_seconds"`
 }
 
 // Add adds an operation.
@@ -285,6 +289,7 @@ func (l *Line) Add(bytes int64, took time.Duration) {
 	l.Seconds += s
 	l.BytesBytes += b * b
 	l.BytesSeconds += b * s
+	l.SecondsSeconds += s * s
 }
 
 // Fit is the line of least squares: latency in seconds, bandwidth in bytes/s. It is not ok
@@ -297,4 +302,21 @@ func (l *Line) Fit() (latency, bandwidth float64, ok bool) {
 		return 0, 0, false
 	}
 	return (l.Seconds - slope*l.Bytes) / n, 1 / slope, true
+}
+
+// Draw is a line that the operations allow as well: that of least squares, moved by what its
+// standard errors leave open. It is ok where Fit is, but for a bandwidth that was not positive.
+func (l *Line) Draw(rng *rand.Rand) (latency, bandwidth float64, ok bool) {
+	latency, bandwidth, ok = l.Fit()
+	if !ok || l.N < 3 {
+		return latency, bandwidth, ok
+	}
+	n, slope := float64(l.N), 1/bandwidth
+	bytes, seconds := l.Bytes/n, l.Seconds/n
+	width := l.BytesBytes - n*bytes*bytes
+	rest := l.SecondsSeconds - n*seconds*seconds - slope*slope*width // of squares
+	deviation := math.Sqrt(max(rest, 0) / (n - 2))
+	slope += deviation / math.Sqrt(width) * rng.NormFloat64()
+	seconds += deviation / math.Sqrt(n) * rng.NormFloat64() // at the mean size, which slope does not move
+	return seconds - slope*bytes, 1 / slope, slope > 0
 }

@@ -176,6 +176,48 @@ func TestLine(t *testing.T) {
 	}
 }
 
+// The middle 80 % of lines drawn hold the true one as often as it says, of operations whose
+// times are Gaussian.
+func TestLineDraw(t *testing.T) {
+	const latency, perByte, noise = 5e-3, 4e-8, 1e-3
+	rng := rand.New(rand.NewPCG(seed(t), 5))
+	const trials, draws = 400, 200
+	within := [2]int{}
+	for range trials {
+		var l Line
+		for range 30 {
+			bytes := 1e4 + rng.Int64N(1e6)
+			l.Add(bytes, time.Duration((latency+perByte*float64(bytes)+noise*rng.NormFloat64())*1e9))
+		}
+		below := [2]int{}
+		for range draws {
+			got, bandwidth, ok := l.Draw(rng)
+			if !ok {
+				t.Fatalf("no line through %+v", l)
+			}
+			if got < latency {
+				below[0]++
+			}
+			if 1/bandwidth < perByte {
+				below[1]++
+			}
+		}
+		for i, n := range below {
+			if n > draws/10 && n < draws*9/10 {
+				within[i]++
+			}
+		}
+	}
+	for i, what := range []string{"latency", "time of a byte"} {
+		if share := float64(within[i]) / trials; share < .7 || share > .9 {
+			t.Errorf("%s: the true one is in the middle 80 %% of draws %.0f %% of times", what, 100*share)
+		}
+	}
+	if got, bandwidth, ok := (&Line{N: 2, Bytes: 3, Seconds: 3, BytesBytes: 5, BytesSeconds: 5, SecondsSeconds: 5}).Draw(rng); !ok || got != 0 || bandwidth != 1 {
+		t.Errorf("of two operations: %v s, %v bytes/s, %t, want the line through both", got, bandwidth, ok)
+	}
+}
+
 // BenchmarkLaunch is what it costs to launch an operation: from its request until the
 // collective is called, directly and by the queue. MINA measured 43.8 and 2.23 us for
 // empty kernels on a GPU.
