@@ -422,7 +422,9 @@ func (d *deployment) Stop(ctx context.Context, job string) (err error) {
 	}
 	ctx, release := d.whole(ctx)
 	defer release()
-	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, fmt.Errorf("not within %s", results.Elapsed(stopTimeout)))
+	// What is outstanding may be lost again: resent six times at the longest timeout, of 16 RTO.
+	limit := max(stopTimeout, 100*j.work.RTO)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", results.Elapsed(limit)))
 	defer cancel()
 	j.turn.Lock()
 	defer j.turn.Unlock()
