@@ -178,6 +178,7 @@ func (o *Operations) again(ctx context.Context, s *Spec, seed uint64, cost calib
 	if err != nil {
 		return nil, err
 	}
+	cfg.Series = false // nobody looks at them
 	list := unnamed(jobs)
 	for i := range list {
 		list[i].Submit = out[i].Start.Seconds()
