@@ -141,14 +141,15 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs}
 	caps := r.tb.Capabilities()
-	m := measurer{samples: obs.samples, start: ph.Start, end: ph.End, kind: caps.Kind}
+	m := newMeasurer(obs.samples, results.Window{Start: ph.Start, End: ph.End}, caps.Kind)
 	inv := r.tb.Inventory()
 	predictions, err := predict(inv, setup, base, sp.jobs)
 	if err != nil {
 		return ph, fmt.Errorf("predict: %w", err)
 	}
 	var goodputs []results.Series
-	var aggregated = map[string][]results.Series{}
+	aggregated := map[string][]results.Series{}
+	longest := map[string]float64{} // period of grants, by switch
 	var switches []string
 	for _, j := range setup.Plan.Jobs {
 		if !slices.Contains(sp.jobs, j.Name) || j.Local() {
@@ -181,16 +182,17 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			granted, denied := m.series("job_granted_packets", of), m.series("job_denied_packets", of)
 			// Readings a whole period of the grants apart: see grants.
 			apart := grants(setup, base, j.Name, node.Switch)
-			ph.Figures = m.ratio(ph.Figures, "share", of, thin(granted, apart), thin(results.Sum(granted, denied), apart), "1")
+			longest[node.Switch] = max(longest[node.Switch], apart)
+			ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")
 			if !slices.Contains(switches, node.Switch) {
 				switches = append(switches, node.Switch)
 			}
-			aggregated[node.Switch] = append(aggregated[node.Switch], thin(granted, apart))
+			aggregated[node.Switch] = append(aggregated[node.Switch], granted)
 		}
 	}
 	ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
 	for _, sw := range switches {
-		ph.Figures = m.jain(ph.Figures, at("aggregated", sw), aggregated[sw])
+		ph.Figures = m.every(longest[sw]).jain(ph.Figures, at("aggregated", sw), aggregated[sw])
 	}
 	links := inv.Topology().Links
 	for _, l := range links {
@@ -199,30 +201,49 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	for _, p := range predictions {
 		ph.Figures = append(ph.Figures, figures(p, links)...)
 	}
-	return ph, m.err
+	ph.Missing = m.log.missing
+	return ph, m.log.err
 }
 
 // measurer draws figures from samples of one span.
 type measurer struct {
-	samples    []results.Sample
-	start, end float64
-	kind       results.Kind
-	err        error
+	samples []results.Sample
+	window  results.Window
+	kind    results.Kind
+	log     *measured
+}
+
+// measured is what a measurer could not do.
+type measured struct {
+	missing []results.Missing
+	err     error
+}
+
+func newMeasurer(samples []results.Sample, w results.Window, kind results.Kind) *measurer {
+	return &measurer{samples: samples, window: w, kind: kind, log: &measured{}}
+}
+
+// every draws figures from readings that are so many seconds apart.
+func (m *measurer) every(apart float64) *measurer {
+	n := *m
+	n.window.Apart = apart
+	return &n
 }
 
 // series is one counter's readings.
 func (m *measurer) series(metric, of string) results.Series {
 	s, err := results.Counter(m.samples, "", metric, of)
-	if err != nil && m.err == nil {
-		m.err = err
+	if err != nil && m.log.err == nil {
+		m.log.err = err
 	}
 	return s
 }
 
-// add keeps a figure. One that too few readings allow none of is left out, and
+// add keeps a figure. One that the readings allow none of is left out, with the reason, and
 // expectations on it will be inconclusive.
 func (m *measurer) add(to []results.Figure, metric, of, unit string, f results.Figure, err error) []results.Figure {
 	if err != nil {
+		m.log.missing = append(m.log.missing, results.Missing{Metric: metric, Of: of, Why: err.Error()})
 		return to
 	}
 	f.Metric, f.Of, f.Unit, f.Kind = metric, of, unit, m.kind
@@ -233,12 +254,12 @@ func (m *measurer) add(to []results.Figure, metric, of, unit string, f results.F
 }
 
 func (m *measurer) rate(to []results.Figure, metric, of string, s results.Series, factor float64, unit string) []results.Figure {
-	f, err := results.Rate(m.start, m.end, s)
+	f, err := results.Rate(m.window, s)
 	return m.add(to, metric, of, unit, f.Affine(factor, 0), err)
 }
 
 func (m *measurer) ratio(to []results.Figure, metric, of string, num, den results.Series, unit string) []results.Figure {
-	f, err := results.Ratio(m.start, m.end, num, den)
+	f, err := results.Ratio(m.window, num, den)
 	return m.add(to, metric, of, unit, f, err)
 }
 
@@ -246,10 +267,10 @@ func (m *measurer) ratio(to []results.Figure, metric, of string, num, den result
 // those took which ended in the span, and not over the span, where the two differ by
 // what the ends cut off. Iterations are few in a span, and whole.
 func (m *measurer) steps(to []results.Figure, of string, count, seconds results.Series, n float64) []results.Figure {
-	f, err := results.Rate(m.start, m.end, count)
+	f, err := results.Rate(m.window, count)
 	f = f.Affine(1/n, 0)
-	if r, rerr := results.Ratio(m.start, m.end, count, seconds); err == nil && rerr == nil && f.Value > 0 && r.Value > 0 {
-		length := m.end - m.start
+	if r, rerr := results.Ratio(m.window, count, seconds); err == nil && rerr == nil && f.Value > 0 && r.Value > 0 {
+		length := m.window.Length()
 		if took := f.Value * length / r.Value; math.Abs(length-took) <= 2/r.Value {
 			f = r
 		}
@@ -261,7 +282,7 @@ func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []re
 	if len(s) < 2 {
 		return to
 	}
-	f, err := results.Jain(m.start, m.end, s...)
+	f, err := results.Jain(m.window, s...)
 	return m.add(to, "jain", of, "1", f, err)
 }
 
@@ -290,27 +311,6 @@ func grants(setup testbed.Setup, base Baseline, job, sw string) float64 {
 	}
 	round := float64(size) / c
 	return math.Ceil(hold/round) * round
-}
-
-// thin keeps the readings of a counter that are nearest to a grid of the given
-// spacing in seconds; all of them where the spacing is less than theirs.
-func thin(s results.Series, apart float64) results.Series {
-	if len(s.T) < 2 || apart <= 0 {
-		return s
-	}
-	interval := (s.T[len(s.T)-1] - s.T[0]) / float64(len(s.T)-1)
-	var out results.Series
-	next := s.T[0]
-	for i, t := range s.T {
-		if next-t > interval/2 {
-			continue // a later one is nearer
-		}
-		out.T, out.V = append(out.T, t), append(out.V, s.V[i])
-		for next-t <= interval/2 {
-			next += apart
-		}
-	}
-	return out
 }
 
 // linkMetric is the counter that tells what a link carried: the host's own where one
