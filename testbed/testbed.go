@@ -35,6 +35,10 @@ type Fabric interface {
 	// the last call, judged against the shortest round trip that matters.
 	Health(ctx context.Context) ([]results.Trouble, error)
 
+	// Stalls are those of the fabric, as those of a Deployment, whose clock was 0 at began.
+	// A lab has none to tell of.
+	Stalls(ctx context.Context, began time.Time) ([]Stall, error)
+
 	// Close takes the fabric down. It is idempotent, bounded in time, and works
 	// after ctx is cancelled.
 	Close(ctx context.Context) error
@@ -45,6 +49,20 @@ type LinkState struct {
 	Loss, Duplicate, Reorder float64       // probabilities 0..1
 	ReorderBy                time.Duration // how long a reordered packet is held back
 }
+
+// Stall is a time in which a part of the testbed, not what is tested, stood still or was
+// late by more than LateLimit. Readings of such a time, and of one just after it, are about
+// the machine.
+type Stall struct {
+	Start, End time.Duration // on the deployment's clock, see Deployment.Now; the first is not after the second
+	Where      string        // "switch tor1", "worker A/0 on host h1", "this machine"
+	What       string        // "frames left up to 104 ms late"
+	Late       time.Duration // the most
+}
+
+// LateLimit is how late a part of a testbed may be, over the shortest time that matters,
+// before that is a stall: of the 99th percentile it is what the figures of a run stand.
+const LateLimit = 0.20
 
 // Rest is how long the processes of a testbed whose shortest round trip is rtt may
 // rest between looking for packets: so little of it that nothing measured changes,
@@ -165,6 +183,16 @@ type Deployment interface {
 
 	SetLink(ctx context.Context, link string, s LinkState) error
 	Health(ctx context.Context) ([]results.Trouble, error)
+
+	// Stalls are those that have ended, or were seen so far, since the last call, in order of
+	// their starts; one that goes on is told in parts. Agents tell of
+	// theirs with their samples, so one may come as late as those do. A model has none.
+	//
+	// Who asks leaves them out of its figures. So what Health says of lateness is of the time
+	// outside of stalls if they were asked for since it was called last, and of all the time
+	// otherwise. An error means that a part could not be asked; what the others said comes
+	// with it.
+	Stalls(ctx context.Context) ([]Stall, error)
 
 	// Now is the time since the deployment was made; Sleep returns when it is t, when
 	// one of the channels is closed, or ctx is done. In virtual time Sleep runs the model

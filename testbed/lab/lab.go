@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
@@ -36,6 +37,9 @@ func (f *Fabric) SetLink(context.Context, string, testbed.LinkState) error {
 // Health implements testbed.Fabric: hardware has nothing to confess here; what its
 // hosts report of themselves comes from their agents.
 func (f *Fabric) Health(context.Context) ([]results.Trouble, error) { return nil, nil }
+
+// Stalls implements testbed.Fabric: hardware does not stand still.
+func (f *Fabric) Stalls(context.Context, time.Time) ([]testbed.Stall, error) { return nil, nil }
 
 // Close implements testbed.Fabric.
 func (f *Fabric) Close(context.Context) error { return nil }

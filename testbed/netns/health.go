@@ -104,6 +104,11 @@ func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 	return all, errors.Join(errs...)
 }
 
+// Stalls implements testbed.Fabric.
+func (f *Fabric) Stalls(ctx context.Context, _ time.Time) ([]testbed.Stall, error) {
+	return nil, context.Cause(ctx)
+}
+
 // seconds is a duration as reports write it.
 func seconds(d time.Duration) string { return results.Quantity(d.Seconds(), "s") }
 

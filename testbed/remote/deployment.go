@@ -591,6 +591,11 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	return t, err
 }
 
+// Stalls implements testbed.Deployment: the fabric's.
+func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
+	return d.tb.opt.Fabric.Stalls(ctx, d.began)
+}
+
 // Now implements testbed.Deployment.
 func (d *deployment) Now() time.Duration { return time.Since(d.began) }
 

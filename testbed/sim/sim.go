@@ -335,6 +335,11 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	return nil, context.Cause(ctx)
 }
 
+// Stalls implements testbed.Deployment: a model never stands still.
+func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
+	return nil, context.Cause(ctx)
+}
+
 func (d *deployment) Now() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

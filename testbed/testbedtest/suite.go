@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -477,6 +478,33 @@ func (b bed) honesty(t *testing.T) {
 	}
 	if _, err := d.Health(t.Context()); err != nil {
 		t.Errorf("health: %v", err)
+	}
+	d.stalls()
+}
+
+// stalls fails the test if what stood still is told out of order, of no place or another
+// time, twice, or by a model.
+func (d deployed) stalls() {
+	d.Helper()
+	told := map[testbed.Stall]bool{}
+	for range 2 {
+		all, err := d.Stalls(d.Context())
+		if err != nil {
+			d.Errorf("stalls: %v", err)
+		}
+		if len(all) > 0 && d.bed.tb.Capabilities().Virtual {
+			d.Errorf("time is virtual and stood still: %+v", all)
+		}
+		if !slices.IsSortedFunc(all, func(a, b testbed.Stall) int { return int(a.Start - b.Start) }) {
+			d.Errorf("stalls out of order: %+v", all)
+		}
+		for _, s := range all {
+			// Clocks of hosts are known to less than a second.
+			if s.Start > s.End || s.End > d.Now()+time.Second || s.Late <= 0 || s.Where == "" || s.What == "" || told[s] {
+				d.Errorf("at %v: stall %+v", d.Now(), s)
+			}
+			told[s] = true
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ type defect struct {
 	now          func(time.Duration) time.Duration
 	reallocate   func(d *flawedDeployment, ctx context.Context, grants map[string]placement.Grant) error
 	setLink      func(d *flawedDeployment, link string) error
+	stalls       func(d *flawedDeployment) []testbed.Stall
 	done         func(d *flawedDeployment, job string) <-chan struct{}
 	close        func(d *flawedDeployment, ctx context.Context) error
 	closeTestbed func(b *flawed, ctx context.Context) error
@@ -131,6 +132,9 @@ var broken = map[string]struct {
 		return d.Deployment.Reallocate(ctx, none)
 	}}},
 	"jobs that never end": {"rack/sums", defect{done: func(*flawedDeployment, string) <-chan struct{} { return nil }}},
+	"a model that stands still": {"rack/honesty", defect{stalls: func(d *flawedDeployment) []testbed.Stall {
+		return []testbed.Stall{{End: d.Now(), Where: "this machine", What: "late", Late: d.Now()}}
+	}}},
 	"counters that shrink": {"two_racks/accounting", defect{samples: func(s []results.Sample) []results.Sample {
 		for i := range s {
 			if s[i].Metric == "worker_tx_bytes" {
@@ -342,6 +346,13 @@ func (d *flawedDeployment) SetLink(_ context.Context, link string, s testbed.Lin
 	defer d.mu.Unlock()
 	d.damaged = d.damaged || s.Loss > 0
 	return nil
+}
+
+func (d *flawedDeployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
+	if d.bed.stalls != nil {
+		return d.bed.stalls(d), nil
+	}
+	return d.Deployment.Stalls(ctx)
 }
 
 func (d *flawedDeployment) Sleep(ctx context.Context, t time.Duration, until ...<-chan struct{}) error {
