@@ -107,7 +107,8 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 			exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck))
 		goodputs = append(goodputs, j.Goodput)
 		for _, s := range j.Shares {
-			out = append(out, exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck))
+			out = append(out, exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck),
+				exact("granted", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck))
 			if !slices.Contains(switches, s.Switch) {
 				switches = append(switches, s.Switch)
 			}
@@ -141,7 +142,7 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs}
 	caps := r.tb.Capabilities()
-	m := newMeasurer(obs.samples, results.Window{Start: ph.Start, End: ph.End}, caps.Kind)
+	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, recovery(base)), caps.Kind)
 	inv := r.tb.Inventory()
 	predictions, err := predict(inv, setup, base, sp.jobs)
 	if err != nil {
@@ -174,7 +175,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		if w := setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.Name })]; w.Message > 0 || len(w.Layers) > 0 {
 			ph.Figures = m.steps(ph.Figures, j.Name, results.Sum(steps...), results.Sum(stepping...), n)
 		}
-		for _, node := range j.Tree {
+		for i, node := range j.Tree {
 			if !node.Aggregate {
 				continue
 			}
@@ -183,7 +184,13 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			// Readings a whole period of the grants apart: see grants.
 			apart := grants(setup, base, j.Name, node.Switch)
 			longest[node.Switch] = max(longest[node.Switch], apart)
-			ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")
+			ph.Figures = m.every(apart).ratio(ph.Figures, "granted", of, granted, results.Sum(granted, denied), "1")
+			if seen, ok := seenShare(m.series, j, i); ok {
+				f, err := seen.of(m.every(apart).window)
+				ph.Figures = m.add(ph.Figures, "share", of, "1", f, err)
+			} else { // what it says is all that there is
+				ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")
+			}
 			if !slices.Contains(switches, node.Switch) {
 				switches = append(switches, node.Switch)
 			}

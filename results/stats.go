@@ -74,7 +74,7 @@ func Sum(series ...Series) Series {
 	}
 	gaps := make([]float64, len(series))
 	for i, s := range series {
-		gaps[i] = usualGaps * s.spacing()
+		gaps[i] = usualGaps * s.Spacing()
 	}
 	var out Series
 	for i, t := range series[0].T {
@@ -95,8 +95,17 @@ func Sum(series ...Series) Series {
 	return out
 }
 
-// spacing is the time between readings: the median; 0 for fewer than two.
-func (s Series) spacing() float64 {
+// Times is the counter times k, at least 0.
+func (s Series) Times(k float64) Series {
+	out := Series{T: s.T, V: make([]float64, len(s.V))}
+	for i, v := range s.V {
+		out.V[i] = k * v
+	}
+	return out
+}
+
+// Spacing is the time between readings, in seconds: the median; 0 for fewer than two.
+func (s Series) Spacing() float64 {
 	if len(s.T) < 2 {
 		return 0
 	}
@@ -166,6 +175,17 @@ func Ratio(w Window, num, den Series) (Figure, error) {
 	f, err := estimate(w, func(d []float64, t float64) float64 { return d[0] / d[1] }, num, den)
 	if err == nil && (math.IsNaN(f.Value) || math.IsInf(f.Value, 0)) {
 		return Figure{}, errors.New("ratio over a counter that did not grow")
+	}
+	return f, err
+}
+
+// Share is the part (in-out)/(in-least) of a flow that was taken out of it, by how three
+// counters grew in the window: what came, what left, and what would have left if all had been
+// taken that can be. Least must not grow as much as in.
+func Share(w Window, in, out, least Series) (Figure, error) {
+	f, err := estimate(w, func(d []float64, t float64) float64 { return (d[0] - d[1]) / (d[0] - d[2]) }, in, out, least)
+	if err == nil && (math.IsNaN(f.Value) || math.IsInf(f.Value, 0)) {
+		return Figure{}, errors.New("share of a flow that did not grow")
 	}
 	return f, err
 }

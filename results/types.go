@@ -154,6 +154,10 @@ type Trouble struct {
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
 	Fatal bool    `json:"fatal"`
+
+	Of    float64 `json:"of,omitempty"`    // what Value is a part of, where it is
+	Code  string  `json:"code,omitempty"`  // of a finding that it may be
+	Asked bool    `json:"asked,omitempty"` // the experiment itself asks for it
 }
 
 // Outcome of an expectation, a point or a run.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -73,7 +74,7 @@ func (w Window) kept() []Span {
 // covers says whether the readings of s tell what happened in all of the window; of what is
 // left out nobody asks.
 func (w Window) covers(s Series) error {
-	usual := s.spacing()
+	usual := s.Spacing()
 	open := max(usualGaps*usual, partOpen*(w.End-w.Start))
 	open = min(open, max(mostOpen*(w.End-w.Start), oneMissed*usual))
 	for _, k := range w.kept() {
@@ -131,7 +132,7 @@ func cut(k Span, apart float64, series []Series) (part, bool) {
 	if p.hi <= p.lo {
 		return part{}, false
 	}
-	if apart <= 0 || p.series[0].spacing() >= apart {
+	if apart <= 0 || p.series[0].Spacing() >= apart {
 		return p, true
 	}
 	n := int((p.hi - p.lo) / apart * (1 + 1e-9))
@@ -193,6 +194,18 @@ func (s Series) Stood(start, end, least float64) Span {
 		if s.T[i]-from > longest.End-longest.Start {
 			longest = Span{from, s.T[i]}
 		}
+	}
+	return longest
+}
+
+// Silent is the longest time within [start, end] without a reading.
+func (s Series) Silent(start, end float64) Span {
+	longest, last := Span{}, start
+	for _, t := range append(slices.Clone(s.within(start, end).T), end) {
+		if t-last > longest.End-longest.Start {
+			longest = Span{last, t}
+		}
+		last = t
 	}
 	return longest
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -319,7 +320,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 		Collective: string(jp.Collective), Job: jp.ID, Name: jp.Name, Epoch: d.tb.epoch,
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
-		Iterations: w.Iterations, RTO: w.RTO, Interval: d.tb.opt.Interval, Rest: d.tb.opt.Rest,
+		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
 		Offload: d.tb.opt.Offload,
 	}
 	if jp.Collective == placement.PS {
