@@ -122,7 +122,7 @@ func TestIntegrity(t *testing.T) {
 		{name: "a loss that was asked for", rates: hang(3, 5, "A/0", "A/1"), change: func(in *inspection) { in.damaged = true }, outcome: results.Pass},
 		{name: "a stream that ends by itself", change: func(in *inspection) { in.obs.early = map[string]float64{"A": 6} }, outcome: results.Fail, code: results.CodeJobEnded, says: []string{"job A ended by itself at 6.00 s", "h1, h2"}},
 		{name: "half the iterations", rates: rates{"worker_iterations A/1": constant(0.001)},
-			change:  func(in *inspection) { in.spec.Jobs[0].Iterations, in.obs.summaries[0].Iterations = 8000, 8 },
+			change:  func(in *inspection) { in.obs.summaries[0].Asked, in.obs.summaries[0].Iterations = 8000, 8 },
 			outcome: results.Fail, code: results.CodeIterations, says: []string{"8 iterations of 8000", "worker A/1 on host h2 did"}},
 		{name: "wrong sums", rates: rates{"worker_sum_errors A/1": constant(0.01)}, change: func(in *inspection) { in.obs.summaries[0].SumErrors = 40 },
 			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2"}},

@@ -120,7 +120,9 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	}
 	for i := range out {
 		j := &out[i]
-		point.Jobs = append(point.Jobs, summarise(j))
+		sum := summarise(j)
+		sum.Asked = int64(jobs[j.ID-1].Steps)
+		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, j.Name)
 		if j.End > 0 {
 			rows = append(rows, labRow(&jobs[j.ID-1], j, again))

@@ -481,6 +481,7 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 			if serr != nil && err == nil {
 				err = serr
 			}
+			sum.Asked = j.Iterations
 			obs.summaries = append(obs.summaries, sum)
 		}
 	}()

@@ -187,7 +187,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		sum := j.Summary
-		sum.Job = jobs[j.ID].Name
+		sum.Job, sum.Asked = jobs[j.ID].Name, int64(plain[j.ID].Iterations)
 		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, sum.Job)
 		f := exactly("jct", sum.Job, kind, "s", j.JCT())

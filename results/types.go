@@ -117,6 +117,7 @@ type JobSummary struct {
 	Workers     int     `json:"workers"`
 	Local       bool    `json:"local,omitempty"` // all on one host: it sends nothing, and only computes
 	Iterations  int64   `json:"iterations"`
+	Asked       int64   `json:"asked,omitempty"` // iterations that it was to do; 0: until it is stopped
 	Packets     int64   `json:"packets"` // gradient packets sent by all workers, resends included
 	Resends     int64   `json:"resends"`
 	SumsChecked int64   `json:"sums_checked"` // reduced values compared with the reference, over all workers
