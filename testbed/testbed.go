@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // ErrBusy is wrapped when a testbed refuses work because another run holds it.
@@ -62,7 +63,11 @@ type Stall struct {
 
 // LateLimit is how late a part of a testbed may be, over the shortest time that matters,
 // before that is a stall: of the 99th percentile it is what the figures of a run stand.
-const LateLimit = 0.20
+const LateLimit = stall.Limit
+
+// StallLimit is how much of the time a part of a testbed may stand still, 0 to 1, before what
+// is left does not count either.
+const StallLimit = 0.25
 
 // Rest is how long the processes of a testbed whose shortest round trip is rtt may
 // rest between looking for packets: so little of it that nothing measured changes,

@@ -69,6 +69,7 @@ type Fabric struct {
 
 	health  sync.Mutex // one Health at a time: it reads what happened since the last
 	machine machine
+	leftOut bool // Stalls was called since then
 
 	close   sync.Once
 	closed  error

@@ -2,10 +2,14 @@ package netns
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -45,6 +49,58 @@ func TestReboot(t *testing.T) {
 				t.Errorf("the emulation says %v", err)
 			}
 		})
+	}
+}
+
+// A switch that was stopped says when it stood still, although nothing came that it could
+// have been late for, and is well afterwards. One that was not says nothing of the kind.
+func TestStalls(t *testing.T) {
+	f := up(t, rack(1, 2, 2), Options{Beat: 100 * time.Millisecond})
+	began := time.Now()
+	if _, err := f.Stalls(t.Context(), began); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(f.procs, func(p *process) bool { return p.name == "switch tor2" })
+	signal := func(s syscall.Signal) (before, after time.Duration) {
+		before = time.Since(began)
+		if err := f.procs[i].cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		return before, time.Since(began)
+	}
+	_, stopped := signal(syscall.SIGSTOP)
+	time.Sleep(150 * time.Millisecond)
+	going, _ := signal(syscall.SIGCONT)
+	all, err := f.Stalls(t.Context(), began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Since(began)
+	t.Logf("stopped from %v to %v: %+v", stopped, going, all)
+	// Other processes of this machine may make others stand still, and this one longer.
+	const slack = 30 * time.Millisecond
+	found := slices.IndexFunc(all, func(s testbed.Stall) bool {
+		return s.Where == "switch tor2" && s.Start <= stopped+slack && s.End >= going-slack && s.End <= now &&
+			s.Late >= going-stopped-2*slack && strings.HasPrefix(s.What, "it did not run for up to ")
+	})
+	if found < 0 {
+		t.Errorf("stopped from %v to %v, told are %+v", stopped, going, all)
+	}
+	again, err := f.Stalls(t.Context(), began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found >= 0 && slices.Contains(again, all[found]) {
+		t.Errorf("told twice: %+v", again)
+	}
+	health, err := f.Health(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(health, func(x results.Trouble) bool {
+		return x.Where == "switch tor2" && strings.HasPrefix(x.What, "stood still ")
+	}) {
+		t.Errorf("health does not tell of it: %+v", health)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,18 +15,19 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // What an emulation may do wrong before the figures are about this machine and not
 // about the testbed. Lateness is of a frame's departure, against the shortest round
 // trip; it does not accumulate, so a median within its limit moves a rate by less.
 const (
-	lateMedianLimit = 0.05 // of the RTT; above: fatal
-	lateTailNotice  = 0.05 // of the RTT, 99th percentile; above: reported
-	lateTailLimit   = 0.20 // of the RTT, 99th percentile; above: fatal
-	lostLimit       = 1e-4 // of all frames, lost by the emulation uncounted; above: fatal
-	busyLimit       = 0.90 // of one core, by a switch's thread; above: fatal
-	machineLimit    = 0.97 // of all cores; above: reported, as a reason for the others
+	lateMedianLimit = 0.05              // of the RTT; above: fatal
+	lateTailNotice  = 0.05              // of the RTT, 99th percentile; above: reported
+	lostLimit       = 1e-4              // of all frames, lost by the emulation uncounted; above: fatal
+	busyLimit       = 0.90              // of one core, by a switch's thread; above: fatal
+	lateTailLimit   = testbed.LateLimit // of the RTT, 99th percentile; above: fatal
+	machineLimit    = 0.97              // of all cores; above: reported, as a reason for the others
 )
 
 var errClosed = errors.New("the emulation is closed")
@@ -61,52 +63,88 @@ func command(ctx context.Context, p *process, c softswitch.Command) (softswitch.
 }
 
 // Health reports hosts and switches that have died, and what the switches did too
-// late or lost since the last call, judged against RTT. An error means that a
-// switch could not be asked; what the others said comes with it.
+// late or lost since the last call, judged against RTT. If stalls were asked for since then,
+// whoever did so leaves them out of what was measured, and lateness is judged of the frames
+// that were due outside of them: a switch that stood still once is none that is late. An
+// error means that a switch could not be asked; what the others said comes with it.
 func (f *Fabric) Health(ctx context.Context) ([]results.Trouble, error) {
 	f.health.Lock()
 	defer f.health.Unlock()
-	select {
-	case <-f.closing:
-		return nil, errClosed
-	default:
+	replies, err := f.ask(ctx, "health")
+	if errors.Is(err, errClosed) {
+		return nil, err
 	}
-	switches := f.procs[len(f.layout.inv.Hosts):]
-	found := make([][]results.Trouble, len(switches))
-	errs := make([]error, len(switches))
-	var g errgroup.Group
-	for i, p := range switches {
-		g.Go(func() error {
-			r, err := command(ctx, p, softswitch.Command{Cmd: "health"})
-			switch {
-			case err != nil && !p.alive(): // reported as dead below
-			case err != nil:
-				errs[i] = err
-			case r.Health != nil:
-				found[i] = append(judge(p.name, *r.Health, f.layout.beat), judgePlane(p.name, r.Health.Plane)...)
-			}
-			return nil
-		})
-	}
-	_ = g.Wait()
+	leftOut := f.leftOut
+	f.leftOut = false
 	var all []results.Trouble
 	f.mu.Lock()
 	for _, p := range f.dead {
 		all = append(all, results.Trouble{Where: p.name, What: p.died().Error(), Fatal: true})
 	}
 	f.mu.Unlock()
-	for _, t := range found {
-		all = append(all, t...)
+	for i, r := range replies {
+		if r.Health == nil {
+			continue // it has died
+		}
+		name := f.switches()[i].name
+		all = append(all, judge(name, *r.Health, f.layout.beat, leftOut)...)
+		all = append(all, judgePlane(name, r.Health.Plane)...)
 	}
 	if t, ok := f.machine.busy(); ok {
 		all = append(all, t)
 	}
-	return all, errors.Join(errs...)
+	return all, err
 }
 
-// Stalls implements testbed.Fabric.
-func (f *Fabric) Stalls(ctx context.Context, _ time.Time) ([]testbed.Stall, error) {
-	return nil, context.Cause(ctx)
+// Stalls implements testbed.Fabric: those of the switches. A switch that is BMv2 keeps no
+// record of itself; its are those of its cables, which are a process of ours. That it lost
+// frames, or was too busy, is in Health.
+func (f *Fabric) Stalls(ctx context.Context, began time.Time) ([]testbed.Stall, error) {
+	f.health.Lock()
+	defer f.health.Unlock()
+	f.leftOut = true
+	replies, err := f.ask(ctx, "stalls")
+	zero := stall.Monotonic(began)
+	var all []testbed.Stall
+	for i, r := range replies {
+		for _, s := range r.Stalls {
+			what := fmt.Sprintf("it did not run for up to %s", seconds(s.Late))
+			if s.Count > 0 {
+				what = fmt.Sprintf("frames left up to %s late", seconds(s.Late))
+			}
+			all = append(all, testbed.Stall{Start: s.Start - zero, End: s.End - zero, Where: f.switches()[i].name, What: what, Late: s.Late})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b testbed.Stall) int { return int(a.Start - b.Start) })
+	return all, err
+}
+
+// switches are their processes.
+func (f *Fabric) switches() []*process { return f.procs[len(f.layout.inv.Hosts):] }
+
+// ask has all switches do something. A reply of one that has died, or could not be asked, is
+// empty; the latter is an error.
+func (f *Fabric) ask(ctx context.Context, cmd string) ([]softswitch.Reply, error) {
+	select {
+	case <-f.closing:
+		return nil, errClosed
+	default:
+	}
+	replies := make([]softswitch.Reply, len(f.switches()))
+	errs := make([]error, len(replies))
+	var g errgroup.Group
+	for i, p := range f.switches() {
+		g.Go(func() error {
+			if r, err := command(ctx, p, softswitch.Command{Cmd: cmd}); err == nil {
+				replies[i] = r
+			} else if p.alive() {
+				errs[i] = err
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return replies, errors.Join(errs...)
 }
 
 // seconds is a duration as reports write it.
@@ -118,20 +156,37 @@ type beat struct {
 	of string // "the RTT"
 }
 
-// judge turns a switch's health into troubles. With a beat of 0 lateness is not judged.
-func judge(where string, h softswitch.Health, b beat) (ts []results.Trouble) {
+// judge turns a switch's health into troubles; leftOut: its stalls are left out of what was
+// measured. With a beat of 0 lateness is not judged.
+func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []results.Trouble) {
 	add := func(fatal bool, value, limit float64, format string, args ...any) {
 		ts = append(ts, results.Trouble{Where: where, What: fmt.Sprintf(format, args...), Value: value, Limit: limit, Fatal: fatal})
 	}
-	if b.Duration > 0 && h.Sent > 0 {
-		median, tail := h.LateP50.Seconds()/b.Seconds(), h.LateP99.Seconds()/b.Seconds()
+	if b.Duration > 0 && h.Stalls.Count > 0 {
+		share := h.Stalls.Sum.Seconds() / max(h.Elapsed, h.Stalls.Sum).Seconds()
+		what := fmt.Sprintf("%v, %.1f %% of the time", h.Stalls, 100*share)
+		with := ""
+		if h.Sent > 0 {
+			frames := 1 - float64(h.ClearSent)/float64(h.Sent)
+			what += fmt.Sprintf(" and %.1f %% of the frames", 100*frames)
+			with = fmt.Sprintf("; with these, frames leave %s late (p99)", seconds(h.LateP99))
+			share = max(share, frames)
+		}
+		add(share > testbed.StallLimit, share, testbed.StallLimit, "%s (limit %.0f %%)%s", what, 100*testbed.StallLimit, with)
+	}
+	sent, p50, p99, which := h.Sent, h.LateP50, h.LateP99, ""
+	if leftOut && h.Stalls.Count > 0 {
+		sent, p50, p99, which = h.ClearSent, h.ClearP50, h.ClearP99, "besides, "
+	}
+	if b.Duration > 0 && sent > 0 {
+		median, tail := p50.Seconds()/b.Seconds(), p99.Seconds()/b.Seconds()
 		if median > lateMedianLimit {
-			add(true, median, lateMedianLimit, "frames leave %s late (median), %.1f %% of %s of %s (limit %.0f %%)", seconds(h.LateP50), 100*median, b.of, seconds(b.Duration), 100*lateMedianLimit)
+			add(true, median, lateMedianLimit, "%sframes leave %s late (median), %.1f %% of %s of %s (limit %.0f %%)", which, seconds(p50), 100*median, b.of, seconds(b.Duration), 100*lateMedianLimit)
 		}
 		if tail > lateTailLimit {
-			add(true, tail, lateTailLimit, "frames leave %s late (p99), %.1f %% of %s of %s (limit %.0f %%)", seconds(h.LateP99), 100*tail, b.of, seconds(b.Duration), 100*lateTailLimit)
+			add(true, tail, lateTailLimit, "%sframes leave %s late (p99), %.1f %% of %s of %s (limit %.0f %%)", which, seconds(p99), 100*tail, b.of, seconds(b.Duration), 100*lateTailLimit)
 		} else if tail > lateTailNotice {
-			add(false, tail, lateTailNotice, "frames leave %s late (p99), %.1f %% of %s of %s", seconds(h.LateP99), 100*tail, b.of, seconds(b.Duration))
+			add(false, tail, lateTailNotice, "%sframes leave %s late (p99), %.1f %% of %s of %s", which, seconds(p99), 100*tail, b.of, seconds(b.Duration))
 		}
 	}
 	if lost := h.RingDrops + h.PoolDrops + h.Refused; lost > 0 {

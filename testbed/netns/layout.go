@@ -147,7 +147,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 	}
 	for i := range l.nodes {
 		if s := l.nodes[i].Switch; s != nil {
-			s.Rest = testbed.Rest(l.beat.Duration, opts.Offload)
+			s.Beat, s.Rest = l.beat.Duration, testbed.Rest(l.beat.Duration, opts.Offload)
 		}
 	}
 	return l, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // TestLayout shows everything that is decided about a small testbed, in both
@@ -150,12 +151,24 @@ func TestExclusiveTrees(t *testing.T) {
 // TestJudge walks over the limits of Health.
 func TestJudge(t *testing.T) {
 	const rtt = 10 * time.Millisecond
+	const ms = time.Millisecond
+	stalls := stall.Total{Count: 3, Sum: 310 * ms, Longest: 104 * ms}
 	for _, tt := range []struct {
 		name   string
 		health softswitch.Health
 		want   string // of the only trouble; empty: none
 		fatal  bool
 	}{
+		// One stop is not a switch that is late. It is told, and left out of the figures.
+		{"stood still", softswitch.Health{Elapsed: 10 * time.Second, Sent: 1e6, LateP99: 54 * ms, Stalls: stalls, ClearSent: 969e3},
+			"stood still 3 times, 310 ms in all, longest 104 ms, 3.1 % of the time and 3.1 % of the frames (limit 25 %); with these, frames leave 54.0 ms late (p99)", false},
+		{"idle, and stood still", softswitch.Health{Elapsed: 10 * time.Second, Stalls: stalls},
+			"stood still 3 times, 310 ms in all, longest 104 ms, 3.1 % of the time (limit 25 %)", false},
+		// One that is late all the time has no time that could count.
+		{"always late", softswitch.Health{Elapsed: time.Second, Sent: 1e6, LateP99: 3 * ms, Stalls: stalls, ClearSent: 969e3},
+			"stood still 3 times, 310 ms in all, longest 104 ms, 31.0 % of the time and 3.1 % of the frames (limit 25 %); with these, frames leave 3.00 ms late (p99)", true},
+		{"late whenever it has work", softswitch.Health{Elapsed: 10 * time.Second, Sent: 100, LateP99: 3 * ms, Stalls: stalls, ClearSent: 50},
+			"stood still 3 times, 310 ms in all, longest 104 ms, 3.1 % of the time and 50.0 % of the frames (limit 25 %); with these, frames leave 3.00 ms late (p99)", true},
 		{"idle", softswitch.Health{LateP50: time.Second}, "", false},
 		{"on time", softswitch.Health{Sent: 1e6, LateP50: 20 * time.Microsecond, LateP99: 400 * time.Microsecond, Busy: .5}, "", false},
 		{"late tail", softswitch.Health{Sent: 1e6, LateP99: time.Millisecond}, "frames leave 1.00 ms late (p99), 10.0 % of the RTT of 10.0 ms", false},
@@ -168,12 +181,13 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var want []results.Trouble
-			got := judge("switch tor1", tt.health, beat{rtt, "the RTT"})
+			got := judge("switch tor1", tt.health, beat{rtt, "the RTT"}, true)
 			if tt.want != "" {
 				want = []results.Trouble{{Where: "switch tor1", What: tt.want, Fatal: tt.fatal}}
 			}
 			for i := range got {
-				if (got[i].Value > got[i].Limit) != (got[i].Fatal || strings.Contains(got[i].What, "p99")) {
+				notice := strings.HasPrefix(got[i].What, "frames leave") && strings.Contains(got[i].What, "p99")
+				if (got[i].Value > got[i].Limit) != (got[i].Fatal || notice) {
 					t.Errorf("value %v and limit %v do not say whether it is fatal", got[i].Value, got[i].Limit)
 				}
 				got[i].Value, got[i].Limit = 0, 0
@@ -182,6 +196,34 @@ func TestJudge(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// Stalls take nothing from what is judged unless somebody leaves them out of the figures, and
+// never more than the frames that were due in them.
+func TestJudgeWithStalls(t *testing.T) {
+	const ms = time.Millisecond
+	h := softswitch.Health{
+		Elapsed: 10 * time.Second, Sent: 1e6, LateP50: 20 * time.Microsecond, LateP99: 54 * ms,
+		Stalls: stall.Total{Count: 1, Sum: 104 * ms, Longest: 104 * ms}, ClearSent: 989e3, ClearP50: 20 * time.Microsecond, ClearP99: ms,
+	}
+	fatal := func(leftOut bool) (what []string) {
+		for _, x := range judge("switch tor1", h, beat{200 * ms, "the RTT"}, leftOut) {
+			if x.Fatal {
+				what = append(what, x.What)
+			}
+		}
+		return what
+	}
+	if got := fatal(true); got != nil {
+		t.Errorf("left out: %q", got)
+	}
+	if got := fatal(false); len(got) != 1 || got[0] != "frames leave 54.0 ms late (p99), 27.0 % of the RTT of 200 ms (limit 20 %)" {
+		t.Errorf("not left out: %q", got)
+	}
+	h.ClearP50 = 11 * ms
+	if got := fatal(true); len(got) != 1 || got[0] != "besides, frames leave 11.0 ms late (median), 5.5 % of the RTT of 200 ms (limit 5 %)" {
+		t.Errorf("late besides: %q", got)
 	}
 }
 

@@ -1,11 +1,15 @@
 package softswitch
 
-import "time"
+import (
+	"time"
+
+	"github.com/inabench/inabench/testbed/stall"
+)
 
 // Command is a line on the switch process's stdin after its Config. It is for what
 // a person does to cables, not to the switch: that is P4Runtime's.
 type Command struct {
-	Cmd string `json:"cmd"` // "impair", "health" or "stop"
+	Cmd string `json:"cmd"` // "impair", "health", "stalls" or "stop"
 
 	// Of "impair": the port, the direction of its cable ("ingress" from the device,
 	// "egress" towards it), and the damage in place of any earlier.
@@ -21,7 +25,9 @@ type Reply struct {
 	Addr   string  `json:"addr,omitempty"` // P4Runtime address, as in Config.Listen
 	OK     bool    `json:"ok,omitempty"`
 	Health *Health `json:"health,omitempty"` // of "health"
-	Error  string  `json:"error,omitempty"`
+	// Stalls are of "stalls": those since it was last asked, on the clock of stall.Monotonic.
+	Stalls []stall.Span `json:"stalls,omitempty"`
+	Error  string       `json:"error,omitempty"`
 }
 
 // Health is what the emulation itself did wrong, or nearly, since it was last asked.
@@ -35,6 +41,10 @@ type Health struct {
 	LateP50   time.Duration `json:"late_p50"` // how long after they were due frames were sent
 	LateP99   time.Duration `json:"late_p99"`
 	LateMax   time.Duration `json:"late_max"`
+	Stalls    stall.Total   `json:"stalls"`
+	ClearSent int64         `json:"clear_sent"` // of the frames sent, those that were due outside of stalls
+	ClearP50  time.Duration `json:"clear_p50"`  // how late these were
+	ClearP99  time.Duration `json:"clear_p99"`
 	Busy      float64       `json:"busy"` // processor time of the switch's thread over elapsed time
 	Warnings  []string      `json:"warnings,omitempty"`
 

@@ -28,6 +28,9 @@ type Config struct {
 	// together are handled together, late by at most that, which costs a fraction of
 	// the wake-ups. What is written on the frames' schedule does not depend on it.
 	Rest time.Duration `json:"rest,omitempty"`
+	// Beat is the shortest time that matters: what is late by more than stall.Limit of it is
+	// told as a stall. 0: nothing is.
+	Beat time.Duration `json:"beat,omitempty"`
 	// Offload: hosts and switches hand each other up to ina.MaxSegments frames at once,
 	// which costs a fraction of handing over each. Devices must have the offloads tx and
 	// tx-udp-segmentation on, tso off, at both ends. Linux 6.2.

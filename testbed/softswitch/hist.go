@@ -20,6 +20,15 @@ func (h *histogram) add(d time.Duration) {
 	h.buckets[bucket(d)]++
 }
 
+// plus is what both counted.
+func (h *histogram) plus(o *histogram) histogram {
+	sum := histogram{n: h.n + o.n, max: max(h.max, o.max), buckets: h.buckets}
+	for i, n := range o.buckets {
+		sum.buckets[i] += n
+	}
+	return sum
+}
+
 func bucket(d time.Duration) int {
 	if d < 8 {
 		return int(d)

@@ -148,6 +148,8 @@ func (s *Switch) execute(c Command, behind Behind) Reply {
 			h.Plane = &p
 		}
 		return Reply{OK: true, Health: &h}
+	case "stalls":
+		return Reply{OK: true, Stalls: s.Stalls()}
 	case "stop":
 		return Reply{OK: true}
 	}

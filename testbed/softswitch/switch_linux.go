@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/loop"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // Switch is a running switch. Its methods are safe for concurrent use; Run may be
@@ -27,9 +28,12 @@ type Switch struct {
 	engine  *engine
 	devices map[*port]*device
 	taps    map[*port]*tap
-	late    histogram // since the last Health
+	stalls  *stall.Record
+	clear   histogram // lateness of frames that were due outside of stalls, since the last Health
+	stalled histogram // of the others
 	cpu     unix.Timespec
-	tid     int // of the loop's thread; 0: not running
+	tid     int           // of the loop's thread; 0: not running
+	back    time.Duration // when the loop looks again
 	since   time.Time
 	before  troubles
 	closed  bool
@@ -56,7 +60,7 @@ func New(cfg Config) (_ *Switch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{cfg: cfg, start: time.Now(), wake: -1, engine: e, devices: make(map[*port]*device), taps: make(map[*port]*tap)}
+	s := &Switch{cfg: cfg, start: time.Now(), wake: -1, engine: e, stalls: stall.New(cfg.Beat), devices: make(map[*port]*device), taps: make(map[*port]*tap)}
 	s.since = s.start
 	defer func() {
 		if err != nil {
@@ -152,6 +156,9 @@ const (
 	rxBatch = 128 // frames read from a port before the next port has its turn
 	// Sleeping takes a few microseconds itself; a shorter wait is spent looking at the rings.
 	shortest = 2 * time.Microsecond
+	// rouse is how often it looks when nothing comes and nothing is due, so that it knows
+	// when it stood still.
+	rouse = 10 * time.Millisecond
 )
 
 // Run forwards until ctx is done, on a thread of its own, and closes the switch.
@@ -201,11 +208,13 @@ func (s *Switch) loop(ctx context.Context) error {
 		s.tid = 0
 		s.mu.Unlock()
 	}()
+	s.back = time.Since(s.start)
 	for ctx.Err() == nil {
 		// What happened before this moment is in the rings; what happens later waits for
 		// the next turn, so that frames of different ports meet in order of time.
 		t := time.Now()
 		horizon := t.Sub(s.start)
+		s.stalls.Woke(s.back, horizon)
 		zero = t.UnixNano() - int64(horizon)
 		busy := false
 		for _, r := range readers {
@@ -217,6 +226,12 @@ func (s *Switch) loop(ctx context.Context) error {
 		wait := e.next() - time.Since(s.start)
 		if busy || wait < shortest {
 			wait = 0
+		}
+		if s.cfg.Beat > 0 {
+			wait = min(wait, rouse)
+		}
+		if s.back = horizon; !busy {
+			s.back += max(wait, s.cfg.Rest)
 		}
 		s.mu.Unlock()
 		for range 10 {
@@ -262,7 +277,11 @@ func (s *Switch) flush() {
 
 func (s *Switch) write(to *port, now time.Duration) {
 	for _, p := range to.tx {
-		s.late.add(now - p.at)
+		late := &s.clear
+		if s.stalls.Add(p.at, now) {
+			late = &s.stalled
+		}
+		late.add(now - p.at)
 		to.count(PortTx, p.size)
 	}
 	if tap := s.taps[to]; tap != nil {
@@ -299,9 +318,11 @@ func (s *Switch) Health() Health {
 	s.lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	late := s.clear.plus(&s.stalled)
 	h := Health{
-		Elapsed: now.Sub(s.since), Sent: s.late.n,
-		LateP50: s.late.quantile(.5), LateP99: s.late.quantile(.99), LateMax: s.late.max,
+		Elapsed: now.Sub(s.since), Sent: late.n,
+		LateP50: late.quantile(.5), LateP99: late.quantile(.99), LateMax: late.max,
+		Stalls: s.stalls.Totals(), ClearSent: s.clear.n, ClearP50: s.clear.quantile(.5), ClearP99: s.clear.quantile(.99),
 	}
 	if s.closed {
 		return h
@@ -332,8 +353,24 @@ func (s *Switch) Health() Health {
 		h.Busy = float64(cpu.Nano()-s.cpu.Nano()) / float64(max(h.Elapsed, 1))
 		s.cpu = cpu
 	}
-	s.before, s.since, s.late = total, now, histogram{}
+	s.before, s.since, s.clear, s.stalled = total, now, histogram{}, histogram{}
 	return h
+}
+
+// Stalls are those since the last call, on the clock of stall.Monotonic.
+func (s *Switch) Stalls() []stall.Span {
+	zero := stall.Monotonic(s.start)
+	s.lock()
+	if s.tid != 0 { // it may be late as we speak
+		s.stalls.Woke(s.back, time.Since(s.start))
+	}
+	s.mu.Unlock()
+	spans := s.stalls.Take()
+	for i := range spans {
+		spans[i].Start += zero
+		spans[i].End += zero
+	}
+	return spans
 }
 
 // handed is how many frames were handed to another switch and came back from it.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // BenchmarkSwitch runs a job of three workers and a PS, closing the loop through
@@ -186,6 +188,58 @@ func testForward(t *testing.T, offload bool) {
 		t.Errorf("port_no_route %d", n)
 	}
 	if h := r.Health(); h.Sent != 6 || len(h.Warnings) > 0 || h.RingDrops+h.PoolDrops+h.Refused > 0 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// What a switch that stood still did too late is one stall, from when the first frame was due
+// to when the last left; frames before and after are no part of it.
+func TestStalls(t *testing.T) {
+	r := newRack(t, 2, func(c *Config) { c.Beat = 100 * time.Millisecond })
+	dst := [4]byte{10, 0, 0, 2}
+	if err := r.SetRoute(Route{Dst: dst, Port: 2, MAC: [6]byte{2, 0, 0, 0, 0, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	const frames = 10
+	pass := func(n int) {
+		for range n {
+			r.hosts[1].frame(unicast(dst, 100))
+		}
+		r.hosts[1].flush(t)
+	}
+	take := func(n int) {
+		for range n {
+			r.hosts[2].next(t, func([]byte) {})
+		}
+	}
+	pass(1)
+	take(1)
+	r.Stalls()
+	zero := stall.Monotonic(r.start)
+	r.lock() // which the switch needs for its next turn
+	from := time.Since(r.start)
+	pass(frames)
+	time.Sleep(150 * time.Millisecond)
+	until := time.Since(r.start)
+	r.mu.Unlock()
+	take(frames)
+	spans := r.Stalls()
+	if len(spans) == 0 {
+		t.Fatal("no stall")
+	}
+	// This machine may have stood still besides, which makes the stall longer.
+	s := spans[len(spans)-1]
+	t.Logf("from %v to %v: %+v", zero+from, zero+until, spans)
+	const slack = 30 * time.Millisecond
+	if s.Start > zero+from+slack || s.End < zero+until-time.Millisecond || s.End > stall.Monotonic(time.Now()) ||
+		s.Late < 150*time.Millisecond-slack || s.Count != frames {
+		t.Errorf("%d frames were held from %v to %v: %+v", frames, zero+from, zero+until, s)
+	}
+	if again := r.Stalls(); slices.Contains(again, s) {
+		t.Errorf("told twice: %+v", again)
+	}
+	h := r.Health()
+	if h.Sent != frames+1 || h.ClearSent > 1 || h.Stalls.Count == 0 || h.Stalls.Longest < s.End-s.Start || h.LateP99 < h.ClearP99 {
 		t.Errorf("health %+v", h)
 	}
 }
