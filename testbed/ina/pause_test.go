@@ -206,7 +206,7 @@ func TestStopWherePaused(t *testing.T) {
 		w.loss, w.dup, w.reorder = .1, .05, .3
 		e := JobEntry{Job: 9, Epoch: 7, Mode: Statistical, Addressing: Pool, Size: 20, Window: 4096}
 		all, _ := stations(t, w, e, w.newSwitch(64), nil, WorkerConfig{Job: 9, Epoch: 7, Workers: 3, Lanes: 4, Window: 4096,
-			RTO: 500 * time.Microsecond, Seed: *seed, Message: message})
+			RTO: 500 * time.Microsecond, Seed: *seed})
 		for _, s := range all {
 			s.onIdle = func() { s.k.Allow(message, w.now) }
 			s.k.Allow(Startup, 0)

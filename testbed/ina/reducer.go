@@ -51,10 +51,10 @@ type Reducer struct {
 }
 
 // NewReducer returns a worker of a job that has not reduced anything in this epoch.
-// Of cfg, AIMD, Message and Slots mean nothing here. The window is that of the job's
+// Of cfg, AIMD and Slots mean nothing here. The window is that of the job's
 // entries in the switches, or less; locks and unlocks are PSNs too.
 func NewReducer(cfg WorkerConfig) (*Reducer, error) {
-	cfg.AIMD, cfg.Message, cfg.Slots = false, 0, nil
+	cfg.AIMD, cfg.Slots = false, nil
 	w, err := NewWorker(cfg)
 	if err != nil {
 		return nil, err

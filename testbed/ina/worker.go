@@ -46,9 +46,6 @@ type WorkerConfig struct {
 	// grows with the measured round trip and backs off while nothing is answered.
 	RTO  time.Duration
 	Seed uint64
-	// Message is the PSNs of one iteration, which only matters for where a vote
-	// ends the job: 0 is a stream, which may end anywhere.
-	Message int64
 	// Slots is asked for by PSN under atp addressing (see ATPSlots), else nil.
 	Slots []uint16
 }
@@ -82,8 +79,7 @@ type Worker struct {
 	base, next, edge uint64
 	allowed          uint64 // the application has gradients below this
 	limit            uint64 // a pause ends here
-	stop             uint64 // a vote ends the job here
-	vote             uint64 // packets from here on carry this worker's vote
+	stop             uint64 // the job ends here
 	newest           uint64 // sequence number answered so far
 	cut              uint64 // results below this saw the window before it was last halved
 	window           int    // at most, now
@@ -146,8 +142,6 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("worker: window of %d packets, want 1..%d", cfg.Window, 1<<20)
 	case cfg.RTO <= 0:
 		return nil, errors.New("worker: retransmission timeout must be positive")
-	case cfg.Message < 0:
-		return nil, fmt.Errorf("worker: message of %d packets", cfg.Message)
 	}
 	size := ringSize(cfg.Window)
 	return &Worker{
@@ -156,7 +150,6 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		full:    allRanks(cfg.Workers),
 		stop:    math.MaxUint64,
 		limit:   math.MaxUint64,
-		vote:    math.MaxUint64,
 		window:  cfg.Window,
 		cwnd:    float64(cfg.Window),
 		startup: Startup,
@@ -296,9 +289,6 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 	b = b[:w.PacketLen()]
 	h.Put(b)
 	w.ref.Fill(b[HeaderLen:], w.cfg.Rank, psn)
-	if s >= w.vote {
-		b[HeaderLen] += Vote >> 24
-	}
 	return len(b)
 }
 
@@ -336,14 +326,8 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 	w.newest = max(w.newest, s)
 
 	if op == 0 {
-		wrong, votes := w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN)
-		if votes > 0 && w.op != nil {
-			wrong++ // nobody votes here
-		} else if votes > 0 {
-			w.stop = min(w.stop, w.end(s))
-		}
 		w.stats.Checked += int64(w.cfg.Lanes)
-		w.stats.Wrong += int64(wrong)
+		w.stats.Wrong += int64(w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN))
 	}
 	if h.Flags&FlagOverflow != 0 {
 		w.stats.Overflows++
@@ -390,12 +374,6 @@ func (w *Worker) sample(rtt time.Duration, inOrder bool) {
 	w.backoff = 0
 }
 
-// Vote makes every packet from the next new one on ask the other workers to stop.
-// All of them, this one included, then stop at the same PSN: a stream one window
-// after the first vote, which none of them can have passed; a job with iterations
-// at the end of the one that saw it.
-func (w *Worker) Vote() { w.vote = min(w.vote, w.next) }
-
 // Hold lets no new PSN be sent, and returns the next one that would have been. It is
 // the first step of a pause: the job's workers can all finish what is below the
 // largest of what they return, and none has sent anything beyond.
@@ -427,29 +405,18 @@ func (w *Worker) Resume(window int, t time.Duration) {
 	w.open(t)
 }
 
-// Stop ends the job where the worker is to pause, or by a vote if it is not.
+// Stop ends the job where the worker is to pause, or where it is if it is not to pause.
+// Workers that are to end together pause together before (Hold, Pause): nothing in a
+// packet of gradients tells one worker that another wants to end, so no damage can.
 func (w *Worker) Stop() {
 	if w.limit == math.MaxUint64 {
-		w.Vote()
-		return
+		w.Hold()
 	}
 	w.stop = min(w.stop, w.limit)
 }
 
-// end is where a vote seen in the result of s ends the job.
-func (w *Worker) end(s uint64) uint64 {
-	m := uint64(w.cfg.Message)
-	switch {
-	case m == 0:
-		return s + uint64(w.cfg.Window)
-	case s < Startup:
-		return Startup
-	}
-	return Startup + ((s-Startup)/m+1)*m
-}
-
-// Stopped reports whether the job has ended, by a vote or Stop, and nothing is
-// outstanding.
+// Stopped reports whether the job has ended by Stop, and every result below its end has
+// come.
 func (w *Worker) Stopped() bool { return w.base >= w.stop }
 
 // Idle reports whether everything allowed has been reduced.
