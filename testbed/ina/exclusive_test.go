@@ -427,17 +427,26 @@ func exclusiveSwitch(t testing.TB, l Limits) *Switch {
 	return s
 }
 
-// opPacket is a packet of an operation, with one lane.
+// opPacket is a packet of an operation, with two lanes.
 func opPacket(job uint16, rank int, psn uint32, f Flags, lane0 int32) []byte {
-	b := make([]byte, HeaderLen+4)
-	Header{Flags: f, Job: job, PSN: psn, Rank: uint8(rank), Lanes: 1, Bitmap: 1 << rank}.Put(b)
-	binary.BigEndian.PutUint32(b[HeaderLen:], uint32(lane0))
+	b := make([]byte, HeaderLen+4*OpLanes)
+	Header{Flags: f, Job: job, PSN: psn, Rank: uint8(rank), Lanes: OpLanes, Bitmap: 1 << rank}.Put(b)
+	sealOp(b[HeaderLen:], uint32(lane0))
 	return b
 }
 
 // both makes b a packet of the workers 0 and 1.
 func both(b []byte) []byte {
 	b[21] = 3
+	if b[1]&byte(FlagLock|FlagUnlock) != 0 {
+		binary.BigEndian.PutUint32(b[HeaderLen+4:], binary.BigEndian.Uint32(b[HeaderLen+4:])+Seal)
+	}
+	return b
+}
+
+// damaged has one bit of b flipped.
+func damaged(b []byte, bit int) []byte {
+	b[bit/8] ^= 0x80 >> (bit % 8)
 	return b
 }
 
@@ -459,6 +468,8 @@ func TestTurns(t *testing.T) {
 	}{
 		{"root", true, []step{
 			{"gradients without a turn", 2, opPacket(1, 0, 0, 0, 5), NoTurn, 0, nil},
+			{"a lock whose refusals are damaged", 2, damaged(opPacket(1, 0, 0, FlagLock, 0), 8*HeaderLen+7), Malformed, 0, nil},
+			{"a lock of workers that are not in it", 2, damaged(opPacket(1, 0, 0, FlagLock, 0), 8*21+6), Malformed, 0, nil},
 			{"not all have asked", 2, opPacket(1, 0, 0, FlagLock, 0), Absorbed, 0, nil},
 			{"all have", 3, opPacket(1, 1, 0, FlagLock, 0), Completed, 0, []uint16{1}},
 			{"the other job", 4, both(opPacket(2, 0, 0, FlagLock, 0)), Completed, 1, []uint16{1}},
@@ -471,6 +482,7 @@ func TestTurns(t *testing.T) {
 			{"another lacks a result", 3, opPacket(1, 1, 1, FlagResend, 6), Answered, 11, []uint16{1}},
 			{"and unlocks too", 3, opPacket(1, 1, 2, FlagUnlock, 0), Completed, 0, nil},
 			{"asks again", 3, opPacket(1, 1, 2, FlagUnlock|FlagResend, 0), Answered, 0, nil},
+			{"a gradient that became an unlock", 4, damaged(both(opPacket(2, 0, 2, 0, 5)), 8+1), Malformed, 0, nil},
 			{"gradients that come late", 2, opPacket(1, 0, 1, 0, 5), NoTurn, 0, nil},
 			{"a lock that comes late", 2, opPacket(1, 0, 0, FlagLock, 0), Duplicate, 0, nil},
 			{"the other job's turn", 4, both(opPacket(2, 0, 1, FlagLock, 0)), Completed, 0, []uint16{2}},
@@ -487,10 +499,12 @@ func TestTurns(t *testing.T) {
 			{"job 2 again", 4, both(opPacket(2, 0, 1, FlagLock, 0)), Completed, 0, []uint16{2}},
 			{"the old answer again", up, both(opPacket(2, 0, 0, FlagLock|FlagResult, 1)), Result, 1, []uint16{2}},
 			{"an answer from below", 4, both(opPacket(2, 0, 1, FlagLock|FlagResult, 1)), Malformed, 0, []uint16{2}},
+			{"a grant that was damaged", up, damaged(both(opPacket(2, 0, 1, FlagLock|FlagResult, 0)), 8*HeaderLen+31), Malformed, 0, []uint16{2}},
 			{"granted", up, both(opPacket(2, 0, 1, FlagLock|FlagResult, 0)), Result, 0, []uint16{2}},
 			{"granted twice", up, both(opPacket(2, 0, 1, FlagLock|FlagResult, 0)), Result, 0, []uint16{2}},
 			{"gradients", 4, both(opPacket(2, 0, 2, 0, 5)), Completed, 5, []uint16{2}},
 			{"refused below", 2, both(opPacket(1, 0, 1, FlagLock, 3)), Completed, 3, []uint16{2}},
+			{"a result that became an unlock", up, damaged(both(opPacket(2, 0, 2, FlagResult, 5)), 8+1), Malformed, 0, []uint16{2}},
 			{"unlock goes up", 4, both(opPacket(2, 0, 3, FlagUnlock, 0)), Completed, 0, []uint16{2}},
 			{"and ends the turn coming down", up, both(opPacket(2, 0, 3, FlagUnlock|FlagResult, 0)), Result, 0, nil},
 			{"next operation", 4, both(opPacket(2, 0, 4, FlagLock, 0)), Completed, 0, []uint16{2}},
@@ -716,4 +730,37 @@ func FuzzReducer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A worker does not believe an answer in which any bit was flipped: it stays where it is,
+// counts a wrong value, and takes the true answer when it has asked again.
+func TestDamagedAnswersAreNotBelieved(t *testing.T) {
+	for _, refusals := range []uint32{0, 3, 2*veto + 1} {
+		r, err := NewReducer(WorkerConfig{Job: 1, Rank: 0, Workers: 1, Lanes: 1, Window: 4, RTO: time.Millisecond, Seed: *seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Start(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, r.PacketLen())
+		b = b[:r.Send(0, b)]
+		b[1] |= byte(FlagResult)
+		sealOp(b[HeaderLen:], refusals)
+		for bit := 8 * HeaderLen; bit < 8*len(b); bit++ {
+			if r.Receive(damaged(slices.Clone(b), bit), 0) || r.State() != OpLocking {
+				t.Fatalf("%d refusals, bit %d flipped: %v", refusals, bit, r.State())
+			}
+		}
+		if st := r.Stats(); st.Wrong != 8*4*OpLanes || st.Results != 0 {
+			t.Errorf("%d refusals: %+v", refusals, st)
+		}
+		want := OpUnlocking
+		if refusals > 0 {
+			want = OpRefused
+		}
+		if !r.Receive(b, 0) || r.State() != want {
+			t.Errorf("%d refusals: %v, want %v", refusals, r.State(), want)
+		}
+	}
 }

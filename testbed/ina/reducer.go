@@ -136,9 +136,8 @@ func (r *Reducer) Receive(b []byte, t time.Duration) bool {
 // there is none.
 func (r *Reducer) Next() (psn uint32, opened time.Duration, ok bool) { return r.w.Next() }
 
-// PacketLen is the UDP payload bytes of the longest packet; locks and unlocks are
-// shorter.
-func (r *Reducer) PacketLen() int { return r.w.PacketLen() }
+// PacketLen is the UDP payload bytes of the longest packet.
+func (r *Reducer) PacketLen() int { return max(r.w.PacketLen(), HeaderLen+4*OpLanes) }
 
 // Send writes the next packet to b, to be transmitted at t, and returns its length, or
 // 0 when Next is not ok.

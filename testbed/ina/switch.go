@@ -149,7 +149,7 @@ const (
 	Answered                 // synchronous resend: answered from the kept sum
 	Duplicate                // dropped: its workers are in the sum already
 	WrongEpoch               // dropped
-	Malformed                // dropped: no INA header, workers not expected here, or other lanes or operation flags than the sum has
+	Malformed                // dropped: no INA header, workers not expected here, other lanes or operation flags than the sum has, or a broken seal
 	NoJob                    // dropped: the switch has no entry for its job
 	NoMemory                 // dropped: its job is synchronous and at a halt
 	NoTurn                   // dropped: its job's tree is exclusive, and the job has not locked it
@@ -402,7 +402,7 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 func (s *Switch) result(j *job, h *Header, b []byte, port uint32, now time.Duration) Verdict {
 	switch j.Mode {
 	case Exclusive:
-		if j.Root || port != j.UpPort || h.Flags&(FlagLock|FlagUnlock) != 0 && h.Lanes == 0 {
+		if j.Root || port != j.UpPort || h.Flags&(FlagLock|FlagUnlock) != 0 && !sealed(b[HeaderLen:], h.Bitmap) {
 			j.counters.Dropped.add(b)
 			return Verdict{Reason: Malformed}
 		}

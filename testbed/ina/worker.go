@@ -1,7 +1,6 @@
 package ina
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -277,13 +276,14 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 		h.Slot = w.cfg.Slots[s%n]
 	}
 	if op != 0 {
-		h.Lanes = 1
-		b = b[:HeaderLen+4]
+		h.Lanes = OpLanes
+		b = b[:HeaderLen+4*OpLanes]
 		h.Put(b)
-		clear(b[HeaderLen:])
+		refusals := uint32(0)
 		if op == FlagLock {
-			binary.BigEndian.PutUint32(b[HeaderLen:], w.op.veto)
+			refusals = w.op.veto
 		}
+		sealOp(b[HeaderLen:], refusals)
 		return len(b)
 	}
 	b = b[:w.PacketLen()]
@@ -308,11 +308,16 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 	}
 	op, lanes := w.op.flags(s), w.cfg.Lanes
 	if op != 0 {
-		lanes = 1
+		lanes = OpLanes
 	}
 	if h.Flags&(FlagLock|FlagUnlock) != op || int(h.Lanes) != lanes {
 		w.stats.Stray++
 		return false
+	}
+	if op != 0 && !sealed(b[HeaderLen:HeaderLen+4*OpLanes], h.Bitmap) {
+		w.stats.Checked += OpLanes
+		w.stats.Wrong++
+		return false // what it says may not be true: the timeout asks again
 	}
 	w.stats.Results++
 	e.done = true
