@@ -192,6 +192,76 @@ func TestProtocolEndsWithExactSums(t *testing.T) {
 	}
 }
 
+// Sums carry no slot. Where all that a root gets are sums of racks, or sums and packets of
+// hosts beside it, it finds aggregators itself, and with ample memory aggregates everything.
+func TestATPAboveRacks(t *testing.T) {
+	const psns, window, memory = 3000, 16, 1 << 14
+	for _, c := range []struct {
+		name       string
+		direct     int // workers at the root itself
+		addressing Addressing
+		least      float64 // share of the root
+		most       float64
+	}{
+		{"three racks, slots of sums", 0, ATP, 0, .2},
+		{"three racks", 0, Hash, .99, 1},
+		{"two racks and hosts", 2, Hash, .99, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			direct := c.direct
+			w := newWorld(10 * time.Microsecond)
+			root := w.newSwitch(memory)
+			leaves := []*node{w.newSwitch(memory), w.newSwitch(memory), w.newSwitch(memory)}
+			if direct > 0 { // a rack is the root's own: its workers are cabled to that
+				leaves = leaves[:2]
+			}
+			cfg := WorkerConfig{Job: 9, Epoch: 7, Workers: 6 + direct, Lanes: 4, Window: window, RTO: 10 * time.Millisecond, Seed: *seed}
+			cfg.Slots, _ = ATPSlots(9, window, memory)
+			e := JobEntry{Job: 9, Epoch: 7, Mode: Statistical, Addressing: ATP, Size: memory, Window: window}
+			all, ps := stations(t, w, e, root, leaves, cfg)
+			re, _ := root.Job(9)
+			re.Addressing = c.addressing
+			for i := range direct { // move the last workers to the root
+				s := all[6+i]
+				at := leaves[(6+i)%len(leaves)]
+				le, _ := at.Job(9)
+				le.Expect &^= 1 << s.k.cfg.Rank
+				if err := at.SetJob(le); err != nil {
+					t.Fatal(err)
+				}
+				at.groups[9] = slices.DeleteFunc(at.groups[9], func(p uint32) bool { return p == s.port.port })
+				s.port.sw = root
+				w.worker[s.port] = s.receive
+				root.groups[9] = append(root.groups[9], s.port.port)
+			}
+			if err := root.SetJob(re); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range all {
+				s.k.Allow(psns, 0)
+				s.pump()
+			}
+			w.run(60 * time.Second)
+			got := root.Counters(9)
+			share := float64(got.Granted.Packets) / float64(got.Granted.Packets+got.Denied.Packets)
+			t.Logf("root: share %.3f of %d PSNs, PS saw %.3f packets per PSN", share, psns, float64(ps.Stats().Arrived)/psns)
+			if share < c.least || share > c.most {
+				t.Errorf("root aggregates %.3f of the PSNs, want %v to %v", share, c.least, c.most)
+			}
+			for i, n := range w.switches {
+				if c := n.Counters(9); c != nil && (n.Taken() != 0 || c.Releases != c.Granted.Packets) {
+					t.Errorf("switch %d: %d aggregators taken, %d of %d released", i, n.Taken(), c.Releases, c.Granted.Packets)
+				}
+			}
+			for r, s := range all {
+				if st := s.k.Stats(); st.Results != psns || st.Wrong != 0 {
+					t.Errorf("rank %d: %d of %d results, %d values wrong", r, st.Results, psns, st.Wrong)
+				}
+			}
+		})
+	}
+}
+
 // Whatever a switch adds to lane 0 of a sum, it is a wrong sum, and the job goes on to the
 // end that its workers know of. Once such a sum was a vote to stop.
 func TestDamagedSumEndsNothing(t *testing.T) {
