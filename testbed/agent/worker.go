@@ -36,6 +36,9 @@ func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
 		Lanes: cfg.Lanes, Window: cfg.Window, AIMD: cfg.Control == "aimd",
 		RTO: cfg.RTO, Seed: cfg.Seed,
 	}
+	if cfg.Mode == "synchronous" && cfg.Collective == "ina" {
+		wc.Region = 2 * cfg.Window // what a job without a PS has, in each of its switches
+	}
 	var err error
 	if cfg.Slots > 0 {
 		if wc.Slots, err = ina.ATPSlots(cfg.Job, cfg.Slots, cfg.Aggregators); err != nil {

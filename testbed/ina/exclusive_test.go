@@ -232,7 +232,8 @@ func TestExclusiveTrees(t *testing.T) {
 		d := []trouble{{}, {.02, .02, .2}, {.2, .1, .5}}[rng.IntN(3)]
 		ok := t.Run(fmt.Sprintf("%d/depth=%d/per=%v/capacity=%d/%v", round, depth, l.Resource, l.Capacity, d), func(t *testing.T) {
 			p := newPlant(rng, depth, l)
-			const jobs, ops, window = 3, 12, 8
+			const jobs, ops = 3, 12
+			near := uint64(rng.IntN(2)) // PSNs begin at 0, or not long before they wrap
 			trees := map[uint16]map[*node][]uint32{}
 			var members [jobs][]*member
 			var sizes [jobs][]int64 // packets of each operation
@@ -242,9 +243,15 @@ func TestExclusiveTrees(t *testing.T) {
 				for k := range at {
 					at[k] = p.switches[rng.IntN(len(p.switches))]
 				}
-				cfg := WorkerConfig{Job: id, Epoch: 3, Workers: len(at), Lanes: 1 + rng.IntN(9), Window: 1 + rng.IntN(window),
+				window := 1 + rng.IntN(8)
+				cfg := WorkerConfig{Job: id, Epoch: 3, Workers: len(at), Lanes: 1 + rng.IntN(9), Window: 1 + rng.IntN(window), Region: 2 * window,
 					RTO: 300 * time.Microsecond, Seed: *seed}
-				ms, tree := p.addTree(t, JobEntry{Job: id, Epoch: 3, Mode: Exclusive, Window: window}, cfg, at)
+				ms, tree := p.addTree(t, JobEntry{Job: id, Epoch: 3, Mode: Exclusive, Window: uint32(window)}, cfg, at)
+				begin := near * (1<<32 - uint64(rng.IntN(200)))
+				for _, m := range ms {
+					w := m.r.w
+					w.base, w.next, w.edge, w.allowed = begin, begin, begin, begin
+				}
 				members[i], trees[id] = ms, tree
 				for range ops {
 					sizes[i] = append(sizes[i], rng.Int64N(30))
@@ -347,7 +354,7 @@ func TestTreeIsReplaced(t *testing.T) {
 			for k := range at {
 				at[k] = p.switches[rng.IntN(len(p.switches))]
 			}
-			cfgs[i] = WorkerConfig{Job: id, Workers: len(at), Lanes: 2, Window: 4, RTO: 300 * time.Microsecond, Seed: *seed}
+			cfgs[i] = WorkerConfig{Job: id, Workers: len(at), Lanes: 2, Window: 4, Region: 8, RTO: 300 * time.Microsecond, Seed: *seed}
 			jobs[i], trees[id] = p.addTree(t, JobEntry{Job: id, Mode: Exclusive, Window: 4}, cfgs[i], at)
 			for _, m := range jobs[i] {
 				work(m, 20)
@@ -614,7 +621,7 @@ func TestExclusiveRefused(t *testing.T) {
 
 // A Reducer holds to the order of an operation and counts what is not part of it.
 func TestReducerAlone(t *testing.T) {
-	r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 4, Window: 4, RTO: time.Millisecond, Seed: *seed})
+	r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 4, Window: 4, Region: 8, RTO: time.Millisecond, Seed: *seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -669,7 +676,7 @@ func FuzzReducer(f *testing.F) {
 	f.Add([]byte{0, 0, 2, 0, 0, 0, 1, 1, 3, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		const window, packets = 4, 6
-		r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 2, Window: window, RTO: time.Millisecond, Seed: 1})
+		r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 2, Window: window, Region: 2 * window, RTO: time.Millisecond, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -736,7 +743,7 @@ func FuzzReducer(f *testing.F) {
 // counts a wrong value, and takes the true answer when it has asked again.
 func TestDamagedAnswersAreNotBelieved(t *testing.T) {
 	for _, refusals := range []uint32{0, 3, 2*veto + 1} {
-		r, err := NewReducer(WorkerConfig{Job: 1, Rank: 0, Workers: 1, Lanes: 1, Window: 4, RTO: time.Millisecond, Seed: *seed})
+		r, err := NewReducer(WorkerConfig{Job: 1, Rank: 0, Workers: 1, Lanes: 1, Window: 4, Region: 8, RTO: time.Millisecond, Seed: *seed})
 		if err != nil {
 			t.Fatal(err)
 		}

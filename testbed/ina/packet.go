@@ -19,7 +19,7 @@ import (
 //	 0  magic   u8   0xA1
 //	 1  flags   u8   see Flags
 //	 2  job     u16  1..4095
-//	 4  psn     u32  packet sequence number within the job's run
+//	 4  psn     u32  packet sequence number within the job's run; it wraps, see Switch
 //	 8  epoch   u16  run epoch: aggregators of an earlier run never match
 //	10  slot    u16  the aggregator the host asks for (atp addressing), else 0
 //	12  rank    u8   rank of the sending worker; NoRank when a switch or PS sent it

@@ -21,6 +21,7 @@ type station struct {
 	alarm  time.Duration // when the timer is set for
 	has    map[uint32]bool
 	onIdle func()
+	free   bool // PSNs do not begin at 0
 }
 
 func newStation(t *testing.T, w *world, cfg WorkerConfig, port end) *station {
@@ -82,6 +83,9 @@ func (s *station) pump() {
 func (s *station) promised(psn uint32, opened time.Duration) {
 	if opened > s.w.now {
 		s.t.Errorf("rank %d: window opens for PSN %d at %v, in the future of %v", s.k.cfg.Rank, psn, opened, s.w.now)
+	}
+	if s.free {
+		return
 	}
 	if w := uint32(s.k.cfg.Window); psn >= w && !s.has[psn-w] {
 		s.t.Errorf("rank %d sent PSN %d without the result of PSN %d", s.k.cfg.Rank, psn, psn-w)
@@ -340,6 +344,83 @@ func TestPSNsWrap(t *testing.T) {
 	}
 }
 
+// Without a PS the switch finds a slot by PSN mod size, and 2^32 is a multiple of few sizes.
+// Jobs of any size go on where PSNs wrap, through one level of switches or two, whatever the
+// cables do, and also when their region becomes another near the wrap.
+func TestPSNsWrapInSwitches(t *testing.T) {
+	const psns, start = 400, 1<<32 - 200
+	for _, size := range []uint32{3, 5, 6, 7, 12, 64, 100} {
+		for _, levels := range []int{1, 2} {
+			for _, d := range []trouble{{}, {.1, .05, .3}} {
+				t.Run(fmt.Sprintf("size=%d/levels=%d/%v", size, levels, d), func(t *testing.T) {
+					w := newWorld(10 * time.Microsecond)
+					root := w.newSwitch(128)
+					var leaves []*node
+					if levels == 2 {
+						leaves = []*node{w.newSwitch(128), w.newSwitch(128)}
+					}
+					w.loss, w.dup, w.reorder = d.loss, d.dup, d.reorder
+					window := int(size / 2)
+					e := JobEntry{Job: 9, Epoch: 7, Mode: Synchronous, Base: 3, Size: size, Window: uint32(window)}
+					cfg := WorkerConfig{Job: 9, Epoch: 7, Workers: 4, Lanes: 4, Window: window, Region: int(size), RTO: 500 * time.Microsecond, Seed: *seed}
+					all, _ := stations(t, w, e, root, leaves, cfg)
+					wrapped := false
+					for _, s := range all {
+						s.k.base, s.k.next, s.k.edge, s.free = start, start, start, true
+						s.k.Allow(start+psns, 0)
+						s.pump()
+					}
+					w.run(60 * time.Second)
+					for r, s := range all {
+						st := s.k.Stats()
+						if st.Results != psns || st.Wrong != 0 || d == (trouble{}) && st.Resends > 0 {
+							t.Errorf("rank %d has %d of %d results, %d values wrong, %d resends", r, st.Results, psns, st.Wrong, st.Resends)
+						}
+						wrapped = wrapped || s.has[0]
+					}
+					if !wrapped {
+						t.Error("no PSN 0")
+					}
+				})
+			}
+		}
+	}
+}
+
+// A region that changes in a pause near the wrap may have fewer whole turns than the old one:
+// then PSNs begin again at once.
+func TestRegionChangesNearWrap(t *testing.T) {
+	for _, at := range []uint64{1<<32 - 4, 1<<32 - 1, 1 << 32} {
+		w := newWorld(10 * time.Microsecond)
+		root := w.newSwitch(64)
+		e := JobEntry{Job: 9, Epoch: 7, Mode: Synchronous, Size: 64, Window: 32}
+		all, _ := stations(t, w, e, root, nil, WorkerConfig{Job: 9, Epoch: 7, Workers: 3, Lanes: 4, Window: 32, Region: 64, RTO: 500 * time.Microsecond, Seed: *seed})
+		for _, s := range all {
+			s.k.base, s.k.next, s.k.edge, s.free = at-20, at-20, at-20, true
+			s.k.Allow(int64(at)+100, 0)
+			s.k.Pause(at, 0)
+			s.pump()
+		}
+		w.run(time.Second)
+		job := &pausable{all: all, entries: map[*node]JobEntry{}}
+		job.entries[root], _ = root.Job(9)
+		job.set(t, 0, 25) // 2^32 is 46 more than a multiple of 50
+		for _, s := range all {
+			if !s.k.Paused() {
+				t.Fatalf("not paused at %d", at)
+			}
+			s.k.Resume(25, w.now)
+			s.pump()
+		}
+		w.run(w.now + time.Second)
+		for r, s := range all {
+			if st := s.k.Stats(); st.Results != 120 || st.Wrong != 0 || st.Resends != 0 {
+				t.Errorf("paused at %d, rank %d: %d of 120 results, %d wrong, %d resends", at, r, st.Results, st.Wrong, st.Resends)
+			}
+		}
+	}
+}
+
 // soloWorker is the only worker of job 1, with two lanes.
 func soloWorker(t testing.TB, cfg WorkerConfig) *Worker {
 	t.Helper()
@@ -490,6 +571,8 @@ func TestNewWorkerRefuses(t *testing.T) {
 		"241 lanes":     func(c *WorkerConfig) { c.Lanes = 241 },
 		"no window":     func(c *WorkerConfig) { c.Window = 0 },
 		"huge window":   func(c *WorkerConfig) { c.Window = 1 << 30 },
+		"small region":  func(c *WorkerConfig) { c.Region = 15 },
+		"huge region":   func(c *WorkerConfig) { c.Region = 1 << 22 },
 		"no timeout":    func(c *WorkerConfig) { c.RTO = 0 },
 	} {
 		c := good

@@ -43,6 +43,11 @@ import (
 // switch below sends its part of the sum up, again when a resend asks for it. PSN
 // p + Size takes the slot over. A job whose Size is 0 is at a halt.
 //
+// PSNs have 32 bits, and 2^32 is a multiple of Size for powers of two only. So that the
+// slots go on in their order, the job's workers count to the last multiple of Size that is
+// at most 2^32 and begin again at 0 (WorkerConfig.Region): the PSNs that are left out, less
+// than Size of them, look to a switch like a short gap.
+//
 // # Exclusive mode
 //
 // Sums as in synchronous mode, on trees that jobs take turns with: see Limits.

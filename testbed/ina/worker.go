@@ -45,6 +45,10 @@ type WorkerConfig struct {
 	// grows with the measured round trip and backs off while nothing is answered.
 	RTO  time.Duration
 	Seed uint64
+	// Region is how many aggregators a job without a PS has, the same in each of its
+	// switches: its PSNs wrap at a multiple of it, as Switch says. 0: they wrap at 2^32, as
+	// those of a job with a PS do.
+	Region int
 	// Slots is asked for by PSN under atp addressing (see ATPSlots), else nil.
 	Slots []uint16
 }
@@ -73,9 +77,11 @@ type Worker struct {
 	ref  Reference
 	full uint64
 
-	// Sequence numbers are PSNs that do not wrap. base <= next, edge; every result
+	// Sequence numbers are PSNs that do not wrap: zero has PSN 0, and so has every wrap-th
+	// after it. base <= next, edge; every result
 	// below base has come; next is the next to be sent, which it may be below edge.
 	base, next, edge uint64
+	zero, wrap       uint64
 	allowed          uint64 // the application has gradients below this
 	limit            uint64 // a pause ends here
 	stop             uint64 // the job ends here
@@ -139,6 +145,8 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("worker: %d lanes, want 1..%d", cfg.Lanes, MaxLanes)
 	case cfg.Window < 1 || cfg.Window > 1<<20:
 		return nil, fmt.Errorf("worker: window of %d packets, want 1..%d", cfg.Window, 1<<20)
+	case cfg.Region != 0 && cfg.Region < 2*cfg.Window || cfg.Region > 2<<20:
+		return nil, fmt.Errorf("worker: a region of %d aggregators for a window of %d, want twice the window", cfg.Region, cfg.Window)
 	case cfg.RTO <= 0:
 		return nil, errors.New("worker: retransmission timeout must be positive")
 	}
@@ -146,6 +154,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	return &Worker{
 		cfg:     cfg,
 		ref:     NewReference(cfg.Seed, cfg.Job, cfg.Workers),
+		wrap:    wrapAt(cfg.Region),
 		full:    allRanks(cfg.Workers),
 		stop:    math.MaxUint64,
 		limit:   math.MaxUint64,
@@ -165,6 +174,25 @@ func ringSize(n int) int {
 		size *= 2
 	}
 	return size
+}
+
+// wrapAt is where the PSNs of a job with a region of n aggregators begin again: after the
+// last whole turn of the region that 32 bits can count.
+func wrapAt(n int) uint64 {
+	if n == 0 {
+		return 1 << 32
+	}
+	return 1 << 32 / uint64(n) * uint64(n)
+}
+
+// psn is that of a sequence number.
+func (w *Worker) psn(s uint64) uint32 { return uint32((s - w.zero) % w.wrap) }
+
+// sequence is the first sequence number from base on with the given PSN; not ok where none
+// has it.
+func (w *Worker) sequence(psn uint32) (s uint64, ok bool) {
+	ahead := uint64(psn) + w.wrap - uint64(w.psn(w.base))
+	return w.base + ahead%w.wrap, uint64(psn) < w.wrap
 }
 
 // allRanks is the bitmap of n workers.
@@ -198,7 +226,7 @@ func (w *Worker) Next() (psn uint32, opened time.Duration, ok bool) {
 	if w.next >= w.edge {
 		return 0, 0, false
 	}
-	return uint32(w.next), w.ring[w.next&w.mask].opened, true
+	return w.psn(w.next), w.ring[w.next&w.mask].opened, true
 }
 
 // PacketLen is the UDP payload bytes of every packet of gradients.
@@ -261,7 +289,7 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 	i := int32(s & w.mask)
 	w.ring[i].sent = t
 	w.append(i)
-	psn := uint32(s)
+	psn := w.psn(s)
 	op := w.op.flags(s)
 	h := Header{
 		Flags:  f | op,
@@ -300,9 +328,9 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 		w.stats.Stray++
 		return false
 	}
-	s := w.base + uint64(h.PSN-uint32(w.base))
+	s, ok := w.sequence(h.PSN)
 	e := &w.ring[s&w.mask]
-	if s >= w.next || e.done {
+	if !ok || s >= w.next || e.done {
 		w.stats.Duplicate++
 		return false
 	}
@@ -400,9 +428,17 @@ func (w *Worker) Pause(at uint64, t time.Duration) {
 func (w *Worker) Paused() bool { return w.base >= w.limit }
 
 // Resume ends a pause at t. The window is of that many packets from here on, which is
-// at most the configured one and the same for all workers of the job.
+// at most the configured one and the same for all workers of the job, and the region of a
+// job without a PS is twice that.
 func (w *Worker) Resume(window int, t time.Duration) {
 	w.window = min(max(window, 1), w.cfg.Window)
+	if w.cfg.Region > 0 {
+		psn, wrap := w.psn(w.base), wrapAt(2*w.window)
+		if uint64(psn) >= wrap {
+			psn = 0 // the old region had more whole turns
+		}
+		w.zero, w.wrap = w.base-uint64(psn), wrap
+	}
 	if w.cwnd = min(w.cwnd, float64(w.window)); !w.cfg.AIMD {
 		w.cwnd = float64(w.window)
 	}
