@@ -78,6 +78,32 @@ func TestBuildTree(t *testing.T) {
 	}
 }
 
+// Under ATP's addressing a switch that gets sums finds aggregators itself, however far
+// below they are made.
+func TestAddressingOfSums(t *testing.T) {
+	plan := place(t, policytest.Racks(2, 3, 2),
+		placement.Job{Name: "sums", Hosts: []string{"h1-1", "h1-2", "h2-1"}, PS: "h2-3"},
+		placement.Job{Name: "packets", Hosts: []string{"h1-1", "h2-1"}, PS: "h2-3"},
+		placement.Job{Name: "rack", Hosts: []string{"h2-1", "h2-2"}, PS: "h2-3"})
+	for _, tt := range []struct {
+		job        int
+		sw         string
+		asked, got string
+	}{
+		{0, "tor1", "atp", "atp"},
+		{0, "tor2", "atp", "hash"}, // sums of tor1, through a spine that forwards
+		{1, "tor2", "atp", "atp"},  // a packet of a host that tor1 and the spine forward
+		{2, "tor2", "atp", "atp"},
+		{0, "tor2", "linear", "linear"},
+		{0, "tor2", "", ""},
+	} {
+		j := &plan.Jobs[tt.job]
+		if got := j.Addressing(tt.sw, tt.asked); got != tt.got {
+			t.Errorf("job %s at %s: %q asked, got %q, want %q", j.Name, tt.sw, tt.asked, got, tt.got)
+		}
+	}
+}
+
 func TestBuildTreeNICs(t *testing.T) {
 	// h1-1 has a second cable, to tor2.
 	inv := policytest.Racks(2, 2, 1)

@@ -150,10 +150,9 @@ type Command struct {
 	// window that may be another.
 	//
 	// Stop is for workers first, then the PS. Workers that were told where to pause end
-	// there. Otherwise they agree among themselves on where to end (ina.Vote), which
-	// takes another window, or the rest of the iteration. They finish what is outstanding
-	// up to there, report and exit. One whose others have died gives up after a second,
-	// or four RTO, without progress. Trainers and ranks end after the step or iteration
+	// there: they finish what is outstanding up to there, report and exit. One that was
+	// not told sends nothing new, and ends where it is. One whose others have died, or
+	// have ended before, gives up after a second, or four RTO, without progress. Trainers and ranks end after the step or iteration
 	// in which all have heard of it.
 	//
 	// Tree gives a job another tree, or with epoch 0 none. All ranks are told, and each

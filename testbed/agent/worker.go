@@ -34,7 +34,10 @@ func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
 	wc := ina.WorkerConfig{
 		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Workers: cfg.Workers,
 		Lanes: cfg.Lanes, Window: cfg.Window, AIMD: cfg.Control == "aimd",
-		RTO: cfg.RTO, Seed: cfg.Seed, Message: msg.packets,
+		RTO: cfg.RTO, Seed: cfg.Seed,
+	}
+	if cfg.Mode == "synchronous" && cfg.Collective == "ina" {
+		wc.Region = 2 * cfg.Window // what a job without a PS has, in each of its switches
 	}
 	var err error
 	if cfg.Slots > 0 {
@@ -212,7 +215,7 @@ func (k *worker) step(c *control, t time.Duration) {
 			k.w.Allow(ina.Endless, t)
 		}
 	}
-	if m.packets == 0 || m.next == 0 && m.done == 0 { // a vote may have come with the startup
+	if m.packets == 0 || m.next == 0 && m.done == 0 { // the pause may have been within the startup
 		m.finished = k.w.Stopped()
 	}
 	for m.packets > 0 && !m.finished {
@@ -232,14 +235,11 @@ func (k *worker) step(c *control, t time.Duration) {
 	}
 }
 
-// abandon reports whether a worker asked to stop has nothing more to wait for: it
-// is computing and was not told where to end, so nothing is outstanding anywhere, or the others are gone and what
-// it had outstanding was resent since, so that no switch keeps aggregators for it.
+// abandon reports whether a worker asked to stop has nothing more to wait for: the others
+// are gone and what it had outstanding was resent since, so that no switch keeps
+// aggregators for it.
 func (k *worker) abandon(now, stopped time.Duration) bool {
 	n, oldest := k.w.Outstanding()
-	if at, ok := k.msg.ready(); ok && n == 0 && at > now+50*time.Millisecond && k.pausing == 0 {
-		return true
-	}
 	return now > max(stopped, k.last)+k.giveUp() && (n == 0 || oldest >= stopped)
 }
 

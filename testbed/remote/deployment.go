@@ -432,7 +432,7 @@ func (d *deployment) Stop(ctx context.Context, job string) (err error) {
 	workers := j.workers()
 	if j.begun && j.plan.Collective != placement.Ring {
 		holding, cancel := context.WithTimeout(ctx, holdTimeout)
-		// Without those that do not answer, the others end by themselves.
+		// Those that do not answer are told where the others end.
 		at, _ := j.hold(holding)
 		cancel()
 		if err := j.tell(agent.Command{Cmd: "pause", ID: 1, PSN: at}); err != nil {

@@ -300,15 +300,15 @@ func (d *deployment) occupy(j *job, n *node) error {
 	}
 	m := placement.Aggregators(sw, s.Aggregators)
 	if d.memories[n.name] == nil {
-		d.memories[n.name] = &memory{addressing: addressings[s.Addressing], until: make([]float64, m), rng: d.rng}
+		d.memories[n.name] = &memory{pooled: addressings[s.Addressing] == pool, until: make([]float64, m), rng: d.rng}
 		d.switches = append(d.switches, n.name)
 	}
 	n.mem = d.memories[n.name]
-	n.tenant = &tenant{share: 1}
-	if s.Addressing == "linear" && m > 0 {
+	n.tenant = &tenant{share: 1, addressing: addressings[j.plan.Addressing(n.name, s.Addressing)]}
+	if n.tenant.addressing == linear && m > 0 {
 		n.tenant.offset = rand.New(rand.NewPCG(s.Seed, uint64(j.plan.ID))).IntN(m)
 	}
-	if s.Addressing == "atp" && m > 0 {
+	if n.tenant.addressing == atp && m > 0 {
 		w := j.slots
 		if w == 0 {
 			w = min(int(j.window), m)
