@@ -307,6 +307,11 @@ func TestPredictRing(t *testing.T) {
 	if len(p.Links) != 8 {
 		t.Errorf("%d links carry the ring, want 8", len(p.Links))
 	}
+	// To Algorithm 1 a cable is one link, by which a ring goes out while it comes in.
+	p = predict(t, inv, plan, placement.Conditions{Lanes: 240, Predictor: placement.WaterFill})
+	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || len(p.Links) != 4 {
+		t.Errorf("%+v on %d cables", j, len(p.Links))
+	}
 }
 
 // A job on one host has no rate, takes nothing from others and loads no link.
