@@ -301,7 +301,7 @@ func TestPredictRing(t *testing.T) {
 	inv := policytest.Racks(1, 4, 1)
 	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h1-3", "h1-4"}, Collective: placement.Ring})
 	p := predict(t, inv, plan, placement.Conditions{Lanes: 240})
-	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || !near(j.Goodput, 100e9*1448/1514*4/6) {
+	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || !near(j.Goodput, 100e9*1448/(1514+66/2)*4/6) {
 		t.Errorf("%+v", j)
 	}
 	if len(p.Links) != 8 {

@@ -575,8 +575,8 @@ func TestLatency(t *testing.T) {
 		{"two PSes, one of them far", cluster.PS, cluster.Placement{Parts: parts(0, 1), PS: []int{0, 2}}, 12e-3 - sent},
 		{"no PS", cluster.Tree, cluster.Placement{Parts: parts(0, 1)}, 2e-3 - sent},
 		{"no PS, two racks", cluster.Tree, cluster.Placement{Parts: parts(0, 2)}, 10e-3 - sent},
-		{"ring", cluster.Ring, cluster.Placement{Parts: parts(0, 1)}, 2*2e-3 - sent},
-		{"ring, two racks", cluster.Ring, cluster.Placement{Parts: parts(0, 1, 2)}, 4*6e-3 - sent},
+		{"ring", cluster.Ring, cluster.Placement{Parts: parts(0, 1)}, 2e-3 - sent},
+		{"ring, two racks", cluster.Ring, cluster.Placement{Parts: parts(0, 1, 2)}, 6e-3 - sent},
 	} {
 		if got := Latency(c, tt.traffic, tt.at); math.Abs(got-tt.want) > 1e-12 {
 			t.Errorf("%s: %v s, want %v", tt.name, got, tt.want)
