@@ -7,6 +7,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -44,9 +45,25 @@ func conditions(setup testbed.Setup, base Baseline, active []string) placement.C
 	}
 	for i, j := range setup.Plan.Jobs {
 		w := setup.Workloads[i]
-		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots}
+		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots, Layers: layers(w)}
 	}
 	return c
+}
+
+// layers are what a job reduces in an iteration; none of a stream. A ring has a message even
+// where none is asked for.
+func layers(w testbed.Workload) (out []placement.Layer) {
+	for _, l := range w.Layers {
+		out = append(out, placement.Layer{Bytes: float64(l.Bytes), Compute: l.Compute.Seconds()})
+	}
+	switch {
+	case len(out) > 0:
+	case w.Message > 0:
+		out = []placement.Layer{{Bytes: float64(w.Message)}}
+	case w.Job.Collective == placement.Ring:
+		out = []placement.Layer{{Bytes: collectives.RingMessage}}
+	}
+	return out
 }
 
 // granted makes the windows of jobs what they are granted in the first period of

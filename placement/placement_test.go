@@ -327,11 +327,16 @@ func TestPredictRing(t *testing.T) {
 	inv := policytest.Racks(1, 4, 1)
 	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h1-3", "h1-4"}, Collective: placement.Ring})
 	p := predict(t, inv, plan, placement.Conditions{Lanes: 240})
-	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || !near(j.Goodput, 100e9*1448/1514*4/6) {
+	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || !near(j.Goodput, 100e9*1448/(1514+66/2)*4/6) {
 		t.Errorf("%+v", j)
 	}
 	if len(p.Links) != 8 {
 		t.Errorf("%d links carry the ring, want 8", len(p.Links))
+	}
+	// To Algorithm 1 a cable is one link, by which a ring goes out while it comes in.
+	p = predict(t, inv, plan, placement.Conditions{Lanes: 240, Predictor: placement.WaterFill})
+	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || len(p.Links) != 4 {
+		t.Errorf("%+v on %d cables", j, len(p.Links))
 	}
 }
 
