@@ -51,6 +51,8 @@ const (
 	CodeNoFigure = "INA-NO-FIGURE" // there is nothing to compare
 	CodeSkipped  = "INA-SKIPPED"   // this testbed cannot measure it
 
+	CodeNotJudged = "INA-NOT-JUDGED" // no expectation decides the run
+
 	// Two runs held against each other.
 
 	CodeRegression = "INA-REGRESSION" // a metric got worse by more than noise
@@ -190,6 +192,10 @@ var explanations = []Explanation{
 		"This testbed cannot measure what the expectation is about.",
 		[]string{"a driver or switch without that counter"},
 		[]string{"the check says why; another driver may have it"}},
+	{CodeNotJudged,
+		"The experiment has no expectation that decides, so that its run neither passed nor failed: NOT JUDGED, exit code 7.",
+		[]string{"no [[expect]] table", "gate = false in all of them"},
+		[]string{"write an [[expect]] of what the experiment claims: a value, a prediction, or one point of the sweep against another", "figures and comparisons are in the report all the same"}},
 
 	{CodeRegression,
 		"A metric got worse between two runs, by more than its noise and by more than matters.",

@@ -108,7 +108,7 @@ func glyph(o Outcome) string {
 		return "✕"
 	case ErrorOutcome:
 		return "!"
-	case Skipped:
+	case Skipped, NotJudged:
 		return "–"
 	}
 	return "?"

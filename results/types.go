@@ -168,6 +168,8 @@ const (
 	Pass         Outcome = "pass"
 	Fail         Outcome = "fail"
 	Inconclusive Outcome = "inconclusive"
+	// NotJudged is a run of which nothing could decide whether it passed: no expectation is gated.
+	NotJudged    Outcome = "not-judged"
 	Skipped      Outcome = "skipped"
 	ErrorOutcome Outcome = "error"
 )

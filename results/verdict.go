@@ -57,8 +57,8 @@ const maxMore = 1000
 // nothing to hold it against. Figures that its model says nothing of, where it does
 // of others in that phase, are left out. Checks that are not gated never decide
 // the outcome. The outcome is error if a point ended with one, else fail if a gated
-// check failed, else inconclusive if one is, else pass; reasons say why, the most
-// important first.
+// check failed, else inconclusive if one is, else not judged if no check is gated, else
+// pass; reasons say why, the most important first.
 func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 	cells := cellsOf(points)
 	var checks []Check
@@ -103,7 +103,8 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 }
 
 // ExitCode is the process exit code of a run's outcome: 0 all expectations held, 1
-// one failed, 6 the testbed failed, 7 nothing failed but something is undecided.
+// one failed, 6 the testbed failed, 7 nothing failed but something is undecided, or
+// nothing was judged.
 func ExitCode(o Outcome) int {
 	switch o {
 	case Pass:
@@ -706,7 +707,7 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 	case len(open) > 0:
 		outcome = Inconclusive
 	case gated == 0:
-		return Pass, []string{"no gated expectation: nothing was judged"}
+		return NotJudged, []string{notJudged}
 	case gated == skipped:
 		return Inconclusive, []string{"every expectation was skipped: nothing was judged"}
 	}

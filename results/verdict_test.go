@@ -226,10 +226,10 @@ func TestJudgeHealth(t *testing.T) {
 func TestJudgeGate(t *testing.T) {
 	e := []Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03}}
 	c, o, _ := Judge(e, []Point{one(0.1, 0.001, 0.5, 20)})
-	if c[0].Outcome != Fail || o != Pass {
+	if c[0].Outcome != Fail || o != NotJudged {
 		t.Errorf("a check that is not gated decided: %+v %s", c, o)
 	}
-	for o, want := range map[Outcome]int{Pass: 0, Fail: 1, ErrorOutcome: 6, Inconclusive: 7, "": 7} {
+	for o, want := range map[Outcome]int{Pass: 0, Fail: 1, ErrorOutcome: 6, Inconclusive: 7, NotJudged: 7, "": 7} {
 		if got := ExitCode(o); got != want {
 			t.Errorf("ExitCode(%q) = %d, want %d", o, got, want)
 		}
