@@ -148,6 +148,12 @@ func (s *Switch) execute(c Command, behind Behind) Reply {
 			h.Plane = &p
 		}
 		return Reply{OK: true, Health: &h}
+	case "sabotage":
+		acted, err := s.sabotage(c.Sabotage)
+		if err != nil {
+			return Reply{Error: "sabotage: " + err.Error()}
+		}
+		return Reply{OK: true, Sabotaged: acted}
 	case "stop":
 		return Reply{OK: true}
 	}
