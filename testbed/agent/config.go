@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/sabotage"
 )
 
 // Config is the first line an agent reads from stdin.
@@ -108,6 +109,9 @@ type Config struct {
 	// LocalRate is what a rank sends to others of its host, all together, bit/s of gradients:
 	// loopback is no cable that could be slow. 0: as fast as that goes.
 	LocalRate float64 `json:"local_rate,omitempty"`
+
+	// Sabotage is a fault that the agent is to have; nil: none.
+	Sabotage *sabotage.Act `json:"sabotage,omitempty"`
 }
 
 // Title is what the agent is to people: "worker A/0", "ps A".
@@ -229,6 +233,9 @@ type Stats struct {
 	LateP99     float64 `json:"late_p99"` // seconds
 	LateMax     float64 `json:"late_max"`
 	SocketDrops int64   `json:"socket_drops"` // SO_RXQ_OVFL
+
+	// Sabotaged is how often the agent's fault has acted.
+	Sabotaged int64 `json:"sabotaged,omitempty"`
 
 	// Training is of trainers, whose iterations are steps.
 	Training *Training `json:"training,omitempty"`

@@ -36,6 +36,7 @@ type control struct {
 	interval time.Duration
 	at       time.Duration // when to begin; set before run is called
 	next     time.Duration // sample
+	sab      *saboteur     // nil: nothing is wrong with it on purpose
 
 	mu     sync.Mutex
 	orders []Command
@@ -59,6 +60,7 @@ func (c *control) take() []Command {
 
 // started reports when the job's traffic began.
 func (c *control) started(t time.Duration) {
+	c.sab.begins(t)
 	c.events <- Event{Event: "started", T: t.Seconds()}
 	c.next = t + c.interval
 }
@@ -69,9 +71,11 @@ func (c *control) due(now time.Duration) bool { return c.next != 0 && now >= c.n
 // report tells totals at now; any goroutine may call it. A reader that is behind misses
 // some; nothing waits for it.
 func (c *control) report(now time.Duration, s Stats) {
-	select {
-	case c.events <- Event{Event: "sample", T: now.Seconds(), Stats: &s}:
-	default:
+	for _, e := range c.sab.delay(Event{Event: "sample", T: now.Seconds(), Stats: &s}) {
+		select {
+		case c.events <- e:
+		default:
+		}
 	}
 }
 
@@ -126,10 +130,12 @@ type agent struct {
 	clock  udp.Clock
 	stdout io.Writer
 	line   bytes.Buffer
+	sab    *saboteur // nil: nothing is wrong with it on purpose
 }
 
 // emit writes e as one line in one piece.
 func (a *agent) emit(e Event) error {
+	e = a.sab.tell(e)
 	a.line.Reset()
 	if err := json.NewEncoder(&a.line).Encode(e); err != nil {
 		return fmt.Errorf("encode %s event: %w", e.Event, err)
@@ -151,6 +157,9 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 	}
 	cfg, err := parseConfig(in.Bytes())
 	if err != nil {
+		return err
+	}
+	if a.sab, cfg, err = newSaboteur(cfg); err != nil {
 		return err
 	}
 	r, err := newRole(cfg, &a.clock)
@@ -191,7 +200,7 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 }
 
 func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan Command, bad <-chan error) error {
-	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval}
+	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval, sab: a.sab}
 	ended := make(chan error, 1)
 	started, running := false, false
 	roleCtx, kill := context.WithCancel(ctx)
@@ -295,6 +304,11 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 // done reports r's totals when its ports are free for the next.
 func (a *agent) done(r role) error {
 	r.close()
+	for _, e := range a.sab.rest() {
+		if err := a.emit(e); err != nil {
+			return err
+		}
+	}
 	s := r.stats()
 	return a.emit(Event{Event: "done", T: a.clock.Now().Seconds(), Stats: &s})
 }

@@ -69,6 +69,8 @@ type process struct {
 	stdin  io.WriteCloser
 	events chan Event
 	err    chan error
+
+	heard, before float64 // when it said something, of seen
 }
 
 func startProcess(t testing.TB, name string, newNet bool) *process {

@@ -59,14 +59,23 @@ func (k *ps) run(ctx context.Context, c *control) error {
 	now := c.clock.Now()
 	c.started(now)
 	for ctx.Err() == nil {
+		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
+			return err
+		}
 		n, err := k.sock.Receive()
 		if err != nil {
 			return err
 		}
 		for i := range n {
+			if c.sab != nil && c.sab.drops(now) {
+				continue
+			}
 			result, to := k.p.Receive(k.sock.Packets[i])
 			if result == nil {
 				continue
+			}
+			if c.sab != nil {
+				result = c.sab.result(result, now)
 			}
 			if err := k.send(result, to); err != nil {
 				return err

@@ -99,6 +99,9 @@ func (r *ring) reduce(ctx context.Context, c *control) error {
 	m.started = true
 	var op collective.Op
 	for m.begin(t); !m.finished; {
+		if leave, err := c.sabotaged(ctx, r.stats); leave || err != nil {
+			return err
+		}
 		op.Stop = c.stop.Load()
 		var stop bool
 		var checked, wrong int64

@@ -27,6 +27,9 @@ type worker struct {
 
 	pausing   int64 // the command that a pause will answer; 0: none
 	announced bool  // that it has started
+
+	sab   *saboteur // nil: nothing is wrong with it on purpose
+	again func() (*ina.Worker, error)
 }
 
 func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
@@ -50,7 +53,8 @@ func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
 		msg: msg,
 		to:  udp.Address(ina.UpGroup(cfg.Job), ina.UpPortBase|cfg.Job),
 	}
-	if k.w, err = ina.NewWorker(wc); err != nil {
+	k.again = func() (*ina.Worker, error) { return ina.NewWorker(wc) }
+	if k.w, err = k.again(); err != nil {
 		return nil, err
 	}
 	if rate := cmp.Or(cfg.Rate, cfg.LineRate); rate > 0 {
@@ -76,6 +80,7 @@ func (k *worker) giveUp() time.Duration { return max(time.Second, 4*k.cfg.RTO) }
 func (k *worker) run(ctx context.Context, c *control) error {
 	defer loop.Own()()
 	defer context.AfterFunc(ctx, k.sock.Interrupt)()
+	k.sab = c.sab
 	var stopped time.Duration // when a stop was first seen
 	now := c.clock.Now()
 	k.w.Allow(ina.Startup, now)
@@ -85,6 +90,14 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		k.announced = true
 	}
 	for ctx.Err() == nil {
+		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
+			return err
+		}
+		if k.sab != nil && k.sab.restarts(c.clock.Now()) {
+			if err := k.restart(c.clock.Now()); err != nil {
+				return err
+			}
+		}
 		before := c.clock.Now() // what arrived until now is looked at before a timeout is believed
 		n, err := k.sock.Receive()
 		if err != nil {
@@ -170,7 +183,11 @@ func (k *worker) send(now, wake time.Duration) (time.Duration, error) {
 		k.late.add(now - due)
 		k.pace.sent()
 		b := k.sock.Buffer()
-		if err := k.sock.Queue(b[:k.w.Send(now, b)], k.to); err != nil {
+		b = b[:k.w.Send(now, b)]
+		if k.sab != nil {
+			k.sab.gradient(b, now)
+		}
+		if err := k.sock.Queue(b, k.to); err != nil {
 			return 0, err
 		}
 	}
