@@ -173,6 +173,9 @@ func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f r
 	for _, w := range j.Workers {
 		of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
 		got := results.Sum(in.counter("worker_psns", of), in.counter("worker_goodput_bytes", of), in.counter("worker_iterations", of))
+		if j.Collective == placement.Ring { // it counts whole messages
+			got = results.Sum(got, in.counter("worker_rx_bytes", of))
+		}
 		sent := in.counter("worker_tx_bytes", of)
 		p := part{who: fmt.Sprintf("worker %s on host %s", of, w.Host)}
 		p.limit = max(limit, stillReports*got.Spacing())

@@ -337,7 +337,7 @@ func halfWidth(x, w []float64) (half float64, ok bool) {
 			c1 += d * (x[j-1] - mean)
 		}
 	}
-	if c0 == 0 || variance <= 0 {
+	if rounding := 1e-9 * mean; variance <= rounding*rounding {
 		return 0, true
 	}
 	r := c1 / c0

@@ -281,6 +281,10 @@ func TestEstimateEdges(t *testing.T) {
 	if f, err := Ratio(Window{Start: 0, End: 3}, s, still); err == nil {
 		t.Errorf("ratio over nothing: %+v", f)
 	}
+	// A share that never changes is exact, whatever rounding leaves of its spread.
+	if f, err := Share(Window{End: 5}, counter([]float64{20.2, 20.6, 22.2, 23.4, 25.8}), counter([]float64{10.1, 10.3, 11.1, 11.7, 12.9}), counter([]float64{10.1, 10.3, 11.1, 11.7, 12.9})); err != nil || math.Abs(f.Value-1) > 1e-9 || f.N != 5 {
+		t.Errorf("a share of 1: %+v, %v", f, err)
+	}
 	// All growth in one batch leaves nothing to estimate a spread from.
 	if f, err := Ratio(Window{Start: 0, End: 3}, counter([]float64{0, 4, 0}), counter([]float64{0, 8, 0})); err != nil || f.Value != 0.5 || f.N != 1 {
 		t.Errorf("all in one batch: %+v, %v", f, err)
