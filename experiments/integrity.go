@@ -206,7 +206,7 @@ func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f r
 		f.What += "; " + ps
 	}
 	// The testbed's own record explains it if it says as much of that time.
-	times := spoiltTimes(in.obs.stalls, when.Start, when.End, recovery(in.base))
+	times := spoiltTimes(ofMachine(in.obs.stalls), when.Start, when.End, recovery(in.base))
 	if lost := total(times); when.End-when.Start-lost <= worst.limit {
 		f.Outcome = results.Inconclusive
 		f.What += "; the testbed stood still meanwhile: " + times[0].Why

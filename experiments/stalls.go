@@ -51,14 +51,19 @@ func recovery(base Baseline) float64 {
 	return 2 * longest
 }
 
-// spoiltTimes are the times within [start, end] that stalls of the testbed and the time after
+// ofMachine are those in which the testbed stood still, and not what is tested.
+func ofMachine(stalls []standstill) []standstill {
+	return slices.DeleteFunc(slices.Clone(stalls), func(s standstill) bool { return !s.machine() })
+}
+
+// spoiltTimes are the times within [start, end] that stalls and the time after
 // them spoil: in order, apart from each other, each with what was seen first.
 func spoiltTimes(stalls []standstill, start, end, recovery float64) []results.Stall {
 	var in []standstill
 	for _, s := range stalls {
 		s.End += recovery
 		s.Start, s.End = max(s.Start, start), min(s.End, end)
-		if s.machine() && s.Start < s.End {
+		if s.Start < s.End {
 			in = append(in, s)
 		}
 	}

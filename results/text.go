@@ -290,8 +290,14 @@ func (t *texter) expectation(e Expect) {
 	if hidden > 0 {
 		fmt.Fprintf(&t.b, "  … %d more that pass: see %s\n", hidden, ReportFile)
 	}
+	limits := map[string]bool{} // said at the top, and once here
 	for _, c := range checks {
-		if c.Why == "" {
+		if c.Why == "" || limits[c.Why] {
+			continue
+		}
+		if c.Outcome == Inconclusive && c.Code == CodeLimited {
+			limits[c.Why] = true
+			t.wrapped("  ! ", "    ", "not judged: "+c.Why)
 			continue
 		}
 		where := strings.TrimSpace(c.Point + " " + phaseName(c) + c.Of)
