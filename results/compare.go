@@ -221,7 +221,7 @@ func compareValue(metric string, repeats []int, points, reference map[int]Point,
 		if !ok {
 			return 0, "is missing"
 		}
-		if why := p.Unsound(); why != "" {
+		if why := p.UnsoundIn(0); why != "" {
 			return 0, why
 		}
 		f, ok := p.clusterFigure(metric)

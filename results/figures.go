@@ -110,7 +110,7 @@ func WriteCSV(w io.Writer, rec *Record) error {
 		for _, k := range keys {
 			row = append(row, r.point.param(k))
 		}
-		row = append(row, strconv.FormatBool(r.point.Unsound() == ""), r.metric, r.of, r.unit)
+		row = append(row, strconv.FormatBool(r.point.UnsoundIn(r.phase) == ""), r.metric, r.of, r.unit)
 		if f := r.observed; f != nil {
 			row = append(row, string(f.Kind), exact(f.Value), exact(f.Lo), exact(f.Hi), strconv.Itoa(f.N))
 		} else {

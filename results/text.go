@@ -576,6 +576,17 @@ func (rec *Record) troubles() []trouble {
 		for _, h := range p.Health {
 			out = append(out, trouble{h, p.Label(), p.Repeat})
 		}
+		for i, ph := range p.Phases {
+			if len(ph.LeftOut) == 0 {
+				continue
+			}
+			var sum float64
+			for _, s := range ph.LeftOut {
+				sum += s.End - s.Start
+			}
+			out = append(out, trouble{Trouble{Value: sum, Of: ph.End - ph.Start,
+				What: fmt.Sprintf("phase %d: %s of %s are left out of its figures, first %s", i+1, Quantity(sum, "s"), Quantity(ph.End-ph.Start, "s"), ph.LeftOut[0].Why)}, p.Label(), p.Repeat})
+		}
 	}
 	slices.SortStableFunc(out, func(a, b trouble) int { return cmp.Compare(rank(b.Fatal), rank(a.Fatal)) })
 	return out

@@ -246,8 +246,8 @@ func (c *cell) against(e Expect, cells []cell) (ref *cell, ok bool) {
 	return &cells[i], true
 }
 
-// unsound says why the figures of one phase must not be judged; empty if they may.
-func (p Point) unsound(phase int) string {
+// UnsoundIn says why the figures of one phase must not be judged; empty if they may.
+func (p Point) UnsoundIn(phase int) string {
 	if why := p.Unsound(); why != "" || phase >= len(p.Phases) {
 		return why
 	}
@@ -272,7 +272,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 				continue
 			}
 			repeats++
-			why := p.unsound(phase)
+			why := p.UnsoundIn(phase)
 			if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
 				why = ""
 			}
@@ -855,7 +855,7 @@ func ModelErrors(points []Point) []ModelError {
 			predicted := map[[3]string]*pair{}
 			var order [][3]string
 			for _, p := range c.repeats {
-				if phase >= len(p.Phases) {
+				if phase >= len(p.Phases) || p.Phases[phase].Spoilt != "" {
 					continue
 				}
 				for _, f := range p.Phases[phase].Figures {

@@ -388,6 +388,10 @@ func read(rec *results.Record) *side {
 			continue
 		}
 		for i, ph := range p.Phases {
+			if ph.Spoilt != "" {
+				s.spoilt = append(s.spoilt, strings.TrimSpace(fmt.Sprintf("%s repeat %d phase %d: %s", p.Label(), p.Repeat+1, i+1, ph.Spoilt)))
+				continue
+			}
 			for _, f := range ph.Figures {
 				k := key{p.Index, i, p.Label(), f.Metric, f.Of}
 				if f.Kind == results.Predicted {

@@ -235,8 +235,8 @@ func (e *entry) read(path string) {
 	}
 	e.night = map[key]*night{}
 	for _, p := range e.rec.Points {
-		spoilt := p.Unsound() != ""
 		for i, phase := range p.Phases {
+			spoilt := p.UnsoundIn(i) != ""
 			for _, f := range phase.Figures {
 				if f.N == 0 && f.Kind != results.Predicted {
 					continue // nothing was measured
