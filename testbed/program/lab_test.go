@@ -111,7 +111,11 @@ func allReducePerf(_ context.Context, _ io.Reader, stdout io.Writer) error {
 			info("CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA")
 		}
 	}
-	reduced := 2*(*iterations+1)**to + 10**to
+	calls := 2*(*iterations+1) + 10
+	for i := range calls {
+		info("AllReduce: opCount %x sendbuff 0x7f00 recvbuff 0x7f80 count %d datatype 7 op 0 root 0 comm 0x55d0 [nranks=%d] stream 0x55d8", i, *to/4, n)
+	}
+	reduced := calls * *to
 	if err := send(*peers, rank, n, int(factor*float64(reduced))); err != nil {
 		return err
 	}

@@ -270,6 +270,12 @@ func (e *Evidence) traffic() verdict {
 	case most > (1+alone)/2:
 		return verdict{results.Inconclusive, text + ", which is no proof"}
 	}
+	switch logged := e.Log.allReduced(e.Ranks); {
+	case logged == 0:
+		return verdict{results.Inconclusive, text + ", and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how much that is"}
+	case most*e.Reduced/logged > (1+alone)/2:
+		return verdict{results.Inconclusive, fmt.Sprintf("%s; but the log has calls of %.4g bytes, not of %.4g, and hosts sent up to %.2f times that", text, logged, e.Reduced, most*e.Reduced/logged)}
+	}
 	return verdict{results.Pass, text}
 }
 

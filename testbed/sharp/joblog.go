@@ -95,6 +95,7 @@ type JobLog struct {
 
 	lines, facts int
 	calls        map[Call]bool
+	reduced      map[Communicator]*sum // by rank: Nodes is 0
 }
 
 // maxLogLine is how much of a line is looked at at a time, bytes.
@@ -160,7 +161,7 @@ func (l *JobLog) Line(text string) bool {
 		text = escapes.ReplaceAllString(text, "")
 	}
 	for part := range strings.SplitSeq(text, "\r") {
-		if strings.Contains(part, "NCCL") || strings.Contains(part, "nccl-library=") || strings.Contains(part, unreadableAs) {
+		if strings.Contains(part, "NCCL") || strings.Contains(part, "nccl-library=") || strings.Contains(part, headless) {
 			l.nccl(part)
 		}
 		if strings.Contains(part, "job") || strings.Contains(part, "SHARP") || strings.Contains(part, "ree lock") || strings.Contains(part, "SAT tree") {

@@ -24,12 +24,17 @@ func (v Version) series(major, minor int) int {
 type form string
 
 const (
-	byNumber     form = "1024 Bytes -> Algo 1 proto 2 time 80.1"                                        // of which collective, it does not say
-	byBoth       form = "AllReduce: 1024 Bytes -> Algo 1 proto 2 time 80.1"                             //
-	byName       form = "AllReduce: 1024 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}"        //
-	bySymmetric  form = "AllReduce [Symmetric]: 1024 Bytes -> Kernel AllReduce_AGxLL_R nchannels 4 ..." // over NVLink
-	byTrace      form = "1024 Bytes -> Algo 1 proto 2 time 80.1, behind NCCL TRACE"                     // of a library built with TRACE=1
-	unreadableAs      = "Bytes -> "                                                                     // what each has
+	byNumber    form = "1024 Bytes -> Algo 1 proto 2 time 80.1"                                        // of which collective, it does not say
+	byBoth      form = "AllReduce: 1024 Bytes -> Algo 1 proto 2 time 80.1"                             //
+	byName      form = "AllReduce: 1024 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}"        //
+	bySymmetric form = "AllReduce [Symmetric]: 1024 Bytes -> Kernel AllReduce_AGxLL_R nchannels 4 ..." // over NVLink
+	byTrace     form = "1024 Bytes -> Algo 1 proto 2 time 80.1, behind NCCL TRACE"                     // of a library built with TRACE=1
+)
+
+// What each form has, and what is left of it where the head of its line is lost.
+const (
+	choice   = "Bytes -> "
+	headless = "-> Algo "
 )
 
 // A grammar is what the versions from a first to a last one write. Patch levels agree.
@@ -125,7 +130,7 @@ var (
 	numberLine  = regexp.MustCompile(`^(?:(\w+): )?(\d+) Bytes -> Algo (\d+) proto \d+ time \d`)
 	nameLine    = regexp.MustCompile(`^(\w+): (\d+) Bytes -> Algo ([A-Z]\w*) proto \w+ channel\{Lo\.\.Hi\}=\{\d+\.\.\d+\}`)
 	kernelLine  = regexp.MustCompile(`^(\w+) \[Symmetric\]: (\d+) Bytes -> Kernel \w+ nchannels \d`)
-	callLine    = regexp.MustCompile(`^(\w+): opCount [0-9a-f]+ sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) op \d+ root \d+ comm (\S+) \[nranks=(\d+)\]`)
+	callLine    = regexp.MustCompile(`^(\w+): opCount ([0-9a-f]{1,16}) sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) op \d+ root \d+ comm (\S+) \[nranks=(\d+)\]`)
 	nodesLine   = regexp.MustCompile(`^comm (\S+) rank \d+ nRanks (\d+) nNodes (\d+) localRanks`)
 	insteadLine = regexp.MustCompile(`^Cannot initialize CollNet, using point-to-point network instead`)
 )
@@ -155,12 +160,12 @@ func (l *JobLog) nccl(text string) {
 	}
 	at := level.FindAllStringSubmatchIndex(text, -1)
 	if len(at) == 0 {
-		if strings.Contains(text, unreadableAs) { // the head of the line is lost
+		if strings.Contains(text, headless) {
 			l.lose()
 		}
 		return
 	}
-	if strings.Contains(text[:at[0][0]], unreadableAs) {
+	if strings.Contains(text[:at[0][0]], headless) {
 		l.lose()
 	}
 	for i, m := range at {
@@ -181,7 +186,7 @@ func (l *JobLog) message(level, process, text string) {
 	l.Messages++
 	l.facts++
 	switch {
-	case strings.Contains(text, unreadableAs):
+	case strings.Contains(text, choice):
 		if a, ok := algorithm(level, text); ok {
 			l.algorithm(a)
 		} else {
@@ -262,19 +267,48 @@ func (l *JobLog) version(v Version) {
 
 func (l *JobLog) call(process string, m []string) {
 	ok := true
-	count, okCount := parseBytes(m[2])
-	kind, ranks := parseInt(m[3], &ok), parseInt(m[5], &ok)
-	if !ok || !okCount || kind >= len(typeSizes) || count > 1<<55 {
+	op, err := strconv.ParseUint(m[2], 16, 64)
+	count, okCount := parseBytes(m[3])
+	kind, ranks := parseInt(m[4], &ok), parseInt(m[6], &ok)
+	if err != nil || !ok || !okCount || kind >= len(typeSizes) || count > 1<<55 {
 		return
 	}
-	c := Call{Collective: m[1], Bytes: count * typeSizes[kind], Ranks: ranks, Process: process, Comm: m[4]}
+	c := Call{Collective: m[1], Bytes: count * typeSizes[kind], Ranks: ranks, Process: process, Comm: m[5]}
 	if !l.calls[c] {
 		if l.calls == nil {
-			l.calls = map[Call]bool{}
+			l.calls, l.reduced = map[Call]bool{}, map[Communicator]*sum{}
 		}
 		l.calls[c] = true
 		l.Calls = append(l.Calls, c)
 	}
+	of := Communicator{Process: process, Comm: c.Comm, Ranks: ranks}
+	s := l.reduced[of]
+	if s == nil {
+		s = &sum{}
+		l.reduced[of] = s
+	}
+	if op >= s.next { // else it is the same line again
+		s.next = op + 1
+		if c.Collective == "AllReduce" {
+			s.bytes += float64(c.Bytes)
+		}
+	}
+}
+
+// A sum is how much a rank all-reduced. Calls of a communicator are numbered.
+type sum struct {
+	next  uint64
+	bytes float64
+}
+
+// allReduced is how much a communicator of so many ranks all-reduced, bytes; 0: no line says.
+func (l *JobLog) allReduced(ranks int) (most float64) {
+	for of, s := range l.reduced {
+		if of.Ranks == ranks {
+			most = max(most, s.bytes)
+		}
+	}
+	return most
 }
 
 // lose counts a line that says what NCCL chose and cannot be read.

@@ -48,9 +48,14 @@ func fixture(t *testing.T, version string) string {
 	return string(text)
 }
 
-// traffic is what hosts sent, in multiples of what was all-reduced.
+// traffic is what hosts sent, in multiples of what was all-reduced: a GiB and 8 bytes.
 func traffic(sent ...float64) func(*Evidence) {
-	return func(e *Evidence) { e.Sent, e.Reduced = sent, 1 }
+	return func(e *Evidence) {
+		e.Reduced = 1<<30 + 8
+		for _, s := range sent {
+			e.Sent = append(e.Sent, s*e.Reduced)
+		}
+	}
 }
 
 // What each version of NCCL writes of each algorithm, and what that proves.
@@ -115,6 +120,7 @@ func TestGrammars(t *testing.T) {
 		{"2.24 with TRACE=1", "NCCL version 2.24.3+cuda12.0\n" + trace + name, results.Pass, "COLLNET_CHAIN for 1048576 bytes"},
 		{"2.24 with TRACE=1 alone", "NCCL version 2.24.3+cuda12.0\n" + trace, results.Inconclusive, "no line says which algorithm"},
 		{"newer than all", "NCCL version 2.99.1+cuda19.0\n" + name, results.Pass, "NCCL 2.99.1, read as 2.30, the newest that is known"},
+		{"what another program says of bytes", "NCCL version 2.24.3+cuda12.0\ncopied 10 Bytes -> /tmp/x\n" + name, results.Pass, "COLLNET_CHAIN"},
 		{"newer than all, with a line that nobody knows", "NCCL version 2.99.1+cuda19.0\nn1:7:7 [0] NCCL INFO AllReduce of 1048576 Bytes -> COLLNET\n", results.Inconclusive, "cannot be read"},
 		{"NCCL 3", "NCCL version 3.0.1+cuda19.0\n" + name, results.Pass, "NCCL 3.0.1, read as"},
 		{"no version, by number", number, results.Pass, "its lines are those of 2.20 to 2.22"},
@@ -270,7 +276,10 @@ func TestMixed(t *testing.T) {
 func TestTraffic(t *testing.T) {
 	log := fixture(t, "2.19.4")
 	on := func(hosts, ranks int, sent ...float64) func(*Evidence) {
-		return func(e *Evidence) { e.Hosts, e.Ranks, e.Sent, e.Reduced = hosts, ranks, sent, 1 }
+		return func(e *Evidence) {
+			traffic(sent...)(e)
+			e.Hosts, e.Ranks = hosts, ranks
+		}
 	}
 	for _, test := range []struct {
 		name   string
@@ -286,6 +295,11 @@ func TestTraffic(t *testing.T) {
 		{"three of four hosts", on(4, 4, 1, 1, 1), results.Inconclusive, "3 of 4 hosts"},
 		{"one that sees a rail of two", on(4, 4, 1, 1, 1, 0.6), results.Inconclusive, "do not see all of it"},
 		{"more than aggregation, less than a ring of ranks", on(4, 32, 1.4, 1.4, 1.4, 1.4), results.Inconclusive, "which is no proof"},
+		{"more was announced than was done: it was a ring", func(e *Evidence) {
+			traffic(1.5, 1.5, 1.5, 1.5)(e)
+			e.Reduced *= 1.4
+		}, results.Inconclusive, "hosts sent up to 1.50 times that"},
+		{"of another communicator", on(4, 5, 1, 1, 1, 1), results.Inconclusive, "the log has no calls"},
 		{"not a number", func(e *Evidence) { e.Sent, e.Reduced = []float64{0, 0, 0, 0}, 0 }, results.Inconclusive, "not known"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -295,6 +309,19 @@ func TestTraffic(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A call that is in the log twice, as where a launcher copies it, was made once.
+func TestCallsCountOnce(t *testing.T) {
+	log := fixture(t, "2.19.4")
+	for _, text := range []string{log, log + log, strings.ReplaceAll(log, "\n", "\n\n")} {
+		l, err := ReadJobLog(strings.NewReader(text))
+		if err != nil || l.allReduced(4) != 1<<30+8 || l.allReduced(3) != 0 {
+			t.Errorf("%v of 4 ranks, %v of 3, %v", l.allReduced(4), l.allReduced(3), err)
+		}
+	}
+	wanted(t, log+log, traffic(1.5, 1.5, 1.5, 1.5), results.Fail, "around a ring")
+	wanted(t, strings.ReplaceAll(log, "opCount", "opcount"), traffic(1, 1, 1, 1), results.Inconclusive, "the log has no calls")
 }
 
 // FuzzVerdict: whatever a log says, it passes only by a line that names an algorithm of switches,
