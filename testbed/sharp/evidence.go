@@ -184,6 +184,9 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if called > largest {
 		return verdict{results.Inconclusive, fmt.Sprintf("no line says which algorithm NCCL chose for all-reduces of %d bytes", called)}
 	}
+	if l.Unreadable > 0 && len(calls) == 0 {
+		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
+	}
 	if part := through / (through + around); !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("%.0f %% of the bytes that were all-reduced went through switches, as far as the log tells: figures are of a mixture", 100*part)}
 	}

@@ -127,7 +127,7 @@ var (
 	process     = regexp.MustCompile(`([^\s:]+:\d+):\d+ (?:\[-?\d+\] )?$`)
 	versionText = regexp.MustCompile(`NCCL version (\d{1,2})\.(\d{1,2})\.(\d{1,2})`)
 	libraryText = regexp.MustCompile(`nccl-library=(\d{4,6})\b`)
-	numberLine  = regexp.MustCompile(`^(?:(\w+): )?(\d+) Bytes -> Algo (\d+) proto \d+ time \d`)
+	numberLine  = regexp.MustCompile(`^(?:(\w+): )?(\d+) Bytes -> Algo (\d) proto \d time \d`)
 	nameLine    = regexp.MustCompile(`^(\w+): (\d+) Bytes -> Algo ([A-Z]\w*) proto \w+ channel\{Lo\.\.Hi\}=\{\d+\.\.\d+\}`)
 	kernelLine  = regexp.MustCompile(`^(\w+) \[Symmetric\]: (\d+) Bytes -> Kernel \w+ nchannels \d`)
 	callLine    = regexp.MustCompile(`^(\w+): opCount ([0-9a-f]{1,16}) sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) op \d+ root \d+ comm (\S+) \[nranks=(\d+)\]`)
