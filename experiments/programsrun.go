@@ -505,11 +505,11 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links
 	for _, o := range outputs {
 		for _, text := range [][]byte{o.Stdout, o.Stderr} {
 			for line := range bytes.Lines(text) {
-				log.Line(string(bytes.TrimRight(line, "\r\n")))
+				log.Line(string(bytes.TrimSuffix(line, []byte("\n"))))
 			}
 		}
 	}
-	e := sharp.Evidence{Log: log, Want: sharp.TreeType(a.Tree), Asked: a.ask().Quota, Ranks: len(w.Hosts) * max(1, w.PerHost)}
+	e := sharp.Evidence{Log: log, Want: sharp.TreeType(a.Tree), Asked: a.ask().Quota, Ranks: len(w.Hosts) * max(1, w.PerHost), Hosts: len(w.Hosts)}
 	if a.Traffic != "ignore" {
 		e.Reduced = w.Reduced()
 		for _, h := range w.Hosts {

@@ -124,8 +124,11 @@ func (inv *Inventory) CheckLab() error {
 			if nic.Device == "" {
 				add("host "+h.Name, at, "nic without device", `write device = "ens1f0"`)
 			}
-			if !nic.Address.IsValid() {
+			switch {
+			case !nic.Address.IsValid():
 				add("host "+h.Name, at, "nic without data address", `write address = "10.1.0.1/24"`)
+			case !nic.Address.Addr().Is4(): // neither agents nor switch programs know IPv6
+				add("host "+h.Name, at, "data address "+nic.Address.String()+" is not IPv4", `write address = "10.1.0.1/24"`)
 			}
 		}
 	}

@@ -149,3 +149,27 @@ func FuzzParse(f *testing.F) {
 		inv.CheckLab()
 	})
 }
+
+// What is checked is what a run can use: agents and switch programs know IPv4 alone. An
+// InfiniBand NIC is used by its RDMA device, whatever address it has.
+func TestLabDataAddress(t *testing.T) {
+	for _, test := range []struct{ name, sw, nic, want string }{
+		{"IPv4", "tofino", `device = "eth1", address = "10.0.0.1/24"`, ""},
+		{"IPv6", "tofino", `device = "eth1", address = "fd00::1/64"`, "host h1: data address fd00::1/64 is not IPv4"},
+		{"IPv4 in IPv6", "tofino", `device = "eth1", address = "::ffff:10.0.0.1/120"`, "is not IPv4"},
+		{"IPv6 over InfiniBand", "quantum", `rdma = "mlx5_0:1", address = "fd00::1/64"`, ""},
+		{"none", "tofino", `device = "eth1"`, "host h1: nic without data address"},
+	} {
+		inv, err := Parse("lab.toml", fmt.Appendf(nil, "version = 1\n[defaults]\nrate = \"100Gbit/s\"\n[[switch]]\nname = \"s1\"\nkind = %q\ncontrol = \"s1:9559\"\n[[host]]\nname = \"h1\"\nssh = {address = \"h1\"}\nnic = {port = \"s1/1\", %s}\n", test.sw, test.nic))
+		if err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		got := ""
+		if err := inv.CheckLab(); err != nil {
+			got = err.Error()
+		}
+		if test.want == "" && strings.Contains(got, "address") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

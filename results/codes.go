@@ -18,6 +18,9 @@ const (
 	CodeWrong = "INA-WRONG-RESULTS"
 	// CodeGranted is a job that was granted less than it asked for.
 	CodeGranted = "INA-SHARP-GRANT"
+	// CodeUnproven is a job that asked for in-network aggregation, of which nothing says whether
+	// it went on without it.
+	CodeUnproven = "INA-SHARP-UNPROVEN"
 
 	// What must hold of every run.
 
@@ -83,7 +86,7 @@ var explanations = []Explanation{
 		"A program asked for in-network aggregation (SHARP) and went on without it. It ended well and its results are right, but its figures are those of an ordinary network.",
 		[]string{
 			"no tree was granted, or no communicator or channel uses it: the check says which evidence is missing",
-			"NCCL chose another algorithm than CollNet or NVLS for the largest all-reduce",
+			"NCCL chose another algorithm than COLLNET_DIRECT, COLLNET_CHAIN or NVLS for the largest all-reduce: NVLS_TREE adds up in NVLink's switches alone",
 			"another job holds the streaming tree of an HDR switch",
 			"variables that bypass the plugin: NCCL_NET, NCCL_IBEXT_DISABLE, NCCL_ALGO",
 		},
@@ -100,6 +103,20 @@ var explanations = []Explanation{
 		"A tree was granted with less quota than the program asked for.",
 		[]string{"sharp_am.cfg limits what a job may have (per_prio_default_quota, per_prio_max_quota)", "other jobs hold the rest"},
 		[]string{"raise the limits, or ask for less", "inabench preflight says which jobs hold trees, where UFM can be asked"}},
+	{CodeUnproven,
+		"A program asked for in-network aggregation (SHARP), nothing speaks against that it got it, and nothing proves it: its log cannot say which algorithm NCCL chose, and neither can what hosts sent.",
+		[]string{
+			"NCCL 2.18 and 2.19 do not log which algorithm they choose",
+			"NCCL 2.20 to 2.22 log it, and not of which collective: a program with others than all-reduces needs COLL in NCCL_DEBUG_SUBSYS",
+			"some sizes go through switches and others do not, so that figures are of a mixture",
+			"lines of the log were lost or mixed up, or it is of several versions",
+		},
+		[]string{
+			"use NCCL 2.23 or later",
+			"or let traffic prove it: three hosts or more, all their NICs in the inventory, and counters that can be read",
+			"ask for sizes that all go through switches, a program for each range",
+			"look at programs/ of the run directory for the job's log",
+		}},
 
 	{CodeJobStopped,
 		"A job stood still within a phase, and the testbed's own record does not say that it stood still too. No rate of such a phase means anything.",

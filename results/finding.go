@@ -23,7 +23,7 @@ const found = "evidence"
 // check is the finding as a check of its point. It decides the run.
 func (f *Finding) check(p *Point) Check {
 	why := f.What
-	if f.Outcome == Fail {
+	if f.Outcome == Fail || f.Outcome == Inconclusive {
 		why = f.Code + ": " + why
 		if len(f.Evidence) > 0 {
 			why += " (" + strings.Join(f.Evidence, "; ") + ")"

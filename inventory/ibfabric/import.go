@@ -132,21 +132,36 @@ func (p hostPort) rdma(index int) string {
 	return fmt.Sprintf("%s:%d", device, p.port.Number)
 }
 
-// generation is a line of switches that can aggregate, by PCI device id. Of a Quantum,
-// one streaming job has a switch for itself; a Quantum-2 serves one at each port.
-var generations = map[int]struct{ name, resource string }{
-	0xcf08: {"Switch-IB 2 (EDR)", "switch"},
-	0xd2f0: {"Quantum (HDR)", "switch"},
-	0xd2f2: {"Quantum-2 (NDR)", "port"},
-	0xd2f4: {"Quantum-3 (XDR)", "port"},
+// generation is a line of switches that can aggregate, and what it can.
+type generation struct {
+	name string // with the name of its links in brackets
+	// trees are how many there can be in a subnet, of which streaming take long vectors, where
+	// that is published; 0: it is not.
+	trees, streaming int
+	resource         string // of which one streaming job at a time has all: a "switch" or a "port"; empty: not published
+}
+
+// generations by PCI device id.
+//
+// Sources: NVIDIA SHARP Rev 3.13.0, General Information, "Capabilities and Limitations"
+// (docs.nvidia.com/networking/display/sharpv3130/general-information): Quantum has 126 trees, 63 of
+// them streaming, one active at a switch; Quantum-2 has 1023, 511 of them streaming, one active at a
+// port. It lists firmware of Quantum-3 (sold as Quantum-X800) and no numbers. Switch-IB 2 has no
+// streaming trees (its Rev 2.1.4: Streaming Aggregation came with Quantum), and no source was found
+// for how many others. Device ids: pci-ids.ucw.cz, vendor 15b3.
+var generations = map[int]generation{
+	0xcf08: {name: "Switch-IB 2 (EDR)"},
+	0xd2f0: {name: "Quantum (HDR)", trees: 126, streaming: 63, resource: "switch"},
+	0xd2f2: {name: "Quantum-2 (NDR)", trees: 1023, streaming: 511, resource: "port"},
+	0xd2f4: {name: "Quantum-3 (XDR)"},
 }
 
 // generation is that of a switch: by its device id, or by its fastest links where no tool
-// has told that.
-func (n *Node) generation() (name, resource string, known bool) {
+// has told that. Of a device that is none of these nothing is known, whatever its links.
+func (n *Node) generation() (g generation, known bool) {
 	g, ok := generations[n.Device]
 	if n.Device != 0 || ok {
-		return g.name, g.resource, ok
+		return g, ok
 	}
 	fastest := -1
 	for _, p := range n.Ports {
@@ -154,14 +169,22 @@ func (n *Node) generation() (name, resource string, known bool) {
 	}
 	for _, g := range generations {
 		if fastest >= 0 && strings.Contains(g.name, "("+lanes[fastest].name+")") {
-			return g.name + ", by its links", g.resource, true
+			g.name += ", by its links"
+			return g, true
 		}
 	}
-	return "", "", false
+	return generation{}, false
 }
 
-// defaultTrees is max_trees_to_build of sharp_am, unless it is configured otherwise.
-const defaultTrees = 126
+// sharp is what a switch of the generation can hold, as an inventory has it, and what to say of
+// it. Zero: nobody has published it, and another generation's numbers would be wrong.
+func (g generation) sharp() (s inventory.SHARP, note string) {
+	if g.trees == 0 {
+		return s, g.name + ". How many trees it has is not published: write sharp = {trees = ..., jobs = 1} with what `ibdiagnet --sharp` shows."
+	}
+	return inventory.SHARP{Trees: g.trees, Jobs: 1, Resource: g.resource},
+		fmt.Sprintf("%s. SHARP is assumed: %d trees, %d of them streaming, and one such job at a time on a %s.", g.name, g.trees, g.streaming, g.resource)
+}
 
 // Options say what a fabric does not tell.
 type Options struct {
@@ -204,18 +227,17 @@ func (f *Fabric) Inventory(opt Options) (*inventory.Inventory, inventory.Notes) 
 	})
 	for _, n := range switches {
 		s := inventory.Switch{Name: name[n.GUID], Kind: inventory.Quantum, GUID: n.GUID, DeviceID: uint64(len(inv.Switches) + 1)}
-		gen, resource, known := n.generation()
+		gen, known := n.generation()
 		switch an := f.AN(n.GUID); {
 		case an == nil && known:
-			notes.Of[s.Name] = gen + " without an aggregation node: it cannot aggregate."
+			notes.Of[s.Name] = gen.name + " without an aggregation node: it cannot aggregate."
 		case an == nil:
 		case !known:
 			s.AN = an.GUID
 			notes.Of[s.Name] = fmt.Sprintf("Device %#x with an aggregation node, of a generation that is not known: write what SHARP it has.", n.Device)
 		default:
 			s.AN = an.GUID
-			s.SHARP = inventory.SHARP{Trees: defaultTrees, Jobs: 1, Resource: resource}
-			notes.Of[s.Name] = fmt.Sprintf("%s. SHARP is assumed: sharp_am's default of trees, and one job at a time on a %s.", gen, resource)
+			s.SHARP, notes.Of[s.Name] = gen.sharp()
 		}
 		inv.Switches = append(inv.Switches, s)
 	}

@@ -50,6 +50,9 @@ func TestMain(m *testing.M) {
 //	sharp     switches add up
 //	refused   the streaming tree is another's: NCCL goes on over its network
 //	tuned     SHARP is there, and NCCL's tuner chooses a ring
+//	nvlink    SHARP is there, and NVLink's switches add up within hosts, a tree of hosts between them
+//	old       that of NCCL 2.19, which does not say what it chooses
+//	oldring   that of NCCL 2.19, and hosts send what a ring does
 //	silent    there is no SHARP, and no word of it
 //	boasting  the log is that of sharp, and hosts send what a ring does
 //	less      a tree with less than was asked for
@@ -74,9 +77,16 @@ func allReducePerf(_ context.Context, _ io.Reader, stdout io.Writer) error {
 
 	ring := 2 * float64(n-1) / float64(n)
 	quota, factor, algorithm := sharp.Quota{OSTs: 167, UserData: 1024, Groups: 167, QPs: 1, GroupChannels: 1}, 1.0, "COLLNET_DIRECT"
+	version := "2.27.7"
 	switch *as {
 	case "refused", "tuned", "silent":
 		factor, algorithm = ring, "RING"
+	case "nvlink":
+		algorithm = "NVLS_TREE"
+	case "old":
+		version, algorithm = "2.19.4", ""
+	case "oldring":
+		version, algorithm, factor = "2.19.4", "", ring
 	case "boasting":
 		factor = ring
 	case "less":
@@ -84,6 +94,9 @@ func allReducePerf(_ context.Context, _ io.Reader, stdout io.Writer) error {
 	case "fails":
 		say("h%d: Test NCCL failure common.cu:958 'remote process exited or there was a network error'", rank+1)
 		return errors.New("exit")
+	}
+	if rank == 0 {
+		say("NCCL version %s+cuda12.9", version)
 	}
 	if *as != "silent" {
 		library(sharp.Asked{ID: 41, Quota: sharp.Quota{QPs: 1, GroupChannels: 1}, Trees: 1})
@@ -98,14 +111,20 @@ func allReducePerf(_ context.Context, _ io.Reader, stdout io.Writer) error {
 			info("CollNet 06/0 : 6 [receive] via COLLNET/SHARP/6/GDRDMA")
 		}
 	}
-	reduced := 2*(*iterations+1)**to + 10**to
+	calls := 2*(*iterations+1) + 10
+	for i := range calls {
+		info("AllReduce: opCount %x sendbuff 0x7f00 recvbuff 0x7f80 count %d datatype 7 op 0 root 0 comm 0x55d0 [nranks=%d] stream 0x55d8", i, *to/4, n)
+	}
+	reduced := calls * *to
 	if err := send(*peers, rank, n, int(factor*float64(reduced))); err != nil {
 		return err
 	}
 	if rank != 0 {
 		return nil
 	}
-	info("AllReduce: %d Bytes -> Algo %s proto SIMPLE channel{Lo..Hi}={0..3}", *to, algorithm)
+	if algorithm != "" {
+		info("AllReduce: %d Bytes -> Algo %s proto SIMPLE channel{Lo..Hi}={0..3}", *to, algorithm)
+	}
 	wrong, verdict := 0, "OK"
 	if *as == "wrong" {
 		wrong, verdict = 3, "FAILED"
@@ -191,6 +210,9 @@ func TestFallback(t *testing.T) {
 		{"sharp", results.Pass, "", ""},
 		{"refused", results.Fail, results.CodeFallback, "lock of the tree refused"},
 		{"tuned", results.Fail, results.CodeFallback, "NCCL chose RING"},
+		{"nvlink", results.Fail, results.CodeFallback, "NCCL chose NVLS_TREE"},
+		{"old", results.Pass, "", ""}, // the hosts' counters prove it
+		{"oldring", results.Fail, results.CodeFallback, "around a ring 1.50"},
 		{"silent", results.Fail, results.CodeFallback, "no line says that a tree was granted"},
 		{"boasting", results.Fail, results.CodeFallback, "around a ring 1.50"},
 		{"less", results.Fail, results.CodeGranted, "osts: asked for 100, granted 16"},

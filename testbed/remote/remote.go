@@ -434,32 +434,44 @@ func (tb *Testbed) route(ctx context.Context) error {
 	switches := tb.driven()
 	return parallelLimit(ctx, tb.opt.Fan, len(switches), func(ctx context.Context, i int) error {
 		sw := switches[i]
-		var routes []p4.Route
-		for _, h := range hosts {
-			path, err := tb.topo.Path(sw.Name, h.Name)
-			if err != nil {
-				return fmt.Errorf("switch %s: route to host %s: %w", sw.Name, h.Name, err)
-			}
-			for _, nic := range h.NICs {
-				if !nic.Address.IsValid() {
-					continue
-				}
-				mac, err := tb.hostMAC(ctx, h.Name, nic.Device)
-				if err != nil {
-					return fmt.Errorf("switch %s: route to host %s: %w", sw.Name, h.Name, err)
-				}
-				port := tb.topo.Links[path[0]].FromPort
-				if nic.Switch == sw.Name {
-					port = nic.Port
-				}
-				routes = append(routes, p4.Route{Dst: nic.Address.Addr().As4(), Port: port, MAC: [6]byte(mac)})
-			}
+		routes, err := routesOf(tb.topo, sw.Name, hosts, func(host, device string) (net.HardwareAddr, error) { return tb.hostMAC(ctx, host, device) })
+		if err != nil {
+			return err
 		}
 		if err := tb.enterRoutes(sw.Name, routes); err != nil {
 			return err
 		}
 		return tb.switches[sw.Name].WriteRoutes(ctx, routes)
 	})
+}
+
+// routesOf is the way from a switch to every IPv4 data address of hosts. Addresses of another
+// kind get none: CheckLab leaves them to InfiniBand's NICs, whose frames no P4 switch carries.
+func routesOf(topo *inventory.Topology, sw string, hosts []inventory.Host, mac func(host, device string) (net.HardwareAddr, error)) (routes []p4.Route, err error) {
+	for _, h := range hosts {
+		path, err := topo.Path(sw, h.Name)
+		if err != nil {
+			return nil, fmt.Errorf("switch %s: route to host %s: %w", sw, h.Name, err)
+		}
+		for _, nic := range h.NICs {
+			if !nic.Address.Addr().Is4() {
+				continue
+			}
+			hw, err := mac(h.Name, nic.Device)
+			if err != nil {
+				return nil, fmt.Errorf("switch %s: route to host %s: %w", sw, h.Name, err)
+			}
+			if len(hw) != 6 {
+				return nil, fmt.Errorf("switch %s: route to host %s: device %s: %s is no Ethernet address", sw, h.Name, nic.Device, hw)
+			}
+			port := topo.Links[path[0]].FromPort
+			if nic.Switch == sw {
+				port = nic.Port
+			}
+			routes = append(routes, p4.Route{Dst: nic.Address.Addr().As4(), Port: port, MAC: [6]byte(hw)})
+		}
+	}
+	return routes, nil
 }
 
 // hostMAC is the hardware address of a host's NIC.

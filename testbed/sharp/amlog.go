@@ -93,7 +93,10 @@ func ParseAMLine(text string) (line AMLine, ok bool) {
 
 // ReadAMLog reads a whole log and passes over lines that are not of sharp_am.
 func ReadAMLog(r io.Reader) (lines []AMLine, err error) {
-	err = readLines(r, func(text string) {
+	err = readLines(r, func(text string, rest bool) {
+		if rest {
+			return
+		}
 		if l, ok := ParseAMLine(text); ok {
 			lines = append(lines, l)
 		}

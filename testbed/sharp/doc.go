@@ -7,9 +7,12 @@
 //
 // A job that asks for SHARP and does not get it still runs, without an error: NCCL goes
 // on over its ordinary network. So what was asked for proves nothing. A run is a SHARP run
-// only if its own log proves it: JobLog.Proof. Nor does it if NCCL's tuner chooses a ring
-// although SHARP is there, or hosts send what a ring does: Evidence holds all of it against
-// the job, and a silent fallback is a failed run, results.CodeFallback. The same holds for
+// only if its own log proves it: JobLog.Proof. Nor is it one if NCCL chooses a ring although
+// SHARP is there, or NVLS_TREE, which adds up in NVLink's switches and along a tree of hosts, or
+// if hosts send what a ring does: Evidence holds all of it against the job, and a silent fallback
+// is a failed run, results.CodeFallback. What NCCL writes of its choice differs by version, which
+// the log tells; 2.18 and 2.19 write nothing. If the log cannot say and traffic does not prove it,
+// the run is undecided, results.CodeUnproven. The same holds for
 // reservations, which UFM may accept in part: Reservations.Create and Update return what was
 // granted; and for sharp_am.cfg, which UFM may write anew: Manager.Apply reads it back.
 //
@@ -33,7 +36,7 @@
 //
 // Sources: release notes and manuals of NVIDIA SHARP 3.x, HPC-X 2.x and UFM Enterprise 6.x
 // (docs.nvidia.com/networking), github.com/Mellanox/nccl-rdma-sharp-plugins (source, and
-// issue 151), github.com/NVIDIA/nccl (issues 1219, 1292, 1460), github.com/NVIDIA/nccl-tests
-// (issue 311). They are what was published at some version, and a lab may run another: what
+// issue 151), github.com/NVIDIA/nccl (source at its tags v2.18.1-1 to v2.30.7-1; issues 1219,
+// 1292, 1460), github.com/NVIDIA/nccl-tests (issue 311). They are what was published at some version, and a lab may run another: what
 // is not known is kept as it is, never refused.
 package sharp

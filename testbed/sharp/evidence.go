@@ -1,55 +1,13 @@
 package sharp
 
 import (
+	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/inabench/inabench/results"
 )
-
-// Algorithm is what NCCL's tuner chose for all-reduces of a size. That SHARP is there does
-// not mean that it is chosen.
-type Algorithm struct {
-	Bytes int64
-	Name  string // "RING", "TREE", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"
-	Line  int    // of the log, the first that says so
-}
-
-// inNetwork says whether switches can add up with the algorithm. NVLS does between hosts what
-// CollNet does.
-func (a Algorithm) inNetwork() bool {
-	return strings.HasPrefix(a.Name, "COLLNET") || strings.HasPrefix(a.Name, "NVLS")
-}
-
-// algorithms are NCCL's, by the numbers that its older versions log.
-var algorithms = []string{"TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"}
-
-// algorithmLine is what NCCL logs of each all-reduce with NCCL_DEBUG_SUBSYS=TUNING. Source:
-// github.com/NVIDIA/nccl, src/enqueue.cc.
-var algorithmLine = regexp.MustCompile(`AllReduce: (\d+) Bytes -> Algo (\w+) proto`)
-
-// algorithm takes in a line of the tuner.
-func (l *JobLog) algorithm(text string) bool {
-	m := algorithmLine.FindStringSubmatch(text)
-	if m == nil {
-		return false
-	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		return false
-	}
-	a := Algorithm{Bytes: n, Name: m[2], Line: l.lines}
-	if i, err := strconv.Atoi(a.Name); err == nil && i >= 0 && i < len(algorithms) {
-		a.Name = algorithms[i]
-	}
-	if !slices.ContainsFunc(l.Algorithms, func(b Algorithm) bool { return b.Bytes == a.Bytes && b.Name == a.Name }) {
-		l.Algorithms = append(l.Algorithms, a)
-	}
-	return true
-}
 
 // Evidence is all that speaks for or against that switches added up for a job.
 type Evidence struct {
@@ -57,50 +15,93 @@ type Evidence struct {
 	Want  TreeType
 	Asked Quota
 	Ranks int // n
+	Hosts int // that the ranks are on; 0: one each
 
-	// Sent is what each of the hosts sent while the job ran, and Reduced what was all-reduced
-	// in all, bytes: a host sends S where switches add up, and 2S(n-1)/n around a ring. Of two
-	// ranks both are the same, so that says nothing. Empty and 0: not known.
+	// Sent is what each of the hosts sent through all its NICs while the job ran, and Reduced
+	// what was all-reduced in all, bytes: a host sends S where switches add up, and 2S(n-1)/n
+	// around a ring. Of two hosts both are the same, so that says nothing. Empty and 0: not known.
 	Sent            []float64
 	Reduced         float64
 	TrafficRequired bool // that it is not known, or says nothing, is no proof
 }
 
-// Findings hold the evidence against what was asked for. The first fails with
-// results.CodeFallback unless a tree was granted, a communicator or channel uses it, nothing
-// was refused, the tuner chose an algorithm that goes over the tree for the largest
-// all-reduce, and hosts did not send what a ring sends. The second, where a quota was asked
-// for, fails with results.CodeGranted if a tree came with less.
+// A verdict is what one kind of evidence comes to, and why.
+type verdict struct {
+	outcome results.Outcome // Pass: it proves that switches add up; Fail: that they do not; Inconclusive: it cannot say
+	why     string
+}
+
+// mostly is the part of all-reduced bytes that must have gone through switches for a job to be
+// one that used them: what is left are vectors too short for it.
+const mostly = 0.9
+
+// Findings hold the evidence against what was asked for.
+//
+// The first passes if a tree was granted, a communicator or channel uses it, nothing was refused,
+// and NCCL chose an algorithm that goes over the tree for the largest all-reduces and 90 % of all
+// bytes, or hosts sent no more than aggregation lets them. It fails with results.CodeFallback if
+// one of these speaks against it. It is undecided with results.CodeUnproven if none does, but the
+// log cannot say what NCCL chose and traffic does not prove it.
+//
+// The second, where a quota was asked for, fails with results.CodeGranted if a tree came with less.
 func (e *Evidence) Findings(job string) []results.Finding {
 	f := results.Finding{Name: "switches add up", Code: results.CodeFallback, Of: job, Outcome: results.Pass}
-	fail := func(format string, args ...any) {
-		if what := fmt.Sprintf(format, args...); f.Outcome == results.Pass {
+	fail := func(what string) {
+		if f.Outcome == results.Pass {
 			f.Outcome, f.What = results.Fail, what
 		} else {
 			f.Evidence = append(f.Evidence, what)
 		}
 	}
-	say := func(format string, args ...any) {
-		if what := fmt.Sprintf(format, args...); !slices.Contains(f.Evidence, what) { // every rank says so
+	say := func(what string) {
+		if what != "" && !slices.Contains(f.Evidence, what) { // every rank says so
 			f.Evidence = append(f.Evidence, what)
 		}
 	}
-	if err := e.Log.Proof(e.Want); err != nil {
-		fail("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	tuned, traffic := verdict{results.Inconclusive, "the log has no line of NCCL or of SHARP"}, e.traffic()
+	if e.Log.facts > 0 {
+		if err := e.Log.Proof(e.Want); err != nil {
+			fail(strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		tuned = e.tuned(say)
 	}
 	for _, t := range e.Log.Trees {
-		say("granted: %s", strings.Join(strings.Fields(t.String()), " "))
+		say("granted: " + strings.Join(strings.Fields(t.String()), " "))
 	}
 	if n := len(e.Log.Groups); n > 0 {
-		say("%d communicators have their part of a tree", n)
+		say(fmt.Sprintf("%d communicators have their part of a tree", n))
 	}
 	if e.Log.Channels > 0 {
-		say("%d channels via COLLNET/SHARP", e.Log.Channels)
+		say(fmt.Sprintf("%d channels via COLLNET/SHARP", e.Log.Channels))
 	}
-	e.tuned(fail, say)
-	e.traffic(fail, say)
-	if f.Outcome == results.Pass {
-		f.What = "the log proves it: " + strings.Join(f.Evidence, "; ")
+	if e.TrafficRequired && traffic.outcome == results.Inconclusive {
+		traffic.outcome = results.Fail
+	}
+	proven := ""
+	for _, v := range []struct {
+		verdict
+		name string
+	}{{tuned, "the log proves it"}, {traffic, "traffic proves it"}} {
+		switch v.outcome {
+		case results.Fail:
+			fail(v.why)
+		case results.Pass:
+			if proven == "" {
+				proven = v.name
+			}
+			fallthrough
+		default:
+			say(v.why)
+		}
+	}
+	switch {
+	case f.Outcome != results.Pass:
+	case proven != "":
+		f.What = proven + ": " + strings.Join(f.Evidence, "; ")
+	default:
+		f.Outcome, f.Code = results.Inconclusive, results.CodeUnproven
+		f.What = tuned.why
+		f.Evidence = slices.DeleteFunc(f.Evidence, func(s string) bool { return s == tuned.why })
 	}
 	out := []results.Finding{f}
 	if e.Asked != (Quota{}) {
@@ -109,57 +110,176 @@ func (e *Evidence) Findings(job string) []results.Finding {
 	return out
 }
 
-// tuned holds against the job what NCCL's tuner chose for its largest all-reduce.
-func (e *Evidence) tuned(fail, say func(string, ...any)) {
-	if len(e.Log.Algorithms) == 0 {
-		say("no line says which algorithm NCCL chose (NCCL_DEBUG_SUBSYS=TUNING)")
-		return
+// tuned is what NCCL's own lines come to of its all-reduces between hosts.
+func (e *Evidence) tuned(say func(string)) verdict {
+	l := e.Log
+	lines, version, why := l.reading()
+	say(version)
+	if l.Unreadable > 0 {
+		say(fmt.Sprintf("%d lines that say what NCCL chose cannot be read", l.Unreadable))
 	}
-	large := slices.MaxFunc(e.Log.Algorithms, func(a, b Algorithm) int { return int(min(1, max(-1, a.Bytes-b.Bytes))) })
-	var others []string
-	for _, a := range e.Log.Algorithms {
+	if why != "" {
+		return verdict{results.Inconclusive, why}
+	}
+	calls := l.allReduces()
+	var known, unknown []Algorithm // all-reduces between hosts, and lines that may be some
+	anywhere := 0                  // unknown lines that may be all-reduces within a host
+	for _, a := range lines {
+		c, logged := calls[a.Bytes]
 		switch {
-		case a.Bytes == large.Bytes && !a.inNetwork():
-			fail("NCCL chose %s for all-reduces of %d bytes (line %d of the log), whatever was granted", a.Name, a.Bytes, a.Line)
-		case a.Bytes == large.Bytes:
-			say("NCCL chose %s for %d bytes", a.Name, a.Bytes)
-		case !a.inNetwork():
-			others = append(others, fmt.Sprintf("%s for %d bytes", a.Name, a.Bytes))
+		case a.Collective != "" && a.Collective != "AllReduce":
+		case a.Collective == "" && !logged && l.others(a.Bytes):
+		case a.Collective == "" && (!logged || l.others(a.Bytes)) && l.mixed():
+			unknown = append(unknown, a)
+		case strings.HasPrefix(a.Name, "COLLNET"): // which there is between hosts only
+			known = append(known, a)
+		case c.within && !c.between:
+			say(fmt.Sprintf("%s for %d bytes within hosts", a.Name, a.Bytes))
+		case l.within() && (!c.between || c.within):
+			unknown = append(unknown, a)
+			anywhere++
+		default:
+			known = append(known, a)
+		}
+	}
+	in := func(a Algorithm) bool { return a.inNetwork() }
+	switch all := slices.Concat(known, unknown); {
+	case len(all) == 0:
+		return verdict{results.Inconclusive, "no line says which algorithm NCCL chose for all-reduces between hosts"}
+	case len(unknown) == 0:
+	case !slices.ContainsFunc(all, in):
+		known = all // whichever are the all-reduces
+	case anywhere == 0 && !slices.ContainsFunc(all, func(a Algorithm) bool { return !in(a) }):
+		known = all
+	default:
+		return verdict{results.Inconclusive, fmt.Sprintf("NCCL chose %s, and no line says which of these were all-reduces between hosts (NCCL_DEBUG_SUBSYS=INIT,COLL,TUNING)", listed(all))}
+	}
+	largest := slices.MaxFunc(known, func(a, b Algorithm) int { return cmp.Compare(a.Bytes, b.Bytes) }).Bytes
+	through, around := 0.0, float64(l.Unreadable)*float64(largest)
+	var others []Algorithm
+	for _, a := range known {
+		switch size := float64(a.Bytes) * float64(a.Count); {
+		case in(a):
+			through += size
+			if a.Bytes == largest {
+				say(fmt.Sprintf("NCCL chose %s for %d bytes", a.Name, a.Bytes))
+			}
+			continue
+		case a.Bytes == largest:
+			return verdict{results.Fail, fmt.Sprintf("NCCL chose %s for all-reduces of %d bytes (line %d of the log), whatever was granted", a.Name, a.Bytes, a.Line)}
+		default:
+			around += size
+			others = append(others, a)
 		}
 	}
 	if len(others) > 0 {
-		say("and for smaller ones %s", strings.Join(others[:min(len(others), 3)], ", "))
+		say("and for smaller ones " + listed(others))
 	}
+	called := int64(0)
+	for n, c := range calls {
+		if c.between {
+			called = max(called, n)
+		}
+	}
+	if called > largest {
+		return verdict{results.Inconclusive, fmt.Sprintf("no line says which algorithm NCCL chose for all-reduces of %d bytes", called)}
+	}
+	if l.Unreadable > 0 && len(calls) == 0 {
+		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
+	}
+	if part := through / (through + around); !(part >= mostly) {
+		return verdict{results.Inconclusive, fmt.Sprintf("%.0f %% of the bytes that were all-reduced went through switches, as far as the log tells: figures are of a mixture", 100*part)}
+	}
+	return verdict{results.Pass, ""}
 }
 
-// traffic holds against the job what its hosts sent.
-func (e *Evidence) traffic(fail, say func(string, ...any)) {
-	unknown := say
-	if e.TrafficRequired {
-		unknown = fail
+// listed is a few of what NCCL chose.
+func listed(as []Algorithm) string {
+	var out []string
+	for _, a := range as {
+		out = append(out, fmt.Sprintf("%s for %d bytes", a.Name, a.Bytes))
 	}
-	n := float64(e.Ranks)
+	return strings.Join(out[:min(len(out), 3)], ", ")
+}
+
+// where is between which ranks all-reduces of a size went.
+type where struct{ within, between bool } // a node; nodes, or one cannot tell
+
+// allReduces are those that processes began, by size. NCCL chooses nothing for a single rank.
+func (l *JobLog) allReduces() map[int64]where {
+	nodes := map[[2]string]int{}
+	for _, c := range l.Communicators {
+		nodes[[2]string{c.Process, c.Comm}] = c.Nodes
+	}
+	calls := map[int64]where{}
+	for _, c := range l.Calls {
+		if c.Collective == "AllReduce" && c.Ranks > 1 {
+			w := calls[c.Bytes]
+			within := nodes[[2]string{c.Process, c.Comm}] == 1
+			calls[c.Bytes] = where{w.within || within, w.between || !within}
+		}
+	}
+	return calls
+}
+
+// others says whether a size may be that of another collective than an all-reduce: its own, or
+// that of all ranks together, which is what NCCL takes of an all-gather.
+func (l *JobLog) others(bytes int64) bool {
+	return slices.ContainsFunc(l.Calls, func(c Call) bool {
+		return c.Collective != "AllReduce" && c.Ranks > 1 && (c.Bytes == bytes || c.Bytes*int64(c.Ranks) == bytes)
+	})
+}
+
+// mixed says whether there may be other collectives than all-reduces.
+func (l *JobLog) mixed() bool {
+	return len(l.Calls) == 0 || slices.ContainsFunc(l.Calls, func(c Call) bool { return c.Collective != "AllReduce" })
+}
+
+// within says whether there are communicators of more than one rank within a node.
+func (l *JobLog) within() bool {
+	return slices.ContainsFunc(l.Communicators, func(c Communicator) bool { return c.Nodes == 1 && c.Ranks > 1 })
+}
+
+// traffic is what comes of what hosts sent.
+//
+// Without switches that add up, all-reducing S takes 2(h-1) messages of S between h hosts, however
+// it is done: h-1 to have one host know the sum, h-1 to tell the others. So hosts send at least
+// 2S(h-1)/h in the mean, and if all hosts were seen to send less, switches added up.
+func (e *Evidence) traffic() verdict {
+	n, hosts := float64(e.Ranks), cmp.Or(e.Hosts, e.Ranks)
 	switch {
 	case len(e.Sent) == 0 || e.Reduced <= 0:
-		unknown("what hosts sent is not known")
-		return
+		return verdict{results.Inconclusive, "what hosts sent is not known"}
 	case n < 3:
-		unknown("of %d ranks, a ring sends as much as a tree", e.Ranks)
-		return
+		return verdict{results.Inconclusive, fmt.Sprintf("of %d ranks, a ring sends as much as a tree", e.Ranks)}
 	}
-	ring, most := 2*(n-1)/n, 0.0
+	ring, least, most := 2*(n-1)/n, e.Sent[0]/e.Reduced, 0.0
 	for _, b := range e.Sent {
-		most = max(most, b/e.Reduced)
+		least, most = min(least, b/e.Reduced), max(most, b/e.Reduced)
 	}
 	text := fmt.Sprintf("hosts sent up to %.2f times what was all-reduced; with aggregation it is 1, around a ring %.2f", most, ring)
+	alone := 2 * float64(hosts-1) / float64(hosts) // without aggregation, in the mean
 	switch {
-	case most > (1+ring)/2:
-		fail("%s", text)
+	case !(most <= (1+ring)/2):
+		return verdict{results.Fail, text}
 	case most < 0.5: // another port, or counters of something else
-		unknown("%s: these counters do not see the job", text)
-	default:
-		say("%s", text)
+		return verdict{results.Inconclusive, text + ": these counters do not see the job"}
+	case hosts < 3:
+		return verdict{results.Inconclusive, fmt.Sprintf("%s, which between %d hosts a tree of hosts can do as well", text, hosts)}
+	case len(e.Sent) < hosts:
+		return verdict{results.Inconclusive, fmt.Sprintf("%s, as far as %d of %d hosts tell", text, len(e.Sent), hosts)}
+	case least < 0.9: // it cannot have sent its own vectors
+		return verdict{results.Inconclusive, fmt.Sprintf("%s, and down to %.2f times, which is too little: counters do not see all of it", text, least)}
+	case most > (1+alone)/2:
+		return verdict{results.Inconclusive, text + ", which is no proof"}
 	}
+	switch logged := e.Log.allReduced(e.Ranks); {
+	case logged == 0:
+		return verdict{results.Inconclusive, text + ", and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how much that is"}
+	case most*e.Reduced/logged > (1+alone)/2:
+		return verdict{results.Inconclusive, fmt.Sprintf("%s; but the log has calls of %.4g bytes, not of %.4g, and hosts sent up to %.2f times that", text, logged, e.Reduced, most*e.Reduced/logged)}
+	}
+	return verdict{results.Pass, text}
 }
 
 // granted compares the quota that was asked for with that of the trees that were granted.
@@ -209,8 +329,9 @@ func CheckVariable(name, value string) (problem, hint string) {
 			return name + "=" + value + " turns the SHARP plugin off", "leave it out"
 		}
 	case "NCCL_ALGO":
-		up := strings.ToUpper(value)
-		if !strings.Contains(up, "COLLNET") && !strings.Contains(up, "NVLS") || strings.HasPrefix(up, "^") {
+		up := strings.ToUpper(value) // since 2.24 also "allreduce:collnetdirect,ring;allgather:ring"
+		names := strings.FieldsFunc(up, func(r rune) bool { return r == ',' || r == ';' || r == ':' })
+		if !slices.ContainsFunc(names, func(n string) bool { return n == "NVLS" || strings.HasPrefix(n, "COLLNET") }) || strings.HasPrefix(up, "^") {
 			return "NCCL_ALGO=" + value + " leaves no algorithm that uses SHARP", "leave it out: forcing one makes jobs crash whose other collectives lack it"
 		}
 	case "NCCL_IB_HCA":
@@ -220,6 +341,12 @@ func CheckVariable(name, value string) (problem, hint string) {
 	case "NCCL_DEBUG":
 		if value != "INFO" && value != "TRACE" {
 			return "without NCCL_DEBUG=INFO nothing can prove that switches added up", "leave it out: it is set to INFO"
+		}
+	case "NCCL_DEBUG_SUBSYS":
+		names := strings.Split(strings.ToUpper(value), ",")
+		lacks := slices.DeleteFunc([]string{"INIT", "COLL", "TUNING"}, func(n string) bool { return slices.Contains(names, n) })
+		if len(lacks) > 0 && !slices.Contains(names, "ALL") {
+			return "without " + strings.Join(lacks, " and ") + " in NCCL_DEBUG_SUBSYS nothing can prove that switches added up", "leave it out: it is set to INIT,COLL,TUNING"
 		}
 	case "NCCL_DEBUG_FILE", "SHARP_LOG_FILE":
 		return name + " takes away the log, which is what proves that switches added up", "leave it out"

@@ -85,29 +85,42 @@ type JobLog struct {
 	Ranks    []Rank
 	Channels int // of NCCL's channels, those via SHARP
 	Refusals []*Refusal
-	// Algorithms are what NCCL chose for all-reduces, once for each size and choice.
-	Algorithms []Algorithm
 
-	lines int
+	Versions      []Version   // of NCCL, each once
+	Algorithms    []Algorithm // what NCCL chose, once for each collective, size and choice
+	Calls         []Call      // what processes began, each once
+	Communicators []Communicator
+	Messages      int // of NCCL
+	Unreadable    int // lines that say what NCCL chose, and are cut or mixed up with others
+
+	lines, facts int
+	calls        map[Call]bool
+	reduced      map[Communicator]*sum // by rank: Nodes is 0
 }
 
-// maxLogLine is how much of a line is looked at, bytes.
+// maxLogLine is how much of a line is looked at at a time, bytes.
 const maxLogLine = 64 << 10
 
 // ReadJobLog reads a whole log. The error is that of the reader; a line that is about
 // something else, or is cut off, is none.
 func ReadJobLog(r io.Reader) (*JobLog, error) {
 	var l JobLog
-	err := readLines(r, func(line string) { l.Line(line) })
+	err := readLines(r, func(line string, rest bool) {
+		if rest {
+			l.lines--
+		}
+		l.Line(line)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read job log: %w", err)
 	}
 	return &l, nil
 }
 
-func readLines(r io.Reader, each func(string)) error {
+// readLines reads lines. Of one that is longer than maxLogLine, pieces after the first are rest.
+func readLines(r io.Reader, each func(text string, rest bool)) error {
 	in := bufio.NewReaderSize(r, maxLogLine)
-	rest := false // of a line that is too long
+	rest := false
 	for {
 		text, more, err := in.ReadLine()
 		switch {
@@ -115,9 +128,8 @@ func readLines(r io.Reader, each func(string)) error {
 			return nil
 		case err != nil:
 			return err
-		case !rest:
-			each(string(text))
 		}
+		each(string(text), rest)
 		rest = more
 	}
 }
@@ -125,51 +137,71 @@ func readLines(r io.Reader, each func(string)) error {
 // The library's and the plugin's lines. Which fields there are, and spaces between them,
 // differ by version.
 var (
-	askedLine   = regexp.MustCompile(`job \(ID: (\d+)\) resource request quota: ?\(([^)]*)\)`)
-	treeLine    = regexp.MustCompile(`sharp_job_id:(\d+)\s+(?:resv_key:(\S*)\s+)?tree_type:(\w+)\s+tree_idx:(\d+)\s+treeID:(\w+)(?:\s+caps:(\w+))?(?:\s+quota: ?\(([^)]*)\))?`)
-	groupLine   = regexp.MustCompile(`\[group#:(\d+)\] job_id:(\d+) group id:(\w+) tree idx:(\d+) tree_type:(\w+) rail_idx:(\d+) group size:(\d+) quota: ?\(([^)]*)\)`)
-	rankLine    = regexp.MustCompile(`SHARP rank (\d+)/(\d+) initialized on (\S+)`)
-	channelLine = regexp.MustCompile(`via COLLNET/SHARP/`)
-	noJobLine   = regexp.MustCompile(`Cannot create SHARP job ?\((-?\d+)\).*`)
-	lockLine    = regexp.MustCompile(`Failed to lock SAT tree ?(?:\(ID:(\w+)(?: ret:(\w+))?\))?.*`)
-	streamLine  = regexp.MustCompile(`Streaming Tree lock failed ?\((-?\d+)\).*`)
+	askedLine  = regexp.MustCompile(`job \(ID: (\d+)\) resource request quota: ?\(([^)]*)\)`)
+	treeLine   = regexp.MustCompile(`sharp_job_id:(\d+)\s+(?:resv_key:(\S*)\s+)?tree_type:(\w+)\s+tree_idx:(\d+)\s+treeID:(\w+)(?:\s+caps:((?:0x)?[0-9a-fA-F]+))?(?:\s+quota: ?\(([^)]*)\))?`)
+	groupLine  = regexp.MustCompile(`\[group#:(\d+)\] job_id:(\d+) group id:(\w+) tree idx:(\d+) tree_type:(\w+) rail_idx:(\d+) group size:(\d+) quota: ?\(([^)]*)\)`)
+	rankLine   = regexp.MustCompile(`SHARP rank (\d+)/(\d+) initialized on (\S+)`)
+	initLine   = regexp.MustCompile(`SHARP coll init error: .*?(?:\((-?\d+)\).*|$)`)
+	noJobLine  = regexp.MustCompile(`Cannot create SHARP job ?\((-?\d+)\).*`)
+	lockLine   = regexp.MustCompile(`Failed to lock SAT tree ?(?:\(ID:(\w+)(?: ret:(\w+))?\))?.*`)
+	streamLine = regexp.MustCompile(`Streaming Tree lock failed ?\((-?\d+)\).*`)
+	createLine = regexp.MustCompile(`SHARP group create: .*?(?:\((-?\d+)\).*|$)`)
 )
 
-// Line takes in the next line of the log and reports whether it said anything.
+// channelText is what NCCL writes of a channel through SHARP.
+const channelText = "via COLLNET/SHARP/"
+
+// Line takes in the next line of the log and reports whether it said anything. Colours, the
+// carriage returns of progress bars and CRLF, and what launchers put before a line do not
+// matter; a line may have what several ranks wrote, where a newline was lost.
 func (l *JobLog) Line(text string) bool {
 	l.lines++
-	ok := true
-	if l.algorithm(text) {
-		return true
+	before := l.facts
+	if strings.Contains(text, "\x1b") {
+		text = escapes.ReplaceAllString(text, "")
 	}
-	if m := askedLine.FindStringSubmatch(text); m != nil {
+	for part := range strings.SplitSeq(text, "\r") {
+		if strings.Contains(part, "NCCL") || strings.Contains(part, "nccl-library=") || strings.Contains(part, headless) {
+			l.nccl(part)
+		}
+		if strings.Contains(part, "job") || strings.Contains(part, "SHARP") || strings.Contains(part, "ree lock") || strings.Contains(part, "SAT tree") {
+			l.library(part)
+		}
+	}
+	return l.facts > before
+}
+
+// library takes in what a line has of the SHARP library and of NCCL's plugin for it.
+func (l *JobLog) library(text string) {
+	for _, m := range askedLine.FindAllStringSubmatch(text, -1) {
+		ok := true
 		a := Asked{ID: parseNumber(m[1], &ok)}
 		a.Quota, a.Trees = parseQuota(m[2], &ok)
-		return keep(&l.Asked, a, ok)
+		keep(l, &l.Asked, a, ok)
 	}
-	if m := treeLine.FindStringSubmatch(text); m != nil {
+	for _, m := range treeLine.FindAllStringSubmatch(text, -1) {
+		ok := true
 		t := Tree{Job: parseNumber(m[1], &ok), Reservation: m[2], Type: TreeType(m[3]), Index: parseInt(m[4], &ok), ID: parseTreeID(m[5], &ok)}
-		if m[6] != "" {
-			t.Caps = parseNumber(m[6], &ok)
-		}
+		capsOK := true // it decides nothing
+		t.Caps = parseNumber(m[6], &capsOK)
 		t.Quota, _ = parseQuota(m[7], &ok)
-		return keep(&l.Trees, t, ok)
+		keep(l, &l.Trees, t, ok)
 	}
-	if m := groupLine.FindStringSubmatch(text); m != nil {
+	for _, m := range groupLine.FindAllStringSubmatch(text, -1) {
+		ok := true
 		g := Group{Job: parseNumber(m[2], &ok), ID: parseNumber(m[3], &ok), Tree: parseInt(m[4], &ok), Type: TreeType(m[5]), Rail: parseInt(m[6], &ok), Size: parseInt(m[7], &ok)}
 		g.Quota, _ = parseQuota(m[8], &ok)
-		return keep(&l.Groups, g, ok)
+		keep(l, &l.Groups, g, ok)
 	}
-	if m := rankLine.FindStringSubmatch(text); m != nil {
-		return keep(&l.Ranks, Rank{Rank: parseInt(m[1], &ok), Of: parseInt(m[2], &ok), Device: m[3]}, ok)
+	for _, m := range rankLine.FindAllStringSubmatch(text, -1) {
+		ok := true
+		keep(l, &l.Ranks, Rank{Rank: parseInt(m[1], &ok), Of: parseInt(m[2], &ok), Device: m[3]}, ok)
 	}
-	if channelLine.MatchString(text) {
-		l.Channels++
-		return true
+	if n := strings.Count(text, channelText); n > 0 {
+		l.Channels += n
+		l.facts++
 	}
-	if m := noJobLine.FindStringSubmatch(text); m != nil {
-		return l.refused(&Refusal{Kind: ErrNoJob, Code: parseInt(m[1], &ok), Text: m[0]})
-	}
+	ok := true
 	if m := lockLine.FindStringSubmatch(text); m != nil {
 		r := &Refusal{Kind: ErrLock, Text: m[0]}
 		if m[1] != "" {
@@ -178,26 +210,31 @@ func (l *JobLog) Line(text string) bool {
 		if m[2] != "" {
 			r.Code = int(parseNumber(m[2], &ok))
 		}
-		return l.refused(r)
+		l.refused(r)
 	}
-	if m := streamLine.FindStringSubmatch(text); m != nil {
-		return l.refused(&Refusal{Kind: ErrLock, Code: parseInt(m[1], &ok), Text: m[0]})
+	for _, kind := range []struct {
+		line *regexp.Regexp
+		err  error
+	}{{initLine, ErrNoJob}, {noJobLine, ErrNoJob}, {streamLine, ErrLock}, {createLine, ErrNoJob}} {
+		if m := kind.line.FindStringSubmatch(text); m != nil {
+			l.refused(&Refusal{Kind: kind.err, Code: parseInt(m[1], &ok), Text: m[0]})
+			break // the others say the same in other words
+		}
 	}
-	return false
 }
 
 // refused keeps a refusal, whatever of its numbers could be read: it must not be missed.
-func (l *JobLog) refused(r *Refusal) bool {
+func (l *JobLog) refused(r *Refusal) {
+	l.facts++
 	r.Line, r.Text = l.lines, strings.TrimSpace(r.Text)
 	l.Refusals = append(l.Refusals, r)
-	return true
 }
 
-func keep[T any](to *[]T, v T, ok bool) bool {
+func keep[T any](l *JobLog, to *[]T, v T, ok bool) {
 	if ok {
 		*to = append(*to, v)
+		l.facts++
 	}
-	return ok
 }
 
 // Proof is nil if the log proves that the job used SHARP with a tree of a type, or of any

@@ -1,0 +1,378 @@
+package sharp
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Version is a version of NCCL: 2.21.5 is {2, 21, 5}. The zero value is one that is not known.
+type Version struct{ Major, Minor, Patch int }
+
+// String is "2.21.5".
+func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
+
+// series compares versions without their patch.
+func (v Version) series(major, minor int) int {
+	return cmp.Or(cmp.Compare(v.Major, major), cmp.Compare(v.Minor, minor))
+}
+
+// A form is how NCCL writes what it chose. Each is the text behind "NCCL INFO ".
+type form string
+
+const (
+	byNumber    form = "1024 Bytes -> Algo 1 proto 2 time 80.1"                                        // of which collective, it does not say
+	byBoth      form = "AllReduce: 1024 Bytes -> Algo 1 proto 2 time 80.1"                             //
+	byName      form = "AllReduce: 1024 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}"        //
+	bySymmetric form = "AllReduce [Symmetric]: 1024 Bytes -> Kernel AllReduce_AGxLL_R nchannels 4 ..." // over NVLink
+	byTrace     form = "1024 Bytes -> Algo 1 proto 2 time 80.1, behind NCCL TRACE"                     // of a library built with TRACE=1
+)
+
+// What each form has, and what is left of it where the head of its line is lost.
+const (
+	choice   = "Bytes -> "
+	headless = "-> Algo "
+)
+
+// A grammar is what the versions from a first to a last one write. Patch levels agree.
+//
+// Source: the format strings at the tags of github.com/NVIDIA/nccl, src/enqueue.cc
+// (topoGetAlgoInfo to v2.23.4-1, scheduleCollTasksToPlan from v2.24.3-1) and, of symmetric
+// kernels, src/enqueue.cc at v2.27.3-1 and src/scheduler/symmetric_sched.cc from v2.28.3-1.
+type grammar struct {
+	from, to int // minor versions of NCCL 2
+	forms    []form
+}
+
+var grammars = []grammar{
+	{18, 19, []form{byTrace}}, // at INFO nothing: the call is commented out
+	{20, 22, []form{byNumber}},
+	{23, 23, []form{byBoth}},
+	{24, 26, []form{byName}},
+	{27, 30, []form{byName, bySymmetric}},
+}
+
+// grammarOf is what a version writes. Of one that is newer than all, that of the newest; of one
+// that is older than all, none.
+func grammarOf(v Version) (g grammar, ok bool) {
+	last := grammars[len(grammars)-1]
+	if v.series(2, last.to) > 0 {
+		return last, true
+	}
+	i := slices.IndexFunc(grammars, func(g grammar) bool { return v.series(2, g.from) >= 0 && v.series(2, g.to) <= 0 })
+	if i < 0 {
+		return grammar{}, false
+	}
+	return grammars[i], true
+}
+
+// String is the versions: "2.20 to 2.22".
+func (g grammar) String() string {
+	if g.from == g.to {
+		return fmt.Sprintf("2.%d", g.from)
+	}
+	return fmt.Sprintf("2.%d to 2.%d", g.from, g.to)
+}
+
+// Algorithm is what NCCL chose for collectives of a size. That SHARP is there does not mean that
+// it is chosen.
+type Algorithm struct {
+	Collective string // "AllReduce"; empty: the line does not say
+	Bytes      int64
+	Name       string // "RING", "TREE", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT" or "SYMMETRIC"
+	Count      int    // of lines that say the same
+	Line       int    // of the log, the first that says so
+
+	form form
+}
+
+// inNetwork says whether the switches of the network add up with the algorithm. NVLS does
+// between hosts what CollNet does, and NCCL chooses it there only where CollNet is. NVLS_TREE
+// adds up in NVLink's switches within a host, and along a tree of hosts between them.
+//
+// Source: release notes of NCCL 2.18.1; github.com/NVIDIA/nccl, src/enqueue.cc at v2.18.1-1.
+func (a Algorithm) inNetwork() bool {
+	return a.Name == "COLLNET_DIRECT" || a.Name == "COLLNET_CHAIN" || a.Name == "NVLS"
+}
+
+// algorithms are NCCL's, by the numbers that its versions to 2.23 log: the seventh since 2.23.
+//
+// Source: github.com/NVIDIA/nccl, src/include/devcomm.h at v2.18.1-1, src/include/nccl_common.h
+// from v2.19.1-1; the names, ncclAlgoToString in src/misc/utils.cc and src/collectives.cc.
+var algorithms = []string{"TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"}
+
+// Call is collectives of one kind and size that processes began, as their log says with
+// NCCL_DEBUG_SUBSYS=COLL.
+type Call struct {
+	Collective string // "AllReduce", "AllGather", ...
+	Bytes      int64  // that a rank contributes, or gets of a broadcast
+	Ranks      int    // of the communicator
+	Process    string // "host:pid"
+	Comm       string // the communicator's address in the process
+}
+
+// Communicator is one of a process, and over how many nodes its ranks are. NCCL counts hosts that
+// share an NVLink domain as one node.
+type Communicator struct {
+	Process, Comm string
+	Ranks, Nodes  int
+}
+
+var (
+	escapes     = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])`)
+	level       = regexp.MustCompile(`NCCL (INFO|WARN|TRACE) `)
+	process     = regexp.MustCompile(`([^\s:]+:\d+):\d+ (?:\[-?\d+\] )?$`)
+	versionText = regexp.MustCompile(`NCCL version (\d{1,2})\.(\d{1,2})\.(\d{1,2})`)
+	libraryText = regexp.MustCompile(`nccl-library=(\d{4,6})\b`)
+	numberLine  = regexp.MustCompile(`^(?:(\w+): )?(\d+) Bytes -> Algo (\d) proto \d time \d`)
+	nameLine    = regexp.MustCompile(`^(\w+): (\d+) Bytes -> Algo ([A-Z]\w*) proto \w+ channel\{Lo\.\.Hi\}=\{\d+\.\.\d+\}`)
+	kernelLine  = regexp.MustCompile(`^(\w+) \[Symmetric\]: (\d+) Bytes -> Kernel \w+ nchannels \d`)
+	callLine    = regexp.MustCompile(`^(\w+): opCount ([0-9a-f]{1,16}) sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) op \d+ root \d+ comm (\S+) \[nranks=(\d+)\]`)
+	nodesLine   = regexp.MustCompile(`^comm (\S+) rank \d+ nRanks (\d+) nNodes (\d+) localRanks`)
+	insteadLine = regexp.MustCompile(`^Cannot initialize CollNet, using point-to-point network instead`)
+)
+
+// typeSizes are bytes of NCCL's data types, by number: int8 first, float8 last.
+//
+// Source: github.com/NVIDIA/nccl, src/nccl.h.in at v2.18.1-1 to v2.30.7-1.
+var typeSizes = []int64{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
+
+// nccl takes in what a line has of NCCL. Lines of several ranks may be in one, where a newline
+// was lost, so that each message begins behind "NCCL INFO " and not where the line does.
+func (l *JobLog) nccl(text string) {
+	if strings.Contains(text, "NCCL version ") {
+		if m := versionText.FindStringSubmatch(text); m != nil {
+			ok := true
+			l.version(Version{parseInt(m[1], &ok), parseInt(m[2], &ok), parseInt(m[3], &ok)})
+		}
+	}
+	if strings.Contains(text, "nccl-library=") {
+		if m := libraryText.FindStringSubmatch(text); m != nil {
+			if n, err := strconv.Atoi(m[1]); err == nil && n >= 10000 { // since 2.9
+				l.version(Version{n / 10000, n / 100 % 100, n % 100})
+			} else if err == nil {
+				l.version(Version{n / 1000, n / 100 % 10, n % 100})
+			}
+		}
+	}
+	at := level.FindAllStringSubmatchIndex(text, -1)
+	if len(at) == 0 {
+		if strings.Contains(text, headless) {
+			l.lose()
+		}
+		return
+	}
+	if strings.Contains(text[:at[0][0]], headless) {
+		l.lose()
+	}
+	for i, m := range at {
+		end := len(text)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		of := ""
+		if p := process.FindStringSubmatch(text[:m[0]]); p != nil {
+			of = p[1]
+		}
+		l.message(text[m[2]:m[3]], of, text[m[1]:end])
+	}
+}
+
+// message takes in a message of a process, which may have the head of the next one behind it.
+func (l *JobLog) message(level, process, text string) {
+	l.Messages++
+	l.facts++
+	switch {
+	case strings.Contains(text, choice):
+		if a, ok := algorithm(level, text); ok {
+			l.algorithm(a)
+		} else {
+			l.lose()
+		}
+	case insteadLine.MatchString(text):
+		l.refused(&Refusal{Kind: ErrNoJob, Text: text})
+	case strings.Contains(text, ": opCount "):
+		if m := callLine.FindStringSubmatch(text); m != nil {
+			l.call(process, m)
+		}
+	case strings.HasPrefix(text, "comm "):
+		if m := nodesLine.FindStringSubmatch(text); m != nil {
+			ok := true
+			c := Communicator{Process: process, Comm: m[1], Ranks: parseInt(m[2], &ok), Nodes: parseInt(m[3], &ok)}
+			if ok {
+				l.Communicators = append(l.Communicators, c)
+			}
+		}
+	}
+}
+
+// algorithm reads a message that says what NCCL chose.
+func algorithm(level, text string) (a Algorithm, ok bool) {
+	if m := kernelLine.FindStringSubmatch(text); m != nil {
+		a = Algorithm{Collective: m[1], Name: "SYMMETRIC", form: bySymmetric}
+		a.Bytes, ok = parseBytes(m[2])
+		return a, ok
+	}
+	if m := nameLine.FindStringSubmatch(text); m != nil {
+		a = Algorithm{Collective: m[1], Name: m[3], form: byName}
+		a.Bytes, ok = parseBytes(m[2])
+		return a, ok && slices.Contains(algorithms, a.Name)
+	}
+	m := numberLine.FindStringSubmatch(text)
+	if m == nil {
+		return a, false
+	}
+	i, err := strconv.Atoi(m[3])
+	if err != nil || i >= len(algorithms) {
+		return a, false
+	}
+	a = Algorithm{Collective: m[1], Name: algorithms[i], form: byBoth}
+	switch {
+	case level == "TRACE":
+		a.form = byTrace
+	case m[1] == "":
+		a.form = byNumber
+	}
+	a.Bytes, ok = parseBytes(m[2])
+	return a, ok
+}
+
+// parseBytes reads a size.
+func parseBytes(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}
+
+func (l *JobLog) algorithm(a Algorithm) {
+	a.Line, a.Count = l.lines, 1
+	i := slices.IndexFunc(l.Algorithms, func(b Algorithm) bool {
+		return a.Collective == b.Collective && a.Bytes == b.Bytes && a.Name == b.Name && a.form == b.form
+	})
+	if i < 0 {
+		l.Algorithms = append(l.Algorithms, a)
+		return
+	}
+	l.Algorithms[i].Count++
+}
+
+func (l *JobLog) version(v Version) {
+	l.facts++
+	if !slices.Contains(l.Versions, v) {
+		l.Versions = append(l.Versions, v)
+	}
+}
+
+func (l *JobLog) call(process string, m []string) {
+	ok := true
+	op, err := strconv.ParseUint(m[2], 16, 64)
+	count, okCount := parseBytes(m[3])
+	kind, ranks := parseInt(m[4], &ok), parseInt(m[6], &ok)
+	if err != nil || !ok || !okCount || kind >= len(typeSizes) || count > 1<<55 {
+		return
+	}
+	c := Call{Collective: m[1], Bytes: count * typeSizes[kind], Ranks: ranks, Process: process, Comm: m[5]}
+	if !l.calls[c] {
+		if l.calls == nil {
+			l.calls, l.reduced = map[Call]bool{}, map[Communicator]*sum{}
+		}
+		l.calls[c] = true
+		l.Calls = append(l.Calls, c)
+	}
+	of := Communicator{Process: process, Comm: c.Comm, Ranks: ranks}
+	s := l.reduced[of]
+	if s == nil {
+		s = &sum{}
+		l.reduced[of] = s
+	}
+	if op >= s.next { // else it is the same line again
+		s.next = op + 1
+		if c.Collective == "AllReduce" {
+			s.bytes += float64(c.Bytes)
+		}
+	}
+}
+
+// A sum is how much a rank all-reduced. Calls of a communicator are numbered.
+type sum struct {
+	next  uint64
+	bytes float64
+}
+
+// allReduced is how much a communicator of so many ranks all-reduced, bytes; 0: no line says.
+func (l *JobLog) allReduced(ranks int) (most float64) {
+	for of, s := range l.reduced {
+		if of.Ranks == ranks {
+			most = max(most, s.bytes)
+		}
+	}
+	return most
+}
+
+// lose counts a line that says what NCCL chose and cannot be read.
+func (l *JobLog) lose() {
+	l.Unreadable++
+	l.facts++
+}
+
+// reading is what lines of Algorithms count: those that the version of the log writes. Say is
+// which version that is, and why is why none count.
+func (l *JobLog) reading() (lines []Algorithm, say, why string) {
+	if len(l.Versions) == 0 {
+		return l.readingByForm()
+	}
+	var g grammar
+	for i, v := range l.Versions {
+		h, ok := grammarOf(v)
+		if !ok {
+			return nil, "", fmt.Sprintf("NCCL %v is older than 2.%d, the oldest whose log can be read", v, grammars[0].from)
+		}
+		if i > 0 && h.from != g.from {
+			return nil, "", fmt.Sprintf("the log is of NCCL %v and of %v, which do not write the same", l.Versions[0], v)
+		}
+		g = h
+	}
+	v, last := l.Versions[0], grammars[len(grammars)-1]
+	if say = fmt.Sprintf("NCCL %v", v); v.series(2, last.to) > 0 {
+		say += fmt.Sprintf(", read as 2.%d, the newest that is known", last.to)
+	}
+	for _, a := range l.Algorithms {
+		switch {
+		case slices.Contains(g.forms, a.form):
+			lines = append(lines, a)
+		case a.form != byTrace: // a library built with TRACE=1 writes these as well
+			return nil, say, fmt.Sprintf("line %d of the log is not one that NCCL %v writes", a.Line, v)
+		}
+	}
+	if len(lines) == 0 {
+		if why = "no line says which algorithm NCCL chose"; g.from == grammars[0].from {
+			why = fmt.Sprintf("NCCL %v does not log which algorithm it chooses", v)
+		}
+	}
+	return lines, say, why
+}
+
+// readingByForm is reading without a version: the lines tell it, where they are all of one.
+func (l *JobLog) readingByForm() (lines []Algorithm, say, why string) {
+	for _, a := range l.Algorithms {
+		if a.form != byTrace {
+			lines = append(lines, a)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, "", "no line says which algorithm NCCL chose, and none which version it is"
+	}
+	var fit []grammar
+	for _, g := range grammars {
+		if !slices.ContainsFunc(lines, func(a Algorithm) bool { return !slices.Contains(g.forms, a.form) }) {
+			fit = append(fit, g)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, "", "no line says which version of NCCL it is, and those that say which algorithm it chose are not of one"
+	}
+	g := grammar{from: fit[0].from, to: fit[len(fit)-1].to}
+	return lines, fmt.Sprintf("no line says which version of NCCL it is: its lines are those of %v", g), ""
+}

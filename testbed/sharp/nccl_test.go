@@ -1,0 +1,367 @@
+package sharp
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/results"
+)
+
+// judge is the first finding of a log of four ranks on four hosts, and all that it says.
+func judge(t *testing.T, log string, change func(*Evidence)) (results.Finding, string) {
+	t.Helper()
+	l, err := ReadJobLog(strings.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Evidence{Log: l, Want: SAT, Ranks: 4, Hosts: 4}
+	if change != nil {
+		change(&e)
+	}
+	f := e.Findings("A")[0]
+	return f, f.What + "\n" + strings.Join(f.Evidence, "\n")
+}
+
+// The verdict that was asked for.
+func wanted(t *testing.T, log string, change func(*Evidence), want results.Outcome, says string) {
+	t.Helper()
+	f, all := judge(t, log, change)
+	code := results.CodeFallback
+	if want == results.Inconclusive {
+		code = results.CodeUnproven
+	}
+	if f.Outcome != want || f.Code != code || !strings.Contains(all, says) {
+		t.Errorf("%s with %s, want %s with %s and %q:\n%s", f.Outcome, f.Code, want, code, says, all)
+	}
+}
+
+func fixture(t *testing.T, version string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "nccl", version+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// traffic is what hosts sent, in multiples of what was all-reduced: a GiB and 8 bytes.
+func traffic(sent ...float64) func(*Evidence) {
+	return func(e *Evidence) {
+		e.Reduced = 1<<30 + 8
+		for _, s := range sent {
+			e.Sent = append(e.Sent, s*e.Reduced)
+		}
+	}
+}
+
+// What each version of NCCL writes of each algorithm, and what that proves.
+func TestVersions(t *testing.T) {
+	files, err := filepath.Glob("testdata/nccl/*.log")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	outcomes := map[string]results.Outcome{
+		"COLLNET_DIRECT": results.Pass, "COLLNET_CHAIN": results.Pass, "NVLS": results.Pass,
+		"NVLS_TREE": results.Fail, "TREE": results.Fail, "RING": results.Fail, "PAT": results.Fail,
+	}
+	for _, file := range files {
+		version := strings.TrimSuffix(filepath.Base(file), ".log")
+		log := fixture(t, version)
+		t.Run(version, func(t *testing.T) {
+			for number, name := range algorithms {
+				changed := strings.NewReplacer("Algo COLLNET_DIRECT", "Algo "+name, "1073741824 Bytes -> Algo 2", "1073741824 Bytes -> Algo "+strconv.Itoa(number)).Replace(log)
+				switch {
+				case strings.HasPrefix(version, "2.18."), strings.HasPrefix(version, "2.19."):
+					wanted(t, log, nil, results.Inconclusive, "NCCL "+version+" does not log which algorithm it chooses")
+					wanted(t, log, traffic(1.01, 1.02, 1.01, 1.03), results.Pass, "traffic proves it")
+					wanted(t, log, traffic(1.51, 1.52, 1.51, 1.53), results.Fail, "around a ring 1.50")
+				case name == "PAT" && version < "2.23": // which it has not
+				default:
+					says := "NCCL " + version
+					if outcomes[name] == results.Fail {
+						says = "NCCL chose " + name + " for all-reduces of 1073741824 bytes"
+					}
+					wanted(t, changed, nil, outcomes[name], says)
+				}
+			}
+		})
+	}
+}
+
+// A version without the lines of another: each is read by its own grammar.
+func TestGrammars(t *testing.T) {
+	if !slices.IsSortedFunc(grammars, func(a, b grammar) int { return a.from - b.from }) {
+		t.Fatal("not in order")
+	}
+	for i, g := range grammars {
+		if g.from > g.to || i > 0 && g.from != grammars[i-1].to+1 || len(g.forms) == 0 {
+			t.Errorf("%v after %v", g, grammars[max(i-1, 0)])
+		}
+	}
+	const number, both, name = "n1:7:7 [0] NCCL INFO 1048576 Bytes -> Algo 2 proto 2 time 80.1\n",
+		"n1:7:7 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo 2 proto 2 time 80.1\n",
+		"n1:7:7 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo COLLNET_CHAIN proto SIMPLE channel{Lo..Hi}={0..3}\n"
+	const trace = "n1:7:7 [0] 17.5 topoGetAlgoInfo:1187 NCCL TRACE 1048576 Bytes -> Algo 2 proto 2 time 80.1\n"
+	proof := satText + "\n" + groupText + "\n"
+	for _, test := range []struct {
+		name, log string
+		want      results.Outcome
+		says      string
+	}{
+		{"2.17", "NCCL version 2.17.1+cuda12.0\n" + number, results.Inconclusive, "NCCL 2.17.1 is older than 2.18"},
+		{"2.18 with TRACE=1", "NCCL version 2.18.5+cuda12.0\n" + trace, results.Pass, "COLLNET_DIRECT for 1048576 bytes"},
+		{"2.18 that writes what 2.20 does", "NCCL version 2.18.5+cuda12.0\n" + number, results.Inconclusive, "line 4 of the log is not one that NCCL 2.18.5 writes"},
+		{"2.21 that writes what 2.24 does", "NCCL version 2.21.5+cuda12.0\n" + name, results.Inconclusive, "not one that NCCL 2.21.5 writes"},
+		{"2.24 that writes what 2.23 does", "NCCL version 2.24.3+cuda12.0\n" + both, results.Inconclusive, "not one that NCCL 2.24.3 writes"},
+		{"2.24 with TRACE=1", "NCCL version 2.24.3+cuda12.0\n" + trace + name, results.Pass, "COLLNET_CHAIN for 1048576 bytes"},
+		{"2.24 with TRACE=1 alone", "NCCL version 2.24.3+cuda12.0\n" + trace, results.Inconclusive, "no line says which algorithm"},
+		{"newer than all", "NCCL version 2.99.1+cuda19.0\n" + name, results.Pass, "NCCL 2.99.1, read as 2.30, the newest that is known"},
+		{"what another program says of bytes", "NCCL version 2.24.3+cuda12.0\ncopied 10 Bytes -> /tmp/x\n" + name, results.Pass, "COLLNET_CHAIN"},
+		{"newer than all, with a line that nobody knows", "NCCL version 2.99.1+cuda19.0\nn1:7:7 [0] NCCL INFO AllReduce of 1048576 Bytes -> COLLNET\n", results.Inconclusive, "cannot be read"},
+		{"NCCL 3", "NCCL version 3.0.1+cuda19.0\n" + name, results.Pass, "NCCL 3.0.1, read as"},
+		{"no version, by number", number, results.Pass, "its lines are those of 2.20 to 2.22"},
+		{"no version, by name", name, results.Pass, "its lines are those of 2.24 to 2.30"},
+		{"no version, two kinds of lines", number + name, results.Inconclusive, "not of one"},
+		{"no version, traces", trace, results.Inconclusive, "no line says which algorithm"},
+		{"no version, nothing", "", results.Inconclusive, "no line says which algorithm NCCL chose, and none which version"},
+		{"two versions that write the same", "NCCL version 2.20.3+cuda12.0\nNCCL version 2.21.5+cuda12.0\n" + number, results.Pass, "COLLNET_DIRECT"},
+		{"two versions that do not", "NCCL version 2.21.5+cuda12.0\nNCCL version 2.24.3+cuda12.0\n" + name, results.Inconclusive, "the log is of NCCL 2.21.5 and of 2.24.3"},
+		{"the version as nccl-tests says it", "# nccl-tests version 2.16.4 nccl-headers=22705 nccl-library=21903\n" + number, results.Inconclusive, "not one that NCCL 2.19.3 writes"},
+		{"a number that is no algorithm's", "NCCL version 2.21.5+cuda12.0\nn1:7:7 [0] NCCL INFO 1048576 Bytes -> Algo 9 proto 2 time 80.1\n", results.Inconclusive, "1 lines that say what NCCL chose cannot be read"},
+		{"undecided", "NCCL version 2.21.5+cuda12.0\nn1:7:7 [0] NCCL INFO 1048576 Bytes -> Algo -1 proto -1 time 80.1\n", results.Inconclusive, "cannot be read"},
+		{"a symmetric kernel", "NCCL version 2.27.3+cuda12.9\nn1:7:7 [0] NCCL INFO AllReduce [Symmetric]: 1048576 Bytes -> Kernel AllReduce_AGxLL_R nchannels 4 nthreads 512\n", results.Fail, "NCCL chose SYMMETRIC"},
+		{"the largest of symmetric kernels", "NCCL version 2.27.3+cuda12.9\n" + name + "n1:7:7 [0] NCCL INFO AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 4 nthreads 512\n", results.Pass, "SYMMETRIC for 8 bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) { wanted(t, proof+test.log, nil, test.want, test.says) })
+	}
+}
+
+// What happens to logs on their way: launchers, terminals and several writers to one pipe.
+func TestLogsAsTheyAre(t *testing.T) {
+	for _, version := range []string{"2.18.6", "2.21.5", "2.23.4", "2.27.7"} {
+		log := fixture(t, version)
+		ring := strings.NewReplacer("Algo COLLNET_DIRECT", "Algo RING", "1073741824 Bytes -> Algo 2", "1073741824 Bytes -> Algo 1").Replace(log)
+		each := func(log string, change func(string) string) string {
+			var b strings.Builder
+			for line := range strings.Lines(log) {
+				b.WriteString(change(strings.TrimSuffix(line, "\n")))
+			}
+			return b.String()
+		}
+		for name, change := range map[string]func(string) string{
+			"CRLF":              func(s string) string { return s + "\r\n" },
+			"mpirun tags":       func(s string) string { return "[1,0]<stdout>:" + s + "\n" },
+			"torchrun tags":     func(s string) string { return "[rank0]: " + s + "\n" },
+			"times":             func(s string) string { return "[2026-11-02 10:00:00] " + s + "\n" },
+			"colours":           func(s string) string { return "\x1b[32m" + s + "\x1b[0m\n" },
+			"colour of a word":  func(s string) string { return strings.ReplaceAll(s, "INFO", "\x1b[1;32mINFO\x1b[0m") + "\n" },
+			"a progress bar":    func(s string) string { return "12 %\r13 %\r" + s + "\r14 %\n" },
+			"newlines lost":     func(s string) string { return s },
+			"every line twice":  func(s string) string { return s + "\n" + s + "\n" },
+			"another rank's":    func(s string) string { return s + "node2:9:9 [1] NCCL INFO Channel 00/02 : 0 1\n" },
+			"blanks at the end": func(s string) string { return s + " \t \n" },
+		} {
+			t.Run(version+" "+name, func(t *testing.T) {
+				want, _ := judge(t, log, nil)
+				if got, all := judge(t, each(log, change), nil); got.Outcome != want.Outcome || got.Code != want.Code {
+					t.Errorf("%s, want %s:\n%s", got.Outcome, want.Outcome, all)
+				}
+				want, _ = judge(t, ring, nil)
+				if got, all := judge(t, each(ring, change), nil); got.Outcome != want.Outcome || got.Code != want.Code {
+					t.Errorf("around a ring: %s, want %s:\n%s", got.Outcome, want.Outcome, all)
+				}
+			})
+		}
+		t.Run(version+" cut off", func(t *testing.T) {
+			for n := range len(ring) {
+				if f, all := judge(t, ring[:n], nil); f.Outcome == results.Pass {
+					t.Fatalf("a ring passes, cut off after %d bytes:\n%s", n, all)
+				}
+				if f, all := judge(t, ring[n:], nil); f.Outcome == results.Pass {
+					t.Fatalf("a ring passes, without its first %d bytes:\n%s", n, all)
+				}
+			}
+			// Of the proof itself, all is needed.
+			whole := strings.Index(log, "1073741824 Bytes")
+			for n := range max(whole, 0) {
+				if f, all := judge(t, log[:n], nil); f.Outcome == results.Pass {
+					t.Fatalf("it passes, cut off after %d bytes:\n%s", n, all)
+				}
+			}
+		})
+	}
+}
+
+// A refusal that shares its line with a grant, or that comes behind 64 KiB without a newline, is
+// seen.
+func TestRefusalsAreNotHidden(t *testing.T) {
+	log := fixture(t, "2.27.7")
+	for _, refusal := range []string{
+		"ERROR Failed to lock SAT tree(ID:0x40 ret:0x4)",
+		"NCCL WARN SHARP group create: Streaming Tree lock failed(-18)",
+		"NCCL WARN SHARP group create: No resources(-5)",
+		"NCCL WARN NET/IB : SHARP coll init error: Cannot create SHARP job(-11)",
+		"NCCL WARN NET/IB : SHARP coll init error: Cannot connect to SHArP Daemon (sharpd)(-8)",
+		"node2:7:7 [0] transport.cc:385 NCCL WARN Cannot initialize CollNet, using point-to-point network instead",
+	} {
+		for name, text := range map[string]string{
+			"alone":              log + refusal + "\n",
+			"behind a grant":     strings.Replace(log, "caps:0x16\n", "caps:0x16 "+refusal+"\n", 1),
+			"behind a choice":    strings.TrimSuffix(log, "\n") + refusal,
+			"behind a long line": log + strings.Repeat(".", maxLogLine+100) + "\r" + refusal + "\n",
+		} {
+			if f, all := judge(t, text, nil); f.Outcome != results.Fail {
+				t.Errorf("%s %s: %s:\n%s", refusal, name, f.Outcome, all)
+			}
+		}
+	}
+}
+
+// Programs that do more than one thing.
+func TestMixed(t *testing.T) {
+	const big, small = "1073741824", "4096"
+	proof := "NCCL version 2.27.7+cuda12.9\n" + satText + "\n" + groupText + "\n"
+	old := strings.Replace(proof, "2.27.7", "2.21.5", 1)
+	chose := func(of, bytes, name string, times int) string {
+		return strings.Repeat("n1:7:7 [0] NCCL INFO "+of+": "+bytes+" Bytes -> Algo "+name+" proto SIMPLE channel{Lo..Hi}={0..3}\n", times)
+	}
+	number := func(bytes, n string) string {
+		return "n1:7:7 [0] NCCL INFO " + bytes + " Bytes -> Algo " + n + " proto 2 time 8.1\n"
+	}
+	call := func(of string, count, ranks int, comm string) string {
+		return "n1:7:7 [0] NCCL INFO " + of + ": opCount 1 sendbuff 0x7 recvbuff 0x7 count " + strconv.Itoa(count) + " datatype 7 op 0 root 0 comm " + comm + " [nranks=" + strconv.Itoa(ranks) + "] stream 0x1\n"
+	}
+	comm := func(comm string, ranks, nodes int) string {
+		return "n1:7:7 [0] NCCL INFO comm " + comm + " rank 0 nRanks " + strconv.Itoa(ranks) + " nNodes " + strconv.Itoa(nodes) + " localRanks 2 localRank 0 MNNVL 0\n"
+	}
+	two := comm("0xa", 8, 4) + comm("0xb", 2, 1)
+	for _, test := range []struct {
+		name, log string
+		want      results.Outcome
+		says      string
+	}{
+		{"short vectors along a tree", proof + chose("AllReduce", small, "TREE", 99) + chose("AllReduce", big, "NVLS", 1), results.Pass, "and for smaller ones TREE for 4096 bytes"},
+		{"the largest through switches, most around a ring", proof + chose("AllReduce", "536870912", "RING", 99) + chose("AllReduce", big, "NVLS", 1), results.Inconclusive, "2 % of the bytes"},
+		{"all-gathers around a ring", proof + chose("AllGather", "9"+big, "RING", 9) + chose("AllReduce", big, "COLLNET_DIRECT", 1), results.Pass, "COLLNET_DIRECT"},
+		{"all-gathers alone through switches", proof + chose("AllGather", big, "COLLNET_DIRECT", 9), results.Inconclusive, "for all-reduces between hosts"},
+		{"the same size both ways", proof + chose("AllReduce", big, "COLLNET_DIRECT", 9) + chose("AllReduce", big, "RING", 9), results.Fail, "NCCL chose RING"},
+		{"the largest of which is lost", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", small, "NVLS", 9), results.Inconclusive, "for all-reduces of 1073741824 bytes"},
+		{"a broken line among short ones", proof + chose("AllReduce", small, "NVLS", 20) + "24 Bytes -> Algo RING proto\n", results.Inconclusive, "may be of longer vectors"},
+		{"a broken line among short ones, of a long one", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", small, "NVLS", 20) + "24 Bytes -> Algo RING proto\n", results.Inconclusive, "all-reduces of 1073741824 bytes"},
+		{"a broken line among many", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", big, "NVLS", 20) + "NCCL INFO AllReduce: 10737418n2:7:7 [0]\n24 Bytes -> Algo RING proto\n", results.Pass, "1 lines that say what NCCL chose cannot be read"},
+		{"as many broken as whole", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", big, "NVLS", 1) + "24 Bytes -> Algo RING proto\n", results.Inconclusive, "50 %"},
+
+		{"by number, of one kind", old + number(small, "3") + number(big, "2"), results.Pass, "COLLNET_DIRECT"},
+		{"by number, mixed", old + number(small, "0") + number(big, "2"), results.Inconclusive, "no line says which of these were all-reduces"},
+		{"by number, none through switches", old + number(small, "0") + number(big, "1"), results.Fail, "NCCL chose RING"},
+		{"by number, mixed, all-reduces alone", old + call("AllReduce", 1<<10, 4, "0xa") + number(small, "0") + call("AllReduce", 1<<28, 4, "0xa") + number(big, "2"), results.Pass, "TREE for 4096"},
+		{"by number, another collective of another size", old + call("Broadcast", 1<<10, 4, "0xa") + number(small, "1") + call("AllReduce", 1<<28, 4, "0xa") + number(big, "2"), results.Pass, "COLLNET_DIRECT"},
+		{"by number, an all-gather of all ranks' size", old + call("AllGather", 1<<26, 4, "0xa") + number(big, "2") + call("AllReduce", 1<<10, 4, "0xa") + number(small, "1"), results.Fail, "NCCL chose RING for all-reduces of 4096"},
+		{"by number, another collective of the same size", old + call("Broadcast", 1<<28, 4, "0xa") + number(big, "1") + call("AllReduce", 1<<28, 4, "0xa") + number(big, "2"), results.Inconclusive, "no line says which"},
+
+		{"a communicator within a host, around a ring", proof + two + call("AllReduce", 1<<10, 8, "0xa") + chose("AllReduce", small, "COLLNET_CHAIN", 1) + call("AllReduce", 1<<28, 2, "0xb") + chose("AllReduce", big, "RING", 1), results.Pass, "RING for 1073741824 bytes within hosts"},
+		{"a communicator within a host, over NVLink's switches", proof + two + call("AllReduce", 1<<28, 2, "0xb") + chose("AllReduce", big, "NVLS", 1), results.Inconclusive, "between hosts"},
+		{"the same size within and between", proof + two + call("AllReduce", 1<<28, 8, "0xa") + call("AllReduce", 1<<28, 2, "0xb") + chose("AllReduce", big, "NVLS", 1), results.Inconclusive, "no line says which"},
+		{"the same size, and CollNet is between hosts only", proof + two + call("AllReduce", 1<<28, 8, "0xa") + call("AllReduce", 1<<28, 2, "0xb") + chose("AllReduce", big, "COLLNET_DIRECT", 1), results.Pass, "COLLNET_DIRECT"},
+		{"two between hosts, one of them without SHARP", proof + comm("0xa", 8, 4) + comm("0xb", 4, 4) + call("AllReduce", 1<<10, 8, "0xa") + chose("AllReduce", small, "COLLNET_CHAIN", 1) + call("AllReduce", 1<<28, 4, "0xb") + chose("AllReduce", big, "RING", 1), results.Fail, "NCCL chose RING"},
+		{"a communicator of one rank", proof + comm("0xa", 8, 4) + call("AllReduce", 1<<29, 1, "0xc") + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", big, "NVLS", 1), results.Pass, "NVLS"},
+	} {
+		t.Run(test.name, func(t *testing.T) { wanted(t, test.log, nil, test.want, test.says) })
+	}
+}
+
+// What counters prove alone: that no host can have told another its vectors.
+func TestTraffic(t *testing.T) {
+	log := fixture(t, "2.19.4")
+	on := func(hosts, ranks int, sent ...float64) func(*Evidence) {
+		return func(e *Evidence) {
+			traffic(sent...)(e)
+			e.Hosts, e.Ranks = hosts, ranks
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*Evidence)
+		want   results.Outcome
+		says   string
+	}{
+		{"each vector once", on(4, 4, 1, 1.01, 1.02, 1.03), results.Pass, "traffic proves it"},
+		{"a ring", on(4, 4, 1.5, 1.5, 1.5, 1.5), results.Fail, "around a ring 1.50"},
+		{"a tree of hosts", on(4, 4, 2, 2, 1, 1), results.Fail, "up to 2.00"},
+		{"two hosts with eight ranks each: a tree does the same", on(2, 16, 1, 1), results.Inconclusive, "a tree of hosts can do as well"},
+		{"two hosts with eight ranks each: a ring", on(2, 16, 1.88, 1.88), results.Fail, "around a ring 1.88"},
+		{"three of four hosts", on(4, 4, 1, 1, 1), results.Inconclusive, "3 of 4 hosts"},
+		{"one that sees a rail of two", on(4, 4, 1, 1, 1, 0.6), results.Inconclusive, "do not see all of it"},
+		{"more than aggregation, less than a ring of ranks", on(4, 32, 1.4, 1.4, 1.4, 1.4), results.Inconclusive, "which is no proof"},
+		{"more was announced than was done: it was a ring", func(e *Evidence) {
+			traffic(1.5, 1.5, 1.5, 1.5)(e)
+			e.Reduced *= 1.4
+		}, results.Inconclusive, "hosts sent up to 1.50 times that"},
+		{"of another communicator", on(4, 5, 1, 1, 1, 1), results.Inconclusive, "the log has no calls"},
+		{"not a number", func(e *Evidence) { e.Sent, e.Reduced = []float64{0, 0, 0, 0}, 0 }, results.Inconclusive, "not known"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, all := judge(t, log, test.change)
+			if f.Outcome != test.want || !strings.Contains(all, test.says) {
+				t.Errorf("%s, want %s with %q:\n%s", f.Outcome, test.want, test.says, all)
+			}
+		})
+	}
+}
+
+// A call that is in the log twice, as where a launcher copies it, was made once.
+func TestCallsCountOnce(t *testing.T) {
+	log := fixture(t, "2.19.4")
+	for _, text := range []string{log, log + log, strings.ReplaceAll(log, "\n", "\n\n")} {
+		l, err := ReadJobLog(strings.NewReader(text))
+		if err != nil || l.allReduced(4) != 1<<30+8 || l.allReduced(3) != 0 {
+			t.Errorf("%v of 4 ranks, %v of 3, %v", l.allReduced(4), l.allReduced(3), err)
+		}
+	}
+	wanted(t, log+log, traffic(1.5, 1.5, 1.5, 1.5), results.Fail, "around a ring")
+	wanted(t, strings.ReplaceAll(log, "opCount", "opcount"), traffic(1, 1, 1, 1), results.Inconclusive, "the log has no calls")
+}
+
+// FuzzVerdict: whatever a log says, it passes only by a line that names an algorithm of switches,
+// never beside a refusal, and what terminals do to lines changes nothing.
+func FuzzVerdict(f *testing.F) {
+	files, err := filepath.Glob("testdata/nccl/*.log")
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+		f.Add(strings.ReplaceAll(string(text), "Algo COLLNET_DIRECT", "Algo NVLS_TREE"))
+	}
+	f.Fuzz(func(t *testing.T, log string) {
+		got, all := judge(t, log, nil)
+		switch got.Outcome {
+		case results.Pass:
+			if !strings.Contains(log, "Algo COLLNET_") && !strings.Contains(log, "Algo NVLS") && !strings.Contains(log, "Algo 2") && !strings.Contains(log, "Algo 3") && !strings.Contains(log, "Algo 4") &&
+				!strings.Contains(log, "\x1b") {
+				t.Fatalf("nothing names an algorithm:\n%s", all)
+			}
+			if f, all := judge(t, log+"\nERROR Failed to lock SAT tree(ID:0x40 ret:0x4)\n", nil); f.Outcome != results.Fail {
+				t.Fatalf("%s beside a refusal:\n%s", f.Outcome, all)
+			}
+		case results.Fail, results.Inconclusive:
+		default:
+			t.Fatalf("%s", got.Outcome)
+		}
+		if strings.ContainsAny(log, "\r\x1b") {
+			return
+		}
+		crlf, all := judge(t, strings.ReplaceAll(log, "\n", "\x1b[0m\r\n"), nil)
+		if crlf.Outcome != got.Outcome || crlf.Code != got.Code {
+			t.Fatalf("%s, with CRLF and colours %s:\n%s", got.Outcome, crlf.Outcome, all)
+		}
+	})
+}
