@@ -8,7 +8,13 @@ import (
 )
 
 // WorkerSamples are an agent's totals as samples. t is their time on the run's clock,
-// source who said it ("worker A/0", "ps A") and of what it is about ("A/0").
+// source who said it ("worker A/0", "ps A") and of what it is about ("A/0", "A/ps").
+//
+// What a job's aggregation really was can be worked out from the PS alone, over any time:
+// ina.Share of its worker_arrived, resends and pushed-out partial sums included, and
+// worker_completed. What it should have got is worker_psns_sent and worker_resends of the
+// workers; what a switch claims is job_granted and job_denied, which say nothing about
+// resends, and job_out is what it sent on.
 func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample {
 	counters := []struct {
 		metric, unit string
@@ -20,6 +26,9 @@ func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample
 		{"worker_rx_bytes", "B", float64(s.BytesReceived)},
 		{"worker_resends", "1", float64(s.Resends)},
 		{"worker_psns", "1", float64(s.PSNs)},
+		{"worker_psns_sent", "1", float64(s.PSNsSent)},
+		{"worker_duplicates", "1", float64(s.Duplicates)},
+		{"worker_stray", "1", float64(s.Stray)},
 		{"worker_goodput_bytes", "B", float64(s.Goodput)},
 		{"worker_rtt_seconds", "s", s.RTTSum},
 		{"worker_rtt_count", "1", float64(s.RTTCount)},
@@ -32,6 +41,10 @@ func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample
 		{"worker_sum_errors", "1", float64(s.SumErrors)},
 		{"worker_arrived", "1", float64(s.Arrived)},
 		{"worker_completed", "1", float64(s.Completed)},
+		{"worker_merged", "1", float64(s.Merged)},
+		{"worker_conflicts", "1", float64(s.Conflicts)},
+		{"worker_outdated", "1", float64(s.Outdated)},
+		{"worker_evicted", "1", float64(s.Evicted)},
 		{"worker_socket_drops", "1", float64(s.SocketDrops)},
 	}
 	gauges := []struct {
