@@ -48,19 +48,20 @@ func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample
 		{"worker_socket_drops", "1", float64(s.SocketDrops)},
 	}
 	gauges := []struct {
-		metric string
-		value  float64
+		metric, unit string
+		value        float64
 	}{
-		{"worker_rtt_min", s.RTTMin},
-		{"worker_late_p99", s.LateP99},
-		{"worker_late_max", s.LateMax},
+		{"worker_rtt_min", "s", s.RTTMin},
+		{"worker_late_p99", "s", s.LateP99},
+		{"worker_late_max", "s", s.LateMax},
+		{"worker_outstanding", "1", float64(s.Outstanding)},
 	}
 	out := make([]results.Sample, 0, len(counters)+len(gauges))
 	for _, c := range counters {
 		out = append(out, results.Sample{T: t, Source: source, Metric: c.metric, Of: of, Value: c.value, Unit: c.unit})
 	}
 	for _, g := range gauges {
-		out = append(out, results.Sample{T: t, Source: source, Metric: g.metric, Of: of, Value: g.value, Unit: "s", Gauge: true})
+		out = append(out, results.Sample{T: t, Source: source, Metric: g.metric, Of: of, Value: g.value, Unit: g.unit, Gauge: true})
 	}
 	return out
 }

@@ -228,6 +228,9 @@ type Stats struct {
 	PSNsSent   int64 `json:"psns_sent"`
 	Duplicates int64 `json:"duplicates"`
 	Stray      int64 `json:"stray"`
+	// Worker: PSNs sent and not answered yet. One that is done has some only if it gave
+	// up, because the others have died or have ended elsewhere.
+	Outstanding int64 `json:"outstanding"`
 	// PS: gradient packets that arrived, resends and duplicates included, and PSNs
 	// completed from them: see ina.Share. Arrived = Merged + Duplicates + Conflicts +
 	// Outdated. Evicted are PSNs given up incomplete.

@@ -277,6 +277,9 @@ func all(t *testing.T, cfg Config, stats []Stats, ps Stats) {
 			t.Errorf("worker %d sent %d packets, %d of them again, and got %d PSNs; worker 0 got %d",
 				rank, w.PacketsSent, w.Resends, w.PSNs, stats[0].PSNs)
 		}
+		if w.Outstanding != 0 {
+			t.Errorf("worker %d ended with %d PSNs outstanding", rank, w.Outstanding)
+		}
 		if w.BytesSent != (64+4*lanes)*w.PacketsSent || w.Goodput != 4*lanes*w.PSNs {
 			t.Errorf("worker %d: %d bytes in %d packets, goodput %d", rank, w.BytesSent, w.PacketsSent, w.Goodput)
 		}
@@ -481,8 +484,8 @@ func TestStopAloneInRack(t *testing.T) {
 		}
 		p.write(Command{Cmd: "stop"})
 		s := p.until("done").Stats
-		if s.Resends == 0 || s.SumErrors != 0 {
-			t.Errorf("%s: %+v", p.name, s)
+		if s.Resends == 0 || s.SumErrors != 0 || s.Outstanding == 0 {
+			t.Errorf("%s, which gave up: %+v", p.name, s)
 		}
 	}
 }

@@ -245,7 +245,9 @@ func (k *worker) abandon(now, stopped time.Duration) bool {
 
 func (k *worker) stats() Stats {
 	s := k.w.Stats()
+	outstanding, _ := k.w.Outstanding()
 	return Stats{
+		Outstanding:     int64(outstanding),
 		PacketsSent:     k.sock.Sent,
 		BytesSent:       k.sock.SentBytes,
 		PacketsReceived: k.sock.Received,
