@@ -277,12 +277,16 @@ func TestP4(t *testing.T) {
 }
 
 func TestWorkerSamples(t *testing.T) {
-	samples := WorkerSamples(1.5, "worker A/0", "A/0", agent.Stats{BytesSent: 100, Goodput: 80, RTTMin: 0.001, SumErrors: 2})
+	samples := WorkerSamples(1.5, "worker A/0", "A/0", agent.Stats{BytesSent: 100, Goodput: 80, RTTMin: 0.001, SumErrors: 2, PSNsSent: 7, Duplicates: 3, Arrived: 9, Outstanding: 5})
 	for _, want := range []results.Sample{
 		{Metric: "worker_tx_bytes", Value: 100, Unit: "B"},
 		{Metric: "worker_goodput_bytes", Value: 80, Unit: "B"},
 		{Metric: "worker_rtt_min", Value: 0.001, Unit: "s", Gauge: true},
+		{Metric: "worker_outstanding", Value: 5, Unit: "1", Gauge: true},
 		{Metric: "worker_sum_errors", Value: 2, Unit: "1"},
+		{Metric: "worker_psns_sent", Value: 7, Unit: "1"},
+		{Metric: "worker_duplicates", Value: 3, Unit: "1"},
+		{Metric: "worker_arrived", Value: 9, Unit: "1"},
 	} {
 		want.T, want.Source, want.Of = 1.5, "worker A/0", "A/0"
 		if got := value(t, samples, want.Metric, "A/0"); got != want {

@@ -8,7 +8,13 @@ import (
 )
 
 // WorkerSamples are an agent's totals as samples. t is their time on the run's clock,
-// source who said it ("worker A/0", "ps A") and of what it is about ("A/0").
+// source who said it ("worker A/0", "ps A") and of what it is about ("A/0", "A/ps").
+//
+// What a job's aggregation really was can be worked out from the PS alone, over any time:
+// ina.Share of its worker_arrived, resends and pushed-out partial sums included, and
+// worker_completed. What it should have got is worker_psns_sent and worker_resends of the
+// workers; what a switch claims is job_granted and job_denied, which say nothing about
+// resends, and job_out is what it sent on.
 func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample {
 	counters := []struct {
 		metric, unit string
@@ -20,6 +26,9 @@ func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample
 		{"worker_rx_bytes", "B", float64(s.BytesReceived)},
 		{"worker_resends", "1", float64(s.Resends)},
 		{"worker_psns", "1", float64(s.PSNs)},
+		{"worker_psns_sent", "1", float64(s.PSNsSent)},
+		{"worker_duplicates", "1", float64(s.Duplicates)},
+		{"worker_stray", "1", float64(s.Stray)},
 		{"worker_goodput_bytes", "B", float64(s.Goodput)},
 		{"worker_rtt_seconds", "s", s.RTTSum},
 		{"worker_rtt_count", "1", float64(s.RTTCount)},
@@ -32,22 +41,27 @@ func WorkerSamples(t float64, source, of string, s agent.Stats) []results.Sample
 		{"worker_sum_errors", "1", float64(s.SumErrors)},
 		{"worker_arrived", "1", float64(s.Arrived)},
 		{"worker_completed", "1", float64(s.Completed)},
+		{"worker_merged", "1", float64(s.Merged)},
+		{"worker_conflicts", "1", float64(s.Conflicts)},
+		{"worker_outdated", "1", float64(s.Outdated)},
+		{"worker_evicted", "1", float64(s.Evicted)},
 		{"worker_socket_drops", "1", float64(s.SocketDrops)},
 	}
 	gauges := []struct {
-		metric string
-		value  float64
+		metric, unit string
+		value        float64
 	}{
-		{"worker_rtt_min", s.RTTMin},
-		{"worker_late_p99", s.LateP99},
-		{"worker_late_max", s.LateMax},
+		{"worker_rtt_min", "s", s.RTTMin},
+		{"worker_late_p99", "s", s.LateP99},
+		{"worker_late_max", "s", s.LateMax},
+		{"worker_outstanding", "1", float64(s.Outstanding)},
 	}
 	out := make([]results.Sample, 0, len(counters)+len(gauges))
 	for _, c := range counters {
 		out = append(out, results.Sample{T: t, Source: source, Metric: c.metric, Of: of, Value: c.value, Unit: c.unit})
 	}
 	for _, g := range gauges {
-		out = append(out, results.Sample{T: t, Source: source, Metric: g.metric, Of: of, Value: g.value, Unit: "s", Gauge: true})
+		out = append(out, results.Sample{T: t, Source: source, Metric: g.metric, Of: of, Value: g.value, Unit: g.unit, Gauge: true})
 	}
 	return out
 }

@@ -143,7 +143,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	began = time.Now()
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
-		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)),
+		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: r.tb.Capabilities().Jobs,
 		Sample: func(got []results.Sample) error {
 			for i := range got {
 				got[i].T += r.clock

@@ -117,6 +117,7 @@ type Capabilities struct {
 	Calibrates  bool // T and round trips can be measured here; a model knows its own
 	Virtual     bool // Now is virtual time: Sleep returns at once
 	SuperFrames bool // hosts' NICs count what was handed over together as one; switches count frames
+	Jobs        int  // the largest id of a job that all switches can sum for; 0: ina.MaxJob
 	Kind        results.Kind
 	Switch      string // soft, bmv2, tofino, quantum, model
 }
@@ -162,7 +163,9 @@ type Deployment interface {
 	// Add brings another job in while others run, ready to be started. Its name and ID
 	// are new. Remove takes one out that has ended, been stopped, or never started:
 	// switches forget it, and its ID may be used again. In synchronous mode, memory is
-	// handed out once; where there are grants, a new job begins at a halt. Both are safe for concurrent use with everything else but Close.
+	// handed out once; where there are grants, a new job begins at a halt. Every job that
+	// is added has an epoch of its own, so that no packet of one before with its ID is
+	// taken for its own. Both are safe for concurrent use with everything else but Close.
 	Add(ctx context.Context, job placement.JobPlan, w Workload) error
 	Remove(ctx context.Context, job string) error
 

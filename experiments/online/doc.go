@@ -18,6 +18,13 @@
 // agents ready, so that it could be told to start, and Seen when the manager knew that it
 // had ended. Its GPUs are taken from Placed to Seen. In virtual time all that takes none.
 //
+// # Ids
+//
+// Jobs on the wire have ids, and switches have room for so many (Config.IDs). The id of a job
+// that has left goes to another one, in an epoch of its own, so that nothing of the former
+// is taken for the latter's. Where more jobs with aggregation run than there are ids, those
+// placed last have their GPUs and begin when others have left.
+//
 // # Iterations
 //
 // An iteration is computing, then an exchange of all gradients, one after the other, as

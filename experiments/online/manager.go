@@ -28,6 +28,8 @@ type state struct {
 	name   string
 	submit time.Duration
 	first  int             // the first period that could have placed it
+	placed time.Duration   // when the policy did
+	waited int             // periods, until then
 	done   <-chan struct{} // closed when it has ended
 	ended  bool
 	result JobResult
@@ -54,8 +56,9 @@ type manager struct {
 	open   bool // something has changed since
 	due    int  // the number of the next batch, if open
 
-	ids map[uint16]bool // that jobs have on the wire
-	id  uint16          // the last one given
+	ids    map[uint16]bool // that jobs have on the wire
+	last   [2]uint16       // the last ones given: for which switches have room, and others
+	halted []int           // jobs that are placed and wait for an id
 
 	work  []*task
 	tasks sync.WaitGroup
@@ -273,6 +276,7 @@ func (m *manager) place(ctx context.Context) error {
 	}
 	m.waiting = wait
 	for _, i := range placed {
+		m.jobs[i].placed, m.jobs[i].waited = m.now(), m.waited(i)
 		if err := m.launch(ctx, i); err != nil {
 			return err
 		}
@@ -287,9 +291,10 @@ func (m *manager) launch(ctx context.Context, i int) error {
 	j := &m.jobs[i]
 	_, at, _ := m.c.Placement(j.ID)
 	at = at.Clone()
-	id, err := m.newID()
-	if err != nil {
-		return fmt.Errorf("job %d: %w", j.ID, err)
+	id, ok := m.newID(collective(j.Traffic) == placement.INA)
+	if !ok {
+		m.halted = append(m.halted, i)
+		return nil
 	}
 	asks := placement.Job{ID: id, Name: j.name, GPUs: j.GPUs, Collective: collective(j.Traffic), NoPS: j.Traffic == cluster.Tree}
 	plan, err := placement.JobPlanOf(m.topo, m.cfg.Inventory, &asks, at)
@@ -303,10 +308,10 @@ func (m *manager) launch(ctx context.Context, i int) error {
 	}
 	j.result = JobResult{
 		JobResult: replay.JobResult{
-			ID: j.ID, Submit: j.Submit, GPUs: j.GPUs, Iterations: j.Iterations, Compute: j.Compute, Waited: m.waited(i),
+			ID: j.ID, Submit: j.Submit, GPUs: j.GPUs, Iterations: j.Iterations, Compute: j.Compute, Waited: j.waited,
 			Servers: len(at.Parts), Racks: replay.Racks(m.cfg.Cluster, at), Placement: at,
 		},
-		Placed: m.now().Seconds(), Plan: plan,
+		Placed: j.placed.Seconds(), Plan: plan,
 	}
 	var issued, begun time.Duration
 	m.do(func() error {
@@ -339,17 +344,24 @@ func collective(t cluster.Traffic) placement.Collective {
 	return placement.INA
 }
 
-// newID is an id on the wire: those of jobs that have left are given again, but as late
-// as possible, lest a packet that is still under way is taken for another job's.
-func (m *manager) newID() (uint16, error) {
-	for range ina.MaxJob {
-		m.id = m.id%ina.MaxJob + 1
-		if !m.ids[m.id] {
-			m.ids[m.id] = true
-			return m.id, nil
+// newID is an id on the wire, of a job with aggregation or without; not ok while all are
+// taken. Those of jobs that have left are given again. Jobs without aggregation have those
+// for which switches have no memory, if there are any.
+func (m *manager) newID(aggregated bool) (id uint16, ok bool) {
+	first, most, last := 1, cmp.Or(m.cfg.IDs, ina.MaxJob), &m.last[0]
+	if !aggregated && most < ina.MaxJob {
+		first, most, last = most+1, ina.MaxJob, &m.last[1]
+	}
+	for range most - first + 1 {
+		if *last++; int(*last) < first || int(*last) > most {
+			*last = uint16(first)
+		}
+		if !m.ids[*last] {
+			m.ids[*last] = true
+			return *last, true
 		}
 	}
-	return 0, fmt.Errorf("%d jobs run already, which is all that can", ina.MaxJob)
+	return 0, false
 }
 
 // ends lets jobs that have ended leave.
@@ -395,6 +407,13 @@ func (m *manager) end(ctx context.Context, i int) error {
 		return nil
 	}, func() error {
 		delete(m.ids, j.result.Plan.ID)
+		halted := m.halted
+		m.halted = nil
+		for _, i := range halted {
+			if err := m.launch(ctx, i); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 	return nil

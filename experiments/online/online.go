@@ -12,6 +12,7 @@ import (
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
@@ -28,6 +29,11 @@ type Config struct {
 	Period  time.Duration // between batches; 0: one whenever a job arrives or ends
 	Seed    uint64        // of the policy
 	Virtual bool          // time is virtual: see testbed.Capabilities
+
+	// IDs is the largest id that a job with aggregation may have on the wire, for which all
+	// switches have room (testbed.Capabilities.Jobs); 0: ina.MaxJob. Jobs that are placed
+	// while all are taken begin when one has left.
+	IDs int
 
 	// Sample, where it is set, gets what the deployment's counters say every Interval
 	// (0: a second), and once more in the end. Its error ends the run.
@@ -123,6 +129,9 @@ func (cfg *Config) check(jobs []Job) error {
 	}
 	if n := len(cfg.Inventory.Hosts); len(cfg.Cluster.Servers) != n {
 		return fmt.Errorf("a cluster of %d servers for an inventory of %d hosts", len(cfg.Cluster.Servers), n)
+	}
+	if cfg.IDs < 0 || cfg.IDs > ina.MaxJob {
+		return fmt.Errorf("ids of jobs up to %d, want 1..%d, or 0 for the latter", cfg.IDs, ina.MaxJob)
 	}
 	if cfg.Period < 0 || cfg.Interval < 0 {
 		return fmt.Errorf("a period of %v, readings every %v", cfg.Period, cfg.Interval)

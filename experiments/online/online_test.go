@@ -314,6 +314,87 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+// wire is a deployment that keeps book of the ids of its jobs.
+type wire struct {
+	testbed.Deployment
+	t       *testing.T
+	jobs    map[string]uint16
+	sums    int // jobs with aggregation that are there
+	busiest int
+	highest [2]uint16 // with aggregation and without
+	given   map[uint16]int
+}
+
+func (w *wire) Add(ctx context.Context, p placement.JobPlan, work testbed.Workload) error {
+	for name, id := range w.jobs {
+		if id == p.ID {
+			w.t.Errorf("%s has the id %d, which %s has too", p.Name, id, name)
+		}
+	}
+	w.jobs[p.Name] = p.ID
+	w.given[p.ID]++
+	i := 1
+	if p.Collective == placement.INA {
+		i = 0
+		w.sums++
+		w.busiest = max(w.busiest, w.sums)
+	}
+	w.highest[i] = max(w.highest[i], p.ID)
+	return w.Deployment.Add(ctx, p, work)
+}
+
+func (w *wire) Remove(ctx context.Context, job string) error {
+	if w.jobs[job] <= w.highest[0] {
+		w.sums--
+	}
+	delete(w.jobs, job)
+	return w.Deployment.Remove(ctx, job)
+}
+
+// A switch has room for so many jobs: ids of jobs that have left are given again and none is
+// beyond, jobs for which there is none wait for one, and jobs without aggregation need no room.
+func TestIDs(t *testing.T) {
+	const n = 300
+	for _, c := range []struct {
+		ids, busiest int
+		ring         bool
+	}{{127, 40, false}, {2, 2, false}, {1, 1, true}} {
+		t.Run(fmt.Sprintf("ids=%d", c.ids), func(t *testing.T) {
+			inv := rack(40, 1e9, 50*time.Microsecond)
+			var jobs []Job
+			for i := range n {
+				j := Job{Window: 64, Control: "fixed", Job: replay.Job{
+					ID: i, Submit: float64(i) * 1e-3, GPUs: 3, Iterations: 2, Compute: 0.01, Bytes: 1e5,
+				}}
+				if c.ring && i%2 == 1 {
+					j.Traffic = cluster.Ring
+				}
+				jobs = append(jobs, j)
+			}
+			w := &wire{Deployment: deploy(t, inv, settings), t: t, jobs: map[string]uint16{}, given: map[uint16]int{}}
+			cfg := Config{Policy: baseline.FirstFit(), Inventory: inv, Settings: settings, Virtual: true, IDs: c.ids}
+			r, err := Run(t.Context(), cfg, w, jobs)
+			if err != nil || len(r.Jobs) != n {
+				t.Fatalf("%d of %d jobs: %v", len(r.Jobs), n, err)
+			}
+			if int(w.highest[0]) > c.ids || w.busiest > c.busiest || c.ids < 10 && w.busiest < c.ids {
+				t.Errorf("%d jobs with aggregation at once, ids up to %d, there is room for %d", w.busiest, w.highest[0], c.ids)
+			}
+			if c.ring && int(w.highest[1]) <= c.ids {
+				t.Errorf("rings have ids up to %d, which others need", w.highest[1])
+			}
+			if w.given[1] < 2 {
+				t.Errorf("id 1 was given %d times", w.given[1])
+			}
+			for _, j := range r.Jobs {
+				if j.Start < j.Placed || j.End <= j.Start {
+					t.Errorf("job %d was placed at %v, and ran from %v to %v", j.ID, j.Placed, j.Start, j.End)
+				}
+			}
+		})
+	}
+}
+
 // A run ends with its context.
 func TestCancellation(t *testing.T) {
 	inv := rack(5, 1e9, time.Millisecond)

@@ -225,10 +225,25 @@ type Stats struct {
 	Overflows    int64   `json:"overflows"`
 	SumsChecked  int64   `json:"sums_checked"` // int32 values compared with the reference
 	SumErrors    int64   `json:"sum_errors"`
-	// PS: gradient packets that arrived, and PSNs completed from them; share of
-	// aggregation as a host sees it = (n - arrived/completed)/(n - 1).
+	// Worker: PSNs sent, each counted once however often it was sent again. Worker and PS:
+	// of the packets received, those that said nothing new (of a worker, results of PSNs
+	// that it had; of a PS, workers that were in the sum), and those that are of no use: of
+	// another job, epoch or shape.
+	PSNsSent   int64 `json:"psns_sent"`
+	Duplicates int64 `json:"duplicates"`
+	Stray      int64 `json:"stray"`
+	// Worker: PSNs sent and not answered yet. One that is done has some only if it gave
+	// up, because the others have died or have ended elsewhere.
+	Outstanding int64 `json:"outstanding"`
+	// PS: gradient packets that arrived, resends and duplicates included, and PSNs
+	// completed from them: see ina.Share. Arrived = Merged + Duplicates + Conflicts +
+	// Outdated. Evicted are PSNs given up incomplete.
 	Arrived   int64 `json:"arrived"`
 	Completed int64 `json:"completed"`
+	Merged    int64 `json:"merged"`
+	Conflicts int64 `json:"conflicts"`
+	Outdated  int64 `json:"outdated"`
+	Evicted   int64 `json:"evicted"`
 	// Health of the agent: how late its paced sends were.
 	LateP99     float64 `json:"late_p99"` // seconds
 	LateMax     float64 `json:"late_max"`

@@ -275,9 +275,12 @@ func all(t *testing.T, cfg Config, stats []Stats, ps Stats) {
 		if w.SumErrors != 0 || w.SumsChecked != w.PSNs*lanes || w.PSNs < 100 {
 			t.Errorf("worker %d: %d PSNs, %d values checked, %d wrong", rank, w.PSNs, w.SumsChecked, w.SumErrors)
 		}
-		if w.PSNs != stats[0].PSNs || w.PSNs != w.PacketsSent-w.Resends {
+		if w.PSNs != stats[0].PSNs || w.PSNs != w.PSNsSent || w.PSNsSent != w.PacketsSent-w.Resends {
 			t.Errorf("worker %d sent %d packets, %d of them again, and got %d PSNs; worker 0 got %d",
 				rank, w.PacketsSent, w.Resends, w.PSNs, stats[0].PSNs)
+		}
+		if w.Outstanding != 0 {
+			t.Errorf("worker %d ended with %d PSNs outstanding", rank, w.Outstanding)
 		}
 		if w.BytesSent != (64+4*lanes)*w.PacketsSent || w.Goodput != 4*lanes*w.PSNs {
 			t.Errorf("worker %d: %d bytes in %d packets, goodput %d", rank, w.BytesSent, w.PacketsSent, w.Goodput)
@@ -287,6 +290,9 @@ func all(t *testing.T, cfg Config, stats []Stats, ps Stats) {
 		}
 	}
 	t.Logf("ps: %+v", ps)
+	if sum := ps.Merged + ps.Duplicates + ps.Conflicts + ps.Outdated; ps.Arrived != sum || ps.Stray != 0 || ps.Evicted != 0 {
+		t.Errorf("ps: %d packets arrived, %d are accounted for, %d stray, %d PSNs evicted", ps.Arrived, sum, ps.Stray, ps.Evicted)
+	}
 	if ps.Completed != stats[0].PSNs || ps.Arrived < ps.Completed*int64(cfg.Workers) {
 		t.Errorf("ps completed %d PSNs of %d packets, workers %d", ps.Completed, ps.Arrived, stats[0].PSNs)
 	}
@@ -362,11 +368,12 @@ func TestStopIterationsInRack(t *testing.T) {
 	cfg := stream
 	cfg.Message = 500_000
 	workers, ps := newRack(t).job(cfg, nil)
-	workers[0].until("sample")
+	for workers[0].until("sample").Stats.Iterations == 0 {
+	}
 	stats, s := finish(workers, ps)
 	all(t, cfg, stats, s)
 	for rank, w := range stats {
-		if w.Iterations == 0 || w.PSNs != stats[0].PSNs || w.Iterations != (w.PSNs-2)/521 {
+		if w.PSNs < 2+521 || w.PSNs != stats[0].PSNs || w.Iterations != (w.PSNs-2)/521 {
 			t.Errorf("worker %d: %d iterations, %d PSNs; worker 0 got %d", rank, w.Iterations, w.PSNs, stats[0].PSNs)
 		}
 	}
@@ -479,8 +486,8 @@ func TestStopAloneInRack(t *testing.T) {
 		}
 		p.write(Command{Cmd: "stop"})
 		s := p.until("done").Stats
-		if s.Resends == 0 || s.SumErrors != 0 {
-			t.Errorf("%s: %+v", p.name, s)
+		if s.Resends == 0 || s.SumErrors != 0 || s.Outstanding == 0 {
+			t.Errorf("%s, which gave up: %+v", p.name, s)
 		}
 	}
 }

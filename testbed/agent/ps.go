@@ -123,6 +123,12 @@ func (k *ps) stats() Stats {
 		Resends:         s.Answered,
 		Arrived:         s.Arrived,
 		Completed:       s.Completed,
+		Merged:          s.Merged,
+		Duplicates:      s.Duplicate,
+		Conflicts:       s.Conflicts,
+		Outdated:        s.Late,
+		Evicted:         s.Evicted,
+		Stray:           s.Stray,
 		SocketDrops:     k.sock.Drops,
 	}
 }

@@ -262,13 +262,18 @@ func (k *worker) abandon(now, stopped time.Duration) bool {
 
 func (k *worker) stats() Stats {
 	s := k.w.Stats()
+	outstanding, _ := k.w.Outstanding()
 	return Stats{
+		Outstanding:     int64(outstanding),
 		PacketsSent:     k.sock.Sent,
 		BytesSent:       k.sock.SentBytes,
 		PacketsReceived: k.sock.Received,
 		BytesReceived:   k.sock.ReceivedBytes,
 		Resends:         s.Resends,
 		PSNs:            s.Results,
+		PSNsSent:        s.Sent - s.Resends,
+		Duplicates:      s.Duplicate,
+		Stray:           s.Stray,
 		Goodput:         s.Results * int64(4*k.cfg.Lanes),
 		RTTSum:          s.RTTSum.Seconds(),
 		RTTCount:        s.RTTCount,

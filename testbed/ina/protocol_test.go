@@ -303,6 +303,41 @@ func TestDamagedSumEndsNothing(t *testing.T) {
 	}
 }
 
+// The share that a switch granted does not know of resends; the one that the PS saw does.
+// It is that of the packets on its cable, whoever counts them.
+func TestShareCountsResends(t *testing.T) {
+	const psns = 4000
+	for _, c := range []struct{ loss, least, most float64 }{{0, 1, 1}, {.01, .5, .95}, {.05, -.5, .5}} {
+		w := newWorld(10 * time.Microsecond)
+		root := w.newSwitch(256)
+		e := JobEntry{Job: 9, Epoch: 7, Mode: Statistical, Addressing: Pool, Size: 256, Window: 32}
+		all, ps := stations(t, w, e, root, nil, WorkerConfig{Job: 9, Epoch: 7, Workers: 2, Lanes: 4, Window: 32, RTO: 500 * time.Microsecond, Seed: *seed})
+		port := end{root, 1000 + 9}
+		take, seen := w.worker[port], 0
+		w.worker[port] = func(b []byte) { seen++; take(b) }
+		w.loss = c.loss
+		for _, s := range all {
+			s.k.Allow(psns, 0)
+			s.pump()
+		}
+		w.run(60 * time.Second)
+		got, st := root.Counters(9), ps.Stats()
+		claim := float64(got.Granted.Packets) / float64(got.Granted.Packets+got.Denied.Packets)
+		t.Logf("loss %v: the switch granted %.3f, the PS saw %.3f", c.loss, claim, st.Share(2))
+		if share := st.Share(2); claim != 1 || share < c.least || share > c.most || st.Arrived != int64(seen) || st.Completed != psns {
+			t.Errorf("loss %v: the switch granted %.3f, the PS saw %.3f of %d packets, its cable carried %d", c.loss, claim, share, st.Arrived, seen)
+		}
+		if sum := st.Merged + st.Duplicate + st.Conflicts + st.Late; sum != st.Arrived {
+			t.Errorf("loss %v: %+v does not add up", c.loss, st)
+		}
+		for _, s := range all {
+			if k := s.k.Stats(); k.Sent-k.Resends != psns || k.Results != psns {
+				t.Errorf("loss %v: %+v", c.loss, k)
+			}
+		}
+	}
+}
+
 // A worker that is stopped without a pause ends where it is: it sends nothing new, and is
 // stopped when it has the results of what it had sent.
 func TestStopWithoutPause(t *testing.T) {

@@ -27,7 +27,7 @@ type PSStats struct {
 	Duplicate int64 // of Arrived: nothing new in it
 	Conflicts int64 // of Arrived: overlapped the sum in part, so nothing could be done with it
 	Answered  int64 // results sent again
-	Stray     int64 // packets of another job or epoch, or that make no sense
+	Stray     int64 // packets of another job or epoch, or that make no sense, as a PSN that no worker can have sent
 	Late      int64 // of Arrived: older than what is kept
 	Evicted   int64 // incomplete PSNs overwritten by newer ones; never, while workers keep to the window
 }
@@ -40,12 +40,16 @@ type PSStats struct {
 // is contained in it says nothing new. One that overlaps in part is ignored: the
 // workers will time out, and what they then resend arrives one by one, so it always
 // ends.
+//
+// A worker sends a PSN when the one a window before is complete. One that is farther ahead
+// was damaged on its way, and would take the place of those to come.
 type PS struct {
 	cfg    PSConfig
 	full   uint64
 	ring   []psSlot
 	frames []byte // one result packet per slot
 	size   int    // bytes of one
+	newest uint32 // PSN of those completed, valid if there is one
 	stats  PSStats
 }
 
@@ -93,11 +97,15 @@ func (p *PS) Receive(b []byte) (result []byte, to uint64) {
 		p.stats.Stray++
 		return nil, 0
 	}
+	if p.beyond(h.PSN) {
+		p.stats.Stray++
+		return nil, 0
+	}
 	p.stats.Arrived++
 	i := int(h.PSN) & (len(p.ring) - 1)
 	e, frame := &p.ring[i], p.frames[i*p.size:(i+1)*p.size]
 	if !e.used || e.psn != h.PSN {
-		if e.used && int32(h.PSN-e.psn) < 0 {
+		if e.used && int32(h.PSN-e.psn) < 0 && !p.beyond(e.psn) {
 			p.stats.Late++
 			return nil, 0
 		}
@@ -145,6 +153,9 @@ func (p *PS) Receive(b []byte) (result []byte, to uint64) {
 		// The others timed out as well; their resends are right behind this one.
 		e.covered = p.full &^ e.resent
 	}
+	if p.stats.Completed == 0 || int32(e.psn-p.newest) > 0 {
+		p.newest = e.psn
+	}
 	p.stats.Completed++
 	Header{
 		Flags:  FlagResult | e.flags&(FlagECN|FlagOverflow|FlagCollision),
@@ -157,6 +168,12 @@ func (p *PS) Receive(b []byte) (result []byte, to uint64) {
 		Bitmap: p.full,
 	}.Put(frame)
 	return frame, p.full
+}
+
+// beyond reports whether psn is one that no worker can have sent yet. Before the first PSN is
+// completed nothing is known.
+func (p *PS) beyond(psn uint32) bool {
+	return p.stats.Completed > 0 && int32(psn-p.newest) > int32(p.cfg.Window)
 }
 
 // answer decides whether a complete PSN is sent again to the workers that ask. An
@@ -181,17 +198,25 @@ func (p *PS) answer(e *psSlot, frame []byte, asks uint64) ([]byte, uint64) {
 // Stats returns the totals so far.
 func (p *PS) Stats() PSStats { return p.stats }
 
-// Share is how much of the aggregation was done before packets reached the PS:
-// (n - arrived/completed)/(n - 1), 1 when every PSN arrived as one sum and 0 when
-// every worker's packet did. It is 1 for one worker, and 0 before a PSN completed.
+// Share is how much of the aggregation was done before packets reached the PS.
 func (s PSStats) Share(workers int) float64 {
-	if s.Completed == 0 {
+	return Share(workers, float64(s.Arrived), float64(s.Completed))
+}
+
+// Share is the aggregated share of a job of so many workers of whose PSNs so many were
+// completed from so many packets: (n - p)/(n - 1), p = arrived/completed. It is 1 when
+// every PSN arrived as one sum, 0 when every worker's packet did, and negative when resends
+// made it more. It is 1 for one worker, and 0 before a PSN was completed. Counted at the PS
+// it is what aggregation saved on the last link; a switch that counts what it granted knows
+// nothing of the partial sums that resends push out of it later, nor of the resends.
+func Share(workers int, arrived, completed float64) float64 {
+	if completed == 0 {
 		return 0
 	}
 	if workers < 2 {
 		return 1
 	}
-	return (float64(workers) - float64(s.Arrived)/float64(s.Completed)) / float64(workers-1)
+	return (float64(workers) - arrived/completed) / float64(workers-1)
 }
 
 // addLanes adds src to dst, lanes in wire order, and reports whether one wrapped.

@@ -29,6 +29,7 @@ type world struct {
 	switches []*node
 	worker   map[end]func(b []byte) // by the switch port it is cabled to
 	after    func(*node)            // a switch has processed a packet
+	damage   func(b []byte) []byte  // what comes out of a cable, of what went in
 }
 
 // end is a switch port.
@@ -99,6 +100,9 @@ func (w *world) cable(b []byte, do func([]byte)) {
 			d += time.Duration(w.rng.Float64() * 4 * float64(w.delay))
 		}
 		c := slices.Clone(b)
+		if w.damage != nil {
+			c = w.damage(c)
+		}
 		w.at(w.now+d, func() { do(c) })
 	}
 }

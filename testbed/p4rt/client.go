@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
 
@@ -547,6 +548,15 @@ func (c *Client) await(ctx context.Context) (*p4v1.Uint128, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// Jobs is the largest id of a job that the switch's program can sum for: ina.MaxJob, unless
+// the program says that it has less room.
+func (c *Client) Jobs() int {
+	if pipe, err := c.pipeline(); err == nil && pipe.Limits() != nil {
+		return min(int(pipe.Limits().Jobs)-1, ina.MaxJob)
+	}
+	return ina.MaxJob
 }
 
 func (c *Client) pipeline() (*p4.Pipeline, error) {

@@ -643,6 +643,31 @@ func cloneSession(id uint32) *p4v1.Entity {
 	}}}
 }
 
+// TestJobs: how many jobs a program can sum for is known from its p4info, before a job with
+// an id beyond is refused.
+func TestJobs(t *testing.T) {
+	r := &recorder{mute: make(chan struct{})}
+	close(r.mute)
+	c := dial(t, r.serve(t))
+	if got := c.Jobs(); got != ina.MaxJob {
+		t.Errorf("without a program: %d", got)
+	}
+	push(t, c)
+	if got := c.Jobs(); got != ina.MaxJob {
+		t.Errorf("embedded switch: %d", got)
+	}
+	info, config, _, err := p4.BMv2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Push(t.Context(), p4rt.Pipeline{Info: info, DeviceConfig: config}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Jobs(); got != 127 {
+		t.Errorf("BMv2: %d, its program has 128 places of which 0 is none", got)
+	}
+}
+
 // TestSilentSwitch: a switch that keeps its connection but answers nothing is lost.
 func TestSilentSwitch(t *testing.T) {
 	r := &recorder{mute: make(chan struct{})}

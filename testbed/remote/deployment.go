@@ -60,6 +60,7 @@ type deployment struct {
 // runningJob is a job's agents.
 type runningJob struct {
 	plan    placement.JobPlan
+	epoch   uint16
 	work    testbed.Workload
 	program map[string]*p4rt.Batch // entries in switches
 	agents  []*remoteAgent         // the PS first, if there is one: it must listen before workers send
@@ -112,7 +113,6 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 		}
 	}()
 	tb.audit.Restart()
-	tb.epoch++
 	d.regions = placement.NewRegions(s.Settings.Aggregators)
 	if err := d.bring(ctx, s.Plan.Jobs, s.Workloads); err != nil {
 		return nil, d.blame(ctx, err)
@@ -139,8 +139,9 @@ func (d *deployment) Add(ctx context.Context, jp placement.JobPlan, w testbed.Wo
 func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work []testbed.Workload) error {
 	whole := map[string]*p4rt.Batch{}
 	var added []*runningJob
+	epoch := d.tb.newEpoch()
 	for i, jp := range jobs {
-		j, err := d.newJob(jp, work[i])
+		j, err := d.newJob(jp, work[i], epoch)
 		if err != nil {
 			return err
 		}
@@ -170,7 +171,7 @@ func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work [
 func (d *deployment) enter(j *runningJob, one testbed.Setup) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if j.program, err = programs(d.tb.inv, one, d.tb.epoch, d.regions); err != nil {
+	if j.program, err = programs(d.tb.inv, one, j.epoch, d.regions); err != nil {
 		return err
 	}
 	j.grant.Base = map[string]int{}
@@ -245,13 +246,13 @@ func (d *deployment) Remove(ctx context.Context, job string) error {
 }
 
 // newJob is a job of which nothing runs yet.
-func (d *deployment) newJob(jp placement.JobPlan, w testbed.Workload) (*runningJob, error) {
-	j := &runningJob{plan: jp, work: w, done: make(chan struct{})}
+func (d *deployment) newJob(jp placement.JobPlan, w testbed.Workload, epoch uint16) (*runningJob, error) {
+	j := &runningJob{plan: jp, epoch: epoch, work: w, done: make(chan struct{})}
 	if jp.Local() {
 		j.local = newLocalJob(w, j.done)
 		return j, nil
 	}
-	configs, err := d.configs(jp, w)
+	configs, err := d.configs(jp, w, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -314,10 +315,10 @@ type agentConfig struct {
 }
 
 // configs are the agents of one job, its PS first.
-func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentConfig, error) {
+func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uint16) ([]agentConfig, error) {
 	s := d.setup.Settings
 	base := agent.Config{
-		Collective: string(jp.Collective), Job: jp.ID, Name: jp.Name, Epoch: d.tb.epoch,
+		Collective: string(jp.Collective), Job: jp.ID, Name: jp.Name, Epoch: epoch,
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,

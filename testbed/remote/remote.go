@@ -107,7 +107,7 @@ type Testbed struct {
 	changes changes // of hosts and switches
 	others  switches
 
-	epoch  uint16
+	epochs atomic.Uint32 // the last that was given, modulo 2^16
 	busy   atomic.Bool
 	close  sync.Once
 	closed atomic.Bool // or about to be
@@ -135,9 +135,9 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 		hosts: map[string]*ssh.Client{}, agentPath: map[string]string{}, switches: map[string]*p4rt.Client{},
 		boots: map[string]boot{}, opened: time.Now(),
 		// Epochs must differ from those of runs before this one.
-		epoch: uint16(time.Now().UnixMilli()),
 	}
 	tb.topo = tb.inv.Topology()
+	tb.epochs.Store(uint32(time.Now().UnixMilli()) & 0xFFFF)
 	tb.audit.SuperFrames = o.Capabilities.SuperFrames
 	defer func() {
 		if err != nil {
@@ -202,7 +202,25 @@ func (tb *Testbed) preflight(ctx context.Context) (err error) {
 func (tb *Testbed) Preflight() []results.Preflight { return tb.looked }
 
 // Capabilities implements testbed.Testbed.
-func (tb *Testbed) Capabilities() testbed.Capabilities { return tb.opt.Capabilities }
+func (tb *Testbed) Capabilities() testbed.Capabilities {
+	c := tb.opt.Capabilities
+	for _, sw := range tb.switches {
+		if most := sw.Jobs(); c.Jobs == 0 || most < c.Jobs {
+			c.Jobs = most
+		}
+	}
+	return c
+}
+
+// newEpoch is another one than any of the last 65,534, and not 0: packets of jobs that are
+// gone, which may have had the same id, match nothing.
+func (tb *Testbed) newEpoch() uint16 {
+	for {
+		if e := uint16(tb.epochs.Add(1)); e != 0 {
+			return e
+		}
+	}
+}
 
 // Inventory implements testbed.Testbed.
 func (tb *Testbed) Inventory() *inventory.Inventory { return tb.inv }
