@@ -38,7 +38,7 @@ func TestRecordedTrace(t *testing.T) {
 		// As a arrives it is alone, with two machines and all its traffic; as b does, a is gone.
 		crossing := want[policy] * gradient
 		iterations := math.Round(1000 / 0.23255)
-		seconds := 8 * crossing * 1514 / 1448 / 100e9 // both ways at once, over one link
+		seconds := 8 * crossing * (1514 + 66./2) / 1448 / 100e9 // both ways at once, over one link, with acknowledgements
 		for metric, want := range map[string]float64{
 			"used_machines": 1.5, "fragmentation": 0, "cross_traffic": crossing / 2,
 			"machine_hours": (2*(1000+iterations*seconds) + 2000) / 3600,

@@ -259,6 +259,10 @@ func (c nodeConfig) setup() (notes []string, err error) {
 	// on what this machine prefers for the Internet.
 	sysctl("0", "ipv4/tcp_slow_start_after_idle")
 	sysctl("reno", "ipv4/tcp_congestion_control") // which nobody may forbid
+	// Room for what is on its way in slow motion, from the first round trip on: the kernel
+	// counts some bytes and a half for each of payload.
+	sysctl("4096 4194304 33554432", "ipv4/tcp_rmem")
+	sysctl("4096 16384 33554432", "ipv4/tcp_wmem")
 
 	r, err := newRTNL()
 	if err != nil {
