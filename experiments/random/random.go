@@ -37,10 +37,10 @@ import (
 	"strings"
 )
 
-// Tolerances of a drawn setting's expectations, as [[expect]] writes them.
+// Tolerances of a drawn setting's expectations.
 const (
-	RateTolerance  = "5%"   // of the goodput of each job, and of each link
-	ShareTolerance = "0.04" // of the share of each job at each switch
+	RateTolerance  = 0.05 // of what is predicted of the goodput of each job, and of each link
+	ShareTolerance = 0.04 // of the share of each job at each switch
 )
 
 // Factor is the factor of slow motion in the files.
@@ -378,9 +378,9 @@ func (d *draw) experiment(s *Setting) string {
 	expect := func(metric, bound, reason string) {
 		fmt.Fprintf(&b, "\n[[expect]]\nmetric = %q\n%s\nreason = %q\n", metric, bound, reason)
 	}
-	expect("goodput", fmt.Sprintf("tolerance = %q", RateTolerance), "what is predicted holds in settings that nobody chose")
-	expect("link_rate", fmt.Sprintf("tolerance = %q", RateTolerance), "no link carries what is not predicted")
-	expect("share", fmt.Sprintf("tolerance = %q", ShareTolerance), "memory is shared as predicted, at every level of the tree")
+	expect("goodput", `tolerance = "5%"`, "what is predicted holds in settings that nobody chose")
+	expect("link_rate", `tolerance = "5%"`, "no link carries what is not predicted")
+	expect("share", `tolerance = "0.04"`, "memory is shared as predicted, at every level of the tree")
 	expect("sum_errors", "value = 0", "aggregation must never change a sum")
 	return b.String()
 }

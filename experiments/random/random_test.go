@@ -130,6 +130,12 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, e := range spec.Expectations() {
+		want := map[string]float64{"goodput": random.RateTolerance, "link_rate": random.RateTolerance, "share": random.ShareTolerance}[e.Metric]
+		if e.Tolerance != want || e.Relative != (want == random.RateTolerance) || e.Statistic != "each" || !e.Gate {
+			t.Errorf("%s is held to %v", e.Metric, e.Tolerance)
+		}
+	}
 	if spec.Name != s.Name || !strings.HasSuffix(path, s.Name+".toml") || spec.Text != s.Experiment {
 		t.Errorf("%s holds experiment %s", path, spec.Name)
 	}
