@@ -183,11 +183,13 @@ func (d *drawer) run(number int) (k fidelity.SurveyCase, rec *results.Record, er
 		if k.Factor, err = d.factor(path); err != nil {
 			return k, nil, err
 		}
-		set := fmt.Sprintf("emulation.factor=%g", k.Factor)
-		args = append(args, "--set", set)
-		if d.c.String("keep") != "" {
-			again = append(again, "--set", set)
-		} else {
+		for _, set := range s.Slow(k.Factor) {
+			args = append(args, "--set", set)
+			if d.c.String("keep") != "" {
+				again = append(again, "--set", set)
+			}
+		}
+		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
 	}

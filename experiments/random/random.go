@@ -28,6 +28,7 @@ package random
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"os"
@@ -52,6 +53,9 @@ const (
 	measured = 2000
 )
 
+// settle is in how many round trips windows fill, queues with them, and shares come to rest.
+const settle = 6
+
 // Setting is an experiment that was drawn, as files.
 type Setting struct {
 	Seed       uint64
@@ -60,6 +64,9 @@ type Setting struct {
 	Title      string // what was drawn, in a line
 	Inventory  string // text of Name-inventory.toml
 	Experiment string // text of Name.toml
+
+	jobs []job
+	rtt  int64 // ns, of the longest way there is
 }
 
 // Seed is the seed that a text stands for: a number below 2^64 in Go's notation is itself, any other
@@ -82,6 +89,29 @@ func (s *Setting) Write(dir string) (string, error) {
 	return path, os.WriteFile(path, []byte(s.Experiment), 0o666)
 }
 
+// Slow are the assignments of --set with which the setting runs in slow motion by a factor, which is
+// 1 or more. Where warm-ups would be less than six round trips then, all times on the wall clock
+// become longer alike.
+func (s *Setting) Slow(factor float64) []string {
+	out := []string{fmt.Sprintf("emulation.factor=%g", factor)}
+	stretch := settle * float64(s.rtt) * factor / 1e6 / warmup
+	if stretch <= 1 {
+		return out
+	}
+	ms := func(key string, v int) {
+		out = append(out, fmt.Sprintf("%s=%.0fms", key, math.Ceil(float64(v)*stretch)))
+	}
+	ms("measure.warmup", warmup)
+	ms("measure.duration", measured)
+	for i, j := range s.jobs {
+		if j.from > 0 {
+			ms(fmt.Sprintf("job.%d.start", i), j.from*(warmup+measured))
+		}
+		ms(fmt.Sprintf("job.%d.duration", i), (j.to-j.from)*(warmup+measured))
+	}
+	return out
+}
+
 func (s *Setting) inventory() string { return s.Name + "-inventory.toml" }
 
 // Draw draws the numbered setting of a seed.
@@ -89,7 +119,7 @@ func Draw(seed uint64, number int) *Setting {
 	d := &draw{pcg: rand.NewPCG(seed, uint64(number)*0x9e3779b97f4a7c15)}
 	d.topology()
 	d.jobs()
-	s := &Setting{Seed: seed, Number: number, Name: fmt.Sprintf("random-%016x-%d", seed, number), Title: d.title()}
+	s := &Setting{Seed: seed, Number: number, Name: fmt.Sprintf("random-%016x-%d", seed, number), Title: d.title(), jobs: d.all, rtt: d.longest}
 	head := fmt.Sprintf("# Drawn at random: inabench fidelity --random 1 --seed %#x --case %d\nversion = 1\n", seed, number)
 	s.Inventory = head + d.inventory(s.Name)
 	s.Experiment = head + d.experiment(s)

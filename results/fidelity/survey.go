@@ -18,8 +18,8 @@ import (
 //
 // The error of a figure is that of a check: (measured - predicted) / predicted, of a link without
 // predicted traffic over the largest prediction of its phase, and of a share measured - predicted.
-// Points that the testbed spoilt have no figures, and links that are idle on both sides are left
-// out: they would only make means look better.
+// Points that the testbed spoilt are looked at apart: what they say may be about the machine. Links
+// that are idle on both sides are left out, since they would only make means look better.
 type Survey struct {
 	Schema  int    `json:"schema"` // 1
 	Driver  string `json:"driver"`
@@ -34,6 +34,7 @@ type Survey struct {
 	Broken    int `json:"broken"`
 
 	Groups []SurveyGroup  `json:"groups"`        // of the metrics asked for, in their order
+	Spoilt []SurveyGroup  `json:"spoilt"`        // the same of points that the testbed spoilt, which count for nothing else
 	Why    []SurveyReason `json:"why,omitempty"` // runs that are undecided or broken, the most frequent reason first
 	Worst  []SurveyError  `json:"worst"`         // figures that are furthest off by their tolerances, one of each setting and metric
 	Cases  []SurveyCase   `json:"cases"`
@@ -86,6 +87,8 @@ type SurveyError struct {
 	Error     float64 `json:"error"`
 	Relative  bool    `json:"relative"`
 	Command   string  `json:"command"`
+
+	spoilt bool
 }
 
 // worstSettings is how many of the figures that are furthest off a survey lists.
@@ -103,6 +106,7 @@ func NewSurvey(driver, seed, predictor string, planned int, limits []SurveyLimit
 	s := &Survey{Schema: Schema, Driver: driver, Seed: seed, Model: predictor, Planned: planned, Cases: []SurveyCase{}, Worst: []SurveyError{}, limits: map[string]float64{}}
 	for _, l := range limits {
 		s.Groups = append(s.Groups, SurveyGroup{Metric: l.Metric, Tolerance: l.Tolerance})
+		s.Spoilt = append(s.Spoilt, SurveyGroup{Metric: l.Metric, Tolerance: l.Tolerance})
 		s.limits[l.Metric] = l.Tolerance
 	}
 	return s
@@ -140,9 +144,6 @@ func (s *Survey) Add(c SurveyCase, rec *results.Record, err error) {
 // pairs are a run's figures and what was predicted of them.
 func (s *Survey) pairs(c SurveyCase, rec *results.Record) (out []SurveyError) {
 	for _, p := range rec.Points {
-		if p.Unsound() != "" {
-			continue
-		}
 		for i, ph := range p.Phases {
 			said, largest := map[[2]string]results.Figure{}, map[string]float64{}
 			for _, f := range ph.Figures {
@@ -159,7 +160,7 @@ func (s *Survey) pairs(c SurveyCase, rec *results.Record) (out []SurveyError) {
 				if class, _ := classOf(f.Metric, f.Of); class == Link && max(f.Value, g.Value) <= idle*largest[f.Metric] {
 					continue
 				}
-				e := SurveyError{Case: c.Name, Phase: i, Metric: f.Metric, Of: f.Of, Unit: f.Unit, Command: c.Command,
+				e := SurveyError{spoilt: p.Unsound() != "", Case: c.Name, Phase: i, Metric: f.Metric, Of: f.Of, Unit: f.Unit, Command: c.Command,
 					Measured: rec.Scale.Lab(f.Value, f.Unit), Predicted: rec.Scale.Lab(g.Value, g.Unit), Relative: f.Unit != "1" && f.Unit != ""}
 				over := 1.0
 				if e.Relative {
@@ -177,32 +178,37 @@ func (s *Survey) pairs(c SurveyCase, rec *results.Record) (out []SurveyError) {
 	return out
 }
 
+// of draws a group's numbers from the errors of its metric, of points that are spoilt or sound.
+func (g *SurveyGroup) of(all []SurveyError, spoilt bool) {
+	*g = SurveyGroup{Metric: g.Metric, Tolerance: g.Tolerance}
+	var sizes []float64
+	for _, e := range all {
+		if e.Metric != g.Metric || e.spoilt != spoilt {
+			continue
+		}
+		size := math.Abs(e.Error)
+		sizes = append(sizes, size)
+		g.Relative = e.Relative
+		g.Mean += size
+		g.Bias += e.Error
+		if size <= g.Tolerance {
+			g.Within++
+		}
+	}
+	if g.N = len(sizes); g.N == 0 {
+		return
+	}
+	n := float64(g.N)
+	g.Mean, g.Bias, g.Within = g.Mean/n, g.Bias/n, g.Within/n
+	slices.Sort(sizes)
+	g.Max, g.P95 = sizes[g.N-1], sizes[int(math.Ceil(0.95*n))-1]
+}
+
 // summarise draws everything from the cases and errors so far.
 func (s *Survey) summarise() {
 	for i := range s.Groups {
-		g := &s.Groups[i]
-		*g = SurveyGroup{Metric: g.Metric, Tolerance: g.Tolerance}
-		var sizes []float64
-		for _, e := range s.errors {
-			if e.Metric != g.Metric {
-				continue
-			}
-			size := math.Abs(e.Error)
-			sizes = append(sizes, size)
-			g.Relative = e.Relative
-			g.Mean += size
-			g.Bias += e.Error
-			if size <= g.Tolerance {
-				g.Within++
-			}
-		}
-		if g.N = len(sizes); g.N == 0 {
-			continue
-		}
-		n := float64(g.N)
-		g.Mean, g.Bias, g.Within = g.Mean/n, g.Bias/n, g.Within/n
-		slices.Sort(sizes)
-		g.Max, g.P95 = sizes[g.N-1], sizes[int(math.Ceil(0.95*n))-1]
+		s.Groups[i].of(s.errors, false)
+		s.Spoilt[i].of(s.errors, true)
 	}
 	s.Why = nil
 	for _, c := range s.Cases {
@@ -219,7 +225,7 @@ func (s *Survey) summarise() {
 	}
 	slices.SortStableFunc(s.Why, func(a, b SurveyReason) int { return cmp.Compare(b.N, a.N) })
 	off := func(e SurveyError) float64 { return math.Abs(e.Error) / s.limits[e.Metric] }
-	all := slices.Clone(s.errors)
+	all := slices.DeleteFunc(slices.Clone(s.errors), func(e SurveyError) bool { return e.spoilt })
 	slices.SortStableFunc(all, func(a, b SurveyError) int { return cmp.Compare(off(b), off(a)) })
 	seen := map[[2]string]bool{}
 	s.Worst = []SurveyError{}
@@ -267,13 +273,12 @@ func (s *Survey) Write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, "FIGURES\tN\tMEAN ERROR\t95 % WITHIN\tMAX\tBIAS\tWITHIN TOLERANCE")
 	for _, g := range s.Groups {
-		if g.N == 0 {
-			fmt.Fprintf(tw, "%s\t0\t-\t-\t-\t-\t-\n", g.Metric)
-			continue
+		g.write(tw, "")
+	}
+	for _, g := range s.Spoilt {
+		if g.N > 0 {
+			g.write(tw, ", spoilt")
 		}
-		unit := "1"
-		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s of %s\n", g.Metric, g.N, size(g.Mean, g.Relative, unit), size(g.P95, g.Relative, unit), size(g.Max, g.Relative, unit),
-			results.SignedError(g.Bias, g.Relative, unit), results.Percent(g.Within), size(g.Tolerance, g.Relative, unit))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -307,6 +312,16 @@ func (s *Survey) Write(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// write writes a row.
+func (g SurveyGroup) write(w io.Writer, note string) {
+	if g.N == 0 {
+		fmt.Fprintf(w, "%s\t0\t-\t-\t-\t-\t-\n", g.Metric)
+		return
+	}
+	fmt.Fprintf(w, "%s%s\t%d\t%s\t%s\t%s\t%s\t%s of %s\n", g.Metric, note, g.N, size(g.Mean, g.Relative, "1"), size(g.P95, g.Relative, "1"), size(g.Max, g.Relative, "1"),
+		results.SignedError(g.Bias, g.Relative, "1"), results.Percent(g.Within), size(g.Tolerance, g.Relative, "1"))
 }
 
 func firstLine(s string) string {

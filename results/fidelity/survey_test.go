@@ -64,6 +64,9 @@ func TestSurvey(t *testing.T) {
 	if g := s.Groups[2]; g.N != 4 || g.Relative || math.Abs(g.Max-0.3) > 1e-9 {
 		t.Errorf("shares: %+v", g)
 	}
+	if g := s.Spoilt[0]; g.N != 2 || math.Abs(g.Mean-9) > 1e-9 {
+		t.Errorf("goodput of spoilt points: %+v", g)
+	}
 	if len(s.Why) != 2 || s.Why[0].N != 2 || s.Why[0].Why != "switch …: frames leave N ms late" {
 		t.Errorf("why: %+v", s.Why)
 	}
