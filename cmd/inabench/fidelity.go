@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,8 +52,8 @@ func fidelityCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "fidelity",
 		Usage:     "hold simulators against testbeds: an experiment on several drivers, or stored runs, figure by figure, and what was predicted of them",
-		ArgsUsage: "EXPERIMENT.toml|RUN...",
-		Flags: []cli.Flag{
+		ArgsUsage: "[EXPERIMENT.toml|RUN...]",
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "on", Value: "netns,sim", Usage: "`DRIVERS` to run an experiment on, with commas between them"},
 			setFlag(), switchFlag(), rootFlag(), predictorFlag(),
 			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself"},
@@ -62,13 +63,16 @@ func fidelityCommand() *cli.Command {
 			&cli.BoolFlag{Name: "no-record", Usage: "leave the figures out of the record of the run that is the reference, and so out of its history"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
 			outputFlag("text", "json"),
-		},
-		Description: `The run nearest to reality is the reference: lab, then netns, then sim.
+		}, surveyFlags()...),
+		Description: `The run nearest to reality is the reference: lab, then netns, then sim. With --random,
+settings that nobody tuned are drawn and run, on netns unless --on says sim, and held against
+what is predicted; exit codes are those of a run, 1 if one of them failed.
 Examples:
   inabench fidelity experiments/quickstart.toml --on netns,sim
   inabench fidelity latest
   inabench fidelity 01JD4K 01JD5P -o json
   inabench history fidelity
+  inabench fidelity --random 20 --seed $(git rev-parse HEAD) --keep drawn
 `,
 		Action: fidelityAction,
 	}
@@ -78,6 +82,12 @@ func fidelityAction(c *cli.Context) error {
 	format, err := oneOf(c, "output", "text", "json")
 	if err != nil {
 		return err
+	}
+	if c.IsSet("random") {
+		return survey(c, format)
+	}
+	if flag := slices.IndexFunc([]string{"seed", "case", "keep", "factor"}, c.IsSet); flag >= 0 {
+		return usagef("add --random N", "fidelity: options of --random without it")
 	}
 	if !c.Args().Present() {
 		return usagef(c.Command.HelpName+" [options] "+c.Command.ArgsUsage, "fidelity: which experiment, or which runs?")
@@ -175,6 +185,7 @@ func keepFidelity(dir *results.Dir, rec *results.Record, report *fidelity.Report
 type childError struct {
 	driver string
 	code   int
+	said   string // its error's first line
 }
 
 func (e childError) Error() string {
@@ -231,8 +242,8 @@ func runOnEach(c *cli.Context, path string) (ids []string, err error) {
 func runChild(c *cli.Context, driver string, args []string) (string, error) {
 	cmd := exec.CommandContext(c.Context, "/proc/self/exe", args...)
 	cmd.Args[0] = os.Args[0]
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, c.App.ErrWriter
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, io.MultiWriter(c.App.ErrWriter, &said)
 	// It gets each signal once: from here, and not from the terminal, too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error {
@@ -250,7 +261,9 @@ func runChild(c *cli.Context, driver string, args []string) (string, error) {
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && !slices.Contains([]int{exitFailed, exitInconclusive}, exit.ExitCode()):
-		return "", childError{driver, max(exit.ExitCode(), 1)}
+		_, why, _ := strings.Cut(said.String(), "inabench: error: ")
+		why, _, _ = strings.Cut(why, "\n")
+		return "", childError{driver, max(exit.ExitCode(), 1), why}
 	case err != nil && exit == nil:
 		return "", err
 	}

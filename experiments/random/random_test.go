@@ -130,7 +130,49 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, e := range spec.Expectations() {
+		want := map[string]float64{"goodput": random.RateTolerance, "link_rate": random.RateTolerance, "share": random.ShareTolerance}[e.Metric]
+		if e.Tolerance != want || e.Relative != (want == random.RateTolerance) || e.Statistic != "each" || !e.Gate {
+			t.Errorf("%s is held to %v", e.Metric, e.Tolerance)
+		}
+	}
 	if spec.Name != s.Name || !strings.HasSuffix(path, s.Name+".toml") || spec.Text != s.Experiment {
 		t.Errorf("%s holds experiment %s", path, spec.Name)
+	}
+}
+
+// TestSlow: a factor that suits the times of a setting changes nothing else, and with a greater one
+// phases are as many as before, each of them longer.
+func TestSlow(t *testing.T) {
+	for number := 1; number <= 100; number++ {
+		s := random.Draw(5, number)
+		if got := s.Slow(100); len(got) != 1 || got[0] != "emulation.factor=100" {
+			t.Fatalf("%s: %v", s.Name, got)
+		}
+		inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := experiments.NewPlan(load(t, s), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(1e5)...)
+		if err != nil {
+			t.Fatalf("%s: %v", s.Name, err)
+		}
+		after, err := experiments.NewPlan(slow, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slow.Emulation.Factor != 1e5 || len(before.Points[0].Phases) != len(after.Points[0].Phases) {
+			t.Fatalf("%s: factor %v, %d phases, %d before", s.Name, slow.Emulation.Factor, len(after.Points[0].Phases), len(before.Points[0].Phases))
+		}
+		for i, ph := range after.Points[0].Phases {
+			// Of the longest round trip by cables, two of 2 us cables at least, six fit into what is not measured.
+			if was := before.Points[0].Phases[i]; ph.End-ph.Start < 1.1*(was.End-was.Start) || ph.Start < 6*8e-6*1e5 {
+				t.Errorf("%s: phase %d is %v to %v s, before %v to %v", s.Name, i, ph.Start, ph.End, was.Start, was.End)
+			}
+		}
 	}
 }

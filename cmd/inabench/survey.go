@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/random"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/fidelity"
+	"github.com/inabench/inabench/testbed/carry"
+)
+
+// surveyFlags are those of `fidelity --random`.
+func surveyFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "random", Usage: "run `N` settings drawn at random, one after the other, each held against what is predicted of it"},
+		&cli.StringFlag{Name: "seed", Value: "1", Usage: "`SEED` of --random: a number, or any text, such as the hash of a commit"},
+		&cli.IntFlag{Name: "case", Value: 1, Usage: "`NUMBER` of the first setting that --random runs"},
+		&cli.StringFlag{Name: "keep", Usage: "leave the files of the settings that --random draws in `DIR`"},
+		&cli.Float64Flag{Name: "factor", Usage: "`FACTOR` of slow motion of all settings that --random draws, instead of what this machine carries"},
+	}
+}
+
+// survey runs settings drawn at random.
+func survey(c *cli.Context, format string) (err error) {
+	n, first := c.Int("random"), c.Int("case")
+	driver := "netns"
+	if c.IsSet("on") {
+		driver = c.String("on")
+	}
+	switch flag := slices.IndexFunc([]string{"set", "predictor", "quick", "repeat", "switch", "svg", "anyway", "no-record"}, c.IsSet); {
+	case n < 1 || first < 1:
+		return usagef("inabench fidelity --random 20 --seed 1", "--random and --case are 1 or more")
+	case c.Args().Present():
+		return usagef("leave one of them out", "fidelity: --random draws settings of its own, and takes no experiment or run")
+	case flag >= 0:
+		return usagef("--keep DIR leaves the files, which inabench run takes with all options", "fidelity --random has none of --set, --predictor, --quick, --repeat, --switch, --svg, --anyway and --no-record")
+	case driver != "netns" && driver != "sim":
+		return usagef(tomlfile.OneOf(driver, []string{"netns", "sim"}), "fidelity --random on %q", driver)
+	case c.Float64("factor") != 0 && c.Float64("factor") < 1:
+		return usagef("leave it out for what this machine carries", "--factor is 1 or more")
+	}
+	dir := c.String("keep")
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "inabench-random-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	} else if err := os.MkdirAll(dir, 0o777); err != nil {
+		return outputError{err}
+	}
+	d := drawer{c: c, driver: driver, dir: dir, seed: random.Seed(c.String("seed"))}
+	if driver == "netns" && !c.IsSet("factor") {
+		if d.machine, err = carry.Measure(c.Context, version()); err != nil {
+			return err
+		}
+		d.say("%v", d.machine)
+	}
+	out := fidelity.NewSurvey(driver, c.String("seed"), placement.Occupancy, n, []fidelity.SurveyLimit{
+		{Metric: "goodput", Tolerance: random.RateTolerance}, {Metric: "link_rate", Tolerance: random.RateTolerance}, {Metric: "share", Tolerance: random.ShareTolerance},
+	})
+	began := time.Now()
+	for i, r := range d.all(first, n) {
+		if c.Context.Err() != nil {
+			break
+		}
+		var child childError
+		if r.err != nil && !errors.As(r.err, &child) {
+			return r.err
+		}
+		if child.said != "" {
+			r.err = errors.New(child.said)
+		}
+		out.Add(r.setting, r.rec, r.err)
+		last := out.Cases[len(out.Cases)-1]
+		d.say("setting %d of %d: %s: %s, after %s", i+1, n, last.Title, last.Outcome, results.Elapsed(time.Since(began).Round(time.Second)))
+	}
+	if format == "json" {
+		err = writeJSON(c.App.Writer, out)
+	} else {
+		err = out.Write(c.App.Writer)
+	}
+	if err == nil && out.Outcome() != results.Pass {
+		err = outcomeError{out.Outcome()}
+	}
+	return errors.Join(err, context.Cause(c.Context))
+}
+
+// drawer runs settings of a seed.
+type drawer struct {
+	c       *cli.Context
+	driver  string
+	dir     string
+	seed    uint64
+	machine carry.Machine // of netns, without --factor
+}
+
+func (d *drawer) say(format string, args ...any) {
+	if !d.c.Bool("quiet") {
+		fmt.Fprintf(d.c.App.ErrWriter, "inabench: "+format+"\n", args...)
+	}
+}
+
+// ran is a setting that was run.
+type ran struct {
+	setting fidelity.SurveyCase
+	rec     *results.Record // nil where the run came to nothing because of err
+	err     error
+}
+
+// all runs settings, and gives each in its turn: emulations one after the other, since they share the
+// machine, models as many at a time as there are processors. Once it is left no more are begun, and
+// those that are under way are waited for.
+func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
+	return func(yield func(int, ran) bool) {
+		ctx, cancel := context.WithCancel(d.c.Context)
+		defer cancel()
+		done := make([]chan ran, n)
+		for i := range done {
+			done[i] = make(chan ran, 1)
+		}
+		var g errgroup.Group
+		defer func() { _ = g.Wait() }() // what they return is in done
+		g.SetLimit(1)
+		if d.driver == "sim" {
+			g.SetLimit(runtime.NumCPU())
+		}
+		begun := make(chan struct{})
+		go func() {
+			defer close(begun)
+			for i := range n {
+				g.Go(func() error {
+					var r ran
+					if r.err = ctx.Err(); r.err == nil {
+						r.setting, r.rec, r.err = d.run(first + i)
+					}
+					done[i] <- r
+					return nil
+				})
+			}
+		}()
+		defer func() { <-begun }()
+		defer cancel()
+		for i := range n {
+			if !yield(i, <-done[i]) {
+				return
+			}
+		}
+	}
+}
+
+// run draws and runs one setting. The record is nil where the run came to nothing.
+func (d *drawer) run(number int) (k fidelity.SurveyCase, rec *results.Record, err error) {
+	s := random.Draw(d.seed, number)
+	k.Name, k.Title = s.Name, s.Title
+	path, err := s.Write(d.dir)
+	if err != nil {
+		return k, nil, outputError{err}
+	}
+	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver}
+	again := []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(number), "--on", d.driver}
+	if d.c.String("keep") != "" {
+		again = []string{"inabench", "run", path, "--on", d.driver}
+	}
+	if d.driver == "sim" { // its figures are exact, however often they are read
+		args = append(args, "--set", "measure.interval=500ms")
+	}
+	if d.driver == "netns" {
+		if k.Factor, err = d.factor(path); err != nil {
+			return k, nil, err
+		}
+		for _, set := range s.Slow(k.Factor) {
+			args = append(args, "--set", set)
+			if d.c.String("keep") != "" {
+				again = append(again, "--set", set)
+			}
+		}
+		if d.c.String("keep") == "" {
+			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
+		}
+	}
+	k.Command = strings.Join(again, " ")
+	id, err := runChild(d.c, d.driver, append(args, "--", path))
+	if err != nil {
+		return k, nil, err
+	}
+	_, rec, err = results.Open(rootOf(d.c), id)
+	return k, rec, err
+}
+
+// factor is the slow motion with which this machine carries an experiment.
+func (d *drawer) factor(path string) (float64, error) {
+	if f := d.c.Float64("factor"); f > 0 {
+		return f, nil
+	}
+	spec, err := experiments.Load(path)
+	if err != nil {
+		return 0, err
+	}
+	plan, err := experiments.NewPlan(spec, version())
+	if err != nil {
+		return 0, err
+	}
+	var phases []*placement.Prediction
+	for _, ph := range plan.Points[0].Phases {
+		for _, p := range ph.Predictions {
+			if p.Predictor == placement.Occupancy {
+				phases = append(phases, p)
+			}
+		}
+	}
+	load, err := carry.Demand(spec.Inventory(), plan.Points[0].Plan, phases, spec.Switch.Lanes)
+	return carry.Factor(d.machine, load), err
+}
