@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // conversation runs Main in this process and returns its stdin, its events and
@@ -359,5 +360,21 @@ func TestHistogram(t *testing.T) {
 	}
 	if h.quantile(1) != all[len(all)-1] || h.max != all[len(all)-1] {
 		t.Errorf("largest is %v, want %v", h.quantile(1), all[len(all)-1])
+	}
+}
+
+// Stalls that found no room with a sample come with the next one that does.
+func TestStallsAreNotLost(t *testing.T) {
+	c := &control{events: make(chan Event, 1), stalls: stall.New(200 * time.Millisecond)}
+	for i := range 3 {
+		at := time.Duration(i) * time.Second
+		c.stalls.Woke(at, at+100*time.Millisecond)
+		c.report(at+100*time.Millisecond, Stats{}) // nobody reads but the first
+	}
+	first := <-c.events
+	c.report(3*time.Second, Stats{})
+	second := <-c.events
+	if len(first.Stalls) != 1 || len(second.Stalls) != 2 || second.Stalls[0].Start != time.Second || second.Stalls[1].Late != 100*time.Millisecond {
+		t.Errorf("first %+v, then %+v", first.Stalls, second.Stalls)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/inabench/inabench/testbed/collective"
 	"github.com/inabench/inabench/testbed/sabotage"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // Config is the first line an agent reads from stdin.
@@ -59,6 +60,9 @@ type Config struct {
 	// Rest is the least time between two looks at the socket and the schedule: packets
 	// that are due within it go together. 0: each is handled at once.
 	Rest time.Duration `json:"rest,omitempty"`
+	// Beat is the shortest time that matters: what is late by more than stall.Limit of it is
+	// told as a stall. 0: nothing is.
+	Beat time.Duration `json:"beat,omitempty"`
 	// Offload hands packets that go or have come together to and from the NIC as one
 	// (up to ina.MaxSegments), which costs a fraction of handing over each. The NIC must
 	// offload checksums.
@@ -197,6 +201,8 @@ type Event struct {
 	PSN   uint64  `json:"psn,omitempty"` // of "held"; does not wrap
 	Error string  `json:"error,omitempty"`
 	Stats *Stats  `json:"stats,omitempty"`
+	// Stalls are of "sample" and "done": those since the last, on the clock of T.
+	Stalls []stall.Span `json:"stalls,omitempty"`
 	// Pattern is what was collected from the job's queue.
 	Pattern *Pattern `json:"pattern,omitempty"`
 	// Listen is where a rank that is ready takes connections, host:port.
@@ -247,6 +253,7 @@ type Stats struct {
 	// Health of the agent: how late its paced sends were.
 	LateP99     float64 `json:"late_p99"` // seconds
 	LateMax     float64 `json:"late_max"`
+	ClearP99    float64 `json:"clear_p99"`    // LateP99 of those that were due outside of stalls
 	SocketDrops int64   `json:"socket_drops"` // SO_RXQ_OVFL
 
 	// Sabotaged is how often the agent's fault has acted.

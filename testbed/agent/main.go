@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/inabench/inabench/testbed/stall"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
@@ -37,6 +38,8 @@ type control struct {
 	at       time.Duration // when to begin; set before run is called
 	next     time.Duration // sample
 	sab      *saboteur     // nil: nothing is wrong with it on purpose
+	beat     time.Duration
+	stalls   *stall.Record // of this process
 
 	mu     sync.Mutex
 	orders []Command
@@ -71,10 +74,25 @@ func (c *control) due(now time.Duration) bool { return c.next != 0 && now >= c.n
 // report tells totals at now; any goroutine may call it. A reader that is behind misses
 // some; nothing waits for it.
 func (c *control) report(now time.Duration, s Stats) {
-	for _, e := range c.sab.delay(Event{Event: "sample", T: now.Seconds(), Stats: &s}) {
+	for _, e := range c.sab.delay(Event{Event: "sample", T: now.Seconds(), Stats: &s, Stalls: c.stalls.Take()}) {
 		select {
 		case c.events <- e:
 		default:
+			c.stalls.Return(e.Stalls)
+		}
+	}
+}
+
+// watch notes when this process stood still, until ctx is done. It is for roles that do not
+// look at the clock all the time themselves.
+func (c *control) watch(ctx context.Context) {
+	for {
+		due := c.clock.Now() + stall.Rouse
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(stall.Rouse):
+			c.stalls.Woke(due, c.clock.Now())
 		}
 	}
 }
@@ -109,8 +127,14 @@ func (c *control) wake(t time.Duration) time.Duration {
 	return t
 }
 
-// idle is how long a role sleeps when nothing is due.
-const idle = time.Second
+// idle is how long a role sleeps when nothing is due, at most: one whose stalls count has to
+// know when it stood still.
+func (c *control) idle() time.Duration {
+	if c.beat > 0 {
+		return stall.Rouse
+	}
+	return time.Second
+}
 
 // Main runs an agent: it reads its Config and then Commands from stdin, one JSON
 // value a line, and writes Events to stdout. It returns when the job has ended, and
@@ -200,11 +224,17 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 }
 
 func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan Command, bad <-chan error) error {
-	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval, sab: a.sab}
+	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval, beat: cfg.Beat, stalls: stall.New(cfg.Beat), sab: a.sab}
 	ended := make(chan error, 1)
 	started, running := false, false
 	roleCtx, kill := context.WithCancel(ctx)
 	defer kill()
+	if cfg.Beat > 0 && cfg.Role != "worker" && cfg.Role != "ps" {
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer kill()
+		watching.Go(func() { c.watch(roleCtx) })
+	}
 	// end kills the role and waits for it.
 	end := func(err error) error {
 		kill()
@@ -234,7 +264,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 			if err != nil {
 				return fmt.Errorf("job %d: %w", cfg.Job, err)
 			}
-			return a.done(r)
+			return a.done(r, c)
 		case cmd, ok := <-commands:
 			if !ok {
 				select {
@@ -290,7 +320,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 				r.interrupt()
 			case "stop":
 				if !running { // there is nothing to finish
-					return a.done(r)
+					return a.done(r, c)
 				}
 				c.stop.Store(true)
 				r.interrupt()
@@ -302,7 +332,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 }
 
 // done reports r's totals when its ports are free for the next.
-func (a *agent) done(r role) error {
+func (a *agent) done(r role, c *control) error {
 	r.close()
 	for _, e := range a.sab.rest() {
 		if err := a.emit(e); err != nil {
@@ -310,7 +340,7 @@ func (a *agent) done(r role) error {
 		}
 	}
 	s := r.stats()
-	return a.emit(Event{Event: "done", T: a.clock.Now().Seconds(), Stats: &s})
+	return a.emit(Event{Event: "done", T: a.clock.Now().Seconds(), Stats: &s, Stalls: c.stalls.Take()})
 }
 
 // ErrConfig is wrapped by errors about what a Config asks for.
@@ -333,6 +363,7 @@ func parseConfig(line []byte) (Config, error) {
 		}
 	}
 	want(cfg.Rate >= 0, "rate %g bit/s is negative", cfg.Rate)
+	want(cfg.Beat >= 0, "beat of %v", cfg.Beat)
 	want(cfg.Message >= 0, "message of %d bytes", cfg.Message)
 	want(cfg.Iterations >= 0, "%d iterations", cfg.Iterations)
 	want(cfg.Control == "" || cfg.Control == "fixed" || cfg.Control == "aimd", "control %q, want fixed or aimd", cfg.Control)

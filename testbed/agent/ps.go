@@ -58,7 +58,8 @@ func (k *ps) run(ctx context.Context, c *control) error {
 	defer context.AfterFunc(ctx, k.sock.Interrupt)()
 	now := c.clock.Now()
 	c.started(now)
-	for ctx.Err() == nil {
+	for back := now; ctx.Err() == nil; { // when to look again
+		c.stalls.Woke(back, c.clock.Now())
 		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
 			return err
 		}
@@ -88,13 +89,15 @@ func (k *ps) run(ctx context.Context, c *control) error {
 		if now = c.clock.Now(); c.due(now) {
 			c.sample(now, k.stats())
 		}
-		if k.sock.Full {
+		if back = now; k.sock.Full {
 			continue
 		}
 		if c.stop.Load() {
 			return nil
 		}
-		if err := k.sock.Wait(c.wake(now + idle)); err != nil {
+		wake := c.wake(now + c.idle())
+		back = max(wake, now+k.sock.Rest)
+		if err := k.sock.Wait(wake); err != nil {
 			return err
 		}
 	}

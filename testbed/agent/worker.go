@@ -15,12 +15,13 @@ import (
 
 // worker sends a job's gradients and checks what comes back.
 type worker struct {
-	cfg  Config
-	sock *udp.Socket
-	w    *ina.Worker
-	pace pacer
-	to   *unix.RawSockaddrInet4
-	late histogram
+	cfg   Config
+	sock  *udp.Socket
+	w     *ina.Worker
+	pace  pacer
+	to    *unix.RawSockaddrInet4
+	late  histogram // of paced sends
+	clear histogram // of those that were due outside of stalls
 
 	msg  message
 	last time.Duration // arrival of the newest result
@@ -89,7 +90,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		c.started(now)
 		k.announced = true
 	}
-	for ctx.Err() == nil {
+	for back := now; ctx.Err() == nil; { // when to look again
 		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
 			return err
 		}
@@ -99,6 +100,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 			}
 		}
 		before := c.clock.Now() // what arrived until now is looked at before a timeout is believed
+		c.stalls.Woke(back, before)
 		n, err := k.sock.Receive()
 		if err != nil {
 			return err
@@ -120,14 +122,14 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		if k.msg.finished || stop && k.abandon(now, stopped) {
 			return nil
 		}
-		wake := now + idle
+		wake := now + c.idle()
 		if !k.sock.Full { // otherwise a result may be waiting
 			wake, err = k.resend(before, wake)
 			if err != nil {
 				return err
 			}
 		}
-		wake, err = k.send(now, wake)
+		wake, err = k.send(c, now, wake)
 		if err != nil {
 			return err
 		}
@@ -140,8 +142,10 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		if at, ok := k.msg.ready(); ok {
 			wake = min(wake, at)
 		}
-		if !k.sock.Full && wake > now {
-			if err := k.sock.Wait(c.wake(wake)); err != nil {
+		if back = now; !k.sock.Full && wake > now {
+			wake = c.wake(wake)
+			back = max(wake, now+k.sock.Rest)
+			if err := k.sock.Wait(wake); err != nil {
 				return err
 			}
 		}
@@ -171,7 +175,7 @@ func (k *worker) obey(c *control, now time.Duration) {
 
 // send queues the new packets that are due at now, at most a batch, and returns
 // when it has to be called again.
-func (k *worker) send(now, wake time.Duration) (time.Duration, error) {
+func (k *worker) send(c *control, now, wake time.Duration) (time.Duration, error) {
 	for range udp.Batch {
 		due, ok := k.pace.due(k.w)
 		if !ok {
@@ -181,6 +185,9 @@ func (k *worker) send(now, wake time.Duration) (time.Duration, error) {
 			return min(wake, due), nil
 		}
 		k.late.add(now - due)
+		if !c.stalls.Add(due, now) {
+			k.clear.add(now - due)
+		}
 		k.pace.sent()
 		b := k.sock.Buffer()
 		b = b[:k.w.Send(now, b)]
@@ -287,6 +294,7 @@ func (k *worker) stats() Stats {
 		SumErrors:       s.Wrong,
 		LateP99:         k.late.quantile(.99).Seconds(),
 		LateMax:         k.late.max.Seconds(),
+		ClearP99:        k.clear.quantile(.99).Seconds(),
 		SocketDrops:     k.sock.Drops,
 	}
 }

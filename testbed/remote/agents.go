@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/stall"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -38,12 +39,13 @@ type remoteAgent struct {
 	answers        chan agent.Event // to commands of ask
 	asked          int64
 	over           chan struct{} // closed when the process has ended
+	stalls         *stall.Record // on the run's clock
 	onSample       func(*remoteAgent, agent.Event)
 }
 
-func newAgent(name, job, of, host string, onSample func(*remoteAgent, agent.Event)) *remoteAgent {
+func newAgent(name, job, of, host string, beat time.Duration, onSample func(*remoteAgent, agent.Event)) *remoteAgent {
 	return &remoteAgent{
-		name: name, job: job, of: of, host: host, onSample: onSample,
+		name: name, job: job, of: of, host: host, onSample: onSample, stalls: stall.New(beat),
 		ready: make(chan struct{}), started: make(chan struct{}),
 		pongs: make(chan agent.Event, 1), answers: make(chan agent.Event, 4), over: make(chan struct{}),
 	}
@@ -90,6 +92,7 @@ func (a *remoteAgent) read() {
 			}
 			a.ended = a.ended || ev.Event == "done"
 			a.mu.Unlock()
+			a.hearStalls(ev)
 			a.onSample(a, ev)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
-	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/stall"
 )
 
 // Bounds on what a deployment waits for.
@@ -46,6 +46,11 @@ type deployment struct {
 	regions *placement.Regions // of synchronous jobs
 	sampler *collectors.Sampler
 	samples []results.Sample // of agents, since the last Sample
+
+	self    *stall.Record   // of this program
+	gone    []testbed.Stall // of jobs that were removed, since the last Stalls
+	leftOut bool            // Stalls was called since the last Health
+	asked   time.Duration   // when that was
 
 	marked map[string]collectors.Crossing // of links, not long after a job last went on; of watchJobs
 
@@ -106,6 +111,7 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
 	}
 	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now(), broken: make(chan struct{}), closed: make(chan struct{})}
+	d.self = stall.New(max(shortestRTT(tb.inv, s.Plan.Jobs), controllerBeat))
 	d.watch()
 	defer func() {
 		if err != nil {
@@ -233,6 +239,7 @@ func (d *deployment) Remove(ctx context.Context, job string) error {
 	j.turn.Lock() // its memory may be about to change
 	defer j.turn.Unlock()
 	errs := []error{d.end(ctx, []*runningJob{j})}
+	d.bury(j)
 	d.mu.Lock()
 	delete(d.jobs, job)
 	d.order = slices.DeleteFunc(d.order, func(name string) bool { return name == job })
@@ -257,7 +264,7 @@ func (d *deployment) newJob(jp placement.JobPlan, w testbed.Workload, epoch uint
 		return nil, err
 	}
 	for _, c := range configs {
-		j.agents = append(j.agents, newAgent(c.title, jp.Name, c.of, c.host, d.onSample))
+		j.agents = append(j.agents, newAgent(c.title, jp.Name, c.of, c.host, c.config.Beat, d.onSample))
 		j.configs = append(j.configs, c.config)
 	}
 	j.left.Store(int32(len(j.workers())))
@@ -322,7 +329,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
-		Offload: d.tb.opt.Offload,
+		Offload: d.tb.opt.Offload, Beat: roundTrip(d.tb.topo, jp),
 	}
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
@@ -586,19 +593,19 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 		plans = append(plans, j.plan)
 	}
 	rtt := shortestRTT(d.tb.inv, plans)
+	now := d.Now()
+	d.mu.Lock()
+	passed, leftOut := now-d.asked, d.leftOut
+	d.asked, d.leftOut = now, false
+	d.mu.Unlock()
 	for _, j := range jobs {
 		for _, a := range j.agents {
 			if s := a.stats(); s != nil {
-				t = append(t, agentTrouble(a, s, rtt)...)
+				t = append(t, agentTrouble(a, s, rtt, a.stalls.Totals(), passed, leftOut)...)
 			}
 		}
 	}
 	return t, err
-}
-
-// Stalls implements testbed.Deployment: the fabric's.
-func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
-	return d.tb.opt.Fabric.Stalls(ctx, d.began)
 }
 
 // Now implements testbed.Deployment.
@@ -688,26 +695,4 @@ func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
 		}
 	}
 	return errors.Join(append(errs, d.tb.unprogram(ctx, entries))...)
-}
-
-// shortestRTT is the least time a gradient and its result are on the way, over all
-// jobs: what timer lateness must be small against.
-func shortestRTT(inv *inventory.Inventory, jobs []placement.JobPlan) time.Duration {
-	topo := inv.Topology()
-	shortest := time.Duration(-1)
-	for _, j := range jobs {
-		for _, w := range j.Workers {
-			if j.PS == "" {
-				continue
-			}
-			path, err := topo.Path(w.Host, j.PS)
-			if err != nil {
-				continue
-			}
-			if rtt := 2 * topo.PathDelay(path); shortest < 0 || rtt < shortest {
-				shortest = rtt
-			}
-		}
-	}
-	return max(shortest, 0)
 }

@@ -122,6 +122,16 @@ func jobA(t *testing.T, inv *inventory.Inventory, w testbed.Workload) testbed.Se
 	}
 }
 
+// ringB is a ring of both of twoHosts.
+func ringB(t *testing.T, inv *inventory.Inventory) placement.JobPlan {
+	t.Helper()
+	j := placement.JobPlan{ID: 2, Name: "B", Collective: placement.Ring, Workers: []placement.Worker{{Host: "h1"}, {Host: "h2", Rank: 1}}}
+	if err := placement.BuildTree(inv.Topology(), inv, &j); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
 // lossy emulates twoHosts until the test ends. What it returns deploys jobA with a cable that
 // loses so much, for as long as a function takes.
 func lossy(t *testing.T, link string, set func(*remote.Options)) (tb testbed.Testbed, with func(loss float64, do func(testbed.Deployment))) {

@@ -2,21 +2,15 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
-
-// Limits on what agents may report of themselves, as parts of the shortest round
-// trip: beyond them the host, not the network, shaped the traffic.
-const lateLimit = 0.2 // 99th percentile of paced sends' lateness
 
 // newSampler reads the NICs of every host and the counters of every switch that
 // take part in a deployment.
@@ -182,25 +176,4 @@ func (r *counterReader) ReadCounters(ctx context.Context) ([]collectors.CounterV
 		}
 	}
 	return out, nil
-}
-
-// agentTrouble says where an agent could not keep up with what it was asked.
-func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration) (out []results.Trouble) {
-	limit := lateLimit * rtt.Seconds()
-	if limit > 0 && s.LateP99 > limit {
-		out = append(out, results.Trouble{
-			Where: a.name + " on host " + a.host,
-			What: fmt.Sprintf("paced sends 99th percentile %s late, %s of the round trip (limit %s)",
-				results.Quantity(s.LateP99, "s"), results.Percent(s.LateP99/rtt.Seconds()), results.Percent(lateLimit)),
-			Value: s.LateP99, Limit: limit, Fatal: true,
-		})
-	}
-	if s.SocketDrops > 0 {
-		out = append(out, results.Trouble{
-			Where: a.name + " on host " + a.host,
-			What:  fmt.Sprintf("%d packets lost in the socket before the agent read them", s.SocketDrops),
-			Value: float64(s.SocketDrops), Fatal: true,
-		})
-	}
-	return out
 }

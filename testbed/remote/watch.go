@@ -56,6 +56,7 @@ func (d *deployment) watch() {
 		watch(c.Lost())
 	}
 	d.reading.Go(func() { d.watchJobs(ctx) })
+	d.reading.Go(func() { d.watchSelf(ctx) })
 }
 
 // fail ends everything that is waited for, with the first cause that is found.

@@ -55,8 +55,8 @@ func length(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// Record makes spans of what was late. One goroutine calls Add and Woke; the other methods
-// are safe for concurrent use. The zero Record never sees a stall.
+// Record makes spans of what was late. One goroutine calls Add and Woke, or others while that
+// one waits; the other methods are safe for concurrent use. The zero Record never sees a stall.
 type Record struct {
 	limit, join, rouse time.Duration
 
@@ -126,6 +126,20 @@ func (r *Record) add(s Span) {
 		r.spans = append(r.spans[:0], r.spans[1:]...)
 		r.spans[0] = Span{Start: a.Start, End: b.End, Late: max(a.Late, b.Late), Count: a.Count + b.Count}
 	}
+}
+
+// Insert adds a span that another Record has seen.
+func (r *Record) Insert(s Span) {
+	if r.limit > 0 {
+		r.add(s)
+	}
+}
+
+// Return has the next Take return spans that were taken and did not arrive.
+func (r *Record) Return(spans []Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spans = append(spans, r.spans...)
 }
 
 // Take returns the spans since the last call, in order, and forgets them. One that goes on

@@ -104,6 +104,28 @@ func TestTakenMeanwhile(t *testing.T) {
 	}
 }
 
+// What was taken and did not arrive is taken again, in order; what another Record has seen
+// joins what this one has.
+func TestReturnInsert(t *testing.T) {
+	r := New(200 * ms)
+	r.Add(0, 100*ms)
+	first := r.Take()
+	r.Add(150*ms, 300*ms)
+	r.Return(first)
+	all := r.Take()
+	want := []Span{{0, 100 * ms, 100 * ms, 1}, {100 * ms, 300 * ms, 150 * ms, 1}}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("got %v, want %v", all, want)
+	}
+	other := New(200 * ms)
+	for _, s := range all {
+		other.Insert(s)
+	}
+	if got := other.Take(); !reflect.DeepEqual(got, []Span{{0, 300 * ms, 150 * ms, 2}}) {
+		t.Errorf("inserted: %v", got)
+	}
+}
+
 // Of more stalls than are kept, the oldest are one: nothing is forgotten.
 func TestBounded(t *testing.T) {
 	r := New(10 * ms)

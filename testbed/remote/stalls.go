@@ -1,0 +1,189 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/stall"
+)
+
+// controllerBeat is the shortest time that matters to this program, which only looks on:
+// where less matters to jobs, their hosts and switches know better what stood still.
+const controllerBeat = 250 * time.Millisecond
+
+// watchSelf notes when this program stood still, until ctx is done. A stop of the whole
+// machine is seen here too.
+func (d *deployment) watchSelf(ctx context.Context) {
+	tick := time.NewTimer(stall.Rouse)
+	defer tick.Stop()
+	for {
+		due := d.Now() + stall.Rouse
+		tick.Reset(stall.Rouse)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			d.self.Woke(due, d.Now())
+		}
+	}
+}
+
+// Stalls implements testbed.Deployment: the fabric's, those that agents have told of, and
+// this program's.
+func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
+	all, err := d.tb.opt.Fabric.Stalls(ctx, d.began)
+	all = append(all, told("this machine", d.self.Take(), "", "this program did not run for")...)
+	for _, j := range d.all() {
+		for _, a := range j.agents {
+			all = append(all, a.stood()...)
+		}
+	}
+	d.mu.Lock()
+	d.leftOut = true
+	all = append(all, d.gone...)
+	d.gone = nil
+	d.mu.Unlock()
+	slices.SortStableFunc(all, func(a, b testbed.Stall) int { return int(a.Start - b.Start) })
+	return all, err
+}
+
+// goneKept is how many stalls of jobs that were removed wait until somebody asks.
+const goneKept = 1000
+
+// bury keeps the stalls of a job that is removed.
+func (d *deployment) bury(j *runningJob) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range j.agents {
+		d.gone = append(d.gone, a.stood()...)
+	}
+	d.gone = d.gone[max(0, len(d.gone)-goneKept):]
+}
+
+// told are spans as stalls of a place. Work says that some of what it did was late, idle that
+// only the process itself was.
+func told(where string, spans []stall.Span, work, idle string) (all []testbed.Stall) {
+	for _, s := range spans {
+		what := idle
+		if s.Count > 0 {
+			what = work
+		}
+		all = append(all, testbed.Stall{
+			Start: s.Start, End: s.End, Where: where, Late: s.Late,
+			What: fmt.Sprintf("%s up to %s", what, results.Quantity(s.Late.Seconds(), "s")),
+		})
+	}
+	return all
+}
+
+// stood are the agent's stalls since the last call.
+func (a *remoteAgent) stood() []testbed.Stall {
+	return told(a.name+" on host "+a.host, a.stalls.Take(), "paced sends were late by", "it did not run for")
+}
+
+// hearStalls keeps what an agent tells of its stalls, on the run's clock.
+func (a *remoteAgent) hearStalls(ev agent.Event) {
+	for _, s := range ev.Stalls {
+		s.Start = seconds(a.runTime(s.Start.Seconds()))
+		s.End = seconds(a.runTime(s.End.Seconds()))
+		a.stalls.Insert(s)
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// roundTrip is the least time that a packet of a job and what answers it are on the way: a
+// gradient to the PS and its result; without a PS, the farthest worker's gradient to the root
+// of the job's tree, and the sum from there; in a ring, to the next worker and back. Parts of a
+// job on one host do not count. 0: nothing of it is on the network.
+func roundTrip(topo *inventory.Topology, j placement.JobPlan) time.Duration {
+	// far is how long a packet is on the way between two nodes.
+	far := func(from, to string) time.Duration {
+		path, err := topo.Path(from, to)
+		if err != nil {
+			return 0
+		}
+		return topo.PathDelay(path)
+	}
+	shortest, last := time.Duration(0), time.Duration(0)
+	root := ""
+	if j.PS == "" && len(j.Tree) > 0 {
+		root = j.Tree[len(j.Tree)-1].Switch
+		for _, w := range j.Workers {
+			last = max(last, far(w.Host, root))
+		}
+	}
+	for i, w := range j.Workers {
+		var rtt time.Duration
+		switch {
+		case j.PS != "":
+			rtt = 2 * far(w.Host, j.PS)
+		case root != "":
+			rtt = last + far(w.Host, root)
+		default:
+			rtt = 2 * far(w.Host, j.Workers[(i+1)%len(j.Workers)].Host)
+		}
+		if rtt > 0 && (shortest == 0 || rtt < shortest) {
+			shortest = rtt
+		}
+	}
+	return shortest
+}
+
+// shortestRTT is the shortest round trip of all jobs: what lateness must be small against.
+func shortestRTT(inv *inventory.Inventory, jobs []placement.JobPlan) time.Duration {
+	topo := inv.Topology()
+	shortest := time.Duration(0)
+	for _, j := range jobs {
+		if rtt := roundTrip(topo, j); rtt > 0 && (shortest == 0 || rtt < shortest) {
+			shortest = rtt
+		}
+	}
+	return shortest
+}
+
+// agentTrouble says where an agent could not keep up with what it was asked. Stalls are those
+// of the time that has passed since it was asked last; leftOut: whoever measures leaves them
+// out.
+func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stall.Total, passed time.Duration, leftOut bool) (out []results.Trouble) {
+	where := a.name + " on host " + a.host
+	if stalls.Count > 0 {
+		share := stalls.Sum.Seconds() / max(passed, stalls.Sum).Seconds()
+		what := fmt.Sprintf("%v, %s of the time (limit %s)", stalls, results.Percent(share), results.Percent(testbed.StallLimit))
+		if s.LateP99 > 0 {
+			what += fmt.Sprintf("; with these, paced sends 99th percentile %s late", results.Quantity(s.LateP99, "s"))
+		}
+		out = append(out, results.Trouble{Where: where, What: what, Value: share, Limit: testbed.StallLimit, Fatal: share > testbed.StallLimit})
+	}
+	late, which := s.LateP99, ""
+	if leftOut {
+		late = s.ClearP99
+		if s.ClearP99 != s.LateP99 {
+			which = "besides, "
+		}
+	}
+	limit := testbed.LateLimit * rtt.Seconds()
+	if limit > 0 && late > limit {
+		out = append(out, results.Trouble{
+			Where: where,
+			What: fmt.Sprintf("%spaced sends 99th percentile %s late, %s of the round trip (limit %s)",
+				which, results.Quantity(late, "s"), results.Percent(late/rtt.Seconds()), results.Percent(testbed.LateLimit)),
+			Value: late, Limit: limit, Fatal: true,
+		})
+	}
+	if s.SocketDrops > 0 {
+		out = append(out, results.Trouble{
+			Where: where,
+			What:  fmt.Sprintf("%d packets lost in the socket before the agent read them", s.SocketDrops),
+			Value: float64(s.SocketDrops), Fatal: true,
+		})
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package remote
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/stall"
+)
+
+// Every job has a round trip that lateness is judged against, with a PS or without.
+func TestRoundTrip(t *testing.T) {
+	const ms = time.Millisecond
+	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: 8}, {Name: "tor2", Aggregators: 8}, {Name: "spine", Aggregators: 8}}}
+	for i, name := range []string{"h1", "h2", "h3", "h4"} {
+		inv.Hosts = append(inv.Hosts, inventory.Host{Name: name, GPUs: 1, NICs: []inventory.NIC{{
+			Device: "eth0", Switch: []string{"tor1", "tor2"}[i/2], Port: uint32(i%2 + 1), Rate: 8e6, Delay: ms,
+		}}})
+	}
+	for i, tor := range []string{"tor1", "tor2"} {
+		inv.Links = append(inv.Links, inventory.Link{
+			A: inventory.Port{Switch: tor, Port: 9}, B: inventory.Port{Switch: "spine", Port: uint32(i + 1)}, Rate: 8e6, Delay: 5 * ms,
+		})
+	}
+	for name, tt := range map[string]struct {
+		ps    string
+		ring  bool
+		hosts string
+		want  time.Duration
+	}{
+		"to the PS in another rack":              {ps: "h3", hosts: "h1 h2", want: 24 * ms},
+		"to the PS in the same rack":             {ps: "h3", hosts: "h1 h4", want: 4 * ms},
+		"a worker beside the PS is on no cable":  {ps: "h3", hosts: "h3 h1", want: 24 * ms},
+		"without a PS, to the switch of a rack":  {hosts: "h1 h2", want: 2 * ms},
+		"without a PS, to the switch above both": {hosts: "h1 h3", want: 12 * ms},
+		"a ring in one rack":                     {ring: true, hosts: "h1 h2", want: 4 * ms},
+		"a ring in two":                          {ring: true, hosts: "h1 h3", want: 24 * ms},
+		"a ring of two racks and two of one":     {ring: true, hosts: "h1 h2 h3", want: 4 * ms},
+		"one host":                               {hosts: "h1", want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := placement.JobPlan{Name: "A", Collective: placement.INA, PS: tt.ps}
+			if tt.ring {
+				j.Collective = placement.Ring
+			}
+			for rank, h := range strings.Fields(tt.hosts) {
+				j.Workers = append(j.Workers, placement.Worker{Host: h, Rank: rank})
+			}
+			if len(j.Workers) > 1 {
+				if err := placement.BuildTree(inv.Topology(), inv, &j); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := shortestRTT(inv, []placement.JobPlan{{Name: "nowhere"}, j}); got != tt.want {
+				t.Errorf("got %v, want %v (tree %+v)", got, tt.want, j.Tree)
+			}
+		})
+	}
+}
+
+// An agent that is late is fatal, one that stood still once is not, if that is left out, and
+// one that stood still for more than a quarter of the time is again.
+func TestAgentTrouble(t *testing.T) {
+	const ms = time.Millisecond
+	a := &remoteAgent{name: "worker A/0", host: "h1"}
+	late := agent.Stats{LateP99: .05, ClearP99: .001}
+	for name, tt := range map[string]struct {
+		stats   agent.Stats
+		rtt     time.Duration
+		stalls  stall.Total
+		leftOut bool
+		want    []string // a fatal one begins with "!"
+	}{
+		"in time":          {agent.Stats{LateP99: .03, ClearP99: .03}, 200 * ms, stall.Total{}, true, nil},
+		"nothing to judge": {agent.Stats{LateP99: 1}, 0, stall.Total{}, false, nil},
+		"late":             {agent.Stats{LateP99: .05, ClearP99: .05}, 200 * ms, stall.Total{}, true, []string{"!paced sends 99th percentile 50.0 ms late, 25.0 % of the round trip (limit 20.0 %)"}},
+		"stood still": {late, 200 * ms, stall.Total{Count: 2, Sum: 200 * ms, Longest: 104 * ms}, true,
+			[]string{"stood still 2 times, 200 ms in all, longest 104 ms, 2.0 % of the time (limit 25.0 %); with these, paced sends 99th percentile 50.0 ms late"}},
+		"and nobody leaves that out": {late, 200 * ms, stall.Total{Count: 1, Sum: 200 * ms, Longest: 200 * ms}, false,
+			[]string{"stood still once, 200 ms, 2.0 %", "!paced sends 99th percentile 50.0 ms late, 25.0 %"}},
+		"late besides": {agent.Stats{LateP99: .06, ClearP99: .05}, 200 * ms, stall.Total{Count: 1, Sum: 200 * ms, Longest: 200 * ms}, true,
+			[]string{"stood still once, ", "!besides, paced sends 99th percentile 50.0 ms late, 25.0 %"}},
+		"stood still all the time": {agent.Stats{}, 200 * ms, stall.Total{Count: 9, Sum: 3 * time.Second, Longest: time.Second}, true,
+			[]string{"!stood still 9 times, 3000 ms in all, longest 1000 ms, 30.0 % of the time (limit 25.0 %)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := agentTrouble(a, &tt.stats, tt.rtt, tt.stalls, 10*time.Second, tt.leftOut)
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %+v, want %q", got, tt.want)
+			}
+			for i, x := range got {
+				want, fatal := strings.CutPrefix(tt.want[i], "!")
+				if !strings.HasPrefix(x.What, want) || x.Fatal != fatal || x.Where != "worker A/0 on host h1" || fatal && x.Value <= x.Limit {
+					t.Errorf("got %+v, want %q", x, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+// What an agent tells is put on the run's clock, kept until somebody asks, and told once.
+func TestHearStalls(t *testing.T) {
+	a := newAgent("worker A/0", "A", "A/0", "h1", 200*time.Millisecond, nil)
+	a.clock.Offset = -1000
+	a.hearStalls(agent.Event{Stalls: []stall.Span{
+		{Start: 1001 * time.Second, End: 1001*time.Second + 104*time.Millisecond, Late: 104 * time.Millisecond, Count: 7},
+		{Start: 1002 * time.Second, End: 1002*time.Second + 50*time.Millisecond, Late: 50 * time.Millisecond},
+	}})
+	got := a.stood()
+	for i, want := range []testbed.Stall{
+		{Start: time.Second, End: 1104 * time.Millisecond, Late: 104 * time.Millisecond, Where: "worker A/0 on host h1", What: "paced sends were late by up to 104 ms"},
+		{Start: 2 * time.Second, End: 2050 * time.Millisecond, Late: 50 * time.Millisecond, Where: "worker A/0 on host h1", What: "it did not run for up to 50.0 ms"},
+	} {
+		if len(got) != 2 || (got[i].Start-want.Start).Abs() > time.Microsecond || (got[i].End-want.End).Abs() > time.Microsecond ||
+			got[i].Late != want.Late || got[i].Where != want.Where || got[i].What != want.What {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if again := a.stood(); again != nil {
+		t.Errorf("told twice: %+v", again)
+	}
+	if total := a.stalls.Totals(); total.Count != 2 {
+		t.Errorf("totals %+v", total)
+	}
+}
