@@ -127,10 +127,15 @@ func (p *Published) change() (lo, hi float64, ok bool) {
 	return parts[0], parts[len(parts)-1], true
 }
 
-// comparison is what a record keeps of it; nil where the key is not swept.
+// swept says whether the compared key is swept, without which there is nothing to compare.
+func (s *Spec) swept() bool {
+	return s.Compare != nil && len(s.points) > 0 && s.points[0].Params[s.Compare.Key] != nil
+}
+
+// comparison is what a record keeps of it, also where the key is not swept: the verdict says so.
 func (s *Spec) comparison() *results.Comparison {
 	c := s.Compare
-	if c == nil || len(s.points) == 0 || s.points[0].Params[c.Key] == nil {
+	if c == nil {
 		return nil
 	}
 	out := &results.Comparison{Key: c.Key, Reference: c.Reference, Metrics: c.Metrics}

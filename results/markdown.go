@@ -141,7 +141,7 @@ func (m *markdown) expectations(rec *Record) {
 		if all == 0 {
 			continue
 		}
-		if why != "" && !e.Gate {
+		if why != "" && !e.Gate && !e.Event {
 			why += ", not gated"
 		}
 		row := []string{e.Name, fmt.Sprintf("%d of %d", held, all), "", "", "", why}

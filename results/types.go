@@ -169,6 +169,9 @@ type Expect struct {
 	Bound  string `json:"bound"`
 	Reason string `json:"reason"`
 	Gate   bool   `json:"gate"` // false: reported, never decides the run
+	// Event is what the study is about. A run in which it did not happen is not PASS: it fails
+	// where Gate, else it is undecided.
+	Event bool `json:"event,omitempty"`
 	// Skip is why this testbed cannot produce the metric: the check is then skipped.
 	Skip string `json:"skip,omitempty"`
 }
