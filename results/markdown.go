@@ -83,6 +83,7 @@ func WriteMarkdown(w io.Writer, rec *Record) error {
 			}
 		}
 	}
+	m.reproduced(rec)
 	if ts := rec.troubles(); len(ts)+len(rec.Warnings) > 0 {
 		m.printf("\n<details><summary>Testbed health and warnings</summary>\n\n")
 		for _, t := range ts {

@@ -39,6 +39,7 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 	}
 	t.summary()
 	t.comparison()
+	t.reproduced()
 	t.placements()
 	t.models()
 	t.jobs()
