@@ -470,7 +470,7 @@ func (c *checker) expect(e *Expect) {
 	}
 
 	r := results.Expect{Name: e.Name, Metric: e.Metric, Of: e.Of, Points: e.Where, Predictor: e.Predictor, Against: e.Against, Statistic: e.Statistic,
-		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate}
+		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate, Event: e.Event}
 	if r.Predictor == "" {
 		r.Predictor = predictors[0]
 		if c.Has(e.At+".value") || !m.predicted {

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,6 +29,12 @@ type Published struct {
 	// ["-45%", "-13%"].
 	Change []string `toml:"change,required"`
 	Text   string   `toml:"text,required"` // where it says so
+	Figure string   `toml:"figure"`        // "Figure 9"; empty: the first that the text names
+	// Bound is "up-to" where the paper gives the largest change of several, "at-least" where the
+	// smallest; empty: their mean, or both ends of a range. A range from 0 is up to its other end.
+	Bound string `toml:"bound"`
+	// Among are the values of the compared key that the paper had, where the sweep has more.
+	Among []string `toml:"among"`
 }
 
 // traceMetrics are the figures of a trace of jobs; each but those of single jobs has one
@@ -104,6 +111,9 @@ func (c *checker) compare() {
 	for i := range cmp.Published {
 		p := &cmp.Published[i]
 		metric(p.At+".metric", p.Metric)
+		if p.Bound != "" {
+			c.enum(p.At+".bound", p.Bound, results.UpTo, results.AtLeast)
+		}
 		if _, _, ok := p.change(); !ok && !c.reported(p.At+".change") {
 			c.Problemf(p.At+".change", `write change = ["-45%", "-13%"]`, "change is one part, or a smaller and a larger one")
 		}
@@ -127,17 +137,22 @@ func (p *Published) change() (lo, hi float64, ok bool) {
 	return parts[0], parts[len(parts)-1], true
 }
 
-// comparison is what a record keeps of it; nil where the key is not swept.
+// swept says whether the compared key is swept, without which there is nothing to compare.
+func (s *Spec) swept() bool {
+	return s.Compare != nil && len(s.points) > 0 && s.points[0].Params[s.Compare.Key] != nil
+}
+
+// comparison is what a record keeps of it, also where the key is not swept: the verdict says so.
 func (s *Spec) comparison() *results.Comparison {
 	c := s.Compare
-	if c == nil || len(s.points) == 0 || s.points[0].Params[c.Key] == nil {
+	if c == nil {
 		return nil
 	}
 	out := &results.Comparison{Key: c.Key, Reference: c.Reference, Metrics: c.Metrics}
 	for i := range c.Published {
 		p := &c.Published[i]
 		lo, hi, _ := p.change()
-		out.Published = append(out.Published, results.Published{Metric: p.Metric, At: p.Where, Against: p.Against, Lo: lo, Hi: hi, Text: p.Text})
+		out.Published = append(out.Published, results.Published{Metric: p.Metric, At: p.Where, Against: p.Against, Lo: lo, Hi: hi, Text: p.Text, Figure: p.Figure, Bound: p.Bound, Among: p.Among})
 	}
 	return out
 }
@@ -160,9 +175,16 @@ func (s *Spec) checkReference(f *tomlfile.File) {
 		}
 	}
 	known("compare.reference", c.Reference)
+	if i := slices.IndexFunc(s.Sweeps, func(sw Sweep) bool { return sw.Key == c.Key }); i >= 0 && f.Pos(s.Sweeps[i].At+".values").Line == 0 {
+		return // a flag's: what is published of others is then not run
+	}
 	for i := range c.Published {
-		if p := &c.Published[i]; p.Against != "" {
+		p := &c.Published[i]
+		if p.Against != "" {
 			known(p.At+".against", p.Against)
+		}
+		for k, value := range p.Among {
+			known(fmt.Sprintf("%s.among[%d]", p.At, k), value)
 		}
 	}
 }

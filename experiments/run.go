@@ -290,6 +290,7 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 	if err != nil {
 		point.Error = err.Error()
 	}
+	point.DropUncompared()
 	r.rec.Points = append(r.rec.Points, *point)
 	r.done++
 }
@@ -686,7 +687,7 @@ func (s *Spec) finite(job string) bool {
 
 // judge decides the run's outcome.
 func (r *run) judge(ctx context.Context, runErr error) {
-	checks, outcome, reasons := results.Judge(r.rec.Expect, r.rec.Points)
+	checks, outcome, reasons := results.Judge(r.rec.Expect, r.rec.Points, r.rec.Incomplete()...)
 	r.rec.Checks, r.rec.Outcome, r.rec.Reasons = checks, outcome, nil
 	add := func(reason string) {
 		if !slices.Contains(r.rec.Reasons, reason) {

@@ -201,6 +201,7 @@ type Expect struct {
 	Bound     string    `toml:"bound" default:"within"` // or "at-least", "at-most": of a value, or of what it is against
 	Reason    string    `toml:"reason,required"`
 	Gate      bool      `toml:"gate" default:"true"` // false: reported, never decides the run
+	Event     bool      `toml:"event"`               // the study is about it: without it a run is not PASS
 
 	resolved results.Expect
 }

@@ -157,10 +157,11 @@ func (r *run) endStudy() (err error) {
 		r.spec.study().finish(r.rec)
 	}
 	r.rec.Comparison = r.spec.comparison()
-	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && r.rec.Comparison == nil {
+	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && !r.spec.swept() {
 		r.rec.Summary = r.spec.study().headline()
 	}
 	r.ratios()
+	r.rec.Reproduced = r.rec.Reproduce()
 	return err
 }
 

@@ -54,7 +54,9 @@ const (
 	CodeNoFigure = "INA-NO-FIGURE" // there is nothing to compare
 	CodeSkipped  = "INA-SKIPPED"   // this testbed cannot measure it
 
-	CodeNotJudged = "INA-NOT-JUDGED" // no expectation decides the run
+	CodeNotJudged  = "INA-NOT-JUDGED" // no expectation decides the run
+	CodeNoEvent    = "INA-NO-EVENT"   // what a study is about did not happen
+	CodeComparison = "INA-COMPARISON" // points of a comparison are missing
 
 	// Two runs held against each other.
 
@@ -213,6 +215,14 @@ var explanations = []Explanation{
 		"The experiment has no expectation that decides, so that its run neither passed nor failed: NOT JUDGED, exit code 7.",
 		[]string{"no [[expect]] table", "gate = false in all of them"},
 		[]string{"write an [[expect]] of what the experiment claims: a value, a prediction, or one point of the sweep against another", "figures and comparisons are in the report all the same"}},
+	{CodeNoEvent,
+		"What the study is about, such as a reversal, a migration or a refusal, did not happen, or nobody could see whether it did: the run has not shown it.",
+		[]string{"the run was too short, or its jobs too few", "the machine was slower or faster than in the setting in which it happens", "this driver or switch does not have it"},
+		[]string{"look at the figure of the check, and at the jobs' rates over time", "run it longer, without --quick", "event = true in the experiment says that it must happen"}},
+	{CodeComparison,
+		"A comparison is empty, or a value or the reference has no points that count: who is ahead is not known.",
+		[]string{"a point ended early or the testbed limited it, which the check says", "--set gave the compared key one value", "a metric that the points do not have"},
+		[]string{"run it again where the testbed was the limit", "sweep the key of [compare], with the reference among its values", "look at what is left out in the report"}},
 
 	{CodeRegression,
 		"A metric got worse between two runs, by more than its noise and by more than matters.",

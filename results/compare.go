@@ -33,6 +33,13 @@ type Published struct {
 	Lo   float64 `json:"lo"`
 	Hi   float64 `json:"hi"`
 	Text string  `json:"text"` // where it says so, and what it is about
+	// Figure is its name, "Figure 9"; empty: the first that Text names.
+	Figure string `json:"figure,omitempty"`
+	// Bound is UpTo, of the largest effect, or AtLeast, of the smallest; empty: of their mean, or of
+	// a range of both ends. A range from 0 is UpTo.
+	Bound string `json:"bound,omitempty"`
+	// Among are the values that it is about, where those of the run are more; empty: all.
+	Among []string `json:"among,omitempty"`
 }
 
 // Group sets side by side the points that differ in the compared key only.

@@ -233,7 +233,8 @@ func TestPublishedBeside(t *testing.T) {
 		{mean, []float64{-0.6, -0.2}, "52 % less; here 20.0 to 60.0 % less, mean 40.0 % less: the mean is 12.0 points short of the paper's"},
 		{mean, []float64{-0.62}, "52 % less; here 62.0 % less: that is 10.0 points beyond the paper's"},
 		{mean, []float64{-0.621, -0.421}, "52 % less; here 42.1 to 62.1 % less, mean 52.1 % less: the mean is the paper's"},
-		{upto, []float64{-0.1, -0.7}, "up to 78 % less; here 10.0 to 70.0 % less, mean 40.0 % less: within the paper's range"},
+		{upto, []float64{-0.1, -0.7}, "up to 78 % less; here 10.0 to 70.0 % less, mean 40.0 % less: the largest is 0.90 of the paper's"},
+		{upto, []float64{-0.19, -0.01}, "up to 78 % less; here 1.0 to 19.0 % less, mean 10.0 % less: differs, the largest is 0.24 of the paper's"},
 		{upto, nil, "up to 78 % less; here nothing to compare"},
 	} {
 		var here Change

@@ -316,6 +316,9 @@ func (v *comparing) published(metric string) []string {
 			about = true
 			c, _ := g.Contrast(metric)
 			for _, x := range c.Values {
+				if len(p.Among) > 0 && !slices.Contains(p.Among, x.Value) {
+					continue
+				}
 				if d := x.Change(); x.Value != v.Reference && (p.Against == "" || x.Value == p.Against) && finite(d) {
 					here = here.join(Change{d, d, d, 1})
 					all = append(all, d)
@@ -371,6 +374,14 @@ func (p Published) beside(here Change, all []float64) string {
 			return ": " + of + percentDigits(-d) + " points short of the paper's"
 		}
 		return ": " + of + "the paper's"
+	}
+	if p.bound() == UpTo { // the claim is of the largest
+		largest := sign * slices.MaxFunc(all, func(a, b float64) int { return cmp.Compare(sign*a, sign*b) })
+		ratio := largest / hi
+		if ratio < 1/sameFactor || ratio > sameFactor {
+			return fmt.Sprintf(": differs, the largest is %.2f of the paper's", ratio)
+		}
+		return fmt.Sprintf(": the largest is %.2f of the paper's", ratio)
 	}
 	var beyond, short int
 	for _, d := range all {

@@ -30,6 +30,7 @@ type page struct {
 	Tiles         []tile
 	Summary       *summary
 	Compare       *compareView
+	Reproduced    *reproducedView
 	Plots         []plot
 	Placements    []placementView
 	Past          *pastView
@@ -133,7 +134,7 @@ type Beside struct {
 func WriteReport(w io.Writer, rec *Record, samples []Sample, beside Beside) error {
 	p := page{
 		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: upperFirst(rec.word()), Glyph: glyph(cmp.Or(rec.Outcome, ErrorOutcome)),
-		Tally: rec.tally(), About: rec.about(), Summary: rec.summary(), Compare: rec.compareView(), Plots: rec.plots(), Placements: rec.placementViews(), Model: rec.linkPredictor(),
+		Tally: rec.tally(), About: rec.about(), Summary: rec.summary(), Compare: rec.compareView(), Reproduced: rec.reproducedView(), Plots: rec.plots(), Placements: rec.placementViews(), Model: rec.linkPredictor(),
 		Hosts: rec.Hosts, Troubles: rec.troubles(), Rerun: rec.rerun(),
 		Observed: string(cmp.Or(rec.Kind, Measured)),
 	}

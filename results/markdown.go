@@ -83,6 +83,7 @@ func WriteMarkdown(w io.Writer, rec *Record) error {
 			}
 		}
 	}
+	m.reproduced(rec)
 	if ts := rec.troubles(); len(ts)+len(rec.Warnings) > 0 {
 		m.printf("\n<details><summary>Testbed health and warnings</summary>\n\n")
 		for _, t := range ts {
@@ -141,7 +142,7 @@ func (m *markdown) expectations(rec *Record) {
 		if all == 0 {
 			continue
 		}
-		if why != "" && !e.Gate {
+		if why != "" && !e.Gate && !e.Event {
 			why += ", not gated"
 		}
 		row := []string{e.Name, fmt.Sprintf("%d of %d", held, all), "", "", "", why}

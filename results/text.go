@@ -39,6 +39,7 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 	}
 	t.summary()
 	t.comparison()
+	t.reproduced()
 	t.placements()
 	t.models()
 	t.jobs()
@@ -207,6 +208,9 @@ func (t *texter) paint(o Outcome, s string) string {
 // headline is an expectation in one line: "share of A@*: each within 0.03 of
 // occupancy".
 func (e Expect) headline() string {
+	if e.Metric == comparisonOf {
+		return "every value has points, and so has the reference"
+	}
 	if e.Predictor == found {
 		return "by logs and counters"
 	}
@@ -255,7 +259,12 @@ func (t *texter) expectation(e Expect) {
 		return
 	}
 	note := ""
-	if !e.Gate {
+	switch {
+	case e.Event && e.Gate:
+		note = " (the study is about it)"
+	case e.Event:
+		note = " (the study is about it: undecided without)"
+	case !e.Gate:
 		note = " (not gated)"
 	}
 	head := e.headline()

@@ -118,7 +118,7 @@ type JobSummary struct {
 	Local       bool    `json:"local,omitempty"` // all on one host: it sends nothing, and only computes
 	Iterations  int64   `json:"iterations"`
 	Asked       int64   `json:"asked,omitempty"` // iterations that it was to do; 0: until it is stopped
-	Packets     int64   `json:"packets"` // gradient packets sent by all workers, resends included
+	Packets     int64   `json:"packets"`         // gradient packets sent by all workers, resends included
 	Resends     int64   `json:"resends"`
 	SumsChecked int64   `json:"sums_checked"` // reduced values compared with the reference, over all workers
 	SumErrors   int64   `json:"sum_errors"`
@@ -198,6 +198,9 @@ type Expect struct {
 	Bound  string `json:"bound"`
 	Reason string `json:"reason"`
 	Gate   bool   `json:"gate"` // false: reported, never decides the run
+	// Event is what the study is about. A run in which it did not happen is not PASS: it fails
+	// where Gate, else it is undecided.
+	Event bool `json:"event,omitempty"`
 	// Skip is why this testbed cannot produce the metric: the check is then skipped.
 	Skip string `json:"skip,omitempty"`
 }
@@ -283,8 +286,9 @@ type Record struct {
 	Topology    Topology           `json:"topology"`
 	Expect      []Expect           `json:"expect"`
 	Comparison  *Comparison        `json:"comparison,omitempty"`
-	Summary     []string           `json:"summary,omitempty"` // metrics of the Cluster to list by point
-	Planned     int                `json:"planned,omitempty"` // points, repeats included, that the run sets out to measure
+	Reproduced  []Reproduction     `json:"reproduced,omitempty"` // what papers print, beside what was found
+	Summary     []string           `json:"summary,omitempty"`    // metrics of the Cluster to list by point
+	Planned     int                `json:"planned,omitempty"`    // points, repeats included, that the run sets out to measure
 	Points      []Point            `json:"points"`
 	Checks      []Check            `json:"checks"`
 	Outcome     Outcome            `json:"outcome"`

@@ -59,7 +59,10 @@ const maxMore = 1000
 // the outcome. The outcome is error if a point ended with one, else fail if a gated
 // check failed, else inconclusive if one is, else not judged if no check is gated, else
 // pass; reasons say why, the most important first.
-func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
+//
+// An expectation that is an Event decides also where it is not gated, then as undecided. The whole
+// are further checks of the run as a whole, which are decided already.
+func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, []string) {
 	cells := cellsOf(points)
 	var checks []Check
 	for _, e := range expects {
@@ -76,6 +79,7 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 			}
 			if ref, ok := cells[i].against(e, cells); ok {
 				each = append(each, cells[i].checks(e, ref)...)
+				each = append(each, cells[i].uncompared(e)...)
 			}
 		}
 		switch {
@@ -94,7 +98,8 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 			}
 		}
 	}
-	checks = append(checks, foundChecks(points)...)
+	decideEvents(expects, checks)
+	checks = append(append(checks, foundChecks(points)...), whole...)
 	for i := range checks {
 		checks[i].Code = cmp.Or(checks[i].Code, checks[i].FailureCode())
 	}

@@ -1,0 +1,404 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Reproduced says whether a run shows what a paper printed. It is no verdict and decides nothing.
+type Reproduced string
+
+// Words of the column "reproduced?".
+const (
+	ReproducedYes       Reproduced = "yes"        // the same is ahead, by about as much
+	ReproducedOrder     Reproduced = "order only" // the same is ahead, by another amount
+	ReproducedNo        Reproduced = "no"         // another is ahead
+	ReproducedNotRun    Reproduced = "not run"    // the run has no such points
+	ReproducedUndecided Reproduced = "undecided"  // intervals are too wide, or there are none
+)
+
+// Bounds of what is published.
+const (
+	UpTo    = "up-to"    // the largest effect of several
+	AtLeast = "at-least" // the smallest of several
+)
+
+// Limits of what counts as the same.
+const (
+	sameFactor = 1.25  // an effect, in either direction
+	rounding   = 0.005 // papers print whole per cents
+)
+
+// Reproduction is one published statement beside what was found.
+type Reproduction struct {
+	Figure  string `json:"figure"` // "Figure 9"
+	Metric  string `json:"metric"`
+	At      string `json:"at,omitempty"`      // label of the points that it is about
+	Against string `json:"against,omitempty"` // the value that the reference is against; empty: several
+	Paper   string `json:"paper"`             // "up to 78 % less"
+	Text    string `json:"text,omitempty"`    // where the paper says so
+
+	// Here is the effect of the reference as a fraction, as in Published, with its 95 % interval: the mean
+	// of all, or of "up-to" the largest, of "at-least" the smallest, of a range that of its larger end.
+	// It is nil where nothing was found.
+	Here *Effect `json:"here,omitempty"`
+	Of   int     `json:"of,omitempty"` // effects that it is drawn from
+
+	Order     string     `json:"order,omitempty"`     // "same", "reversed" or "undecided"
+	Ratio     float64    `json:"ratio,omitempty"`     // Here over the paper's
+	Magnitude string     `json:"magnitude,omitempty"` // "same" (within a factor of 1.25), "differs" or "undecided"
+	Overlap   string     `json:"overlap,omitempty"`   // whether the interval meets what the paper prints: "yes" or "no"
+	Word      Reproduced `json:"reproduced"`
+	Why       string     `json:"why,omitempty"` // of one that is not run or undecided
+}
+
+// Effect is by how much one is ahead of another, as a fraction, with its 95 % interval. Without Sure
+// there is none: it is of one repeat.
+type Effect struct {
+	Value float64 `json:"value"`
+	Lo    float64 `json:"lo"`
+	Hi    float64 `json:"hi"`
+	Sure  bool    `json:"sure"`
+}
+
+// effect is the change of the reference against the value.
+func (c Compared) effect() Effect {
+	change := func(ratio float64) float64 { return 1/ratio - 1 }
+	return Effect{Value: c.Change(), Lo: change(c.Hi), Hi: change(c.Lo), Sure: c.Pairs > 1}
+}
+
+func (e Effect) turned() Effect { return Effect{-e.Value, -e.Hi, -e.Lo, e.Sure} }
+
+// bound is that of the statement: a range from 0 is "up to" its other end.
+func (p Published) bound() string {
+	if p.Bound == "" && p.Lo != p.Hi && (p.Lo == 0 || p.Hi == 0) {
+		return UpTo
+	}
+	return p.Bound
+}
+
+// Reproduce sets what is published of the record's comparison beside what it found, statement by
+// statement, in the order of the experiment; nil where nothing is.
+func (rec *Record) Reproduce() (out []Reproduction) {
+	if rec.Comparison == nil {
+		return nil
+	}
+	groups := rec.Compare()
+	for _, p := range rec.Comparison.Published {
+		out = append(out, p.reproduced(rec.Comparison.Reference, groups))
+	}
+	return out
+}
+
+// reproduced finds the effects that p is about, and judges them.
+func (p Published) reproduced(reference string, groups []Group) Reproduction {
+	r := Reproduction{Figure: p.figure(), Metric: p.Metric, At: p.At, Against: p.Against, Paper: p.claim(), Text: p.Text}
+	var all []Effect
+	ran, why := false, ""
+	for _, g := range groups {
+		if p.At != "" && !slices.Contains(g.Labels, p.At) {
+			continue
+		}
+		c, ok := g.Contrast(p.Metric)
+		if !ok {
+			continue
+		}
+		for _, x := range c.Values {
+			if x.Value == reference || p.Against != "" && x.Value != p.Against || len(p.Among) > 0 && !slices.Contains(p.Among, x.Value) {
+				continue
+			}
+			ran = true
+			if e := x.effect(); finite(e.Value, e.Lo, e.Hi) {
+				all = append(all, e)
+			} else if why == "" {
+				why = strings.TrimSpace(g.place()+" "+x.Value) + ": " + cmp.Or(x.Why, "its figure or the reference's is 0")
+			}
+		}
+	}
+	switch {
+	case !ran:
+		r.Word, r.Why = ReproducedNotRun, "the run has no such points"
+	case why != "":
+		r.Word, r.Why = ReproducedUndecided, why
+	default:
+		r.judge(p.Lo, p.Hi, p.bound(), all)
+	}
+	return r
+}
+
+// judge holds effects, of which there is one at least, against a statement from lo to hi.
+//
+// Who is ahead must be the same: on average, and nowhere surely another by more than rounding. By how
+// much must be the same within sameFactor: of a single figure the mean, of "up-to" the largest effect,
+// of "at-least" the smallest, of a range both. An effect whose interval is neither inside nor outside of
+// that counts as inside where it is itself, and half its interval is less than what the factor allows.
+func (r *Reproduction) judge(lo, hi float64, bound string, all []Effect) {
+	all = slices.Clone(all)
+	lo, hi = min(lo, hi), max(lo, hi)
+	sign := 1.0
+	if lo+hi < 0 { // turn it round: the paper's effect is positive
+		sign, lo, hi = -1, -hi, -lo
+		for i := range all {
+			all[i] = all[i].turned()
+		}
+	}
+	mean := Effect{Sure: true}
+	n := float64(len(all))
+	for _, e := range all {
+		mean.Value, mean.Lo, mean.Hi, mean.Sure = mean.Value+e.Value/n, mean.Lo+e.Lo/n, mean.Hi+e.Hi/n, mean.Sure && e.Sure
+	}
+	by := func(a, b Effect) int { return cmp.Compare(a.Value, b.Value) }
+	smallest, largest := slices.MinFunc(all, by), slices.MaxFunc(all, by)
+
+	here, target := mean, hi
+	var sizes []string
+	switch {
+	case bound == UpTo:
+		here, sizes = largest, []string{size(largest, hi)}
+	case bound == AtLeast:
+		here, target = smallest, lo
+		sizes = []string{size(smallest, lo)}
+		if smallest.Lo >= lo-rounding { // more is as well
+			sizes = []string{"same"}
+		}
+	case lo == hi:
+		sizes = []string{size(mean, lo)}
+	default:
+		here, sizes = largest, []string{size(smallest, lo), size(largest, hi)}
+	}
+	r.Of = len(all)
+	if r.Here = &here; sign < 0 {
+		turned := here.turned()
+		r.Here = &turned
+	}
+	if math.Abs(target) > rounding {
+		r.Ratio = here.Value / target
+	}
+	if !mean.Sure {
+		r.Order, r.Magnitude, r.Word, r.Why = "undecided", "undecided", ReproducedUndecided, "one repeat has no interval"
+		return
+	}
+	r.Order = order(mean, all, hi)
+	r.Magnitude = "same"
+	for _, worse := range []string{"undecided", "differs"} {
+		if slices.Contains(sizes, worse) {
+			r.Magnitude = worse
+		}
+	}
+	r.Overlap = "no"
+	meets := func(e Effect, from, to float64) bool { return e.Lo <= to+rounding && from-rounding <= e.Hi }
+	switch {
+	case bound == UpTo && meets(largest, hi, hi), bound == AtLeast && smallest.Hi >= lo-rounding, bound == "" && lo == hi && meets(mean, lo, hi):
+		r.Overlap = "yes"
+	case bound == "" && lo != hi && meets(Effect{Lo: smallest.Lo, Hi: largest.Hi}, lo, hi):
+		r.Overlap = "yes"
+	}
+	switch {
+	case r.Order == "reversed":
+		r.Word = ReproducedNo
+	case r.Order == "undecided":
+		r.Word, r.Why = ReproducedUndecided, "intervals do not tell who is ahead"
+	case r.Magnitude == "same":
+		r.Word = ReproducedYes
+	case r.Magnitude == "differs":
+		r.Word = ReproducedOrder
+	default:
+		r.Word, r.Why = ReproducedUndecided, "the interval is too wide to tell by how much"
+	}
+}
+
+// order says whether the one that is ahead in the paper, by positive effects up to hi, is so here.
+func order(mean Effect, all []Effect, hi float64) string {
+	surely := func(e Effect) bool { return e.Hi < -rounding }
+	switch {
+	case slices.ContainsFunc(all, surely), mean.Hi < 0 && hi > rounding:
+		return "reversed"
+	case mean.Lo > 0, hi <= rounding && mean.Lo >= -rounding: // a paper that prints 0 has none ahead
+		return "same"
+	}
+	return "undecided"
+}
+
+// size compares an effect with what is published.
+func size(e Effect, target float64) string {
+	a, b := target/sameFactor, target*sameFactor
+	a, b = min(a, b)-rounding, max(a, b)+rounding
+	switch half := (e.Hi - e.Lo) / 2; {
+	case a <= e.Lo && e.Hi <= b, a <= e.Value && e.Value <= b && half <= max((sameFactor-1)*math.Abs(target), rounding):
+		return "same"
+	case e.Hi < a || e.Lo > b:
+		return "differs"
+	}
+	return "undecided"
+}
+
+var figureName = regexp.MustCompile(`(?i)\b(figure|table|section|appendix) [\w.-]*\w`)
+
+// figure is what the statement is of: its Figure, or the first that its Text names.
+func (p Published) figure() string {
+	if p.Figure != "" {
+		return p.Figure
+	}
+	return upperFirst(cmp.Or(figureName.FindString(p.Text), "the paper"))
+}
+
+// claim is what is printed, without where: "up to 78 % less".
+func (p Published) claim() string {
+	lo, hi := min(p.Lo, p.Hi), max(p.Lo, p.Hi)
+	end := hi
+	if lo+hi < 0 {
+		end = lo
+	}
+	switch p.bound() {
+	case UpTo:
+		return "up to " + changeWords(end, end, percentTyped)
+	case AtLeast:
+		if end = lo; lo+hi < 0 {
+			end = hi
+		}
+		return "at least " + changeWords(end, end, percentTyped)
+	}
+	return changeWords(lo, hi, percentTyped)
+}
+
+// words is what was found: "19 % less (15 to 23)".
+func (r Reproduction) words() string {
+	if r.Here == nil {
+		return ""
+	}
+	s := changeWords(r.Here.Value, r.Here.Value, percentDigits)
+	if r.Here.Sure && r.Here.Lo != r.Here.Hi {
+		s += fmt.Sprintf(" (95 %%: %s)", changeWords(r.Here.Lo, r.Here.Hi, percentDigits))
+	}
+	return s
+}
+
+// reproducedFigure are the statements of one figure, and what they come to: the worst of them.
+type reproducedFigure struct {
+	Name string
+	Word Reproduced
+	All  []Reproduction
+}
+
+// figures groups the record's statements by figure, in the order of the first of each.
+func (rec *Record) reproducedFigures() (out []reproducedFigure) {
+	rank := []Reproduced{ReproducedYes, ReproducedNotRun, ReproducedUndecided, ReproducedOrder, ReproducedNo}
+	for _, r := range rec.Reproduced {
+		i := slices.IndexFunc(out, func(f reproducedFigure) bool { return f.Name == r.Figure })
+		if i < 0 {
+			i, out = len(out), append(out, reproducedFigure{Name: r.Figure, Word: r.Word})
+		}
+		f := &out[i]
+		f.All = append(f.All, r)
+		if slices.Index(rank, r.Word) > slices.Index(rank, f.Word) {
+			f.Word = r.Word
+		}
+	}
+	return out
+}
+
+// of is what a statement is about: "average JCT against tetris at oversubscription=20".
+func (r Reproduction) of() string {
+	s := measureName(r.Metric)
+	if r.Against != "" {
+		s += " against " + r.Against
+	}
+	if r.At != "" {
+		s += " at " + shortLabel(r.At)
+	}
+	return s
+}
+
+// size is the ratio in words: "0.24 of the paper's, differs".
+func (r Reproduction) size() string {
+	if r.Ratio == 0 {
+		return r.Magnitude
+	}
+	return fmt.Sprintf("%.2f, %s", r.Ratio, r.Magnitude)
+}
+
+// reproducedNote says what the column is.
+const reproducedNote = "of what papers print, beside the verdict, which it does not change: yes is the same one ahead, by as much within a factor of 1.25"
+
+// reproduced writes the column: figure by figure, and statement by statement.
+func (t *texter) reproduced() {
+	for i, f := range t.rec.reproducedFigures() {
+		if i == 0 {
+			t.b.WriteString("\n")
+			t.wrapped("reproduced?  ", "  ", reproducedNote)
+		}
+		for k, r := range f.All {
+			name := f.Name
+			if k > 0 {
+				name = strings.Repeat(" ", len([]rune(name)))
+			}
+			t.wrapped(fmt.Sprintf("  %s  %-10s  ", name, r.Word), "    ", r.of())
+			line := "paper " + r.Paper
+			if here := r.words(); here != "" {
+				line += "; here " + here
+			}
+			if r.Order != "" {
+				line += "; order " + r.Order + ", magnitude " + r.size()
+			}
+			if r.Overlap != "" {
+				line += ", intervals overlap: " + r.Overlap
+			}
+			if r.Why != "" {
+				line += "; " + r.Why
+			}
+			t.wrapped("    ", "    ", line)
+		}
+	}
+}
+
+// reproduced writes the same as a table.
+func (m *markdown) reproduced(rec *Record) {
+	figures := rec.reproducedFigures()
+	if len(figures) == 0 {
+		return
+	}
+	m.printf("\n### Reproduced?\n\n%s\n", upperFirst(reproducedNote))
+	var rows [][]string
+	for _, f := range figures {
+		for _, r := range f.All {
+			rows = append(rows, append([]string{f.Name}, r.cells()...))
+		}
+	}
+	m.table(append([]string{"figure"}, reproducedHead...), rows)
+}
+
+// reproducedHead are the columns of a statement.
+var reproducedHead = []string{"of", "paper", "here", "order", "magnitude", "intervals overlap", "reproduced?", "why"}
+
+func (r Reproduction) cells() []string {
+	return []string{r.of(), r.Paper, r.words(), r.Order, r.size(), r.Overlap, string(r.Word), r.Why}
+}
+
+// reproducedView is the column in the HTML report.
+type reproducedView struct {
+	Note string
+	Head []string
+	Rows []reproducedRow
+}
+
+type reproducedRow struct {
+	Figure, Word string
+	Cells        []string
+}
+
+func (rec *Record) reproducedView() *reproducedView {
+	v := &reproducedView{Note: upperFirst(reproducedNote) + ".", Head: reproducedHead}
+	for _, f := range rec.reproducedFigures() {
+		for _, r := range f.All {
+			v.Rows = append(v.Rows, reproducedRow{f.Name, string(f.Word), r.cells()})
+		}
+	}
+	if len(v.Rows) == 0 {
+		return nil
+	}
+	return v
+}
