@@ -1,0 +1,1188 @@
+// Package packets is a small event model of switch memory: jobs' packets, one by one, on
+// their way through queues and switches to the parameter server and back. Where no closed
+// form is exact, placement/flow asks it what fraction of a job's PSNs each switch
+// aggregates, how many packets that leaves on every link, and how fast the job is.
+//
+// It was written from the protocol's description, and shares no code with what carries
+// packets (testbed/ina, testbed/agent, testbed/softswitch): a fault of one is not in the
+// other. Its tests run the two against each other.
+//
+// What it follows exactly, packet by packet:
+//
+//   - Senders: the window (PSN p waits for the result of p - Window), the schedule of a
+//     rate limit with blocks of PSNs at random places, the dither of a window's packets, and
+//     both together. Workers of a job keep one schedule, from the result that starts them.
+//   - Switches: M aggregators that several jobs share, by any of four addressings; the first
+//     packet of a PSN decides for all of it; a hash is the same function of job and PSN at
+//     every switch; an aggregator stays taken until the result has passed.
+//   - Links: a transmitter, and one queue per job, served by deficit round robin.
+//   - Parameter servers, results multicast down the tree, and streams (rings) beside them.
+//
+// What it leaves out: loss and resends, windows that change (AIMD), the time that hosts
+// need beyond what the round trip says, and messages: all jobs send without end.
+//
+// Means are over random phases of the jobs, offsets and slots. Two jobs of one rate keep
+// their phase for good under Linear and ATP, so that one run of a testbed is one draw of
+// what varies from run to run here (JobResult.ShareSpread), however long it takes.
+package packets
+
+import (
+	"hash/crc32"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// None stands for "no link", "no switch" and "no parent".
+const None = -1
+
+// Network is what packets cross, and who sends them.
+type Network struct {
+	Links    []float64 // bit/s of each; 0 or +Inf: no queue
+	Switches []int     // aggregators of each
+	Jobs     []Job
+	// Block is how many PSNs a rate limit's schedule scatters together; 0: 16, as agents do.
+	// Less is for networks in which a packet stands for several.
+	Block int
+}
+
+// Addressing is how a switch finds the aggregator of a PSN.
+type Addressing uint8
+
+const (
+	Pool   Addressing = iota // any that is free
+	Hash                     // by a hash of job and PSN, the same at every switch
+	Linear                   // (offset of the job + PSN) mod M
+	ATP                      // the job's slot PSN mod Slots
+)
+
+// Kind is what a job's packets do.
+type Kind uint8
+
+const (
+	Statistical Kind = iota // aggregators are reserved by first packets and freed by results
+	Synchronous             // every switch of the job sums everything; the root makes the results
+	Unicast                 // nothing is summed; the parameter server answers each worker
+	Stream                  // a packet of every node with a link, all of which end one PSN
+)
+
+// Job is one job. Its tree has children before parents; workers are the nodes without
+// children, at most 64. The last is the parameter server, or of a synchronous job the root
+// switch. Nodes of a Stream have no parents, and their number is free.
+type Job struct {
+	Kind   Kind
+	Nodes  []Node
+	Bits   float64 // of a frame
+	Gap    float64 // s between a worker's packets by its rate limit; 0: none
+	Window int     // packets that a worker has outstanding, at most
+	Slots  int     // ATP: W
+	ID     uint16  // ATP: from which the slots are chosen; 0: every run draws others
+	Answer float64 // s that the parameter server takes
+	// Behind says that the job has fallen behind its rate limit, which would take long to
+	// come about by itself: it has its whole window under way from the start.
+	Behind bool
+}
+
+// Node is a worker, a switch or the parameter server in a job's tree.
+type Node struct {
+	Parent     int     // index in Nodes, greater than the node's own; None at the root
+	Up, Down   int     // links to and from the parent, or None
+	Delay      float64 // s on the way to the parent beside the frame's transmission, and as much on the way back
+	Switch     int     // index in Network.Switches, where it aggregates for this job; else None
+	Addressing Addressing
+}
+
+// Limits bound what Run may take.
+type Limits struct {
+	Seed   uint64
+	Error  float64 // standard error of shares and relative one of rates that is good enough
+	Events int     // the most events, over all runs
+	Runs   int     // the most runs; 0: no such limit
+}
+
+// Result is the mean over random phases of the jobs, with standard errors between runs.
+type Result struct {
+	Jobs   []JobResult
+	Runs   int
+	Events int
+	// Enough is false where a standard error is above Limits.Error because the events were
+	// used up.
+	Enough bool
+}
+
+// JobResult is one job's steady state.
+type JobResult struct {
+	Rate, RateError float64   // PSN/s
+	Share           []float64 // by node: PSNs granted of those decided; 1 where none was
+	ShareError      []float64
+	ShareSpread     []float64 // standard deviation of a run's share from the mean
+	Up              []float64 // by node: packets towards the parent, per PSN
+}
+
+// minRuns is how many runs a standard error is drawn from, at least.
+const minRuns = 4
+
+// Run simulates n with random phases until its means are known well enough. It is
+// deterministic. ok is false where not even minRuns runs fit the limits, or where n
+// has no steady state to speak of (a job that cannot send).
+func Run(n *Network, l Limits) (r *Result, ok bool) {
+	m := newModel(n)
+	span := m.span()
+	if span == 0 || math.IsInf(span, 0) {
+		return nil, false
+	}
+	var acc accumulator
+	acc.init(n)
+	used := 0
+	for run := 0; ; run++ {
+		if l.Runs > 0 && run >= l.Runs || run >= minRuns && used+used/run > l.Events {
+			break
+		}
+		m.reset(mix(l.Seed ^ uint64(run)*golden))
+		left := l.Events - used
+		if run < minRuns {
+			left /= minRuns - run
+		}
+		e, fine := m.run(span, max(left, 0))
+		used += e
+		if !fine {
+			return nil, false
+		}
+		acc.add(m)
+		if run+1 >= minRuns && acc.worst() <= l.Error {
+			break
+		}
+	}
+	if acc.runs < minRuns && l.Runs == 0 {
+		return nil, false
+	}
+	out := acc.result()
+	out.Events, out.Enough = used, acc.worst() <= l.Error
+	return out, true
+}
+
+// accumulator sums what runs say, and its squares.
+type accumulator struct {
+	runs     int
+	sum, sq  []float64 // values in the order of JobResult's fields, job after job
+	relative []bool
+	jobs     []Job
+}
+
+func (a *accumulator) init(n *Network) {
+	a.jobs = n.Jobs
+	for i := range n.Jobs {
+		a.relative = append(a.relative, true)
+		for range n.Jobs[i].Nodes {
+			a.relative = append(a.relative, false, true)
+		}
+	}
+	a.sum, a.sq = make([]float64, len(a.relative)), make([]float64, len(a.relative))
+}
+
+func (a *accumulator) add(m *model) {
+	a.runs++
+	k := 0
+	put := func(v float64) {
+		a.sum[k] += v
+		a.sq[k] += v * v
+		k++
+	}
+	for i := range m.jobs {
+		j := &m.jobs[i]
+		psns := j.seen.psns
+		put(psns / m.length)
+		for v := range j.nodes {
+			c := &j.seen.nodes[v]
+			share := 1.0
+			if d := c.granted + c.denied; d > 0 {
+				share = c.granted / d
+			}
+			put(share)
+			put(c.up / max(psns, 1e-9))
+		}
+	}
+}
+
+// worst is the greatest standard error.
+func (a *accumulator) worst() float64 {
+	w := 0.0
+	for k := range a.sum {
+		e := a.err(k)
+		if a.relative[k] && a.sum[k] > 0 {
+			e /= a.sum[k] / float64(a.runs)
+		}
+		w = max(w, e)
+	}
+	return w
+}
+
+func (a *accumulator) err(k int) float64 {
+	n := float64(a.runs)
+	mean := a.sum[k] / n
+	return math.Sqrt(max(0, a.sq[k]/n-mean*mean) / (n - 1))
+}
+
+func (a *accumulator) result() *Result {
+	r := &Result{Runs: a.runs, Jobs: make([]JobResult, len(a.jobs))}
+	n := float64(a.runs)
+	k := 0
+	for i := range a.jobs {
+		j := &r.Jobs[i]
+		j.Rate, j.RateError = a.sum[k]/n, a.err(k)
+		k++
+		for range a.jobs[i].Nodes {
+			j.Share = append(j.Share, a.sum[k]/n)
+			j.ShareError = append(j.ShareError, a.err(k))
+			j.ShareSpread = append(j.ShareSpread, a.err(k)*math.Sqrt(n))
+			j.Up = append(j.Up, a.sum[k+1]/n)
+			k += 2
+		}
+	}
+	return r
+}
+
+// maxBlock is the number of PSNs that a rate limit's schedule scatters together.
+const maxBlock = 16
+
+const golden = 0x9E37_79B9_7F4A_7C15
+
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+func mix(x uint64) uint64 {
+	x += golden
+	x = (x ^ x>>30) * 0xBF58_476D_1CE4_E5B9
+	x = (x ^ x>>27) * 0x94D0_49BB_1331_11EB
+	return x ^ x>>31
+}
+
+// fraction is x as a number in [0, 1).
+func fraction(x uint64) float64 { return float64(x>>11) / (1 << 53) }
+
+// model is the state of one run.
+type model struct {
+	net   *Network
+	block int
+	jobs  []job
+	mem   []memory
+	links []link
+	paths []path // of every job's nodes, up then down
+	owner []int  // job of each entity of the calendar that is a worker or a parameter server
+
+	now      float64
+	queue    calendar
+	counting bool
+	begin    float64 // of counting
+	length   float64
+	weight   float64 // of what happens now
+	slots    map[[3]int][]int
+	rnd      uint64
+}
+
+// memory is one switch's aggregators.
+type memory struct {
+	size  int
+	free  int    // of a pool, where it does not matter which are
+	taken []bool // where it does
+}
+
+// packet is on its way from or to a node of its job.
+type packet struct {
+	psn     int
+	workers uint64 // whose gradients it carries, or for whom it is where results are unicast
+}
+
+// path is a directed edge of a job's tree: a link that it shares, and a delay.
+type path struct {
+	job, node int // the child's
+	up        bool
+	link      int
+	class     int // of the link's queues
+	delay     float64
+	bits      float64
+	flying    fifo
+}
+
+// flight is a packet and when it arrives.
+type flight struct {
+	packet
+	at float64
+}
+
+// fifo is a queue of packets in the order of their times.
+type fifo struct {
+	buf  []flight
+	head int
+	n    int
+}
+
+func (f *fifo) push(p packet, at float64) {
+	if f.n == len(f.buf) {
+		grown := make([]flight, max(16, 2*f.n))
+		for i := range f.n {
+			grown[i] = f.buf[(f.head+i)&(len(f.buf)-1)]
+		}
+		f.buf, f.head = grown, 0
+	}
+	f.buf[(f.head+f.n)&(len(f.buf)-1)] = flight{p, at}
+	f.n++
+}
+
+func (f *fifo) pop() packet {
+	p := f.buf[f.head].packet
+	f.head = (f.head + 1) & (len(f.buf) - 1)
+	f.n--
+	return p
+}
+
+func (f *fifo) first() float64 { return f.buf[f.head].at }
+
+// link is a transmitter with a queue for each job.
+type link struct {
+	rate    float64
+	busy    float64 // until then
+	classes []class
+	ring    []int // those with packets, whose turn it is first
+	quantum float64
+}
+
+// class is one job's queue at a link.
+type class struct {
+	job     int
+	waiting []waiting
+	head    int
+	deficit float64
+	served  bool // has had its quantum in this turn
+}
+
+type waiting struct {
+	packet
+	path int
+}
+
+// fate is what a switch decided for a PSN.
+type fate uint8
+
+const (
+	undecided fate = iota
+	granted
+	denied
+	passed // arrived complete, or its result went by
+)
+
+// decision is a switch's, about a PSN of a job.
+type decision struct {
+	psn     int
+	fate    fate
+	slot    int
+	workers uint64
+}
+
+type node struct {
+	parent   int
+	children []int
+	up, down int // paths
+	sw       int
+	address  Addressing
+	expect   uint64 // workers below
+	ring     []decision
+	offset   int
+	chosen   []int
+}
+
+type job struct {
+	*Job
+	nodes   []node
+	workers []worker
+	ready   fifo // results that the parameter server will send
+	server  int  // its entity in the calendar
+	sums    []uint64
+	counts  []int // of a stream
+	mask    int
+	start   float64
+	started bool
+	done    int // PSNs
+	checked int // done when level looked last
+	settled bool
+	key     uint64
+
+	blocks [8]struct {
+		at     int
+		places [maxBlock]float64
+	}
+
+	seen struct { // weighted, see model.weight
+		psns  float64
+		nodes []seen
+	}
+}
+
+type seen struct{ granted, denied, up float64 }
+
+// worker sends one job's packets from one host.
+type worker struct {
+	node   int
+	entity int // in the calendar
+
+	base, next, newest int
+	done               []bool
+	opened, sent       []float64
+	u, at              float64
+	gap                float64 // of the rate limit, or of the NIC
+	srtt               float64
+	// The most packets under way, and results that the parameter server has made and this
+	// worker lacks, since level looked last and before.
+	sentPeak, lackPeak, sentBefore, lackBefore int
+
+	shut   bool // its window has held it back, first when base was shutAt
+	shutAt int
+}
+
+func newModel(n *Network) *model {
+	m := &model{net: n, block: n.Block, mem: make([]memory, len(n.Switches)), links: make([]link, len(n.Links))}
+	if m.block < 1 || m.block > maxBlock {
+		m.block = maxBlock
+	}
+	for i := range m.links {
+		m.links[i].rate = n.Links[i]
+	}
+	for i := range m.mem {
+		m.mem[i].size = n.Switches[i]
+	}
+	m.jobs = make([]job, len(n.Jobs))
+	for ji := range n.Jobs {
+		in := &n.Jobs[ji]
+		j := &m.jobs[ji]
+		j.Job = in
+		j.nodes = make([]node, len(in.Nodes))
+		j.seen.nodes = make([]seen, len(in.Nodes))
+		size := 1 << bits.Len(uint(2*in.Window-1))
+		j.mask = size - 1
+		if in.Kind == Stream {
+			j.counts = make([]int, size)
+		} else {
+			j.sums = make([]uint64, size)
+		}
+		for k := range in.Nodes {
+			v := &in.Nodes[k]
+			nd := &j.nodes[k]
+			*nd = node{parent: v.Parent, sw: v.Switch, address: v.Addressing, children: nd.children, expect: nd.expect}
+			if len(nd.children) == 0 {
+				nd.expect = 1 << (len(j.workers) & 63)
+				w := worker{node: k, done: make([]bool, size), opened: make([]float64, size), sent: make([]float64, size), gap: in.Gap}
+				if w.gap == 0 && v.Up != None && n.Links[v.Up] > 0 {
+					w.gap = in.Bits / n.Links[v.Up] / 1.25 // as much faster than its NIC as agents are
+				}
+				j.workers = append(j.workers, w)
+			}
+			if v.Parent != None {
+				p := &j.nodes[v.Parent]
+				p.children = append(p.children, k)
+				p.expect |= nd.expect
+			}
+			if nd.sw != None && in.Kind == Statistical && nd.address != Pool && m.mem[nd.sw].taken == nil {
+				m.mem[nd.sw].taken = make([]bool, m.mem[nd.sw].size)
+			}
+			if nd.sw != None || in.Kind == Synchronous {
+				nd.ring = make([]decision, size)
+			}
+			nd.up = m.addPath(ji, k, true, v.Up)
+			nd.down = m.addPath(ji, k, false, v.Down)
+		}
+	}
+	// Entities of the calendar: paths, links, workers, parameter servers.
+	e := len(m.paths) + len(m.links)
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		for w := range j.workers {
+			j.workers[w].entity = e
+			m.owner = append(m.owner, ji)
+			e++
+		}
+		j.server = e
+		m.owner = append(m.owner, ji)
+		e++
+	}
+	m.queue.init(e)
+	return m
+}
+
+func (m *model) addPath(ji, k int, up bool, l int) int {
+	j := &m.net.Jobs[ji]
+	p := path{job: ji, node: k, up: up, link: None, delay: j.Nodes[k].Delay, bits: j.Bits}
+	if l != None && m.net.Links[l] > 0 && !math.IsInf(m.net.Links[l], 1) {
+		p.link = l
+		lk := &m.links[l]
+		p.class = slices.IndexFunc(lk.classes, func(c class) bool { return c.job == ji })
+		if p.class < 0 {
+			p.class = len(lk.classes)
+			lk.classes = append(lk.classes, class{job: ji})
+		}
+		lk.quantum = max(lk.quantum, j.Bits)
+	}
+	m.paths = append(m.paths, p)
+	return len(m.paths) - 1
+}
+
+// random is the next number of the run's generator.
+func (m *model) random() uint64 {
+	m.rnd += golden
+	return mix(m.rnd)
+}
+
+// reset prepares another run: all is empty, phases and offsets are drawn anew.
+func (m *model) reset(seed uint64) {
+	m.rnd, m.now, m.counting, m.weight = seed, 0, false, 0
+	m.queue.clear()
+	for i := range m.paths {
+		m.paths[i].flying.head, m.paths[i].flying.n = 0, 0
+	}
+	for i := range m.links {
+		l := &m.links[i]
+		l.busy, l.ring = 0, l.ring[:0]
+		for c := range l.classes {
+			l.classes[c].waiting, l.classes[c].head, l.classes[c].deficit = l.classes[c].waiting[:0], 0, 0
+		}
+	}
+	for i := range m.mem {
+		m.mem[i].free = m.mem[i].size
+		clear(m.mem[i].taken)
+	}
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		j.key = m.random()
+		j.started, j.settled, j.done, j.checked = false, false, 0, 0
+		j.ready.head, j.ready.n = 0, 0
+		clear(j.sums)
+		clear(j.counts)
+		for b := range j.blocks {
+			j.blocks[b].at = -1
+		}
+		// One offset for all switches of a size, and slots: as a controller that knows
+		// nothing of phases gives them.
+		offset := fraction(m.random())
+		drawn := map[int][]int{}
+		for k := range j.nodes {
+			nd := &j.nodes[k]
+			for i := range nd.ring {
+				nd.ring[i] = decision{psn: -1}
+			}
+			if nd.sw == None || j.Kind != Statistical {
+				continue
+			}
+			size := m.net.Switches[nd.sw]
+			nd.offset = int(offset * float64(size))
+			if nd.address == ATP && size > 0 {
+				if drawn[size] == nil {
+					drawn[size] = m.choose(j.ID, min(max(j.Slots, 1), size), size)
+				}
+				nd.chosen = drawn[size]
+			}
+		}
+		for w := range j.workers {
+			k := &j.workers[w]
+			*k = worker{node: k.node, entity: k.entity, done: k.done, opened: k.opened, sent: k.sent, gap: k.gap, newest: -1}
+			clear(k.done)
+			k.srtt = j.trip()
+		}
+		j.seen.psns = 0
+		clear(j.seen.nodes)
+	}
+}
+
+// choose is w distinct slots of size. Hosts of a job of that number choose the CRC-32 of
+// number, index and a salt, each with its low byte first, the salt counting up until the
+// slot is new (ATP, common/HashTable.cc). Slots of several jobs are then not independent:
+// for sizes that are powers of two they may be the same, or disjoint.
+func (m *model) choose(id uint16, w, size int) []int {
+	if id == 0 {
+		all := make([]int, size)
+		for i := range all {
+			all[i] = i
+		}
+		for i := range w {
+			o := i + int(fraction(m.random())*float64(size-i))
+			all[i], all[o] = all[o], all[i]
+		}
+		return all[:w]
+	}
+	key := [3]int{int(id), w, size}
+	if s := m.slots[key]; s != nil {
+		return s
+	}
+	var s []int
+	taken := make([]bool, size)
+	for i := range w {
+		b := []byte{byte(id), byte(id >> 8), byte(i), byte(i >> 8), 0, 0, 0, 0}
+		for salt := 0; ; salt++ {
+			b[4], b[5], b[6], b[7] = byte(salt), byte(salt>>8), byte(salt>>16), byte(salt>>24)
+			if at := int(crc32.ChecksumIEEE(b) % uint32(size)); !taken[at] {
+				taken[at] = true
+				s = append(s, at)
+				break
+			}
+		}
+	}
+	if m.slots == nil {
+		m.slots = map[[3]int][]int{}
+	}
+	m.slots[key] = s
+	return s
+}
+
+// trip is the job's round trip with empty queues, of its farthest worker, without
+// transmissions.
+func (j *job) trip() float64 {
+	most := 0.0
+	for w := range j.workers {
+		t := j.Answer
+		for k := j.workers[w].node; k != None; k = j.nodes[k].parent {
+			t += 2 * j.Nodes[k].Delay
+		}
+		most = max(most, t)
+	}
+	return most
+}
+
+// span is a time in which the slowest thing of a run comes round: a window, with all
+// queues of its way full of the others', or a rate limit's.
+func (m *model) span() float64 {
+	var most float64
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		if j.Window < 1 || j.Kind != Stream && len(j.workers) > 64 || len(j.nodes) == 0 {
+			return 0
+		}
+		t := j.trip() + 40*j.Gap
+		for k := range j.nodes {
+			for _, p := range []int{j.nodes[k].up, j.nodes[k].down} {
+				if l := m.paths[p].link; l != None {
+					t += j.Bits / m.links[l].rate
+				}
+			}
+		}
+		if j.Gap > 0 {
+			t = min(t, float64(j.Window)*j.Gap+t)
+		}
+		most = max(most, t)
+	}
+	return most
+}
+
+// run lets everything go on until it has settled, and counts for some time after that.
+// It reports the events, and false when these were too few for that.
+func (m *model) run(span float64, events int) (int, bool) {
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		j.start = fraction(m.random()) * span
+		m.queue.set(j.server, j.start)
+	}
+	for n := range events {
+		id, at := m.queue.first()
+		m.now = at
+		switch {
+		case m.counting:
+			// A window that begins and ends gently: where grants come in bursts, it does
+			// not matter how many of them are whole.
+			x := (at - m.begin) / m.length
+			if x >= 1 {
+				return n, true
+			}
+			m.weight = x * x * (1 - x) * (1 - x) * 30
+		case math.IsInf(at, 1):
+			return n, false
+		case n&255 == 255 && m.settled(span):
+			m.counting = true
+			m.begin, m.length = at, m.enough(span)
+		}
+		m.step(id)
+	}
+	return events, false
+}
+
+// settled says that all jobs are as they will go on: those that their rate limit holds
+// back are on schedule, and the others have had their whole window come round, and no
+// worker gains on another any more.
+func (m *model) settled(span float64) bool {
+	if m.now < 3*span {
+		return false
+	}
+	all := true
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		w := &j.workers[0]
+		switch {
+		case j.settled:
+		case w.shut:
+			j.settled = w.base >= w.shutAt+j.Window && j.level()
+		case j.Gap > 0:
+			j.settled = w.base >= 64 && m.now-j.start-float64(w.base)*j.Gap < 2*span
+		}
+		all = all && j.settled
+	}
+	return all
+}
+
+// level says that in the last window no worker had more packets under way, or lacked more
+// results, than in the window before. Queues may take dozens of windows to fill.
+func (j *job) level() bool {
+	if j.done-j.checked < max(j.Window, 64) {
+		return false
+	}
+	ok := true
+	slack := max(4, j.Window/50)
+	for w := range j.workers {
+		k := &j.workers[w]
+		ok = ok && k.sentPeak-k.sentBefore <= slack && k.lackPeak-k.lackBefore <= slack
+		k.sentBefore, k.lackBefore, k.sentPeak, k.lackPeak = k.sentPeak, k.lackPeak, 0, 0
+	}
+	j.checked = j.done
+	return ok || j.done > 60*j.Window
+}
+
+// enough is how long to count: until every job has done a few windows, and enough PSNs.
+func (m *model) enough(span float64) float64 {
+	t := 5 * span
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		rate := float64(j.workers[0].base) / m.now
+		t = max(t, min(3*m.now, 800/rate))
+		if j.workers[0].shut { // a window goes round in bursts for long
+			t = max(t, 3*float64(j.Window)/rate)
+		}
+	}
+	return t
+}
+
+// step handles the event of an entity.
+func (m *model) step(id int) {
+	if id < len(m.paths) {
+		p := &m.paths[id]
+		k := p.flying.pop()
+		if p.flying.n > 0 {
+			m.queue.set(id, p.flying.first())
+		} else {
+			m.queue.set(id, math.Inf(1))
+		}
+		if p.up {
+			m.arrive(p.job, p.node, k)
+		} else {
+			m.down(p.job, p.node, k)
+		}
+		return
+	}
+	id -= len(m.paths)
+	if id < len(m.links) {
+		m.serve(id)
+		return
+	}
+	id -= len(m.links)
+	j := &m.jobs[m.owner[id]]
+	if id += len(m.paths) + len(m.links); id == j.server {
+		m.answer(j)
+		return
+	}
+	m.send(j, &j.workers[id-j.workers[0].entity])
+}
+
+// put sends a packet along a path.
+func (m *model) put(id int, k packet) {
+	p := &m.paths[id]
+	if p.link == None {
+		m.fly(id, k, m.now+p.delay)
+		return
+	}
+	l := &m.links[p.link]
+	if len(l.ring) == 0 && l.busy <= m.now {
+		l.busy = m.now + p.bits/l.rate
+		m.fly(id, k, l.busy+p.delay)
+		return
+	}
+	c := &l.classes[p.class]
+	if len(c.waiting) == c.head {
+		c.waiting, c.head, c.deficit, c.served = c.waiting[:0], 0, 0, false
+		l.ring = append(l.ring, p.class)
+	}
+	c.waiting = append(c.waiting, waiting{k, id})
+	if len(l.ring) == 1 && len(c.waiting) == 1 {
+		m.queue.set(len(m.paths)+p.link, l.busy)
+	}
+}
+
+func (m *model) fly(id int, k packet, at float64) {
+	f := &m.paths[id].flying
+	f.push(k, at)
+	if f.n == 1 {
+		m.queue.set(id, at)
+	}
+}
+
+// serve sends the next frame of a link: deficit round robin (Shreedhar, Varghese, SIGCOMM
+// 1995).
+func (m *model) serve(id int) {
+	l := &m.links[id]
+	for {
+		c := &l.classes[l.ring[0]]
+		if !c.served {
+			c.deficit += l.quantum
+			c.served = true
+		}
+		w := c.waiting[c.head]
+		p := &m.paths[w.path]
+		if c.deficit < p.bits {
+			c.served = false
+			l.ring = append(l.ring[1:], l.ring[0])
+			continue
+		}
+		c.deficit -= p.bits
+		c.head++
+		if c.head == len(c.waiting) {
+			l.ring = append(l.ring[:0], l.ring[1:]...)
+			c.waiting, c.head, c.deficit, c.served = c.waiting[:0], 0, 0, false
+		} else if c.head > 1024 && c.head > len(c.waiting)/2 {
+			c.waiting = append(c.waiting[:0], c.waiting[c.head:]...)
+			c.head = 0
+		}
+		l.busy = m.now + p.bits/l.rate
+		m.fly(w.path, w.packet, l.busy+p.delay)
+		break
+	}
+	if len(l.ring) > 0 {
+		m.queue.set(len(m.paths)+id, l.busy)
+	} else {
+		m.queue.set(len(m.paths)+id, math.Inf(1))
+	}
+}
+
+// up sends a packet from a node towards the root.
+func (m *model) up(j *job, k int, p packet) {
+	j.seen.nodes[k].up += m.weight
+	m.put(j.nodes[k].up, p)
+}
+
+// arrive is a packet from below that came from node from.
+func (m *model) arrive(ji, from int, p packet) {
+	j := &m.jobs[ji]
+	at := j.nodes[from].parent
+	i := p.psn & j.mask
+	if at == None { // of a stream
+		if j.counts[i]++; j.counts[i] == len(j.workers) {
+			j.counts[i] = 0
+			m.complete(j)
+			for w := range j.workers {
+				m.receive(j, &j.workers[w], p.psn)
+			}
+		}
+		return
+	}
+	nd := &j.nodes[at]
+	if j.Kind == Synchronous {
+		m.sum(j, at, p)
+		return
+	}
+	if nd.parent == None { // the parameter server
+		if j.sums[i] |= p.workers; j.sums[i] == nd.expect {
+			j.sums[i] = 0
+			m.complete(j)
+			j.ready.push(p, m.now+j.Answer)
+			if j.ready.n == 1 {
+				m.queue.set(j.server, j.ready.first())
+			}
+		}
+		return
+	}
+	if nd.sw == None || j.Kind == Unicast {
+		m.up(j, at, p)
+		return
+	}
+	d := &nd.ring[i]
+	if d.psn != p.psn {
+		*d = decision{psn: p.psn, fate: m.decide(j, nd, &p)}
+		if d.fate == granted {
+			d.slot = m.slot(j, nd, p.psn)
+		}
+		switch d.fate {
+		case granted:
+			j.seen.nodes[at].granted += m.weight
+		case denied:
+			j.seen.nodes[at].denied += m.weight
+		}
+	}
+	if d.fate != granted {
+		m.up(j, at, p)
+		return
+	}
+	if d.workers |= p.workers; d.workers == nd.expect {
+		m.up(j, at, packet{p.psn, nd.expect})
+	}
+}
+
+// decide binds a PSN by its first packet, and takes the aggregator.
+func (m *model) decide(j *job, nd *node, p *packet) fate {
+	if p.workers == nd.expect {
+		return passed
+	}
+	mem := &m.mem[nd.sw]
+	if mem.size == 0 {
+		return denied
+	}
+	if nd.address == Pool {
+		if mem.free == 0 {
+			return denied
+		}
+		mem.free--
+		return granted
+	}
+	s := m.slot(j, nd, p.psn)
+	if mem.taken[s] {
+		return denied
+	}
+	mem.taken[s] = true
+	return granted
+}
+
+// slot is the aggregator that a PSN asks for, where that is decided before.
+func (m *model) slot(j *job, nd *node, psn int) int {
+	size := m.mem[nd.sw].size
+	switch nd.address {
+	case Hash:
+		hi, _ := bits.Mul64(mix(j.key+uint64(psn)*golden), uint64(size))
+		return int(hi)
+	case Linear:
+		return (nd.offset + psn) % size
+	case ATP:
+		return nd.chosen[psn%len(nd.chosen)]
+	}
+	return 0
+}
+
+// sum is a packet at a switch that has memory for all of a job.
+func (m *model) sum(j *job, at int, p packet) {
+	nd := &j.nodes[at]
+	d := &nd.ring[p.psn&j.mask]
+	if nd.sw == None && nd.parent != None {
+		m.up(j, at, p)
+		return
+	}
+	if d.psn != p.psn {
+		*d = decision{psn: p.psn, fate: granted}
+	}
+	if d.workers |= p.workers; d.workers != nd.expect {
+		return
+	}
+	if nd.parent != None {
+		m.up(j, at, packet{p.psn, nd.expect})
+		return
+	}
+	m.complete(j)
+	m.multicast(j, at, packet{p.psn, nd.expect})
+}
+
+func (m *model) complete(j *job) {
+	j.done++
+	j.seen.psns += m.weight
+}
+
+// answer is the parameter server's time to send: the start of the job, or a result.
+func (m *model) answer(j *job) {
+	if !j.started {
+		j.started = true
+		m.queue.set(j.server, math.Inf(1))
+		for w := range j.workers {
+			// The multicast that starts them reaches near workers first.
+			k := &j.workers[w]
+			at := m.now
+			for v := k.node; v != None; v = j.nodes[v].parent {
+				at += j.Nodes[v].Delay
+			}
+			if j.Kind == Stream {
+				at = m.now
+			}
+			for psn := range j.Window {
+				k.opened[psn&j.mask] = at
+			}
+			if j.Behind {
+				k.u = at - float64(j.Window)*j.Gap
+				for psn := range j.Window {
+					k.opened[psn&j.mask] = k.u
+				}
+			}
+			m.queue.set(k.entity, m.due(j, k))
+		}
+		return
+	}
+	p := j.ready.pop()
+	if j.ready.n > 0 {
+		m.queue.set(j.server, j.ready.first())
+	} else {
+		m.queue.set(j.server, math.Inf(1))
+	}
+	ps := len(j.nodes) - 1
+	if j.Kind != Unicast {
+		m.multicast(j, ps, packet{p.psn, j.nodes[ps].expect})
+		return
+	}
+	for w := range j.workers {
+		m.multicast(j, ps, packet{p.psn, j.nodes[j.workers[w].node].expect})
+	}
+}
+
+// multicast sends a result from a node to those of its children that have workers for it.
+func (m *model) multicast(j *job, at int, p packet) {
+	for _, c := range j.nodes[at].children {
+		if j.nodes[c].expect&p.workers != 0 {
+			m.put(j.nodes[c].down, p)
+		}
+	}
+}
+
+// down is a result that arrives at a node.
+func (m *model) down(ji, at int, p packet) {
+	j := &m.jobs[ji]
+	nd := &j.nodes[at]
+	if len(nd.children) == 0 {
+		w := bits.TrailingZeros64(nd.expect)
+		m.receive(j, &j.workers[w], p.psn)
+		return
+	}
+	if nd.sw != None && j.Kind == Statistical {
+		if d := &nd.ring[p.psn&j.mask]; d.psn == p.psn {
+			if d.fate == granted {
+				if nd.address == Pool {
+					m.mem[nd.sw].free++
+				} else {
+					m.mem[nd.sw].taken[d.slot] = false
+				}
+			}
+			d.fate = passed
+		}
+	}
+	m.multicast(j, at, p)
+}
+
+// receive is a result at a worker: the window moves on.
+func (m *model) receive(j *job, w *worker, psn int) {
+	i := psn & j.mask
+	w.done[i] = true
+	if psn >= w.newest {
+		w.srtt += (m.now - w.sent[i] - w.srtt) / 8
+	}
+	w.newest = max(w.newest, psn)
+	shut := w.next >= w.base+j.Window
+	for w.base < w.next && w.done[w.base&j.mask] {
+		w.done[w.base&j.mask] = false
+		w.opened[(w.base+j.Window)&j.mask] = m.now
+		w.base++
+	}
+	if shut && w.next < w.base+j.Window {
+		m.queue.set(w.entity, m.due(j, w))
+	}
+}
+
+// due is when the worker's next packet goes. A schedule u steps by the gap of the rate
+// limit, or by half of what the window sustains where that is longer, and never runs
+// ahead of the window. A packet leaves at u plus a dither of up to half a gap, or with a
+// rate limit at a random place in its block of PSNs, which is the same on all workers.
+func (m *model) due(j *job, w *worker) float64 {
+	spacing := w.srtt / float64(j.Window)
+	gap := max(w.gap, spacing/2)
+	w.u += gap
+	if o := w.opened[w.next&j.mask]; o > w.u {
+		if !w.shut && w.next >= j.Window {
+			w.shut, w.shutAt = true, w.base
+		}
+		w.u = o
+		gap = max(w.gap, spacing)
+	}
+	var delay float64
+	if j.Gap > 0 {
+		i := w.next % m.block
+		delay = (m.places(j, w.next/m.block)[i]*float64(m.block) - float64(i) + float64(m.block)) * j.Gap
+	} else {
+		delay = fraction(mix(j.key^golden-uint64(w.next)*golden)) * gap / 2
+	}
+	w.at = max(w.at, w.u+delay)
+	return max(w.at, m.now)
+}
+
+// places are the times at which the packets of a block go, as fractions of it.
+func (m *model) places(j *job, b int) *[maxBlock]float64 {
+	e := &j.blocks[b%len(j.blocks)]
+	if e.at != b {
+		e.at = b
+		p := e.places[:m.block]
+		for i := range p {
+			p[i] = fraction(mix(^j.key + uint64(b*m.block+i)*golden))
+		}
+		slices.Sort(p)
+	}
+	return &e.places
+}
+
+// send sends a worker's next packet, and schedules the one after.
+func (m *model) send(j *job, w *worker) {
+	psn := w.next
+	w.next++
+	w.sent[psn&j.mask] = m.now
+	w.sentPeak = max(w.sentPeak, w.next-w.base)
+	w.lackPeak = max(w.lackPeak, j.done-w.base)
+	m.up(j, w.node, packet{psn, j.nodes[w.node].expect})
+	if w.next < w.base+j.Window {
+		m.queue.set(w.entity, m.due(j, w))
+		return
+	}
+	m.queue.set(w.entity, math.Inf(1))
+}
+
+// calendar is when each entity has its next event, as a binary heap.
+type calendar struct {
+	at    []float64
+	heap  []int // entities
+	place []int // entity -> place in heap
+}
+
+func (c *calendar) init(n int) {
+	c.at, c.heap, c.place = make([]float64, n), make([]int, n), make([]int, n)
+	c.clear()
+}
+
+func (c *calendar) clear() {
+	for i := range c.at {
+		c.at[i], c.heap[i], c.place[i] = math.Inf(1), i, i
+	}
+}
+
+func (c *calendar) first() (int, float64) { return c.heap[0], c.at[c.heap[0]] }
+
+func (c *calendar) before(a, b int) bool {
+	return c.at[a] < c.at[b] || c.at[a] == c.at[b] && a < b
+}
+
+func (c *calendar) set(e int, at float64) {
+	c.at[e] = at
+	i := c.place[e]
+	for i > 0 {
+		p := (i - 1) / 2
+		if !c.before(e, c.heap[p]) {
+			break
+		}
+		c.heap[i] = c.heap[p]
+		c.place[c.heap[i]] = i
+		i = p
+	}
+	for {
+		k := 2*i + 1
+		if k >= len(c.heap) {
+			break
+		}
+		if k+1 < len(c.heap) && c.before(c.heap[k+1], c.heap[k]) {
+			k++
+		}
+		if !c.before(c.heap[k], e) {
+			break
+		}
+		c.heap[i] = c.heap[k]
+		c.place[c.heap[i]] = i
+		i = k
+	}
+	c.heap[i], c.place[e] = e, i
+}
