@@ -420,7 +420,7 @@ func (x Crossing) Trouble() (results.Trouble, bool) {
 		Where: "link " + x.Link,
 		What: fmt.Sprintf("%s sent %.0f frames, %s received %.0f: %.0f (%s) differ, %.0f may; %s",
 			x.Sender, x.Sent.Frames, x.Receiver, x.Received.Frames, math.Abs(gone), results.Percent(math.Abs(gone)/max(x.Sent.Frames, x.Received.Frames, 1)), limit, verdict),
-		Value: math.Abs(gone), Limit: limit,
+		Value: math.Abs(gone), Limit: limit, Of: max(x.Sent.Frames, x.Received.Frames), Code: results.CodeLost,
 	}, true
 }
 

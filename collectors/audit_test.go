@@ -52,7 +52,7 @@ func TestAudit(t *testing.T) {
 			if fmt.Sprint(s.V) != fmt.Sprint(want) {
 				t.Errorf("%v, want %v", s.V, want)
 			}
-			if _, err := results.Rate(0, 10, s); (err != nil) != test.broken {
+			if _, err := results.Rate(results.Window{Start: 0, End: 10}, s); (err != nil) != test.broken {
 				t.Errorf("rate over all of it: %v", err)
 			}
 			got := a.Troubles()
@@ -87,10 +87,10 @@ func TestAuditEnumeratedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := results.Rate(0, 3, s); err == nil {
+	if _, err := results.Rate(results.Window{Start: 0, End: 3}, s); err == nil {
 		t.Errorf("a rate of %v", s)
 	}
-	if f, err := results.Rate(2, 3, s); err != nil || f.Value != 10 {
+	if f, err := results.Rate(results.Window{Start: 2, End: 3}, s); err != nil || f.Value != 10 {
 		t.Errorf("after it: %+v, %v", f, err)
 	}
 	got := a.Troubles()

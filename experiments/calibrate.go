@@ -112,7 +112,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 	}
 	var cal []results.Calibration
 	keep := func(what, of string, to map[string]float64, sum, count string, at string) {
-		f, err := results.Ratio(m.start, m.end, m.series(sum, at), m.series(count, at))
+		f, err := results.Ratio(m.window, m.series(sum, at), m.series(count, at))
 		if err != nil {
 			return // the switch does not count it: the topology says T
 		}
@@ -128,14 +128,14 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 		}
 		keep("RTT", j.Name, base.RTTs, "worker_rtt_seconds", "worker_rtt_count", j.Name+"/0")
 	}
-	return base, cal, m.err
+	return base, cal, m.log.err
 }
 
 // watch reads all counters eleven times at even distances, from after the given time
 // on, and returns what figures are drawn from.
 func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duration) (*measurer, error) {
 	begin := dep.Now() + after
-	m := &measurer{start: begin.Seconds(), kind: results.Measured}
+	m := newMeasurer(nil, results.Window{Start: begin.Seconds()}, results.Measured)
 	for k := range time.Duration(11) {
 		if err := dep.Sleep(ctx, begin+long*k/10); err != nil {
 			return nil, err
@@ -146,7 +146,7 @@ func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duratio
 		}
 		m.samples = append(m.samples, got...)
 	}
-	m.end = dep.Now().Seconds()
+	m.window.End = dep.Now().Seconds()
 	return m, nil
 }
 
@@ -253,10 +253,10 @@ func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s 
 	var out []results.Calibration
 	for _, l := range path {
 		name := topo.Links[l].Name
-		if f, err := results.Rate(m.start, m.end, m.series(linkMetric(tb.Capabilities(), tb.Inventory(), topo.Links[l]), name)); err == nil {
+		if f, err := results.Rate(m.window, m.series(linkMetric(tb.Capabilities(), tb.Inventory(), topo.Links[l]), name)); err == nil {
 			f = f.Affine(8, 0)
 			out = append(out, results.Calibration{What: "link_rate", Of: name, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "bit/s"})
 		}
 	}
-	return out, errors.Join(m.err, dep.Stop(ctx, job.Name))
+	return out, errors.Join(m.log.err, dep.Stop(ctx, job.Name))
 }

@@ -416,6 +416,7 @@ func computes(j *Job) bool   { return j.Model != "" || j.Iterations > 0 }
 
 var metrics = map[string]metric{
 	"share":      {"1", "0.5", true, "job@switch", aggregates, "no job aggregates in switches", nil},
+	"granted":    {"1", "0.5", true, "job@switch", aggregates, "no job aggregates in switches", nil},
 	"goodput":    {"bit/s", `"10Gbit/s"`, true, "job", every, "", nil},
 	"wire_rate":  {"bit/s", `"10Gbit/s"`, true, "job", every, "", nil},
 	"link_rate":  {"bit/s", `"10Gbit/s"`, true, "link", every, "", nil},

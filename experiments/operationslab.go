@@ -120,7 +120,9 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	}
 	for i := range out {
 		j := &out[i]
-		point.Jobs = append(point.Jobs, summarise(j))
+		sum := summarise(j)
+		sum.Asked = int64(jobs[j.ID-1].Steps)
+		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, j.Name)
 		if j.End > 0 {
 			rows = append(rows, labRow(&jobs[j.ID-1], j, again))
@@ -137,12 +139,12 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 
 // linkLoads are the loads of links, of samples.
 type linkLoads struct {
-	measurer
+	*measurer
 	metrics map[string]string // by link
 }
 
 func (r *run) linkLoads() *linkLoads {
-	l := &linkLoads{measurer: measurer{kind: r.tb.Capabilities().Kind}, metrics: map[string]string{}}
+	l := &linkLoads{measurer: newMeasurer(nil, results.Window{}, r.tb.Capabilities().Kind), metrics: map[string]string{}}
 	inv := r.tb.Inventory()
 	for _, link := range inv.Topology().Links {
 		l.metrics[link.Name] = linkMetric(r.tb.Capabilities(), inv, link)
@@ -160,7 +162,7 @@ func (l *linkLoads) keep(read []results.Sample) {
 }
 
 func (l *linkLoads) figures(start, end float64) (out []results.Figure) {
-	l.start, l.end = start, end
+	l.window = results.Window{Start: start, End: end}
 	for _, link := range slices.Sorted(maps.Keys(l.metrics)) {
 		out = l.rate(out, "link_rate", link, l.series(l.metrics[link], link), 8, "bit/s")
 	}

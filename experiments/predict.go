@@ -7,6 +7,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -44,9 +45,25 @@ func conditions(setup testbed.Setup, base Baseline, active []string) placement.C
 	}
 	for i, j := range setup.Plan.Jobs {
 		w := setup.Workloads[i]
-		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots}
+		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots, Layers: layers(w)}
 	}
 	return c
+}
+
+// layers are what a job reduces in an iteration; none of a stream. A ring has a message even
+// where none is asked for.
+func layers(w testbed.Workload) (out []placement.Layer) {
+	for _, l := range w.Layers {
+		out = append(out, placement.Layer{Bytes: float64(l.Bytes), Compute: l.Compute.Seconds()})
+	}
+	switch {
+	case len(out) > 0:
+	case w.Message > 0:
+		out = []placement.Layer{{Bytes: float64(w.Message)}}
+	case w.Job.Collective == placement.Ring:
+		out = []placement.Layer{{Bytes: collectives.RingMessage}}
+	}
+	return out
 }
 
 // granted makes the windows of jobs what they are granted in the first period of
@@ -107,7 +124,8 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 			exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck))
 		goodputs = append(goodputs, j.Goodput)
 		for _, s := range j.Shares {
-			out = append(out, exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck))
+			out = append(out, exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck),
+				exact("granted", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck))
 			if !slices.Contains(switches, s.Switch) {
 				switches = append(switches, s.Switch)
 			}
@@ -141,14 +159,15 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs}
 	caps := r.tb.Capabilities()
-	m := measurer{samples: obs.samples, start: ph.Start, end: ph.End, kind: caps.Kind}
+	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, recovery(base)), caps.Kind)
 	inv := r.tb.Inventory()
 	predictions, err := predict(inv, setup, base, sp.jobs)
 	if err != nil {
 		return ph, fmt.Errorf("predict: %w", err)
 	}
 	var goodputs []results.Series
-	var aggregated = map[string][]results.Series{}
+	aggregated := map[string][]results.Series{}
+	longest := map[string]float64{} // period of grants, by switch
 	var switches []string
 	for _, j := range setup.Plan.Jobs {
 		if !slices.Contains(sp.jobs, j.Name) || j.Local() {
@@ -167,13 +186,18 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		n := float64(len(j.Workers))
 		goodput := results.Sum(good...)
 		goodputs = append(goodputs, goodput)
-		ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
+		if still := goodput.Stood(ph.Start, ph.End, 0); j.Collective == placement.Ring && still.End-still.Start > (ph.End-ph.Start)/2 {
+			// A ring counts a message when it is done: what it carried of one that is not is not known.
+			m.add(nil, "goodput", j.Name, "bit/s", results.Figure{}, fmt.Errorf("one message takes more than half of the phase: %w", results.ErrShort))
+		} else {
+			ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
+		}
 		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
 		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
 		if w := setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.Name })]; w.Message > 0 || len(w.Layers) > 0 {
 			ph.Figures = m.steps(ph.Figures, j.Name, results.Sum(steps...), results.Sum(stepping...), n)
 		}
-		for _, node := range j.Tree {
+		for i, node := range j.Tree {
 			if !node.Aggregate {
 				continue
 			}
@@ -181,16 +205,23 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			granted, denied := m.series("job_granted_packets", of), m.series("job_denied_packets", of)
 			// Readings a whole period of the grants apart: see grants.
 			apart := grants(setup, base, j.Name, node.Switch)
-			ph.Figures = m.ratio(ph.Figures, "share", of, thin(granted, apart), thin(results.Sum(granted, denied), apart), "1")
+			longest[node.Switch] = max(longest[node.Switch], apart)
+			ph.Figures = m.every(apart).ratio(ph.Figures, "granted", of, granted, results.Sum(granted, denied), "1")
+			if seen, ok := seenShare(m.series, j, i); ok {
+				f, err := seen.of(m.every(apart).window)
+				ph.Figures = m.add(ph.Figures, "share", of, "1", f, err)
+			} else { // what it says is all that there is
+				ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")
+			}
 			if !slices.Contains(switches, node.Switch) {
 				switches = append(switches, node.Switch)
 			}
-			aggregated[node.Switch] = append(aggregated[node.Switch], thin(granted, apart))
+			aggregated[node.Switch] = append(aggregated[node.Switch], granted)
 		}
 	}
 	ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
 	for _, sw := range switches {
-		ph.Figures = m.jain(ph.Figures, at("aggregated", sw), aggregated[sw])
+		ph.Figures = m.every(longest[sw]).jain(ph.Figures, at("aggregated", sw), aggregated[sw])
 	}
 	links := inv.Topology().Links
 	for _, l := range links {
@@ -199,30 +230,49 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	for _, p := range predictions {
 		ph.Figures = append(ph.Figures, figures(p, links)...)
 	}
-	return ph, m.err
+	ph.Missing = m.log.missing
+	return ph, m.log.err
 }
 
 // measurer draws figures from samples of one span.
 type measurer struct {
-	samples    []results.Sample
-	start, end float64
-	kind       results.Kind
-	err        error
+	samples []results.Sample
+	window  results.Window
+	kind    results.Kind
+	log     *measured
+}
+
+// measured is what a measurer could not do.
+type measured struct {
+	missing []results.Missing
+	err     error
+}
+
+func newMeasurer(samples []results.Sample, w results.Window, kind results.Kind) *measurer {
+	return &measurer{samples: samples, window: w, kind: kind, log: &measured{}}
+}
+
+// every draws figures from readings that are so many seconds apart.
+func (m *measurer) every(apart float64) *measurer {
+	n := *m
+	n.window.Apart = apart
+	return &n
 }
 
 // series is one counter's readings.
 func (m *measurer) series(metric, of string) results.Series {
 	s, err := results.Counter(m.samples, "", metric, of)
-	if err != nil && m.err == nil {
-		m.err = err
+	if err != nil && m.log.err == nil {
+		m.log.err = err
 	}
 	return s
 }
 
-// add keeps a figure. One that too few readings allow none of is left out, and
+// add keeps a figure. One that the readings allow none of is left out, with the reason, and
 // expectations on it will be inconclusive.
 func (m *measurer) add(to []results.Figure, metric, of, unit string, f results.Figure, err error) []results.Figure {
 	if err != nil {
+		m.log.missing = append(m.log.missing, results.Missing{Metric: metric, Of: of, Why: err.Error()})
 		return to
 	}
 	f.Metric, f.Of, f.Unit, f.Kind = metric, of, unit, m.kind
@@ -233,12 +283,12 @@ func (m *measurer) add(to []results.Figure, metric, of, unit string, f results.F
 }
 
 func (m *measurer) rate(to []results.Figure, metric, of string, s results.Series, factor float64, unit string) []results.Figure {
-	f, err := results.Rate(m.start, m.end, s)
+	f, err := results.Rate(m.window, s)
 	return m.add(to, metric, of, unit, f.Affine(factor, 0), err)
 }
 
 func (m *measurer) ratio(to []results.Figure, metric, of string, num, den results.Series, unit string) []results.Figure {
-	f, err := results.Ratio(m.start, m.end, num, den)
+	f, err := results.Ratio(m.window, num, den)
 	return m.add(to, metric, of, unit, f, err)
 }
 
@@ -246,10 +296,10 @@ func (m *measurer) ratio(to []results.Figure, metric, of string, num, den result
 // those took which ended in the span, and not over the span, where the two differ by
 // what the ends cut off. Iterations are few in a span, and whole.
 func (m *measurer) steps(to []results.Figure, of string, count, seconds results.Series, n float64) []results.Figure {
-	f, err := results.Rate(m.start, m.end, count)
+	f, err := results.Rate(m.window, count)
 	f = f.Affine(1/n, 0)
-	if r, rerr := results.Ratio(m.start, m.end, count, seconds); err == nil && rerr == nil && f.Value > 0 && r.Value > 0 {
-		length := m.end - m.start
+	if r, rerr := results.Ratio(m.window, count, seconds); err == nil && rerr == nil && f.Value > 0 && r.Value > 0 {
+		length := m.window.Length()
 		if took := f.Value * length / r.Value; math.Abs(length-took) <= 2/r.Value {
 			f = r
 		}
@@ -261,7 +311,7 @@ func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []re
 	if len(s) < 2 {
 		return to
 	}
-	f, err := results.Jain(m.start, m.end, s...)
+	f, err := results.Jain(m.window, s...)
 	return m.add(to, "jain", of, "1", f, err)
 }
 
@@ -290,27 +340,6 @@ func grants(setup testbed.Setup, base Baseline, job, sw string) float64 {
 	}
 	round := float64(size) / c
 	return math.Ceil(hold/round) * round
-}
-
-// thin keeps the readings of a counter that are nearest to a grid of the given
-// spacing in seconds; all of them where the spacing is less than theirs.
-func thin(s results.Series, apart float64) results.Series {
-	if len(s.T) < 2 || apart <= 0 {
-		return s
-	}
-	interval := (s.T[len(s.T)-1] - s.T[0]) / float64(len(s.T)-1)
-	var out results.Series
-	next := s.T[0]
-	for i, t := range s.T {
-		if next-t > interval/2 {
-			continue // a later one is nearer
-		}
-		out.T, out.V = append(out.T, t), append(out.V, s.V[i])
-		for next-t <= interval/2 {
-			next += apart
-		}
-	}
-	return out
 }
 
 // linkMetric is the counter that tells what a link carried: the host's own where one

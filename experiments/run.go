@@ -399,6 +399,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if err != nil {
 		return point, err
 	}
+	setup.Interval = readings(p.Spec.Measure.Interval.Std(), period(setup, base))
 	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
 		point.Machines = Machines(r.tb.Inventory(), p.plan, there(p.Spec.PlacementJobs()))
 	}
@@ -420,7 +421,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
 	}
 	began = time.Now()
-	obs, err := r.observe(ctx, p.Spec, setup, dep, period(setup, base))
+	obs, err := r.observe(ctx, p.Spec, setup, dep, base)
 	r.timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
@@ -440,6 +441,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	whole := r.whole(p.Spec, obs)
 	r.ask(ctx, p, r.done/len(r.points), setup, base, point.Phases, &whole)
 	point.Phases = append(point.Phases, whole)
+	point.Findings = append(point.Findings, r.integrity(p.Spec, setup, base, obs, point)...)
 	return point, nil
 }
 
@@ -460,6 +462,8 @@ type observation struct {
 	samples   []results.Sample
 	health    []results.Trouble
 	summaries []results.JobSummary
+	stalls    []standstill       // in order of their beginnings
+	early     map[string]float64 // streams that ended by themselves, and when
 
 	began, ended time.Duration // on the run's clock
 }
@@ -470,13 +474,14 @@ const jobTimeout = 15 * time.Minute
 
 // observe plays the timeline: it starts and stops jobs when their time has come,
 // reads all counters in between, and moves memory between jobs.
-func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep testbed.Deployment, period float64) (obs observation, err error) {
+func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep testbed.Deployment, base Baseline) (obs observation, err error) {
 	defer func() {
 		for _, j := range s.Jobs {
 			sum, serr := dep.Summary(j.Name)
 			if serr != nil && err == nil {
 				err = serr
 			}
+			sum.Asked = j.Iterations
 			obs.summaries = append(obs.summaries, sum)
 		}
 	}()
@@ -493,6 +498,9 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 	if _, err := dep.Health(ctx); err != nil { // begins a new interval
 		return obs, err
 	}
+	if _, err := dep.Stalls(ctx); err != nil {
+		return obs, err
+	}
 	plan := s.timeline()
 	obs.timeline = timeline{warmup: plan.warmup, jobs: plan.jobs}
 	origin := dep.Now()
@@ -501,7 +509,10 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 	memory := reallocation{inv: r.tb.Inventory(), setup: setup, dep: dep, period: time.Duration(s.Switch.Reallocate), running: map[string]bool{}}
 	memory.next = origin + memory.period
 	finite := map[string]<-chan struct{}{}
-	interval := readings(time.Duration(s.Measure.Interval), period)
+	streams := map[string]<-chan struct{}{}
+	obs.early = map[string]float64{}
+	patient := patience{recovery: recovery(base)}
+	interval := setup.Interval
 	next := origin // of the next reading
 	sample := func() error {
 		got, err := dep.Sample(ctx)
@@ -509,6 +520,9 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 			got[i].T += r.clock
 		}
 		obs.samples = append(obs.samples, got...)
+		stood, serr := dep.Stalls(ctx)
+		obs.stalls = append(obs.stalls, onClock(stood, r.clock)...)
+		err = errors.Join(err, serr)
 		if r.dir == nil {
 			return err
 		}
@@ -535,13 +549,32 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 			default:
 			}
 		}
+		for name, done := range streams {
+			select {
+			case <-done:
+				delete(streams, name)
+				obs.early[name] = dep.Now().Seconds() + r.clock
+			default:
+			}
+		}
 		if due := plan.due(dep.Now() - origin); len(due) > 0 {
+			if more := patient.wait(dep.Now()-origin, r.clock+origin.Seconds(), obs.stalls); more > 0 {
+				plan.delay(more)
+				if err := dep.Sleep(ctx, min(origin+plan.events[0].at, max(next, dep.Now()))); err != nil {
+					return obs, err
+				}
+				if err := sample(); err != nil {
+					return obs, err
+				}
+				continue
+			}
 			plan.events = plan.events[len(due):]
 			// Stopping takes round trips in which nothing is steady, so a stop counts
 			// from its beginning and a start from its end.
 			for _, e := range due {
 				if e.stop {
 					did(e)
+					delete(streams, e.job)
 				}
 			}
 			if err := sample(); err != nil {
@@ -554,10 +587,14 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 				if !e.stop {
 					did(e)
 				}
-				if !e.stop && s.finite(e.job) {
+				switch {
+				case !e.stop && s.finite(e.job):
 					finite[e.job] = dep.Done(e.job)
+				case !e.stop:
+					streams[e.job] = dep.Done(e.job)
 				}
 			}
+			patient.begin(plan, dep.Now()-origin)
 		}
 		wake := next
 		if len(plan.events) > 0 {

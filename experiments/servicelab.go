@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/deploy"
@@ -68,7 +69,7 @@ func (o *Service) scaled(s *Spec, inv *inventory.Inventory, seed uint64, scale r
 		}
 	}
 	cfg := o.config(s, seed)
-	cfg.Rate, cfg.Latency = tcpShare*float64(fastest(inv)), 0
+	cfg.Rate, cfg.Latency = float64(fastest(inv))/collectives.Wire, 0
 	topo := inv.Topology()
 	for _, h := range inv.Hosts[1:] {
 		if path, err := topo.Path(inv.Hosts[0].Name, h.Name); err == nil {

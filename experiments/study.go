@@ -142,6 +142,9 @@ func (r *run) simulate(ctx context.Context) error {
 func (r *run) studied(ctx context.Context, p planned, repeat int) (*results.Point, error) {
 	point, rows, err := p.Spec.study().run(ctx, r, p, repeat)
 	point.Repeat, point.Labels = repeat, p.Labels
+	if err == nil {
+		point.Findings = append(point.Findings, r.wholeStudy(p.Spec, point)...)
+	}
 	return point, errors.Join(err, r.addJobs(zipped(rows, labels(p.Labels), strconv.Itoa(repeat))))
 }
 

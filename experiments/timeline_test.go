@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/results"
 )
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -56,31 +55,6 @@ func TestTimeline(t *testing.T) {
 				t.Errorf("ends at %v, want %v s", got.end(), tt.end)
 			}
 		})
-	}
-}
-
-// Readings that lie a whole number of periods apart are kept, however the reading
-// jitters, and never two for the same period.
-func TestThin(t *testing.T) {
-	var s results.Series
-	for i := range 200 {
-		jitter := 0.004 * float64(i*7%5-2)
-		s.T, s.V = append(s.T, float64(i)*.05+jitter), append(s.V, float64(i))
-	}
-	got := thin(s, .2)
-	if len(got.T) != 50 {
-		t.Errorf("%d readings of 10 s, one every 0.2 s: want 50", len(got.T))
-	}
-	for i := 1; i < len(got.T); i++ {
-		if d := got.T[i] - got.T[i-1]; d < .17 || d > .23 {
-			t.Errorf("readings %d and %d are %.3f s apart", i-1, i, d)
-		}
-	}
-	if all := thin(s, .01); len(all.T) != len(s.T) {
-		t.Errorf("a period shorter than the interval leaves %d of %d readings", len(all.T), len(s.T))
-	}
-	if same := thin(s, 0); len(same.T) != len(s.T) {
-		t.Errorf("no period leaves %d of %d readings", len(same.T), len(s.T))
 	}
 }
 

@@ -52,20 +52,12 @@ func (p *stopwatch) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) 
 // mean is the seconds that placing a job took.
 func (p *stopwatch) mean() float64 { return p.spent.Seconds() / max(1, float64(p.placed)) }
 
-// overhead is bits on the wire per bit of gradient.
-func (s *Spec) overhead() float64 {
-	return frameBits(s.Switch.Lanes) / float64(32*s.Switch.Lanes)
-}
-
 // simulate implements study.
 func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	cfg := replay.Config{
-		Cluster: s.config(), Period: t.Period.Std().Seconds(), Seed: seed, Overhead: s.overhead(),
+		Cluster: s.config(), Period: t.Period.Std().Seconds(), Seed: seed, Lanes: s.Switch.Lanes,
 		Collective: reductions[t.Collective], Price: replay.Pricing(t.Pricing).Price,
-	}
-	if cfg.Collective != nil {
-		cfg.Overhead = 0 // of TCP
 	}
 	jobs, err := s.jobs(seed, cfg.Cluster.GPUs())
 	if err != nil {
@@ -171,7 +163,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	ph.Figures = s.summary(&res.Summary, watch.mean(), kind)
 	again, err := replay.Run(ctx, replay.Config{
 		Cluster: cfg, Policy: online.Recorded(res.Replayed()), Fidelity: replay.Phases,
-		Overhead: s.overhead(),
+		Lanes: s.Switch.Lanes,
 	}, online.Restarted(plain, res.Replayed()))
 	if err != nil {
 		return point, nil, fmt.Errorf("simulate what ran: %w", err)
@@ -187,7 +179,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		sum := j.Summary
-		sum.Job = jobs[j.ID].Name
+		sum.Job, sum.Asked = jobs[j.ID].Name, int64(plain[j.ID].Iterations)
 		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, sum.Job)
 		f := exactly("jct", sum.Job, kind, "s", j.JCT())

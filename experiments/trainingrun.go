@@ -100,13 +100,14 @@ func progress(run paced) []results.Curve {
 	return []results.Curve{c}
 }
 
-// declared is a network as an inventory has it: cables carry full segments of TCP.
+// declared is a network as an inventory has it: cables carry full segments of TCP, and what
+// acknowledges those that go the other way.
 func (t *Training) declared(inv *inventory.Inventory) collectives.Network {
 	topo := inv.Topology()
 	net := collectives.Network{
-		Worker: float64(t.Local),
+		Worker: float64(t.Local), Acks: collectives.Acks,
 		Rate: func(machine int) float64 {
-			return tcpShare * float64(inv.Hosts[machine].NICs[0].Rate)
+			return float64(inv.Hosts[machine].NICs[0].Rate) / collectives.Wire
 		},
 	}
 	for _, h := range inv.Hosts[1:] {
@@ -116,9 +117,6 @@ func (t *Training) declared(inv *inventory.Inventory) collectives.Network {
 	}
 	return net
 }
-
-// tcpShare is how much of what a cable carries is payload of TCP.
-const tcpShare = float64(defaultMTU-ipHeader-tcpHeader) / (defaultMTU + ethernetHeader)
 
 // simulate implements study.
 func (t *Training) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {

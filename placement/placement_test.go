@@ -78,6 +78,32 @@ func TestBuildTree(t *testing.T) {
 	}
 }
 
+// Under ATP's addressing a switch that gets sums finds aggregators itself, however far
+// below they are made.
+func TestAddressingOfSums(t *testing.T) {
+	plan := place(t, policytest.Racks(2, 3, 2),
+		placement.Job{Name: "sums", Hosts: []string{"h1-1", "h1-2", "h2-1"}, PS: "h2-3"},
+		placement.Job{Name: "packets", Hosts: []string{"h1-1", "h2-1"}, PS: "h2-3"},
+		placement.Job{Name: "rack", Hosts: []string{"h2-1", "h2-2"}, PS: "h2-3"})
+	for _, tt := range []struct {
+		job        int
+		sw         string
+		asked, got string
+	}{
+		{0, "tor1", "atp", "atp"},
+		{0, "tor2", "atp", "hash"}, // sums of tor1, through a spine that forwards
+		{1, "tor2", "atp", "atp"},  // a packet of a host that tor1 and the spine forward
+		{2, "tor2", "atp", "atp"},
+		{0, "tor2", "linear", "linear"},
+		{0, "tor2", "", ""},
+	} {
+		j := &plan.Jobs[tt.job]
+		if got := j.Addressing(tt.sw, tt.asked); got != tt.got {
+			t.Errorf("job %s at %s: %q asked, got %q, want %q", j.Name, tt.sw, tt.asked, got, tt.got)
+		}
+	}
+}
+
 func TestBuildTreeNICs(t *testing.T) {
 	// h1-1 has a second cable, to tor2.
 	inv := policytest.Racks(2, 2, 1)
@@ -301,11 +327,16 @@ func TestPredictRing(t *testing.T) {
 	inv := policytest.Racks(1, 4, 1)
 	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h1-3", "h1-4"}, Collective: placement.Ring})
 	p := predict(t, inv, plan, placement.Conditions{Lanes: 240})
-	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || !near(j.Goodput, 100e9*1448/1514*4/6) {
+	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || !near(j.Goodput, 100e9*1448/(1514+66/2)*4/6) {
 		t.Errorf("%+v", j)
 	}
 	if len(p.Links) != 8 {
 		t.Errorf("%d links carry the ring, want 8", len(p.Links))
+	}
+	// To Algorithm 1 a cable is one link, by which a ring goes out while it comes in.
+	p = predict(t, inv, plan, placement.Conditions{Lanes: 240, Predictor: placement.WaterFill})
+	if j := p.Jobs[0]; !near(j.WireRate, 100e9) || len(p.Links) != 4 {
+		t.Errorf("%+v on %d cables", j, len(p.Links))
 	}
 }
 

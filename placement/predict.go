@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/flow"
 )
 
@@ -14,10 +15,7 @@ const (
 	// INAOverhead is what a gradient or result frame carries beside gradients:
 	// Ethernet 14, IPv4 20, UDP 8, INA header 22 bytes.
 	INAOverhead = 64
-	// A full TCP segment of a ring: Ethernet 14, IPv4 20, TCP 32 (with timestamps)
-	// and 1448 bytes of gradient.
-	tcpFrame, tcpPayload = 1514, 1448
-	minFrame             = 60
+	minFrame    = 60
 )
 
 // Predictors.
@@ -52,6 +50,9 @@ type Sender struct {
 	// standing queue is assumed beyond what the calibrated T contains.
 	Control string
 	Slots   int // atp: distinct slots of the job; 0: its window
+	// Layers are what an iteration computes and reduces, one after another; none: the job
+	// sends all the time. Occupancy only.
+	Layers []Layer
 }
 
 // Prediction is a steady state.
@@ -63,9 +64,11 @@ type Prediction struct {
 
 // JobPrediction is what one job gets.
 type JobPrediction struct {
-	Name     string  `json:"name"`
-	Local    bool    `json:"local,omitempty"` // all on one host: it sends nothing, and has no rate to predict
-	WireRate float64 `json:"wire_rate"`       // bit/s of frame bytes that each worker sends
+	Name  string `json:"name"`
+	Local bool   `json:"local,omitempty"` // all on one host: it sends nothing, and has no rate to predict
+	// WireRate is bit/s of frame bytes that each worker sends, in the mean over computing
+	// and waiting; of a ring with the acknowledgements of what it receives.
+	WireRate float64 `json:"wire_rate"`
 	// Goodput is bit/s of gradients reduced: what each worker contributes and gets
 	// back. Of a ring's wire rate, 2(n-1)/n bits move per bit reduced.
 	Goodput    float64           `json:"goodput"`
@@ -104,7 +107,8 @@ func (c *Conditions) FrameBytes() int {
 // T of a job at a switch, unless calibrated, is twice the delay between the switch
 // and the PS plus the time to put one frame on each link there and back; the round
 // trip is the same from the farthest worker. The PAT of WaterFill is the switch's
-// aggregators over the mean T of the jobs there.
+// aggregators over the mean T of the jobs there. Jobs with layers do not send all the
+// time: see problem.turns.
 func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, error) {
 	b, err := newProblem(inv, plan, &c)
 	if err != nil {
@@ -115,7 +119,7 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	switch c.Predictor {
 	case "", Occupancy:
 		out.Predictor = Occupancy
-		r, err = flow.Occupancy(&b.Problem)
+		r, err = b.turns(b.pauses)
 	case WaterFill:
 		r, err = flow.WaterFill(&b.Problem)
 	default:
@@ -154,11 +158,12 @@ func (c *Conditions) active(job string) bool {
 // topology, switches as in the inventory.
 type problem struct {
 	flow.Problem
-	inv  *inventory.Inventory
-	topo *inventory.Topology
-	c    *Conditions
-	sw   map[string]int
-	left []int // switch -> aggregators no synchronous job has
+	inv    *inventory.Inventory
+	topo   *inventory.Topology
+	c      *Conditions
+	sw     map[string]int
+	pauses []turn // of jobs that do not send all the time
+	left   []int  // switch -> aggregators no synchronous job has
 }
 
 func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, error) {
@@ -200,6 +205,9 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 		// Inactive synchronous jobs keep their memory, so they are looked at too.
 		if c.active(j.Name) {
 			b.Jobs = append(b.Jobs, f)
+			if t, ok := b.newTurn(len(b.Jobs)-1, j); ok {
+				b.pauses = append(b.pauses, t)
+			}
 		}
 	}
 	b.pat()
@@ -231,6 +239,7 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 	f := flow.Job{Limit: s.Rate, Packet: bits}
 	if j.Collective == Ring {
 		f.Kind = flow.Unicast
+		f.Limit *= 1 + collectives.Acks // which pacing leaves alone
 		return f, b.ring(j, &f)
 	}
 	if len(j.Tree) == 0 {
@@ -344,7 +353,8 @@ func (b *problem) loop(l inventory.DirectedLink, bits float64) float64 {
 	return t
 }
 
-// ring adds the links of every hop of a ring, each carrying the job's rate once.
+// ring adds the links of every hop of a ring, each carrying the job's rate once: segments one
+// way, and acknowledgements of those that go the other way.
 func (b *problem) ring(j *JobPlan, f *flow.Job) error {
 	for i, w := range j.Workers {
 		to := j.Workers[(i+1)%len(j.Workers)].Host
@@ -363,7 +373,7 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 	out := JobPrediction{Name: j.Name, WireRate: r.Rate}
 	if j.Collective == Ring {
 		if n := float64(len(j.Workers)); n > 1 {
-			out.Goodput = r.Rate * tcpPayload / tcpFrame * n / (2 * (n - 1))
+			out.Goodput = r.Rate / collectives.Duplex * n / (2 * (n - 1))
 		}
 	} else {
 		out.Goodput = r.Rate * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())

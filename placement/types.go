@@ -5,7 +5,11 @@
 // clock, randomness only from a given seed.
 package placement
 
-import "github.com/inabench/inabench/inventory"
+import (
+	"slices"
+
+	"github.com/inabench/inabench/inventory"
+)
 
 // Collective is how a job reduces its gradients.
 type Collective string
@@ -91,6 +95,41 @@ func (j *JobPlan) Hosts() []string {
 // Local reports whether all of the job is on one host: nothing of it crosses the
 // network, it has no tree, and only its computing takes time.
 func (j *JobPlan) Local() bool { return len(j.Workers) == 1 && j.PS == "" }
+
+// Addressing is how the switch of the given name finds aggregators for the job where those
+// of the experiment are found as asked: "pool" (also if empty), "hash", "linear" or "atp".
+//
+// It is as asked, but for atp where another switch that aggregates for the job is below:
+// hosts write slots into their packets, sums have none, and all sums of a job would contend
+// for one slot. Such a switch hashes job and PSN itself, as ATP's hosts do when they choose
+// a slot first, and then its packets of one job may collide with each other too. Whoever
+// programs switches, models them or predicts what they do asks here.
+func (j *JobPlan) Addressing(sw, asked string) string {
+	if asked != "atp" {
+		return asked
+	}
+	for _, n := range j.Tree {
+		if n.Aggregate && n.Switch != sw && j.above(n.Parent, sw) {
+			return "hash"
+		}
+	}
+	return asked
+}
+
+// above reports whether sw is the switch named from, or above it in the tree.
+func (j *JobPlan) above(from, sw string) bool {
+	for range j.Tree {
+		if from == sw || from == "" {
+			break
+		}
+		i := slices.IndexFunc(j.Tree, func(n TreeNode) bool { return n.Switch == from })
+		if i < 0 {
+			return false
+		}
+		from = j.Tree[i].Parent
+	}
+	return from == sw
+}
 
 // Plan is a placement of all jobs of an experiment.
 type Plan struct {

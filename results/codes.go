@@ -19,6 +19,15 @@ const (
 	// CodeGranted is a job that was granted less than it asked for.
 	CodeGranted = "INA-SHARP-GRANT"
 
+	// What must hold of every run.
+
+	CodeJobStopped = "INA-JOB-STOPPED" // a job stood still within a phase
+	CodeJobEnded   = "INA-JOB-ENDED"   // a job ended before it was to
+	CodeIterations = "INA-ITERATIONS"  // a job did not do the iterations that it was asked for
+	CodeUnchecked  = "INA-UNCHECKED"   // nobody compared sums that should have been compared
+	CodeLost       = "INA-LOST"        // the two ends of a cable count different traffic
+	CodeCounters   = "INA-COUNTERS"    // what somebody counts is not what others saw of the same
+
 	// Figures that are not what they should be.
 
 	CodeSums        = "INA-SUMS"        // reduced values that are not the sums of what was sent
@@ -41,6 +50,8 @@ const (
 	CodeLimited  = "INA-LIMITED"   // the testbed was the limit
 	CodeNoFigure = "INA-NO-FIGURE" // there is nothing to compare
 	CodeSkipped  = "INA-SKIPPED"   // this testbed cannot measure it
+
+	CodeNotJudged = "INA-NOT-JUDGED" // no expectation decides the run
 
 	// Two runs held against each other.
 
@@ -90,6 +101,30 @@ var explanations = []Explanation{
 		[]string{"sharp_am.cfg limits what a job may have (per_prio_default_quota, per_prio_max_quota)", "other jobs hold the rest"},
 		[]string{"raise the limits, or ask for less", "inabench preflight says which jobs hold trees, where UFM can be asked"}},
 
+	{CodeJobStopped,
+		"A job stood still within a phase, and the testbed's own record does not say that it stood still too. No rate of such a phase means anything.",
+		[]string{"a worker, PS or switch that hangs, was suspended or waits for something", "a cable that loses everything", "a synchronous job that was given no memory"},
+		[]string{"the finding names the worker that was silent, sent nothing or got nothing: look at its host first", "plot the job's worker_psns around the time that it names", "where the testbed stood still too, run it again on an idle machine"}},
+	{CodeJobEnded,
+		"A job that was to send until it is stopped ended by itself.",
+		[]string{"an agent that ended early, or believed that it was told to", "a program of the job that crashed"},
+		[]string{"look at the host's journal around the time that the finding names"}},
+	{CodeIterations,
+		"A job did another number of iterations than it was asked for.",
+		[]string{"a worker that ended early", "a worker that counts iterations twice"},
+		[]string{"the finding names the workers that did another number"}},
+	{CodeUnchecked,
+		"Sums should have been compared with what was sent, and none was: nothing says that they were right.",
+		[]string{"a job that never got a result", "a synchronous job that was given no memory"},
+		[]string{"look at the job's goodput, and at its memory on the switches"}},
+	{CodeLost,
+		"What one end of a cable sent and what the other received differ by more than can be on its way.",
+		[]string{"the cable loses, or doubles, frames", "a switch or host that counts wrongly, or whose counters stand still", "the cable is in another port than the inventory says"},
+		[]string{"look at error counters at both ends", "swap the cable: if the difference moves with it, it is the cable", "compare with a third counter of the same traffic, such as the workers' own"}},
+	{CodeCounters,
+		"Parts of the testbed tell different stories of the same traffic: what a switch or worker says it did is not what others saw.",
+		[]string{"a switch whose counters are wrong, or were not read", "a worker that counts results that its PS never sent", "another program's traffic with the job's number"},
+		[]string{"believe who has no reason to err: the PS and hosts' network cards count packets and nothing else", "run the switch's packet vectors: go test ./testbed/ina/vector"}},
 	{CodeSums,
 		"Values that came back from aggregation were not the sums of what the workers had sent. No figure of such a run means anything.",
 		[]string{"a switch program that loses, repeats or mixes up fragments", "values that overflowed in the switch", "a collision of two jobs' slots"},
@@ -157,6 +192,10 @@ var explanations = []Explanation{
 		"This testbed cannot measure what the expectation is about.",
 		[]string{"a driver or switch without that counter"},
 		[]string{"the check says why; another driver may have it"}},
+	{CodeNotJudged,
+		"The experiment has no expectation that decides, so that its run neither passed nor failed: NOT JUDGED, exit code 7.",
+		[]string{"no [[expect]] table", "gate = false in all of them"},
+		[]string{"write an [[expect]] of what the experiment claims: a value, a prediction, or one point of the sweep against another", "figures and comparisons are in the report all the same"}},
 
 	{CodeRegression,
 		"A metric got worse between two runs, by more than its noise and by more than matters.",

@@ -143,12 +143,6 @@ func (v *comparing) repeats() int {
 	return n
 }
 
-// done says whether the run judged nothing because it compares or lists.
-func (rec *Record) done() bool {
-	_, _, _, _, total := rec.counts()
-	return total == 0 && rec.Outcome == Pass && (rec.comparing() != nil || len(rec.Summary) > 0)
-}
-
 // place names a group by the last part of its keys: "oversubscription=4".
 func (g Group) place() string { return shortLabel(strings.Join(g.Labels, " ")) }
 

@@ -108,7 +108,7 @@ func glyph(o Outcome) string {
 		return "✕"
 	case ErrorOutcome:
 		return "!"
-	case Skipped:
+	case Skipped, NotJudged:
 		return "–"
 	}
 	return "?"
@@ -277,7 +277,7 @@ func (rec *Record) tiles() []tile {
 	}
 	cells, repeats := cellsOf(rec.Points), 0
 	for _, c := range cells {
-		repeats = max(repeats, len(c.repeats)+c.dropped)
+		repeats = max(repeats, len(c.all))
 	}
 	out = append(out, tile{"Points", strconv.Itoa(len(cells)), plural(max(repeats, 1), "repeat"), "", "points", strconv.Itoa(len(cells))})
 	if s := rec.Scale; s.Factor > 1 {

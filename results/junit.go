@@ -90,6 +90,7 @@ func WriteJUnit(w io.Writer, rec *Record) error {
 		}
 		s.Cases = append(s.Cases, JUnitCase{Class: class(rec.Name, ""), Name: "run", Time: "0", Error: r})
 	}
+	s.Cases = append(s.Cases, rec.Outcome.junit(rec)...)
 	for _, c := range rec.Checks {
 		s.Cases = append(s.Cases, c.junit(rec))
 	}

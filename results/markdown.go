@@ -22,7 +22,7 @@ func WriteMarkdown(w io.Writer, rec *Record) error {
 	}
 	m.printf("%s · %s\n", MarkdownText(rec.tally()), MarkdownText(rec.about()))
 
-	if rec.Outcome == ErrorOutcome || len(rec.Checks) == 0 {
+	if rec.Outcome == ErrorOutcome || rec.Outcome == NotJudged || len(rec.Checks) == 0 {
 		for i, r := range rec.Reasons {
 			if i == 0 {
 				m.printf("\n")

@@ -99,7 +99,7 @@ func (n Nights) SVG() string {
 			title += ", median of " + strconv.Itoa(len(m.Figures)) + " repeats"
 		}
 		if m.Outcome != "" {
-			title += ", " + string(m.Outcome)
+			title += ", " + m.Outcome.Word()
 		}
 		s.leaf(title, "circle", "class", "mark c0", "cx", num(x), "cy", num(py(medians[i])), "r", num(min(4, max(2, 0.4*(right-left)/float64(len(n.Marks))))))
 	}

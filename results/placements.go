@@ -128,7 +128,7 @@ func (rec *Record) placements() []placementRow {
 func (c *cell) placed() []Point {
 	points := c.repeats
 	if len(points) == 0 {
-		points = c.ended
+		points = slices.DeleteFunc(slices.Clone(c.all), func(p Point) bool { return p.Error != "" })
 	}
 	return slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return len(p.Machines) == 0 })
 }

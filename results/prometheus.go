@@ -19,7 +19,7 @@ func WritePrometheus(w io.Writer, rec *Record) error {
 	p.add("inabench_run_info", "What ran, where and with which version; always 1.", append(run[:1:1],
 		label{"run", rec.ID}, label{"driver", rec.Driver}, label{"switch", rec.Switch}, label{"kind", string(rec.Kind)},
 		label{"scale", rec.Scale.String()}, label{"tool", rec.Tool}), 1)
-	for _, o := range []Outcome{Pass, Fail, Inconclusive, ErrorOutcome} {
+	for _, o := range []Outcome{Pass, Fail, Inconclusive, NotJudged, ErrorOutcome} {
 		p.add("inabench_run_outcome", "1 for what the run's outcome is, 0 for what it is not.", append(run[:1:1], label{"outcome", string(o)}), is(rec.Outcome == o))
 	}
 	p.add("inabench_run_exit_code", "Exit code of the run.", run, float64(rec.ExitCode))

@@ -52,8 +52,73 @@ func counter(growth []float64) Series {
 	return s
 }
 
-// TestCoverage draws windows whose true mean is known and counts how often the
-// interval holds it: 95 % is what it promises, less is a lie.
+// Readings that do not cover a window give no figure, however sure they are of what they saw.
+func TestWindow(t *testing.T) {
+	steady := func(from, to float64) (s Series) {
+		for t := from; t <= to+1e-9; t += 0.1 {
+			s.T, s.V = append(s.T, t), append(s.V, 100*t)
+		}
+		return s
+	}
+	hole := steady(0, 2)
+	for i, tt := range steady(4, 6).T {
+		hole.T, hole.V = append(hole.T, tt), append(hole.V, steady(4, 6).V[i])
+	}
+	for _, c := range []struct {
+		name string
+		w    Window
+		s    Series
+		err  error
+		rate float64
+	}{
+		{"all of it", Window{Start: 0, End: 5}, steady(0, 6), nil, 100},
+		{"they end at 1.2 of 5 s", Window{Start: 0, End: 5}, steady(0, 1.2), ErrUncovered, 0},
+		{"they begin at 1.2 of 5 s", Window{Start: 0, End: 5}, steady(1.2, 5), ErrUncovered, 0},
+		{"none for 2 of 6 s", Window{Start: 0, End: 6}, hole, ErrUncovered, 0},
+		{"which is left out", Window{Start: 0, End: 6, Out: []Span{{1.95, 4.05}}}, hole, nil, 100},
+		{"three of ten missed", Window{Start: 0, End: 1}, Series{T: []float64{0, .1, .2, .3, .4, .6, .7, .8, .9, 1}, V: []float64{0, 10, 20, 30, 40, 60, 70, 80, 90, 100}}, nil, 100},
+		{"read twice", Window{Start: 0, End: 1}, Series{T: []float64{0, 1}, V: []float64{0, 100}}, nil, 100},
+		{"whole periods", Window{Start: 0, End: 5, Apart: 1.5}, steady(0, 6), nil, 100},
+		{"not one period", Window{Start: 0, End: 5, Apart: 7}, steady(0, 6), ErrShort, 0},
+	} {
+		f, err := Rate(c.w, c.s)
+		if !errors.Is(err, c.err) || math.Abs(f.Value-c.rate) > 1e-6 {
+			t.Errorf("%s: %+v, %v", c.name, f, err)
+		}
+	}
+	// What is left out does not count, neither its time nor what was carried in it.
+	s := counter([]float64{10, 10, 0, 0, 10, 10, 10, 10})
+	if f, err := Rate(Window{End: 8, Out: []Span{{2, 4}}}, s); err != nil || math.Abs(f.Value-10) > 1e-9 || f.Hi-f.Lo > 1e-9 {
+		t.Errorf("without a stall: %+v, %v", f, err)
+	}
+	if l := (Window{Start: 1, End: 8, Out: []Span{{0, 2}, {3, 4}, {7, 9}}}).Length(); l != 4 {
+		t.Errorf("length %g, want 4", l)
+	}
+	// A sum has the gaps of its parts.
+	if _, err := Rate(Window{End: 6}, Sum(steady(0, 6), hole)); !errors.Is(err, ErrUncovered) {
+		t.Errorf("a sum over a gap: %v", err)
+	}
+}
+
+func TestStood(t *testing.T) {
+	s := counter([]float64{5, 5, 0, 0, 0, 5, 1, 1})
+	for _, c := range []struct {
+		start, end, least float64
+		want              Span
+	}{
+		{0, 8, 0, Span{2, 5}},
+		{3, 8, 0, Span{3, 5}},
+		{5, 8, 1, Span{6, 7}},
+		{0, 2, 0, Span{}},
+	} {
+		if got := s.Stood(c.start, c.end, c.least); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// TestCoverage draws windows whose true mean is known and counts how often an interval
+// does not hold it: 5 % is what it promises, more is a lie.
 func TestCoverage(t *testing.T) {
 	const windows = 3000
 	white := func(r *rand.Rand, n int) []float64 {
@@ -93,16 +158,23 @@ func TestCoverage(t *testing.T) {
 		{"white, 20 intervals", 20, white, 0.94, 1.4},
 		{"white, 137 intervals", 137, white, 0.94, 1.4},
 		{"rho 0.5, 60 intervals", 60, ar(0.5), 0.93, 3},
-		{"rho 0.8, 200 intervals", 200, ar(0.8), 0.93, 5},
+		{"rho 0.5, 20 intervals", 20, ar(0.5), 0.92, 6},
+		{"rho 0.8, 200 intervals", 200, ar(0.8), 0.93, 6},
+		{"rho 0.9, 30 intervals", 30, ar(0.9), 0.92, 30},
+		{"rho 0.9, 60 intervals", 60, ar(0.9), 0.93, 40},
 		{"exponential, 100 intervals", 100, skewed, 0.93, 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := random(t)
 			held, width := 0, 0.0
 			for range windows {
-				f, err := Rate(0, float64(c.n), counter(c.draw(r, c.n)))
+				f, err := Rate(Window{End: float64(c.n)}, counter(c.draw(r, c.n)))
 				if err != nil {
 					t.Fatal(err)
+				}
+				if f.N < 2 { // it does not say that it knows
+					held++
+					continue
 				}
 				if f.Lo <= 100 && 100 <= f.Hi {
 					held++
@@ -132,7 +204,7 @@ func TestRatioCoverage(t *testing.T) {
 			den = append(den, d)
 			num = append(num, 0.4*d+12*r.NormFloat64())
 		}
-		f, err := Ratio(0, n, counter(num), counter(den))
+		f, err := Ratio(Window{End: n}, counter(num), counter(den))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +233,7 @@ func TestCombineCoverage(t *testing.T) {
 					for i := range growth {
 						growth[i] = mean + 4.5*r.NormFloat64()
 					}
-					f, _ := Rate(0, 20, counter(growth))
+					f, _ := Rate(Window{End: 20}, counter(growth))
 					f.Kind = Measured
 					figs = append(figs, f)
 				}
@@ -187,35 +259,39 @@ func TestCombineCoverage(t *testing.T) {
 
 func TestEstimateEdges(t *testing.T) {
 	s := counter([]float64{10, 10, 10, 10})
-	if f, err := Rate(0, 4, s); err != nil || f.Value != 10 || f.Lo != 10 || f.Hi != 10 || f.N != 4 {
+	if f, err := Rate(Window{Start: 0, End: 4}, s); err != nil || f.Value != 10 || f.Lo != 10 || f.Hi != 10 || f.N != 4 {
 		t.Errorf("constant rate: %+v, %v", f, err)
 	}
 	// Only readings inside the window count.
 	s = counter([]float64{1000, 10, 10, 1000})
-	if f, err := Rate(0.5, 3.5, s); err != nil || f.Value != 10 || f.N != 2 {
+	if f, err := Rate(Window{Start: 0.5, End: 3.5}, s); err != nil || f.Value != 10 || f.N != 2 {
 		t.Errorf("window: %+v, %v", f, err)
 	}
-	if f, err := Rate(0.5, 2.5, s); err != nil || f.N != 1 || f.Lo != f.Value {
+	if f, err := Rate(Window{Start: 0.5, End: 2.5}, s); err != nil || f.N != 1 || f.Lo != f.Value {
 		t.Errorf("one interval: %+v, %v", f, err)
 	}
-	if f, err := Rate(0.5, 1.5, s); !errors.Is(err, ErrFewSamples) || f != (Figure{}) {
+	if f, err := Rate(Window{Start: 0.5, End: 1.5}, s); !errors.Is(err, ErrFewSamples) || f != (Figure{}) {
 		t.Errorf("one reading: %+v, %v", f, err)
 	}
 	fell := Series{T: []float64{0, 1, 2}, V: []float64{5, 9, 3}}
-	if _, err := Rate(0, 2, fell); !errors.Is(err, ErrCounterFell) {
+	if _, err := Rate(Window{Start: 0, End: 2}, fell); !errors.Is(err, ErrCounterFell) {
 		t.Errorf("a counter that fell: %v", err)
 	}
 	still := counter([]float64{0, 0, 0})
-	if f, err := Ratio(0, 3, s, still); err == nil {
+	if f, err := Ratio(Window{Start: 0, End: 3}, s, still); err == nil {
 		t.Errorf("ratio over nothing: %+v", f)
 	}
+	// A share that never changes is exact, whatever rounding leaves of its spread.
+	if f, err := Share(Window{End: 5}, counter([]float64{20.2, 20.6, 22.2, 23.4, 25.8}), counter([]float64{10.1, 10.3, 11.1, 11.7, 12.9}), counter([]float64{10.1, 10.3, 11.1, 11.7, 12.9})); err != nil || math.Abs(f.Value-1) > 1e-9 || f.N != 5 {
+		t.Errorf("a share of 1: %+v, %v", f, err)
+	}
 	// All growth in one batch leaves nothing to estimate a spread from.
-	if f, err := Ratio(0, 3, counter([]float64{0, 4, 0}), counter([]float64{0, 8, 0})); err != nil || f.Value != 0.5 || f.N != 1 {
+	if f, err := Ratio(Window{Start: 0, End: 3}, counter([]float64{0, 4, 0}), counter([]float64{0, 8, 0})); err != nil || f.Value != 0.5 || f.N != 1 {
 		t.Errorf("all in one batch: %+v, %v", f, err)
 	}
 	// Counters read at different times.
 	other := Series{T: []float64{0.25, 1.25, 2.25, 3.25}, V: []float64{0, 20, 40, 60}}
-	if f, err := Ratio(0, 4, counter([]float64{10, 10, 10, 10}), other); err != nil || math.Abs(f.Value-0.5) > 1e-9 {
+	if f, err := Ratio(Window{Start: 0, End: 4}, counter([]float64{10, 10, 10, 10}), other); err != nil || math.Abs(f.Value-0.5) > 1e-9 {
 		t.Errorf("ratio of counters read apart: %+v, %v", f, err)
 	}
 	if sum := Sum(counter([]float64{1, 1, 1, 1}), other); len(sum.T) != 3 || math.Abs(sum.V[0]-16) > 1e-9 {
@@ -258,7 +334,7 @@ func TestJain(t *testing.T) {
 		a = append(a, 30+3*r.NormFloat64())
 		b = append(b, 10+r.NormFloat64())
 	}
-	f, err := Jain(0, 40, counter(a), counter(b))
+	f, err := Jain(Window{Start: 0, End: 40}, counter(a), counter(b))
 	if err != nil || f.Lo > 0.8 || f.Hi < 0.8 || f.Hi-f.Lo > 0.04 {
 		t.Errorf("3:1 with noise: %+v, %v", f, err)
 	}

@@ -70,6 +70,9 @@ func (t *texter) codes() {
 			codes = append(codes, code)
 		}
 	}
+	if t.rec.Outcome == NotJudged {
+		codes = append(codes, CodeNotJudged)
+	}
 	if len(codes) == 0 {
 		return
 	}
@@ -124,11 +127,8 @@ func (rec *Record) counts() (pass, fail, open, skipped, total int) {
 func (rec *Record) tally() string {
 	pass, fail, open, skipped, total := rec.counts()
 	if total == 0 {
-		if len(rec.Summary) > 0 && rec.comparing() == nil {
-			return "no expectations"
-		}
 		if v := rec.comparing(); v != nil {
-			return "no expectations; compared " + v.tally()
+			return "nothing was judged; compared " + v.tally()
 		}
 		return "nothing was judged"
 	}
@@ -168,13 +168,8 @@ func (rec *Record) about() string {
 	return strings.Join(parts, ", ")
 }
 
-// word is the verdict. A run that judged nothing did not pass anything.
-func (rec *Record) word() string {
-	if rec.done() {
-		return "done"
-	}
-	return string(cmp.Or(rec.Outcome, ErrorOutcome))
-}
+// word is the verdict.
+func (rec *Record) word() string { return cmp.Or(rec.Outcome, ErrorOutcome).Word() }
 
 func (t *texter) head() {
 	rec := t.rec
@@ -185,7 +180,7 @@ func (t *texter) head() {
 	word := strings.ToUpper(rec.word())
 	fmt.Fprintf(&t.b, "%s  %s\n", t.paint(rec.Outcome, word), printable(title))
 	pad := strings.Repeat(" ", len(word)+2)
-	fmt.Fprintf(&t.b, "%s%s\n", pad, rec.tally())
+	t.wrapped(pad, pad, rec.tally())
 	fmt.Fprintf(&t.b, "%s%s\n", pad, printable(rec.about()))
 	if rec.Outcome != Pass {
 		for i, r := range rec.Reasons {
@@ -202,7 +197,7 @@ func (t *texter) paint(o Outcome, s string) string {
 	if !t.opt.Color {
 		return s
 	}
-	code := map[Outcome]string{Pass: "32", Fail: "31", ErrorOutcome: "31", Inconclusive: "33", Skipped: "2"}[o]
+	code := map[Outcome]string{Pass: "32", Fail: "31", ErrorOutcome: "31", Inconclusive: "33", NotJudged: "33", Skipped: "2"}[o]
 	if code == "" {
 		return s
 	}
@@ -295,8 +290,14 @@ func (t *texter) expectation(e Expect) {
 	if hidden > 0 {
 		fmt.Fprintf(&t.b, "  … %d more that pass: see %s\n", hidden, ReportFile)
 	}
+	limits := map[string]bool{} // said at the top, and once here
 	for _, c := range checks {
-		if c.Why == "" {
+		if c.Why == "" || limits[c.Why] {
+			continue
+		}
+		if c.Outcome == Inconclusive && c.Code == CodeLimited {
+			limits[c.Why] = true
+			t.wrapped("  ! ", "    ", "not judged: "+c.Why)
 			continue
 		}
 		where := strings.TrimSpace(c.Point + " " + phaseName(c) + c.Of)

@@ -40,6 +40,9 @@ type Figure struct {
 	Hi     float64 `json:"hi"`
 	N      int     `json:"n"` // intervals it was drawn from
 	Unit   string  `json:"unit"`
+	// Counted says that Value is what was counted over the whole phase: whatever the interval
+	// says of phases like it, it is certain of this one.
+	Counted bool `json:"counted,omitempty"`
 	// Predicted figures only.
 	Predictor  string `json:"predictor,omitempty"`
 	Bottleneck string `json:"bottleneck,omitempty"` // the link or switch that limits it, by name
@@ -51,6 +54,27 @@ type Phase struct {
 	End     float64  `json:"end"`
 	Jobs    []string `json:"jobs"`
 	Figures []Figure `json:"figures"` // measured (or simulated) and predicted ones side by side
+
+	// LeftOut are times in which the testbed, not what is tested, stood still: figures are of
+	// the rest. The phase was made longer for them.
+	LeftOut []Stall `json:"left_out,omitempty"`
+	// Spoilt is why none of the phase's figures may be judged; empty if they may.
+	Spoilt string `json:"spoilt,omitempty"`
+	// Missing are figures that there should be and that cannot be drawn from the readings.
+	Missing []Missing `json:"missing,omitempty"`
+}
+
+// Stall is a time that is left out of figures, and why.
+type Stall struct {
+	Span
+	Why string `json:"why"` // "switch tor1: frames left up to 104 ms late"
+}
+
+// Missing is a figure that there is not.
+type Missing struct {
+	Metric string `json:"metric"`
+	Of     string `json:"of"`
+	Why    string `json:"why"`
 }
 
 // Point is one cell of the sweep in one repeat.
@@ -93,6 +117,7 @@ type JobSummary struct {
 	Workers     int     `json:"workers"`
 	Local       bool    `json:"local,omitempty"` // all on one host: it sends nothing, and only computes
 	Iterations  int64   `json:"iterations"`
+	Asked       int64   `json:"asked,omitempty"` // iterations that it was to do; 0: until it is stopped
 	Packets     int64   `json:"packets"` // gradient packets sent by all workers, resends included
 	Resends     int64   `json:"resends"`
 	SumsChecked int64   `json:"sums_checked"` // reduced values compared with the reference, over all workers
@@ -130,6 +155,10 @@ type Trouble struct {
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
 	Fatal bool    `json:"fatal"`
+
+	Of    float64 `json:"of,omitempty"`    // what Value is a part of, where it is
+	Code  string  `json:"code,omitempty"`  // of a finding that it may be
+	Asked bool    `json:"asked,omitempty"` // the experiment itself asks for it
 }
 
 // Outcome of an expectation, a point or a run.
@@ -139,6 +168,8 @@ const (
 	Pass         Outcome = "pass"
 	Fail         Outcome = "fail"
 	Inconclusive Outcome = "inconclusive"
+	// NotJudged is a run of which nothing could decide whether it passed: no expectation is gated.
+	NotJudged    Outcome = "not-judged"
 	Skipped      Outcome = "skipped"
 	ErrorOutcome Outcome = "error"
 )

@@ -14,9 +14,10 @@ const maxMore = 1000
 
 // Judge holds expectations against the figures of a run's points.
 //
-// Repeats of a cell of the sweep are combined first (see Combine); a repeat that
-// ended early or with fatal health trouble is left out, and a cell without any
-// sound repeat is inconclusive with the reason. A check's error is measured -
+// Repeats of a cell of the sweep are combined first (see Combine). A repeat that
+// ended early or with fatal health trouble is left out, and so is a phase of one that the
+// testbed spoilt; where no sound one is left, figures are shown with the reason and are
+// not judged. A check's error is measured -
 // predicted, or that over the prediction where the tolerance is relative. Counts
 // (sum_errors, iterations) are held however unhealthy the point was. Of an
 // idle link, predicted 0, the relative error is taken over the largest prediction
@@ -28,17 +29,20 @@ const maxMore = 1000
 //   - passes if [lo, hi] lies in the band, or if the error does and half the
 //     interval is not longer than the tolerance: what lies outside is then no
 //     more than the noise that the tolerance was meant to allow;
-//   - fails if [lo, hi] lies outside the band as a whole;
+//   - fails if [lo, hi] lies outside the band as a whole, or if the figure was counted over
+//     the whole phase and is off by more than twice the tolerance: a stall makes the interval
+//     wide and the count none the better;
 //   - is inconclusive otherwise, with More the further repeats after which the
 //     interval, shrinking as 1/sqrt(n), should decide it.
 //
 // A measured figure without an interval (N < 2) is inconclusive however good it
-// looks. A statistic "correlation" is Pearson's r of all figures of the block and their
+// looks; a count that is off by more than twice the tolerance fails all the same. A statistic "correlation" is Pearson's r of all figures of the block and their
 // predictions, at least 1 less the tolerance. Statistics "mean" and "max" are over the errors' magnitudes (shortfalls
 // for "at-least", excesses for "at-most") of all figures of the block; their
 // interval is that of the magnitudes' ends, which assumes that errors go together
 // and is so never too narrow. Figures predicted 0 are left out of a mean, which
-// they would only dilute.
+// they would only dilute; one that is certainly not 0 fails it. What is certain decides a
+// mean or maximum also where other figures are not known: see aggregate.
 //
 // An expectation against other points of the run has their figures in place of
 // predictions; half their intervals add to that of the error, in full.
@@ -53,8 +57,8 @@ const maxMore = 1000
 // nothing to hold it against. Figures that its model says nothing of, where it does
 // of others in that phase, are left out. Checks that are not gated never decide
 // the outcome. The outcome is error if a point ended with one, else fail if a gated
-// check failed, else inconclusive if one is, else pass; reasons say why, the most
-// important first.
+// check failed, else inconclusive if one is, else not judged if no check is gated, else
+// pass; reasons say why, the most important first.
 func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 	cells := cellsOf(points)
 	var checks []Check
@@ -99,7 +103,8 @@ func Judge(expects []Expect, points []Point) ([]Check, Outcome, []string) {
 }
 
 // ExitCode is the process exit code of a run's outcome: 0 all expectations held, 1
-// one failed, 6 the testbed failed, 7 nothing failed but something is undecided.
+// one failed, 6 the testbed failed, 7 nothing failed but something is undecided, or
+// nothing was judged.
 func ExitCode(o Outcome) int {
 	switch o {
 	case Pass:
@@ -118,9 +123,8 @@ type cell struct {
 	index   int
 	labels  string
 	label   []string
-	repeats []Point
-	ended   []Point // all repeats that came to their end, sound or not
-	dropped int     // repeats left out
+	all     []Point // all repeats
+	repeats []Point // the sound ones
 	why     string  // of the first one left out
 	phases  int     // the most that any repeat has, dropped ones included
 }
@@ -137,11 +141,8 @@ func cellsOf(points []Point) []cell {
 		}
 		c := &cells[i]
 		c.phases = max(c.phases, len(p.Phases))
-		if p.Error == "" {
-			c.ended = append(c.ended, p)
-		}
+		c.all = append(c.all, p)
 		if why := p.Unsound(); why != "" {
-			c.dropped++
 			if c.why == "" {
 				c.why = why
 			}
@@ -245,47 +246,63 @@ func (c *cell) against(e Expect, cells []cell) (ref *cell, ok bool) {
 	return &cells[i], true
 }
 
-// checks applies e to every figure of the cell that it matches. A cell whose
-// repeats are all unsound still names what it would have judged, so that the
-// report shows what was lost. With ref, predictions are what was measured there.
+// unsound says why the figures of one phase must not be judged; empty if they may.
+func (p Point) unsound(phase int) string {
+	if why := p.Unsound(); why != "" || phase >= len(p.Phases) {
+		return why
+	}
+	return p.Phases[phase].Spoilt
+}
+
+// checks applies e to every figure of the cell that it matches. Figures of unsound
+// repeats are shown where there are no sound ones, and not judged. With ref, predictions
+// are what was measured there.
 func (c *cell) checks(e Expect, ref *cell) []held {
-	repeats, dropped := c.repeats, c.dropped
-	if counted(e.Metric) { // a busy machine makes nothing miscount
-		repeats, dropped = c.ended, len(c.repeats)+c.dropped-len(c.ended)
-	}
-	if len(repeats) == 0 {
-		k := e.check()
-		k.Point, k.Index, k.Of = c.labels, c.index, e.Of
-		k.inconclusive(c.why)
-		k.More = 1
-		return []held{{Check: k}}
-	}
 	var out []held
 	for phase := range c.phases {
 		var order []string
 		observed := map[string][]Figure{}
+		unsound := map[string][]Figure{}
 		predicted := map[string][]Figure{}
+		missing := map[string]string{}
 		largest := 0.0
-		for _, p := range repeats {
+		repeats, dropped, reason := 0, 0, ""
+		for _, p := range c.all {
 			if phase >= len(p.Phases) {
 				continue
+			}
+			repeats++
+			why := p.unsound(phase)
+			if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
+				why = ""
+			}
+			if why != "" {
+				dropped++
+				reason = cmp.Or(reason, why)
+			}
+			for _, m := range p.Phases[phase].Missing {
+				if m.Metric == e.Metric && missing[m.Of] == "" {
+					missing[m.Of] = m.Why
+				}
 			}
 			for _, f := range p.Phases[phase].Figures {
 				if f.Metric != e.Metric {
 					continue
 				}
 				into := observed
-				if f.Kind == Predicted {
-					if f.Predictor != e.Predictor {
-						continue
-					}
+				switch {
+				case f.Kind == Predicted && f.Predictor != e.Predictor:
+					continue
+				case f.Kind == Predicted:
 					largest = max(largest, math.Abs(f.Value))
 					into = predicted
+				case why != "":
+					into = unsound
 				}
 				if !Glob(e.Of, f.Of) {
 					continue
 				}
-				if observed[f.Of] == nil && predicted[f.Of] == nil {
+				if observed[f.Of] == nil && predicted[f.Of] == nil && unsound[f.Of] == nil {
 					order = append(order, f.Of)
 				}
 				into[f.Of] = append(into[f.Of], f)
@@ -310,13 +327,38 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			}
 			k := held{Check: e.check()}
 			k.Point, k.Index, k.Phase, k.Of = c.labels, c.index, phase, of
-			k.hold(e, observed[of], predicted[of], largest)
-			if dropped > 0 {
-				note := fmt.Sprintf("%d of %d repeats left out: %s", dropped, dropped+len(repeats), c.why)
+			note := ""
+			switch {
+			case len(observed[of]) > 0:
+				k.hold(e, observed[of], predicted[of], largest)
+				if dropped > 0 {
+					note = fmt.Sprintf("%d of %d repeats left out: %s", dropped, repeats, reason)
+				}
+			case dropped > 0: // it is shown, and not judged
+				if len(unsound[of]) > 0 {
+					k.hold(e, unsound[of], predicted[of], largest)
+				} else if len(predicted[of]) > 0 {
+					k.Predicted, k.Bottleneck, k.Unit = predicted[of][0].Value, predicted[of][0].Bottleneck, predicted[of][0].Unit
+				}
+				k.inconclusive(reason)
+				k.ok, k.More, k.Code = false, 0, CodeLimited
+			default:
+				k.hold(e, nil, predicted[of], largest)
+				if missing[of] != "" {
+					k.Why = missing[of]
+				}
+			}
+			if note != "" {
 				k.Why = strings.TrimPrefix(k.Why+"; "+note, "; ")
 			}
 			out = append(out, k)
 		}
+	}
+	if len(out) == 0 && len(c.repeats) == 0 { // nothing that it could be about was measured
+		k := e.check()
+		k.Point, k.Index, k.Of, k.Code = c.labels, c.index, e.Of, CodeLimited
+		k.inconclusive(c.why)
+		return []held{{Check: k}}
 	}
 	return out
 }
@@ -326,7 +368,6 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	if len(observed) == 0 {
 		c.Predicted, c.Bottleneck, c.Unit = predicted[0].Value, predicted[0].Bottleneck, predicted[0].Unit
 		c.inconclusive("predicted, but not measured")
-		c.More = 1
 		return
 	}
 	m := Combine(observed)
@@ -366,13 +407,43 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		unit = cmp.Or(unit, 1)
 	}
 	c.Error = (m.Value - c.Predicted) / unit
-	if m.Kind == Measured && m.N < 2 && m.Hi == m.Lo && !counted(c.Metric) {
-		c.inconclusive("one interval gives no confidence interval")
+	c.lo, c.hi = (m.Lo-c.Predicted)/unit, (m.Hi-c.Predicted)/unit
+	switch {
+	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric):
+		c.ok = true
+		c.decide(c.lo, c.hi)
+	case m.Counted && c.off():
+		c.certain("counted over the whole phase")
+		return
+	default:
+		c.inconclusive("there is no confidence interval: the readings are too few, or depend too much on each other")
 		c.More = 1
 		return
 	}
-	c.ok, c.lo, c.hi = true, (m.Lo-c.Predicted)/unit, (m.Hi-c.Predicted)/unit
-	c.decide(c.lo, c.hi)
+	if c.Outcome == Inconclusive && m.Counted && c.off() {
+		c.certain("counted over the whole phase, however much its parts differ")
+	}
+}
+
+// certain makes the check fail by its count: the error has no interval then.
+func (c *held) certain(why string) {
+	c.ok, c.lo, c.hi = true, c.Error, c.Error
+	c.Outcome, c.Why, c.More = Fail, why, 0
+}
+
+// off says whether a count is off by more than twice the tolerance, on the side that the
+// bound is about: too much for the noise that the tolerance allows.
+func (c *Check) off() bool {
+	over, under := c.Error > 2*c.Tolerance, c.Error < -2*c.Tolerance
+	switch {
+	case c.Tolerance == 0:
+		return false
+	case c.Bound == "at-least":
+		return under
+	case c.Bound == "at-most":
+		return over
+	}
+	return over || under
 }
 
 // counted says whether a metric is an exact count. It needs no interval, and holds
@@ -412,27 +483,37 @@ func (c *Check) decide(lo, hi float64) {
 	}
 }
 
-// aggregate is the check of a mean or max error over all figures of a block.
+// aggregate is the check of a mean or max error over all figures of a block. What is certain
+// of some of them decides, whatever is not known of others: one that is too far off for a
+// maximum, those that make a mean too large if all others were exact, and one that was
+// predicted 0 and is not, which is in no mean of relative errors.
 func aggregate(e Expect, each []held) Check {
 	out := e.check()
 	out.Repeats = math.MaxInt
 	var value, lo, hi float64
-	n := 0
-	for _, c := range each {
-		if !c.ok {
-			out.Of = e.Of
-			out.Repeats = 0
-			where := strings.TrimSpace(c.Point + " " + c.Of)
-			out.inconclusive(strings.TrimPrefix(where+": "+c.Why, ": "))
-			out.More = c.More
-			return out
+	n, known := 0, 0
+	var open, certain *held // the first that is not known, and one that fails by itself
+	for i := range each {
+		c := &each[i]
+		idle := c.Predicted == 0 && e.Relative && e.Statistic == "mean"
+		if c.Outcome == Fail && (idle || e.Statistic == "max") && (certain == nil || math.Abs(c.Error) > math.Abs(certain.Error)) {
+			certain = c
 		}
-		if c.Predicted == 0 && e.Relative && e.Statistic == "mean" {
+		if !c.ok {
+			if open == nil {
+				open = c
+			}
+			if !idle {
+				n++
+			}
+			continue
+		}
+		if idle {
 			continue
 		}
 		a, b := magnitudes(out.Bound, c.lo, c.hi)
 		m, _ := magnitudes(out.Bound, c.Error, c.Error)
-		n++
+		n, known = n+1, known+1
 		out.Kind = c.Kind
 		out.Repeats = min(out.Repeats, c.Repeats)
 		if e.Statistic == "mean" {
@@ -444,13 +525,23 @@ func aggregate(e Expect, each []held) Check {
 		}
 		lo, hi = max(lo, a), max(hi, b)
 	}
+	if certain != nil {
+		return out.failedBy(e, certain)
+	}
+	if e.Statistic == "mean" && n > 0 {
+		value, lo, hi = value/float64(n), lo/float64(n), hi/float64(n)
+	}
+	if open != nil && (known == 0 || lo <= out.Tolerance) {
+		out.Of, out.Repeats = e.Of, 0
+		where := strings.TrimSpace(open.Point + " " + open.Of)
+		out.inconclusive(strings.TrimPrefix(where+": "+open.Why, ": "))
+		out.More, out.Code = open.More, cmp.Or(open.Code, open.FailureCode())
+		return out
+	}
 	if n == 0 {
 		out.Of, out.Repeats = e.Of, 0
 		out.inconclusive("nothing to hold it against: every figure is predicted 0")
 		return out
-	}
-	if e.Statistic == "mean" {
-		value, lo, hi = value/float64(n), lo/float64(n), hi/float64(n)
 	}
 	out.Of = fmt.Sprintf("%s of %d", e.Statistic, n)
 	out.Unit = each[0].Unit
@@ -462,6 +553,24 @@ func aggregate(e Expect, each []held) Check {
 	out.decide(lo, hi)
 	out.Bound = e.bound()
 	return out
+}
+
+// failedBy is the check of a mean or a maximum that one figure alone decides.
+func (c Check) failedBy(e Expect, h *held) Check {
+	c.Of, c.Repeats, c.Kind, c.Bottleneck = e.Statistic, h.Repeats, h.Kind, h.Bottleneck
+	c.Worst = strings.TrimSpace(h.Point + " " + h.Of)
+	c.Unit = h.Unit
+	if e.Relative {
+		c.Unit = "1"
+	}
+	c.Measured, _ = magnitudes(c.Bound, h.Error, h.Error)
+	c.Lo, c.Hi = magnitudes(c.Bound, h.lo, h.hi)
+	c.Error, c.Outcome = c.Measured, Fail
+	c.Why = fmt.Sprintf("%s alone decides it", h.Of)
+	if h.Predicted == 0 {
+		c.Why = fmt.Sprintf("%s carries %s and should be idle", h.Of, Quantity(h.Measured, h.Unit))
+	}
+	return c
 }
 
 // Correlation is the statistic of how well measured and predicted figures of a block go
@@ -559,6 +668,8 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 		}
 	}
 	gated, skipped := 0, 0
+	var limits []string         // what made checks undecided, in order
+	limited := map[string]int{} // how many
 	for _, c := range checks {
 		if !c.Gate {
 			continue
@@ -570,8 +681,22 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 		case Fail:
 			failed = append(failed, c.title()+": "+c.Message())
 		case Inconclusive:
+			if c.Code == CodeLimited {
+				if !slices.Contains(limits, c.Why) {
+					limits = append(limits, c.Why)
+				}
+				limited[c.Why]++
+				continue
+			}
 			open = append(open, c.title()+": "+c.Message())
 		}
+	}
+	for _, why := range limits {
+		subject := "1 check is"
+		if n := limited[why]; n > 1 {
+			subject = fmt.Sprintf("%d checks are", n)
+		}
+		open = append(open, fmt.Sprintf("%s shown and not judged: %s", subject, why))
 	}
 	outcome := Pass
 	switch {
@@ -582,7 +707,7 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 	case len(open) > 0:
 		outcome = Inconclusive
 	case gated == 0:
-		return Pass, []string{"no gated expectation: nothing was judged"}
+		return NotJudged, []string{notJudged}
 	case gated == skipped:
 		return Inconclusive, []string{"every expectation was skipped: nothing was judged"}
 	}

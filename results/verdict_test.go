@@ -145,7 +145,7 @@ func TestMoreIsEnough(t *testing.T) {
 		for i := range growth {
 			growth[i] = mean + 0.15*r.NormFloat64()
 		}
-		f, _ := Rate(0, 20, counter(growth))
+		f, _ := Rate(Window{End: 20}, counter(growth))
 		f.Kind, f.Metric, f.Of = Measured, "share", "A@tor1"
 		return Point{Phases: []Phase{{Figures: []Figure{f, predictedFig("share", "A@tor1", 0.5, "1", "occupancy", "")}}}}
 	}
@@ -182,7 +182,7 @@ func TestJudgeNothingToHold(t *testing.T) {
 		"not predicted":  {[]Point{{Phases: []Phase{{Figures: []Figure{measuredFig("goodput", "X1", 1, 0, "bit/s")}}}}}, "occupancy predicts no goodput"},
 		"not measured":   {[]Point{{Phases: []Phase{{Figures: []Figure{predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "predicted, but not measured"},
 		"one interval": {[]Point{{Phases: []Phase{{Figures: []Figure{{Metric: "goodput", Of: "X1", Kind: Measured, Value: 1, Lo: 1, Hi: 1, N: 1},
-			predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "one interval"},
+			predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "no confidence interval"},
 		"not a number": {[]Point{{Phases: []Phase{{Figures: []Figure{measuredFig("goodput", "X1", math.NaN(), 0, "bit/s"),
 			predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "not a finite number"},
 	} {
@@ -226,10 +226,10 @@ func TestJudgeHealth(t *testing.T) {
 func TestJudgeGate(t *testing.T) {
 	e := []Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03}}
 	c, o, _ := Judge(e, []Point{one(0.1, 0.001, 0.5, 20)})
-	if c[0].Outcome != Fail || o != Pass {
+	if c[0].Outcome != Fail || o != NotJudged {
 		t.Errorf("a check that is not gated decided: %+v %s", c, o)
 	}
-	for o, want := range map[Outcome]int{Pass: 0, Fail: 1, ErrorOutcome: 6, Inconclusive: 7, "": 7} {
+	for o, want := range map[Outcome]int{Pass: 0, Fail: 1, ErrorOutcome: 6, Inconclusive: 7, NotJudged: 7, "": 7} {
 		if got := ExitCode(o); got != want {
 			t.Errorf("ExitCode(%q) = %d, want %d", o, got, want)
 		}
@@ -329,5 +329,69 @@ func TestCorrelation(t *testing.T) {
 			t.Errorf("%s: %s, want %s: %v", name, got, tt.want, checks)
 		}
 		t.Log(name, checks[0].Message())
+	}
+}
+
+// What is certain decides, whatever an interval or another figure leaves open.
+func TestCertainFailures(t *testing.T) {
+	count := func(of string, v, half float64, n int) Figure {
+		f := measuredFig("link_rate", of, v, half, "bit/s")
+		f.N, f.Counted = n, true
+		return f
+	}
+	want := func(of string, v float64) Figure { return predictedFig("link_rate", of, v, "bit/s", "occupancy", "") }
+	stalled := []Figure{count("l1", 6, 125, 20), want("l1", 23.4)}
+	slow := []Figure{count("l1", 34, 226, 20), want("l1", 46.9)}
+	fine := []Figure{count("l1", 23.5, .2, 20), want("l1", 23.4)}
+	unsure := []Figure{count("l2", 23.6, 4, 20), want("l2", 23.4)}
+	none := []Figure{count("l2", 23.4, 0, 1), want("l2", 23.4)}
+	idle := []Figure{count("l3", 21, .1, 20), want("l3", 0)}
+	quiet := []Figure{count("l3", .01, .1, 20), want("l3", 0)}
+	wide := []Figure{count("l1", 24, 3, 20), want("l1", 23.4)}
+	for _, c := range []struct {
+		name            string
+		figures         [][]Figure
+		each, mean, max Outcome
+	}{
+		{"a stall, 6 +- 125 of 23.4", [][]Figure{stalled}, Fail, Fail, Fail},
+		{"34 +- 226 of 46.9", [][]Figure{slow}, Fail, Fail, Fail},
+		{"one surely off, one not known", [][]Figure{stalled, none}, Fail, Fail, Fail},
+		{"one surely off, one unsure", [][]Figure{stalled, unsure}, Fail, Fail, Fail},
+		{"an idle link that is busy", [][]Figure{fine, idle}, Fail, Fail, Fail},
+		{"an idle link", [][]Figure{fine, quiet}, Pass, Pass, Pass},
+		{"near, and unsure", [][]Figure{wide}, Inconclusive, Inconclusive, Inconclusive},
+		{"right, and not known", [][]Figure{fine, none}, Inconclusive, Inconclusive, Inconclusive},
+	} {
+		for statistic, outcome := range map[string]Outcome{"each": c.each, "mean": c.mean, "max": c.max} {
+			e := Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: statistic, Tolerance: .05, Relative: true, Gate: true}
+			p := Point{Phases: []Phase{{}}}
+			for _, f := range c.figures {
+				p.Phases[0].Figures = append(p.Phases[0].Figures, f...)
+			}
+			checks, got, reasons := Judge([]Expect{e}, []Point{p})
+			if got != outcome {
+				t.Errorf("%s, %s: %s, want %s: %q %+v", c.name, statistic, got, outcome, reasons, checks)
+			}
+		}
+	}
+}
+
+// Figures of a phase that the testbed spoilt are shown and not judged, and no repeat is asked for.
+func TestSpoiltPhase(t *testing.T) {
+	spoilt, clean := one(0.1, 0.01, 0.5, 20), one(0.5, 0.01, 0.5, 20)
+	spoilt.Phases[0].Spoilt = "switch tor1 stood still"
+	e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	checks, outcome, reasons := Judge([]Expect{e}, []Point{spoilt})
+	if c := checks[0]; outcome != Inconclusive || c.Measured != 0.1 || c.Repeats != 1 || c.More != 0 || c.Code != CodeLimited {
+		t.Errorf("%s, %q: %+v", outcome, reasons, c)
+	}
+	clean.Repeat = 1
+	if checks, outcome, _ := Judge([]Expect{e}, []Point{spoilt, clean}); outcome != Pass || !strings.Contains(checks[0].Why, "1 of 2 repeats left out: switch tor1 stood still") {
+		t.Errorf("beside a clean repeat: %s, %+v", outcome, checks)
+	}
+	// A figure that could not be drawn says why.
+	missing := Point{Phases: []Phase{{Figures: clean.Phases[0].Figures[1:], Missing: []Missing{{"share", "A@tor1", "readings do not cover the phase"}}}}}
+	if checks, outcome, _ := Judge([]Expect{e}, []Point{missing}); outcome != Inconclusive || checks[0].Why != "readings do not cover the phase" || checks[0].More != 0 {
+		t.Errorf("missing: %s, %+v", outcome, checks)
 	}
 }

@@ -131,6 +131,8 @@ type Setup struct {
 	// halt. nil: every job has two of its windows, one behind the other, and an error
 	// wrapping placement.ErrMemory says where they do not fit.
 	Grants map[string]placement.Grant
+
+	Interval time.Duration // between the reports of workers and PSs; 0: as the testbed does
 }
 
 // Testbed is a testbed that stands ready to run one experiment after another:

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/preflight"
@@ -74,6 +75,11 @@ func doctorCommand() *cli.Command {
 			if d.Parts, err = preflight.PartsHere(c.Context); err != nil {
 				return err
 			}
+			if inv == nil && d.Report.Err() == nil {
+				if d.Carries, err = carries(c.Context); err != nil {
+					return err
+				}
+			}
 			if inv != nil {
 				d.Hosts = preflight.Diagnose(c.Context, inv, targets, c.Int("fan-out"), c.Duration("timeout"))
 				d.Switches = diagnoseSwitches(c.Context, inv, c.Int("fan-out"), c.Duration("timeout"))
@@ -92,11 +98,21 @@ func doctorCommand() *cli.Command {
 // diagnosis is what doctor finds.
 type diagnosis struct {
 	netns.Report
-	Parts []preflight.Found     `json:"parts"`
-	Hosts []preflight.Diagnosis `json:"hosts,omitempty"`
+	Parts   []preflight.Found     `json:"parts"`
+	Carries *carry.Machine        `json:"carries,omitempty"` // as an emulated testbed; nil: not measured
+	Hosts   []preflight.Diagnosis `json:"hosts,omitempty"`
 
 	Switches []device.Diagnosis `json:"switches,omitempty"`
 	Services []service          `json:"services,omitempty"`
+}
+
+// carries is what this machine carries as an emulated testbed; nil where it cannot be one.
+func carries(ctx context.Context) (*carry.Machine, error) {
+	m, err := carry.Measure(ctx, version())
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	return &m, err
 }
 
 // diagnoseSwitches asks all switches that P4Runtime or a script drives.
@@ -202,6 +218,9 @@ func (d diagnosis) write(w io.Writer) error {
 	if d.Hosts == nil {
 		if d.Report.Err() == nil {
 			fmt.Fprintln(w, "this machine can emulate racks: inabench run experiments/quickstart.toml")
+		}
+		if d.Carries != nil {
+			fmt.Fprintln(w, d.Carries)
 		}
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/paramservice/node"
@@ -41,6 +42,8 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 		err = netns.HostMain(context.Background(), stdin, stdout)
 	case collectors.ReaderVerb:
 		err = reader.Main(context.Background(), stdin, stdout)
+	case carry.Verb:
+		err = carry.Main(context.Background(), stdout)
 	case supervise.Verb:
 		err = supervise.Main(context.Background(), stdin, stdout)
 	default:

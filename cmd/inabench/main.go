@@ -122,7 +122,7 @@ const description = `Start with: inabench run experiments/quickstart.toml
 
 Results go to stdout, progress and errors to stderr. Exit codes:
   0  every expectation held           6  the testbed failed during the run
-  1  an expectation failed            7  inconclusive: something is undecided
+  1  an expectation failed            7  inconclusive, or not judged at all
   2  usage                            8  the testbed is in use by someone else
   3  invalid input                    9  cleanup incomplete: it lists the rest
   4  no feasible placement            130, 143, 129  interrupted, after teardown

@@ -66,7 +66,7 @@ func listRuns(c *cli.Context) error {
 			fmt.Fprintf(tw, "?\t?\t?\tunreadable\t%s: %v\n", e.Path, e.Err)
 			continue
 		}
-		outcome := string(e.Record.Outcome)
+		outcome := e.Record.Outcome.Word()
 		if !e.Record.Complete() {
 			outcome = "cut off"
 			if results.Running(e.Path) {

@@ -179,6 +179,11 @@ reference = "netpack"
 metrics = ["avg_jct", "de"]
 [measure]
 repeats = 3
+[[expect]]
+metric = "de"
+value = 1
+bound = "at-most"
+reason = "nothing is faster than without a network"
 `
 
 // TestSlurm computes a sweep as a job array: the same, to the byte, as here. Then one that is

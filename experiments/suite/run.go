@@ -274,6 +274,9 @@ func (a *Attempt) classify(e Ended, rec *results.Record) {
 		}
 	case 7:
 		a.Class = Inconclusive
+		if rec != nil && rec.Outcome == results.NotJudged {
+			a.Class = NotJudged
+		}
 	case 8:
 		a.Class = Busy
 	case 9:
@@ -317,7 +320,7 @@ func (d *Done) conclude(a *Attempt, budget bool) {
 		d.Status, d.Message = Xfailed, d.Xfail
 	case a.Class == Verdict:
 		d.Status = Failed
-	case a.Class == Inconclusive:
+	case a.Class == Inconclusive, a.Class == NotJudged:
 		d.Status = Undecided
 	default:
 		d.Status = Broken

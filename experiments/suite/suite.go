@@ -154,6 +154,7 @@ const (
 	Infeasible  Class = "infeasible"  // no placement
 	Unsupported Class = "unsupported" // this machine or driver cannot do it
 	Stopped     Class = "stopped"     // by whoever runs the suite
+	NotJudged   Class = "not judged"  // no expectation decides: no further run would
 )
 
 // more is how many more times a class is tried.

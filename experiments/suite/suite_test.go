@@ -125,6 +125,22 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestNotJudged: a run that nothing could judge is undecided, and not tried again.
+func TestNotJudged(t *testing.T) {
+	for outcome, want := range map[results.Outcome]Class{results.NotJudged: NotJudged, results.Inconclusive: Inconclusive} {
+		a := Attempt{Run: "somewhere"}
+		a.classify(Ended{Exit: 7}, &results.Record{Outcome: outcome, Reasons: []string{"why"}})
+		d := Done{}
+		d.conclude(&a, false)
+		if a.Class != want || d.Status != Undecided || d.Message != "why" {
+			t.Errorf("%s: class %q, status %s: %s", outcome, a.Class, d.Status, d.Message)
+		}
+	}
+	if n := (Retry{Inconclusive: 2}).more(NotJudged); n != 0 {
+		t.Errorf("%d more tries of a run that nothing judges", n)
+	}
+}
+
 // stopper stops a night while its second run goes on.
 type stopper struct {
 	Program

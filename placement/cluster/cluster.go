@@ -4,7 +4,10 @@
 //
 // The network is that of NetPack (ASPLOS '24, section 4.1): every server has one
 // link to its ToR switch, every rack one link to a core that is never the
-// bottleneck, links are undirected, and ToR switches aggregate up to their PAT.
+// bottleneck, links are undirected, and ToR switches aggregate up to their PAT. A tree
+// of INA or of a PS loads a link by what goes to its root: results come back by the other
+// direction. A ring sends as much by one direction as it receives by the other, and loads
+// a link by one of them.
 package cluster
 
 import (

@@ -93,6 +93,52 @@ func TestEnterRefuses(t *testing.T) {
 	}
 }
 
+// A link is full duplex: what a ring sends and what it receives do not meet. A rack's link
+// carries as many streams as leave the rack.
+func TestRingIsDuplex(t *testing.T) {
+	parts := func(servers ...int) (p []Part) {
+		for _, s := range servers {
+			p = append(p, Part{s, 1})
+		}
+		return p
+	}
+	for _, tt := range []struct {
+		name      string
+		at        []Part
+		rate      float64
+		uplink    int // flows
+		leftOfOne float64
+	}{
+		{"two servers of a rack", parts(0, 1), 100, 0, 0},
+		{"a whole rack", parts(0, 1, 2, 3), 100, 0, 0},
+		{"one of each rack: each leaves its own once", parts(0, 4), 75, 1, 25},
+		{"two of each rack, rack by rack", parts(0, 1, 4, 5), 75, 1, 25},
+		{"two of each rack, in turn: each rack is left twice", parts(0, 4, 1, 5), 37.5, 2, 62.5},
+	} {
+		cfg := FatTree(2, 4, 2, 100, 0, 1)
+		cfg.Racks[0].Uplink, cfg.Racks[1].Uplink = 75, 75
+		c := New(cfg)
+		if err := c.Enter(Job{ID: 1, GPUs: len(tt.at), Traffic: Ring}, Placement{Parts: tt.at}); err != nil {
+			t.Fatal(err)
+		}
+		if c.Rate(1) != tt.rate || c.UplinkFlows(0) != tt.uplink || c.UplinkFlows(1) != tt.uplink || c.Flows(0) != 1 || c.Bandwidth(0) != tt.leftOfOne {
+			t.Errorf("%s: %v, %d and %d flows between racks, %d and %v left at a server", tt.name,
+				c.Rate(1), c.UplinkFlows(0), c.UplinkFlows(1), c.Flows(0), c.Bandwidth(0))
+		}
+	}
+	// A worker of an INA job sends by the direction by which the ring sends, and both share it.
+	c := New(FatTree(1, 3, 2, 100, math.Inf(1), 1))
+	for id, p := range []Placement{{Parts: parts(0, 1)}, {Parts: parts(0, 1), PS: []int{2}}} {
+		traffic := []Traffic{Ring, INA}[id]
+		if err := c.Enter(Job{ID: id, GPUs: 2, Traffic: traffic}, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Rate(0) != 50 || c.Rate(1) != 50 {
+		t.Errorf("a ring and INA share two links: %v and %v", c.Rate(0), c.Rate(1))
+	}
+}
+
 // Spare GPUs are nobody else's, and come back with the others; who watches hears of them.
 func TestSpare(t *testing.T) {
 	c := New(FatTree(1, 3, 4, 100, 0, 1))

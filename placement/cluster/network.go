@@ -105,19 +105,18 @@ func (p *planter) each(j Job, at Placement, f func(*flow.Job)) {
 	}
 }
 
-// ring: every server sends once around, to the next one, through both racks' links
-// where that is elsewhere. As undirected links, its own takes it twice.
+// ring: every server sends once around, to the next one, through its own link, and through
+// its rack's where that is elsewhere. What it sends leaves by one direction of a cable, and
+// as much comes in by the other at the same time, so that a ring takes of a full-duplex
+// link what one direction carries, and that once. As many streams leave a rack as enter it.
 func (p *planter) ring(at Placement) {
 	p.job = flow.Job{Kind: flow.Unicast, Nodes: p.job.Nodes[:0]}
-	hop := func(link int) { p.node(len(p.job.Nodes)+1, link, flow.None, false) }
 	for i, w := range at.Parts {
+		p.node(flow.None, w.Server, flow.None, false)
 		next := at.Parts[(i+1)%len(at.Parts)].Server
-		hop(w.Server)
 		if a, b := p.cfg.Servers[w.Server].Rack, p.cfg.Servers[next].Rack; a != b {
-			hop(p.up(a))
-			hop(p.up(b))
+			p.node(flow.None, p.up(a), flow.None, false)
 		}
-		p.node(flow.None, next, flow.None, false)
 	}
 }
 

@@ -239,7 +239,7 @@ func TestSeconds(t *testing.T) {
 		want := 2 * vector * float64(n-1) / float64(n) / rate
 		for _, name := range []string{"ring", "halving-doubling", "halving-doubling-near"} {
 			s, _ := New(name, n)
-			if got := s.Pattern().Seconds(at, vector, link); math.Abs(got-want) > 1e-9 {
+			if got := s.Pattern().Seconds(at, vector, 0, link); math.Abs(got-want) > 1e-9 {
 				t.Errorf("%s of %d: %v s, want %v", name, n, got, want)
 			}
 		}
@@ -254,7 +254,7 @@ func TestSeconds(t *testing.T) {
 		"Titan in Figure 1: two pairs each": {HalvingDoubling(4), []int{1, 2, 1, 2}, 2 * 0.25 * 2 * 0.08},
 		"all to one server":                 {ParameterServer(4, 1), []int{0, 1, 2, 3}, 2 * 3 * 0.08},
 	} {
-		if got := tt.s.Pattern().Seconds(tt.at, vector, link); math.Abs(got-tt.want) > 1e-9 {
+		if got := tt.s.Pattern().Seconds(tt.at, vector, 0, link); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s: %v s, want %v", name, got, tt.want)
 		}
 	}

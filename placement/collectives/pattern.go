@@ -109,23 +109,27 @@ func (p *Pattern) Sent() int {
 // Seconds is how long the operation takes for a vector of so many bits, if worker w is on
 // machine at[w]: phases wait for each other, and a phase lasts as long as the busiest
 // direction of a machine's link needs. Within a machine nothing takes time, and nothing
-// else is on the links. The rate of a machine's link is in bit/s.
-func (p *Pattern) Seconds(at []int, vector float64, rate func(machine int) float64) float64 {
-	out, in := map[int]int{}, map[int]int{}
+// else is on the links. The rate of a machine's link is in bit/s. For each bit there are acks
+// bits that go back; 0: none.
+func (p *Pattern) Seconds(at []int, vector, acks float64, rate func(machine int) float64) float64 {
+	out, in := map[int]float64{}, map[int]float64{}
 	total := 0.0
 	for _, ph := range p.Phases {
 		clear(out)
 		clear(in)
 		for _, f := range ph.Flows {
 			if a, b := at[f.From], at[f.To]; a != b {
-				out[a] += f.Volume
-				in[b] += f.Volume
+				v := float64(f.Volume)
+				out[a] += v
+				in[b] += v
+				in[a] += acks * v
+				out[b] += acks * v
 			}
 		}
 		longest := 0.0
-		for _, direction := range []map[int]int{out, in} {
+		for _, direction := range []map[int]float64{out, in} {
 			for m, v := range direction {
-				longest = max(longest, float64(v)/rate(m))
+				longest = max(longest, v/rate(m))
 			}
 		}
 		total += float64(ph.Times) * longest

@@ -16,6 +16,9 @@ type Network struct {
 	// Worker what one of them sends to others of its machine; 0: no limit. Without either that
 	// takes no time.
 	Local, Worker float64
+	// Acks is what goes back to the sender for each bit that goes to another machine, by the
+	// other directions of both links: nothing waits for it, but it takes its part of them.
+	Acks float64
 	// Latency is how long a bit is on its way to another machine, s, and LocalLatency to
 	// another worker of the same.
 	Latency, LocalLatency float64
@@ -95,7 +98,8 @@ type event struct {
 // simulation is of one operation. A step is a phase that happens once.
 type simulation struct {
 	latency [2]float64 // between machines, within one
-	bits    float64    // of a part
+	acks    float64
+	bits    float64 // of a part
 	phases  []phase
 	steps   []int     // the phase of each
 	first   []int     // the number of its first flow
@@ -110,13 +114,13 @@ type simulation struct {
 	active []moving
 	stale  bool // rates
 	free   []float64
-	users  []int
+	users  []float64 // what each takes for each bit, in all
 	ended  []float64
 }
 
 func newSimulation(p *Pattern, at []int, bits float64, n Network) *simulation {
 	s := &simulation{
-		latency: [2]float64{n.Latency, n.LocalLatency}, bits: bits / float64(p.Parts),
+		latency: [2]float64{n.Latency, n.LocalLatency}, acks: n.Acks, bits: bits / float64(p.Parts),
 		step: slices.Repeat([]int{-1}, p.Workers), left: make([]int, p.Workers),
 		ended: slices.Repeat([]float64{math.Inf(1)}, p.Workers),
 	}
@@ -131,7 +135,7 @@ func newSimulation(p *Pattern, at []int, bits float64, n Network) *simulation {
 	}
 	s.links = append(s.links, slices.Repeat([]float64{unlimited(n.Local)}, len(machines))...)
 	s.links = append(s.links, slices.Repeat([]float64{unlimited(n.Worker)}, p.Workers)...)
-	s.free, s.users = make([]float64, len(s.links)), make([]int, len(s.links))
+	s.free, s.users = make([]float64, len(s.links)), make([]float64, len(s.links))
 
 	flows := 0
 	for i, ph := range p.Phases {
@@ -281,36 +285,43 @@ func (s *simulation) share() {
 	s.stale = false
 	copy(s.free, s.links)
 	clear(s.users)
-	each := func(m *moving, do func(link int)) {
-		do(m.links[0])
+	each := func(m *moving, do func(link int, takes float64)) {
+		do(m.links[0], 1)
 		if m.links[1] != m.links[0] {
-			do(m.links[1])
+			do(m.links[1], 1)
+		}
+		if s.acks > 0 && m.links[0] < s.local { // from where it arrives to where it left
+			do(m.links[0]^1, s.acks)
+			do(m.links[1]^1, s.acks)
 		}
 	}
 	for i := range s.active {
 		s.active[i].rate = -1
-		each(&s.active[i], func(l int) { s.users[l]++ })
+		each(&s.active[i], func(l int, takes float64) { s.users[l] += takes })
 	}
 	for left := len(s.active); left > 0; {
 		least := math.Inf(1)
 		for l, users := range s.users {
-			if users > 0 {
-				least = min(least, s.free[l]/float64(users))
+			if users > same {
+				least = min(least, s.free[l]/users)
 			}
 		}
-		tight := func(l int) bool { return s.free[l] <= least*(1+same)*float64(s.users[l]) }
 		for i := range s.active { // all of a round, before what they take is missed
-			if m := &s.active[i]; m.rate < 0 && (tight(m.links[0]) || tight(m.links[1])) {
-				m.rate = -2
+			if m := &s.active[i]; m.rate < 0 {
+				each(m, func(l int, _ float64) {
+					if s.free[l] <= least*(1+same)*s.users[l] {
+						m.rate = -2
+					}
+				})
 			}
 		}
 		for i := range s.active {
 			if m := &s.active[i]; m.rate == -2 {
 				m.rate = least
 				left--
-				each(m, func(l int) {
-					s.users[l]--
-					s.free[l] = max(0, s.free[l]-least)
+				each(m, func(l int, takes float64) {
+					s.users[l] -= takes
+					s.free[l] = max(0, s.free[l]-takes*least)
 				})
 			}
 		}

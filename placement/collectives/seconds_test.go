@@ -57,10 +57,16 @@ func TestScheduleSeconds(t *testing.T) {
 		// Recursive doubling of four with 0 and 2 on one machine: 0 and 1 exchange K, 2 and 3
 		// too, over the one link of 0 and 2; then 0 and 2 are done at once, and 1 and 3, on
 		// links of their own, need as long as one transfer takes.
-		"two on one link":  {RecursiveDoubling(4), []int{0, 1, 0, 3}, alike, 2 + 1},
-		"no way through":   {Ring(2), apart(2), Network{Rate: func(int) float64 { return 0 }}, math.Inf(1)},
-		"latency only":     {RecursiveDoubling(8), apart(8), Network{Rate: func(int) float64 { return math.Inf(1) }, Latency: 1}, 3 * 3},
-		"local beside far": {ParameterServer(3, 1), []int{0, 0, 1}, Network{Rate: alike.Rate, Local: 0.25}, 4 + 4},
+		"two on one link": {RecursiveDoubling(4), []int{0, 1, 0, 3}, alike, 2 + 1},
+		"no way through":  {Ring(2), apart(2), Network{Rate: func(int) float64 { return 0 }}, math.Inf(1)},
+		"latency only":    {RecursiveDoubling(8), apart(8), Network{Rate: func(int) float64 { return math.Inf(1) }, Latency: 1}, 3 * 3},
+		// What goes and what comes each leave half as much for what acknowledges the other; what
+		// goes one way only meets nothing.
+		"two that acknowledge":        {Ring(2), []int{0, 1}, Network{Rate: alike.Rate, Acks: 0.5}, 2 * 0.5 * 1.5},
+		"one way at a time":           {ParameterServer(2, 1), []int{0, 1}, Network{Rate: alike.Rate, Acks: 0.5}, 1 + 1},
+		"acknowledged on a machine":   {Ring(2), []int{0, 0}, Network{Rate: alike.Rate, Worker: 4, Acks: 0.5}, 2 * 0.5 / 4},
+		"a ring that is acknowledged": {Ring(4), apart(4), Network{Rate: alike.Rate, Acks: 0.25}, 6 * 0.25 * 1.25},
+		"local beside far":            {ParameterServer(3, 1), []int{0, 0, 1}, Network{Rate: alike.Rate, Local: 0.25}, 4 + 4},
 	} {
 		if got := tt.s.Seconds(tt.at, 1, tt.net); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
@@ -117,6 +123,9 @@ func random(t *testing.T, rng *rand.Rand) (s Schedule, at []int, bits float64, n
 	}
 	net = Network{Rate: func(m int) float64 { return rates[m] }, Latency: rng.Float64() * 0.01, LocalLatency: rng.Float64() * 0.01}
 	if rng.IntN(2) == 0 {
+		net.Acks = 0.1 * rng.Float64()
+	}
+	if rng.IntN(2) == 0 {
 		net.Local = 1e6 * (1 + 9*rng.Float64())
 	}
 	return s, at, 1e6 * rng.Float64(), net
@@ -146,6 +155,8 @@ func TestSecondsProperties(t *testing.T) {
 				if a != b {
 					busy[[2]int{0, a}] += v / net.Rate(a)
 					busy[[2]int{1, b}] += v / net.Rate(b)
+					busy[[2]int{1, a}] += net.Acks * v / net.Rate(a)
+					busy[[2]int{0, b}] += net.Acks * v / net.Rate(b)
 				} else if net.Local > 0 {
 					busy[[2]int{2, a}] += v / net.Local
 				}
@@ -239,7 +250,7 @@ func TestSecondsInLockstep(t *testing.T) {
 				for w := range at {
 					at[w] /= per
 				}
-				want := s.Pattern().Seconds(at, 1, alike.Rate)
+				want := s.Pattern().Seconds(at, 1, 0, alike.Rate)
 				if got := s.Seconds(at, 1, alike); math.Abs(got-want) > 1e-9 {
 					t.Errorf("%s of %d, %d on a machine: %v, with barriers %v", name, n, per, got, want)
 				}
@@ -263,6 +274,30 @@ func BenchmarkSeconds(b *testing.B) {
 					p.Times(at, 1e9, Network{Rate: func(int) float64 { return 100e9 }, Latency: 1e-5, LocalLatency: 1e-6}, nil)
 				}
 			})
+		}
+	}
+}
+
+// A ring of n sends 2(n-1) chunks; what comes late of one delays the next.
+func TestRingTail(t *testing.T) {
+	const mega = 1e6
+	for _, tt := range []struct {
+		name                       string
+		n                          int
+		bytes, transfer, hop, want float64
+	}{
+		{"alone", 1, mega, 0, 1, 0},
+		{"chunks last longer than the way: the last hop", 2, mega, 1, 0.25, 0.25},
+		{"of four, too", 4, 4 * mega, 6, 0.25, 0.25},
+		// A chunk of 61,440 bytes is passed on in eight blocks. Each step after the first one
+		// begins the way and a block after the one before it, not a chunk.
+		{"a long way", 4, 4 * 61440, 6, 2, 2 + 5*(2+1/8.-1)},
+		// One that is as small as a block leaves when all of it has come.
+		{"small", 3, 3 * 960, 4, 2, 2 + 3*(2+1-1)},
+		{"nothing", 3, 0, 0, 2, 2 + 3*2},
+	} {
+		if got := RingTail(tt.n, tt.bytes, tt.transfer, tt.hop); math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%s: %v s, want %v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -36,7 +36,8 @@ type Link struct {
 	Capacity float64 // bit/s
 	// Cable, where it is not 0, names the cable: the two directions of one cable
 	// have the same number. WaterFill fills them as one undirected link with the
-	// smaller capacity; Occupancy does not look at it.
+	// smaller capacity, of which a ring takes the busier direction; Occupancy does not
+	// look at it.
 	Cable int
 }
 

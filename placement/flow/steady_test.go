@@ -39,9 +39,9 @@ func randomJob(r *rand.Rand, c *clos) Job {
 	if r.IntN(8) == 0 { // a ring
 		perm := r.Perm(hosts)[:n]
 		j.Kind = Unicast
-		for i, h := range perm {
-			for _, up := range []int{2 * h, 2 * perm[(i+1)%n]} {
-				j.Nodes = append(j.Nodes, Node{Parent: None, Up: up, Down: None, Switch: None})
+		for _, h := range perm {
+			for range 1 + r.IntN(2) { // a link may be crossed again
+				j.Nodes = append(j.Nodes, Node{Parent: None, Up: 2 * h, Down: None, Switch: None})
 			}
 		}
 		return onCables(j)

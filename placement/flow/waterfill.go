@@ -16,8 +16,9 @@ const snap = 1e-12
 // above it leap from one to the sum over its children (UpdateFlows, Table 1).
 //
 // Beyond the paper, a job stops at its Limit, synchronous jobs aggregate without
-// drawing on PAT, and a residue of 1e-12 of a capacity is zero: the published
-// comparison with 0 makes the outcome depend on rounding. Where PAT equals a
+// drawing on PAT, the streams of a ring count in the busier direction of a cable, and
+// a residue of 1e-12 of a capacity is zero: the published comparison with 0 makes the
+// outcome depend on rounding. Where PAT equals a
 // job's rate exactly, all of it is aggregated (Table 1; the text differs).
 //
 // The paper's loop visits every job and link in each round. Since all growing
@@ -154,13 +155,17 @@ func newFill(p *Problem) *fill {
 		base := n
 		w.first[ji] = base
 		linked := false
+		var back []bool
+		if j.streams() {
+			back = j.returning(w.cable)
+		}
 		for k := range j.Nodes {
 			nd := &j.Nodes[k]
 			w.job[n], w.parent[n], w.link[n], w.sw[n] = int32(ji), -1, -1, forwards
 			if nd.Parent != None {
 				w.parent[n] = base + int32(nd.Parent)
 			}
-			if nd.Up != None {
+			if nd.Up != None && (back == nil || !back[k]) {
 				w.link[n] = w.cable[nd.Up]
 				linked = true
 			}
@@ -335,8 +340,8 @@ func (w *fill) result() *Result {
 	// A cable's load and flows go to the direction that more of the flows take.
 	for ji := range w.p.Jobs {
 		for k := range w.p.Jobs[ji].Nodes {
-			if up := w.p.Jobs[ji].Nodes[k].Up; up != None {
-				r.Links[up].Flows += float64(w.flow[w.first[ji]+int32(k)])
+			if n := w.first[ji] + int32(k); w.link[n] >= 0 {
+				r.Links[w.p.Jobs[ji].Nodes[k].Up].Flows += float64(w.flow[n])
 			}
 		}
 	}

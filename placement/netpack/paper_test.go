@@ -310,7 +310,7 @@ func TestCrossRackFlows(t *testing.T) {
 		pat     float64
 		want    float64 // of an uplink of 20
 	}{
-		{cluster.INA, 1000, 20}, {cluster.INA, 0, 10}, {cluster.PS, 1000, 10}, {cluster.Tree, 0, 20}, {cluster.Ring, 0, 10},
+		{cluster.INA, 1000, 20}, {cluster.INA, 0, 10}, {cluster.PS, 1000, 10}, {cluster.Tree, 0, 20}, {cluster.Ring, 0, 20},
 	} {
 		c := cluster.New(cluster.FatTree(2, 4, 1, 100, tt.pat, 20))
 		p := newPlanner(c)

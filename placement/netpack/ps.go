@@ -157,7 +157,8 @@ func (p *planner) equation1(t cluster.Traffic, c *Choice) {
 // across is the largest and the smallest share C_rack/(FC_r+n_r) of the uplinks that the
 // plan in racks uses with a PS on a server (-1: none); 0 and +Inf if it uses none. n_r is
 // what the flow model counts: a rack that aggregates sends one flow up, another one all
-// of its workers', and the PS's rack receives what all others send.
+// of its workers', and the PS's rack receives what all others send. A ring leaves each of
+// its racks once, and enters it once by the other direction.
 func (p *planner) across(t cluster.Traffic, ps int) (most, least float64) {
 	least = math.Inf(1)
 	if len(p.racks) == 1 && (ps < 0 || p.servers[ps].rack == p.racks[0].rack) {
@@ -169,7 +170,7 @@ func (p *planner) across(t cluster.Traffic, ps int) (most, least float64) {
 	}
 	if t == cluster.Ring {
 		for _, u := range p.racks {
-			share(u.rack, 2)
+			share(u.rack, 1)
 		}
 		return most, least
 	}

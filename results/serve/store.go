@@ -26,7 +26,7 @@ type row struct {
 
 // Glyph repeats what colours say.
 func (r row) Glyph() string {
-	return map[string]string{"pass": "✓", "fail": "✕", "error": "!", "skipped": "–", running: "▶", unreadable: "!"}[r.Verdict] + map[bool]string{true: "?"}[r.Verdict == "inconclusive" || r.Verdict == cutOff]
+	return map[string]string{"pass": "✓", "fail": "✕", "error": "!", "skipped": "–", "not-judged": "–", running: "▶", unreadable: "!"}[r.Verdict] + map[bool]string{true: "?"}[r.Verdict == "inconclusive" || r.Verdict == cutOff]
 }
 
 // Class is the CSS class of its verdict.
@@ -40,7 +40,7 @@ func (r row) Class() string {
 
 // Rank sorts verdicts: what needs attention first.
 func (r row) Rank() int {
-	return slices.Index([]string{running, "error", unreadable, cutOff, "fail", "inconclusive", "pass", "skipped"}, r.Verdict)
+	return slices.Index([]string{running, "error", unreadable, cutOff, "fail", "inconclusive", "not-judged", "pass", "skipped"}, r.Verdict)
 }
 
 func (r row) same(o row) bool {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -112,6 +113,9 @@ type Config struct {
 	// LocalRate is what a rank sends to others of its host, all together, bit/s of gradients:
 	// loopback is no cable that could be slow. 0: as fast as that goes.
 	LocalRate float64 `json:"local_rate,omitempty"`
+
+	// Sabotage is a fault that the agent is to have; nil: none.
+	Sabotage *sabotage.Act `json:"sabotage,omitempty"`
 }
 
 // Title is what the agent is to people: "worker A/0", "ps A".
@@ -154,10 +158,9 @@ type Command struct {
 	// window that may be another.
 	//
 	// Stop is for workers first, then the PS. Workers that were told where to pause end
-	// there. Otherwise they agree among themselves on where to end (ina.Vote), which
-	// takes another window, or the rest of the iteration. They finish what is outstanding
-	// up to there, report and exit. One whose others have died gives up after a second,
-	// or four RTO, without progress. Trainers and ranks end after the step or iteration
+	// there: they finish what is outstanding up to there, report and exit. One that was
+	// not told sends nothing new, and ends where it is. One whose others have died, or
+	// have ended before, gives up after a second, or four RTO, without progress. Trainers and ranks end after the step or iteration
 	// in which all have heard of it.
 	//
 	// Tree gives a job another tree, or with epoch 0 none. All ranks are told, and each
@@ -237,6 +240,9 @@ type Stats struct {
 	LateMax     float64 `json:"late_max"`
 	ClearP99    float64 `json:"clear_p99"`    // LateP99 of those that were due outside of stalls
 	SocketDrops int64   `json:"socket_drops"` // SO_RXQ_OVFL
+
+	// Sabotaged is how often the agent's fault has acted.
+	Sabotaged int64 `json:"sabotaged,omitempty"`
 
 	// Training is of trainers, whose iterations are steps.
 	Training *Training `json:"training,omitempty"`

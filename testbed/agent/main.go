@@ -39,6 +39,8 @@ type control struct {
 	next     time.Duration // sample
 	beat     time.Duration
 	stalls   *stall.Record // of this process
+	paused   time.Duration // until when it stood still on purpose, which is no stall of its host
+	sab      *saboteur     // nil: nothing is wrong with it on purpose
 
 	mu     sync.Mutex
 	orders []Command
@@ -62,6 +64,7 @@ func (c *control) take() []Command {
 
 // started reports when the job's traffic began.
 func (c *control) started(t time.Duration) {
+	c.sab.begins(t)
 	c.events <- Event{Event: "started", T: t.Seconds()}
 	c.next = t + c.interval
 }
@@ -72,11 +75,12 @@ func (c *control) due(now time.Duration) bool { return c.next != 0 && now >= c.n
 // report tells totals at now; any goroutine may call it. A reader that is behind misses
 // some; nothing waits for it.
 func (c *control) report(now time.Duration, s Stats) {
-	e := Event{Event: "sample", T: now.Seconds(), Stats: &s, Stalls: c.stalls.Take()}
-	select {
-	case c.events <- e:
-	default:
-		c.stalls.Return(e.Stalls)
+	for _, e := range c.sab.delay(Event{Event: "sample", T: now.Seconds(), Stats: &s, Stalls: c.stalls.Take()}) {
+		select {
+		case c.events <- e:
+		default:
+			c.stalls.Return(e.Stalls)
+		}
 	}
 }
 
@@ -151,10 +155,12 @@ type agent struct {
 	clock  udp.Clock
 	stdout io.Writer
 	line   bytes.Buffer
+	sab    *saboteur // nil: nothing is wrong with it on purpose
 }
 
 // emit writes e as one line in one piece.
 func (a *agent) emit(e Event) error {
+	e = a.sab.tell(e)
 	a.line.Reset()
 	if err := json.NewEncoder(&a.line).Encode(e); err != nil {
 		return fmt.Errorf("encode %s event: %w", e.Event, err)
@@ -176,6 +182,9 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 	}
 	cfg, err := parseConfig(in.Bytes())
 	if err != nil {
+		return err
+	}
+	if a.sab, cfg, err = newSaboteur(cfg); err != nil {
 		return err
 	}
 	r, err := newRole(cfg, &a.clock)
@@ -216,7 +225,7 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 }
 
 func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan Command, bad <-chan error) error {
-	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval, beat: cfg.Beat, stalls: stall.New(cfg.Beat)}
+	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval, sab: a.sab, beat: cfg.Beat, stalls: stall.New(cfg.Beat)}
 	ended := make(chan error, 1)
 	started, running := false, false
 	roleCtx, kill := context.WithCancel(ctx)
@@ -326,6 +335,11 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 // done reports r's totals when its ports are free for the next.
 func (a *agent) done(r role, c *control) error {
 	r.close()
+	for _, e := range a.sab.rest() {
+		if err := a.emit(e); err != nil {
+			return err
+		}
+	}
 	s := r.stats()
 	return a.emit(Event{Event: "done", T: a.clock.Now().Seconds(), Stats: &s, Stalls: c.stalls.Take()})
 }

@@ -69,6 +69,8 @@ type process struct {
 	stdin  io.WriteCloser
 	events chan Event
 	err    chan error
+
+	heard, before float64 // when it said something, of seen
 }
 
 func startProcess(t testing.TB, name string, newNet bool) *process {
@@ -240,12 +242,18 @@ func (r *rack) job(cfg Config, adjust func(rank int, c *Config)) (workers []*pro
 	return workers, ps
 }
 
-// finish stops the workers, then the PS, and returns what they report.
+// finish stops the workers where they are all to pause, then the PS, and returns what they
+// report.
 func finish(workers []*process, ps *process) (stats []Stats, psStats Stats) {
+	at := held(workers)
 	for _, p := range workers {
+		p.write(Command{Cmd: "pause", ID: 100, PSN: at})
 		p.write(Command{Cmd: "stop"})
 	}
 	for _, p := range workers {
+		if p.until("paused").ID != 100 {
+			p.t.Errorf("%s answers another command", p.name)
+		}
 		stats = append(stats, *p.until("done").Stats)
 	}
 	ps.write(Command{Cmd: "stop"})
@@ -346,7 +354,7 @@ func TestIterationsInRack(t *testing.T) {
 	}
 }
 
-// A stop in the middle of iterations ends all workers after the same one.
+// A stop in the middle of iterations ends all workers at the same PSN.
 func TestStopIterationsInRack(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -358,26 +366,31 @@ func TestStopIterationsInRack(t *testing.T) {
 	stats, s := finish(workers, ps)
 	all(t, cfg, stats, s)
 	for rank, w := range stats {
-		if w.Iterations == 0 || w.Iterations != stats[0].Iterations || w.PSNs != 2+w.Iterations*521 {
-			t.Errorf("worker %d: %d iterations, %d PSNs; worker 0 did %d", rank, w.Iterations, w.PSNs, stats[0].Iterations)
+		if w.Iterations == 0 || w.PSNs != stats[0].PSNs || w.Iterations != (w.PSNs-2)/521 {
+			t.Errorf("worker %d: %d iterations, %d PSNs; worker 0 got %d", rank, w.Iterations, w.PSNs, stats[0].PSNs)
 		}
 	}
 }
 
-// pauseJob has workers pause together, and returns where.
-func pauseJob(t *testing.T, workers []*process) uint64 {
-	t.Helper()
-	var at uint64
+// held has workers send nothing new, and returns where they can all end.
+func held(workers []*process) (at uint64) {
 	for i, p := range workers {
 		p.write(Command{Cmd: "hold", ID: int64(i + 1)})
 	}
 	for i, p := range workers {
 		e := p.until("held")
 		if e.ID != int64(i+1) {
-			t.Errorf("%s answers command %d, not %d", p.name, e.ID, i+1)
+			p.t.Errorf("%s answers command %d, not %d", p.name, e.ID, i+1)
 		}
 		at = max(at, e.PSN)
 	}
+	return at
+}
+
+// pauseJob has workers pause together, and returns where.
+func pauseJob(t *testing.T, workers []*process) uint64 {
+	t.Helper()
+	at := held(workers)
 	for _, p := range workers {
 		p.write(Command{Cmd: "pause", ID: 9, PSN: at})
 	}
@@ -462,6 +475,8 @@ func TestStopAloneInRack(t *testing.T) {
 		}
 	}
 	for _, p := range workers[:2] {
+		for p.until("sample").Stats.Resends == 0 { // then it has something outstanding
+		}
 		p.write(Command{Cmd: "stop"})
 		s := p.until("done").Stats
 		if s.Resends == 0 || s.SumErrors != 0 {

@@ -60,14 +60,23 @@ func (k *ps) run(ctx context.Context, c *control) error {
 	c.started(now)
 	for back := now; ctx.Err() == nil; { // when to look again
 		c.stalls.Woke(back, c.clock.Now())
+		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
+			return err
+		}
 		n, err := k.sock.Receive()
 		if err != nil {
 			return err
 		}
 		for i := range n {
+			if c.sab != nil && c.sab.drops(now) {
+				continue
+			}
 			result, to := k.p.Receive(k.sock.Packets[i])
 			if result == nil {
 				continue
+			}
+			if c.sab != nil {
+				result = c.sab.result(result, now)
 			}
 			if err := k.send(result, to); err != nil {
 				return err

@@ -204,6 +204,9 @@ func (k *rank) train(ctx context.Context, c *control, at time.Duration) error {
 	c.started(begin)
 	op := collective.Op{Bytes: k.cfg.Message}
 	for stop := false; !stop && (k.cfg.Iterations == 0 || op.Index < k.cfg.Iterations); op.Index++ {
+		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
+			return err
+		}
 		if k.mesh != nil {
 			k.mesh.Fill(op)
 		}

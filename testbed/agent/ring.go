@@ -7,15 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/testbed/collective"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
 // RingPortBase is where rings listen.
 const RingPortBase = collective.RingPortBase
-
-// ringMessage is the vector of a ring job without a message size, in bytes.
-const ringMessage = 4 << 20
 
 // ring is a worker of a ring all-reduce over TCP. Those that want to stop say so in
 // every all-reduce, so that all of them end after the same iteration.
@@ -35,7 +33,7 @@ func newRing(cfg Config, _ *udp.Clock) (*ring, error) {
 	}
 	cfg.Lanes = 1 // the vector is cut into lanes, not into packets
 	if cfg.Message == 0 && len(cfg.Layers) == 0 {
-		cfg.Message = ringMessage
+		cfg.Message = collectives.RingMessage
 	}
 	r, err := collective.NewRing(collective.RingConfig{
 		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Peers: cfg.Peers, Rate: cfg.Rate, Seed: cfg.Seed,
@@ -101,6 +99,9 @@ func (r *ring) reduce(ctx context.Context, c *control) error {
 	m.started = true
 	var op collective.Op
 	for m.begin(t); !m.finished; {
+		if leave, err := c.sabotaged(ctx, r.stats); leave || err != nil {
+			return err
+		}
 		op.Stop = c.stop.Load()
 		var stop bool
 		var checked, wrong int64

@@ -232,6 +232,9 @@ func (k *trainer) train(ctx context.Context, c *control) error {
 	ops := make([]*collective.Operation, len(k.pattern.Ops))
 	learned := false
 	for step := int64(0); k.cfg.Steps == 0 || step < k.cfg.Steps; step++ {
+		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
+			return err
+		}
 		stop := (k.group == nil || len(ops) == 0) && c.stop.Load()
 		for i, o := range k.pattern.Ops {
 			if err := k.sleep(ctx, begin+seconds(o.Start)); err != nil {

@@ -28,6 +28,9 @@ type worker struct {
 
 	pausing   int64 // the command that a pause will answer; 0: none
 	announced bool  // that it has started
+
+	sab   *saboteur // nil: nothing is wrong with it on purpose
+	again func() (*ina.Worker, error)
 }
 
 func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
@@ -35,7 +38,10 @@ func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
 	wc := ina.WorkerConfig{
 		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Workers: cfg.Workers,
 		Lanes: cfg.Lanes, Window: cfg.Window, AIMD: cfg.Control == "aimd",
-		RTO: cfg.RTO, Seed: cfg.Seed, Message: msg.packets,
+		RTO: cfg.RTO, Seed: cfg.Seed,
+	}
+	if cfg.Mode == "synchronous" && cfg.Collective == "ina" {
+		wc.Region = 2 * cfg.Window // what a job without a PS has, in each of its switches
 	}
 	var err error
 	if cfg.Slots > 0 {
@@ -48,7 +54,8 @@ func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
 		msg: msg,
 		to:  udp.Address(ina.UpGroup(cfg.Job), ina.UpPortBase|cfg.Job),
 	}
-	if k.w, err = ina.NewWorker(wc); err != nil {
+	k.again = func() (*ina.Worker, error) { return ina.NewWorker(wc) }
+	if k.w, err = k.again(); err != nil {
 		return nil, err
 	}
 	if rate := cmp.Or(cfg.Rate, cfg.LineRate); rate > 0 {
@@ -74,6 +81,7 @@ func (k *worker) giveUp() time.Duration { return max(time.Second, 4*k.cfg.RTO) }
 func (k *worker) run(ctx context.Context, c *control) error {
 	defer loop.Own()()
 	defer context.AfterFunc(ctx, k.sock.Interrupt)()
+	k.sab = c.sab
 	var stopped time.Duration // when a stop was first seen
 	now := c.clock.Now()
 	k.w.Allow(ina.Startup, now)
@@ -83,8 +91,16 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		k.announced = true
 	}
 	for back := now; ctx.Err() == nil; { // when to look again
+		c.stalls.Woke(back, c.clock.Now())
+		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
+			return err
+		}
+		if k.sab != nil && k.sab.restarts(c.clock.Now()) {
+			if err := k.restart(c.clock.Now()); err != nil {
+				return err
+			}
+		}
 		before := c.clock.Now() // what arrived until now is looked at before a timeout is believed
-		c.stalls.Woke(back, before)
 		n, err := k.sock.Receive()
 		if err != nil {
 			return err
@@ -169,12 +185,16 @@ func (k *worker) send(c *control, now, wake time.Duration) (time.Duration, error
 			return min(wake, due), nil
 		}
 		k.late.add(now - due)
-		if !c.stalls.Add(due, now) {
+		if !c.stalls.Add(max(due, c.paused), now) {
 			k.clear.add(now - due)
 		}
 		k.pace.sent()
 		b := k.sock.Buffer()
-		if err := k.sock.Queue(b[:k.w.Send(now, b)], k.to); err != nil {
+		b = b[:k.w.Send(now, b)]
+		if k.sab != nil {
+			k.sab.gradient(b, now)
+		}
+		if err := k.sock.Queue(b, k.to); err != nil {
 			return 0, err
 		}
 	}
@@ -219,7 +239,7 @@ func (k *worker) step(c *control, t time.Duration) {
 			k.w.Allow(ina.Endless, t)
 		}
 	}
-	if m.packets == 0 || m.next == 0 && m.done == 0 { // a vote may have come with the startup
+	if m.packets == 0 || m.next == 0 && m.done == 0 { // the pause may have been within the startup
 		m.finished = k.w.Stopped()
 	}
 	for m.packets > 0 && !m.finished {
@@ -239,14 +259,11 @@ func (k *worker) step(c *control, t time.Duration) {
 	}
 }
 
-// abandon reports whether a worker asked to stop has nothing more to wait for: it
-// is computing and was not told where to end, so nothing is outstanding anywhere, or the others are gone and what
-// it had outstanding was resent since, so that no switch keeps aggregators for it.
+// abandon reports whether a worker asked to stop has nothing more to wait for: the others
+// are gone and what it had outstanding was resent since, so that no switch keeps
+// aggregators for it.
 func (k *worker) abandon(now, stopped time.Duration) bool {
 	n, oldest := k.w.Outstanding()
-	if at, ok := k.msg.ready(); ok && n == 0 && at > now+50*time.Millisecond && k.pausing == 0 {
-		return true
-	}
 	return now > max(stopped, k.last)+k.giveUp() && (n == 0 || oldest >= stopped)
 }
 

@@ -54,7 +54,7 @@ type treeAnswer struct {
 func newTree(cfg Config, t Tree, alive func(index int64) error) (*tree, error) {
 	r, err := ina.NewReducer(ina.WorkerConfig{
 		Job: cfg.Job, Epoch: t.Epoch, Rank: cfg.Rank, Workers: len(cfg.Peers), Lanes: cfg.Lanes,
-		Window: t.Window, RTO: cfg.RTO, Seed: cfg.Seed,
+		Window: t.Window, Region: 2 * t.Window, RTO: cfg.RTO, Seed: cfg.Seed,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("tree of epoch %d: %w", t.Epoch, err)

@@ -20,13 +20,16 @@ import (
 //
 //  1. When the lock of all workers below is complete, a switch takes its resource for
 //     the job, unless lane 0 says that a switch below could not. If Capacity jobs have it
-//     already, it takes nothing and adds 1 to lane 0: a refusal. It never waits, so there
+//     already, it takes nothing and adds 1 to lane 0, which it takes from lane 1 (see
+//     Seal): a refusal. It never waits, so there
 //     is no deadlock; two jobs that lock crosswise may both be refused.
 //  2. The root's sum is the answer, the same for all workers. On its way down every
 //     switch keeps what it took, if nobody refused, or gives it back.
 //  3. Gradients of a job without a turn are dropped and counted: refused, not slowed.
 //  4. The sum of the unlocks, on its way down, ends the turn. It is complete when no
 //     worker lacks a result.
+//  5. Locks and unlocks that are not sealed are damaged. They are dropped and counted on
+//     their way up and down: damage neither gives nor takes a turn.
 //
 // A job that is gone without unlocking keeps its turn until its entry is deleted or
 // replaced (SetJob, DeleteJob), which ends it. An entry that comes after needs another
@@ -189,7 +192,7 @@ func (s *Switch) exclusive(j *job, h *Header, b []byte, port uint32, now time.Du
 		j.counters.In.sub(b)
 		j.counters.Inactive.add(b)
 		return Verdict{Reason: NoTurn}
-	case op == FlagLock|FlagUnlock || op != 0 && h.Lanes == 0:
+	case op == FlagLock|FlagUnlock || op != 0 && !sealed(b[HeaderLen:], h.Bitmap):
 		j.counters.In.sub(b)
 		j.counters.Dropped.add(b)
 		return Verdict{Reason: Malformed}
@@ -201,13 +204,13 @@ func (s *Switch) exclusive(j *job, h *Header, b []byte, port uint32, now time.Du
 func (s *Switch) ask(j *job, slot uint32) {
 	s.yield(j)
 	j.turn = turn{state: refused, psn: s.aggs[slot].psn}
-	lane0 := &s.sums[slot][0]
-	if *lane0>>32 != 0 {
+	lanes := &s.sums[slot][0]
+	if *lanes>>32 != 0 {
 		return
 	}
 	for _, r := range j.needs {
 		if r.active >= s.limits.Capacity {
-			*lane0 += 1 << 32
+			*lanes = (*lanes>>32+1)<<32 | uint64(uint32(*lanes)-1)
 			j.counters.Conflicts.Packets++
 			return
 		}

@@ -232,7 +232,8 @@ func TestExclusiveTrees(t *testing.T) {
 		d := []trouble{{}, {.02, .02, .2}, {.2, .1, .5}}[rng.IntN(3)]
 		ok := t.Run(fmt.Sprintf("%d/depth=%d/per=%v/capacity=%d/%v", round, depth, l.Resource, l.Capacity, d), func(t *testing.T) {
 			p := newPlant(rng, depth, l)
-			const jobs, ops, window = 3, 12, 8
+			const jobs, ops = 3, 12
+			near := uint64(rng.IntN(2)) // PSNs begin at 0, or not long before they wrap
 			trees := map[uint16]map[*node][]uint32{}
 			var members [jobs][]*member
 			var sizes [jobs][]int64 // packets of each operation
@@ -242,9 +243,15 @@ func TestExclusiveTrees(t *testing.T) {
 				for k := range at {
 					at[k] = p.switches[rng.IntN(len(p.switches))]
 				}
-				cfg := WorkerConfig{Job: id, Epoch: 3, Workers: len(at), Lanes: 1 + rng.IntN(9), Window: 1 + rng.IntN(window),
+				window := 1 + rng.IntN(8)
+				cfg := WorkerConfig{Job: id, Epoch: 3, Workers: len(at), Lanes: 1 + rng.IntN(9), Window: 1 + rng.IntN(window), Region: 2 * window,
 					RTO: 300 * time.Microsecond, Seed: *seed}
-				ms, tree := p.addTree(t, JobEntry{Job: id, Epoch: 3, Mode: Exclusive, Window: window}, cfg, at)
+				ms, tree := p.addTree(t, JobEntry{Job: id, Epoch: 3, Mode: Exclusive, Window: uint32(window)}, cfg, at)
+				begin := near * (1<<32 - uint64(rng.IntN(200)))
+				for _, m := range ms {
+					w := m.r.w
+					w.base, w.next, w.edge, w.allowed = begin, begin, begin, begin
+				}
 				members[i], trees[id] = ms, tree
 				for range ops {
 					sizes[i] = append(sizes[i], rng.Int64N(30))
@@ -347,7 +354,7 @@ func TestTreeIsReplaced(t *testing.T) {
 			for k := range at {
 				at[k] = p.switches[rng.IntN(len(p.switches))]
 			}
-			cfgs[i] = WorkerConfig{Job: id, Workers: len(at), Lanes: 2, Window: 4, RTO: 300 * time.Microsecond, Seed: *seed}
+			cfgs[i] = WorkerConfig{Job: id, Workers: len(at), Lanes: 2, Window: 4, Region: 8, RTO: 300 * time.Microsecond, Seed: *seed}
 			jobs[i], trees[id] = p.addTree(t, JobEntry{Job: id, Mode: Exclusive, Window: 4}, cfgs[i], at)
 			for _, m := range jobs[i] {
 				work(m, 20)
@@ -427,17 +434,26 @@ func exclusiveSwitch(t testing.TB, l Limits) *Switch {
 	return s
 }
 
-// opPacket is a packet of an operation, with one lane.
+// opPacket is a packet of an operation, with two lanes.
 func opPacket(job uint16, rank int, psn uint32, f Flags, lane0 int32) []byte {
-	b := make([]byte, HeaderLen+4)
-	Header{Flags: f, Job: job, PSN: psn, Rank: uint8(rank), Lanes: 1, Bitmap: 1 << rank}.Put(b)
-	binary.BigEndian.PutUint32(b[HeaderLen:], uint32(lane0))
+	b := make([]byte, HeaderLen+4*OpLanes)
+	Header{Flags: f, Job: job, PSN: psn, Rank: uint8(rank), Lanes: OpLanes, Bitmap: 1 << rank}.Put(b)
+	sealOp(b[HeaderLen:], uint32(lane0))
 	return b
 }
 
 // both makes b a packet of the workers 0 and 1.
 func both(b []byte) []byte {
 	b[21] = 3
+	if b[1]&byte(FlagLock|FlagUnlock) != 0 {
+		binary.BigEndian.PutUint32(b[HeaderLen+4:], binary.BigEndian.Uint32(b[HeaderLen+4:])+Seal)
+	}
+	return b
+}
+
+// damaged has one bit of b flipped.
+func damaged(b []byte, bit int) []byte {
+	b[bit/8] ^= 0x80 >> (bit % 8)
 	return b
 }
 
@@ -459,6 +475,8 @@ func TestTurns(t *testing.T) {
 	}{
 		{"root", true, []step{
 			{"gradients without a turn", 2, opPacket(1, 0, 0, 0, 5), NoTurn, 0, nil},
+			{"a lock whose refusals are damaged", 2, damaged(opPacket(1, 0, 0, FlagLock, 0), 8*HeaderLen+7), Malformed, 0, nil},
+			{"a lock of workers that are not in it", 2, damaged(opPacket(1, 0, 0, FlagLock, 0), 8*21+6), Malformed, 0, nil},
 			{"not all have asked", 2, opPacket(1, 0, 0, FlagLock, 0), Absorbed, 0, nil},
 			{"all have", 3, opPacket(1, 1, 0, FlagLock, 0), Completed, 0, []uint16{1}},
 			{"the other job", 4, both(opPacket(2, 0, 0, FlagLock, 0)), Completed, 1, []uint16{1}},
@@ -471,6 +489,7 @@ func TestTurns(t *testing.T) {
 			{"another lacks a result", 3, opPacket(1, 1, 1, FlagResend, 6), Answered, 11, []uint16{1}},
 			{"and unlocks too", 3, opPacket(1, 1, 2, FlagUnlock, 0), Completed, 0, nil},
 			{"asks again", 3, opPacket(1, 1, 2, FlagUnlock|FlagResend, 0), Answered, 0, nil},
+			{"a gradient that became an unlock", 4, damaged(both(opPacket(2, 0, 2, 0, 5)), 8+1), Malformed, 0, nil},
 			{"gradients that come late", 2, opPacket(1, 0, 1, 0, 5), NoTurn, 0, nil},
 			{"a lock that comes late", 2, opPacket(1, 0, 0, FlagLock, 0), Duplicate, 0, nil},
 			{"the other job's turn", 4, both(opPacket(2, 0, 1, FlagLock, 0)), Completed, 0, []uint16{2}},
@@ -487,10 +506,12 @@ func TestTurns(t *testing.T) {
 			{"job 2 again", 4, both(opPacket(2, 0, 1, FlagLock, 0)), Completed, 0, []uint16{2}},
 			{"the old answer again", up, both(opPacket(2, 0, 0, FlagLock|FlagResult, 1)), Result, 1, []uint16{2}},
 			{"an answer from below", 4, both(opPacket(2, 0, 1, FlagLock|FlagResult, 1)), Malformed, 0, []uint16{2}},
+			{"a grant that was damaged", up, damaged(both(opPacket(2, 0, 1, FlagLock|FlagResult, 0)), 8*HeaderLen+31), Malformed, 0, []uint16{2}},
 			{"granted", up, both(opPacket(2, 0, 1, FlagLock|FlagResult, 0)), Result, 0, []uint16{2}},
 			{"granted twice", up, both(opPacket(2, 0, 1, FlagLock|FlagResult, 0)), Result, 0, []uint16{2}},
 			{"gradients", 4, both(opPacket(2, 0, 2, 0, 5)), Completed, 5, []uint16{2}},
 			{"refused below", 2, both(opPacket(1, 0, 1, FlagLock, 3)), Completed, 3, []uint16{2}},
+			{"a result that became an unlock", up, damaged(both(opPacket(2, 0, 2, FlagResult, 5)), 8+1), Malformed, 0, []uint16{2}},
 			{"unlock goes up", 4, both(opPacket(2, 0, 3, FlagUnlock, 0)), Completed, 0, []uint16{2}},
 			{"and ends the turn coming down", up, both(opPacket(2, 0, 3, FlagUnlock|FlagResult, 0)), Result, 0, nil},
 			{"next operation", 4, both(opPacket(2, 0, 4, FlagLock, 0)), Completed, 0, []uint16{2}},
@@ -600,7 +621,7 @@ func TestExclusiveRefused(t *testing.T) {
 
 // A Reducer holds to the order of an operation and counts what is not part of it.
 func TestReducerAlone(t *testing.T) {
-	r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 4, Window: 4, RTO: time.Millisecond, Seed: *seed})
+	r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 4, Window: 4, Region: 8, RTO: time.Millisecond, Seed: *seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -655,7 +676,7 @@ func FuzzReducer(f *testing.F) {
 	f.Add([]byte{0, 0, 2, 0, 0, 0, 1, 1, 3, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		const window, packets = 4, 6
-		r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 2, Window: window, RTO: time.Millisecond, Seed: 1})
+		r, err := NewReducer(WorkerConfig{Job: 1, Workers: 1, Lanes: 2, Window: window, Region: 2 * window, RTO: time.Millisecond, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -716,4 +737,37 @@ func FuzzReducer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A worker does not believe an answer in which any bit was flipped: it stays where it is,
+// counts a wrong value, and takes the true answer when it has asked again.
+func TestDamagedAnswersAreNotBelieved(t *testing.T) {
+	for _, refusals := range []uint32{0, 3, 2*veto + 1} {
+		r, err := NewReducer(WorkerConfig{Job: 1, Rank: 0, Workers: 1, Lanes: 1, Window: 4, Region: 8, RTO: time.Millisecond, Seed: *seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Start(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, r.PacketLen())
+		b = b[:r.Send(0, b)]
+		b[1] |= byte(FlagResult)
+		sealOp(b[HeaderLen:], refusals)
+		for bit := 8 * HeaderLen; bit < 8*len(b); bit++ {
+			if r.Receive(damaged(slices.Clone(b), bit), 0) || r.State() != OpLocking {
+				t.Fatalf("%d refusals, bit %d flipped: %v", refusals, bit, r.State())
+			}
+		}
+		if st := r.Stats(); st.Wrong != 8*4*OpLanes || st.Results != 0 {
+			t.Errorf("%d refusals: %+v", refusals, st)
+		}
+		want := OpUnlocking
+		if refusals > 0 {
+			want = OpRefused
+		}
+		if !r.Receive(b, 0) || r.State() != want {
+			t.Errorf("%d refusals: %v, want %v", refusals, r.State(), want)
+		}
+	}
 }

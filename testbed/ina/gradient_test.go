@@ -32,15 +32,14 @@ func TestReferenceSumsItsRanks(t *testing.T) {
 					t.Fatalf("n=%d, %d lanes: lane %d of the sum is %d, its ranks add up to %d", n, lanes, i, got, want)
 				}
 			}
-			if wrong, votes := ref.Check(b, psn); wrong != 0 || votes != 0 {
-				t.Fatalf("n=%d, %d lanes: %d wrong, %d votes in a true sum", n, lanes, wrong, votes)
+			if wrong := ref.Check(b, psn); wrong != 0 {
+				t.Fatalf("n=%d, %d lanes: %d wrong in a true sum", n, lanes, wrong)
 			}
 		}
 	}
 }
 
-// Check counts exactly the lanes that differ, wherever they are, and sees votes only
-// in lane 0.
+// Check counts exactly the lanes that differ, wherever they are.
 func TestCheckCountsEveryWrongLane(t *testing.T) {
 	rng := rand.New(rand.NewPCG(*seed, 1))
 	for lanes := 1; lanes <= 20; lanes++ {
@@ -49,27 +48,43 @@ func TestCheckCountsEveryWrongLane(t *testing.T) {
 			psn := rng.Uint32()
 			b := make([]byte, 4*lanes)
 			ref.Sum(b, psn)
-			votes := rng.IntN(5)
-			b[0] += byte(votes)
 			want := 0
 			for i := range lanes {
 				if rng.IntN(3) == 0 {
-					b[4*i+1+rng.IntN(3)] ^= 1 << rng.IntN(8)
-					if i == 0 {
-						votes = 0 // an error in lane 0 hides the votes
-					}
+					b[4*i+rng.IntN(4)] ^= 1 << rng.IntN(8)
 					want++
 				}
 			}
-			if wrong, v := ref.Check(b, psn); wrong != want || v != votes {
-				t.Fatalf("%d lanes: %d wrong and %d votes, want %d and %d", lanes, wrong, v, want, votes)
+			if wrong := ref.Check(b, psn); wrong != want {
+				t.Fatalf("%d lanes: %d wrong, want %d", lanes, wrong, want)
 			}
 		}
-		b := make([]byte, 4*lanes)
-		ref.Sum(b, 1)
-		b[0] += 5
-		if wrong, votes := ref.Check(b, 1); wrong != 1 || votes != 0 {
-			t.Errorf("five votes of four workers: %d wrong, %d votes", wrong, votes)
+	}
+}
+
+// No bit of a sum means anything but itself: each one that is flipped, and each multiple of
+// 2^24 that is added to lane 0, is one wrong lane.
+func TestCheckCountsEveryBit(t *testing.T) {
+	for _, workers := range []int{4, MaxWorkers} {
+		for _, lanes := range []int{16, 20, MaxLanes} {
+			ref := NewReference(*seed, 5, workers)
+			b := make([]byte, 4*lanes)
+			for psn := range uint32(3) {
+				ref.Sum(b, psn)
+				for bit := range 8 * len(b) {
+					b[bit/8] ^= 1 << (bit % 8)
+					if wrong := ref.Check(b, psn); wrong != 1 {
+						t.Fatalf("%d workers, %d lanes, PSN %d: bit %d flipped, %d wrong", workers, lanes, psn, bit, wrong)
+					}
+					b[bit/8] ^= 1 << (bit % 8)
+				}
+				for n := 1; n < 256; n++ {
+					b[0]++
+					if wrong := ref.Check(b, psn); wrong != 1 {
+						t.Fatalf("%d workers, %d lanes, PSN %d: lane 0 is %d * 2^24 too large, %d wrong", workers, lanes, psn, n, wrong)
+					}
+				}
+			}
 		}
 	}
 }
@@ -103,7 +118,7 @@ func TestReferenceTellsFaultsApart(t *testing.T) {
 	for name, fault := range faults {
 		for psn := uint32(1); psn < 100; psn++ {
 			fault(psn)
-			if wrong, _ := ref.Check(b, psn); wrong < lanes*9/10 {
+			if wrong := ref.Check(b, psn); wrong < lanes*9/10 {
 				t.Errorf("%s: only %d of %d lanes of PSN %d are wrong", name, wrong, lanes, psn)
 			}
 		}
@@ -199,7 +214,7 @@ func BenchmarkReference(b *testing.B) {
 		b.Run(fmt.Sprintf("check/lanes=%d", lanes), func(b *testing.B) {
 			b.SetBytes(int64(len(buf)))
 			for range b.N {
-				if wrong, _ := ref.Check(buf, 1); wrong != 0 {
+				if wrong := ref.Check(buf, 1); wrong != 0 {
 					b.Fatal(wrong)
 				}
 			}

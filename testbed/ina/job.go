@@ -17,7 +17,10 @@ const (
 	Pool   Addressing = iota // any free aggregator of the region
 	Hash                     // Base + H(job, PSN) mod Size, H uniform
 	Linear                   // Base + (Offset + PSN) mod Size
-	ATP                      // Base + the slot the host wrote into the packet, mod Size
+	// ATP is Base + the slot the host wrote into the packet, mod Size. Sums that a switch
+	// makes carry no slot, so it is for switches that get packets of hosts only. One that
+	// gets sums of the job finds its aggregators itself, with Hash.
+	ATP
 )
 
 // JobEntry is what a switch knows about one job: the parameters of its entry in

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 )
 
 // The INA header follows UDP. All fields are big-endian.
@@ -18,7 +19,7 @@ import (
 //	 0  magic   u8   0xA1
 //	 1  flags   u8   see Flags
 //	 2  job     u16  1..4095
-//	 4  psn     u32  packet sequence number within the job's run
+//	 4  psn     u32  packet sequence number within the job's run; it wraps, see Switch
 //	 8  epoch   u16  run epoch: aggregators of an earlier run never match
 //	10  slot    u16  the aggregator the host asks for (atp addressing), else 0
 //	12  rank    u8   rank of the sending worker; NoRank when a switch or PS sent it
@@ -29,11 +30,13 @@ import (
 // With 240 lanes an Ethernet frame (without FCS) is 14+20+8+22+960 = 1,024 bytes.
 //
 // An operation on an exclusive tree is a run of consecutive PSNs: one packet flagged
-// FlagLock with one lane, which is 0; the gradients; one packet flagged FlagUnlock with
-// one lane. Each is summed up the tree like any other. Lane 0 of the lock's result is
-// how often the tree was refused on the way up: 0 says that all workers may send their
-// gradients, anything else that none of them may, and then the operation ends there
-// and the next one begins with the next PSN.
+// FlagLock, the gradients, one packet flagged FlagUnlock. Each is summed up the tree like
+// any other. Lock and unlock have two lanes: lane 0 is 0, and lane 1 is Seal less lane 0.
+// Lane 0 of the lock's result is how often the tree was refused on the way up: 0 says that
+// all workers may send their gradients, anything else that none of them may, and then the
+// operation ends there and the next one begins with the next PSN. Whoever refuses keeps the
+// lanes' sum what it was, Seal times the workers in the bitmap. Where it is not, something
+// was damaged: a switch drops the packet, and a worker counts a wrong value and asks again.
 const (
 	Magic      = 0xA1
 	HeaderLen  = 22
@@ -44,6 +47,13 @@ const (
 	// MaxSegments is how many packets hosts and switches hand to a device as one where
 	// segmentation offload is on; of the longest, that is half of an IPv4 datagram.
 	MaxSegments = 32
+
+	// Seal is what the two lanes of one worker's lock or unlock add up to, modulo 2^32.
+	// MaxWorkers of them, less any refusals, do not wrap.
+	Seal = 0x155AA5
+
+	// OpLanes is how many lanes locks and unlocks have.
+	OpLanes = 2
 
 	// Overhead is the bytes of an Ethernet frame (without preamble and FCS) that
 	// are not gradient: Ethernet 14, IPv4 20, UDP 8, INA 22.
@@ -78,7 +88,7 @@ const (
 	FlagCollision                   // was denied an aggregator somewhere on its way up
 	FlagECN                         // some packet in this sum met a queue above its ECN threshold
 	FlagOverflow                    // a lane's two's-complement sum wrapped
-	FlagLock                        // exclusive mode: first packet of an operation, asks for the tree; lane 0 counts refusals
+	FlagLock                        // exclusive mode: first packet of an operation, asks for the tree; see Seal
 	FlagUnlock                      // exclusive mode: last packet of an operation, gives the tree back
 )
 
@@ -126,6 +136,18 @@ func ParseHeader(b []byte) (Header, error) {
 		return Header{}, fmt.Errorf("%w: job %d outside 1..%d", ErrNotINA, h.Job, MaxJob)
 	}
 	return h, nil
+}
+
+// sealOp makes lanes those of one worker's lock or unlock that refuses so often.
+func sealOp(lanes []byte, refusals uint32) {
+	binary.BigEndian.PutUint32(lanes, refusals)
+	binary.BigEndian.PutUint32(lanes[4:], Seal-refusals)
+}
+
+// sealed reports whether lanes can be those of the lock or unlock of all workers in bitmap.
+func sealed(lanes []byte, bitmap uint64) bool {
+	return len(lanes) == 4*OpLanes &&
+		binary.BigEndian.Uint32(lanes)+binary.BigEndian.Uint32(lanes[4:]) == Seal*uint32(bits.OnesCount64(bitmap))
 }
 
 // Put writes h into the first HeaderLen bytes of b.

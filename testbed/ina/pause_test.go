@@ -87,7 +87,7 @@ func TestMemoryChangesHandsWhileJobsRun(t *testing.T) {
 				c := controller{w: w, rng: rand.New(rand.NewPCG(*seed, 2))}
 				for id := range uint16(2) {
 					e := JobEntry{Job: 8 + id, Epoch: 7, Mode: Synchronous, Base: uint32(id) * 12, Size: 12, Window: 6}
-					all, _ := stations(t, w, e, root, leaves, WorkerConfig{Job: e.Job, Epoch: 7, Workers: 4, Lanes: 8, Window: window,
+					all, _ := stations(t, w, e, root, leaves, WorkerConfig{Job: e.Job, Epoch: 7, Workers: 4, Lanes: 8, Window: window, Region: 2 * window,
 						RTO: 500 * time.Microsecond, Seed: *seed})
 					j := &pausable{all: all, entries: map[*node]JobEntry{}, window: 6}
 					for _, n := range w.switches {
@@ -206,7 +206,7 @@ func TestStopWherePaused(t *testing.T) {
 		w.loss, w.dup, w.reorder = .1, .05, .3
 		e := JobEntry{Job: 9, Epoch: 7, Mode: Statistical, Addressing: Pool, Size: 20, Window: 4096}
 		all, _ := stations(t, w, e, w.newSwitch(64), nil, WorkerConfig{Job: 9, Epoch: 7, Workers: 3, Lanes: 4, Window: 4096,
-			RTO: 500 * time.Microsecond, Seed: *seed, Message: message})
+			RTO: 500 * time.Microsecond, Seed: *seed})
 		for _, s := range all {
 			s.onIdle = func() { s.k.Allow(message, w.now) }
 			s.k.Allow(Startup, 0)

@@ -3,7 +3,7 @@ package ina
 import (
 	"fmt"
 	"math/bits"
-	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -21,6 +21,7 @@ type station struct {
 	alarm  time.Duration // when the timer is set for
 	has    map[uint32]bool
 	onIdle func()
+	free   bool // PSNs do not begin at 0
 }
 
 func newStation(t *testing.T, w *world, cfg WorkerConfig, port end) *station {
@@ -82,6 +83,9 @@ func (s *station) pump() {
 func (s *station) promised(psn uint32, opened time.Duration) {
 	if opened > s.w.now {
 		s.t.Errorf("rank %d: window opens for PSN %d at %v, in the future of %v", s.k.cfg.Rank, psn, opened, s.w.now)
+	}
+	if s.free {
+		return
 	}
 	if w := uint32(s.k.cfg.Window); psn >= w && !s.has[psn-w] {
 		s.t.Errorf("rank %d sent PSN %d without the result of PSN %d", s.k.cfg.Rank, psn, psn-w)
@@ -192,53 +196,130 @@ func TestProtocolEndsWithExactSums(t *testing.T) {
 	}
 }
 
-// A vote ends a stream on every worker at the same PSN, and a job with iterations
-// at the end of the same one, wherever the workers were when asked.
-func TestVoteEndsEverywhereAlike(t *testing.T) {
-	for _, message := range []int64{0, 37} {
-		for _, d := range []trouble{{}, {.1, .05, .3}} {
-			for round := range uint64(6) {
-				rng := rand.New(rand.NewPCG(*seed, round))
-				w := newWorld(10 * time.Microsecond)
-				w.loss, w.dup, w.reorder = d.loss, d.dup, d.reorder
-				e := JobEntry{Job: 9, Epoch: 7, Mode: Statistical, Addressing: Pool, Size: 20, Window: 32}
-				all, _ := stations(t, w, e, w.newSwitch(64), nil, WorkerConfig{Job: 9, Epoch: 7, Workers: 3, Lanes: 4, Window: 32,
-					RTO: 500 * time.Microsecond, Seed: *seed, Message: message})
-				for i, s := range all {
-					s.onIdle = func() {
-						if !s.k.Stopped() {
-							s.k.Allow(message, w.now)
-						}
-					}
-					w.at(time.Duration(i)*time.Microsecond, func() {
-						if message == 0 {
-							s.k.Allow(Endless, w.now)
-						} else {
-							s.k.Allow(Startup, w.now)
-						}
-						s.pump()
-					})
-					if i < 2 { // the third is not even asked
-						w.at(time.Duration(rng.IntN(20_000))*time.Microsecond, s.k.Vote)
-					}
+// Sums carry no slot. Where all that a root gets are sums of racks, or sums and packets of
+// hosts beside it, it finds aggregators itself, and with ample memory aggregates everything.
+func TestATPAboveRacks(t *testing.T) {
+	const psns, window, memory = 3000, 16, 1 << 14
+	for _, c := range []struct {
+		name       string
+		direct     int // workers at the root itself
+		addressing Addressing
+		least      float64 // share of the root
+		most       float64
+	}{
+		{"three racks, slots of sums", 0, ATP, 0, .2},
+		{"three racks", 0, Hash, .99, 1},
+		{"two racks and hosts", 2, Hash, .99, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			direct := c.direct
+			w := newWorld(10 * time.Microsecond)
+			root := w.newSwitch(memory)
+			leaves := []*node{w.newSwitch(memory), w.newSwitch(memory), w.newSwitch(memory)}
+			if direct > 0 { // a rack is the root's own: its workers are cabled to that
+				leaves = leaves[:2]
+			}
+			cfg := WorkerConfig{Job: 9, Epoch: 7, Workers: 6 + direct, Lanes: 4, Window: window, RTO: 10 * time.Millisecond, Seed: *seed}
+			cfg.Slots, _ = ATPSlots(9, window, memory)
+			e := JobEntry{Job: 9, Epoch: 7, Mode: Statistical, Addressing: ATP, Size: memory, Window: window}
+			all, ps := stations(t, w, e, root, leaves, cfg)
+			re, _ := root.Job(9)
+			re.Addressing = c.addressing
+			for i := range direct { // move the last workers to the root
+				s := all[6+i]
+				at := leaves[(6+i)%len(leaves)]
+				le, _ := at.Job(9)
+				le.Expect &^= 1 << s.k.cfg.Rank
+				if err := at.SetJob(le); err != nil {
+					t.Fatal(err)
 				}
-				w.run(10 * time.Second)
-				for r, s := range all {
-					st := s.k.Stats()
-					if n, _ := s.k.Outstanding(); !s.k.Stopped() || n != 0 || st.Wrong != 0 {
-						t.Fatalf("message %d, %v, round %d, seed %d: rank %d stopped %v with %d outstanding, %d values wrong",
-							message, d, round, *seed, r, s.k.Stopped(), n, st.Wrong)
-					}
-					if st.Results != all[0].k.Stats().Results {
-						t.Fatalf("message %d, %v, round %d, seed %d: rank %d ended after %d results, rank 0 after %d",
-							message, d, round, *seed, r, st.Results, all[0].k.Stats().Results)
-					}
-					if message > 0 && (st.Results-Startup)%message != 0 {
-						t.Fatalf("round %d: %d results are no whole iterations", round, st.Results)
-					}
+				at.groups[9] = slices.DeleteFunc(at.groups[9], func(p uint32) bool { return p == s.port.port })
+				s.port.sw = root
+				w.worker[s.port] = s.receive
+				root.groups[9] = append(root.groups[9], s.port.port)
+			}
+			if err := root.SetJob(re); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range all {
+				s.k.Allow(psns, 0)
+				s.pump()
+			}
+			w.run(60 * time.Second)
+			got := root.Counters(9)
+			share := float64(got.Granted.Packets) / float64(got.Granted.Packets+got.Denied.Packets)
+			t.Logf("root: share %.3f of %d PSNs, PS saw %.3f packets per PSN", share, psns, float64(ps.Stats().Arrived)/psns)
+			if share < c.least || share > c.most {
+				t.Errorf("root aggregates %.3f of the PSNs, want %v to %v", share, c.least, c.most)
+			}
+			for i, n := range w.switches {
+				if c := n.Counters(9); c != nil && (n.Taken() != 0 || c.Releases != c.Granted.Packets) {
+					t.Errorf("switch %d: %d aggregators taken, %d of %d released", i, n.Taken(), c.Releases, c.Granted.Packets)
 				}
 			}
-		}
+			for r, s := range all {
+				if st := s.k.Stats(); st.Results != psns || st.Wrong != 0 {
+					t.Errorf("rank %d: %d of %d results, %d values wrong", r, st.Results, psns, st.Wrong)
+				}
+			}
+		})
+	}
+}
+
+// Whatever a switch adds to lane 0 of a sum, it is a wrong sum, and the job goes on to the
+// end that its workers know of. Once such a sum was a vote to stop.
+func TestDamagedSumEndsNothing(t *testing.T) {
+	const psns = 300
+	for name, damage := range map[string]func(lane0 []byte){
+		"2^24 too large":     func(b []byte) { b[0]++ },
+		"3 * 2^24 too large": func(b []byte) { b[0] += 3 },
+		"2^31 too large":     func(b []byte) { b[0] ^= 0x80 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(10 * time.Microsecond)
+			root := w.newSwitch(64)
+			e := JobEntry{Job: 9, Epoch: 7, Mode: Statistical, Addressing: Pool, Size: 20, Window: 16}
+			all, _ := stations(t, w, e, root, nil, WorkerConfig{Job: 9, Epoch: 7, Workers: 4, Lanes: 4, Window: 16,
+				RTO: 500 * time.Microsecond, Seed: *seed})
+			for _, s := range all {
+				take := w.worker[s.port]
+				w.worker[s.port] = func(b []byte) {
+					if h, _ := ParseHeader(b); h.PSN%100 == 50 {
+						b = slices.Clone(b)
+						damage(b[HeaderLen:])
+					}
+					take(b)
+				}
+				s.k.Allow(psns, 0)
+				s.pump()
+			}
+			w.run(10 * time.Second)
+			for r, s := range all {
+				if st := s.k.Stats(); st.Results != psns || s.k.Stopped() || st.Checked != 4*psns || st.Wrong != 3 {
+					t.Errorf("rank %d: %d of %d results, stopped %v, %d of %d values wrong, want 3 wrong", r, st.Results, psns, s.k.Stopped(), st.Wrong, st.Checked)
+				}
+			}
+		})
+	}
+}
+
+// A worker that is stopped without a pause ends where it is: it sends nothing new, and is
+// stopped when it has the results of what it had sent.
+func TestStopWithoutPause(t *testing.T) {
+	k, b := started(t, WorkerConfig{Window: 8})
+	var sent [][]byte
+	for range 5 {
+		sent = append(sent, slices.Clone(b[:k.Send(0, b)]))
+	}
+	k.Stop()
+	if k.Send(0, b) != 0 || k.Stopped() {
+		t.Errorf("sends on, or is stopped (%v) with 5 outstanding", k.Stopped())
+	}
+	for _, p := range sent {
+		k.Receive(reply(p, 0), time.Millisecond)
+	}
+	if !k.Stopped() || k.Send(0, b) != 0 {
+		t.Errorf("stopped: %v, and then it sends", k.Stopped())
 	}
 }
 
@@ -260,6 +341,83 @@ func TestPSNsWrap(t *testing.T) {
 	}
 	if !k.Idle() || k.Stats().Wrong != 0 {
 		t.Errorf("idle %v, %+v", k.Idle(), k.Stats())
+	}
+}
+
+// Without a PS the switch finds a slot by PSN mod size, and 2^32 is a multiple of few sizes.
+// Jobs of any size go on where PSNs wrap, through one level of switches or two, whatever the
+// cables do, and also when their region becomes another near the wrap.
+func TestPSNsWrapInSwitches(t *testing.T) {
+	const psns, start = 400, 1<<32 - 200
+	for _, size := range []uint32{3, 5, 6, 7, 12, 64, 100} {
+		for _, levels := range []int{1, 2} {
+			for _, d := range []trouble{{}, {.1, .05, .3}} {
+				t.Run(fmt.Sprintf("size=%d/levels=%d/%v", size, levels, d), func(t *testing.T) {
+					w := newWorld(10 * time.Microsecond)
+					root := w.newSwitch(128)
+					var leaves []*node
+					if levels == 2 {
+						leaves = []*node{w.newSwitch(128), w.newSwitch(128)}
+					}
+					w.loss, w.dup, w.reorder = d.loss, d.dup, d.reorder
+					window := int(size / 2)
+					e := JobEntry{Job: 9, Epoch: 7, Mode: Synchronous, Base: 3, Size: size, Window: uint32(window)}
+					cfg := WorkerConfig{Job: 9, Epoch: 7, Workers: 4, Lanes: 4, Window: window, Region: int(size), RTO: 500 * time.Microsecond, Seed: *seed}
+					all, _ := stations(t, w, e, root, leaves, cfg)
+					wrapped := false
+					for _, s := range all {
+						s.k.base, s.k.next, s.k.edge, s.free = start, start, start, true
+						s.k.Allow(start+psns, 0)
+						s.pump()
+					}
+					w.run(60 * time.Second)
+					for r, s := range all {
+						st := s.k.Stats()
+						if st.Results != psns || st.Wrong != 0 || d == (trouble{}) && st.Resends > 0 {
+							t.Errorf("rank %d has %d of %d results, %d values wrong, %d resends", r, st.Results, psns, st.Wrong, st.Resends)
+						}
+						wrapped = wrapped || s.has[0]
+					}
+					if !wrapped {
+						t.Error("no PSN 0")
+					}
+				})
+			}
+		}
+	}
+}
+
+// A region that changes in a pause near the wrap may have fewer whole turns than the old one:
+// then PSNs begin again at once.
+func TestRegionChangesNearWrap(t *testing.T) {
+	for _, at := range []uint64{1<<32 - 4, 1<<32 - 1, 1 << 32} {
+		w := newWorld(10 * time.Microsecond)
+		root := w.newSwitch(64)
+		e := JobEntry{Job: 9, Epoch: 7, Mode: Synchronous, Size: 64, Window: 32}
+		all, _ := stations(t, w, e, root, nil, WorkerConfig{Job: 9, Epoch: 7, Workers: 3, Lanes: 4, Window: 32, Region: 64, RTO: 500 * time.Microsecond, Seed: *seed})
+		for _, s := range all {
+			s.k.base, s.k.next, s.k.edge, s.free = at-20, at-20, at-20, true
+			s.k.Allow(int64(at)+100, 0)
+			s.k.Pause(at, 0)
+			s.pump()
+		}
+		w.run(time.Second)
+		job := &pausable{all: all, entries: map[*node]JobEntry{}}
+		job.entries[root], _ = root.Job(9)
+		job.set(t, 0, 25) // 2^32 is 46 more than a multiple of 50
+		for _, s := range all {
+			if !s.k.Paused() {
+				t.Fatalf("not paused at %d", at)
+			}
+			s.k.Resume(25, w.now)
+			s.pump()
+		}
+		w.run(w.now + time.Second)
+		for r, s := range all {
+			if st := s.k.Stats(); st.Results != 120 || st.Wrong != 0 || st.Resends != 0 {
+				t.Errorf("paused at %d, rank %d: %d of 120 results, %d wrong, %d resends", at, r, st.Results, st.Wrong, st.Resends)
+			}
+		}
 	}
 }
 
@@ -413,8 +571,9 @@ func TestNewWorkerRefuses(t *testing.T) {
 		"241 lanes":     func(c *WorkerConfig) { c.Lanes = 241 },
 		"no window":     func(c *WorkerConfig) { c.Window = 0 },
 		"huge window":   func(c *WorkerConfig) { c.Window = 1 << 30 },
+		"small region":  func(c *WorkerConfig) { c.Region = 15 },
+		"huge region":   func(c *WorkerConfig) { c.Region = 1 << 22 },
 		"no timeout":    func(c *WorkerConfig) { c.RTO = 0 },
-		"message":       func(c *WorkerConfig) { c.Message = -1 },
 	} {
 		c := good
 		spoil(&c)
@@ -481,7 +640,7 @@ func FuzzPS(f *testing.F) {
 			if err != nil || rh.PSN != psn || rh.Bitmap != 1<<n-1 || rh.Flags != FlagResult || rh.Rank != NoRank {
 				t.Fatalf("result %+v: %v", rh, err)
 			}
-			if wrong, votes := ref.Check(result[HeaderLen:], psn); wrong != 0 || votes != 0 {
+			if wrong := ref.Check(result[HeaderLen:], psn); wrong != 0 {
 				t.Fatalf("PSN %d: %d lanes wrong", psn, wrong)
 			}
 			if after.Completed == before.Completed && after.Answered == before.Answered {

@@ -83,7 +83,7 @@ func TestPS(t *testing.T) {
 				if got, err := ParseHeader(result); err != nil || s.flags&FlagResend == 0 && got != want {
 					t.Errorf("step %d: result %+v (%v), want %+v", i, got, err, want)
 				}
-				if wrong, _ := ref.Check(result[HeaderLen:], psn); wrong != 0 {
+				if wrong := ref.Check(result[HeaderLen:], psn); wrong != 0 {
 					t.Errorf("step %d: %d lanes wrong", i, wrong)
 				}
 			}

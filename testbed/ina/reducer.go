@@ -2,6 +2,7 @@ package ina
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -51,10 +52,14 @@ type Reducer struct {
 }
 
 // NewReducer returns a worker of a job that has not reduced anything in this epoch.
-// Of cfg, AIMD, Message and Slots mean nothing here. The window is that of the job's
-// entries in the switches, or less; locks and unlocks are PSNs too.
+// Of cfg, AIMD and Slots mean nothing here. The window is that of the job's
+// entries in the switches, or less, and the region is theirs; locks and unlocks are PSNs
+// too.
 func NewReducer(cfg WorkerConfig) (*Reducer, error) {
-	cfg.AIMD, cfg.Message, cfg.Slots = false, 0, nil
+	cfg.AIMD, cfg.Slots = false, nil
+	if cfg.Region == 0 {
+		return nil, errors.New("reducer: a region of 0 aggregators, want that of its entries in the switches")
+	}
 	w, err := NewWorker(cfg)
 	if err != nil {
 		return nil, err
@@ -80,7 +85,7 @@ const veto = 1 << 24
 func (r *Reducer) start(packets int64, veto uint32, t time.Duration) error {
 	switch {
 	case !r.state.Over():
-		return fmt.Errorf("reducer: operation at PSN %d is %v, not over", uint32(r.op.first), r.state)
+		return fmt.Errorf("reducer: operation at PSN %d is %v, not over", r.Lock(), r.state)
 	case packets < 0:
 		return fmt.Errorf("reducer: operation of %d packets", packets)
 	}
@@ -97,7 +102,7 @@ func (r *Reducer) start(packets int64, veto uint32, t time.Duration) error {
 func (r *Reducer) State() OpState { return r.state }
 
 // Lock is the PSN of the latest operation's lock.
-func (r *Reducer) Lock() uint32 { return uint32(r.op.first) }
+func (r *Reducer) Lock() uint32 { return r.w.psn(r.op.first) }
 
 // Refusals is how many switches, at least, refused the latest operation, as all workers
 // were told: 0 unless it is OpRefused.
@@ -136,9 +141,8 @@ func (r *Reducer) Receive(b []byte, t time.Duration) bool {
 // there is none.
 func (r *Reducer) Next() (psn uint32, opened time.Duration, ok bool) { return r.w.Next() }
 
-// PacketLen is the UDP payload bytes of the longest packet; locks and unlocks are
-// shorter.
-func (r *Reducer) PacketLen() int { return r.w.PacketLen() }
+// PacketLen is the UDP payload bytes of the longest packet.
+func (r *Reducer) PacketLen() int { return max(r.w.PacketLen(), HeaderLen+4*OpLanes) }
 
 // Send writes the next packet to b, to be transmitted at t, and returns its length, or
 // 0 when Next is not ok.

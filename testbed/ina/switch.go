@@ -43,6 +43,11 @@ import (
 // switch below sends its part of the sum up, again when a resend asks for it. PSN
 // p + Size takes the slot over. A job whose Size is 0 is at a halt.
 //
+// PSNs have 32 bits, and 2^32 is a multiple of Size for powers of two only. So that the
+// slots go on in their order, the job's workers count to the last multiple of Size that is
+// at most 2^32 and begin again at 0 (WorkerConfig.Region): the PSNs that are left out, less
+// than Size of them, look to a switch like a short gap.
+//
 // # Exclusive mode
 //
 // Sums as in synchronous mode, on trees that jobs take turns with: see Limits.
@@ -149,7 +154,7 @@ const (
 	Answered                 // synchronous resend: answered from the kept sum
 	Duplicate                // dropped: its workers are in the sum already
 	WrongEpoch               // dropped
-	Malformed                // dropped: no INA header, workers not expected here, or other lanes or operation flags than the sum has
+	Malformed                // dropped: no INA header, workers not expected here, other lanes or operation flags than the sum has, or a broken seal
 	NoJob                    // dropped: the switch has no entry for its job
 	NoMemory                 // dropped: its job is synchronous and at a halt
 	NoTurn                   // dropped: its job's tree is exclusive, and the job has not locked it
@@ -402,7 +407,7 @@ func (s *Switch) Process(port uint32, b []byte, now time.Duration) Verdict {
 func (s *Switch) result(j *job, h *Header, b []byte, port uint32, now time.Duration) Verdict {
 	switch j.Mode {
 	case Exclusive:
-		if j.Root || port != j.UpPort || h.Flags&(FlagLock|FlagUnlock) != 0 && h.Lanes == 0 {
+		if j.Root || port != j.UpPort || h.Flags&(FlagLock|FlagUnlock) != 0 && !sealed(b[HeaderLen:], h.Bitmap) {
 			j.counters.Dropped.add(b)
 			return Verdict{Reason: Malformed}
 		}

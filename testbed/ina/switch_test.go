@@ -285,7 +285,11 @@ func (w *world) addJob(t testing.TB, e JobEntry, root *node, leaves []*node, wor
 	e.Expect = all
 	ps := &testPS{w: w, port: end{root, e.UpPort}, expect: all, part: map[uint32][]byte{}}
 	w.worker[ps.port] = ps.receive
-	if err := root.SetJob(e); err != nil {
+	re := e
+	if e.Addressing == ATP && len(leaves) > 0 {
+		re.Addressing = Hash // as controllers do: see ATP
+	}
+	if err := root.SetJob(re); err != nil {
 		t.Fatal(err)
 	}
 	var ks []*testWorker

@@ -1,7 +1,6 @@
 package ina
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -46,9 +45,10 @@ type WorkerConfig struct {
 	// grows with the measured round trip and backs off while nothing is answered.
 	RTO  time.Duration
 	Seed uint64
-	// Message is the PSNs of one iteration, which only matters for where a vote
-	// ends the job: 0 is a stream, which may end anywhere.
-	Message int64
+	// Region is how many aggregators a job without a PS has, the same in each of its
+	// switches: its PSNs wrap at a multiple of it, as Switch says. 0: they wrap at 2^32, as
+	// those of a job with a PS do.
+	Region int
 	// Slots is asked for by PSN under atp addressing (see ATPSlots), else nil.
 	Slots []uint16
 }
@@ -77,13 +77,14 @@ type Worker struct {
 	ref  Reference
 	full uint64
 
-	// Sequence numbers are PSNs that do not wrap. base <= next, edge; every result
+	// Sequence numbers are PSNs that do not wrap: zero has PSN 0, and so has every wrap-th
+	// after it. base <= next, edge; every result
 	// below base has come; next is the next to be sent, which it may be below edge.
 	base, next, edge uint64
+	zero, wrap       uint64
 	allowed          uint64 // the application has gradients below this
 	limit            uint64 // a pause ends here
-	stop             uint64 // a vote ends the job here
-	vote             uint64 // packets from here on carry this worker's vote
+	stop             uint64 // the job ends here
 	newest           uint64 // sequence number answered so far
 	cut              uint64 // results below this saw the window before it was last halved
 	window           int    // at most, now
@@ -144,19 +145,19 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("worker: %d lanes, want 1..%d", cfg.Lanes, MaxLanes)
 	case cfg.Window < 1 || cfg.Window > 1<<20:
 		return nil, fmt.Errorf("worker: window of %d packets, want 1..%d", cfg.Window, 1<<20)
+	case cfg.Region != 0 && cfg.Region < 2*cfg.Window || cfg.Region > 2<<20:
+		return nil, fmt.Errorf("worker: a region of %d aggregators for a window of %d, want twice the window", cfg.Region, cfg.Window)
 	case cfg.RTO <= 0:
 		return nil, errors.New("worker: retransmission timeout must be positive")
-	case cfg.Message < 0:
-		return nil, fmt.Errorf("worker: message of %d packets", cfg.Message)
 	}
 	size := ringSize(cfg.Window)
 	return &Worker{
 		cfg:     cfg,
 		ref:     NewReference(cfg.Seed, cfg.Job, cfg.Workers),
+		wrap:    wrapAt(cfg.Region),
 		full:    allRanks(cfg.Workers),
 		stop:    math.MaxUint64,
 		limit:   math.MaxUint64,
-		vote:    math.MaxUint64,
 		window:  cfg.Window,
 		cwnd:    float64(cfg.Window),
 		startup: Startup,
@@ -173,6 +174,25 @@ func ringSize(n int) int {
 		size *= 2
 	}
 	return size
+}
+
+// wrapAt is where the PSNs of a job with a region of n aggregators begin again: after the
+// last whole turn of the region that 32 bits can count.
+func wrapAt(n int) uint64 {
+	if n == 0 {
+		return 1 << 32
+	}
+	return 1 << 32 / uint64(n) * uint64(n)
+}
+
+// psn is that of a sequence number.
+func (w *Worker) psn(s uint64) uint32 { return uint32((s - w.zero) % w.wrap) }
+
+// sequence is the first sequence number from base on with the given PSN; not ok where none
+// has it.
+func (w *Worker) sequence(psn uint32) (s uint64, ok bool) {
+	ahead := uint64(psn) + w.wrap - uint64(w.psn(w.base))
+	return w.base + ahead%w.wrap, uint64(psn) < w.wrap
 }
 
 // allRanks is the bitmap of n workers.
@@ -206,7 +226,7 @@ func (w *Worker) Next() (psn uint32, opened time.Duration, ok bool) {
 	if w.next >= w.edge {
 		return 0, 0, false
 	}
-	return uint32(w.next), w.ring[w.next&w.mask].opened, true
+	return w.psn(w.next), w.ring[w.next&w.mask].opened, true
 }
 
 // PacketLen is the UDP payload bytes of every packet of gradients.
@@ -269,7 +289,7 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 	i := int32(s & w.mask)
 	w.ring[i].sent = t
 	w.append(i)
-	psn := uint32(s)
+	psn := w.psn(s)
 	op := w.op.flags(s)
 	h := Header{
 		Flags:  f | op,
@@ -284,21 +304,19 @@ func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 		h.Slot = w.cfg.Slots[s%n]
 	}
 	if op != 0 {
-		h.Lanes = 1
-		b = b[:HeaderLen+4]
+		h.Lanes = OpLanes
+		b = b[:HeaderLen+4*OpLanes]
 		h.Put(b)
-		clear(b[HeaderLen:])
+		refusals := uint32(0)
 		if op == FlagLock {
-			binary.BigEndian.PutUint32(b[HeaderLen:], w.op.veto)
+			refusals = w.op.veto
 		}
+		sealOp(b[HeaderLen:], refusals)
 		return len(b)
 	}
 	b = b[:w.PacketLen()]
 	h.Put(b)
 	w.ref.Fill(b[HeaderLen:], w.cfg.Rank, psn)
-	if s >= w.vote {
-		b[HeaderLen] += Vote >> 24
-	}
 	return len(b)
 }
 
@@ -310,19 +328,24 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 		w.stats.Stray++
 		return false
 	}
-	s := w.base + uint64(h.PSN-uint32(w.base))
+	s, ok := w.sequence(h.PSN)
 	e := &w.ring[s&w.mask]
-	if s >= w.next || e.done {
+	if !ok || s >= w.next || e.done {
 		w.stats.Duplicate++
 		return false
 	}
 	op, lanes := w.op.flags(s), w.cfg.Lanes
 	if op != 0 {
-		lanes = 1
+		lanes = OpLanes
 	}
 	if h.Flags&(FlagLock|FlagUnlock) != op || int(h.Lanes) != lanes {
 		w.stats.Stray++
 		return false
+	}
+	if op != 0 && !sealed(b[HeaderLen:HeaderLen+4*OpLanes], h.Bitmap) {
+		w.stats.Checked += OpLanes
+		w.stats.Wrong++
+		return false // what it says may not be true: the timeout asks again
 	}
 	w.stats.Results++
 	e.done = true
@@ -336,14 +359,8 @@ func (w *Worker) Receive(b []byte, t time.Duration) bool {
 	w.newest = max(w.newest, s)
 
 	if op == 0 {
-		wrong, votes := w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN)
-		if votes > 0 && w.op != nil {
-			wrong++ // nobody votes here
-		} else if votes > 0 {
-			w.stop = min(w.stop, w.end(s))
-		}
 		w.stats.Checked += int64(w.cfg.Lanes)
-		w.stats.Wrong += int64(wrong)
+		w.stats.Wrong += int64(w.ref.Check(b[HeaderLen:w.PacketLen()], h.PSN))
 	}
 	if h.Flags&FlagOverflow != 0 {
 		w.stats.Overflows++
@@ -390,12 +407,6 @@ func (w *Worker) sample(rtt time.Duration, inOrder bool) {
 	w.backoff = 0
 }
 
-// Vote makes every packet from the next new one on ask the other workers to stop.
-// All of them, this one included, then stop at the same PSN: a stream one window
-// after the first vote, which none of them can have passed; a job with iterations
-// at the end of the one that saw it.
-func (w *Worker) Vote() { w.vote = min(w.vote, w.next) }
-
 // Hold lets no new PSN be sent, and returns the next one that would have been. It is
 // the first step of a pause: the job's workers can all finish what is below the
 // largest of what they return, and none has sent anything beyond.
@@ -417,9 +428,17 @@ func (w *Worker) Pause(at uint64, t time.Duration) {
 func (w *Worker) Paused() bool { return w.base >= w.limit }
 
 // Resume ends a pause at t. The window is of that many packets from here on, which is
-// at most the configured one and the same for all workers of the job.
+// at most the configured one and the same for all workers of the job, and the region of a
+// job without a PS is twice that.
 func (w *Worker) Resume(window int, t time.Duration) {
 	w.window = min(max(window, 1), w.cfg.Window)
+	if w.cfg.Region > 0 {
+		psn, wrap := w.psn(w.base), wrapAt(2*w.window)
+		if uint64(psn) >= wrap {
+			psn = 0 // the old region had more whole turns
+		}
+		w.zero, w.wrap = w.base-uint64(psn), wrap
+	}
 	if w.cwnd = min(w.cwnd, float64(w.window)); !w.cfg.AIMD {
 		w.cwnd = float64(w.window)
 	}
@@ -427,29 +446,18 @@ func (w *Worker) Resume(window int, t time.Duration) {
 	w.open(t)
 }
 
-// Stop ends the job where the worker is to pause, or by a vote if it is not.
+// Stop ends the job where the worker is to pause, or where it is if it is not to pause.
+// Workers that are to end together pause together before (Hold, Pause): nothing in a
+// packet of gradients tells one worker that another wants to end, so no damage can.
 func (w *Worker) Stop() {
 	if w.limit == math.MaxUint64 {
-		w.Vote()
-		return
+		w.Hold()
 	}
 	w.stop = min(w.stop, w.limit)
 }
 
-// end is where a vote seen in the result of s ends the job.
-func (w *Worker) end(s uint64) uint64 {
-	m := uint64(w.cfg.Message)
-	switch {
-	case m == 0:
-		return s + uint64(w.cfg.Window)
-	case s < Startup:
-		return Startup
-	}
-	return Startup + ((s-Startup)/m+1)*m
-}
-
-// Stopped reports whether the job has ended, by a vote or Stop, and nothing is
-// outstanding.
+// Stopped reports whether the job has ended by Stop, and every result below its end has
+// come.
 func (w *Worker) Stopped() bool { return w.base >= w.stop }
 
 // Idle reports whether everything allowed has been reduced.

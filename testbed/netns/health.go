@@ -147,6 +147,30 @@ func (f *Fabric) ask(ctx context.Context, cmd string) ([]softswitch.Reply, error
 	return replies, errors.Join(errs...)
 }
 
+// SwitchHealth is what each switch says of itself since it was last asked, here or by Health, in
+// the inventory's order.
+func (f *Fabric) SwitchHealth(ctx context.Context) ([]softswitch.Health, error) {
+	f.health.Lock()
+	defer f.health.Unlock()
+	select {
+	case <-f.closing:
+		return nil, errClosed
+	default:
+	}
+	var out []softswitch.Health
+	for _, p := range f.procs[len(f.layout.inv.Hosts):] {
+		r, err := command(ctx, p, softswitch.Command{Cmd: "health"})
+		if err != nil {
+			return nil, err
+		}
+		if r.Health == nil {
+			return nil, fmt.Errorf("%s: no health in its answer", p.name)
+		}
+		out = append(out, *r.Health)
+	}
+	return out, nil
+}
+
 // seconds is a duration as reports write it.
 func seconds(d time.Duration) string { return results.Quantity(d.Seconds(), "s") }
 

@@ -69,7 +69,7 @@ func (r *Reading) addRate(metric, of string, factor float64, s results.Series) e
 	if n < 2 {
 		return fmt.Errorf("%w: %s: fewer than two readings", ErrOutput, metric)
 	}
-	f, err := results.Rate(s.T[0], s.T[n-1], s)
+	f, err := results.Rate(results.Window{Start: s.T[0], End: s.T[n-1]}, s)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %v", ErrOutput, metric, err)
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -326,7 +327,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload) ([]agentC
 		Collective: string(jp.Collective), Job: jp.ID, Name: jp.Name, Epoch: d.tb.epoch,
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
-		Iterations: w.Iterations, RTO: w.RTO, Interval: d.tb.opt.Interval, Rest: d.tb.opt.Rest,
+		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
 		Offload: d.tb.opt.Offload, Beat: roundTrip(d.tb.topo, jp),
 	}
 	if jp.Collective == placement.PS {
@@ -438,7 +439,7 @@ func (d *deployment) Stop(ctx context.Context, job string) (err error) {
 	workers := j.workers()
 	if j.begun && j.plan.Collective != placement.Ring {
 		holding, cancel := context.WithTimeout(ctx, holdTimeout)
-		// Without those that do not answer, the others end by themselves.
+		// Those that do not answer are told where the others end.
 		at, _ := j.hold(holding)
 		cancel()
 		if err := j.tell(agent.Command{Cmd: "pause", ID: 1, PSN: at}); err != nil {

@@ -19,7 +19,7 @@ import (
 // jobs own a region of two windows each, handed out in the order of the plan, or what
 // they are granted.
 func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *placement.Regions) (map[string]*p4rt.Batch, error) {
-	mode, addressing, err := modes(s.Settings)
+	mode, err := modeOf(s.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +45,12 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 			// A job's multicast group has the job's id.
 			p.Groups = append(p.Groups, p4.Group{ID: job.ID, Ports: node.Down})
 			e := ina.JobEntry{
-				Job: job.ID, Epoch: epoch, Mode: ina.Forward, Addressing: addressing,
+				Job: job.ID, Epoch: epoch, Mode: ina.Forward,
 				Expect: node.Expect, Root: node.Parent == "", Window: uint32(w.Window),
 				UpPort: node.UpPort, DownGroup: job.ID,
+			}
+			if e.Addressing, err = addressingOf(job.Addressing(node.Switch, s.Settings.Addressing)); err != nil {
+				return nil, err
 			}
 			if node.Aggregate && job.Collective == placement.INA {
 				e.Mode = mode
@@ -64,7 +67,7 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 					e.Base, e.Size = uint32(base), uint32(size)
 				default:
 					e.Size = uint32(placement.Aggregators(sw, s.Settings.Aggregators))
-					if addressing == ina.Linear {
+					if e.Addressing == ina.Linear {
 						e.Offset = linearOffset(s.Settings.Seed, job.ID, e.Size)
 					}
 				}
@@ -92,14 +95,18 @@ func linearOffset(seed uint64, job uint16, size uint32) uint32 {
 	return rand.New(rand.NewPCG(seed, uint64(job))).Uint32N(size)
 }
 
-func modes(s testbed.Settings) (ina.Mode, ina.Addressing, error) {
-	mode, ok := map[string]ina.Mode{"": ina.Statistical, "statistical": ina.Statistical, "synchronous": ina.Synchronous}[s.Mode]
+func modeOf(s testbed.Settings) (ina.Mode, error) {
+	m, ok := map[string]ina.Mode{"": ina.Statistical, "statistical": ina.Statistical, "synchronous": ina.Synchronous}[s.Mode]
 	if !ok {
-		return 0, 0, fmt.Errorf("unknown switch mode %q", s.Mode)
+		return 0, fmt.Errorf("unknown switch mode %q", s.Mode)
 	}
-	a, ok := map[string]ina.Addressing{"": ina.Pool, "pool": ina.Pool, "hash": ina.Hash, "linear": ina.Linear, "atp": ina.ATP}[s.Addressing]
+	return m, nil
+}
+
+func addressingOf(name string) (ina.Addressing, error) {
+	a, ok := map[string]ina.Addressing{"": ina.Pool, "pool": ina.Pool, "hash": ina.Hash, "linear": ina.Linear, "atp": ina.ATP}[name]
 	if !ok {
-		return 0, 0, fmt.Errorf("unknown addressing %q", s.Addressing)
+		return 0, fmt.Errorf("unknown addressing %q", name)
 	}
-	return mode, a, nil
+	return a, nil
 }

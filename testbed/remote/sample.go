@@ -52,7 +52,7 @@ func (tb *Testbed) Health(ctx context.Context) ([]results.Trouble, error) {
 		if link, ok := strings.CutPrefix(t.Where, "link "); ok {
 			if _, damaged := tb.damaged.Load(link); damaged {
 				facts, _, _ := strings.Cut(t.What, "; ")
-				t.What = facts + "; as the experiment damages this cable"
+				t.What, t.Asked = facts+"; as the experiment damages this cable", true
 			}
 		}
 		all = append(all, t)

@@ -29,7 +29,9 @@
 // buffers hold whatever windows allow; the first round trip of a stream counts
 // like any other; stopping takes no time; a shared AIMD bottleneck with
 // round trips far below 250 µs has coarser teeth than the real one. Sums are not
-// carried. A ring's TCP is a fluid that takes what its links give.
+// carried. A ring's TCP is a fluid that takes what its links give, full segments one
+// way and an acknowledgement of two of them the other; what an operation takes beyond
+// that is collectives.RingTail.
 //
 // The same inventory, setup, seed and sequence of calls give the same bytes.
 package sim

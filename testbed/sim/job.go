@@ -10,16 +10,10 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/ina"
-)
-
-// A full TCP segment of a ring: its frame and the gradient bytes in it.
-const (
-	tcpFrame    = 1514
-	tcpPayload  = 1448
-	ringMessage = 4 << 20 // bytes of a ring job that has no message, as the agent's
 )
 
 const none = -1
@@ -38,6 +32,7 @@ type job struct {
 	aimd     bool
 	rtt      float64 // seconds, with empty queues
 	unicast  bool    // the PS answers every worker separately
+	circle   *circle // of a ring; nil: it is none
 	local    bool    // all on one host: it only computes
 	halted   bool    // synchronous, and without memory
 	grant    placement.Grant
@@ -84,7 +79,11 @@ type node struct {
 type use struct {
 	link   int
 	weight float64 // packets per PSN
+	acks   float64 // acknowledgements per PSN, of a ring
 }
+
+// bytes are those per PSN.
+func (u use) bytes(frame float64) float64 { return u.weight*frame + u.acks*collectives.Ack }
 
 // message is what a worker sends in one iteration, and where it is in it.
 type message struct {
@@ -172,34 +171,6 @@ func (j *job) compute(w testbed.Workload) {
 	if ready > 0 || w.Iterations > 0 { // otherwise there is nothing to do
 		j.msg.layers = []layer{{ready: ready.Seconds()}}
 	}
-}
-
-// ring sends over every hop alike. Of the bytes sent, 2(n-1)/n move per byte reduced.
-func (j *job) ring(d *deployment, w testbed.Workload) error {
-	n := len(j.plan.Workers)
-	j.frame, j.window, j.aimd = tcpFrame, 0, false
-	j.good = tcpPayload * float64(n) / float64(2*(n-1))
-	for i, wk := range j.plan.Workers {
-		path, err := d.topo.Path(wk.Host, j.plan.Workers[(i+1)%n].Host)
-		if err != nil {
-			return err
-		}
-		var hop float64
-		for _, l := range path {
-			j.uses[j.use(l)].weight++
-			hop += d.cross(l, j.frame)
-		}
-		j.rtt = max(j.rtt, hop)
-	}
-	if len(j.uses) == 0 {
-		return errors.New("all workers are on one host")
-	}
-	j.rtt *= float64(2 * (n - 1)) // steps that follow each other
-	if len(w.Layers) == 0 && w.Message == 0 {
-		w.Message = ringMessage
-	}
-	j.msg = newMessage(w, j.good)
-	return nil
 }
 
 func (j *job) tree(d *deployment) error {
@@ -300,15 +271,15 @@ func (d *deployment) occupy(j *job, n *node) error {
 	}
 	m := placement.Aggregators(sw, s.Aggregators)
 	if d.memories[n.name] == nil {
-		d.memories[n.name] = &memory{addressing: addressings[s.Addressing], until: make([]float64, m), rng: d.rng}
+		d.memories[n.name] = &memory{pooled: addressings[s.Addressing] == pool, until: make([]float64, m), rng: d.rng}
 		d.switches = append(d.switches, n.name)
 	}
 	n.mem = d.memories[n.name]
-	n.tenant = &tenant{share: 1}
-	if s.Addressing == "linear" && m > 0 {
+	n.tenant = &tenant{share: 1, addressing: addressings[j.plan.Addressing(n.name, s.Addressing)]}
+	if n.tenant.addressing == linear && m > 0 {
 		n.tenant.offset = rand.New(rand.NewPCG(s.Seed, uint64(j.plan.ID))).IntN(m)
 	}
-	if s.Addressing == "atp" && m > 0 {
+	if n.tenant.addressing == atp && m > 0 {
 		w := j.slots
 		if w == 0 {
 			w = min(int(j.window), m)
@@ -362,6 +333,10 @@ func newMessage(w testbed.Workload, size float64) message {
 // advance takes the job past everything that is due at now: layers that are ready,
 // iterations that end.
 func (j *job) advance(now float64) {
+	if j.circle != nil {
+		j.advanceRing(now)
+		return
+	}
 	m := &j.msg
 	for j.running && len(m.layers) > 0 {
 		switch {
@@ -405,12 +380,14 @@ func (j *job) iterated(t float64) {
 }
 
 // event is when advance has to be called next; not ok when only sending brings it.
-func (m *message) event() (float64, bool) {
+func (j *job) event() (float64, bool) {
+	m := &j.msg
 	switch {
-	case m.next < len(m.layers):
-		return m.start + m.layers[m.next].ready, true
 	case m.last > 0:
 		return m.last, true
+	case j.circle != nil && j.circle.reducing: // what is ready next waits for that
+	case m.next < len(m.layers):
+		return m.start + m.layers[m.next].ready, true
 	}
 	return 0, false
 }
@@ -509,8 +486,10 @@ func (j *job) count(h float64) float64 {
 	}
 	queued := j.backlog / j.rate
 	j.total.psns += psns
-	j.total.rtts += psns
-	j.total.rttSum += psns * (j.rtt + queued)
+	if j.circle == nil { // of TCP nobody measures round trips
+		j.total.rtts += psns
+		j.total.rttSum += psns * (j.rtt + queued)
+	}
 	for i := range j.nodes {
 		n := &j.nodes[i]
 		n.total.in += psns * n.in

@@ -48,7 +48,7 @@ func newLink(inv *inventory.Inventory, l inventory.DirectedLink) directed {
 
 // load is what u would put on the link at the given PSN/s, bit/s.
 func (u user) load(rate float64) float64 {
-	return rate * u.job.uses[u.use].weight * 8 * u.job.frame
+	return rate * 8 * u.job.uses[u.use].bytes(u.job.frame)
 }
 
 // allocate sets every job's rate.
@@ -233,7 +233,7 @@ func (d *deployment) queued(j *job) float64 {
 	var sum float64
 	for _, u := range d.links[link].users {
 		if u.job == j || !d.fair && u.job.at != none && u.job.uses[u.job.at].link == link {
-			sum += u.job.backlog * u.job.uses[u.use].weight * u.job.frame
+			sum += u.job.backlog * u.job.uses[u.use].bytes(u.job.frame)
 		}
 	}
 	return sum

@@ -24,17 +24,19 @@ const (
 // memory is the aggregators of one switch. Its clock, in seconds, only runs while
 // arrivals are looked at.
 type memory struct {
-	addressing addressing
-	until      []float64 // when each aggregator is free again; a heap under pool addressing
-	now        float64
-	tenants    []*tenant
-	rng        *rand.Rand
+	pooled  bool      // its tenants' addressing is pool
+	until   []float64 // when each aggregator is free again; a heap of a pool
+	now     float64
+	tenants []*tenant
+	rng     *rand.Rand
 }
 
 // tenant is a job's stream of PSNs at a switch.
 type tenant struct {
 	rate, hold float64 // PSN/s, seconds; 0 rate: silent
 	share      float64 // granted, of the PSNs of the last hold
+
+	addressing addressing
 
 	psn    int
 	offset int      // linear
@@ -59,7 +61,7 @@ func (m *memory) run(h float64) {
 	switch {
 	case rate == 0:
 		return
-	case m.addressing == pool && inFlight <= float64(len(m.until)):
+	case m.pooled && inFlight <= float64(len(m.until)):
 		for _, t := range m.tenants {
 			t.share = 1 // there is always a free one
 		}
@@ -108,8 +110,8 @@ func (m *memory) grant(t *tenant, at float64) bool {
 	if len(m.until) == 0 {
 		return false
 	}
-	i := 0 // under pool addressing, the one that is free first
-	switch m.addressing {
+	i := 0 // of a pool, the one that is free first
+	switch t.addressing {
 	case hash:
 		i = m.rng.IntN(len(m.until))
 	case linear:
@@ -121,7 +123,7 @@ func (m *memory) grant(t *tenant, at float64) bool {
 		return false
 	}
 	m.until[i] = at + t.hold*(1+jitter*(2*m.rng.Float64()-1))
-	if m.addressing == pool {
+	if m.pooled {
 		m.sink()
 	}
 	return true

@@ -161,7 +161,11 @@ func predict(t testing.TB, inv *inventory.Inventory, s testbed.Setup) *placement
 		Lanes: lanes, Senders: map[string]placement.Sender{}}
 	for i, j := range s.Plan.Jobs {
 		w := s.Workloads[i]
-		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots}
+		s := placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots}
+		if w.Message > 0 {
+			s.Layers = []placement.Layer{{Bytes: float64(w.Message)}}
+		}
+		c.Senders[j.Name] = s
 	}
 	p, err := placement.Predict(inv, s.Plan, c)
 	if err != nil {

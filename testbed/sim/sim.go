@@ -14,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -403,7 +404,7 @@ func (d *deployment) step(t time.Duration) {
 			continue
 		}
 		idle = false
-		if at, ok := j.msg.event(); ok {
+		if at, ok := j.event(); ok {
 			h = min(h, at-now)
 		}
 		if j.aimd {
@@ -427,8 +428,8 @@ func (d *deployment) step(t time.Duration) {
 		if psns := j.count(h); psns > 0 {
 			for _, u := range j.uses {
 				l := &d.links[u.link]
-				l.packets += psns * u.weight
-				l.bytes += psns * u.weight * j.frame
+				l.packets += psns * (u.weight + u.acks)
+				l.bytes += psns * u.bytes(j.frame)
 			}
 		}
 		d.queue(j, h)
@@ -493,13 +494,18 @@ func (s *sampler) add(source, metric, of, unit string, v float64) {
 
 func (s *sampler) job(j *job) {
 	t := &j.total
+	packets, bytes := t.psns, t.psns*j.frame
+	if j.circle != nil { // what its sockets send: segments, and acknowledgements of what they get
+		packets += t.psns * collectives.AcksPerSegment
+		bytes += t.psns * collectives.AcksPerSegment * collectives.Ack
+	}
 	for _, w := range j.plan.Workers {
 		of := fmt.Sprintf("%s/%d", j.plan.Name, w.Rank)
 		source := "model of worker " + of
-		s.add(source, "worker_tx_packets", of, "1", t.psns)
-		s.add(source, "worker_tx_bytes", of, "B", t.psns*j.frame)
-		s.add(source, "worker_rx_packets", of, "1", t.psns)
-		s.add(source, "worker_rx_bytes", of, "B", t.psns*j.frame)
+		s.add(source, "worker_tx_packets", of, "1", packets)
+		s.add(source, "worker_tx_bytes", of, "B", bytes)
+		s.add(source, "worker_rx_packets", of, "1", packets)
+		s.add(source, "worker_rx_bytes", of, "B", bytes)
 		s.add(source, "worker_psns", of, "1", t.psns)
 		s.add(source, "worker_goodput_bytes", of, "B", t.psns*j.good)
 		s.add(source, "worker_rtt_seconds", of, "s", t.rttSum)

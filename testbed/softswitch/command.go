@@ -3,19 +3,23 @@ package softswitch
 import (
 	"time"
 
+	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
 // Command is a line on the switch process's stdin after its Config. It is for what
 // a person does to cables, not to the switch: that is P4Runtime's.
 type Command struct {
-	Cmd string `json:"cmd"` // "impair", "health", "stalls" or "stop"
+	Cmd string `json:"cmd"` // "impair", "sabotage", "health", "stalls" or "stop"
 
 	// Of "impair": the port, the direction of its cable ("ingress" from the device,
 	// "egress" towards it), and the damage in place of any earlier.
 	Port   uint32 `json:"port,omitempty"`
 	Dir    string `json:"dir,omitempty"`
 	Impair Impair `json:"impair"`
+
+	// Of "sabotage": a fault in the place of any earlier; one without a name is none.
+	Sabotage *sabotage.Act `json:"sabotage,omitempty"`
 }
 
 // Reply is a line on the switch process's stdout: one when the switch is ready,
@@ -28,6 +32,8 @@ type Reply struct {
 	// Stalls are of "stalls": those since it was last asked, on the clock of stall.Monotonic.
 	Stalls []stall.Span `json:"stalls,omitempty"`
 	Error  string       `json:"error,omitempty"`
+
+	Sabotaged int64 `json:"sabotaged,omitempty"` // of "sabotage": how often the earlier fault acted
 }
 
 // Health is what the emulation itself did wrong, or nearly, since it was last asked.

@@ -50,6 +50,9 @@ type engine struct {
 	now    time.Duration
 	starve int64 // frames dropped because the pool was empty
 
+	sab     *saboteur // nil: the switch does nothing wrong on purpose
+	sabLink *link     // that has a saboteur
+
 	// emit takes a frame that is due at p.at; it owns p until it puts it back.
 	emit func(*port, *packet)
 }
@@ -254,6 +257,10 @@ func (e *engine) aggregate(in *port, p *packet, t time.Duration) {
 	}
 	binary.BigEndian.PutUint16(b[40:], 0) // UDP checksum: the switch changes what it covers
 	payload := b[payloadAt:end]
+	if e.sab != nil && !e.sab.arrive(e, p.job, payload) {
+		e.pool.put(p)
+		return
+	}
 	v := e.ina.Process(in.number, payload, e.now)
 	if v.Reason == ina.NoJob {
 		in.count(PortNoRoute, p.size)
@@ -268,17 +275,39 @@ func (e *engine) aggregate(in *port, p *packet, t time.Duration) {
 			e.starve++
 			continue
 		}
-		if o.Dir == ina.Down {
-			e.multicast(e.groups[o.Group], q, t)
-		} else if to := e.byPort[o.Port]; to != nil {
-			e.send(to, q, t)
-		} else {
-			in.count(PortNoRoute, q.size)
-			e.pool.put(q)
+		to := e.groups[o.Group]
+		if e.sab != nil {
+			send, twice := e.sab.leave(e, q.buf.b[payloadAt:q.size], &v, o)
+			if !send {
+				e.pool.put(q)
+				continue
+			}
+			if o.Dir == ina.Down {
+				to = e.sab.downTo(e, to)
+			}
+			if twice {
+				e.output(in, o, to, e.pool.clone(e.pool.share(q)), t)
+			}
 		}
+		e.output(in, o, to, q, t)
 	}
 	if !kept {
 		e.pool.put(p)
+	}
+}
+
+// output sends what the switch makes of a packet that came in at a port.
+func (e *engine) output(in *port, o *ina.Output, group []*port, q *packet, t time.Duration) {
+	switch to := e.byPort[o.Port]; {
+	case q == nil: // no memory for it
+		e.starve++
+	case o.Dir == ina.Down:
+		e.multicast(group, q, t)
+	case to != nil:
+		e.send(to, q, t)
+	default:
+		in.count(PortNoRoute, q.size)
+		e.pool.put(q)
 	}
 }
 

@@ -136,7 +136,7 @@ func (f *fabric) job(id uint16, base uint32, at ...string) *treeJob {
 	nodes := map[string]*p4rt.TreeNode{}
 	for rank, h := range at {
 		w, err := ina.NewReducer(ina.WorkerConfig{
-			Job: id, Epoch: 1, Rank: rank, Workers: len(at), Lanes: lanes, Window: window, RTO: 10 * time.Millisecond, Seed: 1,
+			Job: id, Epoch: 1, Rank: rank, Workers: len(at), Lanes: lanes, Window: window, Region: 2 * window, RTO: 10 * time.Millisecond, Seed: 1,
 		})
 		if err != nil {
 			f.t.Fatal(err)

@@ -143,6 +143,7 @@ type link struct {
 	classes []*class // fifo: one
 	active  *class   // drr: last of the ring of queues that have packets
 	fair    bool
+	sab     *saboteur         // nil: nothing is wrong with it on purpose
 	byJob   []uint16          // drr: job -> index of its queue in classes, which is 0 for all that is not INA
 	byFlow  map[uint32]uint16 // drr-flow: the same by flow
 
@@ -385,6 +386,9 @@ func (l *link) serve() {
 // carry puts a frame on the wire that was sent completely at t.
 func (l *link) carry(p *packet, t time.Duration) {
 	p.at = t + l.cfg.Delay
+	if l.sab != nil && !l.sab.carry(l, p) {
+		return
+	}
 	if im := &l.cfg.Impair; im.Loss > 0 || im.Duplicate > 0 || im.Reorder > 0 {
 		lost, twice, late := l.rng.Float64() < im.Loss, l.rng.Float64() < im.Duplicate, l.rng.Float64() < im.Reorder
 		if lost {

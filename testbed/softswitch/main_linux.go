@@ -150,6 +150,12 @@ func (s *Switch) execute(c Command, behind Behind) Reply {
 		return Reply{OK: true, Health: &h}
 	case "stalls":
 		return Reply{OK: true, Stalls: s.Stalls()}
+	case "sabotage":
+		acted, err := s.sabotage(c.Sabotage)
+		if err != nil {
+			return Reply{Error: "sabotage: " + err.Error()}
+		}
+		return Reply{OK: true, Sabotaged: acted}
 	case "stop":
 		return Reply{OK: true}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/loop"
+	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -213,6 +214,9 @@ func (s *Switch) loop(ctx context.Context) error {
 		// What happened before this moment is in the rings; what happens later waits for
 		// the next turn, so that frames of different ports meet in order of time.
 		t := time.Now()
+		if e.sab != nil {
+			e.sab.dawdle(e, t)
+		}
 		horizon := t.Sub(s.start)
 		s.stalls.Woke(s.back, horizon)
 		zero = t.UnixNano() - int64(horizon)
@@ -477,7 +481,22 @@ func (s *Switch) DeleteGroup(id uint16) error {
 func (s *Switch) Counter(c Counter, index int) (packets, bytes int64) {
 	s.lock()
 	defer s.mu.Unlock()
-	return s.engine.counter(c, index)
+	packets, bytes = s.engine.counter(c, index)
+	if s.engine.sab != nil {
+		packets, bytes = s.engine.sab.tell(s.engine, c, index, packets, bytes)
+	}
+	return packets, bytes
+}
+
+// sabotage has the switch, or one of its cables, do something wrong in the place of what it did
+// wrong before; nil, or an act without a name, ends it. It says how often that has acted.
+func (s *Switch) sabotage(act *sabotage.Act) (acted int64, err error) {
+	if act == nil {
+		act = &sabotage.Act{}
+	}
+	s.lock()
+	defer s.mu.Unlock()
+	return s.engine.sabotage(*act, s.cfg.Seed)
 }
 
 // ResetCounter implements Target.

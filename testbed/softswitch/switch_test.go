@@ -95,7 +95,8 @@ func closeLoop(b *testing.B, hosts []*host, mode ina.Mode, lanes int, window uin
 		f := template[rank]
 		binary.BigEndian.PutUint32(f[payloadAt+4:], psn)
 		if mode == ina.Exclusive && psn == 0 { // of one long operation
-			f = inaFrame(ina.Header{Flags: ina.FlagLock, Job: loopJob, Rank: uint8(rank), Lanes: 1, Bitmap: 1 << rank}, 0)
+			f = inaFrame(ina.Header{Flags: ina.FlagLock, Job: loopJob, Rank: uint8(rank), Lanes: ina.OpLanes, Bitmap: 1 << rank}, 0)
+			binary.BigEndian.PutUint32(f[payloadAt+ina.HeaderLen+4:], ina.Seal)
 		}
 		hosts[rank+1].frame(f)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/collectives"
 )
 
 // state is a job on its way through a replay.
@@ -18,7 +19,9 @@ import (
 type state struct {
 	*Job
 	bits      float64 // on each worker's link in an iteration; 0: it never exchanges
-	latency   float64 // seconds from there to the last result
+	latency   float64 // seconds from there to the last result; of a ring, see tail
+	ring      int     // its servers; 0: it is none
+	begun     float64 // when its exchange did; Phases only
 	price     float64
 	left, at  float64
 	pace, due float64
@@ -256,6 +259,9 @@ func (e *engine) start(i int32, p cluster.Placement) {
 	case !p.Local():
 		s.bits = e.cfg.wire(s.Job, len(p.Parts))
 		s.latency = Latency(e.cfg.Cluster, s.Traffic, p)
+		if s.Traffic == cluster.Ring {
+			s.ring = len(p.Parts)
+		}
 	}
 	switch {
 	case s.bits == 0:
@@ -268,6 +274,14 @@ func (e *engine) start(i int32, p cluster.Placement) {
 		e.send(i)
 	}
 	e.ends.push(i)
+}
+
+// tail is how long an exchange goes on when workers have sent all, which took so long.
+func (s *state) tail(exchange float64) float64 {
+	if s.ring == 0 || s.latency == 0 { // where no delays are known, none count
+		return s.latency
+	}
+	return collectives.RingTail(s.ring, s.Bytes, exchange, s.latency)
 }
 
 // send and silence say whether the network sets a job's pace.
@@ -304,6 +318,7 @@ func (e *engine) end(i int32) error {
 			return err
 		}
 		e.send(i)
+		s.begun = e.now
 		s.begin(e.now, 1, math.Inf(1))
 		e.ends.fix(i)
 		return nil
@@ -313,11 +328,11 @@ func (e *engine) end(i int32) error {
 		return err
 	}
 	s.more--
-	switch {
+	switch tail := s.tail(e.now - s.begun); {
 	case s.more >= 0:
-		s.begin(e.now, 1, s.latency+s.Compute)
-	case s.latency > 0:
-		s.begin(e.now, 1, s.latency)
+		s.begin(e.now, 1, tail+s.Compute)
+	case tail > 0:
+		s.begin(e.now, 1, tail)
 	default:
 		return e.leave(i)
 	}
@@ -348,7 +363,7 @@ func (e *engine) rates() {
 		s := &e.jobs[i]
 		pace := s.bits / e.net.Rate(s.ID)
 		if e.cfg.Fidelity == Fluid {
-			pace += s.Compute + s.latency
+			pace += s.Compute + s.tail(pace)
 		}
 		if pace != s.pace {
 			s.setPace(e.now, pace)

@@ -46,6 +46,7 @@ type exchange struct {
 type exchanges struct {
 	collective func(workers int) collectives.Schedule
 	servers    []cluster.Server
+	acks       float64
 	patterns   map[int]*collectives.Pattern
 	known      map[string]exchange
 
@@ -55,7 +56,7 @@ type exchanges struct {
 
 func newExchanges(cfg *Config) *exchanges {
 	return &exchanges{
-		collective: cfg.Collective, servers: cfg.Cluster.Servers,
+		collective: cfg.Collective, servers: cfg.Cluster.Servers, acks: cfg.acks(),
 		patterns: map[int]*collectives.Pattern{}, known: map[string]exchange{}, named: map[int]int{},
 	}
 }
@@ -84,7 +85,7 @@ func (x *exchanges) of(at []int) exchange {
 		x.patterns[len(at)] = p
 	}
 	e := exchange{
-		seconds: p.Seconds(at, 1, func(s int) float64 { return x.servers[s].Link }),
+		seconds: p.Seconds(at, 1, x.acks, func(s int) float64 { return x.servers[s].Link }),
 		cross:   float64(p.Cross(at)) / float64(p.Parts),
 	}
 	x.known[string(x.key)] = e

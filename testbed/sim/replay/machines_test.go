@@ -49,7 +49,7 @@ func TestCollective(t *testing.T) {
 		got := r.Jobs[0]
 		if tt.gpus == 3 { // 1 GB there, and back: the volumes are tested where they are made
 			p := collectives.HalvingDoubling(3).Pattern()
-			tt.extra = p.Seconds([]int{0, 0, 1}, 8e9, func(int) float64 { return 100e9 })
+			tt.extra = p.Seconds([]int{0, 0, 1}, 8e9, 0, func(int) float64 { return 100e9 })
 			tt.crossing = 1e9 * float64(p.Cross([]int{0, 0, 1})) / float64(p.Parts)
 		}
 		near := func(what string, got, want float64) {
@@ -98,7 +98,7 @@ func TestMachines(t *testing.T) {
 			if cfg.Collective != nil && j.Servers > 1 {
 				p := collectives.HalvingDoubling(j.GPUs).Pattern()
 				at := j.Placement.ServerOf()
-				seconds := p.Seconds(at, 8*jobs[i].Bytes*1514/1448, func(s int) float64 { return cfg.Cluster.Servers[s].Link })
+				seconds := p.Seconds(at, 8*jobs[i].Bytes*1514/1448, 33./1514, func(s int) float64 { return cfg.Cluster.Servers[s].Link })
 				end := j.Start + float64(j.Iterations)*(j.Compute+seconds)
 				if math.Abs(j.End-end) > 1e-9*end {
 					t.Errorf("case %d, %s: job %d ends at %v, want %v", n, cfg.Policy.Name(), j.ID, j.End, end)

@@ -90,9 +90,10 @@ func wireOf(cfg Config, j *Job, p cluster.Placement) float64 {
 	case p.Local():
 		return 0
 	case j.Traffic == cluster.Ring:
-		return 8 * j.Bytes * 1514 / 1448 * 2 * (n - 1) / n
+		// Full segments, and of 66 bytes an acknowledgement of two that come.
+		return 8 * j.Bytes * (1514 + 66/2) / 1448 * 2 * (n - 1) / n
 	}
-	return 8 * j.Bytes * 1024 / 960
+	return math.Ceil(j.Bytes/960) * 8 * 1024 // whole frames
 }
 
 // A replay ends its jobs when the plain way of working it out does.

@@ -18,9 +18,12 @@ type Config struct {
 	Seed     uint64  // of the policy
 	Fidelity Fidelity
 
-	// Overhead is bits on the wire per bit of gradient. 0: that of frames with 240
-	// gradients, 1024/960, and for rings that of full TCP segments, 1514/1448.
-	// With a Collective it is that of full segments, too.
+	// Lanes is how many gradients, of 4 bytes, a frame to a PS or a switch has beside 64
+	// bytes of headers; the last one of an exchange is filled up. 0: 240.
+	Lanes int
+	// Overhead is bits on the wire per bit of gradient, whatever the traffic. 0: what frames
+	// of Lanes have, and of rings and with a Collective full TCP segments and the
+	// acknowledgements of what goes the other way (collectives.Duplex).
 	Overhead float64
 
 	// Collective is the operation by which a job of so many workers, one for each of its
@@ -142,6 +145,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("a period of %v s", cfg.Period)
 	case !(cfg.Overhead >= 0) || math.IsInf(cfg.Overhead, 1):
 		return fmt.Errorf("an overhead of %v", cfg.Overhead)
+	case cfg.Lanes < 0:
+		return fmt.Errorf("%d gradients in a frame", cfg.Lanes)
 	case cfg.Fidelity > Phases:
 		return errors.New("unknown " + cfg.Fidelity.String())
 	}
@@ -193,32 +198,48 @@ func Admit(c cluster.Config, jobs []Job, skipTooLarge bool) (fit []Job, skipped 
 	return fit, skipped, errors.Join(errs...)
 }
 
-// wire is the bits that each worker of a job on so many servers puts on its link in an
-// iteration. A ring reduces and then distributes, n-1 of n parts each time. With a
-// Collective it is the size of the vector.
+// wire is the bits that a job on so many servers puts on each worker's link in an iteration,
+// by the direction that gradients take. A ring reduces and then distributes, n-1 of n parts
+// each time. With a Collective it is the size of the vector.
 func (cfg *Config) wire(j *Job, servers int) float64 {
-	overhead := cfg.Overhead
 	bits := 8 * j.Bytes
-	if overhead == 0 && (j.Traffic == cluster.Ring || cfg.Collective != nil) {
-		overhead = 1514.0 / 1448
+	ring := j.Traffic == cluster.Ring && cfg.Collective == nil
+	if ring {
+		bits *= 2 * float64(servers-1) / float64(servers)
 	}
-	if cfg.Collective != nil {
-		return bits * overhead
+	switch {
+	case cfg.Overhead > 0:
+		return bits * cfg.Overhead
+	case ring:
+		return bits * collectives.Duplex
+	case cfg.Collective != nil:
+		return bits * collectives.Wire // and Pattern.Seconds adds what acknowledges it
 	}
-	if j.Traffic == cluster.Ring {
-		return bits * overhead * 2 * float64(servers-1) / float64(servers)
+	lanes := cfg.Lanes
+	if lanes == 0 {
+		lanes = 240
 	}
-	if overhead == 0 {
-		overhead = 1024.0 / 960
+	frames := math.Ceil(j.Bytes / float64(4*lanes) * (1 - 1e-12)) // what fills one to the bit must not by rounding take two
+	return frames * 8 * float64(headers+4*lanes)
+}
+
+// headers are the bytes of a frame to a PS or a switch beside its gradients: Ethernet, IPv4,
+// UDP and that of INA.
+const headers = 14 + 20 + 8 + 22
+
+// acks is what comes back for each bit of a Collective.
+func (cfg *Config) acks() float64 {
+	if cfg.Overhead > 0 {
+		return 0
 	}
-	return bits * overhead
+	return collectives.Acks
 }
 
 // Latency is the seconds from the instant at which the last gradient of an exchange has
 // left a worker to the arrival of its result at all of them, with empty queues: the round
 // trip of a frame over the cluster's delays, but for its first transmission, which the
-// exchange has counted; of a ring, one way from server to server in each of its 2(n-1)
-// steps. 0 where no delays are known.
+// exchange has counted. Of a ring it is the way to the next server, the longest there is;
+// collectives.RingTail says what else it waits for. 0 where no delays are known.
 func Latency(c cluster.Config, t cluster.Traffic, p cluster.Placement) float64 {
 	const frame = 8 * 1024                // bits
 	way := func(from, root int) float64 { // from a server to a ToR switch
@@ -234,8 +255,7 @@ func Latency(c cluster.Config, t cluster.Traffic, p cluster.Placement) float64 {
 		to := func(server int) float64 { return way(w.Server, c.Servers[server].Rack) + c.Servers[server].Delay }
 		switch {
 		case t == cluster.Ring:
-			steps := float64(2 * (len(p.Parts) - 1))
-			longest = max(longest, steps*to(p.Parts[(i+1)%len(p.Parts)].Server)-sent)
+			longest = max(longest, to(p.Parts[(i+1)%len(p.Parts)].Server)-sent)
 		case len(p.PS) == 0:
 			longest = max(longest, 2*way(w.Server, c.Servers[p.Parts[0].Server].Rack)-sent)
 		}

@@ -1,0 +1,426 @@
+package experiments
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// What must hold of every run, whatever its experiment expects: jobs go on as long as they are
+// to, do what they were asked, and get sums that are right; and who sent and who received tell
+// of the same traffic. A run in which that is not so does not pass.
+
+// Names of these checks; where all of them hold, there is one.
+const (
+	goesOn     = "jobs go on"
+	allDone    = "jobs do what was asked"
+	sumsRight  = "sums are right"
+	agree      = "who sends and who receives agree"
+	sharesHold = "switches add up what they claim"
+	allHold    = "the run is whole"
+)
+
+// integrity looks at one point of which everything has been read.
+func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
+	caps := r.tb.Capabilities()
+	if caps.Kind != results.Measured {
+		return nil
+	}
+	in := inspection{spec: s, setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0}
+	out := in.progress()
+	out = append(out, in.work()...)
+	out = append(out, in.sums()...)
+	out = append(out, crossed(point.Health)...)
+	out = append(out, in.received()...)
+	out = append(out, in.claims()...)
+	if len(out) == 0 && len(setup.Plan.Jobs) > 0 {
+		return []results.Finding{in.whole()}
+	}
+	return excused(out, point)
+}
+
+// excused are findings of which the testbed's own trouble explains what it can: all but wrong
+// sums.
+func excused(out []results.Finding, point *results.Point) []results.Finding {
+	why := point.Unsound()
+	for i := range out {
+		if f := &out[i]; f.Outcome == results.Fail && why != "" && f.Code != results.CodeSums {
+			f.Outcome = results.Inconclusive
+			f.What += "; but " + why
+		}
+	}
+	return out
+}
+
+// wholeStudy looks at one point of a study that was measured, by what its jobs said at their end
+// and by the ends of cables. What programs of others compute their own logs tell.
+func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
+	if caps := r.tb.Capabilities(); caps.Kind != results.Measured || len(s.Programs) > 0 || len(point.Jobs) == 0 {
+		return nil
+	}
+	in := inspection{spec: s, caps: r.tb.Capabilities(), obs: observation{summaries: point.Jobs}}
+	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
+		in.obs.summaries = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
+		if len(in.obs.summaries) == 0 {
+			in.obs.summaries = point.Jobs
+		}
+	}
+	out := append(in.work(), in.sums()...)
+	out = append(out, crossed(point.Health)...)
+	if len(out) == 0 {
+		return []results.Finding{in.whole()}
+	}
+	return excused(out, point)
+}
+
+// whole is the finding of a run in which all of it holds.
+func (in *inspection) whole() results.Finding {
+	what := "every job did what it was asked"
+	if len(in.obs.samples) > 0 {
+		what = "every job got results in all of every phase and did what it was asked"
+	}
+	var checked int64
+	for _, sum := range in.obs.summaries {
+		checked += sum.SumsChecked
+	}
+	if checked > 0 {
+		what += fmt.Sprintf("; %s values were compared with what was sent", results.Quantity(float64(checked), "1"))
+	}
+	what += "; all who count traffic tell the same of it"
+	return results.Finding{Name: allHold, Code: results.CodeJobStopped, Of: "jobs", Outcome: results.Pass, What: what}
+}
+
+// inspection is what is looked at.
+type inspection struct {
+	spec    *Spec
+	setup   testbed.Setup
+	base    Baseline
+	obs     observation
+	caps    testbed.Capabilities
+	damaged bool // links, on purpose
+}
+
+func (in *inspection) counter(metric, of string) results.Series {
+	s, _ := results.Counter(in.obs.samples, "", metric, of) // two sources are an error of the phase's figures
+	return s
+}
+
+// workload is what a job was asked to send.
+func (in *inspection) workload(job string) testbed.Workload {
+	return in.setup.Workloads[slices.IndexFunc(in.setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == job })]
+}
+
+// Parts of a phase, and multiples of what a job needs for one step, that it may be without
+// results.
+const (
+	stillPart    = 0.1
+	stillReports = 3.0
+	stillTrips   = 5.0
+)
+
+// patience is how long a job may be without any result, in seconds.
+func (in *inspection) patience(job string, length float64) float64 {
+	w := in.workload(job)
+	var compute float64
+	for _, l := range w.Layers {
+		compute += l.Compute.Seconds()
+	}
+	limit := max(stillPart*length, 2*compute, stillTrips*in.base.RTTs[job])
+	if in.damaged || w.Control == "aimd" { // packets are lost on purpose, and waiting for a resend doubles each time
+		limit = max(limit, 20*w.RTO.Seconds())
+	}
+	if in.spec.reallocates() { // it may have no memory for a period
+		limit = max(limit, 2*time.Duration(in.spec.Switch.Reallocate).Seconds())
+	}
+	return limit
+}
+
+// progress finds jobs that stood still within a phase.
+func (in *inspection) progress() []results.Finding {
+	var out []results.Finding
+	for _, sp := range in.obs.timeline.spans() {
+		start, end := sp.start.Seconds(), sp.end.Seconds()
+		for _, j := range in.setup.Plan.Jobs {
+			if !slices.Contains(sp.jobs, j.Name) || j.Local() {
+				continue
+			}
+			limit := in.patience(j.Name, end-start)
+			if f, bad := in.still(j, start, end, limit); bad {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// still finds out whether a job stood still between start and end, and who made it so: who did
+// not report, then who did not send, then who did not get results.
+func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f results.Finding, bad bool) {
+	type part struct {
+		who              string
+		got, sent        results.Span // without growth
+		silent           results.Span // without a report
+		limit, reporting float64
+	}
+	var worst *part
+	kind := ""
+	for _, w := range j.Workers {
+		of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+		got := results.Sum(in.counter("worker_psns", of), in.counter("worker_goodput_bytes", of), in.counter("worker_iterations", of))
+		if j.Collective == placement.Ring { // it counts whole messages
+			got = results.Sum(got, in.counter("worker_rx_bytes", of))
+		}
+		sent := in.counter("worker_tx_bytes", of)
+		p := part{who: fmt.Sprintf("worker %s on host %s", of, w.Host)}
+		p.limit = max(limit, stillReports*got.Spacing())
+		p.got, p.sent = got.Stood(start, end, 0), sent.Stood(start, end, 0)
+		p.silent = got.Silent(start, end)
+		long := func(s results.Span) bool { return s.End-s.Start > p.limit }
+		rank := map[string]int{"": 0, "got no result": 1, "sent nothing": 2, "did not report": 3}
+		now := ""
+		switch {
+		case long(p.silent):
+			now = "did not report"
+		case long(p.got) && long(p.sent):
+			now = "sent nothing"
+		case long(p.got):
+			now = "got no result"
+		}
+		if rank[now] > rank[kind] {
+			kind, worst = now, &p
+		}
+	}
+	if worst == nil {
+		return f, false
+	}
+	when := map[string]results.Span{"did not report": worst.silent, "sent nothing": worst.sent, "got no result": worst.got}[kind]
+	f = results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name, Outcome: results.Fail,
+		What: fmt.Sprintf("job %s stood still: %s %s from %.2f s to %.2f s, within a phase from %.2f s to %.2f s", j.Name, worst.who, kind, when.Start, when.End, start, end)}
+	if ps := in.quietPS(j, when); ps != "" && kind == "got no result" {
+		f.What += "; " + ps
+	}
+	// The testbed's own record explains it if it says as much of that time.
+	times := spoiltTimes(ofMachine(in.obs.stalls), when.Start, when.End, recovery(in.base))
+	if lost := total(times); when.End-when.Start-lost <= worst.limit {
+		f.Outcome = results.Inconclusive
+		f.What += "; the testbed stood still meanwhile: " + times[0].Why
+	}
+	return f, true
+}
+
+// quietPS says whether a job's PS stood still too.
+func (in *inspection) quietPS(j placement.JobPlan, when results.Span) string {
+	if j.PS == "" {
+		return ""
+	}
+	arrived, done := in.counter("worker_arrived", j.Name+"/ps"), in.counter("worker_completed", j.Name+"/ps")
+	half := (when.End - when.Start) / 2
+	stood := func(s results.Series) bool { w := s.Stood(when.Start, when.End, 0); return w.End-w.Start > half }
+	switch {
+	case len(arrived.T) == 0:
+		return fmt.Sprintf("its PS on host %s never reported", j.PS)
+	case stood(arrived):
+		return fmt.Sprintf("nothing arrived at its PS on host %s", j.PS)
+	case stood(done):
+		return fmt.Sprintf("its PS on host %s completed nothing of what arrived", j.PS)
+	}
+	return ""
+}
+
+// work finds jobs that ended by themselves or did less than they were asked.
+func (in *inspection) work() []results.Finding {
+	var out []results.Finding
+	for _, sum := range in.obs.summaries {
+		if at, ok := in.obs.early[sum.Job]; ok {
+			out = append(out, results.Finding{Name: allDone, Code: results.CodeJobEnded, Of: sum.Job, Outcome: results.Fail,
+				What: fmt.Sprintf("job %s ended by itself at %.2f s and was to send until it is stopped%s", sum.Job, at, in.hosts(sum.Job))})
+		}
+		if sum.Asked > 0 && sum.Iterations != sum.Asked {
+			out = append(out, results.Finding{Name: allDone, Code: results.CodeIterations, Of: sum.Job, Outcome: results.Fail,
+				What: fmt.Sprintf("job %s did %d iterations of %d%s", sum.Job, sum.Iterations, sum.Asked, in.behind(sum.Job, sum.Asked))})
+		}
+	}
+	return out
+}
+
+// hosts is where a job was, for a message.
+func (in *inspection) hosts(job string) string {
+	for _, j := range in.setup.Plan.Jobs {
+		if j.Name == job {
+			var all []string
+			for _, w := range j.Workers {
+				all = append(all, w.Host)
+			}
+			return fmt.Sprintf(" (hosts %s)", strings.Join(all, ", "))
+		}
+	}
+	return ""
+}
+
+// behind names the workers that did fewer iterations.
+func (in *inspection) behind(job string, want int64) string {
+	var all []string
+	for _, j := range in.setup.Plan.Jobs {
+		for _, w := range j.Workers {
+			if j.Name != job {
+				break
+			}
+			s := in.counter("worker_iterations", fmt.Sprintf("%s/%d", job, w.Rank))
+			if n := len(s.V); n > 0 && int64(s.V[n-1]) != want {
+				all = append(all, fmt.Sprintf("worker %s/%d on host %s did %.0f", job, w.Rank, w.Host, s.V[n-1]))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(all, ", ")
+}
+
+// sums finds sums that are wrong, and such that nobody looked at.
+func (in *inspection) sums() []results.Finding {
+	if !in.caps.Sums {
+		return nil
+	}
+	var out []results.Finding
+	for _, sum := range in.obs.summaries {
+		switch {
+		case sum.Local || sum.Workers < 2:
+		case sum.SumErrors > 0:
+			out = append(out, results.Finding{Name: sumsRight, Code: results.CodeSums, Of: sum.Job, Outcome: results.Fail,
+				What: fmt.Sprintf("%d of %d values that job %s got are not the sums of what was sent%s", sum.SumErrors, sum.SumsChecked, sum.Job, in.wrong(sum.Job))})
+		case sum.SumsChecked == 0:
+			out = append(out, results.Finding{Name: sumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
+				What: fmt.Sprintf("job %s compared no sums: it got no results%s", sum.Job, in.hosts(sum.Job))})
+		}
+	}
+	return out
+}
+
+// wrong names the workers that found wrong sums, where not all of them did: what is between
+// them and the others is suspect.
+func (in *inspection) wrong(job string) string {
+	var bad []string
+	n := 0
+	for _, j := range in.setup.Plan.Jobs {
+		for _, w := range j.Workers {
+			if j.Name != job {
+				break
+			}
+			n++
+			s := in.counter("worker_sum_errors", fmt.Sprintf("%s/%d", job, w.Rank))
+			if k := len(s.V); k > 0 && s.V[k-1] > 0 {
+				bad = append(bad, fmt.Sprintf("worker %s/%d on host %s", job, w.Rank, w.Host))
+			}
+		}
+	}
+	switch {
+	case len(bad) == 0 || n == 0:
+		return ""
+	case len(bad) == n:
+		return "; all workers got wrong ones: whoever adds up, or one that sends what it should not"
+	}
+	return "; only " + strings.Join(bad, ", ") + " got wrong ones"
+}
+
+// What the two ends of a cable may count differently, beyond what may be on its way, before
+// the run cannot be believed: as a part of what was sent.
+const crossedPart = 2e-3
+
+// crossed are the links whose two ends do not tell of the same traffic.
+func crossed(health []results.Trouble) []results.Finding {
+	out := []results.Finding{}
+	for _, t := range health {
+		link, ok := strings.CutPrefix(t.Where, "link ")
+		if !ok || t.Code != results.CodeLost || t.Asked {
+			continue
+		}
+		f := results.Finding{Name: agree, Code: results.CodeLost, Of: link, Outcome: results.Fail, What: t.String()}
+		if t.Value <= t.Limit+crossedPart*t.Of {
+			continue // frames of others, or readings that were late: it is among the troubles
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// received compares what each end of a job says of the same packets.
+func (in *inspection) received() []results.Finding {
+	var out []results.Finding
+	last := func(metric, of string) (float64, bool) {
+		s := in.counter(metric, of)
+		if len(s.V) == 0 {
+			return 0, false
+		}
+		return s.V[len(s.V)-1], true
+	}
+	for _, j := range in.setup.Plan.Jobs {
+		if j.PS == "" || j.Local() {
+			continue
+		}
+		completed, ok := last("worker_completed", j.Name+"/ps")
+		if !ok {
+			continue
+		}
+		slack := 2*float64(in.workload(j.Name).Window) + 64
+		for _, w := range j.Workers {
+			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+			if got, ok := last("worker_psns", of); ok && math.Abs(got-completed) > slack+crossedPart*completed {
+				out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
+					What: fmt.Sprintf("worker %s on host %s says that it got results of %.0f PSNs, and its PS on host %s that it completed %.0f", of, w.Host, got, j.PS, completed)})
+			}
+		}
+	}
+	return out
+}
+
+// claimed is by how much the part that a switch claims to have added up may differ from what
+// left it towards the PS.
+const claimed = 0.04
+
+// claims compares the shares that switches claim with what was seen to leave them. Resends
+// explain a difference, and then the share is what was seen.
+func (in *inspection) claims() []results.Finding {
+	var out []results.Finding
+	for _, sp := range in.obs.timeline.spans() {
+		w := results.Window{Start: sp.start.Seconds(), End: sp.end.Seconds()}
+		for _, s := range spoiltTimes(in.obs.stalls, w.Start, w.End, recovery(in.base)) {
+			w.Out = append(w.Out, s.Span)
+		}
+		for _, j := range in.setup.Plan.Jobs {
+			if !slices.Contains(sp.jobs, j.Name) || j.PS == "" || j.Local() {
+				continue
+			}
+			for i := range j.Tree {
+				if !j.Tree[i].Aggregate {
+					continue
+				}
+				sw := j.Tree[i].Switch
+				seen, ok := seenShare(in.counter, j, i)
+				if !ok {
+					continue
+				}
+				granted, denied := in.counter("job_granted_packets", at(j.Name, sw)), in.counter("job_denied_packets", at(j.Name, sw))
+				says, err := results.Ratio(w, granted, results.Sum(granted, denied))
+				got, gerr := seen.of(w)
+				resends, rerr := results.Ratio(w, in.counter("job_resends_packets", at(j.Name, sw)), results.Sum(granted, denied))
+				if err != nil || gerr != nil || rerr != nil {
+					continue
+				}
+				gap := math.Abs(says.Value - got.Value)
+				if gap <= claimed+(got.Hi-got.Lo)/2+2*resends.Value {
+					continue
+				}
+				out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: at(j.Name, sw), Outcome: results.Fail,
+					What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, results.Quantity(says.Value, "1"), j.Name, seen.by, results.Quantity(got.Value, "1"))})
+			}
+		}
+	}
+	return out
+}

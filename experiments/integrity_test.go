@@ -1,0 +1,237 @@
+package experiments
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// seen is what a testbed tells of job A: two workers on h1 and h2 through tor1 to a PS on h3,
+// 1,000 PSNs a second, read ten times a second for 8 s; a phase from 1 s to 7 s. Rates say how
+// many times 1,000 a second a counter grows at a time.
+func seen(rates map[string]func(t float64) float64, until map[string]float64) *inspection {
+	full := func(float64) float64 { return 1 }
+	counters := []struct{ source, metric, of string }{
+		{"ps A", "worker_arrived", "A/ps"}, {"ps A", "worker_completed", "A/ps"},
+		{"switch tor1", "job_granted_packets", "A@tor1"}, {"switch tor1", "job_denied_packets", "A@tor1"},
+		{"switch tor1", "job_resends_packets", "A@tor1"}, {"switch tor1", "job_out_packets", "A@tor1"},
+	}
+	for w := range 2 {
+		of := fmt.Sprintf("A/%d", w)
+		for _, m := range []string{"worker_psns", "worker_goodput_bytes", "worker_iterations", "worker_tx_bytes", "worker_sum_errors"} {
+			counters = append(counters, struct{ source, metric, of string }{"worker " + of, m, of})
+		}
+	}
+	zero := []string{"job_denied_packets", "job_resends_packets", "worker_sum_errors"}
+	in := &inspection{
+		spec: &Spec{Jobs: []Job{{Name: "A"}}},
+		setup: testbed.Setup{
+			Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A", Collective: placement.INA, PS: "h3",
+				Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}},
+				Tree:    []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3}}}}},
+			Workloads: []testbed.Workload{{Window: 100, RTO: 400 * time.Millisecond}},
+		},
+		base: Baseline{RTTs: map[string]float64{"A": 0.05}},
+		caps: testbed.Capabilities{Sums: true, Kind: results.Measured},
+	}
+	for _, c := range counters {
+		v := 0.0
+		rate, end := rates[c.metric+" "+c.of], 8.0
+		if rate == nil {
+			if rate = full; slices.Contains(zero, c.metric) {
+				rate = func(float64) float64 { return 0 }
+			}
+		}
+		if u, ok := until[c.of]; ok {
+			end = u
+		}
+		for t := 0.0; t <= end+1e-9; t += 0.1 {
+			in.obs.samples = append(in.obs.samples, results.Sample{T: t, Source: c.source, Metric: c.metric, Of: c.of, Value: math.Floor(v)})
+			v += 100 * rate(t)
+		}
+	}
+	in.obs.timeline = timeline{warmup: time.Second, jobs: []string{"A"}, events: []event{{at: 0, job: "A"}, {at: 7 * time.Second, job: "A", stop: true}}}
+	in.obs.summaries = []results.JobSummary{{Job: "A", Workers: 2, SumsChecked: 1000}}
+	return in
+}
+
+func (in *inspection) all() []results.Finding {
+	return slices.Concat(in.progress(), in.work(), in.sums(), in.received(), in.claims())
+}
+
+// between is a rate that is 1 but for the time from a to b.
+func between(a, b float64) func(float64) float64 {
+	return func(t float64) float64 {
+		if a <= t && t < b {
+			return 0
+		}
+		return 1
+	}
+}
+
+func TestIntegrity(t *testing.T) {
+	type rates = map[string]func(float64) float64
+	hang := func(a, b float64, who ...string) rates {
+		r := rates{"worker_arrived A/ps": between(a, b), "worker_completed A/ps": between(a, b), "job_granted_packets A@tor1": between(a, b), "job_out_packets A@tor1": between(a, b)}
+		for _, of := range []string{"A/0", "A/1"} {
+			for _, m := range []string{"worker_psns ", "worker_goodput_bytes ", "worker_iterations "} {
+				r[m+of] = between(a, b)
+			}
+		}
+		for _, of := range who {
+			r["worker_tx_bytes "+of] = between(a, b)
+		}
+		return r
+	}
+	constant := func(v float64) func(float64) float64 { return func(float64) float64 { return v } }
+	for _, c := range []struct {
+		name    string
+		rates   rates
+		until   map[string]float64
+		change  func(in *inspection)
+		outcome results.Outcome // pass: no finding
+		code    string
+		says    []string
+	}{
+		{name: "a sound run", outcome: results.Pass},
+		{name: "a job that stops", rates: hang(3, 9, "A/0", "A/1"), outcome: results.Fail, code: results.CodeJobStopped, says: []string{"job A", "host h1", "sent nothing from 3.00 s to 7.00 s"}},
+		{name: "a worker that hangs, while the other resends", rates: hang(3, 9, "A/1"), outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/1 on host h2", "sent nothing"}},
+		{name: "a worker that is suspended for 4.6 s", rates: hang(1.5, 6.1), until: map[string]float64{"A/0": 1.5}, outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/0 on host h1", "did not report"}},
+		{name: "a PS that hangs", rates: rates{
+			"worker_completed A/ps": between(3, 9), "worker_psns A/0": between(3, 9), "worker_psns A/1": between(3, 9), "worker_goodput_bytes A/0": between(3, 9),
+			"worker_goodput_bytes A/1": between(3, 9), "worker_iterations A/0": between(3, 9), "worker_iterations A/1": between(3, 9)},
+			outcome: results.Fail, code: results.CodeJobStopped, says: []string{"got no result", "its PS on host h3 completed nothing of what arrived"}},
+		{name: "a switch that stood still, which is known", rates: hang(3, 5, "A/0", "A/1"),
+			change: func(in *inspection) {
+				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "switch tor1", "frames left up to 2 s late"}}
+			},
+			outcome: results.Inconclusive, code: results.CodeJobStopped, says: []string{"switch tor1"}},
+		{name: "a worker that says itself that it was late", rates: hang(3, 5, "A/0", "A/1"),
+			change: func(in *inspection) {
+				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "worker A/0 on host h1", "paced sends up to 2 s late"}}
+			},
+			outcome: results.Fail, code: results.CodeJobStopped},
+		{name: "half a round trip without results", rates: hang(3, 3.2, "A/0", "A/1"), outcome: results.Pass},
+		{name: "a loss that was asked for", rates: hang(3, 5, "A/0", "A/1"), change: func(in *inspection) { in.damaged = true }, outcome: results.Pass},
+		{name: "a stream that ends by itself", change: func(in *inspection) { in.obs.early = map[string]float64{"A": 6} }, outcome: results.Fail, code: results.CodeJobEnded, says: []string{"job A ended by itself at 6.00 s", "h1, h2"}},
+		{name: "half the iterations", rates: rates{"worker_iterations A/1": constant(0.001)},
+			change:  func(in *inspection) { in.obs.summaries[0].Asked, in.obs.summaries[0].Iterations = 8000, 8 },
+			outcome: results.Fail, code: results.CodeIterations, says: []string{"8 iterations of 8000", "worker A/1 on host h2 did"}},
+		{name: "wrong sums", rates: rates{"worker_sum_errors A/1": constant(0.01)}, change: func(in *inspection) { in.obs.summaries[0].SumErrors = 40 },
+			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2"}},
+		{name: "sums that nobody compared", change: func(in *inspection) { in.obs.summaries[0].SumsChecked = 0 }, outcome: results.Inconclusive, code: results.CodeUnchecked},
+		{name: "a worker that claims results", rates: rates{"worker_psns A/0": constant(1.2)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/0 on host h1", "host h3"}},
+		{name: "a switch that claims to have added up", rates: rates{"worker_arrived A/ps": constant(1.9)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.100"}},
+		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)}, outcome: results.Pass},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := seen(c.rates, c.until)
+			if c.change != nil {
+				c.change(in)
+			}
+			got := in.all()
+			if c.outcome == results.Pass {
+				if len(got) > 0 {
+					t.Fatalf("%+v", got)
+				}
+				return
+			}
+			i := slices.IndexFunc(got, func(f results.Finding) bool { return f.Code == c.code })
+			if i < 0 || got[i].Outcome != c.outcome {
+				t.Fatalf("want %s, %s: %+v", c.outcome, c.code, got)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(got[i].What, s) {
+					t.Errorf("%q does not say %q", got[i].What, s)
+				}
+			}
+		})
+	}
+}
+
+// Shares are told from what came, what left, and what arrived.
+func TestSeenShare(t *testing.T) {
+	constant := func(v float64) func(float64) float64 { return func(float64) float64 { return v } }
+	in := seen(map[string]func(float64) float64{"worker_arrived A/ps": constant(1.54)}, nil)
+	w := results.Window{Start: 1, End: 7}
+	s, ok := seenShare(in.counter, in.setup.Plan.Jobs[0], 0)
+	if f, err := s.of(w); !ok || err != nil || math.Abs(f.Value-.46) > .005 {
+		t.Errorf("1.54 packets a PSN of two workers: %+v, %v; want .46", f, err)
+	}
+	// Two leaves of two workers each, of which one adds up half: 1 and 1.5 packets go to the root,
+	// which adds up all.
+	j := placement.JobPlan{Name: "A", PS: "h3", Workers: make([]placement.Worker, 4), Tree: []placement.TreeNode{
+		{Switch: "l1", Parent: "root", Aggregate: true, Expect: 3}, {Switch: "l2", Parent: "root", Aggregate: true, Expect: 12},
+		{Switch: "root", Aggregate: true, Expect: 15}}}
+	counter := func(metric, of string) results.Series {
+		rate := map[string]float64{"worker_completed A/ps": 1, "worker_arrived A/ps": 1, "job_out_packets A@l1": 1, "job_out_packets A@l2": 1.5, "job_out_packets A@root": 9}[metric+" "+of]
+		var s results.Series
+		for t := 0.0; t < 8; t += .1 {
+			s.T, s.V = append(s.T, t), append(s.V, 1000*rate*t)
+		}
+		return s
+	}
+	for i, want := range []float64{1, .5, 1} {
+		s, ok := seenShare(counter, j, i)
+		if f, err := s.of(w); !ok || err != nil || math.Abs(f.Value-want) > 1e-6 {
+			t.Errorf("%s: %+v, %v; want %g", j.Tree[i].Switch, f, err, want)
+		}
+	}
+}
+
+func TestPatience(t *testing.T) {
+	s := func(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
+	stalls := func(each, every float64, n int) (out []standstill) {
+		for i := range n {
+			at := 100 + float64(i+1)*every
+			out = append(out, standstill{results.Span{Start: at, End: at + each}, "switch tor1", "late"})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name   string
+		stalls []standstill
+		want   float64 // how long the phase of 3 s becomes
+		spoilt bool
+	}{
+		{"none", nil, 3, false},
+		{"one of 0.1 s", stalls(.1, 2, 1), 3.2, false},
+		{"0.1 s every 2 s", stalls(.1, 2, 10), 3.2, false},
+		{"0.1 s every 0.5 s", stalls(.1, .5, 100), 5, false},
+		{"all the time", stalls(.5, .5, 100), 9, true},
+	} {
+		p := patience{recovery: .1}
+		tl := timeline{warmup: s(1), events: []event{{at: s(4)}}}
+		p.begin(tl, 0)
+		for range 1000 {
+			now := tl.events[0].at
+			var known []standstill
+			for _, st := range c.stalls {
+				if st.End <= 100+now.Seconds() {
+					known = append(known, st)
+				}
+			}
+			more := p.wait(now, 100, known)
+			if more == 0 {
+				break
+			}
+			tl.delay(more)
+		}
+		end := tl.events[0].at.Seconds()
+		ph := results.Phase{Start: 101, End: 100 + end}
+		w := leaveOut(&ph, c.stalls, .1)
+		if math.Abs(end-1-c.want) > .25 || (ph.Spoilt != "") != c.spoilt {
+			t.Errorf("%s: %.2f s, want %.2f; %q, %.2f s are left", c.name, end-1, c.want, ph.Spoilt, w.Length())
+		}
+		if !c.spoilt && w.Length() < 2.9 {
+			t.Errorf("%s: only %.2f s are clean", c.name, w.Length())
+		}
+	}
+}

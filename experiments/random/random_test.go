@@ -1,0 +1,136 @@
+package random_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/random"
+	"github.com/inabench/inabench/internal/golden"
+	"github.com/inabench/inabench/inventory"
+)
+
+// load reads a setting as `inabench run` would.
+func load(t *testing.T, s *random.Setting) *experiments.Spec {
+	t.Helper()
+	inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", s.Name, err, s.Inventory)
+	}
+	spec, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", s.Name, err, s.Experiment)
+	}
+	return spec
+}
+
+// TestDrawnFiles keeps two settings to the byte: a seed must mean the same for ever.
+func TestDrawnFiles(t *testing.T) {
+	for _, seed := range []string{"1", "8ff0169c1d1b6f0e5a2d4c3b2a19080706050403"} {
+		s := random.Draw(random.Seed(seed), 1)
+		golden.Compare(t, fmt.Sprintf("%.7s.toml", seed), s.Inventory+"\n"+s.Experiment)
+	}
+}
+
+func TestSeed(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"0": 0, "17": 17, "0x11": 17, "18446744073709551615": 1<<64 - 1,
+		"": 0xcbf29ce484222325, "a": 0xaf63dc4c8601ec8c, // FNV-1a's published vectors
+	} {
+		if got := random.Seed(text); got != want {
+			t.Errorf("seed %q is %#x, want %#x", text, got, want)
+		}
+	}
+}
+
+// TestDrawnSettings checks and plans 2,000 settings, and that all that the package promises is
+// among them.
+func TestDrawnSettings(t *testing.T) {
+	seen := map[string]int{}
+	for number := range 2000 {
+		s := random.Draw(1, number+1)
+		spec := load(t, s)
+		plan, err := experiments.NewPlan(spec, "test")
+		if err != nil {
+			t.Fatalf("%s: %v\n%s\n%s", s.Name, err, s.Inventory, s.Experiment)
+		}
+		kinds := map[string]bool{}
+		for _, j := range spec.Jobs {
+			kinds[j.Collective] = true
+			seen["collective "+j.Collective]++
+			if j.Rate > 0 {
+				seen["rate limit"]++
+			}
+			if j.Start > 0 {
+				seen["comes later"]++
+			}
+		}
+		seen[fmt.Sprint("jobs ", len(spec.Jobs))]++
+		seen[fmt.Sprint("phases ", len(plan.Points[0].Phases))]++
+		seen["mode "+spec.Switch.Mode]++
+		seen["addressing "+spec.Switch.Addressing]++
+		seen[fmt.Sprint("lanes ", spec.Switch.Lanes)]++
+		if kinds["ina"] && kinds["ps"] && kinds["ring"] {
+			seen["all collectives"]++
+		}
+		deepest := 0
+		for _, j := range plan.Points[0].Plan.Jobs {
+			n := 0
+			for _, node := range j.Tree {
+				if node.Aggregate {
+					n++
+				}
+			}
+			deepest = max(deepest, n)
+		}
+		seen[fmt.Sprint("aggregating switches ", min(deepest, 3))]++
+		short := false
+		for _, ph := range plan.Points[0].Phases {
+			shares := 0
+			for _, p := range ph.Predictions {
+				for _, j := range p.Jobs {
+					if j.Goodput <= 0 {
+						t.Errorf("%s: job %s is predicted nothing", s.Name, j.Name)
+					}
+					for _, sh := range j.Shares {
+						shares++
+						short = short || sh.Share < 0.9
+					}
+				}
+			}
+			if shares == 0 {
+				t.Errorf("%s: a phase without a share", s.Name)
+			}
+		}
+		if short {
+			seen["scarce memory"]++
+		}
+	}
+	for _, want := range []string{
+		"collective ina", "collective ps", "collective ring", "all collectives", "rate limit", "comes later", "scarce memory",
+		"jobs 1", "jobs 2", "jobs 3", "jobs 4", "jobs 5", "phases 1", "phases 2", "phases 3", "mode statistical", "mode synchronous",
+		"addressing pool", "addressing hash", "addressing linear", "addressing atp", "lanes 32", "lanes 240",
+		"aggregating switches 1", "aggregating switches 2", "aggregating switches 3",
+	} {
+		if seen[want] < 50 {
+			t.Errorf("%s: %d times in 2,000 settings", want, seen[want])
+		}
+	}
+}
+
+// TestWrite writes a setting and reads it from its folder.
+func TestWrite(t *testing.T) {
+	s := random.Draw(3, 2)
+	path, err := s.Write(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := experiments.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec.Name != s.Name || !strings.HasSuffix(path, s.Name+".toml") || spec.Text != s.Experiment {
+		t.Errorf("%s holds experiment %s", path, spec.Name)
+	}
+}

@@ -1,0 +1,94 @@
+package experiments
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+)
+
+// share is what is needed to tell the aggregated share of a job at a switch from what came to
+// it and what left it, as others saw that.
+type share struct {
+	in   results.Series // packets for it: one of each PSN from each worker, and what switches below sent; without resends of workers
+	out  results.Series // packets that it sent towards the PS, resends included
+	psns results.Series // PSNs that the PS completed
+	by   string         // who saw what left it
+}
+
+// of is (in-out)/(in-psns) over a window: 1 where one packet leaves for each PSN, 0 where all
+// leave that came, and less where more leave than came. For n workers and p packets of a PSN it
+// is (n-p)/(n-1).
+func (s share) of(w results.Window) (results.Figure, error) {
+	return results.Share(w, s.in, s.out, s.psns)
+}
+
+// seenShare is the share of a job at one switch of its tree; false where what passed there was
+// not counted, or where packets of one worker alone come to it, which cannot be added to others.
+func seenShare(counter func(metric, of string) results.Series, j placement.JobPlan, node int) (share, bool) {
+	var s share
+	s.psns = counter("worker_completed", j.Name+"/ps")
+	if len(s.psns.T) < 2 {
+		return s, false
+	}
+	tree := j.Tree
+	var into func(k int) (results.Series, bool)
+	from := func(k int) (results.Series, bool) {
+		if !tree[k].Aggregate {
+			return into(k)
+		}
+		out := counter("job_out_packets", at(j.Name, tree[k].Switch))
+		return out, len(out.T) >= 2
+	}
+	into = func(k int) (results.Series, bool) {
+		direct := tree[k].Expect
+		all := []results.Series{{}}
+		for c := range tree {
+			if tree[c].Parent != tree[k].Switch || c == k {
+				continue
+			}
+			direct &^= tree[c].Expect
+			sent, ok := from(c)
+			if !ok {
+				return results.Series{}, false
+			}
+			all = append(all, sent)
+		}
+		if all[0] = s.psns.Times(float64(bits.OnesCount64(direct))); len(all) == 1 {
+			return all[0], true
+		}
+		return results.Sum(all...), true
+	}
+	var ok bool
+	if s.in, ok = into(node); !ok || bits.OnesCount64(tree[node].Expect) < 2 {
+		return s, false
+	}
+	if last(j, node) {
+		s.out, s.by = counter("worker_arrived", j.Name+"/ps"), fmt.Sprintf("arrived at its PS on host %s", j.PS)
+	} else {
+		s.out, s.by = counter("job_out_packets", at(j.Name, tree[node].Switch)), "it sent on"
+	}
+	return s, len(s.out.T) >= 2
+}
+
+// last says whether all that arrives at a job's PS comes from one switch of its tree as that
+// sent it.
+func last(j placement.JobPlan, node int) bool {
+	if bits.OnesCount64(j.Tree[node].Expect) != len(j.Workers) {
+		return false
+	}
+	for up := j.Tree[node].Parent; up != ""; {
+		next := ""
+		for _, n := range j.Tree {
+			if n.Switch == up {
+				if n.Aggregate {
+					return false
+				}
+				next = n.Parent
+			}
+		}
+		up = next
+	}
+	return true
+}

@@ -1,0 +1,143 @@
+package experiments
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// A stall of the testbed costs seconds and not the run: a phase goes on until it has as many
+// seconds without one as were planned, and figures are of these.
+
+// mostLonger bounds how long a phase may become, as a multiple of what was planned.
+const mostLonger = 3
+
+// enough is the part of a phase's seconds that must be clean for figures to stand for it.
+const enough = 0.8
+
+// stall is a testbed.Stall on the run's clock, in seconds.
+type standstill struct {
+	results.Span
+	where, what string
+}
+
+// onClock puts stalls of a deployment on the run's clock, which is so many seconds ahead.
+func onClock(in []testbed.Stall, ahead float64) []standstill {
+	var out []standstill
+	for _, s := range in {
+		out = append(out, standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What})
+	}
+	return out
+}
+
+// machine says whether the testbed stood still, and not what is tested: an agent that does not
+// send may have been made to.
+func (s standstill) machine() bool {
+	return !strings.HasPrefix(s.where, "worker ") && !strings.HasPrefix(s.where, "ps ")
+}
+
+// recovery is how long after a stall traffic is not what it was: what waited is sent, and what
+// was lost or thought to be lost is sent again. Two round trips of the slowest job.
+func recovery(base Baseline) float64 {
+	var longest float64
+	for _, rtt := range base.RTTs {
+		longest = max(longest, rtt)
+	}
+	return 2 * longest
+}
+
+// ofMachine are those in which the testbed stood still, and not what is tested.
+func ofMachine(stalls []standstill) []standstill {
+	return slices.DeleteFunc(slices.Clone(stalls), func(s standstill) bool { return !s.machine() })
+}
+
+// spoiltTimes are the times within [start, end] that stalls and the time after
+// them spoil: in order, apart from each other, each with what was seen first.
+func spoiltTimes(stalls []standstill, start, end, recovery float64) []results.Stall {
+	var in []standstill
+	for _, s := range stalls {
+		s.End += recovery
+		s.Start, s.End = max(s.Start, start), min(s.End, end)
+		if s.Start < s.End {
+			in = append(in, s)
+		}
+	}
+	slices.SortStableFunc(in, func(a, b standstill) int { return cmp.Compare(a.Start, b.Start) })
+	var out []results.Stall
+	for _, s := range in {
+		if n := len(out); n > 0 && s.Start <= out[n-1].End {
+			out[n-1].End = max(out[n-1].End, s.End)
+			continue
+		}
+		out = append(out, results.Stall{Span: s.Span, Why: s.where + ": " + s.what})
+	}
+	return out
+}
+
+// total is how long times are together, in seconds.
+func total(times []results.Stall) (sum float64) {
+	for _, t := range times {
+		sum += t.End - t.Start
+	}
+	return sum
+}
+
+// patience makes a phase longer for the stalls in it.
+type patience struct {
+	recovery   float64
+	start, end time.Duration // of the phase without its warm-up, as planned, since the point began
+	moved      time.Duration // by how much its end was put off
+}
+
+// begin is told that a phase begins at now, since the point began. The timeline has what is
+// still to come.
+func (p *patience) begin(t timeline, now time.Duration) {
+	p.start, p.end, p.moved = now+t.warmup, 0, 0
+	if len(t.events) > 0 {
+		p.end = t.events[0].at
+	}
+}
+
+// wait is for how long a phase that was to end at now has to go on. Stalls are on the run's
+// clock, on which the point began at origin.
+func (p *patience) wait(now time.Duration, origin float64, stalls []standstill) time.Duration {
+	planned := p.end - p.start
+	if planned <= 0 {
+		return 0
+	}
+	lost := total(spoiltTimes(stalls, origin+p.start.Seconds(), origin+now.Seconds(), p.recovery))
+	more := time.Duration(lost*float64(time.Second)) - p.moved
+	more = min(more, (mostLonger-1)*planned-p.moved)
+	if more < time.Millisecond {
+		return 0
+	}
+	p.moved += more
+	return more
+}
+
+// delay puts off all that is still to come.
+func (t *timeline) delay(by time.Duration) {
+	for i := range t.events {
+		t.events[i].at += by
+	}
+}
+
+// leaveOut notes in a phase what figures leave out, and whether what is left is too little. It
+// returns the window of figures.
+func leaveOut(ph *results.Phase, stalls []standstill, recovery float64) results.Window {
+	ph.LeftOut = spoiltTimes(stalls, ph.Start, ph.End, recovery)
+	w := results.Window{Start: ph.Start, End: ph.End}
+	for _, s := range ph.LeftOut {
+		w.Out = append(w.Out, s.Span)
+	}
+	lost := total(ph.LeftOut)
+	if long := ph.End - ph.Start; lost > 0 && lost > (1-enough/mostLonger)*long {
+		ph.Spoilt = fmt.Sprintf("the testbed stood still for %s of %s, first %s", results.Quantity(lost, "s"), results.Quantity(long, "s"), ph.LeftOut[0].Why)
+	}
+	return w
+}

@@ -1,0 +1,56 @@
+package collectives
+
+import "math"
+
+// What TCP makes of gradients on Ethernet with an MTU of 1,500 bytes. Frames are without
+// preamble, FCS and gap, as NICs count them and as inventories mean their rates.
+const (
+	Segment = 14 + 20 + 32 + Payload // bytes of a full frame: Ethernet, IPv4, TCP with timestamps, gradient
+	Payload = 1448                   // bytes of gradient in it
+	Ack     = 14 + 20 + 32           // bytes of a frame that acknowledges only
+	// AcksPerSegment is one for two full segments, as RFC 1122 has it and Linux does.
+	AcksPerSegment = 0.5
+)
+
+// Acks is what comes back for each bit of full segments.
+const Acks = AcksPerSegment * Ack / Segment
+
+// Wire is the bits of full segments for each bit of gradient, and Duplex these with the
+// acknowledgements of as much that goes the other way, which cross the same direction of a
+// link: what a ring or an exchange takes of it.
+const (
+	Wire   = float64(Segment) / Payload
+	Duplex = Wire * (1 + Acks)
+)
+
+// RingMessage is the bytes of an operation of a ring job that was given none.
+const RingMessage = 4 << 20
+
+// A rank of a pipelined ring passes a chunk on in eight blocks, of these bytes at least and
+// at most (package testbed/collective).
+const (
+	blocksPerChunk     = 8
+	minBlock, maxBlock = 4 * 960, 64 * 960
+)
+
+// RingTail is how long an all-reduce of a vector of so many bytes around a pipelined ring of
+// n workers takes beyond transfer, s, in which all that a worker sends would leave it: hop, s,
+// is on its way what a worker sends last to the next one, of the slowest of them.
+//
+// A worker sends 2(n-1) chunks, and each but the first one block after block as these come
+// from the one before. As long as a chunk takes longer to leave than its first block to get
+// round to the next worker, that costs nothing, and only the last hop counts. Otherwise
+// workers wait for each other in each but the first step.
+func RingTail(n int, bytes, transfer, hop float64) float64 {
+	steps := float64(2 * (n - 1))
+	if steps <= 0 {
+		return 0
+	}
+	chunk := bytes / float64(n)
+	part := 1.0 // of a chunk, in a block
+	if chunk > 0 {
+		part = min(1, min(max(chunk/blocksPerChunk, minBlock), maxBlock)/chunk)
+	}
+	each := transfer / steps
+	return hop + (steps-1)*math.Max(0, hop+part*each-each)
+}

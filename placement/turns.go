@@ -1,0 +1,203 @@
+package placement
+
+import (
+	"math"
+
+	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/flow"
+)
+
+// Layer is a part of what a job reduces in an iteration: Bytes of gradient, that are there
+// after Compute seconds, counted from when the layer before was.
+type Layer struct{ Bytes, Compute float64 }
+
+// turn is how a job that does not send all the time spends an iteration.
+type turn struct {
+	job    int // in problem.Jobs
+	layers []Layer
+	ring   int     // its workers; 0: it is none
+	wire   float64 // bits that a worker puts on its link for each bit of gradient
+	bits   float64 // that it does in an iteration
+	tail   float64 // s from the last of these to the end; of a ring, one way to the next worker
+}
+
+// newTurn is that of a job of the problem; not ok if it sends all the time.
+func (b *problem) newTurn(at int, j *JobPlan) (t turn, ok bool) {
+	t = turn{job: at, layers: b.c.Senders[j.Name].Layers}
+	var bytes float64
+	for _, l := range t.layers {
+		bytes += l.Bytes
+	}
+	if !(bytes > 0) {
+		return t, false
+	}
+	if j.Collective == Ring {
+		n := len(j.Workers)
+		t.ring, t.wire = n, collectives.Duplex*2*float64(n-1)/float64(n)
+		t.bits = 8 * bytes * t.wire
+		for i, w := range j.Workers {
+			path, _ := b.topo.Path(w.Host, j.Workers[(i+1)%n].Host) // which is there, or the ring had no links
+			t.tail = max(t.tail, b.way(path))
+		}
+		return t, true
+	}
+	frame := float64(8 * b.c.FrameBytes())
+	t.bits = frame * math.Ceil(bytes/float64(4*b.c.Lanes)*(1-1e-12)) // frames are whole
+	t.wire = t.bits / (8 * bytes)
+	t.tail = b.Jobs[at].RTT
+	return t, true
+}
+
+// way is how long a full TCP segment takes over a path when its first link has it.
+func (b *problem) way(path []int) float64 {
+	var t float64
+	for k, l := range path {
+		link := &b.topo.Links[l]
+		t += link.Delay.Seconds()
+		if k > 0 && link.Rate > 0 {
+			t += 8 * collectives.Segment / float64(link.Rate)
+		}
+	}
+	return t
+}
+
+// duty is the part of an iteration in which the job sends, if it then does at a rate.
+func (t *turn) duty(rate, packet float64) float64 {
+	if !(rate > 0) {
+		return 1 // it never ends
+	}
+	ready, end := 0.0, 0.0
+	for _, l := range t.layers {
+		took := 8 * l.Bytes * t.wire / rate
+		ready += l.Compute
+		end = max(end, ready) + took
+		if t.ring > 0 { // every layer is an operation, and the next one waits for its end
+			end += collectives.RingTail(t.ring, l.Bytes, took, t.tail)
+		}
+	}
+	if t.ring == 0 { // the first frame's transmission is in the round trip
+		end += max(0, t.tail-packet/rate)
+	}
+	return min(1, t.bits/rate/end)
+}
+
+// mostTurns is how many jobs that do not send all the time are looked at one by one.
+const mostTurns = 5
+
+// turns is what jobs get of which some do not send all the time: they compute, and wait for
+// what they have sent last to come back. It is occupancy's steady state for each set of these
+// jobs that may send at once, weighted by how long it lasts if when each sends has nothing to
+// do with the others. Of one such job that is exact. How long depends on the rates, and these
+// on that: both are found by repetition. Of more than mostTurns jobs, those that are left take
+// their part of links and memory all the time, and are only themselves slower.
+func (b *problem) turns(turns []turn) (*flow.Result, error) {
+	all, err := flow.Occupancy(&b.Problem)
+	if err != nil || len(turns) == 0 {
+		return all, err
+	}
+	few := turns[:min(len(turns), mostTurns)]
+	states := make([]*flow.Result, 1<<len(few)) // by the set of those that send
+	at := make([][]int, len(states))            // job -> its index there; -1: it is silent
+	for set := range states {
+		p := b.Problem
+		p.Jobs = nil
+		at[set] = make([]int, len(b.Jobs))
+		for i := range b.Jobs {
+			at[set][i] = len(p.Jobs)
+			p.Jobs = append(p.Jobs, b.Jobs[i])
+			for k := range few {
+				if few[k].job == i && set>>k&1 == 0 {
+					at[set][i], p.Jobs = -1, p.Jobs[:len(p.Jobs)-1]
+				}
+			}
+		}
+		if set == len(states)-1 {
+			states[set] = all
+		} else if states[set], err = flow.Occupancy(&p); err != nil {
+			return nil, err
+		}
+	}
+	duty := make([]float64, len(few))
+	for k := range duty {
+		duty[k] = 1
+	}
+	lasts := make([]float64, len(states))
+	weigh := func() {
+		for set := range lasts {
+			lasts[set] = 1
+			for k, d := range duty {
+				if set>>k&1 == 0 {
+					d = 1 - d
+				}
+				lasts[set] *= d
+			}
+		}
+	}
+	sent := make([]float64, len(b.Jobs)) // rates in the mean over time
+	for range 200 {
+		weigh()
+		clear(sent)
+		for set, r := range states {
+			for i, o := range at[set] {
+				if o >= 0 {
+					sent[i] += lasts[set] * r.Jobs[o].Rate
+				}
+			}
+		}
+		moved := 0.0
+		for k := range few {
+			next := few[k].duty(sent[few[k].job]/duty[k], packetBits(&b.Jobs[few[k].job]))
+			next = (duty[k] + next) / 2
+			moved = max(moved, math.Abs(next-duty[k]))
+			sent[few[k].job] *= next / duty[k]
+			duty[k] = next
+		}
+		if moved < 1e-12 {
+			break
+		}
+	}
+	weigh()
+	return b.mean(all, states, at, lasts, turns[len(few):]), nil
+}
+
+// mean is the mean over time of what happens in states that last so long; rest are jobs that
+// send in all of them, and yet not all the time.
+func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, lasts []float64, rest []turn) *flow.Result {
+	out := &flow.Result{Jobs: make([]flow.JobResult, len(all.Jobs)), Links: make([]flow.LinkResult, len(all.Links))}
+	for l := range out.Links {
+		out.Links[l].Flows = all.Links[l].Flows
+		for set, r := range states {
+			out.Links[l].Load += lasts[set] * r.Links[l].Load
+		}
+	}
+	for i := range out.Jobs {
+		j := &out.Jobs[i]
+		j.Bottleneck = all.Jobs[i].Bottleneck
+		j.Share = make([]float64, len(all.Jobs[i].Share))
+		for set, r := range states {
+			if o := at[set][i]; o >= 0 {
+				rate := lasts[set] * r.Jobs[o].Rate
+				j.Rate += rate
+				for n, a := range r.Jobs[o].Share {
+					j.Share[n] += rate * a
+				}
+			}
+		}
+		for n := range j.Share {
+			if j.Rate > 0 {
+				j.Share[n] /= j.Rate
+			} else {
+				j.Share[n] = all.Jobs[i].Share[n]
+			}
+		}
+	}
+	for _, t := range rest {
+		j := &out.Jobs[t.job]
+		j.Rate *= t.duty(j.Rate, packetBits(&b.Jobs[t.job]))
+	}
+	return out
+}
+
+// packetBits is the bits of one of j's frames.
+func packetBits(j *flow.Job) float64 { return max(1, j.Packet) }
+

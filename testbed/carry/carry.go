@@ -1,0 +1,226 @@
+// Package carry estimates what this machine carries as an emulated testbed, and what a plan asks
+// of it, so that the factor of slow motion need not be found by trying.
+//
+// An emulation spends its processor time on frames, which are handed over at both ends of a cable
+// (at a host's agent, or in a switch), and on waking up for them. Waking costs more than a frame: a
+// thread of an emulation looks for frames at most every testbed.Rest, and where many have come
+// together they share one wake. So the time per second is
+//
+//	Frame · frames + Wake · min(2 · frames, threads / rest)
+//
+// and that of a switch, which is one thread, the same with costs of its own. Measure runs a small
+// emulation at two rates, one at which each frame comes alone and one at which all threads wake as
+// often as they may, and solves for the costs. It adds up processor time, so that other load on
+// the machine changes it less than a throughput; caches that others use still make it more.
+//
+// Demand is what a plan's predictions say of the lab: frames over all cables, frames through the
+// busiest switch, threads, and the shortest round trip, against which lateness is judged. Slow
+// motion by f makes frames f times fewer and round trips f times longer. Factor finds the least f
+// that leaves headroom in all of them.
+package carry
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed"
+)
+
+// Headroom.
+const (
+	// Busy is the part of the machine's cores, and of one core for a switch, that an emulation
+	// should keep busy at most. Runs are undecided from .97 and .9 on; packets come in bursts.
+	Busy = 0.5
+	// Lateness is the part of the shortest round trip that the 99th percentile of frames may be
+	// late for. Runs are undecided from .2 on.
+	Lateness = 0.1
+	// Stall is the lateness that a plan must stand even where none was seen: a probe of a second
+	// says little of what happens once in some seconds.
+	Stall = time.Millisecond
+)
+
+// Machine is what a machine carries. Costs are seconds of processor time.
+type Machine struct {
+	CPUs       int     `json:"cpus"`
+	Frame      float64 `json:"frame"`  // of a frame over a cable, at both of its ends
+	Wake       float64 `json:"wake"`   // of a thread that wakes up
+	Switch     float64 `json:"switch"` // of a frame through a switch, in the switch alone
+	SwitchWake float64 `json:"switch_wake"`
+	Late       float64 `json:"late"` // seconds that frames leave after they were due, 99th percentile
+	// Others is the part of all cores that something else used meanwhile, 0 to 1. Frames were late
+	// because of that, too.
+	Others float64 `json:"others"`
+
+	// What it was measured on, and with: another machine has other costs.
+	Processor string `json:"processor"`
+	Kernel    string `json:"kernel"`
+	Tool      string `json:"tool"` // version of this program
+}
+
+// spend is the processor time a second of an emulation, all of it and in one switch.
+func (m Machine) spend(frames, through float64, threads int, rest time.Duration) (all, one float64) {
+	often := 1 / rest.Seconds()
+	return m.Frame*frames + m.Wake*min(2*frames, float64(threads)*often), m.Switch*through + m.SwitchWake*min(2*through, often)
+}
+
+// usual are the threads and round trip of an emulated rack of five hosts, for String.
+const (
+	usualThreads = 8
+	usualRTT     = 100 * time.Millisecond
+)
+
+// Frames is how many frames a second the machine carries over all cables of a small emulation,
+// with headroom; 0 where waking its threads is too much already.
+func (m Machine) Frames() float64 {
+	rest := testbed.Rest(usualRTT, false)
+	wakes := usualThreads / rest.Seconds()
+	room := Busy * float64(m.CPUs)
+	if alone := room / (m.Frame + 2*m.Wake); 2*alone <= wakes {
+		return alone
+	}
+	return max(0, (room-m.Wake*wakes)/m.Frame)
+}
+
+// String is the machine in a line: "this machine carries about 80,000 packets/s through emulated
+// switches".
+func (m Machine) String() string {
+	s := fmt.Sprintf("this machine carries about %s packets/s over the cables of an emulated rack", about(m.Frames()))
+	if m.Others > quiet {
+		s += fmt.Sprintf("; others used %.0f %% of its cores meanwhile", 100*m.Others)
+	}
+	return s
+}
+
+// about writes a number to two digits, with commas.
+func about(v float64) string {
+	if v < 1 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return "0"
+	}
+	unit := math.Pow(10, max(0, math.Floor(math.Log10(v))-1))
+	digits := fmt.Sprintf("%.0f", math.Round(v/unit)*unit)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// Load is what a plan asks of a machine, in the lab's units: divide rates and multiply times by
+// the factor of slow motion.
+type Load struct {
+	Frames  float64 // a second over all cables, of the busiest phase
+	Switch  float64 // a second through the busiest switch
+	RTT     float64 // seconds, the shortest round trip between two hosts; 0: there is none
+	Threads int     // switches, workers and PS
+}
+
+// Rings send full segments of TCP.
+const tcpFrame = 1514
+
+// Demand is the load of a plan whose phases are predicted, frames having so many lanes.
+func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.Prediction, lanes int) (Load, error) {
+	topo := inv.Topology()
+	frame := (&placement.Conditions{Lanes: lanes}).FrameBytes()
+	out := Load{RTT: shortest(inv, frame), Threads: len(inv.Switches)}
+	for _, j := range plan.Jobs {
+		if out.Threads += len(j.Workers); j.PS != "" {
+			out.Threads++
+		}
+	}
+	index := map[string]int{}
+	for i, l := range topo.Links {
+		index[l.Name] = i
+	}
+	for _, p := range phases {
+		bits := make([]float64, len(topo.Links)) // of gradients and results
+		frames := make([]float64, len(topo.Links))
+		for _, l := range p.Links {
+			bits[index[l.Link]] = l.Load
+		}
+		for _, jp := range p.Jobs {
+			i := slices.IndexFunc(plan.Jobs, func(j placement.JobPlan) bool { return j.Name == jp.Name })
+			if i < 0 {
+				return out, fmt.Errorf("demand: job %s is not in the plan", jp.Name)
+			}
+			j := &plan.Jobs[i]
+			if j.Collective != placement.Ring || j.Local() {
+				continue
+			}
+			for k, w := range j.Workers {
+				path, err := topo.Path(w.Host, j.Workers[(k+1)%len(j.Workers)].Host)
+				if err != nil {
+					return out, fmt.Errorf("demand: job %s: %w", j.Name, err)
+				}
+				for _, l := range path {
+					bits[l] -= jp.WireRate
+					frames[l] += jp.WireRate / (8 * tcpFrame)
+				}
+			}
+		}
+		total, into := 0.0, map[string]float64{}
+		for i := range frames {
+			frames[i] += max(0, bits[i]) / (8 * float64(frame))
+			total += frames[i]
+			into[topo.Links[i].To] += frames[i]
+		}
+		out.Frames = max(out.Frames, total)
+		for _, sw := range inv.Switches {
+			out.Switch = max(out.Switch, into[sw.Name])
+		}
+	}
+	return out, nil
+}
+
+// shortest is the shortest round trip between hosts of one switch, or of any where each has a
+// switch of its own, of frames of so many bytes: by it an emulation's lateness is judged.
+func shortest(inv *inventory.Inventory, frame int) float64 {
+	closest := map[string][]float64{}
+	var all []float64
+	for _, h := range inv.Hosts {
+		for _, n := range h.NICs {
+			d := n.Delay.Seconds()
+			if n.Rate > 0 {
+				d += 8 * float64(frame) / float64(n.Rate)
+			}
+			closest[n.Switch], all = append(closest[n.Switch], d), append(all, d)
+		}
+	}
+	least := 0.0
+	for _, ds := range closest {
+		if slices.Sort(ds); len(ds) > 1 && (least == 0 || 2*(ds[0]+ds[1]) < least) {
+			least = 2 * (ds[0] + ds[1])
+		}
+	}
+	if slices.Sort(all); least == 0 && len(all) > 1 {
+		least = 2 * (all[0] + all[1])
+	}
+	return least
+}
+
+// Factor is the least factor of slow motion of the ladder 1, 2, 5, 10, 20 ... with which the
+// machine carries a load with headroom.
+func Factor(m Machine, l Load) float64 {
+	for decade := 1.0; decade < 1e9; decade *= 10 {
+		for _, step := range []float64{1, 2, 5} {
+			if f := decade * step; m.carries(l, f) {
+				return f
+			}
+		}
+	}
+	return 1e9
+}
+
+// carries says whether a factor leaves headroom.
+func (m Machine) carries(l Load, factor float64) bool {
+	rtt := l.RTT * factor
+	rest := time.Millisecond
+	if rtt > 0 && rtt < 10 {
+		rest = max(time.Microsecond, testbed.Rest(time.Duration(rtt*float64(time.Second)), false))
+	}
+	all, one := m.spend(l.Frames/factor, l.Switch/factor, l.Threads, rest)
+	late := max(m.Late, Stall.Seconds())
+	return all <= Busy*float64(m.CPUs) && one <= Busy && (rtt == 0 || late <= Lateness*rtt)
+}

@@ -1,0 +1,256 @@
+package carry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/netns/netnstest"
+	"github.com/inabench/inabench/testbed/testbedtest"
+)
+
+func TestMain(m *testing.M) {
+	netnstest.Play(netnstest.Parts{
+		"agent": agent.Main,
+		Verb:    func(ctx context.Context, _ io.Reader, stdout io.Writer) error { return Main(ctx, stdout) },
+	})
+	os.Exit(m.Run())
+}
+
+// usual is a machine of two cores with costs that are easy to reckon with.
+var usual = Machine{CPUs: 2, Frame: 2e-6, Wake: 10e-6, Switch: 3e-6, SwitchWake: 5e-6}
+
+func TestFactor(t *testing.T) {
+	late, few := usual, usual
+	late.Late = 0.02
+	few.CPUs = 1
+	for _, tt := range []struct {
+		name string
+		m    Machine
+		l    Load
+		want float64
+	}{
+		{"nothing to carry", usual, Load{}, 1},
+		// 1e8/500 frames cost 0.4 s, and 10 threads that wake 1,000 times a second 0.1 s. With 200
+		// it is 1.1 s, of the 1 s that two cores have at half load.
+		{"frames", usual, Load{Frames: 1e8, Threads: 10}, 500},
+		{"frames, one core", few, Load{Frames: 1e8, Threads: 10}, 500},
+		{"frames, one core, more of them", few, Load{Frames: 1.1e8, Threads: 10}, 1000},
+		// 0.495 s in one thread, which has half a core.
+		{"one switch", usual, Load{Switch: 1.65e7, Threads: 1}, 100},
+		{"one switch, a little more", usual, Load{Switch: 1.7e7, Threads: 1}, 200},
+		// A tenth of the round trip is a stall's millisecond from 500 on.
+		{"round trip", usual, Load{RTT: 20e-6, Threads: 1}, 500},
+		{"round trip on a machine that is late", late, Load{RTT: 20e-6, Threads: 1}, 10000},
+	} {
+		if got := Factor(tt.m, tt.l); got != tt.want {
+			t.Errorf("%s: factor %v, want %v", tt.name, got, tt.want)
+		}
+		if f := Factor(tt.m, tt.l); f > 1 && tt.m.carries(tt.l, f/2.5) {
+			t.Errorf("%s: the step before %v would do", tt.name, f)
+		}
+	}
+}
+
+// TestDemand is a job of two workers, and a ring beside it, on a rack of three hosts.
+func TestDemand(t *testing.T) {
+	inv, err := inventory.Parse("rack.toml", []byte(`version = 1
+[[switch]]
+name = "tor1"
+kind = "soft"
+aggregators = 4096
+[[host]]
+name = "h[1-3]"
+gpus = 2
+nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &placement.Plan{Jobs: []placement.JobPlan{
+		{ID: 1, Name: "A", Collective: placement.INA, PS: "h3", Workers: []placement.Worker{{Host: "h1"}, {Rank: 1, Host: "h2"}}},
+		{ID: 2, Name: "R", Collective: placement.Ring, Workers: []placement.Worker{{Host: "h1"}, {Rank: 1, Host: "h2"}}},
+	}}
+	for i := range plan.Jobs {
+		if err := placement.BuildTree(inv.Topology(), inv, &plan.Jobs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{"A"}, Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 8.192e9}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := placement.Predict(inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: 8.192e9}, "R": {Rate: 8 * 1514 * 1e6}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-6*want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	l, err := Demand(inv, plan, []*placement.Prediction{alone}, 240)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A million PSNs a second, each of them over six cables, three of these into the switch.
+	near("frames", l.Frames, 6e6)
+	near("frames through the switch", l.Switch, 3e6)
+	near("round trip", l.RTT, 2*(10e-6+2*8192/100e9))
+	if l.Threads != 1+3+2 {
+		t.Errorf("%d threads", l.Threads)
+	}
+	// The ring sends a million segments a second in both directions, over two cables each.
+	if l, err = Demand(inv, plan, []*placement.Prediction{alone, both}, 240); err != nil {
+		t.Fatal(err)
+	}
+	near("frames with a ring", l.Frames, 10e6)
+	near("frames through the switch with a ring", l.Switch, 5e6)
+	if _, err := Demand(inv, &placement.Plan{}, []*placement.Prediction{alone}, 240); err == nil {
+		t.Error("no error of a prediction for jobs that are not in the plan")
+	}
+}
+
+// TestShortest: hosts of one switch are nearest to each other, wherever others are.
+func TestShortest(t *testing.T) {
+	host := func(sw string, us int) inventory.Host {
+		return inventory.Host{NICs: []inventory.NIC{{Switch: sw, Delay: time.Duration(us) * time.Microsecond}}}
+	}
+	for _, tt := range []struct {
+		hosts []inventory.Host
+		want  float64
+	}{
+		{nil, 0},
+		{[]inventory.Host{host("a", 5)}, 0},
+		{[]inventory.Host{host("a", 5), host("b", 1), host("b", 20), host("a", 7)}, 24e-6},
+		{[]inventory.Host{host("a", 5), host("b", 1)}, 12e-6},
+	} {
+		if got := shortest(&inventory.Inventory{Hosts: tt.hosts}, 1024); math.Abs(got-tt.want) > 1e-12 {
+			t.Errorf("%d hosts: %v, want %v", len(tt.hosts), got, tt.want)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, tt := range []struct{ alone, together, wakes, frame, wake float64 }{
+		{22, 4, 0.2, 2, 10},  // 2 + 2·10, and 2 + 0.2·10
+		{4, 4, 0.2, 4, 0},    // waking costs nothing
+		{3, 4, 0.2, 4, 0},    // noise
+		{100, 4, 0.2, 2, 10}, // waking would be more than all there is
+	} {
+		frame, wake := split(tt.alone, tt.together, tt.wakes)
+		if math.Abs(frame-tt.frame) > 1e-9 || math.Abs(wake-tt.wake) > 1e-9 {
+			t.Errorf("split(%v, %v, %v) is %v and %v, want %v and %v", tt.alone, tt.together, tt.wakes, frame, wake, tt.frame, tt.wake)
+		}
+	}
+}
+
+func TestAbout(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.4: "0", 7: "7", 84: "84", 849: "850", 9961: "10,000", 84123: "84,000", 1234567: "1,200,000", math.NaN(): "0", math.Inf(1): "0"} {
+		if got := about(v); got != want {
+			t.Errorf("about %v is %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestString(t *testing.T) {
+	// 8 threads wake 2,000 times a second each, for 10 us: 0.16 s of the 1 s that two cores have at half load.
+	if got, want := usual.String(), "this machine carries about 420,000 packets/s over the cables of an emulated rack"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	disturbed := usual
+	disturbed.Others = 0.5
+	if got := disturbed.String(); !strings.HasSuffix(got, "; others used 50 % of its cores meanwhile") {
+		t.Error(got)
+	}
+	slow := usual
+	slow.Wake = 1e-3 // so that all frames come alone
+	if got, want := slow.Frames(), 1/(2e-6+2e-3); math.Abs(got-want) > 1e-6*want {
+		t.Errorf("%v frames/s, want %v", got, want)
+	}
+}
+
+// TestMeasure measures this machine, and then finds what was kept.
+func TestMeasure(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	m, err := Measure(t.Context(), "test")
+	if errors.Is(err, errors.ErrUnsupported) {
+		testbedtest.Require(t, "netns", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.valid() || m.Frames() < 0 || m.Kernel == "" || m.Tool != "test" {
+		t.Errorf("%+v", m)
+	}
+	t.Logf("%+v", m)
+}
+
+// TestKept: a file of this machine is taken, one of another program's version or a broken one is not.
+func TestKept(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	kept := here("v1")
+	kept.Frame, kept.Wake, kept.Switch = 1, 2, 3
+	text, err := json.Marshal(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(kept.file()), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kept.file(), text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Measure(t.Context(), "v1"); err != nil || got != kept {
+		t.Errorf("%+v, %v; want %+v", got, err, kept)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Measure(cancelled, "v2"); !errors.Is(err, context.Canceled) {
+		t.Errorf("another version: %v, want a measurement that is cancelled", err)
+	}
+	if err := os.WriteFile(kept.file(), text[:len(text)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Measure(cancelled, "v1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("half a file: %v, want a measurement that is cancelled", err)
+	}
+}
+
+// TestSpent reads threads of a proc file system that is written here.
+func TestSpent(t *testing.T) {
+	dir := t.TempDir()
+	for path, text := range map[string]string{"1/task/1/schedstat": "2000000000 5 7\n", "1/task/4/schedstat": "500000000 5 7\n", "12/task/12/schedstat": "1000000 1 1\n", "self/task/1/schedstat": "7 7 7\n"} {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := spent(dir); err != nil || math.Abs(got-2.501) > 1e-9 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := spent(t.TempDir()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("without threads: %v", err)
+	}
+	stat := filepath.Join(dir, "stat")
+	if err := os.WriteFile(stat, []byte("cpu  100 200 300 9999 9999 10 20 30 40 50\ncpu0 1\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := machine(stat); err != nil || math.Abs(got-6.6) > 1e-9 {
+		t.Errorf("machine used %v, %v", got, err)
+	}
+}
