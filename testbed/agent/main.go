@@ -37,9 +37,10 @@ type control struct {
 	interval time.Duration
 	at       time.Duration // when to begin; set before run is called
 	next     time.Duration // sample
-	sab      *saboteur     // nil: nothing is wrong with it on purpose
 	beat     time.Duration
 	stalls   *stall.Record // of this process
+	paused   time.Duration // until when it stood still on purpose, which is no stall of its host
+	sab      *saboteur     // nil: nothing is wrong with it on purpose
 
 	mu     sync.Mutex
 	orders []Command
@@ -224,7 +225,7 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 }
 
 func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan Command, bad <-chan error) error {
-	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval, beat: cfg.Beat, stalls: stall.New(cfg.Beat), sab: a.sab}
+	c := &control{clock: &a.clock, events: make(chan Event, 64), interval: cfg.Interval, sab: a.sab, beat: cfg.Beat, stalls: stall.New(cfg.Beat)}
 	ended := make(chan error, 1)
 	started, running := false, false
 	roleCtx, kill := context.WithCancel(ctx)

@@ -107,7 +107,9 @@ func (c *control) sabotaged(ctx context.Context, stats func() Stats) (leave bool
 		if s.last == 0 || now-s.last >= sabotage.StallEvery {
 			s.acted.Add(1)
 			s.last = now
-			return false, pause(ctx, sabotage.Stall)
+			err := pause(ctx, sabotage.Stall)
+			c.paused = c.clock.Now()
+			return false, err
 		}
 	case "end-early":
 		if s.acted.CompareAndSwap(0, 1) { // it has no iterations

@@ -91,6 +91,7 @@ func (k *worker) run(ctx context.Context, c *control) error {
 		k.announced = true
 	}
 	for back := now; ctx.Err() == nil; { // when to look again
+		c.stalls.Woke(back, c.clock.Now())
 		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
 			return err
 		}
@@ -100,7 +101,6 @@ func (k *worker) run(ctx context.Context, c *control) error {
 			}
 		}
 		before := c.clock.Now() // what arrived until now is looked at before a timeout is believed
-		c.stalls.Woke(back, before)
 		n, err := k.sock.Receive()
 		if err != nil {
 			return err
@@ -185,7 +185,7 @@ func (k *worker) send(c *control, now, wake time.Duration) (time.Duration, error
 			return min(wake, due), nil
 		}
 		k.late.add(now - due)
-		if !c.stalls.Add(due, now) {
+		if !c.stalls.Add(max(due, c.paused), now) {
 			k.clear.add(now - due)
 		}
 		k.pace.sent()

@@ -151,7 +151,8 @@ func shortestRTT(inv *inventory.Inventory, jobs []placement.JobPlan) time.Durati
 
 // agentTrouble says where an agent could not keep up with what it was asked. Stalls are those
 // of the time that has passed since it was asked last; leftOut: whoever measures leaves them
-// out.
+// out. They are not fatal: a job whose worker does not run may be what is wrong. If they take
+// too much of the time, nothing is left out of what is judged.
 func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stall.Total, passed time.Duration, leftOut bool) (out []results.Trouble) {
 	where := a.name + " on host " + a.host
 	if stalls.Count > 0 {
@@ -160,7 +161,8 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 		if s.LateP99 > 0 {
 			what += fmt.Sprintf("; with these, paced sends 99th percentile %s late", results.Quantity(s.LateP99, "s"))
 		}
-		out = append(out, results.Trouble{Where: where, What: what, Value: share, Limit: testbed.StallLimit, Fatal: share > testbed.StallLimit})
+		out = append(out, results.Trouble{Where: where, What: what, Value: share, Limit: testbed.StallLimit})
+		leftOut = leftOut && share <= testbed.StallLimit
 	}
 	late, which := s.LateP99, ""
 	if leftOut {
