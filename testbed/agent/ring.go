@@ -127,7 +127,6 @@ func (r *ring) reduce(ctx context.Context, c *control) error {
 		m.end(t)
 		r.mu.Lock()
 		r.total.Iterations, r.total.IterationSum, r.total.CommSum = m.done, m.sum.Seconds(), m.comm.Seconds()
-		r.total.Goodput += 4 * m.packets
 		r.total.SumsChecked += checked
 		r.total.SumErrors += wrong
 		r.mu.Unlock()
@@ -154,6 +153,7 @@ func (r *ring) stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.total
+	s.Goodput = r.ring.Reduced() // also within an operation, which may last as long as what is measured
 	s.add(r.ring.Traffic())
 	return s
 }

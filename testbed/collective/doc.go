@@ -17,9 +17,9 @@
 // their NIC, queues are by connection, and the machine does nothing else (BenchmarkSchedules).
 // What else TCP would add is: a sixth of the time, where acknowledgements queue behind what goes
 // the other way; phases that seem over while the kernel still has what they sent; and after a
-// pause a slow start, which package netns turns off. What remains is in what two ranks
-// get of each other: 66 bytes of headers with 1448 of gradients, and an acknowledgement the
-// other way for two such frames, 2.2 % of it, which what goes one way only is spared.
+// pause a slow start, which package netns turns off. What remains is 66 bytes of headers with
+// 1448 of gradients, and an acknowledgement the other way for two such frames, 2.2 % of it,
+// which what goes one way only is spared: the schedule counts both (collectives.Network.Acks).
 //
 // Gradients are ina.Reference's, and every sum is checked bit for bit.
 package collective

@@ -68,6 +68,9 @@ type Ring struct {
 	mu      sync.Mutex // below
 	out, in *net.TCPConn
 	total   Traffic
+	reduced int64 // bytes of the vectors of the operations that are done
+	part    int64 // bytes received of the one under way
+	size    int64 // of its vector
 }
 
 // Traffic is what passed a rank's sockets: frames as a NIC counts them, so far as the
@@ -361,6 +364,14 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 		return nil
 	}
 
+	r.mu.Lock()
+	r.part, r.size = 0, size
+	r.mu.Unlock()
+	received := func(b []byte) {
+		r.mu.Lock()
+		r.part += int64(len(b))
+		r.mu.Unlock()
+	}
 	got := Reduced{Least: op.Vote, Most: op.Vote, Stop: op.Stop}
 	// The header of a step says what this rank knows of the votes of those before it.
 	header := func(step int) {
@@ -418,6 +429,7 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 				}
 				add(b, part)
 			}
+			received(b)
 			if step < last {
 				send.put(b)
 			}
@@ -433,7 +445,20 @@ func (r *Ring) reduce(op Op, in *net.TCPConn, send *sender) (Reduced, error) {
 	if err := send.wait(send.put(nil)); err != nil {
 		return got, rankError{r.after(), err}
 	}
+	r.mu.Lock()
+	r.reduced, r.part, r.size = r.reduced+size, 0, 0
+	r.mu.Unlock()
 	return got, nil
+}
+
+// Reduced is how many bytes of gradient have been reduced: all of the operations that are
+// done, and of the one under way as large a part as this rank has received of what it will.
+// Any goroutine may call it.
+func (r *Ring) Reduced() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := int64(len(r.cfg.Peers))
+	return r.reduced + min(r.size, r.part*n/(2*(n-1)))
 }
 
 // lowWater is how much has to come before a rank looks at it: waking up for every frame

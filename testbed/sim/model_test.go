@@ -230,6 +230,14 @@ func TestAgainstOccupancy(t *testing.T) {
 		}, 0.02, 0.01},
 		table{"synchronous", 2, testbed.Settings{Mode: "synchronous", Queue: "fair"}, []spec{{name: "A", hosts: []string{"h1", "h2", "h5"}, w: testbed.Workload{Window: 512}}}, 0.01, 0.01},
 		table{"ring", 2, testbed.Settings{Queue: "fair"}, []spec{{name: "A", hosts: []string{"h1", "h2", "h5"}, collective: placement.Ring, w: testbed.Workload{Message: 1 << 30}}}, 0.01, 0.02},
+		// Jobs that do not send all the time: alone, and where others have the links meanwhile.
+		table{"ring with pauses", 2, testbed.Settings{Queue: "fair"}, []spec{{name: "A", hosts: []string{"h1", "h2", "h5"}, collective: placement.Ring, w: testbed.Workload{Message: 10e6}}}, 0.01, 0.01},
+		table{"INA with pauses", 1, testbed.Settings{Queue: "fair"}, one(testbed.Workload{Message: 5e6}), 0.01, 0.01},
+		table{"PS with pauses", 1, testbed.Settings{Queue: "fair"}, []spec{{name: "A", hosts: ab, ps: "h4", collective: placement.PS, w: testbed.Workload{Message: 5e6}}}, 0.01, 0.01},
+		table{"a ring, and INA with and without pauses", 1, testbed.Settings{Queue: "fair"}, []spec{
+			{name: "A", hosts: ab, collective: placement.Ring, w: testbed.Workload{Message: 10e6}},
+			{name: "B", hosts: ab, ps: "h4", w: testbed.Workload{Message: 5e6}}, {name: "C", hosts: ab, ps: "h4"},
+		}, 0.02, 0.03},
 	)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

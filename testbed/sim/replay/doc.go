@@ -16,10 +16,12 @@
 //
 // An iteration is Compute seconds on every GPU, then an exchange of Bytes of gradient.
 // The exchange takes bits/rate seconds, where bits are those that each worker puts on
-// its link (frames included) and rate is the job's in the steady state of NetPack's
-// Algorithm 1 (package cluster). Then the last gradients and their results are still on
-// their way: Latency, a round trip over the cluster's delays, which the published
-// simulator leaves out. Jobs on one server exchange nothing. Both fidelities assume
+// its link (in whole frames; of a ring in TCP segments with acknowledgements of those that go
+// the other way) and rate is the job's in the steady state of NetPack's Algorithm 1 (package
+// cluster). A link is full duplex, and a ring takes each direction of it once. Then the last
+// gradients and their results are still on their way: Latency, a round trip over the cluster's
+// delays, or the last hop of a ring (collectives.RingTail), which the published simulator
+// leaves out. Jobs on one server exchange nothing. Both fidelities assume
 // that all workers of a job are equally fast, that exchange and computing do not overlap,
 // that rates settle at once when the set of jobs changes, and that with several parameter
 // servers each serves a part of the gradient in proportion to its tree's rate.
@@ -43,7 +45,7 @@
 // section V-B). Every GPU of a job is a worker, where Placement.ServerOf has it. An
 // iteration is Compute seconds, then an all-reduce of the gradient that has the links for
 // itself: collectives.Pattern.Seconds, phases that wait for each other, over the links of
-// servers; those of racks do not count. So a job takes what the trace says and the time of communication besides, from the moment it is placed. It
+// servers, with acknowledgements by the other direction; links of racks do not count. So a job takes what the trace says and the time of communication besides, from the moment it is placed. It
 // is the same for all jobs of one shape, which workers share a machine, and worked out
 // once for each. Only policies see a network with others in it, the steady state in which
 // each such job is a ring of its servers, by which Titan has its bandwidth constraint; and
