@@ -26,6 +26,7 @@ var elsewhere = map[string]string{
 var apart = map[string]string{
 	"inabench serve":                "it goes on until it is interrupted: serve.txtar",
 	"--engine slurm":                "it needs a Slurm: TestSlurm starts one",
+	"--sabotage":                    "it is to fail: sabotage.txtar",
 	"suite run suites/nightly.toml": "ten minutes: experiments that ship, which TestShip runs",
 }
 
