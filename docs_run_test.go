@@ -27,6 +27,7 @@ var apart = map[string]string{
 	"inabench serve":                "it goes on until it is interrupted: serve.txtar",
 	"--engine slurm":                "it needs a Slurm: TestSlurm starts one",
 	"fidelity --random":             "of settings that nobody tuned some may fail, which is what it is for: random.txtar",
+	"--sabotage":                    "it is to fail: sabotage.txtar",
 	"suite run suites/nightly.toml": "ten minutes: experiments that ship, which TestShip runs",
 }
 

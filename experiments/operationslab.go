@@ -56,6 +56,11 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
 	point.Health = slices.Clone(cost.health)
+	mend, err := r.sabotage(ctx)
+	if err != nil {
+		return point, nil, err
+	}
+	defer func() { point.Sabotaged = mend() }()
 	finished := r.expected(p, jobs, cost.Cost)
 
 	r.status("measure", labels(p.Labels), finished())

@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/sabotage"
 )
 
 // RunOptions are what the person at the keyboard decides about a run.
@@ -36,6 +37,7 @@ type RunOptions struct {
 	Hold          Holding               // of a lab
 	Night         *results.NightRun     // of a suite, for the record
 	Slow          *Slow                 // an emulation slower than its inventory says; nil: none
+	Sabotage      *sabotage.Order       // a fault that the testbed is to have; nil: none
 	Predictors    []predictor.Predictor // asked beside the experiment's own
 	// Batch is where points of a simulated study are computed; nil: here, as many at a time as there
 	// are processors. Resume is a run directory whose points are taken over, of a run with a Batch
@@ -81,6 +83,7 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	r.rec.Finished = time.Now().UTC()
 	r.timing("total", began)
 	r.judge(ctx, runErr)
+	r.rec.Idle()
 	r.rec.ExitCode = results.ExitCode(r.rec.Outcome)
 	if runErr != nil && o.ExitCode != nil {
 		r.rec.ExitCode = o.ExitCode(runErr)
@@ -115,6 +118,8 @@ type run struct {
 	held     holding  // of a lab
 	external []predictor.Predictor
 	kept     []results.Sample // of the point, where there is no dir
+
+	sabotaged *sabotage.Order // nil: nothing is wrong on purpose
 }
 
 // planned is a point with its placement.
@@ -132,6 +137,10 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]calibrated{}, networks: map[string]calibratedNetwork{}, alone: map[string]measuredAlone{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
+	}
+	if o.Sabotage != nil && o.Driver == "lab" {
+		_, err := sabotaged(o.Sabotage, s, o.Driver, []planned{{SpecPoint: SpecPoint{Spec: s}}})
+		return nil, err
 	}
 	if err := checkDriver(s, o.Driver); err != nil {
 		return nil, err
@@ -156,6 +165,9 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 			return nil, err
 		}
 	}
+	if r.sabotaged, err = sabotaged(o.Sabotage, s, o.Driver, points); err != nil {
+		return nil, err
+	}
 	r.points = points
 	if r.opt.Repeats == 0 {
 		r.opt.Repeats = max(1, s.Measure.Repeats)
@@ -172,6 +184,7 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 		Inventory:  results.File{Path: s.Inventory().File, SHA256: s.Inventory().SHA256, Text: s.Inventory().Text},
 		Topology:   topo, Expect: s.Expectations(), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
 		Timings: map[string]float64{}, Night: o.Night,
+		Sabotage: recordOf(r.sabotaged),
 	}
 	for i := range r.rec.Expect {
 		e := &r.rec.Expect[i]
@@ -291,6 +304,7 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 		point.Error = err.Error()
 	}
 	point.DropUncompared()
+	r.rec.AddSabotaged(point.Sabotaged)
 	r.rec.Points = append(r.rec.Points, *point)
 	r.done++
 }
@@ -404,6 +418,11 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
 		point.Machines = Machines(r.tb.Inventory(), p.plan, there(p.Spec.PlacementJobs()))
 	}
+	mend, err := r.sabotage(ctx)
+	if err != nil {
+		return point, err
+	}
+	defer func() { point.Sabotaged = mend() }()
 	r.status("measure", labels(p.Labels), r.left())
 	began := time.Now()
 	dep, err := r.tb.Deploy(ctx, r.opt.Slow.workers(setup, r.tb.Inventory()))

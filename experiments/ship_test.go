@@ -23,12 +23,12 @@ import (
 // noNamespaces is why the tests do not run inside an emulation's namespaces.
 var noNamespaces error
 
-// TestMain plays every part of an emulation. Only INABENCH_SHIP=netns needs one.
+// TestMain plays every part of an emulation. Only INABENCH_SHIP=netns and INABENCH_SABOTAGE=netns need one.
 func TestMain(m *testing.M) {
 	netnstest.Play(netnstest.Parts{
 		"agent": agent.Main, ControllerVerb: controller.Main, MasterVerb: pmaster.Main, NodeVerb: node.Main,
 	})
-	if os.Getenv("INABENCH_SHIP") == "netns" {
+	if emulates() {
 		noNamespaces = netnstest.Enter()
 	}
 	os.Exit(m.Run())

@@ -124,6 +124,11 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		list[i] = online.Job{Job: *j, Window: t.Window, Control: t.Control}
 		plain[i] = *j
 	}
+	mend, err := r.sabotage(ctx)
+	if err != nil {
+		return point, nil, err
+	}
+	defer func() { point.Sabotaged = mend() }()
 	r.status("run", labels(p.Labels), r.left())
 	began := time.Now()
 	dep, err := r.tb.Deploy(ctx, testbed.Setup{Plan: &placement.Plan{Policy: pol.Name()}, Settings: settings})

@@ -59,6 +59,11 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
 	point.Health = health
+	mend, err := r.sabotage(ctx)
+	if err != nil {
+		return point, nil, err
+	}
+	defer func() { point.Sabotaged = mend() }()
 	times, _ := factors(scale)
 	message := t.message(s, scale)
 	_, compute := t.profile(s, t.Model)

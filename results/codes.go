@@ -63,6 +63,10 @@ const (
 	CodeRegression = "INA-REGRESSION" // a metric got worse by more than noise
 	CodeSettings   = "INA-SETTINGS"   // the runs were made in different settings
 
+	// Runs that are sabotaged on purpose.
+
+	CodeSabotageIdle = "INA-SABOTAGE-IDLE" // the fault never acted
+
 	// Why the program ended without a verdict: one for each exit code.
 
 	CodeUsage       = "INA-USAGE"
@@ -232,6 +236,11 @@ var explanations = []Explanation{
 		"The two runs were made with another inventory, scale, driver, switch, kernel, machine or experiment, so that their figures are not of the same thing.",
 		[]string{"an upgrade of a host", "a changed inventory or experiment file, or --set"},
 		[]string{"run the older one again in the new setting, and compare with that", "--across compares anyway, and says so"}},
+
+	{CodeSabotageIdle,
+		"The run was to be sabotaged (--sabotage), and the fault never acted: that it passed, or failed, says nothing of the fault.",
+		[]string{"the part that has the fault does nothing in this experiment: a switch that adds nothing up, a PS that no job has", "what it acts on never came: no packet was sent again, no memory was short", "the run was over before the fault began, 1 s after the part's first traffic"},
+		[]string{"--sabotage NAME=PART names another part", "inabench sabotage says what each fault does, and to what"}},
 
 	{CodeUsage, "The command line cannot be understood.", nil, []string{"the hint says what was probably meant; --help lists the options"}},
 	{CodeInput, "A file, or a run, that was named is not there or not valid.",

@@ -399,6 +399,9 @@ func (rec *Record) facts() []fact {
 	add("inabench", rec.Tool)
 	add("Arguments", strings.Join(rec.Args, " "))
 	add("Overrides", strings.Join(rec.Overrides, " "))
+	if rec.Sabotage != nil {
+		add("Sabotage", rec.Sabotage.String()+"; it "+rec.Sabotage.What)
+	}
 	hash := func(f File) string {
 		if f.SHA256 == "" {
 			return f.Path

@@ -70,6 +70,9 @@ func WriteJUnit(w io.Writer, rec *Record) error {
 		{"id", rec.ID}, {"outcome", string(rec.Outcome)}, {"driver", rec.Driver}, {"switch", rec.Switch},
 		{"kind", string(rec.Kind)}, {"scale", rec.Scale.String()}, {"seed", strconv.FormatUint(rec.Seed, 10)}, {"tool", rec.Tool},
 	}}
+	if rec.Sabotage != nil {
+		s.Props.Props = append(s.Props.Props, junitProp{"sabotage", rec.Sabotage.String()})
+	}
 	for _, p := range rec.Points {
 		if p.Error == "" {
 			continue

@@ -166,6 +166,9 @@ func (rec *Record) about() string {
 	if rec.Complete() {
 		add(Elapsed(rec.Finished.Sub(rec.Started)))
 	}
+	if rec.Sabotage != nil {
+		add(rec.Sabotage.String())
+	}
 	return strings.Join(parts, ", ")
 }
 

@@ -99,6 +99,8 @@ type Point struct {
 	Findings []Finding      `json:"findings,omitempty"`
 	Plan     map[string]any `json:"-"`
 	Error    string         `json:"error,omitempty"` // why the point ended early
+	// Sabotaged is how often the run's fault acted in the point.
+	Sabotaged int64 `json:"sabotaged,omitempty"`
 }
 
 // Curve is how a quantity changed within a point: fragments with the requests that came.
@@ -299,8 +301,9 @@ type Record struct {
 	// Fidelity has how far models were from this run when they were last held against it, a figure
 	// of metric "fidelity" for each.
 	Fidelity []Figure  `json:"fidelity,omitempty"`
-	Failure  *Failure  `json:"failure,omitempty"` // of the testbed; where its errors name a part
-	Night    *NightRun `json:"night,omitempty"`   // of a run that a suite started
+	Failure  *Failure  `json:"failure,omitempty"`  // of the testbed; where its errors name a part
+	Night    *NightRun `json:"night,omitempty"`    // of a run that a suite started
+	Sabotage *Sabotage `json:"sabotage,omitempty"` // a fault that the testbed was given on purpose
 }
 
 // Failure is the part of the testbed that ended a run.

@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -155,6 +156,14 @@ type Testbed interface {
 	// Close ends the testbed and, for an emulation, takes it down. It is
 	// idempotent, bounded in time, and works after ctx is cancelled.
 	Close(ctx context.Context) error
+}
+
+// Saboteur is a Testbed whose parts can be given faults on purpose: an emulation, or a model.
+type Saboteur interface {
+	// Sabotage gives a part a fault in the place of any earlier; nil: none. Workers and
+	// parameter servers that are started from then on have it. It says how often the earlier
+	// fault has acted.
+	Sabotage(ctx context.Context, o *sabotage.Order) (acted int64, err error)
 }
 
 // Deployment is an experiment's jobs on a testbed: processes started, switches

@@ -50,7 +50,7 @@ func baselineSetCommand() *cli.Command {
 				}
 				b, err := x.SetBaseline(c.Context, name, c.String("reason"), c.Bool("force"))
 				if errors.Is(err, history.ErrUnfit) {
-					return inputError{err, "take a run that passed; --force takes any that came to its end"}
+					return inputError{err, "take a run that passed; --force takes any that came to its end, and was not sabotaged"}
 				}
 				if err != nil {
 					return err

@@ -147,7 +147,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			checkCommand(), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
-			showCommand(), reportCommand(), compareCommand(), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), explainCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
+			showCommand(), reportCommand(), compareCommand(), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), explainCommand(), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
 			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(),
 		},
 		Action: func(c *cli.Context) error {

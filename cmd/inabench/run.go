@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/sabotage"
 )
 
 func runCommand() *cli.Command {
@@ -31,6 +32,7 @@ func runCommand() *cli.Command {
 			&cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"},
 			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},
 			skipFlag("skip-preflight"),
+			&cli.StringFlag{Name: "sabotage", Usage: "give the testbed a fault on purpose, to see whether the verdict notices: `NAME[=PART]`, or list for what there is; never in a lab"},
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
 			&cli.BoolFlag{Name: "pcap", Usage: "capture every switch port into the run directory"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
@@ -40,6 +42,9 @@ func runCommand() *cli.Command {
 }
 
 func runAction(c *cli.Context) error {
+	if c.String("sabotage") == "list" {
+		return listFaults(c.App.Writer, "text")
+	}
 	path, err := argument(c, "experiment")
 	if err != nil {
 		return err
@@ -61,6 +66,12 @@ func runAction(c *cli.Context) error {
 	}
 	if c.Int("repeat") < 0 {
 		return usagef("leave it out for as many as the experiment says", "--repeat %d: at least 1", c.Int("repeat"))
+	}
+	var order *sabotage.Order
+	if text := c.String("sabotage"); text != "" {
+		if order, err = experiments.ParseSabotage(text); err != nil {
+			return err
+		}
 	}
 	src, done, err := readEmulated(c, path, driver)
 	if done || err != nil {
@@ -101,7 +112,7 @@ func runAction(c *cli.Context) error {
 		return err
 	}
 	opt := experiments.RunOptions{
-		Predictors: asked, Hold: hold, Night: suite.NightOfEnvironment(),
+		Predictors: asked, Hold: hold, Sabotage: order, Night: suite.NightOfEnvironment(),
 		Driver: driver, Root: rootOf(c), Tool: version(), Args: os.Args[1:],
 		Repeats: c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
 		ExitCode: func(err error) int { return codeOf(c.Context, err) },

@@ -20,7 +20,8 @@ import (
 // experiment and setting, Baseline as JSON. It is no index, and is never built anew.
 const baselines = "baselines"
 
-// ErrUnfit is wrapped when a run cannot be a baseline: it has not come to its end, or did not pass.
+// ErrUnfit is wrapped when a run cannot be a baseline: it has not come to its end, did not pass, or
+// was sabotaged.
 var ErrUnfit = errors.New("unfit as a baseline")
 
 // Baseline is a run that others of its experiment and setting are held against, and that Prune
@@ -36,7 +37,8 @@ type Baseline struct {
 func (b Baseline) file() string { return url.PathEscape(b.Experiment) + "@" + b.Setting + ".json" }
 
 // SetBaseline makes a run, of which dir is the directory's name, the baseline of its experiment and
-// setting, in the place of the one before. Unless forced it must have passed, the error wraps ErrUnfit.
+// setting, in the place of the one before. Unless forced it must have passed, and a sabotaged one it
+// never is; the error wraps ErrUnfit.
 func (x *Index) SetBaseline(ctx context.Context, dir, reason string, force bool) (b Baseline, err error) {
 	err = x.write(ctx, func(tx *sql.Tx) error { // so that no Prune takes it away meanwhile
 		if _, err := x.refresh(ctx, tx, []string{dir}); err != nil {
@@ -56,6 +58,13 @@ func (x *Index) SetBaseline(ctx context.Context, dir, reason string, force bool)
 			return fmt.Errorf("%w: %s has not come to its end", ErrUnfit, dir)
 		case outcome != results.Pass && !force:
 			return fmt.Errorf("%w: the outcome of %s is %s", ErrUnfit, dir, outcome)
+		}
+		rec, err := results.ReadRecord(filepath.Join(x.root, dir))
+		if err != nil {
+			return err
+		}
+		if rec.Sabotage != nil {
+			return fmt.Errorf("%w: %s was sabotaged: %s at %s", ErrUnfit, dir, rec.Sabotage.Fault, rec.Sabotage.Part)
 		}
 		b.Run, b.Set, b.Reason = dir, time.Now().UTC(), reason
 		data, err := json.MarshalIndent(b, "", "  ")

@@ -24,6 +24,11 @@ func TestBaselines(t *testing.T) {
 	failed.Outcome = results.Fail
 	cutOff.Finished = time.Time{}
 	other.Name = "../a b"
+	bad := record(5, 80)
+	bad.Sabotage = &results.Sabotage{Fault: "stop", Part: "A/0", Acted: 1}
+	if own, good := SettingOf(bad), SettingOf(other); own.Key() == good.Key() || len(own.Differences(good)) != 1 {
+		t.Errorf("a sabotaged run has the setting of an honest one: %v", own)
+	}
 	set := func(dir string, force bool) Baseline {
 		t.Helper()
 		b, err := x.SetBaseline(t.Context(), dir, "v1.0", force)
@@ -41,6 +46,7 @@ func TestBaselines(t *testing.T) {
 	}{
 		"no run":        {"2026-10-01T00-00-00Z-01NONE", true, results.ErrNotFound},
 		"a failed one":  {save(t, root, failed), false, ErrUnfit},
+		"a sabotaged":   {save(t, root, bad), true, ErrUnfit},
 		"one cut off":   {save(t, root, cutOff), true, ErrUnfit},
 		"no run either": {baselines, true, results.ErrNotFound},
 	} {

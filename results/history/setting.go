@@ -31,6 +31,8 @@ type Setting struct {
 	Kernel     string   `json:"kernel"`              // of all hosts that said so
 	// Machine is the processor and how many there are, of all hosts; where it is not known, the name.
 	Machine string `json:"machine"`
+	// Sabotage is the fault that the testbed was given on purpose and its part; empty: none.
+	Sabotage string `json:"sabotage,omitempty"`
 }
 
 // SettingOf is the setting of a run, of its record alone.
@@ -56,6 +58,9 @@ func SettingOf(rec *results.Record) Setting {
 		machines = append(machines, fmt.Sprintf("%d x %s", h.CPUs, cmp.Or(h.CPU, h.Host)))
 	}
 	s.Kernel, s.Machine = distinct(kernels), distinct(machines)
+	if b := rec.Sabotage; b != nil {
+		s.Sabotage = b.Fault + "=" + b.Part
+	}
 	return s
 }
 
@@ -111,7 +116,7 @@ func (s Setting) String() string {
 	if s.Scale != "" && s.Scale != "none" {
 		out += fmt.Sprintf(", %s x%g", s.Scale, s.Factor)
 	}
-	for _, w := range []string{s.Machine, prefixed("kernel ", s.Kernel), prefixed("--set ", strings.Join(s.Overrides, " "))} {
+	for _, w := range []string{s.Machine, prefixed("kernel ", s.Kernel), prefixed("--set ", strings.Join(s.Overrides, " ")), prefixed("--sabotage ", s.Sabotage)} {
 		if w != "" {
 			out += ", " + w
 		}
@@ -136,6 +141,7 @@ func (s Setting) Differences(older Setting) (out []string) {
 		{"scale", fmt.Sprintf("%s x%g", s.Scale, s.Factor), fmt.Sprintf("%s x%g", older.Scale, older.Factor)},
 		{"kernel", s.Kernel, older.Kernel},
 		{"machine", s.Machine, older.Machine},
+		{"--sabotage", s.Sabotage, older.Sabotage},
 		{"--set", without(s.Overrides, older.Overrides), without(older.Overrides, s.Overrides)},
 	} {
 		if d.now != d.was {

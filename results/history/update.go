@@ -331,6 +331,9 @@ func (w *writer) replace(e *entry) {
 	w.get(&run, `INSERT INTO run (dir, size, mtime, inode, ulid, experiment, setting, started, finished, outcome, tool, error)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, e.dir, e.stamp.size, e.stamp.mtime, e.stamp.inode,
 		e.rec.ID, e.rec.Name, setting, nanoseconds(e.rec.Started), nanoseconds(e.rec.Finished), string(e.rec.Outcome), e.rec.Tool, why)
+	if e.rec.Sabotage != nil {
+		return // its figures are of no testbed
+	}
 	for k, n := range e.night {
 		w.nights = append(w.nights, row{w.id(e.rec.Name, setting, k), run, n})
 	}

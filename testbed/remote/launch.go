@@ -34,14 +34,19 @@ func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config a
 	if !ok {
 		return nil, fmt.Errorf("no connection to host %q", host)
 	}
+	config, watch := tb.sab.infect(config)
 	line, err := json.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", host, err)
 	}
-	return supervise.Start(context.WithoutCancel(ctx), client, tb.agentPath[host], supervise.Config{
+	p, err := supervise.Start(context.WithoutCancel(ctx), client, tb.agentPath[host], supervise.Config{
 		Run: tb.opt.Run, Name: name, Argv: []string{"", verb, name},
 		Stdin: string(line) + "\n", Relay: true, Lease: tb.opt.Patience.Seconds(),
 	})
+	if err == nil && watch != nil {
+		p.Stdout = watch(p.Stdout)
+	}
+	return p, err
 }
 
 // MAC is the hardware address of a host's NIC.

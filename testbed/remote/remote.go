@@ -96,6 +96,7 @@ type Testbed struct {
 
 	audit   collectors.Audit // of the counters that are read
 	damaged sync.Map         // links that were damaged on purpose
+	sab     saboteur
 	readers readers
 	looked  []results.Preflight
 

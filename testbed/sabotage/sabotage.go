@@ -45,17 +45,17 @@ const (
 
 // Fault is an entry of the catalogue.
 type Fault struct {
-	Name string
-	What string  // in a line
-	At   Kind    // what it is given to
-	Want Verdict // of a run in which it acted
+	Name string  `json:"name"`
+	What string  `json:"what"`    // in a line
+	At   Kind    `json:"at"`      // what it is given to
+	Want Verdict `json:"verdict"` // of a run in which it acted
 	// Sign is by which code or figure it shows; of a harmless one, why it is.
-	Sign string
+	Sign string `json:"sign"`
 	// Every is how many things it lets pass for each that it acts on; 0: it is not about things
 	// that can be counted so.
-	Every int
+	Every int `json:"every,omitempty"`
 	// NoSim is why the simulator's model cannot carry it; empty: it can.
-	NoSim string
+	NoSim string `json:"no_sim,omitempty"`
 }
 
 // After is how long after a part's first traffic its fault begins: what was calibrated was

@@ -46,6 +46,7 @@ type bench struct {
 	mu     sync.Mutex
 	busy   *deployment
 	closed bool
+	sab    *saboteur // nil: nothing is wrong on purpose
 }
 
 func (b *bench) Capabilities() testbed.Capabilities {
@@ -108,6 +109,7 @@ type deployment struct {
 	memories map[string]*memory
 	regions  *placement.Regions // of synchronous jobs
 	demand   []float64
+	sab      *saboteur
 }
 
 func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
@@ -123,7 +125,7 @@ func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
 	d := &deployment{
 		tb: b, setup: s, topo: b.inv.Topology(), fair: s.Settings.Queue == "fair" || s.Settings.Queue == "flows", flows: s.Settings.Queue == "flows",
 		rng:      rand.New(rand.NewPCG(b.seed, s.Settings.Seed)),
-		memories: map[string]*memory{}, regions: placement.NewRegions(s.Settings.Aggregators),
+		memories: map[string]*memory{}, regions: placement.NewRegions(s.Settings.Aggregators), sab: b.sab,
 	}
 	if s.Grants != nil {
 		if err := placement.CheckGrants(b.inv, s.Settings.Aggregators, s.Plan.Jobs, s.Grants); err != nil {
@@ -398,6 +400,9 @@ func (d *deployment) Close(context.Context) error {
 func (d *deployment) step(t time.Duration) {
 	now, h := d.now.Seconds(), round.Seconds()
 	idle := true
+	if d.sab != nil {
+		d.sab.step(d)
+	}
 	for _, j := range d.jobs {
 		j.advance(now)
 		if !j.running {
@@ -468,6 +473,9 @@ func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
 	}
 	for i := range d.links {
 		s.link(d.topo, i, &d.links[i])
+	}
+	if d.sab != nil {
+		d.sab.tell(d.now, s.out)
 	}
 	return s.out, nil
 }
