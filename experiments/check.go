@@ -77,6 +77,7 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 	c.linkStates()
 	c.predictor()
 	c.expects()
+	c.published()
 }
 
 type checker struct {

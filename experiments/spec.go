@@ -65,6 +65,9 @@ type Spec struct {
 	Compare    *Compare    `toml:"compare"`
 	Predictor  *Predictor  `toml:"predictor"`
 
+	// Published are figures that a paper prints, which decide nothing.
+	Published []PublishedValue `toml:"published"`
+
 	File      string   // path it was read from
 	SHA256    string   // of the file's bytes, hex
 	Text      string   // the file itself

@@ -161,6 +161,7 @@ func (r *run) endStudy() (err error) {
 		r.rec.Summary = r.spec.study().headline()
 	}
 	r.ratios()
+	r.rec.Published = r.spec.published()
 	r.rec.Reproduced = r.rec.Reproduce()
 	return err
 }

@@ -88,7 +88,7 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 	}
 	// What the first point resolved (defaults of expectations) holds for the whole.
 	first := s.points[0].Spec
-	s.Emulation, s.Expects, s.Compare = first.Emulation, first.Expects, first.Compare
+	s.Emulation, s.Expects, s.Compare, s.Published = first.Emulation, first.Expects, first.Compare, first.Published
 	s.checkReference(f)
 	s.checkAgainst(f)
 	if s.inv == nil {
@@ -107,6 +107,11 @@ func (s *Spec) checkAgainst(f *tomlfile.File) {
 		}
 		for k, l := range e.Where {
 			s.checkLabel(f, fmt.Sprintf("%s.at[%d]", e.At, k), l)
+		}
+	}
+	for i := range s.Published {
+		for k, l := range s.Published[i].Where {
+			s.checkLabel(f, fmt.Sprintf("%s.at[%d]", s.Published[i].At, k), l)
 		}
 	}
 }
@@ -150,7 +155,7 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			f.Problemf(sw.At+".key", tomlfile.HintOf(err), "sweep over %q: %v", sw.Key, err)
 			ok = false
 			continue
-		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "patterns", "quick", "summary", "emulation", "sweep", "expect", "compare"}, top) ||
+		case slices.Contains([]string{"version", "name", "title", "description", "inventory", "on", "catalogue", "patterns", "quick", "summary", "emulation", "sweep", "expect", "compare", "published"}, top) ||
 			key.Path == "measure.repeats" || top == "job" && strings.HasSuffix(key.Path, ".name"):
 			f.Problemf(sw.At+".key", "", "%q is the same for all points, it cannot be swept", sw.Key)
 			ok = false

@@ -46,7 +46,9 @@ type Reproduction struct {
 	// of all, or of "up-to" the largest, of "at-least" the smallest, of a range that of its larger end.
 	// It is nil where nothing was found.
 	Here *Effect `json:"here,omitempty"`
-	Of   int     `json:"of,omitempty"` // effects that it is drawn from
+	// Found is Here in words where it is a figure with a unit, and no change.
+	Found string `json:"found,omitempty"`
+	Of    int    `json:"of,omitempty"` // effects that it is drawn from
 
 	Order     string     `json:"order,omitempty"`     // "same", "reversed" or "undecided"
 	Ratio     float64    `json:"ratio,omitempty"`     // Here over the paper's
@@ -81,15 +83,17 @@ func (p Published) bound() string {
 	return p.Bound
 }
 
-// Reproduce sets what is published of the record's comparison beside what it found, statement by
-// statement, in the order of the experiment; nil where nothing is.
+// Reproduce sets what is published beside what the record found: of its comparison, and single
+// figures. It is statement by statement, in the order of the experiment; nil where nothing is.
 func (rec *Record) Reproduce() (out []Reproduction) {
-	if rec.Comparison == nil {
-		return nil
+	if rec.Comparison != nil {
+		groups := rec.Compare()
+		for _, p := range rec.Comparison.Published {
+			out = append(out, p.reproduced(rec.Comparison.Reference, groups))
+		}
 	}
-	groups := rec.Compare()
-	for _, p := range rec.Comparison.Published {
-		out = append(out, p.reproduced(rec.Comparison.Reference, groups))
+	for _, p := range rec.Published {
+		out = append(out, p.reproduced(rec.Points))
 	}
 	return out
 }
@@ -224,11 +228,14 @@ func order(mean Effect, all []Effect, hi float64) string {
 }
 
 // size compares an effect with what is published.
-func size(e Effect, target float64) string {
-	a, b := target/sameFactor, target*sameFactor
-	a, b = min(a, b)-rounding, max(a, b)+rounding
+func size(e Effect, target float64) string { return within(e, target, sameFactor, rounding) }
+
+// within compares an estimate with a target, from which it may differ by a factor and by slack.
+func within(e Effect, target, factor, slack float64) string {
+	a, b := target/factor, target*factor
+	a, b = min(a, b)-slack, max(a, b)+slack
 	switch half := (e.Hi - e.Lo) / 2; {
-	case a <= e.Lo && e.Hi <= b, a <= e.Value && e.Value <= b && half <= max((sameFactor-1)*math.Abs(target), rounding):
+	case a <= e.Lo && e.Hi <= b, a <= e.Value && e.Value <= b && half <= max((factor-1)*math.Abs(target), slack):
 		return "same"
 	case e.Hi < a || e.Lo > b:
 		return "differs"
@@ -267,8 +274,8 @@ func (p Published) claim() string {
 
 // words is what was found: "19 % less (15 to 23)".
 func (r Reproduction) words() string {
-	if r.Here == nil {
-		return ""
+	if r.Here == nil || r.Found != "" {
+		return r.Found
 	}
 	s := changeWords(r.Here.Value, r.Here.Value, percentDigits)
 	if r.Here.Sure && r.Here.Lo != r.Here.Hi {
@@ -342,7 +349,10 @@ func (t *texter) reproduced() {
 				line += "; here " + here
 			}
 			if r.Order != "" {
-				line += "; order " + r.Order + ", magnitude " + r.size()
+				line += "; order " + r.Order
+			}
+			if r.Magnitude != "" {
+				line += "; magnitude " + r.size()
 			}
 			if r.Overlap != "" {
 				line += ", intervals overlap: " + r.Overlap

@@ -136,3 +136,46 @@ func TestReproduce(t *testing.T) {
 		t.Errorf("outcome %s", o)
 	}
 }
+
+// TestReproducedValue: a single figure that a paper prints, beside the mean of the points that it is
+// of. It says nothing of who is ahead.
+func TestReproducedValue(t *testing.T) {
+	of := func(label string, values ...float64) (points []Point) {
+		for i, v := range values {
+			points = append(points, Point{Repeat: i, Labels: []string{label}, Phases: []Phase{{Figures: []Figure{
+				{Metric: "ina_score", Of: Cluster, Kind: Simulated, Value: v, Lo: v, Hi: v, N: 1, Unit: "1"},
+				{Metric: "ina_score", Of: Cluster, Kind: Predicted, Value: 9, Lo: 9, Hi: 9, N: 1, Unit: "1"},
+			}}}})
+		}
+		return points
+	}
+	sick := of("a=1", .9)
+	sick[0].Health = []Trouble{{Where: "host h1", What: "busy", Fatal: true}}
+	for _, c := range []struct {
+		name   string
+		paper  float64
+		points []Point
+		want   Reproduced
+		ratio  float64
+	}{
+		{"the same", .98, of("a=1", .979, .98, .981), ReproducedYes, 1},
+		{"a twentieth less", .98, of("a=1", .93, .931, .932), ReproducedYes, .95},
+		{"a third less", .98, of("a=1", .65, .651, .652), ReproducedNo, .664},
+		{"too wide to tell", .98, of("a=1", .6, 1.3), ReproducedUndecided, .969},
+		{"one repeat", .98, of("a=1", .98), ReproducedUndecided, 1},
+		{"another point", .98, of("a=2", .98, .98), ReproducedNotRun, 0},
+		{"a spoilt point", .98, sick, ReproducedUndecided, 0},
+		{"none here", .02, of("a=1", 0, 0), ReproducedNo, 0},
+		{"none in the paper, and none here", 0, of("a=1", 0, 0), ReproducedYes, 0},
+	} {
+		rec := &Record{Name: "value", Points: c.points, Published: []PublishedValue{{Figure: "Table I", Metric: "ina_score", At: []string{"a=1"}, Value: c.paper}}}
+		rec.Reproduced = rec.Reproduce()
+		r := rec.Reproduced[0]
+		if r.Word != c.want || r.Order != "" || r.Ratio < c.ratio-.001 || r.Ratio > c.ratio+.001 {
+			t.Errorf("%s: %+v, want %s, ratio %g", c.name, r, c.want, c.ratio)
+		}
+		if text := textOf(t, rec, TextOptions{Width: 80}); !strings.Contains(text, "Table I  "+string(c.want)) || strings.Contains(text, "order ;") {
+			t.Errorf("%s:\n%s", c.name, text)
+		}
+	}
+}

@@ -288,6 +288,7 @@ type Record struct {
 	Topology    Topology           `json:"topology"`
 	Expect      []Expect           `json:"expect"`
 	Comparison  *Comparison        `json:"comparison,omitempty"`
+	Published   []PublishedValue   `json:"published,omitempty"`
 	Reproduced  []Reproduction     `json:"reproduced,omitempty"` // what papers print, beside what was found
 	Summary     []string           `json:"summary,omitempty"`    // metrics of the Cluster to list by point
 	Planned     int                `json:"planned,omitempty"`    // points, repeats included, that the run sets out to measure

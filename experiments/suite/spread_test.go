@@ -149,6 +149,11 @@ values = ["philly", "poisson"]
 [[sweep]]
 key = "placement.policy"
 values = ["netpack", "tetris", "random"]
+[[expect]]
+metric = "de"
+value = 1
+bound = "at-most"
+reason = "nothing is faster than without a network"
 `
 	if err := os.WriteFile(filepath.Join(dir, "study.toml"), []byte(text), 0o666); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,53 @@
+package experiments
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
+)
+
+// PublishedValue is a figure that a paper prints, to stand beside the study's own.
+type PublishedValue struct {
+	At     string   `toml:",path"`
+	Figure string   `toml:"figure,required"` // "Table I"
+	Metric string   `toml:"metric,required"`
+	Of     string   `toml:"of"`             // glob over subjects; empty: the cluster
+	Where  []string `toml:"at"`             // labels of sweeps, all of which a point must have; empty: all points
+	Value  any      `toml:"value,required"` // a number; a rate or duration where the metric is one
+	Text   string   `toml:"text"`
+
+	value float64
+}
+
+// published checks the figures that papers print.
+func (c *checker) published() {
+	if len(c.s.Published) == 0 {
+		return
+	}
+	st := c.s.study()
+	if st == nil {
+		c.KeyProblemf("published", "write it as the value of an [[expect]]", "only studies are held against what papers print")
+		return
+	}
+	known := st.metrics()
+	for i := range c.s.Published {
+		p := &c.s.Published[i]
+		m, ok := known[p.Metric]
+		switch {
+		case !ok && p.Metric != "":
+			c.Problemf(p.At+".metric", tomlfile.OneOf(p.Metric, slices.Sorted(maps.Keys(known))), "unknown metric %q", p.Metric)
+		case c.Has(p.At + ".value"):
+			p.value = c.quantity(p.At+".value", m, p.Value)
+		}
+	}
+}
+
+// published are the same as a record keeps them.
+func (s *Spec) published() (out []results.PublishedValue) {
+	for _, p := range s.Published {
+		out = append(out, results.PublishedValue{Figure: p.Figure, Metric: p.Metric, Of: p.Of, At: p.Where, Value: p.value, Text: p.Text})
+	}
+	return out
+}
