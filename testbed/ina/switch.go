@@ -56,6 +56,13 @@ import (
 //
 // FlagECN, FlagOverflow and FlagCollision of the summands are in the sum. Packets of
 // another epoch are dropped.
+//
+// # Damage
+//
+// A switch cannot tell a damaged gradient from a sound one: workers do, from the sum.
+// Damaged headers cost aggregation, and where there is no PS they can cost more: one whose
+// PSN says that it is far ahead takes a slot for itself, which those that come later do not
+// get back, and the job stalls. Nothing that is damaged ends a job, or gives it a turn.
 type Switch struct {
 	jobs  [MaxJob + 1]*job
 	count [MaxJob + 1]*Counters // outlives the job's entry
