@@ -176,21 +176,20 @@ func (d *drawer) run(number int) (k fidelity.SurveyCase, rec *results.Record, er
 	if d.c.String("keep") != "" {
 		again = []string{"inabench", "run", path, "--on", d.driver}
 	}
-	if d.driver == "sim" { // its figures are exact, however often they are read
-		args = append(args, "--set", "measure.interval=500ms")
-	}
+	sets := s.Model()
 	if d.driver == "netns" {
 		if k.Factor, err = d.factor(path); err != nil {
 			return k, nil, err
 		}
-		for _, set := range s.Slow(k.Factor) {
-			args = append(args, "--set", set)
-			if d.c.String("keep") != "" {
-				again = append(again, "--set", set)
-			}
-		}
+		sets = s.Slow(k.Factor)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
+		}
+	}
+	for _, set := range sets {
+		args = append(args, "--set", set)
+		if d.c.String("keep") != "" {
+			again = append(again, "--set", set)
 		}
 	}
 	k.Command = strings.Join(again, " ")

@@ -104,16 +104,28 @@ func (s *Setting) Slow(factor float64) []string {
 	if stretch <= 1 {
 		return out
 	}
+	return append(out, s.times(stretch, s.measured)...)
+}
+
+// Model are the assignments of --set with which the setting runs on a model. A ring makes thousands of
+// all-reduces a second there, and figures are exact, however often counters are read.
+func (s *Setting) Model() []string {
+	return append(s.times(1, measured), "measure.interval=500ms")
+}
+
+// times are assignments that make all times on the wall clock so many times longer, phases being
+// measured for so many milliseconds before.
+func (s *Setting) times(stretch float64, measured int) (out []string) {
 	ms := func(key string, v int) {
 		out = append(out, fmt.Sprintf("%s=%.0fms", key, math.Ceil(float64(v)*stretch)))
 	}
 	ms("measure.warmup", warmup)
-	ms("measure.duration", s.measured)
+	ms("measure.duration", measured)
 	for i, j := range s.jobs {
 		if j.from > 0 {
-			ms(fmt.Sprintf("job.%d.start", i), j.from*(warmup+s.measured))
+			ms(fmt.Sprintf("job.%d.start", i), j.from*(warmup+measured))
 		}
-		ms(fmt.Sprintf("job.%d.duration", i), (j.to-j.from)*(warmup+s.measured))
+		ms(fmt.Sprintf("job.%d.duration", i), (j.to-j.from)*(warmup+measured))
 	}
 	return out
 }

@@ -47,8 +47,11 @@ func TestSeed(t *testing.T) {
 // TestDrawnSettings checks and plans 2,000 settings, and that all that the package promises is
 // among them.
 func TestDrawnSettings(t *testing.T) {
-	seen := map[string]int{}
-	for number := range 2000 {
+	seen, n := map[string]int{}, 2000
+	if testing.Short() {
+		n = 200
+	}
+	for number := range n {
 		s := random.Draw(1, number+1)
 		spec := load(t, s)
 		plan, err := experiments.NewPlan(spec, "test")
@@ -113,8 +116,8 @@ func TestDrawnSettings(t *testing.T) {
 		"addressing pool", "addressing hash", "addressing linear", "addressing atp", "lanes 32", "lanes 240",
 		"aggregating switches 1", "aggregating switches 2", "aggregating switches 3",
 	} {
-		if seen[want] < 50 {
-			t.Errorf("%s: %d times in 2,000 settings", want, seen[want])
+		if seen[want] < n/50 {
+			t.Errorf("%s: %d times in %d settings", want, seen[want], n)
 		}
 	}
 }
@@ -156,6 +159,17 @@ func TestSlow(t *testing.T) {
 		before, err := experiments.NewPlan(load(t, s), "test")
 		if err != nil {
 			t.Fatal(err)
+		}
+		model, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Model()...)
+		if err != nil {
+			t.Fatalf("%s: %v", s.Name, err)
+		}
+		simulated, err := experiments.NewPlan(model, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := len(simulated.Points[0].Phases), len(before.Points[0].Phases); got != want {
+			t.Errorf("%s: %d phases on a model, else %d", s.Name, got, want)
 		}
 		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(1e5)...)
 		if err != nil {
