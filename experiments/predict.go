@@ -107,7 +107,9 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 			exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck))
 		goodputs = append(goodputs, j.Goodput)
 		for _, s := range j.Shares {
-			out = append(out, exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck))
+			share := exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck)
+			share.Lo, share.Hi = max(0, s.Share-1.96*s.Spread), min(1, s.Share+1.96*s.Spread)
+			out = append(out, share)
 			if !slices.Contains(switches, s.Switch) {
 				switches = append(switches, s.Switch)
 			}

@@ -153,7 +153,9 @@ func predict(t testing.TB, inv *inventory.Inventory, plan *placement.Plan, c pla
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(math.Abs(a), math.Abs(b), 1e-9) }
 
 // NetPack's Figure 14: two workers and a PS in a rack at a fixed rate; one job's
-// share is y = x in the PAT ratio, two jobs' y = x/2, with the memory for one.
+// share is y = x in the PAT ratio, two jobs' y = x/2, with the memory for one. That is
+// so of averages; packets that come at random find a memory of 122 that just fits full
+// now and then, and one that is short idle now and then.
 func TestFigure14(t *testing.T) {
 	inv := policytest.Racks(1, 3, 2)
 	const lanes, rate, hold = 240, 10e9, 100e-6
@@ -175,8 +177,9 @@ func TestFigure14(t *testing.T) {
 			for _, c.Predictor = range []string{placement.Occupancy, placement.WaterFill} {
 				p := predict(t, inv, plan, c)
 				for _, j := range p.Jobs {
-					if want := min(1, ratio) / float64(jobs); !near(j.Shares[0].Share, want) {
-						t.Errorf("%s, %d jobs at x = %v: share %v, want %v", c.Predictor, jobs, x, j.Shares[0].Share, want)
+					want, got := min(1, ratio)/float64(jobs), j.Shares[0].Share
+					if c.Predictor == placement.WaterFill && !near(got, want) || got < want-0.04 || got > want+0.01 {
+						t.Errorf("%s, %d jobs at x = %v: share %v, want %v", c.Predictor, jobs, x, got, want)
 					}
 					if j.Bottleneck != "rate limit" || j.WireRate != rate || !near(j.Goodput, rate*960/1024) {
 						t.Errorf("%s, %d jobs at x = %v: %+v", c.Predictor, jobs, x, j)
@@ -263,8 +266,9 @@ func TestPredictDefaultsFromTopology(t *testing.T) {
 	c := placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Window: 16}}}
 	p := predict(t, inv, plan, c)
 	hop := 2*1e-6 + 2*8*1024/100e9 // there and back over one cable
-	if got := p.Jobs[0].Shares[1].Hold; !near(got, hop) {
-		t.Errorf("T at the root %v, want %v", got, hop)
+	// The root's own workers are two hops nearer than the leaf's: theirs is the first packet.
+	if got := p.Jobs[0].Shares[1].Hold; !near(got, 3*hop) {
+		t.Errorf("T at the root %v, want %v", got, 3*hop)
 	}
 	if got := p.Jobs[0].Shares[0].Hold; !near(got, 3*hop) {
 		t.Errorf("T at the leaf %v, want %v", got, 3*hop)

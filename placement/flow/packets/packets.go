@@ -668,8 +668,9 @@ func (m *model) span() float64 {
 	return most
 }
 
-// run lets everything go on until it has settled, and counts for some time after that.
-// It reports the events, and false when these were too few for that.
+// run lets everything go on until it has settled, or half of the events are used up, and
+// counts for some time after that. It reports the events, and false when these were too
+// few for that.
 func (m *model) run(span float64, events int) (int, bool) {
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
@@ -690,13 +691,19 @@ func (m *model) run(span float64, events int) (int, bool) {
 			m.weight = x * x * (1 - x) * (1 - x) * 30
 		case math.IsInf(at, 1):
 			return n, false
-		case n&255 == 255 && m.settled(span):
+		case n&255 == 255 && (m.settled(span) || n > events/2):
 			m.counting = true
 			m.begin, m.length = at, m.enough(span)
 		}
 		m.step(id)
 	}
-	return events, false
+	// The window had no time to end: what there is of it counts, if that is most.
+	x := (m.now - m.begin) / m.length
+	if !m.counting || x < 0.5 {
+		return events, false
+	}
+	m.length *= x * x * x * (10 - 15*x + 6*x*x)
+	return events, true
 }
 
 // settled says that all jobs are as they will go on: those that their rate limit holds
