@@ -3,6 +3,7 @@ package placement_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -279,6 +280,50 @@ func TestPredictDefaultsFromTopology(t *testing.T) {
 	c.RTTs = map[string]float64{"A": 8 * hop}
 	if j := predict(t, inv, plan, c).Jobs[0]; !near(j.WireRate, 16*8*1024/(8*hop)) {
 		t.Errorf("calibrated: %+v", j)
+	}
+}
+
+// A rate limit's packets are scattered over blocks of 16, which a window has to cover beside
+// the round trip: one that covers the round trip alone is too small.
+func TestPredictWindowAtARate(t *testing.T) {
+	inv := policytest.Racks(1, 3, 2)
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"})
+	const rate, frame = 10e9, 8.0 * 1024
+	for _, tt := range []struct {
+		window int
+		trip   float64 // round trips, in packets at the rate
+		least  float64 // of the rate
+		most   float64
+	}{
+		{100, 25, 1, 1},
+		{64, 60, 0.78, 0.85}, // -18 %
+		{32, 30, 0.62, 0.72}, // -33 %
+	} {
+		c := placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: rate, Window: tt.window}},
+			RTTs: map[string]float64{"A": tt.trip * frame / rate}}
+		j := predict(t, inv, plan, c).Jobs[0]
+		if f := j.WireRate / rate; f < tt.least || f > tt.most {
+			t.Errorf("window %d over %v packets: %.3f of the rate, want %v to %v (%s)", tt.window, tt.trip, f, tt.least, tt.most, j.Bottleneck)
+		}
+	}
+}
+
+// Two racks whose memories are short. A hash denies the same PSNs at both switches where
+// these are of one size; taken as independent, the levels would send a tenth less to the PS.
+func TestPredictLevelsAlike(t *testing.T) {
+	inv := policytest.Racks(2, 3, 2)
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h2-1", "h2-2"}, PS: "h2-3"})
+	const rate, frame, hold = 10e9, 8.0 * 1024, 200e-6
+	c := placement.Conditions{Lanes: 240, Addressing: "hash", Aggregators: 244,
+		Senders: map[string]placement.Sender{"A": {Rate: rate, Window: 1024}},
+		Holds:   map[string]float64{"A@tor1": hold, "A@tor2": hold}, RTTs: map[string]float64{"A": 1.2 * hold}}
+	p := predict(t, inv, plan, c)
+	u := rate / frame * hold / 244
+	a := 1 / (1 + u) // at both, of the same PSNs
+	want := rate * (a + (1-a)*4)
+	i := slices.IndexFunc(p.Links, func(l placement.LinkPrediction) bool { return l.Link == "tor2->h2-3" })
+	if i < 0 || math.Abs(p.Links[i].Load/want-1) > 0.03 {
+		t.Errorf("want %.4g bit/s to the PS: %+v", want, p)
 	}
 }
 

@@ -124,13 +124,16 @@ func newProtocol(t *testing.T, n *Network, rnd *rand.Rand, span float64) *protoc
 			if len(j.child[k]) == 0 {
 				wc := ina.WorkerConfig{Job: j.id, Rank: len(j.workers), Workers: workers, Lanes: 1, Window: in.Window, RTO: 1000 * time.Hour, Seed: jobSeed}
 				if in.Slots > 0 {
+					m := 0 // of the job's last switch, as hosts are told
 					for _, o := range in.Nodes {
-						if o.Switch != None && o.Addressing == ATP {
-							m := n.Switches[o.Switch]
-							slots, err := ina.ATPSlots(j.id, min(in.Slots, m), m)
-							must(err)
-							wc.Slots = slots
+						if o.Switch != None {
+							m = n.Switches[o.Switch]
 						}
+					}
+					if m > 0 {
+						slots, err := ina.ATPSlots(j.id, min(in.Slots, m), m)
+						must(err)
+						wc.Slots = slots
 					}
 				}
 				w, err := ina.NewWorker(wc)

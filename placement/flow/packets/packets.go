@@ -560,7 +560,7 @@ func (m *model) reset(seed uint64) {
 		// One offset for all switches of a size, and slots: as a controller that knows
 		// nothing of phases gives them.
 		offset := fraction(m.random())
-		drawn := map[int][]int{}
+		var chosen []int
 		for k := range j.nodes {
 			nd := &j.nodes[k]
 			for i := range nd.ring {
@@ -572,10 +572,11 @@ func (m *model) reset(seed uint64) {
 			size := m.net.Switches[nd.sw]
 			nd.offset = int(offset * float64(size))
 			if nd.address == ATP && size > 0 {
-				if drawn[size] == nil {
-					drawn[size] = m.choose(j.ID, min(max(j.Slots, 1), size), size)
+				if chosen == nil {
+					of := j.last(m.net.Switches)
+					chosen = m.choose(j.ID, min(max(j.Slots, 1), of), of)
 				}
-				nd.chosen = drawn[size]
+				nd.chosen = chosen
 			}
 		}
 		for w := range j.workers {
@@ -587,6 +588,18 @@ func (m *model) reset(seed uint64) {
 		j.seen.psns = 0
 		clear(j.seen.nodes)
 	}
+}
+
+// last is the size of the last memory on the job's way up: from that its hosts choose, and
+// smaller ones take the remainder.
+func (j *job) last(sizes []int) int {
+	size := 0
+	for k := range j.nodes {
+		if nd := &j.nodes[k]; nd.sw != None && sizes[nd.sw] > 0 {
+			size = sizes[nd.sw]
+		}
+	}
+	return size
 }
 
 // choose is w distinct slots of size. Hosts of a job of that number choose the CRC-32 of
@@ -957,7 +970,7 @@ func (m *model) slot(j *job, nd *node, psn int) int {
 	case Linear:
 		return (nd.offset + psn) % size
 	case ATP:
-		return nd.chosen[psn%len(nd.chosen)]
+		return nd.chosen[psn%len(nd.chosen)] % size
 	}
 	return 0
 }
