@@ -439,7 +439,7 @@ func randomNetwork(rnd *rand.Rand) *Network {
 // model to what is counted there, beyond what the few runs of that leave open of a mean.
 // The figures of the package's documentation are those of
 //
-//	go test ./placement/flow/packets -run TestAgainstProtocol -v -settings 200 -seed 1 -timeout 1h
+//	go test ./placement/flow/packets -run TestAgainstProtocol -v -settings 100 -seed 1 -timeout 1h
 func TestAgainstProtocol(t *testing.T) {
 	s := *seed // the same few settings every time: the bar is one for hundreds of figures
 	t.Logf("-seed=%d", s)

@@ -21,6 +21,17 @@
 // What it leaves out: loss and resends, windows that change (AIMD), the time that hosts
 // need beyond what the round trip says, and messages: all jobs send without end.
 //
+// How near it is to testbed/ina in 100 random settings (one to three racks, up to three
+// levels, one to four jobs with and without rate limits, all addressings, equal and
+// unequal links and memories), beyond two standard errors of the six runs of each there:
+// 316 shares, off by .0035 on average and within .04 in 99.4 %; 253 rates, .2 % and all
+// within 5 %; 1,487 loads of links, .1 % and within 5 % in 99.8 %.
+//
+//	go test ./placement/flow/packets -run TestAgainstProtocol -v -settings 100 -seed 1 -timeout 1h
+//
+// The worst, a share off by .26, is one of a job that is so slow beside the others that the
+// events were used up by four runs, whose own standard error says .06.
+//
 // Means are over random phases of the jobs, offsets and slots. Two jobs of one rate keep
 // their phase for good under Linear and ATP, so that one run of a testbed is one draw of
 // what varies from run to run here (JobResult.ShareSpread), however long it takes.
