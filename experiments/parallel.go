@@ -130,6 +130,7 @@ func (r *run) apart(ctx context.Context, p planned) (_ *results.Point, _ []resul
 	w := *r
 	w.rec = &results.Record{ID: r.rec.ID, Scale: r.rec.Scale, Timings: map[string]float64{}}
 	w.bases = map[string]Baseline{}
+	w.predicted = nil
 	if w.tb, err = openTestbed(ctx, w.opt.Driver, p.Spec, fabricOf(p.Spec, w.opt.Driver), "", holding{}, w.opt.Slow); err != nil {
 		return new(results.Point), nil, err
 	}

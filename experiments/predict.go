@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -105,6 +106,26 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 	return out, nil
 }
 
+// predict is as the function, which repeats and phases ask the same more than once: following
+// packets takes its time.
+func (r *run) predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string) ([]*placement.Prediction, error) {
+	key, err := json.Marshal([]any{setup, base, active})
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := r.predicted[string(key)]; ok {
+		return p, nil
+	}
+	p, err := predict(inv, setup, base, active)
+	if err == nil {
+		if r.predicted == nil {
+			r.predicted = map[string][]*placement.Prediction{}
+		}
+		r.predicted[string(key)] = p
+	}
+	return p, err
+}
+
 // figures are a prediction's numbers as a record keeps them.
 func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.Figure {
 	exact := func(metric, of string, v float64, unit, bottleneck string) results.Figure {
@@ -124,8 +145,11 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 			exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck))
 		goodputs = append(goodputs, j.Goodput)
 		for _, s := range j.Shares {
-			out = append(out, exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck),
-				exact("granted", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck))
+			share := exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck)
+			share.Lo, share.Hi = max(0, s.Share-1.96*s.Spread), min(1, s.Share+1.96*s.Spread)
+			granted := share
+			granted.Metric = "granted"
+			out = append(out, share, granted)
 			if !slices.Contains(switches, s.Switch) {
 				switches = append(switches, s.Switch)
 			}
@@ -161,7 +185,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	caps := r.tb.Capabilities()
 	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, recovery(base)), caps.Kind)
 	inv := r.tb.Inventory()
-	predictions, err := predict(inv, setup, base, sp.jobs)
+	predictions, err := r.predict(inv, setup, base, sp.jobs)
 	if err != nil {
 		return ph, fmt.Errorf("predict: %w", err)
 	}

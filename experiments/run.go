@@ -105,19 +105,21 @@ type run struct {
 	rec    *results.Record
 	dir    *results.Dir
 
-	tb       testbed.Testbed
-	fabric   fabricKey // of tb
-	clock    float64   // seconds from the run's origin to the current deployment's
-	origin   time.Time
-	bases    map[string]Baseline          // calibrated, by placement
-	costs    map[string]calibrated        // of all-reduces
-	networks map[string]calibratedNetwork // of transfers
-	alone    map[string]measuredAlone     // jobs of a service
-	done     int
-	table    *os.File // jobs.csv.gz, of a study
-	held     holding  // of a lab
-	external []predictor.Predictor
-	kept     []results.Sample // of the point, where there is no dir
+	tb     testbed.Testbed
+	fabric fabricKey // of tb
+	clock  float64   // seconds from the run's origin to the current deployment's
+	origin time.Time
+	bases  map[string]Baseline // calibrated, by placement
+	// Predictions, by what they were asked; each run has its own.
+	predicted map[string][]*placement.Prediction
+	costs     map[string]calibrated        // of all-reduces
+	networks  map[string]calibratedNetwork // of transfers
+	alone     map[string]measuredAlone     // jobs of a service
+	done      int
+	table     *os.File // jobs.csv.gz, of a study
+	held      holding  // of a lab
+	external  []predictor.Predictor
+	kept      []results.Sample // of the point, where there is no dir
 
 	sabotaged *sabotage.Order // nil: nothing is wrong on purpose
 }
@@ -376,6 +378,7 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 		r.rec.Topology = Topology(tb.Inventory()) // rates as they are there
 	}
 	r.bases = map[string]Baseline{}
+	r.predicted = nil
 	c := tb.Capabilities()
 	for i := range r.rec.Expect {
 		if e := &r.rec.Expect[i]; e.Metric == "sum_errors" && !c.Sums {

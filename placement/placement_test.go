@@ -3,6 +3,7 @@ package placement_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,7 +180,9 @@ func predict(t testing.TB, inv *inventory.Inventory, plan *placement.Plan, c pla
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(math.Abs(a), math.Abs(b), 1e-9) }
 
 // NetPack's Figure 14: two workers and a PS in a rack at a fixed rate; one job's
-// share is y = x in the PAT ratio, two jobs' y = x/2, with the memory for one.
+// share is y = x in the PAT ratio, two jobs' y = x/2, with the memory for one. That is
+// so of averages; packets that come at random find a memory of 122 that just fits full
+// now and then, and one that is short idle now and then.
 func TestFigure14(t *testing.T) {
 	inv := policytest.Racks(1, 3, 2)
 	const lanes, rate, hold = 240, 10e9, 100e-6
@@ -201,8 +204,9 @@ func TestFigure14(t *testing.T) {
 			for _, c.Predictor = range []string{placement.Occupancy, placement.WaterFill} {
 				p := predict(t, inv, plan, c)
 				for _, j := range p.Jobs {
-					if want := min(1, ratio) / float64(jobs); !near(j.Shares[0].Share, want) {
-						t.Errorf("%s, %d jobs at x = %v: share %v, want %v", c.Predictor, jobs, x, j.Shares[0].Share, want)
+					want, got := min(1, ratio)/float64(jobs), j.Shares[0].Share
+					if c.Predictor == placement.WaterFill && !near(got, want) || got < want-0.04 || got > want+0.01 {
+						t.Errorf("%s, %d jobs at x = %v: share %v, want %v", c.Predictor, jobs, x, got, want)
 					}
 					if j.Bottleneck != "rate limit" || j.WireRate != rate || !near(j.Goodput, rate*960/1024) {
 						t.Errorf("%s, %d jobs at x = %v: %+v", c.Predictor, jobs, x, j)
@@ -289,8 +293,9 @@ func TestPredictDefaultsFromTopology(t *testing.T) {
 	c := placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Window: 16}}}
 	p := predict(t, inv, plan, c)
 	hop := 2*1e-6 + 2*8*1024/100e9 // there and back over one cable
-	if got := p.Jobs[0].Shares[1].Hold; !near(got, hop) {
-		t.Errorf("T at the root %v, want %v", got, hop)
+	// The root's own workers are two hops nearer than the leaf's: theirs is the first packet.
+	if got := p.Jobs[0].Shares[1].Hold; !near(got, 3*hop) {
+		t.Errorf("T at the root %v, want %v", got, 3*hop)
 	}
 	if got := p.Jobs[0].Shares[0].Hold; !near(got, 3*hop) {
 		t.Errorf("T at the leaf %v, want %v", got, 3*hop)
@@ -301,6 +306,50 @@ func TestPredictDefaultsFromTopology(t *testing.T) {
 	c.RTTs = map[string]float64{"A": 8 * hop}
 	if j := predict(t, inv, plan, c).Jobs[0]; !near(j.WireRate, 16*8*1024/(8*hop)) {
 		t.Errorf("calibrated: %+v", j)
+	}
+}
+
+// A rate limit's packets are scattered over blocks of 16, which a window has to cover beside
+// the round trip: one that covers the round trip alone is too small.
+func TestPredictWindowAtARate(t *testing.T) {
+	inv := policytest.Racks(1, 3, 2)
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"})
+	const rate, frame = 10e9, 8.0 * 1024
+	for _, tt := range []struct {
+		window int
+		trip   float64 // round trips, in packets at the rate
+		least  float64 // of the rate
+		most   float64
+	}{
+		{100, 25, 1, 1},
+		{64, 60, 0.78, 0.85}, // -18 %
+		{32, 30, 0.62, 0.72}, // -33 %
+	} {
+		c := placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{"A": {Rate: rate, Window: tt.window}},
+			RTTs: map[string]float64{"A": tt.trip * frame / rate}}
+		j := predict(t, inv, plan, c).Jobs[0]
+		if f := j.WireRate / rate; f < tt.least || f > tt.most {
+			t.Errorf("window %d over %v packets: %.3f of the rate, want %v to %v (%s)", tt.window, tt.trip, f, tt.least, tt.most, j.Bottleneck)
+		}
+	}
+}
+
+// Two racks whose memories are short. A hash denies the same PSNs at both switches where
+// these are of one size; taken as independent, the levels would send a tenth less to the PS.
+func TestPredictLevelsAlike(t *testing.T) {
+	inv := policytest.Racks(2, 3, 2)
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h2-1", "h2-2"}, PS: "h2-3"})
+	const rate, frame, hold = 10e9, 8.0 * 1024, 200e-6
+	c := placement.Conditions{Lanes: 240, Addressing: "hash", Aggregators: 244,
+		Senders: map[string]placement.Sender{"A": {Rate: rate, Window: 1024}},
+		Holds:   map[string]float64{"A@tor1": hold, "A@tor2": hold}, RTTs: map[string]float64{"A": 1.2 * hold}}
+	p := predict(t, inv, plan, c)
+	u := rate / frame * hold / 244
+	a := 1 / (1 + u) // at both, of the same PSNs
+	want := rate * (a + (1-a)*4)
+	i := slices.IndexFunc(p.Links, func(l placement.LinkPrediction) bool { return l.Link == "tor2->h2-3" })
+	if i < 0 || math.Abs(p.Links[i].Load/want-1) > 0.03 {
+		t.Errorf("want %.4g bit/s to the PS: %+v", want, p)
 	}
 }
 

@@ -18,6 +18,9 @@ const (
 	minFrame    = 60
 )
 
+// leastSpread is the least uncertainty of a share that is worth telling.
+const leastSpread = 0.02
+
 // Predictors.
 const (
 	Occupancy = "occupancy" // flow.Occupancy: what verdicts use
@@ -80,7 +83,11 @@ type JobPrediction struct {
 type SharePrediction struct {
 	Switch string  `json:"switch"`
 	Share  float64 `json:"share"`
-	Hold   float64 `json:"hold"` // T that was used, seconds, without queueing
+	Hold   float64 `json:"hold"`         // T that was used, seconds, without queueing
+	Up     float64 `json:"up,omitempty"` // packets per PSN that the switch sends towards the PS; 0: not told
+	// Spread is by how much one run's share may be off: its standard deviation over the
+	// phases that jobs can have; 0: it follows from no phase.
+	Spread float64 `json:"spread,omitempty"`
 }
 
 // LinkPrediction is the load of one directed link. WaterFill knows only cables: it
@@ -105,8 +112,9 @@ func (c *Conditions) FrameBytes() int {
 // Predict computes the steady state of a plan's active jobs.
 //
 // T of a job at a switch, unless calibrated, is twice the delay between the switch
-// and the PS plus the time to put one frame on each link there and back; the round
-// trip is the same from the farthest worker. The PAT of WaterFill is the switch's
+// and the PS plus the time to put one frame on each link there and back, and beside
+// that how much farther its farthest worker is than its nearest, there and back; the
+// round trip is that of the farthest worker. The PAT of WaterFill is the switch's
 // aggregators over the mean T of the jobs there. Jobs with layers do not send all the
 // time: see problem.turns.
 func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, error) {
@@ -257,20 +265,7 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 	for i, n := range j.Tree {
 		at[n.Switch] = len(j.Workers) + i
 	}
-	toPS := map[string]float64{} // switch -> seconds to the PS and back
 	root := flow.None
-	for i := len(j.Tree) - 1; i >= 0; i-- {
-		n := &j.Tree[i]
-		if n.Parent == "" && j.PS == "" {
-			continue
-		}
-		l, ok := portLink(b.topo, n.Switch, n.UpPort)
-		if !ok {
-			return f, fmt.Errorf("switch %s has nothing at port %d", n.Switch, n.UpPort)
-		}
-		toPS[n.Switch] = toPS[n.Parent] + b.loop(l, bits)
-	}
-	var rtt float64
 	for _, w := range j.Workers {
 		l, err := hostLink(b.topo, w.Host, w.NIC, j.Tree[len(j.Tree)-1].Switch)
 		if err != nil {
@@ -280,8 +275,7 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 		if !ok {
 			return f, fmt.Errorf("tree lacks switch %s, which host %s is cabled to", l.To, w.Host)
 		}
-		rtt = max(rtt, b.loop(l, bits)+toPS[l.To])
-		f.Nodes = append(f.Nodes, flow.Node{Parent: parent, Up: l.Index, Down: l.Reverse, Switch: flow.None})
+		f.Nodes = append(f.Nodes, flow.Node{Parent: parent, Up: l.Index, Down: l.Reverse, Switch: flow.None, Trip: b.loop(l, bits)})
 	}
 	for i := range j.Tree {
 		n := &j.Tree[i]
@@ -300,22 +294,30 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 			node.Parent = len(j.Workers) + len(j.Tree)
 		}
 		if node.Parent != flow.None {
-			l, _ := portLink(b.topo, n.Switch, n.UpPort)
-			node.Up, node.Down = l.Index, l.Reverse
-		}
-		node.Hold = toPS[n.Switch]
-		if t, ok := b.c.Holds[j.Name+"@"+n.Switch]; ok {
-			node.Hold = t
+			l, ok := portLink(b.topo, n.Switch, n.UpPort)
+			if !ok {
+				return f, fmt.Errorf("switch %s has nothing at port %d", n.Switch, n.UpPort)
+			}
+			node.Up, node.Down, node.Trip = l.Index, l.Reverse, b.loop(l, bits)
 		}
 		f.Nodes = append(f.Nodes, node)
 	}
 	if j.PS != "" {
 		f.Nodes = append(f.Nodes, flow.Node{Parent: flow.None, Up: flow.None, Down: flow.None, Switch: flow.None})
 	}
+	holds, rtt := flow.Holds(&f)
+	for i, n := range j.Tree {
+		node := &f.Nodes[len(j.Workers)+i]
+		node.Hold = holds[len(j.Workers)+i]
+		if t, ok := b.c.Holds[j.Name+"@"+n.Switch]; ok {
+			node.Hold = t
+		}
+	}
 	f.RTT = rtt
 	if t, ok := b.c.RTTs[j.Name]; ok {
 		f.RTT = t
 	}
+	f.ID = j.ID
 	switch {
 	case j.Collective == PS:
 		f.Kind = flow.Unicast
@@ -391,7 +393,14 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			k := len(j.Workers) + i
 			// A switch that only ever sees whole sums from below has no share to measure.
 			if n := &f.Nodes[k]; n.Aggregate && in[k] > 1+1e-9 {
-				out.Shares = append(out.Shares, SharePrediction{j.Tree[i].Switch, r.Share[k], n.Hold})
+				s := SharePrediction{Switch: j.Tree[i].Switch, Share: r.Share[k], Hold: n.Hold}
+				if r.Up != nil {
+					s.Up = r.Up[k]
+				}
+				if r.ShareSpread != nil && r.ShareSpread[k] > leastSpread {
+					s.Spread = r.ShareSpread[k]
+				}
+				out.Shares = append(out.Shares, s)
 			}
 		}
 	}

@@ -8,7 +8,9 @@
 //     switch memory is a peak aggregation throughput shared max-min.
 //   - Occupancy follows the packets: links have two directions, memory is M
 //     aggregators that are held for a time T each, what a job gets of it depends
-//     on how the switch addresses them, and links are shared per job (DRR).
+//     on how the switch addresses them, and links are shared per job (DRR). Where
+//     a closed form says that exactly it is used, and elsewhere packets are
+//     followed one by one (package packets).
 //
 // Units are decided once: every rate (link capacity, PAT, job rate, load) is in
 // bit/s of frame bytes. A job's rate C is what each of its workers sends, so it
@@ -91,6 +93,7 @@ type Job struct {
 	Window float64 // packets each worker may have outstanding; 0: no such limit
 	RTT    float64 // seconds from a packet's sending to its result's arrival with empty queues
 	Slots  float64 // aggregators it owns (Synchronous) or chose (ATP)
+	ID     uint16  // from which its hosts choose their slots (ATP); 0: not known
 }
 
 // Node is a worker, a switch or the PS in a job's tree.
@@ -101,6 +104,9 @@ type Node struct {
 	Switch    int     // index in Problem.Switches; None: a worker, a PS, or a device that only forwards
 	Aggregate bool    // the switch aggregates for this job
 	Hold      float64 // T: seconds an aggregator here stays taken with empty queues; Occupancy only
+	// Trip is seconds from here to the parent and back with empty queues, as the links say;
+	// Occupancy only. Where no node of a job has one, holds and RTT say how far it is.
+	Trip float64
 }
 
 // Result is what a model predicts.
@@ -118,6 +124,13 @@ type JobResult struct {
 	// it (Table 1's A >= C; the paper's text says the opposite for A = C).
 	Share      []float64
 	Bottleneck Bottleneck
+	// Up is packets per PSN that each node sends to its parent, indexed like Share. In a
+	// tree that is no product of shares: levels decide together.
+	Up []float64
+	// ShareSpread is by how much the share of one run may be off, as phases of jobs are
+	// random: its standard deviation, indexed like Share, where packets were followed; else
+	// nil.
+	ShareSpread []float64
 }
 
 // Bottleneck is what keeps a job from being faster.

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
+// occupy is the steady state by the closed forms alone.
 func occupy(t testing.TB, p *Problem) *Result {
 	t.Helper()
-	r, err := Occupancy(p)
+	r, err := average(p)
 	if err != nil {
 		t.Fatalf("%v\n%+v", err, p)
 	}
@@ -241,7 +242,7 @@ func TestOccupancyProperties(t *testing.T) {
 				c.Links[l].Capacity *= 1 + 0.3*rnd.Float64()
 			}
 		}
-		r, err := Occupancy(&c.Problem)
+		r, err := average(&c.Problem)
 		if errors.Is(err, ErrNoSteadyState) && ties && undecided < 3 {
 			undecided++
 			continue
@@ -306,7 +307,7 @@ func TestOccupancyProperties(t *testing.T) {
 					c.Jobs[j].Slots = 10
 				}
 			}
-			checkInvariance(t, c, occupy(t, &c.Problem), Occupancy, 1e-5)
+			checkInvariance(t, c, occupy(t, &c.Problem), average, 1e-5)
 		}
 	}
 	t.Log(kinds)

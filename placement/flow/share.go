@@ -20,7 +20,9 @@ type demand struct {
 //	        another job chose the slot too
 //
 // All assume packets spread over time and one decision per (job, PSN): a PSN that
-// was denied stays denied.
+// was denied stays denied. Only hash, pool with room, and linear and atp for one job
+// are what packets do; the others are where Occupancy begins, and what it has where packets
+// are too many to follow.
 func (s *Switch) shares(jobs []demand, out []float64) {
 	m := s.Aggregators
 	var sum float64 // of in-flight packets

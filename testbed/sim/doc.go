@@ -12,7 +12,11 @@
 //     denied one by one, as their addressing says; a hold varies by 3 %. The share that was
 //     granted in the last hold stands for the next step. For the rest of a step the
 //     switch's clock stands still, so that what is looked at is contiguous; where
-//     more is in flight than a step looks at, a hold takes several steps.
+//     more is in flight than a step looks at, a hold takes several steps. While
+//     all that sends is streams, their shares are those of the predictor occupancy
+//     instead, which follows packets where it has to; so what a switch does is an
+//     independent check of the predictor on netns and in tests, and not here. The loads
+//     and rates that follow from shares are this model's own.
 //   - Links. A job loads every directed link of its tree with packets per PSN that
 //     follow from the shares below (a + (1-a)·n at a switch that n packets of a
 //     PSN enter), one result down every link, one per worker for unicast results.

@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/ina"
@@ -31,6 +32,7 @@ type job struct {
 	slots    int     // atp addressing: W; 0: as many as the window
 	aimd     bool
 	rtt      float64 // seconds, with empty queues
+	most     float64 // PSN/s that its window allows a schedule that scatters packets; 0: not known
 	unicast  bool    // the PS answers every worker separately
 	circle   *circle // of a ring; nil: it is none
 	local    bool    // all on one host: it only computes
@@ -69,6 +71,7 @@ type node struct {
 	mem       *memory
 
 	in, out float64 // packets per PSN
+	outward float64 // out as streams have it that are steady; 0: it follows from the share
 	below   float64 // workers
 	held    bool    // the link to or from the parent holds the job back
 
@@ -183,9 +186,7 @@ func (j *job) tree(d *deployment) error {
 		at[n.Switch] = len(p.Workers) + i
 	}
 	ps := len(p.Workers) + len(p.Tree)
-	// Round trips from each switch to the PS, root first.
-	toPS := make([]float64, ps+1)
-	links := make([]int, ps)
+	links, trips := make([]int, ps), make([]float64, ps) // of each node, to its parent
 	for i := len(p.Tree) - 1; i >= 0; i-- {
 		n := &p.Tree[i]
 		links[len(p.Workers)+i] = none
@@ -196,16 +197,14 @@ func (j *job) tree(d *deployment) error {
 		if !ok {
 			return fmt.Errorf("switch %q has nothing at port %d", n.Switch, n.UpPort)
 		}
-		to := ps
 		if n.Parent != "" {
-			if to, ok = at[n.Parent]; !ok {
+			if _, ok = at[n.Parent]; !ok {
 				return fmt.Errorf("tree lacks switch %q, the parent of %s", n.Parent, n.Switch)
 			}
 		} else if _, ok := d.tb.inv.Host(p.PS); !ok {
 			return fmt.Errorf("PS: no host %q", p.PS)
 		}
-		links[len(p.Workers)+i] = l.Index
-		toPS[len(p.Workers)+i] = toPS[to] + d.loop(l.Index, j.frame)
+		links[len(p.Workers)+i], trips[len(p.Workers)+i] = l.Index, d.loop(l.Index, j.frame)
 	}
 	edge := func(n *node, link int) {
 		n.up, n.down = none, none
@@ -213,6 +212,7 @@ func (j *job) tree(d *deployment) error {
 			n.up, n.down = j.use(link), j.use(d.topo.Links[link].Reverse)
 		}
 	}
+	var far flow.Job
 	for _, w := range p.Workers {
 		l, ok := d.link(w.Host, func(l inventory.DirectedLink) bool {
 			_, in := at[l.To]
@@ -223,13 +223,13 @@ func (j *job) tree(d *deployment) error {
 		}
 		n := node{parent: at[l.To], name: w.Host}
 		edge(&n, l.Index)
+		far.Nodes = append(far.Nodes, flow.Node{Parent: n.parent, Trip: d.loop(l.Index, j.frame), Switch: flow.None})
 		j.nodes = append(j.nodes, n)
-		j.rtt = max(j.rtt, d.loop(l.Index, j.frame)+toPS[n.parent])
 	}
 	for i, t := range p.Tree {
 		k := len(p.Workers) + i
 		n := node{
-			parent: none, name: t.Switch, isSwitch: true, hold: toPS[k],
+			parent: none, name: t.Switch, isSwitch: true,
 			aggregate: t.Aggregate && p.Collective == placement.INA,
 		}
 		if t.Parent != "" {
@@ -238,6 +238,11 @@ func (j *job) tree(d *deployment) error {
 			n.parent = ps
 		}
 		edge(&n, links[k])
+		sums := flow.Node{Parent: n.parent, Trip: trips[k], Switch: flow.None, Aggregate: n.aggregate}
+		if n.aggregate {
+			sums.Switch = 0
+		}
+		far.Nodes = append(far.Nodes, sums)
 		if n.aggregate {
 			if err := d.occupy(j, &n); err != nil {
 				return err
@@ -247,7 +252,14 @@ func (j *job) tree(d *deployment) error {
 	}
 	if p.PS != "" {
 		j.nodes = append(j.nodes, node{parent: none, up: none, down: none, name: p.PS})
+		far.Nodes = append(far.Nodes, flow.Node{Parent: flow.None, Switch: flow.None})
 	}
+	// An aggregator is taken from the first packet on, and some workers may be nearer.
+	holds, rtt := flow.Holds(&far)
+	for i := range j.nodes {
+		j.nodes[i].hold = holds[i]
+	}
+	j.rtt = rtt
 	return nil
 }
 
@@ -421,6 +433,8 @@ func (j *job) weigh() {
 		switch {
 		case !n.isSwitch && n.parent != none:
 			n.out, n.below = 1, 1
+		case n.outward > 0:
+			n.out = n.outward
 		case n.aggregate:
 			a := n.share()
 			n.out = a + (1-a)*n.in

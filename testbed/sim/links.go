@@ -65,6 +65,9 @@ func (d *deployment) allocate() {
 		if j.window > 0 && j.rtt > 0 {
 			j.want = min(j.want, j.cwnd/j.rtt)
 		}
+		if j.most > 0 {
+			j.want = min(j.want, j.most)
+		}
 		for u := range j.uses {
 			if j.limit == 0 && j.window == 0 { // as much as would go through alone
 				j.want = min(j.want, d.links[j.uses[u].link].capacity/user{j, u}.load(1))

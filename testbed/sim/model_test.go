@@ -151,8 +151,8 @@ func sleep(t testing.TB, d testbed.Deployment, until time.Duration) {
 
 // share is a job's aggregated share at a switch as an experiment draws it.
 func (r readings) share(of string) float64 {
-	in, out := r["job_in_packets "+of], r["job_out_packets "+of]
-	return (in - out) / (in - r["job_granted_packets "+of] - r["job_denied_packets "+of])
+	granted := r["job_granted_packets "+of]
+	return granted / (granted + r["job_denied_packets "+of])
 }
 
 func predict(t testing.TB, inv *inventory.Inventory, s testbed.Setup) *placement.Prediction {

@@ -110,6 +110,8 @@ type deployment struct {
 	regions  *placement.Regions // of synchronous jobs
 	demand   []float64
 	sab      *saboteur
+	steady   map[string]*placement.Prediction // of sets of streams
+	streams  string                           // those that send now; empty: not only streams do
 }
 
 func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
@@ -420,6 +422,7 @@ func (d *deployment) step(t time.Duration) {
 		d.now = t
 		return
 	}
+	d.predict()
 	d.allocate()
 	for _, j := range d.jobs {
 		if j.msg.left > 0 && j.rate > 0 {
@@ -448,7 +451,9 @@ func (d *deployment) step(t time.Duration) {
 		}
 	}
 	for _, name := range d.switches {
-		d.memories[name].run(h)
+		if d.streams == "" {
+			d.memories[name].run(h)
+		}
 	}
 	for _, j := range d.jobs {
 		j.weigh()

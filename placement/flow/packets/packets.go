@@ -21,6 +21,17 @@
 // What it leaves out: loss and resends, windows that change (AIMD), the time that hosts
 // need beyond what the round trip says, and messages: all jobs send without end.
 //
+// How near it is to testbed/ina in 100 random settings (one to three racks, up to three
+// levels, one to four jobs with and without rate limits, all addressings, equal and
+// unequal links and memories), beyond two standard errors of the six runs of each there:
+// 316 shares, off by .0035 on average and within .04 in 99.4 %; 253 rates, .2 % and all
+// within 5 %; 1,487 loads of links, .1 % and within 5 % in 99.8 %.
+//
+//	go test ./placement/flow/packets -run TestAgainstProtocol -v -settings 100 -seed 1 -timeout 1h
+//
+// The worst, a share off by .26, is one of a job that is so slow beside the others that the
+// events were used up by four runs, whose own standard error says .06.
+//
 // Means are over random phases of the jobs, offsets and slots. Two jobs of one rate keep
 // their phase for good under Linear and ATP, so that one run of a testbed is one draw of
 // what varies from run to run here (JobResult.ShareSpread), however long it takes.
@@ -560,7 +571,7 @@ func (m *model) reset(seed uint64) {
 		// One offset for all switches of a size, and slots: as a controller that knows
 		// nothing of phases gives them.
 		offset := fraction(m.random())
-		drawn := map[int][]int{}
+		var chosen []int
 		for k := range j.nodes {
 			nd := &j.nodes[k]
 			for i := range nd.ring {
@@ -572,10 +583,11 @@ func (m *model) reset(seed uint64) {
 			size := m.net.Switches[nd.sw]
 			nd.offset = int(offset * float64(size))
 			if nd.address == ATP && size > 0 {
-				if drawn[size] == nil {
-					drawn[size] = m.choose(j.ID, min(max(j.Slots, 1), size), size)
+				if chosen == nil {
+					of := j.last(m.net.Switches)
+					chosen = m.choose(j.ID, min(max(j.Slots, 1), of), of)
 				}
-				nd.chosen = drawn[size]
+				nd.chosen = chosen
 			}
 		}
 		for w := range j.workers {
@@ -587,6 +599,18 @@ func (m *model) reset(seed uint64) {
 		j.seen.psns = 0
 		clear(j.seen.nodes)
 	}
+}
+
+// last is the size of the last memory on the job's way up: from that its hosts choose, and
+// smaller ones take the remainder.
+func (j *job) last(sizes []int) int {
+	size := 0
+	for k := range j.nodes {
+		if nd := &j.nodes[k]; nd.sw != None && sizes[nd.sw] > 0 {
+			size = sizes[nd.sw]
+		}
+	}
+	return size
 }
 
 // choose is w distinct slots of size. Hosts of a job of that number choose the CRC-32 of
@@ -668,8 +692,9 @@ func (m *model) span() float64 {
 	return most
 }
 
-// run lets everything go on until it has settled, and counts for some time after that.
-// It reports the events, and false when these were too few for that.
+// run lets everything go on until it has settled, or half of the events are used up, and
+// counts for some time after that. It reports the events, and false when these were too
+// few for that.
 func (m *model) run(span float64, events int) (int, bool) {
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
@@ -690,13 +715,19 @@ func (m *model) run(span float64, events int) (int, bool) {
 			m.weight = x * x * (1 - x) * (1 - x) * 30
 		case math.IsInf(at, 1):
 			return n, false
-		case n&255 == 255 && m.settled(span):
+		case n&255 == 255 && (m.settled(span) || n > events/2):
 			m.counting = true
 			m.begin, m.length = at, m.enough(span)
 		}
 		m.step(id)
 	}
-	return events, false
+	// The window had no time to end: what there is of it counts, if that is most.
+	x := (m.now - m.begin) / m.length
+	if !m.counting || x < 0.5 {
+		return events, false
+	}
+	m.length *= x * x * x * (10 - 15*x + 6*x*x)
+	return events, true
 }
 
 // settled says that all jobs are as they will go on: those that their rate limit holds
@@ -950,7 +981,7 @@ func (m *model) slot(j *job, nd *node, psn int) int {
 	case Linear:
 		return (nd.offset + psn) % size
 	case ATP:
-		return nd.chosen[psn%len(nd.chosen)]
+		return nd.chosen[psn%len(nd.chosen)] % size
 	}
 	return 0
 }

@@ -1,0 +1,438 @@
+package flow
+
+import (
+	"math"
+
+	"github.com/inabench/inabench/placement/flow/packets"
+)
+
+// What following packets may take: some 200 ns an event. Where the fewest runs need more, a
+// packet stands for several, maxScale at most: what is lost is how much windows and
+// memories fluctuate, which is little where they are that large.
+const (
+	followEvents = 1_200_000
+	followError  = 0.003
+	maxScale     = 64
+)
+
+// scatter is the most PSNs by which a sender with a rate limit may be behind its even
+// schedule: two blocks of 16.
+const scatter = 32
+
+// exact reports whether the closed forms behind r leave nothing out: where no
+// memory is ever short, or a hash meets only paced jobs in trees of one level, and no
+// window is short of what its rate limit needs.
+func exact(p *Problem, r *Result) bool {
+	most := make([]float64, len(p.Switches)) // aggregators that can be taken at once
+	simple := make([]bool, len(p.Switches))  // only paced jobs in trees of one level
+	contend := make([]bool, len(p.Switches)) // somebody aggregates there
+	for s := range simple {
+		simple[s] = true
+	}
+	for ji := range p.Jobs {
+		j, jr := &p.Jobs[ji], &r.Jobs[ji]
+		if jr.Rate == 0 {
+			continue
+		}
+		pps := jr.Rate / packet(j)
+		paced := jr.Bottleneck.Kind == ByLimit
+		if j.Window > 0 && j.RTT > 0 {
+			// A schedule that scatters packets needs more of a window than even spacing, and a
+			// window that just fits what a link leaves is neither full nor free.
+			trip := j.RTT
+			if j.Limit > 0 {
+				trip += scatter * packet(j) / j.Limit
+			}
+			own := j.Window * packet(j) / trip
+			switch {
+			case paced && own < jr.Rate,
+				jr.Bottleneck.Kind == ByLink && own < 1.05*jr.Rate,
+				jr.Bottleneck.Kind == ByWindow && (j.Limit > 0 || waits(p, r, j)),
+				!paced && j.Window < 16:
+				return false
+			}
+		}
+		levels := 0
+		for k := range j.Nodes {
+			if n := &j.Nodes[k]; j.aggregates(n) {
+				levels++
+			}
+		}
+		for k := range j.Nodes {
+			n := &j.Nodes[k]
+			if !j.aggregates(n) || j.Kind != Statistical {
+				continue
+			}
+			s := n.Switch
+			contend[s] = true
+			held := j.Window
+			if paced || j.Window == 0 {
+				held = pps*n.Hold + scatter
+				if j.Window > 0 {
+					held = min(held, j.Window)
+				}
+			}
+			most[s] += held
+			if !paced || levels > 1 {
+				simple[s] = false
+			}
+			if p.Switches[s].Addressing == ATP && held > min(j.Slots, p.Switches[s].Aggregators) {
+				simple[s] = false
+			}
+		}
+	}
+	for s := range p.Switches {
+		sw := &p.Switches[s]
+		switch {
+		case !contend[s] || sw.Aggregators < 1:
+		case sw.Addressing == Pool && most[s] <= sw.Aggregators:
+		case sw.Addressing == Hash && simple[s] && sw.Aggregators >= 64:
+		case sw.Addressing == ATP && simple[s] && alone(p, r, s):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// waits reports whether j crosses a link that is so busy that its packets wait there now
+// and then.
+func waits(p *Problem, r *Result, j *Job) bool {
+	for k := range j.Nodes {
+		for _, l := range []int{j.Nodes[k].Up, j.Nodes[k].Down} {
+			if l != None && r.Links[l].Load > 0.8*p.Links[l].Capacity {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alone reports whether only one job that sends aggregates at a switch.
+func alone(p *Problem, r *Result, s int) bool {
+	jobs := 0
+	for ji := range p.Jobs {
+		j := &p.Jobs[ji]
+		for k := range j.Nodes {
+			if n := &j.Nodes[k]; r.Jobs[ji].Rate > 0 && j.Kind == Statistical && j.aggregates(n) && n.Switch == s {
+				jobs++
+			}
+		}
+	}
+	return jobs == 1
+}
+
+// follow is the steady state as packets show it; average, which may be nil, tells what
+// to expect. It is nil where packets cannot be followed: where somebody has neither window
+// nor rate limit, or there is too much to follow.
+func follow(p *Problem, average *Result) *Result {
+	n := &packets.Network{}
+	for _, l := range p.Links {
+		n.Links = append(n.Links, l.Capacity)
+	}
+	for i := range p.Switches {
+		n.Switches = append(n.Switches, int(min(p.Switches[i].Aggregators, 1<<40)))
+	}
+	const most = 1 << 22 // aggregators one by one
+	for i := range p.Switches {
+		if sw := &p.Switches[i]; sw.Addressing != Pool && sw.Aggregators > most {
+			return nil
+		}
+	}
+	var of []int // job of each of n's
+	work := 0.0  // events of a run, about
+	for ji := range p.Jobs {
+		j := &p.Jobs[ji]
+		if j.starved() != None || average != nil && average.Jobs[ji].Rate == 0 || len(j.Nodes) == 0 {
+			continue
+		}
+		f, ok := p.follow(j)
+		if !ok || average != nil && j.Window == 0 && f.Kind != packets.Stream && average.Jobs[ji].Bottleneck.Kind == ByLink {
+			return nil
+		}
+		f.Behind = average != nil && f.Gap > 0 && average.Jobs[ji].Bottleneck.Kind == ByLink
+		n.Jobs = append(n.Jobs, f)
+		of = append(of, ji)
+		psns := 8 * float64(f.Window)
+		if average != nil && average.Jobs[ji].Bottleneck.Kind == ByLimit {
+			psns = min(psns, 10*(j.RTT*j.Limit/packet(j)+scatter))
+		}
+		work += max(psns, 800) * 2 * float64(len(j.Nodes))
+	}
+	if len(n.Jobs) == 0 {
+		return nil
+	}
+	var got *packets.Result
+	scale := 1
+	for ok := false; !ok; scale *= 2 {
+		if scale > maxScale {
+			return nil
+		}
+		if 4*work/float64(scale) > followEvents {
+			continue
+		}
+		small := n
+		if scale > 1 {
+			small = shrunk(n, scale)
+		}
+		got, ok = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents})
+	}
+	for i := range got.Jobs {
+		got.Jobs[i].Rate *= float64(scale / 2)
+	}
+	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links))}
+	if average != nil {
+		copy(r.Jobs, average.Jobs)
+	}
+	for i, ji := range of {
+		j, out := &p.Jobs[ji], &got.Jobs[i]
+		jr := JobResult{Rate: out.Rate * packet(j), Up: out.Up, Share: make([]float64, len(j.Nodes)), ShareSpread: make([]float64, len(j.Nodes)), Bottleneck: Bottleneck{Unlimited, None}}
+		for k := range j.Nodes {
+			if j.aggregates(&j.Nodes[k]) {
+				jr.Share[k], jr.ShareSpread[k] = out.Share[k], out.ShareSpread[k]
+			}
+		}
+		// What is held back by its own limit keeps to it to the last packet.
+		if j.Limit > 0 && jr.Rate > 0.995*j.Limit {
+			jr.Rate, jr.Bottleneck.Kind = j.Limit, ByLimit
+		}
+		r.Jobs[ji] = jr
+		below := make([]float64, len(j.Nodes))
+		for k := range j.Nodes {
+			nd := &j.Nodes[k]
+			if below[k] == 0 {
+				below[k] = 1
+			}
+			if nd.Parent != None {
+				below[nd.Parent] += below[k]
+			}
+			if nd.Up != None {
+				r.Links[nd.Up].Load += jr.Rate * out.Up[k]
+				r.Links[nd.Up].Flows += out.Up[k]
+			}
+			if nd.Down != None {
+				w := 1.0
+				if j.Kind == Unicast {
+					w = below[k]
+				}
+				r.Links[nd.Down].Load += jr.Rate * w
+				r.Links[nd.Down].Flows += w
+			}
+		}
+	}
+	for _, ji := range of {
+		p.bottleneck(ji, r)
+	}
+	return r
+}
+
+// shrunk is n with one packet for several: what is counted in packets is less, and what a
+// packet takes is more.
+func shrunk(n *packets.Network, scale int) *packets.Network {
+	fewer := func(v int) int {
+		if v > 0 {
+			v = max(1, (v+scale/2)/scale)
+		}
+		return v
+	}
+	out := &packets.Network{Links: n.Links, Block: max(1, 16/scale)}
+	for _, m := range n.Switches {
+		out.Switches = append(out.Switches, fewer(m))
+	}
+	for _, j := range n.Jobs {
+		j.Bits *= float64(scale)
+		j.Gap *= float64(scale)
+		j.Window, j.Slots = fewer(j.Window), fewer(j.Slots)
+		j.ID = 0 // these slots are others
+		out.Jobs = append(out.Jobs, j)
+	}
+	return out
+}
+
+// bottleneck sets what holds a job back whose packets were followed.
+func (p *Problem) bottleneck(ji int, r *Result) {
+	j, b := &p.Jobs[ji], &r.Jobs[ji].Bottleneck
+	if b.Kind == ByLimit {
+		return
+	}
+	// The fullest of its links; of those as full, the one nearest the PS.
+	fullest := 0.98
+	consider := func(l int) {
+		if l == None {
+			return
+		}
+		if f := r.Links[l].Load / p.Links[l].Capacity; f > fullest+0.005 {
+			fullest, *b = f, Bottleneck{ByLink, l}
+		}
+	}
+	for k := len(j.Nodes) - 1; k >= 0; k-- {
+		consider(j.Nodes[k].Up)
+	}
+	for k := len(j.Nodes) - 1; k >= 0; k-- {
+		consider(j.Nodes[k].Down)
+	}
+	if b.Kind != ByLink && j.Window > 0 {
+		b.Kind = ByWindow
+	}
+}
+
+// follow is a job as the model of packets has it. It is not ok for one without a window
+// or a limit, unless it is a stream.
+func (p *Problem) follow(j *Job) (packets.Job, bool) {
+	f := packets.Job{
+		Kind: packets.Kind(j.Kind), Bits: packet(j), Window: int(math.Round(j.Window)),
+		Slots: int(math.Round(j.Slots)), ID: j.ID,
+	}
+	if j.Limit > 0 {
+		f.Gap = packet(j) / j.Limit
+	}
+	if j.Nodes[0].Parent == None && j.Nodes[0].Up != None {
+		f.Kind = packets.Stream
+		if f.Window == 0 {
+			f.Window = streamWindow
+		}
+	}
+	if f.Window == 0 {
+		if j.Limit == 0 {
+			return f, false
+		}
+		longest := j.RTT
+		for k := range j.Nodes {
+			longest = max(longest, j.Nodes[k].Hold)
+		}
+		f.Window = int(4*(longest/f.Gap)) + 4*scatter
+	}
+	trip := p.trips(j, &f)
+	children := make([]bool, len(j.Nodes)) // with switches that aggregate
+	for k := range j.Nodes {
+		n := &j.Nodes[k]
+		nd := packets.Node{Parent: n.Parent, Up: n.Up, Down: n.Down, Switch: None, Delay: trip[k] / 2}
+		for _, l := range []int{n.Up, n.Down} {
+			if l != None {
+				nd.Delay -= packet(j) / p.Links[l].Capacity / 2
+			}
+		}
+		nd.Delay = max(0, nd.Delay)
+		if j.aggregates(n) && f.Kind != packets.Stream {
+			nd.Switch = n.Switch
+			nd.Addressing = packets.Addressing(p.Switches[n.Switch].Addressing)
+			if nd.Addressing == packets.ATP && children[k] {
+				nd.Addressing = packets.Hash // it sees sums, which come from no slot
+			}
+		}
+		if n.Parent != None && (children[k] || nd.Switch != None) {
+			children[n.Parent] = true
+		}
+		f.Nodes = append(f.Nodes, nd)
+	}
+	return f, true
+}
+
+// streamWindow is what a stream has under way: enough to fill its slowest link, and no
+// more than a queue holds.
+const streamWindow = 64
+
+// trips are seconds from each node to its parent and back with empty queues, frames'
+// transmissions included, so that the job's holds and round trip come out. What hosts
+// add to what the links say is put to the parameter server and the workers.
+func (p *Problem) trips(j *Job, f *packets.Job) []float64 {
+	trip := make([]float64, len(j.Nodes))
+	whole := make([]float64, len(j.Nodes)) // to the root and back
+	known := false
+	for k := range j.Nodes {
+		trip[k] = j.Nodes[k].Trip
+		known = known || trip[k] > 0
+	}
+	leaf := make([]bool, len(j.Nodes))
+	for k := range leaf {
+		leaf[k] = true
+	}
+	for k := range j.Nodes {
+		if n := j.Nodes[k].Parent; n != None {
+			leaf[n] = false
+		}
+	}
+	if !known {
+		for k := len(j.Nodes) - 1; k >= 0; k-- {
+			n := &j.Nodes[k]
+			if n.Parent == None || leaf[k] {
+				continue
+			}
+			whole[k] = whole[n.Parent]
+			if j.aggregates(n) {
+				whole[k] = max(whole[k], n.Hold)
+			}
+			trip[k] = whole[k] - whole[n.Parent]
+		}
+		far := 0.0
+		for k := range j.Nodes {
+			if n := &j.Nodes[k]; leaf[k] && n.Parent != None {
+				far = max(far, whole[n.Parent])
+			}
+		}
+		for k := range j.Nodes {
+			if leaf[k] && j.Nodes[k].Parent != None {
+				trip[k] = max(0, j.RTT-far)
+			}
+		}
+		return trip
+	}
+	holds, rtt := Holds(j)
+	count, more := 0.0, 0.0
+	for k := range j.Nodes {
+		if n := &j.Nodes[k]; j.aggregates(n) && j.Kind == Statistical {
+			count++
+			more += n.Hold - holds[k]
+		}
+	}
+	if count > 0 {
+		f.Answer = max(0, more/count)
+	}
+	add := max(0, j.RTT-rtt-f.Answer)
+	for k := range j.Nodes {
+		if leaf[k] {
+			trip[k] += add
+		}
+	}
+	return trip
+}
+
+// Holds says from the trips of a job's nodes how long an aggregator of each node stays
+// taken with empty queues, and the round trip of the job's workers: seconds, the same for
+// all of them. An aggregator is taken from the first packet of a PSN on. Workers send
+// when they hear a result, which those nearest hear first and whose next packets are
+// back first, so at a node to which some workers are nearer than others it waits for
+// the farthest.
+func Holds(j *Job) (hold []float64, rtt float64) {
+	n := len(j.Nodes)
+	hold = make([]float64, n)
+	whole := make([]float64, n) // trip to the root
+	for k := n - 1; k >= 0; k-- {
+		if p := j.Nodes[k].Parent; p != None {
+			whole[k] = whole[p] + j.Nodes[k].Trip
+		}
+	}
+	far, near := make([]float64, n), make([]float64, n) // trips to workers
+	for k := range near {
+		near[k] = math.Inf(1)
+	}
+	for k := range j.Nodes {
+		if math.IsInf(near[k], 1) {
+			near[k] = 0 // a worker
+		}
+		if p := j.Nodes[k].Parent; p != None {
+			far[p] = max(far[p], far[k]+j.Nodes[k].Trip)
+			// A node that aggregates sends up when its farthest worker's packet is there.
+			first := near[k]
+			if j.aggregates(&j.Nodes[k]) {
+				first = far[k]
+			}
+			near[p] = min(near[p], first+j.Nodes[k].Trip)
+		}
+		hold[k] = whole[k] + far[k] - near[k]
+	}
+	if n > 0 {
+		rtt = far[n-1]
+	}
+	return hold, rtt
+}
