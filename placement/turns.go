@@ -200,4 +200,3 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 
 // packetBits is the bits of one of j's frames.
 func packetBits(j *flow.Job) float64 { return max(1, j.Packet) }
-
