@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -29,14 +30,14 @@ const (
 // integrity looks at one point of which everything has been read.
 func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
 	caps := r.tb.Capabilities()
-	if caps.Kind != results.Measured {
-		return nil
+	if caps.Kind != results.Measured { // a model's jobs do what its sender says
+		return crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)
 	}
 	in := inspection{spec: s, setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0}
 	out := in.progress()
 	out = append(out, in.work()...)
 	out = append(out, in.sums()...)
-	out = append(out, crossed(point.Health)...)
+	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)...)
 	out = append(out, in.received()...)
 	out = append(out, in.claims()...)
 	if len(out) == 0 && len(setup.Plan.Jobs) > 0 {
@@ -72,7 +73,7 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 		}
 	}
 	out := append(in.work(), in.sums()...)
-	out = append(out, crossed(point.Health)...)
+	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), nil)...)
 	if len(out) == 0 {
 		return []results.Finding{in.whole()}
 	}
@@ -122,6 +123,7 @@ const (
 	stillPart    = 0.1
 	stillReports = 3.0
 	stillTrips   = 5.0
+	stillLeast   = 0.4 // seconds: what a busy machine makes of nothing
 )
 
 // patience is how long a job may be without any result, in seconds.
@@ -131,7 +133,7 @@ func (in *inspection) patience(job string, length float64) float64 {
 	for _, l := range w.Layers {
 		compute += l.Compute.Seconds()
 	}
-	limit := max(stillPart*length, 2*compute, stillTrips*in.base.RTTs[job])
+	limit := max(stillLeast, stillPart*length, 2*compute, stillTrips*in.base.RTTs[job])
 	if in.damaged || w.Control == "aimd" { // packets are lost on purpose, and waiting for a resend doubles each time
 		limit = max(limit, 20*w.RTO.Seconds())
 	}
@@ -333,12 +335,29 @@ func (in *inspection) wrong(job string) string {
 // the run cannot be believed: as a part of what was sent.
 const crossedPart = 2e-3
 
-// crossed are the links whose two ends do not tell of the same traffic.
-func crossed(health []results.Trouble) []results.Finding {
+// crossed are the links whose two ends do not tell of the same traffic. Samples, where there are
+// any, tell which switches count at all: one whose ports all stand at 0 has no counters, which is
+// among the troubles and cannot be held against the cables.
+func crossed(health []results.Trouble, topo *inventory.Topology, samples []results.Sample) []results.Finding {
+	counts := map[string]bool{}
+	for _, s := range samples {
+		if sw, ok := strings.CutPrefix(s.Source, "switch "); ok && s.Value > 0 && strings.HasPrefix(s.Metric, "port_") {
+			counts[sw] = true
+		}
+	}
+	silent := func(link string) bool {
+		i := slices.IndexFunc(topo.Links, func(l inventory.DirectedLink) bool { return l.Name == link })
+		if i < 0 || len(samples) == 0 {
+			return false
+		}
+		return slices.ContainsFunc([]string{topo.Links[i].From, topo.Links[i].To}, func(node string) bool {
+			return !counts[node] && slices.ContainsFunc(samples, func(s results.Sample) bool { return s.Source == "switch "+node && strings.HasPrefix(s.Metric, "port_") })
+		})
+	}
 	out := []results.Finding{}
 	for _, t := range health {
 		link, ok := strings.CutPrefix(t.Where, "link ")
-		if !ok || t.Code != results.CodeLost || t.Asked {
+		if !ok || t.Code != results.CodeLost || t.Asked || silent(link) {
 			continue
 		}
 		f := results.Finding{Name: agree, Code: results.CodeLost, Of: link, Outcome: results.Fail, What: t.String()}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -535,10 +536,14 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 	streams := map[string]<-chan struct{}{}
 	obs.early = map[string]float64{}
 	patient := patience{recovery: recovery(base)}
+	var audit collectors.Audit
 	interval := setup.Interval
 	next := origin // of the next reading
 	sample := func() error {
 		got, err := dep.Sample(ctx)
+		if r.tb.Capabilities().Virtual { // a testbed does so itself
+			got = audit.Check(got)
+		}
 		for i := range got {
 			got[i].T += r.clock
 		}
@@ -646,6 +651,7 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 		return obs, err
 	}
 	obs.health, err = dep.Health(ctx)
+	obs.health = append(obs.health, audit.Troubles()...)
 	return obs, err
 }
 

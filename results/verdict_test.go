@@ -395,3 +395,19 @@ func TestSpoiltPhase(t *testing.T) {
 		t.Errorf("missing: %s, %+v", outcome, checks)
 	}
 }
+
+// A prediction that says by how much one run may be off does not fail one that is.
+func TestSpreadOfPredictions(t *testing.T) {
+	for _, c := range []struct {
+		measured float64
+		want     Outcome
+	}{{.5, Pass}, {.52, Pass}, {.58, Inconclusive}, {.7, Fail}} {
+		p := one(c.measured, .005, .5, 20)
+		f := &p.Phases[0].Figures[1]
+		f.Lo, f.Hi = .4, .6
+		checks, outcome, _ := Judge([]Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}}, []Point{p})
+		if outcome != c.want {
+			t.Errorf("%g: %s, want %s: %+v", c.measured, outcome, c.want, checks)
+		}
+	}
+}
