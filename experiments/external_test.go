@@ -43,7 +43,8 @@ func asked(t *testing.T, s *Spec, p planned) (*predictor.Request, [][]*placement
 
 // TestMaxMin holds the example of a predictor to the model of occupancy, where both are about
 // the same: links that are shared, windows, rate limits, and memory that is too small for jobs that
-// nothing else holds back. There they agree to a thousandth.
+// nothing else holds back. There they agree to a thousandth; but for pools that are short, where the
+// example says what is so on average, and occupancy follows packets that come at random.
 func TestMaxMin(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	testbedtest.Require(t, "python3", err)
@@ -51,13 +52,14 @@ func TestMaxMin(t *testing.T) {
 	for _, c := range []struct {
 		file string
 		sets []string
-		jobs int // figures that are compared, at least
+		jobs int  // figures that are compared, at least
+		pool bool // that is short
 	}{
-		{"quickstart.toml", nil, 3},
-		{"two-racks.toml", nil, 12},
-		{"fair-share.toml", nil, 4},
-		{"pat-sweep.toml", nil, 4},
-		{"addressing.toml", []string{"switch.addressing=hash"}, 3},
+		{"quickstart.toml", nil, 3, false},
+		{"two-racks.toml", nil, 12, false},
+		{"fair-share.toml", nil, 4, true},
+		{"pat-sweep.toml", nil, 4, true},
+		{"addressing.toml", []string{"switch.addressing=hash"}, 3, false},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			s, err := Load(c.file, c.sets...)
@@ -88,7 +90,11 @@ func TestMaxMin(t *testing.T) {
 						}
 						for _, s := range j.Shares {
 							at := slices.IndexFunc(want.Shares, func(w placement.SharePrediction) bool { return w.Switch == s.Switch })
-							if at < 0 || math.Abs(*s.Share-want.Shares[at].Share) > 1e-3 {
+							within := 1e-3
+							if c.pool {
+								within = 0.012
+							}
+							if at < 0 || math.Abs(*s.Share-want.Shares[at].Share) > within {
 								t.Errorf("%v phase %d: share %g of %s at %s, occupancy says %v", p.Labels, i+1, *s.Share, j.Name, s.Switch, want.Shares)
 							}
 						}
