@@ -165,10 +165,10 @@ func (in *inspection) progress() []results.Finding {
 // not report, then who did not send, then who did not get results.
 func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f results.Finding, bad bool) {
 	type part struct {
-		who              string
-		got, sent        results.Span // without growth
-		silent           results.Span // without a report
-		limit, reporting float64
+		who       string
+		got, sent results.Span // without growth
+		silent    results.Span // without a report
+		limit     float64
 	}
 	var worst *part
 	kind := ""
