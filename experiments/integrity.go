@@ -347,8 +347,11 @@ func crossed(health []results.Trouble, topo *inventory.Topology, samples []resul
 	}
 	silent := func(link string) bool {
 		i := slices.IndexFunc(topo.Links, func(l inventory.DirectedLink) bool { return l.Name == link })
-		if i < 0 || len(samples) == 0 {
+		switch {
+		case i < 0:
 			return false
+		case len(samples) == 0:
+			return uncounted(health, topo, topo.Links[i].From) || uncounted(health, topo, topo.Links[i].To)
 		}
 		return slices.ContainsFunc([]string{topo.Links[i].From, topo.Links[i].To}, func(node string) bool {
 			return !counts[node] && slices.ContainsFunc(samples, func(s results.Sample) bool { return s.Source == "switch "+node && strings.HasPrefix(s.Metric, "port_") })
@@ -367,6 +370,24 @@ func crossed(health []results.Trouble, topo *inventory.Topology, samples []resul
 		out = append(out, f)
 	}
 	return out
+}
+
+// uncounted says whether a switch counts nothing, as far as troubles tell: there are several of its
+// links, and each lacks everything.
+func uncounted(health []results.Trouble, topo *inventory.Topology, node string) bool {
+	n := 0
+	for _, t := range health {
+		link, _ := strings.CutPrefix(t.Where, "link ")
+		for _, l := range topo.Links {
+			if t.Code != results.CodeLost || l.Name != link || l.From != node && l.To != node {
+				continue
+			}
+			if n++; t.Value < t.Of {
+				return false
+			}
+		}
+	}
+	return n > 2 // a host counts, or nothing was heard of it
 }
 
 // received compares what each end of a job says of the same packets.

@@ -226,7 +226,7 @@ func TestPatience(t *testing.T) {
 		}
 		end := tl.events[0].at.Seconds()
 		ph := results.Phase{Start: 101, End: 100 + end}
-		w := leaveOut(&ph, c.stalls, .1)
+		w := leaveOut(&ph, c.stalls, .1, .1)
 		if math.Abs(end-1-c.want) > .25 || (ph.Spoilt != "") != c.spoilt {
 			t.Errorf("%s: %.2f s, want %.2f; %q, %.2f s are left", c.name, end-1, c.want, ph.Spoilt, w.Length())
 		}

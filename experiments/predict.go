@@ -183,7 +183,7 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs}
 	caps := r.tb.Capabilities()
-	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, recovery(base)), caps.Kind)
+	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, recovery(base), setup.Interval.Seconds()), caps.Kind)
 	inv := r.tb.Inventory()
 	predictions, err := r.predict(inv, setup, base, sp.jobs)
 	if err != nil {

@@ -127,17 +127,23 @@ func (t *timeline) delay(by time.Duration) {
 	}
 }
 
-// leaveOut notes in a phase what figures leave out, and whether what is left is too little. It
-// returns the window of figures.
-func leaveOut(ph *results.Phase, stalls []standstill, recovery float64) results.Window {
+// leaveOut notes in a phase what figures leave out, and whether what is left is too little of it,
+// where readings are so many seconds apart. It returns the window of figures.
+func leaveOut(ph *results.Phase, stalls []standstill, recovery, interval float64) results.Window {
 	ph.LeftOut = spoiltTimes(stalls, ph.Start, ph.End, recovery)
 	w := results.Window{Start: ph.Start, End: ph.End}
 	for _, s := range ph.LeftOut {
 		w.Out = append(w.Out, s.Span)
 	}
-	lost := total(ph.LeftOut)
-	if long := ph.End - ph.Start; lost > 0 && lost > (1-enough/mostLonger)*long {
-		ph.Spoilt = fmt.Sprintf("the testbed stood still for %s of %s, first %s", results.Quantity(lost, "s"), results.Quantity(long, "s"), ph.LeftOut[0].Why)
+	lost, long, at := total(ph.LeftOut), ph.End-ph.Start, ph.Start
+	for _, o := range append(w.Out, results.Span{Start: ph.End, End: ph.End}) {
+		if between := o.Start - at; between < 2*interval { // no two readings lie there for sure
+			lost += between
+		}
+		at = o.End
+	}
+	if len(w.Out) > 0 && lost > (1-enough/mostLonger)*long {
+		ph.Spoilt = fmt.Sprintf("the testbed stood still, %d times, so that %s of %s are lost, first %s", len(w.Out), results.Quantity(lost, "s"), results.Quantity(long, "s"), ph.LeftOut[0].Why)
 	}
 	return w
 }

@@ -44,13 +44,22 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestDrawnSettings checks and plans 2,000 settings, and that all that the package promises is
-// among them.
-func TestDrawnSettings(t *testing.T) {
-	seen, n := map[string]int{}, 2000
-	if testing.Short() {
-		n = 200
+// TestDrawnFit checks and places 2,000 settings.
+func TestDrawnFit(t *testing.T) {
+	for number := range 2000 {
+		s := random.Draw(2, number+1)
+		for _, p := range load(t, s).Points() {
+			if _, err := p.Spec.Place(); err != nil {
+				t.Fatalf("%s: %v\n%s\n%s", s.Name, err, s.Inventory, s.Experiment)
+			}
+		}
 	}
+}
+
+// TestDrawnSettings plans 120 settings with all their predictions, and sees that all that the
+// package promises is among them.
+func TestDrawnSettings(t *testing.T) {
+	seen, n := map[string]int{}, 120
 	for number := range n {
 		s := random.Draw(1, number+1)
 		spec := load(t, s)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -117,9 +118,6 @@ type Load struct {
 	Threads int     // switches, workers and PS
 }
 
-// Rings send full segments of TCP.
-const tcpFrame = 1514
-
 // Demand is the load of a plan whose phases are predicted, frames having so many lanes.
 func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.Prediction, lanes int) (Load, error) {
 	topo := inv.Topology()
@@ -154,9 +152,13 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 				if err != nil {
 					return out, fmt.Errorf("demand: job %s: %w", j.Name, err)
 				}
-				for _, l := range path {
+				segments := jp.WireRate / (8 * collectives.Segment)
+				for _, l := range path { // and what acknowledges them comes back
+					back := topo.Links[l].Reverse
 					bits[l] -= jp.WireRate
-					frames[l] += jp.WireRate / (8 * tcpFrame)
+					bits[back] -= jp.WireRate * collectives.Acks
+					frames[l] += segments
+					frames[back] += segments * collectives.AcksPerSegment
 				}
 			}
 		}
