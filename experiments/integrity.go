@@ -135,7 +135,7 @@ func (in *inspection) patience(job string, length float64) float64 {
 	}
 	limit := max(stillLeast, stillPart*length, 2*compute, stillTrips*in.base.RTTs[job])
 	if in.damaged || w.Control == "aimd" { // packets are lost on purpose, and waiting for a resend doubles each time
-		limit = max(limit, 20*w.RTO.Seconds())
+		limit = max(limit, 100*w.RTO.Seconds()) // six times at the longest timeout, of 16 RTO
 	}
 	if in.spec.reallocates() { // it may have no memory for a period
 		limit = max(limit, 2*time.Duration(in.spec.Switch.Reallocate).Seconds())
@@ -180,6 +180,7 @@ func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f r
 		}
 		sent := in.counter("worker_tx_bytes", of)
 		p := part{who: fmt.Sprintf("worker %s on host %s", of, w.Host)}
+		end := in.until(j.Name, of, end)
 		p.limit = max(limit, stillReports*got.Spacing())
 		p.got, p.sent = got.Stood(start, end, 0), sent.Stood(start, end, 0)
 		p.silent = got.Silent(start, end)
@@ -214,6 +215,16 @@ func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f r
 		f.What += "; the testbed stood still meanwhile: " + times[0].Why
 	}
 	return f, true
+}
+
+// until is when a worker is no longer to send: at the end, or when it has done its iterations.
+func (in *inspection) until(job, of string, end float64) float64 {
+	spec, ok := in.spec.Job(job)
+	s := in.counter("worker_iterations", of)
+	if n := len(s.V); ok && spec.Iterations > 0 && n > 0 && s.V[n-1] >= float64(spec.Iterations) {
+		return min(end, s.T[n-1])
+	}
+	return end
 }
 
 // quietPS says whether a job's PS stood still too.

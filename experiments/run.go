@@ -608,11 +608,13 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 			if err := sample(); err != nil {
 				return obs, err
 			}
+			begun := dep.Now() + time.Duration(r.clock*float64(time.Second))
 			if err := perform(ctx, dep, due); err != nil {
 				return obs, err
 			}
 			for _, e := range due {
 				if !e.stop {
+					e.begun = begun
 					did(e)
 				}
 				switch {

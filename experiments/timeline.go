@@ -8,10 +8,14 @@ import (
 
 // event is a job that starts or stops sending.
 type event struct {
-	at   time.Duration
-	job  string
-	stop bool
+	at    time.Duration
+	job   string
+	stop  bool
+	begun time.Duration // of a start that was seen: when it was begun, at being when every worker had started
 }
+
+// from is when the event begins to disturb others.
+func (e event) from() time.Duration { return cmp.Or(e.begun, e.at) }
 
 // span is a time in which the set of jobs that send does not change.
 type span struct {
@@ -92,10 +96,10 @@ func (t timeline) spans() []span {
 	var out []span
 	for i, e := range t.events {
 		active[e.job] = !e.stop
-		if i+1 == len(t.events) || t.events[i+1].at <= e.at {
+		if i+1 == len(t.events) || t.events[i+1].from() <= e.at {
 			continue
 		}
-		sp := span{start: e.at + t.warmup, end: t.events[i+1].at}
+		sp := span{start: e.at + t.warmup, end: t.events[i+1].from()}
 		for _, j := range t.jobs {
 			if active[j] {
 				sp.jobs = append(sp.jobs, j)

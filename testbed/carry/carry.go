@@ -152,11 +152,12 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 				if err != nil {
 					return out, fmt.Errorf("demand: job %s: %w", j.Name, err)
 				}
-				segments := jp.WireRate / (8 * collectives.Segment)
+				data := jp.WireRate / (1 + collectives.Acks)
+				segments := data / (8 * collectives.Segment)
 				for _, l := range path { // and what acknowledges them comes back
 					back := topo.Links[l].Reverse
-					bits[l] -= jp.WireRate
-					bits[back] -= jp.WireRate * collectives.Acks
+					bits[l] -= data
+					bits[back] -= data * collectives.Acks
 					frames[l] += segments
 					frames[back] += segments * collectives.AcksPerSegment
 				}
