@@ -98,3 +98,16 @@ func loadPlan(t *testing.T, path string) (*SavedPlan, error) {
 	}
 	return ParsePlan(path, text)
 }
+
+// A phase ends where the next job begins to start, not when all its workers have.
+func TestPhaseEndsBeforeAStart(t *testing.T) {
+	seen := timeline{warmup: time.Second, jobs: []string{"A", "B"}, events: []event{
+		{at: time.Second, job: "A", begun: 500 * time.Millisecond},
+		{at: 5 * time.Second, job: "B", begun: 4600 * time.Millisecond},
+		{at: 9 * time.Second, job: "A", stop: true},
+	}}
+	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}}}
+	if d := cmp.Diff(want, seen.spans(), cmp.AllowUnexported(span{})); d != "" {
+		t.Error(d)
+	}
+}

@@ -181,9 +181,9 @@ metrics = ["avg_jct", "de"]
 repeats = 3
 [[expect]]
 metric = "de"
-value = 1
-bound = "at-most"
-reason = "nothing is faster than without a network"
+value = 0.9
+bound = "at-least"
+reason = "the network takes little of these jobs' time"
 `
 
 // TestSlurm computes a sweep as a job array: the same, to the byte, as here. Then one that is
