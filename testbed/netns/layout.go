@@ -79,7 +79,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 			return fmt.Errorf("node %s is there twice", n.Name)
 		}
 		index[n.Name] = len(l.nodes)
-		n.Offload = opts.Offload
+		n.Offload, n.Paced = opts.Offload, opts.Paced
 		n.Mgmt = netip.PrefixFrom(add(l.mgmt.Masked().Addr(), firstMgmt+len(l.nodes)), l.mgmt.Bits())
 		l.nodes = append(l.nodes, n)
 		return nil

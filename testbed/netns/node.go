@@ -33,6 +33,7 @@ type nodeConfig struct {
 	BMv2   string             `json:"bmv2,omitempty"`   // the program that a switch's forwarding is left to; empty: the embedded switch
 
 	Offload bool `json:"offload,omitempty"` // super-frames pass the data devices
+	Paced   bool `json:"paced,omitempty"`   // of a host: see Options.Paced
 }
 
 // nicConfig is a host's data device and the switch that all its packets go to.
@@ -259,10 +260,14 @@ func (c nodeConfig) setup() (notes []string, err error) {
 	// on what this machine prefers for the Internet.
 	sysctl("0", "ipv4/tcp_slow_start_after_idle")
 	sysctl("reno", "ipv4/tcp_congestion_control") // which nobody may forbid
-	// Room for what is on its way in slow motion, from the first round trip on: the kernel
-	// counts some bytes and a half for each of payload.
-	sysctl("4096 4194304 33554432", "ipv4/tcp_rmem")
-	sysctl("4096 16384 33554432", "ipv4/tcp_wmem")
+	window := uint32(0)                           // as the kernel has it
+	if c.Paced {
+		// Room for what is on its way in slow motion, from the first round trip on: the kernel
+		// counts some bytes and a half for each of payload.
+		sysctl("4096 4194304 33554432", "ipv4/tcp_rmem")
+		sysctl("4096 16384 33554432", "ipv4/tcp_wmem")
+		window = openWindow
+	}
 
 	r, err := newRTNL()
 	if err != nil {
@@ -292,8 +297,8 @@ func (c nodeConfig) setup() (notes []string, err error) {
 			addAddress(index, nic.Address, false),
 			linkUp(index, nic.Device),
 			addNeighbour(index, gateway, nic.Gateway),
-			addRoute(index, everywhere, gateway, nic.Address.Addr(), metric),
-			addRoute(index, multicast, netip.Addr{}, nic.Address.Addr(), metric))
+			addRoute(index, everywhere, gateway, nic.Address.Addr(), metric, window),
+			addRoute(index, multicast, netip.Addr{}, nic.Address.Addr(), metric, window))
 	}
 	if c.Switch != nil {
 		for _, p := range c.Switch.Ports {

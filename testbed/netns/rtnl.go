@@ -214,8 +214,9 @@ func addAddress(index int, a netip.Prefix, onlink bool) request {
 }
 
 // addRoute routes dst out of a device, through a gateway when it is valid. The
-// lowest metric is taken by sockets that are bound to no device.
-func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metric uint32) request {
+// lowest metric is taken by sockets that are bound to no device. TCP begins with a window of so
+// many segments there; 0: as the kernel has it.
+func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metric, window uint32) request {
 	q := newRequest(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add route %s", dst)
 	msg := nl.NewRtMsg()
 	msg.Family = unix.AF_INET
@@ -235,10 +236,12 @@ func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metri
 	q.AddData(nl.NewRtAttr(unix.RTA_PREFSRC, src.AsSlice()))
 	q.AddData(nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))))
 	q.AddData(nl.NewRtAttr(unix.RTA_PRIORITY, nl.Uint32Attr(metric)))
-	metrics := nl.NewRtAttr(unix.RTA_METRICS, nil)
-	metrics.AddRtAttr(unix.RTAX_INITCWND, nl.Uint32Attr(openWindow))
-	metrics.AddRtAttr(unix.RTAX_INITRWND, nl.Uint32Attr(openWindow))
-	q.AddData(metrics)
+	if window > 0 {
+		metrics := nl.NewRtAttr(unix.RTA_METRICS, nil)
+		metrics.AddRtAttr(unix.RTAX_INITCWND, nl.Uint32Attr(window))
+		metrics.AddRtAttr(unix.RTAX_INITRWND, nl.Uint32Attr(window))
+		q.AddData(metrics)
+	}
 	return q
 }
 
