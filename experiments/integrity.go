@@ -262,32 +262,46 @@ func (in *inspection) work() []results.Finding {
 	return out
 }
 
-// hosts is where a job was, for a message.
-func (in *inspection) hosts(job string) string {
+// workers are those of a job; none of one that no plan has.
+func (in *inspection) workers(job string) []placement.Worker {
+	if in.setup.Plan == nil {
+		return nil
+	}
 	for _, j := range in.setup.Plan.Jobs {
 		if j.Name == job {
-			var all []string
-			for _, w := range j.Workers {
-				all = append(all, w.Host)
-			}
-			return fmt.Sprintf(" (hosts %s)", strings.Join(all, ", "))
+			return j.Workers
 		}
 	}
-	return ""
+	return nil
+}
+
+// latest is what a counter of a worker said last; false if it said nothing.
+func (in *inspection) latest(metric, job string, w placement.Worker) (float64, bool) {
+	s := in.counter(metric, fmt.Sprintf("%s/%d", job, w.Rank))
+	if len(s.V) == 0 {
+		return 0, false
+	}
+	return s.V[len(s.V)-1], true
+}
+
+// hosts is where a job was, for a message.
+func (in *inspection) hosts(job string) string {
+	var all []string
+	for _, w := range in.workers(job) {
+		all = append(all, w.Host)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (hosts %s)", strings.Join(all, ", "))
 }
 
 // behind names the workers that did fewer iterations.
 func (in *inspection) behind(job string, want int64) string {
 	var all []string
-	for _, j := range in.setup.Plan.Jobs {
-		for _, w := range j.Workers {
-			if j.Name != job {
-				break
-			}
-			s := in.counter("worker_iterations", fmt.Sprintf("%s/%d", job, w.Rank))
-			if n := len(s.V); n > 0 && int64(s.V[n-1]) != want {
-				all = append(all, fmt.Sprintf("worker %s/%d on host %s did %.0f", job, w.Rank, w.Host, s.V[n-1]))
-			}
+	for _, w := range in.workers(job) {
+		if n, ok := in.latest("worker_iterations", job, w); ok && int64(n) != want {
+			all = append(all, fmt.Sprintf("worker %s/%d on host %s did %.0f", job, w.Rank, w.Host, n))
 		}
 	}
 	if len(all) == 0 {
@@ -320,23 +334,16 @@ func (in *inspection) sums() []results.Finding {
 // them and the others is suspect.
 func (in *inspection) wrong(job string) string {
 	var bad []string
-	n := 0
-	for _, j := range in.setup.Plan.Jobs {
-		for _, w := range j.Workers {
-			if j.Name != job {
-				break
-			}
-			n++
-			s := in.counter("worker_sum_errors", fmt.Sprintf("%s/%d", job, w.Rank))
-			if k := len(s.V); k > 0 && s.V[k-1] > 0 {
-				bad = append(bad, fmt.Sprintf("worker %s/%d on host %s", job, w.Rank, w.Host))
-			}
+	workers := in.workers(job)
+	for _, w := range workers {
+		if n, ok := in.latest("worker_sum_errors", job, w); ok && n > 0 {
+			bad = append(bad, fmt.Sprintf("worker %s/%d on host %s", job, w.Rank, w.Host))
 		}
 	}
 	switch {
-	case len(bad) == 0 || n == 0:
+	case len(bad) == 0:
 		return ""
-	case len(bad) == n:
+	case len(bad) == len(workers):
 		return "; all workers got wrong ones: whoever adds up, or one that sends what it should not"
 	}
 	return "; only " + strings.Join(bad, ", ") + " got wrong ones"
@@ -440,10 +447,8 @@ const claimed = 0.04
 func (in *inspection) claims() []results.Finding {
 	var out []results.Finding
 	for _, sp := range in.obs.timeline.spans() {
-		w := results.Window{Start: sp.start.Seconds(), End: sp.end.Seconds()}
-		for _, s := range spoiltTimes(in.obs.stalls, w.Start, w.End, recovery(in.base)) {
-			w.Out = append(w.Out, s.Span)
-		}
+		start, end := sp.start.Seconds(), sp.end.Seconds()
+		w := without(start, end, spoiltTimes(in.obs.stalls, start, end, recovery(in.base)))
 		for _, j := range in.setup.Plan.Jobs {
 			if !slices.Contains(sp.jobs, j.Name) || j.PS == "" || j.Local() {
 				continue

@@ -235,3 +235,17 @@ func TestPatience(t *testing.T) {
 		}
 	}
 }
+
+// Studies have no plan: who was wrong is not known then, and that somebody was is.
+func TestIntegrityWithoutPlan(t *testing.T) {
+	in := &inspection{spec: &Spec{}, caps: testbed.Capabilities{Sums: true}, obs: observation{summaries: []results.JobSummary{
+		{Job: "A", Workers: 2, SumsChecked: 100, SumErrors: 3, Asked: 5, Iterations: 4}, {Job: "B", Workers: 2},
+	}}}
+	codes := map[string]int{}
+	for _, f := range append(in.work(), in.sums()...) {
+		codes[f.Code]++
+	}
+	if codes[results.CodeSums] != 1 || codes[results.CodeIterations] != 1 || codes[results.CodeUnchecked] != 1 {
+		t.Errorf("%v", codes)
+	}
+}

@@ -79,6 +79,15 @@ func spoiltTimes(stalls []standstill, start, end, recovery float64) []results.St
 	return out
 }
 
+// without is the window from start to end but for the times.
+func without(start, end float64, times []results.Stall) results.Window {
+	w := results.Window{Start: start, End: end}
+	for _, t := range times {
+		w.Out = append(w.Out, t.Span)
+	}
+	return w
+}
+
 // total is how long times are together, in seconds.
 func total(times []results.Stall) (sum float64) {
 	for _, t := range times {
@@ -131,10 +140,7 @@ func (t *timeline) delay(by time.Duration) {
 // where readings are so many seconds apart. It returns the window of figures.
 func leaveOut(ph *results.Phase, stalls []standstill, recovery, interval float64) results.Window {
 	ph.LeftOut = spoiltTimes(stalls, ph.Start, ph.End, recovery)
-	w := results.Window{Start: ph.Start, End: ph.End}
-	for _, s := range ph.LeftOut {
-		w.Out = append(w.Out, s.Span)
-	}
+	w := without(ph.Start, ph.End, ph.LeftOut)
 	lost, long, at := total(ph.LeftOut), ph.End-ph.Start, ph.Start
 	for _, o := range append(w.Out, results.Span{Start: ph.End, End: ph.End}) {
 		if between := o.Start - at; between < 2*interval { // no two readings lie there for sure
