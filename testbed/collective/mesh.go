@@ -750,7 +750,10 @@ func (m *Mesh) do(i int) error {
 		}
 	}
 	for _, x := range s.sends {
-		x.peer.send <- i
+		select {
+		case x.peer.send <- i:
+		case <-m.ctx.Done(): // and the writer with it
+		}
 	}
 	m.timer.Reset(m.cfg.Timeout)
 	for {
@@ -1045,6 +1048,7 @@ func (m *Mesh) write(p *peer) {
 		if p.came {
 			m.delivered(p)
 		}
+		m.awake() // whether the rank has hung up counts again
 		m.mu.Unlock()
 		if err != nil {
 			m.lost(p, false, err)
