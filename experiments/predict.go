@@ -141,19 +141,20 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 			continue
 		}
 		out = append(out,
-			exact("goodput", j.Name, j.Goodput, "bit/s", j.Bottleneck),
-			exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck))
+			within(exact("goodput", j.Name, j.Goodput, "bit/s", j.Bottleneck), j.Spread*j.Goodput),
+			within(exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck), j.Spread*j.WireRate))
 		goodputs = append(goodputs, j.Goodput)
 		for _, s := range j.Shares {
-			share := exact("share", at(j.Name, s.Switch), s.Share, "1", j.Bottleneck)
-			share.Lo, share.Hi = max(0, s.Share-1.96*s.Spread), min(1, s.Share+1.96*s.Spread)
-			granted := share
-			granted.Metric = "granted"
-			out = append(out, share, granted)
+			part := func(metric string, v float64) results.Figure {
+				f := within(exact(metric, at(j.Name, s.Switch), v, "1", j.Bottleneck), s.Spread)
+				f.Hi = min(1, f.Hi)
+				return f
+			}
+			out = append(out, part("share", s.Share), part("granted", s.Granted))
 			if !slices.Contains(switches, s.Switch) {
 				switches = append(switches, s.Switch)
 			}
-			shares[s.Switch] = append(shares[s.Switch], s.Share*j.Goodput)
+			shares[s.Switch] = append(shares[s.Switch], s.Granted*j.Goodput)
 		}
 	}
 	if len(goodputs) > 1 {
@@ -164,18 +165,24 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 			out = append(out, exact("jain", at("aggregated", sw), results.JainIndex(shares[sw]), "1", ""))
 		}
 	}
-	loads := map[string]float64{}
+	loads := map[string]placement.LinkPrediction{}
 	for _, l := range p.Links {
-		loads[l.Link] = l.Load
+		loads[l.Link] = l
 	}
 	for _, l := range links {
 		// Algorithm 1 knows cables, not their directions: it is held to the busier one.
 		load, ok := loads[l.Name]
 		if _, other := loads[links[l.Reverse].Name]; ok || p.Predictor == placement.Occupancy || !other {
-			out = append(out, exact("link_rate", l.Name, load, "bit/s", ""))
+			out = append(out, within(exact("link_rate", l.Name, load.Load, "bit/s", ""), load.Spread*load.Load))
 		}
 	}
 	return out
+}
+
+// within is a predicted figure of which one run may be off by a standard deviation.
+func within(f results.Figure, deviation float64) results.Figure {
+	f.Lo, f.Hi = max(0, f.Value-1.96*deviation), f.Value+1.96*deviation
+	return f
 }
 
 // phase draws a span's figures from what was seen in it, and puts the predictions

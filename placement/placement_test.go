@@ -351,6 +351,18 @@ func TestPredictLevelsAlike(t *testing.T) {
 	if i < 0 || math.Abs(p.Links[i].Load/want-1) > 0.03 {
 		t.Errorf("want %.4g bit/s to the PS: %+v", want, p)
 	}
+	// The PSNs that tor2 denies come as two packets from tor1, the others as one: it takes less
+	// out of what comes to it than the part of PSNs that it grants.
+	out := 4 - 3*a
+	for _, s := range p.Jobs[0].Shares {
+		want := a
+		if in := 4 - a; s.Switch == "tor2" {
+			want = (in - out) / (in - 1)
+		}
+		if math.Abs(s.Share-want) > 0.02 || math.Abs(s.Granted-a) > 0.02 {
+			t.Errorf("%s takes %.3f out and grants %.3f, want %.3f and %.3f", s.Switch, s.Share, s.Granted, want, a)
+		}
+	}
 }
 
 func TestPredictSynchronous(t *testing.T) {

@@ -18,8 +18,12 @@ const (
 	minFrame    = 60
 )
 
-// leastSpread is the least uncertainty of a share that is worth telling.
-const leastSpread = 0.02
+// leastSpread and leastRateSpread are the least uncertainty of a share, and of a rate as part of
+// it, that are worth telling.
+const (
+	leastSpread     = 0.02
+	leastRateSpread = 0.05
+)
 
 // Predictors.
 const (
@@ -74,17 +78,28 @@ type JobPrediction struct {
 	WireRate float64 `json:"wire_rate"`
 	// Goodput is bit/s of gradients reduced: what each worker contributes and gets
 	// back. Of a ring's wire rate, 2(n-1)/n bits move per bit reduced.
-	Goodput    float64           `json:"goodput"`
+	Goodput float64 `json:"goodput"`
+	// Spread is by how much one run's rates may be off, as a part of them: their standard
+	// deviation over the phases that jobs can have and the times at which queues fill; 0: they
+	// follow from neither.
+	Spread     float64           `json:"spread,omitempty"`
 	Shares     []SharePrediction `json:"shares,omitempty"` // per switch with something to aggregate, leaves first
 	Bottleneck string            `json:"bottleneck"`       // "tor1->h3", "tor1 aggregators", "rate limit", "window"; "none" if it crosses no link
 }
 
-// SharePrediction is the part of a job's PSNs that a switch aggregates.
+// SharePrediction is the part of a job that a switch aggregates.
 type SharePrediction struct {
-	Switch string  `json:"switch"`
-	Share  float64 `json:"share"`
-	Hold   float64 `json:"hold"`         // T that was used, seconds, without queueing
-	Up     float64 `json:"up,omitempty"` // packets per PSN that the switch sends towards the PS; 0: not told
+	Switch string `json:"switch"`
+	// Share is the part of the packets that could be taken out of the flow that are:
+	// (in-out)/(in-1) of the packets per PSN that come and that leave. This is what links
+	// and the PS see.
+	Share float64 `json:"share"`
+	// Granted is the part of the job's PSNs that find an aggregator, which is what the
+	// switch counts. It differs from Share where switches below decide alike, so that PSNs
+	// of which more packets come are granted more seldom, or more often.
+	Granted float64 `json:"granted"`
+	Hold    float64 `json:"hold"`         // T that was used, seconds, without queueing
+	Up      float64 `json:"up,omitempty"` // packets per PSN that the switch sends towards the PS; 0: not told
 	// Spread is by how much one run's share may be off: its standard deviation over the
 	// phases that jobs can have; 0: it follows from no phase.
 	Spread float64 `json:"spread,omitempty"`
@@ -98,6 +113,8 @@ type LinkPrediction struct {
 	Load  float64 `json:"load"` // bit/s of frame bytes
 	Rate  float64 `json:"rate"` // capacity, bit/s
 	Flows float64 `json:"flows"`
+	// Spread is as in JobPrediction.
+	Spread float64 `json:"spread,omitempty"`
 }
 
 // FrameBytes is the size of a gradient frame (without preamble and FCS).
@@ -151,7 +168,7 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
 		if link.Flows > 0 {
-			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, float64(dl.Rate), link.Flows})
+			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
 	return out, nil
@@ -371,8 +388,16 @@ func (b *problem) ring(j *JobPlan, f *flow.Job) error {
 	return nil
 }
 
+// spread is an uncertainty as part of a rate; 0 if it is not worth telling.
+func spread(of, rate float64) float64 {
+	if of <= leastRateSpread*rate {
+		return 0
+	}
+	return of / rate
+}
+
 func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction {
-	out := JobPrediction{Name: j.Name, WireRate: r.Rate}
+	out := JobPrediction{Name: j.Name, WireRate: r.Rate, Spread: spread(r.RateSpread, r.Rate)}
 	if j.Collective == Ring {
 		if n := float64(len(j.Workers)); n > 1 {
 			out.Goodput = r.Rate / collectives.Duplex * n / (2 * (n - 1))
@@ -380,10 +405,18 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 	} else {
 		out.Goodput = r.Rate * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
 		in := make([]float64, len(f.Nodes)) // packets per PSN that arrive at a node
+		share := slices.Clone(r.Share)
 		for k := range f.Nodes {
 			up := 1.0
-			if in[k] > 0 { // not a worker
-				up = in[k] - r.Share[k]*(in[k]-1)
+			switch {
+			case in[k] == 0: // a worker
+			case len(r.Up) == 0 || f.Nodes[k].Parent == flow.None:
+				up = in[k] - share[k]*(in[k]-1)
+			default:
+				up = r.Up[k]
+				if f.Nodes[k].Aggregate && in[k] > 1+1e-9 {
+					share[k] = min(1, (in[k]-up)/(in[k]-1))
+				}
 			}
 			if parent := f.Nodes[k].Parent; parent != flow.None {
 				in[parent] += up
@@ -393,7 +426,7 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			k := len(j.Workers) + i
 			// A switch that only ever sees whole sums from below has no share to measure.
 			if n := &f.Nodes[k]; n.Aggregate && in[k] > 1+1e-9 {
-				s := SharePrediction{Switch: j.Tree[i].Switch, Share: r.Share[k], Hold: n.Hold}
+				s := SharePrediction{Switch: j.Tree[i].Switch, Share: share[k], Granted: r.Share[k], Hold: n.Hold}
 				if r.Up != nil {
 					s.Up = r.Up[k]
 				}

@@ -168,27 +168,36 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 		out.Links[l].Flows = all.Links[l].Flows
 		for set, r := range states {
 			out.Links[l].Load += lasts[set] * r.Links[l].Load
+			out.Links[l].Spread += lasts[set] * r.Links[l].Spread
 		}
 	}
 	for i := range out.Jobs {
 		j := &out.Jobs[i]
 		j.Bottleneck = all.Jobs[i].Bottleneck
-		j.Share = make([]float64, len(all.Jobs[i].Share))
+		nodes := len(all.Jobs[i].Share)
+		j.Share, j.ShareSpread, j.Up = make([]float64, nodes), make([]float64, nodes), make([]float64, nodes)
 		for set, r := range states {
 			if o := at[set][i]; o >= 0 {
 				rate := lasts[set] * r.Jobs[o].Rate
 				j.Rate += rate
-				for n, a := range r.Jobs[o].Share {
-					j.Share[n] += rate * a
+				j.RateSpread += lasts[set] * r.Jobs[o].RateSpread
+				for n := range nodes {
+					j.Share[n] += rate * r.Jobs[o].Share[n]
+					j.Up[n] += rate * r.Jobs[o].Up[n]
+				}
+				for n, spread := range r.Jobs[o].ShareSpread {
+					j.ShareSpread[n] += rate * spread
 				}
 			}
 		}
-		for n := range j.Share {
-			if j.Rate > 0 {
-				j.Share[n] /= j.Rate
-			} else {
-				j.Share[n] = all.Jobs[i].Share[n]
-			}
+		if j.Rate == 0 {
+			j.Share, j.ShareSpread, j.Up = all.Jobs[i].Share, nil, all.Jobs[i].Up
+			continue
+		}
+		for n := range nodes {
+			j.Share[n] /= j.Rate
+			j.ShareSpread[n] /= j.Rate
+			j.Up[n] /= j.Rate
 		}
 	}
 	for _, t := range rest {

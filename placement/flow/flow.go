@@ -127,10 +127,11 @@ type JobResult struct {
 	// Up is packets per PSN that each node sends to its parent, indexed like Share. In a
 	// tree that is no product of shares: levels decide together.
 	Up []float64
-	// ShareSpread is by how much the share of one run may be off, as phases of jobs are
-	// random: its standard deviation, indexed like Share, where packets were followed; else
-	// nil.
+	// ShareSpread and RateSpread are by how much the share and the rate of one run may be off,
+	// as phases of jobs are random and queues may fill late: standard deviations, the shares'
+	// indexed like Share, where packets were followed; else nil and 0.
 	ShareSpread []float64
+	RateSpread  float64
 }
 
 // Bottleneck is what keeps a job from being faster.
@@ -158,6 +159,8 @@ type LinkResult struct {
 	// puts a cable's load and flows on the direction that more of the flows take
 	// towards a PS, and nothing on the other.
 	Flows float64
+	// Spread is by how much the load of one run may be off: the sum of its jobs' RateSpread.
+	Spread float64
 }
 
 // ErrProblem is wrapped by every error about a Problem that makes no sense.

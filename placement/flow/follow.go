@@ -8,7 +8,8 @@ import (
 
 // What following packets may take: some 200 ns an event. Where the fewest runs need more, a
 // packet stands for several, maxScale at most: what is lost is how much windows and
-// memories fluctuate, which is little where they are that large.
+// memories fluctuate, which is little where they are that large. So it is where queues take
+// longer than that to fill, as what is counted before they have is no steady state.
 const (
 	followEvents = 1_200_000
 	followError  = 0.003
@@ -163,22 +164,24 @@ func follow(p *Problem, average *Result) *Result {
 		return nil
 	}
 	var got *packets.Result
-	scale := 1
-	for ok := false; !ok; scale *= 2 {
-		if scale > maxScale {
-			return nil
+	for _, settled := range []bool{true, false} {
+		for scale := 1; scale <= maxScale && got == nil; scale *= 2 {
+			if 4*work/float64(scale) > followEvents {
+				continue
+			}
+			small := n
+			if scale > 1 {
+				small = shrunk(n, scale)
+			}
+			got, _ = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: settled})
+			for i := 0; got != nil && i < len(got.Jobs); i++ {
+				got.Jobs[i].Rate *= float64(scale)
+				got.Jobs[i].RateSpread *= float64(scale)
+			}
 		}
-		if 4*work/float64(scale) > followEvents {
-			continue
-		}
-		small := n
-		if scale > 1 {
-			small = shrunk(n, scale)
-		}
-		got, ok = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents})
 	}
-	for i := range got.Jobs {
-		got.Jobs[i].Rate *= float64(scale / 2)
+	if got == nil {
+		return nil
 	}
 	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links))}
 	if average != nil {
@@ -186,7 +189,7 @@ func follow(p *Problem, average *Result) *Result {
 	}
 	for i, ji := range of {
 		j, out := &p.Jobs[ji], &got.Jobs[i]
-		jr := JobResult{Rate: out.Rate * packet(j), Up: out.Up, Share: make([]float64, len(j.Nodes)), ShareSpread: make([]float64, len(j.Nodes)), Bottleneck: Bottleneck{Unlimited, None}}
+		jr := JobResult{Rate: out.Rate * packet(j), RateSpread: out.RateSpread * packet(j), Up: out.Up, Share: make([]float64, len(j.Nodes)), ShareSpread: make([]float64, len(j.Nodes)), Bottleneck: Bottleneck{Unlimited, None}}
 		for k := range j.Nodes {
 			if j.aggregates(&j.Nodes[k]) {
 				jr.Share[k], jr.ShareSpread[k] = out.Share[k], out.ShareSpread[k]
@@ -194,7 +197,7 @@ func follow(p *Problem, average *Result) *Result {
 		}
 		// What is held back by its own limit keeps to it to the last packet.
 		if j.Limit > 0 && jr.Rate > 0.995*j.Limit {
-			jr.Rate, jr.Bottleneck.Kind = j.Limit, ByLimit
+			jr.Rate, jr.RateSpread, jr.Bottleneck.Kind = j.Limit, 0, ByLimit
 		}
 		r.Jobs[ji] = jr
 		below := make([]float64, len(j.Nodes))
@@ -209,6 +212,7 @@ func follow(p *Problem, average *Result) *Result {
 			if nd.Up != None {
 				r.Links[nd.Up].Load += jr.Rate * out.Up[k]
 				r.Links[nd.Up].Flows += out.Up[k]
+				r.Links[nd.Up].Spread += jr.RateSpread * out.Up[k]
 			}
 			if nd.Down != None {
 				w := 1.0
@@ -217,6 +221,7 @@ func follow(p *Problem, average *Result) *Result {
 				}
 				r.Links[nd.Down].Load += jr.Rate * w
 				r.Links[nd.Down].Flows += w
+				r.Links[nd.Down].Spread += jr.RateSpread * w
 			}
 		}
 	}

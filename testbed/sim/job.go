@@ -32,7 +32,7 @@ type job struct {
 	slots    int     // atp addressing: W; 0: as many as the window
 	aimd     bool
 	rtt      float64 // seconds, with empty queues
-	most     float64 // PSN/s that its window allows a schedule that scatters packets; 0: not known
+	steady   float64 // PSN/s of streams whose packets were followed; 0: not known
 	unicast  bool    // the PS answers every worker separately
 	circle   *circle // of a ring; nil: it is none
 	local    bool    // all on one host: it only computes
@@ -44,7 +44,8 @@ type job struct {
 	msg      message
 	cwnd     float64
 	cutUntil float64 // no second halving before
-	want     float64 // PSN/s it would send if no link held it back
+	free     float64 // PSN/s that its window and its rate limit allow
+	want     float64 // PSN/s it would send if no link were overloaded
 	rate     float64 // PSN/s
 	backlog  float64 // PSNs that wait in queues
 	at       int     // use whose queue has the backlog, or none

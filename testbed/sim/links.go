@@ -65,13 +65,14 @@ func (d *deployment) allocate() {
 		if j.window > 0 && j.rtt > 0 {
 			j.want = min(j.want, j.cwnd/j.rtt)
 		}
-		if j.most > 0 {
-			j.want = min(j.want, j.most)
-		}
 		for u := range j.uses {
 			if j.limit == 0 && j.window == 0 { // as much as would go through alone
 				j.want = min(j.want, d.links[j.uses[u].link].capacity/user{j, u}.load(1))
 			}
+		}
+		j.free = j.want
+		if j.steady > 0 {
+			j.want = min(j.want, j.steady)
 		}
 		j.rate = j.want
 	}
@@ -178,7 +179,7 @@ func (l *directed) sum() {
 func (d *deployment) hold(j *job) {
 	j.at = none
 	full := func(u int) bool {
-		if u == none || j.rate >= j.want*(1-1e-9) {
+		if u == none || j.rate >= j.free*(1-1e-9) {
 			return false
 		}
 		l := &d.links[j.uses[u].link]

@@ -6,8 +6,8 @@ import (
 	"github.com/inabench/inabench/placement"
 )
 
-// predict sets the shares of the jobs that send, where they are streams of fixed windows in
-// statistical mode: those that package packets finds when it follows their packets one by
+// predict sets the shares and rates of the jobs that send, where they are streams of fixed windows:
+// those that package packets finds when it follows their packets one by
 // one, which what is sampled here step by step is only near to (queues and grants take
 // turns, and levels of a tree decide together). They are worked out once for each set of
 // jobs. Other jobs, whose messages end before anything is steady or whose windows change,
@@ -15,7 +15,7 @@ import (
 // each, of which what is sampled is right.
 func (d *deployment) predict() {
 	var names []string
-	streams, apart := d.setup.Settings.Mode != "synchronous", d.setup.Settings.Addressing != "hash"
+	streams, apart := d.setup.Grants == nil, d.setup.Settings.Addressing != "hash"
 	for _, j := range d.jobs {
 		if !j.sends() {
 			continue
@@ -46,12 +46,12 @@ func (d *deployment) predict() {
 		d.streams = ""
 	}
 	for _, j := range d.jobs {
-		j.most = 0
+		j.steady = 0
 		for i := range j.nodes {
 			j.nodes[i].outward = 0
 		}
 		if p != nil {
-			j.follow(p)
+			j.follow(p, d.fair && !d.flows)
 		}
 		j.weigh()
 	}
@@ -63,7 +63,7 @@ func (d *deployment) prediction(key string, names []string) *placement.Predictio
 		return p
 	}
 	c := placement.Conditions{
-		Active: names, Addressing: d.setup.Settings.Addressing, Aggregators: d.setup.Settings.Aggregators,
+		Active: names, Mode: d.setup.Settings.Mode, Addressing: d.setup.Settings.Addressing, Aggregators: d.setup.Settings.Aggregators,
 		Lanes: d.setup.Settings.Lanes, Senders: map[string]placement.Sender{},
 	}
 	plan := &placement.Plan{}
@@ -82,14 +82,15 @@ func (d *deployment) prediction(key string, names []string) *placement.Predictio
 	return p
 }
 
-// follow takes a job's shares from a prediction.
-func (j *job) follow(p *placement.Prediction) {
+// follow takes a job's shares from a prediction, and its rate where queues are those that are
+// predicted.
+func (j *job) follow(p *placement.Prediction, rate bool) {
 	for _, jp := range p.Jobs {
 		if jp.Name != j.plan.Name {
 			continue
 		}
-		if jp.Bottleneck == "window" && j.limit > 0 {
-			j.most = jp.WireRate / (8 * j.frame)
+		if rate && j.circle == nil {
+			j.steady = jp.WireRate / (8 * j.frame)
 		}
 		for i := range j.nodes {
 			n := &j.nodes[i]
@@ -99,7 +100,7 @@ func (j *job) follow(p *placement.Prediction) {
 			n.tenant.share = 1 // where nothing is to be aggregated
 			for _, s := range jp.Shares {
 				if s.Switch == n.name {
-					n.tenant.share, n.outward = s.Share, s.Up
+					n.tenant.share, n.outward = s.Granted, s.Up
 				}
 			}
 		}

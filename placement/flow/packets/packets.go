@@ -109,6 +109,8 @@ type Limits struct {
 	Error  float64 // standard error of shares and relative one of rates that is good enough
 	Events int     // the most events, over all runs
 	Runs   int     // the most runs; 0: no such limit
+	// Settled refuses runs that begin to count before all is as it goes on, for want of events.
+	Settled bool
 }
 
 // Result is the mean over random phases of the jobs, with standard errors between runs.
@@ -124,6 +126,7 @@ type Result struct {
 // JobResult is one job's steady state.
 type JobResult struct {
 	Rate, RateError float64   // PSN/s
+	RateSpread      float64   // standard deviation of a run's rate from the mean
 	Share           []float64 // by node: PSNs granted of those decided; 1 where none was
 	ShareError      []float64
 	ShareSpread     []float64 // standard deviation of a run's share from the mean
@@ -135,7 +138,8 @@ const minRuns = 4
 
 // Run simulates n with random phases until its means are known well enough. It is
 // deterministic. ok is false where not even minRuns runs fit the limits, or where n
-// has no steady state to speak of (a job that cannot send).
+// has no steady state to speak of (a job that cannot send, or with Limits.Settled one that
+// takes too long to settle).
 func Run(n *Network, l Limits) (r *Result, ok bool) {
 	m := newModel(n)
 	span := m.span()
@@ -156,7 +160,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		}
 		e, fine := m.run(span, max(left, 0))
 		used += e
-		if !fine {
+		if !fine || l.Settled && m.early {
 			return nil, false
 		}
 		acc.add(m)
@@ -210,7 +214,7 @@ func (a *accumulator) add(m *model) {
 				share = c.granted / d
 			}
 			put(share)
-			put(c.up / max(psns, 1e-9))
+			put(c.up / m.length)
 		}
 	}
 }
@@ -241,12 +245,17 @@ func (a *accumulator) result() *Result {
 	for i := range a.jobs {
 		j := &r.Jobs[i]
 		j.Rate, j.RateError = a.sum[k]/n, a.err(k)
+		j.RateSpread = j.RateError * math.Sqrt(n)
 		k++
 		for range a.jobs[i].Nodes {
 			j.Share = append(j.Share, a.sum[k]/n)
 			j.ShareError = append(j.ShareError, a.err(k))
 			j.ShareSpread = append(j.ShareSpread, a.err(k)*math.Sqrt(n))
-			j.Up = append(j.Up, a.sum[k+1]/n)
+			up := 0.0
+			if j.Rate > 0 { // of means, so that no link carries more than it can
+				up = a.sum[k+1] / n / j.Rate
+			}
+			j.Up = append(j.Up, up)
 			k += 2
 		}
 	}
@@ -282,6 +291,7 @@ type model struct {
 	now      float64
 	queue    calendar
 	counting bool
+	early    bool    // it counts before all has settled
 	begin    float64 // of counting
 	length   float64
 	weight   float64 // of what happens now
@@ -398,6 +408,9 @@ type node struct {
 	ring     []decision
 	offset   int
 	chosen   []int
+	// Packets for the parent that the node has sent and the parent has received, and how many
+	// were on their way when level looked last.
+	sent, came, flying int
 }
 
 type job struct {
@@ -577,6 +590,7 @@ func (m *model) reset(seed uint64) {
 			for i := range nd.ring {
 				nd.ring[i] = decision{psn: -1}
 			}
+			nd.sent, nd.came, nd.flying = 0, 0, 0
 			if nd.sw == None || j.Kind != Statistical {
 				continue
 			}
@@ -716,7 +730,7 @@ func (m *model) run(span float64, events int) (int, bool) {
 		case math.IsInf(at, 1):
 			return n, false
 		case n&255 == 255 && (m.settled(span) || n > events/2):
-			m.counting = true
+			m.counting, m.early = true, n > events/2 && !m.settled(span)
 			m.begin, m.length = at, m.enough(span)
 		}
 		m.step(id)
@@ -746,7 +760,7 @@ func (m *model) settled(span float64) bool {
 		case w.shut:
 			j.settled = w.base >= w.shutAt+j.Window && j.level()
 		case j.Gap > 0:
-			j.settled = w.base >= 64 && m.now-j.start-float64(w.base)*j.Gap < 2*span
+			j.settled = w.base >= 64 && m.now-j.start-float64(w.base)*j.Gap < 2*span && j.level()
 		}
 		all = all && j.settled
 	}
@@ -754,25 +768,41 @@ func (m *model) settled(span float64) bool {
 }
 
 // level says that in the last window no worker had more packets under way, or lacked more
-// results, than in the window before. Queues may take dozens of windows to fill.
+// results, than in the window before, and that no link had more or fewer of them on their way:
+// a window that is full may go on moving from the queue of one link to that of another. Queues
+// may take dozens of windows to fill.
 func (j *job) level() bool {
-	if j.done-j.checked < max(j.Window, 64) {
+	window := j.Window
+	if w := &j.workers[0]; !w.shut {
+		window = min(window, 4*(w.next-w.base))
+	}
+	if j.done-j.checked < max(window, 64) {
 		return false
 	}
 	ok := true
-	slack := max(4, j.Window/50)
+	slack := max(4, window/50)
 	for w := range j.workers {
 		k := &j.workers[w]
 		ok = ok && k.sentPeak-k.sentBefore <= slack && k.lackPeak-k.lackBefore <= slack
 		k.sentBefore, k.lackBefore, k.sentPeak, k.lackPeak = k.sentPeak, k.lackPeak, 0, 0
 	}
+	for k := range j.nodes {
+		if !j.workers[0].shut {
+			break // more under way would be seen at the workers
+		}
+		nd := &j.nodes[k]
+		flying := nd.sent - nd.came
+		moved := max(4, window/25) * max(1, nd.sent/max(1, j.done)) // packets of a PSN
+		ok = ok && flying-nd.flying <= moved && nd.flying-flying <= moved
+		nd.flying = flying
+	}
 	j.checked = j.done
-	return ok || j.done > 60*j.Window
+	return ok || j.done > 60*max(window, 64)
 }
 
 // enough is how long to count: until every job has done a few windows, and enough PSNs.
 func (m *model) enough(span float64) float64 {
-	t := 5 * span
+	t := 15 * span // of several periods of what comes round, the mean is far better than of one
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
 		rate := float64(j.workers[0].base) / m.now
@@ -887,12 +917,14 @@ func (m *model) serve(id int) {
 // up sends a packet from a node towards the root.
 func (m *model) up(j *job, k int, p packet) {
 	j.seen.nodes[k].up += m.weight
+	j.nodes[k].sent++
 	m.put(j.nodes[k].up, p)
 }
 
 // arrive is a packet from below that came from node from.
 func (m *model) arrive(ji, from int, p packet) {
 	j := &m.jobs[ji]
+	j.nodes[from].came++
 	at := j.nodes[from].parent
 	i := p.psn & j.mask
 	if at == None { // of a stream

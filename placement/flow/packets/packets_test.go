@@ -126,6 +126,27 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// TestSettles: a window that is full at once waits at the worker's NIC first, and moves on to the
+// slower link behind it, which takes as many windows as the two differ little. What is counted
+// before that is no steady state: more comes to the switch than leaves it.
+func TestSettles(t *testing.T) {
+	n := &Network{Links: []float64{1000, 900}, Jobs: []Job{{Bits: 1, Window: 400, Nodes: []Node{
+		{Parent: 1, Up: 0, Down: None, Switch: None, Delay: .005},
+		{Parent: 2, Up: 1, Down: None, Switch: None, Delay: .005},
+		{Parent: None, Up: None, Down: None, Switch: None},
+	}}}}
+	r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6, Settled: true})
+	if !ok {
+		t.Fatal("no result")
+	}
+	if j := r.Jobs[0]; math.Abs(j.Rate/900-1) > .005 || math.Abs(j.Up[0]-1) > .01 || math.Abs(j.Up[1]-1) > .01 {
+		t.Errorf("%.1f PSN/s, %.3f packets a PSN from the worker and %.3f from the switch; want 900, 1 and 1", j.Rate, j.Up[0], j.Up[1])
+	}
+	if r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 12_000, Settled: true}); ok {
+		t.Errorf("what has no time to settle has a steady state: %+v", r)
+	}
+}
+
 // TestStream: a ring, whose hops are a node each, shares links with jobs that aggregate.
 func TestStream(t *testing.T) {
 	n := &Network{Links: []float64{1000, 1000, 1000}, Switches: []int{4096}, Jobs: []Job{
