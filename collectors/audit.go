@@ -22,7 +22,7 @@ import (
 // The zero Audit is ready. It is safe for concurrent use.
 type Audit struct {
 	// SuperFrames says that hosts count frames that they hand over together as one, with
-	// one header: what they count cannot be compared with what switches do.
+	// one header: a switch counts more of them, and for each that it has more a header.
 	SuperFrames bool
 
 	mu       sync.Mutex
@@ -285,6 +285,7 @@ type Crossing struct {
 	Sender, Receiver string // who counts, and what: "host h1 (nic_tx)"
 	Sent, Received   Amount
 	Slack            float64 // frames that may have passed between the readings of the two ends
+	SuperFrames      bool    // one of the two is a host that counts frames handed over together as one
 }
 
 // Amount is an amount of traffic. Bytes count frames with their Ethernet header and
@@ -327,9 +328,6 @@ func (a *Audit) crossings() []Crossing {
 		}
 		ends[c.of] = e
 	}
-	if a.SuperFrames {
-		return nil
-	}
 	var out []Crossing
 	for link, e := range ends {
 		tx, rx := e[0], e[1]
@@ -342,6 +340,8 @@ func (a *Audit) crossings() []Crossing {
 			Sent:     amount(tx.metric, tx.frames, tx.bytes),
 			Received: amount(rx.metric, rx.frames, rx.bytes),
 			Slack:    tx.frames.slack(rx.frames),
+
+			SuperFrames: a.SuperFrames && (tx.metric == "nic_tx") != (rx.metric == "nic_rx"),
 		}
 		for metric, sign := range map[string]float64{"port_rx_drop": -1, "port_rx_dup": 1} {
 			if rx.metric != "port_rx" {
@@ -402,6 +402,9 @@ func (x Crossing) Trouble() (results.Trouble, bool) {
 	size := max(x.Sent.Bytes, x.Received.Bytes) / max(x.Sent.Frames, x.Received.Frames, 1)
 	goneBytes := x.Sent.Bytes - x.Received.Bytes
 	bytesAgree := math.Abs(goneBytes) <= limit*size
+	if x.SuperFrames {
+		return x.headers(limit, size)
+	}
 	if math.Abs(gone) <= limit && (bytesAgree || x.Sent.Bytes == 0 || x.Received.Bytes == 0) {
 		return results.Trouble{}, false
 	}
@@ -421,6 +424,32 @@ func (x Crossing) Trouble() (results.Trouble, bool) {
 		What: fmt.Sprintf("%s sent %.0f frames, %s received %.0f: %.0f (%s) differ, %.0f may; %s",
 			x.Sender, x.Sent.Frames, x.Receiver, x.Received.Frames, math.Abs(gone), results.Percent(math.Abs(gone)/max(x.Sent.Frames, x.Received.Frames, 1)), limit, verdict),
 		Value: math.Abs(gone), Limit: limit, Of: max(x.Sent.Frames, x.Received.Frames), Code: results.CodeLost,
+	}, true
+}
+
+// Headers that frames have in common which are handed over together: Ethernet, IP and UDP, or
+// TCP with all of its options.
+const (
+	leastHeader = 14 + 20 + 8
+	mostHeader  = 14 + 20 + 60
+)
+
+// headers is Trouble where one end counts super-frames: the other has more frames, and for each
+// that it has more a header of bytes.
+func (x Crossing) headers(limit, size float64) (results.Trouble, bool) {
+	frames, bytes := x.Sent.Frames-x.Received.Frames, x.Sent.Bytes-x.Received.Bytes
+	if strings.Contains(x.Sender, "(nic_tx)") {
+		frames, bytes = -frames, -bytes
+	}
+	off := max(leastHeader*frames-bytes, bytes-mostHeader*frames, -frames*size)
+	if off <= limit*size {
+		return results.Trouble{}, false
+	}
+	return results.Trouble{
+		Where: "link " + x.Link,
+		What: fmt.Sprintf("%s sent %.0f frames of %.0f bytes, %s received %.0f of %.0f, as super-frames at one end: %s of the bytes cannot be headers, %.0f frames may; the cable loses them, or one of the two does not count them",
+			x.Sender, x.Sent.Frames, x.Sent.Bytes, x.Receiver, x.Received.Frames, x.Received.Bytes, results.Percent(off/max(x.Sent.Bytes, x.Received.Bytes, 1)), limit),
+		Value: off / size, Limit: limit, Of: max(x.Sent.Frames, x.Received.Frames), Code: results.CodeLost,
 	}, true
 }
 

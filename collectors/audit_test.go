@@ -155,6 +155,52 @@ func TestCrossingsOfMACs(t *testing.T) {
 	}
 }
 
+// TestCrossingsOfSuperFrames: where a host counts frames that are handed over together as one, the
+// switch has a header more for each frame more, of UDP or of TCP, and what else differs is lost or
+// invented. Between switches frames are frames.
+func TestCrossingsOfSuperFrames(t *testing.T) {
+	for name, test := range map[string]struct {
+		link, sender, receiver string
+		sent, received         [2]float64 // frames, bytes
+		bad                    bool
+	}{
+		"TCP to a host":                {"tor1->h1", "port_tx", "nic_rx", [2]float64{32000, 32e6}, [2]float64{16000, 32e6 - 16000*66}, false},
+		"gradients from a host":        {"h1->tor1", "nic_tx", "port_rx", [2]float64{2000, 20e6 - 18000*42}, [2]float64{20000, 20e6}, false},
+		"nothing handed over together": {"h1->tor1", "nic_tx", "port_rx", [2]float64{2000, 2e6}, [2]float64{2000, 2e6}, false},
+		"the switch says 5 % less":     {"tor1->h1", "port_tx", "nic_rx", [2]float64{.95 * 32000, .95 * 32e6}, [2]float64{16000, 32e6 - 16000*66}, true},
+		"the switch says 5 % more":     {"tor1->h1", "port_tx", "nic_rx", [2]float64{1.05 * 32000, 1.05 * 32e6}, [2]float64{16000, 32e6 - 16000*66}, true},
+		"a cable loses 1 %":            {"h1->tor1", "nic_tx", "port_rx", [2]float64{2000, 20e6 - 18000*42}, [2]float64{19800, 19.8e6}, true},
+		"the host has more frames":     {"tor1->h1", "port_tx", "nic_rx", [2]float64{10000, 10e6}, [2]float64{20000, 10e6 - 42*10000}, true},
+		"switches, all arrives":        {"tor1->tor2", "port_tx", "port_rx", [2]float64{20000, 2e6}, [2]float64{20000, 2e6}, false},
+		"switches, a cable loses":      {"tor1->tor2", "port_tx", "port_rx", [2]float64{20000, 2e6}, [2]float64{19000, 1.9e6}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Audit{SuperFrames: true}
+			from, to, _ := strings.Cut(test.link, "->")
+			for at := range 10 {
+				var round []results.Sample
+				add := func(node, metric string, all [2]float64) {
+					kind := "switch "
+					if strings.HasPrefix(metric, "nic") {
+						kind = "host "
+					}
+					part := float64(min(max(at-1, 0), 5)) / 5 // nothing passes while the first and the last are read
+					for i, unit := range []string{"_packets", "_bytes"} {
+						round = append(round, results.Sample{T: float64(at), Source: kind + node, Of: test.link, Metric: metric + unit, Value: math.Round(part * all[i])})
+					}
+				}
+				add(from, test.sender, test.sent)
+				add(to, test.receiver, test.received)
+				a.Check(round)
+			}
+			got := a.Troubles()
+			if bad := len(got) == 1 && got[0].Code == results.CodeLost && got[0].Where == "link "+test.link; bad != test.bad || len(got) > 1 {
+				t.Errorf("%+v, want %v", got, test.bad)
+			}
+		})
+	}
+}
+
 func TestCrossings(t *testing.T) {
 	type amounts struct{ sent, sentBytes, received, receivedBytes, dropped float64 }
 	for name, test := range map[string]struct {
