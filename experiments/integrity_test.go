@@ -291,3 +291,30 @@ func TestIntegrityWithoutPlan(t *testing.T) {
 		t.Errorf("%v", codes)
 	}
 }
+
+// TestWrongSumFails: one value that is not the sum of what was sent fails a run whose figures are
+// all right, and of which nobody expects anything about sums.
+func TestWrongSumFails(t *testing.T) {
+	for file, sets := range map[string][]string{
+		"two-racks.toml": nil, "waterfill.toml": nil, "cables.toml": nil,
+		"addressing-shared.toml": {"switch.addressing=hash"}, "addressing-atp.toml": {"sweep.0.values=[0.25, 0.5]", "sweep.1.values=[8.0, 4.0]"},
+	} {
+		spec := loadCell(t, file, sets)
+		if slices.ContainsFunc(spec.Expects, func(e Expect) bool { return e.Metric == "sum_errors" }) {
+			t.Errorf("%s expects something about sums", file)
+		}
+		rec := simulated(t, spec)
+		for wrong, want := range []results.Outcome{results.Pass, results.Fail} {
+			in := inspection{spec: spec, caps: testbed.Capabilities{Sums: true}}
+			for _, j := range rec.Points[0].Jobs {
+				j.SumsChecked = 1000
+				in.obs.summaries = append(in.obs.summaries, j)
+			}
+			in.obs.summaries[0].SumErrors = int64(wrong)
+			rec.Points[0].Findings = in.sums()
+			if _, got, reasons := results.Judge(rec.Expect, rec.Points); got != want {
+				t.Errorf("%s with %d of 1000 values wrong: %s %q, want %s", file, wrong, got, reasons, want)
+			}
+		}
+	}
+}
