@@ -30,17 +30,14 @@ const (
 // integrity looks at one point of which everything has been read.
 func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
 	caps := r.tb.Capabilities()
-	if caps.Kind != results.Measured { // a model's jobs do what its sender says
-		return crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)
-	}
-	in := inspection{spec: s, setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0}
+	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0}
 	out := in.progress()
 	out = append(out, in.work()...)
 	out = append(out, in.sums()...)
 	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)...)
 	out = append(out, in.received()...)
 	out = append(out, in.claims()...)
-	if len(out) == 0 && len(setup.Plan.Jobs) > 0 {
+	if len(out) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
 		return []results.Finding{in.whole()}
 	}
 	return excused(out, point)
@@ -100,6 +97,7 @@ func (in *inspection) whole() results.Finding {
 // inspection is what is looked at.
 type inspection struct {
 	spec    *Spec
+	inv     *inventory.Inventory
 	setup   testbed.Setup
 	base    Baseline
 	obs     observation
@@ -126,21 +124,38 @@ const (
 	stillLeast   = 0.4 // seconds: what a busy machine makes of nothing
 )
 
-// patience is how long a job may be without any result, in seconds.
-func (in *inspection) patience(job string, length float64) float64 {
-	w := in.workload(job)
+// patience is how long a job may be without any result in a phase in which these run, in seconds.
+func (in *inspection) patience(j placement.JobPlan, running []string, length float64) float64 {
+	w := in.workload(j.Name)
 	var compute float64
 	for _, l := range w.Layers {
 		compute += l.Compute.Seconds()
 	}
-	limit := max(stillLeast, stillPart*length, 2*compute, stillTrips*in.base.RTTs[job])
+	limit := max(stillLeast, stillPart*length, 2*compute, stillTrips*in.base.RTTs[j.Name])
 	if in.damaged || w.Control == "aimd" { // packets are lost on purpose, and waiting for a resend doubles each time
 		limit = max(limit, 100*w.RTO.Seconds()) // six times at the longest timeout, of 16 RTO
 	}
-	if in.spec.reallocates() { // it may have no memory for a period
-		limit = max(limit, 2*time.Duration(in.spec.Switch.Reallocate).Seconds())
+	if in.spec.reallocates() { // who comes in between waits for the next period, and then for its turn
+		limit = max(limit, (1+in.turn(j, running))*time.Duration(in.spec.Switch.Reallocate).Seconds())
 	}
 	return limit
+}
+
+// turn is how many periods of reallocation in a row a job has no memory while these run; without end
+// where it is never given any, and is not to send.
+func (in *inspection) turn(j placement.JobPlan, running []string) (longest float64) {
+	has := func(job string) bool { return slices.Contains(running, job) }
+	periods, all := 0.0, 2*len(running)
+	for round := range all {
+		if periods++; j.Collective != placement.INA || divide(in.inv, in.setup, has, round)[j.Name].Window > 0 {
+			periods = 0
+		}
+		longest = max(longest, periods)
+	}
+	if longest == float64(all) {
+		return math.Inf(1)
+	}
+	return longest
 }
 
 // progress finds jobs that stood still within a phase.
@@ -152,7 +167,7 @@ func (in *inspection) progress() []results.Finding {
 			if !slices.Contains(sp.jobs, j.Name) || j.Local() {
 				continue
 			}
-			limit := in.patience(j.Name, end-start)
+			limit := in.patience(j, sp.jobs, end-start)
 			if f, bad := in.still(j, start, end, limit); bad {
 				out = append(out, f)
 			}
@@ -318,11 +333,10 @@ func (in *inspection) sums() []results.Finding {
 	var out []results.Finding
 	for _, sum := range in.obs.summaries {
 		switch {
-		case sum.Local || sum.Workers < 2:
-		case sum.SumErrors > 0:
+		case sum.SumErrors > 0: // of one worker, too: nothing on the way may change what it sent
 			out = append(out, results.Finding{Name: sumsRight, Code: results.CodeSums, Of: sum.Job, Outcome: results.Fail,
 				What: fmt.Sprintf("%d of %d values that job %s got are not the sums of what was sent%s", sum.SumErrors, sum.SumsChecked, sum.Job, in.wrong(sum.Job))})
-		case sum.SumsChecked == 0:
+		case sum.SumsChecked == 0 && sum.Workers > 1 && !sum.Local:
 			out = append(out, results.Finding{Name: sumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s compared no sums: it got no results%s", sum.Job, in.hosts(sum.Job))})
 		}

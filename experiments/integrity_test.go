@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -91,6 +92,13 @@ func TestIntegrity(t *testing.T) {
 		return r
 	}
 	constant := func(v float64) func(float64) float64 { return func(float64) float64 { return v } }
+	// A job of a switch alone, which is suspended and so says nothing either.
+	suspended := func(in *inspection) {
+		in.setup.Plan.Jobs[0].PS = ""
+		in.obs.samples = slices.DeleteFunc(in.obs.samples, func(s results.Sample) bool {
+			return s.Source == "ps A" || strings.HasPrefix(s.Source, "worker") && 1.5 < s.T && s.T < 6.1
+		})
+	}
 	for _, c := range []struct {
 		name    string
 		rates   rates
@@ -104,6 +112,8 @@ func TestIntegrity(t *testing.T) {
 		{name: "a job that stops", rates: hang(3, 9, "A/0", "A/1"), outcome: results.Fail, code: results.CodeJobStopped, says: []string{"job A", "host h1", "sent nothing from 3.00 s to 7.00 s"}},
 		{name: "a worker that hangs, while the other resends", rates: hang(3, 9, "A/1"), outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/1 on host h2", "sent nothing"}},
 		{name: "a worker that is suspended for 4.6 s", rates: hang(1.5, 6.1), until: map[string]float64{"A/0": 1.5}, outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/0 on host h1", "did not report"}},
+		{name: "a synchronous job whose workers are suspended for 4.6 s of 6", rates: hang(1.5, 6.1, "A/0", "A/1"), change: suspended,
+			outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/0 on host h1", "did not report from 1.4"}},
 		{name: "a PS that hangs", rates: rates{
 			"worker_completed A/ps": between(3, 9), "worker_psns A/0": between(3, 9), "worker_psns A/1": between(3, 9), "worker_goodput_bytes A/0": between(3, 9),
 			"worker_goodput_bytes A/1": between(3, 9), "worker_iterations A/0": between(3, 9), "worker_iterations A/1": between(3, 9)},
@@ -153,6 +163,38 @@ func TestIntegrity(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A synchronous job waits for its turn as long as that takes, and for ever where it is given no memory.
+func TestPatienceForTurns(t *testing.T) {
+	in := seen(nil, nil)
+	plan, running := in.setup.Plan, []string{"A", "B", "C", "D"}
+	plan.Jobs[0].PS = ""
+	for _, name := range running[1:] {
+		j := plan.Jobs[0]
+		j.Name = name
+		plan.Jobs, in.setup.Workloads = append(plan.Jobs, j), append(in.setup.Workloads, in.setup.Workloads[0])
+	}
+	in.spec.Switch.Mode, in.spec.Switch.Reallocate = "synchronous", inventory.Duration(time.Second)
+	for _, c := range []struct {
+		memory int // of the switch
+		want   float64
+	}{
+		{800, 1}, // two windows of 100 for each
+		{32, 1},  // of 4, the least
+		{16, 3},  // for two of four
+		{8, 4},   // for one
+		{4, math.Inf(1)},
+	} {
+		in.inv = &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: c.memory}}}
+		if got := in.patience(plan.Jobs[0], running, 6); got != c.want {
+			t.Errorf("%d aggregators: %v s, want %v", c.memory, got, c.want)
+		}
+	}
+	in.spec.Switch.Reallocate = 0
+	if got := in.patience(plan.Jobs[0], running, 6); got > 1 {
+		t.Errorf("memory that stays: %v s", got)
 	}
 }
 
@@ -247,5 +289,32 @@ func TestIntegrityWithoutPlan(t *testing.T) {
 	}
 	if codes[results.CodeSums] != 1 || codes[results.CodeIterations] != 1 || codes[results.CodeUnchecked] != 1 {
 		t.Errorf("%v", codes)
+	}
+}
+
+// TestWrongSumFails: one value that is not the sum of what was sent fails a run whose figures are
+// all right, and of which nobody expects anything about sums.
+func TestWrongSumFails(t *testing.T) {
+	for file, sets := range map[string][]string{
+		"two-racks.toml": nil, "waterfill.toml": nil, "cables.toml": nil,
+		"addressing-shared.toml": {"switch.addressing=hash"}, "addressing-atp.toml": {"sweep.0.values=[0.25, 0.5]", "sweep.1.values=[8.0, 4.0]"},
+	} {
+		spec := loadCell(t, file, sets)
+		if slices.ContainsFunc(spec.Expects, func(e Expect) bool { return e.Metric == "sum_errors" }) {
+			t.Errorf("%s expects something about sums", file)
+		}
+		rec := simulated(t, spec)
+		for wrong, want := range []results.Outcome{results.Pass, results.Fail} {
+			in := inspection{spec: spec, caps: testbed.Capabilities{Sums: true}}
+			for _, j := range rec.Points[0].Jobs {
+				j.SumsChecked = 1000
+				in.obs.summaries = append(in.obs.summaries, j)
+			}
+			in.obs.summaries[0].SumErrors = int64(wrong)
+			rec.Points[0].Findings = in.sums()
+			if _, got, reasons := results.Judge(rec.Expect, rec.Points); got != want {
+				t.Errorf("%s with %d of 1000 values wrong: %s %q, want %s", file, wrong, got, reasons, want)
+			}
+		}
 	}
 }

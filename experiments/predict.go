@@ -217,11 +217,14 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		n := float64(len(j.Workers))
 		goodput := results.Sum(good...)
 		goodputs = append(goodputs, goodput)
-		if still := goodput.Stood(ph.Start, ph.End, 0); j.Collective == placement.Ring && still.End-still.Start > (ph.End-ph.Start)/2 {
+		switch still := goodput.Stood(ph.Start, ph.End, 0); {
+		case j.Collective != placement.Ring:
+			ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
+		case still.End-still.Start > (ph.End-ph.Start)/2:
 			// A ring counts a message when it is done: what it carried of one that is not is not known.
 			m.add(nil, "goodput", j.Name, "bit/s", results.Figure{}, fmt.Errorf("one message takes more than half of the phase: %w", results.ErrShort))
-		} else {
-			ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
+		default:
+			ph.Figures = m.whole(goodput).rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
 		}
 		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
 		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
@@ -287,6 +290,13 @@ func newMeasurer(samples []results.Sample, w results.Window, kind results.Kind) 
 func (m *measurer) every(apart float64) *measurer {
 	n := *m
 	n.window.Apart = apart
+	return &n
+}
+
+// whole draws figures of what a counter counts in whole pieces.
+func (m *measurer) whole(s results.Series) *measurer {
+	n := *m
+	n.window = n.window.Whole(s)
 	return &n
 }
 

@@ -151,9 +151,6 @@ func TestSabotageRecorded(t *testing.T) {
 	}
 }
 
-// unnoticed are faults that the verdict does not notice yet where the model has them.
-var unnoticed = []string{"count-less", "count-more", "jump-clock"}
-
 // TestSabotage gives the testbed every fault that it can have, and holds the verdict to what is
 // right: in two settings in the model, or with INABENCH_SABOTAGE=netns in all of them on the emulated
 // rack, which takes hours. INABENCH_SABOTAGE_FAULTS and INABENCH_SABOTAGE_CELLS are lists of names
@@ -187,13 +184,69 @@ func TestSabotage(t *testing.T) {
 					return
 				}
 				t.Logf("%s: %s; %s", rec.Outcome, rec.Sabotage, strings.Join(rec.Reasons, "; "))
-				if wrong := misjudged(f, rec); wrong != "" && driver == "sim" && slices.Contains(unnoticed, f.Name) {
-					t.Log(wrong)
-				} else if wrong != "" {
+				if wrong := misjudged(f, rec); wrong != "" {
 					t.Error(wrong)
 				}
 			})
 		}
+	}
+}
+
+// TestStopsAreNoticed: a job that ends too early or hangs fails the run also where all figures that
+// are judged are right.
+func TestStopsAreNoticed(t *testing.T) {
+	const (
+		stream = "duration = \"4s\""
+		finite = "message = \"100MB\"\niterations = 100" // some 4 s
+	)
+	for _, c := range []struct{ fault, job, mode, code string }{
+		{"hang", stream, "statistical", results.CodeJobStopped},
+		{"hang", stream, "synchronous", results.CodeJobStopped},
+		{"stall", stream, "statistical", results.CodeJobStopped},
+		{"stall", stream, "synchronous", results.CodeJobStopped},
+		{"stop", stream, "statistical", results.CodeJobEnded},
+		{"end-early", stream, "synchronous", results.CodeJobEnded},
+		{"end-early", finite, "statistical", results.CodeIterations},
+		{"end-early", finite, "synchronous", results.CodeIterations},
+		{"", stream, "statistical", ""},
+		{"", finite, "synchronous", ""},
+	} {
+		t.Run(fmt.Sprintf("%s/%s/%.8s", c.fault, c.mode, c.job), func(t *testing.T) {
+			spec := pairOn(t, "50us", `
+inventory = "pair.toml"
+[switch]
+mode = %q
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+rate = "20Gbit/s"
+window = 1024
+%s
+[measure]
+warmup = "500ms"
+duration = "3s"
+[[expect]]
+metric = "wire_rate"
+value = "100Gbit/s"
+bound = "at-most"
+reason = "no cable carries more"
+`, c.mode, c.job)
+			o := RunOptions{Driver: "sim", Root: t.TempDir(), Tool: "test"}
+			if c.fault != "" {
+				var err error
+				if o.Sabotage, err = ParseSabotage(c.fault); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rec, _, err := Run(t.Context(), spec, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named := slices.ContainsFunc(rec.Checks, func(k results.Check) bool { return k.Code == c.code && k.Outcome == results.Fail })
+			if want := c.fault != ""; named != want || (rec.Outcome == results.Fail) != want || rec.ExitCode != results.ExitCode(rec.Outcome) {
+				t.Errorf("%s, exit code %d, want %s: %q", rec.Outcome, rec.ExitCode, c.code, rec.Reasons)
+			}
+		})
 	}
 }
 

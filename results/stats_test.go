@@ -100,6 +100,26 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// What is counted in whole pieces is counted from step to step.
+func TestWhole(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		growth []float64
+		want   Span
+	}{
+		{"a step in three readings", []float64{0, 3, 0, 0, 3, 0, 0, 3, 0}, Span{2, 8}},
+		{"all the time", []float64{1, 1, 1, 1, 1}, Span{1, 5}},
+		{"it stops", []float64{0, 3, 0, 3, 0, 0, 0, 0, 0}, Span{0, 9}},
+		{"it begins late", []float64{0, 0, 0, 0, 0, 1, 1, 1, 1}, Span{0, 9}},
+		{"one step", []float64{0, 0, 1, 0}, Span{0, 4}},
+		{"none", []float64{0, 0, 0, 0}, Span{0, 4}},
+	} {
+		if w := (Window{End: float64(len(c.growth))}).Whole(counter(c.growth)); w.Start != c.want.Start || w.End != c.want.End {
+			t.Errorf("%s: from %g to %g, want %v", c.name, w.Start, w.End, c.want)
+		}
+	}
+}
+
 func TestStood(t *testing.T) {
 	s := counter([]float64{5, 5, 0, 0, 0, 5, 1, 1})
 	for _, c := range []struct {

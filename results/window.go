@@ -52,6 +52,29 @@ func (w Window) Length() float64 {
 	return l
 }
 
+// Whole is the window from the first step of a counter in it to the last, for what is counted in
+// whole pieces, where a piece more or less would be chance. It is the window itself where more is
+// cut off than lies between two steps: the counter began late then, or has stopped.
+func (w Window) Whole(s Series) Window {
+	in := s.within(w.Start, w.End)
+	var steps []float64
+	longest := 0.0
+	for i := 1; i < len(in.T); i++ {
+		if in.V[i] == in.V[i-1] {
+			continue
+		}
+		if n := len(steps); n > 0 {
+			longest = max(longest, in.T[i]-steps[n-1])
+		}
+		steps = append(steps, in.T[i])
+	}
+	longest += s.Spacing() // a step is before the reading that shows it
+	if n := len(steps); n > 1 && steps[0]-w.Start <= longest && w.End-steps[n-1] <= longest {
+		w.Start, w.End = steps[0], steps[n-1]
+	}
+	return w
+}
+
 // kept are the parts of the window that are not left out.
 func (w Window) kept() []Span {
 	var out []Span

@@ -60,10 +60,12 @@ func TestOccupancyOfPackets(t *testing.T) {
 	}{
 		// The closed form is symmetric, and said .476 and .4.
 		{"linear, 1.5 and .6", rack(Linear, 0, 1.5, .6), []float64{.4, .25}, 0, .03},
+		// The closed form takes no turns into account, and said .875 and .8.
+		{"atp, 30 and 10 Gbit/s, slots for .4 of the memory", rack(ATP, .4*m, .375, .125), []float64{.98, .63}, 0, .03},
 		// Believed: levels are independent, 1.75 + ... = 2.25 packets at u = 1.
 		{"hash, levels of equal size decide alike", levels(Hash, m, m, 1), []float64{.5}, 2.5, .03},
 		{"hash, levels of other sizes decide nearly alike", levels(Hash, m, 2*m, 1), []float64{.667}, 0, .03},
-		{"a pool in two levels, both short", levels(Pool, m/2, m/2, 1), []float64{.5}, 0, .06},
+		{"a pool in two levels, both short", levels(Pool, m/2, m/2, 1), []float64{.5}, 2.5, .06},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := Occupancy(tt.p)
@@ -88,6 +90,26 @@ func TestOccupancyOfPackets(t *testing.T) {
 				t.Errorf("to the PS: %.4f packets per PSN, want %.4f", r.Links[2].Flows, tt.link)
 			}
 		})
+	}
+}
+
+// TestScatterNeedsWindow: a window that just holds what a rate limit has under way is too small,
+// as the limit's schedule has packets leave up to two blocks late.
+func TestScatterNeedsWindow(t *testing.T) {
+	for _, tt := range []struct{ window, want float64 }{{54, .75}, {120, .87}, {1e4, 1}} {
+		const limit = 100
+		p := rack3(1e6, Pool, 1, func(_ int, j *Job) {
+			j.Limit, j.Window = limit, tt.window
+			j.RTT = min(tt.window, 120) / limit
+			j.Nodes[2].Hold = j.RTT / 2
+		})
+		r, err := Occupancy(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Jobs[0].Rate / limit; math.Abs(got-tt.want) > .01 {
+			t.Errorf("a window of %v: %.3f of the limit, want %.3f", tt.window, got, tt.want)
+		}
 	}
 }
 

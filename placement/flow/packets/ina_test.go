@@ -435,6 +435,45 @@ func randomNetwork(rnd *rand.Rand) *Network {
 	return n
 }
 
+// observe is what runs of a network with real packets count in a second, and what they leave open
+// of it: two standard errors. Where r is the model's result, rows are those of counts.
+func observe(t *testing.T, n *Network, r *Result, rnd *rand.Rand, runs int) (mean, open [][]float64) {
+	t.Helper()
+	span := newModel(n).span()
+	warm, slowest := 6*span, 0.0
+	for ji := range r.Jobs {
+		warm = max(warm, 8*float64(n.Jobs[ji].Window)/r.Jobs[ji].Rate)
+		slowest = max(slowest, 1/r.Jobs[ji].Rate)
+	}
+	length := max(warm/2, 800*slowest)
+	for run := range runs {
+		p := newProtocol(t, n, rnd, span)
+		p.run(time.Duration(warm * 1e9))
+		before := p.counts()
+		p.run(p.now + time.Duration(length*1e9))
+		got := p.counts()
+		if run == 0 {
+			for _, row := range got {
+				mean, open = append(mean, make([]float64, len(row))), append(open, make([]float64, len(row)))
+			}
+		}
+		for ji := range got {
+			for k := range got[ji] { // Welford 1962; until the end, open is the sum of squares
+				v := (got[ji][k] - before[ji][k]) / length
+				d := v - mean[ji][k]
+				mean[ji][k] += d / float64(run+1)
+				open[ji][k] += d * (v - mean[ji][k])
+			}
+		}
+	}
+	for ji := range open {
+		for k, squares := range open[ji] {
+			open[ji][k] = 2 * math.Sqrt(squares/float64(runs)/float64(runs-1))
+		}
+	}
+	return mean, open
+}
+
 // TestAgainstProtocol runs random settings with the packets of testbed/ina and holds the
 // model to what is counted there, beyond what the few runs of that leave open of a mean.
 // The figures of the package's documentation are those of
@@ -459,56 +498,21 @@ func TestAgainstProtocol(t *testing.T) {
 			t.Errorf("setting %d: the model has no result", i)
 			continue
 		}
-		span := newModel(n).span()
-		var sum, squares [][]float64 // of the runs
-		const runs = 6
-		for range runs {
-			p := newProtocol(t, n, rnd, span)
-			warm := 0.0
-			slowest := 0.0
-			for ji := range r.Jobs {
-				warm = max(warm, 8*float64(n.Jobs[ji].Window)/r.Jobs[ji].Rate)
-				slowest = max(slowest, 1/r.Jobs[ji].Rate)
-			}
-			warm = max(warm, 6*span)
-			p.run(time.Duration(warm * 1e9))
-			before := p.counts()
-			length := max(warm/2, 800*slowest)
-			p.run(p.now + time.Duration(length*1e9))
-			got := p.counts()
-			for ji := range got {
-				for k := range got[ji] {
-					got[ji][k] = (got[ji][k] - before[ji][k]) / length
-				}
-			}
-			for ji := range got {
-				if len(sum) == ji {
-					sum, squares = append(sum, make([]float64, len(got[ji]))), append(squares, make([]float64, len(got[ji])))
-				}
-				for k := range got[ji] {
-					sum[ji][k] += got[ji][k]
-					squares[ji][k] += got[ji][k] * got[ji][k]
-				}
-			}
-		}
-		// What the runs themselves leave open of a mean: two standard errors.
-		open := func(ji, k int) float64 {
-			mean := sum[ji][k] / runs
-			return 2 * math.Sqrt(max(0, squares[ji][k]/runs-mean*mean)/(runs-1))
-		}
+		mean, open := observe(t, n, r, rnd, 6)
 		beyond := func(off, by float64) float64 { return math.Copysign(max(0, math.Abs(off)-by), off) }
-		for ji := range sum {
+		for ji := range mean {
 			out := &r.Jobs[ji]
 			what := fmt.Sprintf("setting %d job %d (%d runs)", i, ji, r.Runs)
-			rate := sum[ji][0] / runs
+			rate := mean[ji][0]
 			rates = append(rates, miss{out.Rate/rate - 1, fmt.Sprintf("%s: rate %.4g, protocol %.4g", what, out.Rate, rate)})
 			for k := range n.Jobs[ji].Nodes {
-				u, g, d := sum[ji][1+3*k], sum[ji][2+3*k], sum[ji][3+3*k]
+				at := 1 + 3*k
+				u, g, d := mean[ji][at], mean[ji][at+1], mean[ji][at+2]
 				if n.Jobs[ji].Nodes[k].Parent != None {
-					ups = append(ups, miss{beyond(out.Rate*out.Up[k]/(u/runs)-1, open(ji, 1+3*k)/(u/runs)), fmt.Sprintf("%s node %d: sends up %.4g, protocol %.4g", what, k, out.Rate*out.Up[k], u/runs)})
+					ups = append(ups, miss{beyond(out.Rate*out.Up[k]/u-1, open[ji][at]/u), fmt.Sprintf("%s node %d: sends up %.4g, protocol %.4g", what, k, out.Rate*out.Up[k], u)})
 				}
 				if d > 0 {
-					shares = append(shares, miss{beyond(out.Share[k]-g/d, open(ji, 2+3*k)/(d/runs)), fmt.Sprintf("%s node %d: share %.4f +- %.4f, protocol %.4f +- %.4f", what, k, out.Share[k], 2*out.ShareError[k], g/d, open(ji, 2+3*k)/(d/runs))})
+					shares = append(shares, miss{beyond(out.Share[k]-g/d, open[ji][at+1]/d), fmt.Sprintf("%s node %d: share %.4f +- %.4f, protocol %.4f +- %.4f", what, k, out.Share[k], 2*out.ShareError[k], g/d, open[ji][at+1]/d)})
 				}
 			}
 		}

@@ -1,0 +1,144 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// counting is a testbed whose samples a test makes up.
+type counting struct{ testbed.Testbed }
+
+func (c counting) Capabilities() testbed.Capabilities {
+	caps := c.Testbed.Capabilities()
+	caps.Kind = results.Measured
+	return caps
+}
+
+// judging is a run of one point, and what its testbed is to do, for a test that says what was seen.
+func judging(t *testing.T, text string) (*run, testbed.Setup) {
+	t.Helper()
+	spec := pairOn(t, "50us", text)
+	points, err := plans(spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb, err := openTestbed(t.Context(), "sim", spec, fabricOf(spec, "sim"), "", holding{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tb.Close(context.Background()) })
+	setup, err := spec.setup(points[0].plan, tb.Inventory(), Baseline{}, emulationScale(spec, "sim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &run{spec: spec, tb: counting{tb}}, setup
+}
+
+// judged is the verdict on what was seen in one phase of all jobs, from start to end.
+func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, end time.Duration) (results.Phase, []results.Check, results.Outcome) {
+	t.Helper()
+	var jobs []string
+	for _, j := range setup.Plan.Jobs {
+		jobs = append(jobs, j.Name)
+	}
+	ph, err := r.phase(setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks, outcome, _ := results.Judge(r.spec.Expectations(), []results.Point{{Phases: []results.Phase{ph}}})
+	return ph, checks, outcome
+}
+
+// TestShareOfLoss: what a switch granted is not what it added up, where resends push sums out
+// before they are complete. Of 8 % loss, 1.54 packets of each PSN of two workers go on.
+func TestShareOfLoss(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+rate = "10Gbit/s"
+[[expect]]
+metric = "share"
+tolerance = "0.03"
+reason = "there is memory for all of it"
+`)
+	for arrived, want := range map[float64]results.Outcome{1: results.Pass, 1.54: results.Fail} {
+		obs := seen(map[string]func(float64) float64{
+			"worker_arrived A/ps": func(float64) float64 { return arrived }, "job_out_packets A@tor1": func(float64) float64 { return arrived },
+		}, nil).obs
+		ph, checks, got := r.judged(t, setup, obs, time.Second, 7*time.Second)
+		if got != want {
+			t.Errorf("%v packets of a PSN: %s %+v, want %s", arrived, got, checks, want)
+		}
+		figures := map[string]float64{}
+		for _, f := range ph.Figures {
+			if f.Kind == results.Measured {
+				figures[f.Metric] = f.Value
+			}
+		}
+		if share := 2 - arrived; math.Abs(figures["share"]-share) > .005 || figures["granted"] != 1 {
+			t.Errorf("%v packets of a PSN: share %v, granted %v, want %v and 1", arrived, figures["share"], figures["granted"], share)
+		}
+	}
+}
+
+// TestLongMessage: a ring counts a message when it is done. Of one that takes longer than a phase
+// it is not known how much was carried, and what is not known is not 0.
+func TestLongMessage(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+collective = "ring"
+[[expect]]
+metric = "goodput"
+tolerance = "5%%"
+reason = "nothing else is on the way"
+`)
+	predicted, err := r.predict(r.tb.Inventory(), setup, Baseline{}, []string{"A"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goodput := predicted[0].Jobs[0].Goodput / 8 // bytes a second
+	for _, c := range []struct {
+		name  string
+		every float64 // seconds that a message takes; 0: no time
+		want  results.Outcome
+	}{
+		{"four messages between readings", 0.025, results.Pass},
+		{"one in more than the phase", 6, results.Inconclusive},
+		{"one in more than half of it", 2.9, results.Inconclusive},
+		{"three in it, of 1.5 s each", 1.5, results.Inconclusive}, // and not an eighth too much
+		{"half of the rate", 0, results.Fail},
+	} {
+		var obs observation
+		for i := range 60 {
+			at := float64(i) / 10
+			carried := goodput * at / 2
+			if c.every > 0 {
+				carried = goodput * c.every * math.Floor(at/c.every+1e-9)
+			}
+			for rank := range 2 {
+				of := fmt.Sprintf("A/%d", rank)
+				obs.samples = append(obs.samples, results.Sample{T: at, Source: "worker " + of, Metric: "worker_goodput_bytes", Of: of, Value: carried, Unit: "B"})
+			}
+		}
+		_, checks, got := r.judged(t, setup, obs, time.Second, 5*time.Second)
+		if got != c.want {
+			t.Errorf("%s: %s %+v, want %s", c.name, got, checks, c.want)
+		}
+		if c.every > 2 && !strings.Contains(checks[0].Why, "one message takes more than half of the phase") {
+			t.Errorf("%s: %q", c.name, checks[0].Why)
+		}
+	}
+}
