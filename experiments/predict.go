@@ -150,7 +150,9 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 				f.Hi = min(1, f.Hi)
 				return f
 			}
-			out = append(out, part("share", s.Share), part("granted", s.Granted))
+			if out = append(out, part("granted", s.Granted)); s.In >= placement.LeastIn {
+				out = append(out, part("share", s.Share))
+			}
 			if !slices.Contains(switches, s.Switch) {
 				switches = append(switches, s.Switch)
 			}

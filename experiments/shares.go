@@ -21,6 +21,9 @@ type share struct {
 // leave that came, and less where more leave than came. For n workers and p packets of a PSN it
 // is (n-p)/(n-1).
 func (s share) of(w results.Window) (results.Figure, error) {
+	if in, err := results.Ratio(w, s.in, s.psns); err == nil && in.Value < placement.LeastIn {
+		return results.Figure{}, fmt.Errorf("%.3f packets of a PSN come: there is next to nothing to add up", in.Value)
+	}
 	return results.Share(w, s.in, s.out, s.psns)
 }
 

@@ -98,12 +98,17 @@ type SharePrediction struct {
 	// switch counts. It differs from Share where switches below decide alike, so that PSNs
 	// of which more packets come are granted more seldom, or more often.
 	Granted float64 `json:"granted"`
+	In      float64 `json:"in"`           // packets per PSN that come
 	Hold    float64 `json:"hold"`         // T that was used, seconds, without queueing
 	Up      float64 `json:"up,omitempty"` // packets per PSN that the switch sends towards the PS; 0: not told
 	// Spread is by how much one run's share may be off: its standard deviation over the
 	// phases that jobs can have; 0: it follows from no phase.
 	Spread float64 `json:"spread,omitempty"`
 }
+
+// LeastIn is the fewest packets per PSN that must come to a switch for its share to say anything:
+// where less is to be taken out of the flow, chance makes it.
+const LeastIn = 1.05
 
 // LinkPrediction is the load of one directed link. WaterFill knows only cables: it
 // is given on the direction in which gradients load the cable most, and the other
@@ -426,7 +431,7 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			k := len(j.Workers) + i
 			// A switch that only ever sees whole sums from below has no share to measure.
 			if n := &f.Nodes[k]; n.Aggregate && in[k] > 1+1e-9 {
-				s := SharePrediction{Switch: j.Tree[i].Switch, Share: share[k], Granted: r.Share[k], Hold: n.Hold}
+				s := SharePrediction{Switch: j.Tree[i].Switch, Share: share[k], Granted: r.Share[k], In: in[k], Hold: n.Hold}
 				if r.Up != nil {
 					s.Up = r.Up[k]
 				}

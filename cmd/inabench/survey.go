@@ -178,10 +178,11 @@ func (d *drawer) run(number int) (k fidelity.SurveyCase, rec *results.Record, er
 	}
 	sets := s.Model()
 	if d.driver == "netns" {
-		if k.Factor, err = d.factor(path); err != nil {
+		var turn float64
+		if k.Factor, turn, err = d.motion(path); err != nil {
 			return k, nil, err
 		}
-		sets = s.Slow(k.Factor)
+		sets = s.Slow(k.Factor, turn)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
@@ -201,27 +202,35 @@ func (d *drawer) run(number int) (k fidelity.SurveyCase, rec *results.Record, er
 	return k, rec, err
 }
 
-// factor is the slow motion with which this machine carries an experiment.
-func (d *drawer) factor(path string) (float64, error) {
-	if f := d.c.Float64("factor"); f > 0 {
-		return f, nil
-	}
+// motion is the slow motion with which this machine carries an experiment, and the longest time in
+// seconds, not slowed, in which a window comes round.
+func (d *drawer) motion(path string) (factor, turn float64, err error) {
 	spec, err := experiments.Load(path)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	plan, err := experiments.NewPlan(spec, version())
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	frame := 8 * float64((&placement.Conditions{Lanes: spec.Switch.Lanes}).FrameBytes())
 	var phases []*placement.Prediction
 	for _, ph := range plan.Points[0].Phases {
 		for _, p := range ph.Predictions {
-			if p.Predictor == placement.Occupancy {
-				phases = append(phases, p)
+			if p.Predictor != placement.Occupancy {
+				continue
+			}
+			phases = append(phases, p)
+			for _, j := range p.Jobs {
+				if i := slices.IndexFunc(spec.Jobs, func(s experiments.Job) bool { return s.Name == j.Name }); i >= 0 && j.WireRate > 0 && j.Bottleneck != "rate limit" {
+					turn = max(turn, float64(spec.Jobs[i].Window)*frame/j.WireRate)
+				}
 			}
 		}
 	}
+	if f := d.c.Float64("factor"); f > 0 {
+		return f, turn, nil
+	}
 	load, err := carry.Demand(spec.Inventory(), plan.Points[0].Plan, phases, spec.Switch.Lanes)
-	return carry.Factor(d.machine, load), err
+	return carry.Factor(d.machine, load), turn, err
 }

@@ -55,8 +55,12 @@ const (
 	measuredRing = 6000
 )
 
-// settle is in how many round trips windows fill, queues with them, and shares come to rest.
-const settle = 6
+// Windows fill, queues with them, and shares come to rest in so many round trips by the cables, and
+// in so many turns of a window with its queues full.
+const (
+	settle = 6
+	turns  = 3
+)
 
 // Setting is an experiment that was drawn, as files.
 type Setting struct {
@@ -93,11 +97,13 @@ func (s *Setting) Write(dir string) (string, error) {
 }
 
 // Slow are the assignments of --set with which the setting runs in slow motion by a factor, which is
-// 1 or more. Where warm-ups would be less than six round trips then, or a ring's all-reduces fewer
-// than in the files' motion, all times on the wall clock become longer alike.
-func (s *Setting) Slow(factor float64) []string {
+// 1 or more. Turn is the longest time, in seconds, in which a window that a link or itself holds
+// back comes round. Where warm-ups would be less than six round trips or three turns then, or a
+// ring's all-reduces fewer than in the files' motion, all times on the wall clock become longer
+// alike.
+func (s *Setting) Slow(factor, turn float64) []string {
 	out := []string{fmt.Sprintf("emulation.factor=%g", factor)}
-	stretch := settle * float64(s.rtt) * factor / 1e6 / warmup
+	stretch := max(settle*float64(s.rtt)/1e6, turns*turn*1e3) * factor / warmup
 	if s.measured == measuredRing {
 		stretch = max(stretch, factor/Factor)
 	}

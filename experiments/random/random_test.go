@@ -158,7 +158,7 @@ func TestWrite(t *testing.T) {
 func TestSlow(t *testing.T) {
 	for number := 1; number <= 100; number++ {
 		s := random.Draw(5, number)
-		if got := s.Slow(100); len(got) != 1 || got[0] != "emulation.factor=100" {
+		if got := s.Slow(100, 0); len(got) != 1 || got[0] != "emulation.factor=100" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
 		inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
@@ -180,7 +180,7 @@ func TestSlow(t *testing.T) {
 		if got, want := len(simulated.Points[0].Phases), len(before.Points[0].Phases); got != want {
 			t.Errorf("%s: %d phases on a model, else %d", s.Name, got, want)
 		}
-		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(1e5)...)
+		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(1e5, 0)...)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}

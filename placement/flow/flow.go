@@ -159,7 +159,8 @@ type LinkResult struct {
 	// puts a cable's load and flows on the direction that more of the flows take
 	// towards a PS, and nothing on the other.
 	Flows float64
-	// Spread is by how much the load of one run may be off: the sum of its jobs' RateSpread.
+	// Spread is by how much the load of one run may be off, as in JobResult.RateSpread: the sum of
+	// what its jobs' packets may be.
 	Spread float64
 }
 

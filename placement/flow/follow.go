@@ -177,6 +177,9 @@ func follow(p *Problem, average *Result) *Result {
 			for i := 0; got != nil && i < len(got.Jobs); i++ {
 				got.Jobs[i].Rate *= float64(scale)
 				got.Jobs[i].RateSpread *= float64(scale)
+				for k := range got.Jobs[i].UpSpread {
+					got.Jobs[i].UpSpread[k] *= float64(scale)
+				}
 			}
 		}
 	}
@@ -212,7 +215,7 @@ func follow(p *Problem, average *Result) *Result {
 			if nd.Up != None {
 				r.Links[nd.Up].Load += jr.Rate * out.Up[k]
 				r.Links[nd.Up].Flows += out.Up[k]
-				r.Links[nd.Up].Spread += jr.RateSpread * out.Up[k]
+				r.Links[nd.Up].Spread += out.UpSpread[k] * packet(j)
 			}
 			if nd.Down != None {
 				w := 1.0

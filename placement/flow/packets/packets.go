@@ -131,6 +131,7 @@ type JobResult struct {
 	ShareError      []float64
 	ShareSpread     []float64 // standard deviation of a run's share from the mean
 	Up              []float64 // by node: packets towards the parent, per PSN
+	UpSpread        []float64 // by node: standard deviation of a run's packets/s towards the parent from the mean
 }
 
 // minRuns is how many runs a standard error is drawn from, at least.
@@ -256,6 +257,7 @@ func (a *accumulator) result() *Result {
 				up = a.sum[k+1] / n / j.Rate
 			}
 			j.Up = append(j.Up, up)
+			j.UpSpread = append(j.UpSpread, a.err(k+1)*math.Sqrt(n))
 			k += 2
 		}
 	}
