@@ -47,6 +47,9 @@ type RingConfig struct {
 	Seed  uint64   // of the reference gradients
 	// Timeout is how long a rank waits for a neighbour within an all-reduce; 0: for ever.
 	Timeout time.Duration
+	// Spoil makes gradients of this rank wrong on purpose, some at a time, before they are
+	// sent. One operation after the other calls it. nil: they are right.
+	Spoil func(values []byte)
 }
 
 // Ring reduces over TCP: in n-1 steps each rank adds what it gets of a chunk to its own
@@ -493,7 +496,12 @@ func (h head) String() string {
 }
 
 func (r *Ring) fill(b []byte, psn uint32) {
-	each(b, psn, func(b []byte, psn uint32) { r.ref.Fill(b, r.cfg.Rank, psn) })
+	each(b, psn, func(b []byte, psn uint32) {
+		r.ref.Fill(b, r.cfg.Rank, psn)
+		if r.cfg.Spoil != nil {
+			r.cfg.Spoil(b)
+		}
+	})
 }
 
 // each calls do with the pieces of b.
