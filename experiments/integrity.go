@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -78,6 +79,22 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 		return []results.Finding{in.whole()}
 	}
 	return excused(out, point)
+}
+
+// broken is the finding of an error that says which job did not do what it was asked.
+func broken(err error) []results.Finding {
+	var b interface {
+		error
+		Broken() (code, job string)
+	}
+	if !errors.As(err, &b) {
+		return nil
+	}
+	f := results.Finding{Name: goesOn, Outcome: results.Fail, What: b.Error()}
+	if f.Code, f.Of = b.Broken(); f.Code == results.CodeIterations || f.Code == results.CodeJobEnded {
+		f.Name = allDone
+	}
+	return []results.Finding{f}
 }
 
 // whole is the finding of a run in which all of it holds.

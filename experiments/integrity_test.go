@@ -1,8 +1,10 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -247,5 +249,29 @@ func TestIntegrityWithoutPlan(t *testing.T) {
 	}
 	if codes[results.CodeSums] != 1 || codes[results.CodeIterations] != 1 || codes[results.CodeUnchecked] != 1 {
 		t.Errorf("%v", codes)
+	}
+}
+
+// unruly is an error of a job, as testbeds have them.
+type unruly struct{ error }
+
+func (unruly) Broken() (code, job string) { return results.CodeIterations, "A" }
+
+// An error that says which job did wrong is a finding as well, by its code; others are not.
+func TestBroken(t *testing.T) {
+	r := run{rec: &results.Record{}, points: []planned{{}}}
+	r.add(0, 0, &results.Point{}, fmt.Errorf("jobs: %w", errors.Join(errors.New("noise"), unruly{errors.New("worker A/0 on host h1 ended")})))
+	r.add(0, 1, &results.Point{}, errors.New("no network"))
+	r.add(0, 2, &results.Point{}, nil)
+	want := results.Finding{Name: allDone, Code: results.CodeIterations, Of: "A", Outcome: results.Fail, What: "worker A/0 on host h1 ended"}
+	if got := r.rec.Points[0].Findings; len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if a, b := r.rec.Points[1].Findings, r.rec.Points[2].Findings; a != nil || b != nil {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	checks, outcome, reasons := results.Judge(nil, r.rec.Points[:1])
+	if outcome != results.ErrorOutcome || len(checks) != 1 || checks[0].Code != results.CodeIterations {
+		t.Errorf("%s: %+v, %v", outcome, checks, reasons)
 	}
 }

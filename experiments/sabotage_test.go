@@ -73,7 +73,6 @@ func TestSabotageParts(t *testing.T) {
 		{file: "mina-pairs.toml", order: "restart", refused: "lost the connections"},
 		{file: "titan-testbed.toml", order: "restart", refused: "lost the connections"},
 		{file: "fidelity.toml", order: "restart", part: "*/0"},
-		{file: "ring-worse.toml", order: "restart", refused: "no worker is there that could have it"},
 		{file: "quickstart.toml", order: "stop=C/0", refused: `no worker "C/0"`},
 		{file: "quickstart.toml", order: "flip-sums=tor9", refused: `no switch "tor9"`},
 		{file: "quickstart.toml", order: "slow-up=tor1", refused: `no link "tor1"`},
