@@ -61,10 +61,10 @@ func excused(out []results.Finding, point *results.Point) []results.Finding {
 }
 
 // wholeStudy looks at one point of a study that was measured, by what its jobs said at their end
-// and by the ends of cables. What programs of others compute their own logs tell.
+// and by the ends of cables, beside what the study has found itself. What programs of others compute their own logs tell.
 func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 	if caps := r.tb.Capabilities(); caps.Kind != results.Measured || len(s.Programs) > 0 || len(point.Jobs) == 0 {
-		return nil
+		return point.Findings
 	}
 	in := inspection{spec: s, caps: r.tb.Capabilities(), obs: observation{summaries: point.Jobs}}
 	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
@@ -73,8 +73,7 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 			in.obs.summaries = point.Jobs
 		}
 	}
-	out := append(in.work(), in.sums()...)
-	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), nil)...)
+	out := slices.Concat(point.Findings, in.work(), in.sums(), crossed(point.Health, r.tb.Inventory().Topology(), nil))
 	if len(out) == 0 {
 		return []results.Finding{in.whole()}
 	}
