@@ -51,6 +51,8 @@ func sabotaged(o *sabotage.Order, s *Spec, driver string, points []planned) (*sa
 			return nil, refuse("programs of others have no faults")
 		case p.Spec.study() != nil && driver == "sim":
 			return nil, refuse("a study in the simulator has no parts that could fail")
+		case o.At == sabotage.PS && (p.Spec.Operations != nil || p.Spec.Training != nil):
+			return nil, refuse("no job has a PS")
 		case o.Name == "restart" && (p.Spec.Operations != nil || p.Spec.Training != nil):
 			return nil, refuse("ranks that begin again have lost the connections of their job: that is what crash does")
 		}

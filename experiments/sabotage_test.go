@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -72,6 +73,7 @@ func TestSabotageParts(t *testing.T) {
 		{file: "autops-testbed.toml", order: "stop", refused: "the processes of a Parameter Service have no faults"},
 		{file: "mina-pairs.toml", order: "restart", refused: "lost the connections"},
 		{file: "titan-testbed.toml", order: "restart", refused: "lost the connections"},
+		{file: "mina-pairs.toml", order: "ps-drops", refused: "no job has a PS"},
 		{file: "fidelity.toml", order: "restart", part: "*/0"},
 		{file: "quickstart.toml", order: "stop=C/0", refused: `no worker "C/0"`},
 		{file: "quickstart.toml", order: "flip-sums=tor9", refused: `no switch "tor9"`},
@@ -102,6 +104,26 @@ func TestSabotageParts(t *testing.T) {
 	}
 	if _, err := ParseSabotage("flip-sum"); !errors.Is(err, ErrInput) {
 		t.Errorf("a fault that there is none of: %v", err)
+	}
+}
+
+// TestRestartOfRing: workers of a ring have nothing to begin again with, as opposed to others.
+func TestRestartOfRing(t *testing.T) {
+	pair := []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}
+	points := []planned{{plan: &placement.Plan{Jobs: []placement.JobPlan{
+		{Name: "A", Collective: placement.INA, PS: "h3", Workers: pair}, {Name: "R", Collective: placement.Ring, Workers: pair},
+	}}}}
+	for _, c := range []struct {
+		order string
+		fine  bool
+	}{{"restart=A/0", true}, {"restart=*/0", true}, {"restart=R/0", false}, {"stop=R/0", true}, {"wrong-gradient=R/1", true}} {
+		o, err := ParseSabotage(c.order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkPart(o, &Spec{}, points); (err == nil) != c.fine {
+			t.Errorf("%s: %v", c.order, err)
+		}
 	}
 }
 

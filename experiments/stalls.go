@@ -204,8 +204,8 @@ func stood(jobs []ran, stalls []standstill) (found []results.Finding, most *resu
 		if lost := total(times); lost > 0 && (most == nil || lost/(j.end-j.start) > most.Value) {
 			share := lost / (j.end - j.start)
 			most = &results.Trouble{Where: "job " + j.job, Value: share, Limit: lateShare, What: fmt.Sprintf(
-				"it or the testbed stood still for %s of its time (limit %s): %s in all, %d times, first %s",
-				results.Percent(share), results.Percent(lateShare), results.Quantity(lost, "s"), len(times), times[0].Why)}
+				"it or the testbed stood still for %s of its time (limit %s), %s in all; first %s",
+				results.Percent(share), results.Percent(lateShare), results.Quantity(lost, "s"), times[0].Why)}
 		}
 	}
 	return found, most, most != nil && most.Value > lateShare
