@@ -80,6 +80,41 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 	return excused(out, point)
 }
 
+// clocks are how far reports of agents were ahead of the time at which they came, at most, by
+// what they are of, in seconds. All was well when clocks were measured.
+type clocks map[string]float64
+
+// jumped and drifted are by how much a clock may be ahead before it has jumped, seconds and a part of the time
+// that has passed.
+const (
+	jumped  = 1.0
+	drifted = 1e-3
+)
+
+func (c clocks) hear(got []results.Sample, now time.Duration) {
+	for _, s := range got {
+		if strings.HasPrefix(s.Source, "worker ") || strings.HasPrefix(s.Source, "ps ") {
+			c[s.Of] = max(c[s.Of], s.T-now.Seconds()*(1+drifted))
+		}
+	}
+}
+
+// wrong are the findings of a job whose reports came from the future.
+func (c clocks) wrong(j *placement.JobPlan) (out []results.Finding) {
+	add := func(role, of, host string) {
+		if ahead := c[of]; ahead > jumped {
+			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
+				What: fmt.Sprintf("%s on host %s reports from the future: its clock is %s ahead of what it was when it began", role, host, results.Quantity(ahead, "s"))})
+		}
+	}
+	for _, w := range j.Workers {
+		of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+		add("worker "+of, of, w.Host)
+	}
+	add("ps "+j.Name, j.Name+"/ps", j.PS)
+	return out
+}
+
 // broken is the finding of an error that says which job did not do what it was asked.
 func broken(err error) []results.Finding {
 	var b interface {

@@ -275,3 +275,25 @@ func TestBroken(t *testing.T) {
 		t.Errorf("%s: %+v, %v", outcome, checks, reasons)
 	}
 }
+
+// Reports from the future are of a clock that jumped, whose agent is named with its host.
+func TestClocks(t *testing.T) {
+	c := clocks{}
+	sample := func(source, of string, at float64) results.Sample {
+		return results.Sample{Source: source, Of: of, T: at}
+	}
+	c.hear([]results.Sample{sample("worker A/0", "A/0", 9.9), sample("worker A/1", "A/1", 12), sample("host h1", "h1->tor1", 99)}, 10*time.Second)
+	c.hear([]results.Sample{sample("worker A/0", "A/0", 20.5), sample("worker A/1", "A/1", 20), sample("ps A", "A/ps", 25)}, 20*time.Second)
+	found := c.wrong(&placement.JobPlan{Name: "A", PS: "h3", Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}})
+	var who []string
+	for _, f := range found {
+		if f.Outcome != results.Fail || f.Code != results.CodeCounters {
+			t.Errorf("%+v", f)
+		}
+		before, _, _ := strings.Cut(f.What, " reports from the future")
+		who = append(who, before)
+	}
+	if want := []string{"worker A/1 on host h2", "ps A on host h3"}; !slices.Equal(who, want) {
+		t.Errorf("%q, want %q", who, want)
+	}
+}

@@ -149,11 +149,12 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		return point, nil, err
 	}
 	began = time.Now()
-	still := stillness{}
+	still, ahead := stillness{}, clocks{}
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: r.tb.Capabilities().Jobs,
 		Sample: func(got []results.Sample) error {
+			ahead.hear(got, dep.Now())
 			for i := range got {
 				got[i].T += r.clock
 			}
@@ -166,6 +167,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		still.jobs = append(still.jobs, ran{j.Plan.Name, r.clock + j.Start, r.clock + j.End})
+		point.Findings = append(point.Findings, ahead.wrong(&j.Plan)...)
 	}
 	why := still.judge(point)
 	if err != nil {
