@@ -88,12 +88,14 @@ func patience(cfg *agent.Config) time.Duration {
 	return 2*cmp.Or(cfg.Timeout, collective.DefaultTimeout) + time.Duration(compute*float64(time.Second))
 }
 
-// progress is how much the rank has done; any change is progress.
+// progress is how much the rank has done; any change is progress. Connections that nothing comes
+// through are kept alive by segments without a byte.
 func (p *rank) progress() int64 {
-	if p.last == nil {
+	s := p.last
+	if s == nil {
 		return 0
 	}
-	return p.last.Iterations + p.last.PacketsSent + p.last.PacketsReceived
+	return s.Iterations + s.BytesSent + s.BytesReceived - collective.TCPOverhead*(s.PacketsSent+s.PacketsReceived)
 }
 
 // ended reports whether the rank's process has.

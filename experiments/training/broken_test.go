@@ -123,12 +123,23 @@ type patient struct{ Hosts }
 
 func (patient) Silence(context.Context, string, string, time.Duration) error { return nil }
 
-// A rank that reports and does nothing is given up: nobody else may be there to miss it.
+// A rank that reports and does nothing is given up: nobody else may be there to miss it. To keep
+// its connections alive is nothing.
 func TestStandsStill(t *testing.T) {
 	p := aRank(8)
 	p.patience = 10 * time.Millisecond
 	close(p.started)
-	p.take(&agent.Event{Event: "sample", T: 101, Stats: &agent.Stats{Iterations: 1, PacketsSent: 5}})
+	sample := func(packets, bytes int64) {
+		p.take(&agent.Event{Event: "sample", T: 101, Stats: &agent.Stats{Iterations: 1, PacketsSent: packets, BytesSent: bytes}})
+	}
+	sample(5, 5000)
+	before := p.progress()
+	if sample(6, 5000+collective.TCPOverhead); p.progress() != before {
+		t.Error("a segment without a byte is progress")
+	}
+	if sample(7, 5001+2*collective.TCPOverhead); p.progress() == before {
+		t.Error("a byte is no progress")
+	}
 	p.attend(t.Context(), patient{})
 	err, silent := p.failure()
 	if code, _ := codeOf(err); code != results.CodeJobStopped || !silent || !strings.Contains(err.Error(), "rank A/1 on host h2: stands still: it did 1 of 8 iterations") {

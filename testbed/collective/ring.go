@@ -22,9 +22,9 @@ import (
 // (32768 and up), which could be taken, and not a port of INA packets.
 const RingPortBase = 0x5000
 
-// tcpOverhead is the bytes of a frame around a TCP payload: Ethernet, IPv4, TCP with
+// TCPOverhead is the bytes of a frame around a TCP payload: Ethernet, IPv4, TCP with
 // timestamps.
-const tcpOverhead = 14 + 20 + 32
+const TCPOverhead = 14 + 20 + 32
 
 // A vector is cut into pieces, which is what the reference gradients know as packets;
 // ranks pass it on in blocks of these.
@@ -579,9 +579,9 @@ func traffic(c *net.TCPConn) Traffic {
 	}
 	return Traffic{
 		PacketsSent:     int64(i.Segs_out),
-		BytesSent:       int64(i.Bytes_sent) + tcpOverhead*int64(i.Segs_out),
+		BytesSent:       int64(i.Bytes_sent) + TCPOverhead*int64(i.Segs_out),
 		PacketsReceived: int64(i.Segs_in),
-		BytesReceived:   int64(i.Bytes_received) + tcpOverhead*int64(i.Segs_in),
+		BytesReceived:   int64(i.Bytes_received) + TCPOverhead*int64(i.Segs_in),
 		Resends:         int64(i.Total_retrans),
 	}
 }
@@ -597,7 +597,7 @@ func tcpInfo(c *net.TCPConn) (info *unix.TCPInfo, err error) {
 // paces payload. What it cannot express, above 34 Gbit/s, is left unlimited.
 func limitRate(c *net.TCPConn, rate float64) error {
 	const mss = 1448 // of an MTU of 1,500
-	payload := rate / 8 * mss / (mss + tcpOverhead)
+	payload := rate / 8 * mss / (mss + TCPOverhead)
 	if rate == 0 || payload >= 1<<32-1 {
 		return nil
 	}
