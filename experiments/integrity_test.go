@@ -112,12 +112,12 @@ func TestIntegrity(t *testing.T) {
 			outcome: results.Fail, code: results.CodeJobStopped, says: []string{"got no result", "its PS on host h3 completed nothing of what arrived"}},
 		{name: "a switch that stood still, which is known", rates: hang(3, 5, "A/0", "A/1"),
 			change: func(in *inspection) {
-				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "switch tor1", "frames left up to 2 s late"}}
+				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "switch tor1", "frames left up to 2 s late", 2}}
 			},
 			outcome: results.Inconclusive, code: results.CodeJobStopped, says: []string{"switch tor1"}},
 		{name: "a worker that says itself that it was late", rates: hang(3, 5, "A/0", "A/1"),
 			change: func(in *inspection) {
-				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "worker A/0 on host h1", "paced sends up to 2 s late"}}
+				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "worker A/0 on host h1", "paced sends up to 2 s late", 2}}
 			},
 			outcome: results.Fail, code: results.CodeJobStopped},
 		{name: "half a round trip without results", rates: hang(3, 3.2, "A/0", "A/1"), outcome: results.Pass},
@@ -193,7 +193,7 @@ func TestPatience(t *testing.T) {
 	stalls := func(each, every float64, n int) (out []standstill) {
 		for i := range n {
 			at := 100 + float64(i+1)*every
-			out = append(out, standstill{results.Span{Start: at, End: at + each}, "switch tor1", "late"})
+			out = append(out, standstill{results.Span{Start: at, End: at + each}, "switch tor1", "late", each})
 		}
 		return out
 	}

@@ -26,13 +26,14 @@ const enough = 0.8
 type standstill struct {
 	results.Span
 	where, what string
+	late        float64 // the most, s: several that are close together are one
 }
 
 // onClock puts stalls of a deployment on the run's clock, which is so many seconds ahead.
 func onClock(in []testbed.Stall, ahead float64) []standstill {
 	var out []standstill
 	for _, s := range in {
-		out = append(out, standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What})
+		out = append(out, standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What, s.Late.Seconds()})
 	}
 	return out
 }
@@ -185,16 +186,16 @@ func stood(jobs []ran, stalls []standstill) (found []results.Finding, most *resu
 				continue
 			}
 			s.Start, s.End = max(s.Start, j.start), min(s.End, j.end)
-			if s.End-s.Start <= stillLeast {
+			if long := min(s.late, s.End-s.Start); long <= stillLeast {
 				short = append(short, s)
-			} else if s.End-s.Start > worst.End-worst.Start {
-				worst = s
+			} else if long > worst.late {
+				worst, worst.late = s, long
 			}
 		}
 		if worst.where != "" {
 			f := results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.job, Outcome: results.Fail,
-				What: fmt.Sprintf("job %s stood still: %s did not run from %.2f s to %.2f s, of its time from %.2f s to %.2f s", j.job, worst.where, worst.Start, worst.End, j.start, j.end)}
-			if times := spoiltTimes(machine, worst.Start, worst.End, 0); worst.End-worst.Start-total(times) <= stillLeast {
+				What: fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, of its time from %.2f s to %.2f s: %s", j.job, worst.where, worst.Start, worst.End, j.start, j.end, worst.what)}
+			if times := spoiltTimes(machine, worst.Start, worst.End, 0); worst.late-total(times) <= stillLeast {
 				f.Outcome = results.Inconclusive
 				f.What += "; the testbed stood still meanwhile: " + times[0].Why
 			}
@@ -247,12 +248,12 @@ func (s *stillness) judge(point *results.Point) (why string) {
 	return why
 }
 
-// besides is what is left of the time that a process was late by, in seconds, without what it
-// stood still.
+// besides is what is left of the time that a process was late by, in seconds, without long
+// stalls, of which there are findings.
 func besides(late float64, where string, stalls []testbed.Stall) float64 {
 	for _, s := range stalls {
-		if s.Where == where {
-			late -= (s.End - s.Start).Seconds()
+		if s.Where == where && s.Late.Seconds() > stillLeast {
+			late -= s.Late.Seconds()
 		}
 	}
 	return max(0, late)

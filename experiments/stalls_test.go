@@ -28,7 +28,7 @@ func TestStandstillOf(t *testing.T) {
 // take too much of its time make its figures those of the machine.
 func TestStood(t *testing.T) {
 	at := func(where string, start, end float64) standstill {
-		return standstill{results.Span{Start: start, End: end}, where, "it did not run"}
+		return standstill{results.Span{Start: start, End: end}, where, "it did not run", end - start}
 	}
 	often := func(where string, each float64, n int) (out []standstill) {
 		for i := range n {
@@ -46,9 +46,10 @@ func TestStood(t *testing.T) {
 		says    string
 	}{
 		{name: "nothing"},
-		{name: "suspended", stalls: []standstill{at(mine, 12, 14.2)}, outcome: results.Fail, says: "rank A/0 on host h1 did not run from 12.00 s to 14.20 s"},
+		{name: "suspended", stalls: []standstill{at(mine, 12, 14.2)}, outcome: results.Fail, says: "rank A/0 on host h1 from 12.00 s to 14.20 s, of its time from 10.00 s to 30.00 s: it did not run"},
 		{name: "suspended beyond its end", stalls: []standstill{at(mine, 29, 40)}, outcome: results.Fail, says: "to 30.00 s"},
 		{name: "suspended before it began", stalls: []standstill{at(mine, 5, 10.3)}, told: true},
+		{name: "many that are close together", stalls: []standstill{{results.Span{Start: 12, End: 12.9}, mine, "it did not run", .05}}, told: true},
 		{name: "another's", stalls: []standstill{at(other, 12, 14.2)}},
 		{name: "with its switch", stalls: []standstill{at(mine, 12, 14.2), at(tor, 11.9, 14)}, outcome: results.Inconclusive, told: true, excused: true, says: "the testbed stood still meanwhile: switch tor1"},
 		{name: "the switch long before", stalls: []standstill{at(mine, 12, 14.2), at(tor, 11, 11.1)}, outcome: results.Fail, told: true},
@@ -72,10 +73,10 @@ func TestStood(t *testing.T) {
 	}
 }
 
-// What a rank was late by while it stood still is not counted twice.
+// What a rank was late by while it stood still for long is not counted twice.
 func TestBesides(t *testing.T) {
 	const s = time.Second
-	stalls := []testbed.Stall{{Where: "rank A/0", Start: 3 * s, End: 5 * s}, {Where: "rank A/1", Start: 3 * s, End: 9 * s}}
+	stalls := []testbed.Stall{{Where: "rank A/0", Late: 2 * s}, {Where: "rank A/0", Late: s / 10}, {Where: "rank A/1", Late: 6 * s}}
 	for _, c := range []struct{ late, want float64 }{{2.5, .5}, {1, 0}, {0, 0}} {
 		if got := besides(c.late, "rank A/0", stalls); got != c.want {
 			t.Errorf("%v s late: %v, want %v", c.late, got, c.want)
