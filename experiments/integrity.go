@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -57,10 +58,10 @@ func excused(out []results.Finding, point *results.Point) []results.Finding {
 }
 
 // wholeStudy looks at one point of a study that was measured, by what its jobs said at their end
-// and by the ends of cables. What programs of others compute their own logs tell.
+// and by the ends of cables, beside what the study has found itself. What programs of others compute their own logs tell.
 func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 	if caps := r.tb.Capabilities(); caps.Kind != results.Measured || len(s.Programs) > 0 || len(point.Jobs) == 0 {
-		return nil
+		return point.Findings
 	}
 	in := inspection{spec: s, caps: r.tb.Capabilities(), obs: observation{summaries: point.Jobs}}
 	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
@@ -69,12 +70,62 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 			in.obs.summaries = point.Jobs
 		}
 	}
-	out := append(in.work(), in.sums()...)
-	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), nil)...)
+	out := slices.Concat(point.Findings, in.work(), in.sums(), crossed(point.Health, r.tb.Inventory().Topology(), nil))
 	if len(out) == 0 {
 		return []results.Finding{in.whole()}
 	}
 	return excused(out, point)
+}
+
+// clocks are how far reports of agents were ahead of the time at which they came, at most, by
+// what they are of, in seconds. All was well when clocks were measured.
+type clocks map[string]float64
+
+// jumped and drifted are by how much a clock may be ahead before it has jumped, seconds and a part of the time
+// that has passed.
+const (
+	jumped  = 1.0
+	drifted = 1e-3
+)
+
+func (c clocks) hear(got []results.Sample, now time.Duration) {
+	for _, s := range got {
+		if strings.HasPrefix(s.Source, "worker ") || strings.HasPrefix(s.Source, "ps ") {
+			c[s.Of] = max(c[s.Of], s.T-now.Seconds()*(1+drifted))
+		}
+	}
+}
+
+// wrong are the findings of a job whose reports came from the future.
+func (c clocks) wrong(j *placement.JobPlan) (out []results.Finding) {
+	add := func(role, of, host string) {
+		if ahead := c[of]; ahead > jumped {
+			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
+				What: fmt.Sprintf("%s on host %s reports from the future: its clock is %s ahead of what it was when it began", role, host, results.Quantity(ahead, "s"))})
+		}
+	}
+	for _, w := range j.Workers {
+		of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+		add("worker "+of, of, w.Host)
+	}
+	add("ps "+j.Name, j.Name+"/ps", j.PS)
+	return out
+}
+
+// broken is the finding of an error that says which job did not do what it was asked.
+func broken(err error) []results.Finding {
+	var b interface {
+		error
+		Broken() (code, job string)
+	}
+	if !errors.As(err, &b) {
+		return nil
+	}
+	f := results.Finding{Name: goesOn, Outcome: results.Fail, What: b.Error()}
+	if f.Code, f.Of = b.Broken(); f.Code == results.CodeIterations || f.Code == results.CodeJobEnded {
+		f.Name = allDone
+	}
+	return []results.Finding{f}
 }
 
 // whole is the finding of a run in which all of it holds.

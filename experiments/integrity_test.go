@@ -1,8 +1,10 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -120,12 +122,12 @@ func TestIntegrity(t *testing.T) {
 			outcome: results.Fail, code: results.CodeJobStopped, says: []string{"got no result", "its PS on host h3 completed nothing of what arrived"}},
 		{name: "a switch that stood still, which is known", rates: hang(3, 5, "A/0", "A/1"),
 			change: func(in *inspection) {
-				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "switch tor1", "frames left up to 2 s late"}}
+				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "switch tor1", "frames left up to 2 s late", 2}}
 			},
 			outcome: results.Inconclusive, code: results.CodeJobStopped, says: []string{"switch tor1"}},
 		{name: "a worker that says itself that it was late", rates: hang(3, 5, "A/0", "A/1"),
 			change: func(in *inspection) {
-				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "worker A/0 on host h1", "paced sends up to 2 s late"}}
+				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "worker A/0 on host h1", "paced sends up to 2 s late", 2}}
 			},
 			outcome: results.Fail, code: results.CodeJobStopped},
 		{name: "half a round trip without results", rates: hang(3, 3.2, "A/0", "A/1"), outcome: results.Pass},
@@ -233,7 +235,7 @@ func TestPatience(t *testing.T) {
 	stalls := func(each, every float64, n int) (out []standstill) {
 		for i := range n {
 			at := 100 + float64(i+1)*every
-			out = append(out, standstill{results.Span{Start: at, End: at + each}, "switch tor1", "late"})
+			out = append(out, standstill{results.Span{Start: at, End: at + each}, "switch tor1", "late", each})
 		}
 		return out
 	}
@@ -316,5 +318,51 @@ func TestWrongSumFails(t *testing.T) {
 				t.Errorf("%s with %d of 1000 values wrong: %s %q, want %s", file, wrong, got, reasons, want)
 			}
 		}
+	}
+}
+
+// unruly is an error of a job, as testbeds have them.
+type unruly struct{ error }
+
+func (unruly) Broken() (code, job string) { return results.CodeIterations, "A" }
+
+// An error that says which job did wrong is a finding as well, by its code; others are not.
+func TestBroken(t *testing.T) {
+	r := run{rec: &results.Record{}, points: []planned{{}}}
+	r.add(0, 0, &results.Point{}, fmt.Errorf("jobs: %w", errors.Join(errors.New("noise"), unruly{errors.New("worker A/0 on host h1 ended")})))
+	r.add(0, 1, &results.Point{}, errors.New("no network"))
+	r.add(0, 2, &results.Point{}, nil)
+	want := results.Finding{Name: allDone, Code: results.CodeIterations, Of: "A", Outcome: results.Fail, What: "worker A/0 on host h1 ended"}
+	if got := r.rec.Points[0].Findings; len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if a, b := r.rec.Points[1].Findings, r.rec.Points[2].Findings; a != nil || b != nil {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	checks, outcome, reasons := results.Judge(nil, r.rec.Points[:1])
+	if outcome != results.ErrorOutcome || len(checks) != 1 || checks[0].Code != results.CodeIterations {
+		t.Errorf("%s: %+v, %v", outcome, checks, reasons)
+	}
+}
+
+// Reports from the future are of a clock that jumped, whose agent is named with its host.
+func TestClocks(t *testing.T) {
+	c := clocks{}
+	sample := func(source, of string, at float64) results.Sample {
+		return results.Sample{Source: source, Of: of, T: at}
+	}
+	c.hear([]results.Sample{sample("worker A/0", "A/0", 9.9), sample("worker A/1", "A/1", 12), sample("host h1", "h1->tor1", 99)}, 10*time.Second)
+	c.hear([]results.Sample{sample("worker A/0", "A/0", 20.5), sample("worker A/1", "A/1", 20), sample("ps A", "A/ps", 25)}, 20*time.Second)
+	found := c.wrong(&placement.JobPlan{Name: "A", PS: "h3", Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}})
+	var who []string
+	for _, f := range found {
+		if f.Outcome != results.Fail || f.Code != results.CodeCounters {
+			t.Errorf("%+v", f)
+		}
+		before, _, _ := strings.Cut(f.What, " reports from the future")
+		who = append(who, before)
+	}
+	if want := []string{"worker A/1 on host h2", "ps A on host h3"}; !slices.Equal(who, want) {
+		t.Errorf("%q, want %q", who, want)
 	}
 }

@@ -84,7 +84,11 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 		return point, nil, err
 	}
 	links := r.linkLoads()
-	if _, err := tb.Health(ctx); err != nil { // begins a new interval
+	still, err := r.watchStalls(ctx, tb)
+	if err == nil {
+		_, err = tb.Health(ctx) // begins a new interval
+	}
+	if err != nil {
 		return point, nil, err
 	}
 	r.timing("deploy", began)
@@ -98,7 +102,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 			r.status("measure", labels(p.Labels), finished())
 			read, err := counters.Sample(ctx)
 			links.keep(read)
-			return errors.Join(err, r.dir.Append(append(reports, read...)...), r.dir.Flush())
+			return errors.Join(err, still.read(ctx), r.dir.Append(append(reports, read...)...), r.dir.Flush())
 		},
 	}, o.training(jobs))
 	ph.End = now().Seconds()
@@ -108,6 +112,16 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	r.timing("measure", began)
 	health, herr := unwell(ctx, tb, out)
 	point.Health = append(point.Health, health...)
+	for i := range out {
+		j := &out[i]
+		still.keep(j.Stalls)
+		over := ph.End
+		if j.End > 0 {
+			over = ph.Start + j.End.Seconds()
+		}
+		still.jobs = append(still.jobs, ran{j.Name, ph.Start + j.Start.Seconds(), over})
+	}
+	ph.Stood = still.judge(point)
 	if kerr := r.controlled(p, repeat, control.Events()); err == nil {
 		err = errors.Join(herr, kerr)
 	}
@@ -324,10 +338,11 @@ func unwell(ctx context.Context, tb *remote.Testbed, out []training.Outcome) ([]
 			if t == nil || !(t.JCT > 0) {
 				continue
 			}
-			if share := t.Late.Sum / t.JCT; share > lateShare {
+			late := besides(t.Late.Sum, where, out[i].Stalls)
+			if share := late / t.JCT; share > lateShare {
 				all = append(all, results.Trouble{
 					Where: where, What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
-						results.Quantity(t.Late.Sum, "s"), results.Percent(share), results.Percent(lateShare)),
+						results.Quantity(late, "s"), results.Percent(share), results.Percent(lateShare)),
 					Value: share, Limit: lateShare, Fatal: true,
 				})
 			}
@@ -546,7 +561,7 @@ func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing str
 	return agent.Config{
 		Sharing: asking[sharing], Run: uint64(time.Now().UnixNano()), Profiled: o.Profiled, Epoch: uint16(time.Now().UnixMilli()) | 1, Lanes: s.Switch.Lanes, Seed: seed,
 		RTO: 4*rtt + 20*time.Millisecond, LineRate: float64(rate), Interval: time.Duration(s.Measure.Interval),
-		Rest: testbed.Rest(max(rtt, beat), s.Emulation.Offload), Offload: s.Emulation.Offload,
+		Rest: testbed.Rest(max(rtt, beat), s.Emulation.Offload), Beat: beat, Offload: s.Emulation.Offload,
 	}
 }
 

@@ -305,6 +305,7 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 	}
 	if err != nil {
 		point.Error = err.Error()
+		point.Findings = append(point.Findings, broken(err)...)
 	}
 	point.DropUncompared()
 	r.rec.AddSabotaged(point.Sabotaged)

@@ -51,6 +51,10 @@ func sabotaged(o *sabotage.Order, s *Spec, driver string, points []planned) (*sa
 			return nil, refuse("programs of others have no faults")
 		case p.Spec.study() != nil && driver == "sim":
 			return nil, refuse("a study in the simulator has no parts that could fail")
+		case o.At == sabotage.PS && (p.Spec.Operations != nil || p.Spec.Training != nil):
+			return nil, refuse("no job has a PS")
+		case o.Name == "restart" && (p.Spec.Operations != nil || p.Spec.Training != nil):
+			return nil, refuse("ranks that begin again have lost the connections of their job: that is what crash does")
 		}
 	}
 	out := *o
@@ -82,6 +86,7 @@ func checkPart(o *sabotage.Order, s *Spec, points []planned) error {
 				case o.At == sabotage.PS && j.PS != "":
 					there = append(there, j.Name+"/ps")
 				case o.At == sabotage.PS || j.Local():
+				case o.Name == "restart" && j.Collective == placement.Ring: // its connections would be gone
 				default:
 					for _, w := range j.Workers {
 						there = append(there, fmt.Sprintf("%s/%d", j.Name, w.Rank))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -27,6 +28,7 @@ var cells = []struct {
 	{"synchronous", "quickstart.toml", []string{"switch.mode=synchronous"}},
 	{"trace", "fidelity.toml", nil},
 	{"mina-pairs", "mina-pairs.toml", nil},
+	{"titan", "titan-testbed.toml", nil},
 }
 
 func loadCell(t *testing.T, file string, sets []string) *Spec {
@@ -69,6 +71,11 @@ func TestSabotageParts(t *testing.T) {
 		{file: "quickstart.toml", driver: "sim", order: "flip-sums", refused: "no sums"},
 		{file: "policies.toml", driver: "sim", order: "stop", refused: "a study in the simulator"},
 		{file: "iperf3.toml", order: "slow-up", refused: "programs of others"},
+		{file: "autops-testbed.toml", order: "stop", refused: "the processes of a Parameter Service have no faults"},
+		{file: "mina-pairs.toml", order: "restart", refused: "lost the connections"},
+		{file: "titan-testbed.toml", order: "restart", refused: "lost the connections"},
+		{file: "mina-pairs.toml", order: "ps-drops", refused: "no job has a PS"},
+		{file: "fidelity.toml", order: "restart", part: "*/0"},
 		{file: "quickstart.toml", order: "stop=C/0", refused: `no worker "C/0"`},
 		{file: "quickstart.toml", order: "flip-sums=tor9", refused: `no switch "tor9"`},
 		{file: "quickstart.toml", order: "slow-up=tor1", refused: `no link "tor1"`},
@@ -98,6 +105,26 @@ func TestSabotageParts(t *testing.T) {
 	}
 	if _, err := ParseSabotage("flip-sum"); !errors.Is(err, ErrInput) {
 		t.Errorf("a fault that there is none of: %v", err)
+	}
+}
+
+// TestRestartOfRing: workers of a ring have nothing to begin again with, as opposed to others.
+func TestRestartOfRing(t *testing.T) {
+	pair := []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}
+	points := []planned{{plan: &placement.Plan{Jobs: []placement.JobPlan{
+		{Name: "A", Collective: placement.INA, PS: "h3", Workers: pair}, {Name: "R", Collective: placement.Ring, Workers: pair},
+	}}}}
+	for _, c := range []struct {
+		order string
+		fine  bool
+	}{{"restart=A/0", true}, {"restart=*/0", true}, {"restart=R/0", false}, {"stop=R/0", true}, {"wrong-gradient=R/1", true}} {
+		o, err := ParseSabotage(c.order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkPart(o, &Spec{}, points); (err == nil) != c.fine {
+			t.Errorf("%s: %v", c.order, err)
+		}
 	}
 }
 
@@ -178,7 +205,7 @@ func TestSabotage(t *testing.T) {
 				defer cancel()
 				rec, _, err := Run(ctx, spec, RunOptions{Driver: driver, Root: t.TempDir(), Tool: "test", Sabotage: &sabotage.Order{Fault: f}})
 				if rec == nil {
-					if f.At != sabotage.PS { // which a synchronous job has not
+					if f.At != sabotage.PS && !errors.Is(err, errors.ErrUnsupported) { // a synchronous job has no PS
 						t.Error(err)
 					}
 					return

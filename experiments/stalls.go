@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/remote"
 )
 
 // A stall of the testbed costs seconds and not the run: a phase goes on until it has as many
@@ -24,13 +26,14 @@ const enough = 0.8
 type standstill struct {
 	results.Span
 	where, what string
+	late        float64 // the most, s: several that are close together are one
 }
 
 // onClock puts stalls of a deployment on the run's clock, which is so many seconds ahead.
 func onClock(in []testbed.Stall, ahead float64) []standstill {
 	var out []standstill
 	for _, s := range in {
-		out = append(out, standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What})
+		out = append(out, standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What, s.Late.Seconds()})
 	}
 	return out
 }
@@ -38,7 +41,16 @@ func onClock(in []testbed.Stall, ahead float64) []standstill {
 // machine says whether the testbed stood still, and not what is tested: an agent that does not
 // send may have been made to.
 func (s standstill) machine() bool {
-	return !strings.HasPrefix(s.where, "worker ") && !strings.HasPrefix(s.where, "ps ")
+	role, _, _ := strings.Cut(s.where, " ")
+	return !slices.Contains([]string{"worker", "ps", "rank"}, role)
+}
+
+// of reports whether a job's own process stood still.
+func (s standstill) of(job string) bool {
+	_, agent, _ := strings.Cut(s.where, " ")
+	agent, _, _ = strings.Cut(agent, " on host ")
+	name, _, _ := strings.Cut(agent, "/")
+	return !s.machine() && name == job
 }
 
 // recovery is how long after a stall traffic is not what it was: what waited is sent, and what
@@ -152,4 +164,97 @@ func leaveOut(ph *results.Phase, stalls []standstill, recovery, interval float64
 		ph.Spoilt = fmt.Sprintf("the testbed stood still, %d times, so that %s of %s are lost, first %s", len(w.Out), results.Quantity(lost, "s"), results.Quantity(long, "s"), ph.LeftOut[0].Why)
 	}
 	return w
+}
+
+// ran is when a job of a study ran, on the run's clock.
+type ran struct {
+	job        string // as its agents have it
+	start, end float64
+}
+
+// stood says of a study's jobs, whose figures are of all their time, whether a process of theirs
+// stood still for long, which nothing of the testbed explains, and how much of its time the job
+// or the testbed stood still that lost most: above lateShare, which excused says, a figure that
+// is not what it should be may be about that.
+func stood(jobs []ran, stalls []standstill) (found []results.Finding, most *results.Trouble, excused bool) {
+	machine := ofMachine(stalls)
+	for _, j := range jobs {
+		short := slices.Clone(machine)
+		var worst standstill
+		for _, s := range stalls {
+			if !s.of(j.job) {
+				continue
+			}
+			s.Start, s.End = max(s.Start, j.start), min(s.End, j.end)
+			if long := min(s.late, s.End-s.Start); long <= stillLeast {
+				short = append(short, s)
+			} else if long > worst.late {
+				worst, worst.late = s, long
+			}
+		}
+		if worst.where != "" {
+			f := results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.job, Outcome: results.Fail,
+				What: fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, of its time from %.2f s to %.2f s: %s", j.job, worst.where, worst.Start, worst.End, j.start, j.end, worst.what)}
+			if times := spoiltTimes(machine, worst.Start, worst.End, 0); worst.late-total(times) <= stillLeast {
+				f.Outcome = results.Inconclusive
+				f.What += "; the testbed stood still meanwhile: " + times[0].Why
+			}
+			found = append(found, f)
+		}
+		times := spoiltTimes(short, j.start, j.end, 0)
+		if lost := total(times); lost > 0 && (most == nil || lost/(j.end-j.start) > most.Value) {
+			share := lost / (j.end - j.start)
+			most = &results.Trouble{Where: "job " + j.job, Value: share, Limit: lateShare, What: fmt.Sprintf(
+				"it or the testbed stood still for %s of its time (limit %s), %s in all; first %s",
+				results.Percent(share), results.Percent(lateShare), results.Quantity(lost, "s"), times[0].Why)}
+		}
+	}
+	return found, most, most != nil && most.Value > lateShare
+}
+
+// stillness collects the stalls of a study's testbed and jobs while it runs.
+type stillness struct {
+	stalls []standstill
+	jobs   []ran
+	ask    func(ctx context.Context) ([]testbed.Stall, error) // the testbed, on the run's clock
+}
+
+// watchStalls forgets the stalls that a testbed has had so far, and collects those to come.
+func (r *run) watchStalls(ctx context.Context, tb *remote.Testbed) (*stillness, error) {
+	s := &stillness{ask: func(ctx context.Context) ([]testbed.Stall, error) { return tb.Stalls(ctx, r.origin) }}
+	_, err := s.ask(ctx)
+	return s, err
+}
+
+// read asks the testbed.
+func (s *stillness) read(ctx context.Context) error {
+	stalls, err := s.ask(ctx)
+	s.keep(stalls)
+	return err
+}
+
+func (s *stillness) keep(stalls []testbed.Stall) { s.stalls = append(s.stalls, onClock(stalls, 0)...) }
+
+// judge adds to a point what the stalls mean for its jobs. What it returns is Stood of its phase.
+func (s *stillness) judge(point *results.Point) (why string) {
+	found, most, excused := stood(s.jobs, s.stalls)
+	point.Findings = append(point.Findings, found...)
+	if most != nil {
+		point.Health = append(point.Health, *most)
+	}
+	if excused {
+		why = most.String()
+	}
+	return why
+}
+
+// besides is what is left of the time that a process was late by, in seconds, without long
+// stalls, of which there are findings.
+func besides(late float64, where string, stalls []testbed.Stall) float64 {
+	for _, s := range stalls {
+		if s.Where == where && s.Late.Seconds() > stillLeast {
+			late -= s.Late.Seconds()
+		}
+	}
+	return max(0, late)
 }

@@ -143,7 +143,7 @@ func (r *run) studied(ctx context.Context, p planned, repeat int) (*results.Poin
 	point, rows, err := p.Spec.study().run(ctx, r, p, repeat)
 	point.Repeat, point.Labels = repeat, p.Labels
 	if err == nil {
-		point.Findings = append(point.Findings, r.wholeStudy(p.Spec, point)...)
+		point.Findings = r.wholeStudy(p.Spec, point)
 	}
 	return point, errors.Join(err, r.addJobs(zipped(rows, labels(p.Labels), strconv.Itoa(repeat))))
 }

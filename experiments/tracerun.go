@@ -145,26 +145,41 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	if _, err := dep.Health(ctx); err != nil { // begins a new interval
 		return point, nil, err
 	}
+	if _, err := dep.Stalls(ctx); err != nil {
+		return point, nil, err
+	}
 	began = time.Now()
+	still, ahead := stillness{}, clocks{}
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: r.tb.Capabilities().Jobs,
 		Sample: func(got []results.Sample) error {
+			ahead.hear(got, dep.Now())
 			for i := range got {
 				got[i].T += r.clock
 			}
-			return errors.Join(r.dir.Append(got...), r.dir.Flush())
+			stalls, err := dep.Stalls(ctx)
+			still.stalls = append(still.stalls, onClock(stalls, r.clock)...)
+			return errors.Join(err, r.dir.Append(got...), r.dir.Flush())
 		},
 	}, dep, list)
 	r.timing("measure", began)
+	for i := range res.Jobs {
+		j := &res.Jobs[i]
+		still.jobs = append(still.jobs, ran{j.Plan.Name, r.clock + j.Start, r.clock + j.End})
+		point.Findings = append(point.Findings, ahead.wrong(&j.Plan)...)
+	}
+	why := still.judge(point)
 	if err != nil {
 		return point, nil, err
 	}
-	if point.Health, err = dep.Health(ctx); err != nil {
+	health, err := dep.Health(ctx)
+	if err != nil {
 		return point, nil, err
 	}
+	point.Health = append(point.Health, health...)
 	kind := r.tb.Capabilities().Kind
-	ph := results.Phase{Start: r.clock, End: r.clock + res.Summary.Makespan}
+	ph := results.Phase{Start: r.clock, End: r.clock + res.Summary.Makespan, Stood: why}
 	ph.Figures = s.summary(&res.Summary, watch.mean(), kind)
 	again, err := replay.Run(ctx, replay.Config{
 		Cluster: cfg, Policy: online.Recorded(res.Replayed()), Fidelity: replay.Phases,

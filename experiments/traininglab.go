@@ -83,6 +83,10 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 		return point, nil, err
 	}
 	links := r.linkLoads()
+	still, err := r.watchStalls(ctx, tb)
+	if err != nil {
+		return point, nil, err
+	}
 	jobs := []training.Reduction{{
 		Name: trainingJob, ID: 1, On: o.hosts, Operation: t.Collective, Message: message, Compute: compute * times, Iterations: t.Iterations,
 	}}
@@ -93,7 +97,7 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	}
 	ph := results.Phase{Jobs: []string{trainingJob}}
 	out, err := training.Reduce(ctx, training.Config{
-		Hosts: tb, Agent: t.agent(tb.Inventory(), s, seed, scale), Now: now,
+		Hosts: tb, Agent: t.agent(tb.Inventory(), s, seed, scale, r.fabric.beat), Now: now,
 		Ready: func(ctx context.Context) error {
 			r.timing("deploy", began)
 			began, ph.Start = time.Now(), now().Seconds()
@@ -103,13 +107,18 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 			r.status("measure", labels(p.Labels), left())
 			read, err := counters.Sample(ctx)
 			links.keep(read)
-			return errors.Join(err, r.dir.Append(append(reports, read...)...), r.dir.Flush())
+			return errors.Join(err, still.read(ctx), r.dir.Append(append(reports, read...)...), r.dir.Flush())
 		},
 	}, jobs)
 	ph.End = now().Seconds()
 	r.timing("measure", began)
 	troubles, herr := t.unwell(ctx, tb, out)
 	point.Health = append(point.Health, troubles...)
+	for i := range out {
+		still.keep(out[i].Stalls)
+		still.jobs = append(still.jobs, ran{out[i].Name, ph.Start, ph.End})
+	}
+	ph.Stood = still.judge(point)
 	if len(out) > 0 { // the others have nothing to say
 		point.Jobs = []results.JobSummary{reduced(&out[0])}
 	}
@@ -146,11 +155,11 @@ func anew(ctx context.Context, tb *remote.Testbed) error {
 }
 
 // agent is what all ranks have in common.
-func (t *Training) agent(inv *inventory.Inventory, s *Spec, seed uint64, scale results.Scale) agent.Config {
+func (t *Training) agent(inv *inventory.Inventory, s *Spec, seed uint64, scale results.Scale, beat time.Duration) agent.Config {
 	times, size := factors(scale)
 	return agent.Config{
 		LineRate: float64(fastest(inv)),
-		Epoch:    uint16(time.Now().UnixMilli()) | 1, Seed: seed, Interval: s.Measure.Interval.Std(), Speed: 1,
+		Epoch:    uint16(time.Now().UnixMilli()) | 1, Seed: seed, Interval: s.Measure.Interval.Std(), Speed: 1, Beat: beat,
 		LocalRate: float64(t.Local) * size / times,
 	}
 }
@@ -229,11 +238,13 @@ func (t *Training) unwell(ctx context.Context, tb *remote.Testbed, out []trainin
 			if red == nil || !(red.JCT > 0) {
 				continue
 			}
-			if share := red.Late.Sum / red.JCT; share > lateShare {
+			where := fmt.Sprintf("rank %s/%d on host %s", out[i].Name, k, out[i].On[k])
+			late := besides(red.Late.Sum, where, out[i].Stalls)
+			if share := late / red.JCT; share > lateShare {
 				all = append(all, results.Trouble{
-					Where: fmt.Sprintf("rank %s/%d on host %s", out[i].Name, k, out[i].On[k]),
+					Where: where,
 					What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
-						results.Quantity(red.Late.Sum, "s"), results.Percent(share), results.Percent(lateShare)),
+						results.Quantity(late, "s"), results.Percent(share), results.Percent(lateShare)),
 					Value: share, Limit: lateShare, Fatal: true,
 				})
 			}
@@ -282,7 +293,7 @@ func (t *Training) calibrate(ctx context.Context, r *run, tb *remote.Testbed, p 
 			pairs[i].Message = bytes
 		}
 		out, err := training.Reduce(ctx, training.Config{
-			Hosts: tb, Agent: t.agent(inv, p.Spec, p.Spec.Measure.Seed, scale), Ready: func(ctx context.Context) error { return anew(ctx, tb) },
+			Hosts: tb, Agent: t.agent(inv, p.Spec, p.Spec.Measure.Seed, scale, r.fabric.beat), Ready: func(ctx context.Context) error { return anew(ctx, tb) },
 		}, pairs)
 		if err != nil {
 			return declared, nil, err

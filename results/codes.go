@@ -146,7 +146,7 @@ var explanations = []Explanation{
 		[]string{"look at error counters at both ends", "swap the cable: if the difference moves with it, it is the cable", "compare with a third counter of the same traffic, such as the workers' own"}},
 	{CodeCounters,
 		"Parts of the testbed tell different stories of the same traffic: what a switch or worker says it did is not what others saw.",
-		[]string{"a switch whose counters are wrong, or were not read", "a worker that counts results that its PS never sent", "another program's traffic with the job's number"},
+		[]string{"a switch whose counters are wrong, or were not read", "a worker that counts results that its PS never sent", "a host's clock that jumped, so that reports come from the future", "another program's traffic with the job's number"},
 		[]string{"believe who has no reason to err: the PS and hosts' network cards count packets and nothing else", "run the switch's packet vectors: go test ./testbed/ina/vector"}},
 	{CodeSums,
 		"Values that came back from aggregation were not the sums of what the workers had sent. No figure of such a run means anything.",

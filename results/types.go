@@ -60,6 +60,9 @@ type Phase struct {
 	LeftOut []Stall `json:"left_out,omitempty"`
 	// Spoilt is why none of the phase's figures may be judged; empty if they may.
 	Spoilt string `json:"spoilt,omitempty"`
+	// Stood is why a figure of the phase that is not what it should be may be the testbed's,
+	// which stood still in it and of which nothing is left out; empty: it is not.
+	Stood string `json:"stood,omitempty"`
 	// Missing are figures that there should be and that cannot be drawn from the readings.
 	Missing []Missing `json:"missing,omitempty"`
 }

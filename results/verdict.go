@@ -89,12 +89,12 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 			c.inconclusive("nothing to hold it against: no " + e.Metric + " figure" + ofGlob(e.Of))
 			checks = append(checks, c)
 		case e.Statistic == "mean" || e.Statistic == "max":
-			checks = append(checks, aggregate(e, each))
+			checks = append(checks, excused(aggregate(e, each), each))
 		case e.Statistic == Correlation:
-			checks = append(checks, correlate(e, each))
+			checks = append(checks, excused(correlate(e, each), each))
 		default:
 			for _, h := range each {
-				checks = append(checks, h.Check)
+				checks = append(checks, excused(h.Check, []held{h}))
 			}
 		}
 	}
@@ -224,6 +224,17 @@ type held struct {
 	lo, hi float64
 	ok     bool
 	spread float64 // by how much one run may be off, as the prediction says; half an interval
+	stood  string  // why a failure may be the testbed's; see Phase.Stood
+}
+
+// excused is a check of what is held: one that fails is left open where the testbed stood still.
+func excused(c Check, each []held) Check {
+	i := slices.IndexFunc(each, func(h held) bool { return h.stood != "" })
+	if c.Outcome == Fail && i >= 0 {
+		c.inconclusive(each[i].stood)
+		c.Code, c.More = CodeLimited, 0
+	}
+	return c
 }
 
 // has says whether the cell has all of the labels.
@@ -272,12 +283,13 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 		predicted := map[string][]Figure{}
 		missing := map[string]string{}
 		largest := 0.0
-		repeats, dropped, reason := 0, 0, ""
+		repeats, dropped, reason, stood := 0, 0, "", ""
 		for _, p := range c.all {
 			if phase >= len(p.Phases) {
 				continue
 			}
 			repeats++
+			stood = cmp.Or(stood, p.Phases[phase].Stood)
 			why := p.UnsoundIn(phase)
 			if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
 				why = ""
@@ -319,6 +331,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 				if phase >= len(p.Phases) {
 					continue
 				}
+				stood = cmp.Or(stood, p.Phases[phase].Stood)
 				for _, f := range p.Phases[phase].Figures {
 					if f.Metric == e.Metric && f.Kind != Predicted && Glob(e.Of, f.Of) {
 						predicted[f.Of] = append(predicted[f.Of], f)
@@ -331,7 +344,10 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			if len(predicted[of]) == 0 && largest > 0 && e.Predictor != "value" {
 				continue // a model is not held to what it says nothing of
 			}
-			k := held{Check: e.check()}
+			k := held{Check: e.check(), stood: stood}
+			if counted(e.Metric) {
+				k.stood = ""
+			}
 			k.Point, k.Index, k.Phase, k.Of = c.labels, c.index, phase, of
 			note := ""
 			switch {

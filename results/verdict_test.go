@@ -396,6 +396,36 @@ func TestSpoiltPhase(t *testing.T) {
 	}
 }
 
+// A testbed that stood still excuses what fails, but no count, and nothing else changes.
+func TestStoodStill(t *testing.T) {
+	const why = "job A: it stood still for 6 % of its time"
+	share := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	mean, sums := share, Expect{Name: "e", Metric: "sum_errors", Predictor: "value", Gate: true}
+	mean.Statistic = "mean"
+	bad := Point{Phases: []Phase{{Figures: []Figure{measuredFig("sum_errors", "A", 3, 0, "1")}}}}
+	for _, c := range []struct {
+		name  string
+		e     Expect
+		point Point
+		stood bool
+		want  Outcome
+	}{
+		{"off", share, one(0.1, 0.001, 0.5, 20), false, Fail},
+		{"off, and stood", share, one(0.1, 0.001, 0.5, 20), true, Inconclusive},
+		{"holds, and stood", share, one(0.5, 0.001, 0.5, 20), true, Pass},
+		{"off in the mean, and stood", mean, one(0.1, 0.001, 0.5, 20), true, Inconclusive},
+		{"wrong sums, and stood", sums, bad, true, Fail},
+	} {
+		if c.stood {
+			c.point.Phases[0].Stood = why
+		}
+		checks, outcome, _ := Judge([]Expect{c.e}, []Point{c.point})
+		if outcome != c.want || len(checks) != 1 || outcome == Inconclusive && (checks[0].Why != why || checks[0].Code != CodeLimited) {
+			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+		}
+	}
+}
+
 // A prediction that says by how much one run may be off does not fail one that is.
 func TestSpreadOfPredictions(t *testing.T) {
 	for _, c := range []struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,24 @@ import (
 
 // never is later than anything.
 const never = time.Duration(math.MaxInt64)
+
+// short is the error of a job that did another number of iterations than it was asked for.
+type short struct {
+	job string
+	error
+}
+
+// Broken is by which code of package results it is known, and the job.
+func (e *short) Broken() (code, job string) { return results.CodeIterations, e.job }
+
+// hosts are where a job's workers are: "worker job1/0 on host h1, worker job1/1 on host h2".
+func hosts(j *placement.JobPlan) string {
+	var all []string
+	for _, w := range j.Workers {
+		all = append(all, fmt.Sprintf("worker %s/%d on host %s", j.Name, w.Rank, w.Host))
+	}
+	return strings.Join(all, ", ")
+}
 
 // state is a job on its way.
 type state struct {
@@ -386,7 +405,7 @@ func (m *manager) end(ctx context.Context, i int) error {
 	now := m.now()
 	sum, err := m.dep.Summary(j.name)
 	if err == nil && sum.Iterations != int64(j.Iterations) {
-		err = fmt.Errorf("ended after %d of %d iterations", sum.Iterations, j.Iterations)
+		err = &short{j.name, fmt.Errorf("ended after %d of %d iterations, by itself, on %s", sum.Iterations, j.Iterations, hosts(&j.result.Plan))}
 	}
 	if err != nil {
 		return fmt.Errorf("job %d: %w", j.ID, err)

@@ -308,6 +308,14 @@ func TestFailure(t *testing.T) {
 		if err == nil || name != "half" && !errors.Is(err, lost) || !strings.Contains(err.Error(), "job 3: ") {
 			t.Errorf("%s: %v", name, err)
 		}
+		var s *short
+		if errors.As(err, &s) != (name == "half") || s != nil && !strings.Contains(err.Error(), "worker job3/0 on host ") {
+			t.Errorf("%s: %v", name, err)
+		} else if s != nil {
+			if code, job := s.Broken(); code != results.CodeIterations || job != "job3" {
+				t.Errorf("%s of %s", code, job)
+			}
+		}
 		if len(r.Jobs) == len(jobs) || slices.ContainsFunc(r.Jobs, func(j JobResult) bool { return j.ID == 3 }) {
 			t.Errorf("%s: results of %d jobs", name, len(r.Jobs))
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -72,16 +74,22 @@ type rank struct {
 	clock   collectors.Clock
 	began   float64 // its first step, on its host's clock
 	answers map[int64]chan agent.Event
-	asked   int64
+	ids     int64 // of commands so far
 	last    *agent.Stats
 	listen  string            // where the others reach it, if it is a GPU's worker
 	times   []agent.Iteration // of its iterations so far
+	stalls  []testbed.Stall   // since it began, on the run's clock
 	learned *agent.Pattern
 	done    bool // it has given its last report
 	heard   time.Time
+	told    bool // to end
 	closing bool // it is being ended
 	err     error
-	silent  bool // of err: it died without a word
+	silent  bool // of err: what others say came of it, as when it died without a word
+
+	asked    int64         // iterations; 0: until it is told to end
+	patience time.Duration // how long it may do nothing at all; see standing
+	now      func() time.Duration
 }
 
 // launchRank starts a rank and waits until it is ready and its clock has been measured. Of a
@@ -90,6 +98,7 @@ func (r *runner) launchRank(ctx context.Context, name, host string, cfg agent.Co
 	p := &rank{
 		name: name, host: host, answers: map[int64]chan agent.Event{}, reports: &r.reports,
 		ready: make(chan struct{}), started: make(chan struct{}), over: make(chan struct{}),
+		asked: cfg.Steps + cfg.Iterations, patience: patience(&cfg), now: r.Now,
 	}
 	if r.Sample == nil {
 		p.reports = nil
@@ -137,6 +146,7 @@ func (p *rank) read(why func(error) error) {
 			continue
 		}
 		p.take(&e)
+		p.fail(p.odd(&e), true)
 		switch e.Event {
 		case "ready":
 			ready()
@@ -171,6 +181,9 @@ func (p *rank) take(e *agent.Event) {
 		if t := e.Stats.Reducing; t != nil {
 			p.times = append(p.times, t.Times...)
 		}
+		if p.began > 0 { // its clock is known
+			p.stood(e.Stalls)
+		}
 		if p.reports != nil {
 			p.reports.add(collectors.TrainerSamples(p.clock.RunTime(e.T), p.clock.RunTime(p.began), "rank "+p.name, p.name, *e.Stats))
 		}
@@ -195,16 +208,18 @@ func (p *rank) take(e *agent.Event) {
 func (p *rank) fail(err error, silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err == nil && !p.closing {
+	if err != nil && p.err == nil && !p.closing {
 		p.err, p.silent = err, silent
 	}
 }
 
-// attend returns when the rank has ended, or reports no more although it has started: then it
-// has failed.
+// attend returns when the rank has ended, or reports no more although it has started, or does
+// nothing: then it has failed.
 func (p *rank) attend(ctx context.Context, hosts Hosts) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	var done int64
+	var moved time.Time
 	for {
 		select {
 		case <-p.over:
@@ -218,8 +233,15 @@ func (p *rank) attend(ctx context.Context, hosts Hosts) {
 		}
 		p.mu.Lock()
 		quiet := time.Since(p.heard)
+		n := p.progress()
 		p.mu.Unlock()
-		if err := hosts.Silence(ctx, p.host, "rank "+p.name, quiet); err != nil {
+		err := hosts.Silence(ctx, p.host, "rank "+p.name, quiet)
+		if n != done || moved.IsZero() {
+			done, moved = n, time.Now()
+		} else if still := time.Since(moved); still > p.patience && err == nil {
+			err = p.standing(fmt.Sprintf("nothing for %s", results.Elapsed(still)))
+		}
+		if err != nil {
 			p.fail(err, true)
 			return
 		}
@@ -279,8 +301,8 @@ func (p *rank) send(cmd agent.Command) error {
 func (p *rank) ask(ctx context.Context, cmd agent.Command) (agent.Event, error) {
 	answer := make(chan agent.Event, 1)
 	p.mu.Lock()
-	p.asked++
-	cmd.ID = p.asked
+	p.ids++
+	cmd.ID = p.ids
 	p.answers[cmd.ID] = answer
 	p.mu.Unlock()
 	if err := p.send(cmd); err != nil {
@@ -418,19 +440,24 @@ func (j *ranks) why() error {
 			}
 		}
 	}
-	var died, said []error
+	var died, said, hung []error
 	for _, p := range j.all {
 		switch err, silent := p.failure(); {
+		case err == nil && !p.ended():
+			hung = append(hung, p.standing("nothing that the others waited for"))
 		case err != nil && silent:
 			died = append(died, err)
 		case err != nil:
 			said = append(said, err)
 		}
 	}
-	if len(died) == 0 {
-		died = said
+	switch {
+	case len(died) > 0:
+		return errors.Join(died...)
+	case slices.ContainsFunc(said, waited):
+		return errors.Join(append(hung, said...)...)
 	}
-	return errors.Join(died...)
+	return errors.Join(said...)
 }
 
 // stats are the last reports of the ranks.
@@ -444,6 +471,16 @@ func (j *ranks) stats() []agent.Stats {
 		p.mu.Unlock()
 	}
 	return out
+}
+
+// stalls are the times in which the ranks stood still, by their own watch.
+func (j *ranks) stalls() (all []testbed.Stall) {
+	for _, p := range j.all {
+		p.mu.Lock()
+		all = append(all, p.stalls...)
+		p.mu.Unlock()
+	}
+	return all
 }
 
 // pattern is what the first rank collected, nil if it has not.

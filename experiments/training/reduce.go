@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 )
 
@@ -29,6 +30,9 @@ type Reduced struct {
 	Reduction
 	Ranks []agent.Stats
 	Times [][]agent.Iteration // of every rank, in order
+	// Stalls are the times since they began in which ranks stood still, by their own watch, on
+	// the clock of samples.
+	Stalls []testbed.Stall
 }
 
 // Sums are how many int32 values ranks compared with the reference, and how many differed.
@@ -70,7 +74,7 @@ func Reduce(ctx context.Context, cfg Config, jobs []Reduction) ([]Reduced, error
 	var out []Reduced
 	for i, j := range all {
 		if j != nil {
-			out = append(out, Reduced{jobs[i], j.stats(), j.times()})
+			out = append(out, Reduced{jobs[i], j.stats(), j.times(), j.stalls()})
 		}
 	}
 	return out, err
@@ -187,6 +191,9 @@ func (j *ranks) connect(ctx context.Context) error {
 // stop tells the ranks of a job to end.
 func (j *ranks) stop() error {
 	for _, p := range j.all {
+		p.mu.Lock()
+		p.told = true
+		p.mu.Unlock()
 		if err := p.send(agent.Command{Cmd: "stop"}); err != nil {
 			return err
 		}

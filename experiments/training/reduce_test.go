@@ -3,11 +3,14 @@ package training
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/sabotage"
 )
 
 // reductions are a job of four ranks on three hosts, and others that only compute.
@@ -96,5 +99,25 @@ func TestReduceFails(t *testing.T) {
 	}
 	if _, err := Reduce(t.Context(), Config{Hosts: b, Agent: agent.Config{Epoch: 2, Seed: 3}}, reductions(2)); err != nil {
 		t.Errorf("after all that: %v", err) // nothing is left that would be in the way
+	}
+}
+
+// Ranks that do not do what they were asked are told from a testbed that fails, by their code.
+func TestReduceMisbehaves(t *testing.T) {
+	b := newBedOf(t, false)
+	for fault, want := range map[string][]string{
+		"stop":       {results.CodeIterations, results.CodeJobEnded},
+		"end-early":  {results.CodeIterations, results.CodeJobEnded},
+		"jump-clock": {results.CodeCounters},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			_, err := Reduce(t.Context(), Config{Hosts: b, Agent: agent.Config{
+				Epoch: 1, Seed: 3, Interval: 100 * time.Millisecond, Sabotage: &sabotage.Act{Fault: fault, After: 300 * time.Millisecond},
+			}}, reductions(40))
+			code, job := codeOf(err)
+			if !slices.Contains(want, code) || job == "" || !strings.Contains(err.Error(), "rank "+job+"/") || !strings.Contains(err.Error(), "on host h") {
+				t.Errorf("%s of job %q: %v, want %v", code, job, err, want)
+			}
+		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 )
 
@@ -83,6 +84,9 @@ type Outcome struct {
 	JCT        float64       // s, of the slowest rank
 	Ranks      []agent.Stats
 	Learned    *agent.Pattern // what its first rank found out about its steps; nil: too few
+	// Stalls are the times since they began in which ranks stood still, by their own watch, on
+	// the clock of samples.
+	Stalls []testbed.Stall
 }
 
 // Sums are how many int32 values ranks compared with the reference, and how many differed.
@@ -115,7 +119,7 @@ func (e *entry) settle() {
 	if e.ranks == nil {
 		return
 	}
-	e.Ranks, e.Learned = e.ranks.stats(), e.ranks.pattern()
+	e.Ranks, e.Learned, e.Stalls = e.ranks.stats(), e.ranks.pattern(), e.ranks.stalls()
 	for i := range e.Ranks {
 		if t := e.Ranks[i].Training; t != nil {
 			e.JCT = max(e.JCT, t.JCT)

@@ -116,6 +116,8 @@ type Config struct {
 
 	// Sabotage is a fault that the agent is to have; nil: none.
 	Sabotage *sabotage.Act `json:"sabotage,omitempty"`
+	// spoil is of the fault, for roles that do not send their gradients themselves.
+	spoil func(values []byte)
 }
 
 // Title is what the agent is to people: "worker A/0", "ps A".

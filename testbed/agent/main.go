@@ -187,6 +187,9 @@ func (a *agent) main(ctx context.Context, stdin io.Reader) error {
 	if a.sab, cfg, err = newSaboteur(cfg); err != nil {
 		return err
 	}
+	if a.sab != nil {
+		cfg.spoil = func(values []byte) { a.sab.spoil(values, a.clock.Now()) }
+	}
 	r, err := newRole(cfg, &a.clock)
 	if err != nil {
 		return fmt.Errorf("job %d: %w", cfg.Job, err)

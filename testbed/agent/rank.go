@@ -66,7 +66,7 @@ func newRank(cfg Config, c *udp.Clock) (*rank, error) {
 	}
 	k.mesh, err = collective.NewMesh(collective.MeshConfig{
 		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Schedule: s, Seed: cfg.Seed, Listen: listen, Timeout: cfg.Timeout,
-		Rate: cmp.Or(cfg.Rate, cfg.LineRate), LocalRate: cfg.LocalRate,
+		Rate: cmp.Or(cfg.Rate, cfg.LineRate), LocalRate: cfg.LocalRate, Spoil: cfg.spoil,
 	})
 	if err != nil {
 		return nil, err

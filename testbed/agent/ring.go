@@ -37,7 +37,7 @@ func newRing(cfg Config, _ *udp.Clock) (*ring, error) {
 		cfg.Message = collectives.RingMessage
 	}
 	r, err := collective.NewRing(collective.RingConfig{
-		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Peers: cfg.Peers, Rate: cmp.Or(cfg.Rate, cfg.LineRate), Seed: cfg.Seed,
+		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Peers: cfg.Peers, Rate: cmp.Or(cfg.Rate, cfg.LineRate), Seed: cfg.Seed, Spoil: cfg.spoil,
 	})
 	if err != nil {
 		return nil, err

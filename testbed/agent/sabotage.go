@@ -26,10 +26,10 @@ type saboteur struct {
 	from  atomic.Int64 // when it begins, on the agent's clock; 0: its traffic has not begun
 	acted atomic.Int64
 	last  time.Duration // it paused; of the role's goroutine
-	count sabotage.Counter
 
-	mu   sync.Mutex // below
-	late []Event
+	mu    sync.Mutex // below
+	count sabotage.Counter
+	late  []Event
 }
 
 // newSaboteur returns the saboteur that a config asks for, and the config as its role is to have
@@ -67,6 +67,8 @@ func (s *saboteur) on(now time.Duration) bool {
 
 // next reports whether the fault acts on the next of the things that it is about.
 func (s *saboteur) next() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.count.Next(s.act.Every) {
 		return false
 	}
@@ -134,10 +136,15 @@ func suspend(d time.Duration) error {
 
 // gradient makes a gradient wrong that is about to be sent, an INA payload.
 func (s *saboteur) gradient(b []byte, now time.Duration) {
-	if s.act.Fault != "wrong-gradient" || len(b) <= ina.HeaderLen || !s.on(now) || !s.next() {
+	s.spoil(b[min(ina.HeaderLen, len(b)):], now)
+}
+
+// spoil makes the values of a gradient wrong.
+func (s *saboteur) spoil(values []byte, now time.Duration) {
+	if s.act.Fault != "wrong-gradient" || len(values) < 4 || !s.on(now) || !s.next() {
 		return
 	}
-	lane := b[len(b)-4:]
+	lane := values[len(values)-4:]
 	binary.BigEndian.PutUint32(lane, binary.BigEndian.Uint32(lane)+1)
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -173,5 +174,55 @@ func TestFaultyConfig(t *testing.T) {
 	c := &control{clock: &clock}
 	if leave, err := c.sabotaged(t.Context(), nil); leave || err != nil {
 		t.Error("an agent without a fault leaves")
+	}
+}
+
+// TestWrongGradients: a rank whose collective sends its gradients makes some wrong, too, and
+// all of its job find the sums of these.
+func TestWrongGradients(t *testing.T) {
+	ring := loopRing(3)
+	ring.Message, ring.Iterations = 40_000, 20
+	trainer := loopTrainers(3)
+	trainer.Steps = 20
+	rank := aRank(3, "ring")
+	rank.Iterations = 20
+	for _, cfg := range []Config{ring, trainer, rank} {
+		t.Run(cfg.Role, func(t *testing.T) {
+			var ins []io.Writer
+			var events []<-chan Event
+			peers := Command{Cmd: "peers", ID: 1}
+			for cfg.Rank = range cfg.Workers {
+				if cfg.Sabotage = nil; cfg.Rank == 1 {
+					cfg.Sabotage = &sabotage.Act{Fault: "wrong-gradient", Every: 10}
+				}
+				in, ev, _ := conversation(t)
+				say(t, in, cfg)
+				peers.Peers = append(peers.Peers, expect(t, ev, "ready").Listen)
+				ins, events = append(ins, in), append(events, ev)
+			}
+			for _, in := range ins {
+				if cfg.Role == "rank" {
+					say(t, in, peers)
+				}
+				say(t, in, Command{Cmd: "start"})
+			}
+			for i, ev := range events {
+				var s *Stats
+				for e := range ev {
+					if s = e.Stats; e.Event == "done" {
+						break
+					}
+				}
+				if s == nil {
+					t.Fatalf("rank %d is not done", i)
+				}
+				if s.SumErrors == 0 || s.SumErrors > s.SumsChecked/10 {
+					t.Errorf("rank %d: %d of %d sums are wrong", i, s.SumErrors, s.SumsChecked)
+				}
+				if (s.Sabotaged > 0) != (i == 1) {
+					t.Errorf("rank %d: its fault acted %d times", i, s.Sabotaged)
+				}
+			}
+		})
 	}
 }

@@ -68,7 +68,7 @@ func newTrainer(cfg Config, c *udp.Clock) (*trainer, error) {
 	k.group, err = collective.NewGroup(collective.Config{
 		RingConfig: collective.RingConfig{
 			Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Peers: cfg.Peers, Rate: cmp.Or(cfg.Rate, cfg.LineRate),
-			Seed: cfg.Seed, Timeout: cfg.Timeout,
+			Seed: cfg.Seed, Timeout: cfg.Timeout, Spoil: cfg.spoil,
 		},
 		Clock: c, Device: cfg.Device, Lanes: cfg.Lanes, RTO: cfg.RTO, LineRate: cfg.LineRate,
 		Rest: cfg.Rest, Offload: cfg.Offload, Held: held,

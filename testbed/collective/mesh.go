@@ -43,6 +43,8 @@ type MeshConfig struct {
 	// Timeout is how long a rank waits for others while nothing comes or goes; 0:
 	// DefaultTimeout.
 	Timeout time.Duration
+	// Spoil makes gradients of this rank wrong on purpose, some at a time; nil: they are right.
+	Spoil func(values []byte)
 }
 
 // Mesh reduces over TCP as a schedule says, with a connection from each rank to each that it
@@ -668,7 +670,12 @@ func (m *Mesh) Fill(op Op) {
 		m.vec = make([]byte, size)
 	}
 	m.vec = m.vec[:size]
-	each(m.vec, op.PSN, func(b []byte, psn uint32) { m.ref.Fill(b, m.cfg.Rank, psn) })
+	each(m.vec, op.PSN, func(b []byte, psn uint32) {
+		m.ref.Fill(b, m.cfg.Rank, psn)
+		if m.cfg.Spoil != nil {
+			m.cfg.Spoil(b)
+		}
+	})
 }
 
 // edge is where a chunk begins: all are equally long, to a value.

@@ -22,9 +22,9 @@ import (
 // (32768 and up), which could be taken, and not a port of INA packets.
 const RingPortBase = 0x5000
 
-// tcpOverhead is the bytes of a frame around a TCP payload: Ethernet, IPv4, TCP with
+// TCPOverhead is the bytes of a frame around a TCP payload: Ethernet, IPv4, TCP with
 // timestamps.
-const tcpOverhead = 14 + 20 + 32
+const TCPOverhead = 14 + 20 + 32
 
 // A vector is cut into pieces, which is what the reference gradients know as packets;
 // ranks pass it on in blocks of these.
@@ -47,6 +47,9 @@ type RingConfig struct {
 	Seed  uint64   // of the reference gradients
 	// Timeout is how long a rank waits for a neighbour within an all-reduce; 0: for ever.
 	Timeout time.Duration
+	// Spoil makes gradients of this rank wrong on purpose, some at a time, before they are
+	// sent. One operation after the other calls it. nil: they are right.
+	Spoil func(values []byte)
 }
 
 // Ring reduces over TCP: in n-1 steps each rank adds what it gets of a chunk to its own
@@ -493,7 +496,12 @@ func (h head) String() string {
 }
 
 func (r *Ring) fill(b []byte, psn uint32) {
-	each(b, psn, func(b []byte, psn uint32) { r.ref.Fill(b, r.cfg.Rank, psn) })
+	each(b, psn, func(b []byte, psn uint32) {
+		r.ref.Fill(b, r.cfg.Rank, psn)
+		if r.cfg.Spoil != nil {
+			r.cfg.Spoil(b)
+		}
+	})
 }
 
 // each calls do with the pieces of b.
@@ -571,9 +579,9 @@ func traffic(c *net.TCPConn) Traffic {
 	}
 	return Traffic{
 		PacketsSent:     int64(i.Segs_out),
-		BytesSent:       int64(i.Bytes_sent) + tcpOverhead*int64(i.Segs_out),
+		BytesSent:       int64(i.Bytes_sent) + TCPOverhead*int64(i.Segs_out),
 		PacketsReceived: int64(i.Segs_in),
-		BytesReceived:   int64(i.Bytes_received) + tcpOverhead*int64(i.Segs_in),
+		BytesReceived:   int64(i.Bytes_received) + TCPOverhead*int64(i.Segs_in),
 		Resends:         int64(i.Total_retrans),
 	}
 }
@@ -589,7 +597,7 @@ func tcpInfo(c *net.TCPConn) (info *unix.TCPInfo, err error) {
 // paces payload. What it cannot express, above 34 Gbit/s, is left unlimited.
 func limitRate(c *net.TCPConn, rate float64) error {
 	const mss = 1448 // of an MTU of 1,500
-	payload := rate / 8 * mss / (mss + tcpOverhead)
+	payload := rate / 8 * mss / (mss + TCPOverhead)
 	if rate == 0 || payload >= 1<<32-1 {
 		return nil
 	}

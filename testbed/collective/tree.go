@@ -28,6 +28,7 @@ type tree struct {
 	timeout time.Duration
 	alive   func(index int64) error
 	held    func(index int64, held bool)
+	spoil   func(values []byte) // of RingConfig
 
 	mu     sync.Mutex
 	next   *treeOp // to be started
@@ -66,7 +67,7 @@ func newTree(cfg Config, t Tree, alive func(index int64) error) (*tree, error) {
 	k := &tree{
 		Tree: t, sock: sock, clock: cfg.Clock, r: r,
 		to:    udp.Address(ina.UpGroup(cfg.Job), ina.UpPortBase|cfg.Job),
-		lanes: int64(cfg.Lanes), timeout: cfg.Timeout, alive: alive, ended: make(chan struct{}),
+		lanes: int64(cfg.Lanes), timeout: cfg.Timeout, alive: alive, spoil: cfg.Spoil, ended: make(chan struct{}),
 	}
 	if cfg.LineRate > 0 {
 		k.gap = float64(8*(ina.Overhead+4*cfg.Lanes)) / cfg.LineRate * 1e9
@@ -253,7 +254,11 @@ func (k *tree) serve() error {
 			}
 			sent = due
 			b := k.sock.Buffer()
-			if err := k.sock.Queue(b[:k.r.Send(now, b)], k.to); err != nil {
+			n := k.r.Send(now, b)
+			if k.spoil != nil && state == ina.OpReducing {
+				k.spoil(b[ina.HeaderLen:n])
+			}
+			if err := k.sock.Queue(b[:n], k.to); err != nil {
 				return err
 			}
 		}

@@ -33,6 +33,7 @@ type remoteAgent struct {
 	ended bool
 	err   error
 	heard time.Time // when it last said something, since it has started
+	moved time.Time // when it last said that it has sent something more
 
 	ready, started chan struct{}
 	pongs          chan agent.Event
@@ -88,6 +89,9 @@ func (a *remoteAgent) read() {
 		case "sample", "done":
 			a.mu.Lock()
 			if ev.Stats != nil {
+				if a.last == nil || ev.Stats.PacketsSent != a.last.PacketsSent {
+					a.moved = time.Now()
+				}
 				a.last, a.lastT = ev.Stats, ev.T
 			}
 			a.ended = a.ended || ev.Event == "done"
@@ -127,6 +131,14 @@ func (a *remoteAgent) quiet(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(a.heard)
+}
+
+// unsent reports whether the agent has ended, and for how long it has sent nothing, as far as it
+// says.
+func (a *remoteAgent) unsent(now time.Time) (ended bool, quiet time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended, now.Sub(a.moved)
 }
 
 // named says which agent an error is about, and where it runs.

@@ -54,6 +54,12 @@ func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
 	return all, err
 }
 
+// Stalls are those of the fabric since the last call, on a clock that was 0 at began, for who
+// starts processes with Launch.
+func (tb *Testbed) Stalls(ctx context.Context, began time.Time) ([]testbed.Stall, error) {
+	return tb.opt.Fabric.Stalls(ctx, began)
+}
+
 // goneKept is how many stalls of jobs that were removed wait until somebody asks.
 const goneKept = 1000
 

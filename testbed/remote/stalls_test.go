@@ -129,3 +129,28 @@ func TestHearStalls(t *testing.T) {
 		t.Errorf("totals %+v", total)
 	}
 }
+
+// A job that stands still says which of its workers have ended, or do not even try.
+func TestIdle(t *testing.T) {
+	worker := func(name string, sent time.Duration, ended bool) *remoteAgent {
+		return &remoteAgent{name: name, host: "h" + name[len(name)-1:], moved: time.Now().Add(-sent), ended: ended}
+	}
+	for _, c := range []struct {
+		agents []*remoteAgent
+		want   string
+	}{
+		{[]*remoteAgent{worker("worker A/0", 0, false), worker("worker A/1", 0, false), worker("ps A", time.Hour, false)}, ""},
+		{[]*remoteAgent{worker("worker A/0", time.Hour, true), worker("worker A/1", 0, false)}, "worker A/0 on host h0 has ended"},
+		{[]*remoteAgent{worker("worker A/0", 0, false), worker("worker A/1", time.Minute, false)}, "worker A/1 on host h1 sends nothing"},
+		{[]*remoteAgent{worker("worker A/0", time.Minute, false), worker("worker A/1", time.Minute, false)}, "none of its workers sends anything"},
+	} {
+		if got := (&runningJob{agents: c.agents}).idle(10 * time.Second); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	for title, want := range map[string]string{"worker A/0": "A", "ps A": "A", "rank job/3": "job", "": ""} {
+		if got := jobOf(title); got != want {
+			t.Errorf("%q is of job %q, want %q", title, got, want)
+		}
+	}
+}

@@ -24,6 +24,7 @@ var ErrStalled = errors.New("stalled")
 // stalled is an agent or a job that does not go on, and what to do about it.
 type stalled struct {
 	who, what, hint string
+	job             string // whose it is; empty: nobody knows
 }
 
 func (e *stalled) Error() string { return fmt.Sprintf("%s: %v: %s", e.who, ErrStalled, e.what) }
@@ -31,6 +32,9 @@ func (e *stalled) Unwrap() error { return ErrStalled }
 
 // Hint is what to do about it.
 func (e *stalled) Hint() string { return e.hint }
+
+// Broken is by which code of package results it is known, and the job.
+func (e *stalled) Broken() (code, job string) { return results.CodeJobStopped, e.job }
 
 // watch closes broken when something that everything depends on is lost while the deployment
 // is there: a host, a switch, or an agent or job that stalls.
@@ -190,6 +194,30 @@ func (j *runningJob) progress() (n int64) {
 	return n
 }
 
+// idle says which workers of a job have ended, and which have sent nothing for so long, while
+// others still try; empty: all of them do.
+func (j *runningJob) idle(since time.Duration) string {
+	var all []string
+	for _, a := range j.workers() {
+		if ended, quiet := a.unsent(time.Now()); ended {
+			all = append(all, a.name+" on host "+a.host+" has ended")
+		} else if quiet >= since {
+			all = append(all, a.name+" on host "+a.host+" sends nothing")
+		}
+	}
+	if len(all) == len(j.workers()) {
+		return "none of its workers sends anything"
+	}
+	return strings.Join(all, ", ")
+}
+
+// jobOf is the job of an agent by its title: "A" of "worker A/0" and of "ps A".
+func jobOf(title string) string {
+	_, of, _ := strings.Cut(title, " ")
+	job, _, _ := strings.Cut(of, "/")
+	return job
+}
+
 // busy reports whether a job is to get results all the time.
 func (j *runningJob) busy() bool {
 	if j.local != nil || !j.turn.TryLock() { // it starts, pauses or stops
@@ -244,7 +272,7 @@ func (tb *Testbed) Silence(ctx context.Context, host, name string, quiet time.Du
 	if quiet <= tb.opt.Patience {
 		return nil
 	}
-	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", results.Elapsed(quiet))}
+	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", results.Elapsed(quiet)), job: jobOf(name)}
 	// Somebody else who gives up meanwhile does not know why.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.opt.Patience)
 	defer cancel()
@@ -299,7 +327,10 @@ func (d *deployment) mark() {
 // standstill is the error of a job that gets no results: the cable that everything disappears
 // in, if there is one.
 func (d *deployment) standstill(j *runningJob, since time.Duration) error {
-	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since))}
+	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since)), job: j.plan.Name}
+	if idle := j.idle(since / 2); idle != "" {
+		e.what += "; " + idle
+	}
 	var dead []string
 	crossings := d.tb.audit.Crossings()
 	for _, now := range crossings {
