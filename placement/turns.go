@@ -15,10 +15,11 @@ type Layer struct{ Bytes, Compute float64 }
 type turn struct {
 	job    int // in problem.Jobs
 	layers []Layer
-	ring   int     // its workers; 0: it is none
-	wire   float64 // bits that a worker puts on its link for each bit of gradient
-	bits   float64 // that it does in an iteration
-	tail   float64 // s from the last of these to the end; of a ring, one way to the next worker
+	ring   int       // its workers; 0: it is none
+	wire   float64   // bits that a worker puts on its link for each bit of gradient
+	bits   float64   // that it does in an iteration
+	tail   float64   // s from the last of these to the end
+	hops   []float64 // s, of a ring: one way from each worker to the next
 }
 
 // newTurn is that of a job of the problem; not ok if it sends all the time.
@@ -37,7 +38,7 @@ func (b *problem) newTurn(at int, j *JobPlan) (t turn, ok bool) {
 		t.bits = 8 * bytes * t.wire
 		for i, w := range j.Workers {
 			path, _ := b.topo.Path(w.Host, j.Workers[(i+1)%n].Host) // which is there, or the ring had no links
-			t.tail = max(t.tail, b.way(path))
+			t.hops = append(t.hops, b.way(path))
 		}
 		return t, true
 	}
@@ -72,7 +73,7 @@ func (t *turn) duty(rate, packet float64) float64 {
 		ready += l.Compute
 		end = max(end, ready) + took
 		if t.ring > 0 { // every layer is an operation, and the next one waits for its end
-			end += collectives.RingTail(t.ring, l.Bytes, took, t.tail)
+			end += collectives.RingTail(t.ring, l.Bytes, took, t.hops...)
 		}
 	}
 	if t.ring == 0 { // the first frame's transmission is in the round trip

@@ -282,21 +282,27 @@ func BenchmarkSeconds(b *testing.B) {
 func TestRingTail(t *testing.T) {
 	const mega = 1e6
 	for _, tt := range []struct {
-		name                       string
-		n                          int
-		bytes, transfer, hop, want float64
+		name            string
+		n               int
+		bytes, transfer float64
+		hops            []float64
+		want            float64
 	}{
-		{"alone", 1, mega, 0, 1, 0},
-		{"chunks last longer than the way: the last hop", 2, mega, 1, 0.25, 0.25},
-		{"of four, too", 4, 4 * mega, 6, 0.25, 0.25},
+		{"alone", 1, mega, 0, []float64{1}, 0},
+		{"chunks last longer than the way: the last hop", 2, mega, 1, []float64{0.25}, 0.25},
+		{"of four, too", 4, 4 * mega, 6, []float64{0.25}, 0.25},
 		// A chunk of 61,440 bytes is passed on in eight blocks. Each step after the first one
 		// begins the way and a block after the one before it, not a chunk.
-		{"a long way", 4, 4 * 61440, 6, 2, 2 + 5*(2+1/8.-1)},
+		{"a long way", 4, 4 * 61440, 6, []float64{2}, 2 + 5*(2+1/8.-1)},
 		// One that is as small as a block leaves when all of it has come.
-		{"small", 3, 3 * 960, 4, 2, 2 + 3*(2+1-1)},
-		{"nothing", 3, 0, 0, 2, 2 + 3*2},
+		{"small", 3, 3 * 960, 4, []float64{2}, 2 + 3*(2+1-1)},
+		{"the same way for each worker", 4, 4 * 61440, 6, []float64{2, 2, 2, 2}, 2 + 5*(2+1/8.-1)},
+		// Four steps of three workers pass each hop once, and the slowest twice at most.
+		{"one slow hop", 3, 3 * 960, 0, []float64{1, 5, 1}, 5 + 1 + 1 + 5},
+		{"a slow hop that chunks hide but for the last", 4, 4 * mega, 60, []float64{1, 8, 1, 1}, 8},
+		{"nothing", 3, 0, 0, []float64{2}, 2 + 3*2},
 	} {
-		if got := RingTail(tt.n, tt.bytes, tt.transfer, tt.hop); math.Abs(got-tt.want) > 1e-9 {
+		if got := RingTail(tt.n, tt.bytes, tt.transfer, tt.hops...); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s: %v s, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -34,15 +34,16 @@ const (
 )
 
 // RingTail is how long an all-reduce of a vector of so many bytes around a pipelined ring of
-// n workers takes beyond transfer, s, in which all that a worker sends would leave it: hop, s,
-// is on its way what a worker sends last to the next one, of the slowest of them.
+// n workers takes beyond transfer, s, in which all that a worker sends would leave it: hops, s,
+// are on its way what each worker sends last to the next one; one stands for all of them.
 //
 // A worker sends 2(n-1) chunks, and each but the first one block after block as these come
-// from the one before. As long as a chunk takes longer to leave than its first block to get
-// round to the next worker, that costs nothing, and only the last hop counts. Otherwise
-// workers wait for each other in each but the first step.
-func RingTail(n int, bytes, transfer, hop float64) float64 {
-	steps := float64(2 * (n - 1))
+// from the one before. So it sends a chunk when it has sent the one before, and when that
+// chunk's first block has come, whichever is later: the last chunk comes after the longest chain
+// of such steps, each of which stays at a worker for a chunk or moves on to the next one for a
+// hop and a block. A slow hop is passed once in a turn of the ring.
+func RingTail(n int, bytes, transfer float64, hops ...float64) float64 {
+	steps := 2 * (n - 1)
 	if steps <= 0 {
 		return 0
 	}
@@ -51,6 +52,21 @@ func RingTail(n int, bytes, transfer, hop float64) float64 {
 	if chunk > 0 {
 		part = min(1, min(max(chunk/blocksPerChunk, minBlock), maxBlock)/chunk)
 	}
-	each := transfer / steps
-	return hop + (steps-1)*math.Max(0, hop+part*each-each)
+	each := transfer / float64(steps)
+	if len(hops) == 1 {
+		return hops[0] + float64(steps-1)*math.Max(0, hops[0]+part*each-each)
+	}
+	late, next := make([]float64, n), make([]float64, n) // beyond a chunk a step
+	for range steps - 1 {
+		for w := range next {
+			before := (w + n - 1) % n
+			next[w] = max(late[w], late[before]+hops[before]+part*each-each)
+		}
+		late, next = next, late
+	}
+	worst := 0.0
+	for w := range late {
+		worst = max(worst, late[w]+hops[w])
+	}
+	return worst
 }

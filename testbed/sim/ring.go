@@ -10,7 +10,7 @@ import (
 // circle is what a ring has besides: its PSN is a full TCP segment.
 type circle struct {
 	workers int
-	hop     float64 // s, the longest way from a worker to the next one
+	hops    []float64 // s, the way from each worker to the next one
 
 	reducing bool    // an operation is under way
 	begun    float64 // when it began
@@ -40,7 +40,7 @@ func (j *job) ring(d *deployment, w testbed.Workload) error {
 				hop += d.cross(l, j.frame)
 			}
 		}
-		c.hop = max(c.hop, hop)
+		c.hops = append(c.hops, hop)
 	}
 	if len(j.uses) == 0 {
 		return errors.New("all workers are on one host")
@@ -61,7 +61,7 @@ func (j *job) advanceRing(now float64) {
 		case m.left > 0 || m.last > now:
 			return
 		case c.reducing && m.last == 0: // all is sent
-			m.last = now + collectives.RingTail(c.workers, c.bytes, now-c.begun, c.hop)
+			m.last = now + collectives.RingTail(c.workers, c.bytes, now-c.begun, c.hops...)
 		case c.reducing:
 			c.reducing = false
 			if m.next == len(m.layers) {
