@@ -165,11 +165,18 @@ func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
 	return least
 }
 
-// backlog is how many bits all jobs together can queue in front of one link.
+// backlog is how many bits all jobs together can queue in front of one link. Where memory may be
+// short, windows are fixed and nothing is lost on purpose, that is what comes from each worker:
+// a queue of what switches could not add up must not look like a loss.
 func (s *Spec) backlog(plan *placement.Plan) float64 {
 	var bits float64
 	for i := range plan.Jobs {
-		bits += testbed.Backlog(&plan.Jobs[i], s.Jobs[i].Window, frameBits(s.Switch.Lanes))
+		j := &plan.Jobs[i]
+		b := testbed.Backlog(j, s.Jobs[i].Window, frameBits(s.Switch.Lanes))
+		if j.Collective == placement.INA && s.Switch.Mode != "synchronous" && s.Jobs[i].Control != "aimd" && len(s.LinkStates) == 0 {
+			b *= float64(len(j.Workers))
+		}
+		bits += b
 	}
 	return bits
 }
