@@ -37,8 +37,8 @@ type JobAnswer struct {
 	Bottleneck string   `json:"bottleneck"` // optional: a link's name, "SWITCH aggregators", "rate limit", "window" or "none"
 }
 
-// Share is the part of a job's PSNs that a switch adds up: (n-p)/(n-1), where p packets of a
-// PSN leave it towards the PS for n that entered it.
+// Share is the part of what a switch could take out of a job's flow that it does: (n-p)/(n-1),
+// where p packets of a PSN leave it towards the PS for n that enter it, both on average.
 type Share struct {
 	Switch string   `json:"switch"`
 	Share  *float64 `json:"share"` // 0..1
