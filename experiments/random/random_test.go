@@ -57,9 +57,12 @@ func TestDrawnFit(t *testing.T) {
 }
 
 // TestDrawnSettings plans 120 settings with all their predictions, and sees that all that the
-// package promises is among them.
+// package promises is among them; with -short it plans a tenth of them.
 func TestDrawnSettings(t *testing.T) {
 	seen, n := map[string]int{}, 120
+	if testing.Short() {
+		n = 12
+	}
 	for number := range n {
 		s := random.Draw(1, number+1)
 		spec := load(t, s)
@@ -125,7 +128,7 @@ func TestDrawnSettings(t *testing.T) {
 		"addressing pool", "addressing hash", "addressing linear", "addressing atp", "lanes 32", "lanes 240",
 		"aggregating switches 1", "aggregating switches 2", "aggregating switches 3",
 	} {
-		if seen[want] < n/50 {
+		if seen[want] < n/50 { // 0 of a few
 			t.Errorf("%s: %d times in %d settings", want, seen[want], n)
 		}
 	}
@@ -156,8 +159,16 @@ func TestWrite(t *testing.T) {
 // TestSlow: a factor that suits the times of a setting changes nothing else, and with a greater one
 // phases are as many as before, each of them longer.
 func TestSlow(t *testing.T) {
-	for number := 1; number <= 100; number++ {
+	n := 100
+	if testing.Short() {
+		n = 10
+	}
+	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)
+		// Three turns of a window that takes a minute.
+		if got := s.Slow(10, 6); len(got) < 3 || got[1] != "measure.warmup=180000ms" {
+			t.Errorf("%s: %v", s.Name, got)
+		}
 		if got := s.Slow(100, 0); len(got) != 1 || got[0] != "emulation.factor=100" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
