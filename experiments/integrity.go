@@ -415,8 +415,12 @@ func (in *inspection) wrong(job string) string {
 }
 
 // What the two ends of a cable may count differently, beyond what may be on its way, before
-// the run cannot be believed: as a part of what was sent.
-const crossedPart = 2e-3
+// the run cannot be believed: as a part of what was sent, and in frames. A burst between the
+// readings of the two ends is no more than that, however seldom something is sent.
+const (
+	crossedPart  = 2e-3
+	crossedBurst = 64
+)
 
 // crossed are the links whose two ends do not tell of the same traffic. Samples, where there are
 // any, tell which switches count at all: one whose ports all stand at 0 has no counters, which is
@@ -447,7 +451,7 @@ func crossed(health []results.Trouble, topo *inventory.Topology, samples []resul
 			continue
 		}
 		f := results.Finding{Name: agree, Code: results.CodeLost, Of: link, Outcome: results.Fail, What: t.String()}
-		if t.Value <= t.Limit+crossedPart*t.Of {
+		if t.Value <= t.Limit+max(crossedBurst, crossedPart*t.Of) {
 			continue // frames of others, or readings that were late: it is among the troubles
 		}
 		out = append(out, f)

@@ -366,3 +366,24 @@ func TestClocks(t *testing.T) {
 		t.Errorf("%q, want %q", who, want)
 	}
 }
+
+// TestCrossed: what one burst between two readings makes of few frames is no loss, and neither is
+// a small part of many.
+func TestCrossed(t *testing.T) {
+	for _, tt := range []struct {
+		differ, limit, of float64
+		lost              bool
+	}{
+		{21, 17, 1713, false},
+		{82, 17, 1713, true},
+		{85, 17, 40, true},
+		{209, 10, 100_000, false},
+		{211, 10, 100_000, true},
+		{5_000, 10, 100_000, true},
+	} {
+		got := crossed([]results.Trouble{{Where: "link h1->tor1", Code: results.CodeLost, Value: tt.differ, Limit: tt.limit, Of: tt.of}}, &inventory.Topology{}, nil)
+		if lost := len(got) == 1 && got[0].Outcome == results.Fail; lost != tt.lost {
+			t.Errorf("%v of %v differ, %v may: %+v", tt.differ, tt.of, tt.limit, got)
+		}
+	}
+}
