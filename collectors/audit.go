@@ -285,8 +285,18 @@ type Crossing struct {
 	Sender, Receiver string // who counts, and what: "host h1 (nic_tx)"
 	Sent, Received   Amount
 	Slack            float64 // frames that may have passed between the readings of the two ends
-	SuperFrames      bool    // one of the two is a host that counts frames handed over together as one
+	SuperFrames      End     // the end that is a host and counts frames handed over together as one
 }
+
+// End is one end of a directed link.
+type End uint8
+
+// Ends. Of a Crossing without super-frames it is neither.
+const (
+	NeitherEnd End = iota
+	SendingEnd
+	ReceivingEnd
+)
 
 // Amount is an amount of traffic. Bytes count frames with their Ethernet header and
 // without preamble and FCS, whatever the source counts.
@@ -340,8 +350,13 @@ func (a *Audit) crossings() []Crossing {
 			Sent:     amount(tx.metric, tx.frames, tx.bytes),
 			Received: amount(rx.metric, rx.frames, rx.bytes),
 			Slack:    tx.frames.slack(rx.frames),
-
-			SuperFrames: a.SuperFrames && (tx.metric == "nic_tx") != (rx.metric == "nic_rx"),
+		}
+		switch sends, receives := tx.metric == "nic_tx", rx.metric == "nic_rx"; {
+		case !a.SuperFrames || sends == receives:
+		case sends:
+			x.SuperFrames = SendingEnd
+		default:
+			x.SuperFrames = ReceivingEnd
 		}
 		for metric, sign := range map[string]float64{"port_rx_drop": -1, "port_rx_dup": 1} {
 			if rx.metric != "port_rx" {
@@ -400,11 +415,11 @@ func (x Crossing) Trouble() (results.Trouble, bool) {
 	limit := x.Slack + crossingFrames + crossingRelative*max(x.Sent.Frames, x.Received.Frames)
 	gone := x.Sent.Frames - x.Received.Frames
 	size := max(x.Sent.Bytes, x.Received.Bytes) / max(x.Sent.Frames, x.Received.Frames, 1)
-	goneBytes := x.Sent.Bytes - x.Received.Bytes
-	bytesAgree := math.Abs(goneBytes) <= limit*size
-	if x.SuperFrames {
+	if x.SuperFrames != NeitherEnd {
 		return x.headers(limit, size)
 	}
+	goneBytes := x.Sent.Bytes - x.Received.Bytes
+	bytesAgree := math.Abs(goneBytes) <= limit*size
 	if math.Abs(gone) <= limit && (bytesAgree || x.Sent.Bytes == 0 || x.Received.Bytes == 0) {
 		return results.Trouble{}, false
 	}
@@ -438,7 +453,7 @@ const (
 // that it has more a header of bytes.
 func (x Crossing) headers(limit, size float64) (results.Trouble, bool) {
 	frames, bytes := x.Sent.Frames-x.Received.Frames, x.Sent.Bytes-x.Received.Bytes
-	if strings.Contains(x.Sender, "(nic_tx)") {
+	if x.SuperFrames == SendingEnd {
 		frames, bytes = -frames, -bytes
 	}
 	off := max(leastHeader*frames-bytes, bytes-mostHeader*frames, -frames*size)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/inabench/inabench/results"
 )
 
 // Clock relates another machine's clock to the run's, in seconds.
@@ -15,6 +17,22 @@ type Clock struct {
 
 // RunTime converts a time of the other clock.
 func (c Clock) RunTime(t float64) float64 { return t + c.Offset }
+
+// How far a clock may be ahead of where it was when it was measured, s, and by what part of the
+// time since; clocks drift by a tenth of that.
+const (
+	farAhead = 1.0
+	drift    = 1e-3
+)
+
+// Future says what is wrong with a report that came at now and is of t, both in seconds of the
+// run's clock, and by how much it is ahead; empty: nothing.
+func Future(t, now float64) (ahead float64, why string) {
+	if ahead = t - now; ahead <= farAhead+drift*now {
+		return ahead, ""
+	}
+	return ahead, "reports from the future: its clock is " + results.Quantity(ahead, "s") + " ahead of what it was when it began"
+}
 
 // MeasureClock asks another machine for the time up to k times and keeps the answer
 // that came back fastest: the clock was read at some moment of that round trip, so

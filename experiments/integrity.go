@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -77,21 +78,22 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 	return excused(out, point)
 }
 
-// clocks are how far reports of agents were ahead of the time at which they came, at most, by
-// what they are of, in seconds. All was well when clocks were measured.
-type clocks map[string]float64
+// clocks are the reports of agents that came from the future, by what they are of: the one that
+// was furthest ahead. All was well when clocks were measured.
+type clocks map[string]future
 
-// jumped and drifted are by how much a clock may be ahead before it has jumped, seconds and a part of the time
-// that has passed.
-const (
-	jumped  = 1.0
-	drifted = 1e-3
-)
+type future struct {
+	ahead float64 // s
+	why   string
+}
 
 func (c clocks) hear(got []results.Sample, now time.Duration) {
 	for _, s := range got {
-		if strings.HasPrefix(s.Source, "worker ") || strings.HasPrefix(s.Source, "ps ") {
-			c[s.Of] = max(c[s.Of], s.T-now.Seconds()*(1+drifted))
+		if !strings.HasPrefix(s.Source, "worker ") && !strings.HasPrefix(s.Source, "ps ") {
+			continue
+		}
+		if ahead, why := collectors.Future(s.T, now.Seconds()); why != "" && ahead > c[s.Of].ahead {
+			c[s.Of] = future{ahead, why}
 		}
 	}
 }
@@ -99,9 +101,9 @@ func (c clocks) hear(got []results.Sample, now time.Duration) {
 // wrong are the findings of a job whose reports came from the future.
 func (c clocks) wrong(j *placement.JobPlan) (out []results.Finding) {
 	add := func(role, of, host string) {
-		if ahead := c[of]; ahead > jumped {
+		if f, found := c[of]; found {
 			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
-				What: fmt.Sprintf("%s on host %s reports from the future: its clock is %s ahead of what it was when it began", role, host, results.Quantity(ahead, "s"))})
+				What: fmt.Sprintf("%s on host %s %s", role, host, f.why)})
 		}
 	}
 	for _, w := range j.Workers {

@@ -338,13 +338,8 @@ func unwell(ctx context.Context, tb *remote.Testbed, out []training.Outcome) ([]
 			if t == nil || !(t.JCT > 0) {
 				continue
 			}
-			late := besides(t.Late.Sum, where, out[i].Stalls)
-			if share := late / t.JCT; share > lateShare {
-				all = append(all, results.Trouble{
-					Where: where, What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
-						results.Quantity(late, "s"), results.Percent(share), results.Percent(lateShare)),
-					Value: share, Limit: lateShare, Fatal: true,
-				})
+			if trouble, bad := overslept(where, t.Late.Sum, t.JCT, out[i].Stalls); bad {
+				all = append(all, trouble)
 			}
 		}
 	}

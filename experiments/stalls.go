@@ -216,14 +216,20 @@ func stood(jobs []ran, stalls []standstill) (found []results.Finding, most *resu
 type stillness struct {
 	stalls []standstill
 	jobs   []ran
-	ask    func(ctx context.Context) ([]testbed.Stall, error) // the testbed, on the run's clock
+	ask    func(ctx context.Context) ([]testbed.Stall, error) // the testbed
+	ahead  float64                                            // s, of the run's clock to that of what it says
 }
 
-// watchStalls forgets the stalls that a testbed has had so far, and collects those to come.
+// watchStalls forgets the stalls that somebody has had so far who is asked on a clock that the
+// run's is so many seconds ahead of, and collects those to come.
+func watchStalls(ctx context.Context, ask func(ctx context.Context) ([]testbed.Stall, error), ahead float64) (*stillness, error) {
+	_, err := ask(ctx)
+	return &stillness{ask: ask, ahead: ahead}, err
+}
+
+// watchStalls is as the function, of a testbed whose processes the run starts itself.
 func (r *run) watchStalls(ctx context.Context, tb *remote.Testbed) (*stillness, error) {
-	s := &stillness{ask: func(ctx context.Context) ([]testbed.Stall, error) { return tb.Stalls(ctx, r.origin) }}
-	_, err := s.ask(ctx)
-	return s, err
+	return watchStalls(ctx, func(ctx context.Context) ([]testbed.Stall, error) { return tb.Stalls(ctx, r.origin) }, 0)
 }
 
 // read asks the testbed.
@@ -233,7 +239,9 @@ func (s *stillness) read(ctx context.Context) error {
 	return err
 }
 
-func (s *stillness) keep(stalls []testbed.Stall) { s.stalls = append(s.stalls, onClock(stalls, 0)...) }
+func (s *stillness) keep(stalls []testbed.Stall) {
+	s.stalls = append(s.stalls, onClock(stalls, s.ahead)...)
+}
 
 // judge adds to a point what the stalls mean for its jobs. What it returns is Stood of its phase.
 func (s *stillness) judge(point *results.Point) (why string) {
@@ -246,6 +254,18 @@ func (s *stillness) judge(point *results.Point) (why string) {
 		why = most.String()
 	}
 	return why
+}
+
+// overslept is the trouble of a rank that woke up late for too much of its time; long stalls, of
+// which there are findings, are not among that.
+func overslept(where string, late, jct float64, stalls []testbed.Stall) (results.Trouble, bool) {
+	late = besides(late, where, stalls)
+	share := late / jct
+	return results.Trouble{
+		Where: where, What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
+			results.Quantity(late, "s"), results.Percent(share), results.Percent(lateShare)),
+		Value: share, Limit: lateShare, Fatal: true,
+	}, share > lateShare
 }
 
 // besides is what is left of the time that a process was late by, in seconds, without long

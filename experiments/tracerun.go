@@ -145,11 +145,12 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	if _, err := dep.Health(ctx); err != nil { // begins a new interval
 		return point, nil, err
 	}
-	if _, err := dep.Stalls(ctx); err != nil {
+	still, err := watchStalls(ctx, dep.Stalls, r.clock)
+	if err != nil {
 		return point, nil, err
 	}
 	began = time.Now()
-	still, ahead := stillness{}, clocks{}
+	ahead := clocks{}
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: r.tb.Capabilities().Jobs,
@@ -158,9 +159,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 			for i := range got {
 				got[i].T += r.clock
 			}
-			stalls, err := dep.Stalls(ctx)
-			still.stalls = append(still.stalls, onClock(stalls, r.clock)...)
-			return errors.Join(err, r.dir.Append(got...), r.dir.Flush())
+			return errors.Join(still.read(ctx), r.dir.Append(got...), r.dir.Flush())
 		},
 	}, dep, list)
 	r.timing("measure", began)

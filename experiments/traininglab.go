@@ -239,14 +239,8 @@ func (t *Training) unwell(ctx context.Context, tb *remote.Testbed, out []trainin
 				continue
 			}
 			where := fmt.Sprintf("rank %s/%d on host %s", out[i].Name, k, out[i].On[k])
-			late := besides(red.Late.Sum, where, out[i].Stalls)
-			if share := late / red.JCT; share > lateShare {
-				all = append(all, results.Trouble{
-					Where: where,
-					What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
-						results.Quantity(late, "s"), results.Percent(share), results.Percent(lateShare)),
-					Value: share, Limit: lateShare, Fatal: true,
-				})
+			if trouble, bad := overslept(where, red.Late.Sum, red.JCT, out[i].Stalls); bad {
+				all = append(all, trouble)
 			}
 		}
 	}

@@ -161,6 +161,13 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	return b.mean(all, states, at, lasts, turns[len(few):]), nil
 }
 
+// weighted adds what there is of x to a sum.
+func weighted(sum, x []float64, weight float64) {
+	for n, v := range x {
+		sum[n] += weight * v
+	}
+}
+
 // mean is the mean over time of what happens in states that last so long; rest are jobs that
 // send in all of them, and yet not all the time.
 func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, lasts []float64, rest []turn) *flow.Result {
@@ -182,13 +189,9 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 				rate := lasts[set] * r.Jobs[o].Rate
 				j.Rate += rate
 				j.RateSpread += lasts[set] * r.Jobs[o].RateSpread
-				for n := range nodes {
-					j.Share[n] += rate * r.Jobs[o].Share[n]
-					j.Up[n] += rate * r.Jobs[o].Up[n]
-				}
-				for n, spread := range r.Jobs[o].ShareSpread {
-					j.ShareSpread[n] += rate * spread
-				}
+				weighted(j.Share, r.Jobs[o].Share, rate)
+				weighted(j.ShareSpread, r.Jobs[o].ShareSpread, rate)
+				weighted(j.Up, r.Jobs[o].Up, rate)
 			}
 		}
 		if j.Rate == 0 {

@@ -213,18 +213,11 @@ func (d *drawer) motion(path string) (factor, turn float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	frame := 8 * float64((&placement.Conditions{Lanes: spec.Switch.Lanes}).FrameBytes())
 	var phases []*placement.Prediction
 	for _, ph := range plan.Points[0].Phases {
 		for _, p := range ph.Predictions {
-			if p.Predictor != placement.Occupancy {
-				continue
-			}
-			phases = append(phases, p)
-			for _, j := range p.Jobs {
-				if i := slices.IndexFunc(spec.Jobs, func(s experiments.Job) bool { return s.Name == j.Name }); i >= 0 && j.WireRate > 0 && j.Bottleneck != "rate limit" {
-					turn = max(turn, float64(spec.Jobs[i].Window)*frame/j.WireRate)
-				}
+			if p.Predictor == placement.Occupancy {
+				phases, turn = append(phases, p), max(turn, longestTurn(spec, p))
 			}
 		}
 	}
@@ -233,4 +226,20 @@ func (d *drawer) motion(path string) (factor, turn float64, err error) {
 	}
 	load, err := carry.Demand(spec.Inventory(), plan.Points[0].Plan, phases, spec.Switch.Lanes)
 	return carry.Factor(d.machine, load), turn, err
+}
+
+// longestTurn is the longest time, in seconds, in which a window comes round that no rate limit
+// keeps from being full.
+func longestTurn(spec *experiments.Spec, p *placement.Prediction) (turn float64) {
+	frame := 8 * float64((&placement.Conditions{Lanes: spec.Switch.Lanes}).FrameBytes())
+	windows := map[string]int{}
+	for _, j := range spec.Jobs {
+		windows[j.Name] = j.Window
+	}
+	for _, j := range p.Jobs {
+		if j.WireRate > 0 && j.Bottleneck != "rate limit" {
+			turn = max(turn, float64(windows[j.Name])*frame/j.WireRate)
+		}
+	}
+	return turn
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
@@ -43,13 +44,6 @@ func (p *rank) iterations() string {
 	return fmt.Sprintf("it did %d iterations", n)
 }
 
-// farAhead is how far a rank's clock may be ahead of where it was when it was measured, s, and
-// by what part of the time since; clocks drift by a tenth of that.
-const (
-	farAhead = 1.0
-	drift    = 1e-3
-)
-
 // odd is an error if an event cannot be: an end that nobody asked for, or a time that has not
 // come.
 func (p *rank) odd(e *agent.Event) error {
@@ -62,9 +56,8 @@ func (p *rank) odd(e *agent.Event) error {
 	case early && e.Stats != nil && e.Stats.Iterations != p.asked:
 		return p.broken(results.CodeIterations, "ended by itself: "+p.iterations())
 	case p.began > 0:
-		now := p.now().Seconds()
-		if ahead := p.clock.RunTime(e.T) - now; ahead > farAhead+drift*now {
-			return p.broken(results.CodeCounters, fmt.Sprintf("reports from the future: its clock is %s ahead of what it was when it began", results.Quantity(ahead, "s")))
+		if _, why := collectors.Future(p.clock.RunTime(e.T), p.now().Seconds()); why != "" {
+			return p.broken(results.CodeCounters, why)
 		}
 	}
 	return nil

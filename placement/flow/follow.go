@@ -174,12 +174,8 @@ func follow(p *Problem, average *Result) *Result {
 				small = shrunk(n, scale)
 			}
 			got, _ = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: settled})
-			for i := 0; got != nil && i < len(got.Jobs); i++ {
-				got.Jobs[i].Rate *= float64(scale)
-				got.Jobs[i].RateSpread *= float64(scale)
-				for k := range got.Jobs[i].UpSpread {
-					got.Jobs[i].UpSpread[k] *= float64(scale)
-				}
+			if got != nil {
+				unshrink(got, scale)
 			}
 		}
 	}
@@ -255,6 +251,18 @@ func shrunk(n *packets.Network, scale int) *packets.Network {
 		out.Jobs = append(out.Jobs, j)
 	}
 	return out
+}
+
+// unshrink makes the rates of a network that was shrunk those of the whole one.
+func unshrink(r *packets.Result, scale int) {
+	for i := range r.Jobs {
+		j := &r.Jobs[i]
+		j.Rate *= float64(scale)
+		j.RateSpread *= float64(scale)
+		for k := range j.UpSpread {
+			j.UpSpread[k] *= float64(scale)
+		}
+	}
 }
 
 // bottleneck sets what holds a job back whose packets were followed.

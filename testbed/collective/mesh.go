@@ -670,12 +670,7 @@ func (m *Mesh) Fill(op Op) {
 		m.vec = make([]byte, size)
 	}
 	m.vec = m.vec[:size]
-	each(m.vec, op.PSN, func(b []byte, psn uint32) {
-		m.ref.Fill(b, m.cfg.Rank, psn)
-		if m.cfg.Spoil != nil {
-			m.cfg.Spoil(b)
-		}
-	})
+	fill(m.ref, m.cfg.Rank, m.cfg.Spoil, m.vec, op.PSN)
 }
 
 // edge is where a chunk begins: all are equally long, to a value.

@@ -495,11 +495,14 @@ func (h head) String() string {
 	return s + ", which did not ask for the tree"
 }
 
-func (r *Ring) fill(b []byte, psn uint32) {
+func (r *Ring) fill(b []byte, psn uint32) { fill(r.ref, r.cfg.Rank, r.cfg.Spoil, b, psn) }
+
+// fill makes a rank's gradients, and spoils them if it is to.
+func fill(ref ina.Reference, rank int, spoil func(values []byte), b []byte, psn uint32) {
 	each(b, psn, func(b []byte, psn uint32) {
-		r.ref.Fill(b, r.cfg.Rank, psn)
-		if r.cfg.Spoil != nil {
-			r.cfg.Spoil(b)
+		ref.Fill(b, rank, psn)
+		if spoil != nil {
+			spoil(b)
 		}
 	})
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/inabench/inabench/placement"
 )
 
-// predict sets the shares and rates of the jobs that send, where they are streams of fixed windows:
-// those that package packets finds when it follows their packets one by
-// one, which what is sampled here step by step is only near to (queues and grants take
-// turns, and levels of a tree decide together). They are worked out once for each set of
-// jobs. Other jobs, whose messages end before anything is steady or whose windows change,
-// go on with what is sampled, and so do windows that meet a hash at one switch of theirs
-// each, of which what is sampled is right.
+// predict sets the shares and rates of the jobs that send, where they are streams of fixed
+// windows: those that package packets finds when it follows their packets one by one, which
+// what is sampled here step by step is only near to (queues and grants take turns, and levels
+// of a tree decide together). They are worked out once for each set of jobs. Other jobs, whose
+// messages end before anything is steady or whose windows change, go on with what is sampled,
+// and so do windows that meet a hash at one switch of theirs each, of which what is sampled is
+// right.
 func (d *deployment) predict() {
 	var names []string
 	streams, apart := d.setup.Grants == nil, d.setup.Settings.Addressing != "hash"

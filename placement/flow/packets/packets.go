@@ -243,6 +243,9 @@ func (a *accumulator) err(k int) float64 {
 	return math.Sqrt(max(0, a.sq[k]/n-mean*mean) / (n - 1))
 }
 
+// spread is the standard deviation of a run from the mean.
+func (a *accumulator) spread(k int) float64 { return a.err(k) * math.Sqrt(float64(a.runs)) }
+
 func (a *accumulator) result() *Result {
 	r := &Result{Runs: a.runs, Jobs: make([]JobResult, len(a.jobs))}
 	n := float64(a.runs)
@@ -250,18 +253,18 @@ func (a *accumulator) result() *Result {
 	for i := range a.jobs {
 		j := &r.Jobs[i]
 		j.Rate, j.RateError = a.sum[k]/n, a.err(k)
-		j.RateSpread = j.RateError * math.Sqrt(n)
+		j.RateSpread = a.spread(k)
 		k++
 		for range a.jobs[i].Nodes {
 			j.Share = append(j.Share, a.sum[k]/n)
 			j.ShareError = append(j.ShareError, a.err(k))
-			j.ShareSpread = append(j.ShareSpread, a.err(k)*math.Sqrt(n))
+			j.ShareSpread = append(j.ShareSpread, a.spread(k))
 			up := 0.0
 			if j.Rate > 0 { // of means, so that no link carries more than it can
 				up = a.sum[k+1] / n / j.Rate
 			}
 			j.Up = append(j.Up, up)
-			j.UpSpread = append(j.UpSpread, a.err(k+1)*math.Sqrt(n))
+			j.UpSpread = append(j.UpSpread, a.spread(k+1))
 			k += 2
 		}
 	}
@@ -735,9 +738,11 @@ func (m *model) run(span float64, events int) (int, bool) {
 			m.weight = x * x * (1 - x) * (1 - x) * 30
 		case math.IsInf(at, 1):
 			return n, false
-		case n&255 == 255 && (m.settled(span) || n > events/2):
-			m.counting, m.early = true, n > events/2 && !m.settled(span)
-			m.begin, m.length = at, m.enough(span)
+		case n&255 == 255:
+			if settled := m.settled(span); settled || n > events/2 {
+				m.counting, m.early = true, !settled
+				m.begin, m.length = at, m.enough(span)
+			}
 		}
 		m.step(id)
 	}
@@ -792,15 +797,14 @@ func (j *job) level() bool {
 		ok = ok && k.sentPeak-k.sentBefore <= slack && k.lackPeak-k.lackBefore <= slack
 		k.sentBefore, k.lackBefore, k.sentPeak, k.lackPeak = k.sentPeak, k.lackPeak, 0, 0
 	}
-	for k := range j.nodes {
-		if !j.workers[0].shut {
-			break // more under way would be seen at the workers
+	if j.workers[0].shut { // else more under way is seen at the workers
+		for k := range j.nodes {
+			nd := &j.nodes[k]
+			flying := nd.sent - nd.came
+			moved := max(4, window/25) * max(1, nd.sent/max(1, j.done)) // packets of a PSN
+			ok = ok && flying-nd.flying <= moved && nd.flying-flying <= moved
+			nd.flying = flying
 		}
-		nd := &j.nodes[k]
-		flying := nd.sent - nd.came
-		moved := max(4, window/25) * max(1, nd.sent/max(1, j.done)) // packets of a PSN
-		ok = ok && flying-nd.flying <= moved && nd.flying-flying <= moved
-		nd.flying = flying
 	}
 	j.checked = j.done
 	return ok || j.done > 60*max(window, 64)
