@@ -285,6 +285,10 @@ func (w *Worker) timeout() time.Duration {
 	return min(max(least, w.srtt+4*w.rttvar)<<w.backoff, maxRTO*least) // RFC 6298, section 2
 }
 
+// LongestTimeout is how long a worker with that configured timeout may send nothing while it
+// waits for an answer: it has backed off as far as it does.
+func LongestTimeout(rto time.Duration) time.Duration { return maxRTO * max(rto, barrierRTO) }
+
 func (w *Worker) transmit(s uint64, t time.Duration, f Flags, b []byte) int {
 	i := int32(s & w.mask)
 	w.ring[i].sent = t

@@ -12,6 +12,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
@@ -194,9 +195,11 @@ func (j *runningJob) progress() (n int64) {
 	return n
 }
 
-// idle says which workers of a job have ended, and which have sent nothing for so long, while
-// others still try; empty: all of them do.
-func (j *runningJob) idle(since time.Duration) string {
+// idle says of a job that gets no results for so long which of its workers have ended, and
+// which do not even try, while others do; empty: all of them do. One that waits for its timeout
+// tries.
+func (j *runningJob) idle(still time.Duration) string {
+	since := max(still/2, ina.LongestTimeout(j.work.RTO)*5/4)
 	var all []string
 	for _, a := range j.workers() {
 		if ended, quiet := a.unsent(time.Now()); ended {
@@ -328,7 +331,7 @@ func (d *deployment) mark() {
 // in, if there is one.
 func (d *deployment) standstill(j *runningJob, since time.Duration) error {
 	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since)), job: j.plan.Name}
-	if idle := j.idle(since / 2); idle != "" {
+	if idle := j.idle(since); idle != "" {
 		e.what += "; " + idle
 	}
 	var dead []string
