@@ -343,13 +343,9 @@ func (in *inspection) workers(job string) []placement.Worker {
 	return nil
 }
 
-// latest is what a counter of a worker said last; false if it said nothing.
+// latest is last of a worker.
 func (in *inspection) latest(metric, job string, w placement.Worker) (float64, bool) {
-	s := in.counter(metric, fmt.Sprintf("%s/%d", job, w.Rank))
-	if len(s.V) == 0 {
-		return 0, false
-	}
-	return s.V[len(s.V)-1], true
+	return in.last(metric, fmt.Sprintf("%s/%d", job, w.Rank))
 }
 
 // hosts is where a job was, for a message.
@@ -479,34 +475,76 @@ func uncounted(health []results.Trouble, topo *inventory.Topology, node string) 
 	return n > 2 // a host counts, or nothing was heard of it
 }
 
+// last is what a counter said last; false if it said nothing.
+func (in *inspection) last(metric, of string) (float64, bool) {
+	s := in.counter(metric, of)
+	if len(s.V) == 0 {
+		return 0, false
+	}
+	return s.V[len(s.V)-1], true
+}
+
 // received compares what each end of a job says of the same packets.
 func (in *inspection) received() []results.Finding {
-	var out []results.Finding
-	last := func(metric, of string) (float64, bool) {
-		s := in.counter(metric, of)
-		if len(s.V) == 0 {
-			return 0, false
-		}
-		return s.V[len(s.V)-1], true
-	}
+	out := in.again()
 	for _, j := range in.setup.Plan.Jobs {
 		if j.PS == "" || j.Local() {
 			continue
 		}
-		completed, ok := last("worker_completed", j.Name+"/ps")
+		completed, ok := in.last("worker_completed", j.Name+"/ps")
 		if !ok {
 			continue
 		}
 		slack := 2*float64(in.workload(j.Name).Window) + 64
 		for _, w := range j.Workers {
 			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
-			if got, ok := last("worker_psns", of); ok && math.Abs(got-completed) > slack+crossedPart*completed {
+			if got, ok := in.last("worker_psns", of); ok && math.Abs(got-completed) > slack+crossedPart*completed {
 				out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
 					What: fmt.Sprintf("worker %s on host %s says that it got results of %.0f PSNs, and its PS on host %s that it completed %.0f", of, w.Host, got, j.PS, completed)})
 			}
 		}
 	}
 	return out
+}
+
+// again finds results that workers got again though nobody asked: each packet that any worker of
+// the job resends brings each of them one more at most.
+func (in *inspection) again() []results.Finding {
+	var out []results.Finding
+	for _, j := range in.setup.Plan.Jobs {
+		if j.Collective != placement.INA || j.Local() {
+			continue
+		}
+		var resends, most float64
+		var worst placement.Worker
+		said := true
+		for _, w := range j.Workers {
+			n, ok := in.latest("worker_resends", j.Name, w)
+			said, resends = said && ok, resends+n
+			if n, _ := in.latest("worker_duplicates", j.Name, w); n > most {
+				most, worst = n, w
+			}
+		}
+		got, _ := in.latest("worker_psns", j.Name, worst)
+		if said && most > resends+2*float64(in.workload(j.Name).Window)+crossedBurst+crossedPart*got {
+			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: j.Name, Outcome: results.Fail,
+				What: fmt.Sprintf("worker %s/%d on host %s got %.0f results a second time, of %.0f PSNs, and the job's workers sent %.0f packets again: %s sends them twice",
+					j.Name, worst.Rank, worst.Host, most, got, resends, senders(j))})
+		}
+	}
+	return out
+}
+
+// senders are who sends a job's results on.
+func senders(j placement.JobPlan) string {
+	var all []string
+	for _, n := range j.Tree {
+		all = append(all, "switch "+n.Switch)
+	}
+	if j.PS != "" {
+		all = append(all, "the PS on host "+j.PS)
+	}
+	return strings.Join(all, " or ")
 }
 
 // claimed is by how much the part that a switch claims to have added up may differ from what

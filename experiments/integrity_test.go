@@ -28,11 +28,11 @@ func seen(rates map[string]func(t float64) float64, until map[string]float64) *i
 	}
 	for w := range 2 {
 		of := fmt.Sprintf("A/%d", w)
-		for _, m := range []string{"worker_psns", "worker_goodput_bytes", "worker_iterations", "worker_tx_bytes", "worker_sum_errors"} {
+		for _, m := range []string{"worker_psns", "worker_goodput_bytes", "worker_iterations", "worker_tx_bytes", "worker_sum_errors", "worker_resends", "worker_duplicates"} {
 			counters = append(counters, struct{ source, metric, of string }{"worker " + of, m, of})
 		}
 	}
-	zero := []string{"job_denied_packets", "job_resends_packets", "worker_sum_errors"}
+	zero := []string{"job_denied_packets", "job_resends_packets", "worker_sum_errors", "worker_resends", "worker_duplicates"}
 	in := &inspection{
 		spec: &Spec{Jobs: []Job{{Name: "A"}}},
 		setup: testbed.Setup{
@@ -140,6 +140,11 @@ func TestIntegrity(t *testing.T) {
 			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2"}},
 		{name: "sums that nobody compared", change: func(in *inspection) { in.obs.summaries[0].SumsChecked = 0 }, outcome: results.Inconclusive, code: results.CodeUnchecked},
 		{name: "a worker that claims results", rates: rates{"worker_psns A/0": constant(1.2)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/0 on host h1", "host h3"}},
+		{name: "every tenth result comes twice", rates: rates{"worker_duplicates A/1": constant(0.1)},
+			outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/1 on host h2", "switch tor1 or the PS on host h3"}},
+		{name: "the same with a synchronous job", rates: rates{"worker_duplicates A/0": constant(0.1)},
+			change: func(in *inspection) { in.setup.Plan.Jobs[0].PS = "" }, outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/0 on host h1", ": switch tor1 sends"}},
+		{name: "results that were asked for again", rates: rates{"worker_duplicates A/1": constant(0.1), "worker_resends A/0": constant(0.1)}, outcome: results.Pass},
 		{name: "a switch that claims to have added up", rates: rates{"worker_arrived A/ps": constant(1.9)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.100"}},
 		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)}, outcome: results.Pass},
 	} {

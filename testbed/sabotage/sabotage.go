@@ -98,7 +98,7 @@ var Catalogue = []Fault{
 	{"multicast-less", "sends results to all workers below but the last", Switch, Fail, "the job has no more results", 1, noPackets},
 	{"drop-results", "drops every 1,000th result without counting it", Switch, Fail, "results sent and received differ", 1000, noPackets},
 	{"ignore-resends", "drops every 1,000th gradient, and all that are sent again for it", Switch, Fail, "the job has no more results", 1000, noPackets},
-	{"duplicate", "sends every 10th sum and result twice", Switch, Fail, "INA-LINK-LOADED", 10, noPackets},
+	{"duplicate", "sends every 10th sum and result twice", Switch, Fail, "results that nobody asked for again", 10, noPackets},
 	{"favour-job", "denies memory to every second packet of all jobs but the first that it saw", Switch, Bound, "INA-SHARE", 2, noPackets},
 	{"mark-all", "sets ECN in all gradients", Switch, Bound, "harmless with fixed windows: nobody looks at the mark", 1, noPackets},
 	{"count-less", "says that it sent 5 % less of a job than it did", Switch, Fail, "sent and received differ", 0, ""},
