@@ -298,14 +298,15 @@ func (g *gaps) String() string {
 // Against the exact optimum: idle machines used, then machines among those with equal idle
 // ones, then traffic among those with equal machines.
 func TestGap(t *testing.T) {
-	t.Run("any", func(t *testing.T) { gap(t, false) })
-	t.Run("tight", func(t *testing.T) { gap(t, true) })
+	t.Run("any", func(t *testing.T) { gap(t, random(t), false) })
+	t.Run("tight", func(t *testing.T) { gap(t, random(t), true) })
+	// Here the searches end without a placement where there is one.
+	t.Run("missed", func(t *testing.T) { gap(t, rand.New(rand.NewPCG(8, 0)), true) })
 }
 
 // gap prints the distribution. Tight problems are those in which what would be best
 // without the bandwidth constraint breaks it.
-func gap(t *testing.T, tight bool) {
-	rnd := random(t)
+func gap(t *testing.T, rnd *rand.Rand, tight bool) {
 	n := *cases
 	if testing.Short() {
 		n = min(n, 100)

@@ -257,10 +257,65 @@ func (s *solver) limited(least int, congested *CongestedError) (Solution, error)
 		return s.machines(k, attempt)
 	})
 	if best == nil {
+		best = s.tryAll(flows, phases)
+	}
+	if best == nil {
 		return Solution{}, congested
 	}
 	return *best, nil
 }
+
+// tryAll places the workers one by one on every machine in turn, and goes back where the
+// bandwidth does not allow it or what was found before is better: what searches have missed.
+// Within its effort a small job that fits anywhere is placed. It is nil where nothing is found.
+func (s *solver) tryAll(flows [][]hop, phases int) *Solution {
+	slots := slices.Concat(s.classes[nonIdle], s.classes[idle])
+	if len(slots) > allTried {
+		return nil
+	}
+	x := newSearch(s.Problem, slots)
+	x.limit(s.Problem, flows, phases)
+	var best *Solution
+	moves := effort
+	var place func(w int, so Solution)
+	place = func(w int, so Solution) {
+		if w == s.n {
+			at := make([]int, s.n)
+			for w, slot := range x.at {
+				at[w] = slots[slot]
+			}
+			found := s.solution(at)
+			best = &found
+			return
+		}
+		for slot, m := range slots {
+			if x.size[slot] == x.cap[slot] {
+				continue
+			}
+			if moves--; moves < 0 {
+				return
+			}
+			next := so
+			if x.size[slot] == 0 {
+				next.Used++
+				if s.Machines[m].Idle() {
+					next.Idle++
+				}
+			}
+			x.move(w, slot)
+			next.Cross = x.cross
+			if x.excess() == 0 && (best == nil || next.Less(*best)) {
+				place(w+1, next)
+			}
+			x.move(w, none)
+		}
+	}
+	place(0, Solution{})
+	return best
+}
+
+// allTried is the most machines of which tryAll tries all.
+const allTried = 32
 
 // machines tries numbers of machines of which k may be idle.
 func (s *solver) machines(k int, attempt func(k, m int) bool) bool {

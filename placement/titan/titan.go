@@ -51,7 +51,8 @@
 //     takes as many idle machines as the job cannot do without, and then the fewest others.
 //   - Greedy choice may end where nothing passes though some placement does. More machines
 //     are tried then, other machines with the same number of them, and random steps that
-//     do not send more than passes by more than a little.
+//     do not send more than passes by more than a little; last, on at most 32 machines,
+//     worker by worker all machines in turn, within a bounded number of steps.
 //   - C_max is max(|S|, |N|); it should be the smaller, and only shifts the objectives.
 //
 // Without a bandwidth constraint O1 and O2 are decided by the numbers of free GPUs, so
