@@ -67,6 +67,9 @@ type Prediction struct {
 	Predictor string           `json:"predictor"`
 	Jobs      []JobPrediction  `json:"jobs"` // the active ones, in the plan's order
 	Links     []LinkPrediction `json:"links"`
+	// Rings says that a ring's rates were found by following its frames, from one message to
+	// the next (flow.Result.Rings).
+	Rings bool `json:"-"`
 }
 
 // JobPrediction is what one job gets.
@@ -158,6 +161,7 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	if err != nil {
 		return nil, fmt.Errorf("predict with %s: %w", out.Predictor, err)
 	}
+	out.Rings = r.Rings
 	n := 0 // of r.Jobs
 	for i := range plan.Jobs {
 		j := &plan.Jobs[i]
@@ -380,6 +384,7 @@ func (b *problem) loop(l inventory.DirectedLink, bits float64) float64 {
 // ring adds the links of every hop of a ring, each carrying the job's rate once: segments one
 // way, and acknowledgements of those that go the other way.
 func (b *problem) ring(j *JobPlan, f *flow.Job) error {
+	var hops []int
 	for i, w := range j.Workers {
 		to := j.Workers[(i+1)%len(j.Workers)].Host
 		path, err := b.topo.Path(w.Host, to)
@@ -389,8 +394,40 @@ func (b *problem) ring(j *JobPlan, f *flow.Job) error {
 		for _, l := range path {
 			f.Nodes = append(f.Nodes, flow.Node{Parent: flow.None, Up: l, Down: flow.None, Switch: flow.None})
 		}
+		hops = append(hops, len(path))
+	}
+	// A short message, again and again, is followed frame by frame where others cross its way.
+	if layers := b.c.Senders[j.Name].Layers; len(layers) == 1 && layers[0].Compute == 0 && layers[0].Bytes > 0 && !slices.Contains(hops, 0) {
+		f.Ring = b.chunks(layers[0].Bytes, hops, f.Nodes)
 	}
 	return nil
+}
+
+// mostFrames is how many frames a worker of a ring sends in an all-reduce that is short. Of
+// longer ones the way of the last frame is nothing.
+const mostFrames = 2000
+
+// chunks is what the workers of a ring pass on of a message of so many bytes; nil if it is
+// long.
+func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) *flow.Ring {
+	n := len(hops)
+	chunk := bytes / float64(n)
+	r := &flow.Ring{Hops: hops, Bits: 8 * bytes * collectives.Duplex * 2 * float64(n-1) / float64(n)}
+	block := collectives.RingBlock(chunk)
+	for left := chunk; left > 0 && len(r.Frames) <= mostFrames; left -= block {
+		for part := min(block, left); part > 0; part -= collectives.Payload {
+			frame := min(part, collectives.Payload) + collectives.Segment - collectives.Payload
+			r.Frames = append(r.Frames, 8*frame*(1+collectives.Acks))
+		}
+		r.Blocks = append(r.Blocks, len(r.Frames))
+	}
+	if 2*(n-1)*len(r.Frames) > mostFrames {
+		return nil
+	}
+	for k := range nodes {
+		r.Delays = append(r.Delays, b.topo.Links[nodes[k].Up].Delay.Seconds())
+	}
+	return r
 }
 
 // spread is an uncertainty as part of a rate; 0 if it is not worth telling.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"math"
+	"slices"
 
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/flow"
@@ -90,11 +91,18 @@ const mostTurns = 5
 // jobs that may send at once, weighted by how long it lasts if when each sends has nothing to
 // do with the others. Of one such job that is exact. How long depends on the rates, and these
 // on that: both are found by repetition. Of more than mostTurns jobs, those that are left take
-// their part of links and memory all the time, and are only themselves slower.
+// their part of links and memory all the time, and are only themselves slower. Rings of short
+// messages whose way others cross are followed frame by frame, and need none of this.
 func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	all, err := flow.Occupancy(&b.Problem)
-	if err != nil || len(turns) == 0 {
-		return all, err
+	if err != nil {
+		return nil, err
+	}
+	if all.Rings {
+		turns = slices.DeleteFunc(slices.Clone(turns), func(t turn) bool { return b.Jobs[t.job].Ring != nil })
+	}
+	if len(turns) == 0 {
+		return all, nil
 	}
 	few := turns[:min(len(turns), mostTurns)]
 	states := make([]*flow.Result, 1<<len(few)) // by the set of those that send
@@ -116,6 +124,9 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 			states[set] = all
 		} else if states[set], err = flow.Occupancy(&p); err != nil {
 			return nil, err
+		}
+		if all.Rings && !states[set].Rings {
+			b.alone(states[set], at[set])
 		}
 	}
 	duty := make([]float64, len(few))
@@ -159,6 +170,22 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	}
 	weigh()
 	return b.mean(all, states, at, lasts, turns[len(few):]), nil
+}
+
+// alone has the rings in r, of which the jobs are those that at tells, wait for what they sent
+// last, as in states in which nothing crosses their way.
+func (b *problem) alone(r *flow.Result, at []int) {
+	for _, t := range b.pauses {
+		j, o := &b.Jobs[t.job], at[t.job]
+		if j.Ring == nil || o < 0 {
+			continue
+		}
+		lost := r.Jobs[o].Rate * (1 - t.duty(r.Jobs[o].Rate, packetBits(j)))
+		r.Jobs[o].Rate -= lost
+		for k := range j.Nodes {
+			r.Links[j.Nodes[k].Up].Load -= lost
+		}
+	}
 }
 
 // weighted adds what there is of x to a sum.

@@ -163,8 +163,19 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	}
 }
 
-// run draws and runs one setting. The record is nil where the run came to nothing.
-func (d *drawer) run(number int) (k fidelity.SurveyCase, rec *results.Record, err error) {
+// run draws and runs one setting. What is left undecided is run once more, for twice as long, as
+// the reports of such runs advise. The record is nil where the run came to nothing.
+func (d *drawer) run(number int) (fidelity.SurveyCase, *results.Record, error) {
+	k, rec, err := d.try(number, 1)
+	if err == nil && d.driver == "netns" && rec.Outcome == results.Inconclusive {
+		k, rec, err = d.try(number, 2)
+		k.Again = true
+	}
+	return k, rec, err
+}
+
+// try is one run of a setting, of which everything takes so many times longer.
+func (d *drawer) try(number int, longer float64) (k fidelity.SurveyCase, rec *results.Record, err error) {
 	s := random.Draw(d.seed, number)
 	k.Name, k.Title = s.Name, s.Title
 	path, err := s.Write(d.dir)
@@ -182,7 +193,7 @@ func (d *drawer) run(number int) (k fidelity.SurveyCase, rec *results.Record, er
 		if k.Factor, turn, err = d.motion(path); err != nil {
 			return k, nil, err
 		}
-		sets = s.Slow(k.Factor, turn)
+		sets = s.Slow(k.Factor, turn, longer)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}

@@ -33,6 +33,12 @@ const (
 	minBlock, maxBlock = 4 * 960, 64 * 960
 )
 
+// RingBlock is how many bytes of a chunk of so many a worker of a pipelined ring passes on at a
+// time.
+func RingBlock(chunk float64) float64 {
+	return min(max(chunk/blocksPerChunk, minBlock), maxBlock)
+}
+
 // RingTail is how long an all-reduce of a vector of so many bytes around a pipelined ring of
 // n workers takes beyond transfer, s, in which all that a worker sends would leave it: hops, s,
 // are on its way what each worker sends last to the next one; one stands for all of them.
@@ -50,7 +56,7 @@ func RingTail(n int, bytes, transfer float64, hops ...float64) float64 {
 	chunk := bytes / float64(n)
 	part := 1.0 // of a chunk, in a block
 	if chunk > 0 {
-		part = min(1, min(max(chunk/blocksPerChunk, minBlock), maxBlock)/chunk)
+		part = min(1, RingBlock(chunk)/chunk)
 	}
 	each := transfer / float64(steps)
 	if len(hops) == 1 {

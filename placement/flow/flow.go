@@ -94,6 +94,21 @@ type Job struct {
 	RTT    float64 // seconds from a packet's sending to its result's arrival with empty queues
 	Slots  float64 // aggregators it owns (Synchronous) or chose (ATP)
 	ID     uint16  // from which its hosts choose their slots (ATP); 0: not known
+	Ring   *Ring   // of streams: messages so short that they matter; nil: it sends without end
+}
+
+// Ring is how the streams of a job are all-reduces, one after the other without pause.
+type Ring struct {
+	// Hops is how many nodes in turn are the way from each worker to the next one, and Delays
+	// is the delay of each node's link in seconds.
+	Hops   []int
+	Delays []float64
+	// Frames are the bits of a chunk's frames, of which a worker passes on as many as each of
+	// Blocks at a time (packets.Chunk); Bits are those that it sends in an all-reduce,
+	// nominally: what a Rate is of.
+	Frames []float64
+	Blocks []int
+	Bits   float64
 }
 
 // Node is a worker, a switch or the PS in a job's tree.
@@ -113,6 +128,9 @@ type Node struct {
 type Result struct {
 	Jobs  []JobResult
 	Links []LinkResult
+	// Rings says that rates of jobs with a Ring are what all-reduces get in the mean over time,
+	// as packets were followed; else they are those of streams.
+	Rings bool
 }
 
 // JobResult is the steady state of one job.

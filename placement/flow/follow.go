@@ -2,6 +2,7 @@ package flow
 
 import (
 	"math"
+	"slices"
 
 	"github.com/inabench/inabench/placement/flow/packets"
 )
@@ -34,6 +35,9 @@ func exact(p *Problem, r *Result) bool {
 		j, jr := &p.Jobs[ji], &r.Jobs[ji]
 		if jr.Rate == 0 {
 			continue
+		}
+		if j.Ring != nil && p.crossed(ji) {
+			return false
 		}
 		pps := jr.Rate / packet(j)
 		paced := jr.Bottleneck.Kind == ByLimit
@@ -94,6 +98,28 @@ func exact(p *Problem, r *Result) bool {
 		}
 	}
 	return true
+}
+
+// crossed reports whether another job sends over a link of job ji.
+func (p *Problem) crossed(ji int) bool {
+	mine := make([]bool, len(p.Links))
+	each := func(j *Job, do func(link int)) {
+		for k := range j.Nodes {
+			for _, l := range []int{j.Nodes[k].Up, j.Nodes[k].Down} {
+				if l != None {
+					do(l)
+				}
+			}
+		}
+	}
+	each(&p.Jobs[ji], func(l int) { mine[l] = true })
+	found := false
+	for o := range p.Jobs {
+		if o != ji {
+			each(&p.Jobs[o], func(l int) { found = found || mine[l] })
+		}
+	}
+	return found
 }
 
 // waits reports whether j crosses a link that is so busy that its packets wait there now
@@ -158,6 +184,9 @@ func follow(p *Problem, average *Result) *Result {
 		if average != nil && average.Jobs[ji].Bottleneck.Kind == ByLimit {
 			psns = min(psns, 10*(j.RTT*j.Limit/packet(j)+scatter))
 		}
+		if f.Kind == packets.Ring {
+			psns = 30 * 2 * float64(len(j.Ring.Hops)-1) * float64(len(j.Ring.Frames))
+		}
 		work += max(psns, 800) * 2 * float64(len(j.Nodes))
 	}
 	if len(n.Jobs) == 0 {
@@ -175,19 +204,23 @@ func follow(p *Problem, average *Result) *Result {
 			}
 			got, _ = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: settled})
 			if got != nil {
-				unshrink(got, scale)
+				unshrink(n, got, scale)
 			}
 		}
 	}
 	if got == nil {
 		return nil
 	}
-	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links))}
+	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Rings: true}
 	if average != nil {
 		copy(r.Jobs, average.Jobs)
 	}
 	for i, ji := range of {
 		j, out := &p.Jobs[ji], &got.Jobs[i]
+		if j.Ring != nil {
+			r.Jobs[ji] = p.ringResult(j, out, r)
+			continue
+		}
 		jr := JobResult{Rate: out.Rate * packet(j), RateSpread: out.RateSpread * packet(j), Up: out.Up, Share: make([]float64, len(j.Nodes)), ShareSpread: make([]float64, len(j.Nodes)), Bottleneck: Bottleneck{Unlimited, None}}
 		for k := range j.Nodes {
 			if j.aggregates(&j.Nodes[k]) {
@@ -230,6 +263,31 @@ func follow(p *Problem, average *Result) *Result {
 	return r
 }
 
+// ringResult is what following a ring's frames says of it, and adds what it loads links with.
+func (p *Problem) ringResult(j *Job, out *packets.JobResult, r *Result) JobResult {
+	n := len(j.Nodes)
+	jr := JobResult{
+		Rate: out.Rate * j.Ring.Bits, RateSpread: out.RateSpread * j.Ring.Bits,
+		Up: make([]float64, n), Share: make([]float64, n), ShareSpread: make([]float64, n), Bottleneck: Bottleneck{Unlimited, None},
+	}
+	var chunk float64
+	for _, bits := range j.Ring.Frames {
+		chunk += bits
+	}
+	sent := float64(2*(len(j.Ring.Hops)-1)) * chunk / j.Ring.Bits
+	for k := range j.Nodes {
+		jr.Up[k] = sent
+		l := &r.Links[j.Nodes[k].Up]
+		l.Load += jr.Rate * sent
+		l.Flows += sent
+		l.Spread += jr.RateSpread * sent
+	}
+	if j.Limit > 0 && jr.Rate > 0.995*j.Limit {
+		jr.Bottleneck.Kind = ByLimit
+	}
+	return jr
+}
+
 // shrunk is n with one packet for several: what is counted in packets is less, and what a
 // packet takes is more.
 func shrunk(n *packets.Network, scale int) *packets.Network {
@@ -244,6 +302,10 @@ func shrunk(n *packets.Network, scale int) *packets.Network {
 		out.Switches = append(out.Switches, fewer(m))
 	}
 	for _, j := range n.Jobs {
+		if j.Kind == packets.Ring {
+			out.Jobs = append(out.Jobs, j)
+			continue
+		}
 		j.Bits *= float64(scale)
 		j.Gap *= float64(scale)
 		j.Window, j.Slots = fewer(j.Window), fewer(j.Slots)
@@ -254,9 +316,12 @@ func shrunk(n *packets.Network, scale int) *packets.Network {
 }
 
 // unshrink makes the rates of a network that was shrunk those of the whole one.
-func unshrink(r *packets.Result, scale int) {
+func unshrink(n *packets.Network, r *packets.Result, scale int) {
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
+		if n.Jobs[i].Kind == packets.Ring {
+			continue
+		}
 		j.Rate *= float64(scale)
 		j.RateSpread *= float64(scale)
 		for k := range j.UpSpread {
@@ -302,6 +367,9 @@ func (p *Problem) follow(j *Job) (packets.Job, bool) {
 	if j.Limit > 0 {
 		f.Gap = packet(j) / j.Limit
 	}
+	if j.Ring != nil {
+		return j.followRing(p), true
+	}
 	if j.Nodes[0].Parent == None && j.Nodes[0].Up != None {
 		f.Kind = packets.Stream
 		if f.Window == 0 {
@@ -342,6 +410,25 @@ func (p *Problem) follow(j *Job) (packets.Job, bool) {
 		f.Nodes = append(f.Nodes, nd)
 	}
 	return f, true
+}
+
+// followRing is a ring as the model of packets has it.
+func (j *Job) followRing(p *Problem) packets.Job {
+	f := packets.Job{Kind: packets.Ring, Window: 1, Bits: slices.Max(j.Ring.Frames), Chunk: packets.Chunk{Frames: j.Ring.Frames, Blocks: j.Ring.Blocks}}
+	if j.Limit > 0 {
+		f.Gap = f.Bits / j.Limit
+	}
+	for _, hops := range j.Ring.Hops {
+		for i := range hops {
+			k := len(f.Nodes)
+			nd := packets.Node{Parent: k + 1, Up: j.Nodes[k].Up, Down: None, Switch: None, Delay: j.Ring.Delays[k]}
+			if i == hops-1 {
+				nd.Parent = None
+			}
+			f.Nodes = append(f.Nodes, nd)
+		}
+	}
+	return f
 }
 
 // streamWindow is what a stream has under way: enough to fill its slowest link, and no

@@ -27,8 +27,9 @@ const (
 // atp, levels of a tree (which decide alike where the same function addresses memories
 // of the same size, and later for near workers than for far ones), memories that are short
 // behind a queue, rate limits whose window is hardly enough, windows on links that are
-// nearly full, and rings, parameter servers and synchronous jobs beside those. How near that
-// is to the protocol itself stands in package packets.
+// nearly full, rings of short messages where others cross their way, and rings, parameter
+// servers and synchronous jobs beside all those. How near that is to the protocol itself
+// stands in package packets.
 //
 // Approximate, within some .1 of a share where memory is short: jobs that have neither
 // a window nor a rate limit (as those with AIMD are put here), and networks of so many

@@ -72,7 +72,8 @@ type SurveyCase struct {
 	Outcome results.Outcome `json:"outcome"`
 	Why     string          `json:"why,omitempty"` // the first reason of an outcome that is not pass
 	Factor  float64         `json:"factor,omitempty"`
-	Command string          `json:"command"` // that runs it again
+	Again   bool            `json:"again,omitempty"` // a run before left it undecided, so that this one took twice as long
+	Command string          `json:"command"`         // that runs it again
 }
 
 // SurveyError is one figure.
@@ -297,7 +298,7 @@ func (s *Survey) Write(w io.Writer) error {
 			results.Quantity(e.Measured, e.Unit), results.Quantity(e.Predicted, e.Unit), results.SignedError(e.Error, e.Relative, e.Unit))
 		for _, c := range s.Cases {
 			if c.Name == e.Case {
-				fmt.Fprintf(w, "      %s; %s\n", c.Title, c.Outcome)
+				fmt.Fprintf(w, "      %s; %s%s\n", c.Title, c.Outcome, c.again())
 			}
 		}
 		fmt.Fprintf(w, "      %s\n", e.Command)
@@ -322,6 +323,14 @@ func (g SurveyGroup) write(w io.Writer, note string) {
 	}
 	fmt.Fprintf(w, "%s%s\t%d\t%s\t%s\t%s\t%s\t%s of %s\n", g.Metric, note, g.N, size(g.Mean, g.Relative, "1"), size(g.P95, g.Relative, "1"), size(g.Max, g.Relative, "1"),
 		results.SignedError(g.Bias, g.Relative, "1"), results.Percent(g.Within), size(g.Tolerance, g.Relative, "1"))
+}
+
+// again tells of a second run.
+func (c *SurveyCase) again() string {
+	if c.Again {
+		return ", at the second try"
+	}
+	return ""
 }
 
 func firstLine(s string) string {

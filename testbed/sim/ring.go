@@ -11,6 +11,7 @@ import (
 type circle struct {
 	workers int
 	hops    []float64 // s, the way from each worker to the next one
+	mean    bool      // its rate is that in the mean over its operations
 
 	reducing bool    // an operation is under way
 	begun    float64 // when it began
@@ -61,7 +62,10 @@ func (j *job) advanceRing(now float64) {
 		case m.left > 0 || m.last > now:
 			return
 		case c.reducing && m.last == 0: // all is sent
-			m.last = now + collectives.RingTail(c.workers, c.bytes, now-c.begun, c.hops...)
+			m.last = now
+			if !c.mean {
+				m.last += collectives.RingTail(c.workers, c.bytes, now-c.begun, c.hops...)
+			}
 		case c.reducing:
 			c.reducing = false
 			if m.next == len(m.layers) {

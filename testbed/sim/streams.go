@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"strings"
+	"fmt"
 
 	"github.com/inabench/inabench/placement"
 )
@@ -14,10 +14,59 @@ import (
 // and so do windows that meet a hash at one switch of theirs each, of which what is sampled is
 // right.
 func (d *deployment) predict() {
-	var names []string
+	whole := d.messages()
+	names := d.senders(whole)
+	p := d.prediction(names, whole)
+	if whole && (p == nil || !p.Rings) {
+		whole = false
+		names = d.senders(false)
+		p = d.prediction(names, false)
+	}
+	key := fmt.Sprint(whole, names)
+	if p == nil {
+		key = ""
+	}
+	if key == d.streams {
+		return
+	}
+	d.streams = key
+	for _, j := range d.jobs {
+		j.steady = 0
+		if j.circle != nil {
+			j.circle.mean = p != nil && whole
+		}
+		for i := range j.nodes {
+			j.nodes[i].outward = 0
+		}
+		if p != nil {
+			j.follow(p, d.fair && !d.flows)
+		}
+		j.weigh()
+	}
+}
+
+// messages says that there is a ring, and that all that there are do nothing but to reduce one
+// message after the other.
+func (d *deployment) messages() bool {
+	rings := false
+	for _, j := range d.jobs {
+		if j.circle != nil && j.running {
+			rings = true
+			if len(j.msg.layers) != 1 || j.msg.layers[0].ready > 0 {
+				return false
+			}
+		}
+	}
+	return rings
+}
+
+// senders are the names of the jobs that send, or nil where what they do is to be sampled.
+// With whole, a ring that has a message after the other sends while its last frames are on
+// their way, too.
+func (d *deployment) senders(whole bool) (names []string) {
 	streams, apart := d.setup.Grants == nil, d.setup.Settings.Addressing != "hash"
 	for _, j := range d.jobs {
-		if !j.sends() {
+		if !j.sends() && !(whole && j.circle != nil && j.running && !j.halted) {
 			continue
 		}
 		names = append(names, j.plan.Name)
@@ -30,35 +79,19 @@ func (d *deployment) predict() {
 		apart = apart || levels > 1 || j.limit > 0
 		streams = streams && !j.aimd && (len(j.msg.layers) == 0 || j.plan.Collective == placement.Ring)
 	}
-	key := strings.Join(names, "\n")
-	if !streams || !apart || len(names) == 0 {
-		key = ""
+	if !streams || !apart {
+		return nil
 	}
-	if key == d.streams {
-		return
-	}
-	d.streams = key
-	var p *placement.Prediction
-	if key != "" {
-		p = d.prediction(key, names)
-	}
-	if p == nil {
-		d.streams = ""
-	}
-	for _, j := range d.jobs {
-		j.steady = 0
-		for i := range j.nodes {
-			j.nodes[i].outward = 0
-		}
-		if p != nil {
-			j.follow(p, d.fair && !d.flows)
-		}
-		j.weigh()
-	}
+	return names
 }
 
-// prediction is the steady state of the named streams, or nil where there is none.
-func (d *deployment) prediction(key string, names []string) *placement.Prediction {
+// prediction is the steady state of the named streams, or nil where there is none. With whole,
+// rings are what they get in the mean over their all-reduces.
+func (d *deployment) prediction(names []string, whole bool) *placement.Prediction {
+	if len(names) == 0 {
+		return nil
+	}
+	key := fmt.Sprint(whole, names)
 	if p, ok := d.steady[key]; ok {
 		return p
 	}
@@ -69,7 +102,13 @@ func (d *deployment) prediction(key string, names []string) *placement.Predictio
 	plan := &placement.Plan{}
 	for _, j := range d.jobs {
 		plan.Jobs = append(plan.Jobs, j.plan)
-		c.Senders[j.plan.Name] = placement.Sender{Rate: j.limit * 8 * j.frame, Window: int(j.window), Slots: j.slots}
+		s := placement.Sender{Rate: j.limit * 8 * j.frame, Window: int(j.window), Slots: j.slots}
+		if whole && j.circle != nil {
+			for _, l := range j.msg.layers {
+				s.Layers = append(s.Layers, placement.Layer{Bytes: l.packets * j.good, Compute: l.ready})
+			}
+		}
+		c.Senders[j.plan.Name] = s
 	}
 	p, err := placement.Predict(d.tb.inv, plan, c)
 	if err != nil {
@@ -89,8 +128,11 @@ func (j *job) follow(p *placement.Prediction, rate bool) {
 		if jp.Name != j.plan.Name {
 			continue
 		}
-		if rate && j.circle == nil {
+		switch {
+		case j.circle == nil && rate:
 			j.steady = jp.WireRate / (8 * j.frame)
+		case j.circle != nil && j.circle.mean:
+			j.steady = jp.Goodput / (8 * j.good)
 		}
 		for i := range j.nodes {
 			n := &j.nodes[i]

@@ -16,7 +16,8 @@
 //     packet of a PSN decides for all of it; a hash is the same function of job and PSN at
 //     every switch; an aggregator stays taken until the result has passed.
 //   - Links: a transmitter, and one queue per job, served by deficit round robin.
-//   - Parameter servers, results multicast down the tree, and streams (rings) beside them.
+//   - Parameter servers, results multicast down the tree, and beside them rings of short
+//     messages, frame by frame, or streams for those of long ones.
 //
 // What it leaves out: loss and resends, windows that change (AIMD), the time that hosts
 // need beyond what the round trip says, and messages: all jobs send without end.
@@ -79,11 +80,14 @@ const (
 	Synchronous             // every switch of the job sums everything; the root makes the results
 	Unicast                 // nothing is summed; the parameter server answers each worker
 	Stream                  // a packet of every node with a link, all of which end one PSN
+	Ring                    // all-reduces around the workers, one after the other; each ends one PSN
 )
 
 // Job is one job. Its tree has children before parents; workers are the nodes without
 // children, at most 64. The last is the parameter server, or of a synchronous job the root
-// switch. Nodes of a Stream have no parents, and their number is free.
+// switch. Nodes of a Stream have no parents, and their number is free. Those of a Ring are
+// the ways from each worker to the next one, in that order: a node for every link, whose
+// parent is the next one on the way.
 type Job struct {
 	Kind   Kind
 	Nodes  []Node
@@ -96,7 +100,30 @@ type Job struct {
 	// Behind says that the job has fallen behind its rate limit, which would take long to
 	// come about by itself: it has its whole window under way from the start.
 	Behind bool
+	Chunk  Chunk // of a Ring; its Bits are those of a full frame, to which Gap belongs
 }
+
+// Chunk is one of as many parts of a ring's vector as it has workers. A worker sends its own,
+// and then passes on what comes from the one before, 2(n-1) chunks in all: a block as soon as
+// all of it is there.
+type Chunk struct {
+	Frames []float64 // bits of each
+	Blocks []int     // of frames, how many there are up to the end of each block; ascending
+}
+
+// whole is how many of so many frames, of any number of chunks, are in whole blocks.
+func (c *Chunk) whole(frames int) int {
+	part, whole := frames%len(c.Frames), 0
+	for _, end := range c.Blocks {
+		if end <= part {
+			whole = end
+		}
+	}
+	return frames - part + whole
+}
+
+// operation is how many frames each of n workers sends in an all-reduce.
+func (c *Chunk) operation(n int) int { return 2 * (n - 1) * len(c.Frames) }
 
 // Node is a worker, a switch or the parameter server in a job's tree.
 type Node struct {
@@ -329,7 +356,16 @@ type path struct {
 	class     int // of the link's queues
 	delay     float64
 	bits      float64
+	frames    []float64 // bits by PSN, of a ring's
 	flying    fifo
+}
+
+// size is the bits of a packet.
+func (p *path) size(k packet) float64 {
+	if p.frames != nil {
+		return p.frames[k.psn%len(p.frames)]
+	}
+	return p.bits
 }
 
 // flight is a packet and when it arrives.
@@ -430,6 +466,7 @@ type job struct {
 	server  int  // its entity in the calendar
 	sums    []uint64
 	counts  []int // of a stream
+	heirs   []int // of a ring: by node, the worker to which the last link of a way leads; or None
 	mask    int
 	start   float64
 	started bool
@@ -468,6 +505,8 @@ type worker struct {
 
 	shut   bool // its window has held it back, first when base was shutAt
 	shutAt int
+
+	begun int // of a ring: frames of the operations that it has done; base is what has come
 }
 
 func newModel(n *Network) *model {
@@ -490,9 +529,12 @@ func newModel(n *Network) *model {
 		j.seen.nodes = make([]seen, len(in.Nodes))
 		size := 1 << bits.Len(uint(2*in.Window-1))
 		j.mask = size - 1
-		if in.Kind == Stream {
+		switch in.Kind {
+		case Stream:
 			j.counts = make([]int, size)
-		} else {
+		case Ring:
+			j.heirs = in.heirs()
+		default:
 			j.sums = make([]uint64, size)
 		}
 		for k := range in.Nodes {
@@ -539,9 +581,29 @@ func newModel(n *Network) *model {
 	return m
 }
 
+// heirs is, by node, the worker of a ring to which the node's link leads; None where it leads
+// to another link.
+func (j *Job) heirs() []int {
+	out := make([]int, len(j.Nodes))
+	ways := 0
+	for k := range j.Nodes {
+		out[k] = None
+		if j.Nodes[k].Parent == None {
+			ways++
+			out[k] = ways
+		}
+	}
+	for k := range out {
+		if out[k] == ways {
+			out[k] = 0
+		}
+	}
+	return out
+}
+
 func (m *model) addPath(ji, k int, up bool, l int) int {
 	j := &m.net.Jobs[ji]
-	p := path{job: ji, node: k, up: up, link: None, delay: j.Nodes[k].Delay, bits: j.Bits}
+	p := path{job: ji, node: k, up: up, link: None, delay: j.Nodes[k].Delay, bits: j.Bits, frames: j.Chunk.Frames}
 	if l != None && m.net.Links[l] > 0 && !math.IsInf(m.net.Links[l], 1) {
 		p.link = l
 		lk := &m.links[l]
@@ -696,7 +758,10 @@ func (m *model) span() float64 {
 	var most float64
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
-		if j.Window < 1 || j.Kind != Stream && len(j.workers) > 64 || len(j.nodes) == 0 {
+		if j.Window < 1 || j.Kind < Stream && len(j.workers) > 64 || len(j.nodes) == 0 {
+			return 0
+		}
+		if j.Kind == Ring && (len(j.workers) < 2 || len(j.Chunk.Frames) == 0) {
 			return 0
 		}
 		t := j.trip() + 40*j.Gap
@@ -707,8 +772,14 @@ func (m *model) span() float64 {
 				}
 			}
 		}
-		if j.Gap > 0 {
-			t = min(t, float64(j.Window)*j.Gap+t)
+		if j.Kind == Ring {
+			slowest := j.Gap
+			for k := range j.nodes {
+				if l := m.paths[j.nodes[k].up].link; l != None {
+					slowest = max(slowest, j.Bits/m.links[l].rate)
+				}
+			}
+			t += slowest * float64(j.Chunk.operation(len(j.workers)))
 		}
 		most = max(most, t)
 	}
@@ -768,6 +839,8 @@ func (m *model) settled(span float64) bool {
 		w := &j.workers[0]
 		switch {
 		case j.settled:
+		case j.Kind == Ring:
+			j.settled = j.done >= 4
 		case w.shut:
 			j.settled = w.base >= w.shutAt+j.Window && j.level()
 		case j.Gap > 0:
@@ -816,6 +889,9 @@ func (m *model) enough(span float64) float64 {
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
 		rate := float64(j.workers[0].base) / m.now
+		if j.Kind == Ring {
+			t = max(t, 8*float64(j.Chunk.operation(len(j.workers)))/rate)
+		}
 		t = max(t, min(3*m.now, 800/rate))
 		if j.workers[0].shut { // a window goes round in bursts for long
 			t = max(t, 3*float64(j.Window)/rate)
@@ -864,7 +940,7 @@ func (m *model) put(id int, k packet) {
 	}
 	l := &m.links[p.link]
 	if len(l.ring) == 0 && l.busy <= m.now {
-		l.busy = m.now + p.bits/l.rate
+		l.busy = m.now + p.size(k)/l.rate
 		m.fly(id, k, l.busy+p.delay)
 		return
 	}
@@ -899,12 +975,13 @@ func (m *model) serve(id int) {
 		}
 		w := c.waiting[c.head]
 		p := &m.paths[w.path]
-		if c.deficit < p.bits {
+		size := p.size(w.packet)
+		if c.deficit < size {
 			c.served = false
 			l.ring = append(l.ring[1:], l.ring[0])
 			continue
 		}
-		c.deficit -= p.bits
+		c.deficit -= size
 		c.head++
 		if c.head == len(c.waiting) {
 			l.ring = append(l.ring[:0], l.ring[1:]...)
@@ -913,7 +990,7 @@ func (m *model) serve(id int) {
 			c.waiting = append(c.waiting[:0], c.waiting[c.head:]...)
 			c.head = 0
 		}
-		l.busy = m.now + p.bits/l.rate
+		l.busy = m.now + size/l.rate
 		m.fly(w.path, w.packet, l.busy+p.delay)
 		break
 	}
@@ -937,6 +1014,14 @@ func (m *model) arrive(ji, from int, p packet) {
 	j.nodes[from].came++
 	at := j.nodes[from].parent
 	i := p.psn & j.mask
+	if j.Kind == Ring {
+		if to := j.heirs[from]; to != None {
+			m.come(j, &j.workers[to])
+		} else {
+			m.up(j, at, p)
+		}
+		return
+	}
 	if at == None { // of a stream
 		if j.counts[i]++; j.counts[i] == len(j.workers) {
 			j.counts[i] = 0
@@ -1050,6 +1135,54 @@ func (m *model) sum(j *job, at int, p packet) {
 	m.multicast(j, at, packet{p.psn, nd.expect})
 }
 
+// come is a frame at a worker of a ring.
+func (m *model) come(j *job, w *worker) {
+	w.base++
+	j.seen.psns += m.weight / float64(len(j.workers)*j.Chunk.operation(len(j.workers)))
+	m.pass(j, w)
+}
+
+// pass sends what a worker of a ring may: its own chunk, and blocks that have come. When
+// all has come and is sent, it begins the next all-reduce.
+func (m *model) pass(j *job, w *worker) {
+	all := j.Chunk.operation(len(j.workers))
+	for {
+		if w.base >= w.begun+all && w.next == w.begun+all {
+			w.begun += all
+			if w == &j.workers[0] {
+				j.done++
+			}
+		}
+		open := w.begun + min(all, len(j.Chunk.Frames)+j.Chunk.whole(max(0, w.base-w.begun)))
+		if w.next >= open {
+			m.queue.set(w.entity, math.Inf(1))
+			return
+		}
+		if w.u > m.now {
+			m.queue.set(w.entity, w.u)
+			return
+		}
+		m.burst(j, w, open)
+	}
+}
+
+// burst sends the next frames of a ring, two where there are as many, and sets when the ones
+// after these go. Linux paces TCP so: by bursts of two full segments at a low rate, and what is
+// sent late makes the gap after it shorter, by half at most (tcp_tso_autosize,
+// tcp_update_skb_after_send).
+func (m *model) burst(j *job, w *worker, open int) {
+	var gap float64
+	for range 2 {
+		if w.next == open {
+			break
+		}
+		gap += j.Gap * j.Chunk.Frames[w.next%len(j.Chunk.Frames)] / j.Bits
+		m.up(j, w.node, packet{psn: w.next})
+		w.next++
+	}
+	w.u = m.now + gap - min(gap/2, m.now-w.u)
+}
+
 func (m *model) complete(j *job) {
 	j.done++
 	j.seen.psns += m.weight
@@ -1066,6 +1199,10 @@ func (m *model) answer(j *job) {
 			at := m.now
 			for v := k.node; v != None; v = j.nodes[v].parent {
 				at += j.Nodes[v].Delay
+			}
+			if j.Kind == Ring {
+				m.pass(j, k)
+				continue
 			}
 			if j.Kind == Stream {
 				at = m.now
@@ -1193,6 +1330,10 @@ func (m *model) places(j *job, b int) *[maxBlock]float64 {
 
 // send sends a worker's next packet, and schedules the one after.
 func (m *model) send(j *job, w *worker) {
+	if j.Kind == Ring {
+		m.pass(j, w)
+		return
+	}
 	psn := w.next
 	w.next++
 	w.sent[psn&j.mask] = m.now
