@@ -460,3 +460,37 @@ func TestRegions(t *testing.T) {
 		t.Errorf("all of tor2 are %d", n)
 	}
 }
+
+// TestPredictShortMessages: a ring's all-reduces of short messages take as long as the way round,
+// longer where another job fills a link on it, and longer where calibrated round trips say
+// that hosts and switches take more than links.
+func TestPredictShortMessages(t *testing.T) {
+	inv := policytest.Racks(1, 4, 2)
+	plan := place(t, inv,
+		placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h1-3"}, PS: "h1-4", Collective: placement.INA},
+		placement.Job{Name: "R", Hosts: []string{"h1-1", "h1-2"}, Collective: placement.Ring})
+	goodput := func(rate float64, rtt float64) float64 {
+		t.Helper()
+		c := placement.Conditions{Aggregators: 4096, Senders: map[string]placement.Sender{
+			"A": {Window: 1024, Rate: rate}, "R": {Layers: []placement.Layer{{Bytes: 64 << 10}}},
+		}, RTTs: map[string]float64{}}
+		if rtt > 0 {
+			c.RTTs["A"] = rtt
+		}
+		p, err := placement.Predict(inv, plan, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !p.Rings {
+			t.Fatal("the ring was not followed")
+		}
+		return p.Jobs[1].Goodput
+	}
+	beside, late, filled := goodput(1e9, 0), goodput(1e9, 200e-6), goodput(0, 0)
+	if !(late < .9*beside) {
+		t.Errorf("%v with late round trips, %v without", late, beside)
+	}
+	if !(filled < .8*beside) {
+		t.Errorf("%v beside a job that fills links, %v beside a slow one", filled, beside)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/flow"
+	"github.com/inabench/inabench/placement/flow/packets"
 )
 
 // Sizes of frames, without preamble and FCS.
@@ -198,6 +199,8 @@ type problem struct {
 	sw     map[string]int
 	pauses []turn // of jobs that do not send all the time
 	left   []int  // switch -> aggregators no synchronous job has
+
+	late, crossed float64 // calibrated round trips: seconds beyond what links say, and links in them
 }
 
 func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, error) {
@@ -244,8 +247,31 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 			}
 		}
 	}
+	b.delayRings()
 	b.pat()
 	return b, nil
+}
+
+// delayRings adds to the way of rings what calibrated round trips of the jobs beside them take
+// beyond what links say, as much for each link: of rings, no round trip is calibrated, and the
+// hosts and switches that their frames cross are the same.
+func (b *problem) delayRings() {
+	if b.crossed == 0 {
+		return
+	}
+	late := b.late / b.crossed
+	for i := range b.Jobs {
+		if r := b.Jobs[i].Ring; r != nil {
+			for k := range r.Delays {
+				r.Delays[k] += late
+			}
+		}
+	}
+	for _, t := range b.pauses {
+		for i := range t.hops {
+			t.hops[i] += late * float64(t.links[i])
+		}
+	}
 }
 
 // pat sets every switch's peak aggregation throughput, M frames per mean T.
@@ -342,6 +368,8 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 	f.RTT = rtt
 	if t, ok := b.c.RTTs[j.Name]; ok {
 		f.RTT = t
+		b.late += max(0, t-rtt)
+		b.crossed += 2 * float64(depth(&f))
 	}
 	f.ID = j.ID
 	switch {
@@ -352,6 +380,18 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 		f.Slots = b.reserve(j, s.Window)
 	}
 	return f, nil
+}
+
+// depth is the most links between a worker of a job and its root.
+func depth(f *flow.Job) int {
+	links, most := make([]int, len(f.Nodes)), 0
+	for k := len(f.Nodes) - 1; k >= 0; k-- {
+		if p := f.Nodes[k].Parent; p != flow.None {
+			links[k] = links[p] + 1
+			most = max(most, links[k])
+		}
+	}
+	return most
 }
 
 // reserve gives a synchronous job two windows of aggregators in each of its
@@ -396,7 +436,7 @@ func (b *problem) ring(j *JobPlan, f *flow.Job) error {
 		}
 		hops = append(hops, len(path))
 	}
-	// A short message, again and again, is followed frame by frame where others cross its way.
+	// A short message, again and again, is followed frame by frame.
 	if layers := b.c.Senders[j.Name].Layers; len(layers) == 1 && layers[0].Compute == 0 && layers[0].Bytes > 0 && !slices.Contains(hops, 0) {
 		f.Ring = b.chunks(layers[0].Bytes, hops, f.Nodes)
 	}
@@ -411,18 +451,26 @@ const mostFrames = 2000
 // long.
 func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) *flow.Ring {
 	n := len(hops)
-	chunk := bytes / float64(n)
-	r := &flow.Ring{Hops: hops, Bits: 8 * bytes * collectives.Duplex * 2 * float64(n-1) / float64(n)}
-	block := collectives.RingBlock(chunk)
-	for left := chunk; left > 0 && len(r.Frames) <= mostFrames; left -= block {
-		for part := min(block, left); part > 0; part -= collectives.Payload {
-			frame := min(part, collectives.Payload) + collectives.Segment - collectives.Payload
-			r.Frames = append(r.Frames, 8*frame*(1+collectives.Acks))
-		}
-		r.Blocks = append(r.Blocks, len(r.Frames))
-	}
-	if 2*(n-1)*len(r.Frames) > mostFrames {
+	if 2*float64(n-1)/float64(n)*bytes > mostFrames*collectives.Payload {
 		return nil
+	}
+	r := &flow.Ring{Hops: hops, Bits: 8 * bytes * collectives.Duplex * 2 * float64(n-1) / float64(n)}
+	sizes, block := collectives.RingChunks(n, int64(bytes))
+	for _, size := range sizes {
+		var c packets.Chunk
+		// pass adds what is sent at a time, in frames.
+		pass := func(bytes int64) {
+			for ; bytes > 0; bytes -= collectives.Payload {
+				frame := min(bytes, collectives.Payload) + collectives.Segment - collectives.Payload
+				c.Frames = append(c.Frames, 8*float64(frame)*(1+collectives.Acks))
+			}
+			c.Blocks = append(c.Blocks, len(c.Frames))
+		}
+		pass(collectives.RingHeader)
+		for ; size > 0; size -= block {
+			pass(min(block, size))
+		}
+		r.Chunks = append(r.Chunks, c)
 	}
 	for k := range nodes {
 		r.Delays = append(r.Delays, b.topo.Links[nodes[k].Up].Delay.Seconds())

@@ -21,6 +21,7 @@ type turn struct {
 	bits   float64   // that it does in an iteration
 	tail   float64   // s from the last of these to the end
 	hops   []float64 // s, of a ring: one way from each worker to the next
+	links  []int     // and how many links that crosses
 }
 
 // newTurn is that of a job of the problem; not ok if it sends all the time.
@@ -39,7 +40,7 @@ func (b *problem) newTurn(at int, j *JobPlan) (t turn, ok bool) {
 		t.bits = 8 * bytes * t.wire
 		for i, w := range j.Workers {
 			path, _ := b.topo.Path(w.Host, j.Workers[(i+1)%n].Host) // which is there, or the ring had no links
-			t.hops = append(t.hops, b.way(path))
+			t.hops, t.links = append(t.hops, b.way(path)), append(t.links, len(path))
 		}
 		return t, true
 	}
@@ -92,7 +93,7 @@ const mostTurns = 5
 // do with the others. Of one such job that is exact. How long depends on the rates, and these
 // on that: both are found by repetition. Of more than mostTurns jobs, those that are left take
 // their part of links and memory all the time, and are only themselves slower. Rings of short
-// messages whose way others cross are followed frame by frame, and need none of this.
+// messages are followed frame by frame, and need none of this.
 func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	all, err := flow.Occupancy(&b.Problem)
 	if err != nil {
@@ -124,9 +125,6 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 			states[set] = all
 		} else if states[set], err = flow.Occupancy(&p); err != nil {
 			return nil, err
-		}
-		if all.Rings && !states[set].Rings {
-			b.alone(states[set], at[set])
 		}
 	}
 	duty := make([]float64, len(few))
@@ -170,22 +168,6 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	}
 	weigh()
 	return b.mean(all, states, at, lasts, turns[len(few):]), nil
-}
-
-// alone has the rings in r, of which the jobs are those that at tells, wait for what they sent
-// last, as in states in which nothing crosses their way.
-func (b *problem) alone(r *flow.Result, at []int) {
-	for _, t := range b.pauses {
-		j, o := &b.Jobs[t.job], at[t.job]
-		if j.Ring == nil || o < 0 {
-			continue
-		}
-		lost := r.Jobs[o].Rate * (1 - t.duty(r.Jobs[o].Rate, packetBits(j)))
-		r.Jobs[o].Rate -= lost
-		for k := range j.Nodes {
-			r.Links[j.Nodes[k].Up].Load -= lost
-		}
-	}
 }
 
 // weighted adds what there is of x to a sum.

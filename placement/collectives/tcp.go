@@ -30,13 +30,25 @@ const RingMessage = 4 << 20
 // at most (package testbed/collective).
 const (
 	blocksPerChunk     = 8
-	minBlock, maxBlock = 4 * 960, 64 * 960
+	piece              = 960
+	minBlock, maxBlock = 4 * piece, 64 * piece
 )
 
-// RingBlock is how many bytes of a chunk of so many a worker of a pipelined ring passes on at a
-// time.
-func RingBlock(chunk float64) float64 {
-	return min(max(chunk/blocksPerChunk, minBlock), maxBlock)
+// RingHeader is the bytes that a rank of a pipelined ring sends before each chunk.
+const RingHeader = 24
+
+// RingChunks are the bytes of each chunk into which n ranks of a pipelined ring cut a vector,
+// whole pieces but for the last, and the bytes of a block (package testbed/collective).
+func RingChunks(n int, bytes int64) (chunks []int64, block int64) {
+	size := (bytes + 3) &^ 3
+	pieces := (bytes + piece - 1) / piece
+	at := int64(0)
+	for i := range int64(n) {
+		end := min(pieces*(i+1)/int64(n)*piece, size)
+		chunks = append(chunks, end-at)
+		at = end
+	}
+	return chunks, min(max(pieces/int64(n)/blocksPerChunk*piece, minBlock), maxBlock)
 }
 
 // RingTail is how long an all-reduce of a vector of so many bytes around a pipelined ring of
@@ -56,7 +68,7 @@ func RingTail(n int, bytes, transfer float64, hops ...float64) float64 {
 	chunk := bytes / float64(n)
 	part := 1.0 // of a chunk, in a block
 	if chunk > 0 {
-		part = min(1, RingBlock(chunk)/chunk)
+		part = min(1, min(max(chunk/blocksPerChunk, minBlock), maxBlock)/chunk)
 	}
 	each := transfer / float64(steps)
 	if len(hops) == 1 {

@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/inabench/inabench/placement/flow/packets"
 )
 
 // None stands for "no link", "no switch" and "no parent".
@@ -103,11 +105,9 @@ type Ring struct {
 	// is the delay of each node's link in seconds.
 	Hops   []int
 	Delays []float64
-	// Frames are the bits of a chunk's frames, of which a worker passes on as many as each of
-	// Blocks at a time (packets.Chunk); Bits are those that it sends in an all-reduce,
-	// nominally: what a Rate is of.
-	Frames []float64
-	Blocks []int
+	// Chunks are what the workers' vectors are cut into, and Bits what each sends of that in an
+	// all-reduce, nominally: what a Rate is of.
+	Chunks []packets.Chunk
 	Bits   float64
 }
 

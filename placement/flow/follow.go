@@ -36,7 +36,7 @@ func exact(p *Problem, r *Result) bool {
 		if jr.Rate == 0 {
 			continue
 		}
-		if j.Ring != nil && p.crossed(ji) {
+		if j.Ring != nil {
 			return false
 		}
 		pps := jr.Rate / packet(j)
@@ -100,28 +100,6 @@ func exact(p *Problem, r *Result) bool {
 	return true
 }
 
-// crossed reports whether another job sends over a link of job ji.
-func (p *Problem) crossed(ji int) bool {
-	mine := make([]bool, len(p.Links))
-	each := func(j *Job, do func(link int)) {
-		for k := range j.Nodes {
-			for _, l := range []int{j.Nodes[k].Up, j.Nodes[k].Down} {
-				if l != None {
-					do(l)
-				}
-			}
-		}
-	}
-	each(&p.Jobs[ji], func(l int) { mine[l] = true })
-	found := false
-	for o := range p.Jobs {
-		if o != ji {
-			each(&p.Jobs[o], func(l int) { found = found || mine[l] })
-		}
-	}
-	return found
-}
-
 // waits reports whether j crosses a link that is so busy that its packets wait there now
 // and then.
 func waits(p *Problem, r *Result, j *Job) bool {
@@ -174,7 +152,7 @@ func follow(p *Problem, average *Result) *Result {
 			continue
 		}
 		f, ok := p.follow(j)
-		if !ok || average != nil && j.Window == 0 && f.Kind != packets.Stream && average.Jobs[ji].Bottleneck.Kind == ByLink {
+		if !ok || average != nil && j.Window == 0 && f.Kind < packets.Stream && average.Jobs[ji].Bottleneck.Kind == ByLink {
 			return nil
 		}
 		f.Behind = average != nil && f.Gap > 0 && average.Jobs[ji].Bottleneck.Kind == ByLink
@@ -185,7 +163,7 @@ func follow(p *Problem, average *Result) *Result {
 			psns = min(psns, 10*(j.RTT*j.Limit/packet(j)+scatter))
 		}
 		if f.Kind == packets.Ring {
-			psns = 30 * 2 * float64(len(j.Ring.Hops)-1) * float64(len(j.Ring.Frames))
+			psns = 30 * 2 * float64(len(j.Ring.Hops)-1) * float64(len(j.Ring.Chunks[0].Frames))
 		}
 		work += max(psns, 800) * 2 * float64(len(j.Nodes))
 	}
@@ -270,11 +248,14 @@ func (p *Problem) ringResult(j *Job, out *packets.JobResult, r *Result) JobResul
 		Rate: out.Rate * j.Ring.Bits, RateSpread: out.RateSpread * j.Ring.Bits,
 		Up: make([]float64, n), Share: make([]float64, n), ShareSpread: make([]float64, n), Bottleneck: Bottleneck{Unlimited, None},
 	}
-	var chunk float64
-	for _, bits := range j.Ring.Frames {
-		chunk += bits
+	var vector float64
+	for _, c := range j.Ring.Chunks {
+		for _, bits := range c.Frames {
+			vector += bits
+		}
 	}
-	sent := float64(2*(len(j.Ring.Hops)-1)) * chunk / j.Ring.Bits
+	workers := float64(len(j.Ring.Hops))
+	sent := 2 * (workers - 1) / workers * vector / j.Ring.Bits
 	for k := range j.Nodes {
 		jr.Up[k] = sent
 		l := &r.Links[j.Nodes[k].Up]
@@ -414,7 +395,10 @@ func (p *Problem) follow(j *Job) (packets.Job, bool) {
 
 // followRing is a ring as the model of packets has it.
 func (j *Job) followRing(p *Problem) packets.Job {
-	f := packets.Job{Kind: packets.Ring, Window: 1, Bits: slices.Max(j.Ring.Frames), Chunk: packets.Chunk{Frames: j.Ring.Frames, Blocks: j.Ring.Blocks}}
+	f := packets.Job{Kind: packets.Ring, Window: 1, Chunks: j.Ring.Chunks}
+	for _, c := range f.Chunks {
+		f.Bits = max(f.Bits, slices.Max(c.Frames))
+	}
 	if j.Limit > 0 {
 		f.Gap = f.Bits / j.Limit
 	}

@@ -100,7 +100,7 @@ type Job struct {
 	// Behind says that the job has fallen behind its rate limit, which would take long to
 	// come about by itself: it has its whole window under way from the start.
 	Behind bool
-	Chunk  Chunk // of a Ring; its Bits are those of a full frame, to which Gap belongs
+	Chunks []Chunk // of a Ring, one of each worker; its Bits are those of a full frame, to which Gap belongs
 }
 
 // Chunk is one of as many parts of a ring's vector as it has workers. A worker sends its own,
@@ -111,19 +111,36 @@ type Chunk struct {
 	Blocks []int     // of frames, how many there are up to the end of each block; ascending
 }
 
-// whole is how many of so many frames, of any number of chunks, are in whole blocks.
-func (c *Chunk) whole(frames int) int {
-	part, whole := frames%len(c.Frames), 0
-	for _, end := range c.Blocks {
-		if end <= part {
-			whole = end
-		}
-	}
-	return frames - part + whole
+// program is what a worker of a ring sends in an all-reduce, which is what the next one receives.
+type program struct {
+	frames []float64
+	whole  []int // by frames, how many of so many are in whole blocks
+	own    int   // frames of the first chunk
+	last   int   // and of the last one, which goes no farther
 }
 
-// operation is how many frames each of n workers sends in an all-reduce.
-func (c *Chunk) operation(n int) int { return 2 * (n - 1) * len(c.Frames) }
+// program is that of a worker.
+func (j *Job) program(worker int) (p program) {
+	n := len(j.Chunks)
+	p.whole = []int{0}
+	for step := range 2 * (n - 1) {
+		c := &j.Chunks[((worker-step)%n+n)%n]
+		first, block := len(p.frames), 0
+		for i, bits := range c.Frames {
+			p.frames = append(p.frames, bits)
+			if block < len(c.Blocks) && i+1 == c.Blocks[block] {
+				block++
+				p.whole = append(p.whole, first+i+1)
+			} else {
+				p.whole = append(p.whole, p.whole[len(p.whole)-1])
+			}
+		}
+		if p.last = len(c.Frames); step == 0 {
+			p.own = p.last
+		}
+	}
+	return p
+}
 
 // Node is a worker, a switch or the parameter server in a job's tree.
 type Node struct {
@@ -467,13 +484,16 @@ type job struct {
 	sums    []uint64
 	counts  []int // of a stream
 	heirs   []int // of a ring: by node, the worker to which the last link of a way leads; or None
-	mask    int
-	start   float64
-	started bool
-	done    int // PSNs
-	checked int // done when level looked last
-	settled bool
-	key     uint64
+	// programs are those of a ring's workers, and frames is how many they send in all.
+	programs []program
+	frames   float64
+	mask     int
+	start    float64
+	started  bool
+	done     int // PSNs
+	checked  int // done when level looked last
+	settled  bool
+	key      uint64
 
 	blocks [8]struct {
 		at     int
@@ -506,7 +526,9 @@ type worker struct {
 	shut   bool // its window has held it back, first when base was shutAt
 	shutAt int
 
-	begun int // of a ring: frames of the operations that it has done; base is what has come
+	// Of a ring: frames that it has sent and received in the operations that it has done; base
+	// is what has come in all.
+	begun, come int
 }
 
 func newModel(n *Network) *model {
@@ -534,6 +556,10 @@ func newModel(n *Network) *model {
 			j.counts = make([]int, size)
 		case Ring:
 			j.heirs = in.heirs()
+			for w := range in.Chunks {
+				j.programs = append(j.programs, in.program(w))
+				j.frames += float64(len(j.programs[w].frames))
+			}
 		default:
 			j.sums = make([]uint64, size)
 		}
@@ -603,7 +629,10 @@ func (j *Job) heirs() []int {
 
 func (m *model) addPath(ji, k int, up bool, l int) int {
 	j := &m.net.Jobs[ji]
-	p := path{job: ji, node: k, up: up, link: None, delay: j.Nodes[k].Delay, bits: j.Bits, frames: j.Chunk.Frames}
+	p := path{job: ji, node: k, up: up, link: None, delay: j.Nodes[k].Delay, bits: j.Bits}
+	if j.Kind == Ring {
+		p.frames = m.jobs[ji].programs[len(m.jobs[ji].workers)-1].frames // the way of the last worker so far
+	}
 	if l != None && m.net.Links[l] > 0 && !math.IsInf(m.net.Links[l], 1) {
 		p.link = l
 		lk := &m.links[l]
@@ -761,7 +790,7 @@ func (m *model) span() float64 {
 		if j.Window < 1 || j.Kind < Stream && len(j.workers) > 64 || len(j.nodes) == 0 {
 			return 0
 		}
-		if j.Kind == Ring && (len(j.workers) < 2 || len(j.Chunk.Frames) == 0) {
+		if j.Kind == Ring && (len(j.workers) < 2 || len(j.workers) != len(j.Chunks) || j.frames == 0) {
 			return 0
 		}
 		t := j.trip() + 40*j.Gap
@@ -779,7 +808,7 @@ func (m *model) span() float64 {
 					slowest = max(slowest, j.Bits/m.links[l].rate)
 				}
 			}
-			t += slowest * float64(j.Chunk.operation(len(j.workers)))
+			t += slowest * j.frames / float64(len(j.workers))
 		}
 		most = max(most, t)
 	}
@@ -890,7 +919,7 @@ func (m *model) enough(span float64) float64 {
 		j := &m.jobs[ji]
 		rate := float64(j.workers[0].base) / m.now
 		if j.Kind == Ring {
-			t = max(t, 8*float64(j.Chunk.operation(len(j.workers)))/rate)
+			t = max(t, 8*j.frames/float64(len(j.workers))/rate)
 		}
 		t = max(t, min(3*m.now, 800/rate))
 		if j.workers[0].shut { // a window goes round in bursts for long
@@ -1138,22 +1167,26 @@ func (m *model) sum(j *job, at int, p packet) {
 // come is a frame at a worker of a ring.
 func (m *model) come(j *job, w *worker) {
 	w.base++
-	j.seen.psns += m.weight / float64(len(j.workers)*j.Chunk.operation(len(j.workers)))
+	j.seen.psns += m.weight / j.frames
 	m.pass(j, w)
 }
 
 // pass sends what a worker of a ring may: its own chunk, and blocks that have come. When
 // all has come and is sent, it begins the next all-reduce.
 func (m *model) pass(j *job, w *worker) {
-	all := j.Chunk.operation(len(j.workers))
+	n := len(j.workers)
+	at := w.entity - j.workers[0].entity
+	mine, before := &j.programs[at], &j.programs[(at+n-1)%n]
 	for {
-		if w.base >= w.begun+all && w.next == w.begun+all {
-			w.begun += all
-			if w == &j.workers[0] {
+		if w.base >= w.come+len(before.frames) && w.next == w.begun+len(mine.frames) {
+			w.begun, w.come = w.next, w.come+len(before.frames)
+			if at == 0 {
 				j.done++
 			}
 		}
-		open := w.begun + min(all, len(j.Chunk.Frames)+j.Chunk.whole(max(0, w.base-w.begun)))
+		// What is open of the last chunk that comes is for nobody.
+		came := before.whole[min(max(0, w.base-w.come), len(before.frames)-before.last)]
+		open := w.begun + mine.own + came
 		if w.next >= open {
 			m.queue.set(w.entity, math.Inf(1))
 			return
@@ -1176,7 +1209,8 @@ func (m *model) burst(j *job, w *worker, open int) {
 		if w.next == open {
 			break
 		}
-		gap += j.Gap * j.Chunk.Frames[w.next%len(j.Chunk.Frames)] / j.Bits
+		frames := j.programs[w.entity-j.workers[0].entity].frames
+		gap += j.Gap * frames[w.next%len(frames)] / j.Bits
 		m.up(j, w.node, packet{psn: w.next})
 		w.next++
 	}

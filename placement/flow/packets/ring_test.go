@@ -15,13 +15,15 @@ func around(n, frames, block int, delay, gap float64) *Network {
 		out.Links[l] = 1
 	}
 	j := Job{Kind: Ring, Bits: 1, Window: 1, Gap: gap}
+	var c Chunk
 	for i := range frames {
-		j.Chunk.Frames = append(j.Chunk.Frames, 1)
+		c.Frames = append(c.Frames, 1)
 		if (i+1)%block == 0 || i == frames-1 {
-			j.Chunk.Blocks = append(j.Chunk.Blocks, i+1)
+			c.Blocks = append(c.Blocks, i+1)
 		}
 	}
 	for w := range n {
+		j.Chunks = append(j.Chunks, c)
 		j.Nodes = append(j.Nodes,
 			Node{Parent: 2*w + 1, Up: 2 * w, Down: None, Switch: None, Delay: delay / 2},
 			Node{Parent: None, Up: 2*((w+1)%n) + 1, Down: None, Switch: None, Delay: delay / 2})
@@ -59,7 +61,8 @@ func TestRing(t *testing.T) {
 			if got := 1 / r.Jobs[0].Rate; math.Abs(got/tt.seconds-1) > tt.within {
 				t.Errorf("%v s, want %v", got, tt.seconds)
 			}
-			frames := float64(tt.n.Jobs[0].Chunk.operation(len(tt.n.Jobs[0].Nodes) / 2))
+			j := &tt.n.Jobs[0]
+			frames := float64(2 * (len(j.Chunks) - 1) * len(j.Chunks[0].Frames))
 			for k, up := range r.Jobs[0].Up {
 				if math.Abs(up/frames-1) > .01 {
 					t.Errorf("node %d: %v frames an all-reduce, want %v", k, up, frames)
@@ -93,7 +96,7 @@ func TestRingShares(t *testing.T) {
 			if !ok {
 				t.Fatal("not followed")
 			}
-			ring := r.Jobs[0].Rate * float64(n.Jobs[0].Chunk.operation(4))
+			ring := r.Jobs[0].Rate * float64(6*tt.frames)
 			beside := r.Jobs[1].Rate
 			if math.Abs(ring-tt.ring) > tt.within || math.Abs(beside-tt.beside) > tt.within {
 				t.Errorf("%v and %v, want %v and %v", ring, beside, tt.ring, tt.beside)
