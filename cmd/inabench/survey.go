@@ -163,29 +163,33 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	}
 }
 
-// run draws and runs one setting. What is left undecided is run once more, for twice as long, as
-// the reports of such runs advise. The record is nil where the run came to nothing.
+// repeats is how often a setting is measured that one measurement left undecided: each repeat has
+// phases of its own, and three have an interval.
+const repeats = 3
+
+// run draws and runs one setting, and once more with repeats what that leaves undecided, as reports
+// of such runs advise. The record is nil where the run came to nothing.
 func (d *drawer) run(number int) (fidelity.SurveyCase, *results.Record, error) {
 	k, rec, err := d.try(number, 1)
 	if err == nil && d.driver == "netns" && rec.Outcome == results.Inconclusive {
-		k, rec, err = d.try(number, 2)
+		k, rec, err = d.try(number, repeats)
 		k.Again = true
 	}
 	return k, rec, err
 }
 
-// try is one run of a setting, of which everything takes so many times longer.
-func (d *drawer) try(number int, longer float64) (k fidelity.SurveyCase, rec *results.Record, err error) {
+// try is one run of a setting, which is measured so many times.
+func (d *drawer) try(number, times int) (k fidelity.SurveyCase, rec *results.Record, err error) {
 	s := random.Draw(d.seed, number)
 	k.Name, k.Title = s.Name, s.Title
 	path, err := s.Write(d.dir)
 	if err != nil {
 		return k, nil, outputError{err}
 	}
-	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver}
+	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver, "--repeat", strconv.Itoa(times)}
 	again := []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(number), "--on", d.driver}
 	if d.c.String("keep") != "" {
-		again = []string{"inabench", "run", path, "--on", d.driver}
+		again = []string{"inabench", "run", path, "--on", d.driver, "--repeat", strconv.Itoa(times)}
 	}
 	sets := s.Model()
 	if d.driver == "netns" {
@@ -193,7 +197,7 @@ func (d *drawer) try(number int, longer float64) (k fidelity.SurveyCase, rec *re
 		if k.Factor, turn, err = d.motion(path); err != nil {
 			return k, nil, err
 		}
-		sets = s.Slow(k.Factor, turn, longer)
+		sets = s.Slow(k.Factor, turn)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}

@@ -100,14 +100,14 @@ func (s *Setting) Write(dir string) (string, error) {
 // 1 or more. Turn is the longest time, in seconds, in which a window that a link or itself holds
 // back comes round. Where warm-ups would be less than six round trips or three turns then, or a
 // ring's all-reduces fewer than in the files' motion, all times on the wall clock become longer
-// alike; and longer times beyond that.
-func (s *Setting) Slow(factor, turn, longer float64) []string {
+// alike.
+func (s *Setting) Slow(factor, turn float64) []string {
 	out := []string{fmt.Sprintf("emulation.factor=%g", factor)}
 	stretch := max(settle*float64(s.rtt)/1e6, turns*turn*1e3) * factor / warmup
 	if s.measured == measuredRing {
 		stretch = max(stretch, factor/Factor)
 	}
-	if stretch = max(stretch, 1) * longer; stretch <= 1 {
+	if stretch <= 1 {
 		return out
 	}
 	return append(out, s.times(stretch, s.measured)...)

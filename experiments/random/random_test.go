@@ -166,13 +166,10 @@ func TestSlow(t *testing.T) {
 	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)
 		// Three turns of a window that takes a minute.
-		if got := s.Slow(10, 6, 1); len(got) < 3 || got[1] != "measure.warmup=180000ms" {
+		if got := s.Slow(10, 6); len(got) < 3 || got[1] != "measure.warmup=180000ms" {
 			t.Errorf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(100, 0, 2); len(got) < 3 || got[1] != "measure.warmup=4000ms" {
-			t.Errorf("%s: %v: everything is to take twice as long", s.Name, got)
-		}
-		if got := s.Slow(100, 0, 1); len(got) != 1 || got[0] != "emulation.factor=100" {
+		if got := s.Slow(100, 0); len(got) != 1 || got[0] != "emulation.factor=100" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
 		inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
@@ -194,7 +191,7 @@ func TestSlow(t *testing.T) {
 		if got, want := len(simulated.Points[0].Phases), len(before.Points[0].Phases); got != want {
 			t.Errorf("%s: %d phases on a model, else %d", s.Name, got, want)
 		}
-		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(1e5, 0, 1)...)
+		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(1e5, 0)...)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}

@@ -72,7 +72,7 @@ type SurveyCase struct {
 	Outcome results.Outcome `json:"outcome"`
 	Why     string          `json:"why,omitempty"` // the first reason of an outcome that is not pass
 	Factor  float64         `json:"factor,omitempty"`
-	Again   bool            `json:"again,omitempty"` // a run before left it undecided, so that this one took twice as long
+	Again   bool            `json:"again,omitempty"` // a run left it undecided, so that this one repeated it
 	Command string          `json:"command"`         // that runs it again
 }
 
