@@ -1,6 +1,7 @@
 package netpack
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -187,7 +188,14 @@ func equation1(c *cluster.Cluster, gpus int) (best float64) {
 // What is chosen has the largest value of Equation 1 over all plans and all servers as
 // PS; classes and bounds lose nothing.
 func TestEquation1(t *testing.T) {
-	rnd := random(t)
+	t.Run("random", func(t *testing.T) { equations(t, random(t)) })
+	// In these the best PS is one with a worker, or would be in the plan of the largest value.
+	for _, seed := range []uint64{71, 103, 142, 386} {
+		t.Run(fmt.Sprint("paired ", seed), func(t *testing.T) { equations(t, rand.New(rand.NewPCG(seed, 0))) })
+	}
+}
+
+func equations(t *testing.T, rnd *rand.Rand) {
 	compared := 0
 	for range 300 {
 		cfg := cluster.FatTree(1, 3+rnd.IntN(8), 3, 100, []float64{0, 100, math.Inf(1)}[rnd.IntN(3)], 1)
