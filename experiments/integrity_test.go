@@ -392,3 +392,39 @@ func TestCrossed(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimsAboveSums: a switch above another one that adds up grants PSNs of which other many
+// packets come than of those that it denies. That is no lie; to tell of more than it sent is.
+func TestClaimsAboveSums(t *testing.T) {
+	// Five workers below tor1, which adds up half of their PSNs, and one at spine1, which adds up
+	// just those: 2 packets of each are made 1, and 6 of each of the others pass.
+	build := func(arrived, fallback float64) *inspection {
+		in := seen(map[string]func(float64) float64{"worker_arrived A/ps": func(float64) float64 { return arrived }}, nil)
+		j := &in.setup.Plan.Jobs[0]
+		j.Workers = nil
+		for w := range 6 {
+			j.Workers = append(j.Workers, placement.Worker{Rank: w, Host: fmt.Sprint("h", w+1)})
+		}
+		j.Tree = []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 31, Parent: "spine1"}, {Switch: "spine1", Aggregate: true, Expect: 63}}
+		for metric, rate := range map[string]float64{
+			"job_out_packets A@tor1": .5 + .5*5, "job_granted_packets A@tor1": .5, "job_denied_packets A@tor1": .5,
+			"job_out_packets A@spine1": arrived, "job_granted_packets A@spine1": .5, "job_denied_packets A@spine1": .5,
+			"job_fallback_packets A@spine1": fallback, "job_resends_packets A@spine1": 0,
+		} {
+			m, of, _ := strings.Cut(metric, " ")
+			in.obs.samples = slices.DeleteFunc(in.obs.samples, func(s results.Sample) bool { return s.Metric == m && s.Of == of })
+			_, sw, _ := strings.Cut(of, "@")
+			for i := range 81 {
+				in.obs.samples = append(in.obs.samples, results.Sample{T: float64(i) / 10, Source: "switch " + sw, Metric: m, Of: of, Value: math.Floor(100 * rate * float64(i))})
+			}
+		}
+		return in
+	}
+	if got := build(.5+.5*6, .5*6).claims(); len(got) > 0 {
+		t.Errorf("an honest switch: %+v", got)
+	}
+	got := build(.5+.5*6, 0).claims()
+	if len(got) != 1 || got[0].Of != "A@spine1" || got[0].Code != results.CodeCounters {
+		t.Errorf("one that hides what it did not add up: %+v", got)
+	}
+}

@@ -75,6 +75,28 @@ func seenShare(counter func(metric, of string) results.Series, j placement.JobPl
 	return s, len(s.out.T) >= 2
 }
 
+// flying is how much of a share the packets may be that were on their way at the ends of a window
+// and of its parts: a window of packets of each worker.
+func (s share) flying(w results.Window, j placement.JobPlan, window int) float64 {
+	in, err := results.Rate(w, s.in)
+	psns, perr := results.Rate(w, s.psns)
+	if err != nil || perr != nil {
+		return 1
+	}
+	parts := float64(1 + len(w.Out))
+	return min(1, parts*float64(window*len(j.Workers))/((in.Value-psns.Value)*w.Length()))
+}
+
+// aboveSums says whether sums come to a switch of a job's tree.
+func aboveSums(j placement.JobPlan, node int) bool {
+	for c := range j.Tree {
+		if n := &j.Tree[c]; n.Parent == j.Tree[node].Switch && c != node && (n.Aggregate || aboveSums(j, c)) {
+			return true
+		}
+	}
+	return false
+}
+
 // last says whether all that arrives at a job's PS comes from one switch of its tree as that
 // sent it.
 func last(j placement.JobPlan, node int) bool {
