@@ -8,7 +8,6 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/flow"
-	"github.com/inabench/inabench/placement/flow/packets"
 )
 
 // Sizes of frames, without preamble and FCS.
@@ -457,7 +456,7 @@ func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) *flow.Rin
 	r := &flow.Ring{Hops: hops, Bits: 8 * bytes * collectives.Duplex * 2 * float64(n-1) / float64(n)}
 	sizes, block := collectives.RingChunks(n, int64(bytes))
 	for _, size := range sizes {
-		var c packets.Chunk
+		var c flow.Chunk
 		// pass adds what is sent at a time, in frames.
 		pass := func(bytes int64) {
 			for ; bytes > 0; bytes -= collectives.Payload {

@@ -107,9 +107,12 @@ type Ring struct {
 	Delays []float64
 	// Chunks are what the workers' vectors are cut into, and Bits what each sends of that in an
 	// all-reduce, nominally: what a Rate is of.
-	Chunks []packets.Chunk
+	Chunks []Chunk
 	Bits   float64
 }
+
+// Chunk is a part of a ring's vector, in frames.
+type Chunk = packets.Chunk
 
 // Node is a worker, a switch or the PS in a job's tree.
 type Node struct {
