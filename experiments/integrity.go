@@ -587,7 +587,15 @@ func (in *inspection) claims() []results.Finding {
 				granted, denied := in.counter("job_granted_packets", at(j.Name, sw)), in.counter("job_denied_packets", at(j.Name, sw))
 				says, err := in.says(w, j, i, seen)
 				got, gerr := seen.of(w)
-				resends, rerr := results.Ratio(w, in.counter("job_resends_packets", at(j.Name, sw)), results.Sum(granted, denied))
+				var resends results.Figure
+				var rerr error
+				if r := in.counter("job_resends_packets", at(j.Name, sw)); len(r.T) > 0 { // a model has none
+					resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
+				}
+				if errors.Is(err, results.ErrCounterFell) {
+					out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: at(j.Name, sw), Outcome: results.Inconclusive,
+						What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
+				}
 				if err != nil || gerr != nil || rerr != nil {
 					continue
 				}

@@ -145,6 +145,12 @@ func TestIntegrity(t *testing.T) {
 		{name: "the same with a synchronous job", rates: rates{"worker_duplicates A/0": constant(0.1)},
 			change: func(in *inspection) { in.setup.Plan.Jobs[0].PS = "" }, outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/0 on host h1", ": switch tor1 sends"}},
 		{name: "results that were asked for again", rates: rates{"worker_duplicates A/1": constant(0.1), "worker_resends A/0": constant(0.1)}, outcome: results.Pass},
+		{name: "a switch whose counts begin again", rates: rates{"job_granted_packets A@tor1": func(t float64) float64 {
+			if 3.95 < t && t < 4.05 {
+				return -20
+			}
+			return 1
+		}}, outcome: results.Inconclusive, code: results.CodeCounters, says: []string{"switch tor1", "began again"}},
 		{name: "a switch that claims to have added up", rates: rates{"worker_arrived A/ps": constant(1.9)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.100"}},
 		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)}, outcome: results.Pass},
 	} {

@@ -186,10 +186,16 @@ func (d *drawer) try(number, times int) (k fidelity.SurveyCase, rec *results.Rec
 	if err != nil {
 		return k, nil, outputError{err}
 	}
-	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver, "--repeat", strconv.Itoa(times)}
+	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver}
 	again := []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(number), "--on", d.driver}
 	if d.c.String("keep") != "" {
-		again = []string{"inabench", "run", path, "--on", d.driver, "--repeat", strconv.Itoa(times)}
+		again = []string{"inabench", "run", path, "--on", d.driver}
+	}
+	if times > 1 {
+		args = append(args, "--repeat", strconv.Itoa(times))
+		if d.c.String("keep") != "" {
+			again = append(again, "--repeat", strconv.Itoa(times))
+		}
 	}
 	sets := s.Model()
 	if d.driver == "netns" {

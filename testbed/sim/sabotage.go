@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -112,7 +113,9 @@ func (s *saboteur) tell(now time.Duration, out []results.Sample) {
 	for i := range out {
 		raw[out[i].Metric+" "+out[i].Of] = out[i].Value
 	}
-	began := len(s.was) == 0
+	if len(s.was) == 0 {
+		s.was = maps.Clone(raw)
+	}
 	for i := range out {
 		o := &out[i]
 		if s.order.Name == "jump-clock" {
@@ -125,11 +128,7 @@ func (s *saboteur) tell(now time.Duration, out []results.Sample) {
 		if s.order.At != sabotage.Switch || o.Source != "model of switch "+s.order.Part {
 			continue
 		}
-		key := o.Metric + " " + o.Of
-		if began {
-			s.was[key] = o.Value
-		}
-		told := s.lie(o, key, raw)
+		told := s.lie(o, o.Metric+" "+o.Of, raw)
 		if told != o.Value {
 			s.acted++
 		}
