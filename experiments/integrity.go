@@ -526,13 +526,23 @@ func (in *inspection) again() []results.Finding {
 			}
 		}
 		got, _ := in.latest("worker_psns", j.Name, worst)
-		if said && most > resends+2*float64(in.workload(j.Name).Window)+crossedBurst+crossedPart*got {
+		if said && most > resends+in.doubled(j)*got+crossedBurst+crossedPart*got {
 			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: j.Name, Outcome: results.Fail,
 				What: fmt.Sprintf("worker %s/%d on host %s got %.0f results a second time, of %.0f PSNs, and the job's workers sent %.0f packets again: %s sends them twice",
 					j.Name, worst.Rank, worst.Host, most, got, resends, senders(j))})
 		}
 	}
 	return out
+}
+
+// doubled is the part of a job's results that the experiment doubles on the way to a worker: of
+// those that a packet leaves behind, and of the packets before.
+func (in *inspection) doubled(j placement.JobPlan) float64 {
+	var most float64
+	for _, l := range in.spec.LinkStates {
+		most = max(most, l.Duplicate)
+	}
+	return most * 2 * float64(len(j.Tree)+1)
 }
 
 // senders are who sends a job's results on.
