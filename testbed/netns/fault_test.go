@@ -28,7 +28,8 @@ func TestReboot(t *testing.T) {
 			if before == other || len(before) != 36 {
 				t.Errorf("boot ids %q and %q", before, other)
 			}
-			left, err := h1.Start(t.Context(), []string{"setsid", "sleep", "1000"})
+			// One that left its session, and one that the connection waits for.
+			left, err := h1.Start(t.Context(), []string{"/bin/sh", "-c", "setsid sleep 1000 & exec sleep 1000"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +43,15 @@ func TestReboot(t *testing.T) {
 			if after := run(t, again, "cat", bootID); after == before || len(after) != 36 {
 				t.Errorf("boot id %q, before %q", after, before)
 			}
-			if ps := run(t, again, "/bin/sh", "-c", "cat /proc/[1-9]*/comm"); strings.Contains(ps, "sleep") {
+			// What was killed is in /proc until the host has taken note of it.
+			var ps string
+			for range 50 {
+				if ps = run(t, again, "/bin/sh", "-c", "cat /proc/[1-9]*/comm"); !strings.Contains(ps, "sleep") {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			if strings.Contains(ps, "sleep") {
 				t.Errorf("processes after the reboot: %s", ps)
 			}
 			if err := f.Err(); err != nil {
