@@ -610,9 +610,10 @@ func (in *inspection) claims() []results.Finding {
 					continue
 				}
 				gap := math.Abs(says.Value - got.Value)
-				noise := (got.Hi - got.Lo) / 2
-				if got.N < 2 { // nothing says how much there is
-					noise = seen.flying(w, j, in.workload(j.Name).Window)
+				noise := max(got.Hi-got.Lo, says.Hi-says.Lo) / 2
+				load := in.workload(j.Name)
+				if got.N < 2 || load.Control == "aimd" { // nothing says how much there is, or queues grow and empty
+					noise = max(noise, seen.flying(w, load.Window))
 				}
 				if gap <= claimed+noise+2*resends.Value {
 					continue

@@ -433,4 +433,13 @@ func TestClaimsAboveSums(t *testing.T) {
 	if len(got) != 1 || got[0].Of != "A@spine1" || got[0].Code != results.CodeCounters {
 		t.Errorf("one that hides what it did not add up: %+v", got)
 	}
+	// A fifth of all PSNs was granted before the phase began, and came to the PS in it: a queue has emptied.
+	for window, honest := range map[int]bool{200: true, 4: false} {
+		in := build(.5+.5*6, .5*6-.2)
+		w := &in.setup.Workloads[0]
+		w.Control, w.Window = "aimd", window
+		if got := in.claims(); (len(got) == 0) != honest {
+			t.Errorf("the queue of a window of %d PSNs: %+v", window, got)
+		}
+	}
 }

@@ -15,6 +15,8 @@ type share struct {
 	out  results.Series // packets that it sent towards the PS, resends included
 	psns results.Series // PSNs that the PS completed
 	by   string         // who saw what left it
+
+	direct int // packets of each PSN that come from workers, and so are counted by psns
 }
 
 // of is (in-out)/(in-psns) over a window: 1 where one packet leaves for each PSN, 0 where all
@@ -36,15 +38,16 @@ func seenShare(counter func(metric, of string) results.Series, j placement.JobPl
 		return s, false
 	}
 	tree := j.Tree
-	var into func(k int) (results.Series, bool)
+	var into func(k int) (results.Series, int, bool)
 	from := func(k int) (results.Series, bool) {
 		if !tree[k].Aggregate {
-			return into(k)
+			all, _, ok := into(k)
+			return all, ok
 		}
 		out := counter("job_out_packets", at(j.Name, tree[k].Switch))
 		return out, len(out.T) >= 2
 	}
-	into = func(k int) (results.Series, bool) {
+	into = func(k int) (results.Series, int, bool) {
 		direct := tree[k].Expect
 		all := []results.Series{{}}
 		for c := range tree {
@@ -54,17 +57,18 @@ func seenShare(counter func(metric, of string) results.Series, j placement.JobPl
 			direct &^= tree[c].Expect
 			sent, ok := from(c)
 			if !ok {
-				return results.Series{}, false
+				return results.Series{}, 0, false
 			}
 			all = append(all, sent)
 		}
-		if all[0] = s.psns.Times(float64(bits.OnesCount64(direct))); len(all) == 1 {
-			return all[0], true
+		n := bits.OnesCount64(direct)
+		if all[0] = s.psns.Times(float64(n)); len(all) == 1 {
+			return all[0], n, true
 		}
-		return results.Sum(all...), true
+		return results.Sum(all...), n, true
 	}
 	var ok bool
-	if s.in, ok = into(node); !ok || bits.OnesCount64(tree[node].Expect) < 2 {
+	if s.in, s.direct, ok = into(node); !ok || bits.OnesCount64(tree[node].Expect) < 2 {
 		return s, false
 	}
 	if last(j, node) {
@@ -76,15 +80,16 @@ func seenShare(counter func(metric, of string) results.Series, j placement.JobPl
 }
 
 // flying is how much of a share the packets may be that were on their way at the ends of a window
-// and of its parts: a window of packets of each worker.
-func (s share) flying(w results.Window, j placement.JobPlan, window int) float64 {
-	in, err := results.Rate(w, s.in)
+// and of its parts: those of a window of PSNs, where others than the PS count them.
+func (s share) flying(w results.Window, window int) float64 {
+	in, err := results.Ratio(w, s.in, s.psns)
+	out, oerr := results.Ratio(w, s.out, s.psns)
 	psns, perr := results.Rate(w, s.psns)
-	if err != nil || perr != nil {
+	if err != nil || oerr != nil || perr != nil {
 		return 1
 	}
-	parts := float64(1 + len(w.Out))
-	return min(1, parts*float64(window*len(j.Workers))/((in.Value-psns.Value)*w.Length()))
+	parts, each := float64(1+len(w.Out)), in.Value-float64(s.direct)+out.Value
+	return min(1, parts*each*float64(window)/((in.Value-1)*psns.Value*w.Length()))
 }
 
 // aboveSums says whether sums come to a switch of a job's tree.
