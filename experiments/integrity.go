@@ -38,11 +38,12 @@ func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observa
 	out = append(out, in.sums()...)
 	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)...)
 	out = append(out, in.received()...)
+	out = append(out, in.handed()...)
 	out = append(out, in.claims()...)
-	if len(out) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
+	if len(out)+len(in.stopped()) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
 		return []results.Finding{in.whole()}
 	}
-	return excused(out, point)
+	return append(excused(out, point), in.stopped()...)
 }
 
 // excused are findings of which the testbed's own trouble explains what it can: all but wrong
@@ -223,6 +224,25 @@ func (in *inspection) progress() []results.Finding {
 			limit := in.patience(j, sp.jobs, end-start)
 			if f, bad := in.still(j, start, end, limit); bad {
 				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// stopped finds processes of jobs that stood still for long within a phase while all else ran: that one was
+// stopped, and no load of the machine explains it. What lateness comes of it excuses nothing.
+func (in *inspection) stopped() []results.Finding {
+	var out []results.Finding
+	for _, sp := range in.obs.timeline.spans() {
+		start, end := sp.start.Seconds(), sp.end.Seconds()
+		for _, j := range in.setup.Plan.Jobs {
+			if !slices.Contains(sp.jobs, j.Name) {
+				continue
+			}
+			if s, long := stoppedAlone(in.obs.stalls, j.Name, start, end); long > stillLeast {
+				out = append(out, results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name, Outcome: results.Fail,
+					What: fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, within a phase from %.2f s to %.2f s: %s, and meanwhile all else went on", j.Name, s.where, s.Start, s.End, start, end, s.what)})
 			}
 		}
 	}

@@ -53,6 +53,29 @@ func (s standstill) of(job string) bool {
 	return !s.machine() && name == job
 }
 
+// stoppedAlone is the stall of a job's own process that lasted longest while nothing else stood still, within
+// [start, end], and for how long, in seconds. Else are the testbed and other jobs' processes: what stops
+// or delays a whole machine stops its switches too, or this program.
+func stoppedAlone(stalls []standstill, job string, start, end float64) (worst standstill, longest float64) {
+	for _, s := range stalls {
+		if !s.of(job) {
+			continue
+		}
+		s.Start, s.End = max(s.Start, start), min(s.End, end)
+		var others []standstill
+		for _, o := range stalls {
+			if !o.of(job) {
+				others = append(others, o)
+			}
+		}
+		long := min(s.late, s.End-s.Start)
+		if long -= total(spoiltTimes(others, s.Start, s.End, 0)); long > longest {
+			worst, longest = s, long
+		}
+	}
+	return worst, longest
+}
+
 // recovery is how long after a stall traffic is not what it was: what waited is sent, and what
 // was lost or thought to be lost is sent again. Two round trips of the slowest job.
 func recovery(base Baseline) float64 {

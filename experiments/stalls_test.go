@@ -83,3 +83,38 @@ func TestBesides(t *testing.T) {
 		}
 	}
 }
+
+// TestStoppedAlone: a process that stands still while all else goes on was stopped, whatever its
+// lateness says; one that stands still with the testbed was not.
+func TestStoppedAlone(t *testing.T) {
+	stopped := func(where string, start, end float64) standstill {
+		return standstill{results.Span{Start: start, End: end}, where, "paced sends were late by", end - start}
+	}
+	for _, c := range []struct {
+		name   string
+		stalls []standstill
+		want   string
+	}{
+		{"nothing", nil, ""},
+		{"a worker", []standstill{stopped("worker A/1 on host h2", 3, 4)}, "worker A/1 on host h2 from 3.00 s to 4.00 s"},
+		{"a PS", []standstill{stopped("ps A on host h3", 3, 4)}, "ps A on host h3"},
+		{"for as long as a busy machine may", []standstill{stopped("worker A/1 on host h2", 3, 3.4)}, ""},
+		{"all workers of a job", []standstill{stopped("worker A/0 on host h1", 3, 4), stopped("worker A/1 on host h2", 3, 4)}, "worker A/0"},
+		{"the machine", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("this machine", 3.1, 4)}, ""},
+		{"a switch for most of it", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.9)}, ""},
+		{"a switch for some of it", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.3)}, "worker A/1"},
+		{"another job's worker as well", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("worker B/1 on host h2", 3, 4)}, ""},
+		{"before the phase", []standstill{stopped("worker A/1 on host h2", 0, .9)}, ""},
+		{"many short ones that count as one", []standstill{{results.Span{Start: 3, End: 5}, "worker A/1 on host h2", "late", .1}}, ""},
+	} {
+		in := seen(nil, nil)
+		in.obs.stalls = c.stalls
+		got := in.stopped()
+		switch {
+		case c.want == "" && len(got) > 0, c.want != "" && len(got) != 1:
+			t.Errorf("%s: %+v", c.name, got)
+		case c.want != "" && (got[0].Outcome != results.Fail || got[0].Code != results.CodeJobStopped || !strings.Contains(got[0].What, c.want)):
+			t.Errorf("%s: %+v, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package experiments
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+)
+
+// handover is a job of two workers below tor1, which adds up all that they send, as those count who
+// hand its packets over: what each has counted at the end.
+func handover(counts map[string]float64) *inspection {
+	in := seen(nil, nil)
+	in.obs.samples = nil
+	for of, v := range counts {
+		metric, of, _ := strings.Cut(of, " ")
+		base := 500.0
+		if metric == "worker_outstanding" {
+			base = 0
+		}
+		for i := range 81 {
+			in.obs.samples = append(in.obs.samples, results.Sample{T: float64(i) / 10, Source: "source of " + of, Metric: metric, Of: of, Value: base + v*float64(i)/80})
+		}
+	}
+	return in
+}
+
+// TestHandedOver: what one part of a job sends the next one receives, or a port has counted it as lost.
+func TestHandedOver(t *testing.T) {
+	const n = 10_000
+	sound := map[string]float64{
+		"worker_tx_packets A/0": n, "worker_tx_packets A/1": n, "job_in_packets A@tor1": 2 * n, "job_out_packets A@tor1": n,
+		"worker_rx_packets A/ps": n, "worker_arrived A/ps": n, "worker_stray A/ps": 0, "worker_tx_packets A/ps": n,
+		"job_results_packets A@tor1": n, "worker_rx_packets A/0": n, "worker_rx_packets A/1": n,
+		"worker_outstanding A/0": 0, "worker_resends A/0": 0, "worker_outstanding A/1": 0, "worker_resends A/1": 0,
+		"port_rx_drop_packets h1->tor1": 0, "port_rx_dup_packets h1->tor1": 0,
+	}
+	for _, c := range []struct {
+		name   string
+		counts map[string]float64
+		ring   bool   // a second job, whose packets nobody counts at hops
+		early  string // who was read last before the end
+		says   string
+	}{
+		{name: "sound"},
+		{name: "frames of others", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 3}},
+		{name: "a PS loses what arrived", counts: map[string]float64{"worker_arrived A/ps": n - 10}, says: "10 packets of job A went without a trace: the network sent 10000, the sums of its PS on host h3 received 9990, and nothing was counted as lost"},
+		{name: "what a PS could not read", counts: map[string]float64{"worker_arrived A/ps": n - 10, "worker_stray A/ps": 10}},
+		{name: "a switch loses results", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_rx_packets A/1": n - 10}, says: "switch tor1 sent 10000, worker A/0 received 9990"},
+		{name: "a switch loses gradients", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 20}, says: "workers A/0, A/1 sent 20000, switch tor1 received 19980"},
+		{name: "sent twice", counts: map[string]float64{"worker_rx_packets A/ps": n + 10, "worker_arrived A/ps": n + 10}, says: "10 packets of job A came from nowhere: switch tor1 sent 10000, its PS on host h3 received 10010, and nothing was counted as doubled"},
+		{name: "a cable loses", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500}},
+		{name: "a cable loses, and a PS", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500, "worker_arrived A/ps": n - 10}, says: "the sums of its PS"},
+		{name: "a cable loses, and a switch says less", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500, "job_out_packets A@tor1": n - 100, "port_rx_dup_packets h1->tor1": 200},
+			says: "ports say that they lost 500 and doubled 200"},
+		{name: "beside a ring whose frames are lost", ring: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}},
+		{name: "a ring's losses are counted, a job's beyond that", ring: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 5, "worker_rx_packets A/0": n - 20}, says: "15 packets of job A went without a trace"},
+		{name: "resends of the last moment", counts: map[string]float64{"worker_outstanding A/0": 10, "worker_tx_packets A/0": n + 20}},
+		{name: "a reading before the end", counts: map[string]float64{"job_out_packets A@tor1": n - 1000}, early: "job_out_packets A@tor1"},
+		{name: "counts that are not there", counts: map[string]float64{"job_in_packets A@tor1": -1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			counts := maps.Clone(sound)
+			maps.Copy(counts, c.counts)
+			maps.DeleteFunc(counts, func(_ string, v float64) bool { return v < 0 })
+			in := handover(counts)
+			in.obs.samples = slices.DeleteFunc(in.obs.samples, func(s results.Sample) bool { return s.Metric+" "+s.Of == c.early && s.T > 7.5 })
+			if c.ring {
+				in.setup.Plan.Jobs = append(in.setup.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.setup.Plan.Jobs[0].Workers})
+			}
+			got := in.handed()
+			if c.says == "" {
+				if len(got) > 0 {
+					t.Errorf("%+v", got)
+				}
+				return
+			}
+			if len(got) == 0 || got[0].Outcome != results.Fail || got[0].Code != results.CodeCounters || !strings.Contains(got[0].What, c.says) {
+				t.Errorf("%+v, want %q", got, c.says)
+			}
+		})
+	}
+}
