@@ -616,7 +616,7 @@ func (t *texter) health() {
 	for _, h := range t.rec.troubles() {
 		s := strings.TrimPrefix(h.Point+": "+h.String(), ": ")
 		if h.Fatal {
-			s += " (too much to judge this point)"
+			s += " (too much to judge this point; counts stand)"
 		}
 		lines = append(lines, s)
 	}

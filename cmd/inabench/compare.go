@@ -138,10 +138,15 @@ func (v pairView) outcome() results.Outcome {
 		return results.Inconclusive
 	case v.Count(history.Worse) > 0:
 		return results.Fail
-	case v.Count(history.Undecided)+v.Count(history.Gone) > 0:
+	case v.Count(history.Undecided)+v.Count(history.Gone) > 0, v.compared() == 0:
 		return results.Inconclusive
 	}
 	return results.Pass
+}
+
+// compared is how many figures both runs have that could be held against each other.
+func (v pairView) compared() int {
+	return v.Count(history.Worse) + v.Count(history.Changed) + v.Count(history.Improved) + v.Count(history.Unchanged)
 }
 
 // code is what inabench explain knows of the outcome; empty for a pass.
@@ -153,6 +158,8 @@ func (v pairView) code() string {
 		return results.CodeRegression
 	case v.outcome() == results.Inconclusive && v.Spoilt() > 0 && v.Spoilt() == v.Count(history.Undecided):
 		return results.CodeLimited
+	case v.outcome() == results.Inconclusive && v.compared()+v.Count(history.Undecided) == 0:
+		return results.CodeNoFigure
 	case v.outcome() == results.Inconclusive:
 		return results.CodeNoise
 	}
