@@ -42,9 +42,9 @@ func (h hop) missing(lost, doubled float64) float64 {
 	return 0
 }
 
-// Packets at a hop that may be others' or lost at the very end of a job: as many, and as a part.
+// Packets at a hop that may be lost at the very end of a job: as many, and as a part.
 const (
-	hopPackets = 3
+	hopPackets = 1
 	hopPart    = 1e-4
 )
 

@@ -33,7 +33,7 @@ const (
 func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
 	caps := r.tb.Capabilities()
 	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0}
-	out := in.progress()
+	out := append(in.progress(), heldUp(point.Health)...)
 	out = append(out, in.work()...)
 	out = append(out, in.sums()...)
 	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)...)
@@ -230,6 +230,18 @@ func (in *inspection) progress() []results.Finding {
 	return out
 }
 
+// heldUp are the findings of processes that were late and neither ran nor waited for a processor.
+func heldUp(health []results.Trouble) (out []results.Finding) {
+	for _, t := range health {
+		if t.Code != results.CodeJobStopped {
+			continue
+		}
+		s := standstill{where: t.Where}
+		out = append(out, results.Finding{Name: goesOn, Code: t.Code, Of: s.job(), Outcome: results.Fail, What: t.String()})
+	}
+	return out
+}
+
 // stopped finds processes of jobs that stood still for long within a phase while all else ran: that one was
 // stopped, and no load of the machine explains it. What lateness comes of it excuses nothing.
 func (in *inspection) stopped() []results.Finding {
@@ -240,7 +252,9 @@ func (in *inspection) stopped() []results.Finding {
 			if !slices.Contains(sp.jobs, j.Name) {
 				continue
 			}
-			if s, long := stoppedAlone(in.obs.stalls, j.Name, start, end); long > stillLeast {
+			s, long := stoppedAlone(in.obs.stalls, j.Name, start, end)
+			same := slices.ContainsFunc(out, func(f results.Finding) bool { return f.Of == j.Name }) // it goes on in the next phase
+			if long > stillLeast && !same {
 				out = append(out, results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name, Outcome: results.Fail,
 					What: fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, within a phase from %.2f s to %.2f s: %s, and meanwhile all else went on", j.Name, s.where, s.Start, s.End, start, end, s.what)})
 			}

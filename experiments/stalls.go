@@ -45,26 +45,28 @@ func (s standstill) machine() bool {
 	return !slices.Contains([]string{"worker", "ps", "rank"}, role)
 }
 
-// of reports whether a job's own process stood still.
-func (s standstill) of(job string) bool {
+// job is whose process stood still.
+func (s standstill) job() string {
 	_, agent, _ := strings.Cut(s.where, " ")
 	agent, _, _ = strings.Cut(agent, " on host ")
 	name, _, _ := strings.Cut(agent, "/")
-	return !s.machine() && name == job
+	return name
 }
 
-// stoppedAlone is the stall of a job's own process that lasted longest while nothing else stood still, within
-// [start, end], and for how long, in seconds. Else are the testbed and other jobs' processes: what stops
-// or delays a whole machine stops its switches too, or this program.
+// of reports whether a job's own process stood still.
+func (s standstill) of(job string) bool { return !s.machine() && s.job() == job }
+
+// stoppedAlone is the stall of a job's own process that lasted longest while nothing else stood still, of
+// those that reach into [start, end], and for how long, in seconds. Else is the testbed: what stops or delays a whole machine does so
+// to its switches too, or to this program, and many jobs' processes may be stopped at once.
 func stoppedAlone(stalls []standstill, job string, start, end float64) (worst standstill, longest float64) {
 	for _, s := range stalls {
-		if !s.of(job) {
+		if !s.of(job) || s.End <= start || s.Start >= end {
 			continue
 		}
-		s.Start, s.End = max(s.Start, start), min(s.End, end)
 		var others []standstill
 		for _, o := range stalls {
-			if !o.of(job) {
+			if o.machine() {
 				others = append(others, o)
 			}
 		}

@@ -103,7 +103,8 @@ func TestStoppedAlone(t *testing.T) {
 		{"the machine", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("this machine", 3.1, 4)}, ""},
 		{"a switch for most of it", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.9)}, ""},
 		{"a switch for some of it", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.3)}, "worker A/1"},
-		{"another job's worker as well", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("worker B/1 on host h2", 3, 4)}, ""},
+		{"another job's worker as well", []standstill{stopped("worker A/1 on host h2", 3, 4), stopped("worker B/1 on host h2", 3, 4)}, "worker A/1"},
+		{"into the phase", []standstill{stopped("worker A/1 on host h2", .2, 1.2)}, "worker A/1 on host h2 from 0.20 s to 1.20 s"},
 		{"before the phase", []standstill{stopped("worker A/1 on host h2", 0, .9)}, ""},
 		{"many short ones that count as one", []standstill{{results.Span{Start: 3, End: 5}, "worker A/1 on host h2", "late", .1}}, ""},
 	} {

@@ -257,6 +257,8 @@ type Stats struct {
 	LateMax     float64 `json:"late_max"`
 	ClearP99    float64 `json:"clear_p99"`    // LateP99 of those that were due outside of stalls
 	SocketDrops int64   `json:"socket_drops"` // SO_RXQ_OVFL
+	// Processor is for how long its threads have run or waited to run, in seconds; 0: nobody tells.
+	Processor float64 `json:"processor,omitempty"`
 
 	// Sabotaged is how often the agent's fault has acted.
 	Sabotaged int64 `json:"sabotaged,omitempty"`

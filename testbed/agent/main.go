@@ -160,6 +160,9 @@ type agent struct {
 
 // emit writes e as one line in one piece.
 func (a *agent) emit(e Event) error {
+	if e.Stats != nil {
+		e.Stats.Processor = processor()
+	}
 	e = a.sab.tell(e)
 	a.line.Reset()
 	if err := json.NewEncoder(&a.line).Encode(e); err != nil {

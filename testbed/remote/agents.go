@@ -29,11 +29,13 @@ type remoteAgent struct {
 	mu    sync.Mutex
 	last  *agent.Stats
 	lastT float64 // of last, on the agent's clock
+	began float64 // when its traffic did, on that clock
 	clock collectors.Clock
 	ended bool
 	err   error
 	heard time.Time // when it last said something, since it has started
 	moved time.Time // when it last said that it has sent something more
+	spent float64   // Processor when its health was asked last
 
 	ready, started chan struct{}
 	pongs          chan agent.Event
@@ -73,7 +75,12 @@ func (a *remoteAgent) read() {
 		case "ready":
 			once.Do(func() { close(a.ready) })
 		case "started":
-			onceStarted.Do(func() { close(a.started) })
+			onceStarted.Do(func() {
+				a.mu.Lock()
+				a.began = ev.T
+				a.mu.Unlock()
+				close(a.started)
+			})
 		case "pong":
 			select {
 			case a.pongs <- ev:

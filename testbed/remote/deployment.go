@@ -602,6 +602,7 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 		for _, a := range j.agents {
 			if s := a.stats(); s != nil {
 				t = append(t, agentTrouble(a, s, rtt, a.stalls.Totals(), passed, leftOut)...)
+				a.seen(s)
 			}
 		}
 	}

@@ -155,6 +155,20 @@ func shortestRTT(inv *inventory.Inventory, jobs []placement.JobPlan) time.Durati
 	return shortest
 }
 
+// held is how late an agent may be, in seconds, before a machine that has had time for it does not explain that.
+const held = 0.4
+
+// heldUp says whether an agent that was late by so many seconds was held up by itself: it neither ran nor
+// waited for a processor for half of the time in which it had traffic. One that cannot keep up runs, and one on a
+// busy machine waits.
+func (a *remoteAgent) heldUp(late float64, s *agent.Stats, passed time.Duration) (part float64, byItself bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ran := min(passed.Seconds(), a.lastT-a.began)
+	part = (s.Processor - a.spent) / max(ran, 1e-3)
+	return part, s.Processor > 0 && late > held && part < 0.5
+}
+
 // agentTrouble says where an agent could not keep up with what it was asked. Stalls are those
 // of the time that has passed since it was asked last; leftOut: whoever measures leaves them
 // out. They are not fatal: a job whose worker does not run may be what is wrong. If they take
@@ -178,7 +192,17 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 		}
 	}
 	limit := testbed.LateLimit * rtt.Seconds()
-	if limit > 0 && late > limit {
+	part, alone := a.heldUp(late, s, passed)
+	switch {
+	case limit <= 0 || late <= limit:
+	case alone && (leftOut || stalls.Count == 0): // else what stopped it may have stopped its machine
+		out = append(out, results.Trouble{
+			Where: where, Code: results.CodeJobStopped,
+			What: fmt.Sprintf("%spaced sends 99th percentile %s late, and it ran or waited for a processor for %s of the time: it was held up, and not by its machine",
+				which, results.Quantity(late, "s"), results.Percent(part)),
+			Value: late, Limit: limit,
+		})
+	default:
 		out = append(out, results.Trouble{
 			Where: where,
 			What: fmt.Sprintf("%spaced sends 99th percentile %s late, %s of the round trip (limit %s)",
@@ -194,4 +218,11 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 		})
 	}
 	return out
+}
+
+// seen remembers what an agent had spent when its health was asked.
+func (a *remoteAgent) seen(s *agent.Stats) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.spent = s.Processor
 }

@@ -66,7 +66,7 @@ func TestRoundTrip(t *testing.T) {
 // one that stood still for more than a quarter of the time nothing is left out.
 func TestAgentTrouble(t *testing.T) {
 	const ms = time.Millisecond
-	a := &remoteAgent{name: "worker A/0", host: "h1"}
+	a := &remoteAgent{name: "worker A/0", host: "h1", began: 2, lastT: 10, spent: 1}
 	late := agent.Stats{LateP99: .05, ClearP99: .001}
 	for name, tt := range map[string]struct {
 		stats   agent.Stats
@@ -78,6 +78,10 @@ func TestAgentTrouble(t *testing.T) {
 		"in time":          {agent.Stats{LateP99: .03, ClearP99: .03}, 200 * ms, stall.Total{}, true, nil},
 		"nothing to judge": {agent.Stats{LateP99: 1}, 0, stall.Total{}, false, nil},
 		"late":             {agent.Stats{LateP99: .05, ClearP99: .05}, 200 * ms, stall.Total{}, true, []string{"!paced sends 99th percentile 50.0 ms late, 25.0 % of the round trip (limit 20.0 %)"}},
+		"held up":          {agent.Stats{LateP99: 1, ClearP99: 1, Processor: 1.4}, 200 * ms, stall.Total{}, true, []string{"paced sends 99th percentile 1.00 s late, and it ran or waited for a processor for 5.0 % of the time: it was held up"}},
+		"slow":             {agent.Stats{LateP99: 1, ClearP99: 1, Processor: 8}, 200 * ms, stall.Total{}, true, []string{"!paced sends 99th percentile 1.00 s late"}},
+		"with its machine": {agent.Stats{LateP99: 1, Processor: 1.4}, 200 * ms, stall.Total{Count: 9, Sum: 3 * time.Second, Longest: time.Second}, true,
+			[]string{"stood still 9 times", "!paced sends 99th percentile 1.00 s late"}},
 		"stood still": {late, 200 * ms, stall.Total{Count: 2, Sum: 200 * ms, Longest: 104 * ms}, true,
 			[]string{"stood still 2 times, 200 ms in all, longest 104 ms, 2.0 % of the time (limit 25.0 %); with these, paced sends 99th percentile 50.0 ms late"}},
 		"and nobody leaves that out": {late, 200 * ms, stall.Total{Count: 1, Sum: 200 * ms, Longest: 200 * ms}, false,
