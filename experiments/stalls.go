@@ -56,9 +56,10 @@ func (s standstill) job() string {
 // of reports whether a job's own process stood still.
 func (s standstill) of(job string) bool { return !s.machine() && s.job() == job }
 
-// stoppedAlone is the stall of a job's own process that lasted longest while nothing else stood still, of
-// those that reach into [start, end], and for how long, in seconds. Else is the testbed: what stops or delays a whole machine does so
-// to its switches too, or to this program, and many jobs' processes may be stopped at once.
+// stoppedAlone is the stall of a job's own process that lasted longest while nothing else stood still,
+// of those that reach into [start, end], and for how long, in seconds. Else is the testbed: what stops
+// or delays a whole machine does so to its switches too, or to this program, and many jobs' processes
+// may be stopped at once.
 func stoppedAlone(stalls []standstill, job string, start, end float64) (worst standstill, longest float64) {
 	for _, s := range stalls {
 		if !s.of(job) || s.End <= start || s.Start >= end {
