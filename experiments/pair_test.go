@@ -203,3 +203,25 @@ batch = 16
 		}
 	}
 }
+
+// TestEndOfPhase: a phase ends when the job does, and not with the reading after that.
+func TestEndOfPhase(t *testing.T) {
+	rec := simulated(t, pairOn(t, "5us", `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+rate = "20Gbit/s"
+message = "1GiB"
+iterations = 3
+[measure]
+warmup = "1s"
+[[expect]]
+metric = "goodput"
+tolerance = "1%%"
+reason = "nothing else is on the way"
+`))
+	if rec.Outcome != results.Pass {
+		t.Errorf("%s: %v", rec.Outcome, rec.Reasons)
+	}
+}

@@ -570,12 +570,19 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 		if dep.Now()-origin > plan.end()+jobTimeout {
 			return obs, fmt.Errorf("jobs %v have not done their iterations %v after the last event", slices.Sorted(maps.Keys(finite)), jobTimeout)
 		}
+		ended := false
 		for name, done := range finite {
 			select {
 			case <-done:
+				ended = true
 				delete(finite, name)
 				did(event{job: name, stop: true})
 			default:
+			}
+		}
+		if ended { // figures of the phase are of readings up to here
+			if err := sample(); err != nil {
+				return obs, err
 			}
 		}
 		for name, done := range streams {
@@ -637,7 +644,7 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 			}
 			wake = min(wake, memory.next)
 		}
-		if err := dep.Sleep(ctx, wake); err != nil {
+		if err := dep.Sleep(ctx, wake, slices.Collect(maps.Values(finite))...); err != nil {
 			return obs, err
 		}
 		if dep.Now() >= next {

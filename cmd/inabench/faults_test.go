@@ -326,6 +326,7 @@ var varying = []struct {
 	{regexp.MustCompile(`after [0-9:]+`), "after …"},
 	{regexp.MustCompile(`/dev/shm/\S+:`), "…:"},
 	{regexp.MustCompile(`(ps A|worker A/[01]) on host h[123]: no beat`), "… on host …: no beat"},
+	{regexp.MustCompile(`read tcp \S+->\S+: read: connection reset by peer`), "EOF"}, // as the kernel has it when a process is killed
 	{regexp.MustCompile(`held by \S+ \(run \w+\)`), "held by … (run …)"},
 }
 
