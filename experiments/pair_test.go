@@ -225,3 +225,27 @@ reason = "nothing else is on the way"
 		t.Errorf("%s: %v", rec.Outcome, rec.Reasons)
 	}
 }
+
+// TestShortRings: a ring's goodput is of its vector's values, which fill no packets.
+func TestShortRings(t *testing.T) {
+	for _, message := range []string{"1B", "64B", "4KiB", "9000B", "16KiB"} {
+		rec := simulated(t, pairOn(t, "5us", `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+collective = "ring"
+message = "%s"
+[measure]
+warmup = "100ms"
+duration = "1s"
+[[expect]]
+metric = "goodput"
+tolerance = "1%%"
+reason = "nothing else is on the way"
+`, message))
+		if rec.Outcome != results.Pass {
+			t.Errorf("%s: %s: %v", message, rec.Outcome, rec.Reasons)
+		}
+	}
+}

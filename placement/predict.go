@@ -453,6 +453,7 @@ func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) *flow.Rin
 	if 2*float64(n-1)/float64(n)*bytes > mostFrames*collectives.Payload {
 		return nil
 	}
+	bytes = float64(collectives.Values(int64(bytes)))
 	r := &flow.Ring{Hops: hops, Bits: 8 * bytes * collectives.Duplex * 2 * float64(n-1) / float64(n)}
 	sizes, block := collectives.RingChunks(n, int64(bytes))
 	for _, size := range sizes {

@@ -40,7 +40,7 @@ const RingHeader = 24
 // RingChunks are the bytes of each chunk into which n ranks of a pipelined ring cut a vector,
 // whole pieces but for the last, and the bytes of a block (package testbed/collective).
 func RingChunks(n int, bytes int64) (chunks []int64, block int64) {
-	size := (bytes + 3) &^ 3
+	size := Values(bytes)
 	pieces := (bytes + piece - 1) / piece
 	at := int64(0)
 	for i := range int64(n) {
@@ -50,6 +50,9 @@ func RingChunks(n int, bytes int64) (chunks []int64, block int64) {
 	}
 	return chunks, min(max(pieces/int64(n)/blocksPerChunk*piece, minBlock), maxBlock)
 }
+
+// Values are as many bytes as the int32 values of a vector of so many bytes have.
+func Values(bytes int64) int64 { return (bytes + 3) &^ 3 }
 
 // RingTail is how long an all-reduce of a vector of so many bytes around a pipelined ring of
 // n workers takes beyond transfer, s, in which all that a worker sends would leave it: hops, s,

@@ -343,6 +343,21 @@ func newMessage(w testbed.Workload, size float64) message {
 	return m
 }
 
+// cut is newMessage for a ring, which sends its vector as bytes: of whole values, but not of whole
+// packets of so many bytes.
+func cut(w testbed.Workload, size float64) (m message) {
+	in := w.Layers
+	if len(in) == 0 {
+		in = []testbed.Layer{{Bytes: w.Message}}
+	}
+	var ready time.Duration
+	for _, l := range in {
+		ready += l.Compute
+		m.layers = append(m.layers, layer{float64(collectives.Values(l.Bytes)) / size, ready.Seconds()})
+	}
+	return m
+}
+
 // advance takes the job past everything that is due at now: layers that are ready,
 // iterations that end.
 func (j *job) advance(now float64) {

@@ -49,7 +49,7 @@ func (j *job) ring(d *deployment, w testbed.Workload) error {
 	if len(w.Layers) == 0 && w.Message == 0 {
 		w.Message = collectives.RingMessage
 	}
-	j.msg = newMessage(w, j.good)
+	j.msg = cut(w, j.good)
 	return nil
 }
 
