@@ -497,7 +497,36 @@ func ReadRecord(dir string) (*Record, error) {
 	if rec.Schema > Schema {
 		return nil, fmt.Errorf("read run %s: schema %d is newer than this tool's %d", path, rec.Schema, Schema)
 	}
+	if err := rec.contradiction(); err != nil {
+		return nil, fmt.Errorf("read run %s: %w", path, err)
+	}
 	return rec, nil
+}
+
+// ErrContradicts is wrapped by the error of a record that was changed after its run: its outcome is not that
+// of its checks.
+var ErrContradicts = errors.New("the record contradicts itself, so it was changed after the run")
+
+// contradiction is how an outcome cannot be that of the record's checks; nil if it can.
+func (r *Record) contradiction() error {
+	switch r.Outcome {
+	case "", Fail, Inconclusive, NotJudged, Skipped, ErrorOutcome: // without one it is still written
+		return nil
+	case Pass:
+	default:
+		return fmt.Errorf("%w: outcome %q is none", ErrContradicts, r.Outcome)
+	}
+	for _, c := range r.Checks {
+		if c.Gate && c.Outcome == Fail {
+			return fmt.Errorf("%w: it says pass, and %q failed", ErrContradicts, c.title())
+		}
+	}
+	for _, p := range r.Points {
+		if p.Error != "" {
+			return fmt.Errorf("%w: it says pass, and ended early: %s", ErrContradicts, p.Error)
+		}
+	}
+	return nil
 }
 
 func find(root, ref string) (string, error) {

@@ -378,3 +378,33 @@ func TestFinish(t *testing.T) {
 		}
 	}
 }
+
+// TestContradiction: a record whose outcome is not that of its own checks is not shown as if it were.
+func TestContradiction(t *testing.T) {
+	failed := []Check{{Expect: "goodput", Gate: true, Outcome: Fail}}
+	for _, c := range []struct {
+		name string
+		rec  Record
+		fine bool
+	}{
+		{"passed", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}, {Outcome: Fail}}}, true},
+		{"failed", Record{Outcome: Fail, Checks: failed}, true},
+		{"is still written", Record{Checks: failed}, true},
+		{"passes with a check that failed", Record{Outcome: Pass, Checks: failed}, false},
+		{"passes with a point that ended early", Record{Outcome: Pass, Points: []Point{{Error: "killed"}}}, false},
+		{"an outcome of its own", Record{Outcome: "perfect"}, false},
+	} {
+		dir := t.TempDir()
+		c.rec.Schema = Schema
+		text, err := json.Marshal(c.rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, RecordFile), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadRecord(dir); (err == nil) != c.fine || err != nil && !errors.Is(err, ErrContradicts) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

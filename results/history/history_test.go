@@ -178,6 +178,7 @@ func TestSeries(t *testing.T) {
 	save(t, root, limited)
 	early := record(3, 20)
 	early.Points[0].Error = "host h1 is gone"
+	early.Outcome = results.ErrorOutcome
 	save(t, root, early)
 	other := record(4, 80)
 	other.Hosts[0].Kernel = "6.2.0"
