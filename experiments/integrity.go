@@ -32,7 +32,7 @@ const (
 // integrity looks at one point of which everything has been read.
 func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
 	caps := r.tb.Capabilities()
-	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0}
+	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0 || slices.ContainsFunc(point.Phases, func(ph results.Phase) bool { return ph.Stood != "" })}
 	out := append(in.progress(), heldUp(point.Health)...)
 	out = append(out, in.work()...)
 	out = append(out, in.sums()...)
@@ -156,7 +156,7 @@ type inspection struct {
 	base    Baseline
 	obs     observation
 	caps    testbed.Capabilities
-	damaged bool // links, on purpose
+	damaged bool // links, on purpose, or queues overflow as predicted: packets are lost and sent again
 }
 
 func (in *inspection) counter(metric, of string) results.Series {

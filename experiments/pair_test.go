@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/results"
@@ -246,6 +247,75 @@ reason = "nothing else is on the way"
 `, message))
 		if rec.Outcome != results.Pass {
 			t.Errorf("%s: %s: %v", message, rec.Outcome, rec.Reasons)
+		}
+	}
+}
+
+// TestMessagesAndMemory: a message of many windows meets what a stream meets; one that is over before
+// queues are full meets something else, and is not judged by the steady state.
+func TestMessagesAndMemory(t *testing.T) {
+	for _, c := range []struct {
+		message string
+		want    results.Outcome
+	}{{"16MiB", results.Pass}, {"512KiB", results.Inconclusive}} {
+		rec := simulated(t, pairOn(t, "5us", `
+inventory = "pair.toml"
+[switch]
+aggregators = 64
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+message = "%s"
+[measure]
+warmup = "100ms"
+duration = "1s"
+[[expect]]
+metric = "goodput"
+tolerance = "1%%"
+reason = "nothing else is on the way"
+`, c.message))
+		if rec.Outcome != c.want {
+			t.Errorf("%s: %s: %v", c.message, rec.Outcome, rec.Reasons)
+		}
+	}
+}
+
+// TestOverflows: what windows need of a queue is what is left of them when the way is full.
+func TestOverflows(t *testing.T) {
+	for _, c := range []struct {
+		name, job, buffer string
+		says              string
+	}{
+		{"windows", "", "1MiB", "the windows of A need 1."},
+		{"a buffer that has room", "", "4MiB", ""},
+		{"a small window", "window = 256", "1MiB", ""},
+		{"a rate that fills no queue", `rate = "20Gbit/s"`, "1MiB", ""},
+		{"windows that look after themselves", `control = "aimd"`, "1MiB", ""},
+	} {
+		s := pairOn(t, "5us", `
+inventory = "pair.toml"
+[switch]
+aggregators = 64
+ecn = "64KiB"
+buffer = "%s"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+%s
+[[expect]]
+metric = "goodput"
+tolerance = "1%%"
+reason = "nothing else is on the way"
+`, c.buffer, c.job)
+		plan, err := NewPlan(s, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(plan.Points[0].Phases[0].Overflows, "\n")
+		if (c.says == "") != (got == "") || !strings.HasPrefix(got, c.says) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.says)
 		}
 	}
 }

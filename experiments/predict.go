@@ -1,10 +1,12 @@
 package experiments
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -267,7 +269,69 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		ph.Figures = append(ph.Figures, figures(p, links)...)
 	}
 	ph.Missing = m.log.missing
+	for _, o := range predictions[0].Overflows(inv, buffer) {
+		if f, err := results.Rate(m.window, m.series("port_tx_drop_packets", o.Link)); err == nil && f.Value > 0 {
+			ph.Stood = overflow(o)
+		}
+	}
+	ph.Stood = cmp.Or(ph.Stood, unsteady(setup, predictions[0]))
 	return ph, m.log.err
+}
+
+// steadyWindows is how many windows of PSNs a message needs for the steady state to be nearly all of it:
+// while queues before a bottleneck still fill, aggregators are held for less long, and more PSNs find one.
+const steadyWindows = 16
+
+// unsteady says which jobs' messages end before what is predicted is what they meet; empty: none.
+func unsteady(setup testbed.Setup, p *placement.Prediction) string {
+	for _, j := range p.Jobs {
+		w := setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.Name })]
+		full := !slices.ContainsFunc(j.Shares, func(s placement.SharePrediction) bool { return s.Granted < 1-claimed })
+		if full || j.Queue == 0 || w.Message == 0 && len(w.Layers) == 0 {
+			continue
+		}
+		bytes := w.Message
+		for _, l := range w.Layers {
+			bytes += l.Bytes
+		}
+		psns := float64(bytes) / float64(4*setup.Settings.Lanes)
+		if need := steadyWindows * float64(w.Window); psns < need {
+			return fmt.Sprintf("a message of job %s has %.0f PSNs, and its windows fill queues at %s until some %.0f have passed: aggregators are found more often than in the steady state that is predicted; longer messages, a smaller window or more aggregators would do",
+				j.Name, math.Ceil(psns), j.Bottleneck, need)
+		}
+	}
+	return ""
+}
+
+// buffer is that of each port of a switch, in bytes: as the inventory says, or as emulated switches have it.
+func buffer(sw *inventory.Switch) int64 {
+	switch {
+	case sw.Buffer > 0:
+		return int64(sw.Buffer)
+	case sw.Kind == "soft" || sw.Kind == "bmv2":
+		return inventory.DefaultBuffer
+	}
+	return 0
+}
+
+// overflow says of a queue that it has no room for what is predicted.
+func overflow(o placement.Overflow) string {
+	return fmt.Sprintf("the windows of %s need %s of queue at %s, whose buffer has %s: packets are lost and sent again, of which no prediction knows; a smaller window, switch.buffer or more aggregators would do",
+		strings.Join(o.Jobs, ", "), results.Quantity(o.Needs, "B"), o.Link, results.Quantity(o.Buffer, "B"))
+}
+
+// overflowing says what of a prediction no buffer has room for.
+func (s *Spec) overflowing(predictions []*placement.Prediction, inv *inventory.Inventory) (out []string) {
+	asked := func(sw *inventory.Switch) int64 {
+		if s.Switch.Buffer > 0 {
+			return int64(s.Switch.Buffer)
+		}
+		return buffer(sw)
+	}
+	for _, o := range predictions[0].Overflows(inv, asked) {
+		out = append(out, overflow(o))
+	}
+	return out
 }
 
 // measurer draws figures from samples of one span.

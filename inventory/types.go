@@ -147,6 +147,9 @@ type NIC struct {
 	GUID    GUID          // node GUID of the InfiniBand adapter; with ConnectX-4 and later that of its port too
 }
 
+// DefaultBuffer is that of each egress port of an emulated switch of which the inventory says nothing, in bytes.
+const DefaultBuffer = 1 << 20
+
 // Switch is a switch that may aggregate.
 type Switch struct {
 	Name        string

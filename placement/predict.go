@@ -88,6 +88,9 @@ type JobPrediction struct {
 	Spread     float64           `json:"spread,omitempty"`
 	Shares     []SharePrediction `json:"shares,omitempty"` // per switch with something to aggregate, leaves first
 	Bottleneck string            `json:"bottleneck"`       // "tor1->h3", "tor1 aggregators", "rate limit", "window"; "none" if it crosses no link
+	// Queue is how many bytes of the job wait before its bottleneck, where that is a link: what of its
+	// windows is on no way. Queues are taken to be as long as that needs: see Overflows.
+	Queue float64 `json:"queue,omitempty"`
 }
 
 // SharePrediction is the part of a job that a switch aggregates.
@@ -495,8 +498,9 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 	} else {
 		out.Goodput = r.Rate * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
 		in := make([]float64, len(f.Nodes)) // packets per PSN that arrive at a node
+		narrow := 0.0                       // that cross the bottleneck
 		share := slices.Clone(r.Share)
-		for k := range f.Nodes {
+		for k, n := range f.Nodes {
 			up := 1.0
 			switch {
 			case in[k] == 0: // a worker
@@ -511,6 +515,14 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			if parent := f.Nodes[k].Parent; parent != flow.None {
 				in[parent] += up
 			}
+			if k := r.Bottleneck; k.Kind == flow.ByLink && k.Index == n.Up {
+				narrow += up
+			} else if k.Kind == flow.ByLink && k.Index == n.Down {
+				narrow = 1 // results, once for all who wait beyond
+			}
+		}
+		if f.Window > 0 {
+			out.Queue = max(0, f.Window-r.Rate*f.RTT/f.Packet) * narrow * f.Packet / 8
 		}
 		for i := range j.Tree {
 			k := len(j.Workers) + i

@@ -215,6 +215,11 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 				}
 				fmt.Fprintln(tw)
 			}
+			for _, o := range ph.Overflows {
+				for i, line := range wrap(o, 74) {
+					fmt.Fprintf(tw, "    %s %s\n", []string{"!", " "}[min(i, 1)], line)
+				}
+			}
 		}
 		fmt.Fprintln(tw)
 	}

@@ -21,8 +21,8 @@ const (
 	mgmtBridge    = "inamgmt" // in the controller's namespace
 	mgmtGroup     = 0x1abe    // interface group of what belongs to the management network
 	sshPort       = 22
-	p4rtPort      = 9559    // IANA: p4runtime
-	defaultBuffer = 1 << 20 // softswitch.LinkConfig's
+	p4rtPort      = 9559 // IANA: p4runtime
+	defaultBuffer = inventory.DefaultBuffer
 	minBuffer     = 32 << 10
 	minECN        = 8 << 10
 	maxIfname     = 15

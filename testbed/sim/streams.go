@@ -7,7 +7,7 @@ import (
 )
 
 // predict sets the shares and rates of the jobs that send, where they are streams of fixed
-// windows: those that package packets finds when it follows their packets one by one, which
+// windows, or as good as that: those that package packets finds when it follows their packets one by one, which
 // what is sampled here step by step is only near to (queues and grants take turns, and levels
 // of a tree decide together). They are worked out once for each set of jobs. Other jobs, whose
 // messages end before anything is steady or whose windows change, go on with what is sampled,
@@ -77,12 +77,28 @@ func (d *deployment) senders(whole bool) (names []string) {
 			}
 		}
 		apart = apart || levels > 1 || j.limit > 0
-		streams = streams && !j.aimd && (len(j.msg.layers) == 0 || j.plan.Collective == placement.Ring)
+		streams = streams && !j.aimd && (len(j.msg.layers) == 0 || j.plan.Collective == placement.Ring || j.long())
 	}
 	if !streams || !apart {
 		return nil
 	}
 	return names
+}
+
+// longMessage is how many windows of packets a message has that is as good as a stream: while its first
+// ones fill queues, aggregators are held for less long.
+const longMessage = 16
+
+// long says whether a job's messages are.
+func (j *job) long() bool {
+	var packets float64
+	for _, l := range j.msg.layers {
+		packets += l.packets
+		if l.ready > 0 {
+			return false
+		}
+	}
+	return j.window > 0 && packets >= longMessage*j.window
 }
 
 // prediction is the steady state of the named streams, or nil where there is none. With whole,
