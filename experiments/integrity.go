@@ -32,7 +32,7 @@ const (
 // integrity looks at one point of which everything has been read.
 func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
 	caps := r.tb.Capabilities()
-	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0 || slices.ContainsFunc(point.Phases, func(ph results.Phase) bool { return ph.Stood != "" })}
+	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0 || r.overflows(setup, base, obs)}
 	out := append(in.progress(), heldUp(point.Health)...)
 	out = append(out, in.work()...)
 	out = append(out, in.sums()...)

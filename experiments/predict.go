@@ -320,6 +320,14 @@ func overflow(o placement.Overflow) string {
 		strings.Join(o.Jobs, ", "), results.Quantity(o.Needs, "B"), o.Link, results.Quantity(o.Buffer, "B"))
 }
 
+// overflows says whether what is predicted of any phase overflows a buffer.
+func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) bool {
+	return slices.ContainsFunc(obs.timeline.spans(), func(sp span) bool {
+		p, err := r.predict(r.tb.Inventory(), setup, base, sp.jobs)
+		return err == nil && len(p[0].Overflows(r.tb.Inventory(), buffer)) > 0
+	})
+}
+
 // overflowing says what of a prediction no buffer has room for.
 func (s *Spec) overflowing(predictions []*placement.Prediction, inv *inventory.Inventory) (out []string) {
 	asked := func(sw *inventory.Switch) int64 {
