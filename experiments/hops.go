@@ -97,7 +97,12 @@ func (in *inspection) over(j placement.JobPlan) (end float64) {
 func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, complete bool) {
 	complete = true
 	tail, over := in.tail(j), in.over(j)
-	name := func(rank int) string { return fmt.Sprintf("%s/%d", j.Name, rank) }
+	names := func(ranks uint64) (all []string) {
+		for rank := range ina.Ranks(ranks) {
+			all = append(all, fmt.Sprintf("%s/%d", j.Name, rank))
+		}
+		return all
+	}
 	add := func(what hop, sentOK, receivedOK bool) {
 		if !sentOK || !receivedOK {
 			complete = false
@@ -106,12 +111,21 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 		what.job, what.late = j.Name, tail
 		out = append(out, what)
 	}
-	var workers []string
-	for _, w := range j.Workers {
-		workers = append(workers, name(w.Rank))
-	}
+	everyone := uint64(1)<<len(j.Workers) - 1
 	ps := j.Name + "/ps"
+	// answer adds the hops of results that a sender has sent: each who is below gets every one.
+	answer := func(sender string, sent, spared float64, ok bool, leaves, switches []string) {
+		for _, leaf := range leaves {
+			got, gok := in.growth(from, over, "worker_rx_packets", leaf)
+			add(hop{from: sender, to: "worker " + leaf, sent: sent, received: got, spared: spared}, ok, gok)
+		}
+		for _, s := range switches {
+			got, gok := in.growth(from, over, "job_results_packets", s)
+			add(hop{from: sender, to: parts(nil, []string{s}), sent: sent, received: got, spared: spared}, ok, gok)
+		}
+	}
 	if j.Collective == placement.PS {
+		workers := names(everyone)
 		sent, ok := in.growth(from, over, "worker_tx_packets", workers...)
 		got, gok := in.growth(from, over, "worker_rx_packets", ps)
 		add(hop{from: "its workers", to: "its PS on host " + j.PS, sent: sent, received: got}, ok, gok)
@@ -132,7 +146,7 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 		return ""
 	}
 	var roots []string
-	free := uint64(1)<<len(j.Workers) - 1 // workers whose packets no switch looks at
+	free := everyone // workers whose packets no switch looks at
 	for _, n := range tree {
 		free &^= n.Expect
 		direct := n.Expect
@@ -143,11 +157,7 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 				direct &^= c.Expect
 			}
 		}
-		var leaves []string
-		for rank := range ina.Ranks(direct) {
-			leaves = append(leaves, name(rank))
-		}
-		here := at(j.Name, n.Switch)
+		leaves, here := names(direct), at(j.Name, n.Switch)
 		sent, ok := in.growth(from, over, "worker_tx_packets", leaves...)
 		sums, sok := in.growth(from, over, "job_out_packets", below...)
 		got, gok := in.growth(from, over, "job_in_packets", here)
@@ -158,7 +168,7 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 				idle += n
 			}
 		}
-		add(hop{from: senderNames(leaves, below), to: "switch " + n.Switch, sent: sent + sums, received: got, spared: idle}, ok && sok, gok)
+		add(hop{from: parts(leaves, below), to: "switch " + n.Switch, sent: sent + sums, received: got, spared: idle}, ok && sok, gok)
 
 		down, asked := "job_results_packets", 0.0
 		if above(n) == "" {
@@ -169,45 +179,26 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 			}
 		}
 		result, ok := in.growth(from, over, down, here)
-		for _, leaf := range leaves {
-			got, gok := in.growth(from, over, "worker_rx_packets", leaf)
-			add(hop{from: "switch " + n.Switch, to: "worker " + leaf, sent: result, received: got, spared: asked}, ok, gok)
-		}
-		for _, c := range below {
-			got, gok := in.growth(from, over, "job_results_packets", c)
-			_, sw, _ := strings.Cut(c, "@")
-			add(hop{from: "switch " + n.Switch, to: "switch " + sw, sent: result, received: got, spared: asked}, ok, gok)
-		}
+		answer("switch "+n.Switch, result, asked, ok, leaves, below)
 	}
 	if j.PS == "" {
 		return out, complete
 	}
-	var leaves []string
-	for rank := range ina.Ranks(free) {
-		leaves = append(leaves, name(rank))
-	}
+	leaves := names(free)
 	sent, ok := in.growth(from, over, "worker_tx_packets", leaves...)
 	sums, sok := in.growth(from, over, "job_out_packets", roots...)
 	got, gok := in.growth(from, over, "worker_rx_packets", ps)
-	add(hop{from: senderNames(leaves, roots), to: "its PS on host " + j.PS, sent: sent + sums, received: got}, ok && sok, gok)
+	add(hop{from: parts(leaves, roots), to: "its PS on host " + j.PS, sent: sent + sums, received: got}, ok && sok, gok)
 	stray, _ := in.growth(from, over, "worker_stray", ps)
 	taken, tok := in.growth(from, over, "worker_arrived", ps)
 	add(hop{from: "the network", to: "the sums of its PS on host " + j.PS, sent: got - stray, received: taken, inside: true}, gok, tok)
 	result, ok := in.growth(from, over, "worker_tx_packets", ps)
-	for _, r := range roots {
-		got, gok := in.growth(from, over, "job_results_packets", r)
-		_, sw, _ := strings.Cut(r, "@")
-		add(hop{from: "its PS on host " + j.PS, to: "switch " + sw, sent: result, received: got}, ok, gok)
-	}
-	for _, leaf := range leaves {
-		got, gok := in.growth(from, over, "worker_rx_packets", leaf)
-		add(hop{from: "its PS on host " + j.PS, to: "worker " + leaf, sent: result, received: got}, ok, gok)
-	}
+	answer("its PS on host "+j.PS, result, 0, ok, leaves, roots)
 	return out, complete && bits.OnesCount64(free) < len(j.Workers)
 }
 
-// senderNames is who they are, workers and what is of a job at switches, for a message.
-func senderNames(workers, switches []string) string {
+// parts is who they are, workers and what is of a job at switches, for a message.
+func parts(workers, switches []string) string {
 	var all []string
 	if len(workers) > 0 {
 		all = append(all, "workers "+strings.Join(workers, ", "))

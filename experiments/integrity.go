@@ -40,10 +40,11 @@ func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observa
 	out = append(out, in.received()...)
 	out = append(out, in.handed()...)
 	out = append(out, in.claims()...)
-	if len(out)+len(in.stopped()) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
+	stopped := in.stopped()
+	if len(out)+len(stopped) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
 		return []results.Finding{in.whole()}
 	}
-	return append(excused(out, point), in.stopped()...)
+	return append(excused(out, point), stopped...)
 }
 
 // excused are findings of which the testbed's own trouble explains what it can: all but wrong
@@ -165,8 +166,11 @@ func (in *inspection) counter(metric, of string) results.Series {
 }
 
 // workload is what a job was asked to send.
-func (in *inspection) workload(job string) testbed.Workload {
-	return in.setup.Workloads[slices.IndexFunc(in.setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == job })]
+func (in *inspection) workload(job string) testbed.Workload { return workloadOf(in.setup, job) }
+
+// workloadOf is what a job of a setup was asked to send.
+func workloadOf(setup testbed.Setup, job string) testbed.Workload {
+	return setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == job })]
 }
 
 // Parts of a phase, and multiples of what a job needs for one step, that it may be without

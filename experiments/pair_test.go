@@ -205,6 +205,14 @@ batch = 16
 	}
 }
 
+// goodputHolds expects little but what is predicted.
+const goodputHolds = `
+[[expect]]
+metric = "goodput"
+tolerance = "1%%"
+reason = "nothing else is on the way"
+`
+
 // TestEndOfPhase: a phase ends when the job does, and not with the reading after that.
 func TestEndOfPhase(t *testing.T) {
 	rec := simulated(t, pairOn(t, "5us", `
@@ -217,11 +225,7 @@ message = "1GiB"
 iterations = 3
 [measure]
 warmup = "1s"
-[[expect]]
-metric = "goodput"
-tolerance = "1%%"
-reason = "nothing else is on the way"
-`))
+`+goodputHolds))
 	if rec.Outcome != results.Pass {
 		t.Errorf("%s: %v", rec.Outcome, rec.Reasons)
 	}
@@ -240,11 +244,7 @@ message = "%s"
 [measure]
 warmup = "100ms"
 duration = "1s"
-[[expect]]
-metric = "goodput"
-tolerance = "1%%"
-reason = "nothing else is on the way"
-`, message))
+`+goodputHolds, message))
 		if rec.Outcome != results.Pass {
 			t.Errorf("%s: %s: %v", message, rec.Outcome, rec.Reasons)
 		}
@@ -270,11 +270,7 @@ message = "%s"
 [measure]
 warmup = "100ms"
 duration = "1s"
-[[expect]]
-metric = "goodput"
-tolerance = "1%%"
-reason = "nothing else is on the way"
-`, c.message))
+`+goodputHolds, c.message))
 		if rec.Outcome != c.want {
 			t.Errorf("%s: %s: %v", c.message, rec.Outcome, rec.Reasons)
 		}
@@ -304,11 +300,7 @@ name = "A"
 hosts = ["h1", "h2"]
 ps = "h3"
 %s
-[[expect]]
-metric = "goodput"
-tolerance = "1%%"
-reason = "nothing else is on the way"
-`, c.buffer, c.job)
+`+goodputHolds, c.buffer, c.job)
 		plan, err := NewPlan(s, "test")
 		if err != nil {
 			t.Fatal(err)

@@ -232,7 +232,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		}
 		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
 		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
-		if w := setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.Name })]; w.Message > 0 || len(w.Layers) > 0 {
+		if w := workloadOf(setup, j.Name); w.Message > 0 || len(w.Layers) > 0 {
 			ph.Figures = m.steps(ph.Figures, j.Name, results.Sum(steps...), results.Sum(stepping...), n)
 		}
 		for i, node := range j.Tree {
@@ -278,24 +278,20 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	return ph, m.log.err
 }
 
-// steadyWindows is how many windows of PSNs a message needs for the steady state to be nearly all of it:
-// while queues before a bottleneck still fill, aggregators are held for less long, and more PSNs find one.
-const steadyWindows = 16
-
 // unsteady says which jobs' messages end before what is predicted is what they meet; empty: none.
 func unsteady(setup testbed.Setup, p *placement.Prediction) string {
 	for _, j := range p.Jobs {
-		w := setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(o placement.JobPlan) bool { return o.Name == j.Name })]
+		w := workloadOf(setup, j.Name)
 		full := !slices.ContainsFunc(j.Shares, func(s placement.SharePrediction) bool { return s.Granted < 1-claimed })
-		if full || j.Queue == 0 || w.Message == 0 && len(w.Layers) == 0 {
+		message := layers(w)
+		if full || j.Queue == 0 || len(message) == 0 {
 			continue
 		}
-		bytes := w.Message
-		for _, l := range w.Layers {
-			bytes += l.Bytes
+		psns := 0.0
+		for _, l := range message {
+			psns += l.Bytes / float64(4*setup.Settings.Lanes)
 		}
-		psns := float64(bytes) / float64(4*setup.Settings.Lanes)
-		if need := steadyWindows * float64(w.Window); psns < need {
+		if need := placement.SteadyWindows * float64(w.Window); psns < need {
 			return fmt.Sprintf("a message of job %s has %.0f PSNs, and its windows fill queues at %s until some %.0f have passed: aggregators are found more often than in the steady state that is predicted; longer messages, a smaller window or more aggregators would do",
 				j.Name, math.Ceil(psns), j.Bottleneck, need)
 		}

@@ -61,18 +61,12 @@ func (s standstill) of(job string) bool { return !s.machine() && s.job() == job 
 // or delays a whole machine does so to its switches too, or to this program, and many jobs' processes
 // may be stopped at once.
 func stoppedAlone(stalls []standstill, job string, start, end float64) (worst standstill, longest float64) {
+	machine := ofMachine(stalls)
 	for _, s := range stalls {
 		if !s.of(job) || s.End <= start || s.Start >= end {
 			continue
 		}
-		var others []standstill
-		for _, o := range stalls {
-			if o.machine() {
-				others = append(others, o)
-			}
-		}
-		long := min(s.late, s.End-s.Start)
-		if long -= total(spoiltTimes(others, s.Start, s.End, 0)); long > longest {
+		if long := min(s.late, s.End-s.Start) - total(spoiltTimes(machine, s.Start, s.End, 0)); long > longest {
 			worst, longest = s, long
 		}
 	}

@@ -116,6 +116,10 @@ type SharePrediction struct {
 // where less is to be taken out of the flow, chance makes it.
 const LeastIn = 1.05
 
+// SteadyWindows is how many windows of PSNs a message needs for the steady state to be nearly all of it:
+// while queues before a bottleneck still fill, aggregators are held for less long, and more PSNs find one.
+const SteadyWindows = 16
+
 // LinkPrediction is the load of one directed link. WaterFill knows only cables: it
 // is given on the direction in which gradients load the cable most, and the other
 // direction is left out.

@@ -7,8 +7,8 @@ import (
 )
 
 // predict sets the shares and rates of the jobs that send, where they are streams of fixed
-// windows, or as good as that: those that package packets finds when it follows their packets one by one, which
-// what is sampled here step by step is only near to (queues and grants take turns, and levels
+// windows, or as good as that: those that package packets finds when it follows their packets one
+// by one, which what is sampled here step by step is only near to (queues and grants take turns, and levels
 // of a tree decide together). They are worked out once for each set of jobs. Other jobs, whose
 // messages end before anything is steady or whose windows change, go on with what is sampled,
 // and so do windows that meet a hash at one switch of theirs each, of which what is sampled is
@@ -85,11 +85,7 @@ func (d *deployment) senders(whole bool) (names []string) {
 	return names
 }
 
-// longMessage is how many windows of packets a message has that is as good as a stream: while its first
-// ones fill queues, aggregators are held for less long.
-const longMessage = 16
-
-// long says whether a job's messages are.
+// long says whether a job's messages are as good as a stream.
 func (j *job) long() bool {
 	var packets float64
 	for _, l := range j.msg.layers {
@@ -98,7 +94,7 @@ func (j *job) long() bool {
 			return false
 		}
 	}
-	return j.window > 0 && packets >= longMessage*j.window
+	return j.window > 0 && packets >= placement.SteadyWindows*j.window
 }
 
 // prediction is the steady state of the named streams, or nil where there is none. With whole,
