@@ -154,7 +154,7 @@ func TestRing(t *testing.T) {
 // goes out may have taken the port on which a ring listens.
 func TestRingPorts(t *testing.T) {
 	for _, job := range []uint16{1, ina.MaxJob} {
-		if port := RingPortBase | job; port&ina.PortMask == ina.PortMatch || port >= 32768 || port-job != RingPortBase {
+		if port := ina.RingPortBase | job; port&ina.PortMask == ina.PortMatch || port >= 32768 || port-job != ina.RingPortBase {
 			t.Errorf("job %d listens on port %d", job, port)
 		}
 	}

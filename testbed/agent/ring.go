@@ -13,9 +13,6 @@ import (
 	"github.com/inabench/inabench/testbed/udp"
 )
 
-// RingPortBase is where rings listen.
-const RingPortBase = collective.RingPortBase
-
 // ring is a worker of a ring all-reduce over TCP. Those that want to stop say so in
 // every all-reduce, so that all of them end after the same iteration.
 type ring struct {

@@ -17,11 +17,6 @@ import (
 	"github.com/inabench/inabench/testbed/ina"
 )
 
-// RingPortBase + job is the TCP port on which a rank takes the connection of the one
-// before it: 20481..24575, below the ports that Linux gives to outgoing connections
-// (32768 and up), which could be taken, and not a port of INA packets.
-const RingPortBase = 0x5000
-
 // TCPOverhead is the bytes of a frame around a TCP payload: Ethernet, IPv4, TCP with
 // timestamps.
 const TCPOverhead = 14 + 20 + 32
@@ -125,11 +120,11 @@ func NewRing(cfg RingConfig) (*Ring, error) {
 	r := &Ring{
 		cfg:     cfg,
 		ref:     ina.NewReference(cfg.Seed, cfg.Job, n),
-		next:    netip.AddrPortFrom(addrs[1], RingPortBase|cfg.Job),
+		next:    netip.AddrPortFrom(addrs[1], ina.RingPortBase|cfg.Job),
 		scratch: make([]byte, maxBlock),
 		heads:   make([]byte, headLen*(2*n-2)),
 	}
-	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addrs[0], RingPortBase|cfg.Job)))
+	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addrs[0], ina.RingPortBase|cfg.Job)))
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}

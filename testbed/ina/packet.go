@@ -71,6 +71,11 @@ const (
 	MaxJob       = 0x0FFF
 )
 
+// RingPortBase + job is the TCP port on which a rank of a ring takes the connection of the one
+// before it: 20481..24575, below the ports that Linux gives to outgoing connections (32768 and
+// up), which could be taken, and none of UDP above. Fair queues know a ring's frames by it.
+const RingPortBase = 0x5000
+
 // UpGroup is the group address gradients of job are sent to (239.77.x.y); the
 // switches carry it along the job's tree to its PS.
 func UpGroup(job uint16) [4]byte { return [4]byte{239, 77, byte(job >> 8), byte(job)} }

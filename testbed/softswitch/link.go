@@ -144,7 +144,7 @@ type link struct {
 	active  *class   // drr: last of the ring of queues that have packets
 	fair    bool
 	sab     *saboteur         // nil: nothing is wrong with it on purpose
-	byJob   []uint16          // drr: job -> index of its queue in classes, which is 0 for all that is not INA
+	byJob   []uint16          // drr: job -> index of its queue in classes, which is 0 for what is of none
 	byFlow  map[uint32]uint16 // drr-flow: the same by flow
 
 	line list // on the wire, in the order they leave it
@@ -186,11 +186,18 @@ func newLink(cfg LinkConfig, p *port, ingress bool, o *pool, seed uint64) *link 
 
 // class is the queue that a packet belongs into.
 func (l *link) class(p *packet) *class {
-	if !l.fair || p.job == 0 && l.byFlow == nil {
+	if !l.fair {
 		return l.classes[0]
 	}
 	if l.byJob != nil {
-		i := &l.byJob[p.job]
+		job := p.job
+		if job == 0 {
+			job = ringOf(p.buf.b[:p.size])
+		}
+		if job == 0 {
+			return l.classes[0]
+		}
+		i := &l.byJob[job]
 		if *i == 0 {
 			*i = l.open()
 		}
@@ -209,7 +216,7 @@ func (l *link) class(p *packet) *class {
 }
 
 // open makes another queue; whoever comes when there are as many as can be shares the
-// one of all that is not INA.
+// one of what is of no job or flow.
 func (l *link) open() uint16 {
 	if len(l.classes) > math.MaxUint16 {
 		return 0
@@ -223,7 +230,7 @@ func (l *link) open() uint16 {
 // which there are tcpFlows. 0: it is neither.
 func flowOf(p *packet) uint32 {
 	if p.job == 0 {
-		return tcpFlow(p.buf.b)
+		return tcpFlow(p.buf.b[:p.size])
 	}
 	b := p.buf.b[payloadAt:]
 	f := uint32(p.job) | uint32(b[12])<<16
@@ -238,21 +245,46 @@ const tcpFlows = 1 << 12
 
 // tcpFlow is the flow of a frame of TCP, by addresses and ports; 0: it is none, or a fragment.
 func tcpFlow(frame []byte) uint32 {
-	const ip, addresses, protocolTCP = 14, 14 + 12, 6
-	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[ip+9] != protocolTCP || frame[ip+6]&0x3f != 0 || frame[ip+7] != 0 {
-		return 0
-	}
-	ports := ip + 4*int(frame[ip]&0xf)
-	if ports < ip+20 || len(frame) < ports+4 {
+	addresses, ports, ok := tcpEnds(frame)
+	if !ok {
 		return 0
 	}
 	h := uint32(2166136261) // FNV-1a
-	for _, part := range [2][]byte{frame[addresses : addresses+8], frame[ports : ports+4]} {
+	for _, part := range [2][]byte{addresses, ports} {
 		for _, b := range part {
 			h = (h ^ uint32(b)) * 16777619
 		}
 	}
 	return 1<<31 | (h^h>>12)%tcpFlows
+}
+
+// ringOf is the job of the ring that a frame of TCP is of, gradients or acknowledgements, by its
+// ports; 0: it is of none.
+func ringOf(frame []byte) uint16 {
+	_, ports, ok := tcpEnds(frame)
+	if !ok {
+		return 0
+	}
+	for _, b := range [2][]byte{ports[2:], ports[:2]} { // gradients go to it
+		if port := binary.BigEndian.Uint16(b); port&^ina.MaxJob == ina.RingPortBase {
+			return port & ina.MaxJob
+		}
+	}
+	return 0
+}
+
+// tcpEnds are the two addresses and the two ports of a frame of TCP; false if it is none, or a
+// fragment.
+func tcpEnds(frame []byte) (addresses, ports []byte, ok bool) {
+	const ip, from, protocolTCP = 14, 14 + 12, 6
+	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[ip+9] != protocolTCP || frame[ip+6]&0x3f != 0 || frame[ip+7] != 0 {
+		return nil, nil, false
+	}
+	at := ip + 4*int(frame[ip]&0xf)
+	if at < ip+20 || len(frame) < at+4 {
+		return nil, nil, false
+	}
+	return frame[from : from+8], frame[at : at+4], true
 }
 
 // enqueue takes a frame that reached the queue at t.

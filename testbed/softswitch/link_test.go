@@ -148,6 +148,39 @@ func TestFairConnections(t *testing.T) {
 	}
 }
 
+// With a queue per job each ring has one, too, for gradients and for what acknowledges them, and
+// what else goes by TCP has one together.
+func TestFairRings(t *testing.T) {
+	b := through(t, LinkConfig{Rate: 100e6, Buffer: 60_000, Discipline: "drr"})
+	end := 200 * time.Millisecond
+	seen := map[uint16]float64{}
+	frame := func(from, to uint16) []byte {
+		f := tcpFrame(from, 1000)
+		binary.BigEndian.PutUint16(f[36:], to)
+		return f
+	}
+	for at := time.Duration(0); at < end; at += 1000 * 8 * time.Second / 40e6 { // job 1 offers 40 Mbit/s, 2 120, 3 40, others 80
+		b.in(1, at, inaFrame(ina.Header{Job: 1, Bitmap: 1, Lanes: 234}, 1))
+		for i, f := range [][]byte{frame(40000, ina.RingPortBase|2), frame(40000, ina.RingPortBase|2), frame(ina.RingPortBase|2, 40000), frame(40000, ina.RingPortBase|3), frame(1, 2), frame(3, 0x6002)} {
+			b.in(1, at+time.Duration(1+i), f)
+		}
+	}
+	b.run(end)
+	for _, s := range b.out {
+		job := jobOf(s.b)
+		if job == 0 {
+			job = ringOf(s.b)
+		}
+		seen[job] += float64(len(s.b))
+	}
+	all := seen[0] + seen[1] + seen[2] + seen[3]
+	for job := range uint16(4) {
+		if got := seen[job] / all; math.Abs(got-.25) > .02 {
+			t.Errorf("job %d has %.3f of the link", job, got)
+		}
+	}
+}
+
 // Whatever a frame holds, it is of a flow of TCP only if it says that it is TCP.
 func TestTCPFlow(t *testing.T) {
 	whole := tcpFrame(7, 80)
