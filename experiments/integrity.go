@@ -601,15 +601,16 @@ const claimed = 0.04
 
 // says is the share that a switch claims. Where as many packets of each PSN come to it, that is
 // the part of PSNs that it granted. Above switches that add up, those that it grants may have
-// more or fewer packets than those that it denies: there it follows from what the switch says that
-// it sent on, which is a sum of each PSN that it granted, and what it did not add up.
+// more or fewer packets than those that it denies, and of some one packet comes, which is complete
+// and neither: there it follows from what the switch says that it sent on as it was, of which one
+// of each PSN had to be.
 func (in *inspection) says(w results.Window, j placement.JobPlan, node int, seen share) (results.Figure, error) {
 	of := at(j.Name, j.Tree[node].Switch)
-	granted := in.counter("job_granted_packets", of)
+	granted, denied := in.counter("job_granted_packets", of), in.counter("job_denied_packets", of)
 	if !aboveSums(j, node) {
-		return results.Ratio(w, granted, results.Sum(granted, in.counter("job_denied_packets", of)))
+		return results.Ratio(w, granted, results.Sum(granted, denied))
 	}
-	return results.Share(w, seen.in, results.Sum(granted, in.counter("job_fallback_packets", of)), seen.psns)
+	return results.Share(w, results.Sum(seen.in, denied), results.Sum(seen.psns, in.counter("job_fallback_packets", of)), results.Sum(seen.psns, denied))
 }
 
 // claims compares the shares that switches claim with what was seen to leave them. Resends

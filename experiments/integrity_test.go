@@ -429,6 +429,27 @@ func TestClaimsAboveSums(t *testing.T) {
 	if got := build(.5+.5*6, .5*6).claims(); len(got) > 0 {
 		t.Errorf("an honest switch: %+v", got)
 	}
+	// Without a worker of its own, what is complete passes, and is neither granted nor denied.
+	alone := func(fallback float64) *inspection {
+		in := build(.5+.1+.4*5, fallback)
+		j := &in.setup.Plan.Jobs[0]
+		j.Workers, j.Tree[1].Expect = j.Workers[:5], 31
+		for i := range in.obs.samples {
+			switch s := &in.obs.samples[i]; s.Metric + " " + s.Of {
+			case "job_granted_packets A@spine1":
+				s.Value /= 5
+			case "job_denied_packets A@spine1":
+				s.Value *= .8
+			}
+		}
+		return in
+	}
+	if got := alone(.4 * 5).claims(); len(got) > 0 {
+		t.Errorf("an honest switch that passes complete sums: %+v", got)
+	}
+	if got := alone(.4).claims(); len(got) != 1 || got[0].Of != "A@spine1" {
+		t.Errorf("one that passes complete sums and hides what it did not add up: %+v", got)
+	}
 	got := build(.5+.5*6, 0).claims()
 	if len(got) != 1 || got[0].Of != "A@spine1" || got[0].Code != results.CodeCounters {
 		t.Errorf("one that hides what it did not add up: %+v", got)

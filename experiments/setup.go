@@ -146,7 +146,7 @@ func (s *Spec) workload(i int, plan *placement.Plan, inv *inventory.Inventory, t
 			w.Slots = int(math.Round(s.Switch.SlotsRatio * float64(memory(plan.Jobs[i], inv, aggregators))))
 		}
 	}
-	w.RTO = testbed.RTO(&plan.Jobs[i], topo, s.backlog(plan))
+	w.RTO = testbed.RTO(&plan.Jobs[i], topo, s.backlog(plan, i))
 	return w, nil
 }
 
@@ -165,20 +165,27 @@ func memory(j placement.JobPlan, inv *inventory.Inventory, use int) int {
 	return least
 }
 
-// backlog is how many bits all jobs together can queue in front of one link. Where memory may be
-// short, windows are fixed and nothing is lost on purpose, that is what comes from each worker:
-// a queue of what switches could not add up must not look like a loss.
-func (s *Spec) backlog(plan *placement.Plan) float64 {
-	var bits float64
+// backlog is how many bits a job's packet may find before it in front of one link, at most: those of all
+// jobs, or with fair queues all of its own and as many of each other job. Where memory may be short,
+// windows are fixed and nothing is lost on purpose, that is what comes from each worker: a queue of
+// what switches could not add up must not look like a loss.
+func (s *Spec) backlog(plan *placement.Plan, job int) float64 {
+	var all, own float64
+	patient := len(s.LinkStates) == 0
 	for i := range plan.Jobs {
 		j := &plan.Jobs[i]
 		b := testbed.Backlog(j, s.Jobs[i].Window, frameBits(s.Switch.Lanes))
-		if j.Collective == placement.INA && s.Switch.Mode != "synchronous" && s.Jobs[i].Control != "aimd" && len(s.LinkStates) == 0 {
+		if j.Collective == placement.INA && s.Switch.Mode != "synchronous" && s.Jobs[i].Control != "aimd" && patient {
 			b *= float64(len(j.Workers))
 		}
-		bits += b
+		if all += b; i == job && s.Jobs[i].Control != "aimd" {
+			own = b
+		}
 	}
-	return bits
+	if s.Switch.Queue == "fair" && patient { // a ring, too, may always have something there
+		return max(all, own*float64(len(plan.Jobs)))
+	}
+	return all
 }
 
 // aggregators is how many aggregators each switch uses: as the spec says, or what

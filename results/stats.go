@@ -281,7 +281,7 @@ func estimate(w Window, f func(growth []float64, t float64) float64, series ...S
 	if b == 1 || math.IsNaN(value) || math.IsInf(value, 0) {
 		return fig, nil
 	}
-	none := Figure{Value: value, Lo: value, Hi: value, N: 1, Counted: true}
+	var grain float64
 	pseudo := make([]float64, b)
 	weight := make([]float64, b)
 	left := make([]float64, len(series))
@@ -292,14 +292,18 @@ func estimate(w Window, f func(growth []float64, t float64) float64, series ...S
 		h := span / took[j]
 		without := f(left, span-took[j])
 		if math.IsNaN(without) || math.IsInf(without, 0) {
-			return none, nil // all growth in one batch
+			fig.N, fig.Grain = 1, math.Abs(value) // all growth in one batch
+			return fig, nil
 		}
 		pseudo[j] = h*value - (h-1)*without
+		grain = max(grain, math.Abs(value-without))
 		weight[j] = 1 / h
 	}
+	fig.Grain = grain
 	half, ok := halfWidth(pseudo, weight)
 	if !ok {
-		return none, nil
+		fig.N = 1
+		return fig, nil
 	}
 	fig.Lo, fig.Hi = value-half, value+half
 	return fig, nil
@@ -363,12 +367,13 @@ func (f Figure) Affine(a, b float64) Figure {
 	if f.Lo > f.Hi {
 		f.Lo, f.Hi = f.Hi, f.Lo
 	}
+	f.Grain *= math.Abs(a)
 	return f
 }
 
 // Exact returns the figure without uncertainty, as a simulator's figures are.
 func Exact(f Figure) Figure {
-	f.Lo, f.Hi = f.Value, f.Value
+	f.Lo, f.Hi, f.Grain = f.Value, f.Value, 0
 	return f
 }
 
@@ -394,7 +399,7 @@ func Combine(repeats []Figure) Figure {
 		}
 		x = append(x, f.Value)
 		n += f.N
-		out.Counted = out.Counted && f.Counted
+		out.Counted, out.Grain = out.Counted && f.Counted, max(out.Grain, f.Grain)
 		if f.N >= 2 && f.Hi > f.Lo {
 			df := float64(f.N - 1)
 			se := (f.Hi - f.Lo) / 2 / StudentT(df)

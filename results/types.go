@@ -43,6 +43,9 @@ type Figure struct {
 	// Counted says that Value is what was counted over the whole phase: whatever the interval
 	// says of phases like it, it is certain of this one.
 	Counted bool `json:"counted,omitempty"`
+	// Grain is by how much Value would differ had the phase begun or ended one batch of readings
+	// earlier or later, at most: what comes in bursts is counted to no more than that.
+	Grain float64 `json:"grain,omitempty"`
 	// Predicted figures only.
 	Predictor  string `json:"predictor,omitempty"`
 	Bottleneck string `json:"bottleneck,omitempty"` // the link or switch that limits it, by name

@@ -438,7 +438,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric):
 		c.ok = true
 		c.decide(c.lo, c.hi)
-	case m.Counted && c.off():
+	case m.Counted && c.off(m.Grain/unit):
 		c.certain("counted over the whole phase")
 		return
 	default:
@@ -446,7 +446,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		c.More = 1
 		return
 	}
-	if c.Outcome == Inconclusive && m.Counted && c.off() {
+	if c.Outcome == Inconclusive && m.Counted && c.off(m.Grain/unit) {
 		c.certain("counted over the whole phase, however much its parts differ")
 	}
 }
@@ -475,10 +475,10 @@ func (c *held) allow() {
 	c.More = max(1, near.More)
 }
 
-// off says whether a count is off by more than twice the tolerance, on the side that the
-// bound is about: too much for the noise that the tolerance allows.
-func (c *Check) off() bool {
-	over, under := c.Error > 2*c.Tolerance, c.Error < -2*c.Tolerance
+// off says whether a count is off by more than twice the tolerance and its grain, on the side
+// that the bound is about: too much for the noise that the tolerance allows.
+func (c *Check) off(grain float64) bool {
+	over, under := c.Error > 2*c.Tolerance+grain, c.Error < -2*c.Tolerance-grain
 	switch {
 	case c.Tolerance == 0:
 		return false

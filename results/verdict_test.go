@@ -348,6 +348,10 @@ func TestCertainFailures(t *testing.T) {
 	idle := []Figure{count("l3", 21, .1, 20), want("l3", 0)}
 	quiet := []Figure{count("l3", .01, .1, 20), want("l3", 0)}
 	wide := []Figure{count("l1", 24, 3, 20), want("l1", 23.4)}
+	bursts := []Figure{count("l1", 20.4, 4.3, 20), want("l1", 23.4)} // 8 packets of 55 may come at once
+	bursts[0].Grain = 2.6
+	half := []Figure{count("l1", 11.7, 15, 20), want("l1", 23.4)} // as many, and it stopped halfway
+	half[0].Grain = 2.6
 	for _, c := range []struct {
 		name            string
 		figures         [][]Figure
@@ -359,6 +363,8 @@ func TestCertainFailures(t *testing.T) {
 		{"one surely off, one unsure", [][]Figure{stalled, unsure}, Fail, Fail, Fail},
 		{"an idle link that is busy", [][]Figure{fine, idle}, Fail, Fail, Fail},
 		{"an idle link", [][]Figure{fine, quiet}, Pass, Pass, Pass},
+		{"12.8 % off, 11 % of it in one burst", [][]Figure{bursts}, Inconclusive, Inconclusive, Inconclusive},
+		{"half, in bursts", [][]Figure{half}, Fail, Fail, Fail},
 		{"near, and unsure", [][]Figure{wide}, Inconclusive, Inconclusive, Inconclusive},
 		{"right, and not known", [][]Figure{fine, none}, Inconclusive, Inconclusive, Inconclusive},
 	} {

@@ -163,9 +163,12 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	}
 }
 
-// repeats is how often a setting is measured that one measurement left undecided: each repeat has
-// phases of its own, and three have an interval.
-const repeats = 3
+// A setting that one measurement left undecided is measured so often, in phases so many times as
+// long: each repeat has phases of its own, and three have an interval.
+const (
+	repeats = 3
+	longer  = 3
+)
 
 // run draws and runs one setting, and once more with repeats what that leaves undecided, as reports
 // of such runs advise. The record is nil where the run came to nothing.
@@ -199,11 +202,14 @@ func (d *drawer) try(number, times int) (k fidelity.SurveyCase, rec *results.Rec
 	}
 	sets := s.Model()
 	if d.driver == "netns" {
-		var turn float64
-		if k.Factor, turn, err = d.motion(path); err != nil {
+		pace, err := d.motion(path)
+		if err != nil {
 			return k, nil, err
 		}
-		sets = s.Slow(k.Factor, turn)
+		if times > 1 {
+			pace.Longer = longer
+		}
+		k.Factor, sets = pace.Factor, s.Slow(pace)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
@@ -223,44 +229,54 @@ func (d *drawer) try(number, times int) (k fidelity.SurveyCase, rec *results.Rec
 	return k, rec, err
 }
 
-// motion is the slow motion with which this machine carries an experiment, and the longest time in
-// seconds, not slowed, in which a window comes round.
-func (d *drawer) motion(path string) (factor, turn float64, err error) {
+// motion is the pace at which this machine carries an experiment.
+func (d *drawer) motion(path string) (pace random.Pace, err error) {
 	spec, err := experiments.Load(path)
 	if err != nil {
-		return 0, 0, err
+		return pace, err
 	}
 	plan, err := experiments.NewPlan(spec, version())
 	if err != nil {
-		return 0, 0, err
+		return pace, err
 	}
 	var phases []*placement.Prediction
 	for _, ph := range plan.Points[0].Phases {
 		for _, p := range ph.Predictions {
 			if p.Predictor == placement.Occupancy {
-				phases, turn = append(phases, p), max(turn, longestTurn(spec, p))
+				phases = append(phases, p)
+				slowest(&pace, spec, p)
 			}
 		}
 	}
-	if f := d.c.Float64("factor"); f > 0 {
-		return f, turn, nil
+	if pace.Factor = d.c.Float64("factor"); pace.Factor > 0 {
+		return pace, nil
 	}
 	load, err := carry.Demand(spec.Inventory(), plan.Points[0].Plan, phases, spec.Switch.Lanes)
-	return carry.Factor(d.machine, load), turn, err
+	pace.Factor = carry.Factor(d.machine, load)
+	return pace, err
 }
 
-// longestTurn is the longest time, in seconds, in which a window comes round that no rate limit
-// keeps from being full.
-func longestTurn(spec *experiments.Spec, p *placement.Prediction) (turn float64) {
-	frame := 8 * float64((&placement.Conditions{Lanes: spec.Switch.Lanes}).FrameBytes())
-	windows := map[string]int{}
-	for _, j := range spec.Jobs {
-		windows[j.Name] = j.Window
-	}
-	for _, j := range p.Jobs {
-		if j.WireRate > 0 && j.Bottleneck != "rate limit" {
-			turn = max(turn, float64(windows[j.Name])*frame/j.WireRate)
+// slowest makes a pace no faster than the jobs of a phase are.
+func slowest(pace *random.Pace, spec *experiments.Spec, p *placement.Prediction) {
+	conditions := placement.Conditions{Lanes: spec.Switch.Lanes}
+	frame, values := 8*float64(conditions.FrameBytes()), 32*float64(spec.Switch.Lanes)
+	least := func(a *float64, b float64) {
+		if *a == 0 || b < *a {
+			*a = b
 		}
 	}
-	return turn
+	for _, j := range p.Jobs {
+		i := slices.IndexFunc(spec.Jobs, func(k experiments.Job) bool { return k.Name == j.Name })
+		if i < 0 || j.Goodput <= 0 {
+			continue
+		}
+		if k := spec.Jobs[i]; k.Collective == string(placement.Ring) {
+			least(&pace.Rounds, j.Goodput/(8*float64(k.Message)))
+		} else {
+			least(&pace.PSNs, j.Goodput/values)
+			if j.Bottleneck != "rate limit" { // else its window is not full
+				pace.Turn = max(pace.Turn, float64(k.Window)*frame/j.WireRate)
+			}
+		}
+	}
 }

@@ -62,6 +62,15 @@ const (
 	turns  = 3
 )
 
+// What a phase has of each job at least, so that a figure is one of many, and the time in which jobs
+// of a phase begin: for processes to start, milliseconds, and for them to hear of each other, in round trips.
+const (
+	leastPSNs   = 1500
+	leastRounds = 30
+	launch      = 500
+	launchTrips = 4
+)
+
 // Setting is an experiment that was drawn, as files.
 type Setting struct {
 	Seed       uint64
@@ -71,9 +80,8 @@ type Setting struct {
 	Inventory  string // text of Name-inventory.toml
 	Experiment string // text of Name.toml
 
-	jobs     []job
-	rtt      int64 // ns, of the longest way there is
-	measured int   // ms, of a phase
+	jobs []job
+	rtt  int64 // ns, of the longest way there is
 }
 
 // Seed is the seed that a text stands for: a number below 2^64 in Go's notation is itself, any other
@@ -96,42 +104,52 @@ func (s *Setting) Write(dir string) (string, error) {
 	return path, os.WriteFile(path, []byte(s.Experiment), 0o666)
 }
 
-// Slow are the assignments of --set with which the setting runs in slow motion by a factor, which is
-// 1 or more. Turn is the longest time, in seconds, in which a window that a link or itself holds
-// back comes round. Where warm-ups would be less than six round trips or three turns then, or a
-// ring's all-reduces fewer than in the files' motion, all times on the wall clock become longer
-// alike.
-func (s *Setting) Slow(factor, turn float64) []string {
-	out := []string{fmt.Sprintf("emulation.factor=%g", factor)}
-	stretch := max(settle*float64(s.rtt)/1e6, turns*turn*1e3) * factor / warmup
-	if s.measured == measuredRing {
-		stretch = max(stretch, factor/Factor)
+// Pace is how fast a setting goes on a machine that carries it.
+type Pace struct {
+	Factor float64 // of slow motion, 1 or more
+	Turn   float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
+	PSNs   float64 // a second, not slowed, of the slowest job with a window; 0 without one
+	Rounds float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
+	Longer float64 // times that what is measured is longer than these ask for; 0: 1
+}
+
+// Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round
+// trips and three turns at least; a phase then has as many round trips, a turn, 1500 PSNs of each job
+// and 30 all-reduces of each ring, and what jobs need to begin.
+func (s *Setting) Slow(p Pace) []string {
+	trip := float64(s.rtt) / 1e6 * p.Factor // ms
+	warm := max(warmup, settle*trip, turns*p.Turn*1e3*p.Factor)
+	length := max(measured, settle*trip, p.Turn*1e3*p.Factor)
+	if p.PSNs > 0 {
+		length = max(length, leastPSNs/p.PSNs*1e3*p.Factor)
 	}
-	if stretch <= 1 {
-		return out
+	if p.Rounds > 0 {
+		length = max(length, leastRounds/p.Rounds*1e3*p.Factor)
 	}
-	return append(out, s.times(stretch, s.measured)...)
+	if p.Longer > 0 {
+		length *= p.Longer
+	}
+	return append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor)}, s.times(warm, length, launch+launchTrips*trip)...)
 }
 
 // Model are the assignments of --set with which the setting runs on a model. A ring makes thousands of
 // all-reduces a second there, and figures are exact, however often counters are read.
 func (s *Setting) Model() []string {
-	return append(s.times(1, measured), "measure.interval=500ms")
+	return append(s.times(warmup, measured, 0), "measure.interval=500ms")
 }
 
-// times are assignments that make all times on the wall clock so many times longer, phases being
-// measured for so many milliseconds before.
-func (s *Setting) times(stretch float64, measured int) (out []string) {
-	ms := func(key string, v int) {
-		out = append(out, fmt.Sprintf("%s=%.0fms", key, math.Ceil(float64(v)*stretch)))
-	}
-	ms("measure.warmup", warmup)
-	ms("measure.duration", measured)
+// times are assignments of times on the wall clock, in milliseconds: of the warm-up and of what is
+// measured in each phase, and of what jobs need to begin, which is in a phase's length.
+func (s *Setting) times(warm, length, begin float64) (out []string) {
+	ms := func(key string, v float64) { out = append(out, fmt.Sprintf("%s=%.0fms", key, math.Ceil(v))) }
+	ms("measure.warmup", warm)
+	ms("measure.duration", length)
+	phase := math.Ceil(warm) + math.Ceil(length) + math.Ceil(begin)
 	for i, j := range s.jobs {
 		if j.from > 0 {
-			ms(fmt.Sprintf("job.%d.start", i), j.from*(warmup+measured))
+			ms(fmt.Sprintf("job.%d.start", i), float64(j.from)*phase)
 		}
-		ms(fmt.Sprintf("job.%d.duration", i), (j.to-j.from)*(warmup+measured))
+		ms(fmt.Sprintf("job.%d.duration", i), float64(j.to-j.from)*phase)
 	}
 	return out
 }
@@ -143,7 +161,7 @@ func Draw(seed uint64, number int) *Setting {
 	d := &draw{pcg: rand.NewPCG(seed, uint64(number)*0x9e3779b97f4a7c15)}
 	d.topology()
 	d.jobs()
-	s := &Setting{Seed: seed, Number: number, Name: fmt.Sprintf("random-%016x-%d", seed, number), Title: d.title(), jobs: d.all, rtt: d.longest, measured: d.measured}
+	s := &Setting{Seed: seed, Number: number, Name: fmt.Sprintf("random-%016x-%d", seed, number), Title: d.title(), jobs: d.all, rtt: d.longest}
 	head := fmt.Sprintf("# Drawn at random: inabench fidelity --random 1 --seed %#x --case %d\nversion = 1\n", seed, number)
 	s.Inventory = head + d.inventory(s.Name)
 	s.Experiment = head + d.experiment(s)

@@ -156,8 +156,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestSlow: a factor that suits the times of a setting changes nothing else, and with a greater one
-// phases are as many as before, each of them longer.
+// TestSlow: phases are as many as before at each pace, and as long as it makes them.
 func TestSlow(t *testing.T) {
 	n := 100
 	if testing.Short() {
@@ -166,10 +165,17 @@ func TestSlow(t *testing.T) {
 	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)
 		// Three turns of a window that takes a minute.
-		if got := s.Slow(10, 6); len(got) < 3 || got[1] != "measure.warmup=180000ms" {
+		if got := s.Slow(random.Pace{Factor: 10, Turn: 6}); got[1] != "measure.warmup=180000ms" || got[2] != "measure.duration=60000ms" {
 			t.Errorf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(100, 0); len(got) != 1 || got[0] != "emulation.factor=100" {
+		// 1500 PSNs, and 30 all-reduces, each.
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[0] != "emulation.factor=100" || got[1] != "measure.warmup=2000ms" || got[2] != "measure.duration=30000ms" {
+			t.Fatalf("%s: %v", s.Name, got)
+		}
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Rounds: 75}); got[2] != "measure.duration=40000ms" {
+			t.Fatalf("%s: %v", s.Name, got)
+		}
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Longer: 3}); got[1] != "measure.warmup=2000ms" || got[2] != "measure.duration=90000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
 		inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
@@ -191,7 +197,7 @@ func TestSlow(t *testing.T) {
 		if got, want := len(simulated.Points[0].Phases), len(before.Points[0].Phases); got != want {
 			t.Errorf("%s: %d phases on a model, else %d", s.Name, got, want)
 		}
-		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(1e5, 0)...)
+		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(random.Pace{Factor: 1e5})...)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}
