@@ -401,6 +401,30 @@ func TestPredictRing(t *testing.T) {
 	}
 }
 
+// TestPredictRingFrames: links carry a short message in the frames in which ranks pass it on: of each
+// chunk a header of 24 bytes, a block of 3,840 and the rest, 1, 3 and 2 frames, each with 66 bytes
+// of headers, and 1, 2 and 1 acknowledgements of as many.
+func TestPredictRingFrames(t *testing.T) {
+	inv := policytest.Racks(1, 5, 1)
+	hosts := []string{"h1-1", "h1-2", "h1-3", "h1-4", "h1-5"}
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: hosts, Collective: placement.Ring})
+	for _, rate := range []float64{0, 2e9} {
+		p := predict(t, inv, plan, placement.Conditions{Lanes: 240, Senders: map[string]placement.Sender{
+			"A": {Rate: rate, Layers: []placement.Layer{{Bytes: 32 << 10}}},
+		}})
+		const data, acks = 32<<10 + 5*(24+6*66), 5 * 4 * 66 // of all chunks, once around
+		load := p.Jobs[0].Goodput / (32 << 10) * (data + acks) * 2 * 4 / 5
+		for _, l := range p.Links {
+			if math.Abs(l.Load/load-1) > .002 {
+				t.Errorf("limit %v: %s carries %.4g bit/s of a ring of %.4g bit/s, want %.4g", rate, l.Link, l.Load, p.Jobs[0].Goodput, load)
+			}
+		}
+		if paced := p.Jobs[0].Goodput / (32 << 10) * data * 2 * 4 / 5; rate > 0 && math.Abs(paced/rate-1) > .01 {
+			t.Errorf("a ring paced at %v sends %.4g bit/s", rate, paced)
+		}
+	}
+}
+
 // A job on one host has no rate, takes nothing from others and loads no link.
 func TestPredictLocal(t *testing.T) {
 	inv := policytest.Racks(1, 3, 4)

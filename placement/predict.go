@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/inabench/inabench/inventory"
@@ -305,7 +306,6 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 	f := flow.Job{Limit: s.Rate, Packet: bits}
 	if j.Collective == Ring {
 		f.Kind = flow.Unicast
-		f.Limit *= 1 + collectives.Acks // which pacing leaves alone
 		return f, b.ring(j, &f)
 	}
 	if len(j.Tree) == 0 {
@@ -442,10 +442,14 @@ func (b *problem) ring(j *JobPlan, f *flow.Job) error {
 		}
 		hops = append(hops, len(path))
 	}
+	acks := collectives.Acks
 	// A short message, again and again, is followed frame by frame.
 	if layers := b.c.Senders[j.Name].Layers; len(layers) == 1 && layers[0].Compute == 0 && layers[0].Bytes > 0 && !slices.Contains(hops, 0) {
-		f.Ring = b.chunks(layers[0].Bytes, hops, f.Nodes)
+		if r, a := b.chunks(layers[0].Bytes, hops, f.Nodes); r != nil {
+			f.Ring, acks = r, a
+		}
 	}
+	f.Limit *= 1 + acks // which pacing leaves alone
 	return nil
 }
 
@@ -453,24 +457,30 @@ func (b *problem) ring(j *JobPlan, f *flow.Job) error {
 // longer ones the way of the last frame is nothing.
 const mostFrames = 2000
 
-// chunks is what the workers of a ring pass on of a message of so many bytes; nil if it is
-// long.
-func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) *flow.Ring {
+// chunks is what the workers of a ring pass on of a message of so many bytes, nil if it is long, and
+// how much acknowledges that, as part of it. Each frame is as long as it is with its part of what
+// acknowledges as much that comes.
+func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) (_ *flow.Ring, acks float64) {
 	n := len(hops)
 	if 2*float64(n-1)/float64(n)*bytes > mostFrames*collectives.Payload {
-		return nil
+		return nil, 0
 	}
 	bytes = float64(collectives.Values(int64(bytes)))
 	r := &flow.Ring{Hops: hops, Bits: 8 * bytes * collectives.Duplex * 2 * float64(n-1) / float64(n)}
 	sizes, block := collectives.RingChunks(n, int64(bytes))
+	var data float64
 	for _, size := range sizes {
 		var c flow.Chunk
-		// pass adds what is sent at a time, in frames.
+		// pass adds what is sent at a time, in frames. Each two of them are acknowledged, and the last one.
 		pass := func(bytes int64) {
+			frames := (bytes + collectives.Payload - 1) / collectives.Payload
+			ack := 8 * math.Ceil(float64(frames)*collectives.AcksPerSegment) * collectives.Ack
 			for ; bytes > 0; bytes -= collectives.Payload {
-				frame := min(bytes, collectives.Payload) + collectives.Segment - collectives.Payload
-				c.Frames = append(c.Frames, 8*float64(frame)*(1+collectives.Acks))
+				frame := 8 * float64(min(bytes, collectives.Payload)+collectives.Segment-collectives.Payload)
+				c.Frames = append(c.Frames, frame+ack/float64(frames))
+				data += frame
 			}
+			acks += ack
 			c.Blocks = append(c.Blocks, len(c.Frames))
 		}
 		pass(collectives.RingHeader)
@@ -482,7 +492,7 @@ func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) *flow.Rin
 	for k := range nodes {
 		r.Delays = append(r.Delays, b.topo.Links[nodes[k].Up].Delay.Seconds())
 	}
-	return r
+	return r, acks / data
 }
 
 // spread is an uncertainty as part of a rate; 0 if it is not worth telling.

@@ -114,12 +114,12 @@ type Pace struct {
 }
 
 // Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round
-// trips and three turns at least; a phase then has as many round trips, a turn, 1500 PSNs of each job
-// and 30 all-reduces of each ring, and what jobs need to begin.
+// trips and three turns at least; a phase then has as many, 1500 PSNs of each job and 30 all-reduces
+// of each ring, and what jobs need to begin.
 func (s *Setting) Slow(p Pace) []string {
 	trip := float64(s.rtt) / 1e6 * p.Factor // ms
 	warm := max(warmup, settle*trip, turns*p.Turn*1e3*p.Factor)
-	length := max(measured, settle*trip, p.Turn*1e3*p.Factor)
+	length := max(measured, settle*trip, turns*p.Turn*1e3*p.Factor)
 	if p.PSNs > 0 {
 		length = max(length, leastPSNs/p.PSNs*1e3*p.Factor)
 	}

@@ -165,7 +165,7 @@ func TestSlow(t *testing.T) {
 	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)
 		// Three turns of a window that takes a minute.
-		if got := s.Slow(random.Pace{Factor: 10, Turn: 6}); got[1] != "measure.warmup=180000ms" || got[2] != "measure.duration=60000ms" {
+		if got := s.Slow(random.Pace{Factor: 10, Turn: 6}); got[1] != "measure.warmup=180000ms" || got[2] != "measure.duration=180000ms" {
 			t.Errorf("%s: %v", s.Name, got)
 		}
 		// 1500 PSNs, and 30 all-reduces, each.

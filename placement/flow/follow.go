@@ -12,7 +12,7 @@ import (
 // memories fluctuate, which is little where they are that large. So it is where queues take
 // longer than that to fill, as what is counted before they have is no steady state.
 const (
-	followEvents = 1_200_000
+	followEvents = 6_000_000
 	followError  = 0.003
 	maxScale     = 64
 )
