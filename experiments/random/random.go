@@ -53,6 +53,7 @@ const (
 	warmup       = 2000
 	measured     = 2000
 	measuredRing = 6000
+	longMeasured = 30000
 )
 
 // Windows fill, queues with them, and shares come to rest in so many round trips by the cables, and
@@ -110,7 +111,7 @@ type Pace struct {
 	Turn   float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
 	PSNs   float64 // a second, not slowed, of the slowest job with a window; 0 without one
 	Rounds float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
-	Longer float64 // times that what is measured is longer than these ask for; 0: 1
+	Longer float64 // times that what is measured is longer than these ask for, up to half a minute of a phase; 0: 1
 }
 
 // Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round
@@ -126,9 +127,7 @@ func (s *Setting) Slow(p Pace) []string {
 	if p.Rounds > 0 {
 		length = max(length, leastRounds/p.Rounds*1e3*p.Factor)
 	}
-	if p.Longer > 0 {
-		length *= p.Longer
-	}
+	length = max(length, min(p.Longer*length, longMeasured))
 	return append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor)}, s.times(warm, length, launch+launchTrips*trip)...)
 }
 
