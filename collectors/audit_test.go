@@ -155,6 +155,47 @@ func TestCrossingsOfMACs(t *testing.T) {
 	}
 }
 
+// TestDamagedCrossings: what the experiment loses or doubles on a cable, and its port counts, is said and
+// asked for. What it does not count is no part of that, however little it is.
+func TestDamagedCrossings(t *testing.T) {
+	for name, test := range map[string]struct {
+		heard, lost, doubled float64 // of 100,000 frames
+		damaged              bool
+		said, asked          bool
+	}{
+		"a sound cable":                       {100_000, 0, 0, false, false, false},
+		"what is lost though nobody asks":     {100_000, 5_000, 0, false, true, false},
+		"what is lost":                        {100_000, 5_000, 0, true, true, true},
+		"what is doubled":                     {100_000, 0, 2_000, true, true, true},
+		"as much is lost as doubled":          {100_000, 2_000, 2_000, true, false, false},
+		"0.1 % more, which nobody counts":     {99_900, 5_000, 0, true, true, false},
+		"0.1 % more, beside what is doubled":  {99_900, 0, 100, true, true, false},
+		"a damage so small that nothing came": {99_900, 0, 0, true, true, false},
+	} {
+		a := Audit{Damaged: func(link string) bool { return test.damaged && link == "h1->tor1" }}
+		for at := range 10 {
+			part := float64(min(max(at-1, 0), 5)) / 5
+			var round []results.Sample
+			for _, x := range []struct {
+				source, metric string
+				all            float64
+			}{
+				{"host h1", "nic_tx", 100_000}, {"switch tor1", "port_rx", test.heard},
+				{"switch tor1", "port_rx_drop", test.lost}, {"switch tor1", "port_rx_dup", test.doubled},
+			} {
+				for unit, size := range map[string]float64{"_packets": 1, "_bytes": 1000} {
+					round = append(round, results.Sample{T: float64(at), Source: x.source, Of: "h1->tor1", Metric: x.metric + unit, Value: math.Round(part*x.all) * size})
+				}
+			}
+			a.Check(round)
+		}
+		got := a.Troubles()
+		if said := len(got) > 0; said != test.said || said && (len(got) > 1 || got[0].Asked != test.asked || got[0].Asked != strings.Contains(got[0].What, "as the experiment damages this cable")) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestCrossingsOfSuperFrames: where a host counts frames that are handed over together as one, the
 // switch has a header more for each frame more, of UDP or of TCP, and what else differs is lost or
 // invented. Between switches frames are frames.

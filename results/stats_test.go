@@ -309,6 +309,14 @@ func TestEstimateEdges(t *testing.T) {
 	if f, err := Ratio(Window{Start: 0, End: 3}, counter([]float64{0, 4, 0}), counter([]float64{0, 8, 0})); err != nil || f.Value != 0.5 || f.N != 1 {
 		t.Errorf("all in one batch: %+v, %v", f, err)
 	}
+	// What comes in bursts is counted to no more than one of them; of what goes at one rate nothing
+	// is left out by a batch.
+	if f, err := Rate(Window{Start: 0, End: 4}, counter([]float64{8, 8, 8, 24})); err != nil || f.Value != 12 || math.Abs(f.Grain-4) > 1e-9 {
+		t.Errorf("a burst: %+v, %v", f, err)
+	}
+	if f, err := Rate(Window{Start: 0, End: 4}, counter([]float64{10, 10, 10, 10})); err != nil || f.Grain != 0 {
+		t.Errorf("no burst: %+v, %v", f, err)
+	}
 	// Counters read at different times.
 	other := Series{T: []float64{0.25, 1.25, 2.25, 3.25}, V: []float64{0, 20, 40, 60}}
 	if f, err := Ratio(Window{Start: 0, End: 4}, counter([]float64{10, 10, 10, 10}), other); err != nil || math.Abs(f.Value-0.5) > 1e-9 {

@@ -67,7 +67,7 @@ const (
 // of a phase begin: for processes to start, milliseconds, and for them to hear of each other, in round trips.
 const (
 	leastPSNs   = 1500
-	leastRounds = 30
+	leastRounds = 20
 	launch      = 500
 	launchTrips = 4
 )
@@ -115,7 +115,7 @@ type Pace struct {
 }
 
 // Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round
-// trips and three turns at least; a phase then has as many, 1500 PSNs of each job and 30 all-reduces
+// trips and three turns at least; a phase then has as many, 1500 PSNs of each job and 20 all-reduces
 // of each ring, and what jobs need to begin.
 func (s *Setting) Slow(p Pace) []string {
 	trip := float64(s.rtt) / 1e6 * p.Factor // ms

@@ -168,11 +168,11 @@ func TestSlow(t *testing.T) {
 		if got := s.Slow(random.Pace{Factor: 10, Turn: 6}); got[1] != "measure.warmup=180000ms" || got[2] != "measure.duration=180000ms" {
 			t.Errorf("%s: %v", s.Name, got)
 		}
-		// 1500 PSNs, and 30 all-reduces, each.
+		// 1500 PSNs, and 20 all-reduces, each.
 		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[0] != "emulation.factor=100" || got[1] != "measure.warmup=2000ms" || got[2] != "measure.duration=30000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Rounds: 75}); got[2] != "measure.duration=40000ms" {
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Rounds: 50}); got[2] != "measure.duration=40000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
 		if got := s.Slow(random.Pace{Factor: 100, PSNs: 15000, Longer: 2}); got[1] != "measure.warmup=2000ms" || got[2] != "measure.duration=20000ms" {

@@ -140,6 +140,7 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	tb.topo = tb.inv.Topology()
 	tb.epochs.Store(uint32(time.Now().UnixMilli()) & 0xFFFF)
 	tb.audit.SuperFrames = o.Capabilities.SuperFrames
+	tb.audit.Damaged = func(link string) bool { _, damaged := tb.damaged.Load(link); return damaged }
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, tb.Close(context.WithoutCancel(ctx)))

@@ -2,15 +2,12 @@ package remote
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
@@ -51,29 +48,8 @@ func (tb *Testbed) Counters(ctx context.Context, now func() time.Duration, jobs 
 // counters that were read since then cannot be believed or contradict each other.
 func (tb *Testbed) Health(ctx context.Context) ([]results.Trouble, error) {
 	all, err := tb.opt.Fabric.Health(ctx)
-	for _, t := range tb.audit.Troubles() {
-		if link, ok := strings.CutPrefix(t.Where, "link "); ok {
-			if s, damaged := tb.damaged.Load(link); damaged {
-				t = excuse(t, s.(testbed.LinkState))
-			}
-		}
-		all = append(all, t)
-	}
+	all = append(all, tb.audit.Troubles()...)
 	return append(all, tb.unwell(ctx)...), err
-}
-
-// excuse is a trouble of a cable that the experiment damages. That explains as many frames as
-// it loses or doubles, within six standard deviations, and no more.
-func excuse(t results.Trouble, s testbed.LinkState) results.Trouble {
-	asked := max(s.Loss, s.Duplicate) * t.Of
-	most := t.Limit + asked + 6*math.Sqrt(asked)
-	facts, verdict, _ := strings.Cut(t.What, "; ")
-	if t.Value <= most {
-		t.What, t.Asked = facts+"; as the experiment damages this cable", true
-		return t
-	}
-	t.What, t.Limit = fmt.Sprintf("%s; that the experiment damages this cable explains %.0f at most; %s", facts, most, verdict), most
-	return t
 }
 
 // sampler reads everything that counts: at says which jobs a switch knows.
