@@ -246,7 +246,8 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			longest[node.Switch] = max(longest[node.Switch], apart)
 			ph.Figures = m.every(apart).ratio(ph.Figures, "granted", of, granted, results.Sum(granted, denied), "1")
 			if seen, ok := seenShare(m.series, j, i); ok {
-				f, err := seen.of(m.every(apart).window)
+				w := m.every(apart).window
+				f, err := seen.counted(w, m.series, of).of(w)
 				ph.Figures = m.add(ph.Figures, "share", of, "1", f, err)
 			} else { // what it says is all that there is
 				ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")

@@ -29,6 +29,19 @@ func (s share) of(w results.Window) (results.Figure, error) {
 	return results.Share(w, s.in, s.out, s.psns)
 }
 
+// counted is the share by what came to the switch and left it as that counts both, at one moment, where
+// nothing was sent again or doubled within a window. Counts of others are of the same packets, hop by
+// hop (hops.go), and of another moment: what waits between them makes a share of few packets uncertain.
+func (s share) counted(w results.Window, counter func(metric, of string) results.Series, of string) share {
+	in, out := counter("job_in_packets", of), counter("job_out_packets", of)
+	again, err := results.Rate(w, results.Sum(counter("job_resends_packets", of), counter("job_duplicates_packets", of)))
+	if len(in.T) < 2 || len(out.T) < 2 || err != nil || again.Value > 0 {
+		return s
+	}
+	s.in, s.out = in, out
+	return s
+}
+
 // seenShare is the share of a job at one switch of its tree; false where what passed there was
 // not counted, or where packets of one worker alone come to it, which cannot be added to others.
 func seenShare(counter func(metric, of string) results.Series, j placement.JobPlan, node int) (share, bool) {
