@@ -224,6 +224,7 @@ type held struct {
 	lo, hi float64
 	ok     bool
 	spread float64 // by how much one run may be off, as the prediction says; half an interval
+	late   Trouble // by how much frames were late, as a part of a round trip
 	stood  string  // why a failure may be the testbed's; see Phase.Stood
 }
 
@@ -284,12 +285,16 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 		missing := map[string]string{}
 		largest := 0.0
 		repeats, dropped, reason, stood := 0, 0, "", ""
+		var late Trouble
 		for _, p := range c.all {
 			if phase >= len(p.Phases) {
 				continue
 			}
 			repeats++
 			stood = cmp.Or(stood, p.Phases[phase].Stood)
+			if t := p.late(); t.Value > late.Value {
+				late = t
+			}
 			why := p.UnsoundIn(phase)
 			if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
 				why = ""
@@ -347,6 +352,9 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			k := held{Check: e.check(), stood: stood}
 			if counted(e.Metric) {
 				k.stood = ""
+			}
+			if slices.Contains(rates, e.Metric) {
+				k.late = late
 			}
 			k.Point, k.Index, k.Phase, k.Of = c.labels, c.index, phase, of
 			note := ""
@@ -457,22 +465,44 @@ func (c *held) certain(why string) {
 	c.Outcome, c.Why, c.More = Fail, why, 0
 }
 
+// rates are metrics of what windows that wait for answers make less of when these come late, and
+// others that share links with them more.
+var rates = []string{"goodput", "wire_rate", "link_rate"}
+
+// late is how late frames were, as a part of a round trip, where that is worth telling and not so much
+// that nothing is judged; the zero Trouble: they were not.
+func (p Point) late() (worst Trouble) {
+	for _, t := range p.Health {
+		if t.Code == CodeLimited && !t.Fatal && t.Value > worst.Value {
+			worst = t
+		}
+	}
+	return worst
+}
+
 // allow leaves open what failed by no more than one run may be off by what the prediction says of
 // itself: where jobs keep the phase in which they happened to begin, only many runs have its mean.
+// So it does with rates that are off by no more than frames were late.
 func (c *held) allow() {
-	if c.Outcome != Fail || c.spread == 0 {
+	c.within(c.spread, "one run may be off by as much: jobs keep the phase in which they began", "")
+	c.within(c.late.Value, c.late.Where+": "+c.late.What+", and a window that waits for answers is slower by as much", CodeLimited)
+}
+
+// within leaves open what failed by no more than a part more than the tolerance.
+func (c *held) within(part float64, why string, code string) {
+	if c.Outcome != Fail || part == 0 {
 		return
 	}
 	near := *c
 	near.Check.Outcome = Inconclusive
-	near.Check.decide(c.lo-c.spread, c.hi+c.spread)
+	near.Check.decide(c.lo-part, c.hi+part)
 	if near.Outcome == Fail {
 		return
 	}
 	c.ok = true
-	c.lo, c.hi = c.lo-c.spread, c.hi+c.spread
-	c.inconclusive("one run may be off by as much: jobs keep the phase in which they began")
-	c.More = max(1, near.More)
+	c.lo, c.hi = c.lo-part, c.hi+part
+	c.inconclusive(why)
+	c.More, c.Code = max(1, near.More), code
 }
 
 // off says whether a count is off by more than twice the tolerance and its grain, on the side

@@ -432,6 +432,35 @@ func TestStoodStill(t *testing.T) {
 	}
 }
 
+// A rate that is off by no more than frames were late is the machine's, perhaps; one that is further
+// off is not, and neither is a share.
+func TestLateFrames(t *testing.T) {
+	for _, tt := range []struct {
+		name, metric string
+		error, late  float64
+		outcome      Outcome
+	}{
+		{"nothing was late", "goodput", -.06, 0, Fail},
+		{"a little more than the tolerance, of a round trip 9 % late", "goodput", -.06, .09, Inconclusive},
+		{"others have more", "link_rate", .06, .09, Inconclusive},
+		{"more than that", "goodput", -.16, .09, Fail},
+		{"within the tolerance", "goodput", -.04, .09, Pass},
+		{"a share", "share", -.06, .09, Fail},
+	} {
+		got := measuredFig(tt.metric, "A", 100*(1+tt.error), .2, "bit/s")
+		got.N = 20
+		p := Point{Phases: []Phase{{Figures: []Figure{got, predictedFig(tt.metric, "A", 100, "bit/s", "occupancy", "")}}}}
+		if tt.late > 0 {
+			p.Health = []Trouble{{Where: "switch tor1", What: "frames leave 9 ms late (p99)", Value: tt.late, Code: CodeLimited}, {Where: "worker A/0", What: "stood still", Value: .2}}
+		}
+		e := Expect{Name: "e", Metric: tt.metric, Predictor: "occupancy", Statistic: "each", Tolerance: .05, Relative: true, Gate: true}
+		checks, outcome, _ := Judge([]Expect{e}, []Point{p})
+		if outcome != tt.outcome || outcome == Inconclusive && (checks[0].Code != CodeLimited || !strings.Contains(checks[0].Why, "switch tor1")) {
+			t.Errorf("%s: %s, %+v", tt.name, outcome, checks)
+		}
+	}
+}
+
 // A prediction that says by how much one run may be off does not fail one that is.
 func TestSpreadOfPredictions(t *testing.T) {
 	for _, c := range []struct {
