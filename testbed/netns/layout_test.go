@@ -190,7 +190,10 @@ func TestJudge(t *testing.T) {
 				if (got[i].Value > got[i].Limit) != (got[i].Fatal || notice) {
 					t.Errorf("value %v and limit %v do not say whether it is fatal", got[i].Value, got[i].Limit)
 				}
-				got[i].Value, got[i].Limit = 0, 0
+				if code := got[i].Code; notice && !got[i].Fatal && code != results.CodeLimited {
+					t.Errorf("code %q: rates may be off by as much", code)
+				}
+				got[i].Value, got[i].Limit, got[i].Code = 0, 0, ""
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
