@@ -48,7 +48,8 @@ const (
 const Factor = 4000
 
 // Phases are settled for warmup and measured for measured, with a ring among the jobs for longer:
-// its goodput is that of whole all-reduces. Wall clock, milliseconds.
+// its goodput is that of whole all-reduces. What is measured again takes longMeasured of a phase, if
+// its pace asks for no more. Wall clock, milliseconds.
 const (
 	warmup       = 2000
 	measured     = 2000

@@ -158,9 +158,9 @@ func TestWrite(t *testing.T) {
 
 // TestSlow: phases are as many as before at each pace, and as long as it makes them.
 func TestSlow(t *testing.T) {
-	n := 100
+	n := 25 // each is planned three times
 	if testing.Short() {
-		n = 10
+		n = 5
 	}
 	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)

@@ -288,6 +288,7 @@ func TestRefused(t *testing.T) {
 	const iterations = 200
 	a := f.submit(newJob("a", 2, 1000, 10))
 	a.run(iterations, 5*ms)
+	f.wait("joined", 1, nil) // who comes first with an Aggregator's number is it
 	c, err := wire.Dial(f.address)
 	if err != nil {
 		t.Fatal(err)
