@@ -247,7 +247,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Figures = m.every(apart).ratio(ph.Figures, "granted", of, granted, results.Sum(granted, denied), "1")
 			if seen, ok := seenShare(m.series, j, i); ok {
 				w := m.every(apart).window
-				f, err := seen.counted(w, m.series, of).of(w)
+				f, err := seen.counted(w, m.series, j, i).of(w)
 				ph.Figures = m.add(ph.Figures, "share", of, "1", f, err)
 			} else { // what it says is all that there is
 				ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")

@@ -29,16 +29,24 @@ func (s share) of(w results.Window) (results.Figure, error) {
 	return results.Share(w, s.in, s.out, s.psns)
 }
 
-// counted is the share by what came to the switch and left it as that counts both, at one moment, where
-// nothing was sent again or doubled within a window. Counts of others are of the same packets, hop by
-// hop (hops.go), and of another moment: what waits between them makes a share of few packets uncertain.
-func (s share) counted(w results.Window, counter func(metric, of string) results.Series, of string) share {
+// counted is the share by counts of one place and moment as far as there are any, where nothing was sent
+// again or doubled within a window: what waits between a switch and the PS makes a share of few packets
+// uncertain. The PS itself counts what came to it and what it completed; of any other switch what came
+// and left is taken as that counts both, which hops hold to the counts of others (hops.go).
+func (s share) counted(w results.Window, counter func(metric, of string) results.Series, j placement.JobPlan, node int) share {
+	of, above := at(j.Name, j.Tree[node].Switch), aboveSums(j, node)
+	if !above && last(j, node) {
+		return s
+	}
 	in, out := counter("job_in_packets", of), counter("job_out_packets", of)
 	again, err := results.Rate(w, results.Sum(counter("job_resends_packets", of), counter("job_duplicates_packets", of)))
 	if len(in.T) < 2 || len(out.T) < 2 || err != nil || again.Value > 0 {
 		return s
 	}
 	s.in, s.out = in, out
+	if !above { // each worker's packets come, and nothing else
+		s.psns = in.Times(1 / float64(bits.OnesCount64(j.Tree[node].Expect)))
+	}
 	return s
 }
 
