@@ -266,11 +266,11 @@ func slowest(pace *random.Pace, spec *experiments.Spec, p *placement.Prediction)
 		}
 	}
 	for _, j := range p.Jobs {
-		i := slices.IndexFunc(spec.Jobs, func(k experiments.Job) bool { return k.Name == j.Name })
-		if i < 0 || j.Goodput <= 0 {
+		k, ok := spec.Job(j.Name)
+		if !ok || j.Goodput <= 0 {
 			continue
 		}
-		if k := spec.Jobs[i]; k.Collective == string(placement.Ring) {
+		if k.Collective == string(placement.Ring) {
 			least(&pace.Rounds, j.Goodput/(8*float64(k.Message)))
 		} else {
 			least(&pace.PSNs, j.Goodput/values)

@@ -120,13 +120,14 @@ type Pace struct {
 // of each ring, and what jobs need to begin.
 func (s *Setting) Slow(p Pace) []string {
 	trip := float64(s.rtt) / 1e6 * p.Factor // ms
-	warm := max(warmup, settle*trip, turns*p.Turn*1e3*p.Factor)
-	length := max(measured, settle*trip, turns*p.Turn*1e3*p.Factor)
+	second := 1e3 * p.Factor                // of the lab, ms
+	rest := max(settle*trip, turns*p.Turn*second)
+	warm, length := max(warmup, rest), max(measured, rest)
 	if p.PSNs > 0 {
-		length = max(length, leastPSNs/p.PSNs*1e3*p.Factor)
+		length = max(length, leastPSNs/p.PSNs*second)
 	}
 	if p.Rounds > 0 {
-		length = max(length, leastRounds/p.Rounds*1e3*p.Factor)
+		length = max(length, leastRounds/p.Rounds*second)
 	}
 	length = max(length, min(p.Longer*length, longMeasured))
 	return append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor)}, s.times(warm, length, launch+launchTrips*trip)...)

@@ -579,7 +579,7 @@ func (d *deployment) failures() error {
 func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
 	d.tb.damaged.Delete(link)
 	if s != (testbed.LinkState{}) {
-		d.tb.damaged.Store(link, s)
+		d.tb.damaged.Store(link, true)
 	}
 	return d.tb.opt.Fabric.SetLink(ctx, link, s)
 }
