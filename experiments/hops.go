@@ -105,10 +105,11 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 		return all
 	}
 	add := func(what hop, sentOK, receivedOK bool) {
-		if !sentOK || !receivedOK {
+		if in.hopsAll++; !sentOK || !receivedOK {
 			complete = false
 			return
 		}
+		in.hopsHeld++
 		what.job, what.late = j.Name, tail
 		out = append(out, what)
 	}

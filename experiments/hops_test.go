@@ -83,6 +83,9 @@ func TestHandedOver(t *testing.T) {
 				in.setup.Plan.Jobs = append(in.setup.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.setup.Plan.Jobs[0].Workers})
 			}
 			got := in.handed()
+			if held := in.hopsHeld == in.hopsAll; in.hopsAll == 0 || held != (c.early == "" && c.name != "counts that are not there") {
+				t.Errorf("looked at %d of %d hops", in.hopsHeld, in.hopsAll)
+			}
 			if c.says == "" {
 				if len(got) > 0 {
 					t.Errorf("%+v", got)

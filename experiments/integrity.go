@@ -146,6 +146,9 @@ func (in *inspection) whole() results.Finding {
 		what += fmt.Sprintf("; %s values were compared with what was sent", results.Quantity(float64(checked), "1"))
 	}
 	what += "; all who count traffic tell the same of it"
+	if in.hopsAll > 0 {
+		what += fmt.Sprintf(", to the packet at %d of %d hops", in.hopsHeld, in.hopsAll)
+	}
 	return results.Finding{Name: allHold, Code: results.CodeJobStopped, Of: "jobs", Outcome: results.Pass, What: what}
 }
 
@@ -158,6 +161,8 @@ type inspection struct {
 	obs     observation
 	caps    testbed.Capabilities
 	damaged bool // links, on purpose, or queues overflow as predicted: packets are lost and sent again
+
+	hopsHeld, hopsAll int // places where packets of a job are handed over: where both ends told of all, and all
 }
 
 func (in *inspection) counter(metric, of string) results.Series {

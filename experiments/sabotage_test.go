@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sabotage"
@@ -195,6 +197,7 @@ func TestSabotage(t *testing.T) {
 		if f.Refused(driver, "") != "" || !chosen("INABENCH_SABOTAGE_FAULTS", f.Name) {
 			continue
 		}
+		var seen tally
 		for _, c := range cells {
 			if driver == "sim" && c.name != "quickstart" && c.name != "synchronous" || !chosen("INABENCH_SABOTAGE_CELLS", c.name) {
 				continue
@@ -210,13 +213,67 @@ func TestSabotage(t *testing.T) {
 					}
 					return
 				}
-				t.Logf("%s: %s; %s", rec.Outcome, rec.Sabotage, strings.Join(rec.Reasons, "; "))
+				t.Logf("%s: %s; named: %t; %s", rec.Outcome, rec.Sabotage, names(rec, spec.Inventory()), strings.Join(rec.Reasons, "; "))
+				seen.add(rec, spec.Inventory())
 				if wrong := misjudged(f, rec); wrong != "" {
 					t.Error(wrong)
 				}
 			})
 		}
+		t.Logf("%s: ran %d times, acted in %d, not passed in %d, its part named in %d", f.Name, seen.ran, seen.acted, seen.bit, seen.named)
 	}
+}
+
+// tally is what became of a fault in several settings.
+type tally struct{ ran, acted, bit, named int }
+
+func (n *tally) add(rec *results.Record, inv *inventory.Inventory) {
+	n.ran++
+	if rec.Sabotage.Acted > 0 {
+		n.acted++
+	}
+	if rec.Outcome != results.Pass {
+		n.bit++
+		if names(rec, inv) {
+			n.named++
+		}
+	}
+}
+
+// names says whether what is said of a run that did not pass names the part that had the fault: a
+// switch, either end of a link, or a worker or PS by itself or with its host.
+func names(rec *results.Record, inv *inventory.Inventory) bool {
+	said := slices.Clone(rec.Reasons)
+	for _, c := range rec.Checks {
+		if c.Outcome != results.Pass {
+			said = append(said, c.Of+" "+c.Why)
+		}
+	}
+	part := rec.Sabotage.Part
+	from, to, link := strings.Cut(part, "->")
+	job, worker, _ := strings.Cut(part, "/")
+	for _, text := range said {
+		switch {
+		case strings.Contains(text, part):
+			return true
+		case link: // a cable is known by the host at its end, or as a port of its switch
+			if _, host := inv.Host(from); host && word(text, from) || !host && word(text, to) {
+				return true
+			}
+		case job == "*" || worker == "*":
+			if anyOf := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(part), `\*`, `[\w.-]+`)); anyOf.MatchString(text) {
+				return true
+			}
+		case strings.Contains(text, "rank "+worker+" of job "+job), strings.Contains(text, "rank "+worker+" of "+job):
+			return true
+		}
+	}
+	return false
+}
+
+// word says whether a name stands in a text by itself.
+func word(text, name string) bool {
+	return regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(name) + `($|[^\w-])`).MatchString(text)
 }
 
 // TestStopsAreNoticed: a job that ends too early or hangs fails the run also where all figures that
