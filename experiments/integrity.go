@@ -66,7 +66,7 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 	if caps := r.tb.Capabilities(); caps.Kind != results.Measured || len(s.Programs) > 0 || len(point.Jobs) == 0 {
 		return point.Findings
 	}
-	in := inspection{spec: s, caps: r.tb.Capabilities(), obs: observation{summaries: point.Jobs}}
+	in := inspection{spec: s, caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed}, obs: observation{summaries: point.Jobs}}
 	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
 		in.obs.summaries = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
 		if len(in.obs.summaries) == 0 {
@@ -434,25 +434,6 @@ func (in *inspection) sums() []results.Finding {
 		}
 	}
 	return out
-}
-
-// wrong names the workers that found wrong sums, where not all of them did: what is between
-// them and the others is suspect.
-func (in *inspection) wrong(job string) string {
-	var bad []string
-	workers := in.workers(job)
-	for _, w := range workers {
-		if n, ok := in.latest("worker_sum_errors", job, w); ok && n > 0 {
-			bad = append(bad, fmt.Sprintf("worker %s/%d on host %s", job, w.Rank, w.Host))
-		}
-	}
-	switch {
-	case len(bad) == 0:
-		return ""
-	case len(bad) == len(workers):
-		return "; all workers got wrong ones: whoever adds up, or one that sends what it should not"
-	}
-	return "; only " + strings.Join(bad, ", ") + " got wrong ones"
 }
 
 // What the two ends of a cable may count differently, beyond what may be on its way, before

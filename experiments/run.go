@@ -121,6 +121,7 @@ type run struct {
 	held      holding  // of a lab
 	external  []predictor.Predictor
 	kept      []results.Sample // of the point, where there is no dir
+	placed    placement.Plan   // jobs of a trace as they ran, of the point
 
 	sabotaged *sabotage.Order // nil: nothing is wrong on purpose
 }

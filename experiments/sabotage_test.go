@@ -240,12 +240,18 @@ func (n *tally) add(rec *results.Record, inv *inventory.Inventory) {
 	}
 }
 
-// names says whether what is said of a run that did not pass names the part that had the fault: a
-// switch, either end of a link, or a worker or PS by itself or with its host.
+// names says whether what is said of a run that failed names the part that had the fault: a switch,
+// either end of a link, or a worker or PS by itself or with its host. What is undecided says why.
 func names(rec *results.Record, inv *inventory.Inventory) bool {
-	said := slices.Clone(rec.Reasons)
+	var said []string
+	for _, p := range rec.Points {
+		said = append(said, p.Error)
+	}
+	if rec.Outcome == results.ErrorOutcome {
+		said = append(said, rec.Reasons...)
+	}
 	for _, c := range rec.Checks {
-		if c.Outcome != results.Pass {
+		if c.Outcome == results.Fail {
 			said = append(said, c.Of+" "+c.Why)
 		}
 	}

@@ -199,6 +199,9 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		j := &res.Jobs[i]
 		sum := j.Summary
 		sum.Job, sum.Asked = jobs[j.ID].Name, int64(plain[j.ID].Iterations)
+		ran := j.Plan
+		ran.Name = sum.Job
+		r.placed.Jobs = append(r.placed.Jobs, ran)
 		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, sum.Job)
 		f := exactly("jct", sum.Job, kind, "s", j.JCT())

@@ -54,7 +54,7 @@ const (
 	warmup       = 2000
 	measured     = 2000
 	measuredRing = 6000
-	longMeasured = 30000
+	longMeasured = 60000
 )
 
 // Windows fill, queues with them, and shares come to rest in so many round trips by the cables, and
@@ -112,7 +112,7 @@ type Pace struct {
 	Turn   float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
 	PSNs   float64 // a second, not slowed, of the slowest job with a window; 0 without one
 	Rounds float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
-	Longer float64 // times that what is measured is longer than these ask for, up to half a minute of a phase; 0: 1
+	Longer float64 // times that what is measured is longer than these ask for, up to a minute of a phase; 0: 1
 }
 
 // Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round

@@ -1,0 +1,69 @@
+package experiments
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+)
+
+// TestSuspects: who may have made sums wrong follows from who got wrong ones.
+func TestSuspects(t *testing.T) {
+	job := func(name string, wrong, checked int64, ps string, switches ...string) sums {
+		j := placement.JobPlan{Name: name, PS: ps, Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}}
+		for _, s := range switches {
+			j.Tree = append(j.Tree, placement.TreeNode{Switch: s, Aggregate: true})
+		}
+		return sums{j, checked, wrong}
+	}
+	for _, c := range []struct {
+		name      string
+		all       []sums
+		says, not string // of the first one
+	}{
+		{"alone", []sums{job("A", 10, 1e6, "h3", "tor1")}, "it is switch tor1 or worker A/0 on host h1 or A/1 on host h2 or its PS on host h3", "in common"},
+		{"alone, without a PS", []sums{job("A", 10, 1e6, "", "tor1")}, "worker A/0 on host h1 or A/1 on host h2", "PS"},
+		{"two at one switch", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor1")}, "in common is switch tor1", "worker"},
+		{"two with a tree each", []sums{job("A", 10, 1e6, "h3", "tor1", "spine"), job("B", 10, 1e6, "h3", "tor2", "spine")}, "in common is switch spine", "tor"},
+		{"two that meet twice, and one that clears a switch", []sums{job("A", 10, 1e6, "h3", "tor1", "spine"), job("B", 10, 1e6, "h3", "tor1", "spine"), job("C", 0, 1e6, "h3", "spine")}, "in common is switch tor1", "spine"},
+		{"another is right at the same switch", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 0, 1e6, "h3", "tor1")}, "add up for other jobs without an error, so that it is worker A/0 on host h1 or A/1 on host h2 or its PS on host h3", "tor1"},
+		{"another is right, but has hardly begun", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 0, 7e5, "h3", "tor1")}, "it is switch tor1 or worker", "without an error"},
+		{"others elsewhere are wrong, too", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor2")}, "it is switch tor1 or worker", "tor2"},
+		{"nobody adds up", []sums{job("A", 10, 1e6, "h3")}, "it is worker A/0 on host h1 or A/1 on host h2 or its PS", "switch"},
+	} {
+		if got := suspects(c.all[0], c.all); !strings.Contains(got, c.says) || c.not != "" && strings.Contains(got, c.not) {
+			t.Errorf("%s: %q, want %q and not %q", c.name, got, c.says, c.not)
+		}
+	}
+}
+
+// TestNames: a part is named by what failed, not by what was undecided.
+func TestNames(t *testing.T) {
+	inv, err := inventory.Load("racks/three-hosts.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		part, says string
+		outcome    results.Outcome
+		want       bool
+	}{
+		{"tor1", "in common is switch tor1", results.Fail, true},
+		{"tor1", "switch tor1 was late", results.Inconclusive, false},
+		{"A/0", "worker A/0 on host h1 stood still", results.Fail, true},
+		{"A/0", "rank 0 of job A left", results.Fail, true},
+		{"A/0", "worker B/0 on host h1 stood still", results.Fail, false},
+		{"*/0", "worker 12/0 on host h1 stood still", results.Fail, true},
+		{"A/*", "worker A/1 on host h2 stood still", results.Fail, true},
+		{"h1->tor1", "who counts host h1 loses", results.Fail, true},
+		{"tor1->h3", "host h30 loses", results.Fail, false},
+		{"A/ps", "its PS A/ps on host h3", results.Fail, true},
+	} {
+		rec := &results.Record{Sabotage: &results.Sabotage{Part: c.part}, Checks: []results.Check{{Outcome: c.outcome, Why: c.says}}}
+		if got := names(rec, inv); got != c.want {
+			t.Errorf("%s by %q (%s): %t", c.part, c.says, c.outcome, got)
+		}
+	}
+}
