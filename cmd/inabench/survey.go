@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/random"
@@ -27,7 +29,7 @@ import (
 // surveyFlags are those of `fidelity --random`.
 func surveyFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "random", Usage: "run `N` settings drawn at random, one after the other, each held against what is predicted of it"},
+		&cli.IntFlag{Name: "random", Usage: "run `N` settings drawn at random, each held against what is predicted of it"},
 		&cli.StringFlag{Name: "seed", Value: "1", Usage: "`SEED` of --random: a number, or any text, such as the hash of a commit"},
 		&cli.IntFlag{Name: "case", Value: 1, Usage: "`NUMBER` of the first setting that --random runs"},
 		&cli.StringFlag{Name: "keep", Usage: "leave the files of the settings that --random draws in `DIR`"},
@@ -122,9 +124,9 @@ type ran struct {
 	err     error
 }
 
-// all runs settings, and gives each in its turn: emulations one after the other, since they share the
-// machine, models as many at a time as there are processors. Once it is left no more are begun, and
-// those that are under way are waited for.
+// all runs settings, and gives each in its turn. Emulations share the machine: so many run side by side
+// as leave its headroom, by what plans ask of it, and models as many as there are processors. Once it is
+// left no more are begun, and those that are under way are waited for.
 func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	return func(yield func(int, ran) bool) {
 		ctx, cancel := context.WithCancel(d.c.Context)
@@ -135,19 +137,31 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 		}
 		var g errgroup.Group
 		defer func() { _ = g.Wait() }() // what they return is in done
-		g.SetLimit(1)
 		if d.driver == "sim" {
 			g.SetLimit(runtime.NumCPU())
 		}
+		room := semaphore.NewWeighted(whole)
 		begun := make(chan struct{})
 		go func() {
 			defer close(begun)
 			for i := range n {
+				var p prepared
+				var part int64
+				err := ctx.Err()
+				if err == nil {
+					p, err = d.prepare(first + i)
+				}
+				if err == nil && d.driver == "netns" {
+					part = min(max(1, int64(math.Ceil(p.part*whole))), whole)
+					err = room.Acquire(ctx, part)
+				}
+				if err != nil {
+					done[i] <- ran{setting: p.setting, err: err}
+					continue
+				}
 				g.Go(func() error {
-					var r ran
-					if r.err = ctx.Err(); r.err == nil {
-						r.setting, r.rec, r.err = d.run(first + i)
-					}
+					r := d.run(p)
+					room.Release(part)
 					done[i] <- r
 					return nil
 				})
@@ -163,36 +177,59 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	}
 }
 
-// A setting that one measurement left undecided is measured so often, in phases so many times as
-// long: each repeat has phases of its own, and three have an interval.
-const (
-	repeats = 3
-	longer  = 3
-)
+// whole is all that the machine has for emulations, in parts.
+const whole = 100
 
-// run draws and runs one setting, and once more with repeats what that leaves undecided, as reports
-// of such runs advise. The record is nil where the run came to nothing.
-func (d *drawer) run(number int) (fidelity.SurveyCase, *results.Record, error) {
-	k, rec, err := d.try(number, 1)
-	if err == nil && d.driver == "netns" && rec.Outcome == results.Inconclusive {
-		k, rec, err = d.try(number, repeats)
-		k.Again = true
-	}
-	return k, rec, err
+// tries are how a setting is measured until it is decided: once; once more, in phases so many times as
+// long; and several times in such phases, since each repeat has phases of its own, and three have an
+// interval. A model decides at once.
+var tries = []struct {
+	times  int
+	longer float64
+}{{1, 1}, {1, 4}, {3, 3}}
+
+// prepared is a setting whose files are written.
+type prepared struct {
+	*random.Setting
+	setting fidelity.SurveyCase
+	path    string
+	pace    random.Pace // on netns
+	part    float64     // of what the machine has for emulations that it takes, on netns
 }
 
-// try is one run of a setting, which is measured so many times.
-func (d *drawer) try(number, times int) (k fidelity.SurveyCase, rec *results.Record, err error) {
-	s := random.Draw(d.seed, number)
-	k.Name, k.Title = s.Name, s.Title
-	path, err := s.Write(d.dir)
-	if err != nil {
-		return k, nil, outputError{err}
+// prepare draws a setting, and finds out how fast this machine carries it.
+func (d *drawer) prepare(number int) (p prepared, err error) {
+	p.Setting = random.Draw(d.seed, number)
+	p.setting = fidelity.SurveyCase{Name: p.Name, Title: p.Title}
+	if p.path, err = p.Write(d.dir); err != nil {
+		return p, outputError{err}
 	}
+	if d.driver == "netns" {
+		p.pace, p.part, err = d.motion(p.path)
+	}
+	return p, err
+}
+
+// run runs a setting, and again what one try leaves undecided. The record is nil where the run came to
+// nothing.
+func (d *drawer) run(p prepared) (r ran) {
+	for i, t := range tries {
+		if r = d.try(p, t.times, t.longer); r.err != nil || d.driver == "sim" || r.rec.Outcome != results.Inconclusive || i == len(tries)-1 {
+			r.setting.Again = i > 0
+			return r
+		}
+	}
+	return r
+}
+
+// try is one run of a setting, which is measured so many times in phases so many times as long.
+func (d *drawer) try(p prepared, times int, longer float64) (r ran) {
+	k := &r.setting
+	*k = p.setting
 	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver}
-	again := []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(number), "--on", d.driver}
+	again := []string{"inabench", "fidelity", "--random", "1", "--seed", fmt.Sprintf("%#x", d.seed), "--case", strconv.Itoa(p.Number), "--on", d.driver}
 	if d.c.String("keep") != "" {
-		again = []string{"inabench", "run", path, "--on", d.driver}
+		again = []string{"inabench", "run", p.path, "--on", d.driver}
 	}
 	if times > 1 {
 		args = append(args, "--repeat", strconv.Itoa(times))
@@ -200,16 +237,11 @@ func (d *drawer) try(number, times int) (k fidelity.SurveyCase, rec *results.Rec
 			again = append(again, "--repeat", strconv.Itoa(times))
 		}
 	}
-	sets := s.Model()
+	sets := p.Model()
 	if d.driver == "netns" {
-		pace, err := d.motion(path)
-		if err != nil {
-			return k, nil, err
-		}
-		if times > 1 {
-			pace.Longer = longer
-		}
-		k.Factor, sets = pace.Factor, s.Slow(pace)
+		pace := p.pace
+		pace.Longer = longer
+		k.Factor, sets = pace.Factor, p.Slow(pace)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
@@ -221,23 +253,23 @@ func (d *drawer) try(number, times int) (k fidelity.SurveyCase, rec *results.Rec
 		}
 	}
 	k.Command = strings.Join(again, " ")
-	id, err := runChild(d.c, d.driver, append(args, "--", path))
-	if err != nil {
-		return k, nil, err
+	var id string
+	if id, r.err = runChild(d.c, d.driver, append(args, "--", p.path)); r.err == nil {
+		_, r.rec, r.err = results.Open(rootOf(d.c), id)
 	}
-	_, rec, err = results.Open(rootOf(d.c), id)
-	return k, rec, err
+	return r
 }
 
-// motion is the pace at which this machine carries an experiment.
-func (d *drawer) motion(path string) (pace random.Pace, err error) {
+// motion is the pace at which this machine carries an experiment, and the part of the machine that it
+// takes then: all of it where the factor is given.
+func (d *drawer) motion(path string) (pace random.Pace, part float64, err error) {
 	spec, err := experiments.Load(path)
 	if err != nil {
-		return pace, err
+		return pace, 0, err
 	}
 	plan, err := experiments.NewPlan(spec, version())
 	if err != nil {
-		return pace, err
+		return pace, 0, err
 	}
 	var phases []*placement.Prediction
 	for _, ph := range plan.Points[0].Phases {
@@ -249,11 +281,11 @@ func (d *drawer) motion(path string) (pace random.Pace, err error) {
 		}
 	}
 	if pace.Factor = d.c.Float64("factor"); pace.Factor > 0 {
-		return pace, nil
+		return pace, 1, nil
 	}
 	load, err := carry.Demand(spec.Inventory(), plan.Points[0].Plan, phases, spec.Switch.Lanes)
 	pace.Factor = carry.Factor(d.machine, load)
-	return pace, err
+	return pace, d.machine.Part(load, pace.Factor), err
 }
 
 // slowest makes a pace no faster than the jobs of a phase are.

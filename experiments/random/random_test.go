@@ -178,7 +178,7 @@ func TestSlow(t *testing.T) {
 		if got := s.Slow(random.Pace{Factor: 100, PSNs: 15000, Longer: 2}); got[1] != "measure.warmup=2000ms" || got[2] != "measure.duration=20000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Longer: 2}); got[2] != "measure.duration=30000ms" {
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Longer: 4}); got[2] != "measure.duration=60000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
 		inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
