@@ -259,18 +259,33 @@ func (in *inspection) lostOnTheWay(from float64) (lost, doubled, other float64) 
 	return lost, doubled, other
 }
 
-// handed finds hops at which packets go without a trace or come from nowhere. Where every packet of the
-// network is counted at hops, what ports lost and doubled must be what is missing there, to the packet.
-func (in *inspection) handed() (out []results.Finding) {
-	if in.caps.Kind != results.Measured {
-		return nil // a model's counts are of its rates
-	}
+// from is when the first job began, on the run's clock.
+func (in *inspection) from() float64 {
 	from := math.Inf(1)
 	for _, e := range in.obs.timeline.events {
 		if !e.stop {
 			from = min(from, e.begun.Seconds())
 		}
 	}
+	for _, at := range in.begun {
+		from = min(from, at)
+	}
+	return from
+}
+
+// handedOver says whether hops are told by a counter.
+func handedOver(metric string) bool {
+	return strings.HasPrefix(metric, "job_") || strings.HasPrefix(metric, "worker_") || strings.HasSuffix(metric, "_drop_packets") ||
+		strings.HasSuffix(metric, "_dup_packets") || metric == "nic_tx_drops" || metric == "nic_rx_drops" || metric == "nic_rx_missed"
+}
+
+// handed finds hops at which packets go without a trace or come from nowhere. Where every packet of the
+// network is counted at hops, what ports lost and doubled must be what is missing there, to the packet.
+func (in *inspection) handed() (out []results.Finding) {
+	if in.caps.Kind != results.Measured {
+		return nil // a model's counts are of its rates
+	}
+	from := in.from()
 	lost, doubled, other := in.lostOnTheWay(from)
 	complete := true
 	var all []hop
@@ -282,7 +297,11 @@ func (in *inspection) handed() (out []results.Finding) {
 			complete = false
 			continue
 		}
-		hops, ok := in.hops(j, from)
+		began := from
+		if at, ok := in.begun[j.Name]; ok {
+			began = at
+		}
+		hops, ok := in.hops(j, began)
 		complete = complete && ok
 		all = append(all, hops...)
 	}

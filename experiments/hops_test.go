@@ -41,9 +41,10 @@ func TestHandedOver(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		counts map[string]float64
-		ring   bool   // a second job, whose packets nobody counts at hops
-		early  string // who was read last before the end
-		ended  string // who ended a moment before the others, and told of all
+		ring   bool    // a second job, whose packets nobody counts at hops
+		early  string  // who was read last before the end
+		ended  string  // who ended a moment before the others, and told of all
+		begun  float64 // when the job was told to begin, of a trace
 		says   string
 	}{
 		{name: "sound"},
@@ -63,6 +64,8 @@ func TestHandedOver(t *testing.T) {
 		{name: "a reading before the end", counts: map[string]float64{"job_out_packets A@tor1": n - 1000}, early: "job_out_packets A@tor1"},
 		{name: "a worker that ended before another", ended: "worker_tx_packets A/0"},
 		{name: "a worker that ended before another, and a switch that loses gradients", ended: "worker_tx_packets A/0", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 20}, says: "workers A/0, A/1 sent 20000, switch tor1 received 19980"},
+		{name: "a job of a trace", begun: 0.01},
+		{name: "a job of a trace, and a switch loses results", begun: 0.01, counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_rx_packets A/1": n - 10}, says: "switch tor1 sent 10000, worker A/0 received 9990"},
 		{name: "counts that are not there", counts: map[string]float64{"job_in_packets A@tor1": -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,6 +84,9 @@ func TestHandedOver(t *testing.T) {
 			}
 			if c.ring {
 				in.setup.Plan.Jobs = append(in.setup.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.setup.Plan.Jobs[0].Workers})
+			}
+			if c.begun > 0 {
+				in.obs.timeline, in.begun = timeline{}, map[string]float64{"A": c.begun}
 			}
 			got := in.handed()
 			if held := in.hopsHeld == in.hopsAll; in.hopsAll == 0 || held != (c.early == "" && c.name != "counts that are not there") {

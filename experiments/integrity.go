@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -66,14 +67,17 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 	if caps := r.tb.Capabilities(); caps.Kind != results.Measured || len(s.Programs) > 0 || len(point.Jobs) == 0 {
 		return point.Findings
 	}
-	in := inspection{spec: s, caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed}, obs: observation{summaries: point.Jobs}}
+	in := inspection{
+		spec: s, caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed.plan}, names: r.placed.names, begun: r.placed.begun,
+		obs: observation{summaries: point.Jobs, samples: r.placed.samples},
+	}
 	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
 		in.obs.summaries = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
 		if len(in.obs.summaries) == 0 {
 			in.obs.summaries = point.Jobs
 		}
 	}
-	out := slices.Concat(point.Findings, in.work(), in.sums(), crossed(point.Health, r.tb.Inventory().Topology(), nil))
+	out := slices.Concat(point.Findings, in.work(), in.sums(), crossed(point.Health, r.tb.Inventory().Topology(), nil), in.again(), in.handed())
 	if len(out) == 0 {
 		return []results.Finding{in.whole()}
 	}
@@ -135,7 +139,7 @@ func broken(err error) []results.Finding {
 // whole is the finding of a run in which all of it holds.
 func (in *inspection) whole() results.Finding {
 	what := "every job did what it was asked"
-	if len(in.obs.samples) > 0 {
+	if len(in.obs.timeline.events) > 0 {
 		what = "every job got results in all of every phase and did what it was asked"
 	}
 	var checked int64
@@ -160,13 +164,23 @@ type inspection struct {
 	base    Baseline
 	obs     observation
 	caps    testbed.Capabilities
-	damaged bool // links, on purpose, or queues overflow as predicted: packets are lost and sent again
+	damaged bool               // links, on purpose, or queues overflow as predicted: packets are lost and sent again
+	names   map[string]string  // of jobs in the plan, by those that summaries have where these are others
+	begun   map[string]float64 // when jobs of a trace were told to begin, on the run's clock
+
+	counters map[[2]string][]results.Sample // by metric and of what, once they are asked for
 
 	hopsHeld, hopsAll int // places where packets of a job are handed over: where both ends told of all, and all
 }
 
 func (in *inspection) counter(metric, of string) results.Series {
-	s, _ := results.Counter(in.obs.samples, "", metric, of) // two sources are an error of the phase's figures
+	if in.counters == nil {
+		in.counters = map[[2]string][]results.Sample{}
+		for _, s := range in.obs.samples {
+			in.counters[[2]string{s.Metric, s.Of}] = append(in.counters[[2]string{s.Metric, s.Of}], s)
+		}
+	}
+	s, _ := results.Counter(in.counters[[2]string{metric, of}], "", metric, of) // two sources are an error of the phase's figures
 	return s
 }
 
@@ -373,8 +387,12 @@ func (in *inspection) work() []results.Finding {
 	return out
 }
 
+// named is a job's name in the plan.
+func (in *inspection) named(job string) string { return cmp.Or(in.names[job], job) }
+
 // workers are those of a job; none of one that no plan has.
 func (in *inspection) workers(job string) []placement.Worker {
+	job = in.named(job)
 	if in.setup.Plan == nil {
 		return nil
 	}
@@ -388,7 +406,7 @@ func (in *inspection) workers(job string) []placement.Worker {
 
 // latest is last of a worker.
 func (in *inspection) latest(metric, job string, w placement.Worker) (float64, bool) {
-	return in.last(metric, fmt.Sprintf("%s/%d", job, w.Rank))
+	return in.last(metric, fmt.Sprintf("%s/%d", in.named(job), w.Rank))
 }
 
 // hosts is where a job was, for a message.

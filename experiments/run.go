@@ -121,9 +121,18 @@ type run struct {
 	held      holding  // of a lab
 	external  []predictor.Predictor
 	kept      []results.Sample // of the point, where there is no dir
-	placed    placement.Plan   // jobs of a trace as they ran, of the point
+	placed    placed           // of a trace, of the point
 
 	sabotaged *sabotage.Order // nil: nothing is wrong on purpose
+}
+
+// placed is what became of the jobs of a trace: as they ran, when they were told to begin, in seconds on
+// the run's clock, and what was counted of what they handed over, in order of time.
+type placed struct {
+	plan    placement.Plan
+	names   map[string]string // of the plan, by those that summaries have
+	begun   map[string]float64
+	samples []results.Sample
 }
 
 // planned is a point with its placement.

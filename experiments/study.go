@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 )
 
@@ -141,7 +140,7 @@ func (r *run) simulate(ctx context.Context) error {
 
 // studied is one repeat of a point on a testbed.
 func (r *run) studied(ctx context.Context, p planned, repeat int) (*results.Point, error) {
-	r.placed = placement.Plan{}
+	r.placed = placed{}
 	point, rows, err := p.Spec.study().run(ctx, r, p, repeat)
 	point.Repeat, point.Labels = repeat, p.Labels
 	if err == nil {

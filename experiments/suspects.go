@@ -80,7 +80,7 @@ func (in *inspection) compared() (out []sums) {
 		return nil
 	}
 	for _, sum := range in.obs.summaries {
-		i := slices.IndexFunc(in.setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == sum.Job })
+		i := slices.IndexFunc(in.setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == in.named(sum.Job) })
 		if i >= 0 && sum.SumsChecked > 0 {
 			out = append(out, sums{in.setup.Plan.Jobs[i], sum.SumsChecked, sum.SumErrors})
 		}
@@ -92,6 +92,7 @@ func (in *inspection) compared() (out []sums) {
 // these and the others is suspect.
 func (in *inspection) wrong(job string) string {
 	all := in.compared()
+	job = in.named(job)
 	i := slices.IndexFunc(all, func(s sums) bool { return s.job.Name == job })
 	if i < 0 {
 		return ""

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,6 +152,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	}
 	began = time.Now()
 	ahead := clocks{}
+	var seen []results.Sample // that hops are of
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: r.tb.Capabilities().Jobs,
@@ -159,12 +161,21 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 			for i := range got {
 				got[i].T += r.clock
 			}
+			for _, g := range got {
+				if handedOver(g.Metric) {
+					seen = append(seen, g)
+				}
+			}
 			return errors.Join(still.read(ctx), r.dir.Append(got...), r.dir.Flush())
 		},
 	}, dep, list)
 	r.timing("measure", began)
+	slices.SortStableFunc(seen, func(a, b results.Sample) int { return cmp.Compare(a.T, b.T) })
+	r.placed = placed{names: map[string]string{}, begun: map[string]float64{}, samples: seen}
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
+		r.placed.plan.Jobs = append(r.placed.plan.Jobs, j.Plan)
+		r.placed.begun[j.Plan.Name] = r.clock + j.Issued
 		still.jobs = append(still.jobs, ran{j.Plan.Name, r.clock + j.Start, r.clock + j.End})
 		point.Findings = append(point.Findings, ahead.wrong(&j.Plan)...)
 	}
@@ -199,9 +210,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		j := &res.Jobs[i]
 		sum := j.Summary
 		sum.Job, sum.Asked = jobs[j.ID].Name, int64(plain[j.ID].Iterations)
-		ran := j.Plan
-		ran.Name = sum.Job
-		r.placed.Jobs = append(r.placed.Jobs, ran)
+		r.placed.names[sum.Job] = j.Plan.Name
 		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, sum.Job)
 		f := exactly("jct", sum.Job, kind, "s", j.JCT())

@@ -84,6 +84,7 @@ type manager struct {
 
 	reading bool
 	next    time.Duration // reading
+	looking sync.Mutex    // held while counters are read
 }
 
 // task is something that takes a while and that nothing else waits for. What then does
@@ -333,9 +334,13 @@ func (m *manager) launch(ctx context.Context, i int) error {
 		Placed: j.placed.Seconds(), Plan: plan,
 	}
 	var issued, begun time.Duration
-	m.do(func() error {
+	var got []results.Sample // counters as the job finds them
+	m.do(func() (err error) {
 		if err := m.dep.Add(ctx, plan, work); err != nil {
 			return fmt.Errorf("job %d: %w", j.ID, err)
+		}
+		if got, err = m.look(ctx); err != nil {
+			return err
 		}
 		issued = m.now()
 		if err := m.dep.Start(ctx, plan.Name); err != nil {
@@ -348,7 +353,7 @@ func (m *manager) launch(ctx context.Context, i int) error {
 		j.done = m.dep.Done(j.name)
 		m.running = append(m.running, i)
 		m.progress()
-		return nil
+		return m.sampled(got)
 	})
 	return nil
 }
@@ -419,12 +424,24 @@ func (m *manager) end(ctx context.Context, i int) error {
 	m.done++
 	m.changed(now)
 	m.progress()
-	m.do(func() error {
+	var got []results.Sample // counters as the job leaves them
+	m.do(func() (err error) {
+		if m.cfg.Sample != nil { // its PS, too, says what it has counted when it ends
+			if err := m.dep.Stop(ctx, j.name); err != nil {
+				return fmt.Errorf("job %d: %w", j.ID, err)
+			}
+		}
+		if got, err = m.look(ctx); err != nil {
+			return err
+		}
 		if err := m.dep.Remove(ctx, j.name); err != nil {
 			return fmt.Errorf("job %d: %w", j.ID, err)
 		}
 		return nil
 	}, func() error {
+		if err := m.sampled(got); err != nil {
+			return err
+		}
 		delete(m.ids, j.result.Plan.ID)
 		halted := m.halted
 		m.halted = nil
@@ -451,13 +468,31 @@ func (m *manager) read(ctx context.Context) {
 	m.reading = true
 	var got []results.Sample
 	m.do(func() (err error) {
-		got, err = m.dep.Sample(ctx)
+		got, err = m.look(ctx)
 		return err
 	}, func() error {
 		m.reading = false
 		m.next = (m.now()/m.cfg.Interval + 1) * m.cfg.Interval
-		return m.cfg.Sample(got)
+		return m.sampled(got)
 	})
+}
+
+// look reads all counters, one reading at a time; none where nobody wants them.
+func (m *manager) look(ctx context.Context) ([]results.Sample, error) {
+	if m.cfg.Sample == nil {
+		return nil, nil
+	}
+	m.looking.Lock()
+	defer m.looking.Unlock()
+	return m.dep.Sample(ctx)
+}
+
+// sampled gives readings to who wants them.
+func (m *manager) sampled(got []results.Sample) error {
+	if m.cfg.Sample == nil || len(got) == 0 {
+		return nil
+	}
+	return m.cfg.Sample(got)
 }
 
 func (m *manager) progress() {

@@ -189,7 +189,7 @@ func TestNoPeriod(t *testing.T) {
 	}
 }
 
-// Readings come at their interval, and once in the end.
+// Readings come at their interval, as a job begins and when it has ended, and once in the end.
 func TestSamples(t *testing.T) {
 	inv := rack(3, 1e9, time.Millisecond)
 	var at []float64
@@ -205,8 +205,8 @@ func TestSamples(t *testing.T) {
 	if _, err := Run(t.Context(), cfg, d, jobs); err != nil {
 		t.Fatal(err)
 	}
-	if want := []float64{0, 0.1, 0.2, 0.3, 0.4, d.Now().Seconds()}; !slices.Equal(at, want) {
-		t.Errorf("read at %v, want %v", at, want)
+	if end := d.Now().Seconds(); !slices.Equal(at, []float64{0, 0.1, 0.15, 0.2, 0.3, 0.4, end, end}) {
+		t.Errorf("read at %v, ended at %v", at, end)
 	}
 	full := errors.New("disk full")
 	cfg.Sample = func([]results.Sample) error { return full }
