@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/testbed/collective"
 	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/mina/sharing"
+	"github.com/inabench/inabench/testbed/stall"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
@@ -220,7 +221,7 @@ func (k *trainer) run(ctx context.Context, c *control) (err error) {
 
 // train runs the steps.
 func (k *trainer) train(ctx context.Context, c *control) error {
-	if err := k.sleep(ctx, c.at); err != nil {
+	if _, err := sleepUntil(ctx, k.clock, c.at); err != nil {
 		return err
 	}
 	begin := max(k.clock.Now(), c.at)
@@ -232,18 +233,20 @@ func (k *trainer) train(ctx context.Context, c *control) error {
 	ops := make([]*collective.Operation, len(k.pattern.Ops))
 	learned := false
 	for step := int64(0); k.cfg.Steps == 0 || step < k.cfg.Steps; step++ {
-		if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
-			return err
-		}
 		stop := (k.group == nil || len(ops) == 0) && c.stop.Load()
 		for i, o := range k.pattern.Ops {
-			if err := k.sleep(ctx, begin+seconds(o.Start)); err != nil {
+			if err := k.sleep(ctx, c, begin+seconds(o.Start)); err != nil {
 				return err
+			}
+			if i == 0 { // a fault while it computes, which is a timer, would change nothing
+				if leave, err := c.sabotaged(ctx, k.stats); leave || err != nil {
+					return err
+				}
 			}
 			ops[i] = k.queue.AllReduce(o.Bytes)
 		}
 		end := begin + seconds(k.pattern.Step)
-		if err := k.sleep(ctx, end); err != nil {
+		if err := k.sleep(ctx, c, end); err != nil {
 			return err
 		}
 		if err := k.queue.Wait(ctx, ops...); err != nil {
@@ -300,8 +303,12 @@ func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
 // look is how often a trainer looks whether it is to end.
 const look = 50 * time.Millisecond
 
-// sleep sleeps until t, and counts how late it was.
-func (k *trainer) sleep(ctx context.Context, t time.Duration) error {
+// sleep sleeps until t, and counts how late it was. One that comes when t is over has been held up: nothing
+// of a step waits before its next operation is due, and what is up to others is waited for at its end.
+func (k *trainer) sleep(ctx context.Context, c *control, t time.Duration) error {
+	if now := k.clock.Now(); now > t+look {
+		c.stalls.Insert(stall.Span{Start: t, End: now, Late: now - t, Count: 1})
+	}
 	late, err := sleepUntil(ctx, k.clock, t)
 	if late > 0 {
 		k.mu.Lock()
