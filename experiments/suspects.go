@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -25,22 +26,24 @@ const cleared = 8
 // suspects says who may have made a job's sums wrong: all that its wrong sums have in common, of the jobs
 // of a run.
 func suspects(of sums, all []sums) string {
-	switches := adders(of.job)
-	shared := false // another job's wrong sums have a switch in common with these
+	switches, common := passed(of.job), passed(of.job)
+	others := 0 // that got wrong ones too, and cross a switch of this one
 	for _, o := range all {
 		if o.job.Name == of.job.Name {
 			continue
 		}
-		common := slices.DeleteFunc(slices.Clone(switches), func(s string) bool { return !slices.Contains(adders(o.job), s) })
-		switch expected := float64(of.wrong) / float64(of.checked) * float64(o.checked); {
-		case o.wrong > 0 && len(common) > 0:
-			switches, shared = common, true
-		case o.wrong == 0 && expected >= cleared:
-			switches = slices.DeleteFunc(switches, func(s string) bool { return slices.Contains(common, s) })
+		meet := func(s string) bool { return below(o.job, s) > 0 }
+		switch {
+		case o.wrong > 0 && slices.ContainsFunc(switches, meet):
+			others++
+			common = slices.DeleteFunc(common, func(s string) bool { return !meet(s) })
+		case o.wrong == 0:
+			clear := func(s string) bool {
+				expected := float64(of.wrong) / float64(of.checked) * float64(o.checked)
+				return meet(s) && expected*min(1, below(o.job, s)/below(of.job, s)) >= cleared
+			}
+			switches, common = slices.DeleteFunc(switches, clear), slices.DeleteFunc(common, clear)
 		}
-	}
-	if shared {
-		return "; other jobs got wrong ones too, and what they have in common is " + either("switch ", switches)
 	}
 	var who []string
 	if len(switches) > 0 {
@@ -53,20 +56,32 @@ func suspects(of sums, all []sums) string {
 	if who = append(who, either("worker ", workers)); of.job.PS != "" {
 		who = append(who, "its PS on host "+of.job.PS)
 	}
-	if len(switches) == 0 && len(adders(of.job)) > 0 {
-		return "; switches add up for other jobs without an error, so that it is " + strings.Join(who, " or ")
+	one := strings.Join(who, " or ")
+	switch {
+	case others > 0 && len(common) > 0:
+		return fmt.Sprintf("; %d other jobs on its way got wrong ones too: if all have one cause it is %s, and else %s", others, either("switch ", common), one)
+	case len(switches) == 0 && len(of.job.Tree) > 0:
+		return "; the switches on its way carry other jobs without an error, so that it is " + one
 	}
-	return "; all of its workers got wrong ones, so that it is " + strings.Join(who, " or ")
+	return "; all of its workers got wrong ones, so that it is " + one
 }
 
-// adders are the switches that add up for a job.
-func adders(j placement.JobPlan) (out []string) {
+// passed are the switches that a job's gradients pass, whether they add up or not: each could damage them.
+func passed(j placement.JobPlan) (out []string) {
 	for _, n := range j.Tree {
-		if n.Aggregate {
-			out = append(out, n.Switch)
-		}
+		out = append(out, n.Switch)
 	}
 	return out
+}
+
+// below is the part of a job's workers whose gradients pass a switch; 0 where none do.
+func below(j placement.JobPlan, sw string) float64 {
+	for _, n := range j.Tree {
+		if n.Switch == sw {
+			return float64(max(1, bits.OnesCount64(n.Expect))) / float64(len(j.Workers))
+		}
+	}
+	return 0
 }
 
 // either is a list of names of a kind, any of which may be meant.

@@ -12,9 +12,11 @@ import (
 // TestSuspects: who may have made sums wrong follows from who got wrong ones.
 func TestSuspects(t *testing.T) {
 	job := func(name string, wrong, checked int64, ps string, switches ...string) sums {
+		t.Helper()
 		j := placement.JobPlan{Name: name, PS: ps, Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}}
 		for _, s := range switches {
-			j.Tree = append(j.Tree, placement.TreeNode{Switch: s, Aggregate: true})
+			name, passes := strings.CutPrefix(s, "-")
+			j.Tree = append(j.Tree, placement.TreeNode{Switch: name, Aggregate: !passes, Expect: 3})
 		}
 		return sums{j, checked, wrong}
 	}
@@ -23,15 +25,16 @@ func TestSuspects(t *testing.T) {
 		all       []sums
 		says, not string // of the first one
 	}{
-		{"alone", []sums{job("A", 10, 1e6, "h3", "tor1")}, "it is switch tor1 or worker A/0 on host h1 or A/1 on host h2 or its PS on host h3", "in common"},
+		{"alone", []sums{job("A", 10, 1e6, "h3", "tor1")}, "it is switch tor1 or worker A/0 on host h1 or A/1 on host h2 or its PS on host h3", "one cause"},
 		{"alone, without a PS", []sums{job("A", 10, 1e6, "", "tor1")}, "worker A/0 on host h1 or A/1 on host h2", "PS"},
-		{"two at one switch", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor1")}, "in common is switch tor1", "worker"},
-		{"two with a tree each", []sums{job("A", 10, 1e6, "h3", "tor1", "spine"), job("B", 10, 1e6, "h3", "tor2", "spine")}, "in common is switch spine", "tor"},
-		{"two that meet twice, and one that clears a switch", []sums{job("A", 10, 1e6, "h3", "tor1", "spine"), job("B", 10, 1e6, "h3", "tor1", "spine"), job("C", 0, 1e6, "h3", "spine")}, "in common is switch tor1", "spine"},
-		{"another is right at the same switch", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 0, 1e6, "h3", "tor1")}, "add up for other jobs without an error, so that it is worker A/0 on host h1 or A/1 on host h2 or its PS on host h3", "tor1"},
+		{"two at one switch", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor1")}, "if all have one cause it is switch tor1, and else switch tor1 or worker A/0 on host h1", ""},
+		{"two with a tree each", []sums{job("A", 10, 1e6, "h3", "tor1", "spine"), job("B", 10, 1e6, "h3", "tor2", "spine")}, "one cause it is switch spine, and else switch tor1 or spine or worker", "tor2"},
+		{"two that meet twice, and one that clears a switch", []sums{job("A", 10, 1e6, "h3", "tor1", "spine"), job("B", 10, 1e6, "h3", "tor1", "spine"), job("C", 0, 1e6, "h3", "spine")}, "one cause it is switch tor1, and else switch tor1 or worker", "spine"},
+		{"another is right at the same switch", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 0, 1e6, "h3", "tor1")}, "carry other jobs without an error, so that it is worker A/0 on host h1 or A/1 on host h2 or its PS on host h3", "tor1"},
 		{"another is right, but has hardly begun", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 0, 7e5, "h3", "tor1")}, "it is switch tor1 or worker", "without an error"},
 		{"others elsewhere are wrong, too", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor2")}, "it is switch tor1 or worker", "tor2"},
-		{"nobody adds up", []sums{job("A", 10, 1e6, "h3")}, "it is worker A/0 on host h1 or A/1 on host h2 or its PS", "switch"},
+		{"a switch that only passes on what one worker sends", []sums{job("A", 10, 1e6, "h3", "-tor1", "spine"), job("B", 10, 1e6, "h3", "tor1", "spine")}, "one cause it is switch tor1 or spine", ""},
+		{"nobody is on its way", []sums{job("A", 10, 1e6, "h3")}, "it is worker A/0 on host h1 or A/1 on host h2 or its PS", "switch"},
 	} {
 		if got := suspects(c.all[0], c.all); !strings.Contains(got, c.says) || c.not != "" && strings.Contains(got, c.not) {
 			t.Errorf("%s: %q, want %q and not %q", c.name, got, c.says, c.not)

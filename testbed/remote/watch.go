@@ -331,7 +331,8 @@ func (d *deployment) mark() {
 // in, if there is one.
 func (d *deployment) standstill(j *runningJob, since time.Duration) error {
 	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since)), job: j.plan.Name}
-	if idle := j.idle(since); idle != "" {
+	idle := j.idle(since)
+	if idle != "" {
 		e.what += "; " + idle
 	}
 	var dead []string
@@ -349,6 +350,9 @@ func (d *deployment) standstill(j *runningJob, since time.Duration) error {
 	if len(dead) == 0 {
 		e.what += ", though packets pass every cable in use"
 		e.hint = "does somebody else program the switches? inabench doctor looks"
+		if idle != "" {
+			e.hint = "who sends nothing is where to look: at its host, and at what it logged last"
+		}
 		if j.plan.Collective == placement.Ring {
 			e.hint = "look at the hosts' own counters"
 		}
