@@ -228,7 +228,7 @@ func (p *protocol) wake(ji int, s *sender) {
 // its rate, or its NIC, but for eight of them at once.
 func (p *protocol) arm(ji int, s *sender) {
 	at, ok := s.w.Deadline()
-	if at = max(at, s.paced); !ok || s.alarm != 0 && s.alarm <= at {
+	if at = max(at, s.paced, p.now); !ok || s.alarm != 0 && s.alarm <= at {
 		return
 	}
 	s.alarm = at

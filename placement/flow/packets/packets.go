@@ -107,8 +107,8 @@ type Job struct {
 	Slots  int     // ATP: W
 	ID     uint16  // ATP: from which the slots are chosen; 0: every run draws others
 	Answer float64 // s that the parameter server takes
-	// Timeout is the least time, in s, after which a worker sends again what nothing has answered;
-	// 0: it waits for ever. Streams and rings have none.
+	// Timeout is the least time, in s, after which a worker sends again what nothing has answered; 0:
+	// it never does, and links do not damage its packets. Streams and rings have none.
 	Timeout float64
 	// Behind says that the job has fallen behind its rate limit, which would take long to
 	// come about by itself: it has its whole window under way from the start.
@@ -193,9 +193,9 @@ type JobResult struct {
 	ShareSpread     []float64 // standard deviation of a run's share from the mean
 	Up              []float64 // by node: packets towards the parent, per PSN, those that are lost included
 	UpSpread        []float64 // by node: standard deviation of a run's packets/s towards the parent from the mean
-	UpCame          []float64 // by node: of these, and of what links made two of, packets that the parent receives, per PSN
-	Down            []float64 // by node: results that the parent sends to it, per PSN
-	DownCame        []float64 // by node: results that it receives, per PSN
+	// Of a job with a timeout, whose packets may be lost and whose results may be repeated, by node and
+	// per PSN: packets that the parent receives, and results that it sends to the node and that come there.
+	UpCame, Down, DownCame []float64
 }
 
 // minRuns is how many runs a standard error is drawn from, at least.
@@ -333,29 +333,13 @@ func (a *accumulator) result() *Result {
 			j.UpSpread = append(j.UpSpread, a.spread(k+1))
 			k += 2
 		}
-		a.arrivals(&a.jobs[i], j, a.extra[i])
+		if psns := j.Rate * n; a.jobs[i].Timeout > 0 && psns > 0 {
+			for _, x := range a.extra[i] {
+				j.UpCame, j.Down, j.DownCame = append(j.UpCame, x.came/psns), append(j.Down, x.down/psns), append(j.DownCame, x.got/psns)
+			}
+		}
 	}
 	return r
-}
-
-// arrivals says what of a job arrives, and how often results are sent: of one that never sends
-// again, all and once.
-func (a *accumulator) arrivals(in *Job, j *JobResult, extra []seen) {
-	below := make([]float64, len(in.Nodes)) // workers
-	for k := range in.Nodes {
-		below[k] = max(1, below[k])
-		if p := in.Nodes[k].Parent; p != None {
-			below[p] += below[k]
-		}
-		came, down, got := j.Up[k], 1.0, 1.0
-		if in.Kind == Unicast {
-			down, got = below[k], below[k]
-		}
-		if psns := j.Rate * float64(a.runs); in.Timeout > 0 && psns > 0 {
-			came, down, got = extra[k].came/psns, extra[k].down/psns, extra[k].got/psns
-		}
-		j.UpCame, j.Down, j.DownCame = append(j.UpCame, came), append(j.Down, down), append(j.DownCame, got)
-	}
 }
 
 // maxBlock is the number of PSNs that a rate limit's schedule scatters together.
@@ -736,7 +720,7 @@ func (m *model) addPath(ji, k int, up bool, l int) int {
 		}
 		lk.quantum = max(lk.quantum, j.Bits)
 	}
-	if l != None && m.net.Damage != nil && m.net.Damage[l] != (Damage{}) {
+	if l != None && j.Timeout > 0 && m.net.Damage != nil && m.net.Damage[l] != (Damage{}) {
 		p.damage = &m.net.Damage[l]
 	}
 	m.paths = append(m.paths, p)
@@ -943,8 +927,8 @@ func (m *model) run(span float64, events int) (int, bool) {
 			if settled := m.settled(span); settled || n > events/2 {
 				m.counting, m.early = true, !settled
 				m.begin, m.length = at, m.enough(span)
-				if m.early && m.patient {
-					m.length = min(m.length, at)
+				if m.patient { // never longer than its events allow
+					m.length = min(m.length, 0.9*at*float64(events-n)/float64(n))
 				}
 			}
 		}
@@ -975,7 +959,7 @@ func (m *model) settled(span float64) bool {
 		case j.Kind == Ring:
 			j.settled = j.done >= 4
 		case j.Timeout > 0: // what waits for a timeout is never level
-			j.settled = j.done >= max(3*j.Window, 64)
+			j.settled = j.done >= max(8*j.Window, 64)
 		case w.shut:
 			j.settled = w.base >= w.shutAt+j.Window && j.level()
 		case j.Gap > 0:
@@ -1018,19 +1002,22 @@ func (j *job) level() bool {
 	return ok || j.done > 60*max(window, 64)
 }
 
+// patience is how many PSNs of a job with a timeout are counted in a run.
+const patience = 4000
+
 // enough is how long to count: until every job has done a few windows, and enough PSNs.
 func (m *model) enough(span float64) float64 {
 	t := 15 * span // of several periods of what comes round, the mean is far better than of one
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
 		rate := float64(j.workers[0].base) / m.now
+		if j.Timeout > 0 { // timeouts are few, and what they cost is much
+			t = max(t, patience/rate)
+		}
 		if j.Kind == Ring {
 			t = max(t, 8*j.frames/float64(len(j.workers))/rate)
 		}
 		t = max(t, min(3*m.now, 800/rate))
-		if j.Timeout > 0 { // timeouts are few, and what they cost is much
-			t = max(t, 2*m.now)
-		}
 		if j.workers[0].shut { // a window goes round in bursts for long
 			t = max(t, 3*float64(j.Window)/rate)
 		}
@@ -1486,6 +1473,9 @@ func (m *model) answer(j *job) {
 			at := m.now
 			for v := k.node; v != None; v = j.nodes[v].parent {
 				at += j.Nodes[v].Delay
+				if l := m.paths[j.nodes[v].down].link; l != None {
+					at += j.Bits / m.links[l].rate
+				}
 			}
 			if j.Kind == Ring {
 				m.pass(j, k)
@@ -1599,7 +1589,7 @@ func (j *job) deadline(w *worker) float64 {
 
 // arm makes a worker's timer go off no later than it has to.
 func (m *model) arm(j *job, w *worker) {
-	if at := max(j.deadline(w), w.paced); at < m.queue.at[w.timer] {
+	if at := max(j.deadline(w), w.paced, m.now); at < m.queue.at[w.timer] {
 		m.queue.set(w.timer, at)
 	}
 }
