@@ -583,7 +583,7 @@ func damaged(rnd *rand.Rand) *Network {
 func short(rnd *rand.Rand) *Network {
 	n := randomNetwork(rnd)
 	n.Damage, n.Buffers = make([]Damage, len(n.Links)), make([]float64, len(n.Links))
-	frames := float64(20 + rnd.IntN(200))
+	frames := float64(5 + rnd.IntN(100))
 	hosts := 4 * 2 * (len(n.Switches) - 1) // links of hosts, of which every second one is from its switch
 	for i := range n.Buffers {
 		if i >= hosts || i%2 == 1 {
