@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -48,7 +49,13 @@ func conditions(setup testbed.Setup, base Baseline, active []string) placement.C
 	}
 	for i, j := range setup.Plan.Jobs {
 		w := setup.Workloads[i]
-		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots, Layers: layers(w)}
+		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots, Timeout: w.RTO.Seconds(), Layers: layers(w)}
+	}
+	for link, s := range setup.Damage {
+		if c.Damage == nil {
+			c.Damage = map[string]flow.Damage{}
+		}
+		c.Damage[link] = flow.Damage{Loss: s.Loss, Twice: s.Duplicate, Late: s.Reorder, Delay: s.ReorderBy.Seconds()}
 	}
 	return c
 }
@@ -129,7 +136,8 @@ func (r *run) predict(inv *inventory.Inventory, setup testbed.Setup, base Baseli
 }
 
 // figures are a prediction's numbers as a record keeps them.
-func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.Figure {
+func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure {
+	links := topo.Links
 	exact := func(metric, of string, v float64, unit, bottleneck string) results.Figure {
 		return results.Figure{Metric: metric, Of: of, Kind: results.Predicted, Value: v, Lo: v, Hi: v, N: 1,
 			Unit: unit, Predictor: p.Predictor, Bottleneck: bottleneck}
@@ -177,7 +185,12 @@ func figures(p *placement.Prediction, links []inventory.DirectedLink) []results.
 		// Algorithm 1 knows cables, not their directions: it is held to the busier one.
 		load, ok := loads[l.Name]
 		if _, other := loads[links[l.Reverse].Name]; ok || p.Predictor == placement.Occupancy || !other {
-			out = append(out, within(exact("link_rate", l.Name, load.Load, "bit/s", ""), load.Spread*load.Load))
+			// What hosts send is counted before a cable damages it, and what switches send after that.
+			rate := load.Load - load.Lost
+			if topo.IsHost(l.From) {
+				rate = load.Load
+			}
+			out = append(out, within(exact("link_rate", l.Name, rate, "bit/s", ""), load.Spread*load.Load))
 		}
 	}
 	return out
@@ -267,7 +280,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		ph.Figures = m.rate(ph.Figures, "link_rate", l.Name, m.series(linkMetric(caps, inv, l), l.Name), 8, "bit/s")
 	}
 	for _, p := range predictions {
-		ph.Figures = append(ph.Figures, figures(p, links)...)
+		ph.Figures = append(ph.Figures, figures(p, inv.Topology())...)
 	}
 	ph.Missing = m.log.missing
 	for _, o := range predictions[0].Overflows(inv, buffer) {
@@ -275,7 +288,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, unsteady(setup, predictions[0]))
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]))
 	return ph, m.log.err
 }
 

@@ -521,12 +521,10 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 		}
 	}()
 	topo := r.tb.Inventory().Topology()
-	for _, l := range s.LinkStates {
-		for _, d := range topo.Links {
-			if results.Glob(l.Of, d.Name) {
-				if err := dep.SetLink(ctx, d.Name, l.state(r.rec.Scale)); err != nil {
-					return obs, fmt.Errorf("link %s: %w", d.Name, err)
-				}
+	for _, l := range topo.Links {
+		if state, ok := setup.Damage[l.Name]; ok {
+			if err := dep.SetLink(ctx, l.Name, state); err != nil {
+				return obs, fmt.Errorf("link %s: %w", l.Name, err)
 			}
 		}
 	}

@@ -78,8 +78,8 @@ func (s *Spec) setup(plan *placement.Plan, inv *inventory.Inventory, base Baseli
 	if err != nil {
 		return testbed.Setup{}, err
 	}
-	out := testbed.Setup{Plan: plan, Settings: s.settings(m)}
 	topo := inv.Topology()
+	out := testbed.Setup{Plan: plan, Settings: s.settings(m), Damage: s.damage(topo, scale)}
 	for i := range s.Jobs {
 		w, err := s.workload(i, plan, inv, topo, m, scale)
 		if err != nil {
@@ -234,6 +234,19 @@ func (s *Spec) hold(plan *placement.Plan, inv *inventory.Inventory, base Baselin
 		}
 	}
 	return 0, fmt.Errorf("job %s: no share at switch %s", job, sw)
+}
+
+// damage is that of each directed link that has some: of several that match, the last counts.
+func (s *Spec) damage(topo *inventory.Topology, scale results.Scale) map[string]testbed.LinkState {
+	out := map[string]testbed.LinkState{}
+	for _, l := range s.LinkStates {
+		for _, d := range topo.Links {
+			if results.Glob(l.Of, d.Name) {
+				out[d.Name] = l.state(scale)
+			}
+		}
+	}
+	return out
 }
 
 // state is a link's damage in the testbed's own units.

@@ -44,6 +44,9 @@ type Conditions struct {
 	Overhead    int     // further bytes per frame; 0: INAOverhead
 	Jitter      float64 // standard deviation of aggregator holds over their mean, blurs linear addressing
 
+	// Damage is what directed links do to frames, by their names. Occupancy only.
+	Damage map[string]flow.Damage
+
 	Senders map[string]Sender  // by job
 	Holds   map[string]float64 // calibrated T in seconds, by "job@switch"; missing ones come from the topology
 	RTTs    map[string]float64 // calibrated round trip in seconds, by job; missing ones come from the topology
@@ -58,6 +61,8 @@ type Sender struct {
 	// standing queue is assumed beyond what the calibrated T contains.
 	Control string
 	Slots   int // atp: distinct slots of the job; 0: its window
+	// Timeout is the least time after which it sends again what is unanswered, in seconds.
+	Timeout float64
 	// Layers are what an iteration computes and reduces, one after another; none: the job
 	// sends all the time. Occupancy only.
 	Layers []Layer
@@ -71,6 +76,8 @@ type Prediction struct {
 	// Rings says that a ring's rates were found by following its frames, from one message to
 	// the next (flow.Result.Rings).
 	Rings bool `json:"-"`
+	// Beyond says what of the conditions the prediction leaves out, and why; empty: nothing that matters.
+	Beyond string `json:"beyond,omitempty"`
 }
 
 // JobPrediction is what one job gets.
@@ -125,8 +132,10 @@ const SteadyWindows = 16
 // is given on the direction in which gradients load the cable most, and the other
 // direction is left out.
 type LinkPrediction struct {
-	Link  string  `json:"link"`
-	Load  float64 `json:"load"` // bit/s of frame bytes
+	Link string  `json:"link"`
+	Load float64 `json:"load"` // bit/s of frame bytes that are sent on it
+	// Lost is how much less comes out at its other end, negative where it is more.
+	Lost  float64 `json:"lost,omitempty"`
 	Rate  float64 `json:"rate"` // capacity, bit/s
 	Flows float64 `json:"flows"`
 	// Spread is as in JobPrediction.
@@ -170,6 +179,9 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 		return nil, fmt.Errorf("predict with %s: %w", out.Predictor, err)
 	}
 	out.Rings = r.Rings
+	if out.Predictor == Occupancy {
+		out.Beyond = b.beyond(plan, r)
+	}
 	n := 0 // of r.Jobs
 	for i := range plan.Jobs {
 		j := &plan.Jobs[i]
@@ -185,10 +197,45 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
 		if link.Flows > 0 {
-			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
+			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
 	return out, nil
+}
+
+// beyond says of damaged links what the prediction r does not know.
+func (b *problem) beyond(plan *Plan, r *flow.Result) string {
+	damaged := func(n flow.Node) bool {
+		for _, l := range []int{n.Up, n.Down} {
+			if l != flow.None && b.Links[l].Damage != (flow.Damage{}) {
+				return true
+			}
+		}
+		return false
+	}
+	n := 0 // of b.Jobs
+	for i := range plan.Jobs {
+		j := &plan.Jobs[i]
+		if !b.c.active(j.Name) || j.Local() {
+			continue
+		}
+		f, s := &b.Jobs[n], b.c.Senders[j.Name]
+		n++
+		switch {
+		case !slices.ContainsFunc(f.Nodes, damaged):
+		case j.Collective == Ring:
+			return fmt.Sprintf("links of job %s are damaged, and it is a ring: what TCP makes of that is not predicted", j.Name)
+		case s.Control == "aimd":
+			return fmt.Sprintf("links of job %s are damaged, and it changes its window by what it notices of that, which is not predicted", j.Name)
+		case len(s.Layers) > 0:
+			return fmt.Sprintf("links of job %s are damaged, and it sends messages: how long the last packets of one wait for timeouts is not predicted", j.Name)
+		case f.Window == 0 || f.Timeout == 0:
+			return fmt.Sprintf("links of job %s are damaged, and its window or its timeout is not known", j.Name)
+		case r.Lossless:
+			return fmt.Sprintf("links of job %s are damaged, and there is too much to follow packet by packet", j.Name)
+		}
+	}
+	return ""
 }
 
 // active reports whether a job sends.
@@ -223,7 +270,7 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 		return nil, fmt.Errorf("a frame of %d lanes and %d other bytes", c.Lanes, c.Overhead)
 	}
 	for _, l := range b.topo.Links {
-		b.Links = append(b.Links, flow.Link{Capacity: float64(l.Rate), Cable: 1 + min(l.Index, l.Reverse)})
+		b.Links = append(b.Links, flow.Link{Capacity: float64(l.Rate), Cable: 1 + min(l.Index, l.Reverse), Damage: c.Damage[l.Name]})
 	}
 	for i := range inv.Switches {
 		s := &inv.Switches[i]
@@ -303,7 +350,7 @@ func (b *problem) pat() {
 func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 	s := b.c.Senders[j.Name]
 	bits := 8 * float64(b.c.FrameBytes())
-	f := flow.Job{Limit: s.Rate, Packet: bits}
+	f := flow.Job{Limit: s.Rate, Packet: bits, Timeout: s.Timeout}
 	if j.Collective == Ring {
 		f.Kind = flow.Unicast
 		return f, b.ring(j, &f)
@@ -495,6 +542,31 @@ func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) (_ *flow.
 	return r, acks / data
 }
 
+// leaves is packets per PSN that leave an aggregating node as others count them: those that arrive at
+// the parameter server, if all of what does comes from there, and else those that it sends.
+func leaves(f *flow.Job, r *flow.JobResult, k int) float64 {
+	for at := k; ; at = f.Nodes[at].Parent {
+		parent := f.Nodes[at].Parent
+		others := func(n flow.Node) bool { return n.Parent == parent }
+		switch {
+		case f.Nodes[parent].Aggregate || count(f.Nodes, others) > 1:
+			return r.Up[k]
+		case f.Nodes[parent].Parent == flow.None:
+			return r.UpCame[at]
+		}
+	}
+}
+
+// count is how many nodes are as is asked.
+func count(nodes []flow.Node, is func(flow.Node) bool) (n int) {
+	for _, node := range nodes {
+		if is(node) {
+			n++
+		}
+	}
+	return n
+}
+
 // spread is an uncertainty as part of a rate; 0 if it is not worth telling.
 func spread(of, rate float64) float64 {
 	if of <= leastRateSpread*rate {
@@ -511,13 +583,28 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 		}
 	} else {
 		out.Goodput = r.Rate * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
-		in := make([]float64, len(f.Nodes)) // packets per PSN that arrive at a node
+		in := make([]float64, len(f.Nodes)) // packets per PSN that arrive at a node, or that were sent there
 		narrow := 0.0                       // that cross the bottleneck
 		share := slices.Clone(r.Share)
+		if r.UpCame != nil { // with what is sent again
+			sent := 0.0
+			for k := range j.Workers {
+				sent += r.Up[k] / float64(len(j.Workers))
+			}
+			out.WireRate *= sent
+		}
 		for k, n := range f.Nodes {
 			up := 1.0
 			switch {
-			case in[k] == 0: // a worker
+			case in[k] == 0: // a worker, which is asked once
+			case r.UpCame != nil && !f.Nodes[k].Aggregate:
+				up = in[k]
+			case r.UpCame != nil && f.Kind == flow.Statistical && f.Nodes[k].Parent != flow.None:
+				if up = r.Up[k]; in[k] > 1+1e-9 {
+					share[k] = (in[k] - leaves(f, r, k)) / (in[k] - 1)
+				}
+			case r.UpCame != nil && f.Kind == flow.Synchronous && f.Nodes[k].Parent != flow.None:
+				up = r.Up[k] // what switches have there, they all sum
 			case len(r.Up) == 0 || f.Nodes[k].Parent == flow.None:
 				up = in[k] - share[k]*(in[k]-1)
 			default:

@@ -180,11 +180,12 @@ func weighted(sum, x []float64, weight float64) {
 // mean is the mean over time of what happens in states that last so long; rest are jobs that
 // send in all of them, and yet not all the time.
 func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, lasts []float64, rest []turn) *flow.Result {
-	out := &flow.Result{Jobs: make([]flow.JobResult, len(all.Jobs)), Links: make([]flow.LinkResult, len(all.Links))}
+	out := &flow.Result{Jobs: make([]flow.JobResult, len(all.Jobs)), Links: make([]flow.LinkResult, len(all.Links)), Lossless: all.Lossless}
 	for l := range out.Links {
 		out.Links[l].Flows = all.Links[l].Flows
 		for set, r := range states {
 			out.Links[l].Load += lasts[set] * r.Links[l].Load
+			out.Links[l].Lost += lasts[set] * r.Links[l].Lost
 			out.Links[l].Spread += lasts[set] * r.Links[l].Spread
 		}
 	}
@@ -193,6 +194,9 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 		j.Bottleneck = all.Jobs[i].Bottleneck
 		nodes := len(all.Jobs[i].Share)
 		j.Share, j.ShareSpread, j.Up = make([]float64, nodes), make([]float64, nodes), make([]float64, nodes)
+		if all.Jobs[i].UpCame != nil {
+			j.UpCame, j.Down, j.DownCame = make([]float64, nodes), make([]float64, nodes), make([]float64, nodes)
+		}
 		for set, r := range states {
 			if o := at[set][i]; o >= 0 {
 				rate := lasts[set] * r.Jobs[o].Rate
@@ -201,16 +205,25 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 				weighted(j.Share, r.Jobs[o].Share, rate)
 				weighted(j.ShareSpread, r.Jobs[o].ShareSpread, rate)
 				weighted(j.Up, r.Jobs[o].Up, rate)
+				weighted(j.UpCame, r.Jobs[o].UpCame, rate)
+				weighted(j.Down, r.Jobs[o].Down, rate)
+				weighted(j.DownCame, r.Jobs[o].DownCame, rate)
 			}
 		}
 		if j.Rate == 0 {
 			j.Share, j.ShareSpread, j.Up = all.Jobs[i].Share, nil, all.Jobs[i].Up
+			j.UpCame, j.Down, j.DownCame = nil, nil, nil
 			continue
 		}
 		for n := range nodes {
 			j.Share[n] /= j.Rate
 			j.ShareSpread[n] /= j.Rate
 			j.Up[n] /= j.Rate
+			if j.UpCame != nil {
+				j.UpCame[n] /= j.Rate
+				j.Down[n] /= j.Rate
+				j.DownCame[n] /= j.Rate
+			}
 		}
 	}
 	for _, t := range rest {

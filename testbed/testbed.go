@@ -134,6 +134,10 @@ type Setup struct {
 	// wrapping placement.ErrMemory says where they do not fit.
 	Grants map[string]placement.Grant
 
+	// Damage is what SetLink is to make of directed links, by name, before jobs start. Deploy does not do
+	// it: it is what predictions have to know.
+	Damage map[string]LinkState
+
 	Interval time.Duration // between the reports of workers and PSs; 0: as the testbed does
 }
 

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/inabench/inabench/placement/flow/packets"
 )
@@ -43,7 +44,13 @@ type Link struct {
 	// smaller capacity, of which a ring takes the busier direction; Occupancy does not
 	// look at it.
 	Cable int
+
+	// Occupancy only.
+	Damage Damage
 }
+
+// Damage is what a link does to frames.
+type Damage = packets.Damage
 
 // Switch is the memory of one switch.
 type Switch struct {
@@ -96,7 +103,10 @@ type Job struct {
 	RTT    float64 // seconds from a packet's sending to its result's arrival with empty queues
 	Slots  float64 // aggregators it owns (Synchronous) or chose (ATP)
 	ID     uint16  // from which its hosts choose their slots (ATP); 0: not known
-	Ring   *Ring   // of streams: messages so short that they matter; nil: it sends without end
+	// Timeout is the least time in seconds after which a worker sends again what is unanswered: it
+	// matters where links of the job are damaged, and is more than 0 there.
+	Timeout float64
+	Ring    *Ring // of streams: messages so short that they matter; nil: it sends without end
 }
 
 // Ring is how the streams of a job are all-reduces, one after the other without pause.
@@ -134,6 +144,10 @@ type Result struct {
 	// Rings says that rates of jobs with a Ring are what all-reduces get in the mean over time,
 	// as packets were followed; else they are those of streams.
 	Rings bool
+	// Lossless says that there are links that lose frames, or otherwise damage them, and that what jobs get
+	// is as if there were none: packets could not be followed, or one of the jobs on them is a ring, whose
+	// TCP nothing here knows.
+	Lossless bool
 }
 
 // JobResult is the steady state of one job.
@@ -148,6 +162,9 @@ type JobResult struct {
 	// Up is packets per PSN that each node sends to its parent, indexed like Share. In a
 	// tree that is no product of shares: levels decide together.
 	Up []float64
+	// Of a job whose links are damaged, indexed like Share and per PSN: packets that come to the parent,
+	// results that the parent sends to the node, and those of them that come. Else nil.
+	UpCame, Down, DownCame []float64
 	// ShareSpread and RateSpread are by how much the share and the rate of one run may be off,
 	// as phases of jobs are random and queues may fill late: standard deviations, the shares'
 	// indexed like Share, where packets were followed; else nil and 0.
@@ -174,7 +191,10 @@ const (
 
 // LinkResult is the steady state of one link.
 type LinkResult struct {
-	Load float64 // bit/s
+	Load float64 // bit/s that its transmitter sends
+	// Lost is how much less of that comes out at its other end, bit/s; it is negative where more
+	// frames are made two of than are lost.
+	Lost float64
 	// Flows is packets per PSN, summed over the jobs: NetPack's flow count in
 	// WaterFill, with fractions for partial aggregation in Occupancy. WaterFill
 	// puts a cable's load and flows on the direction that more of the flows take
@@ -195,6 +215,9 @@ func (p *Problem) Validate() error {
 		if !(l.Capacity >= 0) || math.IsInf(l.Capacity, 1) {
 			return fmt.Errorf("%w: link %d: capacity %v", ErrProblem, i, l.Capacity)
 		}
+		if d := l.Damage; !(d.Loss >= 0 && d.Loss <= 1 && d.Twice >= 0 && d.Twice <= 1 && d.Late >= 0 && d.Late <= 1 && d.Delay >= 0) {
+			return fmt.Errorf("%w: link %d: %+v", ErrProblem, i, d)
+		}
 	}
 	for i, s := range p.Switches {
 		if !(s.PAT >= 0) || !(s.Aggregators >= 0) || !(s.Jitter >= 0) || s.Addressing > ATP {
@@ -210,7 +233,7 @@ func (p *Problem) Validate() error {
 }
 
 func (p *Problem) validateJob(j *Job) error {
-	if !(j.Limit >= 0) || !(j.Packet >= 0) || !(j.Window >= 0) || !(j.RTT >= 0) || !(j.Slots >= 0) || j.Kind > Unicast {
+	if !(j.Limit >= 0) || !(j.Packet >= 0) || !(j.Window >= 0) || !(j.RTT >= 0) || !(j.Slots >= 0) || !(j.Timeout >= 0) || j.Kind > Unicast {
 		return errors.New("negative or unknown parameter")
 	}
 	for i := range j.Nodes {
@@ -229,6 +252,13 @@ func (p *Problem) validateJob(j *Job) error {
 		}
 	}
 	return nil
+}
+
+// damaged reports whether links of j are.
+func (p *Problem) damaged(j *Job) bool {
+	return slices.ContainsFunc(j.Nodes, func(n Node) bool {
+		return n.Up != None && p.Links[n.Up].Damage != (Damage{}) || n.Down != None && p.Links[n.Down].Damage != (Damage{})
+	})
 }
 
 // aggregates reports whether node n of job j uses memory of its switch.

@@ -36,7 +36,7 @@ func exact(p *Problem, r *Result) bool {
 		if jr.Rate == 0 {
 			continue
 		}
-		if j.Ring != nil {
+		if j.Ring != nil || p.damaged(j) {
 			return false
 		}
 		pps := jr.Rate / packet(j)
@@ -133,7 +133,7 @@ func alone(p *Problem, r *Result, s int) bool {
 func follow(p *Problem, average *Result) *Result {
 	n := &packets.Network{}
 	for _, l := range p.Links {
-		n.Links = append(n.Links, l.Capacity)
+		n.Links, n.Damage = append(n.Links, l.Capacity), append(n.Damage, l.Damage)
 	}
 	for i := range p.Switches {
 		n.Switches = append(n.Switches, int(min(p.Switches[i].Aggregators, 1<<40)))
@@ -144,14 +144,21 @@ func follow(p *Problem, average *Result) *Result {
 			return nil
 		}
 	}
-	var of []int // job of each of n's
-	work := 0.0  // events of a run, about
+	var of []int     // job of each of n's
+	work := 0.0      // events of a run, about
+	damaged := false // somebody's links are
 	for ji := range p.Jobs {
 		j := &p.Jobs[ji]
 		if j.starved() != None || average != nil && average.Jobs[ji].Rate == 0 || len(j.Nodes) == 0 {
 			continue
 		}
 		f, ok := p.follow(j)
+		if p.damaged(j) {
+			if f.Kind >= packets.Stream || j.Window == 0 || j.Timeout == 0 {
+				return nil
+			}
+			damaged, f.Timeout = true, j.Timeout
+		}
 		if !ok || average != nil && j.Window == 0 && f.Kind < packets.Stream && average.Jobs[ji].Bottleneck.Kind == ByLink {
 			return nil
 		}
@@ -173,7 +180,8 @@ func follow(p *Problem, average *Result) *Result {
 	var got *packets.Result
 	for _, settled := range []bool{true, false} {
 		for scale := 1; scale <= maxScale && got == nil; scale *= 2 {
-			if 4*work/float64(scale) > followEvents {
+			// What waits for timeouts is never as it goes on, and several packets are not lost as one is.
+			if damaged && (settled || scale > 1) || !damaged && 4*work/float64(scale) > followEvents {
 				continue
 			}
 			small := n
@@ -209,6 +217,7 @@ func follow(p *Problem, average *Result) *Result {
 		if j.Limit > 0 && jr.Rate > 0.995*j.Limit {
 			jr.Rate, jr.RateSpread, jr.Bottleneck.Kind = j.Limit, 0, ByLimit
 		}
+		jr.UpCame, jr.Down, jr.DownCame = out.UpCame, out.Down, out.DownCame
 		r.Jobs[ji] = jr
 		below := make([]float64, len(j.Nodes))
 		for k := range j.Nodes {
@@ -223,11 +232,18 @@ func follow(p *Problem, average *Result) *Result {
 				r.Links[nd.Up].Load += jr.Rate * out.Up[k]
 				r.Links[nd.Up].Flows += out.Up[k]
 				r.Links[nd.Up].Spread += out.UpSpread[k] * packet(j)
+				if jr.UpCame != nil {
+					r.Links[nd.Up].Lost += jr.Rate * (out.Up[k] - jr.UpCame[k])
+				}
 			}
 			if nd.Down != None {
 				w := 1.0
 				if j.Kind == Unicast {
 					w = below[k]
+				}
+				if jr.Down != nil {
+					w = jr.Down[k]
+					r.Links[nd.Down].Lost += jr.Rate * (w - jr.DownCame[k])
 				}
 				r.Links[nd.Down].Load += jr.Rate * w
 				r.Links[nd.Down].Flows += w

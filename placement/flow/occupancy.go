@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"math"
+	"slices"
 )
 
 // ErrNoSteadyState is wrapped when Occupancy finds no rates and shares that agree
@@ -62,6 +63,9 @@ func Occupancy(p *Problem) (*Result, error) {
 	}
 	if f := follow(p, r); f != nil {
 		return f, nil
+	}
+	if r != nil {
+		r.Lossless = slices.ContainsFunc(p.Jobs, func(j Job) bool { return p.damaged(&j) })
 	}
 	return r, err
 }

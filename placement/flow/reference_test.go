@@ -150,7 +150,7 @@ func newClos(racks, hosts int, hostRate, coreRate func(i int) float64, sw func(r
 	cable := 0
 	add := func(rate float64) {
 		cable++
-		c.Links = append(c.Links, Link{rate, cable}, Link{rate, cable})
+		c.Links = append(c.Links, Link{Capacity: rate, Cable: cable}, Link{Capacity: rate, Cable: cable})
 	}
 	for h := range racks * hosts {
 		add(hostRate(h))

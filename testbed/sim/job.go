@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -33,6 +34,8 @@ type job struct {
 	aimd     bool
 	rtt      float64 // seconds, with empty queues
 	steady   float64 // PSN/s of streams whose packets were followed; 0: not known
+	timeout  float64 // s, the least after which it sends again
+	again    float64 // packets that a worker sends again per PSN
 	unicast  bool    // the PS answers every worker separately
 	circle   *circle // of a ring; nil: it is none
 	local    bool    // all on one host: it only computes
@@ -55,6 +58,7 @@ type job struct {
 // totals are a job's counters; those of its workers are all the same.
 type totals struct {
 	psns, rtts, rttSum, marks float64
+	resends                   float64 // of each worker
 	iterations                int64
 	iterating, communicating  float64 // seconds
 	arrived                   float64 // packets at the PS
@@ -73,10 +77,11 @@ type node struct {
 
 	in, out float64 // packets per PSN
 	outward float64 // out as streams have it that are steady; 0: it follows from the share
+	arrives float64 // what arrives at the PS of that, per PSN, over damaged links; 0: all
 	below   float64 // workers
 	held    bool    // the link to or from the parent holds the job back
 
-	total struct{ in, out, granted, denied, hold float64 }
+	total struct{ in, out, granted, denied, hold, resends float64 }
 }
 
 // use is a job's use of a directed link.
@@ -110,7 +115,7 @@ func newJob(d *deployment, jp placement.JobPlan, w testbed.Workload) (*job, erro
 	j := &job{
 		plan: jp, done: make(chan struct{}), aimd: w.Control == "aimd", at: none,
 		frame: float64(ina.Overhead + 4*s.Lanes), good: float64(4 * s.Lanes),
-		window: float64(w.Window), slots: w.Slots, unicast: jp.Collective == placement.PS,
+		window: float64(w.Window), slots: w.Slots, timeout: w.RTO.Seconds(), unicast: jp.Collective == placement.PS,
 	}
 	if len(jp.Workers) == 0 {
 		return nil, errors.New("no workers")
@@ -516,6 +521,7 @@ func (j *job) count(h float64) float64 {
 	}
 	queued := j.backlog / j.rate
 	j.total.psns += psns
+	j.total.resends += psns * j.again
 	if j.circle == nil { // of TCP nobody measures round trips
 		j.total.rtts += psns
 		j.total.rttSum += psns * (j.rtt + queued)
@@ -524,6 +530,7 @@ func (j *job) count(h float64) float64 {
 		n := &j.nodes[i]
 		n.total.in += psns * n.in
 		n.total.out += psns * n.out
+		n.total.resends += psns * j.again * n.below
 		if n.aggregate {
 			granted := psns * n.share()
 			n.total.granted += granted
@@ -532,7 +539,7 @@ func (j *job) count(h float64) float64 {
 		}
 	}
 	if j.plan.PS != "" {
-		j.total.arrived += psns * j.nodes[len(j.nodes)-1].in
+		j.total.arrived += psns * cmp.Or(j.nodes[len(j.nodes)-1].arrives, j.nodes[len(j.nodes)-1].in)
 	}
 	return psns
 }
@@ -542,7 +549,7 @@ func (j *job) summary() results.JobSummary {
 	n := float64(len(j.plan.Workers))
 	s := results.JobSummary{
 		Job: j.plan.Name, Workers: len(j.plan.Workers), Local: j.local, Iterations: j.total.iterations,
-		Packets: int64(math.Round(j.total.psns * n)), JCT: j.total.iterating,
+		Packets: int64(math.Round((j.total.psns + j.total.resends) * n)), Resends: int64(math.Round(j.total.resends * n)), JCT: j.total.iterating,
 	}
 	if j.total.communicating > 0 {
 		s.AlgBW = 8 * j.total.psns * j.good / j.total.communicating

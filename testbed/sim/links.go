@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 const defaultBuffer = 1 << 20 // bytes, softswitch.LinkConfig's
@@ -44,6 +45,25 @@ func newLink(inv *inventory.Inventory, l inventory.DirectedLink) directed {
 		d.mark = float64(sw.Buffer)
 	}
 	return d
+}
+
+// carry counts what links carry in h seconds of jobs over damaged ones, as their ends count it: what a
+// host sends before its cable damages it, and what a switch sends after that.
+func (d *deployment) carry(h float64) {
+	for i := range d.topo.Links {
+		dl, l := &d.topo.Links[i], &d.links[i]
+		for _, p := range d.lossy.Links {
+			if p.Link != dl.Name {
+				continue
+			}
+			rate := p.Load
+			if !d.topo.IsHost(dl.From) {
+				rate -= p.Lost
+			}
+			l.bytes += rate * h / 8
+			l.packets += rate * h / 8 / float64(ina.Overhead+4*d.setup.Settings.Lanes)
+		}
+	}
 }
 
 // load is what u would put on the link at the given PSN/s, bit/s.

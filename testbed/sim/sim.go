@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -50,7 +51,7 @@ type bench struct {
 }
 
 func (b *bench) Capabilities() testbed.Capabilities {
-	return testbed.Capabilities{Virtual: true, Kind: results.Simulated, Switch: "model"}
+	return testbed.Capabilities{Virtual: true, Impairments: true, Kind: results.Simulated, Switch: "model"}
 }
 
 func (b *bench) Inventory() *inventory.Inventory { return b.inv }
@@ -112,6 +113,8 @@ type deployment struct {
 	sab      *saboteur
 	steady   map[string]*placement.Prediction // of sets of streams
 	streams  string                           // those that send now; empty: not only streams do
+	damage   map[string]flow.Damage           // by directed link
+	lossy    *placement.Prediction            // of those that send now, where links are damaged; nil: none is that matters
 }
 
 func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
@@ -127,7 +130,7 @@ func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
 	d := &deployment{
 		tb: b, setup: s, topo: b.inv.Topology(), fair: s.Settings.Queue == "fair" || s.Settings.Queue == "flows", flows: s.Settings.Queue == "flows",
 		rng:      rand.New(rand.NewPCG(b.seed, s.Settings.Seed)),
-		memories: map[string]*memory{}, regions: placement.NewRegions(s.Settings.Aggregators), sab: b.sab,
+		memories: map[string]*memory{}, damage: map[string]flow.Damage{}, regions: placement.NewRegions(s.Settings.Aggregators), sab: b.sab,
 	}
 	if s.Grants != nil {
 		if err := placement.CheckGrants(b.inv, s.Settings.Aggregators, s.Plan.Jobs, s.Grants); err != nil {
@@ -331,8 +334,27 @@ func (d *deployment) Summary(name string) (results.JobSummary, error) {
 	return results.JobSummary{}, fmt.Errorf("no job %q", name)
 }
 
-func (d *deployment) SetLink(context.Context, string, testbed.LinkState) error {
-	return fmt.Errorf("links of the model lose nothing: %w", errors.ErrUnsupported)
+// SetLink implements testbed.Deployment. What damage does to jobs is as in package sim's text.
+func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := cmp.Or(context.Cause(ctx), d.err())
+	if err == nil && !slices.ContainsFunc(d.topo.Links, func(l inventory.DirectedLink) bool { return l.Name == link }) {
+		err = errors.New("there is none of that name")
+	}
+	if err != nil {
+		return fmt.Errorf("damage link %s: %w", link, err)
+	}
+	damage := flow.Damage{Loss: s.Loss, Twice: s.Duplicate, Late: s.Reorder, Delay: s.ReorderBy.Seconds()}
+	if d.damage[link] == damage {
+		return nil
+	}
+	d.damage[link] = damage
+	if damage == (flow.Damage{}) {
+		delete(d.damage, link)
+	}
+	d.steady, d.streams = nil, "damaged"
+	return nil
 }
 
 // Health implements testbed.Deployment: a model is never late.
@@ -433,7 +455,7 @@ func (d *deployment) step(t time.Duration) {
 	d.now += length
 	h = length.Seconds()
 	for _, j := range d.jobs {
-		if psns := j.count(h); psns > 0 {
+		if psns := j.count(h); psns > 0 && d.lossy == nil {
 			for _, u := range j.uses {
 				l := &d.links[u.link]
 				l.packets += psns * (u.weight + u.acks)
@@ -449,6 +471,9 @@ func (d *deployment) step(t time.Duration) {
 				}
 			}
 		}
+	}
+	if d.lossy != nil {
+		d.carry(h)
 	}
 	for _, name := range d.switches {
 		if d.streams == "" {
@@ -507,7 +532,7 @@ func (s *sampler) add(source, metric, of, unit string, v float64) {
 
 func (s *sampler) job(j *job) {
 	t := &j.total
-	packets, bytes := t.psns, t.psns*j.frame
+	packets, bytes := t.psns+t.resends, (t.psns+t.resends)*j.frame
 	if j.circle != nil { // what its sockets send: segments, and acknowledgements of what they get
 		packets += t.psns * collectives.AcksPerSegment
 		bytes += t.psns * collectives.AcksPerSegment * collectives.Ack
@@ -520,6 +545,7 @@ func (s *sampler) job(j *job) {
 		s.add(source, "worker_rx_packets", of, "1", packets)
 		s.add(source, "worker_rx_bytes", of, "B", bytes)
 		s.add(source, "worker_psns", of, "1", t.psns)
+		s.add(source, "worker_resends", of, "1", t.resends)
 		s.add(source, "worker_goodput_bytes", of, "B", t.psns*j.good)
 		s.add(source, "worker_rtt_seconds", of, "s", t.rttSum)
 		s.add(source, "worker_rtt_count", of, "1", t.rtts)
@@ -548,7 +574,7 @@ func (s *sampler) job(j *job) {
 			packets float64
 		}{
 			{"job_in", n.total.in}, {"job_out", n.total.out}, {"job_results", fromAbove},
-			{"job_granted", n.total.granted}, {"job_denied", n.total.denied},
+			{"job_granted", n.total.granted}, {"job_denied", n.total.denied}, {"job_resends", n.total.resends},
 		} {
 			s.add("model of switch "+n.name, c.name+"_packets", of, "1", c.packets)
 			s.add("model of switch "+n.name, c.name+"_bytes", of, "B", c.packets*j.frame)

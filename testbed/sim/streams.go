@@ -22,6 +22,9 @@ func (d *deployment) predict() {
 		names = d.senders(false)
 		p = d.prediction(names, false)
 	}
+	if p != nil && p.Beyond != "" {
+		p = nil // what is sampled stands, and loses nothing
+	}
 	key := fmt.Sprint(whole, names)
 	if p == nil {
 		key = ""
@@ -29,17 +32,20 @@ func (d *deployment) predict() {
 	if key == d.streams {
 		return
 	}
-	d.streams = key
+	d.streams, d.lossy = key, nil
+	if p != nil && len(d.damage) > 0 {
+		d.lossy = p
+	}
 	for _, j := range d.jobs {
-		j.steady = 0
+		j.steady, j.again = 0, 0
 		if j.circle != nil {
 			j.circle.mean = p != nil && whole
 		}
 		for i := range j.nodes {
-			j.nodes[i].outward = 0
+			j.nodes[i].outward, j.nodes[i].arrives = 0, 0
 		}
 		if p != nil {
-			j.follow(p, d.fair && !d.flows)
+			j.follow(p, d.fair && !d.flows || d.lossy != nil)
 		}
 		j.weigh()
 	}
@@ -79,7 +85,7 @@ func (d *deployment) senders(whole bool) (names []string) {
 		apart = apart || levels > 1 || j.limit > 0
 		streams = streams && !j.aimd && (len(j.msg.layers) == 0 || j.plan.Collective == placement.Ring || j.long())
 	}
-	if !streams || !apart {
+	if len(d.damage) == 0 && (!streams || !apart) {
 		return nil
 	}
 	return names
@@ -109,12 +115,15 @@ func (d *deployment) prediction(names []string, whole bool) *placement.Predictio
 	}
 	c := placement.Conditions{
 		Active: names, Mode: d.setup.Settings.Mode, Addressing: d.setup.Settings.Addressing, Aggregators: d.setup.Settings.Aggregators,
-		Lanes: d.setup.Settings.Lanes, Senders: map[string]placement.Sender{},
+		Lanes: d.setup.Settings.Lanes, Senders: map[string]placement.Sender{}, Damage: d.damage,
 	}
 	plan := &placement.Plan{}
 	for _, j := range d.jobs {
 		plan.Jobs = append(plan.Jobs, j.plan)
-		s := placement.Sender{Rate: j.limit * 8 * j.frame, Window: int(j.window), Slots: j.slots}
+		s := placement.Sender{Rate: j.limit * 8 * j.frame, Window: int(j.window), Slots: j.slots, Timeout: j.timeout}
+		if j.aimd {
+			s.Control = "aimd"
+		}
 		if whole && j.circle != nil {
 			for _, l := range j.msg.layers {
 				s.Layers = append(s.Layers, placement.Layer{Bytes: l.packets * j.good, Compute: l.ready})
@@ -142,7 +151,10 @@ func (j *job) follow(p *placement.Prediction, rate bool) {
 		}
 		switch {
 		case j.circle == nil && rate:
-			j.steady = jp.WireRate / (8 * j.frame)
+			j.steady = jp.Goodput / (8 * j.good)
+			if j.steady > 0 {
+				j.again = max(0, jp.WireRate/(8*j.frame)/j.steady-1)
+			}
 		case j.circle != nil && j.circle.mean:
 			j.steady = jp.Goodput / (8 * j.good)
 		}
@@ -155,6 +167,9 @@ func (j *job) follow(p *placement.Prediction, rate bool) {
 			for _, s := range jp.Shares {
 				if s.Switch == n.name {
 					n.tenant.share, n.outward = s.Granted, s.Up
+					if j.again > 0 && n.parent == len(j.nodes)-1 {
+						j.nodes[n.parent].arrives = s.In - s.Share*(s.In-1)
+					}
 				}
 			}
 		}

@@ -55,11 +55,21 @@ const None = -1
 // Network is what packets cross, and who sends them.
 type Network struct {
 	Links    []float64 // bit/s of each; 0 or +Inf: no queue
+	Damage   []Damage  // of each link; nil: none is damaged
+	Buffers  []float64 // bits that each link's queues hold, all together; 0, or nil of all: no bound
 	Switches []int     // aggregators of each
 	Jobs     []Job
 	// Block is how many PSNs a rate limit's schedule scatters together; 0: 16, as agents do.
 	// Less is for networks in which a packet stands for several.
 	Block int
+}
+
+// Damage is what a link does to frames that it has transmitted: probabilities, 0 to 1.
+type Damage struct {
+	Loss  float64 // a frame does not arrive
+	Twice float64 // one that does arrives twice
+	Late  float64 // it arrives later by Delay than the others
+	Delay float64 // s
 }
 
 // Addressing is how a switch finds the aggregator of a PSN.
@@ -97,6 +107,9 @@ type Job struct {
 	Slots  int     // ATP: W
 	ID     uint16  // ATP: from which the slots are chosen; 0: every run draws others
 	Answer float64 // s that the parameter server takes
+	// Timeout is the least time, in s, after which a worker sends again what nothing has answered; 0:
+	// it never does, and links do not damage its packets. Streams and rings have none.
+	Timeout float64
 	// Behind says that the job has fallen behind its rate limit, which would take long to
 	// come about by itself: it has its whole window under way from the start.
 	Behind bool
@@ -178,8 +191,11 @@ type JobResult struct {
 	Share           []float64 // by node: PSNs granted of those decided; 1 where none was
 	ShareError      []float64
 	ShareSpread     []float64 // standard deviation of a run's share from the mean
-	Up              []float64 // by node: packets towards the parent, per PSN
+	Up              []float64 // by node: packets towards the parent, per PSN, those that are lost included
 	UpSpread        []float64 // by node: standard deviation of a run's packets/s towards the parent from the mean
+	// Of a job with a timeout, whose packets may be lost and whose results may be repeated, by node and
+	// per PSN: packets that the parent receives, and results that it sends to the node and that come there.
+	UpCame, Down, DownCame []float64
 }
 
 // minRuns is how many runs a standard error is drawn from, at least.
@@ -231,6 +247,7 @@ type accumulator struct {
 	sum, sq  []float64 // values in the order of JobResult's fields, job after job
 	relative []bool
 	jobs     []Job
+	extra    [][]seen // by job and node, what is only summed
 }
 
 func (a *accumulator) init(n *Network) {
@@ -240,6 +257,7 @@ func (a *accumulator) init(n *Network) {
 		for range n.Jobs[i].Nodes {
 			a.relative = append(a.relative, false, true)
 		}
+		a.extra = append(a.extra, make([]seen, len(n.Jobs[i].Nodes)))
 	}
 	a.sum, a.sq = make([]float64, len(a.relative)), make([]float64, len(a.relative))
 }
@@ -264,6 +282,10 @@ func (a *accumulator) add(m *model) {
 			}
 			put(share)
 			put(c.up / m.length)
+			x := &a.extra[i][v]
+			x.came += c.came / m.length
+			x.down += c.down / m.length
+			x.got += c.got / m.length
 		}
 	}
 }
@@ -311,6 +333,11 @@ func (a *accumulator) result() *Result {
 			j.UpSpread = append(j.UpSpread, a.spread(k+1))
 			k += 2
 		}
+		if psns := j.Rate * n; a.jobs[i].Timeout > 0 && psns > 0 {
+			for _, x := range a.extra[i] {
+				j.UpCame, j.Down, j.DownCame = append(j.UpCame, x.came/psns), append(j.Down, x.down/psns), append(j.DownCame, x.got/psns)
+			}
+		}
 	}
 	return r
 }
@@ -345,6 +372,7 @@ type model struct {
 	queue    calendar
 	counting bool
 	early    bool    // it counts before all has settled
+	patient  bool    // a job has a timeout: it never settles as others do
 	begin    float64 // of counting
 	length   float64
 	weight   float64 // of what happens now
@@ -363,6 +391,8 @@ type memory struct {
 type packet struct {
 	psn     int
 	workers uint64 // whose gradients it carries, or for whom it is where results are unicast
+	resend  bool   // its sum is to be pushed out of switches
+	asks    bool   // a worker sent it again: nothing has answered it
 }
 
 // path is a directed edge of a job's tree: a link that it shares, and a delay.
@@ -374,6 +404,7 @@ type path struct {
 	delay     float64
 	bits      float64
 	frames    []float64 // bits by PSN, of a ring's
+	damage    *Damage   // nil: none
 	flying    fifo
 }
 
@@ -398,7 +429,8 @@ type fifo struct {
 	n    int
 }
 
-func (f *fifo) push(p packet, at float64) {
+// push adds a packet behind those that are not later, and says whether it is the first.
+func (f *fifo) push(p packet, at float64) bool {
 	if f.n == len(f.buf) {
 		grown := make([]flight, max(16, 2*f.n))
 		for i := range f.n {
@@ -406,8 +438,13 @@ func (f *fifo) push(p packet, at float64) {
 		}
 		f.buf, f.head = grown, 0
 	}
-	f.buf[(f.head+f.n)&(len(f.buf)-1)] = flight{p, at}
+	i, last := f.n, len(f.buf)-1
+	for ; i > 0 && f.buf[(f.head+i-1)&last].at > at; i-- {
+		f.buf[(f.head+i)&last] = f.buf[(f.head+i-1)&last]
+	}
+	f.buf[(f.head+i)&last] = flight{p, at}
 	f.n++
+	return i == 0
 }
 
 func (f *fifo) pop() packet {
@@ -426,6 +463,10 @@ type link struct {
 	classes []class
 	ring    []int // those with packets, whose turn it is first
 	quantum float64
+
+	buffer  float64 // bits; +Inf: no bound, and the rest is not kept
+	queued  float64 // bits in all queues
+	serving float64 // bits of the frame that is transmitted until busy
 }
 
 // class is one job's queue at a link.
@@ -434,7 +475,8 @@ type class struct {
 	waiting []waiting
 	head    int
 	deficit float64
-	served  bool // has had its quantum in this turn
+	served  bool    // has had its quantum in this turn
+	bits    float64 // of what waits, where there is a buffer
 }
 
 type waiting struct {
@@ -479,9 +521,9 @@ type job struct {
 	*Job
 	nodes   []node
 	workers []worker
-	ready   fifo // results that the parameter server will send
-	server  int  // its entity in the calendar
-	sums    []uint64
+	ready   fifo  // results that the parameter server will send
+	server  int   // its entity in the calendar
+	sums    []sum // at the parameter server
 	counts  []int // of a stream
 	heirs   []int // of a ring: by node, the worker to which the last link of a way leads; or None
 	// programs are those of a ring's workers, and frames is how many they send in all.
@@ -506,7 +548,18 @@ type job struct {
 	}
 }
 
-type seen struct{ granted, denied, up float64 }
+// seen is what is counted of a node: what it decides as a switch, packets that it sends to its
+// parent and that come there, and those that the parent sends to it and that it gets.
+type seen struct{ granted, denied, up, came, down, got float64 }
+
+// sum is what the parameter server has of a PSN.
+type sum struct {
+	psn     int
+	done    bool
+	have    uint64 // whose gradients are in it
+	asked   uint64 // workers that sent theirs again before it was complete
+	covered uint64 // workers whose next resend a result on its way will have answered
+}
 
 // worker sends one job's packets from one host.
 type worker struct {
@@ -526,6 +579,16 @@ type worker struct {
 	shut   bool // its window has held it back, first when base was shutAt
 	shutAt int
 
+	// Of a job with a timeout. unanswered is what was sent, in the order of the last time: what has
+	// been answered, or sent again, is in it until it comes first.
+	timer      int // entity in the calendar
+	unanswered fifo
+	again      []bool // by PSN: it was sent more than once
+	rttvar     float64
+	backoff    int
+	backedOff  float64 // when it did last
+	paced      float64 // the next resend not before
+
 	// Of a ring: frames that it has sent and received in the operations that it has done; base
 	// is what has come in all.
 	begun, come int
@@ -537,7 +600,10 @@ func newModel(n *Network) *model {
 		m.block = maxBlock
 	}
 	for i := range m.links {
-		m.links[i].rate = n.Links[i]
+		m.links[i].rate, m.links[i].buffer = n.Links[i], math.Inf(1)
+		if n.Buffers != nil && n.Buffers[i] > 0 {
+			m.links[i].buffer = n.Buffers[i]
+		}
 	}
 	for i := range m.mem {
 		m.mem[i].size = n.Switches[i]
@@ -561,7 +627,7 @@ func newModel(n *Network) *model {
 				j.frames += float64(len(j.programs[w].frames))
 			}
 		default:
-			j.sums = make([]uint64, size)
+			j.sums = make([]sum, size)
 		}
 		for k := range in.Nodes {
 			v := &in.Nodes[k]
@@ -572,6 +638,10 @@ func newModel(n *Network) *model {
 				w := worker{node: k, done: make([]bool, size), opened: make([]float64, size), sent: make([]float64, size), gap: in.Gap}
 				if w.gap == 0 && v.Up != None && n.Links[v.Up] > 0 {
 					w.gap = in.Bits / n.Links[v.Up] / 1.25 // as much faster than its NIC as agents are
+				}
+				if in.Timeout > 0 {
+					m.patient = true
+					w.again = make([]bool, size)
 				}
 				j.workers = append(j.workers, w)
 			}
@@ -590,7 +660,7 @@ func newModel(n *Network) *model {
 			nd.down = m.addPath(ji, k, false, v.Down)
 		}
 	}
-	// Entities of the calendar: paths, links, workers, parameter servers.
+	// Entities of the calendar: paths, links, and of each job workers, its parameter server, timers.
 	e := len(m.paths) + len(m.links)
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
@@ -602,6 +672,13 @@ func newModel(n *Network) *model {
 		j.server = e
 		m.owner = append(m.owner, ji)
 		e++
+		for w := range j.workers {
+			if j.workers[w].again != nil {
+				j.workers[w].timer = e
+				m.owner = append(m.owner, ji)
+				e++
+			}
+		}
 	}
 	m.queue.init(e)
 	return m
@@ -643,6 +720,9 @@ func (m *model) addPath(ji, k int, up bool, l int) int {
 		}
 		lk.quantum = max(lk.quantum, j.Bits)
 	}
+	if l != None && j.Timeout > 0 && m.net.Damage != nil && m.net.Damage[l] != (Damage{}) {
+		p.damage = &m.net.Damage[l]
+	}
 	m.paths = append(m.paths, p)
 	return len(m.paths) - 1
 }
@@ -662,9 +742,10 @@ func (m *model) reset(seed uint64) {
 	}
 	for i := range m.links {
 		l := &m.links[i]
-		l.busy, l.ring = 0, l.ring[:0]
+		l.busy, l.ring, l.queued = 0, l.ring[:0], 0
 		for c := range l.classes {
-			l.classes[c].waiting, l.classes[c].head, l.classes[c].deficit = l.classes[c].waiting[:0], 0, 0
+			l.classes[c].empty()
+			l.classes[c].bits = 0
 		}
 	}
 	for i := range m.mem {
@@ -676,7 +757,9 @@ func (m *model) reset(seed uint64) {
 		j.key = m.random()
 		j.started, j.settled, j.done, j.checked = false, false, 0, 0
 		j.ready.head, j.ready.n = 0, 0
-		clear(j.sums)
+		for i := range j.sums {
+			j.sums[i] = sum{psn: -1}
+		}
 		clear(j.counts)
 		for b := range j.blocks {
 			j.blocks[b].at = -1
@@ -706,9 +789,11 @@ func (m *model) reset(seed uint64) {
 		}
 		for w := range j.workers {
 			k := &j.workers[w]
-			*k = worker{node: k.node, entity: k.entity, done: k.done, opened: k.opened, sent: k.sent, gap: k.gap, newest: -1}
+			k.unanswered.head, k.unanswered.n = 0, 0
+			*k = worker{node: k.node, entity: k.entity, done: k.done, opened: k.opened, sent: k.sent, gap: k.gap, newest: -1, timer: k.timer, unanswered: k.unanswered, again: k.again}
 			clear(k.done)
 			k.srtt = j.trip()
+			k.rttvar = k.srtt / 2
 		}
 		j.seen.psns = 0
 		clear(j.seen.nodes)
@@ -842,6 +927,9 @@ func (m *model) run(span float64, events int) (int, bool) {
 			if settled := m.settled(span); settled || n > events/2 {
 				m.counting, m.early = true, !settled
 				m.begin, m.length = at, m.enough(span)
+				if m.patient { // never longer than its events allow
+					m.length = min(m.length, 0.9*at*float64(events-n)/float64(n))
+				}
 			}
 		}
 		m.step(id)
@@ -870,6 +958,8 @@ func (m *model) settled(span float64) bool {
 		case j.settled:
 		case j.Kind == Ring:
 			j.settled = j.done >= 4
+		case j.Timeout > 0: // what waits for a timeout is never level
+			j.settled = j.done >= max(8*j.Window, 64)
 		case w.shut:
 			j.settled = w.base >= w.shutAt+j.Window && j.level()
 		case j.Gap > 0:
@@ -912,12 +1002,18 @@ func (j *job) level() bool {
 	return ok || j.done > 60*max(window, 64)
 }
 
+// patience is how many PSNs of a job with a timeout are counted in a run.
+const patience = 4000
+
 // enough is how long to count: until every job has done a few windows, and enough PSNs.
 func (m *model) enough(span float64) float64 {
 	t := 15 * span // of several periods of what comes round, the mean is far better than of one
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
 		rate := float64(j.workers[0].base) / m.now
+		if j.Timeout > 0 { // timeouts are few, and what they cost is much
+			t = max(t, patience/rate)
+		}
 		if j.Kind == Ring {
 			t = max(t, 8*j.frames/float64(len(j.workers))/rate)
 		}
@@ -953,8 +1049,12 @@ func (m *model) step(id int) {
 	}
 	id -= len(m.links)
 	j := &m.jobs[m.owner[id]]
-	if id += len(m.paths) + len(m.links); id == j.server {
+	switch id += len(m.paths) + len(m.links); {
+	case id == j.server:
 		m.answer(j)
+		return
+	case id > j.server:
+		m.expire(j, &j.workers[id-j.server-1])
 		return
 	}
 	m.send(j, &j.workers[id-j.workers[0].entity])
@@ -969,13 +1069,17 @@ func (m *model) put(id int, k packet) {
 	}
 	l := &m.links[p.link]
 	if len(l.ring) == 0 && l.busy <= m.now {
-		l.busy = m.now + p.size(k)/l.rate
+		l.serving = p.size(k)
+		l.busy = m.now + l.serving/l.rate
 		m.fly(id, k, l.busy+p.delay)
+		return
+	}
+	if !math.IsInf(l.buffer, 1) && !m.room(l, p.class, p.size(k)) {
 		return
 	}
 	c := &l.classes[p.class]
 	if len(c.waiting) == c.head {
-		c.waiting, c.head, c.deficit, c.served = c.waiting[:0], 0, 0, false
+		c.empty()
 		l.ring = append(l.ring, p.class)
 	}
 	c.waiting = append(c.waiting, waiting{k, id})
@@ -984,13 +1088,66 @@ func (m *model) put(id int, k packet) {
 	}
 }
 
+// room makes room for a frame of a class in a link's buffer: the longest queue gives its first
+// frames. It is false where that is the frame's own, which is lost then.
+func (m *model) room(l *link, class int, size float64) bool {
+	backlog := l.queued
+	if l.busy > m.now {
+		backlog += l.serving
+	}
+	own := &l.classes[class]
+	for backlog+size > l.buffer {
+		longest, most := None, own.bits+size
+		for c := range l.classes {
+			if c != class && l.classes[c].bits > most {
+				longest, most = c, l.classes[c].bits
+			}
+		}
+		if longest == None {
+			return false
+		}
+		c := &l.classes[longest]
+		w := c.waiting[c.head]
+		gone := m.paths[w.path].size(w.packet)
+		backlog -= gone
+		l.queued -= gone
+		c.bits -= gone
+		if c.head++; c.head == len(c.waiting) {
+			i := slices.Index(l.ring, longest)
+			l.ring = append(l.ring[:i], l.ring[i+1:]...)
+			c.empty()
+		}
+	}
+	l.queued += size
+	own.bits += size
+	return true
+}
+
+// empty is a queue without packets.
+func (c *class) empty() { c.waiting, c.head, c.deficit, c.served = c.waiting[:0], 0, 0, false }
+
+// fly is a frame that its link has transmitted, and that arrives at the given time.
 func (m *model) fly(id int, k packet, at float64) {
-	f := &m.paths[id].flying
-	f.push(k, at)
-	if f.n == 1 {
+	p := &m.paths[id]
+	if d := p.damage; d != nil {
+		lost, twice, late := m.chance(d.Loss), m.chance(d.Twice), m.chance(d.Late)
+		if lost {
+			return
+		}
+		if twice && p.flying.push(k, at) {
+			m.queue.set(id, at)
+		}
+		if late {
+			at += d.Delay
+		}
+	}
+	if p.flying.push(k, at) {
 		m.queue.set(id, at)
 	}
 }
+
+// chance is true with the given probability.
+func (m *model) chance(p float64) bool { return p > 0 && fraction(m.random()) < p }
 
 // serve sends the next frame of a link: deficit round robin (Shreedhar, Varghese, SIGCOMM
 // 1995).
@@ -1012,9 +1169,14 @@ func (m *model) serve(id int) {
 		}
 		c.deficit -= size
 		c.head++
+		if !math.IsInf(l.buffer, 1) {
+			l.serving = size
+			l.queued -= size
+			c.bits -= size
+		}
 		if c.head == len(c.waiting) {
 			l.ring = append(l.ring[:0], l.ring[1:]...)
-			c.waiting, c.head, c.deficit, c.served = c.waiting[:0], 0, 0, false
+			c.empty()
 		} else if c.head > 1024 && c.head > len(c.waiting)/2 {
 			c.waiting = append(c.waiting[:0], c.waiting[c.head:]...)
 			c.head = 0
@@ -1041,6 +1203,7 @@ func (m *model) up(j *job, k int, p packet) {
 func (m *model) arrive(ji, from int, p packet) {
 	j := &m.jobs[ji]
 	j.nodes[from].came++
+	j.seen.nodes[from].came += m.weight
 	at := j.nodes[from].parent
 	i := p.psn & j.mask
 	if j.Kind == Ring {
@@ -1063,17 +1226,12 @@ func (m *model) arrive(ji, from int, p packet) {
 	}
 	nd := &j.nodes[at]
 	if j.Kind == Synchronous {
-		m.sum(j, at, p)
+		m.sum(j, at, from, p)
 		return
 	}
 	if nd.parent == None { // the parameter server
-		if j.sums[i] |= p.workers; j.sums[i] == nd.expect {
-			j.sums[i] = 0
-			m.complete(j)
-			j.ready.push(p, m.now+j.Answer)
-			if j.ready.n == 1 {
-				m.queue.set(j.server, j.ready.first())
-			}
+		if to := m.merge(j, nd.expect, p); to != 0 && j.ready.push(packet{psn: p.psn, workers: to}, m.now+j.Answer) {
+			m.queue.set(j.server, j.ready.first())
 		}
 		return
 	}
@@ -1082,30 +1240,100 @@ func (m *model) arrive(ji, from int, p packet) {
 		return
 	}
 	d := &nd.ring[i]
-	if d.psn != p.psn {
+	switch {
+	case p.psn < d.psn: // what is older than all that is remembered goes up as it is
+		m.up(j, at, p)
+		return
+	case p.psn > d.psn:
+		m.release(nd, d)
 		*d = decision{psn: p.psn, fate: m.decide(j, nd, &p)}
-		if d.fate == granted {
+		switch {
+		case d.fate == granted:
 			d.slot = m.slot(j, nd, p.psn)
-		}
-		switch d.fate {
-		case granted:
 			j.seen.nodes[at].granted += m.weight
-		case denied:
+		case d.fate == denied && !p.resend:
 			j.seen.nodes[at].denied += m.weight
 		}
 	}
-	if d.fate != granted {
+	switch {
+	case d.fate != granted:
 		m.up(j, at, p)
-		return
+	case p.resend: // it pushes out what there is, and goes up itself
+		m.release(nd, d)
+		d.fate = denied
+		m.up(j, at, packet{psn: p.psn, workers: d.workers, resend: true})
+		m.up(j, at, p)
+	case d.workers&p.workers != 0: // the sum has it
+	default:
+		if d.workers |= p.workers; d.workers == nd.expect {
+			m.up(j, at, packet{psn: p.psn, workers: nd.expect})
+		}
 	}
-	if d.workers |= p.workers; d.workers == nd.expect {
-		m.up(j, at, packet{p.psn, nd.expect})
+}
+
+// release frees the aggregator of a decision, if it has one.
+func (m *model) release(nd *node, d *decision) {
+	switch {
+	case d.fate != granted:
+	case nd.address == Pool:
+		m.mem[nd.sw].free++
+	default:
+		m.mem[nd.sw].taken[d.slot] = false
 	}
+}
+
+// merge adds a packet to what the parameter server has of its PSN, and returns the workers
+// to which the result is to be sent now. What is disjoint is added, what contains all that is there
+// takes its place, and everything else says nothing. Of a PSN that is complete, whoever asks is
+// answered: all workers with it, for results are multicast, and so of those that ask at the same
+// time only the first.
+func (m *model) merge(j *job, all uint64, p packet) (to uint64) {
+	s := &j.sums[p.psn&j.mask]
+	switch {
+	case p.psn < s.psn:
+		return 0
+	case p.psn > s.psn:
+		*s = sum{psn: p.psn}
+	}
+	if s.done {
+		switch {
+		case !p.asks:
+			return 0
+		case j.Kind == Unicast:
+			return p.workers
+		case s.covered&p.workers != 0:
+			s.covered &^= p.workers
+			return 0
+		}
+		s.covered = all &^ p.workers
+		return all
+	}
+	if p.asks {
+		s.asked |= p.workers
+	}
+	switch {
+	case s.have&p.workers == 0:
+		s.have |= p.workers
+	case s.have&^p.workers == 0:
+		s.have = p.workers
+	}
+	if s.have != all {
+		return 0
+	}
+	s.done = true
+	if p.resend { // the others' resends are right behind this one
+		s.covered = all &^ s.asked
+	}
+	m.complete(j)
+	return all
 }
 
 // decide binds a PSN by its first packet, and takes the aggregator.
 func (m *model) decide(j *job, nd *node, p *packet) fate {
-	if p.workers == nd.expect {
+	switch {
+	case p.resend:
+		return denied
+	case p.workers == nd.expect:
 		return passed
 	}
 	mem := &m.mem[nd.sw]
@@ -1142,26 +1370,38 @@ func (m *model) slot(j *job, nd *node, psn int) int {
 	return 0
 }
 
-// sum is a packet at a switch that has memory for all of a job.
-func (m *model) sum(j *job, at int, p packet) {
+// sum is a packet at a switch that has memory for all of a job. A sum that is complete is
+// kept: what asks for it gets it from the root, back the way that it came, and makes other switches
+// send it up again.
+func (m *model) sum(j *job, at, from int, p packet) {
 	nd := &j.nodes[at]
 	d := &nd.ring[p.psn&j.mask]
 	if nd.sw == None && nd.parent != None {
 		m.up(j, at, p)
 		return
 	}
-	if d.psn != p.psn {
+	if p.psn > d.psn {
 		*d = decision{psn: p.psn, fate: granted}
 	}
-	if d.workers |= p.workers; d.workers != nd.expect {
-		return
+	whole := packet{psn: p.psn, workers: nd.expect}
+	switch complete := d.workers == nd.expect; {
+	case p.psn < d.psn:
+	case complete && p.resend && nd.parent == None:
+		m.back(j, from, whole)
+	case complete && p.resend:
+		whole.resend = true
+		m.up(j, at, whole)
+	case d.workers&p.workers != 0: // the sum has it
+	default:
+		switch d.workers |= p.workers; {
+		case d.workers != nd.expect:
+		case nd.parent != None:
+			m.up(j, at, whole)
+		default:
+			m.complete(j)
+			m.multicast(j, at, whole)
+		}
 	}
-	if nd.parent != None {
-		m.up(j, at, packet{p.psn, nd.expect})
-		return
-	}
-	m.complete(j)
-	m.multicast(j, at, packet{p.psn, nd.expect})
 }
 
 // come is a frame at a worker of a ring.
@@ -1233,6 +1473,9 @@ func (m *model) answer(j *job) {
 			at := m.now
 			for v := k.node; v != None; v = j.nodes[v].parent {
 				at += j.Nodes[v].Delay
+				if l := m.paths[j.nodes[v].down].link; l != None {
+					at += j.Bits / m.links[l].rate
+				}
 			}
 			if j.Kind == Ring {
 				m.pass(j, k)
@@ -1262,11 +1505,11 @@ func (m *model) answer(j *job) {
 	}
 	ps := len(j.nodes) - 1
 	if j.Kind != Unicast {
-		m.multicast(j, ps, packet{p.psn, j.nodes[ps].expect})
+		m.multicast(j, ps, p)
 		return
 	}
-	for w := range j.workers {
-		m.multicast(j, ps, packet{p.psn, j.nodes[j.workers[w].node].expect})
+	for to := p.workers; to != 0; to &= to - 1 {
+		m.multicast(j, ps, packet{psn: p.psn, workers: to & -to})
 	}
 }
 
@@ -1274,30 +1517,31 @@ func (m *model) answer(j *job) {
 func (m *model) multicast(j *job, at int, p packet) {
 	for _, c := range j.nodes[at].children {
 		if j.nodes[c].expect&p.workers != 0 {
-			m.put(j.nodes[c].down, p)
+			m.back(j, c, p)
 		}
 	}
+}
+
+// back sends a result to a node from its parent.
+func (m *model) back(j *job, to int, p packet) {
+	j.seen.nodes[to].down += m.weight
+	m.put(j.nodes[to].down, p)
 }
 
 // down is a result that arrives at a node.
 func (m *model) down(ji, at int, p packet) {
 	j := &m.jobs[ji]
 	nd := &j.nodes[at]
+	j.seen.nodes[at].got += m.weight
 	if len(nd.children) == 0 {
 		w := bits.TrailingZeros64(nd.expect)
 		m.receive(j, &j.workers[w], p.psn)
 		return
 	}
 	if nd.sw != None && j.Kind == Statistical {
-		if d := &nd.ring[p.psn&j.mask]; d.psn == p.psn {
-			if d.fate == granted {
-				if nd.address == Pool {
-					m.mem[nd.sw].free++
-				} else {
-					m.mem[nd.sw].taken[d.slot] = false
-				}
-			}
-			d.fate = passed
+		if d := &nd.ring[p.psn&j.mask]; d.psn <= p.psn {
+			m.release(nd, d)
+			*d = decision{psn: p.psn, fate: passed}
 		}
 	}
 	m.multicast(j, at, p)
@@ -1306,9 +1550,15 @@ func (m *model) down(ji, at int, p packet) {
 // receive is a result at a worker: the window moves on.
 func (m *model) receive(j *job, w *worker, psn int) {
 	i := psn & j.mask
+	if psn < w.base || w.done[i] {
+		return // it is known
+	}
 	w.done[i] = true
-	if psn >= w.newest {
-		w.srtt += (m.now - w.sent[i] - w.srtt) / 8
+	if psn >= w.newest && (w.again == nil || !w.again[i]) { // Karn
+		rtt := m.now - w.sent[i]
+		w.rttvar += (math.Abs(w.srtt-rtt) - w.rttvar) / 4
+		w.srtt += (rtt - w.srtt) / 8
+		w.backoff = 0
 	}
 	w.newest = max(w.newest, psn)
 	shut := w.next >= w.base+j.Window
@@ -1319,6 +1569,49 @@ func (m *model) receive(j *job, w *worker, psn int) {
 	}
 	if shut && w.next < w.base+j.Window {
 		m.queue.set(w.entity, m.due(j, w))
+	}
+	if w.again != nil {
+		m.arm(j, w)
+	}
+}
+
+// deadline is when a worker sends again what it has sent longest ago of what is not answered:
+// RFC 6298, of a timeout that is 16 times the least at most. +Inf: all is answered.
+func (j *job) deadline(w *worker) float64 {
+	for ; w.unanswered.n > 0; w.unanswered.pop() {
+		f := &w.unanswered.buf[w.unanswered.head]
+		if i := f.psn & j.mask; f.psn >= w.base && !w.done[i] && w.sent[i] == f.at {
+			return f.at + min(math.Ldexp(max(j.Timeout, w.srtt+4*w.rttvar), w.backoff), 16*j.Timeout)
+		}
+	}
+	return math.Inf(1)
+}
+
+// arm makes a worker's timer go off no later than it has to.
+func (m *model) arm(j *job, w *worker) {
+	if at := max(j.deadline(w), w.paced, m.now); at < m.queue.at[w.timer] {
+		m.queue.set(w.timer, at)
+	}
+}
+
+// expire sends again what a worker has waited for too long. That is beside its schedule, and
+// never faster, but for a few at once; the timeout doubles, once for all that was sent before it did.
+func (m *model) expire(j *job, w *worker) {
+	for {
+		at := max(j.deadline(w), w.paced)
+		if at > m.now {
+			m.queue.set(w.timer, at)
+			return
+		}
+		psn := w.unanswered.pop().psn
+		i := psn & j.mask
+		if w.sent[i] >= w.backedOff {
+			w.backoff, w.backedOff = min(w.backoff+1, 16), m.now
+		}
+		w.sent[i], w.again[i] = m.now, true
+		w.unanswered.push(packet{psn: psn}, m.now)
+		w.paced = max(w.paced, m.now-8*w.gap) + w.gap
+		m.up(j, w.node, packet{psn: psn, workers: j.nodes[w.node].expect, resend: true, asks: true})
 	}
 }
 
@@ -1373,7 +1666,12 @@ func (m *model) send(j *job, w *worker) {
 	w.sent[psn&j.mask] = m.now
 	w.sentPeak = max(w.sentPeak, w.next-w.base)
 	w.lackPeak = max(w.lackPeak, j.done-w.base)
-	m.up(j, w.node, packet{psn, j.nodes[w.node].expect})
+	if w.again != nil {
+		w.again[psn&j.mask] = false
+		w.unanswered.push(packet{psn: psn}, m.now)
+		m.arm(j, w)
+	}
+	m.up(j, w.node, packet{psn: psn, workers: j.nodes[w.node].expect})
 	if w.next < w.base+j.Window {
 		m.queue.set(w.entity, m.due(j, w))
 		return

@@ -220,3 +220,93 @@ func BenchmarkRun(b *testing.B) {
 		})
 	}
 }
+
+// TestLoss: of a worker alone, what it sends and gets again follows from what links lose, make two
+// of, and let through: it asks until it gets an answer, and who completes its PSN answers each time.
+func TestLoss(t *testing.T) {
+	const p, q, twice = .05, .1, .2
+	alone := func(kind Kind, up, down Damage) *Network {
+		n := &Network{Links: []float64{1000, 1000}, Damage: []Damage{up, down}, Switches: []int{0}, Jobs: []Job{{
+			Kind: kind, Bits: 1, Window: 4000, Gap: .02, Timeout: 2,
+			Nodes: []Node{
+				{Parent: 1, Up: 0, Down: 1, Switch: None, Delay: .1},
+				{Parent: None, Up: None, Down: None, Switch: None},
+			},
+		}}}
+		if kind == Synchronous {
+			n.Jobs[0].Nodes[1].Switch = 0
+		}
+		return n
+	}
+	for _, tt := range []struct {
+		name                     string
+		n                        *Network
+		up, came, down, downCame float64
+	}{
+		{"nothing is lost", alone(Unicast, Damage{}, Damage{}), 1, 1, 1, 1},
+		{"gradients are", alone(Unicast, Damage{Loss: p}, Damage{}), 1 / (1 - p), 1, 1, 1},
+		{"results are", alone(Unicast, Damage{}, Damage{Loss: q}), 1 / (1 - q), 1 / (1 - q), 1 / (1 - q), 1},
+		{"both are", alone(Unicast, Damage{Loss: p}, Damage{Loss: q}), 1 / (1 - p) / (1 - q), 1 / (1 - q), 1 / (1 - q), 1},
+		{"a root answers as a parameter server does", alone(Synchronous, Damage{Loss: p}, Damage{Loss: q}), 1 / (1 - p) / (1 - q), 1 / (1 - q), 1 / (1 - q), 1},
+		{"of two results one is for nothing", alone(Unicast, Damage{}, Damage{Twice: twice}), 1, 1, 1, 1 + twice},
+		{"what comes twice and was not sent again is not answered twice", alone(Unicast, Damage{Twice: twice}, Damage{}), 1, 1 + twice, 1, 1},
+		{"who is late is in time", alone(Unicast, Damage{Late: .5, Delay: .1}, Damage{}), 1, 1, 1, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, ok := Run(tt.n, Limits{Seed: 1, Error: .003, Events: 2e6})
+			if !ok {
+				t.Fatal("no result")
+			}
+			j := &r.Jobs[0]
+			if math.Abs(j.Rate-50) > .25 {
+				t.Errorf("%.2f PSN/s, its rate limit is 50", j.Rate)
+			}
+			for what, v := range map[string][2]float64{
+				"packets are sent": {j.Up[0], tt.up}, "of these come": {j.UpCame[0], tt.came},
+				"results are sent": {j.Down[0], tt.down}, "of these come, ": {j.DownCame[0], tt.downCame},
+			} {
+				if math.Abs(v[0]-v[1]) > .01 {
+					t.Errorf("per PSN, %s %.3f, want %.3f", what, v[0], v[1])
+				}
+			}
+		})
+	}
+}
+
+// TestBuffers: a window that no buffer holds. What waits for timeouts of what was dropped is not in
+// the queue, so that it fits, and the link stays full; of two jobs the one with the longer queue loses.
+func TestBuffers(t *testing.T) {
+	line := func(buffer float64, windows ...int) *Network {
+		n := &Network{Links: []float64{1e4, 1000}, Buffers: []float64{0, buffer}}
+		for _, w := range windows {
+			n.Jobs = append(n.Jobs, Job{Kind: Unicast, Bits: 1, Window: w, Timeout: 1, Nodes: []Node{
+				{Parent: 1, Up: 0, Down: None, Switch: None, Delay: .01},
+				{Parent: 2, Up: 1, Down: None, Switch: None, Delay: .01},
+				{Parent: None, Up: None, Down: None, Switch: None},
+			}})
+		}
+		return n
+	}
+	lost := func(j *JobResult) float64 { return j.Up[1] - j.UpCame[1] }
+	for _, tt := range []struct {
+		name string
+		n    *Network
+		lost []bool
+	}{
+		{"a window with room", line(500, 400), []bool{false}},
+		{"one without", line(100, 400), []bool{true}},
+		{"beside a short one, which loses nothing", line(100, 400, 20), []bool{true, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, ok := Run(tt.n, Limits{Seed: 1, Error: .003, Events: 2e6})
+			if !ok {
+				t.Fatal("no result")
+			}
+			for i, want := range tt.lost {
+				if l := lost(&r.Jobs[i]); (l > .001) != want {
+					t.Errorf("job %d: %.4f packets of a PSN are dropped, is it to lose some: %v", i, l, want)
+				}
+			}
+		})
+	}
+}

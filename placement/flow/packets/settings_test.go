@@ -43,15 +43,15 @@ func TestUnequal(t *testing.T) {
 					t.Errorf("job %d: %.2f PSN/s, with real packets %.2f", ji, out.Rate, row[0])
 				}
 				for k, nd := range tt.n.Jobs[ji].Nodes {
-					up, granted, decided := row[1+3*k], row[2+3*k], row[3+3*k]
+					up, granted, decided := row[1+figures*k], row[2+figures*k], row[3+figures*k]
 					if nd.Switch == None {
 						continue
 					}
 					t.Logf("job %d node %d: share %.4f of %.4f, up %.4f of %.4f", ji, k, out.Share[k], granted/decided, out.Rate*out.Up[k], up)
-					if math.Abs(out.Share[k]-granted/decided) > .02+open[ji][2+3*k]/decided {
+					if math.Abs(out.Share[k]-granted/decided) > .02+open[ji][2+figures*k]/decided {
 						t.Errorf("job %d node %d: share %.3f, with real packets %.3f", ji, k, out.Share[k], granted/decided)
 					}
-					if math.Abs(out.Rate*out.Up[k]-up) > .03*up+open[ji][1+3*k] {
+					if math.Abs(out.Rate*out.Up[k]-up) > .03*up+open[ji][1+figures*k] {
 						t.Errorf("job %d node %d: sends up %.2f/s, with real packets %.2f/s", ji, k, out.Rate*out.Up[k], up)
 					}
 				}
