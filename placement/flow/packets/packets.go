@@ -283,6 +283,8 @@ func (a *accumulator) add(m *model) {
 			put(share)
 			put(c.up / m.length)
 			x := &a.extra[i][v]
+			x.granted += c.granted / m.length
+			x.denied += c.denied / m.length
 			x.came += c.came / m.length
 			x.down += c.down / m.length
 			x.got += c.got / m.length
@@ -321,8 +323,12 @@ func (a *accumulator) result() *Result {
 		j.Rate, j.RateError = a.sum[k]/n, a.err(k)
 		j.RateSpread = a.spread(k)
 		k++
-		for range a.jobs[i].Nodes {
-			j.Share = append(j.Share, a.sum[k]/n)
+		for v := range a.jobs[i].Nodes {
+			share := a.sum[k] / n
+			if x := &a.extra[i][v]; x.granted+x.denied > 0 { // of means, as Up is: runs that are faster count for more
+				share = x.granted / (x.granted + x.denied)
+			}
+			j.Share = append(j.Share, share)
 			j.ShareError = append(j.ShareError, a.err(k))
 			j.ShareSpread = append(j.ShareSpread, a.spread(k))
 			up := 0.0
