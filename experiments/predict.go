@@ -288,8 +288,38 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]))
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs))
 	return ph, m.log.err
+}
+
+// fewLosses is how many packets a job has to send again in a phase for its figures to be those of many losses:
+// each stops a window for a timeout, and 1,600 of them are known to 5 % (two standard deviations of a count).
+const fewLosses = 1600
+
+// chance says which jobs lost so few packets, of those that cables lose on purpose, that what is predicted of
+// their mean need not be what a phase has; empty: none.
+func (m *measurer) chance(setup testbed.Setup, jobs []string) string {
+	lossy := false
+	for _, d := range setup.Damage {
+		lossy = lossy || d.Loss > 0
+	}
+	if !lossy || m.kind != results.Measured {
+		return ""
+	}
+	for _, j := range setup.Plan.Jobs {
+		if !slices.Contains(jobs, j.Name) || j.Local() || j.Collective == placement.Ring {
+			continue
+		}
+		var again []results.Series
+		for _, w := range j.Workers {
+			again = append(again, m.series("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
+		}
+		f, err := results.Rate(m.window, results.Sum(again...))
+		if n := f.Value * m.window.Length(); err != nil || n < fewLosses {
+			return fmt.Sprintf("job %s sent %.0f packets again in this phase: what losses cost is known to 5 %% from some %d on; a longer phase would do", j.Name, n, fewLosses)
+		}
+	}
+	return ""
 }
 
 // unsteady says which jobs' messages end before what is predicted is what they meet; empty: none.

@@ -182,11 +182,14 @@ const whole = 100
 
 // tries are how a setting is measured until it is decided: once; once more, in phases so many times as
 // long; and several times in such phases, since each repeat has phases of its own, and three have an
-// interval. A model decides at once.
+// interval. A model decides at once. Where the machine was in the way, the same is tried again, so
+// many times in all.
 var tries = []struct {
 	times  int
 	longer float64
 }{{1, 1}, {1, 4}, {3, 3}}
+
+const mostTries = 3
 
 // prepared is a setting whose files are written.
 type prepared struct {
@@ -213,13 +216,25 @@ func (d *drawer) prepare(number int) (p prepared, err error) {
 // run runs a setting, and again what one try leaves undecided. The record is nil where the run came to
 // nothing.
 func (d *drawer) run(p prepared) (r ran) {
-	for i, t := range tries {
-		if r = d.try(p, t.times, t.longer); r.err != nil || d.driver == "sim" || r.rec.Outcome != results.Inconclusive || i == len(tries)-1 {
-			r.setting.Again = i > 0
-			return r
+	t := 0
+	for i := range mostTries {
+		r = d.try(p, tries[t].times, tries[t].longer)
+		r.setting.Again = i > 0
+		if r.err != nil || d.driver == "sim" || r.rec.Outcome != results.Inconclusive {
+			break
+		}
+		if !spoilt(r.rec) {
+			t++
 		}
 	}
 	return r
+}
+
+// spoilt says whether the testbed stood still for too much of a phase.
+func spoilt(rec *results.Record) bool {
+	return slices.ContainsFunc(rec.Points, func(p results.Point) bool {
+		return slices.ContainsFunc(p.Phases, func(ph results.Phase) bool { return ph.Spoilt != "" })
+	})
 }
 
 // try is one run of a setting, which is measured so many times in phases so many times as long.

@@ -15,11 +15,14 @@
 //   - Switches: M aggregators that several jobs share, by any of four addressings; the first
 //     packet of a PSN decides for all of it; a hash is the same function of job and PSN at
 //     every switch; an aggregator stays taken until the result has passed.
-//   - Links: a transmitter, and one queue per job, served by deficit round robin.
+//   - Links: a transmitter, and one queue per job, served by deficit round robin. Frames that
+//     they lose, double or delay, by chance.
+//   - Timeouts (RFC 6298 within 1 and 16 times the first one, doubled while nothing is
+//     answered) and resends, which push sums out of switches and are denied from then on.
 //   - Parameter servers, results multicast down the tree, and beside them rings of short
 //     messages, frame by frame, or streams for those of long ones.
 //
-// What it leaves out: loss and resends, windows that change (AIMD), the time that hosts
+// What it leaves out: what TCP makes of losses, windows that change (AIMD), the time that hosts
 // need beyond what the round trip says, and messages: all jobs send without end.
 //
 // How near it is to testbed/ina in 100 random settings (one to three racks, up to three
@@ -29,6 +32,12 @@
 // within 5 %; 1,487 loads of links, .09 % and within 5 % in 99.9 %.
 //
 //	go test ./placement/flow/packets -run TestAgainstProtocol -v -settings 100 -seed 1 -timeout 1h
+//
+// Over links of which some or all lose .1 to 10 % of their frames, and some double or delay 5 %,
+// 30 such settings: 175 shares off by .0030 on average and within .04 in 98.9 %; 84 rates, .2 % and
+// within 5 % in 98.8 %; 910 loads of links each way, .18 and .04 %, all within 5 %.
+//
+//	go test ./placement/flow/packets -run TestLossAgainstProtocol -v -settings 30 -seed 1 -timeout 1h
 //
 // The worst, a share off by .10, is one of a job that is so slow beside the others that the
 // events were used up by four runs, whose own standard error says .08.
