@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -139,6 +140,77 @@ reason = "nothing else is on the way"
 		}
 		if c.every > 2 && !strings.Contains(checks[0].Why, "one message takes more than half of the phase") {
 			t.Errorf("%s: %q", c.name, checks[0].Why)
+		}
+	}
+}
+
+// TestPredictLoss: what a plan says of cables that lose packets, and of what it has no model.
+func TestPredictLoss(t *testing.T) {
+	const head = `
+inventory = "pair.toml"
+[switch]
+queue = "fair"
+ecn = "64KiB"
+[measure]
+warmup = "100ms"
+duration = "1s"
+[[link_state]]
+of = "*"
+loss = 0.08
+[[link_state]]
+of = "h3->tor1"
+loss = 0.04
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+`
+	planned := func(job string) *placement.Prediction {
+		t.Helper()
+		p, err := NewPlan(pairOn(t, "50us", head+job), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Points[0].Phases[0].Predictions[0]
+	}
+	p := planned(`ps = "h3"
+rate = "1Gbit/s"
+window = 4096
+`)
+	a := &p.Jobs[0]
+	if p.Beyond != "" || a.Shares[0].Granted < .999 {
+		t.Errorf("granted %v of what there is memory for; beyond the model: %q", a.Shares[0].Granted, p.Beyond)
+	}
+	// Sums that are pushed out, and what is sent again, go to the PS beside them.
+	if s := a.Shares[0].Share; s > .2 || a.WireRate < 1.3*a.Goodput*1024/960 {
+		t.Errorf("share %.3f, %.4g bit/s of %.4g bit/s", s, a.Goodput, a.WireRate)
+	}
+	// Hosts count what they send, and switches what their cables let through.
+	loads := map[string]placement.LinkPrediction{}
+	for _, l := range p.Links {
+		loads[l.Link] = l
+		if l.Lost/l.Load < .03 || l.Lost/l.Load > .09 {
+			t.Errorf("%s loses %.3f of what it carries", l.Link, l.Lost/l.Load)
+		}
+	}
+	if l := loads["h3->tor1"]; math.Abs(l.Lost/l.Load-.04) > .005 {
+		t.Errorf("of two states of a link the last holds: %.3f is lost", l.Lost/l.Load)
+	}
+	topo := pairOn(t, "50us", head+`ps = "h3"
+`).Inventory().Topology()
+	for _, f := range figures(p, topo) {
+		switch l := loads[f.Of]; {
+		case f.Metric == "link_rate" && f.Of == "h1->tor1" && f.Value != l.Load,
+			f.Metric == "link_rate" && f.Of == "tor1->h1" && f.Value != l.Load-l.Lost:
+			t.Errorf("%s counts %.4g of %+v", f.Of, f.Value, l)
+		}
+	}
+	for why, job := range map[string]string{
+		"ring":     "collective = \"ring\"\n",
+		"messages": "ps = \"h3\"\nmessage = \"1MiB\"\n",
+		"changes":  "ps = \"h3\"\ncontrol = \"aimd\"\n",
+	} {
+		if p := planned(job); !strings.Contains(p.Beyond, why) {
+			t.Errorf("%s: beyond the model is %q", why, p.Beyond)
 		}
 	}
 }

@@ -29,7 +29,12 @@
 //     a round trip and halves when its queue exceeds the ECN threshold, or the
 //     buffer where no threshold is set.
 //
-// Assumptions: workers of a job send alike; nothing is lost and nothing resent;
+//   - Damage. Over links that lose frames, double them or hold them back, rates, shares, resends and what
+//     links carry are those of the predictor occupancy, of streams as long as the same jobs send; so
+//     here too netns is the check of it, and tests in memory. How long the end of a message waits for
+//     timeouts is left out. Beside a ring over such links, and with aimd, nothing is lost.
+//
+// Assumptions: workers of a job send alike; no queue overflows:
 // buffers hold whatever windows allow; the first round trip of a stream counts
 // like any other; stopping takes no time; a shared AIMD bottleneck with
 // round trips far below 250 µs has coarser teeth than the real one. Sums are not
