@@ -17,11 +17,13 @@
 //     instead, which follows packets where it has to; so what a switch does is an
 //     independent check of the predictor on netns and in tests, and not here. The loads
 //     and rates that follow from shares are this model's own.
+//
 //   - Links. A job loads every directed link of its tree with packets per PSN that
 //     follow from the shares below (a + (1-a)·n at a switch that n packets of a
 //     PSN enter), one result down every link, one per worker for unicast results.
 //     An overloaded link is shared max-min by fair queues, of jobs or of their flows, and
 //     in proportion to what is offered by fifo ones.
+//
 //   - Queues. What a job's window holds beyond rate × round trip waits at the link
 //     that holds the job back, of several the one nearest the PS (Little's law). It
 //     lengthens the round trip, and the hold at switches that do not have the queue
