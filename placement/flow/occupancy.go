@@ -16,7 +16,8 @@ const (
 )
 
 // Occupancy predicts what jobs get from a network of duplex links and addressed
-// switch memory, when links are shared by per-job fair queues (DRR) and nothing is lost.
+// switch memory, when links are shared by per-job fair queues (DRR). Frames are lost where a link
+// says so (Link.Damage), and nowhere else: buffers have room for all windows.
 //
 // Exact, by closed forms: max-min shares of links whose queues hold what windows allow;
 // a memory that is never short; a hash that paced jobs meet at one switch of theirs each,
@@ -28,9 +29,13 @@ const (
 // atp, levels of a tree (which decide alike where the same function addresses memories
 // of the same size, and later for near workers than for far ones), memories that are short
 // behind a queue, rate limits whose window is hardly enough, windows on links that are
-// nearly full, rings of short messages where others cross their way, and rings, parameter
+// nearly full, links that lose frames, which are sent again after timeouts (6 million events, some
+// 1 s, as timeouts are few and what they cost is much), rings of short messages where others cross their way, and rings, parameter
 // servers and synchronous jobs beside all those. How near that is to the protocol itself
 // stands in package packets.
+//
+// Unknown (Result.Lossless): what TCP makes of a ring's losses, and senders that change their windows
+// because of them.
 //
 // Approximate, within some .1 of a share where memory is short: jobs that have neither
 // a window nor a rate limit (as those with AIMD are put here), and networks of so many

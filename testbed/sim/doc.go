@@ -17,11 +17,13 @@
 //     instead, which follows packets where it has to; so what a switch does is an
 //     independent check of the predictor on netns and in tests, and not here. The loads
 //     and rates that follow from shares are this model's own.
+//
 //   - Links. A job loads every directed link of its tree with packets per PSN that
 //     follow from the shares below (a + (1-a)·n at a switch that n packets of a
 //     PSN enter), one result down every link, one per worker for unicast results.
 //     An overloaded link is shared max-min by fair queues, of jobs or of their flows, and
 //     in proportion to what is offered by fifo ones.
+//
 //   - Queues. What a job's window holds beyond rate × round trip waits at the link
 //     that holds the job back, of several the one nearest the PS (Little's law). It
 //     lengthens the round trip, and the hold at switches that do not have the queue
@@ -29,7 +31,12 @@
 //     a round trip and halves when its queue exceeds the ECN threshold, or the
 //     buffer where no threshold is set.
 //
-// Assumptions: workers of a job send alike; nothing is lost and nothing resent;
+//   - Damage. Over links that lose frames, double them or hold them back, rates, shares, resends and what
+//     links carry are those of the predictor occupancy, of streams as long as the same jobs send; so
+//     here too netns is the check of it, and tests in memory. How long the end of a message waits for
+//     timeouts is left out. Beside a ring over such links, and with aimd, nothing is lost.
+//
+// Assumptions: workers of a job send alike; no queue overflows:
 // buffers hold whatever windows allow; the first round trip of a stream counts
 // like any other; stopping takes no time; a shared AIMD bottleneck with
 // round trips far below 250 µs has coarser teeth than the real one. Sums are not
