@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/random"
@@ -29,7 +27,7 @@ import (
 // surveyFlags are those of `fidelity --random`.
 func surveyFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "random", Usage: "run `N` settings drawn at random, each held against what is predicted of it"},
+		&cli.IntFlag{Name: "random", Usage: "run `N` settings drawn at random, one after the other, each held against what is predicted of it"},
 		&cli.StringFlag{Name: "seed", Value: "1", Usage: "`SEED` of --random: a number, or any text, such as the hash of a commit"},
 		&cli.IntFlag{Name: "case", Value: 1, Usage: "`NUMBER` of the first setting that --random runs"},
 		&cli.StringFlag{Name: "keep", Usage: "leave the files of the settings that --random draws in `DIR`"},
@@ -124,9 +122,9 @@ type ran struct {
 	err     error
 }
 
-// all runs settings, and gives each in its turn. Emulations share the machine: so many run side by side
-// as leave its headroom, by what plans ask of it, and models as many as there are processors. Once it is
-// left no more are begun, and those that are under way are waited for.
+// all runs settings, and gives each in its turn: emulations one after the other, since two that take half
+// of the machine's headroom each are late where either alone is not, and models as many at a time as there
+// are processors. Once it is left no more are begun, and those that are under way are waited for.
 func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	return func(yield func(int, ran) bool) {
 		ctx, cancel := context.WithCancel(d.c.Context)
@@ -137,31 +135,19 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 		}
 		var g errgroup.Group
 		defer func() { _ = g.Wait() }() // what they return is in done
+		g.SetLimit(1)
 		if d.driver == "sim" {
 			g.SetLimit(runtime.NumCPU())
 		}
-		room := semaphore.NewWeighted(whole)
 		begun := make(chan struct{})
 		go func() {
 			defer close(begun)
 			for i := range n {
-				var p prepared
-				var part int64
-				err := ctx.Err()
-				if err == nil {
-					p, err = d.prepare(first + i)
-				}
-				if err == nil && d.driver == "netns" {
-					part = min(max(1, int64(math.Ceil(p.part*whole))), whole)
-					err = room.Acquire(ctx, part)
-				}
-				if err != nil {
-					done[i] <- ran{setting: p.setting, err: err}
-					continue
-				}
 				g.Go(func() error {
-					r := d.run(p)
-					room.Release(part)
+					r := ran{err: ctx.Err()}
+					if r.err == nil {
+						r = d.run(first + i)
+					}
 					done[i] <- r
 					return nil
 				})
@@ -176,9 +162,6 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 		}
 	}
 }
-
-// whole is all that the machine has for emulations, in parts.
-const whole = 100
 
 // tries are how a setting is measured until it is decided: once; once more, in phases so many times as
 // long; and several times in such phases, since each repeat has phases of its own, and three have an
@@ -197,7 +180,6 @@ type prepared struct {
 	setting fidelity.SurveyCase
 	path    string
 	pace    random.Pace // on netns
-	part    float64     // of what the machine has for emulations that it takes, on netns
 }
 
 // prepare draws a setting, and finds out how fast this machine carries it.
@@ -208,14 +190,18 @@ func (d *drawer) prepare(number int) (p prepared, err error) {
 		return p, outputError{err}
 	}
 	if d.driver == "netns" {
-		p.pace, p.part, err = d.motion(p.path)
+		p.pace, err = d.motion(p.path)
 	}
 	return p, err
 }
 
-// run runs a setting, and again what one try leaves undecided. The record is nil where the run came to
-// nothing.
-func (d *drawer) run(p prepared) (r ran) {
+// run draws and runs a setting, and again what one try leaves undecided. The record is nil where the run
+// came to nothing.
+func (d *drawer) run(number int) (r ran) {
+	p, err := d.prepare(number)
+	if err != nil {
+		return ran{setting: p.setting, err: err}
+	}
 	t := 0
 	for i := range mostTries {
 		r = d.try(p, tries[t].times, tries[t].longer)
@@ -275,16 +261,15 @@ func (d *drawer) try(p prepared, times int, longer float64) (r ran) {
 	return r
 }
 
-// motion is the pace at which this machine carries an experiment, and the part of the machine that it
-// takes then: all of it where the factor is given.
-func (d *drawer) motion(path string) (pace random.Pace, part float64, err error) {
+// motion is the pace at which this machine carries an experiment.
+func (d *drawer) motion(path string) (pace random.Pace, err error) {
 	spec, err := experiments.Load(path)
 	if err != nil {
-		return pace, 0, err
+		return pace, err
 	}
 	plan, err := experiments.NewPlan(spec, version())
 	if err != nil {
-		return pace, 0, err
+		return pace, err
 	}
 	var phases []*placement.Prediction
 	for _, ph := range plan.Points[0].Phases {
@@ -296,11 +281,11 @@ func (d *drawer) motion(path string) (pace random.Pace, part float64, err error)
 		}
 	}
 	if pace.Factor = d.c.Float64("factor"); pace.Factor > 0 {
-		return pace, 1, nil
+		return pace, nil
 	}
 	load, err := carry.Demand(spec.Inventory(), plan.Points[0].Plan, phases, spec.Switch.Lanes)
 	pace.Factor = carry.Factor(d.machine, load)
-	return pace, d.machine.Part(load, pace.Factor), err
+	return pace, err
 }
 
 // slowest makes a pace no faster than the jobs of a phase are.

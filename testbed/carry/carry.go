@@ -219,17 +219,11 @@ func Factor(m Machine, l Load) float64 {
 // carries says whether a factor leaves headroom.
 func (m Machine) carries(l Load, factor float64) bool {
 	rtt := l.RTT * factor
-	late := max(m.Late, Stall.Seconds())
-	return m.Part(l, factor) <= 1 && (rtt == 0 || late <= Lateness*rtt)
-}
-
-// Part is how much of what the machine has for emulations, with headroom, a load takes at a factor of
-// slow motion: 1 is all of it.
-func (m Machine) Part(l Load, factor float64) float64 {
 	rest := time.Millisecond
-	if rtt := l.RTT * factor; rtt > 0 && rtt < 10 {
+	if rtt > 0 && rtt < 10 {
 		rest = max(time.Microsecond, testbed.Rest(time.Duration(rtt*float64(time.Second)), false))
 	}
 	all, one := m.spend(l.Frames/factor, l.Switch/factor, l.Threads, rest)
-	return max(all/(Busy*float64(m.CPUs)), one/Busy)
+	late := max(m.Late, Stall.Seconds())
+	return all <= Busy*float64(m.CPUs) && one <= Busy && (rtt == 0 || late <= Lateness*rtt)
 }
