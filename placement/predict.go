@@ -76,6 +76,9 @@ type Prediction struct {
 	// Rings says that a ring's rates were found by following its frames, from one message to
 	// the next (flow.Result.Rings).
 	Rings bool `json:"-"`
+	// Settled is after how many seconds queues are as long as they stay, as packets show that were followed
+	// from empty ones; 0: none were.
+	Settled float64 `json:"settled,omitempty"`
 	// Beyond says what of the conditions the prediction leaves out, and why; empty: nothing that matters.
 	Beyond string `json:"beyond,omitempty"`
 }
@@ -178,7 +181,7 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	if err != nil {
 		return nil, fmt.Errorf("predict with %s: %w", out.Predictor, err)
 	}
-	out.Rings = r.Rings
+	out.Rings, out.Settled = r.Rings, r.Settled
 	if out.Predictor == Occupancy {
 		out.Beyond = b.beyond(plan, r)
 	}

@@ -144,6 +144,9 @@ type Result struct {
 	// Rings says that rates of jobs with a Ring are what all-reduces get in the mean over time,
 	// as packets were followed; else they are those of streams.
 	Rings bool
+	// Settled is after how many seconds all is as it goes on, as packets were followed from empty queues; 0:
+	// they were not.
+	Settled float64
 	// Lossless says that there are links that lose frames, or otherwise damage them, and that what jobs get
 	// is as if there were none: packets could not be followed, or one of the jobs on them is a ring, whose
 	// TCP nothing here knows.

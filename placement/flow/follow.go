@@ -17,6 +17,10 @@ const (
 	maxScale     = 64
 )
 
+// grown is how much more than it carries a link was sent while packets were counted, as a part of that, before
+// rates are said to be off by as much.
+const grown = 0.01
+
 // scatter is the most PSNs by which a sender with a rate limit may be behind its even
 // schedule: two blocks of 16.
 const scatter = 32
@@ -197,7 +201,7 @@ func follow(p *Problem, average *Result) *Result {
 	if got == nil {
 		return nil
 	}
-	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Rings: true}
+	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Rings: true, Settled: got.Settled}
 	if average != nil {
 		copy(r.Jobs, average.Jobs)
 	}
@@ -212,6 +216,9 @@ func follow(p *Problem, average *Result) *Result {
 			if j.aggregates(&j.Nodes[k]) {
 				jr.Share[k], jr.ShareSpread[k] = out.Share[k], out.ShareSpread[k]
 			}
+		}
+		if got.Over > grown { // queues were still filling
+			jr.RateSpread = max(jr.RateSpread, got.Over*jr.Rate)
 		}
 		// What is held back by its own limit keeps to it to the last packet.
 		if j.Limit > 0 && jr.Rate > 0.995*j.Limit {
@@ -231,7 +238,7 @@ func follow(p *Problem, average *Result) *Result {
 			if nd.Up != None {
 				r.Links[nd.Up].Load += jr.Rate * out.Up[k]
 				r.Links[nd.Up].Flows += out.Up[k]
-				r.Links[nd.Up].Spread += out.UpSpread[k] * packet(j)
+				r.Links[nd.Up].Spread += max(out.UpSpread[k]*packet(j), jr.RateSpread*out.Up[k])
 				if jr.UpCame != nil {
 					r.Links[nd.Up].Lost += jr.Rate * (out.Up[k] - jr.UpCame[k])
 				}

@@ -204,6 +204,12 @@ type Result struct {
 	// Enough is false where a standard error is above Limits.Error because the events were
 	// used up.
 	Enough bool
+	// Over is how much more than a link carries was sent to it, as a part of that, in the mean of the
+	// runs, of which each had no time for its queues to be full: rates are off by as much.
+	Over float64
+	// Settled is after how many seconds, in the mean of the runs, all was as it went on: from empty queues,
+	// and jobs that begin within the time in which the slowest window comes round.
+	Settled float64
 }
 
 // JobResult is one job's steady state.
@@ -235,7 +241,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 	}
 	var acc accumulator
 	acc.init(n)
-	used := 0
+	used, over, settled := 0, 0.0, 0.0
 	for run := 0; ; run++ {
 		if l.Runs > 0 && run >= l.Runs || run >= minRuns && used+used/run > l.Events {
 			break
@@ -251,6 +257,8 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 			return nil, false
 		}
 		acc.add(m)
+		over += m.over
+		settled += m.begin
 		if run+1 >= minRuns && acc.worst() <= l.Error {
 			break
 		}
@@ -259,7 +267,8 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		return nil, false
 	}
 	out := acc.result()
-	out.Events, out.Enough = used, acc.worst() <= l.Error
+	out.Events, out.Enough, out.Over = used, acc.worst() <= l.Error, over/float64(acc.runs)
+	out.Settled = settled / float64(acc.runs)
 	return out, true
 }
 
@@ -404,6 +413,7 @@ type model struct {
 	begin    float64 // of counting
 	length   float64
 	weight   float64 // of what happens now
+	over     float64 // overload of the run
 	slots    map[[3]int][]int
 	rnd      uint64
 }
@@ -491,6 +501,7 @@ type link struct {
 	classes []class
 	ring    []int // those with packets, whose turn it is first
 	quantum float64
+	load    float64 // bits that were sent to it, weighted, see model.weight
 
 	buffer  float64 // bits; +Inf: no bound, and the rest is not kept
 	queued  float64 // bits in all queues
@@ -763,7 +774,7 @@ func (m *model) random() uint64 {
 
 // reset prepares another run: all is empty, phases and offsets are drawn anew.
 func (m *model) reset(seed uint64) {
-	m.rnd, m.now, m.counting, m.weight = seed, 0, false, 0
+	m.rnd, m.now, m.counting, m.weight, m.over = seed, 0, false, 0, 0
 	m.queue.clear()
 	for i := range m.paths {
 		m.paths[i].flying.head, m.paths[i].flying.n = 0, 0
@@ -946,15 +957,25 @@ func (m *model) run(span float64, events int) (int, bool) {
 			// not matter how many of them are whole.
 			x := (at - m.begin) / m.length
 			if x >= 1 {
-				return n, true
+				m.over = m.overload()
+				if m.over <= fuller {
+					return n, true
+				}
+				// Some queue has grown all the time: what is counted is no steady state yet.
+				if n > events*3/4 || m.patient {
+					m.early = true
+					return n, true
+				}
+				m.count(at, min(m.enough(span), 0.9*at*float64(events-n)/float64(n)))
+				continue
 			}
 			m.weight = x * x * (1 - x) * (1 - x) * 30
 		case math.IsInf(at, 1):
 			return n, false
 		case n&255 == 255:
 			if settled := m.settled(span); settled || n > events/2 {
-				m.counting, m.early = true, !settled
-				m.begin, m.length = at, m.enough(span)
+				m.early = !settled
+				m.count(at, m.enough(span))
 				if m.patient { // never longer than its events allow
 					m.length = min(m.length, 0.9*at*float64(events-n)/float64(n))
 				}
@@ -968,7 +989,35 @@ func (m *model) run(span float64, events int) (int, bool) {
 		return events, false
 	}
 	m.length *= x * x * x * (10 - 15*x + 6*x*x)
+	m.over = m.overload()
 	return events, true
+}
+
+// fuller is how much more than a link carries may be sent to it while packets are counted: queues fluctuate.
+const fuller = 0.01
+
+// count begins to count at a time, for so long.
+func (m *model) count(at, length float64) {
+	m.counting, m.begin, m.length, m.weight = true, at, length, 0
+	for i := range m.links {
+		m.links[i].load = 0
+	}
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		j.seen.psns = 0
+		clear(j.seen.nodes)
+	}
+}
+
+// overload is how much more was sent to a link while packets were counted than it carries, as a part of
+// that, of the link where it is most: its queue has grown by that.
+func (m *model) overload() (most float64) {
+	for i := range m.links {
+		if l := &m.links[i]; l.rate > 0 {
+			most = max(most, l.load/(l.rate*m.length)-1)
+		}
+	}
+	return most
 }
 
 // settled says that all jobs are as they will go on: those that their rate limit holds
@@ -1098,6 +1147,7 @@ func (m *model) put(id int, k packet) {
 	l := &m.links[p.link]
 	if len(l.ring) == 0 && l.busy <= m.now {
 		l.serving = p.size(k)
+		l.load += m.weight * l.serving
 		l.busy = m.now + l.serving/l.rate
 		m.fly(id, k, l.busy+p.delay)
 		return
@@ -1105,6 +1155,7 @@ func (m *model) put(id int, k packet) {
 	if !math.IsInf(l.buffer, 1) && !m.room(l, p.class, p.size(k)) {
 		return
 	}
+	l.load += m.weight * p.size(k)
 	c := &l.classes[p.class]
 	if len(c.waiting) == c.head {
 		c.empty()
