@@ -288,8 +288,18 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs))
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(r.spec.Measure.Warmup.Std().Seconds(), predictions[0]))
 	return ph, m.log.err
+}
+
+// early says that a phase is measured, after a warm-up of so many seconds, long before what is predicted of it
+// has come about; empty: it is not.
+func early(warmup float64, p *placement.Prediction) string {
+	if warmup >= p.Settled/2 {
+		return ""
+	}
+	return fmt.Sprintf("queues take some %s until they are as long as they stay, and the warm-up is %s: what is predicted is what comes then; a longer measure.warmup would do",
+		results.Quantity(p.Settled, "s"), results.Quantity(warmup, "s"))
 }
 
 // fewLosses is how many packets a job has to send again in a phase for its figures to be those of many losses:

@@ -214,3 +214,15 @@ window = 4096
 		}
 	}
 }
+
+// TestEarly: what is measured long before queues are full need not be what is predicted of full ones.
+func TestEarly(t *testing.T) {
+	for _, c := range []struct {
+		warmup, settled float64
+		early           bool
+	}{{2, 0, false}, {2, 3, false}, {2, 4, false}, {2, 5, true}, {0, .1, true}} {
+		if why := early(c.warmup, &placement.Prediction{Settled: c.settled}); (why != "") != c.early {
+			t.Errorf("%v s of warm-up, settled after %v s: %q", c.warmup, c.settled, why)
+		}
+	}
+}

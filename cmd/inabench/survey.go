@@ -276,6 +276,7 @@ func (d *drawer) motion(path string) (pace random.Pace, err error) {
 		for _, p := range ph.Predictions {
 			if p.Predictor == placement.Occupancy {
 				phases = append(phases, p)
+				pace.Settled = max(pace.Settled, p.Settled)
 				slowest(&pace, spec, p)
 			}
 		}

@@ -108,11 +108,12 @@ func (s *Setting) Write(dir string) (string, error) {
 
 // Pace is how fast a setting goes on a machine that carries it.
 type Pace struct {
-	Factor float64 // of slow motion, 1 or more
-	Turn   float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
-	PSNs   float64 // a second, not slowed, of the slowest job with a window; 0 without one
-	Rounds float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
-	Longer float64 // times that what is measured is longer than these ask for, up to a minute of a phase; 0: 1
+	Factor  float64 // of slow motion, 1 or more
+	Turn    float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
+	Settled float64 // seconds, not slowed, after which all queues are as long as they stay; 0: not known
+	PSNs    float64 // a second, not slowed, of the slowest job with a window; 0 without one
+	Rounds  float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
+	Longer  float64 // times that what is measured is longer than these ask for, up to a minute of a phase; 0: 1
 }
 
 // Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round
@@ -122,7 +123,7 @@ func (s *Setting) Slow(p Pace) []string {
 	trip := float64(s.rtt) / 1e6 * p.Factor // ms
 	second := 1e3 * p.Factor                // of the lab, ms
 	rest := max(settle*trip, turns*p.Turn*second)
-	warm, length := max(warmup, rest), max(measured, rest)
+	warm, length := max(warmup, rest, p.Settled*second), max(measured, rest)
 	if p.PSNs > 0 {
 		length = max(length, leastPSNs/p.PSNs*second)
 	}
