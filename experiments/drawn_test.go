@@ -10,6 +10,9 @@ import (
 // TestDrawnOnce runs settings on the model that failed once though nothing was wrong: what was wrong then
 // is said beside each.
 func TestDrawnOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with the race detector it takes minutes")
+	}
 	for _, c := range []struct {
 		seed   uint64
 		number int
