@@ -104,3 +104,18 @@ func TestHandedOver(t *testing.T) {
 		})
 	}
 }
+
+// TestNamesOfTraces: a trace's own names of jobs are those of summaries, and may be the plan's of other jobs.
+func TestNamesOfTraces(t *testing.T) {
+	in := handover(map[string]float64{"worker_psns A/0": 1000, "worker_psns A/1": 1000, "worker_resends A/0": 0, "worker_resends A/1": 0, "worker_duplicates A/0": 900, "worker_duplicates A/1": 0})
+	in.names = map[string]string{"A": "B", "B": "A"}
+	if got := in.again(); len(got) != 1 || got[0].Of != "A" {
+		t.Errorf("of results that come twice: %+v", got)
+	}
+	if j := in.planned("B"); j.Name != "A" {
+		t.Errorf("B is %q in the plan", j.Name)
+	}
+	if j := in.planned("C"); j.Name != "" || len(j.Workers) > 0 {
+		t.Errorf("no plan has C: %+v", j)
+	}
+}

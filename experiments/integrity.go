@@ -387,32 +387,28 @@ func (in *inspection) work() []results.Finding {
 	return out
 }
 
-// named is a job's name in the plan.
-func (in *inspection) named(job string) string { return cmp.Or(in.names[job], job) }
-
-// workers are those of a job; none of one that no plan has.
-func (in *inspection) workers(job string) []placement.Worker {
-	job = in.named(job)
-	if in.setup.Plan == nil {
-		return nil
-	}
-	for _, j := range in.setup.Plan.Jobs {
-		if j.Name == job {
-			return j.Workers
+// planned is the job of a summary as the plan has it, under its name there; without a name or workers if
+// none has it.
+func (in *inspection) planned(job string) placement.JobPlan {
+	if in.setup.Plan != nil {
+		for _, j := range in.setup.Plan.Jobs {
+			if j.Name == cmp.Or(in.names[job], job) {
+				return j
+			}
 		}
 	}
-	return nil
+	return placement.JobPlan{}
 }
 
 // latest is last of a worker.
 func (in *inspection) latest(metric, job string, w placement.Worker) (float64, bool) {
-	return in.last(metric, fmt.Sprintf("%s/%d", in.named(job), w.Rank))
+	return in.last(metric, fmt.Sprintf("%s/%d", job, w.Rank))
 }
 
 // hosts is where a job was, for a message.
 func (in *inspection) hosts(job string) string {
 	var all []string
-	for _, w := range in.workers(job) {
+	for _, w := range in.planned(job).Workers {
 		all = append(all, w.Host)
 	}
 	if len(all) == 0 {
@@ -424,8 +420,9 @@ func (in *inspection) hosts(job string) string {
 // behind names the workers that did fewer iterations.
 func (in *inspection) behind(job string, want int64) string {
 	var all []string
-	for _, w := range in.workers(job) {
-		if n, ok := in.latest("worker_iterations", job, w); ok && int64(n) != want {
+	j := in.planned(job)
+	for _, w := range j.Workers {
+		if n, ok := in.latest("worker_iterations", j.Name, w); ok && int64(n) != want {
 			all = append(all, fmt.Sprintf("worker %s/%d on host %s did %.0f", job, w.Rank, w.Host, n))
 		}
 	}

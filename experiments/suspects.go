@@ -91,13 +91,9 @@ func either(kind string, names []string) string {
 
 // compared is what the workers of a run's jobs compared, of jobs that the plan has.
 func (in *inspection) compared() (out []sums) {
-	if in.setup.Plan == nil {
-		return nil
-	}
 	for _, sum := range in.obs.summaries {
-		i := slices.IndexFunc(in.setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == in.named(sum.Job) })
-		if i >= 0 && sum.SumsChecked > 0 {
-			out = append(out, sums{in.setup.Plan.Jobs[i], sum.SumsChecked, sum.SumErrors})
+		if j := in.planned(sum.Job); j.Name != "" && sum.SumsChecked > 0 {
+			out = append(out, sums{j, sum.SumsChecked, sum.SumErrors})
 		}
 	}
 	return out
@@ -107,7 +103,7 @@ func (in *inspection) compared() (out []sums) {
 // these and the others is suspect.
 func (in *inspection) wrong(job string) string {
 	all := in.compared()
-	job = in.named(job)
+	job = in.planned(job).Name
 	i := slices.IndexFunc(all, func(s sums) bool { return s.job.Name == job })
 	if i < 0 {
 		return ""
