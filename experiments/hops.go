@@ -232,24 +232,25 @@ func (in *inspection) tail(j placement.JobPlan) (n float64) {
 	return n
 }
 
+// onTheWay are the counters of what became of packets between hops.
+var onTheWay = map[string]string{
+	"port_rx_drop_packets": "lost", "port_tx_drop_packets": "lost",
+	"port_rx_dup_packets": "doubled", "port_tx_dup_packets": "doubled",
+	"nic_tx_drops": "other", "nic_rx_drops": "other", "nic_rx_missed": "other", "worker_socket_drops": "other",
+}
+
 // lostOnTheWay are the packets that the network's ports and hosts say that they lost and doubled since
 // from, and those that hosts lost and that may have been anything.
 func (in *inspection) lostOnTheWay(from float64) (lost, doubled, other float64) {
 	seen := map[[2]string]bool{}
+	sums := map[string]*float64{"lost": &lost, "doubled": &doubled, "other": &other}
 	for _, s := range in.obs.samples {
 		id := [2]string{s.Metric, s.Of}
 		if seen[id] {
 			continue
 		}
-		var to *float64
-		switch s.Metric {
-		case "port_rx_drop_packets", "port_tx_drop_packets":
-			to = &lost
-		case "port_rx_dup_packets", "port_tx_dup_packets":
-			to = &doubled
-		case "nic_tx_drops", "nic_rx_drops", "nic_rx_missed", "worker_socket_drops":
-			to = &other
-		default:
+		to := sums[onTheWay[s.Metric]]
+		if to == nil {
 			continue
 		}
 		seen[id] = true
@@ -275,8 +276,7 @@ func (in *inspection) from() float64 {
 
 // handedOver says whether hops are told by a counter.
 func handedOver(metric string) bool {
-	return strings.HasPrefix(metric, "job_") || strings.HasPrefix(metric, "worker_") || strings.HasSuffix(metric, "_drop_packets") ||
-		strings.HasSuffix(metric, "_dup_packets") || metric == "nic_tx_drops" || metric == "nic_rx_drops" || metric == "nic_rx_missed"
+	return strings.HasPrefix(metric, "job_") || strings.HasPrefix(metric, "worker_") || onTheWay[metric] != ""
 }
 
 // handed finds hops at which packets go without a trace or come from nowhere. Where every packet of the

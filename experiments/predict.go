@@ -275,12 +275,12 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	for _, sw := range switches {
 		ph.Figures = m.every(longest[sw]).jain(ph.Figures, at("aggregated", sw), aggregated[sw])
 	}
-	links := inv.Topology().Links
-	for _, l := range links {
+	topo := inv.Topology()
+	for _, l := range topo.Links {
 		ph.Figures = m.rate(ph.Figures, "link_rate", l.Name, m.series(linkMetric(caps, inv, l), l.Name), 8, "bit/s")
 	}
 	for _, p := range predictions {
-		ph.Figures = append(ph.Figures, figures(p, inv.Topology())...)
+		ph.Figures = append(ph.Figures, figures(p, topo)...)
 	}
 	ph.Missing = m.log.missing
 	for _, o := range predictions[0].Overflows(inv, buffer) {

@@ -208,14 +208,6 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 
 // beyond says of damaged links what the prediction r does not know.
 func (b *problem) beyond(plan *Plan, r *flow.Result) string {
-	damaged := func(n flow.Node) bool {
-		for _, l := range []int{n.Up, n.Down} {
-			if l != flow.None && b.Links[l].Damage != (flow.Damage{}) {
-				return true
-			}
-		}
-		return false
-	}
 	n := 0 // of b.Jobs
 	for i := range plan.Jobs {
 		j := &plan.Jobs[i]
@@ -225,7 +217,7 @@ func (b *problem) beyond(plan *Plan, r *flow.Result) string {
 		f, s := &b.Jobs[n], b.c.Senders[j.Name]
 		n++
 		switch {
-		case !slices.ContainsFunc(f.Nodes, damaged):
+		case !b.Damaged(f):
 		case j.Collective == Ring:
 			return fmt.Sprintf("links of job %s are damaged, and it is a ring: what TCP makes of that is not predicted", j.Name)
 		case s.Control == "aimd":

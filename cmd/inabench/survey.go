@@ -165,14 +165,12 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 
 // tries are how a setting is measured until it is decided: once; once more, in phases so many times as
 // long; and several times in such phases, since each repeat has phases of its own, and three have an
-// interval. A model decides at once. Where the machine was in the way, the same is tried again, so
-// many times in all.
+// interval. A model decides at once. Where the machine was in the way, the same is tried again, in the
+// place of the next.
 var tries = []struct {
 	times  int
 	longer float64
 }{{1, 1}, {1, 4}, {3, 3}}
-
-const mostTries = 3
 
 // prepared is a setting whose files are written.
 type prepared struct {
@@ -203,7 +201,7 @@ func (d *drawer) run(number int) (r ran) {
 		return ran{setting: p.setting, err: err}
 	}
 	t := 0
-	for i := range mostTries {
+	for i := range tries {
 		r = d.try(p, tries[t].times, tries[t].longer)
 		r.setting.Again = i > 0
 		if r.err != nil || d.driver == "sim" || r.rec.Outcome != results.Inconclusive {

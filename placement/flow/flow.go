@@ -257,8 +257,8 @@ func (p *Problem) validateJob(j *Job) error {
 	return nil
 }
 
-// damaged reports whether links of j are.
-func (p *Problem) damaged(j *Job) bool {
+// Damaged reports whether links of j are.
+func (p *Problem) Damaged(j *Job) bool {
 	return slices.ContainsFunc(j.Nodes, func(n Node) bool {
 		return n.Up != None && p.Links[n.Up].Damage != (Damage{}) || n.Down != None && p.Links[n.Down].Damage != (Damage{})
 	})

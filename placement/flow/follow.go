@@ -40,7 +40,7 @@ func exact(p *Problem, r *Result) bool {
 		if jr.Rate == 0 {
 			continue
 		}
-		if j.Ring != nil || p.damaged(j) {
+		if j.Ring != nil || p.Damaged(j) {
 			return false
 		}
 		pps := jr.Rate / packet(j)
@@ -157,7 +157,7 @@ func follow(p *Problem, average *Result) *Result {
 			continue
 		}
 		f, ok := p.follow(j)
-		if p.damaged(j) {
+		if p.Damaged(j) {
 			if f.Kind >= packets.Stream || j.Window == 0 || j.Timeout == 0 {
 				return nil
 			}

@@ -70,7 +70,7 @@ func Occupancy(p *Problem) (*Result, error) {
 		return f, nil
 	}
 	if r != nil {
-		r.Lossless = slices.ContainsFunc(p.Jobs, func(j Job) bool { return p.damaged(&j) })
+		r.Lossless = slices.ContainsFunc(p.Jobs, func(j Job) bool { return p.Damaged(&j) })
 	}
 	return r, err
 }
