@@ -95,6 +95,8 @@ func TrainerSamples(t, began float64, source, of string, s agent.Stats) []result
 	add("worker_ops_refused", "1", float64(tr.Refused))
 	add("worker_tree_seconds", "s", tr.Tree.Seconds)
 	add("worker_tree_bytes", "B", tr.Tree.Bytes)
+	add("worker_tree_tx_packets", "1", float64(tr.TreeSent))
+	add("worker_tree_rx_packets", "1", float64(tr.TreeReceived))
 	add("worker_ring_seconds", "s", tr.Ring.Seconds)
 	add("worker_ring_bytes", "B", tr.Ring.Bytes)
 	add("worker_fallback_seconds", "s", tr.Fallback.Seconds)

@@ -172,16 +172,29 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 		}
 		add(hop{from: parts(leaves, below), to: "switch " + n.Switch, sent: sent + sums, received: got, spared: idle}, ok && sok, gok)
 
-		down, asked := "job_results_packets", 0.0
-		if above(n) == "" {
-			if roots = append(roots, here); j.PS == "" { // who asks again gets an answer that no other gets
-				down = "job_out_packets"
-				asked, _ = in.growth(from, over, "job_duplicates_packets", here)
-				complete = complete && asked == 0
+		if above(n) != "" || j.PS != "" {
+			if above(n) == "" {
+				roots = append(roots, here)
 			}
+			result, ok := in.growth(from, over, "job_results_packets", here)
+			answer("switch "+n.Switch, result, 0, ok, leaves, below)
+			continue
 		}
-		result, ok := in.growth(from, over, down, here)
-		answer("switch "+n.Switch, result, asked, ok, leaves, below)
+		roots = append(roots, here)
+		result, ok := in.growth(from, over, "job_out_packets", here)
+		switch asked, aok := in.growth(from, over, "job_answers_packets", here); {
+		case !aok: // a program that does not count answers, each of which one of those below gets
+			asked, _ = in.growth(from, over, "job_duplicates_packets", here)
+			complete = complete && asked == 0
+			answer("switch "+n.Switch, result, asked, ok, leaves, below)
+		case asked == 0:
+			answer("switch "+n.Switch, result, 0, ok, leaves, below)
+		default: // who asked is not told, how many were sent to all of them is
+			got, gok := in.growth(from, over, "worker_rx_packets", leaves...)
+			passed, pok := in.growth(from, over, "job_results_packets", below...)
+			all := float64(len(leaves) + len(below))
+			add(hop{from: "switch " + n.Switch, to: parts(leaves, below), sent: (result-asked)*all + asked, received: got + passed}, ok, gok && pok)
+		}
 	}
 	if j.PS == "" {
 		return out, complete

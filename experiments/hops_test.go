@@ -45,6 +45,7 @@ func TestHandedOver(t *testing.T) {
 		early  string  // who was read last before the end
 		ended  string  // who ended a moment before the others, and told of all
 		begun  float64 // when the job was told to begin, of a trace
+		noPS   bool    // the switch sends results
 		says   string
 	}{
 		{name: "sound"},
@@ -66,13 +67,30 @@ func TestHandedOver(t *testing.T) {
 		{name: "a worker that ended before another, and a switch that loses gradients", ended: "worker_tx_packets A/0", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 20}, says: "workers A/0, A/1 sent 20000, switch tor1 received 19980"},
 		{name: "a job of a trace", begun: 0.01},
 		{name: "a job of a trace, and a switch loses results", begun: 0.01, counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_rx_packets A/1": n - 10}, says: "switch tor1 sent 10000, worker A/0 received 9990"},
+		{name: "no PS", noPS: true},
+		{name: "no PS, and a switch loses results", noPS: true, counts: map[string]float64{"worker_rx_packets A/0": n - 10}, says: "switch tor1 sent 10000, worker A/0 received 9990"},
+		{name: "no PS, and some ask too early", noPS: true, counts: map[string]float64{"job_out_packets A@tor1": n + 50, "job_answers_packets A@tor1": 50, "job_duplicates_packets A@tor1": 50,
+			"worker_rx_packets A/0": n + 30, "worker_rx_packets A/1": n + 20}},
+		{name: "no PS, and who asks lacks what was sent", noPS: true, counts: map[string]float64{"job_out_packets A@tor1": n + 50, "job_answers_packets A@tor1": 50, "job_duplicates_packets A@tor1": 50,
+			"worker_rx_packets A/0": n + 10, "worker_rx_packets A/1": n}, says: "40 packets of job A went without a trace: switch tor1 sent 20050, workers A/0, A/1 received 20010"},
+		{name: "no PS, and a switch that does not count answers", noPS: true, counts: map[string]float64{"job_out_packets A@tor1": n + 50, "job_answers_packets A@tor1": -1, "job_duplicates_packets A@tor1": 50,
+			"worker_rx_packets A/0": n + 30, "worker_rx_packets A/1": n + 20}},
 		{name: "counts that are not there", counts: map[string]float64{"job_in_packets A@tor1": -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			counts := maps.Clone(sound)
+			if c.noPS {
+				maps.DeleteFunc(counts, func(of string, _ float64) bool {
+					return strings.HasSuffix(of, "/ps") || of == "job_results_packets A@tor1"
+				})
+				counts["job_answers_packets A@tor1"], counts["job_duplicates_packets A@tor1"] = 0, 0
+			}
 			maps.Copy(counts, c.counts)
 			maps.DeleteFunc(counts, func(_ string, v float64) bool { return v < 0 })
 			in := handover(counts)
+			if c.noPS {
+				in.setup.Plan.Jobs[0].PS = ""
+			}
 			in.obs.samples = slices.DeleteFunc(in.obs.samples, func(s results.Sample) bool {
 				of := s.Metric + " " + s.Of
 				return of == c.early && s.T > 7.5 || of == c.ended && 7.5 < s.T && s.T < 8

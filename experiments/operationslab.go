@@ -91,6 +91,11 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	if err != nil {
 		return point, nil, err
 	}
+	before, err := counters.Sample(ctx)
+	if err != nil {
+		return point, nil, err
+	}
+	r.placed.keep(before)
 	r.timing("deploy", began)
 
 	began = time.Now()
@@ -102,10 +107,13 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 			r.status("measure", labels(p.Labels), finished())
 			read, err := counters.Sample(ctx)
 			links.keep(read)
-			return errors.Join(err, still.read(ctx), r.dir.Append(append(reports, read...)...), r.dir.Flush())
+			read = append(reports, read...)
+			r.placed.keep(read)
+			return errors.Join(err, still.read(ctx), r.dir.Append(read...), r.dir.Flush())
 		},
 	}, o.training(jobs))
 	ph.End = now().Seconds()
+	r.placed.settle(ph.Start, out, control.Events(), tb.Inventory())
 	if merr := done(); err == nil {
 		err = merr
 	}

@@ -303,6 +303,10 @@ type Training struct {
 	// Late is how long after its times this process woke up: what its host, not the
 	// network, added to steps.
 	Late collective.Span `json:"late"`
+	// TreeSent and TreeReceived are the packets that passed trees, of PacketsSent and
+	// PacketsReceived: what switches count.
+	TreeSent     int64 `json:"tree_sent"`
+	TreeReceived int64 `json:"tree_received"`
 	// Times are how long the steps since the last sample took, s, at most 1,000 of them.
 	Times []float64 `json:"times,omitempty"`
 }

@@ -367,6 +367,10 @@ func (k *trainer) stats() Stats {
 		t.QueueStats = k.queue.Stats()
 		t.CPU = (processorTime() - k.spent).Seconds()
 	}
+	if k.group != nil {
+		tree := k.group.TreeTraffic()
+		t.TreeSent, t.TreeReceived = tree.PacketsSent, tree.PacketsReceived
+	}
 	s := Stats{
 		Training: &t, Iterations: t.Steps, IterationSum: t.Step.Sum,
 		SumsChecked: t.Checked, SumErrors: t.Wrong,

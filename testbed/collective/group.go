@@ -122,13 +122,19 @@ func (g *Group) drop() {
 
 // Traffic is what this rank has sent and received so far.
 func (g *Group) Traffic() Traffic {
+	t := g.TreeTraffic()
+	t.Add(g.ring.Traffic())
+	return t
+}
+
+// TreeTraffic is what of that went through trees.
+func (g *Group) TreeTraffic() Traffic {
 	g.mu.Lock()
 	t, k := g.total, g.tree
 	g.mu.Unlock()
 	if k != nil {
 		t.Add(k.traffic())
 	}
-	t.Add(g.ring.Traffic())
 	return t
 }
 

@@ -136,6 +136,7 @@ type Counters struct {
 	Denied     Count // PSNs whose first packet found the aggregator taken
 	Out        Count // sums and fallbacks sent up; at a synchronous root, results sent down
 	Results    Count // results from above, passed down
+	Answers    Count // synchronous resends answered from a kept sum: in Duplicates, and what was sent for them in Out
 	Dropped    Count // wrong epoch, workers not expected here, other lanes than the sum has, or a halt
 
 	// Of exclusive trees. In does not include what was refused.
@@ -144,7 +145,6 @@ type Counters struct {
 	Conflicts Count // of these, refused by this switch
 	Inactive  Count // gradient packets dropped because the job had no turn
 
-	Answered int64         // synchronous resends answered from a kept sum: in Duplicates, and in Out
 	Releases int64         // aggregators released by a result; turns that ended
 	Hold     time.Duration // how long those were taken, first packet in until result; how long the turns were
 }
@@ -558,7 +558,7 @@ func (s *Switch) synchronous(j *job, h *Header, b []byte, port uint32, now time.
 	complete := a.bitmap&j.Expect == j.Expect
 	if complete && h.Flags&FlagResend != 0 {
 		j.counters.Duplicates.add(b)
-		j.counters.Answered++
+		j.counters.Answers.add(b)
 		if j.Root {
 			return Verdict{N: 1, Out: [2]Output{{Data: s.emit(j, slot, FlagResult), Dir: Back, Port: port}}, Reason: Answered}
 		}

@@ -87,6 +87,8 @@ func jobField(j *ina.Counters, c Counter) *ina.Count {
 		return &j.Conflicts
 	case JobInactive:
 		return &j.Inactive
+	case JobAnswers:
+		return &j.Answers
 	}
 	return nil
 }

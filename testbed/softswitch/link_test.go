@@ -503,7 +503,7 @@ func TestFramesAreConserved(t *testing.T) {
 			up := int64(1)
 			if ina.Mode(job-1) == ina.Synchronous { // its root sends sums to three workers
 				up = 3
-				sent -= 2 * j.Answered
+				sent -= 2 * j.Answers.Packets
 			}
 			sent += up*j.Out.Packets + 3*j.Results.Packets
 		}

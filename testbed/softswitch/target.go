@@ -76,6 +76,7 @@ const (
 	JobRefused    // "job_refused": operations that were refused it, here or elsewhere
 	JobConflicts  // "job_conflicts": of these, refused by this switch; packets only
 	JobInactive   // "job_inactive": gradient packets dropped because their job had no turn; not in job_in
+	JobAnswers    // "job_answers": resends without a PS that were answered from a kept sum; in job_duplicates, and each answer in job_out
 
 	NumCounters int = iota
 )
@@ -85,7 +86,7 @@ var counterNames = [NumCounters]string{
 	"port_marked", "port_queue_peak", "port_no_route",
 	"job_in", "job_aggregated", "job_fallback", "job_granted", "job_denied", "job_out",
 	"job_results", "job_resends", "job_duplicates", "job_dropped", "job_marked", "job_hold",
-	"job_locks", "job_refused", "job_conflicts", "job_inactive",
+	"job_locks", "job_refused", "job_conflicts", "job_inactive", "job_answers",
 }
 
 // String is the counter's P4 name.
