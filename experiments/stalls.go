@@ -273,7 +273,29 @@ func (s *stillness) judge(point *results.Point) (why string) {
 	if excused {
 		why = most.String()
 	}
+	if t := late(s.jobs, s.stalls); t != nil {
+		point.Health = append(point.Health, *t)
+	}
 	return why
+}
+
+// late is the trouble of a testbed that stood still for too much of the time of a study's jobs: what was
+// as it should be all the same may be so by chance, because stalls make up for what is too fast.
+func late(jobs []ran, stalls []standstill) *results.Trouble {
+	if len(jobs) == 0 {
+		return nil
+	}
+	start, end := jobs[0].start, jobs[0].end
+	for _, j := range jobs {
+		start, end = min(start, j.start), max(end, j.end)
+	}
+	times := spoiltTimes(ofMachine(stalls), start, end, 0)
+	share := total(times) / (end - start)
+	if !(share > lateShare) {
+		return nil
+	}
+	return &results.Trouble{Where: "testbed", Value: share, Limit: lateShare, Fatal: true, What: fmt.Sprintf(
+		"it stood still for %s of the time of jobs (limit %s), %d times, first %s", results.Percent(share), results.Percent(lateShare), len(times), times[0].Why)}
 }
 
 // overslept is the trouble of a rank that woke up late for too much of its time; long stalls, of

@@ -84,6 +84,33 @@ func TestBesides(t *testing.T) {
 	}
 }
 
+// TestTestbedStoodStill: jobs whose testbed stood still for much of their time are undecided, whatever
+// their figures are; a short job that happened to have one stall does not decide for all others.
+func TestTestbedStoodStill(t *testing.T) {
+	every := func(gap, long float64, where string) (out []standstill) {
+		for at := 0.0; at < 20; at += gap {
+			out = append(out, standstill{results.Span{Start: at, End: at + long}, where, "frames left late", long})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name   string
+		stalls []standstill
+		fatal  bool
+	}{
+		{"nothing", nil, false},
+		{"a switch that dawdles", every(.2, .06, "switch tor1"), true},
+		{"a stall now and then", every(2, .08, "switch tor1"), false},
+		{"one that the short job had", every(30, .1, "switch tor1"), false},
+		{"a worker that pauses, which is no excuse", every(.2, .06, "worker A/1 on host h2"), false},
+	} {
+		got := late([]ran{{"A", 0, 20}, {"B", 0, .5}}, c.stalls)
+		if (got != nil) != c.fatal || got != nil && !got.Fatal {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
 // TestStoppedAlone: a process that stands still while all else goes on was stopped, whatever its
 // lateness says; one that stands still with the testbed was not.
 func TestStoppedAlone(t *testing.T) {
