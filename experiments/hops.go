@@ -3,13 +3,12 @@ package experiments
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/handover"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/ina"
 )
 
 // What one part of a job sends the next one receives, or a port or a host has counted it as lost.
@@ -67,19 +66,15 @@ func grown(s results.Series, t float64) (by, when float64, ok bool) {
 	return end - base, s.T[i], true
 }
 
-// growth is that of counters of the same things from t on, which all must be there, and those of switches
-// have been read when the job's traffic was over. What an agent says last it says when it ends.
-func (in *inspection) growth(t, over float64, metric string, of ...string) (sum float64, ok bool) {
-	last := strings.HasPrefix(metric, "worker_")
-	for _, o := range of {
-		s := in.counter(metric, o)
-		n, _, ok := grown(s, t)
-		if !ok || !last && s.T[len(s.T)-1] < over {
-			return 0, false
-		}
-		sum += n
+// growth is that of a counter from t on, which must be there, and that of a switch have been read when
+// the job's traffic was over. What an agent says last it says when it ends.
+func (in *inspection) growth(t, over float64, c handover.Counter) (n float64, ok bool) {
+	s := in.counter(c.Metric, c.Of)
+	n, _, ok = grown(s, t)
+	if !ok || !strings.HasPrefix(c.Metric, "worker_") && s.T[len(s.T)-1] < over {
+		return 0, false
 	}
-	return sum, true
+	return n, true
 }
 
 // over is when the processes of a job were seen to send and receive nothing any more.
@@ -96,133 +91,60 @@ func (in *inspection) over(j placement.JobPlan) (end float64) {
 
 // hops are those of a job whose both ends count, since from; false where some do not.
 func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, complete bool) {
-	complete = true
+	all, complete := handover.Hops(j)
 	tail, over := in.tail(j), in.over(j)
-	names := func(ranks uint64) (all []string) {
-		for rank := range ina.Ranks(ranks) {
-			all = append(all, fmt.Sprintf("%s/%d", j.Name, rank))
+	sum := func(ends ...handover.End) (n float64, ok bool) {
+		ok = true
+		for _, e := range ends {
+			by, told := in.growth(from, over, e.Counter)
+			n, ok = n+by, ok && told
 		}
-		return all
+		return n, ok
 	}
-	add := func(what hop, sentOK, receivedOK bool) {
-		if in.hopsAll++; !sentOK || !receivedOK {
-			complete = false
-			return
-		}
-		in.hopsHeld++
-		what.job, what.late = j.Name, tail
-		out = append(out, what)
-	}
-	everyone := uint64(1)<<len(j.Workers) - 1
-	ps := j.Name + "/ps"
-	// answer adds the hops of results that a sender has sent: each who is below gets every one.
-	answer := func(sender string, sent, spared float64, ok bool, leaves, switches []string) {
-		for _, leaf := range leaves {
-			got, gok := in.growth(from, over, "worker_rx_packets", leaf)
-			add(hop{from: sender, to: "worker " + leaf, sent: sent, received: got, spared: spared}, ok, gok)
-		}
-		for _, s := range switches {
-			got, gok := in.growth(from, over, "job_results_packets", s)
-			add(hop{from: sender, to: parts(nil, []string{s}), sent: sent, received: got, spared: spared}, ok, gok)
-		}
-	}
-	if j.Collective == placement.PS {
-		workers := names(everyone)
-		sent, ok := in.growth(from, over, "worker_tx_packets", workers...)
-		got, gok := in.growth(from, over, "worker_rx_packets", ps)
-		add(hop{from: "its workers", to: "its PS on host " + j.PS, sent: sent, received: got}, ok, gok)
-		sent, ok = in.growth(from, over, "worker_tx_packets", ps)
-		got, gok = in.growth(from, over, "worker_rx_packets", workers...)
-		add(hop{from: "its PS on host " + j.PS, to: "its workers", sent: sent, received: got}, ok, gok)
-		return out, complete
-	}
-	tree := slices.DeleteFunc(slices.Clone(j.Tree), func(n placement.TreeNode) bool { return !n.Aggregate })
-	above := func(n placement.TreeNode) string { // the next switch that aggregates
-		for up := n.Parent; up != ""; {
-			i := slices.IndexFunc(j.Tree, func(n placement.TreeNode) bool { return n.Switch == up })
-			if i < 0 || j.Tree[i].Aggregate {
-				return up
+	for _, h := range all {
+		sent, told := sum(h.Sent...)
+		add := func(what hop, ends ...handover.End) {
+			got, ok := sum(ends...)
+			if in.hopsAll++; !ok || !told {
+				complete = false
+				return
 			}
-			up = j.Tree[i].Parent
-		}
-		return ""
-	}
-	var roots []string
-	free := everyone // workers whose packets no switch looks at
-	for _, n := range tree {
-		free &^= n.Expect
-		direct := n.Expect
-		var below []string
-		for _, c := range tree {
-			if above(c) == n.Switch {
-				below = append(below, at(j.Name, c.Switch))
-				direct &^= c.Expect
+			in.hopsHeld++
+			what.job, what.from, what.to, what.late, what.inside = j.Name, h.From(), handover.Names(ends), tail, h.Inside
+			if h.Inside {
+				what.to = h.To()
 			}
+			what.received = got
+			out = append(out, what)
 		}
-		leaves, here := names(direct), at(j.Name, n.Switch)
-		sent, ok := in.growth(from, over, "worker_tx_packets", leaves...)
-		sums, sok := in.growth(from, over, "job_out_packets", below...)
-		got, gok := in.growth(from, over, "job_in_packets", here)
-		var idle float64 // of a job that has no memory at times, or no turn
-		if in.spec.reallocates() || in.spec.Switch.Mode == "exclusive" {
-			for _, metric := range []string{"job_dropped_packets", "job_inactive_packets"} {
-				n, _ := in.growth(from, over, metric, here)
-				idle += n
+		if !h.Each {
+			var idle float64 // of a job that has no memory at times, or no turn
+			for _, c := range h.Idle {
+				if n, _ := in.growth(from, over, c); h.Inside {
+					sent -= n
+				} else if in.spec.reallocates() || in.spec.Switch.Mode == "exclusive" {
+					idle += n
+				}
 			}
-		}
-		add(hop{from: parts(leaves, below), to: "switch " + n.Switch, sent: sent + sums, received: got, spared: idle}, ok && sok, gok)
-
-		if above(n) != "" || j.PS != "" {
-			if above(n) == "" {
-				roots = append(roots, here)
-			}
-			result, ok := in.growth(from, over, "job_results_packets", here)
-			answer("switch "+n.Switch, result, 0, ok, leaves, below)
+			add(hop{sent: sent, spared: idle}, h.Received...)
 			continue
 		}
-		roots = append(roots, here)
-		result, ok := in.growth(from, over, "job_out_packets", here)
-		switch asked, aok := in.growth(from, over, "job_answers_packets", here); {
-		case !aok: // a program that does not count answers, each of which one of those below gets
-			asked, _ = in.growth(from, over, "job_duplicates_packets", here)
-			complete = complete && asked == 0
-			answer("switch "+n.Switch, result, asked, ok, leaves, below)
-		case asked == 0:
-			answer("switch "+n.Switch, result, 0, ok, leaves, below)
-		default: // who asked is not told, how many were sent to all of them is
-			got, gok := in.growth(from, over, "worker_rx_packets", leaves...)
-			passed, pok := in.growth(from, over, "job_results_packets", below...)
-			all := float64(len(leaves) + len(below))
-			add(hop{from: "switch " + n.Switch, to: parts(leaves, below), sent: (result-asked)*all + asked, received: got + passed}, ok, gok && pok)
+		var asked float64
+		if h.Answers != (handover.Counter{}) {
+			var counted bool
+			if asked, counted = in.growth(from, over, h.Answers); counted && asked > 0 { // by whom is not told, how many is
+				add(hop{sent: (sent-asked)*float64(len(h.Received)) + asked}, h.Received...)
+				continue
+			} else if !counted { // a program that counts no answers
+				asked, _ = in.growth(from, over, h.Repeated)
+				complete = complete && asked == 0
+			}
+		}
+		for _, e := range h.Received {
+			add(hop{sent: sent, spared: asked}, e)
 		}
 	}
-	if j.PS == "" {
-		return out, complete
-	}
-	leaves := names(free)
-	sent, ok := in.growth(from, over, "worker_tx_packets", leaves...)
-	sums, sok := in.growth(from, over, "job_out_packets", roots...)
-	got, gok := in.growth(from, over, "worker_rx_packets", ps)
-	add(hop{from: parts(leaves, roots), to: "its PS on host " + j.PS, sent: sent + sums, received: got}, ok && sok, gok)
-	stray, _ := in.growth(from, over, "worker_stray", ps)
-	taken, tok := in.growth(from, over, "worker_arrived", ps)
-	add(hop{from: "the network", to: "the sums of its PS on host " + j.PS, sent: got - stray, received: taken, inside: true}, gok, tok)
-	result, ok := in.growth(from, over, "worker_tx_packets", ps)
-	answer("its PS on host "+j.PS, result, 0, ok, leaves, roots)
-	return out, complete && bits.OnesCount64(free) < len(j.Workers)
-}
-
-// parts is who they are, workers and what is of a job at switches, for a message.
-func parts(workers, switches []string) string {
-	var all []string
-	if len(workers) > 0 {
-		all = append(all, "workers "+strings.Join(workers, ", "))
-	}
-	for _, s := range switches {
-		_, sw, _ := strings.Cut(s, "@")
-		all = append(all, "switch "+sw)
-	}
-	return strings.Join(all, " and ")
+	return out, complete
 }
 
 // tail is how many packets of a job may have been on their way when its processes ended: what was

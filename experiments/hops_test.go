@@ -10,9 +10,9 @@ import (
 	"github.com/inabench/inabench/results"
 )
 
-// handover is a job of two workers below tor1, which adds up all that they send, as those count who
+// handedOn is a job of two workers below tor1, which adds up all that they send, as those count who
 // hand its packets over: what each has counted at the end.
-func handover(counts map[string]float64) *inspection {
+func handedOn(counts map[string]float64) *inspection {
 	in := seen(nil, nil)
 	in.obs.samples = nil
 	for of, v := range counts {
@@ -87,7 +87,7 @@ func TestHandedOver(t *testing.T) {
 			}
 			maps.Copy(counts, c.counts)
 			maps.DeleteFunc(counts, func(_ string, v float64) bool { return v < 0 })
-			in := handover(counts)
+			in := handedOn(counts)
 			if c.noPS {
 				in.setup.Plan.Jobs[0].PS = ""
 			}
@@ -125,7 +125,7 @@ func TestHandedOver(t *testing.T) {
 
 // TestNamesOfTraces: a trace's own names of jobs are those of summaries, and may be the plan's of other jobs.
 func TestNamesOfTraces(t *testing.T) {
-	in := handover(map[string]float64{"worker_psns A/0": 1000, "worker_psns A/1": 1000, "worker_resends A/0": 0, "worker_resends A/1": 0, "worker_duplicates A/0": 900, "worker_duplicates A/1": 0})
+	in := handedOn(map[string]float64{"worker_psns A/0": 1000, "worker_psns A/1": 1000, "worker_resends A/0": 0, "worker_resends A/1": 0, "worker_duplicates A/0": 900, "worker_duplicates A/1": 0})
 	in.names = map[string]string{"A": "B", "B": "A"}
 	if got := in.again(); len(got) != 1 || got[0].Of != "A" {
 		t.Errorf("of results that come twice: %+v", got)

@@ -28,7 +28,9 @@ func TestPlansOfOperations(t *testing.T) {
 		return training.Outcome{Job: training.Job{ID: id, Name: name}, On: on, Start: time.Second}
 	}
 	a, b := hosts("tor1", 2), hosts("tor2", 1)
-	set := func(root string, all ...string) *controller.TreeSet { return &controller.TreeSet{Root: root, Switches: all} }
+	set := func(root string, all ...string) *controller.TreeSet {
+		return &controller.TreeSet{Root: root, Switches: all}
+	}
 	jobs := []training.Outcome{job(1, "wide", a[0], b[0], a[1]), job(2, "moved", a...), job(3, "local", a[0]), job(4, "none", a...)}
 	events := []controller.Event{
 		{Event: "tree", Job: 1, Tree: set("spine1", "tor1", "tor2", "spine1")}, {Event: "tree", Job: 2, Tree: set("tor1", "tor1")},

@@ -151,13 +151,15 @@ type Layer struct {
 
 // Command is any later line on stdin.
 type Command struct {
-	// Cmd is "start", "stop", "ping", or of workers "hold", "pause" and "resume", or of
-	// trainers "tree", or of ranks "peers".
+	// Cmd is "start", "stop", "ping", or of workers "hold", "pause", "resume" and "count", or
+	// of trainers "tree", or of ranks "peers".
 	//
 	// A job pauses in two steps, because its workers must end at one PSN. Hold has each
 	// send nothing new and answer with the PSN at which it is; pause, with the largest of
 	// these, has each finish what is below and then answer. Resume ends the pause with a
 	// window that may be another.
+	//
+	// Count is answered with "counted" and totals, also before the worker has started.
 	//
 	// Stop is for workers first, then the PS. Workers that were told where to pause end
 	// there: they finish what is outstanding up to there, report and exit. One that was
@@ -191,7 +193,7 @@ type Command struct {
 // Event is a line an agent writes to stdout: "ready" when its sockets are open, so
 // that any agent of the job may be started, "started" when its traffic begins (of a
 // worker: when all workers of the job have started, see ina.Startup), "sample" every
-// Interval from then on, the answers "pong", "held", "paused", "acquired", "released",
+// Interval from then on, the answers "pong", "held", "paused", "counted", "acquired", "released",
 // "refused" and "connected", of a trainer "pattern" when it has found out its own, and in the end "done" or
 // "error".
 type Event struct {

@@ -313,7 +313,7 @@ func (a *agent) serve(ctx context.Context, cfg Config, r role, commands <-chan C
 					c.at = time.Duration(cmd.At * 1e9)
 					go func() { ended <- r.run(roleCtx, c) }()
 				}
-			case "hold", "pause", "resume":
+			case "hold", "pause", "resume", "count":
 				if cfg.Role != "worker" {
 					return end(fmt.Errorf("command %s: for workers only", cmd.Cmd))
 				}

@@ -156,6 +156,11 @@ func (k *worker) run(ctx context.Context, c *control) error {
 // obey does what the job's controller orders at now, and answers.
 func (k *worker) obey(c *control, now time.Duration) {
 	for _, cmd := range c.take() {
+		if cmd.Cmd == "count" {
+			s := k.stats()
+			c.events <- Event{Event: "counted", T: now.Seconds(), ID: cmd.ID, Stats: &s}
+			continue
+		}
 		k.pausing = 0
 		switch cmd.Cmd {
 		case "hold":

@@ -86,7 +86,7 @@ func (a *remoteAgent) read() {
 			case a.pongs <- ev:
 			default:
 			}
-		case "held", "paused":
+		case "held", "paused", "counted":
 			select {
 			case a.answers <- ev:
 			default: // nobody waits for it any more

@@ -402,6 +402,9 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", results.Elapsed(limit)))
 	defer cancel()
+	before := make(chan trail, 1) // where packets had got to when results should long have been there
+	early := time.AfterFunc(limit/8, func() { before <- d.follow(outer, j) })
+	defer early.Stop()
 	// The PS first: it must be listening when gradients arrive.
 	for _, a := range j.agents {
 		if err := a.send(agent.Command{Cmd: "start"}); err != nil {
@@ -413,7 +416,16 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 			if deaf := d.deaf(outer, j.agents, limit); deaf != nil && outer.Err() == nil {
 				err = deaf
 			}
-			return fmt.Errorf("start job %s: %w", job, err)
+			err = fmt.Errorf("start job %s: %w", job, err)
+			if ctx.Err() != nil && outer.Err() == nil {
+				select {
+				case was := <-before:
+					what, _ := d.follow(outer, j).astray(was, j.plan)
+					err = fmt.Errorf("%w%s", err, what)
+				default:
+				}
+			}
+			return err
 		}
 	}
 	return nil

@@ -40,6 +40,10 @@ func TestStartWithoutResults(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), want) || took < limit {
 		t.Errorf("without results, after %v: %v, want %s", took, err, want)
 	}
+	// The worker has not started, and is asked what it has sent.
+	if lost := "packets that worker A/0 sent, its PS on host h2 received none"; err != nil && !strings.Contains(err.Error(), lost) {
+		t.Errorf("without results: %v, want %s", err, lost)
+	}
 	if took, err := start(0); err != nil {
 		t.Errorf("with a sound link, after %v: %v", took, err)
 	}

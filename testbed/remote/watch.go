@@ -152,6 +152,7 @@ func (d *deployment) watchJobs(ctx context.Context) {
 	defer tick.Stop()
 	moved := map[*runningJob]time.Time{} // when they did last
 	total := map[*runningJob]int64{}     // how far they were then
+	trails := map[*runningJob]trail{}    // when they had stood still for a quarter of the time that they may
 	for last := time.Now(); ; {
 		select {
 		case <-tick.C:
@@ -176,9 +177,14 @@ func (d *deployment) watchJobs(ctx context.Context) {
 			}
 			switch still, limit := now.Sub(moved[j]), j.limit(patience); {
 			case still > limit:
-				d.fail(d.standstill(j, still))
+				d.fail(d.standstill(ctx, j, still, trails[j]))
 				return
-			case still < limit/2:
+			case still < limit/4:
+				delete(trails, j)
+			case trails[j] == nil:
+				trails[j] = d.follow(ctx, j)
+			}
+			if now.Sub(moved[j]) < j.limit(patience)/2 {
 				d.mark() // the rest of the time tells
 			}
 		}
@@ -328,8 +334,8 @@ func (d *deployment) mark() {
 }
 
 // standstill is the error of a job that gets no results: the cable that everything disappears
-// in, if there is one.
-func (d *deployment) standstill(j *runningJob, since time.Duration) error {
+// in, if there is one, or else where its packets have got lost since its trail was read.
+func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.Duration, before trail) error {
 	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since)), job: j.plan.Name}
 	idle := j.idle(since)
 	if idle != "" {
@@ -355,6 +361,9 @@ func (d *deployment) standstill(j *runningJob, since time.Duration) error {
 		}
 		if j.plan.Collective == placement.Ring {
 			e.hint = "look at the hosts' own counters"
+		}
+		if what, hint := d.follow(ctx, j).astray(before, j.plan); what != "" {
+			e.what, e.hint = e.what+what, hint
 		}
 		return e
 	}

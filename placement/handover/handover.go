@@ -1,0 +1,164 @@
+// Package handover says where packets of a job pass from who sent them to who counts them next,
+// and by which counters of package collectors both ends tell: what one has sent, the other has
+// received, or something between them has lost it. Of rings nobody but hosts counts packets.
+package handover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/placement"
+)
+
+// Counter is a counter as samples name it.
+type Counter struct{ Metric, Of string }
+
+// Role is what an End is to the job.
+type Role uint8
+
+const (
+	Worker Role = iota
+	Switch
+	PS
+)
+
+// End is who counts.
+type End struct {
+	Role Role
+	Name string // of a worker "A/0", of a switch "tor1", of a PS its host
+	Counter
+}
+
+// Hop is one place. What ends of a kind send or receive is counted together, but where Each is set.
+type Hop struct {
+	Sent, Received []End
+	// Each says that every end of Received gets every packet that was sent, but for answers.
+	Each bool
+	// Answers counts those packets of Sent that only one of Received got, who had asked for it
+	// again; Repeated counts at least as many. Both are empty where there are none.
+	Answers, Repeated Counter
+	// Idle counts what arrived and is not in Received: of a job that has no memory, or no turn.
+	Idle []Counter
+	// Inside says that both ends are one process, so that no cable lies between them.
+	Inside bool
+}
+
+// From and To are the ends, for a message.
+func (h *Hop) From() string {
+	if h.Inside {
+		return "the network"
+	}
+	return Names(h.Sent)
+}
+
+func (h *Hop) To() string {
+	if h.Inside {
+		return "the sums of " + Names(h.Received)
+	}
+	return Names(h.Received)
+}
+
+// Names lists ends, for a message.
+func Names(ends []End) string {
+	var all, workers []string
+	for _, e := range ends {
+		switch e.Role {
+		case Worker:
+			workers = append(workers, e.Name)
+		case Switch:
+			all = append(all, "switch "+e.Name)
+		case PS:
+			all = append(all, "its PS on host "+e.Name)
+		}
+	}
+	switch {
+	case len(workers) == 1:
+		all = slices.Insert(all, 0, "worker "+workers[0])
+	case len(workers) > 1:
+		all = slices.Insert(all, 0, "workers "+strings.Join(workers, ", "))
+	}
+	return strings.Join(all, " and ")
+}
+
+// Hops are those of a job, leaves first; whole says that every packet of the job passes some.
+func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
+	if j.Local() || j.Collective == placement.Ring {
+		return nil, j.Local()
+	}
+	workers := func(ranks uint64, metric string) (all []End) {
+		for _, w := range j.Workers {
+			if name := fmt.Sprintf("%s/%d", j.Name, w.Rank); ranks>>w.Rank&1 == 1 {
+				all = append(all, End{Worker, name, Counter{metric, name}})
+			}
+		}
+		return all
+	}
+	switches := func(names []string, metric string) (all []End) {
+		for _, s := range names {
+			all = append(all, End{Switch, s, Counter{metric, j.Name + "@" + s}})
+		}
+		return all
+	}
+	ps := func(metric string) []End { return []End{{PS, j.PS, Counter{metric, j.Name + "/ps"}}} }
+	const sent, received = "worker_tx_packets", "worker_rx_packets"
+	everyone := uint64(1)<<len(j.Workers) - 1
+	if j.Collective == placement.PS {
+		return []Hop{
+			{Sent: workers(everyone, sent), Received: ps(received)},
+			{Sent: ps(sent), Received: workers(everyone, received)},
+		}, true
+	}
+	tree := slices.DeleteFunc(slices.Clone(j.Tree), func(n placement.TreeNode) bool { return !n.Aggregate })
+	var roots []string
+	free := everyone // workers whose packets no switch looks at
+	for _, n := range tree {
+		free &^= n.Expect
+		direct := n.Expect
+		var below []string
+		for _, c := range tree {
+			if above(&j, c) == n.Switch {
+				below = append(below, c.Switch)
+				direct &^= c.Expect
+			}
+		}
+		of := j.Name + "@" + n.Switch
+		here := func(metric string) []End { return switches([]string{n.Switch}, metric) }
+		hops = append(hops, Hop{
+			Sent: append(workers(direct, sent), switches(below, "job_out_packets")...), Received: here("job_in_packets"),
+			Idle: []Counter{{"job_dropped_packets", of}, {"job_inactive_packets", of}},
+		})
+		down := Hop{
+			Sent: here("job_results_packets"), Each: true,
+			Received: append(workers(direct, received), switches(below, "job_results_packets")...),
+		}
+		if above(&j, n) == "" {
+			roots = append(roots, n.Switch)
+			if j.PS == "" {
+				down.Sent = here("job_out_packets")
+				down.Answers, down.Repeated = Counter{"job_answers_packets", of}, Counter{"job_duplicates_packets", of}
+			}
+		}
+		hops = append(hops, down)
+	}
+	if j.PS == "" {
+		return hops, true
+	}
+	return append(hops,
+		Hop{Sent: append(workers(free, sent), switches(roots, "job_out_packets")...), Received: ps(received)},
+		Hop{Sent: ps("worker_rx_packets"), Received: ps("worker_arrived"), Idle: []Counter{{"worker_stray", j.Name + "/ps"}}, Inside: true},
+		Hop{Sent: ps(sent), Each: true, Received: append(workers(free, received), switches(roots, "job_results_packets")...)},
+	), free != everyone
+}
+
+// above is the next switch that aggregates, on the way up; empty: there is none.
+func above(j *placement.JobPlan, n placement.TreeNode) string {
+	for up := n.Parent; up != ""; {
+		i := slices.IndexFunc(j.Tree, func(n placement.TreeNode) bool { return n.Switch == up })
+		if i < 0 || j.Tree[i].Aggregate {
+			return up
+		}
+		up = j.Tree[i].Parent
+	}
+	return ""
+}

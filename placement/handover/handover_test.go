@@ -1,0 +1,77 @@
+package handover
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/placement"
+)
+
+// TestHops is the list of hops of jobs of each kind, as sender's counters > receiver's.
+func TestHops(t *testing.T) {
+	three := []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}, {Rank: 2, Host: "h5"}}
+	racks := []placement.TreeNode{
+		{Switch: "tor1", Parent: "spine1", Aggregate: true, Expect: 0b011}, {Switch: "tor2", Parent: "spine1", Aggregate: false, Expect: 0b100},
+		{Switch: "spine1", Aggregate: true, Expect: 0b111},
+	}
+	passes := []placement.TreeNode{
+		{Switch: "tor1", Parent: "spine1", Aggregate: true, Expect: 0b011}, {Switch: "spine1", Parent: "tor2", Expect: 0b011},
+		{Switch: "tor2", Aggregate: true, Expect: 0b011},
+	}
+	for _, c := range []struct {
+		name string
+		job  placement.JobPlan
+		want string
+		part bool // not every packet passes a hop
+	}{
+		{name: "ring", job: placement.JobPlan{Collective: placement.Ring, Workers: three}, part: true},
+		{name: "PS", job: placement.JobPlan{Collective: placement.PS, PS: "h3", Workers: three[:2]}, want: `
+			workers J/0, J/1: worker_tx_packets > its PS on host h3: worker_rx_packets
+			its PS on host h3: worker_tx_packets > workers J/0, J/1: worker_rx_packets`},
+		{name: "a tree without PS", job: placement.JobPlan{Collective: placement.INA, Workers: three, Tree: racks}, want: `
+			workers J/0, J/1: worker_tx_packets > switch tor1: job_in_packets
+			switch tor1: job_results_packets > each of workers J/0, J/1: worker_rx_packets
+			worker J/2 and switch tor1: worker_tx_packets job_out_packets > switch spine1: job_in_packets
+			switch spine1: job_out_packets > each of worker J/2 and switch tor1: worker_rx_packets job_results_packets, or answers`},
+		{name: "one whose packets no switch looks at, and a switch that passes on", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three, Tree: passes}, want: `
+			workers J/0, J/1: worker_tx_packets > switch tor1: job_in_packets
+			switch tor1: job_results_packets > each of workers J/0, J/1: worker_rx_packets
+			switch tor1: job_out_packets > switch tor2: job_in_packets
+			switch tor2: job_results_packets > each of switch tor1: job_results_packets
+			worker J/2 and switch tor2: worker_tx_packets job_out_packets > its PS on host h6: worker_rx_packets
+			the network: worker_rx_packets > the sums of its PS on host h6: worker_arrived
+			its PS on host h6: worker_tx_packets > each of worker J/2 and switch tor2: worker_rx_packets job_results_packets`},
+		{name: "no switch looks at any", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three[:1], Tree: []placement.TreeNode{{Switch: "tor1", Expect: 1}}}, part: true, want: `
+			worker J/0: worker_tx_packets > its PS on host h6: worker_rx_packets
+			the network: worker_rx_packets > the sums of its PS on host h6: worker_arrived
+			its PS on host h6: worker_tx_packets > each of worker J/0: worker_rx_packets`},
+	} {
+		c.job.Name = "J"
+		hops, whole := Hops(c.job)
+		var got strings.Builder
+		for _, h := range hops {
+			each, answers := "", ""
+			if h.Each {
+				each = "each of "
+			}
+			if h.Answers != (Counter{}) {
+				answers = ", or answers"
+			}
+			fmt.Fprintf(&got, "\n\t\t\t%s: %s > %s%s: %s%s", h.From(), metrics(h.Sent), each, h.To(), metrics(h.Received), answers)
+		}
+		if got.String() != c.want || whole == c.part {
+			t.Errorf("%s: whole %t, hops%s\nwant%s", c.name, whole, got.String(), c.want)
+		}
+	}
+}
+
+func metrics(ends []End) string {
+	var all []string
+	for _, e := range ends {
+		if !strings.Contains(strings.Join(all, " "), e.Metric) {
+			all = append(all, e.Metric)
+		}
+	}
+	return strings.Join(all, " ")
+}
