@@ -163,14 +163,41 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	}
 }
 
-// tries are how a setting is measured until it is decided: once; once more, in phases so many times as
-// long; and several times in such phases, since each repeat has phases of its own, and three have an
-// interval. A model decides at once. Where the machine was in the way, the same is tried again, in the
-// place of the next.
-var tries = []struct {
+// attempt is how a setting is measured: so many times, in phases so many times as long.
+type attempt struct {
 	times  int
 	longer float64
-}{{1, 1}, {1, 4}, {3, 3}}
+}
+
+// Bounds of attempts.
+const (
+	mostAttempts = 3
+	leastLonger  = 2 // than the first
+	unsureLonger = 4 // where nobody knows how long would do
+	mostLonger   = 8
+	spare        = 1.5 // of what should do
+)
+
+// next is how to measure again what an attempt left undecided: first in phases as long as it says that
+// they should be; then three times in such of half that length, since each repeat has phases of its own,
+// and three have an interval.
+func (a attempt) next(rec *results.Record) attempt {
+	if a.longer > 1 {
+		return attempt{3, a.longer / 2}
+	}
+	longer := float64(leastLonger)
+	for _, c := range rec.Checks {
+		if c.Outcome != results.Inconclusive {
+			continue
+		}
+		need := float64(unsureLonger)
+		if c.More > 0 {
+			need = spare * float64(1+c.More)
+		}
+		longer = max(longer, need)
+	}
+	return attempt{1, min(longer, mostLonger)}
+}
 
 // prepared is a setting whose files are written.
 type prepared struct {
@@ -193,22 +220,22 @@ func (d *drawer) prepare(number int) (p prepared, err error) {
 	return p, err
 }
 
-// run draws and runs a setting, and again what one try leaves undecided. The record is nil where the run
-// came to nothing.
+// run draws and runs a setting, and again what an attempt leaves undecided; a model decides at once. The
+// record is nil where the run came to nothing.
 func (d *drawer) run(number int) (r ran) {
 	p, err := d.prepare(number)
 	if err != nil {
 		return ran{setting: p.setting, err: err}
 	}
-	t := 0
-	for i := range tries {
-		r = d.try(p, tries[t].times, tries[t].longer)
+	a := attempt{1, 1}
+	for i := range mostAttempts {
+		r = d.try(p, a)
 		r.setting.Again = i > 0
 		if r.err != nil || d.driver == "sim" || r.rec.Outcome != results.Inconclusive {
 			break
 		}
-		if !spoilt(r.rec) {
-			t++
+		if !spoilt(r.rec) { // else the machine was in the way, and the same may do
+			a = a.next(r.rec)
 		}
 	}
 	return r
@@ -221,8 +248,8 @@ func spoilt(rec *results.Record) bool {
 	})
 }
 
-// try is one run of a setting, which is measured so many times in phases so many times as long.
-func (d *drawer) try(p prepared, times int, longer float64) (r ran) {
+// try is one run of a setting.
+func (d *drawer) try(p prepared, a attempt) (r ran) {
 	k := &r.setting
 	*k = p.setting
 	args := []string{"run", "--runs", rootOf(d.c), "--output", "json", "--quiet", "--on", d.driver}
@@ -230,16 +257,16 @@ func (d *drawer) try(p prepared, times int, longer float64) (r ran) {
 	if d.c.String("keep") != "" {
 		again = []string{"inabench", "run", p.path, "--on", d.driver}
 	}
-	if times > 1 {
-		args = append(args, "--repeat", strconv.Itoa(times))
+	if a.times > 1 {
+		args = append(args, "--repeat", strconv.Itoa(a.times))
 		if d.c.String("keep") != "" {
-			again = append(again, "--repeat", strconv.Itoa(times))
+			again = append(again, "--repeat", strconv.Itoa(a.times))
 		}
 	}
 	sets := p.Model()
 	if d.driver == "netns" {
 		pace := p.pace
-		pace.Longer = longer
+		pace.Longer = a.longer
 		k.Factor, sets = pace.Factor, p.Slow(pace)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))

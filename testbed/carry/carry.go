@@ -203,11 +203,14 @@ func shortest(inv *inventory.Inventory, frame int) float64 {
 	return least
 }
 
-// Factor is the least factor of slow motion of the ladder 1, 2, 5, 10, 20 ... with which the
-// machine carries a load with headroom.
+// steps are the factors of a decade that Factor chooses from: each at most a third above the one before.
+var steps = []float64{1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8}
+
+// Factor is the least round factor of slow motion, of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 and these in each
+// decade, with which the machine carries a load with headroom.
 func Factor(m Machine, l Load) float64 {
 	for decade := 1.0; decade < 1e9; decade *= 10 {
-		for _, step := range []float64{1, 2, 5} {
+		for _, step := range steps {
 			if f := decade * step; m.carries(l, f) {
 				return f
 			}

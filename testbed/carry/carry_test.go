@@ -41,14 +41,14 @@ func TestFactor(t *testing.T) {
 		want float64
 	}{
 		{"nothing to carry", usual, Load{}, 1},
-		// 1e8/500 frames cost 0.4 s, and 10 threads that wake 1,000 times a second 0.1 s. With 200
+		// 1e8/250 frames cost 0.8 s, and 10 threads that wake 1,000 times a second 0.1 s. With 200
 		// it is 1.1 s, of the 1 s that two cores have at half load.
-		{"frames", usual, Load{Frames: 1e8, Threads: 10}, 500},
+		{"frames", usual, Load{Frames: 1e8, Threads: 10}, 250},
 		{"frames, one core", few, Load{Frames: 1e8, Threads: 10}, 500},
-		{"frames, one core, more of them", few, Load{Frames: 1.1e8, Threads: 10}, 1000},
+		{"frames, one core, more of them", few, Load{Frames: 1.1e8, Threads: 10}, 600},
 		// 0.495 s in one thread, which has half a core.
 		{"one switch", usual, Load{Switch: 1.65e7, Threads: 1}, 100},
-		{"one switch, a little more", usual, Load{Switch: 1.7e7, Threads: 1}, 200},
+		{"one switch, a little more", usual, Load{Switch: 1.7e7, Threads: 1}, 120},
 		// A tenth of the round trip is a stall's millisecond from 500 on.
 		{"round trip", usual, Load{RTT: 20e-6, Threads: 1}, 500},
 		{"round trip on a machine that is late", late, Load{RTT: 20e-6, Threads: 1}, 10000},
@@ -56,7 +56,7 @@ func TestFactor(t *testing.T) {
 		if got := Factor(tt.m, tt.l); got != tt.want {
 			t.Errorf("%s: factor %v, want %v", tt.name, got, tt.want)
 		}
-		if f := Factor(tt.m, tt.l); f > 1 && tt.m.carries(tt.l, f/2.5) {
+		if f := Factor(tt.m, tt.l); f > 1 && tt.m.carries(tt.l, f/1.34) {
 			t.Errorf("%s: the step before %v would do", tt.name, f)
 		}
 	}
