@@ -305,7 +305,7 @@ ps = "h3"
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Join(plan.Points[0].Phases[0].Overflows, "\n")
+		got := strings.Join(plan.Points[0].Phases[0].Conditions, "\n")
 		if (c.says == "") != (got == "") || !strings.HasPrefix(got, c.says) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.says)
 		}

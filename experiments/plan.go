@@ -88,8 +88,8 @@ type PlanPhase struct {
 	End         float64                 `json:"end"`
 	Jobs        []string                `json:"jobs"`
 	Predictions []*placement.Prediction `json:"predictions"`
-	Overflows   []string                `json:"overflows,omitempty"` // queues that no buffer has room for
-	External    []results.Figure        `json:"external,omitempty"`  // of predictors of one's own; see SavedPlan.Ask
+	Conditions  []string                `json:"conditions,omitempty"` // why what runs need not be what is predicted, and what would do
+	External    []results.Figure        `json:"external,omitempty"`   // of predictors of one's own; see SavedPlan.Ask
 }
 
 // NewPlan places the jobs of every point and predicts every phase from the
@@ -139,7 +139,7 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}
-			pp.Phases = append(pp.Phases, PlanPhase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Predictions: predictions, Overflows: p.Spec.overflowing(predictions, inv)})
+			pp.Phases = append(pp.Phases, PlanPhase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Predictions: predictions, Conditions: p.Spec.conditions(setup, predictions[0], inv)})
 		}
 		if err := checkMemory(p, inv); err != nil {
 			return nil, err

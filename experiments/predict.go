@@ -378,18 +378,19 @@ func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) boo
 	})
 }
 
-// overflowing says what of a prediction no buffer has room for.
-func (s *Spec) overflowing(predictions []*placement.Prediction, inv *inventory.Inventory) (out []string) {
+// conditions are those of a prediction that are known before anything runs: queues that no buffer has room
+// for, what it leaves out, and messages that end too soon for it. Where one fails a figure is undecided.
+func (s *Spec) conditions(setup testbed.Setup, p *placement.Prediction, inv *inventory.Inventory) (out []string) {
 	asked := func(sw *inventory.Switch) int64 {
 		if s.Switch.Buffer > 0 {
 			return int64(s.Switch.Buffer)
 		}
 		return buffer(sw)
 	}
-	for _, o := range predictions[0].Overflows(inv, asked) {
+	for _, o := range p.Overflows(inv, asked) {
 		out = append(out, overflow(o))
 	}
-	return out
+	return slices.DeleteFunc(append(out, p.Beyond, unsteady(setup, p)), func(what string) bool { return what == "" })
 }
 
 // measurer draws figures from samples of one span.

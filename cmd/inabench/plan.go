@@ -215,11 +215,8 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 				}
 				fmt.Fprintln(tw)
 			}
-			if beyond := ph.Predictions[0].Beyond; beyond != "" {
-				ph.Overflows = append(slices.Clip(ph.Overflows), beyond)
-			}
-			for _, o := range ph.Overflows {
-				for i, line := range wrap(o, 74) {
+			for _, c := range ph.Conditions {
+				for i, line := range wrap(c, 74) {
 					fmt.Fprintf(tw, "    %s %s\n", []string{"!", " "}[min(i, 1)], line)
 				}
 			}
