@@ -390,7 +390,12 @@ func (s *Spec) conditions(setup testbed.Setup, p *placement.Prediction, inv *inv
 	for _, o := range p.Overflows(inv, asked) {
 		out = append(out, overflow(o))
 	}
-	return slices.DeleteFunc(append(out, p.Beyond, unsteady(setup, p)), func(what string) bool { return what == "" })
+	for _, what := range []string{p.Beyond, unsteady(setup, p)} {
+		if what != "" {
+			out = append(out, what)
+		}
+	}
+	return out
 }
 
 // measurer draws figures from samples of one span.
