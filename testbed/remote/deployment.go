@@ -403,7 +403,7 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", results.Elapsed(limit)))
 	defer cancel()
 	before := make(chan trail, 1) // where packets had got to when results should long have been there
-	early := time.AfterFunc(limit/8, func() { before <- d.follow(outer, j) })
+	early := time.AfterFunc(limit/8, func() { before <- d.follow(outer, j, time.Now().Add(limit/8)) })
 	defer early.Stop()
 	// The PS first: it must be listening when gradients arrive.
 	for _, a := range j.agents {
@@ -420,7 +420,7 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 			if ctx.Err() != nil && outer.Err() == nil {
 				select {
 				case was := <-before:
-					what, _ := d.follow(outer, j).astray(was, j.plan)
+					what, _ := d.follow(outer, j, time.Now().Add(limit/8)).astray(was, j.plan)
 					err = fmt.Errorf("%w%s", err, what)
 				default:
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/handover"
@@ -15,10 +16,10 @@ import (
 type trail map[handover.Counter]int64
 
 // follow reads a job's trail: what its agents said last, or say when they are asked because they have
-// said nothing yet, and what switches say now. Who does not answer is left out. Nobody else may ask the
-// agents of a job that has not started.
-func (d *deployment) follow(ctx context.Context, j *runningJob) trail {
-	ctx, cancel := context.WithTimeout(ctx, d.tb.opt.Patience/8)
+// said nothing yet, and what switches say now. Who does not answer by then is left out. Nobody else may ask
+// the agents of a job that has not started.
+func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) trail {
+	ctx, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	t := trail{}
 	for _, a := range j.agents {

@@ -182,7 +182,7 @@ func (d *deployment) watchJobs(ctx context.Context) {
 			case still < limit/4:
 				delete(trails, j)
 			case trails[j] == nil:
-				trails[j] = d.follow(ctx, j)
+				trails[j] = d.follow(ctx, j, now.Add(every)) // of all jobs together: else this would look asleep
 			}
 			if now.Sub(moved[j]) < j.limit(patience)/2 {
 				d.mark() // the rest of the time tells
@@ -362,7 +362,7 @@ func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.D
 		if j.plan.Collective == placement.Ring {
 			e.hint = "look at the hosts' own counters"
 		}
-		if what, hint := d.follow(ctx, j).astray(before, j.plan); what != "" {
+		if what, hint := d.follow(ctx, j, time.Now().Add(d.tb.opt.Patience/8)).astray(before, j.plan); what != "" {
 			e.what, e.hint = e.what+what, hint
 		}
 		return e
