@@ -403,8 +403,16 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", results.Elapsed(limit)))
 	defer cancel()
 	before := make(chan trail, 1) // where packets had got to when results should long have been there
-	early := time.AfterFunc(limit/8, func() { before <- d.follow(outer, j, time.Now().Add(limit/8)) })
-	defer early.Stop()
+	read := make(chan struct{})
+	early := time.AfterFunc(limit/8, func() {
+		defer close(read)
+		before <- d.follow(outer, j, time.Now().Add(limit/8))
+	})
+	defer func() {
+		if !early.Stop() { // nobody else may ask the agents meanwhile
+			<-read
+		}
+	}()
 	// The PS first: it must be listening when gradients arrive.
 	for _, a := range j.agents {
 		if err := a.send(agent.Command{Cmd: "start"}); err != nil {
