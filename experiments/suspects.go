@@ -16,15 +16,32 @@ import (
 // sums is what a job's workers compared.
 type sums struct {
 	job            placement.JobPlan
-	checked, wrong int64 // values
+	checked, wrong int64              // values
+	added          map[string]float64 // packets that each switch added up; nil: nobody tells
 }
 
 // cleared is how many wrong values another job would have had to find, were a switch wrong as often for it,
 // for having found none to clear the switch.
 const cleared = 8
 
+// clears says whether a job that found nothing wrong clears a switch that another one's wrong sums could
+// come from: were that wrong as often for both, of what passes it and of what it adds up, the job would have
+// found some.
+func (o sums) clears(sw string, of sums) bool {
+	passing := below(o.job, sw) / below(of.job, sw)
+	if o.wrong > 0 || passing == 0 {
+		return false
+	}
+	expected := float64(of.wrong) / float64(of.checked) * float64(o.checked) * min(1, passing)
+	if n := of.added[sw]; n > 0 && o.added != nil {
+		expected = min(expected, float64(of.wrong)*o.added[sw]/n)
+	}
+	return expected >= cleared
+}
+
 // suspects says who may have made a job's sums wrong: all that its wrong sums have in common, of the jobs
-// of a run.
+// of a run. That several jobs have causes of their own is less likely than that one was spared: what they
+// have in common is suspect even where another job clears all of it.
 func suspects(of sums, all []sums) string {
 	switches, common := passed(of.job), passed(of.job)
 	others := 0 // that got wrong ones too, and cross a switch of this one
@@ -38,12 +55,11 @@ func suspects(of sums, all []sums) string {
 			others++
 			common = slices.DeleteFunc(common, func(s string) bool { return !meet(s) })
 		case o.wrong == 0:
-			clear := func(s string) bool {
-				expected := float64(of.wrong) / float64(of.checked) * float64(o.checked)
-				return meet(s) && expected*min(1, below(o.job, s)/below(of.job, s)) >= cleared
-			}
-			switches, common = slices.DeleteFunc(switches, clear), slices.DeleteFunc(common, clear)
+			switches = slices.DeleteFunc(switches, func(s string) bool { return o.clears(s, of) })
 		}
+	}
+	if left := slices.DeleteFunc(slices.Clone(common), func(s string) bool { return !slices.Contains(switches, s) }); len(left) > 0 {
+		common = left
 	}
 	var who []string
 	if len(switches) > 0 {
@@ -93,7 +109,16 @@ func either(kind string, names []string) string {
 func (in *inspection) compared() (out []sums) {
 	for _, sum := range in.obs.summaries {
 		if j := in.planned(sum.Job); j.Name != "" && sum.SumsChecked > 0 {
-			out = append(out, sums{j, sum.SumsChecked, sum.SumErrors})
+			s := sums{job: j, checked: sum.SumsChecked, wrong: sum.SumErrors}
+			for _, n := range j.Tree {
+				if by, _, ok := grown(in.counter("job_aggregated_packets", at(j.Name, n.Switch)), 0); ok {
+					if s.added == nil {
+						s.added = map[string]float64{}
+					}
+					s.added[n.Switch] = by
+				}
+			}
+			out = append(out, s)
 		}
 	}
 	return out

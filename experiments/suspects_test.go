@@ -18,7 +18,11 @@ func TestSuspects(t *testing.T) {
 			name, passes := strings.CutPrefix(s, "-")
 			j.Tree = append(j.Tree, placement.TreeNode{Switch: name, Aggregate: !passes, Expect: 3})
 		}
-		return sums{j, checked, wrong}
+		return sums{job: j, checked: checked, wrong: wrong}
+	}
+	adding := func(s sums, n float64) sums {
+		s.added = map[string]float64{"tor1": n}
+		return s
 	}
 	for _, c := range []struct {
 		name      string
@@ -34,6 +38,9 @@ func TestSuspects(t *testing.T) {
 		{"another is right, but has hardly begun", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 0, 7e5, "h3", "tor1")}, "it is switch tor1 or worker", "without an error"},
 		{"others elsewhere are wrong, too", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor2")}, "it is switch tor1 or worker", "tor2"},
 		{"a switch that only passes on what one worker sends", []sums{job("A", 10, 1e6, "h3", "-tor1", "spine"), job("B", 10, 1e6, "h3", "tor1", "spine")}, "one cause it is switch tor1 or spine", ""},
+		{"two at one switch, and a third that is right there", []sums{job("A", 10, 1e6, "h3", "tor1"), job("B", 10, 1e6, "h3", "tor1"), job("C", 0, 1e6, "h3", "tor1")}, "one cause it is switch tor1, and else worker A/0", "without an error"},
+		{"another is right at the same switch, which adds up little for it", []sums{adding(job("A", 10, 1e6, "h3", "tor1"), 1e4), adding(job("B", 0, 1e6, "h3", "tor1"), 100)}, "it is switch tor1 or worker", "without an error"},
+		{"another is right at the same switch, which adds up as much for it", []sums{adding(job("A", 10, 1e6, "h3", "tor1"), 1e4), adding(job("B", 0, 1e6, "h3", "tor1"), 1e4)}, "carry other jobs without an error", "tor1"},
 		{"nobody is on its way", []sums{job("A", 10, 1e6, "h3")}, "it is worker A/0 on host h1 or A/1 on host h2 or its PS", "switch"},
 	} {
 		if got := suspects(c.all[0], c.all); !strings.Contains(got, c.says) || c.not != "" && strings.Contains(got, c.not) {
