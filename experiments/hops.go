@@ -20,9 +20,10 @@ import (
 type hop struct {
 	job, from, to  string
 	sent, received float64
-	spared         float64 // packets that who received them says it could not use, beyond received, or that were for another
-	inside         bool    // of a process: no cable is between
-	late           float64 // packets that may still have been on the way when all was read
+	spared         float64         // packets that who received them says it could not use, beyond received, or that were for another
+	inside         bool            // of a process: no cable is between
+	between        map[string]bool // cables, by direction, and who receives; nil: nobody knows
+	late           float64         // packets that may still have been on the way when all was read
 }
 
 // missing is how many packets went without a trace; negative, how many came from nowhere. Lost
@@ -111,6 +112,7 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 			}
 			in.hopsHeld++
 			what.job, what.from, what.to, what.late, what.inside = j.Name, h.From(), handover.Names(ends), tail, h.Inside
+			what.between = in.between(j, h.Sent, ends)
 			if h.Inside {
 				what.to = h.To()
 			}
@@ -174,11 +176,46 @@ var onTheWay = map[string]string{
 	"nic_tx_drops": "other", "nic_rx_drops": "other", "nic_rx_missed": "other", "worker_socket_drops": "other",
 }
 
-// lostOnTheWay are the packets that the network's ports and hosts say that they lost and doubled since
-// from, and those that hosts lost and that may have been anything.
-func (in *inspection) lostOnTheWay(from float64) (lost, doubled, other float64) {
+// between are the cables from any who send to any who receive, and the names of these.
+func (in *inspection) between(j placement.JobPlan, sent, received []handover.End) map[string]bool {
+	if in.inv == nil {
+		return nil
+	}
+	node := func(e handover.End) string {
+		if e.Role == handover.Worker {
+			for _, w := range j.Workers {
+				if e.Name == fmt.Sprintf("%s/%d", j.Name, w.Rank) {
+					return w.Host
+				}
+			}
+		}
+		return e.Name
+	}
+	topo, out := in.inv.Topology(), map[string]bool{}
+	for _, to := range received {
+		out[to.Of] = true
+		for _, from := range sent {
+			path, err := topo.Path(node(from), node(to))
+			if err != nil {
+				return nil
+			}
+			for _, l := range path {
+				out[topo.Links[l].Name] = true
+			}
+		}
+	}
+	return out
+}
+
+// underway is what became of packets between hops: how many ports say that they lost and doubled, and how
+// many hosts lost, which may have been anything, by cable, or by who did.
+type underway struct{ lost, doubled, other map[string]float64 }
+
+// lostOnTheWay is what the network's ports and hosts say since from.
+func (in *inspection) lostOnTheWay(from float64) underway {
 	seen := map[[2]string]bool{}
-	sums := map[string]*float64{"lost": &lost, "doubled": &doubled, "other": &other}
+	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}}
+	sums := map[string]map[string]float64{"lost": u.lost, "doubled": u.doubled, "other": u.other}
 	for _, s := range in.obs.samples {
 		id := [2]string{s.Metric, s.Of}
 		if seen[id] {
@@ -190,9 +227,51 @@ func (in *inspection) lostOnTheWay(from float64) (lost, doubled, other float64) 
 		}
 		seen[id] = true
 		n, _, _ := grown(in.counter(s.Metric, s.Of), from)
-		*to += n
+		to[s.Of] += n
 	}
-	return lost, doubled, other
+	return u
+}
+
+// at is how many were lost and doubled at most on the cables of a hop.
+func (u underway) at(h hop, places map[string]bool) (lost, doubled float64) {
+	sum := func(of map[string]float64) (n float64) {
+		for where, v := range of {
+			if h.between == nil || h.between[where] || !places[where] { // or nobody knows where
+				n += v
+			}
+		}
+		return n
+	}
+	return sum(u.lost) + sum(u.other), sum(u.doubled)
+}
+
+// all are the sums of the whole network.
+func (u underway) all() (lost, doubled, other float64) {
+	sum := func(of map[string]float64) (n float64) {
+		for _, v := range of {
+			n += v
+		}
+		return n
+	}
+	return sum(u.lost), sum(u.doubled), sum(u.other)
+}
+
+// places are the cables, and the workers and PSes of jobs, by the names that counters have.
+func (in *inspection) places() map[string]bool {
+	out := map[string]bool{}
+	if in.inv == nil {
+		return out
+	}
+	for _, l := range in.inv.Topology().Links {
+		out[l.Name] = true
+	}
+	for _, j := range in.setup.Plan.Jobs {
+		out[j.Name+"/ps"] = true
+		for _, w := range j.Workers {
+			out[fmt.Sprintf("%s/%d", j.Name, w.Rank)] = true
+		}
+	}
+	return out
 }
 
 // from is when the first job began, on the run's clock.
@@ -214,14 +293,16 @@ func handedOver(metric string) bool {
 	return strings.HasPrefix(metric, "job_") || strings.HasPrefix(metric, "worker_") || onTheWay[metric] != ""
 }
 
-// handed finds hops at which packets go without a trace or come from nowhere. Where every packet of the
-// network is counted at hops, what ports lost and doubled must be what is missing there, to the packet.
+// handed finds hops at which packets go without a trace or come from nowhere: more than the cables between
+// have lost or doubled, whatever they carried. Where every packet of the network is counted at hops, what
+// ports lost and doubled must be what is missing there, to the packet.
 func (in *inspection) handed() (out []results.Finding) {
 	if in.caps.Kind != results.Measured {
 		return nil // a model's counts are of its rates
 	}
 	from := in.from()
-	lost, doubled, other := in.lostOnTheWay(from)
+	way, places := in.lostOnTheWay(from), in.places()
+	lost, doubled, other := way.all()
 	complete := true
 	var all []hop
 	for _, j := range in.setup.Plan.Jobs {
@@ -246,10 +327,12 @@ func (in *inspection) handed() (out []results.Finding) {
 	var sum hop
 	worst := 0
 	for i, h := range all {
-		if n := h.missing(lost+other, doubled); n > 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, counted(lost+other, "lost")))
+		in.hopsWithin = max(in.hopsWithin, math.Floor(h.slack()))
+		gone, more := way.at(h, places)
+		if n := h.missing(gone, more); n > 0 {
+			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, counted(gone, "lost")))
 		} else if n < 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, counted(doubled, "doubled")))
+			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, counted(more, "doubled")))
 		}
 		sum.sent, sum.received = sum.sent+h.sent, sum.received+h.received
 		sum.late, sum.spared = sum.late+h.late, sum.spared+h.spared
@@ -274,5 +357,5 @@ func counted(n float64, how string) string {
 	if n == 0 {
 		return "nothing was counted as " + how
 	}
-	return fmt.Sprintf("all that was counted as %s in the whole network is %.0f", how, n)
+	return fmt.Sprintf("all that was counted as %s on the way is %.0f", how, n)
 }

@@ -6,14 +6,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 )
 
 // handedOn is a job of two workers below tor1, which adds up all that they send, as those count who
 // hand its packets over: what each has counted at the end.
-func handedOn(counts map[string]float64) *inspection {
+func handedOn(t *testing.T, counts map[string]float64) *inspection {
+	t.Helper()
 	in := seen(nil, nil)
+	var err error
+	if in.inv, err = inventory.Load("racks/three-hosts.toml"); err != nil {
+		t.Fatal(err)
+	}
 	in.obs.samples = nil
 	for of, v := range counts {
 		metric, of, _ := strings.Cut(of, " ")
@@ -57,10 +63,15 @@ func TestHandedOver(t *testing.T) {
 		{name: "sent twice", counts: map[string]float64{"worker_rx_packets A/ps": n + 10, "worker_arrived A/ps": n + 10}, says: "10 packets of job A came from nowhere: switch tor1 sent 10000, its PS on host h3 received 10010, and nothing was counted as doubled"},
 		{name: "a cable loses", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500}},
 		{name: "a cable loses, and a PS", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500, "worker_arrived A/ps": n - 10}, says: "the sums of its PS"},
-		{name: "a cable loses, and a switch says less", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500, "job_out_packets A@tor1": n - 100, "port_rx_dup_packets h1->tor1": 200},
+		{name: "a cable loses, and a switch says less", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500, "job_out_packets A@tor1": n - 100, "port_rx_dup_packets tor1->h3": 200},
 			says: "ports say that they lost 500 and doubled 200"},
+		{name: "a cable loses, and a switch loses results, which pass others", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500, "worker_rx_packets A/0": n - 20, "worker_rx_packets A/1": n - 20},
+			says: "20 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9980, and nothing was counted as lost"},
+		{name: "a cable loses results", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "port_tx_drop_packets tor1->h1": 500}},
+		{name: "a socket has no room", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "worker_socket_drops A/0": 500}},
+		{name: "another's socket has no room", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "worker_socket_drops A/1": 500}, says: "switch tor1 sent 10000, worker A/0 received 9500, and nothing was counted as lost"},
 		{name: "beside a ring whose frames are lost", ring: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}},
-		{name: "a ring's losses are counted, a job's beyond that", ring: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 5, "worker_rx_packets A/0": n - 20}, says: "15 packets of job A went without a trace"},
+		{name: "a ring's losses are counted, a job's beyond that", ring: true, counts: map[string]float64{"port_rx_drop_packets tor1->h1": 5, "worker_rx_packets A/0": n - 20}, says: "15 packets of job A went without a trace"},
 		{name: "resends of the last moment", counts: map[string]float64{"worker_outstanding A/0": 10, "worker_tx_packets A/0": n + 20}},
 		{name: "a reading before the end", counts: map[string]float64{"job_out_packets A@tor1": n - 1000}, early: "job_out_packets A@tor1"},
 		{name: "a worker that ended before another", ended: "worker_tx_packets A/0"},
@@ -87,7 +98,7 @@ func TestHandedOver(t *testing.T) {
 			}
 			maps.Copy(counts, c.counts)
 			maps.DeleteFunc(counts, func(_ string, v float64) bool { return v < 0 })
-			in := handedOn(counts)
+			in := handedOn(t, counts)
 			if c.noPS {
 				in.setup.Plan.Jobs[0].PS = ""
 			}
@@ -125,7 +136,7 @@ func TestHandedOver(t *testing.T) {
 
 // TestNamesOfTraces: a trace's own names of jobs are those of summaries, and may be the plan's of other jobs.
 func TestNamesOfTraces(t *testing.T) {
-	in := handedOn(map[string]float64{"worker_psns A/0": 1000, "worker_psns A/1": 1000, "worker_resends A/0": 0, "worker_resends A/1": 0, "worker_duplicates A/0": 900, "worker_duplicates A/1": 0})
+	in := handedOn(t, map[string]float64{"worker_psns A/0": 1000, "worker_psns A/1": 1000, "worker_resends A/0": 0, "worker_resends A/1": 0, "worker_duplicates A/0": 900, "worker_duplicates A/1": 0})
 	in.names = map[string]string{"A": "B", "B": "A"}
 	if got := in.again(); len(got) != 1 || got[0].Of != "A" {
 		t.Errorf("of results that come twice: %+v", got)

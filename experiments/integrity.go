@@ -68,7 +68,7 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 		return point.Findings
 	}
 	in := inspection{
-		spec: s, caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed.plan}, names: r.placed.names, begun: r.placed.begun,
+		spec: s, inv: r.tb.Inventory(), caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed.plan}, names: r.placed.names, begun: r.placed.begun,
 		obs: observation{summaries: point.Jobs, samples: r.placed.samples},
 	}
 	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
@@ -151,7 +151,11 @@ func (in *inspection) whole() results.Finding {
 	}
 	what += "; all who count traffic tell the same of it"
 	if in.hopsAll > 0 {
-		what += fmt.Sprintf(", to the packet at %d of %d hops", in.hopsHeld, in.hopsAll)
+		exactly := "to the packet"
+		if in.hopsWithin > hopPackets {
+			exactly = fmt.Sprintf("within %.0f packets, which may have been on their way at the end,", in.hopsWithin)
+		}
+		what += fmt.Sprintf(", %s at %d of %d hops", exactly, in.hopsHeld, in.hopsAll)
 	}
 	return results.Finding{Name: allHold, Code: results.CodeJobStopped, Of: "jobs", Outcome: results.Pass, What: what}
 }
@@ -170,7 +174,8 @@ type inspection struct {
 
 	counters map[[2]string][]results.Sample // by metric and of what, once they are asked for
 
-	hopsHeld, hopsAll int // places where packets of a job are handed over: where both ends told of all, and all
+	hopsHeld, hopsAll int     // places where packets of a job are handed over: where both ends told of all, and all
+	hopsWithin        float64 // packets that may be missing at one of these
 }
 
 func (in *inspection) counter(metric, of string) results.Series {
