@@ -72,3 +72,21 @@ values = ["10Gbit/s", "40Gbit/s"]
 		plan.Points = points
 	}
 }
+
+// TestUnscaled: slow motion of cables that lose packets is not the lab's, and says so.
+func TestUnscaled(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spec  Spec
+		wants bool
+	}{
+		{"lossy in slow motion", Spec{Emulation: Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []LinkState{{Of: "*", Loss: 0.01}}}, true},
+		{"at the lab's speed", Spec{Emulation: Emulation{Scale: "slow-motion", Factor: 1}, LinkStates: []LinkState{{Of: "*", Loss: 0.01}}}, false},
+		{"shrunk, where times are the lab's", Spec{Emulation: Emulation{Scale: "shrunk", Factor: 200}, LinkStates: []LinkState{{Of: "*", Loss: 0.01}}}, false},
+		{"nothing is lost", Spec{Emulation: Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []LinkState{{Of: "*", Duplicate: 0.01}}}, false},
+	} {
+		if got := c.spec.unscaled(); (got != "") != c.wants {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}

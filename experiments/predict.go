@@ -332,6 +332,16 @@ func (m *measurer) chance(setup testbed.Setup, jobs []string) string {
 	return ""
 }
 
+// unscaled says why an emulation of lossy cables is not the lab in slow motion; empty: it is, or none lose.
+func (s *Spec) unscaled() string {
+	scale := emulationScale(s, "netns")
+	if scale.Mode != "slow-motion" || scale.Factor <= 1 || !slices.ContainsFunc(s.LinkStates, func(l LinkState) bool { return l.Loss > 0 }) {
+		return ""
+	}
+	return fmt.Sprintf("cables lose packets, and of a sender's timeout %v are not slowed down: in slow motion losses cost less than in a lab, so that what netns measures, times %g, is not a lab's; a run there is held to a prediction of its own",
+		testbed.Margin, scale.Factor)
+}
+
 // unsteady says which jobs' messages end before what is predicted is what they meet; empty: none.
 func unsteady(setup testbed.Setup, p *placement.Prediction) string {
 	for _, j := range p.Jobs {
@@ -390,7 +400,7 @@ func (s *Spec) conditions(setup testbed.Setup, p *placement.Prediction, inv *inv
 	for _, o := range p.Overflows(inv, asked) {
 		out = append(out, overflow(o))
 	}
-	for _, what := range []string{p.Beyond, unsteady(setup, p)} {
+	for _, what := range []string{p.Beyond, unsteady(setup, p), s.unscaled()} {
 		if what != "" {
 			out = append(out, what)
 		}

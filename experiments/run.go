@@ -199,6 +199,9 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 		Timings: map[string]float64{}, Night: o.Night,
 		Sabotage: recordOf(r.sabotaged),
 	}
+	if why := s.unscaled(); why != "" && o.Driver == "netns" {
+		r.warn(why)
+	}
 	for i := range r.rec.Expect {
 		e := &r.rec.Expect[i]
 		if e.Skip = notApplicable(*e, points); !slices.ContainsFunc(points, func(p planned) bool { return p.has(e.Points) }) {

@@ -8,6 +8,9 @@ import (
 	"github.com/inabench/inabench/placement"
 )
 
+// Margin is the part of a first timeout that is for a busy host. No emulation slows it down.
+const Margin = 20 * time.Millisecond
+
 // RTO is a first timeout of a job that full queues do not trip: twice the round trip,
 // the time that the slowest link of the job takes for a backlog of so many bits, and a
 // margin for a busy host.
@@ -18,7 +21,7 @@ func RTO(j *placement.JobPlan, topo *inventory.Topology, backlog float64) time.D
 			slowest = min(slowest, float64(topo.Links[l].Rate))
 		}
 	}
-	return 2*RoundTrip(j, topo) + time.Duration(backlog/slowest*float64(time.Second)) + 20*time.Millisecond
+	return 2*RoundTrip(j, topo) + time.Duration(backlog/slowest*float64(time.Second)) + Margin
 }
 
 // Backlog is how many bits a job can queue in front of one link: a window of frames of
