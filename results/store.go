@@ -516,10 +516,21 @@ func (r *Record) contradiction() error {
 	default:
 		return fmt.Errorf("%w: outcome %q is none", ErrContradicts, r.Outcome)
 	}
+	held := false
 	for _, c := range r.Checks {
-		if c.Gate && c.Outcome == Fail {
+		switch {
+		case c.Gate && c.Outcome == Fail:
 			return fmt.Errorf("%w: it says pass, and %q failed", ErrContradicts, c.title())
+		case c.Gate && c.Outcome == Inconclusive:
+			return fmt.Errorf("%w: it says pass, and %q is undecided", ErrContradicts, c.title())
 		}
+		held = held || c.Gate && c.Outcome == Pass
+	}
+	switch {
+	case !held:
+		return fmt.Errorf("%w: it says pass, and no check that is gated held", ErrContradicts)
+	case r.Planned > 0 && len(r.Points) == 0:
+		return fmt.Errorf("%w: it says pass, and has no points", ErrContradicts)
 	}
 	for _, p := range r.Points {
 		if p.Error != "" {

@@ -390,8 +390,11 @@ func TestContradiction(t *testing.T) {
 		{"passed", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}, {Outcome: Fail}}}, true},
 		{"failed", Record{Outcome: Fail, Checks: failed}, true},
 		{"is still written", Record{Checks: failed}, true},
+		{"passes with nothing judged", Record{Outcome: Pass}, false},
+		{"passes with a check that is undecided", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}, {Gate: true, Outcome: Inconclusive}}}, false},
+		{"passes with points that are gone", Record{Outcome: Pass, Planned: 2, Checks: []Check{{Gate: true, Outcome: Pass}}}, false},
 		{"passes with a check that failed", Record{Outcome: Pass, Checks: failed}, false},
-		{"passes with a point that ended early", Record{Outcome: Pass, Points: []Point{{Error: "killed"}}}, false},
+		{"passes with a point that ended early", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}}, Points: []Point{{Error: "killed"}}}, false},
 		{"an outcome of its own", Record{Outcome: "perfect"}, false},
 	} {
 		dir := t.TempDir()

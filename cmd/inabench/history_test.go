@@ -27,6 +27,7 @@ func cmdNights(ts *testscript.TestScript, neg bool, args []string) {
 			ID: fmt.Sprintf("01M44WM480Q03EQ2QA6HA4G%03d", i), Name: "two-jobs", Started: start, Finished: start.Add(time.Minute),
 			Driver: "netns", Switch: "soft", Kind: results.Measured, Scale: results.Scale{Mode: "slow-motion", Factor: 1000}, Tool: "v0.1.0",
 			Hosts: []results.HostFacts{{Host: "ci", Kernel: "6.1.0", CPUs: 2, CPU: "Xeon"}}, Outcome: results.Pass,
+			Checks: []results.Check{{Expect: "goodput", Metric: "goodput", Gate: true, Outcome: results.Pass}},
 		}
 		if i < 3 {
 			rec.Hosts[0].Kernel = "5.15.0"

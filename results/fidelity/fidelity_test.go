@@ -39,6 +39,7 @@ func record(driver, id string, scale float64) *results.Record {
 		Kind: results.Measured, Scale: results.Scale{Mode: "slow-motion", Factor: scale}, Tool: "v1.0.0",
 		Started: time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC), Finished: time.Date(2026, 11, 22, 2, 1, 0, 0, time.UTC),
 		Experiment: results.File{SHA256: "3f2a4c5d6e7f", Text: "version = 1\n"}, Inventory: results.File{SHA256: "9c01"}, Outcome: results.Pass,
+		Checks: []results.Check{{Expect: "goodput", Metric: "goodput", Gate: true, Outcome: results.Pass}},
 	}
 	if driver == "sim" {
 		rec.Kind, rec.Switch, rec.Scale = results.Simulated, "model", results.Scale{Mode: "none", Factor: 1}

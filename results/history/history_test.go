@@ -54,6 +54,7 @@ func record(n int, goodput ...float64) *results.Record {
 		Experiment: results.File{Path: "two-jobs.toml", Text: spec}, Inventory: results.File{Path: "rack.toml", SHA256: "9c01"},
 		Hosts:   []results.HostFacts{{Host: "ci", Kernel: "6.1.0", CPUs: 2, CPU: "Xeon"}},
 		Outcome: results.Pass,
+		Checks:  []results.Check{{Expect: "goodput", Metric: "goodput", Gate: true, Outcome: results.Pass}},
 	}
 	for i, v := range goodput {
 		rec.Points = append(rec.Points, results.Point{Repeat: i, Phases: []results.Phase{{Jobs: []string{"A"}, Figures: []results.Figure{

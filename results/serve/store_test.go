@@ -38,6 +38,7 @@ func night(experiment string, n int) *results.Record {
 		}}}}},
 		Outcome: []results.Outcome{results.Pass, results.Pass, results.Fail, results.Inconclusive}[n%4],
 		Reasons: []string{"a reason"},
+		Checks:  []results.Check{{Expect: "goodput", Metric: "goodput", Gate: true, Outcome: results.Pass}},
 	}
 }
 
