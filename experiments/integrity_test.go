@@ -34,7 +34,7 @@ func seen(rates map[string]func(t float64) float64, until map[string]float64) *i
 	}
 	zero := []string{"job_denied_packets", "job_resends_packets", "worker_sum_errors", "worker_resends", "worker_duplicates"}
 	in := &inspection{
-		spec: &Spec{Jobs: []Job{{Name: "A"}}},
+		spec: &Spec{Jobs: []Job{{Name: "A"}}, Switch: Switch{Lanes: 240}},
 		setup: testbed.Setup{
 			Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A", Collective: placement.INA, PS: "h3",
 				Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}},
@@ -137,7 +137,7 @@ func TestIntegrity(t *testing.T) {
 			change:  func(in *inspection) { in.obs.summaries[0].Asked, in.obs.summaries[0].Iterations = 8000, 8 },
 			outcome: results.Fail, code: results.CodeIterations, says: []string{"8 iterations of 8000", "worker A/1 on host h2 did"}},
 		{name: "wrong sums", rates: rates{"worker_sum_errors A/1": constant(0.01)}, change: func(in *inspection) { in.obs.summaries[0].SumErrors = 40 },
-			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2"}},
+			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2 got wrong ones: what carries results to it alone, or, since they are few, switch tor1"}},
 		{name: "sums that nobody compared", change: func(in *inspection) { in.obs.summaries[0].SumsChecked = 0 }, outcome: results.Inconclusive, code: results.CodeUnchecked},
 		{name: "a worker that claims results", rates: rates{"worker_psns A/0": constant(1.2)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/0 on host h1", "host h3"}},
 		{name: "every tenth result comes twice", rates: rates{"worker_duplicates A/1": constant(0.1)},
