@@ -131,6 +131,41 @@ func alone(p *Problem, r *Result, s int) bool {
 	return jobs == 1
 }
 
+// How many times later packets are counted again, each time, and how often, to see whether shares have come
+// to rest: which slots a job holds when others look for some may take hundreds of windows to even out.
+const (
+	later  = 4
+	lookup = 3
+)
+
+// rest is what was counted in got, or later if that is something else: jobs that share memory may be level
+// in all that is under way, and their shares move for long.
+func rest(n *packets.Network, got *packets.Result) *packets.Result {
+	divided := false
+	for i := range got.Jobs {
+		for _, s := range got.Jobs[i].Share {
+			divided = divided || s > 0.02 && s < 0.98
+		}
+	}
+	for range lookup {
+		if !divided {
+			break
+		}
+		after := later * got.Settled
+		next, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: true, After: after})
+		if !ok { // too long to follow: it is known not to have been at rest
+			got.Settled = after
+			break
+		}
+		same := got.Agrees(next)
+		if same { // it was at rest when it was first counted
+			break
+		}
+		got = next
+	}
+	return got
+}
+
 // follow is the steady state as packets show it; average, which may be nil, tells what
 // to expect. It is nil where packets cannot be followed: where somebody has neither window
 // nor rate limit, or there is too much to follow.
@@ -194,6 +229,9 @@ func follow(p *Problem, average *Result) *Result {
 			}
 			got, _ = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: settled})
 			if got != nil {
+				if settled {
+					got = rest(small, got)
+				}
 				unshrink(n, got, scale)
 			}
 		}

@@ -194,6 +194,25 @@ type Limits struct {
 	Runs   int     // the most runs; 0: no such limit
 	// Settled refuses runs that begin to count before all is as it goes on, for want of events.
 	Settled bool
+	// After is the time in s before which no run begins to count.
+	After float64
+}
+
+// Agrees says whether two results are one within their errors, and a hundredth: shares, and rates relatively.
+func (r *Result) Agrees(o *Result) bool {
+	const drift = 0.01
+	for i := range r.Jobs {
+		a, b := &r.Jobs[i], &o.Jobs[i]
+		if math.Abs(a.Rate-b.Rate) > drift*b.Rate+2*(a.RateError+b.RateError) {
+			return false
+		}
+		for k := range a.Share {
+			if math.Abs(a.Share[k]-b.Share[k]) > drift+2*(a.ShareError[k]+b.ShareError[k]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Result is the mean over random phases of the jobs, with standard errors between runs.
@@ -235,6 +254,7 @@ const minRuns = 4
 // takes too long to settle).
 func Run(n *Network, l Limits) (r *Result, ok bool) {
 	m := newModel(n)
+	m.after = l.After
 	span := m.span()
 	if span == 0 || math.IsInf(span, 0) {
 		return nil, false
@@ -409,6 +429,7 @@ type model struct {
 	queue    calendar
 	counting bool
 	early    bool    // it counts before all has settled
+	after    float64 // Limits.After
 	patient  bool    // a job has a timeout: it never settles as others do
 	begin    float64 // of counting
 	length   float64
@@ -1024,7 +1045,7 @@ func (m *model) overload() (most float64) {
 // back are on schedule, and the others have had their whole window come round, and no
 // worker gains on another any more.
 func (m *model) settled(span float64) bool {
-	if m.now < 3*span {
+	if m.now < max(3*span, m.after) {
 		return false
 	}
 	all := true
