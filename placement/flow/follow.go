@@ -131,15 +131,9 @@ func alone(p *Problem, r *Result, s int) bool {
 	return jobs == 1
 }
 
-// How many times later packets are counted again, each time, and how often, to see whether shares have come
-// to rest: which slots a job holds when others look for some may take hundreds of windows to even out.
-const (
-	later  = 4
-	lookup = 3
-)
-
-// rest is what was counted in got, or later if that is something else: jobs that share memory may be level
-// in all that is under way, and their shares move for long.
+// rest is what was counted in got, or, as late as there are events for, if that is something else: jobs that
+// share memory may be level in all that is under way, and their shares move for long, because which slots a
+// job holds when others look for some takes hundreds of windows to even out.
 func rest(n *packets.Network, got *packets.Result) *packets.Result {
 	divided := false
 	for i := range got.Jobs {
@@ -147,23 +141,24 @@ func rest(n *packets.Network, got *packets.Result) *packets.Result {
 			divided = divided || s > 0.02 && s < 0.98
 		}
 	}
-	for range lookup {
-		if !divided {
-			break
-		}
-		after := later * got.Settled
-		next, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: true, After: after})
-		if !ok { // too long to follow: it is known not to have been at rest
-			got.Settled = after
-			break
-		}
-		same := got.Agrees(next)
-		if same { // it was at rest when it was first counted
-			break
-		}
-		got = next
+	// A quarter of the events of each of the fewest runs pass before anything is counted.
+	after := got.Lasted * float64(got.Runs) / float64(got.Events) * followEvents / (4 * packets.MinRuns)
+	if !divided || after < 2*got.Settled {
+		return got
 	}
-	return got
+	late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: true, After: after})
+	if !ok || got.Agrees(late) {
+		return got
+	}
+	for i := range late.Jobs { // they may go on moving, about as far again
+		was, is := &got.Jobs[i], &late.Jobs[i]
+		is.RateSpread = max(is.RateSpread, 2*math.Abs(is.Rate-was.Rate))
+		for k := range is.Share {
+			is.ShareSpread[k] = max(is.ShareSpread[k], 2*math.Abs(is.Share[k]-was.Share[k]))
+			is.UpSpread[k] = max(is.UpSpread[k], 2*math.Abs(is.Up[k]*is.Rate-was.Up[k]*was.Rate))
+		}
+	}
+	return late
 }
 
 // follow is the steady state as packets show it; average, which may be nil, tells what

@@ -198,16 +198,17 @@ type Limits struct {
 	After float64
 }
 
-// Agrees says whether two results are one within their errors, and a hundredth: shares, and rates relatively.
+// Agrees says whether two results are one within a hundredth and the standard error of their difference:
+// shares, and rates relatively.
 func (r *Result) Agrees(o *Result) bool {
 	const drift = 0.01
 	for i := range r.Jobs {
 		a, b := &r.Jobs[i], &o.Jobs[i]
-		if math.Abs(a.Rate-b.Rate) > drift*b.Rate+2*(a.RateError+b.RateError) {
+		if math.Abs(a.Rate-b.Rate) > drift*b.Rate+math.Hypot(a.RateError, b.RateError) {
 			return false
 		}
 		for k := range a.Share {
-			if math.Abs(a.Share[k]-b.Share[k]) > drift+2*(a.ShareError[k]+b.ShareError[k]) {
+			if math.Abs(a.Share[k]-b.Share[k]) > drift+math.Hypot(a.ShareError[k], b.ShareError[k]) {
 				return false
 			}
 		}
@@ -229,6 +230,8 @@ type Result struct {
 	// Settled is after how many seconds, in the mean of the runs, all was as it went on: from empty queues,
 	// and jobs that begin within the time in which the slowest window comes round.
 	Settled float64
+	// Lasted is how many seconds a run took in the mean, what was counted included.
+	Lasted float64
 }
 
 // JobResult is one job's steady state.
@@ -245,11 +248,11 @@ type JobResult struct {
 	UpCame, Down, DownCame []float64
 }
 
-// minRuns is how many runs a standard error is drawn from, at least.
-const minRuns = 4
+// MinRuns is how many runs a standard error is drawn from, at least.
+const MinRuns = 4
 
 // Run simulates n with random phases until its means are known well enough. It is
-// deterministic. ok is false where not even minRuns runs fit the limits, or where n
+// deterministic. ok is false where not even MinRuns runs fit the limits, or where n
 // has no steady state to speak of (a job that cannot send, or with Limits.Settled one that
 // takes too long to settle).
 func Run(n *Network, l Limits) (r *Result, ok bool) {
@@ -261,15 +264,15 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 	}
 	var acc accumulator
 	acc.init(n)
-	used, over, settled := 0, 0.0, 0.0
+	used, over, settled, lasted := 0, 0.0, 0.0, 0.0
 	for run := 0; ; run++ {
-		if l.Runs > 0 && run >= l.Runs || run >= minRuns && used+used/run > l.Events {
+		if l.Runs > 0 && run >= l.Runs || run >= MinRuns && used+used/run > l.Events {
 			break
 		}
 		m.reset(mix(l.Seed ^ uint64(run)*golden))
 		left := l.Events - used
-		if run < minRuns {
-			left /= minRuns - run
+		if run < MinRuns {
+			left /= MinRuns - run
 		}
 		e, fine := m.run(span, max(left, 0))
 		used += e
@@ -278,17 +281,17 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		}
 		acc.add(m)
 		over += m.over
-		settled += m.begin
-		if run+1 >= minRuns && acc.worst() <= l.Error {
+		settled, lasted = settled+m.begin, lasted+m.now
+		if run+1 >= MinRuns && acc.worst() <= l.Error {
 			break
 		}
 	}
-	if acc.runs < minRuns && l.Runs == 0 {
+	if acc.runs < MinRuns && l.Runs == 0 {
 		return nil, false
 	}
 	out := acc.result()
 	out.Events, out.Enough, out.Over = used, acc.worst() <= l.Error, over/float64(acc.runs)
-	out.Settled = settled / float64(acc.runs)
+	out.Settled, out.Lasted = settled/float64(acc.runs), lasted/float64(acc.runs)
 	return out, true
 }
 
