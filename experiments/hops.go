@@ -104,46 +104,34 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 	}
 	for _, h := range all {
 		sent, told := sum(h.Sent...)
-		add := func(what hop, ends ...handover.End) {
+		spared, receivers := 0.0, h.Receivers()
+		for _, c := range h.Idle {
+			if n, _ := in.growth(from, over, c); h.Inside {
+				sent -= n
+			} else if in.spec.reallocates() || in.spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
+				spared += n
+			}
+		}
+		if h.Answers != (handover.Counter{}) {
+			switch asked, counted := in.growth(from, over, h.Answers); {
+			case !counted: // by this program
+				spared, _ = in.growth(from, over, h.Repeated)
+				complete = complete && spared == 0
+			case asked > 0: // by whom is not told, how many were sent to all of them is
+				sent, receivers = (sent-asked)*float64(len(h.Received))+asked, [][]handover.End{h.Received}
+			}
+		}
+		for _, ends := range receivers {
 			got, ok := sum(ends...)
 			if in.hopsAll++; !ok || !told {
 				complete = false
-				return
+				continue
 			}
 			in.hopsHeld++
-			what.job, what.from, what.to, what.late, what.inside = j.Name, h.From(), handover.Names(ends), tail, h.Inside
-			what.between = in.between(j, h.Sent, ends)
-			if h.Inside {
-				what.to = h.To()
-			}
-			what.received = got
-			out = append(out, what)
-		}
-		if !h.Each {
-			var idle float64 // of a job that has no memory at times, or no turn
-			for _, c := range h.Idle {
-				if n, _ := in.growth(from, over, c); h.Inside {
-					sent -= n
-				} else if in.spec.reallocates() || in.spec.Switch.Mode == "exclusive" {
-					idle += n
-				}
-			}
-			add(hop{sent: sent, spared: idle}, h.Received...)
-			continue
-		}
-		var asked float64
-		if h.Answers != (handover.Counter{}) {
-			var counted bool
-			if asked, counted = in.growth(from, over, h.Answers); counted && asked > 0 { // by whom is not told, how many is
-				add(hop{sent: (sent-asked)*float64(len(h.Received)) + asked}, h.Received...)
-				continue
-			} else if !counted { // a program that counts no answers
-				asked, _ = in.growth(from, over, h.Repeated)
-				complete = complete && asked == 0
-			}
-		}
-		for _, e := range h.Received {
-			add(hop{sent: sent, spared: asked}, e)
+			out = append(out, hop{
+				job: j.Name, from: h.From(), to: h.To(ends), sent: sent, received: got,
+				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), late: tail,
+			})
 		}
 	}
 	return out, complete
@@ -177,25 +165,15 @@ var onTheWay = map[string]string{
 }
 
 // between are the cables from any who send to any who receive, and the names of these.
-func (in *inspection) between(j placement.JobPlan, sent, received []handover.End) map[string]bool {
+func (in *inspection) between(sent, received []handover.End) map[string]bool {
 	if in.inv == nil {
 		return nil
-	}
-	node := func(e handover.End) string {
-		if e.Role == handover.Worker {
-			for _, w := range j.Workers {
-				if e.Name == fmt.Sprintf("%s/%d", j.Name, w.Rank) {
-					return w.Host
-				}
-			}
-		}
-		return e.Name
 	}
 	topo, out := in.inv.Topology(), map[string]bool{}
 	for _, to := range received {
 		out[to.Of] = true
 		for _, from := range sent {
-			path, err := topo.Path(node(from), node(to))
+			path, err := topo.Path(from.Node, to.Node)
 			if err != nil {
 				return nil
 			}
@@ -208,13 +186,16 @@ func (in *inspection) between(j placement.JobPlan, sent, received []handover.End
 }
 
 // underway is what became of packets between hops: how many ports say that they lost and doubled, and how
-// many hosts lost, which may have been anything, by cable, or by who did.
-type underway struct{ lost, doubled, other map[string]float64 }
+// many hosts lost, which may have been anything, by cable, or by who did. Places are all of these that are known.
+type underway struct {
+	lost, doubled, other map[string]float64
+	places               map[string]bool
+}
 
 // lostOnTheWay is what the network's ports and hosts say since from.
 func (in *inspection) lostOnTheWay(from float64) underway {
 	seen := map[[2]string]bool{}
-	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}}
+	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}, in.places()}
 	sums := map[string]map[string]float64{"lost": u.lost, "doubled": u.doubled, "other": u.other}
 	for _, s := range in.obs.samples {
 		id := [2]string{s.Metric, s.Of}
@@ -232,24 +213,13 @@ func (in *inspection) lostOnTheWay(from float64) underway {
 	return u
 }
 
-// at is how many were lost and doubled at most on the cables of a hop.
-func (u underway) at(h hop, places map[string]bool) (lost, doubled float64) {
+// at are the sums of what may have been between: of the whole network where that is nil.
+func (u underway) at(between map[string]bool) (lost, doubled, other float64) {
 	sum := func(of map[string]float64) (n float64) {
 		for where, v := range of {
-			if h.between == nil || h.between[where] || !places[where] { // or nobody knows where
+			if between == nil || between[where] || !u.places[where] { // or nobody knows where
 				n += v
 			}
-		}
-		return n
-	}
-	return sum(u.lost) + sum(u.other), sum(u.doubled)
-}
-
-// all are the sums of the whole network.
-func (u underway) all() (lost, doubled, other float64) {
-	sum := func(of map[string]float64) (n float64) {
-		for _, v := range of {
-			n += v
 		}
 		return n
 	}
@@ -301,18 +271,11 @@ func (in *inspection) handed() (out []results.Finding) {
 		return nil // a model's counts are of its rates
 	}
 	from := in.from()
-	way, places := in.lostOnTheWay(from), in.places()
-	lost, doubled, other := way.all()
+	way := in.lostOnTheWay(from)
+	lost, doubled, other := way.at(nil)
 	complete := true
 	var all []hop
 	for _, j := range in.setup.Plan.Jobs {
-		if j.Local() {
-			continue
-		}
-		if j.Collective == placement.Ring {
-			complete = false
-			continue
-		}
 		began := from
 		if at, ok := in.begun[j.Name]; ok {
 			began = at
@@ -328,7 +291,8 @@ func (in *inspection) handed() (out []results.Finding) {
 	worst := 0
 	for i, h := range all {
 		in.hopsWithin = max(in.hopsWithin, math.Floor(h.slack()))
-		gone, more := way.at(h, places)
+		gone, more, anything := way.at(h.between)
+		gone += anything
 		if n := h.missing(gone, more); n > 0 {
 			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, counted(gone, "lost")))
 		} else if n < 0 {

@@ -69,7 +69,7 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 	}
 	in := inspection{
 		spec: s, inv: r.tb.Inventory(), caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed.plan}, names: r.placed.names, begun: r.placed.begun,
-		obs: observation{summaries: point.Jobs, samples: r.placed.samples},
+		obs: observation{summaries: point.Jobs, samples: r.placed.inOrder()},
 	}
 	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
 		in.obs.summaries = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })

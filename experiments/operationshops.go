@@ -1,32 +1,20 @@
 package experiments
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/mina/controller"
 )
 
 // ofTrees are the counters of what ranks hand over to switches, by the names that those of other
-// workers have: a rank's sockets carry its ring too, which no switch counts.
-var ofTrees = map[string]string{"worker_tree_tx_packets": "worker_tx_packets", "worker_tree_rx_packets": "worker_rx_packets"}
-
-// keep keeps what is counted of what ranks and switches of operations hand over.
-func (p *placed) keep(got []results.Sample) {
-	for _, s := range got {
-		switch tree := ofTrees[s.Metric]; {
-		case tree != "":
-			s.Metric = tree
-		case slices.Contains(slices.Collect(maps.Values(ofTrees)), s.Metric) || !handedOver(s.Metric):
-			continue
-		}
-		p.samples = append(p.samples, s)
-	}
+// workers have; a rank's own of these names have none: its sockets carry its ring too, which no switch
+// counts.
+var ofTrees = map[string]string{
+	"worker_tree_tx_packets": "worker_tx_packets", "worker_tree_rx_packets": "worker_rx_packets",
+	"worker_tx_packets": "", "worker_rx_packets": "",
 }
 
 // settle adds the jobs that had one tree all the time, which began at start on the run's clock. Of
@@ -50,7 +38,6 @@ func (p *placed) settle(start float64, jobs []training.Outcome, events []control
 			p.begun[j.Name] = start + j.Start.Seconds()
 		}
 	}
-	slices.SortStableFunc(p.samples, func(a, b results.Sample) int { return cmp.Compare(a.T, b.T) })
 }
 
 // treePlan is a job's tree as plans have it.

@@ -38,7 +38,7 @@ func TestPlansOfOperations(t *testing.T) {
 		{Event: "tree", Job: 3, Tree: set("tor1", "tor1")},
 	}
 	var p placed
-	p.keep([]results.Sample{
+	p.keep(ofTrees, []results.Sample{
 		{T: 3, Metric: "worker_tree_tx_packets", Of: "wide/0", Value: 7}, {T: 3, Metric: "worker_tx_packets", Of: "wide/0", Value: 50},
 		{T: 3, Metric: "worker_tree_rx_packets", Of: "wide/0", Value: 8}, {T: 3, Metric: "worker_rx_packets", Of: "wide/0", Value: 50},
 		{T: 2, Metric: "job_in_packets", Of: "wide@tor1", Value: 9}, {T: 2, Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 1},
@@ -59,10 +59,11 @@ func TestPlansOfOperations(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var seen []string
-	for _, s := range p.samples {
+	samples := p.inOrder()
+	for _, s := range samples {
 		seen = append(seen, s.Metric)
 	}
-	if got := strings.Join(seen, " "); got != "job_in_packets worker_tx_packets worker_rx_packets" || p.samples[1].Value != 7 || p.samples[2].Value != 8 {
-		t.Errorf("%+v", p.samples)
+	if got := strings.Join(seen, " "); got != "job_in_packets worker_tx_packets worker_rx_packets" || samples[1].Value != 7 || samples[2].Value != 8 {
+		t.Errorf("%+v", samples)
 	}
 }

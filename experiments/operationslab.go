@@ -95,7 +95,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	if err != nil {
 		return point, nil, err
 	}
-	r.placed.keep(before)
+	r.placed.keep(ofTrees, before)
 	r.timing("deploy", began)
 
 	began = time.Now()
@@ -108,7 +108,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 			read, err := counters.Sample(ctx)
 			links.keep(read)
 			read = append(reports, read...)
-			r.placed.keep(read)
+			r.placed.keep(ofTrees, read)
 			return errors.Join(err, still.read(ctx), r.dir.Append(read...), r.dir.Flush())
 		},
 	}, o.training(jobs))

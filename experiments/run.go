@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,12 +128,31 @@ type run struct {
 }
 
 // placed is what became of the jobs of a trace: as they ran, when they were told to begin, in seconds on
-// the run's clock, and what was counted of what they handed over, in order of time.
+// the run's clock, and what was counted of what they handed over.
 type placed struct {
 	plan    placement.Plan
 	names   map[string]string // of the plan, by those that summaries have
 	begun   map[string]float64
 	samples []results.Sample
+}
+
+// keep keeps what is counted of what is handed over, under other names where a counter has one; those whose
+// other name is empty are left out.
+func (p *placed) keep(names map[string]string, got []results.Sample) {
+	for _, s := range got {
+		if name, other := names[s.Metric]; other {
+			s.Metric = name
+		}
+		if handedOver(s.Metric) {
+			p.samples = append(p.samples, s)
+		}
+	}
+}
+
+// inOrder are the samples in order of time.
+func (p *placed) inOrder() []results.Sample {
+	slices.SortStableFunc(p.samples, func(a, b results.Sample) int { return cmp.Compare(a.T, b.T) })
+	return p.samples
 }
 
 // planned is a point with its placement.

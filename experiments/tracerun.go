@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +151,6 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	}
 	began = time.Now()
 	ahead := clocks{}
-	var seen []results.Sample // that hops are of
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: r.tb.Capabilities().Jobs,
@@ -161,17 +159,12 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 			for i := range got {
 				got[i].T += r.clock
 			}
-			for _, g := range got {
-				if handedOver(g.Metric) {
-					seen = append(seen, g)
-				}
-			}
+			r.placed.keep(nil, got)
 			return errors.Join(still.read(ctx), r.dir.Append(got...), r.dir.Flush())
 		},
 	}, dep, list)
 	r.timing("measure", began)
-	slices.SortStableFunc(seen, func(a, b results.Sample) int { return cmp.Compare(a.T, b.T) })
-	r.placed = placed{names: map[string]string{}, begun: map[string]float64{}, samples: seen}
+	r.placed.names, r.placed.begun = map[string]string{}, map[string]float64{}
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		r.placed.plan.Jobs = append(r.placed.plan.Jobs, j.Plan)

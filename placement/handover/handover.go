@@ -27,6 +27,7 @@ const (
 type End struct {
 	Role Role
 	Name string // of a worker "A/0", of a switch "tor1", of a PS its host
+	Node string // of the topology: its host, or the switch
 	Counter
 }
 
@@ -44,23 +45,35 @@ type Hop struct {
 	Inside bool
 }
 
-// From and To are the ends, for a message.
+// Receivers are the ends of Received that are counted together: all of them, or each by itself.
+func (h *Hop) Receivers() (all [][]End) {
+	if !h.Each {
+		return [][]End{h.Received}
+	}
+	for _, e := range h.Received {
+		all = append(all, []End{e})
+	}
+	return all
+}
+
+// From is who sends, for a message.
 func (h *Hop) From() string {
 	if h.Inside {
 		return "the network"
 	}
-	return Names(h.Sent)
+	return names(h.Sent)
 }
 
-func (h *Hop) To() string {
+// To is who of Received is meant, for a message.
+func (h *Hop) To(received []End) string {
 	if h.Inside {
-		return "the sums of " + Names(h.Received)
+		return "the sums of " + names(received)
 	}
-	return Names(h.Received)
+	return names(received)
 }
 
-// Names lists ends, for a message.
-func Names(ends []End) string {
+// names lists ends, for a message.
+func names(ends []End) string {
 	var all, workers []string
 	for _, e := range ends {
 		switch e.Role {
@@ -89,18 +102,18 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 	workers := func(ranks uint64, metric string) (all []End) {
 		for _, w := range j.Workers {
 			if name := fmt.Sprintf("%s/%d", j.Name, w.Rank); ranks>>w.Rank&1 == 1 {
-				all = append(all, End{Worker, name, Counter{metric, name}})
+				all = append(all, End{Worker, name, w.Host, Counter{metric, name}})
 			}
 		}
 		return all
 	}
 	switches := func(names []string, metric string) (all []End) {
 		for _, s := range names {
-			all = append(all, End{Switch, s, Counter{metric, j.Name + "@" + s}})
+			all = append(all, End{Switch, s, s, Counter{metric, j.Name + "@" + s}})
 		}
 		return all
 	}
-	ps := func(metric string) []End { return []End{{PS, j.PS, Counter{metric, j.Name + "/ps"}}} }
+	ps := func(metric string) []End { return []End{{PS, j.PS, j.PS, Counter{metric, j.Name + "/ps"}}} }
 	const sent, received = "worker_tx_packets", "worker_rx_packets"
 	everyone := uint64(1)<<len(j.Workers) - 1
 	if j.Collective == placement.PS {

@@ -58,7 +58,7 @@ func TestHops(t *testing.T) {
 			if h.Answers != (Counter{}) {
 				answers = ", or answers"
 			}
-			fmt.Fprintf(&got, "\n\t\t\t%s: %s > %s%s: %s%s", h.From(), metrics(h.Sent), each, h.To(), metrics(h.Received), answers)
+			fmt.Fprintf(&got, "\n\t\t\t%s: %s > %s%s: %s%s", h.From(), metrics(h.Sent), each, h.To(h.Received), metrics(h.Received), answers)
 		}
 		if got.String() != c.want || whole == c.part {
 			t.Errorf("%s: whole %t, hops%s\nwant%s", c.name, whole, got.String(), c.want)

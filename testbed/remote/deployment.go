@@ -402,11 +402,11 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", results.Elapsed(limit)))
 	defer cancel()
-	before := make(chan trail, 1) // where packets had got to when results should long have been there
+	var before trail // where packets had got to when results should long have been there, once it is read
 	read := make(chan struct{})
 	early := time.AfterFunc(limit/8, func() {
 		defer close(read)
-		before <- d.follow(outer, j, time.Now().Add(limit/8))
+		before = d.follow(outer, j, time.Now().Add(limit/8))
 	})
 	defer func() {
 		if !early.Stop() { // nobody else may ask the agents meanwhile
@@ -427,8 +427,8 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 			err = fmt.Errorf("start job %s: %w", job, err)
 			if ctx.Err() != nil && outer.Err() == nil {
 				select {
-				case was := <-before:
-					what, _ := d.follow(outer, j, time.Now().Add(limit/8)).astray(was, j.plan)
+				case <-read:
+					what, _ := d.follow(outer, j, time.Now().Add(limit/8)).astray(before, j.plan)
 					err = fmt.Errorf("%w%s", err, what)
 				default:
 				}

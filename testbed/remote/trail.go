@@ -3,12 +3,13 @@ package remote
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/handover"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 )
 
@@ -22,6 +23,11 @@ func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) tr
 	ctx, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	t := trail{}
+	keep := func(got []results.Sample) {
+		for _, s := range got {
+			t[handover.Counter{Metric: s.Metric, Of: s.Of}] = int64(s.Value)
+		}
+	}
 	for _, a := range j.agents {
 		s := a.stats()
 		if s == nil {
@@ -32,25 +38,17 @@ func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) tr
 		if s == nil {
 			continue
 		}
-		t[handover.Counter{Metric: "worker_tx_packets", Of: a.of}] = s.PacketsSent
-		t[handover.Counter{Metric: "worker_rx_packets", Of: a.of}] = s.PacketsReceived
-		t[handover.Counter{Metric: "worker_arrived", Of: a.of}] = s.Arrived
-		t[handover.Counter{Metric: "worker_stray", Of: a.of}] = s.Stray
+		keep(collectors.WorkerSamples(0, a.name, a.of, *s))
 	}
 	for _, n := range j.plan.Tree {
 		sw := d.tb.switches[n.Switch]
 		if !n.Aggregate || sw == nil {
 			continue
 		}
-		names := slices.DeleteFunc([]string{"job_in", "job_out", "job_results", "job_dropped", "job_inactive"}, func(name string) bool {
-			return !slices.Contains(sw.Counters(), name)
-		})
-		got, err := sw.ReadCounters(ctx, names, []int{int(j.plan.ID)})
-		if err != nil {
-			continue
-		}
-		for _, v := range got {
-			t[handover.Counter{Metric: v.Name + "_packets", Of: j.plan.Name + "@" + n.Switch}] = v.Packets
+		id := int(j.plan.ID)
+		c := collectors.P4{Switch: n.Switch, Reader: &counterReader{client: sw, jobs: []int{id}}, Jobs: map[int]string{id: j.plan.Name}}
+		if got, err := c.Collect(ctx); err == nil {
+			keep(got)
 		}
 	}
 	return t
@@ -87,27 +85,16 @@ func (t trail) lost(before trail, plan placement.JobPlan) (all []string) {
 			n, _ := since(handover.End{Counter: c})
 			sent -= n
 		}
-		receivers := [][]handover.End{h.Received}
-		if h.Each {
-			receivers = nil
-			for _, e := range h.Received {
-				receivers = append(receivers, []handover.End{e})
-			}
-		}
-		for _, r := range receivers {
+		for _, r := range h.Receivers() {
 			got, told := since(r...)
 			if !ok || !told || !astray(sent, got) {
 				continue
-			}
-			to := handover.Names(r)
-			if h.Inside {
-				to = h.To()
 			}
 			count := fmt.Sprint(got)
 			if got <= 0 {
 				count = "none"
 			}
-			all = append(all, fmt.Sprintf("of %d packets that %s sent, %s received %s", sent, h.From(), to, count))
+			all = append(all, fmt.Sprintf("of %d packets that %s sent, %s received %s", sent, h.From(), h.To(r), count))
 		}
 	}
 	return all

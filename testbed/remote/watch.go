@@ -175,7 +175,8 @@ func (d *deployment) watchJobs(ctx context.Context) {
 			if got != total[j] || moved[j].IsZero() || asleep || !j.busy() {
 				moved[j], total[j] = now, got
 			}
-			switch still, limit := now.Sub(moved[j]), j.limit(patience); {
+			still, limit := now.Sub(moved[j]), j.limit(patience)
+			switch {
 			case still > limit:
 				d.fail(d.standstill(ctx, j, still, trails[j]))
 				return
@@ -184,7 +185,7 @@ func (d *deployment) watchJobs(ctx context.Context) {
 			case trails[j] == nil:
 				trails[j] = d.follow(ctx, j, now.Add(every)) // of all jobs together: else this would look asleep
 			}
-			if now.Sub(moved[j]) < j.limit(patience)/2 {
+			if still < limit/2 {
 				d.mark() // the rest of the time tells
 			}
 		}

@@ -198,24 +198,6 @@ type Limits struct {
 	After float64
 }
 
-// Agrees says whether two results are one within a hundredth and the standard error of their difference:
-// shares, and rates relatively.
-func (r *Result) Agrees(o *Result) bool {
-	const drift = 0.01
-	for i := range r.Jobs {
-		a, b := &r.Jobs[i], &o.Jobs[i]
-		if math.Abs(a.Rate-b.Rate) > drift*b.Rate+math.Hypot(a.RateError, b.RateError) {
-			return false
-		}
-		for k := range a.Share {
-			if math.Abs(a.Share[k]-b.Share[k]) > drift+math.Hypot(a.ShareError[k], b.ShareError[k]) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // Result is the mean over random phases of the jobs, with standard errors between runs.
 type Result struct {
 	Jobs   []JobResult
@@ -232,6 +214,24 @@ type Result struct {
 	Settled float64
 	// Lasted is how many seconds a run took in the mean, what was counted included.
 	Lasted float64
+}
+
+// Agrees says whether two results are one within a hundredth and the standard error of their difference:
+// shares, and rates relatively.
+func (r *Result) Agrees(o *Result) bool {
+	const drift = 0.01
+	for i := range r.Jobs {
+		a, b := &r.Jobs[i], &o.Jobs[i]
+		if math.Abs(a.Rate-b.Rate) > drift*b.Rate+math.Hypot(a.RateError, b.RateError) {
+			return false
+		}
+		for k := range a.Share {
+			if math.Abs(a.Share[k]-b.Share[k]) > drift+math.Hypot(a.ShareError[k], b.ShareError[k]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // JobResult is one job's steady state.
