@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -80,11 +81,26 @@ func (s *sshServer) powerOff() error {
 	if s.cords != nil {
 		s.cords.pull()
 	}
-	if err := unix.Kill(-1, unix.SIGKILL); err != nil && err != unix.ESRCH {
-		return fmt.Errorf("reboot: %w", err)
+	if err := killAll(); err != nil {
+		return err
 	}
 	s.stop()
 	<-s.served
+	if err := killAll(); err != nil { // what the server was about to start
+		return err
+	}
+	for { // the dead are this process's to bury, orphans too
+		if _, err := syscall.Wait4(-1, nil, 0, nil); err == syscall.ECHILD {
+			return nil
+		}
+	}
+}
+
+// killAll ends all processes of this host but this one.
+func killAll() error {
+	if err := unix.Kill(-1, unix.SIGKILL); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("reboot: %w", err)
+	}
 	return nil
 }
 
