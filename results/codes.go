@@ -50,6 +50,7 @@ const (
 	// What could not be decided.
 
 	CodeNoise    = "INA-NOISE"     // more repeats would decide
+	CodeVaries   = "INA-VARIES"    // one run differs from another by as much as the prediction says
 	CodeLimited  = "INA-LIMITED"   // the testbed was the limit
 	CodeNoFigure = "INA-NO-FIGURE" // there is nothing to compare
 	CodeSkipped  = "INA-SKIPPED"   // this testbed cannot measure it
@@ -203,6 +204,10 @@ var explanations = []Explanation{
 		"The interval of the figure reaches across the tolerance, so that it neither holds nor fails.",
 		[]string{"too few repeats", "too short a measurement", "a machine that does something else as well"},
 		[]string{"--repeat N with as many more as the check says", "measure.duration", "inabench history METRIC says how noisy it is from night to night"}},
+	{CodeVaries,
+		"The figure is off by more than the tolerance, and by no more than one run of this setting differs from another.",
+		[]string{"jobs keep the phase in which they happened to begin", "a setting with more than one way to go on: a queue that fills and then stays full, windows that wait for each other", "shares of memory that move for long"},
+		[]string{"the prediction says by how much (spread in inabench plan -o json)", "--repeat N: only the mean of several runs can be held against a mean", "a rate limit, a window or a memory that is not just at the edge"}},
 	{CodeLimited,
 		"The testbed itself was the limit: a busy processor, a late switch, lost counters. Its figures are shown and not judged.",
 		[]string{"other programs on the machine", "a scale at which the emulation cannot keep up"},

@@ -484,7 +484,7 @@ func (p Point) late() (worst Trouble) {
 // itself: where jobs keep the phase in which they happened to begin, only many runs have its mean.
 // So it does with rates that are off by no more than frames were late.
 func (c *held) allow() {
-	c.within(c.spread, "one run may be off by as much: jobs keep the phase in which they began", "")
+	c.within(c.spread, "one run may be off by as much: jobs keep the phase in which they began", CodeVaries)
 	c.within(c.late.Value, c.late.Where+": "+c.late.What+", and a window that waits for answers is slower by as much", CodeLimited)
 }
 

@@ -163,10 +163,12 @@ func (d *drawer) all(first, n int) iter.Seq2[int, ran] {
 	}
 }
 
-// attempt is how a setting is measured: so many times, in phases so many times as long.
+// attempt is how a setting is measured: so many times, in phases so many times as long, at a factor of
+// slow motion so many times that which the machine should carry.
 type attempt struct {
 	times  int
 	longer float64
+	slower float64
 }
 
 // Bounds of attempts.
@@ -176,27 +178,42 @@ const (
 	unsureLonger = 4 // where nobody knows how long would do
 	mostLonger   = 8
 	spare        = 1.5 // of what should do
+	slowed       = 1.5 // times the factor, where the machine did not carry it
 )
 
-// next is how to measure again what an attempt left undecided: first in phases as long as it says that
-// they should be; then three times in such of half that length, since each repeat has phases of its own,
-// and three have an interval.
-func (a attempt) next(rec *results.Record) attempt {
+// next is how to measure again what an attempt left undecided: slower where the machine was in the way; in
+// phases as long as it says that they should be; then three times in such of half that length, since each
+// repeat has phases of its own, and three have an interval. Where all that is undecided is so because one run
+// differs from another, longer phases are left out. There is none where three repeats did not decide.
+func (a attempt) next(rec *results.Record) (b attempt, ok bool) {
+	if spoilt(rec) {
+		a.slower *= slowed
+		return a, true
+	}
+	if a.times > 1 {
+		return a, false
+	}
+	a.times = 3
 	if a.longer > 1 {
-		return attempt{3, a.longer / 2}
+		a.longer /= 2
+		return a, true
 	}
 	longer := float64(leastLonger)
 	for _, c := range rec.Checks {
-		if c.Outcome != results.Inconclusive {
+		if c.Outcome != results.Inconclusive || c.Code == results.CodeVaries {
 			continue
 		}
+		a.times = 1
 		need := float64(unsureLonger)
 		if c.More > 0 {
 			need = spare * float64(1+c.More)
 		}
 		longer = max(longer, need)
 	}
-	return attempt{1, min(longer, mostLonger)}
+	if a.times == 1 {
+		a.longer = min(longer, mostLonger)
+	}
+	return a, true
 }
 
 // prepared is a setting whose files are written.
@@ -227,16 +244,14 @@ func (d *drawer) run(number int) (r ran) {
 	if err != nil {
 		return ran{setting: p.setting, err: err}
 	}
-	a := attempt{1, 1}
-	for i := range mostAttempts {
+	a, more := attempt{1, 1, 1}, true
+	for i := 0; more && i < mostAttempts; i++ {
 		r = d.try(p, a)
 		r.setting.Again = i > 0
 		if r.err != nil || d.driver == "sim" || r.rec.Outcome != results.Inconclusive {
 			break
 		}
-		if !spoilt(r.rec) { // else the machine was in the way, and the same may do
-			a = a.next(r.rec)
-		}
+		a, more = a.next(r.rec)
 	}
 	return r
 }
@@ -266,7 +281,7 @@ func (d *drawer) try(p prepared, a attempt) (r ran) {
 	sets := p.Model()
 	if d.driver == "netns" {
 		pace := p.pace
-		pace.Longer = a.longer
+		pace.Longer, pace.Factor = a.longer, pace.Factor*a.slower
 		k.Factor, sets = pace.Factor, p.Slow(pace)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))

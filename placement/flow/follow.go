@@ -131,34 +131,51 @@ func alone(p *Problem, r *Result, s int) bool {
 	return jobs == 1
 }
 
-// rest is what was counted in got, or, as late as there are events for, if that is something else: jobs that
-// share memory may be level in all that is under way, and their shares move for long, because which slots a
-// job holds when others look for some takes hundreds of windows to even out.
+// Jobs that share memory may be level in all that is under way, and their shares move for long: which slots
+// a job holds when others look for some, or which PSNs of a window find none, takes hundreds of windows to even
+// out. So they are looked at a second time, as late as followEvents allow, and where they have moved by more than moved, a third time,
+// with restEvents. They are at rest where they are within atRest of what the last look says.
+const (
+	restEvents = 4 * followEvents
+	moved      = 0.01
+	atRest     = 0.02
+)
+
+// rest is what was counted in got, or in the last look at it.
 func rest(n *packets.Network, got *packets.Result) *packets.Result {
-	divided := false
-	for i := range got.Jobs {
-		for _, s := range got.Jobs[i].Share {
-			divided = divided || s > 0.02 && s < 0.98
-		}
-	}
-	// A quarter of the events of each of the fewest runs pass before anything is counted.
-	after := got.Lasted * float64(got.Runs) / float64(got.Events) * followEvents / (4 * packets.MinRuns)
-	if !divided || after < 2*got.Settled {
+	if !divided(got) {
 		return got
 	}
-	late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: true, After: after})
-	if !ok || got.Agrees(late) {
+	look := func(events int) *packets.Result {
+		r, _ := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: events, Late: true})
+		return r
+	}
+	second := look(followEvents)
+	if second == nil || second.Settled < 2*got.Settled || got.Agrees(second, moved) {
 		return got
 	}
-	for i := range late.Jobs { // they may go on moving, about as far again
-		was, is := &got.Jobs[i], &late.Jobs[i]
-		is.RateSpread = max(is.RateSpread, 2*math.Abs(is.Rate-was.Rate))
-		for k := range is.Share {
-			is.ShareSpread[k] = max(is.ShareSpread[k], 2*math.Abs(is.Share[k]-was.Share[k]))
-			is.UpSpread[k] = max(is.UpSpread[k], 2*math.Abs(is.Up[k]*is.Rate-was.Up[k]*was.Rate))
+	third := look(restEvents)
+	if third == nil {
+		return second
+	}
+	if second.Agrees(third, atRest) {
+		third.Settled = second.Settled
+	}
+	third.Widen(second, 1) // they may go on moving, about as far again
+	third.Widen(got, 0.5)  // and what disturbs a run takes it back
+	return third
+}
+
+// divided says whether some job's PSNs find aggregators at a switch and others do not.
+func divided(r *packets.Result) bool {
+	for i := range r.Jobs {
+		for _, s := range r.Jobs[i].Share {
+			if s > 0.02 && s < 0.98 {
+				return true
+			}
 		}
 	}
-	return late
+	return false
 }
 
 // follow is the steady state as packets show it; average, which may be nil, tells what

@@ -194,8 +194,9 @@ type Limits struct {
 	Runs   int     // the most runs; 0: no such limit
 	// Settled refuses runs that begin to count before all is as it goes on, for want of events.
 	Settled bool
-	// After is the time in s before which no run begins to count.
-	After float64
+	// Late has half of a run's events pass before anything is counted, and counts the rest: what
+	// comes to rest long after queues have is seen so. There are MinRuns runs of it.
+	Late bool
 }
 
 // Result is the mean over random phases of the jobs, with standard errors between runs.
@@ -212,26 +213,35 @@ type Result struct {
 	// Settled is after how many seconds, in the mean of the runs, all was as it went on: from empty queues,
 	// and jobs that begin within the time in which the slowest window comes round.
 	Settled float64
-	// Lasted is how many seconds a run took in the mean, what was counted included.
-	Lasted float64
 }
 
-// Agrees says whether two results are one within a hundredth and the standard error of their difference:
+// Agrees says whether two results are one within off and the standard error of their difference:
 // shares, and rates relatively.
-func (r *Result) Agrees(o *Result) bool {
-	const drift = 0.01
+func (r *Result) Agrees(o *Result, off float64) bool {
 	for i := range r.Jobs {
 		a, b := &r.Jobs[i], &o.Jobs[i]
-		if math.Abs(a.Rate-b.Rate) > drift*b.Rate+math.Hypot(a.RateError, b.RateError) {
+		if math.Abs(a.Rate-b.Rate) > off*b.Rate+math.Hypot(a.RateError, b.RateError) {
 			return false
 		}
 		for k := range a.Share {
-			if math.Abs(a.Share[k]-b.Share[k]) > drift+math.Hypot(a.ShareError[k], b.ShareError[k]) {
+			if math.Abs(a.Share[k]-b.Share[k]) > off+math.Hypot(a.ShareError[k], b.ShareError[k]) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// Widen makes spreads no less than a part of what r differs from o by.
+func (r *Result) Widen(o *Result, part float64) {
+	for i := range r.Jobs {
+		a, b := &r.Jobs[i], &o.Jobs[i]
+		a.RateSpread = max(a.RateSpread, part*math.Abs(a.Rate-b.Rate))
+		for k := range a.Share {
+			a.ShareSpread[k] = max(a.ShareSpread[k], part*math.Abs(a.Share[k]-b.Share[k]))
+			a.UpSpread[k] = max(a.UpSpread[k], part*math.Abs(a.Up[k]*a.Rate-b.Up[k]*b.Rate))
+		}
+	}
 }
 
 // JobResult is one job's steady state.
@@ -257,16 +267,16 @@ const MinRuns = 4
 // takes too long to settle).
 func Run(n *Network, l Limits) (r *Result, ok bool) {
 	m := newModel(n)
-	m.after = l.After
+	m.late = l.Late
 	span := m.span()
 	if span == 0 || math.IsInf(span, 0) {
 		return nil, false
 	}
 	var acc accumulator
 	acc.init(n)
-	used, over, settled, lasted := 0, 0.0, 0.0, 0.0
+	used, over, settled := 0, 0.0, 0.0
 	for run := 0; ; run++ {
-		if l.Runs > 0 && run >= l.Runs || run >= MinRuns && used+used/run > l.Events {
+		if l.Runs > 0 && run >= l.Runs || l.Late && run >= MinRuns || run >= MinRuns && used+used/run > l.Events {
 			break
 		}
 		m.reset(mix(l.Seed ^ uint64(run)*golden))
@@ -281,7 +291,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		}
 		acc.add(m)
 		over += m.over
-		settled, lasted = settled+m.begin, lasted+m.now
+		settled += m.begin
 		if run+1 >= MinRuns && acc.worst() <= l.Error {
 			break
 		}
@@ -291,7 +301,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 	}
 	out := acc.result()
 	out.Events, out.Enough, out.Over = used, acc.worst() <= l.Error, over/float64(acc.runs)
-	out.Settled, out.Lasted = settled/float64(acc.runs), lasted/float64(acc.runs)
+	out.Settled = settled / float64(acc.runs)
 	return out, true
 }
 
@@ -432,7 +442,7 @@ type model struct {
 	queue    calendar
 	counting bool
 	early    bool    // it counts before all has settled
-	after    float64 // Limits.After
+	late     bool    // Limits.Late
 	patient  bool    // a job has a timeout: it never settles as others do
 	begin    float64 // of counting
 	length   float64
@@ -997,11 +1007,14 @@ func (m *model) run(span float64, events int) (int, bool) {
 		case math.IsInf(at, 1):
 			return n, false
 		case n&255 == 255:
-			if settled := m.settled(span); settled || n > events/2 {
+			if settled := m.settled(span); settled && !m.late || n > events/2 {
 				m.early = !settled
 				m.count(at, m.enough(span))
-				if m.patient { // never longer than its events allow
-					m.length = min(m.length, 0.9*at*float64(events-n)/float64(n))
+				switch most := 0.9 * at * float64(events-n) / float64(n); { // as long as there are events
+				case m.late:
+					m.length = most
+				case m.patient:
+					m.length = min(m.length, most)
 				}
 			}
 		}
@@ -1048,7 +1061,7 @@ func (m *model) overload() (most float64) {
 // back are on schedule, and the others have had their whole window come round, and no
 // worker gains on another any more.
 func (m *model) settled(span float64) bool {
-	if m.now < max(3*span, m.after) {
+	if m.now < 3*span {
 		return false
 	}
 	all := true
