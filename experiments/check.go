@@ -342,6 +342,9 @@ func (c *checker) measure() {
 	positive(c, "measure.interval", m.Interval)
 	positive(c, "measure.repeats", m.Repeats)
 	positive(c, "measure.patience", m.Patience)
+	if c.Has("measure.stretch") && !(m.Stretch >= 1 && m.Stretch <= 100) {
+		c.Problemf("measure.stretch", "", "a phase cannot become %v times as long; 1 to 100", m.Stretch)
+	}
 	if m.Interval > m.Duration && m.Duration > 0 {
 		at := "measure.interval"
 		if !c.Has(at) {

@@ -261,8 +261,11 @@ func TestPatience(t *testing.T) {
 		{"0.1 s every 2 s", stalls(.1, 2, 10), 3.2, false},
 		{"0.1 s every 0.5 s", stalls(.1, .5, 100), 5, false},
 		{"all the time", stalls(.5, .5, 100), 9, true},
+		{"a tenth of a round trip now and then", stalls(.005, 1, 100), 3, false},
+		{"a sixth of a round trip, often", stalls(.008, .5, 100), 3.8, false},
 	} {
-		p := patience{recovery: .1}
+		base := Baseline{RTTs: map[string]float64{"A": .05}}
+		p := patience{base: base, stretch: 3}
 		tl := timeline{warmup: s(1), events: []event{{at: s(4)}}}
 		p.begin(tl, 0)
 		for range 1000 {
@@ -281,12 +284,42 @@ func TestPatience(t *testing.T) {
 		}
 		end := tl.events[0].at.Seconds()
 		ph := results.Phase{Start: 101, End: 100 + end}
-		w := leaveOut(&ph, c.stalls, .1, .1)
+		w := leaveOut(&ph, c.stalls, base, .1, 3)
 		if math.Abs(end-1-c.want) > .25 || (ph.Spoilt != "") != c.spoilt {
 			t.Errorf("%s: %.2f s, want %.2f; %q, %.2f s are left", c.name, end-1, c.want, ph.Spoilt, w.Length())
 		}
 		if !c.spoilt && w.Length() < 2.9 {
 			t.Errorf("%s: only %.2f s are clean", c.name, w.Length())
+		}
+	}
+}
+
+// TestDoubt: a phase becomes twice as long where its figures ask for repeats of it, but not longer than it may,
+// which is shared with what stalls cost, and not by nearly nothing.
+func TestDoubt(t *testing.T) {
+	for _, c := range []struct {
+		stretch float64
+		moved   time.Duration
+		asked   []int
+		want    []time.Duration // by how much longer
+	}{
+		{3, 0, []int{0}, []time.Duration{0}},
+		{3, 0, []int{1, 0}, []time.Duration{4, 0}},
+		{8, 0, []int{1, 1, 1}, []time.Duration{4, 8, 16}},
+		{3, 0, []int{1, 1, 1}, []time.Duration{4, 4, 0}},
+		{3, 0, []int{1000, 1000, 1}, []time.Duration{4, 4, 0}},
+		{3, 6, []int{5}, []time.Duration{2}},
+		{3, 7, []int{5}, []time.Duration{1}},
+		{2.9, 7, []int{5}, []time.Duration{0}},
+		{1, 0, []int{5}, []time.Duration{0}},
+	} {
+		p := patience{stretch: c.stretch}
+		p.begin(timeline{warmup: time.Second, events: []event{{at: 5 * time.Second}}}, 0)
+		p.moved = c.moved * time.Second
+		for i, n := range c.asked {
+			if got := p.doubt(n); got != c.want[i]*time.Second {
+				t.Errorf("stretch %g, %d s for stalls, repeats %v: the phase of 4 s goes on for %v, want %d s", c.stretch, c.moved, c.asked[:i+1], got, c.want[i])
+			}
 		}
 	}
 }

@@ -205,9 +205,9 @@ func within(f results.Figure, deviation float64) results.Figure {
 // phase draws a span's figures from what was seen in it, and puts the predictions
 // beside them.
 func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
-	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs}
+	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Longer: sp.longer.Seconds()}
 	caps := r.tb.Capabilities()
-	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, recovery(base), setup.Interval.Seconds()), caps.Kind)
+	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), r.spec.Measure.Stretch), caps.Kind)
 	inv := r.tb.Inventory()
 	predictions, err := r.predict(inv, setup, base, sp.jobs)
 	if err != nil {

@@ -456,6 +456,11 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
 		point.Machines = Machines(r.tb.Inventory(), p.plan, there(p.Spec.PlacementJobs()))
 	}
+	for _, sp := range p.Spec.timeline().spans() { // while nothing runs that it would hold up
+		if _, err := r.predict(r.tb.Inventory(), setup, base, sp.jobs); err != nil {
+			return point, fmt.Errorf("predict: %w", err)
+		}
+	}
 	mend, err := r.sabotage(ctx)
 	if err != nil {
 		return point, err
@@ -479,7 +484,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
 	}
 	began = time.Now()
-	obs, err := r.observe(ctx, p.Spec, setup, dep, base)
+	obs, err := r.observe(ctx, p, setup, dep, base)
 	r.timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
@@ -532,7 +537,8 @@ const jobTimeout = 15 * time.Minute
 
 // observe plays the timeline: it starts and stops jobs when their time has come,
 // reads all counters in between, and moves memory between jobs.
-func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep testbed.Deployment, base Baseline) (obs observation, err error) {
+func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep testbed.Deployment, base Baseline) (obs observation, err error) {
+	s := p.Spec
 	defer func() {
 		for _, j := range s.Jobs {
 			sum, serr := dep.Summary(j.Name)
@@ -567,7 +573,8 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 	finite := map[string]<-chan struct{}{}
 	streams := map[string]<-chan struct{}{}
 	obs.early = map[string]float64{}
-	patient := patience{recovery: recovery(base)}
+	patient := patience{base: base, stretch: s.Measure.Stretch}
+	var doubts chan int // takes what unsure says; nil: it was not asked
 	var audit collectors.Audit
 	interval := setup.Interval
 	next := origin // of the next reading
@@ -595,6 +602,7 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 	did := func(e event) {
 		memory.note(e)
 		e.at = dep.Now() + time.Duration(r.clock*float64(time.Second))
+		e.delay = patient.longer
 		obs.timeline.events = append(obs.timeline.events, e)
 	}
 	for len(plan.events) > 0 || len(finite) > 0 {
@@ -625,7 +633,23 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 			}
 		}
 		if due := plan.due(dep.Now() - origin); len(due) > 0 {
-			if more := patient.wait(dep.Now()-origin, r.clock+origin.Seconds(), obs.stalls); more > 0 {
+			more := patient.wait(dep.Now()-origin, r.clock+origin.Seconds(), obs.stalls)
+			if more == 0 && len(finite) == 0 && patient.left() > 0 && r.opt.Repeats == 1 && !r.tb.Capabilities().Virtual {
+				// Readings go on while figures are drawn from those so far.
+				select {
+				case n := <-doubts:
+					doubts = nil
+					more = patient.doubt(n)
+				default:
+					if more = interval; doubts == nil {
+						doubts = make(chan int, 1)
+						seen, now, told := obs, dep.Now()+time.Duration(r.clock*float64(time.Second)), doubts
+						seen.early = maps.Clone(obs.early) // all else only grows
+						go func() { told <- r.unsure(p.Labels, setup, base, seen, now) }()
+					}
+				}
+			}
+			if more > 0 {
 				plan.delay(more)
 				if err := dep.Sleep(ctx, min(origin+plan.events[0].at, max(next, dep.Now()))); err != nil {
 					return obs, err
@@ -694,6 +718,39 @@ func (r *run) observe(ctx context.Context, s *Spec, setup testbed.Setup, dep tes
 	obs.health, err = dep.Health(ctx)
 	obs.health = append(obs.health, audit.Troubles()...)
 	return obs, err
+}
+
+// unsure is how many further repeats of the phase that is about to end its figures ask for, before
+// expectations of them hold or do not; 0 where that is decided, or where repeats would not help.
+func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs observation, now time.Duration) (most int) {
+	t := obs.timeline
+	t.events = append(slices.Clone(t.events), event{at: now, stop: true})
+	spans := t.spans()
+	last := len(spans) - 1
+	if last < 0 || spans[last].end != now {
+		return 0
+	}
+	// What was read before the phase is of no use. Readings of several places are not quite in order.
+	before := spans[last].start.Seconds() - 2*setup.Interval.Seconds()
+	for i := len(obs.samples) - 1; i >= 0; i-- {
+		if obs.samples[i].T < before {
+			obs.samples = obs.samples[i:]
+			break
+		}
+	}
+	ph, err := r.phase(setup, base, obs, spans[last])
+	if err != nil { // it is told of at the end
+		return 0
+	}
+	phases := make([]results.Phase, len(spans))
+	phases[last] = ph
+	checks, _, _ := results.Judge(r.rec.Expect, []results.Point{{Labels: labels, Phases: phases}})
+	for _, c := range checks {
+		if c.Phase == last && c.Gate && c.Outcome == results.Inconclusive && c.Code == results.CodeNoise {
+			most = max(most, c.More)
+		}
+	}
+	return most
 }
 
 // perform stops and then starts jobs, those of the same time together.

@@ -156,6 +156,7 @@ type Measure struct {
 	Duration inventory.Duration `toml:"duration" default:"3s"`    // per phase, where jobs do not end it themselves
 	Interval inventory.Duration `toml:"interval" default:"100ms"` // between samples
 	Repeats  int                `toml:"repeats" default:"1"`      // of every point
+	Stretch  float64            `toml:"stretch" default:"3"`      // times as long as planned that a phase may become, for stalls of the testbed and figures that are not certain yet; 1: never longer
 	Seed     uint64             `toml:"seed" default:"1"`
 
 	// Patience is how long a host or an agent may be silent, or a job without results, until

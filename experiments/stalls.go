@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,10 +15,8 @@ import (
 )
 
 // A stall of the testbed costs seconds and not the run: a phase goes on until it has as many
-// seconds without one as were planned, and figures are of these.
-
-// mostLonger bounds how long a phase may become, as a multiple of what was planned.
-const mostLonger = 3
+// seconds without one as were planned, and figures are of these. So does chance: it goes on until
+// figures are certain enough for expectations to hold or not. Measure.Stretch bounds both.
 
 // enough is the part of a phase's seconds that must be clean for figures to stand for it.
 const enough = 0.8
@@ -83,6 +82,34 @@ func recovery(base Baseline) float64 {
 	return 2 * longest
 }
 
+// unnoticed is the part of a phase that stalls may take together of which no job notices any.
+const unnoticed = 0.01
+
+// noticed are the stalls between start and end that figures may show. One that is shorter than
+// testbed.LateLimit of every job's round trip holds up a small part of a window, and costs a figure no more than
+// its own length. Where such stalls take less than unnoticed of the time together, they are left out.
+func noticed(stalls []standstill, start, end float64, base Baseline) []standstill {
+	shortest := math.Inf(1)
+	for _, rtt := range base.RTTs {
+		shortest = min(shortest, rtt)
+	}
+	if len(base.RTTs) == 0 {
+		shortest = 0
+	}
+	var short, long []standstill
+	for _, s := range stalls {
+		if s.late <= testbed.LateLimit*shortest {
+			short = append(short, s)
+		} else {
+			long = append(long, s)
+		}
+	}
+	if total(spoiltTimes(short, start, end, 0)) > unnoticed*(end-start) {
+		return stalls
+	}
+	return long
+}
+
 // ofMachine are those in which the testbed stood still, and not what is tested.
 func ofMachine(stalls []standstill) []standstill {
 	return slices.DeleteFunc(slices.Clone(stalls), func(s standstill) bool { return !s.machine() })
@@ -128,17 +155,19 @@ func total(times []results.Stall) (sum float64) {
 	return sum
 }
 
-// patience makes a phase longer for the stalls in it.
+// patience makes a phase longer for the stalls in it, and until its figures are certain.
 type patience struct {
-	recovery   float64
+	base       Baseline
+	stretch    float64       // Measure.Stretch
 	start, end time.Duration // of the phase without its warm-up, as planned, since the point began
-	moved      time.Duration // by how much its end was put off
+	moved      time.Duration // by how much its end was put off for stalls
+	longer     time.Duration // and for its figures
 }
 
 // begin is told that a phase begins at now, since the point began. The timeline has what is
 // still to come.
 func (p *patience) begin(t timeline, now time.Duration) {
-	p.start, p.end, p.moved = now+t.warmup, 0, 0
+	p.start, p.end, p.moved, p.longer = now+t.warmup, 0, 0, 0
 	if len(t.events) > 0 {
 		p.end = t.events[0].at
 	}
@@ -147,17 +176,34 @@ func (p *patience) begin(t timeline, now time.Duration) {
 // wait is for how long a phase that was to end at now has to go on. Stalls are on the run's
 // clock, on which the point began at origin.
 func (p *patience) wait(now time.Duration, origin float64, stalls []standstill) time.Duration {
-	planned := p.end - p.start
-	if planned <= 0 {
+	if p.end <= p.start {
 		return 0
 	}
-	lost := total(spoiltTimes(stalls, origin+p.start.Seconds(), origin+now.Seconds(), p.recovery))
-	more := time.Duration(lost*float64(time.Second)) - p.moved
-	more = min(more, (mostLonger-1)*planned-p.moved)
+	start, end := origin+p.start.Seconds(), origin+now.Seconds()
+	lost := total(spoiltTimes(noticed(stalls, start, end, p.base), start, end, recovery(p.base)))
+	more := min(time.Duration(lost*float64(time.Second))-p.moved, p.left())
 	if more < time.Millisecond {
 		return 0
 	}
 	p.moved += more
+	return more
+}
+
+// left is by how much the phase may still become longer.
+func (p *patience) left() time.Duration {
+	planned := p.end - p.start
+	return time.Duration((p.stretch-1)*float64(planned)) - p.moved - p.longer
+}
+
+// doubt is for how long a phase that was to end goes on whose figures ask for so many further repeats
+// of it, if for any: once more as long as it is, or as it may become, since a guess of more from little is a poor one.
+func (p *patience) doubt(repeats int) time.Duration {
+	planned := p.end - p.start
+	more := min(time.Duration(min(repeats, 1))*(planned+p.longer), p.left())
+	if more < planned/4 { // hardly anything would change
+		return 0
+	}
+	p.longer += more
 	return more
 }
 
@@ -170,8 +216,8 @@ func (t *timeline) delay(by time.Duration) {
 
 // leaveOut notes in a phase what figures leave out, and whether what is left is too little of it,
 // where readings are so many seconds apart. It returns the window of figures.
-func leaveOut(ph *results.Phase, stalls []standstill, recovery, interval float64) results.Window {
-	ph.LeftOut = spoiltTimes(stalls, ph.Start, ph.End, recovery)
+func leaveOut(ph *results.Phase, stalls []standstill, base Baseline, interval, stretch float64) results.Window {
+	ph.LeftOut = spoiltTimes(noticed(stalls, ph.Start, ph.End, base), ph.Start, ph.End, recovery(base))
 	w := without(ph.Start, ph.End, ph.LeftOut)
 	lost, long, at := total(ph.LeftOut), ph.End-ph.Start, ph.Start
 	for _, o := range append(w.Out, results.Span{Start: ph.End, End: ph.End}) {
@@ -180,7 +226,7 @@ func leaveOut(ph *results.Phase, stalls []standstill, recovery, interval float64
 		}
 		at = o.End
 	}
-	if len(w.Out) > 0 && lost > (1-enough/mostLonger)*long {
+	if len(w.Out) > 0 && lost > (1-enough/stretch)*long {
 		ph.Spoilt = fmt.Sprintf("the testbed stood still, %d times, so that %s of %s are lost, first %s", len(w.Out), results.Quantity(lost, "s"), results.Quantity(long, "s"), ph.LeftOut[0].Why)
 	}
 	return w

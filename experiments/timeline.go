@@ -12,6 +12,7 @@ type event struct {
 	job   string
 	stop  bool
 	begun time.Duration // of a start that was seen: when it was begun, at being when every worker had started
+	delay time.Duration // of one that was seen: by how much it was put off until figures were certain
 }
 
 // from is when the event begins to disturb others.
@@ -20,7 +21,8 @@ func (e event) from() time.Duration { return cmp.Or(e.begun, e.at) }
 // span is a time in which the set of jobs that send does not change.
 type span struct {
 	start, end time.Duration
-	jobs       []string // in the order of the spec
+	jobs       []string      // in the order of the spec
+	longer     time.Duration // than planned, until its figures were certain
 }
 
 // timeline is what happens in one point: planned, in wall-clock time since the
@@ -99,7 +101,7 @@ func (t timeline) spans() []span {
 		if i+1 == len(t.events) || t.events[i+1].from() <= e.at {
 			continue
 		}
-		sp := span{start: e.at + t.warmup, end: t.events[i+1].from()}
+		sp := span{start: e.at + t.warmup, end: t.events[i+1].from(), longer: t.events[i+1].delay}
 		for _, j := range t.jobs {
 			if active[j] {
 				sp.jobs = append(sp.jobs, j)

@@ -589,6 +589,10 @@ func (rec *Record) troubles() []trouble {
 			out = append(out, trouble{h, p.Label(), p.Repeat})
 		}
 		for i, ph := range p.Phases {
+			if ph.Longer > 0 {
+				out = append(out, trouble{Trouble{Value: ph.Longer, Of: ph.End - ph.Start,
+					What: fmt.Sprintf("phase %d: it went on for %s more, until its figures were certain", i+1, Quantity(ph.Longer, "s"))}, p.Label(), p.Repeat})
+			}
 			if len(ph.LeftOut) == 0 {
 				continue
 			}

@@ -61,6 +61,9 @@ type Phase struct {
 	// LeftOut are times in which the testbed, not what is tested, stood still: figures are of
 	// the rest. The phase was made longer for them.
 	LeftOut []Stall `json:"left_out,omitempty"`
+	// Longer is by how many seconds the phase went on, beyond what was planned, until its figures were
+	// certain enough to be judged.
+	Longer float64 `json:"longer,omitempty"`
 	// Spoilt is why none of the phase's figures may be judged; empty if they may.
 	Spoilt string `json:"spoilt,omitempty"`
 	// Stood is why a figure of the phase that is not what it should be may be the testbed's,

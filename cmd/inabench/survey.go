@@ -171,47 +171,25 @@ type attempt struct {
 	slower float64
 }
 
-// Bounds of attempts.
+// Bounds of attempts, and what further ones do.
 const (
 	mostAttempts = 3
-	leastLonger  = 2 // than the first
-	unsureLonger = 4 // where nobody knows how long would do
-	mostLonger   = 8
-	spare        = 1.5 // of what should do
+	repeats      = 3
+	longer       = 4   // times the phases of the first, which go on for longer if that may do
 	slowed       = 1.5 // times the factor, where the machine did not carry it
 )
 
-// next is how to measure again what an attempt left undecided: slower where the machine was in the way; in
-// phases as long as it says that they should be; then three times in such of half that length, since each
-// repeat has phases of its own, and three have an interval. Where all that is undecided is so because one run
-// differs from another, longer phases are left out. There is none where three repeats did not decide.
+// next is how to measure again what an attempt left undecided, although its phases went on for as long as
+// they may: slower where the machine was in the way, else in repeats, since each has phases of its own, and
+// three have an interval. There is none where repeats did not decide.
 func (a attempt) next(rec *results.Record) (b attempt, ok bool) {
-	if spoilt(rec) {
+	switch {
+	case spoilt(rec):
 		a.slower *= slowed
-		return a, true
-	}
-	if a.times > 1 {
+	case a.times > 1:
 		return a, false
-	}
-	a.times = 3
-	if a.longer > 1 {
-		a.longer /= 2
-		return a, true
-	}
-	longer := float64(leastLonger)
-	for _, c := range rec.Checks {
-		if c.Outcome != results.Inconclusive || c.Code == results.CodeVaries {
-			continue
-		}
-		a.times = 1
-		need := float64(unsureLonger)
-		if c.More > 0 {
-			need = spare * float64(1+c.More)
-		}
-		longer = max(longer, need)
-	}
-	if a.times == 1 {
-		a.longer = min(longer, mostLonger)
+	default:
+		a.times, a.longer = repeats, longer
 	}
 	return a, true
 }

@@ -48,13 +48,16 @@ const (
 const Factor = 4000
 
 // Phases are settled for warmup and measured for measured, with a ring among the jobs for longer:
-// its goodput is that of whole all-reduces. What is measured again takes longMeasured of a phase, if
+// its goodput is that of whole all-reduces. Until its figures are certain a phase goes on for leastStretch to
+// mostStretch times as long, up to longMeasured, which is also what is measured again takes at most, if
 // its pace asks for no more. Wall clock, milliseconds.
 const (
 	warmup       = 2000
 	measured     = 2000
 	measuredRing = 6000
 	longMeasured = 60000
+	leastStretch = 3
+	mostStretch  = 10
 )
 
 // Windows fill, queues with them, and shares come to rest in so many round trips by the cables, and
@@ -131,7 +134,8 @@ func (s *Setting) Slow(p Pace) []string {
 		length = max(length, leastRounds/p.Rounds*second)
 	}
 	length = max(length, min(p.Longer*length, longMeasured))
-	return append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor)}, s.times(warm, length, launch+launchTrips*trip)...)
+	stretch := max(leastStretch, min(mostStretch, longMeasured/length))
+	return append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor), fmt.Sprintf("measure.stretch=%.3g", stretch)}, s.times(warm, length, launch+launchTrips*trip)...)
 }
 
 // Model are the assignments of --set with which the setting runs on a model. A ring makes thousands of

@@ -158,27 +158,27 @@ func TestWrite(t *testing.T) {
 
 // TestSlow: phases are as many as before at each pace, and as long as it makes them.
 func TestSlow(t *testing.T) {
-	n := 25 // each is planned three times
+	n := 10 // each is planned three times
 	if testing.Short() {
 		n = 5
 	}
 	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)
 		// Three turns of a window that takes a minute.
-		if got := s.Slow(random.Pace{Factor: 10, Turn: 6}); got[1] != "measure.warmup=180000ms" || got[2] != "measure.duration=180000ms" {
+		if got := s.Slow(random.Pace{Factor: 10, Turn: 6}); got[2] != "measure.warmup=180000ms" || got[3] != "measure.duration=180000ms" {
 			t.Errorf("%s: %v", s.Name, got)
 		}
 		// 1500 PSNs, and 20 all-reduces, each.
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[0] != "emulation.factor=100" || got[1] != "measure.warmup=2000ms" || got[2] != "measure.duration=30000ms" {
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[0] != "emulation.factor=100" || got[2] != "measure.warmup=2000ms" || got[3] != "measure.duration=30000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Rounds: 50}); got[2] != "measure.duration=40000ms" {
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Rounds: 50}); got[3] != "measure.duration=40000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 15000, Longer: 2}); got[1] != "measure.warmup=2000ms" || got[2] != "measure.duration=20000ms" {
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 15000, Longer: 2}); got[2] != "measure.warmup=2000ms" || got[3] != "measure.duration=20000ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Longer: 4}); got[2] != "measure.duration=60000ms" {
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Longer: 4}); got[3] != "measure.duration=60000ms" || got[1] != "measure.stretch=3" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
 		inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
