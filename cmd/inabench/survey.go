@@ -175,23 +175,33 @@ type attempt struct {
 const (
 	mostAttempts = 3
 	repeats      = 3
-	longer       = 4   // times the phases of the first, which go on for longer if that may do
+	longer       = 3   // times the phases of the first, which go on for longer if that may do
 	slowed       = 1.5 // times the factor, where the machine did not carry it
 )
 
 // next is how to measure again what an attempt left undecided, although its phases went on for as long as
-// they may: slower where the machine was in the way, else in repeats, since each has phases of its own, and
-// three have an interval. There is none where repeats did not decide.
+// they may: slower where the machine was in the way; in longer phases; then in repeats of half that length,
+// since each has phases of its own, and three have an interval. Longer phases are left out where all that is
+// undecided is so because one run differs from another. There is none where repeats did not decide.
 func (a attempt) next(rec *results.Record) (b attempt, ok bool) {
 	switch {
 	case spoilt(rec):
 		a.slower *= slowed
 	case a.times > 1:
 		return a, false
+	case a.longer == 1 && !varies(rec):
+		a.longer = longer
 	default:
-		a.times, a.longer = repeats, longer
+		a.times, a.longer = repeats, longer/2.0
 	}
 	return a, true
+}
+
+// varies says whether one run differs from another by as much as all that is undecided is off.
+func varies(rec *results.Record) bool {
+	return !slices.ContainsFunc(rec.Checks, func(c results.Check) bool {
+		return c.Outcome == results.Inconclusive && c.Code != results.CodeVaries
+	})
 }
 
 // prepared is a setting whose files are written.
