@@ -131,39 +131,23 @@ func alone(p *Problem, r *Result, s int) bool {
 	return jobs == 1
 }
 
-// Jobs that share memory may be level in all that is under way, and their shares move for long: which slots
-// a job holds when others look for some, or which PSNs of a window find none, takes hundreds of windows to even
-// out. So they are looked at a second time, as late as followEvents allow, and where they have moved by more than moved, a third time,
-// with restEvents. They are at rest where they are within atRest of what the last look says.
-const (
-	restEvents = 4 * followEvents
-	moved      = 0.01
-	atRest     = 0.02
-)
+// moved is how much shares may differ between what is counted once all is level and as late as there are
+// events for, before what comes later is believed.
+const moved = 0.01
 
-// rest is what was counted in got, or in the last look at it.
+// rest is what was counted in got, or, as late as followEvents allow, if that is something else: jobs that
+// share memory may be level in all that is under way, and their shares move for long. Which slots a job holds
+// when others look for some, or which PSNs of a window find none, takes hundreds of windows to even out.
 func rest(n *packets.Network, got *packets.Result) *packets.Result {
 	if !divided(got) {
 		return got
 	}
-	look := func(events int) *packets.Result {
-		r, _ := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: events, Late: true})
-		return r
-	}
-	second := look(followEvents)
-	if second == nil || second.Settled < 2*got.Settled || got.Agrees(second, moved) {
+	late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Late: true})
+	if !ok || late.Settled < 2*got.Settled || got.Agrees(late, moved) {
 		return got
 	}
-	third := look(restEvents)
-	if third == nil {
-		return second
-	}
-	if second.Agrees(third, atRest) {
-		third.Settled = second.Settled
-	}
-	third.Widen(second, 1) // they may go on moving, about as far again
-	third.Widen(got, 0.5)  // and what disturbs a run takes it back
-	return third
+	late.Widen(got, 0.5) // they may go on moving, and what disturbs a run takes it back
+	return late
 }
 
 // divided says whether some job's PSNs find aggregators at a switch and others do not.
