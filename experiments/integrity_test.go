@@ -317,7 +317,7 @@ func TestDoubt(t *testing.T) {
 		p.begin(timeline{warmup: time.Second, events: []event{{at: 5 * time.Second}}}, 0)
 		p.moved = c.moved * time.Second
 		for i, n := range c.asked {
-			if got := p.doubt(n); got != c.want[i]*time.Second {
+			if got := p.doubt(n > 0); got != c.want[i]*time.Second {
 				t.Errorf("stretch %g, %d s for stalls, repeats %v: the phase of 4 s goes on for %v, want %d s", c.stretch, c.moved, c.asked[:i+1], got, c.want[i])
 			}
 		}

@@ -456,9 +456,11 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
 		point.Machines = Machines(r.tb.Inventory(), p.plan, there(p.Spec.PlacementJobs()))
 	}
-	for _, sp := range p.Spec.timeline().spans() { // while nothing runs that it would hold up
-		if _, err := r.predict(r.tb.Inventory(), setup, base, sp.jobs); err != nil {
-			return point, fmt.Errorf("predict: %w", err)
+	if r.doubts() { // and asks for predictions while jobs run, which working them out would hold up
+		for _, sp := range p.Spec.timeline().spans() {
+			if _, err := r.predict(r.tb.Inventory(), setup, base, sp.jobs); err != nil {
+				return point, fmt.Errorf("predict: %w", err)
+			}
 		}
 	}
 	mend, err := r.sabotage(ctx)
@@ -567,14 +569,15 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 	obs.timeline = timeline{warmup: plan.warmup, jobs: plan.jobs}
 	origin := dep.Now()
 	obs.began = origin + time.Duration(r.clock*float64(time.Second))
-	defer func() { obs.ended = dep.Now() + time.Duration(r.clock*float64(time.Second)) }()
+	clock := func() time.Duration { return dep.Now() + time.Duration(r.clock*float64(time.Second)) } // the run's
+	defer func() { obs.ended = clock() }()
 	memory := reallocation{inv: r.tb.Inventory(), setup: setup, dep: dep, period: time.Duration(s.Switch.Reallocate), running: map[string]bool{}}
 	memory.next = origin + memory.period
 	finite := map[string]<-chan struct{}{}
 	streams := map[string]<-chan struct{}{}
 	obs.early = map[string]float64{}
 	patient := patience{base: base, stretch: s.Measure.Stretch}
-	var doubts chan int // takes what unsure says; nil: it was not asked
+	var doubts chan bool // takes what unsure says; nil: it was not asked
 	var audit collectors.Audit
 	interval := setup.Interval
 	next := origin // of the next reading
@@ -601,7 +604,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 	}
 	did := func(e event) {
 		memory.note(e)
-		e.at = dep.Now() + time.Duration(r.clock*float64(time.Second))
+		e.at = clock()
 		e.delay = patient.longer
 		obs.timeline.events = append(obs.timeline.events, e)
 	}
@@ -634,18 +637,18 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 		}
 		if due := plan.due(dep.Now() - origin); len(due) > 0 {
 			more := patient.wait(dep.Now()-origin, r.clock+origin.Seconds(), obs.stalls)
-			if more == 0 && len(finite) == 0 && patient.left() > 0 && r.opt.Repeats == 1 && !r.tb.Capabilities().Virtual {
+			if more == 0 && len(finite) == 0 && patient.left() > 0 && r.doubts() {
 				// Readings go on while figures are drawn from those so far.
 				select {
-				case n := <-doubts:
+				case unsure := <-doubts:
 					doubts = nil
-					more = patient.doubt(n)
+					more = patient.doubt(unsure)
 				default:
 					if more = interval; doubts == nil {
-						doubts = make(chan int, 1)
-						seen, now, told := obs, dep.Now()+time.Duration(r.clock*float64(time.Second)), doubts
+						doubts = make(chan bool, 1)
+						seen, end, told := obs, clock(), doubts
 						seen.early = maps.Clone(obs.early) // all else only grows
-						go func() { told <- r.unsure(p.Labels, setup, base, seen, now) }()
+						go func() { told <- r.unsure(p.Labels, setup, base, seen, end) }()
 					}
 				}
 			}
@@ -671,7 +674,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 			if err := sample(); err != nil {
 				return obs, err
 			}
-			begun := dep.Now() + time.Duration(r.clock*float64(time.Second))
+			begun := clock()
 			if err := perform(ctx, dep, due); err != nil {
 				return obs, err
 			}
@@ -720,15 +723,18 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 	return obs, err
 }
 
-// unsure is how many further repeats of the phase that is about to end its figures ask for, before
-// expectations of them hold or do not; 0 where that is decided, or where repeats would not help.
-func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs observation, now time.Duration) (most int) {
+// doubts says whether a phase of the run goes on until its figures are certain: a model's are, and of
+// repeats it is their mean that has to be.
+func (r *run) doubts() bool { return r.opt.Repeats == 1 && !r.tb.Capabilities().Virtual }
+
+// unsure says whether expectations of the phase that is about to end are open, and a longer one may decide.
+func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs observation, now time.Duration) bool {
 	t := obs.timeline
 	t.events = append(slices.Clone(t.events), event{at: now, stop: true})
 	spans := t.spans()
 	last := len(spans) - 1
 	if last < 0 || spans[last].end != now {
-		return 0
+		return false
 	}
 	// What was read before the phase is of no use. Readings of several places are not quite in order.
 	before := spans[last].start.Seconds() - 2*setup.Interval.Seconds()
@@ -740,7 +746,7 @@ func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs ob
 	}
 	ph, err := r.phase(setup, base, obs, spans[last])
 	if err != nil { // it is told of at the end
-		return 0
+		return false
 	}
 	phases := make([]results.Phase, len(spans))
 	phases[last] = ph
@@ -749,12 +755,9 @@ func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs ob
 		expects[i].Tolerance *= 0.9
 	}
 	checks, _, _ := results.Judge(expects, []results.Point{{Labels: labels, Phases: phases}})
-	for _, c := range checks {
-		if c.Phase == last && c.Gate && c.Outcome == results.Inconclusive && c.Code == results.CodeNoise {
-			most = max(most, c.More)
-		}
-	}
-	return most
+	return slices.ContainsFunc(checks, func(c results.Check) bool {
+		return c.Phase == last && c.Gate && c.Outcome == results.Inconclusive && c.Code == results.CodeNoise && c.More > 0
+	})
 }
 
 // perform stops and then starts jobs, those of the same time together.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -75,11 +74,19 @@ func stoppedAlone(stalls []standstill, job string, start, end float64) (worst st
 // recovery is how long after a stall traffic is not what it was: what waited is sent, and what
 // was lost or thought to be lost is sent again. Two round trips of the slowest job.
 func recovery(base Baseline) float64 {
-	var longest float64
-	for _, rtt := range base.RTTs {
-		longest = max(longest, rtt)
-	}
+	_, longest := base.trips()
 	return 2 * longest
+}
+
+// trips are the shortest and the longest round trip of a job, in seconds; 0 where none is known.
+func (b Baseline) trips() (shortest, longest float64) {
+	for _, rtt := range b.RTTs {
+		if longest == 0 {
+			shortest = rtt
+		}
+		shortest, longest = min(shortest, rtt), max(longest, rtt)
+	}
+	return shortest, longest
 }
 
 // unnoticed is the part of a phase that stalls may take together of which no job notices any.
@@ -89,13 +96,7 @@ const unnoticed = 0.01
 // testbed.LateLimit of every job's round trip holds up a small part of a window, and costs a figure no more than
 // its own length. Where such stalls take less than unnoticed of the time together, they are left out.
 func noticed(stalls []standstill, start, end float64, base Baseline) []standstill {
-	shortest := math.Inf(1)
-	for _, rtt := range base.RTTs {
-		shortest = min(shortest, rtt)
-	}
-	if len(base.RTTs) == 0 {
-		shortest = 0
-	}
+	shortest, _ := base.trips()
 	var short, long []standstill
 	for _, s := range stalls {
 		if s.late <= testbed.LateLimit*shortest {
@@ -108,6 +109,11 @@ func noticed(stalls []standstill, start, end float64, base Baseline) []standstil
 		return stalls
 	}
 	return long
+}
+
+// lostTimes are the times between start and end that figures leave out.
+func lostTimes(stalls []standstill, start, end float64, base Baseline) []results.Stall {
+	return spoiltTimes(noticed(stalls, start, end, base), start, end, recovery(base))
 }
 
 // ofMachine are those in which the testbed stood still, and not what is tested.
@@ -179,8 +185,7 @@ func (p *patience) wait(now time.Duration, origin float64, stalls []standstill) 
 	if p.end <= p.start {
 		return 0
 	}
-	start, end := origin+p.start.Seconds(), origin+now.Seconds()
-	lost := total(spoiltTimes(noticed(stalls, start, end, p.base), start, end, recovery(p.base)))
+	lost := total(lostTimes(stalls, origin+p.start.Seconds(), origin+now.Seconds(), p.base))
 	more := min(time.Duration(lost*float64(time.Second))-p.moved, p.left())
 	if more < time.Millisecond {
 		return 0
@@ -195,12 +200,12 @@ func (p *patience) left() time.Duration {
 	return time.Duration((p.stretch-1)*float64(planned)) - p.moved - p.longer
 }
 
-// doubt is for how long a phase that was to end goes on whose figures ask for so many further repeats
-// of it, if for any: once more as long as it is, or as it may become, since a guess of more from little is a poor one.
-func (p *patience) doubt(repeats int) time.Duration {
+// doubt is for how long a phase that was to end goes on, whose figures are unsure or not: once more as long
+// as it is, or as it may become. How much would do is a poor guess from little.
+func (p *patience) doubt(unsure bool) time.Duration {
 	planned := p.end - p.start
-	more := min(time.Duration(min(repeats, 1))*(planned+p.longer), p.left())
-	if more < planned/4 { // hardly anything would change
+	more := min(planned+p.longer, p.left())
+	if !unsure || more < planned/4 { // hardly anything would change
 		return 0
 	}
 	p.longer += more
@@ -217,7 +222,7 @@ func (t *timeline) delay(by time.Duration) {
 // leaveOut notes in a phase what figures leave out, and whether what is left is too little of it,
 // where readings are so many seconds apart. It returns the window of figures.
 func leaveOut(ph *results.Phase, stalls []standstill, base Baseline, interval, stretch float64) results.Window {
-	ph.LeftOut = spoiltTimes(noticed(stalls, ph.Start, ph.End, base), ph.Start, ph.End, recovery(base))
+	ph.LeftOut = lostTimes(stalls, ph.Start, ph.End, base)
 	w := without(ph.Start, ph.End, ph.LeftOut)
 	lost, long, at := total(ph.LeftOut), ph.End-ph.Start, ph.Start
 	for _, o := range append(w.Out, results.Span{Start: ph.End, End: ph.End}) {

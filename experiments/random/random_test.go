@@ -158,7 +158,7 @@ func TestWrite(t *testing.T) {
 
 // TestSlow: phases are as many as before at each pace, and as long as it makes them.
 func TestSlow(t *testing.T) {
-	n := 10 // each is planned three times
+	n := 25 // each is planned three times
 	if testing.Short() {
 		n = 5
 	}

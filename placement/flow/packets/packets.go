@@ -195,7 +195,7 @@ type Limits struct {
 	// Settled refuses runs that begin to count before all is as it goes on, for want of events.
 	Settled bool
 	// Late has half of a run's events pass before anything is counted, and counts the rest: what
-	// comes to rest long after queues have is seen so. There are MinRuns runs of it.
+	// comes to rest long after queues have is seen so. There are no more runs of it than a standard error needs.
 	Late bool
 }
 
@@ -258,11 +258,11 @@ type JobResult struct {
 	UpCame, Down, DownCame []float64
 }
 
-// MinRuns is how many runs a standard error is drawn from, at least.
-const MinRuns = 4
+// minRuns is how many runs a standard error is drawn from, at least.
+const minRuns = 4
 
 // Run simulates n with random phases until its means are known well enough. It is
-// deterministic. ok is false where not even MinRuns runs fit the limits, or where n
+// deterministic. ok is false where not even minRuns runs fit the limits, or where n
 // has no steady state to speak of (a job that cannot send, or with Limits.Settled one that
 // takes too long to settle).
 func Run(n *Network, l Limits) (r *Result, ok bool) {
@@ -276,13 +276,13 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 	acc.init(n)
 	used, over, settled := 0, 0.0, 0.0
 	for run := 0; ; run++ {
-		if l.Runs > 0 && run >= l.Runs || l.Late && run >= MinRuns || run >= MinRuns && used+used/run > l.Events {
+		if l.Runs > 0 && run >= l.Runs || run >= minRuns && (l.Late || used+used/run > l.Events) {
 			break
 		}
 		m.reset(mix(l.Seed ^ uint64(run)*golden))
 		left := l.Events - used
-		if run < MinRuns {
-			left /= MinRuns - run
+		if run < minRuns {
+			left /= minRuns - run
 		}
 		e, fine := m.run(span, max(left, 0))
 		used += e
@@ -292,11 +292,11 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		acc.add(m)
 		over += m.over
 		settled += m.begin
-		if run+1 >= MinRuns && acc.worst() <= l.Error {
+		if run+1 >= minRuns && acc.worst() <= l.Error {
 			break
 		}
 	}
-	if acc.runs < MinRuns && l.Runs == 0 {
+	if acc.runs < minRuns && l.Runs == 0 {
 		return nil, false
 	}
 	out := acc.result()
