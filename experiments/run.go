@@ -691,6 +691,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 				}
 			}
 			patient.begin(plan, dep.Now()-origin)
+			doubts = nil // of the phase before, if it ended without an answer
 		}
 		wake := next
 		if len(plan.events) > 0 {
