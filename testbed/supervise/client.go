@@ -122,6 +122,7 @@ type beater struct {
 	part   []byte // of a line
 	once   sync.Once
 	closed chan struct{}
+	ended  bool // to is closed; guarded by mu
 }
 
 // beat renews the lease. It ends with the program, or when stdin is closed or cannot be
@@ -137,10 +138,7 @@ func (b *beater) beat(every time.Duration, ended <-chan struct{}) {
 		case <-ended:
 			return
 		}
-		b.mu.Lock()
-		_, err := io.WriteString(b.to, Beat+"\n")
-		b.mu.Unlock()
-		if err != nil {
+		if _, err := b.send([]byte(Beat + "\n")); err != nil {
 			return
 		}
 	}
@@ -149,7 +147,7 @@ func (b *beater) beat(every time.Duration, ended <-chan struct{}) {
 // Write passes whole lines on and keeps the beginning of one until its end comes.
 func (b *beater) Write(p []byte) (int, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	b.part = append(b.part, p...)
 	i := bytes.LastIndexByte(b.part, '\n')
 	if i < 0 {
@@ -163,9 +161,40 @@ func (b *beater) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends stdin. It does not wait for a line that is being written.
+// send writes a line between those of Write.
+func (b *beater) send(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.unlock()
+	return b.to.Write(line)
+}
+
+// Close ends stdin. It does not wait for a line that is being written: stdin ends after it,
+// since an SSH channel must not be closed and written to at once.
 func (b *beater) Close() error {
 	b.once.Do(func() { close(b.closed) })
+	return b.end()
+}
+
+// unlock lets others write, and does what Close has left to the one who was writing.
+func (b *beater) unlock() {
+	b.mu.Unlock()
+	select {
+	case <-b.closed:
+		b.end()
+	default:
+	}
+}
+
+// end closes stdin unless somebody writes, who ends it then.
+func (b *beater) end() error {
+	if !b.mu.TryLock() {
+		return nil
+	}
+	defer b.mu.Unlock()
+	if b.ended {
+		return nil
+	}
+	b.ended = true
 	return b.to.Close()
 }
 

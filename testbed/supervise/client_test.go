@@ -1,0 +1,71 @@
+package supervise
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+)
+
+// pipe is an SSH channel that takes no more until it is asked on, and must not be closed while
+// it is written to, which the race detector sees.
+type pipe struct {
+	full   chan struct{}
+	lines  []string
+	closed int
+}
+
+func (p *pipe) Write(b []byte) (int, error) {
+	if p.closed > 0 {
+		return 0, io.EOF
+	}
+	<-p.full
+	p.lines = append(p.lines, string(b))
+	return len(b), nil
+}
+
+func (p *pipe) Close() error {
+	p.closed++
+	return nil
+}
+
+// TestCloseWhileWriting: Close waits for no line on its way, and stdin ends once, after that line.
+func TestCloseWhileWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipe{full: make(chan struct{})}
+		b := &beater{to: p, closed: make(chan struct{})}
+		go b.Write([]byte("a line\n"))
+		synctest.Wait()
+		for range 2 {
+			if err := b.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		}
+		close(p.full)
+		synctest.Wait()
+		if len(p.lines) != 1 || p.closed != 1 {
+			t.Errorf("%q was written, and stdin closed %d times, want one line and once", p.lines, p.closed)
+		}
+		if _, err := b.Write([]byte("another\n")); err != io.EOF {
+			t.Errorf("a line after the end: %v, want %v", err, io.EOF)
+		}
+	})
+}
+
+// TestBeats: beats come between lines until stdin ends, of which the race detector says
+// whether it ended while one was written.
+func TestBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			p := &pipe{full: make(chan struct{})}
+			close(p.full)
+			b := &beater{to: p, closed: make(chan struct{})}
+			go b.beat(1, nil)
+			go b.Write([]byte("a line\n"))
+			b.Close()
+			synctest.Wait()
+			if p.closed != 1 {
+				t.Fatalf("stdin closed %d times", p.closed)
+			}
+		}
+	})
+}
