@@ -131,23 +131,31 @@ func alone(p *Problem, r *Result, s int) bool {
 	return jobs == 1
 }
 
-// moved is how much shares may differ between what is counted once all is level and as late as there are
-// events for, before what comes later is believed.
-const moved = 0.01
+// moved is how much shares may differ between what is counted once all is level and later, before they are
+// said to move. Whether they do is looked for with a few times the events, soon of the first count.
+const (
+	moved = 0.01
+	soon  = 4
+)
 
-// rest is what was counted in got, or, as late as followEvents allow, if that is something else: jobs that
-// share memory may be level in all that is under way, and their shares move for long. Which slots a job holds
-// when others look for some, or which PSNs of a window find none, takes hundreds of windows to even out.
+// rest is what was counted in got, or, if its shares move, as late as followEvents allow: jobs that share
+// memory may be level in all that is under way, and their shares move for long. Which slots a job holds when
+// others look for some, or which PSNs of a window find none, takes hundreds of windows to even out.
 func rest(n *packets.Network, got *packets.Result) *packets.Result {
 	if !divided(got) {
 		return got
 	}
-	late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Late: true})
-	if !ok || late.Settled < 2*got.Settled || got.Agrees(late, moved) {
-		return got
+	for _, events := range []int{soon * got.Events, followEvents} {
+		late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: min(events, followEvents), Late: true})
+		if !ok || late.Settled < 2*got.Settled || got.Agrees(late, moved) {
+			return got
+		}
+		if events >= followEvents {
+			late.Widen(got, 0.5) // they may go on moving, and what disturbs a run takes it back
+			return late
+		}
 	}
-	late.Widen(got, 0.5) // they may go on moving, and what disturbs a run takes it back
-	return late
+	return got
 }
 
 // divided says whether some job's PSNs find aggregators at a switch and others do not.

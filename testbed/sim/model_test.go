@@ -365,7 +365,11 @@ func TestCapacity(t *testing.T) {
 	}
 	t.Logf("-seed=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 30 {
+	settings := 30
+	if testing.Short() { // the race detector makes a minute of a few seconds
+		settings = 6
+	}
+	for range settings {
 		inv := lab(2, 1e9, 16+rng.IntN(500))
 		var jobs []spec
 		for i := range 1 + rng.IntN(5) {

@@ -197,7 +197,7 @@ func TestDriver(t *testing.T) {
 		t.Fatalf("no driver %q", name)
 	}
 	testbedtest.Run(t, testbedtest.Config{
-		Patience: 3 * time.Second,
+		Patience: 15 * time.Second, // the model follows packets as a call returns: seconds, with the race detector
 		Open: func(_ context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
 			tb, err := sim.Open(inv, sim.Options{Seed: 1})
 			return &flawed{Testbed: tb, defect: def.defect}, err
