@@ -57,11 +57,11 @@ func TestDrawnFit(t *testing.T) {
 }
 
 // TestDrawnSettings plans 120 settings with all their predictions, and sees that all that the
-// package promises is among them; with -short it plans a tenth of them.
+// package promises is among them; with -short it plans four of them.
 func TestDrawnSettings(t *testing.T) {
 	seen, n := map[string]int{}, 120
 	if testing.Short() {
-		n = 12
+		n = 4
 	}
 	for number := range n {
 		s := random.Draw(1, number+1)
@@ -160,7 +160,7 @@ func TestWrite(t *testing.T) {
 func TestSlow(t *testing.T) {
 	n := 25 // each is planned three times
 	if testing.Short() {
-		n = 5
+		n = 2
 	}
 	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)
