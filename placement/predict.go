@@ -252,6 +252,11 @@ type problem struct {
 	late, crossed float64 // calibrated round trips: seconds beyond what links say, and links in them
 }
 
+// fairTurn is what a fair queue sends in its turn, bits: a full Ethernet frame, which is what deficit
+// round robin needs for its turns to be short work (Shreedhar, Varghese, SIGCOMM 1995, section 3.1).
+// The emulated switch has the same (testbed/softswitch).
+const fairTurn = 8 * 1514
+
 func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, error) {
 	b := &problem{inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
 	addressing, ok := map[string]flow.Addressing{"": flow.Pool, "pool": flow.Pool, "hash": flow.Hash, "linear": flow.Linear, "atp": flow.ATP}[c.Addressing]
@@ -264,6 +269,7 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 	if c.Lanes < 0 || c.Overhead < 0 {
 		return nil, fmt.Errorf("a frame of %d lanes and %d other bytes", c.Lanes, c.Overhead)
 	}
+	b.Turn = fairTurn
 	for _, l := range b.topo.Links {
 		b.Links = append(b.Links, flow.Link{Capacity: float64(l.Rate), Cable: 1 + min(l.Index, l.Reverse), Damage: c.Damage[l.Name]})
 	}

@@ -34,6 +34,10 @@ type Problem struct {
 	Links    []Link
 	Switches []Switch
 	Jobs     []Job
+
+	// Turn is how many bits a fair queue sends before it is the next one's turn; 0: one frame. Occupancy
+	// only: short frames go in bursts of it, which meet full windows and memories otherwise than single ones.
+	Turn float64
 }
 
 // Link is one direction of a cable.

@@ -174,7 +174,7 @@ func divided(r *packets.Result) bool {
 // to expect. It is nil where packets cannot be followed: where somebody has neither window
 // nor rate limit, or there is too much to follow.
 func follow(p *Problem, average *Result) *Result {
-	n := &packets.Network{}
+	n := &packets.Network{Turn: p.Turn}
 	for _, l := range p.Links {
 		n.Links, n.Damage = append(n.Links, l.Capacity), append(n.Damage, l.Damage)
 	}
@@ -343,7 +343,7 @@ func shrunk(n *packets.Network, scale int) *packets.Network {
 		}
 		return v
 	}
-	out := &packets.Network{Links: n.Links, Block: max(1, 16/scale)}
+	out := &packets.Network{Links: n.Links, Turn: n.Turn, Block: max(1, 16/scale)}
 	for _, m := range n.Switches {
 		out.Switches = append(out.Switches, fewer(m))
 	}

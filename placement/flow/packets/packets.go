@@ -81,6 +81,9 @@ type Network struct {
 	Buffers  []float64 // bits that each link's queues hold, all together; 0, or nil of all: no bound
 	Switches []int     // aggregators of each
 	Jobs     []Job
+	// Turn is how many bits a job's queue at a link may send before it is the next one's turn, at least
+	// a frame of the largest; 0: that.
+	Turn float64
 	// Block is how many PSNs a rate limit's schedule scatters together; 0: 16, as agents do.
 	// Less is for networks in which a packet stands for several.
 	Block int
@@ -791,7 +794,7 @@ func (m *model) addPath(ji, k int, up bool, l int) int {
 			p.class = len(lk.classes)
 			lk.classes = append(lk.classes, class{job: ji})
 		}
-		lk.quantum = max(lk.quantum, j.Bits)
+		lk.quantum = max(lk.quantum, j.Bits, m.net.Turn)
 	}
 	if l != None && j.Timeout > 0 && m.net.Damage != nil && m.net.Damage[l] != (Damage{}) {
 		p.damage = &m.net.Damage[l]

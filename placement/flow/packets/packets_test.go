@@ -126,6 +126,42 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// TestTurn: of a job with one packet under way, each waits until the queue of another has had its
+// whole turn, which is 4 frames here, and more where the other's frames are shorter.
+func TestTurn(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		turn float64
+		bits float64 // of the other's frames
+		rate float64
+	}{
+		{"of a frame", 0, 1, 500},
+		{"of less than a frame", .5, 1, 500},
+		{"of four frames", 4, 1, 200},
+		{"of eight that are half as long", 4, .5, 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			job := func(window int, bits float64) Job {
+				return Job{Window: window, Bits: bits, Nodes: []Node{
+					{Parent: 1, Up: 0, Down: None, Switch: None, Delay: 1e-4},
+					{Parent: None, Up: None, Down: None, Switch: None},
+				}}
+			}
+			n := &Network{Links: []float64{1000}, Turn: tt.turn, Jobs: []Job{job(1, 1), job(100, tt.bits)}}
+			r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 1e6})
+			if !ok {
+				t.Fatal("no result")
+			}
+			if got := r.Jobs[0].Rate; math.Abs(got/tt.rate-1) > .01 {
+				t.Errorf("%.2f PSN/s, want %v", got, tt.rate)
+			}
+			if got, rest := r.Jobs[1].Rate*tt.bits, 1000-tt.rate; math.Abs(got/rest-1) > .01 {
+				t.Errorf("the other: %.2f of the link, want %v", got, rest)
+			}
+		})
+	}
+}
+
 // TestSettles: a window that is full at once waits at the worker's NIC first, and moves on to the
 // slower link behind it, which takes as many windows as the two differ little. What is counted
 // before that is no steady state: more comes to the switch than leaves it.
