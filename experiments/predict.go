@@ -288,7 +288,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(r.spec.Measure.Warmup.Std().Seconds(), predictions[0]))
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(r.spec.Measure.Warmup.Std().Seconds(), predictions[0]), brief(ph.End-ph.Start, base, predictions[0]))
 	return ph, m.log.err
 }
 
@@ -300,6 +300,25 @@ func early(warmup float64, p *placement.Prediction) string {
 	}
 	return fmt.Sprintf("queues take some %s until they are as long as they stay, and the warm-up is %s: what is predicted is what comes then; a longer measure.warmup would do",
 		results.Quantity(p.Settled, "s"), results.Quantity(warmup, "s"))
+}
+
+// fewTrips is how many round trips a phase lasts at least for its figures to be those of a steady state: a window
+// that is counted, or is not, is 5 % of what 20 of them carry.
+const fewTrips = 20
+
+// brief says that a phase of so many seconds lasts few round trips of a job, queues included; empty: it does not.
+func brief(length float64, base Baseline, p *placement.Prediction) string {
+	for _, j := range p.Jobs {
+		trip := base.RTTs[j.Name]
+		if j.WireRate > 0 {
+			trip += 8 * j.Queue / j.WireRate
+		}
+		if length < fewTrips*trip {
+			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration would do",
+				results.Quantity(length, "s"), j.Name, results.Quantity(trip, "s"))
+		}
+	}
+	return ""
 }
 
 // fewLosses is how many packets a job has to send again in a phase for its figures to be those of many losses:

@@ -226,3 +226,24 @@ func TestEarly(t *testing.T) {
 		}
 	}
 }
+
+// TestBrief: what is counted in a few round trips need not be what is predicted of many.
+func TestBrief(t *testing.T) {
+	for _, c := range []struct {
+		length, rtt float64
+		job         placement.JobPrediction
+		brief       bool
+	}{
+		{2, .05, placement.JobPrediction{}, false},
+		{.5, .05, placement.JobPrediction{}, true},
+		{2, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, true}, // .1 s before the bottleneck
+		{4, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, false},
+		{1e-9, 0, placement.JobPrediction{}, false}, // nothing is known of it
+	} {
+		c.job.Name = "A"
+		why := brief(c.length, Baseline{RTTs: map[string]float64{"A": c.rtt, "B": 1}}, &placement.Prediction{Jobs: []placement.JobPrediction{c.job}})
+		if (why != "") != c.brief {
+			t.Errorf("%v s of trips of %v s, %+v: %q", c.length, c.rtt, c.job, why)
+		}
+	}
+}
