@@ -537,8 +537,8 @@ func (p *Problem) trips(j *Job, f *packets.Job) []float64 {
 			more += n.Hold - holds[k]
 		}
 	}
-	if count > 0 {
-		f.Answer = max(0, more/count)
+	if count > 0 { // within the round trip, which is what counts
+		f.Answer = min(max(0, more/count), max(0, j.RTT-rtt))
 	}
 	add := max(0, j.RTT-rtt-f.Answer)
 	for k := range j.Nodes {
@@ -551,19 +551,13 @@ func (p *Problem) trips(j *Job, f *packets.Job) []float64 {
 
 // Holds says from the trips of a job's nodes how long an aggregator of each node stays
 // taken with empty queues, and the round trip of the job's workers: seconds, the same for
-// all of them. An aggregator is taken from the first packet of a PSN on. Workers send
-// when they hear a result, which those nearest hear first and whose next packets are
-// back first, so at a node to which some workers are nearer than others it waits for
-// the farthest.
+// all of them. An aggregator is taken from the first packet of a PSN on, until the result has
+// passed. Workers send when they hear a result, which those nearest hear first and whose next
+// packets are back first: they, and the aggregators that have only theirs, wait for the
+// farthest worker of all.
 func Holds(j *Job) (hold []float64, rtt float64) {
 	n := len(j.Nodes)
 	hold = make([]float64, n)
-	whole := make([]float64, n) // trip to the root
-	for k := n - 1; k >= 0; k-- {
-		if p := j.Nodes[k].Parent; p != None {
-			whole[k] = whole[p] + j.Nodes[k].Trip
-		}
-	}
 	far, near := make([]float64, n), make([]float64, n) // trips to workers
 	for k := range near {
 		near[k] = math.Inf(1)
@@ -581,10 +575,12 @@ func Holds(j *Job) (hold []float64, rtt float64) {
 			}
 			near[p] = min(near[p], first+j.Nodes[k].Trip)
 		}
-		hold[k] = whole[k] + far[k] - near[k]
 	}
 	if n > 0 {
 		rtt = far[n-1]
+	}
+	for k := range hold {
+		hold[k] = rtt - near[k]
 	}
 	return hold, rtt
 }

@@ -2,7 +2,11 @@ package flow
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/inabench/inabench/placement/flow/packets"
 )
 
 // tree2 is a job with two workers at a leaf and two at the root, where the PS is: hops
@@ -32,6 +36,83 @@ func TestHolds(t *testing.T) {
 	j := tree2(func(*Job) {})
 	if hold, rtt := Holds(&j); !near(hold[4], 0.5, 1e-9) || !near(hold[5], 0.5, 1e-9) || !near(rtt, 0.6, 1e-9) {
 		t.Errorf("leaf %v, root %v, round trip %v, want .5 .5 .6", hold[4], hold[5], rtt)
+	}
+}
+
+// TestHoldsAgainstTimes follows one PSN after the other through random trees: each worker sends when it
+// hears the result before.
+func TestHoldsAgainstTimes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	for range 1000 {
+		var j Job
+		leaves, inner := 1+rng.IntN(6), 1+rng.IntN(4)
+		n := leaves + inner + 1
+		for k := range n - 1 {
+			nd := Node{Parent: max(k+1, leaves) + rng.IntN(n-max(k+1, leaves)), Up: None, Down: None, Switch: None, Trip: rng.Float64()}
+			if k >= leaves {
+				nd.Switch, nd.Aggregate = k-leaves, rng.IntN(3) > 0
+			}
+			j.Nodes = append(j.Nodes, nd)
+		}
+		j.Nodes = append(j.Nodes, Node{Parent: None, Up: None, Down: None, Switch: None})
+		for k := leaves; k < n; k++ { // each has something below it
+			if !slices.ContainsFunc(j.Nodes[:k], func(c Node) bool { return c.Parent == k }) {
+				j.Nodes[rng.IntN(leaves)].Parent = k
+			}
+		}
+		parents := make([]int, n)
+		for _, c := range j.Nodes[:n-1] {
+			parents[c.Parent]++
+		}
+		if slices.Contains(parents[leaves:], 0) {
+			continue // a worker was taken away from one
+		}
+		down := make([]float64, n) // from the PS
+		for k := n - 2; k >= 0; k-- {
+			down[k] = down[j.Nodes[k].Parent] + j.Nodes[k].Trip/2
+		}
+		arrivals := make([][]float64, n) // packets of a PSN, of which the result before left the PS at 0
+		for k := range n - 1 {
+			sent := []float64{down[k]}
+			if k >= leaves {
+				if sent = arrivals[k]; j.Nodes[k].Aggregate {
+					sent = []float64{slices.Max(sent)}
+				}
+			}
+			for _, at := range sent {
+				arrivals[j.Nodes[k].Parent] = append(arrivals[j.Nodes[k].Parent], at+j.Nodes[k].Trip/2)
+			}
+		}
+		trip := slices.Max(arrivals[n-1])
+		hold, rtt := Holds(&j)
+		if !near(rtt, trip, 1e-9) {
+			t.Fatalf("round trip %v, want %v: %+v", rtt, trip, j.Nodes)
+		}
+		for k := leaves; k < n-1; k++ {
+			if want := trip + down[k] - slices.Min(arrivals[k]); !near(hold[k], want, 1e-9) {
+				t.Fatalf("node %d: held for %v, want %v: %+v", k, hold[k], want, j.Nodes)
+			}
+		}
+	}
+}
+
+// TestTripsAreTheRoundTrip: a calibrated round trip is the model's, however long aggregators were found
+// to be held.
+func TestTripsAreTheRoundTrip(t *testing.T) {
+	for _, hold := range []float64{.5, .55, .7, 5} {
+		j := tree2(func(j *Job) {
+			j.RTT, j.Window = .65, 8
+			for k := range j.Nodes {
+				if j.Nodes[k].Aggregate {
+					j.Nodes[k].Hold = hold
+				}
+			}
+		})
+		f := packets.Job{Kind: packets.Statistical}
+		trips := (&Problem{}).trips(&j, &f)
+		if rtt := f.Answer + trips[0] + trips[4] + trips[5]; !near(rtt, .65, 1e-9) {
+			t.Errorf("held for %v: round trip %v, want .65 (%v to answer)", hold, rtt, f.Answer)
+		}
 	}
 }
 
