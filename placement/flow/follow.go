@@ -537,8 +537,11 @@ func (p *Problem) trips(j *Job, f *packets.Job) []float64 {
 			more += n.Hold - holds[k]
 		}
 	}
-	if count > 0 { // within the round trip, which is what counts
-		f.Answer = min(max(0, more/count), max(0, j.RTT-rtt))
+	if count > 0 {
+		f.Answer = max(0, more/count)
+	}
+	if j.RTT > rtt { // it was measured too, and is what counts
+		f.Answer = min(f.Answer, j.RTT-rtt)
 	}
 	add := max(0, j.RTT-rtt-f.Answer)
 	for k := range j.Nodes {
