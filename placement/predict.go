@@ -255,10 +255,10 @@ type problem struct {
 // fairTurn is what a fair queue sends in its turn, bits: a full Ethernet frame, which is what deficit
 // round robin needs for its turns to be short work (Shreedhar, Varghese, SIGCOMM 1995, section 3.1).
 // The emulated switch has the same (testbed/softswitch).
-const fairTurn = 8 * 1514
+const fairTurn = 8 * collectives.Segment
 
 func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, error) {
-	b := &problem{inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
+	b := &problem{Problem: flow.Problem{Turn: fairTurn}, inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
 	addressing, ok := map[string]flow.Addressing{"": flow.Pool, "pool": flow.Pool, "hash": flow.Hash, "linear": flow.Linear, "atp": flow.ATP}[c.Addressing]
 	if !ok {
 		return nil, fmt.Errorf("unknown addressing %q", c.Addressing)
@@ -269,7 +269,6 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 	if c.Lanes < 0 || c.Overhead < 0 {
 		return nil, fmt.Errorf("a frame of %d lanes and %d other bytes", c.Lanes, c.Overhead)
 	}
-	b.Turn = fairTurn
 	for _, l := range b.topo.Links {
 		b.Links = append(b.Links, flow.Link{Capacity: float64(l.Rate), Cable: 1 + min(l.Index, l.Reverse), Damage: c.Damage[l.Name]})
 	}

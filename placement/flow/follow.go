@@ -145,17 +145,23 @@ func rest(n *packets.Network, got *packets.Result) *packets.Result {
 	if !divided(got) {
 		return got
 	}
-	for _, events := range []int{soon * got.Events, followEvents} {
-		late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: min(events, followEvents), Late: true})
+	later := func(events int) *packets.Result { // nil: what is counted then is no other
+		late, ok := packets.Run(n, packets.Limits{Seed: 1, Error: followError, Events: events, Late: true})
 		if !ok || late.Settled < 2*got.Settled || got.Agrees(late, moved) {
-			return got
+			return nil
 		}
-		if events >= followEvents {
-			late.Widen(got, 0.5) // they may go on moving, and what disturbs a run takes it back
-			return late
-		}
+		return late
 	}
-	return got
+	first := min(soon*got.Events, followEvents)
+	late := later(first)
+	if late != nil && first < followEvents {
+		late = later(followEvents)
+	}
+	if late == nil {
+		return got
+	}
+	late.Widen(got, 0.5) // they may go on moving, and what disturbs a run takes it back
+	return late
 }
 
 // divided says whether some job's PSNs find aggregators at a switch and others do not.
