@@ -273,7 +273,7 @@ func (in *inspection) handed() (out []results.Finding) {
 	from := in.from()
 	way := in.lostOnTheWay(from)
 	lost, doubled, other := way.at(nil)
-	complete := true
+	complete := !in.beside
 	var all []hop
 	for _, j := range in.setup.Plan.Jobs {
 		began := from

@@ -48,6 +48,7 @@ func TestHandedOver(t *testing.T) {
 		name   string
 		counts map[string]float64
 		ring   bool    // a second job, whose packets nobody counts at hops
+		beside bool    // packets that no hop counts, of jobs that the plan may not have
 		early  string  // who was read last before the end
 		ended  string  // who ended a moment before the others, and told of all
 		begun  float64 // when the job was told to begin, of a trace
@@ -72,6 +73,8 @@ func TestHandedOver(t *testing.T) {
 		{name: "another's socket has no room", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "worker_socket_drops A/1": 500}, says: "switch tor1 sent 10000, worker A/0 received 9500, and nothing was counted as lost"},
 		{name: "beside a ring whose frames are lost", ring: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}},
 		{name: "a ring's losses are counted, a job's beyond that", ring: true, counts: map[string]float64{"port_rx_drop_packets tor1->h1": 5, "worker_rx_packets A/0": n - 20}, says: "15 packets of job A went without a trace"},
+		{name: "beside what ranks send each other", beside: true, counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}},
+		{name: "nothing but what hops count", counts: map[string]float64{"port_rx_drop_packets h1->tor1": 500}, says: "from hop to hop 0 packets are missing, and ports say that they lost 500"},
 		{name: "resends of the last moment", counts: map[string]float64{"worker_outstanding A/0": 10, "worker_tx_packets A/0": n + 20}},
 		{name: "a reading before the end", counts: map[string]float64{"job_out_packets A@tor1": n - 1000}, early: "job_out_packets A@tor1"},
 		{name: "a worker that ended before another", ended: "worker_tx_packets A/0"},
@@ -114,6 +117,7 @@ func TestHandedOver(t *testing.T) {
 			if c.ring {
 				in.setup.Plan.Jobs = append(in.setup.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.setup.Plan.Jobs[0].Workers})
 			}
+			in.beside = c.beside
 			if c.begun > 0 {
 				in.obs.timeline, in.begun = timeline{}, map[string]float64{"A": c.begun}
 			}

@@ -68,7 +68,7 @@ func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
 		return point.Findings
 	}
 	in := inspection{
-		spec: s, inv: r.tb.Inventory(), caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed.plan}, names: r.placed.names, begun: r.placed.begun,
+		spec: s, inv: r.tb.Inventory(), caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed.plan}, names: r.placed.names, begun: r.placed.begun, beside: r.placed.beside,
 		obs: observation{summaries: point.Jobs, samples: r.placed.inOrder()},
 	}
 	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
@@ -171,6 +171,7 @@ type inspection struct {
 	damaged bool               // links, on purpose, or queues overflow as predicted: packets are lost and sent again
 	names   map[string]string  // of jobs in the plan, by those that summaries have where these are others
 	begun   map[string]float64 // when jobs of a trace were told to begin, on the run's clock
+	beside  bool               // packets of jobs that are not in the plan pass the same ports, or packets that no hop counts
 
 	counters map[[2]string][]results.Sample // by metric and of what, once they are asked for
 

@@ -18,7 +18,8 @@ var ofTrees = map[string]string{
 }
 
 // settle adds the jobs that had one tree all the time, which began at start on the run's clock. Of
-// others nobody knows which of their trees a packet was for.
+// others nobody knows which of their trees a packet was for. What ranks send each other without trees
+// passes the same ports.
 func (p *placed) settle(start float64, jobs []training.Outcome, events []controller.Event, inv *inventory.Inventory) {
 	trees, several := map[uint16]*controller.TreeSet{}, map[uint16]bool{}
 	for _, e := range events {
@@ -30,7 +31,7 @@ func (p *placed) settle(start float64, jobs []training.Outcome, events []control
 		}
 		trees[e.Job] = e.Tree
 	}
-	p.begun = map[string]float64{}
+	p.begun, p.beside = map[string]float64{}, true
 	for i := range jobs {
 		j := &jobs[i]
 		if t := trees[j.ID]; t != nil && !several[j.ID] && len(j.On) > 1 {

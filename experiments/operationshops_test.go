@@ -48,8 +48,8 @@ func TestPlansOfOperations(t *testing.T) {
 	for _, j := range p.plan.Jobs {
 		names = append(names, j.Name)
 	}
-	if got := strings.Join(names, " "); got != "wide" || p.begun["wide"] != 11 {
-		t.Fatalf("held are %q, from %v on", got, p.begun)
+	if got := strings.Join(names, " "); got != "wide" || p.begun["wide"] != 11 || !p.beside {
+		t.Fatalf("held are %q, from %v on, beside others %t", got, p.begun, p.beside)
 	}
 	want := []placement.TreeNode{
 		{Switch: "tor1", Parent: "spine1", Aggregate: true, Expect: 0b101}, {Switch: "tor2", Parent: "spine1", Aggregate: true, Expect: 0b010},

@@ -133,6 +133,7 @@ type placed struct {
 	plan    placement.Plan
 	names   map[string]string // of the plan, by those that summaries have
 	begun   map[string]float64
+	beside  bool // others' packets pass the same ports
 	samples []results.Sample
 }
 
