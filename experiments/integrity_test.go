@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -320,6 +321,67 @@ func TestDoubt(t *testing.T) {
 			if got := p.doubt(n > 0); got != c.want[i]*time.Second {
 				t.Errorf("stretch %g, %d s for stalls, repeats %v: the phase of 4 s goes on for %v, want %d s", c.stretch, c.moved, c.asked[:i+1], got, c.want[i])
 			}
+		}
+	}
+}
+
+// TestCoverageOfDoubt: a phase that ends when its figure is certain is likelier to end when an interval is
+// narrow by chance. Intervals hold the mean nearly as often as those of a phase of planned length for
+// all that, and few means pass that are off by half as much again as the tolerance.
+func TestCoverageOfDoubt(t *testing.T) {
+	const runs, tolerance, low, most = 600, 0.05, 0.93, 0.10
+	for _, c := range []struct {
+		n       int     // readings as planned
+		rho     float64 // of neighbours
+		scatter float64 // of the planned phase's mean, by the tolerance: half an interval is twice that
+	}{{20, 0, 0.25}, {20, 0, 0.5}, {20, 0, 0.8}, {20, 0.5, 0.5}, {60, 0.5, 0.8}, {60, 0.8, 0.5}} {
+		r := rand.New(rand.NewPCG(1, 2))
+		sigma := 100 * tolerance * c.scatter * math.Sqrt(float64(c.n)*(1-c.rho)/(1+c.rho))
+		held, wrong, longer := 0, 0, 0
+		for range runs {
+			var s results.Series
+			v, e := 0.0, r.NormFloat64()
+			for i := range 3*c.n + 1 {
+				s.T, s.V = append(s.T, float64(i)), append(s.V, v)
+				v += 100 + sigma*e
+				e = c.rho*e + math.Sqrt(1-c.rho*c.rho)*r.NormFloat64()
+			}
+			judge := func(n int, value, tolerance float64) (results.Figure, results.Check) {
+				f, err := results.Rate(results.Window{End: float64(n)}, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.Kind, f.Metric, f.Of = results.Measured, "goodput", "A"
+				checks, _, _ := results.Judge([]results.Expect{{Metric: "goodput", Predictor: "value", Value: value, Statistic: "each", Tolerance: tolerance, Relative: true, Bound: "within", Gate: true}},
+					[]results.Point{{Phases: []results.Phase{{End: float64(n), Figures: []results.Figure{f}}}}})
+				return f, checks[0]
+			}
+			// until it ends as phases do
+			end := func(value float64) (results.Figure, results.Check) {
+				p := patience{stretch: 3}
+				p.begin(timeline{events: []event{{at: time.Duration(c.n) * time.Second}}}, 0)
+				for n := c.n; ; {
+					f, check := judge(n, value, 0.9*tolerance)
+					more := p.doubt(check.Outcome == results.Inconclusive && check.More > 0)
+					if more == 0 {
+						_, check = judge(n, value, tolerance)
+						return f, check
+					}
+					n += int(more / time.Second)
+					longer++
+				}
+			}
+			if f, _ := end(100); f.N < 2 || f.Lo <= 100 && 100 <= f.Hi {
+				held++
+			}
+			if _, check := end(100 / (1 + 1.5*tolerance)); check.Outcome == results.Pass {
+				wrong++
+			}
+		}
+		coverage, passed := float64(held)/runs, float64(wrong)/runs
+		t.Logf("%d readings, correlated by %g, scatter %g: coverage %.3f, false passes %.3f, longer %.2f times", c.n, c.rho, c.scatter, coverage, passed, float64(longer)/runs/2)
+		if coverage < low || passed > most {
+			t.Errorf("%d readings, correlated by %g, scatter %g: %.3f of the intervals hold the mean, want %g; %.3f pass that are off by 1.5 tolerances, want at most %g", c.n, c.rho, c.scatter, coverage, low, passed, most)
 		}
 	}
 }
