@@ -626,7 +626,7 @@ func (in *inspection) claims() []results.Finding {
 	var out []results.Finding
 	for _, sp := range in.obs.timeline.spans() {
 		start, end := sp.start.Seconds(), sp.end.Seconds()
-		w := without(start, end, spoiltTimes(in.obs.stalls, start, end, recovery(in.base)))
+		w := without(start, end, lostTimes(in.obs.stalls, start, end, in.base))
 		for _, j := range in.setup.Plan.Jobs {
 			if !slices.Contains(sp.jobs, j.Name) || j.PS == "" || j.Local() {
 				continue
