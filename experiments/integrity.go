@@ -22,12 +22,13 @@ import (
 
 // Names of these checks; where all of them hold, there is one.
 const (
-	goesOn     = "jobs go on"
-	allDone    = "jobs do what was asked"
-	sumsRight  = "sums are right"
-	agree      = "who sends and who receives agree"
-	sharesHold = "switches add up what they claim"
-	allHold    = "the run is whole"
+	goesOn      = "jobs go on"
+	allDone     = "jobs do what was asked"
+	allMeasured = "every phase is measured"
+	sumsRight   = "sums are right"
+	agree       = "who sends and who receives agree"
+	sharesHold  = "switches add up what they claim"
+	allHold     = "the run is whole"
 )
 
 // integrity looks at one point of which everything has been read.
@@ -35,6 +36,7 @@ func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observa
 	caps := r.tb.Capabilities()
 	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0 || r.overflows(setup, base, obs)}
 	out := append(in.progress(), heldUp(point.Health)...)
+	out = append(out, in.missed()...)
 	out = append(out, in.work()...)
 	out = append(out, in.sums()...)
 	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)...)
@@ -136,6 +138,26 @@ func broken(err error) []results.Finding {
 	return []results.Finding{f}
 }
 
+// missed finds phases that were planned and not measured, where the plan says when all of them end.
+func (in *inspection) missed() (out []results.Finding) {
+	for _, j := range in.spec.Jobs {
+		if in.spec.finite(j.Name) {
+			return nil
+		}
+	}
+	seen := in.obs.timeline.spans()
+	for i, sp := range in.spec.timeline().spans() {
+		if len(seen) > 0 && slices.Equal(seen[0].jobs, sp.jobs) {
+			seen = seen[1:]
+			continue
+		}
+		out = append(out, results.Finding{Name: allMeasured, Code: results.CodeNoFigure, Of: fmt.Sprintf("phase %d", i+1), Outcome: results.Inconclusive,
+			What: fmt.Sprintf("the plan's phase %d, from %v to %v with %s, was not measured: less than a warm-up of %v lay between its first event and the next",
+				i+1, sp.start, sp.end, strings.Join(sp.jobs, ", "), in.obs.timeline.warmup)})
+	}
+	return out
+}
+
 // whole is the finding of a run in which all of it holds.
 func (in *inspection) whole() results.Finding {
 	what := "every job did what it was asked"
@@ -157,7 +179,7 @@ func (in *inspection) whole() results.Finding {
 		}
 		what += fmt.Sprintf(", %s at %d of %d hops", exactly, in.hopsHeld, in.hopsAll)
 	}
-	return results.Finding{Name: allHold, Code: results.CodeJobStopped, Of: "jobs", Outcome: results.Pass, What: what}
+	return results.Finding{Name: allHold, Code: results.CodeJobStopped, Of: "jobs", Outcome: results.Pass, What: what, Implied: true}
 }
 
 // inspection is what is looked at.

@@ -691,6 +691,8 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 					streams[e.job] = dep.Done(e.job)
 				}
 			}
+			// What starting took is no part of the phase: it is as long as was planned.
+			plan.delay(max(0, dep.Now()-origin-due[len(due)-1].at))
 			patient.begin(plan, dep.Now()-origin)
 			doubts = nil // of the phase before, if it ended without an answer
 		}

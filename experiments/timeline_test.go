@@ -1,6 +1,8 @@
 package experiments
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -9,9 +11,84 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 )
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// starting is a testbed whose jobs take so long to start.
+type starting struct {
+	testbed.Testbed
+	late time.Duration
+}
+
+func (s starting) Deploy(ctx context.Context, setup testbed.Setup) (testbed.Deployment, error) {
+	dep, err := s.Testbed.Deploy(ctx, setup)
+	return startingSlowly{dep, s.late}, err
+}
+
+type startingSlowly struct {
+	testbed.Deployment
+	late time.Duration
+}
+
+func (s startingSlowly) Start(ctx context.Context, job string) error {
+	return errors.Join(s.Sleep(ctx, s.Now()+s.late), s.Deployment.Start(ctx, job))
+}
+
+// TestStartsTakeTime: however long jobs take to start, phases are as long as planned and none is left out.
+// One that is not there all the same is told of.
+func TestStartsTakeTime(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[measure]
+warmup = "500ms"
+[[job]]
+name = "A"
+hosts = ["h1"]
+ps = "h3"
+duration = "3s"
+[[job]]
+name = "B"
+hosts = ["h2"]
+ps = "h3"
+start = "1s"
+duration = "1s"
+`)
+	setup.Interval = 50 * time.Millisecond
+	planned := planned{SpecPoint: SpecPoint{Spec: r.spec}}
+	want := r.spec.timeline().spans()
+	if len(want) != 3 {
+		t.Fatalf("%v", want)
+	}
+	for _, late := range []time.Duration{0, 700 * time.Millisecond, 5 * time.Second} {
+		tb := starting{r.tb, late}
+		dep, err := tb.Deploy(t.Context(), setup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obs, err := r.observe(t.Context(), planned, setup, dep, Baseline{})
+		if err := errors.Join(err, dep.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		got := obs.timeline.spans()
+		for i := range got {
+			if long := got[i].end - got[i].start; long < want[i].end-want[i].start-time.Millisecond || long > want[i].end-want[i].start+100*time.Millisecond {
+				t.Errorf("jobs start after %v: phase %d takes %v, want %v", late, i+1, long, want[i].end-want[i].start)
+			}
+		}
+		in := inspection{spec: r.spec, obs: obs}
+		if missed := in.missed(); len(got) != 3 || len(missed) > 0 {
+			t.Errorf("jobs start after %v: %d phases, missed %+v", late, len(got), missed)
+		}
+		in.obs.timeline.warmup = 600 * time.Millisecond
+		in.obs.timeline.events[2].begun, in.obs.timeline.events[2].at = 0, in.obs.timeline.events[1].at+time.Millisecond
+		if missed := in.missed(); len(missed) != 1 || missed[0].Outcome != results.Inconclusive || !strings.HasPrefix(missed[0].What, "the plan's phase 2, from 1.5s to 2s with A, B, was not measured") {
+			t.Errorf("without the second phase: %+v", missed)
+		}
+	}
+}
 
 // A timeline names, for each span that is measured, when it begins and who sends.
 func TestTimeline(t *testing.T) {

@@ -13,6 +13,9 @@ type Finding struct {
 	Of      string  `json:"of"`   // the program
 	Outcome Outcome `json:"outcome"`
 	What    string  `json:"what"` // in a line
+	// Implied says that this must hold of every run, whatever it is about: where it does, that alone
+	// judges nothing.
+	Implied bool `json:"implied,omitempty"`
 	// Evidence is lines of logs and what counters say, for and against.
 	Evidence []string `json:"evidence,omitempty"`
 }
@@ -31,7 +34,7 @@ func (f *Finding) check(p *Point) Check {
 	}
 	return Check{
 		Expect: f.Name, Code: f.Code, Point: p.Label(), Index: p.Index, Metric: found, Predictor: found, Bound: "within",
-		Of: f.Of, Outcome: f.Outcome, Why: why, Gate: true,
+		Of: f.Of, Outcome: f.Outcome, Why: why, Gate: true, Implied: f.Implied,
 	}
 }
 

@@ -22,6 +22,8 @@ func TestNotJudged(t *testing.T) {
 		{"none decides", []Expect{open}, good, NotJudged},
 		{"one does", []Expect{open, gated}, good, Pass},
 		{"evidence does", nil, []Point{{Findings: []Finding{{Name: "switches add up", Outcome: Pass}}}}, Pass},
+		{"only what must hold of every run", []Expect{open}, []Point{{Phases: good[0].Phases, Findings: []Finding{{Name: "the run is whole", Outcome: Pass, Implied: true}}}}, NotJudged},
+		{"what must hold of every run does not", nil, []Point{{Findings: []Finding{{Name: "the run is whole", Outcome: Fail, Implied: true}}}}, Fail},
 		{"the testbed failed", nil, []Point{{Error: "host h1: gone"}}, ErrorOutcome},
 	} {
 		if _, o, reasons := Judge(c.expects, c.points); o != c.want || o != Pass && len(reasons) == 0 {

@@ -524,7 +524,7 @@ func (r *Record) contradiction() error {
 		case c.Gate && c.Outcome == Inconclusive:
 			return fmt.Errorf("%w: it says pass, and %q is undecided", ErrContradicts, c.title())
 		}
-		held = held || c.Gate && c.Outcome == Pass
+		held = held || c.Gate && !c.Implied && c.Outcome == Pass
 	}
 	switch {
 	case !held:

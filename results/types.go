@@ -238,6 +238,7 @@ type Check struct {
 	Code       string  `json:"code,omitempty"` // of what did not hold: see FailureCode
 	More       int     `json:"more,omitempty"` // further repeats needed to decide
 	Gate       bool    `json:"gate"`
+	Implied    bool    `json:"implied,omitempty"` // a Finding's
 
 	Index     int    `json:"index"`               // the point's
 	Kind      Kind   `json:"kind,omitempty"`      // of Measured: measured or simulated

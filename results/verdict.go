@@ -57,8 +57,8 @@ const maxMore = 1000
 // nothing to hold it against. Figures that its model says nothing of, where it does
 // of others in that phase, are left out. Checks that are not gated never decide
 // the outcome. The outcome is error if a point ended with one, else fail if a gated
-// check failed, else inconclusive if one is, else not judged if no check is gated, else
-// pass; reasons say why, the most important first.
+// check failed, else inconclusive if one is, else not judged if no check is gated but those
+// of what must hold of every run, else pass; reasons say why, the most important first.
 //
 // An expectation that is an Event decides also where it is not gated, then as undecided. The whole
 // are further checks of the run as a whole, which are decided already.
@@ -748,7 +748,9 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 		if !c.Gate {
 			continue
 		}
-		gated++
+		if !c.Implied || c.Outcome != Pass {
+			gated++
+		}
 		switch c.Outcome {
 		case Skipped:
 			skipped++
