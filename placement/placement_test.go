@@ -453,6 +453,27 @@ func TestPredictLocal(t *testing.T) {
 	}
 }
 
+// TestPredictBesidePS: a worker on its PS's host sends gradients to the job's address, over the network, and
+// gets results without it: a PS job of three of which one is there sends 3 packets a PSN up its
+// host's cable, a gradient and the results of the two others, and 3 gradients come down. Frames that are
+// followed, where windows are short, say the same as weights do.
+func TestPredictBesidePS(t *testing.T) {
+	inv := policytest.Racks(1, 3, 4)
+	job := placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h1-3"}, PS: "h1-3", Collective: placement.PS}
+	for name, s := range map[string]placement.Sender{"paced": {Rate: 1e9, Window: 1000}, "window of 8": {Window: 8}, "one at a time": {Window: 1}} {
+		p := predict(t, inv, place(t, inv, job), placement.Conditions{Predictor: placement.Occupancy, Lanes: 240, Senders: map[string]placement.Sender{"A": s}})
+		load := map[string]float64{}
+		for _, l := range p.Links {
+			load[l.Link] = l.Load / p.Jobs[0].WireRate
+		}
+		for link, want := range map[string]float64{"h1-1->tor1": 1, "tor1->h1-1": 1, "h1-3->tor1": 3, "tor1->h1-3": 3} {
+			if math.Abs(load[link]-want) > 0.01 {
+				t.Errorf("%s: %s carries %.3f packets a PSN, want %g", name, link, load[link], want)
+			}
+		}
+	}
+}
+
 // Synchronous jobs own regions of two windows, one behind the other, up to what the
 // experiment uses of a switch.
 func TestRegions(t *testing.T) {

@@ -380,7 +380,11 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 		if !ok {
 			return f, fmt.Errorf("tree lacks switch %s, which host %s is cabled to", l.To, w.Host)
 		}
-		f.Nodes = append(f.Nodes, flow.Node{Parent: parent, Up: l.Index, Down: l.Reverse, Switch: flow.None, Trip: b.loop(l, bits)})
+		node := flow.Node{Parent: parent, Up: l.Index, Down: l.Reverse, Switch: flow.None, Trip: b.loop(l, bits)}
+		if j.Beside(w) {
+			node.Down, node.Trip = flow.None, 0 // to the PS and back it is once up and once down
+		}
+		f.Nodes = append(f.Nodes, node)
 	}
 	for i := range j.Tree {
 		n := &j.Tree[i]

@@ -96,6 +96,10 @@ func (j *JobPlan) Hosts() []string {
 // network, it has no tree, and only its computing takes time.
 func (j *JobPlan) Local() bool { return len(j.Workers) == 1 && j.PS == "" }
 
+// Beside reports whether a worker of the job gets its results from a PS on its own host, without
+// the network: its gradients go to the job's address, and leave the host like those of others.
+func (j *JobPlan) Beside(w Worker) bool { return j.Collective == PS && w.Host == j.PS }
+
 // Addressing is how the switch of the given name finds aggregators for the job where those
 // of the experiment are found as asked: "pool" (also if empty), "hash", "linear" or "atp".
 //

@@ -96,7 +96,8 @@ type Job struct {
 	// Nodes is the tree, children before parents: workers are the nodes without
 	// children and send one packet per PSN; the last is the PS, or in synchronous
 	// mode the root switch. A worker with a link but no parent is a stream of its
-	// own (a hop of a ring).
+	// own (a hop of a ring); one of a Unicast job with a link only upward has its PS on its own
+	// host, which hands it its results.
 	Nodes  []Node
 	Kind   Kind
 	Limit  float64 // the job's own limit on its rate, bit/s; 0: none
@@ -271,6 +272,13 @@ func (p *Problem) Damaged(j *Job) bool {
 // aggregates reports whether node n of job j uses memory of its switch.
 func (j *Job) aggregates(n *Node) bool {
 	return n.Aggregate && n.Switch != None && j.Kind != Unicast
+}
+
+// beside reports whether node k is a worker to whom a Unicast job's parameter server on the same host
+// hands results.
+func (j *Job) beside(k int) bool {
+	n := &j.Nodes[k]
+	return j.Kind == Unicast && n.Parent != None && n.Up != None && n.Down == None
 }
 
 // starved returns a switch that cannot give a synchronous job the slots it needs,

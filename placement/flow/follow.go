@@ -277,7 +277,7 @@ func follow(p *Problem, average *Result) *Result {
 		below := make([]float64, len(j.Nodes))
 		for k := range j.Nodes {
 			nd := &j.Nodes[k]
-			if below[k] == 0 {
+			if below[k] == 0 && !j.beside(k) {
 				below[k] = 1
 			}
 			if nd.Parent != None {

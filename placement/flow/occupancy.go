@@ -242,6 +242,9 @@ func (o *occupancy) weigh() {
 			in := o.exit[n] // what the children sent so far
 			if in == 0 {
 				in, o.below[n] = 1, 1 // a worker
+				if j.beside(k) {
+					o.below[n] = 0
+				}
 			}
 			a := o.share[n]
 			out := a + (1-a)*in

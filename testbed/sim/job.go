@@ -227,9 +227,12 @@ func (j *job) tree(d *deployment) error {
 		if !ok {
 			return fmt.Errorf("worker %d: host %s has no NIC %q at a switch of the tree", w.Rank, w.Host, w.NIC)
 		}
-		n := node{parent: at[l.To], name: w.Host}
+		n, trip := node{parent: at[l.To], name: w.Host}, d.loop(l.Index, j.frame)
 		edge(&n, l.Index)
-		far.Nodes = append(far.Nodes, flow.Node{Parent: n.parent, Trip: d.loop(l.Index, j.frame), Switch: flow.None})
+		if p.Beside(w) {
+			n.down, trip = none, 0
+		}
+		far.Nodes = append(far.Nodes, flow.Node{Parent: n.parent, Trip: trip, Switch: flow.None})
 		j.nodes = append(j.nodes, n)
 	}
 	for i, t := range p.Tree {
@@ -454,6 +457,9 @@ func (j *job) weigh() {
 		switch {
 		case !n.isSwitch && n.parent != none:
 			n.out, n.below = 1, 1
+			if n.down == none { // its PS is on its host
+				n.below = 0
+			}
 		case n.outward > 0:
 			n.out = n.outward
 		case n.aggregate:
@@ -468,9 +474,11 @@ func (j *job) weigh() {
 		}
 		if n.up != none {
 			j.uses[n.up].weight += n.out
-			if j.unicast {
+			switch {
+			case n.down == none:
+			case j.unicast:
 				j.uses[n.down].weight += n.below
-			} else {
+			default:
 				j.uses[n.down].weight++
 			}
 		}

@@ -228,6 +228,7 @@ func TestAgainstOccupancy(t *testing.T) {
 		table{"too little memory at full speed", 1, testbed.Settings{Queue: "fair", Aggregators: 512}, one(testbed.Workload{Window: 2048}), 0.02, 0.02},
 		table{"window", 1, testbed.Settings{Queue: "fair"}, one(testbed.Workload{Window: 640}), 0.01, 0.01},
 		table{"no aggregation", 1, testbed.Settings{Queue: "fair"}, []spec{{name: "A", hosts: ab, ps: "h4", collective: placement.PS}}, 1, 0.01},
+		table{"no aggregation, a worker on the PS's host", 1, testbed.Settings{Queue: "fair"}, []spec{{name: "A", hosts: []string{"h1", "h2", "h4"}, ps: "h4", collective: placement.PS}}, 1, 0.01},
 		table{"two racks", 2, testbed.Settings{Queue: "fair"}, []spec{far, {name: "B", hosts: []string{"h1", "h5"}, ps: "h7"}}, 0.01, 0.01},
 		table{"two racks, little memory", 2, testbed.Settings{Queue: "fair", Aggregators: m, Addressing: "hash"}, []spec{
 			{name: "A", hosts: far.hosts, ps: far.ps, w: testbed.Workload{Rate: 1.5e9}}, {name: "B", hosts: []string{"h1", "h5"}, ps: "h7", w: testbed.Workload{Rate: 1e9}},
@@ -243,6 +244,14 @@ func TestAgainstOccupancy(t *testing.T) {
 			{name: "B", hosts: ab, ps: "h4", w: testbed.Workload{Message: 5e6}}, {name: "C", hosts: ab, ps: "h4"},
 		}, 0.02, 0.03},
 	)
+	tests = append(tests, table{"hash, no aggregation, window 1", 1, testbed.Settings{Addressing: "hash", Aggregators: m, Queue: "fair"},
+		[]spec{{name: "A", hosts: ab, ps: "h4", collective: placement.PS, w: testbed.Workload{Window: 1}}}, 1, 0.01})
+	for _, queue := range []string{"fair", "flows", "fifo"} {
+		for _, window := range []int{1, 4, 32} {
+			tests = append(tests, table{fmt.Sprintf("%s, no aggregation, window %d", queue, window), 1, testbed.Settings{Queue: queue},
+				[]spec{{name: "A", hosts: []string{"h1", "h2", "h4"}, ps: "h4", collective: placement.PS, w: testbed.Workload{Window: window}}}, 1, 0.02})
+		}
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			inv := lab(tt.racks, line, 1<<16)

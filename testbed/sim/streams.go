@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/inabench/inabench/placement"
 )
@@ -45,10 +46,17 @@ func (d *deployment) predict() {
 			j.nodes[i].outward, j.nodes[i].arrives = 0, 0
 		}
 		if p != nil {
-			j.follow(p, d.fair && !d.flows || d.lossy != nil)
+			j.follow(p, d.fair && !d.flows || d.lossy != nil || !congested(p))
 		}
 		j.weigh()
 	}
+}
+
+// congested says that a link holds some job back, so that it matters whom its queue serves.
+func congested(p *placement.Prediction) bool {
+	return slices.ContainsFunc(p.Jobs, func(j placement.JobPrediction) bool {
+		return slices.ContainsFunc(p.Links, func(l placement.LinkPrediction) bool { return l.Link == j.Bottleneck })
+	})
 }
 
 // messages says that there is a ring, and that all that there are do nothing but to reduce one
@@ -82,7 +90,7 @@ func (d *deployment) senders(whole bool) (names []string) {
 				levels++
 			}
 		}
-		apart = apart || levels > 1 || j.limit > 0
+		apart = apart || levels != 1 || j.limit > 0
 		streams = streams && !j.aimd && (len(j.msg.layers) == 0 || j.plan.Collective == placement.Ring || j.long())
 	}
 	if len(d.damage) == 0 && (!streams || !apart) {

@@ -585,6 +585,7 @@ type node struct {
 	sw       int
 	address  Addressing
 	expect   uint64 // workers below
+	beside   bool   // a worker that gets results from a parameter server on its host
 	ring     []decision
 	offset   int
 	chosen   []int
@@ -708,7 +709,7 @@ func newModel(n *Network) *model {
 		for k := range in.Nodes {
 			v := &in.Nodes[k]
 			nd := &j.nodes[k]
-			*nd = node{parent: v.Parent, sw: v.Switch, address: v.Addressing, children: nd.children, expect: nd.expect}
+			*nd = node{parent: v.Parent, sw: v.Switch, address: v.Addressing, children: nd.children, expect: nd.expect, beside: in.Kind == Unicast && v.Up != None && v.Down == None}
 			if len(nd.children) == 0 {
 				nd.expect = 1 << (len(j.workers) & 63)
 				w := worker{node: k, done: make([]bool, size), opened: make([]float64, size), sent: make([]float64, size), gap: in.Gap}
@@ -1628,7 +1629,12 @@ func (m *model) answer(j *job) {
 		return
 	}
 	for to := p.workers; to != 0; to &= to - 1 {
-		m.multicast(j, ps, packet{psn: p.psn, workers: to & -to})
+		p := packet{psn: p.psn, workers: to & -to}
+		if w := j.workers[bits.TrailingZeros64(to)].node; j.nodes[w].beside {
+			m.back(j, w, p)
+			continue
+		}
+		m.multicast(j, ps, p)
 	}
 }
 
