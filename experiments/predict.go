@@ -214,6 +214,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		return ph, fmt.Errorf("predict: %w", err)
 	}
 	var goodputs []results.Series
+	known := true // of all jobs
 	aggregated := map[string][]results.Series{}
 	longest := map[string]float64{} // period of grants, by switch
 	var switches []string
@@ -233,12 +234,13 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		}
 		n := float64(len(j.Workers))
 		goodput := results.Sum(good...)
-		goodputs = append(goodputs, goodput)
+		goodputs = append(goodputs, goodput.Times(1/n))
 		switch still := goodput.Stood(ph.Start, ph.End, 0); {
 		case j.Collective != placement.Ring:
 			ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
 		case still.End-still.Start > (ph.End-ph.Start)/2:
 			// A ring counts a message when it is done: what it carried of one that is not is not known.
+			known = false
 			m.add(nil, "goodput", j.Name, "bit/s", results.Figure{}, fmt.Errorf("one message takes more than half of the phase: %w", results.ErrShort))
 		default:
 			ph.Figures = m.whole(goodput).rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
@@ -271,7 +273,9 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			aggregated[node.Switch] = append(aggregated[node.Switch], granted)
 		}
 	}
-	ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
+	if known {
+		ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
+	}
 	for _, sw := range switches {
 		ph.Figures = m.every(longest[sw]).jain(ph.Figures, at("aggregated", sw), aggregated[sw])
 	}

@@ -57,6 +57,36 @@ func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, 
 	return ph, checks, outcome
 }
 
+// TestFairnessOfJobs: jobs are held against each other by what each of their workers gets, as goodput is, however many they are.
+func TestFairnessOfJobs(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+[[job]]
+name = "B"
+hosts = ["h1"]
+ps = "h3"
+[[expect]]
+metric = "jain"
+value = 1
+tolerance = "0.01"
+reason = "both get as much"
+`)
+	obs := seen(nil, nil).obs
+	for _, s := range obs.samples {
+		if s.Of == "A/0" {
+			s.Of = "B/0"
+			obs.samples = append(obs.samples, s)
+		}
+	}
+	if ph, checks, got := r.judged(t, setup, obs, time.Second, 7*time.Second); got != results.Pass {
+		t.Errorf("%s: %+v of %+v", got, checks, ph.Figures)
+	}
+}
+
 // TestShareOfLoss: what a switch granted is not what it added up, where resends push sums out
 // before they are complete. Of 8 % loss, 1.54 packets of each PSN of two workers go on.
 func TestShareOfLoss(t *testing.T) {
