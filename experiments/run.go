@@ -87,8 +87,8 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	r.judge(ctx, runErr)
 	r.rec.Idle()
 	r.rec.ExitCode = results.ExitCode(r.rec.Outcome)
-	if runErr != nil && o.ExitCode != nil {
-		r.rec.ExitCode = o.ExitCode(runErr)
+	if err := cmp.Or(runErr, context.Cause(ctx)); err != nil && o.ExitCode != nil { // it may be interrupted when all is measured
+		r.rec.ExitCode = o.ExitCode(err)
 	}
 	r.rec.Failure = failure(runErr, s.inv)
 	errs := []error{runErr}

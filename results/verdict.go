@@ -30,8 +30,8 @@ const maxMore = 1000
 //     interval is not longer than the tolerance: what lies outside is then no
 //     more than the noise that the tolerance was meant to allow;
 //   - fails if [lo, hi] lies outside the band as a whole, or if the figure was counted over
-//     the whole phase and is off by more than twice the tolerance: a stall makes the interval
-//     wide and the count none the better;
+//     the whole phase and is off by more than twice the tolerance, and by 1 %: a stall makes
+//     the interval wide and the count none the better;
 //   - is inconclusive otherwise, with More the further repeats after which the
 //     interval, shrinking as 1/sqrt(n), should decide it.
 //
@@ -505,10 +505,18 @@ func (c *held) within(part float64, why string, code string) {
 	c.More, c.Code = max(1, near.More), code
 }
 
+// steady is the least tolerance, relative to the prediction, that a phase's count holds of rates that are
+// right: timers of hosts and where in a round trip a phase begins move it by as much.
+const steady = 0.005
+
 // off says whether a count is off by more than twice the tolerance and its grain, on the side
 // that the bound is about: too much for the noise that the tolerance allows.
 func (c *Check) off(grain float64) bool {
-	over, under := c.Error > 2*c.Tolerance+grain, c.Error < -2*c.Tolerance-grain
+	tolerance := c.Tolerance
+	if c.Relative {
+		tolerance = max(tolerance, steady)
+	}
+	over, under := c.Error > 2*tolerance+grain, c.Error < -2*tolerance-grain
 	switch {
 	case c.Tolerance == 0:
 		return false

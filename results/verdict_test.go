@@ -382,6 +382,20 @@ func TestCertainFailures(t *testing.T) {
 	}
 }
 
+// A count is certain of its phase, and no phase is just like the next: by half a percent in either direction
+// neither a tight tolerance nor a count says that something is wrong.
+func TestCountsOfTightTolerances(t *testing.T) {
+	for off, want := range map[float64]Outcome{0.0003: Inconclusive, 0.005: Inconclusive, 0.009: Inconclusive, 0.011: Fail, -0.009: Inconclusive, -0.05: Fail} {
+		f := measuredFig("link_rate", "l1", 23.4*(1+off), 1, "bit/s")
+		f.N, f.Counted = 20, true
+		p := Point{Phases: []Phase{{Figures: []Figure{f, predictedFig("link_rate", "l1", 23.4, "bit/s", "occupancy", "")}}}}
+		e := Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Tolerance: .0005, Relative: true, Gate: true}
+		if checks, got, _ := Judge([]Expect{e}, []Point{p}); got != want {
+			t.Errorf("off by %g: %s, want %s: %+v", off, got, want, checks)
+		}
+	}
+}
+
 // Figures of a phase that the testbed spoilt are shown and not judged, and no repeat is asked for.
 func TestSpoiltPhase(t *testing.T) {
 	spoilt, clean := one(0.1, 0.01, 0.5, 20), one(0.5, 0.01, 0.5, 20)
