@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,5 +187,32 @@ func TestPhaseEndsBeforeAStart(t *testing.T) {
 	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}, time.Second}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}, 0}}
 	if d := cmp.Diff(want, seen.spans(), cmp.AllowUnexported(span{})); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestInterruptedAtTheEnd: a run that is interrupted when all is measured says in its record what its program exits with.
+func TestInterruptedAtTheEnd(t *testing.T) {
+	for _, stage := range []string{"measure", "tear down"} {
+		cause := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		rec, _, err := Run(ctx, pairOn(t, "50us", `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1"]
+ps = "h3"
+[[expect]]
+metric = "goodput"
+tolerance = "5%%"
+reason = "it is alone"
+`), RunOptions{Driver: "sim", Root: t.TempDir(), Repeats: 1, ExitCode: func(error) int { return 130 }, Progress: func(s Status) {
+			if s.Stage == stage {
+				cancel(cause)
+			}
+		}})
+		if rec == nil || rec.ExitCode != 130 || rec.Outcome != results.ErrorOutcome || !slices.Contains(rec.Reasons, cause.Error()) {
+			t.Errorf("while it was to %s: %+v, %v", stage, rec, err)
+		}
 	}
 }
