@@ -34,21 +34,13 @@ func (h hop) missing(lost, doubled float64) float64 {
 		lost, doubled = 0, 0
 	}
 	switch {
-	case gone > lost+h.spared+h.slack():
+	case gone > lost+h.spared+h.late:
 		return gone - lost - h.spared
-	case -gone > doubled+h.slack():
+	case -gone > doubled+h.late:
 		return gone + doubled
 	}
 	return 0
 }
-
-// Packets at a hop that may be lost at the very end of a job: as many, and as a part.
-const (
-	hopPackets = 1
-	hopPart    = 1e-4
-)
-
-func (h hop) slack() float64 { return hopPackets + h.late + hopPart*max(h.sent, h.received) }
 
 // grown is by how much a counter has grown from t on, and when it was seen to have done so first; false
 // where it has no readings, or began again.
@@ -290,7 +282,7 @@ func (in *inspection) handed() (out []results.Finding) {
 	var sum hop
 	worst := 0
 	for i, h := range all {
-		in.hopsWithin = max(in.hopsWithin, math.Floor(h.slack()))
+		in.hopsWithin = max(in.hopsWithin, math.Floor(h.late))
 		gone, more, anything := way.at(h.between)
 		gone += anything
 		if n := h.missing(gone, more); n > 0 {
@@ -307,8 +299,8 @@ func (in *inspection) handed() (out []results.Finding) {
 	if len(out) > 0 || !complete || len(all) == 0 {
 		return out
 	}
-	gone, slack := sum.sent-sum.received-(lost-doubled), hopPackets*float64(len(all))+sum.slack()
-	if gone > slack+sum.spared+other || -gone > slack {
+	gone := sum.sent - sum.received - (lost - doubled)
+	if gone > sum.late+sum.spared+other || -gone > sum.late {
 		h := all[worst]
 		find(h, fmt.Sprintf("from hop to hop %.0f packets are missing, and ports say that they lost %.0f and doubled %.0f: somebody counts wrongly; the difference is largest where job %s's packets pass from %s (%.0f) to %s (%.0f)",
 			sum.sent-sum.received, lost, doubled, h.job, h.from, h.sent, h.to, h.received))

@@ -174,7 +174,7 @@ func (in *inspection) whole() results.Finding {
 	what += "; all who count traffic tell the same of it"
 	if in.hopsAll > 0 {
 		exactly := "to the packet"
-		if in.hopsWithin > hopPackets {
+		if in.hopsWithin > 0 {
 			exactly = fmt.Sprintf("within %.0f packets, which may have been on their way at the end,", in.hopsWithin)
 		}
 		what += fmt.Sprintf(", %s at %d of %d hops", exactly, in.hopsHeld, in.hopsAll)
