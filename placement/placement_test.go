@@ -471,6 +471,12 @@ func TestPredictBesidePS(t *testing.T) {
 				t.Errorf("%s: %s carries %.3f packets a PSN, want %g", name, link, load[link], want)
 			}
 		}
+		alone := predict(t, inv, place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-3"}, PS: "h1-3", Collective: placement.PS}), placement.Conditions{Predictor: placement.Occupancy, Lanes: 240, Senders: map[string]placement.Sender{"A": s}})
+		for _, l := range alone.Links {
+			if load := l.Load / alone.Jobs[0].WireRate; math.Abs(load-1) > 0.01 {
+				t.Errorf("%s, alone with its PS: %s carries %.3f packets a PSN, want a gradient", name, l.Link, load)
+			}
+		}
 	}
 }
 

@@ -36,7 +36,8 @@ const maxMore = 1000
 //     interval, shrinking as 1/sqrt(n), should decide it.
 //
 // A measured figure without an interval (N < 2) is inconclusive however good it
-// looks; a count that is off by more than twice the tolerance fails all the same. A statistic "correlation" is Pearson's r of all figures of the block and their
+// looks; a count that is off by as much as above fails all the same. A statistic
+// "correlation" is Pearson's r of all figures of the block and their
 // predictions, at least 1 less the tolerance. Statistics "mean" and "max" are over the errors' magnitudes (shortfalls
 // for "at-least", excesses for "at-most") of all figures of the block; their
 // interval is that of the magnitudes' ends, which assumes that errors go together

@@ -382,8 +382,8 @@ func TestCertainFailures(t *testing.T) {
 	}
 }
 
-// A count is certain of its phase, and no phase is just like the next: by half a percent in either direction
-// neither a tight tolerance nor a count says that something is wrong.
+// A count is certain of its phase, and no phase is just like the next: by up to 1 % in either direction a
+// count does not say that something is wrong, however tight the tolerance.
 func TestCountsOfTightTolerances(t *testing.T) {
 	for off, want := range map[float64]Outcome{0.0003: Inconclusive, 0.005: Inconclusive, 0.009: Inconclusive, 0.011: Fail, -0.009: Inconclusive, -0.05: Fail} {
 		f := measuredFig("link_rate", "l1", 23.4*(1+off), 1, "bit/s")

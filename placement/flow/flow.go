@@ -274,11 +274,21 @@ func (j *Job) aggregates(n *Node) bool {
 	return n.Aggregate && n.Switch != None && j.Kind != Unicast
 }
 
-// beside reports whether node k is a worker to whom a Unicast job's parameter server on the same host
-// hands results.
-func (j *Job) beside(k int) bool {
-	n := &j.Nodes[k]
-	return j.Kind == Unicast && n.Parent != None && n.Up != None && n.Down == None
+// below are the workers below each node to whom results pass it: themselves included, but not one of a
+// Unicast job whose parameter server is on its host.
+func (j *Job) below() []float64 {
+	below, inner := make([]float64, len(j.Nodes)), make([]bool, len(j.Nodes))
+	for k := range j.Nodes {
+		n := &j.Nodes[k]
+		if beside := j.Kind == Unicast && n.Up != None && n.Down == None; !inner[k] && !beside {
+			below[k] = 1
+		}
+		if n.Parent != None {
+			inner[n.Parent] = true
+			below[n.Parent] += below[k]
+		}
+	}
+	return below
 }
 
 // starved returns a switch that cannot give a synchronous job the slots it needs,

@@ -274,15 +274,9 @@ func follow(p *Problem, average *Result) *Result {
 		}
 		jr.UpCame, jr.Down, jr.DownCame = out.UpCame, out.Down, out.DownCame
 		r.Jobs[ji] = jr
-		below := make([]float64, len(j.Nodes))
+		below := j.below()
 		for k := range j.Nodes {
 			nd := &j.Nodes[k]
-			if below[k] == 0 && !j.beside(k) {
-				below[k] = 1
-			}
-			if nd.Parent != None {
-				below[nd.Parent] += below[k]
-			}
 			if nd.Up != None {
 				r.Links[nd.Up].Load += jr.Rate * out.Up[k]
 				r.Links[nd.Up].Flows += out.Up[k]

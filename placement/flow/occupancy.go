@@ -102,7 +102,7 @@ type occupancy struct {
 	first []int // job -> its first node
 	share []float64
 	exit  []float64 // node -> packets per PSN it sends up
-	below []float64 // node -> workers below
+	below []float64 // node -> workers below to whom results pass it
 
 	uses     []use
 	perJob   []int   // job -> its first use
@@ -158,6 +158,7 @@ func newOccupancy(p *Problem) *occupancy {
 				o.atSwitch[n.Switch] = append(o.atSwitch[n.Switch], base+k)
 			}
 		}
+		o.below = append(o.below, j.below()...)
 		own := math.Inf(1)
 		if j.Limit > 0 {
 			own = j.Limit
@@ -172,7 +173,7 @@ func newOccupancy(p *Problem) *occupancy {
 	}
 	n := len(o.owner)
 	o.first[len(p.Jobs)], o.perJob[len(p.Jobs)] = n, len(o.uses)
-	o.share, o.exit, o.below, o.inFlight = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	o.share, o.exit, o.inFlight = make([]float64, n), make([]float64, n), make([]float64, n)
 	return o
 }
 
@@ -233,7 +234,6 @@ func (o *occupancy) weigh() {
 		o.uses[i].weight = 0
 	}
 	clear(o.exit)
-	clear(o.below)
 	for ji := range o.p.Jobs {
 		j := &o.p.Jobs[ji]
 		base := o.first[ji]
@@ -241,17 +241,13 @@ func (o *occupancy) weigh() {
 			n := base + k
 			in := o.exit[n] // what the children sent so far
 			if in == 0 {
-				in, o.below[n] = 1, 1 // a worker
-				if j.beside(k) {
-					o.below[n] = 0
-				}
+				in = 1 // a worker
 			}
 			a := o.share[n]
 			out := a + (1-a)*in
 			o.exit[n] = out
 			if p := j.Nodes[k].Parent; p != None {
 				o.exit[base+p] += out
-				o.below[base+p] += o.below[n]
 			}
 			if u := o.up[n]; u >= 0 {
 				o.uses[u].weight += out

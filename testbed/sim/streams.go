@@ -37,6 +37,7 @@ func (d *deployment) predict() {
 	if p != nil && len(d.damage) > 0 {
 		d.lossy = p
 	}
+	asPredicted := d.fair && !d.flows || d.lossy != nil || p != nil && !congested(p) // queues
 	for _, j := range d.jobs {
 		j.steady, j.again = 0, 0
 		if j.circle != nil {
@@ -46,7 +47,7 @@ func (d *deployment) predict() {
 			j.nodes[i].outward, j.nodes[i].arrives = 0, 0
 		}
 		if p != nil {
-			j.follow(p, d.fair && !d.flows || d.lossy != nil || !congested(p))
+			j.follow(p, asPredicted)
 		}
 		j.weigh()
 	}
@@ -151,7 +152,7 @@ func (d *deployment) prediction(names []string, whole bool) *placement.Predictio
 }
 
 // follow takes a job's shares from a prediction, and its rate where queues are those that are
-// predicted.
+// predicted, or hold nobody up.
 func (j *job) follow(p *placement.Prediction, rate bool) {
 	for _, jp := range p.Jobs {
 		if jp.Name != j.plan.Name {
