@@ -248,6 +248,11 @@ func TestTerminal(t *testing.T) {
 	if err := sess.WindowChange(31, 101); err != nil {
 		t.Error(err)
 	}
+	// A change of the window is not answered, and what is typed takes another way: an answer to what is asked after the
+	// change says that it was made.
+	if _, err := sess.SendRequest("after-the-change", true, nil); err != nil {
+		t.Error(err)
+	}
 	io.WriteString(in, "hello\n")
 	if a, b, c := line(), line(), line(); a != "hello" || b != "31 101" || c != "got hello" { // the echo first
 		t.Errorf("%q %q %q", a, b, c)
