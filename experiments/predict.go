@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -40,9 +41,11 @@ func period(setup testbed.Setup, base Baseline) float64 {
 	return 0
 }
 
-// conditions are what a setup's jobs meet, for predictors.
-func conditions(setup testbed.Setup, base Baseline, active []string) placement.Conditions {
+// conditions are what a setup's jobs meet, for predictors; those that are active began within together of
+// each other, if that is not 0.
+func conditions(setup testbed.Setup, base Baseline, active []string, together time.Duration) placement.Conditions {
 	c := placement.Conditions{
+		Together: together.Seconds(), Seed: setup.Settings.Seed,
 		Active: active, Mode: setup.Settings.Mode, Addressing: setup.Settings.Addressing,
 		Aggregators: setup.Settings.Aggregators, Lanes: setup.Settings.Lanes,
 		Senders: map[string]placement.Sender{}, Holds: base.Holds, RTTs: base.RTTs,
@@ -98,10 +101,10 @@ func granted(c *placement.Conditions, inv *inventory.Inventory, setup testbed.Se
 }
 
 // predict is a prediction by every model, in the units of inv.
-func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string) ([]*placement.Prediction, error) {
+func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string, together time.Duration) ([]*placement.Prediction, error) {
 	var out []*placement.Prediction
 	for _, name := range predictors {
-		c := conditions(setup, base, active)
+		c := conditions(setup, base, active, together)
 		c.Predictor = name
 		if setup.Grants != nil {
 			granted(&c, inv, setup)
@@ -117,15 +120,19 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 
 // predict is as the function, which repeats and phases ask the same more than once: following
 // packets takes its time.
-func (r *run) predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string) ([]*placement.Prediction, error) {
-	key, err := json.Marshal([]any{setup, base, active})
+func (r *run) predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, sp span) ([]*placement.Prediction, error) {
+	var together time.Duration
+	if sp.first {
+		together = r.tb.Capabilities().Together
+	}
+	key, err := json.Marshal([]any{setup, base, sp.jobs, together})
 	if err != nil {
 		return nil, err
 	}
 	if p, ok := r.predicted[string(key)]; ok {
 		return p, nil
 	}
-	p, err := predict(inv, setup, base, active)
+	p, err := predict(inv, setup, base, sp.jobs, together)
 	if err == nil {
 		if r.predicted == nil {
 			r.predicted = map[string][]*placement.Prediction{}
@@ -209,7 +216,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 	caps := r.tb.Capabilities()
 	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), r.spec.Measure.Stretch), caps.Kind)
 	inv := r.tb.Inventory()
-	predictions, err := r.predict(inv, setup, base, sp.jobs)
+	predictions, err := r.predict(inv, setup, base, sp)
 	if err != nil {
 		return ph, fmt.Errorf("predict: %w", err)
 	}
@@ -406,7 +413,7 @@ func overflow(o placement.Overflow) string {
 // overflows says whether what is predicted of any phase overflows a buffer.
 func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) bool {
 	return slices.ContainsFunc(obs.timeline.spans(), func(sp span) bool {
-		p, err := r.predict(r.tb.Inventory(), setup, base, sp.jobs)
+		p, err := r.predict(r.tb.Inventory(), setup, base, sp)
 		return err == nil && len(p[0].Overflows(r.tb.Inventory(), buffer)) > 0
 	})
 }

@@ -136,7 +136,7 @@ metric = "goodput"
 tolerance = "5%%"
 reason = "nothing else is on the way"
 `)
-	predicted, err := r.predict(r.tb.Inventory(), setup, Baseline{}, []string{"A"})
+	predicted, err := r.predict(r.tb.Inventory(), setup, Baseline{}, span{jobs: []string{"A"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -459,7 +459,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	}
 	if r.doubts() { // and asks for predictions while jobs run, which working them out would hold up
 		for _, sp := range p.Spec.timeline().spans() {
-			if _, err := r.predict(r.tb.Inventory(), setup, base, sp.jobs); err != nil {
+			if _, err := r.predict(r.tb.Inventory(), setup, base, sp); err != nil {
 				return point, fmt.Errorf("predict: %w", err)
 			}
 		}

@@ -22,6 +22,7 @@ func (e event) from() time.Duration { return cmp.Or(e.begun, e.at) }
 type span struct {
 	start, end time.Duration
 	jobs       []string      // in the order of the spec
+	first      bool          // they are all who ever sent, and began at once
 	longer     time.Duration // than planned, until its figures were certain
 }
 
@@ -96,12 +97,14 @@ func (t timeline) end() time.Duration {
 func (t timeline) spans() []span {
 	active := map[string]bool{}
 	var out []span
+	first := true
 	for i, e := range t.events {
 		active[e.job] = !e.stop
 		if i+1 == len(t.events) || t.events[i+1].from() <= e.at {
 			continue
 		}
-		sp := span{start: e.at + t.warmup, end: t.events[i+1].from(), longer: t.events[i+1].delay}
+		sp := span{start: e.at + t.warmup, end: t.events[i+1].from(), longer: t.events[i+1].delay, first: first}
+		first = false
 		for _, j := range t.jobs {
 			if active[j] {
 				sp.jobs = append(sp.jobs, j)

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/inabench/inabench/inventory"
 )
@@ -13,6 +14,12 @@ func Aggregators(sw *inventory.Switch, use int) int {
 		return use
 	}
 	return sw.Aggregators
+}
+
+// Offset is where in a switch's memory the first PSN of a job looks under linear addressing, as a part of its
+// size, 0 to 1: jobs are spread as a controller would that knows nothing of their phases.
+func Offset(seed uint64, job uint16) float64 {
+	return rand.New(rand.NewPCG(seed, uint64(job))).Float64()
 }
 
 // Regions hands out the memory of switches to synchronous jobs, which own a region

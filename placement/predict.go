@@ -44,6 +44,11 @@ type Conditions struct {
 	Overhead    int     // further bytes per frame; 0: INAOverhead
 	Jitter      float64 // standard deviation of aggregator holds over their mean, blurs linear addressing
 
+	// Together is within how many seconds all active jobs begin, with memories that Offset gives them by
+	// Seed; 0: nothing is known of their phases. Occupancy only.
+	Together float64
+	Seed     uint64
+
 	// Damage is what directed links do to frames, by their names. Occupancy only.
 	Damage map[string]flow.Damage
 
@@ -258,7 +263,7 @@ type problem struct {
 const fairTurn = 8 * collectives.Segment
 
 func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, error) {
-	b := &problem{Problem: flow.Problem{Turn: fairTurn}, inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
+	b := &problem{Problem: flow.Problem{Turn: fairTurn, Together: c.Together}, inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
 	addressing, ok := map[string]flow.Addressing{"": flow.Pool, "pool": flow.Pool, "hash": flow.Hash, "linear": flow.Linear, "atp": flow.ATP}[c.Addressing]
 	if !ok {
 		return nil, fmt.Errorf("unknown addressing %q", c.Addressing)
@@ -300,6 +305,9 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 				b.pauses = append(b.pauses, t)
 			}
 		}
+	}
+	if len(b.pauses) > 0 { // each begins when it comes to that
+		b.Together = 0
 	}
 	b.delayRings()
 	b.pat()
@@ -428,7 +436,7 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 		b.late += max(0, t-rtt)
 		b.crossed += 2 * float64(depth(&f))
 	}
-	f.ID = j.ID
+	f.ID, f.Offset = j.ID, Offset(b.c.Seed, j.ID)
 	switch {
 	case j.Collective == PS:
 		f.Kind = flow.Unicast

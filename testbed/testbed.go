@@ -113,12 +113,13 @@ type Layer struct {
 // Capabilities are what a deployment can do; what it cannot is declared here, not
 // discovered by failing.
 type Capabilities struct {
-	Sums        bool // carries real gradients and checks them
-	Impairments bool // SetLink works
-	Calibrates  bool // T and round trips can be measured here; a model knows its own
-	Virtual     bool // Now is virtual time: Sleep returns at once
-	SuperFrames bool // hosts' NICs count what was handed over together as one; switches count frames
-	Jobs        int  // the largest id of a job that all switches can sum for; 0: ina.MaxJob
+	Sums        bool          // carries real gradients and checks them
+	Impairments bool          // SetLink works
+	Calibrates  bool          // T and round trips can be measured here; a model knows its own
+	Virtual     bool          // Now is virtual time: Sleep returns at once
+	SuperFrames bool          // hosts' NICs count what was handed over together as one; switches count frames
+	Together    time.Duration // jobs that are started at once begin within that; 0: nobody knows
+	Jobs        int           // the largest id of a job that all switches can sum for; 0: ina.MaxJob
 	Kind        results.Kind
 	Switch      string // soft, bmv2, tofino, quantum, model
 }

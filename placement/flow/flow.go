@@ -38,6 +38,9 @@ type Problem struct {
 	// Turn is how many bits a fair queue sends before it is the next one's turn; 0: one frame. Occupancy
 	// only: short frames go in bursts of it, which meet full windows and memories otherwise than single ones.
 	Turn float64
+	// Together is within how many seconds all jobs begin, with the offsets that they have; 0: nothing is known of their
+	// phases. Occupancy only: jobs of one rate that address a memory directly keep the phase in which they began.
+	Together float64
 }
 
 // Link is one direction of a cable.
@@ -108,6 +111,7 @@ type Job struct {
 	RTT    float64 // seconds from a packet's sending to its result's arrival with empty queues
 	Slots  float64 // aggregators it owns (Synchronous) or chose (ATP)
 	ID     uint16  // from which its hosts choose their slots (ATP); 0: not known
+	Offset float64 // where in a memory its first PSN looks, 0 to 1 of the size (Linear); of a Problem with Together
 	// Timeout is the least time in seconds after which a worker sends again what is unanswered: it
 	// matters where links of the job are damaged, and is more than 0 there.
 	Timeout float64
@@ -232,6 +236,9 @@ func (p *Problem) Validate() error {
 			return fmt.Errorf("%w: switch %d: %+v", ErrProblem, i, s)
 		}
 	}
+	if !(p.Together >= 0) {
+		return fmt.Errorf("%w: jobs begin within %v s", ErrProblem, p.Together)
+	}
 	for i := range p.Jobs {
 		if err := p.validateJob(&p.Jobs[i]); err != nil {
 			return fmt.Errorf("%w: job %d: %w", ErrProblem, i, err)
@@ -241,7 +248,7 @@ func (p *Problem) Validate() error {
 }
 
 func (p *Problem) validateJob(j *Job) error {
-	if !(j.Limit >= 0) || !(j.Packet >= 0) || !(j.Window >= 0) || !(j.RTT >= 0) || !(j.Slots >= 0) || !(j.Timeout >= 0) || j.Kind > Unicast {
+	if !(j.Limit >= 0) || !(j.Packet >= 0) || !(j.Window >= 0) || !(j.RTT >= 0) || !(j.Slots >= 0) || !(j.Timeout >= 0) || !(j.Offset >= 0 && j.Offset < 1) || j.Kind > Unicast {
 		return errors.New("negative or unknown parameter")
 	}
 	for i := range j.Nodes {

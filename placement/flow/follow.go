@@ -13,8 +13,10 @@ import (
 // longer than that to fill, as what is counted before they have is no steady state.
 const (
 	followEvents = 6_000_000
-	followError  = 0.003
-	maxScale     = 64
+	// togetherEvents are those of runs whose phases are known, where shares move for long.
+	togetherEvents = 16_000_000
+	followError    = 0.003
+	maxScale       = 64
 )
 
 // grown is how much more than it carries a link was sent while packets were counted, as a part of that, before
@@ -141,6 +143,8 @@ const (
 // rest is what was counted in got, or, if its shares move, as late as followEvents allow: jobs that share
 // memory may be level in all that is under way, and their shares move for long. Which slots a job holds when
 // others look for some, or which PSNs of a window find none, takes hundreds of windows to even out.
+//
+// Where phases are known, all runs are one, which has more events to come to rest, and is where it then is.
 func rest(n *packets.Network, got *packets.Result) *packets.Result {
 	if !divided(got) {
 		return got
@@ -152,15 +156,22 @@ func rest(n *packets.Network, got *packets.Result) *packets.Result {
 		}
 		return late
 	}
-	first := min(soon*got.Events, followEvents)
-	late := later(first)
-	if late != nil && first < followEvents {
-		late = later(followEvents)
+	most := followEvents
+	if n.Together > 0 {
+		most = togetherEvents
+	}
+	first := min(soon*got.Events, most)
+	before, late := got, later(first)
+	if late != nil && first < most {
+		if n.Together > 0 {
+			before = late
+		}
+		late = later(most)
 	}
 	if late == nil {
 		return got
 	}
-	late.Widen(got, 0.5) // they may go on moving, and what disturbs a run takes it back
+	late.Widen(before, 0.5) // they may go on moving, and what disturbs a run takes it back
 	return late
 }
 
@@ -180,7 +191,7 @@ func divided(r *packets.Result) bool {
 // to expect. It is nil where packets cannot be followed: where somebody has neither window
 // nor rate limit, or there is too much to follow.
 func follow(p *Problem, average *Result) *Result {
-	n := &packets.Network{Turn: p.Turn}
+	n := &packets.Network{Turn: p.Turn, Together: p.Together}
 	for _, l := range p.Links {
 		n.Links, n.Damage = append(n.Links, l.Capacity), append(n.Damage, l.Damage)
 	}
@@ -343,7 +354,7 @@ func shrunk(n *packets.Network, scale int) *packets.Network {
 		}
 		return v
 	}
-	out := &packets.Network{Links: n.Links, Turn: n.Turn, Block: max(1, 16/scale)}
+	out := &packets.Network{Links: n.Links, Turn: n.Turn, Together: n.Together, Block: max(1, 16/scale)}
 	for _, m := range n.Switches {
 		out.Switches = append(out.Switches, fewer(m))
 	}
@@ -408,7 +419,7 @@ func (p *Problem) bottleneck(ji int, r *Result) {
 func (p *Problem) follow(j *Job) (packets.Job, bool) {
 	f := packets.Job{
 		Kind: packets.Kind(j.Kind), Bits: packet(j), Window: int(math.Round(j.Window)),
-		Slots: int(math.Round(j.Slots)), ID: j.ID,
+		Slots: int(math.Round(j.Slots)), ID: j.ID, Offset: j.Offset,
 	}
 	if j.Limit > 0 {
 		f.Gap = packet(j) / j.Limit

@@ -3,7 +3,6 @@ package remote
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -68,7 +67,7 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 				default:
 					e.Size = uint32(placement.Aggregators(sw, s.Settings.Aggregators))
 					if e.Addressing == ina.Linear {
-						e.Offset = linearOffset(s.Settings.Seed, job.ID, e.Size)
+						e.Offset = uint32(placement.Offset(s.Settings.Seed, job.ID) * float64(e.Size))
 					}
 				}
 			}
@@ -84,15 +83,6 @@ func grant(e *ina.JobEntry, g placement.Grant, sw string) {
 	if g.Window > 0 {
 		e.Window = uint32(g.Window)
 	}
-}
-
-// linearOffset spreads jobs over the array, as a controller that knows nothing of
-// their phase would.
-func linearOffset(seed uint64, job uint16, size uint32) uint32 {
-	if size == 0 {
-		return 0
-	}
-	return rand.New(rand.NewPCG(seed, uint64(job))).Uint32N(size)
 }
 
 func modeOf(s testbed.Settings) (ina.Mode, error) {

@@ -143,7 +143,10 @@ func newProtocol(t *testing.T, n *Network, rnd *rand.Rand, span float64) *protoc
 				j.child[q] = append(j.child[q], k)
 			}
 		}
-		offset := rnd.Float64()
+		offset, begin := rnd.Float64(), span
+		if n.Together > 0 {
+			offset, begin = in.Offset, n.Together
+		}
 		jobSeed := rnd.Uint64()
 		for k := range in.Nodes {
 			nd := &in.Nodes[k]
@@ -194,7 +197,7 @@ func newProtocol(t *testing.T, n *Network, rnd *rand.Rand, span float64) *protoc
 		var err error
 		j.ps, err = ina.NewPS(ina.PSConfig{Job: j.id, Workers: workers, Lanes: 1, Window: in.Window, Unicast: in.Kind == Unicast})
 		must(err)
-		p.after(rnd.Float64()*span, func() {
+		p.after(rnd.Float64()*begin, func() {
 			for _, s := range j.workers {
 				s.w.Allow(ina.Startup, p.now)
 				p.wake(ji, s)
@@ -594,6 +597,25 @@ func short(rnd *rand.Rand) *Network {
 	return n
 }
 
+// together is a random network with jobs that address memory directly and begin at about the same time, with offsets
+// that are known: all that is left to chance is where in a block each of their PSNs is sent.
+func together(rnd *rand.Rand) *Network {
+	for {
+		n, direct := randomNetwork(rnd), 0
+		for ji := range n.Jobs {
+			j := &n.Jobs[ji]
+			j.Offset = rnd.Float64()
+			if slices.ContainsFunc(j.Nodes, func(nd Node) bool { return nd.Switch != None && (nd.Addressing == Linear || nd.Addressing == ATP) }) {
+				direct++
+			}
+		}
+		if direct > 1 {
+			n.Together = .02 * newModel(n).span()
+			return n
+		}
+	}
+}
+
 // resends gives jobs timeouts, and a third of those that aggregate no parameter server.
 func resends(n *Network, rnd *rand.Rand) {
 	var backlog float64 // s, of all windows at a link
@@ -622,7 +644,7 @@ func observe(t *testing.T, n *Network, r *Result, rnd *rand.Rand, runs int) (mea
 		psns = 4000
 	}
 	span := newModel(n).span()
-	warm, slowest := 6*span, 0.0
+	warm, slowest := max(6*span, r.Settled), 0.0
 	for ji := range r.Jobs {
 		warm = max(warm, 8*float64(n.Jobs[ji].Window)/r.Jobs[ji].Rate)
 		slowest = max(slowest, 1/r.Jobs[ji].Rate)
@@ -672,6 +694,10 @@ func TestLossAgainstProtocol(t *testing.T) { against(t, damaged) }
 // TestOverflowAgainstProtocol is the same of queues that are too short.
 func TestOverflowAgainstProtocol(t *testing.T) { against(t, short) }
 
+// TestTogetherAgainstProtocol is the same of jobs whose phases are known. The bars are those of single runs, of which
+// other tests have the mean.
+func TestTogetherAgainstProtocol(t *testing.T) { against(t, together) }
+
 // against holds the model to real packets in the random settings that the flags ask for.
 func against(t *testing.T, draw func(*rand.Rand) *Network) {
 	s := *seed // the same few settings every time: the bar is one for hundreds of figures
@@ -690,7 +716,10 @@ func against(t *testing.T, draw func(*rand.Rand) *Network) {
 		if n.Damage != nil {
 			events = 6e6
 		}
-		r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: int(events)})
+		if n.Together > 0 { // their shares move for long
+			events = 12e6
+		}
+		r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: int(events), Late: n.Together > 0})
 		spent += time.Since(began)
 		if !ok {
 			t.Errorf("setting %d: the model has no result", i)

@@ -55,13 +55,19 @@
 // meet windows of 16 to 128 (TestOverflowAgainstProtocol, -settings 40), all of 165 shares, 100 rates and
 // 2,148 loads are within the same bounds.
 //
+// Jobs that begin together at known slots, which address memory directly, are followed as the one run that they are. Of
+// 30 such settings (TestTogetherAgainstProtocol, -settings 30) 97.6 % of 123 shares are within .04, 98.9 % of 90 rates and
+// 99.6 % of 520 loads within 5 %; the worst share, off by .17, is one of jobs that the blocks in which their PSNs are
+// scattered lead here and there.
+//
 // Some settings have no one steady state: a rate limit just above what its links carry may go on
 // for thousands of packets before a queue fills, holds aggregators longer, and so keeps itself
 // full. What is counted then depends on when, which RateSpread says.
 //
 // Means are over random phases of the jobs, offsets and slots. Two jobs of one rate keep
 // their phase for good under Linear and ATP, so that one run of a testbed is one draw of
-// what varies from run to run here (JobResult.ShareSpread), however long it takes.
+// what varies from run to run here (JobResult.ShareSpread), however long it takes. Where jobs begin
+// together and their offsets are known (Network.Together), that one run is what is followed.
 package packets
 
 import (
@@ -84,6 +90,9 @@ type Network struct {
 	// Turn is how many bits a job's queue at a link may send before it is the next one's turn, at least
 	// a frame of the largest; 0: that.
 	Turn float64
+	// Together is within how many seconds all jobs begin, from empty queues and memories, with the offsets
+	// that they are given. 0, or no less than it takes a window to come round: phases and offsets are drawn.
+	Together float64
 	// Block is how many PSNs a rate limit's schedule scatters together; 0: 16, as agents do.
 	// Less is for networks in which a packet stands for several.
 	Block int
@@ -131,6 +140,7 @@ type Job struct {
 	Window int     // packets that a worker has outstanding, at most
 	Slots  int     // ATP: W
 	ID     uint16  // ATP: from which the slots are chosen; 0: every run draws others
+	Offset float64 // Linear: where in a memory the first PSN looks, as a part of its size; of a Network with Together
 	Answer float64 // s that the parameter server takes
 	// Timeout is the least time, in s, after which a worker sends again what nothing has answered; 0:
 	// it never does, and links do not damage its packets. Streams and rings have none.
@@ -202,7 +212,8 @@ type Limits struct {
 	Late bool
 }
 
-// Result is the mean over random phases of the jobs, with standard errors between runs.
+// Result is the mean over random phases of the jobs, or over those of jobs that begin together, with standard errors
+// between runs.
 type Result struct {
 	Jobs   []JobResult
 	Runs   int
@@ -275,6 +286,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 	if span == 0 || math.IsInf(span, 0) {
 		return nil, false
 	}
+	m.together = n.Together > 0 && n.Together < span
 	var acc accumulator
 	acc.init(n)
 	used, over, settled := 0, 0.0, 0.0
@@ -447,6 +459,7 @@ type model struct {
 	early    bool    // it counts before all has settled
 	late     bool    // Limits.Late
 	patient  bool    // a job has a timeout: it never settles as others do
+	together bool    // jobs begin within Network.Together
 	begin    float64 // of counting
 	length   float64
 	weight   float64 // of what happens now
@@ -844,6 +857,9 @@ func (m *model) reset(seed uint64) {
 		// One offset for all switches of a size, and slots: as a controller that knows
 		// nothing of phases gives them.
 		offset := fraction(m.random())
+		if m.together {
+			offset = j.Offset
+		}
 		var chosen []int
 		for k := range j.nodes {
 			nd := &j.nodes[k]
@@ -981,9 +997,13 @@ func (m *model) span() float64 {
 // counts for some time after that. It reports the events, and false when these were too
 // few for that.
 func (m *model) run(span float64, events int) (int, bool) {
+	begin := span // all do within that
+	if m.together {
+		begin = m.net.Together
+	}
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
-		j.start = fraction(m.random()) * span
+		j.start = fraction(m.random()) * begin
 		m.queue.set(j.server, j.start)
 	}
 	for n := range events {
