@@ -23,7 +23,7 @@ const (
 // it, that are worth telling.
 const (
 	leastSpread     = 0.02
-	leastRateSpread = 0.05
+	leastRateSpread = 0.02
 )
 
 // Predictors.

@@ -246,14 +246,14 @@ func (r *Result) Agrees(o *Result, off float64) bool {
 	return true
 }
 
-// Widen makes spreads no less than a part of what r differs from o by.
+// Widen makes spreads no less than those of o, whose runs may be more, and than a part of what r differs from o by.
 func (r *Result) Widen(o *Result, part float64) {
 	for i := range r.Jobs {
 		a, b := &r.Jobs[i], &o.Jobs[i]
-		a.RateSpread = max(a.RateSpread, part*math.Abs(a.Rate-b.Rate))
+		a.RateSpread = max(a.RateSpread, b.RateSpread, part*math.Abs(a.Rate-b.Rate))
 		for k := range a.Share {
-			a.ShareSpread[k] = max(a.ShareSpread[k], part*math.Abs(a.Share[k]-b.Share[k]))
-			a.UpSpread[k] = max(a.UpSpread[k], part*math.Abs(a.Up[k]*a.Rate-b.Up[k]*b.Rate))
+			a.ShareSpread[k] = max(a.ShareSpread[k], b.ShareSpread[k], part*math.Abs(a.Share[k]-b.Share[k]))
+			a.UpSpread[k] = max(a.UpSpread[k], b.UpSpread[k], part*math.Abs(a.Up[k]*a.Rate-b.Up[k]*b.Rate))
 		}
 	}
 }
@@ -261,12 +261,12 @@ func (r *Result) Widen(o *Result, part float64) {
 // JobResult is one job's steady state.
 type JobResult struct {
 	Rate, RateError float64   // PSN/s
-	RateSpread      float64   // standard deviation of a run's rate from the mean
+	RateSpread      float64   // standard deviation of a run's rate from the mean, or more: 1.96 of it reach every run
 	Share           []float64 // by node: PSNs granted of those decided; 1 where none was
 	ShareError      []float64
-	ShareSpread     []float64 // standard deviation of a run's share from the mean
+	ShareSpread     []float64 // and of a run's share
 	Up              []float64 // by node: packets towards the parent, per PSN, those that are lost included
-	UpSpread        []float64 // by node: standard deviation of a run's packets/s towards the parent from the mean
+	UpSpread        []float64 // by node: and of a run's packets/s towards the parent
 	// Of a job with a timeout, whose packets may be lost and whose results may be repeated, by node and
 	// per PSN: packets that the parent receives, and results that it sends to the node and that come there.
 	UpCame, Down, DownCame []float64
@@ -324,6 +324,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 type accumulator struct {
 	runs     int
 	sum, sq  []float64 // values in the order of JobResult's fields, job after job
+	lo, hi   []float64 // the least and the most
 	relative []bool
 	jobs     []Job
 	extra    [][]seen // by job and node, what is only summed
@@ -339,6 +340,7 @@ func (a *accumulator) init(n *Network) {
 		a.extra = append(a.extra, make([]seen, len(n.Jobs[i].Nodes)))
 	}
 	a.sum, a.sq = make([]float64, len(a.relative)), make([]float64, len(a.relative))
+	a.lo, a.hi = make([]float64, len(a.relative)), make([]float64, len(a.relative))
 }
 
 func (a *accumulator) add(m *model) {
@@ -347,6 +349,10 @@ func (a *accumulator) add(m *model) {
 	put := func(v float64) {
 		a.sum[k] += v
 		a.sq[k] += v * v
+		if a.runs == 1 {
+			a.lo[k], a.hi[k] = v, v
+		}
+		a.lo[k], a.hi[k] = min(a.lo[k], v), max(a.hi[k], v)
 		k++
 	}
 	for i := range m.jobs {
@@ -390,8 +396,13 @@ func (a *accumulator) err(k int) float64 {
 	return math.Sqrt(max(0, a.sq[k]/n-mean*mean) / (n - 1))
 }
 
-// spread is the standard deviation of a run from the mean.
-func (a *accumulator) spread(k int) float64 { return a.err(k) * math.Sqrt(float64(a.runs)) }
+// spread is the standard deviation of a run from the mean, or as much as makes 1.96 of it reach every run: who wins
+// a memory that others then never get has all or nothing of it.
+func (a *accumulator) spread(k int) float64 {
+	n := float64(a.runs)
+	mean := a.sum[k] / n
+	return max(a.err(k)*math.Sqrt(n), max(a.hi[k]-mean, mean-a.lo[k])/1.96)
+}
 
 func (a *accumulator) result() *Result {
 	r := &Result{Runs: a.runs, Jobs: make([]JobResult, len(a.jobs))}
