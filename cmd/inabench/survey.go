@@ -175,8 +175,8 @@ type attempt struct {
 const (
 	mostAttempts = 3
 	repeats      = 3
-	longer       = 3   // times the phases of the first, which go on for longer if that may do
-	slowed       = 1.5 // times the factor, where the machine did not carry it
+	longer       = 3 // times the phases of the first, which go on for longer if that may do
+	slowed       = 2 // times the factor, where the machine did not carry it
 )
 
 // next is how to measure again what an attempt left undecided, although its phases went on for as long as

@@ -60,6 +60,14 @@ const (
 	mostStretch  = 10
 )
 
+// A phase has so many readings before it goes on, at intervals of so many milliseconds: who reads uses the cores that
+// carry the setting.
+const (
+	readings  = 20
+	oftenest  = 100
+	seldomest = 250
+)
+
 // Windows fill, queues with them, and shares come to rest in so many round trips by the cables, and
 // in so many turns of a window with its queues full.
 const (
@@ -121,7 +129,7 @@ type Pace struct {
 
 // Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round
 // trips and three turns at least; a phase then has as many, 1500 PSNs of each job and 20 all-reduces
-// of each ring, and what jobs need to begin.
+// of each ring, and what jobs need to begin. Longer phases are read less often.
 func (s *Setting) Slow(p Pace) []string {
 	trip := float64(s.rtt) / 1e6 * p.Factor // ms
 	second := 1e3 * p.Factor                // of the lab, ms
@@ -135,7 +143,8 @@ func (s *Setting) Slow(p Pace) []string {
 	}
 	length = max(length, min(p.Longer*length, longMeasured))
 	stretch := max(leastStretch, min(mostStretch, longMeasured/length))
-	return append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor), fmt.Sprintf("measure.stretch=%.3g", stretch)}, s.times(warm, length, launch+launchTrips*trip)...)
+	out := append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor), fmt.Sprintf("measure.stretch=%.3g", stretch)}, s.times(warm, length, launch+launchTrips*trip)...)
+	return append(out, fmt.Sprintf("measure.interval=%.0fms", max(oftenest, min(seldomest, length/readings))))
 }
 
 // Model are the assignments of --set with which the setting runs on a model. A ring makes thousands of
