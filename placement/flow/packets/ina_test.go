@@ -716,7 +716,7 @@ func against(t *testing.T, draw func(*rand.Rand) *Network) {
 		if n.Damage != nil {
 			events = 6e6
 		}
-		if n.Together > 0 { // their shares move for long
+		if n.Together > 0 && !testing.Short() { // their shares move for long
 			events = 12e6
 		}
 		r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: int(events), Late: n.Together > 0})
