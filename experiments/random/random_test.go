@@ -171,11 +171,8 @@ func TestSlow(t *testing.T) {
 		if got := s.Slow(random.Pace{Factor: 10}); got[len(got)-1] != "measure.interval=100ms" && got[len(got)-1] != "measure.interval=250ms" {
 			t.Errorf("%s: %v", s.Name, got)
 		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[len(got)-1] != "measure.interval=250ms" {
-			t.Errorf("%s: %v", s.Name, got)
-		}
 		// 1500 PSNs, and 20 all-reduces, each.
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[0] != "emulation.factor=100" || got[2] != "measure.warmup=2000ms" || got[3] != "measure.duration=30000ms" {
+		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[0] != "emulation.factor=100" || got[2] != "measure.warmup=2000ms" || got[3] != "measure.duration=30000ms" || got[len(got)-1] != "measure.interval=250ms" {
 			t.Fatalf("%s: %v", s.Name, got)
 		}
 		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Rounds: 50}); got[3] != "measure.duration=40000ms" {

@@ -157,13 +157,13 @@ func rest(n *packets.Network, got *packets.Result) *packets.Result {
 		return late
 	}
 	most := followEvents
-	if n.Together > 0 {
+	if got.Together {
 		most = togetherEvents
 	}
 	first := min(soon*got.Events, most)
 	before, late := got, later(first)
 	if late != nil && first < most {
-		if n.Together > 0 {
+		if got.Together {
 			before = late
 		}
 		late = later(most)

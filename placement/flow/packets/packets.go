@@ -218,6 +218,9 @@ type Result struct {
 	Jobs   []JobResult
 	Runs   int
 	Events int
+	// Together says that jobs began within Network.Together, at the offsets that they have: nothing was drawn of their
+	// phases.
+	Together bool
 	// Enough is false where a standard error is above Limits.Error because the events were
 	// used up.
 	Enough bool
@@ -315,6 +318,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		return nil, false
 	}
 	out := acc.result()
+	out.Together = m.together
 	out.Events, out.Enough, out.Over = used, acc.worst() <= l.Error, over/float64(acc.runs)
 	out.Settled = settled / float64(acc.runs)
 	return out, true
