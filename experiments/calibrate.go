@@ -100,14 +100,14 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 		return base, nil, err
 	}
 	defer func() { err = errors.Join(err, dep.Close(ctx)) }()
-	if err := perform(ctx, dep, starts); err != nil {
+	if _, err := perform(ctx, dep, starts); err != nil {
 		return base, nil, err
 	}
 	m, err := watch(ctx, dep, settle, long)
 	if err != nil {
 		return base, nil, err
 	}
-	if err := perform(ctx, dep, stops); err != nil {
+	if _, err := perform(ctx, dep, stops); err != nil {
 		return base, nil, err
 	}
 	var cal []results.Calibration

@@ -262,7 +262,7 @@ func request(s *Spec, p planned, inv *inventory.Inventory, setup testbed.Setup, 
 	if err != nil {
 		return nil, err
 	}
-	c := conditions(setup, base, nil, 0)
+	c := conditions(setup, base, nil)
 	known, err := placement.Resolve(inv, setup.Plan, c)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func asked(t *testing.T, s *Spec, p planned) (*predictor.Request, [][]*placement
 	}
 	var said [][]*placement.Prediction
 	for _, sp := range p.Spec.timeline().spans() {
-		all, err := predict(p.Spec.inv, setup, Baseline{}, sp.jobs, 0)
+		all, err := predict(p.Spec.inv, setup, Baseline{}, sp.jobs, predictors)
 		if err != nil {
 			t.Fatal(err)
 		}

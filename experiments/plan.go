@@ -135,7 +135,7 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 		}
 		pp := PlanPoint{Labels: p.Labels, Plan: p.plan, Aggregators: setup.Settings.Aggregators}
 		for _, sp := range p.Spec.timeline().spans() {
-			predictions, err := predict(inv, setup, Baseline{}, sp.jobs, 0)
+			predictions, err := predict(inv, setup, Baseline{}, sp.jobs, predictors)
 			if err != nil {
 				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}

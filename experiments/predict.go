@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -41,11 +40,10 @@ func period(setup testbed.Setup, base Baseline) float64 {
 	return 0
 }
 
-// conditions are what a setup's jobs meet, for predictors; those that are active began within together of
-// each other, if that is not 0.
-func conditions(setup testbed.Setup, base Baseline, active []string, together time.Duration) placement.Conditions {
+// conditions are what a setup's jobs meet, for predictors.
+func conditions(setup testbed.Setup, base Baseline, active []string) placement.Conditions {
 	c := placement.Conditions{
-		Together: together.Seconds(), Seed: setup.Settings.Seed,
+		Seed:   setup.Settings.Seed,
 		Active: active, Mode: setup.Settings.Mode, Addressing: setup.Settings.Addressing,
 		Aggregators: setup.Settings.Aggregators, Lanes: setup.Settings.Lanes,
 		Senders: map[string]placement.Sender{}, Holds: base.Holds, RTTs: base.RTTs,
@@ -100,11 +98,11 @@ func granted(c *placement.Conditions, inv *inventory.Inventory, setup testbed.Se
 	}
 }
 
-// predict is a prediction by every model, in the units of inv.
-func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string, together time.Duration) ([]*placement.Prediction, error) {
+// predict is a prediction of a steady state by each of some models, in the units of inv.
+func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string, models []string) ([]*placement.Prediction, error) {
 	var out []*placement.Prediction
-	for _, name := range predictors {
-		c := conditions(setup, base, active, together)
+	for _, name := range models {
+		c := conditions(setup, base, active)
 		c.Predictor = name
 		if setup.Grants != nil {
 			granted(&c, inv, setup)
@@ -118,21 +116,55 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 	return out, nil
 }
 
-// predict is as the function, which repeats and phases ask the same more than once: following
-// packets takes its time.
-func (r *run) predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, sp span) ([]*placement.Prediction, error) {
-	var together time.Duration
-	if sp.first {
-		together = r.tb.Capabilities().Together
+// predict is what every model predicts of a timeline's spans. Where the testbed says when jobs begin, that is of the
+// one run, from its beginning to its end, and elsewhere of steady states.
+func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*placement.Prediction, error) {
+	inv := r.tb.Inventory()
+	var run []*placement.Prediction
+	if pace := r.tb.Capabilities().Pace; pace.Within > 0 && setup.Grants == nil {
+		var err error
+		if run, err = r.replay(setup, base, t.schedule(base, pace)); err != nil {
+			return nil, err
+		}
 	}
-	key, err := json.Marshal([]any{setup, base, sp.jobs, together})
+	var out [][]*placement.Prediction
+	for i, sp := range t.spans() {
+		models := predictors
+		if run != nil {
+			models = slices.DeleteFunc(slices.Clone(predictors), func(m string) bool { return m == placement.Occupancy })
+		}
+		p, err := remember(r, []any{setup, base, sp.jobs, models}, func() ([]*placement.Prediction, error) {
+			return predict(inv, setup, base, sp.jobs, models)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if run != nil {
+			p = append([]*placement.Prediction{run[i]}, p...)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// replay is what Occupancy predicts of the phases of one run; nil: only their steady states are known.
+func (r *run) replay(setup testbed.Setup, base Baseline, s placement.Schedule) ([]*placement.Prediction, error) {
+	return remember(r, []any{setup, base, s}, func() ([]*placement.Prediction, error) {
+		return placement.Replay(r.tb.Inventory(), setup.Plan, conditions(setup, base, nil), s)
+	})
+}
+
+// remember is what do says of a question, which repeats and phases ask more than once: following packets takes
+// its time.
+func remember(r *run, question any, do func() ([]*placement.Prediction, error)) ([]*placement.Prediction, error) {
+	key, err := json.Marshal(question)
 	if err != nil {
 		return nil, err
 	}
 	if p, ok := r.predicted[string(key)]; ok {
 		return p, nil
 	}
-	p, err := predict(inv, setup, base, sp.jobs, together)
+	p, err := do()
 	if err == nil {
 		if r.predicted == nil {
 			r.predicted = map[string][]*placement.Prediction{}
@@ -147,7 +179,7 @@ func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure
 	links := topo.Links
 	exact := func(metric, of string, v float64, unit, bottleneck string) results.Figure {
 		return results.Figure{Metric: metric, Of: of, Kind: results.Predicted, Value: v, Lo: v, Hi: v, N: 1,
-			Unit: unit, Predictor: p.Predictor, Bottleneck: bottleneck}
+			Unit: unit, Predictor: p.Predictor, Bottleneck: bottleneck, OfRun: p.Replayed}
 	}
 	var out []results.Figure
 	var goodputs []float64
@@ -211,15 +243,11 @@ func within(f results.Figure, deviation float64) results.Figure {
 
 // phase draws a span's figures from what was seen in it, and puts the predictions
 // beside them.
-func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span) (results.Phase, error) {
+func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span, predictions []*placement.Prediction) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Longer: sp.longer.Seconds()}
 	caps := r.tb.Capabilities()
 	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), r.spec.Measure.Stretch), caps.Kind)
 	inv := r.tb.Inventory()
-	predictions, err := r.predict(inv, setup, base, sp)
-	if err != nil {
-		return ph, fmt.Errorf("predict: %w", err)
-	}
 	var goodputs []results.Series
 	known := true // of all jobs
 	aggregated := map[string][]results.Series{}
@@ -314,11 +342,14 @@ func early(warmup float64, p *placement.Prediction) string {
 }
 
 // fewTrips is how many round trips a phase lasts at least for its figures to be those of a steady state: a window
-// that is counted, or is not, is 5 % of what 20 of them carry.
+// that is counted, or is not, is 5 % of what 20 of them carry. What was followed packet by packet counts as it did.
 const fewTrips = 20
 
 // brief says that a phase of so many seconds lasts few round trips of a job, queues included; empty: it does not.
 func brief(length float64, base Baseline, p *placement.Prediction) string {
+	if p.Replayed {
+		return ""
+	}
 	for _, j := range p.Jobs {
 		trip := base.RTTs[j.Name]
 		if j.WireRate > 0 {
@@ -412,9 +443,9 @@ func overflow(o placement.Overflow) string {
 
 // overflows says whether what is predicted of any phase overflows a buffer.
 func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) bool {
-	return slices.ContainsFunc(obs.timeline.spans(), func(sp span) bool {
-		p, err := r.predict(r.tb.Inventory(), setup, base, sp)
-		return err == nil && len(p[0].Overflows(r.tb.Inventory(), buffer)) > 0
+	phases, err := r.predict(setup, base, obs.timeline)
+	return err == nil && slices.ContainsFunc(phases, func(p []*placement.Prediction) bool {
+		return len(p[0].Overflows(r.tb.Inventory(), buffer)) > 0
 	})
 }
 

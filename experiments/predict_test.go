@@ -49,7 +49,11 @@ func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, 
 	for _, j := range setup.Plan.Jobs {
 		jobs = append(jobs, j.Name)
 	}
-	ph, err := r.phase(setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs})
+	predictions, err := predict(r.tb.Inventory(), setup, Baseline{}, jobs, predictors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ph, err := r.phase(setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs}, predictions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +140,7 @@ metric = "goodput"
 tolerance = "5%%"
 reason = "nothing else is on the way"
 `)
-	predicted, err := r.predict(r.tb.Inventory(), setup, Baseline{}, span{jobs: []string{"A"}})
+	predicted, err := predict(r.tb.Inventory(), setup, Baseline{}, []string{"A"}, predictors)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -457,11 +457,10 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
 		point.Machines = Machines(r.tb.Inventory(), p.plan, there(p.Spec.PlacementJobs()))
 	}
+	var planned [][]*placement.Prediction
 	if r.doubts() { // and asks for predictions while jobs run, which working them out would hold up
-		for _, sp := range p.Spec.timeline().spans() {
-			if _, err := r.predict(r.tb.Inventory(), setup, base, sp); err != nil {
-				return point, fmt.Errorf("predict: %w", err)
-			}
+		if planned, err = r.predict(setup, base, p.Spec.timeline()); err != nil {
+			return point, fmt.Errorf("predict: %w", err)
 		}
 	}
 	mend, err := r.sabotage(ctx)
@@ -487,7 +486,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
 	}
 	began = time.Now()
-	obs, err := r.observe(ctx, p, setup, dep, base)
+	obs, err := r.observe(ctx, p, setup, dep, base, planned)
 	r.timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
@@ -497,8 +496,12 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if err != nil {
 		return point, err
 	}
-	for _, sp := range obs.timeline.spans() {
-		ph, err := r.phase(setup, base, obs, sp)
+	predictions, err := r.predict(setup, base, obs.timeline)
+	if err != nil {
+		return point, fmt.Errorf("predict: %w", err)
+	}
+	for i, sp := range obs.timeline.spans() {
+		ph, err := r.phase(setup, base, obs, sp, predictions[i])
 		if err != nil {
 			return point, err
 		}
@@ -539,8 +542,9 @@ type observation struct {
 const jobTimeout = 15 * time.Minute
 
 // observe plays the timeline: it starts and stops jobs when their time has come,
-// reads all counters in between, and moves memory between jobs.
-func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep testbed.Deployment, base Baseline) (obs observation, err error) {
+// reads all counters in between, and moves memory between jobs. Predictions are those of planned spans, for phases
+// that go on until they are certain.
+func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep testbed.Deployment, base Baseline, predictions [][]*placement.Prediction) (obs observation, err error) {
 	s := p.Spec
 	defer func() {
 		for _, j := range s.Jobs {
@@ -649,7 +653,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 						doubts = make(chan bool, 1)
 						seen, end, told := obs, clock(), doubts
 						seen.early = maps.Clone(obs.early) // all else only grows
-						go func() { told <- r.unsure(p.Labels, setup, base, seen, end) }()
+						go func() { told <- r.unsure(p.Labels, setup, base, seen, end, predictions) }()
 					}
 				}
 			}
@@ -676,12 +680,13 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 				return obs, err
 			}
 			begun := clock()
-			if err := perform(ctx, dep, due); err != nil {
+			opened, err := perform(ctx, dep, due)
+			if err != nil {
 				return obs, err
 			}
-			for _, e := range due {
+			for i, e := range due {
 				if !e.stop {
-					e.begun = begun
+					e.begun, e.opened = begun, opened[i]+time.Duration(r.clock*float64(time.Second))
 					did(e)
 				}
 				switch {
@@ -732,12 +737,12 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 func (r *run) doubts() bool { return r.opt.Repeats == 1 && !r.tb.Capabilities().Virtual }
 
 // unsure says whether expectations of the phase that is about to end are open, and a longer one may decide.
-func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs observation, now time.Duration) bool {
+func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs observation, now time.Duration, predictions [][]*placement.Prediction) bool {
 	t := obs.timeline
 	t.events = append(slices.Clone(t.events), event{at: now, stop: true})
 	spans := t.spans()
 	last := len(spans) - 1
-	if last < 0 || spans[last].end != now {
+	if last < 0 || spans[last].end != now || last >= len(predictions) {
 		return false
 	}
 	// What was read before the phase is of no use. Readings of several places are not quite in order.
@@ -748,7 +753,7 @@ func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs ob
 			break
 		}
 	}
-	ph, err := r.phase(setup, base, obs, spans[last])
+	ph, err := r.phase(setup, base, obs, spans[last], predictions[last])
 	if err != nil { // it is told of at the end
 		return false
 	}
@@ -764,24 +769,30 @@ func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs ob
 	})
 }
 
-// perform stops and then starts jobs, those of the same time together.
-func perform(ctx context.Context, dep testbed.Deployment, due []event) error {
+// perform stops and then starts jobs, those of the same time together, and says when each event had happened, by
+// dep's clock.
+func perform(ctx context.Context, dep testbed.Deployment, due []event) ([]time.Duration, error) {
+	happened := make([]time.Duration, len(due))
 	for _, stop := range []bool{true, false} {
 		g, ctx := errgroup.WithContext(ctx)
-		for _, e := range due {
+		note := func(i int, err error) error {
+			happened[i] = dep.Now()
+			return err
+		}
+		for i, e := range due {
 			switch {
 			case e.stop != stop:
 			case stop:
-				g.Go(func() error { return dep.Stop(ctx, e.job) })
+				g.Go(func() error { return note(i, dep.Stop(ctx, e.job)) })
 			default:
-				g.Go(func() error { return dep.Start(ctx, e.job) })
+				g.Go(func() error { return note(i, dep.Start(ctx, e.job)) })
 			}
 		}
 		if err := g.Wait(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return happened, nil
 }
 
 // readings is the interval between readings: the one asked for, adjusted so that

@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/flow"
+	"github.com/inabench/inabench/testbed"
 )
 
 // event is a job that starts or stops sending.
@@ -12,7 +16,9 @@ type event struct {
 	job   string
 	stop  bool
 	begun time.Duration // of a start that was seen: when it was begun, at being when every worker had started
-	delay time.Duration // of one that was seen: by how much it was put off until figures were certain
+	// opened is when the job's own workers had; others' may take longer.
+	opened time.Duration
+	delay  time.Duration // of one that was seen: by how much it was put off until figures were certain
 }
 
 // from is when the event begins to disturb others.
@@ -22,7 +28,6 @@ func (e event) from() time.Duration { return cmp.Or(e.begun, e.at) }
 type span struct {
 	start, end time.Duration
 	jobs       []string      // in the order of the spec
-	first      bool          // they are all who ever sent, and began at once
 	longer     time.Duration // than planned, until its figures were certain
 }
 
@@ -97,14 +102,12 @@ func (t timeline) end() time.Duration {
 func (t timeline) spans() []span {
 	active := map[string]bool{}
 	var out []span
-	first := true
 	for i, e := range t.events {
 		active[e.job] = !e.stop
 		if i+1 == len(t.events) || t.events[i+1].from() <= e.at {
 			continue
 		}
-		sp := span{start: e.at + t.warmup, end: t.events[i+1].from(), longer: t.events[i+1].delay, first: first}
-		first = false
+		sp := span{start: e.at + t.warmup, end: t.events[i+1].from(), longer: t.events[i+1].delay}
 		for _, j := range t.jobs {
 			if active[j] {
 				sp.jobs = append(sp.jobs, j)
@@ -115,4 +118,35 @@ func (t timeline) spans() []span {
 		}
 	}
 	return out
+}
+
+// startup is how many round trips workers take before their window opens: ina.Startup.
+const startup = 2
+
+// schedule is when jobs send at a pace, and the spans. What is only planned is a start, to which jobs add round trips
+// of their own until their windows open.
+func (t timeline) schedule(base Baseline, pace testbed.Pace) placement.Schedule {
+	within := pace.Within.Seconds()
+	s := placement.Schedule{Jobs: map[string]flow.Times{}, Lag: flow.Lag{Rest: pace.Rest.Seconds(), Wake: pace.Wake.Seconds()}}
+	if len(t.events) == 0 {
+		return s
+	}
+	origin := t.events[0].from()
+	since := func(at time.Duration) float64 { return max(0, at-origin).Seconds() }
+	for _, e := range t.events {
+		j := s.Jobs[e.job]
+		switch {
+		case e.stop:
+			j.End = max(j.Begin, since(e.at))
+		case e.opened > 0:
+			j = flow.Times{Begin: since(e.opened), Within: within, End: since(t.end())}
+		default:
+			j = flow.Times{Begin: since(e.at) + startup*base.RTTs[e.job], Within: within, End: since(t.end())}
+		}
+		s.Jobs[e.job] = j
+	}
+	for _, sp := range t.spans() {
+		s.Phases = append(s.Phases, placement.Phase{Count: flow.Count{From: since(sp.start), To: since(sp.end)}, Jobs: sp.jobs})
+	}
+	return s
 }

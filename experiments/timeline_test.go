@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -69,7 +72,7 @@ duration = "1s"
 		if err != nil {
 			t.Fatal(err)
 		}
-		obs, err := r.observe(t.Context(), planned, setup, dep, Baseline{})
+		obs, err := r.observe(t.Context(), planned, setup, dep, Baseline{}, nil)
 		if err := errors.Join(err, dep.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +94,7 @@ duration = "1s"
 	}
 }
 
-// A timeline names, for each span that is measured, when it begins, who sends, and whether they are all who ever did.
+// A timeline names, for each span that is measured, when it begins and who sends.
 func TestTimeline(t *testing.T) {
 	dur := func(s float64) inventory.Duration { return inventory.Duration(seconds(s)) }
 	for _, tt := range []struct {
@@ -102,26 +105,26 @@ func TestTimeline(t *testing.T) {
 	}{
 		{"one job until the end of the measurement",
 			[]Job{{Name: "A"}},
-			[]span{{seconds(1), seconds(4), []string{"A"}, true, 0}}, 4},
+			[]span{{seconds(1), seconds(4), []string{"A"}, 0}}, 4},
 		{"the second joins and the first leaves",
 			[]Job{{Name: "A", Duration: dur(8)}, {Name: "B", Start: dur(4), Duration: dur(8)}},
 			[]span{
-				{seconds(1), seconds(4), []string{"A"}, true, 0},
-				{seconds(5), seconds(8), []string{"A", "B"}, false, 0},
-				{seconds(9), seconds(12), []string{"B"}, false, 0},
+				{seconds(1), seconds(4), []string{"A"}, 0},
+				{seconds(5), seconds(8), []string{"A", "B"}, 0},
+				{seconds(9), seconds(12), []string{"B"}, 0},
 			}, 12},
 		{"a job without an end sends as long as the others",
 			[]Job{{Name: "A"}, {Name: "B", Duration: dur(10)}},
-			[]span{{seconds(1), seconds(10), []string{"A", "B"}, true, 0}}, 10},
+			[]span{{seconds(1), seconds(10), []string{"A", "B"}, 0}}, 10},
 		{"a stop and a start at once leave no gap",
 			[]Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(4), Duration: dur(4)}},
-			[]span{{seconds(1), seconds(4), []string{"A"}, true, 0}, {seconds(5), seconds(8), []string{"B"}, false, 0}}, 8},
+			[]span{{seconds(1), seconds(4), []string{"A"}, 0}, {seconds(5), seconds(8), []string{"B"}, 0}}, 8},
 		{"nothing is steady within a warm-up",
 			[]Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(.5), Duration: dur(3.5)}},
-			[]span{{seconds(1.5), seconds(4), []string{"A", "B"}, false, 0}}, 4},
+			[]span{{seconds(1.5), seconds(4), []string{"A", "B"}, 0}}, 4},
 		{"a job with iterations ends by itself",
 			[]Job{{Name: "A", Iterations: 3}, {Name: "B", Duration: dur(4)}},
-			[]span{{seconds(1), seconds(4), []string{"A", "B"}, true, 0}}, 4},
+			[]span{{seconds(1), seconds(4), []string{"A", "B"}, 0}}, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &Spec{Jobs: tt.jobs, Measure: Measure{Warmup: dur(1), Duration: dur(3)}}
@@ -184,7 +187,7 @@ func TestPhaseEndsBeforeAStart(t *testing.T) {
 		{at: 5 * time.Second, job: "B", begun: 4600 * time.Millisecond, delay: time.Second},
 		{at: 9 * time.Second, job: "A", stop: true},
 	}}
-	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}, true, time.Second}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}, false, 0}}
+	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}, time.Second}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}, 0}}
 	if d := cmp.Diff(want, seen.spans(), cmp.AllowUnexported(span{})); d != "" {
 		t.Error(d)
 	}
@@ -214,5 +217,45 @@ reason = "it is alone"
 		if rec == nil || rec.ExitCode != 130 || rec.Outcome != results.ErrorOutcome || !slices.Contains(rec.Reasons, cause.Error()) {
 			t.Errorf("while it was to %s: %+v, %v", stage, rec, err)
 		}
+	}
+}
+
+// TestSchedule: a run is followed from its first start on, and jobs' windows open when they were seen to, or where they are
+// only planned two round trips after they are told to begin.
+func TestSchedule(t *testing.T) {
+	at := func(s float64) time.Duration { return seconds(s) }
+	planned := timeline{warmup: at(1), jobs: []string{"A", "B"}, events: []event{
+		{at: at(0), job: "A"}, {at: at(4), job: "B"}, {at: at(8), job: "A", stop: true}, {at: at(8), job: "B", stop: true},
+	}}
+	seen := timeline{warmup: at(1), jobs: []string{"A", "B"}, events: []event{
+		{at: at(20.5), begun: at(20), opened: at(20.4), job: "A"},
+		{at: at(24.6), begun: at(24.25), opened: at(24.5), job: "B"},
+		{at: at(29), job: "A", stop: true}, {at: at(29.25), job: "B", stop: true},
+	}}
+	base := Baseline{RTTs: map[string]float64{"A": .125, "B": .25}}
+	for _, tt := range []struct {
+		name string
+		t    timeline
+		want placement.Schedule
+	}{
+		{"planned", planned, placement.Schedule{
+			Jobs: map[string]flow.Times{"A": {Begin: .25, Within: .01, End: 8}, "B": {Begin: 4.5, Within: .01, End: 8}},
+			Phases: []placement.Phase{
+				{Count: flow.Count{From: 1, To: 4}, Jobs: []string{"A"}},
+				{Count: flow.Count{From: 5, To: 8}, Jobs: []string{"A", "B"}},
+			}}},
+		{"seen", seen, placement.Schedule{
+			Jobs: map[string]flow.Times{"A": {Begin: .4, Within: .01, End: 9}, "B": {Begin: 4.5, Within: .01, End: 9.25}},
+			Phases: []placement.Phase{
+				{Count: flow.Count{From: 1.5, To: 4.25}, Jobs: []string{"A"}},
+				{Count: flow.Count{From: 5.6, To: 9}, Jobs: []string{"A", "B"}},
+			}}},
+		{"nothing", timeline{}, placement.Schedule{Jobs: map[string]flow.Times{}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if d := cmp.Diff(tt.want, tt.t.schedule(base, testbed.Pace{Within: 10 * time.Millisecond}), cmpopts.EquateApprox(0, 1e-9)); d != "" {
+				t.Error(d)
+			}
+		})
 	}
 }

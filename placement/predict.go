@@ -44,10 +44,7 @@ type Conditions struct {
 	Overhead    int     // further bytes per frame; 0: INAOverhead
 	Jitter      float64 // standard deviation of aggregator holds over their mean, blurs linear addressing
 
-	// Together is within how many seconds all active jobs begin, with memories that Offset gives them by
-	// Seed; 0: nothing is known of their phases. Occupancy only.
-	Together float64
-	Seed     uint64
+	Seed uint64 // of Offset; Replay only
 
 	// Damage is what directed links do to frames, by their names. Occupancy only.
 	Damage map[string]flow.Damage
@@ -73,7 +70,7 @@ type Sender struct {
 	Layers []Layer
 }
 
-// Prediction is a steady state.
+// Prediction is a steady state, or what one run has in a phase.
 type Prediction struct {
 	Predictor string           `json:"predictor"`
 	Jobs      []JobPrediction  `json:"jobs"` // the active ones, in the plan's order
@@ -84,6 +81,9 @@ type Prediction struct {
 	// Settled is after how many seconds queues are as long as they stay, as packets show that were followed
 	// from empty ones; 0: none were.
 	Settled float64 `json:"settled,omitempty"`
+	// Replayed says that it is of a phase as it was in one run, whose packets were followed from its beginning, and of no
+	// steady state.
+	Replayed bool `json:"replayed,omitempty"`
 	// Beyond says what of the conditions the prediction leaves out, and why; empty: nothing that matters.
 	Beyond string `json:"beyond,omitempty"`
 }
@@ -172,11 +172,10 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 	if err != nil {
 		return nil, err
 	}
-	out := &Prediction{Predictor: c.Predictor}
 	var r *flow.Result
 	switch c.Predictor {
 	case "", Occupancy:
-		out.Predictor = Occupancy
+		c.Predictor = Occupancy
 		r, err = b.turns(b.pauses)
 	case WaterFill:
 		r, err = flow.WaterFill(&b.Problem)
@@ -184,21 +183,80 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 		return nil, fmt.Errorf("unknown predictor %q: %q or %q", c.Predictor, Occupancy, WaterFill)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("predict with %s: %w", out.Predictor, err)
+		return nil, fmt.Errorf("predict with %s: %w", c.Predictor, err)
 	}
-	out.Rings, out.Settled = r.Rings, r.Settled
-	if out.Predictor == Occupancy {
-		out.Beyond = b.beyond(plan, r)
+	return b.prediction(plan, r, c.active), nil
+}
+
+// Schedule is when jobs of a plan send, and the phases of which a prediction is asked for. Times are in seconds
+// since the run began.
+type Schedule struct {
+	Jobs   map[string]flow.Times // by name; who is missing never sends
+	Phases []Phase               // in order
+	Lag    flow.Lag
+}
+
+// Phase is a time in which the set of jobs that send does not change.
+type Phase struct {
+	flow.Count
+	Jobs []string
+}
+
+// Replay predicts what a plan's jobs get in the phases of one run, as flow.Replay does; c says nothing of who is
+// active. It is nil where only steady states are known: of jobs that compute between their messages, of other
+// predictors than Occupancy, and of what there is too much to follow.
+func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*Prediction, error) {
+	if c.Predictor != "" && c.Predictor != Occupancy {
+		return nil, nil
 	}
-	n := 0 // of r.Jobs
+	c.Predictor, c.Active = Occupancy, []string{}
+	fs := flow.Schedule{Lag: s.Lag}
+	for i := range plan.Jobs {
+		j := &plan.Jobs[i]
+		if t, ok := s.Jobs[j.Name]; ok {
+			c.Active = append(c.Active, j.Name)
+			if !j.Local() {
+				fs.Jobs = append(fs.Jobs, t)
+			}
+		}
+	}
+	for _, ph := range s.Phases {
+		fs.Counts = append(fs.Counts, ph.Count)
+	}
+	b, err := newProblem(inv, plan, &c)
+	if err != nil || slices.ContainsFunc(b.pauses, func(t turn) bool { return b.Jobs[t.job].Ring == nil }) {
+		return nil, err
+	}
+	results, err := flow.Replay(&b.Problem, fs)
+	if err != nil {
+		return nil, fmt.Errorf("predict with %s: %w", c.Predictor, err)
+	}
+	var out []*Prediction
+	for i, r := range results {
+		out = append(out, b.prediction(plan, r, func(job string) bool { return slices.Contains(s.Phases[i].Jobs, job) }))
+	}
+	return out, nil
+}
+
+// prediction is a result in names, of those of b's jobs that send.
+func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) bool) *Prediction {
+	out := &Prediction{Predictor: b.c.Predictor, Rings: r.Rings, Settled: r.Settled, Replayed: r.Replayed}
+	n := 0 // of b.Jobs
 	for i := range plan.Jobs {
 		j := &plan.Jobs[i]
 		switch {
-		case !c.active(j.Name):
+		case !b.c.active(j.Name):
 		case j.Local():
-			out.Jobs = append(out.Jobs, JobPrediction{Name: j.Name, Local: true, Bottleneck: "none"})
+			if sends(j.Name) {
+				out.Jobs = append(out.Jobs, JobPrediction{Name: j.Name, Local: true, Bottleneck: "none"})
+			}
 		default:
-			out.Jobs = append(out.Jobs, b.job(j, &b.Jobs[n], &r.Jobs[n]))
+			if sends(j.Name) {
+				out.Jobs = append(out.Jobs, b.job(j, &b.Jobs[n], &r.Jobs[n]))
+				if out.Predictor == Occupancy && out.Beyond == "" {
+					out.Beyond = b.beyond(j, &b.Jobs[n], r)
+				}
+			}
 			n++
 		}
 	}
@@ -208,32 +266,23 @@ func Predict(inv *inventory.Inventory, plan *Plan, c Conditions) (*Prediction, e
 			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
-	return out, nil
+	return out
 }
 
-// beyond says of damaged links what the prediction r does not know.
-func (b *problem) beyond(plan *Plan, r *flow.Result) string {
-	n := 0 // of b.Jobs
-	for i := range plan.Jobs {
-		j := &plan.Jobs[i]
-		if !b.c.active(j.Name) || j.Local() {
-			continue
-		}
-		f, s := &b.Jobs[n], b.c.Senders[j.Name]
-		n++
-		switch {
-		case !b.Damaged(f):
-		case j.Collective == Ring:
-			return fmt.Sprintf("links of job %s are damaged, and it is a ring: what TCP makes of that is not predicted", j.Name)
-		case s.Control == "aimd":
-			return fmt.Sprintf("links of job %s are damaged, and it changes its window by what it notices of that, which is not predicted", j.Name)
-		case len(s.Layers) > 0:
-			return fmt.Sprintf("links of job %s are damaged, and it sends messages: how long the last packets of one wait for timeouts is not predicted", j.Name)
-		case f.Window == 0 || f.Timeout == 0:
-			return fmt.Sprintf("links of job %s are damaged, and its window or its timeout is not known", j.Name)
-		case r.Lossless:
-			return fmt.Sprintf("links of job %s are damaged, and there is too much to follow packet by packet", j.Name)
-		}
+// beyond says of damaged links of a job what the prediction r does not know.
+func (b *problem) beyond(j *JobPlan, f *flow.Job, r *flow.Result) string {
+	switch s := b.c.Senders[j.Name]; {
+	case !b.Damaged(f):
+	case j.Collective == Ring:
+		return fmt.Sprintf("links of job %s are damaged, and it is a ring: what TCP makes of that is not predicted", j.Name)
+	case s.Control == "aimd":
+		return fmt.Sprintf("links of job %s are damaged, and it changes its window by what it notices of that, which is not predicted", j.Name)
+	case len(s.Layers) > 0:
+		return fmt.Sprintf("links of job %s are damaged, and it sends messages: how long the last packets of one wait for timeouts is not predicted", j.Name)
+	case f.Window == 0 || f.Timeout == 0:
+		return fmt.Sprintf("links of job %s are damaged, and its window or its timeout is not known", j.Name)
+	case r.Lossless:
+		return fmt.Sprintf("links of job %s are damaged, and there is too much to follow packet by packet", j.Name)
 	}
 	return ""
 }
@@ -263,7 +312,7 @@ type problem struct {
 const fairTurn = 8 * collectives.Segment
 
 func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, error) {
-	b := &problem{Problem: flow.Problem{Turn: fairTurn, Together: c.Together}, inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
+	b := &problem{Problem: flow.Problem{Turn: fairTurn}, inv: inv, topo: inv.Topology(), c: c, sw: map[string]int{}}
 	addressing, ok := map[string]flow.Addressing{"": flow.Pool, "pool": flow.Pool, "hash": flow.Hash, "linear": flow.Linear, "atp": flow.ATP}[c.Addressing]
 	if !ok {
 		return nil, fmt.Errorf("unknown addressing %q", c.Addressing)
@@ -305,9 +354,6 @@ func newProblem(inv *inventory.Inventory, plan *Plan, c *Conditions) (*problem, 
 				b.pauses = append(b.pauses, t)
 			}
 		}
-	}
-	if len(b.pauses) > 0 { // each begins when it comes to that
-		b.Together = 0
 	}
 	b.delayRings()
 	b.pat()

@@ -49,6 +49,9 @@ type Figure struct {
 	// Predicted figures only.
 	Predictor  string `json:"predictor,omitempty"`
 	Bottleneck string `json:"bottleneck,omitempty"` // the link or switch that limits it, by name
+	// OfRun says that it is of this phase of this run, which was followed from its beginning, and not of a steady
+	// state: what was counted is what it is about, and no mean of phases like it.
+	OfRun bool `json:"of_run,omitempty"`
 }
 
 // Phase is a span of a point during which the set of sending jobs did not change.

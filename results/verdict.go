@@ -224,6 +224,7 @@ type held struct {
 	Check
 	lo, hi float64
 	ok     bool
+	count  bool    // the prediction is of what was counted: Figure.OfRun
 	spread float64 // by how much one run may be off, as the prediction says; half an interval
 	late   Trouble // by how much frames were late, as a part of a round trip
 	stood  string  // why a failure may be the testbed's; see Phase.Stood
@@ -421,6 +422,10 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		}
 		c.spread /= math.Sqrt(float64(len(observed)))
 		c.Bottleneck = predicted[0].Bottleneck
+		if c.count = m.Counted && !slices.ContainsFunc(predicted, func(p Figure) bool { return !p.OfRun }); c.count {
+			m.Lo, m.Hi = m.Value-m.Grain, m.Value+m.Grain
+			c.Lo, c.Hi = m.Lo, m.Hi
+		}
 	}
 	if !finite(m.Value, m.Lo, m.Hi, c.Predicted) {
 		c.Measured, c.Lo, c.Hi, c.Predicted = 0, 0, 0, 0
@@ -444,7 +449,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	c.spread /= unit
 	defer c.allow()
 	switch {
-	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric):
+	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric) || c.count:
 		c.ok = true
 		c.decide(c.lo, c.hi)
 	case m.Counted && c.off(m.Grain/unit):

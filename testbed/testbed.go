@@ -81,6 +81,13 @@ func Rest(rtt time.Duration, offload bool) time.Duration {
 	return min(rtt/200, time.Millisecond)
 }
 
+// Pace is how well an emulation keeps to its times.
+type Pace struct {
+	Within time.Duration // by how much a job may have begun before it was seen to
+	Rest   time.Duration // between two looks of a process at what there is to do, as Rest says
+	Wake   time.Duration // the median of what a look takes to come about, under load
+}
+
 // Settings are what an experiment says about all its switches and senders.
 type Settings struct {
 	Mode        string // "statistical" or "synchronous"
@@ -113,13 +120,13 @@ type Layer struct {
 // Capabilities are what a deployment can do; what it cannot is declared here, not
 // discovered by failing.
 type Capabilities struct {
-	Sums        bool          // carries real gradients and checks them
-	Impairments bool          // SetLink works
-	Calibrates  bool          // T and round trips can be measured here; a model knows its own
-	Virtual     bool          // Now is virtual time: Sleep returns at once
-	SuperFrames bool          // hosts' NICs count what was handed over together as one; switches count frames
-	Together    time.Duration // jobs that are started at once begin within that; 0: nobody knows
-	Jobs        int           // the largest id of a job that all switches can sum for; 0: ina.MaxJob
+	Sums        bool // carries real gradients and checks them
+	Impairments bool // SetLink works
+	Calibrates  bool // T and round trips can be measured here; a model knows its own
+	Virtual     bool // Now is virtual time: Sleep returns at once
+	SuperFrames bool // hosts' NICs count what was handed over together as one; switches count frames
+	Pace        Pace // of emulations; the zero Pace: nobody knows when jobs begin
+	Jobs        int  // the largest id of a job that all switches can sum for; 0: ina.MaxJob
 	Kind        results.Kind
 	Switch      string // soft, bmv2, tofino, quantum, model
 }

@@ -182,12 +182,13 @@ const (
 // next is how to measure again what an attempt left undecided, although its phases went on for as long as
 // they may: slower where the machine was in the way; in longer phases; then in repeats of half that length,
 // since each has phases of its own, and three have an interval. Longer phases are left out where all that is
-// undecided is so because one run differs from another. There is none where repeats did not decide.
+// undecided is so because one run differs from another. There is none where repeats did not decide, or more of
+// them would have to.
 func (a attempt) next(rec *results.Record) (b attempt, ok bool) {
 	switch {
 	case spoilt(rec):
 		a.slower *= slowed
-	case a.times > 1:
+	case a.times > 1, varies(rec) && far(rec):
 		return a, false
 	case a.longer == 1 && !varies(rec):
 		a.longer = longer
@@ -201,6 +202,13 @@ func (a attempt) next(rec *results.Record) (b attempt, ok bool) {
 func varies(rec *results.Record) bool {
 	return !slices.ContainsFunc(rec.Checks, func(c results.Check) bool {
 		return c.Outcome == results.Inconclusive && c.Code != results.CodeVaries
+	})
+}
+
+// far says whether it takes more runs than repeats are until the mean of them is known.
+func far(rec *results.Record) bool {
+	return slices.ContainsFunc(rec.Checks, func(c results.Check) bool {
+		return c.Outcome == results.Inconclusive && c.More > repeats
 	})
 }
 

@@ -38,9 +38,6 @@ type Problem struct {
 	// Turn is how many bits a fair queue sends before it is the next one's turn; 0: one frame. Occupancy
 	// only: short frames go in bursts of it, which meet full windows and memories otherwise than single ones.
 	Turn float64
-	// Together is within how many seconds all jobs begin, with the offsets that they have; 0: nothing is known of their
-	// phases. Occupancy only: jobs of one rate that address a memory directly keep the phase in which they began.
-	Together float64
 }
 
 // Link is one direction of a cable.
@@ -111,7 +108,7 @@ type Job struct {
 	RTT    float64 // seconds from a packet's sending to its result's arrival with empty queues
 	Slots  float64 // aggregators it owns (Synchronous) or chose (ATP)
 	ID     uint16  // from which its hosts choose their slots (ATP); 0: not known
-	Offset float64 // where in a memory its first PSN looks, 0 to 1 of the size (Linear); of a Problem with Together
+	Offset float64 // where in a memory its first PSN looks, 0 to 1 of the size (Linear); of a Replay
 	// Timeout is the least time in seconds after which a worker sends again what is unanswered: it
 	// matters where links of the job are damaged, and is more than 0 there.
 	Timeout float64
@@ -156,6 +153,9 @@ type Result struct {
 	// Settled is after how many seconds all is as it goes on, as packets were followed from empty queues; 0:
 	// they were not.
 	Settled float64
+	// Replayed says that it is of a phase of one run, which was followed from its beginning, and not of a steady
+	// state.
+	Replayed bool
 	// Lossless says that there are links that lose frames, or otherwise damage them, and that what jobs get
 	// is as if there were none: packets could not be followed, or one of the jobs on them is a ring, whose
 	// TCP nothing here knows.
@@ -235,9 +235,6 @@ func (p *Problem) Validate() error {
 		if !(s.PAT >= 0) || !(s.Aggregators >= 0) || !(s.Jitter >= 0) || s.Addressing > ATP {
 			return fmt.Errorf("%w: switch %d: %+v", ErrProblem, i, s)
 		}
-	}
-	if !(p.Together >= 0) {
-		return fmt.Errorf("%w: jobs begin within %v s", ErrProblem, p.Together)
 	}
 	for i := range p.Jobs {
 		if err := p.validateJob(&p.Jobs[i]); err != nil {

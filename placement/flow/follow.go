@@ -13,10 +13,8 @@ import (
 // longer than that to fill, as what is counted before they have is no steady state.
 const (
 	followEvents = 6_000_000
-	// togetherEvents are those of runs whose phases are known, where shares move for long.
-	togetherEvents = 16_000_000
-	followError    = 0.003
-	maxScale       = 64
+	followError  = 0.003
+	maxScale     = 64
 )
 
 // grown is how much more than it carries a link was sent while packets were counted, as a part of that, before
@@ -143,8 +141,6 @@ const (
 // rest is what was counted in got, or, if its shares move, as late as followEvents allow: jobs that share
 // memory may be level in all that is under way, and their shares move for long. Which slots a job holds when
 // others look for some, or which PSNs of a window find none, takes hundreds of windows to even out.
-//
-// Where phases are known, all runs are one, which has more events to come to rest, and is where it then is.
 func rest(n *packets.Network, got *packets.Result) *packets.Result {
 	if !divided(got) {
 		return got
@@ -156,22 +152,15 @@ func rest(n *packets.Network, got *packets.Result) *packets.Result {
 		}
 		return late
 	}
-	most := followEvents
-	if got.Together {
-		most = togetherEvents
-	}
-	first := min(soon*got.Events, most)
-	before, late := got, later(first)
-	if late != nil && first < most {
-		if got.Together {
-			before = late
-		}
-		late = later(most)
+	first := min(soon*got.Events, followEvents)
+	late := later(first)
+	if late != nil && first < followEvents {
+		late = later(followEvents)
 	}
 	if late == nil {
 		return got
 	}
-	late.Widen(before, 0.5) // they may go on moving, and what disturbs a run takes it back
+	late.Widen(got, 0.5) // they may go on moving, and what disturbs a run takes it back
 	return late
 }
 
@@ -187,26 +176,30 @@ func divided(r *packets.Result) bool {
 	return false
 }
 
-// follow is the steady state as packets show it; average, which may be nil, tells what
-// to expect. It is nil where packets cannot be followed: where somebody has neither window
-// nor rate limit, or there is too much to follow.
-func follow(p *Problem, average *Result) *Result {
-	n := &packets.Network{Turn: p.Turn, Together: p.Together}
+// traffic is a problem's jobs as the model of packets has them.
+type traffic struct {
+	net     *packets.Network
+	of      []int   // job of each of net's
+	work    float64 // events of a run, about
+	damaged bool    // somebody's links are
+}
+
+// traffic is nil where packets cannot be followed: where somebody has neither window nor rate limit, or
+// memories are too large. Of average, which may be nil, are the jobs that do not send, and what holds the
+// others back.
+func (p *Problem) traffic(average *Result) *traffic {
+	t := &traffic{net: &packets.Network{Turn: p.Turn}}
 	for _, l := range p.Links {
-		n.Links, n.Damage = append(n.Links, l.Capacity), append(n.Damage, l.Damage)
-	}
-	for i := range p.Switches {
-		n.Switches = append(n.Switches, int(min(p.Switches[i].Aggregators, 1<<40)))
+		t.net.Links, t.net.Damage = append(t.net.Links, l.Capacity), append(t.net.Damage, l.Damage)
 	}
 	const most = 1 << 22 // aggregators one by one
 	for i := range p.Switches {
-		if sw := &p.Switches[i]; sw.Addressing != Pool && sw.Aggregators > most {
+		sw := &p.Switches[i]
+		if sw.Addressing != Pool && sw.Aggregators > most {
 			return nil
 		}
+		t.net.Switches = append(t.net.Switches, int(min(sw.Aggregators, 1<<40)))
 	}
-	var of []int     // job of each of n's
-	work := 0.0      // events of a run, about
-	damaged := false // somebody's links are
 	for ji := range p.Jobs {
 		j := &p.Jobs[ji]
 		if j.starved() != None || average != nil && average.Jobs[ji].Rate == 0 || len(j.Nodes) == 0 {
@@ -217,14 +210,14 @@ func follow(p *Problem, average *Result) *Result {
 			if f.Kind >= packets.Stream || j.Window == 0 || j.Timeout == 0 {
 				return nil
 			}
-			damaged, f.Timeout = true, j.Timeout
+			t.damaged, f.Timeout = true, j.Timeout
 		}
 		if !ok || average != nil && j.Window == 0 && f.Kind < packets.Stream && average.Jobs[ji].Bottleneck.Kind == ByLink {
 			return nil
 		}
 		f.Behind = average != nil && f.Gap > 0 && average.Jobs[ji].Bottleneck.Kind == ByLink
-		n.Jobs = append(n.Jobs, f)
-		of = append(of, ji)
+		t.net.Jobs = append(t.net.Jobs, f)
+		t.of = append(t.of, ji)
 		psns := 8 * float64(f.Window)
 		if average != nil && average.Jobs[ji].Bottleneck.Kind == ByLimit {
 			psns = min(psns, 10*(j.RTT*j.Limit/packet(j)+scatter))
@@ -232,39 +225,56 @@ func follow(p *Problem, average *Result) *Result {
 		if f.Kind == packets.Ring {
 			psns = 30 * 2 * float64(len(j.Ring.Hops)-1) * float64(len(j.Ring.Chunks[0].Frames))
 		}
-		work += max(psns, 800) * 2 * float64(len(j.Nodes))
+		t.work += max(psns, 800) * 2 * float64(len(j.Nodes))
 	}
-	if len(n.Jobs) == 0 {
+	if len(t.of) == 0 {
+		return nil
+	}
+	return t
+}
+
+// follow is the steady state as packets show it; average, which may be nil, tells what
+// to expect. It is nil where packets cannot be followed, or there is too much to follow.
+func follow(p *Problem, average *Result) *Result {
+	t := p.traffic(average)
+	if t == nil {
 		return nil
 	}
 	var got *packets.Result
 	for _, settled := range []bool{true, false} {
 		for scale := 1; scale <= maxScale && got == nil; scale *= 2 {
 			// What waits for timeouts is never as it goes on, and several packets are not lost as one is.
-			if damaged && (settled || scale > 1) || !damaged && 4*work/float64(scale) > followEvents {
+			if t.damaged && (settled || scale > 1) || !t.damaged && 4*t.work/float64(scale) > followEvents {
 				continue
 			}
-			small := n
+			small := t.net
 			if scale > 1 {
-				small = shrunk(n, scale)
+				small = shrunk(t.net, scale)
 			}
 			got, _ = packets.Run(small, packets.Limits{Seed: 1, Error: followError, Events: followEvents, Settled: settled})
 			if got != nil {
 				if settled {
 					got = rest(small, got)
 				}
-				unshrink(n, got, scale)
+				unshrink(t.net, got, scale)
 			}
 		}
 	}
 	if got == nil {
 		return nil
 	}
-	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Rings: true, Settled: got.Settled}
+	r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Settled: got.Settled}
 	if average != nil {
 		copy(r.Jobs, average.Jobs)
 	}
-	for i, ji := range of {
+	p.followed(t, got, r)
+	return r
+}
+
+// followed puts into r what was counted in got of the jobs of t, and what they load links with.
+func (p *Problem) followed(t *traffic, got *packets.Result, r *Result) {
+	r.Rings = true
+	for i, ji := range t.of {
 		j, out := &p.Jobs[ji], &got.Jobs[i]
 		if j.Ring != nil {
 			r.Jobs[ji] = p.ringResult(j, out, r)
@@ -311,10 +321,9 @@ func follow(p *Problem, average *Result) *Result {
 			}
 		}
 	}
-	for _, ji := range of {
+	for _, ji := range t.of {
 		p.bottleneck(ji, r)
 	}
-	return r
 }
 
 // ringResult is what following a ring's frames says of it, and adds what it loads links with.
@@ -354,7 +363,7 @@ func shrunk(n *packets.Network, scale int) *packets.Network {
 		}
 		return v
 	}
-	out := &packets.Network{Links: n.Links, Turn: n.Turn, Together: n.Together, Block: max(1, 16/scale)}
+	out := &packets.Network{Links: n.Links, Turn: n.Turn, Block: max(1, 16/scale)}
 	for _, m := range n.Switches {
 		out.Switches = append(out.Switches, fewer(m))
 	}

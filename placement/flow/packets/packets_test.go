@@ -346,35 +346,3 @@ func TestBuffers(t *testing.T) {
 		})
 	}
 }
-
-// TestTogether: jobs that begin within less than a window takes to come round have the slots that they are given;
-// within more, nothing is known of their phases, and slots are drawn as if they had none.
-func TestTogether(t *testing.T) {
-	const m = 128
-	run := func(together, offset float64) *Result {
-		t.Helper()
-		n := rack(m, Linear, paced(.2, m, 0), paced(.2, m, 0))
-		n.Together, n.Jobs[1].Offset = together, offset
-		r, ok := Run(n, Limits{Seed: 1, Error: .003, Events: 3e5})
-		if !ok {
-			t.Fatal("no result")
-		}
-		return r
-	}
-	apart, same, drawn := run(.01, .5), run(.01, 0), run(0, .5)
-	for ji := range apart.Jobs {
-		t.Logf("job %d: apart %.3f, at the same slots %.3f, drawn %.3f", ji, apart.Jobs[ji].Share[2], same.Jobs[ji].Share[2], drawn.Jobs[ji].Share[2])
-		if apart.Jobs[ji].Share[2] < .99 {
-			t.Errorf("job %d, half a memory from the other: share %.3f", ji, apart.Jobs[ji].Share[2])
-		}
-	}
-	if sum := same.Jobs[0].Share[2] + same.Jobs[1].Share[2]; sum > 1.5 {
-		t.Errorf("at the same slots at the same time both get theirs: %.3f in all", sum)
-	}
-	if !apart.Together || drawn.Together {
-		t.Errorf("phases are known: %v, and if they are drawn %v", apart.Together, drawn.Together)
-	}
-	if far := run(1e9, .5); !reflect.DeepEqual(far, drawn) {
-		t.Errorf("within 1e9 s: %+v, drawn: %+v", far, drawn)
-	}
-}

@@ -1,0 +1,303 @@
+package packets
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+)
+
+// Schedule is when each job of a Network sends, and when what they do is counted. All times are in
+// seconds, of one clock.
+type Schedule struct {
+	Jobs   []Times // of each job
+	Counts []Count // in order; none begins before the one before has ended
+	Lag    Lag
+}
+
+// Lag is how late those are who handle packets: workers and parameter servers that send, and switches, of each of
+// their ports. Delays that are given contain what that is in the mean.
+type Lag struct {
+	Rest float64 // s between two looks at what there is to do, at least
+	// Wake is the median of what it takes until a look comes about, s. It is drawn for each look: ten times as
+	// much is exceeded once in a hundred, as of processes that share few processors.
+	Wake float64
+}
+
+// Of wakes: the mean over the median, the most over it, and by what factor the median of a run may differ from Lag.Wake.
+const (
+	meanWake  = math.Pi / 2
+	mostWakes = 50
+	wakeful   = 2
+)
+
+// looker is a process that looks now and then for what there is to do. The zero looker looks all the time.
+type looker struct {
+	rest, wake float64
+	last       float64
+}
+
+// look is when what has come at a time is looked at, no earlier than what came before.
+func (m *model) look(l *looker, at float64) float64 {
+	if l.rest == 0 && l.wake == 0 {
+		return at
+	}
+	if at > l.last {
+		l.last = max(at, l.last+l.rest)
+		if l.wake > 0 {
+			l.last += l.wake * min(mostWakes, math.Sqrt(1/(1-fraction(m.random()))-1))
+		}
+	}
+	return l.last
+}
+
+// within makes a looker no later, in the mean, than a delay that contains it.
+func (l *looker) within(delay float64) { l.wake = min(l.wake, delay/meanWake) }
+
+// without is a delay but for what the looker is late in the mean.
+func (l *looker) without(delay float64) float64 { return delay - meanWake*l.wake }
+
+// lag draws how late everybody is in a run. Streams and rings are not sent by such processes.
+func (m *model) lag() {
+	lag := m.schedule.Lag
+	lag.Wake *= math.Pow(wakeful, 2*fraction(m.random())-1)
+	late := looker{rest: lag.Rest, wake: lag.Wake}
+	for i := range m.switches {
+		m.switches[i] = late
+	}
+	for ji := range m.jobs {
+		for k := range m.jobs[ji].nodes {
+			m.jobs[ji].nodes[k].looker = late
+		}
+	}
+	sent := func(j *job, do func(p *path, delay float64)) { // by switches of a job
+		for k := range j.nodes {
+			nd, delay := &j.nodes[k], j.Nodes[k].Delay
+			if nd.parent == None {
+				continue
+			}
+			if up := &m.paths[nd.up]; len(nd.children) > 0 {
+				up.looker = m.looker(nd)
+				do(up, delay)
+			}
+			if parent := &j.nodes[nd.parent]; parent.parent != None || j.Kind == Synchronous {
+				down := &m.paths[nd.down]
+				down.looker = m.looker(parent)
+				do(down, delay)
+			}
+		}
+	}
+	for _, do := range []func(p *path, delay float64){
+		func(p *path, delay float64) { p.looker.within(delay) },
+		func(p *path, delay float64) { p.delay = p.looker.without(delay) },
+	} {
+		for ji := range m.jobs {
+			if j := &m.jobs[ji]; j.Kind < Stream {
+				sent(j, do)
+			}
+		}
+	}
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		if j.Kind >= Stream {
+			continue
+		}
+		j.ps = late
+		j.ps.within(j.Answer)
+		j.reply = j.ps.without(j.Answer)
+		for w := range j.workers {
+			k, delay := &j.workers[w], j.Nodes[j.workers[w].node].Delay
+			k.looker = late
+			k.looker.within(delay)
+			m.paths[j.nodes[k.node].up].delay = k.looker.without(delay)
+		}
+	}
+}
+
+// looker is that of a node that is a switch.
+func (m *model) looker(nd *node) *looker {
+	if nd.sw != None {
+		return &m.switches[nd.sw]
+	}
+	return &nd.looker
+}
+
+// Times are when a job sends.
+type Times struct {
+	// Begin is when the last of its workers opens its window, or some time that is not known, but no
+	// more than Within, before that.
+	Begin, Within float64
+	End           float64 // nothing new is sent from then on; what is under way is answered
+}
+
+// Count is a time in which is counted.
+type Count struct{ From, To float64 }
+
+// Validate reports the first thing in the schedule of so many jobs that makes no sense.
+func (s *Schedule) Validate(jobs int) error {
+	if len(s.Jobs) != jobs {
+		return fmt.Errorf("a schedule of %d jobs for %d", len(s.Jobs), jobs)
+	}
+	for i, t := range s.Jobs {
+		if !(t.Begin >= 0 && t.Within >= 0 && t.End >= t.Begin) {
+			return fmt.Errorf("job %d: %+v", i, t)
+		}
+	}
+	if !(s.Lag.Rest >= 0 && s.Lag.Wake >= 0) {
+		return fmt.Errorf("a lag of %+v", s.Lag)
+	}
+	last := 0.0
+	for i, c := range s.Counts {
+		if !(c.From >= last && c.To > c.From) {
+			return fmt.Errorf("count %d: from %v s to %v s, after %v s", i, c.From, c.To, last)
+		}
+		last = c.To
+	}
+	return nil
+}
+
+// startup is how many PSNs workers have sent before their window opens, one by one: a barrier, and a probe
+// whose result opens it.
+const startup = 2
+
+// Replay follows n from empty queues and memories as jobs come and go, and says what is counted at each of the
+// schedule's times. Offsets are those that jobs have; what is not known is drawn in each run: when within
+// Times.Within a job begins, and where in a block its PSNs are sent. It is deterministic. ok is false where
+// not even minRuns runs fit the limits, or some job cannot send. What remains of a job without a result in
+// a time is 0, and its shares are 1.
+func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
+	if span := newModel(n).span(); span == 0 || math.IsInf(span, 0) || s.Validate(len(n.Jobs)) != nil || len(s.Counts) == 0 {
+		return nil, false
+	}
+	all := accumulators(n, s)
+	models := make([]*model, minRuns) // of runs that go on side by side
+	for i := range models {
+		models[i] = newModel(n)
+		models[i].schedule = &s
+	}
+	worst := func() (w float64) {
+		for i := range all {
+			w = max(w, all[i].worst())
+		}
+		return w
+	}
+	used := 0
+	for runs := 0; runs == 0 || used+used/runs*minRuns <= l.Events && worst() > l.Error; runs += minRuns {
+		type done struct {
+			counts []accumulator
+			events int
+			ok     bool
+		}
+		var side [minRuns]done
+		var g sync.WaitGroup
+		for i, m := range models {
+			g.Go(func() {
+				m.reset(mix(l.Seed ^ uint64(runs+i)*golden))
+				d := &side[i]
+				d.counts = accumulators(n, s)
+				d.events, d.ok = m.replay((l.Events-used)/minRuns, d.counts)
+			})
+		}
+		g.Wait()
+		for _, d := range side {
+			if used += d.events; !d.ok {
+				return nil, false
+			}
+			for i := range all {
+				all[i].merge(&d.counts[i])
+			}
+		}
+	}
+	for i := range all {
+		r := all[i].result()
+		r.Events, r.Enough = used, all[i].worst() <= l.Error
+		out = append(out, r)
+	}
+	return out, true
+}
+
+// accumulators are those of each count.
+func accumulators(n *Network, s Schedule) []accumulator {
+	out := make([]accumulator, len(s.Counts))
+	for i := range out {
+		out[i].init(n)
+	}
+	return out
+}
+
+// mark is a time at which something happens that is no packet's event.
+type mark struct {
+	at float64
+	do func()
+}
+
+// replay is one run of a schedule: it adds what is counted to accs, and reports the events, and false when
+// there were too few.
+func (m *model) replay(events int, accs []accumulator) (int, bool) {
+	m.lag()
+	var marks []mark // at the same time counts end before jobs do
+	for i, c := range m.schedule.Counts {
+		marks = append(marks,
+			mark{c.From, func() {
+				m.count(c.From, c.To-c.From)
+				m.weight = 1
+			}},
+			mark{c.To, func() {
+				accs[i].add(m)
+				m.weight = 0
+			}})
+	}
+	for ji := range m.jobs {
+		j, t := &m.jobs[ji], m.schedule.Jobs[ji]
+		begin := t.Begin - t.Within*fraction(m.random())
+		m.queue.set(j.server, max(0, begin-m.far(j)))
+		marks = append(marks, mark{t.End, func() { m.stop(j) }})
+	}
+	slices.SortStableFunc(marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
+	last := m.schedule.Counts[len(accs)-1].To
+	for n := range events {
+		id, at := m.queue.first()
+		for len(marks) > 0 && marks[0].at <= at {
+			m.now = marks[0].at
+			marks[0].do()
+			if marks = marks[1:]; m.now >= last {
+				return n, true
+			}
+			id, at = m.queue.first()
+		}
+		m.now = at
+		m.step(id)
+	}
+	return events, false
+}
+
+// stop has workers of a job send nothing new.
+func (m *model) stop(j *job) {
+	j.stopped = true
+	for w := range j.workers {
+		m.queue.set(j.workers[w].entity, math.Inf(1))
+	}
+}
+
+// far is how long the farthest worker of a job waits for the multicast that starts it.
+func (m *model) far(j *job) (most float64) {
+	if j.Kind >= Stream {
+		return 0
+	}
+	for w := range j.workers {
+		most = max(most, m.near(j, &j.workers[w]))
+	}
+	return most
+}
+
+// near is how long a worker of a job waits for the multicast that starts it.
+func (m *model) near(j *job, w *worker) (t float64) {
+	for v := w.node; v != None; v = j.nodes[v].parent {
+		t += j.Nodes[v].Delay
+		if l := m.paths[j.nodes[v].down].link; l != None {
+			t += j.Bits / m.links[l].rate
+		}
+	}
+	return t
+}

@@ -1,0 +1,192 @@
+package packets
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestReplay: two jobs of one rate look for slots in the order of their PSNs. Who begins half a memory behind
+// the other never meets it; who joins at the same slots has none, or takes them all, by when it begins.
+func TestReplay(t *testing.T) {
+	const m, gap = 128, 1 / 25.6 // s between PSNs, which hold a slot for one: a fifth of a memory
+	turn := m * gap              // s after which the first job looks for the same slot again
+	for _, tt := range []struct {
+		name          string
+		offset, after float64 // of the second job: a part of the memory, turns after the first
+		first, second float64 // shares
+	}{
+		{"half a memory apart", .5, 0, 1, 1},
+		{"half a turn later", 0, 10.5, 1, 1},
+		{"a tenth of a memory behind the first", .5, 10.6, 1, 0},
+		{"a tenth of a memory ahead of it", .5, 10.4, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := rack(m, Linear, paced(.2, m, 0), paced(.2, m, 0))
+			n.Jobs[1].Offset = tt.offset
+			begin := 10 + tt.after*turn
+			end := begin + 20*turn
+			r, ok := Replay(n, Schedule{
+				Jobs:   []Times{{Begin: 10, End: end}, {Begin: begin, End: end}},
+				Counts: []Count{{begin + 5*turn, end}},
+			}, Limits{Seed: 1, Error: .003, Events: 3e6})
+			if !ok {
+				t.Fatal("no result")
+			}
+			for ji, want := range []float64{tt.first, tt.second} {
+				if got := r[0].Jobs[ji].Share[2]; math.Abs(got-want) > .1 {
+					t.Errorf("job %d: share %.3f, want %.0f", ji, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestReplayCounts: jobs have what they send between their times, in each count of its own.
+func TestReplayCounts(t *testing.T) {
+	n := rack(0, Pool, paced(.2, 128, 0), paced(.4, 128, 0))
+	r, ok := Replay(n, Schedule{
+		Jobs:   []Times{{0, .01, 60}, {40, .01, 100}},
+		Counts: []Count{{10, 30}, {45, 60}, {65, 100}},
+	}, Limits{Seed: 1, Error: .003, Events: 3e6})
+	if !ok {
+		t.Fatal("no result")
+	}
+	for i, want := range [][]float64{{.2, 0}, {.2, .4}, {0, .4}} {
+		for ji, u := range want {
+			if got := r[i].Jobs[ji].Rate; math.Abs(got-u*128) > .01*128 {
+				t.Errorf("count %d, job %d: %.2f PSN/s, want %.2f", i, ji, got, u*128)
+			}
+		}
+	}
+}
+
+func TestReplayRefuses(t *testing.T) {
+	whole := []Times{{0, 0, 10}}
+	for _, tt := range []struct {
+		name string
+		s    Schedule
+	}{
+		{"no count", Schedule{Jobs: whole}},
+		{"a job too few", Schedule{Counts: []Count{{1, 2}}}},
+		{"an end before the beginning", Schedule{Jobs: []Times{{5, 0, 1}}, Counts: []Count{{1, 2}}}},
+		{"counts that overlap", Schedule{Jobs: whole, Counts: []Count{{1, 3}, {2, 4}}}},
+		{"no number", Schedule{Jobs: []Times{{math.NaN(), 0, 1}}, Counts: []Count{{1, 2}}}},
+		{"more events than there may be", Schedule{Jobs: []Times{{0, 0, 1e9}}, Counts: []Count{{1, 1e9}}}},
+	} {
+		if _, ok := Replay(rack(128, Linear, paced(.2, 128, 0)), tt.s, Limits{Seed: 1, Events: 1e5}); ok {
+			t.Errorf("%s: has a result", tt.name)
+		}
+	}
+}
+
+// TestReplayAgainstProtocol holds phases of runs in which jobs come and go to the packets of testbed/ina. The bars are
+// those of single runs, of which other tests have the mean.
+//
+//	go test ./placement/flow/packets -run TestReplayAgainstProtocol -v -settings 100 -seed 1 -timeout 1h
+func TestReplayAgainstProtocol(t *testing.T) {
+	t.Logf("-seed=%d", *seed)
+	var shares, rates, ups misses
+	var spent time.Duration
+	for i := range *settings {
+		rnd := rand.New(rand.NewPCG(*seed, uint64(i)))
+		n, s := comeAndGo(rnd)
+		const runs = 6
+		mean, squares := make([][][]float64, len(s.Counts)), make([][][]float64, len(s.Counts))
+		opened := make([]float64, len(n.Jobs))
+		for run := range runs {
+			p := newProtocol(t, n, rnd, 0, &s)
+			for c, count := range s.Counts {
+				p.run(time.Duration(count.From * 1e9))
+				before := p.counts()
+				p.run(time.Duration(count.To * 1e9))
+				for ji, row := range p.counts() {
+					if run == 0 {
+						mean[c], squares[c] = append(mean[c], make([]float64, len(row))), append(squares[c], make([]float64, len(row)))
+					}
+					for k := range row { // Welford 1962
+						v := (row[k] - before[ji][k]) / (count.To - count.From)
+						d := v - mean[c][ji][k]
+						mean[c][ji][k] += d / float64(run+1)
+						squares[c][ji][k] += d * (v - mean[c][ji][k])
+					}
+				}
+			}
+			for ji, j := range p.jobs {
+				opened[ji] = max(opened[ji], j.opened)
+			}
+		}
+		// What is seen of a job that begins is when its windows are open.
+		seen := Schedule{Jobs: slices.Clone(s.Jobs), Counts: s.Counts}
+		for ji := range seen.Jobs {
+			seen.Jobs[ji].Begin = opened[ji]
+		}
+		began := time.Now()
+		r, ok := Replay(n, seen, Limits{Seed: 1, Error: .003, Events: 12e6})
+		spent += time.Since(began)
+		if !ok {
+			t.Errorf("setting %d: the model has no result", i)
+			continue
+		}
+		for c := range r {
+			for ji, row := range mean[c] {
+				out := &r[c].Jobs[ji]
+				open := func(k int) float64 { return 2 * math.Sqrt(squares[c][ji][k]/runs/(runs-1)) }
+				if seen.Jobs[ji].Begin > s.Counts[c].From || s.Jobs[ji].End < s.Counts[c].To {
+					continue
+				}
+				what := fmt.Sprintf("setting %d count %d job %d (%d runs)", i, c, ji, r[c].Runs)
+				rates.add(out.Rate/row[0]-1, math.Hypot(open(0), 2*out.RateError)/row[0], "%s: rate %.4g +- %.2g, protocol %.4g +- %.2g", what, out.Rate, 2*out.RateError, row[0], open(0))
+				for k := range n.Jobs[ji].Nodes {
+					at := 1 + figures*k
+					u, g, d := row[at], row[at+1], row[at+2]
+					if u > 0 {
+						ups.add(out.Rate*out.Up[k]/u-1, math.Hypot(open(at), 2*out.RateError*out.Up[k])/u, "%s node %d: sends up %.4g, protocol %.4g +- %.2g", what, k, out.Rate*out.Up[k], u, open(at))
+					}
+					if d > 0 {
+						shares.add(out.Share[k]-g/d, math.Hypot(open(at+1)/d, 2*out.ShareError[k]), "%s node %d: granted %.4f +- %.4f, protocol %.4f +- %.4f", what, k, out.Share[k], 2*out.ShareError[k], g/d, open(at+1)/d)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d settings in %v", *settings, spent)
+	shares.judge(t, "share", .04)
+	rates.judge(t, "rate", .05)
+	ups.judge(t, "link", .05)
+}
+
+// comeAndGo is a random network, and two to four phases of a run in which jobs begin and end.
+func comeAndGo(rnd *rand.Rand) (*Network, Schedule) {
+	for {
+		n := randomNetwork(rnd)
+		if len(n.Jobs) < 2 {
+			continue
+		}
+		for ji := range n.Jobs {
+			n.Jobs[ji].Offset = rnd.Float64()
+		}
+		span := newModel(n).span()
+		length := span * (6 + 40*rnd.Float64())
+		phases := 2 + rnd.IntN(3)
+		s := Schedule{}
+		for p := range phases {
+			at := 4*span + float64(p)*length
+			s.Counts = append(s.Counts, Count{at + 4*span, at + length})
+		}
+		for ji := range n.Jobs {
+			first, last := rnd.IntN(phases), phases-1
+			if ji == 0 {
+				first = 0
+			}
+			if rnd.IntN(3) == 0 {
+				last = first + rnd.IntN(phases-first)
+			}
+			s.Jobs = append(s.Jobs, Times{s.Counts[first].From - 4*span, .02 * span, s.Counts[last].To})
+		}
+		return n, s
+	}
+}

@@ -1,0 +1,146 @@
+package flow
+
+import (
+	"fmt"
+
+	"github.com/inabench/inabench/placement/flow/packets"
+)
+
+// Schedule is when each of a problem's jobs sends, and the phases in which what they do is asked for.
+type (
+	Schedule = packets.Schedule
+	Times    = packets.Times
+	Count    = packets.Count
+	Lag      = packets.Lag
+)
+
+// replayEvents are what following a whole run may take, and its repetitions, of which there are at least four.
+const replayEvents = 48_000_000
+
+// Replay predicts what jobs get in phases of one run, as Occupancy does of a steady state: jobs that join find
+// memory and queues as those before them have left them, a steady state need not have come about, and who
+// begins at which time has the slots of then. A job that sends in all of a phase has a result there; of others it is
+// empty.
+//
+// Phases for which there is a closed form have that. For the others all of the run is followed packet by packet. There
+// are no results where that cannot be, or takes too long.
+func Replay(p *Problem, s Schedule) ([]*Result, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if err := s.Validate(len(p.Jobs)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProblem, err)
+	}
+	out := make([]*Result, len(s.Counts))
+	parts := make([]part, len(s.Counts))
+	closed := true
+	for i, c := range s.Counts {
+		pt := p.during(s, c)
+		var err error
+		if pt.average, err = average(pt.p); err == nil && exact(pt.p, pt.average) {
+			out[i] = pt.whole(len(p.Jobs), pt.average)
+		}
+		closed = closed && out[i] != nil
+		parts[i] = pt
+	}
+	if closed {
+		return out, nil
+	}
+	followed := replay(p, s, parts)
+	if followed == nil {
+		return nil, nil
+	}
+	for i := range out {
+		if out[i] == nil {
+			out[i] = followed[i]
+		}
+	}
+	return out, nil
+}
+
+// part is a problem with only those jobs that send in all of a phase.
+type part struct {
+	p       *Problem
+	of      []int // job of each of p's
+	average *Result
+}
+
+func (p *Problem) during(s Schedule, c packets.Count) part {
+	pt := part{p: &Problem{Links: p.Links, Switches: p.Switches, Turn: p.Turn}}
+	for ji, t := range s.Jobs {
+		if t.Begin <= c.From && t.End >= c.To {
+			pt.p.Jobs = append(pt.p.Jobs, p.Jobs[ji])
+			pt.of = append(pt.of, ji)
+		}
+	}
+	return pt
+}
+
+// whole is a result of the part as one of all jobs.
+func (pt *part) whole(jobs int, r *Result) *Result {
+	out := *r
+	out.Jobs = make([]JobResult, jobs)
+	for i, ji := range pt.of {
+		out.Jobs[ji] = r.Jobs[i]
+	}
+	return &out
+}
+
+// replay is what following all of a run says of its phases; nil: it cannot be followed, or takes too long.
+func replay(p *Problem, s Schedule, parts []part) []*Result {
+	t := p.traffic(expect(p, parts))
+	if t == nil {
+		return nil
+	}
+	mine := Schedule{Counts: s.Counts, Lag: s.Lag}
+	for i, ji := range t.of {
+		t.net.Jobs[i].Behind = false
+		mine.Jobs = append(mine.Jobs, s.Jobs[ji])
+	}
+	got, ok := packets.Replay(t.net, mine, packets.Limits{Seed: 1, Error: followError, Events: replayEvents})
+	if !ok {
+		return nil
+	}
+	var out []*Result
+	for i, pt := range parts {
+		r := &Result{Jobs: make([]JobResult, len(p.Jobs)), Links: make([]LinkResult, len(p.Links)), Replayed: true}
+		if pt.average != nil {
+			r.Jobs = pt.whole(len(p.Jobs), pt.average).Jobs
+		}
+		here := &traffic{net: t.net}
+		only := *got[i]
+		only.Jobs = nil
+		for k, ji := range t.of {
+			if s.Jobs[ji].Begin <= s.Counts[i].From && s.Jobs[ji].End >= s.Counts[i].To {
+				here.of = append(here.of, ji)
+				only.Jobs = append(only.Jobs, got[i].Jobs[k])
+			}
+		}
+		p.followed(here, &only, r)
+		out = append(out, r)
+	}
+	return out
+}
+
+// expect says of each job whether it ever sends, and whether a link ever holds it back; nil: that is not known.
+func expect(p *Problem, parts []part) *Result {
+	r := &Result{Jobs: make([]JobResult, len(p.Jobs))}
+	seen := make([]bool, len(p.Jobs))
+	for _, pt := range parts {
+		if pt.average == nil {
+			return nil
+		}
+		for i, ji := range pt.of {
+			seen[ji] = true
+			if jr := &pt.average.Jobs[i]; r.Jobs[ji].Rate == 0 || jr.Bottleneck.Kind == ByLink {
+				r.Jobs[ji] = *jr
+			}
+		}
+	}
+	for ji := range seen {
+		if !seen[ji] { // it sends in no whole phase
+			r.Jobs[ji].Rate = 1
+		}
+	}
+	return r
+}
