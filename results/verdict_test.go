@@ -490,3 +490,34 @@ func TestSpreadOfPredictions(t *testing.T) {
 		}
 	}
 }
+
+// A prediction of this very run is held against what was counted: that passes whatever the interval is, and fails by
+// it. Of a steady state the interval decides.
+func TestPredictionOfTheRun(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		ofRun          bool
+		measured, half float64
+		grain          float64
+		want           Outcome
+	}{
+		{"counted within the tolerance, in a phase that varies", true, .52, .1, .001, Pass},
+		{"the same of a steady state", false, .52, .1, .001, Inconclusive},
+		{"without an interval", true, .52, 0, .001, Pass},
+		{"what a batch of readings may move across the tolerance", true, .52, .1, .05, Inconclusive},
+		{"outside, by less than phases vary", true, .55, .1, .001, Inconclusive},
+		{"outside, by more", true, .55, .01, .001, Fail},
+		{"far outside", true, .8, .4, .001, Fail},
+	} {
+		p := one(c.measured, c.half, .5, 20)
+		f := p.Phases[0].Figures
+		f[0].Counted, f[0].Grain, f[1].OfRun = true, c.grain, c.ofRun
+		if c.half == 0 {
+			f[0].N = 1
+		}
+		checks, outcome, _ := Judge([]Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}}, []Point{p})
+		if outcome != c.want {
+			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+		}
+	}
+}

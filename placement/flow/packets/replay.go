@@ -236,26 +236,29 @@ type mark struct {
 // there were too few.
 func (m *model) replay(events int, accs []accumulator) (int, bool) {
 	m.lag()
+	ahead := 0.0 // everything is later by that: what starts the first job is under way before it begins
+	for ji, t := range m.schedule.Jobs {
+		ahead = max(ahead, m.far(&m.jobs[ji])+t.Within-t.Begin)
+	}
 	var marks []mark // at the same time counts end before jobs do
 	for i, c := range m.schedule.Counts {
 		marks = append(marks,
-			mark{c.From, func() {
-				m.count(c.From, c.To-c.From)
+			mark{ahead + c.From, func() {
+				m.count(m.now, c.To-c.From)
 				m.weight = 1
 			}},
-			mark{c.To, func() {
+			mark{ahead + c.To, func() {
 				accs[i].add(m)
 				m.weight = 0
 			}})
 	}
 	for ji := range m.jobs {
 		j, t := &m.jobs[ji], m.schedule.Jobs[ji]
-		begin := t.Begin - t.Within*fraction(m.random())
-		m.queue.set(j.server, max(0, begin-m.far(j)))
-		marks = append(marks, mark{t.End, func() { m.stop(j) }})
+		m.queue.set(j.server, ahead+t.Begin-t.Within*fraction(m.random())-m.far(j))
+		marks = append(marks, mark{ahead + t.End, func() { m.stop(j) }})
 	}
 	slices.SortStableFunc(marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
-	last := m.schedule.Counts[len(accs)-1].To
+	last := ahead + m.schedule.Counts[len(accs)-1].To
 	for n := range events {
 		id, at := m.queue.first()
 		for len(marks) > 0 && marks[0].at <= at {

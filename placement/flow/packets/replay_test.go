@@ -190,3 +190,28 @@ func comeAndGo(rnd *rand.Rand) (*Network, Schedule) {
 		return n, s
 	}
 }
+
+// TestLag: processes that are late make round trips no longer than they are told to be, for these contain it, and
+// windows at a memory that just holds them less regular.
+func TestLag(t *testing.T) {
+	shares := map[float64]float64{}
+	for _, wake := range []float64{0, .004} {
+		n := rack(1<<12, Pool, Job{Window: 64})
+		r, ok := Replay(n, Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}, Lag: Lag{Wake: wake}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+		if !ok {
+			t.Fatal("no result")
+		}
+		if rate := r[0].Jobs[0].Rate; math.Abs(rate/(64/1.5)-1) > .02 { // of round trips of 1.5 s
+			t.Errorf("wakes of %v s: %.2f PSN/s, want %.2f", wake, rate, 64/1.5)
+		}
+		n = rack(40, Linear, Job{Window: 64})
+		r, ok = Replay(n, Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}, Lag: Lag{Wake: wake, Rest: wake}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+		if !ok {
+			t.Fatal("no result")
+		}
+		shares[wake] = r[0].Jobs[0].Share[2]
+	}
+	if t.Log(shares); math.Abs(shares[0]-shares[.004]) < .01 {
+		t.Errorf("whoever is late has the share of who is not: %v", shares)
+	}
+}
