@@ -84,7 +84,7 @@ func Rest(rtt time.Duration, offload bool) time.Duration {
 // Pace is how well an emulation keeps to its times.
 type Pace struct {
 	Within time.Duration // by how much a job may have begun before it was seen to
-	Rest   time.Duration // between two looks of a process at what there is to do, as Rest says
+	Rest   time.Duration // between two looks of a process at what there is to do
 	Wake   time.Duration // the median of what a look takes to come about, under load
 }
 

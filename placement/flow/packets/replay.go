@@ -29,7 +29,7 @@ type Lag struct {
 const (
 	meanWake  = math.Pi / 2
 	mostWakes = 50
-	wakeful   = 2
+	wakeful   = 3
 )
 
 // looker is a process that looks now and then for what there is to do. The zero looker looks all the time.
