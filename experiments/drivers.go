@@ -96,6 +96,7 @@ func checkSwitches(s *Spec) error {
 const (
 	startsWithin = 10 * time.Millisecond
 	wakes        = 20 * time.Microsecond
+	trips        = .005 // of round trips: by how much calibrated ones differ from one job to another like it
 )
 
 // openTestbed brings up a testbed for a spec. One that others use is held.
@@ -125,7 +126,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: kinds(f.Inventory()),
-				SuperFrames: s.Emulation.Offload, Pace: testbed.Pace{Within: startsWithin, Rest: rest / 2, Wake: wakes},
+				SuperFrames: s.Emulation.Offload, Pace: testbed.Pace{Within: startsWithin, Rest: rest / 2, Wake: wakes, Trip: trips},
 			},
 			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees, Preflight: s.preflight(preflight.OnEmulation),
 		})

@@ -127,7 +127,7 @@ const startup = 2
 // of their own until their windows open.
 func (t timeline) schedule(base Baseline, pace testbed.Pace) placement.Schedule {
 	within := pace.Within.Seconds()
-	s := placement.Schedule{Jobs: map[string]flow.Times{}, Lag: flow.Lag{Rest: pace.Rest.Seconds(), Wake: pace.Wake.Seconds()}}
+	s := placement.Schedule{Jobs: map[string]flow.Times{}, Lag: flow.Lag{Rest: pace.Rest.Seconds(), Wake: pace.Wake.Seconds(), Trip: pace.Trip}}
 	if len(t.events) == 0 {
 		return s
 	}

@@ -86,6 +86,7 @@ type Pace struct {
 	Within time.Duration // by how much a job may have begun before it was seen to
 	Rest   time.Duration // between two looks of a process at what there is to do
 	Wake   time.Duration // the median of what a look takes to come about, under load
+	Trip   float64       // by how much round trips may differ from calibrated ones, as a part of them
 }
 
 // Settings are what an experiment says about all its switches and senders.

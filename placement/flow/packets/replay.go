@@ -23,6 +23,9 @@ type Lag struct {
 	// Wake is the median of what it takes until a look comes about, s. It is drawn for each look: ten times as
 	// much is exceeded once in a hundred, as of processes that share few processors.
 	Wake float64
+	// Trip is by how much a job's round trips may be longer or shorter than they are said to be, as a part of that, 0 to
+	// 1: of jobs that share a pool, one whose aggregators come back a little later than the others' finds fewer.
+	Trip float64
 }
 
 // Of wakes: the mean over the median, the most over it, and by what factor the median of a run may differ from Lag.Wake.
@@ -62,6 +65,15 @@ func (l *looker) without(delay float64) float64 { return delay - meanWake*l.wake
 func (m *model) lag() {
 	lag := m.schedule.Lag
 	lag.Wake *= math.Pow(wakeful, 2*fraction(m.random())-1)
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		long := 1 + lag.Trip*(2*fraction(m.random())-1)
+		j.reply = long * j.Answer
+		for k := range j.nodes {
+			delay := long * j.Nodes[k].Delay
+			m.paths[j.nodes[k].up].delay, m.paths[j.nodes[k].down].delay = delay, delay
+		}
+	}
 	late := looker{rest: lag.Rest, wake: lag.Wake}
 	for i := range m.switches {
 		m.switches[i] = late
@@ -71,26 +83,26 @@ func (m *model) lag() {
 			m.jobs[ji].nodes[k].looker = late
 		}
 	}
-	sent := func(j *job, do func(p *path, delay float64)) { // by switches of a job
+	sent := func(j *job, do func(p *path)) { // by switches of a job
 		for k := range j.nodes {
-			nd, delay := &j.nodes[k], j.Nodes[k].Delay
+			nd := &j.nodes[k]
 			if nd.parent == None {
 				continue
 			}
 			if up := &m.paths[nd.up]; len(nd.children) > 0 {
 				up.looker = m.looker(nd)
-				do(up, delay)
+				do(up)
 			}
 			if parent := &j.nodes[nd.parent]; parent.parent != None || j.Kind == Synchronous {
 				down := &m.paths[nd.down]
 				down.looker = m.looker(parent)
-				do(down, delay)
+				do(down)
 			}
 		}
 	}
-	for _, do := range []func(p *path, delay float64){
-		func(p *path, delay float64) { p.looker.within(delay) },
-		func(p *path, delay float64) { p.delay = p.looker.without(delay) },
+	for _, do := range []func(p *path){
+		func(p *path) { p.looker.within(p.delay) },
+		func(p *path) { p.delay = p.looker.without(p.delay) },
 	} {
 		for ji := range m.jobs {
 			if j := &m.jobs[ji]; j.Kind < Stream {
@@ -104,13 +116,14 @@ func (m *model) lag() {
 			continue
 		}
 		j.ps = late
-		j.ps.within(j.Answer)
-		j.reply = j.ps.without(j.Answer)
+		j.ps.within(j.reply)
+		j.reply = j.ps.without(j.reply)
 		for w := range j.workers {
-			k, delay := &j.workers[w], j.Nodes[j.workers[w].node].Delay
+			k := &j.workers[w]
+			up := &m.paths[j.nodes[k.node].up]
 			k.looker = late
-			k.looker.within(delay)
-			m.paths[j.nodes[k.node].up].delay = k.looker.without(delay)
+			k.looker.within(up.delay)
+			up.delay = k.looker.without(up.delay)
 		}
 	}
 }
@@ -144,7 +157,7 @@ func (s *Schedule) Validate(jobs int) error {
 			return fmt.Errorf("job %d: %+v", i, t)
 		}
 	}
-	if !(s.Lag.Rest >= 0 && s.Lag.Wake >= 0) {
+	if l := s.Lag; !(l.Rest >= 0 && l.Wake >= 0 && l.Trip >= 0 && l.Trip <= 1) {
 		return fmt.Errorf("a lag of %+v", s.Lag)
 	}
 	last := 0.0
