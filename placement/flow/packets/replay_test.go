@@ -91,6 +91,10 @@ func TestReplayAgainstProtocol(t *testing.T) {
 	t.Logf("-seed=%d", *seed)
 	var shares, rates, ups misses
 	var spent time.Duration
+	most := 12e6
+	if testing.Short() {
+		most = 4e6
+	}
 	for i := range *settings {
 		rnd := rand.New(rand.NewPCG(*seed, uint64(i)))
 		n, s := comeAndGo(rnd)
@@ -125,7 +129,7 @@ func TestReplayAgainstProtocol(t *testing.T) {
 			seen.Jobs[ji].Begin = opened[ji]
 		}
 		began := time.Now()
-		r, ok := Replay(n, seen, Limits{Seed: 1, Error: .003, Events: 12e6})
+		r, ok := Replay(n, seen, Limits{Seed: 1, Error: .003, Events: int(most)})
 		spent += time.Since(began)
 		if !ok {
 			t.Errorf("setting %d: the model has no result", i)
