@@ -16,7 +16,7 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// predictors are the models that every phase is predicted with. An expectation
+// predictors are the models that every phase is predicted with, occupancy first. An expectation
 // names the one it holds figures against; the errors of all are shown.
 var predictors = []string{placement.Occupancy, placement.WaterFill}
 
@@ -127,12 +127,12 @@ func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*plac
 			return nil, err
 		}
 	}
+	models := predictors
+	if run != nil { // which is the first one's
+		models = predictors[1:]
+	}
 	var out [][]*placement.Prediction
 	for i, sp := range t.spans() {
-		models := predictors
-		if run != nil {
-			models = slices.DeleteFunc(slices.Clone(predictors), func(m string) bool { return m == placement.Occupancy })
-		}
 		p, err := remember(r, []any{setup, base, sp.jobs, models}, func() ([]*placement.Prediction, error) {
 			return predict(inv, setup, base, sp.jobs, models)
 		})

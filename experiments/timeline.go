@@ -8,6 +8,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ina"
 )
 
 // event is a job that starts or stops sending.
@@ -120,11 +121,8 @@ func (t timeline) spans() []span {
 	return out
 }
 
-// startup is how many round trips workers take before their window opens: ina.Startup.
-const startup = 2
-
 // schedule is when jobs send at a pace, and the spans. What is only planned is a start, to which jobs add round trips
-// of their own until their windows open.
+// of their own, one for each PSN of ina.Startup, until their windows open.
 func (t timeline) schedule(base Baseline, pace testbed.Pace) placement.Schedule {
 	within := pace.Within.Seconds()
 	s := placement.Schedule{Jobs: map[string]flow.Times{}, Lag: flow.Lag{Rest: pace.Rest.Seconds(), Wake: pace.Wake.Seconds(), Trip: pace.Trip}}
@@ -141,7 +139,7 @@ func (t timeline) schedule(base Baseline, pace testbed.Pace) placement.Schedule 
 		case e.opened > 0:
 			j = flow.Times{Begin: since(e.opened), Within: within, End: since(t.end())}
 		default:
-			j = flow.Times{Begin: since(e.at) + startup*base.RTTs[e.job], Within: within, End: since(t.end())}
+			j = flow.Times{Begin: since(e.at) + ina.Startup*base.RTTs[e.job], Within: within, End: since(t.end())}
 		}
 		s.Jobs[e.job] = j
 	}

@@ -224,7 +224,6 @@ type held struct {
 	Check
 	lo, hi float64
 	ok     bool
-	count  bool    // the prediction is of what was counted: Figure.OfRun
 	spread float64 // by how much one run may be off, as the prediction says; half an interval
 	late   Trouble // by how much frames were late, as a part of a round trip
 	stood  string  // why a failure may be the testbed's; see Phase.Stood
@@ -403,6 +402,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		return
 	}
 	m := Combine(observed)
+	ofRun := false // the prediction is of what was counted
 	c.Unit, c.Measured, c.Lo, c.Hi, c.Kind, c.Repeats = m.Unit, m.Value, m.Lo, m.Hi, m.Kind, len(observed)
 	switch {
 	case e.Predictor == "value" || e.Predictor == "":
@@ -422,7 +422,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		}
 		c.spread /= math.Sqrt(float64(len(observed)))
 		c.Bottleneck = predicted[0].Bottleneck
-		c.count = m.Counted && !slices.ContainsFunc(predicted, func(p Figure) bool { return !p.OfRun })
+		ofRun = m.Counted && !slices.ContainsFunc(predicted, func(p Figure) bool { return !p.OfRun })
 	}
 	if !finite(m.Value, m.Lo, m.Hi, c.Predicted) {
 		c.Measured, c.Lo, c.Hi, c.Predicted = 0, 0, 0, 0
@@ -446,7 +446,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	c.spread /= unit
 	defer c.allow()
 	switch {
-	case c.count && c.holds(m.Grain/unit):
+	case ofRun && c.holds(m.Grain/unit):
 		return
 	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric):
 		c.ok = true

@@ -267,14 +267,14 @@ func follow(p *Problem, average *Result) *Result {
 	if average != nil {
 		copy(r.Jobs, average.Jobs)
 	}
-	p.followed(t, got, r)
+	p.followed(t.of, got, r)
 	return r
 }
 
-// followed puts into r what was counted in got of the jobs of t, and what they load links with.
-func (p *Problem) followed(t *traffic, got *packets.Result, r *Result) {
+// followed puts into r what was counted of the given jobs, which are got's, and what they load links with.
+func (p *Problem) followed(of []int, got *packets.Result, r *Result) {
 	r.Rings = true
-	for i, ji := range t.of {
+	for i, ji := range of {
 		j, out := &p.Jobs[ji], &got.Jobs[i]
 		if j.Ring != nil {
 			r.Jobs[ji] = p.ringResult(j, out, r)
@@ -321,7 +321,7 @@ func (p *Problem) followed(t *traffic, got *packets.Result, r *Result) {
 			}
 		}
 	}
-	for _, ji := range t.of {
+	for _, ji := range of {
 		p.bottleneck(ji, r)
 	}
 }

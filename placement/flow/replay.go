@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/inabench/inabench/placement/flow/packets"
 )
@@ -65,7 +66,8 @@ type part struct {
 	average *Result
 }
 
-func (p *Problem) during(s Schedule, c packets.Count) part {
+// during is the part of those who send in all of a count.
+func (p *Problem) during(s Schedule, c Count) part {
 	pt := part{p: &Problem{Links: p.Links, Switches: p.Switches, Turn: p.Turn}}
 	for ji, t := range s.Jobs {
 		if t.Begin <= c.From && t.End >= c.To {
@@ -107,16 +109,15 @@ func replay(p *Problem, s Schedule, parts []part) []*Result {
 		if pt.average != nil {
 			r.Jobs = pt.whole(len(p.Jobs), pt.average).Jobs
 		}
-		here := &traffic{net: t.net}
-		only := *got[i]
-		only.Jobs = nil
+		var of []int // of those whose packets were followed, who sends in all of the phase
+		var only packets.Result
 		for k, ji := range t.of {
-			if s.Jobs[ji].Begin <= s.Counts[i].From && s.Jobs[ji].End >= s.Counts[i].To {
-				here.of = append(here.of, ji)
+			if slices.Contains(pt.of, ji) {
+				of = append(of, ji)
 				only.Jobs = append(only.Jobs, got[i].Jobs[k])
 			}
 		}
-		p.followed(here, &only, r)
+		p.followed(of, &only, r)
 		out = append(out, r)
 	}
 	return out

@@ -639,35 +639,51 @@ func observe(t *testing.T, n *Network, r *Result, rnd *rand.Rand, runs int) (mea
 		slowest = max(slowest, 1/r.Jobs[ji].Rate)
 	}
 	length := max(warm/2, psns*slowest)
-	for run := range runs {
+	var of tally
+	for range runs {
 		p := newProtocol(t, n, rnd, span, nil)
 		p.run(time.Duration(warm * 1e9))
 		before := p.counts()
 		p.run(p.now + time.Duration(length*1e9))
-		got := p.counts()
-		if run == 0 {
-			for _, row := range got {
-				mean, open = append(mean, make([]float64, len(row))), append(open, make([]float64, len(row)))
-			}
+		of.add(p.counts(), before, length, n.Damage != nil)
+	}
+	return of.mean, of.open()
+}
+
+// tally is the mean of what runs count in a second, by job and count, and the sum of squares about it.
+type tally struct {
+	runs          float64
+	mean, squares [][]float64
+}
+
+// add is what a run has counted between two times, a length apart. Per PSN, all but the PSNs themselves is.
+func (t *tally) add(got, before [][]float64, length float64, perPSN bool) {
+	t.runs++
+	for ji, row := range got {
+		if ji == len(t.mean) {
+			t.mean, t.squares = append(t.mean, make([]float64, len(row))), append(t.squares, make([]float64, len(row)))
 		}
-		for ji := range got {
-			for k := range got[ji] { // Welford 1962; until the end, open is the sum of squares
-				v := (got[ji][k] - before[ji][k]) / length
-				if k > 0 && n.Damage != nil {
-					v /= max(1, got[ji][0]-before[ji][0]) / length
-				}
-				d := v - mean[ji][k]
-				mean[ji][k] += d / float64(run+1)
-				open[ji][k] += d * (v - mean[ji][k])
+		for k := range row { // Welford 1962
+			v := (row[k] - before[ji][k]) / length
+			if k > 0 && perPSN {
+				v /= max(1, row[0]-before[ji][0]) / length
 			}
+			d := v - t.mean[ji][k]
+			t.mean[ji][k] += d / t.runs
+			t.squares[ji][k] += d * (v - t.mean[ji][k])
 		}
 	}
-	for ji := range open {
-		for k, squares := range open[ji] {
-			open[ji][k] = 2 * math.Sqrt(squares/float64(runs)/float64(runs-1))
+}
+
+// open is what the runs leave open of the mean: two standard errors.
+func (t *tally) open() [][]float64 {
+	out := make([][]float64, len(t.squares))
+	for ji, row := range t.squares {
+		for _, squares := range row {
+			out[ji] = append(out[ji], 2*math.Sqrt(squares/t.runs/(t.runs-1)))
 		}
 	}
-	return mean, open
+	return out
 }
 
 // TestAgainstProtocol runs random settings with the packets of testbed/ina and holds the

@@ -65,6 +65,10 @@ func (l *looker) without(delay float64) float64 { return delay - meanWake*l.wake
 func (m *model) lag() {
 	lag := m.schedule.Lag
 	lag.Wake *= math.Pow(wakeful, 2*fraction(m.random())-1)
+	late := looker{rest: lag.Rest, wake: lag.Wake}
+	for i := range m.switches {
+		m.switches[i] = late
+	}
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
 		long := 1 + lag.Trip*(2*fraction(m.random())-1)
@@ -72,15 +76,7 @@ func (m *model) lag() {
 		for k := range j.nodes {
 			delay := long * j.Nodes[k].Delay
 			m.paths[j.nodes[k].up].delay, m.paths[j.nodes[k].down].delay = delay, delay
-		}
-	}
-	late := looker{rest: lag.Rest, wake: lag.Wake}
-	for i := range m.switches {
-		m.switches[i] = late
-	}
-	for ji := range m.jobs {
-		for k := range m.jobs[ji].nodes {
-			m.jobs[ji].nodes[k].looker = late
+			j.nodes[k].looker = late
 		}
 	}
 	sent := func(j *job, do func(p *path)) { // by switches of a job
@@ -180,15 +176,18 @@ const startup = 2
 // not even minRuns runs fit the limits, or some job cannot send. What remains of a job without a result in
 // a time is 0, and its shares are 1.
 func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
-	if span := newModel(n).span(); span == 0 || math.IsInf(span, 0) || s.Validate(len(n.Jobs)) != nil || len(s.Counts) == 0 {
+	if s.Validate(len(n.Jobs)) != nil || len(s.Counts) == 0 {
 		return nil, false
 	}
-	all := accumulators(n, s)
 	models := make([]*model, minRuns) // of runs that go on side by side
 	for i := range models {
 		models[i] = newModel(n)
 		models[i].schedule = &s
 	}
+	if span := models[0].span(); span == 0 || math.IsInf(span, 0) {
+		return nil, false
+	}
+	all := accumulators(n, s)
 	worst := func() (w float64) {
 		for i := range all {
 			w = max(w, all[i].worst())

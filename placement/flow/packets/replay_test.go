@@ -98,26 +98,15 @@ func TestReplayAgainstProtocol(t *testing.T) {
 	for i := range *settings {
 		rnd := rand.New(rand.NewPCG(*seed, uint64(i)))
 		n, s := comeAndGo(rnd)
-		const runs = 6
-		mean, squares := make([][][]float64, len(s.Counts)), make([][][]float64, len(s.Counts))
+		of := make([]tally, len(s.Counts))
 		opened := make([]float64, len(n.Jobs))
-		for run := range runs {
+		for range 6 {
 			p := newProtocol(t, n, rnd, 0, &s)
 			for c, count := range s.Counts {
 				p.run(time.Duration(count.From * 1e9))
 				before := p.counts()
 				p.run(time.Duration(count.To * 1e9))
-				for ji, row := range p.counts() {
-					if run == 0 {
-						mean[c], squares[c] = append(mean[c], make([]float64, len(row))), append(squares[c], make([]float64, len(row)))
-					}
-					for k := range row { // Welford 1962
-						v := (row[k] - before[ji][k]) / (count.To - count.From)
-						d := v - mean[c][ji][k]
-						mean[c][ji][k] += d / float64(run+1)
-						squares[c][ji][k] += d * (v - mean[c][ji][k])
-					}
-				}
+				of[c].add(p.counts(), before, count.To-count.From, false)
 			}
 			for ji, j := range p.jobs {
 				opened[ji] = max(opened[ji], j.opened)
@@ -136,22 +125,22 @@ func TestReplayAgainstProtocol(t *testing.T) {
 			continue
 		}
 		for c := range r {
-			for ji, row := range mean[c] {
-				out := &r[c].Jobs[ji]
-				open := func(k int) float64 { return 2 * math.Sqrt(squares[c][ji][k]/runs/(runs-1)) }
+			allOpen := of[c].open()
+			for ji, row := range of[c].mean {
+				out, open := &r[c].Jobs[ji], allOpen[ji]
 				if seen.Jobs[ji].Begin > s.Counts[c].From || s.Jobs[ji].End < s.Counts[c].To {
 					continue
 				}
 				what := fmt.Sprintf("setting %d count %d job %d (%d runs)", i, c, ji, r[c].Runs)
-				rates.add(out.Rate/row[0]-1, math.Hypot(open(0), 2*out.RateError)/row[0], "%s: rate %.4g +- %.2g, protocol %.4g +- %.2g", what, out.Rate, 2*out.RateError, row[0], open(0))
+				rates.add(out.Rate/row[0]-1, math.Hypot(open[0], 2*out.RateError)/row[0], "%s: rate %.4g +- %.2g, protocol %.4g +- %.2g", what, out.Rate, 2*out.RateError, row[0], open[0])
 				for k := range n.Jobs[ji].Nodes {
 					at := 1 + figures*k
 					u, g, d := row[at], row[at+1], row[at+2]
 					if u > 0 {
-						ups.add(out.Rate*out.Up[k]/u-1, math.Hypot(open(at), 2*out.RateError*out.Up[k])/u, "%s node %d: sends up %.4g, protocol %.4g +- %.2g", what, k, out.Rate*out.Up[k], u, open(at))
+						ups.add(out.Rate*out.Up[k]/u-1, math.Hypot(open[at], 2*out.RateError*out.Up[k])/u, "%s node %d: sends up %.4g, protocol %.4g +- %.2g", what, k, out.Rate*out.Up[k], u, open[at])
 					}
 					if d > 0 {
-						shares.add(out.Share[k]-g/d, math.Hypot(open(at+1)/d, 2*out.ShareError[k]), "%s node %d: granted %.4f +- %.4f, protocol %.4f +- %.4f", what, k, out.Share[k], 2*out.ShareError[k], g/d, open(at+1)/d)
+						shares.add(out.Share[k]-g/d, math.Hypot(open[at+1]/d, 2*out.ShareError[k]), "%s node %d: granted %.4f +- %.4f, protocol %.4f +- %.4f", what, k, out.Share[k], 2*out.ShareError[k], g/d, open[at+1]/d)
 					}
 				}
 			}
