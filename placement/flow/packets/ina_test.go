@@ -19,6 +19,15 @@ var (
 	settings = flag.Int("settings", 2, "how many random settings are run against testbed/ina")
 )
 
+// runs is how many random settings a test runs: with -short one, since it takes millions of events, which the race
+// detector slows down tenfold.
+func runs() int {
+	if testing.Short() {
+		return min(1, *settings)
+	}
+	return *settings
+}
+
 // protocol is a network in which the packets are real: the switches, workers and
 // parameter servers of testbed/ina, in virtual time, with cables and senders' schedules
 // that this test has of its own. Nothing of the model is in it.
@@ -741,7 +750,7 @@ func against(t *testing.T, draw func(*rand.Rand) *Network) {
 	t.Logf("-seed=%d", s)
 	var shares, rates, ups, downs misses
 	var spent time.Duration
-	for i := range *settings {
+	for i := range runs() {
 		rnd := rand.New(rand.NewPCG(s, uint64(i)))
 		n := draw(rnd)
 		began := time.Now()
@@ -797,7 +806,7 @@ func against(t *testing.T, draw func(*rand.Rand) *Network) {
 			}
 		}
 	}
-	t.Logf("%d settings in %v", *settings, spent)
+	t.Logf("%d settings in %v", runs(), spent)
 	shares.judge(t, "share", .04)
 	rates.judge(t, "rate", .05)
 	ups.judge(t, "link", .05)

@@ -95,7 +95,7 @@ func TestReplayAgainstProtocol(t *testing.T) {
 	if testing.Short() {
 		most = 4e6
 	}
-	for i := range *settings {
+	for i := range runs() {
 		rnd := rand.New(rand.NewPCG(*seed, uint64(i)))
 		n, s := comeAndGo(rnd)
 		of := make([]tally, len(s.Counts))
@@ -146,7 +146,7 @@ func TestReplayAgainstProtocol(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d settings in %v", *settings, spent)
+	t.Logf("%d settings in %v", runs(), spent)
 	shares.judge(t, "share", .04)
 	rates.judge(t, "rate", .05)
 	ups.judge(t, "link", .05)
