@@ -137,7 +137,7 @@ func (t timeline) schedule(base Baseline, pace testbed.Pace) placement.Schedule 
 		case e.stop:
 			j.End = max(j.Begin, since(e.at))
 		case e.opened > 0:
-			j = flow.Times{Begin: since(e.opened), Within: within, End: since(t.end())}
+			j = flow.Times{Begin: since(min(e.opened, e.at)), Within: within, End: since(t.end())}
 		default:
 			j = flow.Times{Begin: since(e.at) + ina.Startup*base.RTTs[e.job], Within: within, End: since(t.end())}
 		}

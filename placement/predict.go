@@ -204,7 +204,8 @@ type Phase struct {
 
 // Replay predicts what a plan's jobs get in the phases of one run, as flow.Replay does; c says nothing of who is
 // active. It is nil where only steady states are known: of jobs that compute between their messages, of other
-// predictors than Occupancy, and of what there is too much to follow.
+// predictors than Occupancy, of phases that begin before all their jobs send or end after one has left, and of what
+// there is too much to follow.
 func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*Prediction, error) {
 	if c.Predictor != "" && c.Predictor != Occupancy {
 		return nil, nil
@@ -221,6 +222,11 @@ func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*
 		}
 	}
 	for _, ph := range s.Phases {
+		for _, name := range ph.Jobs {
+			if t, ok := s.Jobs[name]; !ok || t.Begin > ph.From || t.End < ph.To {
+				return nil, nil
+			}
+		}
 		fs.Counts = append(fs.Counts, ph.Count)
 	}
 	b, err := newProblem(inv, plan, &c)

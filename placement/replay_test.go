@@ -1,0 +1,51 @@
+package placement_test
+
+import (
+	"testing"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/flow"
+	"github.com/inabench/inabench/placement/policytest"
+)
+
+// TestReplayOfParts: a phase has results of jobs that send in all of it, and there is no replay where a job of a phase
+// begins after it or leaves before its end, as a plan has it whose warm-up is shorter than what jobs need to begin.
+func TestReplayOfParts(t *testing.T) {
+	inv := policytest.Racks(1, 3, 2)
+	plan := place(t, inv,
+		placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"},
+		placement.Job{Name: "B", Hosts: []string{"h1-1", "h1-2"}, PS: "h1-3"})
+	c := placement.Conditions{Lanes: 240, Addressing: "hash", Aggregators: 100, Holds: map[string]float64{}, Senders: map[string]placement.Sender{}}
+	for _, job := range []string{"A", "B"} {
+		c.Senders[job] = placement.Sender{Rate: 20e9, Window: 1000}
+		c.Holds[job+"@tor1"] = 100e-6
+	}
+	both := []placement.Phase{{Count: flow.Count{From: .001, To: .002}, Jobs: []string{"A"}}, {Count: flow.Count{From: .003, To: .004}, Jobs: []string{"A", "B"}}}
+	for _, tt := range []struct {
+		name     string
+		b        flow.Times
+		followed bool
+	}{
+		{"it sends in all of its phase", flow.Times{Begin: .0025, End: .004}, true},
+		{"it begins in its phase", flow.Times{Begin: .0035, End: .004}, false},
+		{"it begins after its phase", flow.Times{Begin: .0045, End: .005}, false},
+		{"it leaves in its phase", flow.Times{Begin: .0025, End: .0035}, false},
+		{"it never sends", flow.Times{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := placement.Schedule{Jobs: map[string]flow.Times{"A": {End: .005}, "B": tt.b}, Phases: both}
+			if tt.b == (flow.Times{}) {
+				delete(s.Jobs, "B")
+			}
+			got, err := placement.Replay(inv, plan, c, s)
+			if err != nil || (got != nil) != tt.followed {
+				t.Fatalf("%v, %v", got, err)
+			}
+			for i, p := range got {
+				if len(p.Jobs) != len(both[i].Jobs) || len(p.Jobs[0].Shares) != 1 {
+					t.Errorf("phase %d: %+v", i+1, p)
+				}
+			}
+		})
+	}
+}
