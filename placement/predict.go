@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -268,7 +269,7 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 	}
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
-		if link.Flows > 0 {
+		if link.Flows > 0 || link.Load > 0 {
 			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
@@ -646,7 +647,7 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			out.Goodput = r.Rate / collectives.Duplex * n / (2 * (n - 1))
 		}
 	} else {
-		out.Goodput = r.Rate * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
+		out.Goodput = cmp.Or(r.Got, r.Rate) * float64(4*b.c.Lanes) / float64(b.c.FrameBytes())
 		in := make([]float64, len(f.Nodes)) // packets per PSN that arrive at a node, or that were sent there
 		narrow := 0.0                       // that cross the bottleneck
 		share := slices.Clone(r.Share)

@@ -174,9 +174,12 @@ type JobResult struct {
 	// Up is packets per PSN that each node sends to its parent, indexed like Share. In a
 	// tree that is no product of shares: levels decide together.
 	Up []float64
-	// Of a job whose links are damaged, indexed like Share and per PSN: packets that come to the parent,
-	// results that the parent sends to the node, and those of them that come. Else nil.
+	// Of a job whose links are damaged, and of one in a replayed phase, indexed like Share and per PSN: packets that
+	// come to the parent, results that the parent sends to the node, and those of them that come. Else nil.
 	UpCame, Down, DownCame []float64
+	// Got is what its workers get results of, in a replayed phase, bit/s: while queues grow or drain that is not
+	// Rate, which the parameter server adds up. Else 0.
+	Got float64
 	// ShareSpread and RateSpread are by how much the share and the rate of one run may be off,
 	// as phases of jobs are random and queues may fill late: standard deviations, the shares'
 	// indexed like Share, where packets were followed; else nil and 0.

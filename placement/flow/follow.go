@@ -289,11 +289,14 @@ func (p *Problem) followed(of []int, got *packets.Result, r *Result) {
 		if got.Over > grown { // queues were still filling
 			jr.RateSpread = max(jr.RateSpread, got.Over*jr.Rate)
 		}
-		// What is held back by its own limit keeps to it to the last packet.
+		// What is held back by its own limit keeps to it to the last packet, but for what waited in a queue before.
 		if j.Limit > 0 && jr.Rate > 0.995*j.Limit {
-			jr.Rate, jr.RateSpread, jr.Bottleneck.Kind = j.Limit, 0, ByLimit
+			if jr.Bottleneck.Kind = ByLimit; !r.Replayed {
+				jr.Rate, jr.RateSpread = j.Limit, 0
+			}
 		}
 		jr.UpCame, jr.Down, jr.DownCame = out.UpCame, out.Down, out.DownCame
+		jr.Got = out.Got * packet(j)
 		r.Jobs[ji] = jr
 		below := j.below()
 		for k := range j.Nodes {
@@ -320,6 +323,9 @@ func (p *Problem) followed(of []int, got *packets.Result, r *Result) {
 				r.Links[nd.Down].Spread += jr.RateSpread * w
 			}
 		}
+	}
+	for l, crossed := range got.Links {
+		r.Links[l].Load, r.Links[l].Spread, r.Links[l].Lost = crossed.Load, crossed.Spread, crossed.Lost
 	}
 	for _, ji := range of {
 		p.bottleneck(ji, r)

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/inabench/inabench/placement/flow/packets"
@@ -23,8 +24,9 @@ const replayEvents = 48_000_000
 // begins at which time has the slots of then. A job that sends in all of a phase has a result there; of others it is
 // empty.
 //
-// Phases for which there is a closed form have that. For the others all of the run is followed packet by packet. There
-// are no results where that cannot be, or takes too long.
+// All of the run is followed packet by packet where some phase has no closed form, or a link holds a job back, so
+// that queues grow and drain from phase to phase. A closed form is kept where what was followed comes to the
+// same. There are no results where a run cannot be followed, or takes too long, but for closed forms.
 func Replay(p *Problem, s Schedule) ([]*Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -34,7 +36,7 @@ func Replay(p *Problem, s Schedule) ([]*Result, error) {
 	}
 	out := make([]*Result, len(s.Counts))
 	parts := make([]part, len(s.Counts))
-	closed := true
+	closed, still := true, true
 	for i, c := range s.Counts {
 		pt := p.during(s, c)
 		var err error
@@ -42,21 +44,50 @@ func Replay(p *Problem, s Schedule) ([]*Result, error) {
 			out[i] = pt.whole(len(p.Jobs), pt.average)
 		}
 		closed = closed && out[i] != nil
+		still = still && out[i] != nil && !slices.ContainsFunc(pt.average.Jobs, func(j JobResult) bool { return j.Bottleneck.Kind == ByLink })
 		parts[i] = pt
 	}
-	if closed {
+	if still {
 		return out, nil
 	}
 	followed := replay(p, s, parts)
-	if followed == nil {
+	switch {
+	case followed == nil && closed:
+		return out, nil
+	case followed == nil:
 		return nil, nil
 	}
 	for i := range out {
-		if out[i] == nil {
+		if out[i] == nil || !out[i].near(followed[i], parts[i].of) {
 			out[i] = followed[i]
 		}
 	}
 	return out, nil
+}
+
+// nearly is by how much what was followed may differ from a closed form, rates and loads as a part, and be that.
+const nearly = 0.01
+
+// near says that another result has the same rates and shares of some jobs, and the same loads.
+func (r *Result) near(o *Result, of []int) bool {
+	off := func(a, b float64) bool { return math.Abs(a-b) > nearly*max(a, b) }
+	for _, ji := range of {
+		a, b := &r.Jobs[ji], &o.Jobs[ji]
+		if off(a.Rate, b.Rate) || b.Got > 0 && off(a.Rate, b.Got) {
+			return false
+		}
+		for k := range a.Share {
+			if math.Abs(a.Share[k]-b.Share[k]) > nearly {
+				return false
+			}
+		}
+	}
+	for l := range r.Links {
+		if off(r.Links[l].Load, o.Links[l].Load) {
+			return false
+		}
+	}
+	return true
 }
 
 // part is a problem with only those jobs that send in all of a phase.
@@ -110,7 +141,7 @@ func replay(p *Problem, s Schedule, parts []part) []*Result {
 			r.Jobs = pt.whole(len(p.Jobs), pt.average).Jobs
 		}
 		var of []int // of those whose packets were followed, who sends in all of the phase
-		var only packets.Result
+		only := packets.Result{Links: got[i].Links}
 		for k, ji := range t.of {
 			if slices.Contains(pt.of, ji) {
 				of = append(of, ji)

@@ -79,6 +79,7 @@ type cable struct {
 	queues map[int][]func() // by job: transmissions' ends
 	ring   []int
 	busy   bool
+	sent   float64 // bits
 }
 
 type event struct {
@@ -349,6 +350,7 @@ func (p *protocol) transmit(c *cable) {
 		c.ring = append(c.ring, ji)
 	}
 	c.busy = true
+	c.sent += p.n.Jobs[ji].Bits
 	p.after(p.n.Jobs[ji].Bits/c.rate, func() {
 		c.queued--
 		end()
@@ -480,6 +482,15 @@ func (p *protocol) counts() [][]float64 {
 		out = append(out, row)
 	}
 	return out
+}
+
+// crossed are the bits that have left each link's transmitter, as a row of counts.
+func (p *protocol) crossed() [][]float64 {
+	row := make([]float64, len(p.cables))
+	for l, c := range p.cables {
+		row[l] = c.sent
+	}
+	return [][]float64{row}
 }
 
 // randomNetwork is one to three racks of four hosts, whose switches may hang on one that

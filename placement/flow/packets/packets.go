@@ -211,6 +211,7 @@ type Limits struct {
 // standard errors between runs.
 type Result struct {
 	Jobs   []JobResult
+	Links  []LinkResult // of a Replay: what crossed each link
 	Runs   int
 	Events int
 	// Enough is false where a standard error is above Limits.Error because the events were
@@ -262,9 +263,18 @@ type JobResult struct {
 	ShareSpread     []float64 // and of a run's share
 	Up              []float64 // by node: packets towards the parent, per PSN, those that are lost included
 	UpSpread        []float64 // by node: and of a run's packets/s towards the parent
-	// Of a job with a timeout, whose packets may be lost and whose results may be repeated, by node and
-	// per PSN: packets that the parent receives, and results that it sends to the node and that come there.
+	// Of a Replay, and of a job with a timeout, whose packets may be lost and whose results may be repeated, by
+	// node and per PSN: packets that the parent receives, and results that it sends to the node and that come there.
 	UpCame, Down, DownCame []float64
+	// Got is PSN/s of which a worker got the result, of a Replay: while queues grow that is not Rate.
+	Got float64
+}
+
+// LinkResult is what crosses a link while a Replay counts, no matter when it was put into the link's queue.
+type LinkResult struct {
+	Load   float64 // bit/s that leave its transmitter
+	Spread float64 // of a run's, as JobResult.RateSpread
+	Lost   float64 // bit/s of them that do not come out at its other end, less those that come out twice
 }
 
 // minRuns is how many runs a standard error is drawn from, at least.
@@ -282,7 +292,7 @@ func Run(n *Network, l Limits) (r *Result, ok bool) {
 		return nil, false
 	}
 	var acc accumulator
-	acc.init(n)
+	acc.init(n, 0)
 	used, over, settled := 0, 0.0, 0.0
 	for run := 0; ; run++ {
 		if l.Runs > 0 && run >= l.Runs || run >= minRuns && (l.Late || used+used/run > l.Events) {
@@ -322,16 +332,23 @@ type accumulator struct {
 	relative []bool
 	jobs     []Job
 	extra    [][]seen // by job and node, what is only summed
+	links    int      // that are counted, of a Replay
+	lost     []float64
+	got      []float64
 }
 
-func (a *accumulator) init(n *Network) {
-	a.jobs = n.Jobs
+func (a *accumulator) init(n *Network, links int) {
+	a.jobs, a.links = n.Jobs, links
+	a.lost, a.got = make([]float64, links), make([]float64, len(n.Jobs))
 	for i := range n.Jobs {
 		a.relative = append(a.relative, true)
 		for range n.Jobs[i].Nodes {
 			a.relative = append(a.relative, false, true)
 		}
 		a.extra = append(a.extra, make([]seen, len(n.Jobs[i].Nodes)))
+	}
+	for range links {
+		a.relative = append(a.relative, true)
 	}
 	a.sum, a.sq = make([]float64, len(a.relative)), make([]float64, len(a.relative))
 	a.lo, a.hi = make([]float64, len(a.relative)), make([]float64, len(a.relative))
@@ -353,6 +370,7 @@ func (a *accumulator) add(m *model) {
 		j := &m.jobs[i]
 		psns := j.seen.psns
 		put(psns / m.length)
+		a.got[i] += j.seen.got / m.length / float64(len(j.workers))
 		for v := range j.nodes {
 			c := &j.seen.nodes[v]
 			share := 1.0
@@ -368,6 +386,10 @@ func (a *accumulator) add(m *model) {
 			x.down += c.down / m.length
 			x.got += c.got / m.length
 		}
+	}
+	for l := range a.links {
+		put(m.wires[l].sent / m.length)
+		a.lost[l] += m.wires[l].lost / m.length
 	}
 }
 
@@ -424,6 +446,10 @@ func (a *accumulator) merge(b *accumulator) {
 			x.down += y.down
 			x.got += y.got
 		}
+		a.got[i] += b.got[i]
+	}
+	for l := range a.lost {
+		a.lost[l] += b.lost[l]
 	}
 	a.runs += b.runs
 }
@@ -453,11 +479,18 @@ func (a *accumulator) result() *Result {
 			j.UpSpread = append(j.UpSpread, a.spread(k+1))
 			k += 2
 		}
-		if psns := j.Rate * n; a.jobs[i].Timeout > 0 && psns > 0 {
+		if a.links > 0 {
+			j.Got = a.got[i] / n
+		}
+		if psns := j.Rate * n; (a.links > 0 && a.jobs[i].Kind != Ring || a.jobs[i].Timeout > 0) && psns > 0 {
 			for _, x := range a.extra[i] {
 				j.UpCame, j.Down, j.DownCame = append(j.UpCame, x.came/psns), append(j.Down, x.down/psns), append(j.DownCame, x.got/psns)
 			}
 		}
+	}
+	for l := range a.links {
+		r.Links = append(r.Links, LinkResult{Load: a.sum[k] / n, Spread: a.spread(k), Lost: a.lost[l] / n})
+		k++
 	}
 	return r
 }
@@ -485,6 +518,7 @@ type model struct {
 	jobs     []job
 	mem      []memory
 	links    []link
+	wires    []wire // of each link
 	switches []looker
 	paths    []path // of every job's nodes, up then down
 	owner    []int  // job of each entity of the calendar that is a worker or a parameter server
@@ -503,6 +537,10 @@ type model struct {
 	slots    map[[3]int][]int
 	rnd      uint64
 }
+
+// wire counts the bits that leave a link's transmitter, and those of them that are lost, less those that come out
+// twice; weighted, see model.weight.
+type wire struct{ sent, lost float64 }
 
 // memory is one switch's aggregators.
 type memory struct {
@@ -523,7 +561,8 @@ type packet struct {
 type path struct {
 	job, node int // the child's
 	up        bool
-	link      int
+	wire      int // the link; None for none
+	link      int // the same where it has a rate, and so queues
 	class     int // of the link's queues
 	delay     float64
 	bits      float64
@@ -676,6 +715,7 @@ type job struct {
 
 	seen struct { // weighted, see model.weight
 		psns  float64
+		got   float64 // results that workers had not had before
 		nodes []seen
 	}
 }
@@ -728,7 +768,7 @@ type worker struct {
 }
 
 func newModel(n *Network) *model {
-	m := &model{net: n, block: n.Block, mem: make([]memory, len(n.Switches)), links: make([]link, len(n.Links)), switches: make([]looker, len(n.Switches))}
+	m := &model{net: n, block: n.Block, mem: make([]memory, len(n.Switches)), links: make([]link, len(n.Links)), wires: make([]wire, len(n.Links)), switches: make([]looker, len(n.Switches))}
 	if m.block < 1 || m.block > maxBlock {
 		m.block = maxBlock
 	}
@@ -839,9 +879,12 @@ func (j *Job) heirs() []int {
 
 func (m *model) addPath(ji, k int, up bool, l int) int {
 	j := &m.net.Jobs[ji]
-	p := path{job: ji, node: k, up: up, link: None, delay: j.Nodes[k].Delay, bits: j.Bits}
+	p := path{job: ji, node: k, up: up, wire: None, link: None, delay: j.Nodes[k].Delay, bits: j.Bits}
 	if j.Kind == Ring {
 		p.frames = m.jobs[ji].programs[len(m.jobs[ji].workers)-1].frames // the way of the last worker so far
+	}
+	if l != None {
+		p.wire = l
 	}
 	if l != None && m.net.Links[l] > 0 && !math.IsInf(m.net.Links[l], 1) {
 		p.link = l
@@ -1103,9 +1146,10 @@ func (m *model) count(at, length float64) {
 	for i := range m.links {
 		m.links[i].load = 0
 	}
+	clear(m.wires)
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
-		j.seen.psns = 0
+		j.seen.psns, j.seen.got = 0, 0
 		clear(j.seen.nodes)
 	}
 }
@@ -1304,16 +1348,23 @@ func (m *model) room(l *link, class int, size float64) bool {
 // empty is a queue without packets.
 func (c *class) empty() { c.waiting, c.head, c.deficit, c.served = c.waiting[:0], 0, 0, false }
 
-// fly is a frame that its link has transmitted, and that arrives at the given time.
+// fly is a frame that its link transmits, and that arrives at the given time.
 func (m *model) fly(id int, k packet, at float64) {
 	p := &m.paths[id]
+	if p.wire != None {
+		m.wires[p.wire].sent += m.weight * p.size(k)
+	}
 	if d := p.damage; d != nil {
 		lost, twice, late := m.chance(d.Loss), m.chance(d.Twice), m.chance(d.Late)
 		if lost {
+			m.wires[p.wire].lost += m.weight * p.size(k)
 			return
 		}
-		if twice && p.flying.push(k, at) {
-			m.queue.set(id, p.next())
+		if twice {
+			m.wires[p.wire].lost -= m.weight * p.size(k)
+			if p.flying.push(k, at) {
+				m.queue.set(id, p.next())
+			}
 		}
 		if late {
 			at += d.Delay
@@ -1762,6 +1813,7 @@ func (m *model) receive(j *job, w *worker, psn int) {
 		return // it is known
 	}
 	w.done[i] = true
+	j.seen.got += m.weight
 	if psn >= w.newest && (w.again == nil || !w.again[i]) { // Karn
 		rtt := m.now - w.sent[i]
 		w.rttvar += (math.Abs(w.srtt-rtt) - w.rttvar) / 4

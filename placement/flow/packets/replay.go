@@ -233,7 +233,7 @@ func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 func accumulators(n *Network, s Schedule) []accumulator {
 	out := make([]accumulator, len(s.Counts))
 	for i := range out {
-		out[i].init(n)
+		out[i].init(n, len(n.Links))
 	}
 	return out
 }

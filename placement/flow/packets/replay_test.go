@@ -89,7 +89,7 @@ func TestReplayRefuses(t *testing.T) {
 //	go test ./placement/flow/packets -run TestReplayAgainstProtocol -v -settings 100 -seed 1 -timeout 1h
 func TestReplayAgainstProtocol(t *testing.T) {
 	t.Logf("-seed=%d", *seed)
-	var shares, rates, ups misses
+	var shares, rates, ups, crossed misses
 	var spent time.Duration
 	most := 12e6
 	if testing.Short() {
@@ -98,15 +98,16 @@ func TestReplayAgainstProtocol(t *testing.T) {
 	for i := range runs() {
 		rnd := rand.New(rand.NewPCG(*seed, uint64(i)))
 		n, s := comeAndGo(rnd)
-		of := make([]tally, len(s.Counts))
+		of, links := make([]tally, len(s.Counts)), make([]tally, len(s.Counts))
 		opened := make([]float64, len(n.Jobs))
 		for range 6 {
 			p := newProtocol(t, n, rnd, 0, &s)
 			for c, count := range s.Counts {
 				p.run(time.Duration(count.From * 1e9))
-				before := p.counts()
+				before, sent := p.counts(), p.crossed()
 				p.run(time.Duration(count.To * 1e9))
 				of[c].add(p.counts(), before, count.To-count.From, false)
+				links[c].add(p.crossed(), sent, count.To-count.From, false)
 			}
 			for ji, j := range p.jobs {
 				opened[ji] = max(opened[ji], j.opened)
@@ -125,6 +126,15 @@ func TestReplayAgainstProtocol(t *testing.T) {
 			continue
 		}
 		for c := range r {
+			for l, v := range links[c].mean[0] {
+				out := &r[c].Links[l]
+				if out.Load > n.Links[l]*(1+1/(n.Links[l]*(s.Counts[c].To-s.Counts[c].From))) { // a frame begins in one count and ends in the next
+					t.Errorf("setting %d count %d link %d: %v bit/s of %v", i, c, l, out.Load, n.Links[l])
+				}
+				if few := 3 / (s.Counts[c].To - s.Counts[c].From); v > few { // what starts a job, and the ends of counts
+					crossed.add(out.Load/v-1, math.Hypot(links[c].open()[0][l], few)/v, "setting %d count %d link %d: %.4g, protocol %.4g", i, c, l, out.Load, v)
+				}
+			}
 			allOpen := of[c].open()
 			for ji, row := range of[c].mean {
 				out, open := &r[c].Jobs[ji], allOpen[ji]
@@ -133,9 +143,20 @@ func TestReplayAgainstProtocol(t *testing.T) {
 				}
 				what := fmt.Sprintf("setting %d count %d job %d (%d runs)", i, c, ji, r[c].Runs)
 				rates.add(out.Rate/row[0]-1, math.Hypot(open[0], 2*out.RateError)/row[0], "%s: rate %.4g +- %.2g, protocol %.4g +- %.2g", what, out.Rate, 2*out.RateError, row[0], open[0])
+				got, workers := 0.0, 0.0
+				for k := range n.Jobs[ji].Nodes {
+					if !slices.ContainsFunc(n.Jobs[ji].Nodes, func(nd Node) bool { return nd.Parent == k }) {
+						got += row[1+figures*k+5]
+						workers++
+					}
+				}
+				rates.add(out.Got/(got/workers)-1, math.Hypot(open[0], 2*out.RateError)/row[0], "%s: workers get %.4g, protocol %.4g", what, out.Got, got/workers)
 				for k := range n.Jobs[ji].Nodes {
 					at := 1 + figures*k
 					u, g, d := row[at], row[at+1], row[at+2]
+					if came := row[at+3]; came > 0 {
+						ups.add(out.Rate*out.UpCame[k]/came-1, math.Hypot(open[at+3], 2*out.RateError*out.UpCame[k])/came, "%s node %d: of that comes %.4g, protocol %.4g +- %.2g", what, k, out.Rate*out.UpCame[k], came, open[at+3])
+					}
 					if u > 0 {
 						ups.add(out.Rate*out.Up[k]/u-1, math.Hypot(open[at], 2*out.RateError*out.Up[k])/u, "%s node %d: sends up %.4g, protocol %.4g +- %.2g", what, k, out.Rate*out.Up[k], u, open[at])
 					}
@@ -149,7 +170,8 @@ func TestReplayAgainstProtocol(t *testing.T) {
 	t.Logf("%d settings in %v", runs(), spent)
 	shares.judge(t, "share", .04)
 	rates.judge(t, "rate", .05)
-	ups.judge(t, "link", .05)
+	ups.judge(t, "up", .05)
+	crossed.judge(t, "link", .05)
 }
 
 // comeAndGo is a random network, and two to four phases of a run in which jobs begin and end.
@@ -164,11 +186,15 @@ func comeAndGo(rnd *rand.Rand) (*Network, Schedule) {
 		}
 		span := newModel(n).span()
 		length := span * (6 + 40*rnd.Float64())
+		warm := 4 * span // or soon, while queues of the phase before drain
+		if rnd.IntN(2) == 0 {
+			warm, length = 2*span*rnd.Float64(), span*(3+6*rnd.Float64())
+		}
 		phases := 2 + rnd.IntN(3)
 		s := Schedule{}
 		for p := range phases {
 			at := 4*span + float64(p)*length
-			s.Counts = append(s.Counts, Count{at + 4*span, at + length})
+			s.Counts = append(s.Counts, Count{at + warm, at + length})
 		}
 		for ji := range n.Jobs {
 			first, last := rnd.IntN(phases), phases-1
@@ -178,7 +204,7 @@ func comeAndGo(rnd *rand.Rand) (*Network, Schedule) {
 			if rnd.IntN(3) == 0 {
 				last = first + rnd.IntN(phases-first)
 			}
-			s.Jobs = append(s.Jobs, Times{s.Counts[first].From - 4*span, .02 * span, s.Counts[last].To})
+			s.Jobs = append(s.Jobs, Times{s.Counts[first].From - warm, .02 * span, s.Counts[last].To})
 		}
 		return n, s
 	}
