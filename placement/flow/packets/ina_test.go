@@ -79,7 +79,7 @@ type cable struct {
 	queues map[int][]func() // by job: transmissions' ends
 	ring   []int
 	busy   bool
-	sent   float64 // bits
+	sent   float64 // bits, see crossed
 }
 
 type event struct {
@@ -297,12 +297,21 @@ func (p *protocol) due(ji int, s *sender) (time.Duration, bool) {
 
 // cross takes a packet of a job over a link and a delay: queues by job take turns, and the longest
 // gives way where there is no room.
-func (p *protocol) cross(ji, link int, delay float64, do func()) {
+func (p *protocol) cross(ji, link int, host bool, delay float64, do func()) {
 	if link == None {
 		p.after(delay, do)
 		return
 	}
 	c := p.cables[link]
+	if size := p.n.Jobs[ji].Bits; host {
+		c.sent += size
+	} else {
+		arrive := do
+		do = func() {
+			c.sent += size
+			arrive()
+		}
+	}
 	if c.buffer > 0 && c.queued == c.buffer {
 		longest := ji
 		for i, q := range c.queues {
@@ -350,7 +359,6 @@ func (p *protocol) transmit(c *cable) {
 		c.ring = append(c.ring, ji)
 	}
 	c.busy = true
-	c.sent += p.n.Jobs[ji].Bits
 	p.after(p.n.Jobs[ji].Bits/c.rate, func() {
 		c.queued--
 		end()
@@ -364,7 +372,7 @@ func (p *protocol) up(ji, k int, b []byte) {
 	j := p.jobs[ji]
 	j.up[k]++
 	nd := &j.in.Nodes[k]
-	p.cross(ji, nd.Up, nd.Delay, func() {
+	p.cross(ji, nd.Up, len(j.child[k]) == 0, nd.Delay, func() {
 		j.came[k]++
 		p.arrive(ji, nd.Parent, k, slices.Clone(b))
 	})
@@ -423,7 +431,7 @@ func (p *protocol) back(ji, k int, to uint64, b []byte) {
 	j := p.jobs[ji]
 	j.down[k]++
 	nd := &j.in.Nodes[k]
-	p.cross(ji, nd.Down, nd.Delay, func() {
+	p.cross(ji, nd.Down, j.in.Kind != Synchronous && j.in.Nodes[nd.Parent].Parent == None, nd.Delay, func() {
 		j.got[k]++
 		p.down(ji, k, to, slices.Clone(b))
 	})
@@ -484,7 +492,7 @@ func (p *protocol) counts() [][]float64 {
 	return out
 }
 
-// crossed are the bits that have left each link's transmitter, as a row of counts.
+// crossed are the bits of each link, a host's as it hands them over and others as they come out, as a row of counts.
 func (p *protocol) crossed() [][]float64 {
 	row := make([]float64, len(p.cables))
 	for l, c := range p.cables {

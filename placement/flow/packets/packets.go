@@ -270,9 +270,10 @@ type JobResult struct {
 	Got float64
 }
 
-// LinkResult is what crosses a link while a Replay counts, no matter when it was put into the link's queue.
+// LinkResult is what crosses a link while a Replay counts, as testbeds count it: of a host's link what the host hands
+// over, which may have to queue, and of a switch's what comes out of it, or is lost on it.
 type LinkResult struct {
-	Load   float64 // bit/s that leave its transmitter
+	Load   float64 // bit/s
 	Spread float64 // of a run's, as JobResult.RateSpread
 	Lost   float64 // bit/s of them that do not come out at its other end, less those that come out twice
 }
@@ -538,8 +539,7 @@ type model struct {
 	rnd      uint64
 }
 
-// wire counts the bits that leave a link's transmitter, and those of them that are lost, less those that come out
-// twice; weighted, see model.weight.
+// wire counts the bits of a link, as a LinkResult has them; weighted, see model.weight.
 type wire struct{ sent, lost float64 }
 
 // memory is one switch's aggregators.
@@ -561,9 +561,10 @@ type packet struct {
 type path struct {
 	job, node int // the child's
 	up        bool
-	wire      int // the link; None for none
-	link      int // the same where it has a rate, and so queues
-	class     int // of the link's queues
+	wire      int  // the link; None for none
+	host      bool // who sends is one
+	link      int  // the same where it has a rate, and so queues
+	class     int  // of the link's queues
 	delay     float64
 	bits      float64
 	frames    []float64 // bits by PSN, of a ring's
@@ -885,6 +886,12 @@ func (m *model) addPath(ji, k int, up bool, l int) int {
 	}
 	if l != None {
 		p.wire = l
+	}
+	if up {
+		p.host = !slices.ContainsFunc(j.Nodes, func(nd Node) bool { return nd.Parent == k })
+	} else {
+		root := j.Nodes[k].Parent
+		p.host = j.Kind != Synchronous && root != None && j.Nodes[root].Parent == None
 	}
 	if l != None && m.net.Links[l] > 0 && !math.IsInf(m.net.Links[l], 1) {
 		p.link = l
@@ -1283,6 +1290,9 @@ func (m *model) step(id int) {
 // put sends a packet along a path.
 func (m *model) put(id int, k packet) {
 	p := &m.paths[id]
+	if p.host && p.wire != None {
+		m.wires[p.wire].sent += m.weight * p.size(k)
+	}
 	if p.link == None {
 		m.fly(id, k, m.now+p.delay)
 		return
@@ -1351,17 +1361,14 @@ func (c *class) empty() { c.waiting, c.head, c.deficit, c.served = c.waiting[:0]
 // fly is a frame that its link transmits, and that arrives at the given time.
 func (m *model) fly(id int, k packet, at float64) {
 	p := &m.paths[id]
-	if p.wire != None {
-		m.wires[p.wire].sent += m.weight * p.size(k)
-	}
 	if d := p.damage; d != nil {
 		lost, twice, late := m.chance(d.Loss), m.chance(d.Twice), m.chance(d.Late)
 		if lost {
-			m.wires[p.wire].lost += m.weight * p.size(k)
+			m.lose(p, p.size(k))
 			return
 		}
 		if twice {
-			m.wires[p.wire].lost -= m.weight * p.size(k)
+			m.lose(p, -p.size(k))
 			if p.flying.push(k, at) {
 				m.queue.set(id, p.next())
 			}
@@ -1372,6 +1379,14 @@ func (m *model) fly(id int, k packet, at float64) {
 	}
 	if p.flying.push(k, at) {
 		m.queue.set(id, p.next())
+	}
+}
+
+// lose counts bits that do not come out of a path's link.
+func (m *model) lose(p *path, bits float64) {
+	w := &m.wires[p.wire]
+	if w.lost += m.weight * bits; !p.host {
+		w.sent += m.weight * bits
 	}
 }
 
@@ -1393,14 +1408,23 @@ func (m *model) land(id int) (k packet, ok bool) {
 	switch {
 	case p.looker == nil:
 		k, ok = p.flying.pop(), true
+		m.landed(p, k)
 	case p.looked.n > 0 && p.looked.first() <= m.now:
 		k, ok = p.looked.pop(), true
 	default:
 		k = p.flying.pop()
+		m.landed(p, k)
 		p.looked.push(k, m.look(p.looker, m.now))
 	}
 	m.queue.set(id, p.next())
 	return k, ok
+}
+
+// landed counts a frame that comes out of a path's link.
+func (m *model) landed(p *path, k packet) {
+	if p.wire != None && !p.host {
+		m.wires[p.wire].sent += m.weight * p.size(k)
+	}
 }
 
 // chance is true with the given probability.
