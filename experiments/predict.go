@@ -330,13 +330,21 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(r.spec.Measure.Warmup.Std().Seconds(), predictions[0]), brief(ph.End-ph.Start, base, predictions[0]))
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(r.spec.Measure.Warmup.Std().Seconds(), predictions[0]),
+		brief(ph.End-ph.Start, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
 	return ph, m.log.err
 }
 
 // early says that a phase is measured, after a warm-up of so many seconds, long before what is predicted of it
-// has come about; empty: it is not.
+// has come about, or before a job that was followed can have a result, which is when workers are first read; empty: it
+// is not.
 func early(warmup float64, p *placement.Prediction) string {
+	for _, j := range p.Jobs {
+		if p.Replayed && warmup < j.Trip {
+			return fmt.Sprintf("the warm-up is %s, and a round trip of job %s takes %s: it may have no result yet when the phase begins; a longer measure.warmup would do",
+				results.Quantity(warmup, "s"), j.Name, results.Quantity(j.Trip, "s"))
+		}
+	}
 	if warmup >= p.Settled/2 {
 		return ""
 	}
@@ -349,12 +357,12 @@ func early(warmup float64, p *placement.Prediction) string {
 const fewTrips = 20
 
 // brief says that a phase of so many seconds lasts few round trips of a job, queues included; empty: it does not.
-func brief(length float64, base Baseline, p *placement.Prediction) string {
+func brief(length float64, p *placement.Prediction) string {
 	if p.Replayed {
 		return ""
 	}
 	for _, j := range p.Jobs {
-		trip := base.RTTs[j.Name]
+		trip := j.Trip
 		if j.WireRate > 0 {
 			trip += 8 * j.Queue / j.WireRate
 		}
@@ -364,6 +372,20 @@ func brief(length float64, base Baseline, p *placement.Prediction) string {
 		}
 	}
 	return ""
+}
+
+// fewReadings is how many intervals of readings a phase lasts at least for what was followed of it to be what was
+// counted: jobs that have just begun, and queues that drain, change within an interval, and at each end of
+// the phase a part of one is not counted.
+const fewReadings = 10
+
+// coarse says that a phase of so many seconds, which was followed, is read at long intervals; empty: it is not.
+func coarse(length, interval float64, p *placement.Prediction) string {
+	if !p.Replayed || length >= fewReadings*interval {
+		return ""
+	}
+	return fmt.Sprintf("the phase is %s and is read every %s: what happened at its ends is not counted; a longer measure.duration, or a shorter measure.interval, would do",
+		results.Quantity(length, "s"), results.Quantity(interval, "s"))
 }
 
 // fewLosses is how many packets a job has to send again in a phase for its figures to be those of many losses:

@@ -249,14 +249,30 @@ window = 4096
 	}
 }
 
-// TestEarly: what is measured long before queues are full need not be what is predicted of full ones.
+// TestEarly: what is measured long before queues are full, or before a job has had a result, need not be what is
+// predicted.
 func TestEarly(t *testing.T) {
 	for _, c := range []struct {
 		warmup, settled float64
-		early           bool
-	}{{2, 0, false}, {2, 3, false}, {2, 4, false}, {2, 5, true}, {0, .1, true}} {
-		if why := early(c.warmup, &placement.Prediction{Settled: c.settled}); (why != "") != c.early {
-			t.Errorf("%v s of warm-up, settled after %v s: %q", c.warmup, c.settled, why)
+		replayed, early bool
+	}{{2, 0, false, false}, {2, 3, false, false}, {2, 4, false, false}, {2, 5, false, true}, {0, .1, false, true}, {.1, 0, false, false}, {.1, 0, true, true}, {.3, 0, true, false}} {
+		p := &placement.Prediction{Settled: c.settled, Replayed: c.replayed, Jobs: []placement.JobPrediction{{Name: "A", Trip: .2}}}
+		if why := early(c.warmup, p); (why != "") != c.early {
+			t.Errorf("%+v: %q", c, why)
+		}
+	}
+}
+
+// TestCoarse: a phase that was followed has ten readings, or fails by none of what they say.
+func TestCoarse(t *testing.T) {
+	for _, c := range []struct {
+		length, interval float64
+		replayed, coarse bool
+	}{
+		{.9, .1, true, true}, {1.1, .1, true, false}, {.9, .1, false, false}, {.9, .05, true, false},
+	} {
+		if why := coarse(c.length, c.interval, &placement.Prediction{Replayed: c.replayed}); (why != "") != c.coarse {
+			t.Errorf("%+v: %q", c, why)
 		}
 	}
 }
@@ -274,8 +290,8 @@ func TestBrief(t *testing.T) {
 		{4, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, false},
 		{1e-9, 0, placement.JobPrediction{}, false}, // nothing is known of it
 	} {
-		c.job.Name = "A"
-		why := brief(c.length, Baseline{RTTs: map[string]float64{"A": c.rtt, "B": 1}}, &placement.Prediction{Jobs: []placement.JobPrediction{c.job}})
+		c.job.Name, c.job.Trip = "A", c.rtt
+		why := brief(c.length, &placement.Prediction{Jobs: []placement.JobPrediction{c.job}})
 		if (why != "") != c.brief {
 			t.Errorf("%v s of trips of %v s, %+v: %q", c.length, c.rtt, c.job, why)
 		}

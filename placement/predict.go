@@ -108,6 +108,8 @@ type JobPrediction struct {
 	// Queue is how many bytes of the job wait before its bottleneck, where that is a link: what of its
 	// windows is on no way. Queues are taken to be as long as that needs: see Overflows.
 	Queue float64 `json:"queue,omitempty"`
+	// Trip is a round trip in seconds with empty queues, of a job that waits for results.
+	Trip float64 `json:"-"`
 }
 
 // SharePrediction is the part of a job that a switch aggregates.
@@ -269,7 +271,7 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 	}
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
-		if link.Flows > 0 || link.Load > 0 {
+		if link.Flows > 0 {
 			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
@@ -641,7 +643,7 @@ func spread(of, rate float64) float64 {
 }
 
 func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction {
-	out := JobPrediction{Name: j.Name, WireRate: r.Rate, Spread: spread(r.RateSpread, r.Rate)}
+	out := JobPrediction{Name: j.Name, WireRate: r.Rate, Spread: spread(r.RateSpread, r.Rate), Trip: f.RTT}
 	if j.Collective == Ring {
 		if n := float64(len(j.Workers)); n > 1 {
 			out.Goodput = r.Rate / collectives.Duplex * n / (2 * (n - 1))
