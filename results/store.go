@@ -504,7 +504,7 @@ func ReadRecord(dir string) (*Record, error) {
 }
 
 // ErrContradicts is wrapped by the error of a record that was changed after its run: its outcome is not that
-// of its checks.
+// of its checks, or a check's not that of its figures.
 var ErrContradicts = errors.New("the record contradicts itself, so it was changed after the run")
 
 // contradiction is how an outcome cannot be that of the record's checks; nil if it can.
@@ -517,24 +517,68 @@ func (r *Record) contradiction() error {
 		return fmt.Errorf("%w: outcome %q is none", ErrContradicts, r.Outcome)
 	}
 	held := false
+	judged := map[string]bool{}
 	for _, c := range r.Checks {
+		judged[c.Expect] = true
 		switch {
 		case c.Gate && c.Outcome == Fail:
 			return fmt.Errorf("%w: it says pass, and %q failed", ErrContradicts, c.title())
 		case c.Gate && c.Outcome == Inconclusive:
 			return fmt.Errorf("%w: it says pass, and %q is undecided", ErrContradicts, c.title())
+		case c.Gate && !c.Implied && c.Outcome == Pass:
+			if err := r.disowned(&c); err != nil {
+				return fmt.Errorf("%w: %q passed, and %w", ErrContradicts, c.title(), err)
+			}
 		}
 		held = held || c.Gate && !c.Implied && c.Outcome == Pass
 	}
 	switch {
 	case !held:
 		return fmt.Errorf("%w: it says pass, and no check that is gated held", ErrContradicts)
+	case r.Sabotage == nil && slices.ContainsFunc(r.Args, func(a string) bool { return a == "--sabotage" || strings.HasPrefix(a, "--sabotage=") }):
+		return fmt.Errorf("%w: it was given a fault, and does not say so", ErrContradicts)
 	case r.Planned > 0 && len(r.Points) == 0:
 		return fmt.Errorf("%w: it says pass, and has no points", ErrContradicts)
 	}
 	for _, p := range r.Points {
 		if p.Error != "" {
 			return fmt.Errorf("%w: it says pass, and ended early: %s", ErrContradicts, p.Error)
+		}
+	}
+	for _, e := range r.Expect {
+		if e.Gate && !judged[e.Name] {
+			return fmt.Errorf("%w: it says pass, and nothing was held against %q", ErrContradicts, e.Name)
+		}
+	}
+	return nil
+}
+
+// disowned is how a check that passed is not that of its own figures, or of its phase's; nil if it is.
+func (r *Record) disowned(c *Check) error {
+	if lo, hi := c.band(); c.Bound != "" && (c.Error < lo || c.Error > hi) {
+		return fmt.Errorf("is off by %g with a tolerance of %g", c.Error, c.Tolerance)
+	}
+	if c.Statistic != "each" || c.Repeats > 1 {
+		return nil
+	}
+	off := c.Measured - c.Predicted
+	if c.Relative && c.Predicted != 0 {
+		off /= c.Predicted
+	}
+	same := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }
+	if !same(off, c.Error) {
+		return fmt.Errorf("measured %g of %g is not off by %g", c.Measured, c.Predicted, c.Error)
+	}
+	if c.Index < 0 || c.Index >= len(r.Points) || c.Phase < 0 || c.Phase >= len(r.Points[c.Index].Phases) {
+		return nil
+	}
+	for _, f := range r.Points[c.Index].Phases[c.Phase].Figures {
+		switch {
+		case f.Metric != c.Metric || f.Of != c.Of:
+		case f.Kind == c.Kind && !same(f.Value, c.Measured):
+			return fmt.Errorf("says that %g was measured, and the phase that %g was", c.Measured, f.Value)
+		case f.Kind == Predicted && f.Predictor == c.Predictor && !same(f.Value, c.Predicted):
+			return fmt.Errorf("says that %g was predicted, and the phase that %g was", c.Predicted, f.Value)
 		}
 	}
 	return nil

@@ -382,6 +382,19 @@ func TestFinish(t *testing.T) {
 // TestContradiction: a record whose outcome is not that of its own checks is not shown as if it were.
 func TestContradiction(t *testing.T) {
 	failed := []Check{{Expect: "goodput", Gate: true, Outcome: Fail}}
+	share := func(change func(c *Check)) Record {
+		c := Check{Expect: "share", Gate: true, Outcome: Pass, Metric: "share", Of: "A@tor1", Kind: Measured, Predictor: "occupancy",
+			Bound: "within", Statistic: "each", Measured: .4, Predicted: .38, Error: .02, Tolerance: .05}
+		change(&c)
+		return Record{Outcome: Pass, Checks: []Check{c}, Expect: []Expect{{Name: "share", Gate: true}}, Points: []Point{{Phases: []Phase{{Figures: []Figure{
+			{Metric: "share", Of: "A@tor1", Kind: Measured, Value: .4},
+			{Metric: "share", Of: "A@tor1", Kind: Predicted, Predictor: "occupancy", Value: .38},
+		}}}}}}
+	}
+	fault := share(func(*Check) {})
+	fault.Args = []string{"run", "--sabotage=slow-up", "x.toml"}
+	faulty := fault
+	faulty.Sabotage = &Sabotage{Fault: "slow-up"}
 	for _, c := range []struct {
 		name string
 		rec  Record
@@ -395,6 +408,14 @@ func TestContradiction(t *testing.T) {
 		{"passes with points that are gone", Record{Outcome: Pass, Planned: 2, Checks: []Check{{Gate: true, Outcome: Pass}}}, false},
 		{"passes with a check that failed", Record{Outcome: Pass, Checks: failed}, false},
 		{"passes with a point that ended early", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}}, Points: []Point{{Error: "killed"}}}, false},
+		{"passes by its own figures", share(func(*Check) {}), true},
+		{"passes with a figure that is off", share(func(c *Check) { c.Tolerance = .01 }), false},
+		{"passes with an error that is none", share(func(c *Check) { c.Predicted, c.Error = .5, 0 }), false},
+		{"passes with another measurement than its phase's", share(func(c *Check) { c.Measured, c.Error = .38, 0 }), false},
+		{"passes with another prediction than its phase's", share(func(c *Check) { c.Predicted, c.Error = .4, 0 }), false},
+		{"passes without what was expected", share(func(c *Check) { c.Expect = "rate" }), false},
+		{"was given a fault and says so", faulty, true},
+		{"was given a fault and does not say so", fault, false},
 		{"an outcome of its own", Record{Outcome: "perfect"}, false},
 	} {
 		dir := t.TempDir()

@@ -550,17 +550,23 @@ func (c *Check) off(grain float64) bool {
 // or does not hold however busy the machine was.
 func counted(metric string) bool { return metric == "sum_errors" || metric == "iterations" }
 
+// band is what the error may be.
+func (c *Check) band() (lo, hi float64) {
+	slack := 1e-9 * max(math.Abs(c.Tolerance), math.Abs(c.Error)) // rounding decides nothing
+	lo, hi = -c.Tolerance-slack, c.Tolerance+slack
+	switch c.Bound {
+	case "at-least":
+		hi = math.Inf(1)
+	case "at-most":
+		lo = math.Inf(-1)
+	}
+	return lo, hi
+}
+
 // decide applies the rule of Judge to the error's interval.
 func (c *Check) decide(lo, hi float64) {
 	tol := c.Tolerance
-	slack := 1e-9 * max(math.Abs(tol), math.Abs(c.Error)) // rounding decides nothing
-	bandLo, bandHi := -tol-slack, tol+slack
-	switch c.Bound {
-	case "at-least":
-		bandHi = math.Inf(1)
-	case "at-most":
-		bandLo = math.Inf(-1)
-	}
+	bandLo, bandHi := c.band()
 	half := (hi - lo) / 2
 	inside := bandLo <= c.Error && c.Error <= bandHi
 	switch {
