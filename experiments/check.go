@@ -340,7 +340,9 @@ func (c *checker) measure() {
 	m := &c.s.Measure
 	positive(c, "measure.duration", m.Duration)
 	positive(c, "measure.interval", m.Interval)
-	positive(c, "measure.repeats", m.Repeats)
+	if positive(c, "measure.repeats", m.Repeats); m.Repeats > MostRepeats {
+		c.Problemf("measure.repeats", "", "%d repeats: at most %d", m.Repeats, MostRepeats)
+	}
 	positive(c, "measure.patience", m.Patience)
 	if c.Has("measure.stretch") && !(m.Stretch >= 1 && m.Stretch <= 100) {
 		c.Problemf("measure.stretch", "", "a phase cannot become %v times as long; 1 to 100", m.Stretch)
@@ -516,7 +518,33 @@ func (c *checker) expect(e *Expect) {
 	case e.Bound == "within" && e.Metric != "sum_errors":
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")
 	}
+	if e.Gate && r.Predictor == "value" && !c.reported(e.At+".value") && !c.reported(e.At+".tolerance") {
+		c.vacuous(e, r)
+	}
 	e.resolved = r
+}
+
+// MostRepeats is how often a point may be measured: more records than memory holds are of no use.
+const MostRepeats = 10_000
+
+// Metrics that are never negative, and those of them that are never more than 1.
+var (
+	fractions  = []string{"share", "granted", "jain"}
+	quantities = append([]string{"goodput", "wire_rate", "link_rate"}, fractions...)
+)
+
+// vacuous reports a bound that nothing which can be measured breaks.
+func (c *checker) vacuous(e *Expect, r results.Expect) {
+	by := r.Tolerance
+	if r.Relative {
+		by *= math.Abs(r.Value)
+	}
+	switch {
+	case r.Bound == "at-least" && slices.Contains(quantities, r.Metric) && r.Value-by <= 0:
+		c.Problemf(e.At+".value", "write more, or gate = false", "a %s of 0 would pass: nothing is judged", r.Metric)
+	case r.Bound == "at-most" && slices.Contains(fractions, r.Metric) && r.Value+by >= 1:
+		c.Problemf(e.At+".value", "write less, or gate = false", "a %s of 1, which is the most, would pass: nothing is judged", r.Metric)
+	}
 }
 
 // atSwitches names what is at each switch that can aggregate.

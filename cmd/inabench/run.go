@@ -64,8 +64,8 @@ func runAction(c *cli.Context) error {
 	if c.IsSet("resume") && engine != "slurm" {
 		return usagef("--engine slurm --resume RUN", "--resume takes over points that Slurm computed")
 	}
-	if c.Int("repeat") < 0 {
-		return usagef("leave it out for as many as the experiment says", "--repeat %d: at least 1", c.Int("repeat"))
+	if n := c.Int("repeat"); n < 0 || n > experiments.MostRepeats {
+		return usagef("leave it out for as many as the experiment says", "--repeat %d: 1 to %d", n, experiments.MostRepeats)
 	}
 	var order *sabotage.Order
 	if text := c.String("sabotage"); text != "" {
