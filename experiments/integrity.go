@@ -292,20 +292,32 @@ func heldUp(health []results.Trouble) (out []results.Finding) {
 }
 
 // stopped finds processes of jobs that stood still for long within a phase while all else ran: that one was
-// stopped, and no load of the machine explains it. What lateness comes of it excuses nothing.
+// stopped, and no load of the machine explains it. What lateness comes of it excuses nothing. One that did so
+// for a part of a phase, a little at a time, may have been kept from a processor; but figures that leave its
+// pauses out are not those of the phase.
 func (in *inspection) stopped() []results.Finding {
 	var out []results.Finding
 	for _, sp := range in.obs.timeline.spans() {
 		start, end := sp.start.Seconds(), sp.end.Seconds()
+		phase := fmt.Sprintf("within a phase from %.2f s to %.2f s", start, end)
 		for _, j := range in.setup.Plan.Jobs {
 			if !slices.Contains(sp.jobs, j.Name) {
 				continue
 			}
-			s, long := stoppedAlone(in.obs.stalls, j.Name, start, end)
+			found := results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name}
+			for _, p := range stoppedAlone(in.obs.stalls, j.Name, start, end) {
+				switch s := p.longest; {
+				case p.most > stillLeast && found.Outcome != results.Fail:
+					found.Outcome = results.Fail
+					found.What = fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, %s: %s, and meanwhile all else went on", j.Name, s.where, s.Start, s.End, phase, s.what)
+				case p.sum > max(stillLeast, stillPart*(end-start)) && found.Outcome == "":
+					found.Outcome = results.Inconclusive
+					found.What = fmt.Sprintf("job %s stood still: %s did so %d times, for %s in all, %s, the longest: %s, and meanwhile all else went on", j.Name, p.where, p.n, results.Quantity(p.sum, "s"), phase, s.what)
+				}
+			}
 			same := slices.ContainsFunc(out, func(f results.Finding) bool { return f.Of == j.Name }) // it goes on in the next phase
-			if long > stillLeast && !same {
-				out = append(out, results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name, Outcome: results.Fail,
-					What: fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, within a phase from %.2f s to %.2f s: %s, and meanwhile all else went on", j.Name, s.where, s.Start, s.End, start, end, s.what)})
+			if found.Outcome != "" && !same {
+				out = append(out, found)
 			}
 		}
 	}

@@ -54,21 +54,43 @@ func (s standstill) job() string {
 // of reports whether a job's own process stood still.
 func (s standstill) of(job string) bool { return !s.machine() && s.job() == job }
 
-// stoppedAlone is the stall of a job's own process that lasted longest while nothing else stood still,
-// of those that reach into [start, end], and for how long, in seconds. Else is the testbed: what stops
-// or delays a whole machine does so to its switches too, or to this program, and many jobs' processes
-// may be stopped at once.
-func stoppedAlone(stalls []standstill, job string, start, end float64) (worst standstill, longest float64) {
+// alone is for how long a process's stall lasted while nothing else stood still, in seconds. Else is the testbed:
+// what stops or delays a whole machine does so to its switches too, or to this program, and many jobs'
+// processes may be stopped at once.
+func (s standstill) alone(machine []standstill) float64 {
+	return max(0, min(s.late, s.End-s.Start)-total(spoiltTimes(machine, s.Start, s.End, 0)))
+}
+
+// pauses are the stalls of one process alone.
+type pauses struct {
+	where   string
+	longest standstill
+	most    float64 // s, of the longest
+	n       int
+	sum     float64 // s, of all
+}
+
+// stoppedAlone are the pauses of each of a job's processes that reach into [start, end], in the order in which the
+// processes stood still first.
+func stoppedAlone(stalls []standstill, job string, start, end float64) (out []pauses) {
 	machine := ofMachine(stalls)
 	for _, s := range stalls {
 		if !s.of(job) || s.End <= start || s.Start >= end {
 			continue
 		}
-		if long := min(s.late, s.End-s.Start) - total(spoiltTimes(machine, s.Start, s.End, 0)); long > longest {
-			worst, longest = s, long
+		i := slices.IndexFunc(out, func(p pauses) bool { return p.where == s.where })
+		if i < 0 {
+			i, out = len(out), append(out, pauses{where: s.where})
+		}
+		long := s.alone(machine)
+		if p := &out[i]; long > 0 {
+			p.n++
+			if p.sum += long; long > p.most {
+				p.longest, p.most = s, long
+			}
 		}
 	}
-	return worst, longest
+	return out
 }
 
 // recovery is how long after a stall traffic is not what it was: what waited is sent, and what
