@@ -226,6 +226,7 @@ type held struct {
 	ok     bool
 	spread float64 // by how much one run may be off, as the prediction says; half an interval
 	late   Trouble // by how much frames were late, as a part of a round trip
+	caught float64 // by how much a rate may be more for what waited in times that are left out; see Phase.caughtUp
 	stood  string  // why a failure may be the testbed's; see Phase.Stood
 }
 
@@ -287,6 +288,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 		largest := 0.0
 		repeats, dropped, reason, stood := 0, 0, "", ""
 		var late Trouble
+		caught := 0.0
 		for _, p := range c.all {
 			if phase >= len(p.Phases) {
 				continue
@@ -296,6 +298,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			if t := p.late(); t.Value > late.Value {
 				late = t
 			}
+			caught = max(caught, p.Phases[phase].caughtUp())
 			why := p.UnsoundIn(phase)
 			if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
 				why = ""
@@ -355,7 +358,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 				k.stood = ""
 			}
 			if slices.Contains(rates, e.Metric) {
-				k.late = late
+				k.late, k.caught = late, caught
 			}
 			k.Point, k.Index, k.Phase, k.Of = c.labels, c.index, phase, of
 			note := ""
@@ -504,6 +507,22 @@ func (p Point) late() (worst Trouble) {
 func (c *held) allow() {
 	c.within(c.spread, "one run may be off by as much: jobs keep the phase in which they began", CodeVaries)
 	c.within(c.late.Value, c.late.Where+": "+c.late.What+", and a window that waits for answers is slower by as much", CodeLimited)
+	if c.Error > 0 {
+		c.within(c.caught, "times are left out in which the testbed stood still, and what waited then was sent after them", CodeLimited)
+	}
+}
+
+// caughtUp is by how much a rate in a phase may be more, as a part of what it should be, because all that waited in
+// the times that are left out was sent in the others.
+func (p *Phase) caughtUp() float64 {
+	lost := 0.0
+	for _, s := range p.LeftOut {
+		lost += s.End - s.Start
+	}
+	if kept := p.End - p.Start - lost; kept > 0 {
+		return lost / kept
+	}
+	return 0
 }
 
 // within leaves open what failed by no more than a part more than the tolerance.

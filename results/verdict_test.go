@@ -475,6 +475,34 @@ func TestLateFrames(t *testing.T) {
 	}
 }
 
+// TestCaughtUp: a rate that is more by no more than what waited in times that are left out may be the machine's; one that
+// is less, or more than that, is not, and neither is a share.
+func TestCaughtUp(t *testing.T) {
+	for _, tt := range []struct {
+		name, metric  string
+		error, stalls float64 // seconds of ten
+		outcome       Outcome
+	}{
+		{"nothing is left out", "goodput", .15, 0, Fail},
+		{"more, by what waited", "goodput", .15, 1, Inconclusive},
+		{"more than that", "goodput", .17, 1, Fail},
+		{"less", "goodput", -.15, 1, Fail},
+		{"a share", "share", .15, 1, Fail},
+	} {
+		got := measuredFig(tt.metric, "A", 100*(1+tt.error), .2, "bit/s")
+		got.N = 20
+		ph := Phase{End: 10, Figures: []Figure{got, predictedFig(tt.metric, "A", 100, "bit/s", "occupancy", "")}}
+		if tt.stalls > 0 {
+			ph.LeftOut = []Stall{{Span: Span{Start: 1, End: 1 + tt.stalls}, Why: "switch tor1: frames left late"}}
+		}
+		e := Expect{Name: "e", Metric: tt.metric, Predictor: "occupancy", Statistic: "each", Tolerance: .05, Relative: true, Gate: true}
+		checks, outcome, _ := Judge([]Expect{e}, []Point{{Phases: []Phase{ph}}})
+		if outcome != tt.outcome || outcome == Inconclusive && (checks[0].Code != CodeLimited || !strings.Contains(checks[0].Why, "left out")) {
+			t.Errorf("%s: %s, %+v", tt.name, outcome, checks)
+		}
+	}
+}
+
 // A prediction that says by how much one run may be off does not fail one that is.
 func TestSpreadOfPredictions(t *testing.T) {
 	for _, c := range []struct {
