@@ -44,6 +44,35 @@ func TestReplayClosedForms(t *testing.T) {
 	}
 }
 
+// TestReplayDrains: a queue that grew while two jobs shared a link drains in the next phase, in which the job that is
+// left has more than its rate limit, although its memory never is short. By hand: of 600 packets/s of each 500 pass, so
+// that 1,000 of each wait after 10 s; B's pass in 2 s more, and then A's, of which there are 1,200, at 400 a second.
+func TestReplayDrains(t *testing.T) {
+	p := rack3(1<<20, Pool, 2, func(_ int, j *Job) {
+		j.Packet, j.Limit, j.Window, j.RTT = 1, 600, 8192, .01
+	})
+	got, err := Replay(p, Schedule{
+		Jobs:   []Times{{Begin: 0, End: 40}, {Begin: 10, End: 20}},
+		Counts: []Count{{From: 1, To: 9}, {From: 11, To: 20}, {From: 22.5, To: 24.5}, {From: 30, To: 40}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]float64{{600, 0}, {500, 500}, {1000, 0}, {600, 0}} {
+		for ji, rate := range want {
+			r := &got[i].Jobs[ji]
+			if have := max(r.Got, r.Rate); !near(have, rate, .03) {
+				t.Errorf("phase %d job %d: %.1f packets/s, want %v", i+1, ji+1, have, rate)
+			}
+		}
+	}
+	for i, followed := range []bool{false, true, true, false} { // steady states are those of closed forms, and the second is none
+		if got[i].Replayed != followed {
+			t.Errorf("phase %d: followed is %v", i+1, got[i].Replayed)
+		}
+	}
+}
+
 // TestReplayRemembers: of two jobs of one rate that look for the same slots in the same order, the one ahead has them
 // all for as long as they go on, whichever was there first.
 func TestReplayRemembers(t *testing.T) {
