@@ -17,7 +17,7 @@ import (
 )
 
 // cmdPast writes runs as earlier nights would have left them: of every run in a directory one
-// a day, N days back, in which goodput was so many times what it is.
+// a day, N days back, in which goodput, and what was predicted of it, was so many times what it is.
 func cmdPast(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: past DIR N TIMES")
@@ -35,13 +35,20 @@ func cmdPast(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(err)
 			rec.Started, rec.Finished = rec.Started.AddDate(0, 0, -day), rec.Finished.AddDate(0, 0, -day)
 			rec.ID, rec.Night = ulid.MustNew(ulid.Timestamp(rec.Started), ulid.DefaultEntropy()).String(), nil
+			factor := times * (1 + 0.001*float64(day*7%11-5)/5) // as if somebody else used the machine
 			for i := range rec.Points {
 				for k := range rec.Points[i].Phases {
 					for f := range rec.Points[i].Phases[k].Figures {
-						if f := &rec.Points[i].Phases[k].Figures[f]; f.Metric == "goodput" && f.Kind != results.Predicted {
-							f.Value *= times * (1 + 0.001*float64(day*7%11-5)/5) // as if somebody else used the machine
+						if f := &rec.Points[i].Phases[k].Figures[f]; f.Metric == "goodput" {
+							f.Value *= factor
 						}
 					}
+				}
+			}
+			for i := range rec.Checks {
+				if c := &rec.Checks[i]; c.Metric == "goodput" {
+					c.Measured *= factor
+					c.Predicted *= factor
 				}
 			}
 			d, err := results.Create(root, rec)
