@@ -109,7 +109,7 @@ type JobPrediction struct {
 	// windows is on no way. Queues are taken to be as long as that needs: see Overflows.
 	Queue float64 `json:"queue,omitempty"`
 	// Trip is a round trip in seconds with empty queues, of a job that waits for results.
-	Trip float64 `json:"-"`
+	Trip float64 `json:"trip,omitempty"`
 }
 
 // SharePrediction is the part of a job that a switch aggregates.
