@@ -158,9 +158,14 @@ func newProtocol(t *testing.T, n *Network, rnd *rand.Rand, span float64, s *Sche
 		offset, begin := rnd.Float64(), rnd.Float64()*span
 		if s != nil {
 			offset, begin = in.Offset, s.Jobs[ji].Begin-rnd.Float64()*s.Jobs[ji].Within
-			p.after(s.Jobs[ji].End, func() {
+			p.after(s.Jobs[ji].End, func() { // as a controller does
+				last := uint64(0)
 				for _, s := range j.workers {
-					s.w.Hold()
+					last = max(last, s.w.Hold())
+				}
+				for _, s := range j.workers {
+					s.w.Pause(last, p.now)
+					p.wake(ji, s)
 				}
 			})
 		}

@@ -703,9 +703,10 @@ type job struct {
 	mask     int
 	start    float64
 	started  bool
-	stopped  bool
-	done     int // PSNs
-	checked  int // done when level looked last
+	stopped  bool // of a ring: it sends nothing more
+	end      int  // of others, the PSN from which on nothing is sent
+	done     int  // PSNs
+	checked  int  // done when level looked last
 	settled  bool
 	key      uint64
 
@@ -940,6 +941,7 @@ func (m *model) reset(seed uint64) {
 		j := &m.jobs[ji]
 		j.key = m.random()
 		j.started, j.stopped, j.settled, j.done, j.checked = false, false, false, 0, 0
+		j.end = math.MaxInt
 		j.ready.head, j.ready.n = 0, 0
 		for i := range j.sums {
 			j.sums[i] = sum{psn: -1}
@@ -1851,7 +1853,7 @@ func (m *model) receive(j *job, w *worker, psn int) {
 		w.opened[(w.base+j.Window)&j.mask] = m.now
 		w.base++
 	}
-	if shut && !j.stopped && w.next < w.base+j.Window {
+	if shut && w.next < min(w.base+j.Window, j.end) {
 		m.queue.set(w.entity, m.due(j, w))
 	}
 	if w.again != nil {
@@ -1956,7 +1958,7 @@ func (m *model) send(j *job, w *worker) {
 		m.arm(j, w)
 	}
 	m.up(j, w.node, packet{psn: psn, workers: j.nodes[w.node].expect})
-	if w.next < w.base+j.Window {
+	if w.next < min(w.base+j.Window, j.end) {
 		m.queue.set(w.entity, m.due(j, w))
 		return
 	}

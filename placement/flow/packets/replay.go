@@ -287,11 +287,17 @@ func (m *model) replay(events int, accs []accumulator) (int, bool) {
 	return events, false
 }
 
-// stop has workers of a job send nothing new.
+// stop has workers of a job send nothing new, but for PSNs that one of them has sent: all stop at the same, or
+// switches would wait for the rest of a sum for ever.
 func (m *model) stop(j *job) {
-	j.stopped = true
+	j.stopped, j.end = true, 0
 	for w := range j.workers {
-		m.queue.set(j.workers[w].entity, math.Inf(1))
+		j.end = max(j.end, j.workers[w].next)
+	}
+	for w := range j.workers {
+		if k := &j.workers[w]; j.Kind == Ring || k.next == j.end {
+			m.queue.set(k.entity, math.Inf(1))
+		}
 	}
 }
 

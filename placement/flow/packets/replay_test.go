@@ -216,6 +216,22 @@ func comeAndGo(rnd *rand.Rand) (*Network, Schedule) {
 	}
 }
 
+// TestReplayLeaves: a job that ends leaves no aggregator taken, although its near worker is ahead of its far one.
+func TestReplayLeaves(t *testing.T) {
+	const m = 256
+	n := rack(m, Pool, paced(.9, m, 0), paced(.6, m, 0))
+	n.Jobs[1].Nodes[0].Delay, n.Jobs[1].Nodes[1].Delay = .05, .45
+	r, ok := Replay(n, Schedule{Jobs: []Times{{End: 100}, {Begin: 10, End: 30}}, Counts: []Count{{1, 9}, {35, 100}}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+	if !ok {
+		t.Fatal("no result")
+	}
+	for i := range r {
+		if got := r[i].Jobs[0].Share[2]; got < .99 {
+			t.Errorf("phase %d: share %.3f of a memory that suffices", i+1, got)
+		}
+	}
+}
+
 // TestLag: processes that are late make round trips no longer than they are told to be, for these contain it, and
 // windows at a memory that just holds them less regular.
 func TestLag(t *testing.T) {
