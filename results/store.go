@@ -561,18 +561,24 @@ func (r *Record) disowned(c *Check) error {
 	if c.Statistic != "each" || c.Repeats > 1 {
 		return nil
 	}
-	off := c.Measured - c.Predicted
-	if c.Relative && c.Predicted != 0 {
-		off /= c.Predicted
-	}
 	same := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }
-	if !same(off, c.Error) {
+	off, known := c.Measured-c.Predicted, true
+	if c.Relative { // of a prediction of 0 it is relative to others', which the check does not have
+		off, known = off/math.Abs(c.Predicted), c.Predicted != 0
+	}
+	if known && !same(off, c.Error) {
 		return fmt.Errorf("measured %g of %g is not off by %g", c.Measured, c.Predicted, c.Error)
 	}
-	if c.Index < 0 || c.Index >= len(r.Points) || c.Phase < 0 || c.Phase >= len(r.Points[c.Index].Phases) {
+	var phases []Phase // of the check's point and its repeats
+	for i := range r.Points {
+		if p := &r.Points[i]; p.Index == c.Index && c.Phase >= 0 && c.Phase < len(p.Phases) {
+			phases = append(phases, p.Phases[c.Phase])
+		}
+	}
+	if len(phases) != 1 { // of several repeats a mean is judged, and not of all
 		return nil
 	}
-	for _, f := range r.Points[c.Index].Phases[c.Phase].Figures {
+	for _, f := range phases[0].Figures {
 		switch {
 		case f.Metric != c.Metric || f.Of != c.Of:
 		case f.Kind == c.Kind && !same(f.Value, c.Measured):

@@ -432,3 +432,29 @@ func TestContradiction(t *testing.T) {
 		}
 	}
 }
+
+// TestJudgedAgrees: a record of what was judged does not contradict itself, whatever is left out of it, and where a
+// prediction of 0 has errors relative to others.
+func TestJudgedAgrees(t *testing.T) {
+	relative := Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Bound: "within", Tolerance: .05, Relative: true, Gate: true}
+	phase := func(rate, model float64) Phase {
+		got := measuredFig("link_rate", "a->b", rate, .001*rate, "bit/s")
+		got.N = 20
+		idle := measuredFig("link_rate", "b->a", .001, 0, "bit/s")
+		idle.N, idle.Lo, idle.Hi = 20, .0009, .0011
+		return Phase{End: 10, Figures: []Figure{got, idle, predictedFig("link_rate", "a->b", model, "bit/s", "occupancy", ""), predictedFig("link_rate", "b->a", 0, "bit/s", "occupancy", "")}}
+	}
+	spoilt := phase(80, 90)
+	spoilt.Spoilt = "the testbed stood still"
+	for name, points := range map[string][]Point{
+		"one run":                    {{Phases: []Phase{phase(100, 100)}}},
+		"the first of two is spoilt": {{Phases: []Phase{spoilt}}, {Repeat: 1, Phases: []Phase{phase(98, 100)}}},
+		"the last of two is spoilt":  {{Phases: []Phase{phase(98, 100)}}, {Repeat: 1, Phases: []Phase{spoilt}}},
+	} {
+		rec := Record{Points: points, Expect: []Expect{relative}}
+		rec.Checks, rec.Outcome, _ = Judge(rec.Expect, points)
+		if err := rec.contradiction(); err != nil || rec.Outcome != Pass {
+			t.Errorf("%s: %s, %v %+v", name, rec.Outcome, err, rec.Checks)
+		}
+	}
+}
