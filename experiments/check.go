@@ -512,7 +512,7 @@ func (c *checker) expect(e *Expect) {
 			m = metric{unit: "1", example: "0.01"} // what it may be less than 1
 		}
 		r.Tolerance, r.Relative = c.tolerance(e.At+".tolerance", m, string(e.Tolerance))
-		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains([]string{"share", "granted", "jain"}, e.Metric) || e.Statistic == results.Correlation) {
+		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains(fractions, e.Metric) || e.Statistic == results.Correlation) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
 	case e.Bound == "within" && e.Metric != "sum_errors":

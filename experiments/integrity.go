@@ -301,7 +301,8 @@ func (in *inspection) stopped() []results.Finding {
 		start, end := sp.start.Seconds(), sp.end.Seconds()
 		phase := fmt.Sprintf("within a phase from %.2f s to %.2f s", start, end)
 		for _, j := range in.setup.Plan.Jobs {
-			if !slices.Contains(sp.jobs, j.Name) {
+			told := slices.ContainsFunc(out, func(f results.Finding) bool { return f.Of == j.Name }) // it goes on in the next phase
+			if told || !slices.Contains(sp.jobs, j.Name) {
 				continue
 			}
 			found := results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name}
@@ -315,8 +316,7 @@ func (in *inspection) stopped() []results.Finding {
 					found.What = fmt.Sprintf("job %s stood still: %s did so %d times, for %s in all, %s, the longest: %s, and meanwhile all else went on", j.Name, p.where, p.n, results.Quantity(p.sum, "s"), phase, s.what)
 				}
 			}
-			same := slices.ContainsFunc(out, func(f results.Finding) bool { return f.Of == j.Name }) // it goes on in the next phase
-			if found.Outcome != "" && !same {
+			if found.Outcome != "" {
 				out = append(out, found)
 			}
 		}
@@ -373,7 +373,7 @@ func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f r
 	}
 	// The testbed's own record explains it if it says as much of that time.
 	times := spoiltTimes(ofMachine(in.obs.stalls), when.Start, when.End, recovery(in.base))
-	if lost := total(times); when.End-when.Start-lost <= worst.limit {
+	if lost := results.Total(times); when.End-when.Start-lost <= worst.limit {
 		f.Outcome = results.Inconclusive
 		f.What += "; the testbed stood still meanwhile: " + times[0].Why
 	}

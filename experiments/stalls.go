@@ -58,7 +58,7 @@ func (s standstill) of(job string) bool { return !s.machine() && s.job() == job 
 // what stops or delays a whole machine does so to its switches too, or to this program, and many jobs'
 // processes may be stopped at once.
 func (s standstill) alone(machine []standstill) float64 {
-	return max(0, min(s.late, s.End-s.Start)-total(spoiltTimes(machine, s.Start, s.End, 0)))
+	return max(0, min(s.late, s.End-s.Start)-results.Total(spoiltTimes(machine, s.Start, s.End, 0)))
 }
 
 // pauses are the stalls of one process alone.
@@ -127,7 +127,7 @@ func noticed(stalls []standstill, start, end float64, base Baseline) []standstil
 			long = append(long, s)
 		}
 	}
-	if total(spoiltTimes(short, start, end, 0)) > unnoticed*(end-start) {
+	if results.Total(spoiltTimes(short, start, end, 0)) > unnoticed*(end-start) {
 		return stalls
 	}
 	return long
@@ -175,14 +175,6 @@ func without(start, end float64, times []results.Stall) results.Window {
 	return w
 }
 
-// total is how long times are together, in seconds.
-func total(times []results.Stall) (sum float64) {
-	for _, t := range times {
-		sum += t.End - t.Start
-	}
-	return sum
-}
-
 // patience makes a phase longer for the stalls in it, and until its figures are certain.
 type patience struct {
 	base       Baseline
@@ -207,7 +199,7 @@ func (p *patience) wait(now time.Duration, origin float64, stalls []standstill) 
 	if p.end <= p.start {
 		return 0
 	}
-	lost := total(lostTimes(stalls, origin+p.start.Seconds(), origin+now.Seconds(), p.base))
+	lost := results.Total(lostTimes(stalls, origin+p.start.Seconds(), origin+now.Seconds(), p.base))
 	more := min(time.Duration(lost*float64(time.Second))-p.moved, p.left())
 	if more < time.Millisecond {
 		return 0
@@ -246,7 +238,7 @@ func (t *timeline) delay(by time.Duration) {
 func leaveOut(ph *results.Phase, stalls []standstill, base Baseline, interval, stretch float64) results.Window {
 	ph.LeftOut = lostTimes(stalls, ph.Start, ph.End, base)
 	w := without(ph.Start, ph.End, ph.LeftOut)
-	lost, long, at := total(ph.LeftOut), ph.End-ph.Start, ph.Start
+	lost, long, at := results.Total(ph.LeftOut), ph.End-ph.Start, ph.Start
 	for _, o := range append(w.Out, results.Span{Start: ph.End, End: ph.End}) {
 		if between := o.Start - at; between < 2*interval { // no two readings lie there for sure
 			lost += between
@@ -288,14 +280,14 @@ func stood(jobs []ran, stalls []standstill) (found []results.Finding, most *resu
 		if worst.where != "" {
 			f := results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.job, Outcome: results.Fail,
 				What: fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, of its time from %.2f s to %.2f s: %s", j.job, worst.where, worst.Start, worst.End, j.start, j.end, worst.what)}
-			if times := spoiltTimes(machine, worst.Start, worst.End, 0); worst.late-total(times) <= stillLeast {
+			if times := spoiltTimes(machine, worst.Start, worst.End, 0); worst.late-results.Total(times) <= stillLeast {
 				f.Outcome = results.Inconclusive
 				f.What += "; the testbed stood still meanwhile: " + times[0].Why
 			}
 			found = append(found, f)
 		}
 		times := spoiltTimes(short, j.start, j.end, 0)
-		if lost := total(times); lost > 0 && (most == nil || lost/(j.end-j.start) > most.Value) {
+		if lost := results.Total(times); lost > 0 && (most == nil || lost/(j.end-j.start) > most.Value) {
 			share := lost / (j.end - j.start)
 			most = &results.Trouble{Where: "job " + j.job, Value: share, Limit: lateShare, What: fmt.Sprintf(
 				"it or the testbed stood still for %s of its time (limit %s), %s in all; first %s",
@@ -363,7 +355,7 @@ func late(jobs []ran, stalls []standstill) *results.Trouble {
 		start, end = min(start, j.start), max(end, j.end)
 	}
 	times := spoiltTimes(ofMachine(stalls), start, end, 0)
-	share := total(times) / (end - start)
+	share := results.Total(times) / (end - start)
 	if !(share > lateShare) {
 		return nil
 	}

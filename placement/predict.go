@@ -226,7 +226,7 @@ func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*
 	}
 	for _, ph := range s.Phases {
 		for _, name := range ph.Jobs {
-			if t, ok := s.Jobs[name]; !ok || t.Begin > ph.From || t.End < ph.To {
+			if t, ok := s.Jobs[name]; !ok || !t.Cover(ph.Count) {
 				return nil, nil
 			}
 		}

@@ -596,10 +596,7 @@ func (rec *Record) troubles() []trouble {
 			if len(ph.LeftOut) == 0 {
 				continue
 			}
-			var sum float64
-			for _, s := range ph.LeftOut {
-				sum += s.End - s.Start
-			}
+			sum := Total(ph.LeftOut)
 			out = append(out, trouble{Trouble{Value: sum, Of: ph.End - ph.Start, Fatal: ph.Spoilt != "",
 				What: fmt.Sprintf("phase %d: %s of %s are left out of its figures, first %s", i+1, Quantity(sum, "s"), Quantity(ph.End-ph.Start, "s"), ph.LeftOut[0].Why)}, p.Label(), p.Repeat})
 		}

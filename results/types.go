@@ -82,6 +82,14 @@ type Stall struct {
 	Why string `json:"why"` // "switch tor1: frames left up to 104 ms late"
 }
 
+// Total is how long times that are apart from each other are together, in seconds.
+func Total(times []Stall) (sum float64) {
+	for _, t := range times {
+		sum += t.End - t.Start
+	}
+	return sum
+}
+
 // Missing is a figure that there is not.
 type Missing struct {
 	Metric string `json:"metric"`

@@ -515,10 +515,7 @@ func (c *held) allow() {
 // caughtUp is by how much a rate in a phase may be more, as a part of what it should be, because all that waited in
 // the times that are left out was sent in the others.
 func (p *Phase) caughtUp() float64 {
-	lost := 0.0
-	for _, s := range p.LeftOut {
-		lost += s.End - s.Start
-	}
+	lost := Total(p.LeftOut)
 	if kept := p.End - p.Start - lost; kept > 0 {
 		return lost / kept
 	}

@@ -101,7 +101,7 @@ type part struct {
 func (p *Problem) during(s Schedule, c Count) part {
 	pt := part{p: &Problem{Links: p.Links, Switches: p.Switches, Turn: p.Turn}}
 	for ji, t := range s.Jobs {
-		if t.Begin <= c.From && t.End >= c.To {
+		if t.Cover(c) {
 			pt.p.Jobs = append(pt.p.Jobs, p.Jobs[ji])
 			pt.of = append(pt.of, ji)
 		}

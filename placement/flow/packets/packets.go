@@ -333,14 +333,12 @@ type accumulator struct {
 	relative []bool
 	jobs     []Job
 	extra    [][]seen // by job and node, what is only summed
-	links    int      // that are counted, of a Replay
-	lost     []float64
 	got      []float64
+	lost     []float64 // by link, of a Replay; else none
 }
 
 func (a *accumulator) init(n *Network, links int) {
-	a.jobs, a.links = n.Jobs, links
-	a.lost, a.got = make([]float64, links), make([]float64, len(n.Jobs))
+	a.jobs, a.got, a.lost = n.Jobs, make([]float64, len(n.Jobs)), make([]float64, links)
 	for i := range n.Jobs {
 		a.relative = append(a.relative, true)
 		for range n.Jobs[i].Nodes {
@@ -388,7 +386,7 @@ func (a *accumulator) add(m *model) {
 			x.got += c.got / m.length
 		}
 	}
-	for l := range a.links {
+	for l := range a.lost {
 		put(m.wires[l].sent / m.length)
 		a.lost[l] += m.wires[l].lost / m.length
 	}
@@ -480,16 +478,16 @@ func (a *accumulator) result() *Result {
 			j.UpSpread = append(j.UpSpread, a.spread(k+1))
 			k += 2
 		}
-		if a.links > 0 {
+		if len(a.lost) > 0 {
 			j.Got = a.got[i] / n
 		}
-		if psns := j.Rate * n; (a.links > 0 && a.jobs[i].Kind != Ring || a.jobs[i].Timeout > 0) && psns > 0 {
+		if psns := j.Rate * n; (len(a.lost) > 0 && a.jobs[i].Kind != Ring || a.jobs[i].Timeout > 0) && psns > 0 {
 			for _, x := range a.extra[i] {
 				j.UpCame, j.Down, j.DownCame = append(j.UpCame, x.came/psns), append(j.Down, x.down/psns), append(j.DownCame, x.got/psns)
 			}
 		}
 	}
-	for l := range a.links {
+	for l := range a.lost {
 		r.Links = append(r.Links, LinkResult{Load: a.sum[k] / n, Spread: a.spread(k), Lost: a.lost[l] / n})
 		k++
 	}
@@ -703,10 +701,9 @@ type job struct {
 	mask     int
 	start    float64
 	started  bool
-	stopped  bool // of a ring: it sends nothing more
-	end      int  // of others, the PSN from which on nothing is sent
-	done     int  // PSNs
-	checked  int  // done when level looked last
+	end      int // nothing is sent from this PSN on
+	done     int // PSNs
+	checked  int // done when level looked last
 	settled  bool
 	key      uint64
 
@@ -881,15 +878,12 @@ func (j *Job) heirs() []int {
 
 func (m *model) addPath(ji, k int, up bool, l int) int {
 	j := &m.net.Jobs[ji]
-	p := path{job: ji, node: k, up: up, wire: None, link: None, delay: j.Nodes[k].Delay, bits: j.Bits}
+	p := path{job: ji, node: k, up: up, wire: l, link: None, delay: j.Nodes[k].Delay, bits: j.Bits}
 	if j.Kind == Ring {
 		p.frames = m.jobs[ji].programs[len(m.jobs[ji].workers)-1].frames // the way of the last worker so far
 	}
-	if l != None {
-		p.wire = l
-	}
 	if up {
-		p.host = !slices.ContainsFunc(j.Nodes, func(nd Node) bool { return nd.Parent == k })
+		p.host = len(m.jobs[ji].nodes[k].children) == 0
 	} else {
 		root := j.Nodes[k].Parent
 		p.host = j.Kind != Synchronous && root != None && j.Nodes[root].Parent == None
@@ -940,7 +934,7 @@ func (m *model) reset(seed uint64) {
 	for ji := range m.jobs {
 		j := &m.jobs[ji]
 		j.key = m.random()
-		j.started, j.stopped, j.settled, j.done, j.checked = false, false, false, 0, 0
+		j.started, j.settled, j.done, j.checked = false, false, 0, 0
 		j.end = math.MaxInt
 		j.ready.head, j.ready.n = 0, 0
 		for i := range j.sums {
@@ -1409,24 +1403,24 @@ func (m *model) land(id int) (k packet, ok bool) {
 	p := &m.paths[id]
 	switch {
 	case p.looker == nil:
-		k, ok = p.flying.pop(), true
-		m.landed(p, k)
+		k, ok = m.landed(p), true
 	case p.looked.n > 0 && p.looked.first() <= m.now:
 		k, ok = p.looked.pop(), true
 	default:
-		k = p.flying.pop()
-		m.landed(p, k)
+		k = m.landed(p)
 		p.looked.push(k, m.look(p.looker, m.now))
 	}
 	m.queue.set(id, p.next())
 	return k, ok
 }
 
-// landed counts a frame that comes out of a path's link.
-func (m *model) landed(p *path, k packet) {
+// landed is the frame that comes out of a path's link now.
+func (m *model) landed(p *path) packet {
+	k := p.flying.pop()
 	if p.wire != None && !p.host {
 		m.wires[p.wire].sent += m.weight * p.size(k)
 	}
+	return k
 }
 
 // chance is true with the given probability.
@@ -1712,7 +1706,7 @@ func (m *model) pass(j *job, w *worker) {
 		// What is open of the last chunk that comes is for nobody.
 		came := before.whole[min(max(0, w.base-w.come), len(before.frames)-before.last)]
 		open := w.begun + mine.own + came
-		if w.next >= open || j.stopped {
+		if w.next >= min(open, j.end) {
 			m.queue.set(w.entity, math.Inf(1))
 			return
 		}

@@ -143,6 +143,9 @@ type Times struct {
 // Count is a time in which is counted.
 type Count struct{ From, To float64 }
 
+// Cover says whether a job sends in all of a count.
+func (t Times) Cover(c Count) bool { return t.Begin <= c.From && t.End >= c.To }
+
 // Validate reports the first thing in the schedule of so many jobs that makes no sense.
 func (s *Schedule) Validate(jobs int) error {
 	if len(s.Jobs) != jobs {
@@ -288,14 +291,16 @@ func (m *model) replay(events int, accs []accumulator) (int, bool) {
 }
 
 // stop has workers of a job send nothing new, but for PSNs that one of them has sent: all stop at the same, or
-// switches would wait for the rest of a sum for ever.
+// switches would wait for the rest of a sum for ever. A ring just stops.
 func (m *model) stop(j *job) {
-	j.stopped, j.end = true, 0
-	for w := range j.workers {
-		j.end = max(j.end, j.workers[w].next)
+	j.end = 0
+	if j.Kind != Ring {
+		for w := range j.workers {
+			j.end = max(j.end, j.workers[w].next)
+		}
 	}
 	for w := range j.workers {
-		if k := &j.workers[w]; j.Kind == Ring || k.next == j.end {
+		if k := &j.workers[w]; k.next >= j.end {
 			m.queue.set(k.entity, math.Inf(1))
 		}
 	}

@@ -144,7 +144,7 @@ func TestReplayAgainstProtocol(t *testing.T) {
 			allOpen := of[c].open()
 			for ji, row := range of[c].mean {
 				out, open := &r[c].Jobs[ji], allOpen[ji]
-				if seen.Jobs[ji].Begin > s.Counts[c].From || s.Jobs[ji].End < s.Counts[c].To {
+				if !seen.Jobs[ji].Cover(s.Counts[c]) {
 					continue
 				}
 				what := fmt.Sprintf("setting %d count %d job %d (%d runs)", i, c, ji, r[c].Runs)
