@@ -47,18 +47,23 @@ func (c counter) String() string { return c.metric + " of " + c.of }
 
 // track is what is known of a counter.
 type track struct {
-	wrap           float64
-	turns          float64 // what wrapping around has swallowed
-	first, second  reading // since Troubles
-	before, latest reading
-	peak           float64 // largest growth per second between readings
-	round          int     // of latest
-	readings       int     // since Troubles
-	broken         bool    // since Troubles: it began again, so ends do not belong together
-	stuck          bool
+	wrap       float64
+	turns      float64   // what wrapping around has swallowed
+	head, tail []reading // since Troubles: the first ones and the latest ones, edge each
+	latest     reading
+	peak       float64 // largest growth per second between readings
+	readings   int     // since Troubles
+	broken     bool    // since Troubles: it began again, so ends do not belong together
+	stuck      bool
 }
 
-type reading struct{ t, v float64 }
+type reading struct {
+	t, v  float64
+	round int
+}
+
+// edge is how many readings are kept of either end of a time: see span.
+const edge = 6
 
 // finding is a kind of trouble of a source; evidence is what it is drawn from.
 type finding struct{ source, kind string }
@@ -129,14 +134,13 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 		if t == nil {
 			t = &track{wrap: s.Wrap}
 			a.counters[c] = t
-			t.begin(reading{s.T, s.Value}, a.rounds)
+			t.begin(reading{s.T, s.Value, a.rounds})
 			out = append(out, s)
 			continue
 		}
-		if gap := a.rounds - t.round; gap > 1 {
+		if gap := a.rounds - t.latest.round; gap > 1 {
 			a.note(c, missing, s.T, fmt.Sprintf("%v was not read between %.3f s and %.3f s, %d time%s", c, t.latest.t, s.T, gap-1, plural(gap-1)), float64(gap-1), 0)
 		}
-		t.round = a.rounds
 		s.Value += t.turns
 		switch grown := s.Value - t.latest.v; {
 		case renewed[[2]string{s.Source, s.Of}]:
@@ -147,45 +151,48 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 				out = append(out, zero)
 			}
 			s.Value -= t.turns
-			t.restart(reading{s.T, s.Value})
+			t.restart(reading{s.T, s.Value, a.rounds})
 		case grown < 0 && t.wraps(s):
 			a.note(c, wrapped, s.T, fmt.Sprintf("%v wrapped around at %s at %.3f s: it is continued", c, power(t.wrap), s.T), s.Value, t.wrap)
 			t.turns += t.wrap
 			s.Value += t.wrap
-			t.read(reading{s.T, s.Value})
+			t.read(reading{s.T, s.Value, a.rounds})
 		case grown < 0:
 			s.Value -= t.turns
 			a.note(c, restarted, s.T, fmt.Sprintf("%v fell from %.0f to %.0f at %.3f s: what counts was restarted, and nothing is computed across that", c, t.latest.v, s.Value, s.T), s.Value, t.latest.v)
-			t.restart(reading{s.T, s.Value})
+			t.restart(reading{s.T, s.Value, a.rounds})
 		default:
 			if s.Wrap > 0 && s.Value-t.turns == s.Wrap-1 && grown == 0 && !t.stuck {
 				t.stuck = true
 				a.note(c, stuck, s.T, fmt.Sprintf("%v stands at %.0f, the largest that it can hold, since %.3f s: it stopped counting", c, s.Value, t.latest.t), s.Value, s.Wrap)
 			}
-			t.read(reading{s.T, s.Value})
+			t.read(reading{s.T, s.Value, a.rounds})
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-func (t *track) begin(r reading, round int) {
-	t.first, t.before, t.latest, t.round, t.readings = r, r, r, round, 1
+func (t *track) begin(r reading) {
+	t.head, t.tail, t.latest, t.readings = []reading{r}, []reading{r}, r, 1
 }
 
 func (t *track) restart(r reading) {
 	t.turns, t.peak, t.broken = 0, 0, true
-	t.begin(r, t.round)
+	t.begin(r)
 }
 
 func (t *track) read(r reading) {
 	if dt := r.t - t.latest.t; dt > 0 {
 		t.peak = max(t.peak, (r.v-t.latest.v)/dt)
 	}
-	t.before, t.latest = t.latest, r
-	if t.readings++; t.readings == 2 {
-		t.second = r
+	if t.readings++; t.readings <= edge {
+		t.head = append(t.head, r)
 	}
+	if len(t.tail) == edge {
+		t.tail = append(t.tail[:0], t.tail[1:]...)
+	}
+	t.tail, t.latest = append(t.tail, r), r
 }
 
 // wraps says whether a counter that fell is likelier to have wrapped around than to have
@@ -214,7 +221,7 @@ func (a *Audit) Troubles() []results.Trouble {
 	defer a.mu.Unlock()
 	for c, t := range a.counters {
 		// A job's counters end with it.
-		if gap := a.rounds - t.round; gap > 0 && !strings.HasPrefix(c.metric, "job_") {
+		if gap := a.rounds - t.latest.round; gap > 0 && !strings.HasPrefix(c.metric, "job_") {
 			a.note(c, missing, t.latest.t, fmt.Sprintf("%v was not read after %.3f s, %d time%s", c, t.latest.t, gap, plural(gap)), float64(gap), 0)
 		}
 	}
@@ -253,7 +260,8 @@ func (a *Audit) Troubles() []results.Trouble {
 		}
 	}
 	for _, t := range a.counters {
-		t.first, t.before, t.readings, t.broken = t.latest, t.latest, 1, false
+		t.begin(t.latest)
+		t.broken = false
 	}
 	clear(a.found)
 	return out
@@ -276,7 +284,7 @@ func (a *Audit) signs() (out []results.Trouble) {
 		most := map[string]float64{}
 		for c, t := range a.counters {
 			name, ok := strings.CutPrefix(c.metric, "nic_")
-			if g := t.growth(); ok && g > 0 && !t.broken && slices.ContainsFunc(k.stats, func(p string) bool { ok, _ := path.Match(p, name); return ok }) {
+			if g := t.latest.v - t.head[0].v; ok && g > 0 && !t.broken && slices.ContainsFunc(k.stats, func(p string) bool { ok, _ := path.Match(p, name); return ok }) {
 				unit := ""
 				if strings.HasSuffix(name, "_duration") {
 					unit = " s"
@@ -345,7 +353,7 @@ func (a *Audit) crossings() []Crossing {
 		if rank < 0 {
 			side, rank = 1, slices.Index(receivers, base)
 		}
-		if !ok || rank < 0 || t.readings < 2 || t.broken || a.rounds != t.round {
+		if !ok || rank < 0 || t.readings < 2 || t.broken || a.rounds != t.latest.round {
 			continue
 		}
 		e := ends[c.of]
@@ -360,12 +368,13 @@ func (a *Audit) crossings() []Crossing {
 		if tx.frames == nil || rx.frames == nil {
 			continue
 		}
+		over := typical(tx.frames, rx.frames)
 		x := Crossing{
 			Link:   link,
 			Sender: fmt.Sprintf("%s (%s)", tx.source, tx.metric), Receiver: fmt.Sprintf("%s (%s)", rx.source, rx.metric),
-			Sent:     amount(tx.metric, tx.frames, tx.bytes),
-			Received: amount(rx.metric, rx.frames, rx.bytes),
-			Slack:    tx.frames.slack(rx.frames),
+			Sent:     over.amount(tx.metric, tx.frames, tx.bytes),
+			Received: over.amount(rx.metric, rx.frames, rx.bytes),
+			Slack:    over.slack,
 		}
 		switch sends, receives := tx.metric == "nic_tx", rx.metric == "nic_rx"; {
 		case !a.SuperFrames || sends == receives:
@@ -378,8 +387,8 @@ func (a *Audit) crossings() []Crossing {
 			if rx.metric != "port_rx" {
 				break
 			}
-			x.Counted.Frames += sign * a.counters[counter{rx.source, metric + "_packets", link}].growth()
-			x.Counted.Bytes += sign * a.counters[counter{rx.source, metric + "_bytes", link}].growth()
+			x.Counted.Frames += sign * over.growth(a.counters[counter{rx.source, metric + "_packets", link}])
+			x.Counted.Bytes += sign * over.growth(a.counters[counter{rx.source, metric + "_bytes", link}])
 		}
 		x.Received.Frames -= x.Counted.Frames
 		x.Received.Bytes -= x.Counted.Bytes
@@ -389,37 +398,81 @@ func (a *Audit) crossings() []Crossing {
 	return out
 }
 
+// span is from one round of readings to another.
+type span struct {
+	begin, end int
+	slack      float64 // frames that can have passed one end and not the other because they were read at different times
+}
+
+// typical is the span over which the two ends of a cable are compared. A burst may have passed one
+// end and not the other while a round was read, the first and the last too: of some rounds at
+// either end of the time, it takes the one whose difference is the median.
+func typical(tx, rx *track) span {
+	some := min((min(tx.readings, rx.readings)+1)/3, edge-1)
+	some -= 1 - some%2 // one of them is in the middle
+	begin, slack := median(tx.head, rx.head, some)
+	end, more := median(latestFirst(tx.tail), latestFirst(rx.tail), some)
+	return span{begin, end, slack + more}
+}
+
+// median is the first of some rounds whose difference is the median of theirs, and bounds what can
+// have flowed between the two readings of it.
+func median(tx, rx []reading, some int) (round int, slack float64) {
+	var of []int // tx
+	var differ []float64
+	for i, x := range tx {
+		if y := at(rx, x.round); y.round == x.round && len(of) < some {
+			of, differ = append(of, i), append(differ, x.v-y.v)
+		}
+	}
+	if len(of) == 0 { // one of the two was not read for long
+		of, differ = []int{0}, []float64{tx[0].v - rx[0].v}
+	}
+	i := of[slices.Index(differ, slices.Sorted(slices.Values(differ))[len(differ)/2])]
+	x, y := tx[i], at(rx, tx[i].round)
+	return x.round, (math.Abs(x.t-y.t) + 2*readTime) * max(growing(tx, x), growing(rx, y))
+}
+
+func latestFirst(r []reading) []reading {
+	r = slices.Clone(r)
+	slices.Reverse(r)
+	return r
+}
+
+// growing is the growth per second around a reading, the larger of what was before it and after.
+func growing(r []reading, x reading) float64 {
+	i, most := slices.Index(r, x), 0.0
+	for j := max(i, 1); j <= min(i+1, len(r)-1); j++ {
+		if dt := math.Abs(r[j].t - r[j-1].t); dt > 0 {
+			most = max(most, math.Abs(r[j].v-r[j-1].v)/dt)
+		}
+	}
+	return most
+}
+
+// readTime bounds how far from its time a reading may have been taken, in seconds.
+const readTime = 0.005
+
 // amount is what a pair of counters grew by. MACs of switches count check sequences.
-func amount(metric string, frames, bytes *track) Amount {
-	a := Amount{frames.growth(), bytes.growth()}
+func (s span) amount(metric string, frames, bytes *track) Amount {
+	a := Amount{s.growth(frames), s.growth(bytes)}
 	if strings.HasPrefix(metric, "mac_") && a.Bytes > 0 {
 		a.Bytes -= fcs * a.Frames
 	}
 	return a
 }
 
-func (t *track) growth() float64 {
+// growth is what a counter grew by, 0 where there is none.
+func (s span) growth(t *track) float64 {
 	if t == nil {
 		return 0
 	}
-	return t.latest.v - t.first.v
+	return at(latestFirst(t.tail), s.end).v - at(t.head, s.begin).v
 }
 
-// readTime bounds how far from its time a reading may have been taken, in seconds.
-const readTime = 0.005
-
-// slack bounds what can have passed one end and not the other because they were read at
-// different times: what flowed when the readings began and ended, for as long.
-func (t *track) slack(o *track) float64 {
-	rate := func(a, b reading) float64 {
-		if b.t <= a.t {
-			return 0
-		}
-		return (b.v - a.v) / (b.t - a.t)
-	}
-	begin := max(rate(t.first, t.second), rate(o.first, o.second))
-	end := max(rate(t.before, t.latest), rate(o.before, o.latest))
-	return begin*(math.Abs(t.first.t-o.first.t)+2*readTime) + end*(math.Abs(t.latest.t-o.latest.t)+2*readTime)
+// at is the reading of a round, or else the first.
+func at(r []reading, round int) reading {
+	return r[max(0, slices.IndexFunc(r, func(x reading) bool { return x.round == round }))]
 }
 
 // Frames of protocols that are not what is measured may be counted at one end only.

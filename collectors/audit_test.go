@@ -3,6 +3,7 @@ package collectors
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -239,6 +240,53 @@ func TestCrossingsOfSuperFrames(t *testing.T) {
 				t.Errorf("%+v, want %v", got, test.bad)
 			}
 		})
+	}
+}
+
+// TestCrossingsOfBursts: a host hands a burst to its card while a round is read, so that the switch
+// has not seen it yet. One such round says nothing, be it the first or the last; what is lost once
+// is lost in all rounds after it.
+func TestCrossingsOfBursts(t *testing.T) {
+	const rounds = 20
+	for name, test := range map[string]struct {
+		under []int // rounds in which 200 frames are under way
+		lost  int   // the round since which 200 are lost; 0: none
+		bad   bool
+	}{
+		"none under way":      {},
+		"in the first":        {under: []int{0}},
+		"in the last":         {under: []int{rounds - 1}},
+		"in some":             {under: []int{0, 2, 7, 16, 19}},
+		"lost in the middle":  {lost: 10, bad: true},
+		"lost soon":           {lost: 3, bad: true},
+		"lost late":           {lost: rounds - 3, bad: true},
+		"lost, and under way": {under: []int{0, 19}, lost: 10, bad: true},
+	} {
+		var a Audit
+		for at := range rounds {
+			var round []results.Sample
+			add := func(source, metric string, frames int) {
+				s := results.Sample{T: float64(at), Source: source, Of: "h1->tor1", Metric: metric + "_packets", Value: float64(frames)}
+				b := s
+				b.Metric, b.Value = metric+"_bytes", 1000*s.Value
+				round = append(round, s, b)
+			}
+			sent := 500 * at
+			heard := sent
+			if slices.Contains(test.under, at) {
+				heard -= 200
+			}
+			if test.lost > 0 && at >= test.lost {
+				heard -= 200
+			}
+			add("host h1", "nic_tx", 1000+sent)
+			add("switch tor1", "port_rx", 1000+heard)
+			a.Check(round)
+		}
+		got := a.Troubles()
+		if bad := len(got) > 0; bad != test.bad || bad && got[0].Value != 200 {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
