@@ -284,6 +284,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 		observed := map[string][]Figure{}
 		unsound := map[string][]Figure{}
 		predicted := map[string][]Figure{}
+		void := map[string][]Figure{} // predicted of unsound repeats, each as it ran
 		missing := map[string]string{}
 		largest := 0.0
 		repeats, dropped, reason, stood := 0, 0, "", ""
@@ -294,11 +295,6 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 				continue
 			}
 			repeats++
-			stood = cmp.Or(stood, p.Phases[phase].Stood)
-			if t := p.late(); t.Value > late.Value {
-				late = t
-			}
-			caught = max(caught, p.Phases[phase].caughtUp())
 			why := p.UnsoundIn(phase)
 			if counted(e.Metric) && p.Error == "" { // a busy machine makes nothing miscount
 				why = ""
@@ -306,6 +302,12 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			if why != "" {
 				dropped++
 				reason = cmp.Or(reason, why)
+			} else {
+				stood = cmp.Or(stood, p.Phases[phase].Stood)
+				if t := p.late(); t.Value > late.Value {
+					late = t
+				}
+				caught = max(caught, p.Phases[phase].caughtUp())
 			}
 			for _, m := range p.Phases[phase].Missing {
 				if m.Metric == e.Metric && missing[m.Of] == "" {
@@ -322,14 +324,16 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 					continue
 				case f.Kind == Predicted:
 					largest = max(largest, math.Abs(f.Value))
-					into = predicted
+					if into = predicted; why != "" {
+						into = void
+					}
 				case why != "":
 					into = unsound
 				}
 				if !Glob(e.Of, f.Of) {
 					continue
 				}
-				if observed[f.Of] == nil && predicted[f.Of] == nil && unsound[f.Of] == nil {
+				if !slices.Contains(order, f.Of) {
 					order = append(order, f.Of)
 				}
 				into[f.Of] = append(into[f.Of], f)
@@ -350,6 +354,9 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			}
 		}
 		for _, of := range order {
+			if len(observed[of]) == 0 && len(predicted[of]) == 0 {
+				predicted[of] = void[of]
+			}
 			if len(predicted[of]) == 0 && largest > 0 && e.Predictor != "value" {
 				continue // a model is not held to what it says nothing of
 			}

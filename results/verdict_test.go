@@ -409,6 +409,17 @@ func TestSpoiltPhase(t *testing.T) {
 	if checks, outcome, _ := Judge([]Expect{e}, []Point{spoilt, clean}); outcome != Pass || !strings.Contains(checks[0].Why, "1 of 2 repeats left out: switch tor1 stood still") {
 		t.Errorf("beside a clean repeat: %s, %+v", outcome, checks)
 	}
+	// Each repeat is predicted as it ran: what is left out is no part of what the others are held against,
+	// and excuses none of them.
+	spoilt.Phases[0].Figures[1].Value, spoilt.Phases[0].Stood = 0.1, "job A stood still"
+	if checks, outcome, _ := Judge([]Expect{e}, []Point{spoilt, clean}); outcome != Pass || checks[0].Predicted != 0.5 {
+		t.Errorf("a repeat that is left out was predicted otherwise: %s, %+v", outcome, checks)
+	}
+	clean.Phases[0].Figures[0] = one(0.1, 0.01, 0.5, 20).Phases[0].Figures[0]
+	if checks, outcome, _ := Judge([]Expect{e}, []Point{spoilt, clean}); outcome != Fail {
+		t.Errorf("a repeat that is left out stood still: %s, %+v", outcome, checks)
+	}
+	clean = one(0.5, 0.01, 0.5, 20)
 	// A figure that could not be drawn says why.
 	missing := Point{Phases: []Phase{{Figures: clean.Phases[0].Figures[1:], Missing: []Missing{{"share", "A@tor1", "readings do not cover the phase"}}}}}
 	if checks, outcome, _ := Judge([]Expect{e}, []Point{missing}); outcome != Inconclusive || checks[0].Why != "readings do not cover the phase" || checks[0].More != 0 {
