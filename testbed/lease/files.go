@@ -1,16 +1,16 @@
 package lease
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -26,7 +26,17 @@ type remote struct {
 	dir    string
 }
 
+// answerTime bounds one use of the directory: who may write there may put a file there that makes
+// the host's server wait for ever.
+const answerTime = 10 * time.Second
+
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("no answer within %v", answerTime))
+}
+
 func (r remote) List(ctx context.Context) ([]string, error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
 	names, err := r.client.ReadDir(ctx, r.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -35,32 +45,36 @@ func (r remote) List(ctx context.Context) ([]string, error) {
 }
 
 func (r remote) Read(ctx context.Context, name string) ([]byte, time.Time, error) {
-	name = path.Join(r.dir, name)
-	var info fs.FileInfo
-	var serr error
-	var wg sync.WaitGroup
-	wg.Go(func() { info, serr = r.client.Stat(ctx, name) })
-	data, err := r.client.ReadFile(ctx, name)
-	wg.Wait()
-	if err = errors.Join(err, serr); err != nil {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	data, info, err := r.client.ReadSmall(ctx, path.Join(r.dir, name))
+	if err != nil {
 		return nil, time.Time{}, err
 	}
 	return data, info.ModTime(), nil
 }
 
 func (r remote) Create(ctx context.Context, name string, data []byte) (time.Time, error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
 	return r.client.Create(ctx, path.Join(r.dir, name), data)
 }
 
 func (r remote) Rewrite(ctx context.Context, name string, data []byte) (time.Time, error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
 	return r.client.Rewrite(ctx, path.Join(r.dir, name), data)
 }
 
 func (r remote) Link(ctx context.Context, old, name string) error {
+	ctx, cancel := within(ctx)
+	defer cancel()
 	return r.client.Link(ctx, path.Join(r.dir, old), path.Join(r.dir, name))
 }
 
 func (r remote) Remove(ctx context.Context, name string) error {
+	ctx, cancel := within(ctx)
+	defer cancel()
 	return r.client.Remove(ctx, path.Join(r.dir, name))
 }
 
@@ -84,7 +98,7 @@ func (d Dir) List(context.Context) ([]string, error) {
 
 // Read implements Files.
 func (d Dir) Read(_ context.Context, name string) ([]byte, time.Time, error) {
-	f, err := os.Open(d.file(name))
+	f, err := bounded.OpenOwn(d.file(name))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -93,9 +107,8 @@ func (d Dir) Read(_ context.Context, name string) ([]byte, time.Time, error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	var b bytes.Buffer
-	_, err = b.ReadFrom(f)
-	return b.Bytes(), info.ModTime(), err
+	data, err := bounded.ReadAll(f, bounded.Small)
+	return data, info.ModTime(), err
 }
 
 // Create implements Files.

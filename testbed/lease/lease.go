@@ -38,11 +38,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 var (
@@ -216,6 +219,17 @@ func (l listing) top() uint64 {
 	return l.numbers[len(l.numbers)-1]
 }
 
+// later are the numbers after one, the highest first, as many as anybody need look at.
+func (l listing) later(after uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for i := len(l.numbers) - 1; i >= max(0, len(l.numbers)-2*keepNumbers) && l.numbers[i] > after; i-- {
+			if !yield(l.numbers[i]) {
+				return
+			}
+		}
+	}
+}
+
 func (p Place) list(ctx context.Context) (listing, error) {
 	names, err := p.Files.List(ctx)
 	l := listing{freed: map[uint64]bool{}}
@@ -230,7 +244,7 @@ func (p Place) list(ctx context.Context) (listing, error) {
 		}
 		number, free := strings.CutSuffix(rest, ".free")
 		n, err := strconv.ParseUint(number, 10, 64)
-		if err != nil || n == 0 || strconv.FormatUint(n, 10) != number {
+		if err != nil || n == 0 || n > lastNumber || strconv.FormatUint(n, 10) != number {
 			continue
 		}
 		if free {
@@ -245,21 +259,34 @@ func (p Place) list(ctx context.Context) (listing, error) {
 	return l, err
 }
 
-// look reads who has the resource at now, by the host's clock.
+// look reads who has the resource at now, by the host's clock: the highest file says so that is one.
+// What others put beside them, as links or FIFOs or something large, only uses up a number.
 func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error) {
-	s := State{Place: p.Name, Fencing: l.top(), Now: now}
-	if s.Fencing == 0 {
-		return s, nil
+	for n := range l.later(0) {
+		if s, err := p.read(ctx, l, n, now); !foreign(err) {
+			return s, err
+		}
 	}
-	data, renewed, err := p.Files.Read(ctx, p.file(s.Fencing))
-	if errors.Is(err, fs.ErrNotExist) && l.freed[s.Fencing] {
+	return State{Place: p.Name, Now: now}, nil
+}
+
+// foreign says whether a file cannot be a lease's.
+func foreign(err error) bool {
+	return errors.Is(err, bounded.ErrIrregular) || errors.Is(err, bounded.ErrTooLarge)
+}
+
+// read is look where the file of a number says who has the resource.
+func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (State, error) {
+	s := State{Place: p.Name, Fencing: n, Now: now}
+	data, renewed, err := p.Files.Read(ctx, p.file(n))
+	if errors.Is(err, fs.ErrNotExist) && l.freed[n] {
 		return s, nil
 	}
 	if err != nil {
 		return s, err
 	}
 	s.Renewed = renewed
-	if err := json.Unmarshal(data, &s.Record); err != nil || s.TTL <= 0 {
+	if err := json.Unmarshal(data, &s.Record); err != nil || s.TTL <= 0 || s.TTL > longest {
 		// Every file is whole when it gets its name, so this came of a disk that lost it:
 		// whoever it was has the time to notice.
 		s.Record = Record{Owner: "unknown", Reason: "its file cannot be read", Since: renewed, TTL: 60}
@@ -322,7 +349,7 @@ func History(ctx context.Context, p Place) ([]State, error) {
 	for _, n := range l.numbers {
 		s := State{Place: p.Name, Fencing: n}
 		var data []byte
-		if data, s.Renewed, err = p.Files.Read(ctx, p.file(n)); errors.Is(err, fs.ErrNotExist) {
+		if data, s.Renewed, err = p.Files.Read(ctx, p.file(n)); errors.Is(err, fs.ErrNotExist) || foreign(err) {
 			continue
 		} else if err != nil {
 			return out, fmt.Errorf("%s: who had it: %w", p.Name, err)
@@ -343,6 +370,9 @@ const (
 	keepNumbers = 32
 	keepTime    = time.Hour
 	minTTL      = 2 * time.Second
+	longest     = 10 * 366 * 24 * 3600 // seconds that a record can ask for
+	lastNumber  = 1 << 48              // which nobody comes to: a larger one is no lease's
+	mostTries   = 1000                 // of one who finds others faster each time
 )
 
 // Lease is a resource that is had.
@@ -395,7 +425,7 @@ func Take(ctx context.Context, p Place, c Claim) (*Lease, error) {
 
 // take makes the next file, with the record that on makes of the state that it follows.
 func (p Place) take(ctx context.Context, on func(State) (Record, error)) (*Lease, error) {
-	for {
+	for try := 0; ; try++ {
 		var l *Lease
 		n, err := p.prepare(ctx, on)
 		if err == nil && n != nil {
@@ -407,7 +437,10 @@ func (p Place) take(ctx context.Context, on func(State) (Record, error)) (*Lease
 			return l, err
 		}
 		if (err == nil || errors.Is(err, fs.ErrExist)) && ctx.Err() == nil {
-			continue // somebody else was faster: all is to be looked at again
+			if try < mostTries {
+				continue // somebody else was faster: all is to be looked at again
+			}
+			err = fmt.Errorf("others were faster, %d times", try)
 		}
 		return nil, fmt.Errorf("%s: take a lease: %w", p.Name, cmp.Or(context.Cause(ctx), err))
 	}
@@ -455,7 +488,10 @@ func (p Place) prepare(ctx context.Context, on func(State) (Record, error)) (n *
 	if err != nil {
 		return nil, err
 	}
-	n.number, n.began = s.Fencing+1, time.Now()
+	if l.top() == lastNumber {
+		return nil, fmt.Errorf("no number is left after %s: somebody put that file there, remove it", p.file(lastNumber))
+	}
+	n.number, n.began = l.top()+1, time.Now()
 	if n.now, err = p.Files.Rewrite(ctx, n.temp, n.data); err != nil {
 		return nil, err
 	}
@@ -494,7 +530,7 @@ func (n *next) finish(ctx context.Context) (*Lease, error) {
 		p.tidy(ctx, l, n.now)
 		return lease, nil
 	}
-	if err := lease.adopt(ctx, l.top()); errors.Is(err, ErrLost) { // unless it is ours under another name of the host
+	if err := lease.adopt(ctx, l); errors.Is(err, ErrLost) { // unless it is ours under another name of the host
 		return nil, p.Files.Remove(ctx, p.file(n.number))
 	} else if err != nil {
 		return nil, err
@@ -646,20 +682,27 @@ func (l *Lease) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	top := files.top()
-	switch {
-	case files.freed[l.fencing] && top == l.fencing:
-		return takenError{fmt.Errorf("%s: %w: somebody gave it back", l.place.Name, ErrLost)}
-	case top == l.fencing && !gone:
-		return nil
-	case top <= l.fencing:
-		return takenError{fmt.Errorf("%s: %w: its file has been removed", l.place.Name, ErrLost)}
-	}
-	return l.adopt(ctx, top)
+	return l.adopt(ctx, files)
 }
 
-// adopt goes on with a later number, if the same holder has it.
-func (l *Lease) adopt(ctx context.Context, top uint64) error {
+// adopt goes on with a later number, if there is one and the same holder has it.
+func (l *Lease) adopt(ctx context.Context, files listing) error {
+	for n := range files.later(l.fencing) {
+		if err := l.follow(ctx, n); !foreign(err) {
+			return err
+		}
+	}
+	switch {
+	case files.freed[l.fencing]:
+		return takenError{fmt.Errorf("%s: %w: somebody gave it back", l.place.Name, ErrLost)}
+	case !slices.Contains(files.numbers, l.fencing):
+		return takenError{fmt.Errorf("%s: %w: its file has been removed", l.place.Name, ErrLost)}
+	}
+	return nil
+}
+
+// follow is adopt of a number.
+func (l *Lease) follow(ctx context.Context, top uint64) error {
 	data, _, err := l.place.Files.Read(ctx, l.place.file(top))
 	if err != nil {
 		return err

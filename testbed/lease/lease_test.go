@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,6 +195,90 @@ func TestDamaged(t *testing.T) {
 	}
 	if l := take(t, p, claim("bob", "R2")); l.Fencing() != 2 || l.From() == nil {
 		t.Errorf("fencing number %d, after %v", l.Fencing(), l.From())
+	}
+}
+
+// TestForeign: in a directory where everybody may write, files that are no leases neither give nor take
+// the resource, cost no memory, and make nobody wait.
+func TestForeign(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	for name, put := range map[string]func(file string) error{
+		"a link to a device": func(file string) error { return os.Symlink("/dev/zero", file) },
+		"a link to a lease":  func(file string) error { return os.Symlink(filepath.Join(filepath.Dir(file), "host-h1.1"), file) },
+		"a FIFO":             func(file string) error { return syscall.Mkfifo(file, 0o600) },
+		"a directory":        func(file string) error { return os.Mkdir(file, 0o755) },
+		"a large file":       func(file string) error { return os.WriteFile(file, []byte(large), 0o600) },
+	} {
+		for where, files := range map[string]func(dir string) Files{
+			"here":      func(dir string) Files { return Dir(dir) },
+			"on a host": func(dir string) Files { return On(sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{})), dir) },
+		} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				dir := t.TempDir()
+				p := Place{Name: "host h1", Key: "host-h1", Files: files(dir)}
+				if err := put(filepath.Join(dir, p.file(7))); err != nil {
+					t.Fatal(err)
+				}
+				if s, err := Look(ctx, p); err != nil || s.Held {
+					t.Errorf("%+v, %v", s, err)
+				}
+				l, err := Take(ctx, p, claim("anna", "R1"))
+				if err != nil || l.Fencing() != 8 {
+					t.Fatalf("after number 7: %+v, %v", l, err)
+				}
+				if err := put(filepath.Join(dir, p.file(9))); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Renew(ctx); err != nil {
+					t.Error(err)
+				}
+				if _, err := Take(ctx, p, claim("bob", "R2")); !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "anna") {
+					t.Errorf("it is anna's: %v", err)
+				}
+				if past, err := History(ctx, p); err != nil || len(past) != 1 {
+					t.Errorf("%+v, %v", past, err)
+				}
+				takeover := claim("bob", "R2")
+				takeover.Takeover = true
+				if l, err := Take(ctx, p, takeover); err != nil || l.Fencing() != 10 {
+					t.Errorf("%+v, %v", l, err)
+				}
+				if err := l.Renew(ctx); !errors.Is(err, ErrTaken) {
+					t.Errorf("it is bob's: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestNumbersEnd: nobody comes to a number that cannot be followed, or is told what to do.
+func TestNumbersEnd(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	put := func(n uint64, text string) {
+		if err := os.WriteFile(filepath.Join(dir, p.file(n)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(math.MaxUint64, `{"owner":"mallory","ttl":1000000000}`)
+	if l := take(t, p, claim("anna", "R1")); l.Fencing() != 1 {
+		t.Errorf("number %d", l.Fencing())
+	}
+	put(lastNumber, `{"owner":"mallory","ttl":1}`)
+	if err := os.Chtimes(filepath.Join(dir, p.file(lastNumber)), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Take(t.Context(), p, claim("anna", "R1")); err == nil || !strings.Contains(err.Error(), "somebody put that file there, remove it") {
+		t.Error(err)
+	}
+	// A time to live that nobody means ends as that of a file that cannot be read.
+	dir = t.TempDir()
+	p = place(dir)
+	put(1, `{"owner":"mallory","ttl":9223372036854775807}`)
+	if s := look(t, p); !s.Held || s.Owner != "unknown" || s.Left() > time.Hour {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -27,8 +27,8 @@ type Client struct {
 	err    error // why it is gone
 	closed bool  // no new goroutines
 
-	filesMu sync.Mutex
-	files   *sftp.Client // nil: not open
+	opening sync.Mutex              // of files
+	files   atomic.Pointer[session] // nil: not open
 
 	wg   sync.WaitGroup
 	once sync.Once // leaves the gate
@@ -244,6 +244,22 @@ func (c *Client) DialContext(ctx context.Context, network, address string) (net.
 		return nil, fmt.Errorf("from host %s: %w", c, err)
 	}
 	return conn, nil
+}
+
+// later runs f after a while, or when the connection ends.
+func (c *Client) later(after time.Duration, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.wg.Go(func() {
+		select {
+		case <-time.After(after):
+		case <-c.done:
+		}
+		f()
+	})
 }
 
 // await runs f, which the end of the connection unblocks, and returns early when

@@ -15,16 +15,28 @@ import (
 )
 
 // ReadDir lists the names in a directory; an error wrapping fs.ErrNotExist says there is
-// none.
-func (c *Client) ReadDir(ctx context.Context, dir string) (names []string, err error) {
-	err = c.withFiles(ctx, "list "+dir, func(files *sftp.Client) error {
-		infos, err := files.ReadDir(dir)
-		for _, info := range infos {
-			names = append(names, info.Name())
+// none, one wrapping bounded.ErrTooLarge that there are more than some 30,000.
+func (c *Client) ReadDir(ctx context.Context, dir string) ([]string, error) {
+	found := make(chan []fs.FileInfo, 1)
+	err := c.withFiles(ctx, "list "+dir, func(files *session) error {
+		ctx, done := files.heard.limit(ctx, maxListing)
+		defer done()
+		infos, err := files.ReadDirContext(ctx, dir)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
+		found <- infos
 		return err
 	})
-	return names, err
+	if err != nil {
+		return nil, err
+	}
+	infos := <-found
+	names := make([]string, len(infos))
+	for i, info := range infos {
+		names[i] = info.Name()
+	}
+	return names, nil
 }
 
 // Create makes a file that must not be there yet, and its directory if need be, and
@@ -32,7 +44,7 @@ func (c *Client) ReadDir(ctx context.Context, dir string) (names []string, err e
 // written is on the disk, where the server can see to that. A disk without room for it is
 // an error wrapping syscall.ENOSPC.
 func (c *Client) Create(ctx context.Context, remote string, data []byte) (at time.Time, err error) {
-	err = c.withFiles(ctx, "create "+remote, func(files *sftp.Client) error {
+	err = c.withFiles(ctx, "create "+remote, func(files *session) error {
 		f, err := files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err := files.MkdirAll(path.Dir(remote)); err != nil {
@@ -55,7 +67,7 @@ func (c *Client) Create(ctx context.Context, remote string, data []byte) (at tim
 // Rewrite writes over the beginning of a file that is there, in place, and returns its
 // time of modification as Create does.
 func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at time.Time, err error) {
-	err = c.withFiles(ctx, "rewrite "+remote, func(files *sftp.Client) error {
+	err = c.withFiles(ctx, "rewrite "+remote, func(files *session) error {
 		f, err := files.OpenFile(remote, os.O_WRONLY)
 		if err != nil {
 			return err
@@ -69,7 +81,7 @@ func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at ti
 }
 
 // fill writes data and closes the file.
-func fill(files *sftp.Client, f *sftp.File, data []byte) (at time.Time, err error) {
+func fill(files *session, f *sftp.File, data []byte) (at time.Time, err error) {
 	_, err = f.ReadFrom(bytes.NewReader(data))
 	if _, ok := files.HasExtension("fsync@openssh.com"); ok && err == nil {
 		err = f.Sync()
@@ -85,7 +97,7 @@ func fill(files *sftp.Client, f *sftp.File, data []byte) (at time.Time, err erro
 
 // why says that a disk is full where that is the reason: OpenSSH's server only says
 // "Failure".
-func why(files *sftp.Client, dir string, err error) error {
+func why(files *session, dir string, err error) error {
 	var status *sftp.StatusError
 	if !errors.As(err, &status) {
 		return err
@@ -99,7 +111,7 @@ func why(files *sftp.Client, dir string, err error) error {
 // Link gives a file a second name, in one step for everybody who looks. If there is a
 // file of that name the error wraps fs.ErrExist, and nothing is changed.
 func (c *Client) Link(ctx context.Context, old, name string) error {
-	return c.withFiles(ctx, "link "+name, func(files *sftp.Client) error {
+	return c.withFiles(ctx, "link "+name, func(files *session) error {
 		err := files.Link(old, name)
 		if err == nil {
 			return nil

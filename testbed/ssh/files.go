@@ -14,18 +14,35 @@ import (
 	"path"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Paths on hosts are slash separated; relative ones start in the user's home.
 
+// session is an SFTP session.
+type session struct {
+	*sftp.Client
+	channel *ssh.Session
+	heard   meter
+}
+
+// leave ends the session, also one whose server does not answer any more.
+func (s *session) leave() {
+	s.channel.Close()
+	s.Close()
+}
+
 // sftp is the connection's one SFTP session, opened when first needed.
-func (c *Client) sftp() (*sftp.Client, error) {
-	c.filesMu.Lock()
-	defer c.filesMu.Unlock()
-	if c.files != nil {
-		return c.files, nil
+func (c *Client) sftp() (*session, error) {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if files := c.files.Load(); files != nil {
+		return files, nil
 	}
 	s, err := c.conn.NewSession()
 	if err != nil {
@@ -36,35 +53,38 @@ func (c *Client) sftp() (*sftp.Client, error) {
 		var r io.Reader
 		if r, err = s.StdoutPipe(); err == nil {
 			if err = s.RequestSubsystem("sftp"); err == nil {
-				c.files, err = sftp.NewClientPipe(r, w, sftp.UseConcurrentWrites(true))
+				files := &session{channel: s}
+				if files.Client, err = sftp.NewClientPipe(metered{r, &files.heard}, w, sftp.UseConcurrentWrites(true)); err == nil {
+					c.files.Store(files)
+					return files, nil
+				}
 			}
 		}
 	}
-	if err != nil {
-		s.Close()
-		return nil, fmt.Errorf("sftp: %w (its server needs the subsystem sftp, and its users shells that say nothing of their own)", err)
-	}
-	return c.files, nil
+	s.Close()
+	return nil, fmt.Errorf("sftp: %w (its server needs the subsystem sftp, and its users shells that say nothing of their own)", err)
 }
 
-// withFiles runs f with the SFTP session and says what it was doing if it fails.
-func (c *Client) withFiles(ctx context.Context, doing string, f func(*sftp.Client) error) error {
+// withFiles runs f with the SFTP session and says what it was doing if it fails. What ctx ends
+// may be waiting for an answer that never comes, with the whole session: the next use opens another.
+func (c *Client) withFiles(ctx context.Context, doing string, f func(*session) error) error {
+	var used atomic.Pointer[session]
 	err := c.await(ctx, func() error {
 		files, err := c.sftp()
 		if err == nil {
+			used.Store(files)
 			err = f(files)
 		}
 		var status *sftp.StatusError
 		if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.As(err, &status) {
 			return err // an answer, so the connection is well
 		}
-		c.filesMu.Lock()
-		if c.files == files {
-			c.files = nil // the next use opens another
-		}
-		c.filesMu.Unlock()
+		c.forget(files)
 		return c.failed(doing, err)
 	})
+	if ctx.Err() != nil {
+		c.forget(used.Load())
+	}
 	var named interface{ host() string }
 	if err == nil || errors.As(err, &named) {
 		return err
@@ -72,7 +92,71 @@ func (c *Client) withFiles(ctx context.Context, doing string, f func(*sftp.Clien
 	return c.errorf("%s: %w", doing, err)
 }
 
-// ReadFile reads a file whole. Those of /proc, whose size is not known beforehand,
+// forget has the next use open another session. Others may be using this one.
+func (c *Client) forget(files *session) {
+	if files != nil && c.files.CompareAndSwap(files, nil) {
+		c.later(killGrace, files.leave)
+	}
+}
+
+// maxListing bounds what an SFTP server says of one directory, bytes: some 30,000 names.
+const maxListing = 4 << 20
+
+// meter counts what a server says, for those who set it a limit.
+type meter struct {
+	mu     sync.Mutex
+	limits map[*int64]context.CancelCauseFunc // what is left of each
+}
+
+// limit is a context that ends when the server has said n bytes more than what was asked for.
+func (m *meter) limit(ctx context.Context, n int64) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.limits == nil {
+		m.limits = map[*int64]context.CancelCauseFunc{}
+	}
+	m.limits[&n] = cancel
+	return ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.limits, &n)
+		cancel(nil)
+	}
+}
+
+func (m *meter) said(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for left, cancel := range m.limits {
+		if *left -= int64(n); *left < 0 {
+			cancel(bounded.ErrTooLarge)
+		}
+	}
+}
+
+// metered is a reader of all that a server says.
+type metered struct {
+	io.Reader
+	meter *meter
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	m.meter.said(n)
+	return n, err
+}
+
+// asked is a reader of a part of it, which is nobody's limit.
+type asked metered
+
+func (a asked) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	a.meter.said(-n)
+	return n, err
+}
+
+// ReadFile reads a file whole, of at most bounded.Config bytes. Those of /proc, whose size is not known beforehand,
 // can be read too.
 func (c *Client) ReadFile(ctx context.Context, remote string) ([]byte, error) {
 	f := c.ReadFiles(ctx, remote)[0]
@@ -92,30 +176,56 @@ func (c *Client) ReadFiles(ctx context.Context, remote ...string) []File {
 	var wg sync.WaitGroup
 	for i, name := range remote {
 		wg.Go(func() {
-			var data []byte
-			err := c.withFiles(ctx, "read "+name, func(files *sftp.Client) error {
-				f, err := files.Open(name)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				// Not io.Copy: it would ask for the size first.
-				data, err = io.ReadAll(struct{ io.Reader }{f})
-				return err
-			})
-			if out[i].Err = err; err == nil {
-				out[i].Data = data
-			}
+			out[i].Data, out[i].Err = c.readFile(ctx, name, bounded.Config)
 		})
 	}
 	wg.Wait()
 	return out
 }
 
+func (c *Client) readFile(ctx context.Context, name string, limit int64) (data []byte, err error) {
+	read := make(chan []byte, 1) // nobody may be waiting for it any more
+	err = c.withFiles(ctx, "read "+name, func(files *session) error {
+		f, err := files.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		// Not io.Copy: it would ask for the size first.
+		data, err := bounded.ReadAll(bounded.Until(ctx, asked{f, &files.heard}), limit)
+		read <- data
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-read, nil
+}
+
+// ReadSmall reads a file of at most bounded.Small bytes that others may have put there: it must be a
+// regular one, no link to another, or the error wraps bounded.ErrIrregular.
+func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, info fs.FileInfo, err error) {
+	found := make(chan fs.FileInfo, 1)
+	err = c.withFiles(ctx, "stat "+name, func(files *session) error {
+		info, err := files.Lstat(name)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%w: %v", bounded.ErrIrregular, info.Mode().Type())
+		}
+		found <- info
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	// Whoever puts a FIFO in its place between the two makes this wait, for as long as ctx lets it.
+	data, err = c.readFile(ctx, name, bounded.Small)
+	return data, <-found, err
+}
+
 // Stat describes a file; an error wrapping fs.ErrNotExist says there is none.
 func (c *Client) Stat(ctx context.Context, remote string) (fs.FileInfo, error) {
 	var info fs.FileInfo
-	err := c.withFiles(ctx, "stat "+remote, func(files *sftp.Client) (err error) {
+	err := c.withFiles(ctx, "stat "+remote, func(files *session) (err error) {
 		info, err = files.Stat(remote)
 		return err
 	})
@@ -127,7 +237,7 @@ func (c *Client) Stat(ctx context.Context, remote string) (fs.FileInfo, error) {
 
 // Remove removes a file. One that is not there is not an error.
 func (c *Client) Remove(ctx context.Context, remote string) error {
-	err := c.withFiles(ctx, "remove "+remote, func(files *sftp.Client) error { return files.Remove(remote) })
+	err := c.withFiles(ctx, "remove "+remote, func(files *session) error { return files.Remove(remote) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -172,7 +282,7 @@ func (c *Client) Upload(ctx context.Context, local, remote string, mode fs.FileM
 // write is Upload from a reader.
 func (c *Client) write(ctx context.Context, doing string, r io.Reader, remote string, mode fs.FileMode) error {
 	temp := remote + "." + rand.Text()[:8] + ".tmp"
-	return c.withFiles(ctx, doing, func(files *sftp.Client) (err error) {
+	return c.withFiles(ctx, doing, func(files *session) (err error) {
 		if err := files.MkdirAll(path.Dir(remote)); err != nil {
 			return fmt.Errorf("make directory %s: %w", path.Dir(remote), err)
 		}
@@ -185,25 +295,12 @@ func (c *Client) write(ctx context.Context, doing string, r io.Reader, remote st
 				files.Remove(temp)
 			}
 		}()
-		_, err = f.ReadFromWithConcurrency(untilDone{ctx, r}, 64)
+		_, err = f.ReadFromWithConcurrency(bounded.Until(ctx, r), 64)
 		if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 			return err
 		}
 		return files.PosixRename(temp, remote)
 	})
-}
-
-// untilDone is a reader that ctx ends.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u untilDone) Read(p []byte) (int, error) {
-	if u.ctx.Err() != nil {
-		return 0, context.Cause(u.ctx)
-	}
-	return u.r.Read(p)
 }
 
 // uploads is how many hosts EnsureFile serves at a time: they share one uplink.
@@ -282,7 +379,7 @@ func (c *Client) install(ctx context.Context, local, remote, sum string) error {
 		err = c.errorf("%s arrived with sha256 %s instead of %s", local, got, sum)
 	}
 	if err == nil {
-		err = c.withFiles(ctx, "rename "+staged, func(files *sftp.Client) error {
+		err = c.withFiles(ctx, "rename "+staged, func(files *session) error {
 			return files.PosixRename(staged, remote)
 		})
 	}

@@ -121,8 +121,12 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 }
 
 // killGrace bounds how long the killing of a cancelled command may take before its
-// session is closed, whatever has become of it.
-const killGrace = 5 * time.Second
+// session is closed, whatever has become of it. beginGrace is how much of that is for one that
+// has not announced itself, which there is no way to kill yet.
+const (
+	killGrace  = 5 * time.Second
+	beginGrace = time.Second
+)
 
 // killWith kills the process when ctx ends.
 func (p *Process) killWith(ctx context.Context) {
@@ -173,6 +177,9 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
+// errNotBegun is why a command cannot be killed: it has not announced its process group.
+var errNotBegun = errors.New("it has not begun")
+
 // Kill kills the command and all its descendants that did not leave its process
 // group, through a second session, and returns without waiting for their end. It
 // does nothing when the command has ended.
@@ -184,7 +191,7 @@ func (p *Process) Kill(ctx context.Context) error {
 	}
 	group, err := p.stderr.group(ctx, p.done)
 	if err != nil {
-		return p.client.errorf("kill %s: %w", abbreviate(p.argv), err)
+		return p.client.errorf("kill %s: %w: %w", abbreviate(p.argv), errNotBegun, err)
 	}
 	if group == 0 { // ended before it began
 		return nil
@@ -224,6 +231,10 @@ func (p *Process) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killGrace)
 	defer cancel()
 	err := p.Kill(ctx)
+	if errors.Is(err, errNotBegun) {
+		p.session.Close() // a host that has not got so far need not be waited for
+		return err
+	}
 	if p.Stdout != nil {
 		// Output that nobody reads must not hold up the end, with which this ends.
 		go io.Copy(io.Discard, p.Stdout)
@@ -404,6 +415,10 @@ func (w *stderr) Write(p []byte) (int, error) {
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
 			w.line = append(w.line, p...)
+			if over := len(w.line) - maxGreeting; over > 0 { // nobody says that much before a mark, in one line
+				w.pass(w.line[:over])
+				w.line = slices.Clone(w.line[over:])
+			}
 			return n, nil
 		}
 		line := append(w.line, p[:i+1]...)
@@ -445,8 +460,10 @@ func (w *stderr) tail() string {
 	return strings.TrimSpace(w.end.String() + string(w.line))
 }
 
-// group waits for the process group; 0 if the command ends first.
+// group waits for the process group, for a moment; 0 if the command ends first.
 func (w *stderr) group(ctx context.Context, ended <-chan struct{}) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, beginGrace)
+	defer cancel()
 	select {
 	case <-w.known:
 		w.mu.Lock()

@@ -1,0 +1,152 @@
+// Package bounded reads bytes that others produce: what hosts, switches, programs and files of
+// other users say is never kept beyond a size, and never waited for beyond a time.
+//
+// Whoever reads such bytes uses these functions instead of io.ReadAll, os.ReadFile, bufio.Scanner
+// and the like, which grow with what they are given. A test of this package looks through the whole
+// module, by types, for readers that do not.
+package bounded
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sizes for what is read, bytes.
+const (
+	Line   = 1 << 20  // of a protocol of lines
+	Small  = 64 << 10 // a file of facts: a lease, a file of /proc, a pid
+	Config = 16 << 20 // a file that people or programs write: a configuration, a specification, a log's end
+)
+
+// ErrTooLarge is wrapped where there is more than may be.
+var ErrTooLarge = errors.New("too large")
+
+// ErrIrregular is wrapped where a file is none of bytes: a FIFO, a device, a directory, a socket.
+var ErrIrregular = errors.New("not a regular file")
+
+func tooLarge(limit int64) error {
+	return fmt.Errorf("%w: more than %s", ErrTooLarge, size(limit))
+}
+
+func size(n int64) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// ReadAll reads a reader to its end, which must come within limit bytes. Of one that goes on the
+// first limit bytes are returned, with an error that wraps ErrTooLarge.
+func ReadAll(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if int64(len(b)) > limit {
+		return b[:limit], tooLarge(limit)
+	}
+	return b, err
+}
+
+// ReadFile reads a file of at most limit bytes. It never waits for a FIFO's writer, and reads no
+// device: the error wraps ErrIrregular.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := ReadAll(f, limit)
+	if errors.Is(err, ErrTooLarge) {
+		err = &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return b, err
+}
+
+// Open opens a regular file for reading. What it is is looked at after it was opened, without
+// waiting for anybody, so that nobody can put another in its place between the two.
+func Open(path string) (*os.File, error) { return open(path, 0) }
+
+// OpenOwn is Open without following a link: for a directory where others may put one.
+func OpenOwn(path string) (*os.File, error) {
+	f, err := open(path, unix.O_NOFOLLOW)
+	if errors.Is(err, unix.ELOOP) {
+		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: %v", ErrIrregular, fs.ModeSymlink)}
+	}
+	return f, err
+}
+
+func open(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: %v", ErrIrregular, st.Mode().Type())}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Lines are the lines of a reader, without their ends, each of at most limit bytes. The last pair
+// has the error that ended them, if one did; a line that is longer is one that wraps ErrTooLarge. A
+// line is good until the next.
+func Lines(r io.Reader, limit int) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		in := bufio.NewScanner(r)
+		in.Buffer(make([]byte, 0, min(limit+2, 64<<10)), limit+2) // with its end
+		var err error
+		for err == nil && in.Scan() {
+			if len(in.Bytes()) > limit {
+				err = bufio.ErrTooLong
+			} else if !yield(in.Bytes(), nil) {
+				return
+			}
+		}
+		if err = cmp.Or(err, in.Err()); errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("a line is %w", tooLarge(int64(limit)))
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// Decode reads a JSON document of at most limit bytes, and nothing after it.
+func Decode(r io.Reader, limit int64, v any) error {
+	b, err := ReadAll(r, limit)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// Until is a reader that ctx ends: its next Read fails with ctx's cause. A Read that waits goes on
+// waiting, so this is for readers that give a part at a time.
+func Until(ctx context.Context, r io.Reader) io.Reader { return until{ctx, r} }
+
+type until struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
+}

@@ -1,0 +1,158 @@
+package bounded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// endless gives zeros for ever.
+type endless struct{ given int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	clear(p)
+	e.given += len(p)
+	return len(p), nil
+}
+
+func TestReadAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		give  string
+		limit int64
+		want  string
+		err   error
+	}{
+		"all of it":   {"abc", 10, "abc", nil},
+		"just enough": {"abc", 3, "abc", nil},
+		"one more":    {"abcd", 3, "abc", ErrTooLarge},
+		"nothing":     {"", 0, "", nil},
+	} {
+		got, err := ReadAll(strings.NewReader(test.give), test.limit)
+		if string(got) != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	e := &endless{}
+	if _, err := ReadAll(e, Small); !errors.Is(err, ErrTooLarge) || e.given > 2*Small || !strings.Contains(err.Error(), "more than 64 KiB") {
+		t.Errorf("of what has no end %d bytes were read: %v", e.given, err)
+	}
+	if _, err := ReadAll(io.MultiReader(strings.NewReader("ab"), failing{}), 10); !errors.Is(err, errBroken) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+}
+
+var errBroken = errors.New("broken")
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errBroken }
+
+// TestReadFile: files that are none, or that somebody else has put there, end at once.
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(
+		os.WriteFile(at("file"), []byte("abc"), 0o600),
+		os.Symlink("/dev/zero", at("device")),
+		unix.Mkfifo(at("fifo"), 0o600),
+		os.Symlink(at("file"), at("link")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{
+		"file": nil, "link": nil, "device": ErrIrregular, "fifo": ErrIrregular, ".": ErrIrregular, "none": os.ErrNotExist,
+	} {
+		done := make(chan error, 1)
+		go func() {
+			b, err := ReadFile(at(name), 3)
+			if err == nil && string(b) != "abc" {
+				t.Errorf("%s: %q", name, b)
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), at(name)) {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: it waits", name)
+		}
+	}
+	for name, want := range map[string]error{"file": nil, "link": ErrIrregular, "fifo": ErrIrregular} {
+		f, err := OpenOwn(at(name))
+		if !errors.Is(err, want) {
+			t.Errorf("%s, if it is no link: %v, want %v", name, err, want)
+		}
+		f.Close()
+	}
+	if _, err := ReadFile(at("file"), 2); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), at("file")) {
+		t.Errorf("a large one: %v", err)
+	}
+}
+
+func TestLines(t *testing.T) {
+	for name, test := range map[string]struct {
+		give  string
+		limit int
+		want  []string
+		err   error
+	}{
+		"some":               {"a\nbc\r\n\nd", 10, []string{"a", "bc", "", "d"}, nil},
+		"as long as may be":  {"abc\nabc\n", 3, []string{"abc", "abc"}, nil},
+		"one is longer":      {"abc\nabcdef\nx\n", 3, []string{"abc"}, ErrTooLarge},
+		"without any end":    {strings.Repeat("x", 1000), 100, nil, ErrTooLarge},
+		"more than a buffer": {strings.Repeat("x", 100_000) + "\ny\n", 100_000, []string{strings.Repeat("x", 100_000), "y"}, nil},
+	} {
+		var got []string
+		var failed error
+		for line, err := range Lines(strings.NewReader(test.give), test.limit) {
+			if failed = err; err == nil {
+				got = append(got, string(line))
+			}
+		}
+		if strings.Join(got, "|") != strings.Join(test.want, "|") || !errors.Is(failed, test.err) {
+			t.Errorf("%s: %q, %v", name, got, failed)
+		}
+	}
+	for range Lines(&endless{}, 1000) {
+		break // and nobody goes on reading
+	}
+}
+
+func TestDecode(t *testing.T) {
+	var v struct{ A int }
+	if err := Decode(strings.NewReader(`{"A": 3}`), 100, &v); err != nil || v.A != 3 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if err := Decode(strings.NewReader(`{"A": 3}`), 5, &v); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a large one: %v", err)
+	}
+	if err := Decode(strings.NewReader(`{"A": 3} {"A": 4}`), 100, &v); err == nil {
+		t.Error("two were taken for one")
+	}
+}
+
+func TestUntil(t *testing.T) {
+	why := errors.New("somebody ended it")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := Until(ctx, &endless{})
+	if _, err := io.CopyN(io.Discard, r, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	cancel(why)
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, why) {
+		t.Errorf("it goes on: %v", err)
+	}
+	if b, err := io.ReadAll(Until(t.Context(), bytes.NewReader([]byte("abc")))); err != nil || string(b) != "abc" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
