@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,6 +40,9 @@ const (
 	latestLink     = "latest"
 )
 
+// nameTime is the time in a run directory's name.
+const nameTime = "2006-01-02T15-04-05Z"
+
 // Schema is the version of the record that this package writes.
 const Schema = 1
 
@@ -48,6 +52,8 @@ const unfinished = "the run was cut off before it ended"
 // Dir is the directory of one run: <root>/<UTC time>-<ULID>/.
 type Dir struct {
 	Path string
+
+	reserved atomic.Int64 // bytes
 
 	mu   sync.Mutex
 	file *os.File // samples, open for appending; nil when the run was opened to be read
@@ -74,7 +80,7 @@ func Create(root string, rec *Record) (*Dir, error) {
 	if rec.ID == "" {
 		rec.ID = ulid.MustNew(ulid.Timestamp(rec.Started), ulid.DefaultEntropy()).String()
 	}
-	path := filepath.Join(root, rec.Started.UTC().Format("2006-01-02T15-04-05Z")+"-"+rec.ID)
+	path := filepath.Join(root, rec.Started.UTC().Format(nameTime)+"-"+rec.ID)
 	if err := os.MkdirAll(root, 0o777); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
@@ -82,30 +88,58 @@ func Create(root string, rec *Record) (*Dir, error) {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	d := &Dir{Path: path}
+	// Its samples come first, with the lock that says that the run goes on, until Close or the end of the
+	// process: a directory without a record is either about to get one, or nobody's.
+	file, err := lockedFile(filepath.Join(path, SamplesFile))
+	if err != nil {
+		return nil, fmt.Errorf("create samples: %w", err)
+	}
+	d.file, d.buf = file, bufio.NewWriterSize(file, 1<<16)
+	if err := d.begin(rec); err != nil {
+		d.Close()
+		return nil, err
+	}
+	d.pointLatest(root)
+	return d, nil
+}
+
+// begin writes what a run directory has from the beginning.
+func (d *Dir) begin(rec *Record) error {
 	for name, f := range map[string]File{ExperimentFile: rec.Experiment, InventoryFile: rec.Inventory} {
 		if f.Text == "" {
 			continue
 		}
 		if err := d.WriteFile(name, []byte(f.Text)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	first := *rec
 	first.Unfinished()
 	if err := d.Save(&first); err != nil {
+		return err
+	}
+	d.reserve(leastReserve / 2)
+	return nil
+}
+
+// lockedFile makes a file and locks it. Whoever asks whether it is locked (Running) holds a lock of
+// their own for that moment. Where there are no locks, nobody can be told.
+func lockedFile(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(path, SamplesFile)
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
-	if err != nil {
-		return nil, fmt.Errorf("create samples: %w", err)
+	for range 2000 {
+		switch err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			time.Sleep(time.Millisecond)
+		default:
+			return f, nil
+		}
 	}
-	// The lock says that the run goes on, until Close or the end of the process. Where there
-	// are no locks, nobody can be told.
-	_ = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	d.file, d.buf = file, bufio.NewWriterSize(file, 1<<16)
-	d.pointLatest(root)
-	return d, nil
+	f.Close()
+	return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 }
 
 // pointLatest replaces root/latest. It is a convenience that some file systems
@@ -177,6 +211,7 @@ func pathless(err error) error {
 // Close flushes and closes the samples. It is idempotent; the error is the first
 // that writing samples met.
 func (d *Dir) Close() error {
+	d.release()
 	err := d.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,6 +225,43 @@ func (d *Dir) Close() error {
 	return err
 }
 
+// reserveFile holds the room on the disk that a run's record is going to need, so that samples that
+// fill the disk leave it. leastReserve is how large it is at first.
+const (
+	reserveFile  = ".reserved"
+	leastReserve = 1 << 20
+)
+
+// reserve holds room for a record of n bytes, twice, since the old one stays until the new one is
+// there. That there is none is no error before the record needs it.
+func (d *Dir) reserve(n int64) {
+	if n *= 2; n <= d.reserved.Load() {
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(d.Path, reserveFile), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for ; n >= 64<<10; n /= 2 { // a small disk has room for less
+		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+			err = syscall.Fallocate(int(f.Fd()), 0, 0, n)
+		}
+		if errors.Is(err, syscall.EOPNOTSUPP) {
+			_, err = f.WriteAt(make([]byte, n), 0)
+		}
+		if err == nil {
+			d.reserved.Store(n)
+			return
+		}
+	}
+}
+
+// release gives the room back that was reserved; false if there was none.
+func (d *Dir) release() bool {
+	return d.reserved.Swap(0) > 0 && os.Remove(filepath.Join(d.Path, reserveFile)) == nil
+}
+
 // Save replaces run.json by rec, atomically. Numbers that JSON cannot carry (NaN,
 // infinities) are written as 0 with N 0, and a warning in rec says so, since losing
 // the record for one of them would lose everything that was measured.
@@ -199,7 +271,11 @@ func (d *Dir) Save(rec *Record) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
 	}
-	return d.WriteFile(RecordFile, append(data, '\n'))
+	err = d.WriteFile(RecordFile, append(data, '\n'))
+	if d.reserved.Load() > 0 { // it goes on: the last one will be larger
+		d.reserve(int64(len(data)))
+	}
+	return err
 }
 
 // encode is the record as indented JSON. Its points, of which there may be thousands, are encoded
@@ -303,7 +379,13 @@ func afterString(data []byte, i int) int {
 func (d *Dir) Finish(rec *Record) error {
 	rec.scrub() // which Save does too, and then there is nothing left to change
 	saved := make(chan error, 1)
-	go func() { saved <- d.Save(rec) }()
+	go func() {
+		err := d.Save(rec)
+		if had := d.release(); had && errors.Is(err, syscall.ENOSPC) {
+			err = d.Save(rec)
+		}
+		saved <- err
+	}()
 	reported := d.WriteReports(rec)
 	return errors.Join(<-saved, reported)
 }
@@ -346,7 +428,30 @@ func PutAside(parent, name string) error {
 	return os.Rename(filepath.Join(parent, name), filepath.Join(parent, aside+name))
 }
 
-// Sweep removes what was put aside in a directory, also by one that was killed.
+// Remove removes a run directory: out of sight in one step, then what is in it, which frees its room at
+// once. The error wraps fs.ErrNotExist where somebody else was faster.
+func Remove(parent, name string) error {
+	if err := PutAside(parent, name); err != nil {
+		return err
+	}
+	return removeAll(filepath.Join(parent, aside+name))
+}
+
+// removeAll removes a directory, also beside another who does.
+func removeAll(path string) error {
+	if err := os.RemoveAll(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Abandoned is how long nothing must have been written to a directory without a record, to be taken for
+// that of a run that was killed as it began.
+const Abandoned = time.Hour
+
+// Sweep removes from a directory of runs what nobody wants: what was put aside, also by one that was
+// killed, directories of runs that were killed before they had a record, and the room that runs
+// reserved which are over.
 func Sweep(parent string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -354,15 +459,52 @@ func Sweep(parent string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), aside) {
-			continue
-		}
-		// Two at once: one of them finds files gone.
-		if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+		path := filepath.Join(parent, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), aside):
+			errs = append(errs, removeAll(path))
+		case !e.IsDir() || !ofRun(e.Name()) || Running(path):
+		case isRun(path):
+			if err := os.Remove(filepath.Join(path, reserveFile)); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		case abandoned(path):
+			if err := Remove(parent, e.Name()); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ofRun says whether a directory has the name that Create gives.
+func ofRun(name string) bool {
+	if len(name) != len(nameTime)+1+ulid.EncodedSize {
+		return false
+	}
+	_, err := time.Parse(nameTime, name[:len(nameTime)])
+	_, uerr := ulid.ParseStrict(name[len(nameTime)+1:])
+	return err == nil && uerr == nil
+}
+
+// abandoned says whether nothing in a directory is new.
+func abandoned(path string) bool {
+	entries, err := os.ReadDir(path)
+	st, serr := os.Stat(path)
+	if err != nil || serr != nil {
+		return false
+	}
+	last := st.ModTime()
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return false
+		}
+		if info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return time.Since(last) > Abandoned
 }
 
 // WriteAtomically writes a file so that others, also after a crash, see the old one or the new

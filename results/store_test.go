@@ -260,8 +260,134 @@ func TestSaveKeepsTheOldRecord(t *testing.T) {
 	if err != nil || rec.Name != "old" {
 		t.Errorf("the old record is gone: %+v, %v", rec, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(d.Path, ".*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(d.Path, ".*")); len(left) != 1 || filepath.Base(left[0]) != reserveFile {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// TestRunningBeside: a run is locked from its beginning, however often others ask whether it is.
+func TestRunningBeside(t *testing.T) {
+	root := t.TempDir()
+	over := make(chan struct{})
+	var askers sync.WaitGroup
+	for range 4 {
+		askers.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				dirs, _ := filepath.Glob(filepath.Join(root, "2*"))
+				for _, dir := range dirs[max(0, len(dirs)-2):] {
+					Running(dir)
+				}
+			}
+		})
+	}
+	for range 300 {
+		d, err := Create(root, &Record{Name: "r"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			if !Running(d.Path) {
+				t.Fatal("a run that goes on is taken for one that was cut off")
+			}
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(over)
+	askers.Wait()
+}
+
+// TestSweep: what a killed start left goes, once it is old and nobody holds it; all else stays.
+func TestSweep(t *testing.T) {
+	root := t.TempDir()
+	old := time.Now().Add(-2 * Abandoned)
+	create := func(record bool, age time.Time) string {
+		d, err := Create(root, &Record{Name: "r"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.file.Close() // as by a kill: what was reserved stays
+		if !record {
+			if err := os.Remove(filepath.Join(d.Path, RecordFile)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left, err := filepath.Glob(filepath.Join(d.Path, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range append(left, filepath.Join(d.Path, reserveFile), d.Path) {
+			if err := os.Chtimes(path, age, age); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return filepath.Base(d.Path)
+	}
+	live, err := Create(root, &Record{Name: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	if err := errors.Join(
+		os.Remove(filepath.Join(live.Path, RecordFile)),
+		os.Chtimes(live.Path, old, old), os.Chtimes(filepath.Join(live.Path, SamplesFile), old, old), os.Chtimes(filepath.Join(live.Path, reserveFile), old, old),
+		os.Mkdir(filepath.Join(root, "notes"), 0o777), os.Chtimes(filepath.Join(root, "notes"), old, old),
+	); err != nil {
+		t.Fatal(err)
+	}
+	stay := map[string]bool{
+		create(true, old): true, create(false, time.Now()): true, create(false, old): false,
+		filepath.Base(live.Path): true, "notes": true,
+	}
+	if err := Sweep(root); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range stay {
+		_, err := os.Stat(filepath.Join(root, name))
+		if there := err == nil; there != want {
+			t.Errorf("%s is there: %v", name, there)
+		}
+		_, err = os.Stat(filepath.Join(root, name, reserveFile))
+		if there := err == nil; there != (name == filepath.Base(live.Path) || want && name != "notes" && !isRun(filepath.Join(root, name))) {
+			t.Errorf("what %s reserved is there: %v", name, there)
+		}
+	}
+}
+
+// TestReserve: the room that a run reserves grows with its record, and is given back.
+func TestReserve(t *testing.T) {
+	d, err := Create(t.TempDir(), &Record{Name: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := func() int64 {
+		st, err := os.Stat(filepath.Join(d.Path, reserveFile))
+		if err != nil {
+			return 0
+		}
+		return st.Size()
+	}
+	if n := size(); n < leastReserve {
+		t.Errorf("%d bytes at first", n)
+	}
+	rec := &Record{Name: "r", Title: strings.Repeat("x", 2*leastReserve), Outcome: ErrorOutcome}
+	if err := d.Save(rec); err != nil {
+		t.Fatal(err)
+	}
+	if n := size(); n < 4*leastReserve {
+		t.Errorf("%d bytes for a record of %d", n, len(rec.Title))
+	}
+	if err := errors.Join(d.Finish(rec), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := size(); n > 0 {
+		t.Errorf("%d bytes are left", n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -147,6 +148,15 @@ func baselineUnsetCommand() *cli.Command {
 	}
 }
 
+// indexOrNone opens an index, or reads all runs where the disk is too full for one.
+func indexOrNone(ctx context.Context, root string) (*history.Index, error) {
+	x, err := history.Open(ctx, root)
+	if errors.Is(err, history.ErrFull) {
+		return history.InMemory(ctx, root)
+	}
+	return x, err
+}
+
 func gcCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "gc",
@@ -163,7 +173,7 @@ func gcCommand() *cli.Command {
 			if c.Int("keep") < 1 {
 				return usagef("inabench gc --keep 30 --dry-run", "gc: --keep says how many runs of each experiment stay, at least 1")
 			}
-			return openIndex(c, history.Open, func(x *history.Index) error {
+			return openIndex(c, indexOrNone, func(x *history.Index) error {
 				dry := c.Bool("dry-run")
 				removed, err := x.Prune(c.Context, c.Int("keep"), dry)
 				did := "removed"

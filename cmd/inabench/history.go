@@ -146,7 +146,12 @@ func indexError(root string, err error) error {
 	case errors.Is(err, history.ErrFileSystem):
 		return hinted{err, "--runs DIR names runs on a local disk; `inabench history --no-index` does without an index"}
 	case errors.Is(err, history.ErrCorrupt):
-		return hinted{outputError{err}, "remove " + filepath.Join(root, history.File) + ": it is made anew from the runs"}
+		if aside := history.PutAside(root); aside != nil {
+			return hinted{outputError{errors.Join(err, aside)}, "remove " + filepath.Join(root, history.File) + ": it is made anew from the runs"}
+		}
+		return hinted{outputError{err}, "it was put aside: say that again, and it is made anew from the runs"}
+	case errors.Is(err, history.ErrFull):
+		return hinted{outputError{err}, "inabench gc --keep N makes room"}
 	case errors.Is(err, history.ErrBusy):
 		return hinted{outputError{err}, "another process writes it: try again"}
 	case errors.Is(err, results.ErrNotFound), errors.Is(err, results.ErrAmbiguous):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,9 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "listen", Aliases: []string{"l"}, Value: "127.0.0.1:8080", EnvVars: []string{"INABENCH_LISTEN"},
 				Usage: "`ADDRESS` to answer at; one that others can connect to demands a token of them. Port 0: any that is free"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with the token to demand, also on this machine; none: a random one is printed where one is needed"},
+			&cli.BoolFlag{Name: "tls", Usage: "encrypt, with a certificate that is made now; its fingerprint is printed, to be compared with what the browser shows"},
+			&cli.StringFlag{Name: "tls-cert", Usage: "encrypt, with the certificate in `FILE`, PEM, with those that lead to its root"},
+			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with the key of --tls-cert, PEM"},
 		},
 		Description: `It only reads. Open the address that it prints in a browser; of one with a token
 the browser needs to know but once. From elsewhere, without giving others a way
@@ -32,6 +36,7 @@ in: ssh -L 8080:localhost:8080 HOST
 Examples:
   inabench serve
   inabench serve --listen :8080 --token-file ~/.inabench-token
+  inabench serve --listen :8443 --tls
 `,
 		Action: serveAction,
 	}
@@ -42,6 +47,10 @@ func serveAction(c *cli.Context) error {
 		return usagef(c.Command.HelpName+" --help lists the options", "serve: no argument expected, got %s", strings.Join(c.Args().Slice(), " "))
 	}
 	token, err := tokenOf(c.String("token-file"))
+	if err != nil {
+		return err
+	}
+	certificate, err := certificateOf(c)
 	if err != nil {
 		return err
 	}
@@ -59,17 +68,41 @@ func serveAction(c *cli.Context) error {
 		if token == "" && !serve.Local(l.Addr()) {
 			token = serve.NewToken()
 		}
-		s, err := serve.New(rootOf(c), x, serve.Options{Token: token})
+		s, err := serve.New(rootOf(c), x, serve.Options{Token: token, Certificate: certificate})
 		if err != nil {
 			l.Close()
 			return hinted{inputError{err, ""}, "head -c 24 /dev/urandom | base64 > FILE"}
 		}
-		fmt.Fprintln(c.App.Writer, address(l.Addr(), token, c.String("token-file") == ""))
+		fmt.Fprintln(c.App.Writer, address(l.Addr(), certificate != nil, token, c.String("token-file") == ""))
+		if c.Bool("tls") {
+			fmt.Fprintln(c.App.Writer, "certificate, SHA-256:", serve.Fingerprint(*certificate))
+		}
 		if err := s.Serve(c.Context, l); err != nil {
 			return err
 		}
 		return context.Cause(c.Context)
 	})
+}
+
+// certificateOf is what the server is to show; nil: nothing.
+func certificateOf(c *cli.Context) (*tls.Certificate, error) {
+	cert, key := c.String("tls-cert"), c.String("tls-key")
+	switch {
+	case c.Bool("tls") && cert+key != "":
+		return nil, usagef("--tls makes a certificate, --tls-cert names one", "serve: --tls and --tls-cert")
+	case c.Bool("tls"):
+		made, err := serve.NewCertificate()
+		return &made, err
+	case cert == "" && key == "":
+		return nil, nil
+	case cert == "" || key == "":
+		return nil, usagef("inabench serve --tls-cert FILE --tls-key FILE", "serve: --tls-cert and --tls-key go together")
+	}
+	read, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, inputError{fmt.Errorf("read certificate: %w", err), "both files are PEM: -----BEGIN CERTIFICATE-----, -----BEGIN PRIVATE KEY-----"}
+	}
+	return &read, nil
 }
 
 // tokenOf is the token in a file.
@@ -89,7 +122,7 @@ func tokenOf(file string) (string, error) {
 }
 
 // address is what a browser opens. A token that is in a file is not shown.
-func address(a net.Addr, token string, show bool) string {
+func address(a net.Addr, encrypted bool, token string, show bool) string {
 	tcp := a.(*net.TCPAddr)
 	host := tcp.IP.String()
 	if tcp.IP.IsUnspecified() {
@@ -97,7 +130,11 @@ func address(a net.Addr, token string, show bool) string {
 			host = name
 		}
 	}
-	text := "http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + "/"
+	text := "http"
+	if encrypted {
+		text = "https"
+	}
+	text += "://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + "/"
 	if token != "" {
 		if !show {
 			token = "TOKEN"

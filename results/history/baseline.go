@@ -40,7 +40,7 @@ func (b Baseline) file() string { return url.PathEscape(b.Experiment) + "@" + b.
 // setting, in the place of the one before. Unless forced it must have passed, and a sabotaged one it
 // never is; the error wraps ErrUnfit.
 func (x *Index) SetBaseline(ctx context.Context, dir, reason string, force bool) (b Baseline, err error) {
-	err = x.write(ctx, func(tx *sql.Tx) error { // so that no Prune takes it away meanwhile
+	err = write(ctx, x.db.Load(), func(tx *sql.Tx) error { // so that no Prune takes it away meanwhile
 		if _, err := x.refresh(ctx, tx, []string{dir}); err != nil {
 			return err
 		}

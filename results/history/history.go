@@ -29,6 +29,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,9 +92,12 @@ CREATE INDEX night_run ON night (run);
 // network, whose locks cannot be relied on, or cannot be written. It wraps errors.ErrUnsupported.
 var ErrFileSystem = fmt.Errorf("no index can be kept: %w", errors.ErrUnsupported)
 
-// ErrCorrupt is wrapped when the index is no database, or a damaged one. Remove it: the next
-// Open builds it anew.
+// ErrCorrupt is wrapped when what the index says cannot be. Open and Update replace such an index by
+// a new one; after another call, PutAside has the next Open do so.
 var ErrCorrupt = errors.New("damaged index")
+
+// ErrFull is wrapped where an index cannot be written because the disk is full.
+var ErrFull = fmt.Errorf("no index can be written: %w", syscall.ENOSPC)
 
 // ErrBusy is wrapped when another process has been writing the index for longer than patience.
 var ErrBusy = errors.New("index in use")
@@ -104,12 +110,17 @@ const patience = time.Minute
 // goroutines.
 type Index struct {
 	root string
-	db   *sql.DB
+	name string // for SQLite
+	db   atomic.Pointer[sql.DB]
+	mu   sync.Mutex // held while db is replaced
 }
+
+// inMemory is the name of an index that is nowhere on disk.
+const inMemory = "file::memory:?"
 
 // Open opens the index of the run directories in root, or begins it. The error wraps
 // fs.ErrNotExist where root does not exist, ErrFileSystem where it cannot have an index
-// (InMemory can be used then), ErrCorrupt or ErrBusy.
+// (InMemory can be used then), ErrFull or ErrBusy. A damaged index is put aside.
 func Open(ctx context.Context, root string) (*Index, error) {
 	if err := check(root); err != nil {
 		return nil, err
@@ -119,7 +130,51 @@ func Open(ctx context.Context, root string) (*Index, error) {
 		return nil, err
 	}
 	name := url.URL{Scheme: "file", Path: path}
-	return open(ctx, &Index{root: root}, name.String()+"?")
+	x := &Index{root: root, name: name.String() + "?"}
+	err = x.open(ctx)
+	if errors.Is(err, ErrCorrupt) {
+		if err = PutAside(root); err == nil {
+			err = x.open(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// damaged is what is added to the name of an index that was put aside.
+const damaged = ".damaged"
+
+// PutAside renames a damaged index, in place of one that was renamed before: the next Open begins a new
+// one. That there is none is no error.
+func PutAside(root string) error {
+	path := filepath.Join(root, File)
+	for _, of := range []string{"-journal", "-wal", "-shm"} { // they would be taken for the new one's
+		if err := os.Remove(path + of); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Rename(path, path+damaged); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// replace puts a damaged index aside, unless somebody else has done so since it was used, and begins anew.
+func (x *Index) replace(ctx context.Context, used *sql.DB) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.db.Load() != used {
+		return nil
+	}
+	if err := PutAside(x.root); err != nil {
+		return err
+	}
+	if err := x.open(ctx); err != nil {
+		return err
+	}
+	return used.Close()
 }
 
 // InMemory reads all run directories in root into an index that is gone when it is closed. It
@@ -128,19 +183,23 @@ func InMemory(ctx context.Context, root string) (*Index, error) {
 	if _, err := os.Stat(root); err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)
 	}
-	return open(ctx, &Index{root: root}, "file::memory:?")
+	x := &Index{root: root, name: inMemory}
+	if err := x.open(ctx); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
 
-func open(ctx context.Context, x *Index, name string) (*Index, error) {
-	db, err := sql.Open("sqlite", fmt.Sprintf("%s_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=cache_size(-65536)", name, patience.Milliseconds()))
+// open opens the database, and makes its tables if need be.
+func (x *Index) open(ctx context.Context) error {
+	db, err := sql.Open("sqlite", fmt.Sprintf("%s_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=cache_size(-65536)", x.name, patience.Milliseconds()))
 	if err != nil {
-		return nil, x.failed("open", err)
+		return x.failed("open", err)
 	}
 	db.SetMaxOpenConns(1) // what is in memory belongs to a connection
-	x.db = db
 	var have int
 	if err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err == nil && have != version {
-		err = x.write(ctx, func(tx *sql.Tx) error {
+		err = write(ctx, db, func(tx *sql.Tx) error {
 			// Another process may have done it.
 			if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil || have == version {
 				return err
@@ -149,9 +208,10 @@ func open(ctx context.Context, x *Index, name string) (*Index, error) {
 		})
 	}
 	if err != nil {
-		return nil, errors.Join(x.failed("open", err), db.Close())
+		return errors.Join(x.failed("open", err), db.Close())
 	}
-	return x, nil
+	x.db.Store(db)
+	return nil
 }
 
 // empty makes the tables, empty. Files are never replaced, since another process may have them open.
@@ -166,11 +226,11 @@ func empty(ctx context.Context, tx *sql.Tx) error {
 }
 
 // Close closes the index.
-func (x *Index) Close() error { return x.db.Close() }
+func (x *Index) Close() error { return x.db.Load().Close() }
 
 // write does something while no other process writes: all of it, or nothing.
-func (x *Index) write(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := x.db.BeginTx(ctx, nil)
+func write(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -192,8 +252,15 @@ func (x *Index) failed(doing string, err error) error {
 			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 		case sqlite3.SQLITE_BUSY:
 			err = fmt.Errorf("%w: %w", ErrBusy, err)
-		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
-			err = fmt.Errorf("%w: %w", ErrFileSystem, err)
+		case sqlite3.SQLITE_FULL:
+			err = fmt.Errorf("%w: %w", ErrFull, err)
+		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR:
+			switch {
+			case full(x.root):
+				err = fmt.Errorf("%w: %w", ErrFull, err)
+			case code.Code()&0xff != sqlite3.SQLITE_IOERR:
+				err = fmt.Errorf("%w: %w", ErrFileSystem, err)
+			}
 		}
 	}
 	return fmt.Errorf("%s %s: %w", doing, filepath.Join(x.root, File), err)
@@ -232,6 +299,13 @@ func check(root string) error {
 		return fmt.Errorf("%w in %s: it cannot be written: %w", ErrFileSystem, root, err)
 	}
 	return nil
+}
+
+// full says whether there is no room for a file in a directory: not even the few pages of a journal.
+func full(root string) bool {
+	var st unix.Statfs_t
+	const few = 64 << 10
+	return unix.Statfs(root, &st) == nil && (st.Bavail*uint64(st.Bsize) < few || st.Files > 0 && st.Ffree == 0)
 }
 
 func onNetwork(root string, magic int64) error {

@@ -186,7 +186,7 @@ func TestRebuildInTurn(t *testing.T) {
 	root := t.TempDir()
 	x, other := openIndex(t, root), openIndex(t, root)
 	rebuilt := make(chan error, 1)
-	err := other.write(t.Context(), func(tx *sql.Tx) error {
+	err := write(t.Context(), other.db.Load(), func(tx *sql.Tx) error {
 		go func() {
 			_, err := x.Rebuild(t.Context())
 			rebuilt <- err
@@ -248,7 +248,7 @@ func TestKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			var verdict string
-			if err := x.db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+			if err := x.db.Load().QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
 				t.Fatalf("after %d kills: %s, %v", kill+1, verdict, err)
 			}
 			if _, err := x.Update(t.Context()); err != nil {

@@ -3,7 +3,9 @@ package history
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,62 +17,104 @@ import (
 // that was cut off. Where locks work it is only about the moments of its beginning and end.
 const quiet = time.Hour
 
-// Prune removes run directories, all but the newest keep (at least 1) of each experiment in
-// each setting, and returns them, the newest first. It never removes baselines, runs that go
-// on, runs whose record cannot be read, or what has changed since it looked. With dry
-// it only says what it would remove.
+// Prune removes run directories, and returns them, the newest first. Of each experiment in each
+// setting the newest keep (at least 1) stay, the newest that passed, and as many that were cut off. It
+// never removes baselines, runs that go on, runs whose record cannot be read, or what has changed since it
+// looked. With dry it only says what it would remove.
+//
+// Room is freed before anything is written. Where the disk is too full for an index, it does without.
 func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("prune runs: keep %d, at least 1", keep)
 	}
-	if _, err := x.Update(ctx); err != nil {
-		return nil, err
+	all, err := x.all(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("prune runs: %w", err)
 	}
 	var removed []Run
-	err := x.write(ctx, func(tx *sql.Tx) error {
-		all, err := runs(ctx, tx)
-		if err != nil {
-			return err
-		}
-		set, err := ReadBaselines(x.root)
-		if err != nil {
-			return err
-		}
-		pinned := map[string]bool{}
-		for _, b := range set {
-			pinned[b.Run] = true
-		}
-		var dirs []string
-		newer := map[[2]string]int{}
-		for _, r := range all {
-			of := [2]string{r.Experiment, r.Setting}
-			newer[of]++
-			if newer[of] <= keep || r.Setting == "" || pinned[r.Dir] || x.alive(r) {
-				continue
-			}
-			if now, err := x.look(r.Dir); err != nil || now != r.stamp {
-				continue
-			}
-			if !dry {
-				if err := results.PutAside(x.root, r.Dir); err != nil {
-					return err
-				}
-			}
-			removed, dirs = append(removed, r), append(dirs, r.Dir)
-		}
-		if dry {
-			return nil
-		}
-		_, err = x.refresh(ctx, tx, dirs)
+	err = write(ctx, x.db.Load(), func(*sql.Tx) error { // nothing is written: nobody sets a baseline meanwhile
+		removed, err = x.remove(surplus(all, keep), dry)
 		return err
 	})
-	if err != nil || dry {
+	if err != nil {
 		return removed, x.failed("prune runs with", err)
+	}
+	if dry {
+		return removed, nil
 	}
 	if err := results.Sweep(x.root); err != nil {
 		return removed, fmt.Errorf("prune runs: %w", err)
 	}
+	_, err = x.Update(ctx)
+	return removed, err
+}
+
+// remove removes those of some runs that may go, and returns them.
+func (x *Index) remove(some []Run, dry bool) (removed []Run, err error) {
+	set, err := ReadBaselines(x.root)
+	if err != nil {
+		return nil, err
+	}
+	pinned := map[string]bool{}
+	for _, b := range set {
+		pinned[b.Run] = true
+	}
+	for _, r := range some {
+		if pinned[r.Dir] || x.alive(r) {
+			continue
+		}
+		if now, err := x.look(r.Dir); err != nil || now != r.stamp {
+			continue
+		}
+		if !dry {
+			if err := results.Remove(x.root, r.Dir); errors.Is(err, fs.ErrNotExist) {
+				continue // somebody else does it
+			} else if err != nil {
+				return removed, err
+			}
+		}
+		removed = append(removed, r)
+	}
 	return removed, nil
+}
+
+// all are the runs that there are, the newest first, also where no index can be written.
+func (x *Index) all(ctx context.Context) ([]Run, error) {
+	_, err := x.Update(ctx)
+	if errors.Is(err, ErrFull) {
+		read, rerr := InMemory(ctx, x.root)
+		if rerr != nil {
+			return nil, errors.Join(err, rerr)
+		}
+		defer read.Close()
+		if _, err = read.Update(ctx); err == nil {
+			return read.Runs(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.Runs(ctx)
+}
+
+// surplus are the runs that are not among those that stay.
+func surplus(all []Run, keep int) []Run {
+	type kind struct {
+		experiment, setting string
+		complete            bool
+	}
+	var out []Run
+	newer, passed := map[kind]int{}, map[kind]bool{}
+	for _, r := range all {
+		of := kind{r.Experiment, r.Setting, r.Complete}
+		newer[of]++
+		last := r.Outcome == results.Pass && !passed[of]
+		passed[of] = passed[of] || last
+		if newer[of] > keep && !last && r.Setting != "" {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // alive says whether a run may go on.

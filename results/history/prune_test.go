@@ -182,3 +182,50 @@ func TestPrune(t *testing.T) {
 		t.Errorf("once more: %+v, %v", again, err)
 	}
 }
+
+// TestPruneKeepsGoodRuns: runs that were cut off, or failed, take nobody's place who passed.
+func TestPruneKeepsGoodRuns(t *testing.T) {
+	root := t.TempDir()
+	x := openIndex(t, root)
+	old := time.Now().Add(-2 * quiet)
+	save := func(n int, outcome results.Outcome, complete bool) string {
+		rec := record(n, 100)
+		rec.Outcome = outcome
+		if !complete {
+			rec.Finished = time.Time{}
+		}
+		dir := save(t, root, rec)
+		for _, name := range []string{results.RecordFile, results.SamplesFile} {
+			if err := os.Chtimes(filepath.Join(root, dir, name), old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	stay := map[string]bool{}
+	save(0, results.Pass, true)
+	stay[save(1, results.Pass, true)] = true // the last that passed
+	save(2, results.Fail, true)
+	stay[save(3, results.Fail, true)] = true // the last that came to its end
+	for n := range 5 {
+		stay[save(4+n, results.ErrorOutcome, false)] = n == 4
+	}
+	if _, err := x.Prune(t.Context(), 1, false); err != nil {
+		t.Fatal(err)
+	}
+	left, err := x.Runs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range left {
+		if !stay[r.Dir] {
+			t.Errorf("%s, %s, is still there", r.Dir, r.Outcome)
+		}
+		delete(stay, r.Dir)
+	}
+	for dir, must := range stay {
+		if must {
+			t.Errorf("%s was removed", dir)
+		}
+	}
+}

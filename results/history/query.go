@@ -89,7 +89,7 @@ func (x *Index) query(ctx context.Context, q Query) ([]Series, error) {
 		Series
 		id, point int64
 	}
-	rows, err := x.db.QueryContext(ctx, "SELECT id, experiment, setting, point, labels, phase, metric, subject, kind, predictor, unit FROM series")
+	rows, err := x.db.Load().QueryContext(ctx, "SELECT id, experiment, setting, point, labels, phase, metric, subject, kind, predictor, unit FROM series")
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (x *Index) query(ctx context.Context, q Query) ([]Series, error) {
 }
 
 func (x *Index) nights(ctx context.Context, id int64, since time.Time, s *Series) error {
-	rows, err := x.db.QueryContext(ctx, `SELECT run.dir, run.started, run.outcome, run.finished <> 0, run.tool, night.figures, night.spoilt
+	rows, err := x.db.Load().QueryContext(ctx, `SELECT run.dir, run.started, run.outcome, run.finished <> 0, run.tool, night.figures, night.spoilt
 		FROM night JOIN run ON run.id = night.run WHERE night.series = ? AND run.started >= ? ORDER BY run.started, run.dir`, id, nanoseconds(since))
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (x *Index) Uses(ctx context.Context) ([]Use, error) {
 }
 
 func (x *Index) uses(ctx context.Context) ([]Use, error) {
-	rows, err := x.db.QueryContext(ctx, `SELECT run.experiment, setting.key, setting.facts, count(*), min(run.started), max(run.started)
+	rows, err := x.db.Load().QueryContext(ctx, `SELECT run.experiment, setting.key, setting.facts, count(*), min(run.started), max(run.started)
 		FROM run JOIN setting ON setting.key = run.setting
 		WHERE EXISTS (SELECT 1 FROM night WHERE night.run = run.id) GROUP BY 1, 2 ORDER BY 1, 6 DESC, 2`)
 	if err != nil {
@@ -194,7 +194,7 @@ func (x *Index) uses(ctx context.Context) ([]Use, error) {
 
 // Metrics are the names of all metrics that there are figures of, sorted.
 func (x *Index) Metrics(ctx context.Context) (out []string, err error) {
-	rows, err := x.db.QueryContext(ctx, "SELECT DISTINCT metric FROM series ORDER BY 1")
+	rows, err := x.db.Load().QueryContext(ctx, "SELECT DISTINCT metric FROM series ORDER BY 1")
 	if err != nil {
 		return nil, x.failed("read", err)
 	}
@@ -227,7 +227,7 @@ type Run struct {
 
 // Runs are all runs, the newest first.
 func (x *Index) Runs(ctx context.Context) ([]Run, error) {
-	out, err := runs(ctx, x.db)
+	out, err := runs(ctx, x.db.Load())
 	return out, x.failed("read", err)
 }
 

@@ -28,17 +28,27 @@ type stamp struct{ size, mtime, inode int64 }
 
 // Update brings the index up to date with the run directories, and returns how many runs it
 // read again or forgot. Where nothing has changed it reads no record, and waits for nobody.
+//
+// A damaged index is put aside, and one made anew.
 func (x *Index) Update(ctx context.Context) (int, error) {
-	n, err := x.update(ctx)
-	return n, x.failed("update", err)
+	db := x.db.Load()
+	n, err := x.update(ctx, db)
+	err = x.failed("update", err)
+	if errors.Is(err, ErrCorrupt) && x.name != inMemory {
+		if err = x.replace(ctx, db); err == nil {
+			n, err = x.update(ctx, x.db.Load())
+			err = x.failed("update", err)
+		}
+	}
+	return n, err
 }
 
-func (x *Index) update(ctx context.Context) (n int, err error) {
+func (x *Index) update(ctx context.Context, db *sql.DB) (n int, err error) {
 	onDisk, err := x.scan()
 	if err != nil {
 		return 0, err
 	}
-	known, err := x.stamps(ctx)
+	known, err := stamps(ctx, db)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +65,7 @@ func (x *Index) update(ctx context.Context) (n int, err error) {
 	}
 	slices.Sort(stale)
 	for part := range slices.Chunk(stale, batch) {
-		err := x.write(ctx, func(tx *sql.Tx) error {
+		err := write(ctx, db, func(tx *sql.Tx) error {
 			k, err := x.refresh(ctx, tx, part)
 			n += k
 			return err
@@ -70,7 +80,7 @@ func (x *Index) update(ctx context.Context) (n int, err error) {
 // Rebuild forgets everything and reads all run directories. Others see the index as it was
 // until it is done, and wait if they want to write.
 func (x *Index) Rebuild(ctx context.Context) (n int, err error) {
-	err = x.write(ctx, func(tx *sql.Tx) error {
+	err = write(ctx, x.db.Load(), func(tx *sql.Tx) error {
 		onDisk, err := x.scan() // now: what others have indexed meanwhile is not lost
 		if err != nil {
 			return err
@@ -127,8 +137,8 @@ func (x *Index) look(dir string) (stamp, error) {
 }
 
 // stamps are what the index knows.
-func (x *Index) stamps(ctx context.Context) (map[string]stamp, error) {
-	rows, err := x.db.QueryContext(ctx, "SELECT dir, size, mtime, inode FROM run")
+func stamps(ctx context.Context, db *sql.DB) (map[string]stamp, error) {
+	rows, err := db.QueryContext(ctx, "SELECT dir, size, mtime, inode FROM run")
 	if err != nil {
 		return nil, err
 	}

@@ -33,16 +33,21 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "runs are only read here", http.StatusMethodNotAllowed)
+		case r.ContentLength != 0: // nobody waits for what is of no use
+			h.Set("Connection", "close")
+			http.Error(w, "a request to read something has no body", http.StatusBadRequest)
 		case s.opt.Token == "":
 			if !thisMachine(r.Host) {
 				http.Error(w, "runs are served to this machine by its own names: localhost, 127.0.0.1, [::1]", http.StatusForbidden)
 				return
 			}
 			next.ServeHTTP(w, r)
-		case s.admitted(r):
+		case s.admitted(r) && !r.URL.Query().Has("token"):
 			next.ServeHTTP(w, r)
-		case equal(r.URL.Query().Get("token"), s.opt.Token):
-			http.SetCookie(w, &http.Cookie{Name: s.cookie(), Value: s.ticket(), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		case s.admitted(r), equal(r.URL.Query().Get("token"), s.opt.Token): // an address with it must not be passed on
+			http.SetCookie(w, &http.Cookie{
+				Name: s.cookie(), Value: s.ticket(), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.opt.Certificate != nil,
+			})
 			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/")} // never another host
 			q := r.URL.Query()
 			q.Del("token")

@@ -45,6 +45,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprint(w, text)
 		return err == nil && out.Flush() == nil
 	}
+	_ = out.SetReadDeadline(time.Time{}) // which is the request's
 	w.Header().Set("Content-Type", "text/event-stream")
 	if !send("retry: 1000\n\n") || r.Method == http.MethodHead {
 		return

@@ -107,9 +107,15 @@ func show(w http.ResponseWriter, name string, data any) error {
 	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
 		return fmt.Errorf("page %s: %w", name, err)
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = b.WriteTo(w) // who asked may be gone
+	write(w, b.Bytes())
 	return nil
+}
+
+// write answers with a page. Who asked may be gone.
+func write(w http.ResponseWriter, text []byte) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	_, _ = w.Write(text)
 }
 
 // page is what all pages have.
@@ -126,6 +132,14 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	text, err := s.rendered.get(r.Context(), "/", version, func(w io.Writer) error { return s.listOf(w, rows, version) })
+	if err == nil {
+		write(w, text)
+	}
+	return err
+}
+
+func (s *Server) listOf(w io.Writer, rows []row, version string) error {
 	root, err := filepath.Abs(s.root)
 	if err != nil {
 		root = s.root
@@ -149,7 +163,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	slices.Sort(data.Experiments)
 	slices.Sort(data.Drivers)
 	slices.Sort(data.Verdicts)
-	return show(w, "list", data)
+	return pages.ExecuteTemplate(w, "list", data)
 }
 
 // runFile is a file of a run directory.
@@ -213,6 +227,23 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	version := strconv.Itoa(which.since)
+	if which.Verdict == running { // it is another with each reading
+		version = strconv.FormatInt(time.Now().UnixNano()/int64(reportTime), 10)
+	}
+	text, err := s.rendered.get(r.Context(), r.URL.Path, version, func(w io.Writer) error { return s.reportOf(w, which) })
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Security-Policy", reportPolicy)
+	write(w, text)
+	return nil
+}
+
+// reportTime is for how long the report of a run that goes on is good.
+const reportTime = 2 * time.Second
+
+func (s *Server) reportOf(w io.Writer, which row) error {
 	dir := &results.Dir{Path: filepath.Join(s.root, which.Dir)}
 	rec, err := results.ReadRecord(dir.Path)
 	if err != nil {
@@ -222,14 +253,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := results.WriteReport(&b, rec, samples, s.beside(r.Context(), which)); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", reportPolicy)
-	_, _ = b.WriteTo(w)
-	return nil
+	return results.WriteReport(w, rec, samples, s.beside(s.stopping, which))
 }
 
 // beside is what is known beside a run's record; what cannot be had is not shown.

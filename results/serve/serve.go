@@ -10,15 +10,25 @@
 // Whoever can connect, where only this machine can: then requests must name this machine in their
 // Host header, so that no page of others can have a browser read runs for it by a name of its own
 // that is this machine's address (DNS rebinding). Elsewhere, only who has the token: in the address
-// that is opened first (?token=), which is exchanged for a cookie, or as a bearer token. Nothing
-// is encrypted: across networks that others can listen to, use a tunnel (ssh -L).
+// that is opened first (?token=), which is exchanged for a cookie, or as a bearer token. Without
+// Options.Certificate nothing is encrypted: across networks that others can listen to, use one, or a
+// tunnel (ssh -L).
+//
+// # What others cost
+//
+// Whoever can connect can take time and memory, within bounds: pages that are large are made once for
+// all who ask for them, one at a time; requests must come within seconds, and answers be read; of too
+// many connections the one that does least is closed.
 package serve
 
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -32,6 +42,8 @@ type Options struct {
 	// Token is what requests must have, at least 16 characters; empty: none, which is for
 	// addresses of this machine alone.
 	Token string
+	// Certificate is what the server shows who it is with; nil: it answers without TLS.
+	Certificate *tls.Certificate
 	// Interval is how often the store is looked at while pages are open; 0: every second.
 	Interval time.Duration
 }
@@ -55,6 +67,8 @@ type Server struct {
 	handler  http.Handler
 	stopping context.Context
 	stop     context.CancelFunc
+	rendered rendered
+	conns    conns
 
 	mu    sync.Mutex
 	store store
@@ -74,7 +88,8 @@ func New(root string, index *history.Index, o Options) (*Server, error) {
 	s := &Server{root: root, index: index, opt: o, streams: make(chan struct{}, maxStreams)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.store.init()
-	s.handler = s.guard(s.routes())
+	s.rendered.init()
+	s.handler = patient(s.guard(s.routes()))
 	return s, nil
 }
 
@@ -96,7 +111,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("serve %s: %w, since others can connect", l.Addr(), ErrToken)
 	}
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: s, ReadTimeout: requestTime, WriteTimeout: stallTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		ConnState: s.conns.note, ErrorLog: log.New(io.Discard, "", 0), // of what clients do wrong
+	}
+	if s.opt.Certificate != nil {
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*s.opt.Certificate}, NextProtos: []string{"http/1.1"}})
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()

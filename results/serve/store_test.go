@@ -246,6 +246,9 @@ func TestGuard(t *testing.T) {
 	if to := a.Header.Get("Location"); to != "/evil.example/history?metric=x" {
 		t.Errorf("the token leads to %q", to)
 	}
+	if again, _ := get(t, closed, "/?token="+token, with(s.cookie(), s.ticket())); again.StatusCode != 303 || again.Header.Get("Location") != "/" {
+		t.Errorf("with the cookie too, the token stays in the address: %s", again.Status)
+	}
 	c := a.Cookies()
 	if len(c) != 1 || !c[0].HttpOnly || strings.Contains(c[0].Value, token) {
 		t.Errorf("cookies %v", c)

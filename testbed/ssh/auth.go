@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/skeema/knownhosts"
@@ -23,6 +24,7 @@ type credentials struct {
 	signers []ssh.Signer
 	agent   net.Conn // answers signature requests; nil: none
 	skipped []string
+	sha1    bool // RSA keys may sign with it
 }
 
 func (c *credentials) close() {
@@ -50,6 +52,7 @@ func load(t Target) (*credentials, error) {
 	fromAgent := c.loadAgent(t)
 
 	var fromFiles []ssh.Signer
+	c.sha1 = t.sha1Keys
 	for _, s := range t.Signers {
 		fromFiles = c.add(fromFiles, s, certs)
 	}
@@ -92,6 +95,9 @@ func load(t Target) (*credentials, error) {
 
 // add appends a key, after the certificates that are for it.
 func (c *credentials) add(list []ssh.Signer, s ssh.Signer, certs []*ssh.Certificate) []ssh.Signer {
+	if !c.sha1 {
+		s = withoutSHA1(s)
+	}
 	for _, cert := range certs {
 		if !sameKey(cert.Key, s.PublicKey()) {
 			continue
@@ -101,6 +107,20 @@ func (c *credentials) add(list []ssh.Signer, s ssh.Signer, certs []*ssh.Certific
 		}
 	}
 	return append(list, s)
+}
+
+// withoutSHA1 is a key that signs nothing with SHA-1, as RSA keys do for servers that do not say what
+// else they take.
+func withoutSHA1(s ssh.Signer) ssh.Signer {
+	all, ok := s.(ssh.AlgorithmSigner)
+	if !ok || s.PublicKey().Type() != ssh.KeyAlgoRSA {
+		return s
+	}
+	safe, err := ssh.NewSignerWithAlgorithms(all, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256})
+	if err != nil { // not of an RSA key
+		return s
+	}
+	return safe
 }
 
 // unique leaves out what is offered already.
@@ -202,6 +222,11 @@ func readKey(file string) (identity, error) {
 	}
 	id.signer, err = ssh.ParsePrivateKey(text)
 	var locked *ssh.PassphraseMissingError
+	private := err == nil || errors.As(err, &locked)
+	if mode := exposed(file); private && mode != 0 {
+		id.signer = nil
+		return id, fmt.Errorf("%s can be read by others, mode %#o (chmod 600 it)", file, mode)
+	}
 	switch {
 	case err == nil:
 		id.public = id.signer.PublicKey()
@@ -218,6 +243,19 @@ func readKey(file string) (identity, error) {
 		return id, fmt.Errorf("%s is a public key, and no agent has the private one", file)
 	}
 	return id, fmt.Errorf("%s: %w", file, err)
+}
+
+// exposed is the mode of a file of this user that others can read or write; 0 of another. OpenSSH does not
+// use a private key of such a file.
+func exposed(file string) fs.FileMode {
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return 0
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Getuid() {
+		return 0 // who owns it can change it anyway
+	}
+	return info.Mode().Perm()
 }
 
 // hostKeys checks the keys that a host shows against known_hosts files.
@@ -267,6 +305,9 @@ func newHostKeys(t Target, db *knownhosts.HostKeyDB) *hostKeys {
 		if !isCertificate(a) && !slices.Contains(h.algorithms, a) {
 			h.algorithms = append(h.algorithms, a)
 		}
+	}
+	if !t.sha1HostKeys {
+		h.algorithms = slices.DeleteFunc(h.algorithms, func(a string) bool { return a == ssh.KeyAlgoRSA || a == ssh.CertAlgoRSAv01 })
 	}
 	return h
 }

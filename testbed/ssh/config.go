@@ -334,6 +334,11 @@ func (s *settings) apply(t *Target, alias string, warn *[]string) error {
 	}
 	t.User = cmp.Or(t.User, currentUser())
 	tok.user = t.User
+	asksForSHA1 := func(key string) bool {
+		o, ok := s.first[key]
+		return ok && len(o.args) == 1 && o.args[0] == sha1Asked
+	}
+	t.sha1HostKeys, t.sha1Keys = asksForSHA1("hostkeyalgorithms"), asksForSHA1("pubkeyacceptedalgorithms")
 	if o, ok := s.first["hostkeyalias"]; ok {
 		t.hostKeyAlias = o.args[0]
 	}
@@ -487,6 +492,10 @@ func (s *settings) flag(key string, def bool) (bool, error) {
 	return false, fmt.Errorf("%s: %q is neither yes nor no", o.at, o.args[0])
 }
 
+// sha1Asked is the one value of HostKeyAlgorithms and PubkeyAcceptedAlgorithms that is obeyed: switches and
+// hosts that are old sign with nothing else, and who has one says so.
+const sha1Asked = "+ssh-rsa"
+
 // disobeyed are the lines that would change who is let in or how a host is reached,
 // and that are not followed. The rest of ssh_config is about terminals, forwarding and
 // the like, which has no part here.
@@ -504,8 +513,8 @@ func (s *settings) disobeyed() (warn []string) {
 		{"revokedhostkeys", "RevokedHostKeys", []string{"none"}, "write @revoked lines in known_hosts"},
 		{"canonicalizehostname", "CanonicalizeHostname", []string{"no", "false", "none"}, "names are taken as they are"},
 		{"pkcs11provider", "PKCS11Provider", []string{"none"}, "load its keys into the agent (ssh-add -s)"},
-		{"hostkeyalgorithms", "HostKeyAlgorithms", nil, safe}, {"kexalgorithms", "KexAlgorithms", nil, safe},
-		{"ciphers", "Ciphers", nil, safe}, {"macs", "MACs", nil, safe}, {"pubkeyacceptedalgorithms", "PubkeyAcceptedAlgorithms", nil, safe},
+		{"hostkeyalgorithms", "HostKeyAlgorithms", []string{sha1Asked}, safe}, {"kexalgorithms", "KexAlgorithms", nil, safe},
+		{"ciphers", "Ciphers", nil, safe}, {"macs", "MACs", nil, safe}, {"pubkeyacceptedalgorithms", "PubkeyAcceptedAlgorithms", []string{sha1Asked}, safe},
 		{"addressfamily", "AddressFamily", []string{"any"}, "write the address itself as HostName"},
 		{"bindaddress", "BindAddress", nil, "the system's routes choose"}, {"bindinterface", "BindInterface", nil, "the system's routes choose"},
 		{"pubkeyauthentication", "PubkeyAuthentication", []string{"yes", "true"}, "public keys are the only way to log in"},

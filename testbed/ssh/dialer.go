@@ -321,7 +321,7 @@ func (t *Target) key() string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q %q %q %q %q %q %v %p %q", t.User, t.Address, t.Keys, t.Certificates, t.Agent, t.KnownHosts, t.IdentitiesOnly, t.Signers, t.hostKeyAlias)
+	fmt.Fprintf(&b, "%q %q %q %q %q %q %v %p %q %v %v", t.User, t.Address, t.Keys, t.Certificates, t.Agent, t.KnownHosts, t.IdentitiesOnly, t.Signers, t.hostKeyAlias, t.sha1HostKeys, t.sha1Keys)
 	return b.String() + " via " + t.Jump.key()
 }
 

@@ -71,6 +71,8 @@ type Target struct {
 	KeepAliveMax int
 
 	hostKeyAlias string // the name in known_hosts; empty: that of Address
+	sha1HostKeys bool   // a host may prove its RSA key with SHA-1
+	sha1Keys     bool   // RSA keys may log in with SHA-1
 }
 
 // String is the name that errors use.

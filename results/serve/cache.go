@@ -1,0 +1,111 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// rendered are pages that cost much to make. Each is made once for all who ask for it, one after
+// the other, and kept while there is room: however many ask, memory is that of the pages kept and of
+// one that is being made.
+type rendered struct {
+	turn chan struct{} // whose it is makes a page
+
+	mu    sync.Mutex
+	pages map[string]*made // by address
+	clock int              // of uses
+	kept  int              // bytes
+}
+
+// mostKept bounds the pages that are kept, bytes.
+const mostKept = 64 << 20
+
+// made is a page, or one that is being made.
+type made struct {
+	of    string        // what it was made of: another is made when that is another
+	ready chan struct{} // closed when text and err are
+	text  []byte
+	err   error
+	used  int
+}
+
+func (c *rendered) init() {
+	c.turn = make(chan struct{}, 1)
+	c.pages = map[string]*made{}
+}
+
+// get is a page, made by do if there is none of what it is to be made of. Nobody may change it.
+func (c *rendered) get(ctx context.Context, address, of string, do func(io.Writer) error) ([]byte, error) {
+	c.mu.Lock()
+	p := c.pages[address]
+	if p == nil || p.of != of {
+		c.drop(address)
+		p = &made{of: of, ready: make(chan struct{})}
+		c.pages[address] = p
+		go c.render(address, p, do) // also if who asked does not wait for it
+	}
+	c.clock++
+	p.used = c.clock
+	c.mu.Unlock()
+	select {
+	case <-p.ready:
+		return p.text, p.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (c *rendered) render(address string, p *made, do func(io.Writer) error) {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	var b bytes.Buffer
+	err := recovered(func() error { return do(&b) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.err = err; err == nil {
+		p.text = b.Bytes()
+	}
+	close(p.ready)
+	switch {
+	case c.pages[address] != p: // made of what is no longer
+	case err != nil:
+		delete(c.pages, address)
+	default:
+		c.kept += len(p.text)
+		for c.kept > mostKept && len(c.pages) > 1 {
+			c.drop(c.oldest(p))
+		}
+	}
+}
+
+// recovered is what do returns; a panic, of a record that nobody thought of, is an error.
+func recovered(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("this page cannot be made: %v", p)
+		}
+	}()
+	return do()
+}
+
+// oldest is the address of the page that was not asked for for longest, but one.
+func (c *rendered) oldest(but *made) (address string) {
+	var oldest *made
+	for a, p := range c.pages {
+		if p != but && (oldest == nil || p.used < oldest.used) {
+			address, oldest = a, p
+		}
+	}
+	return address
+}
+
+// drop forgets a page. Who is being given it goes on having it.
+func (c *rendered) drop(address string) {
+	if p := c.pages[address]; p != nil {
+		c.kept -= len(p.text)
+		delete(c.pages, address)
+	}
+}
