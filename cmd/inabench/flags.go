@@ -127,10 +127,7 @@ func version() string {
 // terminal describes a stream: whether a person reads it, how wide it is, and
 // whether it may be coloured (never without a terminal, nor with NO_COLOR).
 func terminal(w any) (tty bool, width int, colour bool) {
-	if o, ok := w.(*output); ok {
-		w = o.Writer
-	}
-	f, ok := w.(*os.File)
+	f, ok := file(w)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return false, 0, false
 	}

@@ -127,7 +127,7 @@ func sshCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			err = client.Interactive(c.Context, c.Args().Tail(), c.App.Reader, c.App.Writer, c.App.ErrWriter)
+			err = client.Interactive(c.Context, c.Args().Tail(), c.App.Reader, behind(c.App.Writer), behind(c.App.ErrWriter))
 			if run := (*ssh.RunError)(nil); errors.As(err, &run) {
 				return &commandError{run}
 			}

@@ -36,13 +36,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if code, ok := hidden(args, stdin, stdout, stderr); ok {
 		return code
 	}
-	ctx, stop := interruptible(stderr)
+	screen, diag := newDoor(stdout), newDoor(stderr)
+	defer diag.close()
+	defer screen.close()
+	ctx, stop := interruptible(diag)
 	defer stop()
-	out := &output{Writer: stdout}
-	app := newApp(stdin, out, stderr)
+	out := &output{Writer: screen}
+	app := newApp(stdin, out, diag)
 	line := arrange(app, args)
 	err := app.RunContext(ctx, line.args)
-	code := exitCode(ctx, err, stderr)
+	code := exitCode(ctx, err, diag)
 	if err != nil && line.output == "json" && !out.used {
 		_ = writeJSON(out, failure(err, code)) // stderr has said it already
 	}

@@ -58,7 +58,8 @@ func (p *progress) update(s experiments.Status) {
 	if len(line) > p.width-1 {
 		line = line[:p.width-1]
 	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	eraseLine(p.w)
+	fmt.Fprint(p.w, line)
 }
 
 // note says what a run waits for.
@@ -75,7 +76,7 @@ func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.tty && !p.quiet && p.last != "" {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		eraseLine(p.w)
 	}
 	p.last = ""
 }

@@ -281,7 +281,10 @@ func (c *checker) experiment(e *Experiment) {
 		c.Problemf(e.At+".xfail", `xfail = "the queue of tor2 is too small until the new firmware"`, "xfail without a reason")
 	}
 	if e.Path == "" {
-		return // which has been said
+		if c.Has(e.At + ".path") { // that it is missing has been said
+			c.Problemf(e.At+".path", `path = "quickstart.toml"`, "an empty path")
+		}
+		return
 	}
 	path := e.Path
 	if !filepath.IsAbs(path) {

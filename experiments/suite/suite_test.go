@@ -310,6 +310,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(fmt.Appendf(nil, "version = 1\nbudget = \"1m\"\n[retry]\nhost = 1\nverdict = 2\n[[experiment]]\npath = %q\non = [\"sim\", \"netns\"]\nxfail = \"x\"\n", path))
 	f.Add([]byte("version = 1\n[judge]\nrelevant = \"200%\"\nmetrics = \"g*\"\n[[experiment]]\npath = \"\"\n"))
+	f.Add([]byte("version = 1\n[[experiment]]\npath = \"\" "))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse("/nowhere/s.toml", text)
 		if err != nil {

@@ -29,8 +29,14 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxSize keeps a wrong file name (a disk image, a pcap) from being read as TOML.
-const maxSize = 64 << 20
+// Bounds of a file. maxSize keeps a wrong file name (a disk image, a pcap) from being read as TOML. The
+// library's memory grows with the square of what is nested and of a key's parts: 10,000 of these are
+// 2 GB.
+const (
+	maxSize  = 8 << 20
+	maxDepth = 64
+	maxParts = 64
+)
 
 // File is a parsed TOML text together with the problems found in it so far. It is
 // not safe for concurrent use.
@@ -67,6 +73,9 @@ func Parse(name string, text []byte) (f *File, err error) {
 		}
 		i += n
 	}
+	if off, what := excess(x.text); what != "" {
+		return fail(off, "%s", what)
+	}
 	// The library panics where it meets its own bugs; a file must never end us.
 	defer func() {
 		if r := recover(); r != nil {
@@ -100,6 +109,56 @@ func Parse(name string, text []byte) (f *File, err error) {
 	}
 	x.scan()
 	return f, nil
+}
+
+// excess finds what is nested too deep or has too many parts, before anybody builds anything of it. It
+// need not know what is right: of brackets and dots outside strings and comments there are few.
+func excess(text string) (off int, what string) {
+	depth, parts := 0, 1
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '#':
+			for i+1 < len(text) && text[i+1] != '\n' {
+				i++
+			}
+		case '"', '\'':
+			i = afterString(text, i) - 1
+		case '[', '{':
+			if depth, parts = depth+1, 1; depth > maxDepth {
+				return i, fmt.Sprintf("more than %d tables or arrays in each other", maxDepth)
+			}
+		case ']', '}':
+			depth, parts = max(0, depth-1), 1
+		case '\n', ',', '=':
+			parts = 1
+		case '.':
+			if parts++; parts > maxParts {
+				return i, fmt.Sprintf("a key of more than %d parts", maxParts)
+			}
+		}
+	}
+	return 0, ""
+}
+
+// afterString is the offset after the string that begins at i, or the end of its line or of the text
+// where it does not end.
+func afterString(text string, i int) int {
+	quote := text[i]
+	end := text[i : i+1]
+	if long := strings.Repeat(end, 3); strings.HasPrefix(text[i:], long) {
+		end = long
+	}
+	for i += len(end); i < len(text); i++ {
+		switch {
+		case quote == '"' && text[i] == '\\':
+			i++
+		case strings.HasPrefix(text[i:], end):
+			return i + len(end)
+		case len(end) == 1 && text[i] == '\n':
+			return i
+		}
+	}
+	return len(text)
 }
 
 // message is the library's message in our style: no capital, no full stop.

@@ -150,7 +150,9 @@ func literal(t reflect.Type, text string) any {
 		return text
 	}
 	var doc map[string]any
-	if md, err := toml.Decode("v = "+text, &doc); err == nil && len(md.Keys()) == 1 {
+	if _, much := excess(text); much != "" {
+		return text
+	} else if md, err := toml.Decode("v = "+text, &doc); err == nil && len(md.Keys()) == 1 {
 		return doc["v"]
 	}
 	if t.Kind() == reflect.Slice {

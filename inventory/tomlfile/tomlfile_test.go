@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -359,4 +360,43 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestExcess: what would cost the library gigabytes costs nothing, and what only looks so passes.
+func TestExcess(t *testing.T) {
+	many := func(s string, n int) string { return strings.Repeat(s, n) }
+	for name, test := range map[string]struct{ text, want string }{
+		"a key of many parts":              {"x = 1\n" + many("a.", 5000) + "a = 1", "f.toml:2:128: a key of more than 64 parts"},
+		"a table of many parts":            {"[" + many("a.", 10000) + "a]", "a key of more than 64 parts"},
+		"one in an inline table":           {"x = {" + many("a.", 5000) + "a = 1}", "a key of more than 64 parts"},
+		"arrays in arrays":                 {"x = " + many("[", 20000) + many("]", 20000), "f.toml:1:69: more than 64 tables or arrays in each other"},
+		"arrays over lines":                {"x = " + many("[\n", 20000), "more than 64 tables"},
+		"tables in tables":                 {"x = " + many("{a=", 20000), "more than 64 tables"},
+		"after a string":                   {"x = \"[\\\"[\"\ny = '[\\'\nz = " + many("[", 100), "more than 64 tables"},
+		"after a string that does not end": {"x = \"\ny = " + many("[", 100), "more than 64 tables"},
+		"in strings":                       {"x = \"" + many("[.", 100) + "\"\ny = '" + many("{.", 100) + "'", ""},
+		"in long strings":                  {"x = \"\"\"\n" + many("[.\"\" \\\"\n", 100) + "\"\"\"\ny = '''" + many("{.\n''", 100) + "'''", ""},
+		"in a comment":                     {"# " + many("[.", 100) + "\nx = 1 # " + many("{.", 100), ""},
+		"many, each of few":                {many("[[a.b]]\nx.y = [[1.5], {z = 2.5}]\n", 1000), ""},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse("f.toml", []byte(test.text))
+		runtime.ReadMemStats(&after)
+		if got := fmt.Sprint(err); (err == nil) != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %.200s, want %q", name, got, test.want)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+			t.Errorf("%s: %d MiB", name, n>>20)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if v := literal(reflect.TypeFor[[]int](), many("[", 20000)+many("]", 20000)); len(v.(string)) != 40000 {
+		t.Errorf("--set: %.100v", v)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+		t.Errorf("--set: %d MiB", n>>20)
+	}
 }

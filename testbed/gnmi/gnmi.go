@@ -27,10 +27,14 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
-// MaxReply is how long one message from a switch may be, in bytes.
-const MaxReply = 64 << 20
+// MaxReply is how long an answer of a switch may be, in bytes, in one message or several: those of 512
+// ports are some 100 KB.
+const MaxReply = 8 << 20
 
 const (
 	defaultTimeout = 10 * time.Second       // of a question
@@ -260,10 +264,14 @@ func (c *Client) once(ctx context.Context, what string, paths ...*gnmipb.Path) (
 		}
 	}
 	var out []answer
+	size := 0
 	for err == nil {
 		var r *gnmipb.SubscribeResponse
 		if r, err = stream.Recv(); err != nil {
 			break
+		}
+		if size += proto.Size(r); size > MaxReply {
+			return nil, c.errorf(what, "the answer is %w: more than %d MiB", bounded.ErrTooLarge, MaxReply>>20)
 		}
 		if r.GetSyncResponse() {
 			return out, nil

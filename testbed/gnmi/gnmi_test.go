@@ -14,6 +14,7 @@ import (
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/personality"
 )
@@ -96,6 +97,27 @@ func TestCounters(t *testing.T) {
 	}
 	if _, err := client(t, addr, gnmi.Options{}).Counters(t.Context(), []string{"7/0"}); err == nil || !strings.Contains(err.Error(), "7/0") {
 		t.Errorf("a port that is not there: %v", err)
+	}
+}
+
+// endless is a server whose answers have no end.
+type endless struct{ gnmipb.UnimplementedGNMIServer }
+
+func (endless) Subscribe(stream gnmipb.GNMI_SubscribeServer) error {
+	u := &gnmipb.Update{Path: &gnmipb.Path{}, Val: &gnmipb.TypedValue{Value: &gnmipb.TypedValue_StringVal{StringVal: strings.Repeat("x", 10_000)}}}
+	for {
+		err := stream.Send(&gnmipb.SubscribeResponse{Response: &gnmipb.SubscribeResponse_Update{Update: &gnmipb.Notification{Update: []*gnmipb.Update{u}}}})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// TestEndlessAnswer: it ends when it is longer than any can be.
+func TestEndlessAnswer(t *testing.T) {
+	c := client(t, serve(t, func(g *grpc.Server) { gnmipb.RegisterGNMIServer(g, endless{}) }), gnmi.Options{Timeout: 30 * time.Second})
+	if _, err := c.Counters(t.Context(), []string{"1/0"}); !errors.Is(err, bounded.ErrTooLarge) {
+		t.Error(err)
 	}
 }
 

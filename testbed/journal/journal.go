@@ -222,14 +222,17 @@ func encode(e event) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
+// errTorn is wrapped when a line is not what was written.
+var errTorn = errors.New("not whole")
+
 // decode is encode's inverse.
 func decode(text []byte) (event, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return event{}, err
+		return event{}, fmt.Errorf("%w: %w", errTorn, err)
 	}
 	if sum := fmt.Sprintf("%08x", crc32.Checksum(l.What, castagnoli)); sum != l.Sum {
-		return event{}, fmt.Errorf("its checksum is %s, not %s", sum, l.Sum)
+		return event{}, fmt.Errorf("%w: its checksum is %s, not %s", errTorn, sum, l.Sum)
 	}
 	var e event
 	d := json.NewDecoder(bytes.NewReader(l.What))
@@ -278,7 +281,7 @@ func Parse(text []byte) (*Log, error) {
 			err = l.add(e, n == 1)
 		}
 		if err != nil {
-			if _, perr := r.Peek(1); perr == io.EOF && n > 1 {
+			if _, perr := r.Peek(1); perr == io.EOF && n > 1 && errors.Is(err, errTorn) {
 				l.Torn = true // its end was on the disk before its middle
 				break
 			}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -225,6 +226,37 @@ func TestTorn(t *testing.T) {
 	}
 	if l, err := Parse(text); err != nil || l.Torn || len(l.Entries) != 6 || l.Entries[5].What != "change 11" {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// TestNewerLine: a whole line that cannot be read is not taken for a torn one, wherever it stands: what it
+// undoes would be forgotten.
+func TestNewerLine(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(dir, header("R"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.Begin(change(0)), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(j.Log().Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	what := []byte(`{"begin":{"n":2,"target":"h1","what":"move it","undo":{"teleport":{"to":"h2"}}}}`)
+	whole := fmt.Sprintf("{\"crc32c\":\"%08x\",\"entry\":%s}\n", crc32.Checksum(what, castagnoli), what)
+	if !bytes.Contains(text, []byte(`"entry":{`)) {
+		t.Fatalf("lines are otherwise by now: %s", text)
+	}
+	if _, err := Parse(append(bytes.Clone(text), whole...)); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "teleport") {
+		t.Errorf("a whole line: %v", err)
+	}
+	if l, err := Parse(append(bytes.Clone(text), whole[:len(whole)-1]...)); err != nil || !l.Torn || len(l.Entries) != 1 {
+		t.Errorf("without its end: %+v, %v", l, err)
+	}
+	if l, err := Parse(append(bytes.Clone(text), bytes.Replace([]byte(whole), []byte("h2"), []byte("h3"), 1)...)); err != nil || !l.Torn {
+		t.Errorf("with another letter: %+v, %v", l, err)
 	}
 }
 

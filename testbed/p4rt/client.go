@@ -96,7 +96,10 @@ const (
 
 // MaxReply is how long one message from a switch may be, in bytes. gRPC's own limit, 4 MiB,
 // is below what a counter of 200,000 cells takes, which servers may send as one message.
-const MaxReply = 64 << 20
+const MaxReply = 16 << 20
+
+// maxAnswer is how long all messages of one answer may be, in bytes.
+const maxAnswer = 2 * MaxReply
 
 // Client controls one switch. Methods are safe for concurrent use.
 type Client struct {
@@ -303,8 +306,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		first.GetArbitration().ElectionId = c.asking()
 	}
 	if err := stream.Send(first); err != nil {
-		_, err = stream.Recv() // Send says only EOF
-		return c.streamError(err)
+		return c.streamError(ended(stream))
 	}
 	var alive sync.WaitGroup
 	defer alive.Wait()
@@ -327,8 +329,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		case code == codes.OK && polite && proto.Equal(a.GetElectionId(), c.asking()):
 			// A question with an id has won: nobody ever was primary.
 			if err := stream.Send(c.bid(nil)); err != nil {
-				_, err = stream.Recv()
-				return c.streamError(err)
+				return c.streamError(ended(stream))
 			}
 		case code == codes.OK && !primary:
 			primary = true
@@ -346,8 +347,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			// Nobody is primary: this was a polite question, or someone once was with
 			// a higher id than ours because a clock was wrong.
 			if err := stream.Send(c.bid(a.GetElectionId())); err != nil {
-				_, err = stream.Recv()
-				return c.streamError(err)
+				return c.streamError(ended(stream))
 			}
 		default:
 			err := fmt.Errorf("%w, %s", ErrNotPrimary, describe(a.GetElectionId()))
@@ -361,6 +361,17 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			return c.giveWay(err)
 		}
 	}
+}
+
+// ended is why a stream takes no more, which Send does not say: it comes after what the server has said
+// before, and must come, or who waits would take the session for a good one.
+func ended(stream p4v1.P4Runtime_StreamChannelClient) error {
+	for range 100 {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+	}
+	return errors.New("the server takes no more, and goes on talking")
 }
 
 // ask makes the next polite question one with an election id, below that of any bid: some

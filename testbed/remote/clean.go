@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -251,7 +250,7 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 			return "run: " + strings.Join(u.Script.Argv, " "), nil
 		}
 		run := client.Run
-		if client.Target().Sudo {
+		if u.Script.Root {
 			run = client.RunRoot
 		}
 		_, err := run(ctx, u.Script.Argv, nil)
@@ -301,26 +300,9 @@ func (c *cleaning) restore(ctx context.Context, client *ssh.Client, u *journal.R
 		return "", nil // not what the run made of it
 	}
 	if err == nil && !c.opt.Dry {
-		if u.Sudo {
-			err = replaceAsRoot(ctx, client, u.Path, u.Old, u.Mode)
-		} else {
-			err = client.WriteFile(ctx, u.Path, u.Old, fs.FileMode(u.Mode))
-		}
+		err = client.Replace(ctx, u.Path, u.Old, fs.FileMode(u.Mode), u.Sudo)
 	}
 	return u.Path + " put back", err
-}
-
-// replaceAsRoot writes a file that only root may.
-func replaceAsRoot(ctx context.Context, client *ssh.Client, path string, data []byte, mode uint32) error {
-	const script = `cat >"$1.inabench" && chmod "$2" "$1.inabench" && mv -f "$1.inabench" "$1"`
-	p, err := client.StartRoot(ctx, []string{"/bin/sh", "-c", script, "sh", path, fmt.Sprintf("%o", mode)}, io.Discard)
-	if err != nil {
-		return err
-	}
-	_, err = p.Stdin.Write(data)
-	err = errors.Join(err, p.Stdin.Close())
-	go func() { _, _ = io.Copy(io.Discard, p.Stdout) }() // ends with the process
-	return errors.Join(p.Wait(), err)
 }
 
 func fileSum(ctx context.Context, client *ssh.Client, path string) (string, error) {

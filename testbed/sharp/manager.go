@@ -206,7 +206,7 @@ func (a *Applied) plan(ctx context.Context, at string, data []byte) error {
 // back, then the manager restarted.
 func (a *Applied) enter() error {
 	m := a.manager
-	a.changes = []*journal.Change{{Target: m.Target, What: "restart sharp_am", Undo: journal.Inverse{Script: &journal.Script{Argv: m.Restart}}}}
+	a.changes = []*journal.Change{{Target: m.Target, What: "restart sharp_am", Undo: journal.Inverse{Script: &journal.Script{Argv: m.Restart, Root: m.Client.Target().Sudo}}}}
 	for _, w := range a.files {
 		sum := sha256.Sum256(w.now)
 		c := &journal.Change{Target: m.Target, What: "write " + w.path}
@@ -294,13 +294,8 @@ func (m *Manager) restart(ctx context.Context) error {
 	return nil
 }
 
-// write replaces a file whole; the script is the same for all, what differs are arguments.
 func (m *Manager) write(ctx context.Context, at string, data []byte, mode fs.FileMode) error {
-	if !m.Client.Target().Sudo {
-		return m.Client.WriteFile(ctx, at, data, mode)
-	}
-	const script = `cat >"$1.inabench" && chmod "$2" "$1.inabench" && mv -f "$1.inabench" "$1"`
-	return m.run(ctx, []string{"/bin/sh", "-c", script, "sh", at, fmt.Sprintf("%o", mode)}, data)
+	return m.Client.Replace(ctx, at, data, mode, m.Client.Target().Sudo)
 }
 
 func (m *Manager) remove(ctx context.Context, at string) error {

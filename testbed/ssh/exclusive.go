@@ -129,3 +129,35 @@ func (c *Client) Link(ctx context.Context, old, name string) error {
 func (c *Client) WriteFile(ctx context.Context, remote string, data []byte, mode fs.FileMode) error {
 	return c.write(ctx, "write "+remote, bytes.NewReader(data), remote, mode)
 }
+
+// replaceScript gives the file $1 the content of stdin, whole, and otherwise leaves it what it was: its
+// owner, its extended attributes, and the link or the links by which it is reached. $2 is its mode.
+const replaceScript = `set -eu
+at=$1
+if [ -L "$at" ]; then at=$(readlink -f -- "$at"); fi
+temp=$(mktemp -- "$at.XXXXXXXXXX")
+trap 'rm -f -- "$temp"' EXIT
+if [ -e "$at" ]; then cp --preserve=all -- "$at" "$temp" 2>/dev/null || cp -p -- "$at" "$temp"; fi
+cat >"$temp"
+chmod -- "$2" "$temp"
+if [ -e "$at" ] && [ "$(stat -c %h -- "$at")" -gt 1 ]; then
+	cat -- "$temp" >"$at"
+	chmod -- "$2" "$at"
+else
+	mv -f -- "$temp" "$at"
+fi`
+
+// Replace gives a file another content and mode, or makes it. What else it is stays: its owner, its
+// extended attributes, a symbolic link that leads to it, and its other names. It is whole at any time, unless it has
+// other names. As root, it is as StartRoot is.
+func (c *Client) Replace(ctx context.Context, remote string, data []byte, mode fs.FileMode, root bool) error {
+	run := c.Run
+	if root {
+		run = c.RunRoot
+	}
+	_, err := run(ctx, []string{"/bin/sh", "-c", replaceScript, "sh", remote, fmt.Sprintf("%o", mode)}, bytes.NewReader(data))
+	if err != nil {
+		return c.errorf("replace %s: %w", remote, err)
+	}
+	return nil
+}

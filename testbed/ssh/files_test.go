@@ -277,3 +277,34 @@ func TestEnsureFileErrors(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestReplace: a file gets another content and mode, and stays otherwise what it is.
+func TestReplace(t *testing.T) {
+	c := newHost(t, nil).connect(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write(t, at("file"), "old")
+	if err := errors.Join(os.Symlink("file", at("link")), os.WriteFile(at("it's one"), nil, 0o600), os.Link(at("it's one"), at("-two"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"link", "-two", "new"} {
+		if err := c.Replace(t.Context(), at(name), []byte("new of "+name), 0o604, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"file": "new of link", "it's one": "new of -two", "-two": "new of -two", "new": "new of new"} {
+		st, err := os.Lstat(at(name))
+		if err != nil || read(t, at(name)) != want || st.Mode() != 0o604 {
+			t.Errorf("%s: %q, %v, %v", name, read(t, at(name)), st.Mode(), err)
+		}
+	}
+	if to, err := os.Readlink(at("link")); err != nil || to != "file" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if err := c.Replace(t.Context(), at("no/file"), nil, 0o600, false); err == nil || !strings.Contains(err.Error(), "replace "+at("no/file")) {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 5 {
+		t.Errorf("left: %v, %v", names, err)
+	}
+}

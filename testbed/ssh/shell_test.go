@@ -10,7 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -214,6 +217,30 @@ func TestSudo(t *testing.T) {
 			}
 			if out, err := free.Run(ctx, []string{"id", "-u"}, nil); err != nil || string(out.Stdout) != "1000\n" {
 				t.Errorf("without sudo: %q, %v", out.Stdout, err)
+			}
+
+			file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+			write(t, file, "old")
+			if err := errors.Join(os.Chown(file, 65534, 65534), os.Chmod(file, 0o640), os.Symlink("file", link)); err != nil {
+				t.Fatal(err)
+			}
+			attributes := unix.Setxattr(file, "user.why", []byte("because"), 0) == nil
+			if err := free.Replace(ctx, link, []byte("new\x00'$1"), 0o640, true); err != nil {
+				t.Fatal(err)
+			}
+			st, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sys := st.Sys().(*syscall.Stat_t); sys.Uid != 65534 || sys.Gid != 65534 || st.Mode() != 0o640 || read(t, file) != "new\x00'$1" {
+				t.Errorf("replaced: %d:%d, %v, %q", sys.Uid, sys.Gid, st.Mode(), read(t, file))
+			}
+			if to, err := os.Readlink(link); err != nil || to != "file" {
+				t.Errorf("the link leads to %q, %v", to, err)
+			}
+			value := make([]byte, 20)
+			if n, err := unix.Getxattr(file, "user.why", value); attributes && (err != nil || string(value[:n]) != "because") {
+				t.Errorf("its attribute is %q, %v", value, err)
 			}
 
 			l := newLifeline(t)

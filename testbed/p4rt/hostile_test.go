@@ -1,0 +1,118 @@
+package p4rt_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/p4rt"
+)
+
+// endless is a switch whose answers have no end.
+type endless struct{ *recorder }
+
+func (endless) Read(_ *p4v1.ReadRequest, stream p4v1.P4Runtime_ReadServer) error {
+	r := &p4v1.ReadResponse{}
+	for range 1000 {
+		r.Entities = append(r.Entities, group(1, 1, 2, 3))
+	}
+	for {
+		if err := stream.Send(r); err != nil {
+			return err
+		}
+	}
+}
+
+// TestEndlessRead: an answer without an end ends when it is longer than any can be.
+func TestEndlessRead(t *testing.T) {
+	r := &recorder{mute: make(chan struct{})}
+	close(r.mute)
+	conn, err := grpc.NewClient(r.serve(t, endless{r}), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if got, err := p4rt.ReadAll(ctx, p4v1.NewP4RuntimeClient(conn), device, &p4v1.Entity{}); !errors.Is(err, bounded.ErrTooLarge) || got != nil {
+		t.Errorf("%d entities, %v", len(got), err)
+	}
+}
+
+// hasty is a switch that says something and hangs up, before it was asked anything.
+type hasty struct{ *recorder }
+
+func (hasty) StreamChannel(stream p4v1.P4Runtime_StreamChannelServer) error {
+	for range 3 {
+		if err := stream.Send(&p4v1.StreamMessageResponse{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestHastySwitch: a session that ended is none, whatever was said in it.
+func TestHastySwitch(t *testing.T) {
+	r := &recorder{mute: make(chan struct{})}
+	close(r.mute)
+	addr := r.serve(t, hasty{r})
+	for range 20 {
+		c, err := p4rt.Dial(t.Context(), "tor1", addr, device, p4rt.Options{DialTimeout: 100 * time.Millisecond})
+		if err == nil {
+			c.Close(context.Background())
+			t.Fatal("it is primary at a switch that hung up")
+		}
+	}
+}
+
+// flood is a listener that answers whatever comes with bytes without an end.
+func flood(t *testing.T) (addr string) {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				for junk := make([]byte, 64<<10); ; {
+					if _, err := conn.Write(junk); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		lis.Close()
+		all.Wait()
+	})
+	return lis.Addr().String()
+}
+
+// TestFlood: what is no gRPC is left within the time for dialling.
+func TestFlood(t *testing.T) {
+	begin := time.Now()
+	c, err := p4rt.Dial(t.Context(), "tor1", flood(t), device, p4rt.Options{DialTimeout: time.Second})
+	if err == nil {
+		c.Close(context.Background())
+		t.Fatal("it is primary there")
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
