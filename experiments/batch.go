@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
 
@@ -81,10 +83,9 @@ func (s *Spec) files() (map[string]string, error) {
 		if _, ok := out[path]; ok {
 			return
 		}
-		text, err := os.ReadFile(path)
+		sum, err := fileSum(path)
 		errs = append(errs, err)
-		sum := sha256.Sum256(text)
-		out[path] = hex.EncodeToString(sum[:])
+		out[path] = sum
 	}
 	add(s.Catalogue, "catalogue")
 	add(s.PatternsPath, "patterns")
@@ -198,7 +199,7 @@ func CellsMain(ctx context.Context, args []string) error {
 }
 
 func readWork(dir string) (*cellWork, error) {
-	text, err := os.ReadFile(filepath.Join(dir, cellsWork))
+	text, err := bounded.ReadFile(filepath.Join(dir, cellsWork), results.MaxRecord)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +208,20 @@ func readWork(dir string) (*cellWork, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, cellsWork), err)
 	}
 	return w, nil
+}
+
+// fileSum is the SHA-256 of a file, which may be a large trace.
+func fileSum(path string) (string, error) {
+	f, err := bounded.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // checkBatch says why an experiment cannot be computed elsewhere.
@@ -346,7 +361,7 @@ func (r *run) takeOver(dir string, w *cellWork) error {
 func lastWords(dir string) string {
 	names, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 	for _, name := range names {
-		if text, err := os.ReadFile(name); err == nil && len(strings.TrimSpace(string(text))) > 0 {
+		if text, err := bounded.ReadFile(name, bounded.Config); err == nil && len(strings.TrimSpace(string(text))) > 0 {
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 			return lines[len(lines)-1]
 		}
@@ -402,7 +417,7 @@ func (j slurmJob) Cancel(ctx context.Context) error {
 
 // output is what a command prints; its error says what the command said.
 func output(cmd *exec.Cmd) (string, error) {
-	out, err := cmd.Output()
+	out, err := bounded.Output(cmd, bounded.Config)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return "", fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, strings.TrimSpace(string(exit.Stderr)))

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -204,7 +205,7 @@ func thisMachine() results.HostFacts {
 // cpuModel is the processor's name, "" where the kernel does not tell. Machines that are rented
 // for an hour have another name each time, and are the same machine if this is the same.
 func cpuModel() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
+	text, err := bounded.ReadFile("/proc/cpuinfo", bounded.Config)
 	if err != nil {
 		return ""
 	}

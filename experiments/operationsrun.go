@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/placement/mina/tree"
@@ -130,7 +130,7 @@ func (o *Operations) list(s *Spec, seed uint64) ([]ops.Job, error) {
 		}
 	case o.From != "":
 		path := s.beside(o.From, "operations.from")
-		text, err := os.ReadFile(path)
+		text, err := bounded.ReadFile(path, bounded.Config)
 		if err != nil {
 			return nil, invalid{err}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
@@ -99,7 +100,7 @@ func (ps Programs) grant(ctx context.Context, r *run, tb *remote.Testbed, s *Spe
 			}
 		}
 		if a.Trees != "" {
-			if change.Trees, err = os.ReadFile(s.beside(a.Trees, "sharp.trees")); err != nil {
+			if change.Trees, err = bounded.ReadFile(s.beside(a.Trees, "sharp.trees"), bounded.Config); err != nil {
 				return g, invalid{err}
 			}
 		}

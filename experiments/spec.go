@@ -7,10 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/workload"
@@ -229,7 +229,7 @@ func (t *Tolerance) Suggest(number float64) string { return fmt.Sprint(number) }
 //
 // An assignment to a swept key takes the place of the sweep.
 func Load(path string, sets ...string) (*Spec, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, fmt.Errorf("read experiment: %w", err)
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -116,7 +116,7 @@ type (
 // Load reads an inventory from a file. A file that breaks rules gives
 // tomlfile.Problems: all of them, each with its position.
 func Load(path string) (*Inventory, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, fmt.Errorf("read inventory: %w", err)
 	}

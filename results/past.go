@@ -255,7 +255,7 @@ func (rec *Record) occupancy(samples []Sample) (out []plot) {
 	series := map[subject]*Series{}
 	var order []subject
 	for _, x := range samples {
-		if x.Metric != "job_hold_seconds" || x.Gauge {
+		if !x.held() {
 			continue
 		}
 		k := subject{x.Source, x.Of}

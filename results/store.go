@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // ErrNotFound is wrapped when a reference names no run.
@@ -42,6 +44,9 @@ const (
 
 // nameTime is the time in a run directory's name.
 const nameTime = "2006-01-02T15-04-05Z"
+
+// MaxRecord is how large a run.json may be, bytes: one of 1,000 points is some 10 MB.
+const MaxRecord = 256 << 20
 
 // Schema is the version of the record that this package writes.
 const Schema = 1
@@ -396,7 +401,7 @@ func (d *Dir) WriteReports(rec *Record) error {
 	if err := d.Flush(); err != nil {
 		return err
 	}
-	samples, err := d.Samples()
+	samples, err := d.SamplesDrawn(rec)
 	if err != nil {
 		return err
 	}
@@ -628,7 +633,7 @@ func Open(root, ref string) (*Dir, *Record, error) {
 // ReadRecord reads the record of the run in a directory.
 func ReadRecord(dir string) (*Record, error) {
 	path := filepath.Join(dir, RecordFile)
-	data, err := os.ReadFile(path)
+	data, err := bounded.ReadFile(path, MaxRecord)
 	if err != nil {
 		return nil, fmt.Errorf("read run: %w", err)
 	}
@@ -817,51 +822,6 @@ func List(root string) ([]Entry, error) {
 		out[i] = Entry{Path: path, Record: rec, Err: err}
 	}
 	return out, nil
-}
-
-// Samples reads all samples of the run. A last line that was cut off is left out:
-// it is where a crash or a full disk ended the file.
-func (d *Dir) Samples() ([]Sample, error) {
-	path := filepath.Join(d.Path, SamplesFile)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read samples: %w", err)
-	}
-	defer f.Close()
-	samples, err := ReadSamples(f)
-	if err != nil {
-		return samples, fmt.Errorf("read samples %s: %w", path, err)
-	}
-	return samples, nil
-}
-
-// ReadSamples reads lines of samples.jsonl. A last line without its newline that
-// does not parse is left out; any other bad line is an error with its number, and
-// the samples before it are returned.
-func ReadSamples(r io.Reader) ([]Sample, error) {
-	var out []Sample
-	in := bufio.NewReaderSize(r, 1<<16)
-	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
-		whole := err == nil
-		if err != nil && err != io.EOF {
-			return out, err
-		}
-		if text := bytes.TrimSpace(line); len(text) > 0 {
-			var s Sample
-			if bad := json.Unmarshal(text, &s); bad == nil {
-				out = append(out, s)
-			} else if whole {
-				return out, fmt.Errorf("line %d: %w", n, bad)
-			}
-		}
-		if !whole {
-			return out, nil
-		}
-	}
 }
 
 // WriteJSON writes the record as one JSON document.

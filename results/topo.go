@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -509,18 +510,14 @@ func WriteDOT(w io.Writer, t Topology) error {
 	var b strings.Builder
 	b.WriteString("graph topology {\n  rankdir=BT;\n  node [shape=box, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=10];\n")
 	tiers := map[int][]string{}
-	top := 0
 	for _, n := range t.Nodes {
 		tiers[n.Tier] = append(tiers[n.Tier], q(n.Name))
-		top = max(top, n.Tier)
 		if n.Tier > 0 {
 			fmt.Fprintf(&b, "  %s [style=rounded, penwidth=1.5];\n", q(n.Name))
 		}
 	}
-	for k := 0; k <= top; k++ {
-		if len(tiers[k]) > 0 {
-			fmt.Fprintf(&b, "  { rank=same; %s; }\n", strings.Join(tiers[k], "; "))
-		}
+	for _, k := range slices.Sorted(maps.Keys(tiers)) {
+		fmt.Fprintf(&b, "  { rank=same; %s; }\n", strings.Join(tiers[k], "; "))
 	}
 	for _, c := range t.cables() {
 		l := t.Links[c.up]

@@ -665,7 +665,7 @@ func (rec *Record) timelines(samples []Sample) (plots []plot, unit string, left 
 	type origin struct{ source, metric string }
 	byLink := map[string]map[origin]*Series{}
 	for _, x := range samples {
-		if _, ok := links[x.Of]; !ok || x.Gauge || x.Unit != "B" {
+		if _, ok := links[x.Of]; !ok || !x.carried() {
 			continue
 		}
 		o := origin{x.Source, x.Metric}

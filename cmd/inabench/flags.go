@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -148,7 +149,7 @@ type source struct {
 }
 
 func readFile(path string) (source, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return source{}, inputError{err, ""}
 	}
@@ -160,7 +161,7 @@ func read(c *cli.Context, path string) (source, error) {
 	if path != stdin {
 		return readFile(path)
 	}
-	text, err := io.ReadAll(c.App.Reader)
+	text, err := bounded.ReadAll(c.App.Reader, bounded.Config)
 	if err != nil {
 		return source{}, inputError{fmt.Errorf("read standard input: %w", err), ""}
 	}

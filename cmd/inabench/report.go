@@ -78,7 +78,7 @@ func report(c *cli.Context, w io.Writer, rec *results.Record, dir *results.Dir, 
 	case "prometheus":
 		return results.WritePrometheus(w, rec)
 	case "html":
-		samples, err := dir.Samples()
+		samples, err := dir.SamplesDrawn(rec)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func retell(c *cli.Context, rec *results.Record, dir *results.Dir) {
 	if b.Past == nil && b.Fidelity == "" {
 		return
 	}
-	samples, err := dir.Samples()
+	samples, err := dir.SamplesDrawn(rec)
 	if err != nil {
 		return
 	}

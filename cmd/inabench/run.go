@@ -15,6 +15,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/suite"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sabotage"
@@ -193,8 +194,8 @@ func keep(ctx context.Context, tb testbed.Testbed, cause error, in io.Reader, ou
 	for ctx.Err() == nil {
 		line := make(chan string, 1)
 		go func() {
-			s, _ := typed.ReadString('\n') // at its end an empty line, which ends this too
-			line <- strings.TrimSpace(s)
+			s, _ := bounded.ReadLine(typed, bounded.Small) // at its end an empty line, which ends this too
+			line <- strings.TrimSpace(string(s))
 		}()
 		var host string
 		select {

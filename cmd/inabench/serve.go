@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results/history"
 	"github.com/inabench/inabench/results/serve"
 )
@@ -110,7 +111,7 @@ func tokenOf(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := bounded.ReadFile(file, bounded.Config)
 	if err != nil {
 		return "", inputError{fmt.Errorf("read token: %w", err), "--token-file names a file with one line"}
 	}

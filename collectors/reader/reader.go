@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Config is the first line on stdin: what to read.
@@ -119,7 +121,7 @@ func (r *reader) read() Reading {
 		}
 	}
 	out.Time = float64(time.Now().UnixNano()) / 1e9
-	b, err := os.ReadFile("/proc/net/dev")
+	b, err := bounded.ReadFile("/proc/net/dev", bounded.Config)
 	if err != nil {
 		fail(err)
 	}
@@ -133,7 +135,7 @@ func (r *reader) read() Reading {
 		out.Devices[name] = d
 	}
 	for _, f := range r.files {
-		b, err := os.ReadFile(f)
+		b, err := bounded.ReadFile(f, bounded.Config)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 		case err != nil: // one odd counter costs itself: EINVAL of some drivers

@@ -15,6 +15,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 )
@@ -176,7 +177,7 @@ func Nights(root, suite string) ([]*Night, error) {
 		if !e.IsDir() || e.Name()[0] == '.' {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(root, Folder, e.Name(), File))
+		data, err := bounded.ReadFile(filepath.Join(root, Folder, e.Name(), File), bounded.Config)
 		n := new(Night)
 		if err != nil || json.Unmarshal(data, n) != nil || n.Schema > Schema || suite != "" && n.Suite != suite {
 			continue

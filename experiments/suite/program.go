@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
 
@@ -96,7 +97,7 @@ func (p Program) Run(ctx context.Context, r Request) Ended {
 
 // said is the last error that a program printed.
 func said(log string) string {
-	text, err := os.ReadFile(log)
+	text, err := bounded.ReadFile(log, bounded.Config)
 	if err != nil {
 		return ""
 	}

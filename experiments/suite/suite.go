@@ -17,7 +17,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
@@ -171,7 +171,7 @@ func (r Retry) more(c Class) int {
 // Load reads a suite and all experiments in it. Files that break rules give
 // tomlfile.Problems: those of all of them, each with its position.
 func Load(path string) (*Suite, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, fmt.Errorf("read suite: %w", err)
 	}
@@ -295,7 +295,7 @@ func (c *checker) experiment(e *Experiment) {
 		quick = *e.Quick
 	}
 	sets := e.Set
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err == nil && quick {
 		var small []string
 		if small, err = experiments.Quick(path, text); err == nil {

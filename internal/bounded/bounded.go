@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"os/exec"
 
 	"golang.org/x/sys/unix"
 )
@@ -149,4 +150,57 @@ func (u until) Read(p []byte) (int, error) {
 		return 0, context.Cause(u.ctx)
 	}
 	return u.r.Read(p)
+}
+
+// ReadLine is r.ReadBytes('\n') of a line of at most limit bytes, without its end; of a longer one the
+// error wraps ErrTooLarge, and the rest of it is still to be read.
+func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > limit+1 || len(line)+len(part) > limit && err != nil {
+			return line, fmt.Errorf("a line is %w", tooLarge(int64(limit)))
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// Output runs a command and returns what it writes to stdout, at most limit bytes: one that writes
+// more is ended, and the error wraps ErrTooLarge. As that of Cmd.Output, an *exec.ExitError has what it
+// wrote to stderr, the beginning of it.
+func Output(cmd *exec.Cmd, limit int64) ([]byte, error) {
+	out, diag := &prefix{limit: limit, full: tooLarge(limit)}, &prefix{limit: Small}
+	cmd.Stdout, cmd.Stderr = out, diag
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case out.over:
+		err = out.full
+	case errors.As(err, &exit):
+		exit.Stderr = diag.b
+	}
+	return out.b, err
+}
+
+// prefix keeps the beginning of what is written to it. With full it takes no more then, and otherwise
+// forgets it.
+type prefix struct {
+	b     []byte
+	limit int64
+	full  error
+	over  bool
+}
+
+func (p *prefix) Write(b []byte) (int, error) {
+	room := int(p.limit) - len(p.b)
+	if len(b) <= room {
+		p.b = append(p.b, b...)
+		return len(b), nil
+	}
+	p.over = true
+	p.b = append(p.b, b[:room]...)
+	return len(b), p.full
 }

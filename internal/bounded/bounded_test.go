@@ -1,11 +1,13 @@
 package bounded
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -154,5 +156,60 @@ func TestUntil(t *testing.T) {
 	}
 	if b, err := io.ReadAll(Until(t.Context(), bytes.NewReader([]byte("abc")))); err != nil || string(b) != "abc" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+func TestReadLine(t *testing.T) {
+	for name, test := range map[string]struct {
+		give  string
+		limit int
+		want  []string
+		err   error
+	}{
+		"lines":             {"a\nbc\n", 10, []string{"a\n", "bc\n"}, io.EOF},
+		"the last has none": {"a\nbc", 10, []string{"a\n", "bc"}, io.EOF},
+		"as long as may be": {"abc\nabc", 3, []string{"abc\n", "abc"}, io.EOF},
+		"one is longer":     {"abc\nabcd\nx\n", 3, []string{"abc\n"}, ErrTooLarge},
+		"the last is":       {"abc\nabcd", 3, []string{"abc\n"}, ErrTooLarge},
+		"many buffers":      {strings.Repeat("x", 100) + "\ny", 100, []string{strings.Repeat("x", 100) + "\n", "y"}, io.EOF},
+		"more than these":   {strings.Repeat("x", 10_000), 100, nil, ErrTooLarge},
+	} {
+		in := bufio.NewReaderSize(strings.NewReader(test.give), 16)
+		var got []string
+		var err error
+		for err == nil {
+			var line []byte
+			if line, err = ReadLine(in, test.limit); (err == nil || err == io.EOF) && len(line) > 0 {
+				got = append(got, string(line))
+			}
+		}
+		if strings.Join(got, "|") != strings.Join(test.want, "|") || !errors.Is(err, test.err) {
+			t.Errorf("%s: %.100q, %v", name, got, err)
+		}
+	}
+}
+
+func TestOutput(t *testing.T) {
+	for _, test := range []struct {
+		script, want string
+		err          string
+	}{
+		{"echo out; echo why >&2", "out\n", ""},
+		{"echo out; echo why >&2; exit 3", "out\n", "exit status 3: why\n"},
+		{"cat /dev/zero", string(make([]byte, 100)), "too large: more than 100 bytes"},
+		{"cat /dev/zero | head -c 200; exit 0", string(make([]byte, 100)), "too large: more than 100 bytes"},
+		{"head -c 1000000 /dev/zero >&2; exit 1", "", "exit status 1: "},
+	} {
+		out, err := Output(exec.Command("/bin/sh", "-c", test.script), 100)
+		said := ""
+		if err != nil {
+			said = err.Error()
+		}
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			said += ": " + string(bytes.Trim(exit.Stderr, "\x00"))
+		}
+		if string(out) != test.want || said != test.err {
+			t.Errorf("%s: %q, %q", test.script, out, said)
+		}
 	}
 }

@@ -4,12 +4,12 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -34,7 +34,7 @@ func Builtin() *Catalogue { return loadBuiltin() }
 // Load reads a catalogue from a file; see Parse. That it cannot be read is the operating
 // system's error.
 func Load(path string) (*Catalogue, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -4,11 +4,11 @@ import (
 	_ "embed"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -57,7 +57,7 @@ func BuiltinHistograms() *Histograms { return loadHistograms() }
 // LoadHistograms reads histograms from a file; see ParseHistograms. That it cannot be read
 // is the operating system's error.
 func LoadHistograms(path string) (*Histograms, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, err
 	}

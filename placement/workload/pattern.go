@@ -5,12 +5,12 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -73,7 +73,7 @@ func BuiltinPatterns() *Patterns { return loadPatterns() }
 // LoadPatterns reads patterns from a file; see ParsePatterns. That it cannot be read is
 // the operating system's error.
 func LoadPatterns(path string) (*Patterns, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, err
 	}

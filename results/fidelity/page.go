@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
 
@@ -22,7 +22,7 @@ const File = "fidelity.json"
 
 // Read returns the report in a run directory; nil where there is none.
 func Read(dir string) (*Report, error) {
-	text, err := os.ReadFile(filepath.Join(dir, File))
+	text, err := bounded.ReadFile(filepath.Join(dir, File), bounded.Config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
 
@@ -107,7 +108,7 @@ func ReadBaselines(root string) ([]Baseline, error) {
 		if !strings.HasSuffix(e.Name(), ".json") { // it is being written
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(path, e.Name()))
+		data, err := bounded.ReadFile(filepath.Join(path, e.Name()), bounded.Config)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // unset meanwhile
 		}

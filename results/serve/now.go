@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
 
@@ -84,7 +85,7 @@ func lastSamples(path string) []results.Sample {
 		return nil
 	}
 	from := max(0, st.Size()-tail)
-	text, err := io.ReadAll(io.NewSectionReader(f, from, st.Size()-from))
+	text, err := bounded.ReadAll(io.NewSectionReader(f, from, tail), tail)
 	if err != nil {
 		return nil
 	}

@@ -249,7 +249,7 @@ func (s *Server) reportOf(w io.Writer, which row) error {
 	if err != nil {
 		return err
 	}
-	samples, err := dir.Samples()
+	samples, err := dir.SamplesDrawn(rec)
 	if err != nil {
 		return err
 	}

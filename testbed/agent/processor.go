@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // processor is for how long this process's threads have run or waited to run, in seconds; 0 where the
@@ -16,7 +18,7 @@ func processor() (sum float64) {
 	const tasks = "/proc/self/task"
 	threads, _ := os.ReadDir(tasks)
 	for _, t := range threads {
-		text, err := os.ReadFile(filepath.Join(tasks, t.Name(), "schedstat"))
+		text, err := bounded.ReadFile(filepath.Join(tasks, t.Name(), "schedstat"), bounded.Config)
 		if err != nil { // it has ended
 			continue
 		}

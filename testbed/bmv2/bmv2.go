@@ -23,6 +23,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Program is the name that is looked for on PATH.
@@ -45,7 +47,7 @@ func Find() (string, error) {
 
 // Version asks a simple_switch_grpc for its version, such as "1.15.5".
 func Version(ctx context.Context, path string) (string, error) {
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	out, err := bounded.Output(exec.CommandContext(ctx, path, "--version"), bounded.Small)
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
@@ -197,7 +199,7 @@ func (p *Process) Busy() (time.Duration, error) {
 	}
 	var most time.Duration
 	for _, t := range tasks {
-		b, err := os.ReadFile(filepath.Join(dir, t.Name(), "schedstat"))
+		b, err := bounded.ReadFile(filepath.Join(dir, t.Name(), "schedstat"), bounded.Config)
 		if err != nil {
 			continue // it has ended
 		}

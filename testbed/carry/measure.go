@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -66,7 +67,7 @@ nic = {port = "tor1/[1-3]"}
 func Measure(ctx context.Context, tool string) (Machine, error) {
 	want := here(tool)
 	path := want.file()
-	if text, err := os.ReadFile(path); err == nil {
+	if text, err := bounded.ReadFile(path, bounded.Config); err == nil {
 		var m Machine
 		if json.Unmarshal(text, &m) == nil && m.valid() && m.same(want) {
 			return m, nil
@@ -115,7 +116,7 @@ func (m Machine) same(o Machine) bool {
 // here is this machine, unmeasured.
 func here(tool string) Machine {
 	m := Machine{CPUs: runtime.NumCPU(), Tool: tool}
-	text, _ := os.ReadFile("/proc/cpuinfo")
+	text, _ := bounded.ReadFile("/proc/cpuinfo", bounded.Config)
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
 			m.Processor = strings.Join(strings.Fields(value), " ")
@@ -308,7 +309,7 @@ func spent(proc string) (float64, error) {
 	}
 	total, read := 0.0, 0
 	for _, path := range threads {
-		text, err := os.ReadFile(path)
+		text, err := bounded.ReadFile(path, bounded.Config)
 		if err != nil { // it has ended
 			continue
 		}
@@ -329,7 +330,7 @@ func spent(proc string) (float64, error) {
 
 // machine is the processor time that all cores together were not idle, seconds.
 func machine(stat string) (float64, error) {
-	text, err := os.ReadFile(stat)
+	text, err := bounded.ReadFile(stat, bounded.Config)
 	if err != nil {
 		return 0, err
 	}

@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/gnmi"
@@ -43,7 +43,7 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 		if path == "" {
 			return nil
 		}
-		b, err := os.ReadFile(path)
+		b, err := bounded.ReadFile(path, bounded.Config)
 		if err != nil {
 			errs = append(errs, err)
 			return nil
@@ -125,7 +125,7 @@ func TLS(t inventory.TLS) (*tls.Config, error) {
 	}
 	c := &tls.Config{ServerName: t.Name, MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		pem, err := bounded.ReadFile(t.CA, bounded.Config)
 		if err != nil {
 			return nil, err
 		}

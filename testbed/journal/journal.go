@@ -33,6 +33,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 var (
@@ -271,7 +273,7 @@ func Parse(text []byte) (*Log, error) {
 	l := &Log{}
 	r := bufio.NewReader(bytes.NewReader(text))
 	for n := 1; ; n++ {
-		one, err := r.ReadBytes('\n')
+		one, err := bounded.ReadLine(r, bounded.Config)
 		if err == io.EOF {
 			l.Torn = len(one) > 0
 			break
@@ -415,7 +417,7 @@ func Resume(dir, run string) (*Journal, error) {
 }
 
 func read(f *os.File) (*Log, error) {
-	text, err := io.ReadAll(f)
+	text, err := bounded.ReadAll(f, bounded.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/softswitch"
@@ -232,7 +232,7 @@ type machine struct{ total, idle uint64 }
 
 // busy reports cores that had no time left since the last call.
 func (m *machine) busy() (results.Trouble, bool) {
-	stat, err := os.ReadFile("/proc/stat")
+	stat, err := bounded.ReadFile("/proc/stat", bounded.Config)
 	if err != nil {
 		return results.Trouble{}, false
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/softswitch"
 	"github.com/inabench/inabench/testbed/sshd"
 )
@@ -65,7 +66,7 @@ type nodeReady struct {
 // ctx is done. Of a switch, the rest of both streams is softswitch.Main's.
 func HostMain(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
-	line, err := in.ReadBytes('\n')
+	line, err := bounded.ReadLine(in, bounded.Config)
 	if err != nil {
 		return fmt.Errorf("read the node's configuration: %w", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Check is one thing an emulation uses.
@@ -80,7 +82,7 @@ func Probe(ctx context.Context) (Report, error) {
 	case err != nil && cmd.ProcessState == nil: // it never ran
 		c.OK, c.Why, c.Fix = false, err.Error(), ""
 		var restricted *restrictedError
-		if errors.As(unsupported(err, os.ReadFile), &restricted) {
+		if errors.As(unsupported(err, readSmall), &restricted) {
 			c.Why, c.Fix = restricted.why, restricted.fix
 		}
 		r.Checks = append(r.Checks, c)
@@ -106,7 +108,7 @@ func probeInside() Report {
 		c.OK, c.Why = err == nil, why
 		if err != nil {
 			c.Why, c.Fix = err.Error(), fix
-			if restricted := (*restrictedError)(nil); errors.As(unsupported(err, os.ReadFile), &restricted) {
+			if restricted := (*restrictedError)(nil); errors.As(unsupported(err, readSmall), &restricted) {
 				c.Fix = restricted.fix
 			}
 		}
@@ -174,7 +176,7 @@ func probeHere() []Check {
 
 	const want = 1 << 20
 	rmem := Check{Name: "socket buffers (net.core.rmem_max)"}
-	b, err := os.ReadFile("/proc/sys/net/core/rmem_max")
+	b, err := bounded.ReadFile("/proc/sys/net/core/rmem_max", bounded.Config)
 	if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
 		rmem.OK, rmem.Why = n >= want, fmt.Sprintf("%d bytes", n)
 	} else {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // process is the process of one host or switch. Its stdin is what keeps it alive,
@@ -61,7 +63,7 @@ func (p *process) wait(stdout io.Reader) {
 	defer close(p.exited)
 	r := bufio.NewReader(stdout)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := bounded.ReadLine(r, bounded.Config)
 		if len(line) > 0 {
 			select {
 			case p.lines <- line:

@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // marker is the environment variable that tells a process which part it plays:
@@ -147,7 +149,7 @@ func reexec(ctx context.Context) (code int, err error) {
 	}
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
-		return 0, unsupported(err, os.ReadFile)
+		return 0, unsupported(err, readSmall)
 	}
 	statusW.Close()
 	lifelineR.Close()
@@ -157,14 +159,14 @@ func reexec(ctx context.Context) (code int, err error) {
 		defer close(forwarding)
 		forward(ctx, signals, done, cmd.Process)
 	}()
-	why, _ := io.ReadAll(statusR)
+	why, _ := bounded.ReadAll(statusR, bounded.Small)
 	err = cmd.Wait()
 	close(done)
 	<-forwarding
 
 	if number, text, ok := strings.Cut(string(why), " "); ok {
 		n, _ := strconv.Atoi(number)
-		return 0, unsupported(fmt.Errorf("%s: %w", text, syscall.Errno(n)), os.ReadFile)
+		return 0, unsupported(fmt.Errorf("%s: %w", text, syscall.Errno(n)), readSmall)
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // A restrictedError says why this machine does not let an ordinary user make
@@ -53,3 +55,5 @@ func unsupported(err error, read func(string) ([]byte, error)) error {
 	}
 	return fmt.Errorf("start the emulation: %w", err)
 }
+
+func readSmall(path string) ([]byte, error) { return bounded.ReadFile(path, bounded.Small) }

@@ -6,10 +6,11 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 //go:generate just p4
@@ -39,7 +40,7 @@ func BMv2() (info *p4configv1.P4Info, config []byte, build Build, err error) {
 	}
 	z, err := gzip.NewReader(bytes.NewReader(bmv2JSON))
 	if err == nil {
-		config, err = io.ReadAll(z)
+		config, err = bounded.ReadAll(z, 64<<20)
 	}
 	if err == nil {
 		err = json.Unmarshal(bmv2Build, &build)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -155,7 +156,7 @@ func PartsHere(ctx context.Context) ([]Found, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-s")
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = strings.NewReader(partsScript(here))
-	out, err := cmd.Output()
+	out, err := bounded.Output(cmd, bounded.Config)
 	if err != nil {
 		return nil, fmt.Errorf("which parts this machine has: %w", err)
 	}

@@ -3,12 +3,12 @@ package sharp
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -29,7 +29,7 @@ type amLine struct {
 
 // ReadAMConfig is ParseAMConfig of a file.
 func ReadAMConfig(path string) (*AMConfig, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration of sharp_am: %w", err)
 	}

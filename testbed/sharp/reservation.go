@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Paths of the reservations in UFM's REST API, by version.
@@ -354,7 +356,7 @@ func (r *Reservations) do(ctx context.Context, op, method, path string, in, out 
 		return 0, fmt.Errorf("%s: %w", op, err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	text, err := bounded.ReadAll(resp.Body, maxAnswer)
 	if err != nil {
 		return resp.StatusCode, fmt.Errorf("%s: read the answer: %w", op, err)
 	}

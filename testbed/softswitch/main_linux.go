@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Main is the switch process. The first line of stdin is its Config; it answers
@@ -30,7 +32,7 @@ func Cables(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Write
 func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
 	out := json.NewEncoder(stdout)
-	line, err := in.ReadBytes('\n')
+	line, err := bounded.ReadLine(in, bounded.Config)
 	if err != nil {
 		return fmt.Errorf("read switch config: %w", err)
 	}
@@ -66,10 +68,12 @@ func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer
 	commands := make(chan Command)
 	ended := make(chan error, 1)
 	go func() {
-		dec := json.NewDecoder(in)
-		for {
+		for line, err := range bounded.Lines(in, bounded.Line) {
 			var c Command
-			if err := dec.Decode(&c); err != nil {
+			if err == nil {
+				err = json.Unmarshal(line, &c)
+			}
+			if err != nil {
 				ended <- err
 				return
 			}
@@ -79,6 +83,7 @@ func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer
 				return
 			}
 		}
+		ended <- io.EOF
 	}()
 	g.Go(func() error {
 		defer cancel()

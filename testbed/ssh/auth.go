@@ -17,6 +17,8 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // credentials are the keys that a target is offered, and why others are not.
@@ -147,7 +149,7 @@ func certified(k ssh.PublicKey) ssh.PublicKey {
 // loadCertificates reads certificates; those that were named must be there.
 func (c *credentials) loadCertificates(files []string, named bool) (out []*ssh.Certificate) {
 	for _, file := range files {
-		text, err := os.ReadFile(file)
+		text, err := bounded.ReadFile(file, bounded.Config)
 		if errors.Is(err, fs.ErrNotExist) && !named {
 			continue
 		}
@@ -216,7 +218,7 @@ func (c *credentials) loadAgent(t Target) []ssh.Signer {
 // The identity may say something even when there is an error.
 func readKey(file string) (identity, error) {
 	id := identity{file: file}
-	text, err := os.ReadFile(file)
+	text, err := bounded.ReadFile(file, bounded.Config)
 	if err != nil {
 		return id, err
 	}
@@ -233,7 +235,7 @@ func readKey(file string) (identity, error) {
 		return id, nil
 	case errors.As(err, &locked):
 		id.signer, id.public = nil, locked.PublicKey // older formats do not tell it
-		if beside, err := os.ReadFile(file + ".pub"); err == nil && id.public == nil {
+		if beside, err := bounded.ReadFile(file+".pub", bounded.Config); err == nil && id.public == nil {
 			id.public, _, _, _, _ = ssh.ParseAuthorizedKey(beside)
 		}
 		return id, fmt.Errorf("%s has a passphrase (ssh-add it)", file)

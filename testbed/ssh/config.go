@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/kevinburke/ssh_config"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // The files that are read where a target names none, in this order.
@@ -49,7 +51,7 @@ func (c *configFiles) read(path string) (*configFile, error) {
 	if err := guarded(path); err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, err
 	}

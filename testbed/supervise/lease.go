@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Lease is what a lease file says: that a supervisor runs a program for somebody, and until
@@ -164,7 +166,7 @@ func List(dir, run string) ([]Found, error) {
 	var out []Found
 	for _, n := range names {
 		file := filepath.Join(dir, n.Name())
-		text, err := os.ReadFile(file)
+		text, err := bounded.ReadFile(file, bounded.Config)
 		if err != nil {
 			continue // gone meanwhile
 		}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Process is one of the processes of a host.
@@ -32,7 +34,7 @@ var errNoProc = errors.New("/proc is not of this pid namespace")
 
 // readProcess is a process that is there, by its number or as "self".
 func readProcess(pid string) (Process, error) {
-	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	text, err := bounded.ReadFile("/proc/"+pid+"/stat", bounded.Config)
 	if err != nil {
 		return Process{}, err
 	}
@@ -120,7 +122,7 @@ func below(all []Process, pid int) (out []Process) {
 const BootIDFile = "/proc/sys/kernel/random/boot_id"
 
 func bootID() (string, error) {
-	b, err := os.ReadFile(BootIDFile)
+	b, err := bounded.ReadFile(BootIDFile, bounded.Config)
 	return strings.TrimSpace(string(b)), err
 }
 

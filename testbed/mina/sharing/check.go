@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/mina/commit"
 )
 
@@ -130,7 +131,7 @@ func (c *checker) read(r io.Reader) error {
 	var holder *Entry
 	in := bufio.NewReader(r)
 	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
+		line, err := bounded.ReadLine(in, bounded.Line)
 		if errors.Is(err, io.EOF) {
 			c.Runs += len(hosts)
 			for _, h := range hosts {

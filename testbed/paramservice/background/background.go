@@ -15,6 +15,8 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // ErrConfig is that of a first line that says nothing that can be.
@@ -50,7 +52,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := json.NewEncoder(stdout)
-	in := json.NewDecoder(stdin)
+	in := json.NewDecoder(io.LimitReader(stdin, bounded.Config))
 	in.DisallowUnknownFields()
 	var cfg Config
 	err := in.Decode(&cfg)

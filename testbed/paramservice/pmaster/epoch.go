@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // ErrEpoch is wrapped by errors about the file that has the epoch.
@@ -44,7 +46,7 @@ func (e *epochFile) begin() error {
 	if err := unix.Flock(int(e.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("another pMaster has it: %w", err)
 	}
-	text, err := io.ReadAll(io.LimitReader(e.f, 1<<20))
+	text, err := bounded.ReadAll(e.f, bounded.Small)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/sharp"
 )
 
@@ -90,7 +91,7 @@ func (m *Manager) putReservation(w http.ResponseWriter, r *http.Request, replace
 		m.logf("RESERVE", "warn", "Reservation refused: %s", text)
 		http.Error(w, text, code)
 	}
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+	if err := bounded.Decode(r.Body, bounded.Config, &in); err != nil {
 		refuse(http.StatusBadRequest, "body: %v", err)
 		return
 	}

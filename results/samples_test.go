@@ -1,0 +1,189 @@
+package results
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzSample: a line that is read the short way is what encoding/json makes of it.
+func FuzzSample(f *testing.F) {
+	for _, s := range []Sample{
+		{}, {T: 1.25, Source: "switch tor1", Metric: "port_tx_bytes", Of: "tor1->h1", Value: 1e21, Unit: "B"},
+		{T: 1e-9, Source: "host \"h\"\\", Metric: "x\u2028", Of: "é\x01<&>", Value: -0.5, Unit: "1", Gauge: true, Wrap: math.Pow(2, 32)},
+	} {
+		line, err := json.Marshal(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(line)
+	}
+	for _, other := range []string{
+		`{"t":01,"source":"","metric":"","of":"","value":1,"unit":""}`, `{"t":.5,"source":"","metric":"","of":"","value":1,"unit":""}`,
+		`{"t":1,"source":"","metric":"","of":"","value":0x1,"unit":""}`, `{"t":1,"source":"\x","metric":"","of":"","value":1,"unit":""}`,
+		`{"t":1,"source":"` + "\xff" + `","metric":"","of":"","value":1e999,"unit":""}`, `{"t":1,"source":"","metric":"","of":"","value":1,"unit":"","gauge":true,"wrap":1}x`,
+	} {
+		f.Add([]byte(other))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var short, long Sample
+		if !(words{}).sample(line, &short) {
+			return
+		}
+		if err := json.Unmarshal(line, &long); err != nil || !reflect.DeepEqual(short, long) {
+			t.Errorf("%q: %+v, and by encoding/json %+v, %v", line, short, long, err)
+		}
+	})
+}
+
+// TestSamplesAsWritten: what Append writes is read the short way.
+func TestSamplesAsWritten(t *testing.T) {
+	d, err := Create(t.TempDir(), &Record{Name: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []Sample
+	for i := range 100 {
+		want = append(want, Sample{T: float64(i) / 3, Source: "switch tor1", Metric: fmt.Sprint("m", i%7), Of: "h1->tor1", Value: math.Pow(7, float64(i)), Unit: "B", Gauge: i%2 == 0, Wrap: float64(i % 3)})
+	}
+	if err := d.Append(want...); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Samples()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	text, err := os.ReadFile(filepath.Join(d.Path, SamplesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		if !(words{}).sample(bytes.TrimSpace(line), new(Sample)) {
+			t.Errorf("not the short way: %s", line)
+		}
+	}
+}
+
+// TestLongLines: a line longer than the reader's buffer is one, and one without an end is an error.
+func TestLongLines(t *testing.T) {
+	long := `{"t":1,"source":"` + strings.Repeat("x", 100_000) + `","metric":"m","of":"o","value":1,"unit":"1"}` + "\n"
+	short := `{"t":2,"source":"s","metric":"m","of":"o","value":1,"unit":"1"}` + "\n"
+	got, err := ReadSamples(strings.NewReader(short + long + short))
+	if err != nil || len(got) != 3 || len(got[1].Source) != 100_000 || got[2].T != 2 {
+		t.Errorf("%d samples, %v", len(got), err)
+	}
+	if got, err := ReadSamples(io.MultiReader(strings.NewReader(short), zeros{})); err == nil || len(got) != 1 {
+		t.Errorf("%d samples, %v", len(got), err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// largeRun is a run of n bytes of samples: 24 switches with 33 counters of each of 12 ports and jobs.
+func largeRun(t testing.TB, n int) (*Dir, *Record) {
+	t.Helper()
+	rec := &Record{Name: "large"}
+	for k := range 48 {
+		rec.Topology.Links = append(rec.Topology.Links, Link{Name: fmt.Sprintf("h%d->tor1", k), From: fmt.Sprint("h", k), To: "tor1", Rate: 1e9})
+	}
+	d, err := Create(t.TempDir(), rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, at := 0, 0.0; size < n; at += 0.25 {
+		var round []Sample
+		for k := range 48 {
+			for m := range 20 {
+				s := Sample{T: at + float64(m)*1e-4, Source: "switch tor1", Metric: fmt.Sprintf("port_counter%d_packets", m), Of: fmt.Sprintf("h%d->tor1", k), Value: math.Round(at * 1e5), Unit: "1"}
+				switch m {
+				case 0:
+					s.Metric, s.Unit = "port_tx_bytes", "B"
+				case 1:
+					s.Metric, s.Unit, s.Of = "job_hold_seconds", "s", fmt.Sprintf("J%d@tor1", k)
+				}
+				round = append(round, s)
+				size += 120
+			}
+		}
+		if err := d.Append(round...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return d, rec
+}
+
+// TestReportMemory: a report keeps of its samples what it draws.
+func TestReportMemory(t *testing.T) {
+	d, rec := largeRun(t, 16<<20)
+	all, err := d.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := d.SamplesDrawn(rec)
+	if err != nil || len(drawn) == 0 || len(drawn) > len(all)/8 {
+		t.Errorf("%d of %d samples are drawn, %v", len(drawn), len(all), err)
+	}
+	var whole, part strings.Builder
+	if err := WriteHTML(&whole, rec, all); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteHTML(&part, rec, drawn); err != nil {
+		t.Fatal(err)
+	}
+	if whole.String() != part.String() {
+		t.Error("the report of what is drawn is another one than that of all")
+	}
+}
+
+// BenchmarkReport is `inabench report` of 100 MB of samples, and the heap that it takes.
+func BenchmarkReport(b *testing.B) {
+	d, rec := largeRun(b, 100<<20)
+	for b.Loop() {
+		runtime.GC()
+		var most uint64
+		over, watched := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(watched)
+			var stats runtime.MemStats
+			for {
+				runtime.ReadMemStats(&stats)
+				most = max(most, stats.HeapInuse)
+				select {
+				case <-over:
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		}()
+		samples, err := d.SamplesDrawn(rec)
+		if err == nil {
+			err = WriteHTML(io.Discard, rec, samples)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		close(over)
+		<-watched
+		b.ReportMetric(float64(most)/1e6, "heap-MB")
+	}
+}
