@@ -35,6 +35,23 @@ var ErrTooLarge = errors.New("too large")
 // ErrIrregular is wrapped where a file is none of bytes: a FIFO, a device, a directory, a socket.
 var ErrIrregular = errors.New("not a regular file")
 
+// irregular is an ErrIrregular that says what there is in place of a file.
+type irregular fs.FileMode
+
+func (m irregular) Error() string {
+	switch fs.FileMode(m) {
+	case fs.ModeDir:
+		return "is a directory"
+	case fs.ModeNamedPipe:
+		return "is a FIFO, " + ErrIrregular.Error()
+	case fs.ModeSymlink:
+		return "is a link, " + ErrIrregular.Error()
+	}
+	return ErrIrregular.Error()
+}
+
+func (m irregular) Is(target error) bool { return target == ErrIrregular }
+
 func tooLarge(limit int64) error {
 	return fmt.Errorf("%w: more than %s", ErrTooLarge, size(limit))
 }
@@ -82,7 +99,7 @@ func Open(path string) (*os.File, error) { return open(path, 0) }
 func OpenOwn(path string) (*os.File, error) {
 	f, err := open(path, unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ELOOP) {
-		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: %v", ErrIrregular, fs.ModeSymlink)}
+		err = &fs.PathError{Op: "open", Path: path, Err: irregular(fs.ModeSymlink)}
 	}
 	return f, err
 }
@@ -94,7 +111,7 @@ func open(path string, flags int) (*os.File, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: %v", ErrIrregular, st.Mode().Type())}
+		err = &fs.PathError{Op: "read", Path: path, Err: irregular(st.Mode().Type())}
 	}
 	if err != nil {
 		f.Close()
