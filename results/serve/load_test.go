@@ -230,14 +230,19 @@ func TestRendered(t *testing.T) {
 	for i := range 10 {
 		ask(fmt.Sprint("/large", i), "", mostKept/4)
 	}
+	keeps := func(pages, bytes int) {
+		t.Helper()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.pages) != pages || c.kept != bytes {
+			t.Errorf("%d pages, %d bytes are kept, want %d and %d", len(c.pages), c.kept, pages, bytes)
+		}
+	}
+	keeps(4, mostKept)
 	ask("/larger than all", "", 2*mostKept)
-	if c.kept > 2*mostKept || len(c.pages) != 1 {
-		t.Errorf("%d pages, %d bytes are kept", len(c.pages), c.kept)
-	}
+	keeps(1, 2*mostKept)
 	ask("/a", "3", 30)
-	if c.kept != 30 || len(c.pages) != 1 {
-		t.Errorf("%d pages, %d bytes are kept", len(c.pages), c.kept)
-	}
+	keeps(1, 30)
 	for _, do := range []func(io.Writer) error{
 		func(io.Writer) error { return errors.New("no") },
 		func(io.Writer) error { panic("no") },

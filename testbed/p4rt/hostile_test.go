@@ -20,10 +20,7 @@ import (
 type endless struct{ *recorder }
 
 func (endless) Read(_ *p4v1.ReadRequest, stream p4v1.P4Runtime_ReadServer) error {
-	r := &p4v1.ReadResponse{}
-	for range 1000 {
-		r.Entities = append(r.Entities, group(1, 1, 2, 3))
-	}
+	r := &p4v1.ReadResponse{Entities: []*p4v1.Entity{{Entity: &p4v1.Entity_TableEntry{TableEntry: &p4v1.TableEntry{Metadata: make([]byte, 1<<20)}}}}}
 	for {
 		if err := stream.Send(r); err != nil {
 			return err
