@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A figureRow is an observed figure of one repeat beside one thing that it was held against: a
@@ -86,6 +87,20 @@ func (rec *Record) figureRows() []figureRow {
 // exact writes a number so that reading it gives the same one.
 func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
+// CSVRow is a row of texts for who opens the file in a spreadsheet: a cell that this would take for a
+// formula, and is no number, begins with a quotation mark. It changes row.
+func CSVRow(row []string) []string {
+	for i, cell := range row {
+		if len(cell) < 2 || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+			continue
+		}
+		if _, err := strconv.ParseFloat(cell, 64); err != nil {
+			row[i] = "'" + cell
+		}
+	}
+	return row
+}
+
 // WriteCSV writes every figure of every repeat: a row for each figure and each thing that it is
 // held against, in base units. Swept keys are columns, whose names are those of the experiment.
 // The columns error and verdict are those of the check of the row's cell, in which repeats are
@@ -103,7 +118,7 @@ func WriteCSV(w io.Writer, rec *Record) error {
 	out := csv.NewWriter(w)
 	head := []string{"run", "experiment", "point", "repeat", "phase"}
 	head = append(head, keys...)
-	_ = out.Write(append(head, "sound", "metric", "of", "unit", "kind", "measured", "low", "high", "n",
+	_ = out.Write(append(CSVRow(head), "sound", "metric", "of", "unit", "kind", "measured", "low", "high", "n",
 		"predictor", "predicted", "bottleneck", "error", "relative", "verdict", "gate", "code"))
 	for _, r := range rec.figureRows() {
 		row := []string{rec.ID, rec.Name, strconv.Itoa(r.point.Index), strconv.Itoa(r.point.Repeat), strconv.Itoa(r.phase)}
@@ -133,7 +148,7 @@ func WriteCSV(w io.Writer, rec *Record) error {
 		default:
 			row = append(row, "", "", "", "", "")
 		}
-		_ = out.Write(row)
+		_ = out.Write(CSVRow(row))
 	}
 	out.Flush()
 	return out.Error() // the first of all

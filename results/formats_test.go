@@ -345,3 +345,22 @@ func TestParseProm(t *testing.T) {
 		}
 	}
 }
+
+// TestCSVRow: nothing that others named is a formula where somebody opens the file.
+func TestCSVRow(t *testing.T) {
+	row := []string{"=1+1", "+cmd|x", "-2+3", "@SUM(A1)", "\t=1", "", "-", "-1.5", "+1e9", "-Inf", "A@tor1", "h1->tor1", "1=1"}
+	want := []string{"'=1+1", "'+cmd|x", "'-2+3", "'@SUM(A1)", "'\t=1", "", "-", "-1.5", "+1e9", "-Inf", "A@tor1", "h1->tor1", "1=1"}
+	if got := CSVRow(slices.Clone(row)); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	rec := quickstart()
+	rec.Name = `=HYPERLINK("http://evil.example")`
+	var b strings.Builder
+	if err := WriteCSV(&b, rec); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
+	if err != nil || rows[1][1] != "'"+rec.Name {
+		t.Errorf("%q, %v", rows[1][1], err)
+	}
+}

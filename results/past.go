@@ -328,7 +328,7 @@ func kindOf(rec *Record) Kind {
 func csvText(rows [][]string) string {
 	var b strings.Builder
 	for _, r := range rows {
-		for i, c := range r {
+		for i, c := range CSVRow(slices.Clone(r)) {
 			if i > 0 {
 				b.WriteByte(',')
 			}

@@ -433,8 +433,8 @@ func (doc metricHistory) writeCSV(w io.Writer) error {
 	for _, s := range doc.Series {
 		for _, n := range s.Nights {
 			for _, v := range n.Figures {
-				_ = out.Write([]string{s.Experiment, s.Setting, s.Point, strconv.Itoa(s.Phase), s.Metric, s.Of, string(s.Kind), s.Predictor, s.Unit,
-					n.Run, n.Started.Format(time.RFC3339), string(n.Outcome), strconv.FormatBool(n.Complete), n.Tool, strconv.FormatFloat(v, 'g', -1, 64)})
+				_ = out.Write(results.CSVRow([]string{s.Experiment, s.Setting, s.Point, strconv.Itoa(s.Phase), s.Metric, s.Of, string(s.Kind), s.Predictor, s.Unit,
+					n.Run, n.Started.Format(time.RFC3339), string(n.Outcome), strconv.FormatBool(n.Complete), n.Tool, strconv.FormatFloat(v, 'g', -1, 64)}))
 			}
 		}
 	}
