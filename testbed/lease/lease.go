@@ -38,7 +38,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,15 +218,24 @@ func (l listing) top() uint64 {
 	return l.numbers[len(l.numbers)-1]
 }
 
-// later are the numbers after one, the highest first, as many as anybody need look at.
-func (l listing) later(after uint64) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for i := len(l.numbers) - 1; i >= max(0, len(l.numbers)-2*keepNumbers) && l.numbers[i] > after; i-- {
-			if !yield(l.numbers[i]) {
-				return
-			}
+// newest tries the files of numbers after one, the highest first, until one is a lease's, and says whether
+// there is one. What others put beside them, as links or FIFOs or something large, only uses up a number.
+func (p Place) newest(l listing, after uint64, try func(n uint64) error) (bool, error) {
+	others := 0
+	for _, n := range slices.Backward(l.numbers) {
+		if n <= after {
+			break
 		}
+		if others == mostForeign {
+			return false, fmt.Errorf("%d files like %s are no leases: somebody put them there, remove them", others, p.file(l.top()))
+		}
+		err := try(n)
+		if !foreign(err) {
+			return true, err
+		}
+		others++
 	}
+	return false, nil
 }
 
 func (p Place) list(ctx context.Context) (listing, error) {
@@ -259,20 +267,22 @@ func (p Place) list(ctx context.Context) (listing, error) {
 	return l, err
 }
 
-// look reads who has the resource at now, by the host's clock: the highest file says so that is one.
-// What others put beside them, as links or FIFOs or something large, only uses up a number.
-func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error) {
-	for n := range l.later(0) {
-		if s, err := p.read(ctx, l, n, now); !foreign(err) {
-			return s, err
-		}
-	}
-	return State{Place: p.Name, Now: now}, nil
-}
-
 // foreign says whether a file cannot be a lease's.
 func foreign(err error) bool {
 	return errors.Is(err, bounded.ErrIrregular) || errors.Is(err, bounded.ErrTooLarge)
+}
+
+// look reads who has the resource at now, by the host's clock: the highest file says so that is one.
+func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error) {
+	s := State{Place: p.Name, Now: now}
+	_, err := p.newest(l, 0, func(n uint64) error {
+		is, err := p.read(ctx, l, n, now)
+		if err == nil {
+			s = is
+		}
+		return err
+	})
+	return s, err
 }
 
 // read is look where the file of a number says who has the resource.
@@ -373,6 +383,7 @@ const (
 	longest     = 10 * 366 * 24 * 3600 // seconds that a record can ask for
 	lastNumber  = 1 << 48              // which nobody comes to: a larger one is no lease's
 	mostTries   = 1000                 // of one who finds others faster each time
+	mostForeign = 64                   // files that are looked at and are no leases
 )
 
 // Lease is a resource that is had.
@@ -687,12 +698,10 @@ func (l *Lease) beat(ctx context.Context) error {
 
 // adopt goes on with a later number, if there is one and the same holder has it.
 func (l *Lease) adopt(ctx context.Context, files listing) error {
-	for n := range files.later(l.fencing) {
-		if err := l.follow(ctx, n); !foreign(err) {
-			return err
-		}
-	}
+	there, err := l.place.newest(files, l.fencing, func(n uint64) error { return l.follow(ctx, n) })
 	switch {
+	case there || err != nil:
+		return err
 	case files.freed[l.fencing]:
 		return takenError{fmt.Errorf("%s: %w: somebody gave it back", l.place.Name, ErrLost)}
 	case !slices.Contains(files.numbers, l.fencing):

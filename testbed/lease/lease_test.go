@@ -253,6 +253,27 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TestManyForeign: however many files others put there, nobody who has the resource loses it to somebody else.
+func TestManyForeign(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	l := take(t, p, claim("anna", "R1"))
+	for n := range uint64(mostForeign + 1) {
+		if err := os.Symlink("/dev/zero", filepath.Join(dir, p.file(2+n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, err := range map[string]error{
+		"look":  func() error { _, err := Look(t.Context(), p); return err }(),
+		"take":  func() error { _, err := Take(t.Context(), p, claim("bob", "R2")); return err }(),
+		"renew": l.Renew(t.Context()),
+	} {
+		if err == nil || errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "64 files like host-h1.66 are no leases: somebody put them there, remove them") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // TestNumbersEnd: nobody comes to a number that cannot be followed, or is told what to do.
 func TestNumbersEnd(t *testing.T) {
 	dir := t.TempDir()
