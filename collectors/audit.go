@@ -49,11 +49,10 @@ func (c counter) String() string { return c.metric + " of " + c.of }
 type track struct {
 	wrap       float64
 	turns      float64   // what wrapping around has swallowed
-	head, tail []reading // since Troubles: the first ones and the latest ones, edge each
-	latest     reading
-	peak       float64 // largest growth per second between readings
-	readings   int     // since Troubles
-	broken     bool    // since Troubles: it began again, so ends do not belong together
+	head, tail []reading // since Troubles, at most edge each: the first ones, and the latest ones, backwards
+	peak       float64   // largest growth per second between readings
+	readings   int       // since Troubles
+	broken     bool      // since Troubles: it began again, so ends do not belong together
 	stuck      bool
 }
 
@@ -138,16 +137,16 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 			out = append(out, s)
 			continue
 		}
-		if gap := a.rounds - t.latest.round; gap > 1 {
-			a.note(c, missing, s.T, fmt.Sprintf("%v was not read between %.3f s and %.3f s, %d time%s", c, t.latest.t, s.T, gap-1, plural(gap-1)), float64(gap-1), 0)
+		if gap := a.rounds - t.latest().round; gap > 1 {
+			a.note(c, missing, s.T, fmt.Sprintf("%v was not read between %.3f s and %.3f s, %d time%s", c, t.latest().t, s.T, gap-1, plural(gap-1)), float64(gap-1), 0)
 		}
 		s.Value += t.turns
-		switch grown := s.Value - t.latest.v; {
+		switch grown := s.Value - t.latest().v; {
 		case renewed[[2]string{s.Source, s.Of}]:
-			a.note(c, restarted, s.T, fmt.Sprintf("%v is counted by another device since %.3f s (it was enumerated again)", c, s.T), s.Value, t.latest.v)
+			a.note(c, restarted, s.T, fmt.Sprintf("%v is counted by another device since %.3f s (it was enumerated again)", c, s.T), s.Value, t.latest().v)
 			if grown >= 0 { // it began again between the two readings, and must be seen to
 				zero := s
-				zero.T, zero.Value = (t.latest.t+s.T)/2, 0
+				zero.T, zero.Value = (t.latest().t+s.T)/2, 0
 				out = append(out, zero)
 			}
 			s.Value -= t.turns
@@ -159,12 +158,12 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 			t.read(reading{s.T, s.Value, a.rounds})
 		case grown < 0:
 			s.Value -= t.turns
-			a.note(c, restarted, s.T, fmt.Sprintf("%v fell from %.0f to %.0f at %.3f s: what counts was restarted, and nothing is computed across that", c, t.latest.v, s.Value, s.T), s.Value, t.latest.v)
+			a.note(c, restarted, s.T, fmt.Sprintf("%v fell from %.0f to %.0f at %.3f s: what counts was restarted, and nothing is computed across that", c, t.latest().v, s.Value, s.T), s.Value, t.latest().v)
 			t.restart(reading{s.T, s.Value, a.rounds})
 		default:
 			if s.Wrap > 0 && s.Value-t.turns == s.Wrap-1 && grown == 0 && !t.stuck {
 				t.stuck = true
-				a.note(c, stuck, s.T, fmt.Sprintf("%v stands at %.0f, the largest that it can hold, since %.3f s: it stopped counting", c, s.Value, t.latest.t), s.Value, s.Wrap)
+				a.note(c, stuck, s.T, fmt.Sprintf("%v stands at %.0f, the largest that it can hold, since %.3f s: it stopped counting", c, s.Value, t.latest().t), s.Value, s.Wrap)
 			}
 			t.read(reading{s.T, s.Value, a.rounds})
 		}
@@ -174,8 +173,10 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 }
 
 func (t *track) begin(r reading) {
-	t.head, t.tail, t.latest, t.readings = []reading{r}, []reading{r}, r, 1
+	t.head, t.tail, t.readings = []reading{r}, []reading{r}, 1
 }
+
+func (t *track) latest() reading { return t.tail[0] }
 
 func (t *track) restart(r reading) {
 	t.turns, t.peak, t.broken = 0, 0, true
@@ -183,25 +184,22 @@ func (t *track) restart(r reading) {
 }
 
 func (t *track) read(r reading) {
-	if dt := r.t - t.latest.t; dt > 0 {
-		t.peak = max(t.peak, (r.v-t.latest.v)/dt)
+	if dt := r.t - t.latest().t; dt > 0 {
+		t.peak = max(t.peak, (r.v-t.latest().v)/dt)
 	}
 	if t.readings++; t.readings <= edge {
 		t.head = append(t.head, r)
 	}
-	if len(t.tail) == edge {
-		t.tail = append(t.tail[:0], t.tail[1:]...)
-	}
-	t.tail, t.latest = append(t.tail, r), r
+	t.tail = slices.Insert(t.tail[:min(len(t.tail), edge-1)], 0, r)
 }
 
 // wraps says whether a counter that fell is likelier to have wrapped around than to have
 // been restarted: the growth that this means is less than a quarter of all it can hold,
 // and not out of all proportion to what it has grown by before.
 func (t *track) wraps(s results.Sample) bool {
-	grown := s.Value + t.wrap - t.latest.v
-	return t.wrap > 0 && s.Value-t.turns < t.wrap && t.latest.v-t.turns < t.wrap && grown < t.wrap/4 &&
-		(t.peak == 0 || grown <= 100*t.peak*max(s.T-t.latest.t, 0.001))
+	grown := s.Value + t.wrap - t.latest().v
+	return t.wrap > 0 && s.Value-t.turns < t.wrap && t.latest().v-t.turns < t.wrap && grown < t.wrap/4 &&
+		(t.peak == 0 || grown <= 100*t.peak*max(s.T-t.latest().t, 0.001))
 }
 
 func (a *Audit) note(c counter, kind string, at float64, what string, value, limit float64) {
@@ -221,8 +219,8 @@ func (a *Audit) Troubles() []results.Trouble {
 	defer a.mu.Unlock()
 	for c, t := range a.counters {
 		// A job's counters end with it.
-		if gap := a.rounds - t.latest.round; gap > 0 && !strings.HasPrefix(c.metric, "job_") {
-			a.note(c, missing, t.latest.t, fmt.Sprintf("%v was not read after %.3f s, %d time%s", c, t.latest.t, gap, plural(gap)), float64(gap), 0)
+		if gap := a.rounds - t.latest().round; gap > 0 && !strings.HasPrefix(c.metric, "job_") {
+			a.note(c, missing, t.latest().t, fmt.Sprintf("%v was not read after %.3f s, %d time%s", c, t.latest().t, gap, plural(gap)), float64(gap), 0)
 		}
 	}
 	keys := make([]finding, 0, len(a.found))
@@ -260,7 +258,7 @@ func (a *Audit) Troubles() []results.Trouble {
 		}
 	}
 	for _, t := range a.counters {
-		t.begin(t.latest)
+		t.begin(t.latest())
 		t.broken = false
 	}
 	clear(a.found)
@@ -284,7 +282,7 @@ func (a *Audit) signs() (out []results.Trouble) {
 		most := map[string]float64{}
 		for c, t := range a.counters {
 			name, ok := strings.CutPrefix(c.metric, "nic_")
-			if g := t.latest.v - t.head[0].v; ok && g > 0 && !t.broken && slices.ContainsFunc(k.stats, func(p string) bool { ok, _ := path.Match(p, name); return ok }) {
+			if g := t.latest().v - t.head[0].v; ok && g > 0 && !t.broken && slices.ContainsFunc(k.stats, func(p string) bool { ok, _ := path.Match(p, name); return ok }) {
 				unit := ""
 				if strings.HasSuffix(name, "_duration") {
 					unit = " s"
@@ -353,7 +351,7 @@ func (a *Audit) crossings() []Crossing {
 		if rank < 0 {
 			side, rank = 1, slices.Index(receivers, base)
 		}
-		if !ok || rank < 0 || t.readings < 2 || t.broken || a.rounds != t.latest.round {
+		if !ok || rank < 0 || t.readings < 2 || t.broken || a.rounds != t.latest().round {
 			continue
 		}
 		e := ends[c.of]
@@ -411,7 +409,7 @@ func typical(tx, rx *track) span {
 	some := min((min(tx.readings, rx.readings)+1)/3, edge-1)
 	some -= 1 - some%2 // one of them is in the middle
 	begin, slack := median(tx.head, rx.head, some)
-	end, more := median(latestFirst(tx.tail), latestFirst(rx.tail), some)
+	end, more := median(tx.tail, rx.tail, some)
 	return span{begin, end, slack + more}
 }
 
@@ -431,12 +429,6 @@ func median(tx, rx []reading, some int) (round int, slack float64) {
 	i := of[slices.Index(differ, slices.Sorted(slices.Values(differ))[len(differ)/2])]
 	x, y := tx[i], at(rx, tx[i].round)
 	return x.round, (math.Abs(x.t-y.t) + 2*readTime) * max(growing(tx, x), growing(rx, y))
-}
-
-func latestFirst(r []reading) []reading {
-	r = slices.Clone(r)
-	slices.Reverse(r)
-	return r
 }
 
 // growing is the growth per second around a reading, the larger of what was before it and after.
@@ -467,7 +459,7 @@ func (s span) growth(t *track) float64 {
 	if t == nil {
 		return 0
 	}
-	return at(latestFirst(t.tail), s.end).v - at(t.head, s.begin).v
+	return at(t.tail, s.end).v - at(t.head, s.begin).v
 }
 
 // at is the reading of a round, or else the first.

@@ -103,15 +103,15 @@ func (w words) sample(line []byte, s *Sample) bool {
 	p := parser{rest: line, words: w}
 	p.skip(`{"t":`)
 	s.T = p.number()
-	p.skip(`,"source":"`)
+	p.skip(`,"source":`)
 	s.Source = p.text()
-	p.skip(`,"metric":"`)
+	p.skip(`,"metric":`)
 	s.Metric = p.text()
-	p.skip(`,"of":"`)
+	p.skip(`,"of":`)
 	s.Of = p.text()
 	p.skip(`,"value":`)
 	s.Value = p.number()
-	p.skip(`,"unit":"`)
+	p.skip(`,"unit":`)
 	s.Unit = p.text()
 	s.Gauge = p.try(`,"gauge":true`)
 	if p.try(`,"wrap":`) {
@@ -176,31 +176,25 @@ func (p *parser) number() float64 {
 	return v
 }
 
-// text reads what is left of a string, with its closing quote.
+// text reads a string.
 func (p *parser) text() string {
-	end := 0
-	for ; end < len(p.rest) && p.rest[end] != '"'; end++ {
-		if p.rest[end] == '\\' {
-			end++
-		}
-	}
-	if p.other || end >= len(p.rest) {
+	if p.other || len(p.rest) == 0 || p.rest[0] != '"' {
 		p.other = true
 		return ""
 	}
-	raw := p.rest[:end]
-	p.rest = p.rest[end+1:]
-	if word, ok := p.words[string(raw)]; ok {
+	end := afterString(p.rest, 0)
+	quoted := p.rest[:end]
+	p.rest = p.rest[end:]
+	if word, ok := p.words[string(quoted)]; ok {
 		return word
 	}
 	var word string
-	quoted := append(append([]byte{'"'}, raw...), '"')
 	if json.Unmarshal(quoted, &word) != nil {
 		p.other = true
 		return ""
 	}
 	if len(p.words) < mostWords {
-		p.words[string(raw)] = word
+		p.words[string(quoted)] = word
 	}
 	return word
 }

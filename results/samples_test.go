@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/inabench/inabench/internal/heap"
 )
 
 // FuzzSample: a line that is read the short way is what encoding/json makes of it.
@@ -159,22 +159,7 @@ func TestReportMemory(t *testing.T) {
 func BenchmarkReport(b *testing.B) {
 	d, rec := largeRun(b, 100<<20)
 	for b.Loop() {
-		runtime.GC()
-		var most uint64
-		over, watched := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(watched)
-			var stats runtime.MemStats
-			for {
-				runtime.ReadMemStats(&stats)
-				most = max(most, stats.HeapInuse)
-				select {
-				case <-over:
-					return
-				case <-time.After(10 * time.Millisecond):
-				}
-			}
-		}()
+		most := heap.Watch()
 		samples, err := d.SamplesDrawn(rec)
 		if err == nil {
 			err = WriteHTML(io.Discard, rec, samples)
@@ -182,8 +167,6 @@ func BenchmarkReport(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		close(over)
-		<-watched
-		b.ReportMetric(float64(most)/1e6, "heap-MB")
+		b.ReportMetric(float64(most())/1e6, "heap-MB")
 	}
 }

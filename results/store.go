@@ -428,18 +428,14 @@ func (d *Dir) WriteFile(name string, data []byte) error {
 // aside is what names of directories begin with that are being removed.
 const aside = ".gone-"
 
-// PutAside takes a directory out of its parent's sight in one step, until Sweep removes it.
-func PutAside(parent, name string) error {
-	return os.Rename(filepath.Join(parent, name), filepath.Join(parent, aside+name))
-}
-
-// Remove removes a run directory: out of sight in one step, then what is in it, which frees its room at
-// once. The error wraps fs.ErrNotExist where somebody else was faster.
+// Remove removes a directory from its parent: out of sight in one step, then what is in it. What is left of
+// that when it is killed is for Sweep. The error wraps fs.ErrNotExist where somebody else was faster.
 func Remove(parent, name string) error {
-	if err := PutAside(parent, name); err != nil {
+	gone := filepath.Join(parent, aside+name)
+	if err := os.Rename(filepath.Join(parent, name), gone); err != nil {
 		return err
 	}
-	return removeAll(filepath.Join(parent, aside+name))
+	return removeAll(gone)
 }
 
 // removeAll removes a directory, also beside another who does.

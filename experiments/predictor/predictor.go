@@ -14,12 +14,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Schema is the version of the documents. It changes when a predictor that was written for another one
@@ -164,13 +166,13 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(within, p.Command[0], p.Command[1:]...)
-	out, said := &head{max: maxAnswer}, &tail{max: maxStderr}
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Dir, &doc, out, said
+	said := &tail{max: maxStderr}
+	cmd.Dir, cmd.Stdin, cmd.Stderr = p.Dir, &doc, said
 	// A process group of its own: what it started ends with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	out, err := bounded.Output(cmd, maxAnswer)
 	fail := func(err error) error {
 		err = fmt.Errorf("predictor %s: %s: %w", p.Name, strings.Join(p.Command, " "), err)
 		if text := strings.TrimSpace(string(said.b)); text != "" {
@@ -183,32 +185,16 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 		return nil, fail(context.Cause(ctx))
 	case within.Err() != nil:
 		return nil, fail(fmt.Errorf("no answer within %v", limit))
-	case out.over:
+	case errors.Is(err, bounded.ErrTooLarge):
 		return nil, fail(fmt.Errorf("%w: longer than %d MiB", ErrAnswer, maxAnswer>>20))
 	case err != nil:
 		return nil, fail(err)
 	}
-	answer, err := ParseAnswer(out.b, req)
+	answer, err := ParseAnswer(out, req)
 	if err != nil {
 		return nil, fail(err)
 	}
 	return answer, nil
-}
-
-// head keeps the beginning of what is written to it.
-type head struct {
-	b    []byte
-	max  int
-	over bool
-}
-
-func (h *head) Write(p []byte) (int, error) {
-	if len(h.b)+len(p) > h.max {
-		h.over = true
-		return 0, io.ErrShortWrite
-	}
-	h.b = append(h.b, p...)
-	return len(p), nil
 }
 
 // tail keeps the end of what is written to it.

@@ -31,7 +31,7 @@ func Prune(root string, keep int, dry bool) ([]*Night, error) {
 			continue
 		}
 		if !dry {
-			if err := results.PutAside(filepath.Join(root, Folder), n.ID); errors.Is(err, fs.ErrNotExist) {
+			if err := results.Remove(filepath.Join(root, Folder), n.ID); errors.Is(err, fs.ErrNotExist) {
 				continue // somebody else removes it
 			} else if err != nil {
 				return removed, fmt.Errorf("prune nights: %w", err)

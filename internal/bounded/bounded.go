@@ -35,7 +35,15 @@ var ErrTooLarge = errors.New("too large")
 // ErrIrregular is wrapped where a file is none of bytes: a FIFO, a device, a directory, a socket.
 var ErrIrregular = errors.New("not a regular file")
 
-// irregular is an ErrIrregular that says what there is in place of a file.
+// Regular is nil for the mode of a regular file, and otherwise an ErrIrregular that says what there is in
+// place of one.
+func Regular(mode fs.FileMode) error {
+	if mode.IsRegular() {
+		return nil
+	}
+	return irregular(mode.Type())
+}
+
 type irregular fs.FileMode
 
 func (m irregular) Error() string {
@@ -99,7 +107,7 @@ func Open(path string) (*os.File, error) { return open(path, 0) }
 func OpenOwn(path string) (*os.File, error) {
 	f, err := open(path, unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ELOOP) {
-		err = &fs.PathError{Op: "open", Path: path, Err: irregular(fs.ModeSymlink)}
+		err = &fs.PathError{Op: "open", Path: path, Err: Regular(fs.ModeSymlink)}
 	}
 	return f, err
 }
@@ -110,8 +118,10 @@ func open(path string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = &fs.PathError{Op: "read", Path: path, Err: irregular(st.Mode().Type())}
+	if err == nil {
+		if irregular := Regular(st.Mode()); irregular != nil {
+			err = &fs.PathError{Op: "read", Path: path, Err: irregular}
+		}
 	}
 	if err != nil {
 		f.Close()
@@ -186,11 +196,14 @@ func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 }
 
 // Output runs a command and returns what it writes to stdout, at most limit bytes: one that writes
-// more is ended, and the error wraps ErrTooLarge. As that of Cmd.Output, an *exec.ExitError has what it
-// wrote to stderr, the beginning of it.
+// more is ended, and the error wraps ErrTooLarge. As with Cmd.Output, an *exec.ExitError has what it
+// wrote to stderr, the beginning of it, unless cmd.Stderr is somebody's.
 func Output(cmd *exec.Cmd, limit int64) ([]byte, error) {
 	out, diag := &prefix{limit: limit, full: tooLarge(limit)}, &prefix{limit: Small}
-	cmd.Stdout, cmd.Stderr = out, diag
+	cmd.Stdout = out
+	if cmd.Stderr == nil {
+		cmd.Stderr = diag
+	}
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {

@@ -115,6 +115,7 @@ func Parse(name string, text []byte) (f *File, err error) {
 // need not know what is right: of brackets and dots outside strings and comments there are few.
 func excess(text string) (off int, what string) {
 	depth, parts := 0, 1
+	in := scanner{index: &index{text: text}}
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
 		case '#':
@@ -122,7 +123,9 @@ func excess(text string) (off int, what string) {
 				i++
 			}
 		case '"', '\'':
-			i = afterString(text, i) - 1
+			in.i = i
+			in.quoted()
+			i = in.i - 1
 		case '[', '{':
 			if depth, parts = depth+1, 1; depth > maxDepth {
 				return i, fmt.Sprintf("more than %d tables or arrays in each other", maxDepth)
@@ -138,27 +141,6 @@ func excess(text string) (off int, what string) {
 		}
 	}
 	return 0, ""
-}
-
-// afterString is the offset after the string that begins at i, or the end of its line or of the text
-// where it does not end.
-func afterString(text string, i int) int {
-	quote := text[i]
-	end := text[i : i+1]
-	if long := strings.Repeat(end, 3); strings.HasPrefix(text[i:], long) {
-		end = long
-	}
-	for i += len(end); i < len(text); i++ {
-		switch {
-		case quote == '"' && text[i] == '\\':
-			i++
-		case strings.HasPrefix(text[i:], end):
-			return i + len(end)
-		case len(end) == 1 && text[i] == '\n':
-			return i
-		}
-	}
-	return len(text)
 }
 
 // message is the library's message in our style: no capital, no full stop.

@@ -12,13 +12,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/heap"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
 )
@@ -154,24 +154,7 @@ func TestReportsShared(t *testing.T) {
 		dirs = append(dirs, dir)
 	}
 	_, address := served(t, root, Options{})
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&stats)
-	before, most := stats.HeapAlloc, uint64(0)
-	over := make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for {
-			runtime.ReadMemStats(&stats)
-			most = max(most, stats.HeapAlloc)
-			select {
-			case <-over:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}()
+	most := heap.Watch()
 	var all sync.WaitGroup
 	for i := range 60 {
 		all.Go(func() {
@@ -187,9 +170,7 @@ func TestReportsShared(t *testing.T) {
 		})
 	}
 	all.Wait()
-	close(over)
-	<-watched
-	if grown := (most - min(most, before)) >> 20; grown > 250 {
+	if grown := most() >> 20; grown > 250 {
 		t.Errorf("%d MiB for 60 reports of 8 MiB of samples", grown)
 	}
 }

@@ -208,8 +208,8 @@ func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, info 
 	found := make(chan fs.FileInfo, 1)
 	err = c.withFiles(ctx, "stat "+name, func(files *session) error {
 		info, err := files.Lstat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%w: %v", bounded.ErrIrregular, info.Mode().Type())
+		if err == nil {
+			err = bounded.Regular(info.Mode())
 		}
 		found <- info
 		return err

@@ -8,42 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/heap"
 	"github.com/inabench/inabench/testbed/ssh"
 )
-
-// memory watches the heap until it is asked how much it has grown by, at most.
-func memory(t *testing.T) (most func() uint64) {
-	t.Helper()
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&stats)
-	before := stats.HeapAlloc
-	over, peak := make(chan struct{}), make(chan uint64)
-	go func() {
-		var largest uint64
-		for {
-			runtime.ReadMemStats(&stats)
-			largest = max(largest, stats.HeapAlloc)
-			select {
-			case <-over:
-				peak <- largest - min(before, largest)
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}()
-	return func() uint64 {
-		close(over)
-		return <-peak
-	}
-}
 
 // mostMemory is what a host may make this process keep, bytes.
 const mostMemory = 128 << 20
@@ -76,7 +49,7 @@ func TestEndlessGreeting(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				most := memory(t)
+				most := heap.Watch()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				begin := time.Now()
@@ -123,7 +96,7 @@ func TestHostileFiles(t *testing.T) {
 			for i := range 20_000 {
 				write(t, at(fmt.Sprintf("many/%s%d", long, i)), "")
 			}
-			most := memory(t)
+			most := heap.Watch()
 			for _, step := range []struct {
 				what string
 				do   func(context.Context) error
