@@ -580,8 +580,12 @@ func TestEpoch(t *testing.T) {
 			says(t, name, err, pmaster.ErrEpoch, tt.want)
 			continue
 		}
-		if err != nil || m.Epoch() != tt.epoch {
-			t.Errorf("%s: epoch %v, %v", name, m.Epoch(), err)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if m.Epoch() != tt.epoch {
+			t.Errorf("%s: epoch %d, not %d", name, m.Epoch(), tt.epoch)
 		}
 		if err := m.Close(context.Background()); err != nil {
 			t.Error(err)

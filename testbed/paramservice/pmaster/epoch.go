@@ -46,7 +46,7 @@ func (e *epochFile) begin() error {
 	if err := unix.Flock(int(e.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("another pMaster has it: %w", err)
 	}
-	text, err := bounded.ReadAll(e.f, bounded.Small)
+	text, err := bounded.ReadAll(e.f, bounded.Config)
 	if err != nil {
 		return err
 	}
