@@ -41,6 +41,10 @@ bench:
 fuzz pkg target:
     go test -run '^$' -fuzz '^{{target}}$' -fuzztime 60s {{pkg}}
 
+# fuzz every target for a while each: just fuzz-all 60s; a table of executions
+fuzz-all each="60s":
+    bash .ci/fuzz {{each}}
+
 # rewrite one package's golden files: just golden ./results; then read the difference
 golden pkg:
     go test {{pkg}} -update
