@@ -175,8 +175,9 @@ const startup = 2
 
 // Replay follows n from empty queues and memories as jobs come and go, and says what is counted at each of the
 // schedule's times. Offsets are those that jobs have; what is not known is drawn in each run: when within
-// Times.Within a job begins, and where in a block its PSNs are sent. It is deterministic. ok is false where
-// not even minRuns runs fit the limits, or some job cannot send. What remains of a job without a result in
+// Times.Within a job begins, and where in a block its PSNs are sent. There are manyRuns runs where the limits have room
+// for them, and more until means are known. It is deterministic. ok is false where not even minRuns runs fit the
+// limits, or some job cannot send. What remains of a job without a result in
 // a time is 0, and its shares are 1.
 func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 	if s.Validate(len(n.Jobs)) != nil || len(s.Counts) == 0 {
@@ -198,7 +199,7 @@ func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 		return w
 	}
 	used := 0
-	for runs := 0; runs == 0 || used+used/runs*minRuns <= l.Events && worst() > l.Error; runs += minRuns {
+	for runs := 0; runs == 0 || used+used/runs*minRuns <= l.Events && (runs < manyRuns || worst() > l.Error); runs += minRuns {
 		type done struct {
 			counts []accumulator
 			events int

@@ -64,6 +64,73 @@ func TestReplayCounts(t *testing.T) {
 	}
 }
 
+// TestBrink: windows of three jobs fill a memory to within a slot. Some runs find a place for each beside the
+// others, where nobody is ever refused; in others jobs run into each other for good, are slower for it, and meet all
+// the others again. A run on an emulated rack came to shares of .69, .58 and .83, and goodputs a third of those without.
+// Twice the memory has room for all, wherever they begin.
+func TestBrink(t *testing.T) {
+	const window, bits, rate = 244, 1024 * 8, 40e6
+	network := func(memory int) *Network {
+		n := &Network{Switches: []int{memory}, Turn: bits, Links: make([]float64, 16)}
+		for l := range n.Links {
+			n.Links[l] = rate
+		}
+		for _, j := range []struct {
+			ps     int
+			limit  float64 // bit/s; 0: none
+			offset float64
+			hosts  []int
+		}{
+			{2, 0, .49, []int{5, 0, 3}},
+			{0, 14e6, .24, []int{5, 3, 7, 2, 6, 1, 4}},
+			{0, 32e6, .85, []int{2, 4}},
+		} {
+			out := Job{Bits: bits, Window: window, Answer: .0005, Offset: j.offset}
+			if j.limit > 0 {
+				out.Gap = bits / j.limit
+			}
+			leaf := len(j.hosts)
+			for _, h := range j.hosts {
+				out.Nodes = append(out.Nodes, Node{Parent: leaf, Up: 2 * h, Down: 2*h + 1, Delay: .025, Switch: None})
+			}
+			out.Nodes = append(out.Nodes,
+				Node{Parent: leaf + 1, Up: 2*j.ps + 1, Down: 2 * j.ps, Delay: .025, Switch: 0, Addressing: Linear},
+				Node{Parent: None, Up: None, Down: None, Switch: None})
+			n.Jobs = append(n.Jobs, out)
+		}
+		return n
+	}
+	for i, seed := range []uint64{6, 13} { // of which the first four runs come to the same
+		for _, tt := range []struct {
+			memory int
+			lo, hi float64 // of the spread of the second job's share
+		}{
+			{3*window + 1, .1, 1},
+			{6 * window, 0, .01},
+		} {
+			if i > 0 && tt.hi < 1 {
+				continue
+			}
+			s := Schedule{Counts: []Count{{12, 15}}, Lag: Lag{Rest: .001, Wake: .0003, Trip: .01}}
+			n := network(tt.memory)
+			for range n.Jobs {
+				s.Jobs = append(s.Jobs, Times{Begin: .2, Within: .02, End: 15})
+			}
+			r, ok := Replay(n, s, Limits{Seed: seed, Error: .003, Events: 20e6})
+			if !ok {
+				t.Fatal("no result")
+			}
+			j := &r[0].Jobs[1]
+			sw := len(j.Share) - 2
+			t.Logf("seed %d, memory %d: %d runs, share %.3f, by run %.3f; rate %.1f, by run %.1f Mbit/s",
+				seed, tt.memory, r[0].Runs, j.Share[sw], j.ShareSpread[sw], j.Rate*bits/1e6, j.RateSpread*bits/1e6)
+			if got := j.ShareSpread[sw]; got < tt.lo || got > tt.hi {
+				t.Errorf("seed %d, memory %d: share %.3f varies by %.3f, not %v to %v", seed, tt.memory, j.Share[sw], got, tt.lo, tt.hi)
+			}
+		}
+	}
+}
+
 func TestReplayRefuses(t *testing.T) {
 	whole := []Times{{0, 0, 10}}
 	for _, tt := range []struct {
