@@ -11,41 +11,74 @@ import (
 const Removed = "[removed]"
 
 var (
-	secretName   = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|access_?key|private_?key|credential|authorization|cookie|session_?id|signature)`)
-	assignment   = regexp.MustCompile(`(^|[\s"'{,;])([A-Za-z_][A-Za-z0-9_]*)(=["']?|["']?:\s*["'])([^\s"']+)`)
-	flagged      = regexp.MustCompile(`(--[A-Za-z-]+)([= ])(\S+)`)
-	authorized   = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=_.-]{8,}`)
-	inURL        = regexp.MustCompile(`(\w+://[^\s/:@]*:)[^\s/@]+@`)
-	wellKnown    = regexp.MustCompile(`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abp]-[A-Za-z0-9-]{10,})`)
+	secretWord = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|cookie|session[-_]?id|signature|(^|[-_.])pwd$|(^|[-_.]|ssh|pg)pass$|(^|[-_.])pass[-_])`)
+	// manyTokens are what language models count, and what makes them.
+	manyTokens = regexp.MustCompile(`(?i)tokens|tokeni[sz]e`)
+	// directories are called that by every shell.
+	directories = regexp.MustCompile(`^(OLD)?PWD$`)
+
+	value      = `("[^"\n]*"|'[^'\n]*'|[^\s"',;&}]+)`
+	assignment = regexp.MustCompile(`(^|[\s"'{,;?&(])([A-Za-z_][A-Za-z0-9_.-]*)(["']?[ \t]*(?:=|:=?)[ \t]*)` + value)
+	flagged    = regexp.MustCompile(`(^|\s)(--?[A-Za-z][A-Za-z_-]*)([= ])` + value)
+	authorized = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=_.-]{8,}`)
+	schemes    = map[string]bool{"bearer": true, "basic": true, "token": true, "digest": true}
+	header     = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization["']?[ \t]*[:=][ \t]*["']?(?:[a-z]+[ \t]+)?)[^\s"',;]+`)
+	inURL      = regexp.MustCompile(`(\w+://[^\s/:@]*:)[^\s/@]+@`)
+	tokenInURL = regexp.MustCompile(`(https?://)[^\s/@]+@`)
+	// longToken is of forms whose services have changed how long they are, or that were cut off.
+	longToken    = regexp.MustCompile(`\b(gh[pousr]_|hf_|sk-|xox[abp]-|glpat-)[A-Za-z0-9_-]{20,}`)
 	pemBlock     = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
 	keptPrefixes = []string{"NCCL_", "SHARP_", "HCOLL_", "UCX_", "UCC_", "CUDA_", "OMPI_COMM_WORLD_", "OMP_", "PMIX_RANK", "SLURM_JOB_ID", "SLURM_NNODES", "SLURM_PROCID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "LD_LIBRARY_PATH", "HPCX_DIR"}
 )
 
 // SecretName says whether a variable or option of that name is likely to hold a secret.
-func SecretName(name string) bool { return secretName.MatchString(name) }
+func SecretName(name string) bool {
+	return secretWord.MatchString(manyTokens.ReplaceAllString(name, "")) && !directories.MatchString(name)
+}
 
-// Redact takes out of a program's output what looks like a secret: values of variables and
-// options whose names say so, tokens of well known forms, passwords in URLs, private keys.
-// It is for evidence that is kept; figures are read before.
+// Redact takes out of a program's output what looks like a secret: values of variables, settings and
+// options whose names say so, passwords and tokens in URLs, private keys, and what gitleaks knows the
+// form of. It is for evidence that is kept; figures are read before.
 func Redact(text []byte) []byte {
 	text = pemBlock.ReplaceAll(text, []byte(Removed))
-	text = assignment.ReplaceAllFunc(text, func(m []byte) []byte {
-		p := assignment.FindSubmatch(m)
-		if !secretName.Match(p[2]) {
-			return m
-		}
-		return bytes.Join([][]byte{p[1], p[2], p[3], []byte(Removed)}, nil)
-	})
-	text = flagged.ReplaceAllFunc(text, func(m []byte) []byte {
-		p := flagged.FindSubmatch(m)
-		if !secretName.Match(p[1]) {
-			return m
-		}
-		return bytes.Join([][]byte{p[1], p[2], []byte(Removed)}, nil)
-	})
 	text = authorized.ReplaceAll(text, []byte("$1 "+Removed))
+	text = header.ReplaceAll(text, []byte("${1}"+Removed))
+	text = named(assignment, text)
+	text = named(flagged, text)
 	text = inURL.ReplaceAll(text, []byte("${1}"+Removed+"@"))
-	return wellKnown.ReplaceAll(text, []byte(Removed))
+	text = tokenInURL.ReplaceAllFunc(text, func(m []byte) []byte {
+		if bytes.Contains(m, []byte(Removed)) {
+			return m // its user may stay
+		}
+		return append(tokenInURL.FindSubmatch(m)[1], Removed+"@"...)
+	})
+	return longToken.ReplaceAll(wellKnown(text), []byte(Removed))
+}
+
+// named takes out values whose names say that they are secrets. A form has what stands before the name, the name, what
+// stands between, and the value; what follows a name that says nothing is looked at again.
+func named(form *regexp.Regexp, text []byte) []byte {
+	var out []byte
+	for len(text) > 0 {
+		m := form.FindSubmatchIndex(text)
+		if m == nil {
+			break
+		}
+		from, to := m[8], m[9]
+		if !SecretName(string(text[m[4]:m[5]])) {
+			out, text = append(out, text[:m[6]]...), text[m[6]:]
+			continue
+		}
+		if c := text[from]; to-from >= 2 && (c == '"' || c == '\'') {
+			from, to = from+1, to-1
+		}
+		if bytes.HasSuffix(text[:from], []byte(" ")) && schemes[strings.ToLower(string(text[from:to]))] {
+			out, text = append(out, text[:to]...), text[to:] // what follows is out already
+			continue
+		}
+		out, text = append(append(out, text[:from]...), Removed...), text[to:]
+	}
+	return append(out, text...)
 }
 
 // RedactJSON is Redact for a JSON document that holds an environment, as nccl-tests -J
@@ -69,7 +102,7 @@ func RedactJSON(text []byte) []byte {
 // redactEnv takes an object of variables, or a list of "NAME=value".
 func redactEnv(text json.RawMessage) json.RawMessage {
 	keep := func(name string) bool {
-		if secretName.MatchString(name) {
+		if SecretName(name) {
 			return false
 		}
 		for _, p := range keptPrefixes {
