@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -256,6 +257,8 @@ func (c *checker) job(j *Job) {
 	positive(c, j.At+".message", j.Message)
 	positive(c, j.At+".rate", j.Rate)
 	positive(c, j.At+".duration", j.Duration)
+	c.short(j.At+".duration", j.Duration)
+	c.short(j.At+".start", j.Start)
 	positive(c, j.At+".iterations", j.Iterations)
 	if (j.Window < 1 || j.Window > maxWindow) && !c.reported(j.At+".window") {
 		c.Problemf(j.At+".window", "", "window must be 1 to %d packets", maxWindow)
@@ -340,6 +343,11 @@ func (c *checker) measure() {
 	m := &c.s.Measure
 	positive(c, "measure.duration", m.Duration)
 	positive(c, "measure.interval", m.Interval)
+	c.short("measure.duration", m.Duration)
+	c.short("measure.warmup", m.Warmup)
+	if m.Interval > 0 && m.Duration/m.Interval > mostReadings {
+		c.Problemf("measure.interval", fmt.Sprintf("write at least %v, or measure for less long", max(time.Millisecond, (time.Duration(m.Duration)/mostReadings).Round(time.Millisecond))), "%d readings in %v: at most %d", m.Duration/m.Interval, m.Duration, mostReadings)
+	}
 	if positive(c, "measure.repeats", m.Repeats); m.Repeats > MostRepeats {
 		c.Problemf("measure.repeats", "", "%d repeats: at most %d", m.Repeats, MostRepeats)
 	}
@@ -524,8 +532,20 @@ func (c *checker) expect(e *Expect) {
 	e.resolved = r
 }
 
-// MostRepeats is how often a point may be measured: more records than memory holds are of no use.
-const MostRepeats = 10_000
+// Bounds of what a run takes: a typing error is no run of 114 years, nor one that no memory holds.
+const (
+	MostRepeats  = 10_000 // of a point
+	mostTime     = 31 * 24 * time.Hour
+	mostReadings = 1_000_000 // of every counter in a phase
+	mostMeasured = 100_000   // points times repeats
+)
+
+// short reports a time for which nobody measures.
+func (c *checker) short(path string, d inventory.Duration) {
+	if time.Duration(d) > mostTime && !c.reported(path) {
+		c.Problemf(path, "", "%v: at most 31 days (744h)", time.Duration(d))
+	}
+}
 
 // Metrics that are never negative, and those of them that are never more than 1.
 var (

@@ -206,6 +206,9 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 	if r.opt.Repeats == 0 {
 		r.opt.Repeats = max(1, s.Measure.Repeats)
 	}
+	if n := len(points) * r.opt.Repeats; n > mostMeasured {
+		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, mostMeasured)
+	}
 	var topo results.Topology
 	if s.study() == nil || o.Driver != "sim" {
 		topo = Topology(s.Inventory())

@@ -116,6 +116,22 @@ func TestLoadSet(t *testing.T) {
 	}
 }
 
+// TestNobodyWaits: a run that takes longer than anybody waits, or more memory than there is, is a typing error.
+func TestNobodyWaits(t *testing.T) {
+	for _, tt := range []struct{ set, want string }{
+		{"measure.duration=1000000h", "1000000h0m0s: at most 31 days (744h)"},
+		{"measure.warmup=745h", "745h0m0s: at most 31 days"},
+		{"job.A.duration=1000000h", "1000000h0m0s: at most 31 days"},
+		{"job.A.start=1000000h", "1000000h0m0s: at most 31 days"},
+		{"measure.repeats=1000000000", "1000000000 repeats: at most 10000"},
+		{"measure.interval=1ns", "readings in"},
+	} {
+		if _, err := Load("quickstart.toml", tt.set); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.set, err, tt.want)
+		}
+	}
+}
+
 // An assignment to a swept key takes the sweep's place, and cannot split a zip.
 func TestSetOfSweptKey(t *testing.T) {
 	s, err := Load("testdata/valid-everything.toml", "switch.pat_ratio=0.125")

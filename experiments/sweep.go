@@ -49,6 +49,9 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 			break
 		}
 	}
+	if n := s.Measure.Repeats; ok && n <= MostRepeats && total*n > mostMeasured {
+		f.Problemf("measure.repeats", "", "%d points, %d times each: at most %d measurements in all", total, n, mostMeasured)
+	}
 	if !ok || len(axes) == 0 {
 		s.check(f, built.of(s, f))
 		if ok {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,18 +44,11 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 	case carry.Verb:
 		err = carry.Main(context.Background(), stdout)
 	case supervise.Verb:
-		err = supervise.Main(context.Background(), stdin, stdout)
+		return supervise.Play(context.Background(), stdin, stdout, stderr, exitTestbed), true
 	default:
 		return 0, false
 	}
-	var program *supervise.ExitError
-	switch {
-	case errors.As(err, &program):
-		if program.Signal != 0 { // otherwise it has said itself what was wrong
-			fmt.Fprintf(stderr, "inabench %s: %v\n", args[1], err)
-		}
-		return program.ExitCode(), true
-	case err != nil:
+	if err != nil {
 		fmt.Fprintf(stderr, "inabench %s: %v\n", args[1], err)
 		return exitTestbed, true
 	}

@@ -16,12 +16,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/supervise"
 )
 
 // Schema is the version of the documents. It changes when a predictor that was written for another one
@@ -141,10 +140,10 @@ type Predictor struct {
 	Timeout time.Duration
 }
 
-// maxAnswer bounds what a predictor may write, and maxStderr what is shown of its errors.
+// maxAnswer bounds what a predictor may write. One whose time is up is asked to end, twice, for grace seconds each.
 const (
 	maxAnswer = 16 << 20
-	maxStderr = 2 << 10
+	grace     = 0.2
 )
 
 // Predict asks once. An error says what was started and what it wrote to standard error; one
@@ -165,21 +164,17 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd := exec.CommandContext(within, p.Command[0], p.Command[1:]...)
-	said := &tail{max: maxStderr}
-	cmd.Dir, cmd.Stdin, cmd.Stderr = p.Dir, &doc, said
-	// A process group of its own: what it started ends with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	out, err := bounded.Output(cmd, maxAnswer)
+	out, said, err := supervise.Output(within, supervise.Config{
+		Name: "predictor " + p.Name, Argv: p.Command, Dir: p.Dir, Stdin: doc.String(), Grace: grace,
+	}, maxAnswer)
 	fail := func(err error) error {
 		err = fmt.Errorf("predictor %s: %s: %w", p.Name, strings.Join(p.Command, " "), err)
-		if text := strings.TrimSpace(string(said.b)); text != "" {
+		if text := strings.TrimSpace(said); text != "" {
 			err = fmt.Errorf("%w; it said: %s", err, text)
 		}
 		return err
 	}
+	var exit *supervise.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return nil, fail(context.Cause(ctx))
@@ -187,6 +182,8 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 		return nil, fail(fmt.Errorf("no answer within %v", limit))
 	case errors.Is(err, bounded.ErrTooLarge):
 		return nil, fail(fmt.Errorf("%w: longer than %d MiB", ErrAnswer, maxAnswer>>20))
+	case errors.As(err, &exit):
+		return nil, fail(exit.How())
 	case err != nil:
 		return nil, fail(err)
 	}
@@ -195,18 +192,4 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 		return nil, fail(err)
 	}
 	return answer, nil
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	b   []byte
-	max int
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.b = append(t.b, p...)
-	if n := len(t.b) - t.max; n > 0 {
-		t.b = append(t.b[:0], t.b[n:]...)
-	}
-	return len(p), nil
 }

@@ -71,6 +71,10 @@ func (c *conns) note(conn net.Conn, state http.ConnState) {
 				delete(c.of, old)
 			}
 		}
+	default:
+		if _, is := c.of[conn]; !is {
+			return // closed, and about to notice
+		}
 	}
 	if c.of == nil {
 		c.of = map[net.Conn]connState{}

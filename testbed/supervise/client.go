@@ -211,7 +211,7 @@ func Ask(ctx context.Context, client *ssh.Client, exe, do, run string) ([]Found,
 	}
 	var found []Found
 	lines := bufio.NewScanner(bytes.NewReader(out.Stdout))
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, maxFound)
 	for lines.Scan() {
 		var f Found
 		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {

@@ -92,11 +92,14 @@ type ExitError struct {
 	Signal syscall.Signal // that killed it; 0: it exited
 }
 
-func (e *ExitError) Error() string {
+func (e *ExitError) Error() string { return e.Name + ": " + e.How().Error() }
+
+// How is the error without the program's name.
+func (e *ExitError) How() error {
 	if e.Signal != 0 {
-		return fmt.Sprintf("%s: killed by %s", e.Name, unix.SignalName(e.Signal))
+		return fmt.Errorf("killed by %s", unix.SignalName(e.Signal))
 	}
-	return fmt.Sprintf("%s: exit status %d", e.Name, e.Status)
+	return fmt.Errorf("exit status %d", e.Status)
 }
 
 // ExitCode is the status to exit with, as a shell says it: 128 and the signal's number for a
@@ -112,9 +115,12 @@ func (e *ExitError) ExitCode() int {
 // lease was not renewed.
 var ErrExpired = errors.New("no beat")
 
-// maxLine bounds a line on stdin, bytes: an agent's configuration with a thousand layers has
-// 50 kB.
-const maxLine = 8 << 20
+// maxLine bounds a line on stdin, bytes: an agent's configuration with a thousand layers has 50 kB, but what a
+// predictor is asked of a long trace is tens of megabytes. maxFound bounds one of what another supervisor says.
+const (
+	maxLine  = 64 << 20
+	maxFound = 1 << 20
+)
 
 // Main is a supervisor: it reads its Config from stdin and returns when the program and all
 // its descendants have ended. A program that did not succeed is an *ExitError; what was wrong

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,16 +23,8 @@ import (
 // TestMain makes this binary the supervisor.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == supervise.Verb {
-		err := supervise.Main(context.Background(), os.Stdin, os.Stdout)
-		var exit *supervise.ExitError
-		if errors.As(err, &exit) {
-			syscall.Exit(exit.ExitCode())
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			syscall.Exit(6)
-		}
-		syscall.Exit(0) // the race detector sleeps for a second in os.Exit
+		// Not by os.Exit, in which the race detector sleeps for a second.
+		syscall.Exit(supervise.Play(context.Background(), os.Stdin, os.Stdout, os.Stderr, 6))
 	}
 	os.Exit(m.Run())
 }
@@ -208,16 +199,16 @@ func TestEnds(t *testing.T) {
 		status int
 		stderr string
 	}{
-		{"no beat", 0.3, func(*supervisor, []int) {}, 6, "worker A/0: no beat for 0.3 s: the connection to whoever started it is gone; ended\n"},
+		{"no beat", 0.3, func(*supervisor, []int) {}, 6, "inabench supervise: worker A/0: no beat for 0.3 s: the connection to whoever started it is gone; ended\n"},
 		{"no beat for a stopped program", 0.3, func(s *supervisor, pids []int) {
 			for _, pid := range pids {
 				_ = unix.Kill(pid, unix.SIGSTOP)
 			}
-		}, 6, "worker A/0: no beat for 0.3 s: the connection to whoever started it is gone; ended\n"},
+		}, 6, "inabench supervise: worker A/0: no beat for 0.3 s: the connection to whoever started it is gone; ended\n"},
 		{"stdin ends", 60, func(s *supervisor, _ []int) { s.stdin.Close() }, 0, ""},
-		{"SIGTERM", 60, func(s *supervisor, _ []int) { s.cmd.Process.Signal(unix.SIGTERM) }, 6, "worker A/0: ended by SIGTERM\n"},
-		{"the program dies", 60, func(_ *supervisor, pids []int) { _ = unix.Kill(pids[3], unix.SIGKILL) }, 128 + 9, ""},
-		{"not a beat", 60, func(s *supervisor, _ []int) { s.say("beet") }, 6, "worker A/0: supervisor's config: unexpected line \"beet\"\n"},
+		{"SIGTERM", 60, func(s *supervisor, _ []int) { s.cmd.Process.Signal(unix.SIGTERM) }, 6, "inabench supervise: worker A/0: ended by SIGTERM\n"},
+		{"the program dies", 60, func(_ *supervisor, pids []int) { _ = unix.Kill(pids[3], unix.SIGKILL) }, 128 + 9, "inabench supervise: worker A/0: killed by SIGKILL\n"},
+		{"not a beat", 60, func(s *supervisor, _ []int) { s.say("beet") }, 6, "inabench supervise: worker A/0: supervisor's config: unexpected line \"beet\"\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,6 @@ package netnstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,17 +43,13 @@ func Play(parts Parts) {
 	case "netns-host":
 		play = netns.HostMain
 	case supervise.Verb:
-		play = supervise.Main
+		os.Exit(supervise.Play(context.Background(), os.Stdin, os.Stdout, os.Stderr, 1))
 	}
 	if play == nil {
 		return
 	}
 	if err := play(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		var status interface{ ExitCode() int }
-		if errors.As(err, &status) {
-			os.Exit(status.ExitCode())
-		}
 		os.Exit(1)
 	}
 	os.Exit(0)

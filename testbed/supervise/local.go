@@ -1,0 +1,115 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/internal/bounded"
+)
+
+// Output runs a program on this machine under a supervisor of its own, and returns what it writes to stdout, as
+// bounded.Output does: at most limit bytes; and the end of what it writes to stderr, at most maxSaid bytes. When it
+// returns, the program has ended and so has all that it started, in sessions of their own or not. The main
+// function of this process must answer Verb with Play.
+//
+// The end of ctx ends the program: by the end of its stdin and by SIGTERM, each with the config's grace, and then by
+// SIGKILL. A program that did not succeed is an *ExitError.
+func Output(ctx context.Context, c Config, limit int64) (out []byte, said string, err error) {
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	line, err := json.Marshal(c)
+	if err != nil {
+		return nil, "", err
+	}
+	parsed, err := parseConfig(line)
+	if err != nil {
+		return nil, "", err
+	}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
+	diag := &ending{}
+	cmd.Stderr = diag
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts this process does not end it behind its back
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, "", err
+	}
+	b := &beater{to: in, closed: make(chan struct{})}
+	cmd.Cancel = b.Close
+	cmd.WaitDelay = 2*seconds(parsed.Grace) + time.Second // then it is killed, and the program with it
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		if _, err := b.Write(append(line, '\n')); err == nil {
+			b.beat(seconds(c.Lease)/beatsPerLease, ended)
+		}
+	}()
+	out, err = bounded.Output(cmd, limit)
+	said, own, has := cutLast(string(diag.b), prefix)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return out, said, err
+	}
+	e := &ExitError{Name: parsed.Name, Status: exit.ExitCode()}
+	switch signal := syscall.Signal(e.Status - 128); {
+	case e.Status > 128 && unix.SignalName(signal) != "":
+		e.Status, e.Signal = 0, signal
+	case has: // the supervisor's own
+		return out, said, errors.New(strings.TrimPrefix(own, parsed.Name+": "))
+	}
+	return out, said, e
+}
+
+// prefix is what a supervisor's own line on stderr begins with.
+const prefix = "inabench " + Verb + ": "
+
+// cutLast takes off the last line of a text, if it begins with a prefix.
+func cutLast(text, prefix string) (before, line string, ok bool) {
+	at := strings.LastIndex("\n"+text, "\n"+prefix)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], strings.TrimSpace(text[at+len(prefix):]), true
+}
+
+// maxSaid is how much of a program's stderr is kept, bytes.
+const maxSaid = 2 << 10
+
+// ending keeps the end of what is written to it.
+type ending struct{ b []byte }
+
+func (e *ending) Write(p []byte) (int, error) {
+	e.b = append(e.b, p...)
+	if n := len(e.b) - maxSaid; n > 0 {
+		e.b = bytes.Clone(e.b[n:])
+	}
+	return len(p), nil
+}
+
+// Play is Main for a main function: it says on stderr what was wrong, and returns the status to exit with, the
+// program's own or, where it could not be run, failed.
+func Play(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, failed int) int {
+	err := Main(ctx, stdin, stdout)
+	var program *ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &program):
+		if program.Signal != 0 { // otherwise it has said itself what was wrong
+			fmt.Fprintf(stderr, "%s%v\n", prefix, err)
+		}
+		return program.ExitCode()
+	}
+	fmt.Fprintf(stderr, "%s%v\n", prefix, err)
+	return failed
+}
