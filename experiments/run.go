@@ -407,6 +407,7 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 			return err
 		}
 	}
+	r.held.hold.Need = r.planned()
 	tb, err := openTestbed(ctx, r.opt.Driver, s, key, pcap, r.held, r.opt.Slow)
 	r.lookedAt(tb, err)
 	if err != nil {
@@ -435,6 +436,11 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 func (r *run) closeTestbed(ctx context.Context) error {
 	if r.tb == nil {
 		return nil
+	}
+	if t, ok := r.tb.(interface{ Overruns() []string }); ok {
+		for _, text := range t.Overruns() {
+			r.warn(text)
+		}
 	}
 	err := r.tb.Close(ctx)
 	r.tb = nil
@@ -880,6 +886,11 @@ func (r *run) left() time.Duration {
 	if r.tb.Capabilities().Virtual {
 		return 0
 	}
+	return r.planned()
+}
+
+// planned is how long the points that are not done yet take on a testbed in real time.
+func (r *run) planned() time.Duration {
 	var d time.Duration
 	for i := r.done; i < len(r.points)*r.opt.Repeats; i++ {
 		t := r.points[i%len(r.points)].Spec.timeline()

@@ -130,6 +130,7 @@ func lockCommand() *cli.Command {
 		ArgsUsage: "HOST|SWITCH ...",
 		Flags: append([]cli.Flag{labFlag(), allFlag(),
 			&cli.DurationFlag{Name: "ttl", Value: time.Hour, Usage: "for how long, `DURATION`, by the hosts' clocks"},
+			&cli.StringFlag{Name: "at", Usage: "not now but from `TIME` on: '2026-12-24 09:00' or 09:00 of this machine's zone, +2h, or as RFC 3339 has it; until then others may use what they give back in time"},
 		}, holdFlags()...),
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, c.Bool("all"))
@@ -148,9 +149,21 @@ func lockCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if c.IsSet("at") {
+				from, err := timeOf(c.String("at"), time.Now())
+				if err != nil {
+					return err
+				}
+				if h.Takeover || h.Wait > 0 {
+					return usagef("leave it out", "lock --at: neither --takeover nor --wait: a time that somebody else has reserved is theirs")
+				}
+				return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
+					return reserve(c, p, lease.Reservation{Owner: cmp.Or(h.Owner, remote.Owner()), Reason: h.Reason, From: from, Until: from.Add(ttl)})
+				})
+			}
 			return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
 				set, err := lease.TakeAll(c.Context, p, lease.Claim{
-					Owner: cmp.Or(h.Owner, remote.Owner()), Reason: h.Reason, TTL: ttl, Takeover: h.Takeover,
+					Owner: cmp.Or(h.Owner, remote.Owner()), Reason: h.Reason, TTL: ttl, Takeover: h.Takeover, Need: ttl,
 				}, lease.Options{Wait: h.Wait, Waiting: h.Waiting})
 				if err != nil {
 					return remote.Busy(err)
@@ -164,6 +177,55 @@ func lockCommand() *cli.Command {
 		},
 	}
 }
+
+// timeOf is a time as people write it: of a day, or the next one that it is so late.
+func timeOf(text string, now time.Time) (time.Time, error) {
+	if in, ok := strings.CutPrefix(text, "+"); ok {
+		if d, err := time.ParseDuration(in); err == nil {
+			return now.Add(d), nil
+		}
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if t, err := time.ParseInLocation("2006-01-02 15:04", text, now.Location()); err == nil {
+		return t, nil
+	}
+	if t, err := time.ParseInLocation("15:04", text, now.Location()); err == nil {
+		t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), 0, 0, now.Location())
+		if !t.After(now) {
+			t = time.Date(now.Year(), now.Month(), now.Day()+1, t.Hour(), t.Minute(), 0, 0, now.Location())
+		}
+		return t, nil
+	}
+	return time.Time{}, usagef("write '2026-12-24 09:00', 09:00, +2h or 2026-12-24T09:00:00+01:00", "--at %q is no time", text)
+}
+
+// reserve reserves all places or none.
+func reserve(c *cli.Context, places []lease.Place, r lease.Reservation) error {
+	made := make([]lease.Reservation, 0, len(places))
+	for _, p := range places {
+		one, err := lease.Reserve(c.Context, p, r)
+		if err != nil {
+			undo := context.WithoutCancel(c.Context)
+			for i, m := range made {
+				err = errors.Join(err, lease.Withdraw(undo, places[i], m))
+			}
+			if errors.Is(err, lease.ErrReservation) {
+				return usagef("see inabench lock --help", "lock --at: %v", err)
+			}
+			return remote.Busy(err)
+		}
+		made = append(made, one)
+	}
+	for i, m := range made {
+		fmt.Fprintf(c.App.Writer, "%s reserved from %s to %s\n", places[i].Name, stamp(m.From), stamp(m.Until))
+	}
+	return nil
+}
+
+// stamp is a time for people.
+func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
 
 func ttlOf(c *cli.Context) (time.Duration, error) {
 	ttl := c.Duration("ttl").Truncate(time.Second)
@@ -180,6 +242,7 @@ func unlockCommand() *cli.Command {
 		ArgsUsage: "[HOST|SWITCH ...]",
 		Flags: []cli.Flag{labFlag(), allFlag(),
 			&cli.BoolFlag{Name: "takeover", Usage: "also what is not one's own, and what a run has; --reason says why"},
+			&cli.BoolFlag{Name: "ahead", Usage: "what one has reserved ahead, with lock --at, instead of what one has now"},
 			&cli.StringFlag{Name: "reason", Usage: "why, to be read by who had it"}, ownerFlag()},
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, true) // one's own of it
@@ -194,6 +257,9 @@ func unlockCommand() *cli.Command {
 				return usagef("name them, or say --all", "unlock --takeover: of which hosts and switches?")
 			}
 			owner := cmp.Or(h.Owner, remote.Owner())
+			if c.Bool("ahead") {
+				return withPlaces(c.Context, inv, names, func(p []lease.Place) error { return cancel(c, p, owner) })
+			}
 			return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
 				var errs []error
 				for _, p := range slices.Backward(p) {
@@ -214,6 +280,19 @@ func unlockCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+// cancel gives up what an owner has reserved.
+func cancel(c *cli.Context, places []lease.Place, owner string) error {
+	var errs []error
+	for _, p := range places {
+		gone, err := lease.Cancel(c.Context, p, owner)
+		for _, r := range gone {
+			fmt.Fprintf(c.App.Writer, "%s no longer reserved from %s to %s\n", p.Name, stamp(r.From), stamp(r.Until))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func extendCommand() *cli.Command {
@@ -274,6 +353,8 @@ type holder struct {
 	Beneath *lease.Lock    `json:"beneath,omitempty"`
 	Error   string         `json:"error,omitempty"`
 	History []lease.Record `json:"history,omitempty"`
+	// Reserved ahead, and what is reserved now.
+	Reserved []lease.Reservation `json:"reserved,omitempty"`
 }
 
 func whoCommand() *cli.Command {
@@ -319,7 +400,7 @@ func whoCommand() *cli.Command {
 			case c.Bool("audit"):
 				err = writeAudit(c.App.Writer, history)
 			default:
-				err = writeWho(c.App.Writer, out, docs)
+				err = errors.Join(writeWho(c.App.Writer, out, docs), writeReserved(c.App.Writer, out))
 			}
 			if k.Err() == nil {
 				return errors.Join(append(errs, err)...)
@@ -330,7 +411,7 @@ func whoCommand() *cli.Command {
 }
 
 func document(name string, s lease.State, history []lease.State, err error) holder {
-	d := holder{Name: cmp.Or(s.Place, name), Fencing: s.Fencing}
+	d := holder{Name: cmp.Or(s.Place, name), Fencing: s.Fencing, Reserved: s.Reserved}
 	if err != nil {
 		d.Error = err.Error()
 		return d
@@ -361,6 +442,22 @@ func writeWho(w io.Writer, states []lease.State, docs []holder) error {
 			fmt.Fprintf(tw, "%s\t-\t\t\t\t%d\t\n", d.Name, s.Fencing)
 		default:
 			fmt.Fprintf(tw, "%s\t%s\t%s\t%s ago\tin %s\t%d\t%s\n", d.Name, s.Owner, oneLine(s.Reason), short(s.Now.Sub(s.Since)), short(s.Left()), s.Fencing, s.Run)
+		}
+	}
+	return tw.Flush()
+}
+
+// writeReserved lists what is reserved, if anything is.
+func writeReserved(w io.Writer, states []lease.State) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	any := false
+	for _, s := range states {
+		for _, r := range s.Reserved {
+			if !any {
+				fmt.Fprintln(tw, "\nRESERVED\tFROM\tUNTIL\tOWNER\tREASON")
+				any = true
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", s.Place, stamp(r.From), stamp(r.Until), r.Owner, oneLine(r.Reason))
 		}
 	}
 	return tw.Flush()

@@ -106,8 +106,11 @@ type Claim struct {
 
 	// Token is what tells this holder from all others; empty: a random one.
 	Token string
-	// Takeover takes the resource from whoever has it.
+	// Takeover takes the resource from whoever has it, or has reserved it.
 	Takeover bool
+	// Need is for how long it is needed, as far as that is known: not into a time that somebody else has
+	// reserved. 0: who comes does not say. Less: that is nothing to who only tidies up.
+	Need time.Duration
 }
 
 // Record is what a lease's file says.
@@ -156,8 +159,10 @@ type State struct {
 	Renewed time.Time // last, by the host's clock
 	Expires time.Time // by the host's clock
 	Now     time.Time // the host's clock
-	lapsed  *Record   // of who did not give back what they no longer have
-	under   bool      // the holder is Beneath of the file, whose own lease is over
+	// Reserved are the reservations that are not over, in the order of their beginnings.
+	Reserved []Reservation
+	lapsed   *Record // of who did not give back what they no longer have
+	under    bool    // the holder is Beneath of the file, whose own lease is over
 }
 
 // Left is how long the holder has it if nothing is renewed.
@@ -168,10 +173,25 @@ func (r Record) past(fencing uint64) *Past {
 	return &Past{Fencing: fencing, Owner: r.Owner, Reason: r.Reason, Run: r.Run, Since: r.Since}
 }
 
-// HeldError is a resource that somebody else has.
-type HeldError struct{ State }
+// HeldError is a resource that somebody else has, or has reserved.
+type HeldError struct {
+	State
+	By   *Reservation  // that is in the way; nil: whoever has the resource is
+	Need time.Duration // of who wanted it, as far as that was said
+}
 
 func (e *HeldError) Error() string {
+	if r := e.By; r != nil {
+		text := fmt.Sprintf("%s is reserved for %s", e.Place, r.Owner)
+		if r.Reason != "" {
+			text += fmt.Sprintf(" for %q", r.Reason)
+		}
+		text += fmt.Sprintf(" from %s to %s", moment(r.From), moment(r.Until))
+		if left := r.From.Sub(e.Now); left > 0 && e.Need > 0 {
+			text += fmt.Sprintf(": that is in %s, and it would be needed for %s", span(left), span(e.Need))
+		}
+		return text
+	}
 	who := e.Owner
 	if e.Run != "" {
 		who += " (run " + e.Run + ")"
@@ -209,6 +229,8 @@ type listing struct {
 	numbers []uint64 // ascending
 	freed   map[uint64]bool
 	temps   []string
+
+	reserved []reserved
 }
 
 func (l listing) top() uint64 {
@@ -250,6 +272,12 @@ func (p Place) list(ctx context.Context) (listing, error) {
 			l.temps = append(l.temps, name)
 			continue
 		}
+		if strings.HasPrefix(rest, reservedMark) {
+			if at, ok := parseReserved(name, rest); ok {
+				l.reserved = append(l.reserved, at)
+			}
+			continue
+		}
 		number, free := strings.CutSuffix(rest, ".free")
 		n, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || n == 0 || n > lastNumber || strconv.FormatUint(n, 10) != number {
@@ -282,6 +310,9 @@ func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error
 		}
 		return err
 	})
+	if err == nil {
+		s.Reserved, err = p.reservations(ctx, l, now)
+	}
 	return s, err
 }
 
@@ -327,7 +358,7 @@ func Look(ctx context.Context, p Place) (State, error) {
 func (p Place) lookNow(ctx context.Context) (State, listing, error) {
 	for try := 0; ; try++ {
 		l, err := p.list(ctx)
-		if err != nil || l.top() == 0 {
+		if err != nil || l.top() == 0 && len(l.reserved) == 0 {
 			return State{Place: p.Name}, l, err
 		}
 		temp := p.temp()
@@ -398,6 +429,39 @@ type Lease struct {
 	data    []byte // of its file
 	sure    time.Time
 	lost    error
+	overrun *Overrun
+}
+
+// Overrun is a holder who is still there in a time that somebody else has reserved.
+type Overrun struct {
+	Reservation
+	By time.Duration // since that began, when the lease was last renewed
+}
+
+// Overrun is what the holder was found in last; nil: nobody has been kept waiting.
+func (l *Lease) Overrun() *Overrun {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.overrun
+}
+
+// overran notes the reservation that a holder is in at now, by the host's clock.
+func (l *Lease) overran(ctx context.Context, files listing, now time.Time) {
+	asked := 0
+	for _, at := range files.reserved {
+		if at.from.After(now) || !now.Before(at.until) {
+			continue
+		}
+		if asked++; asked > mostReserved { // a beat does not wait for what somebody puts there
+			return
+		}
+		r, err := l.place.readReservation(ctx, at)
+		var own Record
+		if err == nil && r != nil && json.Unmarshal(l.data, &own) == nil && r.Owner != own.Owner {
+			l.overrun = &Overrun{*r, now.Sub(r.From)}
+			return
+		}
+	}
 }
 
 // Place is what the lease is of.
@@ -556,6 +620,9 @@ func (c Claim) on(s State) (Record, error) {
 	if s.lapsed != nil && s.lapsed.Token != c.Token {
 		r.After = s.lapsed.past(s.Fencing)
 	}
+	if by := c.in(s); by != nil && !c.Takeover && !(s.Held && s.Token == c.Token) {
+		return r, &HeldError{State: s, By: by, Need: c.Need}
+	}
 	switch {
 	case !s.Held:
 	case s.Token == c.Token: // once more
@@ -563,7 +630,7 @@ func (c Claim) on(s State) (Record, error) {
 	case s.Run == "" && c.Run != "" && s.Owner == c.Owner:
 		r.Beneath = &Lock{Owner: s.Owner, Reason: s.Reason, Token: s.Token, Since: s.Since, Until: s.Expires.UTC()}
 	case !c.Takeover:
-		return r, &HeldError{s}
+		return r, &HeldError{State: s}
 	default:
 		r.Took = s.past(s.Fencing)
 		if b := s.Beneath; b != nil && b.Owner == c.Owner && c.Run != "" {
@@ -584,7 +651,7 @@ func Unlock(ctx context.Context, p Place, owner string, takeover bool, reason st
 	own := s.Run == "" && s.Owner == owner
 	switch {
 	case !own && !takeover:
-		return &HeldError{s}
+		return &HeldError{State: s}
 	case own && !s.under:
 		return p.release(ctx, s.Fencing)
 	}
@@ -608,11 +675,14 @@ func Extend(ctx context.Context, p Place, owner string, ttl time.Duration) (Stat
 	}
 	_, err := p.take(ctx, func(s State) (Record, error) {
 		r := s.Record
+		if by := (Claim{Owner: owner, Need: ttl}).in(s); by != nil && s.Owner == owner {
+			return r, &HeldError{State: s, By: by, Need: ttl}
+		}
 		switch b := s.Beneath; {
 		case !s.Held:
 			return r, fmt.Errorf("%w: nobody has it", ErrLost)
 		case s.Owner != owner:
-			return r, &HeldError{s}
+			return r, &HeldError{State: s}
 		case s.Run == "":
 			r.TTL = int64(ttl / time.Second)
 		case b != nil && b.Owner == owner:
@@ -620,7 +690,7 @@ func Extend(ctx context.Context, p Place, owner string, ttl time.Duration) (Stat
 			longer.Until = s.Now.Add(ttl).UTC()
 			r.Beneath = &longer
 		default:
-			return r, &HeldError{s}
+			return r, &HeldError{State: s}
 		}
 		return r, nil
 	})
@@ -639,6 +709,11 @@ func (p Place) tidy(ctx context.Context, l listing, now time.Time) {
 	for _, name := range l.temps {
 		if old(name) {
 			_ = p.Files.Remove(ctx, name)
+		}
+	}
+	for _, at := range l.reserved {
+		if now.Sub(at.until) > keepTime {
+			_ = p.Files.Remove(ctx, at.name)
 		}
 	}
 	for i, n := range l.numbers {
@@ -684,7 +759,7 @@ func (l *Lease) renew(ctx context.Context) error {
 func (l *Lease) patience() time.Duration { return max(l.ttl-2*time.Second, l.ttl/2) }
 
 func (l *Lease) beat(ctx context.Context) error {
-	_, err := l.place.Files.Rewrite(ctx, l.place.file(l.fencing), l.data)
+	now, err := l.place.Files.Rewrite(ctx, l.place.file(l.fencing), l.data)
 	gone := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !gone {
 		return err
@@ -692,6 +767,9 @@ func (l *Lease) beat(ctx context.Context) error {
 	files, err := l.place.list(ctx)
 	if err != nil {
 		return err
+	}
+	if !gone {
+		l.overran(ctx, files, now)
 	}
 	return l.adopt(ctx, files)
 }
@@ -721,6 +799,11 @@ func (l *Lease) follow(ctx context.Context, top uint64) error {
 		l.fencing, l.data, l.ttl = top, data, time.Duration(r.TTL)*time.Second
 		return nil
 	}
+	return l.place.follower(r, top, l.fencing)
+}
+
+// follower is who has a resource after a number.
+func (p Place) follower(r Record, top, after uint64) error {
 	why := ""
 	if r.Reason != "" {
 		why = fmt.Sprintf(" for %q", r.Reason)
@@ -730,7 +813,29 @@ func (l *Lease) follow(ctx context.Context, top uint64) error {
 		how = "has it now, as it was not renewed in time,"
 	}
 	return takenError{fmt.Errorf("%s: %w: %s %s%s (fencing number %d after %d)",
-		l.place.Name, ErrLost, cmp.Or(r.Owner, "somebody"), how, why, top, l.fencing)}
+		p.Name, ErrLost, cmp.Or(r.Owner, "somebody"), how, why, top, after)}
+}
+
+// Follows says whether a resource has gone to another since a token's holder took it with a number: the error wraps
+// ErrLost then, and says to whom. It asks nothing of any clock: who has let a lease lapse that nobody took has
+// not been followed. Other errors say nothing of the lease.
+func Follows(ctx context.Context, p Place, token string, number uint64) error {
+	l, err := p.list(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = p.newest(l, number, func(n uint64) error {
+		data, _, err := p.Files.Read(ctx, p.file(n))
+		if err != nil {
+			return err
+		}
+		var r Record
+		if json.Unmarshal(data, &r) == nil && r.Token == token {
+			return nil
+		}
+		return p.follower(r, n, number)
+	})
+	return err
 }
 
 // Release gives the resource back. It is idempotent; a lease that was lost is another's

@@ -46,6 +46,45 @@ func look(t *testing.T, p Place) State {
 	return s
 }
 
+// TestFollows: whoever runs something for the holder of a lease can tell, with the lease's files alone, that another
+// has followed.
+func TestFollows(t *testing.T) {
+	ctx := t.Context()
+	p := place(t.TempDir())
+	lost := func(l *Lease, number uint64, want string) {
+		t.Helper()
+		err := Follows(ctx, p, l.Token(), number)
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrLost) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	anna := take(t, p, claim("anna", "R1"))
+	lost(anna, 1, "")
+	// Its own is anna's again, with another number.
+	c := claim("anna", "R1")
+	c.Token = anna.Token()
+	take(t, p, c)
+	lost(anna, 1, "")
+	// What somebody puts there is no lease.
+	if err := os.Symlink("/dev/zero", filepath.Join(string(p.Files.(Dir)), p.file(9))); err != nil {
+		t.Fatal(err)
+	}
+	lost(anna, 1, "")
+	c = claim("bob", "R2")
+	c.Takeover = true
+	bob := take(t, p, c)
+	lost(anna, 1, `bob took it over for "because" (fencing number 10 after 1)`)
+	lost(bob, 10, "")
+	if err := bob.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	lost(anna, 1, "bob took it over")
+	lost(bob, 10, "")
+	if err := Follows(ctx, place(filepath.Join(t.TempDir(), "gone")), anna.Token(), 1); err != nil {
+		t.Errorf("without files: %v", err)
+	}
+}
+
 func TestTake(t *testing.T) {
 	ctx := t.Context()
 	p := place(filepath.Join(t.TempDir(), "not", "there"))

@@ -189,7 +189,7 @@ func (c *cleaning) hold(ctx context.Context, target string, entries []journal.En
 		return nil, nil
 	}
 	return lease.Take(ctx, place, lease.Claim{
-		Owner: c.log.Owner, Reason: "clean up", Run: c.log.Run, TTL: cleanTTL, Controller: controller(), Token: kept.Token,
+		Owner: c.log.Owner, Reason: "clean up", Run: c.log.Run, TTL: cleanTTL, Controller: controller(), Token: kept.Token, Need: -1,
 	})
 }
 

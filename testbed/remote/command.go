@@ -27,6 +27,6 @@ func (tb *Testbed) Spawn(ctx context.Context, host, name string, argv, env []str
 		return nil, err
 	}
 	return supervise.Start(ctx, client, tb.agentPath[host], supervise.Config{
-		Run: tb.opt.Run, Name: name, Argv: argv, Env: env, Lease: tb.opt.Patience.Seconds(), Stderr: stderr,
+		Run: tb.opt.Run, Name: name, Argv: argv, Env: env, Lease: tb.opt.Patience.Seconds(), Fence: tb.fence(host), Stderr: stderr,
 	})
 }

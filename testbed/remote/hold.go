@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/supervise"
 )
 
 // ttlOfPatience is how long a run keeps what it holds without a sign of life, in times of
@@ -34,7 +35,11 @@ type Hold struct {
 
 	Wait     time.Duration // for others to leave
 	Waiting  func(*lease.HeldError)
-	Takeover bool // from whoever holds it
+	Takeover bool // from whoever holds it, or has reserved it
+
+	// Need is how long the run is planned to take: not into a time that others have reserved; 0: that is
+	// not known.
+	Need time.Duration
 
 	// Journal remembers what is changed, to be undone if this process cannot; nil: nothing
 	// is. The caller closes it after the testbed.
@@ -186,6 +191,9 @@ func (e *heldError) Unwrap() []error { return []error{testbed.ErrBusy, e.err} }
 
 // Hint is what to do about it.
 func (e *heldError) Hint() string {
+	if e.By != nil {
+		return "inabench who says what is reserved; take less time, or come when that is over; --takeover --reason WHY comes nevertheless, and says so there"
+	}
 	hint := "--wait 10m waits for it; --takeover --reason WHY takes it away, and says so there"
 	if here := controller().Host; e.Run != "" && e.Controller.Host == here && e.Owner == Owner() {
 		hint = fmt.Sprintf("if that run of yours (process %d on %s) is dead, `inabench clean` gives it back at once; ", e.Controller.PID, here) + hint
@@ -223,15 +231,15 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 	hold := tb.opt.Hold
 	claim := lease.Claim{
 		Owner: cmp.Or(hold.Owner, Owner()), Reason: hold.Reason, Run: tb.opt.Run, TTL: cmp.Or(hold.TTL, max(ttlOfPatience*tb.opt.Patience, 2*time.Second)),
-		Controller: controller(), Token: rand.Text(), Takeover: hold.Takeover,
+		Controller: controller(), Token: rand.Text(), Takeover: hold.Takeover, Need: hold.Need,
 	}
 	places := make([]lease.Place, len(names))
+	kept := make([]journal.Lease, len(names))
 	changes := make([]*journal.Change, len(names))
 	err = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) (err error) {
-		var kept journal.Lease
-		places[i], kept, err = tb.keepers.place(ctx, names[i])
-		kept.Token = claim.Token
-		changes[i] = &journal.Change{Target: places[i].Name, What: "take the lease", Undo: journal.Inverse{Lease: &kept}}
+		places[i], kept[i], err = tb.keepers.place(ctx, names[i])
+		kept[i].Token = claim.Token
+		changes[i] = &journal.Change{Target: places[i].Name, What: "take the lease", Undo: journal.Inverse{Lease: &kept[i]}}
 		return err
 	})
 	if err != nil {
@@ -240,7 +248,10 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 	if err := hold.Journal.Begin(changes...); err != nil {
 		return err
 	}
-	tb.leased = changes
+	tb.leased, tb.kept = changes, map[string]journal.Lease{}
+	for i, p := range places {
+		tb.kept[p.Name] = kept[i]
+	}
 	if tb.held, err = lease.TakeAll(ctx, places, claim, lease.Options{Wait: hold.Wait, Waiting: hold.Waiting}); err != nil {
 		// Nothing of it was kept, unless a connection broke: then time gives it back.
 		return errors.Join(Busy(err), hold.Journal.Undone(changes...))
@@ -267,6 +278,33 @@ func (tb *Testbed) oust(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// fence is a host's lease, for those that run programs there; nil where it has none.
+func (tb *Testbed) fence(host string) *supervise.Fence {
+	if tb.held == nil {
+		return nil
+	}
+	for _, l := range tb.held.Leases() {
+		if kept, ok := tb.kept[l.Place().Name]; ok && l.Place().Name == "host "+host {
+			return &supervise.Fence{Name: l.Place().Name, Dir: kept.Dir, Key: kept.Key, Number: l.Fencing(), Token: l.Token()}
+		}
+	}
+	return nil
+}
+
+// Overruns says into whose reservations this run went on, and for how long.
+func (tb *Testbed) Overruns() (out []string) {
+	if tb.held == nil {
+		return nil
+	}
+	for _, l := range tb.held.Leases() {
+		if o := l.Overrun(); o != nil {
+			out = append(out, fmt.Sprintf("%s has been reserved for %s since %s, and this run has kept it for %s of that",
+				l.Place().Name, o.Owner, o.From.Local().Format("2006-01-02 15:04 MST"), o.By.Round(time.Second)))
+		}
+	}
+	return out
 }
 
 // giveBack gives everything back.

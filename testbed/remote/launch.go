@@ -41,7 +41,7 @@ func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config a
 	}
 	p, err := supervise.Start(context.WithoutCancel(ctx), client, tb.agentPath[host], supervise.Config{
 		Run: tb.opt.Run, Name: name, Argv: []string{"", verb, name},
-		Stdin: string(line) + "\n", Relay: true, Lease: tb.opt.Patience.Seconds(),
+		Stdin: string(line) + "\n", Relay: true, Lease: tb.opt.Patience.Seconds(), Fence: tb.fence(host),
 	})
 	if err == nil && watch != nil {
 		p.Stdout = watch(p.Stdout)

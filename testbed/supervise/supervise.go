@@ -71,6 +71,9 @@ type Config struct {
 	// Grace is how long it may take to end after it was asked to, once by the end of its
 	// stdin and once by SIGTERM, before it is killed, s; 0: 1 s.
 	Grace float64 `json:"grace,omitempty"`
+	// Fence is the lease of the host for whose holder the program runs; nil: the host is nobody's.
+	Fence *Fence `json:"fence,omitempty"`
+
 	// Leases is the directory of lease files; empty: Dir().
 	Leases string `json:"leases,omitempty"`
 
@@ -219,6 +222,9 @@ func (c *Config) run(ctx context.Context, in *bufio.Reader) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("%s: reap what leaves its parent: %w", c.Name, err)
 	}
+	if err := c.Fence.check(ctx); err != nil {
+		return fmt.Errorf("%s: not started: %w", c.Name, err)
+	}
 	lease, err := c.take()
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Name, err)
@@ -235,6 +241,7 @@ func (c *Config) run(ctx context.Context, in *bufio.Reader) error {
 	relay := make(chan []byte, 1024) // more than anybody says at a time
 	go p.read(in, beats, relay, over)
 	go p.feed(relay)
+	fenced := c.Fence.watch(ctx)
 	timer := time.NewTimer(seconds(c.Lease))
 	defer timer.Stop()
 	for {
@@ -242,7 +249,10 @@ func (c *Config) run(ctx context.Context, in *bufio.Reader) error {
 		case <-beats:
 			timer.Reset(seconds(c.Lease))
 			lease.renew()
+			fenced.look()
 			continue
+		case err := <-fenced.lost:
+			return errors.Join(fmt.Errorf("%s: ended: %w", c.Name, err), p.end(false))
 		case <-timer.C:
 			err = fmt.Errorf("%s: %w for %v s: the connection to whoever started it is gone; ended", c.Name, ErrExpired, c.Lease)
 			return errors.Join(err, p.end(false))

@@ -1,0 +1,243 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Reservation keeps a resource for a person from one time to another, of which the first may be far ahead.
+// Meanwhile it is anybody's who has done with it by then. It lies beside the leases, as a file
+//
+//	host.at-1764590400-1764597600-TOKEN    from, until, in seconds of Unix time
+//
+// so that its times are known from a listing. Takers look at those of others; nothing is taken from who stays for
+// longer than he said he would (Lease.Overrun tells him).
+type Reservation struct {
+	Owner  string    `json:"owner"`
+	Reason string    `json:"reason,omitempty"`
+	From   time.Time `json:"from"`  // by the host's clock; whole seconds
+	Until  time.Time `json:"until"` // the same
+	Token  string    `json:"token"`
+	Made   time.Time `json:"made"`
+}
+
+// Bounds of reservations.
+const (
+	Ahead        = 366 * 24 * time.Hour // how far ahead one may begin
+	mostReserved = 128                  // of a resource
+	reserveTries = 20                   // of who meets others that reserve at the same moment
+)
+
+// ErrReservation is wrapped by errors about times that cannot be reserved.
+var ErrReservation = errors.New("cannot be reserved")
+
+// overlaps says whether the resource is kept for somebody in a time.
+func (r Reservation) overlaps(from, until time.Time) bool {
+	return r.From.Before(until) && from.Before(r.Until)
+}
+
+// reserved is a reservation as its name says it.
+type reserved struct {
+	name        string
+	from, until time.Time
+}
+
+const reservedMark = "at-"
+
+func (p Place) reservation(r Reservation) string {
+	return fmt.Sprintf("%s.%s%d-%d-%s", p.Key, reservedMark, r.From.Unix(), r.Until.Unix(), r.Token)
+}
+
+// parseReserved reads what stands after the key and a dot in a reservation's name.
+func parseReserved(name, rest string) (reserved, bool) {
+	part := strings.SplitN(strings.TrimPrefix(rest, reservedMark), "-", 3)
+	if len(part) < 3 {
+		return reserved{}, false
+	}
+	from, err := strconv.ParseInt(part[0], 10, 64)
+	until, uerr := strconv.ParseInt(part[1], 10, 64)
+	if err != nil || uerr != nil || from < 0 || until <= from || until > 1<<40 || part[2] == "" {
+		return reserved{}, false
+	}
+	return reserved{name, time.Unix(from, 0).UTC(), time.Unix(until, 0).UTC()}, true
+}
+
+// reservations reads those that are not over, in the order of their beginnings. What is no reservation is none's.
+func (p Place) reservations(ctx context.Context, l listing, now time.Time) ([]Reservation, error) {
+	var out []Reservation
+	asked := 0
+	for _, at := range l.reserved {
+		if !at.until.After(now) {
+			continue
+		}
+		if asked++; asked > mostReserved {
+			return nil, fmt.Errorf("more than %d reservations like %s: somebody put them there, remove them", mostReserved, at.name)
+		}
+		r, err := p.readReservation(ctx, at)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && r == nil {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(a, b Reservation) int {
+		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Token, b.Token))
+	})
+	return out, nil
+}
+
+// readReservation is nil for what is none.
+func (p Place) readReservation(ctx context.Context, at reserved) (*Reservation, error) {
+	data, _, err := p.Files.Read(ctx, at.name)
+	if foreign(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r Reservation
+	if json.Unmarshal(data, &r) != nil || r.Owner == "" || p.reservation(r) != at.name {
+		return nil, nil
+	}
+	return &r, nil
+}
+
+// Reserve keeps a resource for its owner. It is a *HeldError if that time is somebody else's, by a reservation or by
+// a lock that lasts for so long, and wraps ErrReservation if it is no time that can be reserved. Of several who reserve
+// the same at the same moment at most one succeeds.
+func Reserve(ctx context.Context, p Place, r Reservation) (Reservation, error) {
+	r.Token = cmp.Or(r.Token, rand.Text()[:16])
+	r.From, r.Until = r.From.Truncate(time.Second).UTC(), r.Until.Truncate(time.Second).UTC()
+	for try := 0; ; try++ {
+		met, err := p.reserve(ctx, &r)
+		if met == nil || err != nil {
+			if err != nil && !errors.Is(err, ErrHeld) {
+				err = fmt.Errorf("%s: reserve it: %w", p.Name, err)
+			}
+			return r, err
+		}
+		if try == reserveTries { // they have it, or will not go
+			return r, &HeldError{State: State{Place: p.Name}, By: met}
+		}
+		select { // both have made way
+		case <-time.After(time.Duration(1+int(rand.Text()[0])%16) * 5 * time.Millisecond):
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		}
+	}
+}
+
+// reserve tries once. met is whose came at the same moment: this one has made way, as the other may have.
+func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, err error) {
+	temp := p.temp()
+	now, err := p.Files.Create(ctx, temp, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = p.Files.Remove(context.WithoutCancel(ctx), temp) }()
+	switch {
+	case !r.Until.After(r.From):
+		return nil, fmt.Errorf("%w: from %s until %s", ErrReservation, moment(r.From), moment(r.Until))
+	case !r.Until.After(now):
+		return nil, fmt.Errorf("%w: it is %s there, %s is over", ErrReservation, moment(now), moment(r.Until))
+	case r.From.After(now.Add(Ahead)):
+		return nil, fmt.Errorf("%w: %s is more than a year ahead: it is %s there", ErrReservation, moment(r.From), moment(now))
+	}
+	l, err := p.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.look(ctx, l, now)
+	if err != nil {
+		return nil, err
+	}
+	if s.Held && s.Run == "" && s.Owner != r.Owner && s.Expires.After(r.From) {
+		return nil, &HeldError{State: s}
+	}
+	if len(s.Reserved) >= mostReserved {
+		return nil, fmt.Errorf("%w: it is reserved %d times already", ErrReservation, mostReserved)
+	}
+	if other := r.first(s.Reserved); other != nil {
+		return nil, &HeldError{State: s, By: other}
+	}
+	r.Made = now.UTC()
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Files.Rewrite(ctx, temp, data); err != nil {
+		return nil, err
+	}
+	name := p.reservation(*r)
+	if err := p.Files.Link(ctx, temp, name); err != nil {
+		return nil, err
+	}
+	// Who looked before this name was there will find it now, as it finds theirs.
+	if l, err = p.list(ctx); err == nil {
+		s.Reserved, err = p.reservations(ctx, l, now)
+	}
+	if met = r.first(s.Reserved); met != nil || err != nil {
+		err = errors.Join(err, p.Files.Remove(context.WithoutCancel(ctx), name))
+	}
+	return met, err
+}
+
+// first is the first of some that is somebody else's and overlaps.
+func (r *Reservation) first(of []Reservation) *Reservation {
+	for i := range of {
+		if of[i].Owner != r.Owner && of[i].overlaps(r.From, r.Until) {
+			return &of[i]
+		}
+	}
+	return nil
+}
+
+// Withdraw gives up one reservation. It is idempotent.
+func Withdraw(ctx context.Context, p Place, r Reservation) error {
+	if err := p.Files.Remove(ctx, p.reservation(r)); err != nil {
+		return fmt.Errorf("%s: give up a reservation: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Cancel gives up what an owner has reserved of a resource, and returns that.
+func Cancel(ctx context.Context, p Place, owner string) (gone []Reservation, err error) {
+	s, err := Look(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.Reserved {
+		if r.Owner != owner {
+			continue
+		}
+		if err := Withdraw(ctx, p, r); err != nil {
+			return gone, err
+		}
+		gone = append(gone, r)
+	}
+	return gone, nil
+}
+
+// in is the way of a claim: the reservation of somebody else that it would reach into.
+func (c Claim) in(s State) *Reservation {
+	for i := range s.Reserved {
+		if r := &s.Reserved[i]; c.Need >= 0 && r.Owner != c.Owner && r.overlaps(s.Now, s.Now.Add(max(c.Need, time.Second))) {
+			return r
+		}
+	}
+	return nil
+}
+
+// moment is a time for people, in their own zone.
+func moment(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
