@@ -33,6 +33,10 @@ experiments:
 nights n="30":
     INABENCH_NIGHTS={{n}} go test -count=1 -run TestNights -v -timeout 4h ./experiments/suite
 
+# run and disturb experiments again and again, and count what is left, lost or wrong: just soak 1000
+soak n="30" seed="1":
+    INABENCH_SOAK={{n}} INABENCH_SOAK_SEED={{seed}} go test -count=1 -run 'TestSoak$' -v -timeout 6h ./cmd/inabench
+
 # speed: the switch, bring-up, water-filling
 bench:
     go test -run '^$' -bench 'Switch|BringUp|WaterFill' -timeout 30m ./testbed/softswitch ./testbed/netns ./placement/flow

@@ -96,6 +96,9 @@ var ErrFileSystem = fmt.Errorf("no index can be kept: %w", errors.ErrUnsupported
 // a new one; after another call, PutAside has the next Open do so.
 var ErrCorrupt = errors.New("damaged index")
 
+// errMoved is an index that another process has put aside.
+var errMoved = errors.New("the index was put aside")
+
 // ErrFull is wrapped where an index cannot be written because the disk is full.
 var ErrFull = fmt.Errorf("no index can be written: %w", syscall.ENOSPC)
 
@@ -112,7 +115,8 @@ type Index struct {
 	root string
 	name string // for SQLite
 	db   atomic.Pointer[sql.DB]
-	mu   sync.Mutex // held while db is replaced
+	mu   sync.Mutex  // held while db is replaced
+	file fs.FileInfo // that db has open; nil: in memory
 }
 
 // inMemory is the name of an index that is nowhere on disk.
@@ -161,15 +165,31 @@ func PutAside(root string) error {
 	return nil
 }
 
-// replace puts a damaged index aside, unless somebody else has done so since it was used, and begins anew.
+// moved says whether another process has put aside, or somebody has removed, the file that is open: what is written
+// there nobody reads.
+func (x *Index) moved() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.isMoved()
+}
+
+func (x *Index) isMoved() bool {
+	now, err := os.Stat(filepath.Join(x.root, File))
+	return x.file != nil && (errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, x.file))
+}
+
+// replace puts a damaged index aside, unless somebody else has done so since it was used, and opens the one that there
+// is then, or begins it.
 func (x *Index) replace(ctx context.Context, used *sql.DB) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.db.Load() != used {
 		return nil
 	}
-	if err := PutAside(x.root); err != nil {
-		return err
+	if !x.isMoved() {
+		if err := PutAside(x.root); err != nil {
+			return err
+		}
 	}
 	if err := x.open(ctx); err != nil {
 		return err
@@ -209,6 +229,14 @@ func (x *Index) open(ctx context.Context) error {
 	}
 	if err != nil {
 		return errors.Join(x.failed("open", err), db.Close())
+	}
+	if x.name != inMemory {
+		if x.file, err = os.Stat(filepath.Join(x.root, File)); errors.Is(err, fs.ErrNotExist) {
+			err = errMoved
+		}
+		if err != nil {
+			return errors.Join(x.failed("open", err), db.Close())
+		}
 	}
 	x.db.Store(db)
 	return nil
@@ -256,6 +284,8 @@ func (x *Index) failed(doing string, err error) error {
 			err = fmt.Errorf("%w: %w", ErrFull, err)
 		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR:
 			switch {
+			case code.Code() == sqlite3.SQLITE_READONLY_DBMOVED:
+				err = fmt.Errorf("%w: %w", errMoved, err)
 			case full(x.root):
 				err = fmt.Errorf("%w: %w", ErrFull, err)
 			case code.Code()&0xff != sqlite3.SQLITE_IOERR:

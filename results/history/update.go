@@ -29,12 +29,19 @@ type stamp struct{ size, mtime, inode int64 }
 // Update brings the index up to date with the run directories, and returns how many runs it
 // read again or forgot. Where nothing has changed it reads no record, and waits for nobody.
 //
-// A damaged index is put aside, and one made anew.
+// A damaged index is put aside, and one made anew; one that another process has put aside is left for the one
+// that it has begun.
 func (x *Index) Update(ctx context.Context) (int, error) {
 	db := x.db.Load()
+	if x.moved() {
+		if err := x.replace(ctx, db); err != nil {
+			return 0, x.failed("update", err)
+		}
+		db = x.db.Load()
+	}
 	n, err := x.update(ctx, db)
 	err = x.failed("update", err)
-	if errors.Is(err, ErrCorrupt) && x.name != inMemory {
+	if x.name != inMemory && (errors.Is(err, ErrCorrupt) || errors.Is(err, errMoved)) {
 		if err = x.replace(ctx, db); err == nil {
 			n, err = x.update(ctx, x.db.Load())
 			err = x.failed("update", err)
