@@ -690,7 +690,7 @@ func (in *inspection) claims() []results.Finding {
 				gap := math.Abs(says.Value - got.Value)
 				noise := max(got.Hi-got.Lo, says.Hi-says.Lo) / 2
 				load := in.workload(j.Name)
-				if got.N < 2 || load.Control == "aimd" { // nothing says how much there is, or queues grow and empty
+				if got.N < 2 || len(w.Out) > 0 || load.Control == "aimd" { // nothing says how much there is, there are more ends than two, or queues grow and empty
 					noise = max(noise, seen.flying(w, load.Window))
 				}
 				if gap <= claimed+noise+2*resends.Value {

@@ -496,6 +496,34 @@ func TestCrossed(t *testing.T) {
 
 // TestClaimsAboveSums: a switch above another one that adds up grants PSNs of which other many
 // packets come than of those that it denies. That is no lie; to tell of more than it sent is.
+// TestClaimsBesideStalls: of what little a stall has left of a phase, packets that were on their way at its ends are a
+// large part, and no lie of a switch.
+func TestClaimsBesideStalls(t *testing.T) {
+	burst := func(t float64) float64 { // what waited goes out at first
+		if 1 <= t && t < 1.7 {
+			return 1.4
+		}
+		return 1
+	}
+	lies := func(float64) float64 { return 1.4 }
+	for _, tt := range []struct {
+		name  string
+		out   func(float64) float64
+		stall []standstill
+		want  int
+	}{
+		{"a stall, and an honest switch", burst, []standstill{{results.Span{Start: 1.7, End: 6.9}, "switch tor1", "frames left up to 15 ms late", 1}}, 0},
+		{"no stall, and a switch that lies", lies, nil, 1},
+		{"a short stall, and a switch that lies", lies, []standstill{{results.Span{Start: 3, End: 3.1}, "switch tor1", "frames left up to 15 ms late", 1}}, 1},
+	} {
+		in := seen(map[string]func(float64) float64{"job_out_packets A@tor1": tt.out, "worker_arrived A/ps": tt.out}, nil)
+		in.obs.stalls = tt.stall
+		if got := in.claims(); len(got) != tt.want {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
+
 func TestClaimsAboveSums(t *testing.T) {
 	// Five workers below tor1, which adds up half of their PSNs, and one at spine1, which adds up
 	// just those: 2 packets of each are made 1, and 6 of each of the others pass.
