@@ -42,6 +42,9 @@ func cmdJobs(ts *testscript.TestScript, neg bool, args []string) {
 //	h1=denies        no key is let in
 //	h1=unknown-key   known_hosts lacks it
 //	h1=changed-key   known_hosts has another key
+//	h1=floods        before each command it writes to stderr, without an end
+//	h1=chatters      the same, to stdout
+//	h1=dawdles       before each command it sleeps
 //	tor1=off         nothing listens there
 //	tor1=busy        another controller is primary
 //	tor1=dirty       a run that was killed has left a job, a group and a route
@@ -84,6 +87,12 @@ func cmdLab(ts *testscript.TestScript, neg bool, args []string) {
 			s.Inject(sshd.CloseAtOnce)
 		case "denies":
 			s.AuthorizedKeys = nil
+		case "floods":
+			s.Greeting = "cat /dev/zero >&2"
+		case "chatters":
+			s.Greeting = "yes hello"
+		case "dawdles":
+			s.Greeting = "sleep 1000"
 		}
 		addr := listen(faults[name] == "off", func(l net.Listener) error { return s.Serve(ctx, l) })
 		switch faults[name] {

@@ -61,6 +61,9 @@ func TestMain(m *testing.M) {
 //	                        expression for what is at PATH, such as .points[0].jobs
 //	columns N               no line of stdout is longer
 //	tty COMMAND ...         runs a command whose stdout and stderr are a terminal
+//	modest N COMMAND ...    runs a command for at most 1.5 s: then it gets SIGTERM, of which
+//	                        it ends within N s with its exit code or 9; it leaves no process
+//	                        and never has more than 256 MB
 //	hogs                    keeps every core busy, three times over, to the end
 //	lab [NAME=FAULT ...]    serves a lab of two hosts and a switch, in lab.toml
 //	nights DIR N            fills DIR with runs of two-jobs in N nights; from the 20th on A is
@@ -81,6 +84,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"columns": cmdColumns,
 	"tty":     cmdTTY,
 	"hogs":    cmdHogs,
+	"modest":  cmdModest,
 	"lab":     cmdLab,
 	"jobs":    cmdJobs,
 	"nights":  cmdNights,
@@ -253,6 +257,39 @@ func cmdHogs(ts *testscript.TestScript, neg bool, args []string) {
 		name := fmt.Sprintf("hog%d", i)
 		cmdStart(ts, false, []string{name, "hog"})
 		cmdAwait(ts, false, []string{name, "busy"})
+	}
+}
+
+func cmdModest(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) >= 2, "modest N COMMAND ...")
+	const name, most = "modest", 256 << 20
+	cmdStart(ts, false, append([]string{name}, args[1:]...))
+	b := find(ts, name)
+	asked := false
+	for begin, limit := time.Now(), 1500*time.Millisecond; ; {
+		select {
+		case <-b.ended:
+		case <-time.After(20 * time.Millisecond):
+			b.look()
+			switch took := time.Since(begin); {
+			case took < limit:
+			case !asked:
+				ts.Check(b.cmd.Process.Signal(syscall.SIGTERM))
+				asked, begin, limit = true, time.Now(), time.Duration(number(ts, args[0]))*time.Second
+			default:
+				ts.Fatalf("%s: has not ended %v after SIGTERM:\n%s", args[1], took, b.stderr.String())
+			}
+			continue
+		}
+		break
+	}
+	code := endOf(b)
+	if asked && code != 128+int(syscall.SIGTERM) && code != exitLeftovers {
+		ts.Fatalf("%s: exit code %d after SIGTERM", strings.Join(args[1:], " "), code)
+	}
+	cmdFinish(ts, false, []string{name, strconv.Itoa(code)})
+	if kB := b.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; kB<<10 > most {
+		ts.Fatalf("%s: had %d MB", strings.Join(args[1:], " "), kB>>10)
 	}
 }
 

@@ -388,10 +388,15 @@ func (s *soak) one() {
 	}
 	code := endOf(b)
 	row.ends[code]++
+	if took := time.Since(killed); c.name == "end" && took > 10*time.Second {
+		row.hung++
+		s.t.Errorf("round %d: %s: took %v to end", s.round, sub.name, took)
+	}
 	say := func(format string, args ...any) {
 		s.t.Errorf("round %d (seed %d): %s, %s, exit code %d: %s\n%s", s.round, s.seed, sub.name, c.what, code, fmt.Sprintf(format, args...), tailOf(b.stderr.String()))
 	}
-	if c.codes != nil && !slices.Contains(c.codes, code) || code == exitUsage || code > 128 && c.name != "kill first" && c.name != "kill one" {
+	interrupted := c.name == "kill first" || c.name == "kill one" || c.name == "end"
+	if c.codes != nil && !slices.Contains(c.codes, code) || code == exitUsage || code > 128 && !interrupted {
 		row.codes++
 		say("which it may not end with")
 	}

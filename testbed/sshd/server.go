@@ -33,6 +33,7 @@ type Server struct {
 	AuthorizedKeys []ssh.PublicKey // any of them lets any user name in
 	Env            []string        // of sessions, KEY=value; nil: the server's own
 	Dir            string          // home and working directory; empty: the server's own
+	Greeting       string          // what /bin/sh does before each command, as the files of a login shell may
 	Log            func(format string, args ...any)
 	// Grace is how long a process group has between SIGTERM and SIGKILL when its
 	// channel or the server goes; 0: 500 ms.

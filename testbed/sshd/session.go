@@ -153,7 +153,11 @@ func (r *run) exitStatus(code uint32) {
 // exec runs the command in a session and process group of its own, and returns
 // when all of the group is dead.
 func (r *run) exec(ctx context.Context) (syscall.WaitStatus, error) {
-	cmd := exec.Command("/bin/sh", "-c", r.command)
+	command := r.command
+	if r.server.Greeting != "" {
+		command = r.server.Greeting + "\n" + command
+	}
+	cmd := exec.Command("/bin/sh", "-c", command)
 	if r.shell {
 		cmd.Args = []string{"-sh"} // a login shell
 	}
