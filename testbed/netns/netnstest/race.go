@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// Race says that the race detector is there, which takes several times the memory.
+const Race = true
+
 // hurry starts this program over, in its place, without the second that the race detector
 // waits at the end of every process: hosts and agents end one after the other. The
 // environment alone does not reach them, since sessions of hosts have one of their own.
