@@ -343,15 +343,16 @@ func (o *output) feed(p []byte) []byte {
 	if o.begun {
 		return p
 	}
+	from := max(0, len(o.held)-len(outputMark)) // before that there is none
 	o.held = append(o.held, p...)
-	i := bytes.Index(o.held, []byte(outputMark+"\n"))
+	i := bytes.Index(o.held[from:], []byte(outputMark+"\n"))
 	if i < 0 {
 		if n := len(o.held); n > maxGreeting {
 			o.held = append(o.held[:0], o.held[n-len(outputMark):]...)
 		}
 		return nil
 	}
-	rest := o.held[i+len(outputMark)+1:]
+	rest := o.held[from+i+len(outputMark)+1:]
 	o.begun, o.held = true, nil
 	return rest
 }

@@ -1,0 +1,42 @@
+package ssh
+
+import (
+	"bytes"
+	"io"
+	"testing"
+)
+
+// FuzzMarks: however a host cuts what it says into pieces, what a command says comes after the marks, and what stands
+// before them is kept to a bound.
+func FuzzMarks(f *testing.F) {
+	f.Add([]byte("hello\n"+outputMark+"\nrest"), []byte("motd\n"+groupMark+"123\nerr"), uint8(3))
+	f.Add([]byte(outputMark), []byte(groupMark+"x\n"+groupMark+"1\n"), uint8(1))
+	long := maxGreeting + 100
+	f.Add(append(bytes.Repeat([]byte("x"), long), outputMark+"\nrest"...), bytes.Repeat([]byte("y"), long), uint8(255))
+	f.Fuzz(func(t *testing.T, out, diag []byte, cut uint8) {
+		size := int(cut) + 1
+		var got bytes.Buffer
+		o := &output{w: &got}
+		w := newStderr(io.Discard, len(diag)%2 == 0)
+		for _, side := range []struct {
+			text []byte
+			to   io.Writer
+		}{{out, o}, {diag, w}} {
+			for p := side.text; len(p) > 0; p = p[min(size, len(p)):] {
+				if n, err := side.to.Write(p[:min(size, len(p))]); n != min(size, len(p)) || err != nil {
+					t.Fatalf("%d, %v", n, err)
+				}
+			}
+		}
+		if len(o.held) > maxGreeting+size || len(w.line) > maxGreeting+size {
+			t.Fatalf("%d and %d bytes are kept", len(o.held), len(w.line))
+		}
+		if _, rest, ok := bytes.Cut(out, []byte(outputMark+"\n")); len(out) <= maxGreeting && (ok != o.begun || !bytes.Equal(rest, got.Bytes())) {
+			t.Fatalf("%q of %q", got.Bytes(), out)
+		}
+		if w.begun() && w.pid < 2 {
+			t.Fatalf("process group %d", w.pid)
+		}
+		_ = w.tail()
+	})
+}
