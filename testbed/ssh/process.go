@@ -335,8 +335,11 @@ type output struct {
 	rest  []byte     // after it: what Read has not given out yet
 }
 
-// maxGreeting bounds what is kept while the mark has not come, bytes.
-const maxGreeting = 64 << 10
+// maxGreeting bounds what is kept while the mark has not come, bytes; of more the end is, in which one may stand.
+const (
+	maxGreeting = 64 << 10
+	maxMark     = 64
+)
 
 // feed takes bytes and returns those after the mark.
 func (o *output) feed(p []byte) []byte {
@@ -416,9 +419,10 @@ func (w *stderr) Write(p []byte) (int, error) {
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
 			w.line = append(w.line, p...)
-			if over := len(w.line) - maxGreeting; over > 0 { // nobody says that much before a mark, in one line
-				w.pass(w.line[:over])
-				w.line = slices.Clone(w.line[over:])
+			if len(w.line) > maxGreeting { // nobody says that much before a mark, in one line
+				end := len(w.line) - maxMark
+				w.pass(w.line[:end])
+				w.line = slices.Clone(w.line[end:])
 			}
 			return n, nil
 		}
