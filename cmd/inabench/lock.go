@@ -203,20 +203,12 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 
 // reserve reserves all places or none.
 func reserve(c *cli.Context, places []lease.Place, r lease.Reservation) error {
-	made := make([]lease.Reservation, 0, len(places))
-	for _, p := range places {
-		one, err := lease.Reserve(c.Context, p, r)
-		if err != nil {
-			undo := context.WithoutCancel(c.Context)
-			for i, m := range made {
-				err = errors.Join(err, lease.Withdraw(undo, places[i], m))
-			}
-			if errors.Is(err, lease.ErrReservation) {
-				return usagef("see inabench lock --help", "lock --at: %v", err)
-			}
-			return remote.Busy(err)
-		}
-		made = append(made, one)
+	made, err := lease.ReserveAll(c.Context, places, r)
+	if errors.Is(err, lease.ErrReservation) {
+		return usagef("see inabench lock --help", "lock --at: %v", err)
+	}
+	if err != nil {
+		return remote.Busy(err)
 	}
 	for i, m := range made {
 		fmt.Fprintf(c.App.Writer, "%s reserved from %s to %s\n", places[i].Name, stamp(m.From), stamp(m.Until))

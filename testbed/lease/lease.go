@@ -311,7 +311,7 @@ func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error
 		return err
 	})
 	if err == nil {
-		s.Reserved, err = p.reservations(ctx, l, now)
+		s.Reserved, err = p.reservations(ctx, l, now, always)
 	}
 	return s, err
 }
@@ -447,20 +447,14 @@ func (l *Lease) Overrun() *Overrun {
 
 // overran notes the reservation that a holder is in at now, by the host's clock.
 func (l *Lease) overran(ctx context.Context, files listing, now time.Time) {
-	asked := 0
-	for _, at := range files.reserved {
-		if at.from.After(now) || !now.Before(at.until) {
-			continue
-		}
-		if asked++; asked > mostReserved { // a beat does not wait for what somebody puts there
-			return
-		}
-		r, err := l.place.readReservation(ctx, at)
-		var own Record
-		if err == nil && r != nil && json.Unmarshal(l.data, &own) == nil && r.Owner != own.Owner {
-			l.overrun = &Overrun{*r, now.Sub(r.From)}
-			return
-		}
+	soon := now.Add(time.Nanosecond)
+	of, err := l.place.reservations(ctx, files, now, soon)
+	var own Record
+	if err != nil || len(of) == 0 || json.Unmarshal(l.data, &own) != nil {
+		return
+	}
+	if r := others(of, own.Owner, now, soon); r != nil {
+		l.overrun = &Overrun{*r, now.Sub(r.From)}
 	}
 }
 

@@ -40,15 +40,25 @@ const (
 // ErrReservation is wrapped by errors about times that cannot be reserved.
 var ErrReservation = errors.New("cannot be reserved")
 
-// overlaps says whether the resource is kept for somebody in a time.
-func (r Reservation) overlaps(from, until time.Time) bool {
-	return r.From.Before(until) && from.Before(r.Until)
-}
-
 // reserved is a reservation as its name says it.
 type reserved struct {
 	name        string
 	from, until time.Time
+}
+
+// meet says whether two times have a part in common.
+func meet(from, until, otherFrom, otherUntil time.Time) bool {
+	return from.Before(otherUntil) && otherFrom.Before(until)
+}
+
+// others is the first of some reservations that is not an owner's and meets a time; nil: none is.
+func others(of []Reservation, owner string, from, until time.Time) *Reservation {
+	for i := range of {
+		if r := &of[i]; r.Owner != owner && meet(r.From, r.Until, from, until) {
+			return r
+		}
+	}
+	return nil
 }
 
 const reservedMark = "at-"
@@ -71,12 +81,15 @@ func parseReserved(name, rest string) (reserved, bool) {
 	return reserved{name, time.Unix(from, 0).UTC(), time.Unix(until, 0).UTC()}, true
 }
 
-// reservations reads those that are not over, in the order of their beginnings. What is no reservation is none's.
-func (p Place) reservations(ctx context.Context, l listing, now time.Time) ([]Reservation, error) {
+// always is later than any reservation begins.
+var always = time.Unix(1<<40, 0)
+
+// reservations reads those that meet a time, in the order of their beginnings. What is no reservation is none's.
+func (p Place) reservations(ctx context.Context, l listing, from, until time.Time) ([]Reservation, error) {
 	var out []Reservation
 	asked := 0
 	for _, at := range l.reserved {
-		if !at.until.After(now) {
+		if !meet(at.from, at.until, from, until) {
 			continue
 		}
 		if asked++; asked > mostReserved {
@@ -138,6 +151,22 @@ func Reserve(ctx context.Context, p Place, r Reservation) (Reservation, error) {
 	}
 }
 
+// ReserveAll reserves all of some resources, or none.
+func ReserveAll(ctx context.Context, places []Place, r Reservation) ([]Reservation, error) {
+	made := make([]Reservation, 0, len(places))
+	for _, p := range places {
+		one, err := Reserve(ctx, p, r)
+		if err != nil {
+			for i, m := range made {
+				err = errors.Join(err, withdraw(context.WithoutCancel(ctx), places[i], m))
+			}
+			return nil, err
+		}
+		made = append(made, one)
+	}
+	return made, nil
+}
+
 // reserve tries once. met is whose came at the same moment: this one has made way, as the other may have.
 func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, err error) {
 	temp := p.temp()
@@ -168,7 +197,7 @@ func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, e
 	if len(s.Reserved) >= mostReserved {
 		return nil, fmt.Errorf("%w: it is reserved %d times already", ErrReservation, mostReserved)
 	}
-	if other := r.first(s.Reserved); other != nil {
+	if other := others(s.Reserved, r.Owner, r.From, r.Until); other != nil {
 		return nil, &HeldError{State: s, By: other}
 	}
 	r.Made = now.UTC()
@@ -185,26 +214,16 @@ func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, e
 	}
 	// Who looked before this name was there will find it now, as it finds theirs.
 	if l, err = p.list(ctx); err == nil {
-		s.Reserved, err = p.reservations(ctx, l, now)
+		s.Reserved, err = p.reservations(ctx, l, r.From, r.Until)
 	}
-	if met = r.first(s.Reserved); met != nil || err != nil {
+	if met = others(s.Reserved, r.Owner, r.From, r.Until); met != nil || err != nil {
 		err = errors.Join(err, p.Files.Remove(context.WithoutCancel(ctx), name))
 	}
 	return met, err
 }
 
-// first is the first of some that is somebody else's and overlaps.
-func (r *Reservation) first(of []Reservation) *Reservation {
-	for i := range of {
-		if of[i].Owner != r.Owner && of[i].overlaps(r.From, r.Until) {
-			return &of[i]
-		}
-	}
-	return nil
-}
-
-// Withdraw gives up one reservation. It is idempotent.
-func Withdraw(ctx context.Context, p Place, r Reservation) error {
+// withdraw gives up one reservation. It is idempotent.
+func withdraw(ctx context.Context, p Place, r Reservation) error {
 	if err := p.Files.Remove(ctx, p.reservation(r)); err != nil {
 		return fmt.Errorf("%s: give up a reservation: %w", p.Name, err)
 	}
@@ -221,7 +240,7 @@ func Cancel(ctx context.Context, p Place, owner string) (gone []Reservation, err
 		if r.Owner != owner {
 			continue
 		}
-		if err := Withdraw(ctx, p, r); err != nil {
+		if err := withdraw(ctx, p, r); err != nil {
 			return gone, err
 		}
 		gone = append(gone, r)
@@ -231,12 +250,10 @@ func Cancel(ctx context.Context, p Place, owner string) (gone []Reservation, err
 
 // in is the way of a claim: the reservation of somebody else that it would reach into.
 func (c Claim) in(s State) *Reservation {
-	for i := range s.Reserved {
-		if r := &s.Reserved[i]; c.Need >= 0 && r.Owner != c.Owner && r.overlaps(s.Now, s.Now.Add(max(c.Need, time.Second))) {
-			return r
-		}
+	if c.Need < 0 {
+		return nil
 	}
-	return nil
+	return others(s.Reserved, c.Owner, s.Now, s.Now.Add(max(c.Need, time.Second)))
 }
 
 // moment is a time for people, in their own zone.

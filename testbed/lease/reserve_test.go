@@ -170,7 +170,7 @@ func TestReserveRace(t *testing.T) {
 		s := look(t, p)
 		for i, a := range s.Reserved {
 			for _, b := range s.Reserved[:i] {
-				if a.overlaps(b.From, b.Until) {
+				if meet(a.From, a.Until, b.From, b.Until) {
 					t.Errorf("%+v and %+v", a, b)
 				}
 			}
