@@ -234,12 +234,12 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 		Controller: controller(), Token: rand.Text(), Takeover: hold.Takeover, Need: hold.Need,
 	}
 	places := make([]lease.Place, len(names))
-	kept := make([]journal.Lease, len(names))
 	changes := make([]*journal.Change, len(names))
 	err = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) (err error) {
-		places[i], kept[i], err = tb.keepers.place(ctx, names[i])
-		kept[i].Token = claim.Token
-		changes[i] = &journal.Change{Target: places[i].Name, What: "take the lease", Undo: journal.Inverse{Lease: &kept[i]}}
+		var kept journal.Lease
+		places[i], kept, err = tb.keepers.place(ctx, names[i])
+		kept.Token = claim.Token
+		changes[i] = &journal.Change{Target: places[i].Name, What: "take the lease", Undo: journal.Inverse{Lease: &kept}}
 		return err
 	})
 	if err != nil {
@@ -248,10 +248,7 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 	if err := hold.Journal.Begin(changes...); err != nil {
 		return err
 	}
-	tb.leased, tb.kept = changes, map[string]journal.Lease{}
-	for i, p := range places {
-		tb.kept[p.Name] = kept[i]
-	}
+	tb.leased = changes
 	if tb.held, err = lease.TakeAll(ctx, places, claim, lease.Options{Wait: hold.Wait, Waiting: hold.Waiting}); err != nil {
 		// Nothing of it was kept, unless a connection broke: then time gives it back.
 		return errors.Join(Busy(err), hold.Journal.Undone(changes...))
@@ -285,9 +282,12 @@ func (tb *Testbed) fence(host string) *supervise.Fence {
 	if tb.held == nil {
 		return nil
 	}
+	name := "host " + host
+	of := slices.IndexFunc(tb.leased, func(c *journal.Change) bool { return c.Target == name })
 	for _, l := range tb.held.Leases() {
-		if kept, ok := tb.kept[l.Place().Name]; ok && l.Place().Name == "host "+host {
-			return &supervise.Fence{Name: l.Place().Name, Dir: kept.Dir, Key: kept.Key, Number: l.Fencing(), Token: l.Token()}
+		if of >= 0 && l.Place().Name == name {
+			kept := tb.leased[of].Undo.Lease
+			return &supervise.Fence{Name: name, Dir: kept.Dir, Key: kept.Key, Number: l.Fencing(), Token: l.Token()}
 		}
 	}
 	return nil

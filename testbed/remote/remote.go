@@ -105,8 +105,7 @@ type Testbed struct {
 	keepers *Keepers // of leases
 	held    *lease.Set
 	leased  []*journal.Change
-	kept    map[string]journal.Lease // by place, where its lease lies
-	changes changes                  // of hosts and switches
+	changes changes // of hosts and switches
 	others  switches
 
 	epochs atomic.Uint32 // the last that was given, modulo 2^16
