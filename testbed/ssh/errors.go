@@ -96,12 +96,13 @@ func abbreviate(argv []string) string {
 	return string(s)
 }
 
-// tail keeps the end of a stream for error messages.
-type tail struct{ buf []byte }
+// Tail keeps the end of a stream for error messages: 2 KiB of it.
+type Tail struct{ buf []byte }
 
 const tailBytes = 2048
 
-func (t *tail) Write(p []byte) (int, error) {
+// Write implements io.Writer. It has no error.
+func (t *Tail) Write(p []byte) (int, error) {
 	t.buf = append(t.buf, p...)
 	if n := len(t.buf); n > 2*tailBytes {
 		t.buf = append(t.buf[:0], t.buf[n-tailBytes:]...)
@@ -109,7 +110,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+// String is the end, without white space around it.
+func (t *Tail) String() string {
 	b := t.buf[max(0, len(t.buf)-tailBytes):]
 	return strings.ToValidUTF8(string(bytes.TrimSpace(b)), "?")
 }

@@ -207,7 +207,7 @@ func (p *Process) Kill(ctx context.Context) error {
 			return p.client.failed("kill "+abbreviate(p.argv), p.session.Signal(ssh.SIGKILL))
 		}
 		defer s.Close()
-		var out tail
+		var out Tail
 		s.Stderr = &out
 		err = s.Run(kill)
 		if err != nil {
@@ -400,7 +400,7 @@ type stderr struct {
 	marks int    // lines that are still to come: sudo's process group, then the command's
 	line  []byte // not yet complete, only before the last mark
 	pid   int
-	end   tail
+	end   Tail
 }
 
 func newStderr(next io.Writer, sudo bool) *stderr {

@@ -33,14 +33,8 @@ const beatsPerLease = 4
 //
 // ctx ends the process as that of ssh.Client.Start does.
 func Start(ctx context.Context, client *ssh.Client, exe string, c Config) (*ssh.Process, error) {
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	line, err := json.Marshal(c)
+	line, parsed, err := c.encode()
 	if err != nil {
-		return nil, err
-	}
-	if _, err := parseConfig(line); err != nil {
 		return nil, err
 	}
 	stderr := c.Stderr
@@ -51,14 +45,28 @@ func Start(ctx context.Context, client *ssh.Client, exe string, c Config) (*ssh.
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.Stdin.Write(append(line, '\n')); err != nil {
+	if _, err := p.Stdin.Write(line); err != nil {
 		// Why it does not read is what counts.
 		return nil, errors.Join(fmt.Errorf("%s: %w", c.Name, err), p.Close())
 	}
-	b := &beater{to: p.Stdin, closed: make(chan struct{})}
+	b := newBeater(p.Stdin)
 	p.Stdin = b
-	go b.beat(seconds(c.Lease)/beatsPerLease, p.Done())
+	go b.beat(parsed.Lease, p.Done())
 	return p, nil
+}
+
+// encode is the config as a line for a supervisor, and as that reads it.
+func (c Config) encode() (line []byte, parsed *Config, err error) {
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if line, err = json.Marshal(c); err != nil {
+		return nil, nil, err
+	}
+	if parsed, err = parseConfig(line); err != nil {
+		return nil, nil, err
+	}
+	return append(line, '\n'), parsed, nil
 }
 
 // Why is how a program ended, for people, out of the error of a process that Start has
@@ -80,14 +88,14 @@ func (e *programError) Error() string {
 	switch {
 	case e.run.Signal != "":
 		end = "killed by SIG" + e.run.Signal + ", with its supervisor"
-	case e.run.Exit > 128 && unix.SignalName(unix.Signal(e.run.Exit-128)) != "":
-		return at + "killed by " + unix.SignalName(unix.Signal(e.run.Exit-128))
+	case exitOf("", e.run.Exit).Signal != 0:
+		return at + exitOf("", e.run.Exit).How().Error()
 	case e.run.Stderr == "":
 		end = fmt.Sprintf("exit status %d", e.run.Exit)
 	}
 	// Of several lines, the supervisor's is the last.
 	for line := range strings.Lines(e.run.Stderr) {
-		if rest, ok := strings.CutPrefix(line, "inabench "+Verb+": "); ok {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			end = strings.TrimSpace(rest)
 			if _, rest, ok := strings.Cut(end, ": "); ok { // after its name
 				end = rest
@@ -125,10 +133,12 @@ type beater struct {
 	ended  bool // to is closed; guarded by mu
 }
 
-// beat renews the lease. It ends with the program, or when stdin is closed or cannot be
+func newBeater(to io.WriteCloser) *beater { return &beater{to: to, closed: make(chan struct{})} }
+
+// beat renews a lease of so many seconds. It ends with the program, or when stdin is closed or cannot be
 // written to.
-func (b *beater) beat(every time.Duration, ended <-chan struct{}) {
-	tick := time.NewTicker(every)
+func (b *beater) beat(lease float64, ended <-chan struct{}) {
+	tick := time.NewTicker(seconds(lease) / beatsPerLease)
 	defer tick.Stop()
 	for {
 		select {

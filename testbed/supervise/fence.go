@@ -3,7 +3,6 @@ package supervise
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"github.com/inabench/inabench/testbed/lease"
 )
@@ -43,13 +42,9 @@ func (f *Fence) watch(ctx context.Context) *fenceWatch {
 	if f == nil {
 		return w
 	}
-	here := *f
-	if abs, err := filepath.Abs(f.Dir); err == nil {
-		here.Dir = abs
-	}
 	go func() { // ends with the process at the latest
 		for range w.ask {
-			if err := here.check(ctx); err != nil {
+			if err := f.check(ctx); err != nil {
 				w.lost <- err
 				return
 			}

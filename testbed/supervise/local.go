@@ -1,9 +1,7 @@
 package supervise
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,59 +10,48 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // Output runs a program on this machine under a supervisor of its own, and returns what it writes to stdout, as
-// bounded.Output does: at most limit bytes; and the end of what it writes to stderr, at most maxSaid bytes. When it
+// bounded.Output does: at most limit bytes; and the end of what it writes to stderr, as ssh.Tail keeps it. When it
 // returns, the program has ended and so has all that it started, in sessions of their own or not. The main
 // function of this process must answer Verb with Play.
 //
 // The end of ctx ends the program: by the end of its stdin and by SIGTERM, each with the config's grace, and then by
 // SIGKILL. A program that did not succeed is an *ExitError.
 func Output(ctx context.Context, c Config, limit int64) (out []byte, said string, err error) {
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	line, err := json.Marshal(c)
-	if err != nil {
-		return nil, "", err
-	}
-	parsed, err := parseConfig(line)
+	line, parsed, err := c.encode()
 	if err != nil {
 		return nil, "", err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
-	diag := &ending{}
-	cmd.Stderr = diag
+	var diag ssh.Tail
+	cmd.Stderr = &diag
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts this process does not end it behind its back
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, "", err
 	}
-	b := &beater{to: in, closed: make(chan struct{})}
+	b := newBeater(in)
 	cmd.Cancel = b.Close
 	cmd.WaitDelay = 2*seconds(parsed.Grace) + time.Second // then it is killed, and the program with it
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
-		if _, err := b.Write(append(line, '\n')); err == nil {
-			b.beat(seconds(c.Lease)/beatsPerLease, ended)
+		if _, err := b.Write(line); err == nil {
+			b.beat(parsed.Lease, ended)
 		}
 	}()
 	out, err = bounded.Output(cmd, limit)
-	said, own, has := cutLast(string(diag.b), prefix)
+	said, own, has := cutLast(diag.String(), prefix)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return out, said, err
 	}
-	e := &ExitError{Name: parsed.Name, Status: exit.ExitCode()}
-	switch signal := syscall.Signal(e.Status - 128); {
-	case e.Status > 128 && unix.SignalName(signal) != "":
-		e.Status, e.Signal = 0, signal
-	case has: // the supervisor's own
+	e := exitOf(parsed.Name, exit.ExitCode())
+	if e.Signal == 0 && has { // the supervisor's own
 		return out, said, errors.New(strings.TrimPrefix(own, parsed.Name+": "))
 	}
 	return out, said, e
@@ -80,20 +67,6 @@ func cutLast(text, prefix string) (before, line string, ok bool) {
 		return text, "", false
 	}
 	return text[:at], strings.TrimSpace(text[at+len(prefix):]), true
-}
-
-// maxSaid is how much of a program's stderr is kept, bytes.
-const maxSaid = 2 << 10
-
-// ending keeps the end of what is written to it.
-type ending struct{ b []byte }
-
-func (e *ending) Write(p []byte) (int, error) {
-	e.b = append(e.b, p...)
-	if n := len(e.b) - maxSaid; n > 0 {
-		e.b = bytes.Clone(e.b[n:])
-	}
-	return len(p), nil
 }
 
 // Play is Main for a main function: it says on stderr what was wrong, and returns the status to exit with, the

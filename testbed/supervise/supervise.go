@@ -39,6 +39,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Verb is the hidden verb by which the program is started as a supervisor.
@@ -103,6 +105,14 @@ func (e *ExitError) How() error {
 		return fmt.Errorf("killed by %s", unix.SignalName(e.Signal))
 	}
 	return fmt.Errorf("exit status %d", e.Status)
+}
+
+// exitOf is the end of a program whose supervisor exited with a status; see ExitCode.
+func exitOf(name string, status int) *ExitError {
+	if signal := syscall.Signal(status - 128); status > 128 && unix.SignalName(signal) != "" {
+		return &ExitError{Name: name, Signal: signal}
+	}
+	return &ExitError{Name: name, Status: status}
 }
 
 // ExitCode is the status to exit with, as a shell says it: 128 and the signal's number for a
@@ -182,17 +192,8 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // readLine returns the next line without its end; io.EOF comes with what is behind the last.
 func readLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxLine {
-			return nil, fmt.Errorf("a line of more than %d bytes", maxLine)
-		}
-		if err != bufio.ErrBufferFull {
-			return bytes.TrimSuffix(line, []byte("\n")), err
-		}
-	}
+	line, err := bounded.ReadLine(in, maxLine)
+	return bytes.TrimSuffix(line, []byte("\n")), err
 }
 
 // program is what a supervisor runs.
