@@ -464,21 +464,13 @@ func (l *faultyLab) write(name, text string) {
 // start starts the program.
 func (l *faultyLab) start(args ...string) *background {
 	l.t.Helper()
-	b := &background{cmd: exec.Command("/proc/self/exe", args...), ended: make(chan struct{}), seen: map[process]bool{}}
+	b := newBackground("/proc/self/exe", args...)
 	b.cmd.Args[0] = "inabench"
 	b.cmd.Dir = l.dir
-	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
 	b.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "GORACE=" + os.Getenv("GORACE")}
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	l.check(b.cmd.Start())
-	go func() {
-		defer close(b.ended)
-		_ = b.cmd.Wait()
-	}()
-	l.t.Cleanup(func() {
-		_ = b.cmd.Process.Kill() // an error says that it has ended
-		<-b.ended
-	})
+	l.check(b.start())
+	l.t.Cleanup(b.kill)
 	return b
 }
 
@@ -509,10 +501,7 @@ func (l *faultyLab) finish(b *background) int {
 	case <-time.After(patience):
 		l.t.Fatalf("it does not end:\n%s", b.stderr.String())
 	}
-	if ws := b.cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
-		return 128 + int(ws.Signal())
-	}
-	return b.cmd.ProcessState.ExitCode()
+	return b.code()
 }
 
 func (l *faultyLab) kill(pid int, sig syscall.Signal) {

@@ -38,6 +38,38 @@ type background struct {
 	seen           map[process]bool // processes that were below it at some time
 }
 
+func newBackground(exe string, args ...string) *background {
+	b := &background{cmd: exec.Command(exe, args...), ended: make(chan struct{}), seen: map[process]bool{}}
+	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+	return b
+}
+
+// start starts the command, which closes ended.
+func (b *background) start() error {
+	if err := b.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		defer close(b.ended)
+		_ = b.cmd.Wait()
+	}()
+	return nil
+}
+
+// kill ends the command, if it has not ended.
+func (b *background) kill() {
+	_ = b.cmd.Process.Kill()
+	<-b.ended
+}
+
+// code is the exit status of a command that has ended, as a shell says it.
+func (b *background) code() int {
+	if ws := b.cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return b.cmd.ProcessState.ExitCode()
+}
+
 // buffer is written by a process and read by a script at the same time.
 type buffer struct {
 	mu sync.Mutex
@@ -74,9 +106,8 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 			break
 		}
 	}
-	b := &background{cmd: exec.Command(path, args[2:]...), ended: make(chan struct{}), seen: map[process]bool{}}
+	b := newBackground(path, args[2:]...)
 	b.cmd.Dir = ts.MkAbs(".")
-	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
 	for _, key := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK", "GORACE"} {
 		if v := ts.Getenv(key); v != "" {
 			b.cmd.Env = append(b.cmd.Env, key+"="+v)
@@ -87,15 +118,8 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Ignore(syscall.SIGHUP)
 	}
-	ts.Check(b.cmd.Start())
-	go func() {
-		defer close(b.ended)
-		_ = b.cmd.Wait()
-	}()
-	ts.Defer(func() {
-		_ = b.cmd.Process.Kill() // an error says that it has ended
-		<-b.ended
-	})
+	ts.Check(b.start())
+	ts.Defer(b.kill)
 	ts.Value(backgroundKey).(map[string]*background)[args[0]] = b
 }
 
@@ -159,10 +183,7 @@ func cmdFinish(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	fmt.Fprint(ts.Stdout(), b.stdout.String())
 	fmt.Fprint(ts.Stderr(), b.stderr.String())
-	code := b.cmd.ProcessState.ExitCode()
-	if ws := b.cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
-		code = 128 + int(ws.Signal())
-	}
+	code := b.code()
 	if code != number(ts, args[1]) {
 		ts.Fatalf("%s: exit code %d, want %s", args[0], code, args[1])
 	}

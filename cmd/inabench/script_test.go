@@ -288,7 +288,7 @@ func cmdModest(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		break
 	}
-	code := endOf(b)
+	code := b.code()
 	if asked && code != 128+int(syscall.SIGTERM) && code != exitLeftovers {
 		ts.Fatalf("%s: exit code %d after SIGTERM", strings.Join(args[1:], " "), code)
 	}

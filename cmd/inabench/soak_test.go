@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -266,21 +265,16 @@ func (s *soak) start(args ...string) *background { return s.begin(s.exe, args...
 
 func (s *soak) begin(exe string, args ...string) *background {
 	s.t.Helper()
-	b := &background{cmd: exec.Command(exe, args...), ended: make(chan struct{}), seen: map[process]bool{}}
+	b := newBackground(exe, args...)
 	b.cmd.Dir = s.dir
-	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
 	b.cmd.Env = []string{
 		"PATH=" + filepath.Dir(s.exe) + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(s.dir, "home"),
 		"TMPDIR=" + filepath.Join(s.dir, "tmp"), "XDG_STATE_HOME=" + filepath.Join(s.dir, "state"),
 		"GORACE=" + os.Getenv("GORACE"), soakMark + "=" + strconv.Itoa(s.round),
 	}
-	if err := b.cmd.Start(); err != nil {
+	if err := b.start(); err != nil {
 		s.t.Fatal(err)
 	}
-	go func() {
-		defer close(b.ended)
-		_ = b.cmd.Wait()
-	}()
 	return b
 }
 
@@ -299,18 +293,10 @@ func (s *soak) quietly(args ...string) (code int, out string) {
 	select {
 	case <-b.ended:
 	case <-time.After(2 * patience):
-		_ = b.cmd.Process.Kill()
-		<-b.ended
+		b.kill()
 		s.t.Errorf("round %d: inabench %s hangs", s.round, strings.Join(args, " "))
 	}
-	return endOf(b), b.stdout.String() + b.stderr.String()
-}
-
-func endOf(b *background) int {
-	if ws := b.cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
-		return 128 + int(ws.Signal())
-	}
-	return b.cmd.ProcessState.ExitCode()
+	return b.code(), b.stdout.String() + b.stderr.String()
 }
 
 // signal sends one of b's processes a signal after a time, b itself or any of them, and returns whom; nil: it had
@@ -382,11 +368,10 @@ func (s *soak) one() {
 		if time.Now().After(deadline) {
 			row.hung++
 			s.t.Errorf("round %d: %s, %s: hangs:\n%s", s.round, sub.name, c.what, b.stderr.String())
-			_ = b.cmd.Process.Kill()
-			<-b.ended
+			b.kill()
 		}
 	}
-	code := endOf(b)
+	code := b.code()
 	row.ends[code]++
 	if took := time.Since(killed); c.name == "end" && took > 10*time.Second {
 		row.hung++
