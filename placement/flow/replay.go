@@ -16,7 +16,8 @@ type (
 	Lag      = packets.Lag
 )
 
-// replayEvents are what following a whole run may take, and its repetitions, of which there are at least four.
+// replayEvents are what following a whole run once may take, and all its repetitions beyond the fourth: long runs are
+// followed four times even so, as in the mean of a steady state there is nothing of what moves for minutes.
 const replayEvents = 48_000_000
 
 // Replay predicts what jobs get in phases of one run, as Occupancy does of a steady state: jobs that join find

@@ -175,10 +175,10 @@ const startup = 2
 
 // Replay follows n from empty queues and memories as jobs come and go, and says what is counted at each of the
 // schedule's times. Offsets are those that jobs have; what is not known is drawn in each run: when within
-// Times.Within a job begins, and where in a block its PSNs are sent. There are manyRuns runs where the limits have room
-// for them, and more until means are known. It is deterministic. ok is false where not even minRuns runs fit the
-// limits, or some job cannot send. What remains of a job without a result in
-// a time is 0, and its shares are 1.
+// Times.Within a job begins, and where in a block its PSNs are sent. Limits.Events are those of each of the first
+// minRuns runs. There are manyRuns runs where so many events, over all runs, have room for them, and more until
+// means are known. It is deterministic. ok is false where a run takes more events, or some job cannot send. What
+// remains of a job without a result in a time is 0, and its shares are 1.
 func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 	if s.Validate(len(n.Jobs)) != nil || len(s.Counts) == 0 {
 		return nil, false
@@ -212,7 +212,7 @@ func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 				m.reset(mix(l.Seed ^ uint64(runs+i)*golden))
 				d := &side[i]
 				d.counts = accumulators(n, s)
-				d.events, d.ok = m.replay((l.Events-used)/minRuns, d.counts)
+				d.events, d.ok = m.replay(l.Events, d.counts)
 			})
 		}
 		g.Wait()

@@ -150,6 +150,25 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
+// TestReplayLong: a run of which the limits have room for one is followed as often as a standard error needs, and no
+// oftener.
+func TestReplayLong(t *testing.T) {
+	s := Schedule{Jobs: []Times{{End: 1000}}, Counts: []Count{{20, 1000}}}
+	run := func(events int) *Result {
+		r, ok := Replay(rack(40, Linear, Job{Window: 64}), s, Limits{Seed: 1, Error: .003, Events: events})
+		if !ok {
+			t.Fatalf("%d events: no result", events)
+		}
+		return r[0]
+	}
+	many := run(1e8)
+	each := many.Events / many.Runs
+	few := run(each + each/10)
+	if many.Runs < manyRuns || few.Runs != minRuns {
+		t.Errorf("%d runs where there is room, and %d in that for one", many.Runs, few.Runs)
+	}
+}
+
 // TestReplayAgainstProtocol holds phases of runs in which jobs come and go to the packets of testbed/ina. The bars are
 // those of single runs, of which other tests have the mean.
 //
