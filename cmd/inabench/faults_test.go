@@ -105,6 +105,7 @@ type faultyLab struct {
 	run    *background
 	broke  time.Time
 	seen   map[process]bool // what ran on hosts
+	env    []string         // of what is started, besides the usual
 }
 
 // fault is a row of the table.
@@ -467,7 +468,7 @@ func (l *faultyLab) start(args ...string) *background {
 	b := newBackground("/proc/self/exe", args...)
 	b.cmd.Args[0] = "inabench"
 	b.cmd.Dir = l.dir
-	b.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "GORACE=" + os.Getenv("GORACE")}
+	b.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "GORACE=" + os.Getenv("GORACE")}, l.env...)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	l.check(b.start())
 	l.t.Cleanup(b.kill)
@@ -542,17 +543,26 @@ func (l *faultyLab) clean(f *fault) {
 	if f.heal != nil {
 		f.heal(l)
 	}
-	command := func(args ...string) string {
-		b := l.start(append([]string{"clean"}, args...)...)
-		if exit := l.finish(b); exit != 0 {
-			l.t.Errorf("clean %s: exit code %d: %s", args, exit, b.stderr.String())
-		}
-		return b.stdout.String() + b.stderr.String()
-	}
 	if f.exit == exitLeftovers || f.silent {
-		l.t.Logf("clean:\n%s", command())
+		l.t.Logf("clean:\n%s", l.cleaned())
 	}
-	out := command("--dry-run", "-i", "lab.toml")
+	l.unchanged()
+}
+
+// cleaned is what clean says, which must come to its end.
+func (l *faultyLab) cleaned(args ...string) string {
+	l.t.Helper()
+	b := l.start(append([]string{"clean"}, args...)...)
+	if exit := l.finish(b); exit != 0 {
+		l.t.Errorf("clean %s: exit code %d: %s", args, exit, b.stderr.String())
+	}
+	return b.stdout.String() + b.stderr.String()
+}
+
+// unchanged checks that clean finds nothing to do.
+func (l *faultyLab) unchanged() {
+	l.t.Helper()
+	out := l.cleaned("--dry-run", "-i", "lab.toml")
 	if m := regexp.MustCompile(`(?m)^.*\b[1-9][0-9]* (job|route|group|process|lease).*$`).FindString(out); m != "" {
 		l.t.Errorf("left: %s", m)
 	}

@@ -33,6 +33,7 @@ const skipInTests = "governor"
 // their path, and it starts itself again as agent, host and switch.
 func TestMain(m *testing.M) {
 	held(os.Args)
+	mortal()
 	if code, ok := hidden(os.Args, os.Stdin, os.Stdout, os.Stderr); ok {
 		syscall.Exit(code) // the race detector sleeps for a second in os.Exit
 	}

@@ -459,6 +459,11 @@ func lock(f *os.File, how, tries int) error {
 	return nil
 }
 
+// Watch is called, where it is set, each time that a journal of this process is about to be written and when that is
+// on the disk: between the two calls of a line nothing is changed, and between those of two lines a change may be.
+// Tests set it, before they open a journal, to end the process there.
+var Watch = func() {}
+
 // syncDir makes the names in a directory last.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
@@ -481,6 +486,7 @@ func (j *Journal) write(events ...event) error {
 		}
 		text = append(text, one...)
 	}
+	Watch()
 	if _, err := j.file.Write(text); err != nil {
 		// What follows half a line could not be read.
 		if terr := j.file.Truncate(j.log.whole); terr != nil {
@@ -493,6 +499,7 @@ func (j *Journal) write(events ...event) error {
 		j.err = fmt.Errorf("write the journal: %w", err) // what is on the disk now nobody knows
 		return j.err
 	}
+	Watch()
 	return nil
 }
 
