@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -36,14 +37,18 @@ type remoteAgent struct {
 	heard time.Time // when it last said something, since it has started
 	moved time.Time // when it last said that it has sent something more
 	spent float64   // Processor when its health was asked last
+	told  int       // reports that wait for somebody to ask for samples
 
-	ready, started chan struct{}
-	pongs          chan agent.Event
-	answers        chan agent.Event // to commands of ask
-	asked          int64
-	over           chan struct{} // closed when the process has ended
-	stalls         *stall.Record // on the run's clock
-	onSample       func(*remoteAgent, agent.Event)
+	ready, started chan struct{} // closed once
+
+	onceReady, onceStarted sync.Once
+
+	pongs    chan agent.Event
+	answers  chan agent.Event // to commands of ask
+	asked    int64
+	over     chan struct{} // closed when the process has ended
+	stalls   *stall.Record // on the run's clock
+	onSample func(*remoteAgent, agent.Event)
 }
 
 func newAgent(name, job, of, host string, beat time.Duration, onSample func(*remoteAgent, agent.Event)) *remoteAgent {
@@ -57,55 +62,10 @@ func newAgent(name, job, of, host string, beat time.Duration, onSample func(*rem
 // read consumes the agent's events until its stdout ends, then waits for it.
 func (a *remoteAgent) read() {
 	defer close(a.over)
-	var once, onceStarted sync.Once
 	sc := bufio.NewScanner(a.proc.Stdout)
 	sc.Buffer(make([]byte, 64<<10), 1<<20)
 	for sc.Scan() {
-		var ev agent.Event
-		if err := json.Unmarshal(sc.Bytes(), &ev); err != nil {
-			a.fail(fmt.Errorf("%s on host %s: not an event: %.80q", a.name, a.host, sc.Text()))
-			continue
-		}
-		select {
-		case <-a.started:
-			a.hear(time.Now())
-		default:
-		}
-		switch ev.Event {
-		case "ready":
-			once.Do(func() { close(a.ready) })
-		case "started":
-			onceStarted.Do(func() {
-				a.mu.Lock()
-				a.began = ev.T
-				a.mu.Unlock()
-				close(a.started)
-			})
-		case "pong":
-			select {
-			case a.pongs <- ev:
-			default:
-			}
-		case "held", "paused", "counted":
-			select {
-			case a.answers <- ev:
-			default: // nobody waits for it any more
-			}
-		case "error":
-			a.fail(fmt.Errorf("%s on host %s: %s", a.name, a.host, ev.Error))
-		case "sample", "done":
-			a.mu.Lock()
-			if ev.Stats != nil {
-				if a.last == nil || ev.Stats.PacketsSent != a.last.PacketsSent {
-					a.moved = time.Now()
-				}
-				a.last, a.lastT = ev.Stats, ev.T
-			}
-			a.ended = a.ended || ev.Event == "done"
-			a.mu.Unlock()
-			a.hearStalls(ev)
-			a.onSample(a, ev)
-		}
+		a.line(sc.Bytes(), time.Now())
 	}
 	err := a.proc.Wait()
 	a.mu.Lock()
@@ -115,6 +75,58 @@ func (a *remoteAgent) read() {
 			err = errors.New("ended without a last report")
 		}
 		a.err = a.named(supervise.Why(err))
+	}
+}
+
+// farthest is how far from 0 the clock of an agent may be, in s: a thousand years.
+const farthest = 1000 * 365.25 * 86400
+
+// line is a line that the agent says, an event, at a time of this program.
+func (a *remoteAgent) line(text []byte, now time.Time) {
+	var ev agent.Event
+	if err := json.Unmarshal(text, &ev); err != nil || math.Abs(ev.T) > farthest {
+		a.fail(fmt.Errorf("%s on host %s: not an event: %.80q", a.name, a.host, text))
+		return
+	}
+	select {
+	case <-a.started:
+		a.hear(now)
+	default:
+	}
+	switch ev.Event {
+	case "ready":
+		a.onceReady.Do(func() { close(a.ready) })
+	case "started":
+		a.onceStarted.Do(func() {
+			a.mu.Lock()
+			a.began = ev.T
+			a.mu.Unlock()
+			close(a.started)
+		})
+	case "pong":
+		select {
+		case a.pongs <- ev:
+		default:
+		}
+	case "held", "paused", "counted":
+		select {
+		case a.answers <- ev:
+		default: // nobody waits for it any more
+		}
+	case "error":
+		a.fail(fmt.Errorf("%s on host %s: %.4096s", a.name, a.host, ev.Error))
+	case "sample", "done":
+		a.mu.Lock()
+		if ev.Stats != nil {
+			if a.last == nil || ev.Stats.PacketsSent != a.last.PacketsSent {
+				a.moved = now
+			}
+			a.last, a.lastT = ev.Stats, ev.T
+		}
+		a.ended = a.ended || ev.Event == "done"
+		a.mu.Unlock()
+		a.hearStalls(ev)
+		a.onSample(a, ev)
 	}
 }
 

@@ -553,8 +553,15 @@ func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
 	s := collectors.WorkerSamples(a.runTime(ev.T), a.name, a.of, *ev.Stats)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if a.told++; a.told > mostTold {
+		a.fail(fmt.Errorf("%s on host %s: %d reports since it was asked last, more than anybody asks for", a.name, a.host, a.told))
+		return
+	}
 	d.samples = append(d.samples, s...)
 }
+
+// mostTold is how many reports of an agent wait to be asked for, at most: those of minutes.
+const mostTold = 20_000
 
 // Sample implements testbed.Deployment: what agents have said since the last call,
 // and the counters of NICs and switches now. A source that cannot be read is an
@@ -570,6 +577,11 @@ func (d *deployment) Sample(ctx context.Context) ([]results.Sample, error) {
 	d.mu.Lock()
 	out := append(d.samples, counters...)
 	d.samples = nil
+	for _, j := range d.jobs {
+		for _, a := range j.agents {
+			a.told = 0
+		}
+	}
 	d.mu.Unlock()
 	// Whatever else could not be read, what broke the deployment is why.
 	if cause := context.Cause(outer); cause != nil {

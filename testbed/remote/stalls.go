@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -94,14 +95,20 @@ func (a *remoteAgent) stood() []testbed.Stall {
 	return told(a.name+" on host "+a.host, a.stalls.Take(), "paced sends were late by", "it did not run for")
 }
 
-// hearStalls keeps what an agent tells of its stalls, on the run's clock.
+// hearStalls keeps what an agent tells of its stalls, on the run's clock, where that makes sense.
 func (a *remoteAgent) hearStalls(ev agent.Event) {
 	for _, s := range ev.Stalls {
-		s.Start = seconds(a.runTime(s.Start.Seconds()))
-		s.End = seconds(a.runTime(s.End.Seconds()))
+		start, end := a.runTime(s.Start.Seconds()), a.runTime(s.End.Seconds())
+		if start > end || math.Abs(start) > longest || math.Abs(end) > longest || s.Late < 0 || s.Count < 0 {
+			continue
+		}
+		s.Start, s.End = seconds(start), seconds(end)
 		a.stalls.Insert(s)
 	}
 }
+
+// longest is how far from its beginning a run comes, in s: no run is planned for a tenth of that.
+const longest = 1e8
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 

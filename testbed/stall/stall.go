@@ -4,6 +4,7 @@ package stall
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -119,6 +120,9 @@ func (r *Record) add(s Span) {
 		last.Count += s.Count
 		r.total.Sum += last.End - last.Start
 		r.begin, r.end = min(r.begin, s.Start), max(r.end, s.End)
+	}
+	if r.total.Sum < 0 { // more than can be counted, which is made up
+		r.total.Sum = math.MaxInt64
 	}
 	r.total.Longest = max(r.total.Longest, r.end-r.begin)
 	if len(r.spans) > kept {
