@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -229,11 +230,26 @@ func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 		if pt.Plan == nil { // it is placed again
 			continue
 		}
-		if err := placement.Validate(pt.Plan, points[i].Spec.inv); err != nil {
+		if err := errors.Join(points[i].Spec.places(pt.Plan), placement.Validate(pt.Plan, points[i].Spec.inv)); err != nil {
 			return nil, invalidf("plan %s: point %d: %w", name, i, err)
 		}
 	}
 	return &p, nil
+}
+
+// places is an error if a plan is not of the experiment's jobs, in their order.
+func (s *Spec) places(plan *placement.Plan) error {
+	if len(plan.Jobs) != len(s.Jobs) {
+		return fmt.Errorf("it places %d jobs, and the experiment has %d", len(plan.Jobs), len(s.Jobs))
+	}
+	var errs []error
+	for i, want := range s.PlacementJobs() {
+		if got := &plan.Jobs[i]; got.Name != want.Name || got.ID != want.ID || got.Collective != want.Collective {
+			errs = append(errs, fmt.Errorf("its job %d is %s, with id %d and collective %s; the experiment's is %s, with id %d and collective %s",
+				i+1, got.Name, got.ID, got.Collective, want.Name, want.ID, want.Collective))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // stale is an error if the plan was made for another inventory than this.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/placement"
 )
 
 // A cluster that an experiment describes may be another one in every point: each is planned, and
@@ -59,6 +61,9 @@ values = ["10Gbit/s", "40Gbit/s"]
 		want  string
 	}{
 		"a host that is not there": {func() { plan.Points[1].Plan.Jobs[0].Workers[0].Host = "r9h9" }, "point 1: "},
+		"a job too few":            {func() { plan.Points[0].Plan = &placement.Plan{} }, "places 0 jobs, and the experiment has 1"},
+		"a job of another name":    {func() { plan.Points[1].Plan.Jobs[0].Name = "B" }, "its job 1 is B"},
+		"a rank below 0":           {func() { plan.Points[1].Plan.Jobs[0].Workers[1].Rank = -1 }, "worker 1 has rank -1"},
 		"a point too many":         {func() { plan.Points = append(plan.Points, PlanPoint{}) }, "3 points, its experiment 2"},
 	} {
 		points := slices.Clone(plan.Points)

@@ -205,9 +205,11 @@ func Validate(plan *Plan, inv *inventory.Inventory) error {
 			bad("has no workers")
 		}
 		seen := map[string]bool{}
+		ranked := true // so that a worker is a bit of what a switch expects
 		for k, w := range j.Workers {
 			if w.Rank != k {
 				bad("worker %d has rank %d", k, w.Rank)
+				ranked = false
 			}
 			if seen[w.Host] {
 				bad("has two workers on host %s", w.Host)
@@ -250,6 +252,13 @@ func Validate(plan *Plan, inv *inventory.Inventory) error {
 			if _, err := hostLink(t, j.PS, j.PSNIC, ""); err != nil {
 				bad("PS: %w", err)
 			}
+		}
+		if ranked && len(j.Tree) > 0 && len(j.Workers) > MaxWorkers {
+			bad("has %d workers in a tree, of which switches tell %d apart", len(j.Workers), MaxWorkers)
+			ranked = false
+		}
+		if !ranked {
+			continue
 		}
 		for _, err := range checkTree(t, inv, j) {
 			bad("%w", err)
