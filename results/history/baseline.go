@@ -114,7 +114,7 @@ func ReadBaselines(root string) ([]Baseline, error) {
 		}
 		var b Baseline
 		if err == nil {
-			err = json.Unmarshal(data, &b)
+			b, err = parseBaseline(data)
 		}
 		if err != nil { // better than to take it for no baseline
 			return nil, fmt.Errorf("read baseline %s: %w", filepath.Join(path, e.Name()), err)
@@ -122,4 +122,17 @@ func ReadBaselines(root string) ([]Baseline, error) {
 		out = append(out, b)
 	}
 	return out, nil
+}
+
+// parseBaseline reads a baseline's file. It names a run beside it, and nothing elsewhere.
+func parseBaseline(data []byte) (b Baseline, err error) {
+	if err := json.Unmarshal(data, &b); err != nil {
+		return Baseline{}, err
+	}
+	for what, name := range map[string]string{"run's directory": b.Run, "setting's key": b.Setting} {
+		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
+			return Baseline{}, fmt.Errorf("%q is no %s", name, what)
+		}
+	}
+	return b, nil
 }
