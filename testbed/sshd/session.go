@@ -272,7 +272,7 @@ func (r *run) serveFiles(ctx context.Context) {
 	if r.server.Dir != "" {
 		opts = append(opts, sftp.WithServerWorkingDirectory(r.server.Dir))
 	}
-	server, err := sftp.NewServer(r.ch, opts...)
+	server, err := sftp.NewServer(alone{r.ch}, opts...)
 	if err != nil {
 		r.server.logf("sftp: %v", err)
 		return
@@ -283,4 +283,15 @@ func (r *run) serveFiles(ctx context.Context) {
 	}
 	server.Close()
 	r.exitStatus(0)
+}
+
+// alone is a channel on which nothing is written while this process has a child that has not become another program
+// yet: until then that holds all files open that this process did, and nobody can run one of them whose writing, a
+// reply says, has ended ("text file busy").
+type alone struct{ io.ReadWriteCloser }
+
+func (a alone) Write(b []byte) (int, error) {
+	syscall.ForkLock.RLock()
+	syscall.ForkLock.RUnlock() //nolint:staticcheck // waiting for it is all
+	return a.ReadWriteCloser.Write(b)
 }
