@@ -121,24 +121,28 @@ reason = "aggregation must never change a sum"
 
 // chaos is what happens to a round.
 type chaos struct {
-	name  string
-	what  string // for people
-	codes []int  // with which the round may end; nil: any but one that says nothing
-	do    func(s *soak, b *background, rnd *rand.Rand, at time.Duration)
+	what   string
+	before func(s *soak, rnd *rand.Rand, command []string) []string       // the command is changed for it; nil: it is not
+	do     func(s *soak, b *background, rnd *rand.Rand, at time.Duration) // while it runs, after a time; nil: nothing
+
+	decided bool // the round has a verdict
+	ended   bool // the program may end by a signal
+	soon    bool // it ends within 10 s of one
+	cut     bool // it ends at once, and leaves what it has measured
 }
 
 var chaoses = []chaos{
-	{"nothing", "nothing", []int{exitOK, exitInconclusive}, nil},
-	{"kill one", "SIGKILL of any process of it", nil, func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
+	{what: "nothing", decided: true},
+	{what: "SIGKILL of any process of it", ended: true, do: func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
 		s.signal(b, rnd, at, false, syscall.SIGKILL)
 	}},
-	{"kill first", "SIGKILL of inabench", nil, func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
+	{what: "SIGKILL of inabench", ended: true, cut: true, do: func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
 		s.signal(b, rnd, at, true, syscall.SIGKILL)
 	}},
-	{"end", "SIGTERM, SIGINT or SIGHUP", nil, func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
+	{what: "SIGTERM, SIGINT or SIGHUP", ended: true, soon: true, do: func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
 		s.signal(b, rnd, at, true, []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}[rnd.IntN(3)])
 	}},
-	{"stop", "SIGSTOP of any process for .05 to 2 s", nil, func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
+	{what: "SIGSTOP of any process for .05 to 2 s", do: func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
 		if p := s.signal(b, rnd, at, false, syscall.SIGSTOP); p != nil {
 			time.Sleep(50*time.Millisecond + time.Duration(rnd.Int64N(int64(1950*time.Millisecond))))
 			if p.exists() {
@@ -146,16 +150,27 @@ var chaoses = []chaos{
 			}
 		}
 	}},
-	{"full disk", "a disk of 16 kB to 1 MB for the runs", nil, nil},
-	{"damage", "runs and the index damaged before", []int{exitOK, exitInconclusive}, nil},
-	{"two users", "another run, gc and history meanwhile", []int{exitOK, exitInconclusive}, func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
+	{what: "a disk of 16 kB to 1 MB for the runs", before: func(s *soak, rnd *rand.Rand, command []string) []string {
+		disk := fmt.Sprintf("disk=%d:%s", 16<<10+rnd.IntN(1<<20), filepath.Join(s.dir, "runs"))
+		return append([]string{filepath.Join(filepath.Dir(s.exe), "confined"), disk}, command...)
+	}},
+	{what: "runs and the index damaged before", decided: true, before: func(s *soak, rnd *rand.Rand, command []string) []string {
+		s.damage(rnd)
+		return command
+	}},
+	{what: "another run, gc and history meanwhile", decided: true, do: func(s *soak, b *background, rnd *rand.Rand, at time.Duration) {
 		for running(b) {
 			for _, args := range [][]string{{"history", "goodput"}, {"gc", "--keep", "8"}, {"run", "trace.toml", "-q"}, {"show"}} {
 				s.quietly(args...)
 			}
 		}
 	}},
-	{"clock", "a clock of an agent that jumps (--sabotage jump-clock)", nil, nil},
+	{what: "a clock of an agent that jumps (--sabotage jump-clock)", before: func(s *soak, rnd *rand.Rand, command []string) []string {
+		if !slices.Contains(command, "sweep.toml") {
+			command = []string{s.exe, "run", "short.toml"} // of which agents have a clock
+		}
+		return append(command, "--sabotage", "jump-clock", "--set", "job.A.duration=3s", "--set", "measure.duration=2800ms") // faults begin after a second
+	}},
 }
 
 // soak is what goes on from round to round.
@@ -333,31 +348,20 @@ func (s *soak) one() {
 	rnd := rand.New(rand.NewPCG(s.seed, uint64(s.round)))
 	sub := subjects[rnd.IntN(len(subjects))]
 	c := chaoses[rnd.IntN(len(chaoses))]
-	row := s.rows[c.name]
+	row := s.rows[c.what]
 	if row == nil {
 		row = &soakRow{ends: map[int]int{}}
-		s.rows[c.name] = row
+		s.rows[c.what] = row
 	}
 	row.rounds++
 	before := s.look()
 	runs := s.runs()
-	args, exe := slices.Clone(sub.args), s.exe
-	switch c.name {
-	case "full disk":
-		size := 16<<10 + rnd.IntN(1<<20)
-		args = append([]string{fmt.Sprintf("disk=%d:%s", size, filepath.Join(s.dir, "runs")), s.exe}, args...)
-		exe = filepath.Join(filepath.Dir(s.exe), "confined")
-	case "damage":
-		s.damage(rnd)
-	case "clock":
-		if sub.args[0] != "run" || sub.name == "a trace" {
-			sub = subjects[0]
-			args = slices.Clone(sub.args)
-		}
-		args = append(args, "--sabotage", "jump-clock", "--set", "job.A.duration=3s", "--set", "measure.duration=2800ms") // faults begin after a second
+	command := append([]string{s.exe}, sub.args...)
+	if c.before != nil {
+		command = c.before(s, rnd, command)
 	}
 	began := time.Now()
-	b := s.begin(exe, args...)
+	b := s.begin(command[0], command[1:]...)
 	var killed time.Time
 	if c.do != nil {
 		c.do(s, b, rnd, time.Duration(rnd.Int64N(int64(sub.last))))
@@ -373,15 +377,14 @@ func (s *soak) one() {
 	}
 	code := b.code()
 	row.ends[code]++
-	if took := time.Since(killed); c.name == "end" && took > 10*time.Second {
+	if took := time.Since(killed); c.soon && took > 10*time.Second {
 		row.hung++
 		s.t.Errorf("round %d: %s: took %v to end", s.round, sub.name, took)
 	}
 	say := func(format string, args ...any) {
-		s.t.Errorf("round %d (seed %d): %s, %s, exit code %d: %s\n%s", s.round, s.seed, sub.name, c.what, code, fmt.Sprintf(format, args...), tailOf(b.stderr.String()))
+		s.t.Errorf("round %d (seed %d): %s, %s, exit code %d: %s\n%s", s.round, s.seed, strings.Join(command[1:], " "), c.what, code, fmt.Sprintf(format, args...), tailOf(b.stderr.String()))
 	}
-	interrupted := c.name == "kill first" || c.name == "kill one" || c.name == "end"
-	if c.codes != nil && !slices.Contains(c.codes, code) || code == exitUsage || code > 128 && !interrupted {
+	if c.decided && code != exitOK && code != exitInconclusive || code == exitUsage || code > 128 && !c.ended {
 		row.codes++
 		say("which it may not end with")
 	}
@@ -582,7 +585,7 @@ func (s *soak) records(row *soakRow, had map[string]bool, c chaos, killed, began
 		}
 		// Samples reach the disk as they are taken: at most an interval, and .2 s, before it was killed.
 		info, err := os.Stat(filepath.Join(path, "samples.jsonl"))
-		if c.name == "kill first" && err == nil && info.Size() > 0 && !killed.IsZero() && rec.Finished.IsZero() {
+		if c.cut && err == nil && info.Size() > 0 && !killed.IsZero() && rec.Finished.IsZero() {
 			if late := killed.Sub(info.ModTime()); late > 250*time.Millisecond && info.ModTime().After(began) && measuring(path, killed) {
 				row.readings++
 				say("%s: the last sample was written %v before it was killed", name, late)
@@ -693,7 +696,7 @@ func (s *soak) table() string {
 	b.WriteString("| what happens | rounds | exit codes | processes | namespaces | mounts | files | descriptors | leases | lost readings | wrong sums | unreadable |\n")
 	b.WriteString("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range chaoses {
-		r := s.rows[c.name]
+		r := s.rows[c.what]
 		if r == nil {
 			continue
 		}
