@@ -177,6 +177,7 @@ func options(ctx context.Context, sw inventory.Switch, ports []uint32, o p4rt.Op
 		return o, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
 	}
 	o.WholeCounters = sw.DeviceConfig == inventory.StratumConfig || sw.DeviceConfig == inventory.SDEConfig
+	o.FullWidth = sw.DeviceConfig == inventory.SDEConfig
 	g, err := GNMI(sw)
 	if g == nil || err != nil {
 		return o, err

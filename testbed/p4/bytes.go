@@ -17,6 +17,9 @@ func Bytes(v uint64) []byte {
 	return b
 }
 
+// Width is how many bytes a byte string of a bit<bits> value has with all of its leading zeros, at least 1.
+func Width(bits int) int { return max(1, (bits+7)/8) }
+
 // Uint decodes the byte string of a bit<width> value. It need not be canonical:
 // leading zeros are allowed to any length. An empty string, or a value that needs
 // more than width (or 64) bits, is an error wrapping ErrRange.

@@ -12,7 +12,7 @@ import (
 
 func (p *Pipeline) key(t Table, key uint64) (*p4v1.TableEntry, error) {
 	tab := p.tables[t]
-	b, err := fit(key, tab.key.bits)
+	b, err := p.bytes(key, tab.key.bits)
 	if err != nil {
 		return nil, fmt.Errorf("key of table %s: %w", t, err)
 	}
@@ -74,25 +74,29 @@ func checkJobEntry(e *ina.JobEntry) error {
 	return nil
 }
 
-func fit(v uint64, bits int) ([]byte, error) {
+// bytes is a value of so many bits as a byte string.
+func (p *Pipeline) bytes(v uint64, bits int) ([]byte, error) {
 	b := Bytes(v)
 	if _, err := Uint(b, bits); err != nil {
 		return nil, err
+	}
+	if p.fullWidth {
+		b = append(make([]byte, Width(bits)-len(b)), b...)
 	}
 	return b, nil
 }
 
 // encode fills in act's parameters; those of ps that it lacks are left out.
-func encode[E any](act action, ps []param[E], e *E) (*p4v1.TableAction, error) {
+func encode[E any](p *Pipeline, act action, ps []param[E], e *E) (*p4v1.TableAction, error) {
 	a := &p4v1.Action{ActionId: act.id}
-	for _, p := range ps {
-		f, ok := act.params[p.name]
+	for _, of := range ps {
+		f, ok := act.params[of.name]
 		if !ok {
 			continue
 		}
-		b, err := fit(p.get(e), f.bits)
+		b, err := p.bytes(of.get(e), f.bits)
 		if err != nil {
-			return nil, fmt.Errorf("parameter %s of action %s: %w", p.name, act.name, err)
+			return nil, fmt.Errorf("parameter %s of action %s: %w", of.name, act.name, err)
 		}
 		a.Params = append(a.Params, &p4v1.Action_Param{ParamId: f.id, Value: b})
 	}

@@ -130,7 +130,7 @@ func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {
 			}
 		}
 	}
-	if te.Action, err = encode(act, jobParams, &e); err != nil {
+	if te.Action, err = encode(p, act, jobParams, &e); err != nil {
 		return nil, fmt.Errorf("job %d: %w", e.Job, err)
 	}
 	return te, nil
@@ -178,7 +178,7 @@ func (p *Pipeline) EncodeRoute(r Route) (*p4v1.TableEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if te.Action, err = encode(p.forward, routeParams, &r); err != nil {
+	if te.Action, err = encode(p, p.forward, routeParams, &r); err != nil {
 		return nil, fmt.Errorf("route to %s: %w", ip(r.Dst), err)
 	}
 	return te, nil

@@ -85,6 +85,8 @@ type Pipeline struct {
 	excl     action // id 0: the target has no exclusive trees
 	counters []Counter
 	limits   *Limits
+
+	fullWidth bool
 }
 
 type field struct {
@@ -173,6 +175,15 @@ func NewPipeline(info *p4configv1.P4Info) (*Pipeline, error) {
 		p.counters = append(p.counters, counter)
 	}
 	return p, nil
+}
+
+// FullWidth is the pipeline with byte strings that have the width of their fields, leading zeros included, where it
+// encodes entries. Servers on a PI (p4lang/PI, proto/frontend) of before March 2021, 4961fb9, refuse others, as the
+// P4Runtime specification 1.0 has it; later ones want the shortest, and take both.
+func (p *Pipeline) FullWidth() *Pipeline {
+	q := *p
+	q.fullWidth = true
+	return &q
 }
 
 // Info returns the p4info the pipeline was made from. It must not be changed.

@@ -47,6 +47,8 @@ type Options struct {
 	// cells are asked for. It is for servers that copy a counter from the chip for every read
 	// of it, even of one cell: Stratum's and the SDE's on Tofino.
 	WholeCounters bool
+	// FullWidth writes byte strings with their leading zeros, see p4.Pipeline.FullWidth: for the server of the SDE.
+	FullWidth bool
 	// Polite leaves a switch alone that another controller is primary of and stays
 	// so for a second: Dial then fails with an error wrapping ErrNotPrimary.
 	// Otherwise the latest bid wins.

@@ -58,7 +58,7 @@ func (g target) start(t *testing.T) (*personality.Server, *memory) {
 }
 
 func (g target) options() p4rt.Options {
-	return p4rt.Options{Ports: g.ports, WholeCounters: g.Name != "bmv2"}
+	return p4rt.Options{Ports: g.ports, WholeCounters: g.Name != "bmv2", FullWidth: g.FullWidth}
 }
 
 // compiled is the p4info as a compiler for another target might number it.
@@ -247,7 +247,8 @@ func TestPersonalityRefusals(t *testing.T) {
 
 // A server without table entries says so once and clearly: it is no use for inabench.
 func TestServerWithoutTables(t *testing.T) {
-	g := target{Personality: personality.Studio(), config: p4rt.SDEConfig{Program: "ina", Binary: []byte{1}, Context: []byte{1}}.Marshal()}
+	g := target{Personality: personality.SDE(), config: p4rt.SDEConfig{Program: "ina", Binary: []byte{1}, Context: []byte{1}}.Marshal()}
+	g.NoTables = true
 	srv, _ := g.start(t)
 	c, err := p4rt.Dial(t.Context(), "tor1", srv.P4RT, 0, p4rt.Options{})
 	if err != nil {
@@ -262,6 +263,34 @@ func TestServerWithoutTables(t *testing.T) {
 	}
 	if err := c.WriteJob(t.Context(), job(1, 8)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("write: %v", err)
+	}
+}
+
+// The SDE's server wants all bytes of a field, and refuses the shortest byte strings, which others want.
+func TestFullWidth(t *testing.T) {
+	g := targets()[1]
+	srv, mem := g.start(t)
+	for full, code := range map[bool]codes.Code{false: codes.InvalidArgument, true: codes.OK} {
+		o := g.options()
+		o.FullWidth = full
+		c, err := p4rt.Dial(t.Context(), "tor1", srv.P4RT, g.device, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Push(t.Context(), g.pipeline()); err != nil {
+			t.Fatal(err)
+		}
+		var refused *p4rt.Error
+		if err := c.Write(t.Context(), sample()); err != nil && !errors.As(err, &refused) {
+			t.Fatal(err)
+		}
+		if (refused == nil) != (code == codes.OK) || refused != nil && (len(refused.Updates) == 0 || refused.Updates[0].Code != code) {
+			t.Errorf("all bytes %v: %v, want %v", full, refused, code)
+		}
+		if b := mem.state(); full && !cmp.Equal(b, sample()) || !full && len(b.Jobs)+len(b.Routes) > 0 {
+			t.Errorf("all bytes %v: the switch has %+v", full, b)
+		}
+		c.Close(context.Background())
 	}
 }
 

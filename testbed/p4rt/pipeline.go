@@ -74,7 +74,7 @@ func sum(b []byte) string {
 // switch itself gives, where it gives one.
 func (c *Client) Push(ctx context.Context, p Pipeline) error {
 	const op = "push pipeline"
-	pipe, err := p4.NewPipeline(p.Info)
+	pipe, err := c.newPipeline(p.Info)
 	if err != nil {
 		return c.fail(op, err)
 	}
@@ -107,7 +107,7 @@ func (c *Client) Push(ctx context.Context, p Pipeline) error {
 	} else if err = c.load(ctx, p, loaded.Cookie); err == nil {
 		var now *p4v1.ForwardingPipelineConfig
 		if now, err = c.running(ctx); now.GetP4Info() != nil {
-			pipe, err = p4.NewPipeline(now.GetP4Info())
+			pipe, err = c.newPipeline(now.GetP4Info())
 		} else if status.Code(err) == codes.Unimplemented {
 			err = nil
 		}
@@ -162,7 +162,7 @@ func (c *Client) Attach(ctx context.Context) error {
 	if err != nil {
 		return c.fail("read pipeline", err)
 	}
-	pipe, err := p4.NewPipeline(now.GetP4Info())
+	pipe, err := c.newPipeline(now.GetP4Info())
 	if err != nil {
 		return c.fail("use the pipeline on the switch", err)
 	}
@@ -176,6 +176,15 @@ func (c *Client) Attach(ctx context.Context) error {
 	defer c.mu.Unlock()
 	c.pipe, c.loaded = pipe, loaded
 	return nil
+}
+
+// newPipeline is a p4info's, as the switch's server takes its entries.
+func (c *Client) newPipeline(info *p4configv1.P4Info) (*p4.Pipeline, error) {
+	p, err := p4.NewPipeline(info)
+	if err == nil && c.opt.FullWidth {
+		p = p.FullWidth()
+	}
+	return p, err
 }
 
 // deleteReplicas deletes every multicast group and every clone session; a switch without a

@@ -186,7 +186,7 @@ func (s *p4runtime) Write(ctx ctx, r *p4v1.WriteRequest) (*p4v1.WriteResponse, e
 	var at []int
 	for i, u := range r.GetUpdates() {
 		answers[i] = new(p4v1.Error)
-		here, err := s.update(u)
+		here, err := s.update(pipe, u)
 		if err == nil && !here {
 			var e *p4v1.Entity
 			if e, err = translate(pipe, u.GetEntity(), s.theirs()); err == nil {
@@ -228,12 +228,13 @@ func (s *p4runtime) Write(ctx ctx, r *p4v1.WriteRequest) (*p4v1.WriteResponse, e
 }
 
 // update refuses what the server refuses, and does what the embedded switch cannot.
-func (s *p4runtime) update(u *p4v1.Update) (here bool, err error) {
+func (s *p4runtime) update(pipe *p4.Pipeline, u *p4v1.Update) (here bool, err error) {
 	switch e := u.GetEntity().GetEntity().(type) {
 	case *p4v1.Entity_TableEntry:
 		if s.p.NoTables {
-			return false, status.Error(codes.Unimplemented, "TODO: implement with BFRT")
+			return false, status.Error(codes.Unimplemented, "Table entries are not implemented.")
 		}
+		return false, s.widths(pipe, e.TableEntry)
 	case *p4v1.Entity_RegisterEntry, *p4v1.Entity_ValueSetEntry:
 		return false, status.Errorf(codes.Unimplemented, "%T is not supported", e)
 	case *p4v1.Entity_CounterEntry:
@@ -308,7 +309,10 @@ func (s *p4runtime) read(ctx ctx, pipe *p4.Pipeline, query *p4v1.Entity) ([]*p4v
 	switch e := query.GetEntity().(type) {
 	case *p4v1.Entity_TableEntry:
 		if s.p.NoTables {
-			return nil, status.Error(codes.Unimplemented, "TODO: implement with BFRT")
+			return nil, status.Error(codes.Unimplemented, "Table entries are not implemented.")
+		}
+		if err := s.widths(pipe, e.TableEntry); err != nil {
+			return nil, err
 		}
 	case *p4v1.Entity_RegisterEntry:
 		return nil, status.Error(codes.Unimplemented, "Register reads are not supported yet")
@@ -339,8 +343,65 @@ func (s *p4runtime) read(ctx ctx, pipe *p4.Pipeline, query *p4v1.Entity) ([]*p4v
 		if out[i], err = translate(pipe, out[i], s.ours()); err != nil {
 			return nil, err
 		}
+		if te := out[i].GetTableEntry(); te != nil && s.p.FullWidth {
+			for _, f := range fields(pipe, te) {
+				*f.value = append(make([]byte, max(0, p4.Width(f.bits)-len(*f.value))), *f.value...)
+			}
+		}
 	}
 	return out, nil
+}
+
+// widths refuses byte strings that are narrower or wider than their fields, where the server does.
+func (s *p4runtime) widths(pipe *p4.Pipeline, te *p4v1.TableEntry) error {
+	if !s.p.FullWidth {
+		return nil
+	}
+	for _, f := range fields(pipe, te) {
+		if len(*f.value) != p4.Width(f.bits) {
+			return status.Errorf(codes.InvalidArgument, "A byte string of %d bytes for bit<%d>.", len(*f.value), f.bits)
+		}
+	}
+	return nil
+}
+
+// valued is a byte string of an entry, of a field of so many bits.
+type valued struct {
+	value *[]byte
+	bits  int
+}
+
+// fields are the byte strings of an entry whose fields the p4info has: exact matches and parameters of its action.
+func fields(pipe *p4.Pipeline, te *p4v1.TableEntry) (out []valued) {
+	if pipe == nil {
+		return nil
+	}
+	for _, t := range pipe.Info().GetTables() {
+		if t.GetPreamble().GetId() != te.GetTableId() {
+			continue
+		}
+		for _, m := range te.GetMatch() {
+			for _, f := range t.GetMatchFields() {
+				if f.GetId() == m.GetFieldId() && m.GetExact() != nil {
+					out = append(out, valued{&m.GetExact().Value, int(f.GetBitwidth())})
+				}
+			}
+		}
+	}
+	action := te.GetAction().GetAction()
+	for _, a := range pipe.Info().GetActions() {
+		if a.GetPreamble().GetId() != action.GetActionId() {
+			continue
+		}
+		for _, p := range action.GetParams() {
+			for _, f := range a.GetParams() {
+				if f.GetId() == p.GetParamId() {
+					out = append(out, valued{&p.Value, int(f.GetBitwidth())})
+				}
+			}
+		}
+	}
+	return out
 }
 
 // spread puts the cells of a counter of ports where the ports are here; the rest are 0.

@@ -41,7 +41,8 @@ type Personality struct {
 	MaxSession    uint32 // highest clone session, from 1; each takes exactly one replica
 	// CounterID0 says that a counter read needs a counter id: 0, for all, is invalid.
 	CounterID0 bool
-	NoTables   bool // table entries are not implemented
+	NoTables   bool // table entries are not implemented: a server that is not finished
+	FullWidth  bool // byte strings are as wide as their fields, in both directions
 	GNMI       bool // it has a gNMI server, which knows ports by name
 }
 
@@ -58,8 +59,10 @@ func Stratum() Personality {
 	}
 }
 
-// SDE is the P4Runtime server of Intel's SDE up to 9.x, which is PI in front of its drivers:
-// inferred from its sources (p4lang/PI proto/frontend, open-p4studio pkgsrc/bf-drivers/src/pi).
+// SDE is the P4Runtime server of Intel's SDE, open-p4studio 9.13.4 too, where it was built with one: P4RT is off by
+// default (CMakeLists.txt). It is PI in front of the drivers (pkgsrc/bf-drivers/src/pi/CMakeLists.txt and
+// server.cpp), of April 2020, 4546038, whose check_proto_bytestring (proto/frontend/src/common.cpp) wants all bytes
+// of a field. That open-p4studio ships a stub too, src/p4_rt/device_mgr.cpp, which it does not build, says nothing.
 func SDE() Personality {
 	return Personality{
 		Name: "sde",
@@ -67,16 +70,8 @@ func SDE() Personality {
 			_, err := p4rt.ParseSDEConfig(b)
 			return err
 		},
-		ZeroDevice: true, MaxGroup: 65535, MaxSession: 1015,
+		ZeroDevice: true, MaxGroup: 65535, MaxSession: 1015, FullWidth: true,
 	}
-}
-
-// Studio is the P4Runtime server of open-p4studio, SDE 9.13.4: a stub that takes a pipeline
-// and no table entries (pkgsrc/bf-drivers/src/p4_rt/device_mgr.cpp).
-func Studio() Personality {
-	p := SDE()
-	p.Name, p.NoTables = "open-p4studio", true
-	return p
 }
 
 // PI is PI in front of BMv2: simple_switch_grpc started with some --device-id.
