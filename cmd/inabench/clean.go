@@ -16,10 +16,10 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/remote"
 )
 
@@ -225,15 +225,15 @@ func unleased(ctx context.Context, inv *inventory.Inventory, name string) error 
 
 // cleanSwitch deletes what a run wrote into a switch, and says what that was: all
 // jobs, their multicast groups, and the routes to hosts of the inventory.
-func cleanSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, dry, force bool) (batch p4rt.Batch, err error) {
+func cleanSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, dry, force bool) (batch dataplane.Batch, err error) {
 	if !force {
 		if err := unleased(ctx, inv, sw.Name); err != nil {
 			return batch, err
 		}
 	}
-	client, err := device.Dial(ctx, sw, device.Ports(inv.Topology(), sw.Name), p4rt.Options{DialTimeout: 5 * time.Second, Polite: !force})
+	client, err := device.Dial(ctx, sw, device.Ports(inv.Topology(), sw.Name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !force})
 	switch {
-	case errors.Is(err, p4rt.ErrNotPrimary):
+	case errors.Is(err, dataplane.ErrNotPrimary):
 		return batch, inUse{err, "wait until that run has ended; --force takes over from one that has hung"}
 	case err != nil:
 		return batch, fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
@@ -244,7 +244,7 @@ func cleanSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Swi
 		}
 	}()
 	if err := client.Attach(ctx); err != nil {
-		if errors.Is(err, p4rt.ErrNoPipeline) {
+		if errors.Is(err, dataplane.ErrNoPipeline) {
 			err = nil // it has been restarted: there is nothing in it
 		}
 		return batch, err

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -105,34 +106,34 @@ func cmdLab(ts *testscript.TestScript, neg bool, args []string) {
 		toml += fmt.Sprintf("\n[[host]]\nname = %q\nssh = {address = %q}\nnic = {device = \"lo\", port = \"tor1/%d\", address = \"127.0.0.%d/8\"}\n",
 			name, addr, i+1, i+11)
 	}
-	control := listen(faults["tor1"] == "off", func(l net.Listener) error {
+	server := listen(faults["tor1"] == "off", func(l net.Listener) error {
 		return softswitch.ServeP4(ctx, l, 1, &cableless{stuck: faults["tor1"] == "stuck"})
 	})
-	toml += fmt.Sprintf("\n[[switch]]\nname = \"tor1\"\naggregators = 64\ncontrol = %q\n", control)
+	toml += fmt.Sprintf("\n[[switch]]\nname = \"tor1\"\naggregators = 64\ncontrol = %q\n", server)
 	ts.Check(os.WriteFile(ts.MkAbs("known_hosts"), []byte(known), 0o666))
 	ts.Check(os.WriteFile(ts.MkAbs("lab.toml"), []byte(toml), 0o666))
 
 	switch faults["tor1"] {
 	case "busy":
-		owner, err := p4rt.Dial(ctx, "tor1", control, 1, p4rt.Options{})
+		owner, err := p4rt.Dial(ctx, "tor1", server, 1, p4rt.Options{})
 		ts.Check(err)
 		ts.Defer(func() { _ = owner.Close(ctx) })
 	case "dirty", "stuck":
-		ts.Check(leave(ctx, control))
+		ts.Check(leave(ctx, server))
 	}
 }
 
 // leave writes what a run writes into a switch, and leaves it there as a run does
 // that is killed. A client that closes tidies up, unless another has taken over.
-func leave(ctx context.Context, control string) error {
-	c, err := p4rt.Dial(ctx, "tor1", control, 1, p4rt.Options{})
+func leave(ctx context.Context, server string) error {
+	c, err := p4rt.Dial(ctx, "tor1", server, 1, p4rt.Options{})
 	if err != nil {
 		return err
 	}
-	if err := c.Push(ctx, p4rt.Pipeline{Info: p4.Info()}); err != nil {
+	if err := c.Push(ctx, dataplane.Pipeline{Info: p4.Info()}); err != nil {
 		return err
 	}
-	err = c.Write(ctx, p4rt.Batch{
+	err = c.Write(ctx, dataplane.Batch{
 		Groups: []p4.Group{{ID: 7, Ports: []uint32{1}}},
 		Routes: []p4.Route{{Dst: [4]byte{127, 0, 0, 11}, Port: 1}, {Dst: [4]byte{10, 9, 8, 7}, Port: 2}},
 		Jobs:   []ina.JobEntry{{Job: 7, Epoch: 1, UpPort: 2, DownGroup: 7}},
@@ -140,7 +141,7 @@ func leave(ctx context.Context, control string) error {
 	if err != nil {
 		return err
 	}
-	heir, err := p4rt.Dial(ctx, "tor1", control, 1, p4rt.Options{})
+	heir, err := p4rt.Dial(ctx, "tor1", server, 1, p4rt.Options{})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -119,7 +120,7 @@ func (l *faultyLab) entries() (n [3]int) {
 	c, err := p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, p4rt.Options{})
 	l.check(err)
 	defer c.Close(l.t.Context())
-	if err := c.Attach(l.t.Context()); errors.Is(err, p4rt.ErrNoPipeline) {
+	if err := c.Attach(l.t.Context()); errors.Is(err, dataplane.ErrNoPipeline) {
 		return n
 	} else {
 		l.check(err)

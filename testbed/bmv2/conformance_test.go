@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/bmv2"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/ina/vector"
 	"github.com/inabench/inabench/testbed/p4"
@@ -126,7 +127,7 @@ func (r *running) load() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := r.client.Push(r.t.Context(), p4rt.Pipeline{Info: info, DeviceConfig: config}); err != nil {
+	if err := r.client.Push(r.t.Context(), dataplane.Pipeline{Info: info, DeviceConfig: config}); err != nil {
 		r.t.Fatal(err)
 	}
 	var routes []p4.Route

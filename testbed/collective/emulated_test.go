@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
@@ -105,7 +106,7 @@ func emulate(t testing.TB, inv *inventory.Inventory, queue string, offload bool)
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close(context.Background()) })
-		if err := c.Push(t.Context(), p4rt.Pipeline{Info: p4.Info()}); err != nil {
+		if err := c.Push(t.Context(), dataplane.Pipeline{Info: p4.Info()}); err != nil {
 			t.Fatal(err)
 		}
 		var routes []p4.Route

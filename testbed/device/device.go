@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -27,7 +28,7 @@ import (
 
 // Program is what a switch is to run, and what it was made of.
 type Program struct {
-	p4rt.Pipeline
+	dataplane.Pipeline
 	Name  string            // P4 program name; empty: not known
 	Files map[string]string // SHA-256 of its files in hex, by their names
 }
@@ -169,40 +170,47 @@ func Ports(topo *inventory.Topology, sw string) []uint32 {
 	return out
 }
 
-// options are o with what the inventory says of a switch. Of a switch with a gNMI server the
+// options are o with what an inventory says of a switch. Of a switch with a gNMI server the
 // numbers of its ports are asked for.
-func options(ctx context.Context, sw inventory.Switch, ports []uint32, o p4rt.Options) (p4rt.Options, error) {
-	var err error
-	if o.TLS, err = TLS(sw.TLS); err != nil {
-		return o, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+func options(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (p4rt.Options, error) {
+	out := p4rt.Options{
+		Options:       o,
+		WholeCounters: sw.DeviceConfig == inventory.StratumConfig || sw.DeviceConfig == inventory.SDEConfig,
+		FullWidth:     sw.DeviceConfig == inventory.SDEConfig,
 	}
-	o.WholeCounters = sw.DeviceConfig == inventory.StratumConfig || sw.DeviceConfig == inventory.SDEConfig
-	o.FullWidth = sw.DeviceConfig == inventory.SDEConfig
+	var err error
+	if out.TLS, err = TLS(sw.TLS); err != nil {
+		return out, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+	}
 	g, err := GNMI(sw)
 	if g == nil || err != nil {
-		return o, err
+		return out, err
 	}
 	defer g.Close()
-	o.Ports, err = g.Ports(ctx, ports, sw.Ports)
-	return o, err
+	out.Ports, err = g.Ports(ctx, ports, sw.Ports)
+	return out, err
 }
 
 // Dial is p4rt.Dial for a switch of an inventory, of which ports are cabled: its ports have
 // the inventory's numbers.
-func Dial(ctx context.Context, sw inventory.Switch, ports []uint32, o p4rt.Options) (*p4rt.Client, error) {
-	o, err := options(ctx, sw, ports, o)
+func Dial(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (dataplane.Switch, error) {
+	opt, err := options(ctx, sw, ports, o)
 	if err != nil {
 		return nil, err
 	}
-	return p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, o)
+	c, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, opt)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // linkTimeout is how long links may take to come up after a pipeline was loaded.
 const linkTimeout = 60 * time.Second
 
-// Push is Client.Push; where it has loaded a pipeline, and a gNMI server tells, it waits
+// Push is Switch.Push; where it has loaded a pipeline, and a gNMI server tells, it waits
 // until ports have their links again.
-func Push(ctx context.Context, c *p4rt.Client, sw inventory.Switch, ports []uint32, p Program) error {
+func Push(ctx context.Context, c dataplane.Switch, sw inventory.Switch, ports []uint32, p Program) error {
 	if err := c.Push(ctx, p.Pipeline); err != nil || c.Loaded().Kept {
 		return err
 	}
@@ -221,16 +229,20 @@ func Push(ctx context.Context, c *p4rt.Client, sw inventory.Switch, ports []uint
 }
 
 // Observe is p4rt.Observe for a switch of an inventory.
-func Observe(ctx context.Context, sw inventory.Switch, ports []uint32, o p4rt.Options) (*p4rt.Client, error) {
-	o, err := options(ctx, sw, ports, o)
+func Observe(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (dataplane.Switch, error) {
+	opt, err := options(ctx, sw, ports, o)
 	if err != nil {
 		return nil, err
 	}
-	return p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, o)
+	c, err := p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, opt)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Facts are what a run's record keeps of a switch.
-func Facts(sw inventory.Switch, p Program, l p4rt.Loaded) results.SwitchFacts {
+func Facts(sw inventory.Switch, p Program, l dataplane.Loaded) results.SwitchFacts {
 	return results.SwitchFacts{
 		Switch: sw.Name, Kind: string(sw.Kind), Server: sw.DeviceConfig, Program: p.Name, Files: p.Files,
 		P4Info: l.P4Info, DeviceConfig: l.DeviceConfig, Kept: l.Kept, PlainText: sw.TLS == (inventory.TLS{}),

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/p4"
@@ -194,7 +195,7 @@ func TestDial(t *testing.T) {
 		TLS:     inventory.TLS{CA: in("ca.pem"), Cert: in("me.pem"), Key: in("me.key"), Name: "stratum.lab"},
 		Program: inventory.Program{Name: "ina_tna", P4Info: in("p4info.txtpb"), Blob: in("ina.pb")},
 	}}
-	c, err := device.Dial(t.Context(), sw, []uint32{1, 2}, p4rt.Options{})
+	c, err := device.Dial(t.Context(), sw, []uint32{1, 2}, dataplane.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,17 +207,17 @@ func TestDial(t *testing.T) {
 	if err := c.Push(t.Context(), p.Pipeline); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.WriteGroup(t.Context(), 1, []uint32{1, 2}); err != nil {
+	if err := c.Write(t.Context(), dataplane.Batch{Groups: []p4.Group{{ID: 1, Ports: []uint32{1, 2}}}}); err != nil {
 		t.Error(err)
 	}
-	if err := c.WriteGroup(t.Context(), 2, []uint32{3}); !errors.Is(err, p4.ErrRange) {
+	if err := c.Write(t.Context(), dataplane.Batch{Groups: []p4.Group{{ID: 2, Ports: []uint32{3}}}}); !errors.Is(err, p4.ErrRange) {
 		t.Errorf("a port that is not cabled: %v", err)
 	}
 	f := device.Facts(sw, p, c.Loaded())
 	if f.PlainText || f.Files["ina.pb"] != f.DeviceConfig || f.Server != "stratum" {
 		t.Errorf("%+v", f)
 	}
-	watcher, err := device.Observe(t.Context(), sw, []uint32{1, 2}, p4rt.Options{})
+	watcher, err := device.Observe(t.Context(), sw, []uint32{1, 2}, dataplane.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func TestDial(t *testing.T) {
 		t.Errorf("nothing there: %+v", d)
 	}
 
-	short := p4rt.Options{DialTimeout: 300 * time.Millisecond}
+	short := dataplane.Options{DialTimeout: 300 * time.Millisecond}
 	for name, change := range map[string]func(*inventory.Switch){
 		"another CA":          func(s *inventory.Switch) { s.TLS.CA, s.GNMI = in("other.pem"), "" },
 		"no certificate":      func(s *inventory.Switch) { s.TLS.Cert, s.TLS.Key, s.GNMI = "", "", "" },

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 )
 
 // Diagnosis is what the servers of a switch answer to somebody who only looks.
@@ -42,7 +42,7 @@ func Diagnose(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch
 
 func (d *Diagnosis) ask(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, timeout time.Duration) error {
 	ports := Ports(inv.Topology(), sw.Name)
-	c, err := Observe(ctx, sw, ports, p4rt.Options{CallTimeout: timeout})
+	c, err := Observe(ctx, sw, ports, dataplane.Options{CallTimeout: timeout})
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (d *Diagnosis) ask(ctx context.Context, inv *inventory.Inventory, sw invent
 		return err
 	}
 	switch err := c.Attach(ctx); {
-	case errors.Is(err, p4rt.ErrNoPipeline):
+	case errors.Is(err, dataplane.ErrNoPipeline):
 		d.Pipeline = "none yet"
 	case err == nil && c.Loaded().Cookie == program.cookie():
 		d.Pipeline = "that of the inventory"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/bmv2"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/softswitch"
 )
@@ -159,7 +160,7 @@ func (b *behind) Health(handed, returned int64) softswitch.Plane {
 	defer cancel()
 	if !b.attached {
 		switch err := b.client.Attach(ctx); {
-		case errors.Is(err, p4rt.ErrNoPipeline):
+		case errors.Is(err, dataplane.ErrNoPipeline):
 			return h // nothing runs on it yet
 		case err != nil:
 			h.Error = err.Error()

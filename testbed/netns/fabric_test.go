@@ -15,6 +15,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -30,10 +31,10 @@ func program(t *testing.T, f *Fabric) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close(context.Background()) })
-		if err := c.Push(t.Context(), p4rt.Pipeline{Info: p4.Info()}); err != nil {
+		if err := c.Push(t.Context(), dataplane.Pipeline{Info: p4.Info()}); err != nil {
 			t.Fatal(err)
 		}
-		var b p4rt.Batch
+		var b dataplane.Batch
 		for _, h := range f.Inventory().Hosts {
 			path, err := topo.Path(s.Name, h.Name)
 			if err != nil {

@@ -10,7 +10,6 @@ package p4rt
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,32 +26,20 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
 
 // Options tune a Client; the zero value is good for a lab.
 type Options struct {
-	DialTimeout time.Duration // until primary; 0: 5 s
-	CallTimeout time.Duration // of one call, waiting for a reconnect included; 0: 10 s
-	PushTimeout time.Duration // of loading a pipeline, which takes hardware long; 0: 60 s
-	Keepalive   time.Duration // between signs of life asked from an idle switch; 0: 5 s
-	// TLS protects the connection; nil: plain text.
-	TLS *tls.Config
-	// Ports are the numbers that the switch has for ports, by those that callers use: the
-	// SDK ports of a Tofino by the ports of an inventory. nil: they are the same. A port
-	// that is not among them is an error.
-	Ports map[uint32]uint32
+	dataplane.Options
 	// WholeCounters reads counters whole, without an index, where more than a few of their
 	// cells are asked for. It is for servers that copy a counter from the chip for every read
 	// of it, even of one cell: Stratum's and the SDE's on Tofino.
 	WholeCounters bool
 	// FullWidth writes byte strings with their leading zeros, see p4.Pipeline.FullWidth: for the server of the SDE.
 	FullWidth bool
-	// Polite leaves a switch alone that another controller is primary of and stays
-	// so for a second: Dial then fails with an error wrapping ErrNotPrimary.
-	// Otherwise the latest bid wins.
-	Polite bool
 }
 
 func (o Options) withDefaults() Options {
@@ -67,21 +54,6 @@ func (o Options) withDefaults() Options {
 	def(&o.Keepalive, 5*time.Second)
 	return o
 }
-
-var (
-	// ErrNotPrimary is wrapped when another controller with a higher election id
-	// controls the switch. A Client that was outbid does not bid again.
-	ErrNotPrimary = errors.New("another controller is primary")
-	// ErrClosed is wrapped by calls of a closed Client.
-	ErrClosed = errors.New("client is closed")
-	// ErrDevice is wrapped when a server has no device of the id asked for.
-	ErrDevice = errors.New("no such device at this server")
-	// ErrRestarted is wrapped by Err when the switch has come back without what was written
-	// into it.
-	ErrRestarted = errors.New("the switch has restarted")
-	// ErrNoPipeline is wrapped by calls that need Push or Attach first.
-	ErrNoPipeline = errors.New("no pipeline: push one first")
-)
 
 const (
 	minBackoff = 50 * time.Millisecond
@@ -126,7 +98,7 @@ type Client struct {
 	lostErr   error
 	explained chan struct{} // closed when it is known what became of the switch
 	pipe      *p4.Pipeline
-	loaded    Loaded
+	loaded    dataplane.Loaded
 	witness   *p4v1.Entity // something written: where it is gone, the switch has restarted
 
 	// writing serialises changes to the switch and guards what must be undone.
@@ -138,7 +110,7 @@ type Client struct {
 
 // Observe is a client of a switch that somebody else controls: it reads what the switch
 // counts and holds, after Attach, and bids for nothing. Whatever would change the switch
-// fails with an error wrapping ErrNotPrimary. Nothing is sent before the first call. The
+// fails with an error wrapping dataplane.ErrNotPrimary. Nothing is sent before the first call. The
 // caller must Close the Client.
 func Observe(name, addr string, deviceID uint64, opt Options) (*Client, error) {
 	c, err := newClient(name, addr, deviceID, opt)
@@ -146,7 +118,7 @@ func Observe(name, addr string, deviceID uint64, opt Options) (*Client, error) {
 		return nil, err
 	}
 	c.cancel, c.observer = func() {}, true
-	c.outbid = fmt.Errorf("%w: this client only reads", ErrNotPrimary)
+	c.outbid = fmt.Errorf("%w: this client only reads", dataplane.ErrNotPrimary)
 	close(c.done)
 	return c, nil
 }
@@ -253,7 +225,7 @@ func (c *Client) keep(ctx context.Context, first chan<- error) {
 		return
 	}
 	pause := minBackoff
-	for ctx.Err() == nil && !errors.Is(err, ErrNotPrimary) {
+	for ctx.Err() == nil && !errors.Is(err, dataplane.ErrNotPrimary) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -352,7 +324,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 				return c.streamError(ended(stream))
 			}
 		default:
-			err := fmt.Errorf("%w, %s", ErrNotPrimary, describe(a.GetElectionId()))
+			err := fmt.Errorf("%w, %s", dataplane.ErrNotPrimary, describe(a.GetElectionId()))
 			if polite && !primary {
 				if leaving == nil {
 					leaving = time.AfterFunc(politePatience, func() { cancel(c.giveWay(err)) })
@@ -405,7 +377,7 @@ func (c *Client) recognise(ctx context.Context) {
 	default:
 	}
 	if lost != "" {
-		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, ErrRestarted, lost, c.lostErr)
+		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, dataplane.ErrRestarted, lost, c.lostErr)
 	} else {
 		c.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", c.lostErr)
 	}
@@ -446,7 +418,7 @@ func (c *Client) Explain(ctx context.Context) error {
 	return c.Err()
 }
 
-// giveWay makes err, which wraps ErrNotPrimary, the reason why this client will not
+// giveWay makes err, which wraps dataplane.ErrNotPrimary, the reason why this client will not
 // bid again.
 func (c *Client) giveWay(err error) error {
 	c.mu.Lock()
@@ -553,7 +525,7 @@ func (c *Client) await(ctx context.Context) (*p4v1.Uint128, error) {
 			if outbid != nil {
 				return nil, outbid
 			}
-			return nil, ErrClosed
+			return nil, dataplane.ErrClosed
 		case <-ctx.Done():
 			if lost := c.Err(); lost != nil {
 				return nil, fmt.Errorf("%w (%w)", ctx.Err(), lost)
@@ -576,7 +548,7 @@ func (c *Client) pipeline() (*p4.Pipeline, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pipe == nil {
-		return nil, ErrNoPipeline
+		return nil, dataplane.ErrNoPipeline
 	}
 	return c.pipe, nil
 }

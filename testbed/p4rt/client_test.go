@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -38,7 +39,7 @@ func dial(t testing.TB, addr string) *p4rt.Client {
 
 func push(t testing.TB, c *p4rt.Client) {
 	t.Helper()
-	if err := c.Push(t.Context(), p4rt.Pipeline{Info: p4.Info()}); err != nil {
+	if err := c.Push(t.Context(), dataplane.Pipeline{Info: p4.Info()}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -52,8 +53,8 @@ func route(last byte, port uint32) p4.Route {
 }
 
 // sample is one of everything.
-func sample() p4rt.Batch {
-	return p4rt.Batch{
+func sample() dataplane.Batch {
+	return dataplane.Batch{
 		Groups: []p4.Group{{ID: 1, Ports: []uint32{1, 2}}, {ID: 2, Ports: []uint32{3}}},
 		Routes: []p4.Route{route(1, 1), route(2, 2)},
 		Jobs:   []ina.JobEntry{job(1, 64), {Job: 2, Epoch: 1, UpPort: 4, DownGroup: 2}},
@@ -78,7 +79,7 @@ func TestWriteReadUndo(t *testing.T) {
 			if diff := cmp.Diff(want, s.mem.state()); diff != "" {
 				t.Errorf("switch (-want +got):\n%s", diff)
 			}
-			var got p4rt.Batch
+			var got dataplane.Batch
 			var err error
 			if got.Groups, err = c.ReadGroups(ctx); err != nil {
 				t.Error(err)
@@ -107,7 +108,7 @@ func TestWriteReadUndo(t *testing.T) {
 					}
 				}
 			}
-			want = p4rt.Batch{Groups: want.Groups[1:], Routes: want.Routes[1:], Jobs: want.Jobs[1:]}
+			want = dataplane.Batch{Groups: want.Groups[1:], Routes: want.Routes[1:], Jobs: want.Jobs[1:]}
 			if diff := cmp.Diff(want, s.mem.state()); diff != "" {
 				t.Errorf("after deleting (-want +got):\n%s", diff)
 			}
@@ -116,13 +117,13 @@ func TestWriteReadUndo(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if diff := cmp.Diff(p4rt.Batch{}, s.mem.state()); diff != "" {
+			if diff := cmp.Diff(dataplane.Batch{}, s.mem.state()); diff != "" {
 				t.Errorf("after closing (-want +got):\n%s", diff)
 			}
 			if err := c.Err(); err != nil {
 				t.Errorf("closing counts as a loss: %v", err)
 			}
-			if err := c.WriteJob(ctx, job(1, 1)); !errors.Is(err, p4rt.ErrClosed) {
+			if err := c.WriteJob(ctx, job(1, 1)); !errors.Is(err, dataplane.ErrClosed) {
 				t.Errorf("write after close: %v", err)
 			}
 		})
@@ -148,7 +149,7 @@ func TestUndoRestores(t *testing.T) {
 	if err := c.Attach(ctx); err != nil {
 		t.Fatal(err)
 	}
-	ours := p4rt.Batch{
+	ours := dataplane.Batch{
 		Groups: []p4.Group{{ID: 1, Ports: []uint32{4}}, {ID: 3, Ports: []uint32{4}}},
 		Routes: []p4.Route{route(1, 4), route(3, 4)},
 		Jobs:   []ina.JobEntry{{Job: 1, Epoch: 9, DownGroup: 3}, job(3, 8)}, // another action for job 1
@@ -156,7 +157,7 @@ func TestUndoRestores(t *testing.T) {
 	if err := c.Write(ctx, ours); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(ctx, p4rt.Batch{Routes: ours.Routes[:1]}); err != nil {
+	if err := c.Delete(ctx, dataplane.Batch{Routes: ours.Routes[:1]}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(ctx); err != nil {
@@ -167,10 +168,10 @@ func TestUndoRestores(t *testing.T) {
 	}
 
 	<-owner.Lost()
-	if err := owner.Err(); !errors.Is(err, p4rt.ErrNotPrimary) || !strings.HasPrefix(err.Error(), "switch tor1: P4Runtime stream lost: another controller") {
+	if err := owner.Err(); !errors.Is(err, dataplane.ErrNotPrimary) || !strings.HasPrefix(err.Error(), "switch tor1: P4Runtime stream lost: another controller") {
 		t.Errorf("outbid: %v", err)
 	}
-	if err := owner.WriteJob(ctx, job(1, 1)); !errors.Is(err, p4rt.ErrNotPrimary) {
+	if err := owner.WriteJob(ctx, job(1, 1)); !errors.Is(err, dataplane.ErrNotPrimary) {
 		t.Errorf("write after being outbid: %v", err)
 	}
 	if err := owner.Close(ctx); err != nil {
@@ -242,7 +243,7 @@ func TestCloseAfterRestart(t *testing.T) {
 // TestCloseWithoutSwitch is bounded and says what it could not do.
 func TestCloseWithoutSwitch(t *testing.T) {
 	s := loopback(t)
-	c, err := p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{CallTimeout: 300 * time.Millisecond})
+	c, err := p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{Options: dataplane.Options{CallTimeout: 300 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func TestRefusedUpdates(t *testing.T) {
 	c := dial(t, s.addr)
 	push(t, c)
 	err := c.WriteJobs(t.Context(), []ina.JobEntry{job(1, 4), job(refusedJob, 4), job(2, 4)})
-	var e *p4rt.Error
+	var e *dataplane.Error
 	if !errors.As(err, &e) || e.Code != codes.InvalidArgument || len(e.Updates) != 1 {
 		t.Fatalf("got %#v", err)
 	}
@@ -291,7 +292,7 @@ func TestLargeBatch(t *testing.T) {
 		jobs = append(jobs, job(id+1, 8))
 	}
 	err := c.WriteJobs(t.Context(), jobs)
-	var e *p4rt.Error
+	var e *dataplane.Error
 	if !errors.As(err, &e) || len(e.Updates) != 1 {
 		t.Fatalf("only job %d has no room: %v", refusedJob, err)
 	}
@@ -309,7 +310,7 @@ func TestCounters(t *testing.T) {
 	s := loopback(t)
 	ctx := t.Context()
 	c := dial(t, s.addr)
-	if _, err := c.ReadCounters(ctx, nil, nil); !errors.Is(err, p4rt.ErrNoPipeline) {
+	if _, err := c.ReadCounters(ctx, nil, nil); !errors.Is(err, dataplane.ErrNoPipeline) {
 		t.Errorf("without a pipeline: %v", err)
 	}
 	push(t, c)
@@ -317,7 +318,7 @@ func TestCounters(t *testing.T) {
 	s.mem.count(softswitch.JobIn, 4095, 7)
 
 	got, err := c.ReadCounters(ctx, []string{"port_rx", "port_tx"}, []int{2, 3})
-	want := []p4rt.CounterValue{{"port_rx", 2, 0, 0}, {"port_rx", 3, 5, 500}, {"port_tx", 2, 0, 0}, {"port_tx", 3, 0, 0}}
+	want := []dataplane.CounterValue{{Name: "port_rx", Index: 2, Packets: 0, Bytes: 0}, {Name: "port_rx", Index: 3, Packets: 5, Bytes: 500}, {Name: "port_tx", Index: 2, Packets: 0, Bytes: 0}, {Name: "port_tx", Index: 3, Packets: 0, Bytes: 0}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -329,8 +330,8 @@ func TestCounters(t *testing.T) {
 	for _, info := range p4.Info().Counters {
 		cells += int(info.Size)
 	}
-	counted := slices.DeleteFunc(slices.Clone(all), func(v p4rt.CounterValue) bool { return v.Packets == 0 })
-	want = []p4rt.CounterValue{{"port_rx", 3, 5, 500}, {"job_in", 4095, 7, 700}}
+	counted := slices.DeleteFunc(slices.Clone(all), func(v dataplane.CounterValue) bool { return v.Packets == 0 })
+	want = []dataplane.CounterValue{{Name: "port_rx", Index: 3, Packets: 5, Bytes: 500}, {Name: "job_in", Index: 4095, Packets: 7, Bytes: 700}}
 	if diff := cmp.Diff(want, counted); diff != "" || len(all) != cells {
 		t.Errorf("%d cells, want %d; of these not zero (-want +got):\n%s", len(all), cells, diff)
 	}
@@ -339,7 +340,7 @@ func TestCounters(t *testing.T) {
 		t.Error(err)
 	}
 	got, err = c.ReadCounters(ctx, []string{"port_rx"}, []int{3})
-	if diff := cmp.Diff([]p4rt.CounterValue{{"port_rx", 3, 0, 0}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]dataplane.CounterValue{{Name: "port_rx", Index: 3, Packets: 0, Bytes: 0}}, got); diff != "" || err != nil {
 		t.Errorf("after a reset: %v (-want +got):\n%s", err, diff)
 	}
 	if _, err := c.ReadCounters(ctx, []string{"port_smell"}, nil); !errors.Is(err, p4.ErrUnknown) {
@@ -367,7 +368,7 @@ func TestOtherIDs(t *testing.T) {
 	for _, k := range info.Counters {
 		k.Preamble.Id += 0x100
 	}
-	if err := c.Push(t.Context(), p4rt.Pipeline{Info: info}); err != nil {
+	if err := c.Push(t.Context(), dataplane.Pipeline{Info: info}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Write(t.Context(), sample()); err != nil {
@@ -409,7 +410,7 @@ func TestDialErrors(t *testing.T) {
 		{"other device", good.addr, 99, "NotFound: device 99 is not here, 7 is"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := p4rt.Dial(t.Context(), "tor1", tt.addr, tt.device, p4rt.Options{DialTimeout: 200 * time.Millisecond})
+			_, err := p4rt.Dial(t.Context(), "tor1", tt.addr, tt.device, p4rt.Options{Options: dataplane.Options{DialTimeout: 200 * time.Millisecond}})
 			if err == nil || !strings.HasPrefix(err.Error(), "switch tor1: connect to P4Runtime at "+tt.addr) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want it to say %q", err, tt.want)
 			}
@@ -450,7 +451,7 @@ func TestSkewedClock(t *testing.T) {
 	other.bid(future)
 	other.hears(future, codes.OK)
 	_, err := p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{})
-	if !errors.Is(err, p4rt.ErrNotPrimary) || !strings.Contains(err.Error(), "election id 1:18446744073709551615") {
+	if !errors.Is(err, dataplane.ErrNotPrimary) || !strings.Contains(err.Error(), "election id 1:18446744073709551615") {
 		t.Errorf("someone else is primary: %v", err)
 	}
 	watcher := newController(t, rawClient(t, subject{addr: s.addr}), device)
@@ -467,14 +468,14 @@ func TestSkewedClock(t *testing.T) {
 func TestPolite(t *testing.T) {
 	s := loopback(t)
 	polite := func() (*p4rt.Client, error) {
-		return p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{Polite: true})
+		return p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{Options: dataplane.Options{Polite: true}})
 	}
 	owner, err := polite()
 	if err != nil {
 		t.Fatalf("free switch: %v", err)
 	}
 	push(t, owner)
-	if _, err := polite(); !errors.Is(err, p4rt.ErrNotPrimary) || !strings.Contains(err.Error(), "primary, since 2") {
+	if _, err := polite(); !errors.Is(err, dataplane.ErrNotPrimary) || !strings.Contains(err.Error(), "primary, since 2") {
 		t.Errorf("switch in use: %v", err)
 	}
 	if err := owner.WriteJob(t.Context(), job(1, 1)); err != nil {
@@ -497,7 +498,7 @@ func TestPolite(t *testing.T) {
 func TestObserve(t *testing.T) {
 	s := loopback(t)
 	ctx := t.Context()
-	o, err := p4rt.Observe("tor1", s.addr, device, p4rt.Options{CallTimeout: 5 * time.Second})
+	o, err := p4rt.Observe("tor1", s.addr, device, p4rt.Options{Options: dataplane.Options{CallTimeout: 5 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -514,7 +515,7 @@ func TestObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := o.ReadCounters(ctx, []string{"job_in"}, []int{1})
-	if diff := cmp.Diff([]p4rt.CounterValue{{"job_in", 1, 7, 700}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]dataplane.CounterValue{{Name: "job_in", Index: 1, Packets: 7, Bytes: 700}}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	jobs, err := o.ReadJobs(ctx)
@@ -522,10 +523,10 @@ func TestObserve(t *testing.T) {
 		t.Errorf("jobs %+v, %v", jobs, err)
 	}
 	for what, err := range map[string]error{
-		"write": o.WriteJob(ctx, job(2, 64)), "delete": o.Delete(ctx, p4rt.Batch{Jobs: jobs}),
-		"push": o.Push(ctx, p4rt.Pipeline{Info: p4.Info()}), "reset": o.ResetCounters(ctx, []string{"job_in"}, []int{1}),
+		"write": o.WriteJob(ctx, job(2, 64)), "delete": o.Delete(ctx, dataplane.Batch{Jobs: jobs}),
+		"push": o.Push(ctx, dataplane.Pipeline{Info: p4.Info()}), "reset": o.ResetCounters(ctx, []string{"job_in"}, []int{1}),
 	} {
-		if !errors.Is(err, p4rt.ErrNotPrimary) {
+		if !errors.Is(err, dataplane.ErrNotPrimary) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -660,7 +661,7 @@ func TestJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Push(t.Context(), p4rt.Pipeline{Info: info, DeviceConfig: config}); err != nil {
+	if err := c.Push(t.Context(), dataplane.Pipeline{Info: info, DeviceConfig: config}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.Jobs(); got != 127 {
@@ -671,7 +672,7 @@ func TestJobs(t *testing.T) {
 // TestSilentSwitch: a switch that keeps its connection but answers nothing is lost.
 func TestSilentSwitch(t *testing.T) {
 	r := &recorder{mute: make(chan struct{})}
-	c, err := p4rt.Dial(t.Context(), "tor1", r.serve(t), device, p4rt.Options{Keepalive: 20 * time.Millisecond, CallTimeout: 100 * time.Millisecond})
+	c, err := p4rt.Dial(t.Context(), "tor1", r.serve(t), device, p4rt.Options{Options: dataplane.Options{Keepalive: 20 * time.Millisecond, CallTimeout: 100 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -692,7 +693,7 @@ func BenchmarkSession(b *testing.B) {
 	for b.Loop() {
 		c, err := p4rt.Dial(b.Context(), "tor1", s.addr, device, p4rt.Options{})
 		if err == nil {
-			err = c.Push(b.Context(), p4rt.Pipeline{Info: p4.Info()})
+			err = c.Push(b.Context(), dataplane.Pipeline{Info: p4.Info()})
 		}
 		if err == nil {
 			err = c.Write(b.Context(), sample())

@@ -1,75 +1,20 @@
 package p4rt
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"strings"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/inabench/inabench/testbed/dataplane"
 )
 
-// Error is a call that a switch refused or did not answer.
-type Error struct {
-	Switch  string
-	Op      string        // what was being done, such as "write"
-	Code    codes.Code    // of the call, or of the first refused update
-	Updates []UpdateError // updates of a batch that were refused; the others were applied
-	Err     error
-}
-
-// UpdateError is one refused update of a batch.
-type UpdateError struct {
-	Op      string // such as "insert job 7"
-	Code    codes.Code
-	Message string // the switch's own words
-}
-
-func (u UpdateError) String() string { return fmt.Sprintf("%s: %s: %s", u.Op, u.Code, u.Message) }
-
-// Error names the switch, and of several refused updates the first few.
-func (e *Error) Error() string {
-	const shown = 3
-	if len(e.Updates) == 0 {
-		return fmt.Sprintf("switch %s: %s: %v", e.Switch, e.Op, e.Err)
-	}
-	var s []string
-	for i, u := range e.Updates {
-		if i == shown {
-			s = append(s, fmt.Sprintf("and %d more", len(e.Updates)-shown))
-			break
-		}
-		s = append(s, u.String())
-	}
-	return fmt.Sprintf("switch %s: %s: %s", e.Switch, e.Op, strings.Join(s, "; "))
-}
-
-// Is makes a call that ended with its context look like it, which gRPC's status does
-// not by itself, and what a server has not implemented like errors.ErrUnsupported.
-func (e *Error) Is(target error) bool {
-	return target == errors.ErrUnsupported && e.Code == codes.Unimplemented ||
-		target == context.Canceled && e.Code == codes.Canceled ||
-		target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded
-}
-
-// Hint is what to do about it, or "".
-func (e *Error) Hint() string {
-	if h := (interface{ Hint() string })(nil); errors.As(e.Err, &h) {
-		return h.Hint()
-	}
-	return ""
-}
-
-// Unwrap returns the underlying error: a gRPC status, a context's error or one of
-// this package's sentinels.
-func (e *Error) Unwrap() error { return e.Err }
-
 func (c *Client) fail(op string, err error) error {
-	var done *Error
+	var done *dataplane.Error
 	if err == nil || errors.As(err, &done) {
 		return err
 	}
@@ -81,9 +26,9 @@ func (c *Client) fail(op string, err error) error {
 	case code == codes.NotFound && aboutDevice.MatchString(err.Error()):
 		err = c.noDevice(err)
 	case code == codes.PermissionDenied:
-		err = fmt.Errorf("%w: %w", ErrNotPrimary, err)
+		err = fmt.Errorf("%w: %w", dataplane.ErrNotPrimary, err)
 	}
-	return &Error{Switch: c.name, Op: op, Code: code, Err: err}
+	return &dataplane.Error{Switch: c.name, Op: op, Code: code, Err: err}
 }
 
 // aboutDevice tells a device that is not there from an entity: Stratum calls it a node.
@@ -109,7 +54,7 @@ func (c *Client) streamError(err error) error {
 // noDevice names the device that was asked for.
 func (c *Client) noDevice(err error) error {
 	hint := "write device_id = N in the inventory: 1 on Stratum unless its chassis config says otherwise, 0 on Intel's SDE, on BMv2 what --device-id says"
-	return &hinted{fmt.Errorf("%w: device %d: %w", ErrDevice, c.device, err), hint}
+	return &hinted{fmt.Errorf("%w: device %d: %w", dataplane.ErrDevice, c.device, err), hint}
 }
 
 // hinted is an error that knows what to do about it.

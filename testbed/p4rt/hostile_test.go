@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
 
@@ -62,7 +63,7 @@ func TestHastySwitch(t *testing.T) {
 	close(r.mute)
 	addr := r.serve(t, hasty{r})
 	for range 20 {
-		c, err := p4rt.Dial(t.Context(), "tor1", addr, device, p4rt.Options{DialTimeout: 100 * time.Millisecond})
+		c, err := p4rt.Dial(t.Context(), "tor1", addr, device, p4rt.Options{Options: dataplane.Options{DialTimeout: 100 * time.Millisecond}})
 		if err == nil {
 			c.Close(context.Background())
 			t.Fatal("it is primary at a switch that hung up")
@@ -104,7 +105,7 @@ func flood(t *testing.T) (addr string) {
 // TestFlood: what is no gRPC is left within the time for dialling.
 func TestFlood(t *testing.T) {
 	begin := time.Now()
-	c, err := p4rt.Dial(t.Context(), "tor1", flood(t), device, p4rt.Options{DialTimeout: time.Second})
+	c, err := p4rt.Dial(t.Context(), "tor1", flood(t), device, p4rt.Options{Options: dataplane.Options{DialTimeout: time.Second}})
 	if err == nil {
 		c.Close(context.Background())
 		t.Fatal("it is primary there")

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -58,7 +59,7 @@ func (g target) start(t *testing.T) (*personality.Server, *memory) {
 }
 
 func (g target) options() p4rt.Options {
-	return p4rt.Options{Ports: g.ports, WholeCounters: g.Name != "bmv2", FullWidth: g.FullWidth}
+	return p4rt.Options{Options: dataplane.Options{Ports: g.ports}, WholeCounters: g.Name != "bmv2", FullWidth: g.FullWidth}
 }
 
 // compiled is the p4info as a compiler for another target might number it.
@@ -87,8 +88,8 @@ func compiled() *p4configv1.P4Info {
 	return info
 }
 
-func (g target) pipeline() p4rt.Pipeline {
-	return p4rt.Pipeline{Info: compiled(), DeviceConfig: g.config}
+func (g target) pipeline() dataplane.Pipeline {
+	return dataplane.Pipeline{Info: compiled(), DeviceConfig: g.config}
 }
 
 // One and the same code programs the INA pipeline on all of them: pushed twice over, ports
@@ -115,7 +116,7 @@ func TestPersonalities(t *testing.T) {
 			if diff := cmp.Diff(want, mem.state()); diff != "" {
 				t.Errorf("switch (-want +got):\n%s", diff)
 			}
-			var got p4rt.Batch
+			var got dataplane.Batch
 			if got.Groups, err = c.ReadGroups(ctx); err != nil {
 				t.Error(err)
 			}
@@ -131,7 +132,7 @@ func TestPersonalities(t *testing.T) {
 
 			mem.count(softswitch.PortRx, 2, 5)
 			mem.count(softswitch.JobIn, 1, 7)
-			var cells []p4rt.CounterValue
+			var cells []dataplane.CounterValue
 			for name, index := range map[string]int{"port_rx": 2, "job_in": 1} {
 				some, err := c.ReadCounters(ctx, []string{name}, []int{index})
 				if err != nil {
@@ -159,7 +160,7 @@ func TestPersonalities(t *testing.T) {
 			if err := c.Close(ctx); err != nil {
 				t.Error(err)
 			}
-			if diff := cmp.Diff(p4rt.Batch{}, mem.state()); diff != "" {
+			if diff := cmp.Diff(dataplane.Batch{}, mem.state()); diff != "" {
 				t.Errorf("after closing (-want +got):\n%s", diff)
 			}
 		})
@@ -177,7 +178,7 @@ func TestPersonalityRefusals(t *testing.T) {
 
 			_, err := p4rt.Dial(ctx, "tor1", srv.P4RT, 9, p4rt.Options{})
 			var hint interface{ Hint() string }
-			if !errors.Is(err, p4rt.ErrDevice) || !strings.Contains(err.Error(), "device 9") || !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "device_id") {
+			if !errors.Is(err, dataplane.ErrDevice) || !strings.Contains(err.Error(), "device 9") || !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "device_id") {
 				t.Errorf("another device: %v", err)
 			}
 			watcher, err := p4rt.Observe("tor1", srv.P4RT, 9, p4rt.Options{})
@@ -185,7 +186,7 @@ func TestPersonalityRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer watcher.Close(context.Background())
-			if err := watcher.Attach(ctx); !errors.Is(err, p4rt.ErrDevice) {
+			if err := watcher.Attach(ctx); !errors.Is(err, dataplane.ErrDevice) {
 				t.Errorf("watching another device: %v", err)
 			}
 			if g.Name == "stratum" {
@@ -204,7 +205,7 @@ func TestPersonalityRefusals(t *testing.T) {
 				if wrong.DeviceConfig = other.config; other.Name == g.Name {
 					continue
 				}
-				var e *p4rt.Error
+				var e *dataplane.Error
 				if err := c.Push(ctx, wrong); !errors.As(err, &e) || e.Code != codes.InvalidArgument {
 					t.Errorf("with the device config of %s: %v", other.Name, err)
 				}
@@ -216,7 +217,7 @@ func TestPersonalityRefusals(t *testing.T) {
 			// One bad update does not keep the others out, and is named.
 			bad := sample()
 			bad.Jobs = append(bad.Jobs, job(refusedJob, 8))
-			var e *p4rt.Error
+			var e *dataplane.Error
 			if err := c.Write(ctx, bad); !errors.As(err, &e) || len(e.Updates) != 1 || e.Updates[0].Op != fmt.Sprintf("insert job %d", refusedJob) {
 				t.Errorf("a job it has no room for: %v", err)
 			}
@@ -235,10 +236,10 @@ func TestPersonalityRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer heir.Close(context.Background())
-			if err := c.WriteJob(ctx, job(3, 8)); !errors.Is(err, p4rt.ErrNotPrimary) {
+			if err := c.WriteJob(ctx, job(3, 8)); !errors.Is(err, dataplane.ErrNotPrimary) {
 				t.Errorf("after another controller came: %v", err)
 			}
-			if _, err := p4rt.Dial(ctx, "tor1", srv.P4RT, g.device, p4rt.Options{Polite: true}); !errors.Is(err, p4rt.ErrNotPrimary) {
+			if _, err := p4rt.Dial(ctx, "tor1", srv.P4RT, g.device, p4rt.Options{Options: dataplane.Options{Polite: true}}); !errors.Is(err, dataplane.ErrNotPrimary) {
 				t.Errorf("politely: %v", err)
 			}
 		})
@@ -280,7 +281,7 @@ func TestFullWidth(t *testing.T) {
 		if err := c.Push(t.Context(), g.pipeline()); err != nil {
 			t.Fatal(err)
 		}
-		var refused *p4rt.Error
+		var refused *dataplane.Error
 		if err := c.Write(t.Context(), sample()); err != nil && !errors.As(err, &refused) {
 			t.Fatal(err)
 		}
@@ -298,7 +299,7 @@ func TestFullWidth(t *testing.T) {
 func TestPoliteToStratum(t *testing.T) {
 	g := targets()[0]
 	srv, _ := g.start(t)
-	c, err := p4rt.Dial(t.Context(), "tor1", srv.P4RT, g.device, p4rt.Options{Polite: true, Ports: g.ports})
+	c, err := p4rt.Dial(t.Context(), "tor1", srv.P4RT, g.device, p4rt.Options{Options: dataplane.Options{Polite: true, Ports: g.ports}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +361,7 @@ func TestKeep(t *testing.T) {
 		t.Run(g.Name, func(t *testing.T) {
 			srv, mem := g.start(t)
 			ctx := t.Context()
-			open := func(p p4rt.Pipeline) *p4rt.Client {
+			open := func(p dataplane.Pipeline) *p4rt.Client {
 				t.Helper()
 				c, err := p4rt.Dial(ctx, "tor1", srv.P4RT, g.device, g.options())
 				if err != nil {
@@ -378,7 +379,7 @@ func TestKeep(t *testing.T) {
 			if err := first.Write(ctx, sample()); err != nil {
 				t.Fatal(err)
 			}
-			if err := first.Delete(ctx, p4rt.Batch{Groups: sample().Groups[:1], Jobs: sample().Jobs}); err != nil {
+			if err := first.Delete(ctx, dataplane.Batch{Groups: sample().Groups[:1], Jobs: sample().Jobs}); err != nil {
 				t.Fatal(err)
 			}
 			addSession(t, srv.P4RT, g.device, 77)
@@ -386,7 +387,7 @@ func TestKeep(t *testing.T) {
 			if !second.Loaded().Kept || first.Loaded().Kept || srv.Pushes() != 1 {
 				t.Errorf("kept %v after %d pushes", second.Loaded().Kept, srv.Pushes())
 			}
-			if diff := cmp.Diff(p4rt.Batch{}, mem.state()); diff != "" || srv.Sessions() != 0 {
+			if diff := cmp.Diff(dataplane.Batch{}, mem.state()); diff != "" || srv.Sessions() != 0 {
 				t.Errorf("left of the first run, beside %d clone sessions (-want +got):\n%s", srv.Sessions(), diff)
 			}
 			if err := second.Write(ctx, sample()); err != nil {
@@ -465,13 +466,13 @@ func TestRestartRecognised(t *testing.T) {
 			if err := c.Push(t.Context(), g.pipeline()); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Write(t.Context(), p4rt.Batch{Jobs: []ina.JobEntry{job(1, 8)}}); err != nil {
+			if err := c.Write(t.Context(), dataplane.Batch{Jobs: []ina.JobEntry{job(1, 8)}}); err != nil {
 				t.Fatal(err)
 			}
 			restart()
 			<-c.Lost()
 			kept := strings.Contains(what, "kept")
-			if err := c.Explain(deadline(t)); errors.Is(err, p4rt.ErrRestarted) == kept || !strings.Contains(err.Error(), what) {
+			if err := c.Explain(deadline(t)); errors.Is(err, dataplane.ErrRestarted) == kept || !strings.Contains(err.Error(), what) {
 				t.Errorf("got %v, want %q", err, what)
 			}
 		})
@@ -553,11 +554,11 @@ func TestUnsyncedCells(t *testing.T) {
 			k.Size = 32
 		}
 	}
-	if err := c.Push(t.Context(), p4rt.Pipeline{Info: info}); err != nil {
+	if err := c.Push(t.Context(), dataplane.Pipeline{Info: info}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.ReadCounters(t.Context(), []string{"job_in"}, []int{0, 1, 2})
-	want := []p4rt.CounterValue{{Name: "job_in", Index: 0}, {Name: "job_in", Index: 2, Packets: 2}}
+	want := []dataplane.CounterValue{{Name: "job_in", Index: 0}, {Name: "job_in", Index: 2, Packets: 2}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || u.queries != 1 {
 		t.Errorf("%v after %d queries (-want +got):\n%s", err, u.queries, diff)
 	}

@@ -1,12 +1,8 @@
 package p4rt
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash/fnv"
 
 	p4configv1 "github.com/p4lang/p4runtime/go/p4/config/v1"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
@@ -14,57 +10,15 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/p4"
 )
 
-// Pipeline is what Push loads into a switch.
-type Pipeline struct {
-	Info *p4configv1.P4Info
-	// DeviceConfig is the program in the form that the server wants: BMv2's JSON,
-	// StratumConfig or SDEConfig. The embedded switch takes anything.
-	DeviceConfig []byte
-	Cookie       uint64 // 0: a hash of the other two
-	// Keep leaves a switch as it is that runs just this pipeline, by cookie and p4info, and
-	// deletes routes, groups and clone sessions instead: loading a pipeline takes a Tofino's
-	// ports down for seconds. It is loaded all the same where jobs are left, since whoever
-	// left them may have left aggregators taken, which only loading frees.
-	Keep bool
-}
-
-// Loaded is the pipeline that a switch runs.
-type Loaded struct {
-	Cookie       uint64
-	P4Info       string // SHA-256 of its deterministic encoding, hex
-	DeviceConfig string // SHA-256, hex; empty: there was none, or it is not known
-	Kept         bool   // it ran already
-}
-
 // Loaded tells what Push or Attach found or made the switch run.
-func (c *Client) Loaded() Loaded {
+func (c *Client) Loaded() dataplane.Loaded {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.loaded
-}
-
-// Loaded is what a switch runs that the pipeline was pushed into.
-func (p Pipeline) Loaded() (Loaded, error) {
-	info, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.Info)
-	if err != nil {
-		return Loaded{}, err
-	}
-	h := fnv.New64a()
-	h.Write(info)
-	h.Write(p.DeviceConfig)
-	l := Loaded{Cookie: cmp.Or(p.Cookie, h.Sum64()), P4Info: sum(info)}
-	if len(p.DeviceConfig) > 0 {
-		l.DeviceConfig = sum(p.DeviceConfig)
-	}
-	return l, nil
-}
-
-func sum(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
 }
 
 // Push loads a pipeline and makes the switch forget everything that was written.
@@ -72,7 +26,7 @@ func sum(b []byte) string {
 // them when a pipeline is loaded while its data plane keeps their replicas, and delivers
 // twice when they are inserted again. From then on ids are those of the p4info that the
 // switch itself gives, where it gives one.
-func (c *Client) Push(ctx context.Context, p Pipeline) error {
+func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	const op = "push pipeline"
 	pipe, err := c.newPipeline(p.Info)
 	if err != nil {
@@ -124,7 +78,7 @@ func (c *Client) Push(ctx context.Context, p Pipeline) error {
 }
 
 // load is never RECONCILE_AND_COMMIT: neither Stratum nor PI has it.
-func (c *Client) load(ctx context.Context, p Pipeline, cookie uint64) error {
+func (c *Client) load(ctx context.Context, p dataplane.Pipeline, cookie uint64) error {
 	id, err := c.await(ctx)
 	if err != nil {
 		return err
@@ -157,7 +111,7 @@ func (c *Client) Attach(ctx context.Context) error {
 	defer cancel()
 	now, err := c.running(ctx)
 	if err == nil && now.GetP4Info() == nil {
-		err = ErrNoPipeline
+		err = dataplane.ErrNoPipeline
 	}
 	if err != nil {
 		return c.fail("read pipeline", err)
@@ -166,7 +120,7 @@ func (c *Client) Attach(ctx context.Context) error {
 	if err != nil {
 		return c.fail("use the pipeline on the switch", err)
 	}
-	p := Pipeline{Info: now.GetP4Info()}
+	p := dataplane.Pipeline{Info: now.GetP4Info()}
 	loaded, err := p.Loaded()
 	if err != nil {
 		return c.fail("use the pipeline on the switch", err)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
@@ -24,20 +25,11 @@ const maxQuery = 2000
 // of it is taken to read in the time of one copy. It was not measured.
 const wholeWorth = 16
 
-// CounterValue is one cell of a counter, since the pipeline was loaded or the cell
-// was reset.
-type CounterValue struct {
-	Name    string // as in package p4, such as "port_rx"
-	Index   int    // port number or job id
-	Packets int64
-	Bytes   int64
-}
-
 // ReadCounters reads cells of the named counters: the given indices of each, or
 // every cell if indices is nil, which are thousands. Nil names are all counters
 // the pipeline has. The order is that of the switch's answer. Cells that it gives no
 // value for are left out.
-func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int) ([]CounterValue, error) {
+func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int) ([]dataplane.CounterValue, error) {
 	var wanted map[int]bool
 	if indices != nil {
 		wanted = make(map[int]bool)
@@ -57,8 +49,8 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 	if err != nil {
 		return nil, c.fail("read counters", err)
 	}
-	out := make([]CounterValue, 0, len(found))
-	sums := make(map[CounterValue]int) // of counters by digits: where in out
+	out := make([]dataplane.CounterValue, 0, len(found))
+	sums := make(map[dataplane.CounterValue]int) // of counters by digits: where in out
 	for _, e := range found {
 		v := e.GetCounterEntry()
 		info, ok := pipe.CounterByID(v.GetCounterId())
@@ -73,7 +65,7 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 			if wanted != nil && !wanted[index] {
 				continue
 			}
-			key := CounterValue{Name: name, Index: index}
+			key := dataplane.CounterValue{Name: name, Index: index}
 			at, ok := sums[key]
 			if !ok {
 				at = len(out)
@@ -92,7 +84,7 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 			}
 		}
 		if wanted == nil || wanted[index] {
-			out = append(out, CounterValue{Name: name, Index: index, Packets: v.GetData().GetPacketCount(), Bytes: v.GetData().GetByteCount()})
+			out = append(out, dataplane.CounterValue{Name: name, Index: index, Packets: v.GetData().GetPacketCount(), Bytes: v.GetData().GetByteCount()})
 		}
 	}
 	return out, nil
@@ -120,7 +112,7 @@ func (c *Client) ResetCounters(ctx context.Context, names []string, indices []in
 	if err != nil {
 		return c.fail("reset counters", err)
 	}
-	var refused []UpdateError
+	var refused []dataplane.UpdateError
 	for i, r := range res {
 		if r.GetCanonicalCode() != int32(codes.OK) {
 			v := query[i].GetCounterEntry()

@@ -15,9 +15,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/softswitch"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -123,7 +123,7 @@ func (m *memory) count(c softswitch.Counter, index int, n int64) {
 func (m *memory) Ports() []uint32 { return []uint32{1, 2, 3, 4} }
 
 // state is everything memory was told, in an order that can be compared.
-func (m *memory) state() (b p4rt.Batch) {
+func (m *memory) state() (b dataplane.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(m.groups)) {
@@ -201,7 +201,7 @@ type subject struct {
 	embedded bool // held to the first code of each row
 	addr     string
 	device   uint64
-	pipeline p4rt.Pipeline
+	pipeline dataplane.Pipeline
 }
 
 // subjects are the embedded server and, where the environment names one, another:
@@ -212,10 +212,10 @@ type subject struct {
 //	INABENCH_P4RT_CONFIG  file with the device config (BMv2: the compiler's JSON)
 func subjects(t *testing.T, run func(*testing.T, subject)) {
 	t.Run("soft", func(t *testing.T) {
-		run(t, subject{embedded: true, addr: loopback(t).addr, device: device, pipeline: p4rt.Pipeline{Info: p4.Info()}})
+		run(t, subject{embedded: true, addr: loopback(t).addr, device: device, pipeline: dataplane.Pipeline{Info: p4.Info()}})
 	})
 	t.Run("external", func(t *testing.T) {
-		s := subject{addr: os.Getenv("INABENCH_P4RT_ADDR"), pipeline: p4rt.Pipeline{Info: p4.Info()}}
+		s := subject{addr: os.Getenv("INABENCH_P4RT_ADDR"), pipeline: dataplane.Pipeline{Info: p4.Info()}}
 		if s.addr == "" {
 			testbedtest.Require(t, "p4runtime", errors.New("INABENCH_P4RT_ADDR is unset: no other P4Runtime server to hold to the same table"))
 		}

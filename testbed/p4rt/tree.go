@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
@@ -96,13 +97,13 @@ func (t Tree) check() error {
 
 // Batches are the entries of the tree by switch. The multicast group of a job has the
 // job's id. The error wraps ErrTree.
-func (t Tree) Batches() (map[string]*Batch, error) {
+func (t Tree) Batches() (map[string]*dataplane.Batch, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	out := make(map[string]*Batch, len(t.Nodes))
+	out := make(map[string]*dataplane.Batch, len(t.Nodes))
 	for _, n := range t.Nodes {
-		out[n.Switch] = &Batch{
+		out[n.Switch] = &dataplane.Batch{
 			Groups: []p4.Group{{ID: t.Job, Ports: n.Down}},
 			Jobs: []ina.JobEntry{{
 				Job: t.Job, Epoch: t.Epoch, Mode: ina.Exclusive, Base: n.Base, Size: 2 * t.Window, Window: t.Window,
@@ -137,7 +138,7 @@ func WriteTree(ctx context.Context, clients map[string]*Client, t Tree) error {
 // DeleteTree takes a tree from its switches, which ends the job's turn if it has one.
 // Switches that do not have it, or that nobody controls, are no error.
 func DeleteTree(ctx context.Context, clients map[string]*Client, t Tree) error {
-	b := Batch{Groups: []p4.Group{{ID: t.Job}}, Jobs: []ina.JobEntry{{Job: t.Job}}}
+	b := dataplane.Batch{Groups: []p4.Group{{ID: t.Job}}, Jobs: []ina.JobEntry{{Job: t.Job}}}
 	return t.each(clients, func(c *Client, _ string) error { return c.Delete(ctx, b) })
 }
 

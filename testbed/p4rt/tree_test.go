@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -28,7 +29,7 @@ func TestTreeBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &p4rt.Batch{
+	want := &dataplane.Batch{
 		Groups: []p4.Group{{ID: 7, Ports: []uint32{1, 2}}},
 		Jobs:   []ina.JobEntry{{Job: 7, Epoch: 2, Mode: ina.Exclusive, Base: 16, Size: 16, Window: 8, Expect: 3, UpPort: 9, DownGroup: 7}},
 	}
@@ -83,10 +84,10 @@ func TestWriteTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := func(step string, want map[string]*p4rt.Batch) {
+	has := func(step string, want map[string]*dataplane.Batch) {
 		t.Helper()
 		for name, s := range servers {
-			w := p4rt.Batch{}
+			w := dataplane.Batch{}
 			if b := want[name]; b != nil {
 				w = *b
 			}

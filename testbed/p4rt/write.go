@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 )
@@ -18,21 +19,13 @@ import (
 // maxBatch is the updates of one WriteRequest.
 const maxBatch = 500
 
-// Batch is entries that are written, or deleted, in as few requests as possible.
-// To delete, keys are enough: Job, Dst and ID.
-type Batch struct {
-	Groups []p4.Group
-	Routes []p4.Route
-	Jobs   []ina.JobEntry
-}
-
 // item is one entity with the name that errors give it, which is also its key.
 type item struct {
 	name   string
 	entity *p4v1.Entity
 }
 
-func (c *Client) items(b Batch, keys bool) ([]item, error) {
+func (c *Client) items(b dataplane.Batch, keys bool) ([]item, error) {
 	pipe, err := c.pipeline()
 	if err != nil {
 		return nil, err
@@ -136,9 +129,9 @@ func groupEntity(m *p4v1.MulticastGroupEntry) *p4v1.Entity {
 }
 
 // Write inserts entries or replaces them: groups, then routes, then jobs. An error
-// is an *Error that lists what the switch refused; the rest of the batch is in
+// is an *dataplane.Error that lists what the switch refused; the rest of the batch is in
 // force and will be undone by Close.
-func (c *Client) Write(ctx context.Context, b Batch) error {
+func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
 	items, err := c.items(b, false)
 	if err != nil {
 		return c.fail("write", err)
@@ -146,7 +139,7 @@ func (c *Client) Write(ctx context.Context, b Batch) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if c.closed {
-		return c.fail("write", ErrClosed)
+		return c.fail("write", dataplane.ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
@@ -154,7 +147,7 @@ func (c *Client) Write(ctx context.Context, b Batch) error {
 }
 
 // Delete deletes entries: jobs, then routes, then groups. What is not there is no error.
-func (c *Client) Delete(ctx context.Context, b Batch) error {
+func (c *Client) Delete(ctx context.Context, b dataplane.Batch) error {
 	items, err := c.items(b, true)
 	if err != nil {
 		return c.fail("delete", err)
@@ -163,7 +156,7 @@ func (c *Client) Delete(ctx context.Context, b Batch) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if c.closed {
-		return c.fail("delete", ErrClosed)
+		return c.fail("delete", dataplane.ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
@@ -172,37 +165,37 @@ func (c *Client) Delete(ctx context.Context, b Batch) error {
 
 // WriteJob inserts or replaces one job's entry.
 func (c *Client) WriteJob(ctx context.Context, e ina.JobEntry) error {
-	return c.Write(ctx, Batch{Jobs: []ina.JobEntry{e}})
+	return c.Write(ctx, dataplane.Batch{Jobs: []ina.JobEntry{e}})
 }
 
 // WriteJobs inserts or replaces entries of jobs.
 func (c *Client) WriteJobs(ctx context.Context, es []ina.JobEntry) error {
-	return c.Write(ctx, Batch{Jobs: es})
+	return c.Write(ctx, dataplane.Batch{Jobs: es})
 }
 
 // DeleteJob deletes a job's entry if there is one.
 func (c *Client) DeleteJob(ctx context.Context, job uint16) error {
-	return c.Delete(ctx, Batch{Jobs: []ina.JobEntry{{Job: job}}})
+	return c.Delete(ctx, dataplane.Batch{Jobs: []ina.JobEntry{{Job: job}}})
 }
 
 // WriteRoutes inserts or replaces routes.
 func (c *Client) WriteRoutes(ctx context.Context, rs []p4.Route) error {
-	return c.Write(ctx, Batch{Routes: rs})
+	return c.Write(ctx, dataplane.Batch{Routes: rs})
 }
 
 // DeleteRoute deletes the route to dst if there is one.
 func (c *Client) DeleteRoute(ctx context.Context, dst [4]byte) error {
-	return c.Delete(ctx, Batch{Routes: []p4.Route{{Dst: dst}}})
+	return c.Delete(ctx, dataplane.Batch{Routes: []p4.Route{{Dst: dst}}})
 }
 
 // WriteGroup inserts or replaces a multicast group.
 func (c *Client) WriteGroup(ctx context.Context, id uint16, ports []uint32) error {
-	return c.Write(ctx, Batch{Groups: []p4.Group{{ID: id, Ports: ports}}})
+	return c.Write(ctx, dataplane.Batch{Groups: []p4.Group{{ID: id, Ports: ports}}})
 }
 
 // DeleteGroup deletes a multicast group if there is one.
 func (c *Client) DeleteGroup(ctx context.Context, id uint16) error {
-	return c.Delete(ctx, Batch{Groups: []p4.Group{{ID: id}}})
+	return c.Delete(ctx, dataplane.Batch{Groups: []p4.Group{{ID: id}}})
 }
 
 // sign makes something that is on the switch the witness of its memory. The lock writing
@@ -255,7 +248,7 @@ func (c *Client) set(ctx context.Context, items []item, remember bool) error {
 	res, err := c.write(ctx, first)
 	var again []*p4v1.Update // with the other type: the switch knows better what is there
 	var retried []item
-	var refused []UpdateError
+	var refused []dataplane.UpdateError
 	for i, r := range res {
 		it := items[i]
 		switch code := codes.Code(r.GetCanonicalCode()); {
@@ -307,7 +300,7 @@ func (c *Client) delete(ctx context.Context, items []item) error {
 		updates = append(updates, &p4v1.Update{Type: p4v1.Update_DELETE, Entity: it.entity})
 	}
 	res, err := c.write(ctx, updates)
-	var refused []UpdateError
+	var refused []dataplane.UpdateError
 	for i, r := range res {
 		switch codes.Code(r.GetCanonicalCode()) {
 		case codes.OK, codes.NotFound:
@@ -346,7 +339,7 @@ func (c *Client) undoAll(ctx context.Context) error {
 	}
 	errs := []error{c.delete(ctx, remove), c.set(ctx, restore, false)}
 	for i, err := range errs {
-		if status.Code(err) == codes.FailedPrecondition || errors.Is(err, ErrNotPrimary) {
+		if status.Code(err) == codes.FailedPrecondition || errors.Is(err, dataplane.ErrNotPrimary) {
 			errs[i] = nil // restarted and empty, or someone else's now
 		} else {
 			errs[i] = c.fail("undo what was written", err)
@@ -386,19 +379,19 @@ func uncertain(err error) bool {
 	return false
 }
 
-func updateError(u *p4v1.Update, it item, e *p4v1.Error) UpdateError {
-	return UpdateError{
+func updateError(u *p4v1.Update, it item, e *p4v1.Error) dataplane.UpdateError {
+	return dataplane.UpdateError{
 		Op:      strings.ToLower(u.GetType().String()) + " " + it.name,
 		Code:    codes.Code(e.GetCanonicalCode()),
 		Message: e.GetMessage(),
 	}
 }
 
-func (c *Client) refused(op string, us []UpdateError) error {
+func (c *Client) refused(op string, us []dataplane.UpdateError) error {
 	if len(us) == 0 {
 		return nil
 	}
-	return &Error{
+	return &dataplane.Error{
 		Switch: c.name, Op: op, Code: us[0].Code, Updates: us,
 		Err: status.Error(us[0].Code, us[0].Message),
 	}

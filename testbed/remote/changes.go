@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
 )
@@ -78,7 +78,7 @@ func (tb *Testbed) enterRoutes(sw string, routes []p4.Route) error {
 
 // enterJobs journals the jobs that are about to be written into switches and were not
 // there. A job's multicast group has its id.
-func (tb *Testbed) enterJobs(batches map[string]*p4rt.Batch) error {
+func (tb *Testbed) enterJobs(batches map[string]*dataplane.Batch) error {
 	tb.changes.mu.Lock()
 	defer tb.changes.mu.Unlock()
 	if tb.changes.jobs == nil {
@@ -101,7 +101,7 @@ func (tb *Testbed) enterJobs(batches map[string]*p4rt.Batch) error {
 }
 
 // leaveJobs journals that a switch has forgotten jobs.
-func (tb *Testbed) leaveJobs(sw string, b *p4rt.Batch) error {
+func (tb *Testbed) leaveJobs(sw string, b *dataplane.Batch) error {
 	tb.changes.mu.Lock()
 	defer tb.changes.mu.Unlock()
 	var ended []*journal.Change

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
 )
@@ -317,8 +317,8 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 	if !ok {
 		return "", fmt.Errorf("the inventory has no switch %q", name)
 	}
-	client, err := device.Dial(ctx, *sw, device.Ports(c.inv.Topology(), name), p4rt.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force})
-	if errors.Is(err, p4rt.ErrNotPrimary) {
+	client, err := device.Dial(ctx, *sw, device.Ports(c.inv.Topology(), name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force})
+	if errors.Is(err, dataplane.ErrNotPrimary) {
 		err = &busyError{name, err}
 	}
 	if err != nil {
@@ -326,12 +326,12 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 	}
 	defer func() { err = errors.Join(err, client.Close(ctx)) }()
 	if err := client.Attach(ctx); err != nil {
-		if errors.Is(err, p4rt.ErrNoPipeline) {
+		if errors.Is(err, dataplane.ErrNoPipeline) {
 			err = nil // it has been started again: there is nothing in it
 		}
 		return "", err
 	}
-	var found p4rt.Batch
+	var found dataplane.Batch
 	jobs, err := client.ReadJobs(ctx)
 	if err != nil {
 		return "", err

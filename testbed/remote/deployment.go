@@ -17,8 +17,8 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -67,10 +67,10 @@ type runningJob struct {
 	plan    placement.JobPlan
 	epoch   uint16
 	work    testbed.Workload
-	program map[string]*p4rt.Batch // entries in switches
-	agents  []*remoteAgent         // the PS first, if there is one: it must listen before workers send
-	configs []agent.Config         // theirs
-	local   *localJob              // instead of agents
+	program map[string]*dataplane.Batch // entries in switches
+	agents  []*remoteAgent              // the PS first, if there is one: it must listen before workers send
+	configs []agent.Config              // theirs
+	local   *localJob                   // instead of agents
 	done    chan struct{}
 	grant   placement.Grant // memory in synchronous mode
 
@@ -143,7 +143,7 @@ func (d *deployment) Add(ctx context.Context, jp placement.JobPlan, w testbed.Wo
 
 // bring enters jobs into switches and starts their agents.
 func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work []testbed.Workload) error {
-	whole := map[string]*p4rt.Batch{}
+	whole := map[string]*dataplane.Batch{}
 	var added []*runningJob
 	epoch := d.tb.newEpoch()
 	for i, jp := range jobs {
@@ -157,7 +157,7 @@ func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work [
 		}
 		for name, b := range j.program {
 			if whole[name] == nil {
-				whole[name] = &p4rt.Batch{}
+				whole[name] = &dataplane.Batch{}
 			}
 			whole[name].Groups = append(whole[name].Groups, b.Groups...)
 			whole[name].Jobs = append(whole[name].Jobs, b.Jobs...)
@@ -683,7 +683,7 @@ func (d *deployment) Close(ctx context.Context) error {
 func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
 	var errs []error
 	var all []*remoteAgent
-	entries := map[string]*p4rt.Batch{}
+	entries := map[string]*dataplane.Batch{}
 	for _, j := range jobs {
 		all = append(all, j.agents...)
 		if j.local != nil {
@@ -691,7 +691,7 @@ func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
 		}
 		for name, b := range j.program {
 			if entries[name] == nil {
-				entries[name] = &p4rt.Batch{}
+				entries[name] = &dataplane.Batch{}
 			}
 			entries[name].Groups = append(entries[name].Groups, b.Groups...)
 			entries[name].Jobs = append(entries[name].Jobs, b.Jobs...)

@@ -7,9 +7,9 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 )
 
 // programs turns jobs into the entries of every switch that takes part.
@@ -17,12 +17,12 @@ import (
 // Statistical jobs share the region [0, M) of each aggregating switch. Synchronous
 // jobs own a region of two windows each, handed out in the order of the plan, or what
 // they are granted.
-func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *placement.Regions) (map[string]*p4rt.Batch, error) {
+func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *placement.Regions) (map[string]*dataplane.Batch, error) {
 	mode, err := modeOf(s.Settings)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]*p4rt.Batch{}
+	out := map[string]*dataplane.Batch{}
 	for i, job := range s.Plan.Jobs {
 		if job.Collective == placement.Ring {
 			continue
@@ -38,7 +38,7 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 			}
 			p := out[sw.Name]
 			if p == nil {
-				p = &p4rt.Batch{}
+				p = &dataplane.Batch{}
 				out[sw.Name] = p
 			}
 			// A job's multicast group has the job's id.

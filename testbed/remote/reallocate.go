@@ -11,8 +11,8 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
-	"github.com/inabench/inabench/testbed/p4rt"
 )
 
 // Reallocate implements testbed.Deployment. The workers of each job pause at a common
@@ -88,10 +88,10 @@ func (d *deployment) move(ctx context.Context, jobs []*runningJob, grants map[st
 		}
 		return err
 	}
-	without, with := map[string]*p4rt.Batch{}, map[string]*p4rt.Batch{}
-	enter := func(to map[string]*p4rt.Batch, sw string, e ina.JobEntry) {
+	without, with := map[string]*dataplane.Batch{}, map[string]*dataplane.Batch{}
+	enter := func(to map[string]*dataplane.Batch, sw string, e ina.JobEntry) {
 		if to[sw] == nil {
-			to[sw] = &p4rt.Batch{}
+			to[sw] = &dataplane.Batch{}
 		}
 		to[sw].Jobs = append(to[sw].Jobs, e)
 	}
@@ -115,7 +115,7 @@ func (d *deployment) move(ctx context.Context, jobs []*runningJob, grants map[st
 			}
 		}
 	}
-	for _, batch := range []map[string]*p4rt.Batch{without, with} {
+	for _, batch := range []map[string]*dataplane.Batch{without, with} {
 		if err := d.tb.program(ctx, batch); err != nil {
 			return err
 		}

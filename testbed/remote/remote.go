@@ -19,11 +19,11 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -92,7 +92,7 @@ type Testbed struct {
 	agentPath map[string]string // by host
 	boots     map[string]boot   // of hosts, when they were connected to
 	opened    time.Time
-	switches  map[string]*p4rt.Client
+	switches  map[string]dataplane.Switch
 
 	audit   collectors.Audit // of the counters that are read
 	damaged sync.Map         // links that were damaged on purpose
@@ -133,7 +133,7 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	}
 	tb := &Testbed{
 		opt: o, inv: o.Fabric.Inventory(),
-		hosts: map[string]*ssh.Client{}, agentPath: map[string]string{}, switches: map[string]*p4rt.Client{},
+		hosts: map[string]*ssh.Client{}, agentPath: map[string]string{}, switches: map[string]dataplane.Switch{},
 		boots: map[string]boot{}, opened: time.Now(),
 		// Epochs must differ from those of runs before this one.
 	}
@@ -360,7 +360,7 @@ func (tb *Testbed) copyAgent(ctx context.Context) error {
 
 func (tb *Testbed) connectSwitches(ctx context.Context) error {
 	_, switches := tb.used()
-	clients := make([]*p4rt.Client, len(switches))
+	clients := make([]dataplane.Switch, len(switches))
 	err := parallelLimit(ctx, tb.opt.Fan, len(clients), func(ctx context.Context, i int) (err error) {
 		switch switches[i].Kind {
 		case inventory.Scripted:
@@ -391,7 +391,7 @@ func (tb *Testbed) observeSwitches(ctx context.Context) error {
 		if sw.Kind == inventory.Scripted || sw.Kind == inventory.Quantum {
 			continue
 		}
-		c, err := device.Observe(ctx, sw, device.Ports(tb.topo, sw.Name), p4rt.Options{})
+		c, err := device.Observe(ctx, sw, device.Ports(tb.topo, sw.Name), dataplane.Options{})
 		if err != nil {
 			return err
 		}
@@ -461,7 +461,7 @@ func (tb *Testbed) route(ctx context.Context) error {
 		if err := tb.enterRoutes(sw.Name, routes); err != nil {
 			return err
 		}
-		return tb.switches[sw.Name].WriteRoutes(ctx, routes)
+		return tb.switches[sw.Name].Write(ctx, dataplane.Batch{Routes: routes})
 	})
 }
 
@@ -507,7 +507,7 @@ func (tb *Testbed) hostMAC(ctx context.Context, host, device string) (net.Hardwa
 }
 
 // program writes a deployment's groups and job entries into the switches.
-func (tb *Testbed) program(ctx context.Context, batches map[string]*p4rt.Batch) error {
+func (tb *Testbed) program(ctx context.Context, batches map[string]*dataplane.Batch) error {
 	names := sortedKeys(batches)
 	if err := tb.enterJobs(batches); err != nil {
 		return err
@@ -523,7 +523,7 @@ func (tb *Testbed) program(ctx context.Context, batches map[string]*p4rt.Batch) 
 
 // unprogram makes the switches forget a deployment. What one of an emulation that is
 // gone knew is gone as well.
-func (tb *Testbed) unprogram(ctx context.Context, batches map[string]*p4rt.Batch) error {
+func (tb *Testbed) unprogram(ctx context.Context, batches map[string]*dataplane.Batch) error {
 	names := sortedKeys(batches)
 	errs := make([]error, len(names)) // one switch that refuses does not excuse the others
 	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
@@ -532,7 +532,7 @@ func (tb *Testbed) unprogram(ctx context.Context, batches map[string]*p4rt.Batch
 			return nil // it was never reached
 		}
 		errs[i] = sw.Delete(tb.patience(ctx, names[i]), *batches[names[i]])
-		if errors.Is(errs[i], p4rt.ErrNotPrimary) && errors.Is(tb.Held(ctx), lease.ErrLost) {
+		if errors.Is(errs[i], dataplane.ErrNotPrimary) && errors.Is(tb.Held(ctx), lease.ErrLost) {
 			errs[i] = nil // it is another run's, which has loaded its own pipeline
 		}
 		if errs[i] == nil {

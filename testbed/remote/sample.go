@@ -8,8 +8,8 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/gnmi"
-	"github.com/inabench/inabench/testbed/p4rt"
 )
 
 // newSampler reads the NICs of every host and the counters of every switch that
@@ -136,7 +136,7 @@ func (tb *Testbed) switchCollectors(sw inventory.Switch) (out []collectors.Colle
 
 // counterReader reads the cells of a switch's counters that a deployment uses.
 type counterReader struct {
-	client      *p4rt.Client
+	client      dataplane.Switch
 	ports, jobs []int
 }
 

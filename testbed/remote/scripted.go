@@ -11,10 +11,10 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/journal"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/script"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -63,14 +63,14 @@ func (tb *Testbed) driven() []inventory.Switch {
 }
 
 // connectSwitch becomes the primary controller of a switch and makes it run its program.
-func (tb *Testbed) connectSwitch(ctx context.Context, sw inventory.Switch) (*p4rt.Client, error) {
+func (tb *Testbed) connectSwitch(ctx context.Context, sw inventory.Switch) (dataplane.Switch, error) {
 	program, err := device.LoadProgram(sw)
 	if err != nil {
 		return nil, err
 	}
 	ports := device.Ports(tb.topo, sw.Name)
-	c, err := device.Dial(ctx, sw, ports, p4rt.Options{Polite: tb.polite(sw.Name)})
-	if errors.Is(err, p4rt.ErrNotPrimary) {
+	c, err := device.Dial(ctx, sw, ports, dataplane.Options{Polite: tb.polite(sw.Name)})
+	if errors.Is(err, dataplane.ErrNotPrimary) {
 		return nil, &busyError{sw.Name, err}
 	}
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
-	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
 )
@@ -132,7 +132,7 @@ func (d *deployment) sound(ctx context.Context, err error) bool {
 	if alive != nil {
 		return false
 	}
-	var sw *p4rt.Error
+	var sw *dataplane.Error
 	if errors.As(err, &sw) && d.tb.switches[sw.Switch] != nil {
 		select {
 		case <-d.tb.switches[sw.Switch].Lost():

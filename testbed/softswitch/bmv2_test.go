@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/bmv2"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -70,10 +71,10 @@ func BenchmarkBMv2(b *testing.B) {
 			b.Cleanup(func() { c.Close(context.Background()) })
 			info, config, _, err := p4.BMv2()
 			if err == nil {
-				err = c.Push(b.Context(), p4rt.Pipeline{Info: info, DeviceConfig: config})
+				err = c.Push(b.Context(), dataplane.Pipeline{Info: info, DeviceConfig: config})
 			}
 			if err == nil {
-				err = c.Write(b.Context(), p4rt.Batch{Groups: []p4.Group{{ID: 1, Ports: []uint32{1, 2, 3}}}, Jobs: []ina.JobEntry{entry}})
+				err = c.Write(b.Context(), dataplane.Batch{Groups: []p4.Group{{ID: 1, Ports: []uint32{1, 2, 3}}}, Jobs: []ina.JobEntry{entry}})
 			}
 			if err != nil {
 				b.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -120,7 +121,7 @@ func newFabric(t testing.TB, x *Exclusive, offload bool) *fabric {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close(context.Background()) })
-		if err := c.Push(ctx, p4rt.Pipeline{Info: p4.Info()}); err != nil {
+		if err := c.Push(ctx, dataplane.Pipeline{Info: p4.Info()}); err != nil {
 			t.Fatal(err)
 		}
 		f.switches[name], f.clients[name] = s, c
@@ -455,7 +456,7 @@ func TestTreesRefused(t *testing.T) {
 			second := f.job(2, 16, tt.at[:]...)
 			tt.edit(&second.tree)
 			err := p4rt.WriteTree(ctx, f.clients, second.tree)
-			var refused *p4rt.Error
+			var refused *dataplane.Error
 			if !errors.As(err, &refused) || refused.Code != tt.code || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %v that says %q", err, tt.code, tt.want)
 			}
@@ -478,13 +479,13 @@ func TestTreesRefused(t *testing.T) {
 	nothing := e
 	nothing.Size = 0
 	for _, tt := range []struct { // in this order: the second writes the group
-		batch p4rt.Batch
+		batch dataplane.Batch
 		want  string
 	}{
-		{p4rt.Batch{Jobs: []ina.JobEntry{e}}, "multicast group 9 is not there or empty: first write"},
-		{p4rt.Batch{Groups: group, Jobs: []ina.JobEntry{nothing}}, "no aggregators: an exclusive tree needs twice"},
+		{dataplane.Batch{Jobs: []ina.JobEntry{e}}, "multicast group 9 is not there or empty: first write"},
+		{dataplane.Batch{Groups: group, Jobs: []ina.JobEntry{nothing}}, "no aggregators: an exclusive tree needs twice"},
 	} {
-		var refused *p4rt.Error
+		var refused *dataplane.Error
 		if err := f.clients["l4"].Write(ctx, tt.batch); !errors.As(err, &refused) || refused.Code != codes.InvalidArgument || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want it to say %q", err, tt.want)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/placement/workload"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/p4"
@@ -112,7 +113,7 @@ func newLab(t testing.TB, aggregators, workers int) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sw.Close(context.Background()) })
-	if err := sw.Push(ctx, p4rt.Pipeline{Info: p4.Info()}); err != nil {
+	if err := sw.Push(ctx, dataplane.Pipeline{Info: p4.Info()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := sw.WriteRoutes(ctx, routes); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
@@ -33,7 +34,7 @@ func DialSwitches(ctx context.Context, f Fabric, push bool, opt p4rt.Options) (P
 				return
 			}
 			if push {
-				errs[i] = clients[i].Push(ctx, p4rt.Pipeline{Info: p4.Info()})
+				errs[i] = clients[i].Push(ctx, dataplane.Pipeline{Info: p4.Info()})
 			} else {
 				errs[i] = clients[i].Attach(ctx)
 			}
@@ -59,7 +60,7 @@ func (s P4Switches) Install(ctx context.Context, sw string, e Entry) error {
 	if err != nil {
 		return err
 	}
-	err = c.Write(ctx, p4rt.Batch{
+	err = c.Write(ctx, dataplane.Batch{
 		Groups: []p4.Group{{ID: e.Job, Ports: e.Down}},
 		Jobs: []ina.JobEntry{{
 			Job: e.Job, Epoch: e.Epoch, Mode: ina.Exclusive, Base: uint32(2 * e.Base), Size: uint32(2 * e.OSTs), Window: uint32(e.OSTs),
@@ -69,7 +70,7 @@ func (s P4Switches) Install(ctx context.Context, sw string, e Entry) error {
 	if err == nil {
 		return nil
 	}
-	if refused := (*p4rt.Error)(nil); errors.As(err, &refused) && refused.Code == codes.ResourceExhausted {
+	if refused := (*dataplane.Error)(nil); errors.As(err, &refused) && refused.Code == codes.ResourceExhausted {
 		err = fmt.Errorf("%w: %w", ErrQuota, err)
 	}
 	return errors.Join(err, s.Remove(context.WithoutCancel(ctx), sw, e))
@@ -81,7 +82,7 @@ func (s P4Switches) Remove(ctx context.Context, sw string, e Entry) error {
 	if err != nil {
 		return err
 	}
-	return c.Delete(ctx, p4rt.Batch{Jobs: []ina.JobEntry{{Job: e.Job}}, Groups: []p4.Group{{ID: e.Job}}})
+	return c.Delete(ctx, dataplane.Batch{Jobs: []ina.JobEntry{{Job: e.Job}}, Groups: []p4.Group{{ID: e.Job}}})
 }
 
 func (s P4Switches) client(sw string) (*p4rt.Client, error) {
