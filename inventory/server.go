@@ -13,15 +13,16 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
-// The forms in which P4Runtime servers take a compiled program. It is a property of the
+// The servers that switches have, by the form in which they take a compiled program. It is a property of the
 // server and not of the chip: Stratum and Intel's SDE drive the same Tofino.
 const (
-	StratumConfig = "stratum" // BfPipelineConfig of Stratum
+	StratumConfig = "stratum" // BfPipelineConfig of Stratum, over P4Runtime
+	BFRTConfig    = "bfrt"    // what the BFRuntime server of Intel's SDE wants: name, tofino.bin, context.json, bf-rt.json
 	SDEConfig     = "sde"     // what the P4Runtime server of Intel's SDE wants: name, tofino.bin, context.json
 	BMv2Config    = "bmv2"    // the compiler's JSON as it is
 )
 
-var deviceConfigs = []string{StratumConfig, SDEConfig, BMv2Config}
+var deviceConfigs = []string{StratumConfig, BFRTConfig, SDEConfig, BMv2Config}
 
 // When a pipeline is pushed into a switch.
 const (
@@ -34,7 +35,7 @@ const (
 
 // Server is how a switch of a lab is reached and driven. An emulation has its own.
 type Server struct {
-	DeviceConfig string            // "stratum", "sde" or "bmv2"; empty: the server takes anything, as the embedded switch does
+	DeviceConfig string            // "stratum", "bfrt", "sde" or "bmv2"; empty: the server takes anything, as the embedded switch does
 	Program      Program           // compiled for this switch; zero: the description that comes with inabench
 	Push         string            // "always" or "changed"
 	GNMI         string            // host:port of its gNMI server; empty: port numbers here are those of P4Runtime
@@ -158,7 +159,7 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 		b.Problemf(t.At+".device_config", tomlfile.OneOf(t.DeviceConfig, deviceConfigs), "unknown device_config %q", t.DeviceConfig)
 	case kind == Tofino && t.DeviceConfig == BMv2Config:
 		b.Problemf(t.At+".device_config", chooseDeviceConfig, "device_config %q is not for Tofino", t.DeviceConfig)
-	case kind == BMv2 && (t.DeviceConfig == StratumConfig || t.DeviceConfig == SDEConfig):
+	case kind == BMv2 && slices.Contains(deviceConfigs, t.DeviceConfig) && t.DeviceConfig != BMv2Config:
 		b.Problemf(t.At+".device_config", `write device_config = "bmv2", or leave it out`, "device_config %q is not for BMv2", t.DeviceConfig)
 	}
 	if kind == BMv2 && s.DeviceConfig == "" {
@@ -191,7 +192,7 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 	return s
 }
 
-const chooseDeviceConfig = `write device_config = "stratum" if Stratum runs on it (ports 9559 and 9339), "sde" for bf_switchd --p4rt-server of Intel's SDE`
+const chooseDeviceConfig = `write device_config = "stratum" if Stratum runs on it (ports 9559 and 9339), "bfrt" for bf_switchd of Intel's SDE (port 50052), "sde" for its P4Runtime server, which has to be built (50051)`
 
 // programName is what servers accept: several fail on '-' (cablelabs/transparent-security#210).
 var programName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
@@ -217,10 +218,10 @@ func (b *builder) program(t *programTable, form string) Program {
 		set   bool
 		forms []string
 	}{
-		{"name", t.Name != "", []string{StratumConfig, SDEConfig}},
-		{"binary", t.Binary != "", []string{StratumConfig, SDEConfig}},
-		{"context", t.Context != "", []string{StratumConfig, SDEConfig}},
-		{"bfrt", t.BFRT != "", []string{StratumConfig}},
+		{"name", t.Name != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
+		{"binary", t.Binary != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
+		{"context", t.Context != "", []string{StratumConfig, BFRTConfig, SDEConfig}},
+		{"bfrt", t.BFRT != "", []string{StratumConfig, BFRTConfig}},
 		{"json", t.JSON != "", []string{BMv2Config}},
 	}
 	for _, f := range files {
@@ -235,8 +236,8 @@ func (b *builder) program(t *programTable, form string) Program {
 			b.KeyProblemf(at, "", "device_config %q has no use for %s", form, f.key)
 		}
 	}
-	if (t.Profile != "" || len(t.Pipes) > 0) && form != StratumConfig && form != "" {
-		b.KeyProblemf(t.At, "", "device_config %q has no profiles: profile and pipes are for %q", form, StratumConfig)
+	if (t.Profile != "" || len(t.Pipes) > 0) && form != StratumConfig && form != BFRTConfig && form != "" {
+		b.KeyProblemf(t.At, "", "device_config %q has no profiles: profile and pipes are for %q and %q", form, StratumConfig, BFRTConfig)
 	}
 	return p
 }
@@ -401,7 +402,7 @@ func (b *builder) deviceID(t *switchTable, form string) {
 	case t.DeviceID == nil:
 	case *t.DeviceID < 0:
 		b.Problemf(t.At+".device_id", "", "device_id must not be negative")
-	case *t.DeviceID == 0 && form != SDEConfig && form != BMv2Config:
+	case *t.DeviceID == 0 && form != BFRTConfig && form != SDEConfig && form != BMv2Config:
 		hint := ""
 		if form == StratumConfig {
 			hint = "Stratum numbers devices from 1 and refuses 0; on Intel's SDE it is 0"
@@ -421,7 +422,7 @@ func (t *switchTable) deviceID(i, before int, form string) uint64 {
 		return uint64(*t.DeviceID) + uint64(i)
 	case form == StratumConfig:
 		return 1
-	case form == SDEConfig:
+	case form == SDEConfig || form == BFRTConfig:
 		return 0
 	}
 	// P4Runtime knows 0 as "no device", so the default counts from 1.

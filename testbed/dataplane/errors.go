@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Error is a call that a switch refused or did not answer.
@@ -63,3 +65,40 @@ func (e *Error) Hint() string {
 // Unwrap returns the underlying error: a gRPC status, a context's error or one of
 // this package's sentinels.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Hinted is an error that knows what to do about it.
+type Hinted struct {
+	Err    error
+	Advice string
+}
+
+func (e *Hinted) Error() string { return e.Err.Error() }
+func (e *Hinted) Unwrap() error { return e.Err }
+
+// Hint is what to do about it.
+func (e *Hinted) Hint() string { return e.Advice }
+
+// Plain takes gRPC's wrapping off an error's text, and keeps its code for status.FromError.
+func Plain(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("the switch closed the stream")
+	}
+	if e, ok := err.(interface{ GRPCStatus() *status.Status }); ok { // not one around it, which says more
+		return rpcError{e.GRPCStatus()}
+	}
+	return err
+}
+
+// Dialing is the part of a failed connection's text that tells a person something.
+func Dialing(err error) string {
+	s := status.Convert(err).Message()
+	if _, after, ok := strings.Cut(s, "Error while dialing: "); ok {
+		s = strings.TrimSuffix(after, `"`)
+	}
+	return s
+}
+
+type rpcError struct{ st *status.Status }
+
+func (e rpcError) Error() string              { return e.st.Code().String() + ": " + e.st.Message() }
+func (e rpcError) GRPCStatus() *status.Status { return e.st }

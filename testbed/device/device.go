@@ -3,6 +3,7 @@
 package device
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -20,6 +21,7 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/p4"
@@ -69,17 +71,18 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", sw.Program.P4Info, err))
 		}
 	}
+	profile := cmp.Or(sw.Program.Profile, "pipe")
 	switch blob := file(sw.Program.Blob); {
 	case blob != nil:
 		p.DeviceConfig = blob
 		errs = append(errs, checkBlob(sw, blob))
 	case sw.DeviceConfig == inventory.StratumConfig:
-		name := sw.Program.Profile
-		if name == "" {
-			name = "pipe"
-		}
 		p.DeviceConfig = p4rt.StratumConfig{Program: sw.Program.Name, BFRT: file(sw.Program.BFRT), Profiles: []p4rt.Profile{{
-			Name: name, Context: file(sw.Program.Context), Binary: file(sw.Program.Binary), Pipes: sw.Program.Pipes,
+			Name: profile, Context: file(sw.Program.Context), Binary: file(sw.Program.Binary), Pipes: sw.Program.Pipes,
+		}}}.Marshal()
+	case sw.DeviceConfig == inventory.BFRTConfig:
+		p.DeviceConfig = bfrt.Config{Program: sw.Program.Name, BFRT: file(sw.Program.BFRT), Profiles: []bfrt.Profile{{
+			Name: profile, Context: file(sw.Program.Context), Binary: file(sw.Program.Binary), Pipes: sw.Program.Pipes,
 		}}}.Marshal()
 	case sw.DeviceConfig == inventory.SDEConfig:
 		p.DeviceConfig = p4rt.SDEConfig{Program: sw.Program.Name, Binary: file(sw.Program.Binary), Context: file(sw.Program.Context)}.Marshal()
@@ -88,6 +91,11 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Program{}, fmt.Errorf("switch %s: program: %w", sw.Name, err)
+	}
+	if sw.DeviceConfig == inventory.BFRTConfig { // its server keeps no cookie
+		if c, err := bfrt.ParseConfig(p.DeviceConfig); err == nil {
+			p.Cookie = c.Cookie()
+		}
 	}
 	return p, nil
 }
@@ -99,6 +107,8 @@ func checkBlob(sw inventory.Switch, blob []byte) (err error) {
 		_, err = p4rt.ParseStratumConfig(blob)
 	case inventory.SDEConfig:
 		_, err = p4rt.ParseSDEConfig(blob)
+	case inventory.BFRTConfig:
+		_, err = bfrt.ParseConfig(blob)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", sw.Program.Blob, err)
@@ -191,14 +201,21 @@ func options(ctx context.Context, sw inventory.Switch, ports []uint32, o datapla
 	return out, err
 }
 
-// Dial is p4rt.Dial for a switch of an inventory, of which ports are cabled: its ports have
-// the inventory's numbers.
+// Dial controls a switch of an inventory, of which ports are cabled, by the protocol that its server speaks: its ports
+// have the inventory's numbers.
 func Dial(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (dataplane.Switch, error) {
 	opt, err := options(ctx, sw, ports, o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, opt)
+	if sw.DeviceConfig == inventory.BFRTConfig {
+		return opened(bfrt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, opt.Options))
+	}
+	return opened(p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, opt))
+}
+
+// opened is a client as a switch; nil, and not a nil client, with an error.
+func opened[C dataplane.Switch](c C, err error) (dataplane.Switch, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -228,17 +245,16 @@ func Push(ctx context.Context, c dataplane.Switch, sw inventory.Switch, ports []
 	return g.AwaitUp(ctx, names)
 }
 
-// Observe is p4rt.Observe for a switch of an inventory.
+// Observe is Dial for who only looks: it reads what somebody else controls.
 func Observe(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (dataplane.Switch, error) {
 	opt, err := options(ctx, sw, ports, o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, opt)
-	if err != nil {
-		return nil, err
+	if sw.DeviceConfig == inventory.BFRTConfig {
+		return opened(bfrt.Observe(sw.Name, sw.Control, sw.DeviceID, opt.Options))
 	}
-	return c, nil
+	return opened(p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, opt))
 }
 
 // Facts are what a run's record keeps of a switch.

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/gnmi"
@@ -176,6 +177,56 @@ func stratum(t *testing.T, c *tls.Config) *personality.Server {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// A switch with the SDE's BFRuntime server is opened, programmed and looked at like any other.
+func TestBFRuntime(t *testing.T) {
+	s, err := personality.StartBFRuntime(t.Context(), personality.Options{Upstream: softswitchtest.Serve(t, 7, one{}), UpstreamDevice: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	text, _ := infos(t)
+	dir := write(t, map[string][]byte{"p4info.txtpb": text, "bf-rt.json": personality.BFRTInfo(p4.Info()), "context.json": []byte("{}"), "tofino.bin": {1}})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	sw := inventory.Switch{Name: "tor1", Kind: inventory.Tofino, Control: s.Addr, Server: inventory.Server{
+		DeviceConfig: inventory.BFRTConfig,
+		Program:      inventory.Program{Name: "ina_tna", P4Info: in("p4info.txtpb"), BFRT: in("bf-rt.json"), Context: in("context.json"), Binary: in("tofino.bin")},
+	}}
+	inv := &inventory.Inventory{Switches: []inventory.Switch{sw}}
+	diagnose := func() device.Diagnosis {
+		d := device.Diagnose(t.Context(), inv, sw, 10*time.Second)
+		d.Seconds = 0
+		return d
+	}
+	if d, want := diagnose(), (device.Diagnosis{Switch: "tor1", Pipeline: "none yet", PlainText: true}); d != want {
+		t.Errorf("%+v, want %+v", d, want)
+	}
+	c, err := device.Dial(t.Context(), sw, nil, dataplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	p, err := device.LoadProgram(sw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := device.Push(t.Context(), c, sw, nil, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write(t.Context(), dataplane.Batch{Groups: []p4.Group{{ID: 1, Ports: []uint32{1, 2}}}}); err != nil {
+		t.Error(err)
+	}
+	if d, want := diagnose(), (device.Diagnosis{Switch: "tor1", Pipeline: "that of the inventory", PlainText: true}); d != want {
+		t.Errorf("%+v, want %+v", d, want)
+	}
+	if f := device.Facts(sw, p, c.Loaded()); f.Server != "bfrt" || f.Files["bf-rt.json"] == "" || f.DeviceConfig == "" {
+		t.Errorf("%+v", f)
+	}
+	sw.Program.Blob, sw.Program.BFRT = in("p4info.txtpb"), ""
+	if _, err := device.LoadProgram(sw); !errors.Is(err, bfrt.ErrInfo) {
+		t.Errorf("a blob that is none: %v", err)
+	}
 }
 
 // A switch is opened over TLS that both sides prove themselves by, and its ports have the

@@ -3,6 +3,7 @@ package p4
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 
@@ -165,6 +166,98 @@ func (p *Pipeline) DecodeJob(te *p4v1.TableEntry) (ina.JobEntry, error) {
 		return ina.JobEntry{}, fmt.Errorf("job %d: %w", key, err)
 	}
 	return e, nil
+}
+
+// Action is what a table does with an entry: an action by its name, with its parameters by theirs. Protocols that
+// do not carry P4Runtime's entities make their own of it.
+type Action struct {
+	Name   string
+	Params map[string]uint64
+}
+
+// JobAction is e as EncodeJob has it, and refuses what that refuses.
+func (p *Pipeline) JobAction(e ina.JobEntry) (Action, error) {
+	if _, err := p.EncodeJob(e); err != nil {
+		return Action{}, err
+	}
+	act := p.agg
+	switch e.Mode {
+	case ina.Forward:
+		act = p.only
+	case ina.Exclusive:
+		act = p.excl
+	}
+	return params(act, jobParams, &e), nil
+}
+
+// JobOf reverses JobAction. Parameters that the pipeline's action has must be there. On error the entry is zero and the
+// error wraps ErrInvalid or ErrRange.
+func (p *Pipeline) JobOf(job uint16, a Action) (ina.JobEntry, error) {
+	e := ina.JobEntry{Job: job}
+	err := checkJob(uint64(job))
+	switch {
+	case err != nil:
+	case a.Name == p.agg.name:
+		if err = take(p.agg, jobParams, a, &e); err == nil {
+			err = checkJobEntry(&e)
+		}
+	case a.Name == p.only.name:
+		err = take(p.only, jobParams, a, &e)
+	case a.Name == p.excl.name && p.excl.id != 0:
+		e.Mode = ina.Exclusive
+		err = take(p.excl, jobParams, a, &e)
+	default:
+		err = fmt.Errorf("%w: table job has no action %s", ErrInvalid, a.Name)
+	}
+	if err != nil {
+		return ina.JobEntry{}, fmt.Errorf("job %d: %w", job, err)
+	}
+	return e, nil
+}
+
+// RouteAction is r as EncodeRoute has it.
+func (p *Pipeline) RouteAction(r Route) Action { return params(p.forward, routeParams, &r) }
+
+// RouteOf reverses RouteAction.
+func (p *Pipeline) RouteOf(dst [4]byte, a Action) (Route, error) {
+	r := Route{Dst: dst}
+	err := take(p.forward, routeParams, a, &r)
+	if a.Name != p.forward.name {
+		err = fmt.Errorf("%w: table ipv4_forward has no action %s", ErrInvalid, a.Name)
+	}
+	if err != nil {
+		return Route{}, fmt.Errorf("route to %s: %w", ip(dst), err)
+	}
+	return r, nil
+}
+
+// params are an entry's, of those that an action has.
+func params[E any](act action, ps []param[E], e *E) Action {
+	a := Action{Name: act.name, Params: map[string]uint64{}}
+	for _, p := range ps {
+		if _, ok := act.params[p.name]; ok {
+			a.Params[p.name] = p.get(e)
+		}
+	}
+	return a
+}
+
+// take is params' inverse.
+func take[E any](act action, ps []param[E], a Action, e *E) error {
+	for _, p := range ps {
+		if _, ok := act.params[p.name]; !ok {
+			continue
+		}
+		v, ok := a.Params[p.name]
+		if !ok {
+			return fmt.Errorf("%w: parameter %s of action %s is missing", ErrInvalid, p.name, act.name)
+		}
+		if bits.Len64(v) > p.bits {
+			return fmt.Errorf("%w: parameter %s of action %s: %#x needs more than %d bits", ErrRange, p.name, act.name, v, p.bits)
+		}
+		p.set(e, v)
+	}
+	return nil
 }
 
 // RouteKey is the entry of the route to dst without its action.

@@ -125,6 +125,14 @@ func (l *Limits) check(e *ina.JobEntry) error {
 // Limits are the program's, nil where the switch itself refuses what it cannot do.
 func (p *Pipeline) Limits() *Limits { return p.limits }
 
+// Jobs is the largest id of a job that the program can sum for: ina.MaxJob, unless it says that it has less room.
+func (p *Pipeline) Jobs() int {
+	if p.limits == nil {
+		return ina.MaxJob
+	}
+	return min(int(p.limits.Jobs)-1, ina.MaxJob)
+}
+
 // EncodeResends is the multicast group that e needs where the program has Limits.Resends: a
 // data plane sends a resend and the sum that it pushes out by replication, as instances 1 and
 // 2 of one packet. It is nil for programs and entries that need none. With key, it is enough

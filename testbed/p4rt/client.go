@@ -42,19 +42,6 @@ type Options struct {
 	FullWidth bool
 }
 
-func (o Options) withDefaults() Options {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	def(&o.DialTimeout, 5*time.Second)
-	def(&o.CallTimeout, 10*time.Second)
-	def(&o.PushTimeout, 60*time.Second)
-	def(&o.Keepalive, 5*time.Second)
-	return o
-}
-
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
@@ -150,7 +137,7 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 
 // newClient is a client without a session.
 func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error) {
-	opt = opt.withDefaults()
+	opt.Options = opt.WithDefaults()
 	target := addr
 	if !strings.HasPrefix(addr, "unix:") {
 		target = "passthrough:///" + addr
@@ -249,7 +236,7 @@ func (c *Client) session(life context.Context, won func()) error {
 	if err != nil {
 		err = c.streamError(err)
 		if context.Cause(ctx) == late {
-			err = fmt.Errorf("%w: %s", late, dialing(err))
+			err = fmt.Errorf("%w: %s", late, dataplane.Dialing(err))
 		}
 	} else {
 		err = c.arbitrate(ctx, cancel, stream, func() {
@@ -259,15 +246,6 @@ func (c *Client) session(life context.Context, won func()) error {
 	}
 	c.lose(life, err)
 	return err
-}
-
-// dialing is the part of a failed connection's text that tells a person something.
-func dialing(err error) string {
-	s := status.Convert(err).Message()
-	if _, after, ok := strings.Cut(s, "Error while dialing: "); ok {
-		s = strings.TrimSuffix(after, `"`)
-	}
-	return s
 }
 
 func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
@@ -535,11 +513,10 @@ func (c *Client) await(ctx context.Context) (*p4v1.Uint128, error) {
 	}
 }
 
-// Jobs is the largest id of a job that the switch's program can sum for: ina.MaxJob, unless
-// the program says that it has less room.
+// Jobs implements dataplane.Switch.
 func (c *Client) Jobs() int {
-	if pipe, err := c.pipeline(); err == nil && pipe.Limits() != nil {
-		return min(int(pipe.Limits().Jobs)-1, ina.MaxJob)
+	if pipe, err := c.pipeline(); err == nil {
+		return pipe.Jobs()
 	}
 	return ina.MaxJob
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
 )
 
 func dial(t testing.TB, addr string) *p4rt.Client {
@@ -76,7 +77,7 @@ func TestWriteReadUndo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(want, s.mem.state()); diff != "" {
+			if diff := cmp.Diff(want, s.mem.State()); diff != "" {
 				t.Errorf("switch (-want +got):\n%s", diff)
 			}
 			var got dataplane.Batch
@@ -98,7 +99,7 @@ func TestWriteReadUndo(t *testing.T) {
 			if err := c.WriteJob(ctx, want.Jobs[0]); err != nil {
 				t.Error(err)
 			}
-			if diff := cmp.Diff(want, s.mem.state()); diff != "" {
+			if diff := cmp.Diff(want, s.mem.State()); diff != "" {
 				t.Errorf("after a resize (-want +got):\n%s", diff)
 			}
 			for range 2 {
@@ -109,7 +110,7 @@ func TestWriteReadUndo(t *testing.T) {
 				}
 			}
 			want = dataplane.Batch{Groups: want.Groups[1:], Routes: want.Routes[1:], Jobs: want.Jobs[1:]}
-			if diff := cmp.Diff(want, s.mem.state()); diff != "" {
+			if diff := cmp.Diff(want, s.mem.State()); diff != "" {
 				t.Errorf("after deleting (-want +got):\n%s", diff)
 			}
 			for range 2 {
@@ -117,7 +118,7 @@ func TestWriteReadUndo(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if diff := cmp.Diff(dataplane.Batch{}, s.mem.state()); diff != "" {
+			if diff := cmp.Diff(dataplane.Batch{}, s.mem.State()); diff != "" {
 				t.Errorf("after closing (-want +got):\n%s", diff)
 			}
 			if err := c.Err(); err != nil {
@@ -163,7 +164,7 @@ func TestUndoRestores(t *testing.T) {
 	if err := c.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(theirs, s.mem.state()); diff != "" {
+	if diff := cmp.Diff(theirs, s.mem.State()); diff != "" {
 		t.Errorf("theirs (-want +got):\n%s", diff)
 	}
 
@@ -177,7 +178,7 @@ func TestUndoRestores(t *testing.T) {
 	if err := owner.Close(ctx); err != nil {
 		t.Errorf("close after being outbid: %v", err)
 	}
-	if diff := cmp.Diff(theirs, s.mem.state()); diff != "" {
+	if diff := cmp.Diff(theirs, s.mem.State()); diff != "" {
 		t.Errorf("a client that was outbid changed the switch (-want +got):\n%s", diff)
 	}
 }
@@ -215,7 +216,7 @@ func TestReconnect(t *testing.T) {
 	if err := c.Write(ctx, sample()); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(sample(), s.mem.state()); diff != "" {
+	if diff := cmp.Diff(sample(), s.mem.State()); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
 	if c.Err() == nil {
@@ -264,7 +265,7 @@ func TestRefusedUpdates(t *testing.T) {
 	s := loopback(t)
 	c := dial(t, s.addr)
 	push(t, c)
-	err := c.WriteJobs(t.Context(), []ina.JobEntry{job(1, 4), job(refusedJob, 4), job(2, 4)})
+	err := c.WriteJobs(t.Context(), []ina.JobEntry{job(1, 4), job(softswitchtest.RefusedJob, 4), job(2, 4)})
 	var e *dataplane.Error
 	if !errors.As(err, &e) || e.Code != codes.InvalidArgument || len(e.Updates) != 1 {
 		t.Fatalf("got %#v", err)
@@ -273,7 +274,7 @@ func TestRefusedUpdates(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if got := s.mem.state().Jobs; len(got) != 2 {
+	if got := s.mem.State().Jobs; len(got) != 2 {
 		t.Errorf("in force: %v", got)
 	}
 	err = c.WriteJob(t.Context(), ina.JobEntry{Job: 9, Mode: ina.Exclusive + 1})
@@ -294,7 +295,7 @@ func TestLargeBatch(t *testing.T) {
 	err := c.WriteJobs(t.Context(), jobs)
 	var e *dataplane.Error
 	if !errors.As(err, &e) || len(e.Updates) != 1 {
-		t.Fatalf("only job %d has no room: %v", refusedJob, err)
+		t.Fatalf("only job %d has no room: %v", softswitchtest.RefusedJob, err)
 	}
 	got, err := c.ReadJobs(t.Context())
 	if err != nil || len(got) != ina.MaxJob-1 {
@@ -314,8 +315,8 @@ func TestCounters(t *testing.T) {
 		t.Errorf("without a pipeline: %v", err)
 	}
 	push(t, c)
-	s.mem.count(softswitch.PortRx, 3, 5)
-	s.mem.count(softswitch.JobIn, 4095, 7)
+	s.mem.Count(softswitch.PortRx, 3, 5)
+	s.mem.Count(softswitch.JobIn, 4095, 7)
 
 	got, err := c.ReadCounters(ctx, []string{"port_rx", "port_tx"}, []int{2, 3})
 	want := []dataplane.CounterValue{{Name: "port_rx", Index: 2, Packets: 0, Bytes: 0}, {Name: "port_rx", Index: 3, Packets: 5, Bytes: 500}, {Name: "port_tx", Index: 2, Packets: 0, Bytes: 0}, {Name: "port_tx", Index: 3, Packets: 0, Bytes: 0}}
@@ -374,10 +375,10 @@ func TestOtherIDs(t *testing.T) {
 	if err := c.Write(t.Context(), sample()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sample(), s.mem.state()); diff != "" {
+	if diff := cmp.Diff(sample(), s.mem.State()); diff != "" {
 		t.Errorf("switch (-want +got):\n%s", diff)
 	}
-	s.mem.count(softswitch.JobHold, 1, 3)
+	s.mem.Count(softswitch.JobHold, 1, 3)
 	got, err := c.ReadCounters(t.Context(), []string{"job_hold"}, []int{1})
 	if err != nil || len(got) != 1 || got[0].Packets != 3 {
 		t.Errorf("job_hold: %v, %v", got, err)
@@ -510,7 +511,7 @@ func TestObserve(t *testing.T) {
 	if err := owner.WriteJob(ctx, job(1, 64)); err != nil {
 		t.Fatal(err)
 	}
-	s.mem.count(softswitch.JobIn, 1, 7)
+	s.mem.Count(softswitch.JobIn, 1, 7)
 	if err := o.Attach(ctx); err != nil {
 		t.Fatal(err)
 	}

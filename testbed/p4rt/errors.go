@@ -3,7 +3,6 @@ package p4rt
 import (
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
@@ -19,7 +18,7 @@ func (c *Client) fail(op string, err error) error {
 		return err
 	}
 	code := status.Code(err)
-	err = plain(err)
+	err = dataplane.Plain(err)
 	switch {
 	case code == codes.Unimplemented:
 		err = fmt.Errorf("the switch's server cannot do that: %w", err)
@@ -37,16 +36,16 @@ var aboutDevice = regexp.MustCompile(`(?i)\b(device|node)\b`)
 // streamError says why a stream could not be opened or kept.
 func (c *Client) streamError(err error) error {
 	code := status.Code(err)
-	err = plain(err)
+	err = dataplane.Plain(err)
 	switch code {
 	case codes.NotFound:
 		return c.noDevice(err)
 	case codes.ResourceExhausted:
-		return &hinted{fmt.Errorf("it takes no more controllers: %w", err),
-			"end another program that controls the switch: Stratum takes five controllers for a device and twenty connections"}
+		return &dataplane.Hinted{Err: fmt.Errorf("it takes no more controllers: %w", err),
+			Advice: "end another program that controls the switch: Stratum takes five controllers for a device and twenty connections"}
 	case codes.Unimplemented:
-		return &hinted{fmt.Errorf("there is no P4Runtime: %w", err),
-			"P4Runtime is at port 9559 as a rule; Intel's SDE has it only where it was built with P4RT=ON, at 50051"}
+		return &dataplane.Hinted{Err: fmt.Errorf("there is no P4Runtime: %w", err),
+			Advice: "P4Runtime is at port 9559 as a rule; Intel's SDE has it only where it was built with P4RT=ON, at 50051"}
 	}
 	return err
 }
@@ -54,37 +53,8 @@ func (c *Client) streamError(err error) error {
 // noDevice names the device that was asked for.
 func (c *Client) noDevice(err error) error {
 	hint := "write device_id = N in the inventory: 1 on Stratum unless its chassis config says otherwise, 0 on Intel's SDE, on BMv2 what --device-id says"
-	return &hinted{fmt.Errorf("%w: device %d: %w", dataplane.ErrDevice, c.device, err), hint}
+	return &dataplane.Hinted{Err: fmt.Errorf("%w: device %d: %w", dataplane.ErrDevice, c.device, err), Advice: hint}
 }
-
-// hinted is an error that knows what to do about it.
-type hinted struct {
-	error
-	hint string
-}
-
-func (e *hinted) Unwrap() error { return e.error }
-
-// Hint is what to do about it.
-func (e *hinted) Hint() string { return e.hint }
-
-// plain takes gRPC's wrapping off an error's text, and keeps its code for
-// status.FromError.
-func plain(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New("the switch closed the stream")
-	}
-	st, ok := status.FromError(err)
-	if err == nil || !ok {
-		return err
-	}
-	return rpcError{st}
-}
-
-type rpcError struct{ st *status.Status }
-
-func (e rpcError) Error() string              { return e.st.Code().String() + ": " + e.st.Message() }
-func (e rpcError) GRPCStatus() *status.Status { return e.st }
 
 // results returns the code and message of each of n updates of a Write that ended
 // with err. ok is false when the call failed as a whole.

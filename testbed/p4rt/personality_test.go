@@ -18,11 +18,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/dataplane/dataplanetest"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/personality"
 	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
 )
 
 // target is a switch of some kind of server: what it is reached with, and what it runs.
@@ -92,6 +94,27 @@ func (g target) pipeline() dataplane.Pipeline {
 	return dataplane.Pipeline{Info: compiled(), DeviceConfig: g.config}
 }
 
+// Every server passes the tests of all switches.
+func TestDataPlanes(t *testing.T) {
+	for _, g := range targets() {
+		t.Run(g.Name, func(t *testing.T) {
+			dataplanetest.Run(t, dataplanetest.Subject{Pipeline: g.pipeline(), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
+				srv, mem := g.start(t)
+				o := g.options()
+				if o.Ports == nil { // those that there are
+					o.Ports = map[uint32]uint32{1: 1, 2: 2, 3: 3, 4: 4}
+				}
+				c, err := p4rt.Dial(t.Context(), "tor1", srv.P4RT, g.device, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close(context.Background()) })
+				return c, mem
+			}})
+		})
+	}
+}
+
 // One and the same code programs the INA pipeline on all of them: pushed twice over, ports
 // by their own numbers, entries written, read back, counted and undone.
 func TestPersonalities(t *testing.T) {
@@ -113,7 +136,7 @@ func TestPersonalities(t *testing.T) {
 				}
 			}
 			want := sample() // the switch behind counts from 1 whatever the server calls ports
-			if diff := cmp.Diff(want, mem.state()); diff != "" {
+			if diff := cmp.Diff(want, mem.State()); diff != "" {
 				t.Errorf("switch (-want +got):\n%s", diff)
 			}
 			var got dataplane.Batch
@@ -130,8 +153,8 @@ func TestPersonalities(t *testing.T) {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}
 
-			mem.count(softswitch.PortRx, 2, 5)
-			mem.count(softswitch.JobIn, 1, 7)
+			mem.Count(softswitch.PortRx, 2, 5)
+			mem.Count(softswitch.JobIn, 1, 7)
 			var cells []dataplane.CounterValue
 			for name, index := range map[string]int{"port_rx": 2, "job_in": 1} {
 				some, err := c.ReadCounters(ctx, []string{name}, []int{index})
@@ -160,7 +183,7 @@ func TestPersonalities(t *testing.T) {
 			if err := c.Close(ctx); err != nil {
 				t.Error(err)
 			}
-			if diff := cmp.Diff(dataplane.Batch{}, mem.state()); diff != "" {
+			if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
 				t.Errorf("after closing (-want +got):\n%s", diff)
 			}
 		})
@@ -216,9 +239,9 @@ func TestPersonalityRefusals(t *testing.T) {
 
 			// One bad update does not keep the others out, and is named.
 			bad := sample()
-			bad.Jobs = append(bad.Jobs, job(refusedJob, 8))
+			bad.Jobs = append(bad.Jobs, job(softswitchtest.RefusedJob, 8))
 			var e *dataplane.Error
-			if err := c.Write(ctx, bad); !errors.As(err, &e) || len(e.Updates) != 1 || e.Updates[0].Op != fmt.Sprintf("insert job %d", refusedJob) {
+			if err := c.Write(ctx, bad); !errors.As(err, &e) || len(e.Updates) != 1 || e.Updates[0].Op != fmt.Sprintf("insert job %d", softswitchtest.RefusedJob) {
 				t.Errorf("a job it has no room for: %v", err)
 			}
 			if jobs, err := c.ReadJobs(ctx); err != nil || len(jobs) != 2 {
@@ -288,7 +311,7 @@ func TestFullWidth(t *testing.T) {
 		if (refused == nil) != (code == codes.OK) || refused != nil && (len(refused.Updates) == 0 || refused.Updates[0].Code != code) {
 			t.Errorf("all bytes %v: %v, want %v", full, refused, code)
 		}
-		if b := mem.state(); full && !cmp.Equal(b, sample()) || !full && len(b.Jobs)+len(b.Routes) > 0 {
+		if b := mem.State(); full && !cmp.Equal(b, sample()) || !full && len(b.Jobs)+len(b.Routes) > 0 {
 			t.Errorf("all bytes %v: the switch has %+v", full, b)
 		}
 		c.Close(context.Background())
@@ -387,7 +410,7 @@ func TestKeep(t *testing.T) {
 			if !second.Loaded().Kept || first.Loaded().Kept || srv.Pushes() != 1 {
 				t.Errorf("kept %v after %d pushes", second.Loaded().Kept, srv.Pushes())
 			}
-			if diff := cmp.Diff(dataplane.Batch{}, mem.state()); diff != "" || srv.Sessions() != 0 {
+			if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" || srv.Sessions() != 0 {
 				t.Errorf("left of the first run, beside %d clone sessions (-want +got):\n%s", srv.Sessions(), diff)
 			}
 			if err := second.Write(ctx, sample()); err != nil {
@@ -503,7 +526,7 @@ func TestLargeReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4096 {
-		mem.count(softswitch.JobIn, i, 1<<40) // numbers that take room
+		mem.Count(softswitch.JobIn, i, 1<<40) // numbers that take room
 	}
 	all, err := c.ReadCounters(t.Context(), names, nil)
 	if err != nil || len(all) != len(names)*size {

@@ -79,7 +79,7 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 			continue
 		}
 		if byPort(name) && c.opt.Ports != nil {
-			if index = int(c.called(uint32(index))); index == 0 {
+			if index = int(c.opt.Called(uint32(index))); index == 0 {
 				continue // nothing is cabled there
 			}
 		}
@@ -149,7 +149,7 @@ func (c *Client) cells(names []string, indices []int, data *p4v1.CounterData) ([
 		first := len(out)
 		for _, i := range indices {
 			if byPort(name) && i >= 0 {
-				own, err := c.port(uint32(i))
+				own, err := c.opt.Own(uint32(i))
 				if err != nil {
 					return nil, fmt.Errorf("counter %s: %w", name, err)
 				}
@@ -189,7 +189,7 @@ func (c *Client) ReadJobs(ctx context.Context) ([]ina.JobEntry, error) {
 	out, err := readTable(ctx, c, p4.JobTable, (*p4.Pipeline).DecodeJob)
 	for i := range out {
 		if !out[i].Root || out[i].UpPort != 0 {
-			out[i].UpPort = c.called(out[i].UpPort)
+			out[i].UpPort = c.opt.Called(out[i].UpPort)
 		}
 	}
 	return out, err
@@ -199,7 +199,7 @@ func (c *Client) ReadJobs(ctx context.Context) ([]ina.JobEntry, error) {
 func (c *Client) ReadRoutes(ctx context.Context) ([]p4.Route, error) {
 	out, err := readTable(ctx, c, p4.RouteTable, (*p4.Pipeline).DecodeRoute)
 	for i := range out {
-		out[i].Port = c.called(out[i].Port)
+		out[i].Port = c.opt.Called(out[i].Port)
 	}
 	return out, err
 }
@@ -214,7 +214,7 @@ func (c *Client) ReadGroups(ctx context.Context) ([]p4.Group, error) {
 			break
 		}
 		for i := range g.Ports {
-			g.Ports[i] = c.called(g.Ports[i])
+			g.Ports[i] = c.opt.Called(g.Ports[i])
 		}
 		out = append(out, g)
 	}

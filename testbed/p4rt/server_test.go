@@ -3,12 +3,9 @@ package p4rt_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,127 +13,16 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/inabench/inabench/testbed/dataplane"
-	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 const device = 7
 
 // memory is a switch without ports: it only remembers what it was told.
-type memory struct {
-	mu       sync.Mutex
-	resets   int
-	jobs     map[uint16]ina.JobEntry
-	routes   map[[4]byte]p4.Route
-	groups   map[uint16][]uint32
-	counters map[string]int64
-	full     bool // there is room for no job
-}
-
-// refusedJob is a job that memory has no room for.
-const refusedJob = 4000
-
-func newMemory() *memory {
-	m := new(memory)
-	m.Reset()
-	return m
-}
-
-func (m *memory) Reset() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.resets++
-	m.jobs = make(map[uint16]ina.JobEntry)
-	m.routes = make(map[[4]byte]p4.Route)
-	m.groups = make(map[uint16][]uint32)
-	m.counters = make(map[string]int64)
-}
-
-func (m *memory) SetJob(e ina.JobEntry) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e.Job == refusedJob || m.full {
-		return errors.New("no aggregators left")
-	}
-	m.jobs[e.Job] = e
-	return nil
-}
-
-func (m *memory) DeleteJob(job uint16) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.jobs, job)
-	return nil
-}
-
-func (m *memory) SetRoute(r p4.Route) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.routes[r.Dst] = r
-	return nil
-}
-
-func (m *memory) DeleteRoute(dst [4]byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.routes, dst)
-	return nil
-}
-
-func (m *memory) SetGroup(id uint16, ports []uint32) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.groups[id] = ports
-	return nil
-}
-
-func (m *memory) DeleteGroup(id uint16) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.groups, id)
-	return nil
-}
-
-func cell(c softswitch.Counter, index int) string { return fmt.Sprintf("%s[%d]", c, index) }
-
-func (m *memory) Counter(c softswitch.Counter, index int) (packets, bytes int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.counters[cell(c, index)]
-	return n, 100 * n
-}
-
-func (m *memory) ResetCounter(c softswitch.Counter, index int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.counters, cell(c, index))
-}
-
-func (m *memory) count(c softswitch.Counter, index int, n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.counters[cell(c, index)] += n
-}
-
-func (m *memory) Ports() []uint32 { return []uint32{1, 2, 3, 4} }
-
-// state is everything memory was told, in an order that can be compared.
-func (m *memory) state() (b dataplane.Batch) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(m.groups)) {
-		b.Groups = append(b.Groups, p4.Group{ID: id, Ports: m.groups[id]})
-	}
-	for _, dst := range slices.SortedFunc(maps.Keys(m.routes), func(a, b [4]byte) int { return slices.Compare(a[:], b[:]) }) {
-		b.Routes = append(b.Routes, m.routes[dst])
-	}
-	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
-		b.Jobs = append(b.Jobs, m.jobs[id])
-	}
-	return b
-}
+type memory = softswitchtest.Memory
 
 // server is the soft switch's P4Runtime server around a memory. It can be stopped
 // and started again at the same address.
@@ -149,7 +35,7 @@ type server struct {
 
 func startServer(t testing.TB, network, addr string) *server {
 	t.Helper()
-	s := &server{t: t, mem: newMemory()}
+	s := &server{t: t, mem: softswitchtest.NewMemory()}
 	s.start(network, addr)
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -181,7 +67,7 @@ func (s *server) start(network, addr string) {
 func (s *server) restart() {
 	s.t.Helper()
 	s.stop()
-	s.mem = newMemory()
+	s.mem = softswitchtest.NewMemory()
 	s.start("tcp", s.addr)
 }
 

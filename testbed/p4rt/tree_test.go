@@ -91,7 +91,7 @@ func TestWriteTree(t *testing.T) {
 			if b := want[name]; b != nil {
 				w = *b
 			}
-			if diff := cmp.Diff(w, s.mem.state()); diff != "" {
+			if diff := cmp.Diff(w, s.mem.State()); diff != "" {
 				t.Errorf("%s: switch %s (-want +got):\n%s", step, name, diff)
 			}
 		}
@@ -107,7 +107,7 @@ func TestWriteTree(t *testing.T) {
 	}
 	has("deleted", nil)
 
-	servers["m"].mem.full = true
+	servers["m"].mem.Full = true
 	if err := p4rt.WriteTree(ctx, clients, tree); err == nil || !strings.Contains(err.Error(), "no aggregators left") {
 		t.Errorf("one switch refused: %v", err)
 	}

@@ -32,7 +32,7 @@ func (c *Client) items(b dataplane.Batch, keys bool) ([]item, error) {
 	}
 	var out []item
 	for _, g := range b.Groups {
-		if g.Ports, err = c.ports(g.Ports); keys {
+		if g.Ports, err = c.opt.OwnAll(g.Ports); keys {
 			g.Ports, err = nil, nil
 		}
 		if err != nil {
@@ -49,7 +49,7 @@ func (c *Client) items(b dataplane.Batch, keys bool) ([]item, error) {
 		return err
 	}
 	for _, r := range b.Routes {
-		r.Port, err = c.port(r.Port)
+		r.Port, err = c.opt.Own(r.Port)
 		var te *p4v1.TableEntry
 		if err == nil {
 			te, err = pipe.EncodeRoute(r)
@@ -64,7 +64,7 @@ func (c *Client) items(b dataplane.Batch, keys bool) ([]item, error) {
 	for _, e := range b.Jobs {
 		// Where a tree ends there may be no port up.
 		if !e.Root || e.UpPort != 0 {
-			e.UpPort, err = c.port(e.UpPort)
+			e.UpPort, err = c.opt.Own(e.UpPort)
 		}
 		// A program may need a multicast group of its own for what a resend pushes out.
 		if m := pipe.EncodeResends(e, keys); m != nil && err == nil {
@@ -82,42 +82,6 @@ func (c *Client) items(b dataplane.Batch, keys bool) ([]item, error) {
 		}
 	}
 	return out, nil
-}
-
-// port is what the switch calls a port.
-func (c *Client) port(p uint32) (uint32, error) {
-	if c.opt.Ports == nil {
-		return p, nil
-	}
-	own, ok := c.opt.Ports[p]
-	if !ok {
-		return 0, fmt.Errorf("port %d: the switch has no such port: %w", p, p4.ErrRange)
-	}
-	return own, nil
-}
-
-func (c *Client) ports(ps []uint32) ([]uint32, error) {
-	out := make([]uint32, len(ps))
-	for i, p := range ps {
-		var err error
-		if out[i], err = c.port(p); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// called is what callers call a port of the switch; 0 is one that they have no number for.
-func (c *Client) called(own uint32) uint32 {
-	if c.opt.Ports == nil {
-		return own
-	}
-	for p, o := range c.opt.Ports {
-		if o == own {
-			return p
-		}
-	}
-	return 0
 }
 
 func groupEntity(m *p4v1.MulticastGroupEntry) *p4v1.Entity {

@@ -153,11 +153,7 @@ func Start(p Personality, o Options) (_ *Server, err error) {
 }
 
 func (s *Server) serve(register func(grpc.ServiceRegistrar)) (string, error) {
-	host := s.o.Listen
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	lis, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	lis, err := listen(s.o.Listen)
 	if err != nil {
 		return "", fmt.Errorf("personality %s: %w", s.p.Name, err)
 	}
@@ -170,6 +166,14 @@ func (s *Server) serve(register func(grpc.ServiceRegistrar)) (string, error) {
 	s.servers = append(s.servers, g)
 	s.served.Go(func() { _ = g.Serve(lis) }) // until Stop
 	return lis.Addr().String(), nil
+}
+
+// listen listens at some port of a host; empty: 127.0.0.1.
+func listen(host string) (net.Listener, error) {
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.Listen("tcp", net.JoinHostPort(host, "0"))
 }
 
 // Pushes is how many pipelines have been loaded.

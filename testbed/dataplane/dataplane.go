@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"time"
 
@@ -83,6 +84,57 @@ type Options struct {
 	// so for a second: Dial then fails with an error wrapping ErrNotPrimary.
 	// Otherwise the latest bid wins.
 	Polite bool
+}
+
+// WithDefaults are the options with times where none are given.
+func (o Options) WithDefaults() Options {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.DialTimeout, 5*time.Second)
+	def(&o.CallTimeout, 10*time.Second)
+	def(&o.PushTimeout, 60*time.Second)
+	def(&o.Keepalive, 5*time.Second)
+	return o
+}
+
+// Own is what the switch calls a port.
+func (o *Options) Own(port uint32) (uint32, error) {
+	if o.Ports == nil {
+		return port, nil
+	}
+	own, ok := o.Ports[port]
+	if !ok {
+		return 0, fmt.Errorf("port %d: the switch has no such port: %w", port, p4.ErrRange)
+	}
+	return own, nil
+}
+
+// OwnAll is Own of several.
+func (o *Options) OwnAll(ports []uint32) ([]uint32, error) {
+	out := make([]uint32, len(ports))
+	for i, p := range ports {
+		var err error
+		if out[i], err = o.Own(p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Called is what callers call a port of the switch; 0 is one that they have no number for.
+func (o *Options) Called(own uint32) uint32 {
+	if o.Ports == nil {
+		return own
+	}
+	for p, of := range o.Ports {
+		if of == own {
+			return p
+		}
+	}
+	return 0
 }
 
 var (

@@ -1,0 +1,255 @@
+package bfrt_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/inabench/inabench/testbed/bfrt"
+	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/dataplane/dataplanetest"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/personality"
+	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
+)
+
+// devPorts are the SDK's numbers of ports, by those of an inventory.
+var devPorts = map[uint32]uint32{1: 132, 2: 140, 3: 148, 4: 64}
+
+func options() dataplane.Options { return dataplane.Options{Ports: devPorts} }
+
+// serve is a BFRuntime server before a switch of its own.
+func serve(t *testing.T) (*personality.BFRuntime, *softswitchtest.Memory) {
+	t.Helper()
+	mem := softswitchtest.NewMemory()
+	s, err := personality.StartBFRuntime(t.Context(), personality.Options{
+		Upstream: softswitchtest.Serve(t, 1, mem), UpstreamDevice: 1, Ports: devPorts,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s, mem
+}
+
+func dial(t *testing.T, s *personality.BFRuntime, o dataplane.Options) *bfrt.Client {
+	t.Helper()
+	c, err := bfrt.Dial(t.Context(), "tor1", s.Addr, 0, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+func pipeline() dataplane.Pipeline {
+	return dataplane.Pipeline{Info: p4.Info(), DeviceConfig: bfrt.Config{
+		Program: "ina_tna", BFRT: personality.BFRTInfo(p4.Info()),
+		Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte("{}"), Binary: []byte{1}}},
+	}.Marshal()}
+}
+
+func TestConformance(t *testing.T) {
+	dataplanetest.Run(t, dataplanetest.Subject{Pipeline: pipeline(), Open: func(t *testing.T) (dataplane.Switch, *softswitchtest.Memory) {
+		s, mem := serve(t)
+		return dial(t, s, options()), mem
+	}})
+}
+
+// A program has one client: another one waits for it, and then says who is in the way.
+func TestBusy(t *testing.T) {
+	s, mem := serve(t)
+	first := dial(t, s, options())
+	if err := first.Push(t.Context(), pipeline()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Write(t.Context(), dataplanetest.Sample()); err != nil {
+		t.Fatal(err)
+	}
+	polite := options()
+	polite.Polite = true
+	second := dial(t, s, polite)
+	err := second.Attach(t.Context())
+	var hint interface{ Hint() string }
+	if !errors.Is(err, dataplane.ErrNotPrimary) || !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "end the other client") {
+		t.Errorf("while another is bound: %v", err)
+	}
+	reader, err := bfrt.Observe("tor1", s.Addr, 0, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close(t.Context())
+	if err := reader.Attach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if jobs, err := reader.ReadJobs(t.Context()); err != nil || !cmp.Equal(jobs, dataplanetest.Sample().Jobs) {
+		t.Errorf("who only looks reads %+v, %v", jobs, err)
+	}
+	if err := reader.Write(t.Context(), dataplanetest.Sample()); !errors.Is(err, dataplane.ErrNotPrimary) {
+		t.Errorf("who only looks writes: %v", err)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Attach(t.Context()); err != nil {
+		t.Errorf("when the other has left: %v", err)
+	}
+	if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Attach finds what is there, and Close puts back what was changed of it.
+func TestAttach(t *testing.T) {
+	s, mem := serve(t)
+	first := dial(t, s, options())
+	if err := first.Push(t.Context(), pipeline()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Write(t.Context(), dataplanetest.Sample()); err != nil {
+		t.Fatal(err)
+	}
+	first.HangUp() // as who is killed
+	second := dial(t, s, options())
+	if err := second.Attach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l := second.Loaded(); !l.Kept || l.Cookie != first.Loaded().Cookie {
+		t.Errorf("loaded: %+v, want %+v", l, first.Loaded())
+	}
+	b := dataplanetest.Sample()
+	b.Jobs[0].Size, b.Groups[0].Ports, b.Routes = 16, []uint32{4}, nil
+	b.Jobs[1].Job = 7
+	if err := second.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(dataplanetest.Sample(), mem.State()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Keep leaves a program that is the same, if it has no jobs; routes and groups go.
+func TestKeep(t *testing.T) {
+	s, mem := serve(t)
+	p := pipeline()
+	p.Keep = true
+	for i, tt := range []struct {
+		leave dataplane.Batch
+		kept  bool // by the next
+	}{
+		{dataplane.Batch{Groups: dataplanetest.Sample().Groups, Routes: dataplanetest.Sample().Routes}, false},
+		{dataplanetest.Sample(), true},
+		{dataplane.Batch{}, false},
+	} {
+		c := dial(t, s, options())
+		if err := c.Push(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if c.Loaded().Kept != tt.kept {
+			t.Errorf("push %d: %+v, want kept %v", i+1, c.Loaded(), tt.kept)
+		}
+		if diff := cmp.Diff(dataplane.Batch{}, mem.State()); diff != "" {
+			t.Errorf("push %d (-want +got):\n%s", i+1, diff)
+		}
+		if err := c.Write(t.Context(), tt.leave); err != nil {
+			t.Fatal(err)
+		}
+		c.HangUp()
+	}
+	if s.Pushes() != 2 {
+		t.Errorf("%d loads", s.Pushes())
+	}
+}
+
+// A stream that ends is a loss that stays known; what became of the switch is found out.
+func TestLost(t *testing.T) {
+	for what, forget := range map[string]bool{"and has kept what was written into it": false, "the switch has restarted": true} {
+		t.Run(what, func(t *testing.T) {
+			s, _ := serve(t)
+			c := dial(t, s, options())
+			if err := c.Push(t.Context(), pipeline()); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Write(t.Context(), dataplanetest.Sample()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Drop(t.Context(), forget); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-c.Lost():
+			case <-time.After(10 * time.Second):
+				t.Fatal("nobody noticed")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := c.Explain(ctx); errors.Is(err, dataplane.ErrRestarted) != forget || !strings.Contains(err.Error(), what) {
+				t.Errorf("%v", err)
+			}
+			if err := c.Write(t.Context(), dataplane.Batch{Routes: []p4.Route{{Dst: [4]byte{10, 0, 0, 9}, Port: 1}}}); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// Nothing that is no BFRuntime server is taken for one.
+func TestOtherServers(t *testing.T) {
+	o := options()
+	o.DialTimeout = 300 * time.Millisecond
+	for what, tt := range map[string]struct{ addr, want string }{
+		"P4Runtime": {softswitchtest.Serve(t, 1, softswitchtest.NewMemory()), "there is no BFRuntime"},
+		"nobody":    {"127.0.0.1:1", "refused"},
+	} {
+		if _, err := bfrt.Dial(t.Context(), "tor1", tt.addr, 0, o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestRefusedConfigs(t *testing.T) {
+	s, _ := serve(t)
+	c := dial(t, s, options())
+	for what, cfg := range map[string]bfrt.Config{
+		"no name":     {BFRT: []byte("{}"), Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte{1}, Binary: []byte{1}}}},
+		"no profile":  {Program: "ina", BFRT: []byte("{}")},
+		"no binary":   {Program: "ina", BFRT: []byte("{}"), Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte{1}}}},
+		"no bf-rt":    {Program: "ina", Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte{1}, Binary: []byte{1}}}},
+		"other table": {Program: "ina", BFRT: []byte(`{"tables": []}`), Profiles: []bfrt.Profile{{Name: "pipe", Context: []byte{1}, Binary: []byte{1}}}},
+	} {
+		if err := c.Push(t.Context(), dataplane.Pipeline{Info: p4.Info(), DeviceConfig: cfg.Marshal()}); !errors.Is(err, bfrt.ErrInfo) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if s.Pushes() != 0 {
+		t.Errorf("%d loads", s.Pushes())
+	}
+}
+
+// FuzzInfo: whatever a bf-rt.json says, it is refused or has tables that can be found.
+func FuzzInfo(f *testing.F) {
+	f.Add(personality.BFRTInfo(p4.Info()))
+	f.Add([]byte(`{"tables": [{"name": "pipe.job", "id": 1, "key": [{"id": 1, "name": "x", "type": {"type": "bytes", "width": 16}}]}, {"name": "a.job", "id": 2}]}`))
+	f.Add([]byte(`{"tables": [{"name": "$PORT", "id": 4294967295, "data": [{"singleton": {"id": 1, "name": "$SPEED", "type": {"type": "string"}}}, {"oneof": [{"id": 2, "name": "y", "type": {"type": "uint64"}}]}]}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		info, err := bfrt.ParseInfo(text)
+		if err != nil {
+			if !errors.Is(err, bfrt.ErrInfo) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		for _, name := range []string{"job", "ipv4_forward", "$PORT", "$pre.mgid"} {
+			if table, err := info.Table(name); err == nil && table.ID == 0 {
+				t.Errorf("table %s has id 0", name)
+			}
+		}
+	})
+}

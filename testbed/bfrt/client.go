@@ -1,0 +1,471 @@
+// Package bfrt is a BFRuntime client for INA switches: Tofino behind the gRPC server of Intel's SDE, which is at port
+// 50052 as a rule, behind the same calls as any other switch.
+//
+// What it relies on is in the SDE's source (open-p4studio, pkgsrc/bf-drivers/src/bf_rt/proto): a client opens a stream
+// and subscribes by a number of its own (bf_rt_server_mgr.cpp, addConnection); it is bound to one program, which no
+// other client can be bound to meanwhile (forwardingConfigBind), so that there are no elections, and nobody can be
+// pushed away; loading a program is a warm init that forgets everything (warmInitBegin, warmInitEnd) and takes the ports
+// down; keys and data have all bytes of their fields (bf_rt_server_impl.cpp, make_key, set_data_field); errors of a
+// batch come as details, one for each update up to the last that failed (bf_rt_server_impl.hpp,
+// BfRtServerErrorReporter).
+package bfrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/inabench/inabench/testbed/bfrt/bfrtpb"
+	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/ina"
+)
+
+// MaxReply is how long one message from a switch may be, in bytes: a program's files are in one.
+const MaxReply = 256 << 20
+
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = time.Second
+	// politePatience is how long another client may take to leave.
+	politePatience = time.Second
+	// lostPatience is how long Close waits for a switch that is lost.
+	lostPatience = 2 * time.Second
+	// mostClients is above all numbers of clients: the SDE keeps 24 bits of them (formCookieFromDeviceAndClient).
+	mostClients = 1 << 24
+)
+
+// allPipes and the like are a whole device (BF_DEV_PIPE_ALL, BF_DEV_DIR_ALL, PRSR_ALL).
+const (
+	allPipes    = 0xFFFF
+	bothGresses = 0xFF
+	everyParser = 0xFF
+)
+
+// Client controls one switch. Methods are safe for concurrent use.
+type Client struct {
+	name   string
+	addr   string
+	device uint32
+	opt    dataplane.Options
+	conn   *grpc.ClientConn
+	rpc    bfrtpb.BfRuntimeClient
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the session goroutine has ended
+
+	observer bool // without a session: it is bound to nothing, and only reads
+
+	mu        sync.Mutex
+	id        uint32        // of the session
+	ready     chan struct{} // closed while there is one
+	lost      chan struct{}
+	lostErr   error
+	explained chan struct{} // closed when it is known what became of the switch
+	loaded    dataplane.Loaded
+	prog      *program // what is pushed or attached; nil: nothing
+	bound     binding
+
+	// writing serialises changes to the switch and guards what must be undone.
+	writing sync.Mutex
+	has     tables // what is known to be on the switch
+	before  prior  // what was there before it was changed
+	closed  bool
+}
+
+// Observe is a client of a switch that somebody else controls: it reads what the switch counts and holds, after Attach,
+// and is bound to nothing. Whatever would change the switch fails with an error wrapping dataplane.ErrNotPrimary.
+// Nothing is sent before the first call. The caller must Close the Client.
+func Observe(name, addr string, device uint64, opt dataplane.Options) (*Client, error) {
+	c, err := newClient(name, addr, device, opt)
+	if err != nil {
+		return nil, err
+	}
+	c.cancel, c.observer = func() {}, true
+	c.id = 1 + rand.Uint32N(mostClients-1)
+	close(c.ready)
+	close(c.done)
+	return c, nil
+}
+
+// Dial connects to the BFRuntime server at addr ("host:port") and returns when it has subscribed. name is what errors
+// call the switch. A switch that does not answer yet is retried until Options.DialTimeout. The caller must Close the
+// Client.
+func Dial(ctx context.Context, name, addr string, device uint64, opt dataplane.Options) (*Client, error) {
+	c, err := newClient(name, addr, device, opt)
+	if err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	first := make(chan error, 1)
+	go c.keep(life, first)
+	select {
+	case err = <-first:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		c.hangUp()
+		return nil, fmt.Errorf("switch %s: connect to BFRuntime at %s: %w", name, addr, err)
+	}
+	return c, nil
+}
+
+func newClient(name, addr string, device uint64, opt dataplane.Options) (*Client, error) {
+	opt = opt.WithDefaults()
+	security := insecure.NewCredentials()
+	if opt.TLS != nil { // the SDE has none; a proxy before it may
+		security = credentials.NewTLS(opt.TLS)
+	}
+	target := addr
+	if !strings.HasPrefix(addr, "unix:") {
+		target = "passthrough:///" + addr
+	}
+	conn, err := grpc.NewClient(target,
+		grpc.WithTransportCredentials(security),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithMaxHeaderListSize(4<<20), // details of a whole batch's errors travel in a header
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxReply)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
+			MinConnectTimeout: 2 * time.Second,
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("switch %s: BFRuntime address %q: %w", name, addr, err)
+	}
+	return &Client{
+		name: name, addr: addr, device: uint32(device), opt: opt, conn: conn, rpc: bfrtpb.NewBfRuntimeClient(conn),
+		done: make(chan struct{}), ready: make(chan struct{}), lost: make(chan struct{}), explained: make(chan struct{}),
+		has: newTables(),
+	}, nil
+}
+
+// Name implements dataplane.Switch.
+func (c *Client) Name() string { return c.name }
+
+// Version implements dataplane.Switch: BFRuntime has none.
+func (c *Client) Version(context.Context) (string, error) {
+	return "", c.fail("ask for the version", fmt.Errorf("BFRuntime does not say its version: %w", errors.ErrUnsupported))
+}
+
+// Lost implements dataplane.Switch.
+func (c *Client) Lost() <-chan struct{} { return c.lost }
+
+// Err implements dataplane.Switch.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lostErr
+}
+
+// Explain implements dataplane.Switch.
+func (c *Client) Explain(ctx context.Context) error {
+	if c.Err() != nil {
+		select {
+		case <-c.explained:
+		case <-c.done:
+		case <-ctx.Done():
+		}
+	}
+	return c.Err()
+}
+
+// hangUp ends the session without undoing anything. It is idempotent.
+func (c *Client) hangUp() {
+	c.cancel()
+	<-c.done
+	c.conn.Close()
+}
+
+// keep runs one session after the other until ctx ends. The outcome of the first goes to first; if it fails there is no
+// second.
+func (c *Client) keep(ctx context.Context, first chan<- error) {
+	defer close(c.done)
+	won := false
+	err := c.session(ctx, func() { won = true; first <- nil })
+	if !won {
+		first <- err
+		return
+	}
+	pause := minBackoff
+	for ctx.Err() == nil {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, maxBackoff)
+		_ = c.session(ctx, func() { pause = minBackoff }) // why it was lost first is what counts
+	}
+}
+
+// session opens a stream, subscribes, calls won when the server has said yes, and returns why that ended. It must not
+// take longer than DialTimeout to begin.
+func (c *Client) session(life context.Context, won func()) error {
+	ctx, cancel := context.WithCancelCause(life)
+	defer cancel(nil)
+	late := fmt.Errorf("no answer within %v", c.opt.DialTimeout)
+	timer := time.AfterFunc(c.opt.DialTimeout, func() { cancel(late) })
+	defer timer.Stop()
+	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
+	if err == nil {
+		err = c.subscribe(ctx, cancel, stream, func() {
+			timer.Stop()
+			won()
+		})
+	}
+	if context.Cause(ctx) == late && !errors.Is(err, late) {
+		err = fmt.Errorf("%w: %s", late, dataplane.Dialing(err))
+	}
+	if err = plain(err); status.Code(err) == codes.Unimplemented {
+		err = &dataplane.Hinted{Err: fmt.Errorf("there is no BFRuntime: %w", err), Advice: "the SDE has it at port 50052 as a rule; P4Runtime and Stratum are another device_config"}
+	}
+	c.lose(life, err)
+	return err
+}
+
+func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, stream bfrtpb.BfRuntime_StreamChannelClient, won func()) error {
+	id := 1 + rand.Uint32N(mostClients-1) // another one each time: the server may not have noticed the end of the last
+	if err := stream.Send(&bfrtpb.StreamMessageRequest{ClientId: id, Update: &bfrtpb.StreamMessageRequest_Subscribe{
+		Subscribe: &bfrtpb.Subscribe{DeviceId: c.device, Notifications: &bfrtpb.Subscribe_Notifications{}},
+	}}); err != nil {
+		_, err = stream.Recv() // says why
+		return err
+	}
+	var alive sync.WaitGroup
+	defer alive.Wait()
+	defer cancel(nil)
+	subscribed := false
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return err
+		}
+		s := m.GetSubscribe()
+		if s == nil || subscribed {
+			continue // a program is loaded, or something is told that nobody asked for
+		}
+		if code := codes.Code(s.GetStatus().GetCode()); code != codes.OK {
+			return status.Error(code, s.GetStatus().GetMessage())
+		}
+		subscribed = true
+		again := c.begin(id)
+		if again != nil {
+			alive.Go(func() { c.recognise(ctx, again) })
+		}
+		won()
+		alive.Go(func() { c.watch(ctx, cancel) })
+	}
+}
+
+// begin is a session that has begun. It returns the program that the client was bound to in the one before, if any.
+func (c *Client) begin(id uint32) *program {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.id = id
+	select {
+	case <-c.ready:
+	default:
+		if c.prog == nil || c.lostErr == nil {
+			close(c.ready)
+			return nil
+		}
+	}
+	return c.prog
+}
+
+// recognise binds a session that was begun anew to the program of the one before, finds out whether the switch has kept
+// what was written into it, and makes that part of Err.
+func (c *Client) recognise(ctx context.Context, prog *program) {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
+	lost := ""
+	err := c.bind(ctx, prog.name)
+	c.mu.Lock()
+	close(c.ready) // whatever came of it: calls say so
+	c.mu.Unlock()
+	if err != nil {
+		lost = fmt.Sprintf("its program cannot be had back: %v", plain(err))
+	} else if jobs, err := c.jobs(ctx, prog); err == nil {
+		c.writing.Lock()
+		for id := range c.has.jobs {
+			if _, ok := jobs[id]; !ok {
+				lost = "what was written into it is gone"
+			}
+		}
+		c.writing.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.explained:
+		return
+	default:
+	}
+	if lost != "" {
+		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, dataplane.ErrRestarted, lost, c.lostErr)
+	} else {
+		c.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", c.lostErr)
+	}
+	close(c.explained)
+}
+
+// watch asks for signs of life, by a call: a C++ server hangs up on who pings an idle connection more often than every
+// five minutes.
+func (c *Client) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(c.opt.Keepalive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		prog := c.prog
+		c.mu.Unlock()
+		if prog == nil {
+			continue
+		}
+		call, done := context.WithTimeout(ctx, c.opt.CallTimeout)
+		_, err := c.read(call, prog, entity(&bfrtpb.TableEntry{TableId: prog.jobs.ID, Value: &bfrtpb.TableEntry_Key{Key: prog.nobody}}))
+		done()
+		if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
+			cancel(fmt.Errorf("no sign of life within %v", c.opt.CallTimeout))
+			return
+		}
+	}
+}
+
+// lose notes that a session has ended.
+func (c *Client) lose(life context.Context, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.ready:
+		c.ready = make(chan struct{})
+	default:
+		return // it never began
+	}
+	if life.Err() != nil || c.lostErr != nil {
+		return
+	}
+	c.lostErr = fmt.Errorf("switch %s: BFRuntime stream lost: %w", c.name, err)
+	close(c.lost)
+}
+
+// await is the number of the session, once there is one.
+func (c *Client) await(ctx context.Context) (uint32, error) {
+	for {
+		c.mu.Lock()
+		ready, id := c.ready, c.id
+		c.mu.Unlock()
+		if c.observer {
+			return id, nil
+		}
+		select {
+		case <-ready:
+			return id, nil
+		case <-c.done:
+			return 0, dataplane.ErrClosed
+		case <-ctx.Done():
+			if err := c.Err(); err != nil {
+				return 0, fmt.Errorf("%w (%w)", ctx.Err(), err)
+			}
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// Loaded implements dataplane.Switch.
+func (c *Client) Loaded() dataplane.Loaded {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loaded
+}
+
+// program is what the client is bound to, or an error wrapping dataplane.ErrNoPipeline.
+func (c *Client) program() (*program, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.prog == nil {
+		return nil, dataplane.ErrNoPipeline
+	}
+	return c.prog, nil
+}
+
+// Close implements dataplane.Switch.
+func (c *Client) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opt.CallTimeout)
+	defer cancel()
+	if c.Err() != nil {
+		ctx, cancel = context.WithTimeout(ctx, lostPatience)
+		defer cancel()
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	var err error
+	if !c.closed && !c.observer {
+		err = c.undo(ctx)
+	}
+	c.closed = true
+	c.hangUp()
+	return c.fail("undo what was written", err)
+}
+
+// fail is an error that names the switch.
+func (c *Client) fail(op string, err error) error {
+	var done *dataplane.Error
+	if err == nil || errors.As(err, &done) {
+		return err
+	}
+	code := status.Code(err)
+	switch err = plain(err); code {
+	case codes.Unimplemented:
+		err = fmt.Errorf("the switch's server cannot do that: %w", err)
+	}
+	return &dataplane.Error{Switch: c.name, Op: op, Code: code, Err: err}
+}
+
+// plain is an error as a person says it.
+func plain(err error) error { return dataplane.Plain(err) }
+
+// Jobs implements dataplane.Switch.
+func (c *Client) Jobs() int {
+	prog, err := c.program()
+	if err != nil {
+		return ina.MaxJob
+	}
+	return prog.pipe.Jobs()
+}
+
+// Counters implements dataplane.Switch.
+func (c *Client) Counters() []string {
+	prog, err := c.program()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, t := range prog.counters {
+		names = append(names, last(t.Name))
+	}
+	return names
+}
+
+var _ dataplane.Switch = (*Client)(nil)

@@ -1,0 +1,4 @@
+package bfrt
+
+// HangUp ends the session without undoing anything, as the end of its process does.
+func (c *Client) HangUp() { c.hangUp() }

@@ -1,0 +1,308 @@
+package bfrt
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/inabench/inabench/testbed/bfrt/bfrtpb"
+	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/p4"
+)
+
+// Config is a compiled program as the SDE's server takes it: what dataplane.Pipeline.DeviceConfig is of.
+type Config struct {
+	Program  string
+	BFRT     []byte // bf-rt.json
+	Profiles []Profile
+}
+
+// Profile is one pipeline of a program, and the pipes that run it; none: all.
+type Profile struct {
+	Name            string
+	Context, Binary []byte // context.json, tofino.bin
+	Pipes           []uint32
+}
+
+// Marshal is the config as a server takes it.
+func (c Config) Marshal() []byte {
+	m := &bfrtpb.ForwardingPipelineConfig{P4Name: c.Program, BfruntimeInfo: c.BFRT}
+	for _, p := range c.Profiles {
+		m.Profiles = append(m.Profiles, &bfrtpb.ForwardingPipelineConfig_Profile{
+			ProfileName: p.Name, Context: p.Context, Binary: p.Binary, PipeScope: p.Pipes,
+		})
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic("bfrt: " + err.Error()) // a name that is not UTF-8, which no inventory has
+	}
+	return b
+}
+
+// ParseConfig reverses Marshal, and refuses what a server could not load. Errors wrap ErrInfo.
+func ParseConfig(b []byte) (Config, error) {
+	m := &bfrtpb.ForwardingPipelineConfig{}
+	if err := proto.Unmarshal(b, m); err != nil {
+		return Config{}, fmt.Errorf("%w: %w", ErrInfo, err)
+	}
+	c := Config{Program: m.GetP4Name(), BFRT: m.GetBfruntimeInfo()}
+	for _, p := range m.GetProfiles() {
+		c.Profiles = append(c.Profiles, Profile{p.GetProfileName(), p.GetContext(), p.GetBinary(), p.GetPipeScope()})
+		if len(p.GetContext()) == 0 || len(p.GetBinary()) == 0 || p.GetProfileName() == "" {
+			return Config{}, fmt.Errorf("%w: a profile lacks its name, its context.json or its binary", ErrInfo)
+		}
+	}
+	switch {
+	case c.Program == "" || strings.ContainsAny(c.Program, "/\x00"):
+		return Config{}, fmt.Errorf("%w: %q is no program's name", ErrInfo, c.Program)
+	case len(c.Profiles) == 0:
+		return Config{}, fmt.Errorf("%w: no profile", ErrInfo)
+	}
+	return c, nil
+}
+
+// Cookie identifies a config, as dataplane.Pipeline.Cookie: a server keeps none.
+func (c Config) Cookie() uint64 {
+	h := fnv.New64a()
+	h.Write(c.Marshal())
+	return h.Sum64()
+}
+
+// program is a program that a switch runs: its tables, by what they are to INA.
+type program struct {
+	name          string
+	pipe          *p4.Pipeline
+	jobs, routes  *Table
+	groups, nodes *Table
+	counters      []*Table
+	nobody        *bfrtpb.TableKey // of a job that there never is
+}
+
+func newProgram(name string, pipe *p4.Pipeline, text, fixed []byte) (*program, error) {
+	info, err := ParseInfo(text)
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", name, err)
+	}
+	device, err := ParseInfo(fixed)
+	if err != nil {
+		return nil, fmt.Errorf("the tables of the device: %w", err)
+	}
+	p := &program{name: name, pipe: pipe}
+	for _, t := range []struct {
+		at   **Table
+		in   *Info
+		name string
+	}{
+		{&p.jobs, info, p4.JobTable.String()}, {&p.routes, info, p4.RouteTable.String()},
+		{&p.groups, device, "$pre.mgid"}, {&p.nodes, device, "$pre.node"},
+	} {
+		if *t.at, err = t.in.Table(t.name); err != nil {
+			return nil, fmt.Errorf("program %s: %w", name, err)
+		}
+	}
+	for _, t := range info.tables {
+		if t.Type == "Counter" && !strings.HasSuffix(t.Name, "_bits") {
+			p.counters = append(p.counters, t)
+		}
+	}
+	p.nobody, err = p.jobs.key(0)
+	return p, err
+}
+
+// running is what the switch runs, and its fixed tables.
+func (c *Client) running(ctx context.Context) (*bfrtpb.GetForwardingPipelineConfigResponse, error) {
+	id, err := c.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.rpc.GetForwardingPipelineConfig(ctx, &bfrtpb.GetForwardingPipelineConfigRequest{DeviceId: c.device, ClientId: id}, grpc.WaitForReady(true))
+}
+
+// configOf is a config that a server tells.
+func configOf(m *bfrtpb.ForwardingPipelineConfig) (Config, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return Config{}, err
+	}
+	return ParseConfig(b)
+}
+
+// Push implements dataplane.Switch. The pipeline's DeviceConfig is a Config. A program that is loaded takes the ports
+// down. With Keep, one that is the same and has no jobs is left as it is, and routes and groups are deleted.
+func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
+	const op = "push pipeline"
+	if c.observer {
+		return c.fail(op, fmt.Errorf("%w: this client only reads", dataplane.ErrNotPrimary))
+	}
+	cfg, err := ParseConfig(p.DeviceConfig)
+	if err != nil {
+		return c.fail(op, err)
+	}
+	pipe, err := p4.NewPipeline(p.Info)
+	if err != nil {
+		return c.fail(op, err)
+	}
+	p.Cookie = cfg.Cookie()
+	loaded, err := p.Loaded()
+	if err != nil {
+		return c.fail(op, err)
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.closed {
+		return c.fail(op, dataplane.ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.PushTimeout)
+	defer cancel()
+	now, err := c.running(ctx)
+	if err != nil {
+		return c.fail(op, err)
+	}
+	prog, err := newProgram(cfg.Program, pipe, cfg.BFRT, now.GetNonP4Config().GetBfruntimeInfo())
+	if err != nil {
+		return c.fail(op, err)
+	}
+	if p.Keep && len(now.GetConfig()) == 1 {
+		if runs, err := configOf(now.GetConfig()[0]); err == nil && runs.Cookie() == loaded.Cookie {
+			if err := c.bind(ctx, cfg.Program); err != nil {
+				return c.fail(op, err)
+			}
+			jobs, err := c.jobs(ctx, prog)
+			if err != nil {
+				return c.fail(op, err)
+			}
+			loaded.Kept = len(jobs) == 0
+		}
+	}
+	if loaded.Kept {
+		if c.has, err = c.all(ctx, prog); err == nil {
+			err = c.sweep(ctx, prog)
+		}
+	} else if err = c.load(ctx, p.DeviceConfig); err == nil {
+		c.has = newTables()
+		err = c.bind(ctx, cfg.Program)
+	}
+	if err != nil {
+		return c.fail(op, err)
+	}
+	c.before = prior{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prog, c.loaded = prog, loaded
+	return nil
+}
+
+// load makes the switch run a program, with nothing in it.
+func (c *Client) load(ctx context.Context, config []byte) error {
+	id, err := c.await(ctx)
+	if err != nil {
+		return err
+	}
+	m := &bfrtpb.ForwardingPipelineConfig{}
+	if err := proto.Unmarshal(config, m); err != nil {
+		return err
+	}
+	_, err = c.rpc.SetForwardingPipelineConfig(ctx, &bfrtpb.SetForwardingPipelineConfigRequest{
+		DeviceId: c.device, ClientId: id, Config: []*bfrtpb.ForwardingPipelineConfig{m},
+		Action: bfrtpb.SetForwardingPipelineConfigRequest_VERIFY_AND_WARM_INIT_BEGIN_AND_END,
+	}, grpc.WaitForReady(true))
+	return err
+}
+
+// bind binds the session to a program. One that another client is bound to is waited for: a second where Options.Polite
+// says so, and as long as for a switch that does not answer otherwise.
+func (c *Client) bind(ctx context.Context, name string) error {
+	patience := c.opt.DialTimeout
+	if c.opt.Polite {
+		patience = politePatience
+	}
+	until := time.Now().Add(patience)
+	for {
+		c.mu.Lock()
+		id, bound := c.id, c.bound
+		c.mu.Unlock()
+		if bound == (binding{id, name}) {
+			return nil
+		}
+		_, err := c.rpc.SetForwardingPipelineConfig(ctx, &bfrtpb.SetForwardingPipelineConfigRequest{
+			DeviceId: c.device, ClientId: id, Action: bfrtpb.SetForwardingPipelineConfigRequest_BIND,
+			Config: []*bfrtpb.ForwardingPipelineConfig{{P4Name: name}},
+		}, grpc.WaitForReady(true))
+		switch {
+		case err == nil:
+			c.mu.Lock()
+			c.bound = binding{id, name}
+			c.mu.Unlock()
+			return nil
+		case status.Code(err) != codes.AlreadyExists:
+			return err
+		case time.Now().After(until):
+			return &dataplane.Hinted{
+				Err:    fmt.Errorf("%w of program %s: %w", dataplane.ErrNotPrimary, name, dataplane.Plain(err)),
+				Advice: "end the other client: BFRuntime has no way to push it away",
+			}
+		}
+		select {
+		case <-time.After(minBackoff):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Attach implements dataplane.Switch.
+func (c *Client) Attach(ctx context.Context) error {
+	const op = "use the pipeline on the switch"
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	now, err := c.running(ctx)
+	if err != nil {
+		return c.fail("read pipeline", err)
+	}
+	pipe, err := p4.NewPipeline(p4.Info())
+	if err != nil {
+		return c.fail(op, err)
+	}
+	err = dataplane.ErrNoPipeline
+	for _, m := range now.GetConfig() {
+		var cfg Config
+		var prog *program
+		if cfg, err = configOf(m); err == nil {
+			prog, err = newProgram(cfg.Program, pipe, cfg.BFRT, now.GetNonP4Config().GetBfruntimeInfo())
+		}
+		if err != nil {
+			continue
+		}
+		if !c.observer {
+			if err := c.bind(ctx, cfg.Program); err != nil {
+				return c.fail(op, err)
+			}
+			if c.has, err = c.all(ctx, prog); err != nil {
+				return c.fail(op, err)
+			}
+		}
+		sum := sha256.Sum256(cfg.Marshal())
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.prog, c.loaded = prog, dataplane.Loaded{Cookie: cfg.Cookie(), DeviceConfig: hex.EncodeToString(sum[:]), Kept: true}
+		return nil
+	}
+	return c.fail(op, err)
+}
+
+// binding is which program a session is bound to.
+type binding struct {
+	session uint32
+	program string
+}
