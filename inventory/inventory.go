@@ -132,8 +132,13 @@ func (inv *Inventory) CheckLab() error {
 			}
 		}
 	}
+	topo := inv.Topology()
 	for _, s := range inv.Switches {
-		s.checkServer(func(what, hint string) { add("switch "+s.Name, inv.Pos(s.Name), what, hint) })
+		var cables []DirectedLink
+		for _, l := range topo.Out(s.Name) {
+			cables = append(cables, topo.Links[l])
+		}
+		s.checkServer(cables, func(what, hint string) { add("switch "+s.Name, inv.Pos(s.Name), what, hint) })
 	}
 	var ps tomlfile.Problems
 	for _, m := range order {

@@ -69,6 +69,7 @@ type (
 		Push         string        `toml:"push"`
 		GNMI         string        `toml:"gnmi"`
 		Ports        any           `toml:"ports"`
+		Port         *portTable    `toml:"port"`
 		TLS          *tlsTable     `toml:"tls"`
 		SSH          sshTable      `toml:"ssh"`
 		Script       *scriptTable  `toml:"script"`

@@ -40,6 +40,7 @@ type Server struct {
 	Push         string            // "always" or "changed"
 	GNMI         string            // host:port of its gNMI server; empty: port numbers here are those of P4Runtime
 	Ports        map[uint32]string // name of each port at the gNMI server; one that is not in it is called by its number
+	Port         PortSetup         // of device_config "bfrt": how cabled ports are set up when a program is loaded
 	TLS          TLS               // of control and gnmi; zero: plain text
 	SSH          SSH               // its own operating system; zero: it cannot be logged in to
 	Script       *Script           // of kind script
@@ -70,6 +71,24 @@ type Program struct {
 	Profile string   // the P4 pipe in the compiler's output; empty: "pipe"
 	Pipes   []uint32 // of the chip that run it; none: all, as the server has it
 }
+
+// PortSetup is how the ports of a switch are set up, with the speeds of their cables: loading a program removes the
+// ports of a Tofino, and Intel's SDE does not bring them back. The other ends must agree.
+type PortSetup struct {
+	Manual  bool   // it is not: somebody else does it
+	FEC     string // "none", "fc" (fire code) or "rs" (Reed-Solomon)
+	Autoneg string // "default", which is what the module wants, "on" or "off"
+	Lanes   int    // of the cables; 0: as the server has them for the speed
+}
+
+// What PortSetup may say.
+var (
+	fecs     = []string{"none", "fc", "rs"}
+	autonegs = []string{"default", "on", "off"}
+)
+
+// portSpeeds are what ports of a Tofino can have.
+var portSpeeds = []BitRate{1e9, 10e9, 25e9, 40e9, 50e9, 100e9, 200e9, 400e9}
 
 // TLS is how the connection to a server is protected. The zero value is plain text.
 type TLS struct {
@@ -108,6 +127,13 @@ type (
 		JSON    string   `toml:"json"`
 		Profile string   `toml:"profile"`
 		Pipes   []uint32 `toml:"pipes"`
+	}
+	portTable struct {
+		At      string `toml:",path"`
+		Manual  bool   `toml:"manual"`
+		FEC     string `toml:"fec" default:"none"`
+		Autoneg string `toml:"autoneg" default:"default"`
+		Lanes   int    `toml:"lanes"`
 	}
 	tlsTable struct {
 		At   string `toml:",path"`
@@ -173,6 +199,21 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 	}
 	if t.Program != nil && p4rt {
 		s.Program = b.program(t.Program, s.DeviceConfig)
+	}
+	switch p := t.Port; {
+	case p != nil && t.DeviceConfig != BFRTConfig:
+		b.KeyProblemf(p.At, fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "this switch sets up no ports")
+	case p != nil:
+		if !slices.Contains(fecs, p.FEC) {
+			b.Problemf(p.At+".fec", tomlfile.OneOf(p.FEC, fecs), "unknown fec %q", p.FEC)
+		}
+		if !slices.Contains(autonegs, p.Autoneg) {
+			b.Problemf(p.At+".autoneg", tomlfile.OneOf(p.Autoneg, autonegs), "unknown autoneg %q", p.Autoneg)
+		}
+		if p.Lanes < 0 || p.Lanes > 8 {
+			b.Problemf(p.At+".lanes", "leave it out for what the speed has", "a cable has 1 to 8 lanes")
+		}
+		s.Port = PortSetup{Manual: p.Manual, FEC: p.FEC, Autoneg: p.Autoneg, Lanes: p.Lanes}
 	}
 	if t.TLS != nil {
 		if (t.TLS.Cert == "") != (t.TLS.Key == "") {
@@ -359,7 +400,7 @@ func (b *builder) servers() {
 }
 
 // checkServer reports what a lab needs to drive a switch.
-func (s *Switch) checkServer(lacks func(what, hint string)) {
+func (s *Switch) checkServer(cables []DirectedLink, lacks func(what, hint string)) {
 	switch s.Kind {
 	case Quantum: // programs use it, and the subnet manager drives it
 		return
@@ -378,6 +419,13 @@ func (s *Switch) checkServer(lacks func(what, hint string)) {
 	}
 	if s.Control == "" {
 		lacks("no control address", `write control = "10.0.0.1:9559"`)
+	}
+	if s.DeviceConfig == BFRTConfig && !s.Port.Manual {
+		for _, c := range cables {
+			if !slices.Contains(portSpeeds, c.Rate) {
+				lacks(fmt.Sprintf("its port %d has a cable of %v", c.FromPort, c.Rate), "ports of a Tofino have 1, 10, 25, 40, 50, 100, 200 or 400 Gbit/s; write port = {manual = true} if you set them up yourself")
+			}
+		}
 	}
 	for _, f := range s.files() {
 		if _, err := os.Stat(f.path); err != nil {

@@ -51,13 +51,14 @@
 //	[[switch]]
 //	name = "tor[1-2]"
 //	kind = "tofino"
-//	device_config = "stratum"                # or "sde", "bmv2"
+//	device_config = "stratum"                # or "bfrt", "sde", "bmv2"
 //	control = "10.0.1.[1-2]:9559"            # Stratum's device id is 1, the SDE's 0: device_id for another
 //	gnmi = "10.0.1.[1-2]:9339"
 //	ports = {"[1-32]" = "[1-32]/0"}          # what its gNMI server calls them; by default "1", "2" ...
 //	program = {name = "ina_tna", p4info = "out/p4info.txtpb", binary = "out/pipe/tofino.bin", context = "out/pipe/context.json", bfrt = "out/bf-rt.json"}
 //	tls = {ca = "ca.pem", cert = "me.pem", key = "me.key"}
 //	ssh = {address = "10.0.1.[1-2]", user = "root"}
+//	port = {fec = "rs"}                      # of device_config "bfrt": how ports are set up after a load
 //	push = "changed"                         # not what the switch runs already; by default "always"
 //
 // Data planes with a controller of their own are driven by commands, see Script and package

@@ -231,7 +231,7 @@ func cleanSwitch(ctx context.Context, inv *inventory.Inventory, sw inventory.Swi
 			return batch, err
 		}
 	}
-	client, err := device.Dial(ctx, sw, device.Ports(inv.Topology(), sw.Name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !force})
+	client, err := device.Dial(ctx, sw, device.Cables(inv.Topology(), sw.Name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !force})
 	switch {
 	case errors.Is(err, dataplane.ErrNotPrimary):
 		return batch, inUse{err, "wait until that run has ended; --force takes over from one that has hung"}

@@ -20,7 +20,7 @@ import (
 // devPorts are the SDK's numbers of ports, by those of an inventory.
 var devPorts = map[uint32]uint32{1: 132, 2: 140, 3: 148, 4: 64}
 
-func options() dataplane.Options { return dataplane.Options{Ports: devPorts} }
+func options() bfrt.Options { return bfrt.Options{Options: dataplane.Options{Ports: devPorts}} }
 
 // serve is a BFRuntime server before a switch of its own.
 func serve(t *testing.T) (*personality.BFRuntime, *softswitchtest.Memory) {
@@ -28,6 +28,7 @@ func serve(t *testing.T) (*personality.BFRuntime, *softswitchtest.Memory) {
 	mem := softswitchtest.NewMemory()
 	s, err := personality.StartBFRuntime(t.Context(), personality.Options{
 		Upstream: softswitchtest.Serve(t, 1, mem), UpstreamDevice: 1, Ports: devPorts,
+		Names: map[uint32]string{1: "1/0", 2: "2/0", 3: "3/0", 4: "33/2"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func serve(t *testing.T) (*personality.BFRuntime, *softswitchtest.Memory) {
 	return s, mem
 }
 
-func dial(t *testing.T, s *personality.BFRuntime, o dataplane.Options) *bfrt.Client {
+func dial(t *testing.T, s *personality.BFRuntime, o bfrt.Options) *bfrt.Client {
 	t.Helper()
 	c, err := bfrt.Dial(t.Context(), "tor1", s.Addr, 0, o)
 	if err != nil {
@@ -197,6 +198,71 @@ func TestLost(t *testing.T) {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
+	}
+}
+
+// Ports are found by what the front panel calls them, and are set up again each time that a program is loaded, which
+// removes them; a program that is kept keeps them.
+func TestPorts(t *testing.T) {
+	s, mem := serve(t)
+	o := bfrt.Options{
+		Names: map[uint32]string{1: "1/0", 2: "2/0", 3: "3/0", 4: "33/2"},
+		Links: map[uint32]bfrt.Link{1: {Speed: 100e9, FEC: "rs"}, 2: {Speed: 25e9, Autoneg: "off", Lanes: 1}},
+	}
+	p := pipeline()
+	p.Keep = true
+	for i, loads := range []int{1, 1} {
+		c := dial(t, s, o)
+		if err := c.Push(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.Links(), map[uint32]string{132: "BF_SPEED_100G BF_FEC_TYP_RS PM_AN_DEFAULT 0", 140: "BF_SPEED_25G BF_FEC_TYP_NONE PM_AN_FORCE_DISABLE 1"}; !cmp.Equal(got, want) {
+			t.Errorf("push %d: links %v, want %v", i+1, got, want)
+		}
+		if s.Pushes() != loads {
+			t.Errorf("push %d: %d loads, want %d", i+1, s.Pushes(), loads)
+		}
+		if err := c.Write(t.Context(), dataplanetest.Sample()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(dataplanetest.Sample(), mem.State()); diff != "" {
+			t.Errorf("push %d (-want +got):\n%s", i+1, diff)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := dial(t, s, options())
+	if err := plain.Push(t.Context(), pipeline()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Links(); len(got) > 0 {
+		t.Errorf("links that nobody asked for: %v", got)
+	}
+	plain.Close(t.Context())
+
+	o.Names[2], o.Links = "2/7", nil
+	c := dial(t, s, o)
+	if err := c.Push(t.Context(), pipeline()); !errors.Is(err, p4.ErrRange) || !strings.Contains(err.Error(), "2 (2/7)") {
+		t.Errorf("a port that there is not: %v", err)
+	}
+	c.Close(t.Context())
+	o.Names[2], o.LinkTimeout = "2/0", 200*time.Millisecond
+	for what, tt := range map[string]struct {
+		link bfrt.Link
+		want error
+	}{
+		"another speed":   {bfrt.Link{Speed: 3e9}, p4.ErrRange},
+		"another FEC":     {bfrt.Link{Speed: 25e9, FEC: "ldpc"}, p4.ErrInvalid},
+		"no other end":    {bfrt.Link{Speed: 400e9}, bfrt.ErrLink},
+		"no such autoneg": {bfrt.Link{Speed: 25e9, Autoneg: "maybe"}, p4.ErrInvalid},
+	} {
+		o.Links = map[uint32]bfrt.Link{2: tt.link}
+		c := dial(t, s, o)
+		if err := c.Push(t.Context(), pipeline()); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+		c.Close(t.Context())
 	}
 }
 

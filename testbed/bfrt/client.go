@@ -57,7 +57,7 @@ type Client struct {
 	name   string
 	addr   string
 	device uint32
-	opt    dataplane.Options
+	opt    Options
 	conn   *grpc.ClientConn
 	rpc    bfrtpb.BfRuntimeClient
 	cancel context.CancelFunc
@@ -85,7 +85,7 @@ type Client struct {
 // Observe is a client of a switch that somebody else controls: it reads what the switch counts and holds, after Attach,
 // and is bound to nothing. Whatever would change the switch fails with an error wrapping dataplane.ErrNotPrimary.
 // Nothing is sent before the first call. The caller must Close the Client.
-func Observe(name, addr string, device uint64, opt dataplane.Options) (*Client, error) {
+func Observe(name, addr string, device uint64, opt Options) (*Client, error) {
 	c, err := newClient(name, addr, device, opt)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func Observe(name, addr string, device uint64, opt dataplane.Options) (*Client, 
 // Dial connects to the BFRuntime server at addr ("host:port") and returns when it has subscribed. name is what errors
 // call the switch. A switch that does not answer yet is retried until Options.DialTimeout. The caller must Close the
 // Client.
-func Dial(ctx context.Context, name, addr string, device uint64, opt dataplane.Options) (*Client, error) {
+func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*Client, error) {
 	c, err := newClient(name, addr, device, opt)
 	if err != nil {
 		return nil, err
@@ -121,8 +121,11 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt dataplane.O
 	return c, nil
 }
 
-func newClient(name, addr string, device uint64, opt dataplane.Options) (*Client, error) {
-	opt = opt.WithDefaults()
+func newClient(name, addr string, device uint64, opt Options) (*Client, error) {
+	opt.Options = opt.WithDefaults()
+	if opt.LinkTimeout == 0 {
+		opt.LinkTimeout = time.Minute
+	}
 	security := insecure.NewCredentials()
 	if opt.TLS != nil { // the SDE has none; a proxy before it may
 		security = credentials.NewTLS(opt.TLS)

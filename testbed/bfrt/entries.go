@@ -74,7 +74,7 @@ func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
 			}
 		}
 		for _, g := range b.Groups {
-			ports, e := c.opt.OwnAll(g.Ports)
+			ports, e := prog.own.OwnAll(g.Ports)
 			if e == nil && g.ID == 0 {
 				e = p4.ErrInvalid
 			}
@@ -85,7 +85,7 @@ func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
 		}
 		for _, r := range b.Routes {
 			var e error
-			if r.Port, e = c.opt.Own(r.Port); e != nil {
+			if r.Port, e = prog.own.Own(r.Port); e != nil {
 				return nil, fmt.Errorf("route to %s: %w", ip(r.Dst), e)
 			}
 			add(c.setRoute(prog, r.Dst, &r))
@@ -93,7 +93,7 @@ func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
 		for _, j := range b.Jobs {
 			if !j.Root || j.UpPort != 0 { // where a tree ends there may be no port up
 				var e error
-				if j.UpPort, e = c.opt.Own(j.UpPort); e != nil {
+				if j.UpPort, e = prog.own.Own(j.UpPort); e != nil {
 					return nil, fmt.Errorf("job %d: %w", j.Job, e)
 				}
 			}
@@ -719,40 +719,46 @@ func ask[T any](ctx context.Context, c *Client, op string, read func(ctx context
 }
 
 // ReadJobs implements dataplane.Switch.
-func (c *Client) ReadJobs(ctx context.Context) (out []ina.JobEntry, err error) {
-	all, err := ask(ctx, c, "read jobs", c.jobs)
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		e := all[id]
-		e.UpPort = c.opt.Called(e.UpPort)
-		out = append(out, e)
-	}
-	return out, err
+func (c *Client) ReadJobs(ctx context.Context) ([]ina.JobEntry, error) {
+	return ask(ctx, c, "read jobs", func(ctx context.Context, prog *program) (out []ina.JobEntry, err error) {
+		all, err := c.jobs(ctx, prog)
+		for _, id := range slices.Sorted(maps.Keys(all)) {
+			e := all[id]
+			e.UpPort = prog.own.Called(e.UpPort)
+			out = append(out, e)
+		}
+		return out, err
+	})
 }
 
 // ReadRoutes implements dataplane.Switch.
-func (c *Client) ReadRoutes(ctx context.Context) (out []p4.Route, err error) {
-	all, err := ask(ctx, c, "read routes", c.routes)
-	for _, r := range all {
-		r.Port = c.opt.Called(r.Port)
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b p4.Route) int { return slices.Compare(a.Dst[:], b.Dst[:]) })
-	return out, err
+func (c *Client) ReadRoutes(ctx context.Context) ([]p4.Route, error) {
+	return ask(ctx, c, "read routes", func(ctx context.Context, prog *program) (out []p4.Route, err error) {
+		all, err := c.routes(ctx, prog)
+		for _, r := range all {
+			r.Port = prog.own.Called(r.Port)
+			out = append(out, r)
+		}
+		slices.SortFunc(out, func(a, b p4.Route) int { return slices.Compare(a.Dst[:], b.Dst[:]) })
+		return out, err
+	})
 }
 
 // ReadGroups implements dataplane.Switch.
-func (c *Client) ReadGroups(ctx context.Context) (out []p4.Group, err error) {
-	all, err := ask(ctx, c, "read groups", c.groups)
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		g := p4.Group{ID: id}
-		for _, ports := range all[id] {
-			for _, p := range ports {
-				g.Ports = append(g.Ports, c.opt.Called(p))
+func (c *Client) ReadGroups(ctx context.Context) ([]p4.Group, error) {
+	return ask(ctx, c, "read groups", func(ctx context.Context, prog *program) (out []p4.Group, err error) {
+		all, err := c.groups(ctx, prog)
+		for _, id := range slices.Sorted(maps.Keys(all)) {
+			g := p4.Group{ID: id}
+			for _, ports := range all[id] {
+				for _, p := range ports {
+					g.Ports = append(g.Ports, prog.own.Called(p))
+				}
 			}
+			out = append(out, g)
 		}
-		out = append(out, g)
-	}
-	return out, err
+		return out, err
+	})
 }
 
 // ReadCounters implements dataplane.Switch. The server copies counters from the chip first, which it does for all of a
@@ -777,7 +783,7 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 			for _, i := range indices {
 				own := uint32(i)
 				if strings.HasPrefix(name, "port_") {
-					if own, err = c.opt.Own(own); err != nil {
+					if own, err = prog.own.Own(own); err != nil {
 						return nil, err
 					}
 				}
@@ -822,7 +828,7 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 			}
 			v := dataplane.CounterValue{Name: last(t.Name), Index: int(index)}
 			if strings.HasPrefix(v.Name, "port_") {
-				if v.Index = int(c.opt.Called(uint32(index))); v.Index == 0 {
+				if v.Index = int(prog.own.Called(uint32(index))); v.Index == 0 {
 					continue // not cabled
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -84,7 +85,9 @@ type program struct {
 	jobs, routes  *Table
 	groups, nodes *Table
 	counters      []*Table
-	nobody        *bfrtpb.TableKey // of a job that there never is
+	device        *Info             // the fixed tables
+	own           dataplane.Options // whose Ports are what the chip calls ports
+	nobody        *bfrtpb.TableKey  // of a job that there never is
 }
 
 func newProgram(name string, pipe *p4.Pipeline, text, fixed []byte) (*program, error) {
@@ -96,7 +99,7 @@ func newProgram(name string, pipe *p4.Pipeline, text, fixed []byte) (*program, e
 	if err != nil {
 		return nil, fmt.Errorf("the tables of the device: %w", err)
 	}
-	p := &program{name: name, pipe: pipe}
+	p := &program{name: name, pipe: pipe, device: device}
 	for _, t := range []struct {
 		at   **Table
 		in   *Info
@@ -161,6 +164,7 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	if c.closed {
 		return c.fail(op, dataplane.ErrClosed)
 	}
+	whole := ctx // links take their own time
 	ctx, cancel := context.WithTimeout(ctx, c.opt.PushTimeout)
 	defer cancel()
 	now, err := c.running(ctx)
@@ -173,7 +177,7 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	}
 	if p.Keep && len(now.GetConfig()) == 1 {
 		if runs, err := configOf(now.GetConfig()[0]); err == nil && runs.Cookie() == loaded.Cookie {
-			if err := c.bind(ctx, cfg.Program); err != nil {
+			if err := errors.Join(c.bind(ctx, cfg.Program), c.locate(ctx, prog)); err != nil {
 				return c.fail(op, err)
 			}
 			jobs, err := c.jobs(ctx, prog)
@@ -189,7 +193,12 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 		}
 	} else if err = c.load(ctx, p.DeviceConfig); err == nil {
 		c.has = newTables()
-		err = c.bind(ctx, cfg.Program)
+		if err = c.bind(ctx, cfg.Program); err == nil {
+			err = c.locate(ctx, prog)
+		}
+	}
+	if err == nil {
+		err = c.raise(whole, prog)
 	}
 	if err != nil {
 		return c.fail(op, err)
@@ -288,6 +297,11 @@ func (c *Client) Attach(ctx context.Context) error {
 			if err := c.bind(ctx, cfg.Program); err != nil {
 				return c.fail(op, err)
 			}
+		}
+		if err := c.locate(ctx, prog); err != nil {
+			return c.fail(op, err)
+		}
+		if !c.observer {
 			if c.has, err = c.all(ctx, prog); err != nil {
 				return c.fail(op, err)
 			}

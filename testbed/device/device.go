@@ -171,47 +171,86 @@ func GNMI(sw inventory.Switch) (*gnmi.Client, error) {
 	return gnmi.New(sw.Name, sw.GNMI, o)
 }
 
-// Ports are the ports of a switch that are cabled, in the order of the inventory's links.
-func Ports(topo *inventory.Topology, sw string) []uint32 {
-	var out []uint32
+// Cable is one of a switch.
+type Cable struct {
+	Port uint32  // of the switch, as the inventory has it
+	Rate float64 // bit/s
+}
+
+// Cables are those of a switch, in the order of the inventory's links.
+func Cables(topo *inventory.Topology, sw string) []Cable {
+	var out []Cable
 	for _, l := range topo.Out(sw) {
-		out = append(out, topo.Links[l].FromPort)
+		out = append(out, Cable{topo.Links[l].FromPort, float64(topo.Links[l].Rate)})
+	}
+	return out
+}
+
+// numbers are the ports of cables.
+func numbers(cables []Cable) []uint32 {
+	out := make([]uint32, len(cables))
+	for i, c := range cables {
+		out[i] = c.Port
 	}
 	return out
 }
 
 // options are o with what an inventory says of a switch. Of a switch with a gNMI server the
 // numbers of its ports are asked for.
-func options(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (p4rt.Options, error) {
-	out := p4rt.Options{
+func options(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Options, error) {
+	var err error
+	if o.TLS, err = TLS(sw.TLS); err != nil {
+		return o, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+	}
+	g, err := GNMI(sw)
+	if g == nil || err != nil {
+		return o, err
+	}
+	defer g.Close()
+	o.Ports, err = g.Ports(ctx, numbers(cables), sw.Ports)
+	return o, err
+}
+
+// p4rtOptions are those of a P4Runtime client.
+func p4rtOptions(sw inventory.Switch, o dataplane.Options) p4rt.Options {
+	return p4rt.Options{
 		Options:       o,
 		WholeCounters: sw.DeviceConfig == inventory.StratumConfig || sw.DeviceConfig == inventory.SDEConfig,
 		FullWidth:     sw.DeviceConfig == inventory.SDEConfig,
 	}
-	var err error
-	if out.TLS, err = TLS(sw.TLS); err != nil {
-		return out, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+}
+
+// bfrtOptions are those of a BFRuntime client, which finds ports by their names, and sets them up.
+func bfrtOptions(sw inventory.Switch, cables []Cable, o dataplane.Options) bfrt.Options {
+	out := bfrt.Options{Options: o}
+	if sw.Ports != nil && o.Ports == nil {
+		out.Names = map[uint32]string{}
 	}
-	g, err := GNMI(sw)
-	if g == nil || err != nil {
-		return out, err
+	if !sw.Port.Manual {
+		out.Links = map[uint32]bfrt.Link{}
 	}
-	defer g.Close()
-	out.Ports, err = g.Ports(ctx, ports, sw.Ports)
-	return out, err
+	for _, c := range cables {
+		if out.Names != nil {
+			out.Names[c.Port] = gnmi.PortName(c.Port, sw.Ports)
+		}
+		if out.Links != nil {
+			out.Links[c.Port] = bfrt.Link{Speed: c.Rate, FEC: sw.Port.FEC, Autoneg: sw.Port.Autoneg, Lanes: sw.Port.Lanes}
+		}
+	}
+	return out
 }
 
 // Dial controls a switch of an inventory, of which ports are cabled, by the protocol that its server speaks: its ports
 // have the inventory's numbers.
-func Dial(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (dataplane.Switch, error) {
-	opt, err := options(ctx, sw, ports, o)
+func Dial(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Switch, error) {
+	o, err := options(ctx, sw, cables, o)
 	if err != nil {
 		return nil, err
 	}
 	if sw.DeviceConfig == inventory.BFRTConfig {
-		return opened(bfrt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, opt.Options))
+		return opened(bfrt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, bfrtOptions(sw, cables, o)))
 	}
-	return opened(p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, opt))
+	return opened(p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rtOptions(sw, o)))
 }
 
 // opened is a client as a switch; nil, and not a nil client, with an error.
@@ -227,7 +266,7 @@ const linkTimeout = 60 * time.Second
 
 // Push is Switch.Push; where it has loaded a pipeline, and a gNMI server tells, it waits
 // until ports have their links again.
-func Push(ctx context.Context, c dataplane.Switch, sw inventory.Switch, ports []uint32, p Program) error {
+func Push(ctx context.Context, c dataplane.Switch, sw inventory.Switch, cables []Cable, p Program) error {
 	if err := c.Push(ctx, p.Pipeline); err != nil || c.Loaded().Kept {
 		return err
 	}
@@ -236,9 +275,9 @@ func Push(ctx context.Context, c dataplane.Switch, sw inventory.Switch, ports []
 		return err
 	}
 	defer g.Close()
-	names := make([]string, len(ports))
-	for i, port := range ports {
-		names[i] = gnmi.PortName(port, sw.Ports)
+	names := make([]string, len(cables))
+	for i, c := range cables {
+		names[i] = gnmi.PortName(c.Port, sw.Ports)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, linkTimeout, fmt.Errorf("%v after its pipeline was loaded", linkTimeout))
 	defer cancel()
@@ -246,15 +285,15 @@ func Push(ctx context.Context, c dataplane.Switch, sw inventory.Switch, ports []
 }
 
 // Observe is Dial for who only looks: it reads what somebody else controls.
-func Observe(ctx context.Context, sw inventory.Switch, ports []uint32, o dataplane.Options) (dataplane.Switch, error) {
-	opt, err := options(ctx, sw, ports, o)
+func Observe(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Switch, error) {
+	o, err := options(ctx, sw, cables, o)
 	if err != nil {
 		return nil, err
 	}
 	if sw.DeviceConfig == inventory.BFRTConfig {
-		return opened(bfrt.Observe(sw.Name, sw.Control, sw.DeviceID, opt.Options))
+		return opened(bfrt.Observe(sw.Name, sw.Control, sw.DeviceID, bfrtOptions(sw, cables, o)))
 	}
-	return opened(p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, opt))
+	return opened(p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, p4rtOptions(sw, o)))
 }
 
 // Facts are what a run's record keeps of a switch.

@@ -181,7 +181,10 @@ func stratum(t *testing.T, c *tls.Config) *personality.Server {
 
 // A switch with the SDE's BFRuntime server is opened, programmed and looked at like any other.
 func TestBFRuntime(t *testing.T) {
-	s, err := personality.StartBFRuntime(t.Context(), personality.Options{Upstream: softswitchtest.Serve(t, 7, one{}), UpstreamDevice: 7})
+	s, err := personality.StartBFRuntime(t.Context(), personality.Options{
+		Upstream: softswitchtest.Serve(t, 7, one{}), UpstreamDevice: 7,
+		Ports: map[uint32]uint32{1: 132, 2: 140}, Names: map[uint32]string{1: "1/0", 2: "2/0"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +193,8 @@ func TestBFRuntime(t *testing.T) {
 	dir := write(t, map[string][]byte{"p4info.txtpb": text, "bf-rt.json": personality.BFRTInfo(p4.Info()), "context.json": []byte("{}"), "tofino.bin": {1}})
 	in := func(name string) string { return filepath.Join(dir, name) }
 	sw := inventory.Switch{Name: "tor1", Kind: inventory.Tofino, Control: s.Addr, Server: inventory.Server{
-		DeviceConfig: inventory.BFRTConfig,
-		Program:      inventory.Program{Name: "ina_tna", P4Info: in("p4info.txtpb"), BFRT: in("bf-rt.json"), Context: in("context.json"), Binary: in("tofino.bin")},
+		DeviceConfig: inventory.BFRTConfig, Ports: map[uint32]string{1: "1/0", 2: "2/0"}, Port: inventory.PortSetup{FEC: "rs"},
+		Program: inventory.Program{Name: "ina_tna", P4Info: in("p4info.txtpb"), BFRT: in("bf-rt.json"), Context: in("context.json"), Binary: in("tofino.bin")},
 	}}
 	inv := &inventory.Inventory{Switches: []inventory.Switch{sw}}
 	diagnose := func() device.Diagnosis {
@@ -202,7 +205,8 @@ func TestBFRuntime(t *testing.T) {
 	if d, want := diagnose(), (device.Diagnosis{Switch: "tor1", Pipeline: "none yet", PlainText: true}); d != want {
 		t.Errorf("%+v, want %+v", d, want)
 	}
-	c, err := device.Dial(t.Context(), sw, nil, dataplane.Options{})
+	cables := []device.Cable{{Port: 1, Rate: 100e9}, {Port: 2, Rate: 25e9}}
+	c, err := device.Dial(t.Context(), sw, cables, dataplane.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,11 +215,14 @@ func TestBFRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := device.Push(t.Context(), c, sw, nil, p); err != nil {
+	if err := device.Push(t.Context(), c, sw, cables, p); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Write(t.Context(), dataplane.Batch{Groups: []p4.Group{{ID: 1, Ports: []uint32{1, 2}}}}); err != nil {
 		t.Error(err)
+	}
+	if got, want := s.Links(), map[uint32]string{132: "BF_SPEED_100G BF_FEC_TYP_RS PM_AN_DEFAULT 0", 140: "BF_SPEED_25G BF_FEC_TYP_RS PM_AN_DEFAULT 0"}; !cmp.Equal(got, want) {
+		t.Errorf("links %v, want %v", got, want)
 	}
 	if d, want := diagnose(), (device.Diagnosis{Switch: "tor1", Pipeline: "that of the inventory", PlainText: true}); d != want {
 		t.Errorf("%+v, want %+v", d, want)
@@ -246,7 +253,8 @@ func TestDial(t *testing.T) {
 		TLS:     inventory.TLS{CA: in("ca.pem"), Cert: in("me.pem"), Key: in("me.key"), Name: "stratum.lab"},
 		Program: inventory.Program{Name: "ina_tna", P4Info: in("p4info.txtpb"), Blob: in("ina.pb")},
 	}}
-	c, err := device.Dial(t.Context(), sw, []uint32{1, 2}, dataplane.Options{})
+	cables := []device.Cable{{Port: 1, Rate: 100e9}, {Port: 2, Rate: 100e9}}
+	c, err := device.Dial(t.Context(), sw, cables, dataplane.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +276,7 @@ func TestDial(t *testing.T) {
 	if f.PlainText || f.Files["ina.pb"] != f.DeviceConfig || f.Server != "stratum" {
 		t.Errorf("%+v", f)
 	}
-	watcher, err := device.Observe(t.Context(), sw, []uint32{1, 2}, dataplane.Options{})
+	watcher, err := device.Observe(t.Context(), sw, cables, dataplane.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +322,7 @@ func TestDial(t *testing.T) {
 	} {
 		bad := sw
 		change(&bad)
-		c, err := device.Dial(t.Context(), bad, []uint32{1, 2}, short)
+		c, err := device.Dial(t.Context(), bad, cables, short)
 		if err == nil {
 			c.Close(context.Background())
 		}

@@ -41,14 +41,14 @@ func Diagnose(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch
 }
 
 func (d *Diagnosis) ask(ctx context.Context, inv *inventory.Inventory, sw inventory.Switch, timeout time.Duration) error {
-	ports := Ports(inv.Topology(), sw.Name)
-	c, err := Observe(ctx, sw, ports, dataplane.Options{CallTimeout: timeout})
+	cables := Cables(inv.Topology(), sw.Name)
+	c, err := Observe(ctx, sw, cables, dataplane.Options{CallTimeout: timeout})
 	if err != nil {
 		return err
 	}
 	defer c.Close(context.WithoutCancel(ctx))
 	if sw.GNMI != "" {
-		d.Ports = len(ports)
+		d.Ports = len(cables)
 	}
 	d.Version, err = c.Version(ctx)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // servers before 1.1.0 do not say

@@ -42,7 +42,8 @@ import (
 //     one of a key that is not there is NOT_FOUND; counters are what they were when they were copied last.
 //   - bf_rt_pre: a group's nodes are there before it, and are not deleted while it has them.
 //
-// Ports go down when a program is loaded, and stay down until they are enabled: Ports says so.
+// Loading a program removes all ports, which nothing brings back (hardware says so: fabric-p4test#10); one that is
+// enabled has a link a little later, unless it is of 400 Gbit/s, to which nothing here is the other end.
 type BFRuntime struct {
 	Addr string
 
@@ -58,6 +59,7 @@ type BFRuntime struct {
 	entries map[uint32]map[string]*bfrtpb.TableEntry
 	counted map[uint32][]dataplane.CounterValue // by counter, when it was copied last
 	pushes  int
+	asked   int // for ports, since the last of these
 }
 
 // bfClient is a client that has subscribed.
@@ -116,6 +118,15 @@ const fixed = `{"tables": [
   {"singleton": {"id": 1, "name": "$MULTICAST_NODE_ID", "repeated": true, "type": {"type": "uint32"}}},
   {"singleton": {"id": 2, "name": "$MULTICAST_NODE_L1_XID_VALID", "repeated": true, "type": {"type": "bool"}}},
   {"singleton": {"id": 3, "name": "$MULTICAST_NODE_L1_XID", "repeated": true, "type": {"type": "uint16"}}}]},
+ {"name": "$PORT", "id": 4278255617, "table_type": "PortConfigure", "key": [{"id": 1, "name": "$DEV_PORT", "mandatory": true, "type": {"type": "uint32"}}], "data": [
+  {"singleton": {"id": 1, "name": "$SPEED", "type": {"type": "string"}}},
+  {"singleton": {"id": 2, "name": "$FEC", "type": {"type": "string"}}},
+  {"singleton": {"id": 3, "name": "$N_LANES", "type": {"type": "uint32"}}},
+  {"singleton": {"id": 4, "name": "$PORT_ENABLE", "type": {"type": "bool"}}},
+  {"singleton": {"id": 5, "name": "$AUTO_NEGOTIATION", "type": {"type": "string"}}},
+  {"singleton": {"id": 25, "name": "$PORT_UP", "type": {"type": "bool"}}}]},
+ {"name": "$PORT_STR_INFO", "id": 4278255621, "table_type": "PortStrInfo", "key": [{"id": 1, "name": "$PORT_NAME", "mandatory": true, "type": {"type": "string"}}], "data": [
+  {"singleton": {"id": 1, "name": "$DEV_PORT", "type": {"type": "uint32"}}}]},
  {"name": "$pre.node", "id": 4278321154, "table_type": "PreNode", "key": [{"id": 1, "name": "$MULTICAST_NODE_ID", "mandatory": true, "type": {"type": "uint32"}}], "data": [
   {"singleton": {"id": 1, "name": "$MULTICAST_RID", "mandatory": true, "type": {"type": "uint16"}}},
   {"singleton": {"id": 2, "name": "$MULTICAST_LAG_ID", "mandatory": true, "repeated": true, "type": {"type": "uint8"}}},
@@ -242,6 +253,7 @@ func (s *BFRuntime) reload(ctx context.Context, c *bfrtpb.ForwardingPipelineConf
 	s.config, s.tables = c, tables
 	s.forget()
 	s.pushes++
+	s.asked = 0
 	return nil
 }
 
@@ -491,6 +503,42 @@ func (s *BFRuntime) update(ctx context.Context, u *bfrtpb.Update) error {
 	return nil
 }
 
+// words are what fields of $PORT may say.
+var words = map[string]bool{
+	"BF_SPEED_1G": true, "BF_SPEED_10G": true, "BF_SPEED_25G": true, "BF_SPEED_40G": true, "BF_SPEED_50G": true,
+	"BF_SPEED_100G": true, "BF_SPEED_200G": true, "BF_SPEED_400G": true,
+	"BF_FEC_TYP_NONE": true, "BF_FEC_TYP_FC": true, "BF_FEC_TYP_RS": true,
+	"PM_AN_DEFAULT": true, "PM_AN_FORCE_ENABLE": true, "PM_AN_FORCE_DISABLE": true,
+}
+
+// Links are the ports that are enabled, by the chip's numbers: speed, FEC, autonegotiation, lanes.
+func (s *BFRuntime) Links() map[uint32]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[uint32]string{}
+	t := s.table("$PORT")
+	if t == nil {
+		return out
+	}
+	for key, e := range s.entries[t.ID] {
+		n, _ := p4.Uint([]byte(key), 32)
+		lanes, _ := p4.Uint(append([]byte{0}, t.data(e, "$N_LANES").GetStream()...), 32)
+		if t.data(e, "$PORT_ENABLE").GetBoolVal() {
+			out[uint32(n)] = fmt.Sprint(t.data(e, "$SPEED").GetStrVal(), " ", t.data(e, "$FEC").GetStrVal(), " ", t.data(e, "$AUTO_NEGOTIATION").GetStrVal(), " ", lanes)
+		}
+	}
+	return out
+}
+
+// port is what the server knows of a port besides what it was told.
+func (s *BFRuntime) port(t *bfTable, e *bfrtpb.TableEntry) *bfrtpb.TableEntry {
+	s.asked++
+	up := t.data(e, "$PORT_ENABLE").GetBoolVal() && s.asked > linkless && t.data(e, "$SPEED").GetStrVal() != "BF_SPEED_400G"
+	out := proto.Clone(e).(*bfrtpb.TableEntry)
+	out.Data.Fields = append(out.Data.Fields, &bfrtpb.DataField{FieldId: 25, Value: &bfrtpb.DataField_BoolVal{BoolVal: up}})
+	return out
+}
+
 // check refuses what the server could not make an entry of, and returns its key.
 func (t *bfTable) check(e *bfrtpb.TableEntry) (string, error) {
 	bad := func(format string, args ...any) (string, error) {
@@ -499,7 +547,7 @@ func (t *bfTable) check(e *bfrtpb.TableEntry) (string, error) {
 	var key string
 	for _, k := range e.GetKey().GetFields() {
 		i := slices.IndexFunc(t.Key, func(f bfField) bool { return f.ID == k.GetFieldId() })
-		if i < 0 || len(k.GetExact().GetValue()) != t.Key[i].size() {
+		if i < 0 || t.Key[i].Type.Type != "string" && len(k.GetExact().GetValue()) != t.Key[i].size() {
 			return bad("Failed to create key for field:%d", k.GetFieldId())
 		}
 		key += string(k.GetExact().GetValue())
@@ -537,6 +585,8 @@ func (t *bfTable) check(e *bfrtpb.TableEntry) (string, error) {
 			ok = f.Repeated && f.Type.Type != "bool"
 		case *bfrtpb.DataField_BoolArrVal:
 			ok = f.Repeated && f.Type.Type == "bool"
+		case *bfrtpb.DataField_StrVal:
+			ok = f.Type.Type == "string" && words[v.StrVal]
 		case *bfrtpb.DataField_BoolVal:
 			ok = !f.Repeated && f.Type.Type == "bool"
 		}
@@ -560,6 +610,9 @@ func (s *BFRuntime) become(ctx context.Context, t *bfTable, key string, e *bfrtp
 		return s.node(ctx, uint32(n), e != nil)
 	case t.Name == "$pre.mgid":
 		return s.group(ctx, uint16(n), e)
+	case t.Name == "$PORT":
+		_, err := s.theirs(uint32(n))
+		return err
 	case !strings.HasPrefix(t.Name, "pipe."):
 		return status.Errorf(codes.Unimplemented, "table:%s Not supported", t.Name)
 	}
@@ -761,6 +814,19 @@ func (s *BFRuntime) read(ctx context.Context, q *bfrtpb.TableEntry) ([]*bfrtpb.T
 			}
 		}
 		return t.cells(key, s.counted[t.ID]), nil
+	}
+	if t.Name == "$PORT_STR_INFO" {
+		for port, name := range s.o.Names {
+			if own, ok := s.o.Ports[port]; ok && name == key {
+				return []*bfrtpb.TableEntry{{TableId: t.ID, Value: q.GetValue(), Data: &bfrtpb.TableData{Fields: []*bfrtpb.DataField{
+					{FieldId: 1, Value: &bfrtpb.DataField_Stream{Stream: binary.BigEndian.AppendUint32(nil, own)}},
+				}}}}, nil
+			}
+		}
+		return nil, status.Errorf(codes.NotFound, "Error reading table:%s Object not found", t.Name)
+	}
+	if e := s.entries[t.ID][key]; e != nil && t.Name == "$PORT" {
+		return []*bfrtpb.TableEntry{s.port(t, e)}, nil
 	}
 	if key != "" {
 		e := s.entries[t.ID][key]

@@ -317,7 +317,7 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 	if !ok {
 		return "", fmt.Errorf("the inventory has no switch %q", name)
 	}
-	client, err := device.Dial(ctx, *sw, device.Ports(c.inv.Topology(), name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force})
+	client, err := device.Dial(ctx, *sw, device.Cables(c.inv.Topology(), name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force})
 	if errors.Is(err, dataplane.ErrNotPrimary) {
 		err = &busyError{name, err}
 	}

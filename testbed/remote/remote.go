@@ -391,7 +391,7 @@ func (tb *Testbed) observeSwitches(ctx context.Context) error {
 		if sw.Kind == inventory.Scripted || sw.Kind == inventory.Quantum {
 			continue
 		}
-		c, err := device.Observe(ctx, sw, device.Ports(tb.topo, sw.Name), dataplane.Options{})
+		c, err := device.Observe(ctx, sw, device.Cables(tb.topo, sw.Name), dataplane.Options{})
 		if err != nil {
 			return err
 		}

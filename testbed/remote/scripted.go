@@ -68,15 +68,15 @@ func (tb *Testbed) connectSwitch(ctx context.Context, sw inventory.Switch) (data
 	if err != nil {
 		return nil, err
 	}
-	ports := device.Ports(tb.topo, sw.Name)
-	c, err := device.Dial(ctx, sw, ports, dataplane.Options{Polite: tb.polite(sw.Name)})
+	cables := device.Cables(tb.topo, sw.Name)
+	c, err := device.Dial(ctx, sw, cables, dataplane.Options{Polite: tb.polite(sw.Name)})
 	if errors.Is(err, dataplane.ErrNotPrimary) {
 		return nil, &busyError{sw.Name, err}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := device.Push(ctx, c, sw, ports, program); err != nil {
+	if err := device.Push(ctx, c, sw, cables, program); err != nil {
 		return c, err
 	}
 	tb.note(device.Facts(sw, program, c.Loaded()))
