@@ -300,7 +300,9 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Figures = m.every(apart).ratio(ph.Figures, "granted", of, granted, results.Sum(granted, denied), "1")
 			if seen, ok := seenShare(m.series, j, i); ok {
 				w := m.every(apart).window
-				f, err := seen.counted(w, m.series, j, i).of(w)
+				seen = seen.counted(w, m.series, j, i)
+				f, err := seen.of(w)
+				f.Loose = seen.flying(w, workloadOf(setup, j.Name).Window)
 				ph.Figures = m.add(ph.Figures, "share", of, "1", f, err)
 			} else { // what it says is all that there is
 				ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")

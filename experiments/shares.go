@@ -17,7 +17,18 @@ type share struct {
 	by   string         // who saw what left it
 
 	direct int // packets of each PSN that come from workers, and so are counted by psns
+
+	apart apart
 }
+
+// apart is which of a share's counts are not of one place.
+type apart uint8
+
+const (
+	apartAll  apart = iota // what comes, what leaves and what the PS completes
+	apartPSNs              // what the PS completes
+	apartNone
+)
 
 // of is (in-out)/(in-psns) over a window: 1 where one packet leaves for each PSN, 0 where all
 // leave that came, and less where more leave than came. For n workers and p packets of a PSN it
@@ -36,6 +47,7 @@ func (s share) of(w results.Window) (results.Figure, error) {
 func (s share) counted(w results.Window, counter func(metric, of string) results.Series, j placement.JobPlan, node int) share {
 	of, above := at(j.Name, j.Tree[node].Switch), aboveSums(j, node)
 	if !above && last(j, node) {
+		s.apart = apartNone
 		return s
 	}
 	in, out := counter("job_in_packets", of), counter("job_out_packets", of)
@@ -43,8 +55,9 @@ func (s share) counted(w results.Window, counter func(metric, of string) results
 	if len(in.T) < 2 || len(out.T) < 2 || err != nil || again.Value > 0 {
 		return s
 	}
-	s.in, s.out = in, out
+	s.in, s.out, s.apart = in, out, apartPSNs
 	if !above { // each worker's packets come, and nothing else
+		s.apart = apartNone
 		s.psns = in.Times(1 / float64(bits.OnesCount64(j.Tree[node].Expect)))
 	}
 	return s
@@ -101,16 +114,22 @@ func seenShare(counter func(metric, of string) results.Series, j placement.JobPl
 }
 
 // flying is how much of a share the packets may be that were on their way at the ends of a window
-// and of its parts: those of a window of PSNs, where others than the PS count them.
+// and of its parts: those of a window of PSNs, where they are not all counted in one place.
 func (s share) flying(w results.Window, window int) float64 {
+	if s.apart == apartNone {
+		return 0
+	}
 	in, err := results.Ratio(w, s.in, s.psns)
 	out, oerr := results.Ratio(w, s.out, s.psns)
-	psns, perr := results.Rate(w, s.psns)
+	rate, perr := results.Rate(w, s.psns)
 	if err != nil || oerr != nil || perr != nil {
 		return 1
 	}
 	parts, each := float64(1+len(w.Out)), in.Value-float64(s.direct)+out.Value
-	return min(1, parts*each*float64(window)/((in.Value-1)*psns.Value*w.Length()))
+	if s.apart == apartPSNs { // the share is of what is left of what comes without them
+		each = 1
+	}
+	return min(1, parts*each*float64(window)/((in.Value-1)*rate.Value*w.Length()))
 }
 
 // aboveSums says whether sums come to a switch of a job's tree.

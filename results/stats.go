@@ -368,12 +368,13 @@ func (f Figure) Affine(a, b float64) Figure {
 		f.Lo, f.Hi = f.Hi, f.Lo
 	}
 	f.Grain *= math.Abs(a)
+	f.Loose *= math.Abs(a)
 	return f
 }
 
 // Exact returns the figure without uncertainty, as a simulator's figures are.
 func Exact(f Figure) Figure {
-	f.Lo, f.Hi, f.Grain = f.Value, f.Value, 0
+	f.Lo, f.Hi, f.Grain, f.Loose = f.Value, f.Value, 0, 0
 	return f
 }
 
@@ -399,7 +400,7 @@ func Combine(repeats []Figure) Figure {
 		}
 		x = append(x, f.Value)
 		n += f.N
-		out.Counted, out.Grain = out.Counted && f.Counted, max(out.Grain, f.Grain)
+		out.Counted, out.Grain, out.Loose = out.Counted && f.Counted, max(out.Grain, f.Grain), max(out.Loose, f.Loose)
 		if f.N >= 2 && f.Hi > f.Lo {
 			df := float64(f.N - 1)
 			se := (f.Hi - f.Lo) / 2 / StudentT(df)

@@ -46,6 +46,9 @@ type Figure struct {
 	// Grain is by how much Value would differ had the phase begun or ended one batch of readings
 	// earlier or later, at most: what comes in bursts is counted to no more than that.
 	Grain float64 `json:"grain,omitempty"`
+	// Loose is by how much Value may be off besides, at most, because not all of it was counted in one place: what
+	// was on its way between places as the phase, or a part of it, began and ended.
+	Loose float64 `json:"loose,omitempty"`
 	// Predicted figures only.
 	Predictor  string `json:"predictor,omitempty"`
 	Bottleneck string `json:"bottleneck,omitempty"` // the link or switch that limits it, by name

@@ -461,7 +461,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric):
 		c.ok = true
 		c.decide(c.lo, c.hi)
-	case m.Counted && c.off(m.Grain/unit):
+	case m.Counted && c.off((m.Grain+m.Loose)/unit):
 		c.certain("counted over the whole phase")
 		return
 	default:
@@ -469,7 +469,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		c.More = 1
 		return
 	}
-	if c.Outcome == Inconclusive && m.Counted && c.off(m.Grain/unit) {
+	if c.Outcome == Inconclusive && m.Counted && c.off((m.Grain+m.Loose)/unit) {
 		c.certain("counted over the whole phase, however much its parts differ")
 	}
 }
@@ -550,7 +550,7 @@ func (c *held) within(part float64, why string, code string) {
 // right: timers of hosts and where in a round trip a phase begins move it by as much.
 const steady = 0.005
 
-// off says whether a count is off by more than twice the tolerance and its grain, on the side
+// off says whether a count is off by more than twice the tolerance and its grain, looseness included, on the side
 // that the bound is about: too much for the noise that the tolerance allows.
 func (c *Check) off(grain float64) bool {
 	tolerance := c.Tolerance

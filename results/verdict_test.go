@@ -537,20 +537,22 @@ func TestPredictionOfTheRun(t *testing.T) {
 		name           string
 		ofRun          bool
 		measured, half float64
-		grain          float64
+		grain, loose   float64
 		want           Outcome
 	}{
-		{"counted within the tolerance, in a phase that varies", true, .52, .1, .001, Pass},
-		{"the same of a steady state", false, .52, .1, .001, Inconclusive},
-		{"without an interval", true, .52, 0, .001, Pass},
-		{"what a batch of readings may move across the tolerance", true, .52, .1, .05, Inconclusive},
-		{"outside, by less than phases vary", true, .55, .1, .001, Inconclusive},
-		{"outside, by more", true, .55, .01, .001, Fail},
-		{"far outside", true, .8, .4, .001, Fail},
+		{"counted within the tolerance, in a phase that varies", true, .52, .1, .001, 0, Pass},
+		{"the same of a steady state", false, .52, .1, .001, 0, Inconclusive},
+		{"without an interval", true, .52, 0, .001, 0, Pass},
+		{"what a batch of readings may move across the tolerance", true, .52, .1, .05, 0, Inconclusive},
+		{"outside, by less than phases vary", true, .55, .1, .001, 0, Inconclusive},
+		{"outside, by more", true, .55, .01, .001, 0, Fail},
+		{"far outside", true, .8, .4, .001, 0, Fail},
+		{"far outside, of counts that are not all of one place", true, .8, .4, .001, .5, Inconclusive},
+		{"the same, within the tolerance", true, .52, .1, .001, .5, Pass},
 	} {
 		p := one(c.measured, c.half, .5, 20)
 		f := p.Phases[0].Figures
-		f[0].Counted, f[0].Grain, f[1].OfRun = true, c.grain, c.ofRun
+		f[0].Counted, f[0].Grain, f[0].Loose, f[1].OfRun = true, c.grain, c.loose, c.ofRun
 		if c.half == 0 {
 			f[0].N = 1
 		}
