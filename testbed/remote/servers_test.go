@@ -30,7 +30,7 @@ import (
 type labelled struct {
 	*netns.Fabric
 	inv     *inventory.Inventory
-	servers map[string]*personality.Server
+	servers map[string]interface{ Close() }
 }
 
 func (f *labelled) Inventory() *inventory.Inventory { return f.inv }
@@ -50,7 +50,7 @@ func lab(t *testing.T, p personality.Personality, inv *inventory.Inventory) *lab
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &labelled{fabric, fabric.Inventory().Clone(), map[string]*personality.Server{}}
+	f := &labelled{fabric, fabric.Inventory().Clone(), map[string]interface{ Close() }{}}
 	files := artefacts(t)
 	topo := f.inv.Topology()
 	for i := range f.inv.Switches {
@@ -59,17 +59,28 @@ func lab(t *testing.T, p personality.Personality, inv *inventory.Inventory) *lab
 		sw.Kind, sw.DeviceConfig, sw.Push = inventory.Tofino, p.Name, inventory.PushChanged
 		sw.Program = inventory.Program{Name: "ina_tna", P4Info: files["p4info.txtpb"], Binary: files["tofino.bin"], Context: files["context.json"], BFRT: files["bf-rt.json"]}
 		switch p.Name {
-		case inventory.StratumConfig:
+		case inventory.StratumConfig, inventory.BFRTConfig:
 			for _, l := range topo.Out(sw.Name) { // the chip's numbers are not those at the front
 				port := topo.Links[l].FromPort
 				o.Ports[port], o.Names[port] = 500-4*port, fmt.Sprintf("%d/0", port)
 			}
 			sw.Ports = o.Names
+			sw.Port.Manual = true // no port of a Tofino is as slow
 		case inventory.SDEConfig:
 			o.Device, o.Ports = 0, nil
 		case inventory.BMv2Config:
 			o.Ports, sw.Kind = nil, inventory.BMv2
 			sw.Program = inventory.Program{P4Info: files["p4info.txtpb"], JSON: files["ina.json"]}
+		}
+		if p.Name == inventory.BFRTConfig {
+			o.Device = 0
+			s, err := personality.StartBFRuntime(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.servers[sw.Name] = s
+			sw.Control, sw.DeviceID = s.Addr, 0
+			continue
 		}
 		s, err := personality.Start(p, o)
 		if err != nil {
@@ -94,7 +105,7 @@ func artefacts(t *testing.T) map[string]string {
 	}
 	dir, out := t.TempDir(), map[string]string{}
 	for name, b := range map[string][]byte{
-		"p4info.txtpb": text, "tofino.bin": {1, 2, 3}, "context.json": []byte("{}"), "bf-rt.json": []byte("{}"), "ina.json": []byte("{}"),
+		"p4info.txtpb": text, "tofino.bin": {1, 2, 3}, "context.json": []byte("{}"), "bf-rt.json": personality.BFRTInfo(info), "ina.json": []byte("{}"),
 	} {
 		out[name] = filepath.Join(dir, name)
 		if err := os.WriteFile(out[name], b, 0o600); err != nil {
@@ -121,7 +132,7 @@ func (f *labelled) open(ctx context.Context, more ...func(*remote.Options)) (*re
 // nothing is left. A switch that a script drives stands beside.
 func TestServers(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
-	for _, p := range []personality.Personality{personality.Stratum(), personality.SDE(), personality.PI()} {
+	for _, p := range []personality.Personality{personality.Stratum(), personality.SDE(), personality.PI(), {Name: inventory.BFRTConfig}} {
 		t.Run(p.Name, func(t *testing.T) {
 			inv := &inventory.Inventory{Name: "lab"}
 			for s := range 2 {
