@@ -73,8 +73,7 @@ func TestBusy(t *testing.T) {
 	}
 	polite := options()
 	polite.Polite = true
-	second := dial(t, s, polite)
-	err := second.Attach(t.Context())
+	_, err := bfrt.Dial(t.Context(), "tor1", s.Addr, 0, polite)
 	var hint interface{ Hint() string }
 	if !errors.Is(err, dataplane.ErrNotPrimary) || !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "end the other client") {
 		t.Errorf("while another is bound: %v", err)
@@ -96,6 +95,7 @@ func TestBusy(t *testing.T) {
 	if err := first.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	second := dial(t, s, polite)
 	if err := second.Attach(t.Context()); err != nil {
 		t.Errorf("when the other has left: %v", err)
 	}
@@ -133,6 +133,21 @@ func TestAttach(t *testing.T) {
 	}
 	if diff := cmp.Diff(dataplanetest.Sample(), mem.State()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	third := dial(t, s, options()) // as clean does
+	if err := third.Attach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := dataplanetest.Sample()
+	if err := third.Delete(t.Context(), dataplane.Batch{Jobs: want.Jobs[:1], Routes: want.Routes[:1], Groups: want.Groups[:1]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := third.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want.Jobs, want.Routes, want.Groups = want.Jobs[1:], want.Routes[1:], want.Groups[1:]
+	if diff := cmp.Diff(want, mem.State()); diff != "" {
+		t.Errorf("what was deleted has come back (-want +got):\n%s", diff)
 	}
 }
 

@@ -32,7 +32,7 @@ import (
 )
 
 // MaxReply is how long one message from a switch may be, in bytes: a program's files are in one.
-const MaxReply = 256 << 20
+const MaxReply = 64 << 20
 
 const (
 	minBackoff = 50 * time.Millisecond
@@ -74,12 +74,19 @@ type Client struct {
 	loaded    dataplane.Loaded
 	prog      *program // what is pushed or attached; nil: nothing
 	bound     binding
+	witness   uint16 // a job that was written: where it is gone, the switch has restarted; 0: none
+	restarted bool   // since anything was written
+	loading   bool   // a program, by us
+
+	finished chan struct{} // told when the switch has loaded a program
+	syncing  sync.Mutex    // held while counters are copied: the server waits for one copy of a counter at a time
 
 	// writing serialises changes to the switch and guards what must be undone.
-	writing sync.Mutex
-	has     tables // what is known to be on the switch
-	before  prior  // what was there before it was changed
-	closed  bool
+	writing  sync.Mutex
+	has      tables          // what is known to be on the switch
+	before   prior           // what was there before it was changed
+	doubtful map[string]bool // entries of which nobody knows what is there
+	closed   bool
 }
 
 // Observe is a client of a switch that somebody else controls: it reads what the switch counts and holds, after Attach,
@@ -97,9 +104,9 @@ func Observe(name, addr string, device uint64, opt Options) (*Client, error) {
 	return c, nil
 }
 
-// Dial connects to the BFRuntime server at addr ("host:port") and returns when it has subscribed. name is what errors
-// call the switch. A switch that does not answer yet is retried until Options.DialTimeout. The caller must Close the
-// Client.
+// Dial connects to the BFRuntime server at addr ("host:port") and returns when it has subscribed, and nobody else is
+// bound to what the switch runs: an error wraps dataplane.ErrNotPrimary otherwise. name is what errors call the switch. A
+// switch that does not answer yet is retried until Options.DialTimeout. The caller must Close the Client.
 func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*Client, error) {
 	c, err := newClient(name, addr, device, opt)
 	if err != nil {
@@ -113,6 +120,9 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 	case err = <-first:
 	case <-ctx.Done():
 		err = ctx.Err()
+	}
+	if err == nil {
+		err = c.free(ctx)
 	}
 	if err != nil {
 		c.hangUp()
@@ -152,7 +162,7 @@ func newClient(name, addr string, device uint64, opt Options) (*Client, error) {
 	return &Client{
 		name: name, addr: addr, device: uint32(device), opt: opt, conn: conn, rpc: bfrtpb.NewBfRuntimeClient(conn),
 		done: make(chan struct{}), ready: make(chan struct{}), lost: make(chan struct{}), explained: make(chan struct{}),
-		has: newTables(),
+		finished: make(chan struct{}, 1), has: newTables(),
 	}, nil
 }
 
@@ -242,11 +252,8 @@ func (c *Client) session(life context.Context, won func()) error {
 
 func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, stream bfrtpb.BfRuntime_StreamChannelClient, won func()) error {
 	id := 1 + rand.Uint32N(mostClients-1) // another one each time: the server may not have noticed the end of the last
-	if err := stream.Send(&bfrtpb.StreamMessageRequest{ClientId: id, Update: &bfrtpb.StreamMessageRequest_Subscribe{
-		Subscribe: &bfrtpb.Subscribe{DeviceId: c.device, Notifications: &bfrtpb.Subscribe_Notifications{}},
-	}}); err != nil {
-		_, err = stream.Recv() // says why
-		return err
+	if err := stream.Send(subscription(id, c.device)); err != nil {
+		return ended(stream)
 	}
 	var alive sync.WaitGroup
 	defer alive.Wait()
@@ -260,9 +267,24 @@ func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, 
 			}
 			return err
 		}
+		if r := m.GetSetForwardingPipelineConfigResponse(); r != nil {
+			c.mu.Lock()
+			ours := c.loading
+			c.mu.Unlock()
+			if !ours {
+				return fmt.Errorf("%w: another client has loaded a program", dataplane.ErrRestarted)
+			}
+			if r.GetSetForwardingPipelineConfigResponseType() == bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_FINISHED {
+				select {
+				case c.finished <- struct{}{}:
+				default:
+				}
+			}
+			continue
+		}
 		s := m.GetSubscribe()
 		if s == nil || subscribed {
-			continue // a program is loaded, or something is told that nobody asked for
+			continue // something that nobody asked for
 		}
 		if code := codes.Code(s.GetStatus().GetCode()); code != codes.OK {
 			return status.Error(code, s.GetStatus().GetMessage())
@@ -275,6 +297,23 @@ func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, 
 		won()
 		alive.Go(func() { c.watch(ctx, cancel) })
 	}
+}
+
+// subscription is the first message of a stream.
+func subscription(id, device uint32) *bfrtpb.StreamMessageRequest {
+	return &bfrtpb.StreamMessageRequest{ClientId: id, Update: &bfrtpb.StreamMessageRequest_Subscribe{
+		Subscribe: &bfrtpb.Subscribe{DeviceId: device, Notifications: &bfrtpb.Subscribe_Notifications{}},
+	}}
+}
+
+// ended is why a stream takes no more, which Send does not say: it comes after what the server has said before.
+func ended(stream bfrtpb.BfRuntime_StreamChannelClient) error {
+	for range 100 {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+	}
+	return errors.New("the server takes no more, and goes on talking")
 }
 
 // begin is a session that has begun. It returns the program that the client was bound to in the one before, if any.
@@ -298,32 +337,42 @@ func (c *Client) begin(id uint32) *program {
 func (c *Client) recognise(ctx context.Context, prog *program) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
-	lost := ""
 	err := c.bind(ctx, prog.name)
 	c.mu.Lock()
 	close(c.ready) // whatever came of it: calls say so
+	witness := c.witness
 	c.mu.Unlock()
-	if err != nil {
-		lost = fmt.Sprintf("its program cannot be had back: %v", plain(err))
-	} else if jobs, err := c.jobs(ctx, prog); err == nil {
-		c.writing.Lock()
-		for id := range c.has.jobs {
-			if _, ok := jobs[id]; !ok {
+	lost := ""
+	switch {
+	case status.Code(err) == codes.NotFound:
+		lost = "it runs another program"
+	case err == nil && witness != 0:
+		var jobs map[uint16]ina.JobEntry
+		if jobs, err = c.jobs(ctx, prog); err == nil {
+			if _, ok := jobs[witness]; !ok {
 				lost = "what was written into it is gone"
 			}
 		}
-		c.writing.Unlock()
+	}
+	if ctx.Err() != nil {
+		return // the session has ended before anything was known
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if lost != "" {
+		c.restarted, c.witness = true, 0
+	}
 	select {
 	case <-c.explained:
 		return
 	default:
 	}
-	if lost != "" {
+	switch {
+	case lost != "":
 		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, dataplane.ErrRestarted, lost, c.lostErr)
-	} else {
+	case err != nil:
+		c.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", c.lostErr, plain(err))
+	default:
 		c.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", c.lostErr)
 	}
 	close(c.explained)
@@ -341,13 +390,13 @@ func (c *Client) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 		case <-tick.C:
 		}
 		c.mu.Lock()
-		prog := c.prog
+		prog, busy := c.prog, c.loading // the server answers nobody while it loads
 		c.mu.Unlock()
-		if prog == nil {
+		if prog == nil || busy {
 			continue
 		}
 		call, done := context.WithTimeout(ctx, c.opt.CallTimeout)
-		_, err := c.read(call, prog, entity(&bfrtpb.TableEntry{TableId: prog.jobs.ID, Value: &bfrtpb.TableEntry_Key{Key: prog.nobody}}))
+		_, err := c.request(call, prog, nil)
 		done()
 		if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
 			cancel(fmt.Errorf("no sign of life within %v", c.opt.CallTimeout))
@@ -378,13 +427,18 @@ func (c *Client) await(ctx context.Context) (uint32, error) {
 	for {
 		c.mu.Lock()
 		ready, id := c.ready, c.id
+		now := c.observer
+		select {
+		case <-ready:
+			now = true
+		default:
+		}
 		c.mu.Unlock()
-		if c.observer {
+		if now {
 			return id, nil
 		}
 		select {
-		case <-ready:
-			return id, nil
+		case <-ready: // which session that is, is to be seen
 		case <-c.done:
 			return 0, dataplane.ErrClosed
 		case <-ctx.Done():
@@ -413,16 +467,25 @@ func (c *Client) program() (*program, error) {
 	return c.prog, nil
 }
 
-// Close implements dataplane.Switch.
+// Close implements dataplane.Switch. Only ctx's deadline counts, and Options.CallTimeout, or two seconds to win back a
+// switch that is lost.
 func (c *Client) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opt.CallTimeout)
-	defer cancel()
-	if c.Err() != nil {
-		ctx, cancel = context.WithTimeout(ctx, lostPatience)
-		defer cancel()
-	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	patience := c.opt.CallTimeout
+	c.mu.Lock()
+	select {
+	case <-c.ready:
+	default:
+		patience = min(patience, lostPatience)
+	}
+	c.mu.Unlock()
+	until := time.Now().Add(patience)
+	if d, ok := ctx.Deadline(); ok && d.Before(until) && ctx.Err() == nil {
+		until = d
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	defer cancel()
 	var err error
 	if !c.closed && !c.observer {
 		err = c.undo(ctx)

@@ -53,8 +53,14 @@ func newTables() tables {
 
 // prior is what undoes each change, the oldest first, and of which entries.
 type prior struct {
-	of   map[string]func(c *Client, prog *program) (change, error)
+	of   map[string]undoing
 	keys []string
+}
+
+// undoing makes an entry what it was before it was changed.
+type undoing struct {
+	back    func() (change, error)
+	nothing bool // that is: none
 }
 
 // change is something that becomes of one entry.
@@ -62,12 +68,12 @@ type change struct {
 	name    string // "job 7"
 	updates []*bfrtpb.Update
 	done    func(t *tables)
-	back    func(c *Client, prog *program) (change, error) // makes the entry what it was
+	undoing
 }
 
 // Write implements dataplane.Switch.
 func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
-	return c.change(ctx, "write", func(prog *program) (out []change, err error) {
+	return c.change(ctx, "write", true, func(prog *program) (out []change, err error) {
 		add := func(ch change, e error) {
 			if err == nil {
 				out, err = append(out, ch), e
@@ -106,9 +112,9 @@ func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
 	})
 }
 
-// Delete implements dataplane.Switch.
+// Delete implements dataplane.Switch. Close does not bring back what it has deleted.
 func (c *Client) Delete(ctx context.Context, b dataplane.Batch) error {
-	return c.change(ctx, "delete", func(prog *program) (out []change, err error) {
+	return c.change(ctx, "delete", false, func(prog *program) (out []change, err error) {
 		add := func(ch change, e error) {
 			if err == nil {
 				out, err = append(out, ch), e
@@ -130,8 +136,8 @@ func (c *Client) Delete(ctx context.Context, b dataplane.Batch) error {
 	})
 }
 
-// change makes changes, and remembers what undoes them.
-func (c *Client) change(ctx context.Context, op string, of func(prog *program) ([]change, error)) error {
+// change makes changes, and remembers what undoes them, if it should.
+func (c *Client) change(ctx context.Context, op string, remember bool, of func(prog *program) ([]change, error)) error {
 	if c.observer {
 		return c.fail(op, fmt.Errorf("%w: this client only reads", dataplane.ErrNotPrimary))
 	}
@@ -144,17 +150,28 @@ func (c *Client) change(ctx context.Context, op string, of func(prog *program) (
 	if c.closed {
 		return c.fail(op, dataplane.ErrClosed)
 	}
+	c.afresh()
 	changes, err := of(prog)
 	if err != nil {
 		return c.fail(op, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
-	return c.fail(op, c.apply(ctx, op, changes, true))
+	return c.fail(op, c.apply(ctx, op, changes, remember))
+}
+
+// afresh forgets what a switch had that has restarted. The lock writing is held.
+func (c *Client) afresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.restarted {
+		c.has, c.before, c.doubtful, c.restarted = newTables(), prior{}, nil, false
+	}
 }
 
 // apply makes changes. The lock writing is held.
 func (c *Client) apply(ctx context.Context, op string, changes []change, remember bool) error {
+	defer c.sign()
 	var refused []dataplane.UpdateError
 	for len(changes) > 0 {
 		n, count := 0, 0
@@ -165,16 +182,15 @@ func (c *Client) apply(ctx context.Context, op string, changes []change, remembe
 		var updates []*bfrtpb.Update
 		for _, ch := range changes[:n] {
 			updates = append(updates, ch.updates...)
-			if _, known := c.before.of[ch.name]; remember && !known {
-				if c.before.of == nil {
-					c.before.of = map[string]func(*Client, *program) (change, error){}
-				}
-				c.before.of[ch.name] = ch.back
-				c.before.keys = append(c.before.keys, ch.name)
+			if remember {
+				c.before.note(ch)
 			}
 		}
 		res, err := c.write(ctx, updates)
 		if err != nil {
+			for _, ch := range changes[:n] { // it may have been carried out
+				c.doubt(ch.name)
+			}
 			return err
 		}
 		for _, ch := range changes[:n] {
@@ -189,8 +205,15 @@ func (c *Client) apply(ctx context.Context, op string, changes []change, remembe
 					Op: strings.ToLower(u.GetType().String()) + " " + ch.name, Code: code, Message: res[i].GetMessage(),
 				})
 			}
-			if res = res[len(ch.updates):]; ok {
-				ch.done(&c.has)
+			res = res[len(ch.updates):]
+			if !ok {
+				c.doubt(ch.name) // a part of it may be there
+				continue
+			}
+			delete(c.doubtful, ch.name)
+			ch.done(&c.has)
+			if !remember {
+				c.before.forget(ch.name)
 			}
 		}
 		changes = changes[n:]
@@ -201,23 +224,63 @@ func (c *Client) apply(ctx context.Context, op string, changes []change, remembe
 	return &dataplane.Error{Switch: c.name, Op: op, Code: refused[0].Code, Updates: refused, Err: status.Error(refused[0].Code, refused[0].Message)}
 }
 
+// doubt says that nobody knows what is there of an entry: it is deleted before it is written.
+func (c *Client) doubt(name string) {
+	if c.doubtful == nil {
+		c.doubtful = map[string]bool{}
+	}
+	c.doubtful[name] = true
+}
+
+// note remembers what undoes the first change of an entry.
+func (p *prior) note(ch change) {
+	if _, known := p.of[ch.name]; known {
+		return
+	}
+	if p.of == nil {
+		p.of = map[string]undoing{}
+	}
+	p.of[ch.name] = ch.undoing
+	p.keys = append(p.keys, ch.name)
+}
+
+// forget drops an entry that needs no undoing, because nothing was there before.
+func (p *prior) forget(name string) {
+	if p.of[name].nothing {
+		delete(p.of, name)
+		p.keys = slices.DeleteFunc(p.keys, func(k string) bool { return k == name })
+	}
+}
+
+// sign makes a job that is on the switch the witness of its memory. The lock writing is held.
+func (c *Client) sign() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.witness = 0
+	for id := range c.has.jobs {
+		c.witness = max(c.witness, id)
+	}
+}
+
 // undo changes back what was changed, the newest first. The lock writing is held.
 func (c *Client) undo(ctx context.Context) error {
-	prog, err := c.program()
-	if err != nil || len(c.before.keys) == 0 {
+	c.afresh()
+	if len(c.before.keys) == 0 {
 		return nil
 	}
 	var changes []change
 	for _, key := range slices.Backward(c.before.keys) {
-		ch, err := c.before.of[key](c, prog)
+		ch, err := c.before.of[key].back()
 		if err != nil {
 			return err
 		}
 		changes = append(changes, ch)
 	}
 	c.before = prior{}
-	err = c.apply(ctx, "undo what was written", changes, false)
-	if errors.Is(c.Err(), dataplane.ErrRestarted) || errors.Is(err, dataplane.ErrNotPrimary) {
+	err := c.apply(ctx, "undo what was written", changes, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.restarted || errors.Is(err, dataplane.ErrNotPrimary) {
 		return nil // it is empty, or another's
 	}
 	return err
@@ -255,18 +318,18 @@ func entity(e *bfrtpb.TableEntry) *bfrtpb.Entity {
 	return &bfrtpb.Entity{Entity: &bfrtpb.Entity_TableEntry{TableEntry: e}}
 }
 
-// put is what makes an entry that is there, or not, one with an action, or none.
-func (t *Table) put(key uint64, there bool, a *p4.Action) ([]*bfrtpb.Update, error) {
+// put is what makes an entry that is there, or not, one with an action, or none. One that is in doubt is deleted first.
+func (t *Table) put(key uint64, there, doubtful bool, a *p4.Action) (out []*bfrtpb.Update, err error) {
 	k, err := t.key(key)
 	if err != nil {
 		return nil, err
 	}
 	e := &bfrtpb.TableEntry{TableId: t.ID, Value: &bfrtpb.TableEntry_Key{Key: k}}
+	if doubtful || there && a == nil {
+		out = append(out, update(bfrtpb.Update_DELETE, &bfrtpb.TableEntry{TableId: t.ID, Value: e.Value}))
+	}
 	if a == nil {
-		if !there {
-			return nil, nil
-		}
-		return []*bfrtpb.Update{update(bfrtpb.Update_DELETE, e)}, nil
+		return out, nil
 	}
 	act, err := t.action(a.Name)
 	if err != nil {
@@ -285,10 +348,10 @@ func (t *Table) put(key uint64, there bool, a *p4.Action) ([]*bfrtpb.Update, err
 		e.Data.Fields = append(e.Data.Fields, d)
 	}
 	typ := bfrtpb.Update_INSERT
-	if there {
+	if there && !doubtful {
 		typ = bfrtpb.Update_MODIFY
 	}
-	return []*bfrtpb.Update{update(typ, e)}, nil
+	return append(out, update(typ, e)), nil
 }
 
 // actionOf is the action of an entry.
@@ -327,18 +390,18 @@ func (c *Client) setJob(prog *program, id uint16, e *ina.JobEntry) (change, erro
 		a = &act
 	}
 	var err error
-	ch.updates, err = prog.jobs.put(uint64(id), there, a)
+	ch.updates, err = prog.jobs.put(uint64(id), there, c.doubtful[ch.name], a)
 	ch.done = func(t *tables) {
 		if delete(t.jobs, id); e != nil {
 			t.jobs[id] = *e
 		}
 	}
-	ch.back = func(c *Client, prog *program) (change, error) {
+	ch.undoing = undoing{func() (change, error) {
 		if there {
 			return c.setJob(prog, id, &old)
 		}
 		return c.setJob(prog, id, nil)
-	}
+	}, !there}
 	return ch, err
 }
 
@@ -352,18 +415,18 @@ func (c *Client) setRoute(prog *program, dst [4]byte, r *p4.Route) (change, erro
 		a = &act
 	}
 	var err error
-	ch.updates, err = prog.routes.put(uint64(binary.BigEndian.Uint32(dst[:])), there, a)
+	ch.updates, err = prog.routes.put(uint64(binary.BigEndian.Uint32(dst[:])), there, c.doubtful[ch.name], a)
 	ch.done = func(t *tables) {
 		if delete(t.routes, dst); r != nil {
 			t.routes[dst] = *r
 		}
 	}
-	ch.back = func(c *Client, prog *program) (change, error) {
+	ch.undoing = undoing{func() (change, error) {
 		if there {
 			return c.setRoute(prog, dst, &old)
 		}
 		return c.setRoute(prog, dst, nil)
-	}
+	}, !there}
 	return ch, err
 }
 
@@ -376,10 +439,11 @@ func (c *Client) setGroup(prog *program, id uint16, g group) (change, error) {
 		return ch, err
 	}
 	entry := &bfrtpb.TableEntry{TableId: prog.groups.ID, Value: &bfrtpb.TableEntry_Key{Key: key}}
-	same := there && len(old) == len(g)
-	if there && !same { // a node is not deleted while a group has it
+	doubtful := c.doubtful[ch.name]
+	same := there && len(old) == len(g) && !doubtful
+	if (there || doubtful) && !same { // a group goes before its nodes
 		ch.updates = append(ch.updates, update(bfrtpb.Update_DELETE, entry))
-		for rid := range old {
+		for rid := range max(len(old), len(g), 2*btoi(doubtful)) {
 			n, err := prog.node(id, rid, nil)
 			if err != nil {
 				return ch, err
@@ -412,8 +476,16 @@ func (c *Client) setGroup(prog *program, id uint16, g group) (change, error) {
 			t.groups[id] = g
 		}
 	}
-	ch.back = func(c *Client, prog *program) (change, error) { return c.setGroup(prog, id, old) }
+	ch.undoing = undoing{func() (change, error) { return c.setGroup(prog, id, old) }, !there}
 	return ch, nil
+}
+
+// btoi is 1 for true.
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // nodeOf is the number of a group's node for a replication id, less 1.
@@ -541,41 +613,21 @@ func results(err error, n int) (res []*bfrtpb.Error, ok bool) {
 	return res, failed
 }
 
-// read asks for entries and returns them. Those of entities that there are none of are left out.
+// read asks for entries and returns them. Entries of a key that there are none of are left out.
 func (c *Client) read(ctx context.Context, prog *program, entities ...*bfrtpb.Entity) (out []*bfrtpb.TableEntry, err error) {
 	for batch := range slices.Chunk(entities, maxBatch) {
-		id, err := c.await(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r := &bfrtpb.ReadRequest{Target: c.target(), ClientId: id, Entities: batch}
-		if c.observer { // it is bound to nothing
-			r.P4Name = prog.name
-		}
-		stream, err := c.rpc.Read(ctx, r, grpc.WaitForReady(true))
-		for total := 0; err == nil; {
-			var m *bfrtpb.ReadResponse
-			if m, err = stream.Recv(); err != nil {
-				break
-			}
-			for _, e := range m.GetEntities() {
-				if te := e.GetTableEntry(); te != nil {
-					out = append(out, te)
-				}
-			}
-			if total += 1 + len(m.GetEntities()); total > mostEntries {
-				return nil, fmt.Errorf("%w: more than %d entries", bounded.ErrTooLarge, mostEntries)
-			}
-		}
-		if errors.Is(err, io.EOF) {
+		found, err := c.request(ctx, prog, batch)
+		out = append(out, found...)
+		if err == nil {
 			continue
 		}
 		res, ok := results(err, len(batch))
 		if !ok {
 			return nil, err
 		}
-		for _, e := range res {
-			if code := codes.Code(e.GetCanonicalCode()); code != codes.OK && code != codes.NotFound {
+		for i, e := range res {
+			code := codes.Code(e.GetCanonicalCode())
+			if code != codes.OK && (code != codes.NotFound || batch[i].GetTableEntry().GetKey() == nil) {
 				return nil, status.Error(code, e.GetMessage())
 			}
 		}
@@ -583,8 +635,41 @@ func (c *Client) read(ctx context.Context, prog *program, entities ...*bfrtpb.En
 	return out, nil
 }
 
+// request is one request for entries. Its error is gRPC's.
+func (c *Client) request(ctx context.Context, prog *program, entities []*bfrtpb.Entity) (out []*bfrtpb.TableEntry, err error) {
+	ctx, cancel := context.WithCancel(ctx) // or an answer that is too long goes on
+	defer cancel()
+	id, err := c.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &bfrtpb.ReadRequest{Target: c.target(), ClientId: id, Entities: entities}
+	if c.observer { // it is bound to nothing
+		r.P4Name = prog.name
+	}
+	stream, err := c.rpc.Read(ctx, r, grpc.WaitForReady(true))
+	for err == nil {
+		var m *bfrtpb.ReadResponse
+		if m, err = stream.Recv(); err != nil {
+			break
+		}
+		for _, e := range m.GetEntities() {
+			if te := e.GetTableEntry(); te != nil {
+				out = append(out, te)
+			}
+		}
+		if len(out) > mostEntries {
+			return nil, fmt.Errorf("%w: more than %d entries", bounded.ErrTooLarge, mostEntries)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return out, err
+}
+
 // mostEntries is how many entries an answer may have.
-const mostEntries = 4 << 20
+const mostEntries = 1 << 18
 
 // whole asks for all of a table.
 func whole(t *Table) *bfrtpb.Entity { return entity(&bfrtpb.TableEntry{TableId: t.ID}) }
@@ -755,6 +840,7 @@ func (c *Client) ReadGroups(ctx context.Context) ([]p4.Group, error) {
 					g.Ports = append(g.Ports, prog.own.Called(p))
 				}
 			}
+			slices.Sort(g.Ports) // the server has them in an order of its own
 			out = append(out, g)
 		}
 		return out, err
@@ -800,7 +886,9 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 			}
 		}
 		if !c.observer { // who is bound to nothing has each cell copied as it is read
+			c.syncing.Lock()
 			res, err := c.write(ctx, sync)
+			c.syncing.Unlock()
 			if err != nil {
 				return nil, err
 			}

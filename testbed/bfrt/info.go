@@ -28,6 +28,9 @@ type Table struct {
 	Key     []Field
 	Data    []Field // of entries without an action
 	Actions []Action
+	Match   string // of its keys, where they are matched alike: "Exact"
+
+	err error // why it cannot be used; nil: it can
 }
 
 // Action is an action of a table, with its parameters.
@@ -55,23 +58,25 @@ type (
 			ID      uint32       `json:"id"`
 			Type    string       `json:"table_type"`
 			Size    int          `json:"size"`
-			Key     []fieldJSON  `json:"key"`
-			Data    []dataJSON   `json:"data"`
+			Key     []itemJSON   `json:"key"`
+			Data    []itemJSON   `json:"data"`
 			Actions []actionJSON `json:"action_specs"`
 		} `json:"tables"`
 	}
 	actionJSON struct {
-		Name string      `json:"name"`
-		ID   uint32      `json:"id"`
-		Data []fieldJSON `json:"data"`
+		Name string     `json:"name"`
+		ID   uint32     `json:"id"`
+		Data []itemJSON `json:"data"`
 	}
-	dataJSON struct {
+	itemJSON struct { // a field, or what stands around one
+		fieldJSON
 		Singleton *fieldJSON  `json:"singleton"`
 		OneOf     []fieldJSON `json:"oneof"`
 	}
 	fieldJSON struct {
 		Name     string `json:"name"`
 		ID       uint32 `json:"id"`
+		Match    string `json:"match_type"`
 		Repeated bool   `json:"repeated"`
 		Type     struct {
 			Type  string `json:"type"`
@@ -83,7 +88,8 @@ type (
 // mostBits is how wide a field may be: no register of a Tofino is wider.
 const mostBits = 1 << 16
 
-// ParseInfo reads a bf-rt.json. Errors wrap ErrInfo.
+// ParseInfo reads a bf-rt.json. Errors wrap ErrInfo. A table that makes no sense is an error when it is asked for:
+// those of a device have some, such as snapshots with a field 0.
 func ParseInfo(text []byte) (*Info, error) {
 	var in infoJSON
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -92,39 +98,47 @@ func ParseInfo(text []byte) (*Info, error) {
 	out := &Info{}
 	ids := map[uint32]string{}
 	for _, t := range in.Tables {
-		if other, twice := ids[t.ID]; twice || t.ID == 0 || t.Name == "" {
-			return nil, fmt.Errorf("%w: table %q has id %d, as has %q", ErrInfo, t.Name, t.ID, other)
+		table := &Table{Name: t.Name, ID: t.ID, Type: t.Type, Size: t.Size}
+		if other, twice := ids[t.ID]; twice || t.ID == 0 {
+			table.err = fmt.Errorf("it has id %d, as has %q", t.ID, other)
 		}
 		ids[t.ID] = t.Name
-		table := &Table{Name: t.Name, ID: t.ID, Type: t.Type, Size: t.Size}
-		var data []fieldJSON
-		for _, d := range t.Data {
-			if d.Singleton != nil {
-				data = append(data, *d.Singleton)
+		add := func(to *[]Field, items []itemJSON) {
+			all, err := fields(items)
+			if *to = all; err != nil && table.err == nil {
+				table.err = err
 			}
-			data = append(data, d.OneOf...)
 		}
-		var err error
-		if table.Key, err = fields(t.Key); err == nil {
-			table.Data, err = fields(data)
-		}
-		for _, a := range t.Actions {
-			if err != nil {
+		add(&table.Key, t.Key)
+		for i, k := range t.Key {
+			if table.Match = k.Match; i > 0 && k.Match != t.Key[0].Match {
+				table.Match = ""
 				break
 			}
-			action := Action{Name: a.Name, ID: a.ID}
-			action.Data, err = fields(a.Data)
-			table.Actions = append(table.Actions, action)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: table %s: %w", ErrInfo, t.Name, err)
+		add(&table.Data, t.Data)
+		for _, a := range t.Actions {
+			action := Action{Name: a.Name, ID: a.ID}
+			add(&action.Data, a.Data)
+			table.Actions = append(table.Actions, action)
 		}
 		out.tables = append(out.tables, table)
 	}
 	return out, nil
 }
 
-func fields(in []fieldJSON) (out []Field, err error) {
+func fields(items []itemJSON) (out []Field, err error) {
+	var in []fieldJSON
+	for _, i := range items {
+		switch {
+		case i.Singleton != nil:
+			in = append(in, *i.Singleton)
+		case i.OneOf != nil:
+			in = append(in, i.OneOf...)
+		default:
+			in = append(in, i.fieldJSON)
+		}
+	}
 	seen := map[uint32]bool{}
 	for _, f := range in {
 		if seen[f.ID] || f.ID == 0 {
@@ -157,7 +171,8 @@ func (i *Info) Table(name string) (*Table, error) {
 	var found []*Table
 	for _, t := range i.tables {
 		if t.Name == name {
-			return t, nil
+			found = []*Table{t}
+			break
 		}
 		if last(t.Name) == name {
 			found = append(found, t)
@@ -165,6 +180,9 @@ func (i *Info) Table(name string) (*Table, error) {
 	}
 	if len(found) != 1 {
 		return nil, fmt.Errorf("%w: %d tables are called %s", ErrInfo, len(found), name)
+	}
+	if t := found[0]; t.err != nil {
+		return nil, fmt.Errorf("%w: table %s: %w", ErrInfo, t.Name, t.err)
 	}
 	return found[0], nil
 }

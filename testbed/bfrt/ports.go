@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/inabench/inabench/testbed/bfrt/bfrtpb"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -76,7 +78,7 @@ func (c *Client) locate(ctx context.Context, prog *program) error {
 		found, err := c.read(ctx, prog, entity(&bfrtpb.TableEntry{TableId: names.ID, Value: &bfrtpb.TableEntry_Key{Key: &bfrtpb.TableKey{Fields: []*bfrtpb.KeyField{{
 			FieldId: names.Key[0].ID, MatchType: &bfrtpb.KeyField_Exact_{Exact: &bfrtpb.KeyField_Exact{Value: []byte(c.opt.Names[port])}},
 		}}}}}))
-		if err != nil {
+		if err != nil && status.Code(err) != codes.InvalidArgument { // that is a name that it does not know
 			return fmt.Errorf("port %s: %w", c.opt.Names[port], err)
 		}
 		if len(found) == 0 {
@@ -95,7 +97,8 @@ func (c *Client) locate(ctx context.Context, prog *program) error {
 	return nil
 }
 
-// raise sets ports up as Options.Links says, and waits until they have a link. The lock writing is held.
+// raise sets ports up as Options.Links says, and waits until they have a link. A port that is there already keeps its
+// speed and FEC whatever is written to it, so one that is otherwise is removed first. The lock writing is held.
 func (c *Client) raise(ctx context.Context, prog *program) error {
 	if len(c.opt.Links) == 0 {
 		return nil
@@ -104,8 +107,14 @@ func (c *Client) raise(ctx context.Context, prog *program) error {
 	if err != nil {
 		return err
 	}
+	up, err := field(table.Data, portUp)
+	if err != nil {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+	defer cancel()
 	var updates []*bfrtpb.Update
-	keys := map[uint32]*bfrtpb.Entity{}
+	asks := map[uint32]*bfrtpb.Entity{}
 	for _, port := range slices.Sorted(maps.Keys(c.opt.Links)) {
 		own, err := prog.own.Own(port)
 		if err != nil {
@@ -116,33 +125,45 @@ func (c *Client) raise(ctx context.Context, prog *program) error {
 			return err
 		}
 		e := &bfrtpb.TableEntry{TableId: table.ID, Value: &bfrtpb.TableEntry_Key{Key: key}}
-		keys[port] = entity(&bfrtpb.TableEntry{TableId: table.ID, Value: e.Value})
 		if e.Data, err = table.link(c.opt.Links[port]); err != nil {
 			return fmt.Errorf("port %d: %w", port, err)
 		}
+		asks[port] = entity(&bfrtpb.TableEntry{TableId: table.ID, Value: e.Value, Data: &bfrtpb.TableData{Fields: []*bfrtpb.DataField{{FieldId: up.ID}}}})
+		as := &bfrtpb.TableData{}
+		for _, f := range e.Data.GetFields() {
+			as.Fields = append(as.Fields, &bfrtpb.DataField{FieldId: f.GetFieldId()})
+		}
+		there, err := c.read(call, prog, entity(&bfrtpb.TableEntry{TableId: table.ID, Value: e.Value, Data: as}))
+		switch {
+		case err != nil:
+			return fmt.Errorf("port %d: %w", port, err)
+		case len(there) > 0 && contains(there[0].GetData(), e.Data):
+			continue
+		case len(there) > 0:
+			updates = append(updates, update(bfrtpb.Update_DELETE, &bfrtpb.TableEntry{TableId: table.ID, Value: e.Value}))
+		}
 		updates = append(updates, update(bfrtpb.Update_INSERT, e))
 	}
-	for _, typ := range []bfrtpb.Update_Type{bfrtpb.Update_INSERT, bfrtpb.Update_MODIFY} { // what is there is changed
-		res, err := c.write(ctx, updates)
-		if err != nil {
-			return err
-		}
-		var again []*bfrtpb.Update
-		for i, r := range res {
-			switch code := codes.Code(r.GetCanonicalCode()); {
-			case code == codes.OK:
-			case code == codes.AlreadyExists && typ == bfrtpb.Update_INSERT:
-				updates[i].Type = bfrtpb.Update_MODIFY
-				again = append(again, updates[i])
-			default:
-				return fmt.Errorf("set up a port: %s: %s", code, r.GetMessage())
-			}
-		}
-		if updates = again; len(again) == 0 {
-			break
+	res, err := c.write(call, updates)
+	if err != nil {
+		return err
+	}
+	for _, r := range res {
+		if code := codes.Code(r.GetCanonicalCode()); code != codes.OK {
+			return fmt.Errorf("set up a port: %s: %s", code, r.GetMessage())
 		}
 	}
-	return c.awaitLinks(ctx, prog, table, keys)
+	return c.awaitLinks(ctx, prog, table, asks)
+}
+
+// contains says whether data has all fields of other as they are there.
+func contains(data, other *bfrtpb.TableData) bool {
+	for _, want := range other.GetFields() {
+		if !slices.ContainsFunc(data.GetFields(), func(f *bfrtpb.DataField) bool { return proto.Equal(f, want) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // link is what a port's entry says.
@@ -186,22 +207,35 @@ func (t *Table) link(l Link) (*bfrtpb.TableData, error) {
 }
 
 // awaitLinks waits until ports have links.
-func (c *Client) awaitLinks(ctx context.Context, prog *program, table *Table, keys map[uint32]*bfrtpb.Entity) error {
+func (c *Client) awaitLinks(ctx context.Context, prog *program, table *Table, asks map[uint32]*bfrtpb.Entity) error {
+	ports := slices.Sorted(maps.Keys(asks))
+	var query []*bfrtpb.Entity
+	for _, port := range ports {
+		query = append(query, asks[port])
+	}
 	until := time.Now().Add(c.opt.LinkTimeout)
 	for {
-		var down []string
-		for _, port := range slices.Sorted(maps.Keys(keys)) {
-			found, err := c.read(ctx, prog, keys[port])
+		call, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
+		found, err := c.read(call, prog, query...)
+		cancel()
+		if err != nil {
+			return err
+		}
+		up := map[uint32]bool{}
+		for _, e := range found {
+			own, err := table.keyOf(e)
 			if err != nil {
 				return err
 			}
-			up := uint64(0)
-			if len(found) == 1 {
-				if up, _, err = table.number(found[0], portUp); err != nil {
-					return err
-				}
+			is, _, err := table.number(e, portUp)
+			if err != nil {
+				return err
 			}
-			if up == 0 {
+			up[prog.own.Called(uint32(own))] = is != 0
+		}
+		var down []string
+		for _, port := range ports {
+			if !up[port] {
 				down = append(down, c.described(prog, port))
 			}
 		}
@@ -215,7 +249,7 @@ func (c *Client) awaitLinks(ctx context.Context, prog *program, table *Table, ke
 			}
 		}
 		select {
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(250 * time.Millisecond):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -71,8 +73,20 @@ func ParseConfig(b []byte) (Config, error) {
 	return c, nil
 }
 
-// Cookie identifies a config, as dataplane.Pipeline.Cookie: a server keeps none.
+// Cookie identifies a config, as dataplane.Pipeline.Cookie: a server keeps none. It fills in the pipes of a program that
+// is to run in all.
 func (c Config) Cookie() uint64 {
+	if len(c.Profiles) == 1 {
+		p := c.Profiles[0]
+		all := true
+		for i, pipe := range p.Pipes {
+			all = all && pipe == uint32(i)
+		}
+		if all {
+			p.Pipes = nil
+		}
+		c.Profiles = []Profile{p}
+	}
 	h := fnv.New64a()
 	h.Write(c.Marshal())
 	return h.Sum64()
@@ -87,7 +101,6 @@ type program struct {
 	counters      []*Table
 	device        *Info             // the fixed tables
 	own           dataplane.Options // whose Ports are what the chip calls ports
-	nobody        *bfrtpb.TableKey  // of a job that there never is
 }
 
 func newProgram(name string, pipe *p4.Pipeline, text, fixed []byte) (*program, error) {
@@ -117,8 +130,12 @@ func newProgram(name string, pipe *p4.Pipeline, text, fixed []byte) (*program, e
 			p.counters = append(p.counters, t)
 		}
 	}
-	p.nobody, err = p.jobs.key(0)
-	return p, err
+	for _, t := range []*Table{p.jobs, p.routes} {
+		if len(t.Key) != 1 || t.Match != "Exact" {
+			return nil, fmt.Errorf("%w: program %s: table %s has not one key that is matched exactly", ErrInfo, name, t.Name)
+		}
+	}
+	return p, nil
 }
 
 // running is what the switch runs, and its fixed tables.
@@ -128,6 +145,16 @@ func (c *Client) running(ctx context.Context) (*bfrtpb.GetForwardingPipelineConf
 		return nil, err
 	}
 	return c.rpc.GetForwardingPipelineConfig(ctx, &bfrtpb.GetForwardingPipelineConfigRequest{DeviceId: c.device, ClientId: id}, grpc.WaitForReady(true))
+}
+
+// programs are those that a switch runs: not "$SHARED", which is the tables of the device alone.
+func programs(now *bfrtpb.GetForwardingPipelineConfigResponse) (out []*bfrtpb.ForwardingPipelineConfig) {
+	for _, m := range now.GetConfig() {
+		if len(m.GetProfiles()) > 0 {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // configOf is a config that a server tells.
@@ -175,8 +202,8 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	if err != nil {
 		return c.fail(op, err)
 	}
-	if p.Keep && len(now.GetConfig()) == 1 {
-		if runs, err := configOf(now.GetConfig()[0]); err == nil && runs.Cookie() == loaded.Cookie {
+	if programs := programs(now); p.Keep && len(programs) == 1 {
+		if runs, err := configOf(programs[0]); err == nil && runs.Cookie() == loaded.Cookie {
 			if err := errors.Join(c.bind(ctx, cfg.Program), c.locate(ctx, prog)); err != nil {
 				return c.fail(op, err)
 			}
@@ -191,9 +218,11 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 		if c.has, err = c.all(ctx, prog); err == nil {
 			err = c.sweep(ctx, prog)
 		}
-	} else if err = c.load(ctx, p.DeviceConfig); err == nil {
-		c.has = newTables()
-		if err = c.bind(ctx, cfg.Program); err == nil {
+	} else if err = c.free(ctx); err == nil {
+		if err = c.load(ctx, p.DeviceConfig); err == nil {
+			err = c.bind(ctx, cfg.Program)
+		}
+		if err == nil {
 			err = c.locate(ctx, prog)
 		}
 	}
@@ -206,11 +235,12 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 	c.before = prior{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.prog, c.loaded = prog, loaded
+	c.prog, c.loaded, c.witness, c.restarted = prog, loaded, 0, false
 	return nil
 }
 
-// load makes the switch run a program, with nothing in it.
+// load makes the switch run a program, with nothing in it. The server's answer says little: the stream says when it has
+// finished. What was known of the switch is forgotten. The lock writing is held.
 func (c *Client) load(ctx context.Context, config []byte) error {
 	id, err := c.await(ctx)
 	if err != nil {
@@ -220,38 +250,117 @@ func (c *Client) load(ctx context.Context, config []byte) error {
 	if err := proto.Unmarshal(config, m); err != nil {
 		return err
 	}
+	select {
+	case <-c.finished:
+	default:
+	}
+	loading := func(is bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.loading, c.prog, c.witness = is, nil, 0
+	}
+	loading(true)
+	defer loading(false)
+	c.has, c.before = newTables(), prior{}
 	_, err = c.rpc.SetForwardingPipelineConfig(ctx, &bfrtpb.SetForwardingPipelineConfigRequest{
 		DeviceId: c.device, ClientId: id, Config: []*bfrtpb.ForwardingPipelineConfig{m},
 		Action: bfrtpb.SetForwardingPipelineConfigRequest_VERIFY_AND_WARM_INIT_BEGIN_AND_END,
 	}, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-c.finished:
+		return nil
+	case <-time.After(c.opt.CallTimeout): // it comes before the answer does
+		return errors.New("the switch has not loaded the program; its log says why (bf_drivers.log)")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// free is an error that wraps dataplane.ErrNotPrimary if another client is bound to a program that the switch runs: a
+// load would take it away from under that. It waits as bind does. To be bound to each for a moment takes a session of its
+// own, since a session does not get free of a program again.
+func (c *Client) free(ctx context.Context) error {
+	now, err := c.running(ctx)
+	if err != nil {
+		return nil // whoever needs it says so
+	}
+	for _, m := range programs(now) {
+		c.mu.Lock()
+		ours := c.bound == binding{c.id, m.GetP4Name()}
+		c.mu.Unlock()
+		if ours {
+			continue
+		}
+		if err := c.try(ctx, m.GetP4Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try binds a session of its own to a program, and ends it.
+func (c *Client) try(ctx context.Context, name string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	id := 1 + rand.Uint32N(mostClients-1)
+	if err := stream.Send(subscription(id, c.device)); err != nil {
+		return ended(stream)
+	}
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	if err := c.bindAs(ctx, id, name); err != nil {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	if err := ended(stream); !errors.Is(err, io.EOF) { // then the server has forgotten it
+		return err
+	}
+	return nil
+}
+
+// bind binds the session to a program.
+func (c *Client) bind(ctx context.Context, name string) error {
+	c.mu.Lock()
+	id, bound := c.id, c.bound
+	c.mu.Unlock()
+	if bound == (binding{id, name}) {
+		return nil
+	}
+	err := c.bindAs(ctx, id, name)
+	if err == nil {
+		c.mu.Lock()
+		c.bound = binding{id, name}
+		c.mu.Unlock()
+	}
 	return err
 }
 
-// bind binds the session to a program. One that another client is bound to is waited for: a second where Options.Polite
+// bindAs binds a session to a program. One that another client is bound to is waited for: a second where Options.Polite
 // says so, and as long as for a switch that does not answer otherwise.
-func (c *Client) bind(ctx context.Context, name string) error {
+func (c *Client) bindAs(ctx context.Context, id uint32, name string) error {
 	patience := c.opt.DialTimeout
 	if c.opt.Polite {
 		patience = politePatience
 	}
 	until := time.Now().Add(patience)
 	for {
-		c.mu.Lock()
-		id, bound := c.id, c.bound
-		c.mu.Unlock()
-		if bound == (binding{id, name}) {
-			return nil
-		}
 		_, err := c.rpc.SetForwardingPipelineConfig(ctx, &bfrtpb.SetForwardingPipelineConfigRequest{
 			DeviceId: c.device, ClientId: id, Action: bfrtpb.SetForwardingPipelineConfigRequest_BIND,
 			Config: []*bfrtpb.ForwardingPipelineConfig{{P4Name: name}},
 		}, grpc.WaitForReady(true))
 		switch {
-		case err == nil:
-			c.mu.Lock()
-			c.bound = binding{id, name}
-			c.mu.Unlock()
-			return nil
+		case err == nil || strings.Contains(status.Convert(err).Message(), fmt.Sprintf("but Client ID %d already owns", id)):
+			return nil // or it was before, and the answer was lost
 		case status.Code(err) != codes.AlreadyExists:
 			return err
 		case time.Now().After(until):
@@ -284,7 +393,7 @@ func (c *Client) Attach(ctx context.Context) error {
 		return c.fail(op, err)
 	}
 	err = dataplane.ErrNoPipeline
-	for _, m := range now.GetConfig() {
+	for _, m := range programs(now) {
 		var cfg Config
 		var prog *program
 		if cfg, err = configOf(m); err == nil {
@@ -309,7 +418,7 @@ func (c *Client) Attach(ctx context.Context) error {
 		sum := sha256.Sum256(cfg.Marshal())
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.prog, c.loaded = prog, dataplane.Loaded{Cookie: cfg.Cookie(), DeviceConfig: hex.EncodeToString(sum[:]), Kept: true}
+		c.prog, c.witness, c.restarted, c.loaded = prog, 0, false, dataplane.Loaded{Cookie: cfg.Cookie(), DeviceConfig: hex.EncodeToString(sum[:]), Kept: true}
 		return nil
 	}
 	return c.fail(op, err)

@@ -40,10 +40,13 @@ import (
 //     default entry is not inserted; DATAPLANE_ATOMIC is not implemented; each update has an answer of its own, and what
 //     follows the last failure has none (BfRtServerErrorReporter); a read of everything of an empty table is no error,
 //     one of a key that is not there is NOT_FOUND; counters are what they were when they were copied last.
-//   - bf_rt_pre: a group's nodes are there before it, and are not deleted while it has them.
+//   - bf_rt_pre: a group's nodes are there before it.
+//   - init and proto/bf_rt_server_mgr.cpp: the program that is told has its pipes filled in, and "$SHARED" is told beside
+//     it; a load that fails is answered well, and only the stream does not say that it has finished.
 //
 // Loading a program removes all ports, which nothing brings back (hardware says so: fabric-p4test#10); one that is
-// enabled has a link a little later, unless it is of 400 Gbit/s, to which nothing here is the other end.
+// enabled has a link a little later, unless it is of 400 Gbit/s, to which nothing here is the other end. To insert one that
+// is there is no error, and changes neither its speed nor its FEC (bf_pm_intf.c, bf_pm_port_add).
 type BFRuntime struct {
 	Addr string
 
@@ -66,6 +69,7 @@ type BFRuntime struct {
 type bfClient struct {
 	bound string
 	drop  context.CancelFunc
+	send  func(*bfrtpb.StreamMessageResponse) error // with the lock held
 }
 
 // bfTable is a table of a bf-rt.json, read by other code than the client's.
@@ -118,6 +122,9 @@ const fixed = `{"tables": [
   {"singleton": {"id": 1, "name": "$MULTICAST_NODE_ID", "repeated": true, "type": {"type": "uint32"}}},
   {"singleton": {"id": 2, "name": "$MULTICAST_NODE_L1_XID_VALID", "repeated": true, "type": {"type": "bool"}}},
   {"singleton": {"id": 3, "name": "$MULTICAST_NODE_L1_XID", "repeated": true, "type": {"type": "uint16"}}}]},
+ {"name": "tf1.snapshot.phv", "id": 4278190593, "table_type": "SnapshotPhv", "key": [{"id": 0, "name": "stage", "type": {"type": "uint32"}}], "data": []},
+ {"name": "$mirror.cfg", "id": 4278386688, "table_type": "MirrorCfg", "key": [{"id": 1, "name": "$sid", "type": {"type": "uint16"}}], "action_specs": [
+  {"id": 1, "name": "$normal", "data": [{"mandatory": false, "singleton": {"id": 1, "name": "$session_enable", "type": {"type": "bool"}}}]}], "data": []},
  {"name": "$PORT", "id": 4278255617, "table_type": "PortConfigure", "key": [{"id": 1, "name": "$DEV_PORT", "mandatory": true, "type": {"type": "uint32"}}], "data": [
   {"singleton": {"id": 1, "name": "$SPEED", "type": {"type": "string"}}},
   {"singleton": {"id": 2, "name": "$FEC", "type": {"type": "string"}}},
@@ -293,17 +300,14 @@ func (g *bfService) StreamChannel(stream bfrtpb.BfRuntime_StreamChannelServer) e
 			_, twice := s.clients[m.GetClientId()]
 			if !twice {
 				id, joined = m.GetClientId(), true
-				s.clients[id] = &bfClient{drop: cancel}
+				s.clients[id] = &bfClient{drop: cancel, send: stream.Send}
+				_ = stream.Send(&bfrtpb.StreamMessageResponse{Update: &bfrtpb.StreamMessageResponse_Subscribe{
+					Subscribe: &bfrtpb.Subscribe{Status: &bfrtpb.Status{}},
+				}}) // its end says that it has gone
 			}
 			s.mu.Unlock()
 			if twice {
 				asked <- status.Error(codes.InvalidArgument, "Can't have two clients with the same client id Invalid arguments")
-				return
-			}
-			if err := stream.Send(&bfrtpb.StreamMessageResponse{Update: &bfrtpb.StreamMessageResponse_Subscribe{
-				Subscribe: &bfrtpb.Subscribe{Status: &bfrtpb.Status{}},
-			}}); err != nil {
-				asked <- err
 				return
 			}
 		}
@@ -325,10 +329,26 @@ func (g *bfService) GetForwardingPipelineConfig(_ context.Context, r *bfrtpb.Get
 		return nil, err
 	}
 	out := &bfrtpb.GetForwardingPipelineConfigResponse{NonP4Config: &bfrtpb.NonP4Config{BfruntimeInfo: []byte(fixed)}}
+	out.Config = append(out.Config, &bfrtpb.ForwardingPipelineConfig{P4Name: "$SHARED"})
 	if s.config != nil {
-		out.Config = append(out.Config, s.config)
+		c := proto.Clone(s.config).(*bfrtpb.ForwardingPipelineConfig)
+		for _, p := range c.GetProfiles() {
+			if len(p.GetPipeScope()) == 0 { // as the server has it (bf_rt_init_impl.cpp)
+				p.PipeScope = []uint32{0, 1, 2, 3}
+			}
+		}
+		out.Config = append(out.Config, c)
 	}
 	return out, nil
+}
+
+// tell tells all clients how far a load has come. The lock is held.
+func (s *BFRuntime) tell(how bfrtpb.SetForwardingPipelineConfigResponseType) {
+	for _, c := range s.clients {
+		_ = c.send(&bfrtpb.StreamMessageResponse{Update: &bfrtpb.StreamMessageResponse_SetForwardingPipelineConfigResponse{
+			SetForwardingPipelineConfigResponse: &bfrtpb.SetForwardingPipelineConfigResponse{SetForwardingPipelineConfigResponseType: how},
+		}}) // who has gone is told nothing
+	}
 }
 
 func (s *BFRuntime) device(id uint32) error {
@@ -380,9 +400,11 @@ func (g *bfService) SetForwardingPipelineConfig(ctx context.Context, r *bfrtpb.S
 		if len(c.GetProfiles()) == 0 {
 			return nil, status.Error(codes.InvalidArgument, "Invalid device config sent Invalid arguments")
 		}
+		s.tell(bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_STARTED)
 		if err := s.reload(ctx, c); err != nil {
-			return nil, err
+			return out, nil //nolint:nilerr // refreshConnections answers, and well
 		}
+		s.tell(bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_FINISHED)
 		for _, other := range s.clients {
 			if other.bound != "" && other.bound != c.GetP4Name() {
 				other.drop()
@@ -475,6 +497,8 @@ func (s *BFRuntime) update(ctx context.Context, u *bfrtpb.Update) error {
 	switch typ := u.GetType(); {
 	case e.GetIsDefaultEntry():
 		return status.Errorf(codes.Unimplemented, "INSERT of default entry is not supported. Please use MODIFY instead table:%s Not supported", t.Name)
+	case typ == bfrtpb.Update_INSERT && there && t.Name == "$PORT":
+		return nil
 	case typ == bfrtpb.Update_INSERT && there:
 		return status.Errorf(codes.AlreadyExists, "Table Add failed table:%s Already exists", t.Name)
 	case typ == bfrtpb.Update_MODIFY && !there:
@@ -718,7 +742,7 @@ func (s *BFRuntime) node(ctx context.Context, id uint32, there bool) error {
 			continue
 		}
 		if !there {
-			return status.Error(codes.Unavailable, "Table Entry delete failed table:$pre.node In use")
+			return nil // the group goes without it (mc_mgr_intf.c dissociates it)
 		}
 		n, _ := p4.Uint([]byte(key), 16)
 		if err := s.group(ctx, uint16(n), e); err != nil {
@@ -823,7 +847,7 @@ func (s *BFRuntime) read(ctx context.Context, q *bfrtpb.TableEntry) ([]*bfrtpb.T
 				}}}}, nil
 			}
 		}
-		return nil, status.Errorf(codes.NotFound, "Error reading table:%s Object not found", t.Name)
+		return nil, status.Errorf(codes.InvalidArgument, "Error reading table:%s Invalid arguments", t.Name)
 	}
 	if e := s.entries[t.ID][key]; e != nil && t.Name == "$PORT" {
 		return []*bfrtpb.TableEntry{s.port(t, e)}, nil
