@@ -27,6 +27,8 @@ type remoteAgent struct {
 	host string
 	proc *ssh.Process
 
+	writing sync.Mutex // held while something is written to it
+
 	mu    sync.Mutex
 	last  *agent.Stats
 	lastT float64 // of last, on the agent's clock
@@ -66,6 +68,10 @@ func (a *remoteAgent) read() {
 	sc.Buffer(make([]byte, 64<<10), 1<<20)
 	for sc.Scan() {
 		a.line(sc.Bytes(), time.Now())
+	}
+	if err := sc.Err(); errors.Is(err, bufio.ErrTooLong) { // a line that is longer than any of ours: nothing more is read
+		a.fail(a.named(fmt.Errorf("what it says: %w", err)))
+		_ = a.proc.Close() // its end says no more
 	}
 	err := a.proc.Wait()
 	a.mu.Lock()
@@ -196,11 +202,11 @@ func (a *remoteAgent) send(v any) error {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.writing.Lock() // and not mu: a host that takes nothing holds up who writes, and nobody else
+	defer a.writing.Unlock()
 	if _, err := a.proc.Stdin.Write(append(b, '\n')); err != nil {
-		if a.err != nil {
-			return a.err
+		if failed := a.failure(); failed != nil {
+			return failed
 		}
 		return a.named(err)
 	}

@@ -136,12 +136,23 @@ func (c *Client) keepAlive() {
 					answers <- err
 				})
 			case asked && quarters >= 4*c.target.KeepAliveMax:
-				c.setErr(fmt.Errorf("no answer to keepalives for %v", c.target.KeepAlive*time.Duration(c.target.KeepAliveMax)))
-				c.raw.Close()
+				c.giveUp(fmt.Errorf("no answer to keepalives for %v", c.patience()))
 				return
 			}
 		}
 	}
+}
+
+// patience is how long a host may say nothing, or take nothing, before it is given up.
+func (c *Client) patience() time.Duration {
+	return c.target.KeepAlive * time.Duration(c.target.KeepAliveMax)
+}
+
+// giveUp ends the connection to a host that does not do what the protocol asks of it: whoever waits for that hears of it
+// by the end of the connection, and by nothing else.
+func (c *Client) giveUp(err error) {
+	c.setErr(err)
+	c.raw.Close()
 }
 
 // Target is where the client is connected to, with defaults filled in.

@@ -39,7 +39,10 @@ func (c *Client) ReadDir(ctx context.Context, dir string) ([]string, error) {
 	return names, nil
 }
 
-// Create makes a file that must not be there yet, and its directory if need be, and
+// createdMode is that of files that Create makes, whatever the umask of the host: others are to read them.
+const createdMode = 0o644
+
+// Create makes a file that must not be there yet, which everybody can read, and its directory if need be, and
 // returns its time of modification: what the host's clock says, in whole seconds. What is
 // written is on the disk, where the server can see to that. A disk without room for it is
 // an error wrapping syscall.ENOSPC.
@@ -55,7 +58,12 @@ func (c *Client) Create(ctx context.Context, remote string, data []byte) (at tim
 		if err != nil {
 			return why(files, path.Dir(remote), err)
 		}
-		if at, err = fill(files, f, data); err != nil {
+		if err = f.Chmod(createdMode); err == nil {
+			at, err = fill(files, f, data)
+		} else {
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
 			err = why(files, path.Dir(remote), err)
 			files.Remove(remote)
 		}

@@ -94,7 +94,10 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 		if stdout != nil {
 			s.Stdout = &output{w: stdout}
 		}
-		if p.Stdin, err = s.StdinPipe(); err == nil && stdout == nil {
+		if p.Stdin, err = s.StdinPipe(); err == nil {
+			p.Stdin = &input{p.Stdin, c}
+		}
+		if err == nil && stdout == nil {
 			var r io.Reader
 			r, err = s.StdoutPipe()
 			p.Stdout = &output{r: r}
@@ -232,7 +235,7 @@ func (p *Process) Close() error {
 	defer cancel()
 	err := p.Kill(ctx)
 	if errors.Is(err, errNotBegun) {
-		p.session.Close() // a host that has not got so far need not be waited for
+		p.hangUp() // a host that has not got so far need not be waited for
 		return err
 	}
 	if p.Stdout != nil {
@@ -243,8 +246,49 @@ func (p *Process) Close() error {
 	case <-p.done:
 	case <-ctx.Done():
 	}
-	p.session.Close()
+	p.hangUp()
 	return err
+}
+
+// hangUp closes the session. A host that does not end it then is given up, or whoever waits for the command's end would
+// wait for ever.
+func (p *Process) hangUp() {
+	p.session.Close()
+	go func() { // ends with the connection at the latest
+		grace := time.NewTimer(killGrace)
+		defer grace.Stop()
+		select {
+		case <-p.done:
+		case <-p.client.done:
+		case <-grace.C:
+			p.client.giveUp(errors.New("it does not end a session that was closed"))
+		}
+	}()
+}
+
+// input is what a command reads. A host that takes nothing of it is given up: a write waits for the host's leave, and
+// nothing else ends it.
+type input struct {
+	io.WriteCloser
+	client *Client
+}
+
+// inputPart is what is written at once: so much is taken in twice the client's patience.
+const inputPart = 32 << 10
+
+func (i *input) Write(b []byte) (n int, err error) {
+	long := 2*i.client.patience() + i.client.target.KeepAlive // one that is not there is found out by keepalives before
+	for len(b) > 0 && err == nil {
+		part := b[:min(len(b), inputPart)]
+		stuck := time.AfterFunc(long, func() {
+			i.client.giveUp(fmt.Errorf("it has taken nothing of what is written to a command for %v", long))
+		})
+		var m int
+		m, err = i.WriteCloser.Write(part)
+		stuck.Stop()
+		n, b = n+m, b[m:]
+	}
+	return n, err
 }
 
 // Output is what a command wrote.

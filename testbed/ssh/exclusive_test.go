@@ -1,0 +1,63 @@
+package ssh_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// TestCreateMode: what is created for others to read can be read, where files of a host are for their owner alone.
+func TestCreateMode(t *testing.T) {
+	h := newHost(t, nil)
+	c := h.connect(t)
+	defer syscall.Umask(syscall.Umask(0o077)) // the server is this process
+	if _, err := c.Create(t.Context(), "leases/host-h1.1", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(h.Dir, "leases", "host-h1.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode().Perm(); mode != fs.FileMode(0o644) {
+		t.Errorf("mode %v", mode)
+	}
+}
+
+// TestTakesNothing: a host that answers every sign of life, and reads nothing of what a command is given, is given up like one
+// that says nothing.
+func TestTakesNothing(t *testing.T) {
+	h := newHost(t, nil)
+	target := h.Target
+	target.KeepAlive, target.KeepAliveMax = 200*time.Millisecond, 3
+	c, err := ssh.Dial(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.Start(t.Context(), []string{"sleep", "60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := p.Stdin.Write(make([]byte, 16<<20))
+		wrote <- err
+	}()
+	select {
+	case err := <-wrote:
+		if err == nil {
+			t.Error("all of it was taken")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the write does not end")
+	}
+	if err := p.Wait(); !errors.Is(err, ssh.ErrLost) {
+		t.Errorf("the command: %v", err)
+	}
+}
