@@ -17,9 +17,8 @@ var (
 	// directories are called that by every shell.
 	directories = regexp.MustCompile(`^(OLD)?PWD$`)
 
-	value      = `("[^"\n]*"|'[^'\n]*'|[^\s"',;&}]+)`
-	assignment = regexp.MustCompile(`(^|[\s"'{,;?&(])([A-Za-z_][A-Za-z0-9_.-]*)(["']?[ \t]*(?:=|:=?)[ \t]*)` + value)
-	flagged    = regexp.MustCompile(`(^|\s)(--?[A-Za-z][A-Za-z_-]*)([= ])` + value)
+	assignment = regexp.MustCompile(`(^|[\s"'{,;?&(])([A-Za-z_][A-Za-z0-9_.-]*)(["']?[ \t]*(?:=|:=?)[ \t]*)`)
+	flagged    = regexp.MustCompile(`(^|\s)(--?[A-Za-z][A-Za-z_-]*)([= ])`)
 	authorized = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=_.-]{8,}`)
 	schemes    = map[string]bool{"bearer": true, "basic": true, "token": true, "digest": true}
 	header     = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization["']?[ \t]*[:=][ \t]*["']?(?:[a-z]+[ \t]+)?)[^\s"',;]+`)
@@ -55,8 +54,9 @@ func Redact(text []byte) []byte {
 	return longToken.ReplaceAll(wellKnown(text), []byte(Removed))
 }
 
-// named takes out values whose names say that they are secrets. A form has what stands before the name, the name, what
-// stands between, and the value; what follows a name that says nothing is looked at again.
+// named takes out values whose names say that they are secrets. A form has what stands before the name, the name, and
+// what stands between it and its value. Only of a secret the value is looked at, which may be all the rest of a text: of
+// others what follows the name may be another name.
 func named(form *regexp.Regexp, text []byte) []byte {
 	var out []byte
 	for len(text) > 0 {
@@ -64,12 +64,16 @@ func named(form *regexp.Regexp, text []byte) []byte {
 		if m == nil {
 			break
 		}
-		from, to := m[8], m[9]
-		if !SecretName(string(text[m[4]:m[5]])) {
+		size := 0
+		if SecretName(string(text[m[4]:m[5]])) {
+			size = valueLen(text[m[7]:])
+		}
+		if size == 0 {
 			out, text = append(out, text[:m[6]]...), text[m[6]:]
 			continue
 		}
-		if c := text[from]; to-from >= 2 && (c == '"' || c == '\'') {
+		from, to := m[7], m[7]+size
+		if c := text[from]; size >= 2 && (c == '"' || c == '\'') {
 			from, to = from+1, to-1
 		}
 		if bytes.HasSuffix(text[:from], []byte(" ")) && schemes[strings.ToLower(string(text[from:to]))] {
@@ -79,6 +83,21 @@ func named(form *regexp.Regexp, text []byte) []byte {
 		out, text = append(append(out, text[:from]...), Removed...), text[to:]
 	}
 	return append(out, text...)
+}
+
+// valueLen is how long the value is that a text begins with: in quotes, to the end of the line at most, or a word. 0:
+// there is none.
+func valueLen(text []byte) int {
+	if len(text) > 0 && (text[0] == '"' || text[0] == '\'') {
+		if end := bytes.IndexAny(text[1:], string(text[0])+"\n"); end >= 0 && text[1+end] == text[0] {
+			return end + 2
+		}
+		return 0
+	}
+	if end := bytes.IndexAny(text, " \t\n\v\f\r\"',;&}"); end >= 0 {
+		return end
+	}
+	return len(text)
 }
 
 // RedactJSON is Redact for a JSON document that holds an environment, as nccl-tests -J
