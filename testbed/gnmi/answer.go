@@ -25,13 +25,12 @@ func path(elems ...string) *gnmipb.Path {
 	return p
 }
 
-// flatten makes answers of an update. A server may give a leaf, or a container with several
-// as JSON, in which 64-bit numbers are strings (RFC 7951) and names may have a module before
-// them.
-func flatten(prefix *gnmipb.Path, u *gnmipb.Update) []answer {
-	var a answer
-	elems := slices.Concat(prefix.GetElem(), u.GetPath().GetElem())
-	for _, e := range elems {
+// mostElems is how many elements a path may have, and how deep JSON is looked into.
+const mostElems = 64
+
+// below is an answer for what is at elements below its place.
+func (a answer) below(elems []*gnmipb.PathElem) answer {
+	for _, e := range elems[:min(len(elems), mostElems)] {
 		name := unqualified(e.GetName())
 		if name == "interface" {
 			a.port = e.GetKey()["name"]
@@ -39,6 +38,17 @@ func flatten(prefix *gnmipb.Path, u *gnmipb.Update) []answer {
 		a.counter = a.counter || name == "counters"
 		a.leaf = name
 	}
+	return a
+}
+
+// flatten makes answers of an update, at a prefix. A server may give a leaf, or a container with several
+// as JSON, in which 64-bit numbers are strings (RFC 7951) and names may have a module before
+// them.
+func flatten(prefix answer, u *gnmipb.Update) []answer {
+	if u.GetVal() == nil {
+		return nil
+	}
+	a := prefix.below(u.GetPath().GetElem())
 	var raw []byte
 	switch v := u.GetVal().GetValue().(type) {
 	case *gnmipb.TypedValue_UintVal:
@@ -63,29 +73,30 @@ func flatten(prefix *gnmipb.Path, u *gnmipb.Update) []answer {
 	if d.Decode(&v) != nil {
 		return nil
 	}
-	return leaves(a, v)
+	return leaves(nil, a, v, 0)
 }
 
-// leaves are the values in JSON, in the order of their names.
-func leaves(a answer, v any) []answer {
+// leaves adds the values in JSON, in the order of their names.
+func leaves(out []answer, a answer, v any, depth int) []answer {
 	switch v := v.(type) {
 	case json.Number:
 		a.value = v.String()
-		return []answer{a}
+		return append(out, a)
 	case string:
 		a.value = v
-		return []answer{a}
+		return append(out, a)
 	case map[string]any:
-		var out []answer
+		if depth == mostElems {
+			return out
+		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			b := a
 			b.leaf = unqualified(key)
 			b.counter = b.counter || b.leaf == "counters"
-			out = append(out, leaves(b, v[key])...)
+			out = leaves(out, b, v[key], depth+1)
 		}
-		return out
 	}
-	return nil
+	return out
 }
 
 // unqualified is a name without its YANG module: "openconfig-interfaces:interface".

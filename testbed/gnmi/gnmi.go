@@ -276,9 +276,9 @@ func (c *Client) once(ctx context.Context, what string, paths ...*gnmipb.Path) (
 		if r.GetSyncResponse() {
 			return out, nil
 		}
-		n := r.GetUpdate()
-		for _, u := range n.GetUpdate() {
-			out = append(out, flatten(n.GetPrefix(), u)...)
+		prefix := answer{}.below(r.GetUpdate().GetPrefix().GetElem())
+		for _, u := range r.GetUpdate().GetUpdate() {
+			out = append(out, flatten(prefix, u)...)
 		}
 	}
 	switch status.Code(err) {
