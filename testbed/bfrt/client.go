@@ -31,8 +31,11 @@ import (
 	"github.com/inabench/inabench/testbed/ina"
 )
 
-// MaxReply is how long one message from a switch may be, in bytes: a program's files are in one.
-const MaxReply = 64 << 20
+// MaxReply is how long one message from a switch may be, in bytes, and MaxProgram the one that a program's files are in.
+const (
+	MaxReply   = 16 << 20
+	MaxProgram = 64 << 20
+)
 
 const (
 	minBackoff = 50 * time.Millisecond

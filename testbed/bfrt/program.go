@@ -144,7 +144,8 @@ func (c *Client) running(ctx context.Context) (*bfrtpb.GetForwardingPipelineConf
 	if err != nil {
 		return nil, err
 	}
-	return c.rpc.GetForwardingPipelineConfig(ctx, &bfrtpb.GetForwardingPipelineConfigRequest{DeviceId: c.device, ClientId: id}, grpc.WaitForReady(true))
+	return c.rpc.GetForwardingPipelineConfig(ctx, &bfrtpb.GetForwardingPipelineConfigRequest{DeviceId: c.device, ClientId: id},
+		grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(MaxProgram))
 }
 
 // programs are those that a switch runs: not "$SHARED", which is the tables of the device alone.
