@@ -224,6 +224,9 @@ func ttlOf(c *cli.Context) (time.Duration, error) {
 	if ttl < 2*time.Second {
 		return 0, usagef("--ttl 4h keeps it for four hours", "--ttl %v: too short", c.Duration("ttl"))
 	}
+	if ttl > lease.MaxTTL {
+		return 0, usagef("--ttl 720h keeps it for thirty days; `inabench extend` makes that longer", "--ttl %v: ten years are the most", c.Duration("ttl"))
+	}
 	return ttl, nil
 }
 

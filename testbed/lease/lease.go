@@ -417,6 +417,17 @@ const (
 	mostForeign = 64                   // files that are looked at and are no leases
 )
 
+// MaxTTL is the longest time to live: a record that asks for more is nobody's.
+const MaxTTL = longest * time.Second
+
+// checkTTL refuses a time to live that who reads the record would not believe.
+func checkTTL(ttl time.Duration) error {
+	if ttl < minTTL || ttl > MaxTTL {
+		return fmt.Errorf("a time to live of %v: from %v to %v", ttl, minTTL, MaxTTL)
+	}
+	return nil
+}
+
 // Lease is a resource that is had.
 type Lease struct {
 	place Place
@@ -486,8 +497,8 @@ func (l *Lease) Fencing() uint64 {
 // Token has already is taken anew. A person's own run lies on the person's lock.
 func Take(ctx context.Context, p Place, c Claim) (*Lease, error) {
 	c.Token = cmp.Or(c.Token, rand.Text())
-	if c.TTL < minTTL {
-		return nil, fmt.Errorf("%s: take a lease: a time to live of %v: at least %v", p.Name, c.TTL, minTTL)
+	if err := checkTTL(c.TTL); err != nil {
+		return nil, fmt.Errorf("%s: take a lease: %w", p.Name, err)
 	}
 	return p.take(ctx, c.on)
 }
@@ -664,8 +675,8 @@ func Unlock(ctx context.Context, p Place, owner string, takeover bool, reason st
 // on. If the person has none, the error wraps ErrLost; if another has it, it is a
 // *HeldError.
 func Extend(ctx context.Context, p Place, owner string, ttl time.Duration) (State, error) {
-	if ttl < minTTL {
-		return State{}, fmt.Errorf("%s: extend the lease: a time to live of %v: at least %v", p.Name, ttl, minTTL)
+	if err := checkTTL(ttl); err != nil {
+		return State{}, fmt.Errorf("%s: extend the lease: %w", p.Name, err)
 	}
 	_, err := p.take(ctx, func(s State) (Record, error) {
 		r := s.Record

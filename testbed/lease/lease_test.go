@@ -134,6 +134,9 @@ func TestTake(t *testing.T) {
 	if _, err := Take(ctx, p, Claim{Owner: "x", TTL: time.Second}); err == nil {
 		t.Error("a time to live that the host cannot measure")
 	}
+	if _, err := Take(ctx, p, Claim{Owner: "x", TTL: MaxTTL + time.Second, Takeover: true}); err == nil {
+		t.Error("a time to live that nobody believes")
+	}
 }
 
 // TestReturn gives back what somebody had who is gone, and nothing else.

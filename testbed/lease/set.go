@@ -108,8 +108,8 @@ func each(places []Place, f func(i int) error) error {
 // takeAll writes all files first, side by side, and then gives them their names, one after
 // the other: what is done in order takes one round trip for each.
 func takeAll(ctx context.Context, places []Place, c Claim) (_ *Set, err error) {
-	if c.TTL < minTTL {
-		return nil, fmt.Errorf("take leases: a time to live of %v: at least %v", c.TTL, minTTL)
+	if err := checkTTL(c.TTL); err != nil {
+		return nil, fmt.Errorf("take leases: %w", err)
 	}
 	s := &Set{lost: make(chan struct{}), leases: make([]*Lease, len(places)), stop: func() {}}
 	files := make([]*next, len(places))
