@@ -110,7 +110,7 @@ func codeOf(ctx context.Context, err error) int {
 	case errors.As(err, &night):
 		return night.ExitCode()
 	case errors.As(err, &command):
-		return command.Exit
+		return min(command.Exit, 255) // a host may say what no process ends with: 256 would be 0
 	case errors.As(err, &child):
 		return child.code
 	case errors.As(err, &usage):

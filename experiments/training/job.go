@@ -48,10 +48,21 @@ type reports struct {
 	samples []results.Sample
 }
 
-func (r *reports) add(s []results.Sample) {
+// mostSamples are those of all ranks that wait to be taken, and mostTimes the iterations that a rank tells of, at most.
+const (
+	mostSamples = 1 << 18
+	mostTimes   = 1 << 20
+)
+
+// add keeps samples, and says whether there was room for them.
+func (r *reports) add(s []results.Sample) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.samples)+len(s) > mostSamples {
+		return false
+	}
 	r.samples = append(r.samples, s...)
+	return true
 }
 
 func (r *reports) take() []results.Sample {
@@ -178,14 +189,20 @@ func (p *rank) take(e *agent.Event) {
 	p.heard = time.Now()
 	if e.Stats != nil {
 		p.last = e.Stats
+		kept := true
 		if t := e.Stats.Reducing; t != nil {
-			p.times = append(p.times, t.Times...)
+			if kept = len(p.times)+len(t.Times) <= mostTimes; kept {
+				p.times = append(p.times, t.Times...)
+			}
 		}
 		if p.began > 0 { // its clock is known
 			p.stood(e.Stalls)
 		}
 		if p.reports != nil {
-			p.reports.add(collectors.TrainerSamples(p.clock.RunTime(e.T), p.clock.RunTime(p.began), "rank "+p.name, p.name, *e.Stats))
+			kept = p.reports.add(collectors.TrainerSamples(p.clock.RunTime(e.T), p.clock.RunTime(p.began), "rank "+p.name, p.name, *e.Stats)) && kept
+		}
+		if !kept && p.err == nil && !p.closing {
+			p.err = p.named(errors.New("it tells more than anybody asks for"))
 		}
 	}
 	switch e.Event {
