@@ -402,7 +402,7 @@ func (g *bfService) SetForwardingPipelineConfig(ctx context.Context, r *bfrtpb.S
 		}
 		s.tell(bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_STARTED)
 		if err := s.reload(ctx, c); err != nil {
-			return out, nil //nolint:nilerr // refreshConnections answers, and well
+			return out, nil // refreshConnections answers, and well
 		}
 		s.tell(bfrtpb.SetForwardingPipelineConfigResponseType_WARM_INIT_FINISHED)
 		for _, other := range s.clients {

@@ -292,6 +292,7 @@ type alone struct{ io.ReadWriteCloser }
 
 func (a alone) Write(b []byte) (int, error) {
 	syscall.ForkLock.RLock()
-	syscall.ForkLock.RUnlock() //nolint:staticcheck // waiting for it is all
+	//lint:ignore SA2001 to wait for it is all
+	syscall.ForkLock.RUnlock()
 	return a.ReadWriteCloser.Write(b)
 }
