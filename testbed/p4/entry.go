@@ -113,12 +113,11 @@ func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	act := p.agg
+	act := p.jobAction(e.Mode)
 	switch e.Mode {
 	case ina.Forward:
-		act = p.only
 	case ina.Exclusive:
-		if act = p.excl; act.id == 0 {
+		if act.id == 0 {
 			return nil, fmt.Errorf("job %d: the switch's pipeline has no exclusive trees: action aggregate_exclusive is %w", e.Job, ErrUnknown)
 		}
 	default:
@@ -137,6 +136,17 @@ func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {
 	return te, nil
 }
 
+// jobAction is the action of jobs of a mode; without an id if the pipeline has none.
+func (p *Pipeline) jobAction(m ina.Mode) action {
+	switch m {
+	case ina.Forward:
+		return p.only
+	case ina.Exclusive:
+		return p.excl
+	}
+	return p.agg
+}
+
 // DecodeJob reverses EncodeJob. Byte strings need not be canonical. On error the
 // entry is zero and the error wraps ErrInvalid or ErrRange.
 func (p *Pipeline) DecodeJob(te *p4v1.TableEntry) (ina.JobEntry, error) {
@@ -144,26 +154,35 @@ func (p *Pipeline) DecodeJob(te *p4v1.TableEntry) (ina.JobEntry, error) {
 	if err != nil {
 		return ina.JobEntry{}, err
 	}
-	e := ina.JobEntry{Job: uint16(key)}
 	a, err := directAction(te)
 	if err != nil {
 		return ina.JobEntry{}, fmt.Errorf("job %d: %w", key, err)
 	}
-	switch id := a.GetActionId(); {
-	case id == p.agg.id:
-		if err = decode(p.agg, jobParams, a, &e); err == nil {
+	id := a.GetActionId()
+	return p.job(uint16(key), fmt.Sprintf("%#x", id),
+		func(act action) bool { return act.id == id },
+		func(act action, e *ina.JobEntry) error { return decode(act, jobParams, a, e) })
+}
+
+// job is a job of the action that is finds, filled in from its parameters. name is what errors call the action.
+func (p *Pipeline) job(job uint16, name string, is func(action) bool, fill func(action, *ina.JobEntry) error) (ina.JobEntry, error) {
+	e := ina.JobEntry{Job: job}
+	var err error
+	switch {
+	case is(p.agg):
+		if err = fill(p.agg, &e); err == nil {
 			err = checkJobEntry(&e)
 		}
-	case id == p.only.id:
-		err = decode(p.only, jobParams, a, &e)
-	case id == p.excl.id && id != 0:
+	case is(p.only):
+		err = fill(p.only, &e)
+	case p.excl.id != 0 && is(p.excl):
 		e.Mode = ina.Exclusive
-		err = decode(p.excl, jobParams, a, &e)
+		err = fill(p.excl, &e)
 	default:
-		err = fmt.Errorf("%w: table job has no action %#x", ErrInvalid, id)
+		err = fmt.Errorf("%w: table job has no action %s", ErrInvalid, name)
 	}
 	if err != nil {
-		return ina.JobEntry{}, fmt.Errorf("job %d: %w", key, err)
+		return ina.JobEntry{}, fmt.Errorf("job %d: %w", job, err)
 	}
 	return e, nil
 }
@@ -180,39 +199,18 @@ func (p *Pipeline) JobAction(e ina.JobEntry) (Action, error) {
 	if _, err := p.EncodeJob(e); err != nil {
 		return Action{}, err
 	}
-	act := p.agg
-	switch e.Mode {
-	case ina.Forward:
-		act = p.only
-	case ina.Exclusive:
-		act = p.excl
-	}
-	return params(act, jobParams, &e), nil
+	return params(p.jobAction(e.Mode), jobParams, &e), nil
 }
 
 // JobOf reverses JobAction. Parameters that the pipeline's action has must be there. On error the entry is zero and the
 // error wraps ErrInvalid or ErrRange.
 func (p *Pipeline) JobOf(job uint16, a Action) (ina.JobEntry, error) {
-	e := ina.JobEntry{Job: job}
-	err := checkJob(uint64(job))
-	switch {
-	case err != nil:
-	case a.Name == p.agg.name:
-		if err = take(p.agg, jobParams, a, &e); err == nil {
-			err = checkJobEntry(&e)
-		}
-	case a.Name == p.only.name:
-		err = take(p.only, jobParams, a, &e)
-	case a.Name == p.excl.name && p.excl.id != 0:
-		e.Mode = ina.Exclusive
-		err = take(p.excl, jobParams, a, &e)
-	default:
-		err = fmt.Errorf("%w: table job has no action %s", ErrInvalid, a.Name)
-	}
-	if err != nil {
+	if err := checkJob(uint64(job)); err != nil {
 		return ina.JobEntry{}, fmt.Errorf("job %d: %w", job, err)
 	}
-	return e, nil
+	return p.job(job, a.Name,
+		func(act action) bool { return act.name == a.Name },
+		func(act action, e *ina.JobEntry) error { return take(act, jobParams, a, e) })
 }
 
 // RouteAction is r as EncodeRoute has it.
