@@ -15,15 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/inabench/inabench/testbed/bfrt/bfrtpb"
@@ -37,16 +33,11 @@ const (
 	MaxProgram = 64 << 20
 )
 
-const (
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = time.Second
-	// politePatience is how long another client may take to leave.
-	politePatience = time.Second
-	// lostPatience is how long Close waits for a switch that is lost.
-	lostPatience = 2 * time.Second
-	// mostClients is above all numbers of clients: the SDE keeps 24 bits of them (formCookieFromDeviceAndClient).
-	mostClients = 1 << 24
-)
+// mostClients is above all numbers of clients: the SDE keeps 24 bits of them (formCookieFromDeviceAndClient).
+const mostClients = 1 << 24
+
+// newID is a number for a session: another one each time, since the server may not have noticed the end of the last.
+func newID() uint32 { return 1 + rand.Uint32N(mostClients-1) }
 
 // allPipes and the like are a whole device (BF_DEV_PIPE_ALL, BF_DEV_DIR_ALL, PRSR_ALL).
 const (
@@ -101,7 +92,7 @@ func Observe(name, addr string, device uint64, opt Options) (*Client, error) {
 		return nil, err
 	}
 	c.cancel, c.observer = func() {}, true
-	c.id = 1 + rand.Uint32N(mostClients-1)
+	c.id = newID()
 	close(c.ready)
 	close(c.done)
 	return c, nil
@@ -125,7 +116,9 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = c.free(ctx)
+		if now, e := c.running(ctx); e == nil { // an error is said by whoever needs it
+			err = c.free(ctx, now)
+		}
 	}
 	if err != nil {
 		c.hangUp()
@@ -139,26 +132,7 @@ func newClient(name, addr string, device uint64, opt Options) (*Client, error) {
 	if opt.LinkTimeout == 0 {
 		opt.LinkTimeout = time.Minute
 	}
-	security := insecure.NewCredentials()
-	if opt.TLS != nil { // the SDE has none; a proxy before it may
-		security = credentials.NewTLS(opt.TLS)
-	}
-	target := addr
-	if !strings.HasPrefix(addr, "unix:") {
-		target = "passthrough:///" + addr
-	}
-	conn, err := grpc.NewClient(target,
-		grpc.WithTransportCredentials(security),
-		grpc.WithNoProxy(),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithIdleTimeout(0),
-		grpc.WithMaxHeaderListSize(4<<20), // details of a whole batch's errors travel in a header
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxReply)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
-			MinConnectTimeout: 2 * time.Second,
-		}),
-	)
+	conn, err := dataplane.Connect(addr, opt.TLS, MaxReply) // the SDE has no TLS; a proxy before it may
 	if err != nil {
 		return nil, fmt.Errorf("switch %s: BFRuntime address %q: %w", name, addr, err)
 	}
@@ -216,15 +190,15 @@ func (c *Client) keep(ctx context.Context, first chan<- error) {
 		first <- err
 		return
 	}
-	pause := minBackoff
+	pause := dataplane.MinBackoff
 	for ctx.Err() == nil {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
-		pause = min(2*pause, maxBackoff)
-		_ = c.session(ctx, func() { pause = minBackoff }) // why it was lost first is what counts
+		pause = min(2*pause, dataplane.MaxBackoff)
+		_ = c.session(ctx, func() { pause = dataplane.MinBackoff }) // why it was lost first is what counts
 	}
 }
 
@@ -246,7 +220,7 @@ func (c *Client) session(life context.Context, won func()) error {
 	if context.Cause(ctx) == late && !errors.Is(err, late) {
 		err = fmt.Errorf("%w: %s", late, dataplane.Dialing(err))
 	}
-	if err = plain(err); status.Code(err) == codes.Unimplemented {
+	if err = dataplane.Plain(err); status.Code(err) == codes.Unimplemented {
 		err = &dataplane.Hinted{Err: fmt.Errorf("there is no BFRuntime: %w", err), Advice: "the SDE has it at port 50052 as a rule; P4Runtime and Stratum are another device_config"}
 	}
 	c.lose(life, err)
@@ -254,7 +228,7 @@ func (c *Client) session(life context.Context, won func()) error {
 }
 
 func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, stream bfrtpb.BfRuntime_StreamChannelClient, won func()) error {
-	id := 1 + rand.Uint32N(mostClients-1) // another one each time: the server may not have noticed the end of the last
+	id := newID()
 	if err := stream.Send(subscription(id, c.device)); err != nil {
 		return ended(stream)
 	}
@@ -374,7 +348,7 @@ func (c *Client) recognise(ctx context.Context, prog *program) {
 	case lost != "":
 		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, dataplane.ErrRestarted, lost, c.lostErr)
 	case err != nil:
-		c.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", c.lostErr, plain(err))
+		c.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", c.lostErr, dataplane.Plain(err))
 	default:
 		c.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", c.lostErr)
 	}
@@ -480,7 +454,7 @@ func (c *Client) Close(ctx context.Context) error {
 	select {
 	case <-c.ready:
 	default:
-		patience = min(patience, lostPatience)
+		patience = min(patience, dataplane.LostPatience)
 	}
 	c.mu.Unlock()
 	until := time.Now().Add(patience)
@@ -505,15 +479,11 @@ func (c *Client) fail(op string, err error) error {
 		return err
 	}
 	code := status.Code(err)
-	switch err = plain(err); code {
-	case codes.Unimplemented:
+	if err = dataplane.Plain(err); code == codes.Unimplemented {
 		err = fmt.Errorf("the switch's server cannot do that: %w", err)
 	}
 	return &dataplane.Error{Switch: c.name, Op: op, Code: code, Err: err}
 }
-
-// plain is an error as a person says it.
-func plain(err error) error { return dataplane.Plain(err) }
 
 // Jobs implements dataplane.Switch.
 func (c *Client) Jobs() int {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -92,7 +93,7 @@ func (c *Client) Write(ctx context.Context, b dataplane.Batch) error {
 		for _, r := range b.Routes {
 			var e error
 			if r.Port, e = prog.own.Own(r.Port); e != nil {
-				return nil, fmt.Errorf("route to %s: %w", ip(r.Dst), e)
+				return nil, fmt.Errorf("route to %s: %w", netip.AddrFrom4(r.Dst), e)
 			}
 			add(c.setRoute(prog, r.Dst, &r))
 		}
@@ -218,10 +219,7 @@ func (c *Client) apply(ctx context.Context, op string, changes []change, remembe
 		}
 		changes = changes[n:]
 	}
-	if len(refused) == 0 {
-		return nil
-	}
-	return &dataplane.Error{Switch: c.name, Op: op, Code: refused[0].Code, Updates: refused, Err: status.Error(refused[0].Code, refused[0].Message)}
+	return dataplane.Refused(c.name, op, refused)
 }
 
 // doubt says that nobody knows what is there of an entry: it is deleted before it is written.
@@ -408,7 +406,7 @@ func (c *Client) setJob(prog *program, id uint16, e *ina.JobEntry) (change, erro
 // setRoute makes the route to an address r, or none.
 func (c *Client) setRoute(prog *program, dst [4]byte, r *p4.Route) (change, error) {
 	old, there := c.has.routes[dst]
-	ch := change{name: "route to " + ip(dst)}
+	ch := change{name: "route to " + netip.AddrFrom4(dst).String()}
 	var a *p4.Action
 	if r != nil {
 		act := prog.pipe.RouteAction(*r)
@@ -577,7 +575,7 @@ func (c *Client) write(ctx context.Context, updates []*bfrtpb.Update) ([]*bfrtpb
 	_, err = c.rpc.Write(ctx, &bfrtpb.WriteRequest{
 		Target: c.target(), ClientId: id, Updates: updates, Atomicity: bfrtpb.WriteRequest_CONTINUE_ON_ERROR,
 	}, grpc.WaitForReady(true))
-	res, ok := results(err, len(updates))
+	res, ok := dataplane.Results[*bfrtpb.Error](err, len(updates))
 	if !ok {
 		return nil, err
 	}
@@ -589,30 +587,6 @@ func (c *Client) target() *bfrtpb.TargetDevice {
 	return &bfrtpb.TargetDevice{DeviceId: c.device, PipeId: allPipes, Direction: bothGresses, PrsrId: everyParser}
 }
 
-// results are the code and message of each of n updates of a call that ended with err: what follows the last failure is
-// left out. ok is false when the call failed as a whole.
-func results(err error, n int) (res []*bfrtpb.Error, ok bool) {
-	res = make([]*bfrtpb.Error, n)
-	for i := range res {
-		res[i] = &bfrtpb.Error{}
-	}
-	if err == nil {
-		return res, true
-	}
-	details := status.Convert(err).Proto().GetDetails()
-	if len(details) == 0 || len(details) > n {
-		return nil, false
-	}
-	failed := false
-	for i, d := range details {
-		if d.UnmarshalTo(res[i]) != nil {
-			return nil, false
-		}
-		failed = failed || res[i].GetCanonicalCode() != int32(codes.OK)
-	}
-	return res, failed
-}
-
 // read asks for entries and returns them. Entries of a key that there are none of are left out.
 func (c *Client) read(ctx context.Context, prog *program, entities ...*bfrtpb.Entity) (out []*bfrtpb.TableEntry, err error) {
 	for batch := range slices.Chunk(entities, maxBatch) {
@@ -621,7 +595,7 @@ func (c *Client) read(ctx context.Context, prog *program, entities ...*bfrtpb.En
 		if err == nil {
 			continue
 		}
-		res, ok := results(err, len(batch))
+		res, ok := dataplane.Results[*bfrtpb.Error](err, len(batch))
 		if !ok {
 			return nil, err
 		}
@@ -932,5 +906,3 @@ func (c *Client) ReadCounters(ctx context.Context, names []string, indices []int
 		return out, nil
 	})
 }
-
-func ip(dst [4]byte) string { return fmt.Sprintf("%d.%d.%d.%d", dst[0], dst[1], dst[2], dst[3]) }

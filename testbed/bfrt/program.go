@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -57,6 +56,11 @@ func ParseConfig(b []byte) (Config, error) {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return Config{}, fmt.Errorf("%w: %w", ErrInfo, err)
 	}
+	return configOf(m)
+}
+
+// configOf is a config as a server takes or tells it.
+func configOf(m *bfrtpb.ForwardingPipelineConfig) (Config, error) {
 	c := Config{Program: m.GetP4Name(), BFRT: m.GetBfruntimeInfo()}
 	for _, p := range m.GetProfiles() {
 		c.Profiles = append(c.Profiles, Profile{p.GetProfileName(), p.GetContext(), p.GetBinary(), p.GetPipeScope()})
@@ -158,15 +162,6 @@ func programs(now *bfrtpb.GetForwardingPipelineConfigResponse) (out []*bfrtpb.Fo
 	return out
 }
 
-// configOf is a config that a server tells.
-func configOf(m *bfrtpb.ForwardingPipelineConfig) (Config, error) {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return Config{}, err
-	}
-	return ParseConfig(b)
-}
-
 // Push implements dataplane.Switch. The pipeline's DeviceConfig is a Config. A program that is loaded takes the ports
 // down. With Keep, one that is the same and has no jobs is left as it is, and routes and groups are deleted.
 func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
@@ -219,7 +214,7 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 		if c.has, err = c.all(ctx, prog); err == nil {
 			err = c.sweep(ctx, prog)
 		}
-	} else if err = c.free(ctx); err == nil {
+	} else if err = c.free(ctx, now); err == nil {
 		if err = c.load(ctx, p.DeviceConfig); err == nil {
 			err = c.bind(ctx, cfg.Program)
 		}
@@ -280,14 +275,10 @@ func (c *Client) load(ctx context.Context, config []byte) error {
 	}
 }
 
-// free is an error that wraps dataplane.ErrNotPrimary if another client is bound to a program that the switch runs: a
+// free is an error that wraps dataplane.ErrNotPrimary if another client is bound to a program that the switch runs now: a
 // load would take it away from under that. It waits as bind does. To be bound to each for a moment takes a session of its
 // own, since a session does not get free of a program again.
-func (c *Client) free(ctx context.Context) error {
-	now, err := c.running(ctx)
-	if err != nil {
-		return nil // whoever needs it says so
-	}
+func (c *Client) free(ctx context.Context, now *bfrtpb.GetForwardingPipelineConfigResponse) error {
 	for _, m := range programs(now) {
 		c.mu.Lock()
 		ours := c.bound == binding{c.id, m.GetP4Name()}
@@ -310,7 +301,7 @@ func (c *Client) try(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	id := 1 + rand.Uint32N(mostClients-1)
+	id := newID()
 	if err := stream.Send(subscription(id, c.device)); err != nil {
 		return ended(stream)
 	}
@@ -351,7 +342,7 @@ func (c *Client) bind(ctx context.Context, name string) error {
 func (c *Client) bindAs(ctx context.Context, id uint32, name string) error {
 	patience := c.opt.DialTimeout
 	if c.opt.Polite {
-		patience = politePatience
+		patience = dataplane.PolitePatience
 	}
 	until := time.Now().Add(patience)
 	for {
@@ -371,7 +362,7 @@ func (c *Client) bindAs(ctx context.Context, id uint32, name string) error {
 			}
 		}
 		select {
-		case <-time.After(minBackoff):
+		case <-time.After(dataplane.MinBackoff):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

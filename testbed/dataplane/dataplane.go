@@ -21,7 +21,7 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 )
 
-// Switch is a switch that is controlled, or with Options.Observe only looked at. Its methods are safe for concurrent
+// Switch is a switch that is controlled, or, by an observer, only looked at. Its methods are safe for concurrent
 // use. Errors are an *Error, which names the switch.
 type Switch interface {
 	// Name is the switch's name in the inventory.

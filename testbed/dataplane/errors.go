@@ -29,6 +29,14 @@ type UpdateError struct {
 
 func (u UpdateError) String() string { return fmt.Sprintf("%s: %s: %s", u.Op, u.Code, u.Message) }
 
+// Refused is the *Error of a batch, and nil if nothing in it was refused.
+func Refused(name, op string, us []UpdateError) error {
+	if len(us) == 0 {
+		return nil
+	}
+	return &Error{Switch: name, Op: op, Code: us[0].Code, Updates: us, Err: status.Error(us[0].Code, us[0].Message)}
+}
+
 // Error names the switch, and of several refused updates the first few.
 func (e *Error) Error() string {
 	const shown = 3

@@ -13,16 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -42,18 +38,9 @@ type Options struct {
 	FullWidth bool
 }
 
-const (
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = time.Second
-	// lostPatience is how long Close waits for a switch that is lost.
-	lostPatience = 2 * time.Second
-	// politePatience is how long another controller may take to leave.
-	politePatience = time.Second
-	// firstBids is how often a bid is made that the server calls invalid: somebody may have
-	// made the same.
-	firstBids = 3
-	maxHeader = 4 << 20 // bytes; error details of a whole batch travel in a header
-)
+// firstBids is how often a bid is made that the server calls invalid: somebody may have
+// made the same.
+const firstBids = 3
 
 // MaxReply is how long one message from a switch may be, in bytes. gRPC's own limit, 4 MiB,
 // is below what a counter of 200,000 cells takes, which servers may send as one message.
@@ -138,26 +125,7 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 // newClient is a client without a session.
 func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error) {
 	opt.Options = opt.WithDefaults()
-	target := addr
-	if !strings.HasPrefix(addr, "unix:") {
-		target = "passthrough:///" + addr
-	}
-	security := insecure.NewCredentials()
-	if opt.TLS != nil {
-		security = credentials.NewTLS(opt.TLS)
-	}
-	conn, err := grpc.NewClient(target,
-		grpc.WithTransportCredentials(security),
-		grpc.WithNoProxy(),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithIdleTimeout(0),
-		grpc.WithMaxHeaderListSize(maxHeader),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxReply)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
-			MinConnectTimeout: 2 * time.Second,
-		}),
-	)
+	conn, err := dataplane.Connect(addr, opt.TLS, MaxReply)
 	if err != nil {
 		return nil, fmt.Errorf("switch %s: P4Runtime address %q: %w", name, addr, err)
 	}
@@ -211,15 +179,15 @@ func (c *Client) keep(ctx context.Context, first chan<- error) {
 		first <- err
 		return
 	}
-	pause := minBackoff
+	pause := dataplane.MinBackoff
 	for ctx.Err() == nil && !errors.Is(err, dataplane.ErrNotPrimary) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
-		pause = min(2*pause, maxBackoff)
-		err = c.session(ctx, func() { pause = minBackoff })
+		pause = min(2*pause, dataplane.MaxBackoff)
+		err = c.session(ctx, func() { pause = dataplane.MinBackoff })
 	}
 }
 
@@ -305,7 +273,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			err := fmt.Errorf("%w, %s", dataplane.ErrNotPrimary, describe(a.GetElectionId()))
 			if polite && !primary {
 				if leaving == nil {
-					leaving = time.AfterFunc(politePatience, func() { cancel(c.giveWay(err)) })
+					leaving = time.AfterFunc(dataplane.PolitePatience, func() { cancel(c.giveWay(err)) })
 					defer leaving.Stop()
 				}
 				continue
@@ -541,7 +509,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	patience := c.opt.CallTimeout
 	if !c.primary {
-		patience = min(patience, lostPatience)
+		patience = min(patience, dataplane.LostPatience)
 	}
 	c.mu.Unlock()
 	until := time.Now().Add(patience)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 
-	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -54,28 +53,4 @@ func (c *Client) streamError(err error) error {
 func (c *Client) noDevice(err error) error {
 	hint := "write device_id = N in the inventory: 1 on Stratum unless its chassis config says otherwise, 0 on Intel's SDE, on BMv2 what --device-id says"
 	return &dataplane.Hinted{Err: fmt.Errorf("%w: device %d: %w", dataplane.ErrDevice, c.device, err), Advice: hint}
-}
-
-// results returns the code and message of each of n updates of a Write that ended
-// with err. ok is false when the call failed as a whole.
-func results(err error, n int) (res []*p4v1.Error, ok bool) {
-	res = make([]*p4v1.Error, n)
-	for i := range res {
-		res[i] = &p4v1.Error{} // OK: BMv2 leaves out what follows the last failure
-	}
-	if err == nil {
-		return res, true
-	}
-	details := status.Convert(err).Proto().GetDetails()
-	if len(details) == 0 || len(details) > n {
-		return nil, false
-	}
-	failed := false
-	for i, d := range details {
-		if d.UnmarshalTo(res[i]) != nil {
-			return nil, false
-		}
-		failed = failed || res[i].GetCanonicalCode() != int32(codes.OK)
-	}
-	return res, failed
 }

@@ -119,7 +119,7 @@ func (c *Client) ResetCounters(ctx context.Context, names []string, indices []in
 			refused = append(refused, updateError(updates[i], item{name: fmt.Sprintf("counter %#x[%d]", v.GetCounterId(), v.GetIndex().GetIndex())}, r))
 		}
 	}
-	return c.refused("reset counters", refused)
+	return dataplane.Refused(c.name, "reset counters", refused)
 }
 
 // cells is a query for counter cells.

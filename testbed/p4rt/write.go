@@ -253,7 +253,7 @@ func (c *Client) set(ctx context.Context, items []item, remember bool) error {
 			}
 		}
 	}
-	return c.refused("write", refused)
+	return dataplane.Refused(c.name, "write", refused)
 }
 
 // delete deletes items; what is not there is no error. The lock writing is held.
@@ -276,7 +276,7 @@ func (c *Client) delete(ctx context.Context, items []item) error {
 	if err != nil {
 		return err
 	}
-	return c.refused("delete", refused)
+	return dataplane.Refused(c.name, "delete", refused)
 }
 
 // forget drops an entry that needs no undoing because nothing was there before.
@@ -325,7 +325,7 @@ func (c *Client) write(ctx context.Context, updates []*p4v1.Update) ([]*p4v1.Err
 		_, err = c.rpc.Write(ctx, &p4v1.WriteRequest{
 			DeviceId: c.device, ElectionId: id, Updates: batch, Atomicity: p4v1.WriteRequest_CONTINUE_ON_ERROR,
 		})
-		res, ok := results(err, len(batch))
+		res, ok := dataplane.Results[*p4v1.Error](err, len(batch))
 		if !ok {
 			return out, err
 		}
@@ -348,15 +348,5 @@ func updateError(u *p4v1.Update, it item, e *p4v1.Error) dataplane.UpdateError {
 		Op:      strings.ToLower(u.GetType().String()) + " " + it.name,
 		Code:    codes.Code(e.GetCanonicalCode()),
 		Message: e.GetMessage(),
-	}
-}
-
-func (c *Client) refused(op string, us []dataplane.UpdateError) error {
-	if len(us) == 0 {
-		return nil
-	}
-	return &dataplane.Error{
-		Switch: c.name, Op: op, Code: us[0].Code, Updates: us,
-		Err: status.Error(us[0].Code, us[0].Message),
 	}
 }
