@@ -77,7 +77,7 @@ func startProcess(t testing.TB, name string, newNet bool) *process {
 	t.Helper()
 	p := &process{t: t, name: name, events: make(chan Event, 1000), err: make(chan error, 1)}
 	p.cmd = exec.CommandContext(t.Context(), "/proc/self/exe")
-	p.cmd.Env = append(os.Environ(), "AGENT_TEST_MAIN=1")
+	p.cmd.Env = append(os.Environ(), "AGENT_TEST_MAIN=1", "GOTRACEBACK=crash")
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if newNet {
@@ -142,7 +142,10 @@ func (p *process) until(name string) Event {
 				p.t.Fatalf("%s: done before %q: %+v", p.name, name, e.Stats)
 			}
 		case <-timeout:
-			p.t.Fatalf("%s: no %q after 30 s", p.name, name)
+			state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+			p.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks of all its threads, on stderr
+			time.Sleep(time.Second)
+			p.t.Fatalf("%s: no %q after 30 s\n%s", p.name, name, state)
 		}
 	}
 }
