@@ -1,6 +1,7 @@
 package softswitch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -192,7 +193,7 @@ func (l *link) class(p *packet) *class {
 	if l.byJob != nil {
 		job := p.job
 		if job == 0 {
-			job = ringOf(p.buf.b[:p.size])
+			job = ownerOf(p.buf.b[:p.size])
 		}
 		if job == 0 {
 			return l.classes[0]
@@ -230,22 +231,29 @@ func (l *link) open() uint16 {
 // which there are tcpFlows. 0: it is neither.
 func flowOf(p *packet) uint32 {
 	if p.job == 0 {
-		return tcpFlow(p.buf.b[:p.size])
+		frame := p.buf.b[:p.size]
+		if job := resultsOf(frame); job != 0 {
+			return uint32(job) | resultsFlow
+		}
+		return tcpFlow(frame)
 	}
 	b := p.buf.b[payloadAt:]
 	f := uint32(p.job) | uint32(b[12])<<16
 	if ina.Flags(b[1])&ina.FlagResult != 0 {
-		f = uint32(p.job) | 1<<24
+		f = uint32(p.job) | resultsFlow
 	}
 	return f
 }
+
+// resultsFlow is of a job's results.
+const resultsFlow = 1 << 24
 
 // tcpFlows is how many connections have a queue of their own; more share those, by chance.
 const tcpFlows = 1 << 12
 
 // tcpFlow is the flow of a frame of TCP, by addresses and ports; 0: it is none, or a fragment.
 func tcpFlow(frame []byte) uint32 {
-	addresses, ports, ok := tcpEnds(frame)
+	addresses, ports, ok := ends(frame, protocolTCP)
 	if !ok {
 		return 0
 	}
@@ -258,10 +266,30 @@ func tcpFlow(frame []byte) uint32 {
 	return 1<<31 | (h^h>>12)%tcpFlows
 }
 
+// ownerOf is the job of a frame that the switch has nothing to do with but to forward it, by its
+// ports; 0: it is of none.
+func ownerOf(frame []byte) uint16 {
+	return cmp.Or(resultsOf(frame), ringOf(frame))
+}
+
+// resultsOf is the job whose result a frame of UDP is that a PS sends to one worker, as the ps
+// collective has it; 0: it is none.
+func resultsOf(frame []byte) uint16 {
+	_, ports, ok := ends(frame, protocolUDP)
+	if !ok {
+		return 0
+	}
+	from, to := binary.BigEndian.Uint16(ports), binary.BigEndian.Uint16(ports[2:])
+	if job := to & ina.MaxJob; from == ina.UpPortBase|job && to == ina.DownPortBase|job {
+		return job
+	}
+	return 0
+}
+
 // ringOf is the job of the ring that a frame of TCP is of, gradients or acknowledgements, by its
 // ports; 0: it is of none.
 func ringOf(frame []byte) uint16 {
-	_, ports, ok := tcpEnds(frame)
+	_, ports, ok := ends(frame, protocolTCP)
 	if !ok {
 		return 0
 	}
@@ -273,11 +301,17 @@ func ringOf(frame []byte) uint16 {
 	return 0
 }
 
-// tcpEnds are the two addresses and the two ports of a frame of TCP; false if it is none, or a
-// fragment.
-func tcpEnds(frame []byte) (addresses, ports []byte, ok bool) {
-	const ip, from, protocolTCP = 14, 14 + 12, 6
-	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[ip+9] != protocolTCP || frame[ip+6]&0x3f != 0 || frame[ip+7] != 0 {
+// Protocols of IPv4.
+const (
+	protocolTCP = 6
+	protocolUDP = 17
+)
+
+// ends are the two addresses and the two ports of a frame of a protocol; false if it is of another,
+// or a fragment.
+func ends(frame []byte, protocol byte) (addresses, ports []byte, ok bool) {
+	const ip, from = 14, 14 + 12
+	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[ip+9] != protocol || frame[ip+6]&0x3f != 0 || frame[ip+7] != 0 {
 		return nil, nil, false
 	}
 	at := ip + 4*int(frame[ip]&0xf)

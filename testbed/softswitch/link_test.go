@@ -169,7 +169,7 @@ func TestFairRings(t *testing.T) {
 	for _, s := range b.out {
 		job := jobOf(s.b)
 		if job == 0 {
-			job = ringOf(s.b)
+			job = ownerOf(s.b)
 		}
 		seen[job] += float64(len(s.b))
 	}
@@ -177,6 +177,39 @@ func TestFairRings(t *testing.T) {
 	for job := range uint16(4) {
 		if got := seen[job] / all; math.Abs(got-.25) > .02 {
 			t.Errorf("job %d has %.3f of the link", job, got)
+		}
+	}
+}
+
+// Results that a PS sends to one worker after the other are in the queue of their job, not in one with those of
+// other jobs: with "drr" and, as one flow, with "drr-flow".
+func TestFairResults(t *testing.T) {
+	result := func(job uint16) []byte {
+		f := unicast(here, 1000)
+		binary.BigEndian.PutUint16(f[34:], ina.UpPortBase|job)
+		binary.BigEndian.PutUint16(f[36:], ina.DownPortBase|job)
+		return f
+	}
+	other := result(1)
+	binary.BigEndian.PutUint16(other[34:], ina.UpPortBase|2) // from nobody who has it
+	for _, discipline := range []string{"drr", "drr-flow"} {
+		b := through(t, LinkConfig{Rate: 100e6, Buffer: 60_000, Discipline: discipline})
+		end := 200 * time.Millisecond
+		var seen [4]float64
+		for at := time.Duration(0); at < end; at += 1000 * 8 * time.Second / 40e6 { // 40 Mbit/s of job 1, 80 of 2, 120 of 3, 40 of none
+			for i, f := range [][]byte{result(1), result(2), result(2), result(3), result(3), result(3), other} {
+				b.in(1, at+time.Duration(i), f)
+			}
+		}
+		b.run(end)
+		for _, s := range b.out {
+			seen[resultsOf(s.b)] += float64(len(s.b))
+		}
+		all := seen[0] + seen[1] + seen[2] + seen[3]
+		for job, n := range seen {
+			if got := n / all; math.Abs(got-.25) > .02 {
+				t.Errorf("%s: job %d has %.3f of the link", discipline, job, got)
+			}
 		}
 	}
 }
