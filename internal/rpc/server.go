@@ -1,4 +1,4 @@
-// Package rpc has what gRPC servers here have in common.
+// Package rpc has what gRPC servers here have in common, and what clients of the servers of others have.
 package rpc
 
 import (

@@ -31,6 +31,8 @@ import (
 const (
 	MaxReply   = 16 << 20
 	MaxProgram = 64 << 20
+
+	maxAnswer = 2 * MaxReply // of all messages of an answer
 )
 
 // mostClients is above all numbers of clients: the SDE keeps 24 bits of them (formCookieFromDeviceAndClient).

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/testbed/bfrt/bfrtpb"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
@@ -621,7 +621,8 @@ func (c *Client) request(ctx context.Context, prog *program, entities []*bfrtpb.
 	if c.observer { // it is bound to nothing
 		r.P4Name = prog.name
 	}
-	stream, err := c.rpc.Read(ctx, r, grpc.WaitForReady(true))
+	answer := rpc.NewAnswer(maxAnswer, rpc.Messages)
+	stream, err := c.rpc.Read(ctx, r, grpc.WaitForReady(true), answer.Option())
 	for err == nil {
 		var m *bfrtpb.ReadResponse
 		if m, err = stream.Recv(); err != nil {
@@ -632,18 +633,12 @@ func (c *Client) request(ctx context.Context, prog *program, entities []*bfrtpb.
 				out = append(out, te)
 			}
 		}
-		if len(out) > mostEntries {
-			return nil, fmt.Errorf("%w: more than %d entries", bounded.ErrTooLarge, mostEntries)
-		}
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return out, err
+	return out, answer.Err(err)
 }
-
-// mostEntries is how many entries an answer may have.
-const mostEntries = 1 << 18
 
 // whole asks for all of a table.
 func whole(t *Table) *bfrtpb.Entity { return entity(&bfrtpb.TableEntry{TableId: t.ID}) }

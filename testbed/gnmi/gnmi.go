@@ -27,9 +27,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/rpc"
 )
 
 // MaxReply is how long an answer of a switch may be, in bytes, in one message or several: those of 512
@@ -256,7 +255,8 @@ func (c *Client) once(ctx context.Context, what string, paths ...*gnmipb.Path) (
 	for _, p := range paths {
 		list.Subscription = append(list.Subscription, &gnmipb.Subscription{Path: p})
 	}
-	stream, err := c.rpc.Subscribe(ctx, grpc.WaitForReady(true))
+	bound := rpc.NewAnswer(MaxReply, rpc.Messages)
+	stream, err := c.rpc.Subscribe(ctx, grpc.WaitForReady(true), bound.Option())
 	if err == nil {
 		err = stream.Send(&gnmipb.SubscribeRequest{Request: &gnmipb.SubscribeRequest_Subscribe{Subscribe: list}})
 		if errors.Is(err, io.EOF) { // the reason is what Recv says
@@ -264,14 +264,10 @@ func (c *Client) once(ctx context.Context, what string, paths ...*gnmipb.Path) (
 		}
 	}
 	var out []answer
-	size := 0
 	for err == nil {
 		var r *gnmipb.SubscribeResponse
 		if r, err = stream.Recv(); err != nil {
 			break
-		}
-		if size += proto.Size(r); size > MaxReply {
-			return nil, c.errorf(what, "the answer is %w: more than %d MiB", bounded.ErrTooLarge, MaxReply>>20)
 		}
 		if r.GetSyncResponse() {
 			return out, nil
@@ -281,6 +277,7 @@ func (c *Client) once(ctx context.Context, what string, paths ...*gnmipb.Path) (
 			out = append(out, flatten(prefix, u)...)
 		}
 	}
+	err = bound.Err(err)
 	switch status.Code(err) {
 	case codes.Unimplemented:
 		return nil, c.errorf(what, "%w: the server has none: %s", errors.ErrUnsupported, status.Convert(err).Message())

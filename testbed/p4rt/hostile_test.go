@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/heap"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/p4rt"
 )
@@ -42,6 +44,33 @@ func TestEndlessRead(t *testing.T) {
 	defer cancel()
 	if got, err := p4rt.ReadAll(ctx, p4v1.NewP4RuntimeClient(conn), device, &p4v1.Entity{}); !errors.Is(err, bounded.ErrTooLarge) || got != nil {
 		t.Errorf("%d entities, %v", len(got), err)
+	}
+}
+
+// swarm is a switch whose answer is short on the wire, and is millions of empty messages.
+type swarm struct{ *recorder }
+
+func (swarm) Read(_ *p4v1.ReadRequest, stream p4v1.P4Runtime_ReadServer) error {
+	return stream.Send(&p4v1.ReadResponse{Entities: slices.Repeat([]*p4v1.Entity{{}}, 6<<20)})
+}
+
+// TestSwarmRead: an answer takes no more memory than its bound says, however little it is on the wire. As bytes it
+// would pass.
+func TestSwarmRead(t *testing.T) {
+	r := &recorder{mute: make(chan struct{})}
+	close(r.mute)
+	conn, err := dataplane.Connect(r.serve(t, swarm{r}), nil, p4rt.MaxReply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	most := heap.Watch()
+	got, err := p4rt.ReadAll(t.Context(), p4v1.NewP4RuntimeClient(conn), device, &p4v1.Entity{})
+	if !errors.Is(err, bounded.ErrTooLarge) || got != nil {
+		t.Errorf("%d entities, %v", len(got), err)
+	}
+	if grown := most(); grown > 200<<20 { // 48 MiB of it are the server's list of them, 24 MiB the message, on both sides
+		t.Errorf("the heap grew by %d MiB", grown>>20)
 	}
 }
 

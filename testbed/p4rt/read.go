@@ -10,9 +10,8 @@ import (
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
@@ -273,25 +272,22 @@ func (c *Client) read(ctx context.Context, query []*p4v1.Entity) ([]*p4v1.Entity
 
 // ReadAll asks a switch in one ReadRequest, and returns the whole answer in its order. An
 // error is gRPC's, as it is, or wraps bounded.ErrTooLarge.
-func ReadAll(ctx context.Context, rpc p4v1.P4RuntimeClient, device uint64, query ...*p4v1.Entity) ([]*p4v1.Entity, error) {
+func ReadAll(ctx context.Context, client p4v1.P4RuntimeClient, device uint64, query ...*p4v1.Entity) ([]*p4v1.Entity, error) {
 	ctx, cancel := context.WithCancel(ctx) // of a stream that is left before its end
 	defer cancel()
-	stream, err := rpc.Read(ctx, &p4v1.ReadRequest{DeviceId: device, Entities: query})
+	answer := rpc.NewAnswer(maxAnswer, rpc.Messages)
+	stream, err := client.Read(ctx, &p4v1.ReadRequest{DeviceId: device, Entities: query}, answer.Option())
 	if err != nil {
 		return nil, err
 	}
 	var out []*p4v1.Entity
-	size := 0
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
 		if err != nil {
-			return nil, err
-		}
-		if size += proto.Size(r); size > maxAnswer {
-			return nil, fmt.Errorf("the answer is %w: more than %d MiB", bounded.ErrTooLarge, maxAnswer>>20)
+			return nil, answer.Err(err)
 		}
 		out = append(out, r.GetEntities()...)
 	}
