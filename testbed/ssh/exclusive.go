@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -139,14 +140,20 @@ func (c *Client) WriteFile(ctx context.Context, remote string, data []byte, mode
 }
 
 // replaceScript gives the file $1 the content of stdin, whole, and otherwise leaves it what it was: its
-// owner, its extended attributes, and the link or the links by which it is reached. $2 is its mode.
+// owner, its extended attributes, and the link or the links by which it is reached. $2 is its mode, $3 how many
+// bytes there are: of a connection that is cut, stdin ends as well.
 const replaceScript = `set -eu
 at=$1
 if [ -L "$at" ]; then at=$(readlink -f -- "$at"); fi
 temp=$(mktemp -- "$at.XXXXXXXXXX")
 trap 'rm -f -- "$temp"' EXIT
+trap 'exit 1' HUP INT TERM PIPE
 if [ -e "$at" ]; then cp --preserve=all -- "$at" "$temp" 2>/dev/null || cp -p -- "$at" "$temp"; fi
 cat >"$temp"
+if [ "$(stat -c %s -- "$temp")" != "$3" ]; then
+	echo "its new content did not arrive whole: it is as it was" >&2
+	exit 1
+fi
 chmod -- "$2" "$temp"
 if [ -e "$at" ] && [ "$(stat -c %h -- "$at")" -gt 1 ]; then
 	cat -- "$temp" >"$at"
@@ -163,7 +170,7 @@ func (c *Client) Replace(ctx context.Context, remote string, data []byte, mode f
 	if root {
 		run = c.RunRoot
 	}
-	_, err := run(ctx, []string{"/bin/sh", "-c", replaceScript, "sh", remote, fmt.Sprintf("%o", mode)}, bytes.NewReader(data))
+	_, err := run(ctx, []string{"/bin/sh", "-c", replaceScript, "sh", remote, fmt.Sprintf("%o", mode), strconv.Itoa(len(data))}, bytes.NewReader(data))
 	if err != nil {
 		return c.errorf("replace %s: %w", remote, err)
 	}

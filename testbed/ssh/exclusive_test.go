@@ -29,6 +29,49 @@ func TestCreateMode(t *testing.T) {
 	}
 }
 
+// TestReplaceCut: a connection that is cut while a file is given another content leaves the old one. What has
+// arrived looks whole on the host.
+func TestReplaceCut(t *testing.T) {
+	h := newHost(t, nil)
+	c := h.connect(t)
+	at := filepath.Join(h.Dir, "sharp_am.cfg")
+	if err := os.WriteFile(at, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Replace(t.Context(), at, make([]byte, 64<<20), 0o600, false) }()
+	temps := func() []string {
+		found, err := filepath.Glob(at + ".*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		for _, temp := range temps() {
+			info, err := os.Stat(temp)
+			begun = begun || err == nil && info.Size() > 3
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before it was cut: %v", err)
+		default:
+		}
+	}
+	c.Close()
+	if err := <-ended; err == nil {
+		t.Error("no error")
+	}
+	for begin := time.Now(); len(temps()) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("%v are still there", temps())
+		}
+	}
+	if got, err := os.ReadFile(at); string(got) != "old" {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
 // TestTakesNothing: a host that answers every sign of life, and reads nothing of what a command is given, is given up like one
 // that says nothing.
 func TestTakesNothing(t *testing.T) {

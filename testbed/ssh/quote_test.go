@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -136,4 +137,28 @@ func FuzzRemote(f *testing.F) {
 			t.Fatalf("%q reads as %q", line, words)
 		}
 	})
+}
+
+// TestReplaceShort: the end of what a file is to be is told from the end of a connection, by how long it is to be.
+func TestReplaceShort(t *testing.T) {
+	for _, c := range []struct{ stdin, size, want string }{
+		{"new", "3", "new"}, {"ne", "3", "old"}, {"", "3", "old"}, {"", "0", ""}, {"newer", "3", "old"},
+	} {
+		at := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(at, []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/bin/sh", "-c", replaceScript, "sh", at, "600", c.size)
+		cmd.Stdin = strings.NewReader(c.stdin)
+		out, err := cmd.CombinedOutput()
+		if whole := len(c.stdin) == len(c.want) && c.want != "old"; whole != (err == nil) {
+			t.Errorf("%q of %s bytes: %v: %s", c.stdin, c.size, err, out)
+		}
+		if got, err := os.ReadFile(at); string(got) != c.want {
+			t.Errorf("%q of %s bytes: %q, %v", c.stdin, c.size, got, err)
+		}
+		if names, err := os.ReadDir(filepath.Dir(at)); len(names) != 1 {
+			t.Errorf("%q of %s bytes leaves %v, %v", c.stdin, c.size, names, err)
+		}
+	}
 }
