@@ -330,7 +330,7 @@ func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (St
 	if err := json.Unmarshal(data, &s.Record); err != nil || s.TTL <= 0 || s.TTL > longest {
 		// Every file is whole when it gets its name, so this came of a disk that lost it:
 		// whoever it was has the time to notice.
-		s.Record = Record{Owner: "unknown", Reason: "its file cannot be read", Since: renewed, TTL: 60}
+		s.Record = unreadable(renewed)
 	}
 	s.Expires = renewed.Add(time.Duration(s.TTL) * time.Second)
 	s.Held = !l.freed[s.Fencing] && !now.After(s.Expires)
@@ -343,6 +343,11 @@ func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (St
 		s.Renewed, s.Expires, s.Held, s.under = b.Since, b.Until, true, true
 	}
 	return s, nil
+}
+
+// unreadable is what is known of a lease whose file cannot be read.
+func unreadable(renewed time.Time) Record {
+	return Record{Owner: "unknown", Reason: "its file cannot be read", Since: renewed, TTL: 60}
 }
 
 // Look says who has a resource. It asks the host's clock by writing an empty file, which
@@ -390,9 +395,15 @@ func History(ctx context.Context, p Place) ([]State, error) {
 	for _, n := range l.numbers {
 		s := State{Place: p.Name, Fencing: n}
 		var data []byte
-		if data, s.Renewed, err = p.Files.Read(ctx, p.file(n)); errors.Is(err, fs.ErrNotExist) || foreign(err) {
+		data, s.Renewed, err = p.Files.Read(ctx, p.file(n))
+		switch {
+		case errors.Is(err, fs.ErrNotExist), foreign(err):
 			continue
-		} else if err != nil {
+		case errors.Is(err, fs.ErrPermission): // its owner keeps it from us, and no more than this one
+			s.Record = unreadable(s.Renewed)
+			out = append(out, s)
+			continue
+		case err != nil:
 			return out, fmt.Errorf("%s: who had it: %w", p.Name, err)
 		}
 		if json.Unmarshal(data, &s.Record) != nil {
@@ -415,6 +426,7 @@ const (
 	lastNumber  = 1 << 48              // which nobody comes to: a larger one is no lease's
 	mostTries   = 1000                 // of one who finds others faster each time
 	mostForeign = 64                   // files that are looked at and are no leases
+	mostTidied  = 32                   // files of writers that are looked at, of each who takes a lease
 )
 
 // MaxTTL is the longest time to live: a record that asks for more is nobody's.
@@ -711,7 +723,7 @@ func (p Place) tidy(ctx context.Context, l listing, now time.Time) {
 		_, at, err := p.Files.Read(ctx, name)
 		return err == nil && now.Sub(at) > keepTime
 	}
-	for _, name := range l.temps {
+	for _, name := range l.temps[:min(len(l.temps), mostTidied)] {
 		if old(name) {
 			_ = p.Files.Remove(ctx, name)
 		}

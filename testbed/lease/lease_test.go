@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -632,5 +633,62 @@ func BenchmarkTakeAll(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// counted is a directory in which a file cannot be read, and whose reads are counted.
+type counted struct {
+	Files
+	unreadable string
+	reads      atomic.Int64
+}
+
+func (c *counted) Read(ctx context.Context, name string) ([]byte, time.Time, error) {
+	c.reads.Add(1)
+	if name == c.unreadable {
+		return nil, time.Time{}, fs.ErrPermission
+	}
+	return c.Files.Read(ctx, name)
+}
+
+// TestHistoryUnreadable: whoever keeps one file from the others does not keep the rest of the history from them.
+func TestHistoryUnreadable(t *testing.T) {
+	p := place(t.TempDir())
+	for range 3 {
+		if err := take(t, p, claim("anna", "R")).Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Files = &counted{Files: p.Files, unreadable: p.file(2)}
+	h, err := History(t.Context(), p)
+	if err != nil || len(h) != 3 || h[0].Owner != "anna" || h[1].Owner != "unknown" || h[2].Owner != "anna" {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// TestTidyMany: files that look like those of writers cost who takes a lease no more than a few reads, and go in the end.
+func TestTidyMany(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	old := time.Now().Add(-2 * time.Hour)
+	for i := range 3 * mostTidied {
+		name := filepath.Join(dir, fmt.Sprintf("%s.tmp-%d", p.Key, i))
+		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Chtimes(name, old, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := &counted{Files: p.Files}
+	p.Files = files
+	for range 3 {
+		before := files.reads.Load()
+		if err := take(t, p, claim("anna", "R")).Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := files.reads.Load() - before; n > mostTidied+8 {
+			t.Errorf("%d files were read", n)
+		}
+	}
+	if names, err := filepath.Glob(filepath.Join(dir, "*.tmp-*")); err != nil || len(names) > 0 {
+		t.Errorf("%d are left, %v", len(names), err)
 	}
 }

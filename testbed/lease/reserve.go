@@ -75,10 +75,17 @@ func parseReserved(name, rest string) (reserved, bool) {
 	}
 	from, err := strconv.ParseInt(part[0], 10, 64)
 	until, uerr := strconv.ParseInt(part[1], 10, 64)
-	if err != nil || uerr != nil || from < 0 || until <= from || until > 1<<40 || part[2] == "" {
+	if err != nil || uerr != nil || from < 0 || until <= from || until > 1<<40 || !plain(part[2]) {
 		return reserved{}, false
 	}
 	return reserved{name, time.Unix(from, 0).UTC(), time.Unix(until, 0).UTC()}, true
+}
+
+// plain says whether a token is one that Reserve makes, or like it: it stands in names, and in what people read.
+func plain(token string) bool {
+	return token != "" && len(token) <= 64 && !strings.ContainsFunc(token, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
 }
 
 // always is later than any reservation begins.

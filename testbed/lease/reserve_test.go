@@ -241,3 +241,19 @@ func FuzzReserved(f *testing.F) {
 		}
 	})
 }
+
+// TestReservedNames: what stands in a name is no more than a token, whatever others call their files.
+func TestReservedNames(t *testing.T) {
+	for rest, want := range map[string]bool{
+		"at-1764590400-1764597600-ABCDEF":                     true,
+		"at-1764590400-1764597600-ABC\nfree for all":          false,
+		"at-1764590400-1764597600-\x1b[2J":                    false,
+		"at-1764590400-1764597600-":                           false,
+		"at-1764590400-1764597600-a-b":                        false,
+		"at-1764590400-1764597600-" + strings.Repeat("A", 65): false,
+	} {
+		if _, ok := parseReserved("host-h1."+rest, rest); ok != want {
+			t.Errorf("%q: %v", rest, ok)
+		}
+	}
+}
