@@ -258,6 +258,13 @@ func TestRedact(t *testing.T) {
 		{"npm npm_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX", "npm_0aB1", "npm"},
 		{"s.signature=abcdef&x=1", "abcdef", "x=1"},
 		{`{"env": {"MY_SECRET": "a b c"}, "n": 1}`, "a b c", `"n": 1`},
+		{`"args": ["./train", "--password", "hunter2", "--lr", "0.1"]`, "hunter2", `"--lr", "0.1"`},
+		{"['./train', '-token', 'hunter2', '-v']", "hunter2", "'-v'"},
+		{"\"args\": [\n\t\"--api-key\",\n\t\"hunter2\",\n\t\"-v\"\n]", "hunter2", "-v"},
+		{`{"log": "{\"db_password\": \"hunter2\", \"n\": 1}"}`, "hunter2", `\"n\": 1`},
+		{`{"log": "{\\\"api_key\\\":\\\"two words\\\"}", "n": 1}`, "two words", `"n": 1`},
+		{`{"log": "{\"token\": \"hunter2"}`, "hunter2", "log"},
+		{"password: \"two words\nrest", "two words", "rest"},
 		// What is none.
 		{"PWD=/home/lab OLDPWD=/tmp", "removed", "/home/lab"},
 		{"max_tokens = 2048, tokens_per_second: 123.4", "removed", "2048, tokens_per_second: 123.4"},

@@ -17,8 +17,9 @@ var (
 	// directories are called that by every shell.
 	directories = regexp.MustCompile(`^(OLD)?PWD$`)
 
-	assignment = regexp.MustCompile(`(^|[\s"'{,;?&(])([A-Za-z_][A-Za-z0-9_.-]*)(["']?[ \t]*(?:=|:=?)[ \t]*)`)
-	flagged    = regexp.MustCompile(`(^|\s)(--?[A-Za-z][A-Za-z_-]*)([= ])`)
+	// A document within another has its quotes behind backslashes, and arguments may be a list of words in quotes.
+	assignment = regexp.MustCompile(`(^|[\s"'{,;?&(])([A-Za-z_][A-Za-z0-9_.-]*)(\\*["']?[ \t]*(?:=|:=?)[ \t]*)`)
+	flagged    = regexp.MustCompile(`(^|[\s"'])(--?[A-Za-z][A-Za-z_-]*)([= ]|\\*["']\s*,\s*)`)
 	authorized = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=_.-]{8,}`)
 	schemes    = map[string]bool{"bearer": true, "basic": true, "token": true, "digest": true}
 	header     = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization["']?[ \t]*[:=][ \t]*["']?(?:[a-z]+[ \t]+)?)[^\s"',;]+`)
@@ -64,18 +65,15 @@ func named(form *regexp.Regexp, text []byte) []byte {
 		if m == nil {
 			break
 		}
-		size := 0
+		size, quote := 0, 0
 		if SecretName(string(text[m[4]:m[5]])) {
-			size = valueLen(text[m[7]:])
+			size, quote = valueLen(text[m[7]:])
 		}
 		if size == 0 {
 			out, text = append(out, text[:m[6]]...), text[m[6]:]
 			continue
 		}
-		from, to := m[7], m[7]+size
-		if c := text[from]; size >= 2 && (c == '"' || c == '\'') {
-			from, to = from+1, to-1
-		}
+		from, to := m[7]+quote, m[7]+size-quote
 		if bytes.HasSuffix(text[:from], []byte(" ")) && schemes[strings.ToLower(string(text[from:to]))] {
 			out, text = append(out, text[:to]...), text[to:] // what follows is out already
 			continue
@@ -85,19 +83,27 @@ func named(form *regexp.Regexp, text []byte) []byte {
 	return append(out, text...)
 }
 
-// valueLen is how long the value is that a text begins with: in quotes, to the end of the line at most, or a word. 0:
-// there is none.
-func valueLen(text []byte) int {
-	if len(text) > 0 && (text[0] == '"' || text[0] == '\'') {
-		if end := bytes.IndexAny(text[1:], string(text[0])+"\n"); end >= 0 && text[1+end] == text[0] {
-			return end + 2
+// valueLen is how long the value is that a text begins with: in quotes, to the end of the line at most, or a word. size 0:
+// there is none. quote is how long each of its quotes is, with the backslashes before it; the second may have been cut off.
+func valueLen(text []byte) (size, quote int) {
+	for quote < len(text) && text[quote] == '\\' {
+		quote++
+	}
+	if quote < len(text) && (text[quote] == '"' || text[quote] == '\'') {
+		quote++
+		line, _, _ := bytes.Cut(text[quote:], []byte("\n"))
+		end := bytes.Index(line, text[:quote])
+		if end < 0 { // it was cut off: by what holds it, or with its line
+			if end = bytes.IndexByte(line, text[quote-1]); end < 0 {
+				end = len(line)
+			}
 		}
-		return 0
+		return end + 2*quote, quote
 	}
 	if end := bytes.IndexAny(text, " \t\n\v\f\r\"',;&}"); end >= 0 {
-		return end
+		return end, 0
 	}
-	return len(text)
+	return len(text), 0
 }
 
 // RedactJSON is Redact for a JSON document that holds an environment, as nccl-tests -J
