@@ -386,7 +386,7 @@ func (d *Dir) Finish(rec *Record) error {
 	saved := make(chan error, 1)
 	go func() {
 		err := d.Save(rec)
-		if had := d.release(); had && errors.Is(err, syscall.ENOSPC) {
+		if had := d.release(); had && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
 			err = d.Save(rec)
 		}
 		saved <- err

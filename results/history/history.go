@@ -331,11 +331,16 @@ func check(root string) error {
 	return nil
 }
 
-// full says whether there is no room for a file in a directory: not even the few pages of a journal.
+// full says whether there is no room for a file in a directory: not even the few pages of a journal. That of a quota is
+// known only to who writes.
 func full(root string) bool {
-	var st unix.Statfs_t
 	const few = 64 << 10
-	return unix.Statfs(root, &st) == nil && (st.Bavail*uint64(st.Bsize) < few || st.Files > 0 && st.Ffree == 0)
+	f, err := os.CreateTemp(root, ".room-*")
+	if err == nil {
+		_, err = f.Write(make([]byte, few))
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func onNetwork(root string, magic int64) error {

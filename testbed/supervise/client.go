@@ -117,6 +117,8 @@ func (e *programError) Hint() string {
 		return fmt.Sprintf("somebody killed it, or host %s ran out of memory: dmesg there says which", e.run.Host)
 	case strings.Contains(e.run.Stderr, ErrExpired.Error()+" for "):
 		return "the network was cut, or this program was stopped or its machine asleep, for longer than patience in [measure]"
+	case strings.Contains(e.run.Stderr, unix.EDQUOT.Error()):
+		return fmt.Sprintf("make room within your quota on host %s: quota -s shows it", e.run.Host)
 	case strings.Contains(e.run.Stderr, unix.ENOSPC.Error()):
 		return fmt.Sprintf("make room on host %s: df -h shows where", e.run.Host)
 	}
