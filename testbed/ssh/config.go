@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kevinburke/ssh_config"
@@ -68,13 +69,34 @@ func (c *configFiles) read(path string) (*configFile, error) {
 }
 
 // guarded refuses a file that anybody may write: it could name another host, and another
-// known_hosts file with that one's key.
+// known_hosts file with that one's key, or a command. One in the user's ~/.ssh must be the user's own or root's, and no
+// group's but the user's alone may write it; so has OpenSSH it, as Debian builds it.
 func guarded(path string) error {
 	info, err := os.Stat(path)
-	if err == nil && info.Mode().IsRegular() && info.Mode()&0o002 != 0 {
-		err = fmt.Errorf("%s can be written by everybody: chmod o-w %s", path, path)
+	if err != nil || !info.Mode().IsRegular() {
+		return err
 	}
-	return err
+	mode, st := info.Mode(), info.Sys().(*syscall.Stat_t)
+	own := strings.HasPrefix(path, homeFile("")+string(filepath.Separator))
+	switch {
+	case mode&0o002 != 0:
+		return fmt.Errorf("%s can be written by everybody: chmod o-w %s", path, path)
+	case own && st.Uid != 0 && int(st.Uid) != os.Getuid():
+		return fmt.Errorf("%s belongs to somebody else, user %d: chown %d %s", path, st.Uid, os.Getuid(), path)
+	case own && mode&0o020 != 0 && !privateGroup(st.Gid):
+		return fmt.Errorf("%s can be written by its group: chmod g-w %s", path, path)
+	}
+	return nil
+}
+
+// privateGroup says whether a group is the user's own, of the same name, in which nobody else is.
+func privateGroup(gid uint32) bool {
+	u, err := user.Current()
+	if err != nil || u.Gid != strconv.FormatUint(uint64(gid), 10) {
+		return false
+	}
+	g, err := user.LookupGroupId(u.Gid)
+	return err == nil && g.Name == u.Username
 }
 
 // parseConfig reads the text of a file. Blocks of Match are left out, with a warning.

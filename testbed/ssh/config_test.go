@@ -1,7 +1,9 @@
 package ssh
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -204,6 +206,25 @@ func TestConfigSaid(t *testing.T) {
 	}
 	if _, err := new(configFiles).resolve(Target{Address: "h1"}, maxJumps, new([]string)); err == nil || !strings.Contains(err.Error(), "can be written by everybody") {
 		t.Error(err)
+	}
+	// Nor one of the user's own that others may write, or have written.
+	if os.Getuid() == 0 {
+		for _, c := range []struct {
+			mode     fs.FileMode
+			uid, gid int
+			want     string
+		}{
+			{0o600, 0, 0, ""}, {0o660, 0, 65534, "can be written by its group"}, {0o640, 0, 65534, ""}, {0o600, 65534, 0, "belongs to somebody else, user 65534"},
+		} {
+			at := filepath.Join(home(t, map[string]string{"config": "User lab"}), ".ssh", "config")
+			if err := errors.Join(os.Chmod(at, c.mode), os.Chown(at, c.uid, c.gid)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := new(configFiles).resolve(Target{Address: "h1"}, maxJumps, new([]string))
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
 	}
 	// Where a file was named it must be there.
 	home(t, nil)
