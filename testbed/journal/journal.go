@@ -84,6 +84,7 @@ type Processes struct {
 type Remove struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"` // of its content, hex
+	Sudo   bool   `json:"sudo,omitempty"`
 }
 
 // Restore puts a file back that was replaced, if the file is what it was replaced with.

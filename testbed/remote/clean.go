@@ -240,7 +240,11 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 			return "", nil // it is gone, or another's
 		}
 		if err == nil && !c.opt.Dry {
-			err = client.Remove(ctx, u.Remove.Path)
+			remove := client.Remove
+			if u.Remove.Sudo {
+				remove = client.RemoveRoot
+			}
+			err = remove(ctx, u.Remove.Path)
 		}
 		return u.Remove.Path + " removed", err
 	case u.Restore != nil:

@@ -211,7 +211,7 @@ func (a *Applied) enter() error {
 		sum := sha256.Sum256(w.now)
 		c := &journal.Change{Target: m.Target, What: "write " + w.path}
 		if w.wasAbsent {
-			c.Undo.Remove = &journal.Remove{Path: w.path, SHA256: hex.EncodeToString(sum[:])}
+			c.Undo.Remove = &journal.Remove{Path: w.path, SHA256: hex.EncodeToString(sum[:]), Sudo: m.Client.Target().Sudo}
 		} else {
 			c.Undo.Restore = &journal.Restore{Path: w.path, SHA256: hex.EncodeToString(sum[:]), Old: w.old, Mode: uint32(w.mode), Sudo: m.Client.Target().Sudo}
 		}
@@ -302,5 +302,5 @@ func (m *Manager) remove(ctx context.Context, at string) error {
 	if !m.Client.Target().Sudo {
 		return m.Client.Remove(ctx, at)
 	}
-	return m.run(ctx, []string{"rm", "-f", "--", at}, nil)
+	return m.Client.RemoveRoot(ctx, at)
 }

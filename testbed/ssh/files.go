@@ -244,6 +244,14 @@ func (c *Client) Remove(ctx context.Context, remote string) error {
 	return err
 }
 
+// RemoveRoot is Remove as root, as StartRoot is.
+func (c *Client) RemoveRoot(ctx context.Context, remote string) error {
+	if _, err := c.RunRoot(ctx, []string{"rm", "-f", "--", remote}, nil); err != nil {
+		return c.errorf("remove %s: %w", remote, err)
+	}
+	return nil
+}
+
 // Sum reads a file's size in bytes and its SHA-256 in hex where it lies, which
 // costs no transfer; an error wrapping fs.ErrNotExist says there is none.
 func (c *Client) Sum(ctx context.Context, remote string) (size int64, sum string, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -241,6 +242,20 @@ func TestSudo(t *testing.T) {
 			value := make([]byte, 20)
 			if n, err := unix.Getxattr(file, "user.why", value); attributes && (err != nil || string(value[:n]) != "because") {
 				t.Errorf("its attribute is %q, %v", value, err)
+			}
+			kept := filepath.Join(dir, "root's", "file") // which the user could not remove
+			if err := os.Mkdir(filepath.Dir(kept), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, kept, "made by root")
+			if err := free.Remove(ctx, kept); !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("removed by the user: %v", err)
+			}
+			if err := errors.Join(free.RemoveRoot(ctx, kept), free.RemoveRoot(ctx, kept)); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("removed by root: %v", err)
 			}
 
 			l := newLifeline(t)
