@@ -274,7 +274,7 @@ func Parse(text []byte) (*Log, error) {
 	l := &Log{}
 	r := bufio.NewReader(bytes.NewReader(text))
 	for n := 1; ; n++ {
-		one, err := bounded.ReadLine(r, bounded.Config)
+		one, err := bounded.ReadLine(r, mostLine)
 		if err == io.EOF {
 			l.Torn = len(one) > 0
 			break
@@ -418,7 +418,7 @@ func Resume(dir, run string) (*Journal, error) {
 }
 
 func read(f *os.File) (*Log, error) {
-	text, err := bounded.ReadAll(f, bounded.Config)
+	text, err := bounded.ReadAll(f, mostRead)
 	if err != nil {
 		return nil, err
 	}
@@ -474,6 +474,14 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Bounds of a journal, bytes: it is read up to the first, and nothing is begun beyond the second, so that what was begun can
+// be made and undone.
+const (
+	mostLine  = 2 * bounded.Config // of a file's old content
+	mostRead  = 4 * bounded.Config
+	mostBegun = mostRead - bounded.Config
+)
+
 // write appends events; they are on the disk when it returns.
 func (j *Journal) write(events ...event) error {
 	if j.err != nil {
@@ -485,7 +493,13 @@ func (j *Journal) write(events ...event) error {
 		if err != nil {
 			return err
 		}
+		if len(one) > mostLine {
+			return fmt.Errorf("write the journal: a change of %d bytes, which nobody would read: %w", len(one), bounded.ErrTooLarge)
+		}
 		text = append(text, one...)
+	}
+	if size := j.log.whole + int64(len(text)); size > mostRead || size > mostBegun && events[0].Begin != nil {
+		return fmt.Errorf("write the journal: with this it has %d bytes, which nobody would read: %w", size, bounded.ErrTooLarge)
 	}
 	Watch()
 	if _, err := j.file.Write(text); err != nil {

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // TestMain makes this binary a run that is killed while it writes its journal.
@@ -154,6 +156,47 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := Open("/proc/self/none", header("R")); err == nil {
 		t.Error("a directory that cannot be made")
+	}
+}
+
+// TestTooLong: what could not be read again is not begun, and what was begun can be undone.
+func TestTooLong(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(dir, header("R"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := func(size int) *Change {
+		return &Change{Target: "host h1", What: "write f", Undo: Inverse{Restore: &Restore{Path: "f", Old: make([]byte, size)}}}
+	}
+	if err := j.Begin(old(mostLine)); !errors.Is(err, bounded.ErrTooLarge) {
+		t.Errorf("a line: %v", err)
+	}
+	var begun []*Change
+	for {
+		c := old(bounded.Config * 2 / 3)
+		if err := j.Begin(c); err != nil {
+			if !errors.Is(err, bounded.ErrTooLarge) || len(begun) < 2 {
+				t.Fatalf("after %d: %v", len(begun), err)
+			}
+			break
+		}
+		begun = append(begun, c)
+	}
+	if err := errors.Join(j.Made(begun...), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = Resume(dir, "R"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(j.Log().Undone()); n != len(begun) {
+		t.Errorf("%d to undo, of %d", n, len(begun))
+	}
+	if err := errors.Join(j.Undone(begun...), j.Close()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("%v is left, %v", left, err)
 	}
 }
 
