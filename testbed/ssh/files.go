@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
@@ -66,9 +67,13 @@ func (c *Client) sftp() (*session, error) {
 }
 
 // withFiles runs f with the SFTP session and says what it was doing if it fails. What ctx ends
-// may be waiting for an answer that never comes, with the whole session: the next use opens another.
+// may be waiting for an answer that never comes, with the whole session: the next use opens another. So does
+// what the server says nothing to for fileSilence times as long as the connection may be silent.
 func (c *Client) withFiles(ctx context.Context, doing string, f func(*session) error) error {
 	var used atomic.Pointer[session]
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go c.listen(ctx, &used, cancel)
 	err := c.await(ctx, func() error {
 		files, err := c.sftp()
 		if err == nil {
@@ -92,6 +97,31 @@ func (c *Client) withFiles(ctx context.Context, doing string, f func(*session) e
 	return c.errorf("%s: %w", doing, err)
 }
 
+// fileSilence is for how many times a connection's patience a server of files may say nothing while it is asked: disks
+// may be slower than networks.
+const fileSilence = 4
+
+// listen ends what waits for a server that says nothing any more.
+func (c *Client) listen(ctx context.Context, used *atomic.Pointer[session], cancel context.CancelCauseFunc) {
+	patience := fileSilence * c.patience()
+	for heard := int64(-1); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(patience):
+		}
+		now := int64(0)
+		if files := used.Load(); files != nil {
+			now = files.heard.all()
+		}
+		if now == heard {
+			cancel(fmt.Errorf("no answer within %v", patience))
+			return
+		}
+		heard = now
+	}
+}
+
 // forget has the next use open another session. Others may be using this one.
 func (c *Client) forget(files *session) {
 	if files != nil && c.files.CompareAndSwap(files, nil) {
@@ -106,6 +136,14 @@ const maxListing = 4 << 20
 type meter struct {
 	mu     sync.Mutex
 	limits map[*int64]context.CancelCauseFunc // what is left of each
+	total  int64
+}
+
+// all is how much the server has said.
+func (m *meter) all() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.total
 }
 
 // limit is a context that ends when the server has said n bytes more than what was asked for.
@@ -128,6 +166,7 @@ func (m *meter) limit(ctx context.Context, n int64) (context.Context, func()) {
 func (m *meter) said(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.total += int64(max(n, 0))
 	for left, cancel := range m.limits {
 		if *left -= int64(n); *left < 0 {
 			cancel(bounded.ErrTooLarge)

@@ -133,3 +133,31 @@ func TestHostileFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestSilentFiles: a server of files that says nothing ends what waits for it, though its host answers every sign of life
+// and nobody set a time; the next use goes on.
+func TestSilentFiles(t *testing.T) {
+	h := newHost(t, nil)
+	target := h.Target
+	target.KeepAlive, target.KeepAliveMax = 100*time.Millisecond, 2
+	c, err := ssh.Dial(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // lets go whoever waits at its other end
+		if f, err := os.OpenFile(fifo, os.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
+	}()
+	if _, err := c.ReadFile(t.Context(), fifo); err == nil || !strings.Contains(err.Error(), "no answer within") {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := c.Stat(t.Context(), fifo); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
