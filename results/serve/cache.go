@@ -3,16 +3,18 @@ package serve
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 )
 
-// rendered are pages that cost much to make. Each is made once for all who ask for it, one after
+// rendered are pages that cost something to make. Each is made once for all who ask for it, one after
 // the other, and kept while there is room: however many ask, memory is that of the pages kept and of
-// one that is being made.
+// one that is being made. One whose askers have all gone before its turn came is not made.
 type rendered struct {
 	turn chan struct{} // whose it is makes a page
+	most int           // of kept
 
 	mu    sync.Mutex
 	pages map[string]*made // by address
@@ -20,8 +22,14 @@ type rendered struct {
 	kept  int              // bytes
 }
 
-// mostKept bounds the pages that are kept, bytes.
-const mostKept = 64 << 20
+// Bounds of the pages that are kept, bytes.
+const (
+	mostReports = 64 << 20
+	mostPages   = 16 << 20
+)
+
+// errNobody is of a page that nobody waits for any more.
+var errNobody = errors.New("nobody waits for it")
 
 // made is a page, or one that is being made.
 type made struct {
@@ -30,9 +38,11 @@ type made struct {
 	text  []byte
 	err   error
 	used  int
+	asked int // by how many who wait for it
 }
 
-func (c *rendered) init() {
+func (c *rendered) init(most int) {
+	c.most = most
 	c.turn = make(chan struct{}, 1)
 	c.pages = map[string]*made{}
 }
@@ -45,11 +55,17 @@ func (c *rendered) get(ctx context.Context, address, of string, do func(io.Write
 		c.drop(address)
 		p = &made{of: of, ready: make(chan struct{})}
 		c.pages[address] = p
-		go c.render(address, p, do) // also if who asked does not wait for it
+		go c.render(address, p, do)
 	}
 	c.clock++
 	p.used = c.clock
+	p.asked++
 	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p.asked--
+	}()
 	select {
 	case <-p.ready:
 		return p.text, p.err
@@ -62,7 +78,10 @@ func (c *rendered) render(address string, p *made, do func(io.Writer) error) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	var b bytes.Buffer
-	err := recovered(func() error { return do(&b) })
+	err := errNobody
+	if c.wanted(address, p) {
+		err = recovered(func() error { return do(&b) })
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.err = err; err == nil {
@@ -75,10 +94,20 @@ func (c *rendered) render(address string, p *made, do func(io.Writer) error) {
 		delete(c.pages, address)
 	default:
 		c.kept += len(p.text)
-		for c.kept > mostKept && len(c.pages) > 1 {
+		for c.kept > c.most && len(c.pages) > 1 {
 			c.drop(c.oldest(p))
 		}
 	}
+}
+
+// wanted says whether anybody waits for a page, which is forgotten otherwise.
+func (c *rendered) wanted(address string, p *made) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.asked == 0 && c.pages[address] == p {
+		delete(c.pages, address)
+	}
+	return p.asked > 0
 }
 
 // recovered is what do returns; a panic, of a record that nobody thought of, is an error.

@@ -1,10 +1,13 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -55,9 +58,20 @@ func questionOf(r *http.Request) (question, history.Query) {
 	return q, h
 }
 
+// address is where a question is answered, whatever else stood in the request.
+func (q question) address(path string) string {
+	v := url.Values{}
+	for name, value := range map[string]string{"metric": q.Metric, "experiment": q.Experiment, "of": q.Of, "setting": q.Setting} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	return path + "?" + v.Encode()
+}
+
 // series answers a question: the first n series, and how many more there are.
-func (s *Server) series(r *http.Request, q history.Query, n int) (out []seriesView, left int, err error) {
-	found, err := s.index.Series(r.Context(), q)
+func (s *Server) series(ctx context.Context, q history.Query, n int) (out []seriesView, left int, err error) {
+	found, err := s.index.Series(ctx, q)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -131,6 +145,15 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q, h := questionOf(r)
+	text, err := s.pages.get(r.Context(), q.address("/history"), version, func(w io.Writer) error { return s.historyOf(w, q, h, version) })
+	if err == nil {
+		write(w, text)
+	}
+	return err
+}
+
+func (s *Server) historyOf(w io.Writer, q question, h history.Query, version string) (err error) {
+	ctx := s.stopping // who asked may be gone, and others wait
 	data := struct {
 		page
 		question
@@ -140,11 +163,11 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 		Series      []seriesView
 		Left        int
 		JSON        string
-	}{page: page{Title: "History", Here: "history", Version: version, Watch: "-"}, question: q, JSON: "/history.json?" + r.URL.RawQuery}
-	if data.Metrics, err = s.index.Metrics(r.Context()); err != nil {
+	}{page: page{Title: "History", Here: "history", Version: version, Watch: "-"}, question: q, JSON: q.address("/history.json")}
+	if data.Metrics, err = s.index.Metrics(ctx); err != nil {
 		return err
 	}
-	if data.Uses, err = s.index.Uses(r.Context()); err != nil {
+	if data.Uses, err = s.index.Uses(ctx); err != nil {
 		return err
 	}
 	for _, u := range data.Uses {
@@ -154,32 +177,37 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	}
 	if q.Metric != "" {
 		data.Title = "History of " + q.Metric
-		if data.Series, data.Left, err = s.series(r, h, maxSeries); err != nil {
+		if data.Series, data.Left, err = s.series(ctx, h, maxSeries); err != nil {
 			return err
 		}
 	}
 	data.Uses = slices.DeleteFunc(data.Uses, func(u history.Use) bool {
 		return !slices.ContainsFunc(data.Series, func(s seriesView) bool { return s.Experiment == u.Experiment && s.Setting == u.Key })
 	})
-	return show(w, "history", data)
+	return pages.ExecuteTemplate(w, "history", data)
 }
 
 // historyJSON is the same for programs: all series.
 func (s *Server) historyJSON(w http.ResponseWriter, r *http.Request) error {
-	if _, _, err := s.look(r.Context()); err != nil {
+	_, version, err := s.look(r.Context())
+	if err != nil {
 		return err
 	}
 	q, h := questionOf(r)
 	if q.Metric == "" {
 		return badQuery{fmt.Errorf("which metric? ?metric=goodput")}
 	}
-	series, _, err := s.series(r, h, 0)
-	if err != nil {
-		return err
+	text, err := s.pages.get(r.Context(), q.address("/history.json"), version, func(w io.Writer) error {
+		series, _, err := s.series(s.stopping, h, 0)
+		if err != nil {
+			return err
+		}
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"metric": q.Metric, "series": series})
+	})
+	if err == nil {
+		writeAs(w, "application/json", text)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	_ = enc.Encode(map[string]any{"metric": q.Metric, "series": series})
-	return nil
+	return err
 }

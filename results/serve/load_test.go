@@ -179,7 +179,8 @@ func TestReportsShared(t *testing.T) {
 // than there is room for. One that cannot be made keeps nobody from asking again.
 func TestRendered(t *testing.T) {
 	var c rendered
-	c.init()
+	const mostKept = 8 << 20
+	c.init(mostKept)
 	var times atomic.Int32
 	page := func(size int) func(io.Writer) error {
 		return func(w io.Writer) error {
@@ -239,6 +240,22 @@ func TestRendered(t *testing.T) {
 		t.Errorf("who has gone waits: %v", err)
 	}
 	ask("/later", "", 5)
+	// What many ask for who then hang up is not made.
+	before := times.Load()
+	c.turn <- struct{}{} // something else is being made
+	for i := range 100 {
+		if _, err := c.get(ctx, fmt.Sprint("/left/", i), "", page(5)); !errors.Is(err, context.Canceled) {
+			t.Errorf("who has gone waits: %v", err)
+		}
+	}
+	<-c.turn
+	ask("/stays", "", 5)
+	for len(c.turn) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if n := times.Load() - before; n != 1 {
+		t.Errorf("%d pages were made, and one was waited for", n)
+	}
 }
 
 // TestTLS: with a certificate that it made, it is the one of the fingerprint that answers, and nobody in

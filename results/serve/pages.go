@@ -5,7 +5,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
 	"html/template"
 	"io"
 	"io/fs"
@@ -101,19 +100,12 @@ func (s *Server) page(do func(http.ResponseWriter, *http.Request) error) http.Ha
 	}
 }
 
-// show writes a page whole, or not at all.
-func show(w http.ResponseWriter, name string, data any) error {
-	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
-		return fmt.Errorf("page %s: %w", name, err)
-	}
-	write(w, b.Bytes())
-	return nil
-}
+// write answers with a page.
+func write(w http.ResponseWriter, text []byte) { writeAs(w, "text/html; charset=utf-8", text) }
 
-// write answers with a page. Who asked may be gone.
-func write(w http.ResponseWriter, text []byte) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+// writeAs answers with a text. Who asked may be gone.
+func writeAs(w http.ResponseWriter, kind string, text []byte) {
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	_, _ = w.Write(text)
 }
@@ -132,7 +124,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.rendered.get(r.Context(), "/", version, func(w io.Writer) error { return s.listOf(w, rows, version) })
+	text, err := s.pages.get(r.Context(), "/", version, func(w io.Writer) error { return s.listOf(w, rows, version) })
 	if err == nil {
 		write(w, text)
 	}
@@ -182,6 +174,26 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	text, err := s.pages.get(r.Context(), r.URL.Path, version+" "+moment(which), func(w io.Writer) error { return s.runOf(w, which, version) })
+	if err == nil {
+		write(w, text)
+	}
+	return err
+}
+
+// moment tells what is to be made of a run now from what was made of it before: one that is running is another with each
+// reading.
+func moment(r row) string {
+	if r.Verdict != running {
+		return strconv.Itoa(r.since)
+	}
+	return strconv.FormatInt(time.Now().UnixNano()/int64(runningTime), 10)
+}
+
+// runningTime is for how long what is made of a run that goes on is good.
+const runningTime = 2 * time.Second
+
+func (s *Server) runOf(w io.Writer, which row, version string) (err error) {
 	data := struct {
 		page
 		Row     row
@@ -218,7 +230,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if which.Verdict == running {
 		data.Live = liveOf(dir, data.Rec)
 	}
-	return show(w, "run", data)
+	return pages.ExecuteTemplate(w, "run", data)
 }
 
 // report is the page that a run leaves behind, made anew of its record and samples.
@@ -227,11 +239,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	version := strconv.Itoa(which.since)
-	if which.Verdict == running { // it is another with each reading
-		version = strconv.FormatInt(time.Now().UnixNano()/int64(reportTime), 10)
-	}
-	text, err := s.rendered.get(r.Context(), r.URL.Path, version, func(w io.Writer) error { return s.reportOf(w, which) })
+	text, err := s.reports.get(r.Context(), r.URL.Path, moment(which), func(w io.Writer) error { return s.reportOf(w, which) })
 	if err != nil {
 		return err
 	}
@@ -239,9 +247,6 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	write(w, text)
 	return nil
 }
-
-// reportTime is for how long the report of a run that goes on is good.
-const reportTime = 2 * time.Second
 
 func (s *Server) reportOf(w io.Writer, which row) error {
 	dir := &results.Dir{Path: filepath.Join(s.root, which.Dir)}

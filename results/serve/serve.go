@@ -16,8 +16,8 @@
 //
 // # What others cost
 //
-// Whoever can connect can take time and memory, within bounds: pages that are large are made once for
-// all who ask for them, one at a time; requests must come within seconds, and answers be read; of too
+// Whoever can connect can take time and memory, within bounds: pages are made once for
+// all who ask for them, one at a time, and reports beside them, one at a time; requests must come within seconds, and answers be read; of too
 // many connections the one that does least is closed.
 package serve
 
@@ -67,7 +67,8 @@ type Server struct {
 	handler  http.Handler
 	stopping context.Context
 	stop     context.CancelFunc
-	rendered rendered
+	reports  rendered // one may take seconds
+	pages    rendered
 	conns    conns
 
 	mu    sync.Mutex
@@ -88,7 +89,8 @@ func New(root string, index *history.Index, o Options) (*Server, error) {
 	s := &Server{root: root, index: index, opt: o, streams: make(chan struct{}, maxStreams)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.store.init()
-	s.rendered.init()
+	s.reports.init(mostReports)
+	s.pages.init(mostPages)
 	s.handler = patient(s.guard(s.routes()))
 	return s, nil
 }
