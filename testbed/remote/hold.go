@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"slices"
@@ -161,6 +162,9 @@ func (k *Keepers) place(ctx context.Context, name string) (p lease.Place, kept j
 		return p, kept, fmt.Errorf("no connection to %s, which keeps the lease of %s", h.Name, name)
 	}
 	kept = journal.Lease{Host: h.Name, Dir: cmp.Or(h.SSH.Leases, lease.DefaultDir)}
+	if err := shared(ctx, client, h.Name, kept.Dir); err != nil {
+		return p, kept, err
+	}
 	what := "host"
 	if sw, ok := k.inv.Switch(name); ok {
 		// Different people may call it differently.
@@ -176,8 +180,39 @@ func (k *Keepers) place(ctx context.Context, name string) (p lease.Place, kept j
 		}
 		kept.Key = "host-" + cmp.Or(strings.TrimSpace(string(own)), name)
 	}
-	kept.Key = strings.ReplaceAll(kept.Key, "/", "_")
+	kept.Key = fileName(kept.Key)
 	return lease.Place{Name: what + " " + name, Key: kept.Key, Files: lease.On(client, kept.Dir)}, kept, nil
+}
+
+// shared refuses a directory for leases in which others could put a file of theirs in the place of one that a holder
+// writes to: a link to one of the holder's own.
+func shared(ctx context.Context, files statter, host, dir string) error {
+	st, err := files.Stat(ctx, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // it will be the user's own
+	case err != nil:
+		return err
+	case st.Mode().Perm()&0o022 != 0 && st.Mode()&fs.ModeSticky == 0:
+		return fmt.Errorf("leases on host %s: everybody who may write to %s may replace files of others there: chmod +t %s", host, dir, dir)
+	}
+	return nil
+}
+
+// statter describes files: an ssh.Client does.
+type statter interface {
+	Stat(ctx context.Context, name string) (fs.FileInfo, error)
+}
+
+// fileName is a name for files, whatever a host says that it is called.
+func fileName(of string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case '0' <= r && r <= '9', 'A' <= r && r <= 'Z', 'a' <= r && r <= 'z', strings.ContainsRune(".-_:[]", r):
+			return r
+		}
+		return '_'
+	}, of[:min(len(of), 200)])
 }
 
 // heldError is a host or switch that somebody else has.
