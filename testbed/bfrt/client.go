@@ -57,16 +57,12 @@ type Client struct {
 	conn   *grpc.ClientConn
 	rpc    bfrtpb.BfRuntimeClient
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the session goroutine has ended
 
-	observer bool // without a session: it is bound to nothing, and only reads
+	observer bool // without a stream: it is bound to nothing, and only reads
+	session  *dataplane.Session[uint32]
 
 	mu        sync.Mutex
-	id        uint32        // of the session
-	ready     chan struct{} // closed while there is one
-	lost      chan struct{}
-	lostErr   error
-	explained chan struct{} // closed when it is known what became of the switch
+	id        uint32 // of the present stream, which is not good before it is bound as the one before was
 	loaded    dataplane.Loaded
 	prog      *program // what is pushed or attached; nil: nothing
 	bound     binding
@@ -95,8 +91,8 @@ func Observe(name, addr string, device uint64, opt Options) (*Client, error) {
 	}
 	c.cancel, c.observer = func() {}, true
 	c.id = newID()
-	close(c.ready)
-	close(c.done)
+	c.session.Begin(c.id)
+	c.session.Idle()
 	return c, nil
 }
 
@@ -111,7 +107,7 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	first := make(chan error, 1)
-	go c.keep(life, first)
+	go c.session.Keep(life, c.opt.DialTimeout, first, c.stream)
 	select {
 	case err = <-first:
 	case <-ctx.Done():
@@ -140,8 +136,7 @@ func newClient(name, addr string, device uint64, opt Options) (*Client, error) {
 	}
 	return &Client{
 		name: name, addr: addr, device: uint32(device), opt: opt, conn: conn, rpc: bfrtpb.NewBfRuntimeClient(conn),
-		done: make(chan struct{}), ready: make(chan struct{}), lost: make(chan struct{}), explained: make(chan struct{}),
-		finished: make(chan struct{}, 1), has: newTables(),
+		session: dataplane.NewSession[uint32](name, "BFRuntime"), finished: make(chan struct{}, 1), has: newTables(),
 	}, nil
 }
 
@@ -154,85 +149,37 @@ func (c *Client) Version(context.Context) (string, error) {
 }
 
 // Lost implements dataplane.Switch.
-func (c *Client) Lost() <-chan struct{} { return c.lost }
+func (c *Client) Lost() <-chan struct{} { return c.session.Lost() }
 
 // Err implements dataplane.Switch.
-func (c *Client) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lostErr
-}
+func (c *Client) Err() error { return c.session.Err() }
 
 // Explain implements dataplane.Switch.
-func (c *Client) Explain(ctx context.Context) error {
-	if c.Err() != nil {
-		select {
-		case <-c.explained:
-		case <-c.done:
-		case <-ctx.Done():
-		}
-	}
-	return c.Err()
-}
+func (c *Client) Explain(ctx context.Context) error { return c.session.Explain(ctx) }
 
 // hangUp ends the session without undoing anything. It is idempotent.
 func (c *Client) hangUp() {
 	c.cancel()
-	<-c.done
+	<-c.session.Ended()
 	c.conn.Close()
 }
 
-// keep runs one session after the other until ctx ends. The outcome of the first goes to first; if it fails there is no
-// second.
-func (c *Client) keep(ctx context.Context, first chan<- error) {
-	defer close(c.done)
-	won := false
-	err := c.session(ctx, func() { won = true; first <- nil })
-	if !won {
-		first <- err
-		return
-	}
-	pause := dataplane.MinBackoff
-	for ctx.Err() == nil {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		pause = min(2*pause, dataplane.MaxBackoff)
-		_ = c.session(ctx, func() { pause = dataplane.MinBackoff }) // why it was lost first is what counts
-	}
-}
-
-// session opens a stream, subscribes, calls won when the server has said yes, and returns why that ended. It must not
-// take longer than DialTimeout to begin.
-func (c *Client) session(life context.Context, won func()) error {
-	ctx, cancel := context.WithCancelCause(life)
-	defer cancel(nil)
-	late := fmt.Errorf("no answer within %v", c.opt.DialTimeout)
-	timer := time.AfterFunc(c.opt.DialTimeout, func() { cancel(late) })
-	defer timer.Stop()
+// stream is one of the session: it subscribes.
+func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, won func()) error {
 	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
 	if err == nil {
-		err = c.subscribe(ctx, cancel, stream, func() {
-			timer.Stop()
-			won()
-		})
-	}
-	if context.Cause(ctx) == late && !errors.Is(err, late) {
-		err = fmt.Errorf("%w: %s", late, dataplane.Dialing(err))
+		err = c.subscribe(ctx, cancel, stream, won)
 	}
 	if err = dataplane.Plain(err); status.Code(err) == codes.Unimplemented {
 		err = &dataplane.Hinted{Err: fmt.Errorf("there is no BFRuntime: %w", err), Advice: "the SDE has it at port 50052 as a rule; P4Runtime and Stratum are another device_config"}
 	}
-	c.lose(life, err)
 	return err
 }
 
 func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, stream bfrtpb.BfRuntime_StreamChannelClient, won func()) error {
 	id := newID()
 	if err := stream.Send(subscription(id, c.device)); err != nil {
-		return ended(stream)
+		return dataplane.Ended(stream)
 	}
 	var alive sync.WaitGroup
 	defer alive.Wait()
@@ -274,7 +221,7 @@ func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, 
 			alive.Go(func() { c.recognise(ctx, again) })
 		}
 		won()
-		alive.Go(func() { c.watch(ctx, cancel) })
+		alive.Go(func() { dataplane.Watch(ctx, cancel, c.opt.Options, c.alive) })
 	}
 }
 
@@ -285,30 +232,17 @@ func subscription(id, device uint32) *bfrtpb.StreamMessageRequest {
 	}}
 }
 
-// ended is why a stream takes no more, which Send does not say: it comes after what the server has said before.
-func ended(stream bfrtpb.BfRuntime_StreamChannelClient) error {
-	for range 100 {
-		if _, err := stream.Recv(); err != nil {
-			return err
-		}
-	}
-	return errors.New("the server takes no more, and goes on talking")
-}
-
-// begin is a session that has begun. It returns the program that the client was bound to in the one before, if any.
+// begin is a stream that has begun. It returns the program that the client was bound to in the one before, if any.
 func (c *Client) begin(id uint32) *program {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.id = id
-	select {
-	case <-c.ready:
-	default:
-		if c.prog == nil || c.lostErr == nil {
-			close(c.ready)
-			return nil
-		}
+	prog := c.prog
+	c.mu.Unlock()
+	if prog == nil || c.Err() == nil {
+		c.session.Begin(id)
+		return nil
 	}
-	return c.prog
+	return prog
 }
 
 // recognise binds a session that was begun anew to the program of the one before, finds out whether the switch has kept
@@ -318,9 +252,9 @@ func (c *Client) recognise(ctx context.Context, prog *program) {
 	defer cancel()
 	err := c.bind(ctx, prog.name)
 	c.mu.Lock()
-	close(c.ready) // whatever came of it: calls say so
-	witness := c.witness
+	id, witness := c.id, c.witness
 	c.mu.Unlock()
+	c.session.Begin(id) // whatever came of it: calls say so
 	lost := ""
 	switch {
 	case status.Code(err) == codes.NotFound:
@@ -336,97 +270,24 @@ func (c *Client) recognise(ctx context.Context, prog *program) {
 	if ctx.Err() != nil {
 		return // the session has ended before anything was known
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if lost != "" {
+		c.mu.Lock()
 		c.restarted, c.witness = true, 0
-	}
-	select {
-	case <-c.explained:
-		return
-	default:
-	}
-	switch {
-	case lost != "":
-		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, dataplane.ErrRestarted, lost, c.lostErr)
-	case err != nil:
-		c.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", c.lostErr, dataplane.Plain(err))
-	default:
-		c.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", c.lostErr)
-	}
-	close(c.explained)
-}
-
-// watch asks for signs of life, by a call: a C++ server hangs up on who pings an idle connection more often than every
-// five minutes.
-func (c *Client) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(c.opt.Keepalive)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		c.mu.Lock()
-		prog, busy := c.prog, c.loading // the server answers nobody while it loads
 		c.mu.Unlock()
-		if prog == nil || busy {
-			continue
-		}
-		call, done := context.WithTimeout(ctx, c.opt.CallTimeout)
-		_, err := c.request(call, prog, nil)
-		done()
-		if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
-			cancel(fmt.Errorf("no sign of life within %v", c.opt.CallTimeout))
-			return
-		}
 	}
+	c.session.Recognise(lost, err)
 }
 
-// lose notes that a session has ended.
-func (c *Client) lose(life context.Context, err error) {
+// alive asks for a sign of life.
+func (c *Client) alive(ctx context.Context) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-c.ready:
-		c.ready = make(chan struct{})
-	default:
-		return // it never began
+	prog, busy := c.prog, c.loading // the server answers nobody while it loads
+	c.mu.Unlock()
+	if prog == nil || busy {
+		return nil
 	}
-	if life.Err() != nil || c.lostErr != nil {
-		return
-	}
-	c.lostErr = fmt.Errorf("switch %s: BFRuntime stream lost: %w", c.name, err)
-	close(c.lost)
-}
-
-// await is the number of the session, once there is one.
-func (c *Client) await(ctx context.Context) (uint32, error) {
-	for {
-		c.mu.Lock()
-		ready, id := c.ready, c.id
-		now := c.observer
-		select {
-		case <-ready:
-			now = true
-		default:
-		}
-		c.mu.Unlock()
-		if now {
-			return id, nil
-		}
-		select {
-		case <-ready: // which session that is, is to be seen
-		case <-c.done:
-			return 0, dataplane.ErrClosed
-		case <-ctx.Done():
-			if err := c.Err(); err != nil {
-				return 0, fmt.Errorf("%w (%w)", ctx.Err(), err)
-			}
-			return 0, ctx.Err()
-		}
-	}
+	_, err := c.request(ctx, prog, nil)
+	return err
 }
 
 // Loaded implements dataplane.Switch.
@@ -451,19 +312,7 @@ func (c *Client) program() (*program, error) {
 func (c *Client) Close(ctx context.Context) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	patience := c.opt.CallTimeout
-	c.mu.Lock()
-	select {
-	case <-c.ready:
-	default:
-		patience = min(patience, dataplane.LostPatience)
-	}
-	c.mu.Unlock()
-	until := time.Now().Add(patience)
-	if d, ok := ctx.Deadline(); ok && d.Before(until) && ctx.Err() == nil {
-		until = d
-	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	ctx, cancel := c.session.Parting(ctx, c.opt.CallTimeout)
 	defer cancel()
 	var err error
 	if !c.closed && !c.observer {

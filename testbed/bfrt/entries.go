@@ -568,7 +568,7 @@ func (c *Client) write(ctx context.Context, updates []*bfrtpb.Update) ([]*bfrtpb
 	if len(updates) == 0 {
 		return nil, nil
 	}
-	id, err := c.await(ctx)
+	id, err := c.session.Await(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -613,7 +613,7 @@ func (c *Client) read(ctx context.Context, prog *program, entities ...*bfrtpb.En
 func (c *Client) request(ctx context.Context, prog *program, entities []*bfrtpb.Entity) (out []*bfrtpb.TableEntry, err error) {
 	ctx, cancel := context.WithCancel(ctx) // or an answer that is too long goes on
 	defer cancel()
-	id, err := c.await(ctx)
+	id, err := c.session.Await(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -144,7 +144,7 @@ func newProgram(name string, pipe *p4.Pipeline, text, fixed []byte) (*program, e
 
 // running is what the switch runs, and its fixed tables.
 func (c *Client) running(ctx context.Context) (*bfrtpb.GetForwardingPipelineConfigResponse, error) {
-	id, err := c.await(ctx)
+	id, err := c.session.Await(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 // load makes the switch run a program, with nothing in it. The server's answer says little: the stream says when it has
 // finished. What was known of the switch is forgotten. The lock writing is held.
 func (c *Client) load(ctx context.Context, config []byte) error {
-	id, err := c.await(ctx)
+	id, err := c.session.Await(ctx)
 	if err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ func (c *Client) try(ctx context.Context, name string) error {
 	}
 	id := newID()
 	if err := stream.Send(subscription(id, c.device)); err != nil {
-		return ended(stream)
+		return dataplane.Ended(stream)
 	}
 	if _, err := stream.Recv(); err != nil {
 		return err
@@ -314,7 +314,7 @@ func (c *Client) try(ctx context.Context, name string) error {
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
-	if err := ended(stream); !errors.Is(err, io.EOF) { // then the server has forgotten it
+	if err := dataplane.Ended(stream); !errors.Is(err, io.EOF) { // then the server has forgotten it
 		return err
 	}
 	return nil

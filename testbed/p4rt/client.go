@@ -58,22 +58,16 @@ type Client struct {
 	conn   *grpc.ClientConn
 	rpc    p4v1.P4RuntimeClient
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the session goroutine has ended
 
 	observer bool // without a session: see Observe
+	session  *dataplane.Session[*p4v1.Uint128]
 
-	mu        sync.Mutex
-	ready     chan struct{} // closed while primary
-	primary   bool
-	election  *p4v1.Uint128 // last id bid
-	question  *p4v1.Uint128 // id of a bid that only asks who is primary; nil: none, unless the server wants one
-	outbid    error         // for ever
-	lost      chan struct{}
-	lostErr   error
-	explained chan struct{} // closed when it is known what became of the switch
-	pipe      *p4.Pipeline
-	loaded    dataplane.Loaded
-	witness   *p4v1.Entity // something written: where it is gone, the switch has restarted
+	mu       sync.Mutex
+	election *p4v1.Uint128 // last id bid
+	question *p4v1.Uint128 // id of a bid that only asks who is primary; nil: none, unless the server wants one
+	pipe     *p4.Pipeline
+	loaded   dataplane.Loaded
+	witness  *p4v1.Entity // something written: where it is gone, the switch has restarted
 
 	// writing serialises changes to the switch and guards what must be undone.
 	writing sync.Mutex
@@ -92,8 +86,8 @@ func Observe(name, addr string, deviceID uint64, opt Options) (*Client, error) {
 		return nil, err
 	}
 	c.cancel, c.observer = func() {}, true
-	c.outbid = fmt.Errorf("%w: this client only reads", dataplane.ErrNotPrimary)
-	close(c.done)
+	_ = c.session.Over(fmt.Errorf("%w: this client only reads", dataplane.ErrNotPrimary))
+	c.session.Idle()
 	return c, nil
 }
 
@@ -109,7 +103,7 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	first := make(chan error, 1)
-	go c.keep(life, first)
+	go c.session.Keep(life, c.opt.DialTimeout, first, c.streams())
 	select {
 	case err = <-first:
 	case <-ctx.Done():
@@ -132,9 +126,8 @@ func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error)
 	return &Client{
 		name: name, addr: addr, device: deviceID, opt: opt,
 		conn: conn, rpc: p4v1.NewP4RuntimeClient(conn),
-		done:  make(chan struct{}),
-		ready: make(chan struct{}), lost: make(chan struct{}), explained: make(chan struct{}),
-		undo: make(map[string]*undoEntry),
+		session: dataplane.NewSession[*p4v1.Uint128](name, "P4Runtime"),
+		undo:    make(map[string]*undoEntry),
 	}, nil
 }
 
@@ -143,77 +136,45 @@ func (c *Client) Name() string { return c.name }
 
 // Lost is closed when the stream has dropped, or another controller has taken
 // over, for the first time; Err then says what happened.
-func (c *Client) Lost() <-chan struct{} { return c.lost }
+func (c *Client) Lost() <-chan struct{} { return c.session.Lost() }
 
 // Err is how control of the switch was first lost since Dial, and nil if it never
 // was. It stays set when the client has reconnected.
-func (c *Client) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lostErr
-}
+func (c *Client) Err() error { return c.session.Err() }
+
+// Explain is Err, with what the switch itself shows of the reason: it waits until the switch
+// is controlled again, or ctx ends.
+func (c *Client) Explain(ctx context.Context) error { return c.session.Explain(ctx) }
 
 // hangUp ends the session without undoing anything. It is idempotent.
 func (c *Client) hangUp() {
 	c.cancel()
-	<-c.done
+	<-c.session.Ended()
 	c.conn.Close()
 }
 
-// keep runs one session after the other until ctx ends. The outcome of the first
-// goes to first; if it fails there is no second.
-func (c *Client) keep(ctx context.Context, first chan<- error) {
-	defer close(c.done)
-	won := make(chan struct{})
-	var err error
-	for range firstBids {
-		err = c.session(ctx, func() { close(won); first <- nil })
-		if status.Code(err) != codes.InvalidArgument {
-			break
+// streams are those of the session: each opens a stream and bids for the device. The first bids again where the server
+// calls its bid invalid.
+func (c *Client) streams() dataplane.Stream {
+	bids := firstBids
+	return func(ctx context.Context, cancel context.CancelCauseFunc, won func()) (err error) {
+		for n := range bids {
+			if n > 0 {
+				c.ask()
+			}
+			var stream p4v1.P4Runtime_StreamChannelClient
+			if stream, err = c.rpc.StreamChannel(ctx, grpc.WaitForReady(true)); err != nil {
+				err = c.streamError(err)
+			} else {
+				err = c.arbitrate(ctx, cancel, stream, won)
+			}
+			if status.Code(err) != codes.InvalidArgument {
+				break
+			}
 		}
-		c.ask()
+		bids = 1
+		return err
 	}
-	select {
-	case <-won:
-	default:
-		first <- err
-		return
-	}
-	pause := dataplane.MinBackoff
-	for ctx.Err() == nil && !errors.Is(err, dataplane.ErrNotPrimary) {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		pause = min(2*pause, dataplane.MaxBackoff)
-		err = c.session(ctx, func() { pause = dataplane.MinBackoff })
-	}
-}
-
-// session opens a stream, bids for the device, calls won when it is primary, and
-// returns why that ended. Becoming primary must not take longer than DialTimeout.
-func (c *Client) session(life context.Context, won func()) error {
-	ctx, cancel := context.WithCancelCause(life)
-	defer cancel(nil)
-	late := fmt.Errorf("no answer within %v", c.opt.DialTimeout)
-	timer := time.AfterFunc(c.opt.DialTimeout, func() { cancel(late) })
-	defer timer.Stop()
-
-	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
-	if err != nil {
-		err = c.streamError(err)
-		if context.Cause(ctx) == late {
-			err = fmt.Errorf("%w: %s", late, dataplane.Dialing(err))
-		}
-	} else {
-		err = c.arbitrate(ctx, cancel, stream, func() {
-			timer.Stop()
-			won()
-		})
-	}
-	c.lose(life, err)
-	return err
 }
 
 func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
@@ -226,11 +187,12 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		first.GetArbitration().ElectionId = c.asking()
 	}
 	if err := stream.Send(first); err != nil {
-		return c.streamError(ended(stream))
+		return c.streamError(dataplane.Ended(stream))
 	}
+	watched, leave := context.WithCancel(ctx)
 	var alive sync.WaitGroup
 	defer alive.Wait()
-	defer cancel(nil)
+	defer leave()
 	primary := false
 	var leaving *time.Timer // runs while another controller is primary
 	for {
@@ -249,7 +211,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		case code == codes.OK && polite && proto.Equal(a.GetElectionId(), c.asking()):
 			// A question with an id has won: nobody ever was primary.
 			if err := stream.Send(c.bid(nil)); err != nil {
-				return c.streamError(ended(stream))
+				return c.streamError(dataplane.Ended(stream))
 			}
 		case code == codes.OK && !primary:
 			primary = true
@@ -259,39 +221,28 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			c.win()
 			won()
 			if c.Err() != nil {
-				alive.Go(func() { c.recognise(ctx) })
+				alive.Go(func() { c.recognise(watched) })
 			}
-			alive.Go(func() { c.watch(ctx, cancel) })
+			alive.Go(func() { dataplane.Watch(watched, cancel, c.opt.Options, c.alive) })
 		case code == codes.OK:
 		case code == codes.NotFound && !primary:
 			// Nobody is primary: this was a polite question, or someone once was with
 			// a higher id than ours because a clock was wrong.
 			if err := stream.Send(c.bid(a.GetElectionId())); err != nil {
-				return c.streamError(ended(stream))
+				return c.streamError(dataplane.Ended(stream))
 			}
 		default:
 			err := fmt.Errorf("%w, %s", dataplane.ErrNotPrimary, describe(a.GetElectionId()))
 			if polite && !primary {
 				if leaving == nil {
-					leaving = time.AfterFunc(dataplane.PolitePatience, func() { cancel(c.giveWay(err)) })
+					leaving = time.AfterFunc(dataplane.PolitePatience, func() { cancel(c.session.Over(err)) })
 					defer leaving.Stop()
 				}
 				continue
 			}
-			return c.giveWay(err)
+			return c.session.Over(err)
 		}
 	}
-}
-
-// ended is why a stream takes no more, which Send does not say: it comes after what the server has said
-// before, and must come, or who waits would take the session for a good one.
-func ended(stream p4v1.P4Runtime_StreamChannelClient) error {
-	for range 100 {
-		if _, err := stream.Recv(); err != nil {
-			return err
-		}
-	}
-	return errors.New("the server takes no more, and goes on talking")
 }
 
 // ask makes the next polite question one with an election id, below that of any bid: some
@@ -314,20 +265,7 @@ func (c *Client) asking() *p4v1.Uint128 {
 func (c *Client) recognise(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
-	lost := c.forgotten(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-c.explained:
-		return
-	default:
-	}
-	if lost != "" {
-		c.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", c.name, dataplane.ErrRestarted, lost, c.lostErr)
-	} else {
-		c.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", c.lostErr)
-	}
-	close(c.explained)
+	c.session.Recognise(c.forgotten(ctx), nil)
 }
 
 // forgotten says what a switch that has come back does not have any more, or "".
@@ -349,28 +287,6 @@ func (c *Client) forgotten(ctx context.Context) string {
 		}
 	}
 	return ""
-}
-
-// Explain is Err, with what the switch itself shows of the reason: it waits until the switch
-// is controlled again, or ctx ends.
-func (c *Client) Explain(ctx context.Context) error {
-	if c.Err() != nil {
-		select {
-		case <-c.explained:
-		case <-c.done:
-		case <-ctx.Done():
-		}
-	}
-	return c.Err()
-}
-
-// giveWay makes err, which wraps dataplane.ErrNotPrimary, the reason why this client will not
-// bid again.
-func (c *Client) giveWay(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.outbid = err
-	return err
 }
 
 // bid makes an arbitration update with an id above our last one and above floor.
@@ -406,79 +322,18 @@ func less(a, b *p4v1.Uint128) bool {
 	return a.GetHigh() < b.GetHigh() || a.GetHigh() == b.GetHigh() && a.GetLow() < b.GetLow()
 }
 
-// watch asks for signs of life. It uses a call because gRPC's own keepalive pings
-// are punished: a C++ server (BMv2, Stratum) hangs up on clients that ping an idle
-// connection more often than every five minutes.
-func (c *Client) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(c.opt.Keepalive)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		call, done := context.WithTimeout(ctx, c.opt.CallTimeout)
-		_, err := c.rpc.Capabilities(call, &p4v1.CapabilitiesRequest{DeviceId: c.device})
-		done()
-		if status.Code(err) == codes.DeadlineExceeded {
-			cancel(fmt.Errorf("no sign of life for %v", c.opt.CallTimeout))
-			return
-		}
-	}
+// alive asks for a sign of life.
+func (c *Client) alive(ctx context.Context) error {
+	_, err := c.rpc.Capabilities(ctx, &p4v1.CapabilitiesRequest{DeviceId: c.device})
+	return err
 }
 
+// win makes the stream of the last bid the good one.
 func (c *Client) win() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.primary = true
-	close(c.ready)
-}
-
-// lose records that a session has ended, other than by the client's own doing.
-func (c *Client) lose(life context.Context, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.primary {
-		return
-	}
-	c.primary = false
-	c.ready = make(chan struct{})
-	if c.lostErr == nil && life.Err() == nil {
-		c.lostErr = fmt.Errorf("switch %s: P4Runtime stream lost: %w", c.name, err)
-		close(c.lost)
-	}
-}
-
-// await returns the election id once the client is primary.
-func (c *Client) await(ctx context.Context) (*p4v1.Uint128, error) {
-	for {
-		c.mu.Lock()
-		primary, ready, id, outbid := c.primary, c.ready, c.election, c.outbid
-		c.mu.Unlock()
-		if primary {
-			return id, nil
-		}
-		if outbid != nil {
-			return nil, outbid
-		}
-		select {
-		case <-ready:
-		case <-c.done:
-			c.mu.Lock()
-			outbid := c.outbid
-			c.mu.Unlock()
-			if outbid != nil {
-				return nil, outbid
-			}
-			return nil, dataplane.ErrClosed
-		case <-ctx.Done():
-			if lost := c.Err(); lost != nil {
-				return nil, fmt.Errorf("%w (%w)", ctx.Err(), lost)
-			}
-			return nil, ctx.Err()
-		}
-	}
+	id := c.election
+	c.mu.Unlock()
+	c.session.Begin(id)
 }
 
 // Jobs implements dataplane.Switch.
@@ -506,17 +361,7 @@ func (c *Client) pipeline() (*p4.Pipeline, error) {
 func (c *Client) Close(ctx context.Context) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	c.mu.Lock()
-	patience := c.opt.CallTimeout
-	if !c.primary {
-		patience = min(patience, dataplane.LostPatience)
-	}
-	c.mu.Unlock()
-	until := time.Now().Add(patience)
-	if d, ok := ctx.Deadline(); ok && d.Before(until) && ctx.Err() == nil {
-		until = d
-	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	ctx, cancel := c.session.Parting(ctx, c.opt.CallTimeout)
 	defer cancel()
 	var err error
 	if !c.closed {

@@ -683,7 +683,7 @@ func TestSilentSwitch(t *testing.T) {
 	case <-time.After(answerTime):
 		t.Fatal("silence was not noticed")
 	}
-	if err := c.Err(); !strings.Contains(err.Error(), "no sign of life for 100ms") {
+	if err := c.Err(); !strings.Contains(err.Error(), "no sign of life within 100ms") {
 		t.Error(err)
 	}
 }

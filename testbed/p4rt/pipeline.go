@@ -79,7 +79,7 @@ func (c *Client) Push(ctx context.Context, p dataplane.Pipeline) error {
 
 // load is never RECONCILE_AND_COMMIT: neither Stratum nor PI has it.
 func (c *Client) load(ctx context.Context, p dataplane.Pipeline, cookie uint64) error {
-	id, err := c.await(ctx)
+	id, err := c.session.Await(ctx)
 	if err != nil {
 		return err
 	}

@@ -255,7 +255,7 @@ func (c *Client) read(ctx context.Context, query []*p4v1.Entity) ([]*p4v1.Entity
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
 	if !c.observer {
-		if _, err := c.await(ctx); err != nil {
+		if _, err := c.session.Await(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -317,7 +317,7 @@ func (c *Client) undoAll(ctx context.Context) error {
 func (c *Client) write(ctx context.Context, updates []*p4v1.Update) ([]*p4v1.Error, error) {
 	var out []*p4v1.Error
 	for batch := range slices.Chunk(updates, maxBatch) {
-		id, err := c.await(ctx)
+		id, err := c.session.Await(ctx)
 		if err != nil {
 			return out, err
 		}

@@ -1,0 +1,254 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Session is how a client has hold of a switch: by one stream after the other, of which at most one is good at a time. T
+// is what calls have to say of that one: an election id, or a client's number. A protocol has the streams (Keep), and says
+// when one is good (Begin). Methods are safe for concurrent use.
+type Session[T any] struct {
+	name, protocol string
+	ended          chan struct{} // closed when no stream will follow
+	lost           chan struct{}
+	explained      chan struct{} // closed when it is known what became of the switch
+
+	mu      sync.Mutex
+	good    bool
+	ready   chan struct{} // closed while good
+	value   T
+	over    error // why no stream will follow
+	lostErr error
+}
+
+// NewSession is a session with the switch that errors call by that name, over a protocol of that name.
+func NewSession[T any](name, protocol string) *Session[T] {
+	return &Session[T]{
+		name: name, protocol: protocol,
+		ended: make(chan struct{}), lost: make(chan struct{}), explained: make(chan struct{}), ready: make(chan struct{}),
+	}
+}
+
+// Stream opens a stream, asks for control, calls won when it is granted, and returns why that ended, which cancel, with a
+// cause, may make it do.
+type Stream func(ctx context.Context, cancel context.CancelCauseFunc, won func()) error
+
+// Keep has one stream after the other until ctx ends, or one says that none is to follow (Over). The outcome of the
+// first goes to first; if it failed there is no second. Control must be granted within patience.
+func (s *Session[T]) Keep(ctx context.Context, patience time.Duration, first chan<- error, stream Stream) {
+	defer close(s.ended)
+	won := false
+	err := s.once(ctx, patience, stream, func() {
+		won = true
+		first <- nil
+	})
+	if !won {
+		first <- err
+		return
+	}
+	pause := MinBackoff
+	for ctx.Err() == nil && s.Final() == nil {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, MaxBackoff)
+		_ = s.once(ctx, patience, stream, func() { pause = MinBackoff }) // how control was lost first is what counts
+	}
+}
+
+// once has one stream.
+func (s *Session[T]) once(life context.Context, patience time.Duration, stream Stream, won func()) error {
+	ctx, cancel := context.WithCancelCause(life)
+	defer cancel(nil)
+	late := fmt.Errorf("no answer within %v", patience)
+	timer := time.AfterFunc(patience, func() { cancel(late) })
+	defer timer.Stop()
+	err := stream(ctx, cancel, func() {
+		timer.Stop()
+		won()
+	})
+	if context.Cause(ctx) == late && !errors.Is(err, late) {
+		err = fmt.Errorf("%w: %s", late, Dialing(err))
+	}
+	s.end(life, err)
+	return err
+}
+
+// Idle is for a client that only looks: there will be no streams.
+func (s *Session[T]) Idle() { close(s.ended) }
+
+// Ended is closed when there will be no more streams.
+func (s *Session[T]) Ended() <-chan struct{} { return s.ended }
+
+// Begin makes the present stream the good one, of which calls say v.
+func (s *Session[T]) Begin(v T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value = v
+	if !s.good {
+		s.good = true
+		close(s.ready)
+	}
+}
+
+// end notes that a stream has ended, other than by the client's own doing, which ends its life.
+func (s *Session[T]) end(life context.Context, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.good { // it never was
+		return
+	}
+	s.good, s.ready = false, make(chan struct{})
+	if s.lostErr == nil && life.Err() == nil {
+		s.lostErr = fmt.Errorf("switch %s: %s stream lost: %w", s.name, s.protocol, err)
+		close(s.lost)
+	}
+}
+
+// Over says why no stream is to follow the present one, and returns it.
+func (s *Session[T]) Over(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = err
+	return err
+}
+
+// Final is why no stream will follow; nil: one may.
+func (s *Session[T]) Final() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Good says whether there is control now.
+func (s *Session[T]) Good() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.good
+}
+
+// Await is what calls have to say, once there is control. Errors are that of Over, ErrClosed, and ctx's, with how control
+// was lost.
+func (s *Session[T]) Await(ctx context.Context) (v T, err error) {
+	for {
+		s.mu.Lock()
+		good, ready, v, over, lost := s.good, s.ready, s.value, s.over, s.lostErr
+		s.mu.Unlock()
+		switch {
+		case good:
+			return v, nil
+		case over != nil:
+			return v, over
+		}
+		select {
+		case <-ready: // of which stream is to be seen
+		case <-s.ended:
+			if over := s.Final(); over != nil {
+				return v, over
+			}
+			return v, ErrClosed
+		case <-ctx.Done():
+			if lost != nil {
+				return v, fmt.Errorf("%w (%w)", ctx.Err(), lost)
+			}
+			return v, ctx.Err()
+		}
+	}
+}
+
+// Lost implements Switch.
+func (s *Session[T]) Lost() <-chan struct{} { return s.lost }
+
+// Err implements Switch.
+func (s *Session[T]) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lostErr
+}
+
+// Explain implements Switch.
+func (s *Session[T]) Explain(ctx context.Context) error {
+	if s.Err() != nil {
+		select {
+		case <-s.explained:
+		case <-s.ended:
+		case <-ctx.Done():
+		}
+	}
+	return s.Err()
+}
+
+// Recognise makes part of Err what has become of a switch that was lost: what is gone, in words, or "", or why that is not
+// known. Only the first time counts.
+func (s *Session[T]) Recognise(gone string, unknown error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.explained:
+		return
+	default:
+	}
+	switch {
+	case gone != "":
+		s.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", s.name, ErrRestarted, gone, s.lostErr)
+	case unknown != nil:
+		s.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", s.lostErr, Plain(unknown))
+	default:
+		s.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", s.lostErr)
+	}
+	close(s.explained)
+}
+
+// Parting is how long a client may take to change everything back: ctx's deadline counts and its end does not, and
+// patience, or LostPatience to win back a switch that is lost.
+func (s *Session[T]) Parting(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	if !s.Good() {
+		patience = min(patience, LostPatience)
+	}
+	until := time.Now().Add(patience)
+	if d, ok := ctx.Deadline(); ok && d.Before(until) && ctx.Err() == nil {
+		until = d
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), until)
+}
+
+// Watch asks for signs of life until ctx ends, by calls: a C++ server (BMv2, Stratum, the SDE) hangs up on who pings an
+// idle connection more often than every five minutes, as gRPC's own keepalive does. It ends with a cause what gets none.
+func Watch(ctx context.Context, cancel context.CancelCauseFunc, o Options, ask func(context.Context) error) {
+	tick := time.NewTicker(o.Keepalive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		call, done := context.WithTimeout(ctx, o.CallTimeout)
+		err := ask(call)
+		done()
+		if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
+			cancel(fmt.Errorf("no sign of life within %v", o.CallTimeout))
+			return
+		}
+	}
+}
+
+// Ended is why a stream takes no more, which Send does not say: it comes after what the server has said before, and must
+// come, or who waits would take the session for a good one.
+func Ended[M any](stream interface{ Recv() (M, error) }) error {
+	for range 100 {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+	}
+	return errors.New("the server takes no more, and goes on talking")
+}
