@@ -83,7 +83,7 @@ type LinkConfig struct {
 	Delay      time.Duration `json:"delay"`      // propagation, one way
 	Buffer     int           `json:"buffer"`     // bytes; 0: 1 MiB
 	ECN        int           `json:"ecn"`        // bytes of queue above which packets are marked; 0: never
-	Discipline string        `json:"discipline"` // "fifo" (default), "drr": one queue per job, the rest shares one, or "drr-flow": one per worker of a job, for its sums, for its results, and for a TCP connection one way
+	Discipline string        `json:"discipline"` // "fifo" (default), "drr": one queue per job, the rest shares one, or "drr-flow": one per worker of a job, for its sums, for its results (or those for each worker, where they are sent one after the other), and for a TCP connection one way
 	Impair     Impair        `json:"impair"`
 }
 

@@ -227,13 +227,14 @@ func (l *link) open() uint16 {
 }
 
 // flowOf is whose an INA packet is: a job's sender's, which is a worker or, for sums, all
-// switches together, or the job's results. One of TCP is of its connection, one way, of
+// switches together, or the job's results, those for each worker where a PS sends to one after the other. One of TCP is of its connection, one way, of
 // which there are tcpFlows. 0: it is neither.
 func flowOf(p *packet) uint32 {
 	if p.job == 0 {
 		frame := p.buf.b[:p.size]
 		if job := resultsOf(frame); job != 0 {
-			return uint32(job) | resultsFlow
+			h := hash(frame[30:34]) // of one worker, by its address
+			return uint32(job) | resultsFlow | h&0xff<<16 | h>>8&0x3f<<25
 		}
 		return tcpFlow(frame)
 	}
@@ -257,13 +258,18 @@ func tcpFlow(frame []byte) uint32 {
 	if !ok {
 		return 0
 	}
-	h := uint32(2166136261) // FNV-1a
-	for _, part := range [2][]byte{addresses, ports} {
+	return 1<<31 | hash(addresses, ports)%tcpFlows
+}
+
+// hash is FNV-1a's, folded.
+func hash(parts ...[]byte) uint32 {
+	h := uint32(2166136261)
+	for _, part := range parts {
 		for _, b := range part {
 			h = (h ^ uint32(b)) * 16777619
 		}
 	}
-	return 1<<31 | (h^h>>12)%tcpFlows
+	return h ^ h>>12
 }
 
 // ownerOf is the job of a frame that the switch has nothing to do with but to forward it, by its

@@ -182,22 +182,24 @@ func TestFairRings(t *testing.T) {
 }
 
 // Results that a PS sends to one worker after the other are in the queue of their job, not in one with those of
-// other jobs: with "drr" and, as one flow, with "drr-flow".
+// other jobs; with a queue per flow those for each worker are one.
 func TestFairResults(t *testing.T) {
-	result := func(job uint16) []byte {
-		f := unicast(here, 1000)
+	there := [4]byte{10, 0, 1, 3}
+	result := func(job uint16, to [4]byte) []byte {
+		f := unicast(to, 1000)
 		binary.BigEndian.PutUint16(f[34:], ina.UpPortBase|job)
 		binary.BigEndian.PutUint16(f[36:], ina.DownPortBase|job)
 		return f
 	}
-	other := result(1)
+	other := result(1, here)
 	binary.BigEndian.PutUint16(other[34:], ina.UpPortBase|2) // from nobody who has it
-	for _, discipline := range []string{"drr", "drr-flow"} {
+	for discipline, want := range map[string][4]float64{"drr": {.25, .25, .25, .25}, "drr-flow": {.2, .2, .2, .4}} {
 		b := through(t, LinkConfig{Rate: 100e6, Buffer: 60_000, Discipline: discipline})
+		b.routes[there] = route{port: b.byPort[2]}
 		end := 200 * time.Millisecond
 		var seen [4]float64
-		for at := time.Duration(0); at < end; at += 1000 * 8 * time.Second / 40e6 { // 40 Mbit/s of job 1, 80 of 2, 120 of 3, 40 of none
-			for i, f := range [][]byte{result(1), result(2), result(2), result(3), result(3), result(3), other} {
+		for at := time.Duration(0); at < end; at += 1000 * 8 * time.Second / 40e6 { // 40 Mbit/s of job 1, 80 of 2, 160 of 3 for two workers, 40 of none
+			for i, f := range [][]byte{result(1, here), result(2, here), result(2, here), result(3, here), result(3, there), result(3, here), result(3, there), other} {
 				b.in(1, at+time.Duration(i), f)
 			}
 		}
@@ -207,8 +209,8 @@ func TestFairResults(t *testing.T) {
 		}
 		all := seen[0] + seen[1] + seen[2] + seen[3]
 		for job, n := range seen {
-			if got := n / all; math.Abs(got-.25) > .02 {
-				t.Errorf("%s: job %d has %.3f of the link", discipline, job, got)
+			if got := n / all; math.Abs(got-want[job]) > .02 {
+				t.Errorf("%s: job %d has %.3f of the link, want %.2f", discipline, job, got, want[job])
 			}
 		}
 	}
