@@ -3,7 +3,6 @@ package serve
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -28,9 +27,6 @@ const (
 	mostPages   = 16 << 20
 )
 
-// errNobody is of a page that nobody waits for any more.
-var errNobody = errors.New("nobody waits for it")
-
 // made is a page, or one that is being made.
 type made struct {
 	of    string        // what it was made of: another is made when that is another
@@ -38,8 +34,13 @@ type made struct {
 	text  []byte
 	err   error
 	used  int
-	asked int // by how many who wait for it
+	asked int           // by how many who wait for it
+	begun bool          // it is being made
+	left  chan struct{} // closed when all who waited for it have gone before
 }
+
+// size is what a page that is kept takes, about.
+func (p *made) size(address string) int { return cap(p.text) + len(address) + len(p.of) + 512 }
 
 func (c *rendered) init(most int) {
 	c.most = most
@@ -53,7 +54,7 @@ func (c *rendered) get(ctx context.Context, address, of string, do func(io.Write
 	p := c.pages[address]
 	if p == nil || p.of != of {
 		c.drop(address)
-		p = &made{of: of, ready: make(chan struct{})}
+		p = &made{of: of, ready: make(chan struct{}), left: make(chan struct{})}
 		c.pages[address] = p
 		go c.render(address, p, do)
 	}
@@ -64,7 +65,13 @@ func (c *rendered) get(ctx context.Context, address, of string, do func(io.Write
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		p.asked--
+		if p.asked--; p.asked == 0 && !p.begun {
+			p.begun = true // by nobody
+			close(p.left)
+			if c.pages[address] == p {
+				delete(c.pages, address)
+			}
+		}
 	}()
 	select {
 	case <-p.ready:
@@ -75,13 +82,17 @@ func (c *rendered) get(ctx context.Context, address, of string, do func(io.Write
 }
 
 func (c *rendered) render(address string, p *made, do func(io.Writer) error) {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	var b bytes.Buffer
-	err := errNobody
-	if c.wanted(address, p) {
-		err = recovered(func() error { return do(&b) })
+	select {
+	case c.turn <- struct{}{}:
+	case <-p.left:
+		return
 	}
+	defer func() { <-c.turn }()
+	if !c.begin(p) {
+		return
+	}
+	var b bytes.Buffer
+	err := recovered(func() error { return do(&b) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.err = err; err == nil {
@@ -93,21 +104,20 @@ func (c *rendered) render(address string, p *made, do func(io.Writer) error) {
 	case err != nil:
 		delete(c.pages, address)
 	default:
-		c.kept += len(p.text)
+		c.kept += p.size(address)
 		for c.kept > c.most && len(c.pages) > 1 {
 			c.drop(c.oldest(p))
 		}
 	}
 }
 
-// wanted says whether anybody waits for a page, which is forgotten otherwise.
-func (c *rendered) wanted(address string, p *made) bool {
+// begin says whether a page is to be made: somebody waits for it.
+func (c *rendered) begin(p *made) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.asked == 0 && c.pages[address] == p {
-		delete(c.pages, address)
-	}
-	return p.asked > 0
+	was := p.begun
+	p.begun = true
+	return !was
 }
 
 // recovered is what do returns; a panic, of a record that nobody thought of, is an error.
@@ -134,7 +144,9 @@ func (c *rendered) oldest(but *made) (address string) {
 // drop forgets a page. Who is being given it goes on having it.
 func (c *rendered) drop(address string) {
 	if p := c.pages[address]; p != nil {
-		c.kept -= len(p.text)
+		if p.text != nil {
+			c.kept -= p.size(address)
+		}
 		delete(c.pages, address)
 	}
 }

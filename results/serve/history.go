@@ -44,7 +44,13 @@ type question struct{ Metric, Experiment, Of, Setting string }
 // all is the word for settings of whatever age.
 const all = "all"
 
-func questionOf(r *http.Request) (question, history.Query) {
+// longestQuestion is how many bytes of a question make sense.
+const longestQuestion = 2 << 10
+
+func questionOf(r *http.Request) (question, history.Query, error) {
+	if len(r.URL.RawQuery) > longestQuestion {
+		return question{}, history.Query{}, badQuery{fmt.Errorf("a question of %d bytes: at most %d", len(r.URL.RawQuery), longestQuestion)}
+	}
 	v := r.URL.Query()
 	q := question{v.Get("metric"), v.Get("experiment"), v.Get("of"), v.Get("setting")}
 	h := history.Query{Metric: q.Metric, Experiment: q.Experiment, Of: q.Of}
@@ -55,7 +61,7 @@ func questionOf(r *http.Request) (question, history.Query) {
 	default:
 		h.Setting = q.Setting
 	}
-	return q, h
+	return q, h, nil
 }
 
 // address is where a question is answered, whatever else stood in the request.
@@ -144,8 +150,11 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q, h := questionOf(r)
-	text, err := s.pages.get(r.Context(), q.address("/history"), version, func(w io.Writer) error { return s.historyOf(w, q, h, version) })
+	q, h, err := questionOf(r)
+	if err != nil {
+		return err
+	}
+	text, err := s.histories.get(r.Context(), q.address("/history"), version, func(w io.Writer) error { return s.historyOf(w, q, h, version) })
 	if err == nil {
 		write(w, text)
 	}
@@ -193,11 +202,14 @@ func (s *Server) historyJSON(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q, h := questionOf(r)
+	q, h, err := questionOf(r)
+	if err != nil {
+		return err
+	}
 	if q.Metric == "" {
 		return badQuery{fmt.Errorf("which metric? ?metric=goodput")}
 	}
-	text, err := s.pages.get(r.Context(), q.address("/history.json"), version, func(w io.Writer) error {
+	text, err := s.histories.get(r.Context(), q.address("/history.json"), version, func(w io.Writer) error {
 		series, _, err := s.series(s.stopping, h, 0)
 		if err != nil {
 			return err

@@ -185,7 +185,7 @@ func TestRendered(t *testing.T) {
 	page := func(size int) func(io.Writer) error {
 		return func(w io.Writer) error {
 			times.Add(1)
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(time.Millisecond)
 			_, err := w.Write(make([]byte, size))
 			return err
 		}
@@ -209,22 +209,33 @@ func TestRendered(t *testing.T) {
 	if n := times.Load(); n != 2 {
 		t.Errorf("of something else: made %d times", n)
 	}
-	for i := range 10 {
-		ask(fmt.Sprint("/large", i), "", mostKept/4)
-	}
 	keeps := func(pages, bytes int) {
 		t.Helper()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(c.pages) != pages || c.kept != bytes {
-			t.Errorf("%d pages, %d bytes are kept, want %d and %d", len(c.pages), c.kept, pages, bytes)
+		sum := 0
+		for address, p := range c.pages {
+			sum += p.size(address)
+		}
+		if len(c.pages) != pages || c.kept != sum || sum < bytes {
+			t.Errorf("%d pages of %d bytes, %d are noted, want %d of %d at least", len(c.pages), sum, c.kept, pages, bytes)
 		}
 	}
-	keeps(4, mostKept)
+	for i := range 10 {
+		ask(fmt.Sprint("/large", i), "", mostKept/5)
+	}
+	keeps(4, mostKept*4/5)
 	ask("/larger than all", "", 2*mostKept)
 	keeps(1, 2*mostKept)
 	ask("/a", "3", 30)
 	keeps(1, 30)
+	for i := range 3 * mostKept / (20 << 10) { // as much of their addresses as of themselves
+		ask(fmt.Sprint("/", strings.Repeat("long", 2500), i), "", 10<<10)
+	}
+	if c.mu.Lock(); c.kept > mostKept || len(c.pages) > mostKept/(20<<10) {
+		t.Errorf("%d pages are kept, %d bytes", len(c.pages), c.kept)
+	}
+	c.mu.Unlock()
 	for _, do := range []func(io.Writer) error{
 		func(io.Writer) error { return errors.New("no") },
 		func(io.Writer) error { panic("no") },
@@ -248,6 +259,13 @@ func TestRendered(t *testing.T) {
 			t.Errorf("who has gone waits: %v", err)
 		}
 	}
+	c.mu.Lock()
+	for address := range c.pages {
+		if strings.HasPrefix(address, "/left/") {
+			t.Errorf("%s is kept for nobody", address)
+		}
+	}
+	c.mu.Unlock()
 	<-c.turn
 	ask("/stays", "", 5)
 	for len(c.turn) > 0 {

@@ -174,24 +174,19 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.pages.get(r.Context(), r.URL.Path, version+" "+moment(which), func(w io.Writer) error { return s.runOf(w, which, version) })
+	text, err := s.pages.get(r.Context(), r.URL.Path, version+" "+now(), func(w io.Writer) error { return s.runOf(w, which, version) })
 	if err == nil {
 		write(w, text)
 	}
 	return err
 }
 
-// moment tells what is to be made of a run now from what was made of it before: one that is running is another with each
-// reading.
-func moment(r row) string {
-	if r.Verdict != running {
-		return strconv.Itoa(r.since)
-	}
-	return strconv.FormatInt(time.Now().UnixNano()/int64(runningTime), 10)
-}
+// now tells what is made now from what was made more than shownTime before: files come and go that nobody is told of, and a
+// run that goes on is another with each reading.
+func now() string { return strconv.FormatInt(time.Now().UnixNano()/int64(shownTime), 10) }
 
-// runningTime is for how long what is made of a run that goes on is good.
-const runningTime = 2 * time.Second
+// shownTime is for how long such pages are good.
+const shownTime = 2 * time.Second
 
 func (s *Server) runOf(w io.Writer, which row, version string) (err error) {
 	data := struct {
@@ -239,7 +234,11 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.reports.get(r.Context(), r.URL.Path, moment(which), func(w io.Writer) error { return s.reportOf(w, which) })
+	version := strconv.Itoa(which.since)
+	if which.Verdict == running {
+		version = now()
+	}
+	text, err := s.reports.get(r.Context(), r.URL.Path, version, func(w io.Writer) error { return s.reportOf(w, which) })
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@
 // # What others cost
 //
 // Whoever can connect can take time and memory, within bounds: pages are made once for
-// all who ask for them, one at a time, and reports beside them, one at a time; requests must come within seconds, and answers be read; of too
+// all who ask for them, one of a kind at a time; requests must come within seconds, and answers be read; of too
 // many connections the one that does least is closed.
 package serve
 
@@ -67,9 +67,11 @@ type Server struct {
 	handler  http.Handler
 	stopping context.Context
 	stop     context.CancelFunc
-	reports  rendered // one may take seconds
-	pages    rendered
-	conns    conns
+	// Each of these keeps no other waiting.
+	pages     rendered // the list, and runs
+	histories rendered
+	reports   rendered // one may take seconds
+	conns     conns
 
 	mu    sync.Mutex
 	store store
@@ -91,6 +93,7 @@ func New(root string, index *history.Index, o Options) (*Server, error) {
 	s.store.init()
 	s.reports.init(mostReports)
 	s.pages.init(mostPages)
+	s.histories.init(mostPages)
 	s.handler = patient(s.guard(s.routes()))
 	return s, nil
 }
