@@ -212,7 +212,7 @@ func TestExtract(t *testing.T) {
 // TestRedactLong: what looks like one name after the other in one long word costs no more than its length.
 func TestRedactLong(t *testing.T) {
 	begin := time.Now()
-	for _, part := range []string{"?a=", "(a=", "{a=", "&a=", ";a:", "a=b,", " --a=", "?TOKEN=", `a="`, "a='", "http://", "https://a:", "Authorization: ", "-----BEGIN PRIVATE KEY-----", "x"} {
+	for _, part := range []string{"?a=", "(a=", "{a=", "&a=", ";a:", "a=b,", " --a=", "?TOKEN=", `a="`, "a='", "http://", "https://a:", "Authorization: ", "-----BEGIN PRIVATE KEY-----", "x", `"token":"x",`, "token='x ", `"token":"x`, "token='x\" ", `\\"token\\":\\"x`, `"keys_token":["x",`} {
 		Redact(bytes.Repeat([]byte(part), 200_000/len(part)))
 	}
 	if took := time.Since(begin); took > 30*time.Second { // 10 min each, where values of names that say nothing are looked at
@@ -265,7 +265,26 @@ func TestRedact(t *testing.T) {
 		{`{"log": "{\\\"api_key\\\":\\\"two words\\\"}", "n": 1}`, "two words", `"n": 1`},
 		{`{"log": "{\"token\": \"hunter2"}`, "hunter2", "log"},
 		{"password: \"two words\nrest", "two words", "rest"},
+		{`{"log":"can't read token='abc","goodput":123}`, "abc", `","goodput":123}`},
+		{`{"password": "hun\"ter2", "n": 1}`, "ter2", `", "n": 1}`},
+		{`{"password": "hunter2\\", "n": 1}`, "hunter2", `", "n": 1}`},
+		{`{"log": "{\"password\": \"hun\\\"ter2\", \"n\": 1}"}`, "ter2", `\", \"n\": 1}"}`},
+		{`["MY_SECRET=two words", "-v"]`, "words", `", "-v"]`},
+		{`["--password=correct horse", "-v"]`, "horse", `", "-v"]`},
+		{`["--password" "hunter2" "-v"]`, "hunter2", `" "-v"]`},
+		{"--password  hunter2 -v", "hunter2", " -v"},
+		{"- --password\n- hunter2\n- -v", "hunter2", "\n- -v"},
+		{"--oauth2-token=hunter2 --s3-secret-key hunter3", "hunter", "--s3-secret-key"},
+		{"--env=API_TOKEN=hunter2 -v", "hunter2", " -v"},
+		{"[password=hunter2 and", "hunter2", " and"},
+		{`{"api_keys": ["hunter2", "hunter3"], "n": 1}`, "hunter", `"], "n": 1}`},
+		{`{"log":"{\"a\": \"token=hunter2\"}"}`, "hunter2", `\"}"}`},
+		{`{"pin_password": 1234, "n": 1}`, "1234", `"[removed]", "n": 1}`},
 		// What is none.
+		{`{"token": null, "secret": true, "credentials": {"n": 1}}`, "removed", `{"n": 1}`},
+		{`["--token-length", 128]`, "removed", `128]`},
+		{"option '--token' is required", "removed", "is required"},
+		{`{"url":"http://a:80","mail":"x@y"}`, "removed", `"x@y"`},
 		{"PWD=/home/lab OLDPWD=/tmp", "removed", "/home/lab"},
 		{"max_tokens = 2048, tokens_per_second: 123.4", "removed", "2048, tokens_per_second: 123.4"},
 		{"tokenizer: gpt2", "removed", "gpt2"},
@@ -275,7 +294,7 @@ func TestRedact(t *testing.T) {
 		{"h1:17:23 [0] NCCL INFO comm 0x55d0 rank 0 nranks 4 cudaDev 0 busId 3b000 commId 0x8a2f2cdd5e9d3dd1 - Init COMPLETE", "removed", "0x8a2f2cdd5e9d3dd1"},
 	} {
 		got := string(Redact([]byte(test.in)))
-		if strings.Contains(got, test.gone) || !strings.Contains(got, test.stays) {
+		if strings.Contains(got, test.gone) || !strings.Contains(got, test.stays) || json.Valid([]byte(test.in)) && !json.Valid([]byte(got)) {
 			t.Errorf("%q became %q", test.in, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,13 +19,13 @@ var (
 	directories = regexp.MustCompile(`^(OLD)?PWD$`)
 
 	// A document within another has its quotes behind backslashes, and arguments may be a list of words in quotes.
-	assignment = regexp.MustCompile(`(^|[\s"'{,;?&(])([A-Za-z_][A-Za-z0-9_.-]*)(\\*["']?[ \t]*(?:=|:=?)[ \t]*)`)
-	flagged    = regexp.MustCompile(`(^|[\s"'])(--?[A-Za-z][A-Za-z_-]*)([= ]|\\*["']\s*,\s*)`)
+	assignment = regexp.MustCompile(`(^|[\s"'{,;?&(=\[<|])([A-Za-z_][A-Za-z0-9_.-]*)(\\*["']?[ \t]*(?:=|:=?)[ \t]*)`)
+	flagged    = regexp.MustCompile(`(^|[\s"'])(--?[A-Za-z][A-Za-z0-9_.-]*)(=|[ \t]+|\\*["']\s*,?\s*|[ \t]*\n[ \t]*-[ \t]+)`)
 	authorized = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=_.-]{8,}`)
 	schemes    = map[string]bool{"bearer": true, "basic": true, "token": true, "digest": true}
 	header     = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization["']?[ \t]*[:=][ \t]*["']?(?:[a-z]+[ \t]+)?)[^\s"',;]+`)
-	inURL      = regexp.MustCompile(`(\w+://[^\s/:@]*:)[^\s/@]+@`)
-	tokenInURL = regexp.MustCompile(`(https?://)[^\s/@]+@`)
+	inURL      = regexp.MustCompile(`(\w+://[^\s/:@"']*:)[^\s/@"']+@`)
+	tokenInURL = regexp.MustCompile(`(https?://)[^\s/@"']+@`)
 	// longToken is of forms whose services have changed how long they are, or that were cut off.
 	longToken    = regexp.MustCompile(`\b(gh[pousr]_|hf_|sk-|xox[abp]-|glpat-)[A-Za-z0-9_-]{20,}`)
 	pemBlock     = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
@@ -65,45 +66,142 @@ func named(form *regexp.Regexp, text []byte) []byte {
 		if m == nil {
 			break
 		}
-		size, quote := 0, 0
+		var v value
 		if SecretName(string(text[m[4]:m[5]])) {
-			size, quote = valueLen(text[m[7]:])
+			v = valueOf(text, m[4], m[6], m[7])
 		}
-		if size == 0 {
+		if v.to == v.from && len(v.with) == 0 {
 			out, text = append(out, text[:m[6]]...), text[m[6]:]
 			continue
 		}
-		from, to := m[7]+quote, m[7]+size-quote
-		if bytes.HasSuffix(text[:from], []byte(" ")) && schemes[strings.ToLower(string(text[from:to]))] {
-			out, text = append(out, text[:to]...), text[to:] // what follows is out already
+		if bytes.HasSuffix(text[:v.from], []byte(" ")) && schemes[strings.ToLower(string(text[v.from:v.to]))] {
+			out, text = append(out, text[:v.to]...), text[v.to:] // what follows is out already
 			continue
 		}
-		out, text = append(append(out, text[:from]...), Removed...), text[to:]
+		out, text = append(append(out, text[:v.from]...), v.with...), text[v.to:]
 	}
 	return append(out, text...)
 }
 
-// valueLen is how long the value is that a text begins with: in quotes, to the end of the line at most, or a word. size 0:
-// there is none. quote is how long each of its quotes is, with the backslashes before it; the second may have been cut off.
-func valueLen(text []byte) (size, quote int) {
-	for quote < len(text) && text[quote] == '\\' {
-		quote++
+// value is a part of a text, and what is to stand in its place.
+type value struct {
+	from, to int
+	with     []byte
+}
+
+// valueOf is the value at a place of a text, of a name that begins at another, with what stands between the two. It is
+// empty where there is none, or none that says anything: null, true, an object.
+func valueOf(text []byte, name, sep, at int) value {
+	rest, between := text[at:], text[sep:at]
+	removed := value{at, at, []byte(Removed)}
+	if quote := opening(rest); quote != nil {
+		removed.from += len(quote)
+		removed.to = removed.from + closing(rest[len(quote):], quote)
+		return removed
 	}
-	if quote < len(text) && (text[quote] == '"' || text[quote] == '\'') {
-		quote++
-		line, _, _ := bytes.Cut(text[quote:], []byte("\n"))
-		end := bytes.Index(line, text[:quote])
-		if end < 0 { // it was cut off: by what holds it, or with its line
-			if end = bytes.IndexByte(line, text[quote-1]); end < 0 {
-				end = len(line)
-			}
+	key := opening(between) // the name stood in quotes
+	of := bytes.ContainsAny(between, "=:")
+	switch {
+	case len(rest) == 0 || key != nil && !of: // of a list of words in quotes each one has its own
+		return value{}
+	case key != nil && rest[0] == '[':
+		return listOf(rest, at)
+	case key != nil && (rest[0] == '{' || literal.Match(rest)):
+		return value{}
+	case key == nil && of && name > 0:
+		if quote := opening(text[before(text, name):name]); quote != nil { // all of it stands in quotes
+			removed.to += closing(rest, quote)
+			return removed
 		}
-		return end + 2*quote, quote
 	}
-	if end := bytes.IndexAny(text, " \t\n\v\f\r\"',;&}"); end >= 0 {
-		return end, 0
+	end := bytes.IndexAny(rest, " \t\n\v\f\r\"',;&}")
+	switch {
+	case end < 0:
+		end = len(rest)
+	case rest[end] == '"' || rest[end] == '\'': // whose backslashes are not the word's
+		end = len(bytes.TrimRight(rest[:end], `\`))
 	}
-	return len(text), 0
+	if key != nil { // it was a number, and a document stays one
+		end = len(bytes.TrimRight(rest[:end], "]"))
+		removed.with = slices.Concat(key, removed.with, key)
+	}
+	if removed.to += end; end == 0 {
+		return value{}
+	}
+	return removed
+}
+
+var literal = regexp.MustCompile(`^(null|true|false|None|True|False)\b`)
+
+// listOf is the list that a text begins with, of which what stands in quotes is taken out.
+func listOf(text []byte, at int) value {
+	v := value{at, at + 1, []byte("[")}
+	for rest := text[1:]; ; {
+		blank := len(rest) - len(bytes.TrimLeft(rest, ", \t\r\n"))
+		quote := opening(rest[blank:])
+		if quote == nil {
+			return v
+		}
+		from := blank + len(quote)
+		to := from + closing(rest[from:], quote)
+		v.with = append(append(v.with, rest[:from]...), Removed...)
+		end := min(to+len(quote), len(rest))
+		v.with = append(v.with, rest[to:end]...)
+		v.to, rest = v.to+end, rest[end:]
+	}
+}
+
+// before is where the quote and its backslashes begin that a text may have before a place.
+func before(text []byte, at int) int {
+	if at--; at < 0 || text[at] != '"' && text[at] != '\'' {
+		return at + 1
+	}
+	return len(bytes.TrimRight(text[:at], `\`))
+}
+
+// opening is the quote that a text begins with, and the backslashes before it, of a document within another; nil: none.
+func opening(text []byte) []byte {
+	n := 0
+	for n < len(text) && text[n] == '\\' {
+		n++
+	}
+	if n == len(text) || text[n] != '"' && text[n] != '\'' {
+		return nil
+	}
+	return text[:n+1]
+}
+
+// longApostrophe is how far apart two apostrophes may be that are quotes, bytes: more is a sentence with two of them.
+const longApostrophe = 4 << 10
+
+// closing is where what stands in quotes ends in the text after the first of them: at the second, at the end of what holds
+// both, or with the line. Backslashes before quotes are counted: within a document within n others, a quote that is one of the
+// document's has 2^n-1, and one within what stands in quotes has more.
+func closing(text, quote []byte) int {
+	own, backslashes, cut := len(quote)-1, 0, -1
+	for i, c := range text {
+		switch {
+		case c == '\\':
+			backslashes++
+			continue
+		case c == '\n', i > longApostrophe && cut >= 0:
+			if cut >= 0 {
+				return cut
+			}
+			return i
+		case c == quote[own] && backslashes%(2*(own+1)) == own:
+			return i - own
+		case c == quote[own] && backslashes < own:
+			return i - backslashes
+		case c == '"' && quote[own] == '\'' && cut < 0: // the apostrophe may be no quote
+			cut = i - backslashes
+		}
+		backslashes = 0
+	}
+	if cut >= 0 {
+		return cut
+	}
+	return len(text)
 }
 
 // RedactJSON is Redact for a JSON document that holds an environment, as nccl-tests -J
