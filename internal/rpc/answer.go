@@ -15,9 +15,13 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 )
 
-// Messages is how many messages the answer of a switch may hold: counters of 300,000 cells are 1,200,000. They take 200 MB
-// of memory at most.
-const Messages = 3 << 19
+const (
+	// Messages is how many messages what a switch has may be: counters of 300,000 cells are 1,200,000. Most of them take
+	// some 100 bytes of memory.
+	Messages = 3 << 19
+	// Few is how many messages all else that a switch says may be, in one: a description of a program is some thousands.
+	Few = 1 << 18
+)
 
 // Answer bounds what a client takes of a server in one call. gRPC bounds the bytes of a message, which says little of
 // the memory that it takes: an empty message within another has two bytes on the wire, and a hundred here. So those
@@ -97,12 +101,16 @@ func (a *Answer) take(data mem.BufferSlice, d protoreflect.MessageDescriptor) er
 			a.hadMessages = a.messages - left
 		}
 	}
-	a.err = errors.Join(a.err, err)
+	if a.err == nil && !a.each && errors.Is(err, bounded.ErrTooLarge) {
+		a.err = err
+	}
 	return err
 }
 
-// deepest is how deep messages may be within each other.
-const deepest = 64
+const (
+	deepest  = 64 // messages may be within each other
+	mapEntry = 3  // messages more are what an entry of a map counts, for the map
+)
 
 // count takes what a message holds from what is left: messages, and elements of lists that have a size.
 func count(b []byte, d protoreflect.MessageDescriptor, left, depth int) (int, error) {
@@ -136,7 +144,10 @@ func count(b []byte, d protoreflect.MessageDescriptor, left, depth int) (int, er
 		if within == nil && (!f.IsList() || f.Kind() != protoreflect.StringKind && f.Kind() != protoreflect.BytesKind) {
 			continue
 		}
-		if left--; left < 0 {
+		if left--; f.IsMap() {
+			left -= mapEntry
+		}
+		if left < 0 {
 			return 0, fmt.Errorf("the answer is %w: too many messages in it", bounded.ErrTooLarge)
 		}
 		if within != nil {

@@ -46,7 +46,7 @@ func Connect(addr string, config *tls.Config, maxReply int) (*grpc.ClientConn, e
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 		grpc.WithMaxHeaderListSize(maxHeader),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply), rpc.EachMessage(rpc.Messages)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply), rpc.EachMessage(rpc.Few)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: MinBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: MaxBackoff},
 			MinConnectTimeout: 2 * time.Second,

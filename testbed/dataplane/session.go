@@ -76,8 +76,11 @@ func (s *Session[T]) once(life context.Context, patience time.Duration, stream S
 		timer.Stop()
 		won()
 	})
-	if context.Cause(ctx) == late && !errors.Is(err, late) {
-		err = fmt.Errorf("%w: %s", late, Dialing(err))
+	if context.Cause(ctx) == late {
+		switch status.Code(err) {
+		case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable: // others say more
+			err = fmt.Errorf("%w: %s", late, Dialing(err))
+		}
 	}
 	s.end(life, err)
 	return err

@@ -157,7 +157,12 @@ func (c *Client) hangUp() {
 // calls its bid invalid.
 func (c *Client) streams() dataplane.Stream {
 	bids := firstBids
-	return func(ctx context.Context, cancel context.CancelCauseFunc, won func()) (err error) {
+	return func(ctx context.Context, cancel context.CancelCauseFunc, granted func()) (err error) {
+		begun := false
+		won := func() {
+			begun = true
+			granted()
+		}
 		for n := range bids {
 			if n > 0 {
 				c.ask()
@@ -168,7 +173,7 @@ func (c *Client) streams() dataplane.Stream {
 			} else {
 				err = c.arbitrate(ctx, cancel, stream, won)
 			}
-			if status.Code(err) != codes.InvalidArgument {
+			if begun || status.Code(err) != codes.InvalidArgument {
 				break
 			}
 		}
@@ -265,28 +270,36 @@ func (c *Client) asking() *p4v1.Uint128 {
 func (c *Client) recognise(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CallTimeout)
 	defer cancel()
-	c.session.Recognise(c.forgotten(ctx), nil)
+	gone, err := c.forgotten(ctx)
+	if err != nil && ctx.Err() != nil {
+		return // the stream has ended before anything was known, or the switch says nothing
+	}
+	c.session.Recognise(gone, err)
 }
 
-// forgotten says what a switch that has come back does not have any more, or "".
-func (c *Client) forgotten(ctx context.Context) string {
+// forgotten says what a switch that has come back does not have any more, or "", or why that is not known.
+func (c *Client) forgotten(ctx context.Context) (gone string, err error) {
 	c.mu.Lock()
 	before, witness := c.loaded, c.witness
 	c.mu.Unlock()
 	now, err := c.running(ctx)
 	switch {
-	case err != nil || before.Cookie == 0: // it does not say, or nothing was loaded
+	case before.Cookie == 0 || status.Code(err) == codes.Unimplemented: // nothing was loaded, or it never says
+		return "", nil
+	case err != nil:
+		return "", err
 	case now.GetP4Info() == nil:
-		return "it has no pipeline any more"
+		return "it has no pipeline any more", nil
 	case now.GetCookie().GetCookie() != before.Cookie:
-		return "it runs another pipeline"
+		return "it runs another pipeline", nil
 	case witness != nil:
 		found, err := c.read(ctx, []*p4v1.Entity{witness})
 		if status.Code(err) == codes.NotFound || err == nil && len(found) == 0 {
-			return "what was written into it is gone"
+			return "what was written into it is gone", nil
 		}
+		return "", err
 	}
-	return ""
+	return "", nil
 }
 
 // bid makes an arbitration update with an id above our last one and above floor.
