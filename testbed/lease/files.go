@@ -48,10 +48,10 @@ func (r remote) Read(ctx context.Context, name string) ([]byte, time.Time, error
 	ctx, cancel := within(ctx)
 	defer cancel()
 	data, info, err := r.client.ReadSmall(ctx, path.Join(r.dir, name))
-	if err != nil {
+	if info == nil {
 		return nil, time.Time{}, err
 	}
-	return data, info.ModTime(), nil
+	return data, info.ModTime(), err
 }
 
 func (r remote) Create(ctx context.Context, name string, data []byte) (time.Time, error) {
@@ -99,6 +99,11 @@ func (d Dir) List(context.Context) ([]string, error) {
 // Read implements Files.
 func (d Dir) Read(_ context.Context, name string) ([]byte, time.Time, error) {
 	f, err := bounded.OpenOwn(d.file(name))
+	if errors.Is(err, fs.ErrPermission) {
+		if info, lerr := os.Lstat(d.file(name)); lerr == nil {
+			return nil, info.ModTime(), err
+		}
+	}
 	if err != nil {
 		return nil, time.Time{}, err
 	}

@@ -38,6 +38,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	mathrand "math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ type Files interface {
 	// List returns the names that are there; none if there is no directory.
 	List(ctx context.Context) ([]string, error)
 	// Read returns a file and its time of modification. An error wrapping
-	// fs.ErrNotExist says there is none.
+	// fs.ErrNotExist says there is none; of one wrapping fs.ErrPermission the time is there.
 	Read(ctx context.Context, name string) ([]byte, time.Time, error)
 	// Create makes a file that is not there, and the directory if need be, and returns
 	// its time of modification.
@@ -320,10 +321,11 @@ func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error
 func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (State, error) {
 	s := State{Place: p.Name, Fencing: n, Now: now}
 	data, renewed, err := p.Files.Read(ctx, p.file(n))
-	if errors.Is(err, fs.ErrNotExist) && l.freed[n] {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && l.freed[n]:
 		return s, nil
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrPermission) && !renewed.IsZero(): // no record, and so a minute, as below
+	case err != nil:
 		return s, err
 	}
 	s.Renewed = renewed
@@ -723,6 +725,7 @@ func (p Place) tidy(ctx context.Context, l listing, now time.Time) {
 		_, at, err := p.Files.Read(ctx, name)
 		return err == nil && now.Sub(at) > keepTime
 	}
+	mathrand.Shuffle(len(l.temps), func(i, j int) { l.temps[i], l.temps[j] = l.temps[j], l.temps[i] }) // some may be nobody's to remove
 	for _, name := range l.temps[:min(len(l.temps), mostTidied)] {
 		if old(name) {
 			_ = p.Files.Remove(ctx, name)

@@ -645,10 +645,11 @@ type counted struct {
 
 func (c *counted) Read(ctx context.Context, name string) ([]byte, time.Time, error) {
 	c.reads.Add(1)
-	if name == c.unreadable {
-		return nil, time.Time{}, fs.ErrPermission
+	data, at, err := c.Files.Read(ctx, name)
+	if name == c.unreadable && err == nil {
+		return nil, at, fs.ErrPermission
 	}
-	return c.Files.Read(ctx, name)
+	return data, at, err
 }
 
 // TestHistoryUnreadable: whoever keeps one file from the others does not keep the rest of the history from them.
@@ -662,6 +663,37 @@ func TestHistoryUnreadable(t *testing.T) {
 	p.Files = &counted{Files: p.Files, unreadable: p.file(2)}
 	h, err := History(t.Context(), p)
 	if err != nil || len(h) != 3 || h[0].Owner != "anna" || h[1].Owner != "unknown" || h[2].Owner != "anna" {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// TestUnreadable: a file that cannot be read holds a resource for a minute after it was touched, and no reservation at all.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	p := place(dir)
+	write := func(name string, age time.Duration) {
+		t.Helper()
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(at, []byte("{}"), 0o600), os.Chtimes(at, time.Now().Add(-age), time.Now().Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reserved := Reservation{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour), Token: "ABC"}
+	write(p.reservation(reserved), 0)
+	p.Files = &counted{Files: p.Files, unreadable: p.reservation(reserved)}
+	if err := take(t, p, claim("anna", "R")).Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	write(p.file(7), 0)
+	p.Files = &counted{Files: Dir(dir), unreadable: p.file(7)}
+	if _, err := Take(t.Context(), p, claim("bob", "S")); !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "unknown") {
+		t.Errorf("just now: %v", err)
+	}
+	write(p.file(7), 2*time.Minute)
+	if l := take(t, p, claim("bob", "S")); l.Fencing() != 8 {
+		t.Errorf("number %d", l.Fencing())
+	}
+	if h, err := History(t.Context(), p); err != nil || len(h) != 3 || h[1].Owner != "unknown" {
 		t.Errorf("%+v, %v", h, err)
 	}
 }

@@ -120,7 +120,7 @@ func (p Place) reservations(ctx context.Context, l listing, from, until time.Tim
 // readReservation is nil for what is none.
 func (p Place) readReservation(ctx context.Context, at reserved) (*Reservation, error) {
 	data, _, err := p.Files.Read(ctx, at.name)
-	if foreign(err) {
+	if foreign(err) || errors.Is(err, fs.ErrPermission) { // all can read those that Reserve makes
 		return nil, nil
 	}
 	if err != nil {

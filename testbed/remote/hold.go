@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
@@ -185,19 +187,28 @@ func (k *Keepers) place(ctx context.Context, name string) (p lease.Place, kept j
 }
 
 // shared refuses a directory for leases in which others could put a file of theirs in the place of one that a holder
-// writes to: a link to one of the holder's own.
+// writes to: a link to one of the holder's own. One in the user's home may be the user's group's, as umasks of 002 make it.
 func shared(ctx context.Context, files statter, host, dir string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, sharedTime, fmt.Errorf("no answer within %v", sharedTime))
+	defer cancel()
 	st, err := files.Stat(ctx, dir)
+	others := fs.FileMode(0o002)
+	if path.IsAbs(dir) {
+		others = 0o022
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // it will be the user's own
 	case err != nil:
 		return err
-	case st.Mode().Perm()&0o022 != 0 && st.Mode()&fs.ModeSticky == 0:
+	case st.Mode().Perm()&others != 0 && st.Mode()&fs.ModeSticky == 0:
 		return fmt.Errorf("leases on host %s: everybody who may write to %s may replace files of others there: chmod +t %s", host, dir, dir)
 	}
 	return nil
 }
+
+// sharedTime is for how long a host may look for a directory.
+const sharedTime = 10 * time.Second
 
 // statter describes files: an ssh.Client does.
 type statter interface {
@@ -207,11 +218,10 @@ type statter interface {
 // fileName is a name for files, whatever a host says that it is called.
 func fileName(of string) string {
 	return strings.Map(func(r rune) rune {
-		switch {
-		case '0' <= r && r <= '9', 'A' <= r && r <= 'Z', 'a' <= r && r <= 'z', strings.ContainsRune(".-_:[]", r):
-			return r
+		if r == '/' || !unicode.IsPrint(r) {
+			return '_'
 		}
-		return '_'
+		return r
 	}, of[:min(len(of), 200)])
 }
 

@@ -9,27 +9,44 @@ import (
 	"testing"
 )
 
-// here is this machine.
-type here struct{}
+// here is this machine, or one that has a directory of it in the place of another.
+type here string
 
-func (here) Stat(_ context.Context, name string) (fs.FileInfo, error) { return os.Stat(name) }
+func (h here) Stat(_ context.Context, name string) (fs.FileInfo, error) {
+	if h != "" {
+		name = string(h)
+	}
+	return os.Stat(name)
+}
 
 // TestShared: leases do not lie where others could have a holder write to a file of the holder's.
 func TestShared(t *testing.T) {
 	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"own": 0o755, "all": 0o777 | os.ModeSticky, "group": 0o775 | os.ModeSticky, "loose": 0o777, "loose group": 0o775} {
+	for name, c := range map[string]struct {
+		mode os.FileMode
+		dir  string // of the user's home; empty: an absolute one
+		fits bool
+	}{
+		"own": {0o755, "", true}, "all": {0o777 | os.ModeSticky, "", true}, "group": {0o775 | os.ModeSticky, "", true},
+		"loose": {0o777, "", false}, "loose group": {0o775, "", false},
+		"home": {0o755, ".inabench", true}, "umask 002": {0o775, ".inabench", true}, "loose home": {0o777, ".inabench", false},
+	} {
 		at := filepath.Join(dir, name)
 		if err := os.Mkdir(at, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(at, mode); err != nil {
+		if err := os.Chmod(at, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := shared(t.Context(), here{}, "h1", at); strings.HasPrefix(name, "loose") != (err != nil && strings.HasSuffix(err.Error(), "chmod +t "+at)) {
+		files, asked := here(""), at
+		if c.dir != "" {
+			files, asked = here(at), c.dir
+		}
+		if err := shared(t.Context(), files, "h1", asked); c.fits != (err == nil) || err != nil && !strings.HasSuffix(err.Error(), "chmod +t "+asked) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := shared(t.Context(), here{}, "h1", filepath.Join(dir, "none")); err != nil {
+	if err := shared(t.Context(), here(""), "h1", filepath.Join(dir, "none")); err != nil {
 		t.Error(err)
 	}
 }
@@ -41,7 +58,8 @@ func TestFileName(t *testing.T) {
 		"switch-10.0.1.1:9559-1":   "switch-10.0.1.1:9559-1",
 		"switch-[fd00::1]:9559-1":  "switch-[fd00::1]:9559-1",
 		"host-../../etc":           "host-.._.._etc",
-		"host-a\nb\x1b[2Jc d":      "host-a_b_[2Jc_d",
+		"host-a\nb\x1b[2Jc":        "host-a_b_[2Jc",
+		"switch-[fe80::1%eth0]-1":  "switch-[fe80::1%eth0]-1",
 		strings.Repeat("x", 70000): strings.Repeat("x", 200),
 	} {
 		if got := fileName(of); got != want {
