@@ -29,6 +29,8 @@ type Client struct {
 
 	opening sync.Mutex              // of files
 	files   atomic.Pointer[session] // nil: not open
+	// greeting is the session that is being opened, whose server may never say a word.
+	greeting atomic.Pointer[ssh.Session]
 
 	wg   sync.WaitGroup
 	once sync.Once // leaves the gate

@@ -81,15 +81,25 @@ func guarded(path string) error {
 	switch {
 	case mode&0o002 != 0:
 		return fmt.Errorf("%s can be written by everybody: chmod o-w %s", path, path)
-	case own && st.Uid != 0 && int(st.Uid) != os.Getuid():
-		return fmt.Errorf("%s belongs to somebody else, user %d: chown %d %s", path, st.Uid, os.Getuid(), path)
+	case own && st.Uid != 0 && int(st.Uid) != os.Getuid() && !(os.Getuid() == 0 && ownsHome(st.Uid)):
+		return fmt.Errorf("%s belongs to somebody else, user %d", path, st.Uid)
 	case own && mode&0o020 != 0 && !privateGroup(st.Gid):
 		return fmt.Errorf("%s can be written by its group: chmod g-w %s", path, path)
 	}
 	return nil
 }
 
-// privateGroup says whether a group is the user's own, of the same name, in which nobody else is.
+// ownsHome says whether the home in which root is, by sudo -E, is that user's.
+func ownsHome(uid uint32) bool {
+	info, err := os.Stat(filepath.Dir(homeFile("")))
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Uid == uid
+}
+
+// privateGroup says whether a group is the user's own, which has the user's name.
 func privateGroup(gid uint32) bool {
 	u, err := user.Current()
 	if err != nil || u.Gid != strconv.FormatUint(uint64(gid), 10) {

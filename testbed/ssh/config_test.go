@@ -215,9 +215,10 @@ func TestConfigSaid(t *testing.T) {
 			want     string
 		}{
 			{0o600, 0, 0, ""}, {0o660, 0, 65534, "can be written by its group"}, {0o640, 0, 65534, ""}, {0o600, 65534, 0, "belongs to somebody else, user 65534"},
+			{0o600, 65533, 0, ""}, // whose home it is,
 		} {
 			at := filepath.Join(home(t, map[string]string{"config": "User lab"}), ".ssh", "config")
-			if err := errors.Join(os.Chmod(at, c.mode), os.Chown(at, c.uid, c.gid)); err != nil {
+			if err := errors.Join(os.Chmod(at, c.mode), os.Chown(at, c.uid, c.gid), os.Chown(filepath.Dir(filepath.Dir(at)), 65533, 0)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := new(configFiles).resolve(Target{Address: "h1"}, maxJumps, new([]string))

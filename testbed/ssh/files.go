@@ -49,6 +49,8 @@ func (c *Client) sftp() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.greeting.Store(s)
+	defer c.greeting.Store(nil)
 	w, err := s.StdinPipe()
 	if err == nil {
 		var r io.Reader
@@ -104,18 +106,25 @@ const fileSilence = 4
 // listen ends what waits for a server that says nothing any more.
 func (c *Client) listen(ctx context.Context, used *atomic.Pointer[session], cancel context.CancelCauseFunc) {
 	patience := fileSilence * c.patience()
-	for heard := int64(-1); ; {
+	heard := int64(0)
+	if files := c.files.Load(); files != nil {
+		heard = files.heard.all()
+	}
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(patience):
 		}
-		now := int64(0)
-		if files := used.Load(); files != nil {
+		now, files := int64(0), used.Load()
+		if files != nil {
 			now = files.heard.all()
 		}
 		if now == heard {
 			cancel(fmt.Errorf("no answer within %v", patience))
+			if s := c.greeting.Load(); s != nil && files == nil { // others wait for it as well
+				s.Close()
+			}
 			return
 		}
 		heard = now
