@@ -128,7 +128,7 @@ func (p *process) write(v any) {
 func (p *process) until(name string) Event {
 	p.t.Helper()
 	timeout := time.After(30 * time.Second)
-	for {
+	for others := 0; ; others++ {
 		select {
 		case e, ok := <-p.events:
 			switch {
@@ -145,7 +145,7 @@ func (p *process) until(name string) Event {
 			state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 			p.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks of all its threads, on stderr
 			time.Sleep(time.Second)
-			p.t.Fatalf("%s: no %q after 30 s\n%s", p.name, name, state)
+			p.t.Fatalf("%s: no %q after 30 s, and %d other events\n%s", p.name, name, others, state)
 		}
 	}
 }
