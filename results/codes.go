@@ -207,7 +207,7 @@ var explanations = []Explanation{
 	{CodeVaries,
 		"The figure is off by more than the tolerance, and by no more than one run of this setting differs from another.",
 		[]string{"jobs keep the phase in which they happened to begin", "a setting with more than one way to go on: a queue that fills and then stays full, windows that wait for each other", "shares of memory that move for long"},
-		[]string{"the prediction says by how much (spread in inabench plan -o json)", "--repeat N: only the mean of several runs can be held against a mean", "a rate limit, a window or a memory that is not just at the edge"}},
+		[]string{"the prediction says by how much (spread in inabench plan -o json)", "--repeat N: only the mean of several runs can be held against a mean", "a rate limit, a window or a memory that is not just at the edge", "a larger scale.factor where repeats are alike: how late this machine is may choose the way"}},
 	{CodeLimited,
 		"The testbed itself was the limit: a busy processor, a late switch, lost counters. Its figures are shown and not judged.",
 		[]string{"other programs on the machine", "a scale at which the emulation cannot keep up"},

@@ -225,6 +225,7 @@ type held struct {
 	lo, hi float64
 	ok     bool
 	spread float64 // by how much one run may be off, as the prediction says; half an interval
+	alike  bool    // repeats are no independent draws of that
 	late   Trouble // by how much frames were late, as a part of a round trip
 	caught float64 // by how much a rate may be more for what waited in times that are left out; see Phase.caughtUp
 	stood  string  // why a failure may be the testbed's; see Phase.Stood
@@ -430,7 +431,9 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 			c.Predicted += p.Value / float64(len(predicted))
 			c.spread = max(c.spread, p.Hi-p.Value, p.Value-p.Lo)
 		}
-		c.spread /= math.Sqrt(float64(len(observed)))
+		if c.alike = alike(observed, c.spread); !c.alike {
+			c.spread /= math.Sqrt(float64(len(observed)))
+		}
 		c.Bottleneck = predicted[0].Bottleneck
 		ofRun = m.Counted && !slices.ContainsFunc(predicted, func(p Figure) bool { return !p.OfRun })
 	}
@@ -513,6 +516,9 @@ func (p Point) late() (worst Trouble) {
 // So it does with rates that are off by no more than frames were late.
 func (c *held) allow() {
 	c.within(c.spread, "one run may be off by as much: jobs keep the phase in which they began", CodeVaries)
+	if c.alike && c.Code == CodeVaries {
+		c.Why, c.More = "one run may be off by as much, and these runs are too much alike to be so many draws: all are in the same of several states", 0
+	}
 	c.within(c.late.Value, c.late.Where+": "+c.late.What+", and a window that waits for answers is slower by as much", CodeLimited)
 	if c.Error > 0 {
 		c.within(c.caught, "times are left out in which the testbed stood still, and what waited then was sent after them", CodeLimited)
@@ -544,6 +550,20 @@ func (c *held) within(part float64, why string, code string) {
 	c.lo, c.hi = c.lo-part, c.hi+part
 	c.inconclusive(why)
 	c.More, c.Code = max(1, near.More), code
+}
+
+// alike says whether repeats differ from each other by so much less than the prediction says of single runs, half an interval,
+// that something chooses their state which the prediction draws: how late this machine is, where a system is on the brink
+// between two. However many there are, they count as one then. Three independent ones are so with a probability of .01.
+func alike(observed []Figure, spread float64) bool {
+	if len(observed) < 2 || spread == 0 {
+		return false
+	}
+	lo, hi := observed[0].Value, observed[0].Value
+	for _, f := range observed {
+		lo, hi = min(lo, f.Value), max(hi, f.Value)
+	}
+	return hi-lo < spread/10
 }
 
 // steady is the least tolerance, relative to the prediction, that a phase's count holds of rates that are
