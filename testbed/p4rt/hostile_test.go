@@ -5,13 +5,17 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/internal/heap"
@@ -97,6 +101,50 @@ func TestHastySwitch(t *testing.T) {
 			c.Close(context.Background())
 			t.Fatal("it is primary at a switch that hung up")
 		}
+	}
+}
+
+// fickle is a switch that lets a client win, and then calls its bid invalid.
+type fickle struct{ *recorder }
+
+func (fickle) StreamChannel(stream p4v1.P4Runtime_StreamChannelServer) error {
+	m, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	won := m.GetArbitration()
+	won.Status = &rpcstatus.Status{}
+	if err := stream.Send(&p4v1.StreamMessageResponse{Update: &p4v1.StreamMessageResponse_Arbitration{Arbitration: won}}); err != nil {
+		return err
+	}
+	return status.Error(codes.InvalidArgument, "no more")
+}
+
+// TestFickleSwitch: what ends a stream that was good is a loss, and no bid that was refused.
+func TestFickleSwitch(t *testing.T) {
+	r := &recorder{mute: make(chan struct{})}
+	close(r.mute)
+	c, err := p4rt.Dial(t.Context(), "tor1", r.serve(t, fickle{r}), device, p4rt.Options{Options: dataplane.Options{DialTimeout: time.Second, CallTimeout: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Lost():
+		if err := c.Err(); err == nil || !strings.Contains(err.Error(), "no more") {
+			t.Errorf("lost: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it believes that it is primary")
+	}
+	closed := make(chan struct{})
+	go func() {
+		c.Close(context.Background())
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("Close does not end")
 	}
 }
 
