@@ -401,10 +401,12 @@ type traces struct {
 
 func (s *soak) look() traces {
 	tr := traces{namespaces: map[string]string{}}
-	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")
-	for _, l := range links {
-		if to, err := os.Readlink(l); err == nil {
-			tr.namespaces[to] = l
+	for pid := range descendants() { // others test emulations on this machine as well
+		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/ns/*", pid))
+		for _, l := range links {
+			if to, err := os.Readlink(l); err == nil {
+				tr.namespaces[to] = l
+			}
 		}
 	}
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -413,6 +415,26 @@ func (s *soak) look() traces {
 	}
 	tr.mounts = bytes.Count(text, []byte("\n"))
 	return tr
+}
+
+// descendants are this process and all that it or they have started: who leaves its parent comes to this process.
+func descendants() map[int]bool {
+	children := map[int][]int{}
+	files, _ := filepath.Glob("/proc/[0-9]*")
+	for _, f := range files {
+		pid, _ := strconv.Atoi(filepath.Base(f))
+		if parent, _, ok := stat(pid); ok {
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	all := map[int]bool{}
+	for todo := []int{os.Getpid()}; len(todo) > 0; todo = todo[1:] {
+		if !all[todo[0]] {
+			all[todo[0]] = true
+			todo = append(todo, children[todo[0]]...)
+		}
+	}
+	return all
 }
 
 // ofRound are the processes that this round has started and that live.
