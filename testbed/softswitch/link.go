@@ -1,7 +1,6 @@
 package softswitch
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -226,17 +225,11 @@ func (l *link) open() uint16 {
 	return uint16(len(l.classes) - 1)
 }
 
-// flowOf is whose an INA packet is: a job's sender's, which is a worker or, for sums, all
-// switches together, or the job's results, those for each worker where a PS sends to one after the other. One of TCP is of its connection, one way, of
-// which there are tcpFlows. 0: it is neither.
+// flowOf is whose a packet is. Of INA: a job's sender's, which is a worker or, for sums, all switches together, or the
+// job's results. 0: nobody's.
 func flowOf(p *packet) uint32 {
 	if p.job == 0 {
-		frame := p.buf.b[:p.size]
-		if job := resultsOf(frame); job != 0 {
-			h := hash(frame[30:34]) // of one worker, by its address
-			return uint32(job) | resultsFlow | h&0xff<<16 | h>>8&0x3f<<25
-		}
-		return tcpFlow(frame)
+		return hostFlow(p.buf.b[:p.size])
 	}
 	b := p.buf.b[payloadAt:]
 	f := uint32(p.job) | uint32(b[12])<<16
@@ -252,13 +245,21 @@ const resultsFlow = 1 << 24
 // tcpFlows is how many connections have a queue of their own; more share those, by chance.
 const tcpFlows = 1 << 12
 
-// tcpFlow is the flow of a frame of TCP, by addresses and ports; 0: it is none, or a fragment.
-func tcpFlow(frame []byte) uint32 {
-	addresses, ports, ok := ends(frame, protocolTCP)
-	if !ok {
-		return 0
+// hostFlow is the flow of a frame that the switch has nothing to do with but to forward it: a job's results for one
+// worker, where a PS sends to one after the other, or a connection of TCP, one way, of which there are tcpFlows. 0: it is
+// neither.
+func hostFlow(frame []byte) uint32 {
+	protocol, addresses, ports := ends(frame)
+	switch protocol {
+	case protocolUDP:
+		if job := resultsOf(ports); job != 0 {
+			h := hash(addresses[4:])
+			return uint32(job) | resultsFlow | h&0xff<<16 | h>>8&0x3f<<25
+		}
+	case protocolTCP:
+		return 1<<31 | hash(addresses, ports)%tcpFlows
 	}
-	return 1<<31 | hash(addresses, ports)%tcpFlows
+	return 0
 }
 
 // hash is FNV-1a's, folded.
@@ -275,16 +276,19 @@ func hash(parts ...[]byte) uint32 {
 // ownerOf is the job of a frame that the switch has nothing to do with but to forward it, by its
 // ports; 0: it is of none.
 func ownerOf(frame []byte) uint16 {
-	return cmp.Or(resultsOf(frame), ringOf(frame))
+	protocol, _, ports := ends(frame)
+	switch protocol {
+	case protocolUDP:
+		return resultsOf(ports)
+	case protocolTCP:
+		return ringOf(ports)
+	}
+	return 0
 }
 
-// resultsOf is the job whose result a frame of UDP is that a PS sends to one worker, as the ps
-// collective has it; 0: it is none.
-func resultsOf(frame []byte) uint16 {
-	_, ports, ok := ends(frame, protocolUDP)
-	if !ok {
-		return 0
-	}
+// resultsOf is the job whose result goes from one UDP port to the other, from a PS to one worker, as the ps
+// collective has it; 0: none does.
+func resultsOf(ports []byte) uint16 {
 	from, to := binary.BigEndian.Uint16(ports), binary.BigEndian.Uint16(ports[2:])
 	if job := to & ina.MaxJob; from == ina.UpPortBase|job && to == ina.DownPortBase|job {
 		return job
@@ -292,13 +296,9 @@ func resultsOf(frame []byte) uint16 {
 	return 0
 }
 
-// ringOf is the job of the ring that a frame of TCP is of, gradients or acknowledgements, by its
-// ports; 0: it is of none.
-func ringOf(frame []byte) uint16 {
-	_, ports, ok := ends(frame, protocolTCP)
-	if !ok {
-		return 0
-	}
+// ringOf is the job of the ring whose connection two TCP ports are of, gradients or acknowledgements;
+// 0: they are of none.
+func ringOf(ports []byte) uint16 {
 	for _, b := range [2][]byte{ports[2:], ports[:2]} { // gradients go to it
 		if port := binary.BigEndian.Uint16(b); port&^ina.MaxJob == ina.RingPortBase {
 			return port & ina.MaxJob
@@ -313,18 +313,19 @@ const (
 	protocolUDP = 17
 )
 
-// ends are the two addresses and the two ports of a frame of a protocol; false if it is of another,
+// ends are the protocol, the two addresses and the two ports of a frame of TCP or UDP; 0 if it is of neither,
 // or a fragment.
-func ends(frame []byte, protocol byte) (addresses, ports []byte, ok bool) {
+func ends(frame []byte) (protocol byte, addresses, ports []byte) {
 	const ip, from = 14, 14 + 12
-	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[ip+9] != protocol || frame[ip+6]&0x3f != 0 || frame[ip+7] != 0 {
-		return nil, nil, false
+	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[ip+6]&0x3f != 0 || frame[ip+7] != 0 {
+		return 0, nil, nil
 	}
+	protocol = frame[ip+9]
 	at := ip + 4*int(frame[ip]&0xf)
-	if at < ip+20 || len(frame) < at+4 {
-		return nil, nil, false
+	if protocol != protocolTCP && protocol != protocolUDP || at < ip+20 || len(frame) < at+4 {
+		return 0, nil, nil
 	}
-	return frame[from : from+8], frame[at : at+4], true
+	return protocol, frame[from : from+8], frame[at : at+4]
 }
 
 // enqueue takes a frame that reached the queue at t.

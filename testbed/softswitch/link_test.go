@@ -205,7 +205,7 @@ func TestFairResults(t *testing.T) {
 		}
 		b.run(end)
 		for _, s := range b.out {
-			seen[resultsOf(s.b)] += float64(len(s.b))
+			seen[ownerOf(s.b)] += float64(len(s.b))
 		}
 		all := seen[0] + seen[1] + seen[2] + seen[3]
 		for job, n := range seen {
@@ -219,8 +219,8 @@ func TestFairResults(t *testing.T) {
 // Whatever a frame holds, it is of a flow of TCP only if it says that it is TCP.
 func TestTCPFlow(t *testing.T) {
 	whole := tcpFrame(7, 80)
-	if f := tcpFlow(whole); f>>31 != 1 || f == tcpFlow(tcpFrame(8, 80)) {
-		t.Errorf("flow %#x, and %#x of another port", f, tcpFlow(tcpFrame(8, 80)))
+	if f := hostFlow(whole); f>>31 != 1 || f == hostFlow(tcpFrame(8, 80)) {
+		t.Errorf("flow %#x, and %#x of another port", f, hostFlow(tcpFrame(8, 80)))
 	}
 	for name, change := range map[string]func(b []byte) []byte{
 		"cut off":        func(b []byte) []byte { return b[:37] },
@@ -232,7 +232,7 @@ func TestTCPFlow(t *testing.T) {
 		"a short header": func(b []byte) []byte { b[14] = 0x44; return b },
 		"a long header":  func(b []byte) []byte { b[14] = 0x4f; return b[:74] },
 	} {
-		if f := tcpFlow(change(slices.Clone(whole))); f != 0 {
+		if f := hostFlow(change(slices.Clone(whole))); f != 0 {
 			t.Errorf("%s: flow %#x", name, f)
 		}
 	}
