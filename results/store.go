@@ -386,7 +386,7 @@ func (d *Dir) Finish(rec *Record) error {
 	saved := make(chan error, 1)
 	go func() {
 		err := d.Save(rec)
-		if had := d.release(); had && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+		if had := d.release(); had && Full(err) {
 			err = d.Save(rec)
 		}
 		saved <- err
@@ -394,6 +394,9 @@ func (d *Dir) Finish(rec *Record) error {
 	reported := d.WriteReports(rec)
 	return errors.Join(<-saved, reported)
 }
+
+// Full says whether an error is that of a disk without room, or of a quota that is used up.
+func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // WriteReports writes report.html and junit.xml from the record and the samples on
 // disk.

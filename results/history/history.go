@@ -37,6 +37,8 @@ import (
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/inabench/inabench/results"
 )
 
 // File is the index, in the directory that holds the run directories.
@@ -340,7 +342,7 @@ func full(root string) bool {
 		_, err = f.Write(make([]byte, few))
 		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return results.Full(err)
 }
 
 func onNetwork(root string, magic int64) error {
