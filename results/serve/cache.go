@@ -69,7 +69,7 @@ func (c *rendered) get(ctx context.Context, address, of string, do func(io.Write
 			p.begun = true // by nobody
 			close(p.left)
 			if c.pages[address] == p {
-				delete(c.pages, address)
+				c.drop(address)
 			}
 		}
 	}()

@@ -154,11 +154,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.histories.get(r.Context(), q.address("/history"), version, func(w io.Writer) error { return s.historyOf(w, q, h, version) })
-	if err == nil {
-		write(w, text)
-	}
-	return err
+	return answer(w, r, &s.histories, htmlPage, q.address("/history"), version, func(w io.Writer) error { return s.historyOf(w, q, h, version) })
 }
 
 func (s *Server) historyOf(w io.Writer, q question, h history.Query, version string) (err error) {
@@ -209,7 +205,7 @@ func (s *Server) historyJSON(w http.ResponseWriter, r *http.Request) error {
 	if q.Metric == "" {
 		return badQuery{fmt.Errorf("which metric? ?metric=goodput")}
 	}
-	text, err := s.histories.get(r.Context(), q.address("/history.json"), version, func(w io.Writer) error {
+	return answer(w, r, &s.histories, jsonText, q.address("/history.json"), version, func(w io.Writer) error {
 		series, _, err := s.series(s.stopping, h, 0)
 		if err != nil {
 			return err
@@ -218,8 +214,4 @@ func (s *Server) historyJSON(w http.ResponseWriter, r *http.Request) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(map[string]any{"metric": q.Metric, "series": series})
 	})
-	if err == nil {
-		writeAs(w, "application/json", text)
-	}
-	return err
 }

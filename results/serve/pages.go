@@ -100,11 +100,23 @@ func (s *Server) page(do func(http.ResponseWriter, *http.Request) error) http.Ha
 	}
 }
 
-// write answers with a page.
-func write(w http.ResponseWriter, text []byte) { writeAs(w, "text/html; charset=utf-8", text) }
+// Kinds of what is answered.
+const (
+	htmlPage = "text/html; charset=utf-8"
+	jsonText = "application/json"
+)
 
-// writeAs answers with a text. Who asked may be gone.
-func writeAs(w http.ResponseWriter, kind string, text []byte) {
+// answer is with a page that is kept, or made by do of what it is to be made of.
+func answer(w http.ResponseWriter, r *http.Request, kept *rendered, kind, address, of string, do func(io.Writer) error) error {
+	text, err := kept.get(r.Context(), address, of, do)
+	if err == nil {
+		write(w, kind, text)
+	}
+	return err
+}
+
+// write answers with a text. Who asked may be gone.
+func write(w http.ResponseWriter, kind string, text []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	_, _ = w.Write(text)
@@ -124,11 +136,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.pages.get(r.Context(), "/", version, func(w io.Writer) error { return s.listOf(w, rows, version) })
-	if err == nil {
-		write(w, text)
-	}
-	return err
+	return answer(w, r, &s.pages, htmlPage, "/", version, func(w io.Writer) error { return s.listOf(w, rows, version) })
 }
 
 func (s *Server) listOf(w io.Writer, rows []row, version string) error {
@@ -174,11 +182,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.pages.get(r.Context(), r.URL.Path, version+" "+now(), func(w io.Writer) error { return s.runOf(w, which, version) })
-	if err == nil {
-		write(w, text)
-	}
-	return err
+	return answer(w, r, &s.pages, htmlPage, r.URL.Path, version+" "+now(), func(w io.Writer) error { return s.runOf(w, which, version) })
 }
 
 // now tells what is made now from what was made more than shownTime before: files come and go that nobody is told of, and a
@@ -243,7 +247,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Security-Policy", reportPolicy)
-	write(w, text)
+	write(w, htmlPage, text)
 	return nil
 }
 
