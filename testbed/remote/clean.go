@@ -240,11 +240,7 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 			return "", nil // it is gone, or another's
 		}
 		if err == nil && !c.opt.Dry {
-			remove := client.Remove
-			if u.Remove.Sudo {
-				remove = client.RemoveRoot
-			}
-			err = remove(ctx, u.Remove.Path)
+			err = client.RemoveAs(ctx, u.Remove.Path, u.Remove.Sudo)
 		}
 		return u.Remove.Path + " removed", err
 	case u.Restore != nil:

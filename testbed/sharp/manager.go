@@ -299,8 +299,5 @@ func (m *Manager) write(ctx context.Context, at string, data []byte, mode fs.Fil
 }
 
 func (m *Manager) remove(ctx context.Context, at string) error {
-	if !m.Client.Target().Sudo {
-		return m.Client.Remove(ctx, at)
-	}
-	return m.Client.RemoveRoot(ctx, at)
+	return m.Client.RemoveAs(ctx, at, m.Client.Target().Sudo)
 }

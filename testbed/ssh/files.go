@@ -292,8 +292,11 @@ func (c *Client) Remove(ctx context.Context, remote string) error {
 	return err
 }
 
-// RemoveRoot is Remove as root, as StartRoot is.
-func (c *Client) RemoveRoot(ctx context.Context, remote string) error {
+// RemoveAs is Remove, or with root that as root, as StartRoot is.
+func (c *Client) RemoveAs(ctx context.Context, remote string, root bool) error {
+	if !root {
+		return c.Remove(ctx, remote)
+	}
 	if _, err := c.RunRoot(ctx, []string{"rm", "-f", "--", remote}, nil); err != nil {
 		return c.errorf("remove %s: %w", remote, err)
 	}

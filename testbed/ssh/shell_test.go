@@ -251,7 +251,7 @@ func TestSudo(t *testing.T) {
 			if err := free.Remove(ctx, kept); !errors.Is(err, fs.ErrPermission) {
 				t.Errorf("removed by the user: %v", err)
 			}
-			if err := errors.Join(free.RemoveRoot(ctx, kept), free.RemoveRoot(ctx, kept)); err != nil {
+			if err := errors.Join(free.RemoveAs(ctx, kept, true), free.RemoveAs(ctx, kept, true)); err != nil {
 				t.Error(err)
 			}
 			if _, err := os.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
