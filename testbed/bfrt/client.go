@@ -179,7 +179,7 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, won
 func (c *Client) subscribe(ctx context.Context, cancel context.CancelCauseFunc, stream bfrtpb.BfRuntime_StreamChannelClient, won func()) error {
 	id := newID()
 	if err := stream.Send(subscription(id, c.device)); err != nil {
-		return dataplane.Ended(stream)
+		return dataplane.EndOf(stream)
 	}
 	var alive sync.WaitGroup
 	defer alive.Wait()

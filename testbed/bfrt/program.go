@@ -303,7 +303,7 @@ func (c *Client) try(ctx context.Context, name string) error {
 	}
 	id := newID()
 	if err := stream.Send(subscription(id, c.device)); err != nil {
-		return dataplane.Ended(stream)
+		return dataplane.EndOf(stream)
 	}
 	if _, err := stream.Recv(); err != nil {
 		return err
@@ -314,7 +314,7 @@ func (c *Client) try(ctx context.Context, name string) error {
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
-	if err := dataplane.Ended(stream); !errors.Is(err, io.EOF) { // then the server has forgotten it
+	if err := dataplane.EndOf(stream); !errors.Is(err, io.EOF) { // then the server has forgotten it
 		return err
 	}
 	return nil

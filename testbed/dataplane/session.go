@@ -54,7 +54,7 @@ func (s *Session[T]) Keep(ctx context.Context, patience time.Duration, first cha
 		return
 	}
 	pause := MinBackoff
-	for ctx.Err() == nil && s.Final() == nil {
+	for ctx.Err() == nil && s.final() == nil {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -125,15 +125,15 @@ func (s *Session[T]) Over(err error) error {
 	return err
 }
 
-// Final is why no stream will follow; nil: one may.
-func (s *Session[T]) Final() error {
+// final is why no stream will follow; nil: one may.
+func (s *Session[T]) final() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over
 }
 
-// Good says whether there is control now.
-func (s *Session[T]) Good() bool {
+// isGood says whether there is control now.
+func (s *Session[T]) isGood() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.good
@@ -155,7 +155,7 @@ func (s *Session[T]) Await(ctx context.Context) (v T, err error) {
 		select {
 		case <-ready: // of which stream is to be seen
 		case <-s.ended:
-			if over := s.Final(); over != nil {
+			if over := s.final(); over != nil {
 				return v, over
 			}
 			return v, ErrClosed
@@ -214,7 +214,7 @@ func (s *Session[T]) Recognise(gone string, unknown error) {
 // Parting is how long a client may take to change everything back: ctx's deadline counts and its end does not, and
 // patience, or LostPatience to win back a switch that is lost.
 func (s *Session[T]) Parting(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
-	if !s.Good() {
+	if !s.isGood() {
 		patience = min(patience, LostPatience)
 	}
 	until := time.Now().Add(patience)
@@ -245,9 +245,9 @@ func Watch(ctx context.Context, cancel context.CancelCauseFunc, o Options, ask f
 	}
 }
 
-// Ended is why a stream takes no more, which Send does not say: it comes after what the server has said before, and must
+// EndOf is why a stream takes no more, which Send does not say: it comes after what the server has said before, and must
 // come, or who waits would take the session for a good one.
-func Ended[M any](stream interface{ Recv() (M, error) }) error {
+func EndOf[M any](stream interface{ Recv() (M, error) }) error {
 	for range 100 {
 		if _, err := stream.Recv(); err != nil {
 			return err

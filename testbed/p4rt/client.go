@@ -192,7 +192,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		first.GetArbitration().ElectionId = c.asking()
 	}
 	if err := stream.Send(first); err != nil {
-		return c.streamError(dataplane.Ended(stream))
+		return c.streamError(dataplane.EndOf(stream))
 	}
 	watched, leave := context.WithCancel(ctx)
 	var alive sync.WaitGroup
@@ -216,7 +216,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		case code == codes.OK && polite && proto.Equal(a.GetElectionId(), c.asking()):
 			// A question with an id has won: nobody ever was primary.
 			if err := stream.Send(c.bid(nil)); err != nil {
-				return c.streamError(dataplane.Ended(stream))
+				return c.streamError(dataplane.EndOf(stream))
 			}
 		case code == codes.OK && !primary:
 			primary = true
@@ -234,7 +234,7 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			// Nobody is primary: this was a polite question, or someone once was with
 			// a higher id than ours because a clock was wrong.
 			if err := stream.Send(c.bid(a.GetElectionId())); err != nil {
-				return c.streamError(dataplane.Ended(stream))
+				return c.streamError(dataplane.EndOf(stream))
 			}
 		default:
 			err := fmt.Errorf("%w, %s", dataplane.ErrNotPrimary, describe(a.GetElectionId()))
