@@ -41,6 +41,17 @@ func TestEndlessGreeting(t *testing.T) {
 				}
 				return context.Cause(ctx)
 			},
+			"Start, closed after its end": func(ctx context.Context, c *ssh.Client) error {
+				p, err := c.StartWith(ctx, []string{"true"}, io.Discard)
+				if err != nil {
+					return err
+				}
+				<-p.Done() // some time after ctx, when the host is given up
+				if err := p.Close(); err == nil {
+					t.Error("killed, though it has not begun")
+				}
+				return p.Wait()
+			},
 		} {
 			t.Run(says+", "+name, func(t *testing.T) {
 				h := newOpenSSH(t, "ForceCommand exec "+says)
@@ -56,7 +67,11 @@ func TestEndlessGreeting(t *testing.T) {
 				if err := do(ctx, c); err == nil {
 					t.Error("it ended as if all were well")
 				}
-				if took := time.Since(begin); took > 4*time.Second {
+				patience := 4 * time.Second
+				if name == "Start, closed after its end" {
+					patience = 12 * time.Second
+				}
+				if took := time.Since(begin); took > patience {
 					t.Errorf("it took %v to end", took)
 				}
 				if n := most(); n > mostMemory {

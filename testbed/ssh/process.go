@@ -29,6 +29,9 @@ type Process struct {
 	over    chan struct{} // closed when nothing more will be done about it
 	sudo    bool          // it is root's
 	err     error
+
+	closing sync.Once
+	closed  error // of Close
 }
 
 // Start starts a command. Its arguments arrive as they are: no shell sees them
@@ -229,8 +232,14 @@ func (p *Process) Kill(ctx context.Context) error {
 }
 
 // Close makes sure that the command is gone: it kills it if it still runs, waits
-// for its end, and closes its session; 5 s at most.
+// for its end, and closes its session; 5 s at most. All calls are one, the end of the
+// context with which the command was started too: they wait for it and say what it says.
 func (p *Process) Close() error {
+	p.closing.Do(func() { p.closed = p.end() })
+	return p.closed
+}
+
+func (p *Process) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killGrace)
 	defer cancel()
 	err := p.Kill(ctx)
