@@ -98,6 +98,17 @@ type lab struct {
 	ecn         bool                         // some switch marks packets
 }
 
+// most is the rate of the fastest link, bit/s; 0: it is not known.
+func (l *lab) most() (rate float64) {
+	if l == nil {
+		return 0
+	}
+	for _, link := range l.inv.Topology().Links {
+		rate = max(rate, float64(link.Rate))
+	}
+	return rate
+}
+
 func newLab(inv *inventory.Inventory) *lab {
 	if inv == nil {
 		return nil
@@ -441,6 +452,9 @@ var metrics = map[string]metric{
 	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations", ends},
 }
 
+// inPhase are the metrics of jobs that are drawn from phases. The others are those of a whole run, or of links.
+var inPhase = []string{"share", "granted", "goodput", "wire_rate", "step_rate"}
+
 func (c *checker) expects() {
 	names := map[string]string{}
 	for i := range c.s.Expects {
@@ -523,13 +537,16 @@ func (c *checker) expect(e *Expect) {
 		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains(fractions, e.Metric) || e.Statistic == results.Correlation) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
+		if most := c.lab.most(); study == nil && e.Gate && r.Predictor != "value" && m.unit == "bit/s" && !r.Relative && most > 0 && r.Tolerance >= most {
+			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))
+		}
 	case e.Bound == "within" && e.Metric != "sum_errors":
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")
 	}
 	if e.Gate && r.Predictor == "value" && !c.reported(e.At+".value") && !c.reported(e.At+".tolerance") {
 		c.vacuous(e, r)
 	}
-	e.resolved = r
+	e.resolved, e.unit = r, known[e.Metric].unit
 }
 
 // Bounds of what a run takes: a typing error is no run of 114 years, nor one that no memory holds.

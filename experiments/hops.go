@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -62,12 +63,24 @@ func grown(s results.Series, t float64) (by, when float64, ok bool) {
 // growth is that of a counter from t on, which must be there, and that of a switch have been read when
 // the job's traffic was over. What an agent says last it says when it ends.
 func (in *inspection) growth(t, over float64, c handover.Counter) (n float64, ok bool) {
-	s := in.counter(c.Metric, c.Of)
+	s := in.counted(c.Metric, c.Of)
 	n, _, ok = grown(s, t)
 	if !ok || !strings.HasPrefix(c.Metric, "worker_") && s.T[len(s.T)-1] < over {
 		return 0, false
 	}
 	return n, true
+}
+
+// counted is a counter of what is handed over. One that began again is remembered.
+func (in *inspection) counted(metric, of string) results.Series {
+	s := in.counter(metric, of)
+	if !slices.IsSorted(s.V) {
+		if in.fell == nil {
+			in.fell = map[string]bool{}
+		}
+		in.fell[metric+" of "+of] = true
+	}
+	return s
 }
 
 // over is when the processes of a job were seen to send and receive nothing any more.
@@ -199,7 +212,7 @@ func (in *inspection) lostOnTheWay(from float64) underway {
 			continue
 		}
 		seen[id] = true
-		n, _, _ := grown(in.counter(s.Metric, s.Of), from)
+		n, _, _ := grown(in.counted(s.Metric, s.Of), from)
 		to[s.Of] += n
 	}
 	return u
@@ -294,6 +307,15 @@ func (in *inspection) handed() (out []results.Finding) {
 		sum.late, sum.spared = sum.late+h.late, sum.spared+h.spared
 		if math.Abs(h.sent-h.received) > math.Abs(all[worst].sent-all[worst].received) {
 			worst = i
+		}
+	}
+	if len(in.obs.timeline.events) > 0 { // processes of a study come again under the same name
+		for _, name := range slices.Sorted(maps.Keys(in.fell)) {
+			for i := range out { // it may be why
+				out[i].Outcome = results.Inconclusive
+			}
+			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: name, Outcome: results.Inconclusive,
+				What: fmt.Sprintf("counter %s began again from less: what was handed over there is not known", name)})
 		}
 	}
 	if len(out) > 0 || !complete || len(all) == 0 {

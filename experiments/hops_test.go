@@ -34,6 +34,27 @@ func handedOn(t *testing.T, counts map[string]float64) *inspection {
 	return in
 }
 
+// TestHandedOverAnew: a counter that begins again leaves open what was handed over there.
+func TestHandedOverAnew(t *testing.T) {
+	const n = 10_000
+	sound := map[string]float64{
+		"worker_tx_packets A/0": n, "worker_tx_packets A/1": n, "job_in_packets A@tor1": 2 * n, "job_out_packets A@tor1": n,
+		"worker_rx_packets A/ps": n, "worker_arrived A/ps": n, "port_rx_drop_packets h1->tor1": 0,
+	}
+	for _, fell := range []string{"job_in_packets A@tor1", "worker_tx_packets A/0", "port_rx_drop_packets h1->tor1"} {
+		in := handedOn(t, sound)
+		for i := range in.obs.samples {
+			if s := &in.obs.samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
+				s.Value += 1e6
+			}
+		}
+		got := in.handed()
+		if len(got) == 0 || slices.ContainsFunc(got, func(f results.Finding) bool { return f.Outcome != results.Inconclusive }) || !strings.Contains(got[len(got)-1].What, strings.Replace(fell, " ", " of ", 1)+" began again") {
+			t.Errorf("%s: %+v", fell, got)
+		}
+	}
+}
+
 // TestHandedOver: what one part of a job sends the next one receives, or a port has counted it as lost.
 func TestHandedOver(t *testing.T) {
 	const n = 10_000

@@ -37,6 +37,7 @@ func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observa
 	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0 || r.overflows(setup, base, obs)}
 	out := append(in.progress(), heldUp(point.Health)...)
 	out = append(out, in.missed()...)
+	out = append(out, in.unmeasured(point.Labels)...)
 	out = append(out, in.work()...)
 	out = append(out, in.sums()...)
 	out = append(out, crossed(point.Health, r.tb.Inventory().Topology(), obs.samples)...)
@@ -156,6 +157,35 @@ func (in *inspection) missed() (out []results.Finding) {
 	return out
 }
 
+// unmeasured finds jobs that send and are in no phase, though something is expected of what they do in one.
+func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
+	l := newLab(in.inv)
+	expected := func(job string) string {
+		for _, e := range in.spec.Expectations() {
+			m := metrics[e.Metric]
+			here := e.Gate && !slices.ContainsFunc(e.Points, func(l string) bool { return !slices.Contains(labels, l) })
+			if here && slices.Contains(inPhase, e.Metric) && slices.ContainsFunc(m.subjects(job, l), func(of string) bool { return results.Glob(e.Of, of) }) {
+				return e.Name
+			}
+		}
+		return ""
+	}
+	seen := map[string]bool{}
+	for _, sp := range in.obs.timeline.spans() {
+		for _, j := range sp.jobs {
+			seen[j] = true
+		}
+	}
+	for _, j := range in.setup.Plan.Jobs {
+		if name := expected(j.Name); name != "" && !seen[j.Name] && !j.Local() {
+			out = append(out, results.Finding{Name: allMeasured, Code: results.CodeNoFigure, Of: j.Name, Outcome: results.Inconclusive,
+				What: fmt.Sprintf("job %s was in no phase that was measured, and %q is expected of it: never did more than a warm-up of %v lie between one event and the next while it sent; let it send for longer, or write a shorter measure.warmup, or an of that leaves it out",
+					j.Name, name, in.obs.timeline.warmup)})
+		}
+	}
+	return out
+}
+
 // whole is the finding of a run in which all of it holds.
 func (in *inspection) whole() results.Finding {
 	what := "every job did what it was asked"
@@ -194,6 +224,7 @@ type inspection struct {
 	beside  bool               // packets of jobs that are not in the plan pass the same ports, or packets that no hop counts
 
 	counters map[[2]string][]results.Sample // by metric and of what, once they are asked for
+	fell     map[string]bool                // those of hops, by name, that began again
 
 	hopsHeld, hopsAll int     // places where packets of a job are handed over: where both ends told of all, and all
 	hopsWithin        float64 // packets that may be missing at one of these

@@ -243,13 +243,13 @@ func within(f results.Figure, deviation float64) results.Figure {
 
 // phase draws a span's figures from what was seen in it, and puts the predictions
 // beside them.
-func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span, predictions []*placement.Prediction) (results.Phase, error) {
+func (r *run) phase(measure Measure, setup testbed.Setup, base Baseline, obs observation, sp span, predictions []*placement.Prediction) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Longer: sp.longer.Seconds()}
 	caps := r.tb.Capabilities()
-	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), r.spec.Measure.Stretch), caps.Kind)
+	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), measure.Stretch), caps.Kind)
 	inv := r.tb.Inventory()
 	var goodputs []results.Series
-	known := true // of all jobs
+	unknown := "" // a job whose goodput is
 	aggregated := map[string][]results.Series{}
 	longest := map[string]float64{} // period of grants, by switch
 	var switches []string
@@ -275,7 +275,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
 		case still.End-still.Start > (ph.End-ph.Start)/2:
 			// A ring counts a message when it is done: what it carried of one that is not is not known.
-			known = false
+			unknown = j.Name
 			m.add(nil, "goodput", j.Name, "bit/s", results.Figure{}, fmt.Errorf("one message takes more than half of the phase: %w", results.ErrShort))
 		default:
 			ph.Figures = m.whole(goodput).rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
@@ -313,8 +313,10 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			aggregated[node.Switch] = append(aggregated[node.Switch], granted)
 		}
 	}
-	if known {
+	if unknown == "" {
 		ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
+	} else if len(goodputs) > 1 {
+		m.add(nil, "jain", "goodput", "1", results.Figure{}, fmt.Errorf("job %s has no goodput: %w", unknown, results.ErrShort))
 	}
 	for _, sw := range switches {
 		ph.Figures = m.every(longest[sw]).jain(ph.Figures, at("aggregated", sw), aggregated[sw])
@@ -332,7 +334,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(r.spec.Measure.Warmup.Std().Seconds(), predictions[0]),
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
 		brief(ph.End-ph.Start, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
 	return ph, m.log.err
 }

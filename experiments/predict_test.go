@@ -53,7 +53,7 @@ func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ph, err := r.phase(setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs}, predictions)
+	ph, err := r.phase(r.spec.Measure, setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs}, predictions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,13 +213,14 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 	if s.study() == nil || o.Driver != "sim" {
 		topo = Topology(s.Inventory())
 	}
+	scale := emulationScale(s, o.Driver)
 	r.rec = &results.Record{
 		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: results.Measured, Seed: s.Measure.Seed,
 		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,
-		Scale:      emulationScale(s, o.Driver),
+		Scale:      scale,
 		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
 		Inventory:  results.File{Path: s.Inventory().File, SHA256: s.Inventory().SHA256, Text: s.Inventory().Text},
-		Topology:   topo, Expect: s.Expectations(), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
+		Topology:   topo, Expect: s.expectationsAt(scale), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
 		Timings: map[string]float64{}, Night: o.Night,
 		Sabotage: recordOf(r.sabotaged),
 	}
@@ -510,7 +511,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		return point, fmt.Errorf("predict: %w", err)
 	}
 	for i, sp := range obs.timeline.spans() {
-		ph, err := r.phase(setup, base, obs, sp, predictions[i])
+		ph, err := r.phase(p.Spec.Measure, setup, base, obs, sp, predictions[i])
 		if err != nil {
 			return point, err
 		}
@@ -571,6 +572,11 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 			if err := dep.SetLink(ctx, l.Name, state); err != nil {
 				return obs, fmt.Errorf("link %s: %w", l.Name, err)
 			}
+			defer func() { // cables are those of the next point, too
+				if e := dep.SetLink(ctx, l.Name, testbed.LinkState{}); e != nil && err == nil {
+					err = fmt.Errorf("link %s: %w", l.Name, e)
+				}
+			}()
 		}
 	}
 	if _, err := dep.Health(ctx); err != nil { // begins a new interval
@@ -616,28 +622,35 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 		}
 		return err
 	}
-	did := func(e event) {
+	did := func(e event, at time.Duration) {
 		memory.note(e)
-		e.at = clock()
+		e.at = at
 		e.delay = patient.longer
 		obs.timeline.events = append(obs.timeline.events, e)
 	}
+	var last time.Duration // when the last event was to happen
 	for len(plan.events) > 0 || len(finite) > 0 {
-		if dep.Now()-origin > plan.end()+jobTimeout {
+		if last = max(last, plan.end()); dep.Now()-origin > last+jobTimeout {
 			return obs, fmt.Errorf("jobs %v have not done their iterations %v after the last event", slices.Sorted(maps.Keys(finite)), jobTimeout)
 		}
-		ended := false
+		var ended []string // in one turn: no phase is between
+		now := clock()
 		for name, done := range finite {
 			select {
 			case <-done:
-				ended = true
+				ended = append(ended, name)
 				delete(finite, name)
-				did(event{job: name, stop: true})
+				did(event{job: name, stop: true}, now)
 			default:
 			}
 		}
-		if ended { // figures of the phase are of readings up to here
+		if len(ended) > 0 { // figures of the phase are of readings up to here
 			if err := sample(); err != nil {
+				return obs, err
+			}
+		}
+		for _, name := range ended { // its PS goes on answering until it is told, and says then what it has counted
+			if err := dep.Stop(ctx, name); err != nil {
 				return obs, err
 			}
 		}
@@ -662,7 +675,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 						doubts = make(chan bool, 1)
 						seen, end, told := obs, clock(), doubts
 						seen.early = maps.Clone(obs.early) // all else only grows
-						go func() { told <- r.unsure(p.Labels, setup, base, seen, end, predictions) }()
+						go func() { told <- r.unsure(p, setup, base, seen, end, predictions) }()
 					}
 				}
 			}
@@ -679,9 +692,10 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 			plan.events = plan.events[len(due):]
 			// Stopping takes round trips in which nothing is steady, so a stop counts
 			// from its beginning and a start from its end.
+			at := clock() // of all of them: no phase is between
 			for _, e := range due {
 				if e.stop {
-					did(e)
+					did(e, at)
 					delete(streams, e.job)
 				}
 			}
@@ -696,7 +710,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 			for i, e := range due {
 				if !e.stop {
 					e.begun, e.opened = begun, opened[i]+time.Duration(r.clock*float64(time.Second))
-					did(e)
+					did(e, clock())
 				}
 				switch {
 				case !e.stop && s.finite(e.job):
@@ -746,7 +760,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 func (r *run) doubts() bool { return r.opt.Repeats == 1 && !r.tb.Capabilities().Virtual }
 
 // unsure says whether expectations of the phase that is about to end are open, and a longer one may decide.
-func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs observation, now time.Duration, predictions [][]*placement.Prediction) bool {
+func (r *run) unsure(p planned, setup testbed.Setup, base Baseline, obs observation, now time.Duration, predictions [][]*placement.Prediction) bool {
 	t := obs.timeline
 	t.events = append(slices.Clone(t.events), event{at: now, stop: true})
 	spans := t.spans()
@@ -762,7 +776,7 @@ func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs ob
 			break
 		}
 	}
-	ph, err := r.phase(setup, base, obs, spans[last], predictions[last])
+	ph, err := r.phase(p.Spec.Measure, setup, base, obs, spans[last], predictions[last])
 	if err != nil { // it is told of at the end
 		return false
 	}
@@ -772,7 +786,7 @@ func (r *run) unsure(labels []string, setup testbed.Setup, base Baseline, obs ob
 	for i := range expects { // a few readings more, and an interval that just fits no longer does
 		expects[i].Tolerance *= 0.9
 	}
-	checks, _, _ := results.Judge(expects, []results.Point{{Labels: labels, Phases: phases}})
+	checks, _, _ := results.Judge(expects, []results.Point{{Labels: p.Labels, Phases: phases}})
 	return slices.ContainsFunc(checks, func(c results.Check) bool {
 		return c.Phase == last && c.Gate && c.Outcome == results.Inconclusive && c.Code == results.CodeNoise && c.More > 0
 	})

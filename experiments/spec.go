@@ -208,6 +208,7 @@ type Expect struct {
 	Event     bool      `toml:"event"`               // the study is about it: without it a run is not PASS
 
 	resolved results.Expect
+	unit     string // of its metric
 }
 
 // Tolerance is "0.03" (absolute, in the metric's unit; "1Gbit/s" for rates) or "3%"
@@ -342,6 +343,18 @@ func (s *Spec) Expectations() []results.Expect {
 	out := make([]results.Expect, len(s.Expects))
 	for i, e := range s.Expects {
 		out[i] = e.resolved
+	}
+	return out
+}
+
+// expectationsAt are the [[expect]] blocks in the units of an emulation, which figures have there.
+func (s *Spec) expectationsAt(scale results.Scale) []results.Expect {
+	out := s.Expectations()
+	for i, e := range s.Expects {
+		out[i].Value = scale.Emulated(out[i].Value, e.unit)
+		if !out[i].Relative && out[i].Statistic != results.Correlation {
+			out[i].Tolerance = scale.Emulated(out[i].Tolerance, e.unit)
+		}
 	}
 	return out
 }

@@ -94,6 +94,87 @@ duration = "1s"
 	}
 }
 
+// wired remembers what cables were made to do, and the jobs that were stopped.
+type wired struct {
+	testbed.Deployment
+	links   map[string]testbed.LinkState
+	stopped []string
+}
+
+func (w *wired) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
+	w.links[link] = s
+	return w.Deployment.SetLink(ctx, link, s)
+}
+
+func (w *wired) Stop(ctx context.Context, job string) error {
+	w.stopped = append(w.stopped, job)
+	return w.Deployment.Stop(ctx, job)
+}
+
+// TestNothingLeft: after a point no cable is damaged, and jobs that have ended by themselves are stopped, or their PSes
+// would not say what they have counted. Jobs that stop together leave no phase between them, whatever the warm-up.
+func TestNothingLeft(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[measure]
+warmup = "0s"
+[[job]]
+name = "A"
+hosts = ["h1"]
+ps = "h3"
+message = "1MiB"
+iterations = 2
+[[job]]
+name = "B"
+hosts = ["h2"]
+ps = "h3"
+start = "1s"
+duration = "1s"
+[[job]]
+name = "C"
+hosts = ["h1"]
+ps = "h3"
+start = "1s"
+duration = "1s"
+[[link_state]]
+of = "h1->tor1"
+loss = 0.01
+`)
+	setup.Interval = 50 * time.Millisecond
+	if len(setup.Damage) != 1 {
+		t.Fatalf("%+v", setup.Damage)
+	}
+	dep, err := r.tb.Deploy(t.Context(), setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wired{Deployment: ticking{dep}, links: map[string]testbed.LinkState{}}
+	obs, err := r.observe(t.Context(), planned{SpecPoint: SpecPoint{Spec: r.spec}}, setup, w, Baseline{}, nil)
+	if err := errors.Join(err, dep.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.links) != 1 || w.links["h1->tor1"] != (testbed.LinkState{}) {
+		t.Errorf("%+v", w.links)
+	}
+	if slices.Sort(w.stopped); !slices.Equal(w.stopped, []string{"A", "B", "C"}) {
+		t.Errorf("stopped %v", w.stopped)
+	}
+	for _, sp := range obs.timeline.spans() {
+		if sp.end-sp.start < time.Millisecond {
+			t.Errorf("a phase of %v, of %v", sp.end-sp.start, sp.jobs)
+		}
+	}
+}
+
+// ticking is a deployment of a model whose clock goes on whenever somebody looks at it, as any other does.
+type ticking struct{ testbed.Deployment }
+
+func (d ticking) Now() time.Duration {
+	now := d.Deployment.Now()
+	_ = d.Sleep(context.Background(), now+100*time.Nanosecond)
+	return now
+}
+
 // A timeline names, for each span that is measured, when it begins and who sends.
 func TestTimeline(t *testing.T) {
 	dur := func(s float64) inventory.Duration { return inventory.Duration(seconds(s)) }

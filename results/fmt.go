@@ -103,6 +103,14 @@ func (s Scale) Lab(v float64, unit string) float64 {
 	return v * k
 }
 
+// Emulated is the other way round: what something of the lab is in the emulation.
+func (s Scale) Emulated(v float64, unit string) float64 {
+	if !s.scales(unit) {
+		return v
+	}
+	return v / s.Lab(1, unit)
+}
+
 func (s Scale) scales(unit string) bool {
 	if s.Factor == 0 || s.Factor == 1 || s.Mode == "none" {
 		return false

@@ -285,8 +285,10 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 		observed := map[string][]Figure{}
 		unsound := map[string][]Figure{}
 		predicted := map[string][]Figure{}
-		void := map[string][]Figure{} // predicted of unsound repeats, each as it ran
-		missing := map[string]string{}
+		void := map[string][]Figure{}  // predicted of unsound repeats, each as it ran
+		missing := map[string]string{} // here, or in what it is held against
+		unfit := map[string]string{}   // why what it is held against has no figure
+		var absent []string
 		largest := 0.0
 		repeats, dropped, reason, stood := 0, 0, "", ""
 		var late Trouble
@@ -341,11 +343,25 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			}
 		}
 		if ref != nil {
-			for _, p := range ref.repeats {
+			for _, p := range ref.all {
 				if phase >= len(p.Phases) {
 					continue
 				}
-				stood = cmp.Or(stood, p.Phases[phase].Stood)
+				ph := &p.Phases[phase]
+				if why := p.UnsoundIn(phase); why != "" { // what was measured of it is no reference
+					for _, f := range ph.Figures {
+						if f.Metric == e.Metric && f.Kind != Predicted {
+							unfit[f.Of] = cmp.Or(unfit[f.Of], e.Against+": "+why)
+						}
+					}
+					continue
+				}
+				for _, m := range ph.Missing {
+					if m.Metric == e.Metric {
+						unfit[m.Of] = cmp.Or(unfit[m.Of], e.Against+": "+m.Why)
+					}
+				}
+				stood = cmp.Or(stood, ph.Stood)
 				for _, f := range p.Phases[phase].Figures {
 					if f.Metric == e.Metric && f.Kind != Predicted && Glob(e.Of, f.Of) {
 						predicted[f.Of] = append(predicted[f.Of], f)
@@ -354,11 +370,17 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 				}
 			}
 		}
-		for _, of := range order {
+		for of := range missing { // nobody has measured it: that is no reason not to be told of it
+			if Glob(e.Of, of) && !slices.Contains(order, of) {
+				absent = append(absent, of)
+			}
+		}
+		slices.Sort(absent)
+		for _, of := range append(order, absent...) {
 			if len(observed[of]) == 0 && len(predicted[of]) == 0 {
 				predicted[of] = void[of]
 			}
-			if len(predicted[of]) == 0 && largest > 0 && e.Predictor != "value" {
+			if len(predicted[of]) == 0 && largest > 0 && e.Predictor != "value" && unfit[of] == "" {
 				continue // a model is not held to what it says nothing of
 			}
 			k := held{Check: e.check(), stood: stood}
@@ -373,6 +395,9 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			switch {
 			case len(observed[of]) > 0:
 				k.hold(e, observed[of], predicted[of], largest)
+				if len(predicted[of]) == 0 && unfit[of] != "" {
+					k.Why, k.Code = unfit[of], CodeLimited
+				}
 				if dropped > 0 {
 					note = fmt.Sprintf("%d of %d repeats left out: %s", dropped, repeats, reason)
 				}
@@ -408,8 +433,14 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 // hold compares the combined observation with the prediction.
 func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	if len(observed) == 0 {
-		c.Predicted, c.Bottleneck, c.Unit = predicted[0].Value, predicted[0].Bottleneck, predicted[0].Unit
-		c.inconclusive("predicted, but not measured")
+		why := "not measured"
+		if len(predicted) > 0 {
+			c.Predicted, c.Bottleneck, c.Unit = predicted[0].Value, predicted[0].Bottleneck, predicted[0].Unit
+			why = "predicted, but not measured"
+		} else if e.Predictor == "value" {
+			c.Predicted = e.Value
+		}
+		c.inconclusive(why)
 		return
 	}
 	m := Combine(observed)
@@ -459,7 +490,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 	c.spread /= unit
 	defer c.allow()
 	switch {
-	case ofRun && c.holds(m.Grain/unit):
+	case ofRun && c.eachHolds(observed, predicted, unit) && c.holds(m.Grain/unit):
 		return
 	case m.Kind != Measured || m.N >= 2 || m.Hi != m.Lo || counted(c.Metric):
 		c.ok = true
@@ -487,6 +518,25 @@ func (c *held) holds(grain float64) bool {
 	}
 	*c = near
 	c.ok, c.lo, c.hi = true, c.Error-grain, c.Error+grain
+	return true
+}
+
+// eachHolds says whether every repeat is within the tolerance of what is predicted of it, give or take its grain: errors
+// of opposite signs make no count of their mean.
+func (c *held) eachHolds(observed, predicted []Figure, unit float64) bool {
+	if len(observed) < 2 {
+		return true
+	}
+	if len(observed) != len(predicted) { // which belong to each other is not known
+		return false
+	}
+	for i, f := range observed {
+		one := *c
+		one.Error = (f.Value - predicted[i].Value) / unit
+		if one.decide(one.Error-f.Grain/unit, one.Error+f.Grain/unit); one.Outcome != Pass {
+			return false
+		}
+	}
 	return true
 }
 
@@ -658,6 +708,9 @@ func aggregate(e Expect, each []held) Check {
 			continue
 		}
 		if idle {
+			if c.Outcome == Inconclusive && open == nil { // it may carry what it should not
+				open = c
+			}
 			continue
 		}
 		a, b := magnitudes(out.Bound, c.lo, c.hi)

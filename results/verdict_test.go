@@ -563,6 +563,74 @@ func TestRepeatsInOneState(t *testing.T) {
 	}
 }
 
+// Repeats of which each is predicted as it ran pass if each is as predicted: errors do not cancel.
+func TestRepeatsThatCancel(t *testing.T) {
+	e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}
+	for _, c := range []struct {
+		name                string
+		measured, predicted []float64
+		want                Outcome
+	}{
+		{"off to both sides", []float64{.3, .7}, []float64{.5, .5}, Inconclusive},
+		{"one of three off", []float64{.5, .56, .5}, []float64{.5, .5, .5}, Inconclusive},
+		{"each as it was predicted", []float64{.3, .7}, []float64{.31, .69}, Pass},
+		{"each far off to one side", []float64{.7, .7}, []float64{.5, .5}, Fail},
+		{"one without a prediction", []float64{.5, .53}, []float64{.5}, Inconclusive},
+	} {
+		var points []Point
+		for i, v := range c.measured {
+			p := one(v, .005, .5, 20)
+			p.Repeat = i
+			f := p.Phases[0].Figures
+			f[0].Counted, f[0].Grain, f[1].OfRun = true, .001, true
+			if i < len(c.predicted) {
+				f[1].Value = c.predicted[i]
+			} else {
+				p.Phases[0].Figures = f[:1]
+			}
+			points = append(points, p)
+		}
+		if checks, outcome, _ := Judge([]Expect{e}, points); outcome != c.want {
+			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+		}
+	}
+}
+
+// TestMissingFigures: what could not be measured is undecided, whatever it is held against; what others were is no answer.
+func TestMissingFigures(t *testing.T) {
+	figure := func(of string, v float64) Figure { return measuredFig("goodput", of, v, .01*v, "bit/s") }
+	gone := []Missing{{"goodput", "R", "one message takes more than half of the phase"}}
+	point := func(i int, mode string, missing []Missing, figures ...Figure) Point {
+		return Point{Index: i, Labels: []string{"mode=" + mode}, Phases: []Phase{{Figures: figures, Missing: missing}}}
+	}
+	against := Expect{Name: "e", Metric: "goodput", Predictor: "mode=old", Against: "mode=old", Tolerance: .1, Relative: true, Gate: true}
+	spoilt := point(0, "old", nil, figure("A", 10), figure("R", 10))
+	spoilt.Phases[0].Spoilt = "switch tor1 stood still"
+	for _, c := range []struct {
+		name   string
+		e      Expect
+		points []Point
+		why    map[string]string // by subject, of what is undecided
+	}{
+		{"against a value", Expect{Name: "e", Metric: "goodput", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}, []Point{point(0, "old", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
+		{"against a value, of others", Expect{Name: "e", Metric: "goodput", Of: "A", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}, []Point{point(0, "old", gone, figure("A", 10))}, nil},
+		{"here, against another point", against, []Point{point(0, "old", nil, figure("A", 10), figure("R", 10)), point(1, "new", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
+		{"there", against, []Point{point(0, "old", gone, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, map[string]string{"R": "mode=old: one message"}},
+		{"there, for it is not there", against, []Point{point(0, "old", nil, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, nil},
+		{"there, for the phase was spoilt", against, []Point{spoilt, point(1, "new", nil, figure("A", 10), figure("R", 5))}, map[string]string{"A": "mode=old: switch tor1", "R": "mode=old: switch tor1"}},
+	} {
+		checks, outcome, _ := Judge([]Expect{c.e}, c.points)
+		if want := map[bool]Outcome{true: Pass, false: Inconclusive}[len(c.why) == 0]; outcome != want {
+			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, want, checks)
+		}
+		for _, k := range checks {
+			if why, open := c.why[k.Of]; open && (k.Outcome != Inconclusive || !strings.HasPrefix(k.Why, why)) || !open && k.Outcome != Pass {
+				t.Errorf("%s: %s is %s (%s), want %q", c.name, k.Of, k.Outcome, k.Why, why)
+			}
+		}
+	}
+}
+
 // A prediction of this very run is held against what was counted: that passes whatever the interval is, and fails by
 // it. Of a steady state the interval decides.
 func TestPredictionOfTheRun(t *testing.T) {

@@ -97,7 +97,8 @@ type Attempt struct {
 	Class   Class     `json:"class,omitempty"`
 	Of      string    `json:"of,omitempty"` // the host or switch
 	Message string    `json:"message,omitempty"`
-	Log     string    `json:"log,omitempty"` // what it printed, in the night's directory
+	Log     string    `json:"log,omitempty"`   // what it printed, in the night's directory
+	Wrong   string    `json:"wrong,omitempty"` // sums or counters that are, where it failed
 }
 
 // last is the last attempt, nil if there was none.

@@ -245,6 +245,7 @@ func (a *Attempt) classify(e Ended, rec *results.Record) {
 	if rec != nil && len(rec.Reasons) > 0 {
 		a.Message = rec.Reasons[0]
 	}
+	a.Wrong = wrong(rec)
 	switch {
 	case e.Crashed:
 		a.Class, a.Message = Crash, cmp.Or(e.Message, "it crashed")
@@ -269,7 +270,9 @@ func (a *Attempt) classify(e Ended, rec *results.Record) {
 		a.Class = Unsupported
 	case 6:
 		a.Class = Testbed
-		if rec != nil && rec.Failure != nil {
+		if rec != nil && failed(rec) != "" { // a testbed that breaks does not undo that
+			a.Class, a.Message = Verdict, failed(rec)
+		} else if rec != nil && rec.Failure != nil {
 			a.Class, a.Of = Class(rec.Failure.Kind), rec.Failure.Of
 		}
 	case 7:
@@ -304,6 +307,20 @@ func failed(rec *results.Record) string {
 	return first
 }
 
+// wrong is the first check of a record that says of its figures that they are untrue: sums that are wrong, or counters
+// that do not tell of the same traffic; "" if there is none.
+func wrong(rec *results.Record) string {
+	if rec == nil {
+		return ""
+	}
+	for _, c := range rec.Checks {
+		if c.Gate && c.Outcome == results.Fail && (c.Code == results.CodeSums || c.Code == results.CodeCounters || c.Metric == "sum_errors") {
+			return strings.TrimSpace(c.Expect+" "+c.Of) + ": " + c.Message()
+		}
+	}
+	return ""
+}
+
 // conclude is what an item is after an attempt.
 func (d *Done) conclude(a *Attempt, budget bool) {
 	d.Message = a.Message
@@ -316,6 +333,8 @@ func (d *Done) conclude(a *Attempt, budget bool) {
 		d.Status, d.Message = Xpassed, "passed, and was expected to fail: "+d.Xfail+"; take xfail out of the suite if this is mended"
 	case a.Class == Fine:
 		d.Status = Passed
+	case a.Class == Verdict && d.Xfail != "" && a.Wrong != "":
+		d.Status, d.Message = Failed, a.Wrong+"; no xfail excuses that"
 	case a.Class == Verdict && d.Xfail != "":
 		d.Status, d.Message = Xfailed, d.Xfail
 	case a.Class == Verdict:

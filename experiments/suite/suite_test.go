@@ -141,6 +141,35 @@ func TestNotJudged(t *testing.T) {
 	}
 }
 
+// TestFailedBefore: what failed is a verdict, however the run ended; and no xfail is about figures that are untrue.
+func TestFailedBefore(t *testing.T) {
+	check := func(code string) results.Check {
+		return results.Check{Expect: "e", Of: "A", Gate: true, Outcome: results.Fail, Code: code}
+	}
+	lost := &results.Failure{Kind: "host", Of: "h1"}
+	for _, c := range []struct {
+		name   string
+		exit   int
+		xfail  string
+		rec    results.Record
+		class  Class
+		status Status
+	}{
+		{"a lost host", 6, "", results.Record{Failure: lost}, Host, Broken},
+		{"a job that stopped, and then a lost host", 6, "", results.Record{Failure: lost, Checks: []results.Check{check(results.CodeJobStopped)}}, Verdict, Failed},
+		{"a lost host, known", 6, "known", results.Record{Failure: lost}, Host, Broken},
+		{"a share, known", 1, "known", results.Record{Checks: []results.Check{check("INA-SHARE")}}, Verdict, Xfailed},
+		{"a share and sums, known", 1, "known", results.Record{Checks: []results.Check{check("INA-SHARE"), check(results.CodeSums)}}, Verdict, Failed},
+		{"counters, known", 1, "known", results.Record{Checks: []results.Check{check(results.CodeCounters)}}, Verdict, Failed},
+	} {
+		a, d := Attempt{Run: "somewhere"}, Done{Item: Item{Xfail: c.xfail}}
+		a.classify(Ended{Exit: c.exit}, &c.rec)
+		if d.conclude(&a, false); a.Class != c.class || d.Status != c.status {
+			t.Errorf("%s: class %q, status %s: %s; want %q, %s", c.name, a.Class, d.Status, d.Message, c.class, c.status)
+		}
+	}
+}
+
 // stopper stops a night while its second run goes on.
 type stopper struct {
 	Program

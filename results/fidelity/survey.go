@@ -161,7 +161,7 @@ func (s *Survey) pairs(c SurveyCase, rec *results.Record) (out []SurveyError) {
 				if class, _ := classOf(f.Metric, f.Of); class == Link && max(f.Value, g.Value) <= idle*largest[f.Metric] {
 					continue
 				}
-				e := SurveyError{spoilt: p.Unsound() != "", Case: c.Name, Phase: i, Metric: f.Metric, Of: f.Of, Unit: f.Unit, Command: c.Command,
+				e := SurveyError{spoilt: p.UnsoundIn(i) != "", Case: c.Name, Phase: i, Metric: f.Metric, Of: f.Of, Unit: f.Unit, Command: c.Command,
 					Measured: rec.Scale.Lab(f.Value, f.Unit), Predicted: rec.Scale.Lab(g.Value, g.Unit), Relative: f.Unit != "1" && f.Unit != ""}
 				over := 1.0
 				if e.Relative {

@@ -1,0 +1,124 @@
+package experiments
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/results"
+)
+
+// TestUnmeasured: a job that was in no phase is not as expected, for nobody has looked.
+func TestUnmeasured(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		sets []string
+		job  string // that leaves the run undecided
+	}{
+		{"both in phases", nil, ""},
+		{"one ends within the warm-up", []string{"job.B.duration=1s"}, "B"},
+		{"one ends within the warm-up, and others are meant", []string{"job.B.duration=1s", "expect.0.of=A@*", "expect.1.of=A"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec, err := Load("quickstart.toml", c.sets...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec, _, err := Run(t.Context(), spec, RunOptions{Driver: "sim", Root: t.TempDir(), Tool: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]results.Outcome{true: results.Pass, false: results.Inconclusive}[c.job == ""]; rec.Outcome != want {
+				t.Errorf("%s, want %s: %q", rec.Outcome, want, rec.Reasons)
+			}
+			if c.job != "" && !strings.Contains(strings.Join(rec.Reasons, "\n"), "job "+c.job+" was in no phase that was measured") {
+				t.Errorf("%q", rec.Reasons)
+			}
+		})
+	}
+}
+
+// TestLateStart: jobs have their time after the last event, whenever that was. One that has done its iterations within a
+// warm-up is judged by what counts over the whole run, and by nothing else.
+func TestLateStart(t *testing.T) {
+	const text = `
+inventory = "pair.toml"
+[[job]]
+name = "B"
+hosts = ["h1", "h2"]
+ps = "h3"
+rate = "10Gbit/s"
+message = "1MiB"
+iterations = 2
+start = "16m"
+[measure]
+interval = "1s"
+[[expect]]
+metric = "iterations"
+value = 2
+tolerance = "0"
+reason = "as asked"
+`
+	if rec := simulated(t, pairOn(t, "50us", text)); rec.Outcome != results.Pass {
+		t.Errorf("%s: %q", rec.Outcome, rec.Reasons)
+	}
+	rec := simulated(t, pairOn(t, "50us", text+`
+[[expect]]
+metric = "goodput"
+tolerance = "5%%"
+reason = "r"
+`))
+	if rec.Outcome != results.Inconclusive || !strings.Contains(strings.Join(rec.Reasons, "\n"), "job B was in no phase") {
+		t.Errorf("%s: %q", rec.Outcome, rec.Reasons)
+	}
+}
+
+// TestExpectedAtScale: values and absolute tolerances are a lab's, and an emulation's figures are not.
+func TestExpectedAtScale(t *testing.T) {
+	spec := pairOn(t, "50us", `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+message = "1MiB"
+iterations = 2
+[[expect]]
+metric = "goodput"
+value = "20Gbit/s"
+tolerance = "1Gbit/s"
+reason = "r"
+[[expect]]
+metric = "wire_rate"
+tolerance = "5%%"
+reason = "r"
+[[expect]]
+metric = "jct"
+value = "10ms"
+bound = "at-most"
+reason = "r"
+[[expect]]
+metric = "step_rate"
+value = 500
+tolerance = "10"
+reason = "r"
+[[expect]]
+metric = "share"
+value = 0.9
+tolerance = "0.03"
+reason = "r"
+`)
+	for _, c := range []struct {
+		scale results.Scale
+		want  [][2]float64 // value and tolerance
+	}{
+		{results.Scale{Mode: "none", Factor: 1}, [][2]float64{{20e9, 1e9}, {0, .05}, {.01, 0}, {500, 10}, {.9, .03}}},
+		{results.Scale{Mode: "slow-motion", Factor: 1000}, [][2]float64{{20e6, 1e6}, {0, .05}, {10, 0}, {.5, .01}, {.9, .03}}},
+		{results.Scale{Mode: "shrunk", Factor: 1000}, [][2]float64{{20e6, 1e6}, {0, .05}, {.01, 0}, {500, 10}, {.9, .03}}},
+	} {
+		for i, e := range spec.expectationsAt(c.scale) {
+			if got := [2]float64{e.Value, e.Tolerance}; got != c.want[i] {
+				t.Errorf("%v: %s: %v, want %v", c.scale, e.Name, got, c.want[i])
+			}
+		}
+	}
+}
