@@ -385,7 +385,7 @@ func (c collectorFunc) Collect(ctx context.Context) ([]results.Sample, error) { 
 func TestSampler(t *testing.T) {
 	broken := errors.New("broken")
 	s := &Sampler{
-		Timeout: 50 * time.Millisecond,
+		Timeout: 500 * time.Millisecond,
 		Now:     func() time.Duration { return 3 * time.Second },
 		Collectors: []Collector{
 			collectorFunc{"good", func(context.Context) ([]results.Sample, error) {
@@ -402,7 +402,7 @@ func TestSampler(t *testing.T) {
 		},
 	}
 	samples, err := s.Sample(t.Context())
-	if !errors.Is(err, broken) || errors.Is(err, ErrNoData) || !strings.Contains(err.Error(), "hung: no answer within 50ms") {
+	if !errors.Is(err, broken) || errors.Is(err, ErrNoData) || !strings.Contains(err.Error(), "hung: no answer within 500ms") {
 		t.Errorf("error %v", err)
 	}
 	for of, want := range map[string]float64{"good": 0, "half": 1, "none": 0, "hung": 1} {

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds everything that a script waits for.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func timeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)

@@ -192,7 +192,7 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 func cmdDecide(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) >= 2, "decide N COMMAND ...")
 	got := exitStatus(ts, ts.Exec(args[1], args[2:]...))
-	for until := time.Now().Add(2 * time.Minute); got == exitInconclusive && time.Now().Before(until); {
+	for until := time.Now().Add(8 * time.Minute); got == exitInconclusive && time.Now().Before(until); {
 		time.Sleep(2 * time.Second) // other packages' tests share the machine, for a while
 		got = exitStatus(ts, ts.Exec(args[1], args[2:]...))
 	}

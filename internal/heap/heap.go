@@ -3,6 +3,7 @@ package heap
 
 import (
 	"runtime"
+	"runtime/debug"
 	"time"
 )
 
@@ -14,6 +15,7 @@ func Watch() (most func() uint64) {
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
+	percent := debug.SetGCPercent(20) // what is garbage is collected soon
 	runtime.GC()
 	before := used()
 	over, peak := make(chan struct{}), make(chan uint64)
@@ -29,6 +31,7 @@ func Watch() (most func() uint64) {
 		}
 	}()
 	return func() uint64 {
+		debug.SetGCPercent(percent)
 		close(over)
 		return <-peak
 	}

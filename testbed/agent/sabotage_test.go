@@ -85,7 +85,7 @@ func TestFaultsActInRack(t *testing.T) {
 
 // seen reads the agent's reports until one is what is looked for, or the agent has ended.
 func seen(p *process, is func(Event) bool) (last Event, ended bool) {
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e, ok := <-p.events:
@@ -99,7 +99,7 @@ func seen(p *process, is func(Event) bool) (last Event, ended bool) {
 				return last, false
 			}
 		case <-timeout:
-			p.t.Errorf("%s: not seen in 20 s; last: %+v", p.name, last.Stats)
+			p.t.Errorf("%s: not seen in a minute; last: %+v", p.name, last.Stats)
 			return last, false
 		}
 	}

@@ -465,7 +465,7 @@ func TestRanksThatDisagree(t *testing.T) {
 			epoch := uint16(i + 1) // what a job left behind is not for the next
 			l.write(l.tree(1, epoch, at))
 			j := l.job(agent.Config{
-				Job: 1, Sharing: "greedy", Pattern: small, Tree: &collective.Tree{Epoch: epoch, Window: window}, Timeout: time.Second,
+				Job: 1, Sharing: "greedy", Pattern: small, Tree: &collective.Tree{Epoch: epoch, Window: window}, Timeout: 8 * time.Second,
 			}, c.adjust, at...)
 			j.start()
 			left := j.ranks

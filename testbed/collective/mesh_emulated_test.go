@@ -161,7 +161,7 @@ func TestRankFaults(t *testing.T) {
 		{"abandoned", func(r *rank) { r.p.Stdin.Close() }, "rank is gone: rank 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := agent.Config{Operation: "halving-doubling", Message: 400_000, Compute: 1e-3, Timeout: 2 * time.Second}
+			cfg := agent.Config{Operation: "halving-doubling", Message: 400_000, Compute: 1e-3, Timeout: 8 * time.Second}
 			j := l.ranks(cfg, 0, 1, 2, 3, 0)
 			j.until("started")
 			time.Sleep(100 * time.Millisecond) // in the midst of an iteration, wherever

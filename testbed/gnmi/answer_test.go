@@ -47,7 +47,7 @@ func TestLongAnswers(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"a":`, 5000) + "{" + strings.Repeat(`"x":1,`, n/8) + `"y":2}` + strings.Repeat("}", 5000)
 	flatten(answer{}, &gnmipb.Update{Val: &gnmipb.TypedValue{Value: &gnmipb.TypedValue_JsonVal{JsonVal: []byte(deep)}}})
-	if took := time.Since(begin); took > 10*time.Second { // hours, where each update has the whole prefix before it
+	if took := time.Since(begin); took > 5*time.Minute { // hours, where each update has the whole prefix before it
 		t.Errorf("took %v", took)
 	}
 }

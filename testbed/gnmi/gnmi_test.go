@@ -158,10 +158,10 @@ func TestAwaitUp(t *testing.T) {
 	if err := c.AwaitUp(t.Context(), nil); err != nil || s.asked != 3 {
 		t.Errorf("no ports: %v", err)
 	}
-	late, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("three tenths are over"))
+	late, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errors.New("three seconds are over"))
 	defer cancel()
 	err := c.AwaitUp(late, []string{"1/0", "3/0"})
-	if !errors.Is(err, gnmi.ErrDown) || err.Error() != "switch tor1: ask gNMI for states of ports: no link: 3/0 (three tenths are over)" {
+	if !errors.Is(err, gnmi.ErrDown) || err.Error() != "switch tor1: ask gNMI for states of ports: no link: 3/0 (three seconds are over)" {
 		t.Errorf("a port that stays down: %v", err)
 	}
 }
@@ -237,7 +237,7 @@ func TestErrors(t *testing.T) {
 		"no answer":        {silent, context.DeadlineExceeded},
 		"an answer of nil": {empty, gnmi.ErrNoAnswer},
 	} {
-		cl := client(t, c.addr, gnmi.Options{Timeout: 300 * time.Millisecond})
+		cl := client(t, c.addr, gnmi.Options{Timeout: 3 * time.Second})
 		if _, err := cl.Indexes(t.Context()); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "tor1") {
 			t.Errorf("%s: ports: %v", name, err)
 		}

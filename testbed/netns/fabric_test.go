@@ -193,7 +193,7 @@ func namespacesInUse(t *testing.T) map[string]string {
 // eventually retries a check until it is content or time is up.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := check()
 		if err == nil {

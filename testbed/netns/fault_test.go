@@ -109,7 +109,7 @@ func TestStalls(t *testing.T) {
 func TestUnplug(t *testing.T) {
 	f := up(t, rack(0, 1, 2), Options{})
 	target := target(f.Inventory().Hosts[0])
-	target.KeepAlive, target.Timeout = 50*time.Millisecond, time.Second
+	target.KeepAlive = 50 * time.Millisecond
 	h1, err := ssh.Dial(t.Context(), target)
 	if err != nil {
 		t.Fatal(err)

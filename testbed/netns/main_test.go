@@ -262,7 +262,11 @@ func pingMain(to, count string) error {
 			return err
 		}
 		buf := make([]byte, 2048)
-		conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		patience := 10 * time.Second
+		if n == 1 { // to see that it is lost
+			patience = 300 * time.Millisecond
+		}
+		conn.SetReadDeadline(time.Now().Add(patience))
 		if got, err := conn.Read(buf); err == nil && string(buf[:got]) == fmt.Sprintf("%0900d", i) {
 			back++
 		}

@@ -244,7 +244,7 @@ func TestCloseAfterRestart(t *testing.T) {
 // TestCloseWithoutSwitch is bounded and says what it could not do.
 func TestCloseWithoutSwitch(t *testing.T) {
 	s := loopback(t)
-	c, err := p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{Options: dataplane.Options{CallTimeout: 300 * time.Millisecond}})
+	c, err := p4rt.Dial(t.Context(), "tor1", s.addr, device, p4rt.Options{Options: dataplane.Options{CallTimeout: 3 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,13 +405,13 @@ func TestDialErrors(t *testing.T) {
 		device uint64
 		want   string
 	}{
-		{"nobody listens", closed.Addr().String(), device, "no answer within 200ms: dial tcp " + closed.Addr().String() + ": connect: connection refused"},
+		{"nobody listens", closed.Addr().String(), device, "no answer within 3s: dial tcp " + closed.Addr().String() + ": connect: connection refused"},
 		{"no socket", "unix:/nonexistent/socket", device, "no such file or directory"},
-		{"mute server", mute.Addr().String(), device, "no answer within 200ms"},
+		{"mute server", mute.Addr().String(), device, "no answer within 3s"},
 		{"other device", good.addr, 99, "NotFound: device 99 is not here, 7 is"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := p4rt.Dial(t.Context(), "tor1", tt.addr, tt.device, p4rt.Options{Options: dataplane.Options{DialTimeout: 200 * time.Millisecond}})
+			_, err := p4rt.Dial(t.Context(), "tor1", tt.addr, tt.device, p4rt.Options{Options: dataplane.Options{DialTimeout: 3 * time.Second}})
 			if err == nil || !strings.HasPrefix(err.Error(), "switch tor1: connect to P4Runtime at "+tt.addr) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want it to say %q", err, tt.want)
 			}

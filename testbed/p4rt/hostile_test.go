@@ -124,7 +124,7 @@ func (fickle) StreamChannel(stream p4v1.P4Runtime_StreamChannelServer) error {
 func TestFickleSwitch(t *testing.T) {
 	r := &recorder{mute: make(chan struct{})}
 	close(r.mute)
-	c, err := p4rt.Dial(t.Context(), "tor1", r.serve(t, fickle{r}), device, p4rt.Options{Options: dataplane.Options{DialTimeout: time.Second, CallTimeout: time.Second}})
+	c, err := p4rt.Dial(t.Context(), "tor1", r.serve(t, fickle{r}), device, p4rt.Options{Options: dataplane.Options{DialTimeout: time.Minute, CallTimeout: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

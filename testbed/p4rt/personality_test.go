@@ -341,7 +341,7 @@ func TestTooManyControllers(t *testing.T) {
 	srv, _ := g.start(t)
 	for i := range 6 {
 		c, err := p4rt.Dial(t.Context(), "tor1", srv.P4RT, g.device, p4rt.Options{})
-		for began := time.Now(); i < 5 && status.Code(err) == codes.ResourceExhausted && time.Since(began) < 10*time.Second; {
+		for began := time.Now(); i < 5 && status.Code(err) == codes.ResourceExhausted && time.Since(began) < time.Minute; {
 			c, err = p4rt.Dial(t.Context(), "tor1", srv.P4RT, g.device, p4rt.Options{}) // one of before still hangs up
 		}
 		var hint interface{ Hint() string }
@@ -371,7 +371,7 @@ func observe(t *testing.T, addr string, device uint64) {
 		if err == nil {
 			return
 		}
-		if status.Code(err) != codes.ResourceExhausted || time.Since(began) > 10*time.Second {
+		if status.Code(err) != codes.ResourceExhausted || time.Since(began) > time.Minute {
 			t.Fatal(err)
 		}
 	}

@@ -80,11 +80,11 @@ func TestDiagnose(t *testing.T) {
 	}
 	targets[1].Address = "127.0.0.1:1" // nobody
 	began := time.Now()
-	got := Diagnose(t.Context(), inv, targets, 0, 2*time.Second)
-	if took := time.Since(began); took > 20*time.Second {
+	got := Diagnose(t.Context(), inv, targets, 0, 10*time.Second)
+	if took := time.Since(began); took > 50*time.Second { // nvidia-smi of h3 takes 60 s
 		t.Errorf("it took %v", took)
 	}
-	if len(got) != 3 || got[0].Error != "" || !strings.Contains(got[1].Error, "host h2") || !strings.Contains(got[2].Error, "no answer within 2s") {
+	if len(got) != 3 || got[0].Error != "" || !strings.Contains(got[1].Error, "host h2") || !strings.Contains(got[2].Error, "no answer within 10s") {
 		t.Fatalf("%+v", got)
 	}
 	i := slices.IndexFunc(got[0].Parts, func(f Found) bool { return f.Part == "iperf3" })

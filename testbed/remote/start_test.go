@@ -14,7 +14,7 @@ import (
 // and says where to look. The testbed is as good as before.
 func TestStartWithoutResults(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
-	const limit = 2 * time.Second
+	const limit = 6 * time.Second
 	tb, with := lossy(t, "tor1->h2", func(o *remote.Options) { o.StartTimeout, o.Patience = limit, limit })
 	stop := false // the worker, before it is started
 	// start deploys and starts the job over a link to the PS that loses so much.
@@ -36,7 +36,7 @@ func TestStartWithoutResults(t *testing.T) {
 		return took, err
 	}
 	took, err := start(1)
-	want := "start job A: worker A/0 on host h1: waiting until it is started: no result came back within 2.00 s: is every cable where the inventory says?"
+	want := "start job A: worker A/0 on host h1: waiting until it is started: no result came back within 6.00 s: is every cable where the inventory says?"
 	if err == nil || !strings.HasPrefix(err.Error(), want) || took < limit {
 		t.Errorf("without results, after %v: %v, want %s", took, err, want)
 	}
@@ -50,7 +50,7 @@ func TestStartWithoutResults(t *testing.T) {
 	// One that is stopped is named, not the cable.
 	stop = true
 	_, err = start(1)
-	want = "start job A: worker A/0 on host h1: stalled: no report for 2.00 s; its process "
+	want = "start job A: worker A/0 on host h1: stalled: no report for 6.00 s; its process "
 	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), " is stopped") {
 		t.Errorf("of a worker that is stopped: %v, want %s", err, want)
 	}

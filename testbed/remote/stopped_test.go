@@ -98,6 +98,9 @@ func TestStopped(t *testing.T) {
 	stopped("worker B/1 on host h2", onHost("h2", "worker [B]/1"))
 	stopped("this machine", func() error { return sh(t, fmt.Sprintf(script, "$PPID")) })
 
+	if err := d.Sleep(t.Context(), d.Now()+3*time.Second); err != nil { // agents of a busy machine tell late
+		t.Fatal(err)
+	}
 	all, err := d.Stalls(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -114,9 +114,9 @@ func TestDialErrors(t *testing.T) {
 		}, ssh.ErrUnreachable, []string{"from host h1", "connection refused"}, "is it on"},
 		{"silent behind jump host", func(h *host) {
 			gate := newHost(t, nil).Target
-			h.Jump, h.Timeout = &gate, 500*time.Millisecond
+			h.Jump, h.Timeout = &gate, 4*time.Second
 			h.Inject(sshd.Hang)
-		}, ssh.ErrUnreachable, []string{"handshake: no answer within 500ms"}, ""},
+		}, ssh.ErrUnreachable, []string{"handshake: no answer within 4s"}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

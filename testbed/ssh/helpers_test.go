@@ -47,7 +47,7 @@ func newHost(t testing.TB, change func(*host)) *host {
 			Signers: []xssh.Signer{userKey},
 			Agent:   "none",
 			Config:  "none",
-			Timeout: 10 * time.Second,
+			Timeout: time.Minute,
 		},
 	}
 	h.KnownHosts = []string{knownHosts(t, h.Address, h.HostKey.PublicKey())}

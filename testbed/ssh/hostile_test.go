@@ -124,7 +124,7 @@ func TestHostileFiles(t *testing.T) {
 				{"a link", func(ctx context.Context) error { _, _, err := c.ReadSmall(ctx, at("link")); return err }, bounded.ErrIrregular},
 				{"nothing", func(ctx context.Context) error { _, _, err := c.ReadSmall(ctx, at("none")); return err }, fs.ErrNotExist},
 			} {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				if step.want == context.DeadlineExceeded {
 					ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 				}
@@ -132,7 +132,7 @@ func TestHostileFiles(t *testing.T) {
 					t.Errorf("%s: %v, want %v", step.what, err, step.want)
 				}
 				cancel()
-				ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 				data, info, err := c.ReadSmall(ctx, at("file"))
 				if err != nil || string(data) != "abc" || info.Size() != 3 {
 					t.Fatalf("after that: %q, %v", data, err)
@@ -154,7 +154,7 @@ func TestHostileFiles(t *testing.T) {
 func TestSilentFiles(t *testing.T) {
 	h := newHost(t, nil)
 	target := h.Target
-	target.KeepAlive, target.KeepAliveMax = 100*time.Millisecond, 2
+	target.KeepAlive, target.KeepAliveMax = 100*time.Millisecond, 8
 	c, err := ssh.Dial(t.Context(), target)
 	if err != nil {
 		t.Fatal(err)

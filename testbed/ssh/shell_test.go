@@ -69,8 +69,11 @@ func TestNothingIsInterpreted(t *testing.T) {
 			if _, err := c.Run(ctx, []string{"sh", "-c", "echo $$; cat", "$(touch canary)"}, strings.NewReader("`touch canary`\n; touch canary\n")); err != nil {
 				t.Error(err)
 			}
-			p, err := c.Start(ctx, []string{"sleep", "1000"})
+			p, err := c.Start(ctx, []string{"sh", "-c", "echo up; exec sleep 1000"})
 			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(p.Stdout, make([]byte, len("up\n"))); err != nil { // what has not begun cannot be killed
 				t.Fatal(err)
 			}
 			if err := p.Kill(ctx); err != nil {

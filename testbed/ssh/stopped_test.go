@@ -24,7 +24,7 @@ func TestKeepAliveWhileStopped(t *testing.T) {
 	if os.Getenv(address) != "" {
 		useWhenTold(t, ssh.Target{
 			Name: "h1", Address: os.Getenv(address), User: "lab", KnownHosts: []string{os.Getenv(known)}, Keys: []string{os.Getenv(key)},
-			Agent: "none", Config: "none", KeepAlive: 100 * time.Millisecond, KeepAliveMax: 6,
+			Agent: "none", Config: "none", KeepAlive: 100 * time.Millisecond, KeepAliveMax: 20,
 		})
 		return
 	}
@@ -62,7 +62,7 @@ func TestKeepAliveWhileStopped(t *testing.T) {
 					t.Fatal(err)
 				}
 				if s == syscall.SIGSTOP {
-					time.Sleep(800 * time.Millisecond)
+					time.Sleep(2500 * time.Millisecond) // longer than a silence is borne
 				}
 			}
 		}

@@ -25,7 +25,7 @@ type Config struct {
 	// two open at a time.
 	Open func(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error)
 
-	// Patience is how long one call may take before it counts as hanging; 0: 30 s.
+	// Patience is how long one call may take before it counts as hanging; 0: 2 min.
 	Patience time.Duration
 }
 
@@ -37,7 +37,7 @@ type Config struct {
 // slow (8 Mbit/s, 1 ms), so that an emulation on a busy machine carries it.
 func Run(t *testing.T, c Config) {
 	if c.Patience == 0 {
-		c.Patience = 30 * time.Second
+		c.Patience = 2 * time.Minute
 	}
 	t.Run("rack", func(t *testing.T) {
 		b := c.open(t, oneRack())

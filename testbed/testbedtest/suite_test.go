@@ -215,7 +215,7 @@ func TestSuiteSeesDefects(t *testing.T) {
 	for name, def := range broken {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			// The part that must see it is enough, if it is not the whole.
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestDriver$/^"+strings.ReplaceAll(def.seen, "/", "$/^")+"$")

@@ -416,7 +416,7 @@ func TestKills(t *testing.T) {
 	c.start(1)
 	c.start(2)
 	began := time.Now()
-	deadline := time.After(time.Duration(updates)*100*time.Millisecond + 30*time.Second)
+	deadline := time.After(time.Duration(updates)*500*time.Millisecond + 2*time.Minute)
 	var moved, back []time.Duration
 	var victim commit.Node // who is dead and has not been replaced
 	var killed, replaced time.Time
@@ -582,7 +582,7 @@ func controller(t *testing.T, cfg ControllerConfig) (*Controller, <-chan Entry) 
 // await is the next entry that is wanted.
 func await(t *testing.T, events <-chan Entry, what string, want func(Entry) bool) Entry {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e := <-events:
@@ -683,7 +683,7 @@ func TestJoinAndLeave(t *testing.T) {
 	e := await(t, events, "job 1 alone", committed(1))
 	arrived := func(n commit.Node, txn commit.Txn) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); hosts[n].State().Compare(txn) < 0; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); hosts[n].State().Compare(txn) < 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%v never came to %v", txn, n)
 			}
@@ -891,7 +891,7 @@ func TestDrift(t *testing.T) {
 // A host waits for the lock no longer than until its job has found out that nobody will
 // ever tell it more, and a Next that waits ends with its context or its host.
 func TestNextWhileLocked(t *testing.T) {
-	h := member(t, HostConfig{Controller: "127.0.0.1:1", Job: 1, Hosts: 1, Run: 1, Times: times})
+	h := member(t, HostConfig{Controller: "127.0.0.1:1", Job: 1, Hosts: 1, Run: 1, Times: commit.Times{Resend: 15 * time.Millisecond, Attempts: 8, Interval: 5 * time.Millisecond, Lease: 4 * time.Second}})
 	prepare := func(seq uint64) {
 		h.take(toWire(&commit.Message{Kind: commit.Prepare, To: commit.Node{Job: 1}, Run: 1, Txn: commit.Txn{Epoch: 1, Seq: seq}}))
 		for {

@@ -63,7 +63,7 @@ type site struct {
 
 // open starts an Aggregator, number 0, for some jobs.
 func open(t testing.TB, report time.Duration, jobs ...control.Job) *site {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tr := &data.TCP{}
 	l, err := tr.Listen(ctx, "127.0.0.1:0")
 	if err != nil {

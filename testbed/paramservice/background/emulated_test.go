@@ -511,7 +511,7 @@ func TestInterference(t *testing.T) {
 		p.Tensors = append(p.Tensors, control.Tensor{Elements: 2500, Work: 100 * time.Microsecond})
 		p.backward = append(p.backward, 2*time.Millisecond)
 	}
-	const iterations = 400
+	const iterations = 1200
 	tr, j := s.begin(p, iterations)
 	bad := heaviest(p.Job, s.settled(tr))
 	stop := l.load(s.on[bad], 32)

@@ -284,7 +284,7 @@ func newService(t testing.TB, j control.Job, aggregators int, transport func(id 
 
 // newServiceOn is one whose workers use that transport, and wait so long.
 func newServiceOn(t testing.TB, j control.Job, aggregators int, workers data.Transport, transport func(id int32) data.Transport, patience migrate.Times) *service {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	s := &service{t: t, ctx: ctx, job: j, servers: map[int32]*aggregator.Server{}, transport: transport}
 	var ends []control.Link
 	for r := range j.Workers {
@@ -449,7 +449,7 @@ func TestMigrations(t *testing.T) {
 func TestStatic(t *testing.T) {
 	const iterations = 20
 	j := newJob(2, 100, 2000, 30, 9)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	var servers []control.Peer

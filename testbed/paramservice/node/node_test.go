@@ -31,7 +31,7 @@ type process struct {
 func start(t testing.TB, part string, config any) *process {
 	t.Helper()
 	p := &process{servicetest.Start(t, part), t}
-	kill := time.AfterFunc(time.Minute, func() { p.Cmd.Process.Kill() })
+	kill := time.AfterFunc(5*time.Minute, func() { p.Cmd.Process.Kill() })
 	t.Cleanup(func() { p.Stdin.Close(); p.Cmd.Wait(); kill.Stop() })
 	p.say(config)
 	return p

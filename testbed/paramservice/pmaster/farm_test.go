@@ -53,7 +53,7 @@ const lease = time.Second
 // newFarm starts one whose planner never acts by measured speed unless the test wants that.
 func newFarm(t testing.TB, change func(*farm)) *farm {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	f := &farm{t: t, ctx: ctx, changed: make(chan struct{}), running: map[int32]*running{}, address: "127.0.0.1:0"}
 	f.cfg = pmaster.Config{Plan: paramservice.DefaultMaster(), Pool: f, State: filepath.Join(t.TempDir(), "epoch"), Times: times, Lease: lease, Grace: lease, Profile: 3, Emit: f.emit}
 	if change != nil {
@@ -96,7 +96,7 @@ func (f *farm) stop() {
 	f.mu.Lock()
 	m, srv := f.master, f.server
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := m.Close(ctx); err != nil {
 		f.t.Error(err)

@@ -51,7 +51,7 @@ type host struct {
 }
 
 func newHost(t *testing.T) *host {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	f := &farm{t: t, ctx: ctx, changed: make(chan struct{}), running: map[int32]*running{}}
 	h := &host{farm: f, aggs: map[int32]*child{}}
 	plan := paramservice.DefaultMaster()
