@@ -537,14 +537,14 @@ func (c *checker) expect(e *Expect) {
 		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains(fractions, e.Metric) || e.Statistic == results.Correlation) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
-		if most := c.lab.most(); study == nil && e.Gate && r.Predictor != "value" && m.unit == "bit/s" && !r.Relative && most > 0 && r.Tolerance >= most {
+		if most := c.lab.most(); e.Gate && r.Predictor != "value" && m.unit == "bit/s" && !r.Relative && most > 0 && r.Tolerance >= most {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))
 		}
 	case e.Bound == "within" && e.Metric != "sum_errors":
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")
 	}
 	if e.Gate && r.Predictor == "value" && !c.reported(e.At+".value") && !c.reported(e.At+".tolerance") {
-		c.vacuous(e, r)
+		c.vacuous(e, r, known[e.Metric].unit)
 	}
 	e.resolved, e.unit = r, known[e.Metric].unit
 }
@@ -564,20 +564,17 @@ func (c *checker) short(path string, d inventory.Duration) {
 	}
 }
 
-// Metrics that are never negative, and those of them that are never more than 1.
-var (
-	fractions  = []string{"share", "granted", "jain"}
-	quantities = append([]string{"goodput", "wire_rate", "link_rate"}, fractions...)
-)
+// fractions are metrics that are never negative and never more than 1. Rates are never negative either.
+var fractions = []string{"share", "granted", "jain"}
 
 // vacuous reports a bound that nothing which can be measured breaks.
-func (c *checker) vacuous(e *Expect, r results.Expect) {
+func (c *checker) vacuous(e *Expect, r results.Expect, unit string) {
 	by := r.Tolerance
 	if r.Relative {
 		by *= math.Abs(r.Value)
 	}
 	switch {
-	case r.Bound == "at-least" && slices.Contains(quantities, r.Metric) && r.Value-by <= 0:
+	case r.Bound == "at-least" && (slices.Contains(fractions, r.Metric) || unit == "bit/s" || unit == "1/s") && r.Value-by <= 0:
 		c.Problemf(e.At+".value", "write more, or gate = false", "a %s of 0 would pass: nothing is judged", r.Metric)
 	case r.Bound == "at-most" && slices.Contains(fractions, r.Metric) && r.Value+by >= 1:
 		c.Problemf(e.At+".value", "write less, or gate = false", "a %s of 1, which is the most, would pass: nothing is judged", r.Metric)

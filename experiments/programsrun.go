@@ -119,7 +119,7 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 			point.Findings = append(point.Findings, rightResults(w.Name, reading.Wrong))
 		}
 		if a := ps[i].SHARP; a != nil {
-			point.Findings = append(point.Findings, a.findings(w, own, links)...)
+			point.Findings = append(point.Findings, a.findings(w, own, links, neighbour(works, i))...)
 		}
 	}
 	if err != nil {
@@ -500,7 +500,7 @@ func (p *Program) bound(inv *inventory.Inventory, w *program.Workload, infiniban
 
 // findings hold what a program's own logs say of SHARP, and what hosts sent, against what it
 // asked for.
-func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links *linkLoads) []results.Finding {
+func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links *linkLoads, other string) []results.Finding {
 	log := &sharp.JobLog{}
 	for _, o := range outputs {
 		for _, text := range [][]byte{o.Stdout, o.Stderr} {
@@ -511,7 +511,11 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links
 	}
 	e := sharp.Evidence{Log: log, Want: sharp.TreeType(a.Tree), Asked: a.ask().Quota, Ranks: len(w.Hosts) * max(1, w.PerHost), Hosts: len(w.Hosts)}
 	if a.Traffic != "ignore" {
-		e.Reduced = w.Reduced()
+		e.Reduced, _ = w.Reduced()
+		e.Doubt = w.Doubt()
+		if other != "" {
+			e.Doubt = fmt.Sprintf("program %s runs on its hosts, too", other)
+		}
 		for _, h := range w.Hosts {
 			if sent, ok := links.sent(h.Name); ok {
 				e.Sent = append(e.Sent, sent)
@@ -520,6 +524,19 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links
 		e.TrafficRequired = a.Traffic == "required"
 	}
 	return e.Findings(w.Name)
+}
+
+// neighbour is another program that runs on hosts of the i-th; empty: none does.
+func neighbour(works []*program.Workload, i int) string {
+	for k, other := range works {
+		shared := func(h program.Host) bool {
+			return slices.ContainsFunc(works[i].Hosts, func(o program.Host) bool { return o.Name == h.Name })
+		}
+		if k != i && slices.ContainsFunc(other.Hosts, shared) {
+			return other.Name
+		}
+	}
+	return ""
 }
 
 // sent is what a host sent over all its links, bytes, from the first to the last sample.

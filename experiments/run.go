@@ -91,11 +91,10 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 		r.rec.ExitCode = o.ExitCode(err)
 	}
 	r.rec.Failure = failure(runErr, s.inv)
-	errs := []error{runErr}
-	if err := r.dir.Close(); err != nil && !errors.Is(runErr, err) {
+	errs := []error{runErr, r.dir.Finish(r.rec)} // while there is room that is reserved for it
+	if err := r.dir.Close(); err != nil && !errors.Is(errors.Join(errs...), err) {
 		errs = append(errs, err)
 	}
-	errs = append(errs, r.dir.Finish(r.rec))
 	return r.rec, r.dir, errors.Join(errs...)
 }
 
@@ -454,7 +453,7 @@ func (r *run) closeTestbed(ctx context.Context) error {
 // point deploys and measures one point. The point returned holds what was
 // measured, also with an error.
 func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error) {
-	point := &results.Point{}
+	point := &results.Point{Labels: p.Labels}
 	base, err := r.baseline(ctx, p)
 	if err != nil {
 		return point, err

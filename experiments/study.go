@@ -162,7 +162,7 @@ func (r *run) endStudy() (err error) {
 		r.rec.Summary = r.spec.study().headline()
 	}
 	r.ratios()
-	r.rec.Published = r.spec.published()
+	r.rec.Published = r.spec.published(r.rec.Scale)
 	r.rec.Reproduced = r.rec.Reproduce()
 	return err
 }
@@ -185,7 +185,9 @@ func (r *run) ratios() {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && format(p.Params[c.Key]) == c.Reference {
 			of := map[string]float64{}
 			for _, f := range p.Phases[0].Figures {
-				of[f.Metric] = f.Value
+				if f.Of == results.Cluster && f.Kind != results.Predicted {
+					of[f.Metric] = f.Value
+				}
 			}
 			reference[others(p)] = of
 		}
@@ -197,7 +199,7 @@ func (r *run) ratios() {
 			continue // it ended early
 		}
 		for _, f := range p.Phases[0].Figures {
-			if v := ref[f.Metric]; f.Of == results.Cluster && v > 0 {
+			if v := ref[f.Metric]; f.Of == results.Cluster && f.Kind != results.Predicted && v > 0 {
 				p.Phases[0].Figures = append(p.Phases[0].Figures, exactly(f.Metric+ratio, format(p.Params[c.Key]), f.Kind, "1", f.Value/v))
 			}
 		}

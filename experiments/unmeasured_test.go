@@ -1,6 +1,8 @@
 package experiments
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,10 +18,23 @@ func TestUnmeasured(t *testing.T) {
 	}{
 		{"both in phases", nil, ""},
 		{"one ends within the warm-up", []string{"job.B.duration=1s"}, "B"},
+		{"one ends within the warm-up, of a point that is meant", []string{"job.B.duration=1s", "expect.0.at=['switch.lanes=240']", "expect.1.at=['switch.lanes=240']"}, "B"},
 		{"one ends within the warm-up, and others are meant", []string{"job.B.duration=1s", "expect.0.of=A@*", "expect.1.of=A"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			spec, err := Load("quickstart.toml", c.sets...)
+			text, err := os.ReadFile("quickstart.toml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(t.TempDir(), "exp.toml")
+			if err := os.WriteFile(file, append(text, "\n[[sweep]]\nkey = \"switch.lanes\"\nvalues = [240, 120]\n"...), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			rack, err := filepath.Abs("racks/three-hosts.toml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, err := Load(file, append(c.sets, "inventory="+rack)...)
 			if err != nil {
 				t.Fatal(err)
 			}

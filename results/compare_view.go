@@ -44,14 +44,8 @@ func (rec *Record) comparing() *comparing {
 	return v
 }
 
-// lowerIsBetter of a metric in a unit: times should be short, and little be used up; all
-// else should be high.
-func lowerIsBetter(metric, unit string) bool {
-	return unit == "s" || slices.Contains([]string{"used_machines", "machine_hours", "fragmentation", "cross_traffic"}, metric)
-}
-
 func better(metric, unit string) string {
-	if lowerIsBetter(metric, unit) {
+	if Better(metric, unit) < 0 {
 		return "lower is better"
 	}
 	return "higher is better"
@@ -94,7 +88,7 @@ func (v *comparing) sorted(metric string) []string {
 		}
 	}
 	sign := 1.0
-	if !lowerIsBetter(metric, v.unit(metric)) {
+	if Better(metric, v.unit(metric)) >= 0 {
 		sign = -1
 	}
 	rank := func(value string) (int, float64) {

@@ -364,3 +364,16 @@ func TestCSVRow(t *testing.T) {
 		t.Errorf("%q, %v", rows[1][1], err)
 	}
 }
+
+// TestMarkdownText: what hosts say is text, and no link, picture, heading or mention.
+func TestMarkdownText(t *testing.T) {
+	for in, want := range map[string]string{
+		"[approve](https://evil.example) ![](x)\r# PASS": `\[approve\](https://evil.example) !\[\](x)�\# PASS`,
+		"ask @admin, or root@h1 of A@tor1":               "ask @\u200badmin, or root@h1 of A@tor1",
+		"a|b `c` <d> \\|":                                "a\\|b \\`c\\` &lt;d&gt; \\\\\\|",
+	} {
+		if got := MarkdownText(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

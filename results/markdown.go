@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // maxMarkdownRows bounds the tables of a summary: a job summary may have a megabyte.
@@ -194,6 +195,7 @@ func WriteMarkdownTable(w io.Writer, head []string, rows [][]string) error {
 // MarkdownText is text that stands for itself in Markdown and in a cell of a table.
 func MarkdownText(s string) string {
 	var b strings.Builder
+	before := ' '
 	for _, r := range printable(s) {
 		switch r {
 		case '&':
@@ -205,9 +207,14 @@ func MarkdownText(s string) string {
 		case '|', '\\', '`', '*', '_', '[', ']', '#', '~':
 			b.WriteRune('\\')
 			b.WriteRune(r)
+		case '@':
+			if b.WriteRune(r); !unicode.IsLetter(before) && !unicode.IsDigit(before) {
+				b.WriteRune('\u200b') // mentions nobody
+			}
 		default:
 			b.WriteRune(r)
 		}
+		before = r
 	}
 	return strings.Join(strings.Fields(b.String()), " ")
 }

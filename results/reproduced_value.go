@@ -37,12 +37,8 @@ func (p PublishedValue) reproduced(points []Point) Reproduction {
 		}
 		var figures []Figure
 		for _, point := range c.repeats {
-			for _, ph := range point.Phases {
-				for _, f := range ph.Figures {
-					if f.Metric == p.Metric && f.Kind != Predicted && finite(f.Value, f.Lo, f.Hi) && Glob(cmp.Or(p.Of, Cluster), f.Of) {
-						figures = append(figures, f)
-					}
-				}
+			if f, ok := p.found(&point); ok {
+				figures = append(figures, f)
 			}
 		}
 		if len(figures) == 0 {
@@ -78,6 +74,27 @@ func (p PublishedValue) reproduced(points []Point) Reproduction {
 		r.Word, r.Why = ReproducedUndecided, "the interval is too wide to tell by how much"
 	}
 	return r
+}
+
+// found is what one repeat came to: the mean of all subjects that are meant, in all phases that may be judged. Only
+// repeats say how much it differs from itself.
+func (p PublishedValue) found(point *Point) (mean Figure, ok bool) {
+	n := 0.0
+	for i, ph := range point.Phases {
+		if point.UnsoundIn(i) != "" {
+			continue
+		}
+		for _, f := range ph.Figures {
+			if f.Metric == p.Metric && f.Kind != Predicted && finite(f.Value, f.Lo, f.Hi) && Glob(cmp.Or(p.Of, Cluster), f.Of) {
+				if n++; n == 1 {
+					mean = f
+					continue
+				}
+				mean.Value, mean.Lo, mean.Hi = mean.Value+(f.Value-mean.Value)/n, mean.Lo+(f.Lo-mean.Lo)/n, mean.Hi+(f.Hi-mean.Hi)/n
+			}
+		}
+	}
+	return mean, n > 0
 }
 
 // shortLabels are labels as one text, by the last parts of their keys.

@@ -276,6 +276,9 @@ func (d *Dir) Save(rec *Record) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
 	}
+	if len(data) >= MaxRecord { // the old one stays, which somebody can read
+		return fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, bounded.ErrTooLarge)
+	}
 	err = d.WriteFile(RecordFile, append(data, '\n'))
 	if d.reserved.Load() > 0 { // it goes on: the last one will be larger
 		d.reserve(int64(len(data)))
@@ -453,10 +456,10 @@ func removeAll(path string) error {
 // that of a run that was killed as it began.
 const Abandoned = time.Hour
 
-// Sweep removes from a directory of runs what nobody wants: what was put aside, also by one that was
-// killed, directories of runs that were killed before they had a record, and the room that runs
-// reserved which are over.
-func Sweep(parent string) error {
+// Sweep removes from a directory of runs, or of what else has such names, what nobody wants: what was put aside, also
+// by one that was killed, directories of what was killed before it had its record, a file of that name, and the room
+// that runs reserved which are over.
+func Sweep(parent, record string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return err
@@ -468,7 +471,7 @@ func Sweep(parent string) error {
 		case strings.HasPrefix(e.Name(), aside):
 			errs = append(errs, removeAll(path))
 		case !e.IsDir() || !ofRun(e.Name()) || Running(path):
-		case isRun(path):
+		case isFile(filepath.Join(path, record)):
 			if err := os.Remove(filepath.Join(path, reserveFile)); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
@@ -774,8 +777,10 @@ func find(root, ref string) (string, error) {
 	return "", fmt.Errorf("%w: %q fits %s", ErrAmbiguous, ref, strings.Join(hits, ", "))
 }
 
-func isRun(path string) bool {
-	st, err := os.Stat(filepath.Join(path, RecordFile))
+func isRun(path string) bool { return isFile(filepath.Join(path, RecordFile)) }
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular()
 }
 

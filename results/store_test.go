@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 func TestRunDirectory(t *testing.T) {
@@ -304,6 +306,21 @@ func TestRunningBeside(t *testing.T) {
 }
 
 // TestSweep: what a killed start left goes, once it is old and nobody holds it; all else stays.
+// TestSaveBounded: a record that nobody could read does not take the place of one that everybody can.
+func TestSaveBounded(t *testing.T) {
+	d, err := Create(t.TempDir(), &Record{Name: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.Save(&Record{Name: "r", Title: strings.Repeat("x", MaxRecord)}); !errors.Is(err, bounded.ErrTooLarge) {
+		t.Errorf("%v", err)
+	}
+	if rec, err := ReadRecord(d.Path); err != nil || rec.Title != "" {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestSweep(t *testing.T) {
 	root := t.TempDir()
 	old := time.Now().Add(-2 * Abandoned)
@@ -345,7 +362,7 @@ func TestSweep(t *testing.T) {
 		create(true, old): true, create(false, time.Now()): true, create(false, old): false,
 		filepath.Base(live.Path): true, "notes": true,
 	}
-	if err := Sweep(root); err != nil {
+	if err := Sweep(root, RecordFile); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range stay {

@@ -467,6 +467,14 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 		}
 		c.Bottleneck = predicted[0].Bottleneck
 		ofRun = m.Counted && !slices.ContainsFunc(predicted, func(p Figure) bool { return !p.OfRun })
+		if ofRun && len(observed) == len(predicted) { // each is held against its own: the interval is that of errors
+			errors := slices.Clone(observed)
+			for i, p := range predicted {
+				errors[i] = errors[i].Affine(1, c.Predicted-p.Value)
+			}
+			k := Combine(errors)
+			m.Lo, m.Hi = m.Value+(k.Lo-k.Value), m.Value+(k.Hi-k.Value)
+		}
 	}
 	if !finite(m.Value, m.Lo, m.Hi, c.Predicted) {
 		c.Measured, c.Lo, c.Hi, c.Predicted = 0, 0, 0, 0

@@ -574,6 +574,7 @@ func TestRepeatsThatCancel(t *testing.T) {
 		{"off to both sides", []float64{.3, .7}, []float64{.5, .5}, Inconclusive},
 		{"one of three off", []float64{.5, .56, .5}, []float64{.5, .5, .5}, Inconclusive},
 		{"each as it was predicted", []float64{.3, .7}, []float64{.31, .69}, Pass},
+		{"predicted to both sides", []float64{.5, .5}, []float64{.3, .7}, Inconclusive},
 		{"each far off to one side", []float64{.7, .7}, []float64{.5, .5}, Fail},
 		{"one without a prediction", []float64{.5, .53}, []float64{.5}, Inconclusive},
 	} {

@@ -148,10 +148,10 @@ func baselineUnsetCommand() *cli.Command {
 	}
 }
 
-// indexOrNone opens an index, or reads all runs where the disk is too full for one.
+// indexOrNone opens an index, or reads all runs where there can be none: on a disk that is too full, or over a network.
 func indexOrNone(ctx context.Context, root string) (*history.Index, error) {
 	x, err := history.Open(ctx, root)
-	if errors.Is(err, history.ErrFull) {
+	if errors.Is(err, history.ErrFull) || errors.Is(err, history.ErrFileSystem) {
 		return history.InMemory(ctx, root)
 	}
 	return x, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/inabench/inabench/results"
@@ -105,22 +104,16 @@ func (m Move) String() string {
 // counts says whether a move makes a night fail.
 func (m Move) counts() bool { return m.Effect == Worse && m.Accepted == "" && !m.Doubtful }
 
-// more are metrics of which more is better, less those of which less is. Of all others, such
-// as what a link carries, neither is.
-var (
-	more = strings.Fields("share goodput total_goodput wire_rate jain step_rate iterations algbw busbw throughput speed avg_speed min_speed de ina_score cpu_saving cpu_reduction correlation")
-	less = strings.Fields("rtt jct avg_jct step_time iteration_time avg_iteration_time iteration_comm_time comm_time epoch_time training_time run_time machine_hours stall loss sum_errors latency")
-)
-
-// effect is what it means that a metric is lower or higher.
-func effect(metric string, s trend.State) Effect {
+// effect is what it means that a metric in a unit is lower or higher.
+func effect(metric, unit string, s trend.State) Effect {
+	better := results.Better(metric, unit)
 	switch {
-	case slices.Contains(more, metric) && s == trend.Lower, slices.Contains(less, metric) && s == trend.Higher:
+	case better == 0:
+		return Another
+	case better > 0 == (s == trend.Lower):
 		return Worse
-	case slices.Contains(more, metric), slices.Contains(less, metric):
-		return Better
 	}
-	return Another
+	return Better
 }
 
 // judge holds the figures of the night's runs against those of the nights before, each in
@@ -154,7 +147,8 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 		}
 		accepted := func(s *history.Series, since int) string {
 			for _, b := range baselines {
-				if b.Experiment == s.Experiment && b.Setting == s.Setting && slices.ContainsFunc(s.Nights[since:], func(night history.Night) bool { return night.Run == b.Run }) {
+				at := slices.IndexFunc(s.Nights[since:], func(night history.Night) bool { return night.Run == b.Run })
+				if b.Experiment == s.Experiment && b.Setting == s.Setting && at >= 0 && !worsened(s, since, since+at, o) {
 					return b.Reason + " (baseline " + b.Run + ")"
 				}
 			}
@@ -184,19 +178,19 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 				if v.Visible > 2*float64(o.Relevant) {
 					n.Judged.Blind++
 				}
-				seen = append(seen, stateOf(of, s.Metric, v, 1))
+				seen = append(seen, stateOf(of, s.Metric, s.Unit, v, 1))
 				continue
 			}
 			n.Judged.Metrics[s.Metric]++
 			n.Judged.Expected += float64(o.FalseAlarms)
 			m := Move{
 				Item: d.Name, Experiment: s.Experiment, Setting: s.Setting, Point: s.Point, Phase: s.Phase, Metric: s.Metric, Of: s.Of, Unit: s.Unit, Kind: s.Kind,
-				Effect: effect(s.Metric, v.State), Verdict: v, Since: s.Nights[v.Since].Run, SinceStarted: s.Nights[v.Since].Started,
+				Effect: effect(s.Metric, s.Unit, v.State), Verdict: v, Since: s.Nights[v.Since].Run, SinceStarted: s.Nights[v.Since].Started,
 				New: v.Since == last || last > 0 && isNew(s, o), Repeats: v.Noise.ForChange(float64(o.Relevant)), Accepted: accepted(s, v.Since), Doubtful: d.Status == Undecided,
 			}
 			n.Moves = append(n.Moves, m)
 			if m.Accepted == "" {
-				seen = append(seen, stateOf(of, s.Metric, v, last+1-v.Since))
+				seen = append(seen, stateOf(of, s.Metric, s.Unit, v, last+1-v.Since))
 				worse = worse || m.Effect == Worse
 			}
 		}
@@ -213,10 +207,23 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 	return nil
 }
 
+// worsened says whether the newest night is worse than an earlier one that was accepted: what was accepted is the change
+// until then. Those before since say what nights differ by.
+func worsened(s *history.Series, since, accepted int, o Judge) bool {
+	nights := s.Trend()
+	last := len(nights) - 1
+	if accepted == last {
+		return false
+	}
+	pair := trend.Pair{Before: nights[accepted], After: nights[last], Earlier: nights[:since], Exact: s.Kind == results.Simulated}
+	v, err := pair.Judge(o.options())
+	return err == nil && (v.State == trend.Lower || v.State == trend.Higher) && effect(s.Metric, s.Unit, v.State) == Worse
+}
+
 // stateOf is what a verdict on so many nights says of how fast its subject is.
-func stateOf(of unit, metric string, v trend.Verdict, nights int) state {
+func stateOf(of unit, metric, in string, v trend.Verdict, nights int) state {
 	s := state{unit: of, metric: metric, slower: -v.Shift, noise: v.Noise.Nights / math.Sqrt(float64(nights))}
-	if effect(metric, trend.Higher) == Worse {
+	if effect(metric, in, trend.Higher) == Worse {
 		s.slower = 1 - 1/(1+v.Shift)
 	}
 	return s

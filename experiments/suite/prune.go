@@ -42,7 +42,7 @@ func Prune(root string, keep int, dry bool) ([]*Night, error) {
 	if dry {
 		return removed, nil
 	}
-	if err := results.Sweep(filepath.Join(root, Folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := results.Sweep(filepath.Join(root, Folder), File); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return removed, fmt.Errorf("prune nights: %w", err)
 	}
 	return removed, nil

@@ -160,7 +160,7 @@ func (n *Night) others() []string {
 // WriteMarkdown writes a night for a job summary or a comment.
 func WriteMarkdown(w io.Writer, n *Night) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n%s, in %s. ", cell(n.headline()), n.counts(), n.budget())
+	fmt.Fprintf(&b, "## %s\n\n%s, in %s. ", results.MarkdownText(n.headline()), n.counts(), n.budget())
 	if n.Judged.Figures > 0 {
 		fmt.Fprintf(&b, "%s.", n.Judged.figures(len(n.worse())))
 	}
@@ -171,7 +171,7 @@ func WriteMarkdown(w io.Writer, n *Night) error {
 		}
 		fmt.Fprintf(&b, "\n**%s**\n\n", title)
 		for _, l := range lines {
-			fmt.Fprintf(&b, "- %s\n", cell(l))
+			fmt.Fprintf(&b, "- %s\n", results.MarkdownText(l))
 		}
 	}
 	list("Why", n.Reasons)
@@ -196,15 +196,10 @@ func WriteMarkdown(w io.Writer, n *Night) error {
 		if d.last() != nil {
 			took = elapsed(d.took())
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(d.Name), d.Status, took, cell(d.Message))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", results.MarkdownText(d.Name), d.Status, took, results.MarkdownText(d.Message))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// cell is text that Markdown takes as it is, also in a table.
-func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "*", `\*`, "_", `\_`, "`", "'", "@", "@\u200b").Replace(s)
 }
 
 // junitSuites is a night; its suites are items.

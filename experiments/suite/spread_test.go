@@ -35,7 +35,7 @@ func worseAt(point, metric string, shift float64) Move {
 	if shift < 0 {
 		state = trend.Lower
 	}
-	return Move{Item: "policies", Point: point, Metric: metric, Of: "cluster", Effect: effect(metric, state), Verdict: trend.Verdict{State: state, Shift: shift}}
+	return Move{Item: "policies", Point: point, Metric: metric, Of: "cluster", Effect: effect(metric, map[string]string{"avg_jct": "s"}[metric], state), Verdict: trend.Verdict{State: state, Shift: shift}}
 }
 
 func TestSpreads(t *testing.T) {

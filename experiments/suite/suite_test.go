@@ -16,6 +16,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/history"
 	"github.com/inabench/inabench/results/trend"
 	"github.com/inabench/inabench/testbed"
 )
@@ -236,20 +237,40 @@ func TestOneNightAtATime(t *testing.T) {
 
 func TestEffect(t *testing.T) {
 	for _, tt := range []struct {
-		metric string
-		state  trend.State
-		want   Effect
+		metric, unit string
+		state        trend.State
+		want         Effect
 	}{
-		{"goodput", trend.Lower, Worse}, {"goodput", trend.Higher, Better}, {"jct", trend.Higher, Worse}, {"rtt", trend.Lower, Better},
-		{"link_rate", trend.Lower, Another}, {"something of yours", trend.Higher, Another},
+		{"goodput", "bit/s", trend.Lower, Worse}, {"goodput", "bit/s", trend.Higher, Better}, {"jct", "s", trend.Higher, Worse}, {"rtt", "s", trend.Lower, Better},
+		{"queueing", "s", trend.Higher, Worse}, {"queueing_ratio", "1", trend.Higher, Worse}, {"refused", "1", trend.Higher, Worse}, {"min_speed", "1", trend.Lower, Worse},
+		{"link_rate", "bit/s", trend.Lower, Another}, {"something of yours", "1", trend.Higher, Another},
 	} {
-		if got := effect(tt.metric, tt.state); got != tt.want {
+		if got := effect(tt.metric, tt.unit, tt.state); got != tt.want {
 			t.Errorf("%s %s: %s, want %s", tt.metric, tt.state, got, tt.want)
 		}
 	}
-	for _, m := range more {
-		if slices.Contains(less, m) {
-			t.Errorf("more and less of %s are better", m)
+}
+
+// TestWorsened: a change that was accepted is no leave for the next.
+func TestWorsened(t *testing.T) {
+	series := func(v ...float64) *history.Series {
+		s := &history.Series{Metric: "goodput", Unit: "bit/s", Kind: results.Measured}
+		for i := range 30 { // with some noise
+			s.Nights = append(s.Nights, history.Night{Figures: trend.Night{100 + float64(i%5-2)/4}})
+		}
+		for _, x := range v {
+			s.Nights = append(s.Nights, history.Night{Figures: trend.Night{x}})
+		}
+		return s
+	}
+	for _, c := range []struct {
+		nights []float64 // after 30 at 100, of which the second is accepted
+		want   bool
+	}{
+		{[]float64{94, 94.1}, false}, {[]float64{94, 94, 94.2}, false}, {[]float64{94, 94, 94, 97}, false}, {[]float64{94, 94, 50}, true}, {[]float64{94, 94, 94, 94, 90}, true},
+	} {
+		if got := worsened(series(c.nights...), 30, 31, Judge{}); got != c.want {
+			t.Errorf("%v: %t", c.nights, got)
 		}
 	}
 }
@@ -320,7 +341,7 @@ func TestReports(t *testing.T) {
 			"  1. link h1-tor1 of rack, 96.0 % of the weight: 2 jobs that it limits are 5.0 % slower\n  2. worker on h1 of rack, 4.0 % of the weight: 1 job that it limits is 5.1 % slower\n",
 			"since the last good night, 2026-11-20T02-00-00Z-Y\n  kernel 6.12",
 			"better: rtt of B in a, phase 2: 1.00 ms, 2.00 ms before: lower by 50.0 %\n"},
-		md.String(): {"## FAIL  nightly\n", `| a | fail | 1 min 00 s | goodput A \| too &lt;low> |`, "@\u200bci"},
+		md.String(): {"## FAIL nightly\n", `| a | fail | 1 min 00 s | goodput A \| too &lt;low&gt; |`, "@\u200bci"},
 		junit.String(): {`<failure message="goodput A | too &lt;low&gt;" type="fail">`, `<error message="host h1: unreachable" type="host">`,
 			`<failure message="goodput of A in a: 19.0 Mbit/s, 20.0 Mbit/s before: lower by 5.0 %" type="goodput">1. link h1-tor1 of rack`, `name="288 figures as before"`},
 	} {
@@ -372,6 +393,10 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 		names[n.ID] = fmt.Sprint(i, " ", what)
+		dir, old := filepath.Join(root, Folder, n.ID), time.Now().Add(-2*results.Abandoned) // nobody has written to it for long
+		if err := errors.Join(os.Chtimes(filepath.Join(dir, File), old, old), os.Chtimes(dir, old, old)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	left := filepath.Join(root, Folder, ".gone-half")
 	for _, dir := range []string{left, filepath.Join(root, Folder, "unreadable")} {

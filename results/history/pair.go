@@ -227,8 +227,8 @@ func (f *PairFigure) judge(earlier []trend.Night, pairs int, o PairOptions) erro
 		return nil
 	}
 	pair := trend.Pair{Before: f.Before, After: f.After, Earlier: earlier, Exact: f.Kind == results.Simulated || exactly(f.Metric), Within: o.Within}
-	if len(earlier) > 0 && f.Kind == results.Simulated {
-		pair.Earlier = nil // the same seed brings the same figures
+	if pair.Exact { // they do not differ by chance, so that earlier ones tell nothing of these
+		pair.Earlier = nil
 	}
 	// Many figures are looked at: all of them together may be wrong as often as one.
 	v, err := pair.Judge(trend.Options{Relevant: o.Relevant, FalseAlarms: 0.05 / float64(max(pairs, 1))})

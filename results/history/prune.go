@@ -42,7 +42,7 @@ func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 	if dry {
 		return removed, nil
 	}
-	if err := results.Sweep(x.root); err != nil {
+	if err := results.Sweep(x.root, results.RecordFile); err != nil {
 		return removed, fmt.Errorf("prune runs: %w", err)
 	}
 	_, err = x.Update(ctx)

@@ -130,7 +130,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.stop() // streams end by themselves
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil { // a download that nobody reads
 		server.Close()

@@ -127,7 +127,7 @@ func (r *Reading) iperfGoodput(client, server *iperfOutput, got *iperfSum) error
 		s.T, s.V = append(s.T, i.Sum.End), append(s.V, total)
 	}
 	if len(s.T) < 3 { // one interval
-		r.add("goodput", "", got.Rate, len(s.T))
+		r.add("goodput", "", got.Rate, 1) // a single reading
 		return nil
 	}
 	if err := r.addRate("goodput", "", 8, s); err != nil {

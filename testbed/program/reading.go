@@ -58,6 +58,10 @@ type Reading struct {
 
 // add adds an exact figure, drawn from n repetitions inside the program.
 func (r *Reading) add(metric, of string, v float64, n int) {
+	if len(r.Figures) >= mostFigures {
+		r.note("more than %d figures: those after them are left out", mostFigures)
+		return
+	}
 	r.Figures = append(r.Figures, results.Figure{
 		Metric: metric, Of: of, Kind: results.Measured, Value: v, Lo: v, Hi: v, N: n, Unit: Units[metric],
 	})
@@ -86,7 +90,16 @@ func (r *Reading) addMean(metric, of string, v []float64) {
 	r.Figures = append(r.Figures, f)
 }
 
+// Bounds of what is kept of what a program says: of one that says more, what it said first.
+const (
+	mostNotes   = 100
+	mostFigures = 10_000
+)
+
 func (r *Reading) note(format string, args ...any) {
+	if len(r.Notes) >= mostNotes {
+		return
+	}
 	text := fmt.Sprintf(format, args...)
 	for _, n := range r.Notes {
 		if n == text {

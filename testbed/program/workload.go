@@ -295,7 +295,7 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 			return err
 		}
 		r.About(part)
-		all.Figures = append(all.Figures, r.Figures...)
+		all.Figures = append(all.Figures, r.Figures[:min(len(r.Figures), mostFigures-min(mostFigures, len(all.Figures)))]...)
 		arrived = append(arrived, r.arrived)
 		for _, n := range r.Notes {
 			all.note("%s", n)
@@ -423,13 +423,16 @@ func (r *Reading) total(name string, arrived []*results.Series) {
 // ranked is a rank in a worker's own log: NCCL's "rank 3 nranks 8", or "RANK=3", "[rank3]".
 var ranked = regexp.MustCompile(`(?i)\[?\brank[ =:]?(\d+)\b`)
 
+// mostRanked is how often a log may name a rank before the rest of it is not looked at.
+const mostRanked = 100_000
+
 // RankHosts says on which host each rank ran, by what the hosts' own processes printed: under
 // an elastic launcher neither the order of hosts nor an earlier run says so. One that several
 // hosts claim is left out.
 func RankHosts(outputs []Output) map[int]string {
 	hosts, twice := map[int]string{}, map[int]bool{}
 	for _, o := range outputs {
-		for _, m := range ranked.FindAllSubmatch(o.Stdout, -1) {
+		for _, m := range ranked.FindAllSubmatch(o.Stdout, mostRanked) {
 			n, err := strconv.Atoi(string(m[1]))
 			if err != nil {
 				continue
@@ -449,9 +452,9 @@ func RankHosts(outputs []Output) map[int]string {
 // Reduced is how many bytes nccl-tests all-reduces in all, by its source: each size so many
 // times out of place and in place, and once more each to check the result, after five of the
 // smallest and the largest to warm up. 0: nobody knows, of other programs.
-func (w *Workload) Reduced() (sum float64) {
+func (w *Workload) Reduced() (sum, calls float64) {
 	if w.Kind != NCCL {
-		return 0
+		return 0, 0
 	}
 	n := w.Iterations
 	if n == 0 {
@@ -460,7 +463,28 @@ func (w *Workload) Reduced() (sum float64) {
 	from := max(w.Size, 8)
 	to := max(w.SizeTo, from)
 	for size := from; size <= to; size *= 2 {
-		sum += float64(2 * (n + 1) * int(size))
+		sum, calls = sum+float64(2*(n+1)*int(size)), calls+float64(2*(n+1))
 	}
-	return sum + 5*float64(from+to)
+	return sum + 5*float64(from+to), calls + 10
+}
+
+// recounted are arguments of nccl-tests that change how often it all-reduces.
+var recounted = regexp.MustCompile(`^(-[wnmN]|--(warmup_iters|iters|agg_iters|run_cycles)).*`)
+
+// headered is a size of vectors, bytes, beside which what is sent with each is a few percent: headers of packets
+// of 4 KiB, acknowledgements, and two messages of a word.
+const headered = 16 << 10
+
+// Doubt is why what the program's hosts send says nothing of how it all-reduces; empty: it does.
+func (w *Workload) Doubt() string {
+	sum, calls := w.Reduced()
+	switch i := slices.IndexFunc(w.Arguments, recounted.MatchString); {
+	case calls == 0:
+		return ""
+	case i >= 0:
+		return fmt.Sprintf("argument %s changes how often it all-reduces", w.Arguments[i])
+	case sum/calls < headered:
+		return fmt.Sprintf("its vectors have %.0f bytes in the mean, and headers are as much", sum/calls)
+	}
+	return ""
 }

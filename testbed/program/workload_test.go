@@ -51,13 +51,51 @@ func TestCommands(t *testing.T) {
 	golden.Compare(t, "commands.golden", b.String())
 }
 
+// TestDoubt: what hosts send is held against what a program is known to reduce, where that is most of it.
+func TestDoubt(t *testing.T) {
+	for _, c := range []struct {
+		w    Workload
+		says string
+	}{
+		{Workload{Kind: NCCL, Size: 1 << 20, SizeTo: 1 << 30}, ""},
+		{Workload{Kind: NCCL, Size: 8, SizeTo: 1 << 30}, ""},
+		{Workload{Kind: NCCL}, "8 bytes in the mean"},
+		{Workload{Kind: NCCL, Size: 64, SizeTo: 4096}, "headers are as much"},
+		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"-c", "1", "-w", "50"}}, "argument -w"},
+		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"--iters=7"}}, "argument --iters=7"},
+		{Workload{Kind: NCCL, Size: 1 << 30, Arguments: []string{"-c", "1"}}, ""},
+		{Workload{Kind: Exec}, ""},
+	} {
+		if got := c.w.Doubt(); c.says == "" && got != "" || !strings.Contains(got, c.says) {
+			t.Errorf("%+v: %q, want %q", c.w, got, c.says)
+		}
+	}
+}
+
+// TestLongOutput: of a program that says more than anybody reads, what it said first is kept, and soon.
+func TestLongOutput(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# size count time algbw busbw\n")
+	for i := range 200_000 {
+		fmt.Fprintf(&b, "%d 1 nan nan nan\n", 100001+2*i)
+	}
+	for i := range 50_000 {
+		fmt.Fprintf(&b, "%d 1 1 1 1\n", 900001+2*i)
+	}
+	b.WriteString("# Out of bounds values : 0 OK\n")
+	r, err := ReadNCCLText([]byte(b.String()))
+	if err != nil || len(r.Notes) > 101 || len(r.Figures) != mostFigures {
+		t.Errorf("%v: %d notes, %d figures", err, len(r.Notes), len(r.Figures))
+	}
+}
+
 // Sizes double; every one is reduced out of place and in place, and once more to be checked.
 func TestReduced(t *testing.T) {
 	w := Workload{Kind: NCCL, Size: 1 << 10, SizeTo: 1 << 12, Iterations: 9}
-	if got, want := w.Reduced(), 2.0*10*(1024+2048+4096)+5*(1024+4096); got != want {
-		t.Errorf("%v bytes, want %v", got, want)
+	if got, calls := w.Reduced(); got != 2.0*10*(1024+2048+4096)+5*(1024+4096) || calls != 3*20+10 {
+		t.Errorf("%v bytes in %v calls", got, calls)
 	}
-	if got := (&Workload{Kind: Exec}).Reduced(); got != 0 {
+	if got, _ := (&Workload{Kind: Exec}).Reduced(); got != 0 {
 		t.Errorf("of another program: %v bytes", got)
 	}
 }

@@ -23,7 +23,16 @@ type Evidence struct {
 	Sent            []float64
 	Reduced         float64
 	TrafficRequired bool // that it is not known, or says nothing, is no proof
+	// Doubt is why what hosts sent, beside what was all-reduced, says nothing of how; empty: it does.
+	Doubt string
 }
+
+// Bounds of what is kept of what logs say: facts of a kind, which a job of any size does not need, and what is
+// shown of them.
+const (
+	mostFacts    = 10_000
+	mostEvidence = 200
+)
 
 // A verdict is what one kind of evidence comes to, and why.
 type verdict struct {
@@ -54,7 +63,7 @@ func (e *Evidence) Findings(job string) []results.Finding {
 		}
 	}
 	say := func(what string) {
-		if what != "" && !slices.Contains(f.Evidence, what) { // every rank says so
+		if what != "" && len(f.Evidence) < mostEvidence && !slices.Contains(f.Evidence, what) { // every rank says so
 			f.Evidence = append(f.Evidence, what)
 		}
 	}
@@ -250,6 +259,8 @@ func (e *Evidence) traffic() verdict {
 	switch {
 	case len(e.Sent) == 0 || e.Reduced <= 0:
 		return verdict{results.Inconclusive, "what hosts sent is not known"}
+	case e.Doubt != "":
+		return verdict{results.Inconclusive, "what hosts sent is no proof: " + e.Doubt}
 	case n < 3:
 		return verdict{results.Inconclusive, fmt.Sprintf("of %d ranks, a ring sends as much as a tree", e.Ranks)}
 	}

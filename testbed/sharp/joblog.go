@@ -95,6 +95,7 @@ type JobLog struct {
 
 	lines, facts int
 	calls        map[Call]bool
+	chosen       map[Algorithm]int     // of Algorithms, without line and count
 	reduced      map[Communicator]*sum // by rank: Nodes is 0
 }
 
@@ -227,7 +228,9 @@ func (l *JobLog) library(text string) {
 func (l *JobLog) refused(r *Refusal) {
 	l.facts++
 	r.Line, r.Text = l.lines, strings.TrimSpace(r.Text)
-	l.Refusals = append(l.Refusals, r)
+	if len(l.Refusals) < mostEvidence {
+		l.Refusals = append(l.Refusals, r)
+	}
 }
 
 func keep[T any](l *JobLog, to *[]T, v T, ok bool) {

@@ -202,7 +202,7 @@ func (l *JobLog) message(level, process, text string) {
 		if m := nodesLine.FindStringSubmatch(text); m != nil {
 			ok := true
 			c := Communicator{Process: process, Comm: m[1], Ranks: parseInt(m[2], &ok), Nodes: parseInt(m[3], &ok)}
-			if ok {
+			if ok && len(l.Communicators) < mostFacts {
 				l.Communicators = append(l.Communicators, c)
 			}
 		}
@@ -247,20 +247,25 @@ func parseBytes(s string) (int64, bool) {
 }
 
 func (l *JobLog) algorithm(a Algorithm) {
-	a.Line, a.Count = l.lines, 1
-	i := slices.IndexFunc(l.Algorithms, func(b Algorithm) bool {
-		return a.Collective == b.Collective && a.Bytes == b.Bytes && a.Name == b.Name && a.form == b.form
-	})
-	if i < 0 {
-		l.Algorithms = append(l.Algorithms, a)
+	i, known := l.chosen[a]
+	switch {
+	case known:
+		l.Algorithms[i].Count++
 		return
+	case len(l.Algorithms) == mostFacts:
+		l.lose()
+		return
+	case l.chosen == nil:
+		l.chosen = map[Algorithm]int{}
 	}
-	l.Algorithms[i].Count++
+	l.chosen[a] = len(l.Algorithms)
+	a.Line, a.Count = l.lines, 1
+	l.Algorithms = append(l.Algorithms, a)
 }
 
 func (l *JobLog) version(v Version) {
 	l.facts++
-	if !slices.Contains(l.Versions, v) {
+	if !slices.Contains(l.Versions, v) && len(l.Versions) < mostEvidence {
 		l.Versions = append(l.Versions, v)
 	}
 }
@@ -274,6 +279,10 @@ func (l *JobLog) call(process string, m []string) {
 		return
 	}
 	c := Call{Collective: m[1], Bytes: count * typeSizes[kind], Ranks: ranks, Process: process, Comm: m[5]}
+	if !l.calls[c] && len(l.Calls) == mostFacts {
+		l.lose()
+		return
+	}
 	if !l.calls[c] {
 		if l.calls == nil {
 			l.calls, l.reduced = map[Call]bool{}, map[Communicator]*sum{}

@@ -291,6 +291,7 @@ func TestTraffic(t *testing.T) {
 	}{
 		{"each vector once", on(4, 4, 1, 1.01, 1.02, 1.03), results.Pass, "traffic proves it"},
 		{"a ring", on(4, 4, 1.5, 1.5, 1.5, 1.5), results.Fail, "around a ring 1.50"},
+		{"a ring, or another program", func(e *Evidence) { on(4, 4, 1.5, 1.5, 1.5, 1.5)(e); e.Doubt = "program B runs on its hosts, too" }, results.Inconclusive, "program B runs"},
 		{"a tree of hosts", on(4, 4, 2, 2, 1, 1), results.Fail, "up to 2.00"},
 		{"two hosts with eight ranks each: a tree does the same", on(2, 16, 1, 1), results.Inconclusive, "a tree of hosts can do as well"},
 		{"two hosts with eight ranks each: a ring", on(2, 16, 1.88, 1.88), results.Fail, "around a ring 1.88"},
