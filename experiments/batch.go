@@ -107,6 +107,7 @@ func (s *Spec) files() (map[string]string, error) {
 type cellFile struct {
 	End        float64
 	Figures    []results.Figure
+	Missing    []results.Missing
 	Curves     []results.Curve
 	Rows       [][]string
 	Machines   []results.Machine
@@ -121,7 +122,7 @@ func writeCell(dir string, i int, p *repetition) error {
 		return err
 	}
 	defer os.Remove(f.Name()) // it is gone when all went well
-	err = gob.NewEncoder(f).Encode(cellFile{p.end, p.figures, p.curves, p.rows, p.machines, p.machinesAt})
+	err = gob.NewEncoder(f).Encode(cellFile{p.end, p.figures, p.missing, p.curves, p.rows, p.machines, p.machinesAt})
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func readCell(dir string, i int) *repetition {
 	if gob.NewDecoder(f).Decode(&c) != nil {
 		return nil
 	}
-	return &repetition{c.End, c.Figures, c.Curves, c.Rows, c.Machines, c.MachinesAt}
+	return &repetition{c.End, c.Figures, c.Missing, c.Curves, c.Rows, c.Machines, c.MachinesAt}
 }
 
 // CellsMain computes a part of a sweep: a file for each cell, as soon as it is done.

@@ -168,10 +168,12 @@ func (o *Service) run(ctx context.Context, r *run, p planned, repeat int) (point
 	}
 	res := observed(jobs, out)
 	kind := r.tb.Capabilities().Kind
-	ph.Figures = measuredService(serviceFigures(kind, res, plain, ref))
+	found, missing := serviceFigures(kind, res, plain, ref)
+	ph.Figures, ph.Missing = measuredService(found), missing
 	ph.Figures = append(ph.Figures, l.own(kind, out, point.Jobs)...)
 	ph.Figures = append(ph.Figures, measuredService(stalls(kind, jobs, res))...)
-	for _, f := range serviceFigures(results.Predicted, expected, plain, expectedRef) {
+	predicted, _ := serviceFigures(results.Predicted, expected, plain, expectedRef)
+	for _, f := range predicted {
 		if m := serviceMetrics[f.Metric]; m.predicted && m.of != "aggregator" {
 			f.Predictor = served
 			ph.Figures = append(ph.Figures, results.Exact(f))

@@ -137,7 +137,7 @@ func (o *Service) simulate(ctx context.Context, s *Spec, repeat int) (*repetitio
 		return nil, err
 	}
 	out := &repetition{end: res.End.Seconds(), curves: serviceCurves(res, plain, ref), rows: serviceRows(jobs, res)}
-	out.figures = serviceFigures(results.Simulated, res, plain, ref)
+	out.figures, out.missing = serviceFigures(results.Simulated, res, plain, ref)
 	if o.Migrate > 0 {
 		cfg.Migrate = 0
 		still, err := service.Run(ctx, cfg, plain)
@@ -192,8 +192,23 @@ func alone(ctx context.Context, cfg service.Config, jobs []service.Job) ([]stand
 	return out, nil
 }
 
+// neverBegan is what there is not of a job that waited until the end: its own figures, and where it is the first, those of
+// all jobs together, for the others are not all.
+func neverBegan(job string, first bool) (out []results.Missing) {
+	add := func(of string, metrics ...string) {
+		for _, m := range metrics {
+			out = append(out, results.Missing{Metric: m, Of: of, Why: fmt.Sprintf("job %s never began", job)})
+		}
+	}
+	add(job, "jct", "loss", "iteration_time", "speed", "speed_static")
+	if first {
+		add(results.Cluster, "avg_speed", "min_speed", "avg_speed_static", "min_speed_static", "avg_iteration_time", "max_loss")
+	}
+	return out
+}
+
 // serviceFigures are what some jobs came to, in the longest time in which nothing changed.
-func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, ref []standalone) (out []results.Figure) {
+func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, ref []standalone) (out []results.Figure, missing []results.Missing) {
 	add := func(metric, of string, v float64) {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
 			out = append(out, exactly(metric, of, kind, serviceMetrics[metric].unit, v))
@@ -205,6 +220,9 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		if !j.Started {
+			if jobs[i].Arrive < res.End {
+				missing = append(missing, neverBegan(jobs[i].Name, len(missing) == 0)...)
+			}
 			continue
 		}
 		add("jct", jobs[i].Name, (j.End - j.Start).Seconds())
@@ -248,14 +266,16 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 	add("most_aggregators", results.Cluster, float64(u.Most))
 	add("cpu_saving", results.Cluster, u.Saved())
 	add("cpu_busy", results.Cluster, busy/u.Aggregators)
-	if len(own) > 0 {
+	if len(own) > 0 && len(missing) == 0 {
 		add("avg_speed", results.Cluster, mean(own))
 		add("min_speed", results.Cluster, slices.Min(own))
 		add("avg_speed_static", results.Cluster, mean(static))
 		add("min_speed_static", results.Cluster, slices.Min(static))
 		add("avg_iteration_time", results.Cluster, mean(times))
 	}
-	add("max_loss", results.Cluster, lost)
+	if len(missing) == 0 {
+		add("max_loss", results.Cluster, lost)
+	}
 	add("moves", results.Cluster, float64(moves))
 	add("reverts", results.Cluster, float64(events[service.Reverted]))
 	add("evacuations", results.Cluster, float64(events[service.Evacuated]))
@@ -263,7 +283,7 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 		add("late", results.Cluster, float64(turns[paramservice.Spare]+turns[paramservice.Postponed])/all)
 		add("postponed", results.Cluster, float64(turns[paramservice.Postponed])/all)
 	}
-	return out
+	return out, missing
 }
 
 // stall is by how much longer jobs take for each time that all their tensors move, against the

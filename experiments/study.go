@@ -66,6 +66,7 @@ func (s *Spec) study() study {
 type repetition struct {
 	end     float64 // s
 	figures []results.Figure
+	missing []results.Missing
 	curves  []results.Curve
 	rows    [][]string // a job each, for jobs.csv.gz
 
@@ -124,7 +125,7 @@ func (r *run) simulate(ctx context.Context) error {
 		p := &r.points[i%len(r.points)]
 		point := results.Point{
 			Index: i % len(r.points), Repeat: i / len(r.points), Params: p.Params, Labels: p.Labels,
-			Phases: []results.Phase{{End: c.end, Figures: c.figures}}, Curves: c.curves, Machines: c.machines, MachinesAt: c.machinesAt,
+			Phases: []results.Phase{{End: c.end, Figures: c.figures, Missing: c.missing}}, Curves: c.curves, Machines: c.machines, MachinesAt: c.machinesAt,
 		}
 		if point.Repeat > 0 && !results.SameX(c.curves, r.rec.Points[point.Index].Curves) {
 			point.Curves = nil
@@ -181,6 +182,7 @@ func (r *run) ratios() {
 	}
 	others := func(p *results.Point) string { return cohort(p, c.Key) }
 	reference := map[string]map[string]float64{}
+	skip := results.Missing{Why: "the reference's is 0, or there is none"}
 	for i := range r.rec.Points {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && format(p.Params[c.Key]) == c.Reference {
 			of := map[string]float64{}
@@ -199,8 +201,14 @@ func (r *run) ratios() {
 			continue // it ended early
 		}
 		for _, f := range p.Phases[0].Figures {
-			if v := ref[f.Metric]; f.Of == results.Cluster && f.Kind != results.Predicted && v > 0 {
-				p.Phases[0].Figures = append(p.Phases[0].Figures, exactly(f.Metric+ratio, format(p.Params[c.Key]), f.Kind, "1", f.Value/v))
+			v, of := ref[f.Metric], format(p.Params[c.Key])
+			switch {
+			case f.Of != results.Cluster || f.Kind == results.Predicted:
+			case v > 0:
+				p.Phases[0].Figures = append(p.Phases[0].Figures, exactly(f.Metric+ratio, of, f.Kind, "1", f.Value/v))
+			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out
+				skip.Metric, skip.Of = f.Metric+ratio, of
+				p.Phases[0].Missing = append(p.Phases[0].Missing, skip)
 			}
 		}
 	}

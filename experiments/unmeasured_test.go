@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,5 +136,44 @@ reason = "r"
 				t.Errorf("%v: %s: %v, want %v", c.scale, e.Name, got, c.want[i])
 			}
 		}
+	}
+}
+
+// TestStarved: a service that lets some jobs wait for ever is not fast because the others are.
+func TestStarved(t *testing.T) {
+	spec, err := Load("autops-timeline.toml", "service.aggregators=2", "expect.0.gate=false", "expect.0.event=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := simulated(t, spec)
+	if rec.Outcome != results.Inconclusive || !strings.Contains(strings.Join(rec.Reasons, "\n"), "job AlexNet never began") {
+		t.Errorf("%s: %q", rec.Outcome, rec.Reasons)
+	}
+}
+
+// TestRatios: a policy's figures are over what was measured of the reference's, never over what was predicted of it, and
+// more than nothing is no ratio.
+func TestRatios(t *testing.T) {
+	point := func(policy string, jct, queueing float64) results.Point {
+		return results.Point{Params: map[string]any{"placement.policy": policy}, Labels: []string{"placement.policy=" + policy}, Phases: []results.Phase{{Figures: []results.Figure{
+			exactly("avg_jct", results.Cluster, results.Measured, "s", jct), exactly("queueing", results.Cluster, results.Measured, "s", queueing),
+			exactly("avg_jct", results.Cluster, results.Predicted, "s", 10),
+		}}}}
+	}
+	r := &run{rec: &results.Record{Comparison: &results.Comparison{Key: "placement.policy", Reference: "a"}, Points: []results.Point{point("a", 20, 0), point("b", 30, 100), point("c", 10, 0)}}}
+	r.ratios()
+	got := map[string]float64{}
+	for _, p := range r.rec.Points {
+		for _, f := range p.Phases[0].Figures {
+			if strings.HasSuffix(f.Metric, ratio) {
+				got[f.Metric+" "+f.Of] = f.Value
+			}
+		}
+	}
+	if want := map[string]float64{"avg_jct_ratio a": 1, "avg_jct_ratio b": 1.5, "avg_jct_ratio c": .5}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if m := r.rec.Points[1].Phases[0].Missing; len(m) != 1 || m[0].Metric != "queueing_ratio" || m[0].Of != "b" {
+		t.Errorf("%+v", m)
 	}
 }

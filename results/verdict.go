@@ -83,6 +83,7 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 				each = append(each, cells[i].uncompared(e)...)
 			}
 		}
+		each = append(each, lacking(e, cells, each)...)
 		switch {
 		case len(each) == 0:
 			c := e.check()
@@ -106,6 +107,26 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 	}
 	outcome, reasons := decide(checks, points)
 	return checks, outcome, reasons
+}
+
+// lacking are the points that an expectation of a whole Cluster is about and that have no figure of it, though others do:
+// what could not be told there is not what was expected.
+func lacking(e Expect, cells []cell, each []held) (out []held) {
+	has := func(c *cell) bool {
+		return slices.ContainsFunc(each, func(h held) bool { return h.Index == c.index })
+	}
+	if e.Predictor != "value" || !slices.ContainsFunc(each, func(h held) bool { return h.Of == Cluster }) {
+		return nil
+	}
+	for i := range cells {
+		if c := &cells[i]; c.has(e.Points) && !has(c) {
+			h := held{Check: e.check()}
+			h.Point, h.Index, h.Of, h.Code = c.labels, c.index, Cluster, CodeNoFigure
+			h.inconclusive("there is no " + e.Metric + " here, and at other points there is")
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 // ExitCode is the process exit code of a run's outcome: 0 all expectations held, 1

@@ -632,6 +632,31 @@ func TestMissingFigures(t *testing.T) {
 	}
 }
 
+// TestLacking: a point that has no figure of the cluster, where others do, is undecided. Of jobs each point has its own.
+func TestLacking(t *testing.T) {
+	point := func(i int, of string, metrics ...string) Point {
+		p := Point{Index: i, Labels: []string{fmt.Sprint("a=", i)}, Phases: []Phase{{}}}
+		for _, m := range metrics {
+			p.Phases[0].Figures = append(p.Phases[0].Figures, measuredFig(m, of, 1, 0, "1"))
+		}
+		return p
+	}
+	e := Expect{Name: "e", Metric: "ina_score", Predictor: "value", Value: .9, Bound: "at-least", Gate: true}
+	for _, c := range []struct {
+		name   string
+		points []Point
+		want   Outcome
+	}{
+		{"all have it", []Point{point(0, Cluster, "ina_score"), point(1, Cluster, "ina_score")}, Pass},
+		{"one has another", []Point{point(0, Cluster, "ina_score"), point(1, Cluster, "avg_jct")}, Inconclusive},
+		{"of jobs", []Point{point(0, "A", "ina_score"), point(1, "B", "avg_jct")}, Pass},
+	} {
+		if checks, outcome, _ := Judge([]Expect{e}, c.points); outcome != c.want {
+			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+		}
+	}
+}
+
 // A prediction of this very run is held against what was counted: that passes whatever the interval is, and fails by
 // it. Of a steady state the interval decides.
 func TestPredictionOfTheRun(t *testing.T) {
