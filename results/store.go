@@ -437,11 +437,15 @@ const aside = ".gone-"
 // Remove removes a directory from its parent: out of sight in one step, then what is in it. What is left of
 // that when it is killed is for Sweep. The error wraps fs.ErrNotExist where somebody else was faster.
 func Remove(parent, name string) error {
-	gone := filepath.Join(parent, aside+name)
-	if err := os.Rename(filepath.Join(parent, name), gone); err != nil {
+	if err := PutAside(parent, name); err != nil {
 		return err
 	}
-	return removeAll(gone)
+	return removeAll(filepath.Join(parent, aside+name))
+}
+
+// PutAside is the first step of Remove: Sweep does the rest.
+func PutAside(parent, name string) error {
+	return os.Rename(filepath.Join(parent, name), filepath.Join(parent, aside+name))
 }
 
 // removeAll removes a directory, also beside another who does.

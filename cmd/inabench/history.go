@@ -165,6 +165,9 @@ func indexError(root string, err error) error {
 // index notes a run that has ended. That it can be noted is not what was asked for: the next
 // reader notices the run, or says what is wrong.
 func index(c *cli.Context) {
+	if c.Context.Err() != nil { // it is to end: whoever looks next notices the run
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context), 10*time.Second)
 	defer cancel()
 	x, err := history.Open(ctx, rootOf(c))

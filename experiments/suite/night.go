@@ -222,9 +222,12 @@ func lock(root string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("create nights: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_WRONLY, 0o620) // who may only read must not hold it
 	if err != nil {
 		return nil, fmt.Errorf("lock nights: %w", err)
+	}
+	if st, err := f.Stat(); err == nil {
+		_ = f.Chmod(st.Mode().Perm() &^ 0o046) // of an earlier program; another user's stays as it is
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		f.Close()

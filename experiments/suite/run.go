@@ -396,19 +396,23 @@ func (r *runner) end(ctx context.Context) error {
 	return errors.Join(werr, r.save())
 }
 
-// openIndex opens the index of the runs, or where none can be kept reads them all.
+// openIndex opens the index of the runs, or reads them all where none can be kept, the disk is full, or somebody who
+// may read it keeps it busy.
 func openIndex(ctx context.Context, root string) (*history.Index, error) {
-	x, err := history.Open(ctx, root)
-	if errors.Is(err, history.ErrFileSystem) {
-		x, err = history.InMemory(ctx, root)
+	updated := func(x *history.Index, err error) (*history.Index, error) {
+		if err != nil {
+			return nil, err
+		}
+		if _, err := x.Update(ctx); err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
+		return x, nil
 	}
-	if err != nil {
-		return nil, err
+	x, err := updated(history.Open(ctx, root))
+	if errors.Is(err, history.ErrFileSystem) || errors.Is(err, history.ErrBusy) || errors.Is(err, history.ErrFull) {
+		return updated(history.InMemory(ctx, root))
 	}
-	if _, err := x.Update(ctx); err != nil {
-		return nil, errors.Join(err, x.Close())
-	}
-	return x, nil
+	return x, err
 }
 
 // count is how many items have one of the statuses.

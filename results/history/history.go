@@ -111,6 +111,9 @@ var ErrBusy = errors.New("index in use")
 // between batches.
 const patience = time.Minute
 
+// glance is how long it waits before it looks whether it is still to.
+const glance = 200 * time.Millisecond
+
 // Index is an index of the run directories in one directory. It may be used from several
 // goroutines.
 type Index struct {
@@ -260,7 +263,7 @@ func (x *Index) Close() error { return x.db.Load().Close() }
 
 // write does something while no other process writes: all of it, or nothing.
 func write(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := begin(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -268,6 +271,31 @@ func write(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
+}
+
+// begin waits until no other process writes, or ctx ends: what SQLite itself waits for, nothing ends.
+func begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
+	if _, err := db.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", glance.Milliseconds())); err != nil {
+		return nil, err
+	}
+	bear := fmt.Sprintf("PRAGMA busy_timeout = %d", patience.Milliseconds())
+	for began := time.Now(); ; {
+		tx, err := db.BeginTx(ctx, nil)
+		if err == nil {
+			if _, err = tx.ExecContext(ctx, bear); err != nil {
+				return nil, errors.Join(err, tx.Rollback())
+			}
+			return tx, nil
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		var code *sqlite.Error
+		if busy := errors.As(err, &code) && code.Code()&0xff == sqlite3.SQLITE_BUSY; !busy || time.Since(began) > patience {
+			_, again := db.ExecContext(context.WithoutCancel(ctx), bear)
+			return nil, errors.Join(err, again)
+		}
+	}
 }
 
 // failed says what was being done to which index, and what that means.

@@ -558,6 +558,38 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// TestBusy: who waits for another process to write hears that it is to end.
+func TestBusy(t *testing.T) {
+	root := t.TempDir()
+	save(t, root, record(0, 100))
+	x, other := openIndex(t, root), openIndex(t, root)
+	held, err := begin(t.Context(), other.db.Load())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := x.Update(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > patience/2 {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	if err := held.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	update(t, x, 1)
+}
+
+// TestForeignDirectories: a directory that nobody may look into, as lost+found, or whose record leads nowhere, is no run,
+// and keeps nobody from the others.
+func TestForeignDirectories(t *testing.T) {
+	root := t.TempDir()
+	save(t, root, record(0, 100))
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "x"), 0o777), os.Symlink(results.RecordFile, filepath.Join(root, "x", results.RecordFile)), os.Mkdir(filepath.Join(root, "lost+found"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	update(t, openIndex(t, root), 1)
+}
+
 func TestCancelled(t *testing.T) {
 	root := t.TempDir()
 	save(t, root, record(0, 100))

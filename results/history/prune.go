@@ -67,7 +67,7 @@ func (x *Index) remove(some []Run, dry bool) (removed []Run, err error) {
 			continue
 		}
 		if !dry {
-			if err := results.Remove(x.root, r.Dir); errors.Is(err, fs.ErrNotExist) {
+			if err := results.PutAside(x.root, r.Dir); errors.Is(err, fs.ErrNotExist) {
 				continue // somebody else does it
 			} else if err != nil {
 				return removed, err

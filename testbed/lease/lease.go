@@ -44,6 +44,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/inabench/inabench/internal/bounded"
 )
@@ -131,6 +132,31 @@ type Record struct {
 	// Beneath is the lock of the person whose run this is: it comes back when the run
 	// ends.
 	Beneath *Lock `json:"beneath,omitempty"`
+}
+
+// plain puts blanks in the place of what does not print in words of others: a name is no line of ours.
+func (r *Record) plain() {
+	words := []*string{&r.Owner, &r.Reason, &r.Run, &r.Controller.Host}
+	for _, p := range []*Past{r.Took, r.After} {
+		if p != nil {
+			words = append(words, &p.Owner, &p.Reason, &p.Run)
+		}
+	}
+	if b := r.Beneath; b != nil {
+		words = append(words, &b.Owner, &b.Reason)
+	}
+	for _, w := range words {
+		*w = printable(*w)
+	}
+}
+
+func printable(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return ' '
+	}, s)
 }
 
 // Past is a holder that another has followed.
@@ -334,6 +360,7 @@ func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (St
 		// whoever it was has the time to notice.
 		s.Record = unreadable(renewed)
 	}
+	s.plain()
 	s.Expires = renewed.Add(time.Duration(s.TTL) * time.Second)
 	s.Held = !l.freed[s.Fencing] && !now.After(s.Expires)
 	if !s.Held && !l.freed[s.Fencing] {
@@ -411,6 +438,7 @@ func History(ctx context.Context, p Place) ([]State, error) {
 		if json.Unmarshal(data, &s.Record) != nil {
 			continue // look says so of the last one
 		}
+		s.plain()
 		if n == last.Fencing {
 			s.Held, s.Expires, s.Now = last.Held && !last.under, last.Expires, last.Now
 		}

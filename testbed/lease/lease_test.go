@@ -296,6 +296,25 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TestForeignWords: names that others write are no lines of ours.
+func TestForeignWords(t *testing.T) {
+	dir := t.TempDir()
+	p := Place{Name: "host h1", Key: "host-h1", Files: Dir(dir)}
+	c := claim("bob\nhost h2\tfree", "R\x1b[2J")
+	c.Reason = "x\ninabench: error: everything is lost"
+	if _, err := Take(t.Context(), p, c); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Look(t.Context(), p)
+	if err != nil || s.Owner != "bob host h2 free" || s.Run != "R [2J" || strings.Contains(s.Reason, "\n") {
+		t.Errorf("%v: %+v", err, s)
+	}
+	past, err := History(t.Context(), p)
+	if err != nil || len(past) != 1 || past[0].Owner != s.Owner {
+		t.Errorf("%v: %+v", err, past)
+	}
+}
+
 // TestManyForeign: however many files others put there, nobody who has the resource loses it to somebody else.
 func TestManyForeign(t *testing.T) {
 	dir := t.TempDir()

@@ -130,6 +130,7 @@ func (p Place) readReservation(ctx context.Context, at reserved) (*Reservation, 
 	if json.Unmarshal(data, &r) != nil || r.Owner == "" || p.reservation(r) != at.name {
 		return nil, nil
 	}
+	r.Owner, r.Reason = printable(r.Owner), printable(r.Reason)
 	return &r, nil
 }
 
