@@ -161,10 +161,11 @@ func (in *inspection) missed() (out []results.Finding) {
 func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
 	l := newLab(in.inv)
 	expected := func(job string) string {
+		spec, ok := in.spec.Job(job)
 		for _, e := range in.spec.Expectations() {
 			m := metrics[e.Metric]
-			here := e.Gate && !slices.ContainsFunc(e.Points, func(l string) bool { return !slices.Contains(labels, l) })
-			if here && slices.Contains(inPhase, e.Metric) && slices.ContainsFunc(m.subjects(job, l), func(of string) bool { return results.Glob(e.Of, of) }) {
+			here := ok && e.Gate && slices.Contains(inPhase, e.Metric) && m.by(spec, false) && !slices.ContainsFunc(e.Points, func(l string) bool { return !slices.Contains(labels, l) })
+			if here && slices.ContainsFunc(m.subjects(job, l), func(of string) bool { return results.Glob(e.Of, of) }) {
 				return e.Name
 			}
 		}

@@ -44,14 +44,10 @@ func (c *checker) published() {
 	}
 }
 
-// published are the same as a record keeps them, in the units of an emulation, which figures have there.
-func (s *Spec) published(scale results.Scale) (out []results.PublishedValue) {
+// published are the same as a record keeps them.
+func (s *Spec) published() (out []results.PublishedValue) {
 	for _, p := range s.Published {
-		value := p.value
-		if !slices.Contains(ownTimes, p.Metric) {
-			value = scale.Emulated(value, s.study().metrics()[p.Metric].unit)
-		}
-		out = append(out, results.PublishedValue{Figure: p.Figure, Metric: p.Metric, Of: p.Of, At: p.Where, Value: value, Text: p.Text})
+		out = append(out, results.PublishedValue{Figure: p.Figure, Metric: p.Metric, Of: p.Of, At: p.Where, Value: p.value, Text: p.Text})
 	}
 	return out
 }

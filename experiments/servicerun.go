@@ -192,26 +192,20 @@ func alone(ctx context.Context, cfg service.Config, jobs []service.Job) ([]stand
 	return out, nil
 }
 
-// neverBegan is what there is not of a job that waited until the end: its own figures, and where it is the first, those of
-// all jobs together, for the others are not all.
-func neverBegan(job string, first bool) (out []results.Missing) {
-	add := func(of string, metrics ...string) {
-		for _, m := range metrics {
-			out = append(out, results.Missing{Metric: m, Of: of, Why: fmt.Sprintf("job %s never began", job)})
-		}
-	}
-	add(job, "jct", "loss", "iteration_time", "speed", "speed_static")
-	if first {
-		add(results.Cluster, "avg_speed", "min_speed", "avg_speed_static", "min_speed_static", "avg_iteration_time", "max_loss")
-	}
-	return out
-}
-
 // serviceFigures are what some jobs came to, in the longest time in which nothing changed.
 func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, ref []standalone) (out []results.Figure, missing []results.Missing) {
 	add := func(metric, of string, v float64) {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
 			out = append(out, exactly(metric, of, kind, serviceMetrics[metric].unit, v))
+		}
+	}
+	// unseen is what there is not of a job: figures of its own, and those of all jobs, for the others are not all.
+	unseen := func(job, why string, more ...string) {
+		for _, m := range append(more, "iteration_time", "speed", "speed_static") {
+			missing = append(missing, results.Missing{Metric: m, Of: job, Why: fmt.Sprintf("job %s %s", job, why)})
+		}
+		for _, m := range []string{"avg_speed", "min_speed", "avg_speed_static", "min_speed_static", "avg_iteration_time", "max_loss"} {
+			missing = append(missing, results.Missing{Metric: m, Of: results.Cluster, Why: fmt.Sprintf("job %s %s", job, why)})
 		}
 	}
 	from, to := res.Steady()
@@ -221,7 +215,7 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 		j := &res.Jobs[i]
 		if !j.Started {
 			if jobs[i].Arrive < res.End {
-				missing = append(missing, neverBegan(jobs[i].Name, len(missing) == 0)...)
+				unseen(jobs[i].Name, "never began", "jct", "loss")
 			}
 			continue
 		}
@@ -229,6 +223,9 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 		add("loss", jobs[i].Name, j.Loss)
 		took := j.Between(from, to)
 		if took == 0 {
+			if j.Start <= from && j.End >= to { // the slowest of all
+				unseen(jobs[i].Name, "did no whole iteration while nothing changed")
+			}
 			continue
 		}
 		add("iteration_time", jobs[i].Name, took.Seconds())

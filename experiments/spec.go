@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/internal/bounded"
@@ -348,14 +347,11 @@ func (s *Spec) Expectations() []results.Expect {
 	return out
 }
 
-// ownTimes are metrics of what this program does itself, which no emulation slows down.
-var ownTimes = []string{placementTime, treeTime}
-
 // expectationsAt are the [[expect]] blocks in the units of an emulation, which figures have there.
 func (s *Spec) expectationsAt(scale results.Scale) []results.Expect {
 	out := s.Expectations()
 	for i, e := range s.Expects {
-		if slices.Contains(ownTimes, e.Metric) {
+		if !scale.Scales(e.Metric, e.unit) {
 			continue
 		}
 		out[i].Value = scale.Emulated(out[i].Value, e.unit)

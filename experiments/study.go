@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -163,7 +164,7 @@ func (r *run) endStudy() (err error) {
 		r.rec.Summary = r.spec.study().headline()
 	}
 	r.ratios()
-	r.rec.Published = r.spec.published(r.rec.Scale)
+	r.rec.Published = r.spec.published()
 	r.rec.Reproduced = r.rec.Reproduce()
 	return err
 }
@@ -199,6 +200,15 @@ func (r *run) ratios() {
 		ref := reference[others(p)]
 		if len(p.Phases) == 0 {
 			continue // it ended early
+		}
+		own := map[string]bool{}
+		for _, f := range p.Phases[0].Figures {
+			own[f.Metric] = own[f.Metric] || f.Of == results.Cluster && f.Kind != results.Predicted
+		}
+		for _, metric := range slices.Sorted(maps.Keys(ref)) {
+			if !own[metric] {
+				p.Phases[0].Missing = append(p.Phases[0].Missing, results.Missing{Metric: metric + ratio, Of: format(p.Params[c.Key]), Why: "there is no " + metric + " here, and of the reference there is"})
+			}
 		}
 		for _, f := range p.Phases[0].Figures {
 			v, of := ref[f.Metric], format(p.Params[c.Key])

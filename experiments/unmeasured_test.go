@@ -160,7 +160,8 @@ func TestRatios(t *testing.T) {
 			exactly("avg_jct", results.Cluster, results.Predicted, "s", 10),
 		}}}}
 	}
-	r := &run{rec: &results.Record{Comparison: &results.Comparison{Key: "placement.policy", Reference: "a"}, Points: []results.Point{point("a", 20, 0), point("b", 30, 100), point("c", 10, 0)}}}
+	r := &run{rec: &results.Record{Comparison: &results.Comparison{Key: "placement.policy", Reference: "a"}, Points: []results.Point{point("a", 20, 0), point("b", 30, 100), point("c", 10, 0), point("d", 10, 0)}}}
+	r.rec.Points[3].Phases[0].Figures = r.rec.Points[3].Phases[0].Figures[1:]
 	r.ratios()
 	got := map[string]float64{}
 	for _, p := range r.rec.Points {
@@ -172,6 +173,9 @@ func TestRatios(t *testing.T) {
 	}
 	if want := map[string]float64{"avg_jct_ratio a": 1, "avg_jct_ratio b": 1.5, "avg_jct_ratio c": .5}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+	if m := r.rec.Points[3].Phases[0].Missing; len(m) != 1 || m[0].Metric != "avg_jct_ratio" || m[0].Of != "d" {
+		t.Errorf("%+v", m)
 	}
 	if m := r.rec.Points[1].Phases[0].Missing; len(m) != 1 || m[0].Metric != "queueing_ratio" || m[0].Of != "b" {
 		t.Errorf("%+v", m)

@@ -18,9 +18,7 @@ var (
 func Better(metric, unit string) int {
 	if base, isRatio := strings.CutSuffix(metric, "_ratio"); isRatio {
 		metric = base
-		if strings.HasSuffix(metric, "_time") || slices.Contains(strings.Fields("jct avg_jct queueing makespan"), metric) {
-			unit = "s"
-		}
+		unit = ratioOf(metric)
 	}
 	switch {
 	case slices.Contains(neither, metric):
@@ -35,4 +33,22 @@ func Better(metric, unit string) int {
 		return 1
 	}
 	return 0
+}
+
+// ratioOf is the unit of a metric that there is a ratio of, whose own is "1"; empty: it is not known.
+func ratioOf(metric string) string {
+	for _, rate := range []string{"goodput", "bw", "_rate"} {
+		if strings.HasSuffix(metric, rate) {
+			return "bit/s"
+		}
+	}
+	for _, time := range []string{"jct", "avg_jct", "queueing", "makespan", "latency", "stall"} {
+		if strings.HasPrefix(metric, time) {
+			return "s"
+		}
+	}
+	if strings.HasSuffix(metric, "_time") {
+		return "s"
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package results
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,6 +102,14 @@ func (s Scale) Lab(v float64, unit string) float64 {
 		return v / k
 	}
 	return v * k
+}
+
+// ownTimes are metrics of what this program does itself, which no emulation slows down.
+var ownTimes = []string{"placement_time", "tree_time"}
+
+// Scales says whether an emulation changes figures of a metric in a unit.
+func (s Scale) Scales(metric, unit string) bool {
+	return s.scales(unit) && !slices.Contains(ownTimes, metric)
 }
 
 // Emulated is the other way round: what something of the lab is in the emulation.

@@ -213,7 +213,7 @@ func (rec *Record) checkRow(c Check) checkRow {
 	}
 	r.Predicted, r.PredictedKey = c.predicted(), key(c.Predicted)
 	r.Error, r.ErrorKey = SignedError(c.Error, c.Relative, c.Unit), key(c.Error)
-	if rec.Scale.scales(c.Unit) {
+	if rec.Scale.Scales(c.Metric, c.Unit) {
 		r.Lab = Quantity(rec.Scale.Lab(c.Measured, c.Unit), c.Unit)
 	}
 	return r

@@ -93,7 +93,7 @@ func (rec *Record) Reproduce() (out []Reproduction) {
 		}
 	}
 	for _, p := range rec.Published {
-		out = append(out, p.reproduced(rec.Points))
+		out = append(out, p.reproduced(rec.Points, rec.Scale))
 	}
 	return out
 }

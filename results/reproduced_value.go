@@ -22,7 +22,7 @@ type PublishedValue struct {
 // reproduced sets a published value beside the mean of what was found at the points that it is about.
 // It is "yes" within a factor of sameValue, else "no": a figure alone says nothing of who is ahead. A
 // figure of 0 is the published one where it differs by no more than rounding.
-func (p PublishedValue) reproduced(points []Point) Reproduction {
+func (p PublishedValue) reproduced(points []Point, scale Scale) Reproduction {
 	r := Reproduction{Figure: p.Figure, Metric: p.Metric, Text: p.Text, Against: "", Word: ReproducedNotRun, Why: "the run has no such points"}
 	if len(p.At) > 0 {
 		r.At = shortLabels(p.At)
@@ -37,7 +37,7 @@ func (p PublishedValue) reproduced(points []Point) Reproduction {
 		}
 		var figures []Figure
 		for _, point := range c.repeats {
-			if f, ok := p.found(&point); ok {
+			if f, ok := p.found(&point, scale); ok {
 				figures = append(figures, f)
 			}
 		}
@@ -78,7 +78,7 @@ func (p PublishedValue) reproduced(points []Point) Reproduction {
 
 // found is what one repeat came to: the mean of all subjects that are meant, in all phases that may be judged. Only
 // repeats say how much it differs from itself.
-func (p PublishedValue) found(point *Point) (mean Figure, ok bool) {
+func (p PublishedValue) found(point *Point, scale Scale) (mean Figure, ok bool) {
 	n := 0.0
 	for i, ph := range point.Phases {
 		if point.UnsoundIn(i) != "" {
@@ -86,6 +86,9 @@ func (p PublishedValue) found(point *Point) (mean Figure, ok bool) {
 		}
 		for _, f := range ph.Figures {
 			if f.Metric == p.Metric && f.Kind != Predicted && finite(f.Value, f.Lo, f.Hi) && Glob(cmp.Or(p.Of, Cluster), f.Of) {
+				if scale.Scales(f.Metric, f.Unit) { // what is printed is a lab's
+					f = f.Affine(scale.Lab(1, f.Unit), 0)
+				}
 				if n++; n == 1 {
 					mean = f
 					continue

@@ -395,7 +395,11 @@ func (d *Dir) Finish(rec *Record) error {
 		saved <- err
 	}()
 	reported := d.WriteReports(rec)
-	return errors.Join(<-saved, reported)
+	err := <-saved
+	if Full(reported) { // there is the room that was kept for the record
+		reported = d.WriteReports(rec)
+	}
+	return errors.Join(err, reported)
 }
 
 // Full says whether an error is that of a disk without room, or of a quota that is used up.

@@ -390,7 +390,7 @@ func (t *texter) table(e Expect, checks []Check) {
 		if c.isError() {
 			continue
 		}
-		if t.rec.Scale.scales(c.Unit) {
+		if t.rec.Scale.Scales(c.Metric, c.Unit) {
 			set(4, Quantity(t.rec.Scale.Lab(c.Measured, c.Unit), c.Unit))
 		}
 		set(5, c.predicted())

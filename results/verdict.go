@@ -348,8 +348,8 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 					continue
 				case f.Kind == Predicted:
 					largest = max(largest, math.Abs(f.Value))
-					if into = predicted; why != "" {
-						into = void
+					if into = predicted; why != "" || !measures(&p.Phases[phase], f) {
+						into = void // it is of what nobody has measured, or may judge
 					}
 				case why != "":
 					into = unsound
@@ -419,6 +419,10 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 				if len(predicted[of]) == 0 && unfit[of] != "" {
 					k.Why, k.Code = unfit[of], CodeLimited
 				}
+				if n := repeats - dropped - len(observed[of]); n > 0 && missing[of] != "" && k.Outcome == Pass {
+					k.inconclusive(fmt.Sprintf("%d of %d repeats have no figure: %s", n, repeats, missing[of]))
+					k.ok, k.Code = false, CodeNoFigure
+				}
 				if dropped > 0 {
 					note = fmt.Sprintf("%d of %d repeats left out: %s", dropped, repeats, reason)
 				}
@@ -449,6 +453,13 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 		return []held{{Check: k}}
 	}
 	return out
+}
+
+// measures says whether a phase has what a prediction is of.
+func measures(ph *Phase, prediction Figure) bool {
+	return slices.ContainsFunc(ph.Figures, func(f Figure) bool {
+		return f.Kind != Predicted && f.Metric == prediction.Metric && f.Of == prediction.Of
+	})
 }
 
 // hold compares the combined observation with the prediction.
@@ -553,11 +564,11 @@ func (c *held) holds(grain float64) bool {
 // eachHolds says whether every repeat is within the tolerance of what is predicted of it, give or take its grain: errors
 // of opposite signs make no count of their mean.
 func (c *held) eachHolds(observed, predicted []Figure, unit float64) bool {
-	if len(observed) < 2 {
-		return true
-	}
 	if len(observed) != len(predicted) { // which belong to each other is not known
 		return false
+	}
+	if len(observed) == 1 {
+		return true
 	}
 	for i, f := range observed {
 		one := *c

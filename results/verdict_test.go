@@ -575,6 +575,7 @@ func TestRepeatsThatCancel(t *testing.T) {
 		{"one of three off", []float64{.5, .56, .5}, []float64{.5, .5, .5}, Inconclusive},
 		{"each as it was predicted", []float64{.3, .7}, []float64{.31, .69}, Pass},
 		{"predicted to both sides", []float64{.5, .5}, []float64{.3, .7}, Inconclusive},
+		{"measured in one of them, which is off", []float64{.5, 0, 0}, []float64{.3, .7, .5}, Fail},
 		{"each far off to one side", []float64{.7, .7}, []float64{.5, .5}, Fail},
 		{"one without a prediction", []float64{.5, .53}, []float64{.5}, Inconclusive},
 	} {
@@ -585,9 +586,12 @@ func TestRepeatsThatCancel(t *testing.T) {
 			f := p.Phases[0].Figures
 			f[0].Counted, f[0].Grain, f[1].OfRun = true, .001, true
 			if i < len(c.predicted) {
-				f[1].Value = c.predicted[i]
+				f[1].Value, f[1].Lo, f[1].Hi = c.predicted[i], c.predicted[i], c.predicted[i]
 			} else {
 				p.Phases[0].Figures = f[:1]
+			}
+			if v == 0 {
+				p.Phases[0].Figures = f[1:] // it measured nothing
 			}
 			points = append(points, p)
 		}
@@ -605,6 +609,12 @@ func TestMissingFigures(t *testing.T) {
 		return Point{Index: i, Labels: []string{"mode=" + mode}, Phases: []Phase{{Figures: figures, Missing: missing}}}
 	}
 	against := Expect{Name: "e", Metric: "goodput", Predictor: "mode=old", Against: "mode=old", Tolerance: .1, Relative: true, Gate: true}
+	value := Expect{Name: "e", Metric: "goodput", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}
+	repeat := func(i int, missing []Missing, figures ...Figure) Point {
+		p := point(0, "old", missing, figures...)
+		p.Repeat = i
+		return p
+	}
 	spoilt := point(0, "old", nil, figure("A", 10), figure("R", 10))
 	spoilt.Phases[0].Spoilt = "switch tor1 stood still"
 	for _, c := range []struct {
@@ -613,10 +623,11 @@ func TestMissingFigures(t *testing.T) {
 		points []Point
 		why    map[string]string // by subject, of what is undecided
 	}{
-		{"against a value", Expect{Name: "e", Metric: "goodput", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}, []Point{point(0, "old", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
+		{"against a value", value, []Point{point(0, "old", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
 		{"against a value, of others", Expect{Name: "e", Metric: "goodput", Of: "A", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}, []Point{point(0, "old", gone, figure("A", 10))}, nil},
 		{"here, against another point", against, []Point{point(0, "old", nil, figure("A", 10), figure("R", 10)), point(1, "new", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
 		{"there", against, []Point{point(0, "old", gone, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, map[string]string{"R": "mode=old: one message"}},
+		{"in one of two repeats", value, []Point{repeat(0, nil, figure("A", 10), figure("R", 10)), repeat(1, gone, figure("A", 10))}, map[string]string{"R": "1 of 2 repeats have no figure: one message"}},
 		{"there, for it is not there", against, []Point{point(0, "old", nil, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, nil},
 		{"there, for the phase was spoilt", against, []Point{spoilt, point(1, "new", nil, figure("A", 10), figure("R", 5))}, map[string]string{"A": "mode=old: switch tor1", "R": "mode=old: switch tor1"}},
 	} {

@@ -384,7 +384,7 @@ func (m *metricPlot) tip(d datum) string {
 			parts = append(parts, p.Name+" "+Quantity(v, d.observed.Unit))
 		}
 	}
-	if m.rec.Scale.scales(d.observed.Unit) {
+	if m.rec.Scale.Scales(d.observed.Metric, d.observed.Unit) {
 		parts = append(parts, "at lab scale "+Quantity(m.rec.Scale.Lab(d.observed.Value, d.observed.Unit), d.observed.Unit))
 	}
 	return strings.TrimSpace(m.where(d)+" "+d.of) + ": " + strings.Join(parts, ", ")

@@ -95,7 +95,7 @@ func enterLab() {
 }
 
 // patienceOfFaults is how long silence is borne in these runs: by programs that are slow and machines that are busy.
-var patienceOfFaults = map[bool]time.Duration{false: 4 * time.Second, true: 8 * time.Second}[netnstest.Race]
+var patienceOfFaults = map[bool]time.Duration{false: 2 * time.Second, true: 8 * time.Second}[netnstest.Race]
 
 // faultyLab is a lab of three hosts at a switch, and a run that measures on it.
 type faultyLab struct {

@@ -145,10 +145,10 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 		if err != nil {
 			return err
 		}
-		accepted := func(s *history.Series, since int) string {
+		accepted := func(s *history.Series, since, n int) string {
 			for _, b := range baselines {
 				at := slices.IndexFunc(s.Nights[since:], func(night history.Night) bool { return night.Run == b.Run })
-				if b.Experiment == s.Experiment && b.Setting == s.Setting && at >= 0 && !worsened(s, since, since+at, o) {
+				if b.Experiment == s.Experiment && b.Setting == s.Setting && at >= 0 && !worsened(s, since, since+at, n, o) {
 					return b.Reason + " (baseline " + b.Run + ")"
 				}
 			}
@@ -186,7 +186,7 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 			m := Move{
 				Item: d.Name, Experiment: s.Experiment, Setting: s.Setting, Point: s.Point, Phase: s.Phase, Metric: s.Metric, Of: s.Of, Unit: s.Unit, Kind: s.Kind,
 				Effect: effect(s.Metric, s.Unit, v.State), Verdict: v, Since: s.Nights[v.Since].Run, SinceStarted: s.Nights[v.Since].Started,
-				New: v.Since == last || last > 0 && isNew(s, o), Repeats: v.Noise.ForChange(float64(o.Relevant)), Accepted: accepted(s, v.Since), Doubtful: d.Status == Undecided,
+				New: v.Since == last || last > 0 && isNew(s, o), Repeats: v.Noise.ForChange(float64(o.Relevant)), Accepted: accepted(s, v.Since, v.Nights), Doubtful: d.Status == Undecided,
 			}
 			n.Moves = append(n.Moves, m)
 			if m.Accepted == "" {
@@ -208,14 +208,14 @@ func (n *Night) judge(ctx context.Context, x *history.Index, root string, o Judg
 }
 
 // worsened says whether the newest night is worse than an earlier one that was accepted: what was accepted is the change
-// until then. Those before since say what nights differ by.
-func worsened(s *history.Series, since, accepted int, o Judge) bool {
+// until then. The n nights before since, in which nothing had changed, say what nights differ by.
+func worsened(s *history.Series, since, accepted, n int, o Judge) bool {
 	nights := s.Trend()
 	last := len(nights) - 1
 	if accepted == last {
 		return false
 	}
-	pair := trend.Pair{Before: nights[accepted], After: nights[last], Earlier: nights[:since], Exact: s.Kind == results.Simulated}
+	pair := trend.Pair{Before: nights[accepted], After: nights[last], Earlier: nights[max(0, since-n):since], Exact: s.Kind == results.Simulated || s.Metric == "sum_errors"}
 	v, err := pair.Judge(o.options())
 	return err == nil && (v.State == trend.Lower || v.State == trend.Higher) && effect(s.Metric, s.Unit, v.State) == Worse
 }

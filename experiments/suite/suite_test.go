@@ -255,6 +255,9 @@ func TestEffect(t *testing.T) {
 func TestWorsened(t *testing.T) {
 	series := func(v ...float64) *history.Series {
 		s := &history.Series{Metric: "goodput", Unit: "bit/s", Kind: results.Measured}
+		for range 30 { // of another level, long ago
+			s.Nights = append(s.Nights, history.Night{Figures: trend.Night{200}})
+		}
 		for i := range 30 { // with some noise
 			s.Nights = append(s.Nights, history.Night{Figures: trend.Night{100 + float64(i%5-2)/4}})
 		}
@@ -269,7 +272,7 @@ func TestWorsened(t *testing.T) {
 	}{
 		{[]float64{94, 94.1}, false}, {[]float64{94, 94, 94.2}, false}, {[]float64{94, 94, 94, 97}, false}, {[]float64{94, 94, 50}, true}, {[]float64{94, 94, 94, 94, 90}, true},
 	} {
-		if got := worsened(series(c.nights...), 30, 31, Judge{}); got != c.want {
+		if got := worsened(series(c.nights...), 60, 61, 30, Judge{}); got != c.want {
 			t.Errorf("%v: %t", c.nights, got)
 		}
 	}

@@ -54,12 +54,13 @@ type Reading struct {
 	arrived *results.Series
 	// Wrong is what the program found wrong with its own results, empty: nothing.
 	Wrong string
+	over  bool // there were more figures than are kept
 }
 
 // add adds an exact figure, drawn from n repetitions inside the program.
 func (r *Reading) add(metric, of string, v float64, n int) {
 	if len(r.Figures) >= mostFigures {
-		r.note("more than %d figures: those after them are left out", mostFigures)
+		r.over = true
 		return
 	}
 	r.Figures = append(r.Figures, results.Figure{
@@ -90,10 +91,11 @@ func (r *Reading) addMean(metric, of string, v []float64) {
 	r.Figures = append(r.Figures, f)
 }
 
-// Bounds of what is kept of what a program says: of one that says more, what it said first.
+// Bounds of what is kept of what a program says. Of notes they are the first ones; who has more figures is not read.
 const (
 	mostNotes   = 100
-	mostFigures = 10_000
+	mostFigures = 10_000  // of a process
+	mostInAll   = 100_000 // of all processes of a program
 )
 
 func (r *Reading) note(format string, args ...any) {

@@ -295,7 +295,10 @@ func (w *Workload) Read(outputs []Output) (*Reading, error) {
 			return err
 		}
 		r.About(part)
-		all.Figures = append(all.Figures, r.Figures[:min(len(r.Figures), mostFigures-min(mostFigures, len(all.Figures)))]...)
+		if r.over || len(all.Figures)+len(r.Figures) > mostInAll {
+			return fmt.Errorf("%w: it says more than %d figures, or its processes %d", ErrOutput, mostFigures, mostInAll)
+		}
+		all.Figures = append(all.Figures, r.Figures...)
 		arrived = append(arrived, r.arrived)
 		for _, n := range r.Notes {
 			all.note("%s", n)
@@ -451,7 +454,7 @@ func RankHosts(outputs []Output) map[int]string {
 
 // Reduced is how many bytes nccl-tests all-reduces in all, by its source: each size so many
 // times out of place and in place, and once more each to check the result, after five of the
-// smallest and the largest to warm up. 0: nobody knows, of other programs.
+// smallest and the largest to warm up; and in how many all-reduces. 0: nobody knows, of other programs.
 func (w *Workload) Reduced() (sum, calls float64) {
 	if w.Kind != NCCL {
 		return 0, 0
@@ -468,8 +471,8 @@ func (w *Workload) Reduced() (sum, calls float64) {
 	return sum + 5*float64(from+to), calls + 10
 }
 
-// recounted are arguments of nccl-tests that change how often it all-reduces.
-var recounted = regexp.MustCompile(`^(-[wnmN]|--(warmup_iters|iters|agg_iters|run_cycles)).*`)
+// recounted are arguments of nccl-tests that change how often it all-reduces, or how much.
+var recounted = regexp.MustCompile(`^(-[wnmNbefiodG]|--(warmup_iters|iters|agg_iters|run_cycles|minbytes|maxbytes|stepfactor|stepbytes|op|datatype|cudagraph)).*`)
 
 // headered is a size of vectors, bytes, beside which what is sent with each is a few percent: headers of packets
 // of 4 KiB, acknowledgements, and two messages of a word.
@@ -482,7 +485,7 @@ func (w *Workload) Doubt() string {
 	case calls == 0:
 		return ""
 	case i >= 0:
-		return fmt.Sprintf("argument %s changes how often it all-reduces", w.Arguments[i])
+		return fmt.Sprintf("argument %s changes how much it all-reduces", w.Arguments[i])
 	case sum/calls < headered:
 		return fmt.Sprintf("its vectors have %.0f bytes in the mean, and headers are as much", sum/calls)
 	}

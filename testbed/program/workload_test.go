@@ -84,7 +84,7 @@ func TestLongOutput(t *testing.T) {
 	}
 	b.WriteString("# Out of bounds values : 0 OK\n")
 	r, err := ReadNCCLText([]byte(b.String()))
-	if err != nil || len(r.Notes) > 101 || len(r.Figures) != mostFigures {
+	if err != nil || len(r.Notes) > 101 || len(r.Figures) != mostFigures || !r.over {
 		t.Errorf("%v: %d notes, %d figures", err, len(r.Notes), len(r.Figures))
 	}
 }

@@ -31,6 +31,7 @@ type Evidence struct {
 // shown of them.
 const (
 	mostFacts    = 10_000
+	mostCalls    = 200_000 // one for each process, communicator and size
 	mostEvidence = 200
 )
 
@@ -234,9 +235,12 @@ func (l *JobLog) allReduces() map[int64]where {
 // others says whether a size may be that of another collective than an all-reduce: its own, or
 // that of all ranks together, which is what NCCL takes of an all-gather.
 func (l *JobLog) others(bytes int64) bool {
-	return slices.ContainsFunc(l.Calls, func(c Call) bool {
-		return c.Collective != "AllReduce" && c.Ranks > 1 && (c.Bytes == bytes || c.Bytes*int64(c.Ranks) == bytes)
-	})
+	for c := range l.kinds {
+		if c.Collective != "AllReduce" && c.Ranks > 1 && (c.Bytes == bytes || c.Bytes*int64(c.Ranks) == bytes) {
+			return true
+		}
+	}
+	return false
 }
 
 // mixed says whether there may be other collectives than all-reduces.

@@ -91,10 +91,11 @@ type JobLog struct {
 	Calls         []Call      // what processes began, each once
 	Communicators []Communicator
 	Messages      int // of NCCL
-	Unreadable    int // lines that say what NCCL chose, and are cut or mixed up with others
+	Unreadable    int // lines that say what NCCL chose or began, and are cut, mixed up with others, or more than are kept
 
 	lines, facts int
 	calls        map[Call]bool
+	kinds        map[Call]bool         // of Calls, without process and communicator
 	chosen       map[Algorithm]int     // of Algorithms, without line and count
 	reduced      map[Communicator]*sum // by rank: Nodes is 0
 }

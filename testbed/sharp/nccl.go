@@ -202,8 +202,12 @@ func (l *JobLog) message(level, process, text string) {
 		if m := nodesLine.FindStringSubmatch(text); m != nil {
 			ok := true
 			c := Communicator{Process: process, Comm: m[1], Ranks: parseInt(m[2], &ok), Nodes: parseInt(m[3], &ok)}
-			if ok && len(l.Communicators) < mostFacts {
+			switch {
+			case !ok:
+			case len(l.Communicators) < mostCalls:
 				l.Communicators = append(l.Communicators, c)
+			default:
+				l.lose()
 			}
 		}
 	}
@@ -274,21 +278,23 @@ func (l *JobLog) call(process string, m []string) {
 	ok := true
 	op, err := strconv.ParseUint(m[2], 16, 64)
 	count, okCount := parseBytes(m[3])
-	kind, ranks := parseInt(m[4], &ok), parseInt(m[6], &ok)
-	if err != nil || !ok || !okCount || kind >= len(typeSizes) || count > 1<<55 {
+	datatype, ranks := parseInt(m[4], &ok), parseInt(m[6], &ok)
+	if err != nil || !ok || !okCount || datatype >= len(typeSizes) || count > 1<<55 {
 		return
 	}
-	c := Call{Collective: m[1], Bytes: count * typeSizes[kind], Ranks: ranks, Process: process, Comm: m[5]}
-	if !l.calls[c] && len(l.Calls) == mostFacts {
+	c := Call{Collective: m[1], Bytes: count * typeSizes[datatype], Ranks: ranks, Process: process, Comm: m[5]}
+	if l.calls == nil {
+		l.calls, l.kinds, l.reduced = map[Call]bool{}, map[Call]bool{}, map[Communicator]*sum{}
+	}
+	kind := Call{Collective: c.Collective, Bytes: c.Bytes, Ranks: c.Ranks}
+	switch {
+	case l.calls[c]:
+	case len(l.Calls) < mostCalls:
+		l.calls[c], l.kinds[kind] = true, true
+		l.Calls = append(l.Calls, c)
+	case !l.kinds[kind]: // what others said of the same says it all
 		l.lose()
 		return
-	}
-	if !l.calls[c] {
-		if l.calls == nil {
-			l.calls, l.reduced = map[Call]bool{}, map[Communicator]*sum{}
-		}
-		l.calls[c] = true
-		l.Calls = append(l.Calls, c)
 	}
 	of := Communicator{Process: process, Comm: c.Comm, Ranks: ranks}
 	s := l.reduced[of]
