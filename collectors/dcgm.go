@@ -190,6 +190,9 @@ func parseDCGM(line string) (gpu uint64, values []*float64, err error) {
 	if gpu, err = strconv.ParseUint(f[1], 10, 16); err != nil {
 		return 0, nil, fmt.Errorf("number of GPU in %.80q: %w", line, err)
 	}
+	if gpu >= mostGPUs {
+		return 0, nil, fmt.Errorf("GPU %d in %.80q, and a host has %d at most", gpu, line, mostGPUs)
+	}
 	values = make([]*float64, len(dcgmFields))
 	for i, cell := range f[2:] {
 		if !holds(cell) {

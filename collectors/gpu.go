@@ -126,6 +126,9 @@ func (g *GPU) take(line string) error {
 	return nil
 }
 
+// mostGPUs is how many GPUs a host has, at most, parts of MIG left out.
+const mostGPUs = 256
+
 // parseGPU reads a row of the query. Values that a GPU does not have give no sample; those
 // that make no sense are an error and cost only themselves.
 func parseGPU(host, row string, fields []gpuField) (index uint64, out []results.Sample, err error) {
@@ -138,6 +141,9 @@ func parseGPU(host, row string, fields []gpuField) (index uint64, out []results.
 	}
 	if index, err = strconv.ParseUint(strings.TrimSpace(cells[0]), 10, 16); err != nil {
 		return 0, nil, fmt.Errorf("host %s: nvidia-smi: index of GPU: %w", host, err)
+	}
+	if index >= mostGPUs {
+		return 0, nil, fmt.Errorf("host %s: nvidia-smi: GPU %d, and a host has %d at most", host, index, mostGPUs)
 	}
 	var errs []error
 	for i, f := range fields {

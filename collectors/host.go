@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -200,11 +201,13 @@ func hostSamples(host string, ports []NICPort, r reader.Reading) ([]results.Samp
 			errs = append(errs, fmt.Errorf("host %s: device %s: %w", host, p.Device, err))
 		}
 		n.each(p, add)
-		for name, v := range d.Stats {
-			if slices.Contains(phyStats, name) {
-				continue
-			}
-			out = append(out, driverSample(host, p, name, v))
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(d.Stats)), func(name string) bool { return slices.Contains(phyStats, name) })
+		if n := len(names); n > mostStats {
+			errs = append(errs, fmt.Errorf("host %s: device %s: %d statistics, more than any driver has", host, p.Device, n))
+			names = names[:mostStats]
+		}
+		for _, name := range names {
+			out = append(out, driverSample(host, p, name, d.Stats[name]))
 		}
 	}
 	for file, text := range r.Files {
@@ -218,6 +221,9 @@ func hostSamples(host string, ports []NICPort, r reader.Reading) ([]results.Samp
 	slices.SortStableFunc(out, func(a, b results.Sample) int { return strings.Compare(a.Metric, b.Metric) })
 	return out, errors.Join(errs...)
 }
+
+// mostStats is how many statistics of a device are kept, of those that were asked for by patterns.
+const mostStats = 1000
 
 // fcs is the size of a frame's check sequence, bytes.
 const fcs = 4

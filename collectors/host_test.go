@@ -3,6 +3,7 @@ package collectors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -252,5 +253,20 @@ func BenchmarkReader(b *testing.B) {
 		if _, err := h.Collect(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestManyStatistics: what a host counts beyond any driver is left out, and said.
+func TestManyStatistics(t *testing.T) {
+	r := mlx5Reading()
+	for i := range 300_000 {
+		r.Devices["ens1f0"].Stats[fmt.Sprint("a", i)] = 1
+	}
+	got, err := hostSamples("h1", []NICPort{{"ens1f0", "h1->tor1", "tor1->h1"}}, r)
+	if err == nil || !strings.Contains(err.Error(), "statistics, more than any driver has") || len(got) > mostStats+100 {
+		t.Errorf("%d samples, %v", len(got), err)
+	}
+	if _, _, err := parseGPU("h1", "65535, 1", gpuFields[:1]); err == nil || !strings.Contains(err.Error(), "256 at most") {
+		t.Errorf("%v", err)
 	}
 }

@@ -129,15 +129,18 @@ func writeCell(dir string, i int, p *repetition) error {
 	return os.Rename(f.Name(), cellPath(dir, i))
 }
 
+// mostCell bounds a cell, bytes.
+const mostCell = 256 << 20
+
 // readCell is nil where the cell is not there, or not whole.
 func readCell(dir string, i int) *repetition {
-	f, err := os.Open(cellPath(dir, i))
+	f, err := bounded.OpenOwn(cellPath(dir, i)) // others may write into the directory
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	var c cellFile
-	if gob.NewDecoder(f).Decode(&c) != nil {
+	if gob.NewDecoder(io.LimitReader(f, mostCell)).Decode(&c) != nil {
 		return nil
 	}
 	return &repetition{c.End, c.Figures, c.Missing, c.Curves, c.Rows, c.Machines, c.MachinesAt}
@@ -264,9 +267,7 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *repe
 		}
 		missing, waiting[i] = append(missing, i), true
 	}
-	if len(missing) == 0 {
-		return os.RemoveAll(dir)
-	}
+	r.cells = dir // until the record is there
 	w.Parts = slices.Collect(slices.Chunk(missing, max(leastCells, (len(missing)+mostParts-1)/mostParts)))
 	text, err := json.Marshal(w)
 	if err != nil {
@@ -274,6 +275,9 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *repe
 	}
 	if err := os.WriteFile(filepath.Join(dir, cellsWork), text, 0o666); err != nil {
 		return err
+	}
+	if len(missing) == 0 {
+		return nil
 	}
 	here, err := os.Getwd()
 	if err != nil {
@@ -289,7 +293,6 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *repe
 	}
 	defer func() {
 		if err == nil {
-			err = os.RemoveAll(dir) // all of it is in the record
 			return
 		}
 		quit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/inabench/inabench/results"
@@ -43,5 +44,16 @@ func TestHintsNameKeys(t *testing.T) {
 	}
 	if seen < 2 {
 		t.Errorf("%d keys in all explanations", seen)
+	}
+}
+
+// TestForeignCell: a file of others in the place of a cell is none, and nobody waits for it.
+func TestForeignCell(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(cellPath(dir, 0), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c := readCell(dir, 0); c != nil {
+		t.Errorf("%+v", c)
 	}
 }

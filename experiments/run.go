@@ -92,6 +92,9 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	}
 	r.rec.Failure = failure(runErr, s.inv)
 	errs := []error{runErr, r.dir.Finish(r.rec)} // while there is room that is reserved for it
+	if r.cells != "" && errors.Join(errs...) == nil {
+		errs = append(errs, os.RemoveAll(r.cells)) // all of it is in the record
+	}
 	if err := r.dir.Close(); err != nil && !errors.Is(errors.Join(errs...), err) {
 		errs = append(errs, err)
 	}
@@ -118,6 +121,7 @@ type run struct {
 	alone     map[string]measuredAlone     // jobs of a service
 	done      int
 	table     *os.File // jobs.csv.gz, of a study
+	cells     string   // directory of what others have computed; empty: there is none
 	held      holding  // of a lab
 	external  []predictor.Predictor
 	kept      []results.Sample // of the point, where there is no dir

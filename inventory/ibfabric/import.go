@@ -14,6 +14,7 @@ import (
 // host is the adapters that are of one machine.
 type host struct {
 	name  string
+	guid  GUID // of one of its adapters
 	ports []hostPort
 }
 
@@ -105,7 +106,7 @@ func (f *Fabric) hosts() (hosts []host, notes []string) {
 }
 
 func newHost(name string, nodes []*Node, label map[GUID]string) host {
-	h := host{name: name}
+	h := host{name: name, guid: nodes[0].GUID}
 	for _, n := range nodes {
 		for _, i := range n.numbers() {
 			h.ports = append(h.ports, hostPort{n, label[n.GUID], n.Ports[i]})
@@ -114,6 +115,9 @@ func newHost(name string, nodes []*Node, label map[GUID]string) host {
 	slices.SortStableFunc(h.ports, func(a, b hostPort) int {
 		return cmp.Or(inventory.Natural(a.label, b.label), cmp.Compare(a.adapter.GUID, b.adapter.GUID), cmp.Compare(a.port.Number, b.port.Number))
 	})
+	if len(h.ports) > 0 {
+		h.guid = h.ports[0].adapter.GUID
+	}
 	return h
 }
 
@@ -243,7 +247,7 @@ func (f *Fabric) Inventory(opt Options) (*inventory.Inventory, inventory.Notes) 
 	}
 	assumed, ports := false, false
 	for _, h := range hosts {
-		out := inventory.Host{Name: unique(h.name, h.ports[0].adapter.GUID), GPUs: opt.GPUs}
+		out := inventory.Host{Name: unique(h.name, h.guid), GPUs: opt.GPUs}
 		index, last := -1, GUID(0)
 		for _, p := range h.ports {
 			if p.adapter.GUID != last {

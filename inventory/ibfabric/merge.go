@@ -315,11 +315,12 @@ func (f *Fabric) complained() []string {
 		ports []int
 		what  []string
 	}
-	silent := map[string]*silence{}
+	silent, said := map[string]*silence{}, map[string]bool{}
 	var order, other []string
 	for _, c := range f.complaints {
 		if c.path == nil {
-			if text := cmp.Or(c.file, "stderr") + ": " + clip(c.text); !slices.Contains(other, text) {
+			if text := cmp.Or(c.file, "stderr") + ": " + clip(c.text); !said[text] {
+				said[text] = true
 				other = append(other, text)
 			}
 			continue

@@ -322,3 +322,14 @@ func TestTiers(t *testing.T) {
 		t.Errorf("%d tiers, %v", n, err)
 	}
 }
+
+// TestWithoutCable: an adapter without a cable is a host that is cabled to nothing.
+func TestWithoutCable(t *testing.T) {
+	r, err := Parse("x", "Ca\t2 \"H-98039b0300200020\"\t\t# \"host2 HCA-1\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inv, _ := New(r).Inventory(Options{Name: "x"}); len(inv.Hosts) > 1 {
+		t.Errorf("%+v", inv.Hosts)
+	}
+}

@@ -72,6 +72,9 @@ func (c *Client) locate(ctx context.Context, prog *program) error {
 	if err != nil {
 		return err
 	}
+	if len(names.Key) != 1 {
+		return fmt.Errorf("%w: table %s has a key of %d fields", ErrInfo, names.Name, len(names.Key))
+	}
 	prog.own.Ports = map[uint32]uint32{}
 	var missing []string
 	for _, port := range slices.Sorted(maps.Keys(c.opt.Names)) {

@@ -214,6 +214,10 @@ func (m *Machine) rdma(lines []string) {
 
 // addresses reads `ip -o addr`: "2: eth0    inet 10.1.0.1/24 brd 10.1.0.255 scope global eth0 ...".
 func (m *Machine) addresses(lines []string) {
+	devices := map[string]*Device{}
+	for i := range m.Devices {
+		devices[m.Devices[i].Name] = &m.Devices[i]
+	}
 	for _, l := range lines {
 		f := strings.Fields(l)
 		if len(f) < 4 || f[2] != "inet" && f[2] != "inet6" {
@@ -223,10 +227,8 @@ func (m *Machine) addresses(lines []string) {
 		if err != nil || p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
 			continue
 		}
-		for i := range m.Devices {
-			if d := &m.Devices[i]; d.Name == f[1] && (!d.Address.IsValid() || d.Address.Addr().Is6() && p.Addr().Is4()) {
-				d.Address = p
-			}
+		if d := devices[f[1]]; d != nil && (!d.Address.IsValid() || d.Address.Addr().Is6() && p.Addr().Is4()) {
+			d.Address = p
 		}
 	}
 }

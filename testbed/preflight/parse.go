@@ -83,16 +83,21 @@ type gpu struct{ name, driver, vbios string }
 
 func (g gpu) String() string { return "driver " + g.driver + " VBIOS " + g.vbios }
 
+// mostDevices is how many of a kind a host has, at most; what it says of more is not read.
+const mostDevices = 256
+
 // parseGPUs reads what nvidia-smi says of name,driver_version,vbios_version: a line for each
 // GPU. GPUs of which the same is said are one; other lines are left out.
 func parseGPUs(text string) (out []gpu) {
+	seen := map[gpu]bool{}
 	for line := range strings.Lines(text) {
 		cells := strings.Split(line, ",")
 		if len(cells) != 3 {
 			continue
 		}
 		g := gpu{strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])}
-		if g.name != "" && !slices.Contains(out, g) {
+		if g.name != "" && !seen[g] && len(out) < mostDevices {
+			seen[g] = true
 			out = append(out, g)
 		}
 	}
@@ -342,11 +347,12 @@ func parseTopology(text string) (matrix, error) {
 		case len(f) == 0:
 		case columns == nil && isDevice(f[0]):
 			for _, c := range f {
-				if !isDevice(c) {
+				if !isDevice(c) || len(columns) == 2*mostDevices {
 					break // CPU Affinity, NUMA Affinity
 				}
 				columns = append(columns, c)
 			}
+		case len(m.gpus) == mostDevices || len(m.nics) == mostDevices:
 		case len(f) == 2 && strings.HasPrefix(f[0], "NIC") && strings.HasSuffix(f[0], ":"):
 			m.nics[strings.TrimSuffix(f[0], ":")] = f[1]
 		case columns != nil && isDevice(f[0]) && len(f) > len(columns):

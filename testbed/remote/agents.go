@@ -29,17 +29,18 @@ type remoteAgent struct {
 
 	writing sync.Mutex // held while something is written to it
 
-	mu    sync.Mutex
-	last  *agent.Stats
-	lastT float64 // of last, on the agent's clock
-	began float64 // when its traffic did, on that clock
-	clock collectors.Clock
-	ended bool
-	err   error
-	heard time.Time // when it last said something, since it has started
-	moved time.Time // when it last said that it has sent something more
-	spent float64   // Processor when its health was asked last
-	told  int       // reports that wait for somebody to ask for samples
+	mu      sync.Mutex
+	last    *agent.Stats
+	lastT   float64 // of last, on the agent's clock
+	began   float64 // when its traffic did, on that clock
+	clock   collectors.Clock
+	ended   bool
+	err     error
+	heard   time.Time // when it last said something, since it has started
+	moved   time.Time // when it last said that it has sent something more
+	spent   float64   // Processor when its health was asked last
+	told    int       // reports that wait for somebody to ask for samples
+	reports int       // all of them
 
 	ready, started chan struct{} // closed once
 

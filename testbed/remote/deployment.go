@@ -557,11 +557,19 @@ func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
 		a.fail(fmt.Errorf("%s on host %s: %d reports since it was asked last, more than anybody asks for", a.name, a.host, a.told))
 		return
 	}
+	if a.reports++; float64(a.reports) > mostTold+mostReports*time.Since(d.began).Seconds() {
+		a.fail(fmt.Errorf("%s on host %s: %d reports in %s, more than anybody asks for", a.name, a.host, a.reports, results.Elapsed(time.Since(d.began))))
+		return
+	}
 	d.samples = append(d.samples, s...)
 }
 
-// mostTold is how many reports of an agent wait to be asked for, at most: those of minutes.
-const mostTold = 20_000
+// mostTold is how many reports of an agent wait to be asked for, at most: those of minutes. mostReports is how many it may
+// make in a second.
+const (
+	mostTold    = 20_000
+	mostReports = 1000
+)
 
 // Sample implements testbed.Deployment: what agents have said since the last call,
 // and the counters of NICs and switches now. A source that cannot be read is an

@@ -233,6 +233,9 @@ func (x *Switch) Collect(ctx context.Context) ([]results.Sample, error) {
 	return out, err
 }
 
+// mostCounters is how many counters a switch may print.
+const mostCounters = 10_000
+
 // ParseCounters finds counters in what a command printed: by the groups "name" and "value"
 // of a pattern, or else in a JSON object, whose numbers they are. Objects in it, and
 // patterns that find a name more than once, make no difference: names of nested values are
@@ -271,8 +274,11 @@ func ParseCounters(text string, pattern *regexp.Regexp) (map[string]float64, err
 			return nil, fmt.Errorf("%w: %s is without end", ErrCounters, name)
 		}
 	}
-	if len(out) == 0 {
+	switch n := len(out); {
+	case n == 0:
 		return nil, fmt.Errorf("%w in %q", ErrCounters, tail(text))
+	case n > mostCounters:
+		return nil, fmt.Errorf("%w: %d of them, and %d are read at most", ErrCounters, n, mostCounters)
 	}
 	return out, nil
 }

@@ -255,7 +255,10 @@ func backoff(attempt int) time.Duration {
 
 // handshake makes an SSH connection of a TCP one.
 func (c *Client) handshake(ctx context.Context, raw net.Conn, known *hostKeys, creds *credentials) error {
-	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	stop := context.AfterFunc(ctx, func() {
+		raw.Close()
+		creds.close() // an SSH agent may wait for its user to consent to a signature
+	})
 	conn, chans, reqs, err := ssh.NewClientConn(raw, c.target.Address, &ssh.ClientConfig{
 		User:              c.target.User,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(creds.signers...)},

@@ -88,6 +88,7 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 	}
 	doing := "start " + abbreviate(argv)
 	err = c.await(ctx, func() error {
+		defer c.impatient("it has not answered that " + abbreviate(argv) + " is to start")()
 		s, err := c.conn.NewSession()
 		if err != nil {
 			return c.failed(doing, err)
@@ -124,6 +125,14 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 		return nil, err
 	}
 	return p, nil
+}
+
+// impatient gives a host up that does not do in time what the protocol asks of it, though it may go on answering
+// keepalives, unless over is called before.
+func (c *Client) impatient(why string) (over func()) {
+	long := 2*c.patience() + c.target.KeepAlive
+	stuck := time.AfterFunc(long, func() { c.giveUp(fmt.Errorf("%s for %v", why, long)) })
+	return func() { stuck.Stop() }
 }
 
 // killGrace bounds how long the killing of a cancelled command may take before its
@@ -286,15 +295,12 @@ type input struct {
 const inputPart = 32 << 10
 
 func (i *input) Write(b []byte) (n int, err error) {
-	long := 2*i.client.patience() + i.client.target.KeepAlive // one that is not there is found out by keepalives before
 	for len(b) > 0 && err == nil {
 		part := b[:min(len(b), inputPart)]
-		stuck := time.AfterFunc(long, func() {
-			i.client.giveUp(fmt.Errorf("it has taken nothing of what is written to a command for %v", long))
-		})
+		over := i.client.impatient("it has taken nothing of what is written to a command")
 		var m int
 		m, err = i.WriteCloser.Write(part)
-		stuck.Stop()
+		over()
 		n, b = n+m, b[m:]
 	}
 	return n, err

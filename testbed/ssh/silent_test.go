@@ -1,0 +1,130 @@
+package ssh_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/sshd"
+)
+
+// TestSilentExec: a host that answers all signs of life, and never that a command starts, is given up, though nobody set
+// a time.
+func TestSilentExec(t *testing.T) {
+	key := sshd.NewKey()
+	config := &xssh.ServerConfig{PublicKeyCallback: func(xssh.ConnMetadata, xssh.PublicKey) (*xssh.Permissions, error) { return nil, nil }}
+	config.AddHostKey(key)
+	address := listen(t, func(raw net.Conn) {
+		_, chans, reqs, err := xssh.NewServerConn(raw, config)
+		if err != nil {
+			return
+		}
+		go func() {
+			for r := range reqs {
+				_ = r.Reply(true, nil)
+			}
+		}()
+		for c := range chans {
+			if _, requests, err := c.Accept(); err == nil {
+				go func() {
+					for range requests { // none is answered
+					}
+				}()
+			}
+		}
+	})
+	c, err := ssh.Dial(t.Context(), ssh.Target{
+		Name: "h1", Address: address, User: "lab", Signers: []xssh.Signer{userKey}, Agent: "none", Config: "none",
+		KnownHosts: []string{knownHosts(t, address, key.PublicKey())}, KeepAlive: 100 * time.Millisecond, KeepAliveMax: 8, Timeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Start(context.Background(), []string{"true"})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, ssh.ErrLost) {
+			t.Errorf("%v, want that the host is lost", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it still waits")
+	}
+}
+
+// consenting is an SSH agent whose user never consents to a signature.
+type consenting struct {
+	agent.Agent
+	never chan struct{}
+}
+
+func (a consenting) Sign(xssh.PublicKey, []byte) (*xssh.Signature, error) {
+	<-a.never
+	return nil, errors.New("no")
+}
+
+func (a consenting) SignWithFlags(key xssh.PublicKey, data []byte, _ agent.SignatureFlags) (*xssh.Signature, error) {
+	return a.Sign(key, data)
+}
+
+func (a consenting) Extension(string, []byte) ([]byte, error) {
+	return nil, agent.ErrExtensionUnsupported
+}
+
+// TestSilentAgent: an SSH agent that does not sign ends a login when its time is over.
+func TestSilentAgent(t *testing.T) {
+	private := newPrivate(t)
+	signer, err := xssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := agent.NewKeyring()
+	if err := ring.Add(agent.AddedKey{PrivateKey: private}); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "agent")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	silent := consenting{ring, make(chan struct{})}
+	defer close(silent.never)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go agent.ServeAgent(silent, conn)
+		}
+	}()
+	h := newHost(t, func(h *host) {
+		h.Signers, h.Agent, h.Timeout = nil, socket, time.Second
+		h.AuthorizedKeys = []xssh.PublicKey{signer.PublicKey()}
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := ssh.Dial(context.Background(), h.Target)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it has logged in")
+		}
+	case <-time.After(time.Minute):
+		t.Error("it still waits")
+	}
+}
