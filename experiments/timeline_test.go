@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +99,7 @@ duration = "1s"
 type wired struct {
 	testbed.Deployment
 	links   map[string]testbed.LinkState
+	mu      sync.Mutex
 	stopped []string
 }
 
@@ -107,7 +109,9 @@ func (w *wired) SetLink(ctx context.Context, link string, s testbed.LinkState) e
 }
 
 func (w *wired) Stop(ctx context.Context, job string) error {
+	w.mu.Lock()
 	w.stopped = append(w.stopped, job)
+	w.mu.Unlock()
 	return w.Deployment.Stop(ctx, job)
 }
 
