@@ -187,11 +187,8 @@ func parseDCGM(line string) (gpu uint64, values []*float64, err error) {
 	if len(f) != 2+len(dcgmFields) || f[0] != "GPU" {
 		return 0, nil, fmt.Errorf("%.80q is not a GPU with %d values", line, len(dcgmFields))
 	}
-	if gpu, err = strconv.ParseUint(f[1], 10, 16); err != nil {
+	if gpu, err = gpuIndex(f[1]); err != nil {
 		return 0, nil, fmt.Errorf("number of GPU in %.80q: %w", line, err)
-	}
-	if gpu >= mostGPUs {
-		return 0, nil, fmt.Errorf("GPU %d in %.80q, and a host has %d at most", gpu, line, mostGPUs)
 	}
 	values = make([]*float64, len(dcgmFields))
 	for i, cell := range f[2:] {

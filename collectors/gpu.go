@@ -129,6 +129,15 @@ func (g *GPU) take(line string) error {
 // mostGPUs is how many GPUs a host has, at most, parts of MIG left out.
 const mostGPUs = 256
 
+// gpuIndex reads the number of a GPU in its host.
+func gpuIndex(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err == nil && n >= mostGPUs {
+		err = fmt.Errorf("%d, and a host has %d at most", n, mostGPUs)
+	}
+	return n, err
+}
+
 // parseGPU reads a row of the query. Values that a GPU does not have give no sample; those
 // that make no sense are an error and cost only themselves.
 func parseGPU(host, row string, fields []gpuField) (index uint64, out []results.Sample, err error) {
@@ -139,11 +148,8 @@ func parseGPU(host, row string, fields []gpuField) (index uint64, out []results.
 	if len(cells) != 1+len(fields) {
 		return 0, nil, fmt.Errorf("host %s: nvidia-smi: %d columns instead of %d in %.80q", host, len(cells), 1+len(fields), row)
 	}
-	if index, err = strconv.ParseUint(strings.TrimSpace(cells[0]), 10, 16); err != nil {
+	if index, err = gpuIndex(strings.TrimSpace(cells[0])); err != nil {
 		return 0, nil, fmt.Errorf("host %s: nvidia-smi: index of GPU: %w", host, err)
-	}
-	if index >= mostGPUs {
-		return 0, nil, fmt.Errorf("host %s: nvidia-smi: GPU %d, and a host has %d at most", host, index, mostGPUs)
 	}
 	var errs []error
 	for i, f := range fields {

@@ -538,8 +538,10 @@ func (c *checker) expect(e *Expect) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
 		oneLink := m.unit == "bit/s" && (study == nil || e.Metric == "goodput") // totals are more than a link carries
-		if most := c.lab.most(); oneLink && e.Gate && r.Predictor != "value" && !r.Relative && most > 0 && r.Tolerance >= most {
-			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))
+		if oneLink && e.Gate && r.Predictor != "value" && !r.Relative {
+			if most := c.lab.most(); most > 0 && r.Tolerance >= most {
+				c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))
+			}
 		}
 	case e.Bound == "within" && e.Metric != "sum_errors":
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")

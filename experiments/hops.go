@@ -63,7 +63,7 @@ func grown(s results.Series, t float64) (by, when float64, ok bool) {
 // growth is that of a counter from t on, which must be there, and that of a switch have been read when
 // the job's traffic was over. What an agent says last it says when it ends.
 func (in *inspection) growth(t, over float64, c handover.Counter) (n float64, ok bool) {
-	s := in.counted(c.Metric, c.Of)
+	s := in.noted(c.Metric, c.Of)
 	n, _, ok = grown(s, t)
 	if !ok || !strings.HasPrefix(c.Metric, "worker_") && s.T[len(s.T)-1] < over {
 		return 0, false
@@ -71,8 +71,8 @@ func (in *inspection) growth(t, over float64, c handover.Counter) (n float64, ok
 	return n, true
 }
 
-// counted is a counter of what is handed over. One that began again is remembered.
-func (in *inspection) counted(metric, of string) results.Series {
+// noted is a counter of what is handed over. One that began again is remembered.
+func (in *inspection) noted(metric, of string) results.Series {
 	s := in.counter(metric, of)
 	if !slices.IsSorted(s.V) {
 		if in.fell == nil {
@@ -212,7 +212,7 @@ func (in *inspection) lostOnTheWay(from float64) underway {
 			continue
 		}
 		seen[id] = true
-		n, _, _ := grown(in.counted(s.Metric, s.Of), from)
+		n, _, _ := grown(in.noted(s.Metric, s.Of), from)
 		to[s.Of] += n
 	}
 	return u

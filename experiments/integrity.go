@@ -159,13 +159,12 @@ func (in *inspection) missed() (out []results.Finding) {
 
 // unmeasured finds jobs that send and are in no phase, though something is expected of what they do in one.
 func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
-	l := newLab(in.inv)
 	expected := func(job string) string {
 		spec, ok := in.spec.Job(job)
 		for _, e := range in.spec.Expectations() {
 			m := metrics[e.Metric]
-			here := ok && e.Gate && slices.Contains(inPhase, e.Metric) && m.by(spec, false) && !slices.ContainsFunc(e.Points, func(l string) bool { return !slices.Contains(labels, l) })
-			if here && slices.ContainsFunc(m.subjects(job, l), func(of string) bool { return results.Glob(e.Of, of) }) {
+			here := ok && e.Gate && slices.Contains(inPhase, e.Metric) && m.by(spec, false) && results.Labelled(labels, e.Points)
+			if here && slices.ContainsFunc(m.subjects(job, newLab(in.inv)), func(of string) bool { return results.Glob(e.Of, of) }) {
 				return e.Name
 			}
 		}
@@ -178,7 +177,10 @@ func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
 		}
 	}
 	for _, j := range in.setup.Plan.Jobs {
-		if name := expected(j.Name); name != "" && !seen[j.Name] && !j.Local() {
+		if seen[j.Name] || j.Local() {
+			continue
+		}
+		if name := expected(j.Name); name != "" {
 			out = append(out, results.Finding{Name: allMeasured, Code: results.CodeNoFigure, Of: j.Name, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s was in no phase that was measured, and %q is expected of it: never did more than a warm-up of %v lie between one event and the next while it sent; let it send for longer, or write a shorter measure.warmup, or an of that leaves it out",
 					j.Name, name, in.obs.timeline.warmup)})

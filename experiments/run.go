@@ -166,9 +166,7 @@ type planned struct {
 }
 
 // has says whether the point has all of the labels.
-func (p *planned) has(labels []string) bool {
-	return !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(p.Labels, l) })
-}
+func (p *planned) has(labels []string) bool { return results.Labelled(p.Labels, labels) }
 
 func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]calibrated{}, networks: map[string]calibratedNetwork{}, alone: map[string]measuredAlone{}, origin: time.Now()}

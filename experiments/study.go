@@ -183,16 +183,18 @@ func (r *run) ratios() {
 	}
 	others := func(p *results.Point) string { return cohort(p, c.Key) }
 	reference := map[string]map[string]float64{}
-	skip := results.Missing{Why: "the reference's is 0, or there is none"}
+	measured := func(p *results.Point) map[string]float64 { // of the Cluster, by metric
+		of := map[string]float64{}
+		for _, f := range p.Phases[0].Figures {
+			if f.Of == results.Cluster && f.Kind != results.Predicted {
+				of[f.Metric] = f.Value
+			}
+		}
+		return of
+	}
 	for i := range r.rec.Points {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && format(p.Params[c.Key]) == c.Reference {
-			of := map[string]float64{}
-			for _, f := range p.Phases[0].Figures {
-				if f.Of == results.Cluster && f.Kind != results.Predicted {
-					of[f.Metric] = f.Value
-				}
-			}
-			reference[others(p)] = of
+			reference[others(p)] = measured(p)
 		}
 	}
 	for i := range r.rec.Points {
@@ -201,24 +203,24 @@ func (r *run) ratios() {
 		if len(p.Phases) == 0 {
 			continue // it ended early
 		}
-		own := map[string]bool{}
-		for _, f := range p.Phases[0].Figures {
-			own[f.Metric] = own[f.Metric] || f.Of == results.Cluster && f.Kind != results.Predicted
+		ph, of := &p.Phases[0], format(p.Params[c.Key])
+		lacks := func(metric, why string) {
+			ph.Missing = append(ph.Missing, results.Missing{Metric: metric + ratio, Of: of, Why: why})
 		}
+		own := measured(p)
 		for _, metric := range slices.Sorted(maps.Keys(ref)) {
-			if !own[metric] {
-				p.Phases[0].Missing = append(p.Phases[0].Missing, results.Missing{Metric: metric + ratio, Of: format(p.Params[c.Key]), Why: "there is no " + metric + " here, and of the reference there is"})
+			if _, ok := own[metric]; !ok {
+				lacks(metric, "there is no "+metric+" here, and of the reference there is")
 			}
 		}
-		for _, f := range p.Phases[0].Figures {
-			v, of := ref[f.Metric], format(p.Params[c.Key])
+		for _, f := range ph.Figures {
+			v := ref[f.Metric]
 			switch {
 			case f.Of != results.Cluster || f.Kind == results.Predicted:
 			case v > 0:
-				p.Phases[0].Figures = append(p.Phases[0].Figures, exactly(f.Metric+ratio, of, f.Kind, "1", f.Value/v))
+				ph.Figures = append(ph.Figures, exactly(f.Metric+ratio, of, f.Kind, "1", f.Value/v))
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out
-				skip.Metric, skip.Of = f.Metric+ratio, of
-				p.Phases[0].Missing = append(p.Phases[0].Missing, skip)
+				lacks(f.Metric, "the reference's is 0, or there is none")
 			}
 		}
 	}

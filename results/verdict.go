@@ -263,8 +263,11 @@ func excused(c Check, each []held) Check {
 }
 
 // has says whether the cell has all of the labels.
-func (c *cell) has(labels []string) bool {
-	return !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(c.label, l) })
+func (c *cell) has(labels []string) bool { return Labelled(c.label, labels) }
+
+// Labelled says whether labels of a point are among them all that are wanted.
+func Labelled(labels, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(l string) bool { return !slices.Contains(labels, l) })
 }
 
 // against is the cell whose figures this one is held against; nil where e is not about
@@ -566,9 +569,6 @@ func (c *held) holds(grain float64) bool {
 func (c *held) eachHolds(observed, predicted []Figure, unit float64) bool {
 	if len(observed) != len(predicted) { // which belong to each other is not known
 		return false
-	}
-	if len(observed) == 1 {
-		return true
 	}
 	for i, f := range observed {
 		one := *c

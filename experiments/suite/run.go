@@ -270,9 +270,12 @@ func (a *Attempt) classify(e Ended, rec *results.Record) {
 		a.Class = Unsupported
 	case 6:
 		a.Class = Testbed
-		if rec != nil && failed(rec) != "" { // a testbed that breaks does not undo that
-			a.Class, a.Message = Verdict, failed(rec)
-		} else if rec != nil && rec.Failure != nil {
+		if rec == nil {
+			break
+		}
+		if what := failed(rec); what != "" { // a testbed that breaks does not undo that
+			a.Class, a.Message = Verdict, what
+		} else if rec.Failure != nil {
 			a.Class, a.Of = Class(rec.Failure.Kind), rec.Failure.Of
 		}
 	case 7:
@@ -293,18 +296,23 @@ func (a *Attempt) classify(e Ended, rec *results.Record) {
 
 // failed is the first check of a record that failed, and how many more did.
 func failed(rec *results.Record) string {
-	first, more := "", -1
+	first, n := firstFailed(rec, func(results.Check) bool { return true })
+	if n > 1 {
+		first += fmt.Sprintf(", and %d more", n-1)
+	}
+	return first
+}
+
+// firstFailed is the first check of a record that failed and is such a one, and how many there are.
+func firstFailed(rec *results.Record, such func(results.Check) bool) (first string, n int) {
 	for _, c := range rec.Checks {
-		if c.Gate && c.Outcome == results.Fail {
-			if more++; more == 0 {
+		if c.Gate && c.Outcome == results.Fail && such(c) {
+			if n++; n == 1 {
 				first = strings.TrimSpace(c.Expect+" "+c.Of) + ": " + c.Message()
 			}
 		}
 	}
-	if more > 0 {
-		first += fmt.Sprintf(", and %d more", more)
-	}
-	return first
+	return first, n
 }
 
 // wrong is the first check of a record that says of its figures that they are untrue: sums that are wrong, or counters
@@ -313,12 +321,10 @@ func wrong(rec *results.Record) string {
 	if rec == nil {
 		return ""
 	}
-	for _, c := range rec.Checks {
-		if c.Gate && c.Outcome == results.Fail && (c.Code == results.CodeSums || c.Code == results.CodeCounters || c.Metric == "sum_errors") {
-			return strings.TrimSpace(c.Expect+" "+c.Of) + ": " + c.Message()
-		}
-	}
-	return ""
+	first, _ := firstFailed(rec, func(c results.Check) bool {
+		return c.Code == results.CodeSums || c.Code == results.CodeCounters || c.Metric == "sum_errors"
+	})
+	return first
 }
 
 // conclude is what an item is after an attempt.

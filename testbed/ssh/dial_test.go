@@ -211,6 +211,27 @@ func TestHostKeyTypes(t *testing.T) {
 	}
 }
 
+// serveAgent is the socket of an SSH agent, until the test ends.
+func serveAgent(t *testing.T, a agent.Agent) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "agent")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go agent.ServeAgent(a, conn)
+		}
+	}()
+	return socket
+}
+
 // Keys come from files and from an agent as well.
 func TestKeySources(t *testing.T) {
 	private := newPrivate(t)
@@ -228,21 +249,7 @@ func TestKeySources(t *testing.T) {
 	if err := ring.Add(agent.AddedKey{PrivateKey: private}); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(t.TempDir(), "agent")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go agent.ServeAgent(ring, conn)
-		}
-	}()
+	socket := serveAgent(t, ring)
 
 	for name, change := range map[string]func(*host){
 		"file":             func(h *host) { h.Keys = []string{file} },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -93,23 +92,9 @@ func TestSilentAgent(t *testing.T) {
 	if err := ring.Add(agent.AddedKey{PrivateKey: private}); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(t.TempDir(), "agent")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	silent := consenting{ring, make(chan struct{})}
 	defer close(silent.never)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go agent.ServeAgent(silent, conn)
-		}
-	}()
+	socket := serveAgent(t, silent)
 	h := newHost(t, func(h *host) {
 		h.Signers, h.Agent, h.Timeout = nil, socket, time.Second
 		h.AuthorizedKeys = []xssh.PublicKey{signer.PublicKey()}
