@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,4 +55,32 @@ func TestStartWithoutResults(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), " is stopped") {
 		t.Errorf("of a worker that is stopped: %v, want %s", err, want)
 	}
+}
+
+// A PS that has said nothing yet, on a machine that is busy, is not asked what only workers answer: it would end.
+func TestStartBesideQuietPS(t *testing.T) {
+	testbedtest.Require(t, "netns", noNamespaces)
+	const limit = 8 * time.Second
+	tb, with := lossy(t, "tor1->h2", func(o *remote.Options) { o.StartTimeout, o.Patience = limit, limit })
+	host, err := tb.(*remote.Testbed).Client("h2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal := func(name string) {
+		if _, err := host.Run(t.Context(), []string{"sh", "-c", "kill -" + name + " $(grep -la 'ps [A]' /proc/[1-9]*/cmdline | cut -d/ -f3)"}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	with(0, func(d testbed.Deployment) {
+		signal("STOP")
+		var late sync.WaitGroup
+		late.Go(func() {
+			time.Sleep(limit / 4) // it would have been asked at an eighth
+			signal("CONT")
+		})
+		defer late.Wait()
+		if err := d.Start(t.Context(), "A"); err != nil {
+			t.Error(err)
+		}
+	})
 }

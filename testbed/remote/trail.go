@@ -16,7 +16,7 @@ import (
 // trail is what was counted of a job where its packets are handed over, by counter, at one time.
 type trail map[handover.Counter]int64
 
-// follow reads a job's trail: what its agents said last, or say when they are asked because they have
+// follow reads a job's trail: what its agents said last, or workers say when they are asked because they have
 // said nothing yet, and what switches say now. Who does not answer by then is left out. Nobody else may ask
 // the agents of a job that has not started.
 func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) trail {
@@ -28,9 +28,9 @@ func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) tr
 			t[handover.Counter{Metric: s.Metric, Of: s.Of}] = int64(s.Value)
 		}
 	}
-	for _, a := range j.agents {
+	for i, a := range j.agents {
 		s := a.stats()
-		if s == nil {
+		if s == nil && j.configs[i].Role == "worker" { // others do not know the question
 			if ev, err := a.ask(ctx, agent.Command{Cmd: "count"}); err == nil {
 				s = ev.Stats
 			}
