@@ -107,7 +107,7 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	first := make(chan error, 1)
-	go c.session.Keep(life, c.opt.DialTimeout, first, c.stream)
+	go c.session.Keep(life, c.opt.Options, first, c.stream)
 	select {
 	case err = <-first:
 	case <-ctx.Done():
@@ -165,7 +165,7 @@ func (c *Client) hangUp() {
 }
 
 // stream is one of the session: it subscribes.
-func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, won func()) error {
+func (c *Client) stream(ctx context.Context, _ dataplane.Due, cancel context.CancelCauseFunc, won func()) error {
 	stream, err := c.rpc.StreamChannel(ctx, grpc.WaitForReady(true))
 	if err == nil {
 		err = c.subscribe(ctx, cancel, stream, won)

@@ -84,6 +84,10 @@ type Options struct {
 	// so for a second: Dial then fails with an error wrapping ErrNotPrimary.
 	// Otherwise the latest bid wins.
 	Polite bool
+	// Mine is asked before control that was lost is asked for again: an error wrapping ErrNotPrimary
+	// says that the switch is another's by now, and is why it is not. It says nothing with any other
+	// error, and returns in a bounded time. nil: the switch is nobody else's.
+	Mine func(context.Context) error
 }
 
 // WithDefaults are the options with times where none are given.

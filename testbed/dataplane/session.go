@@ -38,14 +38,21 @@ func NewSession[T any](name, protocol string) *Session[T] {
 
 // Stream opens a stream, asks for control, calls won when it is granted, and returns why that ended, which cancel, with a
 // cause, may make it do.
-type Stream func(ctx context.Context, cancel context.CancelCauseFunc, won func()) error
+type Stream func(ctx context.Context, due Due, cancel context.CancelCauseFunc, won func()) error
 
-// Keep has one stream after the other until ctx ends, or one says that none is to follow (Over). The outcome of the
-// first goes to first; if it failed there is no second. Control must be granted within patience.
-func (s *Session[T]) Keep(ctx context.Context, patience time.Duration, first chan<- error, stream Stream) {
+// Due is what is known of whether control is due to a client.
+type Due struct {
+	At   time.Time // when that was asked: who asks for control later has it
+	Sure bool      // it was due to nobody else then
+}
+
+// Keep has one stream after the other until ctx ends, or one says that none is to follow (Over), or the switch has gone
+// to another while there was none (Options.Mine). The outcome of the first goes to first; if it failed there is no
+// second. Control must be granted within Options.DialTimeout.
+func (s *Session[T]) Keep(ctx context.Context, o Options, first chan<- error, stream Stream) {
 	defer close(s.ended)
 	won := false
-	err := s.once(ctx, patience, stream, func() {
+	err := s.once(ctx, Due{time.Now(), true}, o.DialTimeout, stream, func() {
 		won = true
 		first <- nil
 	})
@@ -61,18 +68,27 @@ func (s *Session[T]) Keep(ctx context.Context, patience time.Duration, first cha
 			return
 		}
 		pause = min(2*pause, MaxBackoff)
-		_ = s.once(ctx, patience, stream, func() { pause = MinBackoff }) // how control was lost first is what counts
+		due := Due{time.Now(), true}
+		if o.Mine != nil {
+			err := o.Mine(ctx)
+			if errors.Is(err, ErrNotPrimary) {
+				_ = s.Over(err)
+				return
+			}
+			due.Sure = err == nil
+		}
+		_ = s.once(ctx, due, o.DialTimeout, stream, func() { pause = MinBackoff }) // how control was lost first is what counts
 	}
 }
 
 // once has one stream.
-func (s *Session[T]) once(life context.Context, patience time.Duration, stream Stream, won func()) error {
+func (s *Session[T]) once(life context.Context, due Due, patience time.Duration, stream Stream, won func()) error {
 	ctx, cancel := context.WithCancelCause(life)
 	defer cancel(nil)
 	late := fmt.Errorf("no answer within %v", patience)
 	timer := time.AfterFunc(patience, func() { cancel(late) })
 	defer timer.Stop()
-	err := stream(ctx, cancel, func() {
+	err := stream(ctx, due, cancel, func() {
 		timer.Stop()
 		won()
 	})
@@ -117,12 +133,25 @@ func (s *Session[T]) end(life context.Context, err error) {
 	}
 }
 
-// Over says why no stream is to follow the present one, and returns it.
+// Over says why no stream is to follow the present one, and returns it. Of a switch that is lost it is part of Err.
 func (s *Session[T]) Over(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = err
+	if s.lostErr != nil {
+		s.explain(fmt.Errorf("%w; %w", s.lostErr, err))
+	}
 	return err
+}
+
+// explain makes err of Err, of a switch that was lost, unless that is known already.
+func (s *Session[T]) explain(err error) {
+	select {
+	case <-s.explained:
+	default:
+		s.lostErr = err
+		close(s.explained)
+	}
 }
 
 // final is why no stream will follow; nil: one may.
@@ -195,20 +224,14 @@ func (s *Session[T]) Explain(ctx context.Context) error {
 func (s *Session[T]) Recognise(gone string, unknown error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.explained:
-		return
-	default:
-	}
 	switch {
 	case gone != "":
-		s.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", s.name, ErrRestarted, gone, s.lostErr)
+		s.explain(fmt.Errorf("switch %s: %w, %s (%w)", s.name, ErrRestarted, gone, s.lostErr))
 	case unknown != nil:
-		s.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", s.lostErr, Plain(unknown))
+		s.explain(fmt.Errorf("%w; what has become of it is not known: %w", s.lostErr, Plain(unknown)))
 	default:
-		s.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", s.lostErr)
+		s.explain(fmt.Errorf("%w; it is controlled again, and has kept what was written into it", s.lostErr))
 	}
-	close(s.explained)
 }
 
 // Parting is how long a client may take to change everything back: ctx's deadline counts and its end does not, and

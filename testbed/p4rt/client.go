@@ -64,6 +64,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	election *p4v1.Uint128 // last id bid
+	won      *p4v1.Uint128 // last id that was primary; nil: none ever was
 	question *p4v1.Uint128 // id of a bid that only asks who is primary; nil: none, unless the server wants one
 	pipe     *p4.Pipeline
 	loaded   dataplane.Loaded
@@ -103,7 +104,7 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	first := make(chan error, 1)
-	go c.session.Keep(life, c.opt.DialTimeout, first, c.streams())
+	go c.session.Keep(life, c.opt.Options, first, c.streams())
 	select {
 	case err = <-first:
 	case <-ctx.Done():
@@ -157,7 +158,7 @@ func (c *Client) hangUp() {
 // calls its bid invalid.
 func (c *Client) streams() dataplane.Stream {
 	bids := firstBids
-	return func(ctx context.Context, cancel context.CancelCauseFunc, granted func()) (err error) {
+	return func(ctx context.Context, due dataplane.Due, cancel context.CancelCauseFunc, granted func()) (err error) {
 		begun := false
 		won := func() {
 			begun = true
@@ -171,7 +172,7 @@ func (c *Client) streams() dataplane.Stream {
 			if stream, err = c.rpc.StreamChannel(ctx, grpc.WaitForReady(true)); err != nil {
 				err = c.streamError(err)
 			} else {
-				err = c.arbitrate(ctx, cancel, stream, won)
+				err = c.arbitrate(ctx, due, cancel, stream, won)
 			}
 			if begun || status.Code(err) != codes.InvalidArgument {
 				break
@@ -182,17 +183,31 @@ func (c *Client) streams() dataplane.Stream {
 	}
 }
 
-func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
+// arbitrate bids on a stream, with an id of the moment at which control was due, and returns when
+// the stream has ended, or control was lost. A client that was primary before asks first who is now:
+// it wins back a switch that nobody else is primary of, or, where it is not sure that control is due,
+// has been primary of since.
+func (c *Client) arbitrate(ctx context.Context, due dataplane.Due, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
 	c.mu.Lock()
-	polite := c.opt.Polite && c.election == nil // a switch that was ours is won back
-	c.mu.Unlock()
-	first := c.bid(nil)
-	if polite {
-		// A bid without an id never wins; its answer says whether somebody has.
-		first.GetArbitration().ElectionId = c.asking()
+	again := c.won != nil
+	if again && c.question == nil {
+		c.question = newQuestion() // without an id some servers refuse it
 	}
-	if err := stream.Send(first); err != nil {
-		return c.streamError(dataplane.EndOf(stream))
+	c.mu.Unlock()
+	polite := c.opt.Polite || again
+	bid := func(above *p4v1.Uint128) *p4v1.Uint128 { return c.bid(due.At, above) }
+	send := func(id *p4v1.Uint128) error {
+		if err := stream.Send(c.arbitration(id)); err != nil {
+			return c.streamError(dataplane.EndOf(stream))
+		}
+		return nil
+	}
+	first := c.asking() // without an id it never wins; its answer says whether somebody has
+	if !polite {
+		first = bid(nil)
+	}
+	if err := send(first); err != nil {
+		return err
 	}
 	watched, leave := context.WithCancel(ctx)
 	var alive sync.WaitGroup
@@ -212,11 +227,12 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 		if a == nil {
 			continue // packets and digests are for others
 		}
+		id := a.GetElectionId()
 		switch code := codes.Code(a.GetStatus().GetCode()); {
-		case code == codes.OK && polite && proto.Equal(a.GetElectionId(), c.asking()):
+		case code == codes.OK && polite && proto.Equal(id, c.asking()):
 			// A question with an id has won: nobody ever was primary.
-			if err := stream.Send(c.bid(nil)); err != nil {
-				return c.streamError(dataplane.EndOf(stream))
+			if err := send(bid(nil)); err != nil {
+				return err
 			}
 		case code == codes.OK && !primary:
 			primary = true
@@ -230,15 +246,16 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 			}
 			alive.Go(func() { dataplane.Watch(watched, cancel, c.opt.Options, c.alive) })
 		case code == codes.OK:
-		case code == codes.NotFound && !primary:
-			// Nobody is primary: this was a polite question, or someone once was with
-			// a higher id than ours because a clock was wrong.
-			if err := stream.Send(c.bid(a.GetElectionId())); err != nil {
-				return c.streamError(dataplane.EndOf(stream))
+		case !primary && c.free(code, id, polite, due.Sure):
+			if err := send(bid(id)); err != nil {
+				return err
 			}
 		default:
-			err := fmt.Errorf("%w, %s", dataplane.ErrNotPrimary, describe(a.GetElectionId()))
-			if polite && !primary {
+			err := fmt.Errorf("%w, %s", dataplane.ErrNotPrimary, describe(id))
+			if code == codes.NotFound {
+				err = fmt.Errorf("%w: it was lost, and another controller was primary since, %s", dataplane.ErrNotPrimary, describe(id))
+			}
+			if !primary && polite && !again {
 				if leaving == nil {
 					leaving = time.AfterFunc(dataplane.PolitePatience, func() { cancel(c.session.Over(err)) })
 					defer leaving.Stop()
@@ -250,14 +267,32 @@ func (c *Client) arbitrate(ctx context.Context, cancel context.CancelCauseFunc, 
 	}
 }
 
+// free says whether a switch may be bid for whose primary has an id, or where nobody is primary and
+// that is the highest id that ever was.
+func (c *Client) free(code codes.Code, id *p4v1.Uint128, polite, sure bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.won != nil && (proto.Equal(id, c.won) || proto.Equal(id, c.election)) // of a stream that the switch has not missed yet
+	switch {
+	case code == codes.NotFound && c.won == nil:
+		return true // this was a polite question, or someone once was with a higher id than ours because a clock was wrong
+	case code == codes.NotFound:
+		return sure || own || !less(c.won, id)
+	case code == codes.AlreadyExists && !polite && since(id) != "":
+		return true // it is one of ours with a clock that is ahead
+	}
+	return own
+}
+
 // ask makes the next polite question one with an election id, below that of any bid: some
 // servers refuse those without.
 func (c *Client) ask() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.election = nil // what was refused was no bid
-	c.question = &p4v1.Uint128{Low: 1 + rand.Uint64N(1<<20)}
+	c.question = newQuestion()
 }
+
+func newQuestion() *p4v1.Uint128 { return &p4v1.Uint128{Low: 1 + rand.Uint64N(1<<20)} }
 
 func (c *Client) asking() *p4v1.Uint128 {
 	c.mu.Lock()
@@ -302,12 +337,12 @@ func (c *Client) forgotten(ctx context.Context) (gone string, err error) {
 	return "", nil
 }
 
-// bid makes an arbitration update with an id above our last one and above floor.
-// Ids come from the clock, so that a later run outbids one that hangs.
-func (c *Client) bid(floor *p4v1.Uint128) *p4v1.StreamMessageRequest {
+// bid is an election id above our last one and above floor. Ids come from the clock, so that a
+// later run outbids one that hangs.
+func (c *Client) bid(at time.Time, floor *p4v1.Uint128) *p4v1.Uint128 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := &p4v1.Uint128{Low: uint64(time.Now().UnixNano())}
+	id := &p4v1.Uint128{Low: uint64(at.UnixNano())}
 	for _, below := range []*p4v1.Uint128{c.election, floor} {
 		if below != nil && !less(below, id) {
 			id = &p4v1.Uint128{High: below.GetHigh(), Low: below.GetLow() + 1}
@@ -317,18 +352,31 @@ func (c *Client) bid(floor *p4v1.Uint128) *p4v1.StreamMessageRequest {
 		}
 	}
 	c.election = id
+	return id
+}
+
+// arbitration is a bid with an id.
+func (c *Client) arbitration(id *p4v1.Uint128) *p4v1.StreamMessageRequest {
 	return &p4v1.StreamMessageRequest{Update: &p4v1.StreamMessageRequest_Arbitration{
 		Arbitration: &p4v1.MasterArbitrationUpdate{DeviceId: c.device, ElectionId: id},
 	}}
 }
 
-// describe tells a person about another controller. One of ours says in its id when
-// it bid.
+// describe tells a person about another controller.
 func describe(id *p4v1.Uint128) string {
-	if bid := time.Unix(0, int64(id.GetLow())); id.GetHigh() == 0 && bid.Year() > 2020 && bid.Before(time.Now().Add(time.Hour)) {
-		return "since " + bid.Format("2006-01-02 15:04:05")
+	if at := since(id); at != "" {
+		return "since " + at
 	}
 	return fmt.Sprintf("with election id %d:%d", id.GetHigh(), id.GetLow())
+}
+
+// since is when one of ours bid, by its clock, whose id says so; empty: it is not one of ours.
+func since(id *p4v1.Uint128) string {
+	bid := time.Unix(0, int64(id.GetLow()))
+	if id.GetHigh() != 0 || bid.Year() <= 2020 || bid.After(time.Now().Add(time.Hour)) {
+		return ""
+	}
+	return bid.Format("2006-01-02 15:04:05")
 }
 
 func less(a, b *p4v1.Uint128) bool {
@@ -345,6 +393,7 @@ func (c *Client) alive(ctx context.Context) error {
 func (c *Client) win() {
 	c.mu.Lock()
 	id := c.election
+	c.won = id
 	c.mu.Unlock()
 	c.session.Begin(id)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -375,6 +376,32 @@ func (tb *Testbed) polite(sw string) bool {
 	})
 }
 
+// mine asks, for who has lost a switch and is about to win it back, whether somebody has taken its lease since;
+// nil where it has none.
+func (tb *Testbed) mine(sw string) func(context.Context) error {
+	if tb.held == nil {
+		return nil
+	}
+	leases := tb.held.Leases()
+	i := slices.IndexFunc(leases, func(l *lease.Lease) bool { return l.Place().Name == "switch "+sw })
+	if i < 0 {
+		return nil
+	}
+	l := leases[i]
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, tb.asking())
+		defer cancel()
+		err := lease.Follows(ctx, l.Place(), l.Token(), l.Fencing())
+		if errors.Is(err, lease.ErrLost) {
+			err = fmt.Errorf("%w: %w", dataplane.ErrNotPrimary, err)
+		}
+		return err
+	}
+}
+
+// asking is how long a question about leases may take.
+func (tb *Testbed) asking() time.Duration { return max(tb.opt.Patience/4, time.Second) }
+
 // uses says whether a host or switch is in use.
 func (tb *Testbed) uses(name string) bool {
 	return tb.opt.Use == nil || slices.Contains(tb.opt.Use, name)
@@ -427,7 +454,7 @@ func (tb *Testbed) Held(ctx context.Context) error {
 	if tb.held == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(tb.opt.Patience/4, time.Second))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.asking())
 	defer cancel()
 	return tb.held.Check(ctx)
 }

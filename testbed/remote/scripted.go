@@ -69,7 +69,7 @@ func (tb *Testbed) connectSwitch(ctx context.Context, sw inventory.Switch) (data
 		return nil, err
 	}
 	cables := device.Cables(tb.topo, sw.Name)
-	c, err := device.Dial(ctx, sw, cables, dataplane.Options{Polite: tb.polite(sw.Name)})
+	c, err := device.Dial(ctx, sw, cables, dataplane.Options{Polite: tb.polite(sw.Name), Mine: tb.mine(sw.Name)})
 	if errors.Is(err, dataplane.ErrNotPrimary) {
 		return nil, &busyError{sw.Name, err}
 	}

@@ -38,7 +38,7 @@ func (e *stalled) Hint() string { return e.hint }
 func (e *stalled) Broken() (code, job string) { return results.CodeJobStopped, e.job }
 
 // watch closes broken when something that everything depends on is lost while the deployment
-// is there: a host, a switch, or an agent or job that stalls.
+// is there: a host, a switch, the lease of one, or an agent or job that stalls.
 func (d *deployment) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.reading.Go(func() {
@@ -59,6 +59,9 @@ func (d *deployment) watch() {
 	}
 	for _, c := range d.tb.switches {
 		watch(c.Lost())
+	}
+	if d.tb.held != nil {
+		watch(d.tb.held.Lost())
 	}
 	d.reading.Go(func() { d.watchJobs(ctx) })
 	d.reading.Go(func() { d.watchSelf(ctx) })
