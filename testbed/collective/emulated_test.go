@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -236,20 +237,28 @@ func (r *rank) write(v any) {
 // until returns the next event that is one of these.
 func (r *rank) until(names ...string) agent.Event {
 	r.l.t.Helper()
+	e, err := r.next(names...)
+	if err != nil {
+		r.l.t.Fatal(err)
+	}
+	return e
+}
+
+func (r *rank) next(names ...string) (agent.Event, error) {
 	timeout := time.After(60 * time.Second)
 	for {
 		select {
 		case e, ok := <-r.events:
 			switch {
 			case !ok:
-				r.l.t.Fatalf("%s ended before %q", r.name, names)
+				return e, fmt.Errorf("%s ended before %q", r.name, names)
 			case slices.Contains(names, e.Event):
-				return e
+				return e, nil
 			case e.Event == "error" || e.Event == "done":
-				r.l.t.Fatalf("%s: %s %s before %q", r.name, e.Event, e.Error, names)
+				return e, fmt.Errorf("%s: %s %s before %q", r.name, e.Event, e.Error, names)
 			}
 		case <-timeout:
-			r.l.t.Fatalf("%s: no %q after a minute", r.name, names)
+			return agent.Event{}, fmt.Errorf("%s: no %q after a minute", r.name, names)
 		}
 	}
 }
@@ -271,8 +280,17 @@ func (j *job) start() {
 // until returns the next such event of each rank.
 func (j *job) until(names ...string) (events []agent.Event) {
 	j.l.t.Helper()
+	var errs []error
 	for _, r := range j.ranks {
-		events = append(events, r.until(names...))
+		e, err := r.next(names...)
+		events, errs = append(events, e), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		for _, h := range j.l.inv.Hosts { // what each host's kernel has of connections
+			out, _ := j.l.hosts[h.Name].Run(j.l.t.Context(), []string{"cat", "/proc/net/tcp", "/proc/net/snmp", "/proc/net/dev"}, nil)
+			j.l.t.Logf("host %s:\n%s", h.Name, out.Stdout)
+		}
+		j.l.t.Fatal(err)
 	}
 	return events
 }

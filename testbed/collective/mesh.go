@@ -129,6 +129,7 @@ type peer struct {
 	writing            bool  // bytes of a transfer
 	came               bool  // all of it, as it has told
 	inGone, outGone    error // the connection is no more
+	reached            bool  // it has taken a connection, and may not have said yet who it is
 }
 
 // What a mesh's ranks say to each other begins with a message.
@@ -373,9 +374,9 @@ func (m *Mesh) greet(conn *net.TCPConn) {
 	}
 }
 
-// dial connects to a rank to which this one sends something.
+// dial connects to a rank to which this one sends something, until ctx ends.
 func (m *Mesh) dial(ctx context.Context, rank int, addr string) error {
-	d := net.Dialer{Timeout: m.cfg.Timeout, LocalAddr: &net.TCPAddr{IP: m.ln.Addr().(*net.TCPAddr).IP}}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: m.ln.Addr().(*net.TCPAddr).IP}}
 	d.SetMultipathTCP(false)
 	c, err := d.DialContext(ctx, "tcp4", addr)
 	if errors.Is(err, unix.ECONNREFUSED) {
@@ -385,8 +386,10 @@ func (m *Mesh) dial(ctx context.Context, rank int, addr string) error {
 		return fmt.Errorf("rank %d: %w", rank, err)
 	}
 	conn := c.(*net.TCPConn)
+	m.mu.Lock()
+	m.peers[rank].reached = true
+	m.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(m.cfg.Timeout))
 	_, err = conn.Write(m.helloTo(rank))
 	if err == nil {
 		var who int
@@ -484,9 +487,30 @@ func (m *Mesh) Connect(ctx context.Context, addrs []string) error {
 		select {
 		case <-m.wake:
 		case <-m.timer.C:
-			return fmt.Errorf("mesh: connect: %w: %s", ErrSilent, rankList(missing))
+			return fmt.Errorf("mesh: connect: %w: %s", ErrSilent, m.lacking(missing, addrs))
 		}
 	}
+}
+
+// lacking says which connections with ranks there are not.
+func (m *Mesh) lacking(ranks []int, addrs []string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []string
+	for _, rank := range ranks {
+		p := m.peers[rank]
+		if p.gives && p.in == nil {
+			all = append(all, fmt.Sprintf("rank %d has not connected to this one at %s", rank, m.Addr()))
+		}
+		switch {
+		case !p.takes || p.out != nil:
+		case p.reached:
+			all = append(all, fmt.Sprintf("rank %d at %s has taken a connection and not said who it is", rank, addrs[rank]))
+		default:
+			all = append(all, fmt.Sprintf("rank %d at %s takes no connection", rank, addrs[rank]))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 func rankList(ranks []int) string {

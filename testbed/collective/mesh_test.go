@@ -313,6 +313,25 @@ func TestMeshConnectFails(t *testing.T) {
 	}
 }
 
+// Who does not come in time is named, with what is missing of it.
+func TestMeshLacking(t *testing.T) {
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // as a process that is stopped
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	m, err := NewMesh(MeshConfig{Job: 5, Epoch: 1, Schedule: collectives.Ring(3), Listen: "127.0.0.1", Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	err = m.Connect(t.Context(), []string{m.Addr(), deaf.Addr().String(), "127.0.0.1:1"})
+	taken := "rank 1 at " + deaf.Addr().String() + " has taken a connection and not said who it is"
+	if awaited := "rank 2 has not connected to this one at " + m.Addr(); !errors.Is(err, ErrSilent) || !strings.HasSuffix(err.Error(), taken+"; "+awaited) {
+		t.Errorf("%v, want %s; %s", err, taken, awaited)
+	}
+}
+
 // Messages are read as they were written; all other bytes are none.
 func TestMessage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed(t), 5))
