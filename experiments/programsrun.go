@@ -87,7 +87,9 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	if kerr := r.evidence(repeat, outputs); err == nil {
 		err = kerr
 	}
-	health, herr := tb.Health(context.WithoutCancel(ctx))
+	healthy, cancel := afterwards(ctx, 2*time.Second, 2*time.Minute)
+	health, herr := tb.Health(healthy)
+	cancel()
 	point.Health = health
 	if err = errors.Join(err, herr); err != nil {
 		return point, nil, err

@@ -171,7 +171,7 @@ func (ps Programs) reserve(ctx context.Context, r *run, inv *inventory.Inventory
 
 // undo puts everything back.
 func (g *granting) undo(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	ctx, cancel := afterwards(ctx, 8*time.Second, 2*time.Minute)
 	defer cancel()
 	var errs []error
 	for i, app := range g.names {

@@ -234,14 +234,14 @@ func (s *Session[T]) Recognise(gone string, unknown error) {
 	}
 }
 
-// Parting is how long a client may take to change everything back: ctx's deadline counts and its end does not, and
-// patience, or LostPatience to win back a switch that is lost.
+// Parting is how long a client may take to change everything back: ctx's deadline counts, also one that is over, its
+// being cancelled does not, and patience, or LostPatience to win back a switch that is lost.
 func (s *Session[T]) Parting(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
 	if !s.isGood() {
 		patience = min(patience, LostPatience)
 	}
 	until := time.Now().Add(patience)
-	if d, ok := ctx.Deadline(); ok && d.Before(until) && ctx.Err() == nil {
+	if d, ok := ctx.Deadline(); ok && d.Before(until) {
 		until = d
 	}
 	return context.WithDeadline(context.WithoutCancel(ctx), until)

@@ -101,9 +101,11 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 	defer cancel(nil)
 	procs := make([]*process, 0, len(servers)+len(clients))
 	defer func() {
-		for _, p := range procs {
-			p.close()
+		var ending sync.WaitGroup
+		for _, p := range procs { // side by side: a host that is stuck takes its time
+			ending.Go(p.close)
 		}
+		ending.Wait()
 	}()
 	outputs := func() []Output {
 		out := make([]Output, len(procs))

@@ -123,20 +123,16 @@ func (tb *Testbed) leaveHosts(ctx context.Context) error {
 		return nil
 	}
 	names := sortedKeys(tb.agentPath)
-	errs := make([]error, len(names))
-	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+	return leftover(every(tb.opt.Fan, len(names), func(i int) error {
 		client := tb.hosts[names[i]]
 		if client.Err() != nil {
 			return nil
 		}
-		err := endProcesses(ctx, client, tb.agentPath[names[i]], tb.opt.Run)
-		if err == nil {
-			err = tb.undone("host " + names[i])
+		if err := endProcesses(ctx, client, tb.agentPath[names[i]], tb.opt.Run); err != nil {
+			return err
 		}
-		errs[i] = err
-		return nil
-	})
-	return leftover(errors.Join(errs...))
+		return tb.undone("host " + names[i])
+	}))
 }
 
 // endProcesses ends what runs on a host for a run.

@@ -27,7 +27,6 @@ const (
 	readyTimeout = 20 * time.Second // an agent's start on a busy host
 	stopTimeout  = 20 * time.Second // finishing what is outstanding
 	holdTimeout  = 2 * time.Second  // a job that is stopped saying where it is
-	closeTimeout = 15 * time.Second
 )
 
 // deployment is one setup on the testbed.
@@ -678,7 +677,7 @@ func (d *deployment) Close(ctx context.Context) error {
 	d.close.Do(func() {
 		defer d.tb.busy.Store(false)
 		close(d.closed)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		ctx, cancel := d.tb.parting(ctx, time.Now()).until(leaveJobs)
 		defer cancel()
 		err := d.end(ctx, d.all())
 		d.reading.Wait()

@@ -42,4 +42,20 @@ func parallelLimit(ctx context.Context, limit, n int, f func(ctx context.Context
 	return errors.Join(errs...)
 }
 
+// every calls f for 0..n-1, at most limit at a time, and joins their errors in order. Neither an error nor the end of
+// a context keeps it from the others: of what is torn down, each says what is left of it.
+func every(limit, n int, f func(i int) error) error {
+	var g errgroup.Group
+	g.SetLimit(max(1, limit))
+	errs := make([]error, n)
+	for i := range n {
+		g.Go(func() error {
+			errs[i] = f(i)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return errors.Join(errs...)
+}
+
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -113,6 +113,8 @@ type Testbed struct {
 	close  sync.Once
 	closed atomic.Bool // or about to be
 	ended  error
+
+	interrupted atomic.Pointer[time.Time] // when taking down began, of a run that was
 }
 
 // Open connects to every host and switch of the fabric's inventory, copies the
@@ -243,27 +245,73 @@ func (tb *Testbed) Shell(ctx context.Context, host string, in io.Reader, out io.
 func (tb *Testbed) Close(ctx context.Context) error {
 	tb.close.Do(func() {
 		tb.closed.Store(true)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		part := tb.parting(ctx, time.Now())
+		apart, cancel := part.until(leaveSwitches)
 		defer cancel()
-		var errs []error
-		for _, name := range sortedKeys(tb.switches) {
-			err := tb.switches[name].Close(tb.patience(ctx, name))
-			if tb.opt.Shared {
-				errs = append(errs, leftover(err))
-			}
-			if err == nil {
-				errs = append(errs, tb.undone("switch "+name))
-			}
-		}
-		errs = append(errs, tb.closeOthers(ctx))
+		names := sortedKeys(tb.switches)
+		errs := make([]error, 2)
+		var side sync.WaitGroup
+		side.Go(func() { errs[0] = tb.closeOthers(apart) })
+		errs[1] = every(len(names), len(names), func(i int) error { return tb.closeSwitch(apart, names[i]) })
+		side.Wait()
 		tb.readers.close()
-		errs = append(errs, tb.leaveHosts(ctx), leftover(tb.giveBack(ctx)))
+		away, cancel := part.until(leaveHosts)
+		defer cancel()
+		errs = append(errs, tb.leaveHosts(away))
+		last, cancel := part.until(leaveLeases)
+		defer cancel()
+		errs = append(errs, leftover(tb.giveBack(last)))
 		for _, c := range tb.hosts {
 			c.Close()
 		}
-		tb.ended = errors.Join(append(errs, tb.opt.Fabric.Close(ctx))...)
+		tb.ended = errors.Join(append(errs, tb.opt.Fabric.Close(last))...)
 	})
 	return tb.ended
+}
+
+// closeSwitch changes a switch back, and ends the session with it.
+func (tb *Testbed) closeSwitch(ctx context.Context, name string) error {
+	err := tb.switches[name].Close(tb.patience(ctx, name))
+	if err == nil {
+		return tb.undone("switch " + name)
+	}
+	if tb.opt.Shared {
+		return leftover(err)
+	}
+	return nil // it goes with the emulation
+}
+
+// A stage of taking everything down is how long it may last at most after that has begun, where somebody waits for it: a
+// run was interrupted. Otherwise it may last slowly times as long.
+const (
+	leaveJobs     = 5 * time.Second // agents end, switches forget their jobs
+	leaveSwitches = 7 * time.Second
+	leaveHosts    = 9 * time.Second
+	leaveLeases   = 10 * time.Second
+
+	slowly = 3
+)
+
+// parting is when taking down began.
+type parting struct {
+	ctx   context.Context // without an end
+	began time.Time
+	slow  time.Duration
+}
+
+// parting begins at now, or began when a run that was interrupted first took something down.
+func (tb *Testbed) parting(ctx context.Context, now time.Time) parting {
+	p := parting{context.WithoutCancel(ctx), now, slowly}
+	if ctx.Err() != nil {
+		tb.interrupted.CompareAndSwap(nil, &now)
+		p.began, p.slow = *tb.interrupted.Load(), 1
+	}
+	return p
+}
+
+// until is the context of a stage.
+func (p parting) until(stage time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(p.ctx, p.began.Add(p.slow*stage))
 }
 
 func (tb *Testbed) target(h inventory.Host) ssh.Target {
@@ -525,28 +573,29 @@ func (tb *Testbed) program(ctx context.Context, batches map[string]*dataplane.Ba
 // gone knew is gone as well.
 func (tb *Testbed) unprogram(ctx context.Context, batches map[string]*dataplane.Batch) error {
 	names := sortedKeys(batches)
-	errs := make([]error, len(names)) // one switch that refuses does not excuse the others
-	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
-		sw, ok := tb.switches[names[i]]
-		if !ok {
-			return nil // it was never reached
-		}
-		errs[i] = sw.Delete(tb.patience(ctx, names[i]), *batches[names[i]])
-		if errors.Is(errs[i], dataplane.ErrNotPrimary) && errors.Is(tb.Held(ctx), lease.ErrLost) {
-			errs[i] = nil // it is another run's, which has loaded its own pipeline
-		}
-		if errs[i] == nil {
-			errs[i] = tb.leaveJobs(names[i], batches[names[i]])
-		}
-		if !tb.opt.Shared && sw.Err() != nil {
-			errs[i] = nil
-		}
-		return nil
-	})
+	err := every(tb.opt.Fan, len(names), func(i int) error { return tb.unprogramOne(ctx, names[i], batches[names[i]]) })
 	if tb.opt.Shared {
-		return leftover(errors.Join(errs...))
+		return leftover(err)
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+func (tb *Testbed) unprogramOne(ctx context.Context, name string, batch *dataplane.Batch) error {
+	sw, ok := tb.switches[name]
+	if !ok {
+		return nil // it was never reached
+	}
+	err := sw.Delete(tb.patience(ctx, name), *batch)
+	if errors.Is(err, dataplane.ErrNotPrimary) && errors.Is(tb.Held(ctx), lease.ErrLost) {
+		err = nil // it is another run's, which has loaded its own pipeline
+	}
+	if err == nil {
+		err = tb.leaveJobs(name, batch)
+	}
+	if !tb.opt.Shared && sw.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func (tb *Testbed) nic(host, device string) (inventory.NIC, error) {

@@ -187,23 +187,22 @@ func (tb *Testbed) closeOthers(ctx context.Context) error {
 	tb.others.mu.Lock()
 	defer tb.others.mu.Unlock()
 	names := sortedKeys(tb.others.script)
-	errs := make([]error, len(names))
-	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+	err := every(tb.opt.Fan, len(names), func(i int) (err error) {
 		x := tb.others.script[names[i]]
 		if !tb.opt.Unmanaged {
-			if errs[i] = leftover(x.Clear(ctx)); errs[i] == nil && x.change != nil {
-				errs[i] = tb.opt.Hold.Journal.Undone(x.change)
+			if err = leftover(x.Clear(ctx)); err == nil && x.change != nil {
+				err = tb.opt.Hold.Journal.Undone(x.change)
 			}
 		}
 		if x.own != nil {
 			x.own.Close()
 		}
-		return nil
+		return err
 	})
 	for _, c := range tb.others.gnmi {
 		c.Close()
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // gnmiOf is a client of a switch's gNMI server, or nil; it is closed with the testbed.

@@ -1,0 +1,125 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/p4rt"
+	"github.com/inabench/inabench/testbed/softswitch"
+	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
+)
+
+// noFabric is of a lab that somebody else takes down.
+type noFabric struct{ testbed.Fabric }
+
+func (noFabric) Close(context.Context) error { return nil }
+
+// gone is a client of a switch that has a job of it, and then takes connections and says nothing.
+func gone(t *testing.T, name string) dataplane.Switch {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "p4")
+	lis, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- softswitch.ServeP4(ctx, lis, 1, softswitchtest.NewMemory()) }()
+	c, err := p4rt.Dial(t.Context(), name, "unix:"+socket, 1, p4rt.Options{})
+	if err == nil {
+		err = c.Push(t.Context(), dataplane.Pipeline{Info: p4.Info()})
+	}
+	if err == nil {
+		err = c.WriteJob(t.Context(), ina.JobEntry{Job: 1, Epoch: 1, Mode: ina.Statistical, Size: 8, Expect: 3, Window: 8, UpPort: 4, DownGroup: 1})
+	}
+	stop()
+	if err := errors.Join(err, <-served); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Lost()
+	silent, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() }) // the kernel takes connections
+	return c
+}
+
+// Many switches that are out of reach take an interrupted run no longer than one, whatever it has come to before, and each
+// is named.
+func TestTeardownOfLostSwitches(t *testing.T) {
+	const switches = 12
+	tb := &Testbed{opt: Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}}, switches: map[string]dataplane.Switch{}}
+	entries := map[string]*dataplane.Batch{}
+	for i := range switches {
+		name := fmt.Sprintf("tor%d", i)
+		tb.switches[name] = gone(t, name)
+		entries[name] = &dataplane.Batch{Jobs: []ina.JobEntry{{Job: 1, Epoch: 1, DownGroup: 1}}}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	jobs, done := tb.parting(ctx, began).until(leaveJobs)
+	defer done()
+	err := errors.Join(tb.unprogram(jobs, entries), tb.Close(ctx))
+	if took := time.Since(began); took > leaveLeases+10*time.Second { // of a machine that is busy
+		t.Errorf("it took %v", took)
+	}
+	if !errors.Is(err, testbed.ErrLeftovers) {
+		t.Errorf("%v", err)
+	}
+	for name := range entries {
+		if !strings.Contains(err.Error(), "switch "+name+":") {
+			t.Errorf("no word of %s: %v", name, err)
+		}
+	}
+}
+
+// What is torn down is all asked, also when the time is over, and in an emulation nobody minds.
+func TestEvery(t *testing.T) {
+	var want []string
+	err := every(3, 20, func(i int) error {
+		if i%7 == 0 {
+			return fmt.Errorf("%d is stuck", i)
+		}
+		return nil
+	})
+	for i := 0; i < 20; i += 7 {
+		want = append(want, fmt.Sprintf("%d is stuck", i))
+	}
+	if err == nil || err.Error() != strings.Join(want, "\n") {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// A run that was interrupted has one time for everything; another one begins anew with each deployment.
+func TestParting(t *testing.T) {
+	tb := &Testbed{}
+	now := time.Now()
+	ends := func(ctx context.Context, now time.Time, stage time.Duration) time.Duration {
+		ctx, cancel := tb.parting(ctx, now).until(stage)
+		defer cancel()
+		end, _ := ctx.Deadline()
+		return end.Sub(now)
+	}
+	if d := ends(t.Context(), now, leaveJobs); d != slowly*leaveJobs {
+		t.Errorf("it has %v", d)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, passed := range []time.Duration{0, 4 * time.Second, 30 * time.Second} {
+		if d := ends(over, now.Add(passed), leaveSwitches); d != leaveSwitches-passed {
+			t.Errorf("after %v it has %v", passed, d)
+		}
+	}
+}
