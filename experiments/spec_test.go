@@ -166,7 +166,8 @@ func TestParseWithInventory(t *testing.T) {
 // Any text gives a spec or problems; what is accepted has sound points.
 func FuzzParseSpec(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.toml")
-	for _, file := range append(files, "quickstart.toml") {
+	shipped, _ := filepath.Glob("*.toml")
+	for _, file := range append(files, shipped...) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
@@ -187,8 +188,14 @@ func FuzzParseSpec(f *testing.F) {
 			return
 		}
 		for i, p := range s.Points() {
-			if p.Index != i || len(p.Labels) != len(p.Params) || len(p.Spec.Jobs) == 0 || len(p.Spec.Expectations()) != len(s.Expects) {
-				t.Fatalf("point %d: %+v", i, p)
+			kinds := 0
+			for _, is := range []bool{len(p.Spec.Jobs) > 0, p.Spec.Trace != nil, p.Spec.Operations != nil, p.Spec.Service != nil, p.Spec.Training != nil, len(p.Spec.Programs) > 0} {
+				if is {
+					kinds++
+				}
+			}
+			if p.Index != i || len(p.Labels) != len(p.Params) || kinds != 1 || len(p.Spec.Expectations()) != len(s.Expects) {
+				t.Fatalf("point %d of %d kinds: %+v", i, kinds, p)
 			}
 		}
 	})
