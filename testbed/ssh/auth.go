@@ -284,8 +284,53 @@ func readKnownHosts(files []string) (*knownhosts.HostKeyDB, error) {
 	return knownhosts.NewDB(present...)
 }
 
-func newHostKeys(t Target, db *knownhosts.HostKeyDB) *hostKeys {
-	h := &hostKeys{address: t.Address, files: t.KnownHosts, verify: db.HostKeyCallback()}
+// readRevoked reads the file of ssh_config's RevokedHostKeys, where there is one: public keys, one in a line.
+func readRevoked(file string) (keys []xknownhosts.KnownKey, err error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := bounded.ReadFile(file, bounded.Config)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(text, []byte("SSHKRL\n\x00")) {
+		return nil, fmt.Errorf("%s is a key revocation list, which is not read here: list the keys themselves", file)
+	}
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		key, _, _, _, err := ssh.ParseAuthorizedKey(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		keys = append(keys, xknownhosts.KnownKey{Key: key, Filename: file, Line: n})
+	}
+	return keys, nil
+}
+
+// unlessRevoked is verify of keys that are not revoked: as they are, in a certificate, or as its authority.
+func unlessRevoked(verify ssh.HostKeyCallback, revoked []xknownhosts.KnownKey) ssh.HostKeyCallback {
+	return func(host string, remote net.Addr, key ssh.PublicKey) error {
+		all := []ssh.PublicKey{key}
+		if c, ok := key.(*ssh.Certificate); ok {
+			all = append(all, c.Key, c.SignatureKey)
+		}
+		for _, r := range revoked {
+			for _, key := range all {
+				if bytes.Equal(r.Key.Marshal(), key.Marshal()) {
+					return &xknownhosts.RevokedError{Revoked: r}
+				}
+			}
+		}
+		return verify(host, remote, key)
+	}
+}
+
+func newHostKeys(t Target, db *knownhosts.HostKeyDB, revoked []xknownhosts.KnownKey) *hostKeys {
+	h := &hostKeys{address: t.Address, files: t.KnownHosts, verify: unlessRevoked(db.HostKeyCallback(), revoked)}
 	if t.hostKeyAlias != "" {
 		h.address = net.JoinHostPort(t.hostKeyAlias, "22")
 	}
@@ -334,6 +379,9 @@ func (h *hostKeys) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 	var revoked *xknownhosts.RevokedError
 	cert, certificate := key.(*ssh.Certificate)
 	switch {
+	case errors.As(err, &revoked):
+		h.refused = fmt.Errorf("it shows %s, which %s:%d revokes", offered, revoked.Revoked.Filename, revoked.Revoked.Line)
+		h.hint = "the host must get a new key"
 	case certificate:
 		why := strings.TrimPrefix(err.Error(), "ssh: ")
 		h.refused = fmt.Errorf("its certificate %q, signed by %s for %s, is not good: %s", cert.KeyId,
@@ -342,9 +390,6 @@ func (h *hostKeys) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 			h.refused = fmt.Errorf("its certificate %q %s", cert.KeyId, when)
 		}
 		h.hint = fmt.Sprintf("sign the host's key again, for the name %q (ssh-keygen -s CA -h -n %s)", plain, plain)
-	case errors.As(err, &revoked):
-		h.refused = fmt.Errorf("it shows %s, which %s:%d revokes", offered, revoked.Revoked.Filename, revoked.Revoked.Line)
-		h.hint = "the host must get a new key"
 	case errors.As(err, &keyErr) && len(keyErr.Want) > 0:
 		known := make([]string, len(keyErr.Want))
 		for i, k := range keyErr.Want {

@@ -419,6 +419,11 @@ func (s *settings) apply(t *Target, alias string, warn *[]string) error {
 			t.KnownHosts = append(t.KnownHosts, files...)
 		}
 	}
+	if o, ok := s.first["revokedhostkeys"]; ok && o.args[0] != "none" {
+		if t.revoked, err = tok.expand(o, o.args[0]); err != nil {
+			return err
+		}
+	}
 	if o, ok := s.first["identityagent"]; ok && t.Agent == "" {
 		switch {
 		case o.args[0] == "SSH_AUTH_SOCK": // the default
@@ -544,7 +549,6 @@ func (s *settings) disobeyed() (warn []string) {
 		{"nohostauthenticationforlocalhost", "NoHostAuthenticationForLocalhost", []string{"no", "false"}, "host keys are always checked"},
 		{"verifyhostkeydns", "VerifyHostKeyDNS", []string{"no", "false", "ask"}, "host keys are looked up in known_hosts alone"},
 		{"knownhostscommand", "KnownHostsCommand", []string{"none"}, "host keys are looked up in known_hosts alone"},
-		{"revokedhostkeys", "RevokedHostKeys", []string{"none"}, "write @revoked lines in known_hosts"},
 		{"canonicalizehostname", "CanonicalizeHostname", []string{"no", "false", "none"}, "names are taken as they are"},
 		{"pkcs11provider", "PKCS11Provider", []string{"none"}, "load its keys into the agent (ssh-add -s)"},
 		{"hostkeyalgorithms", "HostKeyAlgorithms", []string{sha1Asked}, safe}, {"kexalgorithms", "KexAlgorithms", nil, safe},

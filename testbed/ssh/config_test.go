@@ -88,6 +88,12 @@ func TestConfig(t *testing.T) {
 					t.Errorf("%q %q", got.KnownHosts, got.hostKeyAlias)
 				}
 			}},
+		{name: "revoked keys", config: "Host h2\n RevokedHostKeys none\nHost *\n RevokedHostKeys ~/%h.gone", in: Target{Address: "h1"}, want: me + "@h1:22",
+			check: func(t *testing.T, got Target, home string) {
+				if got.revoked != home+"/h1.gone" {
+					t.Error(got.revoked)
+				}
+			}},
 		{name: "times", config: "ConnectTimeout 3\nServerAliveInterval 1m\nServerAliveCountMax 7", in: Target{Address: "h1"}, want: me + "@h1:22",
 			check: func(t *testing.T, got Target, _ string) {
 				if got.Timeout != 3*time.Second || got.KeepAlive != time.Minute || got.KeepAliveMax != 7 {
@@ -251,7 +257,7 @@ func TestConfigAsOpenSSH(t *testing.T) {
 	option := func() string {
 		return pick("HostName %h.lab", "HostName 10.0.0.9", "User lab", "User root", "Port 2222", "Port = 22", "IdentityFile ~/a", "IdentityFile \"/k/%n %p\"", "identityfile=/k/%r",
 			"UserKnownHostsFile ~/k1 /k2", "GlobalKnownHostsFile /g", "ProxyJump gate", "ProxyJump u@g1:23,g2", "ProxyJump none", "ConnectTimeout 4", "ServerAliveInterval 8",
-			"ServerAliveCountMax 2", "IdentitiesOnly yes", "IdentitiesOnly no", "CertificateFile /c/%h", "Include sub1", "Include sub*", "Compression yes", "# a comment", "", "IdentityAgent none", "HostKeyAlias rack")
+			"ServerAliveCountMax 2", "IdentitiesOnly yes", "IdentitiesOnly no", "CertificateFile /c/%h", "Include sub1", "Include sub*", "Compression yes", "# a comment", "", "IdentityAgent none", "HostKeyAlias rack", "RevokedHostKeys /gone", "RevokedHostKeys none", "RevokedHostKeys ~/gone")
 	}
 	for range 60 {
 		var b strings.Builder
@@ -314,6 +320,9 @@ func TestConfigAsOpenSSH(t *testing.T) {
 			check("known hosts", strings.Join(got.KnownHosts[:2], " "), strings.ReplaceAll(one("userknownhostsfile"), me.HomeDir+"/.ssh", dir+"/.ssh"))
 		}
 		check("only", map[bool]string{true: "yes", false: "no"}[got.IdentitiesOnly], one("identitiesonly"))
+		if revoked := one("revokedhostkeys"); revoked != "none" { // of which nothing is said where there are none
+			check("revoked keys", got.revoked, revoked)
+		}
 		if jump := one("proxyjump"); jump != "none" && alias != "gate" {
 			var hops []string
 			for j := got.Jump; j != nil; j = j.Jump {

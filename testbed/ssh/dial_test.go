@@ -60,6 +60,15 @@ func closedPort(t testing.TB) string {
 	return l.Addr().String()
 }
 
+// revokes is an ssh_config that names a file of revoked keys with this in it.
+func revokes(t *testing.T, text string) (config string) {
+	t.Helper()
+	if !strings.HasPrefix(text, "SSHKRL") {
+		text = "# taken over\n" + text
+	}
+	return writeFile(t, "config", "RevokedHostKeys "+writeFile(t, "revoked", text)+"\n")
+}
+
 // Each way in which a host can be wrong has its kind of error, names the host, and
 // says what is needed to act on it.
 func TestDialErrors(t *testing.T) {
@@ -86,6 +95,13 @@ func TestDialErrors(t *testing.T) {
 		{"revoked host key", func(h *host) {
 			h.KnownHosts = []string{writeFile(t, "known_hosts", "@revoked * "+string(xssh.MarshalAuthorizedKey(h.HostKey.PublicKey())))}
 		}, ssh.ErrHostKey, []string{"known_hosts:1 revokes"}, "new key"},
+		{"key that ssh_config revokes", func(h *host) { h.Config = revokes(t, string(xssh.MarshalAuthorizedKey(h.HostKey.PublicKey()))) },
+			ssh.ErrHostKey, []string{"revoked:2 revokes"}, "new key"},
+		{"revoked keys that nobody can read", func(h *host) { h.Config = revokes(t, "SSHKRL\n\x00\x00\x00\x00\x01") },
+			ssh.ErrHostKey, []string{"is a key revocation list"}, "one in a line"},
+		{"no file of revoked keys", func(h *host) {
+			h.Config = writeFile(t, "config", "RevokedHostKeys "+filepath.Join(t.TempDir(), "absent")+"\n")
+		}, ssh.ErrHostKey, []string{"absent: no such file"}, "RevokedHostKeys"},
 		{"malformed known_hosts", func(h *host) { h.KnownHosts = []string{writeFile(t, "known_hosts", "h1 ssh-ed25519 !!!\n")} },
 			ssh.ErrHostKey, []string{"known_hosts:1"}, "sshd(8)"},
 		{"wrong user key", func(h *host) { h.Signers = []xssh.Signer{other} },

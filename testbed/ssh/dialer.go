@@ -131,6 +131,10 @@ func (d *Dialer) dial(ctx context.Context, t Target, notes []string) (*Client, e
 	if err != nil {
 		return nil, fail(ErrHostKey, err, "known_hosts files are described in sshd(8)")
 	}
+	revoked, err := readRevoked(t.revoked)
+	if err != nil {
+		return nil, fail(ErrHostKey, err, "RevokedHostKeys is a file of public keys, one in a line; while it cannot be read, no host is who it says")
+	}
 	creds, err := load(t)
 	if err != nil {
 		return nil, fail(ErrAuth, err, "make one with ssh-keygen, name it in the inventory, or start an SSH agent")
@@ -144,7 +148,7 @@ func (d *Dialer) dial(ctx context.Context, t Target, notes []string) (*Client, e
 				return nil, c.errorf("jump: %w", err)
 			}
 		}
-		if err = c.login(ctx, d, newHostKeys(t, db), creds, fail); err == nil {
+		if err = c.login(ctx, d, newHostKeys(t, db, revoked), creds, fail); err == nil {
 			c.wg.Go(c.watch)
 			c.wg.Go(c.keepAlive)
 			return c, nil
@@ -324,7 +328,7 @@ func (t *Target) key() string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q %q %q %q %q %q %v %p %q %v %v", t.User, t.Address, t.Keys, t.Certificates, t.Agent, t.KnownHosts, t.IdentitiesOnly, t.Signers, t.hostKeyAlias, t.sha1HostKeys, t.sha1Keys)
+	fmt.Fprintf(&b, "%q %q %q %q %q %q %v %p %q %q %v %v", t.User, t.Address, t.Keys, t.Certificates, t.Agent, t.KnownHosts, t.IdentitiesOnly, t.Signers, t.hostKeyAlias, t.revoked, t.sha1HostKeys, t.sha1Keys)
 	return b.String() + " via " + t.Jump.key()
 }
 

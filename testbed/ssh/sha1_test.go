@@ -48,7 +48,7 @@ func TestSHA1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		algorithms := newHostKeys(target, db).algorithms
+		algorithms := newHostKeys(target, db, nil).algorithms
 		if algorithms[0] != ssh.KeyAlgoRSASHA512 || slices.Contains(algorithms, ssh.KeyAlgoRSA) != want.host {
 			t.Errorf("%q: hosts are asked for %q", config, algorithms)
 		}
