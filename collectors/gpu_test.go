@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // gpuText is made up after the documented format of nvidia-smi's query; it was not
@@ -88,6 +91,39 @@ func until(t *testing.T, c Collector, enough func([]results.Sample, error) bool)
 }
 
 func anything(s []results.Sample, err error) bool { return len(s) > 0 || err != nil }
+
+// The GPUs of this machine, where it has some.
+func TestGPUHere(t *testing.T) {
+	_, err := exec.LookPath("nvidia-smi")
+	testbedtest.Require(t, "gpu", err)
+	g := NewGPU(connect(t, nil))
+	defer g.Close()
+	samples, err := until(t, g, anything)
+	if err != nil {
+		t.Errorf("some figures cannot be read: %v", err)
+	}
+	t.Log(samples)
+	for _, f := range gpuFields {
+		i := slices.IndexFunc(samples, func(s results.Sample) bool { return s.Metric == f.metric && strings.HasSuffix(s.Of, "/gpu0") })
+		if i < 0 {
+			t.Errorf("no %s", f.metric)
+			continue
+		}
+		s := samples[i]
+		low, most := 0.0, map[string]float64{"1": 1, "B": 1 << 40, "W": 2000, "degC": 120, "Hz": 5e9}[s.Unit]
+		switch f.metric {
+		case "gpu_pcie_generation":
+			low, most = 1, 8
+		case "gpu_clock_reasons":
+			most = 1 << 16
+		case "gpu_temperature", "gpu_power", "gpu_sm_clock":
+			low = 1
+		}
+		if s.Value < low || s.Value > most {
+			t.Errorf("%+v", s)
+		}
+	}
+}
 
 // The query as a host runs it; nvidia-smi here is a script, and an older one at first.
 func TestGPU(t *testing.T) {

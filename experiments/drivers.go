@@ -115,7 +115,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			queue = "drr-flow"
 		}
 		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
-			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload, Paced: len(s.Programs) == 0,
+			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload, Paced: len(s.Programs) == 0, Serial: len(s.Programs) > 0,
 			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.beat, Slow: slow.links(),
 		})
 		if err != nil {

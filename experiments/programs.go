@@ -53,7 +53,7 @@ type Program struct {
 	// "each" host its process, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for a program
 	// that finds its peers by these.
 	Launcher string   `toml:"launcher" default:"mpirun"`
-	Launch   []string `toml:"launch_arguments"` // of mpirun
+	Launch   []string `toml:"launch_arguments"` // of mpirun, or of torchrun
 	JSON     bool     `toml:"json"`             // have nccl-tests and perftest write JSON
 
 	Rendezvous string    `toml:"rendezvous" default:"static"` // of torchrun
@@ -100,7 +100,7 @@ var programKeys = map[string][]program.Kind{
 	"protocol": {program.IPerf3}, "streams": {program.IPerf3}, "rate": {program.IPerf3}, "congestion": {program.IPerf3},
 	"mtu":   {program.IPerf3, program.Perftest},
 	"sizes": {program.NCCL, program.Perftest}, "iterations": {program.NCCL}, "json": {program.NCCL, program.Perftest},
-	"per_host": {program.NCCL, program.Torchrun}, "launcher": {program.NCCL}, "launch_arguments": {program.NCCL},
+	"per_host": {program.NCCL, program.Torchrun}, "launcher": {program.NCCL}, "launch_arguments": {program.NCCL, program.Torchrun},
 	"rendezvous": {program.Torchrun}, "extract": {program.Torchrun, program.Exec},
 	"sharp": {program.NCCL, program.Torchrun, program.Exec},
 	"port":  {program.IPerf3, program.Perftest, program.NCCL, program.Torchrun, program.Exec},

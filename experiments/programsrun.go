@@ -288,7 +288,7 @@ func (r *run) evidence(repeat int, outputs []program.Output) error {
 }
 
 func programSummary(w *program.Workload, reading *program.Reading) results.JobSummary {
-	sum := results.JobSummary{Job: w.Name, Workers: max(len(w.Hosts), len(w.Flows))}
+	sum := results.JobSummary{Job: w.Name, Program: true, Workers: max(len(w.Hosts), len(w.Flows))}
 	for _, f := range reading.Figures { // of the largest size, out of place: the last ones
 		if strings.HasSuffix(f.Of, "/in-place") {
 			continue

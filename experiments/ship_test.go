@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ var beside = []string{
 	"mina-testbed.toml", "testbed-memory.toml", "testbed-policies.toml", "titan-testbed.toml",
 }
 
+// needs are what a machine must have for an experiment that few machines can run, and where that is.
+var needs = map[string][2]string{"nccl.toml": {"gpu", "nvidia-smi"}}
+
 // tries is how often one may be undecided before that is a failure.
 const tries = 5
 
@@ -73,6 +77,10 @@ func TestShip(t *testing.T) {
 		t.Run(strings.TrimSuffix(file, ".toml"), func(t *testing.T) {
 			if on := small(t, file).On; on != "" && on != driver {
 				t.Skipf("it is for %s", on)
+			}
+			if need, ok := needs[file]; ok {
+				_, err := exec.LookPath(need[1])
+				testbedtest.Require(t, need[0], err)
 			}
 			if driver == "netns" && slices.Contains(beside, file) {
 				t.Parallel()

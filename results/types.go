@@ -140,7 +140,8 @@ type Curve struct {
 type JobSummary struct {
 	Job         string  `json:"job"`
 	Workers     int     `json:"workers"`
-	Local       bool    `json:"local,omitempty"` // all on one host: it sends nothing, and only computes
+	Local       bool    `json:"local,omitempty"`   // all on one host: it sends nothing, and only computes
+	Program     bool    `json:"program,omitempty"` // that others wrote: what it compared, and with what, it says itself
 	Iterations  int64   `json:"iterations"`
 	Asked       int64   `json:"asked,omitempty"` // iterations that it was to do; 0: until it is stopped
 	Packets     int64   `json:"packets"`         // gradient packets sent by all workers, resends included

@@ -14,7 +14,7 @@ func (p *Point) DropUncompared() {
 	for i := range p.Phases {
 		ph := &p.Phases[i]
 		ph.Figures = slices.DeleteFunc(ph.Figures, func(f Figure) bool {
-			return f.Metric == sumErrors && slices.ContainsFunc(p.Jobs, func(j JobSummary) bool { return j.Job == f.Of && j.SumsChecked == 0 })
+			return f.Metric == sumErrors && slices.ContainsFunc(p.Jobs, func(j JobSummary) bool { return j.Job == f.Of && j.SumsChecked == 0 && !j.Program })
 		})
 	}
 }
@@ -30,7 +30,7 @@ func (c *cell) uncompared(e Expect) (out []held) {
 			continue
 		}
 		for _, j := range p.Jobs {
-			if j.Local || j.SumsChecked > 0 || !Glob(e.Of, j.Job) || slices.ContainsFunc(out, func(h held) bool { return h.Of == j.Job }) {
+			if j.Local || j.Program || j.SumsChecked > 0 || !Glob(e.Of, j.Job) || slices.ContainsFunc(out, func(h held) bool { return h.Of == j.Job }) {
 				continue
 			}
 			k := held{Check: e.check()}

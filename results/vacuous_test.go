@@ -118,6 +118,7 @@ func TestUncompared(t *testing.T) {
 	idle := JobSummary{Job: "B"}
 	local := JobSummary{Job: "C", Local: true}
 	wrong := JobSummary{Job: "B", SumsChecked: 5, SumErrors: 2}
+	others := JobSummary{Job: "D", Program: true}
 	for _, c := range []struct {
 		name   string
 		points []Point
@@ -128,6 +129,7 @@ func TestUncompared(t *testing.T) {
 		{"of one job of two", []Point{point(0, a, idle)}, Inconclusive},
 		{"in one repeat of two", []Point{point(0, a, JobSummary{Job: "B", SumsChecked: 1}), point(1, a, idle)}, Inconclusive},
 		{"a job on one host has none", []Point{point(0, a, local)}, Pass},
+		{"a program of others has compared its own", []Point{point(0, others)}, Pass},
 		{"a wrong sum is certain", []Point{point(0, a, wrong), point(1, a, idle)}, Fail},
 	} {
 		checks, o, reasons := Judge(e, c.points)

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // machine is what the script prints of one, with what lldpctl printed in testdata.
@@ -129,6 +131,24 @@ func TestAsk(t *testing.T) {
 	if host, _, _ = strings.Cut(host, "."); m.Name != host || m.GPUs != 1 || m.GPUModel != "H100 80GB HBM3" || len(m.Neighbours) != 2 {
 		t.Errorf("%+v", m)
 	}
+}
+
+// The GPUs of this machine, where it has some.
+func TestAskGPUs(t *testing.T) {
+	smi, err := exec.LookPath("nvidia-smi")
+	testbedtest.Require(t, "gpu", err)
+	list, err := exec.Command(smi, "-L").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Ask(t.Context(), connect(t, map[string]string{"nvidia-smi": "exec " + smi + ` "$@"`}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(list), "GPU "); m.GPUs != n || m.GPUModel == "" || !strings.Contains(string(list), m.GPUModel) {
+		t.Errorf("%d GPUs, %q, of\n%s", m.GPUs, m.GPUModel, list)
+	}
+	t.Logf("%+v", m)
 }
 
 // Facts, one by one.

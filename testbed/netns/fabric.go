@@ -41,6 +41,7 @@ type Options struct {
 	Queue       string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
 	Offload     bool          // frames change hands as super-frames; see softswitch.Config
 	Paced       bool          // TCP is of senders that keep to their NIC's rate: it begins with a window, and has buffers, that slow motion needs, which others fill at once
+	Serial      bool          // hosts' NICs take no more from senders than their rate, who know nothing of it: programs of others
 	Aggregators int           // on every switch that has any; 0: what the inventory says
 	Seed        uint64        // of everything random in the switches
 	// Beat is the shortest time that matters: by it lateness is judged, and how long switches

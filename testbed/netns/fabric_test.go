@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,42 @@ func TestHosts(t *testing.T) {
 	}
 	if got := run(t, login(t, f, "h1"), "cat", ".cache/x"); got != "shared" {
 		t.Errorf("h1 sees %q in the cache that h3 wrote to", got)
+	}
+}
+
+// TestSerial: a NIC that is to keep its rate takes from a host in a hurry what that rate carries, and any other all.
+func TestSerial(t *testing.T) {
+	testbedtest.Require(t, "python3", python())
+	const rate, datagrams, size = 8e6, 1500, 1400
+	const script = `
+import socket, sys, time
+def sent(): return int(open("/sys/class/net/ens1/statistics/tx_bytes").read())
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
+begin, before = time.monotonic(), sent()
+for i in range(int(sys.argv[2])):
+    s.sendto(b"x" * int(sys.argv[3]), (sys.argv[1], 9))
+print(sent() - before, time.monotonic() - begin)`
+	for _, serial := range []bool{true, false} {
+		t.Run(fmt.Sprint(serial), func(t *testing.T) {
+			inv := rack(1, 2, 1)
+			for i := range inv.Hosts {
+				inv.Hosts[i].NICs[0].Rate = rate
+			}
+			f := up(t, inv, Options{Serial: serial})
+			to := f.Inventory().Hosts[1].NICs[0].Address.Addr().String()
+			var sent, took float64
+			said := run(t, login(t, f, "h1"), "python3", "-c", script, to, fmt.Sprint(datagrams), fmt.Sprint(size))
+			if _, err := fmt.Sscan(said, &sent, &took); err != nil {
+				t.Fatalf("%q: %v", said, err)
+			}
+			if most := rate/8*took + 8*1514; serial && (sent > most || sent == 0) {
+				t.Errorf("%.0f bytes in %.1f ms, at most %.0f", sent, 1e3*took, most)
+			}
+			if !serial && sent < datagrams*size {
+				t.Errorf("%.0f bytes of %d", sent, datagrams*size)
+			}
+		})
 	}
 }
 
@@ -325,4 +362,9 @@ func TestDeath(t *testing.T) {
 	if err := f.SetLink(t.Context(), "tor1->h1", testbed.LinkState{}); err == nil || !strings.Contains(err.Error(), "switch tor1 is gone") {
 		t.Errorf("damage to a link of a dead switch: %v", err)
 	}
+}
+
+func python() error {
+	_, err := exec.LookPath("python3")
+	return err
 }

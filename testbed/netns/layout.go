@@ -176,7 +176,11 @@ func (l *layout) cableHosts(index map[string]int, opts Options) error {
 				b: si, bDev: port.Device, bMAC: portMAC(si-len(l.inv.Hosts), nic.Port),
 			}
 			l.cables = append(l.cables, c)
-			host.NICs = append(host.NICs, nicConfig{Device: nic.Device, Address: nic.Address, Gateway: c.bMAC})
+			own := nicConfig{Device: nic.Device, Address: nic.Address, Gateway: c.bMAC}
+			if opts.Serial {
+				own.Rate = float64(nic.Rate)
+			}
+			host.NICs = append(host.NICs, own)
 		}
 	}
 	return nil

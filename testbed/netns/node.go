@@ -42,6 +42,7 @@ type nicConfig struct {
 	Device  string           `json:"device"`
 	Address netip.Prefix     `json:"address"`
 	Gateway net.HardwareAddr `json:"gateway"`
+	Rate    float64          `json:"rate,omitempty"` // bit/s that it takes from senders; 0: all that they have
 }
 
 // sshConfig is a host's SSH server.
@@ -313,7 +314,17 @@ func (c nodeConfig) setup() (notes []string, err error) {
 			reqs = append(reqs, linkUp(index, p.Device))
 		}
 	}
-	return notes, r.do(reqs...)
+	if err := r.do(reqs...); err != nil {
+		return notes, err
+	}
+	for _, nic := range c.NICs {
+		if nic.Rate > 0 {
+			if err := serialise(nic.Device, nic.Rate, c.Offload); err != nil {
+				return notes, err
+			}
+		}
+	}
+	return notes, nil
 }
 
 // hostMounts gives a host its own /proc (of its pid namespace) and /sys (of its

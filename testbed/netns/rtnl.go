@@ -245,6 +245,33 @@ func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metri
 	return q
 }
 
+// serialise has a device take frames at a rate, bit/s, as a NIC does: what its host has more waits there, where TCP
+// sees it. A veth takes all at once, and what a window of TCP has is more than a switch's ring of frames.
+func serialise(device string, rate float64, offload bool) error {
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		return fmt.Errorf("device %s: %w", device, err)
+	}
+	frame := 1514
+	if offload {
+		frame = 64 << 10
+	}
+	bytes := rate / 8
+	// As much as comes due while a timer is late, at least.
+	burst := uint32(max(2*float64(frame), bytes*timerSlack.Seconds()))
+	err = netlink.QdiscReplace(&netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		Rate:       max(1, uint64(bytes)), Buffer: netlink.Xmittime(uint64(max(1, bytes)), burst), Limit: hostQueue,
+	})
+	if err != nil {
+		return fmt.Errorf("device %s: send at %.0f bit/s (tbf): %w", device, rate, err)
+	}
+	return nil
+}
+
+// timerSlack is how late the kernel's timers may be, on a machine that is busy.
+const timerSlack = time.Millisecond
+
 // openWindow is with how many segments TCP begins. In slow motion a round trip takes a
 // thousand times as long, and eight of them, in which a window opens from ten segments, are
 // seconds and not a millisecond. It is less than the smallest buffer that a switch has if it is

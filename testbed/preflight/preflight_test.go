@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"regexp"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // host is a server on this machine with programs of the test's before all others.
@@ -158,6 +160,29 @@ func TestLink(t *testing.T) {
 		if p := link(a); p.Outcome != test.outcome || p.Found != test.found || p.Wanted != test.wanted {
 			t.Errorf("%+v: %+v", test, p)
 		}
+	}
+}
+
+// The GPUs of this machine, where it has some: what is said of them is understood.
+func TestGPUsHere(t *testing.T) {
+	smi, err := exec.LookPath("nvidia-smi")
+	testbedtest.Require(t, "gpu", err)
+	ask := func(args ...string) string {
+		out, err := exec.Command(smi, args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s", out)
+		return string(out)
+	}
+	n := strings.Count(ask("-L"), "\nGPU ") + 1
+	gpus := parseGPUs(ask("--query-gpu=name,driver_version,vbios_version", "--format=csv,noheader"))
+	if len(gpus) == 0 || !regexp.MustCompile(`^\d+\.`).MatchString(gpus[0].driver) || !regexp.MustCompile(`^[0-9A-F]{2}\.`).MatchString(gpus[0].vbios) {
+		t.Errorf("%+v", gpus)
+	}
+	m, err := parseTopology(ask("topo", "-m"))
+	if err != nil || len(m.gpus) != n || m.far[[2]string{"GPU0", "GPU0"}] != "X" {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 

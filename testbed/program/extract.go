@@ -69,7 +69,8 @@ func (r *Rule) Check() error {
 }
 
 // Extract applies rules to output. A rule that finds nothing, or what is not a number, is an
-// error: a figure that is missing must not look like one that is 0.
+// error: a figure that is missing must not look like one that is 0. sum_errors that are not 0 make
+// the reading Wrong.
 func Extract(text []byte, rules []Rule) (*Reading, error) {
 	r := &Reading{}
 	var doc any
@@ -105,6 +106,9 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 			v, err := strconv.ParseFloat(strings.TrimSpace(strings.ReplaceAll(s, ",", "")), 64)
 			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 				return nil, fmt.Errorf("%s: %w: %q is not a finite number", rule.Metric, ErrOutput, s)
+			}
+			if rule.Metric == "sum_errors" && v != 0 && r.Wrong == "" {
+				r.Wrong = s + " wrong values"
 			}
 			values = append(values, v*unitOf[rule.Unit].factor)
 		}

@@ -189,8 +189,17 @@ func TestExtract(t *testing.T) {
 			t.Errorf("%+v: %v", test.rule, err)
 			continue
 		}
+		if r.Wrong != "" {
+			t.Errorf("%+v: wrong: %s", test.rule, r.Wrong)
+		}
 		if f := r.Figures[0]; math.Abs(f.Value-test.want) > 1e-9*test.want || f.N != test.n || f.Unit != test.unit || f.Metric != test.rule.Metric {
 			t.Errorf("%+v: %+v, want %v %s of %d", test.rule, f, test.want, test.unit, test.n)
+		}
+	}
+	for says, want := range map[string]string{"wrong 0\nwrong 0\n": "", "wrong 0\nwrong 12\n": "12 wrong values"} {
+		r, err := Extract([]byte(says), []Rule{{Metric: "sum_errors", Unit: "1", Regexp: `wrong (\d+)`, Take: "first"}})
+		if err != nil || r.Wrong != want {
+			t.Errorf("%q: %q, %v; want %q", says, r.Wrong, err, want)
 		}
 	}
 	for _, rule := range []Rule{

@@ -282,7 +282,7 @@ func (w *Workload) torchrun(i, port int) []string {
 	} else {
 		argv = append(argv, "--node-rank="+strconv.Itoa(i), "--master-addr="+w.Hosts[0].Address, "--master-port="+strconv.Itoa(port))
 	}
-	return append(argv, w.Command...)
+	return slices.Concat(argv, w.LaunchArgs, w.Command)
 }
 
 // Read turns what the program's processes printed into figures about it, named "A" and

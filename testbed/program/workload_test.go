@@ -25,7 +25,7 @@ func TestCommands(t *testing.T) {
 		{Name: "mpi", Kind: NCCL, Hosts: two, Size: 8, SizeTo: 1 << 30, PerHost: 8, Iterations: 50, Env: []string{"NCCL_DEBUG=INFO", "NCCL_IB_HCA==mlx5_0"}, LaunchArgs: []string{"--allow-run-as-root"}, JSON: true},
 		{Name: "each", Kind: NCCL, Hosts: two, Size: 1 << 20, Launcher: "each", JSON: true},
 		{Name: "static", Kind: Torchrun, Hosts: two, PerHost: 4, Command: []string{"train.py", "--lr", "0.1"}},
-		{Name: "c10d", Kind: Torchrun, Hosts: two, Command: []string{"train.py"}, Rendezvous: "c10d", Port: 29400},
+		{Name: "c10d", Kind: Torchrun, Hosts: two, Command: []string{"train"}, LaunchArgs: []string{"-m"}, Rendezvous: "c10d", Port: 29400},
 		{Name: "atp", Kind: ATP, Hosts: two, Servers: []Host{h(3)}, Command: []string{"/opt/atp/client/app"}, Server: []string{"/opt/atp/server/app"}, AppID: 1, Arguments: []string{"-a", "100"}},
 		{Name: "switchml", Kind: SwitchML, Hosts: two, Arguments: []string{"--verify"}},
 		{Name: "exec", Kind: Exec, Hosts: two, Command: []string{"/opt/run", "a b", "$(c)"}, Env: []string{"X=1"}},

@@ -58,6 +58,24 @@ func traffic(sent ...float64) func(*Evidence) {
 	}
 }
 
+// TestCaptured: what NCCL 2.28.9 wrote, with PyTorch 2.11 on one NVIDIA H200, when SHARP was asked for on four hosts of an
+// emulated rack. It went over sockets, by a tree for the 4 bytes of a barrier and a ring for 4 MiB.
+func TestCaptured(t *testing.T) {
+	text, err := os.ReadFile("testdata/captured/nccl-2.28.9.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted(t, string(text), nil, results.Fail, "NCCL chose RING for all-reduces of 4194304 bytes (line 66 of the log)")
+	l, err := ReadJobLog(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const calls = 10 * (4 + 4<<20)
+	if got := l.allReduced(4); got != calls {
+		t.Errorf("the log has all-reduces of %v bytes, want %d", got, calls)
+	}
+}
+
 // What each version of NCCL writes of each algorithm, and what that proves.
 func TestVersions(t *testing.T) {
 	files, err := filepath.Glob("testdata/nccl/*.log")
