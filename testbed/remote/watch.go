@@ -188,8 +188,8 @@ func (d *deployment) watchJobs(ctx context.Context) {
 			case trails[j] == nil:
 				trails[j] = d.follow(ctx, j, now.Add(every)) // of all jobs together: else this would look asleep
 			}
-			if still < limit/2 {
-				d.mark() // the rest of the time tells
+			if still < limit/4 {
+				d.mark() // the rest of the time tells, in which something is sent again
 			}
 		}
 	}

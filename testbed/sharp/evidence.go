@@ -200,7 +200,32 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if part := through / (through + around); !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("%.0f %% of the bytes that were all-reduced went through switches, as far as the log tells: figures are of a mixture", 100*part)}
 	}
+	if part := l.allReducedPart(lines, through+around); !(part >= mostly) {
+		return verdict{results.Inconclusive, fmt.Sprintf("all-reduces are %.2g %% of the bytes that were reduced: nothing says that switches added up the others (ReduceScatter, Reduce)", 100*part)}
+	}
 	return verdict{results.Pass, ""}
+}
+
+// allReducedPart is which part of the bytes that were reduced all-reduces are, of allReduced bytes, besides other collectives
+// that switches did not add up as far as is known: as NCCL's choices say, or where these do not name the collective, the calls.
+func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64) (part float64) {
+	others, named := 0.0, false
+	for _, a := range lines {
+		named = named || a.Collective != ""
+		if reducing(a.Collective) && !a.inNetwork() {
+			others += float64(a.Bytes) * float64(a.Count)
+		}
+	}
+	if named {
+		return allReduced / (allReduced + others)
+	}
+	part = 1
+	for _, s := range l.reduced {
+		if s.bytes > 0 {
+			part = min(part, s.bytes/(s.bytes+s.others))
+		}
+	}
+	return part
 }
 
 // listed is a few of what NCCL chose.

@@ -304,16 +304,24 @@ func (l *JobLog) call(process string, m []string) {
 	}
 	if op >= s.next { // else it is the same line again
 		s.next = op + 1
-		if c.Collective == "AllReduce" {
+		switch {
+		case c.Collective == "AllReduce":
 			s.bytes += float64(c.Bytes)
+		case c.Collective == "ReduceScatter": // whose count is of what a rank gets
+			s.others += float64(c.Bytes) * float64(ranks)
+		case reducing(c.Collective):
+			s.others += float64(c.Bytes)
 		}
 	}
 }
 
-// A sum is how much a rank all-reduced. Calls of a communicator are numbered.
+// reducing says whether a collective that is no all-reduce adds up what ranks have.
+func reducing(collective string) bool { return collective == "ReduceScatter" || collective == "Reduce" }
+
+// A sum is how much a rank all-reduced, and reduced in other ways. Calls of a communicator are numbered.
 type sum struct {
-	next  uint64
-	bytes float64
+	next          uint64
+	bytes, others float64
 }
 
 // allReduced is how much a communicator of so many ranks all-reduced, bytes; 0: no line says.

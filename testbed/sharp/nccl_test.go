@@ -1,6 +1,7 @@
 package sharp
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,6 +156,39 @@ func TestGrammars(t *testing.T) {
 		{"the largest of symmetric kernels", "NCCL version 2.27.3+cuda12.9\n" + name + "n1:7:7 [0] NCCL INFO AllReduce [Symmetric]: 8 Bytes -> Kernel AllReduce_AGxLL_R nchannels 4 nthreads 512\n", results.Pass, "SYMMETRIC for 8 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) { wanted(t, proof+test.log, nil, test.want, test.says) })
+	}
+}
+
+// A job that shards reduces by ReduceScatter: a few all-reduces through switches are no proof for it, and a norm's few bytes
+// of Reduce beside large all-reduces take none away.
+func TestSharded(t *testing.T) {
+	const call = "node1:4100:4100 [0] NCCL INFO %s: opCount %x sendbuff 0x7f0000000000 recvbuff 0x7f0040000000 count %d datatype 7 op 0 root 0 comm 0x55d0c0ffee00 [nranks=4] stream 0x55d0c0ffff00\n"
+	for _, version := range []string{"2.21.5", "2.23.4", "2.27.7"} {
+		log := fixture(t, version)
+		for _, c := range []struct {
+			collective   string
+			count, bytes int64 // of each of 40
+			want         results.Outcome
+			says         string
+		}{
+			{"ReduceScatter", 1 << 25, 1 << 29, results.Inconclusive, "all-reduces are 4.8 % of the bytes that were reduced"},
+			{"Reduce", 1 << 27, 1 << 29, results.Inconclusive, "all-reduces are 4.8 % of the bytes that were reduced"},
+			{"Reduce", 256, 1024, results.Pass, "COLLNET_DIRECT"},
+			{"AllGather", 1 << 25, 1 << 29, results.Pass, "COLLNET_DIRECT"},
+		} {
+			var b strings.Builder
+			b.WriteString(log)
+			for i := range 40 {
+				fmt.Fprintf(&b, call, c.collective, 16+i, c.count)
+				switch version {
+				case "2.23.4":
+					fmt.Fprintf(&b, "node1:4100:4100 [0] NCCL INFO %s: %d Bytes -> Algo 1 proto 2 time 3120.250000\n", c.collective, c.bytes)
+				case "2.27.7":
+					fmt.Fprintf(&b, "node1:4100:4100 [0] NCCL INFO %s: %d Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}\n", c.collective, c.bytes)
+				}
+			}
+			t.Run(version+" "+c.collective, func(t *testing.T) { wanted(t, b.String(), nil, c.want, c.says) })
+		}
 	}
 }
 
