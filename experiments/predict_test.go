@@ -249,6 +249,24 @@ window = 4096
 	}
 }
 
+// TestApproximate: a plan says where shares are only near to what they will be, and a failure there is undecided.
+func TestApproximate(t *testing.T) {
+	for _, c := range []struct {
+		job  string
+		want bool
+	}{{"window = 8192\n", false}, {"control = \"aimd\"\n", true}} {
+		spec := pairOn(t, "50us", "\ninventory = \"pair.toml\"\n[switch]\naggregators = 64\necn = \"64KiB\"\nqueue = \"fair\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n"+c.job)
+		plan, err := NewPlan(spec, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := plan.Points[0].Phases[0].Predictions[0]
+		if (p.Approximate != "") != c.want || c.want && !strings.Contains(p.Approximate, "within some 0.1") {
+			t.Errorf("%s: %q, shares %+v", c.job, p.Approximate, p.Jobs[0].Shares)
+		}
+	}
+}
+
 // TestEarly: what is measured long before queues are full, or before a job has had a result, need not be what is
 // predicted.
 func TestEarly(t *testing.T) {

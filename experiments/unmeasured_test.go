@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +136,25 @@ reason = "r"
 			if got := [2]float64{e.Value, e.Tolerance}; got != c.want[i] {
 				t.Errorf("%v: %s: %v, want %v", c.scale, e.Name, got, c.want[i])
 			}
+		}
+	}
+}
+
+// TestSimulatedJCT: what a job may take at most is held against a model too, which is held to itself in nothing.
+func TestSimulatedJCT(t *testing.T) {
+	text, err := os.ReadFile("autops-timeline.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]results.Outcome{"1ms": results.Fail, "10h": results.Pass} {
+		more := "\n[[expect]]\nmetric = \"jct\"\nvalue = \"" + value + "\"\nbound = \"at-most\"\nreason = \"r\"\n"
+		spec, err := Parse("timeline.toml", append(slices.Clone(text), more...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := simulated(t, spec)
+		if i := len(rec.Checks) - 1; rec.Outcome != want || rec.Checks[i].Metric != "jct" || rec.Checks[i].Outcome != want {
+			t.Errorf("at most %s: %s %q", value, rec.Outcome, rec.Reasons)
 		}
 	}
 }

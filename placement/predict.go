@@ -87,6 +87,8 @@ type Prediction struct {
 	Replayed bool `json:"replayed,omitempty"`
 	// Beyond says what of the conditions the prediction leaves out, and why; empty: nothing that matters.
 	Beyond string `json:"beyond,omitempty"`
+	// Approximate says of which job shares are only near to what they will be, and how near; empty: of none.
+	Approximate string `json:"approximate,omitempty"`
 }
 
 // JobPrediction is what one job gets.
@@ -265,6 +267,9 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 				if out.Predictor == Occupancy && out.Beyond == "" {
 					out.Beyond = b.beyond(j, &b.Jobs[n], r)
 				}
+				if out.Predictor == Occupancy && out.Approximate == "" && r.Approximate && contends(&b.Jobs[n], &r.Jobs[n]) {
+					out.Approximate = fmt.Sprintf("shares of job %s are predicted within some 0.1 only: memory is short, its sender's window is not fixed or there is too much to follow packet by packet", j.Name)
+				}
 			}
 			n++
 		}
@@ -276,6 +281,16 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 		}
 	}
 	return out
+}
+
+// contends says whether a switch is predicted to aggregate some of what it could of a job.
+func contends(j *flow.Job, r *flow.JobResult) bool {
+	for k := range j.Nodes {
+		if share := r.Share[k]; j.Nodes[k].Aggregate && share > 0 && share < 1-1e-9 {
+			return true
+		}
+	}
+	return false
 }
 
 // beyond says of damaged links of a job what the prediction r does not know.

@@ -160,6 +160,9 @@ type Result struct {
 	// is as if there were none: packets could not be followed, or one of the jobs on them is a ring, whose
 	// TCP nothing here knows.
 	Lossless bool
+	// Approximate says that no closed form is exact here and packets could not be followed: shares are of average loads,
+	// see Occupancy.
+	Approximate bool
 }
 
 // JobResult is the steady state of one job.

@@ -70,6 +70,7 @@ func Occupancy(p *Problem) (*Result, error) {
 		return f, nil
 	}
 	if r != nil {
+		r.Approximate = true
 		r.Lossless = slices.ContainsFunc(p.Jobs, func(j Job) bool { return p.Damaged(&j) })
 	}
 	return r, err

@@ -51,8 +51,6 @@ type deployment struct {
 	leftOut bool            // Stalls was called since the last Health
 	asked   time.Duration   // when that was
 
-	marked map[string]collectors.Crossing // of links, not long after a job last went on; of watchJobs
-
 	moving sync.Mutex // held while memory is reallocated
 
 	reading sync.WaitGroup

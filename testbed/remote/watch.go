@@ -156,6 +156,7 @@ func (d *deployment) watchJobs(ctx context.Context) {
 	moved := map[*runningJob]time.Time{} // when they did last
 	total := map[*runningJob]int64{}     // how far they were then
 	trails := map[*runningJob]trail{}    // when they had stood still for a quarter of the time that they may
+	marks := map[*runningJob]mark{}      // until then: in the rest of the time something is sent again
 	for last := time.Now(); ; {
 		select {
 		case <-tick.C:
@@ -181,15 +182,13 @@ func (d *deployment) watchJobs(ctx context.Context) {
 			still, limit := now.Sub(moved[j]), j.limit(patience)
 			switch {
 			case still > limit:
-				d.fail(d.standstill(ctx, j, still, trails[j]))
+				d.fail(d.standstill(ctx, j, still, trails[j], marks[j]))
 				return
 			case still < limit/4:
 				delete(trails, j)
+				marks[j] = d.mark()
 			case trails[j] == nil:
 				trails[j] = d.follow(ctx, j, now.Add(every)) // of all jobs together: else this would look asleep
-			}
-			if still < limit/4 {
-				d.mark() // the rest of the time tells, in which something is sent again
 			}
 		}
 	}
@@ -329,17 +328,20 @@ func (tb *Testbed) Why(ctx context.Context, err error) error {
 	return supervise.Why(err)
 }
 
-// mark begins the time in which the ends of cables are compared when a job stands still.
-func (d *deployment) mark() {
-	d.marked = map[string]collectors.Crossing{}
+// mark is what cables carried when the time began in which their ends are compared, by link.
+type mark map[string]collectors.Crossing
+
+func (d *deployment) mark() mark {
+	m := mark{}
 	for _, x := range d.tb.audit.Crossings() {
-		d.marked[x.Link] = x
+		m[x.Link] = x
 	}
+	return m
 }
 
 // standstill is the error of a job that gets no results: the cable that everything disappears
 // in, if there is one, or else where its packets have got lost since its trail was read.
-func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.Duration, before trail) error {
+func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.Duration, before trail, began mark) error {
 	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since)), job: j.plan.Name}
 	idle := j.idle(since)
 	if idle != "" {
@@ -348,7 +350,7 @@ func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.D
 	var dead []string
 	crossings := d.tb.audit.Crossings()
 	for _, now := range crossings {
-		then := d.marked[now.Link]
+		then := began[now.Link]
 		if sent := now.Sent.Frames - then.Sent.Frames; sent > 0 && now.Received.Frames == then.Received.Frames {
 			dead = append(dead, fmt.Sprintf("of %.0f packets on %s none arrived", sent, now.Link))
 		}
