@@ -76,9 +76,9 @@ func (in *inspection) noted(metric, of string) results.Series {
 	s := in.counter(metric, of)
 	if !slices.IsSorted(s.V) {
 		if in.fell == nil {
-			in.fell = map[string]bool{}
+			in.fell = map[[2]string]bool{}
 		}
-		in.fell[metric+" of "+of] = true
+		in.fell[[2]string{metric, of}] = true
 	}
 	return s
 }
@@ -290,7 +290,11 @@ func (in *inspection) handed() (out []results.Finding) {
 		all = append(all, hops...)
 	}
 	find := func(h hop, what string) {
-		out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what})
+		f := results.Finding{Name: agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
+		if in.anew(h, way) {
+			f.Outcome = results.Inconclusive // it may be why
+		}
+		out = append(out, f)
 	}
 	var sum hop
 	worst := 0
@@ -310,10 +314,8 @@ func (in *inspection) handed() (out []results.Finding) {
 		}
 	}
 	if len(in.obs.timeline.events) > 0 { // processes of a study come again under the same name
-		for _, name := range slices.Sorted(maps.Keys(in.fell)) {
-			for i := range out { // it may be why
-				out[i].Outcome = results.Inconclusive
-			}
+		for _, id := range slices.SortedFunc(maps.Keys(in.fell), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+			name := id[0] + " of " + id[1]
 			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: name, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("counter %s began again from less: what was handed over there is not known", name)})
 		}
@@ -328,6 +330,17 @@ func (in *inspection) handed() (out []results.Finding) {
 			sum.sent-sum.received, lost, doubled, h.job, h.from, h.sent, h.to, h.received))
 	}
 	return out
+}
+
+// anew says whether a counter of what got lost or doubled between the ends of a hop began again. Where one of an end did the
+// hop is not told of at all.
+func (in *inspection) anew(h hop, way underway) bool {
+	for id := range in.fell {
+		if onTheWay[id[0]] != "" && (h.between == nil || h.between[id[1]] || !way.places[id[1]]) {
+			return true
+		}
+	}
+	return false
 }
 
 // counted is how many packets were counted as lost or doubled, for a message.

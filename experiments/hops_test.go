@@ -55,6 +55,27 @@ func TestHandedOverAnew(t *testing.T) {
 	}
 }
 
+// TestHandedOverElsewhere: a counter that begins again excuses what may pass it, and nothing else.
+func TestHandedOverElsewhere(t *testing.T) {
+	const n, missing = 10_000, 2_000
+	counts := map[string]float64{
+		"worker_tx_packets A/0": n, "worker_tx_packets A/1": n, "job_in_packets A@tor1": 2*n - missing, "job_out_packets A@tor1": n,
+		"worker_rx_packets A/ps": n, "worker_arrived A/ps": n, "port_rx_drop_packets h1->tor1": 0, "port_tx_drop_packets tor1->h3": 0,
+	}
+	for fell, want := range map[string]results.Outcome{"port_rx_drop_packets h1->tor1": results.Inconclusive, "port_tx_drop_packets tor1->h3": results.Fail} {
+		in := handedOn(t, counts)
+		for i := range in.obs.samples {
+			if s := &in.obs.samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
+				s.Value += 1e6
+			}
+		}
+		got := in.handed()
+		if i := slices.IndexFunc(got, func(f results.Finding) bool { return f.Of == "A" }); i < 0 || got[i].Outcome != want {
+			t.Errorf("%s began again: %+v, want %s", fell, got, want)
+		}
+	}
+}
+
 // TestHandedOver: what one part of a job sends the next one receives, or a port has counted it as lost.
 func TestHandedOver(t *testing.T) {
 	const n = 10_000

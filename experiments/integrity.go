@@ -227,7 +227,7 @@ type inspection struct {
 	beside  bool               // packets of jobs that are not in the plan pass the same ports, or packets that no hop counts
 
 	counters map[[2]string][]results.Sample // by metric and of what, once they are asked for
-	fell     map[string]bool                // those of hops, by name, that began again
+	fell     map[[2]string]bool             // those of hops that began again
 
 	hopsHeld, hopsAll int     // places where packets of a job are handed over: where both ends told of all, and all
 	hopsWithin        float64 // packets that may be missing at one of these
