@@ -169,7 +169,8 @@ type trainers struct {
 	c     *cluster
 	procs []*ssh.Process
 	done  []chan agent.Training // what each did; closed without, if it failed
-	ina   chan bool             // closed when rank 0 has had INA for an operation, and has not for another
+	first chan bool             // closed when rank 0 has had INA for an operation: all ranks are attached then
+	ina   chan bool             // and has not for another
 	// doomed is set before one of them is killed: the others then say so.
 	doomed atomic.Bool
 }
@@ -192,7 +193,7 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 		cfg.Peers = append(cfg.Peers, h.NICs[0].Address.Addr().String())
 		cfg.LineRate = float64(h.NICs[0].Rate)
 	}
-	j := &trainers{c: c, ina: make(chan bool)}
+	j := &trainers{c: c, first: make(chan bool), ina: make(chan bool)}
 	ready := make(chan bool, len(hosts))
 	for rank, name := range hosts {
 		p, err := c.hosts[name].Start(context.Background(), []string{exe, "agent"})
@@ -209,7 +210,7 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 		done := make(chan agent.Training, 1)
 		go func() {
 			defer close(done)
-			both := false
+			one, both := false, false
 			for lines := bufio.NewScanner(p.Stdout); lines.Scan(); {
 				var e agent.Event
 				if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Error != "" && !j.doomed.Load() {
@@ -219,7 +220,12 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 				case "ready":
 					ready <- true
 				case "sample":
-					if s := e.Stats.Training; rank == 0 && !both && s.INA > 0 && s.Ops > s.INA {
+					s := e.Stats.Training
+					if rank == 0 && !one && s.INA > 0 {
+						one = true
+						close(j.first)
+					}
+					if rank == 0 && !both && s.INA > 0 && s.Ops > s.INA {
 						both = true
 						close(j.ina)
 					}
@@ -311,6 +317,13 @@ func newMoves(t testing.TB, edit func(*controller.Setup), worker func(m *moves, 
 					worker(m, id, on[rank], rank, c)
 				}
 			})
+		}
+	}
+	for id, j := range m.jobs {
+		select {
+		case <-j.first:
+		case <-time.After(60 * time.Second):
+			t.Errorf("job %d has no tree after a minute", id)
 		}
 	}
 	return m
