@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/stall"
 	"github.com/inabench/inabench/testbed/udp"
 )
@@ -137,12 +138,16 @@ func (c *control) idle() time.Duration {
 	return time.Second
 }
 
+// owners are the goroutines of an agent that have a processor of their own, at most: a trainer, and its tree.
+const owners = 2
+
 // Main runs an agent: it reads its Config and then Commands from stdin, one JSON
 // value a line, and writes Events to stdout. It returns when the job has ended, and
 // at once when stdin ends or ctx is done. Errors are also sent as an event.
 //
 // A read from stdin may still be under way when Main returns.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	loop.Room(owners)
 	a := &agent{clock: udp.NewClock(), stdout: stdout}
 	err := a.main(ctx, stdin)
 	if err != nil {

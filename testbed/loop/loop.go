@@ -22,13 +22,23 @@ import (
 // owners is how many goroutines have a processor of their own.
 var owners atomic.Int32
 
+// Room makes room for so many owners at once. To make it, the runtime stops the world, and Go 1.26 waits for a goroutine
+// that enters a system call meanwhile until that call ends (runtime: entersyscall looks whether it should stop before it
+// says that it is in the call, and stopTheWorldWithSema asks once): for ever, where it reads from somebody who waits for
+// this process. So a program that has owners and reads commands makes room before it reads.
+func Room(more int) { makeRoom(int(owners.Load()) + more) }
+
+func makeRoom(owners int) {
+	if n := runtime.NumCPU() + owners; runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
+}
+
 // Own gives the calling goroutine a thread, for good, and a processor beside those of the
 // others (GOMAXPROCS) until over is called.
 func Own() (over func()) {
 	runtime.LockOSThread()
-	if n := runtime.NumCPU() + int(owners.Add(1)); runtime.GOMAXPROCS(0) < n {
-		runtime.GOMAXPROCS(n)
-	}
+	makeRoom(int(owners.Add(1)))
 	// Refused nowhere known, and only a refinement.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	return func() { owners.Add(-1) }

@@ -125,3 +125,25 @@ func used() time.Duration {
 	unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// TestRoom: who has made room takes it without stopping the world.
+func TestRoom(t *testing.T) {
+	Room(2)
+	room := runtime.GOMAXPROCS(0)
+	if want := runtime.NumCPU() + 2; room < want {
+		t.Errorf("%d processors, want %d", room, want)
+	}
+	ended := make(chan int)
+	for range 2 {
+		go func() {
+			over := Own()
+			ended <- runtime.GOMAXPROCS(0)
+			over()
+		}()
+	}
+	for range 2 {
+		if n := <-ended; n != room {
+			t.Errorf("%d processors then, and %d before", n, room)
+		}
+	}
+}

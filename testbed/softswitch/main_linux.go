@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/loop"
 )
 
 // Main is the switch process. The first line of stdin is its Config; it answers
@@ -30,6 +31,7 @@ func Cables(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Write
 }
 
 func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer) error {
+	loop.Room(1)
 	in := bufio.NewReader(stdin)
 	out := json.NewEncoder(stdout)
 	line, err := bounded.ReadLine(in, bounded.Config)
