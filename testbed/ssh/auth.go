@@ -284,43 +284,49 @@ func readKnownHosts(files []string) (*knownhosts.HostKeyDB, error) {
 	return knownhosts.NewDB(present...)
 }
 
-// readRevoked reads the file of ssh_config's RevokedHostKeys, where there is one: public keys, one in a line.
-func readRevoked(file string) (keys []xknownhosts.KnownKey, err error) {
-	if file == "" {
-		return nil, nil
-	}
-	text, err := bounded.ReadFile(file, bounded.Config)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.HasPrefix(text, []byte("SSHKRL\n\x00")) {
-		return nil, fmt.Errorf("%s is a key revocation list, which is not read here: list the keys themselves", file)
-	}
-	n := 0
-	for line := range bytes.Lines(text) {
-		n++
-		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
-			continue
-		}
-		key, _, _, _, err := ssh.ParseAuthorizedKey(line)
+// readRevoked reads the files of ssh_config's RevokedHostKeys: public keys, one in a line.
+func readRevoked(files []string) (keys []xknownhosts.KnownKey, err error) {
+	for _, file := range files {
+		text, err := bounded.ReadFile(file, bounded.Config)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+			return nil, err
 		}
-		keys = append(keys, xknownhosts.KnownKey{Key: key, Filename: file, Line: n})
+		if bytes.HasPrefix(text, []byte("SSHKRL\n\x00")) {
+			return nil, fmt.Errorf("%s is a key revocation list, which is not read here: list the keys themselves", file)
+		}
+		n := 0
+		for line := range bytes.Lines(text) {
+			n++
+			if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
+				continue
+			}
+			key, _, _, _, err := ssh.ParseAuthorizedKey(line)
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+			}
+			keys = append(keys, xknownhosts.KnownKey{Key: key, Filename: file, Line: n})
+		}
 	}
 	return keys, nil
 }
 
-// unlessRevoked is verify of keys that are not revoked: as they are, in a certificate, or as its authority.
+// unlessRevoked is verify of keys that are not revoked: as they are, in a certificate, or as its authority. A certificate that
+// is revoked takes its key with it.
 func unlessRevoked(verify ssh.HostKeyCallback, revoked []xknownhosts.KnownKey) ssh.HostKeyCallback {
-	return func(host string, remote net.Addr, key ssh.PublicKey) error {
-		all := []ssh.PublicKey{key}
+	plain := func(key ssh.PublicKey) ssh.PublicKey {
 		if c, ok := key.(*ssh.Certificate); ok {
-			all = append(all, c.Key, c.SignatureKey)
+			return c.Key
+		}
+		return key
+	}
+	return func(host string, remote net.Addr, key ssh.PublicKey) error {
+		all := []ssh.PublicKey{plain(key)}
+		if c, ok := key.(*ssh.Certificate); ok {
+			all = append(all, c.SignatureKey)
 		}
 		for _, r := range revoked {
 			for _, key := range all {
-				if bytes.Equal(r.Key.Marshal(), key.Marshal()) {
+				if bytes.Equal(plain(r.Key).Marshal(), key.Marshal()) {
 					return &xknownhosts.RevokedError{Revoked: r}
 				}
 			}

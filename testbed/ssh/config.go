@@ -419,9 +419,13 @@ func (s *settings) apply(t *Target, alias string, warn *[]string) error {
 			t.KnownHosts = append(t.KnownHosts, files...)
 		}
 	}
-	if o, ok := s.first["revokedhostkeys"]; ok && o.args[0] != "none" {
-		if t.revoked, err = tok.expand(o, o.args[0]); err != nil {
-			return err
+	if o, ok := s.first["revokedhostkeys"]; ok && !strings.EqualFold(o.args[0], "none") {
+		for _, arg := range o.args {
+			file, err := tok.expand(o, arg)
+			if err != nil {
+				return err
+			}
+			t.revoked = append(t.revoked, file)
 		}
 	}
 	if o, ok := s.first["identityagent"]; ok && t.Agent == "" {

@@ -88,9 +88,9 @@ func TestConfig(t *testing.T) {
 					t.Errorf("%q %q", got.KnownHosts, got.hostKeyAlias)
 				}
 			}},
-		{name: "revoked keys", config: "Host h2\n RevokedHostKeys none\nHost *\n RevokedHostKeys ~/%h.gone", in: Target{Address: "h1"}, want: me + "@h1:22",
+		{name: "revoked keys", config: "Host h2\n RevokedHostKeys None\nHost *\n RevokedHostKeys ~/%h.gone /b", in: Target{Address: "h1"}, want: me + "@h1:22",
 			check: func(t *testing.T, got Target, home string) {
-				if got.revoked != home+"/h1.gone" {
+				if !slices.Equal(got.revoked, []string{home + "/h1.gone", "/b"}) {
 					t.Error(got.revoked)
 				}
 			}},
@@ -321,7 +321,7 @@ func TestConfigAsOpenSSH(t *testing.T) {
 		}
 		check("only", map[bool]string{true: "yes", false: "no"}[got.IdentitiesOnly], one("identitiesonly"))
 		if revoked := one("revokedhostkeys"); revoked != "none" { // of which nothing is said where there are none
-			check("revoked keys", got.revoked, revoked)
+			check("revoked keys", strings.Join(got.revoked, " "), revoked)
 		}
 		if jump := one("proxyjump"); jump != "none" && alias != "gate" {
 			var hops []string

@@ -70,10 +70,10 @@ type Target struct {
 	KeepAlive    time.Duration
 	KeepAliveMax int
 
-	hostKeyAlias string // the name in known_hosts; empty: that of Address
-	revoked      string // a file of keys that no host may have; empty: none
-	sha1HostKeys bool   // a host may prove its RSA key with SHA-1
-	sha1Keys     bool   // RSA keys may log in with SHA-1
+	hostKeyAlias string   // the name in known_hosts; empty: that of Address
+	revoked      []string // files of keys that no host may have
+	sha1HostKeys bool     // a host may prove its RSA key with SHA-1
+	sha1Keys     bool     // RSA keys may log in with SHA-1
 }
 
 // String is the name that errors use.
