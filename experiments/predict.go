@@ -334,7 +334,7 @@ func (r *run) phase(measure Measure, setup testbed.Setup, base Baseline, obs obs
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, predictions[0].Approximate, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
 		brief(ph.End-ph.Start, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
 	return ph, m.log.err
 }
@@ -490,7 +490,7 @@ func (s *Spec) conditions(setup testbed.Setup, p *placement.Prediction, inv *inv
 	for _, o := range p.Overflows(inv, asked) {
 		out = append(out, overflow(o))
 	}
-	for _, what := range []string{p.Beyond, p.Approximate, unsteady(setup, p), s.unscaled()} {
+	for _, what := range []string{p.Beyond, unsteady(setup, p), s.unscaled()} {
 		if what != "" {
 			out = append(out, what)
 		}

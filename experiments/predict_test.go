@@ -249,7 +249,7 @@ window = 4096
 	}
 }
 
-// TestApproximate: a plan says where shares are only near to what they will be, and a failure there is undecided.
+// TestApproximate: a plan says where shares are only near to what they will be.
 func TestApproximate(t *testing.T) {
 	for _, c := range []struct {
 		job  string

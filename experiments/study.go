@@ -90,6 +90,8 @@ func (r *run) simulate(ctx context.Context) error {
 		switch e := &r.rec.Expect[i]; {
 		case e.Predictor == r.spec.study().predictor(), e.Metric == "jct" && e.Predictor != "value":
 			e.Skip = "the simulator is not held to itself"
+		case e.Metric == "jct" && r.spec.Service == nil:
+			e.Skip = "this simulation has no jct of single jobs"
 		case e.Metric == "sum_errors":
 			e.Skip = "a model carries no sums"
 		}

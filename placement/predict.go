@@ -87,7 +87,8 @@ type Prediction struct {
 	Replayed bool `json:"replayed,omitempty"`
 	// Beyond says what of the conditions the prediction leaves out, and why; empty: nothing that matters.
 	Beyond string `json:"beyond,omitempty"`
-	// Approximate says of which job shares are only near to what they will be, and how near; empty: of none.
+	// Approximate says of which job shares are only near to what they will be, and how near; empty: of none. It excuses
+	// nothing: a tolerance has to.
 	Approximate string `json:"approximate,omitempty"`
 }
 

@@ -684,6 +684,42 @@ func (d *deployment) Close(ctx context.Context) error {
 	return d.closing
 }
 
+// endAgent ends an agent and waits for its end, as long as ctx lasts. What is stuck takes its host's connection with it: so
+// would be everything else there.
+func (d *deployment) endAgent(ctx context.Context, a *remoteAgent) error {
+	if a.proc == nil {
+		return nil
+	}
+	a.proc.Stdin.Close() // an agent ends with its stdin
+	select {
+	case <-a.over:
+		return nil
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	killed := make(chan error, 1)
+	go func() { killed <- a.proc.Close() }()
+	var err error
+	select {
+	case <-a.over:
+		return nil // whatever the killing met, it is gone
+	case err = <-killed:
+		select {
+		case <-a.over:
+			return nil
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+		err = errors.New("its host does not answer")
+	}
+	d.tb.hosts[a.host].Close()
+	if err != nil {
+		err = a.named(fmt.Errorf("stop it: %w", err))
+	}
+	return err
+}
+
 // end ends the agents of jobs, then switches forget them.
 func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
 	var errs []error
@@ -702,35 +738,8 @@ func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
 			entries[name].Jobs = append(entries[name].Jobs, b.Jobs...)
 		}
 	}
-	errs = append(errs, parallel(ctx, len(all), func(_ context.Context, i int) error {
-		if all[i].proc == nil {
-			return nil
-		}
-		all[i].proc.Stdin.Close() // an agent ends with its stdin
-		select {
-		case <-all[i].over:
-			return nil
-		case <-time.After(time.Second):
-		}
-		err := all[i].proc.Close()
-		select {
-		case <-all[i].over:
-			return nil // whatever the killing met, it is gone
-		case <-time.After(2 * time.Second): // the host is stuck, and so would be everything else on it
-			d.tb.hosts[all[i].host].Close()
-		}
-		if err != nil {
-			err = all[i].named(fmt.Errorf("stop it: %w", err))
-		}
-		return err
-	}))
-	for _, a := range all {
-		if a.proc != nil {
-			select {
-			case <-a.over:
-			case <-ctx.Done():
-			}
-		}
-	}
+	agents, cancel := d.tb.forAgents(ctx)
+	defer cancel()
+	errs = append(errs, every(len(all), len(all), func(i int) error { return d.endAgent(agents, all[i]) }))
 	return errors.Join(append(errs, d.tb.unprogram(ctx, entries))...)
 }
