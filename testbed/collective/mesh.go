@@ -474,6 +474,9 @@ func (m *Mesh) Connect(ctx context.Context, addrs []string) error {
 	for {
 		m.mu.Lock()
 		missing, err := m.missing(), m.err
+		if err == nil && len(missing) > 0 { // one that has gone has said why to who may hear it
+			err = m.gone()
+		}
 		m.mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
@@ -490,6 +493,19 @@ func (m *Mesh) Connect(ctx context.Context, addrs []string) error {
 			return fmt.Errorf("mesh: connect: %w: %s", ErrSilent, m.lacking(missing, addrs))
 		}
 	}
+}
+
+// gone is why a rank that had connected is no more, if one is.
+func (m *Mesh) gone() error {
+	for _, p := range m.peers {
+		if p == nil {
+			continue
+		}
+		if err := cmp.Or(p.inGone, p.outGone); err != nil {
+			return rankError{p.rank, err}
+		}
+	}
+	return nil
 }
 
 // lacking says which connections with ranks there are not.

@@ -332,6 +332,36 @@ func TestMeshLacking(t *testing.T) {
 	}
 }
 
+// A rank that gives up before all are there is noticed at once.
+func TestMeshGone(t *testing.T) {
+	var ms []*Mesh
+	var addrs []string
+	for rank := range 3 {
+		m, err := NewMesh(MeshConfig{Job: 5, Epoch: 1, Rank: rank, Schedule: collectives.Ring(3), Seed: 7, Listen: "127.0.0.1", Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Close)
+		ms, addrs = append(ms, m), append(addrs, m.Addr())
+	}
+	// Rank 1 is told of a rank 2 that is not there; rank 0, which sends to rank 1, waits for rank 2.
+	wrong := []string{addrs[0], addrs[1], "127.0.0.1:1"}
+	failed := make(chan error, 1)
+	go func() {
+		err := ms[1].Connect(t.Context(), wrong)
+		ms[1].Close()
+		failed <- err
+	}()
+	begin := time.Now()
+	err := ms[0].Connect(t.Context(), addrs)
+	if took := time.Since(begin); errors.Is(err, ErrSilent) || err == nil || !strings.Contains(err.Error(), "rank 1") || took > 30*time.Second {
+		t.Errorf("%v after %v, want what has become of rank 1", err, took) // gone, or it hung up on a greeting
+	}
+	if err := <-failed; !errors.Is(err, ErrGone) {
+		t.Errorf("rank 1: %v", err)
+	}
+}
+
 // Messages are read as they were written; all other bytes are none.
 func TestMessage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed(t), 5))

@@ -387,11 +387,12 @@ func (tb *Testbed) mine(sw string) func(context.Context) error {
 	if i < 0 {
 		return nil
 	}
-	l := leases[i]
+	// Whoever renews it may wait for an answer meanwhile; later numbers of its own are known by the token.
+	place, token, number := leases[i].Place(), leases[i].Token(), leases[i].Fencing()
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, tb.asking())
+		ctx, cancel := context.WithTimeout(ctx, min(tb.asking(), dataplane.LostPatience/2))
 		defer cancel()
-		err := lease.Follows(ctx, l.Place(), l.Token(), l.Fencing())
+		err := lease.Follows(ctx, place, token, number)
 		if errors.Is(err, lease.ErrLost) {
 			err = fmt.Errorf("%w: %w", dataplane.ErrNotPrimary, err)
 		}
