@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -36,7 +35,7 @@ func (s *Sample) carried() bool { return s.Unit == "B" && !s.Gauge }
 
 func (d *Dir) samples(keep func(*Sample) bool) ([]Sample, error) {
 	path := filepath.Join(d.Path, SamplesFile)
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -614,7 +614,7 @@ func (rec *Record) scrub() {
 // Running says whether some process, or this one, is writing the run in a directory. A run
 // that is neither running nor complete was cut off.
 func Running(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, SamplesFile))
+	f, err := bounded.Open(filepath.Join(dir, SamplesFile))
 	if err != nil {
 		return false
 	}

@@ -222,12 +222,21 @@ func lock(root string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("create nights: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_WRONLY, 0o620) // who may only read must not hold it
+	// Who may only read must not hold it, and where others may write it is no link or FIFO of theirs.
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o620)
 	if err != nil {
 		return nil, fmt.Errorf("lock nights: %w", err)
 	}
-	if st, err := f.Stat(); err == nil {
-		_ = f.Chmod(st.Mode().Perm() &^ 0o046) // of an earlier program; another user's stays as it is
+	st, err := f.Stat()
+	if err == nil {
+		err = bounded.Regular(st.Mode())
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock nights: %s: %w", f.Name(), err)
+	}
+	if own, ok := st.Sys().(*syscall.Stat_t); ok && int(own.Uid) == os.Geteuid() && own.Nlink == 1 {
+		_ = f.Chmod(st.Mode().Perm() &^ 0o046) // of an earlier program
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		f.Close()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +234,34 @@ func TestOneNightAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
+}
+
+// The lock is a file: what others put in its place is neither changed nor waited for.
+func TestLockInItsPlace(t *testing.T) {
+	for name, put := range map[string]func(at, victim string) error{
+		"a link": func(at, victim string) error { return os.Symlink(victim, at) },
+		"a FIFO": func(at, _ string) error { return syscall.Mkfifo(at, 0o666) },
+	} {
+		dir := t.TempDir()
+		victim := filepath.Join(dir, "victim")
+		err := os.WriteFile(victim, []byte("precious"), 0o644)
+		if err == nil {
+			err = os.Mkdir(filepath.Join(dir, Folder), 0o755)
+		}
+		if err == nil {
+			err = put(filepath.Join(dir, Folder, ".lock"), victim)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if unlock, err := lock(dir); err == nil {
+			unlock()
+			t.Errorf("%s was taken for the lock", name)
+		}
+		if st, err := os.Stat(victim); err != nil || st.Mode().Perm() != 0o644 {
+			t.Errorf("%s: the victim is %v now, %v", name, st.Mode(), err)
+		}
+	}
 }
 
 func TestEffect(t *testing.T) {

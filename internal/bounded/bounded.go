@@ -92,6 +92,9 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() > limit {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: tooLarge(limit)}
+	}
 	b, err := ReadAll(f, limit)
 	if errors.Is(err, ErrTooLarge) {
 		err = &fs.PathError{Op: "read", Path: path, Err: err}

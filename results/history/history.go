@@ -38,6 +38,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
 
@@ -357,6 +358,22 @@ func check(root string) error {
 	}
 	if err := unix.Access(root, unix.W_OK); err != nil {
 		return fmt.Errorf("%w in %s: it cannot be written: %w", ErrFileSystem, root, err)
+	}
+	return plain(root)
+}
+
+// plain is an error where an index, or what SQLite keeps beside it, is no file: SQLite would wait for the writer of a FIFO, for
+// ever.
+func plain(root string) error {
+	for _, of := range []string{"", "-journal", "-wal", "-shm"} {
+		path := filepath.Join(root, File+of)
+		st, err := os.Lstat(path)
+		if err != nil {
+			continue // whoever opens it says so
+		}
+		if err := bounded.Regular(st.Mode()); err != nil {
+			return fmt.Errorf("%w in %s: %s: %w", ErrFileSystem, root, path, err)
+		}
 	}
 	return nil
 }

@@ -32,8 +32,9 @@ func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 		return nil, fmt.Errorf("prune runs: %w", err)
 	}
 	var removed []Run
+	var left error // of runs that may not be removed by this user
 	err = write(ctx, x.db.Load(), func(*sql.Tx) error { // nothing is written: nobody sets a baseline meanwhile
-		removed, err = x.remove(surplus(all, keep), dry)
+		removed, left, err = x.remove(surplus(all, keep), dry)
 		return err
 	})
 	if err != nil {
@@ -42,18 +43,18 @@ func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 	if dry {
 		return removed, nil
 	}
-	if err := results.Sweep(x.root, results.RecordFile); err != nil {
+	if err := errors.Join(left, results.Sweep(x.root, results.RecordFile)); err != nil {
 		return removed, fmt.Errorf("prune runs: %w", err)
 	}
 	_, err = x.Update(ctx)
 	return removed, err
 }
 
-// remove removes those of some runs that may go, and returns them.
-func (x *Index) remove(some []Run, dry bool) (removed []Run, err error) {
+// remove removes those of some runs that may go, and returns them; left is why others stay that are not this user's.
+func (x *Index) remove(some []Run, dry bool) (removed []Run, left, err error) {
 	set, err := ReadBaselines(x.root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pinned := map[string]bool{}
 	for _, b := range set {
@@ -67,15 +68,19 @@ func (x *Index) remove(some []Run, dry bool) (removed []Run, err error) {
 			continue
 		}
 		if !dry {
-			if err := results.PutAside(x.root, r.Dir); errors.Is(err, fs.ErrNotExist) {
+			switch err := results.PutAside(x.root, r.Dir); {
+			case errors.Is(err, fs.ErrNotExist):
 				continue // somebody else does it
-			} else if err != nil {
-				return removed, err
+			case errors.Is(err, fs.ErrPermission):
+				left = errors.Join(left, err)
+				continue
+			case err != nil:
+				return removed, left, err
 			}
 		}
 		removed = append(removed, r)
 	}
-	return removed, nil
+	return removed, left, nil
 }
 
 // all are the runs that there are, the newest first, also where no index can be written.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,7 +74,7 @@ func figuresOf(figures []results.Figure) (out []liveFigure) {
 
 // lastSamples are those at the end of the file; none if they cannot be read.
 func lastSamples(path string) []results.Sample {
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return nil
 	}

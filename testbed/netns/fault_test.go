@@ -2,6 +2,7 @@ package netns
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,6 +52,32 @@ func TestReboot(t *testing.T) {
 				t.Errorf("the emulation says %v", err)
 			}
 		})
+	}
+}
+
+// A switch whose process is stopped does not hold up who asks it.
+func TestStoppedSwitch(t *testing.T) {
+	defer func(d time.Duration) { answerTime = d }(answerTime)
+	answerTime = 2 * time.Second
+	f := up(t, rack(1, 2, 2), Options{})
+	i := slices.IndexFunc(f.procs, func(p *process) bool { return p.name == "switch tor2" })
+	if err := f.procs[i].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("switch tor2 has not answered for 2s: is its process %d stopped?", f.procs[i].cmd.Process.Pid)
+	for what, ask := range map[string]func() error{
+		"stalls": func() error { _, err := f.Stalls(t.Context(), time.Now()); return err },
+		"health": func() error { _, err := f.Health(t.Context()); return err },
+	} {
+		if err := ask(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
+	if err := f.procs[i].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Stalls(t.Context(), time.Now()); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

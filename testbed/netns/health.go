@@ -51,8 +51,13 @@ func (f *Fabric) SetLink(ctx context.Context, link string, s testbed.LinkState) 
 }
 
 // command has a switch process do something.
+// answerTime is how long a switch's process may take to answer: longer than a machine that is busy stands still.
+var answerTime = 30 * time.Second
+
 func command(ctx context.Context, p *process, c softswitch.Command) (softswitch.Reply, error) {
 	var r softswitch.Reply
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("%s has not answered for %v: is its process %d stopped?", p.name, answerTime, p.cmd.Process.Pid))
+	defer cancel()
 	if err := p.call(ctx, c, &r); err != nil {
 		return r, err
 	}

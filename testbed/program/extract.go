@@ -68,6 +68,9 @@ func (r *Rule) Check() error {
 	return nil
 }
 
+// maxDocument is how long a JSON document may be: read, it takes some fifty times as much memory.
+const maxDocument = 4 << 20
+
 // Extract applies rules to output. A rule that finds nothing, or what is not a number, is an
 // error: a figure that is missing must not look like one that is 0. sum_errors that are not 0 make
 // the reading Wrong.
@@ -85,11 +88,14 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 				found = append(found, string(m[1]))
 			}
 		} else {
+			if len(text) > maxDocument {
+				return nil, fmt.Errorf("%s: %w: %d bytes of JSON, at most %d are read: have it say less, or use regexp", rule.Metric, ErrOutput, len(text), maxDocument)
+			}
 			if doc == nil {
 				d := json.NewDecoder(bytes.NewReader(text))
 				d.UseNumber()
 				if err := d.Decode(&doc); err != nil {
-					return nil, fmt.Errorf("%s: %w: not JSON: %v: %.60q", rule.Metric, ErrOutput, err, text)
+					return nil, fmt.Errorf("%s: %w: not JSON: %v: %.60q", rule.Metric, ErrOutput, err, Redact(text[:min(len(text), 200)]))
 				}
 			}
 			found = dig(doc, strings.Split(rule.JSON, "."))
@@ -105,7 +111,7 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 		for _, s := range found {
 			v, err := strconv.ParseFloat(strings.TrimSpace(strings.ReplaceAll(s, ",", "")), 64)
 			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, fmt.Errorf("%s: %w: %q is not a finite number", rule.Metric, ErrOutput, s)
+				return nil, fmt.Errorf("%s: %w: %q is not a finite number", rule.Metric, ErrOutput, Redact([]byte(s[:min(len(s), 200)])))
 			}
 			if rule.Metric == "sum_errors" && v != 0 && r.Wrong == "" {
 				r.Wrong = s + " wrong values"

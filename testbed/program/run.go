@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,11 +53,17 @@ type Output struct {
 	Err            error  // how it ended, if not well
 }
 
-// maxOutput is how much of each of a process's streams is kept, bytes.
+// maxOutput is how much is kept of what all processes of a Run say, bytes.
 const maxOutput = 64 << 20
 
-// buffer keeps what a stream says up to maxOutput.
+// room is what is left of it.
+type room struct{ left atomic.Int64 }
+
+// buffer keeps what a stream says while there is room.
 type buffer struct {
+	room *room
+	full func() // called once there is none
+
 	mu   sync.Mutex
 	buf  bytes.Buffer
 	over bool
@@ -65,10 +72,21 @@ type buffer struct {
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over = b.over || b.buf.Len()+len(p) > maxOutput; !b.over {
+	switch {
+	case b.over:
+	case b.room.left.Add(-int64(len(p))) < 0:
+		b.over = true
+		go b.full() // who writes does not wait for its own end
+	default:
 		b.buf.Write(p)
 	}
 	return len(p), nil
+}
+
+func (b *buffer) isOver() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.over
 }
 
 func (b *buffer) bytes() []byte {
@@ -114,11 +132,13 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 		}
 		return out
 	}
+	kept := &room{}
+	kept.left.Store(maxOutput)
 	start := func(ctx context.Context, cmds []Command) error {
 		first := len(procs)
 		procs = append(procs, make([]*process, len(cmds))...)
 		for i := range cmds {
-			procs[first+i] = &process{cmd: cmds[i]}
+			procs[first+i] = newProcess(cmds[i], kept)
 		}
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(64)
@@ -220,6 +240,25 @@ type process struct {
 	err    error
 }
 
+// newProcess is one whose output takes of what there is room for. It is ended where there is no more.
+func newProcess(c Command, kept *room) *process {
+	p := &process{cmd: c}
+	end := func() {
+		if p.proc != nil {
+			_ = p.proc.Close()
+		}
+	}
+	p.out.room, p.out.full = kept, end
+	p.diag.room, p.diag.full = kept, end
+	return p
+}
+
+// redacted is an error with words of a program's.
+type redacted struct{ error }
+
+func (e redacted) Error() string { return string(Redact([]byte(e.error.Error()))) }
+func (e redacted) Unwrap() error { return e.error }
+
 func (p *process) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s on host %s: %w", p.cmd.Name, p.cmd.Host, fmt.Errorf(format, args...))
 }
@@ -267,12 +306,10 @@ func (p *process) start(hosts Hosts) (err error) {
 		defer close(p.over)
 		_, _ = io.Copy(&p.out, p.proc.Stdout)
 		if err := p.proc.Wait(); err != nil {
-			p.err = fmt.Errorf("%s: %w%s", p.cmd.Name, err, complaint(p.out.bytes()))
+			p.err = redacted{fmt.Errorf("%s: %w%s", p.cmd.Name, err, complaint(p.out.bytes()))}
 		}
-		p.out.mu.Lock()
-		defer p.out.mu.Unlock()
-		if p.out.over && p.err == nil {
-			p.err = p.errorf("more than %d MiB of output", maxOutput>>20)
+		if p.out.isOver() || p.diag.isOver() { // why it has ended
+			p.err = p.errorf("more than %d MiB of output, of all processes together", maxOutput>>20)
 		}
 	}()
 	return nil

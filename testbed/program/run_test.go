@@ -101,6 +101,35 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Programs that say more than there is room for are ended, whatever they have said it on, and errors keep their secrets.
+func TestTooMuch(t *testing.T) {
+	hosts := newHost(t)
+	for _, to := range []string{"1", "2"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		outputs, err := program.Run(ctx, hosts, nil, []program.Command{shell("a", "exec yes >&"+to), shell("b", "exec yes >&"+to)}, program.Options{})
+		if err == nil || !strings.Contains(err.Error(), "more than 64 MiB of output") {
+			t.Errorf("on %s: %v", to, err)
+		}
+		kept := 0
+		for _, o := range outputs {
+			kept += len(o.Stdout) + len(o.Stderr)
+		}
+		if kept > 64<<20 {
+			t.Errorf("on %s: %d bytes are kept", to, kept)
+		}
+	}
+	const secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+	_, err := program.Run(t.Context(), hosts, nil, []program.Command{shell("a", "echo 'Authorization: Bearer "+secret+"' >&2; exit 3")}, program.Options{})
+	if err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "[removed]") {
+		t.Errorf("%v", err)
+	}
+	_, err = program.Extract([]byte("token="+secret), []program.Rule{{Metric: "m", Unit: "1", JSON: "a"}})
+	if err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("%v", err)
+	}
+}
+
 // Whatever does not go as it should ends the run with its name, and soon.
 func TestRunFails(t *testing.T) {
 	hosts, port := newHost(t), freePort(t)
