@@ -24,6 +24,7 @@ type hop struct {
 	spared         float64         // packets that who received them says it could not use, beyond received, or that were for another
 	inside         bool            // of a process: no cable is between
 	between        map[string]bool // cables, by direction, and who receives; nil: nobody knows
+	ends           map[string]bool // of what its counters are
 	late           float64         // packets that may still have been on the way when all was read
 }
 
@@ -135,11 +136,25 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 			in.hopsHeld++
 			out = append(out, hop{
 				job: j.Name, from: h.From(), to: h.To(ends), sent: sent, received: got,
-				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), late: tail,
+				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), ends: counted(h, ends), late: tail,
 			})
 		}
 	}
 	return out, complete
+}
+
+// counted are what the counters of a hop are of.
+func counted(h handover.Hop, received []handover.End) map[string]bool {
+	of := map[string]bool{}
+	for _, ends := range [][]handover.End{h.Sent, received} {
+		for _, e := range ends {
+			of[e.Of] = true
+		}
+	}
+	for _, c := range h.Idle {
+		of[c.Of] = true
+	}
+	return of
 }
 
 // tail is how many packets of a job may have been on their way when its processes ended: what was
@@ -303,9 +318,9 @@ func (in *inspection) handed() (out []results.Finding) {
 		gone, more, anything := way.at(h.between)
 		gone += anything
 		if n := h.missing(gone, more); n > 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, counted(gone, "lost")))
+			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
 		} else if n < 0 {
-			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, counted(more, "doubled")))
+			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
 		}
 		sum.sent, sum.received = sum.sent+h.sent, sum.received+h.received
 		sum.late, sum.spared = sum.late+h.late, sum.spared+h.spared
@@ -332,10 +347,13 @@ func (in *inspection) handed() (out []results.Finding) {
 	return out
 }
 
-// anew says whether a counter of what got lost or doubled between the ends of a hop began again. Where one of an end did the
-// hop is not told of at all.
+// anew says whether a counter of what got lost or doubled between the ends of a hop began again, or another one of these ends:
+// where that did which counts what is handed over, the hop is not told of at all.
 func (in *inspection) anew(h hop, way underway) bool {
 	for id := range in.fell {
+		if onTheWay[id[0]] == "" && h.ends[id[1]] { // of the same process, or job in a switch
+			return true
+		}
 		if onTheWay[id[0]] != "" && (h.between == nil || h.between[id[1]] || !way.places[id[1]]) {
 			return true
 		}
@@ -343,8 +361,8 @@ func (in *inspection) anew(h hop, way underway) bool {
 	return false
 }
 
-// counted is how many packets were counted as lost or doubled, for a message.
-func counted(n float64, how string) string {
+// reckoned is how many packets were counted as lost or doubled, for a message.
+func reckoned(n float64, how string) string {
 	if n == 0 {
 		return "nothing was counted as " + how
 	}

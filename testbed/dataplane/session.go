@@ -139,7 +139,9 @@ func (s *Session[T]) Over(err error) error {
 	defer s.mu.Unlock()
 	s.over = err
 	if s.lostErr != nil {
-		s.explain(fmt.Errorf("%w; %w", s.lostErr, err))
+		said := fmt.Errorf("%w; %w", s.lostErr, err)
+		s.explain(said)
+		s.lostErr = said // whatever was known of an earlier loss
 	}
 	return err
 }

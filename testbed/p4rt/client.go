@@ -154,17 +154,16 @@ func (c *Client) hangUp() {
 	c.conn.Close()
 }
 
-// streams are those of the session: each opens a stream and bids for the device. The first bids again where the server
-// calls its bid invalid.
+// streams are those of the session: each opens a stream and bids for the device, and again where the server calls its bid
+// invalid: then a question has an id.
 func (c *Client) streams() dataplane.Stream {
-	bids := firstBids
 	return func(ctx context.Context, due dataplane.Due, cancel context.CancelCauseFunc, granted func()) (err error) {
 		begun := false
 		won := func() {
 			begun = true
 			granted()
 		}
-		for n := range bids {
+		for n := range firstBids {
 			if n > 0 {
 				c.ask()
 			}
@@ -178,7 +177,6 @@ func (c *Client) streams() dataplane.Stream {
 				break
 			}
 		}
-		bids = 1
 		return err
 	}
 }
@@ -190,9 +188,6 @@ func (c *Client) streams() dataplane.Stream {
 func (c *Client) arbitrate(ctx context.Context, due dataplane.Due, cancel context.CancelCauseFunc, stream p4v1.P4Runtime_StreamChannelClient, won func()) error {
 	c.mu.Lock()
 	again := c.won != nil
-	if again && c.question == nil {
-		c.question = newQuestion() // without an id some servers refuse it
-	}
 	c.mu.Unlock()
 	polite := c.opt.Polite || again
 	bid := func(above *p4v1.Uint128) *p4v1.Uint128 { return c.bid(due.At, above) }
@@ -229,8 +224,8 @@ func (c *Client) arbitrate(ctx context.Context, due dataplane.Due, cancel contex
 		}
 		id := a.GetElectionId()
 		switch code := codes.Code(a.GetStatus().GetCode()); {
-		case code == codes.OK && polite && proto.Equal(id, c.asking()):
-			// A question with an id has won: nobody ever was primary.
+		case code == codes.OK && polite && !primary && (proto.Equal(id, c.asking()) || zero(id)):
+			// A question with an id has won, or a server takes none for the lowest (PI): nobody is primary.
 			if err := send(bid(nil)); err != nil {
 				return err
 			}
@@ -378,6 +373,8 @@ func since(id *p4v1.Uint128) string {
 	}
 	return bid.Format("2006-01-02 15:04:05")
 }
+
+func zero(id *p4v1.Uint128) bool { return id.GetHigh() == 0 && id.GetLow() == 0 }
 
 func less(a, b *p4v1.Uint128) bool {
 	return a.GetHigh() < b.GetHigh() || a.GetHigh() == b.GetHigh() && a.GetLow() < b.GetLow()

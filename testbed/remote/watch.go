@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -166,7 +167,9 @@ func (d *deployment) watchJobs(ctx context.Context) {
 		now := time.Now()
 		asleep := now.Sub(last) > 2*every // this program was not there either
 		last = now
-		for _, j := range d.all() {
+		all := d.all()
+		maps.DeleteFunc(marks, func(j *runningJob, _ mark) bool { return !slices.Contains(all, j) })
+		for _, j := range all {
 			for _, a := range j.agents {
 				if asleep {
 					a.hear(now)
