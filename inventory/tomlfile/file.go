@@ -215,8 +215,17 @@ func (f *File) KeyProblemf(path, hint, format string, args ...any) {
 	f.Report(f.KeyPos(path), hint, format, args...)
 }
 
-// Report records a problem at any place.
+// mostProblems are how many are recorded of a file: nobody reads more, and one of some megabytes can have a million.
+const mostProblems = 1000
+
+// Report records a problem at any place; of those beyond mostProblems only that there are more.
 func (f *File) Report(at Pos, hint, format string, args ...any) {
+	switch n := len(f.problems); {
+	case n > mostProblems:
+		return
+	case n == mostProblems:
+		at, hint, format, args = Pos{File: f.Name}, "mend these first", "more than %d problems", []any{mostProblems}
+	}
 	f.problems = append(f.problems, Problem{at, fmt.Sprintf(format, args...), hint})
 }
 

@@ -400,3 +400,23 @@ func TestExcess(t *testing.T) {
 		t.Errorf("--set: %d MiB", n>>20)
 	}
 }
+
+// TestManyProblems: of a file that is full of them the first are said, and that there are more.
+func TestManyProblems(t *testing.T) {
+	var b strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&b, "[a%d]\n", i)
+	}
+	f, err := Parse("many.toml", []byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Version int `toml:"version"`
+	}
+	f.Decode(&v)
+	var ps Problems
+	if err := f.Err(); !errors.As(err, &ps) || len(ps) != mostProblems+1 || !strings.Contains(err.Error(), "many.toml: more than 1000 problems: mend these first") {
+		t.Errorf("%d problems: %.200v", len(ps), err)
+	}
+}
