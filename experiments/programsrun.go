@@ -84,7 +84,7 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	outputs, err := ps.play(ctx, tb, servers, clients, p.Spec, sample)
 	ph.End = now().Seconds()
 	r.timing("measure", began)
-	if kerr := r.evidence(repeat, outputs); err == nil {
+	if kerr := r.evidence(ctx, repeat, outputs); err == nil {
 		err = kerr
 	}
 	healthy, cancel := afterwards(ctx, 2*time.Second, 2*time.Minute)
@@ -265,7 +265,7 @@ func (r *run) ranks(repeat int, w *program.Workload, outputs []program.Output) e
 }
 
 // evidence keeps what processes printed, without secrets.
-func (r *run) evidence(repeat int, outputs []program.Output) error {
+func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output) error {
 	dir := r.folder(repeat)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -279,12 +279,38 @@ func (r *run) evidence(repeat int, outputs []program.Output) error {
 			if name == "json" || len(bytes.TrimSpace(text)) > 0 && bytes.TrimSpace(text)[0] == '{' {
 				clean = program.RedactJSON
 			}
-			if err := os.WriteFile(filepath.Join(dir, o.Name+"."+name), clean(text), 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, o.Name+"."+name), cleaned(ctx, text, clean), 0o666); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// lastKept is how much is kept of what a process printed where the run was interrupted, bytes: all of it takes as long as a
+// megabyte or two a second take, and somebody waits.
+const lastKept = 64 << 10
+
+// cleaned is a text without secrets. Of a run that was interrupted it is the end of it, and nothing of what is to be read as a
+// whole.
+func cleaned(ctx context.Context, text []byte, clean func([]byte) []byte) []byte {
+	if ctx.Err() == nil {
+		done := make(chan []byte, 1)
+		go func() { done <- clean(text) }()
+		select {
+		case b := <-done:
+			return b
+		case <-ctx.Done():
+		}
+	}
+	if t := bytes.TrimSpace(text[:min(len(text), lastKept)]); len(t) > 0 && t[0] == '{' {
+		return []byte("(interrupted: not kept)\n")
+	}
+	if len(text) <= lastKept {
+		return clean(text)
+	}
+	_, whole, _ := bytes.Cut(text[len(text)-lastKept:], []byte("\n")) // half a secret is not known for one
+	return append([]byte("(interrupted: the beginning is not kept)\n"), clean(whole)...)
 }
 
 func programSummary(w *program.Workload, reading *program.Reading) results.JobSummary {
