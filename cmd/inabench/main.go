@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -70,9 +71,28 @@ func (i interruption) Error() string { return "interrupted by " + unix.SignalNam
 
 // interrupts is what this program does about signals. While it only waits for itself
 // inside the namespaces of an emulation, it leaves them to that.
-type interrupts struct{ delegated atomic.Bool }
+type interrupts struct {
+	delegated atomic.Bool
+	reading   atomic.Bool // nothing is changed, so that nothing is to be undone: see reading
+}
 
 type interruptsKey struct{}
+
+// briefly is how long a command that changes nothing may go on after a signal: it may be in the midst of gigabytes.
+const briefly = time.Second
+
+// reading is a command that changes nothing: it is left a moment after a signal.
+func reading(c *cli.Command) *cli.Command {
+	do := c.Action
+	c.Action = func(x *cli.Context) error {
+		if in, ok := x.Context.Value(interruptsKey{}).(*interrupts); ok {
+			in.reading.Store(true)
+			defer in.reading.Store(false)
+		}
+		return do(x)
+	}
+	return c
+}
 
 // delegateSignals leaves signals to another process, which gets them too.
 func delegateSignals(ctx context.Context) (undo func()) {
@@ -104,6 +124,13 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 			switch {
 			case n == 1:
 				cancel(cause)
+				if in.reading.Load() {
+					time.AfterFunc(briefly, func() {
+						fmt.Fprintf(stderr, "inabench: error: %v\n", cause)
+						os.Exit(128 + int(cause.sig))
+					})
+					continue
+				}
 				if !in.delegated.Load() {
 					fmt.Fprintf(stderr, "inabench: %v: taking everything down; once more leaves at once\n", cause)
 				}
@@ -149,8 +176,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		// A value of --set may be a list; see words.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
-			checkCommand(), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
-			showCommand(), reportCommand(), compareCommand(), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), explainCommand(), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
+			reading(checkCommand()), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
+			reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), reading(explainCommand()), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
 			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(),
 		},
 		Action: func(c *cli.Context) error {
