@@ -304,9 +304,10 @@ func (in *inspection) handed() (out []results.Finding) {
 		complete = complete && ok
 		all = append(all, hops...)
 	}
+	once := len(in.obs.timeline.events) > 0 // processes of a study come again under the same name
 	find := func(h hop, what string) {
 		f := results.Finding{Name: agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
-		if in.anew(h, way) {
+		if once && in.anew(h, way) {
 			f.Outcome = results.Inconclusive // it may be why
 		}
 		out = append(out, f)
@@ -328,7 +329,7 @@ func (in *inspection) handed() (out []results.Finding) {
 			worst = i
 		}
 	}
-	if len(in.obs.timeline.events) > 0 { // processes of a study come again under the same name
+	if once {
 		for _, id := range slices.SortedFunc(maps.Keys(in.fell), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 			name := id[0] + " of " + id[1]
 			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: name, Outcome: results.Inconclusive,

@@ -76,6 +76,24 @@ func TestHandedOverElsewhere(t *testing.T) {
 	}
 }
 
+// TestHandedOverInStudy: processes of a study come again under the same name, which excuses nothing.
+func TestHandedOverInStudy(t *testing.T) {
+	const n, missing = 10_000, 2_000
+	in := handedOn(t, map[string]float64{
+		"worker_tx_packets A/0": n, "worker_tx_packets A/1": n, "job_in_packets A@tor1": 2*n - missing, "job_out_packets A@tor1": n,
+		"worker_rx_packets A/ps": n, "worker_arrived A/ps": n, "port_rx_drop_packets h1->tor1": 0,
+	})
+	in.obs.timeline.events, in.begun = nil, map[string]float64{"A": 0}
+	for i := range in.obs.samples {
+		if s := &in.obs.samples[i]; s.Metric == "port_rx_drop_packets" && s.T < .5 {
+			s.Value += 1e6
+		}
+	}
+	if got := in.handed(); len(got) != 1 || got[0].Of != "A" || got[0].Outcome != results.Fail {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestHandedOver: what one part of a job sends the next one receives, or a port has counted it as lost.
 func TestHandedOver(t *testing.T) {
 	const n = 10_000
