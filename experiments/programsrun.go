@@ -275,11 +275,11 @@ func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output
 			if len(text) == 0 {
 				continue
 			}
-			clean := program.Redact
-			if name == "json" || len(bytes.TrimSpace(text)) > 0 && bytes.TrimSpace(text)[0] == '{' {
+			clean, whole := program.Redact, name == "json" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("{"))
+			if whole {
 				clean = program.RedactJSON
 			}
-			if err := os.WriteFile(filepath.Join(dir, o.Name+"."+name), cleaned(ctx, text, clean), 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, o.Name+"."+name), cleaned(ctx, text, whole, clean), 0o666); err != nil {
 				return err
 			}
 		}
@@ -291,9 +291,9 @@ func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output
 // megabyte or two a second take, and somebody waits.
 const lastKept = 64 << 10
 
-// cleaned is a text without secrets. Of a run that was interrupted it is the end of it, and nothing of what is to be read as a
-// whole.
-func cleaned(ctx context.Context, text []byte, clean func([]byte) []byte) []byte {
+// cleaned is a text without secrets. Of a run that was interrupted it is the end of it, and nothing of what is read as a
+// whole: JSON.
+func cleaned(ctx context.Context, text []byte, whole bool, clean func([]byte) []byte) []byte {
 	if ctx.Err() == nil {
 		done := make(chan []byte, 1)
 		go func() { done <- clean(text) }()
@@ -303,14 +303,14 @@ func cleaned(ctx context.Context, text []byte, clean func([]byte) []byte) []byte
 		case <-ctx.Done():
 		}
 	}
-	if t := bytes.TrimSpace(text[:min(len(text), lastKept)]); len(t) > 0 && t[0] == '{' {
+	switch {
+	case whole:
 		return []byte("(interrupted: not kept)\n")
-	}
-	if len(text) <= lastKept {
+	case len(text) <= lastKept:
 		return clean(text)
 	}
-	_, whole, _ := bytes.Cut(text[len(text)-lastKept:], []byte("\n")) // half a secret is not known for one
-	return append([]byte("(interrupted: the beginning is not kept)\n"), clean(whole)...)
+	_, lines, _ := bytes.Cut(text[len(text)-lastKept:], []byte("\n")) // half a secret is not known for one
+	return append([]byte("(interrupted: the beginning is not kept)\n"), clean(lines)...)
 }
 
 func programSummary(w *program.Workload, reading *program.Reading) results.JobSummary {

@@ -14,7 +14,7 @@ import (
 func TestCleaned(t *testing.T) {
 	const secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 	long := []byte(strings.Repeat("a line of a log\n", 10_000) + "token=" + secret + "\nthe end\n")
-	if got := cleaned(t.Context(), long, program.Redact); len(got) < 100_000 || bytes.Contains(got, []byte(secret)) {
+	if got := cleaned(t.Context(), long, false, program.Redact); len(got) < 100_000 || bytes.Contains(got, []byte(secret)) {
 		t.Errorf("%d bytes of %d", len(got), len(long))
 	}
 	over, cancel := context.WithCancel(t.Context())
@@ -26,14 +26,14 @@ func TestCleaned(t *testing.T) {
 		return program.Redact(b)
 	}
 	for _, ctx := range []context.Context{over, over} { // interrupted meanwhile, and before
-		if got := string(cleaned(ctx, long, slow)); !strings.HasPrefix(got, "(interrupted: the beginning is not kept)") || !strings.HasSuffix(got, "the end\n") || strings.Contains(got, secret) {
+		if got := string(cleaned(ctx, long, false, slow)); !strings.HasPrefix(got, "(interrupted: the beginning is not kept)") || !strings.HasSuffix(got, "the end\n") || strings.Contains(got, secret) {
 			t.Errorf("%.100s", got)
 		}
 	}
-	if got := string(cleaned(over, []byte(`{"env": {"X": "hunter2"}}`), program.RedactJSON)); strings.Contains(got, "hunter2") {
+	if got := string(cleaned(over, []byte(`{"env": {"X": "hunter2"}}`), true, program.RedactJSON)); strings.Contains(got, "hunter2") {
 		t.Error(got)
 	}
-	if got := string(cleaned(over, []byte("short\n"), program.Redact)); got != "short\n" {
+	if got := string(cleaned(over, []byte("short\n"), false, program.Redact)); got != "short\n" {
 		t.Error(got)
 	}
 }

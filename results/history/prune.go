@@ -32,7 +32,8 @@ func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 		return nil, fmt.Errorf("prune runs: %w", err)
 	}
 	var removed []Run
-	var left error                                      // of runs that may not be removed by this user
+	var left error // why runs stay that are not this user's
+
 	err = write(ctx, x.db.Load(), func(*sql.Tx) error { // nothing is written: nobody sets a baseline meanwhile
 		removed, left, err = x.remove(surplus(all, keep), dry)
 		return err

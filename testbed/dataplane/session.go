@@ -26,6 +26,7 @@ type Session[T any] struct {
 	value   T
 	over    error // why no stream will follow
 	lostErr error
+	explain sync.Once // closes explained
 }
 
 // NewSession is a session with the switch that errors call by that name, over a protocol of that name.
@@ -138,22 +139,11 @@ func (s *Session[T]) Over(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = err
-	if s.lostErr != nil {
-		said := fmt.Errorf("%w; %w", s.lostErr, err)
-		s.explain(said)
-		s.lostErr = said // whatever was known of an earlier loss
+	if s.lostErr != nil { // whatever is known of an earlier loss
+		s.lostErr = fmt.Errorf("%w; %w", s.lostErr, err)
+		s.explain.Do(func() { close(s.explained) })
 	}
 	return err
-}
-
-// explain makes err of Err, of a switch that was lost, unless that is known already.
-func (s *Session[T]) explain(err error) {
-	select {
-	case <-s.explained:
-	default:
-		s.lostErr = err
-		close(s.explained)
-	}
 }
 
 // final is why no stream will follow; nil: one may.
@@ -226,14 +216,17 @@ func (s *Session[T]) Explain(ctx context.Context) error {
 func (s *Session[T]) Recognise(gone string, unknown error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case gone != "":
-		s.explain(fmt.Errorf("switch %s: %w, %s (%w)", s.name, ErrRestarted, gone, s.lostErr))
-	case unknown != nil:
-		s.explain(fmt.Errorf("%w; what has become of it is not known: %w", s.lostErr, Plain(unknown)))
-	default:
-		s.explain(fmt.Errorf("%w; it is controlled again, and has kept what was written into it", s.lostErr))
-	}
+	s.explain.Do(func() {
+		switch {
+		case gone != "":
+			s.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", s.name, ErrRestarted, gone, s.lostErr)
+		case unknown != nil:
+			s.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", s.lostErr, Plain(unknown))
+		default:
+			s.lostErr = fmt.Errorf("%w; it is controlled again, and has kept what was written into it", s.lostErr)
+		}
+		close(s.explained)
+	})
 }
 
 // Parting is how long a client may take to change everything back: ctx's deadline counts, also one that is over, its

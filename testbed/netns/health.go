@@ -50,10 +50,10 @@ func (f *Fabric) SetLink(ctx context.Context, link string, s testbed.LinkState) 
 	return nil
 }
 
-// command has a switch process do something.
 // answerTime is how long a switch's process may take to answer: longer than a machine that is busy stands still.
 var answerTime = 30 * time.Second
 
+// command has a switch process do something.
 func command(ctx context.Context, p *process, c softswitch.Command) (softswitch.Reply, error) {
 	var r softswitch.Reply
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("%s has not answered for %v: is its process %d stopped?", p.name, answerTime, p.cmd.Process.Pid))

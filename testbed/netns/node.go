@@ -294,6 +294,11 @@ func (c nodeConfig) setup() (notes []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if nic.Rate > 0 {
+			if err := serialise(index, nic.Rate, c.Offload); err != nil {
+				return nil, fmt.Errorf("device %s: %w", nic.Device, err)
+			}
+		}
 		metric := uint32(100 + i) // the first is the default; bound sockets use their own
 		reqs = append(reqs,
 			addAddress(index, nic.Address, false),
@@ -314,17 +319,7 @@ func (c nodeConfig) setup() (notes []string, err error) {
 			reqs = append(reqs, linkUp(index, p.Device))
 		}
 	}
-	if err := r.do(reqs...); err != nil {
-		return notes, err
-	}
-	for _, nic := range c.NICs {
-		if nic.Rate > 0 {
-			if err := serialise(nic.Device, nic.Rate, c.Offload); err != nil {
-				return notes, err
-			}
-		}
-	}
-	return notes, nil
+	return notes, r.do(reqs...)
 }
 
 // hostMounts gives a host its own /proc (of its pid namespace) and /sys (of its

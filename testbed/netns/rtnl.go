@@ -247,11 +247,7 @@ func addRoute(index int, dst netip.Prefix, via netip.Addr, src netip.Addr, metri
 
 // serialise has a device take frames at a rate, bit/s, as a NIC does: what its host has more waits there, where TCP
 // sees it. A veth takes all at once, and what a window of TCP has is more than a switch's ring of frames.
-func serialise(device string, rate float64, offload bool) error {
-	link, err := netlink.LinkByName(device)
-	if err != nil {
-		return fmt.Errorf("device %s: %w", device, err)
-	}
+func serialise(index int, rate float64, offload bool) error {
 	frame := 1514
 	if offload {
 		frame = 64 << 10
@@ -259,12 +255,12 @@ func serialise(device string, rate float64, offload bool) error {
 	bytes := rate / 8
 	// As much as comes due while a timer is late, at least.
 	burst := uint32(max(2*float64(frame), bytes*timerSlack.Seconds()))
-	err = netlink.QdiscReplace(&netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+	err := netlink.QdiscReplace(&netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
 		Rate:       max(1, uint64(bytes)), Buffer: netlink.Xmittime(uint64(max(1, bytes)), burst), Limit: hostQueue,
 	})
 	if err != nil {
-		return fmt.Errorf("device %s: send at %.0f bit/s (tbf): %w", device, rate, err)
+		return fmt.Errorf("send at %.0f bit/s (tbf): %w", rate, err)
 	}
 	return nil
 }

@@ -38,9 +38,9 @@ type Options struct {
 	FullWidth bool
 }
 
-// firstBids is how often a bid is made that the server calls invalid: somebody may have
+// mostBids is how often a bid is made that the server calls invalid: somebody may have
 // made the same.
-const firstBids = 3
+const mostBids = 3
 
 // MaxReply is how long one message from a switch may be, in bytes. gRPC's own limit, 4 MiB,
 // is below what a counter of 200,000 cells takes, which servers may send as one message.
@@ -104,7 +104,7 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	first := make(chan error, 1)
-	go c.session.Keep(life, c.opt.Options, first, c.streams())
+	go c.session.Keep(life, c.opt.Options, first, c.stream)
 	select {
 	case err = <-first:
 	case <-ctx.Done():
@@ -154,31 +154,29 @@ func (c *Client) hangUp() {
 	c.conn.Close()
 }
 
-// streams are those of the session: each opens a stream and bids for the device, and again where the server calls its bid
-// invalid: then a question has an id.
-func (c *Client) streams() dataplane.Stream {
-	return func(ctx context.Context, due dataplane.Due, cancel context.CancelCauseFunc, granted func()) (err error) {
-		begun := false
-		won := func() {
-			begun = true
-			granted()
-		}
-		for n := range firstBids {
-			if n > 0 {
-				c.ask()
-			}
-			var stream p4v1.P4Runtime_StreamChannelClient
-			if stream, err = c.rpc.StreamChannel(ctx, grpc.WaitForReady(true)); err != nil {
-				err = c.streamError(err)
-			} else {
-				err = c.arbitrate(ctx, due, cancel, stream, won)
-			}
-			if begun || status.Code(err) != codes.InvalidArgument {
-				break
-			}
-		}
-		return err
+// stream is one of the session: it bids for the device, and again where the server calls its bid invalid: then a question
+// has an id.
+func (c *Client) stream(ctx context.Context, due dataplane.Due, cancel context.CancelCauseFunc, granted func()) (err error) {
+	begun := false
+	won := func() {
+		begun = true
+		granted()
 	}
+	for n := range mostBids {
+		if n > 0 {
+			c.ask()
+		}
+		var stream p4v1.P4Runtime_StreamChannelClient
+		if stream, err = c.rpc.StreamChannel(ctx, grpc.WaitForReady(true)); err != nil {
+			err = c.streamError(err)
+		} else {
+			err = c.arbitrate(ctx, due, cancel, stream, won)
+		}
+		if begun || status.Code(err) != codes.InvalidArgument {
+			break
+		}
+	}
+	return err
 }
 
 // arbitrate bids on a stream, with an id of the moment at which control was due, and returns when
@@ -284,10 +282,8 @@ func (c *Client) free(code codes.Code, id *p4v1.Uint128, polite, sure bool) bool
 func (c *Client) ask() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.question = newQuestion()
+	c.question = &p4v1.Uint128{Low: 1 + rand.Uint64N(1<<20)}
 }
-
-func newQuestion() *p4v1.Uint128 { return &p4v1.Uint128{Low: 1 + rand.Uint64N(1<<20)} }
 
 func (c *Client) asking() *p4v1.Uint128 {
 	c.mu.Lock()

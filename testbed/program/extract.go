@@ -88,14 +88,14 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 				found = append(found, string(m[1]))
 			}
 		} else {
-			if len(text) > maxDocument {
+			if doc == nil && len(text) > maxDocument {
 				return nil, fmt.Errorf("%s: %w: %d bytes of JSON, at most %d are read: have it say less, or use regexp", rule.Metric, ErrOutput, len(text), maxDocument)
 			}
 			if doc == nil {
 				d := json.NewDecoder(bytes.NewReader(text))
 				d.UseNumber()
 				if err := d.Decode(&doc); err != nil {
-					return nil, fmt.Errorf("%s: %w: not JSON: %v: %.60q", rule.Metric, ErrOutput, err, Redact(text[:min(len(text), 200)]))
+					return nil, fmt.Errorf("%s: %w: not JSON: %v: %.60q", rule.Metric, ErrOutput, err, shown(text))
 				}
 			}
 			found = dig(doc, strings.Split(rule.JSON, "."))
@@ -111,7 +111,7 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 		for _, s := range found {
 			v, err := strconv.ParseFloat(strings.TrimSpace(strings.ReplaceAll(s, ",", "")), 64)
 			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, fmt.Errorf("%s: %w: %q is not a finite number", rule.Metric, ErrOutput, Redact([]byte(s[:min(len(s), 200)])))
+				return nil, fmt.Errorf("%s: %w: %q is not a finite number", rule.Metric, ErrOutput, shown([]byte(s)))
 			}
 			if rule.Metric == "sum_errors" && v != 0 && r.Wrong == "" {
 				r.Wrong = s + " wrong values"
@@ -122,6 +122,9 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 	}
 	return r, nil
 }
+
+// shown is the beginning of what a program said, for an error.
+func shown(text []byte) []byte { return Redact(text[:min(len(text), 200)]) }
 
 func (r *Reading) take(rule *Rule, v []float64) {
 	switch rule.Take {

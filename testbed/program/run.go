@@ -56,37 +56,27 @@ type Output struct {
 // maxOutput is how much is kept of what all processes of a Run say, bytes.
 const maxOutput = 64 << 20
 
-// room is what is left of it.
-type room struct{ left atomic.Int64 }
+// errOutput is that they say more, which ends the Run.
+var errOutput = fmt.Errorf("more than %d MiB of output, of all processes together", maxOutput>>20)
 
 // buffer keeps what a stream says while there is room.
 type buffer struct {
-	room *room
-	full func() // called once there is none
+	room *atomic.Int64 // bytes, for all processes
+	full func()        // there is none
 
-	mu   sync.Mutex
-	buf  bytes.Buffer
-	over bool
+	mu  sync.Mutex
+	buf bytes.Buffer
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.over:
-	case b.room.left.Add(-int64(len(p))) < 0:
-		b.over = true
-		go b.full() // who writes does not wait for its own end
-	default:
+	if b.room.Add(-int64(len(p))) < 0 {
+		b.full()
+	} else {
 		b.buf.Write(p)
 	}
 	return len(p), nil
-}
-
-func (b *buffer) isOver() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.over
 }
 
 func (b *buffer) bytes() []byte {
@@ -132,13 +122,16 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 		}
 		return out
 	}
-	kept := &room{}
-	kept.left.Store(maxOutput)
+	var room atomic.Int64
+	room.Store(maxOutput)
 	start := func(ctx context.Context, cmds []Command) error {
 		first := len(procs)
 		procs = append(procs, make([]*process, len(cmds))...)
 		for i := range cmds {
-			procs[first+i] = newProcess(cmds[i], kept)
+			p := &process{cmd: cmds[i]}
+			full := func() { cancel(p.errorf("%w", errOutput)) }
+			p.out.room, p.diag.room, p.out.full, p.diag.full = &room, &room, full, full
+			procs[first+i] = p
 		}
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(64)
@@ -208,6 +201,9 @@ func Run(ctx context.Context, hosts Hosts, servers, clients []Command, o Options
 			err = ferr
 		}
 	}
+	if cause := context.Cause(ctx); errors.Is(cause, errOutput) { // with the last of what one said
+		err = cause
+	}
 	return outputs(), err
 }
 
@@ -238,19 +234,6 @@ type process struct {
 	file   []byte
 	over   chan struct{} // closed when it has ended and err says how
 	err    error
-}
-
-// newProcess is one whose output takes of what there is room for. It is ended where there is no more.
-func newProcess(c Command, kept *room) *process {
-	p := &process{cmd: c}
-	end := func() {
-		if p.proc != nil {
-			_ = p.proc.Close()
-		}
-	}
-	p.out.room, p.out.full = kept, end
-	p.diag.room, p.diag.full = kept, end
-	return p
 }
 
 // redacted is an error with words of a program's.
@@ -307,9 +290,6 @@ func (p *process) start(hosts Hosts) (err error) {
 		_, _ = io.Copy(&p.out, p.proc.Stdout)
 		if err := p.proc.Wait(); err != nil {
 			p.err = redacted{fmt.Errorf("%s: %w%s", p.cmd.Name, err, complaint(p.out.bytes()))}
-		}
-		if p.out.isOver() || p.diag.isOver() { // why it has ended
-			p.err = p.errorf("more than %d MiB of output, of all processes together", maxOutput>>20)
 		}
 	}()
 	return nil

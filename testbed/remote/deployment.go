@@ -738,8 +738,12 @@ func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
 			entries[name].Jobs = append(entries[name].Jobs, b.Jobs...)
 		}
 	}
-	agents, cancel := d.tb.forAgents(ctx)
-	defer cancel()
+	agents := ctx
+	if until, ok := ctx.Deadline(); ok { // the rest is for switches, of which most answer
+		var cancel context.CancelFunc
+		agents, cancel = context.WithTimeout(ctx, 3*time.Until(until)/5)
+		defer cancel()
+	}
 	errs = append(errs, every(len(all), len(all), func(i int) error { return d.endAgent(agents, all[i]) }))
 	return errors.Join(append(errs, d.tb.unprogram(ctx, entries))...)
 }

@@ -390,7 +390,7 @@ func (tb *Testbed) mine(sw string) func(context.Context) error {
 	// Whoever renews it may wait for an answer meanwhile; later numbers of its own are known by the token.
 	place, token, number := leases[i].Place(), leases[i].Token(), leases[i].Fencing()
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, min(tb.asking(), dataplane.LostPatience/2))
+		ctx, cancel := context.WithTimeout(ctx, dataplane.LostPatience/2)
 		defer cancel()
 		err := lease.Follows(ctx, place, token, number)
 		if errors.Is(err, lease.ErrLost) {
@@ -399,9 +399,6 @@ func (tb *Testbed) mine(sw string) func(context.Context) error {
 		return err
 	}
 }
-
-// asking is how long a question about leases may take.
-func (tb *Testbed) asking() time.Duration { return max(tb.opt.Patience/4, time.Second) }
 
 // uses says whether a host or switch is in use.
 func (tb *Testbed) uses(name string) bool {
@@ -455,7 +452,7 @@ func (tb *Testbed) Held(ctx context.Context) error {
 	if tb.held == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.asking())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(tb.opt.Patience/4, time.Second))
 	defer cancel()
 	return tb.held.Check(ctx)
 }

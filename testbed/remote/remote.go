@@ -314,15 +314,6 @@ func (p parting) until(stage time.Duration) (context.Context, context.CancelFunc
 	return context.WithDeadline(p.ctx, p.began.Add(p.slow*stage))
 }
 
-// forAgents is the part of a stage in which agents may end: the rest is for switches, of which most answer.
-func (tb *Testbed) forAgents(ctx context.Context) (context.Context, context.CancelFunc) {
-	until, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, 3*time.Until(until)/5)
-}
-
 func (tb *Testbed) target(h inventory.Host) ssh.Target {
 	var t ssh.Target
 	if tb.opt.Target != nil {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/inabench/inabench/collectors"
@@ -154,10 +155,7 @@ func (d *deployment) watchJobs(ctx context.Context) {
 	every := patience / 8
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	moved := map[*runningJob]time.Time{} // when they did last
-	total := map[*runningJob]int64{}     // how far they were then
-	trails := map[*runningJob]trail{}    // when they had stood still for a quarter of the time that they may
-	marks := map[*runningJob]mark{}      // until then: in the rest of the time something is sent again
+	seen := map[*runningJob]*standing{}
 	for last := time.Now(); ; {
 		select {
 		case <-tick.C:
@@ -168,7 +166,8 @@ func (d *deployment) watchJobs(ctx context.Context) {
 		asleep := now.Sub(last) > 2*every // this program was not there either
 		last = now
 		all := d.all()
-		maps.DeleteFunc(marks, func(j *runningJob, _ mark) bool { return !slices.Contains(all, j) })
+		maps.DeleteFunc(seen, func(j *runningJob, _ *standing) bool { return !slices.Contains(all, j) })
+		carried := sync.OnceValue(d.mark) // now, for all jobs
 		for _, j := range all {
 			for _, a := range j.agents {
 				if asleep {
@@ -178,23 +177,35 @@ func (d *deployment) watchJobs(ctx context.Context) {
 					return
 				}
 			}
-			got := j.progress()
-			if got != total[j] || moved[j].IsZero() || asleep || !j.busy() {
-				moved[j], total[j] = now, got
+			s := seen[j]
+			if s == nil {
+				s = &standing{}
+				seen[j] = s
 			}
-			still, limit := now.Sub(moved[j]), j.limit(patience)
+			got := j.progress()
+			if got != s.total || s.moved.IsZero() || asleep || !j.busy() {
+				s.moved, s.total = now, got
+			}
+			still, limit := now.Sub(s.moved), j.limit(patience)
 			switch {
 			case still > limit:
-				d.fail(d.standstill(ctx, j, still, trails[j], marks[j]))
+				d.fail(d.standstill(ctx, j, still, s))
 				return
 			case still < limit/4:
-				delete(trails, j)
-				marks[j] = d.mark()
-			case trails[j] == nil:
-				trails[j] = d.follow(ctx, j, now.Add(every)) // of all jobs together: else this would look asleep
+				s.trail, s.mark = nil, carried()
+			case s.trail == nil:
+				s.trail = d.follow(ctx, j, now.Add(every)) // of all jobs together: else this would look asleep
 			}
 		}
 	}
+}
+
+// standing is what is known of a job's progress.
+type standing struct {
+	moved time.Time // when it went on last
+	total int64     // how far it was then
+	trail trail     // when it had stood still for a quarter of the time that it may
+	mark  mark      // until then: in the rest of the time something is sent again
 }
 
 // progress is how much of a job's work is done; any change is progress.
@@ -343,8 +354,8 @@ func (d *deployment) mark() mark {
 }
 
 // standstill is the error of a job that gets no results: the cable that everything disappears
-// in, if there is one, or else where its packets have got lost since its trail was read.
-func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.Duration, before trail, began mark) error {
+// in since it stood still, if there is one, or else where its packets have got lost since its trail was read.
+func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.Duration, before *standing) error {
 	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since)), job: j.plan.Name}
 	idle := j.idle(since)
 	if idle != "" {
@@ -353,7 +364,7 @@ func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.D
 	var dead []string
 	crossings := d.tb.audit.Crossings()
 	for _, now := range crossings {
-		then := began[now.Link]
+		then := before.mark[now.Link]
 		if sent := now.Sent.Frames - then.Sent.Frames; sent > 0 && now.Received.Frames == then.Received.Frames {
 			dead = append(dead, fmt.Sprintf("of %.0f packets on %s none arrived", sent, now.Link))
 		}
@@ -371,7 +382,7 @@ func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.D
 		if j.plan.Collective == placement.Ring {
 			e.hint = "look at the hosts' own counters"
 		}
-		if what, hint := d.follow(ctx, j, time.Now().Add(d.tb.opt.Patience/8)).astray(before, j.plan); what != "" {
+		if what, hint := d.follow(ctx, j, time.Now().Add(d.tb.opt.Patience/8)).astray(before.trail, j.plan); what != "" {
 			e.what, e.hint = e.what+what, hint
 		}
 		return e

@@ -30,10 +30,10 @@ func newPrivate(t testing.TB) ed25519.PrivateKey {
 	return key
 }
 
-// listen accepts connections and hands each to f.
-func listen(t *testing.T, f func(net.Conn)) (address string) {
+// listenAt accepts connections until the test ends, and hands each to f.
+func listenAt(t *testing.T, network, at string, f func(net.Conn)) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen(network, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +48,12 @@ func listen(t *testing.T, f func(net.Conn)) (address string) {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// listen is listenAt a port of this machine.
+func listen(t *testing.T, f func(net.Conn)) (address string) {
+	t.Helper()
+	return listenAt(t, "tcp", "127.0.0.1:0", f)
 }
 
 // closedPort is an address where nobody listens.
@@ -230,22 +236,7 @@ func TestHostKeyTypes(t *testing.T) {
 // serveAgent is the socket of an SSH agent, until the test ends.
 func serveAgent(t *testing.T, a agent.Agent) (socket string) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "agent")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go agent.ServeAgent(a, conn)
-		}
-	}()
-	return socket
+	return listenAt(t, "unix", filepath.Join(t.TempDir(), "agent"), func(c net.Conn) { agent.ServeAgent(a, c) })
 }
 
 // Keys come from files and from an agent as well.

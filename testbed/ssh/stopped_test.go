@@ -92,27 +92,15 @@ func useWhenTold(t *testing.T, target ssh.Target) {
 
 // slow is an address behind which another is, so much later in both directions.
 func slow(t *testing.T, address string, delay time.Duration) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", address)
-			if err != nil {
-				near.Close()
-				return
-			}
-			go relay(near, far, delay)
-			go relay(far, near, delay)
+	return listen(t, func(near net.Conn) {
+		far, err := net.Dial("tcp", address)
+		if err != nil {
+			near.Close()
+			return
 		}
-	}()
-	return l.Addr().String()
+		go relay(near, far, delay)
+		relay(far, near, delay)
+	})
 }
 
 // relay copies what it reads, later, until there is no more.
