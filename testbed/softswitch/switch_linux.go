@@ -162,6 +162,13 @@ const (
 	rouse = 10 * time.Millisecond
 )
 
+// arrived is when a frame came, on the engine's clock, which reads now: the kernel stamps frames with the wall clock, whose
+// zero is as of the beginning of this turn. Where that clock was set in between, a frame seems to come from the future, and
+// its cable would wait for as long as the step was: it came at the latest now.
+func arrived(realtime, zero int64, now time.Duration) time.Duration {
+	return min(time.Duration(realtime-zero), now)
+}
+
 // Run forwards until ctx is done, on a thread of its own, and closes the switch.
 func (s *Switch) Run(ctx context.Context) error {
 	done := make(chan error)
@@ -198,7 +205,7 @@ func (s *Switch) loop(ctx context.Context) error {
 			if tap != nil {
 				tap.write(realtime, frame, nil)
 			}
-			e.receive(p, frame, time.Duration(realtime-zero))
+			e.receive(p, frame, arrived(realtime, zero, time.Since(s.start)))
 		}})
 	}
 	s.lock()

@@ -564,3 +564,21 @@ func BenchmarkCounter(b *testing.B) {
 	close(stop)
 	<-done
 }
+
+// A frame that came while the wall clock was set comes when it is read, not when the step is over; others when the kernel
+// says.
+func TestArrivedAcrossStepOfClock(t *testing.T) {
+	const zero = int64(1_700_000_000e9) // of the wall clock
+	for _, test := range []struct {
+		name             string
+		stamp, now, want time.Duration // on the engine's clock
+	}{
+		{"before this turn", 5 * time.Second, 6 * time.Second, 5 * time.Second},
+		{"set an hour ahead in this turn", 6*time.Second + time.Hour, 6 * time.Second, 6 * time.Second},
+		{"set an hour back since", 5*time.Second + time.Hour, 6 * time.Second, 6 * time.Second},
+	} {
+		if got := arrived(zero+int64(test.stamp), zero, test.now); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
