@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -275,11 +276,11 @@ func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output
 			if len(text) == 0 {
 				continue
 			}
-			clean, whole := program.Redact, name == "json" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("{"))
-			if whole {
-				clean = program.RedactJSON
+			f, err := os.OpenFile(filepath.Join(dir, o.Name+"."+name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+			if err != nil {
+				return err
 			}
-			if err := os.WriteFile(filepath.Join(dir, o.Name+"."+name), cleaned(ctx, text, whole, clean), 0o666); err != nil {
+			if err := errors.Join(clean(ctx, f, text), f.Close()); err != nil {
 				return err
 			}
 		}
@@ -287,30 +288,26 @@ func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output
 	return nil
 }
 
-// lastKept is how much is kept of what a process printed where the run was interrupted, bytes: all of it takes as long as a
-// megabyte or two a second take, and somebody waits.
+// lastKept is how much is kept of the end of what a process printed where the run was interrupted, bytes: all of it takes as
+// long as a megabyte or two a second take, and somebody waits.
 const lastKept = 64 << 10
 
-// cleaned is a text without secrets. Of a run that was interrupted it is the end of it, and nothing of what is read as a
-// whole: JSON.
-func cleaned(ctx context.Context, text []byte, whole bool, clean func([]byte) []byte) []byte {
-	if ctx.Err() == nil {
-		done := make(chan []byte, 1)
-		go func() { done <- clean(text) }()
-		select {
-		case b := <-done:
-			return b
-		case <-ctx.Done():
+// clean writes a text without secrets. Once the run is interrupted it leaves out all but the end.
+func clean(ctx context.Context, w io.Writer, text []byte) error {
+	text = program.Evidence(text)
+	for piece := range program.Pieces(text) {
+		if len(text) > lastKept && ctx.Err() != nil {
+			left := len(text) - lastKept
+			_, lines, _ := bytes.Cut(text[left:], []byte("\n")) // half a secret is not known for one
+			_, err := fmt.Fprintf(w, "(interrupted: some %d bytes are not kept)\n%s", left, program.Redact(lines))
+			return err
 		}
+		if _, err := w.Write(program.Redact(piece)); err != nil {
+			return err
+		}
+		text = text[len(piece):]
 	}
-	switch {
-	case whole:
-		return []byte("(interrupted: not kept)\n")
-	case len(text) <= lastKept:
-		return clean(text)
-	}
-	_, lines, _ := bytes.Cut(text[len(text)-lastKept:], []byte("\n")) // half a secret is not known for one
-	return append([]byte("(interrupted: the beginning is not kept)\n"), clean(lines)...)
+	return nil
 }
 
 func programSummary(w *program.Workload, reading *program.Reading) results.JobSummary {

@@ -3,6 +3,8 @@ package program
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +43,79 @@ func SecretName(name string) bool {
 // options whose names say so, passwords and tokens in URLs, private keys, and what gitleaks knows the
 // form of. It is for evidence that is kept; figures are read before.
 func Redact(text []byte) []byte {
+	var out []byte
+	for piece := range Pieces(text) {
+		if clean := redact(piece); out == nil {
+			out = clean
+		} else {
+			out = append(out, clean...)
+		}
+	}
+	return out
+}
+
+// A piece of a text is at least so long, and at most mostPiece where no line ends that a secret could not go past, bytes.
+const (
+	leastPiece = 256 << 10
+	mostPiece  = 4 << 20
+)
+
+// Pieces are a text in parts whose secrets can be taken out one by one, which takes a second for a megabyte: whoever
+// waits, and memory, are spared. A part ends with a line; a private key, and an option whose value may stand on the next
+// line, are not taken apart.
+func Pieces(text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(text) > 0 {
+			n := pieceEnd(text)
+			if !yield(text[:n:n]) {
+				return
+			}
+			text = text[n:]
+		}
+	}
+}
+
+// pieceEnd is where the first piece of a text ends.
+func pieceEnd(text []byte) int {
+	line := leastPiece // where a line ends at which the text could be taken apart
+	for {
+		if line >= len(text) {
+			return len(text)
+		}
+		end := bytes.IndexByte(text[line:], '\n')
+		if end < 0 {
+			return len(text)
+		}
+		last := text[max(0, bytes.LastIndexByte(text[:line+end], '\n')) : line+end]
+		line += end + 1
+		if line > mostPiece || !mayGoOn(last, text[line:]) {
+			break
+		}
+	}
+	key := bytes.LastIndex(text[:line], []byte("-----BEGIN "))
+	if key < 0 || bytes.Contains(text[key:line], []byte("-----END ")) {
+		return line
+	}
+	end := bytes.Index(text[line:], []byte("-----END "))
+	if end < 0 {
+		return len(text)
+	}
+	line += end
+	if end = bytes.IndexByte(text[line:], '\n'); end < 0 {
+		return len(text)
+	}
+	return line + end + 1
+}
+
+// mayGoOn says whether the value of an option in a line may stand on the next one: as an element of a list.
+func mayGoOn(line, rest []byte) bool {
+	line, rest = bytes.TrimRight(line, " \t\r"), bytes.TrimLeft(rest[:min(len(rest), 100)], " \t\r\n")
+	return len(line) > 0 && bytes.IndexByte([]byte("\"',"), line[len(line)-1]) >= 0 ||
+		len(rest) > 0 && bytes.IndexByte([]byte("\"',-\\"), rest[0]) >= 0
+}
+
+// redact is Redact of a piece.
+func redact(text []byte) []byte {
 	text = pemBlock.ReplaceAll(text, []byte(Removed))
 	text = authorized.ReplaceAll(text, []byte("$1 "+Removed))
 	text = header.ReplaceAll(text, []byte("${1}"+Removed))
@@ -204,23 +279,38 @@ func closing(text, quote []byte) int {
 	return len(text)
 }
 
-// RedactJSON is Redact for a JSON document that holds an environment, as nccl-tests -J
-// writes it: of "env", only variables that are about the run keep their values. What is not
-// JSON is treated as text.
-func RedactJSON(text []byte) []byte {
+// maxEvidence is how long a JSON document may be that is looked into before it is kept, bytes: it is held four times then.
+const maxEvidence = 16 << 20
+
+// Evidence is what is kept of a program's output, before Redact. Of a JSON document with an environment, as nccl-tests -J
+// writes it ("env"), only variables that are about the run keep their values; of one that is too long to be looked into
+// it says so, and no more. Whatever else it is is kept as it is.
+func Evidence(text []byte) []byte {
+	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+		return text
+	}
+	if len(text) > maxEvidence {
+		if json.Valid(text) {
+			return fmt.Appendf(nil, "(%d bytes of JSON: not kept, more than %d)\n", len(text), maxEvidence)
+		}
+		return text
+	}
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(text, &doc) != nil {
-		return Redact(text)
+		return text
 	}
 	if env, ok := doc["env"]; ok {
 		doc["env"] = redactEnv(env)
 	}
 	out, err := json.MarshalIndent(doc, "", "\t")
 	if err != nil {
-		return Redact(text)
+		return text
 	}
-	return append(Redact(out), '\n')
+	return append(out, '\n')
 }
+
+// RedactJSON is Redact of the Evidence of a document.
+func RedactJSON(text []byte) []byte { return Redact(Evidence(text)) }
 
 // redactEnv takes an object of variables, or a list of "NAME=value".
 func redactEnv(text json.RawMessage) json.RawMessage {
