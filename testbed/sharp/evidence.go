@@ -49,9 +49,10 @@ const mostly = 0.9
 //
 // The first passes if a tree was granted, a communicator or channel uses it, nothing was refused,
 // and NCCL chose an algorithm that goes over the tree for the largest all-reduces and 90 % of all
-// bytes, or hosts sent no more than aggregation lets them. It fails with results.CodeFallback if
-// one of these speaks against it. It is undecided with results.CodeUnproven if none does, but the
-// log cannot say what NCCL chose and traffic does not prove it.
+// bytes that a process reduces between hosts, or hosts sent no more than aggregation lets them. It
+// fails with results.CodeFallback if one of these speaks against it. It is undecided with
+// results.CodeUnproven if none does, but the log cannot say what NCCL chose and traffic does not
+// prove it.
 //
 // The second, where a quota was asked for, fails with results.CodeGranted if a tree came with less.
 func (e *Evidence) Findings(job string) []results.Finding {
@@ -197,18 +198,20 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if l.Unreadable > 0 && len(calls) == 0 {
 		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
 	}
-	if part := through / (through + around); !(part >= mostly) {
+	part := through / (through + around)
+	if !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("%.0f %% of the bytes that were all-reduced went through switches, as far as the log tells: figures are of a mixture", 100*part)}
 	}
-	if part := l.allReducedPart(lines, through+around); !(part >= mostly) {
-		return verdict{results.Inconclusive, fmt.Sprintf("all-reduces are %.2g %% of the bytes that were reduced: nothing says that switches added up the others (ReduceScatter, Reduce)", 100*part)}
+	if part *= l.allReducedPart(lines, through+around); !(part >= mostly) {
+		return verdict{results.Inconclusive, fmt.Sprintf("all-reduces through switches are %.2g %% of the bytes that were reduced between hosts: nothing says that switches added up the others (ReduceScatter, Reduce)", 100*part)}
 	}
 	return verdict{results.Pass, ""}
 }
 
-// allReducedPart is which part of the bytes that were reduced all-reduces are, of allReduced bytes, besides other collectives
-// that switches did not add up as far as is known: as NCCL's choices say, or where these do not name the collective, the calls.
-func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64) (part float64) {
+// allReducedPart is which part of the bytes that were reduced between hosts all-reduces are, of allReduced bytes, besides other
+// collectives that switches did not add up as far as is known: as NCCL's choices say, or where these do not name the collective,
+// the calls.
+func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64) float64 {
 	others, named := 0.0, false
 	for _, a := range lines {
 		named = named || a.Collective != ""
@@ -219,10 +222,31 @@ func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64) (part flo
 	if named {
 		return allReduced / (allReduced + others)
 	}
-	part = 1
-	for _, s := range l.reduced {
-		if s.bytes > 0 {
-			part = min(part, s.bytes/(s.bytes+s.others))
+	return l.calledPart()
+}
+
+// calledPart is which part of the bytes that a process reduced between hosts all-reduces are, as its calls say: the least
+// of all processes.
+func (l *JobLog) calledPart() float64 {
+	type reduced struct{ all, others float64 }
+	processes := map[string]reduced{}
+	nodes := l.nodes()
+	for of, s := range l.reduced {
+		if of.Ranks == 1 || nodes[of] == 1 {
+			continue
+		}
+		p := processes[of.Process]
+		p.all += s.bytes
+		for kind, times := range s.others {
+			p.all += kind.reduces() * float64(times)
+			p.others += kind.reduces() * float64(times)
+		}
+		processes[of.Process] = p
+	}
+	part := 1.0
+	for _, p := range processes {
+		if p.others > 0 {
+			part = min(part, (p.all-p.others)/p.all)
 		}
 	}
 	return part
@@ -240,17 +264,24 @@ func listed(as []Algorithm) string {
 // where is between which ranks all-reduces of a size went.
 type where struct{ within, between bool } // a node; nodes, or one cannot tell
 
+// nodes are over how many nodes communicators are, by what is known of them without that: Nodes is 0. Where an address
+// was used again, it is the most.
+func (l *JobLog) nodes() map[Communicator]int {
+	nodes := map[Communicator]int{}
+	for _, c := range l.Communicators {
+		of := Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}
+		nodes[of] = max(nodes[of], c.Nodes)
+	}
+	return nodes
+}
+
 // allReduces are those that processes began, by size. NCCL chooses nothing for a single rank.
 func (l *JobLog) allReduces() map[int64]where {
-	nodes := map[[2]string]int{}
-	for _, c := range l.Communicators {
-		nodes[[2]string{c.Process, c.Comm}] = c.Nodes
-	}
-	calls := map[int64]where{}
+	nodes, calls := l.nodes(), map[int64]where{}
 	for _, c := range l.Calls {
 		if c.Collective == "AllReduce" && c.Ranks > 1 {
 			w := calls[c.Bytes]
-			within := nodes[[2]string{c.Process, c.Comm}] == 1
+			within := nodes[Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}] == 1
 			calls[c.Bytes] = where{w.within || within, w.between || !within}
 		}
 	}

@@ -299,7 +299,7 @@ func (l *JobLog) call(process string, m []string) {
 	of := Communicator{Process: process, Comm: c.Comm, Ranks: ranks}
 	s := l.reduced[of]
 	if s == nil {
-		s = &sum{}
+		s = &sum{others: map[Call]int{}}
 		l.reduced[of] = s
 	}
 	if op >= s.next { // else it is the same line again
@@ -307,10 +307,8 @@ func (l *JobLog) call(process string, m []string) {
 		switch {
 		case c.Collective == "AllReduce":
 			s.bytes += float64(c.Bytes)
-		case c.Collective == "ReduceScatter": // whose count is of what a rank gets
-			s.others += float64(c.Bytes) * float64(ranks)
 		case reducing(c.Collective):
-			s.others += float64(c.Bytes)
+			s.others[kind]++
 		}
 	}
 }
@@ -318,10 +316,19 @@ func (l *JobLog) call(process string, m []string) {
 // reducing says whether a collective that is no all-reduce adds up what ranks have.
 func reducing(collective string) bool { return collective == "ReduceScatter" || collective == "Reduce" }
 
-// A sum is how much a rank all-reduced, and reduced in other ways. Calls of a communicator are numbered.
+// reduces is how much a call reduces of a rank, bytes. The count of a ReduceScatter is of what a rank gets.
+func (c Call) reduces() float64 {
+	if c.Collective == "ReduceScatter" {
+		return float64(c.Bytes) * float64(c.Ranks)
+	}
+	return float64(c.Bytes)
+}
+
+// A sum is how much a rank all-reduced, and how often it reduced in other ways. Calls of a communicator are numbered.
 type sum struct {
-	next          uint64
-	bytes, others float64
+	next   uint64
+	bytes  float64
+	others map[Call]int // by kind: without process and communicator
 }
 
 // allReduced is how much a communicator of so many ranks all-reduced, bytes; 0: no line says.

@@ -159,36 +159,69 @@ func TestGrammars(t *testing.T) {
 	}
 }
 
-// A job that shards reduces by ReduceScatter: a few all-reduces through switches are no proof for it, and a norm's few bytes
-// of Reduce beside large all-reduces take none away.
+// reduced are lines of a version about collectives of 4 ranks: the call of one and what NCCL chose for it, so many times.
+// NCCL 2.23 and older say what a ReduceScatter takes of a rank, and later ones what a rank gets.
+func reduced(version, collective, comm string, count, algorithm, times int) string {
+	bytes := 4 * count
+	if version < "2.24" && (collective == "ReduceScatter" || collective == "AllGather") {
+		bytes *= 4
+	}
+	chosen := fmt.Sprintf("%s: %d Bytes -> Algo %s proto SIMPLE channel{Lo..Hi}={0..3}", collective, bytes, algorithms[algorithm])
+	switch {
+	case version < "2.23":
+		chosen = fmt.Sprintf("%d Bytes -> Algo %d proto 2 time 3120.250000", bytes, algorithm)
+	case version < "2.24":
+		chosen = fmt.Sprintf("%s: %d Bytes -> Algo %d proto 2 time 3120.250000", collective, bytes, algorithm)
+	}
+	var b strings.Builder
+	for i := range times {
+		fmt.Fprintf(&b, "node1:4100:4100 [0] NCCL INFO %s: opCount %x sendbuff 0x7f0000000000 recvbuff 0x7f0040000000 count %d datatype 7 op 0 root 0 comm %s [nranks=4] stream 0x55d0c0ffff00\n", collective, 16+i, count, comm)
+		fmt.Fprintf(&b, "node1:4100:4100 [0] NCCL INFO %s\n", chosen)
+	}
+	return b.String()
+}
+
+// A job that shards reduces by ReduceScatter: a few all-reduces through switches are no proof for it, on whichever
+// communicators they are. A norm's few bytes of Reduce take none away, nor does what stays within a host.
 func TestSharded(t *testing.T) {
-	const call = "node1:4100:4100 [0] NCCL INFO %s: opCount %x sendbuff 0x7f0000000000 recvbuff 0x7f0040000000 count %d datatype 7 op 0 root 0 comm 0x55d0c0ffee00 [nranks=4] stream 0x55d0c0ffff00\n"
-	for _, version := range []string{"2.21.5", "2.23.4", "2.27.7"} {
-		log := fixture(t, version)
-		for _, c := range []struct {
-			collective   string
-			count, bytes int64 // of each of 40
-			want         results.Outcome
-			says         string
-		}{
-			{"ReduceScatter", 1 << 25, 1 << 29, results.Inconclusive, "all-reduces are 4.8 % of the bytes that were reduced"},
-			{"Reduce", 1 << 27, 1 << 29, results.Inconclusive, "all-reduces are 4.8 % of the bytes that were reduced"},
-			{"Reduce", 256, 1024, results.Pass, "COLLNET_DIRECT"},
-			{"AllGather", 1 << 25, 1 << 29, results.Pass, "COLLNET_DIRECT"},
-		} {
-			var b strings.Builder
-			b.WriteString(log)
-			for i := range 40 {
-				fmt.Fprintf(&b, call, c.collective, 16+i, c.count)
-				switch version {
-				case "2.23.4":
-					fmt.Fprintf(&b, "node1:4100:4100 [0] NCCL INFO %s: %d Bytes -> Algo 1 proto 2 time 3120.250000\n", c.collective, c.bytes)
-				case "2.27.7":
-					fmt.Fprintf(&b, "node1:4100:4100 [0] NCCL INFO %s: %d Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}\n", c.collective, c.bytes)
-				}
-			}
-			t.Run(version+" "+c.collective, func(t *testing.T) { wanted(t, b.String(), nil, c.want, c.says) })
+	const (
+		same, another, within = "0x55d0c0ffee00", "0x55d0c0ffdd00", "0x55d0c0ffcc00"
+		direct, ring, nvls    = 2, 1, 4
+		few                   = "all-reduces through switches are 4.8 % of the bytes that were reduced between hosts"
+	)
+	const comms = "node1:4100:4100 [0] NCCL INFO comm " + another + " rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0\n" +
+		"node1:4100:4100 [0] NCCL INFO comm " + within + " rank 0 nRanks 4 nNodes 1 localRanks 4 localRank 0 MNNVL 0\n"
+	for _, version := range []string{"2.21.5", "2.22.3"} {
+		log := fixture(t, version) + comms
+		named := results.Pass // of what only a line that names the collective proves
+		if version < "2.23" {
+			named = results.Inconclusive
 		}
+		for _, c := range []struct {
+			name, collective, comm string
+			count, algorithm       int // of each of 40
+			want                   results.Outcome
+			says                   string
+		}{
+			{"ReduceScatter", "ReduceScatter", same, 1 << 25, ring, results.Inconclusive, few},
+			{"Reduce", "Reduce", same, 1 << 27, ring, results.Inconclusive, few},
+			{"short Reduce", "Reduce", same, 256, ring, results.Pass, "COLLNET_DIRECT"},
+			{"AllGather", "AllGather", same, 1 << 25, ring, results.Pass, "COLLNET_DIRECT"},
+			{"ReduceScatter of a shard group", "ReduceScatter", another, 1 << 25, ring, results.Inconclusive, few},
+			{"Reduce of another group", "Reduce", another, 1 << 27, ring, results.Inconclusive, few},
+			{"short Reduce of another group", "Reduce", another, 256, ring, results.Pass, "COLLNET_DIRECT"},
+			{"ReduceScatter through switches", "ReduceScatter", another, 1 << 25, direct, named, ""},
+			{"ReduceScatter within a host", "ReduceScatter", within, 1 << 25, ring, results.Pass, "COLLNET_DIRECT"},
+			{"ReduceScatter within a host, over NVLink's switches", "ReduceScatter", within, 1 << 25, nvls, results.Pass, "COLLNET_DIRECT"},
+			{"Reduce within a host", "Reduce", within, 1 << 27, ring, results.Pass, "COLLNET_DIRECT"},
+		} {
+			text := log + reduced(version, c.collective, c.comm, c.count, c.algorithm, 40)
+			t.Run(version+" "+c.name, func(t *testing.T) { wanted(t, text, nil, c.want, c.says) })
+		}
+		both := log + reduced(version, "ReduceScatter", another, 1<<25, nvls, 40) + reduced(version, "ReduceScatter", within, 1<<25, nvls, 40)
+		t.Run(version+" ReduceScatter within and between hosts", func(t *testing.T) { wanted(t, both, nil, results.Inconclusive, few) })
+		part := log + reduced(version, "AllReduce", same, 1<<20, ring, 20) + reduced(version, "Reduce", another, 1<<21, ring, 10)
+		t.Run(version+" a little of each", func(t *testing.T) { wanted(t, part, nil, results.Inconclusive, "through switches are 86 %") })
 	}
 }
 
