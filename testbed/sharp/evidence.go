@@ -202,35 +202,34 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("%.0f %% of the bytes that were all-reduced went through switches, as far as the log tells: figures are of a mixture", 100*part)}
 	}
-	if part *= l.allReducedPart(lines, through+around); !(part >= mostly) {
+	if part *= l.allReducedPart(lines, through+around, e.Ranks); !(part >= mostly) {
 		return verdict{results.Inconclusive, fmt.Sprintf("all-reduces through switches are %.2g %% of the bytes that were reduced between hosts: nothing says that switches added up the others (ReduceScatter, Reduce)", 100*part)}
 	}
 	return verdict{results.Pass, ""}
 }
 
-// allReducedPart is which part of the bytes that were reduced between hosts all-reduces are, of allReduced bytes, besides other
-// collectives that switches did not add up as far as is known: as NCCL's choices say, or where these do not name the collective,
-// the calls.
-func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64) float64 {
-	others, named := 0.0, false
+// allReducedPart is which part of the bytes that were reduced between hosts all-reduces are, besides other collectives that
+// switches did not add up as far as is known: as the calls say, or where there are none, NCCL's choices for a job of so many
+// ranks that all-reduced so much.
+func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64, ranks int) float64 {
+	if len(l.Calls) > 0 {
+		return l.calledPart(lines)
+	}
+	others := 0.0
 	for _, a := range lines {
-		named = named || a.Collective != ""
 		if reducing(a.Collective) && !a.inNetwork() {
-			others += float64(a.Bytes) * float64(a.Count)
+			others += a.reduces(ranks) * float64(a.Count)
 		}
 	}
-	if named {
-		return allReduced / (allReduced + others)
-	}
-	return l.calledPart()
+	return allReduced / (allReduced + others)
 }
 
 // calledPart is which part of the bytes that a process reduced between hosts all-reduces are, as its calls say: the least
 // of all processes.
-func (l *JobLog) calledPart() float64 {
+func (l *JobLog) calledPart(lines []Algorithm) float64 {
 	type reduced struct{ all, others float64 }
-	processes := map[string]reduced{}
-	nodes := l.nodes()
+	processes, nodes := map[string]reduced{}, l.nodes()
+	through, whole := l.throughSwitches(lines, nodes), saysWhole(lines)
 	for of, s := range l.reduced {
 		if of.Ranks == 1 || nodes[of] == 1 {
 			continue
@@ -238,8 +237,10 @@ func (l *JobLog) calledPart() float64 {
 		p := processes[of.Process]
 		p.all += s.bytes
 		for kind, times := range s.others {
-			p.all += kind.reduces() * float64(times)
-			p.others += kind.reduces() * float64(times)
+			if !through[kind.said(whole)] {
+				p.all += kind.reduces() * float64(times)
+				p.others += kind.reduces() * float64(times)
+			}
 		}
 		processes[of.Process] = p
 	}
@@ -250,6 +251,23 @@ func (l *JobLog) calledPart() float64 {
 		}
 	}
 	return part
+}
+
+// throughSwitches are collectives that went through switches between hosts, whichever of their calls is meant: NVLS for one
+// that was called within a host, too, may be that of the host.
+func (l *JobLog) throughSwitches(lines []Algorithm, nodes map[Communicator]int) map[said]bool {
+	within, through, whole := map[said]bool{}, map[said]bool{}, saysWhole(lines)
+	for _, c := range l.Calls {
+		if c.Ranks > 1 && nodes[c.communicator()] == 1 {
+			within[c.said(whole)] = true
+		}
+	}
+	for _, a := range lines {
+		of := said{a.Collective, a.Bytes}
+		before, seen := through[of]
+		through[of] = (before || !seen) && a.inNetwork() && !(a.Name == "NVLS" && within[of])
+	}
+	return through
 }
 
 // listed is a few of what NCCL chose.
@@ -281,7 +299,7 @@ func (l *JobLog) allReduces() map[int64]where {
 	for _, c := range l.Calls {
 		if c.Collective == "AllReduce" && c.Ranks > 1 {
 			w := calls[c.Bytes]
-			within := nodes[Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}] == 1
+			within := nodes[c.communicator()] == 1
 			calls[c.Bytes] = where{w.within || within, w.between || !within}
 		}
 	}

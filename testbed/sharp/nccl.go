@@ -98,6 +98,22 @@ func (a Algorithm) inNetwork() bool {
 	return a.Name == "COLLNET_DIRECT" || a.Name == "COLLNET_CHAIN" || a.Name == "NVLS"
 }
 
+// reduces is how much of a rank is reduced where a line says so, bytes, at most: of a ReduceScatter NCCL says since 2.24
+// what each of so many ranks gets.
+//
+// Source: github.com/NVIDIA/nccl, src/enqueue.cc: ncclFuncMaxSendRecvCount at v2.23.4-1, task->count at v2.24.3-1.
+func (a Algorithm) reduces(ranks int) float64 {
+	if a.Collective == "ReduceScatter" && a.form != byBoth {
+		return float64(a.Bytes) * float64(ranks)
+	}
+	return float64(a.Bytes)
+}
+
+// saysWhole says whether lines are of a version that says what a ReduceScatter takes of a rank, and not what a rank gets.
+func saysWhole(lines []Algorithm) bool {
+	return slices.ContainsFunc(lines, func(a Algorithm) bool { return a.form == byBoth })
+}
+
 // algorithms are NCCL's, by the numbers that its versions to 2.23 log: the seventh since 2.23.
 //
 // Source: github.com/NVIDIA/nccl, src/include/devcomm.h at v2.18.1-1, src/include/nccl_common.h
@@ -112,6 +128,33 @@ type Call struct {
 	Ranks      int    // of the communicator
 	Process    string // "host:pid"
 	Comm       string // the communicator's address in the process
+}
+
+// communicator is that of a call, as far as the call tells: Nodes is 0.
+func (c Call) communicator() Communicator {
+	return Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}
+}
+
+// reduces is how much a call reduces of a rank, bytes. The count of a ReduceScatter is of what a rank gets.
+func (c Call) reduces() float64 {
+	if c.Collective == "ReduceScatter" {
+		return float64(c.Bytes) * float64(c.Ranks)
+	}
+	return float64(c.Bytes)
+}
+
+// said is what a line of NCCL's choice for a call says of it.
+type said struct {
+	collective string
+	bytes      int64
+}
+
+// said is what lines say of a call: of all that a rank gives, if they say the whole.
+func (c Call) said(whole bool) said {
+	if whole && c.Collective == "ReduceScatter" {
+		return said{c.Collective, c.Bytes * int64(c.Ranks)}
+	}
+	return said{c.Collective, c.Bytes}
 }
 
 // Communicator is one of a process, and over how many nodes its ranks are. NCCL counts hosts that
@@ -296,7 +339,7 @@ func (l *JobLog) call(process string, m []string) {
 		l.lose()
 		return
 	}
-	of := Communicator{Process: process, Comm: c.Comm, Ranks: ranks}
+	of := c.communicator()
 	s := l.reduced[of]
 	if s == nil {
 		s = &sum{others: map[Call]int{}}
@@ -315,14 +358,6 @@ func (l *JobLog) call(process string, m []string) {
 
 // reducing says whether a collective that is no all-reduce adds up what ranks have.
 func reducing(collective string) bool { return collective == "ReduceScatter" || collective == "Reduce" }
-
-// reduces is how much a call reduces of a rank, bytes. The count of a ReduceScatter is of what a rank gets.
-func (c Call) reduces() float64 {
-	if c.Collective == "ReduceScatter" {
-		return float64(c.Bytes) * float64(c.Ranks)
-	}
-	return float64(c.Bytes)
-}
 
 // A sum is how much a rank all-reduced, and how often it reduced in other ways. Calls of a communicator are numbered.
 type sum struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,7 +192,7 @@ func TestSharded(t *testing.T) {
 	)
 	const comms = "node1:4100:4100 [0] NCCL INFO comm " + another + " rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0\n" +
 		"node1:4100:4100 [0] NCCL INFO comm " + within + " rank 0 nRanks 4 nNodes 1 localRanks 4 localRank 0 MNNVL 0\n"
-	for _, version := range []string{"2.21.5", "2.22.3"} {
+	for _, version := range []string{"2.21.5", "2.22.3", "2.23.4", "2.24.3", "2.27.7", "2.30.7"} {
 		log := fixture(t, version) + comms
 		named := results.Pass // of what only a line that names the collective proves
 		if version < "2.23" {
@@ -221,6 +222,10 @@ func TestSharded(t *testing.T) {
 		both := log + reduced(version, "ReduceScatter", another, 1<<25, nvls, 40) + reduced(version, "ReduceScatter", within, 1<<25, nvls, 40)
 		t.Run(version+" ReduceScatter within and between hosts", func(t *testing.T) { wanted(t, both, nil, results.Inconclusive, few) })
 		part := log + reduced(version, "AllReduce", same, 1<<20, ring, 20) + reduced(version, "Reduce", another, 1<<21, ring, 10)
+		if named == results.Pass {
+			uncalled := regexp.MustCompile(`(?m)^.* opCount .*\n`).ReplaceAllString(fixture(t, version)+reduced(version, "ReduceScatter", another, 1<<24, ring, 1), "")
+			t.Run(version+" no calls", func(t *testing.T) { wanted(t, uncalled, nil, results.Inconclusive, "through switches are 80 %") })
+		}
 		t.Run(version+" a little of each", func(t *testing.T) { wanted(t, part, nil, results.Inconclusive, "through switches are 86 %") })
 	}
 }
