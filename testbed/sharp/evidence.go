@@ -195,6 +195,9 @@ func (e *Evidence) tuned(say func(string)) verdict {
 	if called > largest {
 		return verdict{results.Inconclusive, fmt.Sprintf("no line says which algorithm NCCL chose for all-reduces of %d bytes", called)}
 	}
+	if called == 0 && !named(lines) {
+		return verdict{results.Inconclusive, "no line says of which collective NCCL chose an algorithm, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) of all-reduces between hosts"}
+	}
 	if l.Unreadable > 0 && len(calls) == 0 {
 		return verdict{results.Inconclusive, "lines that cannot be read may be of longer vectors, and the log has no calls (NCCL_DEBUG_SUBSYS=COLL) that tell how long these are"}
 	}

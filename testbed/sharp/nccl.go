@@ -114,6 +114,11 @@ func saysWhole(lines []Algorithm) bool {
 	return slices.ContainsFunc(lines, func(a Algorithm) bool { return a.form == byBoth })
 }
 
+// named says whether lines are of a version that names the collective.
+func named(lines []Algorithm) bool {
+	return slices.ContainsFunc(lines, func(a Algorithm) bool { return a.Collective != "" })
+}
+
 // algorithms are NCCL's, by the numbers that its versions to 2.23 log: the seventh since 2.23.
 //
 // Source: github.com/NVIDIA/nccl, src/include/devcomm.h at v2.18.1-1, src/include/nccl_common.h

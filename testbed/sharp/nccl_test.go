@@ -126,6 +126,7 @@ func TestGrammars(t *testing.T) {
 		"n1:7:7 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo 2 proto 2 time 80.1\n",
 		"n1:7:7 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo COLLNET_CHAIN proto SIMPLE channel{Lo..Hi}={0..3}\n"
 	const trace = "n1:7:7 [0] 17.5 topoGetAlgoInfo:1187 NCCL TRACE 1048576 Bytes -> Algo 2 proto 2 time 80.1\n"
+	const called = "n1:7:7 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7 recvbuff 0x7 count 262144 datatype 7 op 0 root 0 comm 0xa [nranks=4] stream 0x1\n"
 	proof := satText + "\n" + groupText + "\n"
 	for _, test := range []struct {
 		name, log string
@@ -133,7 +134,7 @@ func TestGrammars(t *testing.T) {
 		says      string
 	}{
 		{"2.17", "NCCL version 2.17.1+cuda12.0\n" + number, results.Inconclusive, "NCCL 2.17.1 is older than 2.18"},
-		{"2.18 with TRACE=1", "NCCL version 2.18.5+cuda12.0\n" + trace, results.Pass, "COLLNET_DIRECT for 1048576 bytes"},
+		{"2.18 with TRACE=1", "NCCL version 2.18.5+cuda12.0\n" + called + trace, results.Pass, "COLLNET_DIRECT for 1048576 bytes"},
 		{"2.18 that writes what 2.20 does", "NCCL version 2.18.5+cuda12.0\n" + number, results.Inconclusive, "line 4 of the log is not one that NCCL 2.18.5 writes"},
 		{"2.21 that writes what 2.24 does", "NCCL version 2.21.5+cuda12.0\n" + name, results.Inconclusive, "not one that NCCL 2.21.5 writes"},
 		{"2.24 that writes what 2.23 does", "NCCL version 2.24.3+cuda12.0\n" + both, results.Inconclusive, "not one that NCCL 2.24.3 writes"},
@@ -143,12 +144,12 @@ func TestGrammars(t *testing.T) {
 		{"what another program says of bytes", "NCCL version 2.24.3+cuda12.0\ncopied 10 Bytes -> /tmp/x\n" + name, results.Pass, "COLLNET_CHAIN"},
 		{"newer than all, with a line that nobody knows", "NCCL version 2.99.1+cuda19.0\nn1:7:7 [0] NCCL INFO AllReduce of 1048576 Bytes -> COLLNET\n", results.Inconclusive, "cannot be read"},
 		{"NCCL 3", "NCCL version 3.0.1+cuda19.0\n" + name, results.Pass, "NCCL 3.0.1, read as"},
-		{"no version, by number", number, results.Pass, "its lines are those of 2.20 to 2.22"},
+		{"no version, by number", called + number, results.Pass, "its lines are those of 2.20 to 2.22"},
 		{"no version, by name", name, results.Pass, "its lines are those of 2.24 to 2.30"},
 		{"no version, two kinds of lines", number + name, results.Inconclusive, "not of one"},
 		{"no version, traces", trace, results.Inconclusive, "no line says which algorithm"},
 		{"no version, nothing", "", results.Inconclusive, "no line says which algorithm NCCL chose, and none which version"},
-		{"two versions that write the same", "NCCL version 2.20.3+cuda12.0\nNCCL version 2.21.5+cuda12.0\n" + number, results.Pass, "COLLNET_DIRECT"},
+		{"two versions that write the same", "NCCL version 2.20.3+cuda12.0\nNCCL version 2.21.5+cuda12.0\n" + called + number, results.Pass, "COLLNET_DIRECT"},
 		{"two versions that do not", "NCCL version 2.21.5+cuda12.0\nNCCL version 2.24.3+cuda12.0\n" + name, results.Inconclusive, "the log is of NCCL 2.21.5 and of 2.24.3"},
 		{"the version as nccl-tests says it", "# nccl-tests version 2.16.4 nccl-headers=22705 nccl-library=21903\n" + number, results.Inconclusive, "not one that NCCL 2.19.3 writes"},
 		{"a number that is no algorithm's", "NCCL version 2.21.5+cuda12.0\nn1:7:7 [0] NCCL INFO 1048576 Bytes -> Algo 9 proto 2 time 80.1\n", results.Inconclusive, "1 lines that say what NCCL chose cannot be read"},
@@ -345,7 +346,10 @@ func TestMixed(t *testing.T) {
 		{"a broken line among many", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", big, "NVLS", 20) + "NCCL INFO AllReduce: 10737418n2:7:7 [0]\n24 Bytes -> Algo RING proto\n", results.Pass, "1 lines that say what NCCL chose cannot be read"},
 		{"as many broken as whole", proof + call("AllReduce", 1<<28, 8, "0xa") + chose("AllReduce", big, "NVLS", 1) + "24 Bytes -> Algo RING proto\n", results.Inconclusive, "50 %"},
 
-		{"by number, of one kind", old + number(small, "3") + number(big, "2"), results.Pass, "COLLNET_DIRECT"},
+		{"by number, of one kind", old + number(small, "3") + number(big, "2"), results.Inconclusive, "no line says of which collective"},
+		{"by number, of one kind, all-gathers alone", old + call("AllGather", 1<<26, 4, "0xa") + number(big, "2") + call("AllGather", 1<<24, 4, "0xa") + number("268435456", "2"), results.Inconclusive, "between hosts"},
+		{"by number, of one kind, all-reduces in a group", old + call("AllReduce", 1<<27, 4, "0xa") + call("AllReduce", 1<<27, 4, "0xa") + number(big, "2"), results.Pass, "COLLNET_DIRECT"},
+		{"by number, of one kind, all-reduces within hosts", old + two + call("AllReduce", 1<<28, 2, "0xb") + number(big, "2"), results.Inconclusive, "no line says of which collective"},
 		{"by number, mixed", old + number(small, "0") + number(big, "2"), results.Inconclusive, "no line says which of these were all-reduces"},
 		{"by number, none through switches", old + number(small, "0") + number(big, "1"), results.Fail, "NCCL chose RING"},
 		{"by number, mixed, all-reduces alone", old + call("AllReduce", 1<<10, 4, "0xa") + number(small, "0") + call("AllReduce", 1<<28, 4, "0xa") + number(big, "2"), results.Pass, "TREE for 4096"},
