@@ -135,6 +135,9 @@ type Call struct {
 	Comm       string // the communicator's address in the process
 }
 
+// kind is a call without process and communicator.
+func (c Call) kind() Call { return Call{Collective: c.Collective, Bytes: c.Bytes, Ranks: c.Ranks} }
+
 // communicator is that of a call, as far as the call tells: Nodes is 0.
 func (c Call) communicator() Communicator {
 	return Communicator{Process: c.Process, Comm: c.Comm, Ranks: c.Ranks}
@@ -334,7 +337,7 @@ func (l *JobLog) call(process string, m []string) {
 	if l.calls == nil {
 		l.calls, l.kinds, l.reduced = map[Call]bool{}, map[Call]bool{}, map[Communicator]*sum{}
 	}
-	kind := Call{Collective: c.Collective, Bytes: c.Bytes, Ranks: c.Ranks}
+	kind := c.kind()
 	switch {
 	case l.calls[c]:
 	case len(l.Calls) < mostCalls:
@@ -344,31 +347,48 @@ func (l *JobLog) call(process string, m []string) {
 		l.lose()
 		return
 	}
+	if c.Collective == "AllReduce" || reducing(c.Collective) {
+		l.reduce(c, op, m[0])
+	}
+}
+
+// reduce counts a call that reduces, unless it is the same line again.
+func (l *JobLog) reduce(c Call, op uint64, text string) {
 	of := c.communicator()
 	s := l.reduced[of]
 	if s == nil {
 		s = &sum{others: map[Call]int{}}
 		l.reduced[of] = s
 	}
-	if op >= s.next { // else it is the same line again
-		s.next = op + 1
-		switch {
-		case c.Collective == "AllReduce":
-			s.bytes += float64(c.Bytes)
-		case reducing(c.Collective):
-			s.others[kind]++
-		}
+	switch {
+	case s.last == nil || op > s.op:
+		s.op, s.last = op, map[string]bool{}
+	case op < s.op || s.last[text]:
+		return
+	case len(s.last) == mostFacts:
+		l.lose()
+		return
+	}
+	s.last[strings.Clone(text)] = true // not the whole line
+	if c.Collective == "AllReduce" {
+		s.bytes += float64(c.Bytes)
+	} else {
+		s.others[c.kind()]++
 	}
 }
 
 // reducing says whether a collective that is no all-reduce adds up what ranks have.
 func reducing(collective string) bool { return collective == "ReduceScatter" || collective == "Reduce" }
 
-// A sum is how much a rank all-reduced, and how often it reduced in other ways. Calls of a communicator are numbered.
+// A sum is how much a rank all-reduced, and how often it reduced in other ways. Calls of a communicator are numbered, and
+// those of a group have one number.
+//
+// Source: github.com/NVIDIA/nccl, src/proxy.cc (ncclProxyStart) at v2.18.6-1 to v2.30.7-1.
 type sum struct {
-	next   uint64
+	op     uint64
+	last   map[string]bool // what lines of calls with this number say
 	bytes  float64
-	others map[Call]int // by kind: without process and communicator
+	others map[Call]int // by kind
 }
 
 // allReduced is how much a communicator of so many ranks all-reduced, bytes; 0: no line says.

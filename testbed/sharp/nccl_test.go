@@ -421,6 +421,37 @@ func TestCallsCountOnce(t *testing.T) {
 	wanted(t, strings.ReplaceAll(log, "opCount", "opcount"), traffic(1, 1, 1, 1), results.Inconclusive, "the log has no calls")
 }
 
+// Calls of a group have one number: NCCL counts launches. They are told apart by their buffers.
+func TestCallsOfGroups(t *testing.T) {
+	call := func(of string, op, buffer int) string {
+		return fmt.Sprintf("n1:7:7 [0] NCCL INFO %s: opCount %x sendbuff 0x%x recvbuff 0x%x count 256 datatype 7 op 0 root 0 comm 0xa [nranks=4] stream 0x1\n", of, op, buffer, buffer)
+	}
+	a0, b0, a1, b1 := call("AllReduce", 0, 1), call("AllReduce", 0, 2), call("AllReduce", 1, 1), call("AllReduce", 1, 2)
+	for _, test := range []struct {
+		name, log string
+		want      float64 // calls
+	}{
+		{"one", a0, 1},
+		{"a group", a0 + b0, 2},
+		{"a group twice", a0 + b0 + a1 + b1, 4},
+		{"every line twice", a0 + a0 + b0 + b0 + a1 + a1 + b1 + b1, 4},
+		{"the log twice", a0 + b0 + a1 + b1 + a0 + b0 + a1 + b1, 4},
+		{"another collective of the group", a0 + call("Reduce", 0, 1) + b0, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l, err := ReadJobLog(strings.NewReader(test.log))
+			if got := l.allReduced(4); err != nil || got != 1024*test.want {
+				t.Errorf("%v bytes, want %v calls of 1024; %v", got, test.want, err)
+			}
+		})
+	}
+	var shards strings.Builder
+	for i := range 40 {
+		shards.WriteString(strings.NewReplacer("n1:7:7", "node1:4100:4100", "count 256", "count 33554432").Replace(call("ReduceScatter", 16, i)))
+	}
+	wanted(t, fixture(t, "2.21.5")+shards.String(), nil, results.Inconclusive, "through switches are 4.8 %")
+}
+
 // FuzzVerdict: whatever a log says, it passes only by a line that names an algorithm of switches,
 // never beside a refusal, and what terminals do to lines changes nothing.
 func FuzzVerdict(f *testing.F) {
