@@ -263,7 +263,7 @@ func (t *tensor) check(who data.Node, head *data.Header, b *data.Block) error {
 	if !ok {
 		return fmt.Errorf("%v of %v: %w", head.Kind, t.key, errWrong)
 	}
-	if head.Elements > 0 && b == nil {
+	if values := head.Kind == migrate.Push || head.Kind == migrate.TensorCopy; b == nil && (values || head.Elements > 0) {
 		return fmt.Errorf("%v of %v: %d values instead of %d", head.Kind, t.key, head.Elements, t.size)
 	}
 	return nil
