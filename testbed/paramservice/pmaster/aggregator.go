@@ -237,7 +237,8 @@ func (a *aggregator) take(m *Master, msg control.Message) error {
 			m.dirty[j] = true
 		}
 	case control.Failed:
-		if j := m.jobs[msg.Job]; j != nil {
+		// Of a job that it never had it has nothing to say; one that it has no more may be gone since.
+		if j := m.jobs[msg.Job]; j != nil && a.jobs[msg.Job] != unasked {
 			m.doom(j, msg.Why)
 		}
 	case control.AggregatorReport:

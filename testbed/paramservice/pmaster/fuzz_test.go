@@ -13,12 +13,12 @@ import (
 	"github.com/inabench/inabench/testbed/paramservice/wire"
 )
 
-// nowhere is a Pool whose Aggregators join when the test wants.
-type nowhere struct{}
+// nowhere is a Pool whose Aggregators join when the test wants, and whose processes end with it.
+type nowhere chan struct{}
 
-func (nowhere) Start(context.Context, int32) (Process, error) { return nowhere{}, nil }
-func (nowhere) Done() <-chan struct{}                         { return nil }
-func (nowhere) Stop(context.Context) error                    { return nil }
+func (n nowhere) Start(context.Context, int32) (Process, error) { return n, nil }
+func (n nowhere) Done() <-chan struct{}                         { return n }
+func (n nowhere) Stop(context.Context) error                    { return nil }
 
 // FuzzNodes: whatever the nodes of one job and its Aggregator say, pMaster goes on, and a job beside
 // them is neither ended nor moved.
@@ -49,11 +49,12 @@ func FuzzNodes(f *testing.F) {
 		f.Add(all)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		m, err := New(Config{Plan: paramservice.DefaultMaster(), Pool: nowhere{}, State: filepath.Join(t.TempDir(), "epoch"), Times: migrate.Times{Resend: 1 << 40, Attempts: 1}, Profile: 1})
+		pool := make(nowhere)
+		m, err := New(Config{Plan: paramservice.DefaultMaster(), Pool: pool, State: filepath.Join(t.TempDir(), "epoch"), Times: migrate.Times{Resend: 1 << 40, Attempts: 1}, Profile: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer m.Abandon(func() {})
+		defer m.Abandon(func() { close(pool) }) // which nobody waits for
 		var nodes []member
 		var conns []*conn
 		join := func(g wire.Greeting) {
