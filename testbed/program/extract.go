@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -71,6 +72,9 @@ func (r *Rule) Check() error {
 // maxDocument is how long a JSON document may be: read, it takes some fifty times as much memory.
 const maxDocument = 4 << 20
 
+// mostFound is how many numbers a rule may find.
+const mostFound = 100_000
+
 // Extract applies rules to output. A rule that finds nothing, or what is not a number, is an
 // error: a figure that is missing must not look like one that is 0. sum_errors that are not 0 make
 // the reading Wrong.
@@ -84,7 +88,7 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 		}
 		var found []string
 		if rule.Regexp != "" {
-			for _, m := range regexp.MustCompile("(?m)"+rule.Regexp).FindAllSubmatch(text, -1) {
+			for _, m := range regexp.MustCompile("(?m)"+rule.Regexp).FindAllSubmatch(text, mostFound+1) {
 				found = append(found, string(m[1]))
 			}
 		} else {
@@ -101,11 +105,10 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 			found = dig(doc, strings.Split(rule.JSON, "."))
 		}
 		if len(found) == 0 {
-			where := rule.JSON
-			if where == "" {
-				where = rule.Regexp
-			}
-			return nil, fmt.Errorf("%s: %w: nothing at %q", rule.Metric, ErrOutput, where)
+			return nil, fmt.Errorf("%s: %w: nothing at %q", rule.Metric, ErrOutput, cmp.Or(rule.JSON, rule.Regexp))
+		}
+		if len(found) > mostFound {
+			return nil, fmt.Errorf("%s: %w: more than %d numbers at %q", rule.Metric, ErrOutput, mostFound, cmp.Or(rule.JSON, rule.Regexp))
 		}
 		var values []float64
 		for _, s := range found {

@@ -425,3 +425,42 @@ func FuzzReaders(f *testing.F) {
 		CheckSwitchML(text, 0)
 	})
 }
+
+// What is taken apart to lose its secrets comes to the same as the whole: no secret stands across two pieces.
+func TestPieces(t *testing.T) {
+	const secret = "hunter2SECRET"
+	line := "a line of a log\n"
+	before := func(n int) string {
+		return (strings.Repeat(line, n/len(line)) + strings.Repeat("x", n%len(line)))[:n-1] + "\n"
+	}
+	for _, test := range []struct{ name, text string }{
+		{"a value in its line", "password=" + secret + "\n"},
+		{"an option and its value", "\"--password\",\n  \"" + secret + "\"\n"},
+		{"an option in a list", "--password\n  - " + secret + "\n"},
+		{"a private key", "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat(secret+"\n", 100) + "-----END PRIVATE KEY-----\n"},
+		{"a private key without an end", "-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat(secret+"\n", 100)},
+	} {
+		for shift := 0; shift < len(test.text); shift += 1 + shift/10 { // where in it the piece could end
+			text := []byte(before(leastPiece-shift) + test.text + line)
+			var all []byte
+			for p := range Pieces(text) {
+				all = append(all, p...)
+				if end := p[max(0, len(p)-2<<10):]; bytes.Contains(redact(end), []byte(secret)) {
+					t.Fatalf("%s: it is there, %d bytes before a piece could end", test.name, shift)
+				}
+			}
+			if !bytes.Equal(all, text) {
+				t.Fatalf("%s: %d bytes instead of %d", test.name, len(all), len(text))
+			}
+		}
+	}
+	pieces := 0
+	for p := range Pieces([]byte(strings.Repeat(line, 1<<20/len(line)))) {
+		if pieces++; len(p) > 2*leastPiece {
+			t.Errorf("a piece of %d bytes", len(p))
+		}
+	}
+	if pieces != 4 {
+		t.Errorf("%d pieces of 1 MiB", pieces)
+	}
+}

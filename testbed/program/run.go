@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,8 +65,8 @@ type buffer struct {
 	room *atomic.Int64 // bytes, for all processes
 	full func()        // there is none
 
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	said []byte
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
@@ -74,15 +75,16 @@ func (b *buffer) Write(p []byte) (int, error) {
 	if b.room.Add(-int64(len(p))) < 0 {
 		b.full()
 	} else {
-		b.buf.Write(p)
+		b.said = append(b.said, p...)
 	}
 	return len(p), nil
 }
 
+// bytes is what was said until now. What is said later goes behind it, and changes nothing of it.
 func (b *buffer) bytes() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return bytes.Clone(b.buf.Bytes())
+	return slices.Clip(b.said)
 }
 
 // Options bound a Run.

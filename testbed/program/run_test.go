@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -126,6 +127,10 @@ func TestTooMuch(t *testing.T) {
 	}
 	_, err = program.Extract([]byte("token="+secret), []program.Rule{{Metric: "m", Unit: "1", JSON: "a"}})
 	if err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("%v", err)
+	}
+	_, err = program.Extract(bytes.Repeat([]byte("x=1\n"), 100_001), []program.Rule{{Metric: "m", Unit: "1", Regexp: `x=(\d)`}})
+	if err == nil || !strings.Contains(err.Error(), "more than 100000 numbers") {
 		t.Errorf("%v", err)
 	}
 }
