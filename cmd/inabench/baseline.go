@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -148,15 +147,6 @@ func baselineUnsetCommand() *cli.Command {
 	}
 }
 
-// indexOrNone opens an index, or reads all runs where there can be none: on a disk that is too full, or over a network.
-func indexOrNone(ctx context.Context, root string) (*history.Index, error) {
-	x, err := history.Open(ctx, root)
-	if errors.Is(err, history.ErrFull) || errors.Is(err, history.ErrFileSystem) {
-		return history.InMemory(ctx, root)
-	}
-	return x, err
-}
-
 func gcCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "gc",
@@ -173,7 +163,10 @@ func gcCommand() *cli.Command {
 			if c.Int("keep") < 1 {
 				return usagef("inabench gc --keep 30 --dry-run", "gc: --keep says how many runs of each experiment stay, at least 1")
 			}
-			return openIndex(c, indexOrNone, func(x *history.Index) error {
+			return openIndex(c, history.OpenOrRead, func(x *history.Index) error {
+				if why := x.Unkept(); errors.Is(why, history.ErrBusy) {
+					return why // whoever writes it may be setting a baseline
+				}
 				dry := c.Bool("dry-run")
 				removed, err := x.Prune(c.Context, c.Int("keep"), dry)
 				did := "removed"

@@ -69,14 +69,10 @@ func compareAction(c *cli.Context) error {
 	}
 	opt := history.PairOptions{Metric: c.String("metric"), Across: c.Bool("across"), Within: c.Float64("within") / 100}
 	var pair *history.Pair
-	compare := func(x *history.Index) error {
+	err = openIndex(c, history.OpenOrRead, func(x *history.Index) error {
 		pair, err = history.Compare(c.Context, x, dirs[0], dirs[1], opt)
 		return err
-	}
-	err = withIndex(c, history.Open, compare)
-	if errors.Is(err, history.ErrFileSystem) {
-		err = withIndex(c, history.InMemory, compare)
-	}
+	})
 	if err != nil {
 		return err
 	}

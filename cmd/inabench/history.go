@@ -34,7 +34,7 @@ func historyCommand() *cli.Command {
 			&cli.StringFlag{Name: "since", Usage: "runs from `DATE` on, such as 2026-11-01, or of the last days, such as 30d"},
 			&cli.StringFlag{Name: "setting", Value: newest, Usage: "`KEY` of a setting, or its beginning; all; or newest, that of each experiment's newest run"},
 			&cli.StringFlag{Name: "kind", Usage: "`KIND` of figures: measured, simulated or predicted; else all but predicted ones"},
-			&cli.BoolFlag{Name: "no-index", Usage: "read all records again and write nothing, where no index can be kept"},
+			&cli.BoolFlag{Name: "no-index", Usage: "read all records again and write nothing"},
 			&cli.BoolFlag{Name: "rebuild", Usage: "make the index anew first"},
 			outputFlag("text", "json", "csv"),
 		},
@@ -77,9 +77,12 @@ func historyAction(c *cli.Context) error {
 	if q.Since, err = since(c.String("since"), time.Now()); err != nil {
 		return err
 	}
-	open := history.Open
-	if c.Bool("no-index") {
+	open := history.OpenOrRead
+	switch {
+	case c.Bool("no-index"):
 		open = history.InMemory
+	case c.Bool("rebuild"):
+		open = history.Open
 	}
 	return openIndex(c, open, func(x *history.Index) error {
 		renew := x.Update
@@ -118,22 +121,15 @@ func since(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// withIndex opens the index of the directory of runs, brings it up to date, and does something
-// with it.
-func withIndex(c *cli.Context, open func(context.Context, string) (*history.Index, error), do func(*history.Index) error) error {
-	return openIndex(c, open, func(x *history.Index) error {
-		if _, err := x.Update(c.Context); err != nil {
-			return err
-		}
-		return do(x)
-	})
-}
-
-// openIndex is withIndex for what brings the index up to date itself.
+// openIndex opens the index of the directory of runs and does something with it. Where there is none to be kept, it says
+// so.
 func openIndex(c *cli.Context, open func(context.Context, string) (*history.Index, error), do func(*history.Index) error) (err error) {
 	root := rootOf(c)
 	x, err := open(c.Context, root)
 	if err == nil {
+		if why := x.Unkept(); why != nil {
+			fmt.Fprintf(c.App.ErrWriter, "inabench: all runs were read, without an index: %v\n", why)
+		}
 		defer func() { err = errors.Join(err, x.Close()) }()
 		err = do(x)
 	}
@@ -144,7 +140,7 @@ func openIndex(c *cli.Context, open func(context.Context, string) (*history.Inde
 func indexError(root string, err error) error {
 	switch {
 	case errors.Is(err, history.ErrFileSystem):
-		return hinted{err, "--runs DIR names runs on a local disk; `inabench history --no-index` does without an index"}
+		return hinted{err, "--runs DIR names runs in a directory that you may write, on a local disk"}
 	case errors.Is(err, history.ErrCorrupt):
 		if aside := history.PutAside(root); aside != nil {
 			return hinted{outputError{errors.Join(err, aside)}, "remove " + filepath.Join(root, history.File) + ": it is made anew from the runs"}

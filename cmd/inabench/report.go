@@ -104,7 +104,10 @@ func past(c *cli.Context, dir *results.Dir) *results.Past {
 		return nil
 	}
 	var out *results.Past
-	_ = withIndex(c, history.Open, func(x *history.Index) (err error) {
+	_ = openIndex(c, history.Open, func(x *history.Index) (err error) {
+		if _, err := x.Update(c.Context); err != nil {
+			return err
+		}
 		out, err = x.Past(c.Context, filepath.Base(path))
 		return err
 	})

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -55,13 +54,7 @@ func serveAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	open := history.Open
-	if x, err := history.Open(c.Context, rootOf(c)); errors.Is(err, history.ErrFileSystem) {
-		open = history.InMemory // it need not outlive this
-	} else if err == nil {
-		x.Close()
-	}
-	return withIndex(c, open, func(x *history.Index) error {
+	return openIndex(c, history.OpenOrRead, func(x *history.Index) error {
 		l, err := new(net.ListenConfig).Listen(c.Context, "tcp", c.String("listen"))
 		if err != nil {
 			return hinted{outputError{err}, "--listen HOST:PORT names another address"}

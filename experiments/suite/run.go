@@ -381,7 +381,7 @@ func (r *runner) end(ctx context.Context) error {
 	n := r.night
 	r.step(Step{Done: len(n.Items)})
 	quiet := context.WithoutCancel(ctx)
-	x, err := openIndex(quiet, r.opt.Root)
+	x, err := history.OpenOrRead(quiet, r.opt.Root)
 	if err == nil {
 		err = errors.Join(n.judge(quiet, x, r.opt.Root, r.suite.Judge), x.Close())
 	}
@@ -400,25 +400,6 @@ func (r *runner) end(ctx context.Context) error {
 		werr = errors.Join(dir.WriteFile(JUnitFile, []byte(junit.String())), dir.WriteFile(Summary, []byte(md.String())))
 	}
 	return errors.Join(werr, r.save())
-}
-
-// openIndex opens the index of the runs, or reads them all where none can be kept, the disk is full, or somebody who
-// may read it keeps it busy.
-func openIndex(ctx context.Context, root string) (*history.Index, error) {
-	updated := func(x *history.Index, err error) (*history.Index, error) {
-		if err != nil {
-			return nil, err
-		}
-		if _, err := x.Update(ctx); err != nil {
-			return nil, errors.Join(err, x.Close())
-		}
-		return x, nil
-	}
-	x, err := updated(history.Open(ctx, root))
-	if errors.Is(err, history.ErrFileSystem) || errors.Is(err, history.ErrBusy) || errors.Is(err, history.ErrFull) {
-		return updated(history.InMemory(ctx, root))
-	}
-	return x, err
 }
 
 // count is how many items have one of the statuses.

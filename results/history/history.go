@@ -21,6 +21,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -92,7 +93,8 @@ CREATE INDEX night_run ON night (run);
 `
 
 // ErrFileSystem is wrapped where an index cannot be kept because the file system is one of a
-// network, whose locks cannot be relied on, or cannot be written. It wraps errors.ErrUnsupported.
+// network, whose locks cannot be relied on, or because this user cannot write the directory or the index
+// in it. It wraps errors.ErrUnsupported.
 var ErrFileSystem = fmt.Errorf("no index can be kept: %w", errors.ErrUnsupported)
 
 // ErrCorrupt is wrapped when what the index says cannot be. Open and Update replace such an index by
@@ -123,6 +125,8 @@ type Index struct {
 	db   atomic.Pointer[sql.DB]
 	mu   sync.Mutex  // held while db is replaced
 	file fs.FileInfo // that db has open; nil: in memory
+
+	unkept error // why OpenOrRead keeps none
 }
 
 // inMemory is the name of an index that is nowhere on disk.
@@ -157,9 +161,16 @@ func Open(ctx context.Context, root string) (*Index, error) {
 const damaged = ".damaged"
 
 // PutAside renames a damaged index, in place of one that was renamed before: the next Open begins a new
-// one. That there is none is no error.
+// one. That there is none is no error. One that has to stay is no index that can be kept: the error wraps
+// ErrFileSystem.
 func PutAside(root string) error {
-	path := filepath.Join(root, File)
+	if err := putAside(filepath.Join(root, File)); err != nil {
+		return fmt.Errorf("%w in %s: a damaged one stays: %w", ErrFileSystem, root, err)
+	}
+	return nil
+}
+
+func putAside(path string) error {
 	for _, of := range []string{"-journal", "-wal", "-shm"} { // they would be taken for the new one's
 		if err := os.Remove(path + of); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -215,6 +226,36 @@ func InMemory(ctx context.Context, root string) (*Index, error) {
 	}
 	return x, nil
 }
+
+// OpenOrRead opens the index of the run directories in root, and brings it up to date. Where none can be kept, the disk is
+// full, or another process keeps it busy, it reads all of them into one that is gone when it is closed; Unkept says why.
+func OpenOrRead(ctx context.Context, root string) (*Index, error) {
+	x, why := updated(ctx, root, Open)
+	if !errors.Is(why, ErrFileSystem) && !errors.Is(why, ErrFull) && !errors.Is(why, ErrBusy) {
+		return x, why
+	}
+	x, err := updated(ctx, root, InMemory)
+	if err != nil {
+		return nil, errors.Join(why, err)
+	}
+	x.unkept = why
+	return x, nil
+}
+
+// updated opens an index and brings it up to date.
+func updated(ctx context.Context, root string, open func(context.Context, string) (*Index, error)) (*Index, error) {
+	x, err := open(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := x.Update(ctx); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+// Unkept says why OpenOrRead read all runs: nil of an index that it opened.
+func (x *Index) Unkept() error { return x.unkept }
 
 // open opens the database, and makes its tables if need be.
 func (x *Index) open(ctx context.Context) error {
@@ -362,8 +403,8 @@ func check(root string) error {
 	return plain(root)
 }
 
-// plain is an error where an index, or what SQLite keeps beside it, is no file: SQLite would wait for the writer of a FIFO, for
-// ever.
+// plain is an error where an index, or what SQLite keeps beside it, is no file that this user may write: SQLite would wait for
+// the writer of a FIFO, for ever, and would open what it may only read, until something is to be written.
 func plain(root string) error {
 	for _, of := range []string{"", "-journal", "-wal", "-shm"} {
 		path := filepath.Join(root, File+of)
@@ -371,7 +412,7 @@ func plain(root string) error {
 		if err != nil {
 			continue // whoever opens it says so
 		}
-		if err := bounded.Regular(st.Mode()); err != nil {
+		if err := cmp.Or(bounded.Regular(st.Mode()), unix.Access(path, unix.R_OK|unix.W_OK)); err != nil {
 			return fmt.Errorf("%w in %s: %s: %w", ErrFileSystem, root, path, err)
 		}
 	}

@@ -25,6 +25,13 @@ import (
 const role = "INABENCH_HISTORY_TEST"
 
 func TestMain(m *testing.M) {
+	if root := os.Getenv(foreign); root != "" {
+		if err := useForeign(context.Background(), root); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			syscall.Exit(1)
+		}
+		syscall.Exit(0)
+	}
 	if root := os.Getenv(role); root != "" {
 		if err := writeRuns(root); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -22,12 +22,15 @@ const quiet = time.Hour
 // never removes baselines, runs that go on, runs whose record cannot be read, or what has changed since it
 // looked. With dry it only says what it would remove.
 //
-// Room is freed before anything is written. Where the disk is too full for an index, it does without.
+// Where the disk is too full for an index, the one of OpenOrRead will do.
 func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("prune runs: keep %d, at least 1", keep)
 	}
-	all, err := x.all(ctx)
+	if _, err := x.Update(ctx); err != nil {
+		return nil, fmt.Errorf("prune runs: %w", err)
+	}
+	all, err := x.Runs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("prune runs: %w", err)
 	}
@@ -82,25 +85,6 @@ func (x *Index) remove(some []Run, dry bool) (removed []Run, left, err error) {
 		removed = append(removed, r)
 	}
 	return removed, left, nil
-}
-
-// all are the runs that there are, the newest first, also where no index can be written.
-func (x *Index) all(ctx context.Context) ([]Run, error) {
-	_, err := x.Update(ctx)
-	if errors.Is(err, ErrFull) {
-		read, rerr := InMemory(ctx, x.root)
-		if rerr != nil {
-			return nil, errors.Join(err, rerr)
-		}
-		defer read.Close()
-		if _, err = read.Update(ctx); err == nil {
-			return read.Runs(ctx)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return x.Runs(ctx)
 }
 
 // surplus are the runs that are not among those that stay.
