@@ -73,6 +73,9 @@ func ParseAnswer(text []byte, req *Request) (*Answer, error) {
 	if json.Unmarshal(text, &version) == nil && version.Schema != nil && *version.Schema != Schema {
 		return nil, fmt.Errorf("%w: schema %d, this inabench reads %d", ErrAnswer, *version.Schema, Schema)
 	}
+	if err := req.bounded(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
 	var a Answer
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

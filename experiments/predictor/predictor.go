@@ -140,7 +140,7 @@ type Predictor struct {
 	Timeout time.Duration
 }
 
-// maxAnswer bounds what a predictor may write. One whose time is up is asked to end, twice, for grace seconds each.
+// maxAnswer bounds what a predictor may write, whatever it was asked. One whose time is up is asked to end, twice, for grace seconds each.
 const (
 	maxAnswer = 16 << 20
 	grace     = 0.2
@@ -162,11 +162,12 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 	if limit <= 0 {
 		limit = time.Minute
 	}
+	most := req.limit()
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	out, said, err := supervise.Output(within, supervise.Config{
 		Name: "predictor " + p.Name, Argv: p.Command, Dir: p.Dir, Stdin: doc.String(), Grace: grace,
-	}, maxAnswer)
+	}, most)
 	fail := func(err error) error {
 		err = fmt.Errorf("predictor %s: %s: %w", p.Name, strings.Join(p.Command, " "), err)
 		if text := strings.TrimSpace(said); text != "" {
@@ -181,7 +182,7 @@ func (p Predictor) Predict(ctx context.Context, req *Request) (*Answer, error) {
 	case within.Err() != nil:
 		return nil, fail(fmt.Errorf("no answer within %v", limit))
 	case errors.Is(err, bounded.ErrTooLarge):
-		return nil, fail(fmt.Errorf("%w: longer than %d MiB", ErrAnswer, maxAnswer>>20))
+		return nil, fail(fmt.Errorf("%w: longer than the %d KiB that an answer to this request may take", ErrAnswer, most>>10))
 	case errors.As(err, &exit):
 		return nil, fail(exit.How())
 	case err != nil:

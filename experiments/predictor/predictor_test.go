@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -104,9 +105,72 @@ func TestParseAnswer(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// However much is wrong, it can be read.
-	many := `{"schema": 1, "jct": [` + strings.Repeat(`{"job": "Q", "seconds": 1},`, 500) + `{"job": "A", "seconds": 1}]}`
+	many := `{"schema": 1, "jct": [` + strings.Repeat(`{"job": "Q", "seconds": 1},`, 90) + `{"job": "A", "seconds": 1}]}`
 	if _, err = ParseAnswer([]byte(many), asked()); err == nil || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "more problems") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestFlood: what was not asked for takes no memory.
+func TestFlood(t *testing.T) {
+	times := func(element string) string { return strings.Repeat(element+",", 1_000_000) + element }
+	for name, c := range map[string]struct{ text, want string }{
+		"phases":      {`{"schema": 1, "phases": [` + times(`{}`) + `]}`, "more than 102 phases"},
+		"null phases": {`{"schema": 1, "phases": [` + times(`null`) + `]}`, "more than 102 phases"},
+		"other case":  {`{"schema": 1, "phaſes": [` + times(`{}`) + `]}`, "more than 102 phaſes"},
+		"links":       {`{"schema": 1, "phases": [{"links": [` + times(`{}`) + `]}]}`, "more than 102 links"},
+		"jobs":        {`{"schema": 1, "phases": [{"jobs": [` + times(`{}`) + `]}]}`, "more than 103 jobs"},
+		"shares":      {`{"schema": 1, "phases": [{"jobs": [{"shares": [` + times(`{}`) + `]}]}]}`, "more than 101 shares"},
+		"times":       {`{"schema": 1, "phases": [{}, {}], "jct": [` + times(`{}`) + `]}`, "more than 103 jct"},
+		"brackets":    {`{"schema": 1, "x": ` + strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000) + `}`, "cut off"},
+		"deep":        {`{"schema": 1, "x": [[[[[[[]]]]]]], "phases": [` + times(`{}`) + `]}`, "nested deeper than 7"},
+	} {
+		text, req := []byte(c.text), asked()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := ParseAnswer(text, req)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+			t.Errorf("%s: %d MiB for %d MiB", name, took>>20, len(text)>>20)
+		}
+		if !errors.Is(err, ErrAnswer) || !strings.Contains(err.Error(), c.want) && name != "brackets" {
+			t.Errorf("%s: %.200v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestRoom: an answer that names everything, indented and escaped, is no longer than it may be.
+func TestRoom(t *testing.T) {
+	req, load, most := asked(), 1e9/3, 0.1234567890123456789e-300
+	long := strings.Repeat("->", 100)
+	var a Answer
+	a.Schema = Schema
+	for i := range req.Links {
+		req.Links[i].Name += long
+	}
+	for _, p := range req.Phases {
+		var answer PhaseAnswer
+		for range 400 { // as if there were so many
+			for _, job := range p.Jobs {
+				answer.Jobs = append(answer.Jobs, JobAnswer{Name: job, Goodput: &most, WireRate: &most, Bottleneck: req.Links[0].Name,
+					Shares: []Share{{"tor1", &most}}})
+			}
+			for _, l := range req.Links {
+				answer.Links = append(answer.Links, LinkAnswer{l.Name, &load})
+			}
+		}
+		a.Phases = append(a.Phases, answer)
+	}
+	for i := range req.Phases {
+		req.Phases[i].Jobs = slices.Repeat(req.Phases[i].Jobs, 400)
+	}
+	req.Links = slices.Repeat(req.Links, 400)
+	text, err := json.MarshalIndent(a, "", "    ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := req.limit(); limit < int64(len(text)) || limit > 4*int64(len(text)) {
+		t.Errorf("%d bytes are allowed for an answer of %d", limit, len(text))
 	}
 }
 
@@ -198,7 +262,7 @@ func TestPredict(t *testing.T) {
 		{"signal", "kill -9 $$", []string{": killed by SIGKILL"}},
 		{"silent", "cat > /dev/null", []string{"nothing on standard output"}},
 		{"no JSON", "echo hello; echo trace >&2", []string{"bad answer", "line 1", "trace"}},
-		{"endless", "yes 1234567890123456789012345678901234567890 2> /dev/null", []string{"longer than 16 MiB"}},
+		{"endless", "yes 1234567890123456789012345678901234567890 2> /dev/null", []string{"longer than the 69 KiB"}},
 		{"much to say", "yes error | head -100000 >&2; echo the end >&2; exit 1", []string{"the end"}},
 		{"reads nothing", "exec < /dev/null; printf '{\"schema\": 7}'", []string{"schema 7"}},
 	} {
