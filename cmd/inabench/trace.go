@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -25,6 +26,18 @@ func traceCommand() *cli.Command {
 		Usage:       "inspect, import and generate traces of jobs",
 		Action:      group,
 		Subcommands: []*cli.Command{traceInspectCommand(), traceImportCommand(), traceGenerateCommand()},
+	}
+}
+
+// lean runs a command that holds a trace, with little garbage beside it: the largest trace that can be read takes most of
+// the limit.
+func lean(do cli.ActionFunc) cli.ActionFunc {
+	const limit = 160 << 20
+	return func(c *cli.Context) error {
+		before := debug.SetMemoryLimit(-1)
+		debug.SetMemoryLimit(min(before, limit))
+		defer debug.SetMemoryLimit(before)
+		return do(c)
 	}
 }
 
@@ -131,7 +144,7 @@ func traceInspectCommand() *cli.Command {
   inabench trace inspect --lenient -v cluster_log.csv
   inabench trace generate --jobs 4000 | inabench trace inspect -o json -
 `,
-		Action: func(c *cli.Context) error {
+		Action: lean(func(c *cli.Context) error {
 			format, err := oneOf(c, "output", "text", "json")
 			if err != nil {
 				return err
@@ -148,7 +161,7 @@ func traceInspectCommand() *cli.Command {
 				}{stats, how})
 			}
 			return writeStats(c.App.Writer, stats, how)
-		},
+		}),
 	}
 }
 
@@ -290,7 +303,7 @@ Examples:
   inabench trace import -o own.csv --unit 1m \
       --columns id=job,submit=arrival,duration=run,gpus=n log.csv
 `,
-		Action: traceImportAction,
+		Action: lean(traceImportAction),
 	}
 }
 
@@ -330,24 +343,29 @@ func traceImportAction(c *cli.Context) error {
 		fmt.Fprintf(c.App.ErrWriter, "; ignored columns %s", strings.Join(printable(how.Ignored), ", "))
 	}
 	fmt.Fprintln(c.App.ErrWriter)
-	out, changes, err := x.Apply(t)
+	read := len(t.Jobs)
+	var sources []trace.Count
+	if len(x.Sources) > 0 {
+		sources = trace.Inspect(t).Sources
+	}
+	changes, err := x.ApplyTo(t)
 	if err != nil {
-		if len(x.Sources) > 0 && changes.OtherSources == len(t.Jobs) {
-			return inputError{err, unknownSource(t, x.Sources[0])}
+		if len(x.Sources) > 0 && changes.OtherSources == read {
+			return inputError{err, unknownSource(sources, x.Sources[0])}
 		}
 		return inputError{err, ""}
 	}
 	note := ""
 	if s := changes.String(); s != "" {
-		note = fmt.Sprintf(" of %s: %s", count(len(t.Jobs)), s)
+		note = fmt.Sprintf(" of %s: %s", count(read), s)
 	}
-	return writeTrace(c, out, note)
+	return writeTrace(c, t, note)
 }
 
 // unknownSource names the source that was probably meant, or some that there are.
-func unknownSource(t *trace.Trace, name string) string {
+func unknownSource(sources []trace.Count, name string) string {
 	var known []string
-	for _, s := range trace.Inspect(t).Sources {
+	for _, s := range sources {
 		known = append(known, s.Name)
 	}
 	if len(known) == 0 {
@@ -427,7 +445,7 @@ Examples:
   inabench trace generate -o poisson.csv --demand poisson --mean-duration 30m
   inabench trace generate --demand normal | inabench trace inspect -
 `,
-		Action: traceGenerateAction,
+		Action: lean(traceGenerateAction),
 	}
 }
 

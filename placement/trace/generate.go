@@ -42,7 +42,7 @@ func (d Demand) Shaped() bool { return d == Poisson || d == Normal }
 // Generator makes traces. The same Generator always makes the same trace.
 type Generator struct {
 	Demand Demand
-	Jobs   int    // 1 to 10,000,000
+	Jobs   int    // 1 to 1,000,000
 	Seed   uint64 // any
 
 	Mean    float64 // GPUs of Poisson and Normal before demands are drawn again, 1 to 512
@@ -70,8 +70,8 @@ func NetPackModels() []string {
 
 // Limits of generated traces.
 const (
-	maxJobs = 10_000_000
-	maxMean = 512 // exp(-mean) must not vanish
+	maxJobs = maxRows // so that it can be read
+	maxMean = 512     // exp(-mean) must not vanish
 )
 
 func (g *Generator) check() error {

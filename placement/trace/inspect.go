@@ -52,7 +52,7 @@ func Inspect(t *Trace) Stats {
 	if len(t.Jobs) == 0 {
 		return s
 	}
-	var gpus, durations []float64
+	gpus, durations := make([]float64, 0, len(t.Jobs)), make([]float64, 0, len(t.Jobs))
 	models, sources := map[string]int{}, map[string]int{}
 	busy, multi := 0.0, 0
 	for i := range t.Jobs {

@@ -23,6 +23,13 @@ import (
 // the memory.
 const maxRow = 1 << 20
 
+// Limits of a file, so that what is read of it fits a small machine's memory: of rows without the header, and of bytes
+// in their names.
+const (
+	maxRows  = 1_000_000
+	maxNames = 64 << 20
+)
+
 // hopeless is after how many bad rows without a single good one reading ends.
 const hopeless = 10_000
 
@@ -112,13 +119,13 @@ func Load(path string, o Options) (*Trace, *Report, error) {
 // Whatever is wrong with the file or a row is an *InvalidError with the place of every
 // problem, 20 shown and all counted. With Lenient, bad rows are skipped, counted in the
 // report and told to Skipped; a file without one good row is still an error. Reading
-// ends early where it is hopeless: a row above 1 MiB, or 10,000 bad rows and no good
-// one. An error of r is returned wrapped.
+// ends early where it is hopeless: a row above 1 MiB, 10,000 bad rows and no good one, or
+// more than 1,000,000 rows or 64 MiB of names. An error of r is returned wrapped.
 func Read(name string, r io.Reader, o Options) (*Trace, *Report, error) {
 	in := &bounded{r: r}
 	p := &parser{
 		name: name, o: o, in: in, csv: csv.NewReader(in),
-		seen: map[string]int{}, texts: map[string]string{},
+		seen: map[string]int{}, jobs: jobs{index: map[string]uint32{}},
 		report: Report{Skipped: map[Reason]int{}, Ignored: []string{}},
 	}
 	p.csv.FieldsPerRecord = -1
@@ -151,6 +158,53 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// jobs are those that were read, in little memory: none is moved while there come more, and a name is kept once.
+type jobs struct {
+	parts [][]packed
+	n     int
+	names []string // of models and sources
+	index map[string]uint32
+	bytes int // of names
+}
+
+// packed is a Job.
+type packed struct {
+	id                        string
+	submit, duration          float64
+	gpus, line, model, source uint32 // the last two are indices of names
+}
+
+func (l *jobs) add(j Job) {
+	const part = 4096
+	if l.n%part == 0 {
+		l.parts = append(l.parts, make([]packed, 0, part))
+	}
+	last := &l.parts[len(l.parts)-1]
+	*last = append(*last, packed{j.ID, j.Submit, j.Duration, uint32(j.GPUs), uint32(j.Line), l.name(j.Model), l.name(j.Source)})
+	l.n++
+}
+
+// name is the index of a name, of which a copy is kept: the row's memory is larger.
+func (l *jobs) name(s string) uint32 {
+	i, ok := l.index[s]
+	if !ok {
+		i, s = uint32(len(l.names)), strings.Clone(s)
+		l.names, l.index[s] = append(l.names, s), i
+		l.bytes += len(s)
+	}
+	return i
+}
+
+func (l *jobs) all() []Job {
+	out := make([]Job, 0, l.n)
+	for _, part := range l.parts {
+		for _, j := range part {
+			out = append(out, Job{j.id, j.submit, j.duration, int(j.gpus), l.names[j.model], l.names[j.source], int(j.line)})
+		}
+	}
+	return out
+}
+
 type parser struct {
 	name   string
 	o      Options
@@ -164,8 +218,8 @@ type parser struct {
 
 	line   int            // where the last row began
 	seen   map[string]int // lines of ids
-	texts  map[string]string
-	jobs   []Job
+	ids    int            // bytes of these
+	jobs   jobs
 	report Report
 	bad    collector // in strict mode; with Lenient the first ones, in case that nothing is left
 	badRow bool
@@ -268,14 +322,25 @@ func (p *parser) rows() error {
 		default:
 			p.badRow = false
 			if j := p.job(row); !p.badRow {
-				p.jobs = append(p.jobs, j)
+				p.jobs.add(j)
 			}
 		}
 		p.report.Rows++
-		if len(p.jobs) == 0 && p.report.Rows >= hopeless {
+		switch {
+		case p.jobs.n == 0 && p.report.Rows >= hopeless:
 			return p.fatal(p.line, 1, "", "stopped: not one of %d rows is a job", hopeless)
+		case p.report.Rows > maxRows:
+			return p.tooMuch("more than %d rows", maxRows)
+		case p.ids+p.jobs.bytes > maxNames:
+			return p.tooMuch("ids, models and sources of more than %d MiB", maxNames>>20)
 		}
 	}
+}
+
+// tooMuch is a fatal problem of a file that is too long, at the row that is one too many.
+func (p *parser) tooMuch(format string, args ...any) error {
+	_ = p.fatal(p.line, 1, "", format, args...)
+	return p.bad.err(fmt.Sprintf("head -n %d FILE has the header and the rows before", p.line-1))
 }
 
 // problem records what is wrong with the row that is being read.
@@ -344,14 +409,10 @@ func (p *parser) text(row []string, key string) string {
 		p.at(row, key, NotText, "%s %s is not printable text", key, quote(s))
 		return ""
 	case key == "id":
+		p.ids += len(s)
 		return strings.Clone(s) // the row's memory is larger
 	}
-	same, ok := p.texts[s]
-	if !ok {
-		same = strings.Clone(s)
-		p.texts[same] = same
-	}
-	return same
+	return s
 }
 
 // layouts are how dates are written, without a zone in UTC.
@@ -468,12 +529,14 @@ func number(s string) (float64, bool) {
 
 func (p *parser) finish() (*Trace, *Report, error) {
 	switch {
-	case p.bad.total > 0 && (!p.o.Lenient || len(p.jobs) == 0):
-		return nil, nil, &InvalidError{Problems: p.bad.shown, Total: p.bad.total, Jobs: len(p.jobs)}
-	case len(p.jobs) == 0:
+	case p.bad.total > 0 && (!p.o.Lenient || p.jobs.n == 0):
+		return nil, nil, &InvalidError{Problems: p.bad.shown, Total: p.bad.total, Jobs: p.jobs.n}
+	case p.jobs.n == 0:
 		return nil, nil, p.fatal(p.line, 1, "", "a header and no job")
 	}
-	t := New(p.name, p.jobs)
+	p.seen = nil // its memory is wanted
+	t := New(p.name, p.jobs.all())
+	p.jobs = jobs{}
 	if p.dates != nil && *p.dates {
 		first := t.Jobs[0].Submit
 		whole := math.Floor(first)
@@ -482,7 +545,8 @@ func (p *parser) finish() (*Trace, *Report, error) {
 			t.Jobs[i].Submit -= first
 		}
 	}
-	return t, &p.report, nil
+	report := p.report // without the rest of the parser
+	return t, &report, nil
 }
 
 func plural(n int) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/inabench/inabench/internal/heap"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -352,4 +353,62 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("(-first +again):\n%s", diff)
 		}
 	})
+}
+
+// many is a trace of so many rows, each made when it is read.
+type many struct {
+	rows, next int
+	text       []byte
+}
+
+func (m *many) Read(p []byte) (int, error) {
+	if len(m.text) == 0 {
+		switch {
+		case m.next > m.rows:
+			return 0, io.EOF
+		case m.next == 0:
+			m.text = []byte("job_id,submit_s,duration_s,gpus,model,source\n")
+		default:
+			m.text = fmt.Appendf(m.text, "application_1506638472019_%d,%d,60,8,vgg16,philly/7f04ca\n", m.next, m.next)
+		}
+		m.next++
+	}
+	n := copy(p, m.text)
+	m.text = m.text[n:]
+	return n, nil
+}
+
+// TestManyRows: as many rows as may be fit a small machine, and one more is refused.
+func TestManyRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: a million rows")
+	}
+	grown := heap.Watch()
+	tr, how, err := Read("many", &many{rows: maxRows}, Options{})
+	if most := grown(); most > 240<<20 {
+		t.Errorf("%d MiB for %d rows", most>>20, maxRows)
+	}
+	if err != nil || len(tr.Jobs) != maxRows || how.Rows != maxRows {
+		t.Fatalf("%v, %v", how, err)
+	}
+	if want := (Job{"application_1506638472019_7", 7, 60, 8, "vgg16", "philly/7f04ca", 8}); tr.Jobs[6] != want {
+		t.Errorf("%+v, want %+v", tr.Jobs[6], want)
+	}
+	_, _, err = Read("many", &many{rows: 3 * maxRows}, Options{})
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) || err.Error() != "many:1000002:1: more than 1000000 rows" || invalid.Hint() != "head -n 1000001 FILE has the header and the rows before" {
+		t.Errorf("%v: %q", err, tomlfile.HintOf(err))
+	}
+}
+
+// TestManyNames: names are bounded together, whatever one has.
+func TestManyNames(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("job_id,submit_s,duration_s,gpus\n")
+	for i := range maxNames/200 + 2 {
+		fmt.Fprintf(&text, "%0200d,%d,60,8\n", i, i)
+	}
+	if _, _, err := Read("long", strings.NewReader(text.String()), Options{Lenient: true}); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Errorf("%v", err)
+	}
 }

@@ -62,11 +62,21 @@ func (c Changes) String() string {
 // Apply returns the changed trace and leaves the given one alone. It is an error if
 // numbers make no sense, or if no job is left.
 func (x Transform) Apply(t *Trace) (*Trace, Changes, error) {
+	out := &Trace{Name: t.Name, Origin: t.Origin, Jobs: slices.Clone(t.Jobs)}
+	c, err := x.ApplyTo(out)
+	if err != nil {
+		return nil, c, err
+	}
+	return out, c, nil
+}
+
+// ApplyTo is Apply in place, for a trace that nobody needs any more as it was. After an error it is neither of both.
+func (x Transform) ApplyTo(out *Trace) (Changes, error) {
 	var c Changes
 	if err := x.Check(); err != nil {
-		return nil, c, fmt.Errorf("transform trace %s: %w", t.Name, err)
+		return c, fmt.Errorf("transform trace %s: %w", out.Name, err)
 	}
-	out := &Trace{Name: t.Name, Origin: t.Origin, Jobs: slices.Clone(t.Jobs)}
+	all := len(out.Jobs)
 	keep := func(dropped *int, ok func(*Job) bool) {
 		n := len(out.Jobs)
 		out.Jobs = slices.DeleteFunc(out.Jobs, func(j Job) bool { return !ok(&j) })
@@ -98,10 +108,10 @@ func (x Transform) Apply(t *Trace) (*Trace, Changes, error) {
 		c.AfterFirst = n - x.First
 	}
 	if len(out.Jobs) == 0 {
-		return nil, c, fmt.Errorf("transform trace %s: no job is left of %d: %s", t.Name, len(t.Jobs), c)
+		return c, fmt.Errorf("transform trace %s: no job is left of %d: %s", out.Name, all, c)
 	}
 	x.times(out)
-	return out, c, nil
+	return c, nil
 }
 
 // Check says which of the numbers make no sense.
@@ -128,10 +138,10 @@ func (x Transform) Check() error {
 	return nil
 }
 
-// sample draws n jobs and keeps their order: every subset has the same chance.
+// sample draws n jobs, in place, and keeps their order: every subset has the same chance.
 func sample(jobs []Job, n int, seed uint64) []Job {
 	r := rand.New(rand.NewPCG(seed, 0x7361_6d70_6c65))
-	out := make([]Job, 0, n)
+	out := jobs[:0]
 	for i := range jobs {
 		if r.Uint64N(uint64(len(jobs)-i)) < uint64(n-len(out)) {
 			out = append(out, jobs[i])
