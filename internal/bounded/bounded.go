@@ -116,14 +116,23 @@ func OpenOwn(path string) (*os.File, error) {
 }
 
 func open(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
+	return OpenFile(path, os.O_RDONLY|flags, 0)
+}
+
+// OpenFile is os.OpenFile for a regular file, or one that is made. It waits for nobody at the other end of a FIFO: the error
+// wraps ErrIrregular.
+func OpenFile(path string, flags int, perm fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY, perm)
+	if errors.Is(err, unix.ENXIO) { // a FIFO that nobody reads, or a socket
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrIrregular}
+	}
 	if err != nil {
 		return nil, err
 	}
 	st, err := f.Stat()
 	if err == nil {
 		if irregular := Regular(st.Mode()); irregular != nil {
-			err = &fs.PathError{Op: "read", Path: path, Err: irregular}
+			err = &fs.PathError{Op: "open", Path: path, Err: irregular}
 		}
 	}
 	if err != nil {

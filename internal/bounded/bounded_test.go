@@ -89,6 +89,15 @@ func TestReadFile(t *testing.T) {
 			t.Errorf("%s: it waits", name)
 		}
 	}
+	for name, want := range map[string]error{"file": nil, "new": nil, "device": ErrIrregular, "fifo": ErrIrregular, "none/new": os.ErrNotExist} {
+		for _, how := range []int{os.O_WRONLY, os.O_RDWR} {
+			f, err := OpenFile(at(name), how|os.O_CREATE|os.O_APPEND, 0o600)
+			if !errors.Is(err, want) {
+				t.Errorf("%s, to be written: %v, want %v", name, err, want)
+			}
+			f.Close()
+		}
+	}
 	for name, want := range map[string]error{"file": nil, "link": ErrIrregular, "fifo": ErrIrregular} {
 		f, err := OpenOwn(at(name))
 		if !errors.Is(err, want) {

@@ -400,7 +400,7 @@ func Resume(dir, run string) (*Journal, error) {
 	if err := checkRun(run); err != nil {
 		return fail(err)
 	}
-	f, err := os.OpenFile(file(dir, run), os.O_RDWR|os.O_APPEND, 0)
+	f, err := bounded.OpenFile(file(dir, run), os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return fail(err)
 	}
@@ -619,7 +619,7 @@ func List(dir string) ([]Found, error) {
 		if !ok || checkRun(run) != nil {
 			continue
 		}
-		f, err := os.Open(filepath.Join(dir, e.Name()))
+		f, err := bounded.Open(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it is over
 		}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/inabench/inabench/internal/bounded"
 )
 
@@ -323,6 +325,29 @@ func TestNothingBegun(t *testing.T) {
 		if found, err := List(dir); err != nil || len(found) != 0 {
 			t.Errorf("%q: %+v, %v", text, found, err)
 		}
+	}
+}
+
+// TestFIFO: a FIFO in a journal's place is one that cannot be read, and nobody waits for it.
+func TestFIFO(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "R.jsonl"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if found, err := List(dir); err != nil || len(found) != 1 || found[0].Live || !errors.Is(found[0].Err, bounded.ErrIrregular) {
+			t.Errorf("list: %+v, %v", found, err)
+		}
+		if _, err := Resume(dir, "R"); !errors.Is(err, bounded.ErrIrregular) {
+			t.Errorf("resume: %v", err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for a writer")
 	}
 }
 
