@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/training"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/placement/workload"
@@ -450,7 +451,7 @@ func tells(p planned, repeat int) told { return told{strings.Join(p.Labels, " ")
 
 // told adds n lines to a file of the run directory.
 func (r *run) told(file string, n int, line func(i int) any) error {
-	f, err := os.OpenFile(filepath.Join(r.dir.Path, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	f, err := bounded.OpenFile(filepath.Join(r.dir.Path, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (d *Dir) begin(rec *Record) error {
 // lockedFile makes a file and locks it. Whoever asks whether it is locked (Running) holds a lock of
 // their own for that moment. Where there are no locks, nobody can be told.
 func lockedFile(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	f, err := bounded.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (d *Dir) reserve(n int64) {
 	if n *= 2; n <= d.reserved.Load() {
 		return
 	}
-	f, err := os.OpenFile(filepath.Join(d.Path, reserveFile), os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := bounded.OpenFile(filepath.Join(d.Path, reserveFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}
@@ -550,7 +550,7 @@ func WriteAtomically(path string, data []byte) (err error) {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
+	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

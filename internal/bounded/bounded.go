@@ -2,8 +2,9 @@
 // other users say is never kept beyond a size, and never waited for beyond a time.
 //
 // Whoever reads such bytes uses these functions instead of io.ReadAll, os.ReadFile, bufio.Scanner
-// and the like, which grow with what they are given. A test of this package looks through the whole
-// module, by types, for readers that do not.
+// and the like, which grow with what they are given, and of os.Open and os.OpenFile, which wait for the other
+// end of a FIFO. A test of this package looks through the whole module, by types, for readers and openers that
+// do not.
 package bounded
 
 import (
@@ -122,9 +123,13 @@ func open(path string, flags int) (*os.File, error) {
 // OpenFile is os.OpenFile for a regular file, or one that is made. It waits for nobody at the other end of a FIFO: the error
 // wraps ErrIrregular.
 func OpenFile(path string, flags int, perm fs.FileMode) (*os.File, error) {
+	op := "open"
+	if flags&unix.O_ACCMODE == os.O_RDONLY {
+		op = "read"
+	}
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY, perm)
 	if errors.Is(err, unix.ENXIO) { // a FIFO that nobody reads, or a socket
-		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrIrregular}
+		return nil, &fs.PathError{Op: op, Path: path, Err: ErrIrregular}
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +137,7 @@ func OpenFile(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	st, err := f.Stat()
 	if err == nil {
 		if irregular := Regular(st.Mode()); irregular != nil {
-			err = &fs.PathError{Op: "open", Path: path, Err: irregular}
+			err = &fs.PathError{Op: op, Path: path, Err: irregular}
 		}
 	}
 	if err != nil {

@@ -467,7 +467,7 @@ var Watch = func() {}
 
 // syncDir makes the names in a directory last.
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

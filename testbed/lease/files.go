@@ -132,7 +132,7 @@ func (d Dir) Create(_ context.Context, name string, data []byte) (time.Time, err
 
 // Rewrite implements Files.
 func (d Dir) Rewrite(_ context.Context, name string, data []byte) (time.Time, error) {
-	f, err := os.OpenFile(d.file(name), os.O_WRONLY, 0)
+	f, err := bounded.OpenFile(d.file(name), os.O_WRONLY, 0)
 	if err != nil {
 		return time.Time{}, err
 	}

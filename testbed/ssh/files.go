@@ -330,7 +330,7 @@ func (c *Client) Sum(ctx context.Context, remote string) (size int64, sum string
 // there; a program that is running from the old one goes on with it.
 func (c *Client) Upload(ctx context.Context, local, remote string, mode fs.FileMode) error {
 	doing := fmt.Sprintf("upload %s to %s", local, remote)
-	f, err := os.Open(local)
+	f, err := bounded.Open(local)
 	if err != nil {
 		return c.errorf("%s: %w", doing, err)
 	}
@@ -369,7 +369,7 @@ const uploads = 8
 // which holds the beginning of its SHA-256: the same file is never copied twice,
 // and hosts that share a home directory get it once. It is relative to the home.
 func EnsureFile(ctx context.Context, clients []*Client, local string) (string, error) {
-	f, err := os.Open(local)
+	f, err := bounded.Open(local)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -113,17 +115,17 @@ func wantTree(t *testing.T, dir string, want ...string) {
 func TestUploadCancelled(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.connect(t)
-	fifo := filepath.Join(t.TempDir(), "fifo") // a local file that does not come to its end
+	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.Upload(t.Context(), fifo, "dir/file", 0o600); !errors.Is(err, bounded.ErrIrregular) {
+		t.Errorf("a FIFO: %v", err)
+	}
+	r, w := io.Pipe() // does not come to its end
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
-	go func() { result <- c.Upload(ctx, fifo, "dir/file", 0o600) }()
-	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	go func() { result <- c.UploadFrom(ctx, r, "dir/file", 0o600) }()
 	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type epochLine struct {
 
 // openEpoch begins the next epoch.
 func openEpoch(path string) (*epochFile, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := bounded.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEpoch, err)
 	}

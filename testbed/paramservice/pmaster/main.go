@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/internal/rpc"
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/testbed/paramservice/control"
@@ -166,7 +167,7 @@ func (p *process) run(ctx context.Context, s *Setup, in *bufio.Scanner) (err err
 		return errors.New("no file for the epoch (state)")
 	}
 	if s.Log != "" {
-		f, err := os.OpenFile(s.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		f, err := bounded.OpenFile(s.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return fmt.Errorf("log: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 type own struct{ io.Reader }
@@ -34,6 +35,21 @@ func reads(r io.Reader, f fs.FS, cmd *exec.Cmd, resp *http.Response) {
 	read := io.ReadAll                          // want `io.ReadAll`
 	read(r)
 	new(bufio.Scanner).Buffer(nil, 0)
+
+	path := os.Args[1]
+	os.Open(path)                                     // want `os.Open may wait`
+	os.Open("runs/x")                                 // want `os.Open may wait`
+	os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666) // want `os.OpenFile may wait`
+	os.OpenFile(path, len(path), 0o666)               // want `os.OpenFile may wait`
+	open := os.Open                                   // want `os.Open may wait`
+	open(path)
+
+	// The kernel's, new, or a directory.
+	os.Open("/proc")
+	os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	os.OpenFile("/dev/pts/"+path, os.O_RDWR, 0)
+	os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 
 	// Bounded, or of what is in memory already.
 	io.Copy(io.Discard, r)
