@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
@@ -276,7 +277,7 @@ func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output
 			if len(text) == 0 {
 				continue
 			}
-			f, err := os.OpenFile(filepath.Join(dir, o.Name+"."+name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+			f, err := bounded.OpenFile(filepath.Join(dir, o.Name+"."+name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 			if err != nil {
 				return err
 			}
