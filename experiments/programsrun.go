@@ -3,6 +3,7 @@ package experiments
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,7 +90,7 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	if kerr := r.evidence(ctx, repeat, outputs); err == nil {
 		err = kerr
 	}
-	healthy, cancel := afterwards(ctx, 2*time.Second, 2*time.Minute)
+	healthy, cancel := tb.Leaving(ctx, 2*time.Minute)
 	health, herr := tb.Health(healthy)
 	cancel()
 	point.Health = health
@@ -293,17 +294,29 @@ func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output
 // long as a megabyte or two a second take, and somebody waits.
 const lastKept = 64 << 10
 
-// clean writes a text without secrets. Once the run is interrupted it leaves out all but the end.
+// clean writes a text without secrets. Once the run is interrupted it leaves out all but the end, and of a document that was
+// cut off everything: its environment is not known for one.
 func clean(ctx context.Context, w io.Writer, text []byte) error {
+	if ctx.Err() != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && !json.Valid(text) {
+		_, err := fmt.Fprintf(w, "(interrupted: %d bytes are not kept)\n", len(text))
+		return err
+	}
 	text = program.Evidence(text)
 	for piece := range program.Pieces(text) {
-		if len(text) > lastKept && ctx.Err() != nil {
-			left := len(text) - lastKept
-			_, lines, _ := bytes.Cut(text[left:], []byte("\n")) // half a secret is not known for one
-			_, err := fmt.Fprintf(w, "(interrupted: some %d bytes are not kept)\n%s", left, program.Redact(lines))
-			return err
+		cleaned := make(chan []byte, 1)
+		go func() { cleaned <- program.Redact(piece) }()
+		interrupted := ctx.Done()
+		if len(text) <= lastKept {
+			interrupted = nil
 		}
-		if _, err := w.Write(program.Redact(piece)); err != nil {
+		select {
+		case b := <-cleaned:
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		case <-interrupted:
+			end := program.Tail(text, lastKept)
+			_, err := fmt.Fprintf(w, "(interrupted: %d bytes are not kept)\n%s", len(text)-len(end), program.Redact(end))
 			return err
 		}
 		text = text[len(piece):]

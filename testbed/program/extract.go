@@ -73,7 +73,7 @@ func (r *Rule) Check() error {
 const maxDocument = 4 << 20
 
 // mostFound is how many numbers a rule may find.
-const mostFound = 100_000
+const mostFound = 1_000_000
 
 // Extract applies rules to output. A rule that finds nothing, or what is not a number, is an
 // error: a figure that is missing must not look like one that is 0. sum_errors that are not 0 make
@@ -88,7 +88,11 @@ func Extract(text []byte, rules []Rule) (*Reading, error) {
 		}
 		var found []string
 		if rule.Regexp != "" {
-			for _, m := range regexp.MustCompile("(?m)"+rule.Regexp).FindAllSubmatch(text, mostFound+1) {
+			most := mostFound + 1
+			if rule.Take == "first" && rule.Metric != "sum_errors" {
+				most = 1
+			}
+			for _, m := range regexp.MustCompile("(?m)"+rule.Regexp).FindAllSubmatch(text, most) {
 				found = append(found, string(m[1]))
 			}
 		} else {

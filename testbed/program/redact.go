@@ -54,19 +54,16 @@ func Redact(text []byte) []byte {
 	return out
 }
 
-// A piece of a text is at least so long, and at most mostPiece where no line ends that a secret could not go past, bytes.
-const (
-	leastPiece = 256 << 10
-	mostPiece  = 4 << 20
-)
+// leastPiece is how long a piece of a text is at least, bytes.
+const leastPiece = 256 << 10
 
 // Pieces are a text in parts whose secrets can be taken out one by one, which takes a second for a megabyte: whoever
-// waits, and memory, are spared. A part ends with a line; a private key, and an option whose value may stand on the next
-// line, are not taken apart.
+// waits, and memory, are spared. A part ends with a line, where nothing that Redact takes out goes on: what has no such place
+// is one part.
 func Pieces(text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(text) > 0 {
-			n := pieceEnd(text)
+			n := cut(text, leastPiece)
 			if !yield(text[:n:n]) {
 				return
 			}
@@ -75,43 +72,62 @@ func Pieces(text []byte) iter.Seq[[]byte] {
 	}
 }
 
-// pieceEnd is where the first piece of a text ends.
-func pieceEnd(text []byte) int {
-	line := leastPiece // where a line ends at which the text could be taken apart
-	for {
-		if line >= len(text) {
-			return len(text)
-		}
-		end := bytes.IndexByte(text[line:], '\n')
-		if end < 0 {
-			return len(text)
-		}
-		last := text[max(0, bytes.LastIndexByte(text[:line+end], '\n')) : line+end]
-		line += end + 1
-		if line > mostPiece || !mayGoOn(last, text[line:]) {
-			break
-		}
+// Tail is the end of a text, of at most so many bytes, that begins where a piece could.
+func Tail(text []byte, most int) []byte {
+	if len(text) <= most {
+		return text
 	}
-	key := bytes.LastIndex(text[:line], []byte("-----BEGIN "))
-	if key < 0 || bytes.Contains(text[key:line], []byte("-----END ")) {
-		return line
-	}
-	end := bytes.Index(text[line:], []byte("-----END "))
-	if end < 0 {
-		return len(text)
-	}
-	line += end
-	if end = bytes.IndexByte(text[line:], '\n'); end < 0 {
-		return len(text)
-	}
-	return line + end + 1
+	return text[cut(text, len(text)-most):]
 }
 
-// mayGoOn says whether the value of an option in a line may stand on the next one: as an element of a list.
+// cut is the first place of a text, from a byte on, at which a line begins and Redact of both parts comes to the same as of
+// the whole; the end, if there is none.
+func cut(text []byte, from int) int {
+	for at := from; at < len(text); {
+		end := bytes.IndexByte(text[at:], '\n')
+		if end < 0 {
+			break
+		}
+		line := text[bytes.LastIndexByte(text[:at+end], '\n')+1 : at+end]
+		at += end + 1
+		switch {
+		case mayGoOn(line, text[at:]):
+		case inKey(text[:at]):
+			end := bytes.Index(text[at:], []byte("-----END"))
+			if end < 0 {
+				return len(text)
+			}
+			at += end
+		case apart(text, at):
+			return at
+		}
+	}
+	return len(text)
+}
+
+// mayGoOn says whether a line and the rest of a text may be elements of one list, which may be longer than what apart looks
+// at.
 func mayGoOn(line, rest []byte) bool {
-	line, rest = bytes.TrimRight(line, " \t\r"), bytes.TrimLeft(rest[:min(len(rest), 100)], " \t\r\n")
-	return len(line) > 0 && bytes.IndexByte([]byte("\"',"), line[len(line)-1]) >= 0 ||
-		len(rest) > 0 && bytes.IndexByte([]byte("\"',-\\"), rest[0]) >= 0
+	line, rest = bytes.TrimSpace(line), bytes.TrimSpace(rest[:min(len(rest), 100)])
+	return len(line) > 0 && bytes.IndexByte([]byte("\"',[{"), line[len(line)-1]) >= 0 ||
+		len(rest) == 0 || bytes.IndexByte([]byte("\"',-\\"), rest[0]) >= 0
+}
+
+// inKey says whether a text ends within a private key.
+func inKey(text []byte) bool {
+	i := bytes.LastIndex(text, []byte("PRIVATE KEY"))
+	if i < 0 {
+		return false
+	}
+	before := text[max(0, i-120):i]
+	return bytes.LastIndex(before, []byte("-----BEGIN")) > bytes.LastIndex(before, []byte("-----END"))
+}
+
+// apart says whether what stands around a place of a text loses the same, taken apart there or not.
+func apart(text []byte, at int) bool {
+	const around = 2 << 10
+	from, to := max(0, at-around), min(len(text), at+around)
+	return bytes.Equal(redact(text[from:to]), slices.Concat(redact(text[from:at]), redact(text[at:to])))
 }
 
 // redact is Redact of a piece.
