@@ -216,7 +216,7 @@ func (e *Evidence) tuned(say func(string)) verdict {
 // ranks that all-reduced so much.
 func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64, ranks int) float64 {
 	if len(l.Calls) > 0 {
-		return l.calledPart(lines)
+		return l.calledPart(lines, ranks)
 	}
 	others := 0.0
 	for _, a := range lines {
@@ -228,29 +228,45 @@ func (l *JobLog) allReducedPart(lines []Algorithm, allReduced float64, ranks int
 }
 
 // calledPart is which part of the bytes that a process reduced between hosts all-reduces are, as its calls say: the least
-// of all processes.
-func (l *JobLog) calledPart(lines []Algorithm) float64 {
+// of all processes, of as much as the busiest reduced. Calls that lost the beginning of their line, where lines of several
+// ranks ran into each other, are nobody's. What NCCL chose for other reductions of which there is no call counts, too.
+func (l *JobLog) calledPart(lines []Algorithm, ranks int) float64 {
 	type reduced struct{ all, others float64 }
 	processes, nodes := map[string]reduced{}, l.nodes()
 	through, whole := l.throughSwitches(lines, nodes), saysWhole(lines)
+	called := map[said]bool{}
 	for of, s := range l.reduced {
-		if of.Ranks == 1 || nodes[of] == 1 {
-			continue
-		}
 		p := processes[of.Process]
-		p.all += s.bytes
+		between := of.Ranks != 1 && nodes[of] != 1
+		if between {
+			p.all += s.bytes
+		}
 		for kind, times := range s.others {
-			if !through[kind.said(whole)] {
+			called[kind.said(whole)] = true
+			if between && !through[kind.said(whole)] {
 				p.all += kind.reduces() * float64(times)
 				p.others += kind.reduces() * float64(times)
 			}
 		}
 		processes[of.Process] = p
 	}
+	if len(processes) > 1 {
+		delete(processes, "")
+	}
+	uncalled := 0.0
+	for _, a := range lines {
+		if reducing(a.Collective) && !a.inNetwork() && !called[said{a.Collective, a.Bytes}] {
+			uncalled += a.reduces(ranks) * float64(a.Count) / float64(max(1, len(processes)))
+		}
+	}
+	most := 0.0
+	for _, p := range processes {
+		most = max(most, p.all)
+	}
 	part := 1.0
 	for _, p := range processes {
-		if p.others > 0 {
-			part = min(part, (p.all-p.others)/p.all)
+		if others := p.others + uncalled; others > 0 {
+			part = min(part, 1-others/(most+uncalled))
 		}
 	}
 	return part

@@ -352,10 +352,15 @@ func (l *JobLog) call(process string, m []string) {
 	}
 }
 
-// reduce counts a call that reduces, unless it is the same line again.
+// reduce counts a call that reduces. The same line again adds nothing to what speaks for switches, an all-reduce: it may be
+// printed twice. It counts for others: in a CUDA graph calls with the same buffers have one number.
 func (l *JobLog) reduce(c Call, op uint64, text string) {
 	of := c.communicator()
 	s := l.reduced[of]
+	if s == nil && len(l.reduced) == mostCalls {
+		l.lose()
+		return
+	}
 	if s == nil {
 		s = &sum{others: map[Call]int{}}
 		l.reduced[of] = s
@@ -363,7 +368,7 @@ func (l *JobLog) reduce(c Call, op uint64, text string) {
 	switch {
 	case s.last == nil || op > s.op:
 		s.op, s.last = op, map[string]bool{}
-	case op < s.op || s.last[text]:
+	case op < s.op || s.last[text] && c.Collective == "AllReduce":
 		return
 	case len(s.last) == mostFacts:
 		l.lose()

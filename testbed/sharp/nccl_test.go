@@ -220,6 +220,13 @@ func TestSharded(t *testing.T) {
 			text := log + reduced(version, c.collective, c.comm, c.count, c.algorithm, 40)
 			t.Run(version+" "+c.name, func(t *testing.T) { wanted(t, text, nil, c.want, c.says) })
 		}
+		short := reduced(version, "Reduce", another, 1, ring, 1)
+		torn := strings.Replace(short, "node1:4100:4100 [0] NCCL INFO Reduce: opCount", "streamNCCL INFO Reduce: opCount", 1)
+		t.Run(version+" a line that lost its head", func(t *testing.T) { wanted(t, log+short+torn, nil, results.Pass, "COLLNET_DIRECT") })
+		idle := strings.ReplaceAll(short, "node1:4100", "node2:77")
+		t.Run(version+" a rank that reduces little", func(t *testing.T) { wanted(t, log+idle, nil, results.Pass, "COLLNET_DIRECT") })
+		graph := regexp.MustCompile(`opCount [0-9a-f]+`).ReplaceAllString(reduced(version, "ReduceScatter", another, 1<<25, ring, 40), "opCount 10")
+		t.Run(version+" calls in a graph, with one number", func(t *testing.T) { wanted(t, log+graph, nil, results.Inconclusive, few) })
 		both := log + reduced(version, "ReduceScatter", another, 1<<25, nvls, 40) + reduced(version, "ReduceScatter", within, 1<<25, nvls, 40)
 		t.Run(version+" ReduceScatter within and between hosts", func(t *testing.T) { wanted(t, both, nil, results.Inconclusive, few) })
 		part := log + reduced(version, "AllReduce", same, 1<<20, ring, 20) + reduced(version, "Reduce", another, 1<<21, ring, 10)
