@@ -21,7 +21,7 @@ func TestFIFOForSamples(t *testing.T) {
 		if Running(dir) {
 			t.Error("it is running")
 		}
-		if _, err := (&Dir{Path: dir}).samples(nil); err == nil {
+		if _, err := (&Dir{Path: dir}).Samples(); err == nil {
 			t.Error("samples of a FIFO")
 		}
 		if err := os.Remove(filepath.Join(dir, SamplesFile)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,15 +18,75 @@ import (
 
 // Samples reads all samples of the run. A last line that was cut off is left out:
 // it is where a crash or a full disk ended the file.
-func (d *Dir) Samples() ([]Sample, error) { return d.samples(nil) }
+func (d *Dir) Samples() (all []Sample, err error) {
+	err = d.samples(func(s *Sample) { all = append(all, *s) })
+	return all, err
+}
 
-// SamplesDrawn are those of Samples that WriteReport draws, which are few: others take no memory.
+// SamplesDrawn are those of Samples that WriteReport draws. Others take no memory, and of very many these are some: of each
+// counter those that are so far apart that all find room.
 func (d *Dir) SamplesDrawn(rec *Record) ([]Sample, error) {
 	links := map[string]bool{}
 	for _, l := range rec.Topology.Links {
 		links[l.Name] = true
 	}
-	return d.samples(func(s *Sample) bool { return s.held() || s.carried() && links[s.Of] })
+	var drawn few
+	err := d.samples(func(s *Sample) {
+		if s.held() || s.carried() && links[s.Of] {
+			drawn.add(s)
+		}
+	})
+	return drawn.kept, err
+}
+
+// mostDrawn is how many samples are kept to be drawn: 40 MB. A plot has some hundred of each counter.
+const mostDrawn = 400_000
+
+// few are samples of which there are never more than mostDrawn.
+type few struct {
+	kept  []Sample
+	apart float64 // s, at least, between two of a counter
+	last  map[counterOf]float64
+	full  bool // there are too many counters
+}
+
+// counterOf is what a sample is a reading of.
+type counterOf struct{ source, metric, of string }
+
+func (f *few) add(s *Sample) {
+	if f.full || !f.spare(s) {
+		return
+	}
+	if f.kept = append(f.kept, *s); len(f.kept) < mostDrawn {
+		return
+	}
+	first, last := s.T, s.T
+	for i := range f.kept {
+		first, last = min(first, f.kept[i].T), max(last, f.kept[i].T)
+	}
+	f.apart = max(f.apart, (last-first)/1000)
+	for range 12 { // after which one of each counter is left
+		f.last = map[counterOf]float64{}
+		f.kept = slices.DeleteFunc(f.kept, func(s Sample) bool { return !f.spare(&s) })
+		if len(f.kept) <= mostDrawn/2 {
+			return
+		}
+		f.apart *= 2
+	}
+	f.full = true
+}
+
+// spare says whether a sample is far enough from the one before of its counter, which it is from then on.
+func (f *few) spare(s *Sample) bool {
+	if f.last == nil {
+		return true
+	}
+	k := counterOf{s.Source, s.Metric, s.Of}
+	if last, ok := f.last[k]; ok && s.T <= last+f.apart {
+		return false
+	}
+	f.last[k] = s.T
+	return true
 }
 
 // held says whether a sample counts for how long aggregators were held, and carried whether it counts what
@@ -33,30 +94,31 @@ func (d *Dir) SamplesDrawn(rec *Record) ([]Sample, error) {
 func (s *Sample) held() bool    { return s.Metric == "job_hold_seconds" && !s.Gauge }
 func (s *Sample) carried() bool { return s.Unit == "B" && !s.Gauge }
 
-func (d *Dir) samples(keep func(*Sample) bool) ([]Sample, error) {
+func (d *Dir) samples(add func(*Sample)) error {
 	path := filepath.Join(d.Path, SamplesFile)
 	f, err := bounded.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read samples: %w", err)
+		return fmt.Errorf("read samples: %w", err)
 	}
 	defer f.Close()
-	samples, err := readSamples(f, keep)
-	if err != nil {
-		return samples, fmt.Errorf("read samples %s: %w", path, err)
+	if err := readSamples(f, add); err != nil {
+		return fmt.Errorf("read samples %s: %w", path, err)
 	}
-	return samples, nil
+	return nil
 }
 
 // ReadSamples reads lines of samples.jsonl. A last line without its newline that
 // does not parse is left out; any other bad line is an error with its number, and
 // the samples before it are returned.
-func ReadSamples(r io.Reader) ([]Sample, error) { return readSamples(r, nil) }
+func ReadSamples(r io.Reader) (all []Sample, err error) {
+	err = readSamples(r, func(s *Sample) { all = append(all, *s) })
+	return all, err
+}
 
-func readSamples(r io.Reader, keep func(*Sample) bool) ([]Sample, error) {
-	var out []Sample
+func readSamples(r io.Reader, add func(*Sample)) error {
 	words := words{}
 	in := bufio.NewReaderSize(r, 1<<16)
 	for n := 1; ; n++ {
@@ -68,7 +130,7 @@ func readSamples(r io.Reader, keep func(*Sample) bool) ([]Sample, error) {
 		}
 		whole := err == nil
 		if err != nil && err != io.EOF {
-			return out, err
+			return err
 		}
 		if text := bytes.TrimSpace(line); len(text) > 0 {
 			var s Sample
@@ -79,13 +141,13 @@ func readSamples(r io.Reader, keep func(*Sample) bool) ([]Sample, error) {
 			}
 			switch {
 			case bad != nil && whole:
-				return out, fmt.Errorf("line %d: %w", n, bad)
-			case bad == nil && (keep == nil || keep(&s)):
-				out = append(out, s)
+				return fmt.Errorf("line %d: %w", n, bad)
+			case bad == nil:
+				add(&s)
 			}
 		}
 		if !whole {
-			return out, nil
+			return nil
 		}
 	}
 }

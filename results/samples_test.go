@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -168,5 +169,44 @@ func BenchmarkReport(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(most())/1e6, "heap-MB")
+	}
+}
+
+// Of more samples than are drawn there are some of each counter, from the beginning to the end, in bounded memory; of fewer all.
+func TestFew(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		counters, times  int
+		step             float64
+		least, mostOfOne int
+	}{
+		{"few", 10, 100, .1, 100, 100},
+		{"many times", 3, 200_000, .001, 400, 200_000},
+		{"many counters", 10_000, 60, 1, 5, 60},
+		{"too many counters", 500_000, 1, 1, 0, 1},
+		{"no time", 3, 150_000, 0, 1, 150_000},
+	} {
+		var f few
+		for i := range test.times {
+			for c := range test.counters {
+				f.add(&Sample{T: float64(i) * test.step, Source: "s", Metric: "m", Of: strconv.Itoa(c), Value: float64(i)})
+				if len(f.kept) > mostDrawn {
+					t.Fatalf("%s: %d are kept", test.name, len(f.kept))
+				}
+			}
+		}
+		per, last := map[string]int{}, 0.0
+		for _, s := range f.kept {
+			per[s.Of]++
+			last = max(last, s.T)
+		}
+		for c := range test.counters {
+			if n := per[strconv.Itoa(c)]; n < test.least || n > test.mostOfOne {
+				t.Fatalf("%s: %d of counter %d", test.name, n, c)
+			}
+		}
+		if whole := float64(test.times-1) * test.step; !f.full && last < .9*whole {
+			t.Errorf("%s: the last is at %g s of %g", test.name, last, whole)
+		}
 	}
 }
