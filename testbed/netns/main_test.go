@@ -60,9 +60,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim is a whole emulation to be killed: netns.test victim UNIQUE [openssh]. With
+// victim is a whole emulation to be killed: netns.test victim UNIQUE [openssh | impatient]. With
 // OpenSSH's servers there are sessions too, one of which does not want to end.
 func victim(ctx context.Context) int {
+	if slices.Contains(os.Args, "impatient") {
+		overdue = time.Second
+	}
 	inside, code, err := Reexec(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

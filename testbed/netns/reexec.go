@@ -10,6 +10,7 @@
 package netns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,23 +176,30 @@ func reexec(ctx context.Context) (code int, err error) {
 	return exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)), nil
 }
 
-// forward passes signals on until done. The context usually ends because of one
+// overdue is how long what is inside may go on after it was told to end: three times as long as it takes. A process that is
+// stopped never ends.
+var overdue = 30 * time.Second
+
+// forward passes signals on until done, and kills who does not heed them. The context usually ends because of one
 // of them; it counts only when none came with it.
 func forward(ctx context.Context, signals <-chan os.Signal, done <-chan struct{}, p *os.Process) {
 	cancelled := ctx.Done()
-	var late <-chan time.Time
+	var late, dead <-chan time.Time
 	for {
 		select {
 		case s := <-signals:
 			_ = p.Signal(s)
 			if s != unix.SIGWINCH {
-				cancelled, late = nil, nil
+				cancelled, late, dead = nil, nil, cmp.Or(dead, time.After(overdue))
 			}
 		case <-cancelled:
 			cancelled, late = nil, time.After(100*time.Millisecond)
 		case <-late:
-			late = nil
+			late, dead = nil, time.After(overdue)
 			_ = p.Signal(syscall.SIGTERM)
+		case <-dead:
+			fmt.Fprintf(os.Stderr, "inabench: what runs inside the emulation has not ended %v after it was told to: it is killed\n", overdue)
+			_ = p.Kill()
 		case <-done:
 			return
 		}

@@ -66,6 +66,45 @@ func TestSignals(t *testing.T) {
 	nothingLeft(t, before)
 }
 
+// TestStoppedInside: what is inside is killed where it cannot heed a signal, because it is stopped.
+func TestStoppedInside(t *testing.T) {
+	testbedtest.Require(t, "netns", noNamespaces)
+	before := leftovers(t)
+	for role, who := range []string{1: "the first process inside", 2: "the controller"} {
+		if who == "" {
+			continue
+		}
+		name := fmt.Sprintf("stopped-%d-%d", os.Getpid(), role)
+		cmd, out := startVictim(t, name, "impatient")
+		expectLine(t, out, "up")
+		all := findProcesses(t, name)
+		if len(all) <= role {
+			t.Fatalf("processes %v", all)
+		}
+		if err := syscall.Kill(all[role], syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s is stopped, and nobody ends it", who)
+		}
+		if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGKILL) {
+			t.Errorf("%s is stopped: exit code %d", who, code)
+		}
+		eventually(t, func() error {
+			if ps := findProcesses(t, name); len(ps) > 0 {
+				return fmt.Errorf("processes %v are left", ps)
+			}
+			return nil
+		})
+	}
+	nothingLeft(t, before)
+}
+
 // TestKill kills one of the three processes that hold an emulation together, at
 // random moments of its life, and looks for remains from outside of it.
 func TestKill(t *testing.T) {
