@@ -42,7 +42,7 @@ func (d Demand) Shaped() bool { return d == Poisson || d == Normal }
 // Generator makes traces. The same Generator always makes the same trace.
 type Generator struct {
 	Demand Demand
-	Jobs   int    // 1 to 1,000,000
+	Jobs   int    // 1 to 5,000,000
 	Seed   uint64 // any
 
 	Mean    float64 // GPUs of Poisson and Normal before demands are drawn again, 1 to 512
@@ -68,11 +68,8 @@ func NetPackModels() []string {
 	return []string{"vgg11", "vgg16", "vgg19", "alexnet", "resnet50", "resnet101"}
 }
 
-// Limits of generated traces.
-const (
-	maxJobs = maxRows // so that it can be read
-	maxMean = 512     // exp(-mean) must not vanish
-)
+// maxMean is the largest mean of a generated trace: exp(-mean) must not vanish.
+const maxMean = 512
 
 func (g *Generator) check() error {
 	bad := func(hint, format string, args ...any) error { return tomlfile.WithHint(hint, format, args...) }
@@ -80,8 +77,8 @@ func (g *Generator) check() error {
 	switch {
 	case !slices.Contains(Demands(), string(g.Demand)):
 		return bad(tomlfile.OneOf(string(g.Demand), Demands()), "unknown demand %q", g.Demand)
-	case g.Jobs < 1 || g.Jobs > maxJobs:
-		return bad("", "%d jobs: 1 to %d", g.Jobs, maxJobs)
+	case g.Jobs < 1 || g.Jobs > limit.jobs:
+		return bad("", "%d jobs: 1 to %d", g.Jobs, limit.jobs)
 	case g.Demand.Shaped() && !(g.Mean >= 1 && g.Mean <= maxMean):
 		return bad("", "a mean of %g GPUs: 1 to %d", g.Mean, maxMean)
 	case g.Demand == Normal && (!positive(g.StdDev) || g.StdDev > maxMean):

@@ -240,7 +240,7 @@ func TestGeneratorCheck(t *testing.T) {
 		want   string
 	}{
 		{func(g *Generator) { g.Demand = "phily" }, `generate trace: unknown demand "phily"`},
-		{func(g *Generator) { g.Jobs = 0 }, "generate trace: 0 jobs: 1 to 1000000"},
+		{func(g *Generator) { g.Jobs = 0 }, "generate trace: 0 jobs: 1 to 5000000"},
 		{func(g *Generator) { g.Mean = math.NaN() }, "generate trace: a mean of NaN GPUs: 1 to 512"},
 		{func(g *Generator) { g.StdDev = 0 }, "generate trace: a standard deviation of 0 GPUs: above 0, at most 512"},
 		{func(g *Generator) { g.MaxGPUs = 3 }, "generate trace: at most 3 GPUs: below the mean of 4"},

@@ -378,37 +378,55 @@ func (m *many) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestManyRows: as many rows as may be fit a small machine, and one more is refused.
+// TestManyRows: a million rows fit a small machine.
 func TestManyRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: a million rows")
 	}
+	const rows = 1_000_000
 	grown := heap.Watch()
-	tr, how, err := Read("many", &many{rows: maxRows}, Options{})
-	if most := grown(); most > 240<<20 {
-		t.Errorf("%d MiB for %d rows", most>>20, maxRows)
+	tr, how, err := Read("many", &many{rows: rows}, Options{})
+	if most := grown(); most > 400<<20 {
+		t.Errorf("%d MiB for %d rows", most>>20, rows)
 	}
-	if err != nil || len(tr.Jobs) != maxRows || how.Rows != maxRows {
+	if err != nil || len(tr.Jobs) != rows || how.Rows != rows {
 		t.Fatalf("%v, %v", how, err)
 	}
 	if want := (Job{"application_1506638472019_7", 7, 60, 8, "vgg16", "philly/7f04ca", 8}); tr.Jobs[6] != want {
 		t.Errorf("%+v, want %+v", tr.Jobs[6], want)
 	}
-	_, _, err = Read("many", &many{rows: 3 * maxRows}, Options{})
-	var invalid *InvalidError
-	if !errors.As(err, &invalid) || err.Error() != "many:1000002:1: more than 1000000 rows" || invalid.Hint() != "head -n 1000001 FILE has the header and the rows before" {
-		t.Errorf("%v: %q", err, tomlfile.HintOf(err))
-	}
 }
 
-// TestManyNames: names are bounded together, whatever one has.
-func TestManyNames(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("job_id,submit_s,duration_s,gpus\n")
-	for i := range maxNames/200 + 2 {
-		fmt.Fprintf(&text, "%0200d,%d,60,8\n", i, i)
+// TestLimits: what is too much is said, with what is not.
+func TestLimits(t *testing.T) {
+	defer func(before struct{ jobs, names, rows int }) { limit = before }(limit)
+	limit.jobs, limit.names, limit.rows = 1000, 10_000, 2000
+	var skipped strings.Builder
+	skipped.WriteString("job_id,submit_s,duration_s,gpus\n1,0,60,8\n")
+	for i := range 2000 {
+		fmt.Fprintf(&skipped, "j%d,%d,60,0\n", i, i)
 	}
-	if _, _, err := Read("long", strings.NewReader(text.String()), Options{Lenient: true}); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
-		t.Errorf("%v", err)
+	var named strings.Builder
+	named.WriteString("job_id,submit_s,duration_s,gpus\n")
+	for i := range 60 {
+		fmt.Fprintf(&named, "%0200d,%d,60,8\n", i, i)
+	}
+	for _, c := range []struct {
+		in         io.Reader
+		want, hint string
+	}{
+		{&many{rows: 1_000_000}, "many:1002:1: more than 1000 jobs", "head -n 1001 FILE has the header and the rows before"},
+		{strings.NewReader(skipped.String()), "more than 2000 rows", ""},
+		{strings.NewReader(named.String()), "ids, models and sources of more than 10000 bytes", ""},
+	} {
+		if c.hint == "" {
+			limit.names = 10_000
+		} else {
+			limit.names = 1 << 20
+		}
+		_, _, err := Read("many", c.in, Options{Lenient: true})
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(tomlfile.HintOf(err), c.hint) {
+			t.Errorf("%v: %q, want %q", err, tomlfile.HintOf(err), c.want)
+		}
 	}
 }
