@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/inabench/inabench/results"
@@ -37,7 +38,7 @@ func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 	var removed []Run
 	var left error // why runs stay that are not this user's
 
-	err = write(ctx, x.db.Load(), func(*sql.Tx) error { // nothing is written: nobody sets a baseline meanwhile
+	err = write(ctx, x.db.Load(), func(*sql.Tx) error { // nothing is written: whoever sets a baseline by the same index waits
 		removed, left, err = x.remove(surplus(all, keep), dry)
 		return err
 	})
@@ -56,16 +57,13 @@ func (x *Index) Prune(ctx context.Context, keep int, dry bool) ([]Run, error) {
 
 // remove removes those of some runs that may go, and returns them; left is why others stay that are not this user's.
 func (x *Index) remove(some []Run, dry bool) (removed []Run, left, err error) {
-	set, err := ReadBaselines(x.root)
-	if err != nil {
-		return nil, nil, err
-	}
-	pinned := map[string]bool{}
-	for _, b := range set {
-		pinned[b.Run] = true
-	}
 	for _, r := range some {
-		if pinned[r.Dir] || x.alive(r) {
+		// Each time: where no index can be kept, somebody may set one meanwhile.
+		set, err := ReadBaselines(x.root)
+		if err != nil {
+			return removed, left, err
+		}
+		if x.alive(r) || slices.ContainsFunc(set, func(b Baseline) bool { return b.Run == r.Dir }) {
 			continue
 		}
 		if now, err := x.look(r.Dir); err != nil || now != r.stamp {
