@@ -237,8 +237,7 @@ func (a *aggregator) take(m *Master, msg control.Message) error {
 			m.dirty[j] = true
 		}
 	case control.Failed:
-		// Of a job that it never had it has nothing to say; one that it has no more may be gone since.
-		if j := m.jobs[msg.Job]; j != nil && a.jobs[msg.Job] != unasked {
+		if j := m.jobs[msg.Job]; j != nil && a.had(j) { // of others it has nothing to say
 			m.doom(j, msg.Why)
 		}
 	case control.AggregatorReport:
@@ -247,6 +246,21 @@ func (a *aggregator) take(m *Master, msg control.Message) error {
 		return fmt.Errorf("%T: %w", msg, errSender)
 	}
 	return nil
+}
+
+// had says whether an Aggregator has, or may have had, something of a job: it was asked to, or had it before this pMaster was,
+// as workers say.
+func (a *aggregator) had(j *job) bool {
+	return a.jobs[j.ID] != unasked || slices.ContainsFunc(j.tensors, func(t *tensor) bool {
+		if slices.Contains(t.from, a.id) {
+			return true
+		}
+		if t.m == nil {
+			return false
+		}
+		at, _, _ := t.m.At()
+		return at == a.id
+	})
 }
 
 // lose takes an Aggregator for dead. Its tensors go elsewhere, in at most so many new ones.

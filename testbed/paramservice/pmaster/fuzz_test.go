@@ -2,6 +2,7 @@ package pmaster
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -50,7 +51,7 @@ func FuzzNodes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		pool := make(nowhere)
-		m, err := New(Config{Plan: paramservice.DefaultMaster(), Pool: pool, State: filepath.Join(t.TempDir(), "epoch"), Times: migrate.Times{Resend: 1 << 40, Attempts: 1}, Profile: 1})
+		m, err := New(Config{Plan: paramservice.DefaultMaster(), Pool: pool, State: filepath.Join(inMemory(t), "epoch"), Times: migrate.Times{Resend: 1 << 40, Attempts: 1}, Profile: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,6 +93,16 @@ func FuzzNodes(f *testing.F) {
 			t.Fatalf("%v, %v", s, err)
 		}
 	})
+}
+
+// inMemory is a directory that takes no time to write to, where there is one.
+func inMemory(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "inabench-fuzz-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // said is a node's number, and what it says.
