@@ -68,6 +68,7 @@ func (s *Spec) checkSHARP(c *checker) {
 
 // granting is what was changed for the programs of a point.
 type granting struct {
+	tb      *remote.Testbed
 	applied *sharp.Applied
 	client  *ssh.Client // to be closed; nil: a host's
 	ufm     *sharp.Reservations
@@ -79,7 +80,7 @@ type granting struct {
 // grant tells the aggregation manager and UFM what the experiment says. What it returns undoes
 // that, also where it returns an error.
 func (ps Programs) grant(ctx context.Context, r *run, tb *remote.Testbed, s *Spec) (_ *granting, err error) {
-	g := &granting{log: r.held.hold.Journal}
+	g := &granting{tb: tb, log: r.held.hold.Journal}
 	a, inv := s.SHARP, tb.Inventory()
 	if a == nil || inv.Manager == nil {
 		return g, nil
@@ -171,7 +172,7 @@ func (ps Programs) reserve(ctx context.Context, r *run, inv *inventory.Inventory
 
 // undo puts everything back.
 func (g *granting) undo(ctx context.Context) error {
-	ctx, cancel := afterwards(ctx, 8*time.Second, 2*time.Minute)
+	ctx, cancel := g.tb.Leaving(ctx, 2*time.Minute)
 	defer cancel()
 	var errs []error
 	for i, app := range g.names {

@@ -435,14 +435,6 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 	return r.dir.Save(r.rec) // for who looks on while it goes on
 }
 
-// afterwards is the context of what a run does at its end, for so long at most, or briefly where it was interrupted.
-func afterwards(ctx context.Context, briefly, long time.Duration) (context.Context, context.CancelFunc) {
-	if ctx.Err() != nil {
-		long = briefly
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), long)
-}
-
 func (r *run) closeTestbed(ctx context.Context) error {
 	if r.tb == nil {
 		return nil

@@ -269,9 +269,14 @@ func (tb *Testbed) Close(ctx context.Context) error {
 	return tb.ended
 }
 
-// closeSwitch changes a switch back, and ends the session with it.
+// closeSwitch changes a switch back, and ends the session with it. One that another run has leased is that one's; one that
+// somebody controls who has not has what was written into it still.
 func (tb *Testbed) closeSwitch(ctx context.Context, name string) error {
-	err := tb.switches[name].Close(tb.patience(ctx, name))
+	sw := tb.switches[name]
+	err := sw.Close(tb.patience(ctx, name))
+	if lost := sw.Err(); err == nil && !tb.opt.Unmanaged && errors.Is(lost, dataplane.ErrNotPrimary) && !errors.Is(tb.Held(ctx), lease.ErrLost) {
+		err = lost
+	}
 	if err == nil {
 		return tb.undone("switch " + name)
 	}
@@ -307,6 +312,15 @@ func (tb *Testbed) parting(ctx context.Context, now time.Time) parting {
 		p.began, p.slow = *tb.interrupted.Load(), 1
 	}
 	return p
+}
+
+// Leaving is the context of what is taken down before Close, for so long at most. Where the run was interrupted that counts
+// as the first of Close's own stages, which has begun then.
+func (tb *Testbed) Leaving(ctx context.Context, long time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil {
+		return tb.parting(ctx, time.Now()).until(leaveJobs)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), long)
 }
 
 // until is the context of a stage.

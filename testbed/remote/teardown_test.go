@@ -85,6 +85,34 @@ func TestTeardownOfLostSwitches(t *testing.T) {
 	}
 }
 
+// A switch that somebody took without its lease is not said to be as it was.
+func TestTeardownOfTakenSwitch(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "p4")
+	lis, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go softswitch.ServeP4(t.Context(), lis, 1, softswitchtest.NewMemory())
+	dial := func() *p4rt.Client {
+		c, err := p4rt.Dial(t.Context(), "tor1", "unix:"+socket, 1, p4rt.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := dial()
+	if err := errors.Join(c.Push(t.Context(), dataplane.Pipeline{Info: p4.Info()}), c.Write(t.Context(), dataplane.Batch{Routes: []p4.Route{{Dst: [4]byte{10, 0, 0, 1}, Port: 1}}})); err != nil {
+		t.Fatal(err)
+	}
+	rival := dial() // bids later, and so with a higher id
+	defer rival.Close(t.Context())
+	<-c.Lost()
+	tb := &Testbed{opt: Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}}, switches: map[string]dataplane.Switch{"tor1": c}}
+	if err := tb.Close(t.Context()); !errors.Is(err, testbed.ErrLeftovers) || !errors.Is(err, dataplane.ErrNotPrimary) || !strings.Contains(err.Error(), "switch tor1") {
+		t.Errorf("%v", err)
+	}
+}
+
 // What is torn down is all asked, also when the time is over, and in an emulation nobody minds.
 func TestEvery(t *testing.T) {
 	var want []string
