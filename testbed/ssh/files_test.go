@@ -124,8 +124,14 @@ func TestUploadCancelled(t *testing.T) {
 	}
 	r, w := io.Pipe() // does not come to its end
 	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error)
-	go func() { result <- c.UploadFrom(ctx, r, "dir/file", 0o600) }()
+	result := make(chan error, 1)
+	go func() {
+		err := c.UploadFrom(ctx, r, "dir/file", 0o600)
+		if ctx.Err() == nil {
+			r.CloseWithError(err) // whoever writes would wait
+		}
+		result <- err
+	}()
 	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
