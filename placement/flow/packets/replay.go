@@ -26,6 +26,9 @@ type Lag struct {
 	// Trip is by how much a job's round trips may be longer or shorter than they are said to be, as a part of that, 0 to
 	// 1: of jobs that share a pool, one whose aggregators come back a little later than the others' finds fewer.
 	Trip float64
+	// Hitch is for how long one of them stands still, once, at any time of a run, s: what a setting comes to then that has
+	// more than one state. 0: nobody does.
+	Hitch float64
 }
 
 // Of wakes: the mean over the median, the most over it, and by what factor the median of a run may differ from Lag.Wake.
@@ -37,12 +40,16 @@ const (
 
 // looker is a process that looks now and then for what there is to do. The zero looker looks all the time.
 type looker struct {
-	rest, wake float64
-	last       float64
+	rest, wake  float64
+	last        float64
+	still, goes float64 // when it stands still, and goes on
 }
 
 // look is when what has come at a time is looked at, no earlier than what came before.
 func (m *model) look(l *looker, at float64) float64 {
+	if l.still <= at && at < l.goes {
+		at = l.goes
+	}
 	if l.rest == 0 && l.wake == 0 {
 		return at
 	}
@@ -124,6 +131,33 @@ func (m *model) lag() {
 	}
 }
 
+// hitch has somebody stand still once before a time, as Lag.Hitch says.
+func (m *model) hitch(until float64) {
+	if m.schedule.Lag.Hitch == 0 {
+		return
+	}
+	var all []*looker
+	for ji := range m.jobs {
+		j := &m.jobs[ji]
+		if j.Kind >= Stream {
+			continue
+		}
+		for w := range j.workers {
+			all = append(all, &j.workers[w].looker)
+		}
+		for k := range j.nodes {
+			if nd := &j.nodes[k]; nd.parent != None && len(nd.children) > 0 {
+				all = append(all, m.looker(nd))
+			}
+		}
+	}
+	if len(all) > 0 {
+		l := all[min(int(fraction(m.random())*float64(len(all))), len(all)-1)]
+		l.still = until * fraction(m.random())
+		l.goes = l.still + m.schedule.Lag.Hitch
+	}
+}
+
 // looker is that of a node that is a switch.
 func (m *model) looker(nd *node) *looker {
 	if nd.sw != None {
@@ -156,7 +190,7 @@ func (s *Schedule) Validate(jobs int) error {
 			return fmt.Errorf("job %d: %+v", i, t)
 		}
 	}
-	if l := s.Lag; !(l.Rest >= 0 && l.Wake >= 0 && l.Trip >= 0 && l.Trip <= 1) {
+	if l := s.Lag; !(l.Rest >= 0 && l.Wake >= 0 && l.Trip >= 0 && l.Trip <= 1 && l.Hitch >= 0) {
 		return fmt.Errorf("a lag of %+v", s.Lag)
 	}
 	last := 0.0
@@ -275,6 +309,7 @@ func (m *model) replay(events int, accs []accumulator) (int, bool) {
 	}
 	slices.SortStableFunc(marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
 	last := ahead + m.schedule.Counts[len(accs)-1].To
+	m.hitch(last)
 	for n := range events {
 		id, at := m.queue.first()
 		for len(marks) > 0 && marks[0].at <= at {

@@ -342,3 +342,29 @@ func TestLag(t *testing.T) {
 		t.Errorf("whoever is late has the share of who is not: %v", shares)
 	}
 }
+
+// TestHitch: workers that keep step find a memory long enough that is shorter than their windows, of which the rest waits in
+// their own queues. Once one of them stood still the others are ahead, and take each other's slots for good. Windows no longer
+// than the memory lose nothing but the time.
+func TestHitch(t *testing.T) {
+	for _, c := range []struct {
+		window int
+		hitch  float64
+		tips   bool
+	}{{100, 0, false}, {100, 1, true}, {64, 1, false}} {
+		n := rack(64, Linear, Job{Window: c.window})
+		n.Links = []float64{40, 40, 40, 40, 40, 40}
+		for k, node := range []*Node{&n.Jobs[0].Nodes[0], &n.Jobs[0].Nodes[1], &n.Jobs[0].Nodes[2]} {
+			node.Up, node.Down = 2*k, 2*k+1
+		}
+		r, ok := Replay(n, Schedule{Jobs: []Times{{End: 300}}, Counts: []Count{{100, 300}}, Lag: Lag{Hitch: c.hitch}}, Limits{Seed: 1, Error: .003, Events: 4e6})
+		if !ok {
+			t.Fatal("no result")
+		}
+		j := r[0].Jobs[0]
+		t.Logf("window %d, hitch %v: share %.3f, spread %.3f, rate %.3f, spread %.3f", c.window, c.hitch, j.Share[2], j.ShareSpread[2], j.Rate, j.RateSpread)
+		if tips := j.ShareSpread[2] > .05; tips != c.tips || c.hitch == 0 && j.Share[2] < .99 {
+			t.Errorf("window %d, hitch %v: share %.3f, spread %.3f", c.window, c.hitch, j.Share[2], j.ShareSpread[2])
+		}
+	}
+}
