@@ -339,6 +339,64 @@ func (r *run) phase(measure Measure, setup testbed.Setup, base Baseline, obs obs
 	return ph, m.log.err
 }
 
+// tipped says that a followed phase is not as predicted, and all that was measured of its jobs is between that and what
+// the same run comes to where one process stands still once, for half a round trip; empty: it is not so. A setting may have
+// more than one state: workers that keep step find a memory long enough that is shorter than their windows, and once one of
+// them is behind the others take each other's slots for good.
+func (r *run) tipped(setup testbed.Setup, base Baseline, t timeline, span int, ph *results.Phase) (string, error) {
+	longest := 0.0
+	for _, rtt := range base.RTTs {
+		longest = max(longest, rtt)
+	}
+	if longest == 0 || !short(ph.Figures, nil) {
+		return "", nil
+	}
+	s := t.schedule(base, r.tb.Capabilities().Pace)
+	s.Lag.Hitch = longest / 2
+	shaken, err := r.replay(setup, base, s)
+	if err != nil || shaken == nil || short(ph.Figures, figures(shaken[span], r.tb.Inventory().Topology())) {
+		return "", err
+	}
+	return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
+		results.Quantity(s.Lag.Hitch, "s")), nil
+}
+
+// short says that some goodput or share among figures is not as predicted, and that it is more than that, or less than
+// least predicts: all figures are, if that is nil.
+func short(figures, least []results.Figure) bool {
+	predicted := func(among []results.Figure, like results.Figure) (f results.Figure, ok bool) {
+		i := slices.IndexFunc(among, func(f results.Figure) bool {
+			return f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == like.Metric && f.Of == like.Of
+		})
+		if i < 0 {
+			return f, false
+		}
+		return among[i], true
+	}
+	for _, f := range figures {
+		p, ok := predicted(figures, f)
+		if f.Kind == results.Predicted || !ok {
+			continue
+		}
+		var off float64
+		switch f.Metric {
+		case "goodput":
+			off = 0.05 * p.Value
+		case "share":
+			off = 0.04
+		default:
+			continue
+		}
+		if f.Value >= p.Lo-off && f.Value <= p.Hi+off {
+			continue
+		}
+		if l, ok := predicted(least, f); !ok || f.Value < l.Lo-off || f.Value > p.Hi+off {
+			return true
+		}
+	}
+	return false
+}
+
 // early says that a phase is measured, after a warm-up of so many seconds, long before what is predicted of it
 // has come about, or before a job that was followed can have a result, which is when workers are first read; empty: it
 // is not.

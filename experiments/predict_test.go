@@ -315,3 +315,33 @@ func TestBrief(t *testing.T) {
 		}
 	}
 }
+
+// short excuses what lies between what was predicted and what the shaken run comes to, and nothing else.
+func TestShort(t *testing.T) {
+	figure := func(kind results.Kind, metric string, v, lo, hi float64) results.Figure {
+		f := results.Figure{Kind: kind, Metric: metric, Of: "A", Value: v, Lo: lo, Hi: hi}
+		if kind == results.Predicted {
+			f.Predictor = placement.Occupancy
+		}
+		return f
+	}
+	predicted := []results.Figure{figure(results.Predicted, "goodput", 100, 100, 100), figure(results.Predicted, "share", 1, 1, 1)}
+	shaken := []results.Figure{figure(results.Predicted, "goodput", 80, 40, 120), figure(results.Predicted, "share", .9, .6, 1)}
+	for _, c := range []struct {
+		name           string
+		goodput, share float64
+		off, beyond    bool
+	}{
+		{"as predicted", 97, .98, false, false},
+		{"the other state", 45, .65, true, false},
+		{"a job that stopped", 0, .65, true, true},
+		{"less than any state", 30, .9, true, true},
+		{"a share of none", 60, .5, true, true},
+		{"more than predicted", 110, 1, true, true},
+	} {
+		got := append([]results.Figure{figure(results.Measured, "goodput", c.goodput, 0, 0), figure(results.Measured, "share", c.share, 0, 0)}, predicted...)
+		if short(got, nil) != c.off || short(got, shaken) != c.beyond {
+			t.Errorf("%s: off %v, beyond %v", c.name, short(got, nil), short(got, shaken))
+		}
+	}
+}

@@ -513,6 +513,9 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	}
 	for i, sp := range obs.timeline.spans() {
 		ph, err := r.phase(p.Spec.Measure, setup, base, obs, sp, predictions[i])
+		if err == nil && ph.Stood == "" && predictions[i][0].Replayed {
+			ph.Stood, err = r.tipped(setup, base, obs.timeline, i, &ph)
+		}
 		if err != nil {
 			return point, err
 		}
