@@ -85,11 +85,14 @@ func historyAction(c *cli.Context) error {
 		open = history.Open
 	}
 	return openIndex(c, open, func(x *history.Index) error {
-		renew := x.Update
-		if c.Bool("rebuild") {
-			renew = x.Rebuild
+		var err error
+		switch { // what OpenOrRead opens is up to date
+		case c.Bool("rebuild"):
+			_, err = x.Rebuild(c.Context)
+		case c.Bool("no-index"):
+			_, err = x.Update(c.Context)
 		}
-		if _, err := renew(c.Context); err != nil {
+		if err != nil {
 			return err
 		}
 		doc, err := readHistory(c, x, q)

@@ -23,8 +23,8 @@ import (
 // the memory.
 const maxRow = 1 << 20
 
-// limit is that of a file, so that what is read of it fits a machine's memory: of jobs, 200 bytes each, of bytes in their names, and of
-// rows, those that are skipped as well. The largest trace that was published, of all of Helios, has 3.4 million jobs.
+// limit is that of a file, so that what is read of it fits a machine's memory: of jobs, 200 bytes each, of bytes in
+// their names, and of rows, those that are skipped as well. The largest trace that was published, of all of Helios, has 3.4 million jobs.
 var limit = struct{ jobs, names, rows int }{5_000_000, 256 << 20, 50_000_000}
 
 // hopeless is after how many bad rows without a single good one reading ends.

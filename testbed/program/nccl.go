@@ -286,7 +286,7 @@ type ncclTimes struct {
 }
 
 // ReadNCCLJSON reads the file that nccl-tests -J writes. Its booleans are strings, and a
-// number may be "nan". The whole environment is in it: keep it only as RedactJSON leaves it.
+// number may be "nan". The whole environment is in it: keep it only as Evidence leaves it.
 //
 // Source: github.com/NVIDIA/nccl-tests, src/util.cu.
 func ReadNCCLJSON(text []byte) (*Reading, error) {

@@ -322,7 +322,7 @@ func TestRedact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := string(RedactJSON(text))
+	got := string(Redact(Evidence(text)))
 	for _, gone := range []string{"hf_abc", "/root", "NCCL_API_KEY=x", "pw@db"} {
 		if strings.Contains(got, gone) {
 			t.Errorf("%q is still there:\n%s", gone, got)
@@ -421,7 +421,7 @@ func FuzzReaders(f *testing.F) {
 		if !json.Valid(text) {
 			Redact(text)
 		}
-		RedactJSON(text)
+		Redact(Evidence(text))
 		CheckSwitchML(text, 0)
 	})
 }
@@ -444,7 +444,7 @@ func TestPieces(t *testing.T) {
 		"a private key without end":   "-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat(secret+"\n", 200),
 	} {
 		all := []byte(strings.Repeat(line, 200) + text + strings.Repeat(line, 200))
-		whole := redact(all)
+		whole := Redact(all)
 		last := -1
 		for n, from := 0, 199*len(line); from < 201*len(line)+len(text); n++ {
 			at := cut(all, from)
@@ -455,7 +455,7 @@ func TestPieces(t *testing.T) {
 				continue
 			}
 			last = at
-			if got := append(redact(all[:at]), redact(all[at:])...); !bytes.Equal(got, whole) {
+			if got := append(Redact(all[:at]), Redact(all[at:])...); !bytes.Equal(got, whole) {
 				t.Errorf("%s: not the same, apart at byte %d: %q", name, at, all[max(0, at-40):min(len(all), at+40)])
 			}
 		}

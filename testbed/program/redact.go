@@ -41,25 +41,28 @@ func SecretName(name string) bool {
 
 // Redact takes out of a program's output what looks like a secret: values of variables, settings and
 // options whose names say so, passwords and tokens in URLs, private keys, and what gitleaks knows the
-// form of. It is for evidence that is kept; figures are read before.
+// form of. It is for evidence that is kept; figures are read before. A megabyte takes a second: see Pieces.
 func Redact(text []byte) []byte {
-	var out []byte
-	for piece := range Pieces(text) {
-		if clean := redact(piece); out == nil {
-			out = clean
-		} else {
-			out = append(out, clean...)
+	text = pemBlock.ReplaceAll(text, []byte(Removed))
+	text = authorized.ReplaceAll(text, []byte("$1 "+Removed))
+	text = header.ReplaceAll(text, []byte("${1}"+Removed))
+	text = named(assignment, text)
+	text = named(flagged, text)
+	text = inURL.ReplaceAll(text, []byte("${1}"+Removed+"@"))
+	text = tokenInURL.ReplaceAllFunc(text, func(m []byte) []byte {
+		if bytes.Contains(m, []byte(Removed)) {
+			return m // its user may stay
 		}
-	}
-	return out
+		return append(tokenInURL.FindSubmatch(m)[1], Removed+"@"...)
+	})
+	return longToken.ReplaceAll(wellKnown(text), []byte(Removed))
 }
 
 // leastPiece is how long a piece of a text is at least, bytes.
 const leastPiece = 256 << 10
 
-// Pieces are a text in parts whose secrets can be taken out one by one, which takes a second for a megabyte: whoever
-// waits, and memory, are spared. A part ends with a line, where nothing that Redact takes out goes on: what has no such place
-// is one part.
+// Pieces are a text in parts whose secrets can be taken out one by one: whoever waits, and memory, are spared. A part
+// ends with a line, where nothing that Redact takes out goes on: what has no such place is one part.
 func Pieces(text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(text) > 0 {
@@ -127,24 +130,7 @@ func inKey(text []byte) bool {
 func apart(text []byte, at int) bool {
 	const around = 2 << 10
 	from, to := max(0, at-around), min(len(text), at+around)
-	return bytes.Equal(redact(text[from:to]), slices.Concat(redact(text[from:at]), redact(text[at:to])))
-}
-
-// redact is Redact of a piece.
-func redact(text []byte) []byte {
-	text = pemBlock.ReplaceAll(text, []byte(Removed))
-	text = authorized.ReplaceAll(text, []byte("$1 "+Removed))
-	text = header.ReplaceAll(text, []byte("${1}"+Removed))
-	text = named(assignment, text)
-	text = named(flagged, text)
-	text = inURL.ReplaceAll(text, []byte("${1}"+Removed+"@"))
-	text = tokenInURL.ReplaceAllFunc(text, func(m []byte) []byte {
-		if bytes.Contains(m, []byte(Removed)) {
-			return m // its user may stay
-		}
-		return append(tokenInURL.FindSubmatch(m)[1], Removed+"@"...)
-	})
-	return longToken.ReplaceAll(wellKnown(text), []byte(Removed))
+	return bytes.Equal(Redact(text[from:to]), slices.Concat(Redact(text[from:at]), Redact(text[at:to])))
 }
 
 // named takes out values whose names say that they are secrets. A form has what stands before the name, the name, and
@@ -324,9 +310,6 @@ func Evidence(text []byte) []byte {
 	}
 	return append(out, '\n')
 }
-
-// RedactJSON is Redact of the Evidence of a document.
-func RedactJSON(text []byte) []byte { return Redact(Evidence(text)) }
 
 // redactEnv takes an object of variables, or a list of "NAME=value".
 func redactEnv(text json.RawMessage) json.RawMessage {

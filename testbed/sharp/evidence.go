@@ -242,10 +242,11 @@ func (l *JobLog) calledPart(lines []Algorithm, ranks int) float64 {
 			p.all += s.bytes
 		}
 		for kind, times := range s.others {
-			called[kind.said(whole)] = true
-			if between && !through[kind.said(whole)] {
-				p.all += kind.reduces() * float64(times)
-				p.others += kind.reduces() * float64(times)
+			line, bytes := kind.said(whole), kind.reduces()*float64(times)
+			called[line] = true
+			if between && !through[line] {
+				p.all += bytes
+				p.others += bytes
 			}
 		}
 		processes[of.Process] = p

@@ -162,11 +162,15 @@ const (
 	rouse = 10 * time.Millisecond
 )
 
-// arrived is when a frame came, on the engine's clock, which reads now: the kernel stamps frames with the wall clock, whose
-// zero is as of the beginning of this turn. Where that clock was set in between, a frame seems to come from the future, and
-// its cable would wait for as long as the step was: it came at the latest now.
-func arrived(realtime, zero int64, now time.Duration) time.Duration {
-	return min(time.Duration(realtime-zero), now)
+// arrived is when a frame came, on the engine's clock, which read horizon at the beginning of this turn and reads now() now:
+// the kernel stamps frames with the wall clock, whose zero is as of that beginning. Where that clock was set in between, a
+// frame seems to come from the future, and its cable would wait for as long as the step was: it came at the latest now.
+func arrived(realtime, zero int64, horizon time.Duration, now func() time.Duration) time.Duration {
+	at := time.Duration(realtime - zero)
+	if at > horizon { // as few do: most frames cost no look at the clock
+		at = min(at, now())
+	}
+	return at
 }
 
 // Run forwards until ctx is done, on a thread of its own, and closes the switch.
@@ -197,7 +201,9 @@ func (s *Switch) loop(ctx context.Context) error {
 		dev *device
 		do  func([]byte, int64)
 	}
-	var zero int64 // CLOCK_REALTIME at engine time 0, as of now
+	var horizon time.Duration // when this turn began
+	var zero int64            // CLOCK_REALTIME at engine time 0, as of then
+	now := func() time.Duration { return time.Since(s.start) }
 	var readers []reader
 	for _, p := range e.every {
 		tap := s.taps[p]
@@ -205,7 +211,7 @@ func (s *Switch) loop(ctx context.Context) error {
 			if tap != nil {
 				tap.write(realtime, frame, nil)
 			}
-			e.receive(p, frame, arrived(realtime, zero, time.Since(s.start)))
+			e.receive(p, frame, arrived(realtime, zero, horizon, now))
 		}})
 	}
 	s.lock()
@@ -224,7 +230,7 @@ func (s *Switch) loop(ctx context.Context) error {
 		if e.sab != nil {
 			e.sab.dawdle(e, t)
 		}
-		horizon := t.Sub(s.start)
+		horizon = t.Sub(s.start)
 		s.stalls.Woke(s.back, horizon)
 		zero = t.UnixNano() - int64(horizon)
 		busy := false

@@ -577,7 +577,7 @@ func TestArrivedAcrossStepOfClock(t *testing.T) {
 		{"set an hour ahead in this turn", 6*time.Second + time.Hour, 6 * time.Second, 6 * time.Second},
 		{"set an hour back since", 5*time.Second + time.Hour, 6 * time.Second, 6 * time.Second},
 	} {
-		if got := arrived(zero+int64(test.stamp), zero, test.now); got != test.want {
+		if got := arrived(zero+int64(test.stamp), zero, test.now, func() time.Duration { return test.now }); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
