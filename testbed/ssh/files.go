@@ -355,7 +355,8 @@ func (c *Client) write(ctx context.Context, doing string, r io.Reader, remote st
 			}
 		}()
 		_, err = f.ReadFromWithConcurrency(bounded.Until(ctx, r), 64)
-		if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+		// Who gave up has said that nothing is there, even if the text has come to its end since.
+		if err = errors.Join(err, f.Chmod(mode), f.Close(), context.Cause(ctx)); err != nil {
 			return err
 		}
 		return files.PosixRename(temp, remote)

@@ -122,27 +122,21 @@ func TestUploadCancelled(t *testing.T) {
 	if err := c.Upload(t.Context(), fifo, "dir/file", 0o600); !errors.Is(err, bounded.ErrIrregular) {
 		t.Errorf("a FIFO: %v", err)
 	}
-	r, w := io.Pipe() // does not come to its end
+	r := &stuckReader{left: 1 << 20, waits: make(chan struct{}), ends: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
-	go func() {
-		err := c.UploadFrom(ctx, r, "dir/file", 0o600)
-		if ctx.Err() == nil {
-			r.CloseWithError(err) // whoever writes would wait
-		}
-		result <- err
-	}()
-	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+	go func() { result <- c.UploadFrom(ctx, r, "dir/file", 0o600) }()
+	select {
+	case <-r.waits:
+	case err := <-result:
 		t.Fatal(err)
 	}
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "host h1: upload") {
 		t.Error(err)
 	}
-	// The upload behind it ends when its read does, and then cleans up.
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	// The upload behind it ends when its read does. It then cleans up, and does not take the end for that of the text.
+	close(r.ends)
 	for range 1000 {
 		if left, _ := os.ReadDir(filepath.Join(h.Dir, "dir")); len(left) == 0 {
 			break
@@ -150,6 +144,23 @@ func TestUploadCancelled(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	wantTree(t, h.Dir, "dir")
+}
+
+// stuckReader gives some bytes, says that it waits, and is at its end when it is told so.
+type stuckReader struct {
+	left        int
+	waits, ends chan struct{}
+}
+
+func (r *stuckReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		close(r.waits)
+		<-r.ends
+		return 0, io.EOF
+	}
+	n := min(r.left, len(p))
+	r.left -= n
+	return n, nil
 }
 
 // program is a small program and the path that EnsureFile gives it.
