@@ -195,5 +195,8 @@ func ship(t *testing.T, spec *Spec, driver string, alone bool) *results.Record {
 			}
 		}
 	}
+	if driver == "sim" {
+		freeze(t, rec.Name, rec, dir.Path)
+	}
 	return rec
 }
