@@ -51,7 +51,7 @@ func TestExamples(t *testing.T) {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if strings.Contains(read(t, path), "\n[[experiment]]") {
-			if _, err := suite.Load(path); err != nil {
+			if _, err := suite.Parse(path, []byte(read(t, path))); err != nil {
 				t.Error(err)
 			}
 			continue

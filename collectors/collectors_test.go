@@ -461,7 +461,7 @@ func remoteReader(b *testing.B, c *ssh.Client, files []string) *Host {
 			return nil, err
 		}
 		remote := &pipe{Writer: p.Stdin, Reader: p.Stdout, done: make(chan struct{}), close: p.Close}
-		return remote, WriteConfig(remote, config)
+		return remote, tell(remote, config)
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -87,9 +87,6 @@ func rdmaCounters(device string) string {
 	return "/sys/class/net/" + device + "/device/infiniband/*/ports/*/hw_counters/*"
 }
 
-// WriteConfig tells a reader that was started what to read.
-func WriteConfig(p io.Writer, c reader.Config) error { return json.NewEncoder(p).Encode(c) }
-
 func (h *Host) config() reader.Config {
 	c := reader.Config{Stats: slices.Concat(phyStats, lossStats, pauseStats, otherStats)}
 	for _, p := range h.ports {

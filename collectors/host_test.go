@@ -2,6 +2,7 @@ package collectors
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func startMain(main func(context.Context, io.Reader, io.Writer) error) (Process,
 func TestHost(t *testing.T) {
 	h, err := NewHost("h1", []NICPort{{"lo", "h1->tor1", "tor1->h1"}}, func(ctx context.Context, c reader.Config) (Process, error) {
 		p, _ := startReader(ctx, c)
-		return p, WriteConfig(p, c)
+		return p, tell(p, c)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func TestHostReaderFails(t *testing.T) {
 		if parts = parts[1:]; len(parts) == 1 {
 			return p, nil // dead before it can be told
 		}
-		return p, WriteConfig(p, c)
+		return p, tell(p, c)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func FuzzHostSamples(f *testing.F) {
 func BenchmarkReader(b *testing.B) {
 	h, err := NewHost("h1", []NICPort{{"lo", "out", "in"}}, func(ctx context.Context, c reader.Config) (Process, error) {
 		p, _ := startReader(ctx, c)
-		return p, WriteConfig(p, c)
+		return p, tell(p, c)
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -270,3 +271,6 @@ func TestManyStatistics(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// tell gives a reader that was started what to read.
+func tell(p io.Writer, c reader.Config) error { return json.NewEncoder(p).Encode(c) }

@@ -26,15 +26,6 @@ func NewLedger(inv *inventory.Inventory) *Ledger {
 	return l
 }
 
-// Topology is the graph that the ledger's plans are built on.
-func (l *Ledger) Topology() *inventory.Topology { return l.topo }
-
-// Free is how many GPUs of a host no job has.
-func (l *Ledger) Free(host string) int { return l.free[host] }
-
-// Load is how many workers and parameter servers a host has.
-func (l *Ledger) Load(host string) int { return l.load[host] }
-
 // Hosts of a job that names its own, as workers: each takes its part of the job's
 // GPUs. Where the job asks for none, each takes one if one is free: hosts without
 // GPUs can still send gradients.

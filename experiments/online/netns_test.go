@@ -134,8 +134,8 @@ func TestAgreement(t *testing.T) {
 			t.Logf("-seed=%d: %s: %s", s, h.Where, h.What)
 		}
 	}
-	t.Logf("the same trace:  %+v", Agree(measured, simulated))
-	t.Logf("the same starts: %+v", Agree(measured, restarted))
+	t.Logf("the same trace:  %+v", agree(measured, simulated))
+	t.Logf("the same starts: %+v", agree(measured, restarted))
 }
 
 const period = time.Second

@@ -155,8 +155,8 @@ func TestRecorded(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
-	got := Agree([]float64{1, 2, 4}, []float64{1.1, 1.8, 4})
-	want := Agreement{Jobs: 3, Pearson: 0.9950, MAE: 0.2 / 3, Worst: 0.1, Bias: 0}
+	got := agree([]float64{1, 2, 4}, []float64{1.1, 1.8, 4})
+	want := agreement{Jobs: 3, Pearson: 0.9950, MAE: 0.2 / 3, Worst: 0.1, Bias: 0}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-4)); diff != "" {
 		t.Error(diff)
 	}
@@ -421,4 +421,26 @@ func TestCancellation(t *testing.T) {
 	if err := d.Close(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// agreement is how well simulated job completion times agree with measured ones.
+type agreement struct {
+	Jobs    int
+	Pearson float64 // correlation; NaN where all of one kind are equal
+	MAE     float64 // mean of |simulated - measured| / measured
+	Worst   float64 // the largest of these
+	Bias    float64 // mean of (simulated - measured) / measured
+}
+
+// agree compares times of the same jobs, pair by pair.
+func agree(measured, simulated []float64) agreement {
+	n := min(len(measured), len(simulated))
+	a := agreement{Jobs: n, Pearson: results.Pearson(measured[:n], simulated[:n])}
+	for i := range n {
+		d := (simulated[i] - measured[i]) / measured[i]
+		a.MAE += math.Abs(d) / float64(n)
+		a.Bias += d / float64(n)
+		a.Worst = max(a.Worst, math.Abs(d))
+	}
+	return a
 }

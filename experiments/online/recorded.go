@@ -2,11 +2,9 @@ package online
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/inabench/inabench/placement/cluster"
-	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
@@ -51,26 +49,4 @@ func Restarted(jobs []replay.Job, ran []replay.JobResult) []replay.Job {
 		}
 	}
 	return out
-}
-
-// Agreement is how well simulated job completion times agree with measured ones.
-type Agreement struct {
-	Jobs    int
-	Pearson float64 // correlation; NaN where all of one kind are equal
-	MAE     float64 // mean of |simulated - measured| / measured
-	Worst   float64 // the largest of these
-	Bias    float64 // mean of (simulated - measured) / measured
-}
-
-// Agree compares times of the same jobs, pair by pair.
-func Agree(measured, simulated []float64) Agreement {
-	n := min(len(measured), len(simulated))
-	a := Agreement{Jobs: n, Pearson: results.Pearson(measured[:n], simulated[:n])}
-	for i := range n {
-		d := (simulated[i] - measured[i]) / measured[i]
-		a.MAE += math.Abs(d) / float64(n)
-		a.Bias += d / float64(n)
-		a.Worst = max(a.Worst, math.Abs(d))
-	}
-	return a
 }

@@ -168,17 +168,8 @@ func (r Retry) more(c Class) int {
 	return 0
 }
 
-// Load reads a suite and all experiments in it. Files that break rules give
-// tomlfile.Problems: those of all of them, each with its position.
-func Load(path string) (*Suite, error) {
-	text, err := bounded.ReadFile(path, bounded.Config)
-	if err != nil {
-		return nil, fmt.Errorf("read suite: %w", err)
-	}
-	return Parse(path, text)
-}
-
-// Parse is Load for a text at hand; what it names is relative to the folder of name.
+// Parse reads a suite and all experiments in it, which are relative to the folder of name. Files that
+// break rules give tomlfile.Problems: those of all of them, each with its position.
 func Parse(name string, text []byte) (*Suite, error) {
 	f, err := tomlfile.Parse(name, text)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -53,16 +52,6 @@ var loadHistograms = sync.OnceValue(func() *Histograms {
 // evaluation. mina-1 and mina-5 are equal there. histograms.toml beside this file says how
 // such a file is written.
 func BuiltinHistograms() *Histograms { return loadHistograms() }
-
-// LoadHistograms reads histograms from a file; see ParseHistograms. That it cannot be read
-// is the operating system's error.
-func LoadHistograms(path string) (*Histograms, error) {
-	text, err := bounded.ReadFile(path, bounded.Config)
-	if err != nil {
-		return nil, err
-	}
-	return ParseHistograms(path, text)
-}
 
 // Limits of histograms: of one job, and of all weights' sum.
 const (
@@ -134,18 +123,6 @@ func ParseHistograms(name string, text []byte) (*Histograms, error) {
 	}
 	slices.SortFunc(out.all, func(a, b Histogram) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-// With is these histograms and others; where both have a name, the other counts.
-func (h *Histograms) With(other *Histograms) *Histograms {
-	out := &Histograms{all: slices.Clone(other.all)}
-	for _, own := range h.all {
-		if _, replaced := other.Lookup(own.Name); !replaced {
-			out.all = append(out.all, own)
-		}
-	}
-	slices.SortFunc(out.all, func(a, b Histogram) int { return strings.Compare(a.Name, b.Name) })
-	return out
 }
 
 // Lookup returns the histogram of a name, and false where there is none. What the caller

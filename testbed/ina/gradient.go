@@ -2,7 +2,6 @@ package ina
 
 import (
 	"encoding/binary"
-	"math"
 )
 
 // Reference is the gradients a job's workers send when nobody gives them any: a
@@ -158,47 +157,4 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB
 	return x ^ x>>31
-}
-
-// Quantizer turns float32 gradients into the fixed-point int32 that switches can
-// add, and sums back into floats. ATP multiplies by 1e6 and limits gradients to
-// +-213 (common/quantize.h); here the limit follows from the number of workers.
-type Quantizer struct {
-	scale float64
-	limit float64
-}
-
-// NewQuantizer returns a quantizer that multiplies by scale and clamps so that the
-// sum over workers cannot wrap: a gradient may be at most 2^31/(scale·workers) in
-// magnitude.
-func NewQuantizer(scale float64, workers int) Quantizer {
-	return Quantizer{scale: scale, limit: math.Floor(math.MaxInt32 / float64(max(workers, 1)))}
-}
-
-// Quantize writes src, rounded to nearest, to dst, which must be as long. Values
-// beyond the limit are clamped and NaN becomes 0; their number is returned.
-func (q Quantizer) Quantize(dst []int32, src []float32) (overflows int) {
-	for i, f := range src {
-		v := math.RoundToEven(float64(f) * q.scale)
-		switch {
-		case v > q.limit:
-			v = q.limit
-			overflows++
-		case v < -q.limit:
-			v = -q.limit
-			overflows++
-		case v != v:
-			v = 0
-			overflows++
-		}
-		dst[i] = int32(v)
-	}
-	return overflows
-}
-
-// Dequantize writes the sums src as floats to dst, which must be as long.
-func (q Quantizer) Dequantize(dst []float32, src []int32) {
-	for i, v := range src {
-		dst[i] = float32(float64(v) / q.scale)
-	}
 }

@@ -3,7 +3,6 @@ package ina
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -140,28 +139,6 @@ func TestDitherIsUniform(t *testing.T) {
 		if c < n/10*95/100 || c > n/10*105/100 {
 			t.Errorf("%d of %d in tenth %d", c, n, i)
 		}
-	}
-}
-
-func TestQuantizer(t *testing.T) {
-	q := NewQuantizer(1e6, 4)
-	limit := int32(math.MaxInt32 / 4)
-	in := []float32{0, 1, -1, 0.5e-6, 1.5e-6, 536, 537, -537, float32(math.Inf(1)), float32(math.NaN())}
-	want := []int32{0, 1e6, -1e6, 0, 2, 536e6, limit, -limit, limit, 0}
-	got := make([]int32, len(in))
-	if n := q.Quantize(got, in); n != 4 {
-		t.Errorf("%d overflows, want 4", n)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %d\nwant %d", got, want)
-	}
-	if 4*int64(limit) > math.MaxInt32 {
-		t.Error("four clamped values wrap")
-	}
-	back := make([]float32, 3)
-	q.Dequantize(back, []int32{0, 1e6, -2e6})
-	if !slices.Equal(back, []float32{0, 1, -2}) {
-		t.Errorf("back: %v", back)
 	}
 }
 

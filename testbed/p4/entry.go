@@ -82,12 +82,6 @@ var forwardOnlyParams = []string{"epoch", "up_port", "down_group"}
 // exclusiveParams are those of jobs with exclusive trees.
 var exclusiveParams = []string{"epoch", "base", "size", "expect", "root", "window", "up_port", "down_group"}
 
-// ForwardOnly is e as a switch keeps it in mode Forward: without the fields that
-// only aggregation uses.
-func ForwardOnly(e ina.JobEntry) ina.JobEntry {
-	return ina.JobEntry{Job: e.Job, Epoch: e.Epoch, UpPort: e.UpPort, DownGroup: e.DownGroup}
-}
-
 // JobKey is the entry of job without its action: enough to read or delete it.
 func (p *Pipeline) JobKey(job uint16) (*p4v1.TableEntry, error) {
 	if err := checkJob(uint64(job)); err != nil {
@@ -96,16 +90,9 @@ func (p *Pipeline) JobKey(job uint16) (*p4v1.TableEntry, error) {
 	return p.key(JobTable, uint64(job))
 }
 
-// ExclusiveOnly is e as a switch keeps it in mode Exclusive: without the fields that
-// only statistical aggregation uses.
-func ExclusiveOnly(e ina.JobEntry) ina.JobEntry {
-	e.Addressing, e.Offset = 0, 0
-	return e
-}
-
 // EncodeJob is e as an entry of table job. In mode Forward it becomes the action
-// forward_only, which carries the fields of ForwardOnly(e) and no other; in mode
-// Exclusive aggregate_exclusive, with those of ExclusiveOnly(e), which is an error
+// forward_only, which carries epoch, port and group and no other field; in mode
+// Exclusive aggregate_exclusive, without addressing and offset, which is an error
 // wrapping ErrUnknown on a pipeline without it. What exceeds the pipeline's Limits wraps
 // ErrRange or ErrInvalid.
 func (p *Pipeline) EncodeJob(e ina.JobEntry) (*p4v1.TableEntry, error) {

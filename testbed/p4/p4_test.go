@@ -221,9 +221,9 @@ func randomJob(r *rand.Rand) ina.JobEntry {
 	e.Addressing = ina.Addressing(r.UintN(4))
 	switch e.Mode {
 	case ina.Forward:
-		e = ForwardOnly(e)
+		e = forwardOnly(e)
 	case ina.Exclusive:
-		e = ExclusiveOnly(e)
+		e = exclusiveOnly(e)
 	}
 	return e
 }
@@ -512,4 +512,17 @@ func TestRecompiledDiffers(t *testing.T) {
 			t.Errorf("id %#x is in both", id)
 		}
 	})
+}
+
+// forwardOnly is e as a switch keeps it in mode Forward: without the fields that
+// only aggregation uses.
+func forwardOnly(e ina.JobEntry) ina.JobEntry {
+	return ina.JobEntry{Job: e.Job, Epoch: e.Epoch, UpPort: e.UpPort, DownGroup: e.DownGroup}
+}
+
+// exclusiveOnly is e as a switch keeps it in mode Exclusive: without the fields that
+// only statistical aggregation uses.
+func exclusiveOnly(e ina.JobEntry) ina.JobEntry {
+	e.Addressing, e.Offset = 0, 0
+	return e
 }

@@ -35,7 +35,7 @@
 //  3. then it chooses which of the fragments of each shape are used.
 //
 // The listing itself, corrected, is in the tests, which hold Minimal to it and to
-// Exhaustive.
+// all sets of hosts, tried one by one.
 //
 // # What the paper leaves open
 //

@@ -223,7 +223,7 @@ func TestMinimalIsExact(t *testing.T) {
 		o := randomTree(t, rng, 3+rng.IntN(14))
 		n := 1 + rng.IntN(o.Free())
 		alpha := alphas[rng.IntN(len(alphas))]
-		want, score, err := Exhaustive(o, n, alpha)
+		want, score, err := exhaustive(o, n, alpha)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -493,11 +493,11 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%s: %d hosts: %v, %v, want %v", p.Name(), n, hosts, err, want)
 			}
 		}
-		if _, _, err := Exhaustive(o, n, 0); !errors.Is(err, want) {
+		if _, _, err := exhaustive(o, n, 0); !errors.Is(err, want) {
 			t.Errorf("exhaustive: %d hosts: %v, want %v", n, err, want)
 		}
 	}
-	if _, _, err := Exhaustive(NewOccupancy(regular(t, 64)), 32, 0); !errors.Is(err, ErrTooLarge) {
+	if _, _, err := exhaustive(NewOccupancy(regular(t, 64)), 32, 0); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("all halves of 64 hosts: %v", err)
 	}
 	for _, hosts := range [][]int{{0, 1}, {0, 0}, {0, -1}, {0, 6}} {

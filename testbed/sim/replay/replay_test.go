@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -367,44 +366,6 @@ func TestMoreBandwidthIsNeverWorse(t *testing.T) {
 				c.Racks[i].Uplink *= k
 			}
 		}
-	}
-}
-
-// Nothing depends on how many replays run at a time, and the statistics are those of
-// the replays.
-func TestSeeds(t *testing.T) {
-	setup := func(seed uint64) (Config, []Job, error) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		return Config{Cluster: small(r), Policy: baseline.Random(), Period: 1}, random(r, 50, 16, true), nil
-	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	one, err := Seeds(t.Context(), 7, 5, setup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runtime.GOMAXPROCS(4)
-	four, err := Seeds(t.Context(), 7, 5, setup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(one, four); diff != "" {
-		t.Errorf("with four at a time (-one +four):\n%s", diff)
-	}
-	var sum, squares float64
-	for i, r := range one.Results {
-		if r.Seed != 7+uint64(i) {
-			t.Errorf("replay %d has seed %d", i, r.Seed)
-		}
-		sum += r.Summary.JCT
-		squares += r.Summary.JCT * r.Summary.JCT
-	}
-	mean := sum / 5
-	if sd := math.Sqrt((squares - 5*mean*mean) / 4); math.Abs(one.Mean.JCT-mean) > 1e-9*mean || math.Abs(one.SD.JCT-sd) > 1e-6*sd {
-		t.Errorf("JCT %v ± %v, want %v ± %v", one.Mean.JCT, one.SD.JCT, mean, sd)
-	}
-	broken := errors.New("broken")
-	if _, err := Seeds(t.Context(), 1, 3, func(uint64) (Config, []Job, error) { return Config{}, nil, broken }); !errors.Is(err, broken) {
-		t.Errorf("a setup that breaks: %v", err)
 	}
 }
 

@@ -1,14 +1,10 @@
 package replay
 
 import (
-	"context"
-	"fmt"
 	"math"
-	"runtime"
 	"slices"
 
 	"github.com/inabench/inabench/placement/cluster"
-	"golang.org/x/sync/errgroup"
 )
 
 // Result is what came of a replay.
@@ -142,68 +138,4 @@ func (e *engine) summarise(jobs []JobResult) Summary {
 		s.Aggregators = e.series.total[aggregated] / s.Makespan / pat
 	}
 	return s
-}
-
-func (s *Summary) fields() []*float64 {
-	return []*float64{
-		&s.JCT, &s.JCTQueued, &s.Makespan, &s.DE, &s.DEQueued, &s.Network, &s.QueueMean, &s.QueueP95,
-		&s.GPUs, &s.Links, &s.Aggregators,
-		&s.Machines, &s.MachineHours, &s.Fragmentation, &s.Crossing, &s.Profit, &s.ProfitTotal,
-	}
-}
-
-// Repeats are replays that differ in their seed.
-type Repeats struct {
-	Results  []*Result // by seed
-	Mean, SD Summary   // over the replays; SD is the sample's standard deviation, 0 for one replay
-}
-
-// Seeds replays with n seeds from first on, as many at a time as there are processors
-// to run on; the paper repeats ten times. setup gives the configuration and jobs of a
-// seed, which Seeds writes into Config.Seed; it is called concurrently, and must give
-// every replay a policy of its own where policies keep something between batches. What
-// Seeds returns does not depend on how many run at a time.
-func Seeds(ctx context.Context, first uint64, n int, setup func(seed uint64) (Config, []Job, error)) (*Repeats, error) {
-	if n < 1 {
-		return nil, fmt.Errorf("replay: %d seeds", n)
-	}
-	r := &Repeats{Results: make([]*Result, n)}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range n {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			seed := first + uint64(i)
-			cfg, jobs, err := setup(seed)
-			if err != nil {
-				return fmt.Errorf("seed %d: %w", seed, err)
-			}
-			cfg.Seed = seed
-			if r.Results[i], err = Run(ctx, cfg, jobs); err != nil {
-				return fmt.Errorf("seed %d: %w", seed, err)
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	mean, sd := r.Mean.fields(), r.SD.fields()
-	for k := range mean {
-		var sum, squares float64
-		for _, one := range r.Results {
-			sum += *one.Summary.fields()[k]
-		}
-		*mean[k] = sum / float64(n)
-		for _, one := range r.Results {
-			d := *one.Summary.fields()[k] - *mean[k]
-			squares += d * d
-		}
-		if n > 1 {
-			*sd[k] = math.Sqrt(squares / float64(n-1))
-		}
-	}
-	return r, nil
 }

@@ -108,48 +108,6 @@ func (p *Problem) Check(items []int) error {
 	return nil
 }
 
-// Independent is the problem of the maximum independent set of a graph: item v is vertex
-// v, and cliques that cover all edges are resources. No weights: all are 1.
-func Independent(vertices int, edges [][2]int, weights []int64) *Problem {
-	adjacent := make([]map[int]bool, vertices)
-	for v := range adjacent {
-		adjacent[v] = map[int]bool{}
-	}
-	for _, e := range edges {
-		adjacent[e[0]][e[1]], adjacent[e[1]][e[0]] = true, true
-	}
-	covered := map[[2]int]bool{}
-	uses := make([][]int32, vertices)
-	p := &Problem{}
-	p.Reset(nil)
-	for _, e := range edges {
-		if covered[[2]int{min(e[0], e[1]), max(e[0], e[1])}] || e[0] == e[1] {
-			continue
-		}
-		clique := []int{e[0], e[1]}
-		for v := range vertices {
-			if !slices.ContainsFunc(clique, func(u int) bool { return !adjacent[u][v] }) {
-				clique = append(clique, v)
-			}
-		}
-		r := p.Resource(1)
-		for _, u := range clique {
-			uses[u] = append(uses[u], r)
-			for _, v := range clique {
-				covered[[2]int{min(u, v), max(u, v)}] = true
-			}
-		}
-	}
-	for v := range vertices {
-		w := int64(1)
-		if weights != nil {
-			w = weights[v]
-		}
-		p.Add(w, uses[v]...)
-	}
-	return p
-}
-
 // Greedy goes through the items, those first that weigh most for what they use, and
 // chooses what still fits: what others are compared with.
 func Greedy(p *Problem) []int {

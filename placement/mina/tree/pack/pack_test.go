@@ -104,8 +104,8 @@ func TestReductions(t *testing.T) {
 		want int64
 	}{
 		{"none", &Problem{}, 0},
-		{"path", Independent(4, [][2]int{{0, 1}, {1, 2}, {2, 3}}, nil), 2},
-		{"triangle", Independent(4, [][2]int{{0, 1}, {1, 2}, {2, 0}, {2, 3}}, nil), 2},
+		{"path", independent(4, [][2]int{{0, 1}, {1, 2}, {2, 3}}, nil), 2},
+		{"triangle", independent(4, [][2]int{{0, 1}, {1, 2}, {2, 0}, {2, 3}}, nil), 2},
 		{"two places", pair, 9},
 		{"no place", nowhere, 1},
 	} {
@@ -166,7 +166,7 @@ func TestAgainstLinearSolver(t *testing.T) {
 	var s Solver
 	larger, proven, optimal, peeling := 0, 0, 0, 0
 	for i, g := range goldens(t) {
-		p := Independent(g.vertices, g.edges, nil)
+		p := independent(g.vertices, g.edges, nil)
 		items, _ := s.Solve(p, nil, 10*p.Len(), 1)
 		if err := p.Check(items); err != nil {
 			t.Fatalf("graph %d: %v", i, err)
@@ -239,7 +239,7 @@ func FuzzSolve(f *testing.F) {
 func BenchmarkLinearSolverGraphs(b *testing.B) {
 	var problems []*Problem
 	for _, g := range goldens(b) {
-		problems = append(problems, Independent(g.vertices, g.edges, nil))
+		problems = append(problems, independent(g.vertices, g.edges, nil))
 	}
 	var s Solver
 	for _, moves := range []int{0, 2, 20} {
@@ -251,4 +251,46 @@ func BenchmarkLinearSolverGraphs(b *testing.B) {
 			}
 		})
 	}
+}
+
+// independent is the problem of the maximum independent set of a graph: item v is vertex
+// v, and cliques that cover all edges are resources. No weights: all are 1.
+func independent(vertices int, edges [][2]int, weights []int64) *Problem {
+	adjacent := make([]map[int]bool, vertices)
+	for v := range adjacent {
+		adjacent[v] = map[int]bool{}
+	}
+	for _, e := range edges {
+		adjacent[e[0]][e[1]], adjacent[e[1]][e[0]] = true, true
+	}
+	covered := map[[2]int]bool{}
+	uses := make([][]int32, vertices)
+	p := &Problem{}
+	p.Reset(nil)
+	for _, e := range edges {
+		if covered[[2]int{min(e[0], e[1]), max(e[0], e[1])}] || e[0] == e[1] {
+			continue
+		}
+		clique := []int{e[0], e[1]}
+		for v := range vertices {
+			if !slices.ContainsFunc(clique, func(u int) bool { return !adjacent[u][v] }) {
+				clique = append(clique, v)
+			}
+		}
+		r := p.Resource(1)
+		for _, u := range clique {
+			uses[u] = append(uses[u], r)
+			for _, v := range clique {
+				covered[[2]int{min(u, v), max(u, v)}] = true
+			}
+		}
+	}
+	for v := range vertices {
+		w := int64(1)
+		if weights != nil {
+			w = weights[v]
+		}
+		p.Add(w, uses[v]...)
+	}
+	return p
 }

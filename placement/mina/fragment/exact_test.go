@@ -2,15 +2,15 @@ package fragment
 
 import "fmt"
 
-// MaxChoices is how many sets of hosts Exhaustive looks at.
-const MaxChoices = 5_000_000
+// maxChoices is how many sets of hosts exhaustive looks at.
+const maxChoices = 5_000_000
 
-// Exhaustive returns hosts with the least score, and the score, by trying all sets of
+// exhaustive returns hosts with the least score, and the score, by trying all sets of
 // free hosts; of equal ones, that with the fewest fragments of the job, then of free ones,
 // then the first in lexicographic order. Fragments are counted by their definition, so that it shares
 // nothing with Minimal. Errors are those of Place, and ErrTooLarge for more than
-// MaxChoices sets.
-func Exhaustive(o *Occupancy, n int, alpha float64) ([]int, float64, error) {
+// maxChoices sets.
+func exhaustive(o *Occupancy, n int, alpha float64) ([]int, float64, error) {
 	if err := check(o, n); err != nil {
 		return nil, 0, err
 	}
@@ -23,7 +23,7 @@ func Exhaustive(o *Occupancy, n int, alpha float64) ([]int, float64, error) {
 	choices := 1
 	for i := range min(n, len(free)-n) {
 		choices = choices * (len(free) - i) / (i + 1)
-		if choices > MaxChoices {
+		if choices > maxChoices {
 			return nil, 0, fmt.Errorf("%d hosts of %d free ones: %w", n, len(free), ErrTooLarge)
 		}
 	}
