@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/testbed/netns"
 )
 
@@ -62,7 +63,7 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 	if st := s.study(); st != nil {
 		st.check(c)
 		for i, m := range s.Summary {
-			if known := compared(st.metrics()); !slices.Contains(known, m) {
+			if known := st.metrics().compared(); !slices.Contains(known, m) {
 				c.Problemf(fmt.Sprintf("summary[%d]", i), tomlfile.OneOf(m, known), "unknown metric %q", m)
 			}
 		}
@@ -400,58 +401,6 @@ func (c *checker) matches(at, pattern, what string, names []string) {
 	c.Problemf(at, tomlfile.DidYouMean(pattern, names), "no %s matches %q", what, pattern)
 }
 
-// metric is what an expectation may be about.
-type metric struct {
-	unit      string // "1", "1/s", "bit/s" or "s"
-	example   string // of a value
-	predicted bool   // by occupancy and waterfill
-	// of is what its figures are about: "job", "job@switch", "link", or "comparison"
-	// (of the jobs' "goodput", or of what they have "aggregated@switch"); jobs are
-	// those that produce it.
-	of    string
-	jobs  func(j *Job) bool
-	none  string            // why there is none, when no job produces it
-	local func(j *Job) bool // which of the jobs produce it on one host too, without traffic; nil: none
-}
-
-// number says whether values are plain numbers, without a unit.
-func (m metric) number() bool { return m.unit == "1" || m.unit == "1/s" }
-
-// by says whether a job produces the metric.
-func (m metric) by(j *Job, local bool) bool {
-	return m.jobs(j) && (!local || m.local != nil && m.local(j))
-}
-
-// subjects are what the job's figures of the metric can be about.
-func (m metric) subjects(job string, l *lab) []string {
-	switch m.of {
-	case "job":
-		return []string{job}
-	case "job@switch":
-		return l.atSwitches(job)
-	}
-	return nil
-}
-
-func every(*Job) bool        { return true }
-func aggregates(j *Job) bool { return j.Collective == "ina" }
-func iterates(j *Job) bool   { return j.Message > 0 || j.Model != "" }
-func ends(j *Job) bool       { return j.Iterations > 0 }
-func computes(j *Job) bool   { return j.Model != "" || j.Iterations > 0 }
-
-var metrics = map[string]metric{
-	"share":      {"1", "0.5", true, "job@switch", aggregates, "no job aggregates in switches", nil},
-	"granted":    {"1", "0.5", true, "job@switch", aggregates, "no job aggregates in switches", nil},
-	"goodput":    {"bit/s", `"10Gbit/s"`, true, "job", every, "", nil},
-	"wire_rate":  {"bit/s", `"10Gbit/s"`, true, "job", every, "", nil},
-	"link_rate":  {"bit/s", `"10Gbit/s"`, true, "link", every, "", nil},
-	"jain":       {"1", "0.99", true, "comparison", every, "", nil},
-	"sum_errors": {"1", "0", false, "job", every, "", nil},
-	"step_rate":  {"1/s", "2.5", false, "job", iterates, "no job has a message or a model", nil},
-	"iterations": {"1", "10", false, "job", iterates, "no job has a message or a model", computes},
-	"jct":        {"s", `"2s"`, false, "job", ends, "no job has a number of iterations", ends},
-}
-
 // inPhase are the metrics of jobs that are drawn from phases. The others are those of a whole run, or of links.
 var inPhase = []string{"share", "granted", "goodput", "wire_rate", "step_rate"}
 
@@ -488,7 +437,7 @@ func (c *checker) expect(e *Expect) {
 	}
 	if !ok {
 		if e.Metric != "" {
-			words := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool { return strings.HasSuffix(name, ratio) })
+			words := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool { return strings.HasSuffix(name, metric.Ratio) })
 			c.Problemf(e.At+".metric", tomlfile.OneOf(e.Metric, words), "unknown metric %q", e.Metric)
 		}
 		return
@@ -517,13 +466,13 @@ func (c *checker) expect(e *Expect) {
 	} else if c.enum(e.At+".predictor", r.Predictor, predictors...) {
 		switch given := c.Has(e.At + ".value"); {
 		case r.Predictor == "value" && !given:
-			c.KeyProblemf(e.At, "write value = "+m.example, "missing value in expect")
+			c.KeyProblemf(e.At, "write value = "+m.example(), "missing value in expect")
 		case r.Predictor != "value" && given:
 			c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
 		case r.Predictor != "value" && !m.predicted:
-			c.Problemf(e.At+".predictor", "write value = "+m.example, "%s does not predict %s", r.Predictor, e.Metric)
+			c.Problemf(e.At+".predictor", "write value = "+m.example(), "%s does not predict %s", r.Predictor, e.Metric)
 		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && len(c.s.Programs) == 0:
-			c.Problemf(e.At+".bound", "write value = "+m.example, "bound %q compares with a value", e.Bound)
+			c.Problemf(e.At+".bound", "write value = "+m.example(), "bound %q compares with a value", e.Bound)
 		case given:
 			r.Value = c.quantity(e.At+".value", m, e.Value)
 		}
@@ -531,13 +480,13 @@ func (c *checker) expect(e *Expect) {
 	switch {
 	case c.Has(e.At + ".tolerance"):
 		if e.Statistic == results.Correlation {
-			m = metric{unit: "1", example: "0.01"} // what it may be less than 1
+			m = measurable{Metric: metric.Metric{Unit: "1"}} // what it may be less than 1
 		}
 		r.Tolerance, r.Relative = c.tolerance(e.At+".tolerance", m, string(e.Tolerance))
 		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains(fractions, e.Metric) || e.Statistic == results.Correlation) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
-		oneLink := m.unit == "bit/s" && (study == nil || e.Metric == "goodput") // totals are more than a link carries
+		oneLink := m.Unit == "bit/s" && (study == nil || e.Metric == "goodput") // totals are more than a link carries
 		if oneLink && e.Gate && r.Predictor != "value" && !r.Relative {
 			if most := c.lab.most(); most > 0 && r.Tolerance >= most {
 				c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))
@@ -547,9 +496,9 @@ func (c *checker) expect(e *Expect) {
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")
 	}
 	if e.Gate && r.Predictor == "value" && !c.reported(e.At+".value") && !c.reported(e.At+".tolerance") {
-		c.vacuous(e, r, known[e.Metric].unit)
+		c.vacuous(e, r, known[e.Metric].Unit)
 	}
-	e.resolved, e.unit = r, known[e.Metric].unit
+	e.resolved, e.unit = r, known[e.Metric].Unit
 }
 
 // Bounds of what a run takes: a typing error is no run of 114 years, nor one that no memory holds.
@@ -598,7 +547,7 @@ func (l *lab) atSwitches(what string) (names []string) {
 }
 
 // subjects reports an expectation of what nothing produces.
-func (c *checker) subjects(e *Expect, m metric) {
+func (c *checker) subjects(e *Expect, m measurable) {
 	var names []string
 	jobs := 0
 	for i := range c.s.Jobs {
@@ -629,7 +578,7 @@ func (c *checker) subjects(e *Expect, m metric) {
 }
 
 // quantity is a value in a metric's unit: a number, a rate or a duration.
-func (c *checker) quantity(at string, m metric, v any) float64 {
+func (c *checker) quantity(at string, m measurable, v any) float64 {
 	switch v := v.(type) {
 	case int64:
 		if m.number() {
@@ -641,7 +590,7 @@ func (c *checker) quantity(at string, m metric, v any) float64 {
 		}
 	case string:
 		if !m.number() {
-			n, err := inUnit(m.unit, v)
+			n, err := inUnit(m.Unit, v)
 			if err != nil {
 				c.Problemf(at, tomlfile.HintOf(err), "value: %v", err)
 			}
@@ -651,7 +600,7 @@ func (c *checker) quantity(at string, m metric, v any) float64 {
 	if m.number() {
 		c.Problemf(at, "", "value must be a finite number")
 	} else {
-		c.Problemf(at, "write "+m.example, "value must be a quantity with its unit")
+		c.Problemf(at, "write "+m.example(), "value must be a quantity with its unit")
 	}
 	return 0
 }
@@ -664,6 +613,9 @@ func inUnit(unit, s string) (float64, error) {
 	case "s":
 		d, err := inventory.ParseDuration(s)
 		return d.Std().Seconds(), err
+	case "B":
+		n, err := inventory.ParseBytes(s)
+		return float64(n), err
 	}
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil {
@@ -673,7 +625,7 @@ func inUnit(unit, s string) (float64, error) {
 }
 
 // tolerance reads "0.03", "3%", or "1Gbit/s" where the metric is a rate.
-func (c *checker) tolerance(at string, m metric, s string) (tol float64, relative bool) {
+func (c *checker) tolerance(at string, m measurable, s string) (tol float64, relative bool) {
 	if c.reported(at) {
 		return 0, false
 	}
@@ -682,11 +634,11 @@ func (c *checker) tolerance(at string, m metric, s string) (tol float64, relativ
 		tol, err = inUnit("1", strings.TrimSpace(number))
 		tol, relative = tol/100, true
 	} else {
-		tol, err = inUnit(m.unit, s)
+		tol, err = inUnit(m.Unit, s)
 	}
 	switch {
 	case err != nil:
-		absolute := m.example
+		absolute := m.example()
 		if m.number() {
 			absolute = `"0.03"`
 		}

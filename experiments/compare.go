@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -37,66 +36,13 @@ type Published struct {
 	Among []string `toml:"among"`
 }
 
-// traceMetrics are the figures of a trace of jobs; each but those of single jobs has one
-// more, "_ratio", which is the figure over that of the comparison's reference.
-var traceMetrics = func() map[string]metric {
-	all := map[string]metric{
-		"jct":        {unit: "s", example: `"2s"`, predicted: true, of: "job"},
-		"sum_errors": {unit: "1", example: "0", of: "job"},
-	}
-	for _, name := range []string{"avg_jct", "avg_jct_queued", "makespan", "network_time", "queueing", "queueing_p95", "placement_time"} {
-		all[name] = metric{unit: "s", example: `"2s"`, of: results.Cluster}
-	}
-	for _, name := range []string{"de", "de_queued", "gpu_utilisation", "link_utilisation", "aggregator_utilisation"} {
-		all[name] = metric{unit: "1", example: "0.5", of: results.Cluster}
-	}
-	for name, unit := range map[string]string{
-		"used_machines": "1", "machine_hours": "1", "fragmentation": "1", "cross_traffic": "B", "profit_rate": "1", "total_profit": "1",
-	} {
-		all[name] = metric{unit: unit, example: "100", of: results.Cluster}
-	}
-	return withRatios(all)
-}()
-
-const ratio = "_ratio"
-
-// withRatios adds to metrics what those of a cluster are over another policy's.
-func withRatios(all map[string]metric) map[string]metric {
-	for name, m := range maps.Clone(all) {
-		if m.of == results.Cluster {
-			all[name+ratio] = metric{unit: "1", example: "1", of: "comparison"}
-		}
-	}
-	return all
-}
-
-// markPredicted says of metrics that they are predicted.
-func markPredicted(all map[string]metric, names ...string) {
-	for _, name := range names {
-		m := all[name]
-		m.predicted = true
-		all[name] = m
-	}
-}
-
-// compared are those of the metrics that can be compared, sorted.
-func compared(of map[string]metric) (names []string) {
-	for name, m := range of {
-		if m.of == results.Cluster {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 func (c *checker) compare() {
 	cmp := c.s.Compare
 	if c.s.study() == nil {
 		c.KeyProblemf("compare", "", "only experiments with a [trace] or [operations] are compared")
 		return
 	}
-	known := compared(c.s.study().metrics())
+	known := c.s.study().metrics().compared()
 	if len(cmp.Metrics) == 0 {
 		cmp.Metrics = c.s.study().headline()
 	}

@@ -212,26 +212,15 @@ func (o *Operations) modules(c *checker) {
 	}
 }
 
-var operationMetrics = func() map[string]metric {
-	all := map[string]metric{
-		"jct":        {unit: "s", example: `"2s"`, predicted: true, of: "job"},
-		"step_time":  {unit: "s", example: `"100ms"`, predicted: true, of: "job"},
-		"sum_errors": {unit: "1", example: "0", of: "job"},
-	}
-	for _, name := range strings.Fields("avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time makespan launch_time decision_time " +
-		"migration_time migration_leave migration_release migration_wait migration_acquire migration_adopt") {
-		all[name] = metric{unit: "s", example: `"2s"`, of: results.Cluster}
-	}
-	for _, name := range strings.Fields("ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation") {
-		all[name] = metric{unit: "1", example: "0.95", of: results.Cluster}
-	}
-	markPredicted(all, "ina_score", "ina_utilisation", "avg_jct")
-	all["turning_point"] = metric{unit: "bit/s", example: `"80Gbit/s"`, of: results.Cluster}
-	return withRatios(all)
-}()
+var operationMetrics = measurables{}.
+	add("job", "jct step_time sum_errors").
+	add(results.Cluster, "avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time makespan launch_time decision_time "+
+		"migration_time migration_leave migration_release migration_wait migration_acquire migration_adopt "+
+		"ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation turning_point").
+	predict("jct step_time ina_score ina_utilisation avg_jct").ratios()
 
 // metrics implements study.
-func (o *Operations) metrics() map[string]metric { return operationMetrics }
+func (o *Operations) metrics() measurables { return operationMetrics }
 
 // headline implements study.
 func (o *Operations) headline() []string {

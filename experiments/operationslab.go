@@ -232,7 +232,7 @@ func (o *Operations) again(ctx context.Context, s *Spec, seed uint64, cost calib
 // cluster.
 func (o *Operations) measured(kind results.Kind, out []training.Outcome, events []controller.Event) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, kind, operationMetrics[metric].unit, v)
+		f := exactly(metric, of, kind, operationMetrics[metric].Unit, v)
 		f.N = 2 // at least: it is of all steps
 		figures = append(figures, f)
 	}
@@ -266,7 +266,7 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 // predicted are the figures of the same jobs in the simulator.
 func (o *Operations) predicted(jobs []named, again *ops.Result) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, results.Predicted, operationMetrics[metric].unit, v)
+		f := exactly(metric, of, results.Predicted, operationMetrics[metric].Unit, v)
 		f.Predictor = operated
 		figures = append(figures, f)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/testbed/program"
 	"github.com/inabench/inabench/testbed/sharp"
 )
@@ -305,7 +306,7 @@ func (p *Program) extracts(c *checker) {
 			c.Problemf(e.At+".unit", tomlfile.OneOf(e.Unit, program.ExtractUnits()), "unknown unit %q", e.Unit)
 			continue
 		}
-		if known, ok := program.Units[e.Metric]; ok && base != "" && known != base {
+		if known := metric.Of(e.Metric, base).Unit; base != "" && known != base {
 			c.Problemf(e.At+".unit", "", "%s is in %s, and %s is not", e.Metric, known, e.Unit)
 		}
 		if r := e.rule(); base != "" {
@@ -321,25 +322,16 @@ func (e *Extract) rule() program.Rule {
 }
 
 // metrics implements study.
-func (ps Programs) metrics() map[string]metric {
-	examples := map[string]string{"bit/s": `"10Gbit/s"`, "s": `"2ms"`, "1": "0", "1/s": "1000", "B": "1"}
-	all := map[string]metric{}
-	for name, unit := range program.Units {
-		all[name] = metric{unit: unit, example: examples[unit], of: "job"}
-	}
+func (ps Programs) metrics() measurables {
+	all := measurables{}.add("job", strings.Join(program.Metrics, " "))
 	for i := range ps {
 		for _, e := range ps[i].Extract {
 			if _, ok := all[e.Metric]; !ok {
-				unit := program.BaseUnit(e.Unit)
-				all[e.Metric] = metric{unit: unit, example: examples[unit], of: "job"}
+				all[e.Metric] = measurable{Metric: metric.Of(e.Metric, program.BaseUnit(e.Unit)), of: "job"}
 			}
 		}
 	}
-	markPredicted(all, "goodput", totalGoodput, "algbw", "busbw")
-	m := all[totalGoodput]
-	m.of = results.Cluster
-	all[totalGoodput] = m
-	return withRatios(all)
+	return all.add(results.Cluster, totalGoodput).predict("goodput algbw busbw " + totalGoodput).ratios()
 }
 
 // totalGoodput is that of a program's flows, or of all programs'.

@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/testbed/program"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -458,10 +459,10 @@ func (ps Programs) predict(inv *inventory.Inventory, works []*program.Workload, 
 			}
 		}
 	}
-	add := func(metric, of string, v float64, bottleneck string) {
+	add := func(name, of string, v float64, bottleneck string) {
 		out = append(out, results.Figure{
-			Metric: metric, Of: of, Kind: results.Predicted, Predictor: ps.predictor(), Bottleneck: bottleneck,
-			Value: v, Lo: v, Hi: v, N: 1, Unit: program.Units[metric],
+			Metric: name, Of: of, Kind: results.Predicted, Predictor: ps.predictor(), Bottleneck: bottleneck,
+			Value: v, Lo: v, Hi: v, N: 1, Unit: metric.Of(name, "").Unit,
 		})
 	}
 	if len(streams) > 0 {

@@ -289,33 +289,16 @@ func (o *Service) supports(driver string) error {
 	return nil
 }
 
-var serviceMetrics = func() map[string]metric {
-	all := map[string]metric{
-		"jct":            {unit: "s", example: `"20s"`, predicted: true, of: "job"},
-		"iteration_time": {unit: "s", example: `"100ms"`, predicted: true, of: "job"},
-		"speed":          {unit: "1", example: "0.95", predicted: true, of: "job"},
-		"speed_static":   {unit: "1", example: "0.95", of: "job"},
-		"loss":           {unit: "1", example: "0.1", of: "job"},
-		"sum_errors":     {unit: "1", example: "0", of: "job"},
-		"busy":           {unit: "1", example: "0.16", predicted: true, of: "aggregator"},
-		"cpu":            {unit: "1", example: "0.1", of: "aggregator"},
-	}
-	for name, m := range map[string]metric{
-		"stall": {unit: "s", example: `"20ms"`}, "avg_iteration_time": {unit: "s", example: `"100ms"`},
-	} {
-		m.of = results.Cluster
-		all[name] = m
-	}
-	for _, name := range strings.Fields("aggregators most_aggregators servers cpu_reduction cpu_saving cpu_busy cpu_used " +
-		"avg_speed min_speed avg_speed_static min_speed_static max_loss moves reverts evacuations late postponed stall_part ratio_above_1 ratio_p50 ratio_p99 ratio_worst") {
-		all[name] = metric{unit: "1", example: "0.5", of: results.Cluster}
-	}
-	markPredicted(all, "aggregators", "cpu_reduction", "cpu_busy", "avg_speed", "min_speed")
-	return withRatios(all)
-}()
+var serviceMetrics = measurables{}.
+	add("job", "jct iteration_time speed speed_static loss sum_errors").
+	add("aggregator", "busy cpu").
+	add(results.Cluster, "stall avg_iteration_time aggregators most_aggregators servers cpu_reduction cpu_saving cpu_busy cpu_used "+
+		"avg_speed min_speed avg_speed_static min_speed_static max_loss moves reverts evacuations late postponed stall_part "+
+		"ratio_above_1 ratio_p50 ratio_p99 ratio_worst").
+	predict("jct iteration_time speed busy aggregators cpu_reduction cpu_busy avg_speed min_speed").ratios()
 
 // metrics implements study.
-func (o *Service) metrics() map[string]metric { return serviceMetrics }
+func (o *Service) metrics() measurables { return serviceMetrics }
 
 // headline implements study.
 func (o *Service) headline() []string {

@@ -503,7 +503,7 @@ func (l *serviceLab) summaries(jobs []serving, out *deploy.Result) []results.Job
 // own are figures that no simulator has.
 func (l *serviceLab) own(kind results.Kind, out *deploy.Result, jobs []results.JobSummary) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, kind, serviceMetrics[metric].unit, v)
+		f := exactly(metric, of, kind, serviceMetrics[metric].Unit, v)
 		f.N = 2 // at least
 		figures = append(figures, f)
 	}

@@ -200,3 +200,24 @@ func FuzzParseSpec(f *testing.F) {
 		}
 	})
 }
+
+// Values are read in the unit of their metric, as its example shows.
+func TestValuesInUnits(t *testing.T) {
+	for _, tt := range []struct {
+		unit, text string
+		want       float64
+	}{
+		{"1", "0.5", 0.5}, {"1/s", "1000", 1000}, {"bit/s", "10Gbit/s", 10e9}, {"s", "2s", 2}, {"B", "100MB", 100e6},
+	} {
+		if got, err := inUnit(tt.unit, tt.text); err != nil || got != tt.want {
+			t.Errorf("%q in %s: %v, %v, want %v", tt.text, tt.unit, got, err, tt.want)
+		}
+	}
+	for _, ms := range []measurables{metrics, traceMetrics, operationMetrics, serviceMetrics, trainingMetrics, Programs{}.metrics()} {
+		for name, m := range ms {
+			if _, err := inUnit(m.Unit, strings.Trim(m.example(), `"`)); err != nil || m.Unit == "" {
+				t.Errorf("%s in %q: %v", name, m.Unit, err)
+			}
+		}
+	}
+}

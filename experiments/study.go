@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 )
 
 // study is what an experiment is about when it is not about [[job]] tables: jobs that
@@ -26,7 +27,7 @@ type study interface {
 	// check finds everything that is wrong with it.
 	check(c *checker)
 	// metrics are what its figures are of, which expectations may be about.
-	metrics() map[string]metric
+	metrics() measurables
 	// headline are those of them that are compared where the experiment names none.
 	headline() []string
 	// predictor names what predicts the figures that a testbed measured.
@@ -206,13 +207,13 @@ func (r *run) ratios() {
 			continue // it ended early
 		}
 		ph, of := &p.Phases[0], format(p.Params[c.Key])
-		lacks := func(metric, why string) {
-			ph.Missing = append(ph.Missing, results.Missing{Metric: metric + ratio, Of: of, Why: why})
+		lacks := func(name, why string) {
+			ph.Missing = append(ph.Missing, results.Missing{Metric: name + metric.Ratio, Of: of, Why: why})
 		}
 		own := measured(p)
-		for _, metric := range slices.Sorted(maps.Keys(ref)) {
-			if _, ok := own[metric]; !ok {
-				lacks(metric, "there is no "+metric+" here, and of the reference there is")
+		for _, name := range slices.Sorted(maps.Keys(ref)) {
+			if _, ok := own[name]; !ok {
+				lacks(name, "there is no "+name+" here, and of the reference there is")
 			}
 		}
 		for _, f := range ph.Figures {
@@ -220,7 +221,7 @@ func (r *run) ratios() {
 			switch {
 			case f.Of != results.Cluster || f.Kind == results.Predicted:
 			case v > 0:
-				ph.Figures = append(ph.Figures, exactly(f.Metric+ratio, of, f.Kind, "1", f.Value/v))
+				ph.Figures = append(ph.Figures, exactly(f.Metric+metric.Ratio, of, f.Kind, "1", f.Value/v))
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out
 				lacks(f.Metric, "the reference's is 0, or there is none")
 			}

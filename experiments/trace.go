@@ -127,7 +127,7 @@ type traced struct {
 }
 
 // metrics implements study.
-func (t *Trace) metrics() map[string]metric { return traceMetrics }
+func (t *Trace) metrics() measurables { return traceMetrics }
 
 // headline implements study.
 func (t *Trace) headline() []string { return []string{"avg_jct", "de"} }

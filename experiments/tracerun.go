@@ -252,7 +252,7 @@ func (s *Spec) summary(sum *replay.Summary, placing float64, kind results.Kind) 
 		{"gpu_utilisation", sum.GPUs}, {"link_utilisation", sum.Links}, {"aggregator_utilisation", sum.Aggregators},
 	} {
 		if f.metric != placementTime || s.timed() {
-			out = append(out, exactly(f.metric, results.Cluster, kind, traceMetrics[f.metric].unit, f.value))
+			out = append(out, exactly(f.metric, results.Cluster, kind, traceMetrics[f.metric].Unit, f.value))
 		}
 	}
 	return out
@@ -293,7 +293,7 @@ func (t *Trace) machineFigures(sum *replay.Summary) []results.Figure {
 		{"profit_rate", sum.Profit, t.profits()}, {"total_profit", sum.ProfitTotal, t.profits()},
 	} {
 		if f.there {
-			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, traceMetrics[f.metric].unit, f.value))
+			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, traceMetrics[f.metric].Unit, f.value))
 		}
 	}
 	return out

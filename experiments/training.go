@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -255,23 +254,13 @@ func (t *Training) headline() []string {
 }
 
 // metrics implements study.
-func (t *Training) metrics() map[string]metric { return trainingMetrics }
+func (t *Training) metrics() measurables { return trainingMetrics }
 
-var trainingMetrics = func() map[string]metric {
-	all := map[string]metric{
-		"throughput":    {unit: "1/s", example: "4000", predicted: true, of: results.Cluster}, // samples
-		"machine_hours": {unit: "1", example: "8.67", predicted: true, of: results.Cluster},
-		"cross_traffic": {unit: "B", example: `"100MB"`, predicted: true, of: results.Cluster}, // of an iteration
-		"sum_errors":    {unit: "1", example: "0", of: "job"},
-	}
-	// Of an iteration, of an epoch, of all epochs, and of the iterations that were run.
-	for _, name := range strings.Fields("iteration_time iteration_comm_time comm_time epoch_time training_time run_time") {
-		all[name] = metric{unit: "s", example: `"8.4s"`, predicted: true, of: results.Cluster}
-	}
-	// Machines that anybody uses, that nobody does, that the job does, and of these those
-	// that were idle.
-	for _, name := range strings.Fields("used_machines idle_machines job_machines idle_taken") {
-		all[name] = metric{unit: "1", example: "6", of: results.Cluster}
-	}
-	return withRatios(all)
-}()
+// trainingMetrics are in samples a second and bytes of an iteration. Times are those of an iteration,
+// of an epoch, of all epochs, and of the iterations that were run. Machines are those that
+// anybody uses, that nobody does, that the job does, and of these those that were idle.
+var trainingMetrics = measurables{}.
+	add("job", "sum_errors").
+	add(results.Cluster, "throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time "+
+		"used_machines idle_machines job_machines idle_taken").
+	predict("throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time").ratios()

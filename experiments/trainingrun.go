@@ -56,7 +56,7 @@ func (t *Training) crossing(at []int, bytes float64) float64 {
 // figures are those of iterations. times is what the testbed multiplies times with.
 func (t *Training) figures(kind results.Kind, o *occupied, run paced, crossing, times float64) (out []results.Figure) {
 	add := func(metric string, f results.Figure) {
-		f.Metric, f.Of, f.Kind, f.Unit = metric, results.Cluster, kind, trainingMetrics[metric].unit
+		f.Metric, f.Of, f.Kind, f.Unit = metric, results.Cluster, kind, trainingMetrics[metric].Unit
 		if kind == results.Predicted {
 			f.Predictor = scheduled
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 )
 
 // TestUnmeasured: a job that was in no phase is not as expected, for nobody has looked.
@@ -186,7 +187,7 @@ func TestRatios(t *testing.T) {
 	got := map[string]float64{}
 	for _, p := range r.rec.Points {
 		for _, f := range p.Phases[0].Figures {
-			if strings.HasSuffix(f.Metric, ratio) {
+			if strings.HasSuffix(f.Metric, metric.Ratio) {
 				got[f.Metric+" "+f.Of] = f.Value
 			}
 		}

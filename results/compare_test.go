@@ -270,21 +270,6 @@ func TestPublishedAgainst(t *testing.T) {
 	}
 }
 
-// TestBetter: times are to be short and machines few, efficiency, profit and rates high, and a ratio goes the way of what
-// it is of. What a link carries is neither.
-func TestBetter(t *testing.T) {
-	for metric, want := range map[string]int{
-		"avg_jct": -1, "used_machines": -1, "machine_hours": -1, "fragmentation": -1, "cross_traffic": -1, "refused": -1, "sum_errors": -1,
-		"de": 1, "profit_rate": 1, "total_profit": 1, "gpu_utilisation": 1, "min_speed": 1, "goodput": 1,
-		"avg_jct_ratio": -1, "queueing_ratio": -1, "step_time_ratio": -1, "throughput_ratio": 1, "total_goodput_ratio": 1, "queueing_p95_ratio": -1, "link_rate_ratio": 0, "link_rate": 0, "something": 0,
-	} {
-		unit := map[string]string{"avg_jct": "s", "machine_hours": "h", "cross_traffic": "B", "goodput": "bit/s", "link_rate": "bit/s"}[metric]
-		if got := Better(metric, unit); got != want {
-			t.Errorf("%s: %d, want %d", metric, got, want)
-		}
-	}
-}
-
 // TestCompareGolden holds the reports of comparisons to their files: groups, a
 // terminal without room for them, one group with pairs missing, and one repeat.
 func TestCompareGolden(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/metric"
 )
 
 // comparing is a run's comparison as the reports show it.
@@ -44,11 +46,14 @@ func (rec *Record) comparing() *comparing {
 	return v
 }
 
-func better(metric, unit string) string {
-	if Better(metric, unit) < 0 {
+func better(name, unit string) string {
+	switch metric.Of(name, unit).Better {
+	case metric.Less:
 		return "lower is better"
+	case metric.More:
+		return "higher is better"
 	}
-	return "higher is better"
+	return "neither way is better"
 }
 
 // unit of a metric.
@@ -72,11 +77,11 @@ func (c Contrast) of(value string) (Compared, bool) {
 
 // sorted are the values of the key by a metric: the reference first, then the best,
 // by the mean over the groups of the ratio's logarithm; those without a ratio last.
-func (v *comparing) sorted(metric string) []string {
+func (v *comparing) sorted(name string) []string {
 	sum, n := map[string]float64{}, map[string]float64{}
 	var out []string
 	for _, g := range v.groups {
-		c, _ := g.Contrast(metric)
+		c, _ := g.Contrast(name)
 		for _, x := range c.Values {
 			if !slices.Contains(out, x.Value) {
 				out = append(out, x.Value)
@@ -88,7 +93,7 @@ func (v *comparing) sorted(metric string) []string {
 		}
 	}
 	sign := 1.0
-	if Better(metric, v.unit(metric)) >= 0 {
+	if metric.Of(name, v.unit(name)).Better != metric.Less {
 		sign = -1
 	}
 	rank := func(value string) (int, float64) {

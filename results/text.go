@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/inabench/inabench/results/metric"
 )
 
 // TextOptions say how WriteText writes.
@@ -223,13 +225,7 @@ func (e Expect) headline() string {
 		b.WriteString(" of " + e.Of)
 	}
 	b.WriteString(": ")
-	unit := ""
-	switch e.Metric {
-	case "goodput", "wire_rate", "link_rate":
-		unit = "bit/s"
-	case "rtt", "jct", "avg_jct", "avg_jct_queued", "makespan", "network_time", "queueing", "queueing_p95", "placement_time":
-		unit = "s"
-	}
+	unit := metric.Of(e.Metric, "").Unit
 	tol := Check{Relative: e.Relative, Tolerance: e.Tolerance, Unit: unit}.tolerance()
 	whose := e.Predictor
 	if e.Predictor == "value" || e.Predictor == "" {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/metric"
 )
 
 // maxSeries is the most series that one chart tells apart; a metric of more
@@ -218,54 +220,8 @@ func (rec *Record) metricsOf() []string {
 	})
 }
 
-func measureName(metric string) string {
-	if of, ok := strings.CutSuffix(metric, "_ratio"); ok {
-		return measureName(of) + " over the reference's"
-	}
-	switch metric {
-	case "share":
-		return "aggregated share"
-	case "jain":
-		return "Jain index"
-	case "rtt":
-		return "round trip"
-	case "avg_jct":
-		return "average JCT"
-	case "avg_jct_queued":
-		return "average JCT with queueing"
-	case "queueing_p95":
-		return "95th percentile of queueing"
-	case "de":
-		return "distribution efficiency"
-	case "de_queued":
-		return "distribution efficiency with queueing"
-	case "gpu_utilisation":
-		return "GPU utilisation"
-	case "placement_time":
-		return "placement time of a job"
-	case "tree_time":
-		return "tree building time"
-	case "ina_score":
-		return "INA efficiency score"
-	case "ina_utilisation":
-		return "INA utilisation"
-	case "jct_range":
-		return "JCT range of the score"
-	case "avg_step_time":
-		return "average step time"
-	case "comm_time":
-		return "communication time"
-	case "idle_taken":
-		return "idle machines taken"
-	case "fragmentation":
-		return "machine fragmentation rate"
-	case "cross_traffic":
-		return "communication overhead"
-	case "conflicts_fragments_correlation":
-		return "correlation of conflicts and fragments"
-	}
-	return strings.ReplaceAll(metric, "_", " ")
-}
+// measureName is what people call a metric.
+func measureName(name string) string { return metric.Of(name, "").Title }
 
 // plots draws every metric of the run.
 func (rec *Record) plots() []plot {

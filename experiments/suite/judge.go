@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/results/trend"
 )
 
@@ -105,8 +106,8 @@ func (m Move) String() string {
 func (m Move) counts() bool { return m.Effect == Worse && m.Accepted == "" && !m.Doubtful }
 
 // effect is what it means that a metric in a unit is lower or higher.
-func effect(metric, unit string, s trend.State) Effect {
-	better := results.Better(metric, unit)
+func effect(name, unit string, s trend.State) Effect {
+	better := metric.Of(name, unit).Better
 	switch {
 	case better == 0:
 		return Another

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/results/trend"
 )
 
@@ -236,7 +237,7 @@ func (f *PairFigure) judge(earlier []trend.Night, pairs int, o PairOptions) erro
 		return err
 	}
 	f.Verdict = v
-	switch better := float64(results.Better(f.Metric, f.Unit)); {
+	switch better := float64(metric.Of(f.Metric, f.Unit).Better); {
 	case v.State == trend.Open:
 		f.Change = Undecided
 		f.Needs = pair.Needs(v)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 )
 
 // Kind names a workload.
@@ -28,13 +29,8 @@ func Kinds() []string {
 	return []string{string(IPerf3), string(Perftest), string(NCCL), string(Torchrun), string(ATP), string(SwitchML), string(Exec)}
 }
 
-// Units are the units of the metrics that readers find. Those of Extract are declared with
-// the rule.
-var Units = map[string]string{
-	"goodput": "bit/s", "total_goodput": "bit/s", "wire_rate": "bit/s", "algbw": "bit/s", "busbw": "bit/s",
-	"latency": "s", "latency_p99": "s", "jitter": "s", "jct": "s",
-	"loss": "1", "retransmits": "1", "sum_errors": "1", "message_rate": "1/s",
-}
+// Metrics are those that readers find. Those of Extract are declared with the rule.
+var Metrics = strings.Fields("goodput total_goodput wire_rate algbw busbw latency latency_p99 jitter jct loss retransmits sum_errors message_rate")
 
 // ErrFailed is wrapped when a program's own output says that it failed, whatever its exit
 // status.
@@ -58,36 +54,36 @@ type Reading struct {
 }
 
 // add adds an exact figure, drawn from n repetitions inside the program.
-func (r *Reading) add(metric, of string, v float64, n int) {
+func (r *Reading) add(name, of string, v float64, n int) {
 	if len(r.Figures) >= mostFigures {
 		r.over = true
 		return
 	}
 	r.Figures = append(r.Figures, results.Figure{
-		Metric: metric, Of: of, Kind: results.Measured, Value: v, Lo: v, Hi: v, N: n, Unit: Units[metric],
+		Metric: name, Of: of, Kind: results.Measured, Value: v, Lo: v, Hi: v, N: n, Unit: metric.Of(name, "").Unit,
 	})
 }
 
 // addRate adds the rate of a counter, with the interval that its readings allow.
-func (r *Reading) addRate(metric, of string, factor float64, s results.Series) error {
+func (r *Reading) addRate(name, of string, factor float64, s results.Series) error {
 	n := len(s.T)
 	if n < 2 {
-		return fmt.Errorf("%w: %s: fewer than two readings", ErrOutput, metric)
+		return fmt.Errorf("%w: %s: fewer than two readings", ErrOutput, name)
 	}
 	f, err := results.Rate(results.Window{Start: s.T[0], End: s.T[n-1]}, s)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %v", ErrOutput, metric, err)
+		return fmt.Errorf("%w: %s: %v", ErrOutput, name, err)
 	}
 	f = f.Affine(factor, 0)
-	f.Metric, f.Of, f.Kind, f.Unit = metric, of, results.Measured, Units[metric]
+	f.Metric, f.Of, f.Kind, f.Unit = name, of, results.Measured, metric.Of(name, "").Unit
 	r.Figures = append(r.Figures, f)
 	return nil
 }
 
 // addMean adds the mean of equal repetitions with its 95 % interval.
-func (r *Reading) addMean(metric, of string, v []float64) {
+func (r *Reading) addMean(name, of string, v []float64) {
 	f := results.Mean(v)
-	f.Metric, f.Of, f.Kind, f.Unit = metric, of, results.Measured, Units[metric]
+	f.Metric, f.Of, f.Kind, f.Unit = name, of, results.Measured, metric.Of(name, "").Unit
 	r.Figures = append(r.Figures, f)
 }
 

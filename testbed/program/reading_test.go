@@ -14,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
 )
 
 // readers are how samples are read, by the beginning of their names. iperf3's are what
@@ -413,7 +414,7 @@ func FuzzReaders(f *testing.F) {
 				t.Fatalf("%s: neither an error nor a figure", name)
 			}
 			for _, x := range r.Figures {
-				if !finite(x.Value, x.Lo, x.Hi) || x.Unit == "" || x.Unit != Units[x.Metric] || x.Kind != results.Measured {
+				if !finite(x.Value, x.Lo, x.Hi) || x.Unit == "" || x.Unit != metric.Of(x.Metric, "").Unit || x.Kind != results.Measured {
 					t.Fatalf("%s: %+v", name, x)
 				}
 			}
