@@ -211,14 +211,14 @@ func (r *run) predictWith(ctx context.Context, p planned, req *predictor.Request
 			phases[i].Figures = append(phases[i].Figures, answered(x.Name, &a.Phases[i], links)...)
 		}
 		for _, j := range a.JCT {
-			whole.Figures = append(whole.Figures, said(x.Name, "jct", j.Job, "s", *j.Seconds, ""))
+			whole.Figures = append(whole.Figures, said(x.Name, "jct", j.Job, *j.Seconds, ""))
 		}
 	}
 }
 
 // said is a figure of a predictor.
-func said(name, metric, of, unit string, v float64, bottleneck string) results.Figure {
-	f := exactly(metric, of, results.Predicted, unit, v)
+func said(name, metric, of string, v float64, bottleneck string) results.Figure {
+	f := exactly(metric, of, results.Predicted, v)
 	f.Predictor, f.Bottleneck = name, bottleneck
 	return f
 }
@@ -231,17 +231,17 @@ func answered(name string, a *predictor.PhaseAnswer, links []inventory.DirectedL
 		if j.Goodput == nil {
 			continue // it is local
 		}
-		out = append(out, said(name, "goodput", j.Name, "bit/s", *j.Goodput, j.Bottleneck))
+		out = append(out, said(name, "goodput", j.Name, *j.Goodput, j.Bottleneck))
 		goodputs = append(goodputs, *j.Goodput)
 		if j.WireRate != nil {
-			out = append(out, said(name, "wire_rate", j.Name, "bit/s", *j.WireRate, j.Bottleneck))
+			out = append(out, said(name, "wire_rate", j.Name, *j.WireRate, j.Bottleneck))
 		}
 		for _, s := range j.Shares {
-			out = append(out, said(name, "share", at(j.Name, s.Switch), "1", *s.Share, j.Bottleneck))
+			out = append(out, said(name, "share", at(j.Name, s.Switch), *s.Share, j.Bottleneck))
 		}
 	}
 	if len(goodputs) > 1 {
-		out = append(out, said(name, "jain", "goodput", "1", results.JainIndex(goodputs), ""))
+		out = append(out, said(name, "jain", "goodput", results.JainIndex(goodputs), ""))
 	}
 	if len(a.Links) == 0 {
 		return out
@@ -251,7 +251,7 @@ func answered(name string, a *predictor.PhaseAnswer, links []inventory.DirectedL
 		loads[l.Name] = *l.Load
 	}
 	for _, l := range links {
-		out = append(out, said(name, "link_rate", l.Name, "bit/s", loads[l.Name], ""))
+		out = append(out, said(name, "link_rate", l.Name, loads[l.Name], ""))
 	}
 	return out
 }

@@ -232,7 +232,7 @@ func (o *Operations) again(ctx context.Context, s *Spec, seed uint64, cost calib
 // cluster.
 func (o *Operations) measured(kind results.Kind, out []training.Outcome, events []controller.Event) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, kind, operationMetrics[metric].Unit, v)
+		f := exactly(metric, of, kind, v)
 		f.N = 2 // at least: it is of all steps
 		figures = append(figures, f)
 	}
@@ -266,7 +266,7 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 // predicted are the figures of the same jobs in the simulator.
 func (o *Operations) predicted(jobs []named, again *ops.Result) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, results.Predicted, operationMetrics[metric].Unit, v)
+		f := exactly(metric, of, results.Predicted, v)
 		f.Predictor = operated
 		figures = append(figures, f)
 	}
@@ -761,9 +761,9 @@ func (o *Operations) finish(rec *results.Record) {
 		p, e := &rec.Points[i], refs[of(&rec.Points[i])]
 		if v := (e.never - jct(p)) / (e.never - e.always); e.never > e.always && !math.IsNaN(v) {
 			ph := &p.Phases[0]
-			score := exactly("ina_score", results.Cluster, results.Measured, "1", v)
+			score := exactly("ina_score", results.Cluster, results.Measured, v)
 			score.N = 2 // at least: it is of all steps
-			ph.Figures = append(ph.Figures, score, exactly("jct_range", results.Cluster, results.Measured, "1", 1-e.always/e.never))
+			ph.Figures = append(ph.Figures, score, exactly("jct_range", results.Cluster, results.Measured, 1-e.always/e.never))
 		}
 	}
 }

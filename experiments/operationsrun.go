@@ -265,7 +265,7 @@ func scores(score ops.Score) (out []results.Figure) {
 			f.value = 0 // what is left of times that are equal
 		}
 		if !math.IsNaN(f.value) {
-			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, operationMetrics[f.metric].Unit, f.value))
+			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, f.value))
 		}
 	}
 	return out
@@ -276,7 +276,7 @@ func (o *Operations) figures(s *Spec, cfg ops.Config, jobs []named, res *ops.Res
 	out := scores(res.Score(o.Score == "hosts"))
 	add := func(metric string, v float64) {
 		if !math.IsNaN(v) {
-			out = append(out, exactly(metric, results.Cluster, results.Simulated, operationMetrics[metric].Unit, v))
+			out = append(out, exactly(metric, results.Cluster, results.Simulated, v))
 		}
 	}
 	add("ina_utilisation", res.Utilisation())

@@ -837,18 +837,16 @@ func (r *run) whole(s *Spec, obs observation) results.Phase {
 	kind := r.tb.Capabilities().Kind
 	ph := results.Phase{Start: obs.began.Seconds(), End: obs.ended.Seconds(), Jobs: obs.timeline.jobs}
 	for _, j := range obs.summaries {
-		exact := func(metric string, v float64, unit string) {
-			ph.Figures = append(ph.Figures, results.Figure{Metric: metric, Of: j.Job, Kind: kind, Value: v, Lo: v, Hi: v, N: 1, Unit: unit})
-		}
+		exact := func(metric string, v float64) { ph.Figures = append(ph.Figures, exactly(metric, j.Job, kind, v)) }
 		spec, _ := s.Job(j.Job)
 		if r.tb.Capabilities().Sums && metrics["sum_errors"].by(spec, j.Local) {
-			exact("sum_errors", float64(j.SumErrors), "1")
+			exact("sum_errors", float64(j.SumErrors))
 		}
 		if metrics["iterations"].by(spec, j.Local) {
-			exact("iterations", float64(j.Iterations), "1")
+			exact("iterations", float64(j.Iterations))
 		}
 		if metrics["jct"].by(spec, j.Local) {
-			exact("jct", j.JCT, "s")
+			exact("jct", j.JCT)
 		}
 	}
 	return ph

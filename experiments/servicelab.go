@@ -461,7 +461,7 @@ func stalls(kind results.Kind, jobs []serving, res *service.Result) []results.Fi
 		return nil
 	}
 	return []results.Figure{
-		exactly("stall", results.Cluster, kind, "s", results.Median(longer)), exactly("stall_part", results.Cluster, kind, "1", results.Median(parts)),
+		exactly("stall", results.Cluster, kind, results.Median(longer)), exactly("stall_part", results.Cluster, kind, results.Median(parts)),
 	}
 }
 
@@ -503,7 +503,7 @@ func (l *serviceLab) summaries(jobs []serving, out *deploy.Result) []results.Job
 // own are figures that no simulator has.
 func (l *serviceLab) own(kind results.Kind, out *deploy.Result, jobs []results.JobSummary) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, kind, serviceMetrics[metric].Unit, v)
+		f := exactly(metric, of, kind, v)
 		f.N = 2 // at least
 		figures = append(figures, f)
 	}

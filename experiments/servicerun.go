@@ -196,7 +196,7 @@ func alone(ctx context.Context, cfg service.Config, jobs []service.Job) ([]stand
 func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, ref []standalone) (out []results.Figure, missing []results.Missing) {
 	add := func(metric, of string, v float64) {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out = append(out, exactly(metric, of, kind, serviceMetrics[metric].Unit, v))
+			out = append(out, exactly(metric, of, kind, v))
 		}
 	}
 	// unseen is what there is not of a job: figures of its own, and those of all jobs, for the others are not all.
@@ -307,8 +307,8 @@ func stall(kind results.Kind, moving, still *service.Result) []results.Figure {
 	}
 	each := longer.Seconds() / float64(events)
 	return []results.Figure{
-		exactly("stall", results.Cluster, kind, "s", each),
-		exactly("stall_part", results.Cluster, kind, "1", each/(iteration.Seconds()/float64(n))),
+		exactly("stall", results.Cluster, kind, each),
+		exactly("stall_part", results.Cluster, kind, each/(iteration.Seconds()/float64(n))),
 	}
 }
 
@@ -466,7 +466,7 @@ const interval = time.Minute
 func replayFigures(res *service.Result, until time.Duration) (out []results.Figure) {
 	add := func(metric string, v float64) {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out = append(out, exactly(metric, results.Cluster, results.Simulated, serviceMetrics[metric].Unit, v))
+			out = append(out, exactly(metric, results.Cluster, results.Simulated, v))
 		}
 	}
 	u := res.Usage(until)

@@ -76,9 +76,9 @@ type repetition struct {
 	machinesAt float64 // s; see results.Point
 }
 
-// exactly is a figure without an interval.
-func exactly(metric, of string, kind results.Kind, unit string, v float64) results.Figure {
-	return results.Figure{Metric: metric, Of: of, Kind: kind, Value: v, Lo: v, Hi: v, N: 1, Unit: unit}
+// exactly is a figure without an interval, in its metric's unit.
+func exactly(name, of string, kind results.Kind, v float64) results.Figure {
+	return results.Figure{Metric: name, Of: of, Kind: kind, Value: v, Lo: v, Hi: v, N: 1, Unit: metric.Of(name, "").Unit}
 }
 
 // simulate does all points and repeats of a study in virtual time, as many at a time as
@@ -221,7 +221,7 @@ func (r *run) ratios() {
 			switch {
 			case f.Of != results.Cluster || f.Kind == results.Predicted:
 			case v > 0:
-				ph.Figures = append(ph.Figures, exactly(f.Metric+metric.Ratio, of, f.Kind, "1", f.Value/v))
+				ph.Figures = append(ph.Figures, exactly(f.Metric+metric.Ratio, of, f.Kind, f.Value/v))
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out
 				lacks(f.Metric, "the reference's is 0, or there is none")
 			}

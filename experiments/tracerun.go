@@ -206,14 +206,14 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		r.placed.names[sum.Job] = j.Plan.Name
 		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, sum.Job)
-		f := exactly("jct", sum.Job, kind, "s", j.JCT())
+		f := exactly("jct", sum.Job, kind, j.JCT())
 		f.N = max(2, j.Iterations) // it is their sum
 		ph.Figures = append(ph.Figures, f)
-		f = exactly("jct", sum.Job, results.Predicted, "s", predicted[j.ID])
+		f = exactly("jct", sum.Job, results.Predicted, predicted[j.ID])
 		f.Predictor, f.Bottleneck = replayed, limit[j.ID]
 		ph.Figures = append(ph.Figures, f)
 		if r.tb.Capabilities().Sums {
-			ph.Figures = append(ph.Figures, exactly("sum_errors", sum.Job, kind, "1", float64(sum.SumErrors)))
+			ph.Figures = append(ph.Figures, exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
 		}
 	}
 	if err := r.askTrace(ctx, p, repeat, settings, res, jobs, list, &ph); err != nil {
@@ -252,7 +252,7 @@ func (s *Spec) summary(sum *replay.Summary, placing float64, kind results.Kind) 
 		{"gpu_utilisation", sum.GPUs}, {"link_utilisation", sum.Links}, {"aggregator_utilisation", sum.Aggregators},
 	} {
 		if f.metric != placementTime || s.timed() {
-			out = append(out, exactly(f.metric, results.Cluster, kind, traceMetrics[f.metric].Unit, f.value))
+			out = append(out, exactly(f.metric, results.Cluster, kind, f.value))
 		}
 	}
 	return out
@@ -293,7 +293,7 @@ func (t *Trace) machineFigures(sum *replay.Summary) []results.Figure {
 		{"profit_rate", sum.Profit, t.profits()}, {"total_profit", sum.ProfitTotal, t.profits()},
 	} {
 		if f.there {
-			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, traceMetrics[f.metric].Unit, f.value))
+			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, f.value))
 		}
 	}
 	return out

@@ -132,7 +132,7 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	kind := r.tb.Capabilities().Kind
 	ph.Figures = t.figures(kind, o, measured, links.between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
 	_, wrong := out[0].Sums()
-	ph.Figures = append(ph.Figures, exactly("sum_errors", trainingJob, kind, "1", float64(wrong)))
+	ph.Figures = append(ph.Figures, exactly("sum_errors", trainingJob, kind, float64(wrong)))
 	ph.Figures = append(ph.Figures, t.figures(results.Predicted, o, predicted, t.crossing(o.at, float64(message)), times)...)
 	ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
 	point.Phases, point.Curves = []results.Phase{ph}, progress(measured)
