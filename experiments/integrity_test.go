@@ -494,8 +494,6 @@ func TestCrossed(t *testing.T) {
 	}
 }
 
-// TestClaimsAboveSums: a switch above another one that adds up grants PSNs of which other many
-// packets come than of those that it denies. That is no lie; to tell of more than it sent is.
 // TestClaimsBesideStalls: of what little a stall has left of a phase, packets that were on their way at its ends are a
 // large part, and no lie of a switch.
 func TestClaimsBesideStalls(t *testing.T) {
@@ -524,6 +522,38 @@ func TestClaimsBesideStalls(t *testing.T) {
 	}
 }
 
+// TestClaimsWhileQueuesDrain: while a bulge of packets drains, the PS completes more PSNs than pass the switch
+// of the workers. By what the PS completes an honest switch would have added up more than it says.
+func TestClaimsWhileQueuesDrain(t *testing.T) {
+	build := func(granted float64) *inspection {
+		in := seen(nil, nil)
+		j := &in.setup.Plan.Jobs[0]
+		j.Workers = append(j.Workers, placement.Worker{Rank: 2, Host: "h3"})
+		j.Tree = []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3, Parent: "spine1"}, {Switch: "spine1", Aggregate: true, Expect: 7}}
+		// The PS completes 100 PSNs a second. Of 90, tor1 adds up an eighth.
+		for metric, rate := range map[string]float64{
+			"job_in_packets": 180, "job_out_packets": 180 - 90./8, "job_granted_packets": 90 * granted, "job_denied_packets": 90 * (1 - granted),
+			"job_resends_packets": 0, "job_duplicates_packets": 0,
+		} {
+			in.obs.samples = slices.DeleteFunc(in.obs.samples, func(s results.Sample) bool { return s.Metric == metric })
+			for i := range 81 {
+				in.obs.samples = append(in.obs.samples, results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: metric, Of: "A@tor1", Value: math.Floor(rate * float64(i) / 10)})
+			}
+		}
+		return in
+	}
+	if got := build(1. / 8).claims(); len(got) > 0 {
+		t.Errorf("an honest switch: %+v", got)
+	}
+	for _, granted := range []float64{0, 1. / 16, .4} {
+		if got := build(granted).claims(); len(got) != 1 || got[0].Of != "A@tor1" {
+			t.Errorf("a switch that says %v: %+v", granted, got)
+		}
+	}
+}
+
+// TestClaimsAboveSums: a switch above another one that adds up grants PSNs of which other many
+// packets come than of those that it denies. That is no lie; to tell of more than it sent is.
 func TestClaimsAboveSums(t *testing.T) {
 	// Five workers below tor1, which adds up half of their PSNs, and one at spine1, which adds up
 	// just those: 2 packets of each are made 1, and 6 of each of the others pass.

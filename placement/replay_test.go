@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/inabench/inabench/placement"
@@ -47,5 +48,28 @@ func TestReplayOfParts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReplayWhileQueuesFill: at the start of a job its window is on its way to the parameter server, which
+// completes fewer PSNs than pass the switch of its workers. What that adds up of two packets of a
+// PSN is what it grants all the same.
+func TestReplayWhileQueuesFill(t *testing.T) {
+	inv := policytest.Racks(2, 3, 2)
+	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h2-1"}, PS: "h2-2"})
+	c := placement.Conditions{Lanes: 240, Addressing: "hash", Aggregators: 2000, Holds: map[string]float64{"A@tor1": 100e-6, "A@tor2": 100e-6},
+		Senders: map[string]placement.Sender{"A": {Window: 4000}}}
+	for _, start := range []float64{.0002, .001, .004} {
+		s := placement.Schedule{Jobs: map[string]flow.Times{"A": {End: .02}}, Phases: []placement.Phase{{Count: flow.Count{From: start, To: start + .001}, Jobs: []string{"A"}}}}
+		got, err := placement.Replay(inv, plan, c, s)
+		if err != nil || len(got) != 1 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		for _, sh := range got[0].Jobs[0].Shares {
+			t.Logf("from %v: %+v", start, sh)
+			if sh.Switch == "tor1" && (math.Abs(sh.Share-sh.Granted) > .005 || sh.Granted < .05 || sh.Granted > .95) {
+				t.Errorf("from %v: %+v", start, sh)
+			}
+		}
 	}
 }
