@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,17 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/results"
 )
-
-var updateFrozen = flag.Bool("update-frozen", false, "rewrite testdata/frozen from what the experiments that ship give now")
 
 // clocked are metrics of wall time: no two runs have the same.
 var clocked = []string{"placement_time", "placement_time_ratio", "tree_time"}
 
 // freeze holds a simulated run against what the same experiment gave before: its outcome, its
 // checks, and digests of each point and of all else, without times. What a change of the code
-// means to change is written anew by -update-frozen; whatever else differs is a mistake. Where
+// means to change is written anew by -update; whatever else differs is a mistake. Where
 // only a digest differs, the run of an older program says what was there.
 func freeze(t *testing.T, name string, rec *results.Record, dir string) {
 	t.Helper()
@@ -34,55 +32,7 @@ func freeze(t *testing.T, name string, rec *results.Record, dir string) {
 		t.Logf("not held against what it was: on %s sums and products are rounded once", runtime.GOARCH)
 		return
 	}
-	path := filepath.Join("testdata", "frozen", name+".txt")
-	got := frozen(t, rec, dir)
-	if *updateFrozen {
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lost, added := differing(string(want), got); len(lost)+len(added) > 0 {
-		t.Errorf("not what it was (if it is meant: go test ./experiments -run TestShip -update-frozen):\n%s",
-			strings.Join(slices.Concat(some("- ", lost), some("+ ", added)), "\n"))
-	}
-}
-
-// differing is which lines only one of two texts has.
-func differing(a, b string) (onlyA, onlyB []string) {
-	lines := func(s, without string) (only []string) {
-		there := map[string]bool{}
-		for line := range strings.Lines(without) {
-			there[line] = true
-		}
-		for line := range strings.Lines(s) {
-			if !there[line] {
-				only = append(only, strings.TrimSuffix(line, "\n"))
-			}
-		}
-		return only
-	}
-	return lines(a, b), lines(b, a)
-}
-
-// some are the first lines, each after a mark.
-func some(mark string, lines []string) []string {
-	const most = 10
-	var out []string
-	for _, line := range lines[:min(len(lines), most)] {
-		out = append(out, mark+line)
-	}
-	if more := len(lines) - most; more > 0 {
-		out = append(out, fmt.Sprintf("%s... and %d more", mark, more))
-	}
-	return out
+	golden.Compare(t, filepath.Join("frozen", name+".txt"), frozen(t, rec, dir))
 }
 
 // frozen is what freeze keeps of a run.

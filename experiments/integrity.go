@@ -680,7 +680,7 @@ const claimed = 0.04
 func (in *inspection) says(w results.Window, j placement.JobPlan, node int, seen share) (results.Figure, error) {
 	of := at(j.Name, j.Tree[node].Switch)
 	granted, denied := in.counter("job_granted_packets", of), in.counter("job_denied_packets", of)
-	if !aboveSums(j, node) {
+	if !j.AboveSums(j.Tree[node].Switch) {
 		return results.Ratio(w, granted, results.Sum(granted, denied))
 	}
 	return results.Share(w, results.Sum(seen.in, denied), results.Sum(seen.psns, in.counter("job_fallback_packets", of)), results.Sum(seen.psns, denied))

@@ -124,11 +124,3 @@ func (ms measurables) compared() (names []string) {
 	slices.Sort(names)
 	return names
 }
-
-// traceMetrics are the figures of a trace of jobs.
-var traceMetrics = measurables{}.
-	add("job", "jct sum_errors").
-	add(results.Cluster, "avg_jct avg_jct_queued makespan network_time queueing queueing_p95 placement_time "+
-		"de de_queued gpu_utilisation link_utilisation aggregator_utilisation "+
-		"used_machines machine_hours fragmentation cross_traffic profit_rate total_profit").
-	predict("jct").ratios()

@@ -45,7 +45,7 @@ func (s share) of(w results.Window) (results.Figure, error) {
 // uncertain. The PS itself counts what came to it and what it completed; of any other switch what came
 // and left is taken as that counts both, which hops hold to the counts of others (hops.go).
 func (s share) counted(w results.Window, counter func(metric, of string) results.Series, j placement.JobPlan, node int) share {
-	of, above := at(j.Name, j.Tree[node].Switch), aboveSums(j, node)
+	of, above := at(j.Name, j.Tree[node].Switch), j.AboveSums(j.Tree[node].Switch)
 	if !above && last(j, node) {
 		s.apart = apartNone
 		return s
@@ -130,16 +130,6 @@ func (s share) flying(w results.Window, window int) float64 {
 		each = 1
 	}
 	return min(1, parts*each*float64(window)/((in.Value-1)*rate.Value*w.Length()))
-}
-
-// aboveSums says whether sums come to a switch of a job's tree.
-func aboveSums(j placement.JobPlan, node int) bool {
-	for c := range j.Tree {
-		if n := &j.Tree[c]; n.Parent == j.Tree[node].Switch && c != node && (n.Aggregate || aboveSums(j, c)) {
-			return true
-		}
-	}
-	return false
 }
 
 // last says whether all that arrives at a job's PS comes from one switch of its tree as that

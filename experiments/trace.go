@@ -126,6 +126,14 @@ type traced struct {
 	Name, Model string
 }
 
+// traceMetrics are the figures of a trace of jobs.
+var traceMetrics = measurables{}.
+	add("job", "jct sum_errors").
+	add(results.Cluster, "avg_jct avg_jct_queued makespan network_time queueing queueing_p95 placement_time "+
+		"de de_queued gpu_utilisation link_utilisation aggregator_utilisation "+
+		"used_machines machine_hours fragmentation cross_traffic profit_rate total_profit").
+	predict("jct").ratios()
+
 // metrics implements study.
 func (t *Trace) metrics() measurables { return traceMetrics }
 

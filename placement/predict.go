@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/inabench/inabench/inventory"
@@ -628,32 +629,16 @@ func (b *problem) chunks(bytes float64, hops []int, nodes []flow.Node) (_ *flow.
 // counted is what a switch counts in a replayed phase where nothing is lost: packets that come to it, and
 // PSNs, both per PSN that the parameter server completes. Where only workers are below, PSNs are
 // those that come to it: while queues grow or drain they are more, or fewer, than are completed.
-func counted(f *flow.Job, r *flow.JobResult, k int) (came, psns float64) {
-	workers, sums := 0.0, false
-	var below func(k int)
-	below = func(k int) {
-		leaf := true
-		for c := range f.Nodes {
-			if f.Nodes[c].Parent == k {
-				leaf = false
-				sums = sums || f.Nodes[c].Aggregate
-				below(c)
-			}
-		}
-		if leaf {
-			workers++
-		}
-	}
-	below(k)
+func counted(j *JobPlan, f *flow.Job, r *flow.JobResult, k int) (came, psns float64) {
 	for c := range f.Nodes {
 		if f.Nodes[c].Parent == k {
 			came += r.UpCame[c]
 		}
 	}
-	if sums || workers == 0 {
-		return came, 1
+	if n := &j.Tree[k-len(j.Workers)]; !j.AboveSums(n.Switch) {
+		return came, came / float64(bits.OnesCount64(n.Expect))
 	}
-	return came, came / workers
+	return came, 1
 }
 
 // leaves is packets per PSN that leave an aggregating node as others count them: those that arrive at
@@ -714,7 +699,7 @@ func (b *problem) job(j *JobPlan, f *flow.Job, r *flow.JobResult) JobPrediction 
 			case r.UpCame != nil && !f.Nodes[k].Aggregate:
 				up = in[k]
 			case r.UpCame != nil && f.Kind == flow.Statistical && f.Nodes[k].Parent != flow.None && !b.Damaged(f):
-				came, psns := counted(f, r, k)
+				came, psns := counted(j, f, r, k)
 				if up, in[k] = r.Up[k], came/psns; in[k] > 1+1e-9 {
 					share[k] = min(1, (came-up)/(came-psns))
 				}

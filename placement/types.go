@@ -109,15 +109,18 @@ func (j *JobPlan) Beside(w Worker) bool { return j.Collective == PS && w.Host ==
 // a slot first, and then its packets of one job may collide with each other too. Whoever
 // programs switches, models them or predicts what they do asks here.
 func (j *JobPlan) Addressing(sw, asked string) string {
-	if asked != "atp" {
-		return asked
-	}
-	for _, n := range j.Tree {
-		if n.Aggregate && n.Switch != sw && j.above(n.Parent, sw) {
-			return "hash"
-		}
+	if asked == "atp" && j.AboveSums(sw) {
+		return "hash"
 	}
 	return asked
+}
+
+// AboveSums reports whether another switch that aggregates for the job is below the switch of the
+// given name, so that sums come to it.
+func (j *JobPlan) AboveSums(sw string) bool {
+	return slices.ContainsFunc(j.Tree, func(n TreeNode) bool {
+		return n.Aggregate && n.Switch != sw && j.above(n.Parent, sw)
+	})
 }
 
 // above reports whether sw is the switch named from, or above it in the tree.

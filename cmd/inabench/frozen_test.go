@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,9 +10,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-)
 
-var updateFrozen = flag.Bool("update-frozen", false, "rewrite testdata/frozen from what the commands print now")
+	"github.com/inabench/inabench/internal/golden"
+)
 
 // policies are those that place jobs of the experiments that ship.
 const policies = "first-fit,random,gpu-balance,flow-balance,least-fragmentation,optimus,tetris,comb,netpack,netpack-published,netpack+," +
@@ -21,7 +20,7 @@ const policies = "first-fit,random,gpu-balance,flow-balance,least-fragmentation,
 
 // TestFrozen holds what commands that only compute print, byte by byte, against what they printed
 // before: for changes that are meant to change nothing. What is meant is written anew by
-// -update-frozen.
+// -update.
 func TestFrozen(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("sums and products are rounded once here")
@@ -69,30 +68,7 @@ func TestFrozen(t *testing.T) {
 			for _, args := range f.args {
 				fmt.Fprintf(&got, "$ inabench %s\n%s\n", strings.Join(args, " "), prints(t, dir, args))
 			}
-			text := strings.ReplaceAll(got.String(), experiments, "experiments")
-			path := filepath.Join("testdata", "frozen", f.name+".txt")
-			if *updateFrozen {
-				if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(want) == text {
-				return
-			}
-			now := filepath.Join(dir, "now.txt")
-			if err := os.WriteFile(now, []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			diff, _ := exec.Command("diff", "-u", path, now).CombinedOutput()
-			t.Errorf("not what it was (if it is meant: go test ./cmd/inabench -run TestFrozen -update-frozen):\n%s", diff)
+			golden.Compare(t, filepath.Join("frozen", f.name+".txt"), strings.ReplaceAll(got.String(), experiments, "experiments"))
 		})
 	}
 }
