@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -131,7 +132,7 @@ func (d *DCGM) take(line string) error {
 	host := d.s.client.String()
 	gpu, values, err := parseDCGM(line)
 	if err != nil {
-		d.why = fmt.Errorf("host %s: dcgmi dmon: %w", host, err)
+		d.why = blame.Host(host, fmt.Errorf("dcgmi dmon: %w", err))
 		return d.why
 	}
 	for i, v := range values {

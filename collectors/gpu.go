@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -142,14 +143,14 @@ func gpuIndex(text string) (uint64, error) {
 // that make no sense are an error and cost only themselves.
 func parseGPU(host, row string, fields []gpuField) (index uint64, out []results.Sample, err error) {
 	if strings.Contains(row, "No devices were found") {
-		return 0, nil, fmt.Errorf("host %s: no GPU: %w", host, ErrNoData)
+		return 0, nil, blame.Host(host, fmt.Errorf("no GPU: %w", ErrNoData))
 	}
 	cells := strings.Split(row, ",")
 	if len(cells) != 1+len(fields) {
-		return 0, nil, fmt.Errorf("host %s: nvidia-smi: %d columns instead of %d in %.80q", host, len(cells), 1+len(fields), row)
+		return 0, nil, blame.Host(host, fmt.Errorf("nvidia-smi: %d columns instead of %d in %.80q", len(cells), 1+len(fields), row))
 	}
 	if index, err = gpuIndex(strings.TrimSpace(cells[0])); err != nil {
-		return 0, nil, fmt.Errorf("host %s: nvidia-smi: index of GPU: %w", host, err)
+		return 0, nil, blame.Host(host, fmt.Errorf("nvidia-smi: index of GPU: %w", err))
 	}
 	var errs []error
 	for i, f := range fields {
@@ -159,7 +160,7 @@ func parseGPU(host, row string, fields []gpuField) (index uint64, out []results.
 		}
 		v, err := gpuValue(strings.TrimSpace(strings.TrimSuffix(cell, f.writes)))
 		if err != nil || v < 0 && f.metric != "gpu_temperature" {
-			errs = append(errs, fmt.Errorf("host %s: nvidia-smi: %s of GPU %d is %.80q", host, f.names[0], index, cell))
+			errs = append(errs, blame.Host(host, fmt.Errorf("nvidia-smi: %s of GPU %d is %.80q", f.names[0], index, cell)))
 			continue
 		}
 		out = append(out, results.Sample{

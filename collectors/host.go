@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/inabench/inabench/collectors/reader"
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
 )
 
@@ -61,7 +62,7 @@ type Host struct {
 func NewHost(host string, ports []NICPort, start func(ctx context.Context, c reader.Config) (Process, error)) (*Host, error) {
 	for _, p := range ports {
 		if !validDevice(p.Device) {
-			return nil, fmt.Errorf("host %s: %q is not the name of a device", host, p.Device)
+			return nil, blame.Host(host, fmt.Errorf("%q is not the name of a device", p.Device))
 		}
 	}
 	return &Host{host: host, ports: ports, start: start}, nil
@@ -128,7 +129,7 @@ func (h *Host) ask(ctx context.Context) (r reader.Reading, err error) {
 	if h.process == nil {
 		if h.process, err = h.start(ctx, h.config()); err != nil {
 			h.process = nil
-			return r, fmt.Errorf("host %s: start a reader of counters: %w", h.host, err)
+			return r, blame.Host(h.host, fmt.Errorf("start a reader of counters: %w", err))
 		}
 		h.answers = bufio.NewScanner(h.process)
 		h.answers.Buffer(nil, 4<<20)
@@ -162,7 +163,7 @@ func (h *Host) ask(ctx context.Context) (r reader.Reading, err error) {
 		// What it might still say would be taken for the answer to a later question.
 		h.ending.Go(func() { _ = p.Close() })
 		h.process = nil
-		return r, fmt.Errorf("host %s: reader of counters: %w", h.host, err)
+		return r, blame.Host(h.host, fmt.Errorf("reader of counters: %w", err))
 	}
 	return r, nil
 }
@@ -172,11 +173,11 @@ func (h *Host) ask(ctx context.Context) (r reader.Reading, err error) {
 func hostSamples(host string, ports []NICPort, r reader.Reading) ([]results.Sample, error) {
 	var errs []error
 	for _, e := range r.Errors {
-		errs = append(errs, fmt.Errorf("host %s: %s", host, e))
+		errs = append(errs, blame.Host(host, errors.New(e)))
 	}
 	devices, err := ParseNetDev(r.NetDev)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("host %s: %w", host, err))
+		errs = append(errs, blame.Host(host, err))
 	}
 	var out []results.Sample
 	for _, p := range ports {
@@ -187,7 +188,7 @@ func hostSamples(host string, ports []NICPort, r reader.Reading) ([]results.Samp
 		n, known := devices[p.Device]
 		if !ok || !known {
 			if ok || len(r.Errors) == 0 {
-				errs = append(errs, fmt.Errorf("host %s: no device %s", host, p.Device))
+				errs = append(errs, blame.Host(host, fmt.Errorf("no device %s", p.Device)))
 			}
 			continue
 		}
@@ -195,12 +196,12 @@ func hostSamples(host string, ports []NICPort, r reader.Reading) ([]results.Samp
 			out = append(out, results.Sample{Source: "host " + host, Metric: "nic_index", Of: of, Unit: UnitID, Gauge: true, Value: float64(d.Index)})
 		}
 		if err := n.fromPhy(d.Stats, func(of func(NICPort) string, metric string, v uint64) { add(of(p), metric, "B", v) }); err != nil {
-			errs = append(errs, fmt.Errorf("host %s: device %s: %w", host, p.Device, err))
+			errs = append(errs, blame.Host(host, fmt.Errorf("device %s: %w", p.Device, err)))
 		}
 		n.each(p, add)
 		names := slices.DeleteFunc(slices.Sorted(maps.Keys(d.Stats)), func(name string) bool { return slices.Contains(phyStats, name) })
 		if n := len(names); n > mostStats {
-			errs = append(errs, fmt.Errorf("host %s: device %s: %d statistics, more than any driver has", host, p.Device, n))
+			errs = append(errs, blame.Host(host, fmt.Errorf("device %s: %d statistics, more than any driver has", p.Device, n)))
 			names = names[:mostStats]
 		}
 		for _, name := range names {
@@ -270,7 +271,7 @@ func fileSample(host string, ports []NICPort, file, text string) (results.Sample
 	name := path.Base(file)
 	v, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return results.Sample{}, fmt.Errorf("host %s: %s is %.80q", host, file, text)
+		return results.Sample{}, blame.Host(host, fmt.Errorf("%s is %.80q", file, text))
 	}
 	for _, p := range ports {
 		if !strings.HasPrefix(file, "/sys/class/net/"+p.Device+"/") {
@@ -289,5 +290,5 @@ func fileSample(host string, ports []NICPort, file, text string) (results.Sample
 		}
 		return s, nil
 	}
-	return results.Sample{}, fmt.Errorf("host %s: %s is of no device that was asked for", host, file)
+	return results.Sample{}, blame.Host(host, fmt.Errorf("%s is of no device that was asked for", file))
 }

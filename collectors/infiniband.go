@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -59,7 +60,7 @@ func NewIB(client *ssh.Client, ports []IBPort) (*IB, error) {
 func newIB(host string, ports []IBPort, read func(context.Context, ...string) []ssh.File) (*IB, error) {
 	for _, p := range ports {
 		if !rdmaPort.MatchString(p.RDMA) {
-			return nil, fmt.Errorf("host %s: %q is not a port of an RDMA device", host, p.RDMA)
+			return nil, blame.Host(host, fmt.Errorf("%q is not a port of an RDMA device", p.RDMA))
 		}
 	}
 	return &IB{host: host, ports: ports, read: read}, nil
@@ -149,17 +150,17 @@ func (c *IB) Collect(ctx context.Context) ([]results.Sample, error) {
 // ibSamples are those of one port, of its files: the GUID, then ibCounters.
 func ibSamples(host string, p IBPort, names []string, files []ssh.File) ([]results.Sample, error) {
 	if errors.Is(files[0].Err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("host %s: no RDMA device %s", host, strings.Split(p.RDMA, ":")[0])
+		return nil, blame.Host(host, fmt.Errorf("no RDMA device %s", strings.Split(p.RDMA, ":")[0]))
 	}
 	if files[0].Err != nil {
-		return nil, fmt.Errorf("host %s: %s: %w", host, names[0], files[0].Err)
+		return nil, blame.Host(host, fmt.Errorf("%s: %w", names[0], files[0].Err))
 	}
 	guid, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(string(files[0].Data)), ":", ""), 16, 64)
 	if err != nil {
-		return nil, fmt.Errorf("host %s: %s is %.80q", host, names[0], files[0].Data)
+		return nil, blame.Host(host, fmt.Errorf("%s is %.80q", names[0], files[0].Data))
 	}
 	if p.GUID != 0 && guid != p.GUID {
-		return nil, fmt.Errorf("host %s: %s has GUID %#016x, and the inventory says %#016x: it is another adapter", host, p.RDMA, guid, p.GUID)
+		return nil, blame.Host(host, fmt.Errorf("%s has GUID %#016x, and the inventory says %#016x: it is another adapter", p.RDMA, guid, p.GUID))
 	}
 	var out []results.Sample
 	var errs []error
@@ -179,12 +180,12 @@ func ibSamples(host string, p IBPort, names []string, files []ssh.File) ([]resul
 		case errors.Is(f.Err, fs.ErrNotExist), strings.HasPrefix(text, "N/A"): // "N/A (no PMA)"
 			continue
 		case f.Err != nil:
-			errs = append(errs, fmt.Errorf("host %s: %s: %w", host, names[1+i], f.Err))
+			errs = append(errs, blame.Host(host, fmt.Errorf("%s: %w", names[1+i], f.Err)))
 			continue
 		}
 		v, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("host %s: %s is %.80q", host, names[1+i], text))
+			errs = append(errs, blame.Host(host, fmt.Errorf("%s is %.80q", names[1+i], text)))
 			continue
 		}
 		values[i] = &v
@@ -212,10 +213,10 @@ func ibSamples(host string, p IBPort, names []string, files []ssh.File) ([]resul
 		}
 	}
 	if narrow {
-		errs = append(errs, fmt.Errorf("host %s: %s counts data with 32 bits, which are full after 16 GiB and then stay so", host, p.RDMA))
+		errs = append(errs, blame.Host(host, fmt.Errorf("%s counts data with 32 bits, which are full after 16 GiB and then stay so", p.RDMA)))
 	}
 	if len(out) == 0 && len(errs) == 0 {
-		return nil, fmt.Errorf("host %s: no counters of %s: %w", host, p.RDMA, ErrNoData)
+		return nil, blame.Host(host, fmt.Errorf("no counters of %s: %w", p.RDMA, ErrNoData))
 	}
 	for _, of := range []string{p.Out, p.In} {
 		// A float64 holds 53 bits exactly; two adapters differ in the low ones.
@@ -270,7 +271,7 @@ func (c *IBSwitch) Collect(ctx context.Context) ([]results.Sample, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out, err := c.ask(ctx)
-	fail := func(err error) error { return fmt.Errorf("switch %s: %w", c.Switch, err) }
+	fail := func(err error) error { return blame.Switch(c.Switch, err) }
 	if bytes.Contains(out.Stderr, []byte("No extended counter support")) {
 		return nil, fail(errors.New("it counts data with 32 bits, which are full after 16 GiB and then stay so"))
 	}

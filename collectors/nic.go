@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/ssh"
 )
@@ -41,7 +42,7 @@ type NIC struct {
 func NewNIC(client *ssh.Client, ports []NICPort) (*NIC, error) {
 	for _, p := range ports {
 		if !validDevice(p.Device) {
-			return nil, fmt.Errorf("host %s: %q is not the name of a device", client, p.Device)
+			return nil, blame.Host(client.String(), fmt.Errorf("%q is not the name of a device", p.Device))
 		}
 	}
 	return &NIC{host: client.String(), ports: ports, read: client.ReadFiles, sysfs: map[string]bool{}}, nil
@@ -87,7 +88,7 @@ func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
 	}
 	devices, err := ParseNetDev(string(got[0].Data))
 	if len(devices) == 0 {
-		return nil, errors.Join(fmt.Errorf("host %s: %s has no devices", n.host, netDevFile), err)
+		return nil, errors.Join(blame.Host(n.host, fmt.Errorf("%s has no devices", netDevFile)), err)
 	}
 	errs := []error{err}
 	var out []results.Sample
@@ -102,14 +103,14 @@ func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
 				if err == nil {
 					add(p.In, x.metric, "1", v)
 				} else if !errors.Is(err, fs.ErrNotExist) { // not every device has every counter
-					errs = append(errs, fmt.Errorf("host %s: %s: %w", n.host, sysfsPath(p.Device, x.file), err))
+					errs = append(errs, blame.Host(n.host, fmt.Errorf("%s: %w", sysfsPath(p.Device, x.file), err)))
 				}
 			}
 			extra = extra[len(sysfsExtra):]
 		}
 		d, ok := devices[p.Device]
 		if !ok {
-			errs = append(errs, fmt.Errorf("host %s: no device %s", n.host, p.Device))
+			errs = append(errs, blame.Host(n.host, fmt.Errorf("no device %s", p.Device)))
 			continue
 		}
 		d.each(p, add)

@@ -2,9 +2,9 @@ package collectors
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
 )
 
@@ -47,9 +47,7 @@ func (p *P4) Name() string { return "p4 " + p.Switch }
 // left out.
 func (p *P4) Collect(ctx context.Context) ([]results.Sample, error) {
 	cells, err := p.Reader.ReadCounters(ctx)
-	if at := "switch " + p.Switch + ": "; err != nil && !strings.HasPrefix(err.Error(), at) {
-		err = fmt.Errorf("%s%w", at, err)
-	}
+	err = blame.Switch(p.Switch, err)
 	out := make([]results.Sample, 0, 2*len(cells))
 	for _, c := range cells {
 		of := p.subject(c)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -44,7 +45,7 @@ func (s *stream) live(ctx context.Context) error {
 	s.mu.Lock()
 	switch {
 	case s.process != nil && !s.fresh.IsZero() && time.Since(s.fresh) > stale:
-		return fmt.Errorf("host %s: %s has said nothing for %v", s.client, s.argv()[0], time.Since(s.fresh).Round(time.Second))
+		return blame.Host(s.client.String(), fmt.Errorf("%s has said nothing for %v", s.argv()[0], time.Since(s.fresh).Round(time.Second)))
 	case s.process != nil || errors.Is(s.ended, ErrNoData), time.Since(s.tried) < again:
 		return s.ended
 	}
@@ -85,11 +86,11 @@ func (s *stream) read(p *ssh.Process) {
 	run := (*ssh.RunError)(nil)
 	switch {
 	case errors.As(err, &run) && (run.Exit == 127 || run.Exit == 126): // 126 where PATH has directories that are closed to us
-		s.ended = fmt.Errorf("host %s: no %s: %w", s.client, s.argv()[0], ErrNoData)
+		s.ended = blame.Host(s.client.String(), fmt.Errorf("no %s: %w", s.argv()[0], ErrNoData))
 	case odd != nil && errors.Is(odd, ErrNoData):
 		s.ended = odd
 	default:
-		s.ended = fmt.Errorf("host %s: %s ended: %w", s.client, s.argv()[0], errors.Join(err, odd))
+		s.ended = blame.Host(s.client.String(), fmt.Errorf("%s ended: %w", s.argv()[0], errors.Join(err, odd)))
 		if s.fix != nil && s.fix(s.ended) {
 			s.ended, s.tried = nil, time.Time{}
 		}
@@ -100,7 +101,7 @@ func (s *stream) read(p *ssh.Process) {
 func (s *stream) Close() error {
 	s.mu.Lock()
 	p := s.process
-	s.process, s.ended = nil, fmt.Errorf("host %s: closed: %w", s.client, ErrNoData)
+	s.process, s.ended = nil, blame.Host(s.client.String(), fmt.Errorf("closed: %w", ErrNoData))
 	s.mu.Unlock()
 	if p == nil {
 		return nil

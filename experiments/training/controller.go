@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/mina/controller"
 )
 
@@ -79,7 +80,7 @@ func (p *Process) read(stdout io.Reader, stderr fmt.Stringer) {
 		p.mu.Lock()
 		p.events = append(p.events, e)
 		if e.Event == "error" && e.Job == 0 && p.err == nil {
-			p.err = errors.New(strings.TrimPrefix(e.Error, "MINA controller: "))
+			p.err = blame.About(e.Part, errors.New(strings.TrimPrefix(e.Error, "MINA controller: ")))
 		}
 		close(p.news)
 		p.news = make(chan struct{})
@@ -192,7 +193,7 @@ func (p *Process) Place(ctx context.Context, j Job) ([]string, error) {
 	case e.NoRoom:
 		return nil, fmt.Errorf("%w: %s", ErrNoRoom, e.Error)
 	}
-	return nil, errors.New(e.Error)
+	return nil, blame.About(e.Part, errors.New(e.Error))
 }
 
 // Addresses implements Controller.

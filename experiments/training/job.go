@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -137,11 +137,7 @@ func (r *runner) launchRank(ctx context.Context, name, host string, cfg agent.Co
 
 // named says which rank an error is about, and where it runs.
 func (p *rank) named(err error) error {
-	at := "host " + p.host
-	if strings.HasPrefix(err.Error(), at) {
-		return fmt.Errorf("rank %s on %w", p.name, err)
-	}
-	return fmt.Errorf("rank %s on %s: %w", p.name, at, err)
+	return blame.OnHost("rank "+p.name, p.host, err)
 }
 
 // read takes the rank's events until it ends, and then asks why it did.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/mina/controller"
@@ -82,12 +83,13 @@ func TestWhy(t *testing.T) {
 		p.fail(p.named(errors.New(what)), false)
 		return p
 	}
-	died := func(name, what string) *rank {
+	gone := func(name string, err error) *rank {
 		p := &rank{name: name, host: "h" + name, over: over}
-		p.fail(p.named(errors.New(what)), true)
+		p.fail(p.named(err), true)
 		p.fail(errors.New("and again"), false)
 		return p
 	}
+	died := func(name, what string) *rank { return gone(name, errors.New(what)) }
 	ended := &rank{over: over}
 	killed := &rank{over: over, closing: true}
 	killed.fail(errors.New("killed by us"), true)
@@ -99,7 +101,7 @@ func TestWhy(t *testing.T) {
 		{[]*rank{ended, ended}, ""},
 		{[]*rank{killed}, ""},
 		{[]*rank{said("0", "rank 1 is gone"), died("1", "killed"), ended}, "rank 1 on host h1: killed"},
-		{[]*rank{died("0", "host h0: connection lost"), stuck}, "rank 0 on host h0: connection lost"},
+		{[]*rank{gone("0", blame.Host("h0", errors.New("connection lost"))), stuck}, "rank 0 on host h0: connection lost"},
 		{[]*rank{said("0", "no answer"), said("1", "no answer")}, "rank 0 on host h0: no answer\nrank 1 on host h1: no answer"},
 		{[]*rank{died("0", "killed"), died("1", "killed")}, "rank 0 on host h0: killed\nrank 1 on host h1: killed"},
 	} {

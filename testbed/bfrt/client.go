@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/bfrt/bfrtpb"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
@@ -120,7 +121,7 @@ func Dial(ctx context.Context, name, addr string, device uint64, opt Options) (*
 	}
 	if err != nil {
 		c.hangUp()
-		return nil, fmt.Errorf("switch %s: connect to BFRuntime at %s: %w", name, addr, err)
+		return nil, blame.Switch(name, fmt.Errorf("connect to BFRuntime at %s: %w", addr, err))
 	}
 	return c, nil
 }
@@ -132,7 +133,7 @@ func newClient(name, addr string, device uint64, opt Options) (*Client, error) {
 	}
 	conn, err := dataplane.Connect(addr, opt.TLS, MaxReply) // the SDE has no TLS; a proxy before it may
 	if err != nil {
-		return nil, fmt.Errorf("switch %s: BFRuntime address %q: %w", name, addr, err)
+		return nil, blame.Switch(name, fmt.Errorf("BFRuntime address %q: %w", addr, err))
 	}
 	return &Client{
 		name: name, addr: addr, device: uint32(device), opt: opt, conn: conn, rpc: bfrtpb.NewBfRuntimeClient(conn),

@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 )
 
@@ -92,7 +93,7 @@ func Start(ctx context.Context, path string, c Config) (*Process, error) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.cmd.WaitDelay = time.Second
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("switch %s: start %s: %w", c.Name, path, err)
+		return nil, blame.Switch(c.Name, fmt.Errorf("start %s: %w", path, err))
 	}
 	go func() {
 		p.err = p.cmd.Wait()
@@ -105,7 +106,7 @@ func Start(ctx context.Context, path string, c Config) (*Process, error) {
 			continue
 		}
 		if err := p.await(ctx, addr); err != nil {
-			return nil, errors.Join(fmt.Errorf("switch %s: %s: %w", c.Name, Program, err), p.Stop())
+			return nil, errors.Join(blame.Switch(c.Name, fmt.Errorf("%s: %w", Program, err)), p.Stop())
 		}
 	}
 	return p, nil
@@ -161,7 +162,7 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // Err is why the process ended, with its last words. It waits for the end.
 func (p *Process) Err() error {
 	<-p.exited
-	return fmt.Errorf("switch %s: %w", p.name, p.died())
+	return blame.Switch(p.name, p.died())
 }
 
 func (p *Process) died() error {
@@ -183,7 +184,7 @@ func (p *Process) Stop() error {
 	default:
 	}
 	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("switch %s: kill %s: %w", p.name, Program, err)
+		return blame.Switch(p.name, fmt.Errorf("kill %s: %w", Program, err))
 	}
 	<-p.exited
 	return nil
@@ -195,7 +196,7 @@ func (p *Process) Busy() (time.Duration, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(p.PID()), "task")
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
-		return 0, fmt.Errorf("switch %s: %w", p.name, err)
+		return 0, blame.Switch(p.name, err)
 	}
 	var most time.Duration
 	for _, t := range tasks {

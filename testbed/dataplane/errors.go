@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/inabench/inabench/internal/blame"
 )
 
 // Error is a call that a switch refused or did not answer.
@@ -53,6 +55,9 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("switch %s: %s: %s", e.Switch, e.Op, strings.Join(s, "; "))
 }
+
+// Blames is the switch.
+func (e *Error) Blames() blame.Part { return blame.Part{Kind: blame.KindSwitch, Node: e.Switch} }
 
 // Is makes a call that ended with its context look like it, which gRPC's status does
 // not by itself, and what a server has not implemented like errors.ErrUnsupported.

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/inabench/inabench/internal/blame"
 )
 
 // Session is how a client has hold of a switch: by one stream after the other, of which at most one is good at a time. T
@@ -129,7 +131,7 @@ func (s *Session[T]) end(life context.Context, err error) {
 	}
 	s.good, s.ready = false, make(chan struct{})
 	if s.lostErr == nil && life.Err() == nil {
-		s.lostErr = fmt.Errorf("switch %s: %s stream lost: %w", s.name, s.protocol, err)
+		s.lostErr = blame.Switch(s.name, fmt.Errorf("%s stream lost: %w", s.protocol, err))
 		close(s.lost)
 	}
 }
@@ -219,7 +221,7 @@ func (s *Session[T]) Recognise(gone string, unknown error) {
 	s.explain.Do(func() {
 		switch {
 		case gone != "":
-			s.lostErr = fmt.Errorf("switch %s: %w, %s (%w)", s.name, ErrRestarted, gone, s.lostErr)
+			s.lostErr = blame.Switch(s.name, fmt.Errorf("%w, %s (%w)", ErrRestarted, gone, s.lostErr))
 		case unknown != nil:
 			s.lostErr = fmt.Errorf("%w; what has become of it is not known: %w", s.lostErr, Plain(unknown))
 		default:

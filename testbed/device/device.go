@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
@@ -60,7 +61,7 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 		var build p4.Build
 		var err error
 		if p.Info, p.DeviceConfig, build, err = p4.BMv2(); err != nil {
-			return Program{}, fmt.Errorf("switch %s: %w", sw.Name, err)
+			return Program{}, blame.Switch(sw.Name, err)
 		}
 		p.Name, p.Files["ina_v1model.p4"] = "ina_v1model", build.Source
 		return p, nil
@@ -90,7 +91,7 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 		p.DeviceConfig = file(sw.Program.JSON)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return Program{}, fmt.Errorf("switch %s: program: %w", sw.Name, err)
+		return Program{}, blame.Switch(sw.Name, fmt.Errorf("program: %w", err))
 	}
 	if sw.DeviceConfig == inventory.BFRTConfig { // its server keeps no cookie
 		if c, err := bfrt.ParseConfig(p.DeviceConfig); err == nil {
@@ -162,7 +163,7 @@ func GNMI(sw inventory.Switch) (*gnmi.Client, error) {
 	}
 	t, err := TLS(sw.TLS)
 	if err != nil {
-		return nil, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+		return nil, blame.Switch(sw.Name, fmt.Errorf("TLS: %w", err))
 	}
 	o := gnmi.Options{TLS: t}
 	if sw.Kind == inventory.Tofino && sw.DeviceConfig == inventory.StratumConfig {
@@ -200,7 +201,7 @@ func numbers(cables []Cable) []uint32 {
 func options(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Options, error) {
 	var err error
 	if o.TLS, err = TLS(sw.TLS); err != nil {
-		return o, fmt.Errorf("switch %s: TLS: %w", sw.Name, err)
+		return o, blame.Switch(sw.Name, fmt.Errorf("TLS: %w", err))
 	}
 	g, err := GNMI(sw)
 	if g == nil || err != nil {

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -94,7 +95,7 @@ func Ask(ctx context.Context, client *ssh.Client) (*Machine, error) {
 	out, err := client.Run(ctx, []string{"sh", "-s"}, strings.NewReader(script))
 	m, perr := Parse(string(out.Stdout))
 	if perr != nil {
-		return nil, fmt.Errorf("host %s: %w", client, cmp.Or(err, perr))
+		return nil, blame.Host(client.String(), cmp.Or(err, perr))
 	}
 	m.Address = client.Target().Address
 	return m, nil

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/rpc"
 )
 
@@ -87,7 +88,7 @@ func New(name, addr string, opt Options) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxReply)),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("switch %s: gNMI address %q: %w", name, addr, err)
+		return nil, blame.Switch(name, fmt.Errorf("gNMI address %q: %w", addr, err))
 	}
 	return &Client{name, opt, conn, gnmipb.NewGNMIClient(conn)}, nil
 }
@@ -238,7 +239,7 @@ func (c *Client) AwaitUp(ctx context.Context, ports []string) error {
 }
 
 func (c *Client) errorf(what, format string, args ...any) error {
-	return fmt.Errorf("switch %s: ask gNMI for %s: %w", c.name, what, fmt.Errorf(format, args...))
+	return blame.Switch(c.name, fmt.Errorf("ask gNMI for %s: %w", what, fmt.Errorf(format, args...)))
 }
 
 // answer is one value of one port.

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/softswitch"
@@ -160,15 +161,15 @@ func (l *layout) cableHosts(index map[string]int, opts Options) error {
 		for ni := range h.NICs {
 			nic := &h.NICs[ni]
 			if !plainName(nic.Device) || nic.Device == mgmtDevice || nic.Device == "lo" || len(nic.Device) > maxIfname {
-				return fmt.Errorf("host %s: device %q cannot be emulated: choose a plain name of at most %d letters, not lo or %s", h.Name, nic.Device, maxIfname, mgmtDevice)
+				return blame.Host(h.Name, fmt.Errorf("device %q cannot be emulated: choose a plain name of at most %d letters, not lo or %s", nic.Device, maxIfname, mgmtDevice))
 			}
 			si, sw, err := l.findSwitch(index, nic.Switch)
 			if err != nil {
-				return fmt.Errorf("host %s: device %s: %w", h.Name, nic.Device, err)
+				return blame.Host(h.Name, fmt.Errorf("device %s: %w", nic.Device, err))
 			}
 			port, err := l.addPort(si, nic.Port, link(sw.Name, h.Name, nic.Rate, nic.Delay, sw, opts))
 			if err != nil {
-				return fmt.Errorf("host %s: device %s: %w", h.Name, nic.Device, err)
+				return blame.Host(h.Name, fmt.Errorf("device %s: %w", nic.Device, err))
 			}
 			port.Ingress = link(h.Name, sw.Name, nic.Rate, nic.Delay, &inventory.Switch{Buffer: hostQueue}, opts)
 			c := cable{
@@ -335,10 +336,10 @@ func (l *layout) addresses() error {
 				continue
 			}
 			if !nic.Address.Addr().Is4() {
-				return fmt.Errorf("host %s: device %s: address %s: %w: the emulation's data network is IPv4", h.Name, nic.Device, nic.Address, errors.ErrUnsupported)
+				return blame.Host(h.Name, fmt.Errorf("device %s: address %s: %w: the emulation's data network is IPv4", nic.Device, nic.Address, errors.ErrUnsupported))
 			}
 			if who, dup := taken[nic.Address.Addr()]; dup {
-				return fmt.Errorf("host %s: device %s: address %s is %s's", h.Name, nic.Device, nic.Address.Addr(), who)
+				return blame.Host(h.Name, fmt.Errorf("device %s: address %s is %s's", nic.Device, nic.Address.Addr(), who))
 			}
 			taken[nic.Address.Addr()] = h.Name
 			used = append(used, nic.Address)
@@ -359,7 +360,7 @@ func (l *layout) addresses() error {
 			if !nic.Address.IsValid() {
 				// NIC j of host i, so that an address tells where it is.
 				if j >= 16 || i >= 4094 {
-					return fmt.Errorf("host %s: device %s: no address left", l.inv.Hosts[i].Name, nic.Device)
+					return blame.Host(l.inv.Hosts[i].Name, fmt.Errorf("device %s: no address left", nic.Device))
 				}
 				nic.Address = netip.PrefixFrom(add(data.Addr(), j<<12+i+1), data.Bits())
 			}

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
@@ -112,7 +113,7 @@ func Dial(ctx context.Context, name, addr string, deviceID uint64, opt Options) 
 	}
 	if err != nil {
 		c.hangUp()
-		return nil, fmt.Errorf("switch %s: connect to P4Runtime at %s: %w", name, addr, err)
+		return nil, blame.Switch(name, fmt.Errorf("connect to P4Runtime at %s: %w", addr, err))
 	}
 	return c, nil
 }
@@ -122,7 +123,7 @@ func newClient(name, addr string, deviceID uint64, opt Options) (*Client, error)
 	opt.Options = opt.WithDefaults()
 	conn, err := dataplane.Connect(addr, opt.TLS, MaxReply)
 	if err != nil {
-		return nil, fmt.Errorf("switch %s: P4Runtime address %q: %w", name, addr, err)
+		return nil, blame.Switch(name, fmt.Errorf("P4Runtime address %q: %w", addr, err))
 	}
 	return &Client{
 		name: name, addr: addr, device: deviceID, opt: opt,

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -198,7 +199,7 @@ func Diagnose(ctx context.Context, inv *inventory.Inventory, targets []ssh.Targe
 }
 
 func diagnose(ctx context.Context, dialer *ssh.Dialer, t ssh.Target, names []string, timeout time.Duration) ([]Found, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("host %s: no answer within %v", t, timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, blame.Host(t.String(), fmt.Errorf("no answer within %v", timeout)))
 	defer cancel()
 	c, err := dialer.Dial(ctx, t)
 	if err != nil {
@@ -211,7 +212,7 @@ func diagnose(ctx context.Context, dialer *ssh.Dialer, t ssh.Target, names []str
 		return found, nil
 	}
 	if err == nil {
-		err = fmt.Errorf("host %s: %w", t, perr)
+		err = blame.Host(t.String(), perr)
 	}
 	return nil, err
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -245,7 +246,7 @@ func (e redacted) Error() string { return string(Redact([]byte(e.error.Error()))
 func (e redacted) Unwrap() error { return e.error }
 
 func (p *process) errorf(format string, args ...any) error {
-	return fmt.Errorf("%s on host %s: %w", p.cmd.Name, p.cmd.Host, fmt.Errorf(format, args...))
+	return blame.OnHost(p.cmd.Name, p.cmd.Host, fmt.Errorf(format, args...))
 }
 
 // prepare does what takes time before the start.

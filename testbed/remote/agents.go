@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/stall"
@@ -92,7 +92,7 @@ const farthest = 1000 * 365.25 * 86400
 func (a *remoteAgent) line(text []byte, now time.Time) {
 	var ev agent.Event
 	if err := json.Unmarshal(text, &ev); err != nil || math.Abs(ev.T) > farthest {
-		a.fail(fmt.Errorf("%s on host %s: not an event: %.80q", a.name, a.host, text))
+		a.fail(blame.OnHost(a.name, a.host, fmt.Errorf("not an event: %.80q", text)))
 		return
 	}
 	select {
@@ -121,7 +121,7 @@ func (a *remoteAgent) line(text []byte, now time.Time) {
 		default: // nobody waits for it any more
 		}
 	case "error":
-		a.fail(fmt.Errorf("%s on host %s: %.4096s", a.name, a.host, ev.Error))
+		a.fail(blame.OnHost(a.name, a.host, fmt.Errorf("%.4096s", ev.Error)))
 	case "sample", "done":
 		a.mu.Lock()
 		if ev.Stats != nil {
@@ -169,11 +169,7 @@ func (a *remoteAgent) unsent(now time.Time) (ended bool, quiet time.Duration) {
 
 // named says which agent an error is about, and where it runs.
 func (a *remoteAgent) named(err error) error {
-	at := "host " + a.host
-	if strings.HasPrefix(err.Error(), at) {
-		return fmt.Errorf("%s on %w", a.name, err)
-	}
-	return fmt.Errorf("%s on %s: %w", a.name, at, err)
+	return blame.OnHost(a.name, a.host, err)
 }
 
 func (a *remoteAgent) fail(err error) {
@@ -229,7 +225,7 @@ func (a *remoteAgent) ask(ctx context.Context, cmd agent.Command) (agent.Event, 
 		case <-a.over:
 			return agent.Event{}, a.failure()
 		case <-ctx.Done():
-			return agent.Event{}, errors.Join(sent, fmt.Errorf("%s on host %s: waiting for its answer to %s: %w", a.name, a.host, cmd.Cmd, context.Cause(ctx)))
+			return agent.Event{}, errors.Join(sent, blame.OnHost(a.name, a.host, fmt.Errorf("waiting for its answer to %s: %w", cmd.Cmd, context.Cause(ctx))))
 		}
 	}
 }
@@ -248,9 +244,9 @@ func (a *remoteAgent) await(ctx context.Context, what string, ch <-chan struct{}
 		if err := a.failure(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s on host %s: ended before it was %s", a.name, a.host, what)
+		return blame.OnHost(a.name, a.host, fmt.Errorf("ended before it was %s", what))
 	case <-ctx.Done():
-		return fmt.Errorf("%s on host %s: waiting until it is %s: %w", a.name, a.host, what, context.Cause(ctx))
+		return blame.OnHost(a.name, a.host, fmt.Errorf("waiting until it is %s: %w", what, context.Cause(ctx)))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/p4"
@@ -143,7 +144,7 @@ func endProcesses(ctx context.Context, client *ssh.Client, exe, run string) erro
 	}
 	for _, f := range found {
 		if !f.Ended {
-			err = errors.Join(err, fmt.Errorf("host %s: %s: process group %d: %s", client, f.Name, f.PID, f.Error))
+			err = errors.Join(err, blame.Host(client.String(), fmt.Errorf("%s: process group %d: %s", f.Name, f.PID, f.Error)))
 		}
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
@@ -196,7 +197,7 @@ func (c *cleaning) hold(ctx context.Context, target string, entries []journal.En
 // away is why there is no connection to a host.
 func (c *cleaning) away(target, host string) error {
 	for _, err := range flat(c.keepers.Err()) {
-		if strings.HasPrefix(err.Error(), "host "+host+" ") || strings.HasPrefix(err.Error(), "host "+host+":") {
+		if blame.Of(err) == (blame.Part{Kind: blame.KindHost, Node: host}) {
 			return fmt.Errorf("%s: %w", target, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -91,7 +92,7 @@ func keeper(inv *inventory.Inventory, name string) (inventory.Host, error) {
 		return inventory.Host{Name: sw.Name, SSH: sw.SSH}, nil
 	}
 	if len(inv.Hosts) == 0 {
-		return inventory.Host{}, fmt.Errorf("switch %s: there is no host to keep its lease", name)
+		return inventory.Host{}, blame.Switch(name, errors.New("there is no host to keep its lease"))
 	}
 	return inv.Hosts[0], nil
 }
@@ -203,7 +204,7 @@ func shared(ctx context.Context, files statter, host, dir string) error {
 	case err != nil:
 		return err
 	case st.Mode().Perm()&others != 0 && st.Mode()&fs.ModeSticky == 0:
-		return fmt.Errorf("leases on host %s: everybody who may write to %s may replace files of others there: chmod +t %s", host, dir, dir)
+		return fmt.Errorf("leases on %w", blame.Host(host, fmt.Errorf("everybody who may write to %s may replace files of others there: chmod +t %s", dir, dir)))
 	}
 	return nil
 }

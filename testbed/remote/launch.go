@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
@@ -37,7 +38,7 @@ func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config a
 	config, watch := tb.sab.infect(config)
 	line, err := json.Marshal(config)
 	if err != nil {
-		return nil, fmt.Errorf("host %s: %w", host, err)
+		return nil, blame.Host(host, err)
 	}
 	p, err := supervise.Start(context.WithoutCancel(ctx), client, tb.agentPath[host], supervise.Config{
 		Run: tb.opt.Run, Name: name, Argv: []string{"", verb, name},
@@ -62,7 +63,7 @@ func (tb *Testbed) Reach(host string) (netip.Addr, error) {
 	}
 	local, ok := client.LocalAddr().(*net.TCPAddr)
 	if !ok {
-		return netip.Addr{}, fmt.Errorf("host %s: connected from %v, which is no address", host, client.LocalAddr())
+		return netip.Addr{}, blame.Host(host, fmt.Errorf("connected from %v, which is no address", client.LocalAddr()))
 	}
 	return local.AddrPort().Addr().Unmap(), nil
 }

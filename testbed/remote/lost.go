@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -63,6 +64,9 @@ type rebooted struct {
 }
 
 func (e *rebooted) Error() string { return fmt.Sprintf("host %s: %v %s", e.host, ErrRebooted, e.at) }
+
+// Blames is the host.
+func (e *rebooted) Blames() blame.Part { return blame.Part{Kind: blame.KindHost, Node: e.host} }
 func (e *rebooted) Unwrap() []error {
 	return []error{ErrRebooted, e.err}
 }

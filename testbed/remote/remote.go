@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -533,7 +534,7 @@ func routesOf(topo *inventory.Topology, sw string, hosts []inventory.Host, mac f
 	for _, h := range hosts {
 		path, err := topo.Path(sw, h.Name)
 		if err != nil {
-			return nil, fmt.Errorf("switch %s: route to host %s: %w", sw, h.Name, err)
+			return nil, blame.Switch(sw, fmt.Errorf("route to host %s: %w", h.Name, err))
 		}
 		for _, nic := range h.NICs {
 			if !nic.Address.Addr().Is4() {
@@ -541,10 +542,10 @@ func routesOf(topo *inventory.Topology, sw string, hosts []inventory.Host, mac f
 			}
 			hw, err := mac(h.Name, nic.Device)
 			if err != nil {
-				return nil, fmt.Errorf("switch %s: route to host %s: %w", sw, h.Name, err)
+				return nil, blame.Switch(sw, fmt.Errorf("route to host %s: %w", h.Name, err))
 			}
 			if len(hw) != 6 {
-				return nil, fmt.Errorf("switch %s: route to host %s: device %s: %s is no Ethernet address", sw, h.Name, nic.Device, hw)
+				return nil, blame.Switch(sw, fmt.Errorf("route to host %s: device %s: %s is no Ethernet address", h.Name, nic.Device, hw))
 			}
 			port := topo.Links[path[0]].FromPort
 			if nic.Switch == sw {
@@ -622,10 +623,10 @@ func (tb *Testbed) nic(host, device string) (inventory.NIC, error) {
 		i = 0
 	}
 	if i < 0 {
-		return inventory.NIC{}, fmt.Errorf("host %s: no NIC %q", host, device)
+		return inventory.NIC{}, blame.Host(host, fmt.Errorf("no NIC %q", device))
 	}
 	if !h.NICs[i].Address.IsValid() {
-		return inventory.NIC{}, fmt.Errorf("host %s: NIC %s: no data address", host, device)
+		return inventory.NIC{}, blame.Host(host, fmt.Errorf("NIC %s: no data address", device))
 	}
 	return h.NICs[i], nil
 }

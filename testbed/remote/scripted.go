@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -97,7 +98,7 @@ func (tb *Testbed) setUp(ctx context.Context, sw inventory.Switch) error {
 	}
 	if client == nil {
 		if client, err = ssh.Dial(ctx, tb.target(h)); err != nil {
-			return fmt.Errorf("switch %s: script: %w", sw.Name, err)
+			return blame.Switch(sw.Name, fmt.Errorf("script: %w", err))
 		}
 		x.own = client
 	}
@@ -172,7 +173,7 @@ func withScript(ctx context.Context, inv *inventory.Inventory, sw inventory.Swit
 	}
 	client, err := ssh.Dial(ctx, InventoryTarget(inv, h))
 	if err != nil {
-		return fmt.Errorf("switch %s: script: %w", sw.Name, err)
+		return blame.Switch(sw.Name, fmt.Errorf("script: %w", err))
 	}
 	defer client.Close()
 	x, err := script.New(sw, client)

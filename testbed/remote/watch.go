@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -28,6 +29,7 @@ var ErrStalled = errors.New("stalled")
 type stalled struct {
 	who, what, hint string
 	job             string // whose it is; empty: nobody knows
+	blame.Part             // the host of a process
 }
 
 func (e *stalled) Error() string { return fmt.Sprintf("%s: %v: %s", e.who, ErrStalled, e.what) }
@@ -298,7 +300,7 @@ func (tb *Testbed) Silence(ctx context.Context, host, name string, quiet time.Du
 	if quiet <= tb.opt.Patience {
 		return nil
 	}
-	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", results.Elapsed(quiet)), job: jobOf(name)}
+	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", results.Elapsed(quiet)), job: jobOf(name), Part: blame.Part{Kind: blame.KindHost, Node: host}}
 	// Somebody else who gives up meanwhile does not know why.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.opt.Patience)
 	defer cancel()

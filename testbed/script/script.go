@@ -53,6 +53,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -84,7 +85,7 @@ type Switch struct {
 // New is the switch of an inventory, whose commands run where run runs them.
 func New(sw inventory.Switch, run Runner) (*Switch, error) {
 	if sw.Script == nil {
-		return nil, fmt.Errorf("switch %s: it has no script", sw.Name)
+		return nil, blame.Switch(sw.Name, errors.New("it has no script"))
 	}
 	x := &Switch{name: sw.Name, s: *sw.Script, run: run}
 	for _, re := range []struct {
@@ -96,7 +97,7 @@ func New(sw inventory.Switch, run Runner) (*Switch, error) {
 		}
 		var err error
 		if *re.to, err = regexp.Compile("(?m:" + re.text + ")"); err != nil {
-			return nil, fmt.Errorf("switch %s: script: %s: %w", sw.Name, re.key, err)
+			return nil, blame.Switch(sw.Name, fmt.Errorf("script: %s: %w", re.key, err))
 		}
 	}
 	return x, nil
@@ -106,14 +107,14 @@ func New(sw inventory.Switch, run Runner) (*Switch, error) {
 // it is reached.
 func Host(inv *inventory.Inventory, sw inventory.Switch) (inventory.Host, error) {
 	if sw.Script == nil {
-		return inventory.Host{}, fmt.Errorf("switch %s: it has no script", sw.Name)
+		return inventory.Host{}, blame.Switch(sw.Name, errors.New("it has no script"))
 	}
 	if sw.Script.Host == "" {
 		return inventory.Host{Name: sw.Name, SSH: sw.SSH}, nil
 	}
 	h, ok := inv.Host(sw.Script.Host)
 	if !ok {
-		return inventory.Host{}, fmt.Errorf("switch %s: script: no host %q", sw.Name, sw.Script.Host)
+		return inventory.Host{}, blame.Switch(sw.Name, fmt.Errorf("script: no host %q", sw.Script.Host))
 	}
 	return *h, nil
 }
@@ -191,7 +192,7 @@ func (x *Switch) command(ctx context.Context, what string, argv []string) (strin
 }
 
 func (x *Switch) errorf(what string, argv []string, format string, args ...any) error {
-	return fmt.Errorf("switch %s: %s (%s on %s): %w", x.name, what, argv[0], x.run, fmt.Errorf(format, args...))
+	return blame.Switch(x.name, fmt.Errorf("%s (%s on %s): %w", what, argv[0], x.run, fmt.Errorf(format, args...)))
 }
 
 // tail is the end of a text, for an error.

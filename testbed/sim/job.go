@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
@@ -307,7 +308,7 @@ func (d *deployment) occupy(j *job, n *node) error {
 		}
 		slots, err := ina.ATPSlots(j.plan.ID, w, m)
 		if err != nil {
-			return fmt.Errorf("switch %s: %w", n.name, err)
+			return blame.Switch(n.name, err)
 		}
 		n.tenant.slots = slots
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/ina"
 )
 
@@ -69,10 +70,10 @@ func newEngine(cfg Config) (*engine, error) {
 		cfg.MTU = 1514
 	}
 	if cfg.MTU < ina.Overhead+4*ina.MaxLanes || cfg.MTU > 16<<10 {
-		return nil, fmt.Errorf("switch %s: mtu %d outside %d..%d", cfg.Name, cfg.MTU, ina.Overhead+4*ina.MaxLanes, 16<<10)
+		return nil, blame.Switch(cfg.Name, fmt.Errorf("mtu %d outside %d..%d", cfg.MTU, ina.Overhead+4*ina.MaxLanes, 16<<10))
 	}
 	if cfg.Aggregators < 0 || cfg.Aggregators > 1<<20 {
-		return nil, fmt.Errorf("switch %s: %d aggregators outside 0..%d", cfg.Name, cfg.Aggregators, 1<<20)
+		return nil, blame.Switch(cfg.Name, fmt.Errorf("%d aggregators outside 0..%d", cfg.Aggregators, 1<<20))
 	}
 	e := &engine{
 		ina:    ina.NewSwitch(cfg.Aggregators),
@@ -86,15 +87,15 @@ func newEngine(cfg Config) (*engine, error) {
 		err = e.ina.Limit(limits)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("switch %s: exclusive trees: %w", cfg.Name, err)
+		return nil, blame.Switch(cfg.Name, fmt.Errorf("exclusive trees: %w", err))
 	}
 	for _, pc := range cfg.Ports {
 		if e.byPort[pc.Number] != nil || pc.Number == 0 {
-			return nil, fmt.Errorf("switch %s: port number %d is used twice or zero", cfg.Name, pc.Number)
+			return nil, blame.Switch(cfg.Name, fmt.Errorf("port number %d is used twice or zero", pc.Number))
 		}
 		for dir, l := range map[string]LinkConfig{"egress": pc.Egress, "ingress": pc.Ingress} {
 			if err := l.check(); err != nil {
-				return nil, fmt.Errorf("switch %s: port %d: %s: %w", cfg.Name, pc.Number, dir, err)
+				return nil, blame.Switch(cfg.Name, fmt.Errorf("port %d: %s: %w", pc.Number, dir, err))
 			}
 		}
 		p := &port{number: pc.Number}
@@ -103,7 +104,7 @@ func newEngine(cfg Config) (*engine, error) {
 		e.byPort[pc.Number] = p
 		e.ports = append(e.ports, p)
 		if (pc.Inner != "") != (cfg.Ports[0].Inner != "") {
-			return nil, fmt.Errorf("switch %s: port %d: all ports lead to another switch, or none", cfg.Name, pc.Number)
+			return nil, blame.Switch(cfg.Name, fmt.Errorf("port %d: all ports lead to another switch, or none", pc.Number))
 		}
 		if pc.Inner != "" {
 			p.other = &port{number: pc.Number, other: p}

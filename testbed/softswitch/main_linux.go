@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/loop"
 )
@@ -90,13 +91,13 @@ func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer
 	g.Go(func() error {
 		defer cancel()
 		if err := out.Encode(Reply{Ready: true, Addr: addr}); err != nil {
-			return fmt.Errorf("switch %s: answer: %w", cfg.Name, err)
+			return blame.Switch(cfg.Name, fmt.Errorf("answer: %w", err))
 		}
 		for {
 			select {
 			case c := <-commands:
 				if err := out.Encode(s.execute(c, behind)); err != nil {
-					return fmt.Errorf("switch %s: answer: %w", cfg.Name, err)
+					return blame.Switch(cfg.Name, fmt.Errorf("answer: %w", err))
 				}
 				if c.Cmd == "stop" {
 					return nil
@@ -105,7 +106,7 @@ func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer
 				if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 					return nil
 				}
-				return fmt.Errorf("switch %s: read command: %w", cfg.Name, err)
+				return blame.Switch(cfg.Name, fmt.Errorf("read command: %w", err))
 			case <-gctx.Done():
 				return nil
 			}
@@ -116,7 +117,7 @@ func serve(ctx context.Context, behind Behind, stdin io.Reader, stdout io.Writer
 
 func open(cfg Config, behind Behind) (*Switch, net.Listener, error) {
 	if cables := len(cfg.Ports) > 0 && cfg.Ports[0].Inner != ""; cables != (behind != nil) {
-		return nil, nil, fmt.Errorf("switch %s: ports lead to another switch: %t; there is one: %t", cfg.Name, cables, behind != nil)
+		return nil, nil, blame.Switch(cfg.Name, fmt.Errorf("ports lead to another switch: %t; there is one: %t", cables, behind != nil))
 	}
 	s, err := New(cfg)
 	if err != nil || behind != nil {
@@ -128,7 +129,7 @@ func open(cfg Config, behind Behind) (*Switch, net.Listener, error) {
 	}
 	lis, err := net.Listen(network, addr)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("switch %s: listen for P4Runtime: %w", cfg.Name, err), s.Close())
+		return nil, nil, errors.Join(blame.Switch(cfg.Name, fmt.Errorf("listen for P4Runtime: %w", err)), s.Close())
 	}
 	return s, lis, nil
 }

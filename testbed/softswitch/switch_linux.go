@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/loop"
 	"github.com/inabench/inabench/testbed/sabotage"
@@ -65,7 +66,7 @@ func New(cfg Config) (_ *Switch, err error) {
 	s.since = s.start
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("switch %s: %w", cfg.Name, errors.Join(err, s.Close()))
+			err = blame.Switch(cfg.Name, errors.Join(err, s.Close()))
 		}
 	}()
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
@@ -267,7 +268,7 @@ func (s *Switch) loop(ctx context.Context) error {
 			}
 			if err := loop.Poll(fds, wait); err != nil {
 				s.mu.Lock()
-				return fmt.Errorf("switch %s: wait for frames: %w", s.cfg.Name, err)
+				return blame.Switch(s.cfg.Name, fmt.Errorf("wait for frames: %w", err))
 			}
 		}
 		s.mu.Lock()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/inabench/inabench/internal/blame"
 )
 
 // Client is a connection to a host. Its methods are safe for concurrent use.
@@ -206,7 +208,7 @@ func (c *Client) failed(doing string, err error) error {
 
 // errorf makes an error that names the host.
 func (c *Client) errorf(format string, args ...any) error {
-	return &hostError{name: c.String(), err: fmt.Errorf(format, args...)}
+	return blame.Host(c.String(), fmt.Errorf(format, args...))
 }
 
 // alive asks the connection itself: when it breaks, sessions hear of it a moment

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/inabench/inabench/internal/blame"
 )
 
 // What can be wrong with a connection. An *Error wraps one of them.
@@ -43,7 +45,8 @@ func (e *Error) Error() string {
 // Unwrap makes both the kind and the cause visible to errors.Is.
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
-func (e *Error) host() string { return e.Host }
+// Blames is the host.
+func (e *Error) Blames() blame.Part { return blame.Part{Kind: blame.KindHost, Node: e.Host} }
 
 // RunError is a remote command that ran and did not succeed.
 type RunError struct {
@@ -66,26 +69,16 @@ func (e *RunError) Error() string {
 	return msg
 }
 
-func (e *RunError) host() string { return e.Host }
+// Blames is the host.
+func (e *RunError) Blames() blame.Part { return blame.Part{Kind: blame.KindHost, Node: e.Host} }
 
 // named makes sure that err names the host.
 func named(host string, err error) error {
-	var has interface{ host() string }
-	if err == nil || errors.As(err, &has) && has.host() == host {
+	if blame.Of(err) == (blame.Part{Kind: blame.KindHost, Node: host}) {
 		return err
 	}
-	return &hostError{name: host, err: err}
+	return blame.Host(host, err)
 }
-
-// hostError is any other error, with the host it happened on.
-type hostError struct {
-	name string
-	err  error
-}
-
-func (e *hostError) Error() string { return "host " + e.name + ": " + e.err.Error() }
-func (e *hostError) Unwrap() error { return e.err }
-func (e *hostError) host() string  { return e.name }
 
 // abbreviate shows enough of a command to recognise it.
 func abbreviate(argv []string) string {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -109,6 +110,9 @@ func (e *programError) Error() string {
 }
 
 func (e *programError) Unwrap() error { return e.run }
+
+// Blames is the host.
+func (e *programError) Blames() blame.Part { return e.run.Blames() }
 
 // Hint is what to do about it, or "".
 func (e *programError) Hint() string {
@@ -227,7 +231,7 @@ func Ask(ctx context.Context, client *ssh.Client, exe, do, run string) ([]Found,
 	for lines.Scan() {
 		var f Found
 		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
-			return found, fmt.Errorf("host %s: lease: %w", client, err)
+			return found, blame.Host(client.String(), fmt.Errorf("lease: %w", err))
 		}
 		found = append(found, f)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
@@ -90,6 +91,7 @@ type Event struct {
 	Migration *Migration `json:"migration,omitempty"`
 	Groups    []Group    `json:"groups,omitempty"`  // of "groups"
 	Error     string     `json:"error,omitempty"`   // of "refused" and "error"; of "ended" and "out", why
+	Part      blame.Part `json:"part,omitzero"`     // of "error": which part of the testbed it is about
 	NoRoom    bool       `json:"no_room,omitempty"` // of "refused": the job would fit when others have ended
 	Ready     *Addresses `json:"ready,omitempty"`
 }
@@ -243,7 +245,7 @@ func (c *Controller) withoutSHARP() error {
 	for i := range c.cfg.Inventory.Switches {
 		if s := &c.cfg.Inventory.Switches[i]; s.SHARP.Trees == 0 && s.Aggregators == 0 {
 			if err := c.alloc.SetResource(c.resource(s.Name), true); err != nil {
-				return fmt.Errorf("switch %s: %w", s.Name, err)
+				return blame.Switch(s.Name, err)
 			}
 		}
 	}
@@ -320,7 +322,7 @@ func (c *Controller) place(s *Submission) (hosts []string, err error) {
 func (c *Controller) rebuild() {
 	change, err := c.alloc.Trees(func(id int) bool { return c.jobs[uint16(id)].held != nil })
 	if err != nil { // they stay as they are
-		c.emit(Event{Event: "error", Error: fmt.Sprintf("build trees: %v", err)})
+		c.emit(Event{Event: "error", Error: fmt.Sprintf("build trees: %v", err), Part: blame.Of(err)})
 		return
 	}
 	for _, m := range change.Moves {
@@ -407,7 +409,7 @@ func (c *Controller) finish(j *job, why string) {
 		t.Stop()
 	}
 	if err := c.alloc.Remove(int(j.ID)); err != nil {
-		c.emit(Event{Event: "error", Job: j.ID, Error: err.Error()})
+		c.emit(Event{Event: "error", Job: j.ID, Error: err.Error(), Part: blame.Of(err)})
 	}
 	for _, a := range j.ranks {
 		a.let()
@@ -582,7 +584,7 @@ func (c *Controller) release(j *job, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.emit(Event{Event: "error", Job: j.ID, Error: err.Error()})
+		c.emit(Event{Event: "error", Job: j.ID, Error: err.Error(), Part: blame.Of(err)})
 	}
 	j.move.Release += c.lap(j)
 	j.held, j.at = nil, target{}

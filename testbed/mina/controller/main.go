@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina"
@@ -116,7 +117,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("MINA controller: %w", err)
-		p.emit(Event{Event: "error", Error: err.Error()})
+		p.emit(Event{Event: "error", Error: err.Error(), Part: blame.Of(err)})
 	}
 	return err
 }
@@ -248,7 +249,7 @@ func (p *process) share(s Share) (tell func([]Group), addr string, end func(), e
 			all = append(all, members)
 		}
 		if err := c.Share(all); err != nil {
-			p.emit(Event{Event: "error", Error: err.Error()})
+			p.emit(Event{Event: "error", Error: err.Error(), Part: blame.Of(err)})
 		}
 	}
 	return tell, c.Address(), func() { _ = c.Close(); closeLog() }, nil
@@ -274,7 +275,7 @@ func (s *Setup) route(ctx context.Context, switches aggmgr.P4Switches) error {
 				if nic.Switch != name {
 					path, err := topo.Path(name, h.Name)
 					if err != nil {
-						return fmt.Errorf("switch %s: route to host %s: %w", name, h.Name, err)
+						return blame.Switch(name, fmt.Errorf("route to host %s: %w", h.Name, err))
 					}
 					port = topo.Links[path[0]].FromPort
 				}
@@ -372,7 +373,7 @@ func (p *process) obey(c *Controller, line []byte) (stop bool) {
 		}
 	}
 	if err != nil {
-		p.emit(Event{Event: "error", Job: cmd.Job, Error: err.Error()})
+		p.emit(Event{Event: "error", Job: cmd.Job, Error: err.Error(), Part: blame.Of(err)})
 	}
 	return false
 }

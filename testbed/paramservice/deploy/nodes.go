@@ -10,9 +10,9 @@ import (
 	"math"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
@@ -116,11 +116,7 @@ func (p *process) over(ctx context.Context, err error, ended func() error) error
 
 // named says which node an error is about, and where it runs.
 func (p *process) named(err error) error {
-	at := "host " + p.host
-	if strings.HasPrefix(err.Error(), at) {
-		return fmt.Errorf("%s on %w", p.name, err)
-	}
-	return fmt.Errorf("%s on %s: %w", p.name, at, err)
+	return blame.OnHost(p.name, p.host, err)
 }
 
 // stop ends the process. It does not wait.
