@@ -90,14 +90,8 @@ func (s *Spec) files() (map[string]string, error) {
 	add(s.Catalogue, "catalogue")
 	add(s.PatternsPath, "patterns")
 	for _, p := range s.Points() {
-		if t := p.Spec.Trace; t != nil && !t.generated() {
-			add(t.From, "trace.from")
-		}
-		if o := p.Spec.Operations; o != nil {
-			add(o.From, "operations.from")
-		}
-		if o := p.Spec.Service; o != nil && o.Trace != nil && !slices.Contains(demands, o.Trace.From) {
-			add(o.Trace.From, "service.trace.from")
+		if st, ok := p.Spec.study().(reader); ok {
+			st.files(add)
 		}
 	}
 	return out, errors.Join(errs...)
@@ -188,10 +182,10 @@ func CellsMain(ctx context.Context, args []string) error {
 			continue
 		}
 		p := points[i%w.Points]
-		if err := p.Spec.study().ready(p.Spec); err != nil {
+		if err := p.Spec.study().ready(planned{SpecPoint: p}); err != nil {
 			return fmt.Errorf("%s%w", prefix(p.Labels), err)
 		}
-		c, err := p.Spec.study().simulate(ctx, p.Spec, i/w.Points)
+		c, err := p.Spec.simulator("sim").simulate(ctx, p.Spec, i/w.Points)
 		if err != nil {
 			return fmt.Errorf("%s%w", prefix(p.Labels), err)
 		}
@@ -231,7 +225,7 @@ func fileSum(path string) (string, error) {
 // checkBatch says why an experiment cannot be computed elsewhere.
 func checkBatch(s *Spec, driver string) error {
 	switch {
-	case driver != "sim" || s.study() == nil:
+	case s.simulator(driver) == nil:
 		return fmt.Errorf("%w: a batch system computes simulated [trace], [operations], [service] and [training] only", errors.ErrUnsupported)
 	case s.timed():
 		return fmt.Errorf("%w: a batch system cannot tell how long placing takes, as other work runs beside it", errors.ErrUnsupported)

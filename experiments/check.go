@@ -47,39 +47,36 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 	if _, err := policy(s.Placement.Policy, titan.Options{}); err != nil {
 		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
 	}
-	if s.Trace != nil && s.Operations != nil {
-		c.KeyProblemf("operations", "make two experiments", "both [trace] and [operations]")
-	}
-	if len(s.Programs) > 0 && (s.Trace != nil || s.Operations != nil) {
-		c.KeyProblemf("program", "make two experiments", "[[program]] besides [trace] or [operations]")
-	}
-	if s.Training != nil && (s.Trace != nil || s.Operations != nil || len(s.Programs) > 0) {
-		c.KeyProblemf("training", "make two experiments", "[training] besides [trace], [operations] or [[program]]")
-	}
-	if s.Service != nil && (s.Trace != nil || s.Operations != nil || len(s.Programs) > 0) {
-		c.KeyProblemf("service", "make two experiments", "[service] besides [trace], [operations] or [[program]]")
-	}
 	s.checkSHARP(c)
-	if st := s.study(); st != nil {
-		st.check(c)
-		for i, m := range s.Summary {
-			if known := st.metrics().compared(); !slices.Contains(known, m) {
-				c.Problemf(fmt.Sprintf("summary[%d]", i), tomlfile.OneOf(m, known), "unknown metric %q", m)
-			}
-		}
-	} else {
-		c.jobs()
-	}
-	if s.Compare != nil {
+	readable := c.oneStudy()
+	if readable {
+		s.study().check(c)
+		c.summary()
 		c.compare()
 	}
 	c.preflight()
 	c.switches()
 	c.measure()
 	c.linkStates()
-	c.predictor()
-	c.expects()
-	c.published()
+	if readable {
+		c.predictor()
+		c.expects()
+		c.published()
+	}
+}
+
+// summary checks the figures that reports list by point.
+func (c *checker) summary() {
+	known := c.s.study().metrics().compared()
+	if len(known) == 0 && len(c.s.Summary) > 0 {
+		c.KeyProblemf("summary", "take it out", "reports list all figures of %v tables", c.s.kind())
+		return
+	}
+	for i, m := range c.s.Summary {
+		if !slices.Contains(known, m) {
+			c.Problemf(fmt.Sprintf("summary[%d]", i), tomlfile.OneOf(m, known), "unknown metric %q", m)
+		}
+	}
 }
 
 type checker struct {
@@ -233,21 +230,6 @@ func (c *checker) jobNames() []string {
 		out = append(out, j.Name)
 	}
 	return out
-}
-
-func (c *checker) jobs() {
-	switch n := len(c.s.Jobs); {
-	case n == 0 && !c.reported("job"):
-		c.Problemf("job", "add a [[job]] table", "no jobs")
-	case n > maxJobs:
-		c.Problemf(c.s.Jobs[maxJobs].At, "", "more than %d jobs", maxJobs)
-	}
-	names := map[string]string{}
-	for i := range c.s.Jobs {
-		j := &c.s.Jobs[i]
-		c.named(names, j.At, j.Name, "job", "a job name")
-		c.job(j)
-	}
 }
 
 // named reports a table's name that is none, or another one's before; names says where those are.
@@ -423,10 +405,8 @@ func (c *checker) expects() {
 }
 
 func (c *checker) expect(e *Expect) {
-	known, predictors, study := metrics, []string{"occupancy", "waterfill", "value"}, c.s.study()
-	if study != nil {
-		known, predictors = study.metrics(), []string{study.predictor(), "value"}
-	}
+	study := c.s.study()
+	known, predictors := study.metrics(), append(slices.Clone(study.predictors()), "value")
 	external := c.s.Predictor != nil && e.Predictor == c.s.Predictor.Name
 	if external {
 		predictors = append(predictors, e.Predictor)
@@ -442,7 +422,7 @@ func (c *checker) expect(e *Expect) {
 		}
 		return
 	}
-	if study == nil {
+	if m.jobs != nil {
 		c.subjects(e, m)
 	}
 
@@ -471,7 +451,7 @@ func (c *checker) expect(e *Expect) {
 			c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
 		case r.Predictor != "value" && !m.predicted:
 			c.Problemf(e.At+".predictor", "write value = "+m.example(), "%s does not predict %s", r.Predictor, e.Metric)
-		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && len(c.s.Programs) == 0:
+		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && !c.s.kind().foreign:
 			c.Problemf(e.At+".bound", "write value = "+m.example(), "bound %q compares with a value", e.Bound)
 		case given:
 			r.Value = c.quantity(e.At+".value", m, e.Value)
@@ -486,7 +466,7 @@ func (c *checker) expect(e *Expect) {
 		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains(fractions, e.Metric) || e.Statistic == results.Correlation) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
-		oneLink := m.Unit == "bit/s" && (study == nil || e.Metric == "goodput") // totals are more than a link carries
+		oneLink := m.Unit == "bit/s" && (m.jobs != nil || e.Metric == "goodput") // totals are more than a link carries
 		if oneLink && e.Gate && r.Predictor != "value" && !r.Relative {
 			if most := c.lab.most(); most > 0 && r.Tolerance >= most {
 				c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))

@@ -38,11 +38,14 @@ type Published struct {
 
 func (c *checker) compare() {
 	cmp := c.s.Compare
-	if c.s.study() == nil {
-		c.KeyProblemf("compare", "", "only experiments with a [trace] or [operations] are compared")
+	if cmp == nil {
 		return
 	}
 	known := c.s.study().metrics().compared()
+	if len(known) == 0 {
+		c.KeyProblemf("compare", "", "%v tables have no figures of the whole cluster, which are what [compare] is about", c.s.kind())
+		return
+	}
 	if len(cmp.Metrics) == 0 {
 		cmp.Metrics = c.s.study().headline()
 	}

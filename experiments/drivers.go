@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
@@ -33,18 +34,16 @@ func checkDriver(s *Spec, driver string) error {
 		return invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
 	}
 	for _, p := range s.Points() {
-		if st := p.Spec.study(); st != nil {
-			if err := st.supports(driver); err != nil {
-				return fmt.Errorf("%s%w", prefix(p.Labels), err)
-			}
+		if err := p.Spec.study().supports(driver); err != nil {
+			return fmt.Errorf("%s%w", prefix(p.Labels), err)
 		}
 	}
 	var err error
 	switch {
 	case driver == "lab":
 		for _, sw := range s.inv.Switches {
-			if sw.Kind == inventory.Quantum && len(s.Programs) == 0 {
-				return fmt.Errorf("switch %s: a %s switch adds up for programs that use SHARP, [[program]], and for no other: %w", sw.Name, sw.Kind, errors.ErrUnsupported)
+			if sw.Kind == inventory.Quantum && !s.kind().foreign {
+				return blame.Switch(sw.Name, fmt.Errorf("a %s switch adds up for programs that use SHARP, [[program]], and for no other: %w", sw.Kind, errors.ErrUnsupported))
 			}
 		}
 		if err := checkScripted(s); err != nil {
@@ -68,8 +67,7 @@ func checkScripted(s *Spec) error {
 	if i < 0 || ours < 0 {
 		return nil
 	}
-	return fmt.Errorf("switch %s: it is driven by a script, which knows nothing of the packets of job %s; use [[program]], or collective = \"ring\": %w",
-		s.inv.Switches[i].Name, s.Jobs[ours].Name, errors.ErrUnsupported)
+	return blame.Switch(s.inv.Switches[i].Name, fmt.Errorf("it is driven by a script, which knows nothing of the packets of job %s; use [[program]], or collective = \"ring\": %w", s.Jobs[ours].Name, errors.ErrUnsupported))
 }
 
 // checkSwitches reports points that want switches which are not here, or of them what they
@@ -79,7 +77,7 @@ func checkSwitches(s *Spec) error {
 		if p.Spec.Emulation.Switch != netns.BMv2 {
 			continue
 		}
-		if p.Spec.Operations != nil {
+		if p.Spec.kind().trees {
 			return fmt.Errorf("%sexclusive trees in switches that are BMv2: %w: its program has none; use emulation.switch = \"soft\"", prefix(p.Labels), errors.ErrUnsupported)
 		}
 		if _, err := netns.FindBMv2(); err != nil {
@@ -115,7 +113,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			queue = "drr-flow"
 		}
 		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
-			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload, Paced: len(s.Programs) == 0, Serial: len(s.Programs) > 0,
+			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload, Paced: !s.kind().foreign, Serial: s.kind().foreign,
 			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.beat, Slow: slow.links(),
 		})
 		if err != nil {
@@ -126,7 +124,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Run: held.run, Interval: interval, Rest: rest, Offload: s.Emulation.Offload,
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
-				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: kinds(f.Inventory()),
+				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(f.Inventory()),
 				SuperFrames: s.Emulation.Offload, Pace: testbed.Pace{Within: startsWithin, Rest: rest / 2, Wake: wakes, Trip: trips},
 			},
 			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees, Preflight: s.preflight(preflight.OnEmulation),
@@ -140,7 +138,7 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Interval: interval, Readers: true,
 			Shared: true, Run: held.run, Hold: held.hold, Use: held.use, Preflight: s.preflight(nil),
 			Capabilities: testbed.Capabilities{
-				Sums: true, Calibrates: true, Kind: results.Measured, Switch: kinds(s.inv),
+				Sums: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(s.inv),
 			},
 		})
 	}
@@ -174,8 +172,8 @@ func built(inv *inventory.Inventory, key fabricKey) *inventory.Inventory {
 	return c
 }
 
-// kinds names the kinds of switch in an inventory.
-func kinds(inv *inventory.Inventory) string {
+// switchKinds names the kinds of switch in an inventory.
+func switchKinds(inv *inventory.Inventory) string {
 	var out []string
 	for _, sw := range inv.Switches {
 		if !slices.Contains(out, string(sw.Kind)) {

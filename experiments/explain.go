@@ -255,7 +255,7 @@ func choice(c netpack.Choice, inv *inventory.Inventory) Choice {
 // Explain adds to the plan of every point why its jobs are where they are.
 func (p *SavedPlan) Explain() error {
 	for i, pt := range p.spec.Points() {
-		if pt.Spec.Training != nil {
+		if _, ok := pt.Spec.study().(placer); !ok {
 			p.Points[i].Why = &Why{Policy: pt.Spec.Placement.Policy, Rule: Rule(pt.Spec.Placement.Policy)}
 			continue
 		}

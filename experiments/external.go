@@ -67,20 +67,10 @@ func (c *checker) predictor() {
 // askable is an error if external predictors can say nothing of an experiment: what they are told
 // has no words for it.
 func (s *Spec) askable() error {
-	table := ""
-	switch {
-	case s.Operations != nil:
-		table = "[operations]"
-	case s.Service != nil:
-		table = "[service]"
-	case s.Training != nil:
-		table = "[training]"
-	case len(s.Programs) > 0:
-		table = "[[program]]"
-	default:
-		return nil
+	if k := s.kind(); k.mute {
+		return fmt.Errorf("external predictors are told of [[job]] tables, and of a [trace] that ran on a testbed; not of %v", k)
 	}
-	return fmt.Errorf("external predictors are told of [[job]] tables, and of a [trace] that ran on a testbed; not of %s", table)
+	return nil
 }
 
 // externals are the predictors of the spec and the run's own.
@@ -109,16 +99,16 @@ func (r *run) rehearse(ctx context.Context) error {
 		return err
 	}
 	p := r.points[0]
+	if err := r.spec.askable(); err != nil {
+		return invalid{tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err)}
+	}
 	switch {
-	case p.Spec.Trace != nil && r.opt.Driver == "sim":
+	case p.Spec.simulator(r.opt.Driver) != nil:
 		r.external = nil
 		r.warn("external predictors were not asked: of a trace they are told what ran on a testbed")
 		return nil
-	case p.Spec.Trace != nil:
+	case p.plan == nil:
 		return nil // nothing is placed yet
-	}
-	if err := r.spec.askable(); err != nil {
-		return invalid{tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err)}
 	}
 	req, err := before(r.spec, p)
 	if err != nil {
@@ -349,12 +339,12 @@ func described(j *placement.JobPlan, known []placement.Resolved) predictor.Job {
 
 // askTrace puts what the external predictors say of jobs that came and went beside what they took:
 // the jobs on the hosts and from the times on that they had.
-func (r *run) askTrace(ctx context.Context, p planned, repeat int, set testbed.Settings, res *online.Result, jobs []traced, list []online.Job, ph *results.Phase) error {
-	if len(r.external) == 0 {
+func (b *bench) askTrace(ctx context.Context, set testbed.Settings, res *online.Result, jobs []traced, list []online.Job, ph *results.Phase) error {
+	if len(b.run.external) == 0 {
 		return nil
 	}
-	inv := r.tb.Inventory()
-	req, err := network(r.spec, p, inv, set, repeat, res.Summary.Makespan)
+	inv := b.testbed().Inventory()
+	req, err := network(b.run.spec, b.planned, inv, set, b.repeat, res.Summary.Makespan)
 	if err != nil {
 		return err
 	}
@@ -364,7 +354,7 @@ func (r *run) askTrace(ctx context.Context, p planned, repeat int, set testbed.S
 		j := res.Jobs[i].Plan
 		j.Name = jobs[res.Jobs[i].ID].Name
 		plan.Jobs = append(plan.Jobs, j)
-		c.Senders[j.Name] = placement.Sender{Window: p.Spec.Trace.Window, Control: p.Spec.Trace.Control}
+		c.Senders[j.Name] = placement.Sender{Window: list[res.Jobs[i].ID].Window, Control: list[res.Jobs[i].ID].Control}
 	}
 	known, err := placement.Resolve(inv, plan, c)
 	if err != nil {
@@ -377,6 +367,6 @@ func (r *run) askTrace(ctx context.Context, p planned, repeat int, set testbed.S
 		j.Layers = []predictor.Layer{{Bytes: int64(asked.Bytes), Compute: asked.Compute}}
 		req.Jobs = append(req.Jobs, j)
 	}
-	r.predictWith(ctx, p, req, inv, nil, ph)
+	b.run.predictWith(ctx, b.planned, req, inv, nil, ph)
 	return nil
 }

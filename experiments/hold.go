@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/inabench/inabench/inventory"
@@ -55,27 +56,12 @@ func (h Holding) begin(run string, s *Spec, use []string) (holding, error) {
 func touched(points []planned, inv *inventory.Inventory) []string {
 	var use []string
 	for _, p := range points {
-		if ps := p.Spec.Programs; len(ps) > 0 && p.Spec.inv.SHA256 == inv.SHA256 {
-			hosts := ps.on(p.Spec, inv)
-			use = append(append(use, hosts...), remote.Use(inv, hosts)...)
-			continue
-		}
-		if p.plan == nil || p.Spec.study() != nil || p.Spec.inv.SHA256 != inv.SHA256 {
+		st, ok := p.Spec.study().(settled)
+		if !ok || p.Spec.inv.SHA256 != inv.SHA256 {
 			return nil
 		}
-		var hosts []string
-		for _, j := range p.plan.Jobs {
-			for _, w := range j.Workers {
-				hosts = append(hosts, w.Host)
-			}
-			if j.PS != "" {
-				hosts = append(hosts, j.PS)
-			}
-			for _, n := range j.Tree {
-				use = append(use, n.Switch)
-			}
-		}
-		use = append(use, remote.Use(inv, hosts)...)
+		hosts, switches := st.uses(p, inv)
+		use = slices.Concat(use, hosts, switches, remote.Use(inv, hosts))
 	}
 	return use
 }

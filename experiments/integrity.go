@@ -64,23 +64,24 @@ func excused(out []results.Finding, point *results.Point) []results.Finding {
 	return out
 }
 
-// wholeStudy looks at one point of a study that was measured, by what its jobs said at their end
-// and by the ends of cables, beside what the study has found itself. What programs of others compute their own logs tell.
-func (r *run) wholeStudy(s *Spec, point *results.Point) []results.Finding {
-	if caps := r.tb.Capabilities(); caps.Kind != results.Measured || len(s.Programs) > 0 || len(point.Jobs) == 0 {
+// whole looks at the point when it was measured, by what its jobs said at their end and by the ends of
+// cables, beside what the study has found itself.
+func (b *bench) whole(point *results.Point) []results.Finding {
+	inv, caps := b.testbed().Inventory(), b.testbed().Capabilities()
+	if caps.Kind != results.Measured || len(point.Jobs) == 0 {
 		return point.Findings
 	}
 	in := inspection{
-		spec: s, inv: r.tb.Inventory(), caps: r.tb.Capabilities(), setup: testbed.Setup{Plan: &r.placed.plan}, names: r.placed.names, begun: r.placed.begun, beside: r.placed.beside,
-		obs: observation{summaries: point.Jobs, samples: r.placed.inOrder()},
+		spec: b.Spec, inv: inv, caps: caps, setup: testbed.Setup{Plan: &b.placed.plan}, names: b.placed.names, begun: b.placed.begun, beside: b.placed.beside,
+		obs: observation{summaries: point.Jobs, samples: b.placed.inOrder()},
 	}
-	if s.Service != nil { // jobs that leave before their end compare nothing: somebody must have
+	if b.Spec.kind().leaving { // jobs that leave before their end compare nothing: somebody must have
 		in.obs.summaries = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
 		if len(in.obs.summaries) == 0 {
 			in.obs.summaries = point.Jobs
 		}
 	}
-	out := slices.Concat(point.Findings, in.work(), in.sums(), crossed(point.Health, r.tb.Inventory().Topology(), nil), in.again(), in.handed())
+	out := slices.Concat(point.Findings, in.work(), in.sums(), crossed(point.Health, inv.Topology(), nil), in.again(), in.handed())
 	if len(out) == 0 {
 		return []results.Finding{in.whole()}
 	}
@@ -162,7 +163,7 @@ func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
 	expected := func(job string) string {
 		spec, ok := in.spec.Job(job)
 		for _, e := range in.spec.Expectations() {
-			m := metrics[e.Metric]
+			m := jobMetrics[e.Metric]
 			here := ok && e.Gate && slices.Contains(inPhase, e.Metric) && m.by(spec, false) && results.Labelled(labels, e.Points)
 			if here && slices.ContainsFunc(m.subjects(job, newLab(in.inv)), func(of string) bool { return results.Glob(e.Of, of) }) {
 				return e.Name

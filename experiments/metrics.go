@@ -63,8 +63,8 @@ func computes(j *Job) bool   { return j.Model != "" || j.Iterations > 0 }
 // measurables are metrics by name.
 type measurables map[string]measurable
 
-// metrics are those of named jobs.
-var metrics = measurables{
+// jobMetrics are those of named jobs.
+var jobMetrics = measurables{
 	"share":      {predicted: true, of: "job@switch", jobs: aggregates, none: "no job aggregates in switches"},
 	"granted":    {predicted: true, of: "job@switch", jobs: aggregates, none: "no job aggregates in switches"},
 	"goodput":    {predicted: true, of: "job", jobs: every},

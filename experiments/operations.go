@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,9 +85,6 @@ var (
 
 // check implements study.
 func (o *Operations) check(c *checker) {
-	if len(c.s.Jobs) > 0 {
-		c.KeyProblemf("operations", "write [[operations.job]] tables", "both [operations] and [[job]]")
-	}
 	if c.s.Clos == nil && !c.Has("inventory") {
 		c.KeyProblemf("operations", "add [clos]", "trees are built on a fat-tree of several layers")
 	}
@@ -227,5 +225,16 @@ func (o *Operations) headline() []string {
 	return []string{"ina_score", "jct_range", "ina_utilisation"}
 }
 
-// predictor implements study.
-func (o *Operations) predictor() string { return "operations" }
+// predictors implements study.
+func (o *Operations) predictors() []string { return []string{"operations"} }
+
+// count implements study.
+func (o *Operations) count() int { return cmp.Or(o.Jobs, len(o.Table)) }
+
+// files implements reader.
+func (o *Operations) files(add func(path, key string)) { add(o.From, "operations.from") }
+
+// build implements builder.
+func (o *Operations) build(k *fabricKey, s *Spec, _ string) {
+	k.freely, k.beat = o.Sharing == "always", o.beat(s, k.scale)
+}

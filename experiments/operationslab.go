@@ -3,21 +3,17 @@ package experiments
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/inabench/inabench/experiments/training"
-	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/placement/workload"
@@ -39,34 +35,33 @@ var asking = map[string]string{"mina": "shared", "greedy": "greedy", "none": "ex
 
 // run implements study: jobs come, get hosts and trees, and reduce their gradients for real.
 // With an error the point has what was measured of jobs that had ended.
-func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+func (o *Operations) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, ok := r.tb.(*remote.Testbed)
-	if !ok {
-		return point, nil, fmt.Errorf("jobs that share trees on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
+	tb, err := b.hosts("jobs that share trees")
+	if err != nil {
+		return point, nil, err
 	}
-	s, seed := p.Spec, p.Spec.Measure.Seed+uint64(repeat)
+	s, seed := b.Spec, b.seed()
 	jobs, err := o.jobs(s, seed)
 	if err != nil {
 		return point, nil, err
 	}
-	scale := r.rec.Scale
-	shrink(jobs, scale)
-	cost, err := o.calibrate(ctx, r, tb, p, jobs)
+	shrink(jobs, b.scale())
+	cost, err := o.calibrate(ctx, b, tb, jobs)
 	if err != nil {
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
 	point.Health = slices.Clone(cost.health)
-	mend, err := r.sabotage(ctx)
+	mend, err := b.sabotage(ctx)
 	if err != nil {
 		return point, nil, err
 	}
 	defer func() { point.Sabotaged = mend() }()
-	finished := r.expected(p, jobs, cost.Cost)
+	finished := o.expected(b, jobs, cost.Cost)
 
-	r.status("measure", labels(p.Labels), finished())
+	b.status("measure", finished())
 	began := time.Now()
-	control, err := o.controller(ctx, r, tb, s, seed, o.Sharing, cost.Cost)
+	control, err := o.controller(ctx, b, tb, seed, o.Sharing, cost.Cost)
 	if err != nil {
 		return point, nil, err
 	}
@@ -79,13 +74,13 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	for i := range jobs {
 		names[i+1] = jobs[i].Name
 	}
-	now := func() time.Duration { return time.Since(r.origin) }
-	counters, err := tb.Counters(ctx, now, names)
+	counters, err := b.sampler(ctx, tb, names)
 	if err != nil {
 		return point, nil, err
 	}
-	links := r.linkLoads()
-	still, err := r.watchStalls(ctx, tb)
+	counters.names, counters.left = ofTrees, finished
+	still, err := b.watchStalls(ctx, tb)
+	counters.still = still
 	if err == nil {
 		_, err = tb.Health(ctx) // begins a new interval
 	}
@@ -96,29 +91,22 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 	if err != nil {
 		return point, nil, err
 	}
-	r.placed.keep(ofTrees, before)
-	r.timing("deploy", began)
+	b.placed.keep(ofTrees, before)
+	b.timing("deploy", began)
 
 	began = time.Now()
-	ph := results.Phase{Start: now().Seconds()}
+	ph := results.Phase{Start: b.now().Seconds()}
 	done := o.maintain(ctx, tb.Inventory(), control)
 	out, err := training.Run(ctx, training.Config{
-		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, r.fabric.beat), Now: now,
-		Sample: func(ctx context.Context, reports []results.Sample) error {
-			r.status("measure", labels(p.Labels), finished())
-			read, err := counters.Sample(ctx)
-			links.keep(read)
-			read = append(reports, read...)
-			r.placed.keep(ofTrees, read)
-			return errors.Join(err, still.read(ctx), r.dir.Append(read...), r.dir.Flush())
-		},
+		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, b.beat()), Now: b.now,
+		Sample: func(ctx context.Context, reports []results.Sample) error { return counters.read(ctx, reports...) },
 	}, o.training(jobs))
-	ph.End = now().Seconds()
-	r.placed.settle(ph.Start, out, control.Events(), tb.Inventory())
+	ph.End = b.now().Seconds()
+	b.placed.settle(ph.Start, out, control.Events(), tb.Inventory())
 	if merr := done(); err == nil {
 		err = merr
 	}
-	r.timing("measure", began)
+	b.timing("measure", began)
 	health, herr := unwell(ctx, tb, out)
 	point.Health = append(point.Health, health...)
 	for i := range out {
@@ -131,7 +119,7 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 		still.jobs = append(still.jobs, ran{j.Name, ph.Start + j.Start.Seconds(), over})
 	}
 	ph.Stood = still.judge(point)
-	if kerr := r.controlled(p, repeat, control.Events()); err == nil {
+	if kerr := controlled(b, control.Events()); err == nil {
 		err = errors.Join(herr, kerr)
 	}
 	slices.SortFunc(out, func(a, b training.Outcome) int { return int(a.ID) - int(b.ID) })
@@ -141,10 +129,10 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 			err = fmt.Errorf("simulate what ran: %w", err)
 		}
 	}
-	ph.Figures = o.measured(r.tb.Capabilities().Kind, out, control.Events())
+	ph.Figures = o.measured(b.kind(), out, control.Events())
 	if again != nil {
 		ph.Figures = append(ph.Figures, o.predicted(jobs, again)...)
-		ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
+		ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
 	}
 	for i := range out {
 		j := &out[i]
@@ -160,44 +148,9 @@ func (o *Operations) run(ctx context.Context, r *run, p planned, repeat int) (po
 		point.Phases = []results.Phase{ph}
 	}
 	if err == nil {
-		err = o.learned(r, p, jobs, out)
+		err = o.learned(b, jobs, out)
 	}
 	return point, rows, err
-}
-
-// linkLoads are the loads of links, of samples.
-type linkLoads struct {
-	*measurer
-	metrics map[string]string // by link
-}
-
-func (r *run) linkLoads() *linkLoads {
-	l := &linkLoads{measurer: newMeasurer(nil, results.Window{}, r.tb.Capabilities().Kind), metrics: map[string]string{}}
-	inv := r.tb.Inventory()
-	for _, link := range inv.Topology().Links {
-		l.metrics[link.Name] = linkMetric(r.tb.Capabilities(), inv, link)
-	}
-	return l
-}
-
-// keep keeps what figures are drawn from.
-func (l *linkLoads) keep(read []results.Sample) {
-	for _, s := range read {
-		if l.metrics[s.Of] == s.Metric {
-			l.samples = append(l.samples, s)
-		}
-	}
-}
-
-func (l *linkLoads) figures(start, end float64) (out []results.Figure) {
-	l.window = results.Window{Start: start, End: end}
-	for _, link := range slices.Sorted(maps.Keys(l.metrics)) {
-		out = l.rate(out, "link_rate", link, l.series(l.metrics[link], link), 8, "bit/s")
-	}
-	for i := range out {
-		out[i] = results.Exact(out[i]) // all that they carried, and not a sample of it
-	}
-	return out
 }
 
 // again simulates jobs that came when those of a testbed did. Who gets a tree first may hang on
@@ -360,7 +313,7 @@ const pointOverhead = 2 * time.Second
 
 // expected says how long the run still takes: this point, of which the jobs have been shrunk
 // and the cost of an all-reduce is known, and all after it, as the simulator has them.
-func (r *run) expected(p planned, jobs []named, cost tree.Cost) func() time.Duration {
+func (o *Operations) expected(b *bench, jobs []named, cost tree.Cost) func() time.Duration {
 	simulated := func(o *Operations, s *Spec, seed uint64, jobs []named, cost tree.Cost) time.Duration {
 		cfg, err := o.config(s, seed)
 		if err != nil {
@@ -374,15 +327,15 @@ func (r *run) expected(p planned, jobs []named, cost tree.Cost) func() time.Dura
 		return pointOverhead + time.Duration(res.Makespan*float64(time.Second))
 	}
 	rest := time.Duration(0)
-	for i := r.done + 1; i < len(r.points)*r.opt.Repeats; i++ {
-		s := r.points[i%len(r.points)].Spec
-		o, seed := s.Operations, s.Measure.Seed+uint64(i/len(r.points))
+	for _, later := range b.rest() {
+		s, seed := later.Spec, later.seed()
+		o := s.Operations
 		if next, err := o.jobs(s, seed); err == nil {
-			shrink(next, r.rec.Scale)
-			rest += simulated(o, s, seed, next, scaled(o.cost(s), r.rec.Scale))
+			shrink(next, b.scale())
+			rest += simulated(o, s, seed, next, scaled(o.cost(s), b.scale()))
 		}
 	}
-	end := time.Now().Add(simulated(p.Spec.Operations, p.Spec, p.Spec.Measure.Seed, jobs, cost))
+	end := time.Now().Add(simulated(o, b.Spec, b.Spec.Measure.Seed, jobs, cost))
 	return func() time.Duration { return rest + max(0, time.Until(end)) }
 }
 
@@ -432,36 +385,13 @@ func (o *Operations) maintain(ctx context.Context, inv *inventory.Inventory, con
 }
 
 // controlled keeps what the controller told.
-func (r *run) controlled(p planned, repeat int, events []controller.Event) error {
-	return r.told("controller.jsonl", len(events), func(i int) any {
+func controlled(b *bench, events []controller.Event) error {
+	return b.lines("controller.jsonl", len(events), func(i int) any {
 		return struct {
 			told
 			controller.Event
-		}{tells(p, repeat), events[i]}
+		}{b.told(), events[i]}
 	})
-}
-
-// told is which repeat of which point a line of a controller is of.
-type told struct {
-	Point  string `json:"point"`
-	Repeat int    `json:"repeat"`
-}
-
-func tells(p planned, repeat int) told { return told{strings.Join(p.Labels, " "), repeat} }
-
-// told adds n lines to a file of the run directory.
-func (r *run) told(file string, n int, line func(i int) any) error {
-	f, err := bounded.OpenFile(filepath.Join(r.dir.Path, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		return err
-	}
-	e := json.NewEncoder(f)
-	for i := range n {
-		if err := e.Encode(line(i)); err != nil {
-			return errors.Join(err, f.Close())
-		}
-	}
-	return f.Close()
 }
 
 // overheads are what it costs that jobs share trees: means over operations and ranks, and
@@ -596,9 +526,9 @@ func near(ring, ina collective.Line, seed uint64) (all []tree.Cost) {
 // with INA, for the smallest and the largest of the jobs' operations. Where that makes no
 // sense, on a machine that is too busy, it is what the experiment says, and the troubles
 // are fatal.
-func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, p planned, jobs []named) (calibrated, error) {
-	s := p.Spec
-	assumed := calibrated{Cost: scaled(o.cost(s), r.rec.Scale)}
+func (o *Operations) calibrate(ctx context.Context, b *bench, tb *remote.Testbed, jobs []named) (calibrated, error) {
+	s := b.Spec
+	assumed := calibrated{Cost: scaled(o.cost(s), b.scale())}
 	n := 0
 	for i := range jobs {
 		n = max(n, jobs[i].Hosts)
@@ -607,23 +537,26 @@ func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, 
 	if n < 2 || len(probe.Ops) == 0 {
 		return assumed, nil // nobody reduces anything
 	}
-	key := fmt.Sprint(s.inv.SHA256, n, probe.Ops)
-	if c, ok := r.costs[key]; ok {
-		return c, nil
-	}
-	began := time.Now()
-	defer func() { r.timing("calibrate", began) }()
+	return once(b, fmt.Sprint("all-reduces ", s.inv.SHA256, n, probe.Ops), func() (calibrated, error) {
+		return o.reduceAlone(ctx, b, tb, n, probe, assumed)
+	})
+}
+
+// reduceAlone measures what all-reduces of n hosts cost.
+func (o *Operations) reduceAlone(ctx context.Context, b *bench, tb *remote.Testbed, n int, probe agent.Pattern, assumed calibrated) (calibrated, error) {
+	s, began := b.Spec, time.Now()
+	defer func() { b.timing("calibrate", began) }()
 	if _, err := tb.Health(ctx); err != nil { // begins a new interval
 		return assumed, err
 	}
 	var out [2]training.Outcome
 	for i, way := range []string{"never", "always"} {
-		r.status("calibrate", labels(p.Labels), 0)
-		control, err := o.controller(ctx, r, tb, s, s.Measure.Seed, way, assumed.Cost)
+		b.status("calibrate", 0)
+		control, err := o.controller(ctx, b, tb, s.Measure.Seed, way, assumed.Cost)
 		if err != nil {
 			return assumed, err
 		}
-		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, r.fabric.beat)},
+		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, b.beat())},
 			[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
 		if cerr := control.Close(); err == nil {
 			err = cerr
@@ -635,7 +568,7 @@ func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, 
 	}
 	ring, ina := out[0].Training().Ring, out[1].Training().Tree
 	c, found, err := fit(ring, ina)
-	r.rec.Calibration = append(r.rec.Calibration, found...)
+	b.calibrated(found...)
 	health, herr := unwell(ctx, tb, out[:])
 	if herr != nil {
 		return assumed, herr
@@ -651,7 +584,6 @@ func (o *Operations) calibrate(ctx context.Context, r *run, tb *remote.Testbed, 
 	if err == nil {
 		done.near = near(ring, ina, s.Measure.Seed)
 	}
-	r.costs[key] = done
 	return done, nil
 }
 
@@ -703,8 +635,8 @@ func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, e
 
 // learned keeps what the jobs found out about their own steps, in the lab's units: patterns
 // that the simulator reads.
-func (o *Operations) learned(r *run, p planned, jobs []named, out []training.Outcome) error {
-	times, size := factors(r.rec.Scale)
+func (o *Operations) learned(b *bench, jobs []named, out []training.Outcome) error {
+	times, size := factors(b.scale())
 	var all []workload.Pattern
 	for i := range out {
 		l := out[i].Learned
@@ -713,7 +645,7 @@ func (o *Operations) learned(r *run, p planned, jobs []named, out []training.Out
 		}
 		w := workload.Pattern{
 			Model: jobs[i].Pattern.Model, Batch: o.Batch, Step: l.Step / times * o.GPUSpeed,
-			Source: fmt.Sprintf("collected by inabench from job %s of %s, %s", out[i].Name, r.rec.Name, strings.Join(p.Labels, " ")),
+			Source: fmt.Sprintf("collected by inabench from job %s of %s, %s", out[i].Name, b.Spec.Name, strings.Join(b.Labels, " ")),
 		}
 		for _, op := range l.Ops {
 			w.Ops = append(w.Ops, workload.Op{Start: op.Start / times * o.GPUSpeed, Bytes: int64(math.Round(float64(op.Bytes) / size))})
@@ -724,7 +656,7 @@ func (o *Operations) learned(r *run, p planned, jobs []named, out []training.Out
 		return nil
 	}
 	text := "# Patterns that ranks collected from their queues: patterns = \"...\" of an experiment.\n\n" + string(workload.FormatPatterns(all...))
-	return r.dir.WriteFile("patterns.toml", []byte(text))
+	return b.write("patterns.toml", []byte(text))
 }
 
 // finish implements study with scores: where the mean JCT of a point lies between that

@@ -207,8 +207,8 @@ func (o *Operations) beat(s *Spec, scale results.Scale) time.Duration {
 }
 
 // ready implements study.
-func (o *Operations) ready(s *Spec) error {
-	_, err := o.jobs(s, s.Measure.Seed)
+func (o *Operations) ready(p planned) error {
+	_, err := o.jobs(p.Spec, p.Spec.Measure.Seed)
 	return err
 }
 

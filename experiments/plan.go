@@ -93,20 +93,19 @@ type PlanPhase struct {
 	External    []results.Figure        `json:"external,omitempty"`   // of predictors of one's own; see SavedPlan.Ask
 }
 
+// Unplanned is why there is no plan of the experiment, an error that wraps ErrInput; nil if there is one.
+func (s *Spec) Unplanned() error {
+	if err := s.kind().unplanned; err != nil {
+		return invalid{err}
+	}
+	return nil
+}
+
 // NewPlan places the jobs of every point and predicts every phase from the
 // inventory alone. A run predicts again, from what it calibrated.
 func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
-	if s.Operations != nil {
-		return nil, invalid{tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan")}
-	}
-	if s.Service != nil {
-		return nil, invalid{tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan")}
-	}
-	if len(s.Programs) > 0 {
-		return nil, invalid{tomlfile.WithHint("`inabench run` starts them on netns or in a lab", "programs of others run where the experiment says: there is no plan")}
-	}
-	if s.study() != nil && s.Training == nil {
-		return nil, invalid{tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan")}
+	if err := s.Unplanned(); err != nil {
+		return nil, err
 	}
 	points, err := plans(s, nil)
 	if err != nil {
@@ -121,57 +120,13 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 		planned:    points,
 	}
 	for _, p := range points {
-		if t := p.Spec.Training; t != nil {
-			pp, err := t.plan(p)
-			if err != nil {
-				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
-			}
-			out.Points = append(out.Points, pp)
-			continue
-		}
-		inv := p.Spec.inv
-		setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+		pp, err := p.Spec.study().(planner).plan(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
-		}
-		pp := PlanPoint{Labels: p.Labels, Plan: p.plan, Aggregators: setup.Settings.Aggregators}
-		for _, sp := range p.Spec.timeline().spans() {
-			predictions, err := predict(inv, setup, Baseline{}, sp.jobs, predictors)
-			if err != nil {
-				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
-			}
-			pp.Phases = append(pp.Phases, PlanPhase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Predictions: predictions, Conditions: p.Spec.conditions(setup, predictions[0], inv)})
-		}
-		if err := checkMemory(p, inv); err != nil {
-			return nil, err
 		}
 		out.Points = append(out.Points, pp)
 	}
 	return out, nil
-}
-
-// checkMemory reports synchronous jobs that do not fit into a switch.
-func checkMemory(p planned, inv *inventory.Inventory) error {
-	if p.Spec.Switch.Mode != "synchronous" || p.Spec.reallocates() { // where it is scarce, jobs wait
-		return nil
-	}
-	setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
-	if err != nil {
-		return fmt.Errorf("%s%w", prefix(p.Labels), err)
-	}
-	regions := placement.NewRegions(setup.Settings.Aggregators)
-	for i, j := range setup.Plan.Jobs {
-		for _, n := range j.Tree {
-			if !n.Aggregate {
-				continue
-			}
-			sw, _ := inv.Switch(n.Switch)
-			if _, _, err := regions.Take(sw, j.Name, setup.Workloads[i].Window); err != nil {
-				return fmt.Errorf("%s%w", prefix(p.Labels), err)
-			}
-		}
-	}
-	return nil
 }
 
 // Save writes the plan to a file.

@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/testbed/program"
@@ -109,9 +109,6 @@ var programKeys = map[string][]program.Kind{
 
 // check implements study.
 func (ps Programs) check(c *checker) {
-	if len(c.s.Jobs) > 0 {
-		c.KeyProblemf("program", "make two experiments", "both [[program]] and [[job]]")
-	}
 	names := map[string]string{}
 	ports := map[string]string{} // host:port of servers
 	for i := range ps {
@@ -345,8 +342,19 @@ func (ps Programs) headline() []string {
 	return nil
 }
 
-// predictor implements study.
-func (ps Programs) predictor() string { return "waterfill" }
+// predictors implements study.
+func (ps Programs) predictors() []string { return []string{placement.WaterFill} }
+
+// count implements study.
+func (ps Programs) count() int { return len(ps) }
+
+// uses implements settled.
+func (ps Programs) uses(p planned, inv *inventory.Inventory) (hosts, switches []string) {
+	return ps.on(p.Spec, inv), nil
+}
+
+// build implements builder: their figures are of seconds.
+func (ps Programs) build(k *fabricKey, s *Spec, _ string) { k.beat = s.Measure.Duration.Std() / 5 }
 
 // missing is a program that is not installed where it is to run.
 type missing struct {
@@ -415,15 +423,7 @@ func (p *Program) needs() (names []string) {
 }
 
 // ready implements study.
-func (ps Programs) ready(*Spec) error { return nil }
-
-// simulate implements study; supports refuses it.
-func (ps Programs) simulate(context.Context, *Spec, int) (*repetition, error) {
-	return nil, ps.supports("sim")
-}
-
-// finish implements study: every point stands for itself.
-func (ps Programs) finish(*results.Record) {}
+func (ps Programs) ready(planned) error { return nil }
 
 // columns implements study.
 func (ps Programs) columns() []string {

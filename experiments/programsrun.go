@@ -18,6 +18,7 @@ import (
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
@@ -28,19 +29,19 @@ import (
 
 // run implements study: all programs of a point start together, and what they print becomes
 // figures. What it was, less secrets, stays in the run directory.
-func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+func (ps Programs) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, ok := r.tb.(*remote.Testbed)
-	if !ok {
-		return point, nil, fmt.Errorf("programs on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
+	tb, err := b.hosts("programs")
+	if err != nil {
+		return point, nil, err
 	}
-	r.status("measure", labels(p.Labels), r.left())
+	b.status("measure", b.left())
 	inv := tb.Inventory()
 	began := time.Now()
 	if err := ps.installed(ctx, tb); err != nil {
 		return point, nil, err
 	}
-	granted, err := ps.grant(ctx, r, tb, p.Spec)
+	granted, err := ps.grant(ctx, b, tb)
 	defer func() { err = errors.Join(err, granted.undo(ctx)) }()
 	if err != nil {
 		return point, nil, err
@@ -49,7 +50,7 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	var servers, clients []program.Command
 	owner := map[string]int{} // of processes, by their names
 	for i := range ps {
-		w := ps[i].workload(p.Spec, inv, r.rec.Scale)
+		w := ps[i].workload(b.Spec, inv, b.scale())
 		works = append(works, w)
 		s, c := w.Commands()
 		for _, cmd := range append(slices.Clone(s), c...) {
@@ -57,38 +58,26 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 		}
 		servers, clients = append(servers, s...), append(clients, c...)
 	}
-	now := func() time.Duration { return time.Since(r.origin) }
-	links := r.linkLoads()
-	counters, err := tb.Counters(ctx, now, nil)
+	counters, err := b.sampler(ctx, tb, nil)
 	if err != nil {
 		return point, nil, err
 	}
-	unread := false
-	sample := func() error {
-		read, err := counters.Sample(ctx)
-		links.keep(read)
-		if err != nil && ctx.Err() == nil { // programs say themselves what they measured
-			if !unread {
-				r.warn("counters: " + strings.ReplaceAll(err.Error(), "\n", "; "))
-			}
-			unread, err = true, nil
-		}
-		return errors.Join(err, r.dir.Append(read...), r.dir.Flush())
-	}
+	counters.lenient = true // programs say themselves what they measured
+	sample := func() error { return counters.read(ctx) }
 	if _, err := tb.Health(ctx); err != nil { // begins a new interval
 		return point, nil, err
 	}
 	if err := sample(); err != nil {
 		return point, nil, err
 	}
-	r.timing("deploy", began)
+	b.timing("deploy", began)
 
 	began = time.Now()
-	ph := results.Phase{Start: now().Seconds()}
-	outputs, err := ps.play(ctx, tb, servers, clients, p.Spec, sample)
-	ph.End = now().Seconds()
-	r.timing("measure", began)
-	if kerr := r.evidence(ctx, repeat, outputs); err == nil {
+	ph := results.Phase{Start: b.now().Seconds()}
+	outputs, err := ps.play(ctx, tb, servers, clients, b.Spec, sample)
+	ph.End = b.now().Seconds()
+	b.timing("measure", began)
+	if kerr := evidence(ctx, b, outputs); err == nil {
 		err = kerr
 	}
 	healthy, cancel := tb.Leaving(ctx, 2*time.Minute)
@@ -113,9 +102,9 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 			continue
 		}
 		for _, n := range reading.Notes {
-			r.warn(fmt.Sprintf("program %s: %s", w.Name, n))
+			b.warn(fmt.Sprintf("program %s: %s", w.Name, n))
 		}
-		if err := r.ranks(repeat, w, own); err != nil {
+		if err := ranks(b, w, own); err != nil {
 			return point, nil, err
 		}
 		all = append(all, reading.Figures...)
@@ -125,24 +114,17 @@ func (ps Programs) run(ctx context.Context, r *run, p planned, repeat int) (poin
 			point.Findings = append(point.Findings, rightResults(w.Name, reading.Wrong))
 		}
 		if a := ps[i].SHARP; a != nil {
-			point.Findings = append(point.Findings, a.findings(w, own, links, neighbour(works, i))...)
+			point.Findings = append(point.Findings, a.findings(w, own, counters.links, neighbour(works, i))...)
 		}
 	}
 	if err != nil {
 		return point, nil, err
 	}
 	all = withTotal(all)
-	ph.Figures = append(all, ps.predict(inv, works, r.opt.Driver)...)
-	ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
+	ph.Figures = append(all, ps.predict(inv, works, b.driver())...)
+	ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
 	point.Phases = []results.Phase{ph}
 	return point, programRows(all), nil
-}
-
-// warn adds a remark to the record, once.
-func (r *run) warn(text string) {
-	if !slices.Contains(r.rec.Warnings, text) {
-		r.rec.Warnings = append(r.rec.Warnings, text)
-	}
 }
 
 // installed is an error if a host lacks a program, or has a configuration with which it would
@@ -242,13 +224,13 @@ func (ps Programs) play(ctx context.Context, tb *remote.Testbed, servers, client
 }
 
 // folder is where what processes of a point printed is kept.
-func (r *run) folder(repeat int) string {
-	return filepath.Join(r.dir.Path, "programs", fmt.Sprintf("point%d-repeat%d", r.done%max(1, len(r.points)), repeat))
+func folder(b *bench) string {
+	return b.path("programs", fmt.Sprintf("point%d-repeat%d", b.Index, b.repeat))
 }
 
 // ranks keeps on which host each rank was, by the processes' own word: launchers may number
 // them otherwise than the experiment does, and differently after a restart.
-func (r *run) ranks(repeat int, w *program.Workload, outputs []program.Output) error {
+func ranks(b *bench, w *program.Workload, outputs []program.Output) error {
 	hosts := map[int]string{}
 	switch w.Kind {
 	case program.NCCL:
@@ -261,16 +243,16 @@ func (r *run) ranks(repeat int, w *program.Workload, outputs []program.Output) e
 	if len(hosts) == 0 {
 		return nil
 	}
-	var b strings.Builder
+	var text strings.Builder
 	for _, n := range slices.Sorted(maps.Keys(hosts)) {
-		fmt.Fprintf(&b, "%d %s\n", n, hosts[n])
+		fmt.Fprintf(&text, "%d %s\n", n, hosts[n])
 	}
-	return os.WriteFile(filepath.Join(r.folder(repeat), w.Name+".ranks"), []byte(b.String()), 0o666)
+	return os.WriteFile(filepath.Join(folder(b), w.Name+".ranks"), []byte(text.String()), 0o666)
 }
 
 // evidence keeps what processes printed, without secrets.
-func (r *run) evidence(ctx context.Context, repeat int, outputs []program.Output) error {
-	dir := r.folder(repeat)
+func evidence(ctx context.Context, b *bench, outputs []program.Output) error {
+	dir := folder(b)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -461,7 +443,7 @@ func (ps Programs) predict(inv *inventory.Inventory, works []*program.Workload, 
 	}
 	add := func(name, of string, v float64, bottleneck string) {
 		out = append(out, results.Figure{
-			Metric: name, Of: of, Kind: results.Predicted, Predictor: ps.predictor(), Bottleneck: bottleneck,
+			Metric: name, Of: of, Kind: results.Predicted, Predictor: placement.WaterFill, Bottleneck: bottleneck,
 			Value: v, Lo: v, Hi: v, N: 1, Unit: metric.Of(name, "").Unit,
 		})
 	}
@@ -577,28 +559,4 @@ func neighbour(works []*program.Workload, i int) string {
 		}
 	}
 	return ""
-}
-
-// sent is what a host sent over all its links, bytes, from the first to the last sample.
-func (l *linkLoads) sent(host string) (bytes float64, ok bool) {
-	for link, metric := range l.metrics {
-		if !strings.HasPrefix(link, host+"->") {
-			continue
-		}
-		first, last, n := 0.0, 0.0, 0
-		for _, s := range l.samples {
-			if s.Of == link && s.Metric == metric {
-				if n == 0 {
-					first = s.Value
-				}
-				last = s.Value
-				n++
-			}
-		}
-		if n < 2 || last < first {
-			return 0, false
-		}
-		bytes, ok = bytes+last-first, true
-	}
-	return bytes, ok
 }

@@ -79,9 +79,9 @@ type granting struct {
 
 // grant tells the aggregation manager and UFM what the experiment says. What it returns undoes
 // that, also where it returns an error.
-func (ps Programs) grant(ctx context.Context, r *run, tb *remote.Testbed, s *Spec) (_ *granting, err error) {
-	g := &granting{tb: tb, log: r.held.hold.Journal}
-	a, inv := s.SHARP, tb.Inventory()
+func (ps Programs) grant(ctx context.Context, b *bench, tb *remote.Testbed) (_ *granting, err error) {
+	g := &granting{tb: tb, log: b.journal()}
+	a, inv := b.Spec.SHARP, tb.Inventory()
 	if a == nil || inv.Manager == nil {
 		return g, nil
 	}
@@ -101,7 +101,7 @@ func (ps Programs) grant(ctx context.Context, r *run, tb *remote.Testbed, s *Spe
 			}
 		}
 		if a.Trees != "" {
-			if change.Trees, err = bounded.ReadFile(s.beside(a.Trees, "sharp.trees"), bounded.Config); err != nil {
+			if change.Trees, err = bounded.ReadFile(b.Spec.beside(a.Trees, "sharp.trees"), bounded.Config); err != nil {
 				return g, invalid{err}
 			}
 		}
@@ -121,21 +121,21 @@ func (ps Programs) grant(ctx context.Context, r *run, tb *remote.Testbed, s *Spe
 			return g, err
 		}
 		for _, n := range g.applied.Notes {
-			r.warn("sharp_am: " + n)
+			b.warn("sharp_am: " + n)
 		}
 		if d := g.applied.Diff; len(d) > 0 {
-			r.warn("sharp_am ran with a changed configuration: " + strings.Join(d, ", "))
+			b.warn("sharp_am ran with a changed configuration: " + strings.Join(d, ", "))
 		}
 	}
 	if a.Reserve {
-		err = ps.reserve(ctx, r, inv, g)
+		err = ps.reserve(ctx, b, inv, g)
 	}
 	return g, err
 }
 
 // reserve makes a reservation for each program that uses SHARP. What was granted in part is
 // an error.
-func (ps Programs) reserve(ctx context.Context, r *run, inv *inventory.Inventory, g *granting) (err error) {
+func (ps Programs) reserve(ctx context.Context, b *bench, inv *inventory.Inventory, g *granting) (err error) {
 	m := inv.Manager
 	if g.ufm, err = sharp.NewReservations(sharp.UFMOf(m.UFM, m.API, os.Getenv)); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (ps Programs) reserve(ctx context.Context, r *run, inv *inventory.Inventory
 		if p.SHARP == nil {
 			continue
 		}
-		app := "inabench-" + p.Name + "-" + r.rec.ID
+		app := "inabench-" + p.Name + "-" + b.id()
 		want := sharp.Reservation{App: app}
 		for _, h := range p.on(inv) {
 			found, _ := inv.Host(h)

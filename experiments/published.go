@@ -26,12 +26,11 @@ func (c *checker) published() {
 	if len(c.s.Published) == 0 {
 		return
 	}
-	st := c.s.study()
-	if st == nil {
-		c.KeyProblemf("published", "write it as the value of an [[expect]]", "only studies are held against what papers print")
+	known := c.s.study().metrics()
+	if len(known.compared()) == 0 {
+		c.KeyProblemf("published", "write it as the value of an [[expect]]", "figures of %v tables are not held against what papers print", c.s.kind())
 		return
 	}
-	known := st.metrics()
 	for i := range c.s.Published {
 		p := &c.s.Published[i]
 		m, ok := known[p.Metric]

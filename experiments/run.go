@@ -74,13 +74,11 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	}
 	began := time.Now()
 	work := r.measure
-	if s.study() != nil && o.Driver == "sim" {
+	if s.simulator(o.Driver) != nil {
 		work = r.simulate
 	}
 	runErr := work(ctx)
-	if s.study() != nil {
-		runErr = errors.Join(runErr, r.endStudy())
-	}
+	runErr = errors.Join(runErr, r.endStudy())
 	r.status("report", "", 0)
 	r.rec.Finished = time.Now().UTC()
 	r.timing("total", began)
@@ -116,21 +114,18 @@ type run struct {
 	bases  map[string]Baseline // calibrated, by placement
 	// Predictions, by what they were asked; each run has its own.
 	predicted map[string][]*placement.Prediction
-	costs     map[string]calibrated        // of all-reduces
-	networks  map[string]calibratedNetwork // of transfers
-	alone     map[string]measuredAlone     // jobs of a service
+	known     map[string]any // what studies measured once for all points; see once
 	done      int
 	table     *os.File // jobs.csv.gz, of a study
 	cells     string   // directory of what others have computed; empty: there is none
 	held      holding  // of a lab
 	external  []predictor.Predictor
 	kept      []results.Sample // of the point, where there is no dir
-	placed    placed           // of a trace, of the point
 
 	sabotaged *sabotage.Order // nil: nothing is wrong on purpose
 }
 
-// placed is what became of the jobs of a trace: as they ran, when they were told to begin, in seconds on
+// placed is what became of the jobs of a study that places them as they come: as they ran, when they were told to begin, in seconds on
 // the run's clock, and what was counted of what they handed over.
 type placed struct {
 	plan    placement.Plan
@@ -169,7 +164,7 @@ type planned struct {
 func (p *planned) has(labels []string) bool { return results.Labelled(p.Labels, labels) }
 
 func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
-	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, costs: map[string]calibrated{}, networks: map[string]calibratedNetwork{}, alone: map[string]measuredAlone{}, origin: time.Now()}
+	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, known: map[string]any{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
 	}
@@ -190,14 +185,8 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
-		if st := p.Spec.study(); st != nil { // its jobs are not placed yet, but they must be there
-			if err := st.ready(p.Spec); err != nil {
-				return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
-			}
-			continue
-		}
-		if err := checkMemory(p, s.Inventory()); err != nil {
-			return nil, err
+		if err := p.Spec.study().ready(p); err != nil {
+			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
 		}
 	}
 	if r.sabotaged, err = sabotaged(o.Sabotage, s, o.Driver, points); err != nil {
@@ -211,7 +200,7 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, mostMeasured)
 	}
 	var topo results.Topology
-	if s.study() == nil || o.Driver != "sim" {
+	if s.simulator(o.Driver) == nil {
 		topo = Topology(s.Inventory())
 	}
 	scale := emulationScale(s, o.Driver)
@@ -245,8 +234,8 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 // notApplicable is why an expectation has no subject: all that it could be about are
 // jobs without traffic. "" if it has one, or none of those either.
 func notApplicable(e results.Expect, points []planned) string {
-	m := metrics[e.Metric]
-	if m.of == "link" || len(points) > 0 && points[0].Spec.study() != nil {
+	m := jobMetrics[e.Metric]
+	if m.of == "link" || len(points) > 0 && points[0].plan == nil {
 		return ""
 	}
 	about := func(job string, l *lab) bool {
@@ -283,9 +272,9 @@ func plans(s *Spec, saved *SavedPlan) ([]planned, error) {
 	var out []planned
 	for _, p := range s.Points() {
 		plan := saved.plan(len(out))
-		if plan == nil && p.Spec.study() == nil {
+		if st, ok := p.Spec.study().(placer); ok && plan == nil {
 			var err error
-			if plan, err = p.Spec.Place(); err != nil {
+			if plan, err = st.place(p.Spec); err != nil {
 				if l := labels(p.Labels); l != "" {
 					err = fmt.Errorf("point %s: %w", l, err)
 				}
@@ -318,11 +307,7 @@ func (r *run) measure(ctx context.Context) (err error) {
 			if err := r.openTestbed(ctx, p.Spec); err != nil {
 				return err
 			}
-			measure := r.point
-			if p.Spec.study() != nil {
-				measure = func(ctx context.Context, p planned) (*results.Point, error) { return r.studied(ctx, p, repeat) }
-			}
-			point, err := measure(ctx, p)
+			point, err := r.studied(ctx, p, repeat)
 			r.add(i, repeat, point, err)
 			if err == nil {
 				err = r.dir.Save(r.rec) // what is measured is kept, whatever comes
@@ -368,20 +353,9 @@ type fabricKey struct {
 
 func fabricOf(s *Spec, driver string) fabricKey {
 	k := fabricKey{inventory: s.inv.SHA256, kind: s.Emulation.Switch, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: emulationScale(s, driver)}
-	if o := s.Operations; o != nil {
-		k.trees, k.freely, k.beat = true, o.Sharing == "always", o.beat(s, k.scale)
-	}
-	if s.Training != nil {
-		k.beat = s.Training.beat(s, k.scale)
-	}
-	if s.Service != nil {
-		k.beat = s.Service.beat(s, k.scale)
-		if driver == "netns" {
-			k.rate = s.Service.Rate
-		}
-	}
-	if len(s.Programs) > 0 { // their figures are of seconds
-		k.beat = s.Measure.Duration.Std() / 5
+	k.trees = s.kind().trees
+	if b, ok := s.study().(builder); ok {
+		b.build(&k, s, driver)
 	}
 	return k
 }
@@ -839,13 +813,13 @@ func (r *run) whole(s *Spec, obs observation) results.Phase {
 	for _, j := range obs.summaries {
 		exact := func(metric string, v float64) { ph.Figures = append(ph.Figures, exactly(metric, j.Job, kind, v)) }
 		spec, _ := s.Job(j.Job)
-		if r.tb.Capabilities().Sums && metrics["sum_errors"].by(spec, j.Local) {
+		if r.tb.Capabilities().Sums && jobMetrics["sum_errors"].by(spec, j.Local) {
 			exact("sum_errors", float64(j.SumErrors))
 		}
-		if metrics["iterations"].by(spec, j.Local) {
+		if jobMetrics["iterations"].by(spec, j.Local) {
 			exact("iterations", float64(j.Iterations))
 		}
-		if metrics["jct"].by(spec, j.Local) {
+		if jobMetrics["jct"].by(spec, j.Local) {
 			exact("jct", j.JCT)
 		}
 	}
@@ -913,6 +887,13 @@ func (r *run) planned() time.Duration {
 		d += t.end() + 300*time.Millisecond
 	}
 	return d
+}
+
+// warn adds a remark to the record, once.
+func (r *run) warn(text string) {
+	if !slices.Contains(r.rec.Warnings, text) {
+		r.rec.Warnings = append(r.rec.Warnings, text)
+	}
 }
 
 func (r *run) timing(what string, began time.Time) {

@@ -44,16 +44,14 @@ func sabotaged(o *sabotage.Order, s *Spec, driver string, points []planned) (*sa
 		if why := o.Refused(driver, kind); why != "" {
 			return nil, refuse(why)
 		}
-		switch {
-		case p.Spec.Service != nil:
-			return nil, refuse("the processes of a Parameter Service have no faults")
-		case len(p.Spec.Programs) > 0:
-			return nil, refuse("programs of others have no faults")
-		case p.Spec.study() != nil && driver == "sim":
+		switch k := p.Spec.kind(); {
+		case k.faultless != "":
+			return nil, refuse(k.faultless)
+		case p.Spec.simulator(driver) != nil:
 			return nil, refuse("a study in the simulator has no parts that could fail")
-		case o.At == sabotage.PS && (p.Spec.Operations != nil || p.Spec.Training != nil):
+		case o.At == sabotage.PS && k.ranks:
 			return nil, refuse("no job has a PS")
-		case o.Name == "restart" && (p.Spec.Operations != nil || p.Spec.Training != nil):
+		case o.Name == "restart" && k.ranks:
 			return nil, refuse("ranks that begin again have lost the connections of their job: that is what crash does")
 		}
 	}

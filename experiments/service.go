@@ -100,9 +100,6 @@ const (
 
 // check implements study.
 func (o *Service) check(c *checker) {
-	if len(c.s.Jobs) > 0 {
-		c.KeyProblemf("service", "write [[service.job]] tables", "both [service] and [[job]]")
-	}
 	c.enum("service.mode", o.Mode, sharedService, staticService)
 	switch {
 	case len(o.Table) == 0 && o.Trace == nil:
@@ -257,7 +254,7 @@ func (t *ServiceTrace) models() []string {
 	return autopsModels
 }
 
-// count is how many jobs there are; 0: as many as a file has.
+// count implements study.
 func (o *Service) count() int {
 	if o.Trace != nil {
 		return o.Trace.Jobs
@@ -308,11 +305,23 @@ func (o *Service) headline() []string {
 	return []string{"aggregators", "cpu_reduction", "avg_speed", "min_speed"}
 }
 
-// predictor implements study.
-func (o *Service) predictor() string { return served }
+// predictors implements study.
+func (o *Service) predictors() []string { return []string{served} }
 
-// finish implements study: every point stands for itself.
-func (o *Service) finish(*results.Record) {}
+// files implements reader.
+func (o *Service) files(add func(path, key string)) {
+	if o.Trace != nil && !slices.Contains(demands, o.Trace.From) {
+		add(o.Trace.From, "service.trace.from")
+	}
+}
+
+// build implements builder.
+func (o *Service) build(k *fabricKey, s *Spec, driver string) {
+	k.beat = o.beat(s, k.scale)
+	if driver == "netns" {
+		k.rate = o.Rate
+	}
+}
 
 // columns implements study.
 func (o *Service) columns() []string {

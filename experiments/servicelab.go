@@ -3,7 +3,6 @@ package experiments
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -104,21 +103,21 @@ func (j *serving) training(cfg *service.Config, seed uint64, migrate int) deploy
 
 // run implements study: jobs come, train on a service of running processes, and leave. With an error
 // the point has what was measured until then.
-func (o *Service) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+func (o *Service) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, ok := r.tb.(*remote.Testbed)
-	if !ok {
-		return point, nil, fmt.Errorf("a service on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
+	tb, err := b.hosts("a service")
+	if err != nil {
+		return point, nil, err
 	}
-	s, seed := p.Spec, p.Spec.Measure.Seed+uint64(repeat)
-	cfg, jobs, err := o.scaled(s, tb.Inventory(), seed, r.rec.Scale)
+	seed := b.seed()
+	cfg, jobs, err := o.scaled(b.Spec, tb.Inventory(), seed, b.scale())
 	if err != nil {
 		return point, nil, err
 	}
 	if err := o.hosts(tb.Inventory(), jobs); err != nil {
 		return point, nil, err
 	}
-	l := &serviceLab{o: o, r: r, tb: tb, p: p, cfg: cfg, seed: seed, point: point}
+	l := &serviceLab{o: o, bench: b, tb: tb, cfg: cfg, seed: seed, point: point}
 	ref, err := l.alone(ctx, jobs)
 	if err != nil {
 		return point, nil, fmt.Errorf("jobs alone: %w", err)
@@ -139,27 +138,18 @@ func (o *Service) run(ctx context.Context, r *run, p planned, repeat int) (point
 		return point, nil, err
 	}
 
-	counters, err := tb.Counters(ctx, l.now, nil)
+	counters, err := b.sampler(ctx, tb, nil)
 	if err != nil {
 		return point, nil, err
 	}
-	links := r.linkLoads()
-	end := time.Now().Add(pointOverhead + expected.End)
-	left := func() time.Duration {
-		return max(0, time.Until(end)) + time.Duration(len(r.points)*r.opt.Repeats-r.done-1)*(pointOverhead+expected.End)
-	}
+	counters.left = b.countdown(pointOverhead + expected.End)
 	ph := results.Phase{Start: l.now().Seconds()}
-	out, err := l.serve(ctx, jobs, cfg.Static, cfg.Migrate, func(ctx context.Context) error {
-		r.status("measure", labels(p.Labels), left())
-		read, err := counters.Sample(ctx)
-		links.keep(read)
-		return errors.Join(err, r.dir.Append(read...), r.dir.Flush())
-	})
+	out, err := l.serve(ctx, jobs, cfg.Static, cfg.Migrate, func(ctx context.Context) error { return counters.read(ctx) })
 	ph.End = l.now().Seconds()
 	for _, j := range jobs {
 		ph.Jobs = append(ph.Jobs, j.Name)
 	}
-	if kerr := r.mastered(p, repeat, out.Events); err == nil {
+	if kerr := mastered(b, out.Events); err == nil {
 		err = kerr
 	}
 	point.Jobs = l.summaries(jobs, out)
@@ -167,7 +157,7 @@ func (o *Service) run(ctx context.Context, r *run, p planned, repeat int) (point
 		return point, nil, err
 	}
 	res := observed(jobs, out)
-	kind := r.tb.Capabilities().Kind
+	kind := b.kind()
 	found, missing := serviceFigures(kind, res, plain, ref)
 	ph.Figures, ph.Missing = measuredService(found), missing
 	ph.Figures = append(ph.Figures, l.own(kind, out, point.Jobs)...)
@@ -179,7 +169,7 @@ func (o *Service) run(ctx context.Context, r *run, p planned, repeat int) (point
 			ph.Figures = append(ph.Figures, results.Exact(f))
 		}
 	}
-	ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
+	ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
 	point.Phases, point.Curves = []results.Phase{ph}, serviceCurves(res, plain, ref)
 	return point, serviceRows(jobs, res), nil
 }
@@ -220,17 +210,13 @@ func measuredService(figures []results.Figure) []results.Figure {
 
 // serviceLab is a point on a testbed.
 type serviceLab struct {
+	*bench
 	o     *Service
-	r     *run
 	tb    *remote.Testbed
-	p     planned
 	cfg   service.Config
 	seed  uint64
 	point *results.Point
 }
-
-// now is the run's clock.
-func (l *serviceLab) now() time.Duration { return time.Since(l.r.origin) }
 
 // serve runs jobs on the service, or on servers of their own.
 func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, move int, sample func(context.Context) error) (*deploy.Result, error) {
@@ -238,15 +224,15 @@ func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, mov
 		return nil, err
 	}
 	began := time.Now()
-	defer func() { l.r.timing("measure", began) }()
-	times, _ := factors(l.r.rec.Scale)
+	defer func() { l.timing("measure", began) }()
+	times, _ := factors(l.scale())
 	// An Aggregator that does not answer is taken for dead when a host would be.
 	wait := migrate.DefaultTimes()
-	patience := l.p.Spec.Measure.Patience.Std()
+	patience := l.Spec.Measure.Patience.Std()
 	wait.Resend = max(time.Duration(float64(wait.Resend)*times), patience>>wait.Attempts)
 	cfg := deploy.Config{
 		Hosts: l.tb, Verb: NodeVerb, Setup: pmaster.Setup{Times: wait, Lease: patience, Profile: l.cfg.Profile, Period: l.cfg.Period, Plan: &l.cfg.Master},
-		Report: reports, Now: l.now, Sample: sample, Interval: l.p.Spec.Measure.Interval.Std(),
+		Report: reports, Now: l.now, Sample: sample, Interval: l.Spec.Measure.Interval.Std(),
 	}
 	if !static {
 		dir, err := os.MkdirTemp("", "pmaster-")
@@ -288,25 +274,10 @@ func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, e
 	out := make([]standalone, len(jobs))
 	for i := range jobs {
 		j := jobs[i]
-		key := fmt.Sprint(l.p.Spec.inv.SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
-		ref, ok := l.r.alone[key]
-		if !ok {
-			l.r.status("measure "+j.Model+" alone", labels(l.p.Labels), 0)
-			known := l.point.Health
-			var err error
-			if ref.static, err = l.mean(ctx, j, true); err != nil {
-				return nil, err
-			}
-			if ref.own = ref.static; !l.cfg.Static {
-				if ref.own, err = l.mean(ctx, j, false); err != nil {
-					return nil, err
-				}
-			}
-			ref.health, l.point.Health = l.point.Health[len(known):], known
-			for i := range ref.health {
-				ref.health[i].Where = strings.TrimSuffix(j.Model+" alone: "+ref.health[i].Where, ": ")
-			}
-			l.r.alone[key] = ref
+		key := fmt.Sprint("alone ", l.Spec.inv.SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
+		ref, err := once(l.bench, key, func() (measuredAlone, error) { return l.standalone(ctx, j) })
+		if err != nil {
+			return nil, err
 		}
 		if !slices.ContainsFunc(out[:i], func(o standalone) bool { return o == ref.standalone }) {
 			l.point.Health = append(l.point.Health, ref.health...)
@@ -320,6 +291,25 @@ func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, e
 type measuredAlone struct {
 	standalone
 	health []results.Trouble
+}
+
+// standalone measures how long an iteration of a job takes alone.
+func (l *serviceLab) standalone(ctx context.Context, j serving) (ref measuredAlone, err error) {
+	l.status("measure "+j.Model+" alone", 0)
+	known := l.point.Health
+	if ref.static, err = l.mean(ctx, j, true); err != nil {
+		return ref, err
+	}
+	if ref.own = ref.static; !l.cfg.Static {
+		if ref.own, err = l.mean(ctx, j, false); err != nil {
+			return ref, err
+		}
+	}
+	ref.health, l.point.Health = l.point.Health[len(known):], known
+	for i := range ref.health {
+		ref.health[i].Where = strings.TrimSuffix(j.Model+" alone: "+ref.health[i].Where, ": ")
+	}
+	return ref, nil
 }
 
 // mean is how long an iteration of a job takes, when nothing changes any more.
@@ -562,11 +552,11 @@ func (l *serviceLab) unwell(ctx context.Context, jobs []serving, out *deploy.Res
 }
 
 // mastered keeps what pMaster told.
-func (r *run) mastered(p planned, repeat int, events []pmaster.Event) error {
-	return r.told("pmaster.jsonl", len(events), func(i int) any {
+func mastered(b *bench, events []pmaster.Event) error {
+	return b.lines("pmaster.jsonl", len(events), func(i int) any {
 		return struct {
 			told
 			pmaster.Event
-		}{tells(p, repeat), events[i]}
+		}{b.told(), events[i]}
 	})
 }

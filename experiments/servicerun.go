@@ -104,7 +104,8 @@ func (o *Service) jobs(s *Spec) ([]serving, error) {
 }
 
 // ready implements study.
-func (o *Service) ready(s *Spec) error {
+func (o *Service) ready(p planned) error {
+	s := p.Spec
 	if o.Trace != nil {
 		_, err := o.trace(s, s.Measure.Seed)
 		return err

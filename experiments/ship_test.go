@@ -180,7 +180,7 @@ func ship(t *testing.T, spec *Spec, driver string, alone bool) *results.Record {
 		t.Fatal(err)
 	}
 	files := []string{"run.json", "report.html", "junit.xml", "samples.jsonl"}
-	if spec.study() != nil && driver == "sim" {
+	if spec.simulator(driver) != nil {
 		files[3] = "jobs.csv.gz"
 	}
 	for _, name := range files {

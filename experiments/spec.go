@@ -49,7 +49,7 @@ type Spec struct {
 	Emulation  Emulation   `toml:"emulation"`
 	Placement  Placement   `toml:"placement"`
 	Switch     Switch      `toml:"switch"`
-	Jobs       []Job       `toml:"job"`        // 1..4095, unique names; or
+	Jobs       Jobs        `toml:"job"`        // or
 	Trace      *Trace      `toml:"trace"`      // or
 	Operations *Operations `toml:"operations"` // or
 	Service    *Service    `toml:"service"`    // or
@@ -322,21 +322,7 @@ func asProblems(err error) tomlfile.Problems {
 }
 
 // CountJobs is how many jobs there are; 0: as many as a file has.
-func (s *Spec) CountJobs() int {
-	switch {
-	case s.Trace != nil:
-		return s.Trace.Jobs
-	case s.Operations != nil && s.Operations.Jobs == 0:
-		return len(s.Operations.Table)
-	case s.Operations != nil:
-		return s.Operations.Jobs
-	case s.Service != nil:
-		return s.Service.count()
-	case s.Training != nil:
-		return 1
-	}
-	return len(s.Jobs) + len(s.Programs)
-}
+func (s *Spec) CountJobs() int { return s.study().count() }
 
 // Expectations are the [[expect]] blocks with everything filled in.
 func (s *Spec) Expectations() []results.Expect {

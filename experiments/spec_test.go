@@ -213,11 +213,59 @@ func TestValuesInUnits(t *testing.T) {
 			t.Errorf("%q in %s: %v, %v, want %v", tt.text, tt.unit, got, err, tt.want)
 		}
 	}
-	for _, ms := range []measurables{metrics, traceMetrics, operationMetrics, serviceMetrics, trainingMetrics, Programs{}.metrics()} {
+	for _, ms := range []measurables{jobMetrics, traceMetrics, operationMetrics, serviceMetrics, trainingMetrics, Programs{}.metrics()} {
 		for name, m := range ms {
 			if _, err := inUnit(m.Unit, strings.Trim(m.example(), `"`)); err != nil || m.Unit == "" {
 				t.Errorf("%s in %q: %v", name, m.Unit, err)
 			}
 		}
+	}
+}
+
+// TestOneStudy: a file with two studies, of whichever kinds, has one problem that says so and tells where both are.
+func TestOneStudy(t *testing.T) {
+	tables := map[string]string{
+		"job":        "[[job]]\nname = \"A\"\n",
+		"trace":      "[trace]\nfrom = \"poisson\"\n",
+		"operations": "[operations]\njobs = 10\n",
+		"service":    "[service]\nhosts = 2\n", // which cannot be read
+		"training":   "[training]\nmodel = \"vgg16\"\n",
+		"program":    "[[program]]\nname = \"p\"\n",
+	}
+	head := "version = 1\ninventory = \"racks/three-hosts.toml\"\n"
+	said := func(text string) (out []string) {
+		_, err := Parse("two.toml", []byte(text), nil)
+		var ps tomlfile.Problems
+		errors.As(err, &ps)
+		for _, p := range ps {
+			if strings.Contains(p.Hint, "make two experiments") {
+				out = append(out, p.Error())
+			}
+		}
+		return out
+	}
+	for i := range kinds {
+		for k := range kinds {
+			first, second := &kinds[i], &kinds[k]
+			if tables[first.table] == "" {
+				t.Fatalf("no table of %v here", first)
+			}
+			if first == second {
+				continue
+			}
+			what := "make two experiments"
+			if second.table == "job" && first.jobs != "" {
+				what += ", or write " + first.jobs + " tables"
+			}
+			col := func(k *kind) int { return strings.LastIndex(k.String(), "[") + 2 } // of the name
+			want := fmt.Sprintf("two.toml:5:%d: %v besides %v: %s: %v is at two.toml:3:%d", col(second), second, first, what, first, col(first))
+			if got := said(head + tables[first.table] + tables[second.table]); len(got) != 1 || got[0] != want {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+		}
+	}
+	want := "two.toml:7:2: [trace] besides [[program]] and [training]: make two experiments: [[program]] is at two.toml:3:3, [training] is at two.toml:5:2"
+	if got := said(head + tables["program"] + tables["training"] + tables["trace"]); len(got) != 1 || got[0] != want {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
-	"github.com/inabench/inabench/testbed/remote"
 )
 
 // A stall of the testbed costs seconds and not the run: a phase goes on until it has as many
@@ -310,11 +309,6 @@ type stillness struct {
 func watchStalls(ctx context.Context, ask func(ctx context.Context) ([]testbed.Stall, error), ahead float64) (*stillness, error) {
 	_, err := ask(ctx)
 	return &stillness{ask: ask, ahead: ahead}, err
-}
-
-// watchStalls is as the function, of a testbed whose processes the run starts itself.
-func (r *run) watchStalls(ctx context.Context, tb *remote.Testbed) (*stillness, error) {
-	return watchStalls(ctx, func(ctx context.Context) ([]testbed.Stall, error) { return tb.Stalls(ctx, r.origin) }, 0)
 }
 
 // read asks the testbed.

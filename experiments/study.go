@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/csv"
@@ -17,51 +18,202 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
 )
 
-// study is what an experiment is about when it is not about [[job]] tables: jobs that
-// come over time, are placed when they do, and leave; or programs that others wrote.
+// study is what an experiment is about: jobs that begin and end when it says, jobs that come over time,
+// are placed when they do, and leave, or programs that others wrote. kinds lists them all.
 type study interface {
 	// check finds everything that is wrong with it.
 	check(c *checker)
+	// count is how many jobs there are; 0: as many as a file has.
+	count() int
 	// metrics are what its figures are of, which expectations may be about.
 	metrics() measurables
 	// headline are those of them that are compared where the experiment names none.
 	headline() []string
-	// predictor names what predicts the figures that a testbed measured.
-	predictor() string
+	// predictors name what predicts the figures that a testbed measured, first the default.
+	predictors() []string
 	// supports is an error, wrapping errors.ErrUnsupported, if a driver cannot do it.
 	supports(driver string) error
 	// ready is an error if the jobs of a point cannot be had.
-	ready(s *Spec) error
-	// simulate is one repeat of a point in virtual time.
-	simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error)
-	// run is one repeat of a point on the testbed that is open, with what was measured
-	// also with an error. rows are those of a repetition.
-	run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error)
-	// finish adds to what testbeds measured what follows from several points.
-	finish(rec *results.Record)
-	// columns are those of the rows.
+	ready(p planned) error
+	// run is one repeat of a point on a testbed, with what was measured also with an error. rows are
+	// those of a repetition.
+	run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error)
+	// columns are those of the rows, nil if there are none.
 	columns() []string
 }
 
-// study is nil if the experiment is about [[job]] tables.
-func (s *Spec) study() study {
-	switch {
-	case s.Trace != nil:
-		return s.Trace
-	case s.Operations != nil:
-		return s.Operations
-	case s.Service != nil:
-		return s.Service
-	case s.Training != nil:
-		return s.Training
-	case len(s.Programs) > 0:
-		return s.Programs
+// What only some studies do, each asked for where it is used.
+type (
+	// placer decides where the jobs of a point are before any of them runs.
+	placer interface {
+		place(s *Spec) (*placement.Plan, error)
 	}
-	return nil
+	// planner says what a point should bring before it runs.
+	planner interface {
+		plan(p planned) (PlanPoint, error)
+	}
+	// settled knows before it runs which hosts and switches it uses.
+	settled interface {
+		uses(p planned, inv *inventory.Inventory) (hosts, switches []string)
+	}
+	// simulator does one repeat of a point in virtual time by itself, without a testbed.
+	simulator interface {
+		simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error)
+	}
+	// builder wants something of the fabric that an emulation builds.
+	builder interface {
+		build(k *fabricKey, s *Spec, driver string)
+	}
+	// reader hands over the paths of files that it reads, with the keys that name them.
+	reader interface {
+		files(add func(path, key string))
+	}
+	// finisher adds to what testbeds measured what follows from several points.
+	finisher interface {
+		finish(rec *results.Record)
+	}
+)
+
+// kind is a kind of study, with what is true of all studies of that kind.
+type kind struct {
+	table string            // its key
+	many  bool              // it is an array of tables
+	of    func(*Spec) study // nil where the experiment has none
+	// jobs are the tables in it that say what [[job]] tables would; "" if it has none.
+	jobs string
+	// unplanned is why there is no plan of it, nil if there is one.
+	unplanned error
+	// mute says that external predictors cannot be asked: what they are told has no words for it.
+	mute bool
+	// faultless is why it cannot be sabotaged, "" if it can.
+	faultless string
+	// ranks says that its jobs are ranks, which have no PS and live as long as their connections.
+	ranks bool
+	// trees says that its jobs take turns with trees, which somebody else puts into the switches.
+	trees bool
+	// foreign says that its programs are others': they send when and what they want, and their own logs
+	// tell what became of it.
+	foreign bool
+	// looks says that it looks itself whether its jobs did what they were asked, and summed up right.
+	looks bool
+	// leaving says that jobs may leave before they have compared a sum.
+	leaving bool
+	// single says that its simulation has the jct of single jobs.
+	single bool
+}
+
+// kinds are all kinds of study, the only list of them.
+var kinds = []kind{
+	{table: "trace", of: func(s *Spec) study { return given(s.Trace) },
+		unplanned: tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan")},
+	{table: "operations", of: func(s *Spec) study { return given(s.Operations) }, jobs: "[[operations.job]]", mute: true, ranks: true, trees: true,
+		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan")},
+	{table: "service", of: func(s *Spec) study { return given(s.Service) }, jobs: "[[service.job]]", mute: true, leaving: true, single: true,
+		faultless: "the processes of a Parameter Service have no faults",
+		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan")},
+	{table: "training", of: func(s *Spec) study { return given(s.Training) }, mute: true, ranks: true},
+	{table: "program", many: true, of: func(s *Spec) study {
+		if len(s.Programs) == 0 {
+			return nil
+		}
+		return s.Programs
+	}, mute: true, foreign: true, looks: true,
+		faultless: "programs of others have no faults",
+		unplanned: tomlfile.WithHint("`inabench run` starts them on netns or in a lab", "programs of others run where the experiment says: there is no plan")},
+	{table: "job", many: true, of: func(s *Spec) study {
+		if len(s.Jobs) == 0 {
+			return nil
+		}
+		return s.Jobs
+	}, looks: true},
+}
+
+// ofJobs is the kind of [[job]] tables.
+func ofJobs() *kind { return &kinds[len(kinds)-1] }
+
+// given is a table's study, nil if the table is not there.
+func given[T any, P interface {
+	*T
+	study
+}](table P) study {
+	if table == nil {
+		return nil
+	}
+	return table
+}
+
+// String is the head of the kind's table.
+func (k *kind) String() string {
+	if k.many {
+		return "[[" + k.table + "]]"
+	}
+	return "[" + k.table + "]"
+}
+
+// kind is the kind of the experiment's study: that of [[job]] tables if it has none at all.
+func (s *Spec) kind() *kind {
+	for i := range kinds {
+		if kinds[i].of(s) != nil {
+			return &kinds[i]
+		}
+	}
+	return ofJobs()
+}
+
+// study is what the experiment is about: no [[job]] tables if it is about nothing.
+func (s *Spec) study() study {
+	if st := s.kind().of(s); st != nil {
+		return st
+	}
+	return s.Jobs
+}
+
+// simulator is the study where it simulates itself on the driver, nil where it runs on a testbed.
+func (s *Spec) simulator(driver string) simulator {
+	sim, _ := s.study().(simulator)
+	if driver != "sim" {
+		return nil
+	}
+	return sim
+}
+
+// oneStudy reports a file of several, at the last of them, and says whether there is one that could be read:
+// what is wrong with its table has been reported otherwise.
+func (c *checker) oneStudy() bool {
+	type place struct {
+		*kind
+		at tomlfile.Pos
+	}
+	var has []place
+	for i := range kinds {
+		if k := &kinds[i]; c.Has(k.table) {
+			has = append(has, place{k, c.KeyPos(k.table)})
+		}
+	}
+	readable := len(has) == 0 || has[0].kind == ofJobs() || slices.ContainsFunc(has, func(p place) bool { return p.of(c.s) != nil })
+	if len(has) < 2 {
+		return readable
+	}
+	slices.SortStableFunc(has, func(a, b place) int { return cmp.Or(a.at.Line-b.at.Line, a.at.Col-b.at.Col) })
+	last := has[len(has)-1]
+	what := "make two experiments"
+	var before, others []string
+	for _, p := range has[:len(has)-1] {
+		before = append(before, p.String())
+		others = append(others, fmt.Sprintf("%v is at %v", p.kind, p.at))
+		if last.kind == ofJobs() && p.jobs != "" {
+			what += ", or write " + p.jobs + " tables"
+		}
+	}
+	c.KeyProblemf(last.table, what+": "+strings.Join(others, ", "), "%v besides %s", last.kind, strings.Join(before, " and "))
+	return readable
 }
 
 // repetition is what one repeat of a point came to in virtual time.
@@ -89,9 +241,9 @@ func (r *run) simulate(ctx context.Context) error {
 	r.rec.Kind, r.rec.Switch, r.rec.Hosts = results.Simulated, "model", []results.HostFacts{thisMachine()}
 	for i := range r.rec.Expect {
 		switch e := &r.rec.Expect[i]; {
-		case e.Predictor == r.spec.study().predictor(), e.Metric == "jct" && e.Predictor != "value":
+		case slices.Contains(r.spec.study().predictors(), e.Predictor), e.Metric == "jct" && e.Predictor != "value":
 			e.Skip = "the simulator is not held to itself"
-		case e.Metric == "jct" && r.spec.Service == nil:
+		case e.Metric == "jct" && !r.spec.kind().single:
 			e.Skip = "this simulation has no jct of single jobs"
 		case e.Metric == "sum_errors":
 			e.Skip = "a model carries no sums"
@@ -118,7 +270,7 @@ func (r *run) simulate(ctx context.Context) error {
 		}
 		return sideBySide(ctx, n, limit, func(ctx context.Context, i int) error {
 			p := &r.points[i%len(r.points)]
-			c, err := p.Spec.study().simulate(ctx, p.Spec, i/len(r.points))
+			c, err := p.Spec.simulator("sim").simulate(ctx, p.Spec, i/len(r.points))
 			if err != nil {
 				return fmt.Errorf("%s%w", prefix(p.Labels), err)
 			}
@@ -145,22 +297,25 @@ func (r *run) simulate(ctx context.Context) error {
 
 // studied is one repeat of a point on a testbed.
 func (r *run) studied(ctx context.Context, p planned, repeat int) (*results.Point, error) {
-	r.placed = placed{}
-	point, rows, err := p.Spec.study().run(ctx, r, p, repeat)
+	b := &bench{planned: p, repeat: repeat, run: r}
+	point, rows, err := p.Spec.study().run(ctx, b)
 	point.Repeat, point.Labels = repeat, p.Labels
-	if err == nil {
-		point.Findings = r.wholeStudy(p.Spec, point)
+	if err == nil && !p.Spec.kind().looks {
+		point.Findings = b.whole(point)
+	}
+	if rows == nil {
+		return point, err
 	}
 	return point, errors.Join(err, r.addJobs(zipped(rows, labels(p.Labels), strconv.Itoa(repeat))))
 }
 
-// endStudy is the end of a run of a study.
+// endStudy is the end of a run.
 func (r *run) endStudy() (err error) {
 	if r.table != nil {
 		err = r.table.Close()
 	}
-	if r.opt.Driver != "sim" {
-		r.spec.study().finish(r.rec)
+	if st, ok := r.spec.study().(finisher); ok && r.opt.Driver != "sim" {
+		st.finish(r.rec)
 	}
 	r.rec.Comparison = r.spec.comparison()
 	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && !r.spec.swept() {

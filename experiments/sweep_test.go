@@ -156,7 +156,7 @@ func TestSweepInAnyOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.study() == nil {
+		if s.study().columns() == nil {
 			samples, err := dir.Samples()
 			if err != nil || len(samples) == 0 {
 				t.Fatalf("%d samples, %v", len(samples), err)

@@ -78,9 +78,6 @@ var reductions = map[string]func(workers int) collectives.Schedule{
 
 // check implements study.
 func (t *Trace) check(c *checker) {
-	if len(c.s.Jobs) > 0 {
-		c.KeyProblemf("trace", "make two experiments", "both [trace] and [[job]]")
-	}
 	file := strings.HasSuffix(t.From, ".csv")
 	if !t.generated() && !file && !c.reported("trace.from") && c.Has("trace.from") {
 		c.Problemf("trace.from", tomlfile.OneOf(t.From, append(slices.Clone(demands), "a file.csv")), "unknown trace %q", t.From)
@@ -140,8 +137,18 @@ func (t *Trace) metrics() measurables { return traceMetrics }
 // headline implements study.
 func (t *Trace) headline() []string { return []string{"avg_jct", "de"} }
 
-// predictor implements study.
-func (t *Trace) predictor() string { return replayed }
+// predictors implements study.
+func (t *Trace) predictors() []string { return []string{replayed} }
+
+// count implements study.
+func (t *Trace) count() int { return t.Jobs }
+
+// files implements reader.
+func (t *Trace) files(add func(path, key string)) {
+	if !t.generated() {
+		add(t.From, "trace.from")
+	}
+}
 
 // supports implements study: workers that are GPUs of their own are only simulated.
 func (t *Trace) supports(driver string) error {
@@ -151,11 +158,9 @@ func (t *Trace) supports(driver string) error {
 	return nil
 }
 
-// finish implements study: every point stands for itself.
-func (t *Trace) finish(*results.Record) {}
-
 // ready implements study.
-func (t *Trace) ready(s *Spec) error {
+func (t *Trace) ready(p planned) error {
+	s := p.Spec
 	_, err := s.jobs(s.Measure.Seed, s.config().GPUs())
 	return err
 }

@@ -97,16 +97,17 @@ func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition,
 }
 
 // run implements study: jobs come, are placed, and run for real.
-func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	s, inv, scale := p.Spec, r.tb.Inventory(), r.rec.Scale
+	tb := b.testbed()
+	s, inv, scale := b.Spec, tb.Inventory(), b.scale()
 	settings := s.settings(s.Switch.Aggregators)
 	if s.FatTree != nil && settings.Aggregators == 0 {
 		nic := inv.Hosts[0].NICs[0]
 		settings.Aggregators = placement.Memory(float64(s.FatTree.PAT)/scale.Factor, float64(nic.Rate), nic.Delay)
 	}
 	cfg := online.ClusterOf(inv, settings)
-	seed := s.Measure.Seed + uint64(repeat)
+	seed := b.seed()
 	jobs, err := s.jobs(seed, cfg.GPUs())
 	if err != nil {
 		return point, nil, err
@@ -124,28 +125,28 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		list[i] = online.Job{Job: *j, Window: t.Window, Control: t.Control}
 		plain[i] = *j
 	}
-	mend, err := r.sabotage(ctx)
+	mend, err := b.sabotage(ctx)
 	if err != nil {
 		return point, nil, err
 	}
 	defer func() { point.Sabotaged = mend() }()
-	r.status("run", labels(p.Labels), r.left())
+	b.status("run", b.left())
 	began := time.Now()
-	dep, err := r.tb.Deploy(ctx, testbed.Setup{Plan: &placement.Plan{Policy: pol.Name()}, Settings: settings})
+	dep, err := tb.Deploy(ctx, testbed.Setup{Plan: &placement.Plan{Policy: pol.Name()}, Settings: settings})
 	if err != nil {
 		return point, nil, fmt.Errorf("deploy: %w", err)
 	}
-	r.timing("deploy", began)
+	b.timing("deploy", began)
 	defer func() {
 		if cerr := dep.Close(ctx); cerr != nil {
 			err = errors.Join(err, fmt.Errorf("undeploy: %w", cerr))
 		}
 	}()
-	r.clock = (time.Since(r.origin) - dep.Now()).Seconds()
+	clock := (b.now() - dep.Now()).Seconds()   // of the run, ahead of the deployment's
 	if _, err := dep.Health(ctx); err != nil { // begins a new interval
 		return point, nil, err
 	}
-	still, err := watchStalls(ctx, dep.Stalls, r.clock)
+	still, err := watchStalls(ctx, dep.Stalls, clock)
 	if err != nil {
 		return point, nil, err
 	}
@@ -153,23 +154,23 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 	ahead := clocks{}
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
-		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: r.tb.Capabilities().Jobs,
+		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: tb.Capabilities().Jobs,
 		Sample: func(got []results.Sample) error {
 			ahead.hear(got, dep.Now())
 			for i := range got {
-				got[i].T += r.clock
+				got[i].T += clock
 			}
-			r.placed.keep(nil, got)
-			return errors.Join(still.read(ctx), r.dir.Append(got...), r.dir.Flush())
+			b.placed.keep(nil, got)
+			return errors.Join(still.read(ctx), b.keep(got...))
 		},
 	}, dep, list)
-	r.timing("measure", began)
-	r.placed.names, r.placed.begun = map[string]string{}, map[string]float64{}
+	b.timing("measure", began)
+	b.placed.names, b.placed.begun = map[string]string{}, map[string]float64{}
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
-		r.placed.plan.Jobs = append(r.placed.plan.Jobs, j.Plan)
-		r.placed.begun[j.Plan.Name] = r.clock + j.Issued
-		still.jobs = append(still.jobs, ran{j.Plan.Name, r.clock + j.Start, r.clock + j.End})
+		b.placed.plan.Jobs = append(b.placed.plan.Jobs, j.Plan)
+		b.placed.begun[j.Plan.Name] = clock + j.Issued
+		still.jobs = append(still.jobs, ran{j.Plan.Name, clock + j.Start, clock + j.End})
 		point.Findings = append(point.Findings, ahead.wrong(&j.Plan)...)
 	}
 	why := still.judge(point)
@@ -181,8 +182,8 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		return point, nil, err
 	}
 	point.Health = append(point.Health, health...)
-	kind := r.tb.Capabilities().Kind
-	ph := results.Phase{Start: r.clock, End: r.clock + res.Summary.Makespan, Stood: why}
+	kind := b.kind()
+	ph := results.Phase{Start: clock, End: clock + res.Summary.Makespan, Stood: why}
 	ph.Figures = s.summary(&res.Summary, watch.mean(), kind)
 	again, err := replay.Run(ctx, replay.Config{
 		Cluster: cfg, Policy: online.Recorded(res.Replayed()), Fidelity: replay.Phases,
@@ -203,7 +204,7 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		j := &res.Jobs[i]
 		sum := j.Summary
 		sum.Job, sum.Asked = jobs[j.ID].Name, int64(plain[j.ID].Iterations)
-		r.placed.names[sum.Job] = j.Plan.Name
+		b.placed.names[sum.Job] = j.Plan.Name
 		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, sum.Job)
 		f := exactly("jct", sum.Job, kind, j.JCT())
@@ -212,11 +213,11 @@ func (t *Trace) run(ctx context.Context, r *run, p planned, repeat int) (point *
 		f = exactly("jct", sum.Job, results.Predicted, predicted[j.ID])
 		f.Predictor, f.Bottleneck = replayed, limit[j.ID]
 		ph.Figures = append(ph.Figures, f)
-		if r.tb.Capabilities().Sums {
+		if tb.Capabilities().Sums {
 			ph.Figures = append(ph.Figures, exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
 		}
 	}
-	if err := r.askTrace(ctx, p, repeat, settings, res, jobs, list, &ph); err != nil {
+	if err := b.askTrace(ctx, settings, res, jobs, list, &ph); err != nil {
 		return point, nil, err
 	}
 	point.Phases = []results.Phase{ph}

@@ -53,9 +53,6 @@ const trainingJob = "job"
 
 // check implements study.
 func (t *Training) check(c *checker) {
-	if len(c.s.Jobs) > 0 {
-		c.KeyProblemf("training", "make two experiments", "both [training] and [[job]]")
-	}
 	model := func(key, name string) {
 		at := "training." + key
 		switch p, ok := c.s.catalogue.Lookup(name); {
@@ -148,9 +145,9 @@ func (t *Training) background(s *Spec, seed uint64) []int {
 	return out
 }
 
-// place decides on the workers' GPUs. The error is a *placement.InfeasibleError if there are
+// occupy decides on the workers' GPUs. The error is a *placement.InfeasibleError if there are
 // too few that are idle, or if nowhere the traffic passes.
-func (t *Training) place(s *Spec, seed uint64) (*occupied, error) {
+func (t *Training) occupy(s *Spec, seed uint64) (*occupied, error) {
 	var why error // Titan waits where the traffic does not pass
 	pol, err := policy(s.Placement.Policy, titan.Options{
 		Collective: t.operation, Phase: t.Phase.Std().Seconds(), Strict: true, Explain: func(e titan.Explanation) { why = e.Err },
@@ -231,22 +228,25 @@ func (t *Training) congested(s *Spec, e *titan.CongestedError) string {
 }
 
 // ready implements study.
-func (t *Training) ready(s *Spec) error {
-	_, err := t.place(s, s.Measure.Seed)
+func (t *Training) ready(p planned) error {
+	_, err := t.occupy(p.Spec, p.Spec.Measure.Seed)
 	return err
 }
 
 // supports implements study: every driver can.
 func (t *Training) supports(string) error { return nil }
 
-// finish implements study: every point stands for itself.
-func (t *Training) finish(*results.Record) {}
-
 // scheduled is what predicts: the schedule of the collective on transfers as calibrated.
 const scheduled = "schedule"
 
-// predictor implements study.
-func (t *Training) predictor() string { return scheduled }
+// predictors implements study.
+func (t *Training) predictors() []string { return []string{scheduled} }
+
+// count implements study.
+func (t *Training) count() int { return 1 }
+
+// build implements builder.
+func (t *Training) build(k *fabricKey, s *Spec, _ string) { k.beat = t.beat(s, k.scale) }
 
 // headline implements study.
 func (t *Training) headline() []string {

@@ -117,7 +117,7 @@ func TestTrainingInfeasible(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := parseTraining(t, tt.sets...)
 			var infeasible *placement.InfeasibleError
-			for _, err := range []error{s.Training.ready(s), func() error { _, err := s.Training.simulate(t.Context(), s, 0); return err }()} {
+			for _, err := range []error{s.Training.ready(planned{SpecPoint: SpecPoint{Spec: s}}), func() error { _, err := s.Training.simulate(t.Context(), s, 0); return err }()} {
 				if !errors.As(err, &infeasible) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got  %v\nwant …%s", err, tt.want)
 				}
@@ -125,7 +125,7 @@ func TestTrainingInfeasible(t *testing.T) {
 		})
 	}
 	s := parseTraining(t, "training.phase=1ms") // others do not mind
-	if err := s.Training.ready(s); err != nil {
+	if err := s.Training.ready(planned{SpecPoint: SpecPoint{Spec: s}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -163,7 +163,7 @@ func TestTitanTestbed(t *testing.T) {
 		"4 hived": 0, "6 hived": 0, "8 hived": 0, "10 hived": 0, "12 hived": 1,
 	}
 	for _, p := range s.Points() {
-		o, err := p.Spec.Training.place(p.Spec, 1)
+		o, err := p.Spec.Training.occupy(p.Spec, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package experiments
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -42,24 +41,24 @@ func (t *Training) beat(s *Spec, scale results.Scale) time.Duration {
 
 // run implements study: workers and background jobs are processes, and what they exchange is
 // real.
-func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (point *results.Point, rows [][]string, err error) {
+func (t *Training) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, ok := r.tb.(*remote.Testbed)
-	if !ok {
-		return point, nil, fmt.Errorf("a job whose workers have a GPU each on a %s: %w", r.tb.Capabilities().Switch, errors.ErrUnsupported)
+	tb, err := b.hosts("a job whose workers have a GPU each")
+	if err != nil {
+		return point, nil, err
 	}
-	s, seed, scale := p.Spec, p.Spec.Measure.Seed+uint64(repeat), r.rec.Scale
-	o, err := t.place(s, seed)
+	s, seed, scale := b.Spec, b.seed(), b.scale()
+	o, err := t.occupy(s, seed)
 	if err != nil {
 		return point, nil, err
 	}
 	point.Machines = o.machines
-	net, health, err := t.calibrate(ctx, r, tb, p)
+	net, err := t.calibrate(ctx, b, tb)
 	if err != nil {
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
-	point.Health = health
-	mend, err := r.sabotage(ctx)
+	point.Health = slices.Clone(net.health)
+	mend, err := b.sabotage(ctx)
 	if err != nil {
 		return point, nil, err
 	}
@@ -68,25 +67,21 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	message := t.message(s, scale)
 	_, compute := t.profile(s, t.Model)
 	_, others := t.profile(s, t.BackgroundModel)
-	predicted := t.pace(o.at, 8*float64(message), compute*times, net)
+	predicted := t.pace(o.at, 8*float64(message), compute*times, net.net)
 
 	each := pointOverhead + time.Duration(predicted.ends[len(predicted.ends)-1]*float64(time.Second))
-	end := time.Now().Add(each)
-	left := func() time.Duration {
-		return max(0, time.Until(end)) + time.Duration(len(r.points)*r.opt.Repeats-r.done-1)*each
-	}
-	r.status("measure", labels(p.Labels), left())
+	left := b.countdown(each)
+	b.status("measure", left())
 	began := time.Now()
-	now := func() time.Duration { return time.Since(r.origin) }
-	counters, err := tb.Counters(ctx, now, map[int]string{1: trainingJob})
+	counters, err := b.sampler(ctx, tb, map[int]string{1: trainingJob})
 	if err != nil {
 		return point, nil, err
 	}
-	links := r.linkLoads()
-	still, err := r.watchStalls(ctx, tb)
+	still, err := b.watchStalls(ctx, tb)
 	if err != nil {
 		return point, nil, err
 	}
+	counters.left, counters.still = left, still
 	jobs := []training.Reduction{{
 		Name: trainingJob, ID: 1, On: o.hosts, Operation: t.Collective, Message: message, Compute: compute * times, Iterations: t.Iterations,
 	}}
@@ -97,21 +92,16 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	}
 	ph := results.Phase{Jobs: []string{trainingJob}}
 	out, err := training.Reduce(ctx, training.Config{
-		Hosts: tb, Agent: t.agent(tb.Inventory(), s, seed, scale, r.fabric.beat), Now: now,
+		Hosts: tb, Agent: t.agent(tb.Inventory(), s, seed, scale, b.beat()), Now: b.now,
 		Ready: func(ctx context.Context) error {
-			r.timing("deploy", began)
-			began, ph.Start = time.Now(), now().Seconds()
+			b.timing("deploy", began)
+			began, ph.Start = time.Now(), b.now().Seconds()
 			return anew(ctx, tb)
 		},
-		Sample: func(ctx context.Context, reports []results.Sample) error {
-			r.status("measure", labels(p.Labels), left())
-			read, err := counters.Sample(ctx)
-			links.keep(read)
-			return errors.Join(err, still.read(ctx), r.dir.Append(append(reports, read...)...), r.dir.Flush())
-		},
+		Sample: func(ctx context.Context, reports []results.Sample) error { return counters.read(ctx, reports...) },
 	}, jobs)
-	ph.End = now().Seconds()
-	r.timing("measure", began)
+	ph.End = b.now().Seconds()
+	b.timing("measure", began)
 	troubles, herr := t.unwell(ctx, tb, out)
 	point.Health = append(point.Health, troubles...)
 	for i := range out {
@@ -129,12 +119,12 @@ func (t *Training) run(ctx context.Context, r *run, p planned, repeat int) (poin
 	if len(measured.ends) < 2 {
 		return point, rows, fmt.Errorf("%d iterations were reported of %d", len(measured.ends), t.Iterations)
 	}
-	kind := r.tb.Capabilities().Kind
-	ph.Figures = t.figures(kind, o, measured, links.between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
+	kind := b.kind()
+	ph.Figures = t.figures(kind, o, measured, counters.links.between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
 	_, wrong := out[0].Sums()
 	ph.Figures = append(ph.Figures, exactly("sum_errors", trainingJob, kind, float64(wrong)))
 	ph.Figures = append(ph.Figures, t.figures(results.Predicted, o, predicted, t.crossing(o.at, float64(message)), times)...)
-	ph.Figures = append(ph.Figures, links.figures(ph.Start, ph.End)...)
+	ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
 	point.Phases, point.Curves = []results.Phase{ph}, progress(measured)
 	return point, rows, nil
 }
@@ -213,20 +203,6 @@ func reduced(j *training.Reduced) results.JobSummary {
 	return sum
 }
 
-// between are the bytes of frames that hosts sent.
-func (l *linkLoads) between(inv *inventory.Inventory, start, end float64) (bytes float64) {
-	for _, link := range inv.Topology().Links {
-		if _, ok := inv.Host(link.From); !ok {
-			continue
-		}
-		s := l.series(l.metrics[link.Name], link.Name)
-		if n := len(s.V); n > 1 {
-			bytes += s.V[n-1] - s.V[0]
-		}
-	}
-	return bytes
-}
-
 // unwell is what limited workers other than the testbed that is emulated.
 func (t *Training) unwell(ctx context.Context, tb *remote.Testbed, out []training.Reduced) ([]results.Trouble, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -263,55 +239,57 @@ const (
 
 // calibrate measures what a transfer gets between two hosts, of which all are busy in pairs,
 // and what within one.
-func (t *Training) calibrate(ctx context.Context, r *run, tb *remote.Testbed, p planned) (net collectives.Network, health []results.Trouble, err error) {
-	inv, scale := tb.Inventory(), r.rec.Scale
+func (t *Training) calibrate(ctx context.Context, b *bench, tb *remote.Testbed) (calibratedNetwork, error) {
+	inv, scale := tb.Inventory(), b.scale()
 	times, size := factors(scale)
 	declared := t.declared(inv)
 	declared.Worker *= size / times
-	if !p.Spec.Calibrate.Enabled {
-		return declared, nil, nil
+	if !b.Spec.Calibrate.Enabled {
+		return calibratedNetwork{net: declared}, nil
 	}
-	sizes := [2]int64{0, max(32, t.message(p.Spec, scale)/2/8*8)}
+	sizes := [2]int64{0, max(32, t.message(b.Spec, scale)/2/8*8)}
 	sizes[0] = max(16, sizes[1]/calibratedPart/8*8)
-	key := fmt.Sprint(p.Spec.inv.SHA256, sizes, t.Local)
-	if c, ok := r.networks[key]; ok {
-		return c.net, c.health, nil
-	}
-	began := time.Now()
-	defer func() { r.timing("calibrate", began) }()
+	return once(b, fmt.Sprint("transfers ", b.Spec.inv.SHA256, sizes, t.Local), func() (calibratedNetwork, error) {
+		return t.transferAlone(ctx, b, tb, sizes, declared)
+	})
+}
+
+// transferAlone measures transfers of two sizes.
+func (t *Training) transferAlone(ctx context.Context, b *bench, tb *remote.Testbed, sizes [2]int64, declared collectives.Network) (out calibratedNetwork, err error) {
+	inv, began := tb.Inventory(), time.Now()
+	defer func() { b.timing("calibrate", began) }()
 	var seconds [2][]float64 // of small and large vectors, by pair
 	pairs := pairs(inv)
 	for k, bytes := range sizes {
-		r.status("calibrate", labels(p.Labels), 0)
+		b.status("calibrate", 0)
 		for i := range pairs {
 			pairs[i].Message = bytes
 		}
-		out, err := training.Reduce(ctx, training.Config{
-			Hosts: tb, Agent: t.agent(inv, p.Spec, p.Spec.Measure.Seed, scale, r.fabric.beat), Ready: func(ctx context.Context) error { return anew(ctx, tb) },
+		got, err := training.Reduce(ctx, training.Config{
+			Hosts: tb, Agent: t.agent(inv, b.Spec, b.Spec.Measure.Seed, b.scale(), b.beat()), Ready: func(ctx context.Context) error { return anew(ctx, tb) },
 		}, pairs)
 		if err != nil {
-			return declared, nil, err
+			return out, err
 		}
-		troubles, err := t.unwell(ctx, tb, out)
+		troubles, err := t.unwell(ctx, tb, got)
 		if err != nil {
-			return declared, nil, err
+			return out, err
 		}
-		health = append(health, troubles...)
-		for i := range out {
-			measured, _ := t.measured(&out[i])
+		out.health = append(out.health, troubles...)
+		for i := range got {
+			measured, _ := t.measured(&got[i])
 			seconds[k] = append(seconds[k], results.Median(measured.comm[1:]))
 		}
 	}
 	net, found, err := fitted(declared, inv, pairs, sizes, seconds)
-	r.rec.Calibration = append(r.rec.Calibration, found...)
-	if err != nil {
-		net, health = declared, append(health, results.Trouble{What: err.Error() + ": what the inventory declares is assumed", Fatal: true})
+	b.calibrated(found...)
+	if out.net = net; err != nil {
+		out.net, out.health = declared, append(out.health, results.Trouble{What: err.Error() + ": what the inventory declares is assumed", Fatal: true})
 	}
-	for i := range health {
-		health[i].Where = strings.TrimSuffix("calibration: "+health[i].Where, ": ")
+	for i := range out.health {
+		out.health[i].Where = strings.TrimSuffix("calibration: "+out.health[i].Where, ": ")
 	}
-	r.networks[key] = calibratedNetwork{net, health}
-	return net, health, nil
+	return out, nil
 }
 
 // pairs are jobs of two workers that only communicate: of hosts that are next to each other in

@@ -120,7 +120,7 @@ func (t *Training) declared(inv *inventory.Inventory) collectives.Network {
 
 // simulate implements study.
 func (t *Training) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
-	o, err := t.place(s, s.Measure.Seed+uint64(repeat))
+	o, err := t.occupy(s, s.Measure.Seed+uint64(repeat))
 	if err != nil {
 		return nil, err
 	}
@@ -141,10 +141,10 @@ func (t *Training) simulate(ctx context.Context, s *Spec, repeat int) (*repetiti
 	}, ctx.Err()
 }
 
-// plan is where the job goes, and what is predicted from what the inventory declares.
+// plan implements planner: where the job goes, and what is predicted from what the inventory declares.
 func (t *Training) plan(p planned) (PlanPoint, error) {
 	s := p.Spec
-	o, err := t.place(s, s.Measure.Seed)
+	o, err := t.occupy(s, s.Measure.Seed)
 	if err != nil {
 		return PlanPoint{}, err
 	}

@@ -271,11 +271,12 @@ func (b *toPlace) experiment(c *cli.Context, src source) error {
 		fmt.Fprintf(c.App.ErrWriter, "inabench: the first of %d points: %s; --set chooses others\n", len(points), strings.Join(points[0].Labels, " "))
 	}
 	spec = points[0].Spec
-	if spec.Training != nil {
-		return inputError{fmt.Errorf("%s has no [[job]]", src.name), "inabench plan " + src.name + " shows where the workers of its job go"}
-	}
 	if len(spec.Jobs) == 0 {
-		return inputError{fmt.Errorf("%s has no [[job]]", src.name), "a trace's jobs are placed with -j TRACE.csv -i INVENTORY.toml"}
+		hint := "a trace's jobs are placed with -j TRACE.csv -i INVENTORY.toml"
+		if spec.Unplanned() == nil {
+			hint = "inabench plan " + src.name + " shows where the workers of its job go"
+		}
+		return inputError{fmt.Errorf("%s has no [[job]]", src.name), hint}
 	}
 	b.inv, b.jobs, b.policy, b.seed = spec.Inventory(), spec.PlacementJobs(), spec.Placement.Policy, spec.Measure.Seed
 	b.conditions = placement.Conditions{

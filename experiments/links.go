@@ -1,0 +1,84 @@
+package experiments
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// linkLoads are the loads of links, of samples.
+type linkLoads struct {
+	*measurer
+	metrics map[string]string // by link
+}
+
+func newLinkLoads(tb testbed.Testbed) *linkLoads {
+	inv, caps := tb.Inventory(), tb.Capabilities()
+	l := &linkLoads{measurer: newMeasurer(nil, results.Window{}, caps.Kind), metrics: map[string]string{}}
+	for _, link := range inv.Topology().Links {
+		l.metrics[link.Name] = linkMetric(caps, inv, link)
+	}
+	return l
+}
+
+// keep keeps what figures are drawn from.
+func (l *linkLoads) keep(read []results.Sample) {
+	for _, s := range read {
+		if l.metrics[s.Of] == s.Metric {
+			l.samples = append(l.samples, s)
+		}
+	}
+}
+
+func (l *linkLoads) figures(start, end float64) (out []results.Figure) {
+	l.window = results.Window{Start: start, End: end}
+	for _, link := range slices.Sorted(maps.Keys(l.metrics)) {
+		out = l.rate(out, "link_rate", link, l.series(l.metrics[link], link), 8, "bit/s")
+	}
+	for i := range out {
+		out[i] = results.Exact(out[i]) // all that they carried, and not a sample of it
+	}
+	return out
+}
+
+// between are the bytes of frames that hosts sent.
+func (l *linkLoads) between(inv *inventory.Inventory, start, end float64) (bytes float64) {
+	for _, link := range inv.Topology().Links {
+		if _, ok := inv.Host(link.From); !ok {
+			continue
+		}
+		s := l.series(l.metrics[link.Name], link.Name)
+		if n := len(s.V); n > 1 {
+			bytes += s.V[n-1] - s.V[0]
+		}
+	}
+	return bytes
+}
+
+// sent is what a host sent over all its links, bytes, from the first to the last sample.
+func (l *linkLoads) sent(host string) (bytes float64, ok bool) {
+	for link, metric := range l.metrics {
+		if !strings.HasPrefix(link, host+"->") {
+			continue
+		}
+		first, last, n := 0.0, 0.0, 0
+		for _, s := range l.samples {
+			if s.Of == link && s.Metric == metric {
+				if n == 0 {
+					first = s.Value
+				}
+				last = s.Value
+				n++
+			}
+		}
+		if n < 2 || last < first {
+			return 0, false
+		}
+		bytes, ok = bytes+last-first, true
+	}
+	return bytes, ok
+}
