@@ -329,7 +329,7 @@ func (o *Operations) expected(b *bench, jobs []named, cost tree.Cost) func() tim
 	rest := time.Duration(0)
 	for _, later := range b.rest() {
 		s, seed := later.Spec, later.seed()
-		o := s.Operations
+		o := s.study().(*Operations)
 		if next, err := o.jobs(s, seed); err == nil {
 			shrink(next, b.scale())
 			rest += simulated(o, s, seed, next, scaled(o.cost(s), b.scale()))

@@ -18,11 +18,11 @@ import (
 func TestAgain(t *testing.T) {
 	var spec *Spec
 	for _, p := range small(t, "mina-pairs.toml").Points() {
-		if p.Spec.Operations.Sharing == "mina" {
+		if p.Spec.study().(*Operations).Sharing == "mina" {
 			spec = p.Spec
 		}
 	}
-	o := spec.Operations
+	o := spec.study().(*Operations)
 	jobs, err := o.jobs(spec, 1)
 	if err != nil {
 		t.Fatal(err)

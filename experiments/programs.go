@@ -117,7 +117,7 @@ func (ps Programs) check(c *checker) {
 		if !c.Has(p.At+".kind") || !c.enum(p.At+".kind", p.Kind, program.Kinds()...) {
 			continue
 		}
-		p.check(c)
+		p.check(c, ps)
 		if c.lab == nil {
 			continue
 		}
@@ -132,7 +132,7 @@ func (ps Programs) check(c *checker) {
 	}
 }
 
-func (p *Program) check(c *checker) {
+func (p *Program) check(c *checker, all Programs) {
 	kind := program.Kind(p.Kind)
 	for _, key := range slices.Sorted(maps.Keys(programKeys)) {
 		if kinds := programKeys[key]; c.Has(p.At+"."+key) && !slices.Contains(kinds, kind) {
@@ -177,8 +177,8 @@ func (p *Program) check(c *checker) {
 	if kind == program.ATP && len(p.Hosts) > 16 {
 		c.Problemf(p.At+".hosts", "", "%d workers, and ATP's server knows 16", len(p.Hosts))
 	}
-	if i := slices.IndexFunc(c.s.Programs, func(q Program) bool { return q.Kind == string(program.SwitchML) }); kind == program.SwitchML && &c.s.Programs[i] != p {
-		c.KeyProblemf(p.At, "make two experiments", "%s besides %s: SwitchML's controller has one job at a time", p.Name, c.s.Programs[i].Name)
+	if i := slices.IndexFunc(all, func(q Program) bool { return q.Kind == string(program.SwitchML) }); kind == program.SwitchML && &all[i] != p {
+		c.KeyProblemf(p.At, "make two experiments", "%s besides %s: SwitchML's controller has one job at a time", p.Name, all[i].Name)
 	}
 	p.hosts(c)
 	if len(p.Command) == 0 && program.DefaultCommand(kind) == nil || kind == program.Torchrun && len(p.Command) == 0 {

@@ -34,7 +34,8 @@ func (s *Spec) checkSHARP(c *checker) {
 	if a == nil {
 		return
 	}
-	if !slices.ContainsFunc(s.Programs, func(p Program) bool { return p.SHARP != nil }) {
+	programs, _ := s.study().(Programs)
+	if !slices.ContainsFunc(programs, func(p Program) bool { return p.SHARP != nil }) {
 		c.KeyProblemf("sharp", "write sharp = {} in a [[program]]", "[sharp] without a program that uses it")
 	}
 	for i, line := range a.Set {

@@ -46,24 +46,20 @@ type Spec struct {
 	// Summary are the figures that reports list by point; none: the study's headline.
 	Summary []string `toml:"summary"`
 
-	Emulation  Emulation   `toml:"emulation"`
-	Placement  Placement   `toml:"placement"`
-	Switch     Switch      `toml:"switch"`
-	Jobs       Jobs        `toml:"job"`        // or
-	Trace      *Trace      `toml:"trace"`      // or
-	Operations *Operations `toml:"operations"` // or
-	Service    *Service    `toml:"service"`    // or
-	Training   *Training   `toml:"training"`   // or
-	Programs   Programs    `toml:"program"`
-	SHARP      *SHARPSetup `toml:"sharp"` // of programs
-	Preflight  Preflight   `toml:"preflight"`
-	Measure    Measure     `toml:"measure"`
-	Calibrate  Calibrate   `toml:"calibrate"`
-	LinkStates []LinkState `toml:"link_state"`
-	Sweeps     []Sweep     `toml:"sweep"` // none in a point's spec
-	Expects    []Expect    `toml:"expect"`
-	Compare    *Compare    `toml:"compare"`
-	Predictor  *Predictor  `toml:"predictor"`
+	Emulation  Emulation      `toml:"emulation"`
+	Placement  Placement      `toml:"placement"`
+	Switch     Switch         `toml:"switch"`
+	Jobs       Jobs           `toml:"job"`
+	Studies    map[string]any `toml:",tables"` // of what else it is about, by their keys
+	SHARP      *SHARPSetup    `toml:"sharp"`   // of programs
+	Preflight  Preflight      `toml:"preflight"`
+	Measure    Measure        `toml:"measure"`
+	Calibrate  Calibrate      `toml:"calibrate"`
+	LinkStates []LinkState    `toml:"link_state"`
+	Sweeps     []Sweep        `toml:"sweep"` // none in a point's spec
+	Expects    []Expect       `toml:"expect"`
+	Compare    *Compare       `toml:"compare"`
+	Predictor  *Predictor     `toml:"predictor"`
 
 	// Published are figures that a paper prints, which decide nothing.
 	Published []PublishedValue `toml:"published"`
@@ -277,7 +273,7 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 
 // decode reads what a text says, with assignments, and checks nothing.
 func decode(name string, text []byte, sets []string) (*Spec, *tomlfile.File, tomlfile.Problems, error) {
-	f, err := tomlfile.Parse(name, text)
+	f, err := tomlfile.Parse(name, text, tables()...)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,11 +189,9 @@ func FuzzParseSpec(f *testing.F) {
 			return
 		}
 		for i, p := range s.Points() {
-			kinds := 0
-			for _, is := range []bool{len(p.Spec.Jobs) > 0, p.Spec.Trace != nil, p.Spec.Operations != nil, p.Spec.Service != nil, p.Spec.Training != nil, len(p.Spec.Programs) > 0} {
-				if is {
-					kinds++
-				}
+			kinds := len(p.Spec.Studies)
+			if len(p.Spec.Jobs) > 0 {
+				kinds++
 			}
 			if p.Index != i || len(p.Labels) != len(p.Params) || kinds != 1 || len(p.Spec.Expectations()) != len(s.Expects) {
 				t.Fatalf("point %d of %d kinds: %+v", i, kinds, p)
@@ -244,9 +243,10 @@ func TestOneStudy(t *testing.T) {
 		}
 		return out
 	}
-	for i := range kinds {
-		for k := range kinds {
-			first, second := &kinds[i], &kinds[k]
+	all := append(slices.Clone(kinds), jobKind)
+	for i := range all {
+		for k := range all {
+			first, second := &all[i], &all[k]
 			if tables[first.table] == "" {
 				t.Fatalf("no table of %v here", first)
 			}

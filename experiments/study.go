@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -83,9 +84,8 @@ type (
 
 // kind is a kind of study, with what is true of all studies of that kind.
 type kind struct {
-	table string            // its key
-	many  bool              // it is an array of tables
-	of    func(*Spec) study // nil where the experiment has none
+	table string       // its key
+	typ   reflect.Type // of what its table is decoded into
 	// jobs are the tables in it that say what [[job]] tables would; "" if it has none.
 	jobs string
 	// unplanned is why there is no plan of it, nil if there is one.
@@ -109,67 +109,61 @@ type kind struct {
 	single bool
 }
 
-// kinds are all kinds of study, the only list of them.
+// jobKind is that of experiments about [[job]] tables, or about nothing.
+var jobKind = kind{table: "job", typ: reflect.TypeFor[Jobs](), looks: true}
+
+// kinds are all other kinds of study, the only list of them.
 var kinds = []kind{
-	{table: "trace", of: func(s *Spec) study { return given(s.Trace) },
-		unplanned: tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan")},
-	{table: "operations", of: func(s *Spec) study { return given(s.Operations) }, jobs: "[[operations.job]]", mute: true, ranks: true, trees: true,
-		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan")},
-	{table: "service", of: func(s *Spec) study { return given(s.Service) }, jobs: "[[service.job]]", mute: true, leaving: true, single: true,
+	{
+		table: "trace", typ: reflect.TypeFor[*Trace](),
+		unplanned: tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan"),
+	},
+	{
+		table: "operations", typ: reflect.TypeFor[*Operations](), jobs: "[[operations.job]]", mute: true, ranks: true, trees: true,
+		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan"),
+	},
+	{
+		table: "service", typ: reflect.TypeFor[*Service](), jobs: "[[service.job]]", mute: true, leaving: true, single: true,
 		faultless: "the processes of a Parameter Service have no faults",
-		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan")},
-	{table: "training", of: func(s *Spec) study { return given(s.Training) }, mute: true, ranks: true},
-	{table: "program", many: true, of: func(s *Spec) study {
-		if len(s.Programs) == 0 {
-			return nil
-		}
-		return s.Programs
-	}, mute: true, foreign: true, looks: true,
+		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan"),
+	},
+	{table: "training", typ: reflect.TypeFor[*Training](), mute: true, ranks: true},
+	{
+		table: "program", typ: reflect.TypeFor[Programs](), mute: true, foreign: true, looks: true,
 		faultless: "programs of others have no faults",
-		unplanned: tomlfile.WithHint("`inabench run` starts them on netns or in a lab", "programs of others run where the experiment says: there is no plan")},
-	{table: "job", many: true, of: func(s *Spec) study {
-		if len(s.Jobs) == 0 {
-			return nil
-		}
-		return s.Jobs
-	}, looks: true},
+		unplanned: tomlfile.WithHint("`inabench run` starts them on netns or in a lab", "programs of others run where the experiment says: there is no plan"),
+	},
 }
 
-// ofJobs is the kind of [[job]] tables.
-func ofJobs() *kind { return &kinds[len(kinds)-1] }
-
-// given is a table's study, nil if the table is not there.
-func given[T any, P interface {
-	*T
-	study
-}](table P) study {
-	if table == nil {
-		return nil
+// tables are those that studies are decoded from.
+func tables() (out []tomlfile.Table) {
+	for i := range kinds {
+		out = append(out, tomlfile.Table{Key: kinds[i].table, Type: kinds[i].typ})
 	}
-	return table
+	return out
 }
 
 // String is the head of the kind's table.
 func (k *kind) String() string {
-	if k.many {
+	if k.typ.Kind() == reflect.Slice {
 		return "[[" + k.table + "]]"
 	}
 	return "[" + k.table + "]"
 }
 
-// kind is the kind of the experiment's study: that of [[job]] tables if it has none at all.
+// kind is the kind of the experiment's study.
 func (s *Spec) kind() *kind {
 	for i := range kinds {
-		if kinds[i].of(s) != nil {
+		if s.Studies[kinds[i].table] != nil {
 			return &kinds[i]
 		}
 	}
-	return ofJobs()
+	return &jobKind
 }
 
-// study is what the experiment is about: no [[job]] tables if it is about nothing.
+// study is what the experiment is about.
 func (s *Spec) study() study {
-	if st := s.kind().of(s); st != nil {
+	if st, ok := s.Studies[s.kind().table].(study); ok {
 		return st
 	}
 	return s.Jobs
@@ -192,12 +186,16 @@ func (c *checker) oneStudy() bool {
 		at tomlfile.Pos
 	}
 	var has []place
-	for i := range kinds {
-		if k := &kinds[i]; c.Has(k.table) {
+	for i := range len(kinds) + 1 {
+		k := &jobKind
+		if i < len(kinds) {
+			k = &kinds[i]
+		}
+		if c.Has(k.table) {
 			has = append(has, place{k, c.KeyPos(k.table)})
 		}
 	}
-	readable := len(has) == 0 || has[0].kind == ofJobs() || slices.ContainsFunc(has, func(p place) bool { return p.of(c.s) != nil })
+	readable := len(has) == 0 || c.Has(c.s.kind().table)
 	if len(has) < 2 {
 		return readable
 	}
@@ -208,7 +206,7 @@ func (c *checker) oneStudy() bool {
 	for _, p := range has[:len(has)-1] {
 		before = append(before, p.String())
 		others = append(others, fmt.Sprintf("%v is at %v", p.kind, p.at))
-		if last.kind == ofJobs() && p.jobs != "" {
+		if last.kind == &jobKind && p.jobs != "" {
 			what += ", or write " + p.jobs + " tables"
 		}
 	}

@@ -161,13 +161,12 @@ func (t *Trace) supports(driver string) error {
 // ready implements study.
 func (t *Trace) ready(p planned) error {
 	s := p.Spec
-	_, err := s.jobs(s.Measure.Seed, s.config().GPUs())
+	_, err := t.jobs(s, s.Measure.Seed, s.config().GPUs())
 	return err
 }
 
 // jobs makes the trace of one repeat: the same for all policies.
-func (s *Spec) jobs(seed uint64, gpus int) ([]traced, error) {
-	t := s.Trace
+func (t *Trace) jobs(s *Spec, seed uint64, gpus int) ([]traced, error) {
 	tr, err := t.read(s, seed, gpus)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition,
 		Cluster: s.config(), Period: t.Period.Std().Seconds(), Seed: seed, Lanes: s.Switch.Lanes,
 		Collective: reductions[t.Collective], Price: replay.Pricing(t.Pricing).Price,
 	}
-	jobs, err := s.jobs(seed, cfg.Cluster.GPUs())
+	jobs, err := t.jobs(s, seed, cfg.Cluster.GPUs())
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 	}
 	cfg := online.ClusterOf(inv, settings)
 	seed := b.seed()
-	jobs, err := s.jobs(seed, cfg.GPUs())
+	jobs, err := t.jobs(s, seed, cfg.GPUs())
 	if err != nil {
 		return point, nil, err
 	}

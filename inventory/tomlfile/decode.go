@@ -26,6 +26,7 @@ type Suggester interface {
 //	Lanes int     `toml:"lanes" default:"240"`         // absent is 240
 //	NICs  []nic   `toml:"nic,single"`                  // nic = {...} is an array of one; so is a string
 //	At    string  `toml:",path"`                       // receives the table's own path
+//	More  map[string]any `toml:",tables"`              // receives the tables that Parse was told of
 func (f *File) Decode(dst any) {
 	d := decoder{f}
 	d.table("", f.tree, reflect.ValueOf(dst).Elem())
@@ -35,7 +36,9 @@ type decoder struct{ f *File }
 
 // field is a struct field's tag, taken apart.
 type field struct {
-	index            int
+	index            int          // of a table that Parse was told of: that of the map for it
+	typ              reflect.Type // of what it is decoded into
+	extra            bool         // it is one of those tables
 	name             string
 	required, single bool
 	def              string
@@ -44,7 +47,7 @@ type field struct {
 
 // fields lists the tagged fields of a struct; at is the index of the one that
 // receives the path, or -1.
-func fields(t reflect.Type) (fs []field, at int) {
+func (f *File) fields(t reflect.Type) (fs []field, at int) {
 	at = -1
 	for i := range t.NumField() {
 		tag, ok := t.Field(i).Tag.Lookup("toml")
@@ -56,7 +59,13 @@ func fields(t reflect.Type) (fs []field, at int) {
 			at = i
 			continue
 		}
-		fd := field{index: i, name: name, required: opts == "required", single: opts == "single"}
+		if name == "" && opts == "tables" {
+			for _, x := range f.tables {
+				fs = append(fs, field{index: i, typ: x.Type, extra: true, name: x.Key})
+			}
+			continue
+		}
+		fd := field{index: i, typ: t.Field(i).Type, name: name, required: opts == "required", single: opts == "single"}
 		fd.def, fd.hasDefault = t.Field(i).Tag.Lookup("default")
 		fs = append(fs, fd)
 	}
@@ -72,7 +81,7 @@ func names(fs []field) []string {
 }
 
 func (d decoder) table(path string, m map[string]any, dst reflect.Value) {
-	fs, at := fields(dst.Type())
+	fs, at := d.f.fields(dst.Type())
 	if at >= 0 {
 		dst.Field(at).SetString(path)
 	}
@@ -82,6 +91,16 @@ func (d decoder) table(path string, m map[string]any, dst reflect.Value) {
 		sub := joinPath(path, fd.name)
 		to := dst.Field(fd.index)
 		switch {
+		case ok && fd.extra:
+			known++
+			if to.IsNil() {
+				to.Set(reflect.MakeMap(to.Type()))
+			}
+			fresh := reflect.New(fd.typ).Elem()
+			if d.value(sub, v, fresh, false); !fresh.IsZero() {
+				to.SetMapIndex(reflect.ValueOf(fd.name), fresh)
+			}
+		case fd.extra:
 		case ok:
 			known++
 			d.value(sub, v, to, fd.single)

@@ -23,6 +23,7 @@ package tomlfile
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -45,8 +46,16 @@ type File struct {
 	Text     string
 	tree     map[string]any
 	index    *index
+	tables   []Table
 	set      []override
 	problems Problems
+}
+
+// Table is a table at the top of a file that the struct which the file is decoded into does not know: a field of it,
+// tagged `toml:",tables"`, takes all of them by their keys.
+type Table struct {
+	Key  string
+	Type reflect.Type // a pointer to a struct, or a slice of structs
 }
 
 // override is a value that replaces the text's, and where it came from.
@@ -56,8 +65,8 @@ type override struct {
 }
 
 // Parse reads a text. The error is Problems, with a single one: TOML's syntax
-// errors end the reading.
-func Parse(name string, text []byte) (f *File, err error) {
+// errors end the reading. Tables are those that a struct's own fields do not name.
+func Parse(name string, text []byte, tables ...Table) (f *File, err error) {
 	x := newIndex(string(text))
 	fail := func(off int, format string, args ...any) (*File, error) {
 		line, col := x.pos(off)
@@ -82,7 +91,7 @@ func Parse(name string, text []byte) (f *File, err error) {
 			f, err = fail(0, "the TOML parser gave up: %v", r)
 		}
 	}()
-	f = &File{Name: name, Text: x.text, index: x}
+	f = &File{Name: name, Text: x.text, index: x, tables: tables}
 	if _, err := toml.Decode(x.text, &f.tree); err != nil {
 		var pe toml.ParseError
 		if !errors.As(err, &pe) {

@@ -41,12 +41,12 @@ func (f *File) Key(schema any, dotted string) (Key, error) {
 			k.Path = itemPath(k.Path, i)
 			k.steps = append(k.steps, i)
 		case t.Kind() == reflect.Struct && !isText(t):
-			fs, _ := fields(t)
+			fs, _ := f.fields(t)
 			i := slices.IndexFunc(fs, func(fd field) bool { return fd.name == name })
 			if i < 0 {
 				return Key{}, WithHint(DidYouMean(name, names(fs)), "unknown key %q%s", name, in(k.Path))
 			}
-			t = t.Field(fs[i].index).Type
+			t = fs[i].typ
 			m, _ := node.(map[string]any)
 			node, where = m[name], name
 			k.Path = joinPath(k.Path, name)
@@ -59,7 +59,7 @@ func (f *File) Key(schema any, dotted string) (Key, error) {
 		t = t.Elem()
 	}
 	if t.Kind() == reflect.Struct && !isText(t) {
-		fs, _ := fields(t)
+		fs, _ := f.fields(t)
 		return Key{}, WithHint("one of its keys: "+strings.Join(names(fs), ", "), "%q is a table", dotted)
 	}
 	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {

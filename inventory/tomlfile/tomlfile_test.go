@@ -420,3 +420,43 @@ func TestManyProblems(t *testing.T) {
 		t.Errorf("%d problems: %.200v", len(ps), err)
 	}
 }
+
+// TestTables: tables that a struct does not name are decoded, set and found as its own are, and suggested where a key
+// is unknown.
+func TestTables(t *testing.T) {
+	type more struct {
+		Rate  int `toml:"rate" default:"7"`
+		Lanes int `toml:"lanes,required"`
+	}
+	type item struct {
+		Name string `toml:"name"`
+	}
+	type doc struct {
+		Version int            `toml:"version"`
+		Tables  map[string]any `toml:",tables"`
+	}
+	tables := []Table{{"more", reflect.TypeFor[*more]()}, {"item", reflect.TypeFor[[]item]()}, {"none", reflect.TypeFor[*more]()}}
+	f, err := Parse("t.toml", []byte("version = 1\n[more]\nlanes = 3\n[[item]]\nname = \"a\"\n"), tables...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err = f.Set(doc{}, "more.rate=9"); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = f.Set(doc{}, "item.a.name=b"); err != nil {
+		t.Fatal(err)
+	}
+	var d doc
+	f.Decode(&d)
+	want := doc{1, map[string]any{"more": &more{9, 3}, "item": []item{{"b"}}}}
+	if f.Err() != nil || !reflect.DeepEqual(d, want) {
+		t.Errorf("got %+v, %v, want %+v", d, f.Err(), want)
+	}
+	f, _ = Parse("t.toml", []byte("[more]\nrate = 1\n[mroe]\n"), tables...)
+	d = doc{}
+	f.Decode(&d)
+	const problems = "t.toml:1:2: missing lanes in more\nt.toml:3:2: unknown key \"mroe\": did you mean \"more\"?"
+	if got := f.Err(); got == nil || got.Error() != problems || d.Tables["more"] != nil {
+		t.Errorf("got %v, %v", got, d.Tables)
+	}
+}
