@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/inventory"
 )
@@ -56,7 +57,7 @@ func TestExamples(t *testing.T) {
 			}
 			continue
 		}
-		isInventory, err := experiments.IsInventory(path, []byte(read(t, path)))
+		isInventory, err := spec.IsInventory(path, []byte(read(t, path)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if spec.Trace != nil || spec.Operations != nil || spec.Service != nil || len(spec.Programs) > 0 {
+		if spec.Unplanned() != nil {
 			continue // their jobs are placed as they come, or are no jobs of ours
 		}
 		if _, err := experiments.NewPlan(spec, "test"); err != nil {

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
@@ -70,16 +71,16 @@ func (w *cellWork) same(o *cellWork) bool {
 		slices.Equal(w.Sets, o.Sets) && maps.Equal(w.Files, o.Files) && w.Points == o.Points && w.Repeats == o.Repeats
 }
 
-// files are those that the experiment and its points name, but for the inventory, with the SHA-256
+// filesOf are those that the experiment and its points name, but for the inventory, with the SHA-256
 // of what is in them: what points come to depends on these too.
-func (s *Spec) files() (map[string]string, error) {
+func filesOf(s *spec.Spec) (map[string]string, error) {
 	out := map[string]string{}
 	var errs []error
 	add := func(path, key string) {
 		if path == "" {
 			return
 		}
-		path = s.beside(path, key)
+		path = s.Beside(path, key)
 		if _, ok := out[path]; ok {
 			return
 		}
@@ -90,7 +91,7 @@ func (s *Spec) files() (map[string]string, error) {
 	add(s.Catalogue, "catalogue")
 	add(s.PatternsPath, "patterns")
 	for _, p := range s.Points() {
-		if st, ok := p.Spec.study().(reader); ok {
+		if st, ok := studyOf(p.Spec).(reader); ok {
 			st.files(add)
 		}
 	}
@@ -164,7 +165,7 @@ func CellsMain(ctx context.Context, args []string) error {
 	if got := s.Inventory().SHA256; got != w.Inventory {
 		return fmt.Errorf("the inventory %s is another one on this machine: %s, not %s", s.Inventory().File, got, w.Inventory)
 	}
-	files, err := s.files()
+	files, err := filesOf(s)
 	if err != nil {
 		return err
 	}
@@ -182,12 +183,12 @@ func CellsMain(ctx context.Context, args []string) error {
 			continue
 		}
 		p := points[i%w.Points]
-		if err := p.Spec.study().ready(planned{SpecPoint: p}); err != nil {
-			return fmt.Errorf("%s%w", prefix(p.Labels), err)
+		if err := studyOf(p.Spec).ready(planned{Point: p}); err != nil {
+			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
-		c, err := p.Spec.simulator("sim").simulate(ctx, p.Spec, i/w.Points)
+		c, err := simulatorOf(p.Spec, "sim").simulate(ctx, p.Spec, i/w.Points)
 		if err != nil {
-			return fmt.Errorf("%s%w", prefix(p.Labels), err)
+			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 		if err := writeCell(dir, i, c); err != nil {
 			return err
@@ -223,11 +224,11 @@ func fileSum(path string) (string, error) {
 }
 
 // checkBatch says why an experiment cannot be computed elsewhere.
-func checkBatch(s *Spec, driver string) error {
+func checkBatch(s *spec.Spec, driver string) error {
 	switch {
-	case s.simulator(driver) == nil:
+	case simulatorOf(s, driver) == nil:
 		return fmt.Errorf("%w: a batch system computes simulated [trace], [operations], [service] and [training] only", errors.ErrUnsupported)
-	case s.timed():
+	case s.Timed():
 		return fmt.Errorf("%w: a batch system cannot tell how long placing takes, as other work runs beside it", errors.ErrUnsupported)
 	}
 	return nil
@@ -244,7 +245,7 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *repe
 		return err
 	}
 	s := r.spec
-	files, err := s.files()
+	files, err := filesOf(s)
 	if err != nil {
 		return err
 	}
@@ -339,13 +340,13 @@ func (r *run) takeOver(dir string, w *cellWork) error {
 	from := filepath.Join(r.opt.Resume, cellsDir)
 	old, err := readWork(from)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s has no points to take over", ErrInput, r.opt.Resume)
+		return fmt.Errorf("%w: %s has no points to take over", spec.ErrInput, r.opt.Resume)
 	}
 	if err != nil {
 		return err
 	}
 	if !old.same(w) {
-		return fmt.Errorf("%w: %s is a run of another experiment, or with other files, or by another inabench", ErrInput, r.opt.Resume)
+		return fmt.Errorf("%w: %s is a run of another experiment, or with other files, or by another inabench", spec.ErrInput, r.opt.Resume)
 	}
 	for i := range w.Points * w.Repeats {
 		if err := os.Rename(cellPath(from, i), cellPath(dir, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -66,7 +67,7 @@ func (b *bench) now() time.Duration { return time.Since(b.run.origin) }
 
 // status says what is done, and how long that and what comes after it takes; 0: nobody knows.
 func (b *bench) status(stage string, left time.Duration) {
-	b.run.status(stage, labels(b.Labels), left)
+	b.run.status(stage, spec.Labels(b.Labels), left)
 }
 
 // timing adds the time since it began to what the record says that a stage took.

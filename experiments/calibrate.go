@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -38,7 +39,7 @@ func (r *run) baseline(ctx context.Context, p planned) (Baseline, error) {
 	if b, ok := r.bases[string(key)]; ok {
 		return b, nil
 	}
-	r.status("calibrate", labels(p.Labels), r.left())
+	r.status("calibrate", spec.Labels(p.Labels), r.left())
 	began := time.Now()
 	b, cal, err := calibrate(ctx, r.tb, p.Spec, p.plan, r.rec.Scale)
 	if err != nil {
@@ -52,7 +53,7 @@ func (r *run) baseline(ctx context.Context, p planned) (Baseline, error) {
 
 // calibrate measures, at low load, how long an aggregator stays taken for each job
 // at each switch (T of the NetPack paper, section 4.1) and each job's round trip.
-func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement.Plan, scale results.Scale) (_ Baseline, _ []results.Calibration, err error) {
+func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *placement.Plan, scale results.Scale) (_ Baseline, _ []results.Calibration, err error) {
 	base := Baseline{Holds: map[string]float64{}, RTTs: map[string]float64{}}
 	inv := tb.Inventory()
 	topo := inv.Topology()
@@ -69,7 +70,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 		if j.Collective == placement.Ring || len(j.Tree) == 0 {
 			continue
 		}
-		w, err := s.workload(i, plan, inv, topo, 0, scale)
+		w, err := workloadAt(s, i, plan, inv, topo, 0, scale)
 		if err != nil {
 			return base, nil, err
 		}
@@ -122,7 +123,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *Spec, plan *placement
 	for _, j := range setup.Plan.Jobs {
 		for _, n := range j.Tree {
 			if n.Aggregate {
-				of := at(j.Name, n.Switch)
+				of := spec.AtSwitch(j.Name, n.Switch)
 				keep("T", of, base.Holds, "job_hold_seconds", "job_hold_packets", of)
 			}
 		}
@@ -153,7 +154,7 @@ func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duratio
 // MeasureBaseline brings a testbed up, measures its baseline for the placement of the
 // spec's first point, and what its links really carry, and takes it down. A lab is held
 // meanwhile.
-func MeasureBaseline(ctx context.Context, driver string, s *Spec, hold Holding, progress func(Status)) (cal []results.Calibration, err error) {
+func MeasureBaseline(ctx context.Context, driver string, s *spec.Spec, hold Holding, progress func(Status)) (cal []results.Calibration, err error) {
 	if err := checkDriver(s, driver); err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func MeasureBaseline(ctx context.Context, driver string, s *Spec, hold Holding, 
 	}
 	p := points[0]
 	progress(Status{Stage: "bring up"})
-	scale := emulationScale(s, driver)
+	scale := spec.EmulationScale(s, driver)
 	var held holding
 	if driver == "lab" {
 		if held, err = hold.begin(rand.Text(), s, nil); err != nil {
@@ -199,7 +200,7 @@ func MeasureBaseline(ctx context.Context, driver string, s *Spec, hold Holding, 
 
 // linkRates saturates every host's cable, in both directions, with a stream of one
 // worker to a PS on the next host, and reports what it carried.
-func linkRates(ctx context.Context, tb testbed.Testbed, s *Spec) ([]results.Calibration, error) {
+func linkRates(ctx context.Context, tb testbed.Testbed, s *spec.Spec) ([]results.Calibration, error) {
 	inv := tb.Inventory()
 	topo := inv.Topology()
 	var out []results.Calibration
@@ -226,7 +227,7 @@ func linkRates(ctx context.Context, tb testbed.Testbed, s *Spec) ([]results.Cali
 
 // probe runs a stream that is only limited by the network, and reports the rate of
 // every link on its way up.
-func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s *Spec, job placement.JobPlan) (_ []results.Calibration, err error) {
+func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s *spec.Spec, job placement.JobPlan) (_ []results.Calibration, err error) {
 	frame := frameBits(s.Switch.Lanes)
 	w := testbed.Workload{Job: job, Window: 2048, Control: "fixed"}
 	w.RTO = testbed.RTO(&job, topo, float64(w.Window)*frame)

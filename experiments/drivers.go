@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
@@ -25,31 +26,28 @@ import (
 	"github.com/inabench/inabench/testbed/sim"
 )
 
-// Drivers are the testbeds that an experiment can run on.
-var Drivers = []string{"netns", "sim", "lab"}
-
 // checkDriver reports what an inventory, or this machine, lacks for a driver.
-func checkDriver(s *Spec, driver string) error {
-	if !slices.Contains(Drivers, driver) {
-		return invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
+func checkDriver(s *spec.Spec, driver string) error {
+	if !slices.Contains(spec.Drivers, driver) {
+		return spec.Invalidf("driver %q is not one of %s", driver, strings.Join(spec.Drivers, ", "))
 	}
 	for _, p := range s.Points() {
-		if err := p.Spec.study().supports(driver); err != nil {
-			return fmt.Errorf("%s%w", prefix(p.Labels), err)
+		if err := studyOf(p.Spec).supports(driver); err != nil {
+			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 	}
 	var err error
 	switch {
 	case driver == "lab":
-		for _, sw := range s.inv.Switches {
-			if sw.Kind == inventory.Quantum && !s.kind().foreign {
+		for _, sw := range s.Inventory().Switches {
+			if sw.Kind == inventory.Quantum && !s.Kind().Foreign {
 				return blame.Switch(sw.Name, fmt.Errorf("a %s switch adds up for programs that use SHARP, [[program]], and for no other: %w", sw.Kind, errors.ErrUnsupported))
 			}
 		}
 		if err := checkScripted(s); err != nil {
 			return err
 		}
-		_, err = realab.New(s.inv)
+		_, err = realab.New(s.Inventory())
 	case driver == "netns" && s.Emulation.SSHD == netns.OpenSSH:
 		_, err = netns.FindOpenSSH()
 	}
@@ -61,24 +59,24 @@ func checkDriver(s *Spec, driver string) error {
 
 // checkScripted reports jobs of ours where a switch has a data plane of its own: it forwards
 // unicast at most.
-func checkScripted(s *Spec) error {
-	i := slices.IndexFunc(s.inv.Switches, func(sw inventory.Switch) bool { return sw.Kind == inventory.Scripted })
-	ours := slices.IndexFunc(s.Jobs, func(j Job) bool { return j.Collective != "ring" })
+func checkScripted(s *spec.Spec) error {
+	i := slices.IndexFunc(s.Inventory().Switches, func(sw inventory.Switch) bool { return sw.Kind == inventory.Scripted })
+	ours := slices.IndexFunc(s.Jobs, func(j spec.Job) bool { return j.Collective != "ring" })
 	if i < 0 || ours < 0 {
 		return nil
 	}
-	return blame.Switch(s.inv.Switches[i].Name, fmt.Errorf("it is driven by a script, which knows nothing of the packets of job %s; use [[program]], or collective = \"ring\": %w", s.Jobs[ours].Name, errors.ErrUnsupported))
+	return blame.Switch(s.Inventory().Switches[i].Name, fmt.Errorf("it is driven by a script, which knows nothing of the packets of job %s; use [[program]], or collective = \"ring\": %w", s.Jobs[ours].Name, errors.ErrUnsupported))
 }
 
 // checkSwitches reports points that want switches which are not here, or of them what they
 // cannot do.
-func checkSwitches(s *Spec) error {
+func checkSwitches(s *spec.Spec) error {
 	for _, p := range s.Points() {
 		if p.Spec.Emulation.Switch != netns.BMv2 {
 			continue
 		}
-		if p.Spec.kind().trees {
-			return fmt.Errorf("%sexclusive trees in switches that are BMv2: %w: its program has none; use emulation.switch = \"soft\"", prefix(p.Labels), errors.ErrUnsupported)
+		if p.Spec.Kind().Trees {
+			return fmt.Errorf("%sexclusive trees in switches that are BMv2: %w: its program has none; use emulation.switch = \"soft\"", spec.Prefix(p.Labels), errors.ErrUnsupported)
 		}
 		if _, err := netns.FindBMv2(); err != nil {
 			return err
@@ -99,11 +97,11 @@ const (
 )
 
 // openTestbed brings up a testbed for a spec. One that others use is held.
-func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pcap string, held holding, slow *Slow) (testbed.Testbed, error) {
+func openTestbed(ctx context.Context, driver string, s *spec.Spec, key fabricKey, pcap string, held holding, slow *Slow) (testbed.Testbed, error) {
 	interval := max(20*time.Millisecond, time.Duration(s.Measure.Interval))
 	switch driver {
 	case "sim":
-		return sim.Open(built(s.inv, key), sim.Options{Seed: s.Measure.Seed})
+		return sim.Open(built(s.Inventory(), key), sim.Options{Seed: s.Measure.Seed})
 	case "netns":
 		queue := "fifo"
 		switch key.queue {
@@ -112,8 +110,8 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 		case "flows":
 			queue = "drr-flow"
 		}
-		f, err := netns.Up(ctx, built(s.inv, key), netns.Options{
-			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload, Paced: !s.kind().foreign, Serial: s.kind().foreign,
+		f, err := netns.Up(ctx, built(s.Inventory(), key), netns.Options{
+			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload, Paced: !s.Kind().Foreign, Serial: s.Kind().Foreign,
 			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.beat, Slow: slow.links(),
 		})
 		if err != nil {
@@ -127,22 +125,22 @@ func openTestbed(ctx context.Context, driver string, s *Spec, key fabricKey, pca
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(f.Inventory()),
 				SuperFrames: s.Emulation.Offload, Pace: testbed.Pace{Within: startsWithin, Rest: rest / 2, Wake: wakes, Trip: trips},
 			},
-			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees, Preflight: s.preflight(preflight.OnEmulation),
+			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees, Preflight: preflightOf(s, preflight.OnEmulation),
 		})
 	case "lab":
-		f, err := realab.New(s.inv)
+		f, err := realab.New(s.Inventory())
 		if err != nil {
 			return nil, err
 		}
 		return remote.Open(ctx, remote.Options{
 			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Interval: interval, Readers: true,
-			Shared: true, Run: held.run, Hold: held.hold, Use: held.use, Preflight: s.preflight(nil),
+			Shared: true, Run: held.run, Hold: held.hold, Use: held.use, Preflight: preflightOf(s, nil),
 			Capabilities: testbed.Capabilities{
-				Sums: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(s.inv),
+				Sums: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(s.Inventory()),
 			},
 		})
 	}
-	return nil, invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
+	return nil, spec.Invalidf("driver %q is not one of %s", driver, strings.Join(spec.Drivers, ", "))
 }
 
 // built is the inventory with the queues and rates that the experiment wants.

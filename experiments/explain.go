@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
@@ -95,7 +96,7 @@ func (r Rate) MarshalJSON() ([]byte, error) {
 
 // PlaceJobs places jobs as one batch, by a policy that a spec can name.
 func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
-	p, err := policy(name, titan.Options{})
+	p, err := spec.Policy(name, titan.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed
 
 // Rule is by what a policy that a spec can name chooses servers; empty for others.
 func Rule(name string) string {
-	p, err := policy(name, titan.Options{})
+	p, err := spec.Policy(name, titan.Options{})
 	if err != nil {
 		return ""
 	}
@@ -255,11 +256,11 @@ func choice(c netpack.Choice, inv *inventory.Inventory) Choice {
 // Explain adds to the plan of every point why its jobs are where they are.
 func (p *SavedPlan) Explain() error {
 	for i, pt := range p.spec.Points() {
-		if _, ok := pt.Spec.study().(placer); !ok {
+		if _, ok := studyOf(pt.Spec).(placer); !ok {
 			p.Points[i].Why = &Why{Policy: pt.Spec.Placement.Policy, Rule: Rule(pt.Spec.Placement.Policy)}
 			continue
 		}
-		placed, err := PlaceJobs(pt.Spec.Placement.Policy, pt.Spec.inv, pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
+		placed, err := PlaceJobs(pt.Spec.Placement.Policy, pt.Spec.Inventory(), pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/policytest"
 	"github.com/inabench/inabench/results"
@@ -28,7 +29,7 @@ func TestPlaceJobs(t *testing.T) {
 		{ID: 3, Name: "C", Hosts: names[:1], Collective: placement.INA},
 		{ID: 4, Name: "D", GPUs: 3, Collective: placement.INA},
 	}
-	for _, p := range Policies() {
+	for _, p := range spec.Policies() {
 		want, err := p.Place(inv, jobs, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/online"
 	"github.com/inabench/inabench/experiments/predictor"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -16,75 +17,18 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// Predictor is a simulator of one's own, which predicts beside the built-in models; see package
-// predictor. It runs in the experiment's folder.
-type Predictor struct {
-	Name    string             `toml:"name" default:"external"` // letters, digits, '_' and '-'
-	Command []string           `toml:"command,required"`
-	Timeout inventory.Duration `toml:"timeout" default:"1m"` // for one point
-}
-
-// reserved are names that mean something else where a predictor is named.
-func reserved() []string { return append(slices.Clone(predictors), "value", replayed) }
-
-// CheckPredictor reports names that a predictor cannot have, and commands that are none. The
-// error wraps ErrInput.
-func CheckPredictor(p predictor.Predictor) error {
-	switch {
-	case !jobName.MatchString(p.Name):
-		return invalidf("predictor %q: a name has letters, digits, '_' and '-'", p.Name)
-	case slices.Contains(reserved(), p.Name), slices.Contains(Drivers, p.Name):
-		return invalidf("predictor %q: the name means something else here", p.Name)
-	case len(p.Command) == 0 || p.Command[0] == "":
-		return invalidf("predictor %s: no command", p.Name)
-	}
-	return nil
-}
-
-func (c *checker) predictor() {
-	p := c.s.Predictor
-	if p == nil {
-		return
-	}
-	positive(c, "predictor.timeout", p.Timeout)
-	if err := c.s.askable(); err != nil && !c.reported("predictor") {
-		c.Problemf("predictor", "take it out: what predicts these figures is the simulator, --on sim", "%v", err)
-	}
-	switch {
-	case c.Has("predictor.command") && (len(p.Command) == 0 || p.Command[0] == "") && !c.reported("predictor.command"):
-		c.Problemf("predictor.command", `write command = ["python3", "sim.py"]`, "empty command")
-	case len(p.Command) > 0 && !c.reported("predictor.name"):
-		if err := CheckPredictor(predictor.Predictor{Name: p.Name, Command: p.Command}); err != nil {
-			at := "predictor.name"
-			if !c.Has(at) {
-				at = "predictor"
-			}
-			c.Problemf(at, "", "%v", err)
-		}
-	}
-}
-
-// askable is an error if external predictors can say nothing of an experiment: what they are told
-// has no words for it.
-func (s *Spec) askable() error {
-	if k := s.kind(); k.mute {
-		return fmt.Errorf("external predictors are told of [[job]] tables, and of a [trace] that ran on a testbed; not of %v", k)
-	}
-	return nil
-}
-
 // externals are the predictors of the spec and the run's own.
-func (s *Spec) externals(more []predictor.Predictor) ([]predictor.Predictor, error) {
+func externals(s *spec.Spec, more []predictor.Predictor) ([]predictor.Predictor, error) {
 	var out []predictor.Predictor
 	if p := s.Predictor; p != nil {
 		out = append(out, predictor.Predictor{Name: p.Name, Command: p.Command, Dir: filepath.Dir(s.File), Timeout: time.Duration(p.Timeout)})
 	}
 	for _, p := range more {
-		if err := CheckPredictor(p); err != nil {
+		if err := spec.CheckPredictor(p); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(out, func(o predictor.Predictor) bool { return o.Name == p.Name }) {
-			return nil, invalidf("two predictors are called %s", p.Name)
+			return nil, spec.Invalidf("two predictors are called %s", p.Name)
 		}
 		out = append(out, p)
 	}
@@ -95,15 +39,15 @@ func (s *Spec) externals(more []predictor.Predictor) ([]predictor.Predictor, err
 // work is found before anything is measured.
 func (r *run) rehearse(ctx context.Context) error {
 	var err error
-	if r.external, err = r.spec.externals(r.opt.Predictors); err != nil || len(r.external) == 0 {
+	if r.external, err = externals(r.spec, r.opt.Predictors); err != nil || len(r.external) == 0 {
 		return err
 	}
 	p := r.points[0]
-	if err := r.spec.askable(); err != nil {
-		return invalid{tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err)}
+	if err := r.spec.Askable(); err != nil {
+		return spec.Invalid(tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err))
 	}
 	switch {
-	case p.Spec.simulator(r.opt.Driver) != nil:
+	case simulatorOf(p.Spec, r.opt.Driver) != nil:
 		r.external = nil
 		r.warn("external predictors were not asked: of a trace they are told what ran on a testbed")
 		return nil
@@ -116,49 +60,49 @@ func (r *run) rehearse(ctx context.Context) error {
 	}
 	for _, x := range r.external {
 		if _, err := x.Predict(ctx, req); err != nil {
-			return invalid{err}
+			return spec.Invalid(err)
 		}
 	}
 	return nil
 }
 
 // before is what predictors are told of a point before it runs, in the lab's units.
-func before(s *Spec, p planned) (*predictor.Request, error) {
-	inv := p.Spec.inv
-	setup, err := p.Spec.setup(p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+func before(s *spec.Spec, p planned) (*predictor.Request, error) {
+	inv := p.Spec.Inventory()
+	setup, err := setupOf(p.Spec, p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
 		return nil, err
 	}
 	var phases []results.Phase
-	for _, sp := range p.Spec.timeline().spans() {
+	for _, sp := range timelineOf(p.Spec).spans() {
 		phases = append(phases, results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs})
 	}
-	return request(s, p, inv, setup, Baseline{}, 0, phases, p.Spec.timeline().end().Seconds())
+	return request(s, p, inv, setup, Baseline{}, 0, phases, timelineOf(p.Spec).end().Seconds())
 }
 
 // Ask adds what the experiment's external predictor and these others say to a plan that NewPlan made.
 // The error wraps ErrInput if one cannot be asked, or fails.
 func (p *SavedPlan) Ask(ctx context.Context, more []predictor.Predictor) error {
-	all, err := p.spec.externals(more)
+	all, err := externals(p.spec, more)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	if err := p.spec.askable(); err != nil {
-		return invalid{tomlfile.WithHint("leave --predictor out", "%v", err)}
+	if err := p.spec.Askable(); err != nil {
+		return spec.Invalid(tomlfile.WithHint("leave --predictor out", "%v", err))
 	}
 	for i, pt := range p.planned {
 		req, err := before(p.spec, pt)
 		if err != nil {
-			return fmt.Errorf("%s%w", prefix(pt.Labels), err)
+			return fmt.Errorf("%s%w", spec.Prefix(pt.Labels), err)
 		}
 		for _, x := range all {
 			a, err := x.Predict(ctx, req)
 			if err != nil {
-				return invalid{fmt.Errorf("%s%w", prefix(pt.Labels), err)}
+				return spec.Invalid(fmt.Errorf("%s%w", spec.Prefix(pt.Labels), err))
 			}
 			for k := range a.Phases {
 				ph := &p.Points[i].Phases[k]
-				ph.External = append(ph.External, answered(x.Name, &a.Phases[k], pt.Spec.inv.Topology().Links)...)
+				ph.External = append(ph.External, answered(x.Name, &a.Phases[k], pt.Spec.Inventory().Topology().Links)...)
 			}
 		}
 	}
@@ -189,12 +133,12 @@ func (r *run) ask(ctx context.Context, p planned, repeat int, setup testbed.Setu
 func (r *run) predictWith(ctx context.Context, p planned, req *predictor.Request, inv *inventory.Inventory, phases []results.Phase, whole *results.Phase) {
 	links := inv.Topology().Links
 	for _, x := range r.external {
-		r.status("predict", labels(p.Labels), 0)
+		r.status("predict", spec.Labels(p.Labels), 0)
 		began := time.Now()
 		a, err := x.Predict(ctx, req)
 		r.timing("predict", began)
 		if err != nil {
-			r.warn(prefix(p.Labels) + err.Error())
+			r.warn(spec.Prefix(p.Labels) + err.Error())
 			continue
 		}
 		for i := range a.Phases {
@@ -227,7 +171,7 @@ func answered(name string, a *predictor.PhaseAnswer, links []inventory.DirectedL
 			out = append(out, said(name, "wire_rate", j.Name, *j.WireRate, j.Bottleneck))
 		}
 		for _, s := range j.Shares {
-			out = append(out, said(name, "share", at(j.Name, s.Switch), *s.Share, j.Bottleneck))
+			out = append(out, said(name, "share", spec.AtSwitch(j.Name, s.Switch), *s.Share, j.Bottleneck))
 		}
 	}
 	if len(goodputs) > 1 {
@@ -247,7 +191,7 @@ func answered(name string, a *predictor.PhaseAnswer, links []inventory.DirectedL
 }
 
 // request is what predictors are told of a point. inv, setup and base are in the testbed's units.
-func request(s *Spec, p planned, inv *inventory.Inventory, setup testbed.Setup, base Baseline, repeat int, phases []results.Phase, duration float64) (*predictor.Request, error) {
+func request(s *spec.Spec, p planned, inv *inventory.Inventory, setup testbed.Setup, base Baseline, repeat int, phases []results.Phase, duration float64) (*predictor.Request, error) {
 	req, err := network(s, p, inv, setup.Settings, repeat, duration)
 	if err != nil {
 		return nil, err
@@ -279,7 +223,7 @@ func request(s *Spec, p planned, inv *inventory.Inventory, setup testbed.Setup, 
 }
 
 // network is a request without jobs.
-func network(s *Spec, p planned, inv *inventory.Inventory, set testbed.Settings, repeat int, duration float64) (*predictor.Request, error) {
+func network(s *spec.Spec, p planned, inv *inventory.Inventory, set testbed.Settings, repeat int, duration float64) (*predictor.Request, error) {
 	frame := int(frameBits(set.Lanes) / 8)
 	req := &predictor.Request{
 		Schema: predictor.Schema, Experiment: s.Name, Point: slices.Clone(p.Labels), Repeat: repeat, Seed: set.Seed, Duration: duration,

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments/predictor"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -20,15 +21,15 @@ import (
 
 // asked is what predictors are told of a point before it runs, with what the built-in models
 // say of each phase.
-func asked(t *testing.T, s *Spec, p planned) (*predictor.Request, [][]*placement.Prediction) {
+func asked(t *testing.T, s *spec.Spec, p planned) (*predictor.Request, [][]*placement.Prediction) {
 	t.Helper()
-	setup, err := p.Spec.setup(p.plan, p.Spec.inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	setup, err := setupOf(p.Spec, p.plan, p.Spec.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var said [][]*placement.Prediction
-	for _, sp := range p.Spec.timeline().spans() {
-		all, err := predict(p.Spec.inv, setup, Baseline{}, sp.jobs, predictors)
+	for _, sp := range timelineOf(p.Spec).spans() {
+		all, err := predict(p.Spec.Inventory(), setup, Baseline{}, sp.jobs, spec.Predictors)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +79,7 @@ func TestMaxMin(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i, models := range said {
-					occupancy := models[slices.Index(predictors, placement.Occupancy)]
+					occupancy := models[slices.Index(spec.Predictors, placement.Occupancy)]
 					for k, j := range a.Phases[i].Jobs {
 						want := occupancy.Jobs[k]
 						if queues := strings.Contains(want.Bottleneck, "->"); queues && slices.ContainsFunc(want.Shares, func(s placement.SharePrediction) bool { return s.Share < 1-1e-9 }) {
@@ -158,7 +159,7 @@ reason = "built-in models say nothing of it"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.externals([]predictor.Predictor{{Name: "external", Command: []string{"y"}}}); err == nil || !strings.Contains(err.Error(), "two predictors") {
+	if _, err := externals(s, []predictor.Predictor{{Name: "external", Command: []string{"y"}}}); err == nil || !strings.Contains(err.Error(), "two predictors") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -175,8 +176,8 @@ func TestPredictorOfStudies(t *testing.T) {
 		}
 		s, err := Parse(c.file, append(text, "\n[predictor]\ncommand = [\"x\"]\n"...), nil)
 		if c.table == "" {
-			if err != nil || s.askable() != nil {
-				t.Errorf("%s: %v, %v", c.file, err, s.askable())
+			if err != nil || s.Askable() != nil {
+				t.Errorf("%s: %v, %v", c.file, err, s.Askable())
 			}
 			continue
 		}
@@ -215,7 +216,7 @@ func TestPlanAsks(t *testing.T) {
 			}
 		}
 	}
-	if err := plan.Ask(t.Context(), []predictor.Predictor{{Name: "mine", Command: []string{"false"}}}); !errors.Is(err, ErrInput) {
+	if err := plan.Ask(t.Context(), []predictor.Predictor{{Name: "mine", Command: []string{"false"}}}); !errors.Is(err, spec.ErrInput) {
 		t.Errorf("one that fails: %v", err)
 	}
 }
@@ -236,7 +237,7 @@ func TestPredictorFails(t *testing.T) {
 		return rec, err
 	}
 	var begin *BeginError
-	if rec, err := run("exit 1"); rec != nil || !errors.As(err, &begin) || !errors.Is(err, ErrInput) {
+	if rec, err := run("exit 1"); rec != nil || !errors.As(err, &begin) || !errors.Is(err, spec.ErrInput) {
 		t.Errorf("record %v, error %v", rec, err)
 	}
 	rec, err := run(`test -f asked && { echo broken >&2; exit 1; }; touch asked; printf '{"schema": 1, "jct": [{"job": "A", "seconds": 1}]}'`)

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 )
 
@@ -33,7 +34,7 @@ func TestHintsNameKeys(t *testing.T) {
 				continue
 			}
 			seen++
-			table, ok := field(reflect.TypeFor[Spec](), m[1])
+			table, ok := field(reflect.TypeFor[spec.Spec](), m[1])
 			if ok {
 				_, ok = field(table, m[2])
 			}

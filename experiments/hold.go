@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
@@ -29,7 +30,7 @@ type holding struct {
 }
 
 // begin opens the journal of a run that is about to change a lab.
-func (h Holding) begin(run string, s *Spec, use []string) (holding, error) {
+func (h Holding) begin(run string, s *spec.Spec, use []string) (holding, error) {
 	h.Reason = cmp.Or(h.Reason, s.Name)
 	h.Owner = cmp.Or(h.Owner, remote.Owner())
 	dir := h.Journals
@@ -39,14 +40,14 @@ func (h Holding) begin(run string, s *Spec, use []string) (holding, error) {
 			return holding{}, err
 		}
 	}
-	file, err := filepath.Abs(s.inv.File)
+	file, err := filepath.Abs(s.Inventory().File)
 	if err != nil {
 		return holding{}, err
 	}
 	here, _ := os.Hostname() // it is for people
 	h.Journal, err = journal.Open(dir, journal.Header{
 		Run: run, Owner: h.Owner, Reason: h.Reason, Host: here, PID: os.Getpid(), Began: time.Now().UTC(),
-		File: file, Inventory: s.inv.Text,
+		File: file, Inventory: s.Inventory().Text,
 	})
 	return holding{h.Hold, run, use}, err
 }
@@ -56,8 +57,8 @@ func (h Holding) begin(run string, s *Spec, use []string) (holding, error) {
 func touched(points []planned, inv *inventory.Inventory) []string {
 	var use []string
 	for _, p := range points {
-		st, ok := p.Spec.study().(settled)
-		if !ok || p.Spec.inv.SHA256 != inv.SHA256 {
+		st, ok := studyOf(p.Spec).(settled)
+		if !ok || p.Spec.Inventory().SHA256 != inv.SHA256 {
 			return nil
 		}
 		hosts, switches := st.uses(p, inv)

@@ -114,7 +114,7 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 		for _, c := range h.Idle {
 			if n, _ := in.growth(from, over, c); h.Inside {
 				sent -= n
-			} else if in.spec.reallocates() || in.spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
+			} else if in.spec.Reallocates() || in.spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
 				spared += n
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -32,7 +33,7 @@ const (
 )
 
 // integrity looks at one point of which everything has been read.
-func (r *run) integrity(s *Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
+func (r *run) integrity(s *spec.Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
 	caps := r.tb.Capabilities()
 	in := inspection{spec: s, inv: r.tb.Inventory(), setup: setup, base: base, obs: obs, caps: caps, damaged: len(s.LinkStates) > 0 || r.overflows(setup, base, obs)}
 	out := append(in.progress(), heldUp(point.Health)...)
@@ -75,7 +76,7 @@ func (b *bench) whole(point *results.Point) []results.Finding {
 		spec: b.Spec, inv: inv, caps: caps, setup: testbed.Setup{Plan: &b.placed.plan}, names: b.placed.names, begun: b.placed.begun, beside: b.placed.beside,
 		obs: observation{summaries: point.Jobs, samples: b.placed.inOrder()},
 	}
-	if b.Spec.kind().leaving { // jobs that leave before their end compare nothing: somebody must have
+	if b.Spec.Kind().Leaving { // jobs that leave before their end compare nothing: somebody must have
 		in.obs.summaries = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
 		if len(in.obs.summaries) == 0 {
 			in.obs.summaries = point.Jobs
@@ -142,11 +143,11 @@ func broken(err error) []results.Finding {
 
 // missed finds phases that were planned and not measured, where the plan says when all of them end.
 func (in *inspection) missed() (out []results.Finding) {
-	if slices.ContainsFunc(in.spec.Jobs, func(j Job) bool { return j.Iterations > 0 }) {
+	if slices.ContainsFunc(in.spec.Jobs, func(j spec.Job) bool { return j.Iterations > 0 }) {
 		return nil
 	}
 	seen := in.obs.timeline.spans()
-	for i, sp := range in.spec.timeline().spans() {
+	for i, sp := range timelineOf(in.spec).spans() {
 		if len(seen) > 0 && slices.Equal(seen[0].jobs, sp.jobs) {
 			seen = seen[1:]
 			continue
@@ -161,11 +162,11 @@ func (in *inspection) missed() (out []results.Finding) {
 // unmeasured finds jobs that send and are in no phase, though something is expected of what they do in one.
 func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
 	expected := func(job string) string {
-		spec, ok := in.spec.Job(job)
+		asked, ok := in.spec.Job(job)
 		for _, e := range in.spec.Expectations() {
-			m := jobMetrics[e.Metric]
-			here := ok && e.Gate && slices.Contains(inPhase, e.Metric) && m.by(spec, false) && results.Labelled(labels, e.Points)
-			if here && slices.ContainsFunc(m.subjects(job, newLab(in.inv)), func(of string) bool { return results.Glob(e.Of, of) }) {
+			m := spec.JobMetrics[e.Metric]
+			here := ok && e.Gate && slices.Contains(spec.InPhase, e.Metric) && m.By(asked, false) && results.Labelled(labels, e.Points)
+			if here && slices.ContainsFunc(m.Subjects(job, spec.NewLab(in.inv)), func(of string) bool { return results.Glob(e.Of, of) }) {
 				return e.Name
 			}
 		}
@@ -216,7 +217,7 @@ func (in *inspection) whole() results.Finding {
 
 // inspection is what is looked at.
 type inspection struct {
-	spec    *Spec
+	spec    *spec.Spec
 	inv     *inventory.Inventory
 	setup   testbed.Setup
 	base    Baseline
@@ -273,7 +274,7 @@ func (in *inspection) patience(j placement.JobPlan, running []string, length flo
 	if in.damaged || w.Control == "aimd" { // packets are lost on purpose, and waiting for a resend doubles each time
 		limit = max(limit, 100*w.RTO.Seconds()) // six times at the longest timeout, of 16 RTO
 	}
-	if in.spec.reallocates() { // who comes in between waits for the next period, and then for its turn
+	if in.spec.Reallocates() { // who comes in between waits for the next period, and then for its turn
 		limit = max(limit, (1+in.turn(j, running))*time.Duration(in.spec.Switch.Reallocate).Seconds())
 	}
 	return limit
@@ -679,7 +680,7 @@ const claimed = 0.04
 // and neither: there it follows from what the switch says that it sent on as it was, of which one
 // of each PSN had to be.
 func (in *inspection) says(w results.Window, j placement.JobPlan, node int, seen share) (results.Figure, error) {
-	of := at(j.Name, j.Tree[node].Switch)
+	of := spec.AtSwitch(j.Name, j.Tree[node].Switch)
 	granted, denied := in.counter("job_granted_packets", of), in.counter("job_denied_packets", of)
 	if !j.AboveSums(j.Tree[node].Switch) {
 		return results.Ratio(w, granted, results.Sum(granted, denied))
@@ -707,16 +708,16 @@ func (in *inspection) claims() []results.Finding {
 				if !ok {
 					continue
 				}
-				granted, denied := in.counter("job_granted_packets", at(j.Name, sw)), in.counter("job_denied_packets", at(j.Name, sw))
+				granted, denied := in.counter("job_granted_packets", spec.AtSwitch(j.Name, sw)), in.counter("job_denied_packets", spec.AtSwitch(j.Name, sw))
 				says, err := in.says(w, j, i, seen)
 				got, gerr := seen.of(w)
 				var resends results.Figure
 				var rerr error
-				if r := in.counter("job_resends_packets", at(j.Name, sw)); len(r.T) > 0 { // a model has none
+				if r := in.counter("job_resends_packets", spec.AtSwitch(j.Name, sw)); len(r.T) > 0 { // a model has none
 					resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
 				}
 				if errors.Is(err, results.ErrCounterFell) {
-					out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: at(j.Name, sw), Outcome: results.Inconclusive,
+					out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
 						What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
 				}
 				if err != nil || gerr != nil || rerr != nil {
@@ -736,7 +737,7 @@ func (in *inspection) claims() []results.Finding {
 				if gap <= claimed+noise+2*resends.Value {
 					continue
 				}
-				out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: at(j.Name, sw), Outcome: results.Fail,
+				out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
 					What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, results.Quantity(says.Value, "1"), j.Name, seen.by, results.Quantity(got.Value, "1"))})
 			}
 		}

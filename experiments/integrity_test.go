@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -35,7 +36,7 @@ func seen(rates map[string]func(t float64) float64, until map[string]float64) *i
 	}
 	zero := []string{"job_denied_packets", "job_resends_packets", "worker_sum_errors", "worker_resends", "worker_duplicates"}
 	in := &inspection{
-		spec: &Spec{Jobs: []Job{{Name: "A"}}, Switch: Switch{Lanes: 240}},
+		spec: &spec.Spec{Jobs: []spec.Job{{Name: "A"}}, Switch: spec.Switch{Lanes: 240}},
 		setup: testbed.Setup{
 			Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A", Collective: placement.INA, PS: "h3",
 				Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}},
@@ -388,7 +389,7 @@ func TestCoverageOfDoubt(t *testing.T) {
 
 // Studies have no plan: who was wrong is not known then, and that somebody was is.
 func TestIntegrityWithoutPlan(t *testing.T) {
-	in := &inspection{spec: &Spec{}, caps: testbed.Capabilities{Sums: true}, obs: observation{summaries: []results.JobSummary{
+	in := &inspection{spec: &spec.Spec{}, caps: testbed.Capabilities{Sums: true}, obs: observation{summaries: []results.JobSummary{
 		{Job: "A", Workers: 2, SumsChecked: 100, SumErrors: 3, Asked: 5, Iterations: 4}, {Job: "B", Workers: 2},
 	}}}
 	codes := map[string]int{}
@@ -407,13 +408,13 @@ func TestWrongSumFails(t *testing.T) {
 		"two-racks.toml": nil, "waterfill.toml": nil, "cables.toml": nil,
 		"addressing-shared.toml": {"switch.addressing=hash"}, "addressing-atp.toml": {"sweep.0.values=[0.25, 0.5]", "sweep.1.values=[8.0, 4.0]"},
 	} {
-		spec := loadCell(t, file, sets)
-		if slices.ContainsFunc(spec.Expects, func(e Expect) bool { return e.Metric == "sum_errors" }) {
+		s := loadCell(t, file, sets)
+		if slices.ContainsFunc(s.Expects, func(e spec.Expect) bool { return e.Metric == "sum_errors" }) {
 			t.Errorf("%s expects something about sums", file)
 		}
-		rec := simulated(t, spec)
+		rec := simulated(t, s)
 		for wrong, want := range []results.Outcome{results.Pass, results.Fail} {
-			in := inspection{spec: spec, caps: testbed.Capabilities{Sums: true}}
+			in := inspection{spec: s, caps: testbed.Capabilities{Sums: true}}
 			for _, j := range rec.Points[0].Jobs {
 				j.SumsChecked = 1000
 				in.obs.summaries = append(in.obs.summaries, j)

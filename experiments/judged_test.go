@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/inabench/inabench/experiments/spec"
 )
 
 // TestShippedAreJudged: every experiment that ships, and its small version, has an expectation
@@ -18,7 +20,7 @@ func TestShippedAreJudged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		quick, _ := Quick(file, text)
+		quick, _ := spec.Quick(file, text)
 		for name, sets := range map[string][]string{"whole": nil, "quick": quick} {
 			spec, err := Load(file, sets...)
 			if err != nil {

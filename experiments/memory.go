@@ -13,9 +13,6 @@ import (
 // memory is reallocated: with less, jobs take turns.
 const leastWindow = 4
 
-// reallocates says whether the memory of synchronous jobs changes hands while they run.
-func (s *Spec) reallocates() bool { return s.Switch.Mode == "synchronous" && s.Switch.Reallocate > 0 }
-
 // divide is the memory of the jobs that are there in one period of reallocation; those
 // of the plan that are not have none.
 func divide(inv *inventory.Inventory, setup testbed.Setup, active func(job string) bool, round int) map[string]placement.Grant {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/mina"
@@ -83,9 +84,9 @@ var (
 	operationKeys = []string{"jobs", "histogram", "models", "steps"}
 )
 
-// check implements study.
-func (o *Operations) check(c *checker) {
-	if c.s.Clos == nil && !c.Has("inventory") {
+// Check implements study.
+func (o *Operations) Check(c *spec.Checker) {
+	if c.Spec.Clos == nil && !c.Has("inventory") {
 		c.KeyProblemf("operations", "add [clos]", "trees are built on a fat-tree of several layers")
 	}
 	given := 0
@@ -107,36 +108,36 @@ func (o *Operations) check(c *checker) {
 			c.Problemf("operations."+key, "", "%s is about jobs that are drawn", key)
 		}
 	}
-	positive(c, "operations.jobs", o.Jobs)
-	positive(c, "operations.load", o.Load)
-	positive(c, "operations.share", o.Share)
-	positive(c, "operations.maintenance", o.Maintenance)
-	positive(c, "operations.bandwidth", o.Bandwidth)
-	positive(c, "operations.gpu_speed", o.GPUSpeed)
-	if o.Ratio < 1 && !c.reported("operations.ratio") {
+	spec.Positive(c, "operations.jobs", o.Jobs)
+	spec.Positive(c, "operations.load", o.Load)
+	spec.Positive(c, "operations.share", o.Share)
+	spec.Positive(c, "operations.maintenance", o.Maintenance)
+	spec.Positive(c, "operations.bandwidth", o.Bandwidth)
+	spec.Positive(c, "operations.gpu_speed", o.GPUSpeed)
+	if o.Ratio < 1 && !c.Reported("operations.ratio") {
 		c.Problemf("operations.ratio", "", "ratio must be at least 1: with INA an operation is not slower")
 	}
-	if (o.Alpha < 0 || o.Alpha > 4) && !c.reported("operations.alpha") {
+	if (o.Alpha < 0 || o.Alpha > 4) && !c.Reported("operations.alpha") {
 		c.Problemf("operations.alpha", "", "alpha must be 0 to 4")
 	}
-	if o.Candidates < 0 && !c.reported("operations.candidates") {
+	if o.Candidates < 0 && !c.Reported("operations.candidates") {
 		c.Problemf("operations.candidates", "", "candidates must be 0, for all, or more")
 	}
-	if s := o.Steps; len(s) > 0 && (len(s) != 2 || s[0] < 1 || s[1] < s[0]) && !c.reported("operations.steps") {
+	if s := o.Steps; len(s) > 0 && (len(s) != 2 || s[0] < 1 || s[1] < s[0]) && !c.Reported("operations.steps") {
 		c.Problemf("operations.steps", "write steps = [10, 100]", "steps are from a number to one that is not smaller")
 	}
 	o.modules(c)
-	c.enum("operations.placement", o.Placement, hostPolicies...)
-	c.enum("operations.trees", o.Trees, treeBuilders...)
-	c.enum("operations.groups", o.Groups, groupings...)
-	c.enum("operations.score", o.Score, "jobs", "hosts")
-	c.enum("operations.sharing", o.Sharing, sharingRules...)
-	if _, ok := workload.BuiltinHistograms().Lookup(o.Histogram); !ok && !c.reported("operations.histogram") {
+	c.Enum("operations.placement", o.Placement, hostPolicies...)
+	c.Enum("operations.trees", o.Trees, treeBuilders...)
+	c.Enum("operations.groups", o.Groups, groupings...)
+	c.Enum("operations.score", o.Score, "jobs", "hosts")
+	c.Enum("operations.sharing", o.Sharing, sharingRules...)
+	if _, ok := workload.BuiltinHistograms().Lookup(o.Histogram); !ok && !c.Reported("operations.histogram") {
 		c.Problemf("operations.histogram", tomlfile.OneOf(o.Histogram, workload.BuiltinHistograms().Names()), "no histogram %q", o.Histogram)
 	}
-	patterns := c.s.patterns
+	patterns := c.Spec.Patterns()
 	model := func(at, name string) {
-		if _, ok := patterns.Lookup(name, o.Batch); !ok && !c.reported(at) {
+		if _, ok := patterns.Lookup(name, o.Batch); !ok && !c.Reported(at) {
 			c.Problemf(at, tomlfile.OneOf(name, patterns.Models(o.Batch)), "nobody knows the pattern of %q at batch %d", name, o.Batch)
 		}
 	}
@@ -152,17 +153,17 @@ func (o *Operations) check(c *checker) {
 		switch first, dup := names[j.Name]; {
 		case dup:
 			c.KeyProblemf(j.At, "first at "+c.Pos(first).String(), "duplicate job %q", j.Name)
-		case !jobName.MatchString(j.Name):
+		case !spec.JobName.MatchString(j.Name):
 			c.Problemf(j.At+".name", "letters, digits, '_' and '-'", "%q is not a job name", j.Name)
 		}
 		names[j.Name] = j.At
 		if c.Has(j.At + ".model") {
 			model(j.At+".model", j.Model)
 		}
-		positive(c, j.At+".steps", j.Steps)
-		positive(c, j.At+".hosts", j.Hosts)
-		if c.lab != nil && j.Hosts > len(c.lab.hosts) && !c.reported(j.At+".hosts") {
-			c.Problemf(j.At+".hosts", "", "%d hosts, and there are %d", j.Hosts, len(c.lab.hosts))
+		spec.Positive(c, j.At+".steps", j.Steps)
+		spec.Positive(c, j.At+".hosts", j.Hosts)
+		if c.Lab != nil && j.Hosts > len(c.Lab.Hosts) && !c.Reported(j.At+".hosts") {
+			c.Problemf(j.At+".hosts", "", "%d hosts, and there are %d", j.Hosts, len(c.Lab.Hosts))
 		}
 	}
 	if len(o.Models) == 0 && !slices.Contains(patterns.Models(o.Batch), "vit-large") && !c.Has("operations.job") && !c.Has("operations.from") {
@@ -184,7 +185,7 @@ func (o *Operations) supports(driver string) error {
 }
 
 // modules turns parts of MINA off.
-func (o *Operations) modules(c *checker) {
+func (o *Operations) modules(c *spec.Checker) {
 	if !c.Has("operations.modules") {
 		return
 	}
@@ -210,31 +211,31 @@ func (o *Operations) modules(c *checker) {
 	}
 }
 
-var operationMetrics = measurables{}.
-	add("job", "jct step_time sum_errors").
-	add(results.Cluster, "avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time makespan launch_time decision_time "+
+var operationMetrics = spec.Measurables{}.
+	Add("job", "jct step_time sum_errors").
+	Add(results.Cluster, "avg_jct avg_jct_none avg_jct_all placement_time tree_time avg_step_time makespan launch_time decision_time "+
 		"migration_time migration_leave migration_release migration_wait migration_acquire migration_adopt "+
 		"ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation turning_point").
-	predict("jct step_time ina_score ina_utilisation avg_jct").ratios()
+	Predict("jct step_time ina_score ina_utilisation avg_jct").Ratios()
 
-// metrics implements study.
-func (o *Operations) metrics() measurables { return operationMetrics }
+// Metrics implements study.
+func (o *Operations) Metrics() spec.Measurables { return operationMetrics }
 
-// headline implements study.
-func (o *Operations) headline() []string {
+// Headline implements study.
+func (o *Operations) Headline() []string {
 	return []string{"ina_score", "jct_range", "ina_utilisation"}
 }
 
-// predictors implements study.
-func (o *Operations) predictors() []string { return []string{"operations"} }
+// Predictors implements study.
+func (o *Operations) Predictors() []string { return []string{"operations"} }
 
-// count implements study.
-func (o *Operations) count() int { return cmp.Or(o.Jobs, len(o.Table)) }
+// Count implements study.
+func (o *Operations) Count() int { return cmp.Or(o.Jobs, len(o.Table)) }
 
 // files implements reader.
 func (o *Operations) files(add func(path, key string)) { add(o.From, "operations.from") }
 
 // build implements builder.
-func (o *Operations) build(k *fabricKey, s *Spec, _ string) {
+func (o *Operations) build(k *fabricKey, s *spec.Spec, _ string) {
 	k.freely, k.beat = o.Sharing == "always", o.beat(s, k.scale)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina/tree"
@@ -156,7 +157,7 @@ func (o *Operations) run(ctx context.Context, b *bench) (point *results.Point, r
 // again simulates jobs that came when those of a testbed did. Who gets a tree first may hang on
 // less than what can be calibrated, and all that comes after hangs on that: the result is the
 // middle one, by score and then by the mean job, of simulations with all the costs.
-func (o *Operations) again(ctx context.Context, s *Spec, seed uint64, cost calibrated, jobs []named, out []training.Outcome) (*ops.Result, error) {
+func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost calibrated, jobs []named, out []training.Outcome) (*ops.Result, error) {
 	cfg, err := o.config(s, seed)
 	if err != nil {
 		return nil, err
@@ -314,7 +315,7 @@ const pointOverhead = 2 * time.Second
 // expected says how long the run still takes: this point, of which the jobs have been shrunk
 // and the cost of an all-reduce is known, and all after it, as the simulator has them.
 func (o *Operations) expected(b *bench, jobs []named, cost tree.Cost) func() time.Duration {
-	simulated := func(o *Operations, s *Spec, seed uint64, jobs []named, cost tree.Cost) time.Duration {
+	simulated := func(o *Operations, s *spec.Spec, seed uint64, jobs []named, cost tree.Cost) time.Duration {
 		cfg, err := o.config(s, seed)
 		if err != nil {
 			return 0 // it will be told when its turn comes
@@ -329,7 +330,7 @@ func (o *Operations) expected(b *bench, jobs []named, cost tree.Cost) func() tim
 	rest := time.Duration(0)
 	for _, later := range b.rest() {
 		s, seed := later.Spec, later.seed()
-		o := s.study().(*Operations)
+		o := s.Study().(*Operations)
 		if next, err := o.jobs(s, seed); err == nil {
 			shrink(next, b.scale())
 			rest += simulated(o, s, seed, next, scaled(o.cost(s), b.scale()))
@@ -480,7 +481,7 @@ func patternOf(p *workload.Pattern) agent.Pattern {
 }
 
 // agent is what all ranks have in common.
-func (o *Operations) agent(tb *remote.Testbed, s *Spec, seed uint64, sharing string, beat time.Duration) agent.Config {
+func (o *Operations) agent(tb *remote.Testbed, s *spec.Spec, seed uint64, sharing string, beat time.Duration) agent.Config {
 	topo := tb.Inventory().Topology()
 	var rtt time.Duration
 	rate := inventory.BitRate(math.MaxInt64)
@@ -537,7 +538,7 @@ func (o *Operations) calibrate(ctx context.Context, b *bench, tb *remote.Testbed
 	if n < 2 || len(probe.Ops) == 0 {
 		return assumed, nil // nobody reduces anything
 	}
-	return once(b, fmt.Sprint("all-reduces ", s.inv.SHA256, n, probe.Ops), func() (calibrated, error) {
+	return once(b, fmt.Sprint("all-reduces ", s.Inventory().SHA256, n, probe.Ops), func() (calibrated, error) {
 		return o.reduceAlone(ctx, b, tb, n, probe, assumed)
 	})
 }
@@ -682,7 +683,7 @@ func (o *Operations) finish(rec *results.Record) {
 		if refs[of(p)] == nil {
 			refs[of(p)] = &ends{math.NaN(), math.NaN()}
 		}
-		switch format(p.Params[key]) {
+		switch spec.Format(p.Params[key]) {
 		case "never":
 			refs[of(p)].never = jct(p)
 		case "always":

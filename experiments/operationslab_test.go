@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/results"
@@ -16,13 +17,13 @@ import (
 // at which one of them happens to get the switch late and all its turns shift: most costs that
 // are as likely give a score of 0.69 to 0.71, that one 0.648. What was measured then was 0.725.
 func TestAgain(t *testing.T) {
-	var spec *Spec
+	var spec *spec.Spec
 	for _, p := range small(t, "mina-pairs.toml").Points() {
-		if p.Spec.study().(*Operations).Sharing == "mina" {
+		if p.Spec.Study().(*Operations).Sharing == "mina" {
 			spec = p.Spec
 		}
 	}
-	o := spec.study().(*Operations)
+	o := spec.Study().(*Operations)
 	jobs, err := o.jobs(spec, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
@@ -22,13 +22,13 @@ import (
 )
 
 // config is the simulation of a point.
-func (o *Operations) config(s *Spec, seed uint64) (ops.Config, error) {
+func (o *Operations) config(s *spec.Spec, seed uint64) (ops.Config, error) {
 	cfg := ops.Config{
 		Cost: o.cost(s), GPU: o.GPUSpeed, Migration: o.Migration.Std().Seconds(), Series: true,
 		Sharing: ops.Sharing(slices.Index(sharingRules, o.Sharing)), // checked
 	}
 	c := &cfg.Cluster
-	if err := s.cluster(c); err != nil {
+	if err := minaCluster(s, c); err != nil {
 		return cfg, err
 	}
 	c.Options = tree.Options{K: o.Candidates, Seed: seed, Weighted: o.Weighted}
@@ -40,41 +40,41 @@ func (o *Operations) config(s *Spec, seed uint64) (ops.Config, error) {
 	return cfg, c.Named(o.Placement, o.Trees, o.Groups, o.Alpha, seed)
 }
 
-// cluster says what fat-tree the jobs run on.
-func (s *Spec) cluster(c *mina.Config) error {
+// minaCluster says what fat-tree the jobs run on.
+func minaCluster(s *spec.Spec, c *mina.Config) error {
 	if s.Clos != nil {
 		c.Down, c.Up = s.Clos.Down, s.Clos.Up
-		c.PerSwitch, c.PerLink = s.Clos.limits()
+		c.PerSwitch, c.PerLink = s.Clos.Limits()
 		return nil
 	}
-	found, err := clos.Of(s.inv)
+	found, err := clos.Of(s.Inventory())
 	if err != nil {
-		return invalid{err}
+		return spec.Invalid(err)
 	}
 	c.Down, c.Up = found.Down, found.Up
-	first := s.inv.Switches[0].SHARP
+	first := s.Inventory().Switches[0].SHARP
 	c.PerSwitch, c.PerLink = tree.Unlimited, tree.Unlimited
 	limit := &c.PerSwitch
 	if first.Resource == "port" {
 		limit = &c.PerLink
 	}
 	*limit = max(1, first.Jobs)
-	for _, sw := range s.inv.Switches {
+	for _, sw := range s.Inventory().Switches {
 		if sw.SHARP.Resource != first.Resource || sw.SHARP.Jobs != first.Jobs {
-			return invalidf("switches %s and %s share their trees in different ways", s.inv.Switches[0].Name, sw.Name)
+			return spec.Invalidf("switches %s and %s share their trees in different ways", s.Inventory().Switches[0].Name, sw.Name)
 		}
 	}
 	return nil
 }
 
 // cost is that of an all-reduce.
-func (o *Operations) cost(s *Spec) tree.Cost {
+func (o *Operations) cost(s *spec.Spec) tree.Cost {
 	rate := o.Bandwidth
 	if rate == 0 && s.Clos != nil {
 		rate = s.Clos.Rate
 	}
-	if rate == 0 && s.inv != nil && len(s.inv.Hosts) > 0 && len(s.inv.Hosts[0].NICs) > 0 {
-		rate = s.inv.Hosts[0].NICs[0].Rate
+	if rate == 0 && s.Inventory() != nil && len(s.Inventory().Hosts) > 0 && len(s.Inventory().Hosts[0].NICs) > 0 {
+		rate = s.Inventory().Hosts[0].NICs[0].Rate
 	}
 	return tree.Cost{Latency: o.Latency.Std().Seconds(), Bandwidth: float64(rate) / 8, Ratio: o.Ratio}
 }
@@ -95,7 +95,7 @@ func unnamed(jobs []named) []ops.Job {
 }
 
 // jobs are those of a repeat.
-func (o *Operations) jobs(s *Spec, seed uint64) ([]named, error) {
+func (o *Operations) jobs(s *spec.Spec, seed uint64) ([]named, error) {
 	list, err := o.list(s, seed)
 	if err != nil {
 		return nil, err
@@ -110,11 +110,11 @@ func (o *Operations) jobs(s *Spec, seed uint64) ([]named, error) {
 	return out, nil
 }
 
-func (o *Operations) list(s *Spec, seed uint64) ([]ops.Job, error) {
+func (o *Operations) list(s *spec.Spec, seed uint64) ([]ops.Job, error) {
 	known := map[string]*workload.Pattern{}
 	pattern := func(model string) *workload.Pattern {
 		if known[model] == nil {
-			p, _ := s.patterns.Lookup(model, o.Batch) // checked
+			p, _ := s.Patterns().Lookup(model, o.Batch) // checked
 			known[model] = &p
 		}
 		return known[model]
@@ -129,13 +129,13 @@ func (o *Operations) list(s *Spec, seed uint64) ([]ops.Job, error) {
 			jobs = append(jobs, ops.Job{ID: i, Pattern: pattern(j.Model), Hosts: j.Hosts, Steps: j.Steps, Submit: j.Arrive.Std().Seconds()})
 		}
 	case o.From != "":
-		path := s.beside(o.From, "operations.from")
+		path := s.Beside(o.From, "operations.from")
 		text, err := bounded.ReadFile(path, bounded.Config)
 		if err != nil {
-			return nil, invalid{err}
+			return nil, spec.Invalid(err)
 		}
-		if jobs, err = ops.ParseJobs(path, string(text), ops.Patterns(s.patterns, o.Batch)); err != nil {
-			return nil, invalid{err}
+		if jobs, err = ops.ParseJobs(path, string(text), ops.Patterns(s.Patterns(), o.Batch)); err != nil {
+			return nil, spec.Invalid(err)
 		}
 		if o.Jobs > 0 {
 			jobs = jobs[:min(o.Jobs, len(jobs))]
@@ -171,11 +171,11 @@ func (o *Operations) list(s *Spec, seed uint64) ([]ops.Job, error) {
 			}
 			asked += p.Step(false) * float64(j.Steps*j.Hosts)
 		}
-		ops.Arrive(seed, jobs, asked/float64(len(jobs))/float64(len(s.inv.Hosts))/o.Load)
+		ops.Arrive(seed, jobs, asked/float64(len(jobs))/float64(len(s.Inventory().Hosts))/o.Load)
 	}
 	for _, j := range jobs {
-		if n := len(s.inv.Hosts); j.Hosts > n {
-			return nil, invalidf("job %d wants %d hosts, and there are %d", j.ID, j.Hosts, n)
+		if n := len(s.Inventory().Hosts); j.Hosts > n {
+			return nil, spec.Invalidf("job %d wants %d hosts, and there are %d", j.ID, j.Hosts, n)
 		}
 	}
 	return jobs, nil
@@ -186,7 +186,7 @@ var minaModels = []string{"opt-125m", "opt-350m", "opt-1.3b", "bert-base", "bert
 
 // beat is what a typical operation takes with INA, by what the experiment says: where these
 // matter, packets do not. 0: nobody knows.
-func (o *Operations) beat(s *Spec, scale results.Scale) time.Duration {
+func (o *Operations) beat(s *spec.Spec, scale results.Scale) time.Duration {
 	jobs, err := o.jobs(s, s.Measure.Seed)
 	if err != nil {
 		return 0
@@ -213,7 +213,7 @@ func (o *Operations) ready(p planned) error {
 }
 
 // simulate implements study.
-func (o *Operations) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
+func (o *Operations) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	cfg, err := o.config(s, seed)
 	if err != nil {
@@ -229,7 +229,7 @@ func (o *Operations) simulate(ctx context.Context, s *Spec, repeat int) (*repeti
 	if o.Share > 0 {
 		return o.share(cfg, jobs)
 	}
-	if s.timed() {
+	if s.Timed() {
 		began := time.Now()
 		cfg.Clock = func() float64 { return time.Since(began).Seconds() }
 	}
@@ -272,7 +272,7 @@ func scores(score ops.Score) (out []results.Figure) {
 }
 
 // figures are what a simulation came to.
-func (o *Operations) figures(s *Spec, cfg ops.Config, jobs []named, res *ops.Result, curves []results.Curve) []results.Figure {
+func (o *Operations) figures(s *spec.Spec, cfg ops.Config, jobs []named, res *ops.Result, curves []results.Curve) []results.Figure {
 	out := scores(res.Score(o.Score == "hosts"))
 	add := func(metric string, v float64) {
 		if !math.IsNaN(v) {
@@ -306,9 +306,9 @@ func (o *Operations) figures(s *Spec, cfg ops.Config, jobs []named, res *ops.Res
 			add("turning_point", 8*b)
 		}
 	}
-	if s.timed() {
-		add(placementTime, mean(res.Placing))
-		add(treeTime, mean(res.Building))
+	if s.Timed() {
+		add(spec.PlacementTime, mean(res.Placing))
+		add(spec.TreeTime, mean(res.Building))
 	}
 	return out
 }
@@ -361,17 +361,4 @@ func operationRow(j *named, r *ops.Outcome) []string {
 		j.Name, j.Pattern.Model, strconv.Itoa(j.Hosts), strconv.Itoa(j.Steps), inSeconds(j.Submit), inSeconds(r.Start), inSeconds(r.End),
 		inSeconds(r.Without), inSeconds(r.With), inSeconds(r.INA), strconv.Itoa(r.Migrations), strconv.Itoa(r.Fragments),
 	}
-}
-
-// beside is the path of a file that the experiment names: relative to its folder, or to the
-// current one where a flag says so.
-func (s *Spec) beside(path, key string) string {
-	flag := slices.ContainsFunc(s.Overrides, func(set string) bool {
-		of, _, _ := strings.Cut(set, "=")
-		return strings.TrimSpace(of) == key
-	})
-	if flag || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(filepath.Dir(s.File), path)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 )
 
@@ -29,7 +30,7 @@ nic = {port = "tor1/[1-3]"}
 `
 
 // pairOn writes an experiment beside the inventory of a pair, and loads it.
-func pairOn(t *testing.T, delay, text string, args ...any) *Spec {
+func pairOn(t *testing.T, delay, text string, args ...any) *spec.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -48,7 +49,7 @@ func pairOn(t *testing.T, delay, text string, args ...any) *Spec {
 }
 
 // simulated is a run in the model.
-func simulated(t *testing.T, s *Spec) *results.Record {
+func simulated(t *testing.T, s *spec.Spec) *results.Record {
 	t.Helper()
 	rec, _, err := Run(t.Context(), s, RunOptions{Driver: "sim", Root: t.TempDir(), Tool: "test"})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 )
 
@@ -91,7 +92,7 @@ func (r *run) measureVirtually(ctx context.Context) error {
 	all := n * r.opt.Repeats
 	awaited := func() {
 		if r.done < all {
-			r.status("measure", labels(r.points[r.done%n].Labels), 0)
+			r.status("measure", spec.Labels(r.points[r.done%n].Labels), 0)
 		}
 	}
 	saved := time.Now()

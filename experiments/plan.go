@@ -5,55 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/placement/baseline"
-	"github.com/inabench/inabench/placement/cluster"
-	"github.com/inabench/inabench/placement/netpack"
-	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
 )
-
-// policies makes the placements that a spec can name, first the default. Each call makes
-// new ones: some keep memory between batches. Titan has these options, but for its variant.
-func policies(o titan.Options) []cluster.Policy {
-	all := baseline.All()
-	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
-		all = append(all, netpack.New(netpack.Options{Variant: v}))
-	}
-	all = append(all, netpack.Plus(netpack.Options{}))
-	for _, o.Variant = range []titan.Variant{titan.Corrected, titan.Published} {
-		all = append(all, titan.New(o))
-	}
-	return append(all,
-		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowIdle(), baseline.ElasticFlowIdle().PowerOfTwo(),
-		baseline.HiveD(), baseline.Tiresias(0))
-}
-
-// Policies are the placements that a spec can name, for inventories.
-func Policies() []placement.Policy {
-	var all []placement.Policy
-	for _, p := range policies(titan.Options{}) {
-		all = append(all, placement.On(p))
-	}
-	return all
-}
-
-// policy finds a placement by its name; of Titan's, one with these options.
-func policy(name string, o titan.Options) (cluster.Policy, error) {
-	var names []string
-	for _, p := range policies(o) {
-		if p.Name() == name {
-			return p, nil
-		}
-		names = append(names, p.Name())
-	}
-	return nil, invalid{tomlfile.WithHint(tomlfile.OneOf(name, names), "unknown placement policy %q", name)}
-}
 
 // SavedPlan is a placement to be run later, with everything that it was made from.
 type SavedPlan struct {
@@ -64,7 +21,7 @@ type SavedPlan struct {
 	Overrides  []string     `json:"overrides,omitempty"`
 	Points     []PlanPoint  `json:"points"`
 
-	spec    *Spec
+	spec    *spec.Spec
 	planned []planned // that NewPlan made it of
 }
 
@@ -93,17 +50,9 @@ type PlanPhase struct {
 	External    []results.Figure        `json:"external,omitempty"`   // of predictors of one's own; see SavedPlan.Ask
 }
 
-// Unplanned is why there is no plan of the experiment, an error that wraps ErrInput; nil if there is one.
-func (s *Spec) Unplanned() error {
-	if err := s.kind().unplanned; err != nil {
-		return invalid{err}
-	}
-	return nil
-}
-
 // NewPlan places the jobs of every point and predicts every phase from the
 // inventory alone. A run predicts again, from what it calibrated.
-func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
+func NewPlan(s *spec.Spec, tool string) (*SavedPlan, error) {
 	if err := s.Unplanned(); err != nil {
 		return nil, err
 	}
@@ -120,9 +69,9 @@ func NewPlan(s *Spec, tool string) (*SavedPlan, error) {
 		planned:    points,
 	}
 	for _, p := range points {
-		pp, err := p.Spec.study().(planner).plan(p)
+		pp, err := studyOf(p.Spec).(planner).plan(p)
 		if err != nil {
-			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 		out.Points = append(out.Points, pp)
 	}
@@ -139,7 +88,7 @@ func (p *SavedPlan) Save(path string) error {
 }
 
 // Spec is the experiment that the plan was made for.
-func (p *SavedPlan) Spec() *Spec { return p.spec }
+func (p *SavedPlan) Spec() *spec.Spec { return p.spec }
 
 // plan is the saved placement of a point, nil if there is none.
 func (p *SavedPlan) plan(i int) *placement.Plan {
@@ -155,16 +104,16 @@ func (p *SavedPlan) plan(i int) *placement.Plan {
 func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 	var p SavedPlan
 	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, invalidf("%s is not a plan: %w", name, err)
+		return nil, spec.Invalidf("%s is not a plan: %w", name, err)
 	}
 	if p.Schema != 1 {
-		return nil, invalidf("plan %s has schema %d, this inabench reads 1", name, p.Schema)
+		return nil, spec.Invalidf("plan %s has schema %d, this inabench reads 1", name, p.Schema)
 	}
 	text = []byte(p.Experiment.Text)
 	var inv *inventory.Inventory // nil: the experiment describes it
-	if head, _, _, err := decode(p.Experiment.Path, text, p.Overrides); err != nil || head.topology() == nil {
+	if head, _, _, err := kinds.Decode(p.Experiment.Path, text, p.Overrides); err != nil || head.Topology() == nil {
 		if inv, err = inventory.Load(p.Inventory.Path); err != nil {
-			return nil, invalidf("plan %s: its inventory: %w", name, err)
+			return nil, spec.Invalidf("plan %s: its inventory: %w", name, err)
 		}
 		if err := p.stale(name, inv); err != nil {
 			return nil, err
@@ -172,28 +121,28 @@ func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 	}
 	var err error
 	if p.spec, err = Parse(p.Experiment.Path, text, inv, p.Overrides...); err != nil {
-		return nil, invalidf("plan %s: its experiment: %w", name, err)
+		return nil, spec.Invalidf("plan %s: its experiment: %w", name, err)
 	}
-	if err := p.stale(name, p.spec.inv); err != nil {
+	if err := p.stale(name, p.spec.Inventory()); err != nil {
 		return nil, err
 	}
 	points := p.spec.Points()
 	if len(p.Points) > len(points) {
-		return nil, invalidf("plan %s has %d points, its experiment %d", name, len(p.Points), len(points))
+		return nil, spec.Invalidf("plan %s has %d points, its experiment %d", name, len(p.Points), len(points))
 	}
 	for i, pt := range p.Points {
 		if pt.Plan == nil { // it is placed again
 			continue
 		}
-		if err := errors.Join(points[i].Spec.places(pt.Plan), placement.Validate(pt.Plan, points[i].Spec.inv)); err != nil {
-			return nil, invalidf("plan %s: point %d: %w", name, i, err)
+		if err := errors.Join(checkPlan(points[i].Spec, pt.Plan), placement.Validate(pt.Plan, points[i].Spec.Inventory())); err != nil {
+			return nil, spec.Invalidf("plan %s: point %d: %w", name, i, err)
 		}
 	}
 	return &p, nil
 }
 
-// places is an error if a plan is not of the experiment's jobs, in their order.
-func (s *Spec) places(plan *placement.Plan) error {
+// checkPlan is an error if a plan is not of the experiment's jobs, in their order.
+func checkPlan(s *spec.Spec, plan *placement.Plan) error {
 	if len(plan.Jobs) != len(s.Jobs) {
 		return fmt.Errorf("it places %d jobs, and the experiment has %d", len(plan.Jobs), len(s.Jobs))
 	}
@@ -212,7 +161,7 @@ func (p *SavedPlan) stale(name string, inv *inventory.Inventory) error {
 	if inv.SHA256 == p.Inventory.SHA256 {
 		return nil
 	}
-	return &staleError{invalidf("plan %s was made for another version of %s (sha256 %.12s, now %.12s)",
+	return &staleError{spec.Invalidf("plan %s was made for another version of %s (sha256 %.12s, now %.12s)",
 		name, p.Inventory.Path, p.Inventory.SHA256, inv.SHA256), p.Experiment.Path, name}
 }
 
@@ -227,23 +176,4 @@ func (e *staleError) Unwrap() error { return e.error }
 // Hint says how to make the plan anew.
 func (e *staleError) Hint() string {
 	return fmt.Sprintf("plan again: inabench plan -o %s %s", e.plan, e.experiment)
-}
-
-func labels(l []string) string { return strings.Join(l, " ") }
-
-func prefix(l []string) string {
-	if len(l) == 0 {
-		return ""
-	}
-	return "point " + labels(l) + ": "
-}
-
-// IsInventory says whether a TOML file is an inventory rather than an experiment,
-// by what only one of them has. name is its path for messages.
-func IsInventory(name string, text []byte) (bool, error) {
-	f, err := tomlfile.Parse(filepath.Clean(name), text)
-	if err != nil {
-		return false, err
-	}
-	return (f.Has("host") || f.Has("switch[0]")) && !f.Has("job"), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
 )
 
@@ -82,15 +83,15 @@ values = ["10Gbit/s", "40Gbit/s"]
 func TestUnscaled(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		spec  Spec
+		spec  spec.Spec
 		wants bool
 	}{
-		{"lossy in slow motion", Spec{Emulation: Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []LinkState{{Of: "*", Loss: 0.01}}}, true},
-		{"at the lab's speed", Spec{Emulation: Emulation{Scale: "slow-motion", Factor: 1}, LinkStates: []LinkState{{Of: "*", Loss: 0.01}}}, false},
-		{"shrunk, where times are the lab's", Spec{Emulation: Emulation{Scale: "shrunk", Factor: 200}, LinkStates: []LinkState{{Of: "*", Loss: 0.01}}}, false},
-		{"nothing is lost", Spec{Emulation: Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []LinkState{{Of: "*", Duplicate: 0.01}}}, false},
+		{"lossy in slow motion", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, true},
+		{"at the lab's speed", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 1}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, false},
+		{"shrunk, where times are the lab's", spec.Spec{Emulation: spec.Emulation{Scale: "shrunk", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, false},
+		{"nothing is lost", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Duplicate: 0.01}}}, false},
 	} {
-		if got := c.spec.unscaled(); (got != "") != c.wants {
+		if got := unscaled(&c.spec); (got != "") != c.wants {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}

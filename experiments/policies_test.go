@@ -3,12 +3,13 @@ package experiments
 import (
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement/policytest"
 )
 
 // Every policy that a spec can name keeps the rules on inventories, too.
 func TestPolicies(t *testing.T) {
-	for _, p := range Policies() {
+	for _, p := range spec.Policies() {
 		t.Run(p.Name(), func(t *testing.T) { policytest.Run(t, p) })
 	}
 }

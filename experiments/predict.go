@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
@@ -16,16 +17,10 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// predictors are the models that every phase is predicted with, occupancy first. An expectation
-// names the one it holds figures against; the errors of all are shown.
-var predictors = []string{placement.Occupancy, placement.WaterFill}
-
 // Baseline is what was measured at low load before anything was predicted: how
 // long an aggregator stays taken, by job and switch ("A@tor1"), and the round trip
 // of a gradient and its result by job. Both in seconds.
 type Baseline struct{ Holds, RTTs map[string]float64 }
-
-func at(job, sw string) string { return job + "@" + sw }
 
 // period is the first job's period of grants at its first switch, in seconds; 0 if
 // it is not known.
@@ -127,9 +122,9 @@ func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*plac
 			return nil, err
 		}
 	}
-	models := predictors
+	models := spec.Predictors
 	if run != nil { // which is the first one's
-		models = predictors[1:]
+		models = spec.Predictors[1:]
 	}
 	var out [][]*placement.Prediction
 	for i, sp := range t.spans() {
@@ -195,7 +190,7 @@ func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure
 		goodputs = append(goodputs, j.Goodput)
 		for _, s := range j.Shares {
 			part := func(metric string, v float64) results.Figure {
-				f := within(exact(metric, at(j.Name, s.Switch), v, "1", j.Bottleneck), s.Spread)
+				f := within(exact(metric, spec.AtSwitch(j.Name, s.Switch), v, "1", j.Bottleneck), s.Spread)
 				f.Hi = min(1, f.Hi)
 				return f
 			}
@@ -213,7 +208,7 @@ func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure
 	}
 	for _, sw := range switches {
 		if len(shares[sw]) > 1 {
-			out = append(out, exact("jain", at("aggregated", sw), results.JainIndex(shares[sw]), "1", ""))
+			out = append(out, exact("jain", spec.AtSwitch("aggregated", sw), results.JainIndex(shares[sw]), "1", ""))
 		}
 	}
 	loads := map[string]placement.LinkPrediction{}
@@ -243,7 +238,7 @@ func within(f results.Figure, deviation float64) results.Figure {
 
 // phase draws a span's figures from what was seen in it, and puts the predictions
 // beside them.
-func (r *run) phase(measure Measure, setup testbed.Setup, base Baseline, obs observation, sp span, predictions []*placement.Prediction) (results.Phase, error) {
+func (r *run) phase(measure spec.Measure, setup testbed.Setup, base Baseline, obs observation, sp span, predictions []*placement.Prediction) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Longer: sp.longer.Seconds()}
 	caps := r.tb.Capabilities()
 	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), measure.Stretch), caps.Kind)
@@ -289,7 +284,7 @@ func (r *run) phase(measure Measure, setup testbed.Setup, base Baseline, obs obs
 			if !node.Aggregate {
 				continue
 			}
-			of := at(j.Name, node.Switch)
+			of := spec.AtSwitch(j.Name, node.Switch)
 			granted, denied := m.series("job_granted_packets", of), m.series("job_denied_packets", of)
 			// Readings a whole period of the grants apart: see grants. Of a phase that was followed all counts.
 			apart := grants(setup, base, j.Name, node.Switch)
@@ -319,7 +314,7 @@ func (r *run) phase(measure Measure, setup testbed.Setup, base Baseline, obs obs
 		m.add(nil, "jain", "goodput", "1", results.Figure{}, fmt.Errorf("job %s has no goodput: %w", unknown, results.ErrShort))
 	}
 	for _, sw := range switches {
-		ph.Figures = m.every(longest[sw]).jain(ph.Figures, at("aggregated", sw), aggregated[sw])
+		ph.Figures = m.every(longest[sw]).jain(ph.Figures, spec.AtSwitch("aggregated", sw), aggregated[sw])
 	}
 	topo := inv.Topology()
 	for _, l := range topo.Links {
@@ -481,9 +476,9 @@ func (m *measurer) chance(setup testbed.Setup, jobs []string) string {
 }
 
 // unscaled says why an emulation of lossy cables is not the lab in slow motion; empty: it is, or none lose.
-func (s *Spec) unscaled() string {
-	scale := emulationScale(s, "netns")
-	if scale.Mode != "slow-motion" || scale.Factor <= 1 || !slices.ContainsFunc(s.LinkStates, func(l LinkState) bool { return l.Loss > 0 }) {
+func unscaled(s *spec.Spec) string {
+	scale := spec.EmulationScale(s, "netns")
+	if scale.Mode != "slow-motion" || scale.Factor <= 1 || !slices.ContainsFunc(s.LinkStates, func(l spec.LinkState) bool { return l.Loss > 0 }) {
 		return ""
 	}
 	return fmt.Sprintf("cables lose packets, and of a sender's timeout %v are not slowed down: in slow motion losses cost less than in a lab, so that what netns measures, times %g, is not a lab's; a run there is held to a prediction of its own",
@@ -536,9 +531,9 @@ func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) boo
 	})
 }
 
-// conditions are those of a prediction that are known before anything runs: queues that no buffer has room
+// provisos are those of a prediction that are known before anything runs: queues that no buffer has room
 // for, what it leaves out, and messages that end too soon for it. Where one fails a figure is undecided.
-func (s *Spec) conditions(setup testbed.Setup, p *placement.Prediction, inv *inventory.Inventory) (out []string) {
+func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *inventory.Inventory) (out []string) {
 	asked := func(sw *inventory.Switch) int64 {
 		if s.Switch.Buffer > 0 {
 			return int64(s.Switch.Buffer)
@@ -548,7 +543,7 @@ func (s *Spec) conditions(setup testbed.Setup, p *placement.Prediction, inv *inv
 	for _, o := range p.Overflows(inv, asked) {
 		out = append(out, overflow(o))
 	}
-	for _, what := range []string{p.Beyond, unsteady(setup, p), s.unscaled()} {
+	for _, what := range []string{p.Beyond, unsteady(setup, p), unscaled(s)} {
 		if what != "" {
 			out = append(out, what)
 		}
@@ -651,7 +646,7 @@ func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []re
 // whole periods apart see more or fewer blocks by chance, and would say that the
 // share is less sure than it is. 0: not known.
 func grants(setup testbed.Setup, base Baseline, job, sw string) float64 {
-	hold := base.Holds[at(job, sw)]
+	hold := base.Holds[spec.AtSwitch(job, sw)]
 	i := slices.IndexFunc(setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == job })
 	if i < 0 {
 		return hold

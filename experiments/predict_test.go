@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -25,21 +26,21 @@ func (c counting) Capabilities() testbed.Capabilities {
 // judging is a run of one point, and what its testbed is to do, for a test that says what was seen.
 func judging(t *testing.T, text string) (*run, testbed.Setup) {
 	t.Helper()
-	spec := pairOn(t, "50us", text)
-	points, err := plans(spec, nil)
+	s := pairOn(t, "50us", text)
+	points, err := plans(s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb, err := openTestbed(t.Context(), "sim", spec, fabricOf(spec, "sim"), "", holding{}, nil)
+	tb, err := openTestbed(t.Context(), "sim", s, fabricOf(s, "sim"), "", holding{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tb.Close(context.Background()) })
-	setup, err := spec.setup(points[0].plan, tb.Inventory(), Baseline{}, emulationScale(spec, "sim"))
+	setup, err := setupOf(s, points[0].plan, tb.Inventory(), Baseline{}, spec.EmulationScale(s, "sim"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{spec: spec, tb: counting{tb}}, setup
+	return &run{spec: s, tb: counting{tb}}, setup
 }
 
 // judged is the verdict on what was seen in one phase of all jobs, from start to end.
@@ -49,7 +50,7 @@ func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, 
 	for _, j := range setup.Plan.Jobs {
 		jobs = append(jobs, j.Name)
 	}
-	predictions, err := predict(r.tb.Inventory(), setup, Baseline{}, jobs, predictors)
+	predictions, err := predict(r.tb.Inventory(), setup, Baseline{}, jobs, spec.Predictors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ metric = "goodput"
 tolerance = "5%%"
 reason = "nothing else is on the way"
 `)
-	predicted, err := predict(r.tb.Inventory(), setup, Baseline{}, []string{"A"}, predictors)
+	predicted, err := predict(r.tb.Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
 	if err != nil {
 		t.Fatal(err)
 	}

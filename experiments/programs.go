@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -107,21 +108,22 @@ var programKeys = map[string][]program.Kind{
 	"port":  {program.IPerf3, program.Perftest, program.NCCL, program.Torchrun, program.Exec},
 }
 
-// check implements study.
-func (ps Programs) check(c *checker) {
+// Check implements study.
+func (ps Programs) Check(c *spec.Checker) {
+	ps.checkSHARP(c)
 	names := map[string]string{}
 	ports := map[string]string{} // host:port of servers
 	for i := range ps {
 		p := &ps[i]
-		c.named(names, p.At, p.Name, "program", "a name of a program")
-		if !c.Has(p.At+".kind") || !c.enum(p.At+".kind", p.Kind, program.Kinds()...) {
+		c.Named(names, p.At, p.Name, "program", "a name of a program")
+		if !c.Has(p.At+".kind") || !c.Enum(p.At+".kind", p.Kind, program.Kinds()...) {
 			continue
 		}
 		p.check(c, ps)
-		if c.lab == nil {
+		if c.Lab == nil {
 			continue
 		}
-		servers, _ := p.workload(c.s, c.lab.inv, results.Scale{}).Commands()
+		servers, _ := p.workload(c.Spec, c.Lab.Inv, results.Scale{}).Commands()
 		for _, s := range servers {
 			at := fmt.Sprintf("%s:%d", s.Host, s.Listen)
 			if first, dup := ports[at]; dup && s.Listen != 0 {
@@ -132,7 +134,7 @@ func (ps Programs) check(c *checker) {
 	}
 }
 
-func (p *Program) check(c *checker, all Programs) {
+func (p *Program) check(c *spec.Checker, all Programs) {
 	kind := program.Kind(p.Kind)
 	for _, key := range slices.Sorted(maps.Keys(programKeys)) {
 		if kinds := programKeys[key]; c.Has(p.At+"."+key) && !slices.Contains(kinds, kind) {
@@ -143,18 +145,18 @@ func (p *Program) check(c *checker, all Programs) {
 			c.KeyProblemf(p.At+"."+key, "", "%s is about %s, and %s is of kind %s", key, strings.Join(words, ", "), p.Name, p.Kind)
 		}
 	}
-	positive(c, p.At+".number", p.Number)
-	positive(c, p.At+".rate", p.Rate)
-	positive(c, p.At+".iterations", p.Iterations)
-	positive(c, p.At+".streams", p.Streams)
-	positive(c, p.At+".per_host", p.PerHost)
-	if c.Has(p.At+".port") && (p.Port < 1 || p.Port > 65535) && !c.reported(p.At+".port") {
+	spec.Positive(c, p.At+".number", p.Number)
+	spec.Positive(c, p.At+".rate", p.Rate)
+	spec.Positive(c, p.At+".iterations", p.Iterations)
+	spec.Positive(c, p.At+".streams", p.Streams)
+	spec.Positive(c, p.At+".per_host", p.PerHost)
+	if c.Has(p.At+".port") && (p.Port < 1 || p.Port > 65535) && !c.Reported(p.At+".port") {
 		c.Problemf(p.At+".port", "", "port must be 1 to 65535")
 	}
-	if c.Has(p.At+".mtu") && (p.MTU < 256 || p.MTU > 9216) && !c.reported(p.At+".mtu") {
+	if c.Has(p.At+".mtu") && (p.MTU < 256 || p.MTU > 9216) && !c.Reported(p.At+".mtu") {
 		c.Problemf(p.At+".mtu", "", "mtu must be 256 to 9216 bytes")
 	}
-	if c.Has(p.At+".app") && (p.App < 1 || p.App > 5) && !c.reported(p.At+".app") {
+	if c.Has(p.At+".app") && (p.App < 1 || p.App > 5) && !c.Reported(p.At+".app") {
 		c.Problemf(p.At+".app", "", "ATP's applications are 1 to 5")
 	}
 	if len(p.Sizes) > 2 || len(p.Sizes) == 2 && (p.Sizes[1] < p.Sizes[0] || kind == program.Perftest) {
@@ -165,9 +167,9 @@ func (p *Program) check(c *checker, all Programs) {
 			c.Problemf(fmt.Sprintf("%s.sizes[%d]", p.At, i), "", "a size must be above zero")
 		}
 	}
-	c.enum(p.At+".protocol", p.Protocol, "tcp", "udp")
-	c.enum(p.At+".launcher", p.Launcher, program.Launchers()...)
-	c.enum(p.At+".rendezvous", p.Rendezvous, program.Rendezvous()...)
+	c.Enum(p.At+".protocol", p.Protocol, "tcp", "udp")
+	c.Enum(p.At+".launcher", p.Launcher, program.Launchers()...)
+	c.Enum(p.At+".rendezvous", p.Rendezvous, program.Rendezvous()...)
 	if p.Protocol == "udp" && p.Rate == 0 && !c.Has(p.At+".rate") {
 		c.Problemf(p.At+".protocol", `write rate = "10Gbit/s"`, "udp without a rate: iperf3 would send 1 Mbit/s")
 	}
@@ -201,7 +203,7 @@ func (p *Program) check(c *checker, all Programs) {
 }
 
 // hosts checks where the program runs.
-func (p *Program) hosts(c *checker) {
+func (p *Program) hosts(c *spec.Checker) {
 	var given []string
 	for _, key := range []string{"pairs", "hosts", "number"} {
 		if c.Has(p.At + "." + key) {
@@ -216,7 +218,7 @@ func (p *Program) hosts(c *checker) {
 	case len(given) == 0:
 		c.KeyProblemf(p.At, `write hosts = ["h1", "h2"]`, "on which hosts?")
 	}
-	if c.lab == nil {
+	if c.Lab == nil {
 		return
 	}
 	for i, pair := range p.Pairs {
@@ -226,7 +228,7 @@ func (p *Program) hosts(c *checker) {
 		switch {
 		case !ok:
 			c.Problemf(at, `write "h1->h2"`, "%q is not a pair of hosts", pair)
-		case c.host(at, from) && c.host(at, to) && from == to:
+		case c.Host(at, from) && c.Host(at, to) && from == to:
 			c.Problemf(at, "", "host %s would send to itself", from)
 		case slices.Index(p.Pairs, pair) < i:
 			c.Problemf(at, "streams = 2 makes two", "the pair %s twice", pair)
@@ -235,23 +237,23 @@ func (p *Program) hosts(c *checker) {
 	for key, hosts := range map[string][]string{"hosts": p.Hosts, "servers": p.Servers} {
 		for i, h := range hosts {
 			at := fmt.Sprintf("%s.%s[%d]", p.At, key, i)
-			if c.host(at, h) && slices.Index(hosts, h) < i {
+			if c.Host(at, h) && slices.Index(hosts, h) < i {
 				c.Problemf(at, "", "host %s twice in program %s", h, p.Name)
 			}
 		}
 	}
-	most := len(c.lab.hosts)
+	most := len(c.Lab.Hosts)
 	if program.Flowing(program.Kind(p.Kind)) {
 		most /= 2
 	}
-	if p.Number > most && !c.reported(p.At+".number") {
-		c.Problemf(p.At+".number", "", "there are %d hosts", len(c.lab.hosts))
+	if p.Number > most && !c.Reported(p.At+".number") {
+		c.Problemf(p.At+".number", "", "there are %d hosts", len(c.Lab.Hosts))
 	}
 }
 
 // environment checks variables: those that make NCCL bypass SHARP without a word, and
 // secrets.
-func (p *Program) environment(c *checker) {
+func (p *Program) environment(c *spec.Checker) {
 	for i, v := range p.Env {
 		at := fmt.Sprintf("%s.env[%d]", p.At, i)
 		name, value, ok := strings.Cut(v, "=")
@@ -270,9 +272,9 @@ func (p *Program) environment(c *checker) {
 		return
 	}
 	at := p.At + ".sharp"
-	c.enum(at+".traffic", p.SHARP.Traffic, "auto", "required", "ignore")
+	c.Enum(at+".traffic", p.SHARP.Traffic, "auto", "required", "ignore")
 	if p.SHARP.Tree != "" {
-		c.enum(at+".tree", p.SHARP.Tree, string(sharp.SAT), string(sharp.LLT))
+		c.Enum(at+".tree", p.SHARP.Tree, string(sharp.SAT), string(sharp.LLT))
 	}
 	if _, err := p.SHARP.ask().Environment(); err != nil {
 		c.KeyProblemf(at, "", "%v", err)
@@ -287,19 +289,19 @@ func (a *SHARPAsk) ask() sharp.Ask {
 	}
 }
 
-func (p *Program) extracts(c *checker) {
+func (p *Program) extracts(c *spec.Checker) {
 	kind := program.Kind(p.Kind)
 	if (kind == program.Exec || kind == program.Torchrun) && len(p.Extract) == 0 {
 		c.KeyProblemf(p.At, "add a [[program.extract]] table with metric, unit, and json or regexp", "where are the figures in the output of %s?", p.Name)
 	}
 	for i := range p.Extract {
 		e := &p.Extract[i]
-		if !jobName.MatchString(e.Metric) && c.Has(e.At+".metric") {
+		if !spec.JobName.MatchString(e.Metric) && c.Has(e.At+".metric") {
 			c.Problemf(e.At+".metric", "letters, digits, '_' and '-'", "%q is not the name of a metric", e.Metric)
 		}
-		c.enum(e.At+".take", e.Take, program.Takes()...)
+		c.Enum(e.At+".take", e.Take, program.Takes()...)
 		base := program.BaseUnit(e.Unit)
-		if base == "" && c.Has(e.At+".unit") && !c.reported(e.At+".unit") {
+		if base == "" && c.Has(e.At+".unit") && !c.Reported(e.At+".unit") {
 			c.Problemf(e.At+".unit", tomlfile.OneOf(e.Unit, program.ExtractUnits()), "unknown unit %q", e.Unit)
 			continue
 		}
@@ -318,35 +320,35 @@ func (e *Extract) rule() program.Rule {
 	return program.Rule{Metric: e.Metric, Unit: e.Unit, JSON: e.JSON, Regexp: e.Regexp, Take: e.Take}
 }
 
-// metrics implements study.
-func (ps Programs) metrics() measurables {
-	all := measurables{}.add("job", strings.Join(program.Metrics, " "))
+// Metrics implements study.
+func (ps Programs) Metrics() spec.Measurables {
+	all := spec.Measurables{}.Add("job", strings.Join(program.Metrics, " "))
 	for i := range ps {
 		for _, e := range ps[i].Extract {
 			if _, ok := all[e.Metric]; !ok {
-				all[e.Metric] = measurable{Metric: metric.Of(e.Metric, program.BaseUnit(e.Unit)), of: "job"}
+				all[e.Metric] = spec.Measurable{Metric: metric.Of(e.Metric, program.BaseUnit(e.Unit)), Of: "job"}
 			}
 		}
 	}
-	return all.add(results.Cluster, totalGoodput).predict("goodput algbw busbw " + totalGoodput).ratios()
+	return all.Add(results.Cluster, totalGoodput).Predict("goodput algbw busbw " + totalGoodput).Ratios()
 }
 
 // totalGoodput is that of a program's flows, or of all programs'.
 const totalGoodput = "total_goodput"
 
-// headline implements study.
-func (ps Programs) headline() []string {
+// Headline implements study.
+func (ps Programs) Headline() []string {
 	if slices.ContainsFunc(ps, func(p Program) bool { return program.Flowing(program.Kind(p.Kind)) }) {
 		return []string{totalGoodput}
 	}
 	return nil
 }
 
-// predictors implements study.
-func (ps Programs) predictors() []string { return []string{placement.WaterFill} }
+// Predictors implements study.
+func (ps Programs) Predictors() []string { return []string{placement.WaterFill} }
 
-// count implements study.
-func (ps Programs) count() int { return len(ps) }
+// Count implements study.
+func (ps Programs) Count() int { return len(ps) }
 
 // uses implements settled.
 func (ps Programs) uses(p planned, inv *inventory.Inventory) (hosts, switches []string) {
@@ -354,7 +356,7 @@ func (ps Programs) uses(p planned, inv *inventory.Inventory) (hosts, switches []
 }
 
 // build implements builder: their figures are of seconds.
-func (ps Programs) build(k *fabricKey, s *Spec, _ string) { k.beat = s.Measure.Duration.Std() / 5 }
+func (ps Programs) build(k *fabricKey, s *spec.Spec, _ string) { k.beat = s.Measure.Duration.Std() / 5 }
 
 // missing is a program that is not installed where it is to run.
 type missing struct {
@@ -442,7 +444,7 @@ func programRows(figures []results.Figure) (rows [][]string) {
 }
 
 // workload is the program as it is started on a testbed of that inventory and scale.
-func (p *Program) workload(s *Spec, inv *inventory.Inventory, scale results.Scale) *program.Workload {
+func (p *Program) workload(s *spec.Spec, inv *inventory.Inventory, scale results.Scale) *program.Workload {
 	times, size := factors(scale)
 	kind := program.Kind(p.Kind)
 	w := &program.Workload{

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -137,7 +138,7 @@ func (ps Programs) installed(ctx context.Context, tb *remote.Testbed) error {
 	needs := map[need]bool{}
 	for i := range ps {
 		p := &ps[i]
-		w := p.workload(&Spec{}, tb.Inventory(), results.Scale{})
+		w := p.workload(&spec.Spec{}, tb.Inventory(), results.Scale{})
 		servers, clients := w.Commands()
 		for _, c := range append(servers, clients...) {
 			needs[need{host: c.Host, name: c.Argv[0]}] = true
@@ -171,7 +172,7 @@ func (ps Programs) installed(ctx context.Context, tb *remote.Testbed) error {
 					return err
 				}
 				if problems := program.CheckSwitchML(text, n.workers); len(problems) > 0 {
-					return invalidf("host %s: %s: %s", n.host, n.config, strings.Join(problems, "; "))
+					return spec.Invalidf("host %s: %s: %s", n.host, n.config, strings.Join(problems, "; "))
 				}
 				return nil
 			}
@@ -187,7 +188,7 @@ func (ps Programs) installed(ctx context.Context, tb *remote.Testbed) error {
 }
 
 // play runs the processes, and reads counters while they run.
-func (ps Programs) play(ctx context.Context, tb *remote.Testbed, servers, clients []program.Command, s *Spec, sample func() error) ([]program.Output, error) {
+func (ps Programs) play(ctx context.Context, tb *remote.Testbed, servers, clients []program.Command, s *spec.Spec, sample func() error) ([]program.Output, error) {
 	limit := jobTimeout
 	if !slices.ContainsFunc(ps, func(p Program) bool { return !program.Flowing(program.Kind(p.Kind)) }) {
 		limit = s.Measure.Duration.Std() + s.Measure.Warmup.Std() + 30*time.Second

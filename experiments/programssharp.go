@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -29,13 +30,18 @@ type SHARPSetup struct {
 	Reserve bool `toml:"reserve"`
 }
 
-func (s *Spec) checkSHARP(c *checker) {
-	a := s.SHARP
+// sharpOf is what the experiment says of SHARP, nil if nothing.
+func sharpOf(s *spec.Spec) *SHARPSetup {
+	a, _ := s.Studies["sharp"].(*SHARPSetup)
+	return a
+}
+
+func (ps Programs) checkSHARP(c *spec.Checker) {
+	a := sharpOf(c.Spec)
 	if a == nil {
 		return
 	}
-	programs, _ := s.study().(Programs)
-	if !slices.ContainsFunc(programs, func(p Program) bool { return p.SHARP != nil }) {
+	if !slices.ContainsFunc(ps, func(p Program) bool { return p.SHARP != nil }) {
 		c.KeyProblemf("sharp", "write sharp = {} in a [[program]]", "[sharp] without a program that uses it")
 	}
 	for i, line := range a.Set {
@@ -43,23 +49,23 @@ func (s *Spec) checkSHARP(c *checker) {
 			c.Problemf(fmt.Sprintf("sharp.set[%d]", i), tomlfile.HintOf(err), "%v", err)
 		}
 	}
-	if c.lab == nil {
+	if c.Lab == nil {
 		return
 	}
-	m := c.lab.inv.Manager
+	m := c.Lab.Inv.Manager
 	switch {
 	case m == nil || !m.Reachable() && (len(a.Set) > 0 || len(a.Roots) > 0 || a.Trees != ""):
-		c.KeyProblemf("sharp", `write [sharp] with ssh = {address = "10.0.0.9"} and restart in the inventory`, "%s does not say where the aggregation manager is", c.lab.inv.File)
+		c.KeyProblemf("sharp", `write [sharp] with ssh = {address = "10.0.0.9"} and restart in the inventory`, "%s does not say where the aggregation manager is", c.Lab.Inv.File)
 	case a.Reserve && m.UFM == "":
-		c.Problemf("sharp.reserve", `write ufm = "https://ufm1" in [sharp] of the inventory`, "%s does not say where UFM is", c.lab.inv.File)
+		c.Problemf("sharp.reserve", `write ufm = "https://ufm1" in [sharp] of the inventory`, "%s does not say where UFM is", c.Lab.Inv.File)
 	}
 	var names []string
-	for _, sw := range c.lab.inv.Switches {
+	for _, sw := range c.Lab.Inv.Switches {
 		names = append(names, sw.Name)
 	}
 	for i, r := range a.Roots {
 		at := fmt.Sprintf("sharp.roots[%d]", i)
-		if sw, ok := c.lab.inv.Switch(r); !ok {
+		if sw, ok := c.Lab.Inv.Switch(r); !ok {
 			c.Problemf(at, tomlfile.DidYouMean(r, names), "unknown switch %q", r)
 		} else if sw.GUID == 0 {
 			c.Problemf(at, "`inabench inventory import` finds it", "the inventory has no guid of switch %s", r)
@@ -82,7 +88,7 @@ type granting struct {
 // that, also where it returns an error.
 func (ps Programs) grant(ctx context.Context, b *bench, tb *remote.Testbed) (_ *granting, err error) {
 	g := &granting{tb: tb, log: b.journal()}
-	a, inv := b.Spec.SHARP, tb.Inventory()
+	a, inv := sharpOf(b.Spec), tb.Inventory()
 	if a == nil || inv.Manager == nil {
 		return g, nil
 	}
@@ -102,8 +108,8 @@ func (ps Programs) grant(ctx context.Context, b *bench, tb *remote.Testbed) (_ *
 			}
 		}
 		if a.Trees != "" {
-			if change.Trees, err = bounded.ReadFile(b.Spec.beside(a.Trees, "sharp.trees"), bounded.Config); err != nil {
-				return g, invalid{err}
+			if change.Trees, err = bounded.ReadFile(b.Spec.Beside(a.Trees, "sharp.trees"), bounded.Config); err != nil {
+				return g, spec.Invalid(err)
 			}
 		}
 		var client *ssh.Client
@@ -157,7 +163,7 @@ func (ps Programs) reserve(ctx context.Context, b *bench, inv *inventory.Invento
 			}
 		}
 		if len(want.GUIDs) == 0 {
-			return invalidf("program %s: the inventory has no guid of its hosts' NICs, by which UFM reserves", p.Name)
+			return spec.Invalidf("program %s: the inventory has no guid of its hosts' NICs, by which UFM reserves", p.Name)
 		}
 		c := &journal.Change{Target: "UFM " + m.UFM, What: "reserve host ports", Undo: journal.Inverse{Reservation: &journal.Reservation{URL: m.UFM, API: m.API, App: app}}}
 		if err := g.log.Begin(c); err != nil {
@@ -193,7 +199,7 @@ func (g *granting) undo(ctx context.Context) error {
 }
 
 // on are all hosts that the programs touch.
-func (ps Programs) on(s *Spec, inv *inventory.Inventory) (hosts []string) {
+func (ps Programs) on(s *spec.Spec, inv *inventory.Inventory) (hosts []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(hosts, name) {
 			hosts = append(hosts, name)
@@ -209,7 +215,7 @@ func (ps Programs) on(s *Spec, inv *inventory.Inventory) (hosts []string) {
 			add(h.Name)
 		}
 	}
-	if inv.Manager != nil && s.SHARP != nil {
+	if inv.Manager != nil && sharpOf(s) != nil {
 		add(inv.Manager.Host)
 	}
 	return hosts

@@ -1,3 +1,5 @@
+// Package experiments runs what a spec says: the loop over points and repeats, calibration and predictions, what
+// each kind of study does in the simulator and on testbeds, and the verdict.
 package experiments
 
 import (
@@ -17,6 +19,7 @@ import (
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/experiments/predictor"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -67,14 +70,14 @@ func (e *BeginError) Unwrap() error { return e.Err }
 // returns the record of whatever was measured, and the directory that holds it,
 // also with an error: one that ended the run early, or a *BeginError. An
 // interruption (ctx) is torn down and recorded like any other end.
-func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.Dir, error) {
+func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *results.Dir, error) {
 	r, err := newRun(ctx, s, o)
 	if err != nil {
 		return nil, nil, &BeginError{err}
 	}
 	began := time.Now()
 	work := r.measure
-	if s.simulator(o.Driver) != nil {
+	if simulatorOf(s, o.Driver) != nil {
 		work = r.simulate
 	}
 	runErr := work(ctx)
@@ -88,7 +91,7 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 	if err := cmp.Or(runErr, context.Cause(ctx)); err != nil && o.ExitCode != nil { // it may be interrupted when all is measured
 		r.rec.ExitCode = o.ExitCode(err)
 	}
-	r.rec.Failure = failure(runErr, s.inv)
+	r.rec.Failure = failure(runErr, s.Inventory())
 	errs := []error{runErr, r.dir.Finish(r.rec)} // while there is room that is reserved for it
 	if r.cells != "" && errors.Join(errs...) == nil {
 		errs = append(errs, os.RemoveAll(r.cells)) // all of it is in the record
@@ -101,7 +104,7 @@ func Run(ctx context.Context, s *Spec, o RunOptions) (*results.Record, *results.
 
 // run is one run in progress.
 type run struct {
-	spec   *Spec
+	spec   *spec.Spec
 	opt    RunOptions
 	points []planned
 	rec    *results.Record
@@ -156,20 +159,20 @@ func (p *placed) inOrder() []results.Sample {
 
 // planned is a point with its placement.
 type planned struct {
-	SpecPoint
+	spec.Point
 	plan *placement.Plan
 }
 
 // has says whether the point has all of the labels.
 func (p *planned) has(labels []string) bool { return results.Labelled(p.Labels, labels) }
 
-func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
+func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, known: map[string]any{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
 	}
 	if o.Sabotage != nil && o.Driver == "lab" {
-		_, err := sabotaged(o.Sabotage, s, o.Driver, []planned{{SpecPoint: SpecPoint{Spec: s}}})
+		_, err := sabotaged(o.Sabotage, s, o.Driver, []planned{{Point: spec.Point{Spec: s}}})
 		return nil, err
 	}
 	if err := checkDriver(s, o.Driver); err != nil {
@@ -185,8 +188,8 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
-		if err := p.Spec.study().ready(p); err != nil {
-			return nil, fmt.Errorf("%s%w", prefix(p.Labels), err)
+		if err := studyOf(p.Spec).ready(p); err != nil {
+			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 	}
 	if r.sabotaged, err = sabotaged(o.Sabotage, s, o.Driver, points); err != nil {
@@ -196,25 +199,25 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 	if r.opt.Repeats == 0 {
 		r.opt.Repeats = max(1, s.Measure.Repeats)
 	}
-	if n := len(points) * r.opt.Repeats; n > mostMeasured {
-		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, mostMeasured)
+	if n := len(points) * r.opt.Repeats; n > spec.MostMeasured {
+		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, spec.MostMeasured)
 	}
 	var topo results.Topology
-	if s.simulator(o.Driver) == nil {
+	if simulatorOf(s, o.Driver) == nil {
 		topo = Topology(s.Inventory())
 	}
-	scale := emulationScale(s, o.Driver)
+	scale := spec.EmulationScale(s, o.Driver)
 	r.rec = &results.Record{
 		Name: s.Name, Title: s.Title, Driver: o.Driver, Kind: results.Measured, Seed: s.Measure.Seed,
 		Tool: o.Tool, Args: o.Args, Overrides: s.Overrides,
 		Scale:      scale,
 		Experiment: results.File{Path: s.File, SHA256: s.SHA256, Text: s.Text},
 		Inventory:  results.File{Path: s.Inventory().File, SHA256: s.Inventory().SHA256, Text: s.Inventory().Text},
-		Topology:   topo, Expect: s.expectationsAt(scale), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
+		Topology:   topo, Expect: s.ExpectationsAt(scale), Planned: len(points) * r.opt.Repeats, Started: time.Now().UTC(),
 		Timings: map[string]float64{}, Night: o.Night,
 		Sabotage: recordOf(r.sabotaged),
 	}
-	if why := s.unscaled(); why != "" && o.Driver == "netns" {
+	if why := unscaled(s); why != "" && o.Driver == "netns" {
 		r.warn(why)
 	}
 	for i := range r.rec.Expect {
@@ -234,23 +237,23 @@ func newRun(ctx context.Context, s *Spec, o RunOptions) (*run, error) {
 // notApplicable is why an expectation has no subject: all that it could be about are
 // jobs without traffic. "" if it has one, or none of those either.
 func notApplicable(e results.Expect, points []planned) string {
-	m := jobMetrics[e.Metric]
-	if m.of == "link" || len(points) > 0 && points[0].plan == nil {
+	m := spec.JobMetrics[e.Metric]
+	if m.Of == "link" || len(points) > 0 && points[0].plan == nil {
 		return ""
 	}
-	about := func(job string, l *lab) bool {
-		return m.of == "comparison" || slices.ContainsFunc(m.subjects(job, l), func(s string) bool { return results.Glob(e.Of, s) })
+	about := func(job string, l *spec.Lab) bool {
+		return m.Of == "comparison" || slices.ContainsFunc(m.Subjects(job, l), func(s string) bool { return results.Glob(e.Of, s) })
 	}
 	var local []string
 	for _, p := range points {
-		l, compared := newLab(p.Spec.inv), 0
+		l, compared := spec.NewLab(p.Spec.Inventory()), 0
 		for i := range p.plan.Jobs {
 			j := &p.plan.Jobs[i]
 			spec, _ := p.Spec.Job(j.Name)
 			switch {
-			case !m.jobs(spec) || !about(j.Name, l):
-			case m.by(spec, j.Local()):
-				if compared++; m.of != "comparison" || compared > 1 {
+			case !m.Jobs(spec) || !about(j.Name, l):
+			case m.By(spec, j.Local()):
+				if compared++; m.Of != "comparison" || compared > 1 {
 					return ""
 				}
 			case !slices.Contains(local, j.Name):
@@ -268,20 +271,20 @@ func notApplicable(e results.Expect, points []planned) string {
 }
 
 // plans places the jobs of every point, or takes a placement that was saved.
-func plans(s *Spec, saved *SavedPlan) ([]planned, error) {
+func plans(s *spec.Spec, saved *SavedPlan) ([]planned, error) {
 	var out []planned
 	for _, p := range s.Points() {
 		plan := saved.plan(len(out))
-		if st, ok := p.Spec.study().(placer); ok && plan == nil {
+		if st, ok := studyOf(p.Spec).(placer); ok && plan == nil {
 			var err error
 			if plan, err = st.place(p.Spec); err != nil {
-				if l := labels(p.Labels); l != "" {
+				if l := spec.Labels(p.Labels); l != "" {
 					err = fmt.Errorf("point %s: %w", l, err)
 				}
 				return nil, err
 			}
 		}
-		out = append(out, planned{SpecPoint: p, plan: plan})
+		out = append(out, planned{Point: p, plan: plan})
 	}
 	return out, nil
 }
@@ -351,16 +354,16 @@ type fabricKey struct {
 	rate        inventory.BitRate // of hosts' NICs; 0: as the inventory says
 }
 
-func fabricOf(s *Spec, driver string) fabricKey {
-	k := fabricKey{inventory: s.inv.SHA256, kind: s.Emulation.Switch, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: emulationScale(s, driver)}
-	k.trees = s.kind().trees
-	if b, ok := s.study().(builder); ok {
+func fabricOf(s *spec.Spec, driver string) fabricKey {
+	k := fabricKey{inventory: s.Inventory().SHA256, kind: s.Emulation.Switch, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: spec.EmulationScale(s, driver)}
+	k.trees = s.Kind().Trees
+	if b, ok := studyOf(s).(builder); ok {
 		b.build(&k, s, driver)
 	}
 	return k
 }
 
-func (r *run) openTestbed(ctx context.Context, s *Spec) error {
+func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	key := fabricOf(s, r.opt.Driver)
 	if r.tb != nil && key == r.fabric {
 		return nil
@@ -379,7 +382,7 @@ func (r *run) openTestbed(ctx context.Context, s *Spec) error {
 	}
 	if r.held.run = r.rec.ID; r.opt.Driver == "lab" && r.held.hold.Journal == nil {
 		var err error
-		if r.held, err = r.opt.Hold.begin(r.rec.ID, s, touched(r.points, s.inv)); err != nil {
+		if r.held, err = r.opt.Hold.begin(r.rec.ID, s, touched(r.points, s.Inventory())); err != nil {
 			return err
 		}
 	}
@@ -434,7 +437,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	if err != nil {
 		return point, err
 	}
-	setup, err := p.Spec.setup(p.plan, r.tb.Inventory(), base, r.rec.Scale)
+	setup, err := setupOf(p.Spec, p.plan, r.tb.Inventory(), base, r.rec.Scale)
 	if err != nil {
 		return point, err
 	}
@@ -444,7 +447,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	}
 	var planned [][]*placement.Prediction
 	if r.doubts() { // and asks for predictions while jobs run, which working them out would hold up
-		if planned, err = r.predict(setup, base, p.Spec.timeline()); err != nil {
+		if planned, err = r.predict(setup, base, timelineOf(p.Spec)); err != nil {
 			return point, fmt.Errorf("predict: %w", err)
 		}
 	}
@@ -453,7 +456,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 		return point, err
 	}
 	defer func() { point.Sabotaged = mend() }()
-	r.status("measure", labels(p.Labels), r.left())
+	r.status("measure", spec.Labels(p.Labels), r.left())
 	began := time.Now()
 	dep, err := r.tb.Deploy(ctx, r.opt.Slow.workers(setup, r.tb.Inventory()))
 	if err != nil {
@@ -563,7 +566,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 	if _, err := dep.Stalls(ctx); err != nil {
 		return obs, err
 	}
-	plan := s.timeline()
+	plan := timelineOf(s)
 	obs.timeline = timeline{warmup: plan.warmup, jobs: plan.jobs}
 	origin := dep.Now()
 	obs.began = origin + time.Duration(r.clock*float64(time.Second))
@@ -691,7 +694,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 					did(e, clock())
 				}
 				switch {
-				case !e.stop && s.finite(e.job):
+				case !e.stop && endsItself(s, e.job):
 					finite[e.job] = dep.Done(e.job)
 				case !e.stop:
 					streams[e.job] = dep.Done(e.job)
@@ -706,7 +709,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 		if len(plan.events) > 0 {
 			wake = min(wake, origin+plan.events[0].at)
 		}
-		if s.reallocates() {
+		if s.Reallocates() {
 			if err := memory.due(ctx); err != nil {
 				return obs, err
 			}
@@ -807,27 +810,27 @@ func readings(interval time.Duration, period float64) time.Duration {
 
 // whole is the point from beginning to end as a phase of its own: what only counts
 // when everything is done.
-func (r *run) whole(s *Spec, obs observation) results.Phase {
+func (r *run) whole(s *spec.Spec, obs observation) results.Phase {
 	kind := r.tb.Capabilities().Kind
 	ph := results.Phase{Start: obs.began.Seconds(), End: obs.ended.Seconds(), Jobs: obs.timeline.jobs}
 	for _, j := range obs.summaries {
 		exact := func(metric string, v float64) { ph.Figures = append(ph.Figures, exactly(metric, j.Job, kind, v)) }
-		spec, _ := s.Job(j.Job)
-		if r.tb.Capabilities().Sums && jobMetrics["sum_errors"].by(spec, j.Local) {
+		asked, _ := s.Job(j.Job)
+		if r.tb.Capabilities().Sums && spec.JobMetrics["sum_errors"].By(asked, j.Local) {
 			exact("sum_errors", float64(j.SumErrors))
 		}
-		if jobMetrics["iterations"].by(spec, j.Local) {
+		if spec.JobMetrics["iterations"].By(asked, j.Local) {
 			exact("iterations", float64(j.Iterations))
 		}
-		if jobMetrics["jct"].by(spec, j.Local) {
+		if spec.JobMetrics["jct"].By(asked, j.Local) {
 			exact("jct", j.JCT)
 		}
 	}
 	return ph
 }
 
-// finite says whether a job ends by itself.
-func (s *Spec) finite(job string) bool {
+// endsItself says whether a job ends by itself.
+func endsItself(s *spec.Spec, job string) bool {
 	j, ok := s.Job(job)
 	return ok && j.Iterations > 0
 }
@@ -883,7 +886,7 @@ func (r *run) left() time.Duration {
 func (r *run) planned() time.Duration {
 	var d time.Duration
 	for i := r.done; i < len(r.points)*r.opt.Repeats; i++ {
-		t := r.points[i%len(r.points)].Spec.timeline()
+		t := timelineOf(r.points[i%len(r.points)].Spec)
 		d += t.end() + 300*time.Millisecond
 	}
 	return d

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -22,14 +23,14 @@ func ParseSabotage(text string) (*sabotage.Order, error) {
 	o, err := sabotage.Parse(text)
 	if err != nil {
 		name, _, _ := strings.Cut(text, "=")
-		return nil, invalid{tomlfile.WithHint(strings.TrimSpace(tomlfile.DidYouMean(name, sabotage.Names())+" inabench sabotage lists them all"), "sabotage: %v", err)}
+		return nil, spec.Invalid(tomlfile.WithHint(strings.TrimSpace(tomlfile.DidYouMean(name, sabotage.Names())+" inabench sabotage lists them all"), "sabotage: %v", err))
 	}
 	return o, nil
 }
 
 // sabotaged is the order as a run carries it out, with its part found. It refuses what has no
 // meaning there, before anything is touched.
-func sabotaged(o *sabotage.Order, s *Spec, driver string, points []planned) (*sabotage.Order, error) {
+func sabotaged(o *sabotage.Order, s *spec.Spec, driver string, points []planned) (*sabotage.Order, error) {
 	if o == nil {
 		return nil, nil
 	}
@@ -44,14 +45,14 @@ func sabotaged(o *sabotage.Order, s *Spec, driver string, points []planned) (*sa
 		if why := o.Refused(driver, kind); why != "" {
 			return nil, refuse(why)
 		}
-		switch k := p.Spec.kind(); {
-		case k.faultless != "":
-			return nil, refuse(k.faultless)
-		case p.Spec.simulator(driver) != nil:
+		switch k := p.Spec.Kind(); {
+		case k.Faultless != "":
+			return nil, refuse(k.Faultless)
+		case simulatorOf(p.Spec, driver) != nil:
 			return nil, refuse("a study in the simulator has no parts that could fail")
-		case o.At == sabotage.PS && k.ranks:
+		case o.At == sabotage.PS && k.Ranks:
 			return nil, refuse("no job has a PS")
-		case o.Name == "restart" && k.ranks:
+		case o.Name == "restart" && k.Ranks:
 			return nil, refuse("ranks that begin again have lost the connections of their job: that is what crash does")
 		}
 	}
@@ -63,15 +64,15 @@ func sabotaged(o *sabotage.Order, s *Spec, driver string, points []planned) (*sa
 }
 
 // checkPart reports a part that is not there.
-func checkPart(o *sabotage.Order, s *Spec, points []planned) error {
+func checkPart(o *sabotage.Order, s *spec.Spec, points []planned) error {
 	var there []string
 	switch o.At {
 	case sabotage.Switch:
-		for _, sw := range s.inv.Switches {
+		for _, sw := range s.Inventory().Switches {
 			there = append(there, sw.Name)
 		}
 	case sabotage.Link, sabotage.Queue:
-		for _, l := range s.inv.Topology().Links {
+		for _, l := range s.Inventory().Topology().Links {
 			there = append(there, l.Name)
 		}
 	default:
@@ -101,16 +102,16 @@ func checkPart(o *sabotage.Order, s *Spec, points []planned) error {
 	}
 	slices.Sort(there)
 	if there = slices.Compact(there); len(there) == 0 {
-		return invalidf("sabotage %s: no %s is there that could have it", o.Name, o.At)
+		return spec.Invalidf("sabotage %s: no %s is there that could have it", o.Name, o.At)
 	}
-	return invalid{tomlfile.WithHint(tomlfile.OneOf(o.Part, there), "sabotage %s: no %s %q", o.Name, o.At, o.Part)}
+	return spec.Invalid(tomlfile.WithHint(tomlfile.OneOf(o.Part, there), "sabotage %s: no %s %q", o.Name, o.At, o.Part))
 }
 
 // anyPart is the part that has a fault if nobody says which: the first of the largest job. Where
 // jobs are placed as they come, that is the first worker, or the PS, of every job, and the first
 // host's switch or cable.
-func anyPart(o *sabotage.Order, s *Spec, points []planned) string {
-	job, host := "*", s.inv.Hosts[0].Name
+func anyPart(o *sabotage.Order, s *spec.Spec, points []planned) string {
+	job, host := "*", s.Inventory().Hosts[0].Name
 	ps := host
 	if plan := points[0].plan; plan != nil {
 		j := largest(plan)
@@ -123,11 +124,11 @@ func anyPart(o *sabotage.Order, s *Spec, points []planned) string {
 		}
 	}
 	at := func(name string) inventory.NIC {
-		h, _ := s.inv.Host(name)
+		h, _ := s.Inventory().Host(name)
 		return h.NICs[0]
 	}
 	cable := func(match func(l inventory.DirectedLink) bool) string {
-		links := s.inv.Topology().Links
+		links := s.Inventory().Topology().Links
 		return links[slices.IndexFunc(links, match)].Name // a NIC has a cable
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -33,13 +34,13 @@ var cells = []struct {
 	{"titan", "titan-testbed.toml", nil},
 }
 
-func loadCell(t *testing.T, file string, sets []string) *Spec {
+func loadCell(t *testing.T, file string, sets []string) *spec.Spec {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	quick, _ := Quick(file, text)
+	quick, _ := spec.Quick(file, text)
 	spec, err := Load(file, append(quick, sets...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestSabotageParts(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ParseSabotage("flip-sum"); !errors.Is(err, ErrInput) {
+	if _, err := ParseSabotage("flip-sum"); !errors.Is(err, spec.ErrInput) {
 		t.Errorf("a fault that there is none of: %v", err)
 	}
 }
@@ -124,7 +125,7 @@ func TestRestartOfRing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkPart(o, &Spec{}, points); (err == nil) != c.fine {
+		if err := checkPart(o, &spec.Spec{}, points); (err == nil) != c.fine {
 			t.Errorf("%s: %v", c.order, err)
 		}
 	}

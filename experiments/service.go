@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/workload"
@@ -98,9 +99,9 @@ const (
 	staticService = "static"
 )
 
-// check implements study.
-func (o *Service) check(c *checker) {
-	c.enum("service.mode", o.Mode, sharedService, staticService)
+// Check implements study.
+func (o *Service) Check(c *spec.Checker) {
+	c.Enum("service.mode", o.Mode, sharedService, staticService)
 	switch {
 	case len(o.Table) == 0 && o.Trace == nil:
 		c.KeyProblemf("service", "add [[service.job]] tables, or [service.trace]", "which jobs?")
@@ -111,22 +112,22 @@ func (o *Service) check(c *checker) {
 		"duration": float64(o.Duration), "rate": float64(o.Rate), "sum": float64(o.Sum),
 		"aggregators": float64(o.Aggregators), "cluster": float64(o.Cluster), "observe": float64(o.Observe), "period": float64(o.Period),
 	} {
-		positive(c, "service."+key, n)
+		spec.Positive(c, "service."+key, n)
 	}
 	for key, n := range map[string]int{"migrate": o.Migrate, "background": o.Background, "threshold": o.Threshold} {
-		if n < 0 && !c.reported("service."+key) {
+		if n < 0 && !c.Reported("service."+key) {
 			c.Problemf("service."+key, "", "%s must not be negative", key)
 		}
 	}
 	for key, n := range map[string]float64{"jitter": o.Jitter, "loss_limit": o.LossLimit, "low_perf": o.LowPerf} {
-		if !(n >= 0 && n < 1) && !c.reported("service."+key) {
+		if !(n >= 0 && n < 1) && !c.Reported("service."+key) {
 			c.Problemf("service."+key, "", "%s is a part, at least 0 and less than 1", key)
 		}
 	}
-	if o.Profile < 2 && !c.reported("service.profile") {
+	if o.Profile < 2 && !c.Reported("service.profile") {
 		c.Problemf("service.profile", "the first one is not counted", "profile must be at least 2")
 	}
-	if o.Interfered <= 1 && !c.reported("service.interference") {
+	if o.Interfered <= 1 && !c.Reported("service.interference") {
 		c.Problemf("service.interference", "", "interference must be above 1")
 	}
 	if o.Trace != nil {
@@ -142,16 +143,16 @@ func (o *Service) check(c *checker) {
 }
 
 // table checks the jobs of a table.
-func (o *Service) table(c *checker) {
+func (o *Service) table(c *spec.Checker) {
 	names := map[string]string{}
 	workers := 0
 	for i := range o.Table {
 		j := &o.Table[i]
 		for _, key := range []string{"servers", "workers", "copies", "iterations", "stay", "compute"} {
-			positive(c, j.At+"."+key, map[string]float64{"servers": float64(j.Servers), "workers": float64(j.Workers), "copies": float64(j.Copies),
+			spec.Positive(c, j.At+"."+key, map[string]float64{"servers": float64(j.Servers), "workers": float64(j.Workers), "copies": float64(j.Copies),
 				"iterations": float64(j.Iterations), "stay": float64(j.Stay), "compute": float64(j.Compute)}[key])
 		}
-		if j.Name != "" && !jobName.MatchString(j.Name) {
+		if j.Name != "" && !spec.JobName.MatchString(j.Name) {
 			c.Problemf(j.At+".name", "letters, digits, '_' and '-'", "%q is not a job name", j.Name)
 		}
 		for _, name := range j.names() {
@@ -161,7 +162,7 @@ func (o *Service) table(c *checker) {
 			names[name] = j.At
 		}
 		if c.Has(j.At + ".model") {
-			c.trained(j.At+".model", j.Model, c.Has(j.At+".compute"))
+			checkTrained(c, j.At+".model", j.Model, c.Has(j.At+".compute"))
 		}
 		if c.Has(j.At+".iterations") && c.Has(j.At+".stay") {
 			c.Problemf(j.At+".stay", "keep one of them", "iterations and stay exclude each other")
@@ -171,16 +172,16 @@ func (o *Service) table(c *checker) {
 		}
 		workers += max(0, j.Workers) * max(0, j.Copies)
 	}
-	if c.lab == nil || len(o.Table) == 0 {
+	if c.Lab == nil || len(o.Table) == 0 {
 		return
 	}
-	with, without := cpuHosts(c.lab.inv)
+	with, without := cpuHosts(c.Lab.Inv)
 	switch {
 	case workers > with:
 		c.KeyProblemf("service", "a worker is on a host of its own", "%d workers, and %d hosts have GPUs", workers, with)
 	case without == 0:
 		c.KeyProblemf("service", "give some gpus = 0", "Aggregators are on hosts without GPUs, and there are none")
-	case o.Aggregators > without && !c.reported("service.aggregators"):
+	case o.Aggregators > without && !c.Reported("service.aggregators"):
 		c.Problemf("service.aggregators", "", "%d Aggregators, and %d hosts have no GPUs", o.Aggregators, without)
 	}
 }
@@ -197,12 +198,12 @@ func cpuHosts(inv *inventory.Inventory) (with, without int) {
 	return with, without
 }
 
-// trained reports a model that nobody knows, or knows how long its steps take.
-func (c *checker) trained(at, name string, timed bool) {
-	switch p, ok := c.s.catalogue.Lookup(name); {
-	case c.reported(at):
+// checkTrained reports a model that nobody knows, or knows how long its steps take.
+func checkTrained(c *spec.Checker, at, name string, timed bool) {
+	switch p, ok := c.Spec.Models().Lookup(name); {
+	case c.Reported(at):
 	case !ok:
-		c.Problemf(at, tomlfile.DidYouMean(name, c.s.catalogue.Names()), "no model %q", name)
+		c.Problemf(at, tomlfile.DidYouMean(name, c.Spec.Models().Names()), "no model %q", name)
 	case p.Basis == workload.Unknown && !timed:
 		c.Problemf(at, `say it: compute = "100ms"`, "nobody knows how long a step of %s takes", name)
 	}
@@ -221,10 +222,10 @@ func (j *ServiceJob) names() []string {
 }
 
 // check finds what is wrong with a trace.
-func (t *ServiceTrace) check(c *checker) {
+func (t *ServiceTrace) check(c *spec.Checker) {
 	const at = "service.trace."
 	generated := slices.Contains(demands, t.From)
-	if !generated && !strings.HasSuffix(t.From, ".csv") && !c.reported(at+"from") {
+	if !generated && !strings.HasSuffix(t.From, ".csv") && !c.Reported(at+"from") {
 		c.Problemf(at+"from", tomlfile.OneOf(t.From, append(slices.Clone(demands), "a file.csv")), "unknown trace %q", t.From)
 	}
 	if generated && !c.Has(at+"jobs") {
@@ -232,13 +233,13 @@ func (t *ServiceTrace) check(c *checker) {
 	}
 	for key, n := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "worker_gpus": float64(t.GPUs),
 		"servers_per_worker": t.Servers, "smallest": float64(t.Smallest), "profiling": float64(t.Profiling)} {
-		positive(c, at+key, n)
+		spec.Positive(c, at+key, n)
 	}
 	if len(t.Compute) > 0 && len(t.Compute) != len(t.models()) {
 		c.Problemf(at+"compute", "", "%d times for %d models", len(t.Compute), len(t.models()))
 	}
 	for i, m := range t.Models {
-		c.trained(fmt.Sprintf("%smodels[%d]", at, i), m, len(t.Compute) > 0)
+		checkTrained(c, fmt.Sprintf("%smodels[%d]", at, i), m, len(t.Compute) > 0)
 	}
 	for i, d := range t.Compute {
 		if d <= 0 {
@@ -254,8 +255,8 @@ func (t *ServiceTrace) models() []string {
 	return autopsModels
 }
 
-// count implements study.
-func (o *Service) count() int {
+// Count implements study.
+func (o *Service) Count() int {
 	if o.Trace != nil {
 		return o.Trace.Jobs
 	}
@@ -286,27 +287,27 @@ func (o *Service) supports(driver string) error {
 	return nil
 }
 
-var serviceMetrics = measurables{}.
-	add("job", "jct iteration_time speed speed_static loss sum_errors").
-	add("aggregator", "busy cpu").
-	add(results.Cluster, "stall avg_iteration_time aggregators most_aggregators servers cpu_reduction cpu_saving cpu_busy cpu_used "+
+var serviceMetrics = spec.Measurables{}.
+	Add("job", "jct iteration_time speed speed_static loss sum_errors").
+	Add("aggregator", "busy cpu").
+	Add(results.Cluster, "stall avg_iteration_time aggregators most_aggregators servers cpu_reduction cpu_saving cpu_busy cpu_used "+
 		"avg_speed min_speed avg_speed_static min_speed_static max_loss moves reverts evacuations late postponed stall_part "+
 		"ratio_above_1 ratio_p50 ratio_p99 ratio_worst").
-	predict("jct iteration_time speed busy aggregators cpu_reduction cpu_busy avg_speed min_speed").ratios()
+	Predict("jct iteration_time speed busy aggregators cpu_reduction cpu_busy avg_speed min_speed").Ratios()
 
-// metrics implements study.
-func (o *Service) metrics() measurables { return serviceMetrics }
+// Metrics implements study.
+func (o *Service) Metrics() spec.Measurables { return serviceMetrics }
 
-// headline implements study.
-func (o *Service) headline() []string {
+// Headline implements study.
+func (o *Service) Headline() []string {
 	if o.Trace != nil {
 		return []string{"cpu_saving", "ratio_above_1", "ratio_worst"}
 	}
 	return []string{"aggregators", "cpu_reduction", "avg_speed", "min_speed"}
 }
 
-// predictors implements study.
-func (o *Service) predictors() []string { return []string{served} }
+// Predictors implements study.
+func (o *Service) Predictors() []string { return []string{served} }
 
 // files implements reader.
 func (o *Service) files(add func(path, key string)) {
@@ -316,7 +317,7 @@ func (o *Service) files(add func(path, key string)) {
 }
 
 // build implements builder.
-func (o *Service) build(k *fabricKey, s *Spec, driver string) {
+func (o *Service) build(k *fabricKey, s *spec.Spec, driver string) {
 	k.beat = o.beat(s, k.scale)
 	if driver == "netns" {
 		k.rate = o.Rate

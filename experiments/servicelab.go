@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
@@ -36,9 +37,9 @@ const served = "service"
 
 // beat is how long the gradients of the smallest job take that one of its servers gets of a worker,
 // the shortest time that matters.
-func (o *Service) beat(s *Spec, scale results.Scale) time.Duration {
+func (o *Service) beat(s *spec.Spec, scale results.Scale) time.Duration {
 	times, _ := factors(scale)
-	rate := cmp.Or(o.Rate, newLab(s.inv).fastest)
+	rate := cmp.Or(o.Rate, spec.NewLab(s.Inventory()).Fastest)
 	jobs, _ := o.jobs(s) // that they can be had has been checked
 	least := math.Inf(1)
 	for i := range jobs {
@@ -51,7 +52,7 @@ func (o *Service) beat(s *Spec, scale results.Scale) time.Duration {
 }
 
 // scaled are a point's simulation and jobs in a testbed's units.
-func (o *Service) scaled(s *Spec, inv *inventory.Inventory, seed uint64, scale results.Scale) (service.Config, []serving, error) {
+func (o *Service) scaled(s *spec.Spec, inv *inventory.Inventory, seed uint64, scale results.Scale) (service.Config, []serving, error) {
 	jobs, err := o.jobs(s)
 	if err != nil {
 		return service.Config{}, nil, err
@@ -164,7 +165,7 @@ func (o *Service) run(ctx context.Context, b *bench) (point *results.Point, rows
 	ph.Figures = append(ph.Figures, measuredService(stalls(kind, jobs, res))...)
 	predicted, _ := serviceFigures(results.Predicted, expected, plain, expectedRef)
 	for _, f := range predicted {
-		if m := serviceMetrics[f.Metric]; m.predicted && m.of != "aggregator" {
+		if m := serviceMetrics[f.Metric]; m.Predicted && m.Of != "aggregator" {
 			f.Predictor = served
 			ph.Figures = append(ph.Figures, results.Exact(f))
 		}
@@ -181,7 +182,7 @@ func (o *Service) hosts(inv *inventory.Inventory, jobs []serving) error {
 		servers += j.Servers
 	}
 	if _, without := cpuHosts(inv); o.Mode == staticService && servers > without {
-		return invalidf("%d servers, and %d hosts have no GPUs", servers, without)
+		return spec.Invalidf("%d servers, and %d hosts have no GPUs", servers, without)
 	}
 	return nil
 }
@@ -274,7 +275,7 @@ func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, e
 	out := make([]standalone, len(jobs))
 	for i := range jobs {
 		j := jobs[i]
-		key := fmt.Sprint("alone ", l.Spec.inv.SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
+		key := fmt.Sprint("alone ", l.Spec.Inventory().SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
 		ref, err := once(l.bench, key, func() (measuredAlone, error) { return l.standalone(ctx, j) })
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/results"
@@ -30,13 +31,13 @@ func (o *Service) master(inv *inventory.Inventory, limited bool) paramservice.Ma
 }
 
 // config is the simulation of a point.
-func (o *Service) config(s *Spec, seed uint64) service.Config {
+func (o *Service) config(s *spec.Spec, seed uint64) service.Config {
 	rate := o.Rate
 	if rate == 0 {
-		rate = newLab(s.inv).fastest
+		rate = spec.NewLab(s.Inventory()).Fastest
 	}
 	return service.Config{
-		Static: o.Mode == staticService, Master: o.master(s.inv, o.Trace == nil), Period: o.Period.Std(),
+		Static: o.Mode == staticService, Master: o.master(s.Inventory(), o.Trace == nil), Period: o.Period.Std(),
 		Rate: float64(rate), Latency: o.Latency.Std(), Sum: float64(o.Sum) / 8,
 		Profile: o.Profile, Packing: o.Packing.Std(), Jitter: o.Jitter, Seed: seed,
 		Migrate: o.Migrate, Background: o.Background, From: o.From.Std(), End: o.Duration.Std(),
@@ -44,14 +45,14 @@ func (o *Service) config(s *Spec, seed uint64) service.Config {
 }
 
 // tensors are those of a model, in the order in which they are ready.
-func (o *Service) tensors(s *Spec, model string, compute time.Duration) ([]service.Tensor, error) {
-	p, ok := s.catalogue.Lookup(model) // checked
+func (o *Service) tensors(s *spec.Spec, model string, compute time.Duration) ([]service.Tensor, error) {
+	p, ok := s.Models().Lookup(model) // checked
 	if !ok {
-		return nil, invalidf("no model %q", model)
+		return nil, spec.Invalidf("no model %q", model)
 	}
 	p, err := p.Step(compute)
 	if err != nil {
-		return nil, invalidf("model %s: %v", model, err)
+		return nil, spec.Invalidf("model %s: %v", model, err)
 	}
 	var out []service.Tensor
 	var at time.Duration
@@ -85,7 +86,7 @@ type serving struct {
 }
 
 // jobs are those of the table.
-func (o *Service) jobs(s *Spec) ([]serving, error) {
+func (o *Service) jobs(s *spec.Spec) ([]serving, error) {
 	var out []serving
 	for i := range o.Table {
 		j := &o.Table[i]
@@ -115,7 +116,7 @@ func (o *Service) ready(p planned) error {
 }
 
 // simulate implements study.
-func (o *Service) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
+func (o *Service) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	if o.Trace != nil {
 		return o.replay(ctx, s, seed)
@@ -374,18 +375,18 @@ type traceJob struct {
 }
 
 // gpus is how many the inventory's hosts have.
-func (o *Service) gpus(s *Spec) (n int) {
-	for _, h := range s.inv.Hosts {
+func (o *Service) gpus(s *spec.Spec) (n int) {
+	for _, h := range s.Inventory().Hosts {
 		n += h.GPUs
 	}
 	return n
 }
 
 // trace makes the jobs of a trace, without their profiles.
-func (o *Service) trace(s *Spec, seed uint64) ([]traceJob, error) {
+func (o *Service) trace(s *spec.Spec, seed uint64) ([]traceJob, error) {
 	t := &Trace{From: o.Trace.From, Jobs: o.Trace.Jobs, Load: o.Trace.Load, Oversized: "clamp"}
 	if !slices.Contains(demands, t.From) {
-		path, err := filepath.Abs(s.beside(t.From, "service.trace.from"))
+		path, err := filepath.Abs(s.Beside(t.From, "service.trace.from"))
 		if err != nil {
 			return nil, err
 		}
@@ -410,7 +411,7 @@ func (o *Service) trace(s *Spec, seed uint64) ([]traceJob, error) {
 }
 
 // replay is a long trace in virtual time.
-func (o *Service) replay(ctx context.Context, s *Spec, seed uint64) (*repetition, error) {
+func (o *Service) replay(ctx context.Context, s *spec.Spec, seed uint64) (*repetition, error) {
 	jobs, err := o.trace(s, seed)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 )
@@ -45,7 +46,7 @@ func (s share) of(w results.Window) (results.Figure, error) {
 // uncertain. The PS itself counts what came to it and what it completed; of any other switch what came
 // and left is taken as that counts both, which hops hold to the counts of others (hops.go).
 func (s share) counted(w results.Window, counter func(metric, of string) results.Series, j placement.JobPlan, node int) share {
-	of, above := at(j.Name, j.Tree[node].Switch), j.AboveSums(j.Tree[node].Switch)
+	of, above := spec.AtSwitch(j.Name, j.Tree[node].Switch), j.AboveSums(j.Tree[node].Switch)
 	if !above && last(j, node) {
 		s.apart = apartNone
 		return s
@@ -78,7 +79,7 @@ func seenShare(counter func(metric, of string) results.Series, j placement.JobPl
 			all, _, ok := into(k)
 			return all, ok
 		}
-		out := counter("job_out_packets", at(j.Name, tree[k].Switch))
+		out := counter("job_out_packets", spec.AtSwitch(j.Name, tree[k].Switch))
 		return out, len(out.T) >= 2
 	}
 	into = func(k int) (results.Series, int, bool) {
@@ -108,7 +109,7 @@ func seenShare(counter func(metric, of string) results.Series, j placement.JobPl
 	if last(j, node) {
 		s.out, s.by = counter("worker_arrived", j.Name+"/ps"), fmt.Sprintf("arrived at its PS on host %s", j.PS)
 	} else {
-		s.out, s.by = counter("job_out_packets", at(j.Name, tree[node].Switch)), "it sent on"
+		s.out, s.by = counter("job_out_packets", spec.AtSwitch(j.Name, tree[node].Switch)), "it sent on"
 	}
 	return s, len(s.out.T) >= 2
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/mina/controller"
@@ -124,13 +125,13 @@ func unshown(rec *results.Record) bool {
 }
 
 // small is an experiment's small version, or the experiment.
-func small(t *testing.T, file string) *Spec {
+func small(t *testing.T, file string) *spec.Spec {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	quick, _ := Quick(file, text)
+	quick, _ := spec.Quick(file, text)
 	spec, err := Load(file, quick...)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func turn(t *testing.T, alone bool) (over func()) {
 
 // ship runs an experiment once. It returns nil, and skips the test, where the driver
 // declares that it cannot do what the experiment is about.
-func ship(t *testing.T, spec *Spec, driver string, alone bool) *results.Record {
+func ship(t *testing.T, spec *spec.Spec, driver string, alone bool) *results.Record {
 	t.Helper()
 	if driver == "netns" {
 		defer turn(t, alone)()
@@ -180,7 +181,7 @@ func ship(t *testing.T, spec *Spec, driver string, alone bool) *results.Record {
 		t.Fatal(err)
 	}
 	files := []string{"run.json", "report.html", "junit.xml", "samples.jsonl"}
-	if spec.simulator(driver) != nil {
+	if simulatorOf(spec, driver) != nil {
 		files[3] = "jobs.csv.gz"
 	}
 	for _, name := range files {
@@ -190,7 +191,7 @@ func ship(t *testing.T, spec *Spec, driver string, alone bool) *results.Record {
 	}
 	for _, p := range rec.Points {
 		for _, j := range p.Jobs {
-			if j.SumErrors > 0 || driver == "netns" && !j.Local && j.SumsChecked == 0 && !spec.kind().foreign {
+			if j.SumErrors > 0 || driver == "netns" && !j.Local && j.SumsChecked == 0 && !spec.Kind().Foreign {
 				t.Errorf("%s job %s: %d of %d sums are wrong", p.Label(), j.Job, j.SumErrors, j.SumsChecked)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -208,13 +209,13 @@ func TestValuesInUnits(t *testing.T) {
 	}{
 		{"1", "0.5", 0.5}, {"1/s", "1000", 1000}, {"bit/s", "10Gbit/s", 10e9}, {"s", "2s", 2}, {"B", "100MB", 100e6},
 	} {
-		if got, err := inUnit(tt.unit, tt.text); err != nil || got != tt.want {
+		if got, err := spec.InUnit(tt.unit, tt.text); err != nil || got != tt.want {
 			t.Errorf("%q in %s: %v, %v, want %v", tt.text, tt.unit, got, err, tt.want)
 		}
 	}
-	for _, ms := range []measurables{jobMetrics, traceMetrics, operationMetrics, serviceMetrics, trainingMetrics, Programs{}.metrics()} {
+	for _, ms := range []spec.Measurables{spec.JobMetrics, traceMetrics, operationMetrics, serviceMetrics, trainingMetrics, Programs{}.Metrics()} {
 		for name, m := range ms {
-			if _, err := inUnit(m.Unit, strings.Trim(m.example(), `"`)); err != nil || m.Unit == "" {
+			if _, err := spec.InUnit(m.Unit, strings.Trim(m.Example(), `"`)); err != nil || m.Unit == "" {
 				t.Errorf("%s in %q: %v", name, m.Unit, err)
 			}
 		}
@@ -243,23 +244,23 @@ func TestOneStudy(t *testing.T) {
 		}
 		return out
 	}
-	all := append(slices.Clone(kinds), jobKind)
+	all := append(slices.Clone(kinds), spec.Named)
 	for i := range all {
 		for k := range all {
 			first, second := &all[i], &all[k]
-			if tables[first.table] == "" {
+			if tables[first.Table] == "" {
 				t.Fatalf("no table of %v here", first)
 			}
 			if first == second {
 				continue
 			}
 			what := "make two experiments"
-			if second.table == "job" && first.jobs != "" {
-				what += ", or write " + first.jobs + " tables"
+			if second.Table == "job" && first.Jobs != "" {
+				what += ", or write " + first.Jobs + " tables"
 			}
-			col := func(k *kind) int { return strings.LastIndex(k.String(), "[") + 2 } // of the name
+			col := func(k *spec.Kind) int { return strings.LastIndex(k.String(), "[") + 2 } // of the name
 			want := fmt.Sprintf("two.toml:5:%d: %v besides %v: %s: %v is at two.toml:3:%d", col(second), second, first, what, first, col(first))
-			if got := said(head + tables[first.table] + tables[second.table]); len(got) != 1 || got[0] != want {
+			if got := said(head + tables[first.Table] + tables[second.Table]); len(got) != 1 || got[0] != want {
 				t.Errorf("got  %q\nwant %q", got, want)
 			}
 		}

@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/csv"
@@ -11,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,8 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
@@ -29,16 +27,7 @@ import (
 // study is what an experiment is about: jobs that begin and end when it says, jobs that come over time,
 // are placed when they do, and leave, or programs that others wrote. kinds lists them all.
 type study interface {
-	// check finds everything that is wrong with it.
-	check(c *checker)
-	// count is how many jobs there are; 0: as many as a file has.
-	count() int
-	// metrics are what its figures are of, which expectations may be about.
-	metrics() measurables
-	// headline are those of them that are compared where the experiment names none.
-	headline() []string
-	// predictors name what predicts the figures that a testbed measured, first the default.
-	predictors() []string
+	spec.Study
 	// supports is an error, wrapping errors.ErrUnsupported, if a driver cannot do it.
 	supports(driver string) error
 	// ready is an error if the jobs of a point cannot be had.
@@ -50,11 +39,19 @@ type study interface {
 	columns() []string
 }
 
+// studyOf is what an experiment is about.
+func studyOf(s *spec.Spec) study {
+	if js, ok := s.Study().(spec.Jobs); ok {
+		return namedJobs{js}
+	}
+	return s.Study().(study)
+}
+
 // What only some studies do, each asked for where it is used.
 type (
 	// placer decides where the jobs of a point are before any of them runs.
 	placer interface {
-		place(s *Spec) (*placement.Plan, error)
+		place(s *spec.Spec) (*placement.Plan, error)
 	}
 	// planner says what a point should bring before it runs.
 	planner interface {
@@ -66,11 +63,11 @@ type (
 	}
 	// simulator does one repeat of a point in virtual time by itself, without a testbed.
 	simulator interface {
-		simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error)
+		simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error)
 	}
 	// builder wants something of the fabric that an emulation builds.
 	builder interface {
-		build(k *fabricKey, s *Spec, driver string)
+		build(k *fabricKey, s *spec.Spec, driver string)
 	}
 	// reader hands over the paths of files that it reads, with the keys that name them.
 	reader interface {
@@ -82,136 +79,13 @@ type (
 	}
 )
 
-// kind is a kind of study, with what is true of all studies of that kind.
-type kind struct {
-	table string       // its key
-	typ   reflect.Type // of what its table is decoded into
-	// jobs are the tables in it that say what [[job]] tables would; "" if it has none.
-	jobs string
-	// unplanned is why there is no plan of it, nil if there is one.
-	unplanned error
-	// mute says that external predictors cannot be asked: what they are told has no words for it.
-	mute bool
-	// faultless is why it cannot be sabotaged, "" if it can.
-	faultless string
-	// ranks says that its jobs are ranks, which have no PS and live as long as their connections.
-	ranks bool
-	// trees says that its jobs take turns with trees, which somebody else puts into the switches.
-	trees bool
-	// foreign says that its programs are others': they send when and what they want, and their own logs
-	// tell what became of it.
-	foreign bool
-	// looks says that it looks itself whether its jobs did what they were asked, and summed up right.
-	looks bool
-	// leaving says that jobs may leave before they have compared a sum.
-	leaving bool
-	// single says that its simulation has the jct of single jobs.
-	single bool
-}
-
-// jobKind is that of experiments about [[job]] tables, or about nothing.
-var jobKind = kind{table: "job", typ: reflect.TypeFor[Jobs](), looks: true}
-
-// kinds are all other kinds of study, the only list of them.
-var kinds = []kind{
-	{
-		table: "trace", typ: reflect.TypeFor[*Trace](),
-		unplanned: tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan"),
-	},
-	{
-		table: "operations", typ: reflect.TypeFor[*Operations](), jobs: "[[operations.job]]", mute: true, ranks: true, trees: true,
-		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan"),
-	},
-	{
-		table: "service", typ: reflect.TypeFor[*Service](), jobs: "[[service.job]]", mute: true, leaving: true, single: true,
-		faultless: "the processes of a Parameter Service have no faults",
-		unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan"),
-	},
-	{table: "training", typ: reflect.TypeFor[*Training](), mute: true, ranks: true},
-	{
-		table: "program", typ: reflect.TypeFor[Programs](), mute: true, foreign: true, looks: true,
-		faultless: "programs of others have no faults",
-		unplanned: tomlfile.WithHint("`inabench run` starts them on netns or in a lab", "programs of others run where the experiment says: there is no plan"),
-	},
-}
-
-// tables are those that studies are decoded from.
-func tables() (out []tomlfile.Table) {
-	for i := range kinds {
-		out = append(out, tomlfile.Table{Key: kinds[i].table, Type: kinds[i].typ})
-	}
-	return out
-}
-
-// String is the head of the kind's table.
-func (k *kind) String() string {
-	if k.typ.Kind() == reflect.Slice {
-		return "[[" + k.table + "]]"
-	}
-	return "[" + k.table + "]"
-}
-
-// kind is the kind of the experiment's study.
-func (s *Spec) kind() *kind {
-	for i := range kinds {
-		if s.Studies[kinds[i].table] != nil {
-			return &kinds[i]
-		}
-	}
-	return &jobKind
-}
-
-// study is what the experiment is about.
-func (s *Spec) study() study {
-	if st, ok := s.Studies[s.kind().table].(study); ok {
-		return st
-	}
-	return s.Jobs
-}
-
-// simulator is the study where it simulates itself on the driver, nil where it runs on a testbed.
-func (s *Spec) simulator(driver string) simulator {
-	sim, _ := s.study().(simulator)
+// simulatorOf is the study where it simulates itself on the driver, nil where it runs on a testbed.
+func simulatorOf(s *spec.Spec, driver string) simulator {
+	sim, _ := studyOf(s).(simulator)
 	if driver != "sim" {
 		return nil
 	}
 	return sim
-}
-
-// oneStudy reports a file of several, at the last of them, and says whether there is one that could be read:
-// what is wrong with its table has been reported otherwise.
-func (c *checker) oneStudy() bool {
-	type place struct {
-		*kind
-		at tomlfile.Pos
-	}
-	var has []place
-	for i := range len(kinds) + 1 {
-		k := &jobKind
-		if i < len(kinds) {
-			k = &kinds[i]
-		}
-		if c.Has(k.table) {
-			has = append(has, place{k, c.KeyPos(k.table)})
-		}
-	}
-	readable := len(has) == 0 || c.Has(c.s.kind().table)
-	if len(has) < 2 {
-		return readable
-	}
-	slices.SortStableFunc(has, func(a, b place) int { return cmp.Or(a.at.Line-b.at.Line, a.at.Col-b.at.Col) })
-	last := has[len(has)-1]
-	what := "make two experiments"
-	var before, others []string
-	for _, p := range has[:len(has)-1] {
-		before = append(before, p.String())
-		others = append(others, fmt.Sprintf("%v is at %v", p.kind, p.at))
-		if last.kind == &jobKind && p.jobs != "" {
-			what += ", or write " + p.jobs + " tables"
-		}
-	}
-	c.KeyProblemf(last.table, what+": "+strings.Join(others, ", "), "%v besides %s", last.kind, strings.Join(before, " and "))
-	return readable
 }
 
 // repetition is what one repeat of a point came to in virtual time.
@@ -239,16 +113,16 @@ func (r *run) simulate(ctx context.Context) error {
 	r.rec.Kind, r.rec.Switch, r.rec.Hosts = results.Simulated, "model", []results.HostFacts{thisMachine()}
 	for i := range r.rec.Expect {
 		switch e := &r.rec.Expect[i]; {
-		case slices.Contains(r.spec.study().predictors(), e.Predictor), e.Metric == "jct" && e.Predictor != "value":
+		case slices.Contains(studyOf(r.spec).Predictors(), e.Predictor), e.Metric == "jct" && e.Predictor != "value":
 			e.Skip = "the simulator is not held to itself"
-		case e.Metric == "jct" && !r.spec.kind().single:
+		case e.Metric == "jct" && !r.spec.Kind().Single:
 			e.Skip = "this simulation has no jct of single jobs"
 		case e.Metric == "sum_errors":
 			e.Skip = "a model carries no sums"
 		}
 	}
 	limit := runtime.GOMAXPROCS(0)
-	if r.spec.timed() {
+	if r.spec.Timed() {
 		limit = 1
 	}
 	type cell struct {
@@ -259,7 +133,7 @@ func (r *run) simulate(ctx context.Context) error {
 	r.status("simulate", "", 0)
 	return inOrder(ctx, n, func(ctx context.Context, put func(int, cell)) error {
 		finish := func(i int, c *repetition) {
-			jobs := zipped(c.rows, labels(r.points[i%len(r.points)].Labels), strconv.Itoa(i/len(r.points)))
+			jobs := zipped(c.rows, spec.Labels(r.points[i%len(r.points)].Labels), strconv.Itoa(i/len(r.points)))
 			c.rows = nil
 			put(i, cell{c, jobs})
 		}
@@ -268,9 +142,9 @@ func (r *run) simulate(ctx context.Context) error {
 		}
 		return sideBySide(ctx, n, limit, func(ctx context.Context, i int) error {
 			p := &r.points[i%len(r.points)]
-			c, err := p.Spec.simulator("sim").simulate(ctx, p.Spec, i/len(r.points))
+			c, err := simulatorOf(p.Spec, "sim").simulate(ctx, p.Spec, i/len(r.points))
 			if err != nil {
-				return fmt.Errorf("%s%w", prefix(p.Labels), err)
+				return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 			}
 			finish(i, c)
 			return nil
@@ -296,15 +170,15 @@ func (r *run) simulate(ctx context.Context) error {
 // studied is one repeat of a point on a testbed.
 func (r *run) studied(ctx context.Context, p planned, repeat int) (*results.Point, error) {
 	b := &bench{planned: p, repeat: repeat, run: r}
-	point, rows, err := p.Spec.study().run(ctx, b)
+	point, rows, err := studyOf(p.Spec).run(ctx, b)
 	point.Repeat, point.Labels = repeat, p.Labels
-	if err == nil && !p.Spec.kind().looks {
+	if err == nil && !p.Spec.Kind().Looks {
 		point.Findings = b.whole(point)
 	}
 	if rows == nil {
 		return point, err
 	}
-	return point, errors.Join(err, r.addJobs(zipped(rows, labels(p.Labels), strconv.Itoa(repeat))))
+	return point, errors.Join(err, r.addJobs(zipped(rows, spec.Labels(p.Labels), strconv.Itoa(repeat))))
 }
 
 // endStudy is the end of a run.
@@ -312,15 +186,15 @@ func (r *run) endStudy() (err error) {
 	if r.table != nil {
 		err = r.table.Close()
 	}
-	if st, ok := r.spec.study().(finisher); ok && r.opt.Driver != "sim" {
+	if st, ok := studyOf(r.spec).(finisher); ok && r.opt.Driver != "sim" {
 		st.finish(r.rec)
 	}
-	r.rec.Comparison = r.spec.comparison()
-	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && !r.spec.swept() {
-		r.rec.Summary = r.spec.study().headline()
+	r.rec.Comparison = r.spec.Comparison()
+	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && !r.spec.Swept() {
+		r.rec.Summary = studyOf(r.spec).Headline()
 	}
 	r.ratios()
-	r.rec.Published = r.spec.published()
+	r.rec.Published = r.spec.PublishedValues()
 	r.rec.Reproduced = r.rec.Reproduce()
 	return err
 }
@@ -349,7 +223,7 @@ func (r *run) ratios() {
 		return of
 	}
 	for i := range r.rec.Points {
-		if p := &r.rec.Points[i]; len(p.Phases) > 0 && format(p.Params[c.Key]) == c.Reference {
+		if p := &r.rec.Points[i]; len(p.Phases) > 0 && spec.Format(p.Params[c.Key]) == c.Reference {
 			reference[others(p)] = measured(p)
 		}
 	}
@@ -359,7 +233,7 @@ func (r *run) ratios() {
 		if len(p.Phases) == 0 {
 			continue // it ended early
 		}
-		ph, of := &p.Phases[0], format(p.Params[c.Key])
+		ph, of := &p.Phases[0], spec.Format(p.Params[c.Key])
 		lacks := func(name, why string) {
 			ph.Missing = append(ph.Missing, results.Missing{Metric: name + metric.Ratio, Of: of, Why: why})
 		}
@@ -413,7 +287,7 @@ func (r *run) addJobs(part []byte) (err error) {
 		if r.table, err = os.Create(filepath.Join(r.dir.Path, "jobs.csv.gz")); err != nil {
 			return err
 		}
-		part = append(zipped([][]string{r.spec.study().columns()}, "point", "repeat"), part...)
+		part = append(zipped([][]string{studyOf(r.spec).columns()}, "point", "repeat"), part...)
 	}
 	_, err = r.table.Write(part)
 	return err

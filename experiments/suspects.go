@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
 )
 
@@ -111,7 +112,7 @@ func (in *inspection) compared() (out []sums) {
 		if j := in.planned(sum.Job); j.Name != "" && sum.SumsChecked > 0 {
 			s := sums{job: j, checked: sum.SumsChecked, wrong: sum.SumErrors}
 			for _, n := range j.Tree {
-				if by, _, ok := grown(in.counter("job_aggregated_packets", at(j.Name, n.Switch)), 0); ok {
+				if by, _, ok := grown(in.counter("job_aggregated_packets", spec.AtSwitch(j.Name, n.Switch)), 0); ok {
 					if s.added == nil {
 						s.added = map[string]float64{}
 					}

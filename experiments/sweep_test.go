@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 )
 
@@ -156,7 +157,7 @@ func TestSweepInAnyOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.study().columns() == nil {
+		if studyOf(s).columns() == nil {
 			samples, err := dir.Samples()
 			if err != nil || len(samples) == 0 {
 				t.Fatalf("%d samples, %v", len(samples), err)
@@ -260,7 +261,7 @@ func TestResumeOfOtherFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(name, text)
-		if _, _, err := run(RunOptions{Batch: backwards{}, Resume: cut.Path}); !errors.Is(err, ErrInput) {
+		if _, _, err := run(RunOptions{Batch: backwards{}, Resume: cut.Path}); !errors.Is(err, spec.ErrInput) {
 			t.Errorf("resumed after %s changed: %v", name, err)
 		}
 		if err := CellsMain(t.Context(), []string{filepath.Join(cut.Path, cellsDir), "1"}); err == nil || !strings.Contains(err.Error(), name) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/testbed"
@@ -40,11 +41,11 @@ type timeline struct {
 	jobs   []string // all, in the order of the spec
 }
 
-// timeline lays out the spec's jobs. A job that has neither a duration nor a
+// timelineOf lays out the spec's jobs. A job that has neither a duration nor a
 // number of iterations sends until the end, which is the latest stop of another
 // job, or a warm-up and the measurement's duration after the latest such start.
 // Stops come before starts at the same instant.
-func (s *Spec) timeline() timeline {
+func timelineOf(s *spec.Spec) timeline {
 	t := timeline{warmup: time.Duration(s.Measure.Warmup)}
 	var end time.Duration
 	for _, j := range s.Jobs {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
@@ -62,8 +63,8 @@ start = "1s"
 duration = "1s"
 `)
 	setup.Interval = 50 * time.Millisecond
-	planned := planned{SpecPoint: SpecPoint{Spec: r.spec}}
-	want := r.spec.timeline().spans()
+	planned := planned{Point: spec.Point{Spec: r.spec}}
+	want := timelineOf(r.spec).spans()
 	if len(want) != 3 {
 		t.Fatalf("%v", want)
 	}
@@ -153,7 +154,7 @@ loss = 0.01
 		t.Fatal(err)
 	}
 	w := &wired{Deployment: ticking{dep}, links: map[string]testbed.LinkState{}}
-	obs, err := r.observe(t.Context(), planned{SpecPoint: SpecPoint{Spec: r.spec}}, setup, w, Baseline{}, nil)
+	obs, err := r.observe(t.Context(), planned{Point: spec.Point{Spec: r.spec}}, setup, w, Baseline{}, nil)
 	if err := errors.Join(err, dep.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -184,36 +185,36 @@ func TestTimeline(t *testing.T) {
 	dur := func(s float64) inventory.Duration { return inventory.Duration(seconds(s)) }
 	for _, tt := range []struct {
 		name string
-		jobs []Job
+		jobs []spec.Job
 		want []span
 		end  float64
 	}{
 		{"one job until the end of the measurement",
-			[]Job{{Name: "A"}},
+			[]spec.Job{{Name: "A"}},
 			[]span{{seconds(1), seconds(4), []string{"A"}, 0}}, 4},
 		{"the second joins and the first leaves",
-			[]Job{{Name: "A", Duration: dur(8)}, {Name: "B", Start: dur(4), Duration: dur(8)}},
+			[]spec.Job{{Name: "A", Duration: dur(8)}, {Name: "B", Start: dur(4), Duration: dur(8)}},
 			[]span{
 				{seconds(1), seconds(4), []string{"A"}, 0},
 				{seconds(5), seconds(8), []string{"A", "B"}, 0},
 				{seconds(9), seconds(12), []string{"B"}, 0},
 			}, 12},
 		{"a job without an end sends as long as the others",
-			[]Job{{Name: "A"}, {Name: "B", Duration: dur(10)}},
+			[]spec.Job{{Name: "A"}, {Name: "B", Duration: dur(10)}},
 			[]span{{seconds(1), seconds(10), []string{"A", "B"}, 0}}, 10},
 		{"a stop and a start at once leave no gap",
-			[]Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(4), Duration: dur(4)}},
+			[]spec.Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(4), Duration: dur(4)}},
 			[]span{{seconds(1), seconds(4), []string{"A"}, 0}, {seconds(5), seconds(8), []string{"B"}, 0}}, 8},
 		{"nothing is steady within a warm-up",
-			[]Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(.5), Duration: dur(3.5)}},
+			[]spec.Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(.5), Duration: dur(3.5)}},
 			[]span{{seconds(1.5), seconds(4), []string{"A", "B"}, 0}}, 4},
 		{"a job with iterations ends by itself",
-			[]Job{{Name: "A", Iterations: 3}, {Name: "B", Duration: dur(4)}},
+			[]spec.Job{{Name: "A", Iterations: 3}, {Name: "B", Duration: dur(4)}},
 			[]span{{seconds(1), seconds(4), []string{"A", "B"}, 0}}, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &Spec{Jobs: tt.jobs, Measure: Measure{Warmup: dur(1), Duration: dur(3)}}
-			got := s.timeline()
+			s := &spec.Spec{Jobs: tt.jobs, Measure: spec.Measure{Warmup: dur(1), Duration: dur(3)}}
+			got := timelineOf(s)
 			if d := cmp.Diff(tt.want, got.spans(), cmp.AllowUnexported(span{})); d != "" {
 				t.Error(d)
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/cluster"
@@ -76,10 +77,10 @@ var reductions = map[string]func(workers int) collectives.Schedule{
 	"recursive-doubling":    collectives.RecursiveDoubling,
 }
 
-// check implements study.
-func (t *Trace) check(c *checker) {
+// Check implements study.
+func (t *Trace) Check(c *spec.Checker) {
 	file := strings.HasSuffix(t.From, ".csv")
-	if !t.generated() && !file && !c.reported("trace.from") && c.Has("trace.from") {
+	if !t.generated() && !file && !c.Reported("trace.from") && c.Has("trace.from") {
 		c.Problemf("trace.from", tomlfile.OneOf(t.From, append(slices.Clone(demands), "a file.csv")), "unknown trace %q", t.From)
 	}
 	for _, key := range []string{"sources", "oversized"} {
@@ -87,30 +88,30 @@ func (t *Trace) check(c *checker) {
 			c.Problemf("trace."+key, "", "%s is about a file's jobs, and trace.from is %q", key, t.From)
 		}
 	}
-	if t.generated() && t.Jobs < 1 && !c.reported("trace.jobs") {
+	if t.generated() && t.Jobs < 1 && !c.Reported("trace.jobs") {
 		c.KeyProblemf("trace", "write jobs = 1000", "how many jobs are to be generated?")
 	}
 	for key, v := range map[string]float64{"jobs": float64(t.Jobs), "load": t.Load, "scale": t.Scale, "max_gpus": float64(t.MaxGPUs), "mean_duration": float64(t.Length)} {
 		if asIs := file && v == 0 && (key == "jobs" || key == "load"); c.Has("trace."+key) && !asIs {
-			positive(c, "trace."+key, v)
+			spec.Positive(c, "trace."+key, v)
 		}
 	}
 	if t.PSes < 1 || t.PSes > 64 {
 		c.Problemf("trace.parameter_servers", "", "parameter_servers must be 1 to 64")
 	}
-	if (t.Window < 1 || t.Window > maxWindow) && !c.reported("trace.window") {
-		c.Problemf("trace.window", "", "window must be 1 to %d packets", maxWindow)
+	if (t.Window < 1 || t.Window > spec.MaxWindow) && !c.Reported("trace.window") {
+		c.Problemf("trace.window", "", "window must be 1 to %d packets", spec.MaxWindow)
 	}
-	c.enum("trace.control", t.Control, "fixed", "aimd")
-	c.enum("trace.oversized", t.Oversized, "refuse", "drop", "clamp")
-	c.enum("trace.collective", t.Collective, append([]string{"ina", "ps", "ring"}, slices.Sorted(maps.Keys(reductions))...)...)
-	c.enum("trace.pricing", t.Pricing, replay.Pricings()...)
-	c.enum("trace.fidelity", t.Fidelity, replay.Fluid.String(), replay.Phases.String())
+	c.Enum("trace.control", t.Control, "fixed", "aimd")
+	c.Enum("trace.oversized", t.Oversized, "refuse", "drop", "clamp")
+	c.Enum("trace.collective", t.Collective, append([]string{"ina", "ps", "ring"}, slices.Sorted(maps.Keys(reductions))...)...)
+	c.Enum("trace.pricing", t.Pricing, replay.Pricings()...)
+	c.Enum("trace.fidelity", t.Fidelity, replay.Fluid.String(), replay.Phases.String())
 	for i, m := range t.Models {
 		at := fmt.Sprintf("trace.models[%d]", i)
-		switch p, ok := c.s.catalogue.Lookup(m); {
+		switch p, ok := c.Spec.Models().Lookup(m); {
 		case !ok:
-			c.Problemf(at, tomlfile.DidYouMean(m, c.s.catalogue.Names()), "no model %q", m)
+			c.Problemf(at, tomlfile.DidYouMean(m, c.Spec.Models().Names()), "no model %q", m)
 		case p.Basis == workload.Unknown:
 			c.Problemf(at, "give one in a file of your own, and name that in catalogue", "nobody knows how long a step of %s takes", m)
 		}
@@ -124,24 +125,24 @@ type traced struct {
 }
 
 // traceMetrics are the figures of a trace of jobs.
-var traceMetrics = measurables{}.
-	add("job", "jct sum_errors").
-	add(results.Cluster, "avg_jct avg_jct_queued makespan network_time queueing queueing_p95 placement_time "+
+var traceMetrics = spec.Measurables{}.
+	Add("job", "jct sum_errors").
+	Add(results.Cluster, "avg_jct avg_jct_queued makespan network_time queueing queueing_p95 placement_time "+
 		"de de_queued gpu_utilisation link_utilisation aggregator_utilisation "+
 		"used_machines machine_hours fragmentation cross_traffic profit_rate total_profit").
-	predict("jct").ratios()
+	Predict("jct").Ratios()
 
-// metrics implements study.
-func (t *Trace) metrics() measurables { return traceMetrics }
+// Metrics implements study.
+func (t *Trace) Metrics() spec.Measurables { return traceMetrics }
 
-// headline implements study.
-func (t *Trace) headline() []string { return []string{"avg_jct", "de"} }
+// Headline implements study.
+func (t *Trace) Headline() []string { return []string{"avg_jct", "de"} }
 
-// predictors implements study.
-func (t *Trace) predictors() []string { return []string{replayed} }
+// Predictors implements study.
+func (t *Trace) Predictors() []string { return []string{spec.Replayed} }
 
-// count implements study.
-func (t *Trace) count() int { return t.Jobs }
+// Count implements study.
+func (t *Trace) Count() int { return t.Jobs }
 
 // files implements reader.
 func (t *Trace) files(add func(path, key string)) {
@@ -161,12 +162,12 @@ func (t *Trace) supports(driver string) error {
 // ready implements study.
 func (t *Trace) ready(p planned) error {
 	s := p.Spec
-	_, err := t.jobs(s, s.Measure.Seed, s.config().GPUs())
+	_, err := t.jobs(s, s.Measure.Seed, clusterConfig(s).GPUs())
 	return err
 }
 
 // jobs makes the trace of one repeat: the same for all policies.
-func (t *Trace) jobs(s *Spec, seed uint64, gpus int) ([]traced, error) {
+func (t *Trace) jobs(s *spec.Spec, seed uint64, gpus int) ([]traced, error) {
 	tr, err := t.read(s, seed, gpus)
 	if err != nil {
 		return nil, err
@@ -186,11 +187,11 @@ func (t *Trace) jobs(s *Spec, seed uint64, gpus int) ([]traced, error) {
 		}
 		p, ok := profiles[model]
 		if !ok {
-			p, ok = s.catalogue.Lookup(model)
+			p, ok = s.Models().Lookup(model)
 			profiles[model] = p
 		}
 		if !ok || p.Basis == workload.Unknown {
-			return nil, invalidf("%s: job %s is of model %q, of which no step is known: give trace.models, or a catalogue of your own", tr.Name, j.ID, model)
+			return nil, spec.Invalidf("%s: job %s is of model %q, of which no step is known: give trace.models, or a catalogue of your own", tr.Name, j.ID, model)
 		}
 		out[i] = traced{Name: j.ID, Model: model, Job: replay.Job{
 			ID: i, Submit: j.Submit, GPUs: j.GPUs, Compute: p.Compute().Seconds(), Bytes: float64(p.Bytes()),
@@ -202,7 +203,7 @@ func (t *Trace) jobs(s *Spec, seed uint64, gpus int) ([]traced, error) {
 }
 
 // read reads or generates the trace and cuts it to size.
-func (t *Trace) read(s *Spec, seed uint64, gpus int) (*trace.Trace, error) {
+func (t *Trace) read(s *spec.Spec, seed uint64, gpus int) (*trace.Trace, error) {
 	scale := t.Scale
 	if scale == 0 {
 		scale = 1
@@ -220,7 +221,7 @@ func (t *Trace) read(s *Spec, seed uint64, gpus int) (*trace.Trace, error) {
 		}
 		tr, err := trace.Generate(g)
 		if err != nil {
-			return nil, invalid{err}
+			return nil, spec.Invalid(err)
 		}
 		if scale == 1 {
 			return tr, nil
@@ -228,21 +229,21 @@ func (t *Trace) read(s *Spec, seed uint64, gpus int) (*trace.Trace, error) {
 		tr, _, err = trace.Transform{ScaleSubmit: scale, ScaleDuration: scale}.Apply(tr)
 		return tr, err
 	}
-	path := s.beside(t.From, "trace.from")
+	path := s.Beside(t.From, "trace.from")
 	tr, _, err := trace.Load(path, trace.Options{})
 	if err != nil {
-		return nil, invalid{err}
+		return nil, spec.Invalid(err)
 	}
 	x := trace.Transform{Sources: t.Sources, Sample: t.Jobs, Seed: seed, ScaleSubmit: scale, ScaleDuration: scale, Rebase: true}
 	if t.Oversized != "refuse" {
 		x.MaxGPUs, x.Clamp = gpus, t.Oversized == "clamp"
 	}
 	if tr, _, err = x.Apply(tr); err != nil {
-		return nil, invalid{err}
+		return nil, spec.Invalid(err)
 	}
 	if t.Oversized == "refuse" {
 		if err := tr.CheckGPUs(gpus); err != nil {
-			return nil, invalid{err}
+			return nil, spec.Invalid(err)
 		}
 	}
 	if has := trace.Inspect(tr).Load; t.Load > 0 && has > 0 {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/inabench/inabench/experiments/online"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/titan"
@@ -18,17 +17,13 @@ import (
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
 
-// config is the spec's cluster as policies see it.
-func (s *Spec) config() cluster.Config {
+// clusterConfig is the spec's cluster as policies see it.
+func clusterConfig(s *spec.Spec) cluster.Config {
 	if s.FatTree != nil {
-		return s.FatTree.config()
+		return s.FatTree.Config()
 	}
-	return placement.ClusterOf(s.inv)
+	return placement.ClusterOf(s.Inventory())
 }
-
-// replayed is the predictor of what runs on a testbed: the simulator, with the same jobs
-// on the same hosts from the same times on.
-const replayed = "replay"
 
 // stopwatch takes the time of a policy.
 type stopwatch struct {
@@ -53,23 +48,23 @@ func (p *stopwatch) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) 
 func (p *stopwatch) mean() float64 { return p.spent.Seconds() / max(1, float64(p.placed)) }
 
 // simulate implements study.
-func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
+func (t *Trace) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	cfg := replay.Config{
-		Cluster: s.config(), Period: t.Period.Std().Seconds(), Seed: seed, Lanes: s.Switch.Lanes,
+		Cluster: clusterConfig(s), Period: t.Period.Std().Seconds(), Seed: seed, Lanes: s.Switch.Lanes,
 		Collective: reductions[t.Collective], Price: replay.Pricing(t.Pricing).Price,
 	}
 	jobs, err := t.jobs(s, seed, cfg.Cluster.GPUs())
 	if err != nil {
 		return nil, err
 	}
-	p, err := policy(s.Placement.Policy, titan.Options{Collective: cfg.Collective})
+	p, err := spec.Policy(s.Placement.Policy, titan.Options{Collective: cfg.Collective})
 	if err != nil {
 		return nil, err
 	}
 	var shot *snapshot
 	if cfg.Collective != nil && repeat == 0 { // policies are about where GPUs are left over
-		p, shot = withSnapshot(p, s.inv, jobs)
+		p, shot = withSnapshot(p, s.Inventory(), jobs)
 	}
 	watch := &stopwatch{Policy: p}
 	cfg.Policy = watch
@@ -86,7 +81,7 @@ func (t *Trace) simulate(ctx context.Context, s *Spec, repeat int) (*repetition,
 	}
 	out := &repetition{
 		end:     res.Summary.Makespan,
-		figures: append(s.summary(&res.Summary, watch.mean(), results.Simulated), t.machineFigures(&res.Summary)...),
+		figures: append(traceSummary(s, &res.Summary, watch.mean(), results.Simulated), t.machineFigures(&res.Summary)...),
 		curves:  append(traceCurves(&res.Series, float64(cfg.Cluster.GPUs())), t.machineCurves(&res.Series)...),
 		rows:    traceRows(jobs, res.Jobs),
 	}
@@ -101,7 +96,7 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 	point = &results.Point{}
 	tb := b.testbed()
 	s, inv, scale := b.Spec, tb.Inventory(), b.scale()
-	settings := s.settings(s.Switch.Aggregators)
+	settings := settingsOf(s, s.Switch.Aggregators)
 	if s.FatTree != nil && settings.Aggregators == 0 {
 		nic := inv.Hosts[0].NICs[0]
 		settings.Aggregators = placement.Memory(float64(s.FatTree.PAT)/scale.Factor, float64(nic.Rate), nic.Delay)
@@ -112,7 +107,7 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 	if err != nil {
 		return point, nil, err
 	}
-	pol, err := policy(s.Placement.Policy, titan.Options{})
+	pol, err := spec.Policy(s.Placement.Policy, titan.Options{})
 	if err != nil {
 		return point, nil, err
 	}
@@ -184,7 +179,7 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 	point.Health = append(point.Health, health...)
 	kind := b.kind()
 	ph := results.Phase{Start: clock, End: clock + res.Summary.Makespan, Stood: why}
-	ph.Figures = s.summary(&res.Summary, watch.mean(), kind)
+	ph.Figures = traceSummary(s, &res.Summary, watch.mean(), kind)
 	again, err := replay.Run(ctx, replay.Config{
 		Cluster: cfg, Policy: online.Recorded(res.Replayed()), Fidelity: replay.Phases,
 		Lanes: s.Switch.Lanes,
@@ -211,7 +206,7 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 		f.N = max(2, j.Iterations) // it is their sum
 		ph.Figures = append(ph.Figures, f)
 		f = exactly("jct", sum.Job, results.Predicted, predicted[j.ID])
-		f.Predictor, f.Bottleneck = replayed, limit[j.ID]
+		f.Predictor, f.Bottleneck = spec.Replayed, limit[j.ID]
 		ph.Figures = append(ph.Figures, f)
 		if tb.Capabilities().Sums {
 			ph.Figures = append(ph.Figures, exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
@@ -224,35 +219,20 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 	return point, traceRows(jobs, res.Replayed()), nil
 }
 
-// timed says whether the experiment is about the time that placing takes.
-func (s *Spec) timed() bool {
-	measured := func(m string) bool {
-		return strings.HasPrefix(m, placementTime) || strings.HasPrefix(m, treeTime)
-	}
-	return s.Compare != nil && slices.ContainsFunc(s.Compare.Metrics, measured) || slices.ContainsFunc(s.Summary, measured) ||
-		slices.ContainsFunc(s.Expects, func(e Expect) bool { return measured(e.Metric) })
-}
-
-// Times that are other ones in every run.
-const (
-	placementTime = "placement_time" // of placing a job
-	treeTime      = "tree_time"      // of building all trees
-)
-
-// summary is a trace in figures. The time of placing, which is another in every run, is
+// traceSummary is a trace in figures. The time of placing, which is another in every run, is
 // only there where it is asked for.
-func (s *Spec) summary(sum *replay.Summary, placing float64, kind results.Kind) []results.Figure {
+func traceSummary(s *spec.Spec, sum *replay.Summary, placing float64, kind results.Kind) []results.Figure {
 	var out []results.Figure
 	for _, f := range []struct {
 		metric string
 		value  float64
 	}{
 		{"avg_jct", sum.JCT}, {"avg_jct_queued", sum.JCTQueued}, {"makespan", sum.Makespan}, {"network_time", sum.Network},
-		{"queueing", sum.QueueMean}, {"queueing_p95", sum.QueueP95}, {placementTime, placing},
+		{"queueing", sum.QueueMean}, {"queueing_p95", sum.QueueP95}, {spec.PlacementTime, placing},
 		{"de", sum.DE}, {"de_queued", sum.DEQueued},
 		{"gpu_utilisation", sum.GPUs}, {"link_utilisation", sum.Links}, {"aggregator_utilisation", sum.Aggregators},
 	} {
-		if f.metric != placementTime || s.timed() {
+		if f.metric != spec.PlacementTime || s.Timed() {
 			out = append(out, exactly(f.metric, results.Cluster, kind, f.value))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -51,47 +52,47 @@ type Training struct {
 // trainingJob is what the job is called.
 const trainingJob = "job"
 
-// check implements study.
-func (t *Training) check(c *checker) {
+// Check implements study.
+func (t *Training) Check(c *spec.Checker) {
 	model := func(key, name string) {
 		at := "training." + key
-		switch p, ok := c.s.catalogue.Lookup(name); {
-		case name == "" || c.reported(at):
+		switch p, ok := c.Spec.Models().Lookup(name); {
+		case name == "" || c.Reported(at):
 		case !ok:
-			c.Problemf(at, tomlfile.DidYouMean(name, c.s.catalogue.Names()), "no model %q", name)
+			c.Problemf(at, tomlfile.DidYouMean(name, c.Spec.Models().Names()), "no model %q", name)
 		case p.Basis == workload.Unknown || p.Batch == 0:
 			c.Problemf(at, "give one in a file of your own, and name that in catalogue", "nobody knows how long a step of %s takes, and at which batch", name)
 		}
 	}
 	model("model", t.Model)
 	model("background_model", t.BackgroundModel)
-	c.enum("training.collective", t.Collective, allReduces()...)
+	c.Enum("training.collective", t.Collective, allReduces()...)
 	for key, n := range map[string]int64{
 		"workers": int64(t.Workers), "batch": int64(t.Batch), "samples": int64(t.Samples), "epochs": int64(t.Epochs),
 	} {
-		positive(c, "training."+key, n)
+		spec.Positive(c, "training."+key, n)
 	}
-	positive(c, "training.gpu_speed", t.GPUSpeed)
-	positive(c, "training.local", t.Local)
-	positive(c, "training.phase", t.Phase)
-	if t.Iterations < 2 && !c.reported("training.iterations") {
+	spec.Positive(c, "training.gpu_speed", t.GPUSpeed)
+	spec.Positive(c, "training.local", t.Local)
+	spec.Positive(c, "training.phase", t.Phase)
+	if t.Iterations < 2 && !c.Reported("training.iterations") {
 		c.Problemf("training.iterations", "", "iterations must be 2 or more: the first one is apart")
 	}
-	if t.MaxBackground < 0 && !c.reported("training.max_background") {
+	if t.MaxBackground < 0 && !c.Reported("training.max_background") {
 		c.Problemf("training.max_background", "", "max_background must not be negative")
 	}
 	if c.Has("training.background") && c.Has("training.max_background") {
 		c.Problemf("training.max_background", "keep one of them", "background and max_background exclude each other")
 	}
-	if c.lab == nil {
+	if c.Lab == nil {
 		return
 	}
-	if n := len(c.lab.hosts); len(t.Background) > 0 && len(t.Background) != n && !c.reported("training.background") {
+	if n := len(c.Lab.Hosts); len(t.Background) > 0 && len(t.Background) != n && !c.Reported("training.background") {
 		c.Problemf("training.background", "", "GPUs of %d hosts in the background, and there are %d hosts", len(t.Background), n)
 	}
 	for i, n := range t.Background {
-		if i < len(c.lab.inv.Hosts) && (n < 0 || n > c.lab.inv.Hosts[i].GPUs) {
-			h := c.lab.inv.Hosts[i]
+		if i < len(c.Lab.Inv.Hosts) && (n < 0 || n > c.Lab.Inv.Hosts[i].GPUs) {
+			h := c.Lab.Inv.Hosts[i]
 			c.Problemf(fmt.Sprintf("training.background[%d]", i), "", "%d GPUs in the background of host %s, which has %d", n, h.Name, h.GPUs)
 		}
 	}
@@ -111,8 +112,8 @@ func (t *Training) operation(workers int) collectives.Schedule {
 }
 
 // profile is a model with the time in seconds that an iteration of it computes.
-func (t *Training) profile(s *Spec, model string) (workload.Profile, float64) {
-	p, _ := s.catalogue.Lookup(model) // checked
+func (t *Training) profile(s *spec.Spec, model string) (workload.Profile, float64) {
+	p, _ := s.Models().Lookup(model) // checked
 	return p, p.Compute().Seconds() * float64(t.Batch) / float64(p.Batch) / t.GPUSpeed
 }
 
@@ -133,13 +134,13 @@ type occupied struct {
 }
 
 // background is how many GPUs others have on each host.
-func (t *Training) background(s *Spec, seed uint64) []int {
+func (t *Training) background(s *spec.Spec, seed uint64) []int {
 	if len(t.Background) > 0 {
 		return t.Background
 	}
 	r := rand.New(rand.NewPCG(seed, 0x6261636b))
-	out := make([]int, len(s.inv.Hosts))
-	for i, h := range s.inv.Hosts {
+	out := make([]int, len(s.Inventory().Hosts))
+	for i, h := range s.Inventory().Hosts {
 		out[i] = r.IntN(1 + min(t.MaxBackground, h.GPUs))
 	}
 	return out
@@ -147,25 +148,25 @@ func (t *Training) background(s *Spec, seed uint64) []int {
 
 // occupy decides on the workers' GPUs. The error is a *placement.InfeasibleError if there are
 // too few that are idle, or if nowhere the traffic passes.
-func (t *Training) occupy(s *Spec, seed uint64) (*occupied, error) {
+func (t *Training) occupy(s *spec.Spec, seed uint64) (*occupied, error) {
 	var why error // Titan waits where the traffic does not pass
-	pol, err := policy(s.Placement.Policy, titan.Options{
+	pol, err := spec.Policy(s.Placement.Policy, titan.Options{
 		Collective: t.operation, Phase: t.Phase.Std().Seconds(), Strict: true, Explain: func(e titan.Explanation) { why = e.Err },
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := cluster.New(placement.ClusterOf(s.inv))
+	c := cluster.New(placement.ClusterOf(s.Inventory()))
 	out := &occupied{machines: make([]results.Machine, len(c.Servers))}
 	id := 1 // the job itself is 0
 	for i, n := range t.background(s, seed) {
-		h := &s.inv.Hosts[i]
+		h := &s.Inventory().Hosts[i]
 		m := &out.machines[i]
 		m.Name, m.Rack, m.GPUs = h.Name, h.Rack, make([]results.Cell, h.GPUs)
 		for g := range n {
 			one := cluster.Placement{Parts: []cluster.Part{{Server: i, GPUs: 1}}}
 			if err := c.Enter(cluster.Job{ID: id, GPUs: 1, Traffic: cluster.Ring}, one); err != nil {
-				return nil, invalidf("host %s: a job in the background: %w", h.Name, err)
+				return nil, spec.Invalidf("host %s: a job in the background: %w", h.Name, err)
 			}
 			m.GPUs[g] = results.Cell{Use: results.Background}
 			out.others = append(out.others, h.Name)
@@ -173,7 +174,7 @@ func (t *Training) occupy(s *Spec, seed uint64) (*occupied, error) {
 		}
 	}
 	infeasible := &placement.InfeasibleError{Job: trainingJob, GPUs: t.Workers}
-	for i, h := range s.inv.Hosts {
+	for i, h := range s.Inventory().Hosts {
 		infeasible.Free = append(infeasible.Free, placement.HostFree{Host: h.Name, Free: c.Free(i), GPUs: h.GPUs})
 	}
 	p, compute := t.profile(s, t.Model)
@@ -221,9 +222,9 @@ func (t *Training) occupy(s *Spec, seed uint64) (*occupied, error) {
 }
 
 // congested says between which machines the traffic does not pass, and what would help.
-func (t *Training) congested(s *Spec, e *titan.CongestedError) string {
+func (t *Training) congested(s *spec.Spec, e *titan.CongestedError) string {
 	return fmt.Sprintf("sends more than passes: phase %d of %s, from host %s to host %s, has %s, and %s pass in %s (training.phase)",
-		e.Phase, t.Collective, s.inv.Hosts[e.From].Name, s.inv.Hosts[e.To].Name,
+		e.Phase, t.Collective, s.Inventory().Hosts[e.From].Name, s.Inventory().Hosts[e.To].Name,
 		results.Quantity(e.Bits/8, "B"), results.Quantity(e.Passing/8, "B"), t.Phase)
 }
 
@@ -239,28 +240,28 @@ func (t *Training) supports(string) error { return nil }
 // scheduled is what predicts: the schedule of the collective on transfers as calibrated.
 const scheduled = "schedule"
 
-// predictors implements study.
-func (t *Training) predictors() []string { return []string{scheduled} }
+// Predictors implements study.
+func (t *Training) Predictors() []string { return []string{scheduled} }
 
-// count implements study.
-func (t *Training) count() int { return 1 }
+// Count implements study.
+func (t *Training) Count() int { return 1 }
 
 // build implements builder.
-func (t *Training) build(k *fabricKey, s *Spec, _ string) { k.beat = t.beat(s, k.scale) }
+func (t *Training) build(k *fabricKey, s *spec.Spec, _ string) { k.beat = t.beat(s, k.scale) }
 
-// headline implements study.
-func (t *Training) headline() []string {
+// Headline implements study.
+func (t *Training) Headline() []string {
 	return []string{"throughput", "comm_time", "machine_hours", "used_machines"}
 }
 
-// metrics implements study.
-func (t *Training) metrics() measurables { return trainingMetrics }
+// Metrics implements study.
+func (t *Training) Metrics() spec.Measurables { return trainingMetrics }
 
 // trainingMetrics are in samples a second and bytes of an iteration. Times are those of an iteration,
 // of an epoch, of all epochs, and of the iterations that were run. Machines are those that
 // anybody uses, that nobody does, that the job does, and of these those that were idle.
-var trainingMetrics = measurables{}.
-	add("job", "sum_errors").
-	add(results.Cluster, "throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time "+
+var trainingMetrics = spec.Measurables{}.
+	Add("job", "sum_errors").
+	Add(results.Cluster, "throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time "+
 		"used_machines idle_machines job_machines idle_taken").
-	predict("throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time").ratios()
+	Predict("throughput machine_hours cross_traffic iteration_time iteration_comm_time comm_time epoch_time training_time run_time").Ratios()

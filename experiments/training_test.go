@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -35,7 +36,7 @@ samples = 6400
 iterations = 3
 `
 
-func parseTraining(t *testing.T, sets ...string) *Spec {
+func parseTraining(t *testing.T, sets ...string) *spec.Spec {
 	t.Helper()
 	s, err := Parse("training.toml", []byte(smallTraining), nil, sets...)
 	if err != nil {
@@ -48,7 +49,7 @@ func parseTraining(t *testing.T, sets ...string) *Spec {
 // and then both workers send a quarter across, twice.
 func TestTrainingByHand(t *testing.T) {
 	s := parseTraining(t)
-	rep, err := s.study().(*Training).simulate(t.Context(), s, 0)
+	rep, err := s.Study().(*Training).simulate(t.Context(), s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestTrainingByHand(t *testing.T) {
 // One worker reduces with nobody.
 func TestTrainingAlone(t *testing.T) {
 	s := parseTraining(t, "training.workers=1")
-	rep, err := s.study().(*Training).simulate(t.Context(), s, 0)
+	rep, err := s.Study().(*Training).simulate(t.Context(), s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestTrainingInfeasible(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := parseTraining(t, tt.sets...)
 			var infeasible *placement.InfeasibleError
-			for _, err := range []error{s.study().(*Training).ready(planned{SpecPoint: SpecPoint{Spec: s}}), func() error { _, err := s.study().(*Training).simulate(t.Context(), s, 0); return err }()} {
+			for _, err := range []error{s.Study().(*Training).ready(planned{Point: spec.Point{Spec: s}}), func() error { _, err := s.Study().(*Training).simulate(t.Context(), s, 0); return err }()} {
 				if !errors.As(err, &infeasible) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got  %v\nwant …%s", err, tt.want)
 				}
@@ -125,7 +126,7 @@ func TestTrainingInfeasible(t *testing.T) {
 		})
 	}
 	s := parseTraining(t, "training.phase=1ms") // others do not mind
-	if err := s.study().(*Training).ready(planned{SpecPoint: SpecPoint{Spec: s}}); err != nil {
+	if err := s.Study().(*Training).ready(planned{Point: spec.Point{Spec: s}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -139,8 +140,8 @@ func TestTrainingBackground(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for seed := range uint64(50) {
-		b := s.study().(*Training).background(s, seed)
-		if !slices.Equal(b, s.study().(*Training).background(s, seed)) || slices.Min(b) < 0 || slices.Max(b) > 2 {
+		b := s.Study().(*Training).background(s, seed)
+		if !slices.Equal(b, s.Study().(*Training).background(s, seed)) || slices.Min(b) < 0 || slices.Max(b) > 2 {
 			t.Fatalf("seed %d: %v", seed, b)
 		}
 		seen[fmt.Sprint(b)] = true
@@ -163,11 +164,11 @@ func TestTitanTestbed(t *testing.T) {
 		"4 hived": 0, "6 hived": 0, "8 hived": 0, "10 hived": 0, "12 hived": 1,
 	}
 	for _, p := range s.Points() {
-		o, err := p.Spec.study().(*Training).occupy(p.Spec, 1)
+		o, err := p.Spec.Study().(*Training).occupy(p.Spec, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := fmt.Sprintf("%d %s", p.Spec.study().(*Training).Workers, p.Spec.Placement.Policy)
+		key := fmt.Sprintf("%d %s", p.Spec.Study().(*Training).Workers, p.Spec.Placement.Policy)
 		if n, ok := want[key]; ok && o.taken != n || o.used != 6+o.taken {
 			t.Errorf("%v: %d idle machines taken, want %d; %d in use", p.Labels, o.taken, n, o.used)
 		}
@@ -178,7 +179,7 @@ func TestTitanTestbed(t *testing.T) {
 func TestTrainingCalibration(t *testing.T) {
 	s := parseTraining(t)
 	inv := s.Inventory()
-	declared := s.study().(*Training).declared(inv)
+	declared := s.Study().(*Training).declared(inv)
 	is := collectives.Network{Rate: func(int) float64 { return 7e9 }, Worker: 3e9, Latency: 1e-4, LocalLatency: 2e-5}
 	bytes, jobs := [2]int64{1 << 20, 8 << 20}, pairs(inv)
 	if len(jobs) != 2 {
@@ -222,7 +223,7 @@ func TestTrainingCalibration(t *testing.T) {
 func TestTrainingMeasured(t *testing.T) {
 	j := &training.Reduced{Reduction: training.Reduction{On: []string{"h1", "h2"}}}
 	s := parseTraining(t)
-	if got, rows := s.study().(*Training).measured(j); len(got.ends) != 0 || len(rows) != 0 {
+	if got, rows := s.Study().(*Training).measured(j); len(got.ends) != 0 || len(rows) != 0 {
 		t.Errorf("of ranks that said nothing: %+v, %v", got, rows)
 	}
 	if f := results.Mean([]float64{1, 2, 3}); f.Value != 2 || !(f.Lo < 2) || f.Hi-2 != 2-f.Lo || f.N != 3 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
@@ -19,7 +20,7 @@ import (
 )
 
 // message is the job's gradient on a testbed, in whole int32.
-func (t *Training) message(s *Spec, scale results.Scale) int64 {
+func (t *Training) message(s *spec.Spec, scale results.Scale) int64 {
 	p, _ := t.profile(s, t.Model)
 	_, size := factors(scale)
 	return max(4, int64(float64(p.Bytes())*size)/4*4)
@@ -27,9 +28,9 @@ func (t *Training) message(s *Spec, scale results.Scale) int64 {
 
 // beat is how long half of a vector takes, the most that goes from one worker to another
 // where they halve: packets are no more than its parts.
-func (t *Training) beat(s *Spec, scale results.Scale) time.Duration {
+func (t *Training) beat(s *spec.Spec, scale results.Scale) time.Duration {
 	slowest := inventory.BitRate(math.MaxInt64)
-	for _, h := range s.inv.Hosts {
+	for _, h := range s.Inventory().Hosts {
 		if len(h.NICs) > 0 {
 			slowest = min(slowest, h.NICs[0].Rate)
 		}
@@ -145,7 +146,7 @@ func anew(ctx context.Context, tb *remote.Testbed) error {
 }
 
 // agent is what all ranks have in common.
-func (t *Training) agent(inv *inventory.Inventory, s *Spec, seed uint64, scale results.Scale, beat time.Duration) agent.Config {
+func (t *Training) agent(inv *inventory.Inventory, s *spec.Spec, seed uint64, scale results.Scale, beat time.Duration) agent.Config {
 	times, size := factors(scale)
 	return agent.Config{
 		LineRate: float64(fastest(inv)),
@@ -249,7 +250,7 @@ func (t *Training) calibrate(ctx context.Context, b *bench, tb *remote.Testbed) 
 	}
 	sizes := [2]int64{0, max(32, t.message(b.Spec, scale)/2/8*8)}
 	sizes[0] = max(16, sizes[1]/calibratedPart/8*8)
-	return once(b, fmt.Sprint("transfers ", b.Spec.inv.SHA256, sizes, t.Local), func() (calibratedNetwork, error) {
+	return once(b, fmt.Sprint("transfers ", b.Spec.Inventory().SHA256, sizes, t.Local), func() (calibratedNetwork, error) {
 		return t.transferAlone(ctx, b, tb, sizes, declared)
 	})
 }

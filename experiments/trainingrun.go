@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
@@ -119,15 +120,15 @@ func (t *Training) declared(inv *inventory.Inventory) collectives.Network {
 }
 
 // simulate implements study.
-func (t *Training) simulate(ctx context.Context, s *Spec, repeat int) (*repetition, error) {
+func (t *Training) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
 	o, err := t.occupy(s, s.Measure.Seed+uint64(repeat))
 	if err != nil {
 		return nil, err
 	}
 	p, compute := t.profile(s, t.Model)
-	run := t.pace(o.at, 8*float64(p.Bytes()), compute, t.declared(s.inv))
+	run := t.pace(o.at, 8*float64(p.Bytes()), compute, t.declared(s.Inventory()))
 	if end := run.ends[len(run.ends)-1]; math.IsInf(end, 1) {
-		return nil, invalidf("a host of the job has a cable that carries nothing")
+		return nil, spec.Invalidf("a host of the job has a cable that carries nothing")
 	}
 	rows := make([][]string, len(o.at))
 	for rank := range rows {
@@ -150,7 +151,7 @@ func (t *Training) plan(p planned) (PlanPoint, error) {
 	}
 	m, compute := t.profile(s, t.Model)
 	bytes := float64(m.Bytes())
-	run := t.pace(o.at, 8*bytes, compute, t.declared(s.inv))
+	run := t.pace(o.at, 8*bytes, compute, t.declared(s.Inventory()))
 	return PlanPoint{
 		Labels: p.Labels, Machines: o.machines, Figures: t.figures(results.Predicted, o, run, t.crossing(o.at, bytes), 1),
 	}, nil

@@ -133,7 +133,7 @@ reason = "r"
 		{results.Scale{Mode: "slow-motion", Factor: 1000}, [][2]float64{{20e6, 1e6}, {0, .05}, {10, 0}, {.5, .01}, {.9, .03}}},
 		{results.Scale{Mode: "shrunk", Factor: 1000}, [][2]float64{{20e6, 1e6}, {0, .05}, {.01, 0}, {500, 10}, {.9, .03}}},
 	} {
-		for i, e := range spec.expectationsAt(c.scale) {
+		for i, e := range spec.ExpectationsAt(c.scale) {
 			if got := [2]float64{e.Value, e.Tolerance}; got != c.want[i] {
 				t.Errorf("%v: %s: %v, want %v", c.scale, e.Name, got, c.want[i])
 			}

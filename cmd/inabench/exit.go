@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -115,7 +116,7 @@ func codeOf(ctx context.Context, err error) int {
 		return child.code
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &input), errors.As(err, &problems), errors.Is(err, experiments.ErrInput):
+	case errors.As(err, &input), errors.As(err, &problems), errors.Is(err, spec.ErrInput):
 		return exitInvalid
 	case errors.As(err, &infeasible), errors.Is(err, placement.ErrMemory):
 		return exitInfeasible

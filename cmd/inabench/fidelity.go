@@ -17,8 +17,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/predictor"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
@@ -40,7 +40,7 @@ func predictorsOf(c *cli.Context) ([]predictor.Predictor, error) {
 		if !ok || len(p.Command) == 0 {
 			return nil, usagef("write --predictor 'mine=python3 sim.py'", "--predictor %q: a name and a command", text)
 		}
-		if err := experiments.CheckPredictor(p); err != nil {
+		if err := spec.CheckPredictor(p); err != nil {
 			return nil, usageError{err, ""}
 		}
 		out = append(out, p)
@@ -198,8 +198,8 @@ func runOnEach(c *cli.Context, path string) (ids []string, err error) {
 	drivers := strings.Split(c.String("on"), ",")
 	for i, d := range drivers {
 		drivers[i] = strings.TrimSpace(d)
-		if !slices.Contains(experiments.Drivers, drivers[i]) {
-			return nil, usagef(tomlfile.OneOf(drivers[i], experiments.Drivers), "unknown driver %q in --on", drivers[i])
+		if !slices.Contains(spec.Drivers, drivers[i]) {
+			return nil, usagef(tomlfile.OneOf(drivers[i], spec.Drivers), "unknown driver %q in --on", drivers[i])
 		}
 		if slices.Contains(drivers[:i], drivers[i]) {
 			return nil, usagef("a run has repeats: --repeat N", "--on names %s twice", drivers[i])

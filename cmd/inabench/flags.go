@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
@@ -181,8 +182,8 @@ func readEmulated(c *cli.Context, path, driver string) (src source, done bool, e
 }
 
 // spec parses an experiment.
-func (s source) spec(sets []string) (*experiments.Spec, error) {
-	isInventory, err := experiments.IsInventory(s.name, s.text)
+func (s source) spec(sets []string) (*spec.Spec, error) {
+	isInventory, err := spec.IsInventory(s.name, s.text)
 	if err == nil && isInventory {
 		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", s.name),
 			fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(s.name))}

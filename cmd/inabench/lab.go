@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
@@ -150,7 +151,7 @@ func inventoryOf(path string) (*inventory.Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	isInventory, err := experiments.IsInventory(src.name, src.text)
+	isInventory, err := spec.IsInventory(src.name, src.text)
 	if err != nil {
 		return nil, err
 	}

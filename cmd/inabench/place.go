@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -186,7 +187,7 @@ func policyNames(list string) (names []string, err error) {
 		return nil, nil
 	}
 	var known []string
-	for _, p := range experiments.Policies() {
+	for _, p := range spec.Policies() {
 		known = append(known, p.Name())
 	}
 	for name := range strings.SplitSeq(list, ",") {
@@ -256,7 +257,7 @@ func isTOML(src source) bool {
 // experiment takes the jobs of an experiment, of its first point.
 func (b *toPlace) experiment(c *cli.Context, src source) error {
 	sets := sets(c)
-	var spec *experiments.Spec
+	var spec *spec.Spec
 	var err error
 	if b.inv == nil {
 		spec, err = src.spec(sets)
@@ -572,7 +573,7 @@ func plan(c experiments.Choice) string {
 
 func writePolicies(w io.Writer) error {
 	var rows [][2]string
-	for _, p := range experiments.Policies() {
+	for _, p := range spec.Policies() {
 		rows = append(rows, [2]string{p.Name(), experiments.Rule(p.Name())})
 	}
 	writeRows(w, rows)

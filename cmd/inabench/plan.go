@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -62,7 +63,7 @@ func checkFile(c *cli.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	isInventory, err := experiments.IsInventory(src.name, src.text)
+	isInventory, err := spec.IsInventory(src.name, src.text)
 	if err != nil {
 		return "", err
 	}

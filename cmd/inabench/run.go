@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
@@ -65,8 +66,8 @@ func runAction(c *cli.Context) error {
 	if c.IsSet("resume") && engine != "slurm" {
 		return usagef("--engine slurm --resume RUN", "--resume takes over points that Slurm computed")
 	}
-	if n := c.Int("repeat"); n < 0 || n > experiments.MostRepeats {
-		return usagef("leave it out for as many as the experiment says", "--repeat %d: 1 to %d", n, experiments.MostRepeats)
+	if n := c.Int("repeat"); n < 0 || n > spec.MostRepeats {
+		return usagef("leave it out for as many as the experiment says", "--repeat %d: 1 to %d", n, spec.MostRepeats)
 	}
 	var order *sabotage.Order
 	if text := c.String("sabotage"); text != "" {
@@ -84,7 +85,7 @@ func runAction(c *cli.Context) error {
 	}
 	sets := sets(c)
 	if c.Bool("quick") {
-		quick, err := experiments.Quick(src.name, src.text)
+		quick, err := spec.Quick(src.name, src.text)
 		if err != nil {
 			return err
 		}
@@ -157,7 +158,7 @@ func runAction(c *cli.Context) error {
 }
 
 // load parses an experiment or a saved plan.
-func (s source) load(sets []string) (*experiments.Spec, *experiments.SavedPlan, error) {
+func (s source) load(sets []string) (*spec.Spec, *experiments.SavedPlan, error) {
 	if !s.isPlan() {
 		spec, err := s.spec(sets)
 		return spec, nil, err

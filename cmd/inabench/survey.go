@@ -17,6 +17,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/random"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -326,7 +327,7 @@ func (d *drawer) motion(path string) (pace random.Pace, err error) {
 }
 
 // slowest makes a pace no faster than the jobs of a phase are.
-func slowest(pace *random.Pace, spec *experiments.Spec, p *placement.Prediction) {
+func slowest(pace *random.Pace, spec *spec.Spec, p *placement.Prediction) {
 	conditions := placement.Conditions{Lanes: spec.Switch.Lanes}
 	frame, values := 8*float64(conditions.FrameBytes()), 32*float64(spec.Switch.Lanes)
 	least := func(a *float64, b float64) {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/random"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
 )
 
 // load reads a setting as `inabench run` would.
-func load(t *testing.T, s *random.Setting) *experiments.Spec {
+func load(t *testing.T, s *random.Setting) *spec.Spec {
 	t.Helper()
 	inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
 	if err != nil {

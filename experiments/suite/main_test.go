@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
@@ -35,7 +36,7 @@ func (h here) Run(ctx context.Context, r Request) Ended {
 		if err != nil {
 			return Ended{Exit: 3, Message: err.Error()}
 		}
-		quick, err := experiments.Quick(r.Item.Path, text)
+		quick, err := spec.Quick(r.Item.Path, text)
 		if err != nil {
 			return Ended{Exit: 3, Message: err.Error()}
 		}

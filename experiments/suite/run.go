@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
 )
@@ -97,7 +98,7 @@ func (r *runner) begin() error {
 	if r.opt.Resume && len(r.nights) > 0 && !r.nights[0].Complete() {
 		n := r.nights[0]
 		if n.File.SHA256 != r.suite.File.SHA256 {
-			return fmt.Errorf("%w: go on with night %s: %s has changed since; run it without --resume", experiments.ErrInput, n.ID, r.suite.File.Path)
+			return fmt.Errorf("%w: go on with night %s: %s has changed since; run it without --resume", spec.ErrInput, n.ID, r.suite.File.Path)
 		}
 		r.night, r.nights, r.used = n, r.nights[1:], n.Used
 		n.Resumed++

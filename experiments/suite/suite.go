@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -255,8 +256,8 @@ func (c *checker) positive(at string, v int64) {
 
 func (c *checker) drivers(at string, on []string) {
 	for i, d := range on {
-		if !slices.Contains(experiments.Drivers, d) {
-			c.Problemf(fmt.Sprintf("%s[%d]", at, i), tomlfile.OneOf(d, experiments.Drivers), "unknown driver %q", d)
+		if !slices.Contains(spec.Drivers, d) {
+			c.Problemf(fmt.Sprintf("%s[%d]", at, i), tomlfile.OneOf(d, spec.Drivers), "unknown driver %q", d)
 		}
 	}
 }
@@ -289,11 +290,11 @@ func (c *checker) experiment(e *Experiment) {
 	text, err := bounded.ReadFile(path, bounded.Config)
 	if err == nil && quick {
 		var small []string
-		if small, err = experiments.Quick(path, text); err == nil {
+		if small, err = spec.Quick(path, text); err == nil {
 			sets = append(slices.Clone(small), sets...)
 		}
 	}
-	var spec *experiments.Spec
+	var spec *spec.Spec
 	if err == nil {
 		spec, err = experiments.Parse(path, text, nil, sets...)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 )
@@ -44,7 +45,7 @@ func reportOf(t *testing.T, ctx context.Context, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quick, err := experiments.Quick(path, text)
+	quick, err := spec.Quick(path, text)
 	if err != nil {
 		quick = nil // it is small itself
 	}

@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 // maxPoints bounds what the sweeps of a file may multiply to.
 const maxPoints = 10_000
 
-// SpecPoint is one cell of the sweeps.
-type SpecPoint struct {
+// Point is one cell of the sweeps.
+type Point struct {
 	Index  int
 	Params map[string]any // swept key -> value as TOML gives it; nil without sweeps
 	Labels []string       // "switch.pat_ratio=0.5", in the order of the file
@@ -21,9 +21,9 @@ type SpecPoint struct {
 
 // Points are the cells of the sweeps in order, the first sweep of the file varying
 // slowest; without sweeps it is one. Repeats are not counted.
-func (s *Spec) Points() []SpecPoint {
+func (s *Spec) Points() []Point {
 	if s.points == nil {
-		return []SpecPoint{{Spec: s}}
+		return []Point{{Spec: s}}
 	}
 	return s.points
 }
@@ -49,8 +49,8 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 			break
 		}
 	}
-	if n := s.Measure.Repeats; ok && n <= MostRepeats && total*n > mostMeasured {
-		f.Problemf("measure.repeats", "", "%d points, %d times each: at most %d measurements in all", total, n, mostMeasured)
+	if n := s.Measure.Repeats; ok && n <= MostRepeats && total*n > MostMeasured {
+		f.Problemf("measure.repeats", "", "%d points, %d times each: at most %d measurements in all", total, n, MostMeasured)
 	}
 	if !ok || len(axes) == 0 {
 		s.check(f, built.of(s, f))
@@ -61,7 +61,7 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 	}
 	var problems tomlfile.Problems
 	for n := range total {
-		p := SpecPoint{Index: n, Params: map[string]any{}}
+		p := Point{Index: n, Params: map[string]any{}}
 		g := f
 		rest, size := n, total
 		for _, a := range axes {
@@ -76,10 +76,10 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 		}
 		for i := range s.Sweeps {
 			if v, ok := p.Params[s.Sweeps[i].Key]; ok {
-				p.Labels = append(p.Labels, s.Sweeps[i].Key+"="+format(v))
+				p.Labels = append(p.Labels, s.Sweeps[i].Key+"="+Format(v))
 			}
 		}
-		q := &Spec{}
+		q := &Spec{kinds: s.kinds}
 		g.Decode(q)
 		q.Name, q.File, q.SHA256, q.Text = s.Name, s.File, s.SHA256, s.Text
 		q.Overrides, q.inv, q.Sweeps = s.Overrides, s.inv, nil
@@ -124,8 +124,8 @@ func (s *Spec) checkLabel(f *tomlfile.File, at, label string) {
 	key, _, _ := strings.Cut(label, "=")
 	var labels []string
 	for _, p := range s.points {
-		if v, ok := p.Params[key]; ok && !slices.Contains(labels, key+"="+format(v)) {
-			labels = append(labels, key+"="+format(v))
+		if v, ok := p.Params[key]; ok && !slices.Contains(labels, key+"="+Format(v)) {
+			labels = append(labels, key+"="+Format(v))
 		}
 	}
 	switch i := slices.IndexFunc(s.Sweeps, func(sw Sweep) bool { return sw.Key == key }); {
@@ -196,12 +196,12 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 	return axes, ok
 }
 
-// format is a swept value as --set would take it.
-func format(v any) string {
+// Format is a swept value as --set would take it.
+func Format(v any) string {
 	if items, ok := v.([]any); ok {
 		parts := make([]string, len(items))
 		for i, it := range items {
-			parts[i] = format(it)
+			parts[i] = Format(it)
 		}
 		return strings.Join(parts, ",")
 	}

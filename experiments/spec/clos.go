@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"fmt"
@@ -29,8 +29,8 @@ type Clos struct {
 // maxClos is how many hosts a fat-tree may have.
 const maxClos = 1 << 17
 
-// check implements topology.
-func (t *Clos) check(c *checker) {
+// Check implements topology.
+func (t *Clos) Check(c *Checker) {
 	if !c.Has("clos.down") && !c.Has("clos.up") {
 		t.Down, t.Up = []int{8, 8, 16}, []int{1, 8, 8}
 	}
@@ -39,23 +39,23 @@ func (t *Clos) check(c *checker) {
 		hosts *= min(max(n, 1), maxClos+1)
 	}
 	switch _, err := tree.NewFabric(t.Down, t.Up); {
-	case c.reported("clos.down") || c.reported("clos.up"):
+	case c.Reported("clos.down") || c.Reported("clos.up"):
 	case err != nil:
 		c.KeyProblemf("clos", "write down = [8, 8, 16] and up = [1, 8, 8]", "%v", err)
 	case hosts > maxClos:
 		c.Problemf("clos.down", "", "%d hosts, at most %d", hosts, maxClos)
 	}
-	positive(c, "clos.rate", t.Rate)
-	positive(c, "clos.uplink", t.Uplink)
-	positive(c, "clos.delay", t.Delay)
-	c.enum("clos.exclusive", t.Exclusive, "port", "switch")
-	if t.AtOnce < 1 && !c.reported("clos.at_once") {
+	Positive(c, "clos.rate", t.Rate)
+	Positive(c, "clos.uplink", t.Uplink)
+	Positive(c, "clos.delay", t.Delay)
+	c.Enum("clos.exclusive", t.Exclusive, "port", "switch")
+	if t.AtOnce < 1 && !c.Reported("clos.at_once") {
 		c.Problemf("clos.at_once", "write sharing = \"never\" in [operations] to do without INA", "a %s that serves %d jobs at once is of no use", t.Exclusive, t.AtOnce)
 	}
 }
 
-// limits are how many jobs a switch and a port serve at once.
-func (t *Clos) limits() (perSwitch, perLink int) {
+// Limits are how many jobs a switch and a port serve at once.
+func (t *Clos) Limits() (perSwitch, perLink int) {
 	if t.Exclusive == "switch" {
 		return t.AtOnce, tree.Unlimited
 	}

@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"maps"
@@ -22,17 +22,17 @@ type PublishedValue struct {
 }
 
 // published checks the figures that papers print.
-func (c *checker) published() {
-	if len(c.s.Published) == 0 {
+func (c *Checker) published() {
+	if len(c.Spec.Published) == 0 {
 		return
 	}
-	known := c.s.study().metrics()
+	known := c.Spec.Study().Metrics()
 	if len(known.compared()) == 0 {
-		c.KeyProblemf("published", "write it as the value of an [[expect]]", "figures of %v tables are not held against what papers print", c.s.kind())
+		c.KeyProblemf("published", "write it as the value of an [[expect]]", "figures of %v tables are not held against what papers print", c.Spec.Kind())
 		return
 	}
-	for i := range c.s.Published {
-		p := &c.s.Published[i]
+	for i := range c.Spec.Published {
+		p := &c.Spec.Published[i]
 		m, ok := known[p.Metric]
 		switch {
 		case !ok && p.Metric != "":
@@ -43,8 +43,8 @@ func (c *checker) published() {
 	}
 }
 
-// published are the same as a record keeps them.
-func (s *Spec) published() (out []results.PublishedValue) {
+// PublishedValues are the same as a record keeps them.
+func (s *Spec) PublishedValues() (out []results.PublishedValue) {
 	for _, p := range s.Published {
 		out = append(out, results.PublishedValue{Figure: p.Figure, Metric: p.Metric, Of: p.Of, At: p.Where, Value: p.value, Text: p.Text})
 	}

@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"fmt"
@@ -24,33 +24,32 @@ const (
 	maxJobs    = 4095
 	maxWorkers = 64
 	maxLanes   = 240
-	maxWindow  = 1 << 16
+	MaxWindow  = 1 << 16
 )
 
-var jobName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var JobName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // check finds everything that is wrong with one point of an experiment, and fills in
 // what depends on several keys. Cross references are left alone where the inventory
 // could not be read.
-func (s *Spec) check(f *tomlfile.File, l *lab) {
-	c := &checker{File: f, s: s, lab: l}
-	if s.topology() != nil && f.Has("inventory") {
+func (s *Spec) check(f *tomlfile.File, l *Lab) {
+	c := &Checker{File: f, Spec: s, Lab: l}
+	if s.Topology() != nil && f.Has("inventory") {
 		c.Problemf("inventory", "keep one of them", "inventory and [%s] exclude each other", topologyKey(s))
 	}
 	if s.FatTree != nil && s.Clos != nil {
 		c.KeyProblemf("clos", "keep one of them", "[fat_tree] and [clos] exclude each other")
 	}
 	if s.On != "" {
-		c.enum("on", s.On, Drivers...)
+		c.Enum("on", s.On, Drivers...)
 	}
 	c.emulation()
-	if _, err := policy(s.Placement.Policy, titan.Options{}); err != nil {
+	if _, err := Policy(s.Placement.Policy, titan.Options{}); err != nil {
 		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
 	}
-	s.checkSHARP(c)
 	readable := c.oneStudy()
 	if readable {
-		s.study().check(c)
+		s.Study().Check(c)
 		c.summary()
 		c.compare()
 	}
@@ -66,57 +65,57 @@ func (s *Spec) check(f *tomlfile.File, l *lab) {
 }
 
 // summary checks the figures that reports list by point.
-func (c *checker) summary() {
-	known := c.s.study().metrics().compared()
-	if len(known) == 0 && len(c.s.Summary) > 0 {
-		c.KeyProblemf("summary", "take it out", "reports list all figures of %v tables", c.s.kind())
+func (c *Checker) summary() {
+	known := c.Spec.Study().Metrics().compared()
+	if len(known) == 0 && len(c.Spec.Summary) > 0 {
+		c.KeyProblemf("summary", "take it out", "reports list all figures of %v tables", c.Spec.Kind())
 		return
 	}
-	for i, m := range c.s.Summary {
+	for i, m := range c.Spec.Summary {
 		if !slices.Contains(known, m) {
 			c.Problemf(fmt.Sprintf("summary[%d]", i), tomlfile.OneOf(m, known), "unknown metric %q", m)
 		}
 	}
 }
 
-type checker struct {
+type Checker struct {
 	*tomlfile.File
-	s   *Spec
-	lab *lab // nil without an inventory
+	Spec *Spec
+	Lab  *Lab // nil without an inventory
 }
 
-// lab is what the checks of all points want to know of an inventory.
-type lab struct {
-	inv         *inventory.Inventory
-	hosts       []string
+// Lab is what the checks of all points want to know of an inventory.
+type Lab struct {
+	Inv         *inventory.Inventory
+	Hosts       []string
 	links       []string
 	rates       map[string]inventory.BitRate // of each host's fastest NIC
-	fastest     inventory.BitRate            // of them all
+	Fastest     inventory.BitRate            // of them all
 	aggregators int                          // of the largest switch
 	ecn         bool                         // some switch marks packets
 }
 
 // most is the rate of the fastest link, bit/s; 0: it is not known.
-func (l *lab) most() (rate float64) {
+func (l *Lab) most() (rate float64) {
 	if l == nil {
 		return 0
 	}
-	for _, link := range l.inv.Topology().Links {
+	for _, link := range l.Inv.Topology().Links {
 		rate = max(rate, float64(link.Rate))
 	}
 	return rate
 }
 
-func newLab(inv *inventory.Inventory) *lab {
+func NewLab(inv *inventory.Inventory) *Lab {
 	if inv == nil {
 		return nil
 	}
-	l := &lab{inv: inv, rates: map[string]inventory.BitRate{}}
+	l := &Lab{Inv: inv, rates: map[string]inventory.BitRate{}}
 	for _, h := range inv.Hosts {
-		l.hosts = append(l.hosts, h.Name)
+		l.Hosts = append(l.Hosts, h.Name)
 		for _, n := range h.NICs {
 			l.rates[h.Name] = max(l.rates[h.Name], n.Rate)
-			l.fastest = max(l.fastest, n.Rate)
+			l.Fastest = max(l.Fastest, n.Rate)
 		}
 	}
 	for _, link := range inv.Topology().Links {
@@ -129,8 +128,8 @@ func newLab(inv *inventory.Inventory) *lab {
 	return l
 }
 
-// enum reports a word that is not one of the allowed ones.
-func (c *checker) enum(path, word string, allowed ...string) bool {
+// Enum reports a word that is not one of the allowed ones.
+func (c *Checker) Enum(path, word string, allowed ...string) bool {
 	if slices.Contains(allowed, word) {
 		return true
 	}
@@ -139,24 +138,24 @@ func (c *checker) enum(path, word string, allowed ...string) bool {
 	return false
 }
 
-// positive reports a number that the file gives and that is not above zero. A value
+// Positive reports a number that the file gives and that is not above zero. A value
 // that could not be read has been reported already and is zero: it is let through.
-func positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | inventory.Duration](c *checker, path string, n N) {
-	if c.Has(path) && n <= 0 && !c.reported(path) {
+func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | inventory.Duration](c *Checker, path string, n N) {
+	if c.Has(path) && n <= 0 && !c.Reported(path) {
 		c.Problemf(path, "", "%s must be above zero", path[strings.LastIndexByte(path, '.')+1:])
 	}
 }
 
-func (c *checker) reported(path string) bool {
+func (c *Checker) Reported(path string) bool {
 	at := c.Pos(path)
 	return slices.ContainsFunc(c.Problems(), func(p tomlfile.Problem) bool { return p.Pos == at })
 }
 
-func (c *checker) emulation() {
-	e := &c.s.Emulation
-	c.enum("emulation.scale", e.Scale, "slow-motion", "shrunk", "none")
-	c.enum("emulation.sshd", e.SSHD, netns.Embedded, netns.OpenSSH)
-	c.enum("emulation.switch", e.Switch, netns.Soft, netns.BMv2)
+func (c *Checker) emulation() {
+	e := &c.Spec.Emulation
+	c.Enum("emulation.scale", e.Scale, "slow-motion", "shrunk", "none")
+	c.Enum("emulation.sshd", e.SSHD, netns.Embedded, netns.OpenSSH)
+	c.Enum("emulation.switch", e.Switch, netns.Soft, netns.BMv2)
 	if e.Offload && e.Switch == netns.BMv2 {
 		c.KeyProblemf("emulation.offload", "leave it out, or take emulation.switch = \"soft\"", "BMv2 forwards packets one by one")
 	}
@@ -166,22 +165,22 @@ func (c *checker) emulation() {
 		e.Factor = 1
 	case e.Scale == "none" && e.Factor != 1:
 		c.Problemf("emulation.factor", `leave it out, or write scale = "slow-motion"`, `scale "none" has no factor`)
-	case given && e.Factor < 1 && !c.reported("emulation.factor"):
+	case given && e.Factor < 1 && !c.Reported("emulation.factor"):
 		c.Problemf("emulation.factor", "", "factor must be at least 1")
 	}
 }
 
-func (c *checker) switches() {
-	sw := &c.s.Switch
-	c.enum("switch.mode", sw.Mode, "statistical", "synchronous")
-	c.enum("switch.addressing", sw.Addressing, "pool", "hash", "linear", "atp")
-	c.enum("switch.queue", sw.Queue, "fair", "flows", "fifo")
-	positive(c, "switch.aggregators", sw.Aggregators)
-	positive(c, "switch.pat_ratio", sw.PATRatio)
-	positive(c, "switch.slots", sw.Slots)
-	positive(c, "switch.slots_ratio", sw.SlotsRatio)
-	positive(c, "switch.reallocate", sw.Reallocate)
-	if (sw.Lanes < 1 || sw.Lanes > maxLanes) && !c.reported("switch.lanes") {
+func (c *Checker) switches() {
+	sw := &c.Spec.Switch
+	c.Enum("switch.mode", sw.Mode, "statistical", "synchronous")
+	c.Enum("switch.addressing", sw.Addressing, "pool", "hash", "linear", "atp")
+	c.Enum("switch.queue", sw.Queue, "fair", "flows", "fifo")
+	Positive(c, "switch.aggregators", sw.Aggregators)
+	Positive(c, "switch.pat_ratio", sw.PATRatio)
+	Positive(c, "switch.slots", sw.Slots)
+	Positive(c, "switch.slots_ratio", sw.SlotsRatio)
+	Positive(c, "switch.reallocate", sw.Reallocate)
+	if (sw.Lanes < 1 || sw.Lanes > maxLanes) && !c.Reported("switch.lanes") {
 		c.Problemf("switch.lanes", "", "lanes must be 1 to %d", maxLanes)
 	}
 	if c.Has("switch.aggregators") && c.Has("switch.pat_ratio") {
@@ -199,21 +198,21 @@ func (c *checker) switches() {
 	if sw.Slots > 0 && sw.Aggregators > 0 && sw.Slots > sw.Aggregators {
 		c.Problemf("switch.slots", "", "%d slots out of %d aggregators", sw.Slots, sw.Aggregators)
 	}
-	if c.lab != nil && sw.Aggregators > c.lab.aggregators {
+	if c.Lab != nil && sw.Aggregators > c.Lab.aggregators {
 		c.Problemf("switch.aggregators", "", "no switch of %s has %d aggregators (the largest has %d)",
-			c.lab.inv.File, sw.Aggregators, c.lab.aggregators)
+			c.Lab.Inv.File, sw.Aggregators, c.Lab.aggregators)
 	}
-	if len(c.s.Jobs) == 0 || !c.Has("switch.pat_ratio") && !c.Has("switch.pat_job") {
+	if len(c.Spec.Jobs) == 0 || !c.Has("switch.pat_ratio") && !c.Has("switch.pat_job") {
 		return
 	}
 	if sw.PATJob == "" {
-		sw.PATJob = c.s.Jobs[0].Name
+		sw.PATJob = c.Spec.Jobs[0].Name
 	}
 	at := "switch.pat_job"
 	if !c.Has(at) {
 		at = "switch.pat_ratio"
 	}
-	j, ok := c.s.Job(sw.PATJob)
+	j, ok := c.Spec.Job(sw.PATJob)
 	switch {
 	case !ok:
 		c.Problemf(at, tomlfile.DidYouMean(sw.PATJob, c.jobNames()), "unknown job %q", sw.PATJob)
@@ -224,41 +223,41 @@ func (c *checker) switches() {
 	}
 }
 
-func (c *checker) jobNames() []string {
+func (c *Checker) jobNames() []string {
 	var out []string
-	for _, j := range c.s.Jobs {
+	for _, j := range c.Spec.Jobs {
 		out = append(out, j.Name)
 	}
 	return out
 }
 
-// named reports a table's name that is none, or another one's before; names says where those are.
-func (c *checker) named(names map[string]string, table, name, kind, what string) {
+// Named reports a table's name that is none, or another one's before; names says where those are.
+func (c *Checker) Named(names map[string]string, table, name, kind, what string) {
 	at := table + ".name"
 	switch first, dup := names[name]; {
 	case name == "" && !c.Has(at): // reported
 	case dup:
 		c.Problemf(at, "first at "+c.Pos(first).String(), "duplicate %s %q", kind, name)
-	case !jobName.MatchString(name) && !c.reported(at):
+	case !JobName.MatchString(name) && !c.Reported(at):
 		c.Problemf(at, "letters, digits, '_' and '-'", "%q is not %s", name, what)
 	default:
 		names[name] = at
 	}
 }
 
-func (c *checker) job(j *Job) {
-	positive(c, j.At+".gpus", j.GPUs)
-	positive(c, j.At+".message", j.Message)
-	positive(c, j.At+".rate", j.Rate)
-	positive(c, j.At+".duration", j.Duration)
+func (c *Checker) job(j *Job) {
+	Positive(c, j.At+".gpus", j.GPUs)
+	Positive(c, j.At+".message", j.Message)
+	Positive(c, j.At+".rate", j.Rate)
+	Positive(c, j.At+".duration", j.Duration)
 	c.short(j.At+".duration", j.Duration)
 	c.short(j.At+".start", j.Start)
-	positive(c, j.At+".iterations", j.Iterations)
-	if (j.Window < 1 || j.Window > maxWindow) && !c.reported(j.At+".window") {
-		c.Problemf(j.At+".window", "", "window must be 1 to %d packets", maxWindow)
+	Positive(c, j.At+".iterations", j.Iterations)
+	if (j.Window < 1 || j.Window > MaxWindow) && !c.Reported(j.At+".window") {
+		c.Problemf(j.At+".window", "", "window must be 1 to %d packets", MaxWindow)
 	}
-	c.enum(j.At+".collective", j.Collective, "ina", "ps", "ring")
-	if c.enum(j.At+".control", j.Control, "fixed", "aimd") && j.Control == "aimd" {
+	c.Enum(j.At+".collective", j.Collective, "ina", "ps", "ring")
+	if c.Enum(j.At+".control", j.Control, "fixed", "aimd") && j.Control == "aimd" {
 		c.ecn(j)
 	}
 	exclude := func(a, b string) {
@@ -277,7 +276,7 @@ func (c *checker) job(j *Job) {
 	if j.Collective == "ring" && c.Has(j.At+".ps") {
 		c.Problemf(j.At+".ps", "", "a ring has no parameter server")
 	}
-	if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.reported(j.At+".hosts") {
+	if c.Has(j.At+".hosts") && len(j.Hosts) == 0 && !c.Reported(j.At+".hosts") {
 		c.Problemf(j.At+".hosts", "", "job without workers")
 	}
 	if c.Has(j.At+".gpus") && j.GPUs < len(j.Hosts) {
@@ -289,37 +288,37 @@ func (c *checker) job(j *Job) {
 	c.workers(j)
 }
 
-// host checks that the inventory, which there must be, has a host.
-func (c *checker) host(path, name string) bool {
-	_, ok := c.lab.rates[name]
-	if !ok && !c.reported(path) {
-		c.Problemf(path, tomlfile.DidYouMean(name, c.lab.hosts), "unknown host %q", name)
+// Host checks that the inventory, which there must be, has a host.
+func (c *Checker) Host(path, name string) bool {
+	_, ok := c.Lab.rates[name]
+	if !ok && !c.Reported(path) {
+		c.Problemf(path, tomlfile.DidYouMean(name, c.Lab.Hosts), "unknown host %q", name)
 	}
 	return ok
 }
 
 // workers checks a job's hosts and its rate against the inventory.
-func (c *checker) workers(j *Job) {
-	if c.lab == nil {
+func (c *Checker) workers(j *Job) {
+	if c.Lab == nil {
 		return
 	}
-	limit, of := c.lab.fastest, "the fastest host"
+	limit, of := c.Lab.Fastest, "the fastest host"
 	seen := map[string]bool{}
 	for i, h := range j.Hosts {
 		at := fmt.Sprintf("%s.hosts[%d]", j.At, i)
-		if !c.host(at, h) {
+		if !c.Host(at, h) {
 			continue
 		}
 		if seen[h] {
 			c.Problemf(at, "one worker stands for all of a job's GPUs on a host", "host %s twice in job %s", h, j.Name)
 		}
 		seen[h] = true
-		if r := c.lab.rates[h]; r < limit || len(seen) == 1 {
+		if r := c.Lab.rates[h]; r < limit || len(seen) == 1 {
 			limit, of = r, "host "+h
 		}
 	}
 	if c.Has(j.At + ".ps") {
-		c.host(j.At+".ps", j.PS)
+		c.Host(j.At+".ps", j.PS)
 	}
 	if j.Rate > limit {
 		c.Problemf(j.At+".rate", "", "rate %v is above the %v that %s is linked with", j.Rate, limit, of)
@@ -327,25 +326,25 @@ func (c *checker) workers(j *Job) {
 }
 
 // ecn reports a job that listens for marks which no switch makes.
-func (c *checker) ecn(j *Job) {
-	if c.lab != nil && !c.lab.ecn && c.s.Switch.ECN == 0 {
+func (c *Checker) ecn(j *Job) {
+	if c.Lab != nil && !c.Lab.ecn && c.Spec.Switch.ECN == 0 {
 		c.Problemf(j.At+".control", `write ecn = "64KiB" in [switch] or in the inventory`, "aimd needs ECN marks, and no switch makes any")
 	}
 }
 
-func (c *checker) measure() {
-	m := &c.s.Measure
-	positive(c, "measure.duration", m.Duration)
-	positive(c, "measure.interval", m.Interval)
+func (c *Checker) measure() {
+	m := &c.Spec.Measure
+	Positive(c, "measure.duration", m.Duration)
+	Positive(c, "measure.interval", m.Interval)
 	c.short("measure.duration", m.Duration)
 	c.short("measure.warmup", m.Warmup)
 	if m.Interval > 0 && m.Duration/m.Interval > mostReadings {
 		c.Problemf("measure.interval", fmt.Sprintf("write at least %v, or measure for less long", max(time.Millisecond, (time.Duration(m.Duration)/mostReadings).Round(time.Millisecond))), "%d readings in %v: at most %d", m.Duration/m.Interval, m.Duration, mostReadings)
 	}
-	if positive(c, "measure.repeats", m.Repeats); m.Repeats > MostRepeats {
+	if Positive(c, "measure.repeats", m.Repeats); m.Repeats > MostRepeats {
 		c.Problemf("measure.repeats", "", "%d repeats: at most %d", m.Repeats, MostRepeats)
 	}
-	positive(c, "measure.patience", m.Patience)
+	Positive(c, "measure.patience", m.Patience)
 	if c.Has("measure.stretch") && !(m.Stretch >= 1 && m.Stretch <= 100) {
 		c.Problemf("measure.stretch", "", "a phase cannot become %v times as long; 1 to 100", m.Stretch)
 	}
@@ -358,9 +357,9 @@ func (c *checker) measure() {
 	}
 }
 
-func (c *checker) linkStates() {
-	for i := range c.s.LinkStates {
-		l := &c.s.LinkStates[i]
+func (c *Checker) linkStates() {
+	for i := range c.Spec.LinkStates {
+		l := &c.Spec.LinkStates[i]
 		for key, p := range map[string]float64{"loss": l.Loss, "duplicate": l.Duplicate, "reorder": l.Reorder} {
 			if p < 0 || p > 1 {
 				c.Problemf(l.At+"."+key, "", "%s is a probability, 0 to 1", key)
@@ -369,27 +368,27 @@ func (c *checker) linkStates() {
 		if l.Reorder > 0 && l.ReorderBy == 0 && !c.Has(l.At+".reorder_by") {
 			c.Problemf(l.At+".reorder", `write reorder_by = "2ms"`, "reorder without reorder_by")
 		}
-		if c.lab != nil && l.Of != "" {
-			c.matches(l.At+".of", l.Of, "link", c.lab.links)
+		if c.Lab != nil && l.Of != "" {
+			c.matches(l.At+".of", l.Of, "link", c.Lab.links)
 		}
 	}
 }
 
 // matches reports a glob that none of the names fits.
-func (c *checker) matches(at, pattern, what string, names []string) {
+func (c *Checker) matches(at, pattern, what string, names []string) {
 	if slices.ContainsFunc(names, func(n string) bool { return results.Glob(pattern, n) }) {
 		return
 	}
 	c.Problemf(at, tomlfile.DidYouMean(pattern, names), "no %s matches %q", what, pattern)
 }
 
-// inPhase are the metrics of jobs that are drawn from phases. The others are those of a whole run, or of links.
-var inPhase = []string{"share", "granted", "goodput", "wire_rate", "step_rate"}
+// InPhase are the metrics of jobs that are drawn from phases. The others are those of a whole run, or of links.
+var InPhase = []string{"share", "granted", "goodput", "wire_rate", "step_rate"}
 
-func (c *checker) expects() {
+func (c *Checker) expects() {
 	names := map[string]string{}
-	for i := range c.s.Expects {
-		e := &c.s.Expects[i]
+	for i := range c.Spec.Expects {
+		e := &c.Spec.Expects[i]
 		if e.Name == "" {
 			e.Name = strings.TrimSpace(e.Metric + " " + e.Of)
 		}
@@ -397,23 +396,23 @@ func (c *checker) expects() {
 			c.Problemf(e.At+".name", "first at "+c.Pos(first).String(), "duplicate expectation %q", e.Name)
 		}
 		names[e.Name] = e.At
-		if strings.TrimSpace(e.Reason) == "" && c.Has(e.At+".reason") && !c.reported(e.At+".reason") {
+		if strings.TrimSpace(e.Reason) == "" && c.Has(e.At+".reason") && !c.Reported(e.At+".reason") {
 			c.Problemf(e.At+".reason", "say why it should hold, and why within this tolerance", "empty reason")
 		}
 		c.expect(e)
 	}
 }
 
-func (c *checker) expect(e *Expect) {
-	study := c.s.study()
-	known, predictors := study.metrics(), append(slices.Clone(study.predictors()), "value")
-	external := c.s.Predictor != nil && e.Predictor == c.s.Predictor.Name
+func (c *Checker) expect(e *Expect) {
+	study := c.Spec.Study()
+	known, predictors := study.Metrics(), append(slices.Clone(study.Predictors()), "value")
+	external := c.Spec.Predictor != nil && e.Predictor == c.Spec.Predictor.Name
 	if external {
 		predictors = append(predictors, e.Predictor)
 	}
 	m, ok := known[e.Metric]
 	if external && (e.Metric == "jct") {
-		m.predicted = true
+		m.Predicted = true
 	}
 	if !ok {
 		if e.Metric != "" {
@@ -422,7 +421,7 @@ func (c *checker) expect(e *Expect) {
 		}
 		return
 	}
-	if m.jobs != nil {
+	if m.Jobs != nil {
 		c.subjects(e, m)
 	}
 
@@ -430,12 +429,12 @@ func (c *checker) expect(e *Expect) {
 		Bound: e.Bound, Reason: e.Reason, Gate: e.Gate, Event: e.Event}
 	if r.Predictor == "" {
 		r.Predictor = predictors[0]
-		if c.Has(e.At+".value") || !m.predicted {
+		if c.Has(e.At+".value") || !m.Predicted {
 			r.Predictor = "value"
 		}
 	}
-	c.enum(e.At+".statistic", e.Statistic, "each", "mean", "max", results.Correlation)
-	c.enum(e.At+".bound", e.Bound, "within", "at-least", "at-most")
+	c.Enum(e.At+".statistic", e.Statistic, "each", "mean", "max", results.Correlation)
+	c.Enum(e.At+".bound", e.Bound, "within", "at-least", "at-most")
 	if e.Against != "" {
 		r.Predictor = e.Against
 		for _, key := range []string{"predictor", "value"} {
@@ -443,16 +442,16 @@ func (c *checker) expect(e *Expect) {
 				c.Problemf(e.At+"."+key, "keep one of them", "against and %s exclude each other", key)
 			}
 		}
-	} else if c.enum(e.At+".predictor", r.Predictor, predictors...) {
+	} else if c.Enum(e.At+".predictor", r.Predictor, predictors...) {
 		switch given := c.Has(e.At + ".value"); {
 		case r.Predictor == "value" && !given:
-			c.KeyProblemf(e.At, "write value = "+m.example(), "missing value in expect")
+			c.KeyProblemf(e.At, "write value = "+m.Example(), "missing value in expect")
 		case r.Predictor != "value" && given:
 			c.Problemf(e.At+".value", `keep one of them`, "predictor %q and a value exclude each other", r.Predictor)
-		case r.Predictor != "value" && !m.predicted:
-			c.Problemf(e.At+".predictor", "write value = "+m.example(), "%s does not predict %s", r.Predictor, e.Metric)
-		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && !c.s.kind().foreign:
-			c.Problemf(e.At+".bound", "write value = "+m.example(), "bound %q compares with a value", e.Bound)
+		case r.Predictor != "value" && !m.Predicted:
+			c.Problemf(e.At+".predictor", "write value = "+m.Example(), "%s does not predict %s", r.Predictor, e.Metric)
+		case r.Predictor != "value" && (e.Bound == "at-least" || e.Bound == "at-most") && !c.Spec.Kind().Foreign:
+			c.Problemf(e.At+".bound", "write value = "+m.Example(), "bound %q compares with a value", e.Bound)
 		case given:
 			r.Value = c.quantity(e.At+".value", m, e.Value)
 		}
@@ -460,22 +459,22 @@ func (c *checker) expect(e *Expect) {
 	switch {
 	case c.Has(e.At + ".tolerance"):
 		if e.Statistic == results.Correlation {
-			m = measurable{Metric: metric.Metric{Unit: "1"}} // what it may be less than 1
+			m = Measurable{Metric: metric.Metric{Unit: "1"}} // what it may be less than 1
 		}
 		r.Tolerance, r.Relative = c.tolerance(e.At+".tolerance", m, string(e.Tolerance))
 		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains(fractions, e.Metric) || e.Statistic == results.Correlation) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
-		oneLink := m.Unit == "bit/s" && (m.jobs != nil || e.Metric == "goodput") // totals are more than a link carries
+		oneLink := m.Unit == "bit/s" && (m.Jobs != nil || e.Metric == "goodput") // totals are more than a link carries
 		if oneLink && e.Gate && r.Predictor != "value" && !r.Relative {
-			if most := c.lab.most(); most > 0 && r.Tolerance >= most {
+			if most := c.Lab.most(); most > 0 && r.Tolerance >= most {
 				c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))
 			}
 		}
 	case e.Bound == "within" && e.Metric != "sum_errors":
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")
 	}
-	if e.Gate && r.Predictor == "value" && !c.reported(e.At+".value") && !c.reported(e.At+".tolerance") {
+	if e.Gate && r.Predictor == "value" && !c.Reported(e.At+".value") && !c.Reported(e.At+".tolerance") {
 		c.vacuous(e, r, known[e.Metric].Unit)
 	}
 	e.resolved, e.unit = r, known[e.Metric].Unit
@@ -486,12 +485,12 @@ const (
 	MostRepeats  = 10_000 // of a point
 	mostTime     = 31 * 24 * time.Hour
 	mostReadings = 1_000_000 // of every counter in a phase
-	mostMeasured = 100_000   // points times repeats
+	MostMeasured = 100_000   // points times repeats
 )
 
 // short reports a time for which nobody measures.
-func (c *checker) short(path string, d inventory.Duration) {
-	if time.Duration(d) > mostTime && !c.reported(path) {
+func (c *Checker) short(path string, d inventory.Duration) {
+	if time.Duration(d) > mostTime && !c.Reported(path) {
 		c.Problemf(path, "", "%v: at most 31 days (744h)", time.Duration(d))
 	}
 }
@@ -500,7 +499,7 @@ func (c *checker) short(path string, d inventory.Duration) {
 var fractions = []string{"share", "granted", "jain"}
 
 // vacuous reports a bound that nothing which can be measured breaks.
-func (c *checker) vacuous(e *Expect, r results.Expect, unit string) {
+func (c *Checker) vacuous(e *Expect, r results.Expect, unit string) {
 	by := r.Tolerance
 	if r.Relative {
 		by *= math.Abs(r.Value)
@@ -514,51 +513,51 @@ func (c *checker) vacuous(e *Expect, r results.Expect, unit string) {
 }
 
 // atSwitches names what is at each switch that can aggregate.
-func (l *lab) atSwitches(what string) (names []string) {
+func (l *Lab) atSwitches(what string) (names []string) {
 	if l == nil {
 		return nil
 	}
-	for _, s := range l.inv.Switches {
+	for _, s := range l.Inv.Switches {
 		if s.Aggregators > 0 {
-			names = append(names, at(what, s.Name))
+			names = append(names, AtSwitch(what, s.Name))
 		}
 	}
 	return names
 }
 
 // subjects reports an expectation of what nothing produces.
-func (c *checker) subjects(e *Expect, m measurable) {
+func (c *Checker) subjects(e *Expect, m Measurable) {
 	var names []string
 	jobs := 0
-	for i := range c.s.Jobs {
-		j := &c.s.Jobs[i]
-		if !m.jobs(j) {
+	for i := range c.Spec.Jobs {
+		j := &c.Spec.Jobs[i]
+		if !m.Jobs(j) {
 			continue
 		}
 		jobs++
-		names = append(names, m.subjects(j.Name, c.lab)...)
+		names = append(names, m.Subjects(j.Name, c.Lab)...)
 	}
-	if m.of == "comparison" {
-		names = append([]string{"goodput"}, c.lab.atSwitches("aggregated")...)
+	if m.Of == "comparison" {
+		names = append([]string{"goodput"}, c.Lab.atSwitches("aggregated")...)
 	}
 	switch {
-	case len(c.s.Jobs) == 0: // reported
+	case len(c.Spec.Jobs) == 0: // reported
 	case jobs == 0:
 		c.Problemf(e.At+".metric", "", "nothing produces %s: %s", e.Metric, m.none)
 	case e.Metric == "jain" && jobs < 2:
 		c.Problemf(e.At+".metric", "", "nothing produces jain: it compares jobs, and there is one")
-	case c.lab == nil:
-	case m.of == "job@switch" && len(names) == 0:
-		c.Problemf(e.At+".metric", "", "nothing produces %s: no switch of %s has aggregators", e.Metric, c.lab.inv.File)
-	case m.of == "link":
-		c.matches(e.At+".of", e.Of, "link", c.lab.links)
+	case c.Lab == nil:
+	case m.Of == "job@switch" && len(names) == 0:
+		c.Problemf(e.At+".metric", "", "nothing produces %s: no switch of %s has aggregators", e.Metric, c.Lab.Inv.File)
+	case m.Of == "link":
+		c.matches(e.At+".of", e.Of, "link", c.Lab.links)
 	default:
-		c.matches(e.At+".of", e.Of, m.of, names)
+		c.matches(e.At+".of", e.Of, m.Of, names)
 	}
 }
 
 // quantity is a value in a metric's unit: a number, a rate or a duration.
-func (c *checker) quantity(at string, m measurable, v any) float64 {
+func (c *Checker) quantity(at string, m Measurable, v any) float64 {
 	switch v := v.(type) {
 	case int64:
 		if m.number() {
@@ -570,7 +569,7 @@ func (c *checker) quantity(at string, m measurable, v any) float64 {
 		}
 	case string:
 		if !m.number() {
-			n, err := inUnit(m.Unit, v)
+			n, err := InUnit(m.Unit, v)
 			if err != nil {
 				c.Problemf(at, tomlfile.HintOf(err), "value: %v", err)
 			}
@@ -580,12 +579,12 @@ func (c *checker) quantity(at string, m measurable, v any) float64 {
 	if m.number() {
 		c.Problemf(at, "", "value must be a finite number")
 	} else {
-		c.Problemf(at, "write "+m.example(), "value must be a quantity with its unit")
+		c.Problemf(at, "write "+m.Example(), "value must be a quantity with its unit")
 	}
 	return 0
 }
 
-func inUnit(unit, s string) (float64, error) {
+func InUnit(unit, s string) (float64, error) {
 	switch unit {
 	case "bit/s":
 		r, err := inventory.ParseBitRate(s)
@@ -605,20 +604,20 @@ func inUnit(unit, s string) (float64, error) {
 }
 
 // tolerance reads "0.03", "3%", or "1Gbit/s" where the metric is a rate.
-func (c *checker) tolerance(at string, m measurable, s string) (tol float64, relative bool) {
-	if c.reported(at) {
+func (c *Checker) tolerance(at string, m Measurable, s string) (tol float64, relative bool) {
+	if c.Reported(at) {
 		return 0, false
 	}
 	var err error
 	if number, ok := strings.CutSuffix(strings.TrimSpace(s), "%"); ok {
-		tol, err = inUnit("1", strings.TrimSpace(number))
+		tol, err = InUnit("1", strings.TrimSpace(number))
 		tol, relative = tol/100, true
 	} else {
-		tol, err = inUnit(m.Unit, s)
+		tol, err = InUnit(m.Unit, s)
 	}
 	switch {
 	case err != nil:
-		absolute := m.example()
+		absolute := m.Example()
 		if m.number() {
 			absolute = `"0.03"`
 		}

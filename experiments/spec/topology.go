@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"github.com/inabench/inabench/inventory"
@@ -7,13 +7,13 @@ import (
 
 // topology is a cluster that an experiment describes in place of an inventory.
 type topology interface {
-	check(c *checker)
+	Check(c *Checker)
 	key() string // equal for equal clusters
 	inventory() (*inventory.Inventory, error)
 }
 
-// topology is nil where the experiment names an inventory.
-func (s *Spec) topology() topology {
+// Topology is nil where the experiment names an inventory.
+func (s *Spec) Topology() topology {
 	switch {
 	case s.FatTree != nil:
 		return s.FatTree
@@ -25,19 +25,19 @@ func (s *Spec) topology() topology {
 
 // labs are the inventories of an experiment's points, made once each, by key; that of a
 // file has "".
-type labs map[string]*lab
+type labs map[string]*Lab
 
 // of is what a spec runs on, which it then knows too; nil where that could not be read.
-func (l labs) of(s *Spec, f *tomlfile.File) *lab {
-	t := s.topology()
+func (l labs) of(s *Spec, f *tomlfile.File) *Lab {
+	t := s.Topology()
 	if t == nil {
 		if l[""] == nil {
-			l[""] = newLab(s.inv)
+			l[""] = NewLab(s.inv)
 		}
 		return l[""]
 	}
 	before := len(f.Problems())
-	t.check(&checker{File: f, s: s})
+	t.Check(&Checker{File: f, Spec: s})
 	if len(f.Problems()) > before {
 		return nil
 	}
@@ -48,9 +48,9 @@ func (l labs) of(s *Spec, f *tomlfile.File) *lab {
 			f.Problemf(topologyKey(s), "", "%v", err) // checked above
 			return nil
 		}
-		l[key] = newLab(inv)
+		l[key] = NewLab(inv)
 	}
-	s.inv = l[key].inv
+	s.inv = l[key].Inv
 	return l[key]
 }
 

@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"fmt"
@@ -34,28 +34,28 @@ const (
 	maxHosts = 1 << 17 // in all racks
 )
 
-// check implements topology.
-func (t *FatTree) check(c *checker) {
+// Check implements topology.
+func (t *FatTree) Check(c *Checker) {
 	between := func(key string, n, most int) {
-		if (n < 1 || n > most) && !c.reported("fat_tree."+key) {
+		if (n < 1 || n > most) && !c.Reported("fat_tree."+key) {
 			c.Problemf("fat_tree."+key, "", "%s must be 1 to %d", key, most)
 		}
 	}
 	between("racks", t.Racks, maxRacks)
 	between("hosts", t.Hosts, maxHosts/max(1, min(t.Racks, maxRacks)))
 	between("gpus", t.GPUs, 1024)
-	positive(c, "fat_tree.rate", t.Rate)
-	positive(c, "fat_tree.delay", t.Delay)
-	if t.Oversubscription < 1 && !c.reported("fat_tree.oversubscription") {
+	Positive(c, "fat_tree.rate", t.Rate)
+	Positive(c, "fat_tree.delay", t.Delay)
+	if t.Oversubscription < 1 && !c.Reported("fat_tree.oversubscription") {
 		c.Problemf("fat_tree.oversubscription", "1 is full bisection", "oversubscription must be at least 1")
 	}
-	if t.PAT < 0 && !c.reported("fat_tree.pat") {
+	if t.PAT < 0 && !c.Reported("fat_tree.pat") {
 		c.Problemf("fat_tree.pat", "", "pat must not be negative")
 	}
 }
 
-// config is the tree as policies and the trace simulator see it.
-func (t *FatTree) config() cluster.Config {
+// Config is the tree as policies and the trace simulator see it.
+func (t *FatTree) Config() cluster.Config {
 	c := cluster.FatTree(t.Racks, t.Hosts, t.GPUs, float64(t.Rate), float64(t.PAT), t.Oversubscription)
 	if t.Racks == 1 {
 		c.Racks[0].Uplink = math.Inf(1)

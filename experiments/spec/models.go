@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -13,7 +13,7 @@ func (s *Spec) loadModels(f *tomlfile.File) (problems tomlfile.Problems) {
 		if path == "" {
 			return
 		}
-		path = s.beside(path, key)
+		path = s.Beside(path, key)
 		err := read(path)
 		switch ps := asProblems(err); {
 		case len(ps) > 0:

@@ -1,4 +1,4 @@
-package experiments
+package spec
 
 import (
 	"fmt"
@@ -36,34 +36,34 @@ type Published struct {
 	Among []string `toml:"among"`
 }
 
-func (c *checker) compare() {
-	cmp := c.s.Compare
+func (c *Checker) compare() {
+	cmp := c.Spec.Compare
 	if cmp == nil {
 		return
 	}
-	known := c.s.study().metrics().compared()
+	known := c.Spec.Study().Metrics().compared()
 	if len(known) == 0 {
-		c.KeyProblemf("compare", "", "%v tables have no figures of the whole cluster, which are what [compare] is about", c.s.kind())
+		c.KeyProblemf("compare", "", "%v tables have no figures of the whole cluster, which are what [compare] is about", c.Spec.Kind())
 		return
 	}
 	if len(cmp.Metrics) == 0 {
-		cmp.Metrics = c.s.study().headline()
+		cmp.Metrics = c.Spec.Study().Headline()
 	}
 	metric := func(at, name string) {
-		if !slices.Contains(known, name) && !c.reported(at) {
+		if !slices.Contains(known, name) && !c.Reported(at) {
 			c.Problemf(at, tomlfile.OneOf(name, known), "unknown metric %q", name)
 		}
 	}
 	for i, m := range cmp.Metrics {
-		metric("compare.metrics["+format(int64(i))+"]", m)
+		metric("compare.metrics["+Format(int64(i))+"]", m)
 	}
 	for i := range cmp.Published {
 		p := &cmp.Published[i]
 		metric(p.At+".metric", p.Metric)
 		if p.Bound != "" {
-			c.enum(p.At+".bound", p.Bound, results.UpTo, results.AtLeast)
+			c.Enum(p.At+".bound", p.Bound, results.UpTo, results.AtLeast)
 		}
-		if _, _, ok := p.change(); !ok && !c.reported(p.At+".change") {
+		if _, _, ok := p.change(); !ok && !c.Reported(p.At+".change") {
 			c.Problemf(p.At+".change", `write change = ["-45%", "-13%"]`, "change is one part, or a smaller and a larger one")
 		}
 	}
@@ -74,7 +74,7 @@ func (p *Published) change() (lo, hi float64, ok bool) {
 	var parts []float64
 	for _, s := range p.Change {
 		number, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
-		v, err := inUnit("1", strings.TrimPrefix(number, "+"))
+		v, err := InUnit("1", strings.TrimPrefix(number, "+"))
 		if err != nil || !percent {
 			return 0, 0, false
 		}
@@ -86,13 +86,13 @@ func (p *Published) change() (lo, hi float64, ok bool) {
 	return parts[0], parts[len(parts)-1], true
 }
 
-// swept says whether the compared key is swept, without which there is nothing to compare.
-func (s *Spec) swept() bool {
+// Swept says whether the compared key is swept, without which there is nothing to compare.
+func (s *Spec) Swept() bool {
 	return s.Compare != nil && len(s.points) > 0 && s.points[0].Params[s.Compare.Key] != nil
 }
 
-// comparison is what a record keeps of it, also where the key is not swept: the verdict says so.
-func (s *Spec) comparison() *results.Comparison {
+// Comparison is what a record keeps of it, also where the key is not swept: the verdict says so.
+func (s *Spec) Comparison() *results.Comparison {
 	c := s.Compare
 	if c == nil {
 		return nil
@@ -114,8 +114,8 @@ func (s *Spec) checkReference(f *tomlfile.File) {
 	}
 	var values []string
 	for _, p := range s.points {
-		if v, ok := p.Params[c.Key]; ok && !slices.Contains(values, format(v)) {
-			values = append(values, format(v))
+		if v, ok := p.Params[c.Key]; ok && !slices.Contains(values, Format(v)) {
+			values = append(values, Format(v))
 		}
 	}
 	known := func(at, value string) {

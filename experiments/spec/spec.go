@@ -1,6 +1,10 @@
-// Package experiments reads what to run from one TOML file, and runs it: the spec
-// and its sweeps, the loop over points and repeats, and the verdict.
-package experiments
+// Package spec is what an experiment says: one TOML file, with the inventory that it names, as a Spec whose
+// Points are the cells of its sweeps. Kinds.Load and Kinds.Parse find everything that is wrong with both before
+// anything runs, and fill in what follows from several keys.
+//
+// What an experiment is about is a Study: [[job]] tables, which this package knows, or the table of one of the
+// Kinds that a program has. A study checks its own table with a Checker, and names its metrics as Measurables.
+package spec
 
 import (
 	"crypto/sha256"
@@ -8,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/internal/bounded"
@@ -51,7 +56,6 @@ type Spec struct {
 	Switch     Switch         `toml:"switch"`
 	Jobs       Jobs           `toml:"job"`
 	Studies    map[string]any `toml:",tables"` // of what else it is about, by their keys
-	SHARP      *SHARPSetup    `toml:"sharp"`   // of programs
 	Preflight  Preflight      `toml:"preflight"`
 	Measure    Measure        `toml:"measure"`
 	Calibrate  Calibrate      `toml:"calibrate"`
@@ -72,12 +76,19 @@ type Spec struct {
 	inv       *inventory.Inventory
 	catalogue *workload.Catalogue
 	patterns  *workload.Patterns
-	points    []SpecPoint
+	points    []Point
+	kinds     Kinds
 }
 
 // Inventory is the inventory as loaded, or made from the fat tree, unscaled. It must not
 // be changed; points share it unless they sweep the fat tree.
 func (s *Spec) Inventory() *inventory.Inventory { return s.inv }
+
+// Models are the models whose gradients are known, those of the experiment's own file among them.
+func (s *Spec) Models() *workload.Catalogue { return s.catalogue }
+
+// Patterns say when models reduce their gradients, those of the experiment's own file among them.
+func (s *Spec) Patterns() *workload.Patterns { return s.patterns }
 
 // Emulation is how an emulated testbed relates to the lab.
 type Emulation struct {
@@ -225,19 +236,19 @@ func (t *Tolerance) Suggest(number float64) string { return fmt.Sprint(number) }
 // tomlfile.Problems: all of both files, each with its position.
 //
 // An assignment to a swept key takes the place of the sweep.
-func Load(path string, sets ...string) (*Spec, error) {
+func (ks Kinds) Load(path string, sets ...string) (*Spec, error) {
 	text, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, fmt.Errorf("read experiment: %w", err)
 	}
-	return Parse(path, text, nil, sets...)
+	return ks.Parse(path, text, nil, sets...)
 }
 
 // Parse is Load for a text at hand. name is the path for messages, and its folder is
 // where a relative inventory path begins. An inventory that is given is used
 // instead of the one that the text names.
-func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (*Spec, error) {
-	s, f, problems, err := decode(name, text, sets)
+func (ks Kinds) Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (*Spec, error) {
+	s, f, problems, err := ks.Decode(name, text, sets)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +260,7 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 		s.Name = strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
 	}
 	if inv == nil && s.InventoryPath != "" {
-		at := s.beside(s.InventoryPath, "inventory")
+		at := s.Beside(s.InventoryPath, "inventory")
 		s.inv, err = inventory.Load(at)
 		switch ps := asProblems(err); {
 		case len(ps) > 0:
@@ -259,7 +270,7 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 			f.Problemf("inventory", "", "%v", err)
 		}
 	}
-	if inv == nil && !f.Has("inventory") && s.topology() == nil {
+	if inv == nil && !f.Has("inventory") && s.Topology() == nil {
 		f.KeyProblemf("", "", "missing inventory")
 	}
 	problems = append(problems, s.loadModels(f)...)
@@ -271,9 +282,9 @@ func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (
 	return s, nil
 }
 
-// decode reads what a text says, with assignments, and checks nothing.
-func decode(name string, text []byte, sets []string) (*Spec, *tomlfile.File, tomlfile.Problems, error) {
-	f, err := tomlfile.Parse(name, text, tables()...)
+// Decode reads what a text says, with assignments, and checks nothing.
+func (ks Kinds) Decode(name string, text []byte, sets []string) (*Spec, *tomlfile.File, tomlfile.Problems, error) {
+	f, err := tomlfile.Parse(name, text, ks.tables()...)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -287,7 +298,7 @@ func decode(name string, text []byte, sets []string) (*Spec, *tomlfile.File, tom
 		f = g
 	}
 	sum := sha256.Sum256(text)
-	s := &Spec{File: name, SHA256: hex.EncodeToString(sum[:]), Text: string(text), Overrides: sets}
+	s := &Spec{kinds: ks, File: name, SHA256: hex.EncodeToString(sum[:]), Text: string(text), Overrides: sets}
 	f.Decode(s)
 	return s, f, problems, nil
 }
@@ -318,7 +329,7 @@ func asProblems(err error) tomlfile.Problems {
 }
 
 // CountJobs is how many jobs there are; 0: as many as a file has.
-func (s *Spec) CountJobs() int { return s.study().count() }
+func (s *Spec) CountJobs() int { return s.Study().Count() }
 
 // Expectations are the [[expect]] blocks with everything filled in.
 func (s *Spec) Expectations() []results.Expect {
@@ -329,8 +340,8 @@ func (s *Spec) Expectations() []results.Expect {
 	return out
 }
 
-// expectationsAt are the [[expect]] blocks in the units of an emulation, which figures have there.
-func (s *Spec) expectationsAt(scale results.Scale) []results.Expect {
+// ExpectationsAt are the [[expect]] blocks in the units of an emulation, which figures have there.
+func (s *Spec) ExpectationsAt(scale results.Scale) []results.Expect {
 	out := s.Expectations()
 	for i, e := range s.Expects {
 		if !scale.Scales(e.Metric, e.unit) {
@@ -352,4 +363,17 @@ func (s *Spec) Job(name string) (*Job, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Beside is the path of a file that the experiment names: relative to its folder, or to the
+// current one where a flag says so.
+func (s *Spec) Beside(path, key string) string {
+	flag := slices.ContainsFunc(s.Overrides, func(set string) bool {
+		of, _, _ := strings.Cut(set, "=")
+		return strings.TrimSpace(of) == key
+	})
+	if flag || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(s.File), path)
 }

@@ -1,0 +1,67 @@
+package spec
+
+import (
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/titan"
+)
+
+// Jobs are jobs that begin and end when the experiment says, where it says or where a policy puts them:
+// 1 to 4095 of them, with names of their own.
+type Jobs []Job
+
+// Check implements study.
+func (js Jobs) Check(c *Checker) {
+	switch n := len(js); {
+	case n == 0 && !c.Reported("job"):
+		c.Problemf("job", "add a [[job]] table", "no jobs")
+	case n > maxJobs:
+		c.Problemf(js[maxJobs].At, "", "more than %d jobs", maxJobs)
+	}
+	names := map[string]string{}
+	for i := range js {
+		j := &js[i]
+		c.Named(names, j.At, j.Name, "job", "a job name")
+		c.job(j)
+	}
+}
+
+// Count implements study.
+func (js Jobs) Count() int { return len(js) }
+
+// Metrics implements study.
+func (js Jobs) Metrics() Measurables { return JobMetrics }
+
+// Headline implements study: nothing is compared.
+func (js Jobs) Headline() []string { return nil }
+
+// Predictors implements study.
+func (js Jobs) Predictors() []string { return Predictors }
+
+// Place decides where the spec's jobs run. The error is an
+// *placement.InfeasibleError when they do not fit.
+func (s *Spec) Place() (*placement.Plan, error) {
+	p, err := Policy(s.Placement.Policy, titan.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return placement.On(p).Place(s.inv, s.PlacementJobs(), s.Measure.Seed)
+}
+
+// PlacementJobs are the spec's jobs as policies see them.
+func (s *Spec) PlacementJobs() []placement.Job {
+	jobs := make([]placement.Job, len(s.Jobs))
+	for i, j := range s.Jobs {
+		jobs[i] = placement.Job{
+			ID: uint16(i + 1), Name: j.Name, GPUs: j.GPUs, Hosts: j.Hosts, PS: j.PS,
+			Collective: placement.Collective(j.Collective), Model: j.Model,
+			NoPS: s.Switch.Mode == "synchronous" && j.Collective == "ina", Bytes: float64(j.Message),
+		}
+		if p, ok := s.catalogue.Lookup(j.Model); ok {
+			jobs[i].Bytes, jobs[i].Compute, jobs[i].Skew = float64(p.Bytes()), p.Compute().Seconds(), p.Skew()
+		}
+		if jobs[i].NoPS {
+			jobs[i].PS = "" // one that other points of a sweep need
+		}
+	}
+	return jobs
+}

@@ -1,0 +1,69 @@
+package spec
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/baseline"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/placement/titan"
+)
+
+// policies makes the placements that a spec can name, first the default. Each call makes
+// new ones: some keep memory between batches. Titan has these options, but for its variant.
+func policies(o titan.Options) []cluster.Policy {
+	all := baseline.All()
+	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
+		all = append(all, netpack.New(netpack.Options{Variant: v}))
+	}
+	all = append(all, netpack.Plus(netpack.Options{}))
+	for _, o.Variant = range []titan.Variant{titan.Corrected, titan.Published} {
+		all = append(all, titan.New(o))
+	}
+	return append(all,
+		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowIdle(), baseline.ElasticFlowIdle().PowerOfTwo(),
+		baseline.HiveD(), baseline.Tiresias(0))
+}
+
+// Policies are the placements that a spec can name, for inventories.
+func Policies() []placement.Policy {
+	var all []placement.Policy
+	for _, p := range policies(titan.Options{}) {
+		all = append(all, placement.On(p))
+	}
+	return all
+}
+
+// Policy finds a placement by its name; of Titan's, one with these options.
+func Policy(name string, o titan.Options) (cluster.Policy, error) {
+	var names []string
+	for _, p := range policies(o) {
+		if p.Name() == name {
+			return p, nil
+		}
+		names = append(names, p.Name())
+	}
+	return nil, Invalid(tomlfile.WithHint(tomlfile.OneOf(name, names), "unknown placement policy %q", name))
+}
+
+func Labels(l []string) string { return strings.Join(l, " ") }
+
+func Prefix(l []string) string {
+	if len(l) == 0 {
+		return ""
+	}
+	return "point " + Labels(l) + ": "
+}
+
+// IsInventory says whether a TOML file is an inventory rather than an experiment,
+// by what only one of them has. name is its path for messages.
+func IsInventory(name string, text []byte) (bool, error) {
+	f, err := tomlfile.Parse(filepath.Clean(name), text)
+	if err != nil {
+		return false, err
+	}
+	return (f.Has("host") || f.Has("switch[0]")) && !f.Has("job"), nil
+}

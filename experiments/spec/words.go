@@ -1,0 +1,39 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/placement"
+)
+
+// Predictors are the models that every phase is predicted with, occupancy first. An expectation
+// names the one it holds figures against; the errors of all are shown.
+var Predictors = []string{placement.Occupancy, placement.WaterFill}
+
+func AtSwitch(job, sw string) string { return job + "@" + sw }
+
+// Drivers are the testbeds that an experiment can run on.
+var Drivers = []string{"netns", "sim", "lab"}
+
+// Replayed is the predictor of what runs on a testbed: the simulator, with the same jobs
+// on the same hosts from the same times on.
+const Replayed = "replay"
+
+// Timed says whether the experiment is about the time that placing takes.
+func (s *Spec) Timed() bool {
+	measured := func(m string) bool {
+		return strings.HasPrefix(m, PlacementTime) || strings.HasPrefix(m, TreeTime)
+	}
+	return s.Compare != nil && slices.ContainsFunc(s.Compare.Metrics, measured) || slices.ContainsFunc(s.Summary, measured) ||
+		slices.ContainsFunc(s.Expects, func(e Expect) bool { return measured(e.Metric) })
+}
+
+// Times that are other ones in every run.
+const (
+	PlacementTime = "placement_time" // of placing a job
+	TreeTime      = "tree_time"      // of building all trees
+)
+
+// Reallocates says whether the memory of synchronous jobs changes hands while they run.
+func (s *Spec) Reallocates() bool { return s.Switch.Mode == "synchronous" && s.Switch.Reallocate > 0 }
