@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 )
@@ -91,33 +92,22 @@ func filesOf(s *spec.Spec) (map[string]string, error) {
 	add(s.Catalogue, "catalogue")
 	add(s.PatternsPath, "patterns")
 	for _, p := range s.Points() {
-		if st, ok := studyOf(p.Spec).(reader); ok {
-			st.files(add)
+		if st, ok := studyOf(p.Spec).(study.Reader); ok {
+			st.Files(add)
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// cellFile is a repetition as a file has it.
-type cellFile struct {
-	End        float64
-	Figures    []results.Figure
-	Missing    []results.Missing
-	Curves     []results.Curve
-	Rows       [][]string
-	Machines   []results.Machine
-	MachinesAt float64
-}
-
 func cellPath(dir string, i int) string { return filepath.Join(dir, strconv.Itoa(i)+".cell") }
 
-func writeCell(dir string, i int, p *repetition) error {
+func writeCell(dir string, i int, p *study.Repetition) error {
 	f, err := os.CreateTemp(dir, ".cell-")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // it is gone when all went well
-	err = gob.NewEncoder(f).Encode(cellFile{p.end, p.figures, p.missing, p.curves, p.rows, p.machines, p.machinesAt})
+	err = gob.NewEncoder(f).Encode(p)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
@@ -128,17 +118,17 @@ func writeCell(dir string, i int, p *repetition) error {
 const mostCell = 256 << 20
 
 // readCell is nil where the cell is not there, or not whole.
-func readCell(dir string, i int) *repetition {
+func readCell(dir string, i int) *study.Repetition {
 	f, err := bounded.OpenOwn(cellPath(dir, i)) // others may write into the directory
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	var c cellFile
+	var c study.Repetition
 	if gob.NewDecoder(io.LimitReader(f, mostCell)).Decode(&c) != nil {
 		return nil
 	}
-	return &repetition{c.End, c.Figures, c.Missing, c.Curves, c.Rows, c.Machines, c.MachinesAt}
+	return &c
 }
 
 // CellsMain computes a part of a sweep: a file for each cell, as soon as it is done.
@@ -183,10 +173,10 @@ func CellsMain(ctx context.Context, args []string) error {
 			continue
 		}
 		p := points[i%w.Points]
-		if err := studyOf(p.Spec).ready(planned{Point: p}); err != nil {
+		if err := studyOf(p.Spec).Ready(study.Planned{Point: p}); err != nil {
 			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
-		c, err := simulatorOf(p.Spec, "sim").simulate(ctx, p.Spec, i/w.Points)
+		c, err := simulatorOf(p.Spec, "sim").Simulate(ctx, p.Spec, i/w.Points)
 		if err != nil {
 			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
@@ -236,7 +226,7 @@ func checkBatch(s *spec.Spec, driver string) error {
 
 // elsewhere has all cells computed by the batch system, but those of an earlier run, and hands each
 // over as it is done: done is called from this goroutine.
-func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *repetition)) (err error) {
+func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *study.Repetition)) (err error) {
 	dir, err := filepath.Abs(filepath.Join(r.dir.Path, cellsDir))
 	if err != nil {
 		return err

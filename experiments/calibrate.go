@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -28,24 +29,24 @@ const (
 
 // baseline is the calibration of a point's placement; it is measured once for each
 // placement that a testbed runs.
-func (r *run) baseline(ctx context.Context, p planned) (Baseline, error) {
+func (r *run) baseline(ctx context.Context, p study.Planned) (Baseline, error) {
 	if !p.Spec.Calibrate.Enabled || !r.tb.Capabilities().Calibrates {
 		return Baseline{}, nil
 	}
-	key, err := json.Marshal([]any{p.plan, p.Spec.Switch.Lanes, p.Spec.Switch.Mode, p.Spec.Emulation.Switch})
+	key, err := json.Marshal([]any{p.Plan, p.Spec.Switch.Lanes, p.Spec.Switch.Mode, p.Spec.Emulation.Switch})
 	if err != nil {
 		return Baseline{}, err
 	}
 	if b, ok := r.bases[string(key)]; ok {
 		return b, nil
 	}
-	r.status("calibrate", spec.Labels(p.Labels), r.left())
+	r.status("calibrate", spec.Labels(p.Labels), r.Left())
 	began := time.Now()
-	b, cal, err := calibrate(ctx, r.tb, p.Spec, p.plan, r.rec.Scale)
+	b, cal, err := calibrate(ctx, r.tb, p.Spec, p.Plan, r.rec.Scale)
 	if err != nil {
 		return b, fmt.Errorf("calibrate: %w", err)
 	}
-	r.timing("calibrate", began)
+	r.Timing("calibrate", began)
 	r.bases[string(key)] = b
 	r.rec.Calibration = append(r.rec.Calibration, cal...)
 	return b, nil
@@ -113,7 +114,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 	}
 	var cal []results.Calibration
 	keep := func(what, of string, to map[string]float64, sum, count string, at string) {
-		f, err := results.Ratio(m.window, m.series(sum, at), m.series(count, at))
+		f, err := results.Ratio(m.Window, m.Series(sum, at), m.Series(count, at))
 		if err != nil {
 			return // the switch does not count it: the topology says T
 		}
@@ -129,14 +130,14 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 		}
 		keep("RTT", j.Name, base.RTTs, "worker_rtt_seconds", "worker_rtt_count", j.Name+"/0")
 	}
-	return base, cal, m.log.err
+	return base, cal, m.Log.Err
 }
 
 // watch reads all counters eleven times at even distances, from after the given time
 // on, and returns what figures are drawn from.
-func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duration) (*measurer, error) {
+func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duration) (*study.Measurer, error) {
 	begin := dep.Now() + after
-	m := newMeasurer(nil, results.Window{Start: begin.Seconds()}, results.Measured)
+	m := study.NewMeasurer(nil, results.Window{Start: begin.Seconds()}, results.Measured)
 	for k := range time.Duration(11) {
 		if err := dep.Sleep(ctx, begin+long*k/10); err != nil {
 			return nil, err
@@ -145,9 +146,9 @@ func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duratio
 		if err != nil {
 			return nil, err
 		}
-		m.samples = append(m.samples, got...)
+		m.Samples = append(m.Samples, got...)
 	}
-	m.window.End = dep.Now().Seconds()
+	m.Window.End = dep.Now().Seconds()
 	return m, nil
 }
 
@@ -181,7 +182,7 @@ func MeasureBaseline(ctx context.Context, driver string, s *spec.Spec, hold Hold
 		return nil, fmt.Errorf("driver %s has nothing to calibrate: %w", driver, errors.ErrUnsupported)
 	}
 	progress(Status{Stage: "calibrate"})
-	_, cal, err = calibrate(ctx, tb, p.Spec, p.plan, scale)
+	_, cal, err = calibrate(ctx, tb, p.Spec, p.Plan, scale)
 	if err != nil {
 		return nil, err
 	}
@@ -254,10 +255,10 @@ func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s 
 	var out []results.Calibration
 	for _, l := range path {
 		name := topo.Links[l].Name
-		if f, err := results.Rate(m.window, m.series(linkMetric(tb.Capabilities(), tb.Inventory(), topo.Links[l]), name)); err == nil {
+		if f, err := results.Rate(m.Window, m.Series(study.LinkMetric(tb.Capabilities(), tb.Inventory(), topo.Links[l]), name)); err == nil {
 			f = f.Affine(8, 0)
 			out = append(out, results.Calibration{What: "link_rate", Of: name, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "bit/s"})
 		}
 	}
-	return out, errors.Join(m.log.err, dep.Stop(ctx, job.Name))
+	return out, errors.Join(m.Log.Err, dep.Stop(ctx, job.Name))
 }

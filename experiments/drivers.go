@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
@@ -32,7 +33,7 @@ func checkDriver(s *spec.Spec, driver string) error {
 		return spec.Invalidf("driver %q is not one of %s", driver, strings.Join(spec.Drivers, ", "))
 	}
 	for _, p := range s.Points() {
-		if err := studyOf(p.Spec).supports(driver); err != nil {
+		if err := studyOf(p.Spec).Supports(driver); err != nil {
 			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 	}
@@ -97,22 +98,22 @@ const (
 )
 
 // openTestbed brings up a testbed for a spec. One that others use is held.
-func openTestbed(ctx context.Context, driver string, s *spec.Spec, key fabricKey, pcap string, held holding, slow *Slow) (testbed.Testbed, error) {
+func openTestbed(ctx context.Context, driver string, s *spec.Spec, key study.FabricKey, pcap string, held holding, slow *Slow) (testbed.Testbed, error) {
 	interval := max(20*time.Millisecond, time.Duration(s.Measure.Interval))
 	switch driver {
 	case "sim":
 		return sim.Open(built(s.Inventory(), key), sim.Options{Seed: s.Measure.Seed})
 	case "netns":
 		queue := "fifo"
-		switch key.queue {
+		switch key.Queue {
 		case "fair":
 			queue = "drr"
 		case "flows":
 			queue = "drr-flow"
 		}
 		f, err := netns.Up(ctx, built(s.Inventory(), key), netns.Options{
-			Scale: key.scale, SSHD: s.Emulation.SSHD, Switch: key.kind, Offload: s.Emulation.Offload, Paced: !s.Kind().Foreign, Serial: s.Kind().Foreign,
-			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.beat, Slow: slow.links(),
+			Scale: key.Scale, SSHD: s.Emulation.SSHD, Switch: key.Kind, Offload: s.Emulation.Offload, Paced: !s.Kind().Foreign, Serial: s.Kind().Foreign,
+			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.Beat, Slow: slow.links(),
 		})
 		if err != nil {
 			return nil, err
@@ -125,7 +126,7 @@ func openTestbed(ctx context.Context, driver string, s *spec.Spec, key fabricKey
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(f.Inventory()),
 				SuperFrames: s.Emulation.Offload, Pace: testbed.Pace{Within: startsWithin, Rest: rest / 2, Wake: wakes, Trip: trips},
 			},
-			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.trees, Preflight: preflightOf(s, preflight.OnEmulation),
+			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.Trees, Preflight: preflightOf(s, preflight.OnEmulation),
 		})
 	case "lab":
 		f, err := realab.New(s.Inventory())
@@ -144,27 +145,27 @@ func openTestbed(ctx context.Context, driver string, s *spec.Spec, key fabricKey
 }
 
 // built is the inventory with the queues and rates that the experiment wants.
-func built(inv *inventory.Inventory, key fabricKey) *inventory.Inventory {
-	if key.buffer == 0 && key.ecn == 0 && !key.freely && key.rate == 0 {
+func built(inv *inventory.Inventory, key study.FabricKey) *inventory.Inventory {
+	if key.Buffer == 0 && key.Ecn == 0 && !key.Freely && key.Rate == 0 {
 		return inv
 	}
 	c := inv.Clone()
 	for i := range c.Hosts {
 		for k := range c.Hosts[i].NICs {
-			if key.rate > 0 {
-				c.Hosts[i].NICs[k].Rate = key.rate
+			if key.Rate > 0 {
+				c.Hosts[i].NICs[k].Rate = key.Rate
 			}
 		}
 	}
 	for i := range c.Switches {
-		if key.freely {
+		if key.Freely {
 			c.Switches[i].SHARP.Jobs = c.Switches[i].SHARP.Trees
 		}
-		if key.buffer > 0 {
-			c.Switches[i].Buffer = key.buffer
+		if key.Buffer > 0 {
+			c.Switches[i].Buffer = key.Buffer
 		}
-		if key.ecn > 0 {
-			c.Switches[i].ECN = key.ecn
+		if key.Ecn > 0 {
+			c.Switches[i].ECN = key.Ecn
 		}
 	}
 	return c

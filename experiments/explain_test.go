@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/policytest"
 	"github.com/inabench/inabench/results"
@@ -105,11 +106,11 @@ func TestPlaceJobsTitan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	why := map[string]Reason{}
+	why := map[string]study.Reason{}
 	for _, r := range got.Why.Jobs {
 		why[r.Job] = r
 	}
-	if a := why["A"]; *a.Spread != (Spread{Machines: 2, Cross: 1}) || a.Text != "0 idle machines, 2 others; K between machines" {
+	if a := why["A"]; *a.Spread != (study.Spread{Machines: 2, Cross: 1}) || a.Text != "0 idle machines, 2 others; K between machines" {
 		t.Errorf("A: %+v %+v", a, a.Spread)
 	}
 	if b := why["B"]; b.Spread.Idle != 1 || b.Spread.Congested == nil || b.Spread.Congested.From == b.Spread.Congested.To || b.Spread.Congested.Phase < 1 ||
@@ -130,7 +131,7 @@ func TestCrossing(t *testing.T) {
 		want  float64
 		text  string
 	}{{"a a a a", 0, "0"}, {"b b b d", 1.5, "3/2 K"}, {"b c b c", 1, "K"}, {"a b", 1, "K"}, {"a b c d", 3, "3 K"}, {"", 0, "0"}} {
-		if got, text := Crossing(&placement.JobPlan{Ranks: strings.Fields(c.ranks)}); got != c.want || text != c.text {
+		if got, text := study.Crossing(&placement.JobPlan{Ranks: strings.Fields(c.ranks)}); got != c.want || text != c.text {
 			t.Errorf("%s: %g, %s; want %g, %s", c.ranks, got, text, c.want, c.text)
 		}
 	}
@@ -138,7 +139,7 @@ func TestCrossing(t *testing.T) {
 		n, of int
 		want  string
 	}{{3, 1000, "0.003 K"}, {15, 16, "15/16 K"}, {517, 16, "32.3 K"}, {84, 1, "84 K"}, {1000, 1, "1000 K"}} {
-		if got := inParts(c.n, c.of); got != c.want {
+		if got := study.InParts(c.n, c.of); got != c.want {
 			t.Errorf("%d of %d parts: %s, want %s", c.n, c.of, got, c.want)
 		}
 	}
@@ -155,7 +156,7 @@ func TestFigure1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, got := Crossing(&placed.Plan.Jobs[3]); got != want {
+		if _, got := study.Crossing(&placed.Plan.Jobs[3]); got != want {
 			t.Errorf("%s: %s between machines, want %s", policy, got, want)
 		}
 	}
@@ -179,7 +180,7 @@ func TestBatches(t *testing.T) {
 }
 
 func TestRateJSON(t *testing.T) {
-	got := text(t, []Rate{1e9, 0, Rate(math.Inf(1)), Rate(math.Inf(-1)), Rate(math.NaN())})
+	got := text(t, []study.Rate{1e9, 0, study.Rate(math.Inf(1)), study.Rate(math.Inf(-1)), study.Rate(math.NaN())})
 	if want := "[1000000000,0,null,null,null]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/inabench/inabench/experiments/online"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -49,9 +50,9 @@ func (r *run) rehearse(ctx context.Context) error {
 	switch {
 	case simulatorOf(p.Spec, r.opt.Driver) != nil:
 		r.external = nil
-		r.warn("external predictors were not asked: of a trace they are told what ran on a testbed")
+		r.Warn("external predictors were not asked: of a trace they are told what ran on a testbed")
 		return nil
-	case p.plan == nil:
+	case p.Plan == nil:
 		return nil // nothing is placed yet
 	}
 	req, err := before(r.spec, p)
@@ -67,9 +68,9 @@ func (r *run) rehearse(ctx context.Context) error {
 }
 
 // before is what predictors are told of a point before it runs, in the lab's units.
-func before(s *spec.Spec, p planned) (*predictor.Request, error) {
+func before(s *spec.Spec, p study.Planned) (*predictor.Request, error) {
 	inv := p.Spec.Inventory()
-	setup, err := setupOf(p.Spec, p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	setup, err := setupOf(p.Spec, p.Plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (p *SavedPlan) Ask(ctx context.Context, more []predictor.Predictor) error {
 // ask puts what the external predictors say of a point that was measured beside the rest: phases
 // are those of steady states, whole is the point from beginning to end. One that fails
 // is a warning: what was measured counts without it.
-func (r *run) ask(ctx context.Context, p planned, repeat int, setup testbed.Setup, base Baseline, phases []results.Phase, whole *results.Phase) {
+func (r *run) ask(ctx context.Context, p study.Planned, repeat int, setup testbed.Setup, base Baseline, phases []results.Phase, whole *results.Phase) {
 	if len(r.external) == 0 {
 		return
 	}
@@ -124,21 +125,21 @@ func (r *run) ask(ctx context.Context, p planned, repeat int, setup testbed.Setu
 	}
 	req, err := request(r.spec, p, inv, setup, base, repeat, shifted, whole.End-whole.Start)
 	if err != nil {
-		r.warn(fmt.Sprintf("predictors were not asked: %v", err))
+		r.Warn(fmt.Sprintf("predictors were not asked: %v", err))
 		return
 	}
 	r.predictWith(ctx, p, req, inv, phases, whole)
 }
 
-func (r *run) predictWith(ctx context.Context, p planned, req *predictor.Request, inv *inventory.Inventory, phases []results.Phase, whole *results.Phase) {
+func (r *run) predictWith(ctx context.Context, p study.Planned, req *predictor.Request, inv *inventory.Inventory, phases []results.Phase, whole *results.Phase) {
 	links := inv.Topology().Links
 	for _, x := range r.external {
 		r.status("predict", spec.Labels(p.Labels), 0)
 		began := time.Now()
 		a, err := x.Predict(ctx, req)
-		r.timing("predict", began)
+		r.Timing("predict", began)
 		if err != nil {
-			r.warn(spec.Prefix(p.Labels) + err.Error())
+			r.Warn(spec.Prefix(p.Labels) + err.Error())
 			continue
 		}
 		for i := range a.Phases {
@@ -152,7 +153,7 @@ func (r *run) predictWith(ctx context.Context, p planned, req *predictor.Request
 
 // said is a figure of a predictor.
 func said(name, metric, of string, v float64, bottleneck string) results.Figure {
-	f := exactly(metric, of, results.Predicted, v)
+	f := study.Exactly(metric, of, results.Predicted, v)
 	f.Predictor, f.Bottleneck = name, bottleneck
 	return f
 }
@@ -191,7 +192,7 @@ func answered(name string, a *predictor.PhaseAnswer, links []inventory.DirectedL
 }
 
 // request is what predictors are told of a point. inv, setup and base are in the testbed's units.
-func request(s *spec.Spec, p planned, inv *inventory.Inventory, setup testbed.Setup, base Baseline, repeat int, phases []results.Phase, duration float64) (*predictor.Request, error) {
+func request(s *spec.Spec, p study.Planned, inv *inventory.Inventory, setup testbed.Setup, base Baseline, repeat int, phases []results.Phase, duration float64) (*predictor.Request, error) {
 	req, err := network(s, p, inv, setup.Settings, repeat, duration)
 	if err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func request(s *spec.Spec, p planned, inv *inventory.Inventory, setup testbed.Se
 }
 
 // network is a request without jobs.
-func network(s *spec.Spec, p planned, inv *inventory.Inventory, set testbed.Settings, repeat int, duration float64) (*predictor.Request, error) {
+func network(s *spec.Spec, p study.Planned, inv *inventory.Inventory, set testbed.Settings, repeat int, duration float64) (*predictor.Request, error) {
 	frame := int(frameBits(set.Lanes) / 8)
 	req := &predictor.Request{
 		Schema: predictor.Schema, Experiment: s.Name, Point: slices.Clone(p.Labels), Repeat: repeat, Seed: set.Seed, Duration: duration,
@@ -281,14 +282,13 @@ func described(j *placement.JobPlan, known []placement.Resolved) predictor.Job {
 	return out
 }
 
-// askTrace puts what the external predictors say of jobs that came and went beside what they took:
-// the jobs on the hosts and from the times on that they had.
-func (b *bench) askTrace(ctx context.Context, set testbed.Settings, res *online.Result, jobs []traced, list []online.Job, ph *results.Phase) error {
-	if len(b.run.external) == 0 {
+// AskOnline implements study.Runner.
+func (r *run) AskOnline(ctx context.Context, b *study.Bench, set testbed.Settings, res *online.Result, names []string, list []online.Job, ph *results.Phase) error {
+	if len(r.external) == 0 {
 		return nil
 	}
-	inv := b.testbed().Inventory()
-	req, err := network(b.run.spec, b.planned, inv, set, b.repeat, res.Summary.Makespan)
+	inv := r.tb.Inventory()
+	req, err := network(r.spec, b.Planned, inv, set, b.Repeat, res.Summary.Makespan)
 	if err != nil {
 		return err
 	}
@@ -296,7 +296,7 @@ func (b *bench) askTrace(ctx context.Context, set testbed.Settings, res *online.
 	c := placement.Conditions{Mode: set.Mode, Addressing: set.Addressing, Aggregators: set.Aggregators, Lanes: set.Lanes, Senders: map[string]placement.Sender{}}
 	for i := range res.Jobs {
 		j := res.Jobs[i].Plan
-		j.Name = jobs[res.Jobs[i].ID].Name
+		j.Name = names[res.Jobs[i].ID]
 		plan.Jobs = append(plan.Jobs, j)
 		c.Senders[j.Name] = placement.Sender{Window: list[res.Jobs[i].ID].Window, Control: list[res.Jobs[i].ID].Control}
 	}
@@ -311,6 +311,6 @@ func (b *bench) askTrace(ctx context.Context, set testbed.Settings, res *online.
 		j.Layers = []predictor.Layer{{Bytes: int64(asked.Bytes), Compute: asked.Compute}}
 		req.Jobs = append(req.Jobs, j)
 	}
-	b.run.predictWith(ctx, b.planned, req, inv, nil, ph)
+	r.predictWith(ctx, b.Planned, req, inv, nil, ph)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -21,9 +22,9 @@ import (
 
 // asked is what predictors are told of a point before it runs, with what the built-in models
 // say of each phase.
-func asked(t *testing.T, s *spec.Spec, p planned) (*predictor.Request, [][]*placement.Prediction) {
+func asked(t *testing.T, s *spec.Spec, p study.Planned) (*predictor.Request, [][]*placement.Prediction) {
 	t.Helper()
-	setup, err := setupOf(p.Spec, p.plan, p.Spec.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	setup, err := setupOf(p.Spec, p.Plan, p.Spec.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
@@ -54,14 +55,14 @@ func (h Holding) begin(run string, s *spec.Spec, use []string) (holding, error) 
 
 // touched are the hosts and switches that the placements of all points use, nil where they
 // are decided while the experiment runs: it may be any then.
-func touched(points []planned, inv *inventory.Inventory) []string {
+func touched(points []study.Planned, inv *inventory.Inventory) []string {
 	var use []string
 	for _, p := range points {
-		st, ok := studyOf(p.Spec).(settled)
+		st, ok := studyOf(p.Spec).(study.Settled)
 		if !ok || p.Spec.Inventory().SHA256 != inv.SHA256 {
 			return nil
 		}
-		hosts, switches := st.uses(p, inv)
+		hosts, switches := st.Uses(p, inv)
 		use = slices.Concat(use, hosts, switches, remote.Use(inv, hosts))
 	}
 	return use

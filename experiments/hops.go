@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/handover"
 	"github.com/inabench/inabench/results"
@@ -177,13 +178,6 @@ func (in *inspection) tail(j placement.JobPlan) (n float64) {
 	return n
 }
 
-// onTheWay are the counters of what became of packets between hops.
-var onTheWay = map[string]string{
-	"port_rx_drop_packets": "lost", "port_tx_drop_packets": "lost",
-	"port_rx_dup_packets": "doubled", "port_tx_dup_packets": "doubled",
-	"nic_tx_drops": "other", "nic_rx_drops": "other", "nic_rx_missed": "other", "worker_socket_drops": "other",
-}
-
 // between are the cables from any who send to any who receive, and the names of these.
 func (in *inspection) between(sent, received []handover.End) map[string]bool {
 	if in.inv == nil {
@@ -222,7 +216,7 @@ func (in *inspection) lostOnTheWay(from float64) underway {
 		if seen[id] {
 			continue
 		}
-		to := sums[onTheWay[s.Metric]]
+		to := sums[study.OnTheWay[s.Metric]]
 		if to == nil {
 			continue
 		}
@@ -278,11 +272,6 @@ func (in *inspection) from() float64 {
 	return from
 }
 
-// handedOver says whether hops are told by a counter.
-func handedOver(metric string) bool {
-	return strings.HasPrefix(metric, "job_") || strings.HasPrefix(metric, "worker_") || onTheWay[metric] != ""
-}
-
 // handed finds hops at which packets go without a trace or come from nowhere: more than the cables between
 // have lost or doubled, whatever they carried. Where every packet of the network is counted at hops, what
 // ports lost and doubled must be what is missing there, to the packet.
@@ -306,7 +295,7 @@ func (in *inspection) handed() (out []results.Finding) {
 	}
 	once := len(in.obs.timeline.events) > 0 // processes of a study come again under the same name
 	find := func(h hop, what string) {
-		f := results.Finding{Name: agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
+		f := results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
 		if once && in.anew(h, way) {
 			f.Outcome = results.Inconclusive // it may be why
 		}
@@ -332,7 +321,7 @@ func (in *inspection) handed() (out []results.Finding) {
 	if once {
 		for _, id := range slices.SortedFunc(maps.Keys(in.fell), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 			name := id[0] + " of " + id[1]
-			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: name, Outcome: results.Inconclusive,
+			out = append(out, results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: name, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("counter %s began again from less: what was handed over there is not known", name)})
 		}
 	}
@@ -352,10 +341,10 @@ func (in *inspection) handed() (out []results.Finding) {
 // where that did which counts what is handed over, the hop is not told of at all.
 func (in *inspection) anew(h hop, way underway) bool {
 	for id := range in.fell {
-		if onTheWay[id[0]] == "" && h.ends[id[1]] { // of the same process, or job in a switch
+		if study.OnTheWay[id[0]] == "" && h.ends[id[1]] { // of the same process, or job in a switch
 			return true
 		}
-		if onTheWay[id[0]] != "" && (h.between == nil || h.between[id[1]] || !way.places[id[1]]) {
+		if study.OnTheWay[id[0]] != "" && (h.between == nil || h.between[id[1]] || !way.places[id[1]]) {
 			return true
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -20,17 +20,6 @@ import (
 // What must hold of every run, whatever its experiment expects: jobs go on as long as they are
 // to, do what they were asked, and get sums that are right; and who sent and who received tell
 // of the same traffic. A run in which that is not so does not pass.
-
-// Names of these checks; where all of them hold, there is one.
-const (
-	goesOn      = "jobs go on"
-	allDone     = "jobs do what was asked"
-	allMeasured = "every phase is measured"
-	sumsRight   = "sums are right"
-	agree       = "who sends and who receives agree"
-	sharesHold  = "switches add up what they claim"
-	allHold     = "the run is whole"
-)
 
 // integrity looks at one point of which everything has been read.
 func (r *run) integrity(s *spec.Spec, setup testbed.Setup, base Baseline, obs observation, point *results.Point) []results.Finding {
@@ -65,16 +54,16 @@ func excused(out []results.Finding, point *results.Point) []results.Finding {
 	return out
 }
 
-// whole looks at the point when it was measured, by what its jobs said at their end and by the ends of
+// inspectStudy looks at the point when it was measured, by what its jobs said at their end and by the ends of
 // cables, beside what the study has found itself.
-func (b *bench) whole(point *results.Point) []results.Finding {
-	inv, caps := b.testbed().Inventory(), b.testbed().Capabilities()
+func inspectStudy(b *study.Bench, point *results.Point) []results.Finding {
+	inv, caps := b.Testbed().Inventory(), b.Testbed().Capabilities()
 	if caps.Kind != results.Measured || len(point.Jobs) == 0 {
 		return point.Findings
 	}
 	in := inspection{
-		spec: b.Spec, inv: inv, caps: caps, setup: testbed.Setup{Plan: &b.placed.plan}, names: b.placed.names, begun: b.placed.begun, beside: b.placed.beside,
-		obs: observation{summaries: point.Jobs, samples: b.placed.inOrder()},
+		spec: b.Spec, inv: inv, caps: caps, setup: testbed.Setup{Plan: &b.Placed.Plan}, names: b.Placed.Names, begun: b.Placed.Begun, beside: b.Placed.Beside,
+		obs: observation{summaries: point.Jobs, samples: b.Placed.InOrder()},
 	}
 	if b.Spec.Kind().Leaving { // jobs that leave before their end compare nothing: somebody must have
 		in.obs.summaries = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
@@ -89,42 +78,6 @@ func (b *bench) whole(point *results.Point) []results.Finding {
 	return excused(out, point)
 }
 
-// clocks are the reports of agents that came from the future, by what they are of: the one that
-// was furthest ahead. All was well when clocks were measured.
-type clocks map[string]future
-
-type future struct {
-	ahead float64 // s
-	why   string
-}
-
-func (c clocks) hear(got []results.Sample, now time.Duration) {
-	for _, s := range got {
-		if !strings.HasPrefix(s.Source, "worker ") && !strings.HasPrefix(s.Source, "ps ") {
-			continue
-		}
-		if ahead, why := collectors.Future(s.T, now.Seconds()); why != "" && ahead > c[s.Of].ahead {
-			c[s.Of] = future{ahead, why}
-		}
-	}
-}
-
-// wrong are the findings of a job whose reports came from the future.
-func (c clocks) wrong(j *placement.JobPlan) (out []results.Finding) {
-	add := func(role, of, host string) {
-		if f, found := c[of]; found {
-			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
-				What: fmt.Sprintf("%s on host %s %s", role, host, f.why)})
-		}
-	}
-	for _, w := range j.Workers {
-		of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
-		add("worker "+of, of, w.Host)
-	}
-	add("ps "+j.Name, j.Name+"/ps", j.PS)
-	return out
-}
-
 // broken is the finding of an error that says which job did not do what it was asked.
 func broken(err error) []results.Finding {
 	var b interface {
@@ -134,9 +87,9 @@ func broken(err error) []results.Finding {
 	if !errors.As(err, &b) {
 		return nil
 	}
-	f := results.Finding{Name: goesOn, Outcome: results.Fail, What: b.Error()}
+	f := results.Finding{Name: study.GoesOn, Outcome: results.Fail, What: b.Error()}
 	if f.Code, f.Of = b.Broken(); f.Code == results.CodeIterations || f.Code == results.CodeJobEnded {
-		f.Name = allDone
+		f.Name = study.AllDone
 	}
 	return []results.Finding{f}
 }
@@ -152,7 +105,7 @@ func (in *inspection) missed() (out []results.Finding) {
 			seen = seen[1:]
 			continue
 		}
-		out = append(out, results.Finding{Name: allMeasured, Code: results.CodeNoFigure, Of: fmt.Sprintf("phase %d", i+1), Outcome: results.Inconclusive,
+		out = append(out, results.Finding{Name: study.AllMeasured, Code: results.CodeNoFigure, Of: fmt.Sprintf("phase %d", i+1), Outcome: results.Inconclusive,
 			What: fmt.Sprintf("the plan's phase %d, from %v to %v with %s, was not measured: less than a warm-up of %v lay between its first event and the next",
 				i+1, sp.start, sp.end, strings.Join(sp.jobs, ", "), in.obs.timeline.warmup)})
 	}
@@ -183,7 +136,7 @@ func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
 			continue
 		}
 		if name := expected(j.Name); name != "" {
-			out = append(out, results.Finding{Name: allMeasured, Code: results.CodeNoFigure, Of: j.Name, Outcome: results.Inconclusive,
+			out = append(out, results.Finding{Name: study.AllMeasured, Code: results.CodeNoFigure, Of: j.Name, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s was in no phase that was measured, and %q is expected of it: never did more than a warm-up of %v lie between one event and the next while it sent; let it send for longer, or write a shorter measure.warmup, or an of that leaves it out",
 					j.Name, name, in.obs.timeline.warmup)})
 		}
@@ -212,7 +165,7 @@ func (in *inspection) whole() results.Finding {
 		}
 		what += fmt.Sprintf(", %s at %d of %d hops", exactly, in.hopsHeld, in.hopsAll)
 	}
-	return results.Finding{Name: allHold, Code: results.CodeJobStopped, Of: "jobs", Outcome: results.Pass, What: what, Implied: true}
+	return results.Finding{Name: study.AllHold, Code: results.CodeJobStopped, Of: "jobs", Outcome: results.Pass, What: what, Implied: true}
 }
 
 // inspection is what is looked at.
@@ -254,15 +207,6 @@ func workloadOf(setup testbed.Setup, job string) testbed.Workload {
 	return setup.Workloads[slices.IndexFunc(setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == job })]
 }
 
-// Parts of a phase, and multiples of what a job needs for one step, that it may be without
-// results.
-const (
-	stillPart    = 0.1
-	stillReports = 3.0
-	stillTrips   = 5.0
-	stillLeast   = 0.4 // seconds: what a busy machine makes of nothing
-)
-
 // patience is how long a job may be without any result in a phase in which these run, in seconds.
 func (in *inspection) patience(j placement.JobPlan, running []string, length float64) float64 {
 	w := in.workload(j.Name)
@@ -270,7 +214,7 @@ func (in *inspection) patience(j placement.JobPlan, running []string, length flo
 	for _, l := range w.Layers {
 		compute += l.Compute.Seconds()
 	}
-	limit := max(stillLeast, stillPart*length, 2*compute, stillTrips*in.base.RTTs[j.Name])
+	limit := max(study.StillLeast, study.StillPart*length, 2*compute, study.StillTrips*in.base.RTTs[j.Name])
 	if in.damaged || w.Control == "aimd" { // packets are lost on purpose, and waiting for a resend doubles each time
 		limit = max(limit, 100*w.RTO.Seconds()) // six times at the longest timeout, of 16 RTO
 	}
@@ -321,8 +265,8 @@ func heldUp(health []results.Trouble) (out []results.Finding) {
 		if t.Code != results.CodeJobStopped {
 			continue
 		}
-		s := standstill{where: t.Where}
-		out = append(out, results.Finding{Name: goesOn, Code: t.Code, Of: s.job(), Outcome: results.Fail, What: t.String()})
+		s := study.Standstill{Where: t.Where}
+		out = append(out, results.Finding{Name: study.GoesOn, Code: t.Code, Of: s.Job(), Outcome: results.Fail, What: t.String()})
 	}
 	return out
 }
@@ -341,15 +285,15 @@ func (in *inspection) stopped() []results.Finding {
 			if told || !slices.Contains(sp.jobs, j.Name) {
 				continue
 			}
-			found := results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name}
-			for _, p := range stoppedAlone(in.obs.stalls, j.Name, start, end) {
-				switch s := p.longest; {
-				case p.most > stillLeast && found.Outcome != results.Fail:
+			found := results.Finding{Name: study.GoesOn, Code: results.CodeJobStopped, Of: j.Name}
+			for _, p := range study.StoppedAlone(in.obs.stalls, j.Name, start, end) {
+				switch s := p.Longest; {
+				case p.Most > study.StillLeast && found.Outcome != results.Fail:
 					found.Outcome = results.Fail
-					found.What = fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, %s: %s, and meanwhile all else went on", j.Name, s.where, s.Start, s.End, phase, s.what)
-				case p.sum > max(stillLeast, stillPart*(end-start)) && found.Outcome == "":
+					found.What = fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, %s: %s, and meanwhile all else went on", j.Name, s.Where, s.Start, s.End, phase, s.What)
+				case p.Sum > max(study.StillLeast, study.StillPart*(end-start)) && found.Outcome == "":
 					found.Outcome = results.Inconclusive
-					found.What = fmt.Sprintf("job %s stood still: %s did so %d times, for %s in all, %s, the longest: %s, and meanwhile all else went on", j.Name, p.where, p.n, results.Quantity(p.sum, "s"), phase, s.what)
+					found.What = fmt.Sprintf("job %s stood still: %s did so %d times, for %s in all, %s, the longest: %s, and meanwhile all else went on", j.Name, p.Where, p.N, results.Quantity(p.Sum, "s"), phase, s.What)
 				}
 			}
 			if found.Outcome != "" {
@@ -380,7 +324,7 @@ func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f r
 		sent := in.counter("worker_tx_bytes", of)
 		p := part{who: fmt.Sprintf("worker %s on host %s", of, w.Host)}
 		end := in.until(j.Name, of, end)
-		p.limit = max(limit, stillReports*got.Spacing())
+		p.limit = max(limit, study.StillReports*got.Spacing())
 		p.got, p.sent = got.Stood(start, end, 0), sent.Stood(start, end, 0)
 		p.silent = got.Silent(start, end)
 		long := func(s results.Span) bool { return s.End-s.Start > p.limit }
@@ -402,13 +346,13 @@ func (in *inspection) still(j placement.JobPlan, start, end, limit float64) (f r
 		return f, false
 	}
 	when := map[string]results.Span{"did not report": worst.silent, "sent nothing": worst.sent, "got no result": worst.got}[kind]
-	f = results.Finding{Name: goesOn, Code: results.CodeJobStopped, Of: j.Name, Outcome: results.Fail,
+	f = results.Finding{Name: study.GoesOn, Code: results.CodeJobStopped, Of: j.Name, Outcome: results.Fail,
 		What: fmt.Sprintf("job %s stood still: %s %s from %.2f s to %.2f s, within a phase from %.2f s to %.2f s", j.Name, worst.who, kind, when.Start, when.End, start, end)}
 	if ps := in.quietPS(j, when); ps != "" && kind == "got no result" {
 		f.What += "; " + ps
 	}
 	// The testbed's own record explains it if it says as much of that time.
-	times := spoiltTimes(ofMachine(in.obs.stalls), when.Start, when.End, recovery(in.base))
+	times := study.SpoiltTimes(study.OfMachine(in.obs.stalls), when.Start, when.End, recovery(in.base))
 	if lost := results.Total(times); when.End-when.Start-lost <= worst.limit {
 		f.Outcome = results.Inconclusive
 		f.What += "; the testbed stood still meanwhile: " + times[0].Why
@@ -450,11 +394,11 @@ func (in *inspection) work() []results.Finding {
 	var out []results.Finding
 	for _, sum := range in.obs.summaries {
 		if at, ok := in.obs.early[sum.Job]; ok {
-			out = append(out, results.Finding{Name: allDone, Code: results.CodeJobEnded, Of: sum.Job, Outcome: results.Fail,
+			out = append(out, results.Finding{Name: study.AllDone, Code: results.CodeJobEnded, Of: sum.Job, Outcome: results.Fail,
 				What: fmt.Sprintf("job %s ended by itself at %.2f s and was to send until it is stopped%s", sum.Job, at, in.hosts(sum.Job))})
 		}
 		if sum.Asked > 0 && sum.Iterations != sum.Asked {
-			out = append(out, results.Finding{Name: allDone, Code: results.CodeIterations, Of: sum.Job, Outcome: results.Fail,
+			out = append(out, results.Finding{Name: study.AllDone, Code: results.CodeIterations, Of: sum.Job, Outcome: results.Fail,
 				What: fmt.Sprintf("job %s did %d iterations of %d%s", sum.Job, sum.Iterations, sum.Asked, in.behind(sum.Job, sum.Asked))})
 		}
 	}
@@ -515,10 +459,10 @@ func (in *inspection) sums() []results.Finding {
 	for _, sum := range in.obs.summaries {
 		switch {
 		case sum.SumErrors > 0: // of one worker, too: nothing on the way may change what it sent
-			out = append(out, results.Finding{Name: sumsRight, Code: results.CodeSums, Of: sum.Job, Outcome: results.Fail,
+			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeSums, Of: sum.Job, Outcome: results.Fail,
 				What: fmt.Sprintf("%d of %d values that job %s got are not the sums of what was sent%s", sum.SumErrors, sum.SumsChecked, sum.Job, in.wrong(sum.Job))})
 		case sum.SumsChecked == 0 && sum.Workers > 1 && !sum.Local:
-			out = append(out, results.Finding{Name: sumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
+			out = append(out, results.Finding{Name: study.SumsRight, Code: results.CodeUnchecked, Of: sum.Job, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s compared no sums: it got no results%s", sum.Job, in.hosts(sum.Job))})
 		}
 	}
@@ -561,7 +505,7 @@ func crossed(health []results.Trouble, topo *inventory.Topology, samples []resul
 		if !ok || t.Code != results.CodeLost || t.Asked || silent(link) {
 			continue
 		}
-		f := results.Finding{Name: agree, Code: results.CodeLost, Of: link, Outcome: results.Fail, What: t.String()}
+		f := results.Finding{Name: study.Agree, Code: results.CodeLost, Of: link, Outcome: results.Fail, What: t.String()}
 		if t.Value <= t.Limit+max(crossedBurst, crossedPart*t.Of) {
 			continue // frames of others, or readings that were late: it is among the troubles
 		}
@@ -612,7 +556,7 @@ func (in *inspection) received() []results.Finding {
 		for _, w := range j.Workers {
 			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
 			if got, ok := in.last("worker_psns", of); ok && math.Abs(got-completed) > slack+crossedPart*completed {
-				out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
+				out = append(out, results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: of, Outcome: results.Fail,
 					What: fmt.Sprintf("worker %s on host %s says that it got results of %.0f PSNs, and its PS on host %s that it completed %.0f", of, w.Host, got, j.PS, completed)})
 			}
 		}
@@ -640,7 +584,7 @@ func (in *inspection) again() []results.Finding {
 		}
 		got, _ := in.latest("worker_psns", j.Name, worst)
 		if said && most > resends+in.doubled(j)*got+crossedBurst+crossedPart*got {
-			out = append(out, results.Finding{Name: agree, Code: results.CodeCounters, Of: j.Name, Outcome: results.Fail,
+			out = append(out, results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: j.Name, Outcome: results.Fail,
 				What: fmt.Sprintf("worker %s/%d on host %s got %.0f results a second time, of %.0f PSNs, and the job's workers sent %.0f packets again: %s sends them twice",
 					j.Name, worst.Rank, worst.Host, most, got, resends, senders(j))})
 		}
@@ -717,7 +661,7 @@ func (in *inspection) claims() []results.Finding {
 					resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
 				}
 				if errors.Is(err, results.ErrCounterFell) {
-					out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
+					out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
 						What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
 				}
 				if err != nil || gerr != nil || rerr != nil {
@@ -737,7 +681,7 @@ func (in *inspection) claims() []results.Finding {
 				if gap <= claimed+noise+2*resends.Value {
 					continue
 				}
-				out = append(out, results.Finding{Name: sharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
+				out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
 					What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, results.Quantity(says.Value, "1"), j.Name, seen.by, results.Quantity(got.Value, "1"))})
 			}
 		}

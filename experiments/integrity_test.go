@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -124,12 +125,12 @@ func TestIntegrity(t *testing.T) {
 			outcome: results.Fail, code: results.CodeJobStopped, says: []string{"got no result", "its PS on host h3 completed nothing of what arrived"}},
 		{name: "a switch that stood still, which is known", rates: hang(3, 5, "A/0", "A/1"),
 			change: func(in *inspection) {
-				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "switch tor1", "frames left up to 2 s late", 2}}
+				in.obs.stalls = []study.Standstill{{Span: results.Span{Start: 2.95, End: 5.02}, Where: "switch tor1", What: "frames left up to 2 s late", Late: 2}}
 			},
 			outcome: results.Inconclusive, code: results.CodeJobStopped, says: []string{"switch tor1"}},
 		{name: "a worker that says itself that it was late", rates: hang(3, 5, "A/0", "A/1"),
 			change: func(in *inspection) {
-				in.obs.stalls = []standstill{{results.Span{Start: 2.95, End: 5.02}, "worker A/0 on host h1", "paced sends up to 2 s late", 2}}
+				in.obs.stalls = []study.Standstill{{Span: results.Span{Start: 2.95, End: 5.02}, Where: "worker A/0 on host h1", What: "paced sends up to 2 s late", Late: 2}}
 			},
 			outcome: results.Fail, code: results.CodeJobStopped},
 		{name: "half a round trip without results", rates: hang(3, 3.2, "A/0", "A/1"), outcome: results.Pass},
@@ -245,16 +246,16 @@ func TestSeenShare(t *testing.T) {
 
 func TestPatience(t *testing.T) {
 	s := func(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
-	stalls := func(each, every float64, n int) (out []standstill) {
+	stalls := func(each, every float64, n int) (out []study.Standstill) {
 		for i := range n {
 			at := 100 + float64(i+1)*every
-			out = append(out, standstill{results.Span{Start: at, End: at + each}, "switch tor1", "late", each})
+			out = append(out, study.Standstill{Span: results.Span{Start: at, End: at + each}, Where: "switch tor1", What: "late", Late: each})
 		}
 		return out
 	}
 	for _, c := range []struct {
 		name   string
-		stalls []standstill
+		stalls []study.Standstill
 		want   float64 // how long the phase of 3 s becomes
 		spoilt bool
 	}{
@@ -272,7 +273,7 @@ func TestPatience(t *testing.T) {
 		p.begin(tl, 0)
 		for range 1000 {
 			now := tl.events[0].at
-			var known []standstill
+			var known []study.Standstill
 			for _, st := range c.stalls {
 				if st.End <= 100+now.Seconds() {
 					known = append(known, st)
@@ -435,11 +436,11 @@ func (unruly) Broken() (code, job string) { return results.CodeIterations, "A" }
 
 // An error that says which job did wrong is a finding as well, by its code; others are not.
 func TestBroken(t *testing.T) {
-	r := run{rec: &results.Record{}, points: []planned{{}}}
+	r := run{rec: &results.Record{}, points: []study.Planned{{}}}
 	r.add(0, 0, &results.Point{}, fmt.Errorf("jobs: %w", errors.Join(errors.New("noise"), unruly{errors.New("worker A/0 on host h1 ended")})))
 	r.add(0, 1, &results.Point{}, errors.New("no network"))
 	r.add(0, 2, &results.Point{}, nil)
-	want := results.Finding{Name: allDone, Code: results.CodeIterations, Of: "A", Outcome: results.Fail, What: "worker A/0 on host h1 ended"}
+	want := results.Finding{Name: study.AllDone, Code: results.CodeIterations, Of: "A", Outcome: results.Fail, What: "worker A/0 on host h1 ended"}
 	if got := r.rec.Points[0].Findings; len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -454,13 +455,13 @@ func TestBroken(t *testing.T) {
 
 // Reports from the future are of a clock that jumped, whose agent is named with its host.
 func TestClocks(t *testing.T) {
-	c := clocks{}
+	c := study.Clocks{}
 	sample := func(source, of string, at float64) results.Sample {
 		return results.Sample{Source: source, Of: of, T: at}
 	}
-	c.hear([]results.Sample{sample("worker A/0", "A/0", 9.9), sample("worker A/1", "A/1", 12), sample("host h1", "h1->tor1", 99)}, 10*time.Second)
-	c.hear([]results.Sample{sample("worker A/0", "A/0", 20.5), sample("worker A/1", "A/1", 20), sample("ps A", "A/ps", 25)}, 20*time.Second)
-	found := c.wrong(&placement.JobPlan{Name: "A", PS: "h3", Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}})
+	c.Hear([]results.Sample{sample("worker A/0", "A/0", 9.9), sample("worker A/1", "A/1", 12), sample("host h1", "h1->tor1", 99)}, 10*time.Second)
+	c.Hear([]results.Sample{sample("worker A/0", "A/0", 20.5), sample("worker A/1", "A/1", 20), sample("ps A", "A/ps", 25)}, 20*time.Second)
+	found := c.Wrong(&placement.JobPlan{Name: "A", PS: "h3", Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}})
 	var who []string
 	for _, f := range found {
 		if f.Outcome != results.Fail || f.Code != results.CodeCounters {
@@ -508,12 +509,12 @@ func TestClaimsBesideStalls(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		out   func(float64) float64
-		stall []standstill
+		stall []study.Standstill
 		want  int
 	}{
-		{"a stall, and an honest switch", burst, []standstill{{results.Span{Start: 1.7, End: 6.9}, "switch tor1", "frames left up to 15 ms late", 1}}, 0},
+		{"a stall, and an honest switch", burst, []study.Standstill{{Span: results.Span{Start: 1.7, End: 6.9}, Where: "switch tor1", What: "frames left up to 15 ms late", Late: 1}}, 0},
 		{"no stall, and a switch that lies", lies, nil, 1},
-		{"a short stall, and a switch that lies", lies, []standstill{{results.Span{Start: 3, End: 3.1}, "switch tor1", "frames left up to 15 ms late", 1}}, 1},
+		{"a short stall, and a switch that lies", lies, []study.Standstill{{Span: results.Span{Start: 3, End: 3.1}, Where: "switch tor1", What: "frames left up to 15 ms late", Late: 1}}, 1},
 	} {
 		in := seen(map[string]func(float64) float64{"job_out_packets A@tor1": tt.out, "worker_arrived A/ps": tt.out}, nil)
 		in.obs.stalls = tt.stall
@@ -615,6 +616,46 @@ func TestClaimsAboveSums(t *testing.T) {
 		w.Control, w.Window = "aimd", window
 		if got := in.claims(); (len(got) == 0) != honest {
 			t.Errorf("the queue of a window of %d PSNs: %+v", window, got)
+		}
+	}
+}
+
+// TestStoppedAlone: a process that stands still while all else goes on was stopped, whatever its
+// lateness says; one that stands still with the testbed was not.
+func TestStoppedAlone(t *testing.T) {
+	stopped := func(where string, start, end float64) study.Standstill {
+		return study.Standstill{Span: results.Span{Start: start, End: end}, Where: where, What: "paced sends were late by", Late: end - start}
+	}
+	for _, c := range []struct {
+		name   string
+		stalls []study.Standstill
+		want   string
+	}{
+		{"nothing", nil, ""},
+		{"a worker", []study.Standstill{stopped("worker A/1 on host h2", 3, 4)}, "worker A/1 on host h2 from 3.00 s to 4.00 s"},
+		{"a PS", []study.Standstill{stopped("ps A on host h3", 3, 4)}, "ps A on host h3"},
+		{"for as long as a busy machine may", []study.Standstill{stopped("worker A/1 on host h2", 3, 3.4)}, ""},
+		{"all workers of a job", []study.Standstill{stopped("worker A/0 on host h1", 3, 4), stopped("worker A/1 on host h2", 3, 4)}, "worker A/0"},
+		{"the machine", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("this machine", 3.1, 4)}, ""},
+		{"a switch for most of it", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.9)}, ""},
+		{"a switch for some of it", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.3)}, "worker A/1"},
+		{"another job's worker as well", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("worker B/1 on host h2", 3, 4)}, "worker A/1"},
+		{"into the phase", []study.Standstill{stopped("worker A/1 on host h2", .2, 1.2)}, "worker A/1 on host h2 from 0.20 s to 1.20 s"},
+		{"before the phase", []study.Standstill{stopped("worker A/1 on host h2", 0, .9)}, ""},
+		{"now and then", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 4), ""},
+		{"again and again", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), "? worker A/1 on host h2 did so 12 times, for 1.20 s in all"},
+		{"again and again, with a switch", append(slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), stopped("switch tor1", 3, 3.1)), ""},
+		{"many short ones that count as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", What: "late", Late: .1}}, ""},
+	} {
+		in := seen(nil, nil)
+		in.obs.stalls = c.stalls
+		got := in.stopped()
+		switch {
+		case c.want == "" && len(got) > 0, c.want != "" && len(got) != 1:
+			t.Errorf("%s: %+v", c.name, got)
+		case strings.HasPrefix(c.want, "? ") && got[0].Outcome == results.Inconclusive && strings.Contains(got[0].What, c.want[2:]):
+		case c.want != "" && (got[0].Outcome != results.Fail || got[0].Code != results.CodeJobStopped || !strings.Contains(got[0].What, c.want)):
+			t.Errorf("%s: %+v, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -12,18 +13,18 @@ import (
 // namedJobs are [[job]] tables as a study.
 type namedJobs struct{ spec.Jobs }
 
-// supports implements study: every driver can.
-func (js namedJobs) supports(string) error { return nil }
+// Supports implements study.Study: every driver can.
+func (js namedJobs) Supports(string) error { return nil }
 
-// columns implements study: what became of them is in the record.
-func (js namedJobs) columns() []string { return nil }
+// Columns implements study.Study: what became of them is in the record.
+func (js namedJobs) Columns() []string { return nil }
 
-// place implements placer.
-func (js namedJobs) place(s *spec.Spec) (*placement.Plan, error) { return s.Place() }
+// Place implements study.Placer.
+func (js namedJobs) Place(s *spec.Spec) (*placement.Plan, error) { return s.Place() }
 
-// uses implements settled.
-func (js namedJobs) uses(p planned, _ *inventory.Inventory) (hosts, switches []string) {
-	for _, j := range p.plan.Jobs {
+// Uses implements study.Settled.
+func (js namedJobs) Uses(p study.Planned, _ *inventory.Inventory) (hosts, switches []string) {
+	for _, j := range p.Plan.Jobs {
 		for _, w := range j.Workers {
 			hosts = append(hosts, w.Host)
 		}
@@ -37,34 +38,34 @@ func (js namedJobs) uses(p planned, _ *inventory.Inventory) (hosts, switches []s
 	return hosts, switches
 }
 
-// plan implements planner: what every phase should bring, by the inventory alone.
-func (js namedJobs) plan(p planned) (PlanPoint, error) {
+// Plan implements study.Planner: what every phase should bring, by the inventory alone.
+func (js namedJobs) Plan(p study.Planned) (study.PlanPoint, error) {
 	inv := p.Spec.Inventory()
-	setup, err := setupOf(p.Spec, p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	setup, err := setupOf(p.Spec, p.Plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
-		return PlanPoint{}, err
+		return study.PlanPoint{}, err
 	}
-	out := PlanPoint{Labels: p.Labels, Plan: p.plan, Aggregators: setup.Settings.Aggregators}
+	out := study.PlanPoint{Labels: p.Labels, Plan: p.Plan, Aggregators: setup.Settings.Aggregators}
 	for _, sp := range timelineOf(p.Spec).spans() {
 		predictions, err := predict(inv, setup, Baseline{}, sp.jobs, spec.Predictors)
 		if err != nil {
-			return PlanPoint{}, err
+			return study.PlanPoint{}, err
 		}
-		out.Phases = append(out.Phases, PlanPhase{
+		out.Phases = append(out.Phases, study.PlanPhase{
 			Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Predictions: predictions,
 			Conditions: provisos(p.Spec, setup, predictions[0], inv),
 		})
 	}
-	return out, js.ready(p)
+	return out, js.Ready(p)
 }
 
-// ready implements study: synchronous jobs must fit into every switch, but where they wait for their turn.
-func (js namedJobs) ready(p planned) error {
+// Ready implements study.Study: synchronous jobs must fit into every switch, but where they wait for their turn.
+func (js namedJobs) Ready(p study.Planned) error {
 	if p.Spec.Switch.Mode != "synchronous" || p.Spec.Reallocates() {
 		return nil
 	}
 	inv := p.Spec.Inventory()
-	setup, err := setupOf(p.Spec, p.plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	setup, err := setupOf(p.Spec, p.Plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
 		return err
 	}
@@ -83,8 +84,8 @@ func (js namedJobs) ready(p planned) error {
 	return nil
 }
 
-// run implements study.
-func (js namedJobs) run(ctx context.Context, b *bench) (*results.Point, [][]string, error) {
-	point, err := b.run.point(ctx, b.planned)
+// Run implements study.Study.
+func (js namedJobs) Run(ctx context.Context, b *study.Bench) (*results.Point, [][]string, error) {
+	point, err := b.Runner.(*run).point(ctx, b.Planned)
 	return point, nil, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -19,7 +20,7 @@ func TestMachines(t *testing.T) {
 		{Name: "A", Workers: []placement.Worker{{Host: "h1", GPUs: 1}, {Host: "h2", GPUs: 1}}, Ranks: []string{"h2", "h1"}, Spare: []placement.HostGPUs{{Host: "h1", GPUs: 1}}},
 		{Name: "there", Workers: []placement.Worker{{Host: "h1", GPUs: 1}, {Host: "ps"}}},
 	}}
-	got := Machines(inv, plan, func(job string) bool { return job == "there" })
+	got := study.Machines(inv, plan, func(job string) bool { return job == "there" })
 	want := []results.Machine{
 		{Name: "h1", Rack: "tor1", GPUs: []results.Cell{{Use: results.Background, Job: "there"}, {Use: results.Worker, Job: "A", Rank: 1}, {Use: results.Spare, Job: "A"}, {}}},
 		{Name: "h2", GPUs: []results.Cell{{Use: results.Worker, Job: "A"}, {}}},

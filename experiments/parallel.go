@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 )
 
@@ -82,7 +83,7 @@ func (r *run) measureVirtually(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	defer func() { r.timing("measure", began) }()
+	defer func() { r.Timing("measure", began) }()
 	type cell struct {
 		point   *results.Point
 		samples []results.Sample
@@ -127,7 +128,7 @@ func (r *run) measureVirtually(ctx context.Context) error {
 
 // apart measures a point on a testbed of its own, in virtual time that begins at 0, and returns its
 // samples. Nothing of the run that it is called on changes: it has no directory.
-func (r *run) apart(ctx context.Context, p planned) (_ *results.Point, _ []results.Sample, err error) {
+func (r *run) apart(ctx context.Context, p study.Planned) (_ *results.Point, _ []results.Sample, err error) {
 	w := *r
 	w.rec = &results.Record{ID: r.rec.ID, Scale: r.rec.Scale, Timings: map[string]float64{}}
 	w.bases = map[string]Baseline{}

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -14,40 +15,15 @@ import (
 
 // SavedPlan is a placement to be run later, with everything that it was made from.
 type SavedPlan struct {
-	Schema     int          `json:"schema"` // 1
-	Tool       string       `json:"tool"`
-	Experiment results.File `json:"experiment"`
-	Inventory  results.File `json:"inventory"`
-	Overrides  []string     `json:"overrides,omitempty"`
-	Points     []PlanPoint  `json:"points"`
+	Schema     int               `json:"schema"` // 1
+	Tool       string            `json:"tool"`
+	Experiment results.File      `json:"experiment"`
+	Inventory  results.File      `json:"inventory"`
+	Overrides  []string          `json:"overrides,omitempty"`
+	Points     []study.PlanPoint `json:"points"`
 
 	spec    *spec.Spec
-	planned []planned // that NewPlan made it of
-}
-
-// PlanPoint is one cell of the sweep: where its jobs run, and what each phase
-// should bring, in the lab's units.
-type PlanPoint struct {
-	Labels      []string        `json:"labels,omitempty"`
-	Plan        *placement.Plan `json:"plan"`
-	Aggregators int             `json:"aggregators,omitempty"` // per switch; 0: all it has
-	Phases      []PlanPhase     `json:"phases"`
-	Why         *Why            `json:"why,omitempty"` // see SavedPlan.Explain
-
-	// Of [training], which has neither Plan nor Phases: who has which GPU, and what the
-	// schedule of the collective predicts from what the inventory declares.
-	Machines []results.Machine `json:"machines,omitempty"`
-	Figures  []results.Figure  `json:"figures,omitempty"`
-}
-
-// PlanPhase is what is predicted for a set of jobs that send together.
-type PlanPhase struct {
-	Start       float64                 `json:"start"` // seconds of wall clock, settled
-	End         float64                 `json:"end"`
-	Jobs        []string                `json:"jobs"`
-	Predictions []*placement.Prediction `json:"predictions"`
-	Conditions  []string                `json:"conditions,omitempty"` // why what runs need not be what is predicted, and what would do
-	External    []results.Figure        `json:"external,omitempty"`   // of predictors of one's own; see SavedPlan.Ask
+	planned []study.Planned // that NewPlan made it of
 }
 
 // NewPlan places the jobs of every point and predicts every phase from the
@@ -69,7 +45,7 @@ func NewPlan(s *spec.Spec, tool string) (*SavedPlan, error) {
 		planned:    points,
 	}
 	for _, p := range points {
-		pp, err := studyOf(p.Spec).(planner).plan(p)
+		pp, err := studyOf(p.Spec).(study.Planner).Plan(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}

@@ -62,7 +62,7 @@ collective = "ring"
 			t.Fatalf("a plan that was read cannot be taken: %v", err)
 		}
 		for _, p := range again {
-			if _, err := setupOf(p.Spec, p.plan, p.Spec.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1}); err != nil {
+			if _, err := setupOf(p.Spec, p.Plan, p.Spec.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1}); err != nil {
 				t.Logf("refused later: %v", err)
 			}
 		}

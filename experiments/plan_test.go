@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 )
 
@@ -65,7 +66,7 @@ values = ["10Gbit/s", "40Gbit/s"]
 		"a job too few":            {func() { plan.Points[0].Plan = &placement.Plan{} }, "places 0 jobs, and the experiment has 1"},
 		"a job of another name":    {func() { plan.Points[1].Plan.Jobs[0].Name = "B" }, "its job 1 is B"},
 		"a rank below 0":           {func() { plan.Points[1].Plan.Jobs[0].Workers[1].Rank = -1 }, "worker 1 has rank -1"},
-		"a point too many":         {func() { plan.Points = append(plan.Points, PlanPoint{}) }, "3 points, its experiment 2"},
+		"a point too many":         {func() { plan.Points = append(plan.Points, study.PlanPoint{}) }, "3 points, its experiment 2"},
 	} {
 		points := slices.Clone(plan.Points)
 		tt.spoil()

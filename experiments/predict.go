@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/collectives"
@@ -241,7 +242,7 @@ func within(f results.Figure, deviation float64) results.Figure {
 func (r *run) phase(measure spec.Measure, setup testbed.Setup, base Baseline, obs observation, sp span, predictions []*placement.Prediction) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Longer: sp.longer.Seconds()}
 	caps := r.tb.Capabilities()
-	m := newMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), measure.Stretch), caps.Kind)
+	m := study.NewMeasurer(obs.samples, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), measure.Stretch), caps.Kind)
 	inv := r.tb.Inventory()
 	var goodputs []results.Series
 	unknown := "" // a job whose goodput is
@@ -255,52 +256,52 @@ func (r *run) phase(measure spec.Measure, setup testbed.Setup, base Baseline, ob
 		var good, wire, rttSum, rttCount, steps, stepping []results.Series
 		for _, w := range j.Workers {
 			of := fmt.Sprintf("%s/%d", j.Name, w.Rank)
-			good = append(good, m.series("worker_goodput_bytes", of))
-			wire = append(wire, m.series("worker_tx_bytes", of))
-			rttSum = append(rttSum, m.series("worker_rtt_seconds", of))
-			rttCount = append(rttCount, m.series("worker_rtt_count", of))
-			steps = append(steps, m.series("worker_iterations", of))
-			stepping = append(stepping, m.series("worker_iteration_seconds", of))
+			good = append(good, m.Series("worker_goodput_bytes", of))
+			wire = append(wire, m.Series("worker_tx_bytes", of))
+			rttSum = append(rttSum, m.Series("worker_rtt_seconds", of))
+			rttCount = append(rttCount, m.Series("worker_rtt_count", of))
+			steps = append(steps, m.Series("worker_iterations", of))
+			stepping = append(stepping, m.Series("worker_iteration_seconds", of))
 		}
 		n := float64(len(j.Workers))
 		goodput := results.Sum(good...)
 		goodputs = append(goodputs, goodput.Times(1/n))
 		switch still := goodput.Stood(ph.Start, ph.End, 0); {
 		case j.Collective != placement.Ring:
-			ph.Figures = m.rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
+			ph.Figures = m.Rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
 		case still.End-still.Start > (ph.End-ph.Start)/2:
 			// A ring counts a message when it is done: what it carried of one that is not is not known.
 			unknown = j.Name
-			m.add(nil, "goodput", j.Name, "bit/s", results.Figure{}, fmt.Errorf("one message takes more than half of the phase: %w", results.ErrShort))
+			m.Add(nil, "goodput", j.Name, "bit/s", results.Figure{}, fmt.Errorf("one message takes more than half of the phase: %w", results.ErrShort))
 		default:
-			ph.Figures = m.whole(goodput).rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
+			ph.Figures = m.Whole(goodput).Rate(ph.Figures, "goodput", j.Name, goodput, 8/n, "bit/s")
 		}
-		ph.Figures = m.rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
-		ph.Figures = m.ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
+		ph.Figures = m.Rate(ph.Figures, "wire_rate", j.Name, results.Sum(wire...), 8/n, "bit/s")
+		ph.Figures = m.Ratio(ph.Figures, "rtt", j.Name, results.Sum(rttSum...), results.Sum(rttCount...), "s")
 		if w := workloadOf(setup, j.Name); w.Message > 0 || len(w.Layers) > 0 {
-			ph.Figures = m.steps(ph.Figures, j.Name, results.Sum(steps...), results.Sum(stepping...), n)
+			ph.Figures = m.Steps(ph.Figures, j.Name, results.Sum(steps...), results.Sum(stepping...), n)
 		}
 		for i, node := range j.Tree {
 			if !node.Aggregate {
 				continue
 			}
 			of := spec.AtSwitch(j.Name, node.Switch)
-			granted, denied := m.series("job_granted_packets", of), m.series("job_denied_packets", of)
+			granted, denied := m.Series("job_granted_packets", of), m.Series("job_denied_packets", of)
 			// Readings a whole period of the grants apart: see grants. Of a phase that was followed all counts.
 			apart := grants(setup, base, j.Name, node.Switch)
 			if predictions[0].Replayed {
 				apart = 0
 			}
 			longest[node.Switch] = max(longest[node.Switch], apart)
-			ph.Figures = m.every(apart).ratio(ph.Figures, "granted", of, granted, results.Sum(granted, denied), "1")
-			if seen, ok := seenShare(m.series, j, i); ok {
-				w := m.every(apart).window
-				seen = seen.counted(w, m.series, j, i)
+			ph.Figures = m.Every(apart).Ratio(ph.Figures, "granted", of, granted, results.Sum(granted, denied), "1")
+			if seen, ok := seenShare(m.Series, j, i); ok {
+				w := m.Every(apart).Window
+				seen = seen.counted(w, m.Series, j, i)
 				f, err := seen.of(w)
 				f.Loose = seen.flying(w, workloadOf(setup, j.Name).Window)
-				ph.Figures = m.add(ph.Figures, "share", of, "1", f, err)
+				ph.Figures = m.Add(ph.Figures, "share", of, "1", f, err)
 			} else { // what it says is all that there is
-				ph.Figures = m.every(apart).ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")
+				ph.Figures = m.Every(apart).Ratio(ph.Figures, "share", of, granted, results.Sum(granted, denied), "1")
 			}
 			if !slices.Contains(switches, node.Switch) {
 				switches = append(switches, node.Switch)
@@ -309,29 +310,29 @@ func (r *run) phase(measure spec.Measure, setup testbed.Setup, base Baseline, ob
 		}
 	}
 	if unknown == "" {
-		ph.Figures = m.jain(ph.Figures, "goodput", goodputs)
+		ph.Figures = m.Jain(ph.Figures, "goodput", goodputs)
 	} else if len(goodputs) > 1 {
-		m.add(nil, "jain", "goodput", "1", results.Figure{}, fmt.Errorf("job %s has no goodput: %w", unknown, results.ErrShort))
+		m.Add(nil, "jain", "goodput", "1", results.Figure{}, fmt.Errorf("job %s has no goodput: %w", unknown, results.ErrShort))
 	}
 	for _, sw := range switches {
-		ph.Figures = m.every(longest[sw]).jain(ph.Figures, spec.AtSwitch("aggregated", sw), aggregated[sw])
+		ph.Figures = m.Every(longest[sw]).Jain(ph.Figures, spec.AtSwitch("aggregated", sw), aggregated[sw])
 	}
 	topo := inv.Topology()
 	for _, l := range topo.Links {
-		ph.Figures = m.rate(ph.Figures, "link_rate", l.Name, m.series(linkMetric(caps, inv, l), l.Name), 8, "bit/s")
+		ph.Figures = m.Rate(ph.Figures, "link_rate", l.Name, m.Series(study.LinkMetric(caps, inv, l), l.Name), 8, "bit/s")
 	}
 	for _, p := range predictions {
 		ph.Figures = append(ph.Figures, figures(p, topo)...)
 	}
-	ph.Missing = m.log.missing
+	ph.Missing = m.Log.Missing
 	for _, o := range predictions[0].Overflows(inv, buffer) {
-		if f, err := results.Rate(m.window, m.series("port_tx_drop_packets", o.Link)); err == nil && f.Value > 0 {
+		if f, err := results.Rate(m.Window, m.Series("port_tx_drop_packets", o.Link)); err == nil && f.Value > 0 {
 			ph.Stood = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), m.chance(setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
+	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), chance(m, setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
 		brief(ph.End-ph.Start, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
-	return ph, m.log.err
+	return ph, m.Log.Err
 }
 
 // tipped says that a followed phase is not as predicted, and all that was measured of its jobs is between that and what
@@ -451,12 +452,12 @@ const fewLosses = 1600
 
 // chance says which jobs lost so few packets, of those that cables lose on purpose, that what is predicted of
 // their mean need not be what a phase has; empty: none.
-func (m *measurer) chance(setup testbed.Setup, jobs []string) string {
+func chance(m *study.Measurer, setup testbed.Setup, jobs []string) string {
 	lossy := false
 	for _, d := range setup.Damage {
 		lossy = lossy || d.Loss > 0
 	}
-	if !lossy || m.kind != results.Measured {
+	if !lossy || m.Kind != results.Measured {
 		return ""
 	}
 	for _, j := range setup.Plan.Jobs {
@@ -465,10 +466,10 @@ func (m *measurer) chance(setup testbed.Setup, jobs []string) string {
 		}
 		var again []results.Series
 		for _, w := range j.Workers {
-			again = append(again, m.series("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
+			again = append(again, m.Series("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
 		}
-		f, err := results.Rate(m.window, results.Sum(again...))
-		if n := f.Value * m.window.Length(); err != nil || n < fewLosses {
+		f, err := results.Rate(m.Window, results.Sum(again...))
+		if n := f.Value * m.Window.Length(); err != nil || n < fewLosses {
 			return fmt.Sprintf("job %s sent %.0f packets again in this phase: what losses cost is known to 5 %% from some %d on; a longer phase would do", j.Name, n, fewLosses)
 		}
 	}
@@ -551,94 +552,6 @@ func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *i
 	return out
 }
 
-// measurer draws figures from samples of one span.
-type measurer struct {
-	samples []results.Sample
-	window  results.Window
-	kind    results.Kind
-	log     *measured
-}
-
-// measured is what a measurer could not do.
-type measured struct {
-	missing []results.Missing
-	err     error
-}
-
-func newMeasurer(samples []results.Sample, w results.Window, kind results.Kind) *measurer {
-	return &measurer{samples: samples, window: w, kind: kind, log: &measured{}}
-}
-
-// every draws figures from readings that are so many seconds apart.
-func (m *measurer) every(apart float64) *measurer {
-	n := *m
-	n.window.Apart = apart
-	return &n
-}
-
-// whole draws figures of what a counter counts in whole pieces.
-func (m *measurer) whole(s results.Series) *measurer {
-	n := *m
-	n.window = n.window.Whole(s)
-	return &n
-}
-
-// series is one counter's readings.
-func (m *measurer) series(metric, of string) results.Series {
-	s, err := results.Counter(m.samples, "", metric, of)
-	if err != nil && m.log.err == nil {
-		m.log.err = err
-	}
-	return s
-}
-
-// add keeps a figure. One that the readings allow none of is left out, with the reason, and
-// expectations on it will be inconclusive.
-func (m *measurer) add(to []results.Figure, metric, of, unit string, f results.Figure, err error) []results.Figure {
-	if err != nil {
-		m.log.missing = append(m.log.missing, results.Missing{Metric: metric, Of: of, Why: err.Error()})
-		return to
-	}
-	f.Metric, f.Of, f.Unit, f.Kind = metric, of, unit, m.kind
-	if m.kind == results.Simulated {
-		f = results.Exact(f)
-	}
-	return append(to, f)
-}
-
-func (m *measurer) rate(to []results.Figure, metric, of string, s results.Series, factor float64, unit string) []results.Figure {
-	f, err := results.Rate(m.window, s)
-	return m.add(to, metric, of, unit, f.Affine(factor, 0), err)
-}
-
-func (m *measurer) ratio(to []results.Figure, metric, of string, num, den results.Series, unit string) []results.Figure {
-	f, err := results.Ratio(m.window, num, den)
-	return m.add(to, metric, of, unit, f, err)
-}
-
-// steps is how many iterations a job of n workers makes a second: over the time that
-// those took which ended in the span, and not over the span, where the two differ by
-// what the ends cut off. Iterations are few in a span, and whole.
-func (m *measurer) steps(to []results.Figure, of string, count, seconds results.Series, n float64) []results.Figure {
-	f, err := results.Rate(m.window, count)
-	f = f.Affine(1/n, 0)
-	if r, rerr := results.Ratio(m.window, count, seconds); err == nil && rerr == nil && f.Value > 0 && r.Value > 0 {
-		length := m.window.Length()
-		if took := f.Value * length / r.Value; math.Abs(length-took) <= 2/r.Value {
-			f = r
-		}
-	}
-	return m.add(to, "step_rate", of, "1/s", f, err)
-}
-
-func (m *measurer) jain(to []results.Figure, of string, s []results.Series) []results.Figure {
-	if len(s) < 2 {
-		return to
-	}
-	f, err := results.Jain(m.window, s...)
-	return m.add(to, "jain", of, "1", f, err)
-}
-
 // grants is the period, in seconds, in which a memory that is too small for a job
 // is granted and denied. A pool is granted in a block, then denied until the block
 // is released, T later. An array that is indexed by PSN comes round to a slot every
@@ -664,20 +577,4 @@ func grants(setup testbed.Setup, base Baseline, job, sw string) float64 {
 	}
 	round := float64(size) / c
 	return math.Ceil(hold/round) * round
-}
-
-// linkMetric is the counter that tells what a link carried: the host's own where one
-// of its ends is a host and counts frames, else that of the switch which sends on it.
-func linkMetric(c testbed.Capabilities, inv *inventory.Inventory, l inventory.DirectedLink) string {
-	_, from := inv.Host(l.From)
-	_, to := inv.Host(l.To)
-	switch {
-	case from && c.SuperFrames:
-		return "port_rx_bytes"
-	case from:
-		return "nic_tx_bytes"
-	case to && !c.SuperFrames:
-		return "nic_rx_bytes"
-	}
-	return "port_tx_bytes"
 }

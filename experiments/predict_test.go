@@ -36,7 +36,7 @@ func judging(t *testing.T, text string) (*run, testbed.Setup) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tb.Close(context.Background()) })
-	setup, err := setupOf(s, points[0].plan, tb.Inventory(), Baseline{}, spec.EmulationScale(s, "sim"))
+	setup, err := setupOf(s, points[0].Plan, tb.Inventory(), Baseline{}, spec.EmulationScale(s, "sim"))
 	if err != nil {
 		t.Fatal(err)
 	}

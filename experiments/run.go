@@ -1,5 +1,5 @@
-// Package experiments runs what a spec says: the loop over points and repeats, calibration and predictions, what
-// each kind of study does in the simulator and on testbeds, and the verdict.
+// Package experiments runs what a spec says: the loop over points and repeats, and the verdict. It has the list of all
+// kinds of study, and the study of [[job]] tables with its calibration, predictions and integrity.
 package experiments
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -84,7 +84,7 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 	runErr = errors.Join(runErr, r.endStudy())
 	r.status("report", "", 0)
 	r.rec.Finished = time.Now().UTC()
-	r.timing("total", began)
+	r.Timing("total", began)
 	r.judge(ctx, runErr)
 	r.rec.Idle()
 	r.rec.ExitCode = results.ExitCode(r.rec.Outcome)
@@ -106,18 +106,18 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 type run struct {
 	spec   *spec.Spec
 	opt    RunOptions
-	points []planned
+	points []study.Planned
 	rec    *results.Record
 	dir    *results.Dir
 
 	tb     testbed.Testbed
-	fabric fabricKey // of tb
-	clock  float64   // seconds from the run's origin to the current deployment's
+	fabric study.FabricKey // of tb
+	clock  float64         // seconds from the run's origin to the current deployment's
 	origin time.Time
 	bases  map[string]Baseline // calibrated, by placement
 	// Predictions, by what they were asked; each run has its own.
 	predicted map[string][]*placement.Prediction
-	known     map[string]any // what studies measured once for all points; see once
+	known     map[string]any // what studies measured once for all points; see Once
 	done      int
 	table     *os.File // jobs.csv.gz, of a study
 	cells     string   // directory of what others have computed; empty: there is none
@@ -128,51 +128,13 @@ type run struct {
 	sabotaged *sabotage.Order // nil: nothing is wrong on purpose
 }
 
-// placed is what became of the jobs of a study that places them as they come: as they ran, when they were told to begin, in seconds on
-// the run's clock, and what was counted of what they handed over.
-type placed struct {
-	plan    placement.Plan
-	names   map[string]string // of the plan, by those that summaries have
-	begun   map[string]float64
-	beside  bool // others' packets pass the same ports
-	samples []results.Sample
-}
-
-// keep keeps what is counted of what is handed over, under other names where a counter has one; those whose
-// other name is empty are left out.
-func (p *placed) keep(names map[string]string, got []results.Sample) {
-	for _, s := range got {
-		if name, other := names[s.Metric]; other {
-			s.Metric = name
-		}
-		if handedOver(s.Metric) {
-			p.samples = append(p.samples, s)
-		}
-	}
-}
-
-// inOrder are the samples in order of time.
-func (p *placed) inOrder() []results.Sample {
-	slices.SortStableFunc(p.samples, func(a, b results.Sample) int { return cmp.Compare(a.T, b.T) })
-	return p.samples
-}
-
-// planned is a point with its placement.
-type planned struct {
-	spec.Point
-	plan *placement.Plan
-}
-
-// has says whether the point has all of the labels.
-func (p *planned) has(labels []string) bool { return results.Labelled(p.Labels, labels) }
-
 func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	r := &run{spec: s, opt: o, bases: map[string]Baseline{}, known: map[string]any{}, origin: time.Now()}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
 	}
 	if o.Sabotage != nil && o.Driver == "lab" {
-		_, err := sabotaged(o.Sabotage, s, o.Driver, []planned{{Point: spec.Point{Spec: s}}})
+		_, err := sabotaged(o.Sabotage, s, o.Driver, []study.Planned{{Point: spec.Point{Spec: s}}})
 		return nil, err
 	}
 	if err := checkDriver(s, o.Driver); err != nil {
@@ -188,7 +150,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
-		if err := studyOf(p.Spec).ready(p); err != nil {
+		if err := studyOf(p.Spec).Ready(p); err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 	}
@@ -218,11 +180,11 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		Sabotage: recordOf(r.sabotaged),
 	}
 	if why := unscaled(s); why != "" && o.Driver == "netns" {
-		r.warn(why)
+		r.Warn(why)
 	}
 	for i := range r.rec.Expect {
 		e := &r.rec.Expect[i]
-		if e.Skip = notApplicable(*e, points); !slices.ContainsFunc(points, func(p planned) bool { return p.has(e.Points) }) {
+		if e.Skip = notApplicable(*e, points); !slices.ContainsFunc(points, func(p study.Planned) bool { return p.Has(e.Points) }) {
 			e.Skip = "no point has " + strings.Join(e.Points, " ")
 		}
 	}
@@ -236,9 +198,9 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 
 // notApplicable is why an expectation has no subject: all that it could be about are
 // jobs without traffic. "" if it has one, or none of those either.
-func notApplicable(e results.Expect, points []planned) string {
+func notApplicable(e results.Expect, points []study.Planned) string {
 	m := spec.JobMetrics[e.Metric]
-	if m.Of == "link" || len(points) > 0 && points[0].plan == nil {
+	if m.Of == "link" || len(points) > 0 && points[0].Plan == nil {
 		return ""
 	}
 	about := func(job string, l *spec.Lab) bool {
@@ -247,8 +209,8 @@ func notApplicable(e results.Expect, points []planned) string {
 	var local []string
 	for _, p := range points {
 		l, compared := spec.NewLab(p.Spec.Inventory()), 0
-		for i := range p.plan.Jobs {
-			j := &p.plan.Jobs[i]
+		for i := range p.Plan.Jobs {
+			j := &p.Plan.Jobs[i]
 			spec, _ := p.Spec.Job(j.Name)
 			switch {
 			case !m.Jobs(spec) || !about(j.Name, l):
@@ -271,20 +233,20 @@ func notApplicable(e results.Expect, points []planned) string {
 }
 
 // plans places the jobs of every point, or takes a placement that was saved.
-func plans(s *spec.Spec, saved *SavedPlan) ([]planned, error) {
-	var out []planned
+func plans(s *spec.Spec, saved *SavedPlan) ([]study.Planned, error) {
+	var out []study.Planned
 	for _, p := range s.Points() {
 		plan := saved.plan(len(out))
-		if st, ok := studyOf(p.Spec).(placer); ok && plan == nil {
+		if st, ok := studyOf(p.Spec).(study.Placer); ok && plan == nil {
 			var err error
-			if plan, err = st.place(p.Spec); err != nil {
+			if plan, err = st.Place(p.Spec); err != nil {
 				if l := spec.Labels(p.Labels); l != "" {
 					err = fmt.Errorf("point %s: %w", l, err)
 				}
 				return nil, err
 			}
 		}
-		out = append(out, planned{Point: p, plan: plan})
+		out = append(out, study.Planned{Point: p, Plan: plan})
 	}
 	return out, nil
 }
@@ -300,7 +262,7 @@ func (r *run) measure(ctx context.Context) (err error) {
 			r.opt.KeepOnFailure(ctx, r.tb, err)
 		}
 		err = errors.Join(err, r.closeTestbed(ctx), r.held.hold.Journal.Close())
-		r.timing("teardown", began)
+		r.Timing("teardown", began)
 	}()
 	if r.virtual() {
 		return r.measureVirtually(ctx)
@@ -328,7 +290,7 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 	p := &r.points[i]
 	point.Index, point.Repeat, point.Params, point.Labels = i, repeat, p.Params, p.Labels
 	if repeat == 0 {
-		point.Trees = trees(p.plan)
+		point.Trees = trees(p.Plan)
 	}
 	if err != nil {
 		point.Error = err.Error()
@@ -340,25 +302,11 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 	r.done++
 }
 
-// fabricKey is the part of a spec that is built into an emulated fabric: points
-// that differ in it need another one.
-type fabricKey struct {
-	inventory   string // its text's hash
-	kind        string // of its switches
-	queue       string
-	buffer, ecn inventory.Bytes
-	scale       results.Scale
-	trees       bool // jobs take turns with trees, which somebody else puts into the switches
-	freely      bool // and need not take turns
-	beat        time.Duration
-	rate        inventory.BitRate // of hosts' NICs; 0: as the inventory says
-}
-
-func fabricOf(s *spec.Spec, driver string) fabricKey {
-	k := fabricKey{inventory: s.Inventory().SHA256, kind: s.Emulation.Switch, queue: s.Switch.Queue, buffer: s.Switch.Buffer, ecn: s.Switch.ECN, scale: spec.EmulationScale(s, driver)}
-	k.trees = s.Kind().Trees
-	if b, ok := studyOf(s).(builder); ok {
-		b.build(&k, s, driver)
+func fabricOf(s *spec.Spec, driver string) study.FabricKey {
+	k := study.FabricKey{Inventory: s.Inventory().SHA256, Kind: s.Emulation.Switch, Queue: s.Switch.Queue, Buffer: s.Switch.Buffer, Ecn: s.Switch.ECN, Scale: spec.EmulationScale(s, driver)}
+	k.Trees = s.Kind().Trees
+	if b, ok := studyOf(s).(study.Builder); ok {
+		b.Build(&k, s, driver)
 	}
 	return k
 }
@@ -408,7 +356,7 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	if t, ok := tb.(interface{ SwitchFacts() []results.SwitchFacts }); ok {
 		r.rec.Switches = t.SwitchFacts()
 	}
-	r.timing("bringup", began)
+	r.Timing("bringup", began)
 	return r.dir.Save(r.rec) // for who looks on while it goes on
 }
 
@@ -418,7 +366,7 @@ func (r *run) closeTestbed(ctx context.Context) error {
 	}
 	if t, ok := r.tb.(interface{ Overruns() []string }); ok {
 		for _, text := range t.Overruns() {
-			r.warn(text)
+			r.Warn(text)
 		}
 	}
 	err := r.tb.Close(ctx)
@@ -431,19 +379,19 @@ func (r *run) closeTestbed(ctx context.Context) error {
 
 // point deploys and measures one point. The point returned holds what was
 // measured, also with an error.
-func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error) {
+func (r *run) point(ctx context.Context, p study.Planned) (_ *results.Point, err error) {
 	point := &results.Point{Labels: p.Labels}
 	base, err := r.baseline(ctx, p)
 	if err != nil {
 		return point, err
 	}
-	setup, err := setupOf(p.Spec, p.plan, r.tb.Inventory(), base, r.rec.Scale)
+	setup, err := setupOf(p.Spec, p.Plan, r.tb.Inventory(), base, r.rec.Scale)
 	if err != nil {
 		return point, err
 	}
 	setup.Interval = readings(p.Spec.Measure.Interval.Std(), period(setup, base))
 	if slices.ContainsFunc(p.Labels, func(l string) bool { return strings.HasPrefix(l, "placement.policy=") }) {
-		point.Machines = Machines(r.tb.Inventory(), p.plan, there(p.Spec.PlacementJobs()))
+		point.Machines = study.Machines(r.tb.Inventory(), p.Plan, study.There(p.Spec.PlacementJobs()))
 	}
 	var planned [][]*placement.Prediction
 	if r.doubts() { // and asks for predictions while jobs run, which working them out would hold up
@@ -451,18 +399,18 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 			return point, fmt.Errorf("predict: %w", err)
 		}
 	}
-	mend, err := r.sabotage(ctx)
+	mend, err := r.Sabotage(ctx)
 	if err != nil {
 		return point, err
 	}
 	defer func() { point.Sabotaged = mend() }()
-	r.status("measure", spec.Labels(p.Labels), r.left())
+	r.status("measure", spec.Labels(p.Labels), r.Left())
 	began := time.Now()
 	dep, err := r.tb.Deploy(ctx, r.opt.Slow.workers(setup, r.tb.Inventory()))
 	if err != nil {
 		return point, fmt.Errorf("deploy: %w", err)
 	}
-	r.timing("deploy", began)
+	r.Timing("deploy", began)
 	defer func() {
 		if cerr := dep.Close(ctx); cerr != nil {
 			err = errors.Join(err, fmt.Errorf("undeploy: %w", cerr))
@@ -475,7 +423,7 @@ func (r *run) point(ctx context.Context, p planned) (_ *results.Point, err error
 	}
 	began = time.Now()
 	obs, err := r.observe(ctx, p, setup, dep, base, planned)
-	r.timing("measure", began)
+	r.Timing("measure", began)
 	point.Health = obs.health
 	point.Jobs = obs.summaries
 	if r.dir == nil {
@@ -522,20 +470,16 @@ type observation struct {
 	samples   []results.Sample
 	health    []results.Trouble
 	summaries []results.JobSummary
-	stalls    []standstill       // in order of their beginnings
+	stalls    []study.Standstill // in order of their beginnings
 	early     map[string]float64 // streams that ended by themselves, and when
 
 	began, ended time.Duration // on the run's clock
 }
 
-// jobTimeout is how long after the last planned event jobs may take for their
-// iterations.
-const jobTimeout = 15 * time.Minute
-
 // observe plays the timeline: it starts and stops jobs when their time has come,
 // reads all counters in between, and moves memory between jobs. Predictions are those of planned spans, for phases
 // that go on until they are certain.
-func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep testbed.Deployment, base Baseline, predictions [][]*placement.Prediction) (obs observation, err error) {
+func (r *run) observe(ctx context.Context, p study.Planned, setup testbed.Setup, dep testbed.Deployment, base Baseline, predictions [][]*placement.Prediction) (obs observation, err error) {
 	s := p.Spec
 	defer func() {
 		for _, j := range s.Jobs {
@@ -592,7 +536,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 		}
 		obs.samples = append(obs.samples, got...)
 		stood, serr := dep.Stalls(ctx)
-		obs.stalls = append(obs.stalls, onClock(stood, r.clock)...)
+		obs.stalls = append(obs.stalls, study.OnClock(stood, r.clock)...)
 		err = errors.Join(err, serr)
 		if r.dir == nil {
 			return err
@@ -611,8 +555,8 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 	}
 	var last time.Duration // when the last event was to happen
 	for len(plan.events) > 0 || len(finite) > 0 {
-		if last = max(last, plan.end()); dep.Now()-origin > last+jobTimeout {
-			return obs, fmt.Errorf("jobs %v have not done their iterations %v after the last event", slices.Sorted(maps.Keys(finite)), jobTimeout)
+		if last = max(last, plan.end()); dep.Now()-origin > last+study.JobTimeout {
+			return obs, fmt.Errorf("jobs %v have not done their iterations %v after the last event", slices.Sorted(maps.Keys(finite)), study.JobTimeout)
 		}
 		var ended []string // in one turn: no phase is between
 		now := clock()
@@ -741,7 +685,7 @@ func (r *run) observe(ctx context.Context, p planned, setup testbed.Setup, dep t
 func (r *run) doubts() bool { return r.opt.Repeats == 1 && !r.tb.Capabilities().Virtual }
 
 // unsure says whether expectations of the phase that is about to end are open, and a longer one may decide.
-func (r *run) unsure(p planned, setup testbed.Setup, base Baseline, obs observation, now time.Duration, predictions [][]*placement.Prediction) bool {
+func (r *run) unsure(p study.Planned, setup testbed.Setup, base Baseline, obs observation, now time.Duration, predictions [][]*placement.Prediction) bool {
 	t := obs.timeline
 	t.events = append(slices.Clone(t.events), event{at: now, stop: true})
 	spans := t.spans()
@@ -814,7 +758,7 @@ func (r *run) whole(s *spec.Spec, obs observation) results.Phase {
 	kind := r.tb.Capabilities().Kind
 	ph := results.Phase{Start: obs.began.Seconds(), End: obs.ended.Seconds(), Jobs: obs.timeline.jobs}
 	for _, j := range obs.summaries {
-		exact := func(metric string, v float64) { ph.Figures = append(ph.Figures, exactly(metric, j.Job, kind, v)) }
+		exact := func(metric string, v float64) { ph.Figures = append(ph.Figures, study.Exactly(metric, j.Job, kind, v)) }
 		asked, _ := s.Job(j.Job)
 		if r.tb.Capabilities().Sums && spec.JobMetrics["sum_errors"].By(asked, j.Local) {
 			exact("sum_errors", float64(j.SumErrors))
@@ -874,8 +818,8 @@ func (r *run) status(stage, point string, left time.Duration) {
 	}
 }
 
-// left is how long the points that are not done yet are planned to take.
-func (r *run) left() time.Duration {
+// Left is how long the points that are not done yet are planned to take.
+func (r *run) Left() time.Duration {
 	if r.tb.Capabilities().Virtual {
 		return 0
 	}
@@ -892,13 +836,13 @@ func (r *run) planned() time.Duration {
 	return d
 }
 
-// warn adds a remark to the record, once.
-func (r *run) warn(text string) {
+// Warn adds a remark to the record, once.
+func (r *run) Warn(text string) {
 	if !slices.Contains(r.rec.Warnings, text) {
 		r.rec.Warnings = append(r.rec.Warnings, text)
 	}
 }
 
-func (r *run) timing(what string, began time.Time) {
+func (r *run) Timing(what string, began time.Time) {
 	r.rec.Timings[what] += time.Since(began).Seconds()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -30,7 +31,7 @@ func ParseSabotage(text string) (*sabotage.Order, error) {
 
 // sabotaged is the order as a run carries it out, with its part found. It refuses what has no
 // meaning there, before anything is touched.
-func sabotaged(o *sabotage.Order, s *spec.Spec, driver string, points []planned) (*sabotage.Order, error) {
+func sabotaged(o *sabotage.Order, s *spec.Spec, driver string, points []study.Planned) (*sabotage.Order, error) {
 	if o == nil {
 		return nil, nil
 	}
@@ -64,7 +65,7 @@ func sabotaged(o *sabotage.Order, s *spec.Spec, driver string, points []planned)
 }
 
 // checkPart reports a part that is not there.
-func checkPart(o *sabotage.Order, s *spec.Spec, points []planned) error {
+func checkPart(o *sabotage.Order, s *spec.Spec, points []study.Planned) error {
 	var there []string
 	switch o.At {
 	case sabotage.Switch:
@@ -76,11 +77,11 @@ func checkPart(o *sabotage.Order, s *spec.Spec, points []planned) error {
 			there = append(there, l.Name)
 		}
 	default:
-		if points[0].plan == nil {
+		if points[0].Plan == nil {
 			return nil // nobody knows yet what jobs there will be
 		}
 		for _, p := range points {
-			for _, j := range p.plan.Jobs {
+			for _, j := range p.Plan.Jobs {
 				switch {
 				case o.At == sabotage.PS && j.PS != "":
 					there = append(there, j.Name+"/ps")
@@ -110,10 +111,10 @@ func checkPart(o *sabotage.Order, s *spec.Spec, points []planned) error {
 // anyPart is the part that has a fault if nobody says which: the first of the largest job. Where
 // jobs are placed as they come, that is the first worker, or the PS, of every job, and the first
 // host's switch or cable.
-func anyPart(o *sabotage.Order, s *spec.Spec, points []planned) string {
+func anyPart(o *sabotage.Order, s *spec.Spec, points []study.Planned) string {
 	job, host := "*", s.Inventory().Hosts[0].Name
 	ps := host
-	if plan := points[0].plan; plan != nil {
+	if plan := points[0].Plan; plan != nil {
 		j := largest(plan)
 		if j == nil {
 			return ""
@@ -161,9 +162,9 @@ func largest(plan *placement.Plan) (most *placement.JobPlan) {
 	return most
 }
 
-// sabotage gives the testbed the run's fault, which it has until end; that tells how often it
+// Sabotage gives the testbed the run's fault, which it has until end; that tells how often it
 // acted. What was calibrated was calibrated without it.
-func (r *run) sabotage(ctx context.Context) (end func() int64, err error) {
+func (r *run) Sabotage(ctx context.Context) (end func() int64, err error) {
 	if r.sabotaged == nil {
 		return func() int64 { return 0 }, nil
 	}

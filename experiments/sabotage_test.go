@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -114,7 +115,7 @@ func TestSabotageParts(t *testing.T) {
 // TestRestartOfRing: workers of a ring have nothing to begin again with, as opposed to others.
 func TestRestartOfRing(t *testing.T) {
 	pair := []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}}
-	points := []planned{{plan: &placement.Plan{Jobs: []placement.JobPlan{
+	points := []study.Planned{{Plan: &placement.Plan{Jobs: []placement.JobPlan{
 		{Name: "A", Collective: placement.INA, PS: "h3", Workers: pair}, {Name: "R", Collective: placement.Ring, Workers: pair},
 	}}}}
 	for _, c := range []struct {

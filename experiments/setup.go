@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -28,7 +29,7 @@ func setupOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory, base 
 		return testbed.Setup{}, err
 	}
 	topo := inv.Topology()
-	out := testbed.Setup{Plan: plan, Settings: settingsOf(s, m), Damage: damageOf(s, topo, scale)}
+	out := testbed.Setup{Plan: plan, Settings: study.SettingsOf(s, m), Damage: damageOf(s, topo, scale)}
 	for i := range s.Jobs {
 		w, err := workloadAt(s, i, plan, inv, topo, m, scale)
 		if err != nil {
@@ -45,30 +46,10 @@ func setupOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory, base 
 	return out, nil
 }
 
-// settingsOf are what the spec says of all switches and senders, which use so many
-// aggregators.
-func settingsOf(s *spec.Spec, aggregators int) testbed.Settings {
-	return testbed.Settings{
-		Mode: s.Switch.Mode, Addressing: s.Switch.Addressing, Aggregators: aggregators,
-		Queue: s.Switch.Queue, Lanes: s.Switch.Lanes, Seed: s.Measure.Seed,
-	}
-}
-
-// factors are what computing times and gradients are multiplied by on a testbed.
-func factors(scale results.Scale) (times, bytes float64) {
-	switch scale.Mode {
-	case netns.SlowMotion:
-		return scale.Factor, 1
-	case netns.Shrunk:
-		return 1, 1 / scale.Factor
-	}
-	return 1, 1
-}
-
 // workloadAt is what one job sends.
 func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Inventory, topo *inventory.Topology, aggregators int, scale results.Scale) (testbed.Workload, error) {
 	j := s.Jobs[i]
-	times, bytes := factors(scale)
+	times, bytes := study.Factors(scale)
 	w := testbed.Workload{
 		Job: plan.Jobs[i], Rate: float64(j.Rate) / scale.Factor, Window: j.Window, Control: j.Control,
 		Message: int64(float64(j.Message) * bytes), Iterations: j.Iterations,

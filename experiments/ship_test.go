@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study/autops"
+	"github.com/inabench/inabench/experiments/study/programs"
+	"github.com/inabench/inabench/experiments/study/turns"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/mina/controller"
@@ -28,7 +31,7 @@ var noNamespaces error
 // TestMain plays every part of an emulation. Only INABENCH_SHIP=netns and INABENCH_SABOTAGE=netns need one.
 func TestMain(m *testing.M) {
 	netnstest.Play(netnstest.Parts{
-		"agent": agent.Main, ControllerVerb: controller.Main, MasterVerb: pmaster.Main, NodeVerb: node.Main,
+		"agent": agent.Main, turns.ControllerVerb: controller.Main, autops.MasterVerb: pmaster.Main, autops.NodeVerb: node.Main,
 	})
 	if emulates() {
 		noNamespaces = netnstest.Enter()
@@ -173,9 +176,9 @@ func ship(t *testing.T, spec *spec.Spec, driver string, alone bool) *results.Rec
 	if errors.Is(err, errors.ErrUnsupported) && driver == "sim" {
 		t.Skipf("the model cannot do this: %v", err)
 	}
-	var none *missing
+	var none *programs.Missing
 	if errors.As(err, &none) {
-		testbedtest.Require(t, none.name, err)
+		testbedtest.Require(t, none.Name, err)
 	}
 	if err != nil {
 		t.Fatal(err)

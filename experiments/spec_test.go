@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -213,7 +214,15 @@ func TestValuesInUnits(t *testing.T) {
 			t.Errorf("%q in %s: %v, %v, want %v", tt.text, tt.unit, got, err, tt.want)
 		}
 	}
-	for _, ms := range []spec.Measurables{spec.JobMetrics, traceMetrics, operationMetrics, serviceMetrics, trainingMetrics, Programs{}.Metrics()} {
+	all := []spec.Measurables{spec.JobMetrics}
+	for i := range kinds {
+		st := reflect.Zero(kinds[i].Type)
+		if st.Kind() == reflect.Pointer {
+			st = reflect.New(kinds[i].Type.Elem())
+		}
+		all = append(all, st.Interface().(spec.Study).Metrics())
+	}
+	for _, ms := range all {
 		for name, m := range ms {
 			if _, err := spec.InUnit(m.Unit, strings.Trim(m.Example(), `"`)); err != nil || m.Unit == "" {
 				t.Errorf("%s in %q: %v", name, m.Unit, err)

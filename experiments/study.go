@@ -13,103 +13,37 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
 )
 
-// study is what an experiment is about: jobs that begin and end when it says, jobs that come over time,
-// are placed when they do, and leave, or programs that others wrote. kinds lists them all.
-type study interface {
-	spec.Study
-	// supports is an error, wrapping errors.ErrUnsupported, if a driver cannot do it.
-	supports(driver string) error
-	// ready is an error if the jobs of a point cannot be had.
-	ready(p planned) error
-	// run is one repeat of a point on a testbed, with what was measured also with an error. rows are
-	// those of a repetition.
-	run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error)
-	// columns are those of the rows, nil if there are none.
-	columns() []string
-}
-
 // studyOf is what an experiment is about.
-func studyOf(s *spec.Spec) study {
+func studyOf(s *spec.Spec) study.Study {
 	if js, ok := s.Study().(spec.Jobs); ok {
 		return namedJobs{js}
 	}
-	return s.Study().(study)
+	return s.Study().(study.Study)
 }
 
-// What only some studies do, each asked for where it is used.
-type (
-	// placer decides where the jobs of a point are before any of them runs.
-	placer interface {
-		place(s *spec.Spec) (*placement.Plan, error)
-	}
-	// planner says what a point should bring before it runs.
-	planner interface {
-		plan(p planned) (PlanPoint, error)
-	}
-	// settled knows before it runs which hosts and switches it uses.
-	settled interface {
-		uses(p planned, inv *inventory.Inventory) (hosts, switches []string)
-	}
-	// simulator does one repeat of a point in virtual time by itself, without a testbed.
-	simulator interface {
-		simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error)
-	}
-	// builder wants something of the fabric that an emulation builds.
-	builder interface {
-		build(k *fabricKey, s *spec.Spec, driver string)
-	}
-	// reader hands over the paths of files that it reads, with the keys that name them.
-	reader interface {
-		files(add func(path, key string))
-	}
-	// finisher adds to what testbeds measured what follows from several points.
-	finisher interface {
-		finish(rec *results.Record)
-	}
-)
-
 // simulatorOf is the study where it simulates itself on the driver, nil where it runs on a testbed.
-func simulatorOf(s *spec.Spec, driver string) simulator {
-	sim, _ := studyOf(s).(simulator)
+func simulatorOf(s *spec.Spec, driver string) study.Simulator {
+	sim, _ := studyOf(s).(study.Simulator)
 	if driver != "sim" {
 		return nil
 	}
 	return sim
 }
 
-// repetition is what one repeat of a point came to in virtual time.
-type repetition struct {
-	end     float64 // s
-	figures []results.Figure
-	missing []results.Missing
-	curves  []results.Curve
-	rows    [][]string // a job each, for jobs.csv.gz
-
-	machines   []results.Machine
-	machinesAt float64 // s; see results.Point
-}
-
-// exactly is a figure without an interval, in its metric's unit.
-func exactly(name, of string, kind results.Kind, v float64) results.Figure {
-	return results.Figure{Metric: name, Of: of, Kind: kind, Value: v, Lo: v, Hi: v, N: 1, Unit: metric.Of(name, "").Unit}
-}
-
 // simulate does all points and repeats of a study in virtual time, as many at a time as
 // there are processors: but one at a time where the time that placing takes is asked for.
 func (r *run) simulate(ctx context.Context) error {
 	began := time.Now()
-	defer func() { r.timing("measure", began) }()
+	defer func() { r.Timing("measure", began) }()
 	r.rec.Kind, r.rec.Switch, r.rec.Hosts = results.Simulated, "model", []results.HostFacts{thisMachine()}
 	for i := range r.rec.Expect {
 		switch e := &r.rec.Expect[i]; {
@@ -126,15 +60,15 @@ func (r *run) simulate(ctx context.Context) error {
 		limit = 1
 	}
 	type cell struct {
-		*repetition
+		*study.Repetition
 		jobs []byte
 	}
 	n := len(r.points) * r.opt.Repeats
 	r.status("simulate", "", 0)
 	return inOrder(ctx, n, func(ctx context.Context, put func(int, cell)) error {
-		finish := func(i int, c *repetition) {
-			jobs := zipped(c.rows, spec.Labels(r.points[i%len(r.points)].Labels), strconv.Itoa(i/len(r.points)))
-			c.rows = nil
+		finish := func(i int, c *study.Repetition) {
+			jobs := zipped(c.Rows, spec.Labels(r.points[i%len(r.points)].Labels), strconv.Itoa(i/len(r.points)))
+			c.Rows = nil
 			put(i, cell{c, jobs})
 		}
 		if r.opt.Batch != nil {
@@ -142,7 +76,7 @@ func (r *run) simulate(ctx context.Context) error {
 		}
 		return sideBySide(ctx, n, limit, func(ctx context.Context, i int) error {
 			p := &r.points[i%len(r.points)]
-			c, err := simulatorOf(p.Spec, "sim").simulate(ctx, p.Spec, i/len(r.points))
+			c, err := simulatorOf(p.Spec, "sim").Simulate(ctx, p.Spec, i/len(r.points))
 			if err != nil {
 				return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 			}
@@ -153,9 +87,9 @@ func (r *run) simulate(ctx context.Context) error {
 		p := &r.points[i%len(r.points)]
 		point := results.Point{
 			Index: i % len(r.points), Repeat: i / len(r.points), Params: p.Params, Labels: p.Labels,
-			Phases: []results.Phase{{End: c.end, Figures: c.figures, Missing: c.missing}}, Curves: c.curves, Machines: c.machines, MachinesAt: c.machinesAt,
+			Phases: []results.Phase{{End: c.End, Figures: c.Figures, Missing: c.Missing}}, Curves: c.Curves, Machines: c.Machines, MachinesAt: c.MachinesAt,
 		}
-		if point.Repeat > 0 && !results.SameX(c.curves, r.rec.Points[point.Index].Curves) {
+		if point.Repeat > 0 && !results.SameX(c.Curves, r.rec.Points[point.Index].Curves) {
 			point.Curves = nil
 		}
 		r.rec.Points = append(r.rec.Points, point)
@@ -168,12 +102,12 @@ func (r *run) simulate(ctx context.Context) error {
 }
 
 // studied is one repeat of a point on a testbed.
-func (r *run) studied(ctx context.Context, p planned, repeat int) (*results.Point, error) {
-	b := &bench{planned: p, repeat: repeat, run: r}
-	point, rows, err := studyOf(p.Spec).run(ctx, b)
+func (r *run) studied(ctx context.Context, p study.Planned, repeat int) (*results.Point, error) {
+	b := &study.Bench{Runner: r, Planned: p, Repeat: repeat}
+	point, rows, err := studyOf(p.Spec).Run(ctx, b)
 	point.Repeat, point.Labels = repeat, p.Labels
 	if err == nil && !p.Spec.Kind().Looks {
-		point.Findings = b.whole(point)
+		point.Findings = inspectStudy(b, point)
 	}
 	if rows == nil {
 		return point, err
@@ -186,8 +120,8 @@ func (r *run) endStudy() (err error) {
 	if r.table != nil {
 		err = r.table.Close()
 	}
-	if st, ok := studyOf(r.spec).(finisher); ok && r.opt.Driver != "sim" {
-		st.finish(r.rec)
+	if st, ok := studyOf(r.spec).(study.Finisher); ok && r.opt.Driver != "sim" {
+		st.Finish(r.rec)
 	}
 	r.rec.Comparison = r.spec.Comparison()
 	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && !r.spec.Swept() {
@@ -199,19 +133,13 @@ func (r *run) endStudy() (err error) {
 	return err
 }
 
-// cohort is the same for points of one repeat that differ in nothing but a swept key.
-func cohort(p *results.Point, key string) string {
-	rest := slices.DeleteFunc(slices.Clone(p.Labels), func(l string) bool { return strings.HasPrefix(l, key+"=") })
-	return fmt.Sprint(p.Repeat, rest)
-}
-
 // ratios adds to each point its figures over those of the reference in the same repeat.
 func (r *run) ratios() {
 	c := r.rec.Comparison
 	if c == nil {
 		return
 	}
-	others := func(p *results.Point) string { return cohort(p, c.Key) }
+	others := func(p *results.Point) string { return study.Cohort(p, c.Key) }
 	reference := map[string]map[string]float64{}
 	measured := func(p *results.Point) map[string]float64 { // of the Cluster, by metric
 		of := map[string]float64{}
@@ -248,7 +176,7 @@ func (r *run) ratios() {
 			switch {
 			case f.Of != results.Cluster || f.Kind == results.Predicted:
 			case v > 0:
-				ph.Figures = append(ph.Figures, exactly(f.Metric+metric.Ratio, of, f.Kind, f.Value/v))
+				ph.Figures = append(ph.Figures, study.Exactly(f.Metric+metric.Ratio, of, f.Kind, f.Value/v))
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out
 				lacks(f.Metric, "the reference's is 0, or there is none")
 			}
@@ -287,7 +215,7 @@ func (r *run) addJobs(part []byte) (err error) {
 		if r.table, err = os.Create(filepath.Join(r.dir.Path, "jobs.csv.gz")); err != nil {
 			return err
 		}
-		part = append(zipped([][]string{studyOf(r.spec).columns()}, "point", "repeat"), part...)
+		part = append(zipped([][]string{studyOf(r.spec).Columns()}, "point", "repeat"), part...)
 	}
 	_, err = r.table.Write(part)
 	return err

@@ -157,7 +157,7 @@ func TestSweepInAnyOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if studyOf(s).columns() == nil {
+		if studyOf(s).Columns() == nil {
 			samples, err := dir.Samples()
 			if err != nil || len(samples) == 0 {
 				t.Fatalf("%d samples, %v", len(samples), err)

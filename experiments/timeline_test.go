@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
@@ -63,7 +64,7 @@ start = "1s"
 duration = "1s"
 `)
 	setup.Interval = 50 * time.Millisecond
-	planned := planned{Point: spec.Point{Spec: r.spec}}
+	planned := study.Planned{Point: spec.Point{Spec: r.spec}}
 	want := timelineOf(r.spec).spans()
 	if len(want) != 3 {
 		t.Fatalf("%v", want)
@@ -154,7 +155,7 @@ loss = 0.01
 		t.Fatal(err)
 	}
 	w := &wired{Deployment: ticking{dep}, links: map[string]testbed.LinkState{}}
-	obs, err := r.observe(t.Context(), planned{Point: spec.Point{Spec: r.spec}}, setup, w, Baseline{}, nil)
+	obs, err := r.observe(t.Context(), study.Planned{Point: spec.Point{Spec: r.spec}}, setup, w, Baseline{}, nil)
 	if err := errors.Join(err, dep.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestRecordedTrace(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no points for %v", want)
 	}
-	if err := studyOf(s).supports("netns"); err == nil {
+	if err := studyOf(s).Supports("netns"); err == nil {
 		t.Error("workers that are GPUs of their own are not run")
 	}
 }

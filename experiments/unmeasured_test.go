@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
 )
@@ -177,8 +178,8 @@ func TestStarved(t *testing.T) {
 func TestRatios(t *testing.T) {
 	point := func(policy string, jct, queueing float64) results.Point {
 		return results.Point{Params: map[string]any{"placement.policy": policy}, Labels: []string{"placement.policy=" + policy}, Phases: []results.Phase{{Figures: []results.Figure{
-			exactly("avg_jct", results.Cluster, results.Measured, jct), exactly("queueing", results.Cluster, results.Measured, queueing),
-			exactly("avg_jct", results.Cluster, results.Predicted, 10),
+			study.Exactly("avg_jct", results.Cluster, results.Measured, jct), study.Exactly("queueing", results.Cluster, results.Measured, queueing),
+			study.Exactly("avg_jct", results.Cluster, results.Predicted, 10),
 		}}}}
 	}
 	r := &run{rec: &results.Record{Comparison: &results.Comparison{Key: "placement.policy", Reference: "a"}, Points: []results.Point{point("a", 20, 0), point("b", 30, 100), point("c", 10, 0), point("d", 10, 0)}}}

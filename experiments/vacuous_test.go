@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 )
 
@@ -61,7 +62,7 @@ func TestNothingHeld(t *testing.T) {
 		{"a job is assigned anew", reverts, nil, []results.Point{point(1, figure("speed", "A", 1), figure("reverts", results.Cluster, 1))}, results.Pass, ""},
 		{"no job is", reverts, nil, []results.Point{point(1, figure("speed", "A", 1), figure("reverts", results.Cluster, 0))}, results.Inconclusive, "what the study is about"},
 	} {
-		r := &run{rec: &results.Record{Expect: c.expects, Comparison: c.compare}, points: make([]planned, len(c.points))}
+		r := &run{rec: &results.Record{Expect: c.expects, Comparison: c.compare}, points: make([]study.Planned, len(c.points))}
 		for i, p := range c.points {
 			r.points[i].Labels = p.Labels
 			r.add(i, 0, &p, nil)

@@ -9,6 +9,8 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/study/autops"
+	"github.com/inabench/inabench/experiments/study/turns"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/mina/controller"
@@ -29,13 +31,13 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 	switch args[1] {
 	case "agent":
 		err = agent.Main(context.Background(), stdin, stdout)
-	case experiments.ControllerVerb:
+	case turns.ControllerVerb:
 		err = controller.Main(context.Background(), stdin, stdout)
-	case experiments.MasterVerb:
+	case autops.MasterVerb:
 		err = pmaster.Main(context.Background(), stdin, stdout)
 	case experiments.CellsVerb:
 		err = experiments.CellsMain(context.Background(), args[2:])
-	case experiments.NodeVerb:
+	case autops.NodeVerb:
 		err = node.Main(context.Background(), stdin, stdout)
 	case "netns-host":
 		err = netns.HostMain(context.Background(), stdin, stdout)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -83,7 +84,7 @@ type placed struct {
 	// Machines are what each GPU does: "" nothing, "A/0" it is rank 0 of job A, "A/spare" A
 	// keeps it, "B/background" it is of B, which names its hosts while others do not.
 	Machines []results.Machine `json:"machines"`
-	Why      *experiments.Why  `json:"why,omitempty"`
+	Why      *study.Why        `json:"why,omitempty"`
 }
 
 type placedJob struct {
@@ -361,7 +362,7 @@ func (b *toPlace) result(done *experiments.Placed) (*placed, error) {
 	}
 	for _, j := range done.Plan.Jobs {
 		one := placedJob{JobPlan: j, Racks: []string{}, Bottleneck: rates[j.Name].Bottleneck, before: before[j.Name]}
-		one.Cross, one.crossText = experiments.Crossing(&j)
+		one.Cross, one.crossText = study.Crossing(&j)
 		for _, w := range j.Workers {
 			one.GPUs += w.GPUs
 			if h, ok := b.inv.Host(w.Host); ok && len(h.NICs) > 0 && !slices.Contains(one.Racks, h.NICs[0].Switch) {
@@ -509,11 +510,11 @@ func (p *placed) writeWaiting(w io.Writer, named bool) {
 }
 
 // writeWhy shows a person why jobs are where they are.
-func writeWhy(w io.Writer, why *experiments.Why) error {
+func writeWhy(w io.Writer, why *study.Why) error {
 	for _, l := range wrap(fmt.Sprintf("why (%s): %s", why.Policy, why.Rule), helpWidth) {
 		fmt.Fprintln(w, l)
 	}
-	weighed := slices.ContainsFunc(why.Jobs, func(r experiments.Reason) bool { return r.Chosen != nil })
+	weighed := slices.ContainsFunc(why.Jobs, func(r study.Reason) bool { return r.Chosen != nil })
 	if weighed {
 		last := "+ min(hot spot, uplinks)"
 		if strings.HasSuffix(why.Policy, "-published") {
@@ -530,7 +531,7 @@ func writeWhy(w io.Writer, why *experiments.Why) error {
 		}
 		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(tw, "    \tworkers\tPS link\tPS cost\thot spot\tuplinks\tvalue\tplan")
-		for i, c := range append([]experiments.Choice{*r.Chosen}, r.Others...) {
+		for i, c := range append([]study.Choice{*r.Chosen}, r.Others...) {
 			mark := "lost"
 			if i == 0 {
 				mark = "chosen"
@@ -551,7 +552,7 @@ func writeWhy(w io.Writer, why *experiments.Why) error {
 }
 
 // gigabits writes a rate without its unit; what is not finite is not there.
-func gigabits(r experiments.Rate) string {
+func gigabits(r study.Rate) string {
 	if math.IsInf(float64(r), 0) {
 		return "-"
 	}
@@ -559,7 +560,7 @@ func gigabits(r experiments.Rate) string {
 }
 
 // plan is what was weighed: hosts with their GPUs, and the PS.
-func plan(c experiments.Choice) string {
+func plan(c study.Choice) string {
 	var words []string
 	for i, h := range c.Hosts {
 		words = append(words, fmt.Sprintf("%s (%d)", h, c.GPUs[i]))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -228,7 +229,7 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 }
 
 // externals are the predictors of one's own that said something of a phase.
-func externals(ph experiments.PlanPhase) (names []string) {
+func externals(ph study.PlanPhase) (names []string) {
 	for _, f := range ph.External {
 		if !slices.Contains(names, f.Predictor) {
 			names = append(names, f.Predictor)
@@ -238,7 +239,7 @@ func externals(ph experiments.PlanPhase) (names []string) {
 }
 
 // externalSays is what one of them says of a job: its goodput and shares.
-func externalSays(ph experiments.PlanPhase, name, job string) string {
+func externalSays(ph study.PlanPhase, name, job string) string {
 	goodput := "-"
 	var of []placement.SharePrediction
 	for _, f := range ph.External {
@@ -255,7 +256,7 @@ func externalSays(ph experiments.PlanPhase, name, job string) string {
 }
 
 // writeTraining shows where the workers of one job go, GPU by GPU, and what is predicted.
-func writeTraining(w io.Writer, pt experiments.PlanPoint) error {
+func writeTraining(w io.Writer, pt study.PlanPoint) error {
 	if len(pt.Labels) > 0 {
 		fmt.Fprintf(w, "point %s\n", strings.Join(pt.Labels, " "))
 	}

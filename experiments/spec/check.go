@@ -27,6 +27,7 @@ const (
 	MaxWindow  = 1 << 16
 )
 
+// JobName is what names of jobs and programs are made of: they are parts of counters' names.
 var JobName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // check finds everything that is wrong with one point of an experiment, and fills in
@@ -78,6 +79,7 @@ func (c *Checker) summary() {
 	}
 }
 
+// Checker checks one point of an experiment: problems go into its file, each with its position.
 type Checker struct {
 	*tomlfile.File
 	Spec *Spec
@@ -106,6 +108,7 @@ func (l *Lab) most() (rate float64) {
 	return rate
 }
 
+// NewLab looks at an inventory; nil of none.
 func NewLab(inv *inventory.Inventory) *Lab {
 	if inv == nil {
 		return nil
@@ -146,6 +149,7 @@ func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | in
 	}
 }
 
+// Reported says whether something at a key has been found wrong already: one problem of it is enough.
 func (c *Checker) Reported(path string) bool {
 	at := c.Pos(path)
 	return slices.ContainsFunc(c.Problems(), func(p tomlfile.Problem) bool { return p.Pos == at })
@@ -584,6 +588,7 @@ func (c *Checker) quantity(at string, m Measurable, v any) float64 {
 	return 0
 }
 
+// InUnit reads a quantity as a metric's unit has it: "10Gbit/s", "2s", "100MB", or a number.
 func InUnit(unit, s string) (float64, error) {
 	switch unit {
 	case "bit/s":

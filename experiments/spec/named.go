@@ -9,7 +9,7 @@ import (
 // 1 to 4095 of them, with names of their own.
 type Jobs []Job
 
-// Check implements study.
+// Check implements Study.
 func (js Jobs) Check(c *Checker) {
 	switch n := len(js); {
 	case n == 0 && !c.Reported("job"):
@@ -25,16 +25,16 @@ func (js Jobs) Check(c *Checker) {
 	}
 }
 
-// Count implements study.
+// Count implements Study.
 func (js Jobs) Count() int { return len(js) }
 
-// Metrics implements study.
+// Metrics implements Study.
 func (js Jobs) Metrics() Measurables { return JobMetrics }
 
-// Headline implements study: nothing is compared.
+// Headline implements Study: nothing is compared.
 func (js Jobs) Headline() []string { return nil }
 
-// Predictors implements study.
+// Predictors implements Study.
 func (js Jobs) Predictors() []string { return Predictors }
 
 // Place decides where the spec's jobs run. The error is an

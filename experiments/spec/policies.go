@@ -49,8 +49,10 @@ func Policy(name string, o titan.Options) (cluster.Policy, error) {
 	return nil, Invalid(tomlfile.WithHint(tomlfile.OneOf(name, names), "unknown placement policy %q", name))
 }
 
+// Labels are a point's labels on one line.
 func Labels(l []string) string { return strings.Join(l, " ") }
 
+// Prefix begins an error about a point: "point a=1: ", or nothing where there is one point.
 func Prefix(l []string) string {
 	if len(l) == 0 {
 		return ""

@@ -11,6 +11,7 @@ import (
 // names the one it holds figures against; the errors of all are shown.
 var Predictors = []string{placement.Occupancy, placement.WaterFill}
 
+// AtSwitch names what a job has at a switch: "A@tor1".
 func AtSwitch(job, sw string) string { return job + "@" + sw }
 
 // Drivers are the testbeds that an experiment can run on.

@@ -1,4 +1,4 @@
-package experiments
+package autops
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
@@ -38,7 +39,7 @@ const served = "service"
 // beat is how long the gradients of the smallest job take that one of its servers gets of a worker,
 // the shortest time that matters.
 func (o *Service) beat(s *spec.Spec, scale results.Scale) time.Duration {
-	times, _ := factors(scale)
+	times, _ := study.Factors(scale)
 	rate := cmp.Or(o.Rate, spec.NewLab(s.Inventory()).Fastest)
 	jobs, _ := o.jobs(s) // that they can be had has been checked
 	least := math.Inf(1)
@@ -57,7 +58,7 @@ func (o *Service) scaled(s *spec.Spec, inv *inventory.Inventory, seed uint64, sc
 	if err != nil {
 		return service.Config{}, nil, err
 	}
-	times, size := factors(scale)
+	times, size := study.Factors(scale)
 	longer := func(d time.Duration) time.Duration { return time.Duration(float64(d) * times) }
 	for i := range jobs {
 		j := &jobs[i]
@@ -69,7 +70,7 @@ func (o *Service) scaled(s *spec.Spec, inv *inventory.Inventory, seed uint64, sc
 		}
 	}
 	cfg := o.config(s, seed)
-	cfg.Rate, cfg.Latency = float64(fastest(inv))/collectives.Wire, 0
+	cfg.Rate, cfg.Latency = float64(study.Fastest(inv))/collectives.Wire, 0
 	topo := inv.Topology()
 	for _, h := range inv.Hosts[1:] {
 		if path, err := topo.Path(inv.Hosts[0].Name, h.Name); err == nil {
@@ -102,23 +103,23 @@ func (j *serving) training(cfg *service.Config, seed uint64, migrate int) deploy
 	return out
 }
 
-// run implements study: jobs come, train on a service of running processes, and leave. With an error
+// Run implements study.Study: jobs come, train on a service of running processes, and leave. With an error
 // the point has what was measured until then.
-func (o *Service) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
+func (o *Service) Run(ctx context.Context, b *study.Bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, err := b.hosts("a service")
+	tb, err := b.Hosts("a service")
 	if err != nil {
 		return point, nil, err
 	}
-	seed := b.seed()
-	cfg, jobs, err := o.scaled(b.Spec, tb.Inventory(), seed, b.scale())
+	seed := b.Seed()
+	cfg, jobs, err := o.scaled(b.Spec, tb.Inventory(), seed, b.Scale())
 	if err != nil {
 		return point, nil, err
 	}
 	if err := o.hosts(tb.Inventory(), jobs); err != nil {
 		return point, nil, err
 	}
-	l := &serviceLab{o: o, bench: b, tb: tb, cfg: cfg, seed: seed, point: point}
+	l := &serviceLab{o: o, Bench: b, tb: tb, cfg: cfg, seed: seed, point: point}
 	ref, err := l.alone(ctx, jobs)
 	if err != nil {
 		return point, nil, fmt.Errorf("jobs alone: %w", err)
@@ -139,14 +140,14 @@ func (o *Service) run(ctx context.Context, b *bench) (point *results.Point, rows
 		return point, nil, err
 	}
 
-	counters, err := b.sampler(ctx, tb, nil)
+	counters, err := b.Sampler(ctx, tb, nil)
 	if err != nil {
 		return point, nil, err
 	}
-	counters.left = b.countdown(pointOverhead + expected.End)
-	ph := results.Phase{Start: l.now().Seconds()}
-	out, err := l.serve(ctx, jobs, cfg.Static, cfg.Migrate, func(ctx context.Context) error { return counters.read(ctx) })
-	ph.End = l.now().Seconds()
+	counters.Left = b.Countdown(study.PointOverhead + expected.End)
+	ph := results.Phase{Start: l.Now().Seconds()}
+	out, err := l.serve(ctx, jobs, cfg.Static, cfg.Migrate, func(ctx context.Context) error { return counters.Read(ctx) })
+	ph.End = l.Now().Seconds()
 	for _, j := range jobs {
 		ph.Jobs = append(ph.Jobs, j.Name)
 	}
@@ -158,7 +159,7 @@ func (o *Service) run(ctx context.Context, b *bench) (point *results.Point, rows
 		return point, nil, err
 	}
 	res := observed(jobs, out)
-	kind := b.kind()
+	kind := b.Kind()
 	found, missing := serviceFigures(kind, res, plain, ref)
 	ph.Figures, ph.Missing = measuredService(found), missing
 	ph.Figures = append(ph.Figures, l.own(kind, out, point.Jobs)...)
@@ -170,7 +171,7 @@ func (o *Service) run(ctx context.Context, b *bench) (point *results.Point, rows
 			ph.Figures = append(ph.Figures, results.Exact(f))
 		}
 	}
-	ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
+	ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
 	point.Phases, point.Curves = []results.Phase{ph}, serviceCurves(res, plain, ref)
 	return point, serviceRows(jobs, res), nil
 }
@@ -211,7 +212,7 @@ func measuredService(figures []results.Figure) []results.Figure {
 
 // serviceLab is a point on a testbed.
 type serviceLab struct {
-	*bench
+	*study.Bench
 	o     *Service
 	tb    *remote.Testbed
 	cfg   service.Config
@@ -221,19 +222,19 @@ type serviceLab struct {
 
 // serve runs jobs on the service, or on servers of their own.
 func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, move int, sample func(context.Context) error) (*deploy.Result, error) {
-	if err := anew(ctx, l.tb); err != nil {
+	if err := study.Anew(ctx, l.tb); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	defer func() { l.timing("measure", began) }()
-	times, _ := factors(l.scale())
+	defer func() { l.Timing("measure", began) }()
+	times, _ := study.Factors(l.Scale())
 	// An Aggregator that does not answer is taken for dead when a host would be.
 	wait := migrate.DefaultTimes()
 	patience := l.Spec.Measure.Patience.Std()
 	wait.Resend = max(time.Duration(float64(wait.Resend)*times), patience>>wait.Attempts)
 	cfg := deploy.Config{
 		Hosts: l.tb, Verb: NodeVerb, Setup: pmaster.Setup{Times: wait, Lease: patience, Profile: l.cfg.Profile, Period: l.cfg.Period, Plan: &l.cfg.Master},
-		Report: reports, Now: l.now, Sample: sample, Interval: l.Spec.Measure.Interval.Std(),
+		Report: reports, Now: l.Now, Sample: sample, Interval: l.Spec.Measure.Interval.Std(),
 	}
 	if !static {
 		dir, err := os.MkdirTemp("", "pmaster-")
@@ -276,7 +277,7 @@ func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, e
 	for i := range jobs {
 		j := jobs[i]
 		key := fmt.Sprint("alone ", l.Spec.Inventory().SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
-		ref, err := once(l.bench, key, func() (measuredAlone, error) { return l.standalone(ctx, j) })
+		ref, err := study.Once(l.Bench, key, func() (measuredAlone, error) { return l.standalone(ctx, j) })
 		if err != nil {
 			return nil, err
 		}
@@ -296,7 +297,7 @@ type measuredAlone struct {
 
 // standalone measures how long an iteration of a job takes alone.
 func (l *serviceLab) standalone(ctx context.Context, j serving) (ref measuredAlone, err error) {
-	l.status("measure "+j.Model+" alone", 0)
+	l.Status("measure "+j.Model+" alone", 0)
 	known := l.point.Health
 	if ref.static, err = l.mean(ctx, j, true); err != nil {
 		return ref, err
@@ -452,7 +453,7 @@ func stalls(kind results.Kind, jobs []serving, res *service.Result) []results.Fi
 		return nil
 	}
 	return []results.Figure{
-		exactly("stall", results.Cluster, kind, results.Median(longer)), exactly("stall_part", results.Cluster, kind, results.Median(parts)),
+		study.Exactly("stall", results.Cluster, kind, results.Median(longer)), study.Exactly("stall_part", results.Cluster, kind, results.Median(parts)),
 	}
 }
 
@@ -494,7 +495,7 @@ func (l *serviceLab) summaries(jobs []serving, out *deploy.Result) []results.Job
 // own are figures that no simulator has.
 func (l *serviceLab) own(kind results.Kind, out *deploy.Result, jobs []results.JobSummary) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, kind, v)
+		f := study.Exactly(metric, of, kind, v)
 		f.N = 2 // at least
 		figures = append(figures, f)
 	}
@@ -529,11 +530,11 @@ func (l *serviceLab) unwell(ctx context.Context, jobs []serving, out *deploy.Res
 	defer cancel()
 	all, err := l.tb.Health(ctx)
 	late := func(where, what string, by, of time.Duration) {
-		if share := by.Seconds() / of.Seconds(); of > 0 && share > lateShare {
+		if share := by.Seconds() / of.Seconds(); of > 0 && share > study.LateShare {
 			all = append(all, results.Trouble{
 				Where: where, What: fmt.Sprintf("%s by %s in all, %s of its time (limit %s)",
-					what, results.Quantity(by.Seconds(), "s"), results.Percent(share), results.Percent(lateShare)),
-				Value: share, Limit: lateShare, Fatal: true,
+					what, results.Quantity(by.Seconds(), "s"), results.Percent(share), results.Percent(study.LateShare)),
+				Value: share, Limit: study.LateShare, Fatal: true,
 			})
 		}
 	}
@@ -553,11 +554,11 @@ func (l *serviceLab) unwell(ctx context.Context, jobs []serving, out *deploy.Res
 }
 
 // mastered keeps what pMaster told.
-func mastered(b *bench, events []pmaster.Event) error {
-	return b.lines("pmaster.jsonl", len(events), func(i int) any {
+func mastered(b *study.Bench, events []pmaster.Event) error {
+	return b.Lines("pmaster.jsonl", len(events), func(i int) any {
 		return struct {
-			told
+			study.Told
 			pmaster.Event
-		}{b.told(), events[i]}
+		}{b.Told(), events[i]}
 	})
 }

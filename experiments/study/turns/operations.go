@@ -1,13 +1,17 @@
-package experiments
+// Package turns is the study of jobs that take turns with aggregation trees, [operations]: hosts, trees and who may use
+// them when are decided as MINA does (INFOCOM '24), or part by part by a baseline.
+package turns
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/mina"
@@ -15,6 +19,12 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sim/ops"
 )
+
+// Kind is that of jobs that take turns with trees, as MINA has them.
+var Kind = spec.Kind{
+	Table: "operations", Type: reflect.TypeFor[*Operations](), Jobs: "[[operations.job]]", Mute: true, Ranks: true, Trees: true,
+	Unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan"),
+}
 
 // Operations are jobs that share aggregation trees: each step of a job computes and reduces
 // its gradients, one all-reduce after the other, with INA or without. Hosts, trees and who
@@ -84,7 +94,7 @@ var (
 	operationKeys = []string{"jobs", "histogram", "models", "steps"}
 )
 
-// Check implements study.
+// Check implements study.Study.
 func (o *Operations) Check(c *spec.Checker) {
 	if c.Spec.Clos == nil && !c.Has("inventory") {
 		c.KeyProblemf("operations", "add [clos]", "trees are built on a fat-tree of several layers")
@@ -171,8 +181,8 @@ func (o *Operations) Check(c *spec.Checker) {
 	}
 }
 
-// supports implements study.
-func (o *Operations) supports(driver string) error {
+// Supports implements study.Study.
+func (o *Operations) Supports(driver string) error {
 	switch {
 	case driver == "sim":
 		return nil
@@ -218,24 +228,24 @@ var operationMetrics = spec.Measurables{}.
 		"ina_score jct_range ina_utilisation refused migrations conflicts fragments free_fragments conflicts_fragments_correlation turning_point").
 	Predict("jct step_time ina_score ina_utilisation avg_jct").Ratios()
 
-// Metrics implements study.
+// Metrics implements study.Study.
 func (o *Operations) Metrics() spec.Measurables { return operationMetrics }
 
-// Headline implements study.
+// Headline implements study.Study.
 func (o *Operations) Headline() []string {
 	return []string{"ina_score", "jct_range", "ina_utilisation"}
 }
 
-// Predictors implements study.
+// Predictors implements study.Study.
 func (o *Operations) Predictors() []string { return []string{"operations"} }
 
-// Count implements study.
+// Count implements study.Study.
 func (o *Operations) Count() int { return cmp.Or(o.Jobs, len(o.Table)) }
 
-// files implements reader.
-func (o *Operations) files(add func(path, key string)) { add(o.From, "operations.from") }
+// Files implements study.Reader.
+func (o *Operations) Files(add func(path, key string)) { add(o.From, "operations.from") }
 
-// build implements builder.
-func (o *Operations) build(k *fabricKey, s *spec.Spec, _ string) {
-	k.freely, k.beat = o.Sharing == "always", o.beat(s, k.scale)
+// Build implements study.Builder.
+func (o *Operations) Build(k *study.FabricKey, s *spec.Spec, _ string) {
+	k.Freely, k.Beat = o.Sharing == "always", o.beat(s, k.Scale)
 }

@@ -1,4 +1,4 @@
-package experiments
+package stream
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/online"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/titan"
@@ -47,8 +48,8 @@ func (p *stopwatch) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) 
 // mean is the seconds that placing a job took.
 func (p *stopwatch) mean() float64 { return p.spent.Seconds() / max(1, float64(p.placed)) }
 
-// simulate implements study.
-func (t *Trace) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
+// Simulate implements study.Study.
+func (t *Trace) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.Repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	cfg := replay.Config{
 		Cluster: clusterConfig(s), Period: t.Period.Std().Seconds(), Seed: seed, Lanes: s.Switch.Lanes,
@@ -79,30 +80,30 @@ func (t *Trace) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repeti
 	if err != nil {
 		return nil, err
 	}
-	out := &repetition{
-		end:     res.Summary.Makespan,
-		figures: append(traceSummary(s, &res.Summary, watch.mean(), results.Simulated), t.machineFigures(&res.Summary)...),
-		curves:  append(traceCurves(&res.Series, float64(cfg.Cluster.GPUs())), t.machineCurves(&res.Series)...),
-		rows:    traceRows(jobs, res.Jobs),
+	out := &study.Repetition{
+		End:     res.Summary.Makespan,
+		Figures: append(traceSummary(s, &res.Summary, watch.mean(), results.Simulated), t.machineFigures(&res.Summary)...),
+		Curves:  append(traceCurves(&res.Series, float64(cfg.Cluster.GPUs())), t.machineCurves(&res.Series)...),
+		Rows:    traceRows(jobs, res.Jobs),
 	}
 	if shot != nil {
-		out.machines, out.machinesAt = shot.machines, jobs[shot.last].Submit
+		out.Machines, out.MachinesAt = shot.machines, jobs[shot.last].Submit
 	}
 	return out, nil
 }
 
-// run implements study: jobs come, are placed, and run for real.
-func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
+// Run implements study.Study: jobs come, are placed, and run for real.
+func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb := b.testbed()
-	s, inv, scale := b.Spec, tb.Inventory(), b.scale()
-	settings := settingsOf(s, s.Switch.Aggregators)
+	tb := b.Testbed()
+	s, inv, scale := b.Spec, tb.Inventory(), b.Scale()
+	settings := study.SettingsOf(s, s.Switch.Aggregators)
 	if s.FatTree != nil && settings.Aggregators == 0 {
 		nic := inv.Hosts[0].NICs[0]
 		settings.Aggregators = placement.Memory(float64(s.FatTree.PAT)/scale.Factor, float64(nic.Rate), nic.Delay)
 	}
 	cfg := online.ClusterOf(inv, settings)
-	seed := b.seed()
+	seed := b.Seed()
 	jobs, err := t.jobs(s, seed, cfg.GPUs())
 	if err != nil {
 		return point, nil, err
@@ -112,63 +113,63 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 		return point, nil, err
 	}
 	watch := &stopwatch{Policy: pol}
-	times, bytes := factors(scale)
-	list, plain := make([]online.Job, len(jobs)), make([]replay.Job, len(jobs))
+	times, bytes := study.Factors(scale)
+	list, plain, names := make([]online.Job, len(jobs)), make([]replay.Job, len(jobs)), make([]string, len(jobs))
 	for i := range jobs {
 		j := &jobs[i].Job
 		j.Submit, j.Compute, j.Bytes = j.Submit*times, j.Compute*times, j.Bytes*bytes
 		list[i] = online.Job{Job: *j, Window: t.Window, Control: t.Control}
-		plain[i] = *j
+		plain[i], names[i] = *j, jobs[i].Name
 	}
-	mend, err := b.sabotage(ctx)
+	mend, err := b.Sabotage(ctx)
 	if err != nil {
 		return point, nil, err
 	}
 	defer func() { point.Sabotaged = mend() }()
-	b.status("run", b.left())
+	b.Status("run", b.Left())
 	began := time.Now()
 	dep, err := tb.Deploy(ctx, testbed.Setup{Plan: &placement.Plan{Policy: pol.Name()}, Settings: settings})
 	if err != nil {
 		return point, nil, fmt.Errorf("deploy: %w", err)
 	}
-	b.timing("deploy", began)
+	b.Timing("deploy", began)
 	defer func() {
 		if cerr := dep.Close(ctx); cerr != nil {
 			err = errors.Join(err, fmt.Errorf("undeploy: %w", cerr))
 		}
 	}()
-	clock := (b.now() - dep.Now()).Seconds()   // of the run, ahead of the deployment's
+	clock := (b.Now() - dep.Now()).Seconds()   // of the run, ahead of the deployment's
 	if _, err := dep.Health(ctx); err != nil { // begins a new interval
 		return point, nil, err
 	}
-	still, err := watchStalls(ctx, dep.Stalls, clock)
+	still, err := study.WatchStalls(ctx, dep.Stalls, clock)
 	if err != nil {
 		return point, nil, err
 	}
 	began = time.Now()
-	ahead := clocks{}
+	ahead := study.Clocks{}
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: tb.Capabilities().Jobs,
 		Sample: func(got []results.Sample) error {
-			ahead.hear(got, dep.Now())
+			ahead.Hear(got, dep.Now())
 			for i := range got {
 				got[i].T += clock
 			}
-			b.placed.keep(nil, got)
-			return errors.Join(still.read(ctx), b.keep(got...))
+			b.Placed.Keep(nil, got)
+			return errors.Join(still.Read(ctx), b.Keep(got...))
 		},
 	}, dep, list)
-	b.timing("measure", began)
-	b.placed.names, b.placed.begun = map[string]string{}, map[string]float64{}
+	b.Timing("measure", began)
+	b.Placed.Names, b.Placed.Begun = map[string]string{}, map[string]float64{}
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
-		b.placed.plan.Jobs = append(b.placed.plan.Jobs, j.Plan)
-		b.placed.begun[j.Plan.Name] = clock + j.Issued
-		still.jobs = append(still.jobs, ran{j.Plan.Name, clock + j.Start, clock + j.End})
-		point.Findings = append(point.Findings, ahead.wrong(&j.Plan)...)
+		b.Placed.Plan.Jobs = append(b.Placed.Plan.Jobs, j.Plan)
+		b.Placed.Begun[j.Plan.Name] = clock + j.Issued
+		still.Jobs = append(still.Jobs, study.Ran{Job: j.Plan.Name, Start: clock + j.Start, End: clock + j.End})
+		point.Findings = append(point.Findings, ahead.Wrong(&j.Plan)...)
 	}
-	why := still.judge(point)
+	why := still.Judge(point)
 	if err != nil {
 		return point, nil, err
 	}
@@ -177,7 +178,7 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 		return point, nil, err
 	}
 	point.Health = append(point.Health, health...)
-	kind := b.kind()
+	kind := b.Kind()
 	ph := results.Phase{Start: clock, End: clock + res.Summary.Makespan, Stood: why}
 	ph.Figures = traceSummary(s, &res.Summary, watch.mean(), kind)
 	again, err := replay.Run(ctx, replay.Config{
@@ -199,20 +200,20 @@ func (t *Trace) run(ctx context.Context, b *bench) (point *results.Point, rows [
 		j := &res.Jobs[i]
 		sum := j.Summary
 		sum.Job, sum.Asked = jobs[j.ID].Name, int64(plain[j.ID].Iterations)
-		b.placed.names[sum.Job] = j.Plan.Name
+		b.Placed.Names[sum.Job] = j.Plan.Name
 		point.Jobs = append(point.Jobs, sum)
 		ph.Jobs = append(ph.Jobs, sum.Job)
-		f := exactly("jct", sum.Job, kind, j.JCT())
+		f := study.Exactly("jct", sum.Job, kind, j.JCT())
 		f.N = max(2, j.Iterations) // it is their sum
 		ph.Figures = append(ph.Figures, f)
-		f = exactly("jct", sum.Job, results.Predicted, predicted[j.ID])
+		f = study.Exactly("jct", sum.Job, results.Predicted, predicted[j.ID])
 		f.Predictor, f.Bottleneck = spec.Replayed, limit[j.ID]
 		ph.Figures = append(ph.Figures, f)
 		if tb.Capabilities().Sums {
-			ph.Figures = append(ph.Figures, exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
+			ph.Figures = append(ph.Figures, study.Exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
 		}
 	}
-	if err := b.askTrace(ctx, settings, res, jobs, list, &ph); err != nil {
+	if err := b.AskOnline(ctx, b, settings, res, names, list, &ph); err != nil {
 		return point, nil, err
 	}
 	point.Phases = []results.Phase{ph}
@@ -233,7 +234,7 @@ func traceSummary(s *spec.Spec, sum *replay.Summary, placing float64, kind resul
 		{"gpu_utilisation", sum.GPUs}, {"link_utilisation", sum.Links}, {"aggregator_utilisation", sum.Aggregators},
 	} {
 		if f.metric != spec.PlacementTime || s.Timed() {
-			out = append(out, exactly(f.metric, results.Cluster, kind, f.value))
+			out = append(out, study.Exactly(f.metric, results.Cluster, kind, f.value))
 		}
 	}
 	return out
@@ -274,7 +275,7 @@ func (t *Trace) machineFigures(sum *replay.Summary) []results.Figure {
 		{"profit_rate", sum.Profit, t.profits()}, {"total_profit", sum.ProfitTotal, t.profits()},
 	} {
 		if f.there {
-			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, f.value))
+			out = append(out, study.Exactly(f.metric, results.Cluster, results.Simulated, f.value))
 		}
 	}
 	return out
@@ -292,8 +293,8 @@ func (t *Trace) machineCurves(s *replay.Series) []results.Curve {
 	}
 }
 
-// columns implements study.
-func (t *Trace) columns() []string {
+// Columns implements study.Study.
+func (t *Trace) Columns() []string {
 	return []string{"job", "model", "submit_s", "start_s", "end_s", "gpus", "iterations", "compute_s", "waited", "servers", "racks", "de"}
 }
 
@@ -303,8 +304,8 @@ func traceRows(jobs []traced, done []replay.JobResult) [][]string {
 	for i := range done {
 		j := &done[i]
 		out[i] = []string{
-			jobs[j.ID].Name, jobs[j.ID].Model, inSeconds(j.Submit), inSeconds(j.Start), inSeconds(j.End),
-			strconv.Itoa(j.GPUs), strconv.Itoa(j.Iterations), inSeconds(j.Compute),
+			jobs[j.ID].Name, jobs[j.ID].Model, study.InSeconds(j.Submit), study.InSeconds(j.Start), study.InSeconds(j.End),
+			strconv.Itoa(j.GPUs), strconv.Itoa(j.Iterations), study.InSeconds(j.Compute),
 			strconv.Itoa(j.Waited), strconv.Itoa(j.Servers), strconv.Itoa(j.Racks), strconv.FormatFloat(j.DE(), 'g', 6, 64),
 		}
 	}

@@ -1,4 +1,4 @@
-package experiments
+package study
 
 import (
 	"maps"
@@ -10,34 +10,35 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// linkLoads are the loads of links, of samples.
-type linkLoads struct {
-	*measurer
+// LinkLoads are the loads of links, of samples.
+type LinkLoads struct {
+	*Measurer
 	metrics map[string]string // by link
 }
 
-func newLinkLoads(tb testbed.Testbed) *linkLoads {
+func newLinkLoads(tb testbed.Testbed) *LinkLoads {
 	inv, caps := tb.Inventory(), tb.Capabilities()
-	l := &linkLoads{measurer: newMeasurer(nil, results.Window{}, caps.Kind), metrics: map[string]string{}}
+	l := &LinkLoads{Measurer: NewMeasurer(nil, results.Window{}, caps.Kind), metrics: map[string]string{}}
 	for _, link := range inv.Topology().Links {
-		l.metrics[link.Name] = linkMetric(caps, inv, link)
+		l.metrics[link.Name] = LinkMetric(caps, inv, link)
 	}
 	return l
 }
 
 // keep keeps what figures are drawn from.
-func (l *linkLoads) keep(read []results.Sample) {
+func (l *LinkLoads) keep(read []results.Sample) {
 	for _, s := range read {
 		if l.metrics[s.Of] == s.Metric {
-			l.samples = append(l.samples, s)
+			l.Samples = append(l.Samples, s)
 		}
 	}
 }
 
-func (l *linkLoads) figures(start, end float64) (out []results.Figure) {
-	l.window = results.Window{Start: start, End: end}
+// Figures are the rates of all links between two times, in seconds on the run's clock.
+func (l *LinkLoads) Figures(start, end float64) (out []results.Figure) {
+	l.Window = results.Window{Start: start, End: end}
 	for _, link := range slices.Sorted(maps.Keys(l.metrics)) {
-		out = l.rate(out, "link_rate", link, l.series(l.metrics[link], link), 8, "bit/s")
+		out = l.Rate(out, "link_rate", link, l.Series(l.metrics[link], link), 8, "bit/s")
 	}
 	for i := range out {
 		out[i] = results.Exact(out[i]) // all that they carried, and not a sample of it
@@ -45,13 +46,13 @@ func (l *linkLoads) figures(start, end float64) (out []results.Figure) {
 	return out
 }
 
-// between are the bytes of frames that hosts sent.
-func (l *linkLoads) between(inv *inventory.Inventory, start, end float64) (bytes float64) {
+// Between are the bytes of frames that hosts sent.
+func (l *LinkLoads) Between(inv *inventory.Inventory, start, end float64) (bytes float64) {
 	for _, link := range inv.Topology().Links {
 		if _, ok := inv.Host(link.From); !ok {
 			continue
 		}
-		s := l.series(l.metrics[link.Name], link.Name)
+		s := l.Series(l.metrics[link.Name], link.Name)
 		if n := len(s.V); n > 1 {
 			bytes += s.V[n-1] - s.V[0]
 		}
@@ -59,14 +60,14 @@ func (l *linkLoads) between(inv *inventory.Inventory, start, end float64) (bytes
 	return bytes
 }
 
-// sent is what a host sent over all its links, bytes, from the first to the last sample.
-func (l *linkLoads) sent(host string) (bytes float64, ok bool) {
+// Sent is what a host sent over all its links, bytes, from the first to the last sample.
+func (l *LinkLoads) Sent(host string) (bytes float64, ok bool) {
 	for link, metric := range l.metrics {
 		if !strings.HasPrefix(link, host+"->") {
 			continue
 		}
 		first, last, n := 0.0, 0.0, 0
-		for _, s := range l.samples {
+		for _, s := range l.Samples {
 			if s.Of == link && s.Metric == metric {
 				if n == 0 {
 					first = s.Value

@@ -1,4 +1,4 @@
-package experiments
+package turns
 
 import (
 	"context"
@@ -17,18 +17,22 @@ import (
 // at which one of them happens to get the switch late and all its turns shift: most costs that
 // are as likely give a score of 0.69 to 0.71, that one 0.648. What was measured then was 0.725.
 func TestAgain(t *testing.T) {
-	var spec *spec.Spec
-	for _, p := range small(t, "mina-pairs.toml").Points() {
-		if p.Spec.Study().(*Operations).Sharing == "mina" {
-			spec = p.Spec
-		}
-	}
-	o := spec.Study().(*Operations)
-	jobs, err := o.jobs(spec, 1)
+	pairs, err := spec.Kinds{Kind}.LoadQuick("../../mina-pairs.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shrink(jobs, results.Scale{Mode: spec.Emulation.Scale, Factor: spec.Emulation.Factor})
+	var s *spec.Spec
+	for _, p := range pairs.Points() {
+		if p.Spec.Study().(*Operations).Sharing == "mina" {
+			s = p.Spec
+		}
+	}
+	o := s.Study().(*Operations)
+	jobs, err := o.jobs(s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shrink(jobs, results.Scale{Mode: s.Emulation.Scale, Factor: s.Emulation.Factor})
 	want := tree.Cost{Latency: 0.010312253430391327, Bandwidth: 17002224.078331985 / 8, Ratio: 1.3937244274955833}
 	line := func(latency, bandwidth float64) (l collective.Line) {
 		for _, op := range probes(jobs).Ops {
@@ -47,7 +51,7 @@ func TestAgain(t *testing.T) {
 		t.Fatalf("fit %+v, want %+v", cost, want)
 	}
 	score := func(c calibrated) float64 {
-		res, err := o.again(context.Background(), spec, 1, c, jobs, make([]training.Outcome, len(jobs)))
+		res, err := o.again(context.Background(), s, 1, c, jobs, make([]training.Outcome, len(jobs)))
 		if err != nil {
 			t.Fatal(err)
 		}

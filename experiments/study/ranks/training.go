@@ -1,12 +1,16 @@
-package experiments
+// Package ranks is the study of one training job with a worker for each of its GPUs, [training]: the policy says on which
+// GPUs of machines that others use too, as Titan does, and its gradients are reduced by a collective over TCP.
+package ranks
 
 import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -16,6 +20,11 @@ import (
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
 )
+
+// Kind is that of a job whose workers have a GPU each, as Titan places them.
+var Kind = spec.Kind{
+	Table: "training", Type: reflect.TypeFor[*Training](), Mute: true, Ranks: true,
+}
 
 // Training is one distributed training job, a worker for each of its GPUs, on machines of
 // which others use some GPUs: the policy says on which GPUs it runs. In every iteration
@@ -52,7 +61,7 @@ type Training struct {
 // trainingJob is what the job is called.
 const trainingJob = "job"
 
-// Check implements study.
+// Check implements study.Study.
 func (t *Training) Check(c *spec.Checker) {
 	model := func(key, name string) {
 		at := "training." + key
@@ -228,33 +237,33 @@ func (t *Training) congested(s *spec.Spec, e *titan.CongestedError) string {
 		results.Quantity(e.Bits/8, "B"), results.Quantity(e.Passing/8, "B"), t.Phase)
 }
 
-// ready implements study.
-func (t *Training) ready(p planned) error {
+// Ready implements study.Study.
+func (t *Training) Ready(p study.Planned) error {
 	_, err := t.occupy(p.Spec, p.Spec.Measure.Seed)
 	return err
 }
 
-// supports implements study: every driver can.
-func (t *Training) supports(string) error { return nil }
+// Supports implements study.Study: every driver can.
+func (t *Training) Supports(string) error { return nil }
 
 // scheduled is what predicts: the schedule of the collective on transfers as calibrated.
 const scheduled = "schedule"
 
-// Predictors implements study.
+// Predictors implements study.Study.
 func (t *Training) Predictors() []string { return []string{scheduled} }
 
-// Count implements study.
+// Count implements study.Study.
 func (t *Training) Count() int { return 1 }
 
-// build implements builder.
-func (t *Training) build(k *fabricKey, s *spec.Spec, _ string) { k.beat = t.beat(s, k.scale) }
+// Build implements study.Builder.
+func (t *Training) Build(k *study.FabricKey, s *spec.Spec, _ string) { k.Beat = t.beat(s, k.Scale) }
 
-// Headline implements study.
+// Headline implements study.Study.
 func (t *Training) Headline() []string {
 	return []string{"throughput", "comm_time", "machine_hours", "used_machines"}
 }
 
-// Metrics implements study.
+// Metrics implements study.Study.
 func (t *Training) Metrics() spec.Measurables { return trainingMetrics }
 
 // trainingMetrics are in samples a second and bytes of an iteration. Times are those of an iteration,

@@ -1,4 +1,4 @@
-package experiments
+package ranks
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
@@ -119,8 +120,8 @@ func (t *Training) declared(inv *inventory.Inventory) collectives.Network {
 	return net
 }
 
-// simulate implements study.
-func (t *Training) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
+// Simulate implements study.Study.
+func (t *Training) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.Repetition, error) {
 	o, err := t.occupy(s, s.Measure.Seed+uint64(repeat))
 	if err != nil {
 		return nil, err
@@ -133,31 +134,31 @@ func (t *Training) simulate(ctx context.Context, s *spec.Spec, repeat int) (*rep
 	rows := make([][]string, len(o.at))
 	for rank := range rows {
 		rows[rank] = []string{
-			strconv.Itoa(rank), o.hosts[rank], strconv.FormatInt(t.Iterations, 10), inSeconds(compute * float64(t.Iterations)), "", "",
+			strconv.Itoa(rank), o.hosts[rank], strconv.FormatInt(t.Iterations, 10), study.InSeconds(compute * float64(t.Iterations)), "", "",
 		}
 	}
-	return &repetition{
-		end: run.ends[len(run.ends)-1], figures: t.figures(results.Simulated, o, run, t.crossing(o.at, float64(p.Bytes())), 1),
-		curves: progress(run), machines: o.machines, rows: rows,
+	return &study.Repetition{
+		End: run.ends[len(run.ends)-1], Figures: t.figures(results.Simulated, o, run, t.crossing(o.at, float64(p.Bytes())), 1),
+		Curves: progress(run), Machines: o.machines, Rows: rows,
 	}, ctx.Err()
 }
 
-// plan implements planner: where the job goes, and what is predicted from what the inventory declares.
-func (t *Training) plan(p planned) (PlanPoint, error) {
+// Plan implements study.Planner: where the job goes, and what is predicted from what the inventory declares.
+func (t *Training) Plan(p study.Planned) (study.PlanPoint, error) {
 	s := p.Spec
 	o, err := t.occupy(s, s.Measure.Seed)
 	if err != nil {
-		return PlanPoint{}, err
+		return study.PlanPoint{}, err
 	}
 	m, compute := t.profile(s, t.Model)
 	bytes := float64(m.Bytes())
 	run := t.pace(o.at, 8*bytes, compute, t.declared(s.Inventory()))
-	return PlanPoint{
+	return study.PlanPoint{
 		Labels: p.Labels, Machines: o.machines, Figures: t.figures(results.Predicted, o, run, t.crossing(o.at, bytes), 1),
 	}, nil
 }
 
-// columns implements study.
-func (t *Training) columns() []string {
+// Columns implements study.Study.
+func (t *Training) Columns() []string {
 	return strings.Fields("rank host iterations compute_s comm_s sums_checked")
 }

@@ -1,4 +1,4 @@
-package experiments
+package autops
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/study/stream"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/results"
@@ -104,8 +106,8 @@ func (o *Service) jobs(s *spec.Spec) ([]serving, error) {
 	return out, nil
 }
 
-// ready implements study.
-func (o *Service) ready(p planned) error {
+// Ready implements study.Study.
+func (o *Service) Ready(p study.Planned) error {
 	s := p.Spec
 	if o.Trace != nil {
 		_, err := o.trace(s, s.Measure.Seed)
@@ -115,8 +117,8 @@ func (o *Service) ready(p planned) error {
 	return err
 }
 
-// simulate implements study.
-func (o *Service) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
+// Simulate implements study.Study.
+func (o *Service) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.Repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	if o.Trace != nil {
 		return o.replay(ctx, s, seed)
@@ -138,15 +140,15 @@ func (o *Service) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repe
 	if err != nil {
 		return nil, err
 	}
-	out := &repetition{end: res.End.Seconds(), curves: serviceCurves(res, plain, ref), rows: serviceRows(jobs, res)}
-	out.figures, out.missing = serviceFigures(results.Simulated, res, plain, ref)
+	out := &study.Repetition{End: res.End.Seconds(), Curves: serviceCurves(res, plain, ref), Rows: serviceRows(jobs, res)}
+	out.Figures, out.Missing = serviceFigures(results.Simulated, res, plain, ref)
 	if o.Migrate > 0 {
 		cfg.Migrate = 0
 		still, err := service.Run(ctx, cfg, plain)
 		if err != nil {
 			return nil, err
 		}
-		out.figures = append(out.figures, stall(results.Simulated, res, still)...)
+		out.Figures = append(out.Figures, stall(results.Simulated, res, still)...)
 	}
 	return out, nil
 }
@@ -198,7 +200,7 @@ func alone(ctx context.Context, cfg service.Config, jobs []service.Job) ([]stand
 func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, ref []standalone) (out []results.Figure, missing []results.Missing) {
 	add := func(metric, of string, v float64) {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out = append(out, exactly(metric, of, kind, v))
+			out = append(out, study.Exactly(metric, of, kind, v))
 		}
 	}
 	// unseen is what there is not of a job: figures of its own, and those of all jobs, for the others are not all.
@@ -266,11 +268,11 @@ func serviceFigures(kind results.Kind, res *service.Result, jobs []service.Job, 
 	add("cpu_saving", results.Cluster, u.Saved())
 	add("cpu_busy", results.Cluster, busy/u.Aggregators)
 	if len(own) > 0 && len(missing) == 0 {
-		add("avg_speed", results.Cluster, mean(own))
+		add("avg_speed", results.Cluster, study.Mean(own))
 		add("min_speed", results.Cluster, slices.Min(own))
-		add("avg_speed_static", results.Cluster, mean(static))
+		add("avg_speed_static", results.Cluster, study.Mean(static))
 		add("min_speed_static", results.Cluster, slices.Min(static))
-		add("avg_iteration_time", results.Cluster, mean(times))
+		add("avg_iteration_time", results.Cluster, study.Mean(times))
 	}
 	if len(missing) == 0 {
 		add("max_loss", results.Cluster, lost)
@@ -309,8 +311,8 @@ func stall(kind results.Kind, moving, still *service.Result) []results.Figure {
 	}
 	each := longer.Seconds() / float64(events)
 	return []results.Figure{
-		exactly("stall", results.Cluster, kind, each),
-		exactly("stall_part", results.Cluster, kind, each/(iteration.Seconds()/float64(n))),
+		study.Exactly("stall", results.Cluster, kind, each),
+		study.Exactly("stall_part", results.Cluster, kind, each/(iteration.Seconds()/float64(n))),
 	}
 }
 
@@ -361,8 +363,8 @@ func serviceRows(jobs []serving, res *service.Result) [][]string {
 	out := make([][]string, len(jobs))
 	for i := range jobs {
 		j, r := &jobs[i], &res.Jobs[i]
-		out[i] = []string{j.Name, j.Model, strconv.Itoa(j.Servers), strconv.Itoa(j.Workers), inSeconds(j.Arrive.Seconds()), inSeconds(r.Start.Seconds()), inSeconds(r.End.Seconds()),
-			strconv.Itoa(len(r.Iterations)), inSeconds(r.Mean(0, len(r.Iterations)).Seconds()), inSeconds(r.CPU.Seconds()), strconv.Itoa(r.Moved), inSeconds(r.Loss)}
+		out[i] = []string{j.Name, j.Model, strconv.Itoa(j.Servers), strconv.Itoa(j.Workers), study.InSeconds(j.Arrive.Seconds()), study.InSeconds(r.Start.Seconds()), study.InSeconds(r.End.Seconds()),
+			strconv.Itoa(len(r.Iterations)), study.InSeconds(r.Mean(0, len(r.Iterations)).Seconds()), study.InSeconds(r.CPU.Seconds()), strconv.Itoa(r.Moved), study.InSeconds(r.Loss)}
 	}
 	return out
 }
@@ -384,8 +386,8 @@ func (o *Service) gpus(s *spec.Spec) (n int) {
 
 // trace makes the jobs of a trace, without their profiles.
 func (o *Service) trace(s *spec.Spec, seed uint64) ([]traceJob, error) {
-	t := &Trace{From: o.Trace.From, Jobs: o.Trace.Jobs, Load: o.Trace.Load, Oversized: "clamp"}
-	if !slices.Contains(demands, t.From) {
+	t := &stream.Trace{From: o.Trace.From, Jobs: o.Trace.Jobs, Load: o.Trace.Load, Oversized: "clamp"}
+	if !slices.Contains(stream.Demands, t.From) {
 		path, err := filepath.Abs(s.Beside(t.From, "service.trace.from"))
 		if err != nil {
 			return nil, err
@@ -394,7 +396,7 @@ func (o *Service) trace(s *spec.Spec, seed uint64) ([]traceJob, error) {
 	} else if t.Load == 0 {
 		t.Load = 0.8
 	}
-	tr, err := t.read(s, seed, o.gpus(s))
+	tr, err := t.Read(s, seed, o.gpus(s))
 	if err != nil {
 		return nil, err
 	}
@@ -411,7 +413,7 @@ func (o *Service) trace(s *spec.Spec, seed uint64) ([]traceJob, error) {
 }
 
 // replay is a long trace in virtual time.
-func (o *Service) replay(ctx context.Context, s *spec.Spec, seed uint64) (*repetition, error) {
+func (o *Service) replay(ctx context.Context, s *spec.Spec, seed uint64) (*study.Repetition, error) {
 	jobs, err := o.trace(s, seed)
 	if err != nil {
 		return nil, err
@@ -459,7 +461,7 @@ func (o *Service) replay(ctx context.Context, s *spec.Spec, seed uint64) (*repet
 	if until == 0 {
 		until = res.End
 	}
-	return &repetition{end: until.Seconds(), figures: replayFigures(res, until), curves: replayCurves(res, until), rows: replayRows(jobs, res)}, nil
+	return &study.Repetition{End: until.Seconds(), Figures: replayFigures(res, until), Curves: replayCurves(res, until), Rows: replayRows(jobs, res)}, nil
 }
 
 // interval is how often the paper looked at what is allocated and asked for.
@@ -468,7 +470,7 @@ const interval = time.Minute
 func replayFigures(res *service.Result, until time.Duration) (out []results.Figure) {
 	add := func(metric string, v float64) {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out = append(out, exactly(metric, results.Cluster, results.Simulated, v))
+			out = append(out, study.Exactly(metric, results.Cluster, results.Simulated, v))
 		}
 	}
 	u := res.Usage(until)
@@ -537,8 +539,8 @@ func replayRows(jobs []traceJob, res *service.Result) [][]string {
 		if each > 0 {
 			iterations = math.Round(j.Duration.Seconds() / each)
 		}
-		out[i] = []string{j.Name, j.Model, strconv.Itoa(j.Profile.Servers), strconv.Itoa(j.Workers), inSeconds(j.Submit.Seconds()), inSeconds(r.Start.Seconds()), inSeconds(r.End.Seconds()),
-			inSeconds(iterations), inSeconds(each), inSeconds(r.CPU.Seconds()), strconv.Itoa(r.Moved), inSeconds(r.Loss)}
+		out[i] = []string{j.Name, j.Model, strconv.Itoa(j.Profile.Servers), strconv.Itoa(j.Workers), study.InSeconds(j.Submit.Seconds()), study.InSeconds(r.Start.Seconds()), study.InSeconds(r.End.Seconds()),
+			study.InSeconds(iterations), study.InSeconds(each), study.InSeconds(r.CPU.Seconds()), strconv.Itoa(r.Moved), study.InSeconds(r.Loss)}
 	}
 	return out
 }

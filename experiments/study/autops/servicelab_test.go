@@ -1,4 +1,4 @@
-package experiments
+package autops
 
 import (
 	"errors"
@@ -146,12 +146,12 @@ func TestServiceSupports(t *testing.T) {
 		"sim":   {true: {Trace: &ServiceTrace{}, Background: 2, Packing: 3}},
 	} {
 		for can, o := range all {
-			if err := o.supports(driver); (err == nil) != can || err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			if err := o.Supports(driver); (err == nil) != can || err != nil && !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("%s: %v", driver, err)
 			}
 		}
 	}
-	if err := (&Service{Trace: &ServiceTrace{}}).supports("netns"); !errors.Is(err, errors.ErrUnsupported) {
+	if err := (&Service{Trace: &ServiceTrace{}}).Supports("netns"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
 }

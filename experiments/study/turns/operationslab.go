@@ -1,4 +1,4 @@
-package experiments
+package turns
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina/tree"
@@ -34,33 +35,33 @@ const operated = "operations"
 // words of an agent for who asks for INA.
 var asking = map[string]string{"mina": "shared", "greedy": "greedy", "none": "exclusive", "never": "none", "always": "exclusive"}
 
-// run implements study: jobs come, get hosts and trees, and reduce their gradients for real.
+// Run implements study.Study: jobs come, get hosts and trees, and reduce their gradients for real.
 // With an error the point has what was measured of jobs that had ended.
-func (o *Operations) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
+func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, err := b.hosts("jobs that share trees")
+	tb, err := b.Hosts("jobs that share trees")
 	if err != nil {
 		return point, nil, err
 	}
-	s, seed := b.Spec, b.seed()
+	s, seed := b.Spec, b.Seed()
 	jobs, err := o.jobs(s, seed)
 	if err != nil {
 		return point, nil, err
 	}
-	shrink(jobs, b.scale())
+	shrink(jobs, b.Scale())
 	cost, err := o.calibrate(ctx, b, tb, jobs)
 	if err != nil {
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
 	point.Health = slices.Clone(cost.health)
-	mend, err := b.sabotage(ctx)
+	mend, err := b.Sabotage(ctx)
 	if err != nil {
 		return point, nil, err
 	}
 	defer func() { point.Sabotaged = mend() }()
 	finished := o.expected(b, jobs, cost.Cost)
 
-	b.status("measure", finished())
+	b.Status("measure", finished())
 	began := time.Now()
 	control, err := o.controller(ctx, b, tb, seed, o.Sharing, cost.Cost)
 	if err != nil {
@@ -75,13 +76,13 @@ func (o *Operations) run(ctx context.Context, b *bench) (point *results.Point, r
 	for i := range jobs {
 		names[i+1] = jobs[i].Name
 	}
-	counters, err := b.sampler(ctx, tb, names)
+	counters, err := b.Sampler(ctx, tb, names)
 	if err != nil {
 		return point, nil, err
 	}
-	counters.names, counters.left = ofTrees, finished
-	still, err := b.watchStalls(ctx, tb)
-	counters.still = still
+	counters.Names, counters.Left = ofTrees, finished
+	still, err := b.WatchStalls(ctx, tb)
+	counters.Still = still
 	if err == nil {
 		_, err = tb.Health(ctx) // begins a new interval
 	}
@@ -92,34 +93,34 @@ func (o *Operations) run(ctx context.Context, b *bench) (point *results.Point, r
 	if err != nil {
 		return point, nil, err
 	}
-	b.placed.keep(ofTrees, before)
-	b.timing("deploy", began)
+	b.Placed.Keep(ofTrees, before)
+	b.Timing("deploy", began)
 
 	began = time.Now()
-	ph := results.Phase{Start: b.now().Seconds()}
+	ph := results.Phase{Start: b.Now().Seconds()}
 	done := o.maintain(ctx, tb.Inventory(), control)
 	out, err := training.Run(ctx, training.Config{
-		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, b.beat()), Now: b.now,
-		Sample: func(ctx context.Context, reports []results.Sample) error { return counters.read(ctx, reports...) },
+		Hosts: tb, Controller: control, Agent: o.agent(tb, s, seed, o.Sharing, b.Beat()), Now: b.Now,
+		Sample: func(ctx context.Context, reports []results.Sample) error { return counters.Read(ctx, reports...) },
 	}, o.training(jobs))
-	ph.End = b.now().Seconds()
-	b.placed.settle(ph.Start, out, control.Events(), tb.Inventory())
+	ph.End = b.Now().Seconds()
+	settle(&b.Placed, ph.Start, out, control.Events(), tb.Inventory())
 	if merr := done(); err == nil {
 		err = merr
 	}
-	b.timing("measure", began)
+	b.Timing("measure", began)
 	health, herr := unwell(ctx, tb, out)
 	point.Health = append(point.Health, health...)
 	for i := range out {
 		j := &out[i]
-		still.keep(j.Stalls)
+		still.Keep(j.Stalls)
 		over := ph.End
 		if j.End > 0 {
 			over = ph.Start + j.End.Seconds()
 		}
-		still.jobs = append(still.jobs, ran{j.Name, ph.Start + j.Start.Seconds(), over})
+		still.Jobs = append(still.Jobs, study.Ran{Job: j.Name, Start: ph.Start + j.Start.Seconds(), End: over})
 	}
-	ph.Stood = still.judge(point)
+	ph.Stood = still.Judge(point)
 	if kerr := controlled(b, control.Events()); err == nil {
 		err = errors.Join(herr, kerr)
 	}
@@ -130,10 +131,10 @@ func (o *Operations) run(ctx context.Context, b *bench) (point *results.Point, r
 			err = fmt.Errorf("simulate what ran: %w", err)
 		}
 	}
-	ph.Figures = o.measured(b.kind(), out, control.Events())
+	ph.Figures = o.measured(b.Kind(), out, control.Events())
 	if again != nil {
 		ph.Figures = append(ph.Figures, o.predicted(jobs, again)...)
-		ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
+		ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
 	}
 	for i := range out {
 		j := &out[i]
@@ -186,7 +187,7 @@ func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost 
 // cluster.
 func (o *Operations) measured(kind results.Kind, out []training.Outcome, events []controller.Event) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, kind, v)
+		f := study.Exactly(metric, of, kind, v)
 		f.N = 2 // at least: it is of all steps
 		figures = append(figures, f)
 	}
@@ -220,7 +221,7 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 // predicted are the figures of the same jobs in the simulator.
 func (o *Operations) predicted(jobs []named, again *ops.Result) (figures []results.Figure) {
 	add := func(metric, of string, v float64) {
-		f := exactly(metric, of, results.Predicted, v)
+		f := study.Exactly(metric, of, results.Predicted, v)
 		f.Predictor = operated
 		figures = append(figures, f)
 	}
@@ -266,20 +267,16 @@ func summarise(j *training.Outcome) results.JobSummary {
 
 // labRow is the row of a job that has ended; without a simulation of it there is less to say.
 func labRow(job *named, j *training.Outcome, again *ops.Result) []string {
-	row := slices.Repeat([]string{""}, len((*Operations)(nil).columns()))
+	row := slices.Repeat([]string{""}, len((*Operations)(nil).Columns()))
 	if again != nil {
 		row = operationRow(job, &again.Jobs[j.ID-1])
 	}
 	t := j.Training()
 	row[0], row[1], row[2], row[3] = job.Name, job.Pattern.Model, strconv.Itoa(job.Hosts), strconv.Itoa(job.Steps)
-	row[4] = inSeconds(job.Submit)
-	row[5], row[6], row[9] = inSeconds(j.Start.Seconds()), inSeconds(j.Start.Seconds()+j.JCT), inSeconds(t.Tree.Seconds)
+	row[4] = study.InSeconds(job.Submit)
+	row[5], row[6], row[9] = study.InSeconds(j.Start.Seconds()), study.InSeconds(j.Start.Seconds()+j.JCT), study.InSeconds(t.Tree.Seconds)
 	return row
 }
-
-// lateShare is how much of its time a rank may lose by waking up late, before its figures
-// are about its host; above: fatal.
-const lateShare = 0.05
 
 // unwell is what limited jobs other than the testbed that is emulated, since it was asked
 // last.
@@ -301,7 +298,7 @@ func unwell(ctx context.Context, tb *remote.Testbed, out []training.Outcome) ([]
 			if t == nil || !(t.JCT > 0) {
 				continue
 			}
-			if trouble, bad := overslept(where, t.Late.Sum, t.JCT, out[i].Stalls); bad {
+			if trouble, bad := study.Overslept(where, t.Late.Sum, t.JCT, out[i].Stalls); bad {
 				all = append(all, trouble)
 			}
 		}
@@ -309,12 +306,9 @@ func unwell(ctx context.Context, tb *remote.Testbed, out []training.Outcome) ([]
 	return all, err
 }
 
-// pointOverhead is what a point takes besides its jobs: a controller, ranks, and their end.
-const pointOverhead = 2 * time.Second
-
 // expected says how long the run still takes: this point, of which the jobs have been shrunk
 // and the cost of an all-reduce is known, and all after it, as the simulator has them.
-func (o *Operations) expected(b *bench, jobs []named, cost tree.Cost) func() time.Duration {
+func (o *Operations) expected(b *study.Bench, jobs []named, cost tree.Cost) func() time.Duration {
 	simulated := func(o *Operations, s *spec.Spec, seed uint64, jobs []named, cost tree.Cost) time.Duration {
 		cfg, err := o.config(s, seed)
 		if err != nil {
@@ -325,15 +319,15 @@ func (o *Operations) expected(b *bench, jobs []named, cost tree.Cost) func() tim
 		if err != nil {
 			return 0
 		}
-		return pointOverhead + time.Duration(res.Makespan*float64(time.Second))
+		return study.PointOverhead + time.Duration(res.Makespan*float64(time.Second))
 	}
 	rest := time.Duration(0)
-	for _, later := range b.rest() {
-		s, seed := later.Spec, later.seed()
+	for _, later := range b.Rest() {
+		s, seed := later.Spec, later.Seed()
 		o := s.Study().(*Operations)
 		if next, err := o.jobs(s, seed); err == nil {
-			shrink(next, b.scale())
-			rest += simulated(o, s, seed, next, scaled(o.cost(s), b.scale()))
+			shrink(next, b.Scale())
+			rest += simulated(o, s, seed, next, scaled(o.cost(s), b.Scale()))
 		}
 	}
 	end := time.Now().Add(simulated(o, b.Spec, b.Spec.Measure.Seed, jobs, cost))
@@ -342,7 +336,7 @@ func (o *Operations) expected(b *bench, jobs []named, cost tree.Cost) func() tim
 
 // scaled is the cost of an all-reduce of an emulation, if it is what the experiment says.
 func scaled(c tree.Cost, scale results.Scale) tree.Cost {
-	times, size := factors(scale)
+	times, size := study.Factors(scale)
 	c.Latency *= times
 	c.Bandwidth *= size / times
 	return c
@@ -386,12 +380,12 @@ func (o *Operations) maintain(ctx context.Context, inv *inventory.Inventory, con
 }
 
 // controlled keeps what the controller told.
-func controlled(b *bench, events []controller.Event) error {
-	return b.lines("controller.jsonl", len(events), func(i int) any {
+func controlled(b *study.Bench, events []controller.Event) error {
+	return b.Lines("controller.jsonl", len(events), func(i int) any {
 		return struct {
-			told
+			study.Told
 			controller.Event
-		}{b.told(), events[i]}
+		}{b.Told(), events[i]}
 	})
 }
 
@@ -444,7 +438,7 @@ func overheads(out []training.Outcome, events []controller.Event) map[string]flo
 
 // shrink turns jobs into those of an emulation.
 func shrink(jobs []named, scale results.Scale) {
-	times, size := factors(scale)
+	times, size := study.Factors(scale)
 	done := map[*workload.Pattern]*workload.Pattern{}
 	for i := range jobs {
 		p := jobs[i].Pattern
@@ -527,9 +521,9 @@ func near(ring, ina collective.Line, seed uint64) (all []tree.Cost) {
 // with INA, for the smallest and the largest of the jobs' operations. Where that makes no
 // sense, on a machine that is too busy, it is what the experiment says, and the troubles
 // are fatal.
-func (o *Operations) calibrate(ctx context.Context, b *bench, tb *remote.Testbed, jobs []named) (calibrated, error) {
+func (o *Operations) calibrate(ctx context.Context, b *study.Bench, tb *remote.Testbed, jobs []named) (calibrated, error) {
 	s := b.Spec
-	assumed := calibrated{Cost: scaled(o.cost(s), b.scale())}
+	assumed := calibrated{Cost: scaled(o.cost(s), b.Scale())}
 	n := 0
 	for i := range jobs {
 		n = max(n, jobs[i].Hosts)
@@ -538,26 +532,26 @@ func (o *Operations) calibrate(ctx context.Context, b *bench, tb *remote.Testbed
 	if n < 2 || len(probe.Ops) == 0 {
 		return assumed, nil // nobody reduces anything
 	}
-	return once(b, fmt.Sprint("all-reduces ", s.Inventory().SHA256, n, probe.Ops), func() (calibrated, error) {
+	return study.Once(b, fmt.Sprint("all-reduces ", s.Inventory().SHA256, n, probe.Ops), func() (calibrated, error) {
 		return o.reduceAlone(ctx, b, tb, n, probe, assumed)
 	})
 }
 
 // reduceAlone measures what all-reduces of n hosts cost.
-func (o *Operations) reduceAlone(ctx context.Context, b *bench, tb *remote.Testbed, n int, probe agent.Pattern, assumed calibrated) (calibrated, error) {
+func (o *Operations) reduceAlone(ctx context.Context, b *study.Bench, tb *remote.Testbed, n int, probe agent.Pattern, assumed calibrated) (calibrated, error) {
 	s, began := b.Spec, time.Now()
-	defer func() { b.timing("calibrate", began) }()
+	defer func() { b.Timing("calibrate", began) }()
 	if _, err := tb.Health(ctx); err != nil { // begins a new interval
 		return assumed, err
 	}
 	var out [2]training.Outcome
 	for i, way := range []string{"never", "always"} {
-		b.status("calibrate", 0)
+		b.Status("calibrate", 0)
 		control, err := o.controller(ctx, b, tb, s.Measure.Seed, way, assumed.Cost)
 		if err != nil {
 			return assumed, err
 		}
-		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, b.beat())},
+		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, b.Beat())},
 			[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
 		if cerr := control.Close(); err == nil {
 			err = cerr
@@ -569,7 +563,7 @@ func (o *Operations) reduceAlone(ctx context.Context, b *bench, tb *remote.Testb
 	}
 	ring, ina := out[0].Training().Ring, out[1].Training().Tree
 	c, found, err := fit(ring, ina)
-	b.calibrated(found...)
+	b.Calibrated(found...)
 	health, herr := unwell(ctx, tb, out[:])
 	if herr != nil {
 		return assumed, herr
@@ -636,8 +630,8 @@ func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, e
 
 // learned keeps what the jobs found out about their own steps, in the lab's units: patterns
 // that the simulator reads.
-func (o *Operations) learned(b *bench, jobs []named, out []training.Outcome) error {
-	times, size := factors(b.scale())
+func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcome) error {
+	times, size := study.Factors(b.Scale())
 	var all []workload.Pattern
 	for i := range out {
 		l := out[i].Learned
@@ -657,17 +651,17 @@ func (o *Operations) learned(b *bench, jobs []named, out []training.Outcome) err
 		return nil
 	}
 	text := "# Patterns that ranks collected from their queues: patterns = \"...\" of an experiment.\n\n" + string(workload.FormatPatterns(all...))
-	return b.write("patterns.toml", []byte(text))
+	return b.Write("patterns.toml", []byte(text))
 }
 
-// finish implements study with scores: where the mean JCT of a point lies between that
+// Finish implements study.Study with scores: where the mean JCT of a point lies between that
 // without INA and that with INA for every all-reduce, which other points of the same repeat
 // have.
-func (o *Operations) finish(rec *results.Record) {
+func (o *Operations) Finish(rec *results.Record) {
 	const key = "operations.sharing"
 	type ends struct{ never, always float64 }
 	refs := map[string]*ends{}
-	of := func(p *results.Point) string { return cohort(p, key) }
+	of := func(p *results.Point) string { return study.Cohort(p, key) }
 	jct := func(p *results.Point) float64 {
 		for _, ph := range p.Phases {
 			for _, f := range ph.Figures {
@@ -694,9 +688,9 @@ func (o *Operations) finish(rec *results.Record) {
 		p, e := &rec.Points[i], refs[of(&rec.Points[i])]
 		if v := (e.never - jct(p)) / (e.never - e.always); e.never > e.always && !math.IsNaN(v) {
 			ph := &p.Phases[0]
-			score := exactly("ina_score", results.Cluster, results.Measured, v)
+			score := study.Exactly("ina_score", results.Cluster, results.Measured, v)
 			score.N = 2 // at least: it is of all steps
-			ph.Figures = append(ph.Figures, score, exactly("jct_range", results.Cluster, results.Measured, 1-e.always/e.never))
+			ph.Figures = append(ph.Figures, score, study.Exactly("jct_range", results.Cluster, results.Measured, 1-e.always/e.never))
 		}
 	}
 }

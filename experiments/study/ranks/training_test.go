@@ -1,4 +1,4 @@
-package experiments
+package ranks
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -38,7 +39,7 @@ iterations = 3
 
 func parseTraining(t *testing.T, sets ...string) *spec.Spec {
 	t.Helper()
-	s, err := Parse("training.toml", []byte(smallTraining), nil, sets...)
+	s, err := spec.Kinds{Kind}.Parse("training.toml", []byte(smallTraining), nil, sets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +50,12 @@ func parseTraining(t *testing.T, sets ...string) *spec.Spec {
 // and then both workers send a quarter across, twice.
 func TestTrainingByHand(t *testing.T) {
 	s := parseTraining(t)
-	rep, err := s.Study().(*Training).simulate(t.Context(), s, 0)
+	rep, err := s.Study().(*Training).Simulate(t.Context(), s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]float64{}
-	for _, f := range rep.figures {
+	for _, f := range rep.Figures {
 		got[f.Metric] = f.Value
 	}
 	const (
@@ -77,7 +78,7 @@ func TestTrainingByHand(t *testing.T) {
 		}
 	}
 	var cells []string
-	for _, m := range rep.machines {
+	for _, m := range rep.Machines {
 		for _, c := range m.GPUs {
 			b, _ := c.MarshalText()
 			cells = append(cells, string(b))
@@ -86,7 +87,7 @@ func TestTrainingByHand(t *testing.T) {
 	if want := []string{"background", "job/0", "job/1", "background", "job/2", "job/3"}; !slices.Equal(cells, want) {
 		t.Errorf("GPUs %q, want %q", cells, want)
 	}
-	if c := rep.curves[0]; len(c.X) != 4 || c.Y[3] != 3 || math.Abs(c.X[3]-3*(compute+across+latency)) > 1e-9 {
+	if c := rep.Curves[0]; len(c.X) != 4 || c.Y[3] != 3 || math.Abs(c.X[3]-3*(compute+across+latency)) > 1e-9 {
 		t.Errorf("progress %v, %v", c.X, c.Y)
 	}
 }
@@ -94,11 +95,11 @@ func TestTrainingByHand(t *testing.T) {
 // One worker reduces with nobody.
 func TestTrainingAlone(t *testing.T) {
 	s := parseTraining(t, "training.workers=1")
-	rep, err := s.Study().(*Training).simulate(t.Context(), s, 0)
+	rep, err := s.Study().(*Training).Simulate(t.Context(), s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range rep.figures {
+	for _, f := range rep.Figures {
 		if (f.Metric == "comm_time" || f.Metric == "cross_traffic") && f.Value != 0 {
 			t.Errorf("%s is %v of one worker", f.Metric, f.Value)
 		}
@@ -118,7 +119,7 @@ func TestTrainingInfeasible(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := parseTraining(t, tt.sets...)
 			var infeasible *placement.InfeasibleError
-			for _, err := range []error{s.Study().(*Training).ready(planned{Point: spec.Point{Spec: s}}), func() error { _, err := s.Study().(*Training).simulate(t.Context(), s, 0); return err }()} {
+			for _, err := range []error{s.Study().(*Training).Ready(study.Planned{Point: spec.Point{Spec: s}}), func() error { _, err := s.Study().(*Training).Simulate(t.Context(), s, 0); return err }()} {
 				if !errors.As(err, &infeasible) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got  %v\nwant …%s", err, tt.want)
 				}
@@ -126,7 +127,7 @@ func TestTrainingInfeasible(t *testing.T) {
 		})
 	}
 	s := parseTraining(t, "training.phase=1ms") // others do not mind
-	if err := s.Study().(*Training).ready(planned{Point: spec.Point{Spec: s}}); err != nil {
+	if err := s.Study().(*Training).Ready(study.Planned{Point: spec.Point{Spec: s}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -134,7 +135,7 @@ func TestTrainingInfeasible(t *testing.T) {
 // Where others are is drawn from the seed, and equal for all policies.
 func TestTrainingBackground(t *testing.T) {
 	text := strings.Replace(smallTraining, "background = [1, 1]\n", "max_background = 2\n", 1)
-	s, err := Parse("training.toml", []byte(text), nil)
+	s, err := spec.Kinds{Kind}.Parse("training.toml", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func TestTrainingBackground(t *testing.T) {
 // The machines of Titan's testbed are as its paper has them: of two idle ones Titan takes
 // none for 8 workers and one for 12, ElasticFlow both.
 func TestTitanTestbed(t *testing.T) {
-	s, err := Load("titan-testbed.toml")
+	s, err := spec.Kinds{Kind}.Load("../../titan-testbed.toml")
 	if err != nil {
 		t.Fatal(err)
 	}

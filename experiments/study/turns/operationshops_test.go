@@ -1,4 +1,4 @@
-package experiments
+package turns
 
 import (
 	"reflect"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -15,7 +17,11 @@ import (
 // TestPlansOfOperations: jobs are held hop by hop over the one tree that they had, and what ranks
 // count of trees stands for what other workers count of all.
 func TestPlansOfOperations(t *testing.T) {
-	inv := loadCell(t, "two-racks.toml", nil).Inventory()
+	racks, err := spec.Kinds{}.Load("../../two-racks.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv := racks.Inventory()
 	hosts := func(sw string, n int) (out []string) {
 		for _, h := range inv.Hosts {
 			if h.NICs[0].Switch == sw && len(out) < n {
@@ -37,29 +43,29 @@ func TestPlansOfOperations(t *testing.T) {
 		{Event: "tree", Job: 1, Tree: set("spine1", "tor1", "tor2", "spine1")}, {Event: "none", Job: 2}, {Event: "tree", Job: 2, Tree: set("spine1", "tor1", "spine1")},
 		{Event: "tree", Job: 3, Tree: set("tor1", "tor1")},
 	}
-	var p placed
-	p.keep(ofTrees, []results.Sample{
+	var p study.Placed
+	p.Keep(ofTrees, []results.Sample{
 		{T: 3, Metric: "worker_tree_tx_packets", Of: "wide/0", Value: 7}, {T: 3, Metric: "worker_tx_packets", Of: "wide/0", Value: 50},
 		{T: 3, Metric: "worker_tree_rx_packets", Of: "wide/0", Value: 8}, {T: 3, Metric: "worker_rx_packets", Of: "wide/0", Value: 50},
 		{T: 2, Metric: "job_in_packets", Of: "wide@tor1", Value: 9}, {T: 2, Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 1},
 	})
-	p.settle(10, jobs, events, inv)
+	settle(&p, 10, jobs, events, inv)
 	var names []string
-	for _, j := range p.plan.Jobs {
+	for _, j := range p.Plan.Jobs {
 		names = append(names, j.Name)
 	}
-	if got := strings.Join(names, " "); got != "wide" || p.begun["wide"] != 11 || !p.beside {
-		t.Fatalf("held are %q, from %v on, beside others %t", got, p.begun, p.beside)
+	if got := strings.Join(names, " "); got != "wide" || p.Begun["wide"] != 11 || !p.Beside {
+		t.Fatalf("held are %q, from %v on, beside others %t", got, p.Begun, p.Beside)
 	}
 	want := []placement.TreeNode{
 		{Switch: "tor1", Parent: "spine1", Aggregate: true, Expect: 0b101}, {Switch: "tor2", Parent: "spine1", Aggregate: true, Expect: 0b010},
 		{Switch: "spine1", Aggregate: true, Expect: 0b111},
 	}
-	if got := p.plan.Jobs[0].Tree; !reflect.DeepEqual(got, want) {
+	if got := p.Plan.Jobs[0].Tree; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 	var seen []string
-	samples := p.inOrder()
+	samples := p.InOrder()
 	for _, s := range samples {
 		seen = append(seen, s.Metric)
 	}

@@ -1,16 +1,20 @@
-package experiments
+// Package programs is the study of programs that others wrote, [[program]]: iperf3, perftest, NCCL's tests, torchrun,
+// SwitchML, ATP or any other, with what they need of SHARP, [sharp].
+package programs
 
 import (
 	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -19,6 +23,13 @@ import (
 	"github.com/inabench/inabench/testbed/program"
 	"github.com/inabench/inabench/testbed/sharp"
 )
+
+// Kind is that of programs that others wrote.
+var Kind = spec.Kind{
+	Table: "program", Type: reflect.TypeFor[Programs](), More: []tomlfile.Table{{Key: "sharp", Type: reflect.TypeFor[*SHARPSetup]()}}, Mute: true, Foreign: true, Looks: true,
+	Faultless: "programs of others have no faults",
+	Unplanned: tomlfile.WithHint("`inabench run` starts them on netns or in a lab", "programs of others run where the experiment says: there is no plan"),
+}
 
 // Program is a workload that others wrote: it is started on hosts, and its output read for
 // figures. All programs of an experiment start together. How long those run that have no end
@@ -108,7 +119,7 @@ var programKeys = map[string][]program.Kind{
 	"port":  {program.IPerf3, program.Perftest, program.NCCL, program.Torchrun, program.Exec},
 }
 
-// Check implements study.
+// Check implements study.Study.
 func (ps Programs) Check(c *spec.Checker) {
 	ps.checkSHARP(c)
 	names := map[string]string{}
@@ -320,7 +331,7 @@ func (e *Extract) rule() program.Rule {
 	return program.Rule{Metric: e.Metric, Unit: e.Unit, JSON: e.JSON, Regexp: e.Regexp, Take: e.Take}
 }
 
-// Metrics implements study.
+// Metrics implements study.Study.
 func (ps Programs) Metrics() spec.Measurables {
 	all := spec.Measurables{}.Add("job", strings.Join(program.Metrics, " "))
 	for i := range ps {
@@ -336,7 +347,7 @@ func (ps Programs) Metrics() spec.Measurables {
 // totalGoodput is that of a program's flows, or of all programs'.
 const totalGoodput = "total_goodput"
 
-// Headline implements study.
+// Headline implements study.Study.
 func (ps Programs) Headline() []string {
 	if slices.ContainsFunc(ps, func(p Program) bool { return program.Flowing(program.Kind(p.Kind)) }) {
 		return []string{totalGoodput}
@@ -344,30 +355,32 @@ func (ps Programs) Headline() []string {
 	return nil
 }
 
-// Predictors implements study.
+// Predictors implements study.Study.
 func (ps Programs) Predictors() []string { return []string{placement.WaterFill} }
 
-// Count implements study.
+// Count implements study.Study.
 func (ps Programs) Count() int { return len(ps) }
 
-// uses implements settled.
-func (ps Programs) uses(p planned, inv *inventory.Inventory) (hosts, switches []string) {
+// Uses implements study.Settled.
+func (ps Programs) Uses(p study.Planned, inv *inventory.Inventory) (hosts, switches []string) {
 	return ps.on(p.Spec, inv), nil
 }
 
-// build implements builder: their figures are of seconds.
-func (ps Programs) build(k *fabricKey, s *spec.Spec, _ string) { k.beat = s.Measure.Duration.Std() / 5 }
-
-// missing is a program that is not installed where it is to run.
-type missing struct {
-	name, where, hint string
+// Build implements study.Builder: their figures are of seconds.
+func (ps Programs) Build(k *study.FabricKey, s *spec.Spec, _ string) {
+	k.Beat = s.Measure.Duration.Std() / 5
 }
 
-func (e *missing) Error() string { return fmt.Sprintf("%s is not installed on %s", e.name, e.where) }
-func (e *missing) Unwrap() error { return errors.ErrUnsupported }
+// Missing is a program that is not installed where it is to run.
+type Missing struct {
+	Name, where, hint string
+}
+
+func (e *Missing) Error() string { return fmt.Sprintf("%s is not installed on %s", e.Name, e.where) }
+func (e *Missing) Unwrap() error { return errors.ErrUnsupported }
 
 // Hint says how to install it.
-func (e *missing) Hint() string { return e.hint }
+func (e *Missing) Hint() string { return e.hint }
 
 // install is the one command that installs a program.
 func install(name string) string {
@@ -387,9 +400,9 @@ func install(name string) string {
 	return "give the path of the program in command"
 }
 
-// supports implements study: programs are real, and the hosts of an emulation have what this
+// Supports implements study.Study: programs are real, and the hosts of an emulation have what this
 // machine has.
-func (ps Programs) supports(driver string) error {
+func (ps Programs) Supports(driver string) error {
 	if driver == "sim" {
 		return fmt.Errorf("programs of others do not run in a model: use netns, or a lab: %w", errors.ErrUnsupported)
 	}
@@ -399,7 +412,7 @@ func (ps Programs) supports(driver string) error {
 	for i := range ps {
 		for _, name := range ps[i].needs() {
 			if _, err := exec.LookPath(name); err != nil {
-				return &missing{name, "this machine, whose files the emulated hosts share", install(name)}
+				return &Missing{name, "this machine, whose files the emulated hosts share", install(name)}
 			}
 		}
 	}
@@ -424,11 +437,11 @@ func (p *Program) needs() (names []string) {
 	return names
 }
 
-// ready implements study.
-func (ps Programs) ready(planned) error { return nil }
+// Ready implements study.Study.
+func (ps Programs) Ready(study.Planned) error { return nil }
 
-// columns implements study.
-func (ps Programs) columns() []string {
+// Columns implements study.Study.
+func (ps Programs) Columns() []string {
 	return strings.Fields("program of metric value lo hi n unit")
 }
 
@@ -445,7 +458,7 @@ func programRows(figures []results.Figure) (rows [][]string) {
 
 // workload is the program as it is started on a testbed of that inventory and scale.
 func (p *Program) workload(s *spec.Spec, inv *inventory.Inventory, scale results.Scale) *program.Workload {
-	times, size := factors(scale)
+	times, size := study.Factors(scale)
 	kind := program.Kind(p.Kind)
 	w := &program.Workload{
 		Name: p.Name, Kind: kind, Command: p.Command, Server: p.Server, Arguments: p.Arguments, Env: p.Env, Port: p.Port,

@@ -1,4 +1,4 @@
-package experiments
+package programs
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -28,15 +29,15 @@ import (
 	"github.com/inabench/inabench/testbed/sharp"
 )
 
-// run implements study: all programs of a point start together, and what they print becomes
+// Run implements study.Study: all programs of a point start together, and what they print becomes
 // figures. What it was, less secrets, stays in the run directory.
-func (ps Programs) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
+func (ps Programs) Run(ctx context.Context, b *study.Bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, err := b.hosts("programs")
+	tb, err := b.Hosts("programs")
 	if err != nil {
 		return point, nil, err
 	}
-	b.status("measure", b.left())
+	b.Status("measure", b.Left())
 	inv := tb.Inventory()
 	began := time.Now()
 	if err := ps.installed(ctx, tb); err != nil {
@@ -51,7 +52,7 @@ func (ps Programs) run(ctx context.Context, b *bench) (point *results.Point, row
 	var servers, clients []program.Command
 	owner := map[string]int{} // of processes, by their names
 	for i := range ps {
-		w := ps[i].workload(b.Spec, inv, b.scale())
+		w := ps[i].workload(b.Spec, inv, b.Scale())
 		works = append(works, w)
 		s, c := w.Commands()
 		for _, cmd := range append(slices.Clone(s), c...) {
@@ -59,25 +60,25 @@ func (ps Programs) run(ctx context.Context, b *bench) (point *results.Point, row
 		}
 		servers, clients = append(servers, s...), append(clients, c...)
 	}
-	counters, err := b.sampler(ctx, tb, nil)
+	counters, err := b.Sampler(ctx, tb, nil)
 	if err != nil {
 		return point, nil, err
 	}
-	counters.lenient = true // programs say themselves what they measured
-	sample := func() error { return counters.read(ctx) }
+	counters.Lenient = true // programs say themselves what they measured
+	sample := func() error { return counters.Read(ctx) }
 	if _, err := tb.Health(ctx); err != nil { // begins a new interval
 		return point, nil, err
 	}
 	if err := sample(); err != nil {
 		return point, nil, err
 	}
-	b.timing("deploy", began)
+	b.Timing("deploy", began)
 
 	began = time.Now()
-	ph := results.Phase{Start: b.now().Seconds()}
+	ph := results.Phase{Start: b.Now().Seconds()}
 	outputs, err := ps.play(ctx, tb, servers, clients, b.Spec, sample)
-	ph.End = b.now().Seconds()
-	b.timing("measure", began)
+	ph.End = b.Now().Seconds()
+	b.Timing("measure", began)
 	if kerr := evidence(ctx, b, outputs); err == nil {
 		err = kerr
 	}
@@ -103,7 +104,7 @@ func (ps Programs) run(ctx context.Context, b *bench) (point *results.Point, row
 			continue
 		}
 		for _, n := range reading.Notes {
-			b.warn(fmt.Sprintf("program %s: %s", w.Name, n))
+			b.Warn(fmt.Sprintf("program %s: %s", w.Name, n))
 		}
 		if err := ranks(b, w, own); err != nil {
 			return point, nil, err
@@ -115,15 +116,15 @@ func (ps Programs) run(ctx context.Context, b *bench) (point *results.Point, row
 			point.Findings = append(point.Findings, rightResults(w.Name, reading.Wrong))
 		}
 		if a := ps[i].SHARP; a != nil {
-			point.Findings = append(point.Findings, a.findings(w, own, counters.links, neighbour(works, i))...)
+			point.Findings = append(point.Findings, a.findings(w, own, counters.Links, neighbour(works, i))...)
 		}
 	}
 	if err != nil {
 		return point, nil, err
 	}
 	all = withTotal(all)
-	ph.Figures = append(all, ps.predict(inv, works, b.driver())...)
-	ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
+	ph.Figures = append(all, ps.predict(inv, works, b.Driver())...)
+	ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
 	point.Phases = []results.Phase{ph}
 	return point, programRows(all), nil
 }
@@ -179,7 +180,7 @@ func (ps Programs) installed(ctx context.Context, tb *remote.Testbed) error {
 			// The name is an argument: the script is the same for all.
 			out, err := client.Run(ctx, []string{"sh", "-c", `command -v -- "$1"`, "sh", n.name}, nil)
 			if err != nil && out.Exit != 0 {
-				return &missing{n.name, "host " + n.host, install(filepath.Base(n.name))}
+				return &Missing{n.name, "host " + n.host, install(filepath.Base(n.name))}
 			}
 			return err
 		})
@@ -189,7 +190,7 @@ func (ps Programs) installed(ctx context.Context, tb *remote.Testbed) error {
 
 // play runs the processes, and reads counters while they run.
 func (ps Programs) play(ctx context.Context, tb *remote.Testbed, servers, clients []program.Command, s *spec.Spec, sample func() error) ([]program.Output, error) {
-	limit := jobTimeout
+	limit := study.JobTimeout
 	if !slices.ContainsFunc(ps, func(p Program) bool { return !program.Flowing(program.Kind(p.Kind)) }) {
 		limit = s.Measure.Duration.Std() + s.Measure.Warmup.Std() + 30*time.Second
 	}
@@ -225,13 +226,13 @@ func (ps Programs) play(ctx context.Context, tb *remote.Testbed, servers, client
 }
 
 // folder is where what processes of a point printed is kept.
-func folder(b *bench) string {
-	return b.path("programs", fmt.Sprintf("point%d-repeat%d", b.Index, b.repeat))
+func folder(b *study.Bench) string {
+	return b.Path("programs", fmt.Sprintf("point%d-repeat%d", b.Index, b.Repeat))
 }
 
 // ranks keeps on which host each rank was, by the processes' own word: launchers may number
 // them otherwise than the experiment does, and differently after a restart.
-func ranks(b *bench, w *program.Workload, outputs []program.Output) error {
+func ranks(b *study.Bench, w *program.Workload, outputs []program.Output) error {
 	hosts := map[int]string{}
 	switch w.Kind {
 	case program.NCCL:
@@ -252,7 +253,7 @@ func ranks(b *bench, w *program.Workload, outputs []program.Output) error {
 }
 
 // evidence keeps what processes printed, without secrets.
-func evidence(ctx context.Context, b *bench, outputs []program.Output) error {
+func evidence(ctx context.Context, b *study.Bench, outputs []program.Output) error {
 	dir := folder(b)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -523,7 +524,7 @@ func (p *Program) bound(inv *inventory.Inventory, w *program.Workload, infiniban
 
 // findings hold what a program's own logs say of SHARP, and what hosts sent, against what it
 // asked for.
-func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links *linkLoads, other string) []results.Finding {
+func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links *study.LinkLoads, other string) []results.Finding {
 	log := &sharp.JobLog{}
 	for _, o := range outputs {
 		for _, text := range [][]byte{o.Stdout, o.Stderr} {
@@ -540,7 +541,7 @@ func (a *SHARPAsk) findings(w *program.Workload, outputs []program.Output, links
 			e.Doubt = fmt.Sprintf("program %s runs on its hosts, too", other)
 		}
 		for _, h := range w.Hosts {
-			if sent, ok := links.sent(h.Name); ok {
+			if sent, ok := links.Sent(h.Name); ok {
 				e.Sent = append(e.Sent, sent)
 			}
 		}

@@ -1,4 +1,4 @@
-package experiments
+package turns
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/clos"
@@ -191,7 +192,7 @@ func (o *Operations) beat(s *spec.Spec, scale results.Scale) time.Duration {
 	if err != nil {
 		return 0
 	}
-	times, _ := factors(scale)
+	times, _ := study.Factors(scale)
 	cost := o.cost(s)
 	var all []float64
 	for i := range jobs {
@@ -206,14 +207,14 @@ func (o *Operations) beat(s *spec.Spec, scale results.Scale) time.Duration {
 	return time.Duration(all[len(all)/2] * float64(time.Second))
 }
 
-// ready implements study.
-func (o *Operations) ready(p planned) error {
+// Ready implements study.Study.
+func (o *Operations) Ready(p study.Planned) error {
 	_, err := o.jobs(p.Spec, p.Spec.Measure.Seed)
 	return err
 }
 
-// simulate implements study.
-func (o *Operations) simulate(ctx context.Context, s *spec.Spec, repeat int) (*repetition, error) {
+// Simulate implements study.Study.
+func (o *Operations) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.Repetition, error) {
 	seed := s.Measure.Seed + uint64(repeat)
 	cfg, err := o.config(s, seed)
 	if err != nil {
@@ -238,18 +239,16 @@ func (o *Operations) simulate(ctx context.Context, s *spec.Spec, repeat int) (*r
 		return nil, err
 	}
 	curves := operationCurves(res)
-	return &repetition{end: res.Makespan, figures: o.figures(s, cfg, jobs, res, curves), curves: curves, rows: operationRows(jobs, res)}, nil
+	return &study.Repetition{End: res.Makespan, Figures: o.figures(s, cfg, jobs, res, curves), Curves: curves, Rows: operationRows(jobs, res)}, nil
 }
 
-func inSeconds(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-
 // share is one tree that all jobs want for so long.
-func (o *Operations) share(cfg ops.Config, jobs []named) (*repetition, error) {
+func (o *Operations) share(cfg ops.Config, jobs []named) (*study.Repetition, error) {
 	score, err := ops.Share(cfg, o.Share.Std().Seconds(), unnamed(jobs))
 	if err != nil {
 		return nil, err
 	}
-	return &repetition{end: o.Share.Std().Seconds(), figures: scores(score)}, nil
+	return &study.Repetition{End: o.Share.Std().Seconds(), Figures: scores(score)}, nil
 }
 
 // scores are a score and what it normalises.
@@ -265,7 +264,7 @@ func scores(score ops.Score) (out []results.Figure) {
 			f.value = 0 // what is left of times that are equal
 		}
 		if !math.IsNaN(f.value) {
-			out = append(out, exactly(f.metric, results.Cluster, results.Simulated, f.value))
+			out = append(out, study.Exactly(f.metric, results.Cluster, results.Simulated, f.value))
 		}
 	}
 	return out
@@ -276,7 +275,7 @@ func (o *Operations) figures(s *spec.Spec, cfg ops.Config, jobs []named, res *op
 	out := scores(res.Score(o.Score == "hosts"))
 	add := func(metric string, v float64) {
 		if !math.IsNaN(v) {
-			out = append(out, exactly(metric, results.Cluster, results.Simulated, v))
+			out = append(out, study.Exactly(metric, results.Cluster, results.Simulated, v))
 		}
 	}
 	add("ina_utilisation", res.Utilisation())
@@ -307,18 +306,10 @@ func (o *Operations) figures(s *spec.Spec, cfg ops.Config, jobs []named, res *op
 		}
 	}
 	if s.Timed() {
-		add(spec.PlacementTime, mean(res.Placing))
-		add(spec.TreeTime, mean(res.Building))
+		add(spec.PlacementTime, study.Mean(res.Placing))
+		add(spec.TreeTime, study.Mean(res.Building))
 	}
 	return out
-}
-
-func mean(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
-	}
-	return sum / float64(len(x))
 }
 
 // operationCurves are conflicts and fragments with the requests that were served.
@@ -343,8 +334,8 @@ func operationCurves(res *ops.Result) []results.Curve {
 	return c
 }
 
-// columns implements study.
-func (o *Operations) columns() []string {
+// Columns implements study.Study.
+func (o *Operations) Columns() []string {
 	return strings.Fields("job model hosts steps arrive_s start_s end_s without_s with_s ina_s migrations fragments")
 }
 
@@ -358,7 +349,7 @@ func operationRows(jobs []named, res *ops.Result) [][]string {
 
 func operationRow(j *named, r *ops.Outcome) []string {
 	return []string{
-		j.Name, j.Pattern.Model, strconv.Itoa(j.Hosts), strconv.Itoa(j.Steps), inSeconds(j.Submit), inSeconds(r.Start), inSeconds(r.End),
-		inSeconds(r.Without), inSeconds(r.With), inSeconds(r.INA), strconv.Itoa(r.Migrations), strconv.Itoa(r.Fragments),
+		j.Name, j.Pattern.Model, strconv.Itoa(j.Hosts), strconv.Itoa(j.Steps), study.InSeconds(j.Submit), study.InSeconds(r.Start), study.InSeconds(r.End),
+		study.InSeconds(r.Without), study.InSeconds(r.With), study.InSeconds(r.INA), strconv.Itoa(r.Migrations), strconv.Itoa(r.Fragments),
 	}
 }

@@ -1,12 +1,10 @@
-package experiments
+package study
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
 )
@@ -59,9 +57,9 @@ func Machines(inv *inventory.Inventory, plan *placement.Plan, before func(job st
 	return out
 }
 
-// there says which of the jobs were there before others were placed: those that name their
+// There says which of the jobs were there before others were placed: those that name their
 // hosts, if some do not.
-func there(jobs []placement.Job) func(job string) bool {
+func There(jobs []placement.Job) func(job string) bool {
 	named := map[string]bool{}
 	for i := range jobs {
 		if len(jobs[i].Hosts) > 0 {
@@ -95,11 +93,11 @@ func Crossing(j *placement.JobPlan) (gradients float64, text string) {
 	}
 	p := collectives.HalvingDoubling(len(hosts)).Pattern()
 	cross := p.Cross(at)
-	return float64(cross) / float64(p.Parts), inParts(cross, p.Parts)
+	return float64(cross) / float64(p.Parts), InParts(cross, p.Parts)
 }
 
-// inParts writes n of so many parts of K.
-func inParts(n, of int) string {
+// InParts writes n of so many parts of K.
+func InParts(n, of int) string {
 	if of < 1 || n == 0 {
 		return "0"
 	}
@@ -117,53 +115,4 @@ func inParts(n, of int) string {
 		return fmt.Sprintf("%.3g K", float64(n)/float64(of))
 	}
 	return fmt.Sprintf("%d/%d K", n, of)
-}
-
-// snapshot is a policy that shows what each GPU did when a job had been placed, or had
-// first been passed over.
-type snapshot struct {
-	cluster.Policy
-	inv  *inventory.Inventory // its hosts are the cluster's servers
-	last int                  // the job
-	jobs []string             // names of all jobs, by ID
-
-	machines []results.Machine
-}
-
-// withSnapshot is a policy with a snapshot for the job that is submitted last: by then all
-// policies have had the same jobs.
-func withSnapshot(p cluster.Policy, inv *inventory.Inventory, jobs []traced) (cluster.Policy, *snapshot) {
-	shot := &snapshot{Policy: p, inv: inv, jobs: make([]string, len(jobs))}
-	for i := range jobs {
-		shot.jobs[i] = jobs[i].Name
-		if jobs[i].Submit > jobs[shot.last].Submit {
-			shot.last = i
-		}
-	}
-	return shot, shot
-}
-
-// Place implements cluster.Policy.
-func (p *snapshot) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []cluster.Placement {
-	out := p.Policy.Place(c, batch, seed)
-	if p.machines != nil || !slices.ContainsFunc(batch, func(j cluster.Job) bool { return j.ID == p.last }) {
-		return out
-	}
-	plan := &placement.Plan{}
-	for id, name := range p.jobs {
-		_, at, runs := c.Placement(id)
-		if !runs {
-			continue
-		}
-		j := placement.JobPlan{Name: name}
-		for _, s := range at.ServerOf() {
-			j.Ranks = append(j.Ranks, p.inv.Hosts[s].Name)
-		}
-		for _, s := range at.Spare {
-			j.Spare = append(j.Spare, placement.HostGPUs{Host: p.inv.Hosts[s.Server].Name, GPUs: s.GPUs})
-		}
-		plan.Jobs = append(plan.Jobs, j)
-	}
-	p.machines = Machines(p.inv, plan, func(string) bool { return false })
-	return out
 }

@@ -1,4 +1,4 @@
-package experiments
+package ranks
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
@@ -22,7 +23,7 @@ import (
 // message is the job's gradient on a testbed, in whole int32.
 func (t *Training) message(s *spec.Spec, scale results.Scale) int64 {
 	p, _ := t.profile(s, t.Model)
-	_, size := factors(scale)
+	_, size := study.Factors(scale)
 	return max(4, int64(float64(p.Bytes())*size)/4*4)
 }
 
@@ -36,19 +37,19 @@ func (t *Training) beat(s *spec.Spec, scale results.Scale) time.Duration {
 		}
 	}
 	p, _ := t.profile(s, t.Model)
-	times, _ := factors(scale)
+	times, _ := study.Factors(scale)
 	return time.Duration(times * float64(p.Bytes()) / 2 * 8 / float64(slowest) * float64(time.Second))
 }
 
-// run implements study: workers and background jobs are processes, and what they exchange is
+// Run implements study.Study: workers and background jobs are processes, and what they exchange is
 // real.
-func (t *Training) run(ctx context.Context, b *bench) (point *results.Point, rows [][]string, err error) {
+func (t *Training) Run(ctx context.Context, b *study.Bench) (point *results.Point, rows [][]string, err error) {
 	point = &results.Point{}
-	tb, err := b.hosts("a job whose workers have a GPU each")
+	tb, err := b.Hosts("a job whose workers have a GPU each")
 	if err != nil {
 		return point, nil, err
 	}
-	s, seed, scale := b.Spec, b.seed(), b.scale()
+	s, seed, scale := b.Spec, b.Seed(), b.Scale()
 	o, err := t.occupy(s, seed)
 	if err != nil {
 		return point, nil, err
@@ -59,30 +60,30 @@ func (t *Training) run(ctx context.Context, b *bench) (point *results.Point, row
 		return point, nil, fmt.Errorf("calibrate: %w", err)
 	}
 	point.Health = slices.Clone(net.health)
-	mend, err := b.sabotage(ctx)
+	mend, err := b.Sabotage(ctx)
 	if err != nil {
 		return point, nil, err
 	}
 	defer func() { point.Sabotaged = mend() }()
-	times, _ := factors(scale)
+	times, _ := study.Factors(scale)
 	message := t.message(s, scale)
 	_, compute := t.profile(s, t.Model)
 	_, others := t.profile(s, t.BackgroundModel)
 	predicted := t.pace(o.at, 8*float64(message), compute*times, net.net)
 
-	each := pointOverhead + time.Duration(predicted.ends[len(predicted.ends)-1]*float64(time.Second))
-	left := b.countdown(each)
-	b.status("measure", left())
+	each := study.PointOverhead + time.Duration(predicted.ends[len(predicted.ends)-1]*float64(time.Second))
+	left := b.Countdown(each)
+	b.Status("measure", left())
 	began := time.Now()
-	counters, err := b.sampler(ctx, tb, map[int]string{1: trainingJob})
+	counters, err := b.Sampler(ctx, tb, map[int]string{1: trainingJob})
 	if err != nil {
 		return point, nil, err
 	}
-	still, err := b.watchStalls(ctx, tb)
+	still, err := b.WatchStalls(ctx, tb)
 	if err != nil {
 		return point, nil, err
 	}
-	counters.left, counters.still = left, still
+	counters.Left, counters.Still = left, still
 	jobs := []training.Reduction{{
 		Name: trainingJob, ID: 1, On: o.hosts, Operation: t.Collective, Message: message, Compute: compute * times, Iterations: t.Iterations,
 	}}
@@ -93,23 +94,23 @@ func (t *Training) run(ctx context.Context, b *bench) (point *results.Point, row
 	}
 	ph := results.Phase{Jobs: []string{trainingJob}}
 	out, err := training.Reduce(ctx, training.Config{
-		Hosts: tb, Agent: t.agent(tb.Inventory(), s, seed, scale, b.beat()), Now: b.now,
+		Hosts: tb, Agent: t.agent(tb.Inventory(), s, seed, scale, b.Beat()), Now: b.Now,
 		Ready: func(ctx context.Context) error {
-			b.timing("deploy", began)
-			began, ph.Start = time.Now(), b.now().Seconds()
-			return anew(ctx, tb)
+			b.Timing("deploy", began)
+			began, ph.Start = time.Now(), b.Now().Seconds()
+			return study.Anew(ctx, tb)
 		},
-		Sample: func(ctx context.Context, reports []results.Sample) error { return counters.read(ctx, reports...) },
+		Sample: func(ctx context.Context, reports []results.Sample) error { return counters.Read(ctx, reports...) },
 	}, jobs)
-	ph.End = b.now().Seconds()
-	b.timing("measure", began)
+	ph.End = b.Now().Seconds()
+	b.Timing("measure", began)
 	troubles, herr := t.unwell(ctx, tb, out)
 	point.Health = append(point.Health, troubles...)
 	for i := range out {
-		still.keep(out[i].Stalls)
-		still.jobs = append(still.jobs, ran{out[i].Name, ph.Start, ph.End})
+		still.Keep(out[i].Stalls)
+		still.Jobs = append(still.Jobs, study.Ran{Job: out[i].Name, Start: ph.Start, End: ph.End})
 	}
-	ph.Stood = still.judge(point)
+	ph.Stood = still.Judge(point)
 	if len(out) > 0 { // the others have nothing to say
 		point.Jobs = []results.JobSummary{reduced(&out[0])}
 	}
@@ -120,36 +121,21 @@ func (t *Training) run(ctx context.Context, b *bench) (point *results.Point, row
 	if len(measured.ends) < 2 {
 		return point, rows, fmt.Errorf("%d iterations were reported of %d", len(measured.ends), t.Iterations)
 	}
-	kind := b.kind()
-	ph.Figures = t.figures(kind, o, measured, counters.links.between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
+	kind := b.Kind()
+	ph.Figures = t.figures(kind, o, measured, counters.Links.Between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
 	_, wrong := out[0].Sums()
-	ph.Figures = append(ph.Figures, exactly("sum_errors", trainingJob, kind, float64(wrong)))
+	ph.Figures = append(ph.Figures, study.Exactly("sum_errors", trainingJob, kind, float64(wrong)))
 	ph.Figures = append(ph.Figures, t.figures(results.Predicted, o, predicted, t.crossing(o.at, float64(message)), times)...)
-	ph.Figures = append(ph.Figures, counters.links.figures(ph.Start, ph.End)...)
+	ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
 	point.Phases, point.Curves = []results.Phase{ph}, progress(measured)
 	return point, rows, nil
 }
 
-// fastest is the rate of the hosts' fastest cable.
-func fastest(inv *inventory.Inventory) (rate inventory.BitRate) {
-	for _, h := range inv.Hosts {
-		rate = max(rate, h.NICs[0].Rate)
-	}
-	return rate
-}
-
-// anew begins a new interval of health: how late frames were while processes started is of
-// no interest.
-func anew(ctx context.Context, tb *remote.Testbed) error {
-	_, err := tb.Health(ctx)
-	return err
-}
-
 // agent is what all ranks have in common.
 func (t *Training) agent(inv *inventory.Inventory, s *spec.Spec, seed uint64, scale results.Scale, beat time.Duration) agent.Config {
-	times, size := factors(scale)
+	times, size := study.Factors(scale)
 	return agent.Config{
-		LineRate: float64(fastest(inv)),
+		LineRate: float64(study.Fastest(inv)),
 		Epoch:    uint16(time.Now().UnixMilli()) | 1, Seed: seed, Interval: s.Measure.Interval.Std(), Speed: 1, Beat: beat,
 		LocalRate: float64(t.Local) * size / times,
 	}
@@ -175,7 +161,7 @@ func (t *Training) measured(job *training.Reduced) (out paced, rows [][]string) 
 			out.comm[i] += it.Comm / float64(len(job.Times))
 		}
 		rows = append(rows, []string{
-			strconv.Itoa(rank), job.On[rank], strconv.Itoa(n), inSeconds(compute), inSeconds(comm), strconv.FormatInt(job.Ranks[rank].SumsChecked, 10),
+			strconv.Itoa(rank), job.On[rank], strconv.Itoa(n), study.InSeconds(compute), study.InSeconds(comm), strconv.FormatInt(job.Ranks[rank].SumsChecked, 10),
 		})
 	}
 	return out, rows
@@ -216,7 +202,7 @@ func (t *Training) unwell(ctx context.Context, tb *remote.Testbed, out []trainin
 				continue
 			}
 			where := fmt.Sprintf("rank %s/%d on host %s", out[i].Name, k, out[i].On[k])
-			if trouble, bad := overslept(where, red.Late.Sum, red.JCT, out[i].Stalls); bad {
+			if trouble, bad := study.Overslept(where, red.Late.Sum, red.JCT, out[i].Stalls); bad {
 				all = append(all, trouble)
 			}
 		}
@@ -240,9 +226,9 @@ const (
 
 // calibrate measures what a transfer gets between two hosts, of which all are busy in pairs,
 // and what within one.
-func (t *Training) calibrate(ctx context.Context, b *bench, tb *remote.Testbed) (calibratedNetwork, error) {
-	inv, scale := tb.Inventory(), b.scale()
-	times, size := factors(scale)
+func (t *Training) calibrate(ctx context.Context, b *study.Bench, tb *remote.Testbed) (calibratedNetwork, error) {
+	inv, scale := tb.Inventory(), b.Scale()
+	times, size := study.Factors(scale)
 	declared := t.declared(inv)
 	declared.Worker *= size / times
 	if !b.Spec.Calibrate.Enabled {
@@ -250,24 +236,24 @@ func (t *Training) calibrate(ctx context.Context, b *bench, tb *remote.Testbed) 
 	}
 	sizes := [2]int64{0, max(32, t.message(b.Spec, scale)/2/8*8)}
 	sizes[0] = max(16, sizes[1]/calibratedPart/8*8)
-	return once(b, fmt.Sprint("transfers ", b.Spec.Inventory().SHA256, sizes, t.Local), func() (calibratedNetwork, error) {
+	return study.Once(b, fmt.Sprint("transfers ", b.Spec.Inventory().SHA256, sizes, t.Local), func() (calibratedNetwork, error) {
 		return t.transferAlone(ctx, b, tb, sizes, declared)
 	})
 }
 
 // transferAlone measures transfers of two sizes.
-func (t *Training) transferAlone(ctx context.Context, b *bench, tb *remote.Testbed, sizes [2]int64, declared collectives.Network) (out calibratedNetwork, err error) {
+func (t *Training) transferAlone(ctx context.Context, b *study.Bench, tb *remote.Testbed, sizes [2]int64, declared collectives.Network) (out calibratedNetwork, err error) {
 	inv, began := tb.Inventory(), time.Now()
-	defer func() { b.timing("calibrate", began) }()
+	defer func() { b.Timing("calibrate", began) }()
 	var seconds [2][]float64 // of small and large vectors, by pair
 	pairs := pairs(inv)
 	for k, bytes := range sizes {
-		b.status("calibrate", 0)
+		b.Status("calibrate", 0)
 		for i := range pairs {
 			pairs[i].Message = bytes
 		}
 		got, err := training.Reduce(ctx, training.Config{
-			Hosts: tb, Agent: t.agent(inv, b.Spec, b.Spec.Measure.Seed, b.scale(), b.beat()), Ready: func(ctx context.Context) error { return anew(ctx, tb) },
+			Hosts: tb, Agent: t.agent(inv, b.Spec, b.Spec.Measure.Seed, b.Scale(), b.Beat()), Ready: func(ctx context.Context) error { return study.Anew(ctx, tb) },
 		}, pairs)
 		if err != nil {
 			return out, err
@@ -283,7 +269,7 @@ func (t *Training) transferAlone(ctx context.Context, b *bench, tb *remote.Testb
 		}
 	}
 	net, found, err := fitted(declared, inv, pairs, sizes, seconds)
-	b.calibrated(found...)
+	b.Calibrated(found...)
 	if out.net = net; err != nil {
 		out.net, out.health = declared, append(out.health, results.Trouble{What: err.Error() + ": what the inventory declares is assumed", Fatal: true})
 	}

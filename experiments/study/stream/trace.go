@@ -1,14 +1,18 @@
-package experiments
+// Package stream is the study of jobs that come over time, [trace]: they are submitted, wait, are placed in batches by a
+// policy, run and leave, as NetPack's evaluation has them. It simulates whole traces, and runs short ones.
+package stream
 
 import (
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/cluster"
@@ -18,6 +22,12 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/sim/replay"
 )
+
+// Kind is that of jobs that come over time, as NetPack places them.
+var Kind = spec.Kind{
+	Table: "trace", Type: reflect.TypeFor[*Trace](),
+	Unplanned: tomlfile.WithHint("`inabench place` places some jobs at once, `inabench run --on sim` all of them as they come", "the jobs of a trace are placed as they come: there is no plan"),
+}
 
 // Trace is a stream of jobs in place of [[job]] tables: they are submitted over time,
 // wait, are placed in batches by the policy, and leave when their iterations are done.
@@ -61,10 +71,11 @@ type Trace struct {
 
 // generated says whether the jobs are made rather than read.
 func (t *Trace) generated() bool {
-	return slices.Contains(demands, t.From)
+	return slices.Contains(Demands, t.From)
 }
 
-var demands = trace.Demands()
+// Demands are the traces that are generated, by what the jobs ask for.
+var Demands = trace.Demands()
 
 // traffics are what the jobs of a trace may do together, in one network.
 var traffics = map[string]cluster.Traffic{"ina": cluster.INA, "ps": cluster.PS, "ring": cluster.Ring}
@@ -77,11 +88,11 @@ var reductions = map[string]func(workers int) collectives.Schedule{
 	"recursive-doubling":    collectives.RecursiveDoubling,
 }
 
-// Check implements study.
+// Check implements study.Study.
 func (t *Trace) Check(c *spec.Checker) {
 	file := strings.HasSuffix(t.From, ".csv")
 	if !t.generated() && !file && !c.Reported("trace.from") && c.Has("trace.from") {
-		c.Problemf("trace.from", tomlfile.OneOf(t.From, append(slices.Clone(demands), "a file.csv")), "unknown trace %q", t.From)
+		c.Problemf("trace.from", tomlfile.OneOf(t.From, append(slices.Clone(Demands), "a file.csv")), "unknown trace %q", t.From)
 	}
 	for _, key := range []string{"sources", "oversized"} {
 		if t.generated() && c.Has("trace."+key) {
@@ -132,35 +143,35 @@ var traceMetrics = spec.Measurables{}.
 		"used_machines machine_hours fragmentation cross_traffic profit_rate total_profit").
 	Predict("jct").Ratios()
 
-// Metrics implements study.
+// Metrics implements study.Study.
 func (t *Trace) Metrics() spec.Measurables { return traceMetrics }
 
-// Headline implements study.
+// Headline implements study.Study.
 func (t *Trace) Headline() []string { return []string{"avg_jct", "de"} }
 
-// Predictors implements study.
+// Predictors implements study.Study.
 func (t *Trace) Predictors() []string { return []string{spec.Replayed} }
 
-// Count implements study.
+// Count implements study.Study.
 func (t *Trace) Count() int { return t.Jobs }
 
-// files implements reader.
-func (t *Trace) files(add func(path, key string)) {
+// Files implements study.Reader.
+func (t *Trace) Files(add func(path, key string)) {
 	if !t.generated() {
 		add(t.From, "trace.from")
 	}
 }
 
-// supports implements study: workers that are GPUs of their own are only simulated.
-func (t *Trace) supports(driver string) error {
+// Supports implements study.Study: workers that are GPUs of their own are only simulated.
+func (t *Trace) Supports(driver string) error {
 	if reductions[t.Collective] != nil && driver != "sim" {
 		return fmt.Errorf("a trace of jobs that reduce by %s: %w", t.Collective, errors.ErrUnsupported)
 	}
 	return nil
 }
 
-// ready implements study.
-func (t *Trace) ready(p planned) error {
+// Ready implements study.Study.
+func (t *Trace) Ready(p study.Planned) error {
 	s := p.Spec
 	_, err := t.jobs(s, s.Measure.Seed, clusterConfig(s).GPUs())
 	return err
@@ -168,7 +179,7 @@ func (t *Trace) ready(p planned) error {
 
 // jobs makes the trace of one repeat: the same for all policies.
 func (t *Trace) jobs(s *spec.Spec, seed uint64, gpus int) ([]traced, error) {
-	tr, err := t.read(s, seed, gpus)
+	tr, err := t.Read(s, seed, gpus)
 	if err != nil {
 		return nil, err
 	}
@@ -202,8 +213,8 @@ func (t *Trace) jobs(s *spec.Spec, seed uint64, gpus int) ([]traced, error) {
 	return out, nil
 }
 
-// read reads or generates the trace and cuts it to size.
-func (t *Trace) read(s *spec.Spec, seed uint64, gpus int) (*trace.Trace, error) {
+// Read reads or generates the trace and cuts it to size.
+func (t *Trace) Read(s *spec.Spec, seed uint64, gpus int) (*trace.Trace, error) {
 	scale := t.Scale
 	if scale == 0 {
 		scale = 1

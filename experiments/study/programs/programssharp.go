@@ -1,4 +1,4 @@
-package experiments
+package programs
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -86,8 +87,8 @@ type granting struct {
 
 // grant tells the aggregation manager and UFM what the experiment says. What it returns undoes
 // that, also where it returns an error.
-func (ps Programs) grant(ctx context.Context, b *bench, tb *remote.Testbed) (_ *granting, err error) {
-	g := &granting{tb: tb, log: b.journal()}
+func (ps Programs) grant(ctx context.Context, b *study.Bench, tb *remote.Testbed) (_ *granting, err error) {
+	g := &granting{tb: tb, log: b.Journal()}
 	a, inv := sharpOf(b.Spec), tb.Inventory()
 	if a == nil || inv.Manager == nil {
 		return g, nil
@@ -128,10 +129,10 @@ func (ps Programs) grant(ctx context.Context, b *bench, tb *remote.Testbed) (_ *
 			return g, err
 		}
 		for _, n := range g.applied.Notes {
-			b.warn("sharp_am: " + n)
+			b.Warn("sharp_am: " + n)
 		}
 		if d := g.applied.Diff; len(d) > 0 {
-			b.warn("sharp_am ran with a changed configuration: " + strings.Join(d, ", "))
+			b.Warn("sharp_am ran with a changed configuration: " + strings.Join(d, ", "))
 		}
 	}
 	if a.Reserve {
@@ -142,7 +143,7 @@ func (ps Programs) grant(ctx context.Context, b *bench, tb *remote.Testbed) (_ *
 
 // reserve makes a reservation for each program that uses SHARP. What was granted in part is
 // an error.
-func (ps Programs) reserve(ctx context.Context, b *bench, inv *inventory.Inventory, g *granting) (err error) {
+func (ps Programs) reserve(ctx context.Context, b *study.Bench, inv *inventory.Inventory, g *granting) (err error) {
 	m := inv.Manager
 	if g.ufm, err = sharp.NewReservations(sharp.UFMOf(m.UFM, m.API, os.Getenv)); err != nil {
 		return err
@@ -152,7 +153,7 @@ func (ps Programs) reserve(ctx context.Context, b *bench, inv *inventory.Invento
 		if p.SHARP == nil {
 			continue
 		}
-		app := "inabench-" + p.Name + "-" + b.id()
+		app := "inabench-" + p.Name + "-" + b.ID()
 		want := sharp.Reservation{App: app}
 		for _, h := range p.on(inv) {
 			found, _ := inv.Host(h)

@@ -1,8 +1,9 @@
-package experiments
+package turns
 
 import (
 	"slices"
 
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -20,7 +21,7 @@ var ofTrees = map[string]string{
 // settle adds the jobs that had one tree all the time, which began at start on the run's clock. Of
 // others nobody knows which of their trees a packet was for. What ranks send each other without trees
 // passes the same ports.
-func (p *placed) settle(start float64, jobs []training.Outcome, events []controller.Event, inv *inventory.Inventory) {
+func settle(p *study.Placed, start float64, jobs []training.Outcome, events []controller.Event, inv *inventory.Inventory) {
 	trees, several := map[uint16]*controller.TreeSet{}, map[uint16]bool{}
 	for _, e := range events {
 		if e.Tree == nil {
@@ -31,12 +32,12 @@ func (p *placed) settle(start float64, jobs []training.Outcome, events []control
 		}
 		trees[e.Job] = e.Tree
 	}
-	p.begun, p.beside = map[string]float64{}, true
+	p.Begun, p.Beside = map[string]float64{}, true
 	for i := range jobs {
 		j := &jobs[i]
 		if t := trees[j.ID]; t != nil && !several[j.ID] && len(j.On) > 1 {
-			p.plan.Jobs = append(p.plan.Jobs, treePlan(j, t, inv.Topology()))
-			p.begun[j.Name] = start + j.Start.Seconds()
+			p.Plan.Jobs = append(p.Plan.Jobs, treePlan(j, t, inv.Topology()))
+			p.Begun[j.Name] = start + j.Start.Seconds()
 		}
 	}
 }

@@ -1,17 +1,29 @@
-package experiments
+// Package autops is the study of jobs that share a Parameter Service, [service]: pMaster assigns their tensors to
+// Aggregators, and moves them, as AutoPS does.
+package autops
 
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/study/stream"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
 )
+
+// Kind is that of jobs that share a Parameter Service, as AutoPS does.
+var Kind = spec.Kind{
+	Table: "service", Type: reflect.TypeFor[*Service](), Jobs: "[[service.job]]", Mute: true, Leaving: true, Single: true,
+	Faultless: "the processes of a Parameter Service have no faults",
+	Unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan"),
+}
 
 // Service are training jobs whose gradients are added up on CPU machines: by a Parameter Service
 // that all jobs share (AutoPS), or by parameter servers that each job has for itself. Workers are
@@ -99,7 +111,7 @@ const (
 	staticService = "static"
 )
 
-// Check implements study.
+// Check implements study.Study.
 func (o *Service) Check(c *spec.Checker) {
 	c.Enum("service.mode", o.Mode, sharedService, staticService)
 	switch {
@@ -224,9 +236,9 @@ func (j *ServiceJob) names() []string {
 // check finds what is wrong with a trace.
 func (t *ServiceTrace) check(c *spec.Checker) {
 	const at = "service.trace."
-	generated := slices.Contains(demands, t.From)
+	generated := slices.Contains(stream.Demands, t.From)
 	if !generated && !strings.HasSuffix(t.From, ".csv") && !c.Reported(at+"from") {
-		c.Problemf(at+"from", tomlfile.OneOf(t.From, append(slices.Clone(demands), "a file.csv")), "unknown trace %q", t.From)
+		c.Problemf(at+"from", tomlfile.OneOf(t.From, append(slices.Clone(stream.Demands), "a file.csv")), "unknown trace %q", t.From)
 	}
 	if generated && !c.Has(at+"jobs") {
 		c.KeyProblemf("service.trace", "write jobs = 1000", "how many jobs are to be generated?")
@@ -255,7 +267,7 @@ func (t *ServiceTrace) models() []string {
 	return autopsModels
 }
 
-// Count implements study.
+// Count implements study.Study.
 func (o *Service) Count() int {
 	if o.Trace != nil {
 		return o.Trace.Jobs
@@ -267,8 +279,8 @@ func (o *Service) Count() int {
 	return n
 }
 
-// supports implements study.
-func (o *Service) supports(driver string) error {
+// Supports implements study.Study.
+func (o *Service) Supports(driver string) error {
 	what := ""
 	switch {
 	case driver == "sim":
@@ -295,10 +307,10 @@ var serviceMetrics = spec.Measurables{}.
 		"ratio_above_1 ratio_p50 ratio_p99 ratio_worst").
 	Predict("jct iteration_time speed busy aggregators cpu_reduction cpu_busy avg_speed min_speed").Ratios()
 
-// Metrics implements study.
+// Metrics implements study.Study.
 func (o *Service) Metrics() spec.Measurables { return serviceMetrics }
 
-// Headline implements study.
+// Headline implements study.Study.
 func (o *Service) Headline() []string {
 	if o.Trace != nil {
 		return []string{"cpu_saving", "ratio_above_1", "ratio_worst"}
@@ -306,25 +318,25 @@ func (o *Service) Headline() []string {
 	return []string{"aggregators", "cpu_reduction", "avg_speed", "min_speed"}
 }
 
-// Predictors implements study.
+// Predictors implements study.Study.
 func (o *Service) Predictors() []string { return []string{served} }
 
-// files implements reader.
-func (o *Service) files(add func(path, key string)) {
-	if o.Trace != nil && !slices.Contains(demands, o.Trace.From) {
+// Files implements study.Reader.
+func (o *Service) Files(add func(path, key string)) {
+	if o.Trace != nil && !slices.Contains(stream.Demands, o.Trace.From) {
 		add(o.Trace.From, "service.trace.from")
 	}
 }
 
-// build implements builder.
-func (o *Service) build(k *fabricKey, s *spec.Spec, driver string) {
-	k.beat = o.beat(s, k.scale)
+// Build implements study.Builder.
+func (o *Service) Build(k *study.FabricKey, s *spec.Spec, driver string) {
+	k.Beat = o.beat(s, k.Scale)
 	if driver == "netns" {
-		k.rate = o.Rate
+		k.Rate = o.Rate
 	}
 }
 
-// columns implements study.
-func (o *Service) columns() []string {
+// Columns implements study.Study.
+func (o *Service) Columns() []string {
 	return strings.Fields("job model servers workers arrive_s start_s end_s iterations iteration_s aggregator_s moved loss")
 }

@@ -1,9 +1,10 @@
-package experiments
+package turns
 
 import (
 	"context"
 	"net/netip"
 
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/training"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/controller"
@@ -15,7 +16,7 @@ import (
 const ControllerVerb = "mina-controller"
 
 // controller starts the process that gives jobs hosts and trees.
-func (o *Operations) controller(ctx context.Context, b *bench, tb *remote.Testbed, seed uint64, sharing string, cost tree.Cost) (*training.Process, error) {
+func (o *Operations) controller(ctx context.Context, b *study.Bench, tb *remote.Testbed, seed uint64, sharing string, cost tree.Cost) (*training.Process, error) {
 	inv := tb.Inventory()
 	at, err := tb.Reach(inv.Hosts[0].Name)
 	if err != nil {
@@ -23,14 +24,14 @@ func (o *Operations) controller(ctx context.Context, b *bench, tb *remote.Testbe
 	}
 	setup := controller.Setup{
 		Inventory: inv, MACs: map[netip.Addr]string{}, Listen: netip.AddrPortFrom(at, 0).String(),
-		AMLog: b.path("sharp_am.log"),
+		AMLog: b.Path("sharp_am.log"),
 		Place: o.Placement, Trees: o.Trees, Sharing: o.Groups, K: o.Candidates, Seed: seed,
 	}
 	if sharing != "mina" && sharing != "greedy" {
 		setup.Sharing = "exclusive"
 	}
 	if sharing == "mina" {
-		setup.Share = &controller.Share{Listen: setup.Listen, Cost: cost, Log: b.path("sharing.jsonl")}
+		setup.Share = &controller.Share{Listen: setup.Listen, Cost: cost, Log: b.Path("sharing.jsonl")}
 	}
 	for _, h := range inv.Hosts {
 		for _, nic := range h.NICs {
