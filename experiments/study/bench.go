@@ -148,16 +148,16 @@ func Once[T any](b *Bench, key string, f func() (T, error)) (T, error) {
 }
 
 // WatchStalls collects the stalls that the testbed and its processes have from now on.
-func (b *Bench) WatchStalls(ctx context.Context, tb *remote.Testbed) (*stillness, error) {
+func (b *Bench) WatchStalls(ctx context.Context, tb *remote.Testbed) (*Stillness, error) {
 	return WatchStalls(ctx, func(ctx context.Context) ([]testbed.Stall, error) { return tb.Stalls(ctx, b.Origin()) }, 0)
 }
 
-// sampler reads a testbed's counters while a study runs on it, and keeps what it reads.
-type sampler struct {
+// Sampler reads a testbed's counters while a study runs on it, and keeps what it reads.
+type Sampler struct {
 	*collectors.Sampler
 	bench *Bench
 	Links *LinkLoads
-	Still *stillness           // nil: nobody looks for stalls
+	Still *Stillness           // nil: nobody looks for stalls
 	Names map[string]string    // of counters of what is handed over, as Placed.Keep takes them; nil: none is kept
 	Left  func() time.Duration // nil: the status stays as it is
 	// Lenient says that counters that cannot be read are a remark and no error.
@@ -165,13 +165,13 @@ type sampler struct {
 }
 
 // Sampler reads the counters of a testbed; jobs are its jobs' names by number, as switches count them.
-func (b *Bench) Sampler(ctx context.Context, tb *remote.Testbed, jobs map[int]string) (*sampler, error) {
+func (b *Bench) Sampler(ctx context.Context, tb *remote.Testbed, jobs map[int]string) (*Sampler, error) {
 	counters, err := tb.Counters(ctx, b.Now, jobs)
-	return &sampler{Sampler: counters, bench: b, Links: newLinkLoads(tb)}, err
+	return &Sampler{Sampler: counters, bench: b, Links: newLinkLoads(tb)}, err
 }
 
 // Read is one reading; reports are what jobs said themselves since the last one.
-func (s *sampler) Read(ctx context.Context, reports ...results.Sample) error {
+func (s *Sampler) Read(ctx context.Context, reports ...results.Sample) error {
 	if s.Left != nil {
 		s.bench.Status("measure", s.Left())
 	}

@@ -164,8 +164,8 @@ func stood(jobs []Ran, stalls []Standstill) (found []results.Finding, most *resu
 	return found, most, most != nil && most.Value > LateShare
 }
 
-// stillness collects the stalls of a study's testbed and jobs while it runs.
-type stillness struct {
+// Stillness collects the stalls of a study's testbed and jobs while it runs.
+type Stillness struct {
 	stalls []Standstill
 	Jobs   []Ran
 	ask    func(ctx context.Context) ([]testbed.Stall, error) // the testbed
@@ -174,24 +174,24 @@ type stillness struct {
 
 // WatchStalls forgets the stalls that somebody has had so far who is asked on a clock that the
 // run's is so many seconds ahead of, and collects those to come.
-func WatchStalls(ctx context.Context, ask func(ctx context.Context) ([]testbed.Stall, error), ahead float64) (*stillness, error) {
+func WatchStalls(ctx context.Context, ask func(ctx context.Context) ([]testbed.Stall, error), ahead float64) (*Stillness, error) {
 	_, err := ask(ctx)
-	return &stillness{ask: ask, ahead: ahead}, err
+	return &Stillness{ask: ask, ahead: ahead}, err
 }
 
 // Read asks the testbed.
-func (s *stillness) Read(ctx context.Context) error {
+func (s *Stillness) Read(ctx context.Context) error {
 	stalls, err := s.ask(ctx)
 	s.Keep(stalls)
 	return err
 }
 
-func (s *stillness) Keep(stalls []testbed.Stall) {
+func (s *Stillness) Keep(stalls []testbed.Stall) {
 	s.stalls = append(s.stalls, OnClock(stalls, s.ahead)...)
 }
 
 // Judge adds to a point what the stalls mean for its jobs. What it returns is Stood of its phase.
-func (s *stillness) Judge(point *results.Point) (why string) {
+func (s *Stillness) Judge(point *results.Point) (why string) {
 	found, most, excused := stood(s.Jobs, s.stalls)
 	point.Findings = append(point.Findings, found...)
 	if most != nil {
