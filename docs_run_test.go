@@ -57,6 +57,7 @@ func TestDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	writeExamples(t, dir)
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bin/inabench"), "./cmd/inabench").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
