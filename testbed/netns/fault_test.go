@@ -3,6 +3,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -63,6 +64,14 @@ func TestStoppedSwitch(t *testing.T) {
 	i := slices.IndexFunc(f.procs, func(p *process) bool { return p.name == "switch tor2" })
 	if err := f.procs[i].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	for state := ""; state != "T"; time.Sleep(time.Millisecond) { // it may answer until the signal has come to all its threads
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.procs[i].cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		state = rest[:1]
 	}
 	want := fmt.Sprintf("switch tor2 has not answered for 2s: is its process %d stopped?", f.procs[i].cmd.Process.Pid)
 	for what, ask := range map[string]func() error{
