@@ -146,7 +146,7 @@ func openTestbed(ctx context.Context, driver string, s *spec.Spec, key study.Fab
 
 // built is the inventory with the queues and rates that the experiment wants.
 func built(inv *inventory.Inventory, key study.FabricKey) *inventory.Inventory {
-	if key.Buffer == 0 && key.Ecn == 0 && !key.Freely && key.Rate == 0 {
+	if key.Buffer == 0 && key.ECN == 0 && !key.Freely && key.Rate == 0 {
 		return inv
 	}
 	c := inv.Clone()
@@ -164,8 +164,8 @@ func built(inv *inventory.Inventory, key study.FabricKey) *inventory.Inventory {
 		if key.Buffer > 0 {
 			c.Switches[i].Buffer = key.Buffer
 		}
-		if key.Ecn > 0 {
-			c.Switches[i].ECN = key.Ecn
+		if key.ECN > 0 {
+			c.Switches[i].ECN = key.ECN
 		}
 	}
 	return c

@@ -303,7 +303,7 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 }
 
 func fabricOf(s *spec.Spec, driver string) study.FabricKey {
-	k := study.FabricKey{Inventory: s.Inventory().SHA256, Kind: s.Emulation.Switch, Queue: s.Switch.Queue, Buffer: s.Switch.Buffer, Ecn: s.Switch.ECN, Scale: spec.EmulationScale(s, driver)}
+	k := study.FabricKey{Inventory: s.Inventory().SHA256, Kind: s.Emulation.Switch, Queue: s.Switch.Queue, Buffer: s.Switch.Buffer, ECN: s.Switch.ECN, Scale: spec.EmulationScale(s, driver)}
 	k.Trees = s.Kind().Trees
 	if b, ok := studyOf(s).(study.Builder); ok {
 		b.Build(&k, s, driver)

@@ -145,7 +145,7 @@ type FabricKey struct {
 	Inventory   string // its text's hash
 	Kind        string // of its switches
 	Queue       string
-	Buffer, Ecn inventory.Bytes
+	Buffer, ECN inventory.Bytes
 	Scale       results.Scale
 	Trees       bool // jobs take turns with trees, which somebody else puts into the switches
 	Freely      bool // and need not take turns
@@ -204,7 +204,7 @@ func SettingsOf(s *spec.Spec, aggregators int) testbed.Settings {
 	}
 }
 
-// Mean is the mean of numbers, 0 of none.
+// Mean is the mean of numbers, NaN of none.
 func Mean(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {
