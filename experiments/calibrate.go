@@ -40,7 +40,7 @@ func (r *run) baseline(ctx context.Context, p study.Planned) (Baseline, error) {
 	if b, ok := r.bases[string(key)]; ok {
 		return b, nil
 	}
-	r.status("calibrate", spec.Labels(p.Labels), r.Left())
+	r.Progress("calibrate", spec.Labels(p.Labels), r.Left())
 	began := time.Now()
 	b, cal, err := calibrate(ctx, r.tb, p.Spec, p.Plan, r.rec.Scale)
 	if err != nil {

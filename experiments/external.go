@@ -134,7 +134,7 @@ func (r *run) ask(ctx context.Context, p study.Planned, repeat int, setup testbe
 func (r *run) predictWith(ctx context.Context, p study.Planned, req *predictor.Request, inv *inventory.Inventory, phases []results.Phase, whole *results.Phase) {
 	links := inv.Topology().Links
 	for _, x := range r.external {
-		r.status("predict", spec.Labels(p.Labels), 0)
+		r.Progress("predict", spec.Labels(p.Labels), 0)
 		began := time.Now()
 		a, err := x.Predict(ctx, req)
 		r.Timing("predict", began)

@@ -21,9 +21,6 @@ func (r *run) Origin() time.Time         { return r.origin }
 func (r *run) Dir() *results.Dir         { return r.dir }
 func (r *run) Known() map[string]any     { return r.known }
 
-// Progress implements study.Runner.
-func (r *run) Progress(stage, point string, left time.Duration) { r.status(stage, point, left) }
-
 // Calibrated implements study.Runner.
 func (r *run) Calibrated(found ...results.Calibration) {
 	r.rec.Calibration = append(r.rec.Calibration, found...)

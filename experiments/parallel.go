@@ -93,7 +93,7 @@ func (r *run) measureVirtually(ctx context.Context) error {
 	all := n * r.opt.Repeats
 	awaited := func() {
 		if r.done < all {
-			r.status("measure", spec.Labels(r.points[r.done%n].Labels), 0)
+			r.Progress("measure", spec.Labels(r.points[r.done%n].Labels), 0)
 		}
 	}
 	saved := time.Now()

@@ -80,9 +80,8 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 	if simulatorOf(s, o.Driver) != nil {
 		work = r.simulate
 	}
-	runErr := work(ctx)
-	runErr = errors.Join(runErr, r.endStudy())
-	r.status("report", "", 0)
+	runErr := errors.Join(work(ctx), r.endStudy())
+	r.Progress("report", "", 0)
 	r.rec.Finished = time.Now().UTC()
 	r.Timing("total", began)
 	r.judge(ctx, runErr)
@@ -240,10 +239,7 @@ func plans(s *spec.Spec, saved *SavedPlan) ([]study.Planned, error) {
 		if st, ok := studyOf(p.Spec).(study.Placer); ok && plan == nil {
 			var err error
 			if plan, err = st.Place(p.Spec); err != nil {
-				if l := spec.Labels(p.Labels); l != "" {
-					err = fmt.Errorf("point %s: %w", l, err)
-				}
-				return nil, err
+				return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 			}
 		}
 		out = append(out, study.Planned{Point: p, Plan: plan})
@@ -257,7 +253,7 @@ func (r *run) measure(ctx context.Context) (err error) {
 	defer func() {
 		began := time.Now()
 		err = r.ousted(ctx, err)
-		r.status("tear down", "", 0)
+		r.Progress("tear down", "", 0)
 		if err != nil && r.opt.KeepOnFailure != nil && r.tb != nil {
 			r.opt.KeepOnFailure(ctx, r.tb, err)
 		}
@@ -303,8 +299,10 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 }
 
 func fabricOf(s *spec.Spec, driver string) study.FabricKey {
-	k := study.FabricKey{Inventory: s.Inventory().SHA256, Kind: s.Emulation.Switch, Queue: s.Switch.Queue, Buffer: s.Switch.Buffer, ECN: s.Switch.ECN, Scale: spec.EmulationScale(s, driver)}
-	k.Trees = s.Kind().Trees
+	k := study.FabricKey{
+		Inventory: s.Inventory().SHA256, Kind: s.Emulation.Switch, Queue: s.Switch.Queue, Buffer: s.Switch.Buffer, ECN: s.Switch.ECN,
+		Scale: spec.EmulationScale(s, driver), Trees: s.Kind().Trees,
+	}
 	if b, ok := studyOf(s).(study.Builder); ok {
 		b.Build(&k, s, driver)
 	}
@@ -319,7 +317,7 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	if err := r.closeTestbed(ctx); err != nil {
 		return err
 	}
-	r.status("bring up", "", 0)
+	r.Progress("bring up", "", 0)
 	began := time.Now()
 	pcap := ""
 	if r.opt.Pcap {
@@ -404,7 +402,7 @@ func (r *run) point(ctx context.Context, p study.Planned) (_ *results.Point, err
 		return point, err
 	}
 	defer func() { point.Sabotaged = mend() }()
-	r.status("measure", spec.Labels(p.Labels), r.Left())
+	r.Progress("measure", spec.Labels(p.Labels), r.Left())
 	began := time.Now()
 	dep, err := r.tb.Deploy(ctx, r.opt.Slow.workers(setup, r.tb.Inventory()))
 	if err != nil {
@@ -812,7 +810,8 @@ func (r *run) judge(ctx context.Context, runErr error) {
 	}
 }
 
-func (r *run) status(stage, point string, left time.Duration) {
+// Progress implements study.Runner.
+func (r *run) Progress(stage, point string, left time.Duration) {
 	if r.opt.Progress != nil {
 		r.opt.Progress(Status{Stage: stage, Point: point, Done: r.done, Of: len(r.points) * r.opt.Repeats, Left: left})
 	}
@@ -843,6 +842,7 @@ func (r *run) Warn(text string) {
 	}
 }
 
+// Timing implements study.Runner.
 func (r *run) Timing(what string, began time.Time) {
 	r.rec.Timings[what] += time.Since(began).Seconds()
 }

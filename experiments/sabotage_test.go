@@ -35,6 +35,7 @@ var cells = []struct {
 	{"titan", "titan-testbed.toml", nil},
 }
 
+// loadCell is an experiment's small version, or the experiment, with assignments.
 func loadCell(t *testing.T, file string, sets []string) *spec.Spec {
 	t.Helper()
 	text, err := os.ReadFile(file)

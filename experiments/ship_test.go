@@ -79,7 +79,7 @@ func TestShip(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(file, ".toml"), func(t *testing.T) {
-			if on := small(t, file).On; on != "" && on != driver {
+			if on := loadCell(t, file, nil).On; on != "" && on != driver {
 				t.Skipf("it is for %s", on)
 			}
 			if need, ok := needs[file]; ok {
@@ -93,7 +93,7 @@ func TestShip(t *testing.T) {
 				}
 			}
 			for try := range tries {
-				rec := ship(t, small(t, file), driver, try > 0)
+				rec := ship(t, loadCell(t, file, nil), driver, try > 0)
 				if rec == nil {
 					return
 				}
@@ -125,21 +125,6 @@ func unshown(rec *results.Record) bool {
 		return c.Gate && c.Outcome != results.Pass && c.Outcome != results.Skipped && (c.Code != results.CodeNoEvent || c.Repeats == 0 ||
 			!slices.ContainsFunc(rec.Expect, func(e results.Expect) bool { return e.Name == c.Expect && e.Event && !e.Gate }))
 	})
-}
-
-// small is an experiment's small version, or the experiment.
-func small(t *testing.T, file string) *spec.Spec {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	quick, _ := spec.Quick(file, text)
-	spec, err := Load(file, quick...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return spec
 }
 
 // turn waits until an experiment may run: beside others, or alone when none of them runs,

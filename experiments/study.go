@@ -64,7 +64,7 @@ func (r *run) simulate(ctx context.Context) error {
 		jobs []byte
 	}
 	n := len(r.points) * r.opt.Repeats
-	r.status("simulate", "", 0)
+	r.Progress("simulate", "", 0)
 	return inOrder(ctx, n, func(ctx context.Context, put func(int, cell)) error {
 		finish := func(i int, c *study.Repetition) {
 			jobs := zipped(c.Rows, spec.Labels(r.points[i%len(r.points)].Labels), strconv.Itoa(i/len(r.points)))
@@ -95,7 +95,7 @@ func (r *run) simulate(ctx context.Context) error {
 		r.rec.Points = append(r.rec.Points, point)
 		r.done++
 		if r.done < n {
-			r.status("simulate", "", 0)
+			r.Progress("simulate", "", 0)
 		}
 		return r.addJobs(c.jobs)
 	})

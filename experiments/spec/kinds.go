@@ -44,6 +44,14 @@ var Named = Kind{Table: "job", Type: reflect.TypeFor[Jobs](), Looks: true}
 // Kinds are the kinds of study that experiments can be about, besides [[job]] tables.
 type Kinds []Kind
 
+// all are these kinds, and that of [[job]] tables.
+func (ks Kinds) all() (out []*Kind) {
+	for i := range ks {
+		out = append(out, &ks[i])
+	}
+	return append(out, &Named)
+}
+
 // tables are those that studies are decoded from.
 func (ks Kinds) tables() (out []tomlfile.Table) {
 	for i := range ks {
@@ -100,11 +108,7 @@ func (c *Checker) oneStudy() bool {
 		at tomlfile.Pos
 	}
 	var has []place
-	for i := range len(c.Spec.kinds) + 1 {
-		k := &Named
-		if i < len(c.Spec.kinds) {
-			k = &c.Spec.kinds[i]
-		}
+	for _, k := range c.Spec.kinds.all() {
 		if c.Has(k.Table) {
 			has = append(has, place{k, c.KeyPos(k.Table)})
 			continue

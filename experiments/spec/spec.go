@@ -244,19 +244,6 @@ func (ks Kinds) Load(path string, sets ...string) (*Spec, error) {
 	return ks.Parse(path, text, nil, sets...)
 }
 
-// LoadQuick is Load of an experiment's small version; see Quick.
-func (ks Kinds) LoadQuick(path string, sets ...string) (*Spec, error) {
-	text, err := bounded.ReadFile(path, bounded.Config)
-	if err != nil {
-		return nil, fmt.Errorf("read experiment: %w", err)
-	}
-	quick, err := Quick(path, text)
-	if err != nil {
-		return nil, err
-	}
-	return ks.Parse(path, text, nil, append(quick, sets...)...)
-}
-
 // Parse is Load for a text at hand. name is the path for messages, and its folder is
 // where a relative inventory path begins. An inventory that is given is used
 // instead of the one that the text names.

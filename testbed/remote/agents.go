@@ -92,7 +92,7 @@ const farthest = 1000 * 365.25 * 86400
 func (a *remoteAgent) line(text []byte, now time.Time) {
 	var ev agent.Event
 	if err := json.Unmarshal(text, &ev); err != nil || math.Abs(ev.T) > farthest {
-		a.fail(blame.OnHost(a.name, a.host, fmt.Errorf("not an event: %.80q", text)))
+		a.fail(a.named(fmt.Errorf("not an event: %.80q", text)))
 		return
 	}
 	select {
@@ -121,7 +121,7 @@ func (a *remoteAgent) line(text []byte, now time.Time) {
 		default: // nobody waits for it any more
 		}
 	case "error":
-		a.fail(blame.OnHost(a.name, a.host, fmt.Errorf("%.4096s", ev.Error)))
+		a.fail(a.named(fmt.Errorf("%.4096s", ev.Error)))
 	case "sample", "done":
 		a.mu.Lock()
 		if ev.Stats != nil {
@@ -225,7 +225,7 @@ func (a *remoteAgent) ask(ctx context.Context, cmd agent.Command) (agent.Event, 
 		case <-a.over:
 			return agent.Event{}, a.failure()
 		case <-ctx.Done():
-			return agent.Event{}, errors.Join(sent, blame.OnHost(a.name, a.host, fmt.Errorf("waiting for its answer to %s: %w", cmd.Cmd, context.Cause(ctx))))
+			return agent.Event{}, errors.Join(sent, a.named(fmt.Errorf("waiting for its answer to %s: %w", cmd.Cmd, context.Cause(ctx))))
 		}
 	}
 }
@@ -244,9 +244,9 @@ func (a *remoteAgent) await(ctx context.Context, what string, ch <-chan struct{}
 		if err := a.failure(); err != nil {
 			return err
 		}
-		return blame.OnHost(a.name, a.host, fmt.Errorf("ended before it was %s", what))
+		return a.named(fmt.Errorf("ended before it was %s", what))
 	case <-ctx.Done():
-		return blame.OnHost(a.name, a.host, fmt.Errorf("waiting until it is %s: %w", what, context.Cause(ctx)))
+		return a.named(fmt.Errorf("waiting until it is %s: %w", what, context.Cause(ctx)))
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
-	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -552,11 +551,11 @@ func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.told++; a.told > mostTold {
-		a.fail(blame.OnHost(a.name, a.host, fmt.Errorf("%d reports since it was asked last, more than anybody asks for", a.told)))
+		a.fail(a.named(fmt.Errorf("%d reports since it was asked last, more than anybody asks for", a.told)))
 		return
 	}
 	if a.reports++; float64(a.reports) > mostTold+mostReports*time.Since(d.began).Seconds() {
-		a.fail(blame.OnHost(a.name, a.host, fmt.Errorf("%d reports in %s, more than anybody asks for", a.reports, results.Elapsed(time.Since(d.began)))))
+		a.fail(a.named(fmt.Errorf("%d reports in %s, more than anybody asks for", a.reports, results.Elapsed(time.Since(d.began)))))
 		return
 	}
 	d.samples = append(d.samples, s...)
