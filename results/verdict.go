@@ -247,6 +247,7 @@ type held struct {
 	ok     bool
 	spread float64 // by how much one run may be off, as the prediction says; half an interval
 	alike  bool    // repeats are no independent draws of that
+	one    bool    // what is predicted is of each run, on this machine: repeats are neither, however they differ
 	late   Trouble // by how much frames were late, as a part of a round trip
 	caught float64 // by how much a rate may be more for what waited in times that are left out; see Phase.caughtUp
 	stood  string  // why a failure may be the testbed's; see Phase.Stood
@@ -497,11 +498,12 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 			c.Predicted += p.Value / float64(len(predicted))
 			c.spread = max(c.spread, p.Hi-p.Value, p.Value-p.Lo)
 		}
-		if c.alike = alike(observed, c.spread); !c.alike {
+		c.one = !slices.ContainsFunc(predicted, func(p Figure) bool { return !p.OfRun })
+		if c.alike = alike(observed, c.spread); !c.alike && !c.one {
 			c.spread /= math.Sqrt(float64(len(observed)))
 		}
 		c.Bottleneck = predicted[0].Bottleneck
-		ofRun = m.Counted && !slices.ContainsFunc(predicted, func(p Figure) bool { return !p.OfRun })
+		ofRun = c.one && m.Counted
 		if ofRun && len(observed) == len(predicted) { // each is held against its own: the interval is that of errors
 			errors := slices.Clone(observed)
 			for i, p := range predicted {
@@ -602,10 +604,15 @@ func (p Point) late() (worst Trouble) {
 }
 
 // allow leaves open what failed by no more than one run may be off by what the prediction says of
-// itself: where jobs keep the phase in which they happened to begin, only many runs have its mean.
+// itself: where jobs keep the phase in which they happened to begin, only many runs have its mean. Where a run was
+// followed as it began, that is known: what one may be off by is how late a machine is, which all its runs share.
 // So it does with rates that are off by no more than frames were late.
 func (c *held) allow() {
-	c.within(c.spread, "one run may be off by as much: jobs keep the phase in which they began", CodeVaries)
+	why := "one run may be off by as much: jobs keep the phase in which they began"
+	if c.one {
+		why = "a run may be off by as much on this machine: the setting has more than one state, and how late the machine is chooses between them"
+	}
+	c.within(c.spread, why, CodeVaries)
 	if c.alike && c.Code == CodeVaries {
 		c.Why, c.More = "one run may be off by as much, and these runs are too much alike to be so many draws: all are in the same of several states", 0
 	}

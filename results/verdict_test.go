@@ -530,35 +530,43 @@ func TestSpreadOfPredictions(t *testing.T) {
 	}
 }
 
-// Repeats that differ as a prediction says are as many draws of it, and decide more than one does. Those that are alike,
-// where one run may be in either of two states, are one: they fail only where no single run may be.
+// Repeats that differ as a prediction of a steady state says are as many draws of it, and decide more than one does.
+// Those that are alike, where one run may be in either of two states, are one: they fail only where no single run may be.
+// So are all where each run was followed: the machine chooses between states, and it is the same in all of them.
 func TestRepeatsInOneState(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		measured []float64
 		want     Outcome
+		followed Outcome
 	}{
-		{"one in the rarer state", []float64{.2}, Inconclusive},
-		{"all in it", []float64{.2, .21, .19}, Inconclusive},
-		{"ten in it", []float64{.2, .21, .19, .2, .2, .21, .19, .2, .2, .2}, Inconclusive},
-		{"some of each, fewer than predicted", []float64{.2, .21, 1, .19, .2, .2, .2, .19, .2}, Fail},
-		{"all outside of both", []float64{.02, .03, .02}, Fail},
-		{"all as predicted", []float64{.86, .87, .86}, Pass},
+		{"one in the rarer state", []float64{.2}, Inconclusive, Inconclusive},
+		{"all in it", []float64{.2, .21, .19}, Inconclusive, Inconclusive},
+		{"ten in it", []float64{.2, .21, .19, .2, .2, .21, .19, .2, .2, .2}, Inconclusive, Inconclusive},
+		{"some of each, fewer than predicted", []float64{.2, .21, 1, .19, .2, .2, .2, .19, .2}, Fail, Inconclusive},
+		{"all outside of both", []float64{.02, .03, .02}, Fail, Fail},
+		{"all as predicted", []float64{.86, .87, .86}, Pass, Pass},
 	} {
-		var points []Point
-		for i, m := range c.measured {
-			p := one(m, .005, .867, 20)
-			p.Repeat = i + 1
-			f := &p.Phases[0].Figures[1]
-			f.Lo, f.Hi = .12, 1
-			points = append(points, p)
-		}
-		checks, outcome, _ := Judge([]Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .04, Gate: true}}, points)
-		if outcome != c.want {
-			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
-		}
-		if alike := outcome == Inconclusive && len(c.measured) > 1; alike && (checks[0].More != 0 || checks[0].Code != CodeVaries || !strings.Contains(checks[0].Why, "alike")) {
-			t.Errorf("%s: %+v", c.name, checks[0])
+		for _, followed := range []bool{false, true} {
+			var points []Point
+			for i, m := range c.measured {
+				p := one(m, .005, .867, 20)
+				p.Repeat = i + 1
+				f := &p.Phases[0].Figures[1]
+				f.Lo, f.Hi, f.OfRun = .12, 1, followed
+				points = append(points, p)
+			}
+			want := c.want
+			if followed {
+				want = c.followed
+			}
+			checks, outcome, _ := Judge([]Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .04, Gate: true}}, points)
+			if outcome != want {
+				t.Errorf("%s, followed %t: %s, want %s: %+v", c.name, followed, outcome, want, checks)
+			}
+			if alike := c.want == Inconclusive && len(c.measured) > 1; alike && (checks[0].More != 0 || checks[0].Code != CodeVaries || !strings.Contains(checks[0].Why, "alike")) {
+				t.Errorf("%s, followed %t: %+v", c.name, followed, checks[0])
+			}
 		}
 	}
 }

@@ -18,7 +18,7 @@ type (
 
 // replayEvents are what following a whole run once may take, and all its repetitions beyond the fourth: long runs are
 // followed four times even so, as in the mean of a steady state there is nothing of what moves for minutes.
-const replayEvents = 48_000_000
+const replayEvents = 96_000_000
 
 // Replay predicts what jobs get in phases of one run, as Occupancy does of a steady state: jobs that join find
 // memory and queues as those before them have left them, a steady state need not have come about, and who

@@ -281,10 +281,17 @@ type LinkResult struct {
 // minRuns is how many runs a standard error is drawn from, at least.
 const minRuns = 4
 
-// manyRuns are as many as it takes to see, with a probability of .93, what one run in five comes to otherwise than
-// the others (1 - .8^12, and .97 of one in four): where windows fill a memory to within a few slots, some runs
+// manyRuns are as many as it takes to see, with a probability of .92, what one run in ten comes to otherwise than
+// the others (1 - .9^24, and .995 of one in five): where windows fill a memory to within a few slots, some runs
 // find a place for each beside the others for good, and others never do. The first minRuns may well come to the same.
-const manyRuns = 12
+const manyRuns = 24
+
+// rareRuns are made where runs differ by more than alike, shares by so much and rates by such a part: there is more
+// than one state then, and which of them is rare depends on how late a machine is, of which little is known.
+const (
+	rareRuns = 48
+	alike    = .05
+)
 
 // Run simulates n with random phases until its means are known well enough. It is
 // deterministic. ok is false where not even minRuns runs fit the limits, or where n
@@ -406,6 +413,19 @@ func (a *accumulator) worst() float64 {
 			e /= a.sum[k] / float64(a.runs)
 		}
 		w = max(w, e)
+	}
+	return w
+}
+
+// differ is the greatest difference between two runs.
+func (a *accumulator) differ() float64 {
+	w := 0.0
+	for k := range a.sum {
+		d := a.hi[k] - a.lo[k]
+		if a.relative[k] && a.sum[k] > 0 {
+			d /= a.sum[k] / float64(a.runs)
+		}
+		w = max(w, d)
 	}
 	return w
 }

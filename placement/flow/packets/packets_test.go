@@ -127,7 +127,8 @@ func TestRates(t *testing.T) {
 }
 
 // TestTurn: of a job with one packet under way, each waits until the queue of another has had its
-// whole turn, which is 4 frames here, and more where the other's frames are shorter.
+// whole turn, which is 4 frames here, and more where the other's frames are shorter. It waits itself for up to half
+// a round trip, as workers do, and would miss a turn now and then if frames were on their way for longer.
 func TestTurn(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -143,7 +144,7 @@ func TestTurn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			job := func(window int, bits float64) Job {
 				return Job{Window: window, Bits: bits, Nodes: []Node{
-					{Parent: 1, Up: 0, Down: None, Switch: None, Delay: 1e-4},
+					{Parent: 1, Up: 0, Down: None, Switch: None, Delay: 1e-5},
 					{Parent: None, Up: None, Down: None, Switch: None},
 				}}
 			}

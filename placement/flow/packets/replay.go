@@ -211,8 +211,9 @@ const startup = 2
 // schedule's times. Offsets are those that jobs have; what is not known is drawn in each run: when within
 // Times.Within a job begins, and where in a block its PSNs are sent. Limits.Events are those of each of the first
 // minRuns runs. There are manyRuns runs where so many events, over all runs, have room for them, and more until
-// means are known. It is deterministic. ok is false where a run takes more events, or some job cannot send. What
-// remains of a job without a result in a time is 0, and its shares are 1.
+// means are known; where runs differ there are rareRuns, for which there is room of twice as many. It is
+// deterministic. ok is false where a run takes more events, or some job cannot send. What remains of a job without a
+// result in a time is 0, and its shares are 1.
 func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 	if s.Validate(len(n.Jobs)) != nil || len(s.Counts) == 0 {
 		return nil, false
@@ -226,14 +227,20 @@ func Replay(n *Network, s Schedule, l Limits) (out []*Result, ok bool) {
 		return nil, false
 	}
 	all := accumulators(n, s)
-	worst := func() (w float64) {
-		for i := range all {
-			w = max(w, all[i].worst())
-		}
-		return w
-	}
 	used := 0
-	for runs := 0; runs == 0 || used+used/runs*minRuns <= l.Events && (runs < manyRuns || worst() > l.Error); runs += minRuns {
+	more := func(runs int) bool {
+		if runs == 0 {
+			return true
+		}
+		worst, differ := 0.0, 0.0
+		for i := range all {
+			worst, differ = max(worst, all[i].worst()), max(differ, all[i].differ())
+		}
+		next := used + used/runs*minRuns
+		return next <= l.Events && (runs < manyRuns || worst > l.Error) ||
+			next <= 2*l.Events && runs < rareRuns && differ > alike
+	}
+	for runs := 0; more(runs); runs += minRuns {
 		type done struct {
 			counts []accumulator
 			events int
