@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Audit follows counters from one reading to the next and says where they cannot be
@@ -500,7 +501,7 @@ func (x Crossing) Trouble() (results.Trouble, bool) {
 	return results.Trouble{
 		Where: "link " + x.Link,
 		What: fmt.Sprintf("%s sent %.0f frames, %s received %.0f: %.0f (%s) differ, %.0f may; %s",
-			x.Sender, x.Sent.Frames, x.Receiver, x.Received.Frames, math.Abs(gone), results.Percent(math.Abs(gone)/max(x.Sent.Frames, x.Received.Frames, 1)), limit, verdict),
+			x.Sender, x.Sent.Frames, x.Receiver, x.Received.Frames, math.Abs(gone), human.Percent(math.Abs(gone)/max(x.Sent.Frames, x.Received.Frames, 1)), limit, verdict),
 		Value: math.Abs(gone), Limit: limit, Of: max(x.Sent.Frames, x.Received.Frames), Code: results.CodeLost,
 	}, true
 }
@@ -526,7 +527,7 @@ func (x Crossing) headers(limit, size float64) (results.Trouble, bool) {
 	return results.Trouble{
 		Where: "link " + x.Link,
 		What: fmt.Sprintf("%s sent %.0f frames of %.0f bytes, %s received %.0f of %.0f, as super-frames at one end: %s of the bytes cannot be headers, %.0f frames may; the cable loses them, or one of the two does not count them",
-			x.Sender, x.Sent.Frames, x.Sent.Bytes, x.Receiver, x.Received.Frames, x.Received.Bytes, results.Percent(off/max(x.Sent.Bytes, x.Received.Bytes, 1)), limit),
+			x.Sender, x.Sent.Frames, x.Sent.Bytes, x.Receiver, x.Received.Frames, x.Received.Bytes, human.Percent(off/max(x.Sent.Bytes, x.Received.Bytes, 1)), limit),
 		Value: off / size, Limit: limit, Of: max(x.Sent.Frames, x.Received.Frames), Code: results.CodeLost,
 	}, true
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Clock relates another machine's clock to the run's, in seconds.
@@ -31,7 +31,7 @@ func Future(t, now float64) (ahead float64, why string) {
 	if ahead = t - now; ahead <= farAhead+drift*now {
 		return ahead, ""
 	}
-	return ahead, "reports from the future: its clock is " + results.Quantity(ahead, "s") + " ahead of what it was when it began"
+	return ahead, "reports from the future: its clock is " + human.Quantity(ahead, "s") + " ahead of what it was when it began"
 }
 
 // MeasureClock asks another machine for the time up to k times and keeps the answer

@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/placement/netpack"
 	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Placed is a batch of jobs placed by a policy, and why.
@@ -153,7 +154,7 @@ func spreadReason(e titan.Explanation, job string, inv *inventory.Inventory) stu
 		}
 		r.Spread.Congested = c
 		r.Text += fmt.Sprintf("; more than passes: in phase %d %s sends %s %s, of which %s pass in %s", c.Phase, c.From, c.To,
-			results.Quantity(c.Bits, "bit"), results.Quantity(c.Passing, "bit"), results.Quantity(c.Seconds, "s"))
+			human.Quantity(c.Bits, "bit"), human.Quantity(c.Passing, "bit"), human.Quantity(c.Seconds, "s"))
 	}
 	return r
 }

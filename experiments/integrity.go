@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -155,7 +156,7 @@ func (in *inspection) whole() results.Finding {
 		checked += sum.SumsChecked
 	}
 	if checked > 0 {
-		what += fmt.Sprintf("; %s values were compared with what was sent", results.Quantity(float64(checked), "1"))
+		what += fmt.Sprintf("; %s values were compared with what was sent", human.Quantity(float64(checked), "1"))
 	}
 	what += "; all who count traffic tell the same of it"
 	if in.hopsAll > 0 {
@@ -293,7 +294,7 @@ func (in *inspection) stopped() []results.Finding {
 					found.What = fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, %s: %s, and meanwhile all else went on", j.Name, s.Where, s.Start, s.End, phase, s.What)
 				case p.Sum > max(study.StillLeast, study.StillPart*(end-start)) && found.Outcome == "":
 					found.Outcome = results.Inconclusive
-					found.What = fmt.Sprintf("job %s stood still: %s did so %d times, for %s in all, %s, the longest: %s, and meanwhile all else went on", j.Name, p.Where, p.N, results.Quantity(p.Sum, "s"), phase, s.What)
+					found.What = fmt.Sprintf("job %s stood still: %s did so %d times, for %s in all, %s, the longest: %s, and meanwhile all else went on", j.Name, p.Where, p.N, human.Quantity(p.Sum, "s"), phase, s.What)
 				}
 			}
 			if found.Outcome != "" {
@@ -682,7 +683,7 @@ func (in *inspection) claims() []results.Finding {
 					continue
 				}
 				out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
-					What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, results.Quantity(says.Value, "1"), j.Name, seen.by, results.Quantity(got.Value, "1"))})
+					What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, human.Quantity(says.Value, "1"), j.Name, seen.by, human.Quantity(got.Value, "1"))})
 			}
 		}
 	}

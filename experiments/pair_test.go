@@ -10,6 +10,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // pairInventory is two servers, and one for a parameter server, on a switch.
@@ -131,7 +132,7 @@ duration = "2s"
 				t.Helper()
 				if math.Abs(got/want-1) > 0.02 {
 					t.Errorf("%s of %s over %s: %s says %s, by hand %s", tt.collective, size.name, size.delay, who,
-						results.Quantity(got, "bit/s"), results.Quantity(want, "bit/s"))
+						human.Quantity(got, "bit/s"), human.Quantity(want, "bit/s"))
 				}
 			}
 			plan, err := NewPlan(s, "test")
@@ -144,7 +145,7 @@ duration = "2s"
 			near("the prediction beside it", figureOf(t, rec, "goodput", "A", results.Predicted))
 			// To Algorithm 1 the job sends all the time.
 			if alone, fill := 8/tt.perByte, plan.Points[0].Phases[0].Predictions[1].Jobs[0].Goodput; math.Abs(fill/alone-1) > 0.02 {
-				t.Errorf("%s: waterfill says %s, by hand %s", tt.collective, results.Quantity(fill, "bit/s"), results.Quantity(alone, "bit/s"))
+				t.Errorf("%s: waterfill says %s, by hand %s", tt.collective, human.Quantity(fill, "bit/s"), human.Quantity(alone, "bit/s"))
 			}
 		}
 		// In a trace VGG-16 computes and exchanges in turn. The policy puts the PS on the third

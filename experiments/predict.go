@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -354,7 +355,7 @@ func (r *run) tipped(setup testbed.Setup, base Baseline, t timeline, span int, p
 		return "", err
 	}
 	return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
-		results.Quantity(s.Lag.Hitch, "s")), nil
+		human.Quantity(s.Lag.Hitch, "s")), nil
 }
 
 // short says that some goodput or share among figures is not as predicted, and that it is more than that, or less than
@@ -400,14 +401,14 @@ func early(warmup float64, p *placement.Prediction) string {
 	for _, j := range p.Jobs {
 		if p.Replayed && warmup < j.Trip {
 			return fmt.Sprintf("the warm-up is %s, and a round trip of job %s takes %s: it may have no result yet when the phase begins; a longer measure.warmup would do",
-				results.Quantity(warmup, "s"), j.Name, results.Quantity(j.Trip, "s"))
+				human.Quantity(warmup, "s"), j.Name, human.Quantity(j.Trip, "s"))
 		}
 	}
 	if warmup >= p.Settled/2 {
 		return ""
 	}
 	return fmt.Sprintf("queues take some %s until they are as long as they stay, and the warm-up is %s: what is predicted is what comes then; a longer measure.warmup would do",
-		results.Quantity(p.Settled, "s"), results.Quantity(warmup, "s"))
+		human.Quantity(p.Settled, "s"), human.Quantity(warmup, "s"))
 }
 
 // fewTrips is how many round trips a phase lasts at least for its figures to be those of a steady state: a window
@@ -426,7 +427,7 @@ func brief(length float64, p *placement.Prediction) string {
 		}
 		if length < fewTrips*trip {
 			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration would do",
-				results.Quantity(length, "s"), j.Name, results.Quantity(trip, "s"))
+				human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"))
 		}
 	}
 	return ""
@@ -443,7 +444,7 @@ func coarse(length, interval float64, p *placement.Prediction) string {
 		return ""
 	}
 	return fmt.Sprintf("the phase is %s and is read every %s: what happened at its ends is not counted; a longer measure.duration, or a shorter measure.interval, would do",
-		results.Quantity(length, "s"), results.Quantity(interval, "s"))
+		human.Quantity(length, "s"), human.Quantity(interval, "s"))
 }
 
 // fewLosses is how many packets a job has to send again in a phase for its figures to be those of many losses:
@@ -521,7 +522,7 @@ func buffer(sw *inventory.Switch) int64 {
 // overflow says of a queue that it has no room for what is predicted.
 func overflow(o placement.Overflow) string {
 	return fmt.Sprintf("the windows of %s need %s of queue at %s, whose buffer has %s: packets are lost and sent again, of which no prediction knows; a smaller window, switch.buffer or more aggregators would do",
-		strings.Join(o.Jobs, ", "), results.Quantity(o.Needs, "B"), o.Link, results.Quantity(o.Buffer, "B"))
+		strings.Join(o.Jobs, ", "), human.Quantity(o.Needs, "B"), o.Link, human.Quantity(o.Buffer, "B"))
 }
 
 // overflows says whether what is predicted of any phase overflows a buffer.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -138,7 +139,7 @@ func leaveOut(ph *results.Phase, stalls []study.Standstill, base Baseline, inter
 		at = o.End
 	}
 	if len(w.Out) > 0 && lost > (1-study.Enough/stretch)*long {
-		ph.Spoilt = fmt.Sprintf("the testbed stood still, %d times, so that %s of %s are lost, first %s", len(w.Out), results.Quantity(lost, "s"), results.Quantity(long, "s"), ph.LeftOut[0].Why)
+		ph.Spoilt = fmt.Sprintf("the testbed stood still, %d times, so that %s of %s are lost, first %s", len(w.Out), human.Quantity(lost, "s"), human.Quantity(long, "s"), ph.LeftOut[0].Why)
 	}
 	return w
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // chart is one plot of observed figures against predictions. With Rows it is a dot
@@ -117,15 +119,15 @@ func tickText(v, step float64) string {
 	if v == 0 {
 		return "0"
 	}
-	return grouped2(strconv.FormatFloat(v, 'f', d, 64))
+	return human.Grouped(strconv.FormatFloat(v, 'f', d, 64))
 }
 
 // axisUnit is the unit that an axis up to hi is labelled in, and its divisor.
 func axisUnit(hi float64, unit string) (div float64, name string) {
-	if plain(unit) {
+	if human.Plain(unit) {
 		return 1, ""
 	}
-	div, prefix := prefixOf(hi, unit)
+	div, prefix := human.Prefix(hi, unit)
 	return div, prefix + unit
 }
 
@@ -334,7 +336,7 @@ func (c *chart) curves() string {
 	}
 	for _, x := range xt {
 		s.line("axis", px(x), bottom, px(x), bottom+4)
-		s.text("muted small", "middle", px(x), bottom+17, short(x/div))
+		s.text("muted small", "middle", px(x), bottom+17, human.Typed(x/div))
 	}
 	if logX {
 		label += " (logarithmic)"
@@ -388,7 +390,7 @@ func (c *chart) curves() string {
 				s.leaf("", "path", "class", "band "+cl, "d", pathOf(up)+"Z")
 			}
 			if se.Mean != nil {
-				s.leaf(se.Name+", mean "+Quantity(*se.Mean, c.Unit), "path", "class", "other "+cl,
+				s.leaf(se.Name+", mean "+human.Quantity(*se.Mean, c.Unit), "path", "class", "other "+cl,
 					"d", pathOf([]float64{left, py(*se.Mean), right, py(*se.Mean)}))
 			}
 			s.leaf(se.Name, "path", "class", "rate "+cl, "d", pathOf(join))
@@ -420,7 +422,7 @@ func (c *chart) curves() string {
 // tight says whether labels at these values would touch.
 func tight(xs []float64, px func(float64) float64) bool {
 	for i := 1; i < len(xs); i++ {
-		if px(xs[i])-px(xs[i-1]) < (textWidth(short(xs[i]), 11)+textWidth(short(xs[i-1]), 11))/2+5 {
+		if px(xs[i])-px(xs[i-1]) < (textWidth(human.Typed(xs[i]), 11)+textWidth(human.Typed(xs[i-1]), 11))/2+5 {
 			return true
 		}
 	}
@@ -517,7 +519,7 @@ func (c *chart) dotPlot() string {
 				if q.Hi > q.Lo {
 					s.leaf("", "rect", "class", "band "+cl, "x", num(px(q.Lo)), "y", num(y-7), "width", num(px(q.Hi)-px(q.Lo)), "height", "14")
 				}
-				s.leaf(se.Name+", "+p.Name+": "+Quantity(q.Y, c.Unit), "path", "class", c.curveClass(p, se.Colour),
+				s.leaf(se.Name+", "+p.Name+": "+human.Quantity(q.Y, c.Unit), "path", "class", c.curveClass(p, se.Colour),
 					"d", pathOf([]float64{px(q.Y), y - 8, px(q.Y), y + 8}), "style", dashFor(p.Gate))
 			}
 		}
@@ -659,7 +661,7 @@ func (c *scatter) SVG() string {
 		if p.Outcome == Fail {
 			class += " strong"
 		}
-		s.text(class, "end", w-10, y, SignedError(off(p), c.Relative, c.Unit))
+		s.text(class, "end", w-10, y, human.SignedError(off(p), c.Relative, c.Unit))
 	}
 	s.close("svg")
 	return s.b.String()
@@ -730,7 +732,7 @@ func (c *timeline) SVG() string {
 	flush()
 	for _, p := range c.Phases {
 		if p.Known {
-			s.leaf(fmt.Sprintf("predicted %s, %s to %s", Quantity(p.Predicted, "bit/s"), Quantity(p.Start, "s"), Quantity(p.End, "s")),
+			s.leaf(fmt.Sprintf("predicted %s, %s to %s", human.Quantity(p.Predicted, "bit/s"), human.Quantity(p.Start, "s"), human.Quantity(p.End, "s")),
 				"path", "class", "step", "d", pathOf([]float64{px(p.Start), py(min(p.Predicted, c.Top)), px(p.End), py(min(p.Predicted, c.Top))}))
 		}
 	}
@@ -774,9 +776,9 @@ func (c *timeline) desc() string {
 		if n > 0 {
 			mean /= float64(n)
 		}
-		fmt.Fprintf(&b, "Phase %d: about %s", i+1, Quantity(mean, "bit/s"))
+		fmt.Fprintf(&b, "Phase %d: about %s", i+1, human.Quantity(mean, "bit/s"))
 		if p.Known {
-			fmt.Fprintf(&b, ", predicted %s", Quantity(p.Predicted, "bit/s"))
+			fmt.Fprintf(&b, ", predicted %s", human.Quantity(p.Predicted, "bit/s"))
 		}
 		b.WriteString(". ")
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/metric"
 )
 
@@ -116,13 +117,13 @@ func (v *comparing) sorted(name string) []string {
 // noun counts the values of the key: "9 policies".
 func (v *comparing) noun() string {
 	n := len(v.order)
-	if lastKey(v.Key) == "policy" {
+	if human.LastKey(v.Key) == "policy" {
 		if n == 1 {
 			return "1 policy"
 		}
 		return strconv.Itoa(n) + " policies"
 	}
-	return plural(n, "value") + " of " + v.Key
+	return human.Plural(n, "value") + " of " + v.Key
 }
 
 // tally is the comparison in words: "9 policies in 5 groups, 10 repeats".
@@ -131,7 +132,7 @@ func (v *comparing) tally() string {
 	if n := len(v.groups); n > 1 {
 		s += fmt.Sprintf(" in %d groups", n)
 	}
-	return s + ", " + plural(v.repeats(), "repeat")
+	return s + ", " + human.Plural(v.repeats(), "repeat")
 }
 
 func (v *comparing) repeats() int {
@@ -143,7 +144,7 @@ func (v *comparing) repeats() int {
 }
 
 // place names a group by the last part of its keys: "oversubscription=4".
-func (g Group) place() string { return shortLabel(strings.Join(g.Labels, " ")) }
+func (g Group) place() string { return human.ShortLabel(strings.Join(g.Labels, " ")) }
 
 // label is the group's value of a key; empty if it has none.
 func (g Group) label(key string) string {
@@ -160,7 +161,7 @@ func (c Compared) meanSD(unit string) string {
 	if c.N == 0 {
 		return "–"
 	}
-	return QuantityCI(c.Mean, c.Mean-c.SD, c.Mean+c.SD, unit)
+	return human.QuantityCI(c.Mean, c.Mean-c.SD, c.Mean+c.SD, unit)
 }
 
 // plain writes the ratio to the reference.
@@ -179,7 +180,7 @@ func (c Compared) plain() string {
 func (c Compared) ratio() string {
 	switch {
 	case c.Hi > 2*c.Ratio:
-		return c.plain() + " (" + fixed(c.Lo, 2) + "–" + fixed(c.Hi, 2) + ")"
+		return c.plain() + " (" + human.Fixed(c.Lo, 2) + "–" + human.Fixed(c.Hi, 2) + ")"
 	case c.Hi > c.Lo:
 		return c.plain() + " ± " + strconv.FormatFloat(max(c.Hi-c.Ratio, c.Ratio-c.Lo), 'f', c.digits(), 64)
 	}
@@ -198,7 +199,7 @@ func (c Compared) interval() string {
 // compare.
 func (c Compared) digits() int {
 	if h := c.Hi - c.Lo; h > 0 {
-		return max(digitsFor(h, 4), 2)
+		return max(human.Digits(h, 4), 2)
 	}
 	return 3
 }
@@ -208,44 +209,17 @@ func (c Compared) change(reference string) string {
 	if c.Value == reference || !finite(c.Ratio) {
 		return "–"
 	}
-	return changeWords(c.Change(), c.Change(), percentDigits)
+	return human.Change(c.Change(), c.Change(), human.PercentDigits)
 }
-
-// changeWords writes a range of changes: "9.1 to 31 % less", "3 % less to 4 % more".
-func changeWords(lo, hi float64, digits func(float64) string) string {
-	side := func(f float64) string {
-		if f < 0 {
-			return "less"
-		}
-		return "more"
-	}
-	a, b := digits(math.Abs(lo)), digits(math.Abs(hi))
-	switch {
-	case lo < 0 && hi > 0:
-		return a + " % less to " + b + " % more"
-	case lo == 0 && hi == 0:
-		return "the same"
-	case lo == 0, hi == 0:
-		return "up to " + cmp.Or(strings.TrimPrefix(b, "0"), a) + " % " + side(lo+hi)
-	case a == b:
-		return a + " % " + side(lo)
-	case lo < 0: // the smaller change first
-		return b + " to " + a + " % less"
-	}
-	return a + " to " + b + " % more"
-}
-
-// percentTyped writes a fraction in percent as somebody typed it.
-func percentTyped(f float64) string { return short(f * 100) }
 
 // words is what was found: "9.1 to 31 % less, mean 20 %".
 func (c Change) words() string {
 	if c.Of == 0 {
 		return "nothing to compare"
 	}
-	s := changeWords(c.Min, c.Max, percentDigits)
+	s := human.Change(c.Min, c.Max, human.PercentDigits)
 	if c.Of > 1 && c.Min != c.Max {
-		s += ", mean " + changeWords(c.Mean, c.Mean, percentDigits)
+		s += ", mean " + human.Change(c.Mean, c.Mean, human.PercentDigits)
 	}
 	return s
 }
@@ -291,9 +265,9 @@ func (v *comparing) tiles() []tile {
 		}
 		note := v.against()
 		if c.Of > 1 {
-			note += ", mean; " + changeWords(c.Min, c.Max, percentDigits)
+			note += ", mean; " + human.Change(c.Min, c.Max, human.PercentDigits)
 		}
-		out = append(out, tile{upperFirst(measureName(m)), changeWords(c.Mean, c.Mean, percentDigits), note, "", m + "_change", exact(c.Mean)})
+		out = append(out, tile{human.UpperFirst(human.Measure(m)), human.Change(c.Mean, c.Mean, human.PercentDigits), note, "", m + "_change", exact(c.Mean)})
 	}
 	return out
 }
@@ -332,7 +306,7 @@ func (v *comparing) published(metric string) []string {
 			s += " against " + p.Against
 		}
 		if p.At != "" {
-			s += " at " + shortLabel(p.At)
+			s += " at " + human.ShortLabel(p.At)
 		}
 		s += ": " + p.words()
 		out = append(out, s+"; here "+here.words()+p.beside(here, all))
@@ -342,7 +316,7 @@ func (v *comparing) published(metric string) []string {
 
 // words is what is published: "13 to 45 % less (section 6.2)".
 func (p Published) words() string {
-	s := changeWords(min(p.Lo, p.Hi), max(p.Lo, p.Hi), percentTyped)
+	s := human.Change(min(p.Lo, p.Hi), max(p.Lo, p.Hi), human.PercentTyped)
 	if p.Text != "" {
 		s += " (" + p.Text + ")"
 	}
@@ -368,9 +342,9 @@ func (p Published) beside(here Change, all []float64) string {
 		}
 		switch d := mean - lo; {
 		case d > rounded:
-			return ": " + of + percentDigits(d) + " points beyond the paper's"
+			return ": " + of + human.PercentDigits(d) + " points beyond the paper's"
 		case d < -rounded:
-			return ": " + of + percentDigits(-d) + " points short of the paper's"
+			return ": " + of + human.PercentDigits(-d) + " points short of the paper's"
 		}
 		return ": " + of + "the paper's"
 	}
@@ -423,7 +397,7 @@ func (v *comparing) leftOut() []string {
 					continue // nothing, or no more than what the reference lacks
 				}
 				seen[where] = true
-				out = append(out, fmt.Sprintf("%s: %d of %s left out of the comparison: %s", where, x.Left, plural(g.Repeats, "repeat"), x.Why))
+				out = append(out, fmt.Sprintf("%s: %d of %s left out of the comparison: %s", where, x.Left, human.Plural(g.Repeats, "repeat"), x.Why))
 			}
 		}
 	}
@@ -447,7 +421,7 @@ func (t *texter) comparison() {
 	for _, metric := range v.metrics {
 		t.b.WriteString("\n")
 		unit := v.unit(metric)
-		t.wrapped("", "  ", fmt.Sprintf("%s normalised to %s, %s; %s", measureName(metric), v.Reference, better(metric, unit), v.uncertainty()))
+		t.wrapped("", "  ", fmt.Sprintf("%s normalised to %s, %s; %s", human.Measure(metric), v.Reference, better(metric, unit), v.uncertainty()))
 		if len(v.groups) == 1 {
 			t.contrast(v, metric)
 		} else {
@@ -470,7 +444,7 @@ func (t *texter) contrast(v *comparing, metric string) {
 	if g.Repeats < 2 {
 		spread = "value"
 	}
-	rows := [][]string{{lastKey(v.Key), spread, "normalised", "95 % interval", v.Reference + " has"}}
+	rows := [][]string{{human.LastKey(v.Key), spread, "normalised", "95 % interval", v.Reference + " has"}}
 	for _, value := range v.sorted(metric) {
 		x, _ := c.of(value)
 		rows = append(rows, []string{value, x.meanSD(c.Unit), x.plain(), x.interval(), x.change(v.Reference)})
@@ -488,7 +462,7 @@ func (t *texter) contrast(v *comparing, metric string) {
 func (t *texter) contrasts(v *comparing, metric string) {
 	var rows [][]string
 	for _, k := range v.keys {
-		row := []string{lastKey(k)}
+		row := []string{human.LastKey(k)}
 		for _, g := range v.groups {
 			row = append(row, g.label(k))
 		}
@@ -524,7 +498,7 @@ func (t *texter) grid(rows [][]string) {
 	width := func(col int) int {
 		w := 0
 		for _, r := range rows {
-			w = max(w, len([]rune(printable(r[col]))))
+			w = max(w, len([]rune(human.Printable(r[col]))))
 		}
 		return w
 	}
@@ -539,9 +513,9 @@ func (t *texter) grid(rows [][]string) {
 			t.b.WriteString("\n")
 		}
 		for _, r := range rows {
-			line := fmt.Sprintf("  %-*s", width(0), printable(r[0]))
+			line := fmt.Sprintf("  %-*s", width(0), human.Printable(r[0]))
 			for col := from; col < to; col++ {
-				line += fmt.Sprintf("  %*s", width(col), printable(r[col]))
+				line += fmt.Sprintf("  %*s", width(col), human.Printable(r[col]))
 			}
 			t.b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
@@ -590,7 +564,7 @@ func (rec *Record) compareView() *compareView {
 		return nil
 	}
 	out := &compareView{
-		Title: upperFirst(v.noun()) + " compared", Left: v.leftOut(), Key: lastKey(v.Key),
+		Title: human.UpperFirst(v.noun()) + " compared", Left: v.leftOut(), Key: human.LastKey(v.Key),
 		Spread: "mean ± SD", Change: v.Reference + " has",
 	}
 	one := v.repeats() < 2
@@ -599,7 +573,7 @@ func (rec *Record) compareView() *compareView {
 		out.Spread = "value"
 	}
 	for _, k := range v.keys {
-		out.Keys = append(out.Keys, lastKey(k))
+		out.Keys = append(out.Keys, human.LastKey(k))
 	}
 	note := fmt.Sprintf("Every bar is a figure over that of %s in the same repeat, that is with the same jobs: ", v.Reference)
 	if one {
@@ -616,7 +590,7 @@ func (rec *Record) compareView() *compareView {
 	}
 	for i, metric := range v.metrics {
 		unit := v.unit(metric)
-		p := comparePlot{Title: upperFirst(measureName(metric)), Wide: len(v.groups) > 1, Paper: v.published(metric)}
+		p := comparePlot{Title: human.UpperFirst(human.Measure(metric)), Wide: len(v.groups) > 1, Paper: v.published(metric)}
 		p.Found = v.found(metric)
 		for k, s := range v.bars(metric) {
 			s.ID = fmt.Sprintf("compare-%d-%d", i, k)
@@ -673,7 +647,7 @@ func (c Contrast) paper() *bar {
 // bars are the drawings of a metric, all on one scale.
 func (v *comparing) bars(metric string) []*bars {
 	unit := v.unit(metric)
-	name := measureName(metric)
+	name := human.Measure(metric)
 	note := better(metric, unit)
 	if v.repeats() > 1 {
 		note += "; whiskers: 95 % interval of " + strconv.Itoa(v.repeats()) + " paired repeats"
@@ -692,7 +666,7 @@ func (v *comparing) bars(metric string) []*bars {
 	for i := range parts {
 		groups := v.groups[i*len(v.groups)/parts : (i+1)*len(v.groups)/parts]
 		b := &bars{
-			Title: upperFirst(name) + ", normalised to " + v.Reference, Note: note,
+			Title: human.UpperFirst(name) + ", normalised to " + v.Reference, Note: note,
 			Names: v.order, Reference: slices.Index(v.order, v.Reference), XLabel: strings.Join(v.keys, ", "),
 		}
 		if parts > 1 {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // curves draws what changed within the points: one drawing for each metric, or several
@@ -38,8 +40,8 @@ func (rec *Record) curves(observed string) []plot {
 			if all == nil {
 				order = append(order, k)
 				all = &chart{
-					Measure: measureName(k.metric), Unit: first.Unit, XLabel: k.over,
-					Title:    upperFirst(measureName(k.metric)) + " over " + wordsOf(k.over),
+					Measure: human.Measure(k.metric), Unit: first.Unit, XLabel: k.over,
+					Title:    human.UpperFirst(human.Measure(k.metric)) + " over " + wordsOf(k.over),
 					Observed: observed, Lines: true,
 				}
 				if others != "" {
@@ -83,9 +85,9 @@ func (rec *Record) curves(observed string) []plot {
 					s.Colour = j
 				}
 				if p := s.Points; len(p) > 0 {
-					c.Desc += fmt.Sprintf("%s: from %s to %s", s.Name, Quantity(p[0].Y, c.Unit), Quantity(p[len(p)-1].Y, c.Unit))
+					c.Desc += fmt.Sprintf("%s: from %s to %s", s.Name, human.Quantity(p[0].Y, c.Unit), human.Quantity(p[len(p)-1].Y, c.Unit))
 					if s.Mean != nil {
-						c.Desc += ", mean " + Quantity(*s.Mean, c.Unit)
+						c.Desc += ", mean " + human.Quantity(*s.Mean, c.Unit)
 					}
 					c.Desc += ". "
 				}
@@ -115,7 +117,7 @@ func (c *cell) split(key string) (value, others string) {
 		if k, v, _ := strings.Cut(l, "="); k == key {
 			value = v
 		} else {
-			rest = append(rest, shortLabel(l))
+			rest = append(rest, human.ShortLabel(l))
 		}
 	}
 	return value, strings.Join(rest, " ")
@@ -163,7 +165,7 @@ func (c *cell) values() string {
 	if _, v, ok := strings.Cut(c.labels, "="); ok && len(c.label) == 1 {
 		return v
 	}
-	return shortLabel(c.labels)
+	return human.ShortLabel(c.labels)
 }
 
 // wordsOf is what a quantity is called without its unit.
@@ -177,7 +179,7 @@ func curveRows(c *chart, s chartSeries) (rows []plotRow) {
 	step := max(1, (len(s.Points)-1+9)/10)
 	for i := 0; i < len(s.Points); i += step {
 		p := s.Points[i]
-		rows = append(rows, plotRow{Where: wordsOf(c.XLabel) + " " + strconv.FormatFloat(p.X, 'g', 6, 64), Of: s.Name, Observed: Quantity(p.Y, c.Unit), Key: exact(p.Y)})
+		rows = append(rows, plotRow{Where: wordsOf(c.XLabel) + " " + strconv.FormatFloat(p.X, 'g', 6, 64), Of: s.Name, Observed: human.Quantity(p.Y, c.Unit), Key: exact(p.Y)})
 	}
 	return rows
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 //go:embed report.html.tmpl
@@ -133,12 +135,12 @@ type Beside struct {
 // WriteReport is WriteHTML with what is known beside the run's record.
 func WriteReport(w io.Writer, rec *Record, samples []Sample, beside Beside) error {
 	p := page{
-		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: upperFirst(rec.word()), Glyph: glyph(cmp.Or(rec.Outcome, ErrorOutcome)),
+		Rec: rec, CSS: template.CSS(paletteCSS + svgCSS), Word: human.UpperFirst(rec.word()), Glyph: glyph(cmp.Or(rec.Outcome, ErrorOutcome)),
 		Tally: rec.tally(), About: rec.about(), Summary: rec.summary(), Compare: rec.compareView(), Reproduced: rec.reproducedView(), Plots: rec.plots(), Placements: rec.placementViews(), Model: rec.linkPredictor(),
 		Hosts: rec.Hosts, Troubles: rec.troubles(), Rerun: rec.rerun(),
 		Observed: string(cmp.Or(rec.Kind, Measured)),
 	}
-	p.ObservedTitle = upperFirst(p.Observed)
+	p.ObservedTitle = human.UpperFirst(p.Observed)
 	p.PlotsTitle = p.ObservedTitle + " figures"
 	if slices.ContainsFunc(p.Plots, func(p plot) bool { return len(p.Table) > 0 && len(p.Table[0].Predictors) > 0 }) {
 		p.PlotsTitle = p.ObservedTitle + " against predicted"
@@ -162,16 +164,16 @@ func WriteReport(w io.Writer, rec *Record, samples []Sample, beside Beside) erro
 	// What needs attention first; otherwise the order of the experiment.
 	slices.SortStableFunc(p.Checks, func(a, b checkRow) int { return cmp.Compare(a.Rank, b.Rank) })
 	for _, m := range rec.ungated() {
-		p.Models = append(p.Models, modelRow{modelName(m.Predictor), measureName(m.Metric), m.size(m.Mean), m.size(m.Max), m.Worst, grouped(strconv.Itoa(m.N))})
+		p.Models = append(p.Models, modelRow{modelName(m.Predictor), human.Measure(m.Metric), m.size(m.Mean), m.size(m.Max), m.Worst, human.Grouped(strconv.Itoa(m.N))})
 	}
 	for _, f := range rec.Fidelity {
-		p.FidelityRows = append(p.FidelityRows, fidelityRow{f.Of, Percent(f.Value), Percent(f.Lo) + " to " + Percent(f.Hi), grouped(strconv.Itoa(f.N)), exact(f.Value), exact(f.Lo), exact(f.Hi)})
+		p.FidelityRows = append(p.FidelityRows, fidelityRow{f.Of, human.Percent(f.Value), human.Percent(f.Lo) + " to " + human.Percent(f.Hi), human.Grouped(strconv.Itoa(f.N)), exact(f.Value), exact(f.Lo), exact(f.Hi)})
 	}
 	p.Jobs = rec.jobRows()
 	p.Operations = slices.ContainsFunc(p.Jobs, func(j jobRow) bool { return j.Ops > 0 })
 	p.Facts = rec.facts()
 	for _, c := range rec.Calibration {
-		p.Calib = append(p.Calib, fact{strings.TrimSpace(c.What + " " + c.Of), QuantityCI(c.Value, c.Lo, c.Hi, c.Unit) + ", " + plural(c.N, "reading")})
+		p.Calib = append(p.Calib, fact{strings.TrimSpace(c.What + " " + c.Of), human.QuantityCI(c.Value, c.Lo, c.Hi, c.Unit) + ", " + human.Plural(c.N, "reading")})
 	}
 	var b bytes.Buffer
 	if err := report.Execute(&b, p); err != nil {
@@ -199,7 +201,7 @@ func (rec *Record) checkRow(c Check) checkRow {
 	if c.Repeats == 0 {
 		r.Measured = "–"
 		if c.Predicted != 0 {
-			r.Predicted, r.PredictedKey = Quantity(c.Predicted, c.Unit), key(c.Predicted)
+			r.Predicted, r.PredictedKey = human.Quantity(c.Predicted, c.Unit), key(c.Predicted)
 		}
 		return r
 	}
@@ -212,9 +214,9 @@ func (rec *Record) checkRow(c Check) checkRow {
 		return r
 	}
 	r.Predicted, r.PredictedKey = c.predicted(), key(c.Predicted)
-	r.Error, r.ErrorKey = SignedError(c.Error, c.Relative, c.Unit), key(c.Error)
+	r.Error, r.ErrorKey = human.SignedError(c.Error, c.Relative, c.Unit), key(c.Error)
 	if rec.Scale.Scales(c.Metric, c.Unit) {
-		r.Lab = Quantity(rec.Scale.Lab(c.Measured, c.Unit), c.Unit)
+		r.Lab = human.Quantity(rec.Scale.Lab(c.Measured, c.Unit), c.Unit)
 	}
 	return r
 }
@@ -263,16 +265,16 @@ func (rec *Record) tiles() []tile {
 	}
 	if at >= 0 {
 		c := rec.Checks[at]
-		value := SignedError(c.Error, c.Relative, c.Unit)
+		value := human.SignedError(c.Error, c.Relative, c.Unit)
 		if c.isError() {
 			value = strings.TrimPrefix(value, "+")
 		}
 		out = append(out, tile{"Nearest to its limit", value, "allowed " + c.tolerance() + ": " + strings.TrimSpace(c.Of+" "+c.Point), "", "nearest_error", exact(c.Error)})
 	}
 	if checked, wrong, _ := rec.sums(); checked > 0 {
-		t := tile{"Sums", "all exact", fmt.Sprintf("%s reduced values checked", Quantity(float64(checked), "1")), "", "sums_wrong", strconv.FormatInt(wrong, 10)}
+		t := tile{"Sums", "all exact", fmt.Sprintf("%s reduced values checked", human.Quantity(float64(checked), "1")), "", "sums_wrong", strconv.FormatInt(wrong, 10)}
 		if wrong > 0 {
-			t.Value, t.Class = grouped(strconv.FormatInt(wrong, 10))+" wrong", "fail"
+			t.Value, t.Class = human.Grouped(strconv.FormatInt(wrong, 10))+" wrong", "fail"
 		}
 		out = append(out, t)
 	}
@@ -280,13 +282,13 @@ func (rec *Record) tiles() []tile {
 	for _, c := range cells {
 		repeats = max(repeats, len(c.all))
 	}
-	out = append(out, tile{"Points", strconv.Itoa(len(cells)), plural(max(repeats, 1), "repeat"), "", "points", strconv.Itoa(len(cells))})
+	out = append(out, tile{"Points", strconv.Itoa(len(cells)), human.Plural(max(repeats, 1), "repeat"), "", "points", strconv.Itoa(len(cells))})
 	if s := rec.Scale; s.Factor > 1 {
 		note := "rates divided, times multiplied"
 		if s.Mode == "shrunk" {
 			note = "rates and bytes divided, times 1:1"
 		}
-		out = append(out, tile{"Emulated at", "1 : " + short(s.Factor), note, "", "scale_factor", exact(s.Factor)})
+		out = append(out, tile{"Emulated at", "1 : " + human.Typed(s.Factor), note, "", "scale_factor", exact(s.Factor)})
 	}
 	fatal := 0
 	ts := rec.troubles()
@@ -297,9 +299,9 @@ func (rec *Record) tiles() []tile {
 	}
 	switch {
 	case fatal > 0:
-		out = append(out, tile{"Testbed health", plural(fatal, "problem"), "points left out of the verdict", "inconclusive", "testbed_problems", strconv.Itoa(fatal)})
+		out = append(out, tile{"Testbed health", human.Plural(fatal, "problem"), "points left out of the verdict", "inconclusive", "testbed_problems", strconv.Itoa(fatal)})
 	case len(ts) > 0:
-		out = append(out, tile{"Testbed health", plural(len(ts), "note"), "none that limits the verdict", "", "testbed_problems", "0"})
+		out = append(out, tile{"Testbed health", human.Plural(len(ts), "note"), "none that limits the verdict", "", "testbed_problems", "0"})
 	default:
 		out = append(out, tile{"Testbed health", "good", "no limit reached", "", "testbed_problems", "0"})
 	}
@@ -309,20 +311,20 @@ func (rec *Record) tiles() []tile {
 func (rec *Record) linkRows(loads map[string]LinkLoad) []linkRow {
 	var out []linkRow
 	for _, l := range rec.Topology.Links {
-		r := linkRow{Name: l.Name, Capacity: Quantity(l.Rate, "bit/s"), CapacityKey: exact(l.Rate), Observed: "–", Predicted: "–", Utilisation: "–"}
+		r := linkRow{Name: l.Name, Capacity: human.Quantity(l.Rate, "bit/s"), CapacityKey: exact(l.Rate), Observed: "–", Predicted: "–", Utilisation: "–"}
 		load := loads[l.Name]
 		if f := load.Observed; f.Kind != "" {
-			r.Observed = QuantityCI(f.Value, f.Lo, f.Hi, "bit/s")
+			r.Observed = human.QuantityCI(f.Value, f.Lo, f.Hi, "bit/s")
 			r.ObservedKey, r.Lo, r.Hi = exact(f.Value), exact(f.Lo), exact(f.Hi)
 			if rec.Scale.scales("bit/s") {
-				r.Lab = Quantity(rec.Scale.Lab(f.Value, "bit/s"), "bit/s")
+				r.Lab = human.Quantity(rec.Scale.Lab(f.Value, "bit/s"), "bit/s")
 			}
 			if l.Rate > 0 {
-				r.Utilisation, r.UtilisationKey = Percent(f.Value/l.Rate), exact(f.Value/l.Rate)
+				r.Utilisation, r.UtilisationKey = human.Percent(f.Value/l.Rate), exact(f.Value/l.Rate)
 			}
 		}
 		if f := load.Predicted; f.Kind != "" {
-			r.Predicted, r.PredictedKey = Quantity(f.Value, "bit/s"), exact(f.Value)
+			r.Predicted, r.PredictedKey = human.Quantity(f.Value, "bit/s"), exact(f.Value)
 		}
 		out = append(out, r)
 	}
@@ -331,7 +333,7 @@ func (rec *Record) linkRows(loads map[string]LinkLoad) []linkRow {
 
 func (rec *Record) jobRows() []jobRow {
 	var out []jobRow
-	count := func(n int64) string { return grouped(strconv.FormatInt(n, 10)) }
+	count := func(n int64) string { return human.Grouped(strconv.FormatInt(n, 10)) }
 	for _, p := range rec.Points {
 		where := p.Label()
 		if p.Repeat > 0 {
@@ -350,7 +352,7 @@ func (rec *Record) jobRows() []jobRow {
 				r.Sums = "local: no traffic"
 			}
 			if j.JCT > 0 {
-				r.JCT = Quantity(j.JCT, "s")
+				r.JCT = human.Quantity(j.JCT, "s")
 			}
 			if j.Ops > 0 {
 				r.INA = count(j.OpsINA) + " of " + count(j.Ops)
@@ -359,10 +361,10 @@ func (rec *Record) jobRows() []jobRow {
 				}
 			}
 			if j.AlgBW > 0 {
-				r.AlgBW = Quantity(j.AlgBW, "bit/s")
+				r.AlgBW = human.Quantity(j.AlgBW, "bit/s")
 			}
 			if j.BusBW > 0 {
-				r.BusBW = Quantity(j.BusBW, "bit/s")
+				r.BusBW = human.Quantity(j.BusBW, "bit/s")
 			}
 			out = append(out, r)
 		}
@@ -382,7 +384,7 @@ func (rec *Record) facts() []fact {
 		add("Started", rec.Started.UTC().Format(time.RFC3339))
 	}
 	if rec.Complete() {
-		add("Took", Elapsed(rec.Finished.Sub(rec.Started)))
+		add("Took", human.Elapsed(rec.Finished.Sub(rec.Started)))
 	} else {
 		add("Took", "cut off before its end")
 	}
@@ -411,7 +413,7 @@ func (rec *Record) facts() []fact {
 	add("Experiment", hash(rec.Experiment))
 	add("Inventory", hash(rec.Inventory))
 	for _, k := range slices.Sorted(maps.Keys(rec.Timings)) {
-		add("Time for "+k, Quantity(rec.Timings[k], "s"))
+		add("Time for "+k, human.Quantity(rec.Timings[k], "s"))
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/internal/golden"
+	"github.com/inabench/inabench/results/human"
 )
 
 func htmlOf(t *testing.T, rec *Record, samples []Sample) string {
@@ -156,7 +157,7 @@ func TestHTML(t *testing.T) {
 					t.Errorf("the page contains %q", bad)
 				}
 			}
-			if !strings.Contains(page, upperFirst(c.rec.word())) {
+			if !strings.Contains(page, human.UpperFirst(c.rec.word())) {
 				t.Error("the page does not say the outcome")
 			}
 		})

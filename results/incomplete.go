@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // comparisonCheck is what checks of a comparison's completeness are called, and their metric.
@@ -50,7 +52,7 @@ func (rec *Record) Incomplete() (out []Check) {
 			}
 			for _, x := range c.Values {
 				if x.Value != ref && x.Pairs < min(2, g.Repeats) {
-					missing(place, x.Value, fmt.Sprintf("%s has %s with %s of %s: %s", metric, plural(x.Pairs, "pair"), ref, plural(g.Repeats, "repeat"), x.Why))
+					missing(place, x.Value, fmt.Sprintf("%s has %s with %s of %s: %s", metric, human.Plural(x.Pairs, "pair"), ref, human.Plural(g.Repeats, "repeat"), x.Why))
 				}
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // maxMarkdownRows bounds the tables of a summary: a job summary may have a megabyte.
@@ -17,7 +19,7 @@ const maxMarkdownRows = 200
 // what was measured, predicted and the bottleneck, and a line for each expectation.
 func WriteMarkdown(w io.Writer, rec *Record) error {
 	m := markdown{}
-	m.printf("## %s %s: %s\n\n", glyph(cmp.Or(rec.Outcome, ErrorOutcome)), MarkdownText(upperFirst(rec.word())), MarkdownText(rec.Name))
+	m.printf("## %s %s: %s\n\n", glyph(cmp.Or(rec.Outcome, ErrorOutcome)), MarkdownText(human.UpperFirst(rec.word())), MarkdownText(rec.Name))
 	if rec.Title != "" {
 		m.printf("%s\n\n", MarkdownText(rec.Title))
 	}
@@ -79,7 +81,7 @@ func WriteMarkdown(w io.Writer, rec *Record) error {
 		for _, metric := range v.metrics {
 			for _, line := range append([]string{v.found(metric)}, v.published(metric)...) {
 				if line != "" {
-					m.printf("- %s: %s\n", MarkdownText(measureName(metric)), MarkdownText(line))
+					m.printf("- %s: %s\n", MarkdownText(human.Measure(metric)), MarkdownText(line))
 				}
 			}
 		}
@@ -196,7 +198,7 @@ func WriteMarkdownTable(w io.Writer, head []string, rows [][]string) error {
 func MarkdownText(s string) string {
 	var b strings.Builder
 	before := ' '
-	for _, r := range printable(s) {
+	for _, r := range human.Printable(s) {
 		switch r {
 		case '&':
 			b.WriteString("&amp;")

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // Style is the CSS of drawings, light and dark, for pages of others that have them in their text.
@@ -94,7 +96,7 @@ func (n Nights) SVG() string {
 		if a, b := slices.Min(m.Figures), slices.Max(m.Figures); a < b {
 			s.line("whisk c0", x, py(a), x, py(b))
 		}
-		title := m.Name + ": " + Quantity(medians[i], n.Unit)
+		title := m.Name + ": " + human.Quantity(medians[i], n.Unit)
 		if len(m.Figures) > 1 {
 			title += ", median of " + strconv.Itoa(len(m.Figures)) + " repeats"
 		}
@@ -113,7 +115,7 @@ func (n Nights) SVG() string {
 
 // describe says what the drawing shows to who does not see it.
 func (n Nights) describe(medians []float64) string {
-	text := fmt.Sprintf("%d runs, the newest %s.", len(medians), Quantity(medians[len(medians)-1], n.Unit))
+	text := fmt.Sprintf("%d runs, the newest %s.", len(medians), human.Quantity(medians[len(medians)-1], n.Unit))
 	for _, step := range n.Steps {
 		if step.At < len(n.Marks) {
 			text += " " + step.Text + " from " + n.Marks[step.At].When + "."

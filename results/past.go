@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // Past is what is known of a run's past: how it compares with the last good run, and figures run
@@ -59,7 +61,7 @@ type PastChange struct {
 
 // name of the figure.
 func (s PastSeries) name() string {
-	name := upperFirst(measureName(s.Metric)) + " of " + s.Of
+	name := human.UpperFirst(human.Measure(s.Metric)) + " of " + s.Of
 	if s.Point != "" {
 		name += " at " + s.Point
 	}
@@ -103,19 +105,19 @@ func (p *Past) view() *pastView {
 	class := map[string]string{"worse": "fail", "undecided": "inconclusive", "better": "pass"}
 	for i, f := range p.Figures {
 		r := pastRow{
-			Class: class[f.Change], Change: f.Change, Metric: measureName(f.Metric), MetricPlain: f.Metric, Point: f.Point, Of: f.Of, Phase: f.Phase + 1, Rank: i,
+			Class: class[f.Change], Change: f.Change, Metric: human.Measure(f.Metric), MetricPlain: f.Metric, Point: f.Point, Of: f.Of, Phase: f.Phase + 1, Rank: i,
 			Before: "–", After: "–", Shift: "–",
 		}
 		if f.Change != "new" {
-			r.Before, r.BeforeKey = Quantity(f.Before, f.Unit), exact(f.Before)
+			r.Before, r.BeforeKey = human.Quantity(f.Before, f.Unit), exact(f.Before)
 		}
 		if f.Change != "gone" {
-			r.After, r.AfterKey = Quantity(f.After, f.Unit), exact(f.After)
+			r.After, r.AfterKey = human.Quantity(f.After, f.Unit), exact(f.After)
 		}
 		if f.Change != "new" && f.Change != "gone" {
-			r.Shift, r.ShiftKey = SignedError(f.Shift, true, ""), exact(f.Shift)
+			r.Shift, r.ShiftKey = human.SignedError(f.Shift, true, ""), exact(f.Shift)
 			if r.Range = "–"; f.Lo < f.Hi { // else nobody knows
-				r.Range = SignedError(f.Lo, true, "") + " to " + SignedError(f.Hi, true, "")
+				r.Range = human.SignedError(f.Lo, true, "") + " to " + human.SignedError(f.Hi, true, "")
 			}
 		}
 		if f.Change == "undecided" {
@@ -128,10 +130,10 @@ func (p *Past) view() *pastView {
 		plot := pastPlot{ID: "history-" + strconv.Itoa(i), Title: s.name(), Metric: s.Metric, Unit: s.Unit}
 		plot.SVG = template.HTML(s.SVG(plot.ID))
 		for k, n := range s.Nights {
-			row := pastNightRow{Run: n.Run, Date: n.Started.UTC().Format("2006-01-02 15:04"), Median: Quantity(n.Median, s.Unit), Key: exact(n.Median), Lo: exact(n.Min), Hi: exact(n.Max)}
+			row := pastNightRow{Run: n.Run, Date: n.Started.UTC().Format("2006-01-02 15:04"), Median: human.Quantity(n.Median, s.Unit), Key: exact(n.Median), Lo: exact(n.Min), Hi: exact(n.Max)}
 			for _, c := range s.Changes {
 				if c.Night == k {
-					row.Note = SignedError(c.Shift, true, "") + " from here on"
+					row.Note = human.SignedError(c.Shift, true, "") + " from here on"
 				}
 			}
 			plot.Rows = append(plot.Rows, row)
@@ -167,7 +169,7 @@ func (s PastSeries) SVG(id string) string {
 	var b svg
 	b.begin(id, s.name()+", run after run", s.desc(), w, h, false)
 	b.text("strong", "start", 12, 18, clip(s.name(), 13, w-24))
-	name := measureName(s.Metric)
+	name := human.Measure(s.Metric)
 	if unit != "" {
 		name += ", " + unit
 	}
@@ -198,7 +200,7 @@ func (s PastSeries) SVG(id string) string {
 			if x > right-90 {
 				anchor, at = "end", x-5
 			}
-			b.text("small strong halo", anchor, at, top+10, SignedError(c.Shift, true, ""))
+			b.text("small strong halo", anchor, at, top+10, human.SignedError(c.Shift, true, ""))
 		}
 	}
 	var join []float64
@@ -214,7 +216,7 @@ func (s PastSeries) SVG(id string) string {
 		if i == len(nights)-1 {
 			hollow = false
 		}
-		b.marker(n.Started.UTC().Format("2006-01-02 15:04")+": "+Quantity(n.Median, s.Unit)+", "+n.Run, series, px(i), py(n.Median), hollow)
+		b.marker(n.Started.UTC().Format("2006-01-02 15:04")+": "+human.Quantity(n.Median, s.Unit)+", "+n.Run, series, px(i), py(n.Median), hollow)
 	}
 	b.text("muted small", "end", right, h-6, "filled: this run")
 	b.close("svg")
@@ -235,14 +237,14 @@ func widened(lo, hi float64) (float64, float64) {
 
 func (s PastSeries) desc() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s. ", plural(len(s.Nights), "run"))
+	fmt.Fprintf(&b, "%s. ", human.Plural(len(s.Nights), "run"))
 	if n := len(s.Nights); n > 0 {
 		last := s.Nights[n-1]
-		fmt.Fprintf(&b, "This one: %s. ", Quantity(last.Median, s.Unit))
+		fmt.Fprintf(&b, "This one: %s. ", human.Quantity(last.Median, s.Unit))
 	}
 	for _, c := range s.Changes {
 		if c.Night < len(s.Nights) {
-			fmt.Fprintf(&b, "%s from %s on. ", SignedError(c.Shift, true, ""), s.Nights[c.Night].Started.UTC().Format("2006-01-02"))
+			fmt.Fprintf(&b, "%s from %s on. ", human.SignedError(c.Shift, true, ""), s.Nights[c.Night].Started.UTC().Format("2006-01-02"))
 		}
 	}
 	return strings.TrimSpace(b.String())
@@ -306,7 +308,7 @@ func (rec *Record) occupancy(samples []Sample) (out []plot) {
 				p.CSV = append(p.CSV, []string{sw, s.Name, exact(x.X), exact(x.Y)})
 				mean += x.Y / float64(len(s.Points))
 			}
-			c.Desc += fmt.Sprintf("%s: %s on average. ", s.Name, Quantity(mean, "1"))
+			c.Desc += fmt.Sprintf("%s: %s on average. ", s.Name, human.Quantity(mean, "1"))
 		}
 		p.SVG = template.HTML(c.SVG())
 		out = append(out, p)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // Placement is one way to place jobs on the machines of a cluster: a column of a table,
@@ -114,7 +116,7 @@ func (rec *Record) placements() []placementRow {
 		points := c.placed()
 		p := Placement{Name: name, Machines: points[0].Machines}
 		if t := points[0].MachinesAt; t > 0 {
-			p.Notes = append(p.Notes, Note{"after", Elapsed(time.Duration(t * float64(time.Second)))})
+			p.Notes = append(p.Notes, Note{"after", human.Elapsed(time.Duration(t * float64(time.Second)))})
 		}
 		row.Placements = append(row.Placements, p)
 		if slices.ContainsFunc(points, func(p Point) bool { return !sameMachines(p.Machines, points[0].Machines) }) {
@@ -142,7 +144,7 @@ func (t *texter) placements() {
 	rows := t.rec.placements()
 	for i, r := range rows {
 		if i == mostTables {
-			fmt.Fprintf(&t.b, "\n… and %s more: see %s\n", plural(len(rows)-i, "placement"), ReportFile)
+			fmt.Fprintf(&t.b, "\n… and %s more: see %s\n", human.Plural(len(rows)-i, "placement"), ReportFile)
 			return
 		}
 		t.b.WriteString("\n")
@@ -394,7 +396,7 @@ func (g *machineGrid) legend() []string {
 	}
 	lines = append([]string{"a sign is a GPU: " + strings.Join(parts, ", ")}, lines...)
 	if o := g.omitted; o.all > 0 {
-		lines = append(lines, fmt.Sprintf("%s without workers left out: %d in use, %d idle", plural(o.all, "machine"), o.used, o.all-o.used))
+		lines = append(lines, fmt.Sprintf("%s without workers left out: %d in use, %d idle", human.Plural(o.all, "machine"), o.used, o.all-o.used))
 	}
 	return lines
 }
@@ -404,14 +406,14 @@ func (g *machineGrid) text(width int, colour bool) string {
 	var b strings.Builder
 	head := 0
 	for _, r := range g.rows {
-		head = max(head, utf8.RuneCountInString(printable(r.head)))
+		head = max(head, utf8.RuneCountInString(human.Printable(r.head)))
 	}
 	head = min(head, 24)
 	widths := make([]int, len(g.placements))
 	named := false
 	for i, p := range g.placements {
 		named = named || p.Name != ""
-		widths[i] = utf8.RuneCountInString(printable(p.Name))
+		widths[i] = utf8.RuneCountInString(human.Printable(p.Name))
 		for _, r := range g.rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(r.cells[i]))
 		}
@@ -429,12 +431,12 @@ func (g *machineGrid) text(width int, colour bool) string {
 		if named {
 			line := "  " + pad("", head)
 			for i := from; i < to; i++ {
-				line += "   " + pad(printable(g.placements[i].Name), widths[i])
+				line += "   " + pad(human.Printable(g.placements[i].Name), widths[i])
 			}
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
 		for _, r := range g.rows {
-			name := []rune(printable(r.head))
+			name := []rune(human.Printable(r.head))
 			if len(name) > head {
 				name = append(name[:head-1], '…')
 			}
@@ -442,7 +444,7 @@ func (g *machineGrid) text(width int, colour bool) string {
 			for i := from; i < to; i++ {
 				line += "   "
 				if r.gpus == nil || !colour {
-					line += pad(printable(r.cells[i]), widths[i])
+					line += pad(human.Printable(r.cells[i]), widths[i])
 					continue
 				}
 				line += g.painted(r.gpus[i]) + strings.Repeat(" ", max(widths[i]-len(r.cells[i]), 0))

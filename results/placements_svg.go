@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // machinesPicture draws placements side by side: machines as boxes in their racks, GPUs
@@ -444,9 +446,9 @@ func (rec *Record) placementViews() (out []placementView) {
 			v.Rows = append(v.Rows, line)
 		}
 		if left > 0 {
-			v.Left = plural(left, "machine") + " without workers left out"
+			v.Left = human.Plural(left, "machine") + " without workers left out"
 			if len(v.Rows) == mostListed {
-				v.Left = plural(left, "machine") + " left out"
+				v.Left = human.Plural(left, "machine") + " left out"
 			}
 		}
 		out = append(out, v)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // Reproduced says whether a run shows what a paper printed. It is no verdict and decides nothing.
@@ -250,7 +252,7 @@ func (p Published) figure() string {
 	if p.Figure != "" {
 		return p.Figure
 	}
-	return upperFirst(cmp.Or(figureName.FindString(p.Text), "the paper"))
+	return human.UpperFirst(cmp.Or(figureName.FindString(p.Text), "the paper"))
 }
 
 // claim is what is printed, without where: "up to 78 % less".
@@ -262,14 +264,14 @@ func (p Published) claim() string {
 	}
 	switch p.bound() {
 	case UpTo:
-		return "up to " + changeWords(end, end, percentTyped)
+		return "up to " + human.Change(end, end, human.PercentTyped)
 	case AtLeast:
 		if end = lo; lo+hi < 0 {
 			end = hi
 		}
-		return "at least " + changeWords(end, end, percentTyped)
+		return "at least " + human.Change(end, end, human.PercentTyped)
 	}
-	return changeWords(lo, hi, percentTyped)
+	return human.Change(lo, hi, human.PercentTyped)
 }
 
 // words is what was found: "19 % less (15 to 23)".
@@ -277,9 +279,9 @@ func (r Reproduction) words() string {
 	if r.Here == nil || r.Found != "" {
 		return r.Found
 	}
-	s := changeWords(r.Here.Value, r.Here.Value, percentDigits)
+	s := human.Change(r.Here.Value, r.Here.Value, human.PercentDigits)
 	if r.Here.Sure && r.Here.Lo != r.Here.Hi {
-		s += fmt.Sprintf(" (95 %%: %s)", changeWords(r.Here.Lo, r.Here.Hi, percentDigits))
+		s += fmt.Sprintf(" (95 %%: %s)", human.Change(r.Here.Lo, r.Here.Hi, human.PercentDigits))
 	}
 	return s
 }
@@ -310,12 +312,12 @@ func (rec *Record) reproducedFigures() (out []reproducedFigure) {
 
 // of is what a statement is about: "average JCT against tetris at oversubscription=20".
 func (r Reproduction) of() string {
-	s := measureName(r.Metric)
+	s := human.Measure(r.Metric)
 	if r.Against != "" {
 		s += " against " + r.Against
 	}
 	if r.At != "" {
-		s += " at " + shortLabel(r.At)
+		s += " at " + human.ShortLabel(r.At)
 	}
 	return s
 }
@@ -371,7 +373,7 @@ func (m *markdown) reproduced(rec *Record) {
 	if len(figures) == 0 {
 		return
 	}
-	m.printf("\n### Reproduced?\n\n%s\n", upperFirst(reproducedNote))
+	m.printf("\n### Reproduced?\n\n%s\n", human.UpperFirst(reproducedNote))
 	var rows [][]string
 	for _, f := range figures {
 		for _, r := range f.All {
@@ -401,7 +403,7 @@ type reproducedRow struct {
 }
 
 func (rec *Record) reproducedView() *reproducedView {
-	v := &reproducedView{Note: upperFirst(reproducedNote) + ".", Head: reproducedHead}
+	v := &reproducedView{Note: human.UpperFirst(reproducedNote) + ".", Head: reproducedHead}
 	for _, f := range rec.reproducedFigures() {
 		for _, r := range f.All {
 			v.Rows = append(v.Rows, reproducedRow{f.Name, string(f.Word), r.cells()})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // sameValue is the factor within which a figure counts as the one that is published.
@@ -50,12 +52,12 @@ func (p PublishedValue) reproduced(points []Point, scale Scale) Reproduction {
 		unit, repeats = f.Unit, min(repeats, len(figures))
 		n++
 	}
-	r.Paper = Quantity(p.Value, unit)
+	r.Paper = human.Quantity(p.Value, unit)
 	if n == 0 {
 		return r
 	}
 	mean = Effect{mean.Value / n, mean.Lo / n, mean.Hi / n, repeats > 1}
-	r.Here, r.Of, r.Found = &mean, int(n), Quantity(mean.Value, unit)
+	r.Here, r.Of, r.Found = &mean, int(n), human.Quantity(mean.Value, unit)
 	if p.Value != 0 {
 		r.Ratio = mean.Value / p.Value
 	}
@@ -63,7 +65,7 @@ func (p PublishedValue) reproduced(points []Point, scale Scale) Reproduction {
 		r.Magnitude, r.Word, r.Why = "undecided", ReproducedUndecided, "one repeat has no interval"
 		return r
 	}
-	r.Found = QuantityCI(mean.Value, mean.Lo, mean.Hi, unit)
+	r.Found = human.QuantityCI(mean.Value, mean.Lo, mean.Hi, unit)
 	r.Overlap = "no"
 	if mean.Lo <= p.Value && p.Value <= mean.Hi {
 		r.Overlap = "yes"
@@ -107,7 +109,7 @@ func shortLabels(labels []string) string {
 		if i > 0 {
 			s += " "
 		}
-		s += shortLabel(l)
+		s += human.ShortLabel(l)
 	}
 	return s
 }

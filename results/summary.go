@@ -3,6 +3,8 @@ package results
 import (
 	"slices"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // summary is the record's Summary as a table: a row a point, a column a metric of the
@@ -40,10 +42,10 @@ func (rec *Record) summary() *summary {
 		}
 	}
 	for _, k := range keys {
-		s.Keys = append(s.Keys, lastKey(k))
+		s.Keys = append(s.Keys, human.LastKey(k))
 	}
 	for _, m := range metrics {
-		s.Metrics = append(s.Metrics, measureName(m))
+		s.Metrics = append(s.Metrics, human.Measure(m))
 	}
 	for i, c := range cells {
 		s.Repeats = max(s.Repeats, len(c.repeats))
@@ -66,7 +68,7 @@ func (rec *Record) summary() *summary {
 			}
 			f := of[m][j].observed
 			some = true
-			row.Values, row.Sort = append(row.Values, QuantityCI(f.Value, f.Lo, f.Hi, f.Unit)), append(row.Sort, exact(f.Value))
+			row.Values, row.Sort = append(row.Values, human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit)), append(row.Sort, exact(f.Value))
 		}
 		if some {
 			s.Rows = append(s.Rows, row)
@@ -83,7 +85,7 @@ func (s *summary) Note() string {
 	if s.Repeats < 2 {
 		return "one repeat: no intervals"
 	}
-	return "means of " + plural(s.Repeats, "repeat") + " with 95 % intervals"
+	return "means of " + human.Plural(s.Repeats, "repeat") + " with 95 % intervals"
 }
 
 // summary writes the table.
@@ -93,7 +95,7 @@ func (t *texter) summary() {
 		return
 	}
 	t.b.WriteString("\n")
-	t.wrapped("", "  ", upperFirst(string(t.rec.Kind))+" figures, "+s.Note())
+	t.wrapped("", "  ", human.UpperFirst(string(t.rec.Kind))+" figures, "+s.Note())
 	rows := [][]string{append([]string{strings.Join(s.Keys, " ")}, s.Metrics...)}
 	for _, r := range s.Rows {
 		labels := make([]string, len(r.Labels))

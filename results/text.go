@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/metric"
 )
 
@@ -51,7 +51,7 @@ func WriteText(w io.Writer, rec *Record, opt TextOptions) error {
 	t.codes()
 	if opt.Dir != "" {
 		t.b.WriteString("\n")
-		fmt.Fprintf(&t.b, "files  %s\n", printable(opt.Dir))
+		fmt.Fprintf(&t.b, "files  %s\n", human.Printable(opt.Dir))
 		files := []string{ReportFile, RecordFile, SamplesFile, JUnitFile}
 		if _, err := os.Stat(opt.Dir); err == nil { // some are missing when the disk was full
 			files = slices.DeleteFunc(files, func(name string) bool {
@@ -166,7 +166,7 @@ func (rec *Record) about() string {
 	}
 	add(fmt.Sprintf("seed %d", rec.Seed))
 	if rec.Complete() {
-		add(Elapsed(rec.Finished.Sub(rec.Started)))
+		add(human.Elapsed(rec.Finished.Sub(rec.Started)))
 	}
 	if rec.Sabotage != nil {
 		add(rec.Sabotage.String())
@@ -184,10 +184,10 @@ func (t *texter) head() {
 		title += ": " + rec.Title
 	}
 	word := strings.ToUpper(rec.word())
-	fmt.Fprintf(&t.b, "%s  %s\n", t.paint(rec.Outcome, word), printable(title))
+	fmt.Fprintf(&t.b, "%s  %s\n", t.paint(rec.Outcome, word), human.Printable(title))
 	pad := strings.Repeat(" ", len(word)+2)
 	t.wrapped(pad, pad, rec.tally())
-	fmt.Fprintf(&t.b, "%s%s\n", pad, printable(rec.about()))
+	fmt.Fprintf(&t.b, "%s%s\n", pad, human.Printable(rec.about()))
 	if rec.Outcome != Pass {
 		for i, r := range rec.Reasons {
 			if i == 10 {
@@ -229,11 +229,11 @@ func (e Expect) headline() string {
 	tol := Check{Relative: e.Relative, Tolerance: e.Tolerance, Unit: unit}.tolerance()
 	whose := e.Predictor
 	if e.Predictor == "value" || e.Predictor == "" {
-		whose = Quantity(e.Value, unit)
+		whose = human.Quantity(e.Value, unit)
 	}
 	switch {
 	case e.Statistic == Correlation:
-		fmt.Fprintf(&b, "correlation with %s at least %s", whose, Quantity(1-e.Tolerance, "1"))
+		fmt.Fprintf(&b, "correlation with %s at least %s", whose, human.Quantity(1-e.Tolerance, "1"))
 	case e.Statistic == "mean" || e.Statistic == "max":
 		fmt.Fprintf(&b, "%s error against %s at most %s", e.Statistic, whose, tol)
 	case e.bound() == "within":
@@ -366,7 +366,7 @@ func (t *texter) table(e Expect, checks []Check) {
 	}
 	phased := slices.ContainsFunc(checks, func(c Check) bool { return c.Phase > 0 })
 	for i, c := range checks {
-		set := func(k int, s string) { cols[k].cells[i] = printable(s) }
+		set := func(k int, s string) { cols[k].cells[i] = human.Printable(s) }
 		set(0, c.Point)
 		if phased {
 			set(1, fmt.Sprint(c.Phase+1))
@@ -378,7 +378,7 @@ func (t *texter) table(e Expect, checks []Check) {
 		if c.Repeats == 0 {
 			set(3, "-")
 			if c.Predicted != 0 {
-				set(5, Quantity(c.Predicted, c.Unit))
+				set(5, human.Quantity(c.Predicted, c.Unit))
 			}
 			continue
 		}
@@ -387,10 +387,10 @@ func (t *texter) table(e Expect, checks []Check) {
 			continue
 		}
 		if t.rec.Scale.Scales(c.Metric, c.Unit) {
-			set(4, Quantity(t.rec.Scale.Lab(c.Measured, c.Unit), c.Unit))
+			set(4, human.Quantity(t.rec.Scale.Lab(c.Measured, c.Unit), c.Unit))
 		}
 		set(5, c.predicted())
-		set(6, SignedError(c.Error, c.Relative, c.Unit))
+		set(6, human.SignedError(c.Error, c.Relative, c.Unit))
 	}
 	cols = slices.DeleteFunc(cols, column.empty)
 	total := func() int {
@@ -402,7 +402,7 @@ func (t *texter) table(e Expect, checks []Check) {
 	}
 	if total() > t.opt.Width && cols[0].head == "point" {
 		for i, s := range cols[0].cells {
-			cols[0].cells[i] = shortLabel(s)
+			cols[0].cells[i] = human.ShortLabel(s)
 		}
 	}
 	for total() > t.opt.Width {
@@ -459,18 +459,6 @@ func (t *texter) table(e Expect, checks []Check) {
 	}
 }
 
-// shortLabel keeps the last part of each dotted key: "switch.pat_ratio=0.5" is
-// "pat_ratio=0.5".
-func shortLabel(label string) string {
-	parts := strings.Split(label, " ")
-	for i, p := range parts {
-		if k, v, ok := strings.Cut(p, "="); ok {
-			parts[i] = lastKey(k) + "=" + v
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
 // ungated are the errors of models that no gated expectation uses.
 func (rec *Record) ungated() []ModelError {
 	var out []ModelError
@@ -496,7 +484,7 @@ func modelName(predictor string) string {
 
 func (m ModelError) size(v float64) string {
 	if m.Relative {
-		return Percent(v)
+		return human.Percent(v)
 	}
 	return fmt.Sprintf("%.3f", v)
 }
@@ -505,25 +493,18 @@ func (t *texter) models() {
 	last := ""
 	for _, m := range t.rec.ungated() {
 		if m.Predictor != last {
-			fmt.Fprintf(&t.b, "\n%s, not gated\n", printable(modelName(m.Predictor)))
+			fmt.Fprintf(&t.b, "\n%s, not gated\n", human.Printable(modelName(m.Predictor)))
 			last = m.Predictor
 		}
 		t.wrapped("  ", "    ", fmt.Sprintf("%s: mean error %s, worst %s (%s), %s",
-			m.Metric, m.size(m.Mean), m.size(m.Max), m.Worst, plural(m.N, "figure")))
+			m.Metric, m.size(m.Mean), m.size(m.Max), m.Worst, human.Plural(m.N, "figure")))
 	}
 	for i, f := range t.rec.Fidelity {
 		if i == 0 {
 			fmt.Fprint(&t.b, "\nfidelity, the median error of models that were held against this run\n")
 		}
-		t.wrapped("  ", "    ", fmt.Sprintf("%s: %s, 95 %% interval %s to %s, %s", f.Of, Percent(f.Value), Percent(f.Lo), Percent(f.Hi), plural(f.N, "figure")))
+		t.wrapped("  ", "    ", fmt.Sprintf("%s: %s, 95 %% interval %s to %s, %s", f.Of, human.Percent(f.Value), human.Percent(f.Lo), human.Percent(f.Hi), human.Plural(f.N, "figure")))
 	}
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return grouped(fmt.Sprint(n)) + " " + noun + "s"
 }
 
 // sums adds up what the workers checked.
@@ -559,14 +540,14 @@ func (t *texter) jobs() {
 	if checked == 0 {
 		return
 	}
-	s := fmt.Sprintf("\nsums   %s reduced values compared with the reference, ", grouped(fmt.Sprint(checked)))
+	s := fmt.Sprintf("\nsums   %s reduced values compared with the reference, ", human.Grouped(fmt.Sprint(checked)))
 	if wrong == 0 {
 		s += "all equal"
 	} else {
-		s += grouped(fmt.Sprint(wrong)) + " WRONG"
+		s += human.Grouped(fmt.Sprint(wrong)) + " WRONG"
 	}
 	if over > 0 {
-		s += fmt.Sprintf(", %s wrapped around", grouped(fmt.Sprint(over)))
+		s += fmt.Sprintf(", %s wrapped around", human.Grouped(fmt.Sprint(over)))
 	}
 	t.b.WriteString(s + "\n")
 }
@@ -587,14 +568,14 @@ func (rec *Record) troubles() []trouble {
 		for i, ph := range p.Phases {
 			if ph.Longer > 0 {
 				out = append(out, trouble{Trouble{Value: ph.Longer, Of: ph.End - ph.Start,
-					What: fmt.Sprintf("phase %d: it went on for %s more, until its figures were certain", i+1, Quantity(ph.Longer, "s"))}, p.Label(), p.Repeat})
+					What: fmt.Sprintf("phase %d: it went on for %s more, until its figures were certain", i+1, human.Quantity(ph.Longer, "s"))}, p.Label(), p.Repeat})
 			}
 			if len(ph.LeftOut) == 0 {
 				continue
 			}
 			sum := Total(ph.LeftOut)
 			out = append(out, trouble{Trouble{Value: sum, Of: ph.End - ph.Start, Fatal: ph.Spoilt != "",
-				What: fmt.Sprintf("phase %d: %s of %s are left out of its figures, first %s", i+1, Quantity(sum, "s"), Quantity(ph.End-ph.Start, "s"), ph.LeftOut[0].Why)}, p.Label(), p.Repeat})
+				What: fmt.Sprintf("phase %d: %s of %s are left out of its figures, first %s", i+1, human.Quantity(sum, "s"), human.Quantity(ph.End-ph.Start, "s"), ph.LeftOut[0].Why)}, p.Label(), p.Repeat})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b trouble) int { return cmp.Compare(rank(b.Fatal), rank(a.Fatal)) })
@@ -649,7 +630,7 @@ func (t *texter) wrapped(first, rest, text string) {
 	line := first
 	room := max(t.opt.Width, 40)
 	start := true
-	for _, word := range strings.Fields(printable(text)) {
+	for _, word := range strings.Fields(human.Printable(text)) {
 		if !start && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
 			t.b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line, start = rest, true
@@ -661,17 +642,4 @@ func (t *texter) wrapped(first, rest, text string) {
 		start = false
 	}
 	t.b.WriteString(strings.TrimRight(line, " ") + "\n")
-}
-
-// printable replaces what could move a terminal's cursor: names come from files.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return ' '
-		}
-		if !unicode.IsPrint(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // LinkLoad is what a directed link carries. A Figure with an empty Kind is not
@@ -346,7 +348,7 @@ func (s *svg) drawLink(l Link, loads map[string]LinkLoad, from, to spot, wide bo
 	if !wide {
 		full = 2.6
 	}
-	title := l.Name + ": " + Quantity(l.Rate, "bit/s")
+	title := l.Name + ": " + human.Quantity(l.Rate, "bit/s")
 	at := func(class string, width float64, title string) {
 		s.leaf(title, "line", "class", class, "x1", num(from.x), "y1", num(from.y), "x2", num(to.x), "y2", num(to.y), "stroke-width", num(width))
 	}
@@ -382,12 +384,12 @@ const saturated = 0.95
 func linkTitle(l Link, load LinkLoad) string {
 	var parts []string
 	if load.Observed.Kind != "" {
-		parts = append(parts, string(load.Observed.Kind)+" "+QuantityCI(load.Observed.Value, load.Observed.Lo, load.Observed.Hi, "bit/s"))
+		parts = append(parts, string(load.Observed.Kind)+" "+human.QuantityCI(load.Observed.Value, load.Observed.Lo, load.Observed.Hi, "bit/s"))
 	}
 	if load.Predicted.Kind != "" {
-		parts = append(parts, "predicted "+Quantity(load.Predicted.Value, "bit/s"))
+		parts = append(parts, "predicted "+human.Quantity(load.Predicted.Value, "bit/s"))
 	}
-	parts = append(parts, "capacity "+Quantity(l.Rate, "bit/s"))
+	parts = append(parts, "capacity "+human.Quantity(l.Rate, "bit/s"))
 	return l.Name + ": " + strings.Join(parts, ", ")
 }
 
@@ -412,10 +414,10 @@ func loadUnit(t Topology, loads map[string]LinkLoad) (name string, div float64) 
 // loadText is "81.3 (83.0)": observed and predicted, or the capacity with its unit.
 func loadText(l Link, loads map[string]LinkLoad, div float64, arrow string) string {
 	if loads == nil {
-		return Quantity(l.Rate, "bit/s")
+		return human.Quantity(l.Rate, "bit/s")
 	}
 	load := loads[l.Name]
-	v := func(f Figure) string { return fixed(f.Value/div, 3) }
+	v := func(f Figure) string { return human.Fixed(f.Value/div, 3) }
 	switch {
 	case load.Observed.Kind != "" && load.Predicted.Kind != "":
 		return arrow + v(load.Observed) + " (" + v(load.Predicted) + ")"
@@ -441,7 +443,7 @@ func (s *svg) hostCard(t Topology, n Node, p spot, width float64, cables []cable
 		case loads != nil && c.down >= 0:
 			s.text("small", "middle", p.x, p.y+44, clip(loadText(t.Links[c.down], loads, div, "↓ "), 11, width-4))
 		case loads == nil && n.GPUs > 0:
-			s.text("muted small", "middle", p.x, p.y+44, plural(n.GPUs, "GPU"))
+			s.text("muted small", "middle", p.x, p.y+44, human.Plural(n.GPUs, "GPU"))
 		}
 		break // further NICs are in the table and in the lines' tooltips
 	}
@@ -487,7 +489,7 @@ func topoDesc(t Topology, loads map[string]LinkLoad) string {
 			hosts++
 		}
 	}
-	s := fmt.Sprintf("%s, %s.", plural(hosts, "host"), plural(len(t.Nodes)-hosts, "switch node"))
+	s := fmt.Sprintf("%s, %s.", human.Plural(hosts, "host"), human.Plural(len(t.Nodes)-hosts, "switch node"))
 	n := 0
 	for _, l := range t.Links {
 		if _, ok := loads[l.Name].load(); !ok {
@@ -505,7 +507,7 @@ func topoDesc(t Topology, loads map[string]LinkLoad) string {
 // ones, one edge a cable.
 func WriteDOT(w io.Writer, t Topology) error {
 	q := func(s string) string {
-		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ", "\r", " ").Replace(printable(s)) + `"`
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ", "\r", " ").Replace(human.Printable(s)) + `"`
 	}
 	var b strings.Builder
 	b.WriteString("graph topology {\n  rankdir=BT;\n  node [shape=box, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=10];\n")
@@ -521,7 +523,7 @@ func WriteDOT(w io.Writer, t Topology) error {
 	}
 	for _, c := range t.cables() {
 		l := t.Links[c.up]
-		fmt.Fprintf(&b, "  %s -- %s [label=%s];\n", q(l.From), q(l.To), q(Quantity(l.Rate, "bit/s")))
+		fmt.Fprintf(&b, "  %s -- %s [label=%s];\n", q(l.From), q(l.To), q(human.Quantity(l.Rate, "bit/s")))
 	}
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
@@ -532,7 +534,7 @@ func WriteDOT(w io.Writer, t Topology) error {
 // renders it.
 func WriteMermaid(w io.Writer, t Topology) error {
 	q := func(s string) string {
-		return `"` + strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;").Replace(printable(s)) + `"`
+		return `"` + strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;").Replace(human.Printable(s)) + `"`
 	}
 	var b strings.Builder
 	b.WriteString("flowchart BT\n")
@@ -548,7 +550,7 @@ func WriteMermaid(w io.Writer, t Topology) error {
 	for _, c := range t.cables() {
 		l := t.Links[c.up]
 		if id[l.From] != "" && id[l.To] != "" {
-			fmt.Fprintf(&b, "  %s ---|%s| %s\n", id[l.From], q(Quantity(l.Rate, "bit/s")), id[l.To])
+			fmt.Fprintf(&b, "  %s ---|%s| %s\n", id[l.From], q(human.Quantity(l.Rate, "bit/s")), id[l.To])
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // treeRow is a row of the table of trees.
@@ -86,7 +88,7 @@ func treesDesc(trees []Tree) string {
 		if i == 12 {
 			break
 		}
-		fmt.Fprintf(&b, "%s: %s", t.Job, plural(len(t.Hops), "edge"))
+		fmt.Fprintf(&b, "%s: %s", t.Job, human.Plural(len(t.Hops), "edge"))
 		if len(t.Adds) > 0 {
 			fmt.Fprintf(&b, ", added up at %s", strings.Join(t.Adds, ", "))
 		}

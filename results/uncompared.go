@@ -3,6 +3,8 @@ package results
 import (
 	"fmt"
 	"slices"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // sumErrors is the metric of reduced values that were not what they should be.
@@ -35,7 +37,7 @@ func (c *cell) uncompared(e Expect) (out []held) {
 			}
 			k := held{Check: e.check()}
 			k.Point, k.Index, k.Of = c.labels, c.index, j.Job
-			k.inconclusive(fmt.Sprintf("no sum of this job was compared with what it should be, of %s that it sent", plural(int(j.Packets), "packet")))
+			k.inconclusive(fmt.Sprintf("no sum of this job was compared with what it should be, of %s that it sent", human.Plural(int(j.Packets), "packet")))
 			out = append(out, k)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // maxMore bounds the number of further repeats that a verdict asks for.
@@ -817,7 +819,7 @@ func (c Check) failedBy(e Expect, h *held) Check {
 	c.Error, c.Outcome = c.Measured, Fail
 	c.Why = fmt.Sprintf("%s alone decides it", h.Of)
 	if h.Predicted == 0 {
-		c.Why = fmt.Sprintf("%s carries %s and should be idle", h.Of, Quantity(h.Measured, h.Unit))
+		c.Why = fmt.Sprintf("%s carries %s and should be idle", h.Of, human.Quantity(h.Measured, h.Unit))
 	}
 	return c
 }
@@ -988,7 +990,7 @@ func (c Check) Message() string {
 		kind := cmp.Or(c.Kind, Measured)
 		switch {
 		case c.Statistic == Correlation:
-			fmt.Fprintf(&b, "correlation %s, at least %s", QuantityCI(c.Measured, c.Lo, c.Hi, "1"), Quantity(1-c.Tolerance, "1"))
+			fmt.Fprintf(&b, "correlation %s, at least %s", human.QuantityCI(c.Measured, c.Lo, c.Hi, "1"), human.Quantity(1-c.Tolerance, "1"))
 		case c.isError():
 			fmt.Fprintf(&b, "%s error %s, at most %s", c.Statistic, c.measured(), c.tolerance())
 			if c.Worst != "" {
@@ -1029,14 +1031,14 @@ func (c Check) isError() bool { return c.Statistic == "mean" || c.Statistic == "
 // measured is the observed value with its interval.
 func (c Check) measured() string {
 	if c.isError() && c.Relative {
-		return Percent(c.Measured)
+		return human.Percent(c.Measured)
 	}
-	return QuantityCI(c.Measured, c.Lo, c.Hi, c.Unit)
+	return human.QuantityCI(c.Measured, c.Lo, c.Hi, c.Unit)
 }
 
 // predicted is the prediction, with its sense where the check is one-sided.
 func (c Check) predicted() string {
-	p := Quantity(c.Predicted, c.Unit)
+	p := human.Quantity(c.Predicted, c.Unit)
 	switch c.Bound {
 	case "at-least":
 		return "≥ " + p
@@ -1048,7 +1050,7 @@ func (c Check) predicted() string {
 
 // wanted is what the check asked for: "predicted 0.500 ± 0.03", "at least 0.99".
 func (c Check) wanted() string {
-	p := Quantity(c.Predicted, c.Unit)
+	p := human.Quantity(c.Predicted, c.Unit)
 	verb := "predicted"
 	if c.Predictor == "value" || c.Predictor == "" {
 		verb = "expected"
@@ -1070,12 +1072,12 @@ func (c Check) tolerance() string {
 		return ""
 	}
 	if c.Relative {
-		return short(c.Tolerance*100) + " %" // as it was written, not as a measurement
+		return human.Typed(c.Tolerance*100) + " %" // as it was written, not as a measurement
 	}
-	if plain(c.Unit) {
-		return short(c.Tolerance)
+	if human.Plain(c.Unit) {
+		return human.Typed(c.Tolerance)
 	}
-	return Quantity(c.Tolerance, c.Unit)
+	return human.Quantity(c.Tolerance, c.Unit)
 }
 
 // ModelError sums up how far one predictor is from what was observed of a metric,
@@ -1134,7 +1136,7 @@ func ModelErrors(points []Point) []ModelError {
 				want := p.Value / float64(p.n)
 				m := all[key{k[2], k[0]}]
 				if m == nil {
-					m = &ModelError{Predictor: k[2], Metric: k[0], Unit: p.Unit, Relative: !plain(p.Unit)}
+					m = &ModelError{Predictor: k[2], Metric: k[0], Unit: p.Unit, Relative: !human.Plain(p.Unit)}
 					all[key{k[2], k[0]}] = m
 				}
 				err := math.Abs(Combine(o).Value - want)

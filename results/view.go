@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/inabench/inabench/results/metric"
+	"github.com/inabench/inabench/results/human"
 )
 
 // maxSeries is the most series that one chart tells apart; a metric of more
@@ -220,9 +220,6 @@ func (rec *Record) metricsOf() []string {
 	})
 }
 
-// measureName is what people call a metric.
-func measureName(name string) string { return metric.Of(name, "").Title }
-
 // plots draws every metric of the run.
 func (rec *Record) plots() []plot {
 	cells := cellsOf(rec.Points)
@@ -334,14 +331,14 @@ func (m *metricPlot) where(d datum) string {
 }
 
 func (m *metricPlot) tip(d datum) string {
-	parts := []string{m.observed + " " + QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit)}
+	parts := []string{m.observed + " " + human.QuantityCI(d.observed.Value, d.observed.Lo, d.observed.Hi, d.observed.Unit)}
 	for _, p := range m.styles {
 		if v, ok := d.predicted[p.Name]; ok {
-			parts = append(parts, p.Name+" "+Quantity(v, d.observed.Unit))
+			parts = append(parts, p.Name+" "+human.Quantity(v, d.observed.Unit))
 		}
 	}
 	if m.rec.Scale.Scales(d.observed.Metric, d.observed.Unit) {
-		parts = append(parts, "at lab scale "+Quantity(m.rec.Scale.Lab(d.observed.Value, d.observed.Unit), d.observed.Unit))
+		parts = append(parts, "at lab scale "+human.Quantity(m.rec.Scale.Lab(d.observed.Value, d.observed.Unit), d.observed.Unit))
 	}
 	return strings.TrimSpace(m.where(d)+" "+d.of) + ": " + strings.Join(parts, ", ")
 }
@@ -371,12 +368,12 @@ func (m *metricPlot) table(ds []datum) []plotRow {
 	var out []plotRow
 	for _, d := range ds {
 		f := d.observed
-		r := plotRow{Where: m.where(d), Of: d.of, Observed: QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Key: exact(f.Value), Lo: exact(f.Lo), Hi: exact(f.Hi)}
+		r := plotRow{Where: m.where(d), Of: d.of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Key: exact(f.Value), Lo: exact(f.Lo), Hi: exact(f.Hi)}
 		for _, p := range m.styles {
 			r.Predictors = append(r.Predictors, p.Name)
 			text, key := "–", ""
 			if v, ok := d.predicted[p.Name]; ok {
-				text, key = Quantity(v, d.observed.Unit), exact(v)
+				text, key = human.Quantity(v, d.observed.Unit), exact(v)
 			}
 			r.Predicted, r.Keys = append(r.Predicted, text), append(r.Keys, key)
 		}
@@ -388,15 +385,15 @@ func (m *metricPlot) table(ds []datum) []plotRow {
 func (m *metricPlot) scatter(ds []datum) plot {
 	predictor := m.styles[0].Name
 	c := scatter{
-		ID: "plot-" + strconv.Itoa(m.n), Title: upperFirst(measureName(m.metric)) + " of " + strconv.Itoa(len(m.subjects)) + " " + m.things() + ", every phase",
-		Measure: measureName(m.metric), Unit: ds[0].observed.Unit, Observed: m.observed, Predictor: predictor,
+		ID: "plot-" + strconv.Itoa(m.n), Title: human.UpperFirst(human.Measure(m.metric)) + " of " + strconv.Itoa(len(m.subjects)) + " " + m.things() + ", every phase",
+		Measure: human.Measure(m.metric), Unit: ds[0].observed.Unit, Observed: m.observed, Predictor: predictor,
 	}
 	if e := m.rec.expectFor(m.metric, predictor); e != nil && e.Statistic != "mean" {
 		c.Tolerance, c.Relative = e.Tolerance, e.Relative
 	} else if e != nil {
 		c.Relative = e.Relative
 	} else {
-		c.Relative = !plain(c.Unit)
+		c.Relative = !human.Plain(c.Unit)
 	}
 	for _, d := range ds {
 		v, ok := d.predicted[predictor]
@@ -455,7 +452,7 @@ func (m *metricPlot) charts(ds []datum) []plot {
 	for i, p := range panels {
 		c := m.chart(p.ds)
 		c.ID = fmt.Sprintf("plot-%d-%d", m.n, i)
-		c.Title = upperFirst(measureName(m.metric))
+		c.Title = human.UpperFirst(human.Measure(m.metric))
 		if m.xKey != "" {
 			c.Title += " against " + m.xKey
 		}
@@ -498,7 +495,7 @@ func (m *metricPlot) panelName(d datum) string {
 	var parts []string
 	for _, k := range m.keys {
 		if k != m.xKey && k != m.over {
-			parts = append(parts, fmt.Sprintf("%s %v", lastKey(k), p.Params[k]))
+			parts = append(parts, fmt.Sprintf("%s %v", human.LastKey(k), p.Params[k]))
 		}
 	}
 	if m.cells[d.cell].phases > 1 {
@@ -506,9 +503,6 @@ func (m *metricPlot) panelName(d datum) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-// lastKey is the last part of a dotted key: "addressing" of "switch.addressing".
-func lastKey(k string) string { return k[strings.LastIndexByte(k, '.')+1:] }
 
 // point is any sound repeat; only cells with one carry data.
 func (c *cell) point() Point {
@@ -531,7 +525,7 @@ func (m *metricPlot) describe(ds []datum) string {
 }
 
 func (m *metricPlot) chart(ds []datum) *chart {
-	c := &chart{Measure: measureName(m.metric), Unit: ds[0].observed.Unit, Predictors: m.styles, Observed: m.observed, XLabel: m.xKey}
+	c := &chart{Measure: human.Measure(m.metric), Unit: ds[0].observed.Unit, Predictors: m.styles, Observed: m.observed, XLabel: m.xKey}
 	x := func(d datum) float64 {
 		v, unit, _ := asNumber(m.cells[d.cell].point().Params[m.xKey])
 		c.XUnit = baseUnit(unit)
@@ -596,13 +590,6 @@ func (m *metricPlot) chart(ds []datum) *chart {
 		}
 	}
 	return c
-}
-
-func upperFirst(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // maxTimelines is how many links are drawn over time.

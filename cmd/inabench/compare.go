@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 )
 
 func compareCommand() *cli.Command {
@@ -212,13 +213,13 @@ func (v pairView) cells(f history.PairFigure) []string {
 		if len(figures) == 0 {
 			return "-"
 		}
-		return results.Quantity(median, f.Unit)
+		return human.Quantity(median, f.Unit)
 	}
 	row := []string{f.Metric, f.Point, fmt.Sprint(f.Phase + 1), f.Of, value(f.Before, f.Verdict.Baseline), value(f.After, f.Verdict.Tonight), "-", "-", string(f.Change)}
 	if len(f.Before) > 0 && len(f.After) > 0 {
-		row[6] = results.SignedError(f.Verdict.Shift, true, "")
+		row[6] = human.SignedError(f.Verdict.Shift, true, "")
 		if v.Judged {
-			row[7] = results.SignedError(f.Verdict.Lo, true, "") + " to " + results.SignedError(f.Verdict.Hi, true, "")
+			row[7] = human.SignedError(f.Verdict.Lo, true, "") + " to " + human.SignedError(f.Verdict.Hi, true, "")
 		}
 	}
 	if f.Needs > 0 {
@@ -264,9 +265,9 @@ func (v pairView) metrics() (out []string) {
 		}
 		text += strings.Join(parts, ", ")
 		if m.Compared > 0 {
-			text += "; median change " + results.SignedError(m.Shift, true, "")
+			text += "; median change " + human.SignedError(m.Shift, true, "")
 			if m.Lo != m.Hi {
-				text += ", half of them " + results.SignedError(m.Lo, true, "") + " to " + results.SignedError(m.Hi, true, "")
+				text += ", half of them " + human.SignedError(m.Lo, true, "") + " to " + human.SignedError(m.Hi, true, "")
 			}
 		}
 		out = append(out, text)

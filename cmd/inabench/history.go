@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/trend"
 )
 
@@ -364,23 +365,23 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		v, before, noise, visible, state, bars := s.Verdict, "-", "-", "-", "-", ""
 		last := "-"
 		if len(s.Nights) > 0 {
-			state, last, bars = string(v.State), results.Quantity(v.Tonight, s.Unit), sparkline(s.Nights)
+			state, last, bars = string(v.State), human.Quantity(v.Tonight, s.Unit), sparkline(s.Nights)
 			if v.Nights > 0 {
-				before = results.Quantity(v.Baseline, s.Unit)
+				before = human.Quantity(v.Baseline, s.Unit)
 			}
 			if v.State != trend.Learning {
-				noise = results.Percent(v.Noise.Nights)
+				noise = human.Percent(v.Noise.Nights)
 			}
 			if v.Visible > 0 {
-				visible = results.Percent(v.Visible)
+				visible = human.Percent(v.Visible)
 			}
 			if v.State == trend.Lower || v.State == trend.Higher {
-				state += " by " + strings.TrimPrefix(results.Percent(v.Shift), "-")
+				state += " by " + strings.TrimPrefix(human.Percent(v.Shift), "-")
 			}
 		}
 		against := "-"
 		if s.Baseline != nil {
-			against = results.SignedError(s.Baseline.Shift, true, "")
+			against = human.SignedError(s.Baseline.Shift, true, "")
 		}
 		kind := string(s.Kind)
 		if s.Predictor != "" {
@@ -397,7 +398,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 			if ch.Found > ch.Night {
 				seen = ", seen " + s.Nights[ch.Found].Started.Local().Format(time.DateOnly)
 			}
-			note(s, "%s %s from %s on%s; %s", strings.TrimPrefix(results.Percent(ch.Shift), "-"), way, ch.Started.Local().Format(time.DateOnly), seen, ch.Run)
+			note(s, "%s %s from %s on%s; %s", strings.TrimPrefix(human.Percent(ch.Shift), "-"), way, ch.Started.Local().Format(time.DateOnly), seen, ch.Run)
 		}
 		if s.Spoilt > 0 {
 			note(s, "%d run%s left out: limited by the testbed, or ended early", s.Spoilt, plural(s.Spoilt))

@@ -12,7 +12,7 @@ import (
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -71,7 +71,7 @@ func calibrateCommand() *cli.Command {
 			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
 			fmt.Fprintln(tw, "WHAT\tOF\tMEASURED\tSAMPLES")
 			for _, x := range cal {
-				fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, results.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
+				fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, human.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
 			}
 			return tw.Flush()
 		},

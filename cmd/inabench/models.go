@@ -10,7 +10,7 @@ import (
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/workload"
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 func modelsCommand() *cli.Command {
@@ -113,7 +113,7 @@ func (m *model) step() string {
 	if m.Compute == nil {
 		return "unknown"
 	}
-	return results.Quantity(*m.Compute, "s")
+	return human.Quantity(*m.Compute, "s")
 }
 
 // on is what a step was measured on.
@@ -139,7 +139,7 @@ func writeModels(w io.Writer, models []model) error {
 			n = len(sources)
 			sources = append(sources, m.Source)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t[%d]\n", m.Name, results.Quantity(float64(m.Bytes), "B"), len(m.Layers), m.step(), m.Basis, m.on(), n+1)
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t[%d]\n", m.Name, human.Quantity(float64(m.Bytes), "B"), len(m.Layers), m.step(), m.Basis, m.on(), n+1)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -157,7 +157,7 @@ func writeModels(w io.Writer, models []model) error {
 }
 
 func writeModel(w io.Writer, m model) error {
-	fmt.Fprintf(w, "%s: %s of gradient in %d layer%s, step %s (%s)\n", m.Name, results.Quantity(float64(m.Bytes), "B"),
+	fmt.Fprintf(w, "%s: %s of gradient in %d layer%s, step %s (%s)\n", m.Name, human.Quantity(float64(m.Bytes), "B"),
 		len(m.Layers), plural(len(m.Layers)), m.step(), m.Basis)
 	for _, row := range [][2]string{{"on", m.on()}, {"source", m.Source}, {"derived", m.Derived}} {
 		if row[1] != "" {
@@ -170,9 +170,9 @@ func writeModel(w io.Writer, m model) error {
 	for i, l := range m.Layers {
 		ready := "unknown"
 		if l.Ready != nil {
-			ready = results.Quantity(*l.Ready, "s")
+			ready = human.Quantity(*l.Ready, "s")
 		}
-		fmt.Fprintf(tw, "%d\t%s\t%s\t\n", i+1, results.Quantity(float64(l.Bytes), "B"), ready)
+		fmt.Fprintf(tw, "%d\t%s\t%s\t\n", i+1, human.Quantity(float64(l.Bytes), "B"), ready)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/trace"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // mostJobs is how many jobs there can be at once: they are numbered with 12 bits.
@@ -468,7 +469,7 @@ func (p *placed) writeJobs(w io.Writer) error {
 		j := &p.Jobs[i]
 		rate, bottleneck := "local", "-"
 		if j.Rate != nil {
-			rate, bottleneck = results.Quantity(*j.Rate, "bit/s"), j.Bottleneck
+			rate, bottleneck = human.Quantity(*j.Rate, "bit/s"), j.Bottleneck
 		}
 		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", j.Name, j.GPUs, rate, bottleneck,
 			strings.Join(j.Racks, ","), cmp.Or(j.PS, "-"), workers(j.JobPlan))

@@ -18,6 +18,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 func checkCommand() *cli.Command {
@@ -210,8 +211,8 @@ func writePlan(w io.Writer, p *experiments.SavedPlan) error {
 				}
 				published := ph.Predictions[1].Jobs[k]
 				fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\t%s\t%s %s", j.Name,
-					results.Quantity(j.Goodput, "bit/s"), results.Quantity(j.WireRate, "bit/s"), shares(j.Shares), j.Bottleneck,
-					results.Quantity(published.Goodput, "bit/s"), shares(published.Shares))
+					human.Quantity(j.Goodput, "bit/s"), human.Quantity(j.WireRate, "bit/s"), shares(j.Shares), j.Bottleneck,
+					human.Quantity(published.Goodput, "bit/s"), shares(published.Shares))
 				for _, name := range asked {
 					fmt.Fprintf(tw, "\t%s", externalSays(ph, name, j.Name))
 				}
@@ -247,7 +248,7 @@ func externalSays(ph study.PlanPhase, name, job string) string {
 		switch {
 		case f.Predictor != name:
 		case f.Metric == "goodput" && f.Of == job:
-			goodput = results.Quantity(f.Value, f.Unit)
+			goodput = human.Quantity(f.Value, f.Unit)
 		case f.Metric == "share" && f.Of == job+"@"+sw:
 			of = append(of, placement.SharePrediction{Switch: sw, Share: f.Value})
 		}
@@ -271,7 +272,7 @@ func writeTraining(w io.Writer, pt study.PlanPoint) error {
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, f := range pt.Figures {
-		fmt.Fprintf(tw, "  %s\t%s\n", f.Metric, results.Quantity(f.Value, f.Unit))
+		fmt.Fprintf(tw, "  %s\t%s\n", f.Metric, human.Quantity(f.Value, f.Unit))
 	}
 	fmt.Fprintln(tw)
 	return tw.Flush()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments"
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // progress shows how far a run has come on stderr: one line that is rewritten on a
@@ -45,7 +45,7 @@ func (p *progress) update(s experiments.Status) {
 	same := line == p.stage
 	p.stage = line
 	if s.Left > 0 {
-		line += fmt.Sprintf(", about %s left", results.Elapsed(s.Left.Round(time.Second)))
+		line += fmt.Sprintf(", about %s left", human.Elapsed(s.Left.Round(time.Second)))
 	}
 	if line == p.last || same && !p.tty {
 		return

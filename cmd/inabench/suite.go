@@ -11,6 +11,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 func suiteCommand() *cli.Command {
@@ -159,7 +160,7 @@ func writeNight(w io.Writer, root string, n *suite.Night, format string) error {
 func writeTonight(w io.Writer, s *suite.Suite, nights []*suite.Night, plan []suite.Done) error {
 	fmt.Fprintf(w, "suite %s, %d item%s, after %d night%s", s.Name, len(plan), plural(len(plan)), len(nights), plural(len(nights)))
 	if s.Budget > 0 {
-		fmt.Fprintf(w, ", in %s", results.Elapsed(s.Budget.Std()))
+		fmt.Fprintf(w, ", in %s", human.Elapsed(s.Budget.Std()))
 	}
 	fmt.Fprint(w, "\n\n")
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)

@@ -22,6 +22,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/carry"
 )
 
@@ -88,7 +89,7 @@ func survey(c *cli.Context, format string) (err error) {
 		}
 		out.Add(r.setting, r.rec, r.err)
 		last := out.Cases[len(out.Cases)-1]
-		d.say("setting %d of %d: %s: %s, after %s", i+1, n, last.Title, last.Outcome, results.Elapsed(time.Since(began).Round(time.Second)))
+		d.say("setting %d of %d: %s: %s, after %s", i+1, n, last.Title, last.Outcome, human.Elapsed(time.Since(began).Round(time.Second)))
 	}
 	if format == "json" {
 		err = writeJSON(c.App.Writer, out)

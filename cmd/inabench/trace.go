@@ -17,7 +17,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/trace"
 	"github.com/inabench/inabench/placement/workload"
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 func traceCommand() *cli.Command {
@@ -181,7 +181,7 @@ func writeStats(w io.Writer, s trace.Stats, how *trace.Report) error {
 		fmt.Fprintf(tw, "  load\t%s GPUs over the time of submissions\n", decimal(s.Load))
 	}
 	fmt.Fprintf(tw, "  peak\t%s GPUs at once, if every job starts when it is submitted\n", count(s.Peak))
-	fmt.Fprintf(tw, "  several GPUs\t%s of the jobs\n\n", results.Percent(s.MultiGPU))
+	fmt.Fprintf(tw, "  several GPUs\t%s of the jobs\n\n", human.Percent(s.MultiGPU))
 	if err := tw.Flush(); err != nil {
 		return err
 	}

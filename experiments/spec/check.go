@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/testbed/netns"
 )
@@ -472,7 +473,7 @@ func (c *Checker) expect(e *Expect) {
 		oneLink := m.Unit == "bit/s" && (m.Jobs != nil || e.Metric == "goodput") // totals are more than a link carries
 		if oneLink && e.Gate && r.Predictor != "value" && !r.Relative {
 			if most := c.Lab.most(); most > 0 && r.Tolerance >= most {
-				c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, results.Quantity(most, "bit/s"))
+				c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, human.Quantity(most, "bit/s"))
 			}
 		}
 	case e.Bound == "within" && e.Metric != "sum_errors":

@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -158,7 +159,7 @@ func stood(jobs []Ran, stalls []Standstill) (found []results.Finding, most *resu
 			share := lost / (j.End - j.Start)
 			most = &results.Trouble{Where: "job " + j.Job, Value: share, Limit: LateShare, What: fmt.Sprintf(
 				"it or the testbed stood still for %s of its time (limit %s), %s in all; first %s",
-				results.Percent(share), results.Percent(LateShare), results.Quantity(lost, "s"), times[0].Why)}
+				human.Percent(share), human.Percent(LateShare), human.Quantity(lost, "s"), times[0].Why)}
 		}
 	}
 	return found, most, most != nil && most.Value > LateShare
@@ -222,7 +223,7 @@ func late(jobs []Ran, stalls []Standstill) *results.Trouble {
 		return nil
 	}
 	return &results.Trouble{Where: "testbed", Value: share, Limit: LateShare, Fatal: true, What: fmt.Sprintf(
-		"it stood still for %s of the time of jobs (limit %s), %d times, first %s", results.Percent(share), results.Percent(LateShare), len(times), times[0].Why)}
+		"it stood still for %s of the time of jobs (limit %s), %d times, first %s", human.Percent(share), human.Percent(LateShare), len(times), times[0].Why)}
 }
 
 // Overslept is the trouble of a rank that woke up late for too much of its time; long stalls, of
@@ -232,7 +233,7 @@ func Overslept(where string, late, jct float64, stalls []testbed.Stall) (results
 	share := late / jct
 	return results.Trouble{
 		Where: where, What: fmt.Sprintf("woke up late by %s in all, %s of its time (limit %s)",
-			results.Quantity(late, "s"), results.Percent(share), results.Percent(LateShare)),
+			human.Quantity(late, "s"), human.Percent(share), human.Percent(LateShare)),
 		Value: share, Limit: LateShare, Fatal: true,
 	}, share > LateShare
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Culprit is a part of a testbed that would explain which jobs became slower and which did
@@ -37,7 +38,7 @@ func (c Culprit) String() string {
 	if c.Jobs > 1 {
 		what = fmt.Sprintf("%d jobs that it limits are", c.Jobs)
 	}
-	return fmt.Sprintf("%s of %s, %s of the weight: %s %s slower", c.Part, strings.TrimSuffix(filepath.Base(c.Inventory), ".toml"), results.Percent(c.Weight), what, results.Percent(math.Abs(c.Shift)))
+	return fmt.Sprintf("%s of %s, %s of the weight: %s %s slower", c.Part, strings.TrimSuffix(filepath.Base(c.Inventory), ".toml"), human.Percent(c.Weight), what, human.Percent(math.Abs(c.Shift)))
 }
 
 // unit is what figures of an experiment are about.

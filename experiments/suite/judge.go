@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/results/trend"
 )
@@ -89,7 +90,7 @@ func (m Move) String() string {
 	if size < 0 {
 		size = -size
 	}
-	s := fmt.Sprintf("%s: %s, %s before: %s by %s", m.subject(), results.Quantity(m.Verdict.Tonight, m.Unit), results.Quantity(m.Verdict.Baseline, m.Unit), how, results.Percent(size))
+	s := fmt.Sprintf("%s: %s, %s before: %s by %s", m.subject(), human.Quantity(m.Verdict.Tonight, m.Unit), human.Quantity(m.Verdict.Baseline, m.Unit), how, human.Percent(size))
 	if !m.New {
 		s += " since " + m.SinceStarted.Local().Format(time.DateOnly)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Plan is what a night would do: all items, in the order of running, each with why it is
@@ -114,4 +114,4 @@ func expected(it Item, nights []*Night) float64 {
 }
 
 // elapsed is a number of seconds for people.
-func elapsed(s float64) string { return results.Elapsed(seconds(s).Round(time.Millisecond)) }
+func elapsed(s float64) string { return human.Elapsed(seconds(s).Round(time.Millisecond)) }

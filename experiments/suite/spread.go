@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Spread is where the figures of a study became worse. A study simulates or measures a whole
@@ -46,9 +47,9 @@ func (s Spread) String() string {
 		if m.Shift < 0 {
 			way, m.Lo, m.Hi = "lower", -m.Hi, -m.Lo
 		}
-		size := results.Percent(max(m.Shift, -m.Shift))
+		size := human.Percent(max(m.Shift, -m.Shift))
 		if m.Lo < m.Hi {
-			size += fmt.Sprintf(" (%s to %s)", results.Percent(m.Lo), results.Percent(m.Hi))
+			size += fmt.Sprintf(" (%s to %s)", human.Percent(m.Lo), human.Percent(m.Hi))
 		}
 		text := fmt.Sprintf("%s %s by %s", m.Metric, way, size)
 		if m.Points < s.Worse {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
@@ -112,7 +113,7 @@ func (p *rank) stood(spans []stall.Span) {
 	for _, s := range spans {
 		p.stalls = append(p.stalls, testbed.Stall{
 			Start: onRun(s.Start), End: onRun(s.End), Late: s.Late, Where: "rank " + p.name + " on host " + p.host,
-			What: "it did not run for up to " + results.Quantity(s.Late.Seconds(), "s"),
+			What: "it did not run for up to " + human.Quantity(s.Late.Seconds(), "s"),
 		})
 	}
 }

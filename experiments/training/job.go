@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -252,7 +253,7 @@ func (p *rank) attend(ctx context.Context, hosts Hosts) {
 		if n != done || moved.IsZero() {
 			done, moved = n, time.Now()
 		} else if still := time.Since(moved); still > p.patience && err == nil {
-			err = p.standing(fmt.Sprintf("nothing for %s", results.Elapsed(still)))
+			err = p.standing(fmt.Sprintf("nothing for %s", human.Elapsed(still)))
 		}
 		if err != nil {
 			p.fail(err, true)
@@ -404,7 +405,7 @@ func (r *runner) launchAll(ctx context.Context, name string, on []string, cfg ag
 // start has all ranks begin their first step at the same time, by which they are to have
 // found each other, and returns when they have.
 func (j *ranks) start(ctx context.Context, at time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %s", results.Elapsed(startTimeout)))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %s", human.Elapsed(startTimeout)))
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
 	for _, p := range j.all {

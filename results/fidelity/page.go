@@ -15,6 +15,7 @@ import (
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // File is the report in the directory of the reference's run.
@@ -173,7 +174,7 @@ func (r *Report) figure(m *Model, g Group, id string) figurePart {
 		}
 		row := errorRow{Of: e.Name(), Regime: e.Regime}
 		for _, v := range []Interval{e.Reference, e.Model} {
-			row.Figures = append(row.Figures, numberOf(results.QuantityCI(v.Value, v.Lo, v.Hi, e.Unit), v))
+			row.Figures = append(row.Figures, numberOf(human.QuantityCI(v.Value, v.Lo, v.Hi, e.Unit), v))
 		}
 		row.Figures = append(row.Figures, numberOf(signed(e.Error, e.Relative, e.Unit), e.Error))
 		f.Rows = append(f.Rows, row)

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Survey is runs of settings that nobody tuned, each held against what was predicted of it: a
@@ -295,7 +296,7 @@ func (s *Survey) Write(w io.Writer) error {
 	}
 	for _, e := range s.Worst {
 		fmt.Fprintf(w, "  %s  %s %s, phase %d: measured %s, predicted %s, %s\n", e.Case, e.Metric, e.Of, e.Phase+1,
-			results.Quantity(e.Measured, e.Unit), results.Quantity(e.Predicted, e.Unit), results.SignedError(e.Error, e.Relative, e.Unit))
+			human.Quantity(e.Measured, e.Unit), human.Quantity(e.Predicted, e.Unit), human.SignedError(e.Error, e.Relative, e.Unit))
 		for _, c := range s.Cases {
 			if c.Name == e.Case {
 				fmt.Fprintf(w, "      %s; %s%s\n", c.Title, c.Outcome, c.again())
@@ -322,7 +323,7 @@ func (g SurveyGroup) write(w io.Writer, note string) {
 		return
 	}
 	fmt.Fprintf(w, "%s%s\t%d\t%s\t%s\t%s\t%s\t%s of %s\n", g.Metric, note, g.N, size(g.Mean, g.Relative, "1"), size(g.P95, g.Relative, "1"), size(g.Max, g.Relative, "1"),
-		results.SignedError(g.Bias, g.Relative, "1"), results.Percent(g.Within), size(g.Tolerance, g.Relative, "1"))
+		human.SignedError(g.Bias, g.Relative, "1"), human.Percent(g.Within), size(g.Tolerance, g.Relative, "1"))
 }
 
 // again tells of a second run.

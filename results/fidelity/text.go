@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // worstShown is how many of a model's errors the text lists.
@@ -17,7 +18,7 @@ const worstShown = 5
 
 // size writes the magnitude of an error.
 func size(v float64, relative bool, unit string) string {
-	return strings.TrimPrefix(results.SignedError(math.Abs(v), relative, unit), "+")
+	return strings.TrimPrefix(human.SignedError(math.Abs(v), relative, unit), "+")
 }
 
 // between writes an interval of magnitudes: "1.2 % (0.8 to 2.0 %)".
@@ -30,7 +31,7 @@ func between(v Interval, relative bool, unit string) string {
 }
 
 func signed(v Interval, relative bool, unit string) string {
-	s := results.SignedError(v.Value, relative, unit)
+	s := human.SignedError(v.Value, relative, unit)
 	if v.Hi > v.Lo {
 		s += " ± " + size((v.Hi-v.Lo)/2, relative, unit)
 	}
@@ -144,8 +145,8 @@ func (m *Model) write(w io.Writer, ref Run) error {
 		fmt.Fprintf(tw, "  FURTHEST OFF\t\t%s\t%s\tERROR\tREGIME\n", strings.ToUpper(ref.Name), strings.ToUpper(m.Name))
 	}
 	for _, e := range worst {
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\n", e.Metric, e.Name(), results.QuantityCI(e.Reference.Value, e.Reference.Lo, e.Reference.Hi, e.Unit),
-			results.QuantityCI(e.Model.Value, e.Model.Lo, e.Model.Hi, e.Unit), signed(e.Error, e.Relative, e.Unit), e.Regime)
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\n", e.Metric, e.Name(), human.QuantityCI(e.Reference.Value, e.Reference.Lo, e.Reference.Hi, e.Unit),
+			human.QuantityCI(e.Model.Value, e.Model.Lo, e.Model.Hi, e.Unit), signed(e.Error, e.Relative, e.Unit), e.Regime)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -174,7 +175,7 @@ func (l *Line) offset(unit string) string {
 	if v.Value < 0 {
 		sign, v = "-", Interval{-v.Value, -v.Hi, -v.Lo}
 	}
-	return sign + " " + results.QuantityCI(v.Value, v.Lo, v.Hi, unit)
+	return sign + " " + human.QuantityCI(v.Value, v.Lo, v.Hi, unit)
 }
 
 // Drawing is a picture of one metric of a model.
@@ -212,14 +213,14 @@ func (r *Report) agreement(m *Model, g Group) results.Agreement {
 		a.Points = append(a.Points, results.AgreementPoint{
 			X: e.Model.Value, XLo: e.Model.Lo, XHi: e.Model.Hi, Y: e.Reference.Value, YLo: e.Reference.Lo, YHi: e.Reference.Hi,
 			Group: slices.Index(regimes, e.Regime),
-			Title: fmt.Sprintf("%s: %s %s, %s %s, %s", e.Name(), r.Runs[0].Name, results.Quantity(e.Reference.Value, e.Unit),
-				m.Name, results.Quantity(e.Model.Value, e.Unit), results.SignedError(e.Error.Value, e.Relative, e.Unit)),
+			Title: fmt.Sprintf("%s: %s %s, %s %s, %s", e.Name(), r.Runs[0].Name, human.Quantity(e.Reference.Value, e.Unit),
+				m.Name, human.Quantity(e.Model.Value, e.Unit), human.SignedError(e.Error.Value, e.Relative, e.Unit)),
 		})
 	}
 	a.Notes = []string{plural(g.N, "figure"), "median error " + size(g.Median.Value, g.Relative, g.Unit), "bias " + signed(g.Bias, g.Relative, g.Unit)}
 	if g.Line != nil {
 		a.Slope, a.Intercept = g.Line.Slope.Value, g.Line.Intercept.Value
-		a.Notes = append(a.Notes, "slope "+ratio(g.Line.Slope), "intercept "+results.QuantityCI(g.Line.Intercept.Value, g.Line.Intercept.Lo, g.Line.Intercept.Hi, g.Unit))
+		a.Notes = append(a.Notes, "slope "+ratio(g.Line.Slope), "intercept "+human.QuantityCI(g.Line.Intercept.Value, g.Line.Intercept.Lo, g.Line.Intercept.Hi, g.Unit))
 	}
 	if g.Pearson != nil {
 		a.Notes = append(a.Notes, "r "+ratio(*g.Pearson))

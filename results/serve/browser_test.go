@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -491,7 +492,7 @@ func testHistory(t *testing.T, ctx context.Context) {
 			t.Errorf("run %d is drawn at %g, want %g", i, at[i], want)
 		}
 	}
-	if got := p.shown("figcaption > p"); len(got) != 1 || !strings.Contains(got[0], results.Quantity(s.Verdict.Tonight, s.Unit)) {
+	if got := p.shown("figcaption > p"); len(got) != 1 || !strings.Contains(got[0], human.Quantity(s.Verdict.Tonight, s.Unit)) {
 		t.Errorf("it says %q of %v", got, s.Verdict)
 	}
 	p.readable("history")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/trend"
 )
 
@@ -98,7 +99,7 @@ func (s *Server) series(ctx context.Context, q history.Query, n int) (out []seri
 			if c.Shift < 0 {
 				way = "lower"
 			}
-			view := changeView{c, f.Nights[c.Night].Run, f.Nights[c.Night].Started, strings.TrimPrefix(results.Percent(c.Shift), "-") + " " + way}
+			view := changeView{c, f.Nights[c.Night].Run, f.Nights[c.Night].Started, strings.TrimPrefix(human.Percent(c.Shift), "-") + " " + way}
 			v.Changes = append(v.Changes, view)
 			drawing.Steps = append(drawing.Steps, results.NightStep{At: c.Night, Text: view.Text})
 		}
@@ -128,18 +129,18 @@ func nameOf(s history.Series) string {
 
 // stateOf says what the newest run of a series is.
 func stateOf(v trend.Verdict, unit string) string {
-	text := "newest " + results.Quantity(v.Tonight, unit)
+	text := "newest " + human.Quantity(v.Tonight, unit)
 	switch v.State {
 	case trend.Learning:
 		return text + fmt.Sprintf("; too few runs to tell noise from change (%d before)", v.Nights)
 	case trend.Same:
 		text += ", as before"
 	default:
-		text += ", " + string(v.State) + " by " + strings.TrimPrefix(results.Percent(v.Shift), "-")
+		text += ", " + string(v.State) + " by " + strings.TrimPrefix(human.Percent(v.Shift), "-")
 	}
-	text += " (" + results.Quantity(v.Baseline, unit) + "); noise " + results.Percent(v.Noise.Nights)
+	text += " (" + human.Quantity(v.Baseline, unit) + "); noise " + human.Percent(v.Noise.Nights)
 	if v.Visible > 0 {
-		text += ", a change of " + results.Percent(v.Visible) + " would be seen at once"
+		text += ", a change of " + human.Percent(v.Visible) + " would be seen at once"
 	}
 	return text
 }

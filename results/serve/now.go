@@ -10,6 +10,7 @@ import (
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // live is how far a run is that goes on.
@@ -61,11 +62,11 @@ func figuresOf(figures []results.Figure) (out []liveFigure) {
 		if f.Kind == results.Predicted {
 			continue
 		}
-		row := liveFigure{Metric: f.Metric, Of: f.Of, Observed: results.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Predicted: "–"}
+		row := liveFigure{Metric: f.Metric, Of: f.Of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Predicted: "–"}
 		if i := slices.IndexFunc(figures, func(p results.Figure) bool {
 			return p.Kind == results.Predicted && p.Metric == f.Metric && p.Of == f.Of
 		}); i >= 0 {
-			row.Predicted = results.Quantity(figures[i].Value, figures[i].Unit) + ", " + figures[i].Predictor
+			row.Predicted = human.Quantity(figures[i].Value, figures[i].Unit) + ", " + figures[i].Predictor
 		}
 		out = append(out, row)
 	}

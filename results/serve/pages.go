@@ -21,6 +21,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
+	"github.com/inabench/inabench/results/human"
 )
 
 //go:embed pages.html.tmpl style.css app.js icon.svg
@@ -30,9 +31,9 @@ var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
 	"local":   func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
 	"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"key":     func(t time.Time) int64 { return t.UnixNano() },
-	"percent": results.Percent,
-	"of":      results.Quantity,
-	"size":    func(bytes int64) string { return results.Quantity(float64(bytes), "B") },
+	"percent": human.Percent,
+	"of":      human.Quantity,
+	"size":    func(bytes int64) string { return human.Quantity(float64(bytes), "B") },
 	"metric":  func(experiment, metric string) string { return historyOf(experiment, metric) },
 	"runs":    count,
 }).ParseFS(assets, "pages.html.tmpl"))
@@ -46,7 +47,7 @@ func count(n int) string {
 	if n == 1 {
 		return "1 run"
 	}
-	return results.Quantity(float64(n), "1") + " runs"
+	return human.Quantity(float64(n), "1") + " runs"
 }
 
 func (s *Server) routes() http.Handler {
@@ -214,7 +215,7 @@ func (s *Server) runOf(w io.Writer, which row, version string) (err error) {
 		data.Rec, data.Error = &results.Record{}, err.Error()
 	}
 	if data.Rec.Complete() {
-		data.Took = results.Elapsed(data.Rec.Finished.Sub(data.Rec.Started))
+		data.Took = human.Elapsed(data.Rec.Finished.Sub(data.Rec.Started))
 	}
 	for _, p := range data.Rec.Points {
 		for _, ph := range p.Phases {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 )
 
 // row is a run in the list.
@@ -155,7 +156,7 @@ func (s *Server) progress(r history.Run) string {
 		text = points(c.done, c.planned)
 	}
 	if st, err := os.Stat(filepath.Join(dir, results.SamplesFile)); err == nil && st.Size() > 0 {
-		text += ", " + results.Quantity(float64(st.Size()), "B") + " of samples"
+		text += ", " + human.Quantity(float64(st.Size()), "B") + " of samples"
 	}
 	return text
 }

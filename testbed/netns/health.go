@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/softswitch"
 	"github.com/inabench/inabench/testbed/stall"
@@ -177,7 +178,7 @@ func (f *Fabric) SwitchHealth(ctx context.Context) ([]softswitch.Health, error) 
 }
 
 // seconds is a duration as reports write it.
-func seconds(d time.Duration) string { return results.Quantity(d.Seconds(), "s") }
+func seconds(d time.Duration) string { return human.Quantity(d.Seconds(), "s") }
 
 // beat is the shortest time that matters, and what it is.
 type beat struct {

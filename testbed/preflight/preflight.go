@@ -22,6 +22,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -295,9 +296,9 @@ func clock(a *answer) results.Preflight {
 	if off < 0 {
 		ahead = "behind"
 	}
-	found := fmt.Sprintf("%s %s this machine, ± %s", results.Quantity(math.Abs(off), "s"), ahead, results.Quantity(within, "s"))
+	found := fmt.Sprintf("%s %s this machine, ± %s", human.Quantity(math.Abs(off), "s"), ahead, human.Quantity(within, "s"))
 	if math.Abs(off) <= within { // nothing more can be told
-		found = "agrees to within " + results.Quantity(2*within, "s")
+		found = "agrees to within " + human.Quantity(2*within, "s")
 	}
 	if math.Abs(off)-within > clockLimit.Seconds() {
 		return a.fail(Clock, found, "within "+clockLimit.String(), `set it: "sudo chronyc makestep", or "sudo systemctl restart systemd-timesyncd"`)
@@ -477,26 +478,26 @@ func link(a *answer) results.Preflight {
 		case p.state != "ACTIVE":
 			wrong, wanted = append(wrong, n.RDMA+" is "+p.state), append(wanted, n.RDMA+" ACTIVE")
 		case p.rate < 0.95*float64(n.Rate): // names of speeds are rounded: FDR's 54.5 Gbit/s are 56
-			wrong = append(wrong, n.RDMA+" "+results.Quantity(p.rate, "bit/s"))
-			wanted = append(wanted, n.RDMA+" "+results.Quantity(float64(n.Rate), "bit/s"))
+			wrong = append(wrong, n.RDMA+" "+human.Quantity(p.rate, "bit/s"))
+			wanted = append(wanted, n.RDMA+" "+human.Quantity(float64(n.Rate), "bit/s"))
 		default:
-			found = append(found, n.RDMA+" "+results.Quantity(p.rate, "bit/s"))
+			found = append(found, n.RDMA+" "+human.Quantity(p.rate, "bit/s"))
 		}
 	}
 	for _, n := range a.host.NICs {
 		state, _ := a.of("state", n.Device)
 		text, _ := a.of("speed", n.Device)
 		mbits, err := strconv.ParseFloat(text, 64)
-		rate := results.Quantity(float64(n.Rate), "bit/s")
+		rate := human.Quantity(float64(n.Rate), "bit/s")
 		switch {
 		case state == "down" || state == "lowerlayerdown":
 			wrong, wanted = append(wrong, n.Device+" is down"), append(wanted, n.Device+" up")
 		case err != nil || mbits <= 0:
 		case mbits*1e6 < 0.99*float64(n.Rate):
-			wrong = append(wrong, n.Device+" "+results.Quantity(mbits*1e6, "bit/s"))
+			wrong = append(wrong, n.Device+" "+human.Quantity(mbits*1e6, "bit/s"))
 			wanted = append(wanted, n.Device+" "+rate)
 		default:
-			found = append(found, n.Device+" "+results.Quantity(mbits*1e6, "bit/s"))
+			found = append(found, n.Device+" "+human.Quantity(mbits*1e6, "bit/s"))
 		}
 	}
 	switch {

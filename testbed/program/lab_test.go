@@ -24,6 +24,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -351,7 +352,7 @@ reason = "it is what the program prints, in GB/s"
 	for _, f := range rec.Points[0].Phases[0].Figures {
 		got[fmt.Sprintf("%s %s of %s", f.Kind, f.Metric, f.Of)] = f.Value
 		if f.Metric == "goodput" || f.Metric == "copy_rate" || f.Metric == "total_goodput" {
-			t.Logf("%s %s of %s: %s", f.Kind, f.Metric, f.Of, results.Quantity(f.Value, f.Unit))
+			t.Logf("%s %s of %s: %s", f.Kind, f.Metric, f.Of, human.Quantity(f.Value, f.Unit))
 		}
 	}
 	for name, want := range map[string]float64{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/metric"
 )
 
@@ -44,7 +45,7 @@ func describe(r *Reading, err error) string {
 	}
 	var b strings.Builder
 	for _, f := range r.Figures {
-		fmt.Fprintf(&b, "%s of %q: %s, %d\n", f.Metric, f.Of, results.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), f.N)
+		fmt.Fprintf(&b, "%s of %q: %s, %d\n", f.Metric, f.Of, human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), f.N)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)

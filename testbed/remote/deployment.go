@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -397,7 +398,7 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 	ctx, release := d.whole(ctx)
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
-		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", results.Elapsed(limit)))
+		fmt.Errorf("no result came back within %s: is every cable where the inventory says?", human.Elapsed(limit)))
 	defer cancel()
 	var before trail // where packets had got to when results should long have been there, once it is read
 	read := make(chan struct{})
@@ -453,7 +454,7 @@ func (d *deployment) Stop(ctx context.Context, job string) (err error) {
 	defer release()
 	// What is outstanding may be lost again: resent six times at the longest timeout, of 16 RTO.
 	limit := max(stopTimeout, 100*j.work.RTO)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", results.Elapsed(limit)))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", human.Elapsed(limit)))
 	defer cancel()
 	j.turn.Lock()
 	defer j.turn.Unlock()
@@ -555,7 +556,7 @@ func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
 		return
 	}
 	if a.reports++; float64(a.reports) > mostTold+mostReports*time.Since(d.began).Seconds() {
-		a.fail(a.named(fmt.Errorf("%d reports in %s, more than anybody asks for", a.reports, results.Elapsed(time.Since(d.began)))))
+		a.fail(a.named(fmt.Errorf("%d reports in %s, more than anybody asks for", a.reports, human.Elapsed(time.Since(d.began)))))
 		return
 	}
 	d.samples = append(d.samples, s...)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/internal/blame"
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
@@ -102,7 +102,7 @@ func (tb *Testbed) investigate(ctx context.Context, name string) error {
 		case <-time.After(tb.opt.Patience / 20):
 		case <-ctx.Done():
 			return &lostNode{lost, fmt.Sprintf("it has not answered for another %s: %v",
-				results.Elapsed(time.Since(noticed)), cause(err)), "is it on, is its cable in, does its SSH server run? What runs there ends by itself"}
+				human.Elapsed(time.Since(noticed)), cause(err)), "is it on, is its cable in, does its SSH server run? What runs there ends by itself"}
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
@@ -43,7 +43,7 @@ func (d *deployment) Reallocate(ctx context.Context, grants map[string]placement
 		locked = append(locked, j)
 		limit = max(limit, 20*j.work.RTO)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", results.Elapsed(limit)))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", human.Elapsed(limit)))
 	defer cancel()
 	if err := d.move(ctx, changed, grants); err != nil {
 		return fmt.Errorf("reallocate memory: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/stall"
@@ -84,7 +85,7 @@ func told(where string, spans []stall.Span, work, idle string) (all []testbed.St
 		}
 		all = append(all, testbed.Stall{
 			Start: s.Start, End: s.End, Where: where, Late: s.Late,
-			What: fmt.Sprintf("%s up to %s", what, results.Quantity(s.Late.Seconds(), "s")),
+			What: fmt.Sprintf("%s up to %s", what, human.Quantity(s.Late.Seconds(), "s")),
 		})
 	}
 	return all
@@ -184,9 +185,9 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 	where := a.name + " on host " + a.host
 	if stalls.Count > 0 {
 		share := stalls.Sum.Seconds() / max(passed, stalls.Sum).Seconds()
-		what := fmt.Sprintf("%v, %s of the time (limit %s)", stalls, results.Percent(share), results.Percent(testbed.StallLimit))
+		what := fmt.Sprintf("%v, %s of the time (limit %s)", stalls, human.Percent(share), human.Percent(testbed.StallLimit))
 		if s.LateP99 > 0 {
-			what += fmt.Sprintf("; with these, paced sends 99th percentile %s late", results.Quantity(s.LateP99, "s"))
+			what += fmt.Sprintf("; with these, paced sends 99th percentile %s late", human.Quantity(s.LateP99, "s"))
 		}
 		out = append(out, results.Trouble{Where: where, What: what, Value: share, Limit: testbed.StallLimit})
 		leftOut = leftOut && share <= testbed.StallLimit
@@ -206,14 +207,14 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 		out = append(out, results.Trouble{
 			Where: where, Code: results.CodeJobStopped,
 			What: fmt.Sprintf("%spaced sends 99th percentile %s late, and it ran or waited for a processor for %s of the time: it was held up, and not by its machine",
-				which, results.Quantity(late, "s"), results.Percent(part)),
+				which, human.Quantity(late, "s"), human.Percent(part)),
 			Value: late, Limit: limit,
 		})
 	default:
 		out = append(out, results.Trouble{
 			Where: where,
 			What: fmt.Sprintf("%spaced sends 99th percentile %s late, %s of the round trip (limit %s)",
-				which, results.Quantity(late, "s"), results.Percent(late/rtt.Seconds()), results.Percent(testbed.LateLimit)),
+				which, human.Quantity(late, "s"), human.Percent(late/rtt.Seconds()), human.Percent(testbed.LateLimit)),
 			Value: late, Limit: limit, Fatal: true,
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -300,7 +301,7 @@ func (tb *Testbed) Silence(ctx context.Context, host, name string, quiet time.Du
 	if quiet <= tb.opt.Patience {
 		return nil
 	}
-	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", results.Elapsed(quiet)), job: jobOf(name), Part: blame.Part{Kind: blame.KindHost, Node: host}}
+	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", human.Elapsed(quiet)), job: jobOf(name), Part: blame.Part{Kind: blame.KindHost, Node: host}}
 	// Somebody else who gives up meanwhile does not know why.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.opt.Patience)
 	defer cancel()
@@ -358,7 +359,7 @@ func (d *deployment) mark() mark {
 // standstill is the error of a job that gets no results: the cable that everything disappears
 // in since it stood still, if there is one, or else where its packets have got lost since its trail was read.
 func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.Duration, before *standing) error {
-	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", results.Elapsed(since)), job: j.plan.Name}
+	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", human.Elapsed(since)), job: j.plan.Name}
 	idle := j.idle(since)
 	if idle != "" {
 		e.what += "; " + idle

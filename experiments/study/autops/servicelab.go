@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/deploy"
 	"github.com/inabench/inabench/testbed/paramservice/migrate"
@@ -533,7 +534,7 @@ func (l *serviceLab) unwell(ctx context.Context, jobs []serving, out *deploy.Res
 		if share := by.Seconds() / of.Seconds(); of > 0 && share > study.LateShare {
 			all = append(all, results.Trouble{
 				Where: where, What: fmt.Sprintf("%s by %s in all, %s of its time (limit %s)",
-					what, results.Quantity(by.Seconds(), "s"), results.Percent(share), results.Percent(study.LateShare)),
+					what, human.Quantity(by.Seconds(), "s"), human.Percent(share), human.Percent(study.LateShare)),
 				Value: share, Limit: study.LateShare, Fatal: true,
 			})
 		}

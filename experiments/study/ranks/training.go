@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Kind is that of a job whose workers have a GPU each, as Titan places them.
@@ -234,7 +235,7 @@ func (t *Training) occupy(s *spec.Spec, seed uint64) (*occupied, error) {
 func (t *Training) congested(s *spec.Spec, e *titan.CongestedError) string {
 	return fmt.Sprintf("sends more than passes: phase %d of %s, from host %s to host %s, has %s, and %s pass in %s (training.phase)",
 		e.Phase, t.Collective, s.Inventory().Hosts[e.From].Name, s.Inventory().Hosts[e.To].Name,
-		results.Quantity(e.Bits/8, "B"), results.Quantity(e.Passing/8, "B"), t.Phase)
+		human.Quantity(e.Bits/8, "B"), human.Quantity(e.Passing/8, "B"), t.Phase)
 }
 
 // Ready implements study.Study.

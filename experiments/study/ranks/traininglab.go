@@ -16,6 +16,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/remote"
 )
@@ -320,7 +321,7 @@ func fitted(declared collectives.Network, inv *inventory.Inventory, pairs []trai
 		slope := (seconds[1][i] - seconds[0][i]) / (large - small)
 		if !(slope > 0) {
 			return declared, nil, fmt.Errorf("hosts %s and %s sent each other %s in %s, and %s in %s", p.On[0], p.On[1],
-				results.Quantity(small/8, "B"), results.Quantity(seconds[0][i], "s"), results.Quantity(large/8, "B"), results.Quantity(seconds[1][i], "s"))
+				human.Quantity(small/8, "B"), human.Quantity(seconds[0][i], "s"), human.Quantity(large/8, "B"), human.Quantity(seconds[1][i], "s"))
 		}
 		fixed := max(0, seconds[0][i]-slope*small) / latencies
 		if p.On[0] == p.On[1] {

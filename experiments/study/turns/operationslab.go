@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
@@ -623,7 +624,7 @@ func fit(ring, ina collective.Line) (c tree.Cost, found []results.Calibration, e
 	}
 	found = append(found, results.Calibration{What: "bandwidth with INA", Of: "over the ring's", Value: c.Ratio, Lo: c.Ratio, Hi: c.Ratio, N: int(ina.N), Unit: "1"})
 	if c.Ratio < 1 {
-		return c, found, fmt.Errorf("all-reduces with INA have %s of the ring's bandwidth", results.Percent(c.Ratio))
+		return c, found, fmt.Errorf("all-reduces with INA have %s of the ring's bandwidth", human.Percent(c.Ratio))
 	}
 	return c, found, nil
 }

@@ -1,11 +1,17 @@
-package results
+// Package human writes values as people read them: quantities with their units, intervals, changes, counts of things,
+// and names of others without what would move a terminal's cursor.
+package human
 
 import (
+	"cmp"
+	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"github.com/inabench/inabench/results/metric"
 )
 
 // Quantity writes a value in base units ("bit/s", "B", "s", "1", ...) with three
@@ -15,11 +21,11 @@ func Quantity(v float64, unit string) string {
 	if s, ok := notFinite(v); ok {
 		return s
 	}
-	if plain(unit) {
+	if Plain(unit) {
 		return number(v)
 	}
-	div, prefix := prefixOf(v, unit)
-	return fixed(v/div, 3) + " " + prefix + unit
+	div, prefix := Prefix(v, unit)
+	return Fixed(v/div, 3) + " " + prefix + unit
 }
 
 // QuantityCI writes a value with the half width of its confidence interval, in one
@@ -33,13 +39,13 @@ func QuantityCI(v, lo, hi float64, unit string) string {
 	if !(h > 0) || math.IsInf(h, 0) {
 		return Quantity(v, unit)
 	}
-	if plain(unit) {
-		d := digitsFor(h, 4)
+	if Plain(unit) {
+		d := Digits(h, 4)
 		return strconv.FormatFloat(v, 'f', d, 64) + " ± " + strconv.FormatFloat(h, 'f', d, 64)
 	}
-	div, prefix := prefixOf(v, unit)
+	div, prefix := Prefix(v, unit)
 	v, h = v/div, h/div
-	d := digitsFor(h, 2)
+	d := Digits(h, 2)
 	return strconv.FormatFloat(v, 'f', d, 64) + " ± " + strconv.FormatFloat(h, 'f', d, 64) + " " + prefix + unit
 }
 
@@ -48,7 +54,7 @@ func Percent(f float64) string {
 	if s, ok := notFinite(f); ok {
 		return s
 	}
-	return percentDigits(f) + " %"
+	return PercentDigits(f) + " %"
 }
 
 // SignedError writes a check's error with its sign: "+2.4 %" when relative,
@@ -56,7 +62,7 @@ func Percent(f float64) string {
 func SignedError(e float64, relative bool, unit string) string {
 	s := Percent(e)
 	switch {
-	case !relative && plain(unit) && math.Abs(e) < 10 && finite(e) && e != math.Trunc(e):
+	case !relative && Plain(unit) && math.Abs(e) < 10 && e != math.Trunc(e):
 		s = strconv.FormatFloat(e, 'f', 3, 64)
 	case !relative:
 		s = Quantity(e, unit)
@@ -90,60 +96,8 @@ func two(n int) string {
 	return strconv.Itoa(n)
 }
 
-// Lab translates a figure of the emulation to what it stands for in the lab.
-// Slow motion divided rates and multiplied times; a shrunk run divided rates and
-// bytes and left time alone. Ratios and counts are the same in both.
-func (s Scale) Lab(v float64, unit string) float64 {
-	k := s.Factor
-	if !s.scales(unit) {
-		return v
-	}
-	if unit == "s" {
-		return v / k
-	}
-	return v * k
-}
-
-// ownTimes are metrics of what this program does itself, which no emulation slows down.
-var ownTimes = []string{"placement_time", "tree_time"}
-
-// Scales says whether an emulation changes figures of a metric in a unit.
-func (s Scale) Scales(metric, unit string) bool {
-	return s.scales(unit) && !slices.Contains(ownTimes, metric)
-}
-
-// Emulated is the other way round: what something of the lab is in the emulation.
-func (s Scale) Emulated(v float64, unit string) float64 {
-	if !s.scales(unit) {
-		return v
-	}
-	return v / s.Lab(1, unit)
-}
-
-func (s Scale) scales(unit string) bool {
-	if s.Factor == 0 || s.Factor == 1 || s.Mode == "none" {
-		return false
-	}
-	switch unit {
-	case "bit/s", "B/s":
-		return true
-	case "1/s", "s":
-		return s.Mode == "slow-motion"
-	case "B":
-		return s.Mode == "shrunk"
-	}
-	return false
-}
-
-// String says what the scale does: "slow motion x100".
-func (s Scale) String() string {
-	if s.Factor == 0 || s.Factor == 1 || s.Mode == "none" || s.Mode == "" {
-		return "1:1"
-	}
-	return strings.ReplaceAll(s.Mode, "-", " ") + " x" + strconv.FormatFloat(s.Factor, 'g', -1, 64)
-}
-
-func plain(unit string) bool { return unit == "1" || unit == "" }
+// Plain says that a unit is none: that of a ratio or a count.
+func Plain(unit string) bool { return unit == "1" || unit == "" }
 
 func notFinite(v float64) (string, bool) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -156,7 +110,7 @@ func notFinite(v float64) (string, bool) {
 func number(v float64) string {
 	a := math.Abs(v)
 	if a == math.Trunc(a) && a < 1e15 && (a >= 2 || a == 0) {
-		return grouped(strconv.FormatFloat(v, 'f', 0, 64))
+		return Grouped(strconv.FormatFloat(v, 'f', 0, 64))
 	}
 	if a < 10 {
 		if a != 0 && a < 0.0005 {
@@ -164,10 +118,14 @@ func number(v float64) string {
 		}
 		return strconv.FormatFloat(v, 'f', 3, 64)
 	}
-	return fixed(v, 3)
+	return Fixed(v, 3)
 }
 
-func grouped(s string) string {
+// Grouped writes a number without decimals with commas: "12,345".
+func Grouped(s string) string {
+	if strings.Contains(s, ".") {
+		return s
+	}
 	neg := strings.HasPrefix(s, "-")
 	s = strings.TrimPrefix(s, "-")
 	if len(s) > 4 { // 1234 reads well enough
@@ -186,9 +144,9 @@ var prefixes = []struct {
 	name string
 }{{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}, {1e-3, "m"}, {1e-6, "µ"}, {1e-9, "n"}}
 
-// prefixOf chooses the SI prefix for v. Only seconds go below one: there is no
+// Prefix chooses the SI prefix for v. Only seconds go below one: there is no
 // millibit.
-func prefixOf(v float64, unit string) (div float64, prefix string) {
+func Prefix(v float64, unit string) (div float64, prefix string) {
 	if unit == "h" || strings.HasPrefix(unit, "1/") { // nobody says kh
 		return 1, ""
 	}
@@ -207,9 +165,9 @@ func prefixOf(v float64, unit string) (div float64, prefix string) {
 	return 1, ""
 }
 
-// fixed writes v with n significant digits and no exponent, never dropping
+// Fixed writes v with n significant digits and no exponent, never dropping
 // digits before the point.
-func fixed(v float64, n int) string {
+func Fixed(v float64, n int) string {
 	a := math.Abs(v)
 	if a == 0 {
 		return "0"
@@ -220,19 +178,12 @@ func fixed(v float64, n int) string {
 		d--
 	}
 	d = min(max(d, 0), 6)
-	return grouped2(strconv.FormatFloat(v, 'f', d, 64))
+	return Grouped(strconv.FormatFloat(v, 'f', d, 64))
 }
 
-func grouped2(s string) string {
-	if !strings.Contains(s, ".") {
-		return grouped(s)
-	}
-	return s
-}
-
-// digitsFor is the number of decimals that shows a half width h with one digit,
+// Digits is the number of decimals that shows a half width h with one digit,
 // two where the first is a 1, and at most limit.
-func digitsFor(h float64, limit int) int {
+func Digits(h float64, limit int) int {
 	e := int(math.Floor(math.Log10(h)))
 	if h/math.Pow(10, float64(e)) < 2 {
 		e--
@@ -240,7 +191,8 @@ func digitsFor(h float64, limit int) int {
 	return min(max(-e, 0), limit)
 }
 
-func percentDigits(f float64) string {
+// PercentDigits are those of a fraction in percent, without the sign.
+func PercentDigits(f float64) string {
 	p := f * 100
 	switch a := math.Abs(p); {
 	case a == 0:
@@ -250,9 +202,83 @@ func percentDigits(f float64) string {
 	case a < 99.95:
 		return strconv.FormatFloat(p, 'f', 1, 64)
 	default:
-		return grouped(strconv.FormatFloat(p, 'f', 0, 64))
+		return Grouped(strconv.FormatFloat(p, 'f', 0, 64))
 	}
 }
 
-// short writes a number as a person would have typed it.
-func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+// Typed writes a number as a person would have typed it.
+func Typed(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+// Plural writes a number of things: "1 host", "2 hosts".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Grouped(fmt.Sprint(n)) + " " + noun + "s"
+}
+
+// Printable replaces what could move a terminal's cursor: names come from files.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// ShortLabel keeps the last part of each dotted key: "switch.pat_ratio=0.5" is
+// "pat_ratio=0.5".
+func ShortLabel(label string) string {
+	parts := strings.Split(label, " ")
+	for i, p := range parts {
+		if k, v, ok := strings.Cut(p, "="); ok {
+			parts[i] = LastKey(k) + "=" + v
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// UpperFirst has a capital first.
+func UpperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// Measure is what people call a metric.
+func Measure(name string) string { return metric.Of(name, "").Title }
+
+// Change writes a range of changes: "9.1 to 31 % less", "3 % less to 4 % more".
+func Change(lo, hi float64, digits func(float64) string) string {
+	side := func(f float64) string {
+		if f < 0 {
+			return "less"
+		}
+		return "more"
+	}
+	a, b := digits(math.Abs(lo)), digits(math.Abs(hi))
+	switch {
+	case lo < 0 && hi > 0:
+		return a + " % less to " + b + " % more"
+	case lo == 0 && hi == 0:
+		return "the same"
+	case lo == 0, hi == 0:
+		return "up to " + cmp.Or(strings.TrimPrefix(b, "0"), a) + " % " + side(lo+hi)
+	case a == b:
+		return a + " % " + side(lo)
+	case lo < 0: // the smaller change first
+		return b + " to " + a + " % less"
+	}
+	return a + " to " + b + " % more"
+}
+
+// PercentTyped writes a fraction in percent as somebody typed it.
+func PercentTyped(f float64) string { return Typed(f * 100) }
+
+// LastKey is the last part of a dotted key: "addressing" of "switch.addressing".
+func LastKey(k string) string { return k[strings.LastIndexByte(k, '.')+1:] }
