@@ -23,6 +23,7 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sabotage"
 )
@@ -91,7 +92,7 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 		r.rec.ExitCode = o.ExitCode(err)
 	}
 	r.rec.Failure = failure(runErr, s.Inventory())
-	errs := []error{runErr, r.dir.Finish(r.rec)} // while there is room that is reserved for it
+	errs := []error{runErr, r.dir.Finish(r.rec, report.Write)} // while there is room that is reserved for it
 	if r.cells != "" && errors.Join(errs...) == nil {
 		errs = append(errs, os.RemoveAll(r.cells)) // all of it is in the record
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
+	"github.com/inabench/inabench/results/report"
 )
 
 // studyOf is what an experiment is about.
@@ -89,7 +90,7 @@ func (r *run) simulate(ctx context.Context) error {
 			Index: i % len(r.points), Repeat: i / len(r.points), Params: p.Params, Labels: p.Labels,
 			Phases: []results.Phase{{End: c.End, Figures: c.Figures, Missing: c.Missing}}, Curves: c.Curves, Machines: c.Machines, MachinesAt: c.MachinesAt,
 		}
-		if point.Repeat > 0 && !results.SameX(c.Curves, r.rec.Points[point.Index].Curves) {
+		if point.Repeat > 0 && !report.SameX(c.Curves, r.rec.Points[point.Index].Curves) {
 			point.Curves = nil
 		}
 		r.rec.Points = append(r.rec.Points, point)

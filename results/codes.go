@@ -326,7 +326,7 @@ func (c Check) failed() string {
 	switch {
 	case c.Statistic == Correlation:
 		return CodeCorrelation
-	case c.isError():
+	case c.IsError():
 		return CodeModel
 	case c.Metric == "sum_errors":
 		return CodeSums

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // Comparison says which points of a run are put side by side: those that differ in
@@ -88,8 +90,8 @@ type Change struct {
 	Of             int // values with a change
 }
 
-// join adds what other sums up.
-func (c Change) join(other Change) Change {
+// Join adds what other sums up.
+func (c Change) Join(other Change) Change {
 	switch {
 	case other.Of == 0:
 		return c
@@ -123,7 +125,7 @@ func (rec *Record) Compare() []Group {
 	var cohorts []*cohort
 	at := map[string]*cohort{}
 	for _, p := range rec.Points {
-		value, others, ok := p.split(rec.Comparison.Key)
+		value, others, ok := p.Split(rec.Comparison.Key)
 		if !ok {
 			continue
 		}
@@ -155,8 +157,8 @@ func (rec *Record) Compare() []Group {
 				one.Value = v
 				any = any || one.N > 0
 				k.Values = append(k.Values, one)
-				if d := one.Change(); v != ref && finite(d) {
-					k.Change = k.Change.join(Change{d, d, d, 1})
+				if d := one.Change(); v != ref && human.Finite(d) {
+					k.Change = k.Change.Join(Change{d, d, d, 1})
 				}
 			}
 			if !any {
@@ -184,8 +186,8 @@ func (g Group) Contrast(metric string) (Contrast, bool) {
 	return Contrast{}, false
 }
 
-// split takes the label of key out of the point's: its value, and the others.
-func (p Point) split(key string) (value string, others []string, ok bool) {
+// Split takes the label of key out of the point's: its value, and the others.
+func (p Point) Split(key string) (value string, others []string, ok bool) {
 	for _, l := range p.Labels {
 		if k, v, is := strings.Cut(l, "="); is && k == key && !ok {
 			value, ok = v, true
@@ -203,7 +205,7 @@ func (p Point) split(key string) (value string, others []string, ok bool) {
 func (p Point) clusterFigure(metric string) (Figure, bool) {
 	for _, ph := range p.Phases {
 		for _, f := range ph.Figures {
-			if f.Metric == metric && f.Of == Cluster && f.Kind != Predicted && finite(f.Value) {
+			if f.Metric == metric && f.Of == Cluster && f.Kind != Predicted && human.Finite(f.Value) {
 				return f, true
 			}
 		}
@@ -282,3 +284,15 @@ func meanSD(x []float64) (mean, sd float64) {
 	}
 	return mean, math.Sqrt(sd / (n - 1))
 }
+
+// Of finds a value of the key in a group's contrast.
+func (c Contrast) Of(value string) (Compared, bool) {
+	i := slices.IndexFunc(c.Values, func(x Compared) bool { return x.Value == value })
+	if i < 0 {
+		return Compared{}, false
+	}
+	return c.Values[i], true
+}
+
+// Place names a group by the last part of its keys: "oversubscription=4".
+func (g Group) Place() string { return human.ShortLabel(strings.Join(g.Labels, " ")) }

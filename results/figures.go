@@ -3,9 +3,12 @@ package results
 import (
 	"encoding/csv"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // A figureRow is an observed figure of one repeat beside one thing that it was held against: a
@@ -30,7 +33,7 @@ func (rec *Record) figureRows() []figureRow {
 	}
 	checks := map[cell][]*Check{}
 	for i := range rec.Checks {
-		if c := &rec.Checks[i]; c.Statistic != "mean" && c.Statistic != "max" && c.Statistic != Correlation && c.Predictor != found {
+		if c := &rec.Checks[i]; c.Statistic != "mean" && c.Statistic != "max" && c.Statistic != Correlation && c.Predictor != Evidence {
 			k := cell{c.Index, c.Phase, c.Metric, c.Of}
 			checks[k] = append(checks[k], c)
 		}
@@ -84,9 +87,6 @@ func (rec *Record) figureRows() []figureRow {
 	return out
 }
 
-// exact writes a number so that reading it gives the same one.
-func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-
 // CSVRow is a row of texts for who opens the file in a spreadsheet: a cell that this would take for a
 // formula, and is no number, begins with a quotation mark. It changes row.
 func CSVRow(row []string) []string {
@@ -109,7 +109,7 @@ func CSVRow(row []string) []string {
 func WriteCSV(w io.Writer, rec *Record) error {
 	var keys []string
 	for _, p := range rec.Points {
-		for _, k := range paramKeys(p) {
+		for _, k := range SweptKeys(p) {
 			if !slices.Contains(keys, k) {
 				keys = append(keys, k)
 			}
@@ -127,12 +127,12 @@ func WriteCSV(w io.Writer, rec *Record) error {
 		}
 		row = append(row, strconv.FormatBool(r.point.UnsoundIn(r.phase) == ""), r.metric, r.of, r.unit)
 		if f := r.observed; f != nil {
-			row = append(row, string(f.Kind), exact(f.Value), exact(f.Lo), exact(f.Hi), strconv.Itoa(f.N))
+			row = append(row, string(f.Kind), human.Exact(f.Value), human.Exact(f.Lo), human.Exact(f.Hi), strconv.Itoa(f.N))
 		} else {
 			row = append(row, "", "", "", "", "")
 		}
 		if r.predictor != "" {
-			row = append(row, r.predictor, exact(r.predicted), r.neck)
+			row = append(row, r.predictor, human.Exact(r.predicted), r.neck)
 		} else {
 			row = append(row, "", "", "")
 		}
@@ -140,11 +140,11 @@ func WriteCSV(w io.Writer, rec *Record) error {
 		case c != nil:
 			err := ""
 			if c.Repeats > 0 {
-				err = exact(c.Error)
+				err = human.Exact(c.Error)
 			}
 			row = append(row, err, strconv.FormatBool(c.Relative), string(c.Outcome), strconv.FormatBool(c.Gate), c.FailureCode())
 		case r.observed != nil && r.predictor != "":
-			row = append(row, exact(r.observed.Value-r.predicted), "false", "", "", "")
+			row = append(row, human.Exact(r.observed.Value-r.predicted), "false", "", "", "")
 		default:
 			row = append(row, "", "", "", "", "")
 		}
@@ -156,9 +156,26 @@ func WriteCSV(w io.Writer, rec *Record) error {
 
 // param is the value of a swept key as it was written; empty where the point has none.
 func (p *Point) param(key string) string {
-	value, _, ok := p.split(key)
+	value, _, ok := p.Split(key)
 	if !ok {
 		return ""
 	}
 	return value
+}
+
+// SweptKeys are a point's swept keys in the order of its labels.
+func SweptKeys(p Point) []string {
+	var keys []string
+	for _, l := range p.Labels {
+		k, _, _ := strings.Cut(l, "=")
+		if _, ok := p.Params[k]; ok && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(p.Params)) {
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }

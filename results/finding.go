@@ -20,8 +20,8 @@ type Finding struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// found is what findings are named as predictor of: nothing predicts them.
-const found = "evidence"
+// Evidence is what findings are named as predictor of: nothing predicts them.
+const Evidence = "evidence"
 
 // check is the finding as a check of its point. It decides the run.
 func (f *Finding) check(p *Point) Check {
@@ -33,7 +33,7 @@ func (f *Finding) check(p *Point) Check {
 		}
 	}
 	return Check{
-		Expect: f.Name, Code: f.Code, Point: p.Label(), Index: p.Index, Metric: found, Predictor: found, Bound: "within",
+		Expect: f.Name, Code: f.Code, Point: p.Label(), Index: p.Index, Metric: Evidence, Predictor: Evidence, Bound: "within",
 		Of: f.Of, Outcome: f.Outcome, Why: why, Gate: true, Implied: f.Implied,
 	}
 }

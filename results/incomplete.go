@@ -11,7 +11,7 @@ import (
 // comparisonCheck is what checks of a comparison's completeness are called, and their metric.
 const (
 	comparisonCheck = "the comparison is complete"
-	comparisonOf    = "comparison"
+	ComparisonOf    = "comparison"
 )
 
 // Incomplete are the checks of a comparison that came out empty, or in which a value of the compared
@@ -24,7 +24,7 @@ func (rec *Record) Incomplete() (out []Check) {
 	}
 	missing := func(point, value, why string) {
 		if !slices.ContainsFunc(out, func(c Check) bool { return c.Point == point && c.Of == value }) {
-			out = append(out, Check{Expect: comparisonCheck, Code: CodeComparison, Point: point, Metric: comparisonOf, Predictor: found,
+			out = append(out, Check{Expect: comparisonCheck, Code: CodeComparison, Point: point, Metric: ComparisonOf, Predictor: Evidence,
 				Bound: "within", Of: value, Outcome: Inconclusive, Why: why, Gate: true})
 		}
 	}
@@ -42,7 +42,7 @@ func (rec *Record) Incomplete() (out []Check) {
 				missing(place, metric, "nothing to compare: no point has a figure of "+metric+rec.why(g.Labels))
 				continue
 			}
-			if r, ok := c.of(ref); !ok {
+			if r, ok := c.Of(ref); !ok {
 				missing(place, ref, "the reference has no point")
 			} else if r.N == 0 {
 				missing(place, ref, "the reference has no "+metric+": "+r.Why)

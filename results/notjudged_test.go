@@ -1,46 +1,47 @@
-package results
+package results_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 // TestNotJudged: a run of which no expectation decides is not PASS, whatever it found, and every
 // form of its report says so.
 func TestNotJudged(t *testing.T) {
-	open := Expect{Name: "shown", Metric: "share", Predictor: "occupancy", Tolerance: 0.03}
+	open := results.Expect{Name: "shown", Metric: "share", Predictor: "occupancy", Tolerance: 0.03}
 	gated := open
 	gated.Name, gated.Gate = "decides", true
-	good := []Point{one(0.5, 0.001, 0.5, 20)}
+	good := []results.Point{resultstest.One(0.5, 0.001, 0.5, 20)}
 	for _, c := range []struct {
 		name    string
-		expects []Expect
-		points  []Point
-		want    Outcome
+		expects []results.Expect
+		points  []results.Point
+		want    results.Outcome
 	}{
-		{"no expectation", nil, good, NotJudged},
-		{"none decides", []Expect{open}, good, NotJudged},
-		{"one does", []Expect{open, gated}, good, Pass},
-		{"evidence does", nil, []Point{{Findings: []Finding{{Name: "switches add up", Outcome: Pass}}}}, Pass},
-		{"only what must hold of every run", []Expect{open}, []Point{{Phases: good[0].Phases, Findings: []Finding{{Name: "the run is whole", Outcome: Pass, Implied: true}}}}, NotJudged},
-		{"what must hold of every run does not", nil, []Point{{Findings: []Finding{{Name: "the run is whole", Outcome: Fail, Implied: true}}}}, Fail},
-		{"the testbed failed", nil, []Point{{Error: "host h1: gone"}}, ErrorOutcome},
+		{"no expectation", nil, good, results.NotJudged},
+		{"none decides", []results.Expect{open}, good, results.NotJudged},
+		{"one does", []results.Expect{open, gated}, good, results.Pass},
+		{"evidence does", nil, []results.Point{{Findings: []results.Finding{{Name: "switches add up", Outcome: results.Pass}}}}, results.Pass},
+		{"only what must hold of every run", []results.Expect{open}, []results.Point{{Phases: good[0].Phases, Findings: []results.Finding{{Name: "the run is whole", Outcome: results.Pass, Implied: true}}}}, results.NotJudged},
+		{"what must hold of every run does not", nil, []results.Point{{Findings: []results.Finding{{Name: "the run is whole", Outcome: results.Fail, Implied: true}}}}, results.Fail},
+		{"the testbed failed", nil, []results.Point{{Error: "host h1: gone"}}, results.ErrorOutcome},
 	} {
-		if _, o, reasons := Judge(c.expects, c.points); o != c.want || o != Pass && len(reasons) == 0 {
+		if _, o, reasons := results.Judge(c.expects, c.points); o != c.want || o != results.Pass && len(reasons) == 0 {
 			t.Errorf("%s: %s %q, want %s", c.name, o, reasons, c.want)
 		}
 	}
 
-	rec := &Record{Name: "idle", Expect: []Expect{open}, Points: good, Kind: Measured}
-	rec.Checks, rec.Outcome, rec.Reasons = Judge(rec.Expect, rec.Points)
-	for form, text := range map[string]string{
-		"text": textOf(t, rec, TextOptions{}), "Markdown": markdownOf(t, rec), "HTML": htmlOf(t, rec, nil), "JUnit": junitOf(t, rec),
-	} {
-		if !strings.Contains(strings.ToLower(text), "not judged") || !strings.Contains(text, CodeNotJudged) {
+	rec := &results.Record{Name: "idle", Expect: []results.Expect{open}, Points: good, Kind: results.Measured}
+	rec.Checks, rec.Outcome, rec.Reasons = results.Judge(rec.Expect, rec.Points)
+	for form, text := range formsOf(t, rec) {
+		if !strings.Contains(strings.ToLower(text), "not judged") || !strings.Contains(text, results.CodeNotJudged) {
 			t.Errorf("%s does not say that nothing was judged:\n%.2000s", form, text)
 		}
 	}
-	if junit := junitOf(t, rec); !strings.Contains(junit, `failures="0" errors="0" skipped="1"`) {
+	if junit := formsOf(t, rec)["JUnit"]; !strings.Contains(junit, `failures="0" errors="0" skipped="1"`) {
 		t.Errorf("JUnit's counts:\n%s", junit)
 	}
 }

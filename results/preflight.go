@@ -1,7 +1,6 @@
 package results
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,8 +55,15 @@ func PreflightWarnings(all []Preflight) []string {
 		}
 		hosts[l] = append(hosts[l], host)
 	}
+	skipped := func(l line) bool { return strings.Contains(l.text, ": skipped: ") }
 	slices.SortStableFunc(lines, func(a, b line) int {
-		return cmp.Compare(rank(strings.Contains(a.text, ": skipped: ")), rank(strings.Contains(b.text, ": skipped: ")))
+		switch {
+		case skipped(a) == skipped(b):
+			return 0
+		case skipped(a):
+			return 1
+		}
+		return -1
 	})
 	var out []string
 	for _, l := range lines {

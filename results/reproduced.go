@@ -31,7 +31,7 @@ const (
 
 // Limits of what counts as the same.
 const (
-	sameFactor = 1.25  // an effect, in either direction
+	SameFactor = 1.25  // an effect, in either direction
 	rounding   = 0.005 // papers print whole per cents
 )
 
@@ -77,8 +77,8 @@ func (c Compared) effect() Effect {
 
 func (e Effect) turned() Effect { return Effect{-e.Value, -e.Hi, -e.Lo, e.Sure} }
 
-// bound is that of the statement: a range from 0 is "up to" its other end.
-func (p Published) bound() string {
+// BoundText is that of the statement: a range from 0 is "up to" its other end.
+func (p Published) BoundText() string {
 	if p.Bound == "" && p.Lo != p.Hi && (p.Lo == 0 || p.Hi == 0) {
 		return UpTo
 	}
@@ -118,10 +118,10 @@ func (p Published) reproduced(reference string, groups []Group) Reproduction {
 				continue
 			}
 			ran = true
-			if e := x.effect(); finite(e.Value, e.Lo, e.Hi) {
+			if e := x.effect(); human.Finite(e.Value, e.Lo, e.Hi) {
 				all = append(all, e)
 			} else if why == "" {
-				why = strings.TrimSpace(g.place()+" "+x.Value) + ": " + cmp.Or(x.Why, "its figure or the reference's is 0")
+				why = strings.TrimSpace(g.Place()+" "+x.Value) + ": " + cmp.Or(x.Why, "its figure or the reference's is 0")
 			}
 		}
 	}
@@ -131,12 +131,12 @@ func (p Published) reproduced(reference string, groups []Group) Reproduction {
 	case why != "":
 		r.Word, r.Why = ReproducedUndecided, why
 	default:
-		r.judge(p.Lo, p.Hi, p.bound(), all)
+		r.judge(p.Lo, p.Hi, p.BoundText(), all)
 	}
 	return r
 }
 
-// judge holds effects, of which there is one at least, against a statement from lo to hi.
+// Judge holds effects, of which there is one at least, against a statement from lo to hi.
 //
 // Who is ahead must be the same: on average, and nowhere surely another by more than rounding. By how
 // much must be the same within sameFactor: of a single figure the mean, of "up-to" the largest effect,
@@ -230,7 +230,7 @@ func order(mean Effect, all []Effect, hi float64) string {
 }
 
 // size compares an effect with what is published.
-func size(e Effect, target float64) string { return within(e, target, sameFactor, rounding) }
+func size(e Effect, target float64) string { return within(e, target, SameFactor, rounding) }
 
 // within compares an estimate with a target, from which it may differ by a factor and by slack.
 func within(e Effect, target, factor, slack float64) string {
@@ -262,7 +262,7 @@ func (p Published) claim() string {
 	if lo+hi < 0 {
 		end = lo
 	}
-	switch p.bound() {
+	switch p.BoundText() {
 	case UpTo:
 		return "up to " + human.Change(end, end, human.PercentTyped)
 	case AtLeast:
@@ -274,8 +274,8 @@ func (p Published) claim() string {
 	return human.Change(lo, hi, human.PercentTyped)
 }
 
-// words is what was found: "19 % less (15 to 23)".
-func (r Reproduction) words() string {
+// Words is what was found: "19 % less (15 to 23)".
+func (r Reproduction) Words() string {
 	if r.Here == nil || r.Found != "" {
 		return r.Found
 	}
@@ -284,133 +284,4 @@ func (r Reproduction) words() string {
 		s += fmt.Sprintf(" (95 %%: %s)", human.Change(r.Here.Lo, r.Here.Hi, human.PercentDigits))
 	}
 	return s
-}
-
-// reproducedFigure are the statements of one figure, and what they come to: the worst of them.
-type reproducedFigure struct {
-	Name string
-	Word Reproduced
-	All  []Reproduction
-}
-
-// figures groups the record's statements by figure, in the order of the first of each.
-func (rec *Record) reproducedFigures() (out []reproducedFigure) {
-	rank := []Reproduced{ReproducedYes, ReproducedNotRun, ReproducedUndecided, ReproducedOrder, ReproducedNo}
-	for _, r := range rec.Reproduced {
-		i := slices.IndexFunc(out, func(f reproducedFigure) bool { return f.Name == r.Figure })
-		if i < 0 {
-			i, out = len(out), append(out, reproducedFigure{Name: r.Figure, Word: r.Word})
-		}
-		f := &out[i]
-		f.All = append(f.All, r)
-		if slices.Index(rank, r.Word) > slices.Index(rank, f.Word) {
-			f.Word = r.Word
-		}
-	}
-	return out
-}
-
-// of is what a statement is about: "average JCT against tetris at oversubscription=20".
-func (r Reproduction) of() string {
-	s := human.Measure(r.Metric)
-	if r.Against != "" {
-		s += " against " + r.Against
-	}
-	if r.At != "" {
-		s += " at " + human.ShortLabel(r.At)
-	}
-	return s
-}
-
-// size is the ratio in words: "0.24 of the paper's, differs".
-func (r Reproduction) size() string {
-	if r.Ratio == 0 {
-		return r.Magnitude
-	}
-	return fmt.Sprintf("%.2f, %s", r.Ratio, r.Magnitude)
-}
-
-// reproducedNote says what the column is.
-const reproducedNote = "of what papers print, beside the verdict, which it does not change: yes is the same one ahead, by as much within a factor of 1.25"
-
-// reproduced writes the column: figure by figure, and statement by statement.
-func (t *texter) reproduced() {
-	for i, f := range t.rec.reproducedFigures() {
-		if i == 0 {
-			t.b.WriteString("\n")
-			t.wrapped("reproduced?  ", "  ", reproducedNote)
-		}
-		for k, r := range f.All {
-			name := f.Name
-			if k > 0 {
-				name = strings.Repeat(" ", len([]rune(name)))
-			}
-			t.wrapped(fmt.Sprintf("  %s  %-10s  ", name, r.Word), "    ", r.of())
-			line := "paper " + r.Paper
-			if here := r.words(); here != "" {
-				line += "; here " + here
-			}
-			if r.Order != "" {
-				line += "; order " + r.Order
-			}
-			if r.Magnitude != "" {
-				line += "; magnitude " + r.size()
-			}
-			if r.Overlap != "" {
-				line += ", intervals overlap: " + r.Overlap
-			}
-			if r.Why != "" {
-				line += "; " + r.Why
-			}
-			t.wrapped("    ", "    ", line)
-		}
-	}
-}
-
-// reproduced writes the same as a table.
-func (m *markdown) reproduced(rec *Record) {
-	figures := rec.reproducedFigures()
-	if len(figures) == 0 {
-		return
-	}
-	m.printf("\n### Reproduced?\n\n%s\n", human.UpperFirst(reproducedNote))
-	var rows [][]string
-	for _, f := range figures {
-		for _, r := range f.All {
-			rows = append(rows, append([]string{f.Name}, r.cells()...))
-		}
-	}
-	m.table(append([]string{"figure"}, reproducedHead...), rows)
-}
-
-// reproducedHead are the columns of a statement.
-var reproducedHead = []string{"of", "paper", "here", "order", "magnitude", "intervals overlap", "reproduced?", "why"}
-
-func (r Reproduction) cells() []string {
-	return []string{r.of(), r.Paper, r.words(), r.Order, r.size(), r.Overlap, string(r.Word), r.Why}
-}
-
-// reproducedView is the column in the HTML report.
-type reproducedView struct {
-	Note string
-	Head []string
-	Rows []reproducedRow
-}
-
-type reproducedRow struct {
-	Figure, Word string
-	Cells        []string
-}
-
-func (rec *Record) reproducedView() *reproducedView {
-	v := &reproducedView{Note: human.UpperFirst(reproducedNote) + ".", Head: reproducedHead}
-	for _, f := range rec.reproducedFigures() {
-		for _, r := range f.All {
-			v.Rows = append(v.Rows, reproducedRow{f.Name, string(f.Word), r.cells()})
-		}
-	}
-	if len(v.Rows) == 0 {
-		return nil
-	}
-	return v
 }

@@ -31,14 +31,14 @@ func (p PublishedValue) reproduced(points []Point, scale Scale) Reproduction {
 	}
 	var mean Effect
 	n, unit, repeats := 0.0, "1", math.MaxInt
-	cells := cellsOf(points)
+	cells := Settings(points)
 	for i := range cells {
 		c := &cells[i]
 		if !c.has(p.At) {
 			continue
 		}
 		var figures []Figure
-		for _, point := range c.repeats {
+		for _, point := range c.Repeats {
 			if f, ok := p.found(&point, scale); ok {
 				figures = append(figures, f)
 			}
@@ -87,7 +87,7 @@ func (p PublishedValue) found(point *Point, scale Scale) (mean Figure, ok bool) 
 			continue
 		}
 		for _, f := range ph.Figures {
-			if f.Metric == p.Metric && f.Kind != Predicted && finite(f.Value, f.Lo, f.Hi) && Glob(cmp.Or(p.Of, Cluster), f.Of) {
+			if f.Metric == p.Metric && f.Kind != Predicted && human.Finite(f.Value, f.Lo, f.Hi) && Glob(cmp.Or(p.Of, Cluster), f.Of) {
 				if scale.Scales(f.Metric, f.Unit) { // what is printed is a lab's
 					f = f.Affine(scale.Lab(1, f.Unit), 0)
 				}

@@ -15,6 +15,7 @@ type Sabotage struct {
 	Acted int64  `json:"acted"` // how often, in all points
 }
 
+// String says what is broken, where and from when.
 func (s *Sabotage) String() string {
 	if s.Acted == 0 {
 		return fmt.Sprintf("SABOTAGED: %s at %s, which never acted", s.Fault, s.Part)

@@ -32,7 +32,7 @@ func (d *Dir) SamplesDrawn(rec *Record) ([]Sample, error) {
 	}
 	var drawn few
 	err := d.samples(func(s *Sample) {
-		if s.held() || s.carried() && links[s.Of] {
+		if s.Held() || s.Carried() && links[s.Of] {
 			drawn.add(s)
 		}
 	})
@@ -89,10 +89,12 @@ func (f *few) spare(s *Sample) bool {
 	return true
 }
 
-// held says whether a sample counts for how long aggregators were held, and carried whether it counts what
+// Held says whether a sample counts for how long aggregators were held, and carried whether it counts what
 // a link may have carried.
-func (s *Sample) held() bool    { return s.Metric == "job_hold_seconds" && !s.Gauge }
-func (s *Sample) carried() bool { return s.Unit == "B" && !s.Gauge }
+func (s *Sample) Held() bool { return s.Metric == "job_hold_seconds" && !s.Gauge }
+
+// Carried says that a sample counts bytes, from which rates are drawn.
+func (s *Sample) Carried() bool { return s.Unit == "B" && !s.Gauge }
 
 func (d *Dir) samples(add func(*Sample)) error {
 	path := filepath.Join(d.Path, SamplesFile)

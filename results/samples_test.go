@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/inabench/inabench/internal/heap"
 )
 
 // FuzzSample: a line that is read the short way is what encoding/json makes of it.
@@ -95,81 +93,6 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
-}
-
-// largeRun is a run of n bytes of samples: 24 switches with 33 counters of each of 12 ports and jobs.
-func largeRun(t testing.TB, n int) (*Dir, *Record) {
-	t.Helper()
-	rec := &Record{Name: "large"}
-	for k := range 48 {
-		rec.Topology.Links = append(rec.Topology.Links, Link{Name: fmt.Sprintf("h%d->tor1", k), From: fmt.Sprint("h", k), To: "tor1", Rate: 1e9})
-	}
-	d, err := Create(t.TempDir(), rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for size, at := 0, 0.0; size < n; at += 0.25 {
-		var round []Sample
-		for k := range 48 {
-			for m := range 20 {
-				s := Sample{T: at + float64(m)*1e-4, Source: "switch tor1", Metric: fmt.Sprintf("port_counter%d_packets", m), Of: fmt.Sprintf("h%d->tor1", k), Value: math.Round(at * 1e5), Unit: "1"}
-				switch m {
-				case 0:
-					s.Metric, s.Unit = "port_tx_bytes", "B"
-				case 1:
-					s.Metric, s.Unit, s.Of = "job_hold_seconds", "s", fmt.Sprintf("J%d@tor1", k)
-				}
-				round = append(round, s)
-				size += 120
-			}
-		}
-		if err := d.Append(round...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return d, rec
-}
-
-// TestReportMemory: a report keeps of its samples what it draws.
-func TestReportMemory(t *testing.T) {
-	d, rec := largeRun(t, 16<<20)
-	all, err := d.Samples()
-	if err != nil {
-		t.Fatal(err)
-	}
-	drawn, err := d.SamplesDrawn(rec)
-	if err != nil || len(drawn) == 0 || len(drawn) > len(all)/8 {
-		t.Errorf("%d of %d samples are drawn, %v", len(drawn), len(all), err)
-	}
-	var whole, part strings.Builder
-	if err := WriteHTML(&whole, rec, all); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteHTML(&part, rec, drawn); err != nil {
-		t.Fatal(err)
-	}
-	if whole.String() != part.String() {
-		t.Error("the report of what is drawn is another one than that of all")
-	}
-}
-
-// BenchmarkReport is `inabench report` of 100 MB of samples, and the heap that it takes.
-func BenchmarkReport(b *testing.B) {
-	d, rec := largeRun(b, 100<<20)
-	for b.Loop() {
-		most := heap.Watch()
-		samples, err := d.SamplesDrawn(rec)
-		if err == nil {
-			err = WriteHTML(io.Discard, rec, samples)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(most())/1e6, "heap-MB")
-	}
 }
 
 // Of more samples than are drawn there are some of each counter, from the beginning to the end, in bounded memory; of fewer all.

@@ -11,7 +11,7 @@ import (
 // bytes and left time alone. Ratios and counts are the same in both.
 func (s Scale) Lab(v float64, unit string) float64 {
 	k := s.Factor
-	if !s.scales(unit) {
+	if !s.ScalesUnit(unit) {
 		return v
 	}
 	if unit == "s" {
@@ -25,18 +25,19 @@ var ownTimes = []string{"placement_time", "tree_time"}
 
 // Scales says whether an emulation changes figures of a metric in a unit.
 func (s Scale) Scales(metric, unit string) bool {
-	return s.scales(unit) && !slices.Contains(ownTimes, metric)
+	return s.ScalesUnit(unit) && !slices.Contains(ownTimes, metric)
 }
 
 // Emulated is the other way round: what something of the lab is in the emulation.
 func (s Scale) Emulated(v float64, unit string) float64 {
-	if !s.scales(unit) {
+	if !s.ScalesUnit(unit) {
 		return v
 	}
 	return v / s.Lab(1, unit)
 }
 
-func (s Scale) scales(unit string) bool {
+// ScalesUnit says whether an emulation changes figures in a unit.
+func (s Scale) ScalesUnit(unit string) bool {
 	if s.Factor == 0 || s.Factor == 1 || s.Mode == "none" {
 		return false
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/results/human"
 )
 
 // ErrNotFound is wrapped when a reference names no run.
@@ -51,8 +52,8 @@ const MaxRecord = 256 << 20
 // Schema is the version of the record that this package writes.
 const Schema = 1
 
-// unfinished is the reason that a record carries until its run has ended.
-const unfinished = "the run was cut off before it ended"
+// Unfinished is the reason that a record carries until its run has ended.
+const Unfinished = "the run was cut off before it ended"
 
 // Dir is the directory of one run: <root>/<UTC time>-<ULID>/.
 type Dir struct {
@@ -61,8 +62,8 @@ type Dir struct {
 	reserved atomic.Int64 // bytes
 
 	mu   sync.Mutex
-	file *os.File // samples, open for appending; nil when the run was opened to be read
-	buf  *bufio.Writer
+	File *os.File // samples, open for appending; nil when the run was opened to be read
+	Buf  *bufio.Writer
 	err  error // the first error of writing samples; it stays
 }
 
@@ -70,7 +71,7 @@ type Dir struct {
 // until the run is judged.
 func (rec *Record) Unfinished() {
 	rec.Outcome, rec.ExitCode, rec.Finished = ErrorOutcome, ExitCode(ErrorOutcome), time.Time{}
-	rec.Reasons = []string{unfinished}
+	rec.Reasons = []string{Unfinished}
 }
 
 // Create makes the directory of a new run, writes its inputs and a first record,
@@ -99,7 +100,7 @@ func Create(root string, rec *Record) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create samples: %w", err)
 	}
-	d.file, d.buf = file, bufio.NewWriterSize(file, 1<<16)
+	d.File, d.Buf = file, bufio.NewWriterSize(file, 1<<16)
 	if err := d.begin(rec); err != nil {
 		d.Close()
 		return nil, err
@@ -168,16 +169,16 @@ func (d *Dir) Append(samples ...Sample) error {
 	if d.err != nil {
 		return d.err
 	}
-	if d.buf == nil {
+	if d.Buf == nil {
 		return fmt.Errorf("write samples to %s: run is not open for writing", d.Path)
 	}
 	for _, s := range samples {
-		if !finite(s.Value, s.T) {
+		if !human.Finite(s.Value, s.T) {
 			continue // JSON has no word for it, and no rate can be drawn from it
 		}
 		line, err := json.Marshal(s)
 		if err == nil {
-			_, err = d.buf.Write(append(line, '\n'))
+			_, err = d.Buf.Write(append(line, '\n'))
 		}
 		if err != nil {
 			return d.fail(err)
@@ -190,10 +191,10 @@ func (d *Dir) Append(samples ...Sample) error {
 func (d *Dir) Flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.err != nil || d.buf == nil {
+	if d.err != nil || d.Buf == nil {
 		return d.err
 	}
-	if err := d.buf.Flush(); err != nil {
+	if err := d.Buf.Flush(); err != nil {
 		return d.fail(err)
 	}
 	return nil
@@ -220,13 +221,13 @@ func (d *Dir) Close() error {
 	err := d.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.file == nil {
+	if d.File == nil {
 		return err
 	}
-	if e := d.file.Close(); err == nil && e != nil {
+	if e := d.File.Close(); err == nil && e != nil {
 		err = d.fail(e)
 	}
-	d.file, d.buf = nil, nil
+	d.File, d.Buf = nil, nil
 	return err
 }
 
@@ -286,7 +287,7 @@ func (d *Dir) Save(rec *Record) error {
 	return err
 }
 
-// encode is the record as indented JSON. Its points, of which there may be thousands, are encoded
+// Encode is the record as indented JSON. Its points, of which there may be thousands, are encoded
 // side by side.
 func (rec *Record) encode() ([]byte, error) {
 	rest := *rec
@@ -382,9 +383,10 @@ func afterString(data []byte, i int) int {
 	return min(i+1, len(data))
 }
 
-// Finish saves the record of a run that has ended, and writes its reports, side by side: of thousands
-// of points either takes seconds.
-func (d *Dir) Finish(rec *Record) error {
+// Finish saves the record of a run that has ended, and has its reports written, side by side: of thousands of points
+// either takes seconds. report writes what people read from what the directory holds; it is called again where the disk
+// had no room.
+func (d *Dir) Finish(rec *Record, report func(*Dir, *Record) error) error {
 	rec.scrub() // which Save does too, and then there is nothing left to change
 	saved := make(chan error, 1)
 	go func() {
@@ -394,36 +396,16 @@ func (d *Dir) Finish(rec *Record) error {
 		}
 		saved <- err
 	}()
-	reported := d.WriteReports(rec)
+	reported := report(d, rec)
 	err := <-saved
 	if Full(reported) { // there is the room that was kept for the record
-		reported = d.WriteReports(rec)
+		reported = report(d, rec)
 	}
 	return errors.Join(err, reported)
 }
 
 // Full says whether an error is that of a disk without room, or of a quota that is used up.
 func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
-
-// WriteReports writes report.html and junit.xml from the record and the samples on
-// disk.
-func (d *Dir) WriteReports(rec *Record) error {
-	if err := d.Flush(); err != nil {
-		return err
-	}
-	samples, err := d.SamplesDrawn(rec)
-	if err != nil {
-		return err
-	}
-	var html, junit bytes.Buffer
-	if err := WriteHTML(&html, rec, samples); err != nil {
-		return fmt.Errorf("render report: %w", err)
-	}
-	if err := WriteJUnit(&junit, rec); err != nil {
-		return fmt.Errorf("render junit: %w", err)
-	}
-	return errors.Join(d.WriteFile(ReportFile, html.Bytes()), d.WriteFile(JUnitFile, junit.Bytes()))
-}
 
 // WriteFile puts a file into the run directory, atomically: another process sees
 // the old one or the new one, whole.
@@ -664,7 +646,7 @@ func ReadRecord(dir string) (*Record, error) {
 // of its checks, or a check's not that of its figures.
 var ErrContradicts = errors.New("the record contradicts itself, so it was changed after the run")
 
-// contradiction is how an outcome cannot be that of the record's checks; nil if it can.
+// Contradiction is how an outcome cannot be that of the record's checks; nil if it can.
 func (r *Record) contradiction() error {
 	switch r.Outcome {
 	case "", Fail, Inconclusive, NotJudged, Skipped, ErrorOutcome: // without one it is still written
@@ -679,12 +661,12 @@ func (r *Record) contradiction() error {
 		judged[c.Expect] = true
 		switch {
 		case c.Gate && c.Outcome == Fail:
-			return fmt.Errorf("%w: it says pass, and %q failed", ErrContradicts, c.title())
+			return fmt.Errorf("%w: it says pass, and %q failed", ErrContradicts, c.Title())
 		case c.Gate && c.Outcome == Inconclusive:
-			return fmt.Errorf("%w: it says pass, and %q is undecided", ErrContradicts, c.title())
+			return fmt.Errorf("%w: it says pass, and %q is undecided", ErrContradicts, c.Title())
 		case c.Gate && !c.Implied && c.Outcome == Pass:
 			if err := r.disowned(&c); err != nil {
-				return fmt.Errorf("%w: %q passed, and %w", ErrContradicts, c.title(), err)
+				return fmt.Errorf("%w: %q passed, and %w", ErrContradicts, c.Title(), err)
 			}
 		}
 		held = held || c.Gate && !c.Implied && c.Outcome == Pass

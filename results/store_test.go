@@ -1,4 +1,4 @@
-package results
+package results_test
 
 import (
 	"bytes"
@@ -21,36 +21,39 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/report"
+	"github.com/inabench/inabench/results/resultstest"
 )
 
 func TestRunDirectory(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
-	rec := fairShare()
+	rec := resultstest.FairShare()
 	rec.ID = ""
-	d, err := Create(root, rec)
+	d, err := results.Create(root, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !Running(d.Path) {
+	if !results.Running(d.Path) {
 		t.Error("a run that is being written does not run")
 	}
 	// A run that is cut off here can be opened, and says so.
-	_, got, err := Open(root, "latest")
-	if err != nil || got.Complete() || got.Outcome != ErrorOutcome || got.ExitCode != 6 || len(got.Reasons) == 0 {
+	_, got, err := results.Open(root, "latest")
+	if err != nil || got.Complete() || got.Outcome != results.ErrorOutcome || got.ExitCode != 6 || len(got.Reasons) == 0 {
 		t.Fatalf("just created: %+v, %v", got, err)
 	}
-	if text, err := os.ReadFile(filepath.Join(d.Path, ExperimentFile)); err != nil || string(text) != rec.Experiment.Text {
+	if text, err := os.ReadFile(filepath.Join(d.Path, results.ExperimentFile)); err != nil || string(text) != rec.Experiment.Text {
 		t.Errorf("experiment: %q, %v", text, err)
 	}
 
-	want := []Sample{{T: 1.5, Source: "host h1", Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 12345, Unit: "B"}, {T: 2, Source: "worker A/0", Metric: "rtt", Of: "A/0", Value: 0.05, Unit: "s", Gauge: true}}
+	want := []results.Sample{{T: 1.5, Source: "host h1", Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 12345, Unit: "B"}, {T: 2, Source: "worker A/0", Metric: "rtt", Of: "A/0", Value: 0.05, Unit: "s", Gauge: true}}
 	if err := d.Append(want...); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Append(Sample{Value: math.NaN()}); err != nil {
+	if err := d.Append(results.Sample{Value: math.NaN()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.WriteReports(rec); err != nil {
+	if err := report.Write(d, rec); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Save(rec); err != nil {
@@ -59,14 +62,14 @@ func TestRunDirectory(t *testing.T) {
 	if err := errors.Join(d.Close(), d.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if Running(d.Path) || Running(root) {
+	if results.Running(d.Path) || results.Running(root) {
 		t.Error("a closed run, or what is none, runs")
 	}
 	if err := d.Append(want...); err == nil {
 		t.Error("append after close")
 	}
 
-	d, got, err = Open(root, rec.ID[:8])
+	d, got, err = results.Open(root, rec.ID[:8])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,7 @@ func TestRunDirectory(t *testing.T) {
 	if diff := cmp.Diff(want, samples); err != nil || diff != "" {
 		t.Errorf("samples: %v\n%s", err, diff)
 	}
-	for _, name := range []string{RecordFile, SamplesFile, ExperimentFile, InventoryFile, ReportFile, JUnitFile} {
+	for _, name := range []string{results.RecordFile, results.SamplesFile, results.ExperimentFile, results.InventoryFile, results.ReportFile, results.JUnitFile} {
 		if st, err := os.Stat(filepath.Join(d.Path, name)); err != nil || st.Size() == 0 {
 			t.Errorf("%s: %v, %v", name, st, err)
 		}
@@ -99,7 +102,7 @@ func TestFlatLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := flatLists(indented)
+	got := results.FlatLists(indented)
 	var a, b bytes.Buffer
 	if err := errors.Join(json.Compact(&a, indented), json.Compact(&b, got)); err != nil || a.String() != b.String() {
 		t.Errorf("%v: %s\nbecame\n%s", err, indented, got)
@@ -121,7 +124,7 @@ func FuzzFlatLists(f *testing.F) {
 		if json.Indent(&indented, []byte(text), "", "  ") != nil {
 			return
 		}
-		got := flatLists(indented.Bytes())
+		got := results.FlatLists(indented.Bytes())
 		if err := errors.Join(json.Compact(&a, indented.Bytes()), json.Compact(&b, got)); err != nil || a.String() != b.String() {
 			t.Errorf("%v: %s became %s", err, indented.String(), got)
 		}
@@ -130,39 +133,39 @@ func FuzzFlatLists(f *testing.F) {
 
 // TestEncode: a record's points are encoded side by side, and it is what it would be in one go.
 func TestEncode(t *testing.T) {
-	long, _ := waterfill()
+	long, _ := resultstest.Waterfill()
 	for procs := 1; procs <= 3; procs++ {
 		was := runtime.GOMAXPROCS(procs)
-		for _, rec := range []*Record{{}, {Points: []Point{}}, {Points: []Point{{Error: "\n  \"points\": []"}}}, fairShare(), long, policies([]float64{1, 2}, 7), figure8()} {
+		for _, rec := range []*results.Record{{}, {Points: []results.Point{}}, {Points: []results.Point{{Error: "\n  \"points\": []"}}}, resultstest.FairShare(), long, resultstest.Policies([]float64{1, 2}, 7), resultstest.Figure8()} {
 			whole, err := json.MarshalIndent(rec, "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := rec.encode(); err != nil || !bytes.Equal(got, flatLists(whole)) {
-				t.Errorf("%d points, %d at a time: %v, %s\nwant %s", len(rec.Points), procs, err, got, flatLists(whole))
+			if got, err := rec.Encode(); err != nil || !bytes.Equal(got, results.FlatLists(whole)) {
+				t.Errorf("%d points, %d at a time: %v, %s\nwant %s", len(rec.Points), procs, err, got, results.FlatLists(whole))
 			}
 		}
 		runtime.GOMAXPROCS(was)
 	}
-	bad := &Record{Points: []Point{{}, {Params: map[string]any{"a": math.NaN()}}, {}}}
-	if _, err := bad.encode(); err == nil {
+	bad := &results.Record{Points: []results.Point{{}, {Params: map[string]any{"a": math.NaN()}}, {}}}
+	if _, err := bad.Encode(); err == nil {
 		t.Error("what JSON cannot carry was encoded")
 	}
 }
 
 func TestOpenReferences(t *testing.T) {
 	root := t.TempDir()
-	if list, err := List(filepath.Join(root, "none")); err != nil || len(list) != 0 {
+	if list, err := results.List(filepath.Join(root, "none")); err != nil || len(list) != 0 {
 		t.Errorf("no root: %v, %v", list, err)
 	}
-	if _, _, err := Open(root, "latest"); !errors.Is(err, ErrNotFound) {
+	if _, _, err := results.Open(root, "latest"); !errors.Is(err, results.ErrNotFound) {
 		t.Errorf("empty root: %v", err)
 	}
 	start := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	var ids, paths []string
 	for i := range 3 {
-		rec := &Record{Name: "r", Started: start.Add(time.Duration(i) * time.Minute)}
-		d, err := Create(root, rec)
+		rec := &results.Record{Name: "r", Started: start.Add(time.Duration(i) * time.Minute)}
+		d, err := results.Create(root, rec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,31 +174,31 @@ func TestOpenReferences(t *testing.T) {
 	}
 	for ref, want := range map[string]string{
 		"latest": paths[2], "": paths[2], ids[0]: paths[0], strings.ToLower(ids[1]): paths[1], ids[1][20:]: paths[1],
-		paths[0]: paths[0], filepath.Join(paths[1], RecordFile): paths[1], "2026-11-20T09-01": paths[1],
+		paths[0]: paths[0], filepath.Join(paths[1], results.RecordFile): paths[1], "2026-11-20T09-01": paths[1],
 	} {
-		if d, _, err := Open(root, ref); err != nil || filepath.Base(d.Path) != filepath.Base(want) {
+		if d, _, err := results.Open(root, ref); err != nil || filepath.Base(d.Path) != filepath.Base(want) {
 			t.Errorf("Open(%q) = %v, %v; want %s", ref, d, err, want)
 		}
 	}
-	if _, _, err := Open(root, "2026-11"); !errors.Is(err, ErrAmbiguous) {
+	if _, _, err := results.Open(root, "2026-11"); !errors.Is(err, results.ErrAmbiguous) {
 		t.Errorf("ambiguous: %v", err)
 	}
-	if _, _, err := Open(root, "zzz"); !errors.Is(err, ErrNotFound) {
+	if _, _, err := results.Open(root, "zzz"); !errors.Is(err, results.ErrNotFound) {
 		t.Errorf("unknown: %v", err)
 	}
 	// Without the link, and with a broken record in between.
 	os.Remove(filepath.Join(root, "latest"))
-	if d, _, err := Open(root, "latest"); err != nil || d.Path != paths[2] {
+	if d, _, err := results.Open(root, "latest"); err != nil || d.Path != paths[2] {
 		t.Errorf("latest without link: %v, %v", d, err)
 	}
-	if err := os.WriteFile(filepath.Join(paths[1], RecordFile), []byte("{"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(paths[1], results.RecordFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	list, err := List(root)
+	list, err := results.List(root)
 	if err != nil || len(list) != 3 || list[0].Path != paths[2] || list[1].Err == nil || list[2].Err != nil {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	if _, _, err := Open(root, ids[1]); err == nil || !strings.Contains(err.Error(), paths[1]) {
+	if _, _, err := results.Open(root, ids[1]); err == nil || !strings.Contains(err.Error(), paths[1]) {
 		t.Errorf("broken record: %v", err)
 	}
 }
@@ -209,30 +212,30 @@ func TestFullDisk(t *testing.T) {
 	}
 	full.Close()
 	dir := t.TempDir()
-	d, err := Create(dir, &Record{Name: "r"})
+	d, err := results.Create(dir, &results.Record{Name: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.file.Close()
-	if d.file, err = os.OpenFile("/dev/full", os.O_WRONLY, 0); err != nil {
+	d.File.Close()
+	if d.File, err = os.OpenFile("/dev/full", os.O_WRONLY, 0); err != nil {
 		t.Fatal(err)
 	}
-	d.buf.Reset(d.file)
+	d.Buf.Reset(d.File)
 	var first error
 	for i := 0; i < 5000 && first == nil; i++ {
-		first = d.Append(Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"})
+		first = d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"})
 	}
-	want := "write samples to " + filepath.Join(d.Path, SamplesFile) + ": no space left on device"
+	want := "write samples to " + filepath.Join(d.Path, results.SamplesFile) + ": no space left on device"
 	if first == nil || first.Error() != want || !errors.Is(first, syscall.ENOSPC) {
 		t.Fatalf("got %v, want %s", first, want)
 	}
-	if again := d.Append(Sample{}); again != first {
+	if again := d.Append(results.Sample{}); again != first {
 		t.Errorf("the second error is another one: %v", again)
 	}
 	if err := d.Close(); err != first {
 		t.Errorf("close: %v", err)
 	}
-	if err := d.Save(&Record{Name: "r", Outcome: ErrorOutcome}); err != nil {
+	if err := d.Save(&results.Record{Name: "r", Outcome: results.ErrorOutcome}); err != nil {
 		t.Errorf("the record could not be saved although its disk has room: %v", err)
 	}
 }
@@ -244,10 +247,10 @@ func TestSaveKeepsTheOldRecord(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Print((&Dir{Path: path}).Save(&Record{Name: "new", Title: strings.Repeat("x", 1000)}))
+		fmt.Print((&results.Dir{Path: path}).Save(&results.Record{Name: "new", Title: strings.Repeat("x", 1000)}))
 		os.Exit(0)
 	}
-	d, err := Create(t.TempDir(), &Record{Name: "old"})
+	d, err := results.Create(t.TempDir(), &results.Record{Name: "old"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,14 +258,14 @@ func TestSaveKeepsTheOldRecord(t *testing.T) {
 	other := exec.Command(os.Args[0], "-test.run=^TestSaveKeepsTheOldRecord$")
 	other.Env = append(os.Environ(), "INABENCH_SAVE_ON_A_FULL_DISK="+d.Path)
 	said, err := other.CombinedOutput()
-	if err != nil || !strings.Contains(string(said), filepath.Join(d.Path, RecordFile)) || !strings.Contains(string(said), syscall.EFBIG.Error()) {
+	if err != nil || !strings.Contains(string(said), filepath.Join(d.Path, results.RecordFile)) || !strings.Contains(string(said), syscall.EFBIG.Error()) {
 		t.Errorf("save beyond the limit: %s, %v", said, err)
 	}
-	_, rec, err := Open(filepath.Dir(d.Path), d.Path)
+	_, rec, err := results.Open(filepath.Dir(d.Path), d.Path)
 	if err != nil || rec.Name != "old" {
 		t.Errorf("the old record is gone: %+v, %v", rec, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(d.Path, ".*")); len(left) != 1 || filepath.Base(left[0]) != reserveFile {
+	if left, _ := filepath.Glob(filepath.Join(d.Path, ".*")); len(left) != 1 || filepath.Base(left[0]) != results.ReserveFile {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -282,18 +285,18 @@ func TestRunningBeside(t *testing.T) {
 				}
 				dirs, _ := filepath.Glob(filepath.Join(root, "2*"))
 				for _, dir := range dirs[max(0, len(dirs)-2):] {
-					Running(dir)
+					results.Running(dir)
 				}
 			}
 		})
 	}
 	for range 300 {
-		d, err := Create(root, &Record{Name: "r"})
+		d, err := results.Create(root, &results.Record{Name: "r"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 10 {
-			if !Running(d.Path) {
+			if !results.Running(d.Path) {
 				t.Fatal("a run that goes on is taken for one that was cut off")
 			}
 		}
@@ -308,30 +311,30 @@ func TestRunningBeside(t *testing.T) {
 // TestSweep: what a killed start left goes, once it is old and nobody holds it; all else stays.
 // TestSaveBounded: a record that nobody could read does not take the place of one that everybody can.
 func TestSaveBounded(t *testing.T) {
-	d, err := Create(t.TempDir(), &Record{Name: "r"})
+	d, err := results.Create(t.TempDir(), &results.Record{Name: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Save(&Record{Name: "r", Title: strings.Repeat("x", MaxRecord)}); !errors.Is(err, bounded.ErrTooLarge) {
+	if err := d.Save(&results.Record{Name: "r", Title: strings.Repeat("x", results.MaxRecord)}); !errors.Is(err, bounded.ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
-	if rec, err := ReadRecord(d.Path); err != nil || rec.Title != "" {
+	if rec, err := results.ReadRecord(d.Path); err != nil || rec.Title != "" {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestSweep(t *testing.T) {
 	root := t.TempDir()
-	old := time.Now().Add(-2 * Abandoned)
+	old := time.Now().Add(-2 * results.Abandoned)
 	create := func(record bool, age time.Time) string {
-		d, err := Create(root, &Record{Name: "r"})
+		d, err := results.Create(root, &results.Record{Name: "r"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.file.Close() // as by a kill: what was reserved stays
+		d.File.Close() // as by a kill: what was reserved stays
 		if !record {
-			if err := os.Remove(filepath.Join(d.Path, RecordFile)); err != nil {
+			if err := os.Remove(filepath.Join(d.Path, results.RecordFile)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -339,21 +342,21 @@ func TestSweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range append(left, filepath.Join(d.Path, reserveFile), d.Path) {
+		for _, path := range append(left, filepath.Join(d.Path, results.ReserveFile), d.Path) {
 			if err := os.Chtimes(path, age, age); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return filepath.Base(d.Path)
 	}
-	live, err := Create(root, &Record{Name: "r"})
+	live, err := results.Create(root, &results.Record{Name: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer live.Close()
 	if err := errors.Join(
-		os.Remove(filepath.Join(live.Path, RecordFile)),
-		os.Chtimes(live.Path, old, old), os.Chtimes(filepath.Join(live.Path, SamplesFile), old, old), os.Chtimes(filepath.Join(live.Path, reserveFile), old, old),
+		os.Remove(filepath.Join(live.Path, results.RecordFile)),
+		os.Chtimes(live.Path, old, old), os.Chtimes(filepath.Join(live.Path, results.SamplesFile), old, old), os.Chtimes(filepath.Join(live.Path, results.ReserveFile), old, old),
 		os.Mkdir(filepath.Join(root, "notes"), 0o777), os.Chtimes(filepath.Join(root, "notes"), old, old),
 	); err != nil {
 		t.Fatal(err)
@@ -362,7 +365,7 @@ func TestSweep(t *testing.T) {
 		create(true, old): true, create(false, time.Now()): true, create(false, old): false,
 		filepath.Base(live.Path): true, "notes": true,
 	}
-	if err := Sweep(root, RecordFile); err != nil {
+	if err := results.Sweep(root, results.RecordFile); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range stay {
@@ -370,8 +373,8 @@ func TestSweep(t *testing.T) {
 		if there := err == nil; there != want {
 			t.Errorf("%s is there: %v", name, there)
 		}
-		_, err = os.Stat(filepath.Join(root, name, reserveFile))
-		if there := err == nil; there != (name == filepath.Base(live.Path) || want && name != "notes" && !isRun(filepath.Join(root, name))) {
+		_, err = os.Stat(filepath.Join(root, name, results.ReserveFile))
+		if there := err == nil; there != (name == filepath.Base(live.Path) || want && name != "notes" && !results.IsRun(filepath.Join(root, name))) {
 			t.Errorf("what %s reserved is there: %v", name, there)
 		}
 	}
@@ -379,28 +382,28 @@ func TestSweep(t *testing.T) {
 
 // TestReserve: the room that a run reserves grows with its record, and is given back.
 func TestReserve(t *testing.T) {
-	d, err := Create(t.TempDir(), &Record{Name: "r"})
+	d, err := results.Create(t.TempDir(), &results.Record{Name: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	size := func() int64 {
-		st, err := os.Stat(filepath.Join(d.Path, reserveFile))
+		st, err := os.Stat(filepath.Join(d.Path, results.ReserveFile))
 		if err != nil {
 			return 0
 		}
 		return st.Size()
 	}
-	if n := size(); n < leastReserve {
+	if n := size(); n < results.LeastReserve {
 		t.Errorf("%d bytes at first", n)
 	}
-	rec := &Record{Name: "r", Title: strings.Repeat("x", 2*leastReserve), Outcome: ErrorOutcome}
+	rec := &results.Record{Name: "r", Title: strings.Repeat("x", 2*results.LeastReserve), Outcome: results.ErrorOutcome}
 	if err := d.Save(rec); err != nil {
 		t.Fatal(err)
 	}
-	if n := size(); n < 4*leastReserve {
+	if n := size(); n < 4*results.LeastReserve {
 		t.Errorf("%d bytes for a record of %d", n, len(rec.Title))
 	}
-	if err := errors.Join(d.Finish(rec), d.Close()); err != nil {
+	if err := errors.Join(d.Finish(rec, report.Write), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if n := size(); n > 0 {
@@ -409,7 +412,7 @@ func TestReserve(t *testing.T) {
 }
 
 func TestAppendFromManyGoroutines(t *testing.T) {
-	d, err := Create(t.TempDir(), &Record{Name: "r"})
+	d, err := results.Create(t.TempDir(), &results.Record{Name: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +420,7 @@ func TestAppendFromManyGoroutines(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 500 {
-				if err := d.Append(Sample{T: float64(i), Metric: "m"}); err != nil {
+				if err := d.Append(results.Sample{T: float64(i), Metric: "m"}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -437,18 +440,18 @@ func TestCreateUnwritable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := Create(filepath.Join(file, "runs"), &Record{}); err == nil || d != nil || !strings.Contains(err.Error(), file) {
+	if d, err := results.Create(filepath.Join(file, "runs"), &results.Record{}); err == nil || d != nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("%v, %v", d, err)
 	}
-	if _, _, err := Open(file, "x"); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := results.Open(file, "x"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("open under a file: %v", err)
 	}
 }
 
 func TestScrub(t *testing.T) {
-	rec := &Record{Points: []Point{{Phases: []Phase{{Figures: []Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}}}}}}, Checks: []Check{{Error: math.Inf(-1)}}}
+	rec := &results.Record{Points: []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{{Value: math.NaN(), Hi: math.Inf(1), N: 3}}}}}}, Checks: []results.Check{{Error: math.Inf(-1)}}}
 	var b bytes.Buffer
-	if err := WriteJSON(&b, rec); err != nil {
+	if err := results.WriteJSON(&b, rec); err != nil {
 		t.Fatal(err)
 	}
 	if rec.Points[0].Phases[0].Figures[0].N != 0 || len(rec.Warnings) != 1 {
@@ -463,7 +466,7 @@ func FuzzReadSamples(f *testing.F) {
 	f.Add([]byte("\n\n{}\n[]\n"))
 	f.Add([]byte(`{"t":1e999}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		first, _ := ReadSamples(bytes.NewReader(data))
+		first, _ := results.ReadSamples(bytes.NewReader(data))
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
 		for _, s := range first {
@@ -471,7 +474,7 @@ func FuzzReadSamples(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		again, err := ReadSamples(&b)
+		again, err := results.ReadSamples(&b)
 		if diff := cmp.Diff(first, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("%v\n%s", err, diff)
 		}
@@ -481,12 +484,12 @@ func FuzzReadSamples(f *testing.F) {
 func TestReadSamplesCutOff(t *testing.T) {
 	whole := `{"t":1,"metric":"a"}` + "\n" + `{"t":2,"metric":"b"}` + "\n"
 	for n := range len(whole) + 1 {
-		s, err := ReadSamples(strings.NewReader(whole[:n]))
+		s, err := results.ReadSamples(strings.NewReader(whole[:n]))
 		if want := strings.Count(whole[:n], "}"); err != nil || len(s) != want {
 			t.Errorf("cut after %d bytes: %d samples, %v; want %d", n, len(s), err, want)
 		}
 	}
-	s, err := ReadSamples(strings.NewReader("{\"t\":1}\nrubbish\n{\"t\":2}\n"))
+	s, err := results.ReadSamples(strings.NewReader("{\"t\":1}\nrubbish\n{\"t\":2}\n"))
 	if err == nil || !strings.Contains(err.Error(), "line 2") || len(s) != 1 {
 		t.Errorf("%v, %v", s, err)
 	}
@@ -494,27 +497,27 @@ func TestReadSamplesCutOff(t *testing.T) {
 
 // TestFinish: with -race, that reports change nothing of what is saved beside them.
 func TestFinish(t *testing.T) {
-	odd := &Record{Name: "odd", Points: []Point{{Phases: []Phase{{Figures: []Figure{{Metric: "share", Value: math.NaN(), N: 3}}}}}}}
-	for name, rec := range map[string]*Record{"quickstart": quickstart(), "policies": policies([]float64{1, 4}, 3), "hostile": hostile(), "not finite": odd} {
-		d, err := Create(t.TempDir(), rec)
+	odd := &results.Record{Name: "odd", Points: []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{{Metric: "share", Value: math.NaN(), N: 3}}}}}}}
+	for name, rec := range map[string]*results.Record{"quickstart": resultstest.Quickstart(), "policies": resultstest.Policies([]float64{1, 4}, 3), "hostile": resultstest.Hostile(), "not finite": odd} {
+		d, err := results.Create(t.TempDir(), rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(d.Close(), d.Finish(rec)); err != nil {
+		if err := errors.Join(d.Close(), d.Finish(rec, report.Write)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		got, err := ReadRecord(d.Path)
+		got, err := results.ReadRecord(d.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var saved, want bytes.Buffer
-		if err := errors.Join(WriteJSON(&saved, got), WriteJSON(&want, rec)); err != nil {
+		if err := errors.Join(results.WriteJSON(&saved, got), results.WriteJSON(&want, rec)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want.String(), saved.String()); diff != "" {
 			t.Errorf("%s is saved otherwise (-want +got):\n%s", name, diff)
 		}
-		for _, file := range []string{ReportFile, JUnitFile} {
+		for _, file := range []string{results.ReportFile, results.JUnitFile} {
 			if _, err := os.Stat(filepath.Join(d.Path, file)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -524,53 +527,53 @@ func TestFinish(t *testing.T) {
 
 // TestContradiction: a record whose outcome is not that of its own checks is not shown as if it were.
 func TestContradiction(t *testing.T) {
-	failed := []Check{{Expect: "goodput", Gate: true, Outcome: Fail}}
-	share := func(change func(c *Check)) Record {
-		c := Check{Expect: "share", Gate: true, Outcome: Pass, Metric: "share", Of: "A@tor1", Kind: Measured, Predictor: "occupancy",
+	failed := []results.Check{{Expect: "goodput", Gate: true, Outcome: results.Fail}}
+	share := func(change func(c *results.Check)) results.Record {
+		c := results.Check{Expect: "share", Gate: true, Outcome: results.Pass, Metric: "share", Of: "A@tor1", Kind: results.Measured, Predictor: "occupancy",
 			Bound: "within", Statistic: "each", Measured: .4, Predicted: .38, Error: .02, Tolerance: .05}
 		change(&c)
-		return Record{Outcome: Pass, Checks: []Check{c}, Expect: []Expect{{Name: "share", Gate: true}}, Points: []Point{{Phases: []Phase{{Figures: []Figure{
-			{Metric: "share", Of: "A@tor1", Kind: Measured, Value: .4},
-			{Metric: "share", Of: "A@tor1", Kind: Predicted, Predictor: "occupancy", Value: .38},
+		return results.Record{Outcome: results.Pass, Checks: []results.Check{c}, Expect: []results.Expect{{Name: "share", Gate: true}}, Points: []results.Point{{Phases: []results.Phase{{Figures: []results.Figure{
+			{Metric: "share", Of: "A@tor1", Kind: results.Measured, Value: .4},
+			{Metric: "share", Of: "A@tor1", Kind: results.Predicted, Predictor: "occupancy", Value: .38},
 		}}}}}}
 	}
-	fault := share(func(*Check) {})
+	fault := share(func(*results.Check) {})
 	fault.Args = []string{"run", "--sabotage=slow-up", "x.toml"}
 	faulty := fault
-	faulty.Sabotage = &Sabotage{Fault: "slow-up"}
+	faulty.Sabotage = &results.Sabotage{Fault: "slow-up"}
 	for _, c := range []struct {
 		name string
-		rec  Record
+		rec  results.Record
 		fine bool
 	}{
-		{"passed", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}, {Outcome: Fail}}}, true},
-		{"failed", Record{Outcome: Fail, Checks: failed}, true},
-		{"is still written", Record{Checks: failed}, true},
-		{"passes with nothing judged", Record{Outcome: Pass}, false},
-		{"passes with a check that is undecided", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}, {Gate: true, Outcome: Inconclusive}}}, false},
-		{"passes with points that are gone", Record{Outcome: Pass, Planned: 2, Checks: []Check{{Gate: true, Outcome: Pass}}}, false},
-		{"passes with a check that failed", Record{Outcome: Pass, Checks: failed}, false},
-		{"passes with a point that ended early", Record{Outcome: Pass, Checks: []Check{{Gate: true, Outcome: Pass}}, Points: []Point{{Error: "killed"}}}, false},
-		{"passes by its own figures", share(func(*Check) {}), true},
-		{"passes with a figure that is off", share(func(c *Check) { c.Tolerance = .01 }), false},
-		{"passes with an error that is none", share(func(c *Check) { c.Predicted, c.Error = .5, 0 }), false},
-		{"passes with another measurement than its phase's", share(func(c *Check) { c.Measured, c.Error = .38, 0 }), false},
-		{"passes with another prediction than its phase's", share(func(c *Check) { c.Predicted, c.Error = .4, 0 }), false},
-		{"passes without what was expected", share(func(c *Check) { c.Expect = "rate" }), false},
+		{"passed", results.Record{Outcome: results.Pass, Checks: []results.Check{{Gate: true, Outcome: results.Pass}, {Outcome: results.Fail}}}, true},
+		{"failed", results.Record{Outcome: results.Fail, Checks: failed}, true},
+		{"is still written", results.Record{Checks: failed}, true},
+		{"passes with nothing judged", results.Record{Outcome: results.Pass}, false},
+		{"passes with a check that is undecided", results.Record{Outcome: results.Pass, Checks: []results.Check{{Gate: true, Outcome: results.Pass}, {Gate: true, Outcome: results.Inconclusive}}}, false},
+		{"passes with points that are gone", results.Record{Outcome: results.Pass, Planned: 2, Checks: []results.Check{{Gate: true, Outcome: results.Pass}}}, false},
+		{"passes with a check that failed", results.Record{Outcome: results.Pass, Checks: failed}, false},
+		{"passes with a point that ended early", results.Record{Outcome: results.Pass, Checks: []results.Check{{Gate: true, Outcome: results.Pass}}, Points: []results.Point{{Error: "killed"}}}, false},
+		{"passes by its own figures", share(func(*results.Check) {}), true},
+		{"passes with a figure that is off", share(func(c *results.Check) { c.Tolerance = .01 }), false},
+		{"passes with an error that is none", share(func(c *results.Check) { c.Predicted, c.Error = .5, 0 }), false},
+		{"passes with another measurement than its phase's", share(func(c *results.Check) { c.Measured, c.Error = .38, 0 }), false},
+		{"passes with another prediction than its phase's", share(func(c *results.Check) { c.Predicted, c.Error = .4, 0 }), false},
+		{"passes without what was expected", share(func(c *results.Check) { c.Expect = "rate" }), false},
 		{"was given a fault and says so", faulty, true},
 		{"was given a fault and does not say so", fault, false},
-		{"an outcome of its own", Record{Outcome: "perfect"}, false},
+		{"an outcome of its own", results.Record{Outcome: "perfect"}, false},
 	} {
 		dir := t.TempDir()
-		c.rec.Schema = Schema
+		c.rec.Schema = results.Schema
 		text, err := json.Marshal(c.rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, RecordFile), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, results.RecordFile), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadRecord(dir); (err == nil) != c.fine || err != nil && !errors.Is(err, ErrContradicts) {
+		if _, err := results.ReadRecord(dir); (err == nil) != c.fine || err != nil && !errors.Is(err, results.ErrContradicts) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -579,24 +582,24 @@ func TestContradiction(t *testing.T) {
 // TestJudgedAgrees: a record of what was judged does not contradict itself, whatever is left out of it, and where a
 // prediction of 0 has errors relative to others.
 func TestJudgedAgrees(t *testing.T) {
-	relative := Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Bound: "within", Tolerance: .05, Relative: true, Gate: true}
-	phase := func(rate, model float64) Phase {
-		got := measuredFig("link_rate", "a->b", rate, .001*rate, "bit/s")
+	relative := results.Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Bound: "within", Tolerance: .05, Relative: true, Gate: true}
+	phase := func(rate, model float64) results.Phase {
+		got := resultstest.MeasuredFig("link_rate", "a->b", rate, .001*rate, "bit/s")
 		got.N = 20
-		idle := measuredFig("link_rate", "b->a", .001, 0, "bit/s")
+		idle := resultstest.MeasuredFig("link_rate", "b->a", .001, 0, "bit/s")
 		idle.N, idle.Lo, idle.Hi = 20, .0009, .0011
-		return Phase{End: 10, Figures: []Figure{got, idle, predictedFig("link_rate", "a->b", model, "bit/s", "occupancy", ""), predictedFig("link_rate", "b->a", 0, "bit/s", "occupancy", "")}}
+		return results.Phase{End: 10, Figures: []results.Figure{got, idle, resultstest.PredictedFig("link_rate", "a->b", model, "bit/s", "occupancy", ""), resultstest.PredictedFig("link_rate", "b->a", 0, "bit/s", "occupancy", "")}}
 	}
 	spoilt := phase(80, 90)
 	spoilt.Spoilt = "the testbed stood still"
-	for name, points := range map[string][]Point{
-		"one run":                    {{Phases: []Phase{phase(100, 100)}}},
-		"the first of two is spoilt": {{Phases: []Phase{spoilt}}, {Repeat: 1, Phases: []Phase{phase(98, 100)}}},
-		"the last of two is spoilt":  {{Phases: []Phase{phase(98, 100)}}, {Repeat: 1, Phases: []Phase{spoilt}}},
+	for name, points := range map[string][]results.Point{
+		"one run":                    {{Phases: []results.Phase{phase(100, 100)}}},
+		"the first of two is spoilt": {{Phases: []results.Phase{spoilt}}, {Repeat: 1, Phases: []results.Phase{phase(98, 100)}}},
+		"the last of two is spoilt":  {{Phases: []results.Phase{phase(98, 100)}}, {Repeat: 1, Phases: []results.Phase{spoilt}}},
 	} {
-		rec := Record{Points: points, Expect: []Expect{relative}}
-		rec.Checks, rec.Outcome, _ = Judge(rec.Expect, points)
-		if err := rec.contradiction(); err != nil || rec.Outcome != Pass {
+		rec := results.Record{Points: points, Expect: []results.Expect{relative}}
+		rec.Checks, rec.Outcome, _ = results.Judge(rec.Expect, points)
+		if err := rec.Contradiction(); err != nil || rec.Outcome != results.Pass {
 			t.Errorf("%s: %s, %v %+v", name, rec.Outcome, err, rec.Checks)
 		}
 	}

@@ -21,8 +21,8 @@ type SwitchFacts struct {
 	Script       map[string]string `json:"script,omitempty"`     // of kind script: what its commands printed, by "setup" and "status"
 }
 
-// embedded says that the switch is an emulated one, which runs nothing but this program.
-func (f SwitchFacts) embedded() bool {
+// Embedded says that the switch is an emulated one, which runs nothing but this program.
+func (f SwitchFacts) Embedded() bool {
 	return f.Kind == "soft" && f.DeviceConfig == "" && len(f.Files) == 0
 }
 
@@ -63,10 +63,10 @@ func (f SwitchFacts) String() string {
 	return s
 }
 
-// programmed are the switches that ran something of their own, in words.
-func (rec *Record) programmed() (out []string) {
+// Programmed are the switches that ran something of their own, in words.
+func (rec *Record) Programmed() (out []string) {
 	for _, f := range rec.Switches {
-		if !f.embedded() {
+		if !f.Embedded() {
 			out = append(out, f.String())
 		}
 	}

@@ -1,7 +1,7 @@
 // Package results is what a run leaves behind: its record, its raw samples, the
-// statistics and verdicts drawn from them, and the reports that show them.
+// statistics and verdicts drawn from them. results/report shows them.
 //
-// It imports nothing else of this project: drivers and the run loop fill its
+// It imports nothing of this project but how numbers are written and named: drivers and the run loop fill its
 // types, and a stored run can be read, compared and rendered without a testbed.
 package results
 

@@ -23,11 +23,11 @@ func (p *Point) DropUncompared() {
 
 // uncompared are undecided checks of an expectation of wrong sums: one for each job that sends and
 // of which no sum was compared, in any repeat of the cell that came to its end.
-func (c *cell) uncompared(e Expect) (out []held) {
+func (c *Setting) uncompared(e Expect) (out []held) {
 	if e.Metric != sumErrors {
 		return nil
 	}
-	for _, p := range c.all {
+	for _, p := range c.All {
 		if p.Error != "" {
 			continue
 		}
@@ -36,7 +36,7 @@ func (c *cell) uncompared(e Expect) (out []held) {
 				continue
 			}
 			k := held{Check: e.check()}
-			k.Point, k.Index, k.Of = c.labels, c.index, j.Job
+			k.Point, k.Index, k.Of = c.Labels, c.Index, j.Job
 			k.inconclusive(fmt.Sprintf("no sum of this job was compared with what it should be, of %s that it sent", human.Plural(int(j.Packets), "packet")))
 			out = append(out, k)
 		}

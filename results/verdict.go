@@ -66,7 +66,7 @@ const maxMore = 1000
 // An expectation that is an Event decides also where it is not gated, then as undecided. The whole
 // are further checks of the run as a whole, which are decided already.
 func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, []string) {
-	cells := cellsOf(points)
+	cells := Settings(points)
 	var checks []Check
 	for _, e := range expects {
 		if e.Skip != "" {
@@ -113,9 +113,9 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 
 // lacking are the points that an expectation of a whole Cluster is about and that have no figure of it, though others do:
 // what could not be told there is not what was expected.
-func lacking(e Expect, cells []cell, each []held) (out []held) {
-	has := func(c *cell) bool {
-		return slices.ContainsFunc(each, func(h held) bool { return h.Index == c.index })
+func lacking(e Expect, cells []Setting, each []held) (out []held) {
+	has := func(c *Setting) bool {
+		return slices.ContainsFunc(each, func(h held) bool { return h.Index == c.Index })
 	}
 	if e.Predictor != "value" || !slices.ContainsFunc(each, func(h held) bool { return h.Of == Cluster }) {
 		return nil
@@ -123,7 +123,7 @@ func lacking(e Expect, cells []cell, each []held) (out []held) {
 	for i := range cells {
 		if c := &cells[i]; c.has(e.Points) && !has(c) {
 			h := held{Check: e.check()}
-			h.Point, h.Index, h.Of, h.Code = c.labels, c.index, Cluster, CodeNoFigure
+			h.Point, h.Index, h.Of, h.Code = c.Labels, c.Index, Cluster, CodeNoFigure
 			h.inconclusive("there is no " + e.Metric + " here, and at other points there is")
 			out = append(out, h)
 		}
@@ -147,48 +147,49 @@ func ExitCode(o Outcome) int {
 	}
 }
 
-// cell is a point of the sweep with its sound repeats.
-type cell struct {
-	index   int
-	labels  string
-	label   []string
-	all     []Point // all repeats
-	repeats []Point // the sound ones
+// Setting is a point of the sweep with its sound repeats.
+type Setting struct {
+	Index   int
+	Labels  string
+	Label   []string
+	All     []Point // all repeats
+	Repeats []Point // the sound ones
 	why     string  // of the first one left out
-	phases  int     // the most that any repeat has, dropped ones included
+	Phases  int     // the most that any repeat has, dropped ones included
 }
 
-func cellsOf(points []Point) []cell {
+// Settings are the settings of a sweep, each with its repeats, in the order of the points.
+func Settings(points []Point) []Setting {
 	at := map[int]int{}
-	var cells []cell
+	var cells []Setting
 	for _, p := range points {
 		i, ok := at[p.Index]
 		if !ok {
 			i = len(cells)
 			at[p.Index] = i
-			cells = append(cells, cell{index: p.Index, labels: p.Label(), label: p.Labels})
+			cells = append(cells, Setting{Index: p.Index, Labels: p.Label(), Label: p.Labels})
 		}
 		c := &cells[i]
-		c.phases = max(c.phases, len(p.Phases))
-		c.all = append(c.all, p)
+		c.Phases = max(c.Phases, len(p.Phases))
+		c.All = append(c.All, p)
 		if why := p.Unsound(); why != "" {
 			if c.why == "" {
 				c.why = why
 			}
 			continue
 		}
-		c.repeats = append(c.repeats, p)
+		c.Repeats = append(c.Repeats, p)
 	}
-	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(a.index, b.index) })
+	slices.SortStableFunc(cells, func(a, b Setting) int { return cmp.Compare(a.Index, b.Index) })
 	return cells
 }
 
-// place names a phase of the cell; the phase only where there are several.
-func (c *cell) place(phase int) string {
-	if c.phases < 2 {
-		return c.labels
+// Place names a phase of the cell; the phase only where there are several.
+func (c *Setting) Place(phase int) string {
+	if c.Phases < 2 {
+		return c.Labels
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s phase %d", c.labels, phase+1))
+	return strings.TrimSpace(fmt.Sprintf("%s phase %d", c.Labels, phase+1))
 }
 
 // Label is the point's labels as one text; empty without a sweep.
@@ -219,11 +220,12 @@ func (t Trouble) String() string {
 func (e Expect) check() Check {
 	return Check{
 		Expect: e.Name, Metric: e.Metric, Predictor: e.Predictor, Gate: e.Gate,
-		Tolerance: e.Tolerance, Relative: e.Relative, Bound: e.bound(), Statistic: e.Statistic,
+		Tolerance: e.Tolerance, Relative: e.Relative, Bound: e.BoundText(), Statistic: e.Statistic,
 	}
 }
 
-func (e Expect) bound() string {
+// BoundText is what the expectation bounds, as a condition.
+func (e Expect) BoundText() string {
 	if e.Bound == "" {
 		return "within"
 	}
@@ -266,7 +268,7 @@ func excused(c Check, each []held) Check {
 }
 
 // has says whether the cell has all of the labels.
-func (c *cell) has(labels []string) bool { return Labelled(c.label, labels) }
+func (c *Setting) has(labels []string) bool { return Labelled(c.Label, labels) }
 
 // Labelled says whether labels of a point are among them all that are wanted.
 func Labelled(labels, wanted []string) bool {
@@ -276,18 +278,18 @@ func Labelled(labels, wanted []string) bool {
 // against is the cell whose figures this one is held against; nil where e is not about
 // other cells. Not ok: e is not about this cell, but about others against it, or it has
 // no counterpart.
-func (c *cell) against(e Expect, cells []cell) (ref *cell, ok bool) {
+func (c *Setting) against(e Expect, cells []Setting) (ref *Setting, ok bool) {
 	if e.Against == "" {
 		return nil, true
 	}
 	key, _, _ := strings.Cut(e.Against, "=")
-	want := slices.Clone(c.label)
+	want := slices.Clone(c.Label)
 	i := slices.IndexFunc(want, func(l string) bool { return strings.HasPrefix(l, key+"=") })
 	if i < 0 || want[i] == e.Against {
 		return nil, false
 	}
 	want[i] = e.Against
-	i = slices.IndexFunc(cells, func(o cell) bool { return slices.Equal(o.label, want) })
+	i = slices.IndexFunc(cells, func(o Setting) bool { return slices.Equal(o.Label, want) })
 	if i < 0 {
 		return nil, false
 	}
@@ -305,9 +307,9 @@ func (p Point) UnsoundIn(phase int) string {
 // checks applies e to every figure of the cell that it matches. Figures of unsound
 // repeats are shown where there are no sound ones, and not judged. With ref, predictions
 // are what was measured there.
-func (c *cell) checks(e Expect, ref *cell) []held {
+func (c *Setting) checks(e Expect, ref *Setting) []held {
 	var out []held
-	for phase := range c.phases {
+	for phase := range c.Phases {
 		var order []string
 		observed := map[string][]Figure{}
 		unsound := map[string][]Figure{}
@@ -320,7 +322,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 		repeats, dropped, reason, stood := 0, 0, "", ""
 		var late Trouble
 		caught := 0.0
-		for _, p := range c.all {
+		for _, p := range c.All {
 			if phase >= len(p.Phases) {
 				continue
 			}
@@ -370,7 +372,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			}
 		}
 		if ref != nil {
-			for _, p := range ref.all {
+			for _, p := range ref.All {
 				if phase >= len(p.Phases) {
 					continue
 				}
@@ -417,7 +419,7 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			if slices.Contains(rates, e.Metric) {
 				k.late, k.caught = late, caught
 			}
-			k.Point, k.Index, k.Phase, k.Of = c.labels, c.index, phase, of
+			k.Point, k.Index, k.Phase, k.Of = c.Labels, c.Index, phase, of
 			note := ""
 			switch {
 			case len(observed[of]) > 0:
@@ -452,9 +454,9 @@ func (c *cell) checks(e Expect, ref *cell) []held {
 			out = append(out, k)
 		}
 	}
-	if len(out) == 0 && len(c.repeats) == 0 { // nothing that it could be about was measured
+	if len(out) == 0 && len(c.Repeats) == 0 { // nothing that it could be about was measured
 		k := e.check()
-		k.Point, k.Index, k.Of, k.Code = c.labels, c.index, e.Of, CodeLimited
+		k.Point, k.Index, k.Of, k.Code = c.Labels, c.Index, e.Of, CodeLimited
 		k.inconclusive(c.why)
 		return []held{{Check: k}}
 	}
@@ -515,7 +517,7 @@ func (c *held) hold(e Expect, observed, predicted []Figure, largest float64) {
 			m.Lo, m.Hi = m.Value+(k.Lo-k.Value), m.Value+(k.Hi-k.Value)
 		}
 	}
-	if !finite(m.Value, m.Lo, m.Hi, c.Predicted) {
+	if !human.Finite(m.Value, m.Lo, m.Hi, c.Predicted) {
 		c.Measured, c.Lo, c.Hi, c.Predicted = 0, 0, 0, 0
 		c.inconclusive("not a finite number")
 		return
@@ -802,7 +804,7 @@ func aggregate(e Expect, each []held) Check {
 	out.Measured, out.Lo, out.Hi, out.Error = value, lo, hi, value
 	out.Bound = "within"
 	out.decide(lo, hi)
-	out.Bound = e.bound()
+	out.Bound = e.BoundText()
 	return out
 }
 
@@ -847,7 +849,7 @@ func correlate(e Expect, each []held) Check {
 		out.Kind, out.Repeats = c.Kind, min(out.Repeats, c.Repeats)
 	}
 	r, lo, hi := pearson(x, y)
-	if !finite(r) {
+	if !human.Finite(r) {
 		out.Repeats = 0
 		out.inconclusive(fmt.Sprintf("no correlation of %d figures", len(x)))
 		return out
@@ -900,15 +902,6 @@ func magnitudes(bound string, lo, hi float64) (from, to float64) {
 	return min(math.Abs(lo), math.Abs(hi)), max(math.Abs(lo), math.Abs(hi))
 }
 
-func finite(v ...float64) bool {
-	for _, x := range v {
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return false
-		}
-	}
-	return true
-}
-
 func decide(checks []Check, points []Point) (Outcome, []string) {
 	var reasons, failed, open []string
 	seen := map[string]bool{}
@@ -932,7 +925,7 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 		case Skipped:
 			skipped++
 		case Fail:
-			failed = append(failed, c.title()+": "+c.Message())
+			failed = append(failed, c.Title()+": "+c.Message())
 		case Inconclusive:
 			if c.Code == CodeLimited {
 				if !slices.Contains(limits, c.Why) {
@@ -941,7 +934,7 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 				limited[c.Why]++
 				continue
 			}
-			open = append(open, c.title()+": "+c.Message())
+			open = append(open, c.Title()+": "+c.Message())
 		}
 	}
 	for _, why := range limits {
@@ -960,15 +953,15 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 	case len(open) > 0:
 		outcome = Inconclusive
 	case gated == 0:
-		return NotJudged, []string{notJudged}
+		return NotJudged, []string{NothingJudged}
 	case gated == skipped:
 		return Inconclusive, []string{"every expectation was skipped: nothing was judged"}
 	}
 	return outcome, append(append(reasons, failed...), open...)
 }
 
-// title names the check: expectation, point, phase and subject.
-func (c Check) title() string {
+// Title names the check: expectation, point, phase and subject.
+func (c Check) Title() string {
 	parts := []string{c.Expect}
 	if c.Point != "" {
 		parts = append(parts, c.Point)
@@ -991,13 +984,13 @@ func (c Check) Message() string {
 		switch {
 		case c.Statistic == Correlation:
 			fmt.Fprintf(&b, "correlation %s, at least %s", human.QuantityCI(c.Measured, c.Lo, c.Hi, "1"), human.Quantity(1-c.Tolerance, "1"))
-		case c.isError():
-			fmt.Fprintf(&b, "%s error %s, at most %s", c.Statistic, c.measured(), c.tolerance())
+		case c.IsError():
+			fmt.Fprintf(&b, "%s error %s, at most %s", c.Statistic, c.MeasuredText(), c.ToleranceText())
 			if c.Worst != "" {
 				fmt.Fprintf(&b, ", worst %s", c.Worst)
 			}
 		default:
-			fmt.Fprintf(&b, "%s %s, %s", kind, c.measured(), c.wanted())
+			fmt.Fprintf(&b, "%s %s, %s", kind, c.MeasuredText(), c.wanted())
 		}
 		if c.Bottleneck != "" {
 			fmt.Fprintf(&b, ", bottleneck %s", c.Bottleneck)
@@ -1010,12 +1003,13 @@ func (c Check) Message() string {
 		b.WriteString(c.Why)
 	}
 	if c.Outcome == Inconclusive && c.More > 0 {
-		fmt.Fprintf(&b, " (%s)", c.more())
+		fmt.Fprintf(&b, " (%s)", c.MoreText())
 	}
 	return b.String()
 }
 
-func (c Check) more() string {
+// MoreText says how many repeats would decide; empty: none would.
+func (c Check) MoreText() string {
 	switch {
 	case c.More >= maxMore:
 		return fmt.Sprintf("%d further repeats or more would decide", maxMore)
@@ -1025,19 +1019,19 @@ func (c Check) more() string {
 	return fmt.Sprintf("%d further repeats should decide", c.More)
 }
 
-// isError says whether Measured is itself an error, as for mean and max.
-func (c Check) isError() bool { return c.Statistic == "mean" || c.Statistic == "max" }
+// IsError says whether Measured is itself an error, as for mean and max.
+func (c Check) IsError() bool { return c.Statistic == "mean" || c.Statistic == "max" }
 
-// measured is the observed value with its interval.
-func (c Check) measured() string {
-	if c.isError() && c.Relative {
+// MeasuredText is the observed value with its interval.
+func (c Check) MeasuredText() string {
+	if c.IsError() && c.Relative {
 		return human.Percent(c.Measured)
 	}
 	return human.QuantityCI(c.Measured, c.Lo, c.Hi, c.Unit)
 }
 
-// predicted is the prediction, with its sense where the check is one-sided.
-func (c Check) predicted() string {
+// PredictedText is the prediction, with its sense where the check is one-sided.
+func (c Check) PredictedText() string {
 	p := human.Quantity(c.Predicted, c.Unit)
 	switch c.Bound {
 	case "at-least":
@@ -1064,11 +1058,12 @@ func (c Check) wanted() string {
 	if c.Tolerance == 0 {
 		return verb + " " + p
 	}
-	return verb + " " + p + " ± " + c.tolerance()
+	return verb + " " + p + " ± " + c.ToleranceText()
 }
 
-func (c Check) tolerance() string {
-	if c.Predictor == found {
+// ToleranceText is the tolerance in its unit.
+func (c Check) ToleranceText() string {
+	if c.Predictor == Evidence {
 		return ""
 	}
 	if c.Relative {
@@ -1098,8 +1093,8 @@ type ModelError struct {
 func ModelErrors(points []Point) []ModelError {
 	type key struct{ predictor, metric string }
 	all := map[key]*ModelError{}
-	for _, c := range cellsOf(points) {
-		for phase := range c.phases {
+	for _, c := range Settings(points) {
+		for phase := range c.Phases {
 			observed := map[[2]string][]Figure{}
 			type pair struct {
 				Figure
@@ -1107,7 +1102,7 @@ func ModelErrors(points []Point) []ModelError {
 			}
 			predicted := map[[3]string]*pair{}
 			var order [][3]string
-			for _, p := range c.repeats {
+			for _, p := range c.Repeats {
 				if phase >= len(p.Phases) || p.Phases[phase].Spoilt != "" {
 					continue
 				}
@@ -1150,7 +1145,7 @@ func ModelErrors(points []Point) []ModelError {
 				m.Mean += (err - m.Mean) / float64(m.N)
 				if err >= m.Max {
 					m.Max = err
-					m.Worst = strings.TrimSpace(c.place(phase) + " " + k[1])
+					m.Worst = strings.TrimSpace(c.Place(phase) + " " + k[1])
 				}
 			}
 		}

@@ -1,18 +1,14 @@
-package results
+package results_test
 
 import (
 	"fmt"
 	"math"
 	"strings"
 	"testing"
-)
 
-// one is a point with one measured figure and its prediction.
-func one(v, half, predicted float64, n int) Point {
-	m := measuredFig("share", "A@tor1", v, half, "1")
-	m.N = n
-	return Point{Phases: []Phase{{Figures: []Figure{m, predictedFig("share", "A@tor1", predicted, "1", "occupancy", "tor1")}}}}
-}
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
+)
 
 func TestVerdictRule(t *testing.T) {
 	for _, c := range []struct {
@@ -22,31 +18,31 @@ func TestVerdictRule(t *testing.T) {
 		bound     string
 		tol       float64
 		relative  bool
-		want      Outcome
+		want      results.Outcome
 		more      int
 	}{
-		{"interval inside", 0.51, 0.01, 0.5, "within", 0.03, false, Pass, 0},
-		{"on the edge, exact", 0.53, 0, 0.5, "within", 0.03, false, Pass, 0},
-		{"inside, interval across the edge", 0.52, 0.02, 0.5, "within", 0.03, false, Pass, 0},
-		{"inside, interval too wide", 0.51, 0.06, 0.5, "within", 0.03, false, Inconclusive, 3},
-		{"outside, interval touches", 0.55, 0.03, 0.5, "within", 0.03, false, Inconclusive, 2},
-		{"outside", 0.56, 0.02, 0.5, "within", 0.03, false, Fail, 0},
-		{"below", 0.44, 0.02, 0.5, "within", 0.03, false, Fail, 0},
-		{"relative inside", 102, 1, 100, "within", 0.03, true, Pass, 0},
-		{"relative outside", 105, 1, 100, "within", 0.03, true, Fail, 0},
-		{"at least, far above", 0.999, 0.0005, 0.99, "at-least", 0, false, Pass, 0},
-		{"at least, below", 0.98, 0.001, 0.99, "at-least", 0, false, Fail, 0},
-		{"at least, straddling with no tolerance", 0.992, 0.004, 0.99, "at-least", 0, false, Inconclusive, 3},
-		{"at most", 0, 0, 0, "at-most", 0, false, Pass, 0},
-		{"at most, above", 3, 0, 0, "at-most", 0, false, Fail, 0},
+		{"interval inside", 0.51, 0.01, 0.5, "within", 0.03, false, results.Pass, 0},
+		{"on the edge, exact", 0.53, 0, 0.5, "within", 0.03, false, results.Pass, 0},
+		{"inside, interval across the edge", 0.52, 0.02, 0.5, "within", 0.03, false, results.Pass, 0},
+		{"inside, interval too wide", 0.51, 0.06, 0.5, "within", 0.03, false, results.Inconclusive, 3},
+		{"outside, interval touches", 0.55, 0.03, 0.5, "within", 0.03, false, results.Inconclusive, 2},
+		{"outside", 0.56, 0.02, 0.5, "within", 0.03, false, results.Fail, 0},
+		{"below", 0.44, 0.02, 0.5, "within", 0.03, false, results.Fail, 0},
+		{"relative inside", 102, 1, 100, "within", 0.03, true, results.Pass, 0},
+		{"relative outside", 105, 1, 100, "within", 0.03, true, results.Fail, 0},
+		{"at least, far above", 0.999, 0.0005, 0.99, "at-least", 0, false, results.Pass, 0},
+		{"at least, below", 0.98, 0.001, 0.99, "at-least", 0, false, results.Fail, 0},
+		{"at least, straddling with no tolerance", 0.992, 0.004, 0.99, "at-least", 0, false, results.Inconclusive, 3},
+		{"at most", 0, 0, 0, "at-most", 0, false, results.Pass, 0},
+		{"at most, above", 3, 0, 0, "at-most", 0, false, results.Fail, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Statistic: "each", Tolerance: c.tol, Relative: c.relative, Bound: c.bound, Gate: true}
-			checks, outcome, reasons := Judge([]Expect{e}, []Point{one(c.v, c.half, c.predicted, 20)})
+			e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Statistic: "each", Tolerance: c.tol, Relative: c.relative, Bound: c.bound, Gate: true}
+			checks, outcome, reasons := results.Judge([]results.Expect{e}, []results.Point{resultstest.One(c.v, c.half, c.predicted, 20)})
 			if len(checks) != 1 || checks[0].Outcome != c.want || checks[0].More != c.more || outcome != c.want {
 				t.Fatalf("%+v, run %s, %q", checks, outcome, reasons)
 			}
-			if (c.want == Pass) != (len(reasons) == 0) {
+			if (c.want == results.Pass) != (len(reasons) == 0) {
 				t.Errorf("reasons %q", reasons)
 			}
 		})
@@ -56,15 +52,15 @@ func TestVerdictRule(t *testing.T) {
 // Points are held against those that differ in one swept key only; these are held
 // against nothing, and both ends' intervals count.
 func TestAgainstOtherPoints(t *testing.T) {
-	point := func(index int, memory, mode string, v, half float64, fatal bool) Point {
-		p := Point{Index: index, Labels: []string{"m=" + memory, "mode=" + mode}}
-		p.Phases = []Phase{{Figures: []Figure{measuredFig("step_rate", "A", v, half, "1/s")}}}
+	point := func(index int, memory, mode string, v, half float64, fatal bool) results.Point {
+		p := results.Point{Index: index, Labels: []string{"m=" + memory, "mode=" + mode}}
+		p.Phases = []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("step_rate", "A", v, half, "1/s")}}}
 		if fatal {
-			p.Health = []Trouble{{What: "late", Fatal: true}}
+			p.Health = []results.Trouble{{What: "late", Fatal: true}}
 		}
 		return p
 	}
-	points := []Point{
+	points := []results.Point{
 		point(0, "8", "old", 10, 0.1, false), point(1, "8", "new", 10.5, 0.1, false),
 		point(2, "4", "old", 10, 0.1, false), point(3, "4", "new", 12, 0.1, false),
 		point(4, "2", "old", 10, 1.5, false), point(5, "2", "new", 10.5, 1.5, false),
@@ -72,17 +68,17 @@ func TestAgainstOtherPoints(t *testing.T) {
 		point(8, "0", "new", 5, 0.1, false), // alone
 		point(9, "16", "old", 10, 0.1, false), point(10, "16", "new", 0, 0, false),
 	}
-	e := Expect{Name: "e", Metric: "step_rate", Predictor: "mode=old", Against: "mode=old", Tolerance: 0.1, Relative: true, Bound: "at-most", Gate: true}
-	checks, outcome, _ := Judge([]Expect{e}, points)
+	e := results.Expect{Name: "e", Metric: "step_rate", Predictor: "mode=old", Against: "mode=old", Tolerance: 0.1, Relative: true, Bound: "at-most", Gate: true}
+	checks, outcome, _ := results.Judge([]results.Expect{e}, points)
 	want := []struct {
 		point     string
 		predicted float64
-		outcome   Outcome
+		outcome   results.Outcome
 	}{
-		{"m=8 mode=new", 10, Pass}, {"m=4 mode=new", 10, Fail}, {"m=2 mode=new", 10, Inconclusive},
-		{"m=1 mode=new", 0, Inconclusive}, {"m=16 mode=new", 10, Pass},
+		{"m=8 mode=new", 10, results.Pass}, {"m=4 mode=new", 10, results.Fail}, {"m=2 mode=new", 10, results.Inconclusive},
+		{"m=1 mode=new", 0, results.Inconclusive}, {"m=16 mode=new", 10, results.Pass},
 	}
-	if len(checks) != len(want) || outcome != Fail {
+	if len(checks) != len(want) || outcome != results.Fail {
 		t.Fatalf("%s: %+v", outcome, checks)
 	}
 	for i, w := range want {
@@ -94,24 +90,24 @@ func TestAgainstOtherPoints(t *testing.T) {
 
 // An expectation about some points holds the others to nothing.
 func TestSomePoints(t *testing.T) {
-	var points []Point
+	var points []results.Point
 	for i, mode := range []string{"old", "new"} {
-		points = append(points, Point{Index: i, Labels: []string{"m=8", "mode=" + mode}, Phases: []Phase{{Figures: []Figure{measuredFig("share", "A", float64(i), 0, "1")}}}})
+		points = append(points, results.Point{Index: i, Labels: []string{"m=8", "mode=" + mode}, Phases: []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("share", "A", float64(i), 0, "1")}}}})
 	}
-	e := Expect{Name: "e", Metric: "share", Predictor: "value", Value: 1, Tolerance: 0.1, Gate: true}
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "value", Value: 1, Tolerance: 0.1, Gate: true}
 	for _, c := range []struct {
 		points  []string
 		checks  int
-		outcome Outcome
+		outcome results.Outcome
 	}{
-		{nil, 2, Fail},
-		{[]string{"mode=new"}, 1, Pass},
-		{[]string{"mode=new", "m=8"}, 1, Pass},
-		{[]string{"mode=old"}, 1, Fail},
-		{[]string{"mode=old", "m=4"}, 1, Inconclusive}, // there is none, and nothing else was decided
+		{nil, 2, results.Fail},
+		{[]string{"mode=new"}, 1, results.Pass},
+		{[]string{"mode=new", "m=8"}, 1, results.Pass},
+		{[]string{"mode=old"}, 1, results.Fail},
+		{[]string{"mode=old", "m=4"}, 1, results.Inconclusive}, // there is none, and nothing else was decided
 	} {
 		e.Points = c.points
-		checks, outcome, reasons := Judge([]Expect{e}, points)
+		checks, outcome, reasons := results.Judge([]results.Expect{e}, points)
 		if len(checks) != c.checks || outcome != c.outcome {
 			t.Errorf("%v: %s %v %+v", c.points, outcome, reasons, checks)
 		}
@@ -120,17 +116,13 @@ func TestSomePoints(t *testing.T) {
 
 // TestSkip: what a testbed cannot produce decides nothing, and never everything.
 func TestSkip(t *testing.T) {
-	share := Expect{Name: "share", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
-	sums := Expect{Name: "sums", Metric: "sum_errors", Predictor: "value", Gate: true, Skip: "a model carries no sums"}
-	checks, outcome, reasons := Judge([]Expect{share, sums}, []Point{one(0.51, 0.01, 0.5, 20)})
-	if outcome != Pass || len(reasons) != 0 || checks[1].Outcome != Skipped || checks[1].Message() != sums.Skip {
+	share := results.Expect{Name: "share", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	sums := results.Expect{Name: "sums", Metric: "sum_errors", Predictor: "value", Gate: true, Skip: "a model carries no sums"}
+	checks, outcome, reasons := results.Judge([]results.Expect{share, sums}, []results.Point{resultstest.One(0.51, 0.01, 0.5, 20)})
+	if outcome != results.Pass || len(reasons) != 0 || checks[1].Outcome != results.Skipped || checks[1].Message() != sums.Skip {
 		t.Errorf("%s, %q, %+v", outcome, reasons, checks[1])
 	}
-	rec := &Record{Checks: checks}
-	if got := rec.tally(); got != "1 of 1 checks held, 1 skipped" {
-		t.Errorf("tally %q", got)
-	}
-	if _, outcome, reasons := Judge([]Expect{sums}, []Point{one(0.51, 0.01, 0.5, 20)}); outcome != Inconclusive || len(reasons) != 1 {
+	if _, outcome, reasons := results.Judge([]results.Expect{sums}, []results.Point{resultstest.One(0.51, 0.01, 0.5, 20)}); outcome != results.Inconclusive || len(reasons) != 1 {
 		t.Errorf("all skipped: %s, %q", outcome, reasons)
 	}
 }
@@ -138,22 +130,22 @@ func TestSkip(t *testing.T) {
 // TestMoreIsEnough simulates what a verdict promises: after the further repeats that
 // it asked for, the interval decides.
 func TestMoreIsEnough(t *testing.T) {
-	r := random(t)
-	e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
-	draw := func(mean float64) Point {
+	r := resultstest.Random(t)
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	draw := func(mean float64) results.Point {
 		growth := make([]float64, 20)
 		for i := range growth {
 			growth[i] = mean + 0.15*r.NormFloat64()
 		}
-		f, _ := Rate(Window{End: 20}, counter(growth))
-		f.Kind, f.Metric, f.Of = Measured, "share", "A@tor1"
-		return Point{Phases: []Phase{{Figures: []Figure{f, predictedFig("share", "A@tor1", 0.5, "1", "occupancy", "")}}}}
+		f, _ := results.Rate(results.Window{End: 20}, counter(growth))
+		f.Kind, f.Metric, f.Of = results.Measured, "share", "A@tor1"
+		return results.Point{Phases: []results.Phase{{Figures: []results.Figure{f, resultstest.PredictedFig("share", "A@tor1", 0.5, "1", "occupancy", "")}}}}
 	}
 	asked, decided := 0, 0
 	for range 200 {
-		points := []Point{draw(0.6)} // off by 0.1: it must fail once that can be seen
-		c, _, _ := Judge([]Expect{e}, points)
-		if c[0].Outcome != Inconclusive {
+		points := []results.Point{draw(0.6)} // off by 0.1: it must fail once that can be seen
+		c, _, _ := results.Judge([]results.Expect{e}, points)
+		if c[0].Outcome != results.Inconclusive {
 			continue
 		}
 		asked++
@@ -162,7 +154,7 @@ func TestMoreIsEnough(t *testing.T) {
 			p.Repeat = i + 1
 			points = append(points, p)
 		}
-		if c, _, _ := Judge([]Expect{e}, points); c[0].Outcome == Fail {
+		if c, _, _ := results.Judge([]results.Expect{e}, points); c[0].Outcome == results.Fail {
 			decided++
 		}
 	}
@@ -172,24 +164,24 @@ func TestMoreIsEnough(t *testing.T) {
 }
 
 func TestJudgeNothingToHold(t *testing.T) {
-	e := Expect{Name: "e", Metric: "goodput", Of: "X*", Predictor: "occupancy", Gate: true}
+	e := results.Expect{Name: "e", Metric: "goodput", Of: "X*", Predictor: "occupancy", Gate: true}
 	for name, c := range map[string]struct {
-		points []Point
+		points []results.Point
 		why    string
 	}{
 		"no points":      {nil, "nothing to hold it against"},
-		"no such figure": {[]Point{one(1, 0, 1, 9)}, `no goodput figure of "X*"`},
-		"not predicted":  {[]Point{{Phases: []Phase{{Figures: []Figure{measuredFig("goodput", "X1", 1, 0, "bit/s")}}}}}, "occupancy predicts no goodput"},
-		"not measured":   {[]Point{{Phases: []Phase{{Figures: []Figure{predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "predicted, but not measured"},
-		"one interval": {[]Point{{Phases: []Phase{{Figures: []Figure{{Metric: "goodput", Of: "X1", Kind: Measured, Value: 1, Lo: 1, Hi: 1, N: 1},
-			predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "no confidence interval"},
-		"not a number": {[]Point{{Phases: []Phase{{Figures: []Figure{measuredFig("goodput", "X1", math.NaN(), 0, "bit/s"),
-			predictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "not a finite number"},
+		"no such figure": {[]results.Point{resultstest.One(1, 0, 1, 9)}, `no goodput figure of "X*"`},
+		"not predicted":  {[]results.Point{{Phases: []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("goodput", "X1", 1, 0, "bit/s")}}}}}, "occupancy predicts no goodput"},
+		"not measured":   {[]results.Point{{Phases: []results.Phase{{Figures: []results.Figure{resultstest.PredictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "predicted, but not measured"},
+		"one interval": {[]results.Point{{Phases: []results.Phase{{Figures: []results.Figure{{Metric: "goodput", Of: "X1", Kind: results.Measured, Value: 1, Lo: 1, Hi: 1, N: 1},
+			resultstest.PredictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "no confidence interval"},
+		"not a number": {[]results.Point{{Phases: []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("goodput", "X1", math.NaN(), 0, "bit/s"),
+			resultstest.PredictedFig("goodput", "X1", 1, "bit/s", "occupancy", "")}}}}}, "not a finite number"},
 	} {
 		for _, statistic := range []string{"each", "mean", "max"} {
 			e.Statistic = statistic
-			checks, outcome, _ := Judge([]Expect{e}, c.points)
-			if len(checks) != 1 || checks[0].Outcome != Inconclusive || outcome != Inconclusive || !strings.Contains(checks[0].Why, c.why) {
+			checks, outcome, _ := results.Judge([]results.Expect{e}, c.points)
+			if len(checks) != 1 || checks[0].Outcome != results.Inconclusive || outcome != results.Inconclusive || !strings.Contains(checks[0].Why, c.why) {
 				t.Errorf("%s, %s: %+v, run %s", name, statistic, checks, outcome)
 			}
 		}
@@ -197,75 +189,75 @@ func TestJudgeNothingToHold(t *testing.T) {
 }
 
 func TestJudgeHealth(t *testing.T) {
-	e := []Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}}
-	sick := one(0.1, 0.001, 0.5, 20) // a fail, were it not for the machine
-	sick.Health = []Trouble{{Where: "switch tor1", What: "timer lateness p99 14 ms", Fatal: true}}
-	c, o, reasons := Judge(e, []Point{sick})
-	if o != Inconclusive || c[0].Outcome != Inconclusive || !strings.Contains(reasons[0], "timer lateness p99 14 ms") {
+	e := []results.Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}}
+	sick := resultstest.One(0.1, 0.001, 0.5, 20) // a fail, were it not for the machine
+	sick.Health = []results.Trouble{{Where: "switch tor1", What: "timer lateness p99 14 ms", Fatal: true}}
+	c, o, reasons := results.Judge(e, []results.Point{sick})
+	if o != results.Inconclusive || c[0].Outcome != results.Inconclusive || !strings.Contains(reasons[0], "timer lateness p99 14 ms") {
 		t.Errorf("%+v %s %q", c, o, reasons)
 	}
 	// A sound repeat decides, and says what was left out.
-	well := one(0.5, 0.001, 0.5, 20)
+	well := resultstest.One(0.5, 0.001, 0.5, 20)
 	well.Repeat = 1
-	c, o, _ = Judge(e, []Point{sick, well})
-	if o != Pass || !strings.Contains(c[0].Why, "1 of 2 repeats left out: switch tor1") {
+	c, o, _ = results.Judge(e, []results.Point{sick, well})
+	if o != results.Pass || !strings.Contains(c[0].Why, "1 of 2 repeats left out: switch tor1") {
 		t.Errorf("%+v %s", c, o)
 	}
 	// Trouble that is not fatal changes nothing.
 	sick.Health[0].Fatal = false
-	if _, o, _ = Judge(e, []Point{sick}); o != Fail {
+	if _, o, _ = results.Judge(e, []results.Point{sick}); o != results.Fail {
 		t.Errorf("not fatal: %s", o)
 	}
 	// A testbed that failed is an error, whatever the rest says.
 	well.Error, well.Index = "host h2: connection lost", 1
-	if _, o, reasons = Judge(e, []Point{sick, well}); o != ErrorOutcome || reasons[0] != "host h2: connection lost" {
+	if _, o, reasons = results.Judge(e, []results.Point{sick, well}); o != results.ErrorOutcome || reasons[0] != "host h2: connection lost" {
 		t.Errorf("error: %s %q", o, reasons)
 	}
 }
 
 func TestJudgeGate(t *testing.T) {
-	e := []Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03}}
-	c, o, _ := Judge(e, []Point{one(0.1, 0.001, 0.5, 20)})
-	if c[0].Outcome != Fail || o != NotJudged {
+	e := []results.Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03}}
+	c, o, _ := results.Judge(e, []results.Point{resultstest.One(0.1, 0.001, 0.5, 20)})
+	if c[0].Outcome != results.Fail || o != results.NotJudged {
 		t.Errorf("a check that is not gated decided: %+v %s", c, o)
 	}
-	for o, want := range map[Outcome]int{Pass: 0, Fail: 1, ErrorOutcome: 6, Inconclusive: 7, NotJudged: 7, "": 7} {
-		if got := ExitCode(o); got != want {
+	for o, want := range map[results.Outcome]int{results.Pass: 0, results.Fail: 1, results.ErrorOutcome: 6, results.Inconclusive: 7, results.NotJudged: 7, "": 7} {
+		if got := results.ExitCode(o); got != want {
 			t.Errorf("ExitCode(%q) = %d, want %d", o, got, want)
 		}
 	}
 }
 
 func TestJudgeAggregate(t *testing.T) {
-	var figs []Figure
+	var figs []results.Figure
 	for i, err := range []float64{0.01, -0.02, 0.06} {
 		of := string(rune('a' + i))
-		figs = append(figs, measuredFig("link_rate", of, 100*(1+err), 0.1, "bit/s"), predictedFig("link_rate", of, 100, "bit/s", "occupancy", "b->c"))
+		figs = append(figs, resultstest.MeasuredFig("link_rate", of, 100*(1+err), 0.1, "bit/s"), resultstest.PredictedFig("link_rate", of, 100, "bit/s", "occupancy", "b->c"))
 	}
-	figs = append(figs, measuredFig("link_rate", "idle", 0, 0, "bit/s"), predictedFig("link_rate", "idle", 0, "bit/s", "occupancy", ""))
-	p := []Point{{Phases: []Phase{{Figures: figs}}}}
-	judge := func(stat string, tol float64) Check {
-		c, _, _ := Judge([]Expect{{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: stat, Tolerance: tol, Relative: true, Gate: true}}, p)
+	figs = append(figs, resultstest.MeasuredFig("link_rate", "idle", 0, 0, "bit/s"), resultstest.PredictedFig("link_rate", "idle", 0, "bit/s", "occupancy", ""))
+	p := []results.Point{{Phases: []results.Phase{{Figures: figs}}}}
+	judge := func(stat string, tol float64) results.Check {
+		c, _, _ := results.Judge([]results.Expect{{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: stat, Tolerance: tol, Relative: true, Gate: true}}, p)
 		if len(c) != 1 {
 			t.Fatalf("%+v", c)
 		}
 		return c[0]
 	}
-	if c := judge("mean", 0.031); c.Outcome != Pass || math.Abs(c.Measured-0.03) > 1e-9 || c.Of != "mean of 3" {
+	if c := judge("mean", 0.031); c.Outcome != results.Pass || math.Abs(c.Measured-0.03) > 1e-9 || c.Of != "mean of 3" {
 		t.Errorf("mean: %+v", c)
 	}
-	if c := judge("mean", 0.02); c.Outcome != Fail {
+	if c := judge("mean", 0.02); c.Outcome != results.Fail {
 		t.Errorf("mean beyond: %+v", c)
 	}
-	if c := judge("max", 0.08); c.Outcome != Pass || c.Worst != "c" || math.Abs(c.Error-0.06) > 1e-9 {
+	if c := judge("max", 0.08); c.Outcome != results.Pass || c.Worst != "c" || math.Abs(c.Error-0.06) > 1e-9 {
 		t.Errorf("max: %+v", c)
 	}
-	if c := judge("max", 0.05); c.Outcome != Fail || c.Bottleneck != "b->c" {
+	if c := judge("max", 0.05); c.Outcome != results.Fail || c.Bottleneck != "b->c" {
 		t.Errorf("max beyond: %+v", c)
 	}
 	// Traffic where none was predicted counts against the busiest figure.
-	p[0].Phases[0].Figures[6] = measuredFig("link_rate", "idle", 20, 0.1, "bit/s")
-	if c := judge("max", 0.08); c.Outcome != Fail || c.Worst != "idle" || math.Abs(c.Error-0.2) > 1e-9 {
+	p[0].Phases[0].Figures[6] = resultstest.MeasuredFig("link_rate", "idle", 20, 0.1, "bit/s")
+	if c := judge("max", 0.08); c.Outcome != results.Fail || c.Worst != "idle" || math.Abs(c.Error-0.2) > 1e-9 {
 		t.Errorf("idle link with traffic: %+v", c)
 	}
 }
@@ -278,15 +270,15 @@ func TestGlob(t *testing.T) {
 		{"", "anything", true}, {"*", "A/0", true}, {"A@*", "A@tor1", true}, {"A@*", "B@tor1", false}, {"*->tor1", "h1->tor1", true},
 		{"*a*b", "xaxbxab", true}, {"*a*b", "xaxbxa", false}, {"h?->*", "h1->tor1", true}, {"h?->*", "h12->tor1", false}, {"[a]", "a", false}, {"A", "", false},
 	} {
-		if got := Glob(c.pattern, c.name); got != c.want {
+		if got := results.Glob(c.pattern, c.name); got != c.want {
 			t.Errorf("Glob(%q, %q) = %v", c.pattern, c.name, got)
 		}
 	}
 }
 
 func TestModelErrors(t *testing.T) {
-	rec, _ := waterfill()
-	for _, m := range ModelErrors(rec.Points) {
+	rec, _ := resultstest.Waterfill()
+	for _, m := range results.ModelErrors(rec.Points) {
 		if m.Predictor == "waterfill" && m.Metric == "goodput" && (m.N != 9 || m.Mean < 0.1 || m.Mean > 0.16 || m.Max < m.Mean) {
 			t.Errorf("%+v", m)
 		}
@@ -301,15 +293,15 @@ func TestCorrelation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		noise, tolerance float64
 		figures          int
-		want             Outcome
+		want             results.Outcome
 	}{
-		"close":    {0.01, 0.01, 20, Pass},
-		"apart":    {1, 0.01, 20, Fail},
-		"too few":  {0.01, 0.01, 3, Inconclusive},
-		"constant": {0, 0.01, 0, Inconclusive},
+		"close":    {0.01, 0.01, 20, results.Pass},
+		"apart":    {1, 0.01, 20, results.Fail},
+		"too few":  {0.01, 0.01, 3, results.Inconclusive},
+		"constant": {0, 0.01, 0, results.Inconclusive},
 	} {
-		var p Point
-		p.Phases = []Phase{{}}
+		var p results.Point
+		p.Phases = []results.Phase{{}}
 		for i := range max(tt.figures, 5) {
 			v := float64(i)
 			if tt.figures == 0 {
@@ -321,10 +313,10 @@ func TestCorrelation(t *testing.T) {
 			of := fmt.Sprint(i)
 			noise := tt.noise * float64(tt.figures) * float64(i%3-1)
 			p.Phases[0].Figures = append(p.Phases[0].Figures,
-				Figure{Metric: "jct", Of: of, Kind: Measured, Value: v + noise, Lo: v + noise, Hi: v + noise, N: 9, Unit: "s"},
-				Figure{Metric: "jct", Of: of, Kind: Predicted, Predictor: "replay", Value: v, Lo: v, Hi: v, Unit: "s"})
+				results.Figure{Metric: "jct", Of: of, Kind: results.Measured, Value: v + noise, Lo: v + noise, Hi: v + noise, N: 9, Unit: "s"},
+				results.Figure{Metric: "jct", Of: of, Kind: results.Predicted, Predictor: "replay", Value: v, Lo: v, Hi: v, Unit: "s"})
 		}
-		checks, got, _ := Judge([]Expect{{Metric: "jct", Predictor: "replay", Statistic: Correlation, Tolerance: tt.tolerance, Gate: true}}, []Point{p})
+		checks, got, _ := results.Judge([]results.Expect{{Metric: "jct", Predictor: "replay", Statistic: results.Correlation, Tolerance: tt.tolerance, Gate: true}}, []results.Point{p})
 		if got != tt.want || len(checks) != 1 {
 			t.Errorf("%s: %s, want %s: %v", name, got, tt.want, checks)
 		}
@@ -334,47 +326,49 @@ func TestCorrelation(t *testing.T) {
 
 // What is certain decides, whatever an interval or another figure leaves open.
 func TestCertainFailures(t *testing.T) {
-	count := func(of string, v, half float64, n int) Figure {
-		f := measuredFig("link_rate", of, v, half, "bit/s")
+	count := func(of string, v, half float64, n int) results.Figure {
+		f := resultstest.MeasuredFig("link_rate", of, v, half, "bit/s")
 		f.N, f.Counted = n, true
 		return f
 	}
-	want := func(of string, v float64) Figure { return predictedFig("link_rate", of, v, "bit/s", "occupancy", "") }
-	stalled := []Figure{count("l1", 6, 125, 20), want("l1", 23.4)}
-	slow := []Figure{count("l1", 34, 226, 20), want("l1", 46.9)}
-	fine := []Figure{count("l1", 23.5, .2, 20), want("l1", 23.4)}
-	unsure := []Figure{count("l2", 23.6, 4, 20), want("l2", 23.4)}
-	none := []Figure{count("l2", 23.4, 0, 1), want("l2", 23.4)}
-	idle := []Figure{count("l3", 21, .1, 20), want("l3", 0)}
-	quiet := []Figure{count("l3", .01, .1, 20), want("l3", 0)}
-	wide := []Figure{count("l1", 24, 3, 20), want("l1", 23.4)}
-	bursts := []Figure{count("l1", 20.4, 4.3, 20), want("l1", 23.4)} // 8 packets of 55 may come at once
+	want := func(of string, v float64) results.Figure {
+		return resultstest.PredictedFig("link_rate", of, v, "bit/s", "occupancy", "")
+	}
+	stalled := []results.Figure{count("l1", 6, 125, 20), want("l1", 23.4)}
+	slow := []results.Figure{count("l1", 34, 226, 20), want("l1", 46.9)}
+	fine := []results.Figure{count("l1", 23.5, .2, 20), want("l1", 23.4)}
+	unsure := []results.Figure{count("l2", 23.6, 4, 20), want("l2", 23.4)}
+	none := []results.Figure{count("l2", 23.4, 0, 1), want("l2", 23.4)}
+	idle := []results.Figure{count("l3", 21, .1, 20), want("l3", 0)}
+	quiet := []results.Figure{count("l3", .01, .1, 20), want("l3", 0)}
+	wide := []results.Figure{count("l1", 24, 3, 20), want("l1", 23.4)}
+	bursts := []results.Figure{count("l1", 20.4, 4.3, 20), want("l1", 23.4)} // 8 packets of 55 may come at once
 	bursts[0].Grain = 2.6
-	half := []Figure{count("l1", 11.7, 15, 20), want("l1", 23.4)} // as many, and it stopped halfway
+	half := []results.Figure{count("l1", 11.7, 15, 20), want("l1", 23.4)} // as many, and it stopped halfway
 	half[0].Grain = 2.6
 	for _, c := range []struct {
 		name            string
-		figures         [][]Figure
-		each, mean, max Outcome
+		figures         [][]results.Figure
+		each, mean, max results.Outcome
 	}{
-		{"a stall, 6 +- 125 of 23.4", [][]Figure{stalled}, Fail, Fail, Fail},
-		{"34 +- 226 of 46.9", [][]Figure{slow}, Fail, Fail, Fail},
-		{"one surely off, one not known", [][]Figure{stalled, none}, Fail, Fail, Fail},
-		{"one surely off, one unsure", [][]Figure{stalled, unsure}, Fail, Fail, Fail},
-		{"an idle link that is busy", [][]Figure{fine, idle}, Fail, Fail, Fail},
-		{"an idle link", [][]Figure{fine, quiet}, Pass, Pass, Pass},
-		{"12.8 % off, 11 % of it in one burst", [][]Figure{bursts}, Inconclusive, Inconclusive, Inconclusive},
-		{"half, in bursts", [][]Figure{half}, Fail, Fail, Fail},
-		{"near, and unsure", [][]Figure{wide}, Inconclusive, Inconclusive, Inconclusive},
-		{"right, and not known", [][]Figure{fine, none}, Inconclusive, Inconclusive, Inconclusive},
+		{"a stall, 6 +- 125 of 23.4", [][]results.Figure{stalled}, results.Fail, results.Fail, results.Fail},
+		{"34 +- 226 of 46.9", [][]results.Figure{slow}, results.Fail, results.Fail, results.Fail},
+		{"one surely off, one not known", [][]results.Figure{stalled, none}, results.Fail, results.Fail, results.Fail},
+		{"one surely off, one unsure", [][]results.Figure{stalled, unsure}, results.Fail, results.Fail, results.Fail},
+		{"an idle link that is busy", [][]results.Figure{fine, idle}, results.Fail, results.Fail, results.Fail},
+		{"an idle link", [][]results.Figure{fine, quiet}, results.Pass, results.Pass, results.Pass},
+		{"12.8 % off, 11 % of it in one burst", [][]results.Figure{bursts}, results.Inconclusive, results.Inconclusive, results.Inconclusive},
+		{"half, in bursts", [][]results.Figure{half}, results.Fail, results.Fail, results.Fail},
+		{"near, and unsure", [][]results.Figure{wide}, results.Inconclusive, results.Inconclusive, results.Inconclusive},
+		{"right, and not known", [][]results.Figure{fine, none}, results.Inconclusive, results.Inconclusive, results.Inconclusive},
 	} {
-		for statistic, outcome := range map[string]Outcome{"each": c.each, "mean": c.mean, "max": c.max} {
-			e := Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: statistic, Tolerance: .05, Relative: true, Gate: true}
-			p := Point{Phases: []Phase{{}}}
+		for statistic, outcome := range map[string]results.Outcome{"each": c.each, "mean": c.mean, "max": c.max} {
+			e := results.Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: statistic, Tolerance: .05, Relative: true, Gate: true}
+			p := results.Point{Phases: []results.Phase{{}}}
 			for _, f := range c.figures {
 				p.Phases[0].Figures = append(p.Phases[0].Figures, f...)
 			}
-			checks, got, reasons := Judge([]Expect{e}, []Point{p})
+			checks, got, reasons := results.Judge([]results.Expect{e}, []results.Point{p})
 			if got != outcome {
 				t.Errorf("%s, %s: %s, want %s: %q %+v", c.name, statistic, got, outcome, reasons, checks)
 			}
@@ -385,12 +379,12 @@ func TestCertainFailures(t *testing.T) {
 // A count is certain of its phase, and no phase is just like the next: by up to 1 % in either direction a
 // count does not say that something is wrong, however tight the tolerance.
 func TestCountsOfTightTolerances(t *testing.T) {
-	for off, want := range map[float64]Outcome{0.0003: Inconclusive, 0.005: Inconclusive, 0.009: Inconclusive, 0.011: Fail, -0.009: Inconclusive, -0.05: Fail} {
-		f := measuredFig("link_rate", "l1", 23.4*(1+off), 1, "bit/s")
+	for off, want := range map[float64]results.Outcome{0.0003: results.Inconclusive, 0.005: results.Inconclusive, 0.009: results.Inconclusive, 0.011: results.Fail, -0.009: results.Inconclusive, -0.05: results.Fail} {
+		f := resultstest.MeasuredFig("link_rate", "l1", 23.4*(1+off), 1, "bit/s")
 		f.N, f.Counted = 20, true
-		p := Point{Phases: []Phase{{Figures: []Figure{f, predictedFig("link_rate", "l1", 23.4, "bit/s", "occupancy", "")}}}}
-		e := Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Tolerance: .0005, Relative: true, Gate: true}
-		if checks, got, _ := Judge([]Expect{e}, []Point{p}); got != want {
+		p := results.Point{Phases: []results.Phase{{Figures: []results.Figure{f, resultstest.PredictedFig("link_rate", "l1", 23.4, "bit/s", "occupancy", "")}}}}
+		e := results.Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Tolerance: .0005, Relative: true, Gate: true}
+		if checks, got, _ := results.Judge([]results.Expect{e}, []results.Point{p}); got != want {
 			t.Errorf("off by %g: %s, want %s: %+v", off, got, want, checks)
 		}
 	}
@@ -398,31 +392,31 @@ func TestCountsOfTightTolerances(t *testing.T) {
 
 // Figures of a phase that the testbed spoilt are shown and not judged, and no repeat is asked for.
 func TestSpoiltPhase(t *testing.T) {
-	spoilt, clean := one(0.1, 0.01, 0.5, 20), one(0.5, 0.01, 0.5, 20)
+	spoilt, clean := resultstest.One(0.1, 0.01, 0.5, 20), resultstest.One(0.5, 0.01, 0.5, 20)
 	spoilt.Phases[0].Spoilt = "switch tor1 stood still"
-	e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
-	checks, outcome, reasons := Judge([]Expect{e}, []Point{spoilt})
-	if c := checks[0]; outcome != Inconclusive || c.Measured != 0.1 || c.Repeats != 1 || c.More != 0 || c.Code != CodeLimited {
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	checks, outcome, reasons := results.Judge([]results.Expect{e}, []results.Point{spoilt})
+	if c := checks[0]; outcome != results.Inconclusive || c.Measured != 0.1 || c.Repeats != 1 || c.More != 0 || c.Code != results.CodeLimited {
 		t.Errorf("%s, %q: %+v", outcome, reasons, c)
 	}
 	clean.Repeat = 1
-	if checks, outcome, _ := Judge([]Expect{e}, []Point{spoilt, clean}); outcome != Pass || !strings.Contains(checks[0].Why, "1 of 2 repeats left out: switch tor1 stood still") {
+	if checks, outcome, _ := results.Judge([]results.Expect{e}, []results.Point{spoilt, clean}); outcome != results.Pass || !strings.Contains(checks[0].Why, "1 of 2 repeats left out: switch tor1 stood still") {
 		t.Errorf("beside a clean repeat: %s, %+v", outcome, checks)
 	}
 	// Each repeat is predicted as it ran: what is left out is no part of what the others are held against,
 	// and excuses none of them.
 	spoilt.Phases[0].Figures[1].Value, spoilt.Phases[0].Stood = 0.1, "job A stood still"
-	if checks, outcome, _ := Judge([]Expect{e}, []Point{spoilt, clean}); outcome != Pass || checks[0].Predicted != 0.5 {
+	if checks, outcome, _ := results.Judge([]results.Expect{e}, []results.Point{spoilt, clean}); outcome != results.Pass || checks[0].Predicted != 0.5 {
 		t.Errorf("a repeat that is left out was predicted otherwise: %s, %+v", outcome, checks)
 	}
-	clean.Phases[0].Figures[0] = one(0.1, 0.01, 0.5, 20).Phases[0].Figures[0]
-	if checks, outcome, _ := Judge([]Expect{e}, []Point{spoilt, clean}); outcome != Fail {
+	clean.Phases[0].Figures[0] = resultstest.One(0.1, 0.01, 0.5, 20).Phases[0].Figures[0]
+	if checks, outcome, _ := results.Judge([]results.Expect{e}, []results.Point{spoilt, clean}); outcome != results.Fail {
 		t.Errorf("a repeat that is left out stood still: %s, %+v", outcome, checks)
 	}
-	clean = one(0.5, 0.01, 0.5, 20)
+	clean = resultstest.One(0.5, 0.01, 0.5, 20)
 	// A figure that could not be drawn says why.
-	missing := Point{Phases: []Phase{{Figures: clean.Phases[0].Figures[1:], Missing: []Missing{{"share", "A@tor1", "readings do not cover the phase"}}}}}
-	if checks, outcome, _ := Judge([]Expect{e}, []Point{missing}); outcome != Inconclusive || checks[0].Why != "readings do not cover the phase" || checks[0].More != 0 {
+	missing := results.Point{Phases: []results.Phase{{Figures: clean.Phases[0].Figures[1:], Missing: []results.Missing{{"share", "A@tor1", "readings do not cover the phase"}}}}}
+	if checks, outcome, _ := results.Judge([]results.Expect{e}, []results.Point{missing}); outcome != results.Inconclusive || checks[0].Why != "readings do not cover the phase" || checks[0].More != 0 {
 		t.Errorf("missing: %s, %+v", outcome, checks)
 	}
 }
@@ -430,28 +424,28 @@ func TestSpoiltPhase(t *testing.T) {
 // A testbed that stood still excuses what fails, but no count, and nothing else changes.
 func TestStoodStill(t *testing.T) {
 	const why = "job A: it stood still for 6 % of its time"
-	share := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
-	mean, sums := share, Expect{Name: "e", Metric: "sum_errors", Predictor: "value", Gate: true}
+	share := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	mean, sums := share, results.Expect{Name: "e", Metric: "sum_errors", Predictor: "value", Gate: true}
 	mean.Statistic = "mean"
-	bad := Point{Phases: []Phase{{Figures: []Figure{measuredFig("sum_errors", "A", 3, 0, "1")}}}}
+	bad := results.Point{Phases: []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("sum_errors", "A", 3, 0, "1")}}}}
 	for _, c := range []struct {
 		name  string
-		e     Expect
-		point Point
+		e     results.Expect
+		point results.Point
 		stood bool
-		want  Outcome
+		want  results.Outcome
 	}{
-		{"off", share, one(0.1, 0.001, 0.5, 20), false, Fail},
-		{"off, and stood", share, one(0.1, 0.001, 0.5, 20), true, Inconclusive},
-		{"holds, and stood", share, one(0.5, 0.001, 0.5, 20), true, Pass},
-		{"off in the mean, and stood", mean, one(0.1, 0.001, 0.5, 20), true, Inconclusive},
-		{"wrong sums, and stood", sums, bad, true, Fail},
+		{"off", share, resultstest.One(0.1, 0.001, 0.5, 20), false, results.Fail},
+		{"off, and stood", share, resultstest.One(0.1, 0.001, 0.5, 20), true, results.Inconclusive},
+		{"holds, and stood", share, resultstest.One(0.5, 0.001, 0.5, 20), true, results.Pass},
+		{"off in the mean, and stood", mean, resultstest.One(0.1, 0.001, 0.5, 20), true, results.Inconclusive},
+		{"wrong sums, and stood", sums, bad, true, results.Fail},
 	} {
 		if c.stood {
 			c.point.Phases[0].Stood = why
 		}
-		checks, outcome, _ := Judge([]Expect{c.e}, []Point{c.point})
-		if outcome != c.want || len(checks) != 1 || outcome == Inconclusive && (checks[0].Why != why || checks[0].Code != CodeLimited) {
+		checks, outcome, _ := results.Judge([]results.Expect{c.e}, []results.Point{c.point})
+		if outcome != c.want || len(checks) != 1 || outcome == results.Inconclusive && (checks[0].Why != why || checks[0].Code != results.CodeLimited) {
 			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
 		}
 	}
@@ -463,24 +457,24 @@ func TestLateFrames(t *testing.T) {
 	for _, tt := range []struct {
 		name, metric string
 		error, late  float64
-		outcome      Outcome
+		outcome      results.Outcome
 	}{
-		{"nothing was late", "goodput", -.06, 0, Fail},
-		{"a little more than the tolerance, of a round trip 9 % late", "goodput", -.06, .09, Inconclusive},
-		{"others have more", "link_rate", .06, .09, Inconclusive},
-		{"more than that", "goodput", -.16, .09, Fail},
-		{"within the tolerance", "goodput", -.04, .09, Pass},
-		{"a share", "share", -.06, .09, Fail},
+		{"nothing was late", "goodput", -.06, 0, results.Fail},
+		{"a little more than the tolerance, of a round trip 9 % late", "goodput", -.06, .09, results.Inconclusive},
+		{"others have more", "link_rate", .06, .09, results.Inconclusive},
+		{"more than that", "goodput", -.16, .09, results.Fail},
+		{"within the tolerance", "goodput", -.04, .09, results.Pass},
+		{"a share", "share", -.06, .09, results.Fail},
 	} {
-		got := measuredFig(tt.metric, "A", 100*(1+tt.error), .2, "bit/s")
+		got := resultstest.MeasuredFig(tt.metric, "A", 100*(1+tt.error), .2, "bit/s")
 		got.N = 20
-		p := Point{Phases: []Phase{{Figures: []Figure{got, predictedFig(tt.metric, "A", 100, "bit/s", "occupancy", "")}}}}
+		p := results.Point{Phases: []results.Phase{{Figures: []results.Figure{got, resultstest.PredictedFig(tt.metric, "A", 100, "bit/s", "occupancy", "")}}}}
 		if tt.late > 0 {
-			p.Health = []Trouble{{Where: "switch tor1", What: "frames leave 9 ms late (p99)", Value: tt.late, Code: CodeLimited}, {Where: "worker A/0", What: "stood still", Value: .2}}
+			p.Health = []results.Trouble{{Where: "switch tor1", What: "frames leave 9 ms late (p99)", Value: tt.late, Code: results.CodeLimited}, {Where: "worker A/0", What: "stood still", Value: .2}}
 		}
-		e := Expect{Name: "e", Metric: tt.metric, Predictor: "occupancy", Statistic: "each", Tolerance: .05, Relative: true, Gate: true}
-		checks, outcome, _ := Judge([]Expect{e}, []Point{p})
-		if outcome != tt.outcome || outcome == Inconclusive && (checks[0].Code != CodeLimited || !strings.Contains(checks[0].Why, "switch tor1")) {
+		e := results.Expect{Name: "e", Metric: tt.metric, Predictor: "occupancy", Statistic: "each", Tolerance: .05, Relative: true, Gate: true}
+		checks, outcome, _ := results.Judge([]results.Expect{e}, []results.Point{p})
+		if outcome != tt.outcome || outcome == results.Inconclusive && (checks[0].Code != results.CodeLimited || !strings.Contains(checks[0].Why, "switch tor1")) {
 			t.Errorf("%s: %s, %+v", tt.name, outcome, checks)
 		}
 	}
@@ -492,23 +486,23 @@ func TestCaughtUp(t *testing.T) {
 	for _, tt := range []struct {
 		name, metric  string
 		error, stalls float64 // seconds of ten
-		outcome       Outcome
+		outcome       results.Outcome
 	}{
-		{"nothing is left out", "goodput", .15, 0, Fail},
-		{"more, by what waited", "goodput", .15, 1, Inconclusive},
-		{"more than that", "goodput", .17, 1, Fail},
-		{"less", "goodput", -.15, 1, Fail},
-		{"a share", "share", .15, 1, Fail},
+		{"nothing is left out", "goodput", .15, 0, results.Fail},
+		{"more, by what waited", "goodput", .15, 1, results.Inconclusive},
+		{"more than that", "goodput", .17, 1, results.Fail},
+		{"less", "goodput", -.15, 1, results.Fail},
+		{"a share", "share", .15, 1, results.Fail},
 	} {
-		got := measuredFig(tt.metric, "A", 100*(1+tt.error), .2, "bit/s")
+		got := resultstest.MeasuredFig(tt.metric, "A", 100*(1+tt.error), .2, "bit/s")
 		got.N = 20
-		ph := Phase{End: 10, Figures: []Figure{got, predictedFig(tt.metric, "A", 100, "bit/s", "occupancy", "")}}
+		ph := results.Phase{End: 10, Figures: []results.Figure{got, resultstest.PredictedFig(tt.metric, "A", 100, "bit/s", "occupancy", "")}}
 		if tt.stalls > 0 {
-			ph.LeftOut = []Stall{{Span: Span{Start: 1, End: 1 + tt.stalls}, Why: "switch tor1: frames left late"}}
+			ph.LeftOut = []results.Stall{{Span: results.Span{Start: 1, End: 1 + tt.stalls}, Why: "switch tor1: frames left late"}}
 		}
-		e := Expect{Name: "e", Metric: tt.metric, Predictor: "occupancy", Statistic: "each", Tolerance: .05, Relative: true, Gate: true}
-		checks, outcome, _ := Judge([]Expect{e}, []Point{{Phases: []Phase{ph}}})
-		if outcome != tt.outcome || outcome == Inconclusive && (checks[0].Code != CodeLimited || !strings.Contains(checks[0].Why, "left out")) {
+		e := results.Expect{Name: "e", Metric: tt.metric, Predictor: "occupancy", Statistic: "each", Tolerance: .05, Relative: true, Gate: true}
+		checks, outcome, _ := results.Judge([]results.Expect{e}, []results.Point{{Phases: []results.Phase{ph}}})
+		if outcome != tt.outcome || outcome == results.Inconclusive && (checks[0].Code != results.CodeLimited || !strings.Contains(checks[0].Why, "left out")) {
 			t.Errorf("%s: %s, %+v", tt.name, outcome, checks)
 		}
 	}
@@ -518,12 +512,12 @@ func TestCaughtUp(t *testing.T) {
 func TestSpreadOfPredictions(t *testing.T) {
 	for _, c := range []struct {
 		measured float64
-		want     Outcome
-	}{{.5, Pass}, {.52, Pass}, {.58, Inconclusive}, {.7, Fail}} {
-		p := one(c.measured, .005, .5, 20)
+		want     results.Outcome
+	}{{.5, results.Pass}, {.52, results.Pass}, {.58, results.Inconclusive}, {.7, results.Fail}} {
+		p := resultstest.One(c.measured, .005, .5, 20)
 		f := &p.Phases[0].Figures[1]
 		f.Lo, f.Hi = .4, .6
-		checks, outcome, _ := Judge([]Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}}, []Point{p})
+		checks, outcome, _ := results.Judge([]results.Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}}, []results.Point{p})
 		if outcome != c.want {
 			t.Errorf("%g: %s, want %s: %+v", c.measured, outcome, c.want, checks)
 		}
@@ -537,20 +531,20 @@ func TestRepeatsInOneState(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		measured []float64
-		want     Outcome
-		followed Outcome
+		want     results.Outcome
+		followed results.Outcome
 	}{
-		{"one in the rarer state", []float64{.2}, Inconclusive, Inconclusive},
-		{"all in it", []float64{.2, .21, .19}, Inconclusive, Inconclusive},
-		{"ten in it", []float64{.2, .21, .19, .2, .2, .21, .19, .2, .2, .2}, Inconclusive, Inconclusive},
-		{"some of each, fewer than predicted", []float64{.2, .21, 1, .19, .2, .2, .2, .19, .2}, Fail, Inconclusive},
-		{"all outside of both", []float64{.02, .03, .02}, Fail, Fail},
-		{"all as predicted", []float64{.86, .87, .86}, Pass, Pass},
+		{"one in the rarer state", []float64{.2}, results.Inconclusive, results.Inconclusive},
+		{"all in it", []float64{.2, .21, .19}, results.Inconclusive, results.Inconclusive},
+		{"ten in it", []float64{.2, .21, .19, .2, .2, .21, .19, .2, .2, .2}, results.Inconclusive, results.Inconclusive},
+		{"some of each, fewer than predicted", []float64{.2, .21, 1, .19, .2, .2, .2, .19, .2}, results.Fail, results.Inconclusive},
+		{"all outside of both", []float64{.02, .03, .02}, results.Fail, results.Fail},
+		{"all as predicted", []float64{.86, .87, .86}, results.Pass, results.Pass},
 	} {
 		for _, followed := range []bool{false, true} {
-			var points []Point
+			var points []results.Point
 			for i, m := range c.measured {
-				p := one(m, .005, .867, 20)
+				p := resultstest.One(m, .005, .867, 20)
 				p.Repeat = i + 1
 				f := &p.Phases[0].Figures[1]
 				f.Lo, f.Hi, f.OfRun = .12, 1, followed
@@ -560,11 +554,11 @@ func TestRepeatsInOneState(t *testing.T) {
 			if followed {
 				want = c.followed
 			}
-			checks, outcome, _ := Judge([]Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .04, Gate: true}}, points)
+			checks, outcome, _ := results.Judge([]results.Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .04, Gate: true}}, points)
 			if outcome != want {
 				t.Errorf("%s, followed %t: %s, want %s: %+v", c.name, followed, outcome, want, checks)
 			}
-			if alike := c.want == Inconclusive && len(c.measured) > 1; alike && (checks[0].More != 0 || checks[0].Code != CodeVaries || !strings.Contains(checks[0].Why, "alike")) {
+			if alike := c.want == results.Inconclusive && len(c.measured) > 1; alike && (checks[0].More != 0 || checks[0].Code != results.CodeVaries || !strings.Contains(checks[0].Why, "alike")) {
 				t.Errorf("%s, followed %t: %+v", c.name, followed, checks[0])
 			}
 		}
@@ -573,23 +567,23 @@ func TestRepeatsInOneState(t *testing.T) {
 
 // Repeats of which each is predicted as it ran pass if each is as predicted: errors do not cancel.
 func TestRepeatsThatCancel(t *testing.T) {
-	e := Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}
 	for _, c := range []struct {
 		name                string
 		measured, predicted []float64
-		want                Outcome
+		want                results.Outcome
 	}{
-		{"off to both sides", []float64{.3, .7}, []float64{.5, .5}, Inconclusive},
-		{"one of three off", []float64{.5, .56, .5}, []float64{.5, .5, .5}, Inconclusive},
-		{"each as it was predicted", []float64{.3, .7}, []float64{.31, .69}, Pass},
-		{"predicted to both sides", []float64{.5, .5}, []float64{.3, .7}, Inconclusive},
-		{"measured in one of them, which is off", []float64{.5, 0, 0}, []float64{.3, .7, .5}, Fail},
-		{"each far off to one side", []float64{.7, .7}, []float64{.5, .5}, Fail},
-		{"one without a prediction", []float64{.5, .53}, []float64{.5}, Inconclusive},
+		{"off to both sides", []float64{.3, .7}, []float64{.5, .5}, results.Inconclusive},
+		{"one of three off", []float64{.5, .56, .5}, []float64{.5, .5, .5}, results.Inconclusive},
+		{"each as it was predicted", []float64{.3, .7}, []float64{.31, .69}, results.Pass},
+		{"predicted to both sides", []float64{.5, .5}, []float64{.3, .7}, results.Inconclusive},
+		{"measured in one of them, which is off", []float64{.5, 0, 0}, []float64{.3, .7, .5}, results.Fail},
+		{"each far off to one side", []float64{.7, .7}, []float64{.5, .5}, results.Fail},
+		{"one without a prediction", []float64{.5, .53}, []float64{.5}, results.Inconclusive},
 	} {
-		var points []Point
+		var points []results.Point
 		for i, v := range c.measured {
-			p := one(v, .005, .5, 20)
+			p := resultstest.One(v, .005, .5, 20)
 			p.Repeat = i
 			f := p.Phases[0].Figures
 			f[0].Counted, f[0].Grain, f[1].OfRun = true, .001, true
@@ -603,7 +597,7 @@ func TestRepeatsThatCancel(t *testing.T) {
 			}
 			points = append(points, p)
 		}
-		if checks, outcome, _ := Judge([]Expect{e}, points); outcome != c.want {
+		if checks, outcome, _ := results.Judge([]results.Expect{e}, points); outcome != c.want {
 			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
 		}
 	}
@@ -611,14 +605,16 @@ func TestRepeatsThatCancel(t *testing.T) {
 
 // TestMissingFigures: what could not be measured is undecided, whatever it is held against; what others were is no answer.
 func TestMissingFigures(t *testing.T) {
-	figure := func(of string, v float64) Figure { return measuredFig("goodput", of, v, .01*v, "bit/s") }
-	gone := []Missing{{"goodput", "R", "one message takes more than half of the phase"}}
-	point := func(i int, mode string, missing []Missing, figures ...Figure) Point {
-		return Point{Index: i, Labels: []string{"mode=" + mode}, Phases: []Phase{{Figures: figures, Missing: missing}}}
+	figure := func(of string, v float64) results.Figure {
+		return resultstest.MeasuredFig("goodput", of, v, .01*v, "bit/s")
 	}
-	against := Expect{Name: "e", Metric: "goodput", Predictor: "mode=old", Against: "mode=old", Tolerance: .1, Relative: true, Gate: true}
-	value := Expect{Name: "e", Metric: "goodput", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}
-	repeat := func(i int, missing []Missing, figures ...Figure) Point {
+	gone := []results.Missing{{"goodput", "R", "one message takes more than half of the phase"}}
+	point := func(i int, mode string, missing []results.Missing, figures ...results.Figure) results.Point {
+		return results.Point{Index: i, Labels: []string{"mode=" + mode}, Phases: []results.Phase{{Figures: figures, Missing: missing}}}
+	}
+	against := results.Expect{Name: "e", Metric: "goodput", Predictor: "mode=old", Against: "mode=old", Tolerance: .1, Relative: true, Gate: true}
+	value := results.Expect{Name: "e", Metric: "goodput", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}
+	repeat := func(i int, missing []results.Missing, figures ...results.Figure) results.Point {
 		p := point(0, "old", missing, figures...)
 		p.Repeat = i
 		return p
@@ -627,24 +623,24 @@ func TestMissingFigures(t *testing.T) {
 	spoilt.Phases[0].Spoilt = "switch tor1 stood still"
 	for _, c := range []struct {
 		name   string
-		e      Expect
-		points []Point
+		e      results.Expect
+		points []results.Point
 		why    map[string]string // by subject, of what is undecided
 	}{
-		{"against a value", value, []Point{point(0, "old", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
-		{"against a value, of others", Expect{Name: "e", Metric: "goodput", Of: "A", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}, []Point{point(0, "old", gone, figure("A", 10))}, nil},
-		{"here, against another point", against, []Point{point(0, "old", nil, figure("A", 10), figure("R", 10)), point(1, "new", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
-		{"there", against, []Point{point(0, "old", gone, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, map[string]string{"R": "mode=old: one message"}},
-		{"in one of two repeats", value, []Point{repeat(0, nil, figure("A", 10), figure("R", 10)), repeat(1, gone, figure("A", 10))}, map[string]string{"R": "1 of 2 repeats have no figure: one message"}},
-		{"there, for it is not there", against, []Point{point(0, "old", nil, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, nil},
-		{"there, for the phase was spoilt", against, []Point{spoilt, point(1, "new", nil, figure("A", 10), figure("R", 5))}, map[string]string{"A": "mode=old: switch tor1", "R": "mode=old: switch tor1"}},
+		{"against a value", value, []results.Point{point(0, "old", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
+		{"against a value, of others", results.Expect{Name: "e", Metric: "goodput", Of: "A", Predictor: "value", Value: 5, Bound: "at-least", Gate: true}, []results.Point{point(0, "old", gone, figure("A", 10))}, nil},
+		{"here, against another point", against, []results.Point{point(0, "old", nil, figure("A", 10), figure("R", 10)), point(1, "new", gone, figure("A", 10))}, map[string]string{"R": "one message"}},
+		{"there", against, []results.Point{point(0, "old", gone, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, map[string]string{"R": "mode=old: one message"}},
+		{"in one of two repeats", value, []results.Point{repeat(0, nil, figure("A", 10), figure("R", 10)), repeat(1, gone, figure("A", 10))}, map[string]string{"R": "1 of 2 repeats have no figure: one message"}},
+		{"there, for it is not there", against, []results.Point{point(0, "old", nil, figure("A", 10)), point(1, "new", nil, figure("A", 10), figure("R", 10))}, nil},
+		{"there, for the phase was spoilt", against, []results.Point{spoilt, point(1, "new", nil, figure("A", 10), figure("R", 5))}, map[string]string{"A": "mode=old: switch tor1", "R": "mode=old: switch tor1"}},
 	} {
-		checks, outcome, _ := Judge([]Expect{c.e}, c.points)
-		if want := map[bool]Outcome{true: Pass, false: Inconclusive}[len(c.why) == 0]; outcome != want {
+		checks, outcome, _ := results.Judge([]results.Expect{c.e}, c.points)
+		if want := map[bool]results.Outcome{true: results.Pass, false: results.Inconclusive}[len(c.why) == 0]; outcome != want {
 			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, want, checks)
 		}
 		for _, k := range checks {
-			if why, open := c.why[k.Of]; open && (k.Outcome != Inconclusive || !strings.HasPrefix(k.Why, why)) || !open && k.Outcome != Pass {
+			if why, open := c.why[k.Of]; open && (k.Outcome != results.Inconclusive || !strings.HasPrefix(k.Why, why)) || !open && k.Outcome != results.Pass {
 				t.Errorf("%s: %s is %s (%s), want %q", c.name, k.Of, k.Outcome, k.Why, why)
 			}
 		}
@@ -653,24 +649,24 @@ func TestMissingFigures(t *testing.T) {
 
 // TestLacking: a point that has no figure of the cluster, where others do, is undecided. Of jobs each point has its own.
 func TestLacking(t *testing.T) {
-	point := func(i int, of string, metrics ...string) Point {
-		p := Point{Index: i, Labels: []string{fmt.Sprint("a=", i)}, Phases: []Phase{{}}}
+	point := func(i int, of string, metrics ...string) results.Point {
+		p := results.Point{Index: i, Labels: []string{fmt.Sprint("a=", i)}, Phases: []results.Phase{{}}}
 		for _, m := range metrics {
-			p.Phases[0].Figures = append(p.Phases[0].Figures, measuredFig(m, of, 1, 0, "1"))
+			p.Phases[0].Figures = append(p.Phases[0].Figures, resultstest.MeasuredFig(m, of, 1, 0, "1"))
 		}
 		return p
 	}
-	e := Expect{Name: "e", Metric: "ina_score", Predictor: "value", Value: .9, Bound: "at-least", Gate: true}
+	e := results.Expect{Name: "e", Metric: "ina_score", Predictor: "value", Value: .9, Bound: "at-least", Gate: true}
 	for _, c := range []struct {
 		name   string
-		points []Point
-		want   Outcome
+		points []results.Point
+		want   results.Outcome
 	}{
-		{"all have it", []Point{point(0, Cluster, "ina_score"), point(1, Cluster, "ina_score")}, Pass},
-		{"one has another", []Point{point(0, Cluster, "ina_score"), point(1, Cluster, "avg_jct")}, Inconclusive},
-		{"of jobs", []Point{point(0, "A", "ina_score"), point(1, "B", "avg_jct")}, Pass},
+		{"all have it", []results.Point{point(0, results.Cluster, "ina_score"), point(1, results.Cluster, "ina_score")}, results.Pass},
+		{"one has another", []results.Point{point(0, results.Cluster, "ina_score"), point(1, results.Cluster, "avg_jct")}, results.Inconclusive},
+		{"of jobs", []results.Point{point(0, "A", "ina_score"), point(1, "B", "avg_jct")}, results.Pass},
 	} {
-		if checks, outcome, _ := Judge([]Expect{e}, c.points); outcome != c.want {
+		if checks, outcome, _ := results.Judge([]results.Expect{e}, c.points); outcome != c.want {
 			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
 		}
 	}
@@ -684,25 +680,25 @@ func TestPredictionOfTheRun(t *testing.T) {
 		ofRun          bool
 		measured, half float64
 		grain, loose   float64
-		want           Outcome
+		want           results.Outcome
 	}{
-		{"counted within the tolerance, in a phase that varies", true, .52, .1, .001, 0, Pass},
-		{"the same of a steady state", false, .52, .1, .001, 0, Inconclusive},
-		{"without an interval", true, .52, 0, .001, 0, Pass},
-		{"what a batch of readings may move across the tolerance", true, .52, .1, .05, 0, Inconclusive},
-		{"outside, by less than phases vary", true, .55, .1, .001, 0, Inconclusive},
-		{"outside, by more", true, .55, .01, .001, 0, Fail},
-		{"far outside", true, .8, .4, .001, 0, Fail},
-		{"far outside, of counts that are not all of one place", true, .8, .4, .001, .5, Inconclusive},
-		{"the same, within the tolerance", true, .52, .1, .001, .5, Pass},
+		{"counted within the tolerance, in a phase that varies", true, .52, .1, .001, 0, results.Pass},
+		{"the same of a steady state", false, .52, .1, .001, 0, results.Inconclusive},
+		{"without an interval", true, .52, 0, .001, 0, results.Pass},
+		{"what a batch of readings may move across the tolerance", true, .52, .1, .05, 0, results.Inconclusive},
+		{"outside, by less than phases vary", true, .55, .1, .001, 0, results.Inconclusive},
+		{"outside, by more", true, .55, .01, .001, 0, results.Fail},
+		{"far outside", true, .8, .4, .001, 0, results.Fail},
+		{"far outside, of counts that are not all of one place", true, .8, .4, .001, .5, results.Inconclusive},
+		{"the same, within the tolerance", true, .52, .1, .001, .5, results.Pass},
 	} {
-		p := one(c.measured, c.half, .5, 20)
+		p := resultstest.One(c.measured, c.half, .5, 20)
 		f := p.Phases[0].Figures
 		f[0].Counted, f[0].Grain, f[0].Loose, f[1].OfRun = true, c.grain, c.loose, c.ofRun
 		if c.half == 0 {
 			f[0].N = 1
 		}
-		checks, outcome, _ := Judge([]Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}}, []Point{p})
+		checks, outcome, _ := results.Judge([]results.Expect{{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: .03, Gate: true}}, []results.Point{p})
 		if outcome != c.want {
 			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
 		}

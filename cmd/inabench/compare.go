@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/report"
 )
 
 func compareCommand() *cli.Command {
@@ -321,13 +322,13 @@ func (v pairView) text(w io.Writer) error {
 
 func (v pairView) markdown(w io.Writer) error {
 	mark := map[results.Outcome]string{results.Pass: "✓", results.Fail: "✕", results.Inconclusive: "?"}[v.outcome()]
-	fmt.Fprintf(w, "## %s %s: %s\n\n", mark, results.MarkdownText(v.After.Experiment), results.MarkdownText(v.verdict()))
-	fmt.Fprintf(w, "%s (inabench %s) against %s (inabench %s)\n", results.MarkdownText(v.After.Run), results.MarkdownText(v.After.Tool), results.MarkdownText(v.Before.Run), results.MarkdownText(v.Before.Tool))
+	fmt.Fprintf(w, "## %s %s: %s\n\n", mark, report.MarkdownText(v.After.Experiment), report.MarkdownText(v.verdict()))
+	fmt.Fprintf(w, "%s (inabench %s) against %s (inabench %s)\n", report.MarkdownText(v.After.Run), report.MarkdownText(v.After.Tool), report.MarkdownText(v.Before.Run), report.MarkdownText(v.Before.Tool))
 	if len(v.Differences) > 0 {
 		fmt.Fprintln(w)
 	}
 	for _, d := range v.Differences {
-		fmt.Fprintf(w, "- differs: %s\n", results.MarkdownText(d))
+		fmt.Fprintf(w, "- differs: %s\n", report.MarkdownText(d))
 	}
 	if n := v.Noise(); n != "" {
 		fmt.Fprintf(w, "\n%s\n", n)
@@ -338,7 +339,7 @@ func (v pairView) markdown(w io.Writer) error {
 			head[i] = strings.ToLower(h)
 		}
 		fmt.Fprintln(w)
-		if err := results.WriteMarkdownTable(w, head, rows); err != nil {
+		if err := report.WriteMarkdownTable(w, head, rows); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/inabench/inabench/placement/trace"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/report"
 )
 
 // mostJobs is how many jobs there can be at once: they are numbered with 12 bits.
@@ -161,7 +162,7 @@ func placeAction(c *cli.Context) error {
 	var text bytes.Buffer
 	switch {
 	case strings.HasSuffix(path, ".svg"):
-		fmt.Fprintln(&text, results.MachinesSVG("Jobs of "+b.file+" on "+b.inv.File, sideBySide(all)))
+		fmt.Fprintln(&text, report.MachinesSVG("Jobs of "+b.file+" on "+b.inv.File, sideBySide(all)))
 	case len(all) == 1:
 		err = writeJSON(&text, all[0])
 	default:
@@ -411,7 +412,7 @@ func writePlaced(w io.Writer, all []*placed) error {
 	if len(all[0].Machines) > 0 {
 		_, width, colour := terminal(w)
 		placements := sideBySide(all)
-		if err := results.WriteMachines(w, placements, results.TextOptions{Width: width, Color: colour}); err != nil {
+		if err := report.WriteMachines(w, placements, report.TextOptions{Width: width, Color: colour}); err != nil {
 			return err
 		}
 		if len(placements[0].Notes) > 0 {
@@ -437,17 +438,17 @@ const mostCrossing = 6
 
 // sideBySide are placements as tables and pictures have them. Of a few jobs with several
 // GPUs they say how much each sends between machines.
-func sideBySide(all []*placed) []results.Placement {
-	var out []results.Placement
+func sideBySide(all []*placed) []report.Placement {
+	var out []report.Placement
 	for _, p := range all {
-		one := results.Placement{Machines: p.Machines}
+		one := report.Placement{Machines: p.Machines}
 		if len(all) > 1 {
 			one.Name = p.Policy
 		}
-		var crossing []results.Note
+		var crossing []report.Note
 		for _, j := range p.Jobs {
 			if j.GPUs > 1 && !j.before {
-				crossing = append(crossing, results.Note{Label: j.Name + " across machines", Text: j.crossText})
+				crossing = append(crossing, report.Note{Label: j.Name + " across machines", Text: j.crossText})
 			}
 		}
 		if len(crossing) <= mostCrossing && len(p.Waiting) == 0 {

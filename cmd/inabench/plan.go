@@ -17,8 +17,8 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/report"
 )
 
 func checkCommand() *cli.Command {
@@ -262,7 +262,7 @@ func writeTraining(w io.Writer, pt study.PlanPoint) error {
 		fmt.Fprintf(w, "point %s\n", strings.Join(pt.Labels, " "))
 	}
 	_, width, colour := terminal(w)
-	if err := results.WriteMachines(w, []results.Placement{{Machines: pt.Machines}}, results.TextOptions{Width: width, Color: colour}); err != nil {
+	if err := report.WriteMachines(w, []report.Placement{{Machines: pt.Machines}}, report.TextOptions{Width: width, Color: colour}); err != nil {
 		return err
 	}
 	if pt.Why != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/report"
 )
 
 // reportFormats are what a run can be reported in, and the endings of files that stand for these.
@@ -57,10 +58,10 @@ func reportCommand() *cli.Command {
 				return err
 			}
 			if file == "" || file == stdin {
-				return report(c, c.App.Writer, rec, dir, format)
+				return writeReport(c, c.App.Writer, rec, dir, format)
 			}
 			var b bytes.Buffer
-			if err := report(c, &b, rec, dir, format); err != nil {
+			if err := writeReport(c, &b, rec, dir, format); err != nil {
 				return err
 			}
 			return writeWhole(file, b.Bytes())
@@ -68,28 +69,28 @@ func reportCommand() *cli.Command {
 	}
 }
 
-// report writes a run in one of reportFormats.
-func report(c *cli.Context, w io.Writer, rec *results.Record, dir *results.Dir, format string) error {
+// writeReport writes a run in one of reportFormats.
+func writeReport(c *cli.Context, w io.Writer, rec *results.Record, dir *results.Dir, format string) error {
 	switch format {
 	case "md":
-		return results.WriteMarkdown(w, rec)
+		return report.WriteMarkdown(w, rec)
 	case "csv":
 		return results.WriteCSV(w, rec)
 	case "prometheus":
-		return results.WritePrometheus(w, rec)
+		return report.WritePrometheus(w, rec)
 	case "html":
 		samples, err := dir.SamplesDrawn(rec)
 		if err != nil {
 			return err
 		}
-		return results.WriteReport(w, rec, samples, beside(c, dir))
+		return report.WriteReport(w, rec, samples, beside(c, dir))
 	}
 	return write(w, rec, dir.Path, format)
 }
 
 // beside is what is known beside a run's record.
-func beside(c *cli.Context, dir *results.Dir) results.Beside {
-	b := results.Beside{Past: past(c, dir)}
+func beside(c *cli.Context, dir *results.Dir) report.Beside {
+	b := report.Beside{Past: past(c, dir)}
 	var err error
 	if b.Fidelity, err = fidelity.Page(dir.Path); err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "inabench: left out of the page: %v\n", err)
@@ -98,12 +99,12 @@ func beside(c *cli.Context, dir *results.Dir) results.Beside {
 }
 
 // past is what is known of a run's past: nil where there is no index of it, and none is needed.
-func past(c *cli.Context, dir *results.Dir) *results.Past {
+func past(c *cli.Context, dir *results.Dir) *report.Past {
 	path, err := filepath.EvalSymlinks(dir.Path)
 	if err != nil || !within(rootOf(c), path) {
 		return nil
 	}
-	var out *results.Past
+	var out *report.Past
 	_ = openIndex(c, history.Open, func(x *history.Index) (err error) {
 		if _, err := x.Update(c.Context); err != nil {
 			return err
@@ -126,7 +127,7 @@ func retell(c *cli.Context, rec *results.Record, dir *results.Dir) {
 		return
 	}
 	var page bytes.Buffer
-	if err := results.WriteReport(&page, rec, samples, b); err == nil {
+	if err := report.WriteReport(&page, rec, samples, b); err == nil {
 		_ = dir.WriteFile(results.ReportFile, page.Bytes())
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sabotage"
 )
@@ -179,10 +180,10 @@ func write(w io.Writer, rec *results.Record, dir, format string) error {
 	case "json":
 		return results.WriteJSON(w, rec)
 	case "junit":
-		return results.WriteJUnit(w, rec)
+		return report.WriteJUnit(w, rec)
 	}
 	_, width, colour := terminal(w)
-	return results.WriteText(w, rec, results.TextOptions{Width: width, Color: colour, Dir: filepath.Clean(dir)})
+	return report.WriteText(w, rec, report.TextOptions{Width: width, Color: colour, Dir: filepath.Clean(dir)})
 }
 
 // keep holds a failed testbed until the person is done with it.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/plot"
+	"github.com/inabench/inabench/results/report"
 )
 
 func showCommand() *cli.Command {
@@ -32,7 +34,7 @@ func showCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return report(c, c.App.Writer, rec, dir, format)
+			return writeReport(c, c.App.Writer, rec, dir, format)
 		},
 	}
 }
@@ -97,7 +99,7 @@ func graphCommand() *cli.Command {
 				return err
 			}
 			var topo results.Topology
-			loads := map[string]results.LinkLoad{}
+			loads := map[string]plot.LinkLoad{}
 			if st, serr := os.Stat(ref); serr == nil && !st.IsDir() {
 				inv, err := inventoryOf(ref)
 				if err != nil {
@@ -110,15 +112,15 @@ func graphCommand() *cli.Command {
 					return inputError{err, "inabench show lists all runs"}
 				}
 				topo = rec.Topology
-				loads, _ = rec.LinkLoads()
+				loads, _ = report.LinkLoads(rec)
 			}
 			switch format {
 			case "dot":
-				return results.WriteDOT(c.App.Writer, topo)
+				return plot.WriteDOT(c.App.Writer, topo)
 			case "mermaid":
-				return results.WriteMermaid(c.App.Writer, topo)
+				return plot.WriteMermaid(c.App.Writer, topo)
 			}
-			_, err = fmt.Fprintln(c.App.Writer, results.TopologySVG(topo, loads))
+			_, err = fmt.Fprintln(c.App.Writer, plot.TopologySVG(topo, loads))
 			return err
 		},
 	}

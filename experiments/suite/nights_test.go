@@ -73,7 +73,7 @@ func TestNights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(t, all)
+	reportOf(t, all)
 
 	for _, fault := range []struct {
 		what string
@@ -126,7 +126,7 @@ func TestNights(t *testing.T) {
 // report counts alarms by metric: figures that were said to be others than in the nights
 // before, of all that were judged in a night. Of undecided runs nothing is said for sure, and
 // they are counted apart.
-func report(t *testing.T, nights []*Night) {
+func reportOf(t *testing.T, nights []*Night) {
 	t.Helper()
 	judged, alarms, doubtful := map[string]int{}, map[string]int{}, map[string]int{}
 	undecided, failed := 0, 0

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/report"
 )
 
 // headline is the first line of a report.
@@ -160,7 +161,7 @@ func (n *Night) others() []string {
 // WriteMarkdown writes a night for a job summary or a comment.
 func WriteMarkdown(w io.Writer, n *Night) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n%s, in %s. ", results.MarkdownText(n.headline()), n.counts(), n.budget())
+	fmt.Fprintf(&b, "## %s\n\n%s, in %s. ", report.MarkdownText(n.headline()), n.counts(), n.budget())
 	if n.Judged.Figures > 0 {
 		fmt.Fprintf(&b, "%s.", n.Judged.figures(len(n.worse())))
 	}
@@ -171,7 +172,7 @@ func WriteMarkdown(w io.Writer, n *Night) error {
 		}
 		fmt.Fprintf(&b, "\n**%s**\n\n", title)
 		for _, l := range lines {
-			fmt.Fprintf(&b, "- %s\n", results.MarkdownText(l))
+			fmt.Fprintf(&b, "- %s\n", report.MarkdownText(l))
 		}
 	}
 	list("Why", n.Reasons)
@@ -196,7 +197,7 @@ func WriteMarkdown(w io.Writer, n *Night) error {
 		if d.last() != nil {
 			took = elapsed(d.took())
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", results.MarkdownText(d.Name), d.Status, took, results.MarkdownText(d.Message))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", report.MarkdownText(d.Name), d.Status, took, report.MarkdownText(d.Message))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -204,9 +205,9 @@ func WriteMarkdown(w io.Writer, n *Night) error {
 
 // junitSuites is a night; its suites are items.
 type junitSuites struct {
-	XMLName xml.Name             `xml:"testsuites"`
-	Name    string               `xml:"name,attr"`
-	Suites  []results.JUnitSuite `xml:"testsuite"`
+	XMLName xml.Name            `xml:"testsuites"`
+	Name    string              `xml:"name,attr"`
+	Suites  []report.JUnitSuite `xml:"testsuite"`
 }
 
 // WriteJUnit writes a night for CI: a suite for each item with a case for its run and one for
@@ -216,38 +217,38 @@ func WriteJUnit(w io.Writer, root string, n *Night) error {
 	for i := range n.Items {
 		doc.Suites = append(doc.Suites, n.Items[i].junit(root))
 	}
-	history := results.JUnitSuite{Name: "history", Time: "0"}
+	history := report.JUnitSuite{Name: "history", Time: "0"}
 	for _, m := range n.Moves {
-		c := results.JUnitCase{Class: m.Item, Name: m.subject()}
+		c := report.JUnitCase{Class: m.Item, Name: m.subject()}
 		switch {
 		case m.counts():
-			c.Failure = &results.JUnitResult{Message: m.String(), Type: m.Metric, Text: n.explains(m.Item)}
+			c.Failure = &report.JUnitResult{Message: m.String(), Type: m.Metric, Text: n.explains(m.Item)}
 		default:
-			c.Skipped = &results.JUnitResult{Message: string(m.Effect) + ": " + m.String()}
+			c.Skipped = &report.JUnitResult{Message: string(m.Effect) + ": " + m.String()}
 		}
 		history.Cases = append(history.Cases, c)
 	}
 	if fine := n.Judged.Figures - n.Judged.Learning - len(n.Moves); fine > 0 {
-		history.Cases = append(history.Cases, results.JUnitCase{Class: n.Suite, Name: fmt.Sprintf("%d figures as before", fine)})
+		history.Cases = append(history.Cases, report.JUnitCase{Class: n.Suite, Name: fmt.Sprintf("%d figures as before", fine)})
 	}
 	doc.Suites = append(doc.Suites, history)
 	for i := range doc.Suites {
 		doc.Suites[i].Tally()
 	}
-	return results.EncodeJUnit(w, doc)
+	return report.EncodeJUnit(w, doc)
 }
 
-func (d *Done) junit(root string) results.JUnitSuite {
-	s := results.JUnitSuite{Name: d.Name, Time: strconv.FormatFloat(d.took(), 'f', 3, 64)}
-	c := results.JUnitCase{Class: d.Name, Name: "run"}
+func (d *Done) junit(root string) report.JUnitSuite {
+	s := report.JUnitSuite{Name: d.Name, Time: strconv.FormatFloat(d.took(), 'f', 3, 64)}
+	c := report.JUnitCase{Class: d.Name, Name: "run"}
 	switch d.Status {
 	case Failed, Xpassed:
-		c.Failure = &results.JUnitResult{Message: d.Message, Type: string(d.Status)}
+		c.Failure = &report.JUnitResult{Message: d.Message, Type: string(d.Status)}
 	case Broken:
-		c.Error = &results.JUnitResult{Message: d.Message, Type: string(d.last().Class)}
+		c.Error = &report.JUnitResult{Message: d.Message, Type: string(d.last().Class)}
 	case Passed:
 	default:
-		c.Skipped = &results.JUnitResult{Message: string(d.Status) + ": " + d.Message}
+		c.Skipped = &report.JUnitResult{Message: string(d.Status) + ": " + d.Message}
 	}
 	s.Cases = append(s.Cases, c)
 	a := d.last()
@@ -267,17 +268,17 @@ func (d *Done) junit(root string) results.JUnitSuite {
 		if check.Phase > 0 {
 			name += fmt.Sprintf(" phase %d", check.Phase+1)
 		}
-		c := results.JUnitCase{Class: class, Name: name}
+		c := report.JUnitCase{Class: class, Name: name}
 		message := check.Message()
 		switch {
 		case check.Outcome == results.Pass:
 		case check.Outcome == results.Fail && check.Gate && d.Xfail == "":
-			c.Failure = &results.JUnitResult{Message: message, Type: check.Metric}
+			c.Failure = &report.JUnitResult{Message: message, Type: check.Metric}
 			if i := slices.IndexFunc(rec.Expect, func(e results.Expect) bool { return e.Name == check.Expect }); i >= 0 {
 				c.Failure.Text = rec.Expect[i].Reason
 			}
 		default:
-			c.Skipped = &results.JUnitResult{Message: string(check.Outcome) + ": " + message}
+			c.Skipped = &report.JUnitResult{Message: string(check.Outcome) + ": " + message}
 		}
 		s.Cases = append(s.Cases, c)
 	}

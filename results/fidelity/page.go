@@ -16,6 +16,7 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/plot"
 )
 
 // File is the report in the directory of the reference's run.
@@ -102,7 +103,7 @@ type (
 	}
 )
 
-// HTML is the report for the page of the reference's run (results.Beside): of each model the errors
+// HTML is the report for the page of the reference's run (report.Beside): of each model the errors
 // of each metric, their bias by regime, and the reference over the model with the regression, as in
 // NetPack's Figure 6.
 func (r *Report) HTML() (template.HTML, error) {
@@ -121,7 +122,7 @@ func (r *Report) HTML() (template.HTML, error) {
 			says = append(says, fmt.Sprintf("Median error %s over %s.", between(m.Fidelity.Interval, m.relative(), "1"), m.figures()))
 		}
 		if m.Idle > 0 {
-			says = append(says, fmt.Sprintf("%s left out: idle on both sides.", plural(m.Idle, "link figure")))
+			says = append(says, fmt.Sprintf("%s left out: idle on both sides.", human.Plural(m.Idle, "link figure")))
 		}
 		if len(m.Missing) > 0 {
 			says = append(says, fmt.Sprintf("It says nothing of %s.", m.missing()))
@@ -167,7 +168,7 @@ func (r *Report) HTML() (template.HTML, error) {
 func (r *Report) figure(m *Model, g Group, id string) figurePart {
 	a := r.agreement(m, g)
 	a.ID = id
-	f := figurePart{ID: id, Title: a.Title, Metric: g.Metric, Unit: g.Unit, Seen: r.Runs[0].Name, Model: m.Name, SVG: template.HTML(results.AgreementSVG(a))}
+	f := figurePart{ID: id, Title: a.Title, Metric: g.Metric, Unit: g.Unit, Seen: r.Runs[0].Name, Model: m.Name, SVG: template.HTML(plot.AgreementSVG(a))}
 	for _, e := range m.Errors {
 		if e.Class != g.Class || e.Metric != g.Metric {
 			continue

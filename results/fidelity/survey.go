@@ -267,7 +267,7 @@ func (s *Survey) Outcome() results.Outcome {
 // Write writes the survey for the terminal.
 func (s *Survey) Write(w io.Writer) error {
 	n := len(s.Cases)
-	fmt.Fprintf(w, "FIDELITY  %s drawn from seed %s, on %s, against %s\n", plural(n, "setting"), s.Seed, s.Driver, s.Model)
+	fmt.Fprintf(w, "FIDELITY  %s drawn from seed %s, on %s, against %s\n", human.Plural(n, "setting"), s.Seed, s.Driver, s.Model)
 	if n < s.Planned {
 		fmt.Fprintf(w, "  ! %d of %d settings: it was cut off\n", n, s.Planned)
 	}

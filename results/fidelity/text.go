@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/plot"
 )
 
 // worstShown is how many of a model's errors the text lists.
@@ -46,15 +46,8 @@ func ratio(v Interval) string {
 	return fmt.Sprintf("%.3f", v.Value)
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // figures of a model's headline, in words.
-func (m *Model) figures() string { return plural(m.Fidelity.N, string(m.Over)+" figure") }
+func (m *Model) figures() string { return human.Plural(m.Fidelity.N, string(m.Over)+" figure") }
 
 // relative says whether the headline is of relative errors.
 func (m *Model) relative() bool {
@@ -152,7 +145,7 @@ func (m *Model) write(w io.Writer, ref Run) error {
 		return err
 	}
 	if m.Idle > 0 {
-		fmt.Fprintf(w, "  %s left out: idle on both sides\n", plural(m.Idle, "link figure"))
+		fmt.Fprintf(w, "  %s left out: idle on both sides\n", human.Plural(m.Idle, "link figure"))
 	}
 	if len(m.Missing) > 0 {
 		fmt.Fprintf(w, "  ! %s says nothing of %s\n", m.Name, m.missing())
@@ -190,15 +183,15 @@ func (r *Report) Drawings() []Drawing {
 	for i := range r.Models {
 		m := &r.Models[i]
 		for _, g := range m.Groups {
-			out = append(out, Drawing{"fidelity-" + fileName(m.Name) + "-" + fileName(g.Metric), results.AgreementSVG(r.agreement(m, g))})
+			out = append(out, Drawing{"fidelity-" + fileName(m.Name) + "-" + fileName(g.Metric), plot.AgreementSVG(r.agreement(m, g))})
 		}
 	}
 	return out
 }
 
 // agreement is the reference over a model, in one metric, coloured by regime.
-func (r *Report) agreement(m *Model, g Group) results.Agreement {
-	a := results.Agreement{
+func (r *Report) agreement(m *Model, g Group) plot.Agreement {
+	a := plot.Agreement{
 		Title:   fmt.Sprintf("%s: %s of %ss, %s against %s", r.Experiment, g.Metric, g.Class, r.Runs[0].Name, m.Name),
 		Measure: g.Metric, Unit: g.Unit, Model: fmt.Sprintf("%s, %s", m.Name, m.Kind), Seen: fmt.Sprintf("%s, %s", r.Runs[0].Name, r.Runs[0].Kind),
 		Slope: math.NaN(), Intercept: math.NaN(),
@@ -210,14 +203,14 @@ func (r *Report) agreement(m *Model, g Group) results.Agreement {
 		if e.Class != g.Class || e.Metric != g.Metric {
 			continue
 		}
-		a.Points = append(a.Points, results.AgreementPoint{
+		a.Points = append(a.Points, plot.AgreementPoint{
 			X: e.Model.Value, XLo: e.Model.Lo, XHi: e.Model.Hi, Y: e.Reference.Value, YLo: e.Reference.Lo, YHi: e.Reference.Hi,
 			Group: slices.Index(regimes, e.Regime),
 			Title: fmt.Sprintf("%s: %s %s, %s %s, %s", e.Name(), r.Runs[0].Name, human.Quantity(e.Reference.Value, e.Unit),
 				m.Name, human.Quantity(e.Model.Value, e.Unit), human.SignedError(e.Error.Value, e.Relative, e.Unit)),
 		})
 	}
-	a.Notes = []string{plural(g.N, "figure"), "median error " + size(g.Median.Value, g.Relative, g.Unit), "bias " + signed(g.Bias, g.Relative, g.Unit)}
+	a.Notes = []string{human.Plural(g.N, "figure"), "median error " + size(g.Median.Value, g.Relative, g.Unit), "bias " + signed(g.Bias, g.Relative, g.Unit)}
 	if g.Line != nil {
 		a.Slope, a.Intercept = g.Line.Slope.Value, g.Line.Intercept.Value
 		a.Notes = append(a.Notes, "slope "+ratio(g.Line.Slope), "intercept "+human.QuantityCI(g.Line.Intercept.Value, g.Line.Intercept.Lo, g.Line.Intercept.Hi, g.Unit))

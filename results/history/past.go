@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/results/trend"
 )
 
@@ -23,7 +24,7 @@ const (
 // with the last run before that passed in the same setting, and its most telling figures run after
 // run: those that changed, then those with gated expectations. The error is that of the index, which
 // may not know the run, or of its record.
-func (x *Index) Past(ctx context.Context, dir string) (*results.Past, error) {
+func (x *Index) Past(ctx context.Context, dir string) (*report.Past, error) {
 	all, err := x.Runs(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func (x *Index) Past(ctx context.Context, dir string) (*results.Past, error) {
 		return nil, fmt.Errorf("run %s: %w in the index", dir, fs.ErrNotExist)
 	}
 	of := all[i]
-	past := &results.Past{}
+	past := &report.Past{}
 	earlier := 0
 	for _, r := range all { // the newest first
 		if r.Dir == dir || r.Experiment != of.Experiment || r.Setting != of.Setting || !r.Started.Before(of.Started) {
@@ -41,7 +42,7 @@ func (x *Index) Past(ctx context.Context, dir string) (*results.Past, error) {
 		}
 		earlier++
 		if past.Good == nil && r.Complete && r.Outcome == results.Pass {
-			past.Good = &results.PastRun{Run: r.Dir, Started: r.Started, Tool: r.Tool}
+			past.Good = &report.PastRun{Run: r.Dir, Started: r.Started, Tool: r.Tool}
 		}
 	}
 	var pair *Pair
@@ -60,7 +61,7 @@ func (x *Index) Past(ctx context.Context, dir string) (*results.Past, error) {
 			if f.Spoilt || f.Metric == "fidelity" && (f.Change == New || f.Change == Gone) {
 				continue
 			}
-			past.Figures = append(past.Figures, results.PastFigure{
+			past.Figures = append(past.Figures, report.PastFigure{
 				Change: string(f.Change), Metric: f.Metric, Of: f.Of, Point: f.Point, Unit: f.Unit, Phase: f.Phase,
 				Before: f.Verdict.Baseline, After: f.Verdict.Tonight, Shift: f.Verdict.Shift, Lo: f.Verdict.Lo, Hi: f.Verdict.Hi,
 			})
@@ -68,7 +69,7 @@ func (x *Index) Past(ctx context.Context, dir string) (*results.Past, error) {
 		if n := pair.Spoilt(); n > 0 {
 			past.Note += fmt.Sprintf(" %d figures cannot be compared: the testbed limited all repeats of a run.", n)
 		}
-		slices.SortStableFunc(past.Figures, func(a, b results.PastFigure) int {
+		slices.SortStableFunc(past.Figures, func(a, b report.PastFigure) int {
 			return cmp.Compare(slices.Index(pairOrder, PairChange(a.Change)), slices.Index(pairOrder, PairChange(b.Change)))
 		})
 		if left := len(past.Figures) - maxFigures; left > 0 {
@@ -91,7 +92,7 @@ func (x *Index) Past(ctx context.Context, dir string) (*results.Past, error) {
 	return past, err
 }
 
-func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, setting string, changed []results.PastFigure) ([]results.PastSeries, error) {
+func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, setting string, changed []report.PastFigure) ([]report.PastSeries, error) {
 	found, err := x.Series(ctx, Query{Experiment: rec.Name, Setting: setting, Kinds: []results.Kind{results.Measured, results.Simulated}})
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, settin
 		return math.MaxInt
 	}
 	slices.SortStableFunc(found, func(a, b Series) int { return cmp.Compare(rank(a), rank(b)) })
-	var out []results.PastSeries
+	var out []report.PastSeries
 	for _, s := range found {
 		if s.Experiment != rec.Name || s.Metric == "sum_errors" || len(out) == maxSeries {
 			continue
@@ -125,10 +126,10 @@ func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, settin
 		if len(s.Nights) < 2 || s.Nights[len(s.Nights)-1].Run != dir {
 			continue
 		}
-		one := results.PastSeries{Metric: s.Metric, Of: s.Of, Point: s.Point, Unit: s.Unit, Phase: s.Phase}
+		one := report.PastSeries{Metric: s.Metric, Of: s.Of, Point: s.Point, Unit: s.Unit, Phase: s.Phase}
 		for _, n := range s.Nights {
-			one.Nights = append(one.Nights, results.PastNight{
-				PastRun: results.PastRun{Run: n.Run, Started: n.Started, Tool: n.Tool},
+			one.Nights = append(one.Nights, report.PastNight{
+				PastRun: report.PastRun{Run: n.Run, Started: n.Started, Tool: n.Tool},
 				Median:  results.Median(n.Figures), Min: slices.Min(n.Figures), Max: slices.Max(n.Figures),
 			})
 		}
@@ -137,7 +138,7 @@ func (x *Index) pastSeries(ctx context.Context, rec *results.Record, dir, settin
 			return nil, err
 		}
 		for _, c := range changes {
-			one.Changes = append(one.Changes, results.PastChange{Night: c.Night, Shift: c.Shift})
+			one.Changes = append(one.Changes, report.PastChange{Night: c.Night, Shift: c.Shift})
 		}
 		out = append(out, one)
 	}

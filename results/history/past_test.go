@@ -11,10 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/report"
 )
 
 // changes are what became of figures, as "worse goodput A", in order.
-func changes(figures []results.PastFigure) (out []string) {
+func changes(figures []report.PastFigure) (out []string) {
 	for _, f := range figures {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", f.Change, f.Metric, f.Of, f.Point)))
 	}
@@ -154,7 +155,7 @@ func TestPastMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(p.Series, func(s results.PastSeries) bool { return s.Metric == "goodput" })
+	i := slices.IndexFunc(p.Series, func(s report.PastSeries) bool { return s.Metric == "goodput" })
 	if i < 0 {
 		t.Fatalf("no goodput in %v", p.Series)
 	}

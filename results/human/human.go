@@ -282,3 +282,16 @@ func PercentTyped(f float64) string { return Typed(f * 100) }
 
 // LastKey is the last part of a dotted key: "addressing" of "switch.addressing".
 func LastKey(k string) string { return k[strings.LastIndexByte(k, '.')+1:] }
+
+// Finite says that values are numbers.
+func Finite(v ...float64) bool {
+	for _, x := range v {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// Exact writes a number so that reading it gives the same one.
+func Exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/plot"
 	"github.com/inabench/inabench/results/trend"
 )
 
@@ -93,7 +93,7 @@ func (s *Server) series(ctx context.Context, q history.Query, n int) (out []seri
 		if v.Verdict, changes, err = trend.Follow(f.Trend(), trend.Options{}); err != nil {
 			return nil, 0, err
 		}
-		drawing := results.Nights{ID: fmt.Sprintf("series-%d", i), Unit: f.Unit}
+		drawing := plot.Nights{ID: fmt.Sprintf("series-%d", i), Unit: f.Unit}
 		for _, c := range changes {
 			way := "higher"
 			if c.Shift < 0 {
@@ -101,10 +101,10 @@ func (s *Server) series(ctx context.Context, q history.Query, n int) (out []seri
 			}
 			view := changeView{c, f.Nights[c.Night].Run, f.Nights[c.Night].Started, strings.TrimPrefix(human.Percent(c.Shift), "-") + " " + way}
 			v.Changes = append(v.Changes, view)
-			drawing.Steps = append(drawing.Steps, results.NightStep{At: c.Night, Text: view.Text})
+			drawing.Steps = append(drawing.Steps, plot.NightStep{At: c.Night, Text: view.Text})
 		}
 		for _, n := range f.Nights {
-			drawing.Marks = append(drawing.Marks, results.NightMark{Name: n.Run, When: n.Started.Local().Format("2006-01-02 15:04"), Figures: n.Figures, Outcome: n.Outcome})
+			drawing.Marks = append(drawing.Marks, plot.NightMark{Name: n.Run, When: n.Started.Local().Format("2006-01-02 15:04"), Figures: n.Figures, Outcome: n.Outcome})
 		}
 		v.Name = nameOf(f)
 		v.State = stateOf(v.Verdict, f.Unit)

@@ -22,6 +22,8 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/plot"
+	"github.com/inabench/inabench/results/report"
 )
 
 //go:embed pages.html.tmpl style.css app.js icon.svg
@@ -69,7 +71,7 @@ func (s *Server) routes() http.Handler {
 func asset(name string) http.HandlerFunc {
 	text, err := assets.ReadFile(name)
 	if name == "style.css" {
-		text = slices.Concat([]byte(results.Style), text)
+		text = slices.Concat([]byte(plot.Style), text)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err != nil { // not of what is embedded
@@ -262,11 +264,11 @@ func (s *Server) reportOf(w io.Writer, which row) error {
 	if err != nil {
 		return err
 	}
-	return results.WriteReport(w, rec, samples, s.beside(s.stopping, which))
+	return report.WriteReport(w, rec, samples, s.beside(s.stopping, which))
 }
 
 // beside is what is known beside a run's record; what cannot be had is not shown.
-func (s *Server) beside(ctx context.Context, r row) (b results.Beside) {
+func (s *Server) beside(ctx context.Context, r row) (b report.Beside) {
 	if r.Verdict == running {
 		return b
 	}

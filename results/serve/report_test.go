@@ -26,6 +26,7 @@ import (
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
+	"github.com/inabench/inabench/results/report"
 )
 
 // testReport opens reports of real runs as the files that they are.
@@ -118,7 +119,7 @@ func against(t *testing.T, dir *results.Dir, rec *results.Record, models *fideli
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := results.WriteReport(&b, rec, samples, results.Beside{Fidelity: part}); err != nil {
+	if err := report.WriteReport(&b, rec, samples, report.Beside{Fidelity: part}); err != nil {
 		t.Fatal(err)
 	}
 	if err := dir.WriteFile(results.ReportFile, b.Bytes()); err != nil {
@@ -155,7 +156,7 @@ func modelsOf(t *testing.T, p *tab, rec *results.Record, models *fidelity.Report
 // linksOf holds the table of links to the record.
 func linksOf(t *testing.T, p *tab, rec *results.Record) {
 	t.Helper()
-	loads, _ := rec.LinkLoads()
+	loads, _ := report.LinkLoads(rec)
 	shown := p.data("#links tbody tr")
 	if len(shown) != len(rec.Topology.Links) {
 		t.Errorf("%d links are shown, want %d", len(shown), len(rec.Topology.Links))

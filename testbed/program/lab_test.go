@@ -25,6 +25,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/sharp"
@@ -278,7 +279,7 @@ reason = "each host sends every vector once"
 			}
 			if test.want == results.Pass {
 				var b strings.Builder
-				if err := results.WriteText(&b, rec, results.TextOptions{Width: 100}); err != nil {
+				if err := report.WriteText(&b, rec, report.TextOptions{Width: 100}); err != nil {
 					t.Fatal(err)
 				}
 				t.Log(b.String())

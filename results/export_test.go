@@ -1,0 +1,23 @@
+package results
+
+// What tests look at from inside.
+const (
+	ComparisonCheck = comparisonCheck
+	LeastReserve    = leastReserve
+	ReserveFile     = reserveFile
+)
+
+var (
+	FlatLists = flatLists
+	IsRun     = isRun
+	FTail     = fTail
+)
+
+// Encode is encode.
+func (rec *Record) Encode() ([]byte, error) { return rec.encode() }
+
+// Contradiction is contradiction.
+func (rec *Record) Contradiction() error { return rec.contradiction() }
+
+// Judge is judge.
+func (r *Reproduction) Judge(lo, hi float64, bound string, all []Effect) { r.judge(lo, hi, bound, all) }

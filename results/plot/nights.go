@@ -1,0 +1,132 @@
+package plot
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+)
+
+// Style is the CSS of drawings, light and dark, for pages of others that have them in their text.
+const Style = PaletteCSS + CSS
+
+// Nights is the history of a metric, run after run.
+type Nights struct {
+	ID    string // of the drawing, unique in its page
+	Title string
+	Unit  string // base unit
+	Marks []NightMark
+	Steps []NightStep // in order
+}
+
+// NightMark is one run of Nights.
+type NightMark struct {
+	Name    string    // of the run, for its tooltip
+	When    string    // it began, as the axis says
+	Figures []float64 // of its repeats, at least one
+	Outcome results.Outcome
+}
+
+// NightStep is a run from which on a metric was another one.
+type NightStep struct {
+	At   int    // its index
+	Text string // "5.0 % lower"
+}
+
+// SVG draws the history: a mark at the median of each run over the span of its repeats, a line at the
+// median of all runs between steps, and a vertical line at each step. It is text of a page that has
+// Style.
+func (n Nights) SVG() string {
+	const w, h, left, right, top, bottom = 760.0, 250.0, 62.0, 744.0, 46.0, 216.0
+	lo, hi := math.Inf(1), math.Inf(-1)
+	medians := make([]float64, len(n.Marks))
+	for i, m := range n.Marks {
+		medians[i] = medianOf(m.Figures)
+		lo, hi = min(lo, slices.Min(m.Figures)), max(hi, slices.Max(m.Figures))
+	}
+	s := new(Canvas)
+	if len(n.Marks) == 0 {
+		s.Begin(n.ID, n.Title, "No runs.", w, h, false)
+		s.Close("svg")
+		return s.b.String()
+	}
+	lo, hi = Widened(lo, hi)
+	ticks := Ticks(lo, hi, 5)
+	first, last := ticks[0], ticks[len(ticks)-1]
+	div, unit := AxisUnit(max(math.Abs(first), math.Abs(last)), n.Unit)
+	px := func(i float64) float64 { return left + (i+0.5)/float64(len(n.Marks))*(right-left) }
+	py := func(v float64) float64 { return bottom - (v-first)/(last-first)*(bottom-top) }
+
+	s.Begin(n.ID, n.Title, n.describe(medians), w, h, false)
+	s.Text("strong", "start", 12, 18, Clip(n.Title, 13, w-24))
+	s.Text("muted small", "start", 12, 34, unit)
+	for _, t := range ticks {
+		s.Line("grid", left, py(t), right, py(t))
+		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, (last-first)/float64(max(len(ticks)-1, 1))/div))
+	}
+	s.Line("axis", left, bottom, right, bottom)
+	edges := []int{0}
+	for _, step := range n.Steps {
+		if step.At > edges[len(edges)-1] && step.At < len(n.Marks) {
+			edges = append(edges, step.At)
+		}
+	}
+	for i, from := range edges {
+		to := len(n.Marks)
+		if i+1 < len(edges) {
+			to = edges[i+1]
+		}
+		level := py(medianOf(medians[from:to]))
+		s.Line("pred c1", px(float64(from)-0.4), level, px(float64(to-1)+0.4), level)
+	}
+	free := left // where the next step's text may begin
+	for _, step := range n.Steps {
+		x := px(float64(step.At) - 0.5)
+		s.Line("one step-line", x, top-8, x, bottom)
+		at := min(x+4, right-TextWidth(step.Text, 11))
+		if at >= free {
+			s.Text("small halo", "start", at, top-2, step.Text)
+			free = at + TextWidth(step.Text, 11) + 6
+		}
+	}
+	for i, m := range n.Marks {
+		x := px(float64(i))
+		if a, b := slices.Min(m.Figures), slices.Max(m.Figures); a < b {
+			s.Line("whisk c0", x, py(a), x, py(b))
+		}
+		title := m.Name + ": " + human.Quantity(medians[i], n.Unit)
+		if len(m.Figures) > 1 {
+			title += ", median of " + strconv.Itoa(len(m.Figures)) + " repeats"
+		}
+		if m.Outcome != "" {
+			title += ", " + m.Outcome.Word()
+		}
+		s.Leaf(title, "circle", "class", "mark c0", "cx", Num(x), "cy", Num(py(medians[i])), "r", Num(min(4, max(2, 0.4*(right-left)/float64(len(n.Marks))))))
+	}
+	s.Text("muted small", "start", left, bottom+18, n.Marks[0].When)
+	if len(n.Marks) > 1 {
+		s.Text("muted small", "end", right, bottom+18, n.Marks[len(n.Marks)-1].When)
+	}
+	s.Close("svg")
+	return s.b.String()
+}
+
+// describe says what the drawing shows to who does not see it.
+func (n Nights) describe(medians []float64) string {
+	text := fmt.Sprintf("%d runs, the newest %s.", len(medians), human.Quantity(medians[len(medians)-1], n.Unit))
+	for _, step := range n.Steps {
+		if step.At < len(n.Marks) {
+			text += " " + step.Text + " from " + n.Marks[step.At].When + "."
+		}
+	}
+	return text
+}
+
+func medianOf(v []float64) float64 {
+	sorted := slices.Sorted(slices.Values(v))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

@@ -1,0 +1,54 @@
+package plot
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
+)
+
+func TestNightsSVG(t *testing.T) {
+	rng := resultstest.Random(t)
+	n := Nights{ID: "goodput-A", Title: "goodput of A & <B>", Unit: "bit/s"}
+	for i := range 40 {
+		rate := 20e6
+		if i >= 25 {
+			rate *= 0.95
+		}
+		n.Marks = append(n.Marks, NightMark{
+			Name: fmt.Sprintf("run %d", i), When: fmt.Sprintf("2026-10-%02d", i%30+1), Outcome: results.Pass,
+			Figures: []float64{rate * (1 + 0.002*rng.Float64()), rate * (1 - 0.002*rng.Float64())},
+		})
+	}
+	n.Steps = []NightStep{{At: 25, Text: "5.0 % lower"}}
+	out := n.SVG()
+	resultstest.WellFormed(t, n.Title, out)
+	for want, times := range map[string]int{
+		"<circle":                        40,
+		`class="whisk c0"`:               40,
+		`class="pred c1"`:                2, // a level before the step, and one after
+		`class="one step-line"`:          1,
+		">5.0 % lower<":                  1,
+		">goodput of A &amp; &lt;B&gt;<": 2,
+		"run 3: ":                        1,
+		"median of 2 repeats":            40,
+	} {
+		if got := strings.Count(out, want); got != times {
+			t.Errorf("%q: %d times, want %d", want, got, times)
+		}
+	}
+	for name, n := range map[string]Nights{
+		"nothing":           {ID: "a"},
+		"one":               {ID: "b", Unit: "1", Marks: []NightMark{{Figures: []float64{0}}}},
+		"constant":          {ID: "c", Unit: "s", Marks: []NightMark{{Figures: []float64{-2}}, {Figures: []float64{-2}}}},
+		"steps off the end": {ID: "d", Marks: []NightMark{{Figures: []float64{1}}}, Steps: []NightStep{{At: 0}, {At: 1}, {At: 9}}},
+	} {
+		out := n.SVG()
+		resultstest.WellFormed(t, n.Title, out)
+		if strings.Contains(out, "NaN") || strings.Contains(out, "Inf") {
+			t.Errorf("%s: a coordinate that is no number", name)
+		}
+	}
+}

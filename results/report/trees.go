@@ -1,0 +1,38 @@
+package report
+
+import (
+	"html/template"
+	"slices"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/plot"
+)
+
+// treeRow is a row of the table of trees.
+type treeRow struct{ Job, From, To, Adds string }
+
+// viewTrees draws the trees of the first point that has any: those of other points may differ, and
+// are in run.json. where is which point that is, if there are several.
+func viewTrees(rec *results.Record) (drawing template.HTML, rows []treeRow, where string) {
+	i := slices.IndexFunc(rec.Points, func(p results.Point) bool { return len(p.Trees) > 0 })
+	if i < 0 {
+		return "", nil, ""
+	}
+	trees := rec.Points[i].Trees
+	if len(rec.Points) > 1 {
+		where = rec.Points[i].Label()
+	}
+	for _, t := range trees {
+		for _, h := range t.Hops {
+			r := treeRow{Job: t.Job, From: h.From, To: h.To}
+			if slices.Contains(t.Adds, h.To) {
+				r.Adds = "yes"
+			}
+			rows = append(rows, r)
+		}
+	}
+	return template.HTML(plot.DrawTopology("trees", rec.Topology, nil, trees[:min(len(trees), maxTrees)], false)), rows, where
+}
+
+// maxTrees is how many trees colours tell apart.
+const maxTrees = plot.Colours
