@@ -328,10 +328,10 @@ func (r *run) phase(measure spec.Measure, setup testbed.Setup, base Baseline, ob
 	ph.Missing = m.Log.Missing
 	for _, o := range predictions[0].Overflows(inv, buffer) {
 		if f, err := results.Rate(m.Window, m.Series("port_tx_drop_packets", o.Link)); err == nil && f.Value > 0 {
-			ph.Stood = overflow(o)
+			ph.Unlike = overflow(o)
 		}
 	}
-	ph.Stood = cmp.Or(ph.Stood, predictions[0].Beyond, unsteady(setup, predictions[0]), chance(m, setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
+	ph.Unlike = cmp.Or(ph.Unlike, predictions[0].Beyond, unsteady(setup, predictions[0]), chance(m, setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
 		brief(ph.End-ph.Start, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
 	return ph, m.Log.Err
 }

@@ -437,8 +437,8 @@ func (r *run) point(ctx context.Context, p study.Planned) (_ *results.Point, err
 	}
 	for i, sp := range obs.timeline.spans() {
 		ph, err := r.phase(p.Spec.Measure, setup, base, obs, sp, predictions[i])
-		if err == nil && ph.Stood == "" && predictions[i][0].Replayed {
-			ph.Stood, err = r.tipped(setup, base, obs.timeline, i, &ph)
+		if err == nil && ph.Stood == "" && ph.Unlike == "" && predictions[i][0].Replayed {
+			ph.Unlike, err = r.tipped(setup, base, obs.timeline, i, &ph)
 		}
 		if err != nil {
 			return point, err

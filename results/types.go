@@ -75,6 +75,8 @@ type Phase struct {
 	// Stood is why a figure of the phase that is not what it should be may be the testbed's,
 	// which stood still in it and of which nothing is left out; empty: it is not.
 	Stood string `json:"stood,omitempty"`
+	// Unlike is why the phase need not be what is predicted of it: expectations of a value are held to it all the same.
+	Unlike string `json:"unlike,omitempty"`
 	// Missing are figures that there should be and that cannot be drawn from the readings.
 	Missing []Missing `json:"missing,omitempty"`
 }

@@ -254,7 +254,7 @@ type held struct {
 	one    bool    // what is predicted is of each run, on this machine: repeats are neither, however they differ
 	late   Trouble // by how much frames were late, as a part of a round trip
 	caught float64 // by how much a rate may be more for what waited in times that are left out; see Phase.caughtUp
-	stood  string  // why a failure may be the testbed's; see Phase.Stood
+	stood  string  // why a failure may be the testbed's, or the prediction's; see Phase.Stood and Phase.Unlike
 }
 
 // excused is a check of what is held: one that fails is left open where the testbed stood still.
@@ -335,7 +335,9 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 				dropped++
 				reason = cmp.Or(reason, why)
 			} else {
-				stood = cmp.Or(stood, p.Phases[phase].Stood)
+				if stood = cmp.Or(stood, p.Phases[phase].Stood); e.Predictor != "value" {
+					stood = cmp.Or(stood, p.Phases[phase].Unlike)
+				}
 				if t := p.late(); t.Value > late.Value {
 					late = t
 				}
@@ -390,7 +392,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 						unfit[m.Of] = cmp.Or(unfit[m.Of], e.Against+": "+m.Why)
 					}
 				}
-				stood = cmp.Or(stood, ph.Stood)
+				stood = cmp.Or(stood, ph.Stood, ph.Unlike)
 				for _, f := range p.Phases[phase].Figures {
 					if f.Metric == e.Metric && f.Kind != Predicted && Glob(e.Of, f.Of) {
 						predicted[f.Of] = append(predicted[f.Of], f)
@@ -743,9 +745,11 @@ func aggregate(e Expect, each []held) Check {
 	var value, lo, hi float64
 	n, known := 0, 0
 	var open, certain *held // the first that is not known, and one that fails by itself
+	model := e.Statistic == "mean" && e.Predictor != "value"
+	some := e.Relative || slices.ContainsFunc(each, func(h held) bool { return h.Predicted != 0 })
 	for i := range each {
 		c := &each[i]
-		idle := c.Predicted == 0 && e.Relative && e.Statistic == "mean"
+		idle := model && some && c.Predicted == 0
 		if c.Outcome == Fail && (idle || e.Statistic == "max") && (certain == nil || math.Abs(c.Error) > math.Abs(certain.Error)) {
 			certain = c
 		}

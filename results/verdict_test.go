@@ -255,6 +255,15 @@ func TestJudgeAggregate(t *testing.T) {
 	if c := judge("max", 0.05); c.Outcome != results.Fail || c.Bottleneck != "b->c" {
 		t.Errorf("max beyond: %+v", c)
 	}
+	// Of an absolute tolerance idle links are in no mean either, but where nothing else is predicted.
+	bits := results.Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "mean", Tolerance: 2.5, Gate: true}
+	if c, _, _ := results.Judge([]results.Expect{bits}, p); c[0].Outcome != results.Fail || math.Abs(c[0].Measured-3) > 1e-9 || c[0].Of != "mean of 3" {
+		t.Errorf("mean of bit/s: %+v", c[0])
+	}
+	idle := []results.Point{{Phases: []results.Phase{{Figures: figs[6:]}}}}
+	if c, _, _ := results.Judge([]results.Expect{bits}, idle); c[0].Outcome != results.Pass {
+		t.Errorf("mean of what is all idle: %+v", c[0])
+	}
 	// Traffic where none was predicted counts against the busiest figure.
 	p[0].Phases[0].Figures[6] = resultstest.MeasuredFig("link_rate", "idle", 20, 0.1, "bit/s")
 	if c := judge("max", 0.08); c.Outcome != results.Fail || c.Worst != "idle" || math.Abs(c.Error-0.2) > 1e-9 {
@@ -426,27 +435,34 @@ func TestStoodStill(t *testing.T) {
 	const why = "job A: it stood still for 6 % of its time"
 	share := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
 	mean, sums := share, results.Expect{Name: "e", Metric: "sum_errors", Predictor: "value", Gate: true}
+	floor := results.Expect{Name: "e", Metric: "share", Predictor: "value", Value: 0.4, Bound: "at-least", Gate: true}
 	mean.Statistic = "mean"
 	bad := results.Point{Phases: []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig("sum_errors", "A", 3, 0, "1")}}}}
 	for _, c := range []struct {
 		name  string
 		e     results.Expect
 		point results.Point
-		stood bool
+		stood string // "stood": the testbed did; "unlike": the phase need not be what is predicted
 		want  results.Outcome
 	}{
-		{"off", share, resultstest.One(0.1, 0.001, 0.5, 20), false, results.Fail},
-		{"off, and stood", share, resultstest.One(0.1, 0.001, 0.5, 20), true, results.Inconclusive},
-		{"holds, and stood", share, resultstest.One(0.5, 0.001, 0.5, 20), true, results.Pass},
-		{"off in the mean, and stood", mean, resultstest.One(0.1, 0.001, 0.5, 20), true, results.Inconclusive},
-		{"wrong sums, and stood", sums, bad, true, results.Fail},
+		{"off", share, resultstest.One(0.1, 0.001, 0.5, 20), "", results.Fail},
+		{"off", share, resultstest.One(0.1, 0.001, 0.5, 20), "stood", results.Inconclusive},
+		{"holds", share, resultstest.One(0.5, 0.001, 0.5, 20), "stood", results.Pass},
+		{"off in the mean", mean, resultstest.One(0.1, 0.001, 0.5, 20), "stood", results.Inconclusive},
+		{"wrong sums", sums, bad, "stood", results.Fail},
+		{"less than a value", floor, resultstest.One(0.1, 0.001, 0.5, 20), "stood", results.Inconclusive},
+		{"off", share, resultstest.One(0.1, 0.001, 0.5, 20), "unlike", results.Inconclusive},
+		{"less than a value", floor, resultstest.One(0.1, 0.001, 0.5, 20), "unlike", results.Fail},
 	} {
-		if c.stood {
+		switch c.stood {
+		case "stood":
 			c.point.Phases[0].Stood = why
+		case "unlike":
+			c.point.Phases[0].Unlike = why
 		}
 		checks, outcome, _ := results.Judge([]results.Expect{c.e}, []results.Point{c.point})
 		if outcome != c.want || len(checks) != 1 || outcome == results.Inconclusive && (checks[0].Why != why || checks[0].Code != results.CodeLimited) {
-			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+			t.Errorf("%s, %s: %s, want %s: %+v", c.name, c.stood, outcome, c.want, checks)
 		}
 	}
 }

@@ -467,11 +467,11 @@ func (c *Checker) expect(e *Expect) {
 			m = Measurable{Metric: metric.Metric{Unit: "1"}} // what it may be less than 1
 		}
 		r.Tolerance, r.Relative = c.tolerance(e.At+".tolerance", m, string(e.Tolerance))
-		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || slices.Contains(fractions, e.Metric) || e.Statistic == results.Correlation) {
+		_, top := metric.Range(e.Metric)
+		if e.Bound != "at-most" && e.Gate && r.Tolerance >= 1 && (r.Relative || top == 1 || e.Statistic == results.Correlation) {
 			c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s a %s of 0 would pass: nothing is judged", e.Tolerance, e.Metric)
 		}
-		oneLink := m.Unit == "bit/s" && (m.Jobs != nil || e.Metric == "goodput") // totals are more than a link carries
-		if oneLink && e.Gate && r.Predictor != "value" && !r.Relative {
+		if oneLink(e.Metric, m) && e.Gate && r.Predictor != "value" && !r.Relative {
 			if most := c.Lab.most(); most > 0 && r.Tolerance >= most {
 				c.Problemf(e.At+".tolerance", "write less, or gate = false", "with a tolerance of %s every %s would pass, for no link is faster than %s: nothing is judged", e.Tolerance, e.Metric, human.Quantity(most, "bit/s"))
 			}
@@ -480,8 +480,9 @@ func (c *Checker) expect(e *Expect) {
 		c.KeyProblemf(e.At, `write tolerance = "3%"`, "missing tolerance in expect")
 	}
 	if e.Gate && r.Predictor == "value" && !c.Reported(e.At+".value") && !c.Reported(e.At+".tolerance") {
-		c.vacuous(e, r, known[e.Metric].Unit)
+		c.vacuous(e, r, known[e.Metric])
 	}
+	c.tautology(e)
 	e.resolved, e.unit = r, known[e.Metric].Unit
 }
 
@@ -500,20 +501,42 @@ func (c *Checker) short(path string, d inventory.Duration) {
 	}
 }
 
-// fractions are metrics that are never negative and never more than 1. Rates are never negative either.
-var fractions = []string{"share", "granted", "jain"}
+// oneLink says that a metric is of what one link carries; totals are more.
+func oneLink(name string, m Measurable) bool {
+	return m.Unit == "bit/s" && (m.Jobs != nil || name == "goodput")
+}
 
 // vacuous reports a bound that nothing which can be measured breaks.
-func (c *Checker) vacuous(e *Expect, r results.Expect, unit string) {
+func (c *Checker) vacuous(e *Expect, r results.Expect, m Measurable) {
 	by := r.Tolerance
 	if r.Relative {
 		by *= math.Abs(r.Value)
 	}
+	lo, hi := metric.Range(r.Metric)
+	most := "%s of " + human.Typed(hi) + ", which is the most,"
+	if rate := c.Lab.most(); oneLink(r.Metric, m) && rate > 0 {
+		hi, most = rate, "%s of "+human.Quantity(rate, "bit/s")+", which no link is faster than,"
+	}
+	least := "%s of 0"
+	if n := len(c.Spec.Jobs); r.Metric == "jain" && n > 1 {
+		lo = 1 / float64(n)
+		least = fmt.Sprintf("%%s of %s, which is the least of %s,", human.Typed(lo), human.Plural(n, "job"))
+	}
+	low, high := r.Value-by <= lo && !math.IsInf(lo, 0), r.Value+by >= hi && !math.IsInf(hi, 0)
 	switch {
-	case r.Bound == "at-least" && (slices.Contains(fractions, r.Metric) || unit == "bit/s" || unit == "1/s") && r.Value-by <= 0:
-		c.Problemf(e.At+".value", "write more, or gate = false", "a %s of 0 would pass: nothing is judged", r.Metric)
-	case r.Bound == "at-most" && slices.Contains(fractions, r.Metric) && r.Value+by >= 1:
-		c.Problemf(e.At+".value", "write less, or gate = false", "a %s of 1, which is the most, would pass: nothing is judged", r.Metric)
+	case r.Bound == "at-least" && low:
+		c.Problemf(e.At+".value", "write more, or gate = false", "a "+least+" would pass: nothing is judged", r.Metric)
+	case r.Bound == "at-most" && high:
+		c.Problemf(e.At+".value", "write less, or gate = false", "a "+most+" would pass: nothing is judged", r.Metric)
+	case r.Bound == "within" && low && high:
+		c.Problemf(e.At+".tolerance", "write less, or gate = false", "a "+least+" would pass, and a "+most+" too: nothing is judged", r.Metric, r.Metric)
+	}
+}
+
+// tautology reports a ratio of the reference to itself, which is 1 whatever happens.
+func (c *Checker) tautology(e *Expect) {
+	if with := c.Spec.Compare; with != nil && e.Gate && strings.HasSuffix(e.Metric, metric.Ratio) && e.Of == with.Reference {
+		c.Problemf(e.At+".of", "name another value of "+with.Key+", or gate = false", "%s of %s, the reference, is 1 whatever happens: nothing is judged", e.Metric, e.Of)
 	}
 }
 

@@ -108,8 +108,15 @@ func (s *Spec) checkAgainst(f *tomlfile.File) {
 		if e.Against != "" {
 			s.checkLabel(f, e.At+".against", e.Against)
 		}
+		values := map[string]string{} // by key
 		for k, l := range e.Where {
-			s.checkLabel(f, fmt.Sprintf("%s.at[%d]", e.At, k), l)
+			at := fmt.Sprintf("%s.at[%d]", e.At, k)
+			s.checkLabel(f, at, l)
+			key, _, _ := strings.Cut(l, "=")
+			if other, ok := values[key]; ok && other != l {
+				f.Problemf(at, "a point must have all of them: write an expectation for each", "no point has %s and %s", other, l)
+			}
+			values[key] = l
 		}
 	}
 	for i := range s.Published {

@@ -5,6 +5,7 @@ package metric
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 )
@@ -133,6 +134,25 @@ var table = []Metric{
 	{"turning_point", "bit/s", Neither, ""},
 	{"used_machines", "1", Less, ""},
 	{"wire_rate", "bit/s", Neither, ""},
+}
+
+// signed are metrics that may be less than 0; fractions are never more than 1.
+var (
+	signed    = []string{"conflicts_fragments_correlation", "cpu_reduction", "cpu_saving", "fidelity", "loss", "max_loss", "profit_rate", "total_profit"}
+	fractions = []string{"granted", "jain", "share"}
+)
+
+// Range is what a metric can be at all, infinite where nothing bounds it. One that is not in the table may be anything.
+func Range(name string) (lo, hi float64) {
+	base := strings.TrimSuffix(name, Ratio)
+	_, known := slices.BinarySearchFunc(table, base, func(m Metric, name string) int { return strings.Compare(m.Name, name) })
+	if lo, hi = 0, math.Inf(1); !known || slices.Contains(signed, base) {
+		lo = math.Inf(-1)
+	}
+	if slices.Contains(fractions, name) {
+		hi = 1
+	}
+	return lo, hi
 }
 
 // Of is the metric of a name, a ratio of one too, with its Title in words. One that is not in the
