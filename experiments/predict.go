@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -118,7 +119,7 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*placement.Prediction, error) {
 	inv := r.tb.Inventory()
 	var run []*placement.Prediction
-	if pace := r.tb.Capabilities().Pace; pace.Within > 0 && setup.Grants == nil {
+	if pace := r.pace(t); pace.Within > 0 && setup.Grants == nil {
 		var err error
 		if run, err = r.replay(setup, base, t.schedule(base, pace)); err != nil {
 			return nil, err
@@ -142,6 +143,27 @@ func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*plac
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// tail is how many times their median is exceeded once in a hundred by what wakes of processes take, see flow.Lag.
+const tail = 9
+
+// pace is how well the testbed kept to its times in a run, as far as that is over: where frames left later than they
+// use to, so did those that are followed.
+func (r *run) pace(t timeline) testbed.Pace {
+	pace := r.tb.Capabilities().Pace
+	pace.Wake = max(pace.Wake, time.Duration(t.late/tail*float64(time.Second)))
+	return pace
+}
+
+// lateness is how late frames left a switch where that is worth telling, s: the 99th percentile of the worst.
+func lateness(health []results.Trouble) (worst float64) {
+	for _, t := range health {
+		if t.Code == results.CodeLimited && !t.Fatal {
+			worst = max(worst, t.Value*t.Of)
+		}
+	}
+	return worst
 }
 
 // replay is what Occupancy predicts of the phases of one run; nil: only their steady states are known.
@@ -348,7 +370,7 @@ func (r *run) tipped(setup testbed.Setup, base Baseline, t timeline, span int, p
 	if longest == 0 || !short(ph.Figures, nil) {
 		return "", nil
 	}
-	s := t.schedule(base, r.tb.Capabilities().Pace)
+	s := t.schedule(base, r.pace(t))
 	s.Lag.Hitch = longest / 2
 	shaken, err := r.replay(setup, base, s)
 	if err != nil || shaken == nil || short(ph.Figures, figures(shaken[span], r.tb.Inventory().Topology())) {

@@ -431,6 +431,7 @@ func (r *run) point(ctx context.Context, p study.Planned) (_ *results.Point, err
 	if err != nil {
 		return point, err
 	}
+	obs.timeline.late = lateness(obs.health)
 	predictions, err := r.predict(setup, base, obs.timeline)
 	if err != nil {
 		return point, fmt.Errorf("predict: %w", err)

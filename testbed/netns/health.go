@@ -217,7 +217,7 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 			add(true, tail, lateTailLimit, "%sframes leave %s late (p99), %.1f %% of %s of %s (limit %.0f %%)", which, seconds(p99), 100*tail, b.of, seconds(b.Duration), 100*lateTailLimit)
 		} else if tail > lateTailNotice {
 			add(false, tail, lateTailNotice, "%sframes leave %s late (p99), %.1f %% of %s of %s", which, seconds(p99), 100*tail, b.of, seconds(b.Duration))
-			ts[len(ts)-1].Code = results.CodeLimited // rates may be off by as much
+			ts[len(ts)-1].Code, ts[len(ts)-1].Of = results.CodeLimited, b.Seconds() // rates may be off by as much
 		}
 	}
 	if lost := h.RingDrops + h.PoolDrops + h.Refused; lost > 0 {
