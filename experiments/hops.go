@@ -100,7 +100,8 @@ func (in *inspection) over(j placement.JobPlan) (end float64) {
 // hops are those of a job whose both ends count, since from; false where some do not.
 func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, complete bool) {
 	all, complete := handover.Hops(j)
-	tail, over := in.tail(j), in.over(j)
+	open, again := in.tail(j)
+	over := in.over(j)
 	sum := func(ends ...handover.End) (n float64, ok bool) {
 		ok = true
 		for _, e := range ends {
@@ -137,7 +138,7 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 			in.hopsHeld++
 			out = append(out, hop{
 				job: j.Name, from: h.From(), to: h.To(ends), sent: sent, received: got,
-				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), ends: counted(h, ends), late: tail,
+				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), ends: counted(h, ends), late: open + again,
 			})
 		}
 	}
@@ -158,12 +159,12 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 	return of
 }
 
-// tail is how many packets of a job may have been on their way when its processes ended: what was
-// not answered, and resends of the last round trips, whose answers nobody waits for.
-func (in *inspection) tail(j placement.JobPlan) (n float64) {
+// tail is how many packets of a job may have been on their way when its processes ended: of what was
+// not answered a gradient and a result, and resends of the last round trips, whose answers nobody waits for.
+func (in *inspection) tail(j placement.JobPlan) (open, again float64) {
 	for _, w := range j.Workers {
-		open, _ := in.latest("worker_outstanding", j.Name, w)
-		n += 2 * open
+		n, _ := in.latest("worker_outstanding", j.Name, w)
+		open += 2 * n
 		s := in.counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank))
 		if len(s.V) == 0 {
 			continue
@@ -173,9 +174,19 @@ func (in *inspection) tail(j placement.JobPlan) (n float64) {
 		for i := end; i >= 0 && s.T[i] >= s.T[end]-last; i-- {
 			before = s.V[i]
 		}
-		n += s.V[end] - before
+		again += s.V[end] - before
 	}
-	return n
+	return open, again
+}
+
+// copied is how many copies that cables make of packets may have been on their way when processes ended: those of a
+// round trip, of so many that were made since from, and three standard deviations of chance.
+func (in *inspection) copied(j placement.JobPlan, doubled, from, over float64) float64 {
+	if doubled == 0 || over <= from {
+		return 0
+	}
+	n := doubled * min(1, in.base.RTTs[j.Name]/(over-from))
+	return n + 3*math.Sqrt(n+1)
 }
 
 // between are the cables from any who send to any who receive, and the names of these.
@@ -284,7 +295,10 @@ func (in *inspection) handed() (out []results.Finding) {
 	lost, doubled, other := way.at(nil)
 	complete := !in.beside
 	var all []hop
+	late := 0.0 // each is missing at one hop; a resend, or its answer at each worker
 	for _, j := range in.setup.Plan.Jobs {
+		open, again := in.tail(j)
+		late += open + again*float64(len(j.Workers)) + in.copied(j, doubled, from, in.over(j))
 		began := from
 		if at, ok := in.begun[j.Name]; ok {
 			began = at
@@ -301,6 +315,7 @@ func (in *inspection) handed() (out []results.Finding) {
 		}
 		out = append(out, f)
 	}
+	in.hopsWithin = math.Floor(late)
 	var sum hop
 	worst := 0
 	for i, h := range all {
@@ -313,7 +328,7 @@ func (in *inspection) handed() (out []results.Finding) {
 			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
 		}
 		sum.sent, sum.received = sum.sent+h.sent, sum.received+h.received
-		sum.late, sum.spared = sum.late+h.late, sum.spared+h.spared
+		sum.spared += h.spared
 		if math.Abs(h.sent-h.received) > math.Abs(all[worst].sent-all[worst].received) {
 			worst = i
 		}
@@ -329,7 +344,7 @@ func (in *inspection) handed() (out []results.Finding) {
 		return out
 	}
 	gone := sum.sent - sum.received - (lost - doubled)
-	if gone > sum.late+sum.spared+other || -gone > sum.late {
+	if gone > late+sum.spared+other || -gone > late {
 		h := all[worst]
 		find(h, fmt.Sprintf("from hop to hop %.0f packets are missing, and ports say that they lost %.0f and doubled %.0f: somebody counts wrongly; the difference is largest where job %s's packets pass from %s (%.0f) to %s (%.0f)",
 			sum.sent-sum.received, lost, doubled, h.job, h.from, h.sent, h.to, h.received))

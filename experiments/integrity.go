@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/handover"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
@@ -633,6 +634,24 @@ func (in *inspection) says(w results.Window, j placement.JobPlan, node int, seen
 	return results.Share(w, results.Sum(seen.in, denied), results.Sum(seen.psns, in.counter("job_fallback_packets", of)), results.Sum(seen.psns, denied))
 }
 
+// copies is how much of a share the copies may be that cables made of packets on their way to the PS.
+func (in *inspection) copies(w results.Window, seen share) float64 {
+	var made []results.Series
+	for of := range seen.way {
+		made = append(made, in.counter("port_tx_dup_packets", of), in.counter("port_rx_dup_packets", of))
+	}
+	doubled, err := results.Rate(w, results.Sum(slices.DeleteFunc(made, func(s results.Series) bool { return len(s.T) < 2 })...))
+	if err != nil || doubled.Value == 0 {
+		return 0
+	}
+	sent, err := results.Rate(w, seen.in)
+	psns, perr := results.Rate(w, seen.psns)
+	if err != nil || perr != nil || sent.Value <= psns.Value {
+		return 0
+	}
+	return doubled.Value / (sent.Value - psns.Value)
+}
+
 // claims compares the shares that switches claim with what was seen to leave them. Resends
 // explain a difference, and then the share is what was seen.
 func (in *inspection) claims() []results.Finding {
@@ -652,6 +671,9 @@ func (in *inspection) claims() []results.Finding {
 				seen, ok := seenShare(in.counter, j, i)
 				if !ok {
 					continue
+				}
+				if seen.way = nil; last(j, i) && in.inv != nil {
+					seen.way = in.between([]handover.End{{Node: sw}}, []handover.End{{Node: j.PS}})
 				}
 				granted, denied := in.counter("job_granted_packets", spec.AtSwitch(j.Name, sw)), in.counter("job_denied_packets", spec.AtSwitch(j.Name, sw))
 				says, err := in.says(w, j, i, seen)
@@ -679,7 +701,7 @@ func (in *inspection) claims() []results.Finding {
 				if got.N < 2 || len(w.Out) > 0 || load.Control == "aimd" { // nothing says how much there is, there are more ends than two, or queues grow and empty
 					noise = max(noise, seen.flying(w, load.Window))
 				}
-				if gap <= claimed+noise+2*resends.Value {
+				if gap <= claimed+noise+2*resends.Value+in.copies(w, seen) {
 					continue
 				}
 				out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,

@@ -524,6 +524,35 @@ func TestClaimsBesideStalls(t *testing.T) {
 	}
 }
 
+// TestClaimsBesideCopies: what a cable doubles on the way to the PS is not what a switch sent.
+func TestClaimsBesideCopies(t *testing.T) {
+	doubled := func(part float64) func(float64) float64 { return func(float64) float64 { return 1 + part } }
+	for _, tt := range []struct {
+		name    string
+		arrived float64 // more than what the switch says
+		copies  float64 // of that, by the cable's counters
+		on      string
+		want    int
+	}{
+		{"copies", .08, .08, "tor1->h3", 0},
+		{"none", .08, 0, "tor1->h3", 1},
+		{"of another cable", .08, .08, "tor1->h1", 1},
+		{"copies, and a switch that lies", .3, .08, "tor1->h3", 1},
+	} {
+		in := seen(map[string]func(float64) float64{"worker_arrived A/ps": doubled(tt.arrived)}, nil)
+		var err error
+		if in.inv, err = inventory.Load("racks/three-hosts.toml"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 81 {
+			in.obs.samples = append(in.obs.samples, results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: "port_tx_dup_packets", Of: tt.on, Value: math.Floor(100 * tt.copies * float64(i))})
+		}
+		if got := in.claims(); len(got) != tt.want {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
+
 // TestClaimsWhileQueuesDrain: while a bulge of packets drains, the PS completes more PSNs than pass the switch
 // of the workers. By what the PS completes an honest switch would have added up more than it says.
 func TestClaimsWhileQueuesDrain(t *testing.T) {

@@ -17,6 +17,8 @@ type share struct {
 	psns results.Series // PSNs that the PS completed
 	by   string         // who saw what left it
 
+	way map[string]bool // cables that out has crossed; nil: none
+
 	direct int // packets of each PSN that come from workers, and so are counted by psns
 
 	apart apart
