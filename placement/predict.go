@@ -210,7 +210,7 @@ type Phase struct {
 }
 
 // Replay predicts what a plan's jobs get in the phases of one run, as flow.Replay does; c says nothing of who is
-// active. It is nil where only steady states are known: of jobs that compute between their messages, of other
+// active. It is nil where only steady states are known: of other
 // predictors than Occupancy, of phases that begin before all their jobs send or end after one has left, and of what
 // there is too much to follow.
 func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*Prediction, error) {
@@ -237,8 +237,13 @@ func Replay(inv *inventory.Inventory, plan *Plan, c Conditions, s Schedule) ([]*
 		fs.Counts = append(fs.Counts, ph.Count)
 	}
 	b, err := newProblem(inv, plan, &c)
-	if err != nil || slices.ContainsFunc(b.pauses, func(t turn) bool { return b.Jobs[t.job].Ring == nil }) {
+	if err != nil {
 		return nil, err
+	}
+	for _, t := range b.pauses {
+		if j := &b.Jobs[t.job]; j.Ring == nil {
+			j.Layers = packets(t.layers, 4*c.Lanes)
+		}
 	}
 	results, err := flow.Replay(&b.Problem, fs)
 	if err != nil {

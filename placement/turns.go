@@ -84,6 +84,23 @@ func (t *turn) duty(rate, packet float64) float64 {
 	return min(1, t.bits/rate/end)
 }
 
+// packets are the layers of an iteration in packets of so many bytes. All follow each other and are cut into packets: one
+// that two layers share is there with the later one, and the last is padded.
+func packets(layers []Layer, size int) (out []flow.Layer) {
+	var bytes, at float64
+	before := 0
+	for i, l := range layers {
+		bytes, at = bytes+l.Bytes, at+l.Compute
+		whole := math.Floor(bytes / float64(size) * (1 + 1e-12))
+		if i == len(layers)-1 {
+			whole = max(1, math.Ceil(bytes/float64(size)*(1-1e-12)))
+		}
+		out = append(out, flow.Layer{PSNs: int(whole) - before, Ready: at})
+		before = int(whole)
+	}
+	return out
+}
+
 // mostTurns is how many jobs that do not send all the time are looked at one by one.
 const mostTurns = 5
 

@@ -113,7 +113,12 @@ type Job struct {
 	// matters where links of the job are damaged, and is more than 0 there.
 	Timeout float64
 	Ring    *Ring // of streams: messages so short that they matter; nil: it sends without end
+	// Layers are those of an iteration, after the results of which comes the next one; of a Replay. Nil: it sends without end.
+	Layers []Layer
 }
+
+// Layer is a part of an iteration.
+type Layer = packets.Layer
 
 // Ring is how the streams of a job are all-reduces, one after the other without pause.
 type Ring struct {

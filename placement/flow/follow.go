@@ -40,7 +40,7 @@ func exact(p *Problem, r *Result) bool {
 		if jr.Rate == 0 {
 			continue
 		}
-		if j.Ring != nil || p.Damaged(j) {
+		if j.Ring != nil || p.Damaged(j) || j.Layers != nil {
 			return false
 		}
 		pps := jr.Rate / packet(j)
@@ -434,7 +434,7 @@ func (p *Problem) bottleneck(ji int, r *Result) {
 func (p *Problem) follow(j *Job) (packets.Job, bool) {
 	f := packets.Job{
 		Kind: packets.Kind(j.Kind), Bits: packet(j), Window: int(math.Round(j.Window)),
-		Slots: int(math.Round(j.Slots)), ID: j.ID, Offset: j.Offset,
+		Slots: int(math.Round(j.Slots)), ID: j.ID, Offset: j.Offset, Layers: j.Layers,
 	}
 	if j.Limit > 0 {
 		f.Gap = packet(j) / j.Limit

@@ -144,6 +144,14 @@ type Job struct {
 	// come about by itself: it has its whole window under way from the start.
 	Behind bool
 	Chunks []Chunk // of a Ring, one of each worker; its Bits are those of a full frame, to which Gap belongs
+	Layers []Layer // of an iteration, of a Replay, of Statistical, Synchronous and Unicast; none: a worker sends all the time
+}
+
+// Layer is a part of an iteration: so many PSNs, which a worker has Ready seconds after it began that. It begins the next
+// one when it has the results of all.
+type Layer struct {
+	PSNs  int
+	Ready float64
 }
 
 // Chunk is one of as many parts of a ring's vector as it has workers. A worker sends its own,
@@ -789,6 +797,54 @@ type worker struct {
 	// Of a ring: frames that it has sent and received in the operations that it has done; base
 	// is what has come in all.
 	begun, come int
+
+	iteration
+}
+
+// iteration is where a worker of layers is: when it began, which layer is next, PSNs below which are there to be sent, and
+// how far that and the window reach. waits says that it sends nothing before the next layer is there.
+type iteration struct {
+	began                float64
+	layer, allowed, edge int
+	waits                bool
+}
+
+// allow lets a worker send what layers are there at a time, and begin its next iteration where it has all results.
+func (j *job) allow(w *worker, at float64) {
+	for {
+		switch {
+		case w.layer < len(j.Layers) && w.began+j.Layers[w.layer].Ready <= at:
+			w.allowed += j.Layers[w.layer].PSNs
+			w.layer++
+		case w.layer == len(j.Layers) && w.base == w.allowed:
+			w.began, w.layer = at, 0
+		default:
+			for edge := min(w.base+j.Window, w.allowed); w.edge < edge; w.edge++ {
+				w.opened[w.edge&j.mask] = at
+			}
+			return
+		}
+	}
+}
+
+// reach is up to which PSN a worker may send.
+func (j *job) reach(w *worker) int {
+	if len(j.Layers) > 0 {
+		return min(w.edge, j.end)
+	}
+	return min(w.base+j.Window, j.end)
+}
+
+// next has a worker send its next packet when it is due, or look for the next layer when that is there.
+func (m *model) next(j *job, w *worker) {
+	at := math.Inf(1)
+	switch {
+	case w.next < j.reach(w):
+		w.waits, at = false, m.due(j, w)
+	case len(j.Layers) > 0 && w.layer < len(j.Layers) && w.next < j.end && w.next == w.allowed:
+		w.waits, at = true, w.began+j.Layers[w.layer].Ready
+	}
+	m.queue.set(w.entity, at)
 }
 
 func newModel(n *Network) *model {
@@ -1791,7 +1847,11 @@ func (m *model) answer(j *job) {
 					k.opened[psn&j.mask] = k.u
 				}
 			}
-			m.queue.set(k.entity, m.due(j, k))
+			if len(j.Layers) > 0 {
+				k.iteration = iteration{began: at}
+				j.allow(k, at)
+			}
+			m.next(j, k)
 		}
 		return
 	}
@@ -1867,13 +1927,21 @@ func (m *model) receive(j *job, w *worker, psn int) {
 	}
 	w.newest = max(w.newest, psn)
 	shut := w.next >= w.base+j.Window
+	if len(j.Layers) > 0 {
+		shut = w.next >= w.edge
+	}
 	for w.base < w.next && w.done[w.base&j.mask] {
 		w.done[w.base&j.mask] = false
-		w.opened[(w.base+j.Window)&j.mask] = m.now
+		if len(j.Layers) == 0 {
+			w.opened[(w.base+j.Window)&j.mask] = m.now
+		}
 		w.base++
 	}
-	if shut && w.next < min(w.base+j.Window, j.end) {
-		m.queue.set(w.entity, m.due(j, w))
+	if len(j.Layers) > 0 {
+		j.allow(w, m.now)
+	}
+	if shut && (w.next < j.reach(w) || len(j.Layers) > 0) {
+		m.next(j, w)
 	}
 	if w.again != nil {
 		m.arm(j, w)
@@ -1966,6 +2034,11 @@ func (m *model) send(j *job, w *worker) {
 		m.pass(j, w)
 		return
 	}
+	if w.waits {
+		j.allow(w, m.now)
+		m.next(j, w)
+		return
+	}
 	psn := w.next
 	w.next++
 	w.sent[psn&j.mask] = m.now
@@ -1977,11 +2050,7 @@ func (m *model) send(j *job, w *worker) {
 		m.arm(j, w)
 	}
 	m.up(j, w.node, packet{psn: psn, workers: j.nodes[w.node].expect})
-	if w.next < min(w.base+j.Window, j.end) {
-		m.queue.set(w.entity, m.due(j, w))
-		return
-	}
-	m.queue.set(w.entity, math.Inf(1))
+	m.next(j, w)
 }
 
 // calendar is when each entity has its next event, as a binary heap.
