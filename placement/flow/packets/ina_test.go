@@ -66,6 +66,7 @@ type sender struct {
 	waits  bool
 	opened time.Duration
 	begun  bool
+	left   int // layers of its iteration that are not there yet
 	woken  bool
 	alarm  time.Duration // when it looks whether to send again; 0: never
 	paced  time.Duration // no resend before
@@ -458,11 +459,35 @@ func (p *protocol) down(ji, k int, to uint64, b []byte) {
 			if !s.begun && s.w.Idle() {
 				s.begun = true
 				j.opened = p.now.Seconds()
-				s.w.Allow(ina.Endless, p.now)
+				if len(j.in.Layers) == 0 {
+					s.w.Allow(ina.Endless, p.now)
+				}
 			}
+			p.iterate(ji, s)
 			p.wake(ji, s)
 			p.arm(ji, s)
 		}
+	}
+}
+
+// iterate begins a worker's next iteration where it has all results of the one before.
+func (p *protocol) iterate(ji int, s *sender) {
+	layers := p.jobs[ji].in.Layers
+	if !s.begun || len(layers) == 0 || s.left > 0 || !s.w.Idle() || s.w.Stopped() {
+		return
+	}
+	s.left = len(layers)
+	for _, l := range layers {
+		allow := func() {
+			s.w.Allow(int64(l.PSNs), p.now)
+			s.left--
+			p.wake(ji, s)
+		}
+		if l.Ready == 0 {
+			allow()
+			continue
+		}
+		p.after(l.Ready, allow)
 	}
 }
 

@@ -299,6 +299,18 @@ func comeAndGo(rnd *rand.Rand) (*Network, Schedule) {
 				last = first + rnd.IntN(phases-first)
 			}
 			s.Jobs = append(s.Jobs, Times{s.Counts[first].From - warm, .02 * span, s.Counts[last].To})
+			if j := &n.Jobs[ji]; rnd.IntN(3) == 0 && j.Kind < Stream && j.Timeout == 0 {
+				for range 1 + rnd.IntN(2) {
+					l := Layer{PSNs: 1 + int(float64(j.Window)*6*rnd.Float64())}
+					if rnd.IntN(2) == 0 {
+						l.Ready = span * rnd.Float64()
+					}
+					if k := len(j.Layers); k > 0 {
+						l.Ready += j.Layers[k-1].Ready
+					}
+					j.Layers = append(j.Layers, l)
+				}
+			}
 		}
 		return n, s
 	}
