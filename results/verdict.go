@@ -596,7 +596,7 @@ func (c *held) certain(why string) {
 
 // rates are metrics of what windows that wait for answers make less of when these come late, and
 // others that share links with them more.
-var rates = []string{"goodput", "wire_rate", "link_rate"}
+var rates = []string{"goodput", "wire_rate", "link_rate", "step_rate"}
 
 // late is how late frames were, as a part of a round trip, where that is worth telling and not so much
 // that nothing is judged; the zero Trouble: they were not.

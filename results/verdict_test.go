@@ -506,6 +506,7 @@ func TestCaughtUp(t *testing.T) {
 	}{
 		{"nothing is left out", "goodput", .15, 0, results.Fail},
 		{"more, by what waited", "goodput", .15, 1, results.Inconclusive},
+		{"steps, by what waited", "step_rate", .15, 1, results.Inconclusive},
 		{"more than that", "goodput", .17, 1, results.Fail},
 		{"less", "goodput", -.15, 1, results.Fail},
 		{"a share", "share", .15, 1, results.Fail},
