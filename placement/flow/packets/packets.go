@@ -23,9 +23,11 @@
 //     by their workers, and answers who asks for what is complete; so does the root of a synchronous job.
 //   - Parameter servers, results multicast down the tree, and beside them rings of short
 //     messages, frame by frame, or streams for those of long ones.
+//   - Messages, of a Replay: layers of an iteration, as they become ready, and the next iteration once all
+//     results are there.
 //
-// What it leaves out: windows that change (AIMD), the time that hosts need beyond what the round trip
-// says, and messages: all jobs send without end. Streams and rings lose nothing.
+// What it leaves out: windows that change (AIMD), and the time that hosts need beyond what the round trip
+// says. Streams and rings lose nothing.
 //
 // How near it is to testbed/ina in 100 random settings (one to three racks, up to three
 // levels, one to four jobs with and without rate limits, all addressings, equal and
