@@ -320,9 +320,9 @@ warmup = "500ms"
 duration = "3s"
 [[expect]]
 metric = "wire_rate"
-value = "100Gbit/s"
+value = "99Gbit/s"
 bound = "at-most"
-reason = "no cable carries more"
+reason = "no job has all of a cable"
 `, c.mode, c.job)
 			o := RunOptions{Driver: "sim", Root: t.TempDir(), Tool: "test"}
 			if c.fault != "" {

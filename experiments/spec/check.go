@@ -353,12 +353,12 @@ func (c *Checker) measure() {
 	if c.Has("measure.stretch") && !(m.Stretch >= 1 && m.Stretch <= 100) {
 		c.Problemf("measure.stretch", "", "a phase cannot become %v times as long; 1 to 100", m.Stretch)
 	}
-	if m.Interval > m.Duration && m.Duration > 0 {
+	if 2*m.Interval > m.Duration && m.Duration > 0 {
 		at := "measure.interval"
 		if !c.Has(at) {
 			at = "measure.duration"
 		}
-		c.Problemf(at, "", "interval %v is longer than the measurement of %v", m.Interval, m.Duration)
+		c.Problemf(at, "", "a measurement of %v has no room for two readings every %v", m.Duration, m.Interval)
 	}
 }
 

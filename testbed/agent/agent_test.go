@@ -334,6 +334,23 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// TestRingTime: a rank that hears of a stop in its first iteration has time to finish it.
+func TestRingTime(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want float64 // s
+	}{
+		{Config{Workers: 2, Message: 1 << 20, Rate: 8 << 20}, 1},
+		{Config{Workers: 4, Message: 1 << 20, LineRate: 8 << 20}, 1.5},
+		{Config{Workers: 2, Layers: []Layer{{1 << 19, time.Second}, {1 << 19, time.Second}}, Rate: 8 << 20}, 3},
+		{Config{Workers: 2, Message: 1 << 20}, 0},
+	} {
+		if got := c.cfg.ringTime(); got != c.want {
+			t.Errorf("%+v: %v s, want %v", c.cfg, got, c.want)
+		}
+	}
+}
+
 func TestHistogram(t *testing.T) {
 	for v := range uint64(1 << 16) {
 		if b := bucket(v); v > 0 && b < bucket(v-1) || b > bucket(v+1) || bucket(v+1)-b > 1 {

@@ -52,9 +52,28 @@ func (r *ring) interrupt() {
 	patience := 10 * time.Second
 	if n := r.total.Iterations; n > 0 {
 		patience += time.Duration(4 * r.total.IterationSum / float64(n) * 1e9)
+	} else {
+		patience += time.Duration(2 * r.cfg.ringTime() * 1e9)
 	}
 	r.stopping()
 	r.ring.Patience(patience)
+}
+
+// ringTime is how long an iteration of a ring takes at its rate, s; 0: it has none.
+func (c *Config) ringTime() (t float64) {
+	rate, n := cmp.Or(c.Rate, c.LineRate), float64(c.Workers)
+	if rate == 0 {
+		return 0
+	}
+	bytes := c.Message
+	if len(c.Layers) > 0 {
+		bytes = 0
+		for _, l := range c.Layers {
+			bytes += l.Bytes
+			t += l.Compute.Seconds()
+		}
+	}
+	return t + 2*(n-1)/n*8*float64(bytes)/rate
 }
 
 func (r *ring) run(ctx context.Context, c *control) error {
