@@ -1,13 +1,16 @@
 package lease
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
@@ -44,23 +47,19 @@ func (r remote) List(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func (r remote) Read(ctx context.Context, name string) ([]byte, time.Time, error) {
+func (r remote) Read(ctx context.Context, name string) ([]byte, Stamp, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	data, info, err := r.client.ReadSmall(ctx, path.Join(r.dir, name))
-	if info == nil {
-		return nil, time.Time{}, err
-	}
-	return data, info.ModTime(), err
+	return r.client.ReadSmall(ctx, path.Join(r.dir, name))
 }
 
-func (r remote) Create(ctx context.Context, name string, data []byte) (time.Time, error) {
+func (r remote) Create(ctx context.Context, name string, data []byte) (Stamp, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	return r.client.Create(ctx, path.Join(r.dir, name), data)
 }
 
-func (r remote) Rewrite(ctx context.Context, name string, data []byte) (time.Time, error) {
+func (r remote) Rewrite(ctx context.Context, name string, data []byte) (Stamp, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	return r.client.Rewrite(ctx, path.Join(r.dir, name), data)
@@ -97,27 +96,35 @@ func (d Dir) List(context.Context) ([]string, error) {
 }
 
 // Read implements Files.
-func (d Dir) Read(_ context.Context, name string) ([]byte, time.Time, error) {
+func (d Dir) Read(_ context.Context, name string) ([]byte, Stamp, error) {
 	f, err := bounded.OpenOwn(d.file(name))
 	if errors.Is(err, fs.ErrPermission) {
 		if info, lerr := os.Lstat(d.file(name)); lerr == nil {
-			return nil, info.ModTime(), err
+			return nil, stampOf(info), err
 		}
 	}
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, Stamp{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, Stamp{}, err
 	}
 	data, err := bounded.ReadAll(f, bounded.Small)
-	return data, info.ModTime(), err
+	return data, stampOf(info), err
+}
+
+func stampOf(info fs.FileInfo) Stamp {
+	s := Stamp{At: info.ModTime()}
+	if of, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.UID = of.Uid
+	}
+	return s
 }
 
 // Create implements Files.
-func (d Dir) Create(_ context.Context, name string, data []byte) (time.Time, error) {
+func (d Dir) Create(_ context.Context, name string, data []byte) (Stamp, error) {
 	f, err := os.OpenFile(d.file(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(string(d), 0o755); err == nil {
@@ -125,28 +132,38 @@ func (d Dir) Create(_ context.Context, name string, data []byte) (time.Time, err
 		}
 	}
 	if err != nil {
-		return time.Time{}, err
+		return Stamp{}, err
 	}
 	return fill(f, data)
 }
 
 // Rewrite implements Files.
-func (d Dir) Rewrite(_ context.Context, name string, data []byte) (time.Time, error) {
-	f, err := bounded.OpenFile(d.file(name), os.O_WRONLY, 0)
+func (d Dir) Rewrite(_ context.Context, name string, data []byte) (Stamp, error) {
+	f, err := bounded.OpenFile(d.file(name), os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return time.Time{}, err
+		return Stamp{}, err
+	}
+	there, err := bounded.ReadAll(f, int64(len(data)))
+	if errors.Is(err, bounded.ErrTooLarge) || err == nil && !bytes.Equal(there, data) {
+		err = fmt.Errorf("rewrite %s: %w", d.file(name), ssh.ErrChanged)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return Stamp{}, errors.Join(err, f.Close())
 	}
 	return fill(f, data)
 }
 
-func fill(f *os.File, data []byte) (at time.Time, err error) {
+func fill(f *os.File, data []byte) (at Stamp, err error) {
 	if _, err = f.Write(data); err == nil {
 		err = f.Sync()
 	}
 	if err == nil {
 		var info fs.FileInfo
 		if info, err = f.Stat(); err == nil {
-			at = info.ModTime()
+			at = stampOf(info)
 		}
 	}
 	return at, errors.Join(err, f.Close())

@@ -10,7 +10,8 @@
 //
 // The file with the highest number says who has the resource. It is had for as long as
 // host.17.free is not there and the file is younger than its time to live: a holder renews
-// it by writing the same bytes over it, which moves its time of modification. To take the
+// it by writing the same bytes over it, which moves its time of modification; what says
+// anything else is left alone. To take the
 // resource is to make the next file, with link(2), which is atomic and fails if the name
 // is there: of any number of controllers one succeeds. Its content was written, to the
 // disk, under another name before, so no lease is ever half written. To give it back is to
@@ -47,6 +48,7 @@ import (
 	"unicode"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/ssh"
 )
 
 var (
@@ -65,19 +67,21 @@ type takenError struct{ error }
 func (e takenError) Unwrap() error        { return e.error }
 func (e takenError) Is(target error) bool { return target == ErrTaken }
 
+// Stamp is when a file was written and whose it is.
+type Stamp = ssh.Stamp
+
 // Files is a directory of one host. Names are plain file names.
 type Files interface {
 	// List returns the names that are there; none if there is no directory.
 	List(ctx context.Context) ([]string, error)
-	// Read returns a file and its time of modification. An error wrapping
-	// fs.ErrNotExist says there is none; of one wrapping fs.ErrPermission the time is there.
-	Read(ctx context.Context, name string) ([]byte, time.Time, error)
-	// Create makes a file that is not there, and the directory if need be, and returns
-	// its time of modification.
-	Create(ctx context.Context, name string, data []byte) (time.Time, error)
-	// Rewrite writes over the beginning of a file in place, and returns its time of
-	// modification.
-	Rewrite(ctx context.Context, name string, data []byte) (time.Time, error)
+	// Read returns a file, and when it was written and by whom. An error wrapping
+	// fs.ErrNotExist says there is none; of one wrapping fs.ErrPermission the Stamp is there.
+	Read(ctx context.Context, name string) ([]byte, Stamp, error)
+	// Create makes a file that is not there, and the directory if need be.
+	Create(ctx context.Context, name string, data []byte) (Stamp, error)
+	// Rewrite writes data over a file that says just that, which moves its time of modification. Any
+	// other, and what a link leads to, stays as it is.
+	Rewrite(ctx context.Context, name string, data []byte) (Stamp, error)
 	// Link gives a file a second name; an error wrapping fs.ErrExist says that name is
 	// taken.
 	Link(ctx context.Context, old, name string) error
@@ -188,8 +192,10 @@ type State struct {
 	Now     time.Time // the host's clock
 	// Reserved are the reservations that are not over, in the order of their beginnings.
 	Reserved []Reservation
-	lapsed   *Record // of who did not give back what they no longer have
-	under    bool    // the holder is Beneath of the file, whose own lease is over
+	// Own: its file is of the account that asks.
+	Own    bool
+	lapsed *Record // of who did not give back what they no longer have
+	under  bool    // the holder is Beneath of the file, whose own lease is over
 }
 
 // Left is how long the holder has it if nothing is renewed.
@@ -327,9 +333,9 @@ func foreign(err error) bool {
 	return errors.Is(err, bounded.ErrIrregular) || errors.Is(err, bounded.ErrTooLarge)
 }
 
-// look reads who has the resource at now, by the host's clock: the highest file says so that is one.
-func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error) {
-	s := State{Place: p.Name, Now: now}
+// look reads who has the resource when whoever asks has made a file: the highest file says so that is one.
+func (p Place) look(ctx context.Context, l listing, now Stamp) (State, error) {
+	s := State{Place: p.Name, Now: now.At}
 	_, err := p.newest(l, 0, func(n uint64) error {
 		is, err := p.read(ctx, l, n, now)
 		if err == nil {
@@ -338,15 +344,17 @@ func (p Place) look(ctx context.Context, l listing, now time.Time) (State, error
 		return err
 	})
 	if err == nil {
-		s.Reserved, err = p.reservations(ctx, l, now, always)
+		s.Reserved, err = p.reservations(ctx, l, now.At, always)
 	}
 	return s, err
 }
 
 // read is look where the file of a number says who has the resource.
-func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (State, error) {
+func (p Place) read(ctx context.Context, l listing, n uint64, asked Stamp) (State, error) {
+	now := asked.At
 	s := State{Place: p.Name, Fencing: n, Now: now}
-	data, renewed, err := p.Files.Read(ctx, p.file(n))
+	data, made, err := p.Files.Read(ctx, p.file(n))
+	renewed := made.At
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && l.freed[n]:
 		return s, nil
@@ -354,8 +362,8 @@ func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (St
 	case err != nil:
 		return s, err
 	}
-	s.Renewed = renewed
-	if err := json.Unmarshal(data, &s.Record); err != nil || s.TTL <= 0 || s.TTL > longest {
+	s.Renewed, s.Own = renewed, made.UID == asked.UID
+	if err := json.Unmarshal(data, &s.Record); err != nil || !s.credible() {
 		// Every file is whole when it gets its name, so this came of a disk that lost it:
 		// whoever it was has the time to notice.
 		s.Record = unreadable(renewed)
@@ -367,7 +375,7 @@ func (p Place) read(ctx context.Context, l listing, n uint64, now time.Time) (St
 		r := s.Record
 		s.lapsed = &r
 	}
-	if b := s.Beneath; !s.Held && b != nil && !now.After(b.Until) {
+	if b := s.Beneath; !s.Held && b != nil && !now.After(b.Until) && b.Until.Sub(now) <= MaxTTL {
 		s.Record = Record{Owner: b.Owner, Reason: b.Reason, Token: b.Token, Since: b.Since, TTL: int64(b.Until.Sub(b.Since) / time.Second)}
 		s.Renewed, s.Expires, s.Held, s.under = b.Since, b.Until, true, true
 	}
@@ -423,8 +431,8 @@ func History(ctx context.Context, p Place) ([]State, error) {
 	var out []State
 	for _, n := range l.numbers {
 		s := State{Place: p.Name, Fencing: n}
-		var data []byte
-		data, s.Renewed, err = p.Files.Read(ctx, p.file(n))
+		data, made, err := p.Files.Read(ctx, p.file(n))
+		s.Renewed = made.At
 		switch {
 		case errors.Is(err, fs.ErrNotExist), foreign(err):
 			continue
@@ -435,12 +443,12 @@ func History(ctx context.Context, p Place) ([]State, error) {
 		case err != nil:
 			return out, fmt.Errorf("%s: who had it: %w", p.Name, err)
 		}
-		if json.Unmarshal(data, &s.Record) != nil {
+		if json.Unmarshal(data, &s.Record) != nil || !s.credible() {
 			continue // look says so of the last one
 		}
 		s.plain()
 		if n == last.Fencing {
-			s.Held, s.Expires, s.Now = last.Held && !last.under, last.Expires, last.Now
+			s.Held, s.Expires, s.Now, s.Own = last.Held && !last.under, last.Expires, last.Now, last.Own
 		}
 		out = append(out, s)
 	}
@@ -462,6 +470,22 @@ const (
 // MaxTTL is the longest time to live: a record that asks for more is nobody's.
 const MaxTTL = longest * time.Second
 
+// credible says whether a record asks for a time to live that somebody may take.
+func (r *Record) credible() bool { return r.TTL >= int64(minTTL/time.Second) && r.TTL <= longest }
+
+// Holder is what tells a holder's files from all others. Who may write in the directory can read the token and put it
+// into a file, but not give that file to another account.
+type Holder struct {
+	Token string `json:"token"`
+	UID   uint32 `json:"uid"` // of the account whose files they are
+}
+
+// wrote says whether a file is the holder's, and reads it.
+func (h Holder) wrote(data []byte, by Stamp) (r Record, ok bool) {
+	ok = json.Unmarshal(data, &r) == nil && r.credible() && r.Token == h.Token && by.UID == h.UID
+	return r, ok
+}
+
 // checkTTL refuses a time to live that who reads the record would not believe.
 func checkTTL(ttl time.Duration) error {
 	if ttl < minTTL || ttl > MaxTTL {
@@ -472,10 +496,10 @@ func checkTTL(ttl time.Duration) error {
 
 // Lease is a resource that is had.
 type Lease struct {
-	place Place
-	token string
-	ttl   time.Duration
-	from  *Past
+	place  Place
+	holder Holder
+	ttl    time.Duration
+	from   *Past
 
 	mu      sync.Mutex
 	fencing uint64
@@ -515,7 +539,10 @@ func (l *Lease) overran(ctx context.Context, files listing, now time.Time) {
 func (l *Lease) Place() Place { return l.place }
 
 // Token is what tells its holder from all others.
-func (l *Lease) Token() string { return l.token }
+func (l *Lease) Token() string { return l.holder.Token }
+
+// Holder is what tells its files from those of all others.
+func (l *Lease) Holder() Holder { return l.holder }
 
 // span is its time to live.
 func (l *Lease) span() time.Duration {
@@ -576,14 +603,14 @@ type next struct {
 	data   []byte
 	number uint64
 	began  time.Time // before the host's time of the file
-	now    time.Time // which is this
+	made   Stamp     // which is this
 }
 
 // prepare writes the file that is to follow what there is. It is nil, without an error, if
 // that went out of date.
 func (p Place) prepare(ctx context.Context, on func(State) (Record, error)) (n *next, err error) {
 	n = &next{place: p, temp: p.temp()}
-	n.now, err = p.Files.Create(ctx, n.temp, nil)
+	n.made, err = p.Files.Create(ctx, n.temp, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -597,7 +624,7 @@ func (p Place) prepare(ctx context.Context, on func(State) (Record, error)) (n *
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.look(ctx, l, n.now)
+	s, err := p.look(ctx, l, n.made)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -614,7 +641,9 @@ func (p Place) prepare(ctx context.Context, on func(State) (Record, error)) (n *
 		return nil, fmt.Errorf("no number is left after %s: somebody put that file there, remove it", p.file(lastNumber))
 	}
 	n.number, n.began = l.top()+1, time.Now()
-	if n.now, err = p.Files.Rewrite(ctx, n.temp, n.data); err != nil {
+	drop.drop(ctx) // it has told the time; nothing is ever written into what is there
+	n.temp = p.temp()
+	if n.made, err = p.Files.Create(ctx, n.temp, n.data); err != nil {
 		return nil, err
 	}
 	return n, nil
@@ -645,11 +674,11 @@ func (n *next) finish(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	lease := &Lease{
-		place: p, token: n.record.Token, from: cmp.Or(n.record.Took, n.record.After), ttl: time.Duration(n.record.TTL) * time.Second,
+		place: p, holder: Holder{n.record.Token, n.made.UID}, from: cmp.Or(n.record.Took, n.record.After), ttl: time.Duration(n.record.TTL) * time.Second,
 		fencing: n.number, data: n.data, sure: n.began,
 	}
 	if l.top() == n.number {
-		p.tidy(ctx, l, n.now)
+		p.tidy(ctx, l, n.made.At)
 		return lease, nil
 	}
 	if err := lease.adopt(ctx, l); errors.Is(err, ErrLost) { // unless it is ours under another name of the host
@@ -664,15 +693,16 @@ func (n *next) finish(ctx context.Context) (*Lease, error) {
 func (c Claim) on(s State) (Record, error) {
 	r := Record{Owner: c.Owner, Reason: c.Reason, Run: c.Run, Controller: c.Controller, Token: c.Token,
 		Since: s.Now.UTC(), TTL: int64(c.TTL / time.Second)}
-	if s.lapsed != nil && s.lapsed.Token != c.Token {
+	own := s.Own && s.Token == c.Token
+	if s.lapsed != nil && !(s.Own && s.lapsed.Token == c.Token) {
 		r.After = s.lapsed.past(s.Fencing)
 	}
-	if by := c.in(s); by != nil && !c.Takeover && !(s.Held && s.Token == c.Token) {
+	if by := c.in(s); by != nil && !c.Takeover && !(s.Held && own) {
 		return r, &HeldError{State: s, By: by, Need: c.Need}
 	}
 	switch {
 	case !s.Held:
-	case s.Token == c.Token: // once more
+	case own: // once more
 		r.Since, r.Took, r.Beneath = s.Since, s.Took, s.Beneath
 	case s.Run == "" && c.Run != "" && s.Owner == c.Owner:
 		r.Beneath = &Lock{Owner: s.Owner, Reason: s.Reason, Token: s.Token, Since: s.Since, Until: s.Expires.UTC()}
@@ -751,7 +781,7 @@ func Extend(ctx context.Context, p Place, owner string, ttl time.Duration) (Stat
 func (p Place) tidy(ctx context.Context, l listing, now time.Time) {
 	old := func(name string) bool {
 		_, at, err := p.Files.Read(ctx, name)
-		return err == nil && now.Sub(at) > keepTime
+		return err == nil && now.Sub(at.At) > keepTime
 	}
 	mathrand.Shuffle(len(l.temps), func(i, j int) { l.temps[i], l.temps[j] = l.temps[j], l.temps[i] }) // some may be nobody's to remove
 	for _, name := range l.temps[:min(len(l.temps), mostTidied)] {
@@ -807,7 +837,7 @@ func (l *Lease) renew(ctx context.Context) error {
 func (l *Lease) patience() time.Duration { return max(l.ttl-2*time.Second, l.ttl/2) }
 
 func (l *Lease) beat(ctx context.Context) error {
-	now, err := l.place.Files.Rewrite(ctx, l.place.file(l.fencing), l.data)
+	made, err := l.place.Files.Rewrite(ctx, l.place.file(l.fencing), l.data)
 	gone := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !gone {
 		return err
@@ -817,7 +847,7 @@ func (l *Lease) beat(ctx context.Context) error {
 		return err
 	}
 	if !gone {
-		l.overran(ctx, files, now)
+		l.overran(ctx, files, made.At)
 	}
 	return l.adopt(ctx, files)
 }
@@ -836,14 +866,14 @@ func (l *Lease) adopt(ctx context.Context, files listing) error {
 	return nil
 }
 
-// follow is adopt of a number.
+// follow is adopt of a number: that of a file of the holder's own account which says that it is this holder's.
 func (l *Lease) follow(ctx context.Context, top uint64) error {
-	data, _, err := l.place.Files.Read(ctx, l.place.file(top))
+	data, by, err := l.place.Files.Read(ctx, l.place.file(top))
 	if err != nil {
 		return err
 	}
-	var r Record
-	if json.Unmarshal(data, &r) == nil && r.Token == l.token {
+	r, own := l.holder.wrote(data, by)
+	if own {
 		l.fencing, l.data, l.ttl = top, data, time.Duration(r.TTL)*time.Second
 		return nil
 	}
@@ -864,21 +894,21 @@ func (p Place) follower(r Record, top, after uint64) error {
 		p.Name, ErrLost, cmp.Or(r.Owner, "somebody"), how, why, top, after)}
 }
 
-// Follows says whether a resource has gone to another since a token's holder took it with a number: the error wraps
+// Follows says whether a resource has gone to another since a holder took it with a number: the error wraps
 // ErrLost then, and says to whom. It asks nothing of any clock: who has let a lease lapse that nobody took has
 // not been followed. Other errors say nothing of the lease.
-func Follows(ctx context.Context, p Place, token string, number uint64) error {
+func Follows(ctx context.Context, p Place, holder Holder, number uint64) error {
 	l, err := p.list(ctx)
 	if err != nil {
 		return err
 	}
 	_, err = p.newest(l, number, func(n uint64) error {
-		data, _, err := p.Files.Read(ctx, p.file(n))
+		data, by, err := p.Files.Read(ctx, p.file(n))
 		if err != nil {
 			return err
 		}
-		var r Record
-		if json.Unmarshal(data, &r) == nil && r.Token == token {
+		r, own := holder.wrote(data, by)
+		if own {
 			return nil
 		}
 		return p.follower(r, n, number)

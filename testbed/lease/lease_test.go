@@ -54,7 +54,7 @@ func TestFollows(t *testing.T) {
 	p := place(t.TempDir())
 	lost := func(l *Lease, number uint64, want string) {
 		t.Helper()
-		err := Follows(ctx, p, l.Token(), number)
+		err := Follows(ctx, p, l.Holder(), number)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrLost) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -81,7 +81,7 @@ func TestFollows(t *testing.T) {
 	}
 	lost(anna, 1, "bob took it over")
 	lost(bob, 10, "")
-	if err := Follows(ctx, place(filepath.Join(t.TempDir(), "gone")), anna.Token(), 1); err != nil {
+	if err := Follows(ctx, place(filepath.Join(t.TempDir(), "gone")), anna.Holder(), 1); err != nil {
 		t.Errorf("without files: %v", err)
 	}
 }
@@ -296,6 +296,115 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// planted is a directory in which some files are of another account.
+type planted struct {
+	Files
+	by map[string]uint32
+}
+
+func (p planted) Read(ctx context.Context, name string) ([]byte, Stamp, error) {
+	data, at, err := p.Files.Read(ctx, name)
+	if uid, ok := p.by[name]; ok {
+		at.UID = uid
+	}
+	return data, at, err
+}
+
+// TestPlanted: the token of a lease, which everybody can read, makes nobody its holder: what another account writes with it
+// is followed neither by the holder, nor by who runs something for it, nor by who comes back for it.
+func TestPlanted(t *testing.T) {
+	for where, files := range map[string]func(dir string) Files{
+		"here":      func(dir string) Files { return Dir(dir) },
+		"on a host": func(dir string) Files { return On(sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{})), dir) },
+	} {
+		t.Run(where, func(t *testing.T) {
+			ctx, dir := t.Context(), t.TempDir()
+			of := planted{files(dir), map[string]uint32{}}
+			p := Place{Name: "host h1", Key: "host-h1", Files: of}
+			l := take(t, p, claim("anna", "R1"))
+			if l.Holder() != (Holder{l.Token(), uint32(os.Getuid())}) {
+				t.Errorf("it is held by %+v", l.Holder())
+			}
+			plant := func(text string, uid int) {
+				t.Helper()
+				at := filepath.Join(dir, p.file(2))
+				if err := os.WriteFile(at, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if os.Getuid() == 0 {
+					if err := os.Chown(at, uid, -1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				of.by[p.file(2)] = uint32(uid)
+			}
+			// Its own account may extend it, but not for ever, nor for no time.
+			for _, ttl := range []string{"0", "1", "-60", "9223372036854775807"} {
+				text := `{"owner":"anna","run":"R1","token":"` + l.Token() + `","ttl":` + ttl + `}`
+				if r, own := l.Holder().wrote([]byte(text), Stamp{UID: l.Holder().UID}); own {
+					t.Errorf("it has %+v", r)
+				}
+			}
+			plant(`{"owner":"mallory","token":"`+l.Token()+`","ttl":60}`, os.Getuid()+1)
+			if err := Follows(ctx, p, l.Holder(), 1); !errors.Is(err, ErrLost) {
+				t.Errorf("a supervisor follows: %v", err)
+			}
+			c := claim("anna", "R1")
+			c.Token = l.Token()
+			if _, err := Take(ctx, p, c); !errors.Is(err, ErrHeld) {
+				t.Errorf("it is taken once more: %v", err)
+			}
+			if err := l.Renew(ctx); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "mallory") || l.Fencing() != 1 {
+				t.Errorf("number %d, %v", l.Fencing(), err)
+			}
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestLinked: whatever is put in the place of a holder's file, renewing the lease writes into no other.
+func TestLinked(t *testing.T) {
+	for where, files := range map[string]func(dir string) Files{
+		"here":      func(dir string) Files { return Dir(dir) },
+		"on a host": func(dir string) Files { return On(sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{})), dir) },
+	} {
+		t.Run(where, func(t *testing.T) {
+			dir := t.TempDir()
+			p := Place{Name: "host h1", Key: "host-h1", Files: files(dir)}
+			l := take(t, p, claim("anna", "R1"))
+			at, secret := filepath.Join(dir, p.file(1)), filepath.Join(t.TempDir(), "authorized_keys")
+			own := must(os.ReadFile(at))
+			for what, put := range map[string]func() error{
+				"a link":            func() error { return os.Symlink(secret, at) },
+				"a link to the own": func() error { return errors.Join(os.WriteFile(at+"x", own, 0o600), os.Symlink(at+"x", at)) },
+				"a name":            func() error { return os.Link(secret, at) },
+				"a longer file":     func() error { return os.WriteFile(at, append(own, ' '), 0o600) },
+				"an empty file":     func() error { return os.WriteFile(at, nil, 0o600) },
+				"a FIFO":            func() error { return syscall.Mkfifo(at, 0o600) },
+			} {
+				if err := errors.Join(os.WriteFile(secret, []byte("ssh-ed25519 root"), 0o600), os.Remove(at), put()); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Renew(t.Context()); err == nil || errors.Is(err, ErrLost) {
+					t.Errorf("%s: %v", what, err)
+				}
+				if got := must(os.ReadFile(secret)); string(got) != "ssh-ed25519 root" {
+					t.Fatalf("%s: %q was written", what, got)
+				}
+			}
+			if err := errors.Join(os.Remove(at), os.WriteFile(at, own, 0o600), l.Renew(t.Context())); err != nil {
+				t.Errorf("its own: %v", err)
+			}
+		})
+	}
+}
+
 // TestForeignWords: names that others write are no lines of ours.
 func TestForeignWords(t *testing.T) {
 	dir := t.TempDir()
@@ -424,9 +533,9 @@ type slow struct {
 	err atomic.Pointer[error]
 }
 
-func (s *slow) Rewrite(ctx context.Context, name string, data []byte) (time.Time, error) {
+func (s *slow) Rewrite(ctx context.Context, name string, data []byte) (Stamp, error) {
 	if err := s.err.Load(); err != nil {
-		return time.Time{}, *err
+		return Stamp{}, *err
 	}
 	return s.Files.Rewrite(ctx, name, data)
 }
@@ -662,7 +771,7 @@ type counted struct {
 	reads      atomic.Int64
 }
 
-func (c *counted) Read(ctx context.Context, name string) ([]byte, time.Time, error) {
+func (c *counted) Read(ctx context.Context, name string) ([]byte, Stamp, error) {
 	c.reads.Add(1)
 	data, at, err := c.Files.Read(ctx, name)
 	if name == c.unreadable && err == nil {

@@ -105,54 +105,57 @@ func (a *actor) List(context.Context) ([]string, error) {
 	return out, nil
 }
 
-func (a *actor) Read(_ context.Context, name string) ([]byte, time.Time, error) {
+func (a *actor) Read(_ context.Context, name string) ([]byte, Stamp, error) {
 	if err := a.step("read " + name); err != nil {
-		return nil, time.Time{}, err
+		return nil, Stamp{}, err
 	}
 	f := a.w.files[name]
 	if f == nil {
 		a.saw("read %s: none", name)
-		return nil, time.Time{}, fs.ErrNotExist
+		return nil, Stamp{}, fs.ErrNotExist
 	}
 	a.saw("read %s: %s %d", name, f.data, f.mtime)
-	return f.data, time.Unix(f.mtime, 0), nil
+	return f.data, Stamp{At: time.Unix(f.mtime, 0)}, nil
 }
 
-func (a *actor) Create(_ context.Context, name string, data []byte) (time.Time, error) {
+func (a *actor) Create(_ context.Context, name string, data []byte) (Stamp, error) {
 	if err := a.step("create"); err != nil {
-		return time.Time{}, err
+		return Stamp{}, err
 	}
 	if a.w.files[name] != nil {
-		return time.Time{}, fs.ErrExist
+		return Stamp{}, fs.ErrExist
 	}
 	if a.w.full && len(data) > 0 {
-		return time.Time{}, syscall.ENOSPC
+		return Stamp{}, syscall.ENOSPC
 	}
 	a.temps = append(a.temps, name)
 	a.w.files[name] = &inode{data, a.w.now}
+	if len(data) > 0 {
+		a.written = a.w.now
+	}
 	a.saw("create %s %d", name, a.w.now)
-	return time.Unix(a.w.now, 0), nil
+	return Stamp{At: time.Unix(a.w.now, 0)}, nil
 }
 
-func (a *actor) Rewrite(_ context.Context, name string, data []byte) (time.Time, error) {
+func (a *actor) Rewrite(_ context.Context, name string, data []byte) (Stamp, error) {
 	if err := a.step("rewrite " + name); err != nil {
-		return time.Time{}, err
+		return Stamp{}, err
 	}
 	f := a.w.files[name]
 	if f == nil {
 		a.saw("rewrite %s: none", name)
-		return time.Time{}, fs.ErrNotExist
+		return Stamp{}, fs.ErrNotExist
 	}
 	if a.w.full && len(data) > len(f.data) {
-		return time.Time{}, syscall.ENOSPC
+		return Stamp{}, syscall.ENOSPC
 	}
-	if !strings.Contains(name, ".tmp-") && string(f.data) != string(data) {
+	if string(f.data) != string(data) {
 		a.w.failf("%s writes over %s", a.name, name)
 	}
 	f.data, f.mtime = data, a.w.now
 	a.written = a.w.now
 	a.saw("rewrite %s %d", name, a.w.now)
-	return time.Unix(a.w.now, 0), nil
+	return Stamp{At: time.Unix(a.w.now, 0)}, nil
 }
 
 func (a *actor) Link(_ context.Context, old, name string) error {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // inMemory are files of which somebody else has written the newest.
@@ -21,25 +23,26 @@ func (m *inMemory) List(context.Context) (names []string, err error) {
 	return names, nil
 }
 
-func (m *inMemory) Read(_ context.Context, name string) ([]byte, time.Time, error) {
+func (m *inMemory) Read(_ context.Context, name string) ([]byte, Stamp, error) {
 	text, ok := m.files[name]
 	if !ok {
-		return nil, time.Time{}, fs.ErrNotExist
+		return nil, Stamp{}, fs.ErrNotExist
 	}
-	return []byte(text), m.at, nil
+	return []byte(text), Stamp{At: m.at}, nil
 }
 
-func (m *inMemory) Create(_ context.Context, name string, data []byte) (time.Time, error) {
+func (m *inMemory) Create(_ context.Context, name string, data []byte) (Stamp, error) {
 	m.files[name] = string(data)
-	return m.at, nil
+	return Stamp{At: m.at}, nil
 }
 
-func (m *inMemory) Rewrite(_ context.Context, name string, data []byte) (time.Time, error) {
-	if _, ok := m.files[name]; !ok {
-		return time.Time{}, fs.ErrNotExist
+func (m *inMemory) Rewrite(_ context.Context, name string, data []byte) (Stamp, error) {
+	if text, ok := m.files[name]; !ok {
+		return Stamp{}, fs.ErrNotExist
+	} else if text != string(data) {
+		return Stamp{}, ssh.ErrChanged
 	}
-	m.files[name] = string(data)
-	return m.at, nil
+	return Stamp{At: m.at}, nil
 }
 
 func (m *inMemory) Link(_ context.Context, old, name string) error {

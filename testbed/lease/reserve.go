@@ -178,11 +178,12 @@ func ReserveAll(ctx context.Context, places []Place, r Reservation) ([]Reservati
 // reserve tries once. met is whose came at the same moment: this one has made way, as the other may have.
 func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, err error) {
 	temp := p.temp()
-	now, err := p.Files.Create(ctx, temp, nil)
+	made, err := p.Files.Create(ctx, temp, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = p.Files.Remove(context.WithoutCancel(ctx), temp) }()
+	now := made.At
 	switch {
 	case !r.Until.After(r.From):
 		return nil, fmt.Errorf("%w: from %s until %s", ErrReservation, moment(r.From), moment(r.Until))
@@ -195,7 +196,7 @@ func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, e
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.look(ctx, l, now)
+	s, err := p.look(ctx, l, made)
 	if err != nil {
 		return nil, err
 	}
@@ -213,11 +214,13 @@ func (p Place) reserve(ctx context.Context, r *Reservation) (met *Reservation, e
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.Files.Rewrite(ctx, temp, data); err != nil {
+	whole := p.temp()
+	if _, err := p.Files.Create(ctx, whole, data); err != nil {
 		return nil, err
 	}
+	defer func() { _ = p.Files.Remove(context.WithoutCancel(ctx), whole) }()
 	name := p.reservation(*r)
-	if err := p.Files.Link(ctx, temp, name); err != nil {
+	if err := p.Files.Link(ctx, whole, name); err != nil {
 		return nil, err
 	}
 	// Who looked before this name was there will find it now, as it finds theirs.

@@ -179,11 +179,12 @@ func (c *cleaning) hold(ctx context.Context, target string, entries []journal.En
 	if err != nil {
 		return nil, err
 	}
-	if s.Held && s.Token != kept.Token && s.Run == "" && s.Owner == c.log.Owner {
+	own := s.Own && s.Token == kept.Token
+	if s.Held && !own && s.Run == "" && s.Owner == c.log.Owner {
 		// The person whose run it was has it locked: that is no reason.
 		s.Held = false
 	}
-	if s.Held && s.Token != kept.Token {
+	if s.Held && !own {
 		return nil, fmt.Errorf("left alone: %w", &lease.HeldError{State: s})
 	}
 	if c.opt.Dry {

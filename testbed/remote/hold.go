@@ -334,7 +334,7 @@ func (tb *Testbed) fence(host string) *supervise.Fence {
 	for _, l := range tb.held.Leases() {
 		if of >= 0 && l.Place().Name == name {
 			kept := tb.leased[of].Undo.Lease
-			return &supervise.Fence{Name: name, Dir: kept.Dir, Key: kept.Key, Number: l.Fencing(), Token: l.Token()}
+			return &supervise.Fence{Name: name, Dir: kept.Dir, Key: kept.Key, Number: l.Fencing(), Holder: l.Holder()}
 		}
 	}
 	return nil
@@ -388,12 +388,12 @@ func (tb *Testbed) mine(sw string) func(context.Context) error {
 	if i < 0 {
 		return nil
 	}
-	// Whoever renews it may wait for an answer meanwhile; later numbers of its own are known by the token.
-	place, token, number := leases[i].Place(), leases[i].Token(), leases[i].Fencing()
+	// Whoever renews it may wait for an answer meanwhile; later numbers of its own are known by their holder.
+	place, holder, number := leases[i].Place(), leases[i].Holder(), leases[i].Fencing()
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, dataplane.LostPatience/2)
 		defer cancel()
-		err := lease.Follows(ctx, place, token, number)
+		err := lease.Follows(ctx, place, holder, number)
 		if errors.Is(err, lease.ErrLost) {
 			err = fmt.Errorf("%w: %w", dataplane.ErrNotPrimary, err)
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // ReadDir lists the names in a directory; an error wrapping fs.ErrNotExist says there is
@@ -43,11 +45,29 @@ func (c *Client) ReadDir(ctx context.Context, dir string) ([]string, error) {
 // createdMode is that of files that Create makes, whatever the umask of the host: others are to read them.
 const createdMode = 0o644
 
+// ErrChanged is wrapped where a file does not say what it should.
+var ErrChanged = errors.New("it says something else than was written there")
+
+// Stamp is when a file was written and whose it is, as the host says.
+type Stamp struct {
+	At  time.Time // of its modification, in whole seconds
+	UID uint32    // of the account: nobody but root can give a file to another
+}
+
+// stampOf is 0 for a server that does not name owners.
+func stampOf(info fs.FileInfo) Stamp {
+	s := Stamp{At: info.ModTime()}
+	if of, ok := info.Sys().(*sftp.FileStat); ok {
+		s.UID = of.UID
+	}
+	return s
+}
+
 // Create makes a file that must not be there yet, which everybody can read, and its directory if need be, and
-// returns its time of modification: what the host's clock says, in whole seconds. What is
+// returns when that was by the host's clock. What is
 // written is on the disk, where the server can see to that. A disk without room for it is
 // an error wrapping syscall.ENOSPC.
-func (c *Client) Create(ctx context.Context, remote string, data []byte) (at time.Time, err error) {
+func (c *Client) Create(ctx context.Context, remote string, data []byte) (at Stamp, err error) {
 	err = c.withFiles(ctx, "create "+remote, func(files *session) error {
 		f, err := files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +80,8 @@ func (c *Client) Create(ctx context.Context, remote string, data []byte) (at tim
 			return why(files, path.Dir(remote), err)
 		}
 		if err = f.Chmod(createdMode); err == nil {
-			at, err = fill(files, f, data)
+			_, err = f.ReadFrom(bytes.NewReader(data))
+			at, err = seal(files, f, err)
 		} else {
 			err = errors.Join(err, f.Close())
 		}
@@ -73,32 +94,58 @@ func (c *Client) Create(ctx context.Context, remote string, data []byte) (at tim
 	return at, err
 }
 
-// Rewrite writes over the beginning of a file that is there, in place, and returns its
-// time of modification as Create does.
-func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at time.Time, err error) {
+// Rewrite writes once more what a file says, which moves its time of modification, as Create returns it. A
+// file that says anything but data is left alone, with an error that wraps ErrChanged, as is what is not a regular file: whatever others
+// put in its place, no content is changed.
+func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at Stamp, err error) {
+	var odd error
 	err = c.withFiles(ctx, "rewrite "+remote, func(files *session) error {
-		f, err := files.OpenFile(remote, os.O_WRONLY)
+		info, err := files.Lstat(remote)
 		if err != nil {
 			return err
 		}
-		if at, err = fill(files, f, data); err != nil {
+		if odd = bounded.Regular(info.Mode()); odd != nil { // not even opened
+			return nil
+		}
+		f, err := files.OpenFile(remote, os.O_RDWR)
+		if err != nil {
+			return err
+		}
+		// What is asked is what has been opened, which a link may have led to meanwhile.
+		if info, err = f.Stat(); err == nil {
+			odd = bounded.Regular(info.Mode())
+		}
+		if err == nil && odd == nil {
+			var there []byte
+			there, err = bounded.ReadAll(bounded.Until(ctx, asked{f, &files.heard}), int64(len(data)))
+			if errors.Is(err, bounded.ErrTooLarge) || err == nil && !bytes.Equal(there, data) {
+				odd, err = ErrChanged, nil
+			}
+		}
+		if err != nil || odd != nil {
+			return errors.Join(err, f.Close())
+		}
+		_, err = f.WriteAt(data, 0)
+		if at, err = seal(files, f, err); err != nil {
 			err = why(files, path.Dir(remote), err)
 		}
 		return err
 	})
+	if err == nil && odd != nil {
+		return Stamp{}, c.errorf("rewrite %s: %w", remote, odd)
+	}
 	return at, err
 }
 
-// fill writes data and closes the file.
-func fill(files *session, f *sftp.File, data []byte) (at time.Time, err error) {
-	_, err = f.ReadFrom(bytes.NewReader(data))
+// seal closes a file that was written, with what came of that.
+func seal(files *session, f *sftp.File, err error) (at Stamp, _ error) {
 	if _, ok := files.HasExtension("fsync@openssh.com"); ok && err == nil {
 		err = f.Sync()
 	}
 	if err == nil {
 		var info fs.FileInfo
 		if info, err = f.Stat(); err == nil {
-			at = info.ModTime()
+			at = stampOf(info)
 		}
 	}
 	return at, errors.Join(err, f.Close())

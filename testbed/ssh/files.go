@@ -232,27 +232,50 @@ func (c *Client) ReadFiles(ctx context.Context, remote ...string) []File {
 }
 
 func (c *Client) readFile(ctx context.Context, name string, limit int64) (data []byte, err error) {
-	read := make(chan []byte, 1) // nobody may be waiting for it any more
+	data, _, err = c.read(ctx, name, limit, false)
+	return data, err
+}
+
+// read is readFile; with small it is ReadSmall, of which a Stamp is known.
+func (c *Client) read(ctx context.Context, name string, limit int64, small bool) (data []byte, at Stamp, err error) {
+	type content struct {
+		data []byte
+		at   Stamp
+	}
+	read := make(chan content, 1) // nobody may be waiting for it any more
 	err = c.withFiles(ctx, "read "+name, func(files *session) error {
 		f, err := files.Open(name)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+		var in content
+		if small { // what was opened, whatever has the name by now
+			info, err := f.Stat()
+			if err == nil {
+				err = bounded.Regular(info.Mode())
+			}
+			if err != nil {
+				return err
+			}
+			in.at = stampOf(info)
+		}
 		// Not io.Copy: it would ask for the size first.
-		data, err := bounded.ReadAll(bounded.Until(ctx, asked{f, &files.heard}), limit)
-		read <- data
+		in.data, err = bounded.ReadAll(bounded.Until(ctx, asked{f, &files.heard}), limit)
+		read <- in
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, Stamp{}, err
 	}
-	return <-read, nil
+	in := <-read
+	return in.data, in.at, nil
 }
 
-// ReadSmall reads a file of at most bounded.Small bytes that others may have put there: it must be a
-// regular one, no link to another, or the error wraps bounded.ErrIrregular.
-func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, info fs.FileInfo, err error) {
+// ReadSmall reads a file of at most bounded.Small bytes that others may have put there, and says whose it is: it must be a
+// regular one, no link to another, or the error wraps bounded.ErrIrregular. Of one that cannot be read the Stamp is
+// there nevertheless.
+func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, at Stamp, err error) {
 	found := make(chan fs.FileInfo, 1)
 	err = c.withFiles(ctx, "stat "+name, func(files *session) error {
 		info, err := files.Lstat(name)
@@ -263,11 +286,13 @@ func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, info 
 		return err
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, Stamp{}, err
 	}
 	// Whoever puts a FIFO in its place between the two makes this wait, for as long as ctx lets it.
-	data, err = c.readFile(ctx, name, bounded.Small)
-	return data, <-found, err
+	if data, at, err = c.read(ctx, name, bounded.Small, true); err != nil {
+		at = stampOf(<-found)
+	}
+	return data, at, err
 }
 
 // Stat describes a file; an error wrapping fs.ErrNotExist says there is none.

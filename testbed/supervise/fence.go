@@ -15,7 +15,7 @@ type Fence struct {
 	Dir    string `json:"dir"`    // of leases; a relative one is in the directory in which supervisors start, the home
 	Key    string `json:"key"`    // of the lease's files
 	Number uint64 `json:"number"` // of the lease
-	Token  string `json:"token"`
+	lease.Holder
 }
 
 // check wraps lease.ErrLost if another has the host. What cannot be read says nothing: the lease itself may end
@@ -24,7 +24,7 @@ func (f *Fence) check(ctx context.Context) error {
 	if f == nil {
 		return nil
 	}
-	err := lease.Follows(ctx, lease.Place{Name: f.Name, Key: f.Key, Files: lease.Dir(f.Dir)}, f.Token, f.Number)
+	err := lease.Follows(ctx, lease.Place{Name: f.Name, Key: f.Key, Files: lease.Dir(f.Dir)}, f.Holder, f.Number)
 	if !errors.Is(err, lease.ErrLost) {
 		return nil
 	}

@@ -23,7 +23,7 @@ func TestFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return supervise.Fence{Name: "host h1", Dir: dir, Key: place.Key, Number: l.Fencing(), Token: l.Token()}
+		return supervise.Fence{Name: "host h1", Dir: dir, Key: place.Key, Number: l.Fencing(), Holder: l.Holder()}
 	}
 	const script = "echo up; exec sleep 1000"
 	anna := take("anna", "R1")
