@@ -30,6 +30,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -114,6 +115,15 @@ var ErrBusy = errors.New("index in use")
 // between batches.
 const patience = time.Minute
 
+// slowest is for how long SQLite may work on one query, or on one batch of runs.
+const slowest = 5 * time.Minute
+
+// errSlow is an index that does not come to an end.
+var errSlow = fmt.Errorf("%w: no answer in time", ErrBusy)
+
+// mostPages is how large an index may become, in pages of 4 KiB: what counts is small.
+const mostPages = 1 << 20
+
 // glance is how long it waits before it looks whether it is still to.
 const glance = 200 * time.Millisecond
 
@@ -127,6 +137,19 @@ type Index struct {
 	file fs.FileInfo // that db has open; nil: in memory
 
 	unkept error // why OpenOrRead keeps none
+
+	slowest time.Duration
+}
+
+// bounded does one thing with the index, which must come to its end in time.
+func (x *Index) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, x.slowest, errSlow)
+	defer cancel()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil && context.Cause(ctx) == errSlow {
+		err = fmt.Errorf("%w: %w", errSlow, err)
+	}
+	return err
 }
 
 // inMemory is the name of an index that is nowhere on disk.
@@ -144,7 +167,7 @@ func Open(ctx context.Context, root string) (*Index, error) {
 		return nil, err
 	}
 	name := url.URL{Scheme: "file", Path: path}
-	x := &Index{root: root, name: name.String() + "?"}
+	x := &Index{root: root, name: name.String() + "?", slowest: slowest}
 	err = x.open(ctx)
 	if errors.Is(err, ErrCorrupt) {
 		if err = PutAside(root); err == nil {
@@ -220,7 +243,7 @@ func InMemory(ctx context.Context, root string) (*Index, error) {
 	if _, err := os.Stat(root); err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)
 	}
-	x := &Index{root: root, name: inMemory}
+	x := &Index{root: root, name: inMemory, slowest: slowest}
 	if err := x.open(ctx); err != nil {
 		return nil, err
 	}
@@ -257,27 +280,46 @@ func updated(ctx context.Context, root string, open func(context.Context, string
 // Unkept says why OpenOrRead read all runs: nil of an index that it opened.
 func (x *Index) Unkept() error { return x.unkept }
 
+// connect opens a database. Nothing that it says of itself has functions called.
+func connect(name string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", fmt.Sprintf("%s_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=cache_size(-65536)&_pragma=trusted_schema(0)&_pragma=max_page_count(%d)",
+		name, patience.Milliseconds(), mostPages))
+	if err == nil {
+		db.SetMaxOpenConns(1) // what is in memory belongs to a connection
+	}
+	return db, err
+}
+
 // open opens the database, and makes its tables if need be.
 func (x *Index) open(ctx context.Context) error {
-	db, err := sql.Open("sqlite", fmt.Sprintf("%s_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=cache_size(-65536)", x.name, patience.Milliseconds()))
+	db, err := connect(x.name)
 	if err != nil {
 		return x.failed("open", err)
 	}
-	db.SetMaxOpenConns(1) // what is in memory belongs to a connection
-	var have int
-	if err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err == nil && have != version {
-		err = write(ctx, db, func(tx *sql.Tx) error {
-			// Another process may have done it.
-			if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil || have == version {
-				return err
-			}
-			return empty(ctx, tx)
-		})
-	}
+	err = x.bounded(ctx, func(ctx context.Context) error {
+		var have int
+		err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have)
+		if err == nil && have != version {
+			err = write(ctx, db, func(tx *sql.Tx) error {
+				// Another process may have done it.
+				if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil || have == version {
+					return err
+				}
+				return empty(ctx, tx)
+			})
+		}
+		if err != nil || x.name == inMemory {
+			return err
+		}
+		return ownTables(ctx, db)
+	})
 	if err != nil {
 		return errors.Join(x.failed("open", err), db.Close())
 	}
 	if x.name != inMemory {
+		if err := plain(x.root); err != nil { // somebody may have been faster to begin it
+			return errors.Join(err, db.Close())
+		}
 		if x.file, err = os.Stat(filepath.Join(x.root, File)); errors.Is(err, fs.ErrNotExist) {
 			err = errMoved
 		}
@@ -287,6 +329,49 @@ func (x *Index) open(ctx context.Context) error {
 	}
 	x.db.Store(db)
 	return nil
+}
+
+// ownTables is an ErrCorrupt where an index has tables, triggers, views or whatever else but what the schema makes: what is written
+// to a table may set off anything then.
+func ownTables(ctx context.Context, db *sql.DB) error {
+	there, err := objects(ctx, db)
+	if err != nil {
+		return err
+	}
+	fresh, err := connect(inMemory)
+	if err != nil {
+		return err
+	}
+	defer fresh.Close()
+	var want []string
+	if _, err = fresh.ExecContext(ctx, schema); err == nil {
+		want, err = objects(ctx, fresh)
+	}
+	if err == nil && !slices.Equal(there, want) {
+		err = fmt.Errorf("%w: it has other tables or triggers than it should", ErrCorrupt)
+	}
+	return err
+}
+
+// mostObjects is how many tables, indexes and the like of an index are looked at.
+const mostObjects = 100
+
+// objects are all that there is in a database, with what it was made by.
+func objects(ctx context.Context, db *sql.DB) (out []string, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema LIMIT ?", mostObjects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var kind, name, table, text string
+		if err := rows.Scan(&kind, &name, &table, &text); err != nil {
+			return nil, err
+		}
+		out = append(out, fmt.Sprintf("%q %q %q %q", kind, name, table, text))
+	}
+	slices.Sort(out)
+	return out, rows.Err()
 }
 
 // empty makes the tables, empty. Files are never replaced, since another process may have them open.
@@ -403,8 +488,9 @@ func check(root string) error {
 	return plain(root)
 }
 
-// plain is an error where an index, or what SQLite keeps beside it, is no file that this user may write: SQLite would wait for
-// the writer of a FIFO, for ever, and would open what it may only read, until something is to be written.
+// plain is an error where an index, or what SQLite keeps beside it, is no file that this user may write, and nobody else: SQLite
+// would wait for the writer of a FIFO, for ever, would open what it may only read, until something is to be written, and would
+// do what others have put into it.
 func plain(root string) error {
 	for _, of := range []string{"", "-journal", "-wal", "-shm"} {
 		path := filepath.Join(root, File+of)
@@ -412,9 +498,20 @@ func plain(root string) error {
 		if err != nil {
 			continue // whoever opens it says so
 		}
-		if err := cmp.Or(bounded.Regular(st.Mode()), unix.Access(path, unix.R_OK|unix.W_OK)); err != nil {
+		if err := cmp.Or(bounded.Regular(st.Mode()), unix.Access(path, unix.R_OK|unix.W_OK), ownFile(st)); err != nil {
 			return fmt.Errorf("%w in %s: %s: %w", ErrFileSystem, root, path, err)
 		}
+	}
+	return nil
+}
+
+// ownFile is an error for a file that another user, or everybody, may write.
+func ownFile(st fs.FileInfo) error {
+	switch of, ok := st.Sys().(*syscall.Stat_t); {
+	case ok && int(of.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to another user (%d): %w", of.Uid, fs.ErrPermission)
+	case st.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("everybody may write it: %w", fs.ErrPermission)
 	}
 	return nil
 }

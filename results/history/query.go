@@ -69,7 +69,11 @@ func (s *Series) Trend() []trend.Night {
 // Series returns the series that a query wants and that have nights, by experiment, setting (the
 // one that was run last first), point and phase.
 func (x *Index) Series(ctx context.Context, q Query) ([]Series, error) {
-	out, err := x.query(ctx, q)
+	var out []Series
+	err := x.bounded(ctx, func(ctx context.Context) (err error) {
+		out, err = x.query(ctx, q)
+		return err
+	})
 	return out, x.failed("read", err)
 }
 
@@ -163,7 +167,11 @@ type Use struct {
 
 // Uses are the settings in which each experiment was run, by experiment, the one that was run last first.
 func (x *Index) Uses(ctx context.Context) ([]Use, error) {
-	out, err := x.uses(ctx)
+	var out []Use
+	err := x.bounded(ctx, func(ctx context.Context) (err error) {
+		out, err = x.uses(ctx)
+		return err
+	})
 	return out, x.failed("read", err)
 }
 
@@ -194,19 +202,22 @@ func (x *Index) uses(ctx context.Context) ([]Use, error) {
 
 // Metrics are the names of all metrics that there are figures of, sorted.
 func (x *Index) Metrics(ctx context.Context) (out []string, err error) {
-	rows, err := x.db.Load().QueryContext(ctx, "SELECT DISTINCT metric FROM series ORDER BY 1")
-	if err != nil {
-		return nil, x.failed("read", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var m string
-		if err := rows.Scan(&m); err != nil {
-			return nil, x.failed("read", err)
+	err = x.bounded(ctx, func(ctx context.Context) error {
+		rows, err := x.db.Load().QueryContext(ctx, "SELECT DISTINCT metric FROM series ORDER BY 1")
+		if err != nil {
+			return err
 		}
-		out = append(out, m)
-	}
-	return out, x.failed("read", rows.Err())
+		defer rows.Close()
+		for rows.Next() {
+			var m string
+			if err := rows.Scan(&m); err != nil {
+				return err
+			}
+			out = append(out, m)
+		}
+		return rows.Err()
+	})
+	return out, x.failed("read", err)
 }
 
 // Run is a run directory as the index knows it.
@@ -227,7 +238,11 @@ type Run struct {
 
 // Runs are all runs, the newest first.
 func (x *Index) Runs(ctx context.Context) ([]Run, error) {
-	out, err := runs(ctx, x.db.Load())
+	var out []Run
+	err := x.bounded(ctx, func(ctx context.Context) (err error) {
+		out, err = runs(ctx, x.db.Load())
+		return err
+	})
 	return out, x.failed("read", err)
 }
 

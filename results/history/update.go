@@ -55,7 +55,11 @@ func (x *Index) update(ctx context.Context, db *sql.DB) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	known, err := stamps(ctx, db)
+	var known map[string]stamp
+	err = x.bounded(ctx, func(ctx context.Context) error {
+		known, err = stamps(ctx, db)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -72,10 +76,12 @@ func (x *Index) update(ctx context.Context, db *sql.DB) (n int, err error) {
 	}
 	slices.Sort(stale)
 	for part := range slices.Chunk(stale, batch) {
-		err := write(ctx, db, func(tx *sql.Tx) error {
-			k, err := x.refresh(ctx, tx, part)
-			n += k
-			return err
+		err := x.bounded(ctx, func(ctx context.Context) error {
+			return write(ctx, db, func(tx *sql.Tx) error {
+				k, err := x.refresh(ctx, tx, part)
+				n += k
+				return err
+			})
 		})
 		if err != nil {
 			return n, err
@@ -96,8 +102,11 @@ func (x *Index) Rebuild(ctx context.Context) (n int, err error) {
 			return err
 		}
 		for part := range slices.Chunk(slices.Sorted(maps.Keys(onDisk)), batch) {
-			k, err := x.refresh(ctx, tx, part)
-			n += k
+			err := x.bounded(ctx, func(ctx context.Context) error {
+				k, err := x.refresh(ctx, tx, part)
+				n += k
+				return err
+			})
 			if err != nil {
 				return err
 			}
