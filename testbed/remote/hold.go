@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -178,11 +179,8 @@ func (k *Keepers) place(ctx context.Context, name string) (p lease.Place, kept j
 		}
 	} else {
 		// The host's own name: hosts may share homes.
-		own, err := client.ReadFile(ctx, "/proc/sys/kernel/hostname")
-		if err != nil {
-			own = nil
-		}
-		kept.Key = "host-" + cmp.Or(strings.TrimSpace(string(own)), name)
+		own := client.ReadFilesOf(ctx, bounded.Small, "/proc/sys/kernel/hostname")[0] // nothing where there is none
+		kept.Key = "host-" + cmp.Or(strings.TrimSpace(string(own.Data)), name)
 	}
 	kept.Key = fileName(kept.Key)
 	return lease.Place{Name: what + " " + name, Key: kept.Key, Files: lease.On(client, kept.Dir)}, kept, nil

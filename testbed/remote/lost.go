@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/ssh"
@@ -32,7 +33,7 @@ type boot struct {
 
 // readBoot asks a host when it was started.
 func readBoot(ctx context.Context, client *ssh.Client) (b boot, err error) {
-	files := client.ReadFiles(ctx, supervise.BootIDFile, "/proc/stat")
+	files := client.ReadFilesOf(ctx, bounded.Line, supervise.BootIDFile, "/proc/stat") // more than small, with hundreds of CPUs
 	for _, f := range files {
 		if f.Err != nil && !errors.Is(f.Err, fs.ErrNotExist) && !errors.Is(f.Err, fs.ErrPermission) {
 			return boot{}, f.Err

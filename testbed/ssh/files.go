@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (c *Client) sftp() (*session, error) {
 		if r, err = s.StdoutPipe(); err == nil {
 			if err = s.RequestSubsystem("sftp"); err == nil {
 				files := &session{channel: s}
-				if files.Client, err = sftp.NewClientPipe(metered{r, &files.heard}, w, sftp.UseConcurrentWrites(true)); err == nil {
+				if files.Client, err = sftp.NewClientPipe(&answers{metered: metered{r, &files.heard}}, w, sftp.UseConcurrentWrites(true)); err == nil {
 					c.files.Store(files)
 					return files, nil
 				}
@@ -70,8 +71,26 @@ func (c *Client) sftp() (*session, error) {
 
 // withFiles runs f with the SFTP session and says what it was doing if it fails. What ctx ends
 // may be waiting for an answer that never comes, with the whole session: the next use opens another. So does
-// what the server says nothing to for fileSilence times as long as the connection may be silent.
+// what the server says nothing to for fileSilence times as long as the connection may be silent, and what is not over after
+// twice that, whatever it says.
 func (c *Client) withFiles(ctx context.Context, doing string, f func(*session) error) error {
+	return c.withFilesOf(ctx, doing, 0, f)
+}
+
+// slowestFile is how fast a server must give a file, bytes per second: less is no answer.
+const slowestFile = 64 << 10
+
+// unknown is the size of what takes as long as it takes, with a server that says something now and then.
+const unknown = -1
+
+// withFilesOf is withFiles of so many bytes at most, which have their time besides.
+func (c *Client) withFilesOf(ctx context.Context, doing string, size int64, f func(*session) error) error {
+	if size != unknown {
+		long := 2*fileSilence*c.patience() + time.Duration(size)*time.Second/slowestFile
+		var over context.CancelFunc
+		ctx, over = context.WithTimeoutCause(ctx, long, fmt.Errorf("it has not come to an end within %v", long))
+		defer over()
+	}
 	var used atomic.Pointer[session]
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,6 +104,9 @@ func (c *Client) withFiles(ctx context.Context, doing string, f func(*session) e
 		var status *sftp.StatusError
 		if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.As(err, &status) {
 			return err // an answer, so the connection is well
+		}
+		if files != nil && files.heard.empty() {
+			err = errEmpty
 		}
 		c.forget(files)
 		return c.failed(doing, err)
@@ -146,6 +168,19 @@ type meter struct {
 	mu     sync.Mutex
 	limits map[*int64]context.CancelCauseFunc // what is left of each
 	total  int64
+	odd    bool // it has said errEmpty
+}
+
+func (m *meter) saidNothing() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.odd = true
+}
+
+func (m *meter) empty() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.odd
 }
 
 // all is how much the server has said.
@@ -195,6 +230,43 @@ func (m metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// errEmpty is a server that has neither bytes nor an end for who reads.
+var errEmpty = fmt.Errorf("its server has answered a read with no bytes: %w", io.ErrNoProgress)
+
+// answers are all that a server says, as packets: the length of what follows, 4 bytes, its type, and for answers to reads
+// the request's number and the length of the bytes, 4 each. One without bytes is the end of the session: package sftp would
+// ask again, for ever.
+type answers struct {
+	metered
+	head [13]byte
+	at   int64 // within the packet
+}
+
+func (a *answers) Read(p []byte) (int, error) {
+	n, err := a.metered.Read(p)
+	for rest := p[:max(n, 0)]; len(rest) > 0; {
+		if a.at < 4 || a.at < min(a.size(), int64(len(a.head))) {
+			a.head[a.at], rest = rest[0], rest[1:]
+			a.at++
+			const data = 103 // SSH_FXP_DATA
+			if a.at == int64(len(a.head)) && a.head[4] == data && binary.BigEndian.Uint32(a.head[9:]) == 0 {
+				a.meter.saidNothing()
+				return 0, errEmpty
+			}
+		} else {
+			skip := min(a.size()-a.at, int64(len(rest)))
+			a.at, rest = a.at+skip, rest[skip:]
+		}
+		if a.at >= 4 && a.at == a.size() {
+			a.at = 0
+		}
+	}
+	return n, err
+}
+
+// size is that of the packet whose length has been read.
+func (a *answers) size() int64 { return 4 + int64(binary.BigEndian.Uint32(a.head[:])) }
+
 // asked is a reader of a part of it, which is nobody's limit.
 type asked metered
 
@@ -205,10 +277,9 @@ func (a asked) Read(p []byte) (int, error) {
 }
 
 // ReadFile reads a file whole, of at most bounded.Config bytes. Those of /proc, whose size is not known beforehand,
-// can be read too.
+// can be read too. The more there may be, the longer it may take: 64 KiB per second at least.
 func (c *Client) ReadFile(ctx context.Context, remote string) ([]byte, error) {
-	f := c.ReadFiles(ctx, remote)[0]
-	return f.Data, f.Err
+	return c.readFile(ctx, remote, bounded.Config)
 }
 
 // File is the content of a file, or why there is none.
@@ -220,11 +291,16 @@ type File struct {
 // ReadFiles reads several files at the same time, which takes little longer than one
 // does. The answers are in the order of the names.
 func (c *Client) ReadFiles(ctx context.Context, remote ...string) []File {
+	return c.ReadFilesOf(ctx, bounded.Config, remote...)
+}
+
+// ReadFilesOf is ReadFiles of files that have at most so many bytes: those of /proc, for which bounded.Small is enough mostly.
+func (c *Client) ReadFilesOf(ctx context.Context, limit int64, remote ...string) []File {
 	out := make([]File, len(remote))
 	var wg sync.WaitGroup
 	for i, name := range remote {
 		wg.Go(func() {
-			out[i].Data, out[i].Err = c.readFile(ctx, name, bounded.Config)
+			out[i].Data, out[i].Err = c.readFile(ctx, name, limit)
 		})
 	}
 	wg.Wait()
@@ -243,7 +319,7 @@ func (c *Client) read(ctx context.Context, name string, limit int64, small bool)
 		at   Stamp
 	}
 	read := make(chan content, 1) // nobody may be waiting for it any more
-	err = c.withFiles(ctx, "read "+name, func(files *session) error {
+	err = c.withFilesOf(ctx, "read "+name, limit, func(files *session) error {
 		f, err := files.Open(name)
 		if err != nil {
 			return err
@@ -366,7 +442,7 @@ func (c *Client) Upload(ctx context.Context, local, remote string, mode fs.FileM
 // write is Upload from a reader.
 func (c *Client) write(ctx context.Context, doing string, r io.Reader, remote string, mode fs.FileMode) error {
 	temp := remote + "." + rand.Text()[:8] + ".tmp"
-	return c.withFiles(ctx, doing, func(files *session) (err error) {
+	return c.withFilesOf(ctx, doing, unknown, func(files *session) (err error) {
 		if err := files.MkdirAll(path.Dir(remote)); err != nil {
 			return fmt.Errorf("make directory %s: %w", path.Dir(remote), err)
 		}
