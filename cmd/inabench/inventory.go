@@ -30,7 +30,7 @@ func inventoryCommand() *cli.Command {
 		Name:        "inventory",
 		Usage:       "make an inventory of what tools say of a lab, and hold it against them",
 		Action:      group,
-		Subcommands: []*cli.Command{inventoryImportCommand(), inventoryDiscoverCommand(), inventoryDiffCommand(), inventoryRoutesCommand()},
+		Subcommands: []*cli.Command{reading(inventoryImportCommand()), reading(inventoryDiscoverCommand()), reading(inventoryDiffCommand()), reading(inventoryRoutesCommand())},
 	}
 }
 

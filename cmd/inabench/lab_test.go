@@ -94,6 +94,8 @@ func cmdLab(ts *testscript.TestScript, neg bool, args []string) {
 			s.Greeting = "yes hello"
 		case "dawdles":
 			s.Greeting = "sleep 1000"
+		case "ignores": // it says that the command has begun, which nothing ends then
+			s.Greeting = "echo inabench-group 999999999 >&2; sleep 1000"
 		}
 		addr := listen(faults[name] == "off", func(l net.Listener) error { return s.Serve(ctx, l) })
 		switch faults[name] {
