@@ -145,7 +145,9 @@ func Parse(name string, text []byte) (*Inventory, error) {
 		switches:  map[string]int{},
 	}
 	f.Decode(&b.t)
-	b.build()
+	if !f.Full() { // which is an error of its own
+		b.build()
+	}
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
@@ -179,13 +181,19 @@ func (b *builder) build() {
 		b.kind("defaults.kind", d.Kind)
 	}
 	for i := range b.t.Switches {
-		b.addSwitch(&b.t.Switches[i])
+		if b.addSwitch(&b.t.Switches[i]); b.Full() {
+			return
+		}
 	}
 	for i := range b.t.Hosts {
-		b.addHost(&b.t.Hosts[i])
+		if b.addHost(&b.t.Hosts[i]); b.Full() {
+			return
+		}
 	}
 	for i := range b.t.Links {
-		b.addLink(&b.t.Links[i])
+		if b.addLink(&b.t.Links[i]); b.Full() {
+			return
+		}
 	}
 	if len(b.t.Hosts) == 0 {
 		b.Problemf("host", `add a [[host]] table`, "no hosts")

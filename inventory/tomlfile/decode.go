@@ -81,6 +81,9 @@ func names(fs []field) []string {
 }
 
 func (d decoder) table(path string, m map[string]any, dst reflect.Value) {
+	if d.f.Full() {
+		return
+	}
 	fs, at := d.f.fields(dst.Type())
 	if at >= 0 {
 		dst.Field(at).SetString(path)
@@ -116,6 +119,9 @@ func (d decoder) table(path string, m map[string]any, dst reflect.Value) {
 		return
 	}
 	for key := range m {
+		if d.f.Full() {
+			return
+		}
 		if !contains(fs, key) {
 			d.f.KeyProblemf(joinPath(path, key), DidYouMean(key, names(fs)), "unknown key %q%s", key, in(path))
 		}
@@ -162,6 +168,9 @@ var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(textUnmarshaler) }
 
 func (d decoder) value(path string, v any, dst reflect.Value, single bool) {
+	if d.f.Full() {
+		return
+	}
 	t := dst.Type()
 	if t.Kind() == reflect.Pointer {
 		p := reflect.New(t.Elem())

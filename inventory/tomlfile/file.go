@@ -37,6 +37,8 @@ const (
 	maxSize  = 8 << 20
 	maxDepth = 64
 	maxParts = 64
+	// maxItems is how many keys, tables and elements of arrays a file has: each costs some kilobytes until it is checked.
+	maxItems = 300_000
 )
 
 // File is a parsed TOML text together with the problems found in it so far. It is
@@ -123,10 +125,16 @@ func Parse(name string, text []byte, tables ...Table) (f *File, err error) {
 // excess finds what is nested too deep or has too many parts, before anybody builds anything of it. It
 // need not know what is right: of brackets and dots outside strings and comments there are few.
 func excess(text string) (off int, what string) {
-	depth, parts := 0, 1
+	depth, parts, items := 0, 1, 0
 	in := scanner{index: &index{text: text}}
 	for i := 0; i < len(text); i++ {
-		switch c := text[i]; c {
+		c := text[i]
+		if c == '=' || c == '[' || c == ',' {
+			if items++; items > maxItems {
+				return i, fmt.Sprintf("more than %d keys, tables and elements", maxItems)
+			}
+		}
+		switch c {
 		case '#':
 			for i+1 < len(text) && text[i+1] != '\n' {
 				i++
@@ -216,23 +224,30 @@ func within(path, outer string) bool {
 
 // Problemf records a problem with the value at path. An empty hint is fine.
 func (f *File) Problemf(path, hint, format string, args ...any) {
-	f.Report(f.Pos(path), hint, format, args...)
+	if !f.Full() {
+		f.Report(f.Pos(path), hint, format, args...)
+	}
 }
 
 // KeyProblemf records a problem with the key at path.
 func (f *File) KeyProblemf(path, hint, format string, args ...any) {
-	f.Report(f.KeyPos(path), hint, format, args...)
+	if !f.Full() {
+		f.Report(f.KeyPos(path), hint, format, args...)
+	}
 }
+
+// Full says that there are more problems than are recorded: whoever looks for others may stop.
+func (f *File) Full() bool { return len(f.problems) > mostProblems }
 
 // mostProblems are how many are recorded of a file: nobody reads more, and one of some megabytes can have a million.
 const mostProblems = 1000
 
 // Report records a problem at any place; of those beyond mostProblems only that there are more.
 func (f *File) Report(at Pos, hint, format string, args ...any) {
-	switch n := len(f.problems); {
-	case n > mostProblems:
+	if f.Full() {
 		return
-	case n == mostProblems:
+	}
+	if len(f.problems) == mostProblems {
 		at, hint, format, args = Pos{File: f.Name}, "mend these first", "more than %d problems", []any{mostProblems}
 	}
 	f.problems = append(f.problems, Problem{at, fmt.Sprintf(format, args...), hint})

@@ -377,6 +377,10 @@ func TestExcess(t *testing.T) {
 		"in strings":                       {"x = \"" + many("[.", 100) + "\"\ny = '" + many("{.", 100) + "'", ""},
 		"in long strings":                  {"x = \"\"\"\n" + many("[.\"\" \\\"\n", 100) + "\"\"\"\ny = '''" + many("{.\n''", 100) + "'''", ""},
 		"in a comment":                     {"# " + many("[.", 100) + "\nx = 1 # " + many("{.", 100), ""},
+		"many tables":                      {"version = 1\n" + many("[[host]]\n", 500_000), "f.toml:150001:2: more than 300000 keys, tables and elements"},
+		"many keys":                        {many("a=1\n", 400_000), "f.toml:300001:2: more than 300000 keys"},
+		"many elements":                    {"a = [" + many("1,", 1_000_000) + "]", "more than 300000 keys"},
+		"many of them in strings":          {"a = '" + many("=,[", 120_000) + "' # " + many("=,[", 120_000), ""},
 		"many, each of few":                {many("[[a.b]]\nx.y = [[1.5], {z = 2.5}]\n", 1000), ""},
 	} {
 		var before, after runtime.MemStats
@@ -418,6 +422,31 @@ func TestManyProblems(t *testing.T) {
 	var ps Problems
 	if err := f.Err(); !errors.As(err, &ps) || len(ps) != mostProblems+1 || !strings.Contains(err.Error(), "many.toml: more than 1000 problems: mend these first") {
 		t.Errorf("%d problems: %.200v", len(ps), err)
+	}
+}
+
+// refused is a text that nothing can be, and counts how often it was tried.
+type refused struct{}
+
+var tried int
+
+func (*refused) UnmarshalText([]byte) error {
+	tried++
+	return errors.New("no")
+}
+
+// TestStops: nobody looks for more problems than are recorded.
+func TestStops(t *testing.T) {
+	f, err := Parse("many.toml", []byte("a = ["+strings.Repeat(`"x",`, 50_000)+"]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		A []refused `toml:"a"`
+	}
+	tried = 0
+	if f.Decode(&v); !f.Full() || tried > mostProblems+1 {
+		t.Errorf("full: %v, tried %d times", f.Full(), tried)
 	}
 }
 
