@@ -738,7 +738,7 @@ func find(root, ref string) (string, error) {
 		return "", err
 	}
 	if ref == latestLink {
-		if to, err := filepath.EvalSymlinks(filepath.Join(root, latestLink)); err == nil && isRun(to) {
+		if to, err := filepath.EvalSymlinks(filepath.Join(root, latestLink)); err == nil && PlainName(filepath.Base(to)) && isRun(to) {
 			return to, nil
 		}
 		if len(names) > 0 {
@@ -774,8 +774,11 @@ func isFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
+// PlainName says whether a name has nothing in it but what prints: others may write where runs lie, and names are shown.
+func PlainName(name string) bool { return human.Printable(name) == name }
+
 // runNames are the names of the run directories under root, newest first, without those
-// that begin with a dot. A root that does not exist holds none.
+// that begin with a dot or do not print. A root that does not exist holds none.
 func runNames(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -786,7 +789,7 @@ func runNames(root string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && e.Name()[0] != '.' && isRun(filepath.Join(root, e.Name())) {
+		if e.IsDir() && e.Name()[0] != '.' && PlainName(e.Name()) && isRun(filepath.Join(root, e.Name())) {
 			names = append(names, e.Name())
 		}
 	}

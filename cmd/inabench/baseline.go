@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/human"
 )
 
 func baselineCommand() *cli.Command {
@@ -55,7 +56,7 @@ func baselineSetCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(c.App.Writer, "%s is the baseline of %s in setting %s\n", b.Run, b.Experiment, b.Setting)
+				fmt.Fprintf(c.App.Writer, "%s is the baseline of %s in setting %s\n", b.Run, human.Printable(b.Experiment), b.Setting)
 				return nil
 			})
 		},
@@ -99,7 +100,7 @@ func baselineShowCommand() *cli.Command {
 				if _, err := os.Stat(filepath.Join(root, b.Run, results.RecordFile)); errors.Is(err, fs.ErrNotExist) {
 					run += " (gone)"
 				}
-				fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", b.Experiment, b.Setting, b.Set.Local().Format(time.DateOnly), run, b.Reason)
+				fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", human.Printable(b.Experiment), b.Setting, b.Set.Local().Format(time.DateOnly), run, human.Printable(b.Reason))
 			}
 			return tw.Flush()
 		},
@@ -174,14 +175,14 @@ func gcCommand() *cli.Command {
 					did = "would remove"
 				}
 				for _, r := range removed {
-					fmt.Fprintf(c.App.Writer, "%s %s: %s\n", did, filepath.Join(rootOf(c), r.Dir), r.Experiment)
+					fmt.Fprintf(c.App.Writer, "%s %s: %s\n", did, filepath.Join(rootOf(c), r.Dir), human.Printable(r.Experiment))
 				}
 				if err != nil {
 					return err
 				}
 				nights, err := suite.Prune(rootOf(c), c.Int("keep"), dry)
 				for _, n := range nights {
-					fmt.Fprintf(c.App.Writer, "%s %s: a night of %s\n", did, n.Path(rootOf(c)), n.Suite)
+					fmt.Fprintf(c.App.Writer, "%s %s: a night of %s\n", did, n.Path(rootOf(c)), human.Printable(n.Suite))
 				}
 				if err != nil {
 					return err

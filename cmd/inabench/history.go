@@ -266,7 +266,7 @@ func noSeries(ctx context.Context, x *history.Index, q history.Query) error {
 	if !slices.ContainsFunc(known, func(m string) bool { return results.Glob(q.Metric, m) }) {
 		hint := "run an experiment first"
 		if len(known) > 0 {
-			hint = tomlfile.DidYouMean(q.Metric, known)
+			hint = human.Printable(tomlfile.DidYouMean(q.Metric, known))
 		}
 		return inputError{fmt.Errorf("no run has a figure of %q", q.Metric), hint}
 	}
@@ -320,9 +320,9 @@ func (doc metricHistory) write(w io.Writer) error {
 func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 	s := series[0]
 	u := slices.IndexFunc(doc.Settings, func(u history.Use) bool { return u.Experiment == s.Experiment && u.Key == s.Setting })
-	fmt.Fprintf(w, "%s of %s, setting %s\n", s.Metric, s.Experiment, s.Setting)
+	fmt.Fprintf(w, "%s of %s, setting %s\n", human.Printable(s.Metric), human.Printable(s.Experiment), s.Setting)
 	if u >= 0 { // else its runs have been removed since
-		fmt.Fprintf(w, "  %s\n", doc.Settings[u].Setting)
+		fmt.Fprintf(w, "  %s\n", human.Printable(fmt.Sprint(doc.Settings[u].Setting)))
 	}
 	// What stands in one column for all series is not worth one.
 	points, phases, pins, kinds := false, false, false, false
@@ -337,7 +337,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 			text  string
 		}{{points, point}, {phases, phase}, {true, of}, {kinds, kind}} {
 			if c.shown {
-				row = append(row, c.text)
+				row = append(row, human.Printable(c.text))
 			}
 		}
 		return "  " + strings.Join(append(row, rest...), "\t")
@@ -359,7 +359,7 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		if phases {
 			name += fmt.Sprintf(", phase %d", s.Phase+1)
 		}
-		notes = append(notes, name+": "+fmt.Sprintf(format, args...))
+		notes = append(notes, human.Printable(name+": "+fmt.Sprintf(format, args...)))
 	}
 	for _, s := range series {
 		v, before, noise, visible, state, bars := s.Verdict, "-", "-", "-", "-", ""
@@ -411,13 +411,13 @@ func (doc metricHistory) writeTable(w io.Writer, series []seriesHistory) error {
 		fmt.Fprintln(w, "  "+n)
 	}
 	if b := series[slices.IndexFunc(series, func(s seriesHistory) bool { return !pins || s.Baseline != nil })].Baseline; b != nil {
-		fmt.Fprintf(w, "  the baseline is %s%s\n", b.Run, reason(b.Reason))
+		fmt.Fprintf(w, "  the baseline is %s%s\n", b.Run, human.Printable(reason(b.Reason)))
 	}
 	// The list has the setting that was used last first.
 	if u >= 0 && u+1 < len(doc.Settings) && doc.Settings[u+1].Experiment == s.Experiment {
 		older := doc.Settings[u+1]
 		fmt.Fprintf(w, "  %d run%s before, to %s, left out: setting %s is another one (%s)\n", older.Runs, plural(older.Runs),
-			older.Last.Local().Format(time.DateOnly), older.Key, strings.Join(doc.Settings[u].Setting.Differences(older.Setting), "; "))
+			older.Last.Local().Format(time.DateOnly), older.Key, human.Printable(strings.Join(doc.Settings[u].Setting.Differences(older.Setting), "; ")))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/plot"
 	"github.com/inabench/inabench/results/report"
 )
@@ -65,7 +66,7 @@ func listRuns(c *cli.Context) error {
 	fmt.Fprintln(tw, "STARTED\tEXPERIMENT\tDRIVER\tOUTCOME\tDIRECTORY")
 	for _, e := range entries {
 		if e.Err != nil {
-			fmt.Fprintf(tw, "?\t?\t?\tunreadable\t%s: %v\n", e.Path, e.Err)
+			fmt.Fprintf(tw, "?\t?\t?\tunreadable\t%s: %s\n", e.Path, human.Printable(e.Err.Error()))
 			continue
 		}
 		outcome := e.Record.Outcome.Word()
@@ -75,7 +76,7 @@ func listRuns(c *cli.Context) error {
 				outcome = "running"
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04:05"), e.Record.Name, e.Record.Driver, outcome, e.Path)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04:05"), human.Printable(e.Record.Name), human.Printable(e.Record.Driver), outcome, e.Path)
 	}
 	return tw.Flush()
 }

@@ -175,7 +175,7 @@ func Nights(root, suite string) ([]*Night, error) {
 	}
 	var out []*Night
 	for _, e := range entries {
-		if !e.IsDir() || e.Name()[0] == '.' {
+		if !e.IsDir() || e.Name()[0] == '.' || !results.PlainName(e.Name()) {
 			continue
 		}
 		data, err := bounded.ReadFile(filepath.Join(root, Folder, e.Name(), File), bounded.Config)

@@ -365,7 +365,7 @@ func find(root string, of results.NightRun, since time.Time) (dir string, rec *r
 	first := since.UTC().Add(-time.Second).Format("2006-01-02T15-04-05Z")
 	for i := len(entries) - 1; i >= 0; i-- { // by name, which is by time
 		e := entries[i]
-		if !e.IsDir() || e.Name() < first || e.Name()[0] < '0' || e.Name()[0] > '9' {
+		if !e.IsDir() || e.Name() < first || e.Name()[0] < '0' || e.Name()[0] > '9' || !results.PlainName(e.Name()) {
 			continue
 		}
 		rec, err := results.ReadRecord(filepath.Join(root, e.Name()))

@@ -130,7 +130,7 @@ func parseBaseline(data []byte) (b Baseline, err error) {
 		return Baseline{}, err
 	}
 	for what, name := range map[string]string{"run's directory": b.Run, "setting's key": b.Setting} {
-		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
+		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') || !results.PlainName(name) {
 			return Baseline{}, fmt.Errorf("%q is no %s", name, what)
 		}
 	}

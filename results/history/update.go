@@ -124,7 +124,7 @@ func (x *Index) scan() (map[string]stamp, error) {
 	}
 	out := make(map[string]stamp, len(entries))
 	for _, e := range entries {
-		if !e.IsDir() || e.Name()[0] == '.' {
+		if !e.IsDir() || e.Name()[0] == '.' || !results.PlainName(e.Name()) {
 			continue
 		}
 		s, err := x.look(e.Name())

@@ -31,6 +31,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -331,7 +333,8 @@ func (l *Log) add(e event, first bool) error {
 }
 
 func checkRun(run string) error {
-	if run == "" || run != filepath.Base(run) || strings.HasPrefix(run, ".") {
+	odd := func(r rune) bool { return !unicode.IsPrint(r) } // it stands in what people read
+	if run == "" || run != filepath.Base(run) || strings.HasPrefix(run, ".") || strings.ContainsFunc(run, odd) || !utf8.ValidString(run) {
 		return fmt.Errorf("a run cannot be called %q", run)
 	}
 	return nil
