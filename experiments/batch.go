@@ -231,7 +231,7 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
 	s := r.spec
@@ -258,7 +258,7 @@ func (r *run) elsewhere(ctx context.Context, cells int, done func(i int, c *stud
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, cellsWork), text, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, cellsWork), text, 0o644); err != nil {
 		return err
 	}
 	if len(missing) == 0 {

@@ -323,7 +323,7 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	pcap := ""
 	if r.opt.Pcap {
 		pcap = filepath.Join(r.dir.Path, "pcap")
-		if err := os.MkdirAll(pcap, 0o777); err != nil {
+		if err := os.MkdirAll(pcap, 0o755); err != nil {
 			return err
 		}
 	}

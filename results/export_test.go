@@ -21,3 +21,6 @@ func (rec *Record) Contradiction() error { return rec.contradiction() }
 
 // Judge is judge.
 func (r *Reproduction) Judge(lo, hi float64, bound string, all []Effect) { r.judge(lo, hi, bound, all) }
+
+// Reserve is what Create and Save do for the record.
+func (d *Dir) Reserve(n int64) { d.reserve(n) }

@@ -60,6 +60,8 @@ type Dir struct {
 	Path string
 
 	reserved atomic.Int64 // bytes
+	room     sync.Mutex
+	kept     *os.File // that holds them; under room
 
 	mu   sync.Mutex
 	File *os.File // samples, open for appending; nil when the run was opened to be read
@@ -74,6 +76,10 @@ func (rec *Record) Unfinished() {
 	rec.Reasons = []string{Unfinished}
 }
 
+// sharedMode is that of a directory of runs, at most: a group may keep one together, and a umask may take from it. What is in a run is its user's
+// alone to write, also where the umask takes nothing.
+const sharedMode = 0o775
+
 // Create makes the directory of a new run, writes its inputs and a first record,
 // and points root/latest at it. It fills in the record's schema, ID and start if
 // they are empty. Until Save is called with another outcome the record on disk says
@@ -87,10 +93,10 @@ func Create(root string, rec *Record) (*Dir, error) {
 		rec.ID = ulid.MustNew(ulid.Timestamp(rec.Started), ulid.DefaultEntropy()).String()
 	}
 	path := filepath.Join(root, rec.Started.UTC().Format(nameTime)+"-"+rec.ID)
-	if err := os.MkdirAll(root, 0o777); err != nil {
+	if err := os.MkdirAll(root, sharedMode); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
-	if err := os.Mkdir(path, 0o777); err != nil {
+	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	d := &Dir{Path: path}
@@ -131,7 +137,7 @@ func (d *Dir) begin(rec *Record) error {
 // lockedFile makes a file and locks it. Whoever asks whether it is locked (Running) holds a lock of
 // their own for that moment. Where there are no locks, nobody can be told.
 func lockedFile(name string) (*os.File, error) {
-	f, err := bounded.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	f, err := bounded.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -244,11 +250,16 @@ func (d *Dir) reserve(n int64) {
 	if n *= 2; n <= d.reserved.Load() {
 		return
 	}
-	f, err := bounded.OpenFile(filepath.Join(d.Path, reserveFile), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return
+	d.room.Lock()
+	defer d.room.Unlock()
+	if d.kept == nil {
+		f, err := os.OpenFile(filepath.Join(d.Path, reserveFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return
+		}
+		d.kept = f
 	}
-	defer f.Close()
+	f, err := d.kept, error(nil)
 	for ; n >= 64<<10; n /= 2 { // a small disk has room for less
 		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
 			err = syscall.Fallocate(int(f.Fd()), 0, 0, n)
@@ -265,7 +276,15 @@ func (d *Dir) reserve(n int64) {
 
 // release gives the room back that was reserved; false if there was none.
 func (d *Dir) release() bool {
-	return d.reserved.Swap(0) > 0 && os.Remove(filepath.Join(d.Path, reserveFile)) == nil
+	d.room.Lock()
+	defer d.room.Unlock()
+	if d.kept == nil {
+		return false
+	}
+	err := os.Remove(filepath.Join(d.Path, reserveFile))
+	d.kept.Close() // nobody reads it
+	d.kept = nil
+	return d.reserved.Swap(0) > 0 && err == nil
 }
 
 // Save replaces run.json by rec, atomically. Numbers that JSON cannot carry (NaN,

@@ -411,6 +411,38 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestModes: what a run writes is its user's alone to write, also where the umask takes nothing, and nothing is written
+// through a link that was there before.
+func TestModes(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	root := filepath.Join(t.TempDir(), "runs")
+	d, err := results.Create(root, &results.Record{Name: "r", Inventory: results.File{Text: "version = 1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes := func(want map[string]fs.FileMode) {
+		t.Helper()
+		for name, mode := range want {
+			if st, err := os.Stat(filepath.Join(d.Path, name)); err != nil || st.Mode().Perm() != mode {
+				t.Errorf("%s: %v, %v, want %v", name, st.Mode().Perm(), err, mode)
+			}
+		}
+	}
+	modes(map[string]fs.FileMode{"..": 0o775, ".": 0o755, results.SamplesFile: 0o644, results.RecordFile: 0o644, results.InventoryFile: 0o644, results.ReserveFile: 0o600})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	secret := filepath.Join(root, "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(d.Path, results.ReserveFile))); err != nil {
+		t.Fatal(err)
+	}
+	d.Reserve(1 << 20)
+	if st, err := os.Stat(secret); err != nil || st.Size() != 6 {
+		t.Errorf("%d bytes in what a link led to, %v", st.Size(), err)
+	}
+}
+
 func TestAppendFromManyGoroutines(t *testing.T) {
 	d, err := results.Create(t.TempDir(), &results.Record{Name: "r"})
 	if err != nil {

@@ -122,7 +122,7 @@ func (b *Bench) Told() Told { return Told{strings.Join(b.Labels, " "), b.Repeat}
 
 // Lines adds n lines of JSON to a file of the run directory.
 func (b *Bench) Lines(file string, n int, line func(i int) any) error {
-	f, err := bounded.OpenFile(b.Path(file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	f, err := bounded.OpenFile(b.Path(file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}

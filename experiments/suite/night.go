@@ -149,7 +149,7 @@ func (n *Night) save(root string) error {
 // create makes the directory of a new night.
 func (n *Night) create(root string) error {
 	n.ID = n.Started.UTC().Format("2006-01-02T15-04-05Z") + "-" + ulid.MustNew(ulid.Timestamp(n.Started), ulid.DefaultEntropy()).String()
-	if err := os.Mkdir(n.Path(root), 0o777); err != nil {
+	if err := os.Mkdir(n.Path(root), 0o755); err != nil {
 		return fmt.Errorf("create night: %w", err)
 	}
 	if err := n.save(root); err != nil {
@@ -219,7 +219,7 @@ func ReadNight(root, suite, ref string) (*Night, error) {
 // lock lets one night at a time run in root: they would disturb each other.
 func lock(root string) (unlock func(), err error) {
 	dir := filepath.Join(root, Folder)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := os.MkdirAll(dir, 0o775); err != nil {
 		return nil, fmt.Errorf("create nights: %w", err)
 	}
 	// Who may only read must not hold it, and where others may write it is no link or FIFO of theirs.

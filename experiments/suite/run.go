@@ -63,7 +63,7 @@ type Ended struct {
 // error: one of ctx, or of the store. Another night that is running in the same store is an
 // error that wraps testbed.ErrBusy.
 func Run(ctx context.Context, s *Suite, o Options) (*Night, error) {
-	if err := os.MkdirAll(o.Root, 0o777); err != nil {
+	if err := os.MkdirAll(o.Root, 0o775); err != nil {
 		return nil, &experiments.BeginError{Err: fmt.Errorf("create runs: %w", err)}
 	}
 	unlock, err := lock(o.Root)

@@ -73,7 +73,7 @@ func (x *Index) SetBaseline(ctx context.Context, dir, reason string, force bool)
 			return err
 		}
 		path := filepath.Join(x.root, baselines)
-		if err := os.MkdirAll(path, 0o777); err != nil {
+		if err := os.MkdirAll(path, 0o775); err != nil {
 			return err
 		}
 		return (&results.Dir{Path: path}).WriteFile(b.file(), append(data, '\n'))

@@ -249,13 +249,13 @@ func ranks(b *study.Bench, w *program.Workload, outputs []program.Output) error 
 	for _, n := range slices.Sorted(maps.Keys(hosts)) {
 		fmt.Fprintf(&text, "%d %s\n", n, hosts[n])
 	}
-	return os.WriteFile(filepath.Join(folder(b), w.Name+".ranks"), []byte(text.String()), 0o666)
+	return os.WriteFile(filepath.Join(folder(b), w.Name+".ranks"), []byte(text.String()), 0o644)
 }
 
 // evidence keeps what processes printed, without secrets.
 func evidence(ctx context.Context, b *study.Bench, outputs []program.Output) error {
 	dir := folder(b)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for _, o := range outputs {
@@ -263,7 +263,7 @@ func evidence(ctx context.Context, b *study.Bench, outputs []program.Output) err
 			if len(text) == 0 {
 				continue
 			}
-			f, err := bounded.OpenFile(filepath.Join(dir, o.Name+"."+name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+			f, err := bounded.OpenFile(filepath.Join(dir, o.Name+"."+name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 			if err != nil {
 				return err
 			}
