@@ -102,7 +102,7 @@ func TestBrink(t *testing.T) {
 	}
 	events := int(50e6)
 	if testing.Short() {
-		events = 10e6
+		events = 16e6
 	}
 	for _, tt := range []struct {
 		seed   uint64
