@@ -34,7 +34,8 @@
 //   - Damage. Over links that lose frames, double them or hold them back, rates, shares, resends and what
 //     links carry are those of the predictor occupancy, of streams as long as the same jobs send; so
 //     here too netns is the check of it, and tests in memory. How long the end of a message waits for
-//     timeouts is left out. Beside a ring over such links, and with aimd, nothing is lost.
+//     timeouts is left out, and what a ring or aimd makes of it, beside which nothing is lost. Health says
+//     so, and such figures are not judged.
 //
 // Assumptions: workers of a job send alike; no queue overflows:
 // buffers hold whatever windows allow; the first round trip of a stream counts

@@ -115,6 +115,7 @@ type deployment struct {
 	streams  string                           // those that send now; empty: not only streams do
 	damage   map[string]flow.Damage           // by directed link
 	lossy    *placement.Prediction            // of those that send now, where links are damaged; nil: none is that matters
+	beyond   string                           // what the model left out since Health was asked; empty: nothing that matters
 }
 
 func newDeployment(b *bench, s testbed.Setup) (*deployment, error) {
@@ -357,9 +358,16 @@ func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkSta
 	return nil
 }
 
-// Health implements testbed.Deployment: a model is never late.
-func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
-	return nil, context.Cause(ctx)
+// Health implements testbed.Deployment: a model is never late, but what it leaves out makes its figures none to be
+// judged.
+func (d *deployment) Health(ctx context.Context) (troubles []results.Trouble, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.beyond != "" {
+		troubles = []results.Trouble{{Where: "model", What: d.beyond, Fatal: true, Code: results.CodeLimited}}
+		d.beyond = ""
+	}
+	return troubles, context.Cause(ctx)
 }
 
 // Stalls implements testbed.Deployment: a model never stands still.

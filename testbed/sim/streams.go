@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/flow"
 )
 
 // predict sets the shares and rates of the jobs that send, where they are streams of fixed
@@ -23,6 +25,7 @@ func (d *deployment) predict() {
 		names = d.senders(false)
 		p = d.prediction(names, false)
 	}
+	d.beyond = cmp.Or(d.beyond, d.leavesOut(p))
 	if p != nil && p.Beyond != "" {
 		p = nil // what is sampled stands, and loses nothing
 	}
@@ -51,6 +54,29 @@ func (d *deployment) predict() {
 		}
 		j.weigh()
 	}
+}
+
+// leavesOut says what of damaged links is left out while jobs send of which p is the prediction; empty: nothing.
+func (d *deployment) leavesOut(p *placement.Prediction) string {
+	const none = "; the simulator leaves that out"
+	if p != nil && p.Beyond != "" {
+		return p.Beyond + none
+	}
+	nothing := func(j *job) bool { // is predicted to come through
+		return slices.ContainsFunc(p.Jobs, func(jp placement.JobPrediction) bool { return jp.Name == j.plan.Name && jp.Goodput == 0 })
+	}
+	for _, j := range d.jobs {
+		switch {
+		case !j.sends() || !slices.ContainsFunc(j.uses, func(u use) bool { return d.damage[d.topo.Links[u.link].Name] != flow.Damage{} }):
+		case p == nil:
+			return fmt.Sprintf("links of job %s are damaged, and what it then gets is not known", j.plan.Name) + none
+		case nothing(j):
+			return fmt.Sprintf("links of job %s are damaged, and nothing of it comes through", j.plan.Name) + none
+		case len(j.msg.layers) > 0:
+			return fmt.Sprintf("links of job %s are damaged, and it sends messages: how long the last packets of one wait for timeouts is not known", j.plan.Name) + none
+		}
+	}
+	return ""
 }
 
 // congested says that a link holds some job back, so that it matters whom its queue serves.
