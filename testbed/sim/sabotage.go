@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // saboteur makes a part of the model do one thing wrong; see testbed/sabotage.
 type saboteur struct {
 	order *sabotage.Order
-	from  time.Duration // when it begins; 0: nothing has started
+	from  map[string]time.Duration // when it begins, by part; of workers and clocks, by job
 	acted int64
 	done  map[string]bool    // jobs that it has dealt with
 	was   map[string]float64 // counters when it began
@@ -33,27 +34,49 @@ func (b *bench) Sabotage(_ context.Context, o *sabotage.Order) (acted int64, err
 	if why := o.Refused("sim", ""); why != "" {
 		return acted, fmt.Errorf("sabotage %s: %s", o.Name, why)
 	}
-	b.sab = &saboteur{order: o, done: map[string]bool{}, was: map[string]float64{}}
+	b.sab = &saboteur{order: o, from: map[string]time.Duration{}, done: map[string]bool{}, was: map[string]float64{}}
 	return acted, nil
 }
 
-// on reports whether the fault is on at now.
-func (s *saboteur) on(now time.Duration) bool { return s.from != 0 && now >= s.from }
+// on reports whether the fault of a part, or of a job's workers, is on at now.
+func (s *saboteur) on(part string, now time.Duration) bool {
+	from, ok := s.from[part]
+	return ok && now >= from
+}
+
+// begin sets when the fault begins of parts that have their first traffic.
+func (s *saboteur) begin(d *deployment) {
+	for _, j := range d.jobs {
+		if !j.running || j.total.psns == 0 && !j.local {
+			continue
+		}
+		part := s.order.Part
+		switch s.order.At {
+		case sabotage.Worker, sabotage.Clock:
+			if part = j.plan.Name; !s.of(j) {
+				continue
+			}
+		default:
+			if !slices.ContainsFunc(j.uses, func(u use) bool {
+				l := &d.topo.Links[u.link]
+				return l.Name == part || s.order.At == sabotage.Switch && (l.From == part || l.To == part)
+			}) {
+				continue
+			}
+		}
+		if _, ok := s.from[part]; !ok {
+			s.from[part] = d.now + sabotage.After
+		}
+	}
+}
 
 // step does what the fault does to jobs and links, before a step of the model.
 func (s *saboteur) step(d *deployment) {
-	for _, j := range d.jobs {
-		if s.from == 0 && j.running {
-			s.from = d.now + sabotage.After
-		}
-	}
-	if !s.on(d.now) {
-		return
-	}
+	s.begin(d)
 	switch s.order.At {
 	case sabotage.Link:
 		for i := range d.links {
-			if d.topo.Links[i].Name == s.order.Part {
+			if d.topo.Links[i].Name == s.order.Part && s.on(s.order.Part, d.now) {
 				if s.acted++; s.acted == 1 {
 					d.links[i].capacity *= 1 - sabotage.Slow
 				}
@@ -61,7 +84,7 @@ func (s *saboteur) step(d *deployment) {
 		}
 	case sabotage.Worker:
 		for _, j := range d.jobs {
-			if j.running && s.of(j) {
+			if j.running && s.on(j.plan.Name, d.now) {
 				s.job(j, d.now)
 			}
 		}
@@ -85,7 +108,7 @@ func (s *saboteur) job(j *job, now time.Duration) {
 	case "hang":
 		j.halted = true
 	case "stall":
-		paused := (now-s.from)%sabotage.StallEvery < sabotage.Stall
+		paused := (now-s.from[j.plan.Name])%sabotage.StallEvery < sabotage.Stall
 		if first = paused && !j.halted; first || !paused {
 			j.halted = paused
 		}
@@ -106,7 +129,7 @@ func (s *saboteur) job(j *job, now time.Duration) {
 
 // tell changes what is told of the model's counters.
 func (s *saboteur) tell(now time.Duration, out []results.Sample) {
-	if !s.on(now) {
+	if s.order.At == sabotage.Switch && !s.on(s.order.Part, now) {
 		return
 	}
 	raw := map[string]float64{}
@@ -119,7 +142,7 @@ func (s *saboteur) tell(now time.Duration, out []results.Sample) {
 	for i := range out {
 		o := &out[i]
 		if s.order.Name == "jump-clock" {
-			if at, ok := strings.CutPrefix(o.Source, "model of worker "); ok && results.Glob(s.order.Part, at) {
+			if at, ok := strings.CutPrefix(o.Source, "model of worker "); ok && results.Glob(s.order.Part, at) && s.on(at[:strings.LastIndexByte(at, '/')], now) {
 				o.T += sabotage.Jump.Seconds()
 				s.acted++
 			}

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,4 +79,70 @@ func TestFaultsAct(t *testing.T) {
 			t.Errorf("%s acts before its time", f.Name)
 		}
 	}
+}
+
+// TestFaultBegins: a fault begins a second after the first traffic of its part, whatever had traffic before.
+func TestFaultBegins(t *testing.T) {
+	const later = 3 * time.Second // B starts
+	for _, tt := range []struct {
+		fault, part string
+		after       time.Duration // the first traffic of the part
+	}{
+		{"hang", "A/0", 0},
+		{"hang", "B/1", later},
+		{"hang", "*/0", 0},
+		{"stall", "B/0", later},
+		{"jump-clock", "B/0", later},
+		{"slow-down", "tor2->h8", later},
+		{"slow-down", "tor1->h4", 0},
+		{"count-less", "tor2", later},
+		{"count-less", "tor1", 0},
+	} {
+		i := slices.IndexFunc(sabotage.Catalogue, func(f sabotage.Fault) bool { return f.Name == tt.fault })
+		o := &sabotage.Order{Fault: sabotage.Catalogue[i], Part: tt.part}
+		from := tt.after + sabotage.After
+		if n := acts(t, o, later, from-100*time.Millisecond); n != 0 {
+			t.Errorf("%s of %s acts before %v", tt.fault, tt.part, from)
+		}
+		if n := acts(t, o, later, from+500*time.Millisecond); n == 0 {
+			t.Errorf("%s of %s does not act after %v", tt.fault, tt.part, from)
+		}
+	}
+}
+
+// acts is how often a fault acts until a time, where job B starts later than job A, in another rack.
+func acts(t *testing.T, o *sabotage.Order, later, until time.Duration) int64 {
+	t.Helper()
+	inv := lab(2, 100e6, 64)
+	tb, err := sim.Open(inv, sim.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.Close(t.Context())
+	sab := tb.(testbed.Saboteur)
+	if _, err := sab.Sabotage(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	w := testbed.Workload{Window: 256}
+	dep, err := tb.Deploy(t.Context(), setup(t, inv, testbed.Settings{Queue: "fair"},
+		spec{"A", []string{"h1", "h2"}, "h4", placement.INA, w}, spec{"B", []string{"h5", "h6"}, "h8", placement.INA, w}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := time.Duration(0); at <= until; at += 100 * time.Millisecond {
+		sleep(t, dep, at)
+		if job, ok := map[time.Duration]string{0: "A", later: "B"}[at]; ok {
+			if err := dep.Start(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := dep.Sample(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := sab.Sabotage(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
