@@ -197,7 +197,7 @@ func weighted(sum, x []float64, weight float64) {
 // mean is the mean over time of what happens in states that last so long; rest are jobs that
 // send in all of them, and yet not all the time.
 func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, lasts []float64, rest []turn) *flow.Result {
-	out := &flow.Result{Jobs: make([]flow.JobResult, len(all.Jobs)), Links: make([]flow.LinkResult, len(all.Links)), Lossless: all.Lossless, Settled: all.Settled, Approximate: all.Approximate}
+	out := &flow.Result{Jobs: make([]flow.JobResult, len(all.Jobs)), Links: make([]flow.LinkResult, len(all.Links)), Lossless: all.Lossless, Rings: all.Rings, Settled: all.Settled, Approximate: all.Approximate}
 	for set, r := range states {
 		if lasts[set] > 0 {
 			out.Settled = max(out.Settled, r.Settled)
