@@ -518,12 +518,27 @@ func unsteady(setup testbed.Setup, p *placement.Prediction) string {
 		w := workloadOf(setup, j.Name)
 		full := !slices.ContainsFunc(j.Shares, func(s placement.SharePrediction) bool { return s.Granted < 1-claimed })
 		message := layers(w)
-		if full || j.Queue == 0 || len(message) == 0 {
+		if full || len(message) == 0 {
 			continue
 		}
 		psns := 0.0
 		for _, l := range message {
 			psns += l.Bytes / float64(4*setup.Settings.Lanes)
+		}
+		for _, s := range j.Shares {
+			flight := float64(w.Window)
+			if w.Rate > 0 && j.Bottleneck == "rate limit" {
+				flight = min(flight, w.Rate*s.Hold/float64(8*(placement.INAOverhead+4*setup.Settings.Lanes)))
+			}
+			alone := !slices.ContainsFunc(p.Jobs, func(o placement.JobPrediction) bool {
+				return o.Name != j.Name && slices.ContainsFunc(o.Shares, func(t placement.SharePrediction) bool { return t.Switch == s.Switch })
+			})
+			if placement.Bias(s.Granted, flight, psns, 1, alone) > placement.MostBias {
+				return placement.Short(j.Name, psns, flight)
+			}
+		}
+		if j.Queue == 0 {
+			continue
 		}
 		if need := placement.SteadyWindows * float64(w.Window); psns < need {
 			return fmt.Sprintf("a message of job %s has %.0f PSNs, and its windows fill queues at %s until some %.0f have passed: aggregators are found more often than in the steady state that is predicted; longer messages, a smaller window or more aggregators would do",

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -99,6 +100,31 @@ func packets(layers []Layer, size int) (out []flow.Layer) {
 		before = int(whole)
 	}
 	return out
+}
+
+// MostBias is by how much a share may be off for messages that are short (Bias) before it says nothing.
+const MostBias = 0.05
+
+// Bias is by how much the share of PSNs that find an aggregator may be off the steady state's, for messages that are
+// short. A job that begins to send after a pause finds the aggregators free that it has left: of flight PSNs, as many as it
+// has under way in the steady state, as many find one as there are, at once, and then none until the first come back.
+// That evens out after several times as many; sooner among others, whose packets come at any time.
+// An iteration has psns, which it sends in so many bursts.
+func Bias(share, flight, psns float64, bursts int, alone bool) float64 {
+	if !(psns > 0) {
+		return 0
+	}
+	off := share * (1 - share) * flight * float64(bursts) / psns
+	if !alone {
+		off /= 2
+	}
+	return off
+}
+
+// Short says of a job that its messages are too short for a share.
+func Short(job string, psns, flight float64) string {
+	return fmt.Sprintf("a message of job %s has %.0f PSNs, and up to %.0f may be under way: at its beginning they find aggregators otherwise than in the steady state, which is all that is known; longer messages, a smaller window or more aggregators would do",
+		job, math.Ceil(psns), math.Ceil(flight))
 }
 
 // mostTurns is how many jobs that do not send all the time are looked at one by one.

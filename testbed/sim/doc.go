@@ -13,9 +13,11 @@
 //     granted in the last hold stands for the next step. For the rest of a step the
 //     switch's clock stands still, so that what is looked at is contiguous; where
 //     more is in flight than a step looks at, a hold takes several steps. While
-//     all that sends is streams, their shares are those of the predictor occupancy
-//     instead, which follows packets where it has to; so what a switch does is an
-//     independent check of the predictor on netns and in tests, and not here. The loads
+//     all windows are fixed, shares are those of the predictor occupancy
+//     instead, of each set of jobs that send at once, as if it went on for ever: it follows packets where it has to; so what a switch does is an
+//     independent check of the predictor on netns and in tests, and not here. When each job sends, and who with whom,
+//     is this model's own. How a message that has just begun meets memory is left out: where that
+//     is most of it, and memory is short, Health says so, and figures are not judged. The loads
 //     and rates that follow from shares are this model's own.
 //
 //   - Links. A job loads every directed link of its tree with packets per PSN that

@@ -112,7 +112,8 @@ type deployment struct {
 	demand   []float64
 	sab      *saboteur
 	steady   map[string]*placement.Prediction // of sets of streams
-	streams  string                           // those that send now; empty: not only streams do
+	streams  string                           // those that send now; empty: what they do is sampled
+	sending  string                           // all that send now
 	damage   map[string]flow.Damage           // by directed link
 	lossy    *placement.Prediction            // of those that send now, where links are damaged; nil: none is that matters
 	beyond   string                           // what the model left out since Health was asked; empty: nothing that matters
@@ -454,6 +455,7 @@ func (d *deployment) step(t time.Duration) {
 	}
 	d.predict()
 	d.allocate()
+	d.turn()
 	for _, j := range d.jobs {
 		if j.msg.left > 0 && j.rate > 0 {
 			h = min(h, j.msg.left/j.rate)
@@ -471,14 +473,7 @@ func (d *deployment) step(t time.Duration) {
 			}
 		}
 		d.queue(j, h)
-		for i := range j.nodes {
-			if n := &j.nodes[i]; n.tenant != nil {
-				n.tenant.rate, n.tenant.hold = j.rate, n.hold
-				if j.rate > 0 {
-					n.tenant.hold += j.wait(i, j.backlog/j.rate)
-				}
-			}
-		}
+		d.tell(j)
 	}
 	if d.lossy != nil {
 		d.carry(h)
@@ -492,6 +487,20 @@ func (d *deployment) step(t time.Duration) {
 		j.weigh()
 		j.advance(d.now.Seconds())
 	}
+}
+
+// tell tells switches' memories how a job sends, and returns the longest hold.
+func (d *deployment) tell(j *job) (longest float64) {
+	for i := range j.nodes {
+		if n := &j.nodes[i]; n.tenant != nil {
+			n.tenant.rate, n.tenant.hold = j.rate, n.hold
+			if j.rate > 0 {
+				n.tenant.hold += j.wait(i, j.backlog/j.rate)
+			}
+			longest = max(longest, n.tenant.hold)
+		}
+	}
+	return longest
 }
 
 // Sample implements testbed.Deployment: the counters that hosts, switches and

@@ -3,19 +3,20 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
 )
 
-// predict sets the shares and rates of the jobs that send, where they are streams of fixed
-// windows, or as good as that: those that package packets finds when it follows their packets one
+// predict sets the shares and rates of the jobs that send, where they have fixed
+// windows: those that package packets finds when it follows their packets one
 // by one, which what is sampled here step by step is only near to (queues and grants take turns, and levels
-// of a tree decide together). They are worked out once for each set of jobs. Other jobs, whose
-// messages end before anything is steady or whose windows change, go on with what is sampled,
-// and so do windows that meet a hash at one switch of theirs each, of which what is sampled is
-// right.
+// of a tree decide together). They are worked out once for each set of jobs: while a job waits for the end of a
+// message, or computes, it is in none. Jobs whose windows change, and more than mostTurns with
+// messages, go on with what is sampled, and so do streams whose windows meet a hash at one switch of theirs each, of
+// which what is sampled is right.
 func (d *deployment) predict() {
 	whole := d.messages()
 	names := d.senders(whole)
@@ -101,12 +102,20 @@ func (d *deployment) messages() bool {
 	return rings
 }
 
+// mostTurns is how many jobs that pause between messages may run for all sets of those that send to be predicted.
+const mostTurns = 5
+
 // senders are the names of the jobs that send, or nil where what they do is to be sampled.
 // With whole, a ring that has a message after the other sends while its last frames are on
 // their way, too.
 func (d *deployment) senders(whole bool) (names []string) {
+	turns := 0 // jobs that pause
 	streams, apart := d.setup.Grants == nil, d.setup.Settings.Addressing != "hash"
 	for _, j := range d.jobs {
+		pauses := j.running && !j.local && j.circle == nil && len(j.msg.layers) > 0
+		if pauses {
+			turns++
+		}
 		if !j.sends() && !(whole && j.circle != nil && j.running && !j.halted) {
 			continue
 		}
@@ -117,25 +126,14 @@ func (d *deployment) senders(whole bool) (names []string) {
 				levels++
 			}
 		}
-		apart = apart || levels != 1 || j.limit > 0
-		streams = streams && !j.aimd && (len(j.msg.layers) == 0 || j.plan.Collective == placement.Ring || j.long())
+		apart = apart || levels != 1 || j.limit > 0 || pauses
+		streams = streams && !j.aimd
 	}
+	streams = streams && turns <= mostTurns
 	if len(d.damage) == 0 && (!streams || !apart) {
 		return nil
 	}
 	return names
-}
-
-// long says whether a job's messages are as good as a stream.
-func (j *job) long() bool {
-	var packets float64
-	for _, l := range j.msg.layers {
-		packets += l.packets
-		if l.ready > 0 {
-			return false
-		}
-	}
-	return j.window > 0 && packets >= placement.SteadyWindows*j.window
 }
 
 // prediction is the steady state of the named streams, or nil where there is none. With whole,
@@ -209,4 +207,88 @@ func (j *job) follow(p *placement.Prediction, rate bool) {
 			}
 		}
 	}
+}
+
+// turn is called when rates are set: where others send than before, shares that are sampled are those of what is
+// shared now, and not of a step ago.
+func (d *deployment) turn() {
+	var names []string
+	for _, j := range d.jobs {
+		if j.sends() {
+			names = append(names, j.plan.Name)
+		}
+	}
+	now := fmt.Sprint(names)
+	if now == d.sending {
+		return
+	}
+	d.sending = now
+	if d.streams == "" {
+		d.settle()
+	}
+	d.beyond = cmp.Or(d.beyond, d.short())
+}
+
+// settle samples memories until their shares are those of the jobs that send now.
+func (d *deployment) settle() {
+	const rounds = 8
+	contended := slices.ContainsFunc(d.switches, func(name string) bool { return len(d.memories[name].tenants) > 1 })
+	for range rounds {
+		if !contended {
+			return
+		}
+		hold := 0.0
+		for _, j := range d.jobs {
+			hold = max(hold, d.tell(j))
+		}
+		for _, name := range d.switches {
+			d.memories[name].run(hold)
+		}
+		for _, j := range d.jobs {
+			j.weigh()
+		}
+		d.allocate()
+	}
+}
+
+// short says of a job that its messages are too short for the share that it is taken to have; empty: none's are.
+func (d *deployment) short() string {
+	for _, j := range d.jobs {
+		if !j.sends() || len(j.msg.layers) == 0 || j.circle != nil {
+			continue
+		}
+		psns, bursts := j.bursts()
+		for i := range j.nodes {
+			n := &j.nodes[i]
+			if n.tenant == nil {
+				continue
+			}
+			flight := j.window
+			if j.limit > 0 && j.rate > 0.99*j.limit {
+				flight = min(flight, j.limit*n.hold)
+			}
+			alone := !slices.ContainsFunc(d.jobs, func(o *job) bool {
+				return o != j && o.sends() && slices.ContainsFunc(o.nodes, func(m node) bool { return m.tenant != nil && m.mem == n.mem })
+			})
+			if placement.Bias(n.tenant.share, flight, psns, bursts, alone) > placement.MostBias {
+				return placement.Short(j.plan.Name, psns/float64(bursts), flight)
+			}
+		}
+	}
+	return ""
+}
+
+// bursts is how many PSNs an iteration has, and in how many pieces they are sent, at the rate that the job has now.
+func (j *job) bursts() (psns float64, n int) {
+	end := math.Inf(-1)
+	for _, l := range j.msg.layers {
+		if l.packets == 0 {
+			continue
+		}
+		if psns += l.packets; l.ready > end {
+			n++
+		}
+		end = max(end, l.ready) + l.packets/j.rate
+	}
+	return psns, n
 }

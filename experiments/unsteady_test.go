@@ -1,0 +1,41 @@
+package experiments
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed"
+)
+
+// TestUnsteady: a prediction is of a steady state, which messages that are short do not come to.
+func TestUnsteady(t *testing.T) {
+	share := func(granted float64) []placement.SharePrediction {
+		return []placement.SharePrediction{{Switch: "tor1", Share: granted, Granted: granted, In: 2, Hold: 100e-6}}
+	}
+	paced := placement.JobPrediction{Name: "A", Bottleneck: "rate limit", Shares: share(0.55)}
+	queued := placement.JobPrediction{Name: "A", Bottleneck: "tor1->h3", Queue: 1e6, Shares: share(0.02)}
+	full := placement.JobPrediction{Name: "A", Bottleneck: "rate limit", Shares: share(1)}
+	other := placement.JobPrediction{Name: "B", Bottleneck: "rate limit", Shares: share(0.55)}
+	for _, tt := range []struct {
+		name    string
+		message int64
+		jobs    []placement.JobPrediction
+		want    string // of what is said; empty: nothing is
+	}{
+		{"a stream", 0, []placement.JobPrediction{paced}, ""},
+		{"short", 256 << 10, []placement.JobPrediction{paced}, "at its beginning"},
+		{"some windows", 1 << 20, []placement.JobPrediction{paced}, "at its beginning"},
+		{"some windows, among others", 1 << 20, []placement.JobPrediction{paced, other}, ""},
+		{"long", 4 << 20, []placement.JobPrediction{paced}, ""},
+		{"enough memory", 256 << 10, []placement.JobPrediction{full}, ""},
+		{"a queue that fills", 4 << 20, []placement.JobPrediction{queued}, "fill queues"},
+	} {
+		setup := testbed.Setup{Settings: testbed.Settings{Lanes: 240}, Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A"}, {Name: "B"}}}}
+		setup.Workloads = []testbed.Workload{{Rate: 30e9, Window: 1024, Message: tt.message}, {Rate: 30e9, Window: 1024}}
+		got := unsteady(setup, &placement.Prediction{Jobs: tt.jobs})
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want something of %q", tt.name, got, tt.want)
+		}
+	}
+}
