@@ -353,7 +353,7 @@ func (r *run) phase(measure spec.Measure, setup testbed.Setup, base Baseline, ob
 			ph.Unlike = overflow(o)
 		}
 	}
-	ph.Unlike = cmp.Or(ph.Unlike, predictions[0].Beyond, unsteady(setup, predictions[0]), chance(m, setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
+	ph.Unlike = cmp.Or(ph.Unlike, predictions[0].Beyond, unsteady(setup, predictions[0]), inStep(setup, ph.End-ph.Start, predictions[0]), chance(m, setup, sp.jobs), early(measure.Warmup.Std().Seconds(), predictions[0]),
 		brief(ph.End-ph.Start, predictions[0]), coarse(ph.End-ph.Start, setup.Interval.Seconds(), predictions[0]))
 	return ph, m.Log.Err
 }
@@ -543,6 +543,40 @@ func unsteady(setup testbed.Setup, p *placement.Prediction) string {
 		if need := placement.SteadyWindows * float64(w.Window); psns < need {
 			return fmt.Sprintf("a message of job %s has %.0f PSNs, and its windows fill queues at %s until some %.0f have passed: aggregators are found more often than in the steady state that is predicted; longer messages, a smaller window or more aggregators would do",
 				j.Name, math.Ceil(psns), j.Bottleneck, need)
+		}
+	}
+	return ""
+}
+
+// idle is the least part of an iteration without traffic for which it matters with whom a job sends at once.
+const idle = 0.05
+
+// inStep says which jobs share a memory that is short, and send and pause equally long, so that in a phase of so many
+// seconds they keep the phase in which they began: what is predicted is the mean over all; empty: none.
+func inStep(setup testbed.Setup, length float64, p *placement.Prediction) string {
+	if p.Replayed {
+		return ""
+	}
+	iteration := func(j placement.JobPrediction) float64 { // s; 0: it has none, or hardly pauses
+		var bytes float64
+		pause := j.Trip
+		for _, l := range layers(workloadOf(setup, j.Name)) {
+			bytes += l.Bytes
+			pause += l.Compute
+		}
+		if t := 8 * bytes / j.Goodput; pause > idle*t && !math.IsInf(t, 0) {
+			return t
+		}
+		return 0
+	}
+	for i, a := range p.Jobs {
+		for _, b := range p.Jobs[i+1:] {
+			short := slices.ContainsFunc(a.Shares, func(s placement.SharePrediction) bool {
+				return s.Granted > claimed && s.Granted < 1-claimed && slices.ContainsFunc(b.Shares, func(t placement.SharePrediction) bool { return t.Switch == s.Switch })
+			})
+			if s, t := iteration(a), iteration(b); short && s > 0 && t > 0 && length*math.Abs(1/s-1/t) < 1 {
+				return fmt.Sprintf("iterations of jobs %s and %s take equally long, so that they share memory always or never, as they happened to begin: what is predicted is the mean over both; messages of other sizes would do", a.Name, b.Name)
+			}
 		}
 	}
 	return ""

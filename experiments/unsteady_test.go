@@ -39,3 +39,30 @@ func TestUnsteady(t *testing.T) {
 		}
 	}
 }
+
+// TestInStep: jobs whose iterations take equally long keep the phase in which they began.
+func TestInStep(t *testing.T) {
+	job := func(name string, goodput, granted float64) placement.JobPrediction {
+		return placement.JobPrediction{Name: name, Goodput: goodput, Trip: 200e-6, Shares: []placement.SharePrediction{{Switch: "tor1", Granted: granted}}}
+	}
+	for _, tt := range []struct {
+		name string
+		a, b int64 // messages; 0: a stream
+		jobs []placement.JobPrediction
+		want bool
+	}{
+		{"equal jobs", 1 << 20, 1 << 20, []placement.JobPrediction{job("A", 17e9, 0.6), job("B", 17e9, 0.6)}, true},
+		{"twice as much", 2 << 20, 1 << 20, []placement.JobPrediction{job("A", 21e9, 0.6), job("B", 17e9, 0.6)}, false},
+		{"hardly a pause", 1 << 28, 1 << 28, []placement.JobPrediction{job("A", 28e9, 0.6), job("B", 28e9, 0.6)}, false},
+		{"enough memory", 1 << 20, 1 << 20, []placement.JobPrediction{job("A", 17e9, 1), job("B", 17e9, 1)}, false},
+		{"a stream", 1 << 20, 0, []placement.JobPrediction{job("A", 17e9, 0.6), job("B", 17e9, 0.6)}, false},
+		{"alone", 1 << 20, 0, []placement.JobPrediction{job("A", 17e9, 0.6)}, false},
+		{"no results", 1 << 20, 1 << 20, []placement.JobPrediction{job("A", 0, 0.6), job("B", 0, 0.6)}, false},
+	} {
+		setup := testbed.Setup{Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A"}, {Name: "B"}}}}
+		setup.Workloads = []testbed.Workload{{Message: tt.a}, {Message: tt.b}}
+		if got := inStep(setup, 3, &placement.Prediction{Jobs: tt.jobs}); (got != "") != tt.want {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+}
