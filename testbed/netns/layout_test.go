@@ -190,10 +190,10 @@ func TestJudge(t *testing.T) {
 				if (got[i].Value > got[i].Limit) != (got[i].Fatal || notice) {
 					t.Errorf("value %v and limit %v do not say whether it is fatal", got[i].Value, got[i].Limit)
 				}
-				if code := got[i].Code; notice && !got[i].Fatal && code != results.CodeLimited {
-					t.Errorf("code %q: rates may be off by as much", code)
+				if h := &got[i]; notice && !h.Fatal && (h.Code != results.CodeLimited || h.Of != rtt.Seconds()) {
+					t.Errorf("code %q, of %v s: rates may be off by as much", h.Code, h.Of)
 				}
-				got[i].Value, got[i].Limit, got[i].Code = 0, 0, ""
+				got[i].Value, got[i].Limit, got[i].Of, got[i].Code = 0, 0, 0, ""
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
