@@ -98,10 +98,8 @@ func (in *inspection) over(j placement.JobPlan) (end float64) {
 }
 
 // hops are those of a job whose both ends count, since from; false where some do not.
-func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, complete bool) {
+func (in *inspection) hops(j placement.JobPlan, from, over, late float64) (out []hop, complete bool) {
 	all, complete := handover.Hops(j)
-	open, again := in.tail(j)
-	over := in.over(j)
 	sum := func(ends ...handover.End) (n float64, ok bool) {
 		ok = true
 		for _, e := range ends {
@@ -138,7 +136,7 @@ func (in *inspection) hops(j placement.JobPlan, from float64) (out []hop, comple
 			in.hopsHeld++
 			out = append(out, hop{
 				job: j.Name, from: h.From(), to: h.To(ends), sent: sent, received: got,
-				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), ends: counted(h, ends), late: open + again,
+				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), ends: counted(h, ends), late: late,
 			})
 		}
 	}
@@ -297,13 +295,14 @@ func (in *inspection) handed() (out []results.Finding) {
 	var all []hop
 	late := 0.0 // each is missing at one hop; a resend, or its answer at each worker
 	for _, j := range in.setup.Plan.Jobs {
+		over := in.over(j)
 		open, again := in.tail(j)
-		late += open + again*float64(len(j.Workers)) + in.copied(j, doubled, from, in.over(j))
+		late += open + again*float64(len(j.Workers)) + in.copied(j, doubled, from, over)
 		began := from
 		if at, ok := in.begun[j.Name]; ok {
 			began = at
 		}
-		hops, ok := in.hops(j, began)
+		hops, ok := in.hops(j, began, over, open+again)
 		complete = complete && ok
 		all = append(all, hops...)
 	}
@@ -319,7 +318,6 @@ func (in *inspection) handed() (out []results.Finding) {
 	var sum hop
 	worst := 0
 	for i, h := range all {
-		in.hopsWithin = max(in.hopsWithin, math.Floor(h.late))
 		gone, more, anything := way.at(h.between)
 		gone += anything
 		if n := h.missing(gone, more); n > 0 {

@@ -156,16 +156,6 @@ func (r *run) pace(t timeline) testbed.Pace {
 	return pace
 }
 
-// lateness is how late frames left a switch where that is worth telling, s: the 99th percentile of the worst.
-func lateness(health []results.Trouble) (worst float64) {
-	for _, t := range health {
-		if t.Code == results.CodeLimited && !t.Fatal {
-			worst = max(worst, t.Value*t.Of)
-		}
-	}
-	return worst
-}
-
 // replay is what Occupancy predicts of the phases of one run; nil: only their steady states are known.
 func (r *run) replay(setup testbed.Setup, base Baseline, s placement.Schedule) ([]*placement.Prediction, error) {
 	return remember(r, []any{setup, base, s}, func() ([]*placement.Prediction, error) {

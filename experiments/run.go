@@ -431,7 +431,8 @@ func (r *run) point(ctx context.Context, p study.Planned) (_ *results.Point, err
 	if err != nil {
 		return point, err
 	}
-	obs.timeline.late = lateness(obs.health)
+	late := results.Late(obs.health)
+	obs.timeline.late = late.Value * late.Of
 	predictions, err := r.predict(setup, base, obs.timeline)
 	if err != nil {
 		return point, fmt.Errorf("predict: %w", err)

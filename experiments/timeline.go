@@ -39,7 +39,7 @@ type timeline struct {
 	events []event
 	warmup time.Duration
 	jobs   []string // all, in the order of the spec
-	late   float64  // how late frames left, s, of a run that is over; see lateness
+	late   float64  // how late frames left, s, of a run that is over, where that is worth telling
 }
 
 // timelineOf lays out the spec's jobs. A job that has neither a duration nor a

@@ -127,14 +127,14 @@ func Short(job string, psns, flight float64) string {
 		job, math.Ceil(psns), math.Ceil(flight))
 }
 
-// mostTurns is how many jobs that do not send all the time are looked at one by one.
-const mostTurns = 5
+// MostTurns is how many jobs that do not send all the time are looked at one by one.
+const MostTurns = 5
 
 // turns is what jobs get of which some do not send all the time: they compute, and wait for
 // what they have sent last to come back. It is occupancy's steady state for each set of these
 // jobs that may send at once, weighted by how long it lasts if when each sends has nothing to
 // do with the others. Of one such job that is exact. How long depends on the rates, and these
-// on that: both are found by repetition. Of more than mostTurns jobs, those that are left take
+// on that: both are found by repetition. Of more than MostTurns jobs, those that are left take
 // their part of links and memory all the time, and are only themselves slower. Rings of short
 // messages are followed frame by frame, and need none of this.
 func (b *problem) turns(turns []turn) (*flow.Result, error) {
@@ -148,7 +148,7 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	if len(turns) == 0 {
 		return all, nil
 	}
-	few := turns[:min(len(turns), mostTurns)]
+	few := turns[:min(len(turns), MostTurns)]
 	states := make([]*flow.Result, 1<<len(few)) // by the set of those that send
 	at := make([][]int, len(states))            // job -> its index there; -1: it is silent
 	for set := range states {

@@ -1,5 +1,7 @@
 package results
 
+import "os"
+
 // What tests look at from inside.
 const (
 	ComparisonCheck = comparisonCheck
@@ -24,3 +26,12 @@ func (r *Reproduction) Judge(lo, hi float64, bound string, all []Effect) { r.jud
 
 // Reserve is what Create and Save do for the record.
 func (d *Dir) Reserve(n int64) { d.reserve(n) }
+
+// Kill closes what a process that is killed would have open.
+func (d *Dir) Kill() { d.file.Close() }
+
+// WriteTo has samples written to another file.
+func (d *Dir) WriteTo(f *os.File) {
+	d.file = f
+	d.buf.Reset(f)
+}

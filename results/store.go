@@ -52,8 +52,8 @@ const MaxRecord = 256 << 20
 // Schema is the version of the record that this package writes.
 const Schema = 1
 
-// Unfinished is the reason that a record carries until its run has ended.
-const Unfinished = "the run was cut off before it ended"
+// unfinished is the reason that a record carries until its run has ended.
+const unfinished = "the run was cut off before it ended"
 
 // Dir is the directory of one run: <root>/<UTC time>-<ULID>/.
 type Dir struct {
@@ -64,8 +64,8 @@ type Dir struct {
 	kept     *os.File // that holds them; under room
 
 	mu   sync.Mutex
-	File *os.File // samples, open for appending; nil when the run was opened to be read
-	Buf  *bufio.Writer
+	file *os.File // samples, open for appending; nil when the run was opened to be read
+	buf  *bufio.Writer
 	err  error // the first error of writing samples; it stays
 }
 
@@ -73,7 +73,7 @@ type Dir struct {
 // until the run is judged.
 func (rec *Record) Unfinished() {
 	rec.Outcome, rec.ExitCode, rec.Finished = ErrorOutcome, ExitCode(ErrorOutcome), time.Time{}
-	rec.Reasons = []string{Unfinished}
+	rec.Reasons = []string{unfinished}
 }
 
 // sharedMode is that of a directory of runs, at most: a group may keep one together, and a umask may take from it. What is in a run is its user's
@@ -106,7 +106,7 @@ func Create(root string, rec *Record) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create samples: %w", err)
 	}
-	d.File, d.Buf = file, bufio.NewWriterSize(file, 1<<16)
+	d.file, d.buf = file, bufio.NewWriterSize(file, 1<<16)
 	if err := d.begin(rec); err != nil {
 		d.Close()
 		return nil, err
@@ -175,7 +175,7 @@ func (d *Dir) Append(samples ...Sample) error {
 	if d.err != nil {
 		return d.err
 	}
-	if d.Buf == nil {
+	if d.buf == nil {
 		return fmt.Errorf("write samples to %s: run is not open for writing", d.Path)
 	}
 	for _, s := range samples {
@@ -184,7 +184,7 @@ func (d *Dir) Append(samples ...Sample) error {
 		}
 		line, err := json.Marshal(s)
 		if err == nil {
-			_, err = d.Buf.Write(append(line, '\n'))
+			_, err = d.buf.Write(append(line, '\n'))
 		}
 		if err != nil {
 			return d.fail(err)
@@ -197,10 +197,10 @@ func (d *Dir) Append(samples ...Sample) error {
 func (d *Dir) Flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.err != nil || d.Buf == nil {
+	if d.err != nil || d.buf == nil {
 		return d.err
 	}
-	if err := d.Buf.Flush(); err != nil {
+	if err := d.buf.Flush(); err != nil {
 		return d.fail(err)
 	}
 	return nil
@@ -227,13 +227,13 @@ func (d *Dir) Close() error {
 	err := d.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.File == nil {
+	if d.file == nil {
 		return err
 	}
-	if e := d.File.Close(); err == nil && e != nil {
+	if e := d.file.Close(); err == nil && e != nil {
 		err = d.fail(e)
 	}
-	d.File, d.Buf = nil, nil
+	d.file, d.buf = nil, nil
 	return err
 }
 
@@ -306,7 +306,7 @@ func (d *Dir) Save(rec *Record) error {
 	return err
 }
 
-// Encode is the record as indented JSON. Its points, of which there may be thousands, are encoded
+// encode is the record as indented JSON. Its points, of which there may be thousands, are encoded
 // side by side.
 func (rec *Record) encode() ([]byte, error) {
 	rest := *rec
@@ -665,7 +665,7 @@ func ReadRecord(dir string) (*Record, error) {
 // of its checks, or a check's not that of its figures.
 var ErrContradicts = errors.New("the record contradicts itself, so it was changed after the run")
 
-// Contradiction is how an outcome cannot be that of the record's checks; nil if it can.
+// contradiction is how an outcome cannot be that of the record's checks; nil if it can.
 func (r *Record) contradiction() error {
 	switch r.Outcome {
 	case "", Fail, Inconclusive, NotJudged, Skipped, ErrorOutcome: // without one it is still written

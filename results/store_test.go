@@ -216,11 +216,12 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.File.Close()
-	if d.File, err = os.OpenFile("/dev/full", os.O_WRONLY, 0); err != nil {
+	d.Kill()
+	disk, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	d.Buf.Reset(d.File)
+	d.WriteTo(disk)
 	var first error
 	for i := 0; i < 5000 && first == nil; i++ {
 		first = d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"})
@@ -332,7 +333,7 @@ func TestSweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.File.Close() // as by a kill: what was reserved stays
+		d.Kill() // what was reserved stays
 		if !record {
 			if err := os.Remove(filepath.Join(d.Path, results.RecordFile)); err != nil {
 				t.Fatal(err)

@@ -338,7 +338,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 				if stood = cmp.Or(stood, p.Phases[phase].Stood); e.Predictor != "value" {
 					stood = cmp.Or(stood, p.Phases[phase].Unlike)
 				}
-				if t := p.late(); t.Value > late.Value {
+				if t := Late(p.Health); t.Value > late.Value {
 					late = t
 				}
 				caught = max(caught, p.Phases[phase].caughtUp())
@@ -598,10 +598,10 @@ func (c *held) certain(why string) {
 // others that share links with them more.
 var rates = []string{"goodput", "wire_rate", "link_rate", "step_rate"}
 
-// late is how late frames were, as a part of a round trip, where that is worth telling and not so much
+// Late is how late frames were, as a part of a round trip, where that is worth telling and not so much
 // that nothing is judged; the zero Trouble: they were not.
-func (p Point) late() (worst Trouble) {
-	for _, t := range p.Health {
+func Late(health []Trouble) (worst Trouble) {
+	for _, t := range health {
 		if t.Code == CodeLimited && !t.Fatal && t.Value > worst.Value {
 			worst = t
 		}

@@ -14,7 +14,7 @@ import (
 // windows: those that package packets finds when it follows their packets one
 // by one, which what is sampled here step by step is only near to (queues and grants take turns, and levels
 // of a tree decide together). They are worked out once for each set of jobs: while a job waits for the end of a
-// message, or computes, it is in none. Jobs whose windows change, and more than mostTurns with
+// message, or computes, it is in none. Jobs whose windows change, and more than placement.MostTurns with
 // messages, go on with what is sampled, and so do streams whose windows meet a hash at one switch of theirs each, of
 // which what is sampled is right.
 func (d *deployment) predict() {
@@ -102,9 +102,6 @@ func (d *deployment) messages() bool {
 	return rings
 }
 
-// mostTurns is how many jobs that pause between messages may run for all sets of those that send to be predicted.
-const mostTurns = 5
-
 // senders are the names of the jobs that send, or nil where what they do is to be sampled.
 // With whole, a ring that has a message after the other sends while its last frames are on
 // their way, too.
@@ -129,7 +126,7 @@ func (d *deployment) senders(whole bool) (names []string) {
 		apart = apart || levels != 1 || j.limit > 0 || pauses
 		streams = streams && !j.aimd
 	}
-	streams = streams && turns <= mostTurns
+	streams = streams && turns <= placement.MostTurns
 	if len(d.damage) == 0 && (!streams || !apart) {
 		return nil
 	}

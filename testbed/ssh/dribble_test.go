@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/ssh"
-	"github.com/inabench/inabench/testbed/sshd"
 )
 
 // Of the SSH File Transfer Protocol, version 3 (draft-ietf-secsh-filexfer-02).
@@ -74,43 +72,20 @@ func (d dribbling) serve(ch io.ReadWriter) {
 // dial connects to the server.
 func (d dribbling) dial(t *testing.T) *ssh.Client {
 	t.Helper()
-	key := sshd.NewKey()
-	config := &xssh.ServerConfig{PublicKeyCallback: func(xssh.ConnMetadata, xssh.PublicKey) (*xssh.Permissions, error) { return nil, nil }}
-	config.AddHostKey(key)
-	address := listen(t, func(raw net.Conn) {
-		_, chans, reqs, err := xssh.NewServerConn(raw, config)
+	return dialTo(t, func(c xssh.NewChannel) {
+		ch, requests, err := c.Accept()
 		if err != nil {
 			return
 		}
 		go func() {
-			for r := range reqs {
-				_ = r.Reply(true, nil)
+			for r := range requests {
+				_ = r.Reply(r.Type == "subsystem", nil)
+				if r.Type == "subsystem" {
+					go d.serve(ch)
+				}
 			}
 		}()
-		for c := range chans {
-			ch, requests, err := c.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				for r := range requests {
-					_ = r.Reply(r.Type == "subsystem", nil)
-					if r.Type == "subsystem" {
-						go d.serve(ch)
-					}
-				}
-			}()
-		}
-	})
-	c, err := ssh.Dial(t.Context(), ssh.Target{
-		Name: "h1", Address: address, User: "lab", Signers: []xssh.Signer{userKey}, Agent: "none", Config: "none",
-		KnownHosts: []string{knownHosts(t, address, key.PublicKey())}, KeepAlive: 50 * time.Millisecond, KeepAliveMax: 2, Timeout: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
+	}, 50*time.Millisecond, 2)
 }
 
 // TestDribbling: a server of files that keeps saying something, and gives nothing or next to nothing, holds nobody for longer

@@ -14,9 +14,9 @@ import (
 	"github.com/inabench/inabench/testbed/sshd"
 )
 
-// TestSilentExec: a host that answers all signs of life, and never that a command starts, is given up, though nobody set
-// a time.
-func TestSilentExec(t *testing.T) {
+// dialTo connects to a server that takes every key, answers all signs of life, and gives each channel that is asked for to do.
+func dialTo(t *testing.T, do func(xssh.NewChannel), alive time.Duration, most int) *ssh.Client {
+	t.Helper()
 	key := sshd.NewKey()
 	config := &xssh.ServerConfig{PublicKeyCallback: func(xssh.ConnMetadata, xssh.PublicKey) (*xssh.Permissions, error) { return nil, nil }}
 	config.AddHostKey(key)
@@ -31,21 +31,31 @@ func TestSilentExec(t *testing.T) {
 			}
 		}()
 		for c := range chans {
-			if _, requests, err := c.Accept(); err == nil {
-				go func() {
-					for range requests { // none is answered
-					}
-				}()
-			}
+			do(c)
 		}
 	})
 	c, err := ssh.Dial(t.Context(), ssh.Target{
 		Name: "h1", Address: address, User: "lab", Signers: []xssh.Signer{userKey}, Agent: "none", Config: "none",
-		KnownHosts: []string{knownHosts(t, address, key.PublicKey())}, KeepAlive: 100 * time.Millisecond, KeepAliveMax: 8, Timeout: time.Minute,
+		KnownHosts: []string{knownHosts(t, address, key.PublicKey())}, KeepAlive: alive, KeepAliveMax: most, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestSilentExec: a host that answers all signs of life, and never that a command starts, is given up, though nobody set
+// a time.
+func TestSilentExec(t *testing.T) {
+	c := dialTo(t, func(c xssh.NewChannel) {
+		if _, requests, err := c.Accept(); err == nil {
+			go func() {
+				for range requests { // none is answered
+				}
+			}()
+		}
+	}, 100*time.Millisecond, 8)
 	defer c.Close()
 	ended := make(chan error, 1)
 	go func() {

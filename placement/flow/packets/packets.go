@@ -803,8 +803,9 @@ type worker struct {
 	iteration
 }
 
-// iteration is where a worker of layers is: when it began, which layer is next, PSNs below which are there to be sent, and
-// how far that and the window reach. waits says that it sends nothing before the next layer is there.
+// iteration is where a worker is: when it began, which layer is next, PSNs below which are there to be sent, and
+// how far that and the window reach. waits says that it sends nothing before the next layer is there. All of what is sent
+// without end is there from the start.
 type iteration struct {
 	began                float64
 	layer, allowed, edge int
@@ -831,10 +832,7 @@ func (j *job) allow(w *worker, at float64) {
 
 // reach is up to which PSN a worker may send.
 func (j *job) reach(w *worker) int {
-	if len(j.Layers) > 0 {
-		return min(w.edge, j.end)
-	}
-	return min(w.base+j.Window, j.end)
+	return min(w.edge, j.end)
 }
 
 // next has a worker send its next packet when it is due, or look for the next layer when that is there.
@@ -843,7 +841,7 @@ func (m *model) next(j *job, w *worker) {
 	switch {
 	case w.next < j.reach(w):
 		w.waits, at = false, m.due(j, w)
-	case len(j.Layers) > 0 && w.layer < len(j.Layers) && w.next < j.end && w.next == w.allowed:
+	case w.layer < len(j.Layers) && w.next < j.end && w.next == w.allowed:
 		w.waits, at = true, w.began+j.Layers[w.layer].Ready
 	}
 	m.queue.set(w.entity, at)
@@ -1840,18 +1838,16 @@ func (m *model) answer(j *job) {
 			if j.Kind == Stream {
 				at = m.now
 			}
-			for psn := range j.Window {
-				k.opened[psn&j.mask] = at
+			k.iteration = iteration{began: at}
+			if len(j.Layers) == 0 {
+				k.allowed = math.MaxInt
 			}
+			j.allow(k, at)
 			if j.Behind {
 				k.u = at - float64(j.Window)*j.Gap
 				for psn := range j.Window {
 					k.opened[psn&j.mask] = k.u
 				}
-			}
-			if len(j.Layers) > 0 {
-				k.iteration = iteration{began: at}
-				j.allow(k, at)
 			}
 			m.next(j, k)
 		}
@@ -1928,21 +1924,13 @@ func (m *model) receive(j *job, w *worker, psn int) {
 		w.backoff = 0
 	}
 	w.newest = max(w.newest, psn)
-	shut := w.next >= w.base+j.Window
-	if len(j.Layers) > 0 {
-		shut = w.next >= w.edge
-	}
+	shut := w.next >= w.edge
 	for w.base < w.next && w.done[w.base&j.mask] {
 		w.done[w.base&j.mask] = false
-		if len(j.Layers) == 0 {
-			w.opened[(w.base+j.Window)&j.mask] = m.now
-		}
 		w.base++
 	}
-	if len(j.Layers) > 0 {
-		j.allow(w, m.now)
-	}
-	if shut && (w.next < j.reach(w) || len(j.Layers) > 0) {
+	j.allow(w, m.now)
+	if shut {
 		m.next(j, w)
 	}
 	if w.again != nil {
