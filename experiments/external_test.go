@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/study/jobs"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -22,21 +23,18 @@ import (
 
 // asked is what predictors are told of a point before it runs, with what the built-in models
 // say of each phase.
-func asked(t *testing.T, s *spec.Spec, p study.Planned) (*predictor.Request, [][]*placement.Prediction) {
+func asked(t *testing.T, p study.Planned) (*predictor.Request, [][]*placement.Prediction) {
 	t.Helper()
-	setup, err := setupOf(p.Spec, p.Plan, p.Spec.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1})
+	st := studyOf(p.Spec).(jobs.Study)
+	plan, err := st.Plan(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var said [][]*placement.Prediction
-	for _, sp := range timelineOf(p.Spec).spans() {
-		all, err := predict(p.Spec.Inventory(), setup, Baseline{}, sp.jobs, spec.Predictors)
-		if err != nil {
-			t.Fatal(err)
-		}
-		said = append(said, all)
+	for _, ph := range plan.Phases {
+		said = append(said, ph.Predictions)
 	}
-	req, err := before(s, p)
+	req, err := st.Request(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +72,7 @@ func TestMaxMin(t *testing.T) {
 			}
 			compared := 0
 			for _, p := range points {
-				req, said := asked(t, s, p)
+				req, said := asked(t, p)
 				a, err := mine.Predict(t.Context(), req)
 				if err != nil {
 					t.Fatal(err)

@@ -1,6 +1,8 @@
 package experiments
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/inabench/inabench/experiments/study"
@@ -20,6 +22,35 @@ func (r *run) Journal() *journal.Journal { return r.held.hold.Journal }
 func (r *run) Origin() time.Time         { return r.origin }
 func (r *run) Dir() *results.Dir         { return r.dir }
 func (r *run) Known() map[string]any     { return r.known }
+func (r *run) Here() map[string]any      { return r.here }
+func (r *run) Repeats() int              { return r.opt.Repeats }
+func (r *run) Expect() []results.Expect  { return r.rec.Expect }
+
+// Clock implements study.Runner. Deployments in virtual time come one after the other.
+func (r *run) Clock(dep testbed.Deployment) float64 {
+	if r.tb.Capabilities().Virtual {
+		return r.virtualClock()
+	}
+	return (time.Since(r.origin) - dep.Now()).Seconds()
+}
+
+// Deploy implements study.Runner.
+func (r *run) Deploy(ctx context.Context, setup testbed.Setup) (testbed.Deployment, error) {
+	return r.tb.Deploy(ctx, r.opt.Slow.workers(setup, r.tb.Inventory()))
+}
+
+// Keep implements study.Runner. Points that are measured side by side hand their samples over when they are done.
+func (r *run) Keep(samples ...results.Sample) error {
+	if r.dir == nil {
+		r.kept = append(r.kept, samples...)
+		return nil
+	}
+	err := r.dir.Append(samples...)
+	if !r.tb.Capabilities().Virtual { // that takes milliseconds, and a flush for each
+		err = errors.Join(err, r.dir.Flush()) // kept, whatever comes
+	}
+	return err
+}
 
 // Calibrated implements study.Runner.
 func (r *run) Calibrated(found ...results.Calibration) {

@@ -131,11 +131,10 @@ func (r *run) measureVirtually(ctx context.Context) error {
 func (r *run) apart(ctx context.Context, p study.Planned) (_ *results.Point, _ []results.Sample, err error) {
 	w := *r
 	w.rec = &results.Record{ID: r.rec.ID, Scale: r.rec.Scale, Timings: map[string]float64{}}
-	w.bases = map[string]Baseline{}
-	w.predicted = nil
+	w.known, w.here = map[string]any{}, map[string]any{}
 	if w.tb, err = openTestbed(ctx, w.opt.Driver, p.Spec, fabricOf(p.Spec, w.opt.Driver), "", holding{}, w.opt.Slow); err != nil {
 		return new(results.Point), nil, err
 	}
-	point, err := w.point(ctx, p)
+	point, _, err := studyOf(p.Spec).Run(ctx, &study.Bench{Runner: &w, Planned: p})
 	return point, w.kept, errors.Join(err, w.closeTestbed(ctx))
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/experiments/study"
 )
 
 // FuzzSavedPlan: placements in a saved plan are refused, or can be set up. Its experiment and inventory have targets of
@@ -62,7 +62,7 @@ collective = "ring"
 			t.Fatalf("a plan that was read cannot be taken: %v", err)
 		}
 		for _, p := range again {
-			if _, err := setupOf(p.Spec, p.Plan, p.Spec.Inventory(), Baseline{}, results.Scale{Mode: "none", Factor: 1}); err != nil {
+			if _, err := studyOf(p.Spec).(study.Predicted).Request(p); err != nil {
 				t.Logf("refused later: %v", err)
 			}
 		}

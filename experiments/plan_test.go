@@ -1,16 +1,19 @@
 package experiments
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
 )
 
 // A cluster that an experiment describes may be another one in every point: each is planned, and
@@ -80,20 +83,70 @@ values = ["10Gbit/s", "40Gbit/s"]
 	}
 }
 
-// TestUnscaled: slow motion of cables that lose packets is not the lab's, and says so.
-func TestUnscaled(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		spec  spec.Spec
-		wants bool
-	}{
-		{"lossy in slow motion", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, true},
-		{"at the lab's speed", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 1}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, false},
-		{"shrunk, where times are the lab's", spec.Spec{Emulation: spec.Emulation{Scale: "shrunk", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, false},
-		{"nothing is lost", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Duplicate: 0.01}}}, false},
-	} {
-		if got := unscaled(&c.spec); (got != "") != c.wants {
-			t.Errorf("%s: %q", c.name, got)
+// A plan that was saved runs as it was, and not at all once its inventory differs.
+func TestSavedPlan(t *testing.T) {
+	spec, err := Load("quickstart.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := NewPlan(spec, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(plan.Points); n != 1 || len(plan.Points[0].Phases) != 2 {
+		t.Fatalf("%d points, want 1 with 2 phases", n)
+	}
+	path := t.TempDir() + "/plan.json"
+	if err := plan.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := loadPlan(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(plan.Points, again.Points); d != "" {
+		t.Error(d)
+	}
+	plan.Inventory.SHA256 = strings.Repeat("0", 64)
+	if err := plan.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadPlan(t, path); err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("a plan for another inventory: %v", err)
+	}
+}
+
+func loadPlan(t *testing.T, path string) (*SavedPlan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ParsePlan(path, text)
+}
+
+// TestInterruptedAtTheEnd: a run that is interrupted when all is measured says in its record what its program exits with.
+func TestInterruptedAtTheEnd(t *testing.T) {
+	for _, stage := range []string{"measure", "tear down"} {
+		cause := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		rec, _, err := Run(ctx, pairOn(t, "50us", `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1"]
+ps = "h3"
+[[expect]]
+metric = "goodput"
+tolerance = "5%%"
+reason = "it is alone"
+`), RunOptions{Driver: "sim", Root: t.TempDir(), Repeats: 1, ExitCode: func(error) int { return 130 }, Progress: func(s Status) {
+			if s.Stage == stage {
+				cancel(cause)
+			}
+		}})
+		if rec == nil || rec.ExitCode != 130 || rec.Outcome != results.ErrorOutcome || !slices.Contains(rec.Reasons, cause.Error()) {
+			t.Errorf("while it was to %s: %+v, %v", stage, rec, err)
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/study/inspect"
+	"github.com/inabench/inabench/experiments/study/jobs"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/results/report"
@@ -26,7 +28,7 @@ import (
 // studyOf is what an experiment is about.
 func studyOf(s *spec.Spec) study.Study {
 	if js, ok := s.Study().(spec.Jobs); ok {
-		return namedJobs{js}
+		return jobs.Study{Jobs: js}
 	}
 	return s.Study().(study.Study)
 }
@@ -108,7 +110,7 @@ func (r *run) studied(ctx context.Context, p study.Planned, repeat int) (*result
 	point, rows, err := studyOf(p.Spec).Run(ctx, b)
 	point.Repeat, point.Labels = repeat, p.Labels
 	if err == nil && !p.Spec.Kind().Looks {
-		point.Findings = inspectStudy(b, point)
+		point.Findings = inspect.Study(b, point)
 	}
 	if rows == nil {
 		return point, err

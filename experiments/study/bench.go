@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
-	"github.com/inabench/inabench/experiments/online"
+	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
@@ -55,9 +55,22 @@ type Runner interface {
 	Calibrated(found ...results.Calibration)
 	// Known is what was measured once for all points; see Once.
 	Known() map[string]any
-	// AskOnline puts what external predictors say of jobs that came and went beside what they took: the jobs, of
-	// these names, on the hosts and from the times on that they had.
-	AskOnline(ctx context.Context, b *Bench, set testbed.Settings, res *online.Result, names []string, jobs []online.Job, ph *results.Phase) error
+	// Here is what was found out about the testbed that is open, and holds for no other; see Once.
+	Here() map[string]any
+	// Repeats is how often each point is measured.
+	Repeats() int
+	// Expect is what the run expects, in the testbed's units.
+	Expect() []results.Expect
+	// Clock is what a deployment's clock lacks to be the run's, in seconds.
+	Clock(dep testbed.Deployment) float64
+	// Deploy is the testbed's, but for what is slower there than anybody is told.
+	Deploy(ctx context.Context, setup testbed.Setup) (testbed.Deployment, error)
+	// Keep puts samples, on the run's clock, into the run's directory.
+	Keep(samples ...results.Sample) error
+	// Asks says whether predictors of others are asked about what is measured.
+	Asks() bool
+	// Ask puts what they say beside what was measured: of phases, and of all of them together.
+	Ask(ctx context.Context, p Planned, req *predictor.Request, phases []results.Phase, whole *results.Phase)
 }
 
 // Bench is what a study has of a run while it does one repeat of a point: the testbed that is open, the
@@ -98,11 +111,6 @@ func (b *Bench) Countdown(each time.Duration) func() time.Duration {
 	return func() time.Duration { return max(0, time.Until(end)) + rest }
 }
 
-// Keep puts samples into the run directory, on the run's clock.
-func (b *Bench) Keep(samples ...results.Sample) error {
-	return errors.Join(b.Dir().Append(samples...), b.Dir().Flush())
-}
-
 // Path is that of a file in the run directory, for others to write.
 func (b *Bench) Path(elem ...string) string {
 	return filepath.Join(append([]string{b.Dir().Path}, elem...)...)
@@ -135,14 +143,14 @@ func (b *Bench) Lines(file string, n int, line func(i int) any) error {
 	return f.Close()
 }
 
-// Once is what f made the first time that the run asked for the key without an error.
-func Once[T any](b *Bench, key string, f func() (T, error)) (T, error) {
-	if v, ok := b.Known()[key].(T); ok {
+// Once is what f made the first time that a run asked for the key without an error, kept in what the run knows.
+func Once[T any](known map[string]any, key string, f func() (T, error)) (T, error) {
+	if v, ok := known[key].(T); ok {
 		return v, nil
 	}
 	v, err := f()
 	if err == nil {
-		b.Known()[key] = v
+		known[key] = v
 	}
 	return v, err
 }

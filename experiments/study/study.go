@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -49,6 +50,14 @@ type (
 	// Planner says what a point should bring before it runs.
 	Planner interface {
 		Plan(p Planned) (PlanPoint, error)
+	}
+	// Predicted is what predictors of others are asked of a point before it runs, in the lab's units.
+	Predicted interface {
+		Request(p Planned) (*predictor.Request, error)
+	}
+	// Scheduled knows how long a point takes on a testbed in real time, by its own times.
+	Scheduled interface {
+		Lasts(s *spec.Spec) time.Duration
 	}
 	// Settled knows before it runs which hosts and switches it uses.
 	Settled interface {
@@ -168,6 +177,10 @@ var OnTheWay = map[string]string{
 func handedOver(metric string) bool {
 	return strings.HasPrefix(metric, "job_") || strings.HasPrefix(metric, "worker_") || OnTheWay[metric] != ""
 }
+
+// FrameBits is the size of a packet of gradients with so many lanes on the wire in bits, Ethernet header
+// in, preamble and FCS out.
+func FrameBits(lanes int) float64 { return 8 * float64(placement.INAOverhead+4*lanes) }
 
 // Factors are what computing times and gradients are multiplied by on a testbed.
 func Factors(scale results.Scale) (times, bytes float64) {

@@ -278,7 +278,7 @@ func (l *serviceLab) alone(ctx context.Context, jobs []serving) ([]standalone, e
 	for i := range jobs {
 		j := jobs[i]
 		key := fmt.Sprint("alone ", l.Spec.Inventory().SHA256, l.cfg.Static, l.cfg.Profile, l.cfg.Rate, l.cfg.Sum, j.Tensors, j.Workers, j.Servers)
-		ref, err := study.Once(l.Bench, key, func() (measuredAlone, error) { return l.standalone(ctx, j) })
+		ref, err := study.Once(l.Known(), key, func() (measuredAlone, error) { return l.standalone(ctx, j) })
 		if err != nil {
 			return nil, err
 		}

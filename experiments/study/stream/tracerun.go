@@ -213,7 +213,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 			ph.Figures = append(ph.Figures, study.Exactly("sum_errors", sum.Job, kind, float64(sum.SumErrors)))
 		}
 	}
-	if err := b.AskOnline(ctx, b, settings, res, names, list, &ph); err != nil {
+	if err := ask(ctx, b, settings, res, names, list, &ph); err != nil {
 		return point, nil, err
 	}
 	point.Phases = []results.Phase{ph}

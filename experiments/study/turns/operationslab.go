@@ -533,7 +533,7 @@ func (o *Operations) calibrate(ctx context.Context, b *study.Bench, tb *remote.T
 	if n < 2 || len(probe.Ops) == 0 {
 		return assumed, nil // nobody reduces anything
 	}
-	return study.Once(b, fmt.Sprint("all-reduces ", s.Inventory().SHA256, n, probe.Ops), func() (calibrated, error) {
+	return study.Once(b.Known(), fmt.Sprint("all-reduces ", s.Inventory().SHA256, n, probe.Ops), func() (calibrated, error) {
 		return o.reduceAlone(ctx, b, tb, n, probe, assumed)
 	})
 }

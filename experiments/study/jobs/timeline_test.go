@@ -1,9 +1,8 @@
-package experiments
+package jobs
 
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
@@ -64,18 +62,17 @@ start = "1s"
 duration = "1s"
 `)
 	setup.Interval = 50 * time.Millisecond
-	planned := study.Planned{Point: spec.Point{Spec: r.spec}}
-	want := timelineOf(r.spec).spans()
+	want := timelineOf(r.Spec).spans()
 	if len(want) != 3 {
 		t.Fatalf("%v", want)
 	}
 	for _, late := range []time.Duration{0, 700 * time.Millisecond, 5 * time.Second} {
-		tb := starting{r.tb, late}
+		tb := starting{r.Testbed(), late}
 		dep, err := tb.Deploy(t.Context(), setup)
 		if err != nil {
 			t.Fatal(err)
 		}
-		obs, err := r.observe(t.Context(), planned, setup, dep, Baseline{}, nil)
+		obs, err := r.observe(t.Context(), setup, dep, Baseline{}, nil)
 		if err := errors.Join(err, dep.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +82,7 @@ duration = "1s"
 				t.Errorf("jobs start after %v: phase %d takes %v, want %v", late, i+1, long, want[i].end-want[i].start)
 			}
 		}
-		in := inspection{spec: r.spec, obs: obs}
+		in := inspectionOf(r.Spec, nil, testbed.Capabilities{}, testbed.Setup{}, Baseline{}, obs)
 		if missed := in.missed(); len(got) != 3 || len(missed) > 0 {
 			t.Errorf("jobs start after %v: %d phases, missed %+v", late, len(got), missed)
 		}
@@ -150,12 +147,12 @@ loss = 0.01
 	if len(setup.Damage) != 1 {
 		t.Fatalf("%+v", setup.Damage)
 	}
-	dep, err := r.tb.Deploy(t.Context(), setup)
+	dep, err := r.Testbed().Deploy(t.Context(), setup)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &wired{Deployment: ticking{dep}, links: map[string]testbed.LinkState{}}
-	obs, err := r.observe(t.Context(), study.Planned{Point: spec.Point{Spec: r.spec}}, setup, w, Baseline{}, nil)
+	obs, err := r.observe(t.Context(), setup, w, Baseline{}, nil)
 	if err := errors.Join(err, dep.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -226,47 +223,6 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// A plan that was saved runs as it was, and not at all once its inventory differs.
-func TestSavedPlan(t *testing.T) {
-	spec, err := Load("quickstart.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := NewPlan(spec, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(plan.Points); n != 1 || len(plan.Points[0].Phases) != 2 {
-		t.Fatalf("%d points, want 1 with 2 phases", n)
-	}
-	path := t.TempDir() + "/plan.json"
-	if err := plan.Save(path); err != nil {
-		t.Fatal(err)
-	}
-	again, err := loadPlan(t, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(plan.Points, again.Points); d != "" {
-		t.Error(d)
-	}
-	plan.Inventory.SHA256 = strings.Repeat("0", 64)
-	if err := plan.Save(path); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadPlan(t, path); err == nil || !strings.Contains(err.Error(), "another version") {
-		t.Errorf("a plan for another inventory: %v", err)
-	}
-}
-
-func loadPlan(t *testing.T, path string) (*SavedPlan, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ParsePlan(path, text)
-}
-
 // A phase ends where the next job begins to start, not when all its workers have.
 func TestPhaseEndsBeforeAStart(t *testing.T) {
 	seen := timeline{warmup: time.Second, jobs: []string{"A", "B"}, events: []event{
@@ -277,33 +233,6 @@ func TestPhaseEndsBeforeAStart(t *testing.T) {
 	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}, time.Second}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}, 0}}
 	if d := cmp.Diff(want, seen.spans(), cmp.AllowUnexported(span{})); d != "" {
 		t.Error(d)
-	}
-}
-
-// TestInterruptedAtTheEnd: a run that is interrupted when all is measured says in its record what its program exits with.
-func TestInterruptedAtTheEnd(t *testing.T) {
-	for _, stage := range []string{"measure", "tear down"} {
-		cause := errors.New("interrupted")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		rec, _, err := Run(ctx, pairOn(t, "50us", `
-inventory = "pair.toml"
-[[job]]
-name = "A"
-hosts = ["h1"]
-ps = "h3"
-[[expect]]
-metric = "goodput"
-tolerance = "5%%"
-reason = "it is alone"
-`), RunOptions{Driver: "sim", Root: t.TempDir(), Repeats: 1, ExitCode: func(error) int { return 130 }, Progress: func(s Status) {
-			if s.Stage == stage {
-				cancel(cause)
-			}
-		}})
-		if rec == nil || rec.ExitCode != 130 || rec.Outcome != results.ErrorOutcome || !slices.Contains(rec.Reasons, cause.Error()) {
-			t.Errorf("while it was to %s: %+v, %v", stage, rec, err)
-		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package experiments
+package inspect
 
 import (
 	"fmt"
@@ -64,7 +64,7 @@ func grown(s results.Series, t float64) (by, when float64, ok bool) {
 
 // growth is that of a counter from t on, which must be there, and that of a switch have been read when
 // the job's traffic was over. What an agent says last it says when it ends.
-func (in *inspection) growth(t, over float64, c handover.Counter) (n float64, ok bool) {
+func (in *Inspection) growth(t, over float64, c handover.Counter) (n float64, ok bool) {
 	s := in.noted(c.Metric, c.Of)
 	n, _, ok = grown(s, t)
 	if !ok || !strings.HasPrefix(c.Metric, "worker_") && s.T[len(s.T)-1] < over {
@@ -74,8 +74,8 @@ func (in *inspection) growth(t, over float64, c handover.Counter) (n float64, ok
 }
 
 // noted is a counter of what is handed over. One that began again is remembered.
-func (in *inspection) noted(metric, of string) results.Series {
-	s := in.counter(metric, of)
+func (in *Inspection) noted(metric, of string) results.Series {
+	s := in.Counter(metric, of)
 	if !slices.IsSorted(s.V) {
 		if in.fell == nil {
 			in.fell = map[[2]string]bool{}
@@ -86,10 +86,10 @@ func (in *inspection) noted(metric, of string) results.Series {
 }
 
 // over is when the processes of a job were seen to send and receive nothing any more.
-func (in *inspection) over(j placement.JobPlan) (end float64) {
+func (in *Inspection) over(j placement.JobPlan) (end float64) {
 	for _, w := range j.Workers {
 		for _, metric := range []string{"worker_tx_packets", "worker_rx_packets"} {
-			if _, when, ok := grown(in.counter(metric, fmt.Sprintf("%s/%d", j.Name, w.Rank)), 0); ok {
+			if _, when, ok := grown(in.Counter(metric, fmt.Sprintf("%s/%d", j.Name, w.Rank)), 0); ok {
 				end = max(end, when)
 			}
 		}
@@ -98,7 +98,7 @@ func (in *inspection) over(j placement.JobPlan) (end float64) {
 }
 
 // hops are those of a job whose both ends count, since from; false where some do not.
-func (in *inspection) hops(j placement.JobPlan, from, over, late float64) (out []hop, complete bool) {
+func (in *Inspection) hops(j placement.JobPlan, from, over, late float64) (out []hop, complete bool) {
 	all, complete := handover.Hops(j)
 	sum := func(ends ...handover.End) (n float64, ok bool) {
 		ok = true
@@ -114,7 +114,7 @@ func (in *inspection) hops(j placement.JobPlan, from, over, late float64) (out [
 		for _, c := range h.Idle {
 			if n, _ := in.growth(from, over, c); h.Inside {
 				sent -= n
-			} else if in.spec.Reallocates() || in.spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
+			} else if in.Spec.Reallocates() || in.Spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
 				spared += n
 			}
 		}
@@ -136,7 +136,7 @@ func (in *inspection) hops(j placement.JobPlan, from, over, late float64) (out [
 			in.hopsHeld++
 			out = append(out, hop{
 				job: j.Name, from: h.From(), to: h.To(ends), sent: sent, received: got,
-				spared: spared, inside: h.Inside, between: in.between(h.Sent, ends), ends: counted(h, ends), late: late,
+				spared: spared, inside: h.Inside, between: in.Between(h.Sent, ends), ends: counted(h, ends), late: late,
 			})
 		}
 	}
@@ -159,15 +159,15 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 
 // tail is how many packets of a job may have been on their way when its processes ended: of what was
 // not answered a gradient and a result, and resends of the last round trips, whose answers nobody waits for.
-func (in *inspection) tail(j placement.JobPlan) (open, again float64) {
+func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 	for _, w := range j.Workers {
-		n, _ := in.latest("worker_outstanding", j.Name, w)
+		n, _ := in.Latest("worker_outstanding", j.Name, w)
 		open += 2 * n
-		s := in.counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank))
+		s := in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank))
 		if len(s.V) == 0 {
 			continue
 		}
-		end, last := len(s.V)-1, 2*max(in.base.RTTs[j.Name], s.Spacing())
+		end, last := len(s.V)-1, 2*max(in.RTTs[j.Name], s.Spacing())
 		before := s.V[end]
 		for i := end; i >= 0 && s.T[i] >= s.T[end]-last; i-- {
 			before = s.V[i]
@@ -179,20 +179,20 @@ func (in *inspection) tail(j placement.JobPlan) (open, again float64) {
 
 // copied is how many copies that cables make of packets may have been on their way when processes ended: those of a
 // round trip, of so many that were made since from, and three standard deviations of chance.
-func (in *inspection) copied(j placement.JobPlan, doubled, from, over float64) float64 {
+func (in *Inspection) copied(j placement.JobPlan, doubled, from, over float64) float64 {
 	if doubled == 0 || over <= from {
 		return 0
 	}
-	n := doubled * min(1, in.base.RTTs[j.Name]/(over-from))
+	n := doubled * min(1, in.RTTs[j.Name]/(over-from))
 	return n + 3*math.Sqrt(n+1)
 }
 
-// between are the cables from any who send to any who receive, and the names of these.
-func (in *inspection) between(sent, received []handover.End) map[string]bool {
-	if in.inv == nil {
+// Between are the cables from any who send to any who receive, and the names of these.
+func (in *Inspection) Between(sent, received []handover.End) map[string]bool {
+	if in.Inv == nil {
 		return nil
 	}
-	topo, out := in.inv.Topology(), map[string]bool{}
+	topo, out := in.Inv.Topology(), map[string]bool{}
 	for _, to := range received {
 		out[to.Of] = true
 		for _, from := range sent {
@@ -216,11 +216,11 @@ type underway struct {
 }
 
 // lostOnTheWay is what the network's ports and hosts say since from.
-func (in *inspection) lostOnTheWay(from float64) underway {
+func (in *Inspection) lostOnTheWay(from float64) underway {
 	seen := map[[2]string]bool{}
 	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}, in.places()}
 	sums := map[string]map[string]float64{"lost": u.lost, "doubled": u.doubled, "other": u.other}
-	for _, s := range in.obs.samples {
+	for _, s := range in.Samples {
 		id := [2]string{s.Metric, s.Of}
 		if seen[id] {
 			continue
@@ -250,15 +250,15 @@ func (u underway) at(between map[string]bool) (lost, doubled, other float64) {
 }
 
 // places are the cables, and the workers and PSes of jobs, by the names that counters have.
-func (in *inspection) places() map[string]bool {
+func (in *Inspection) places() map[string]bool {
 	out := map[string]bool{}
-	if in.inv == nil {
+	if in.Inv == nil {
 		return out
 	}
-	for _, l := range in.inv.Topology().Links {
+	for _, l := range in.Inv.Topology().Links {
 		out[l.Name] = true
 	}
-	for _, j := range in.setup.Plan.Jobs {
+	for _, j := range in.Plan.Jobs {
 		out[j.Name+"/ps"] = true
 		for _, w := range j.Workers {
 			out[fmt.Sprintf("%s/%d", j.Name, w.Rank)] = true
@@ -268,45 +268,40 @@ func (in *inspection) places() map[string]bool {
 }
 
 // from is when the first job began, on the run's clock.
-func (in *inspection) from() float64 {
-	from := math.Inf(1)
-	for _, e := range in.obs.timeline.events {
-		if !e.stop {
-			from = min(from, e.begun.Seconds())
-		}
-	}
-	for _, at := range in.begun {
+func (in *Inspection) from() float64 {
+	from := in.From
+	for _, at := range in.Begun {
 		from = min(from, at)
 	}
 	return from
 }
 
-// handed finds hops at which packets go without a trace or come from nowhere: more than the cables between
+// Handed finds hops at which packets go without a trace or come from nowhere: more than the cables between
 // have lost or doubled, whatever they carried. Where every packet of the network is counted at hops, what
 // ports lost and doubled must be what is missing there, to the packet.
-func (in *inspection) handed() (out []results.Finding) {
-	if in.caps.Kind != results.Measured {
+func (in *Inspection) Handed() (out []results.Finding) {
+	if in.Caps.Kind != results.Measured {
 		return nil // a model's counts are of its rates
 	}
 	from := in.from()
 	way := in.lostOnTheWay(from)
 	lost, doubled, other := way.at(nil)
-	complete := !in.beside
+	complete := !in.Beside
 	var all []hop
 	late := 0.0 // each is missing at one hop; a resend, or its answer at each worker
-	for _, j := range in.setup.Plan.Jobs {
+	for _, j := range in.Plan.Jobs {
 		over := in.over(j)
 		open, again := in.tail(j)
 		late += open + again*float64(len(j.Workers)) + in.copied(j, doubled, from, over)
 		began := from
-		if at, ok := in.begun[j.Name]; ok {
+		if at, ok := in.Begun[j.Name]; ok {
 			began = at
 		}
 		hops, ok := in.hops(j, began, over, open+again)
 		complete = complete && ok
 		all = append(all, hops...)
 	}
-	once := len(in.obs.timeline.events) > 0 // processes of a study come again under the same name
+	once := in.Phased // processes of a study come again under the same name
 	find := func(h hop, what string) {
 		f := results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
 		if once && in.anew(h, way) {
@@ -352,7 +347,7 @@ func (in *inspection) handed() (out []results.Finding) {
 
 // anew says whether a counter of what got lost or doubled between the ends of a hop began again, or another one of these ends:
 // where that did which counts what is handed over, the hop is not told of at all.
-func (in *inspection) anew(h hop, way underway) bool {
+func (in *Inspection) anew(h hop, way underway) bool {
 	for id := range in.fell {
 		if study.OnTheWay[id[0]] == "" && h.ends[id[1]] { // of the same process, or job in a switch
 			return true

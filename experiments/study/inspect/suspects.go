@@ -1,4 +1,4 @@
-package experiments
+package inspect
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 // job and switches to many: what several jobs have in common is a switch, and a switch that adds up for
 // others without an error is not the one.
 
-// sums is what a job's workers compared.
+// Sums is what a job's workers compared.
 type sums struct {
 	job            placement.JobPlan
 	checked, wrong int64              // values
@@ -107,12 +107,12 @@ func either(kind string, names []string) string {
 }
 
 // compared is what the workers of a run's jobs compared, of jobs that the plan has.
-func (in *inspection) compared() (out []sums) {
-	for _, sum := range in.obs.summaries {
+func (in *Inspection) compared() (out []sums) {
+	for _, sum := range in.Jobs {
 		if j := in.planned(sum.Job); j.Name != "" && sum.SumsChecked > 0 {
 			s := sums{job: j, checked: sum.SumsChecked, wrong: sum.SumErrors}
 			for _, n := range j.Tree {
-				if by, _, ok := grown(in.counter("job_aggregated_packets", spec.AtSwitch(j.Name, n.Switch)), 0); ok {
+				if by, _, ok := grown(in.Counter("job_aggregated_packets", spec.AtSwitch(j.Name, n.Switch)), 0); ok {
 					if s.added == nil {
 						s.added = map[string]float64{}
 					}
@@ -127,7 +127,7 @@ func (in *inspection) compared() (out []sums) {
 
 // wrong says of a job's wrong sums whose they may be. Where not all workers got wrong ones, what is between
 // these and the others is suspect, and where they are of a few packets that may be chance.
-func (in *inspection) wrong(job string) string {
+func (in *Inspection) wrong(job string) string {
 	all := in.compared()
 	job = in.planned(job).Name
 	i := slices.IndexFunc(all, func(s sums) bool { return s.job.Name == job })
@@ -137,7 +137,7 @@ func (in *inspection) wrong(job string) string {
 	var bad []string
 	said, values := 0, 0.0
 	for _, w := range all[i].job.Workers {
-		n, ok := in.latest("worker_sum_errors", job, w)
+		n, ok := in.Latest("worker_sum_errors", job, w)
 		if ok {
 			said++
 		}
@@ -147,7 +147,7 @@ func (in *inspection) wrong(job string) string {
 	}
 	if len(bad) > 0 && len(bad) < said {
 		only := "; only worker " + strings.Join(bad, ", ") + " got wrong ones: what carries results to it alone"
-		if of := passed(all[i].job); len(of) > 0 && values < cleared*float64(in.spec.Switch.Lanes) { // of a few packets
+		if of := passed(all[i].job); len(of) > 0 && values < cleared*float64(in.Spec.Switch.Lanes) { // of a few packets
 			only += ", or, since they are few, " + either("switch ", of)
 		}
 		return only

@@ -1,26 +1,34 @@
-package experiments
+package inspect
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 )
 
 // handedOn is a job of two workers below tor1, which adds up all that they send, as those count who
 // hand its packets over: what each has counted at the end.
-func handedOn(t *testing.T, counts map[string]float64) *inspection {
+func handedOn(t *testing.T, counts map[string]float64) *Inspection {
 	t.Helper()
-	in := seen(nil, nil)
-	var err error
-	if in.inv, err = inventory.Load("racks/three-hosts.toml"); err != nil {
+	inv, err := inventory.Load("../../racks/three-hosts.toml")
+	if err != nil {
 		t.Fatal(err)
 	}
-	in.obs.samples = nil
+	in := &Inspection{
+		Spec: &spec.Spec{Jobs: []spec.Job{{Name: "A"}}, Switch: spec.Switch{Lanes: 240}}, Inv: inv, Phased: true,
+		Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A", Collective: placement.INA, PS: "h3",
+			Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}},
+			Tree:    []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3}}}}},
+		RTTs: map[string]float64{"A": 0.05}, Caps: testbed.Capabilities{Sums: true, Kind: results.Measured},
+	}
 	for of, v := range counts {
 		metric, of, _ := strings.Cut(of, " ")
 		base := 500.0
@@ -28,7 +36,7 @@ func handedOn(t *testing.T, counts map[string]float64) *inspection {
 			base = 0
 		}
 		for i := range 81 {
-			in.obs.samples = append(in.obs.samples, results.Sample{T: float64(i) / 10, Source: "source of " + of, Metric: metric, Of: of, Value: base + v*float64(i)/80})
+			in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "source of " + of, Metric: metric, Of: of, Value: base + v*float64(i)/80})
 		}
 	}
 	return in
@@ -43,12 +51,12 @@ func TestHandedOverAnew(t *testing.T) {
 	}
 	for _, fell := range []string{"job_in_packets A@tor1", "worker_tx_packets A/0", "port_rx_drop_packets h1->tor1"} {
 		in := handedOn(t, sound)
-		for i := range in.obs.samples {
-			if s := &in.obs.samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
+		for i := range in.Samples {
+			if s := &in.Samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
 				s.Value += 1e6
 			}
 		}
-		got := in.handed()
+		got := in.Handed()
 		if len(got) == 0 || slices.ContainsFunc(got, func(f results.Finding) bool { return f.Outcome != results.Inconclusive }) || !strings.Contains(got[len(got)-1].What, strings.Replace(fell, " ", " of ", 1)+" began again") {
 			t.Errorf("%s: %+v", fell, got)
 		}
@@ -64,12 +72,12 @@ func TestHandedOverElsewhere(t *testing.T) {
 	}
 	for fell, want := range map[string]results.Outcome{"port_rx_drop_packets h1->tor1": results.Inconclusive, "port_tx_drop_packets tor1->h3": results.Fail} {
 		in := handedOn(t, counts)
-		for i := range in.obs.samples {
-			if s := &in.obs.samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
+		for i := range in.Samples {
+			if s := &in.Samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
 				s.Value += 1e6
 			}
 		}
-		got := in.handed()
+		got := in.Handed()
 		if i := slices.IndexFunc(got, func(f results.Finding) bool { return f.Of == "A" }); i < 0 || got[i].Outcome != want {
 			t.Errorf("%s began again: %+v, want %s", fell, got, want)
 		}
@@ -83,13 +91,13 @@ func TestHandedOverInStudy(t *testing.T) {
 		"worker_tx_packets A/0": n, "worker_tx_packets A/1": n, "job_in_packets A@tor1": 2*n - missing, "job_out_packets A@tor1": n,
 		"worker_rx_packets A/ps": n, "worker_arrived A/ps": n, "port_rx_drop_packets h1->tor1": 0,
 	})
-	in.obs.timeline.events, in.begun = nil, map[string]float64{"A": 0}
-	for i := range in.obs.samples {
-		if s := &in.obs.samples[i]; s.Metric == "port_rx_drop_packets" && s.T < .5 {
+	in.Phased, in.From, in.Begun = false, math.Inf(1), map[string]float64{"A": 0}
+	for i := range in.Samples {
+		if s := &in.Samples[i]; s.Metric == "port_rx_drop_packets" && s.T < .5 {
 			s.Value += 1e6
 		}
 	}
-	if got := in.handed(); len(got) != 1 || got[0].Of != "A" || got[0].Outcome != results.Fail {
+	if got := in.Handed(); len(got) != 1 || got[0].Of != "A" || got[0].Outcome != results.Fail {
 		t.Errorf("%+v", got)
 	}
 }
@@ -168,25 +176,25 @@ func TestHandedOver(t *testing.T) {
 			maps.DeleteFunc(counts, func(_ string, v float64) bool { return v < 0 })
 			in := handedOn(t, counts)
 			if c.noPS {
-				in.setup.Plan.Jobs[0].PS = ""
+				in.Plan.Jobs[0].PS = ""
 			}
-			in.obs.samples = slices.DeleteFunc(in.obs.samples, func(s results.Sample) bool {
+			in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool {
 				of := s.Metric + " " + s.Of
 				return of == c.early && s.T > 7.5 || of == c.ended && 7.5 < s.T && s.T < 8
 			})
-			for i := range in.obs.samples {
-				if s := &in.obs.samples[i]; s.Metric+" "+s.Of == c.ended && s.T == 8 {
+			for i := range in.Samples {
+				if s := &in.Samples[i]; s.Metric+" "+s.Of == c.ended && s.T == 8 {
 					s.T = 7.9
 				}
 			}
 			if c.ring {
-				in.setup.Plan.Jobs = append(in.setup.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.setup.Plan.Jobs[0].Workers})
+				in.Plan.Jobs = append(in.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.Plan.Jobs[0].Workers})
 			}
-			in.beside = c.beside
+			in.Beside = c.beside
 			if c.begun > 0 {
-				in.obs.timeline, in.begun = timeline{}, map[string]float64{"A": c.begun}
+				in.Phased, in.From, in.Begun = false, math.Inf(1), map[string]float64{"A": c.begun}
 			}
-			got := in.handed()
+			got := in.Handed()
 			if held := in.hopsHeld == in.hopsAll; in.hopsAll == 0 || held != (c.early == "" && c.name != "counts that are not there") {
 				t.Errorf("looked at %d of %d hops", in.hopsHeld, in.hopsAll)
 			}
@@ -206,8 +214,8 @@ func TestHandedOver(t *testing.T) {
 // TestNamesOfTraces: a trace's own names of jobs are those of summaries, and may be the plan's of other jobs.
 func TestNamesOfTraces(t *testing.T) {
 	in := handedOn(t, map[string]float64{"worker_psns A/0": 1000, "worker_psns A/1": 1000, "worker_resends A/0": 0, "worker_resends A/1": 0, "worker_duplicates A/0": 900, "worker_duplicates A/1": 0})
-	in.names = map[string]string{"A": "B", "B": "A"}
-	if got := in.again(); len(got) != 1 || got[0].Of != "A" {
+	in.Names = map[string]string{"A": "B", "B": "A"}
+	if got := in.Again(); len(got) != 1 || got[0].Of != "A" {
 		t.Errorf("of results that come twice: %+v", got)
 	}
 	if j := in.planned("B"); j.Name != "A" {

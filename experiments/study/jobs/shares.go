@@ -1,13 +1,115 @@
-package experiments
+package jobs
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/handover"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
+
+// claimed is by how much the part that a switch claims to have added up may differ from what
+// left it towards the PS.
+const claimed = 0.04
+
+// says is the share that a switch claims. Where as many packets of each PSN come to it, that is
+// the part of PSNs that it granted. Above switches that add up, those that it grants may have
+// more or fewer packets than those that it denies, and of some one packet comes, which is complete
+// and neither: there it follows from what the switch says that it sent on as it was, of which one
+// of each PSN had to be.
+func (in *inspection) says(w results.Window, j placement.JobPlan, node int, seen share) (results.Figure, error) {
+	of := spec.AtSwitch(j.Name, j.Tree[node].Switch)
+	granted, denied := in.Counter("job_granted_packets", of), in.Counter("job_denied_packets", of)
+	if !j.AboveSums(j.Tree[node].Switch) {
+		return results.Ratio(w, granted, results.Sum(granted, denied))
+	}
+	return results.Share(w, results.Sum(seen.in, denied), results.Sum(seen.psns, in.Counter("job_fallback_packets", of)), results.Sum(seen.psns, denied))
+}
+
+// copies is how much of a share the copies may be that cables made of packets on their way to the PS.
+func (in *inspection) copies(w results.Window, seen share) float64 {
+	var made []results.Series
+	for of := range seen.way {
+		made = append(made, in.Counter("port_tx_dup_packets", of), in.Counter("port_rx_dup_packets", of))
+	}
+	doubled, err := results.Rate(w, results.Sum(slices.DeleteFunc(made, func(s results.Series) bool { return len(s.T) < 2 })...))
+	if err != nil || doubled.Value == 0 {
+		return 0
+	}
+	sent, err := results.Rate(w, seen.in)
+	psns, perr := results.Rate(w, seen.psns)
+	if err != nil || perr != nil || sent.Value <= psns.Value {
+		return 0
+	}
+	return doubled.Value / (sent.Value - psns.Value)
+}
+
+// claims compares the shares that switches claim with what was seen to leave them. Resends
+// explain a difference, and then the share is what was seen.
+func (in *inspection) claims() []results.Finding {
+	var out []results.Finding
+	for _, sp := range in.obs.timeline.spans() {
+		start, end := sp.start.Seconds(), sp.end.Seconds()
+		w := without(start, end, lostTimes(in.obs.stalls, start, end, in.base))
+		for _, j := range in.setup.Plan.Jobs {
+			if !slices.Contains(sp.jobs, j.Name) || j.PS == "" || j.Local() {
+				continue
+			}
+			for i := range j.Tree {
+				if !j.Tree[i].Aggregate {
+					continue
+				}
+				sw := j.Tree[i].Switch
+				seen, ok := seenShare(in.Counter, j, i)
+				if !ok {
+					continue
+				}
+				if seen.way = nil; last(j, i) && in.Inv != nil {
+					seen.way = in.Between([]handover.End{{Node: sw}}, []handover.End{{Node: j.PS}})
+				}
+				granted, denied := in.Counter("job_granted_packets", spec.AtSwitch(j.Name, sw)), in.Counter("job_denied_packets", spec.AtSwitch(j.Name, sw))
+				says, err := in.says(w, j, i, seen)
+				got, gerr := seen.of(w)
+				var resends results.Figure
+				var rerr error
+				if r := in.Counter("job_resends_packets", spec.AtSwitch(j.Name, sw)); len(r.T) > 0 { // a model has none
+					resends, rerr = results.Ratio(w, r, results.Sum(granted, denied))
+				}
+				if errors.Is(err, results.ErrCounterFell) {
+					out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Inconclusive,
+						What: fmt.Sprintf("what switch %s says that it added up of job %s's gradients cannot be held against what %s: its count began again, %v", sw, j.Name, seen.by, err)})
+				}
+				if err != nil || gerr != nil || rerr != nil {
+					continue
+				}
+				gap := math.Abs(says.Value - got.Value)
+				// While queues grow or drain, what passes a switch is not what the PS completes meanwhile. What the
+				// switch itself counts as come and sent on decides then, which hops hold to the counts of others.
+				if own, err := seen.counted(w, in.Counter, j, i).of(w); err == nil {
+					gap = min(gap, math.Abs(says.Value-own.Value))
+				}
+				noise := max(got.Hi-got.Lo, says.Hi-says.Lo) / 2
+				load := in.workload(j.Name)
+				if got.N < 2 || len(w.Out) > 0 || load.Control == "aimd" { // nothing says how much there is, there are more ends than two, or queues grow and empty
+					noise = max(noise, seen.flying(w, load.Window))
+				}
+				if gap <= claimed+noise+2*resends.Value+in.copies(w, seen) {
+					continue
+				}
+				out = append(out, results.Finding{Name: study.SharesHold, Code: results.CodeCounters, Of: spec.AtSwitch(j.Name, sw), Outcome: results.Fail,
+					What: fmt.Sprintf("switch %s says that it added up %s of job %s's gradients, and by what %s it was %s", sw, human.Quantity(says.Value, "1"), j.Name, seen.by, human.Quantity(got.Value, "1"))})
+			}
+		}
+	}
+	return out
+}
 
 // share is what is needed to tell the aggregated share of a job at a switch from what came to
 // it and what left it, as others saw that.
@@ -46,7 +148,7 @@ func (s share) of(w results.Window) (results.Figure, error) {
 // counted is the share by counts of one place and moment as far as there are any, where nothing was sent
 // again or doubled within a window: what waits between a switch and the PS makes a share of few packets
 // uncertain. The PS itself counts what came to it and what it completed; of any other switch what came
-// and left is taken as that counts both, which hops hold to the counts of others (hops.go).
+// and left is taken as that counts both, which hops hold to the counts of others (package inspect).
 func (s share) counted(w results.Window, counter func(metric, of string) results.Series, j placement.JobPlan, node int) share {
 	of, above := spec.AtSwitch(j.Name, j.Tree[node].Switch), j.AboveSums(j.Tree[node].Switch)
 	if !above && last(j, node) {

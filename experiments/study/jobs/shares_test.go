@@ -1,4 +1,4 @@
-package experiments
+package jobs
 
 import (
 	"math"
@@ -7,6 +7,36 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 )
+
+// Shares are told from what came, what left, and what arrived.
+func TestSeenShare(t *testing.T) {
+	constant := func(v float64) func(float64) float64 { return func(float64) float64 { return v } }
+	in := seen(map[string]func(float64) float64{"worker_arrived A/ps": constant(1.54)}, nil)
+	w := results.Window{Start: 1, End: 7}
+	s, ok := seenShare(in.Counter, in.setup.Plan.Jobs[0], 0)
+	if f, err := s.of(w); !ok || err != nil || math.Abs(f.Value-.46) > .005 {
+		t.Errorf("1.54 packets a PSN of two workers: %+v, %v; want .46", f, err)
+	}
+	// Two leaves of two workers each, of which one adds up half: 1 and 1.5 packets go to the root,
+	// which adds up all.
+	j := placement.JobPlan{Name: "A", PS: "h3", Workers: make([]placement.Worker, 4), Tree: []placement.TreeNode{
+		{Switch: "l1", Parent: "root", Aggregate: true, Expect: 3}, {Switch: "l2", Parent: "root", Aggregate: true, Expect: 12},
+		{Switch: "root", Aggregate: true, Expect: 15}}}
+	counter := func(metric, of string) results.Series {
+		rate := map[string]float64{"worker_completed A/ps": 1, "worker_arrived A/ps": 1, "job_out_packets A@l1": 1, "job_out_packets A@l2": 1.5, "job_out_packets A@root": 9}[metric+" "+of]
+		var s results.Series
+		for t := 0.0; t < 8; t += .1 {
+			s.T, s.V = append(s.T, t), append(s.V, 1000*rate*t)
+		}
+		return s
+	}
+	for i, want := range []float64{1, .5, 1} {
+		s, ok := seenShare(counter, j, i)
+		if f, err := s.of(w); !ok || err != nil || math.Abs(f.Value-want) > 1e-6 {
+			t.Errorf("%s: %+v, %v; want %g", j.Tree[i].Switch, f, err, want)
+		}
+	}
+}
 
 // TestCountedShare: what waits between a switch and the PS comes and goes, so counts of both differ by
 // it from one moment to the next. Those of one place do not, and are taken where nothing is sent again.

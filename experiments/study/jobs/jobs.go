@@ -1,7 +1,14 @@
-package experiments
+// Package jobs is the study of [[job]] tables: jobs that begin and end when the experiment says. A repeat of a point is
+// calibrated, deployed and observed (run.point); every phase, in which the same jobs send, gets figures of what was measured
+// beside what is predicted of it, with what makes them incomparable; and what must hold of a run is looked at.
+//
+// Figures are of phases without a warm-up and without the times in which the testbed stood still. What is predicted is exact
+// where package placement says so; doubts.go has the conditions under which it is not held against what was measured.
+package jobs
 
 import (
 	"context"
+	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -10,20 +17,20 @@ import (
 	"github.com/inabench/inabench/results"
 )
 
-// namedJobs are [[job]] tables as a study.
-type namedJobs struct{ spec.Jobs }
+// Study are the jobs of an experiment as a study.
+type Study struct{ spec.Jobs }
 
 // Supports implements study.Study: every driver can.
-func (js namedJobs) Supports(string) error { return nil }
+func (js Study) Supports(string) error { return nil }
 
 // Columns implements study.Study: what became of them is in the record.
-func (js namedJobs) Columns() []string { return nil }
+func (js Study) Columns() []string { return nil }
 
 // Place implements study.Placer.
-func (js namedJobs) Place(s *spec.Spec) (*placement.Plan, error) { return s.Place() }
+func (js Study) Place(s *spec.Spec) (*placement.Plan, error) { return s.Place() }
 
 // Uses implements study.Settled.
-func (js namedJobs) Uses(p study.Planned, _ *inventory.Inventory) (hosts, switches []string) {
+func (js Study) Uses(p study.Planned, _ *inventory.Inventory) (hosts, switches []string) {
 	for _, j := range p.Plan.Jobs {
 		for _, w := range j.Workers {
 			hosts = append(hosts, w.Host)
@@ -39,7 +46,7 @@ func (js namedJobs) Uses(p study.Planned, _ *inventory.Inventory) (hosts, switch
 }
 
 // Plan implements study.Planner: what every phase should bring, by the inventory alone.
-func (js namedJobs) Plan(p study.Planned) (study.PlanPoint, error) {
+func (js Study) Plan(p study.Planned) (study.PlanPoint, error) {
 	inv := p.Spec.Inventory()
 	setup, err := setupOf(p.Spec, p.Plan, inv, Baseline{}, results.Scale{Mode: "none", Factor: 1})
 	if err != nil {
@@ -60,7 +67,7 @@ func (js namedJobs) Plan(p study.Planned) (study.PlanPoint, error) {
 }
 
 // Ready implements study.Study: synchronous jobs must fit into every switch, but where they wait for their turn.
-func (js namedJobs) Ready(p study.Planned) error {
+func (js Study) Ready(p study.Planned) error {
 	if p.Spec.Switch.Mode != "synchronous" || p.Spec.Reallocates() {
 		return nil
 	}
@@ -84,8 +91,21 @@ func (js namedJobs) Ready(p study.Planned) error {
 	return nil
 }
 
+// Lasts implements study.Scheduled.
+func (js Study) Lasts(s *spec.Spec) time.Duration { return timelineOf(s).end() }
+
 // Run implements study.Study.
-func (js namedJobs) Run(ctx context.Context, b *study.Bench) (*results.Point, [][]string, error) {
-	point, err := b.Runner.(*run).point(ctx, b.Planned)
+func (js Study) Run(ctx context.Context, b *study.Bench) (*results.Point, [][]string, error) {
+	if why := unscaled(b.Spec); why != "" && b.Driver() == "netns" {
+		b.Warn(why)
+	}
+	r := &run{Bench: b}
+	point, err := r.point(ctx)
 	return point, nil, err
+}
+
+// run is a repeat of a point that goes on.
+type run struct {
+	*study.Bench
+	clock float64 // seconds from the run's origin to the deployment's
 }

@@ -1,17 +1,21 @@
-package experiments
+package jobs
 
 import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/sim"
 )
 
 // counting is a testbed whose samples a test makes up.
@@ -23,24 +27,72 @@ func (c counting) Capabilities() testbed.Capabilities {
 	return caps
 }
 
-// judging is a run of one point, and what its testbed is to do, for a test that says what was seen.
-func judging(t *testing.T, text string) (*run, testbed.Setup) {
+// pairOn writes an experiment beside the inventory of two servers, and one for a parameter server, on a switch,
+// and loads it.
+func pairOn(t *testing.T, text string) *spec.Spec {
 	t.Helper()
-	s := pairOn(t, "50us", text)
-	points, err := plans(s, nil)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"experiment.toml": "version = 1\n" + text, "pair.toml": `version = 1
+name = "pair"
+[defaults]
+kind = "soft"
+rate = "100Gbit/s"
+delay = "50us"
+gpus = 1
+[[switch]]
+name = "tor1"
+aggregators = 65536
+buffer = "4GiB"
+[[host]]
+name = "h[1-3]"
+nic = {port = "tor1/[1-3]"}
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := spec.Kinds(nil).Load(filepath.Join(dir, "experiment.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb, err := openTestbed(t.Context(), "sim", s, fabricOf(s, "sim"), "", holding{}, nil)
+	return s
+}
+
+// planned is the experiment's only point, placed.
+func planned(t *testing.T, s *spec.Spec) study.Planned {
+	t.Helper()
+	plan, err := s.Place()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return study.Planned{Point: spec.Point{Spec: s}, Plan: plan}
+}
+
+// alone is what a study has of a run that has nothing but a testbed.
+type alone struct {
+	study.Runner
+	tb testbed.Testbed
+}
+
+func (a alone) Testbed() testbed.Testbed             { return a.tb }
+func (a alone) Repeats() int                         { return 1 }
+func (a alone) Keep(samples ...results.Sample) error { return nil }
+
+// judging is a run of one point, and what its testbed is to do, for a test that says what was seen.
+func judging(t *testing.T, text string) (*run, testbed.Setup) {
+	t.Helper()
+	s := pairOn(t, text)
+	p := planned(t, s)
+	tb, err := sim.Open(s.Inventory(), sim.Options{Seed: s.Measure.Seed})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tb.Close(context.Background()) })
-	setup, err := setupOf(s, points[0].Plan, tb.Inventory(), Baseline{}, spec.EmulationScale(s, "sim"))
+	setup, err := setupOf(s, p.Plan, tb.Inventory(), Baseline{}, spec.EmulationScale(s, "sim"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{spec: s, tb: counting{tb}}, setup
+	return &run{Bench: &study.Bench{Runner: alone{tb: counting{tb}}, Planned: p}}, setup
 }
 
 // judged is the verdict on what was seen in one phase of all jobs, from start to end.
@@ -50,15 +102,15 @@ func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, 
 	for _, j := range setup.Plan.Jobs {
 		jobs = append(jobs, j.Name)
 	}
-	predictions, err := predict(r.tb.Inventory(), setup, Baseline{}, jobs, spec.Predictors)
+	predictions, err := predict(r.Testbed().Inventory(), setup, Baseline{}, jobs, spec.Predictors)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ph, err := r.phase(r.spec.Measure, setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs}, predictions)
+	ph, err := r.phase(setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs}, predictions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks, outcome, _ := results.Judge(r.spec.Expectations(), []results.Point{{Phases: []results.Phase{ph}}})
+	checks, outcome, _ := results.Judge(r.Spec.Expectations(), []results.Point{{Phases: []results.Phase{ph}}})
 	return ph, checks, outcome
 }
 
@@ -138,10 +190,10 @@ hosts = ["h1", "h2"]
 collective = "ring"
 [[expect]]
 metric = "goodput"
-tolerance = "5%%"
+tolerance = "5%"
 reason = "nothing else is on the way"
 `)
-	predicted, err := predict(r.tb.Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
+	predicted, err := predict(r.Testbed().Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,15 +251,15 @@ loss = 0.04
 name = "A"
 hosts = ["h1", "h2"]
 `
-	planned := func(job string) *placement.Prediction {
+	predicted := func(job string) *placement.Prediction {
 		t.Helper()
-		p, err := NewPlan(pairOn(t, "50us", head+job), "test")
+		p, err := Study{}.Plan(planned(t, pairOn(t, head+job)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p.Points[0].Phases[0].Predictions[0]
+		return p.Phases[0].Predictions[0]
 	}
-	p := planned(`ps = "h3"
+	p := predicted(`ps = "h3"
 rate = "1Gbit/s"
 window = 4096
 `)
@@ -230,7 +282,7 @@ window = 4096
 	if l := loads["h3->tor1"]; math.Abs(l.Lost/l.Load-.04) > .005 {
 		t.Errorf("of two states of a link the last holds: %.3f is lost", l.Lost/l.Load)
 	}
-	topo := pairOn(t, "50us", head+`ps = "h3"
+	topo := pairOn(t, head+`ps = "h3"
 `).Inventory().Topology()
 	for _, f := range figures(p, topo) {
 		switch l := loads[f.Of]; {
@@ -244,7 +296,7 @@ window = 4096
 		"messages": "ps = \"h3\"\nmessage = \"1MiB\"\n",
 		"changes":  "ps = \"h3\"\ncontrol = \"aimd\"\n",
 	} {
-		if p := planned(job); !strings.Contains(p.Beyond, why) {
+		if p := predicted(job); !strings.Contains(p.Beyond, why) {
 			t.Errorf("%s: beyond the model is %q", why, p.Beyond)
 		}
 	}
@@ -256,93 +308,14 @@ func TestApproximate(t *testing.T) {
 		job  string
 		want bool
 	}{{"window = 8192\n", false}, {"control = \"aimd\"\n", true}} {
-		spec := pairOn(t, "50us", "\ninventory = \"pair.toml\"\n[switch]\naggregators = 64\necn = \"64KiB\"\nqueue = \"fair\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n"+c.job)
-		plan, err := NewPlan(spec, "test")
+		spec := pairOn(t, "\ninventory = \"pair.toml\"\n[switch]\naggregators = 64\necn = \"64KiB\"\nqueue = \"fair\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n"+c.job)
+		plan, err := Study{}.Plan(planned(t, spec))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := plan.Points[0].Phases[0].Predictions[0]
+		p := plan.Phases[0].Predictions[0]
 		if (p.Approximate != "") != c.want || c.want && !strings.Contains(p.Approximate, "within some 0.1") {
 			t.Errorf("%s: %q, shares %+v", c.job, p.Approximate, p.Jobs[0].Shares)
-		}
-	}
-}
-
-// TestEarly: what is measured long before queues are full, or before a job has had a result, need not be what is
-// predicted.
-func TestEarly(t *testing.T) {
-	for _, c := range []struct {
-		warmup, settled float64
-		replayed, early bool
-	}{{2, 0, false, false}, {2, 3, false, false}, {2, 4, false, false}, {2, 5, false, true}, {0, .1, false, true}, {.1, 0, false, false}, {.1, 0, true, true}, {.3, 0, true, false}} {
-		p := &placement.Prediction{Settled: c.settled, Replayed: c.replayed, Jobs: []placement.JobPrediction{{Name: "A", Trip: .2}}}
-		if why := early(c.warmup, p); (why != "") != c.early {
-			t.Errorf("%+v: %q", c, why)
-		}
-	}
-}
-
-// TestCoarse: a phase that was followed has ten readings, or fails by none of what they say.
-func TestCoarse(t *testing.T) {
-	for _, c := range []struct {
-		length, interval float64
-		replayed, coarse bool
-	}{
-		{.9, .1, true, true}, {1.1, .1, true, false}, {.9, .1, false, false}, {.9, .05, true, false},
-	} {
-		if why := coarse(c.length, c.interval, &placement.Prediction{Replayed: c.replayed}); (why != "") != c.coarse {
-			t.Errorf("%+v: %q", c, why)
-		}
-	}
-}
-
-// TestBrief: what is counted in a few round trips need not be what is predicted of many.
-func TestBrief(t *testing.T) {
-	for _, c := range []struct {
-		length, rtt float64
-		job         placement.JobPrediction
-		brief       bool
-	}{
-		{2, .05, placement.JobPrediction{}, false},
-		{.5, .05, placement.JobPrediction{}, true},
-		{2, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, true}, // .1 s before the bottleneck
-		{4, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, false},
-		{1e-9, 0, placement.JobPrediction{}, false}, // nothing is known of it
-	} {
-		c.job.Name, c.job.Trip = "A", c.rtt
-		why := brief(c.length, &placement.Prediction{Jobs: []placement.JobPrediction{c.job}})
-		if (why != "") != c.brief {
-			t.Errorf("%v s of trips of %v s, %+v: %q", c.length, c.rtt, c.job, why)
-		}
-	}
-}
-
-// short excuses what lies between what was predicted and what the shaken run comes to, and nothing else.
-func TestShort(t *testing.T) {
-	figure := func(kind results.Kind, metric string, v, lo, hi float64) results.Figure {
-		f := results.Figure{Kind: kind, Metric: metric, Of: "A", Value: v, Lo: lo, Hi: hi}
-		if kind == results.Predicted {
-			f.Predictor = placement.Occupancy
-		}
-		return f
-	}
-	predicted := []results.Figure{figure(results.Predicted, "goodput", 100, 100, 100), figure(results.Predicted, "share", 1, 1, 1)}
-	shaken := []results.Figure{figure(results.Predicted, "goodput", 80, 40, 120), figure(results.Predicted, "share", .9, .6, 1)}
-	for _, c := range []struct {
-		name           string
-		goodput, share float64
-		off, beyond    bool
-	}{
-		{"as predicted", 97, .98, false, false},
-		{"the other state", 45, .65, true, false},
-		{"a job that stopped", 0, .65, true, true},
-		{"less than any state", 30, .9, true, true},
-		{"a share of none", 60, .5, true, true},
-		{"more than predicted", 110, 1, true, true},
-	} {
-		got := append([]results.Figure{figure(results.Measured, "goodput", c.goodput, 0, 0), figure(results.Measured, "share", c.share, 0, 0)}, predicted...)
-		if short(got, nil) != c.off || short(got, shaken) != c.beyond {
-			t.Errorf("%s: off %v, beyond %v", c.name, short(got, nil), short(got, shaken))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package experiments
+package jobs
 
 import (
 	"fmt"
@@ -13,13 +13,8 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
-	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/netns"
 )
-
-// frameBits is the size of a gradient packet on the wire in bits, Ethernet header
-// in, preamble and FCS out.
-func frameBits(lanes int) float64 { return 8 * float64(ina.Overhead+4*lanes) }
 
 // setupOf turns a spec and its placement into what a testbed deploys, in the
 // testbed's own units.
@@ -104,7 +99,7 @@ func backlogOf(s *spec.Spec, plan *placement.Plan, job int) float64 {
 	patient := len(s.LinkStates) == 0
 	for i := range plan.Jobs {
 		j := &plan.Jobs[i]
-		b := testbed.Backlog(j, s.Jobs[i].Window, frameBits(s.Switch.Lanes))
+		b := testbed.Backlog(j, s.Jobs[i].Window, study.FrameBits(s.Switch.Lanes))
 		if j.Collective == placement.INA && s.Switch.Mode != "synchronous" && s.Jobs[i].Control != "aimd" && patient {
 			b *= float64(len(j.Workers))
 		}
@@ -137,7 +132,7 @@ func aggregatorsOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory,
 		if err != nil {
 			return 0, err
 		}
-		c := float64(s.Jobs[i].Rate) / scale.Factor / frameBits(s.Switch.Lanes) // packets/s
+		c := float64(s.Jobs[i].Rate) / scale.Factor / study.FrameBits(s.Switch.Lanes) // packets/s
 		m := int(math.Round(s.Switch.PATRatio * c * hold))
 		if m < 1 {
 			return 0, spec.Invalidf("switch.pat_ratio %v of the %.1f packets that job %s holds is less than one aggregator: "+

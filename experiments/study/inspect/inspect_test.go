@@ -1,0 +1,45 @@
+package inspect
+
+import (
+	"testing"
+
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// Studies have no plan: who was wrong is not known then, and that somebody was is.
+func TestIntegrityWithoutPlan(t *testing.T) {
+	in := &Inspection{Spec: &spec.Spec{}, Caps: testbed.Capabilities{Sums: true}, Jobs: []results.JobSummary{
+		{Job: "A", Workers: 2, SumsChecked: 100, SumErrors: 3, Asked: 5, Iterations: 4}, {Job: "B", Workers: 2},
+	}}
+	codes := map[string]int{}
+	for _, f := range append(in.Work(), in.Sums()...) {
+		codes[f.Code]++
+	}
+	if codes[results.CodeSums] != 1 || codes[results.CodeIterations] != 1 || codes[results.CodeUnchecked] != 1 {
+		t.Errorf("%v", codes)
+	}
+}
+
+// TestCrossed: what one burst between two readings makes of few frames is no loss, and neither is
+// a small part of many.
+func TestCrossed(t *testing.T) {
+	for _, tt := range []struct {
+		differ, limit, of float64
+		lost              bool
+	}{
+		{21, 17, 1713, false},
+		{82, 17, 1713, true},
+		{85, 17, 40, true},
+		{209, 10, 100_000, false},
+		{211, 10, 100_000, true},
+		{5_000, 10, 100_000, true},
+	} {
+		got := Crossed([]results.Trouble{{Where: "link h1->tor1", Code: results.CodeLost, Value: tt.differ, Limit: tt.limit, Of: tt.of}}, &inventory.Topology{}, nil)
+		if lost := len(got) == 1 && got[0].Outcome == results.Fail; lost != tt.lost {
+			t.Errorf("%v of %v differ, %v may: %+v", tt.differ, tt.of, tt.limit, got)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package jobs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed"
+)
+
+// early says that a phase is measured, after a warm-up of so many seconds, long before what is predicted of it
+// has come about, or before a job that was followed can have a result, which is when workers are first read; empty: it
+// is not.
+func early(warmup float64, p *placement.Prediction) string {
+	for _, j := range p.Jobs {
+		if p.Replayed && warmup < j.Trip {
+			return fmt.Sprintf("the warm-up is %s, and a round trip of job %s takes %s: it may have no result yet when the phase begins; a longer measure.warmup would do",
+				human.Quantity(warmup, "s"), j.Name, human.Quantity(j.Trip, "s"))
+		}
+	}
+	if warmup >= p.Settled/2 {
+		return ""
+	}
+	return fmt.Sprintf("queues take some %s until they are as long as they stay, and the warm-up is %s: what is predicted is what comes then; a longer measure.warmup would do",
+		human.Quantity(p.Settled, "s"), human.Quantity(warmup, "s"))
+}
+
+// fewTrips is how many round trips a phase lasts at least for its figures to be those of a steady state: a window
+// that is counted, or is not, is 5 % of what 20 of them carry. What was followed packet by packet counts as it did.
+const fewTrips = 20
+
+// brief says that a phase of so many seconds lasts few round trips of a job, queues included; empty: it does not.
+func brief(length float64, p *placement.Prediction) string {
+	if p.Replayed {
+		return ""
+	}
+	for _, j := range p.Jobs {
+		trip := j.Trip
+		if j.WireRate > 0 {
+			trip += 8 * j.Queue / j.WireRate
+		}
+		if length < fewTrips*trip {
+			return fmt.Sprintf("the phase is %s, and a round trip of job %s takes %s: what is predicted is the mean of many; a longer measure.duration would do",
+				human.Quantity(length, "s"), j.Name, human.Quantity(trip, "s"))
+		}
+	}
+	return ""
+}
+
+// fewReadings is how many intervals of readings a phase lasts at least for what was followed of it to be what was
+// counted: jobs that have just begun, and queues that drain, change within an interval, and at each end of
+// the phase a part of one is not counted.
+const fewReadings = 10
+
+// coarse says that a phase of so many seconds, which was followed, is read at long intervals; empty: it is not.
+func coarse(length, interval float64, p *placement.Prediction) string {
+	if !p.Replayed || length >= fewReadings*interval {
+		return ""
+	}
+	return fmt.Sprintf("the phase is %s and is read every %s: what happened at its ends is not counted; a longer measure.duration, or a shorter measure.interval, would do",
+		human.Quantity(length, "s"), human.Quantity(interval, "s"))
+}
+
+// fewLosses is how many packets a job has to send again in a phase for its figures to be those of many losses:
+// each stops a window for a timeout, and 1,600 of them are known to 5 % (two standard deviations of a count).
+const fewLosses = 1600
+
+// chance says which jobs lost so few packets, of those that cables lose on purpose, that what is predicted of
+// their mean need not be what a phase has; empty: none.
+func chance(m *study.Measurer, setup testbed.Setup, jobs []string) string {
+	lossy := false
+	for _, d := range setup.Damage {
+		lossy = lossy || d.Loss > 0
+	}
+	if !lossy || m.Kind != results.Measured {
+		return ""
+	}
+	for _, j := range setup.Plan.Jobs {
+		if !slices.Contains(jobs, j.Name) || j.Local() || j.Collective == placement.Ring {
+			continue
+		}
+		var again []results.Series
+		for _, w := range j.Workers {
+			again = append(again, m.Series("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)))
+		}
+		f, err := results.Rate(m.Window, results.Sum(again...))
+		if n := f.Value * m.Window.Length(); err != nil || n < fewLosses {
+			return fmt.Sprintf("job %s sent %.0f packets again in this phase: what losses cost is known to 5 %% from some %d on; a longer phase would do", j.Name, n, fewLosses)
+		}
+	}
+	return ""
+}
+
+// unscaled says why an emulation of lossy cables is not the lab in slow motion; empty: it is, or none lose.
+func unscaled(s *spec.Spec) string {
+	scale := spec.EmulationScale(s, "netns")
+	if scale.Mode != "slow-motion" || scale.Factor <= 1 || !slices.ContainsFunc(s.LinkStates, func(l spec.LinkState) bool { return l.Loss > 0 }) {
+		return ""
+	}
+	return fmt.Sprintf("cables lose packets, and of a sender's timeout %v are not slowed down: in slow motion losses cost less than in a lab, so that what netns measures, times %g, is not a lab's; a run there is held to a prediction of its own",
+		testbed.Margin, scale.Factor)
+}
+
+// unsteady says which jobs' messages end before what is predicted is what they meet; empty: none.
+func unsteady(setup testbed.Setup, p *placement.Prediction) string {
+	if p.Replayed {
+		return ""
+	}
+	for _, j := range p.Jobs {
+		w := workloadOf(setup, j.Name)
+		full := !slices.ContainsFunc(j.Shares, func(s placement.SharePrediction) bool { return s.Granted < 1-claimed })
+		message := layers(w)
+		if full || len(message) == 0 {
+			continue
+		}
+		psns := 0.0
+		for _, l := range message {
+			psns += l.Bytes / float64(4*setup.Settings.Lanes)
+		}
+		for _, s := range j.Shares {
+			flight := float64(w.Window)
+			if w.Rate > 0 && j.Bottleneck == "rate limit" {
+				flight = min(flight, w.Rate*s.Hold/float64(8*(placement.INAOverhead+4*setup.Settings.Lanes)))
+			}
+			alone := !slices.ContainsFunc(p.Jobs, func(o placement.JobPrediction) bool {
+				return o.Name != j.Name && slices.ContainsFunc(o.Shares, func(t placement.SharePrediction) bool { return t.Switch == s.Switch })
+			})
+			if placement.Bias(s.Granted, flight, psns, 1, alone) > placement.MostBias {
+				return placement.Short(j.Name, psns, flight)
+			}
+		}
+		if j.Queue == 0 {
+			continue
+		}
+		if need := placement.SteadyWindows * float64(w.Window); psns < need {
+			return fmt.Sprintf("a message of job %s has %.0f PSNs, and its windows fill queues at %s until some %.0f have passed: aggregators are found more often than in the steady state that is predicted; longer messages, a smaller window or more aggregators would do",
+				j.Name, math.Ceil(psns), j.Bottleneck, need)
+		}
+	}
+	return ""
+}
+
+// idle is the least part of an iteration without traffic for which it matters with whom a job sends at once.
+const idle = 0.05
+
+// inStep says which jobs share a memory that is short, and send and pause equally long, so that in a phase of so many
+// seconds they keep the phase in which they began: what is predicted is the mean over all; empty: none.
+func inStep(setup testbed.Setup, length float64, p *placement.Prediction) string {
+	if p.Replayed {
+		return ""
+	}
+	iteration := func(j placement.JobPrediction) float64 { // s; 0: it has none, or hardly pauses
+		var bytes float64
+		pause := j.Trip
+		for _, l := range layers(workloadOf(setup, j.Name)) {
+			bytes += l.Bytes
+			pause += l.Compute
+		}
+		if t := 8 * bytes / j.Goodput; pause > idle*t && !math.IsInf(t, 0) {
+			return t
+		}
+		return 0
+	}
+	for i, a := range p.Jobs {
+		for _, b := range p.Jobs[i+1:] {
+			short := slices.ContainsFunc(a.Shares, func(s placement.SharePrediction) bool {
+				return s.Granted > claimed && s.Granted < 1-claimed && slices.ContainsFunc(b.Shares, func(t placement.SharePrediction) bool { return t.Switch == s.Switch })
+			})
+			if s, t := iteration(a), iteration(b); short && s > 0 && t > 0 && length*math.Abs(1/s-1/t) < 1 {
+				return fmt.Sprintf("iterations of jobs %s and %s take equally long, so that they share memory always or never, as they happened to begin: what is predicted is the mean over both; messages of other sizes would do", a.Name, b.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// buffer is that of each port of a switch, in bytes: as the inventory says, or as emulated switches have it.
+func buffer(sw *inventory.Switch) int64 {
+	switch {
+	case sw.Buffer > 0:
+		return int64(sw.Buffer)
+	case sw.Kind == "soft" || sw.Kind == "bmv2":
+		return inventory.DefaultBuffer
+	}
+	return 0
+}
+
+// overflow says of a queue that it has no room for what is predicted.
+func overflow(o placement.Overflow) string {
+	return fmt.Sprintf("the windows of %s need %s of queue at %s, whose buffer has %s: packets are lost and sent again, of which no prediction knows; a smaller window, switch.buffer or more aggregators would do",
+		strings.Join(o.Jobs, ", "), human.Quantity(o.Needs, "B"), o.Link, human.Quantity(o.Buffer, "B"))
+}
+
+// overflows says whether what is predicted of any phase overflows a buffer.
+func (r *run) overflows(setup testbed.Setup, base Baseline, obs observation) bool {
+	phases, err := r.predict(setup, base, obs.timeline)
+	return err == nil && slices.ContainsFunc(phases, func(p []*placement.Prediction) bool {
+		return len(p[0].Overflows(r.Testbed().Inventory(), buffer)) > 0
+	})
+}
+
+// provisos are those of a prediction that are known before anything runs: queues that no buffer has room
+// for, what it leaves out, and messages that end too soon for it. Where one fails a figure is undecided.
+func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *inventory.Inventory) (out []string) {
+	asked := func(sw *inventory.Switch) int64 {
+		if s.Switch.Buffer > 0 {
+			return int64(s.Switch.Buffer)
+		}
+		return buffer(sw)
+	}
+	for _, o := range p.Overflows(inv, asked) {
+		out = append(out, overflow(o))
+	}
+	for _, what := range []string{p.Beyond, unsteady(setup, p), unscaled(s)} {
+		if what != "" {
+			out = append(out, what)
+		}
+	}
+	return out
+}
+
+// tipped says that a followed phase is not as predicted, and all that was measured of its jobs is between that and what
+// the same run comes to where one process stands still once, for half a round trip; empty: it is not so. A setting may have
+// more than one state: workers that keep step find a memory long enough that is shorter than their windows, and once one of
+// them is behind the others take each other's slots for good.
+func (r *run) tipped(setup testbed.Setup, base Baseline, t timeline, span int, ph *results.Phase) (string, error) {
+	longest := 0.0
+	for _, rtt := range base.RTTs {
+		longest = max(longest, rtt)
+	}
+	if longest == 0 || !short(ph.Figures, nil) {
+		return "", nil
+	}
+	s := t.schedule(base, r.pace(t))
+	s.Lag.Hitch = longest / 2
+	shaken, err := r.replay(setup, base, s)
+	if err != nil || shaken == nil || short(ph.Figures, figures(shaken[span], r.Testbed().Inventory().Topology())) {
+		return "", err
+	}
+	return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
+		human.Quantity(s.Lag.Hitch, "s")), nil
+}
+
+// short says that some goodput or share among figures is not as predicted, and that it is more than that, or less than
+// least predicts: all figures are, if that is nil.
+func short(figures, least []results.Figure) bool {
+	predicted := func(among []results.Figure, like results.Figure) (f results.Figure, ok bool) {
+		i := slices.IndexFunc(among, func(f results.Figure) bool {
+			return f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == like.Metric && f.Of == like.Of
+		})
+		if i < 0 {
+			return f, false
+		}
+		return among[i], true
+	}
+	for _, f := range figures {
+		p, ok := predicted(figures, f)
+		if f.Kind == results.Predicted || !ok {
+			continue
+		}
+		var off float64
+		switch f.Metric {
+		case "goodput":
+			off = 0.05 * p.Value
+		case "share":
+			off = 0.04
+		default:
+			continue
+		}
+		if f.Value >= p.Lo-off && f.Value <= p.Hi+off {
+			continue
+		}
+		if l, ok := predicted(least, f); !ok || f.Value < l.Lo-off || f.Value > p.Hi+off {
+			return true
+		}
+	}
+	return false
+}

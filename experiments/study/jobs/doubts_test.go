@@ -1,0 +1,167 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// TestUnsteady: a prediction is of a steady state, which messages that are short do not come to.
+func TestUnsteady(t *testing.T) {
+	share := func(granted float64) []placement.SharePrediction {
+		return []placement.SharePrediction{{Switch: "tor1", Share: granted, Granted: granted, In: 2, Hold: 100e-6}}
+	}
+	paced := placement.JobPrediction{Name: "A", Bottleneck: "rate limit", Shares: share(0.55)}
+	queued := placement.JobPrediction{Name: "A", Bottleneck: "tor1->h3", Queue: 1e6, Shares: share(0.02)}
+	full := placement.JobPrediction{Name: "A", Bottleneck: "rate limit", Shares: share(1)}
+	other := placement.JobPrediction{Name: "B", Bottleneck: "rate limit", Shares: share(0.55)}
+	for _, tt := range []struct {
+		name    string
+		message int64
+		jobs    []placement.JobPrediction
+		want    string // of what is said; empty: nothing is
+	}{
+		{"a stream", 0, []placement.JobPrediction{paced}, ""},
+		{"short", 256 << 10, []placement.JobPrediction{paced}, "at its beginning"},
+		{"some windows", 1 << 20, []placement.JobPrediction{paced}, "at its beginning"},
+		{"some windows, among others", 1 << 20, []placement.JobPrediction{paced, other}, ""},
+		{"long", 4 << 20, []placement.JobPrediction{paced}, ""},
+		{"enough memory", 256 << 10, []placement.JobPrediction{full}, ""},
+		{"a queue that fills", 4 << 20, []placement.JobPrediction{queued}, "fill queues"},
+	} {
+		setup := testbed.Setup{Settings: testbed.Settings{Lanes: 240}, Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A"}, {Name: "B"}}}}
+		setup.Workloads = []testbed.Workload{{Rate: 30e9, Window: 1024, Message: tt.message}, {Rate: 30e9, Window: 1024}}
+		got := unsteady(setup, &placement.Prediction{Jobs: tt.jobs})
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want something of %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestInStep: jobs whose iterations take equally long keep the phase in which they began.
+func TestInStep(t *testing.T) {
+	job := func(name string, goodput, granted float64) placement.JobPrediction {
+		return placement.JobPrediction{Name: name, Goodput: goodput, Trip: 200e-6, Shares: []placement.SharePrediction{{Switch: "tor1", Granted: granted}}}
+	}
+	for _, tt := range []struct {
+		name string
+		a, b int64 // messages; 0: a stream
+		jobs []placement.JobPrediction
+		want bool
+	}{
+		{"equal jobs", 1 << 20, 1 << 20, []placement.JobPrediction{job("A", 17e9, 0.6), job("B", 17e9, 0.6)}, true},
+		{"twice as much", 2 << 20, 1 << 20, []placement.JobPrediction{job("A", 21e9, 0.6), job("B", 17e9, 0.6)}, false},
+		{"hardly a pause", 1 << 28, 1 << 28, []placement.JobPrediction{job("A", 28e9, 0.6), job("B", 28e9, 0.6)}, false},
+		{"enough memory", 1 << 20, 1 << 20, []placement.JobPrediction{job("A", 17e9, 1), job("B", 17e9, 1)}, false},
+		{"a stream", 1 << 20, 0, []placement.JobPrediction{job("A", 17e9, 0.6), job("B", 17e9, 0.6)}, false},
+		{"alone", 1 << 20, 0, []placement.JobPrediction{job("A", 17e9, 0.6)}, false},
+		{"no results", 1 << 20, 1 << 20, []placement.JobPrediction{job("A", 0, 0.6), job("B", 0, 0.6)}, false},
+	} {
+		setup := testbed.Setup{Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A"}, {Name: "B"}}}}
+		setup.Workloads = []testbed.Workload{{Message: tt.a}, {Message: tt.b}}
+		if got := inStep(setup, 3, &placement.Prediction{Jobs: tt.jobs}); (got != "") != tt.want {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+}
+
+// TestUnscaled: slow motion of cables that lose packets is not the lab's, and says so.
+func TestUnscaled(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spec  spec.Spec
+		wants bool
+	}{
+		{"lossy in slow motion", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, true},
+		{"at the lab's speed", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 1}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, false},
+		{"shrunk, where times are the lab's", spec.Spec{Emulation: spec.Emulation{Scale: "shrunk", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Loss: 0.01}}}, false},
+		{"nothing is lost", spec.Spec{Emulation: spec.Emulation{Scale: "slow-motion", Factor: 200}, LinkStates: []spec.LinkState{{Of: "*", Duplicate: 0.01}}}, false},
+	} {
+		if got := unscaled(&c.spec); (got != "") != c.wants {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+// TestEarly: what is measured long before queues are full, or before a job has had a result, need not be what is
+// predicted.
+func TestEarly(t *testing.T) {
+	for _, c := range []struct {
+		warmup, settled float64
+		replayed, early bool
+	}{{2, 0, false, false}, {2, 3, false, false}, {2, 4, false, false}, {2, 5, false, true}, {0, .1, false, true}, {.1, 0, false, false}, {.1, 0, true, true}, {.3, 0, true, false}} {
+		p := &placement.Prediction{Settled: c.settled, Replayed: c.replayed, Jobs: []placement.JobPrediction{{Name: "A", Trip: .2}}}
+		if why := early(c.warmup, p); (why != "") != c.early {
+			t.Errorf("%+v: %q", c, why)
+		}
+	}
+}
+
+// TestCoarse: a phase that was followed has ten readings, or fails by none of what they say.
+func TestCoarse(t *testing.T) {
+	for _, c := range []struct {
+		length, interval float64
+		replayed, coarse bool
+	}{
+		{.9, .1, true, true}, {1.1, .1, true, false}, {.9, .1, false, false}, {.9, .05, true, false},
+	} {
+		if why := coarse(c.length, c.interval, &placement.Prediction{Replayed: c.replayed}); (why != "") != c.coarse {
+			t.Errorf("%+v: %q", c, why)
+		}
+	}
+}
+
+// TestBrief: what is counted in a few round trips need not be what is predicted of many.
+func TestBrief(t *testing.T) {
+	for _, c := range []struct {
+		length, rtt float64
+		job         placement.JobPrediction
+		brief       bool
+	}{
+		{2, .05, placement.JobPrediction{}, false},
+		{.5, .05, placement.JobPrediction{}, true},
+		{2, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, true}, // .1 s before the bottleneck
+		{4, .05, placement.JobPrediction{WireRate: 8e6, Queue: 1e5}, false},
+		{1e-9, 0, placement.JobPrediction{}, false}, // nothing is known of it
+	} {
+		c.job.Name, c.job.Trip = "A", c.rtt
+		why := brief(c.length, &placement.Prediction{Jobs: []placement.JobPrediction{c.job}})
+		if (why != "") != c.brief {
+			t.Errorf("%v s of trips of %v s, %+v: %q", c.length, c.rtt, c.job, why)
+		}
+	}
+}
+
+// short excuses what lies between what was predicted and what the shaken run comes to, and nothing else.
+func TestShort(t *testing.T) {
+	figure := func(kind results.Kind, metric string, v, lo, hi float64) results.Figure {
+		f := results.Figure{Kind: kind, Metric: metric, Of: "A", Value: v, Lo: lo, Hi: hi}
+		if kind == results.Predicted {
+			f.Predictor = placement.Occupancy
+		}
+		return f
+	}
+	predicted := []results.Figure{figure(results.Predicted, "goodput", 100, 100, 100), figure(results.Predicted, "share", 1, 1, 1)}
+	shaken := []results.Figure{figure(results.Predicted, "goodput", 80, 40, 120), figure(results.Predicted, "share", .9, .6, 1)}
+	for _, c := range []struct {
+		name           string
+		goodput, share float64
+		off, beyond    bool
+	}{
+		{"as predicted", 97, .98, false, false},
+		{"the other state", 45, .65, true, false},
+		{"a job that stopped", 0, .65, true, true},
+		{"less than any state", 30, .9, true, true},
+		{"a share of none", 60, .5, true, true},
+		{"more than predicted", 110, 1, true, true},
+	} {
+		got := append([]results.Figure{figure(results.Measured, "goodput", c.goodput, 0, 0), figure(results.Measured, "share", c.share, 0, 0)}, predicted...)
+		if short(got, nil) != c.off || short(got, shaken) != c.beyond {
+			t.Errorf("%s: off %v, beyond %v", c.name, short(got, nil), short(got, shaken))
+		}
+	}
+}

@@ -1,0 +1,402 @@
+package jobs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// seen is what a testbed tells of job A: two workers on h1 and h2 through tor1 to a PS on h3,
+// 1,000 PSNs a second, read ten times a second for 8 s; a phase from 1 s to 7 s. Rates say how
+// many times 1,000 a second a counter grows at a time.
+func seen(rates map[string]func(t float64) float64, until map[string]float64) *inspection {
+	full := func(float64) float64 { return 1 }
+	counters := []struct{ source, metric, of string }{
+		{"ps A", "worker_arrived", "A/ps"}, {"ps A", "worker_completed", "A/ps"},
+		{"switch tor1", "job_granted_packets", "A@tor1"}, {"switch tor1", "job_denied_packets", "A@tor1"},
+		{"switch tor1", "job_resends_packets", "A@tor1"}, {"switch tor1", "job_out_packets", "A@tor1"},
+	}
+	for w := range 2 {
+		of := fmt.Sprintf("A/%d", w)
+		for _, m := range []string{"worker_psns", "worker_goodput_bytes", "worker_iterations", "worker_tx_bytes", "worker_sum_errors", "worker_resends", "worker_duplicates"} {
+			counters = append(counters, struct{ source, metric, of string }{"worker " + of, m, of})
+		}
+	}
+	zero := []string{"job_denied_packets", "job_resends_packets", "worker_sum_errors", "worker_resends", "worker_duplicates"}
+	asked := &spec.Spec{Jobs: []spec.Job{{Name: "A"}}, Switch: spec.Switch{Lanes: 240}}
+	setup := testbed.Setup{
+		Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A", Collective: placement.INA, PS: "h3",
+			Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}},
+			Tree:    []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3}}}}},
+		Workloads: []testbed.Workload{{Window: 100, RTO: 400 * time.Millisecond}},
+	}
+	var obs observation
+	for _, c := range counters {
+		v := 0.0
+		rate, end := rates[c.metric+" "+c.of], 8.0
+		if rate == nil {
+			if rate = full; slices.Contains(zero, c.metric) {
+				rate = func(float64) float64 { return 0 }
+			}
+		}
+		if u, ok := until[c.of]; ok {
+			end = u
+		}
+		for t := 0.0; t <= end+1e-9; t += 0.1 {
+			obs.samples = append(obs.samples, results.Sample{T: t, Source: c.source, Metric: c.metric, Of: c.of, Value: math.Floor(v)})
+			v += 100 * rate(t)
+		}
+	}
+	obs.timeline = timeline{warmup: time.Second, jobs: []string{"A"}, events: []event{{at: 0, job: "A"}, {at: 7 * time.Second, job: "A", stop: true}}}
+	obs.summaries = []results.JobSummary{{Job: "A", Workers: 2, SumsChecked: 1000}}
+	return inspectionOf(asked, nil, testbed.Capabilities{Sums: true, Kind: results.Measured}, setup, Baseline{RTTs: map[string]float64{"A": 0.05}}, obs)
+}
+
+func (in *inspection) all() []results.Finding {
+	return slices.Concat(in.progress(), in.Work(), in.Sums(), in.received(), in.claims())
+}
+
+// between is a rate that is 1 but for the time from a to b.
+func between(a, b float64) func(float64) float64 {
+	return func(t float64) float64 {
+		if a <= t && t < b {
+			return 0
+		}
+		return 1
+	}
+}
+
+func TestIntegrity(t *testing.T) {
+	type rates = map[string]func(float64) float64
+	hang := func(a, b float64, who ...string) rates {
+		r := rates{"worker_arrived A/ps": between(a, b), "worker_completed A/ps": between(a, b), "job_granted_packets A@tor1": between(a, b), "job_out_packets A@tor1": between(a, b)}
+		for _, of := range []string{"A/0", "A/1"} {
+			for _, m := range []string{"worker_psns ", "worker_goodput_bytes ", "worker_iterations "} {
+				r[m+of] = between(a, b)
+			}
+		}
+		for _, of := range who {
+			r["worker_tx_bytes "+of] = between(a, b)
+		}
+		return r
+	}
+	constant := func(v float64) func(float64) float64 { return func(float64) float64 { return v } }
+	// A job of a switch alone, which is suspended and so says nothing either.
+	suspended := func(in *inspection) {
+		in.setup.Plan.Jobs[0].PS = ""
+		in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool {
+			return s.Source == "ps A" || strings.HasPrefix(s.Source, "worker") && 1.5 < s.T && s.T < 6.1
+		})
+	}
+	for _, c := range []struct {
+		name    string
+		rates   rates
+		until   map[string]float64
+		change  func(in *inspection)
+		outcome results.Outcome // pass: no finding
+		code    string
+		says    []string
+	}{
+		{name: "a sound run", outcome: results.Pass},
+		{name: "a job that stops", rates: hang(3, 9, "A/0", "A/1"), outcome: results.Fail, code: results.CodeJobStopped, says: []string{"job A", "host h1", "sent nothing from 3.00 s to 7.00 s"}},
+		{name: "a worker that hangs, while the other resends", rates: hang(3, 9, "A/1"), outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/1 on host h2", "sent nothing"}},
+		{name: "a worker that is suspended for 4.6 s", rates: hang(1.5, 6.1), until: map[string]float64{"A/0": 1.5}, outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/0 on host h1", "did not report"}},
+		{name: "a synchronous job whose workers are suspended for 4.6 s of 6", rates: hang(1.5, 6.1, "A/0", "A/1"), change: suspended,
+			outcome: results.Fail, code: results.CodeJobStopped, says: []string{"worker A/0 on host h1", "did not report from 1.4"}},
+		{name: "a PS that hangs", rates: rates{
+			"worker_completed A/ps": between(3, 9), "worker_psns A/0": between(3, 9), "worker_psns A/1": between(3, 9), "worker_goodput_bytes A/0": between(3, 9),
+			"worker_goodput_bytes A/1": between(3, 9), "worker_iterations A/0": between(3, 9), "worker_iterations A/1": between(3, 9)},
+			outcome: results.Fail, code: results.CodeJobStopped, says: []string{"got no result", "its PS on host h3 completed nothing of what arrived"}},
+		{name: "a switch that stood still, which is known", rates: hang(3, 5, "A/0", "A/1"),
+			change: func(in *inspection) {
+				in.obs.stalls = []study.Standstill{{Span: results.Span{Start: 2.95, End: 5.02}, Where: "switch tor1", What: "frames left up to 2 s late", Late: 2}}
+			},
+			outcome: results.Inconclusive, code: results.CodeJobStopped, says: []string{"switch tor1"}},
+		{name: "a worker that says itself that it was late", rates: hang(3, 5, "A/0", "A/1"),
+			change: func(in *inspection) {
+				in.obs.stalls = []study.Standstill{{Span: results.Span{Start: 2.95, End: 5.02}, Where: "worker A/0 on host h1", What: "paced sends up to 2 s late", Late: 2}}
+			},
+			outcome: results.Fail, code: results.CodeJobStopped},
+		{name: "half a round trip without results", rates: hang(3, 3.2, "A/0", "A/1"), outcome: results.Pass},
+		{name: "a loss that was asked for", rates: hang(3, 5, "A/0", "A/1"), change: func(in *inspection) { in.damaged = true }, outcome: results.Pass},
+		{name: "a stream that ends by itself", change: func(in *inspection) { in.Early = map[string]float64{"A": 6} }, outcome: results.Fail, code: results.CodeJobEnded, says: []string{"job A ended by itself at 6.00 s", "h1, h2"}},
+		{name: "half the iterations", rates: rates{"worker_iterations A/1": constant(0.001)},
+			change:  func(in *inspection) { in.Jobs[0].Asked, in.Jobs[0].Iterations = 8000, 8 },
+			outcome: results.Fail, code: results.CodeIterations, says: []string{"8 iterations of 8000", "worker A/1 on host h2 did"}},
+		{name: "wrong sums", rates: rates{"worker_sum_errors A/1": constant(0.01)}, change: func(in *inspection) { in.Jobs[0].SumErrors = 40 },
+			outcome: results.Fail, code: results.CodeSums, says: []string{"40 of 1000", "only worker A/1 on host h2 got wrong ones: what carries results to it alone, or, since they are few, switch tor1"}},
+		{name: "sums that nobody compared", change: func(in *inspection) { in.Jobs[0].SumsChecked = 0 }, outcome: results.Inconclusive, code: results.CodeUnchecked},
+		{name: "a worker that claims results", rates: rates{"worker_psns A/0": constant(1.2)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/0 on host h1", "host h3"}},
+		{name: "every tenth result comes twice", rates: rates{"worker_duplicates A/1": constant(0.1)},
+			outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/1 on host h2", "switch tor1 or the PS on host h3"}},
+		{name: "the same with a synchronous job", rates: rates{"worker_duplicates A/0": constant(0.1)},
+			change: func(in *inspection) { in.setup.Plan.Jobs[0].PS = "" }, outcome: results.Fail, code: results.CodeCounters, says: []string{"worker A/0 on host h1", ": switch tor1 sends"}},
+		{name: "results that were asked for again", rates: rates{"worker_duplicates A/1": constant(0.1), "worker_resends A/0": constant(0.1)}, outcome: results.Pass},
+		{name: "a switch whose counts begin again", rates: rates{"job_granted_packets A@tor1": func(t float64) float64 {
+			if 3.95 < t && t < 4.05 {
+				return -20
+			}
+			return 1
+		}}, outcome: results.Inconclusive, code: results.CodeCounters, says: []string{"switch tor1", "began again"}},
+		{name: "a switch that claims to have added up", rates: rates{"worker_arrived A/ps": constant(1.9)}, outcome: results.Fail, code: results.CodeCounters, says: []string{"switch tor1", "1.000", "0.100"}},
+		{name: "the same with resends, which count", rates: rates{"worker_arrived A/ps": constant(1.5), "job_resends_packets A@tor1": constant(0.5)}, outcome: results.Pass},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := seen(c.rates, c.until)
+			if c.change != nil {
+				c.change(in)
+			}
+			got := in.all()
+			if c.outcome == results.Pass {
+				if len(got) > 0 {
+					t.Fatalf("%+v", got)
+				}
+				return
+			}
+			i := slices.IndexFunc(got, func(f results.Finding) bool { return f.Code == c.code })
+			if i < 0 || got[i].Outcome != c.outcome {
+				t.Fatalf("want %s, %s: %+v", c.outcome, c.code, got)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(got[i].What, s) {
+					t.Errorf("%q does not say %q", got[i].What, s)
+				}
+			}
+		})
+	}
+}
+
+// A synchronous job waits for its turn as long as that takes, and for ever where it is given no memory.
+func TestPatienceForTurns(t *testing.T) {
+	in := seen(nil, nil)
+	plan, running := in.setup.Plan, []string{"A", "B", "C", "D"}
+	plan.Jobs[0].PS = ""
+	for _, name := range running[1:] {
+		j := plan.Jobs[0]
+		j.Name = name
+		plan.Jobs, in.setup.Workloads = append(plan.Jobs, j), append(in.setup.Workloads, in.setup.Workloads[0])
+	}
+	in.Spec.Switch.Mode, in.Spec.Switch.Reallocate = "synchronous", inventory.Duration(time.Second)
+	for _, c := range []struct {
+		memory int // of the switch
+		want   float64
+	}{
+		{800, 1}, // two windows of 100 for each
+		{32, 1},  // of 4, the least
+		{16, 3},  // for two of four
+		{8, 4},   // for one
+		{4, math.Inf(1)},
+	} {
+		in.Inv = &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: c.memory}}}
+		if got := in.patience(plan.Jobs[0], running, 6); got != c.want {
+			t.Errorf("%d aggregators: %v s, want %v", c.memory, got, c.want)
+		}
+	}
+	in.Spec.Switch.Reallocate = 0
+	if got := in.patience(plan.Jobs[0], running, 6); got > 1 {
+		t.Errorf("memory that stays: %v s", got)
+	}
+}
+
+// TestClaimsBesideStalls: of what little a stall has left of a phase, packets that were on their way at its ends are a
+// large part, and no lie of a switch.
+func TestClaimsBesideStalls(t *testing.T) {
+	burst := func(t float64) float64 { // what waited goes out at first
+		if 1 <= t && t < 1.7 {
+			return 1.4
+		}
+		return 1
+	}
+	lies := func(float64) float64 { return 1.4 }
+	for _, tt := range []struct {
+		name  string
+		out   func(float64) float64
+		stall []study.Standstill
+		want  int
+	}{
+		{"a stall, and an honest switch", burst, []study.Standstill{{Span: results.Span{Start: 1.7, End: 6.9}, Where: "switch tor1", What: "frames left up to 15 ms late", Late: 1}}, 0},
+		{"no stall, and a switch that lies", lies, nil, 1},
+		{"a short stall, and a switch that lies", lies, []study.Standstill{{Span: results.Span{Start: 3, End: 3.1}, Where: "switch tor1", What: "frames left up to 15 ms late", Late: 1}}, 1},
+	} {
+		in := seen(map[string]func(float64) float64{"job_out_packets A@tor1": tt.out, "worker_arrived A/ps": tt.out}, nil)
+		in.obs.stalls = tt.stall
+		if got := in.claims(); len(got) != tt.want {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
+
+// TestClaimsBesideCopies: what a cable doubles on the way to the PS is not what a switch sent.
+func TestClaimsBesideCopies(t *testing.T) {
+	doubled := func(part float64) func(float64) float64 { return func(float64) float64 { return 1 + part } }
+	for _, tt := range []struct {
+		name    string
+		arrived float64 // more than what the switch says
+		copies  float64 // of that, by the cable's counters
+		on      string
+		want    int
+	}{
+		{"copies", .08, .08, "tor1->h3", 0},
+		{"none", .08, 0, "tor1->h3", 1},
+		{"of another cable", .08, .08, "tor1->h1", 1},
+		{"copies, and a switch that lies", .3, .08, "tor1->h3", 1},
+	} {
+		in := seen(map[string]func(float64) float64{"worker_arrived A/ps": doubled(tt.arrived)}, nil)
+		var err error
+		if in.Inv, err = inventory.Load("../../racks/three-hosts.toml"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 81 {
+			in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: "port_tx_dup_packets", Of: tt.on, Value: math.Floor(100 * tt.copies * float64(i))})
+		}
+		if got := in.claims(); len(got) != tt.want {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
+
+// TestClaimsWhileQueuesDrain: while a bulge of packets drains, the PS completes more PSNs than pass the switch
+// of the workers. By what the PS completes an honest switch would have added up more than it says.
+func TestClaimsWhileQueuesDrain(t *testing.T) {
+	build := func(granted float64) *inspection {
+		in := seen(nil, nil)
+		j := &in.setup.Plan.Jobs[0]
+		j.Workers = append(j.Workers, placement.Worker{Rank: 2, Host: "h3"})
+		j.Tree = []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3, Parent: "spine1"}, {Switch: "spine1", Aggregate: true, Expect: 7}}
+		// The PS completes 100 PSNs a second. Of 90, tor1 adds up an eighth.
+		for metric, rate := range map[string]float64{
+			"job_in_packets": 180, "job_out_packets": 180 - 90./8, "job_granted_packets": 90 * granted, "job_denied_packets": 90 * (1 - granted),
+			"job_resends_packets": 0, "job_duplicates_packets": 0,
+		} {
+			in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool { return s.Metric == metric })
+			for i := range 81 {
+				in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: metric, Of: "A@tor1", Value: math.Floor(rate * float64(i) / 10)})
+			}
+		}
+		return in
+	}
+	if got := build(1. / 8).claims(); len(got) > 0 {
+		t.Errorf("an honest switch: %+v", got)
+	}
+	for _, granted := range []float64{0, 1. / 16, .4} {
+		if got := build(granted).claims(); len(got) != 1 || got[0].Of != "A@tor1" {
+			t.Errorf("a switch that says %v: %+v", granted, got)
+		}
+	}
+}
+
+// TestClaimsAboveSums: a switch above another one that adds up grants PSNs of which other many
+// packets come than of those that it denies. That is no lie; to tell of more than it sent is.
+func TestClaimsAboveSums(t *testing.T) {
+	// Five workers below tor1, which adds up half of their PSNs, and one at spine1, which adds up
+	// just those: 2 packets of each are made 1, and 6 of each of the others pass.
+	build := func(arrived, fallback float64) *inspection {
+		in := seen(map[string]func(float64) float64{"worker_arrived A/ps": func(float64) float64 { return arrived }}, nil)
+		j := &in.setup.Plan.Jobs[0]
+		j.Workers = nil
+		for w := range 6 {
+			j.Workers = append(j.Workers, placement.Worker{Rank: w, Host: fmt.Sprint("h", w+1)})
+		}
+		j.Tree = []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 31, Parent: "spine1"}, {Switch: "spine1", Aggregate: true, Expect: 63}}
+		for metric, rate := range map[string]float64{
+			"job_out_packets A@tor1": .5 + .5*5, "job_granted_packets A@tor1": .5, "job_denied_packets A@tor1": .5,
+			"job_out_packets A@spine1": arrived, "job_granted_packets A@spine1": .5, "job_denied_packets A@spine1": .5,
+			"job_fallback_packets A@spine1": fallback, "job_resends_packets A@spine1": 0,
+		} {
+			m, of, _ := strings.Cut(metric, " ")
+			in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool { return s.Metric == m && s.Of == of })
+			_, sw, _ := strings.Cut(of, "@")
+			for i := range 81 {
+				in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "switch " + sw, Metric: m, Of: of, Value: math.Floor(100 * rate * float64(i))})
+			}
+		}
+		return in
+	}
+	if got := build(.5+.5*6, .5*6).claims(); len(got) > 0 {
+		t.Errorf("an honest switch: %+v", got)
+	}
+	// Without a worker of its own, what is complete passes, and is neither granted nor denied.
+	alone := func(fallback float64) *inspection {
+		in := build(.5+.1+.4*5, fallback)
+		j := &in.setup.Plan.Jobs[0]
+		j.Workers, j.Tree[1].Expect = j.Workers[:5], 31
+		for i := range in.Samples {
+			switch s := &in.Samples[i]; s.Metric + " " + s.Of {
+			case "job_granted_packets A@spine1":
+				s.Value /= 5
+			case "job_denied_packets A@spine1":
+				s.Value *= .8
+			}
+		}
+		return in
+	}
+	if got := alone(.4 * 5).claims(); len(got) > 0 {
+		t.Errorf("an honest switch that passes complete sums: %+v", got)
+	}
+	if got := alone(.4).claims(); len(got) != 1 || got[0].Of != "A@spine1" {
+		t.Errorf("one that passes complete sums and hides what it did not add up: %+v", got)
+	}
+	got := build(.5+.5*6, 0).claims()
+	if len(got) != 1 || got[0].Of != "A@spine1" || got[0].Code != results.CodeCounters {
+		t.Errorf("one that hides what it did not add up: %+v", got)
+	}
+	// A fifth of all PSNs was granted before the phase began, and came to the PS in it: a queue has emptied.
+	for window, honest := range map[int]bool{200: true, 4: false} {
+		in := build(.5+.5*6, .5*6-.2)
+		w := &in.setup.Workloads[0]
+		w.Control, w.Window = "aimd", window
+		if got := in.claims(); (len(got) == 0) != honest {
+			t.Errorf("the queue of a window of %d PSNs: %+v", window, got)
+		}
+	}
+}
+
+// TestStoppedAlone: a process that stands still while all else goes on was stopped, whatever its
+// lateness says; one that stands still with the testbed was not.
+func TestStoppedAlone(t *testing.T) {
+	stopped := func(where string, start, end float64) study.Standstill {
+		return study.Standstill{Span: results.Span{Start: start, End: end}, Where: where, What: "paced sends were late by", Late: end - start}
+	}
+	for _, c := range []struct {
+		name   string
+		stalls []study.Standstill
+		want   string
+	}{
+		{"nothing", nil, ""},
+		{"a worker", []study.Standstill{stopped("worker A/1 on host h2", 3, 4)}, "worker A/1 on host h2 from 3.00 s to 4.00 s"},
+		{"a PS", []study.Standstill{stopped("ps A on host h3", 3, 4)}, "ps A on host h3"},
+		{"for as long as a busy machine may", []study.Standstill{stopped("worker A/1 on host h2", 3, 3.4)}, ""},
+		{"all workers of a job", []study.Standstill{stopped("worker A/0 on host h1", 3, 4), stopped("worker A/1 on host h2", 3, 4)}, "worker A/0"},
+		{"the machine", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("this machine", 3.1, 4)}, ""},
+		{"a switch for most of it", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.9)}, ""},
+		{"a switch for some of it", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("switch tor1", 3.2, 3.3)}, "worker A/1"},
+		{"another job's worker as well", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("worker B/1 on host h2", 3, 4)}, "worker A/1"},
+		{"into the phase", []study.Standstill{stopped("worker A/1 on host h2", .2, 1.2)}, "worker A/1 on host h2 from 0.20 s to 1.20 s"},
+		{"before the phase", []study.Standstill{stopped("worker A/1 on host h2", 0, .9)}, ""},
+		{"now and then", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 4), ""},
+		{"again and again", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), "? worker A/1 on host h2 did so 12 times, for 1.20 s in all"},
+		{"again and again, with a switch", append(slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), stopped("switch tor1", 3, 3.1)), ""},
+		{"many short ones that count as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", What: "late", Late: .1}}, ""},
+	} {
+		in := seen(nil, nil)
+		in.obs.stalls = c.stalls
+		got := in.stopped()
+		switch {
+		case c.want == "" && len(got) > 0, c.want != "" && len(got) != 1:
+			t.Errorf("%s: %+v", c.name, got)
+		case strings.HasPrefix(c.want, "? ") && got[0].Outcome == results.Inconclusive && strings.Contains(got[0].What, c.want[2:]):
+		case c.want != "" && (got[0].Outcome != results.Fail || got[0].Code != results.CodeJobStopped || !strings.Contains(got[0].What, c.want)):
+			t.Errorf("%s: %+v, want %q", c.name, got, c.want)
+		}
+	}
+}

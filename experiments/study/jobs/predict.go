@@ -1,0 +1,223 @@
+package jobs
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/flow"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+)
+
+// Baseline is what was measured at low load before anything was predicted: how
+// long an aggregator stays taken, by job and switch ("A@tor1"), and the round trip
+// of a gradient and its result by job. Both in seconds.
+type Baseline struct{ Holds, RTTs map[string]float64 }
+
+// conditions are what a setup's jobs meet, for predictors.
+func conditions(setup testbed.Setup, base Baseline, active []string) placement.Conditions {
+	c := placement.Conditions{
+		Seed:   setup.Settings.Seed,
+		Active: active, Mode: setup.Settings.Mode, Addressing: setup.Settings.Addressing,
+		Aggregators: setup.Settings.Aggregators, Lanes: setup.Settings.Lanes,
+		Senders: map[string]placement.Sender{}, Holds: base.Holds, RTTs: base.RTTs,
+	}
+	for i, j := range setup.Plan.Jobs {
+		w := setup.Workloads[i]
+		c.Senders[j.Name] = placement.Sender{Rate: w.Rate, Window: w.Window, Control: w.Control, Slots: w.Slots, Timeout: w.RTO.Seconds(), Layers: layers(w)}
+	}
+	for link, s := range setup.Damage {
+		if c.Damage == nil {
+			c.Damage = map[string]flow.Damage{}
+		}
+		c.Damage[link] = flow.Damage{Loss: s.Loss, Twice: s.Duplicate, Late: s.Reorder, Delay: s.ReorderBy.Seconds()}
+	}
+	return c
+}
+
+// layers are what a job reduces in an iteration; none of a stream. A ring has a message even
+// where none is asked for.
+func layers(w testbed.Workload) (out []placement.Layer) {
+	for _, l := range w.Layers {
+		out = append(out, placement.Layer{Bytes: float64(l.Bytes), Compute: l.Compute.Seconds()})
+	}
+	switch {
+	case len(out) > 0:
+	case w.Message > 0:
+		out = []placement.Layer{{Bytes: float64(w.Message)}}
+	case w.Job.Collective == placement.Ring:
+		out = []placement.Layer{{Bytes: collectives.RingMessage}}
+	}
+	return out
+}
+
+// granted makes the windows of jobs what they are granted in the first period of
+// reallocation. Jobs that wait for their turn send nothing.
+func granted(c *placement.Conditions, inv *inventory.Inventory, setup testbed.Setup) {
+	active := c.Active
+	grants := divide(inv, setup, func(job string) bool { return slices.Contains(active, job) }, 0)
+	c.Active = []string{}
+	for _, j := range setup.Plan.Jobs {
+		g := grants[j.Name]
+		switch {
+		case !slices.Contains(active, j.Name):
+		case j.Collective != placement.INA || j.Local():
+			c.Active = append(c.Active, j.Name)
+		case g.Window > 0:
+			c.Active = append(c.Active, j.Name)
+			s := c.Senders[j.Name]
+			s.Window = g.Window
+			c.Senders[j.Name] = s
+		}
+	}
+}
+
+// predict is a prediction of a steady state by each of some models, in the units of inv.
+func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, active []string, models []string) ([]*placement.Prediction, error) {
+	var out []*placement.Prediction
+	for _, name := range models {
+		c := conditions(setup, base, active)
+		c.Predictor = name
+		if setup.Grants != nil {
+			granted(&c, inv, setup)
+		}
+		p, err := placement.Predict(inv, setup.Plan, c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// predict is what every model predicts of a timeline's spans. Where the testbed says when jobs begin, that is of the
+// one run, from its beginning to its end, and elsewhere of steady states.
+func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*placement.Prediction, error) {
+	inv := r.Testbed().Inventory()
+	var run []*placement.Prediction
+	if pace := r.pace(t); pace.Within > 0 && setup.Grants == nil {
+		var err error
+		if run, err = r.replay(setup, base, t.schedule(base, pace)); err != nil {
+			return nil, err
+		}
+	}
+	models := spec.Predictors
+	if run != nil { // which is the first one's
+		models = spec.Predictors[1:]
+	}
+	var out [][]*placement.Prediction
+	for i, sp := range t.spans() {
+		p, err := remember(r, []any{setup, base, sp.jobs, models}, func() ([]*placement.Prediction, error) {
+			return predict(inv, setup, base, sp.jobs, models)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if run != nil {
+			p = append([]*placement.Prediction{run[i]}, p...)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// tail is how many times their median is exceeded once in a hundred by what wakes of processes take, see flow.Lag.
+const tail = 9
+
+// pace is how well the testbed kept to its times in a run, as far as that is over: where frames left later than they
+// use to, so did those that are followed.
+func (r *run) pace(t timeline) testbed.Pace {
+	pace := r.Testbed().Capabilities().Pace
+	pace.Wake = max(pace.Wake, time.Duration(t.late/tail*float64(time.Second)))
+	return pace
+}
+
+// replay is what Occupancy predicts of the phases of one run; nil: only their steady states are known.
+func (r *run) replay(setup testbed.Setup, base Baseline, s placement.Schedule) ([]*placement.Prediction, error) {
+	return remember(r, []any{setup, base, s}, func() ([]*placement.Prediction, error) {
+		return placement.Replay(r.Testbed().Inventory(), setup.Plan, conditions(setup, base, nil), s)
+	})
+}
+
+// remember is what do says of a question, which repeats and phases ask more than once: following packets takes
+// its time.
+func remember(r *run, question any, do func() ([]*placement.Prediction, error)) ([]*placement.Prediction, error) {
+	key, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	return study.Once(r.Here(), "predicted "+string(key), do)
+}
+
+// figures are a prediction's numbers as a record keeps them.
+func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure {
+	links := topo.Links
+	exact := func(metric, of string, v float64, unit, bottleneck string) results.Figure {
+		return results.Figure{Metric: metric, Of: of, Kind: results.Predicted, Value: v, Lo: v, Hi: v, N: 1,
+			Unit: unit, Predictor: p.Predictor, Bottleneck: bottleneck, OfRun: p.Replayed}
+	}
+	var out []results.Figure
+	var goodputs []float64
+	shares := map[string][]float64{} // by switch: each job's aggregated throughput
+	var switches []string
+	for _, j := range p.Jobs {
+		if j.Local {
+			continue
+		}
+		out = append(out,
+			within(exact("goodput", j.Name, j.Goodput, "bit/s", j.Bottleneck), j.Spread*j.Goodput),
+			within(exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck), j.Spread*j.WireRate))
+		goodputs = append(goodputs, j.Goodput)
+		for _, s := range j.Shares {
+			part := func(metric string, v float64) results.Figure {
+				f := within(exact(metric, spec.AtSwitch(j.Name, s.Switch), v, "1", j.Bottleneck), s.Spread)
+				f.Hi = min(1, f.Hi)
+				return f
+			}
+			if out = append(out, part("granted", s.Granted)); s.In >= placement.LeastIn {
+				out = append(out, part("share", s.Share))
+			}
+			if !slices.Contains(switches, s.Switch) {
+				switches = append(switches, s.Switch)
+			}
+			shares[s.Switch] = append(shares[s.Switch], s.Granted*j.Goodput)
+		}
+	}
+	if len(goodputs) > 1 {
+		out = append(out, exact("jain", "goodput", results.JainIndex(goodputs), "1", ""))
+	}
+	for _, sw := range switches {
+		if len(shares[sw]) > 1 {
+			out = append(out, exact("jain", spec.AtSwitch("aggregated", sw), results.JainIndex(shares[sw]), "1", ""))
+		}
+	}
+	loads := map[string]placement.LinkPrediction{}
+	for _, l := range p.Links {
+		loads[l.Link] = l
+	}
+	for _, l := range links {
+		// Algorithm 1 knows cables, not their directions: it is held to the busier one.
+		load, ok := loads[l.Name]
+		if _, other := loads[links[l.Reverse].Name]; ok || p.Predictor == placement.Occupancy || !other {
+			// What hosts send is counted before a cable damages it, and what switches send after that.
+			rate := load.Load - load.Lost
+			if topo.IsHost(l.From) {
+				rate = load.Load
+			}
+			out = append(out, within(exact("link_rate", l.Name, rate, "bit/s", ""), load.Spread*load.Load))
+		}
+	}
+	return out
+}
+
+// within is a predicted figure of which one run may be off by a standard deviation.
+func within(f results.Figure, deviation float64) results.Figure {
+	f.Lo, f.Hi = max(0, f.Value-1.96*deviation), f.Value+1.96*deviation
+	return f
+}
