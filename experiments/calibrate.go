@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study/jobs"
 	"github.com/inabench/inabench/results"
@@ -14,8 +15,8 @@ import (
 // MeasureBaseline brings a testbed up, measures its baseline for the placement of the
 // spec's first point, and what its links really carry, and takes it down. A lab is held
 // meanwhile.
-func MeasureBaseline(ctx context.Context, driver string, s *spec.Spec, hold Holding, progress func(Status)) (cal []results.Calibration, err error) {
-	if err := checkDriver(s, driver); err != nil {
+func MeasureBaseline(ctx context.Context, driver string, s *spec.Spec, hold drivers.Holding, progress func(Status)) (cal []results.Calibration, err error) {
+	if err := check(s, driver); err != nil {
 		return nil, err
 	}
 	points, err := plans(s, nil)
@@ -25,14 +26,14 @@ func MeasureBaseline(ctx context.Context, driver string, s *spec.Spec, hold Hold
 	p := points[0]
 	progress(Status{Stage: "bring up"})
 	scale := spec.EmulationScale(s, driver)
-	var held holding
+	var held drivers.Held
 	if driver == "lab" {
-		if held, err = hold.begin(rand.Text(), s, nil); err != nil {
+		if held, err = hold.Begin(rand.Text(), s, nil); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, held.hold.Journal.Close()) }()
+		defer func() { err = errors.Join(err, held.Hold.Journal.Close()) }()
 	}
-	tb, err := openTestbed(ctx, driver, p.Spec, fabricOf(p.Spec, driver), "", held, nil)
+	tb, err := drivers.Open(ctx, driver, p.Spec, fabricOf(p.Spec, driver), "", held, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func (r *run) Driver() string            { return r.opt.Driver }
 func (r *run) ID() string                { return r.rec.ID }
 func (r *run) Scale() results.Scale      { return r.rec.Scale }
 func (r *run) Beat() time.Duration       { return r.fabric.Beat }
-func (r *run) Journal() *journal.Journal { return r.held.hold.Journal }
+func (r *run) Journal() *journal.Journal { return r.held.Hold.Journal }
 func (r *run) Origin() time.Time         { return r.origin }
 func (r *run) Dir() *results.Dir         { return r.dir }
 func (r *run) Known() map[string]any     { return r.known }
@@ -36,7 +36,7 @@ func (r *run) Clock(dep testbed.Deployment) float64 {
 
 // Deploy implements study.Runner.
 func (r *run) Deploy(ctx context.Context, setup testbed.Setup) (testbed.Deployment, error) {
-	return r.tb.Deploy(ctx, r.opt.Slow.workers(setup, r.tb.Inventory()))
+	return r.tb.Deploy(ctx, r.opt.Slow.Workers(setup, r.tb.Inventory()))
 }
 
 // Keep implements study.Runner. Points that are measured side by side hand their samples over when they are done.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
@@ -132,7 +133,7 @@ func (r *run) apart(ctx context.Context, p study.Planned) (_ *results.Point, _ [
 	w := *r
 	w.rec = &results.Record{ID: r.rec.ID, Scale: r.rec.Scale, Timings: map[string]float64{}}
 	w.known, w.here = map[string]any{}, map[string]any{}
-	if w.tb, err = openTestbed(ctx, w.opt.Driver, p.Spec, fabricOf(p.Spec, w.opt.Driver), "", holding{}, w.opt.Slow); err != nil {
+	if w.tb, err = drivers.Open(ctx, w.opt.Driver, p.Spec, fabricOf(p.Spec, w.opt.Driver), "", drivers.Held{}, w.opt.Slow); err != nil {
 		return new(results.Point), nil, err
 	}
 	point, _, err := studyOf(p.Spec).Run(ctx, &study.Bench{Runner: &w, Planned: p})

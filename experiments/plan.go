@@ -8,6 +8,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/why"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -152,4 +153,20 @@ func (e *staleError) Unwrap() error { return e.error }
 // Hint says how to make the plan anew.
 func (e *staleError) Hint() string {
 	return fmt.Sprintf("plan again: inabench plan -o %s %s", e.plan, e.experiment)
+}
+
+// Explain adds to the plan of every point why its jobs are where they are.
+func (p *SavedPlan) Explain() error {
+	for i, pt := range p.spec.Points() {
+		if _, ok := studyOf(pt.Spec).(study.Placer); !ok {
+			p.Points[i].Why = &study.Why{Policy: pt.Spec.Placement.Policy, Rule: why.Rule(pt.Spec.Placement.Policy)}
+			continue
+		}
+		placed, err := why.Place(pt.Spec.Placement.Policy, pt.Spec.Inventory(), pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
+		if err != nil {
+			return err
+		}
+		p.Points[i].Why = &placed.Why
+	}
+	return nil
 }

@@ -14,13 +14,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/study/inspect"
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sabotage"
 )
 
@@ -36,9 +39,9 @@ type RunOptions struct {
 	Progress      func(Status) // nil: silent
 	KeepOnFailure func(ctx context.Context, tb testbed.Testbed, cause error)
 	ExitCode      func(err error) int   // of the program after an error, for the record; nil: 6
-	Hold          Holding               // of a lab
+	Hold          drivers.Holding       // of a lab
 	Night         *results.NightRun     // of a suite, for the record
-	Slow          *Slow                 // an emulation slower than its inventory says; nil: none
+	Slow          *drivers.Slow         // an emulation slower than its inventory says; nil: none
 	Sabotage      *sabotage.Order       // a fault that the testbed is to have; nil: none
 	Predictors    []predictor.Predictor // asked beside the experiment's own
 	// Batch is where points of a simulated study are computed; nil: here, as many at a time as there
@@ -113,9 +116,9 @@ type run struct {
 	known    map[string]any // what studies measured once for all points; see study.Once
 	here     map[string]any // what they found out about tb
 	done     int
-	table    *os.File // jobs.csv.gz, of a study
-	cells    string   // directory of what others have computed; empty: there is none
-	held     holding  // of a lab
+	table    *os.File     // jobs.csv.gz, of a study
+	cells    string       // directory of what others have computed; empty: there is none
+	held     drivers.Held // of a lab
 	external []predictor.Predictor
 	kept     []results.Sample // of the point, where there is no dir
 
@@ -131,7 +134,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		_, err := sabotaged(o.Sabotage, s, o.Driver, []study.Planned{{Point: spec.Point{Spec: s}}})
 		return nil, err
 	}
-	if err := checkDriver(s, o.Driver); err != nil {
+	if err := check(s, o.Driver); err != nil {
 		return nil, err
 	}
 	if o.Batch != nil {
@@ -160,7 +163,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 	}
 	var topo results.Topology
 	if simulatorOf(s, o.Driver) == nil {
-		topo = Topology(s.Inventory())
+		topo = drivers.Topology(s.Inventory())
 	}
 	scale := spec.EmulationScale(s, o.Driver)
 	r.rec = &results.Record{
@@ -244,12 +247,12 @@ func plans(s *spec.Spec, saved *SavedPlan) ([]study.Planned, error) {
 func (r *run) measure(ctx context.Context) (err error) {
 	defer func() {
 		began := time.Now()
-		err = r.ousted(ctx, err)
+		err = drivers.Ousted(ctx, r.tb, err)
 		r.Progress("tear down", "", 0)
 		if err != nil && r.opt.KeepOnFailure != nil && r.tb != nil {
 			r.opt.KeepOnFailure(ctx, r.tb, err)
 		}
-		err = errors.Join(err, r.closeTestbed(ctx), r.held.hold.Journal.Close())
+		err = errors.Join(err, r.closeTestbed(ctx), r.held.Hold.Journal.Close())
 		r.Timing("teardown", began)
 	}()
 	if r.virtual() {
@@ -290,6 +293,34 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 	r.done++
 }
 
+// touched are the hosts and switches that the placements of all points use, nil where they
+// are decided while the experiment runs: it may be any then.
+func touched(points []study.Planned, inv *inventory.Inventory) []string {
+	var use []string
+	for _, p := range points {
+		st, ok := studyOf(p.Spec).(study.Settled)
+		if !ok || p.Spec.Inventory().SHA256 != inv.SHA256 {
+			return nil
+		}
+		hosts, switches := st.Uses(p, inv)
+		use = slices.Concat(use, hosts, switches, remote.Use(inv, hosts))
+	}
+	return use
+}
+
+// check reports what an experiment, its inventory, or this machine, lacks for a driver.
+func check(s *spec.Spec, driver string) error {
+	if err := spec.CheckDriver(driver); err != nil {
+		return err
+	}
+	for _, p := range s.Points() {
+		if err := studyOf(p.Spec).Supports(driver); err != nil {
+			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
+		}
+	}
+	return drivers.Check(s, driver)
+}
+
 func fabricOf(s *spec.Spec, driver string) study.FabricKey {
 	k := study.FabricKey{
 		Inventory: s.Inventory().SHA256, Kind: s.Emulation.Switch, Queue: s.Switch.Queue, Buffer: s.Switch.Buffer, ECN: s.Switch.ECN,
@@ -318,21 +349,26 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 			return err
 		}
 	}
-	if r.held.run = r.rec.ID; r.opt.Driver == "lab" && r.held.hold.Journal == nil {
+	if r.held.Run = r.rec.ID; r.opt.Driver == "lab" && r.held.Hold.Journal == nil {
 		var err error
-		if r.held, err = r.opt.Hold.begin(r.rec.ID, s, touched(r.points, s.Inventory())); err != nil {
+		if r.held, err = r.opt.Hold.Begin(r.rec.ID, s, touched(r.points, s.Inventory())); err != nil {
 			return err
 		}
 	}
-	r.held.hold.Need = r.planned()
-	tb, err := openTestbed(ctx, r.opt.Driver, s, key, pcap, r.held, r.opt.Slow)
-	r.lookedAt(tb, err)
+	r.held.Hold.Need = r.planned()
+	tb, err := drivers.Open(ctx, r.opt.Driver, s, key, pcap, r.held, r.opt.Slow)
+	if looked := drivers.Looked(tb, err); len(looked) > 0 {
+		r.rec.Preflight = looked // the last testbed's, where points need several
+		for _, w := range results.PreflightWarnings(looked) {
+			r.Warn(w)
+		}
+	}
 	if err != nil {
 		return err
 	}
 	r.tb, r.fabric = tb, key
 	if len(r.rec.Topology.Nodes) > 0 {
-		r.rec.Topology = Topology(tb.Inventory()) // rates as they are there
+		r.rec.Topology = drivers.Topology(tb.Inventory()) // rates as they are there
 	}
 	r.here = map[string]any{}
 	c := tb.Capabilities()

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/study/inspect"
@@ -47,7 +48,7 @@ func simulatorOf(s *spec.Spec, driver string) study.Simulator {
 func (r *run) simulate(ctx context.Context) error {
 	began := time.Now()
 	defer func() { r.Timing("measure", began) }()
-	r.rec.Kind, r.rec.Switch, r.rec.Hosts = results.Simulated, "model", []results.HostFacts{thisMachine()}
+	r.rec.Kind, r.rec.Switch, r.rec.Hosts = results.Simulated, "model", []results.HostFacts{drivers.ThisMachine()}
 	for i := range r.rec.Expect {
 		switch e := &r.rec.Expect[i]; {
 		case slices.Contains(studyOf(r.spec).Predictors(), e.Predictor), e.Metric == "jct" && e.Predictor != "value":

@@ -15,7 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/remote"
@@ -43,8 +43,8 @@ func ownerFlag() cli.Flag {
 }
 
 // holdOf is what holdFlags say.
-func holdOf(c *cli.Context, waiting func(string)) (experiments.Holding, error) {
-	h := experiments.Holding{Hold: remote.Hold{
+func holdOf(c *cli.Context, waiting func(string)) (drivers.Holding, error) {
+	h := drivers.Holding{Hold: remote.Hold{
 		Owner: c.String("owner"), Reason: c.String("reason"), Wait: c.Duration("wait"), Takeover: c.Bool("takeover"),
 		Waiting: func(e *lease.HeldError) { waiting(e.Error()) },
 	}}

@@ -18,6 +18,7 @@ import (
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/experiments/why"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
@@ -139,7 +140,7 @@ func placeAction(c *cli.Context) error {
 	}
 	var all []*placed
 	for _, name := range names {
-		done, err := experiments.PlaceJobs(name, b.inv, b.jobs, b.seed)
+		done, err := why.Place(name, b.inv, b.jobs, b.seed)
 		if err != nil {
 			return err
 		}
@@ -341,7 +342,7 @@ func (b *toPlace) infeasible(waiting []*placement.InfeasibleError) error {
 }
 
 // result puts a plan together with what its jobs get.
-func (b *toPlace) result(done *experiments.Placed) (*placed, error) {
+func (b *toPlace) result(done *why.Placed) (*placed, error) {
 	out := &placed{
 		Schema: 1, Tool: version(), Policy: done.Why.Policy, Rule: done.Why.Rule, Seed: b.seed,
 		Inventory: b.inv.File, From: b.file, Jobs: []placedJob{}, Waiting: []waitingJob{}, Machines: done.Machines,
@@ -577,7 +578,7 @@ func plan(c study.Choice) string {
 func writePolicies(w io.Writer) error {
 	var rows [][2]string
 	for _, p := range spec.Policies() {
-		rows = append(rows, [2]string{p.Name(), experiments.Rule(p.Name())})
+		rows = append(rows, [2]string{p.Name(), why.Rule(p.Name())})
 	}
 	writeRows(w, rows)
 	_, err := fmt.Fprintln(w, "Parameter servers go where the fewest flows are, or where Equation 1 says.")

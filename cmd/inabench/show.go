@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/plot"
@@ -106,7 +106,7 @@ func graphCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				topo = experiments.Topology(inv)
+				topo = drivers.Topology(inv)
 			} else {
 				_, rec, err := results.Open(rootOf(c), ref)
 				if err != nil {

@@ -17,6 +17,14 @@ func AtSwitch(job, sw string) string { return job + "@" + sw }
 // Drivers are the testbeds that an experiment can run on.
 var Drivers = []string{"netns", "sim", "lab"}
 
+// CheckDriver is an error, wrapping ErrInput, if a driver is none of them.
+func CheckDriver(driver string) error {
+	if slices.Contains(Drivers, driver) {
+		return nil
+	}
+	return Invalidf("driver %q is not one of %s", driver, strings.Join(Drivers, ", "))
+}
+
 // Replayed is the predictor of what runs on a testbed: the simulator, with the same jobs
 // on the same hosts from the same times on.
 const Replayed = "replay"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // here runs items in this process.
 type here struct {
-	slow *experiments.Slow
+	slow *drivers.Slow
 }
 
 func (h here) Run(ctx context.Context, r Request) Ended {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/aclements/go-moremath/stats"
 
-	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -52,7 +52,7 @@ func TestNights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	night := func(slow *experiments.Slow) *Night {
+	night := func(slow *drivers.Slow) *Night {
 		t.Helper()
 		n, err := Run(t.Context(), s, Options{Root: root, Tool: "test", Runner: here{slow}})
 		if err != nil {
@@ -77,13 +77,13 @@ func TestNights(t *testing.T) {
 
 	for _, fault := range []struct {
 		what string
-		slow experiments.Slow
+		slow drivers.Slow
 		want string
 	}{
-		{"cable of h2", experiments.Slow{Part: 0.05, Links: []string{"h2->tor1", "tor1->h2"}}, "link h2-tor1"},
-		{"one direction of the cable of h4", experiments.Slow{Part: 0.05, Links: []string{"tor1->h4"}}, "link h4-tor1"},
-		{"switch", experiments.Slow{Part: 0.05, Links: []string{"tor1->h1", "tor1->h2", "tor1->h3", "tor1->h4"}}, "switch tor1"},
-		{"worker of C", experiments.Slow{Part: 0.05, Job: "C"}, "worker on h2"},
+		{"cable of h2", drivers.Slow{Part: 0.05, Links: []string{"h2->tor1", "tor1->h2"}}, "link h2-tor1"},
+		{"one direction of the cable of h4", drivers.Slow{Part: 0.05, Links: []string{"tor1->h4"}}, "link h4-tor1"},
+		{"switch", drivers.Slow{Part: 0.05, Links: []string{"tor1->h1", "tor1->h2", "tor1->h3", "tor1->h4"}}, "switch tor1"},
+		{"worker of C", drivers.Slow{Part: 0.05, Job: "C"}, "worker on h2"},
 	} {
 		t.Run(fault.what, func(t *testing.T) {
 			var mine []*Night

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/journal"
@@ -93,7 +94,7 @@ reason = "it is what the program prints"
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	rec, _, err := experiments.Run(ctx, s, experiments.RunOptions{
-		Driver: "lab", Root: t.TempDir(), Tool: "test", Hold: experiments.Holding{Journals: t.TempDir()},
+		Driver: "lab", Root: t.TempDir(), Tool: "test", Hold: drivers.Holding{Journals: t.TempDir()},
 	})
 	if err != nil || rec.Outcome != results.Pass {
 		t.Fatalf("%v: %q", err, rec.Reasons)

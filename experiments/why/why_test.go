@@ -1,9 +1,7 @@
-package experiments
+package why
 
 import (
 	"encoding/json"
-	"math"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,7 +16,7 @@ import (
 
 // Whoever asks why gets the placement that a run gets, and every job has its reason,
 // with hosts that are there.
-func TestPlaceJobs(t *testing.T) {
+func TestPlace(t *testing.T) {
 	inv := policytest.Racks(2, 3, 2)
 	names := []string{}
 	for i := range inv.Hosts {
@@ -35,7 +33,7 @@ func TestPlaceJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := PlaceJobs(p.Name(), inv, jobs, 1)
+		got, err := Place(p.Name(), inv, jobs, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,14 +82,14 @@ func TestPlaceJobs(t *testing.T) {
 			t.Errorf("%s: reasons for %v", p.Name(), seen)
 		}
 	}
-	if _, err := PlaceJobs("none", inv, jobs, 1); err == nil {
+	if _, err := Place("none", inv, jobs, 1); err == nil {
 		t.Error("no error for an unknown policy")
 	}
 }
 
 // What Titan says of jobs: how idle and how many machines it took, where traffic exceeds
 // the bandwidth, and who waits.
-func TestPlaceJobsTitan(t *testing.T) {
+func TestPlaceTitan(t *testing.T) {
 	inv := policytest.Racks(1, 4, 4)
 	name := func(i int) string { return inv.Hosts[i].Name }
 	jobs := []placement.Job{
@@ -102,7 +100,7 @@ func TestPlaceJobsTitan(t *testing.T) {
 		{ID: 5, Name: "B", GPUs: 5, Collective: placement.Ring, Bytes: 1e12},
 		{ID: 6, Name: "C", GPUs: 7, Collective: placement.Ring},
 	}
-	got, err := PlaceJobs("titan", inv, jobs, 1)
+	got, err := Place("titan", inv, jobs, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,64 +123,20 @@ func TestPlaceJobsTitan(t *testing.T) {
 	}
 }
 
-func TestCrossing(t *testing.T) {
-	for _, c := range []struct {
-		ranks string
-		want  float64
-		text  string
-	}{{"a a a a", 0, "0"}, {"b b b d", 1.5, "3/2 K"}, {"b c b c", 1, "K"}, {"a b", 1, "K"}, {"a b c d", 3, "3 K"}, {"", 0, "0"}} {
-		if got, text := study.Crossing(&placement.JobPlan{Ranks: strings.Fields(c.ranks)}); got != c.want || text != c.text {
-			t.Errorf("%s: %g, %s; want %g, %s", c.ranks, got, text, c.want, c.text)
-		}
-	}
-	for _, c := range []struct {
-		n, of int
-		want  string
-	}{{3, 1000, "0.003 K"}, {15, 16, "15/16 K"}, {517, 16, "32.3 K"}, {84, 1, "84 K"}, {1000, 1, "1000 K"}} {
-		if got := study.InParts(c.n, c.of); got != c.want {
-			t.Errorf("%d of %d parts: %s, want %s", c.n, c.of, got, c.want)
-		}
-	}
-}
-
 // The batch that ships is Figure 1 of Titan, with the volumes of the paper.
 func TestFigure1(t *testing.T) {
-	spec, err := Load("batches/titan-figure1.toml")
+	s, err := spec.Kinds(nil).Load("../batches/titan-figure1.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for policy, want := range map[string]string{"elasticflow": "0", "hived": "3/2 K", "titan": "K"} {
-		placed, err := PlaceJobs(policy, spec.Inventory(), spec.PlacementJobs(), spec.Measure.Seed)
+		placed, err := Place(policy, s.Inventory(), s.PlacementJobs(), s.Measure.Seed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, got := study.Crossing(&placed.Plan.Jobs[3]); got != want {
 			t.Errorf("%s: %s between machines, want %s", policy, got, want)
 		}
-	}
-}
-
-// Every batch that ships can be placed by its policy.
-func TestBatches(t *testing.T) {
-	files, err := filepath.Glob("batches/*.toml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		spec, err := Load(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := spec.Place(); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
-	}
-}
-
-func TestRateJSON(t *testing.T) {
-	got := text(t, []study.Rate{1e9, 0, study.Rate(math.Inf(1)), study.Rate(math.Inf(-1)), study.Rate(math.NaN())})
-	if want := "[1000000000,0,null,null,null]"; got != want {
-		t.Errorf("%s, want %s", got, want)
 	}
 }
 

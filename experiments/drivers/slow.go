@@ -1,4 +1,4 @@
-package experiments
+package drivers
 
 import (
 	"slices"
@@ -27,8 +27,8 @@ func (s *Slow) links() map[string]float64 {
 	return out
 }
 
-// workers is what is deployed in the place of a setup.
-func (s *Slow) workers(setup testbed.Setup, inv *inventory.Inventory) testbed.Setup {
+// Workers is what is deployed in the place of a setup.
+func (s *Slow) Workers(setup testbed.Setup, inv *inventory.Inventory) testbed.Setup {
 	if s == nil || s.Job == "" {
 		return setup
 	}

@@ -1,4 +1,4 @@
-package experiments
+package drivers
 
 import (
 	"cmp"
@@ -6,12 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/experiments/study"
-	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/remote"
@@ -23,54 +21,39 @@ type Holding struct {
 	Journals    string // directory of journals; empty: the user's
 }
 
-// holding is a Holding for one run.
-type holding struct {
-	hold remote.Hold
-	run  string
-	use  []string // hosts and switches that are touched; nil: all
+// Held is a Holding for one run; of what nobody holds it has the run alone.
+type Held struct {
+	Hold remote.Hold
+	Run  string
+	Use  []string // hosts and switches that are touched; nil: all
 }
 
-// begin opens the journal of a run that is about to change a lab.
-func (h Holding) begin(run string, s *spec.Spec, use []string) (holding, error) {
+// Begin opens the journal of a run that is about to change a lab.
+func (h Holding) Begin(run string, s *spec.Spec, use []string) (Held, error) {
 	h.Reason = cmp.Or(h.Reason, s.Name)
 	h.Owner = cmp.Or(h.Owner, remote.Owner())
 	dir := h.Journals
 	if dir == "" {
 		var err error
 		if dir, err = journal.Dir(); err != nil {
-			return holding{}, err
+			return Held{}, err
 		}
 	}
 	file, err := filepath.Abs(s.Inventory().File)
 	if err != nil {
-		return holding{}, err
+		return Held{}, err
 	}
 	here, _ := os.Hostname() // it is for people
 	h.Journal, err = journal.Open(dir, journal.Header{
 		Run: run, Owner: h.Owner, Reason: h.Reason, Host: here, PID: os.Getpid(), Began: time.Now().UTC(),
 		File: file, Inventory: s.Inventory().Text,
 	})
-	return holding{h.Hold, run, use}, err
+	return Held{h.Hold, run, use}, err
 }
 
-// touched are the hosts and switches that the placements of all points use, nil where they
-// are decided while the experiment runs: it may be any then.
-func touched(points []study.Planned, inv *inventory.Inventory) []string {
-	var use []string
-	for _, p := range points {
-		st, ok := studyOf(p.Spec).(study.Settled)
-		if !ok || p.Spec.Inventory().SHA256 != inv.SHA256 {
-			return nil
-		}
-		hosts, switches := st.Uses(p, inv)
-		use = slices.Concat(use, hosts, switches, remote.Use(inv, hosts))
-	}
-	return use
-}
-
-// ousted puts first what an error may have come of: that somebody else has the lab now.
-func (r *run) ousted(ctx context.Context, err error) error {
-	tb, ok := r.tb.(*remote.Testbed)
+// Ousted puts first what an error on a testbed may have come of: that somebody else has the lab now.
+func Ousted(ctx context.Context, on testbed.Testbed, err error) error {
+	tb, ok := on.(*remote.Testbed)
 	if err == nil || !ok || errors.Is(err, lease.ErrLost) || context.Cause(ctx) != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package experiments
+// Package drivers opens the testbed that an experiment runs on: virtual time, an emulation in namespaces, or a lab that is
+// held meanwhile. It is the only place that knows all of them.
+package drivers
 
 import (
 	"context"
@@ -27,16 +29,8 @@ import (
 	"github.com/inabench/inabench/testbed/sim"
 )
 
-// checkDriver reports what an inventory, or this machine, lacks for a driver.
-func checkDriver(s *spec.Spec, driver string) error {
-	if !slices.Contains(spec.Drivers, driver) {
-		return spec.Invalidf("driver %q is not one of %s", driver, strings.Join(spec.Drivers, ", "))
-	}
-	for _, p := range s.Points() {
-		if err := studyOf(p.Spec).Supports(driver); err != nil {
-			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
-		}
-	}
+// Check reports what an inventory, or this machine, lacks for a driver.
+func Check(s *spec.Spec, driver string) error {
 	var err error
 	switch {
 	case driver == "lab":
@@ -97,8 +91,9 @@ const (
 	trips        = .005 // of round trips: by how much calibrated ones differ from one job to another like it
 )
 
-// openTestbed brings up a testbed for a spec. One that others use is held.
-func openTestbed(ctx context.Context, driver string, s *spec.Spec, key study.FabricKey, pcap string, held holding, slow *Slow) (testbed.Testbed, error) {
+// Open brings up a testbed for a spec, with what the key says of its fabric. One that others use is held. Every switch port
+// of an emulation is captured into the directory pcap, if there is one; slow is slower there than anybody is told.
+func Open(ctx context.Context, driver string, s *spec.Spec, key study.FabricKey, pcap string, held Held, slow *Slow) (testbed.Testbed, error) {
 	interval := max(20*time.Millisecond, time.Duration(s.Measure.Interval))
 	switch driver {
 	case "sim":
@@ -120,13 +115,13 @@ func openTestbed(ctx context.Context, driver string, s *spec.Spec, key study.Fab
 		}
 		rest := testbed.Rest(f.Beat(), s.Emulation.Offload)
 		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Run: held.run, Interval: interval, Rest: rest, Offload: s.Emulation.Offload,
+			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Run: held.Run, Interval: interval, Rest: rest, Offload: s.Emulation.Offload,
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(f.Inventory()),
 				SuperFrames: s.Emulation.Offload, Pace: testbed.Pace{Within: startsWithin, Rest: rest / 2, Wake: wakes, Trip: trips},
 			},
-			Facts: []results.HostFacts{thisMachine()}, Unmanaged: key.Trees, Preflight: preflightOf(s, preflight.OnEmulation),
+			Facts: []results.HostFacts{ThisMachine()}, Unmanaged: key.Trees, Preflight: preflightOf(s, preflight.OnEmulation),
 		})
 	case "lab":
 		f, err := realab.New(s.Inventory())
@@ -135,13 +130,13 @@ func openTestbed(ctx context.Context, driver string, s *spec.Spec, key study.Fab
 		}
 		return remote.Open(ctx, remote.Options{
 			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Interval: interval, Readers: true,
-			Shared: true, Run: held.run, Hold: held.hold, Use: held.use, Preflight: preflightOf(s, nil),
+			Shared: true, Run: held.Run, Hold: held.Hold, Use: held.Use, Preflight: preflightOf(s, nil),
 			Capabilities: testbed.Capabilities{
 				Sums: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(s.Inventory()),
 			},
 		})
 	}
-	return nil, spec.Invalidf("driver %q is not one of %s", driver, strings.Join(spec.Drivers, ", "))
+	return nil, fmt.Errorf("driver %q: %w", driver, errors.ErrUnsupported)
 }
 
 // built is the inventory with the queues and rates that the experiment wants.
@@ -183,8 +178,8 @@ func switchKinds(inv *inventory.Inventory) string {
 	return strings.Join(out, ", ")
 }
 
-// thisMachine describes the machine that an emulation runs on.
-func thisMachine() results.HostFacts {
+// ThisMachine describes the machine that an emulation runs on.
+func ThisMachine() results.HostFacts {
 	f := results.HostFacts{Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 	f.Host, _ = os.Hostname()
 	f.CPU = cpuModel()

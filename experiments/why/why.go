@@ -1,4 +1,5 @@
-package experiments
+// Package why places jobs and says why each is where it is, in the names of an inventory.
+package why
 
 import (
 	"errors"
@@ -26,8 +27,8 @@ type Placed struct {
 	Why      study.Why
 }
 
-// PlaceJobs places jobs as one batch, by a policy that a spec can name.
-func PlaceJobs(name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
+// Place places jobs as one batch, by a policy that a spec can name.
+func Place(name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
 	p, err := spec.Policy(name, titan.Options{})
 	if err != nil {
 		return nil, err
@@ -183,20 +184,4 @@ func choice(c netpack.Choice, inv *inventory.Inventory) study.Choice {
 		out.PS = append(out.PS, inv.Hosts[s].Name)
 	}
 	return out
-}
-
-// Explain adds to the plan of every point why its jobs are where they are.
-func (p *SavedPlan) Explain() error {
-	for i, pt := range p.spec.Points() {
-		if _, ok := studyOf(pt.Spec).(study.Placer); !ok {
-			p.Points[i].Why = &study.Why{Policy: pt.Spec.Placement.Policy, Rule: Rule(pt.Spec.Placement.Policy)}
-			continue
-		}
-		placed, err := PlaceJobs(pt.Spec.Placement.Policy, pt.Spec.Inventory(), pt.Spec.PlacementJobs(), pt.Spec.Measure.Seed)
-		if err != nil {
-			return err
-		}
-		p.Points[i].Why = &placed.Why
-	}
-	return nil
 }

@@ -1,9 +1,8 @@
-package experiments
+package drivers
 
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
@@ -23,22 +22,13 @@ func preflightOf(s *spec.Spec, wanted []string) func(context.Context, []prefligh
 	}
 }
 
-// lookedAt keeps what was found when a testbed was opened, also of one that was not fit.
-func (r *run) lookedAt(tb testbed.Testbed, err error) {
-	var all []results.Preflight
+// Looked is what was found of hosts when a testbed was opened, also of one that was not fit.
+func Looked(tb testbed.Testbed, err error) []results.Preflight {
 	var unfit *preflight.Error
 	if looked, ok := tb.(interface{ Preflight() []results.Preflight }); err == nil && ok {
-		all = looked.Preflight()
+		return looked.Preflight()
 	} else if errors.As(err, &unfit) {
-		all = unfit.All
+		return unfit.All
 	}
-	if len(all) == 0 {
-		return
-	}
-	r.rec.Preflight = all // the last testbed's, where points need several
-	for _, w := range results.PreflightWarnings(all) {
-		if !slices.Contains(r.rec.Warnings, w) {
-			r.rec.Warnings = append(r.rec.Warnings, w)
-		}
-	}
+	return nil
 }
