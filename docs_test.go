@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/inventory"
@@ -90,7 +91,7 @@ func TestExamples(t *testing.T) {
 			}
 			continue
 		}
-		spec, err := experiments.Load(path)
+		spec, err := kinds.Load(path)
 		if err != nil {
 			t.Fatal(err)
 		}

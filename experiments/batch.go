@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/internal/bounded"
@@ -92,7 +93,7 @@ func filesOf(s *spec.Spec) (map[string]string, error) {
 	add(s.Catalogue, "catalogue")
 	add(s.PatternsPath, "patterns")
 	for _, p := range s.Points() {
-		if st, ok := studyOf(p.Spec).(study.Reader); ok {
+		if st, ok := kinds.Of(p.Spec).(study.Reader); ok {
 			st.Files(add)
 		}
 	}
@@ -148,7 +149,7 @@ func CellsMain(ctx context.Context, args []string) error {
 	if part < 0 || part >= len(w.Parts) {
 		return fmt.Errorf("there is no part %d of %d", part, len(w.Parts))
 	}
-	s, err := Parse(w.Name, []byte(w.Text), nil, w.Sets...)
+	s, err := kinds.Parse(w.Name, []byte(w.Text), nil, w.Sets...)
 	if err != nil {
 		return err
 	}
@@ -173,10 +174,10 @@ func CellsMain(ctx context.Context, args []string) error {
 			continue
 		}
 		p := points[i%w.Points]
-		if err := studyOf(p.Spec).Ready(study.Planned{Point: p}); err != nil {
+		if err := kinds.Of(p.Spec).Ready(study.Planned{Point: p}); err != nil {
 			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
-		c, err := simulatorOf(p.Spec, "sim").Simulate(ctx, p.Spec, i/w.Points)
+		c, err := kinds.Simulator(p.Spec, "sim").Simulate(ctx, p.Spec, i/w.Points)
 		if err != nil {
 			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
@@ -216,7 +217,7 @@ func fileSum(path string) (string, error) {
 // checkBatch says why an experiment cannot be computed elsewhere.
 func checkBatch(s *spec.Spec, driver string) error {
 	switch {
-	case simulatorOf(s, driver) == nil:
+	case kinds.Simulator(s, driver) == nil:
 		return fmt.Errorf("%w: a batch system computes simulated [trace], [operations], [service] and [training] only", errors.ErrUnsupported)
 	case s.Timed():
 		return fmt.Errorf("%w: a batch system cannot tell how long placing takes, as other work runs beside it", errors.ErrUnsupported)

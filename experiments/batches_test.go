@@ -3,6 +3,8 @@ package experiments
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/inabench/inabench/experiments/kinds"
 )
 
 // Every batch that ships can be placed by its policy.
@@ -12,7 +14,7 @@ func TestBatches(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		spec, err := Load(file)
+		spec, err := kinds.Load(file)
 		if err != nil {
 			t.Fatal(err)
 		}

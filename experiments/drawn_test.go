@@ -3,6 +3,7 @@ package experiments
 import (
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/random"
 	"github.com/inabench/inabench/results"
 )
@@ -25,7 +26,7 @@ func TestDrawnOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			spec, err := Load(path, s.Model()...)
+			spec, err := kinds.Load(path, s.Model()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +52,7 @@ func TestDrawnRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := Load(path)
+	spec, err := kinds.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -45,14 +46,14 @@ func (r *run) rehearse(ctx context.Context) error {
 		return spec.Invalid(tomlfile.WithHint("leave --predictor out: what predicts these figures is the simulator, --on sim", "%v", err))
 	}
 	switch {
-	case simulatorOf(p.Spec, r.opt.Driver) != nil:
+	case kinds.Simulator(p.Spec, r.opt.Driver) != nil:
 		r.external = nil
 		r.Warn("external predictors were not asked: of a trace they are told what ran on a testbed")
 		return nil
 	case p.Plan == nil:
 		return nil // nothing is placed yet
 	}
-	st, ok := studyOf(p.Spec).(study.Predicted)
+	st, ok := kinds.Of(p.Spec).(study.Predicted)
 	if !ok {
 		return nil
 	}
@@ -79,7 +80,7 @@ func (p *SavedPlan) Ask(ctx context.Context, more []predictor.Predictor) error {
 		return spec.Invalid(tomlfile.WithHint("leave --predictor out", "%v", err))
 	}
 	for i, pt := range p.planned {
-		st, ok := studyOf(pt.Spec).(study.Predicted)
+		st, ok := kinds.Of(pt.Spec).(study.Predicted)
 		if !ok {
 			continue
 		}

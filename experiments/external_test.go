@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -25,7 +26,7 @@ import (
 // say of each phase.
 func asked(t *testing.T, p study.Planned) (*predictor.Request, [][]*placement.Prediction) {
 	t.Helper()
-	st := studyOf(p.Spec).(jobs.Study)
+	st := kinds.Of(p.Spec).(jobs.Study)
 	plan, err := st.Plan(p)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func TestMaxMin(t *testing.T) {
 		{"addressing.toml", []string{"switch.addressing=hash"}, 3, false},
 	} {
 		t.Run(c.file, func(t *testing.T) {
-			s, err := Load(c.file, c.sets...)
+			s, err := kinds.Load(c.file, c.sets...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,13 +142,13 @@ func TestPredictorChecks(t *testing.T) {
 		{"[predictor]\ncommand = [\"x\"]\nother = 1\n", "other"},
 		{"[predictor]\ncommand = [\"x\"]\n[[expect]]\nmetric = \"goodput\"\npredictor = \"mine\"\ntolerance = \"1%\"\nreason = \"r\"\n", `unknown predictor "mine"`},
 	} {
-		_, err := Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(predicting+c.text), threeHosts(t))
+		_, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(predicting+c.text), threeHosts(t))
 		var problems tomlfile.Problems
 		if !errors.As(err, &problems) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.text, err, c.want)
 		}
 	}
-	s, err := Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(predicting+`[predictor]
+	s, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(predicting+`[predictor]
 command = ["x"]
 [[expect]]
 metric = "jct"
@@ -173,7 +174,7 @@ func TestPredictorOfStudies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Parse(c.file, append(text, "\n[predictor]\ncommand = [\"x\"]\n"...), nil)
+		s, err := kinds.Parse(c.file, append(text, "\n[predictor]\ncommand = [\"x\"]\n"...), nil)
 		if c.table == "" {
 			if err != nil || s.Askable() != nil {
 				t.Errorf("%s: %v, %v", c.file, err, s.Askable())
@@ -192,7 +193,7 @@ func TestPredictorOfStudies(t *testing.T) {
 func TestPlanAsks(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	testbedtest.Require(t, "python3", err)
-	s, err := Load("quickstart.toml")
+	s, err := kinds.Load("quickstart.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func TestPlanAsks(t *testing.T) {
 
 // A predictor that fails ends the run before it begins; one that fails later is a warning.
 func TestPredictorFails(t *testing.T) {
-	s, err := Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(predicting), threeHosts(t))
+	s, err := kinds.Parse(filepath.Join(t.TempDir(), "exp.toml"), []byte(predicting), threeHosts(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 )
 
@@ -22,7 +23,7 @@ func TestShippedAreJudged(t *testing.T) {
 		}
 		quick, _ := spec.Quick(file, text)
 		for name, sets := range map[string][]string{"whole": nil, "quick": quick} {
-			spec, err := Load(file, sets...)
+			spec, err := kinds.Load(file, sets...)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", file, name, err)
 			}

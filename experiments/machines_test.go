@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -39,7 +40,7 @@ inventory = "racks/four-machines.toml"
 job = [{name = "there", hosts = ["machine2"]}, {name = "A", gpus = 3}]
 sweep = [{key = "placement.policy", values = ["first-fit", "elasticflow"]}]
 `
-	spec, err := Parse("place.toml", []byte(text), nil)
+	spec, err := kinds.Parse("place.toml", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ trace = {from = "elasticflow", jobs = 60, load = 0.5, period = "0s", collective 
 measure = {repeats = 2}
 sweep = [{key = "placement.policy", values = ["titan", "elasticflow-power-of-two"]}]
 `
-	spec, err := Parse("snapshot.toml", []byte(text), nil)
+	spec, err := kinds.Parse("snapshot.toml", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

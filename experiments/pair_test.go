@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
@@ -42,7 +43,7 @@ func pairOn(t *testing.T, delay, text string, args ...any) *spec.Spec {
 			t.Fatal(err)
 		}
 	}
-	s, err := Load(filepath.Join(dir, "experiment.toml"))
+	s, err := kinds.Load(filepath.Join(dir, "experiment.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
@@ -136,6 +137,6 @@ func (r *run) apart(ctx context.Context, p study.Planned) (_ *results.Point, _ [
 	if w.tb, err = drivers.Open(ctx, w.opt.Driver, p.Spec, fabricOf(p.Spec, w.opt.Driver), "", drivers.Held{}, w.opt.Slow); err != nil {
 		return new(results.Point), nil, err
 	}
-	point, _, err := studyOf(p.Spec).Run(ctx, &study.Bench{Runner: &w, Planned: p})
+	point, _, err := kinds.Of(p.Spec).Run(ctx, &study.Bench{Runner: &w, Planned: p})
 	return point, w.kept, errors.Join(err, w.closeTestbed(ctx))
 }

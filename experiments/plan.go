@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/why"
@@ -46,7 +47,7 @@ func NewPlan(s *spec.Spec, tool string) (*SavedPlan, error) {
 		planned:    points,
 	}
 	for _, p := range points {
-		pp, err := studyOf(p.Spec).(study.Planner).Plan(p)
+		pp, err := kinds.Of(p.Spec).(study.Planner).Plan(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
@@ -88,7 +89,8 @@ func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 	}
 	text = []byte(p.Experiment.Text)
 	var inv *inventory.Inventory // nil: the experiment describes it
-	if head, _, _, err := kinds.Decode(p.Experiment.Path, text, p.Overrides); err != nil || head.Topology() == nil {
+	if !kinds.Describes(p.Experiment.Path, text, p.Overrides...) {
+		var err error
 		if inv, err = inventory.Load(p.Inventory.Path); err != nil {
 			return nil, spec.Invalidf("plan %s: its inventory: %w", name, err)
 		}
@@ -97,7 +99,7 @@ func ParsePlan(name string, text []byte) (*SavedPlan, error) {
 		}
 	}
 	var err error
-	if p.spec, err = Parse(p.Experiment.Path, text, inv, p.Overrides...); err != nil {
+	if p.spec, err = kinds.Parse(p.Experiment.Path, text, inv, p.Overrides...); err != nil {
 		return nil, spec.Invalidf("plan %s: its experiment: %w", name, err)
 	}
 	if err := p.stale(name, p.spec.Inventory()); err != nil {
@@ -158,7 +160,7 @@ func (e *staleError) Hint() string {
 // Explain adds to the plan of every point why its jobs are where they are.
 func (p *SavedPlan) Explain() error {
 	for i, pt := range p.spec.Points() {
-		if _, ok := studyOf(pt.Spec).(study.Placer); !ok {
+		if _, ok := kinds.Of(pt.Spec).(study.Placer); !ok {
 			p.Points[i].Why = &study.Why{Policy: pt.Spec.Placement.Policy, Rule: why.Rule(pt.Spec.Placement.Policy)}
 			continue
 		}

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/study"
 )
 
 // FuzzSavedPlan: placements in a saved plan are refused, or can be set up. Its experiment and inventory have targets of
 // their own.
 func FuzzSavedPlan(f *testing.F) {
-	spec, err := Parse("exp.toml", []byte(`version = 1
+	spec, err := kinds.Parse("exp.toml", []byte(`version = 1
 
 [fat_tree]
 racks = 2
@@ -62,7 +63,7 @@ collective = "ring"
 			t.Fatalf("a plan that was read cannot be taken: %v", err)
 		}
 		for _, p := range again {
-			if _, err := studyOf(p.Spec).(study.Predicted).Request(p); err != nil {
+			if _, err := kinds.Of(p.Spec).(study.Predicted).Request(p); err != nil {
 				t.Logf("refused later: %v", err)
 			}
 		}

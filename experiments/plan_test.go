@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -19,7 +20,7 @@ import (
 // A cluster that an experiment describes may be another one in every point: each is planned, and
 // read again, on its own.
 func TestPlanOfDescribedClusters(t *testing.T) {
-	spec, err := Parse("exp.toml", []byte(`version = 1
+	spec, err := kinds.Parse("exp.toml", []byte(`version = 1
 
 [fat_tree]
 racks = 1
@@ -85,7 +86,7 @@ values = ["10Gbit/s", "40Gbit/s"]
 
 // A plan that was saved runs as it was, and not at all once its inventory differs.
 func TestSavedPlan(t *testing.T) {
-	spec, err := Load("quickstart.toml")
+	spec, err := kinds.Load("quickstart.toml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,4 @@
-// Package experiments runs what a spec says: the loop over points and repeats, and the verdict. It has the list of all
-// kinds of study.
+// Package experiments runs what a spec says: the loop over points and repeats, and the verdict.
 package experiments
 
 import (
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
@@ -78,7 +78,7 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 	}
 	began := time.Now()
 	work := r.measure
-	if simulatorOf(s, o.Driver) != nil {
+	if kinds.Simulator(s, o.Driver) != nil {
 		work = r.simulate
 	}
 	runErr := errors.Join(work(ctx), r.endStudy())
@@ -147,7 +147,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
-		if err := studyOf(p.Spec).Ready(p); err != nil {
+		if err := kinds.Of(p.Spec).Ready(p); err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 	}
@@ -162,7 +162,7 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		return nil, fmt.Errorf("%d points, %d times each: at most %d measurements in all", len(points), r.opt.Repeats, spec.MostMeasured)
 	}
 	var topo results.Topology
-	if simulatorOf(s, o.Driver) == nil {
+	if kinds.Simulator(s, o.Driver) == nil {
 		topo = drivers.Topology(s.Inventory())
 	}
 	scale := spec.EmulationScale(s, o.Driver)
@@ -231,7 +231,7 @@ func plans(s *spec.Spec, saved *SavedPlan) ([]study.Planned, error) {
 	var out []study.Planned
 	for _, p := range s.Points() {
 		plan := saved.plan(len(out))
-		if st, ok := studyOf(p.Spec).(study.Placer); ok && plan == nil {
+		if st, ok := kinds.Of(p.Spec).(study.Placer); ok && plan == nil {
 			var err error
 			if plan, err = st.Place(p.Spec); err != nil {
 				return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
@@ -298,7 +298,7 @@ func (r *run) add(i, repeat int, point *results.Point, err error) {
 func touched(points []study.Planned, inv *inventory.Inventory) []string {
 	var use []string
 	for _, p := range points {
-		st, ok := studyOf(p.Spec).(study.Settled)
+		st, ok := kinds.Of(p.Spec).(study.Settled)
 		if !ok || p.Spec.Inventory().SHA256 != inv.SHA256 {
 			return nil
 		}
@@ -314,7 +314,7 @@ func check(s *spec.Spec, driver string) error {
 		return err
 	}
 	for _, p := range s.Points() {
-		if err := studyOf(p.Spec).Supports(driver); err != nil {
+		if err := kinds.Of(p.Spec).Supports(driver); err != nil {
 			return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
 	}
@@ -326,7 +326,7 @@ func fabricOf(s *spec.Spec, driver string) study.FabricKey {
 		Inventory: s.Inventory().SHA256, Kind: s.Emulation.Switch, Queue: s.Switch.Queue, Buffer: s.Switch.Buffer, ECN: s.Switch.ECN,
 		Scale: spec.EmulationScale(s, driver), Trees: s.Kind().Trees,
 	}
-	if b, ok := studyOf(s).(study.Builder); ok {
+	if b, ok := kinds.Of(s).(study.Builder); ok {
 		b.Build(&k, s, driver)
 	}
 	return k
@@ -467,7 +467,7 @@ func (r *run) planned() time.Duration {
 	for i := r.done; i < len(r.points)*r.opt.Repeats; i++ {
 		d += 300 * time.Millisecond
 		p := &r.points[i%len(r.points)]
-		if st, ok := studyOf(p.Spec).(study.Scheduled); ok {
+		if st, ok := kinds.Of(p.Spec).(study.Scheduled); ok {
 			d += st.Lasts(p.Spec)
 		}
 	}

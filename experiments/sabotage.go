@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
@@ -15,7 +17,6 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
-	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/sabotage"
 )
 
@@ -39,17 +40,13 @@ func sabotaged(o *sabotage.Order, s *spec.Spec, driver string, points []study.Pl
 		return fmt.Errorf("sabotage %s on %s: %s: %w", o.Name, driver, why, errors.ErrUnsupported)
 	}
 	for _, p := range points {
-		kind := p.Spec.Emulation.Switch
-		if kind != netns.BMv2 {
-			kind = netns.Soft
-		}
-		if why := o.Refused(driver, kind); why != "" {
+		if why := o.Refused(driver, drivers.SwitchKind(p.Spec)); why != "" {
 			return nil, refuse(why)
 		}
 		switch k := p.Spec.Kind(); {
 		case k.Faultless != "":
 			return nil, refuse(k.Faultless)
-		case simulatorOf(p.Spec, driver) != nil:
+		case kinds.Simulator(p.Spec, driver) != nil:
 			return nil, refuse("a study in the simulator has no parts that could fail")
 		case o.At == sabotage.PS && k.Ranks:
 			return nil, refuse("no job has a PS")

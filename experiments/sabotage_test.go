@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
@@ -43,7 +44,7 @@ func loadCell(t *testing.T, file string, sets []string) *spec.Spec {
 		t.Fatal(err)
 	}
 	quick, _ := spec.Quick(file, text)
-	spec, err := Load(file, append(quick, sets...)...)
+	spec, err := kinds.Load(file, append(quick, sets...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

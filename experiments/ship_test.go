@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study/autops"
 	"github.com/inabench/inabench/experiments/study/programs"
@@ -169,7 +170,7 @@ func ship(t *testing.T, spec *spec.Spec, driver string, alone bool) *results.Rec
 		t.Fatal(err)
 	}
 	files := []string{"run.json", "report.html", "junit.xml", "samples.jsonl"}
-	if simulatorOf(spec, driver) != nil {
+	if kinds.Simulator(spec, driver) != nil {
 		files[3] = "jobs.csv.gz"
 	}
 	for _, name := range files {

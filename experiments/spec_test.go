@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
@@ -24,7 +24,7 @@ func TestInvalidSpecs(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			s, err := Load(file)
+			s, err := kinds.Load(file)
 			var ps tomlfile.Problems
 			if s != nil || !errors.As(err, &ps) {
 				t.Fatalf("got %v, %v", s, err)
@@ -38,7 +38,7 @@ func TestInvalidSpecs(t *testing.T) {
 func TestValidSpecs(t *testing.T) {
 	for _, file := range []string{"testdata/valid-everything.toml", "quickstart.toml"} {
 		t.Run(file, func(t *testing.T) {
-			s, err := Load(file)
+			s, err := kinds.Load(file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,14 +84,14 @@ func TestShippedSpecs(t *testing.T) {
 		t.Fatal("no experiments")
 	}
 	for _, file := range files {
-		if _, err := Load(file); err != nil {
+		if _, err := kinds.Load(file); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 func TestLoadSet(t *testing.T) {
-	s, err := Load("quickstart.toml", "job.A.rate=5Gbit/s", "switch.aggregators=128", "measure.repeats=3", "job.B.hosts=h1,h3",
+	s, err := kinds.Load("quickstart.toml", "job.A.rate=5Gbit/s", "switch.aggregators=128", "measure.repeats=3", "job.B.hosts=h1,h3",
 		"expect.sums are exact.gate=false", "inventory=racks/three-hosts.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestLoadSet(t *testing.T) {
 		{"measure.repeats=many", `--set measure.repeats=many: measure.repeats is a string, want a whole number`},
 		{"switch.mode=sync", `--set switch.mode=sync: unknown mode "sync": one of statistical, synchronous`},
 	} {
-		s, err := Load("quickstart.toml", tt.set)
+		s, err := kinds.Load("quickstart.toml", tt.set)
 		if s != nil || fmt.Sprint(err) != tt.want {
 			t.Errorf("got  %v\nwant %s", err, tt.want)
 		}
@@ -129,7 +129,7 @@ func TestNobodyWaits(t *testing.T) {
 		{"measure.repeats=1000000000", "1000000000 repeats: at most 10000"},
 		{"measure.interval=1ns", "readings in"},
 	} {
-		if _, err := Load("quickstart.toml", tt.set); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := kinds.Load("quickstart.toml", tt.set); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.set, err, tt.want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestNobodyWaits(t *testing.T) {
 
 // An assignment to a swept key takes the sweep's place, and cannot split a zip.
 func TestSetOfSweptKey(t *testing.T) {
-	s, err := Load("testdata/valid-everything.toml", "switch.pat_ratio=0.125")
+	s, err := kinds.Load("testdata/valid-everything.toml", "switch.pat_ratio=0.125")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestSetOfSweptKey(t *testing.T) {
 	if len(points) != 2 || points[1].Spec.Switch.PATRatio != 0.125 || len(points[1].Labels) != 2 {
 		t.Errorf("%d points: %+v", len(points), points)
 	}
-	_, err = Load("testdata/valid-everything.toml", "job.B.rate=1Gbit/s")
+	_, err = kinds.Load("testdata/valid-everything.toml", "job.B.rate=1Gbit/s")
 	if want := `--set job.B.rate=1Gbit/s: "job.B.rate" is swept together with others (zip "load")`; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -153,11 +153,11 @@ func TestSetOfSweptKey(t *testing.T) {
 
 // A stored run is read again without its files.
 func TestParseWithInventory(t *testing.T) {
-	s, err := Load("quickstart.toml")
+	s, err := kinds.Load("quickstart.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Parse("moved/quickstart.toml", []byte(s.Text), s.Inventory())
+	again, err := kinds.Parse("moved/quickstart.toml", []byte(s.Text), s.Inventory())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func FuzzParseSpec(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := Parse("f", text, inv)
+		s, err := kinds.Parse("f", text, inv)
 		var ps tomlfile.Problems
 		if (s == nil) != (err != nil) || err != nil && !errors.As(err, &ps) {
 			t.Fatalf("spec %v, error %v", s, err)
@@ -191,12 +191,12 @@ func FuzzParseSpec(f *testing.F) {
 			return
 		}
 		for i, p := range s.Points() {
-			kinds := len(p.Spec.Studies)
+			tables := len(p.Spec.Studies)
 			if len(p.Spec.Jobs) > 0 {
-				kinds++
+				tables++
 			}
-			if p.Index != i || len(p.Labels) != len(p.Params) || kinds != 1 || len(p.Spec.Expectations()) != len(s.Expects) {
-				t.Fatalf("point %d of %d kinds: %+v", i, kinds, p)
+			if p.Index != i || len(p.Labels) != len(p.Params) || tables != 1 || len(p.Spec.Expectations()) != len(s.Expects) {
+				t.Fatalf("point %d of %d kinds: %+v", i, tables, p)
 			}
 		}
 	})
@@ -215,10 +215,10 @@ func TestValuesInUnits(t *testing.T) {
 		}
 	}
 	all := []spec.Measurables{spec.JobMetrics}
-	for i := range kinds {
-		st := reflect.Zero(kinds[i].Type)
+	for _, k := range kinds.All() {
+		st := reflect.Zero(k.Type)
 		if st.Kind() == reflect.Pointer {
-			st = reflect.New(kinds[i].Type.Elem())
+			st = reflect.New(k.Type.Elem())
 		}
 		all = append(all, st.Interface().(spec.Study).Metrics())
 	}
@@ -243,7 +243,7 @@ func TestOneStudy(t *testing.T) {
 	}
 	head := "version = 1\ninventory = \"racks/three-hosts.toml\"\n"
 	said := func(text string) (out []string) {
-		_, err := Parse("two.toml", []byte(text), nil)
+		_, err := kinds.Parse("two.toml", []byte(text), nil)
 		var ps tomlfile.Problems
 		errors.As(err, &ps)
 		for _, p := range ps {
@@ -253,7 +253,7 @@ func TestOneStudy(t *testing.T) {
 		}
 		return out
 	}
-	all := append(slices.Clone(kinds), spec.Named)
+	all := append(kinds.All(), spec.Named)
 	for i := range all {
 		for k := range all {
 			first, second := &all[i], &all[k]

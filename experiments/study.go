@@ -17,31 +17,14 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/study/inspect"
-	"github.com/inabench/inabench/experiments/study/jobs"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/results/report"
 )
-
-// studyOf is what an experiment is about.
-func studyOf(s *spec.Spec) study.Study {
-	if js, ok := s.Study().(spec.Jobs); ok {
-		return jobs.Study{Jobs: js}
-	}
-	return s.Study().(study.Study)
-}
-
-// simulatorOf is the study where it simulates itself on the driver, nil where it runs on a testbed.
-func simulatorOf(s *spec.Spec, driver string) study.Simulator {
-	sim, _ := studyOf(s).(study.Simulator)
-	if driver != "sim" {
-		return nil
-	}
-	return sim
-}
 
 // simulate does all points and repeats of a study in virtual time, as many at a time as
 // there are processors: but one at a time where the time that placing takes is asked for.
@@ -51,7 +34,7 @@ func (r *run) simulate(ctx context.Context) error {
 	r.rec.Kind, r.rec.Switch, r.rec.Hosts = results.Simulated, "model", []results.HostFacts{drivers.ThisMachine()}
 	for i := range r.rec.Expect {
 		switch e := &r.rec.Expect[i]; {
-		case slices.Contains(studyOf(r.spec).Predictors(), e.Predictor), e.Metric == "jct" && e.Predictor != "value":
+		case slices.Contains(kinds.Of(r.spec).Predictors(), e.Predictor), e.Metric == "jct" && e.Predictor != "value":
 			e.Skip = "the simulator is not held to itself"
 		case e.Metric == "jct" && !r.spec.Kind().Single:
 			e.Skip = "this simulation has no jct of single jobs"
@@ -80,7 +63,7 @@ func (r *run) simulate(ctx context.Context) error {
 		}
 		return sideBySide(ctx, n, limit, func(ctx context.Context, i int) error {
 			p := &r.points[i%len(r.points)]
-			c, err := simulatorOf(p.Spec, "sim").Simulate(ctx, p.Spec, i/len(r.points))
+			c, err := kinds.Simulator(p.Spec, "sim").Simulate(ctx, p.Spec, i/len(r.points))
 			if err != nil {
 				return fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 			}
@@ -108,7 +91,7 @@ func (r *run) simulate(ctx context.Context) error {
 // studied is one repeat of a point on a testbed.
 func (r *run) studied(ctx context.Context, p study.Planned, repeat int) (*results.Point, error) {
 	b := &study.Bench{Runner: r, Planned: p, Repeat: repeat}
-	point, rows, err := studyOf(p.Spec).Run(ctx, b)
+	point, rows, err := kinds.Of(p.Spec).Run(ctx, b)
 	point.Repeat, point.Labels = repeat, p.Labels
 	if err == nil && !p.Spec.Kind().Looks {
 		point.Findings = inspect.Study(b, point)
@@ -124,12 +107,12 @@ func (r *run) endStudy() (err error) {
 	if r.table != nil {
 		err = r.table.Close()
 	}
-	if st, ok := studyOf(r.spec).(study.Finisher); ok && r.opt.Driver != "sim" {
+	if st, ok := kinds.Of(r.spec).(study.Finisher); ok && r.opt.Driver != "sim" {
 		st.Finish(r.rec)
 	}
 	r.rec.Comparison = r.spec.Comparison()
 	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && !r.spec.Swept() {
-		r.rec.Summary = studyOf(r.spec).Headline()
+		r.rec.Summary = kinds.Of(r.spec).Headline()
 	}
 	r.ratios()
 	r.rec.Published = r.spec.PublishedValues()
@@ -219,7 +202,7 @@ func (r *run) addJobs(part []byte) (err error) {
 		if r.table, err = os.Create(filepath.Join(r.dir.Path, "jobs.csv.gz")); err != nil {
 			return err
 		}
-		part = append(zipped([][]string{studyOf(r.spec).Columns()}, "point", "repeat"), part...)
+		part = append(zipped([][]string{kinds.Of(r.spec).Columns()}, "point", "repeat"), part...)
 	}
 	_, err = r.table.Write(part)
 	return err

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 )
@@ -89,7 +90,7 @@ func BenchmarkSweep(b *testing.B) {
 func benchmarkSweep(b *testing.B, text []byte, points float64) {
 	root := b.TempDir()
 	sweep := func() {
-		s, err := Parse("sweep.toml", text, nil)
+		s, err := kinds.Parse("sweep.toml", text, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func benchmarkSweep(b *testing.B, text []byte, points float64) {
 func TestSweepInAnyOrder(t *testing.T) {
 	sweep := func(text []byte, procs int, b Batch) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		s, err := Parse("sweep.toml", text, nil)
+		s, err := kinds.Parse("sweep.toml", text, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +158,7 @@ func TestSweepInAnyOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if studyOf(s).Columns() == nil {
+		if kinds.Of(s).Columns() == nil {
 			samples, err := dir.Samples()
 			if err != nil || len(samples) == 0 {
 				t.Fatalf("%d samples, %v", len(samples), err)
@@ -244,7 +245,7 @@ func TestResumeOfOtherFiles(t *testing.T) {
 		[]byte("from = \"philly\"\njobs = 1"), []byte("from = \"jobs.csv\"\nmodels = [\"mine\"]"), 1)))
 	run := func(o RunOptions) (*results.Record, *results.Dir, error) {
 		t.Helper()
-		s, err := Load(filepath.Join(dir, "sweep.toml"))
+		s, err := kinds.Load(filepath.Join(dir, "sweep.toml"))
 		if err != nil {
 			t.Fatal(err)
 		}

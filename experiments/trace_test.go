@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/results"
 )
 
@@ -17,7 +18,7 @@ func TestRecordedTrace(t *testing.T) {
 	if err := os.WriteFile(file, []byte("job_id,submit_s,duration_s,gpus\na,100,1000,16\nb,5000,2000,8\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Load("titan-recorded.toml", "trace.from="+file, "trace.jobs=0", "trace.load=0", "trace.collective=halving-doubling", `trace.models=["vgg16"]`)
+	s, err := kinds.Load("titan-recorded.toml", "trace.from="+file, "trace.jobs=0", "trace.load=0", "trace.collective=halving-doubling", `trace.models=["vgg16"]`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestRecordedTrace(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no points for %v", want)
 	}
-	if err := studyOf(s).Supports("netns"); err == nil {
+	if err := kinds.Of(s).Supports("netns"); err == nil {
 		t.Error("workers that are GPUs of their own are not run")
 	}
 }

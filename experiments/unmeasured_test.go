@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
@@ -38,7 +39,7 @@ func TestUnmeasured(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			spec, err := Load(file, append(c.sets, "inventory="+rack)...)
+			spec, err := kinds.Load(file, append(c.sets, "inventory="+rack)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +151,7 @@ func TestSimulatedJCT(t *testing.T) {
 	}
 	for value, want := range map[string]results.Outcome{"1ms": results.Fail, "10h": results.Pass} {
 		more := "\n[[expect]]\nmetric = \"jct\"\nvalue = \"" + value + "\"\nbound = \"at-most\"\nreason = \"r\"\n"
-		spec, err := Parse("timeline.toml", append(slices.Clone(text), more...), nil)
+		spec, err := kinds.Parse("timeline.toml", append(slices.Clone(text), more...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestSimulatedJCT(t *testing.T) {
 
 // TestStarved: a service that lets some jobs wait for ever is not fast because the others are.
 func TestStarved(t *testing.T) {
-	spec, err := Load("autops-timeline.toml", "service.aggregators=2", "expect.0.gate=false", "expect.0.event=false")
+	spec, err := kinds.Load("autops-timeline.toml", "service.aggregators=2", "expect.0.gate=false", "expect.0.event=false")
 	if err != nil {
 		t.Fatal(err)
 	}

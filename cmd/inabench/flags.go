@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
-	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -188,7 +188,7 @@ func (s source) spec(sets []string) (*spec.Spec, error) {
 		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", s.name),
 			fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(s.name))}
 	}
-	return experiments.Parse(s.name, s.text, nil, sets...)
+	return kinds.Parse(s.name, s.text, nil, sets...)
 }
 
 // isPlan says whether the file is a saved plan rather than an experiment.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/experiments/why"
@@ -266,7 +266,7 @@ func (b *toPlace) experiment(c *cli.Context, src source) error {
 	if b.inv == nil {
 		spec, err = src.spec(sets)
 	} else {
-		spec, err = experiments.Parse(src.name, src.text, b.inv, append(sets, "inventory="+strconv.Quote(b.inv.File))...)
+		spec, err = kinds.Parse(src.name, src.text, b.inv, append(sets, "inventory="+strconv.Quote(b.inv.File))...)
 	}
 	if err != nil {
 		return err

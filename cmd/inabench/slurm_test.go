@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -222,7 +223,7 @@ func TestSlurm(t *testing.T) {
 
 	t.Setenv(holdParts, "yes")
 	ctx, cancel := context.WithCancel(t.Context())
-	spec, err := experiments.Load("sweep.toml")
+	spec, err := kinds.Load("sweep.toml")
 	if err != nil {
 		t.Fatal(err)
 	}

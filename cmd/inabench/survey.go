@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/random"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -301,7 +302,7 @@ func (d *drawer) try(p prepared, a attempt) (r ran) {
 
 // motion is the pace at which this machine carries an experiment.
 func (d *drawer) motion(path string) (pace random.Pace, err error) {
-	spec, err := experiments.Load(path)
+	spec, err := kinds.Load(path)
 	if err != nil {
 		return pace, err
 	}

@@ -166,6 +166,14 @@ func built(inv *inventory.Inventory, key study.FabricKey) *inventory.Inventory {
 	return c
 }
 
+// SwitchKind is the kind of switch that an emulation for the spec has, netns.Soft or netns.BMv2.
+func SwitchKind(s *spec.Spec) string {
+	if s.Emulation.Switch == netns.BMv2 {
+		return netns.BMv2
+	}
+	return netns.Soft
+}
+
 // switchKinds names the kinds of switch in an inventory.
 func switchKinds(inv *inventory.Inventory) string {
 	var out []string

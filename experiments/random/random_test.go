@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/random"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/golden"
@@ -19,7 +20,7 @@ func load(t *testing.T, s *random.Setting) *spec.Spec {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", s.Name, err, s.Inventory)
 	}
-	spec, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv)
+	spec, err := kinds.Parse(s.Name+".toml", []byte(s.Experiment), inv)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", s.Name, err, s.Experiment)
 	}
@@ -142,7 +143,7 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := experiments.Load(path)
+	spec, err := kinds.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestSlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Model()...)
+		model, err := kinds.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Model()...)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}
@@ -204,7 +205,7 @@ func TestSlow(t *testing.T) {
 		if got, want := len(simulated.Points[0].Phases), len(before.Points[0].Phases); got != want {
 			t.Errorf("%s: %d phases on a model, else %d", s.Name, got, want)
 		}
-		slow, err := experiments.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(random.Pace{Factor: 1e5})...)
+		slow, err := kinds.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(random.Pace{Factor: 1e5})...)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -85,7 +85,7 @@ func evidenceOf(root, run string, it Item, seen []state) evidence {
 	if err != nil {
 		return e
 	}
-	spec, err := experiments.Parse(rec.Experiment.Path, []byte(rec.Experiment.Text), inv, rec.Overrides...)
+	spec, err := kinds.Parse(rec.Experiment.Path, []byte(rec.Experiment.Text), inv, rec.Overrides...)
 	if err != nil {
 		return e
 	}

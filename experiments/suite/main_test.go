@@ -7,6 +7,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
@@ -43,7 +44,7 @@ func (h here) Run(ctx context.Context, r Request) Ended {
 		}
 		sets = append(quick, sets...)
 	}
-	spec, err := experiments.Load(r.Item.Path, sets...)
+	spec, err := kinds.Load(r.Item.Path, sets...)
 	if err != nil {
 		return Ended{Exit: 3, Message: err.Error()}
 	}

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
@@ -296,7 +296,7 @@ func (c *checker) experiment(e *Experiment) {
 	}
 	var spec *spec.Spec
 	if err == nil {
-		spec, err = experiments.Parse(path, text, nil, sets...)
+		spec, err = kinds.Parse(path, text, nil, sets...)
 	}
 	if err != nil {
 		var problems tomlfile.Problems

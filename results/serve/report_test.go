@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
@@ -50,7 +51,7 @@ func reportOf(t *testing.T, ctx context.Context, name string) {
 	if err != nil {
 		quick = nil // it is small itself
 	}
-	spec, err := experiments.Load(path, quick...)
+	spec, err := kinds.Load(path, quick...)
 	if err != nil {
 		t.Fatal(err)
 	}

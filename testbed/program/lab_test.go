@@ -21,6 +21,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
@@ -186,7 +187,7 @@ func perform(t *testing.T, spec string) (*results.Record, *results.Dir, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := experiments.Parse("test.toml", []byte("version = 1\n[emulation]\nscale = \"none\"\n"+spec), inv)
+	s, err := kinds.Parse("test.toml", []byte("version = 1\n[emulation]\nscale = \"none\"\n"+spec), inv)
 	if err != nil {
 		t.Fatal(err)
 	}

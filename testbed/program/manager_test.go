@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -110,7 +111,7 @@ nic = {port = "tor1/3", rate = "100Mbit/s", address = "10.0.0.3/24"}
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := experiments.Parse("test.toml", fmt.Appendf(nil, `version = 1
+			s, err := kinds.Parse("test.toml", fmt.Appendf(nil, `version = 1
 [emulation]
 scale = "none"
 [measure]

@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/journal"
@@ -68,7 +69,7 @@ sharp = {trees = 2}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := experiments.Parse("test.toml", fmt.Appendf(nil, `version = 1
+	s, err := kinds.Parse("test.toml", fmt.Appendf(nil, `version = 1
 on = "lab"
 [sharp]
 set = ["per_prio_default_quota 50"]
