@@ -18,7 +18,7 @@ import (
 
 // elsewhere are documents of which no command can be run here, and what runs them instead.
 var elsewhere = map[string]string{
-	"docs/LAB.md":     "it needs a lab: cmd/inabench's scripts use each verb on hosts and switches of their own",
+	"docs/LAB.md":     "it needs a lab: cmd/cli's scripts use each verb on hosts and switches of their own",
 	"CONTRIBUTING.md": "it is about tests",
 }
 

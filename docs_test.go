@@ -123,7 +123,7 @@ func TestExperimentsTable(t *testing.T) {
 // TestExitCodes holds the documented table to the constants of the command.
 func TestExitCodes(t *testing.T) {
 	want := map[string]bool{"130": true, "143": true} // 128 + SIGINT, SIGTERM
-	for _, m := range regexp.MustCompile(`\bexit\w+ += (\d+)`).FindAllStringSubmatch(read(t, "cmd/inabench/exit.go"), -1) {
+	for _, m := range regexp.MustCompile(`\bexit\w+ += (\d+)`).FindAllStringSubmatch(read(t, "cmd/cli/exit.go"), -1) {
 		want[m[1]] = true
 	}
 	got := map[string]bool{}

@@ -35,7 +35,7 @@ nights n="30":
 
 # run and disturb experiments again and again, and count what is left, lost or wrong: just soak 1000
 soak n="30" seed="1":
-    INABENCH_SOAK={{n}} INABENCH_SOAK_SEED={{seed}} go test -count=1 -run 'TestSoak$' -v -timeout 6h ./cmd/inabench
+    INABENCH_SOAK={{n}} INABENCH_SOAK_SEED={{seed}} go test -count=1 -run 'TestSoak$' -v -timeout 6h ./cmd/cli
 
 # speed: the switch, bring-up, water-filling
 bench:

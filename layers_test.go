@@ -134,6 +134,27 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// mostImports is how many of our packages one may import: more is a package that knows everything. It does not hold for those
+// that put the program together, nor yet for these.
+const mostImports = 20
+
+var importsMore = map[string]int{"cmd/cli": 100, "testbed/remote": 25}
+
+// TestFewImports: no package knows more than some of the others, and those that do know no more of them than they did.
+func TestFewImports(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name, n := strings.TrimPrefix(p.ImportPath, module+"/"), 0
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, module+"/") {
+				n++
+			}
+		}
+		if limit := max(mostImports, importsMore[name]); n > limit {
+			t.Errorf("%s imports %d packages of ours, at most %d: what of it is another idea?", name, n, limit)
+		}
+	}
+}
+
 // TestDependencies holds the list of dependencies in ARCHITECTURE.md to the code:
 // every module that some package or test imports has a row with its reason, and
 // every row is a module that go.mod requires.

@@ -12,6 +12,19 @@ import (
 	"github.com/inabench/inabench/placement/titan"
 )
 
+// added makes those of other modules; see AddPolicy.
+var added []func() cluster.Policy
+
+// AddPolicy adds a placement of another module, which has a name of its own. It is for a program's main. Each call of
+// make is for one batch or one run: what a policy keeps between batches is in what it returns.
+func AddPolicy(make func() cluster.Policy) {
+	name := make().Name()
+	if _, err := Policy(name, titan.Options{}); err == nil {
+		panic("spec: two placement policies are called " + name)
+	}
+	added = append(added, make)
+}
+
 // policies makes the placements that a spec can name, first the default. Each call makes
 // new ones: some keep memory between batches. Titan has these options, but for its variant.
 func policies(o titan.Options) []cluster.Policy {
@@ -23,9 +36,13 @@ func policies(o titan.Options) []cluster.Policy {
 	for _, o.Variant = range []titan.Variant{titan.Corrected, titan.Published} {
 		all = append(all, titan.New(o))
 	}
-	return append(all,
+	all = append(all,
 		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowIdle(), baseline.ElasticFlowIdle().PowerOfTwo(),
 		baseline.HiveD(), baseline.Tiresias(0))
+	for _, make := range added {
+		all = append(all, make())
+	}
+	return all
 }
 
 // Policies are the placements that a spec can name, for inventories.

@@ -51,7 +51,7 @@ func look(ctx context.Context, limit int, targets []ssh.Target) error {
 // A whole cluster is looked at with bounded fan-out; what is dead is named, and holds
 // nobody else up.
 func TestFarm(t *testing.T) {
-	n := 64 // of 256, doctor asks in cmd/inabench
+	n := 64 // of 256, doctor asks in cmd/cli
 	if testing.Short() {
 		n = 16
 	}

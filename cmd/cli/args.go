@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// A commandLine is what was typed, with every option of a command before its
+// arguments: the parser stops at the first argument, people do not.
+type commandLine struct {
+	args   []string
+	output string // what --output or --format, or the environment in its place, says; "" where there is no such option
+}
+
+// arrange understands just enough of the arguments to put them in order. What is
+// wrong with them is left for the parser to say.
+func arrange(app *cli.App, args []string) commandLine {
+	line := commandLine{args: args}
+	if len(args) > 1 && args[1] == "help" { // "help run" is "run --help"
+		args = append(append([]string{args[0]}, args[2:]...), "--help")
+		line.args = args
+	}
+	n := 2 // arguments up to the command's name
+	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" {
+		return line
+	}
+	cmd := app.Command(args[1])
+	if cmd == nil {
+		return line
+	}
+	if len(cmd.Subcommands) > 0 {
+		if len(args) < 3 || cmd.Command(args[2]) == nil {
+			return line
+		}
+		cmd, n = cmd.Command(args[2]), 3
+	}
+	takesValue, outputs := map[string]bool{}, map[string]bool{}
+	format := "output"
+	for _, f := range cmd.Flags {
+		if f.Names()[0] == "format" { // then --output names a file
+			format = "format"
+		}
+	}
+	for _, f := range cmd.Flags {
+		doc := f.(cli.DocGenerationFlag)
+		for _, name := range f.Names() {
+			takesValue[name] = doc.TakesValue()
+			outputs[name] = f.Names()[0] == format
+		}
+		if f.Names()[0] == format {
+			for _, key := range doc.GetEnvVars() {
+				line.output = os.Getenv(key)
+			}
+		}
+	}
+	options, arguments := args[:n:n], []string{}
+	for rest := args[n:]; len(rest) > 0; {
+		arg := rest[0]
+		rest = rest[1:]
+		if arg == "--" {
+			arguments = append(arguments, rest...)
+			break
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			arguments = append(arguments, arg)
+			continue
+		}
+		if arg == "--help" || arg == "-h" {
+			line.args = append(args[:n:n], arg) // the parser takes arguments for topics
+			return line
+		}
+		options = append(options, arg)
+		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !given && takesValue[name] {
+			if len(rest) == 0 {
+				line.args = options // ends with what lacks a value: the parser says so
+				return line
+			}
+			options, value, rest = append(options, rest[0]), rest[0], rest[1:]
+		}
+		if outputs[name] {
+			line.output = value
+		}
+	}
+	line.args = append(append(options, "--"), arguments...)
+	return line
+}
+
+// usageError is a command line that cannot be understood.
+type usageError hinted
+
+func (u usageError) Unwrap() error { return u.error }
+func (u usageError) Hint() string  { return u.hint }
+
+func usagef(hint, format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...), hint}
+}
+
+// onUsageError says what the parser found wrong in this program's words.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		name = strings.TrimLeft(name, "-")
+		var known []string
+		for _, f := range c.Command.Flags {
+			known = append(known, f.Names()...)
+		}
+		if near, ok := tomlfile.Nearest(name, known); ok {
+			return usagef("did you mean "+dashed(near)+"?", "unknown option %s", dashed(name))
+		}
+		return usagef(helpHint(c), "unknown option %s", dashed(name))
+	}
+	// `invalid value "x" for flag -repeat: parse error`, "flag needs an argument: -set"
+	for _, f := range c.Command.Flags {
+		for _, name := range f.Names() {
+			text = strings.Replace(text, "flag -"+name+":", dashed(name)+":", 1)
+			if text == "flag needs an argument: -"+name {
+				text = dashed(name) + " needs a value"
+			}
+		}
+	}
+	text = strings.Replace(text, ": parse error", ": not a number", 1)
+	return usagef(helpHint(c), "%s", text)
+}
+
+func helpHint(c *cli.Context) string { return c.Command.HelpName + " --help lists the options" }
+
+// commandName is a command as it is typed, without the program.
+func commandName(c *cli.Context) string { return strings.TrimPrefix(c.Command.HelpName, "inabench ") }
+
+// dashed is an option's name as it is typed.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// unknownCommand names the command of a program, or of a group of commands, that was
+// probably meant.
+func unknownCommand(of string, commands []*cli.Command, name string) error {
+	var known []string
+	for _, c := range commands {
+		known = append(known, c.Name)
+	}
+	hint := of + " --help lists the commands"
+	if near, ok := tomlfile.Nearest(name, known); ok {
+		hint = "did you mean `" + of + " " + near + "`?"
+	}
+	return usagef(hint, "no command %q", name)
+}
+
+// group is the action of a command that has others: help.
+func group(c *cli.Context) error {
+	if c.Args().Present() {
+		return unknownCommand(c.Command.HelpName, c.Command.Subcommands, c.Args().First())
+	}
+	return cli.ShowSubcommandHelp(c)
+}
+
+// argument returns the only argument of a command.
+func argument(c *cli.Context, what string) (string, error) {
+	usage := c.Command.HelpName + " [options] " + c.Command.ArgsUsage
+	switch c.Args().Len() {
+	case 1:
+		return c.Args().First(), nil
+	case 0:
+		return "", usagef(usage, "%s: which %s?", commandName(c), what)
+	}
+	return "", usagef(usage, "%s: one %s expected, got %d: %s", commandName(c), what,
+		c.Args().Len(), strings.Join(c.Args().Slice(), " "))
+}

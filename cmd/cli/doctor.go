@@ -1,0 +1,297 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/carry"
+	"github.com/inabench/inabench/testbed/device"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/preflight"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// hostFlags are those of commands that ask all hosts of a lab.
+func hostFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE` of a lab, whose hosts are asked too", EnvVars: []string{"INABENCH_INVENTORY"}},
+		&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Usage: "how long a host may take to let us in"},
+		&cli.IntFlag{Name: "fan-out", Value: 32, Usage: "`N` hosts are asked at a time"},
+	}
+}
+
+// askHosts reads the flags of hostFlags: the lab and how to log in to its hosts; nil
+// without a lab.
+func askHosts(c *cli.Context) (inv *inventory.Inventory, targets []ssh.Target, err error) {
+	if c.Int("fan-out") < 1 || c.Duration("timeout") <= 0 {
+		return nil, nil, usagef("leave them out for 32 and 10s", "--fan-out and --timeout are more than nothing")
+	}
+	if c.String("inventory") == "" {
+		return nil, nil, nil
+	}
+	if inv, err = inventoryOf(c.String("inventory")); err != nil {
+		return nil, nil, err
+	}
+	for _, h := range inv.Hosts {
+		if h.SSH.Address == "" {
+			return nil, nil, inputError{fmt.Errorf("host %s has no ssh address in %s", h.Name, inv.File), "only a lab has hosts to ask; an emulation is as good as this machine"}
+		}
+		targets = append(targets, remote.InventoryTarget(inv, h))
+	}
+	dialer := ssh.Dialer{Warn: func(line string) { fmt.Fprintln(c.App.ErrWriter, "inabench: warning: "+line) }}
+	_ = dialer.Check(targets) // what keeps hosts from being reached is said of each host
+	return inv, targets, nil
+}
+
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "say what this machine, and a lab's hosts, can do, and what to do about the rest",
+		Flags: append(hostFlags(), outputFlag("text", "json")),
+		Action: func(c *cli.Context) error {
+			format, err := oneOf(c, "output", "text", "json")
+			if err != nil {
+				return err
+			}
+			inv, targets, err := askHosts(c)
+			if err != nil {
+				return err
+			}
+			d := diagnosis{}
+			if d.Report, err = netns.Probe(c.Context); err != nil {
+				return err
+			}
+			if d.Parts, err = preflight.PartsHere(c.Context); err != nil {
+				return err
+			}
+			if inv == nil && d.Report.Err() == nil {
+				if d.Carries, err = carries(c.Context); err != nil {
+					return err
+				}
+			}
+			if inv != nil {
+				d.Hosts = preflight.Diagnose(c.Context, inv, targets, c.Int("fan-out"), c.Duration("timeout"))
+				d.Switches = diagnoseSwitches(c.Context, inv, c.Int("fan-out"), c.Duration("timeout"))
+				d.Services = diagnoseSHARP(c.Context, inv, c.Duration("timeout"))
+			}
+			if format == "json" {
+				err = writeJSON(c.App.Writer, d)
+			} else {
+				err = d.write(c.App.Writer)
+			}
+			return errors.Join(err, d.err())
+		},
+	}
+}
+
+// diagnosis is what doctor finds.
+type diagnosis struct {
+	netns.Report
+	Parts   []preflight.Found     `json:"parts"`
+	Carries *carry.Machine        `json:"carries,omitempty"` // as an emulated testbed; nil: not measured
+	Hosts   []preflight.Diagnosis `json:"hosts,omitempty"`
+
+	Switches []device.Diagnosis `json:"switches,omitempty"`
+	Services []service          `json:"services,omitempty"`
+}
+
+// carries is what this machine carries as an emulated testbed; nil where it cannot be one.
+func carries(ctx context.Context) (*carry.Machine, error) {
+	m, err := carry.Measure(ctx, version())
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	return &m, err
+}
+
+// diagnoseSwitches asks all switches that P4Runtime or a script drives.
+func diagnoseSwitches(ctx context.Context, inv *inventory.Inventory, fan int, timeout time.Duration) []device.Diagnosis {
+	var all []inventory.Switch
+	for _, sw := range inv.Switches {
+		if sw.Kind == inventory.Scripted || sw.Kind != inventory.Quantum && sw.Control != "" {
+			all = append(all, sw)
+		}
+	}
+	out := make([]device.Diagnosis, len(all))
+	var g errgroup.Group
+	g.SetLimit(fan)
+	for i, sw := range all {
+		g.Go(func() error {
+			if sw.Kind != inventory.Scripted {
+				out[i] = device.Diagnose(ctx, inv, sw, timeout)
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			began := time.Now()
+			_, err := remote.ScriptStatus(ctx, inv, sw)
+			out[i] = device.Diagnosis{Switch: sw.Name, Pipeline: "what its script has set up", Seconds: time.Since(began).Seconds()}
+			if err != nil {
+				out[i].Error = err.Error()
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // what went wrong is in the diagnoses
+	return out
+}
+
+// err is nil when an emulation can run here and all hosts can be asked. Where a lab was
+// named, what an emulation lacks is said and is no failure.
+func (d diagnosis) err() error {
+	if d.Hosts == nil {
+		return d.Report.Err()
+	}
+	var errs []error
+	for _, h := range d.Hosts {
+		if h.Error != "" {
+			errs = append(errs, hinted{errors.New(h.Error), h.Hint})
+		}
+	}
+	for _, sw := range d.Switches {
+		if sw.Error != "" {
+			errs = append(errs, hinted{errors.New(sw.Error), sw.Hint})
+		}
+	}
+	for _, s := range d.Services {
+		if s.Error != "" {
+			errs = append(errs, hinted{fmt.Errorf("%s: %s", s.Name, s.Error), s.Hint})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeSwitches writes a line for each switch.
+func writeSwitches(w io.Writer, all []device.Diagnosis) {
+	for _, sw := range all {
+		if sw.Error != "" {
+			fmt.Fprintf(w, "DEAD\t%s\t%s\n", sw.Switch, strings.TrimPrefix(sw.Error, "switch "+sw.Switch+": "))
+			if sw.Hint != "" {
+				fmt.Fprintf(w, "\t\tto do: %s\n", sw.Hint)
+			}
+			continue
+		}
+		what := "pipeline: " + sw.Pipeline
+		if sw.Version != "" {
+			what = "P4Runtime " + sw.Version + "; " + what
+		}
+		if sw.Ports > 0 {
+			what += fmt.Sprintf("; gNMI knows its %d ports", sw.Ports)
+		}
+		if sw.PlainText {
+			what += "; without TLS"
+		}
+		fmt.Fprintf(w, "ok\t%s\t%s\n", sw.Switch, what)
+	}
+}
+
+func (d diagnosis) write(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, k := range d.Checks {
+		mark := "ok"
+		if !k.OK {
+			mark = "missing"
+			if k.Required {
+				mark = "NEEDED"
+			}
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", mark, k.Name, k.Why)
+		if !k.OK && k.Fix != "" {
+			fmt.Fprintf(tw, "\t\tto do: %s\n", k.Fix)
+		}
+	}
+	writeParts(tw, d.Parts, 0)
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if d.Hosts == nil {
+		if d.Report.Err() == nil {
+			fmt.Fprintln(w, "this machine can emulate racks: inabench run experiments/quickstart.toml")
+		}
+		if d.Carries != nil {
+			fmt.Fprintln(w, d.Carries)
+		}
+		return nil
+	}
+	var parts []preflight.Found
+	there := 0
+	slowest := preflight.Diagnosis{}
+	for _, h := range d.Hosts {
+		if h.Error == "" {
+			there++
+			parts = append(parts, h.Parts...)
+		}
+		if h.Seconds > slowest.Seconds {
+			slowest = h
+		}
+	}
+	fmt.Fprintf(w, "\n%d of %d hosts answer; the slowest, %s, after %.1f s\n", there, len(d.Hosts), slowest.Host, slowest.Seconds)
+	tw = tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, h := range d.Hosts {
+		if h.Error != "" {
+			fmt.Fprintf(tw, "DEAD\t%s\t%s\n", h.Host, strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(h.Error, "host "+h.Host), ": ")))
+			if h.Hint != "" {
+				fmt.Fprintf(tw, "\t\tto do: %s\n", h.Hint)
+			}
+		}
+	}
+	writeSwitches(tw, d.Switches)
+	writeServices(tw, d.Services)
+	writeParts(tw, parts, there)
+	return tw.Flush()
+}
+
+// writeParts writes what was found, hosts of which the same is true together. of is how
+// many hosts were asked; 0: this machine was.
+func writeParts(w io.Writer, found []preflight.Found, of int) {
+	type row struct{ mark, part, what, fix string }
+	hosts := map[row][]string{}
+	var rows []row
+	for _, f := range found {
+		r := row{part: f.Part, fix: f.Fix}
+		switch {
+		case f.Problem != "":
+			r.mark, r.what = "BROKEN", f.Problem
+		case f.Present && f.Version != "":
+			r.mark, r.what = "ok", f.Version
+		case f.Present:
+			r.mark, r.what = "ok", f.Path
+		default:
+			r.mark, r.what = "missing", "for "+f.For
+		}
+		if _, ok := hosts[r]; !ok {
+			rows = append(rows, r)
+		}
+		hosts[r] = append(hosts[r], f.Host)
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return slices.IndexFunc(found, is(a.part)) - slices.IndexFunc(found, is(b.part)) })
+	for _, r := range rows {
+		on := ""
+		if n := len(hosts[r]); n > 1 && n == of {
+			on = fmt.Sprintf(", on all %d hosts", n)
+		} else if of > 0 && n > 4 {
+			on = fmt.Sprintf(", on %s and %d more hosts", strings.Join(hosts[r][:3], ", "), n-3)
+		} else if of > 0 {
+			on = ", on " + strings.Join(hosts[r], ", ")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s%s\n", r.mark, r.part, r.what, on)
+		if r.fix != "" {
+			fmt.Fprintf(w, "\t\tto do: %s\n", r.fix)
+		}
+	}
+}
+
+func is(part string) func(preflight.Found) bool {
+	return func(f preflight.Found) bool { return f.Part == part }
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/sharp"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// service is a program of a lab that is no host's and no switch's.
+type service struct {
+	Name    string  `json:"service"`
+	Found   string  `json:"found,omitempty"`
+	Error   string  `json:"error,omitempty"`
+	Hint    string  `json:"hint,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// diagnoseSHARP asks SHARP's aggregation manager, and UFM where the lab has it.
+func diagnoseSHARP(ctx context.Context, inv *inventory.Inventory, timeout time.Duration) (out []service) {
+	m := inv.Manager
+	if m == nil {
+		return nil
+	}
+	ask := func(name string, f func(ctx context.Context) (found string, err error)) {
+		ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+		defer cancel()
+		began := time.Now()
+		found, err := f(ctx)
+		s := service{Name: name, Found: found, Seconds: time.Since(began).Seconds()}
+		if err != nil {
+			s.Error = err.Error()
+			if all := hints(err, nil); len(all) > 0 {
+				s.Hint = all[0]
+			}
+		}
+		out = append(out, s)
+	}
+	if m.Reachable() {
+		ask("sharp_am", func(ctx context.Context) (string, error) {
+			t := remote.SSHTarget(inv, "sharp_am", m.SSH)
+			if h, ok := inv.Host(m.Host); ok {
+				t = remote.InventoryTarget(inv, *h)
+			}
+			t.Timeout = timeout
+			c, err := ssh.Dial(ctx, t)
+			if err != nil {
+				return "", err
+			}
+			defer c.Close()
+			if _, err := c.ReadFile(ctx, m.Config); err != nil {
+				return "", hinted{err, "[sharp] config says where sharp_am.cfg is: UFM's is /opt/ufm/files/conf/sharp/sharp_am.cfg"}
+			}
+			return m.Config + " on " + c.String(), nil
+		})
+	}
+	if m.UFM != "" {
+		ask("UFM", func(ctx context.Context) (string, error) {
+			r, err := sharp.NewReservations(sharp.UFMOf(m.UFM, m.API, os.Getenv))
+			if err != nil {
+				return "", err
+			}
+			all, err := r.List(ctx)
+			if err != nil {
+				return "", hinted{err, "who asks is in INABENCH_UFM_TOKEN, or INABENCH_UFM_USER and INABENCH_UFM_PASSWORD; which of its APIs, in [sharp] ufm_api"}
+			}
+			return fmt.Sprintf("%s: %d reservation%s", m.UFM, len(all), plural(len(all))), nil
+		})
+	}
+	return out
+}
+
+// writeServices writes a line for each.
+func writeServices(w io.Writer, all []service) {
+	for _, s := range all {
+		if s.Error == "" {
+			fmt.Fprintf(w, "ok\t%s\t%s\n", s.Name, s.Found)
+			continue
+		}
+		fmt.Fprintf(w, "DEAD\t%s\t%s\n", s.Name, s.Error)
+		if s.Hint != "" {
+			fmt.Fprintf(w, "\t\tto do: %s\n", s.Hint)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments/predictor"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/fidelity"
+)
+
+func predictorFlag() cli.Flag {
+	return &cli.StringSliceFlag{
+		Name:  "predictor",
+		Usage: "`NAME=COMMAND`, a simulator to be asked beside the built-in models, as 'mine=python3 sim.py'; the command is split at blanks; may be repeated",
+	}
+}
+
+// predictorsOf are the predictors of the command line.
+func predictorsOf(c *cli.Context) ([]predictor.Predictor, error) {
+	var out []predictor.Predictor
+	for _, text := range c.StringSlice("predictor") {
+		name, command, ok := strings.Cut(text, "=")
+		p := predictor.Predictor{Name: name, Command: strings.Fields(command)}
+		if !ok || len(p.Command) == 0 {
+			return nil, usagef("write --predictor 'mine=python3 sim.py'", "--predictor %q: a name and a command", text)
+		}
+		if err := spec.CheckPredictor(p); err != nil {
+			return nil, usageError{err, ""}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func fidelityCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "fidelity",
+		Usage:     "hold simulators against testbeds: an experiment on several drivers, or stored runs, figure by figure, and what was predicted of them",
+		ArgsUsage: "[EXPERIMENT.toml|RUN...]",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "on", Value: "netns,sim", Usage: "`DRIVERS` to run an experiment on, with commas between them"},
+			setFlag(), switchFlag(), rootFlag(), predictorFlag(),
+			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself"},
+			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
+			&cli.BoolFlag{Name: "anyway", Usage: "also compare runs of different experiments or inventories"},
+			&cli.StringFlag{Name: "svg", Usage: "draw each metric of each model into `DIR`"},
+			&cli.BoolFlag{Name: "no-record", Usage: "leave the figures out of the record of the run that is the reference, and so out of its history"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
+			outputFlag("text", "json"),
+		}, surveyFlags()...),
+		Description: `The run nearest to reality is the reference: lab, then netns, then sim. With --random,
+settings that nobody tuned are drawn and run, on netns unless --on says sim, and held against
+what is predicted; exit codes are those of a run, 1 if one of them failed.
+Examples:
+  inabench fidelity experiments/quickstart.toml --on netns,sim
+  inabench fidelity latest
+  inabench fidelity 01JD4K 01JD5P -o json
+  inabench history fidelity
+  inabench fidelity --random 20 --seed $(git rev-parse HEAD) --keep drawn
+`,
+		Action: fidelityAction,
+	}
+}
+
+func fidelityAction(c *cli.Context) error {
+	format, err := oneOf(c, "output", "text", "json")
+	if err != nil {
+		return err
+	}
+	if c.IsSet("random") {
+		return survey(c, format)
+	}
+	if flag := slices.IndexFunc([]string{"seed", "case", "keep", "factor"}, c.IsSet); flag >= 0 {
+		return usagef("add --random N", "fidelity: options of --random without it")
+	}
+	if !c.Args().Present() {
+		return usagef(c.Command.HelpName+" [options] "+c.Command.ArgsUsage, "fidelity: which experiment, or which runs?")
+	}
+	refs := c.Args().Slice()
+	if isExperiment(refs[0]) {
+		path, err := argument(c, "experiment")
+		if err != nil {
+			return err
+		}
+		if refs, err = runOnEach(c, path); err != nil {
+			return err
+		}
+	} else if flag := slices.IndexFunc([]string{"on", "set", "predictor", "quick", "repeat"}, c.IsSet); flag >= 0 {
+		return usagef("name an experiment to run it", "fidelity: options about running, and runs that are over")
+	}
+	var recs []*results.Record
+	dirs := map[string]*results.Dir{}
+	for _, ref := range refs {
+		dir, rec, err := results.Open(rootOf(c), ref)
+		if err != nil {
+			return inputError{err, "inabench show lists all runs"}
+		}
+		recs, dirs[rec.ID] = append(recs, rec), dir
+	}
+	report, err := fidelity.Compare(recs, fidelity.Options{Anyway: c.Bool("anyway")})
+	if errors.Is(err, fidelity.ErrDiffer) {
+		return inputError{err, "runs of one experiment on one inventory can be compared; --anyway compares what is in both"}
+	}
+	if err != nil {
+		return err
+	}
+	if into := c.String("svg"); into != "" {
+		if err := draw(report, into); err != nil {
+			return outputError{err}
+		}
+	}
+	if !c.Bool("no-record") {
+		i := slices.IndexFunc(recs, func(r *results.Record) bool { return r.ID == report.Runs[0].ID })
+		if err := keepFidelity(dirs[recs[i].ID], recs[i], report); err != nil {
+			fmt.Fprintf(c.App.ErrWriter, "inabench: not kept with the run: %v\n", err)
+		}
+		index(c)
+		retell(c, recs[i], dirs[recs[i].ID])
+	}
+	if format == "json" {
+		err = writeJSON(c.App.Writer, report)
+	} else {
+		err = report.Write(c.App.Writer)
+	}
+	if err == nil && len(report.Models) == 0 {
+		return outcomeError{results.Inconclusive}
+	}
+	return err
+}
+
+// isExperiment says whether an argument names an experiment rather than a run.
+func isExperiment(arg string) bool {
+	if strings.HasSuffix(arg, ".toml") {
+		return true
+	}
+	st, err := os.Stat(arg)
+	return err == nil && st.Mode().IsRegular() && filepath.Base(arg) != results.RecordFile
+}
+
+// draw writes all drawings into a folder.
+func draw(report *fidelity.Report, into string) error {
+	if err := os.MkdirAll(into, 0o777); err != nil {
+		return err
+	}
+	for _, d := range report.Drawings() {
+		if err := os.WriteFile(filepath.Join(into, d.Name+".svg"), []byte(d.SVG), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepFidelity puts the figures into the record of the reference, in the place of older ones of
+// the same models, and the report beside it.
+func keepFidelity(dir *results.Dir, rec *results.Record, report *fidelity.Report) error {
+	for _, f := range report.Figures() {
+		rec.Fidelity = slices.DeleteFunc(rec.Fidelity, func(o results.Figure) bool { return o.Of == f.Of })
+		rec.Fidelity = append(rec.Fidelity, f)
+	}
+	text, err := json.MarshalIndent(report, "", "\t")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.WriteFile(fidelity.File, append(text, '\n')), dir.Save(rec))
+}
+
+// childError is a run that came to nothing: it has said why, and its exit code is this
+// program's.
+type childError struct {
+	driver string
+	code   int
+	said   string // its error's first line
+}
+
+func (e childError) Error() string {
+	return fmt.Sprintf("fidelity: the run on %s exited with %d", e.driver, e.code)
+}
+
+// runOnEach runs an experiment on each driver, one after the other, and returns the runs' IDs.
+// Each run is a process of its own, since an emulation lives inside of namespaces and a lab outside.
+func runOnEach(c *cli.Context, path string) (ids []string, err error) {
+	drivers := strings.Split(c.String("on"), ",")
+	for i, d := range drivers {
+		drivers[i] = strings.TrimSpace(d)
+		if !slices.Contains(spec.Drivers, drivers[i]) {
+			return nil, usagef(tomlfile.OneOf(drivers[i], spec.Drivers), "unknown driver %q in --on", drivers[i])
+		}
+		if slices.Contains(drivers[:i], drivers[i]) {
+			return nil, usagef("a run has repeats: --repeat N", "--on names %s twice", drivers[i])
+		}
+	}
+	if _, err := predictorsOf(c); err != nil {
+		return nil, err
+	}
+	args := []string{"run", "--runs", rootOf(c), "--output", "json"}
+	for _, flag := range []string{"set", "predictor"} {
+		for _, v := range c.StringSlice(flag) {
+			args = append(args, "--"+flag, v)
+		}
+	}
+	for _, flag := range []string{"quick", "quiet"} {
+		if c.Bool(flag) {
+			args = append(args, "--"+flag)
+		}
+	}
+	if n := c.Int("repeat"); n != 0 {
+		args = append(args, "--repeat", strconv.Itoa(n))
+	}
+	if kind := c.String("switch"); kind != "" {
+		args = append(args, "--switch", kind)
+	}
+	for _, d := range drivers {
+		if !c.Bool("quiet") {
+			fmt.Fprintf(c.App.ErrWriter, "inabench: %s on %s\n", path, d)
+		}
+		id, err := runChild(c, d, append(slices.Clone(args), "--on", d, "--", path))
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// runChild runs this program and returns the ID of the run that it made, whatever its verdict.
+func runChild(c *cli.Context, driver string, args []string) (string, error) {
+	cmd := exec.CommandContext(c.Context, "/proc/self/exe", args...)
+	cmd.Args[0] = os.Args[0]
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, io.MultiWriter(c.App.ErrWriter, &said)
+	// It gets each signal once: from here, and not from the terminal, too.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error {
+		sig := syscall.SIGTERM
+		var stopped interruption
+		if errors.As(context.Cause(c.Context), &stopped) {
+			sig = stopped.sig
+		}
+		return cmd.Process.Signal(sig)
+	}
+	err := cmd.Run()
+	if c.Context.Err() != nil {
+		return "", context.Cause(c.Context)
+	}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && !slices.Contains([]int{exitFailed, exitInconclusive}, exit.ExitCode()):
+		_, why, _ := strings.Cut(said.String(), "inabench: error: ")
+		why, _, _ = strings.Cut(why, "\n")
+		return "", childError{driver, max(exit.ExitCode(), 1), why}
+	case err != nil && exit == nil:
+		return "", err
+	}
+	var rec struct{ ID string }
+	if err := json.Unmarshal(out.Bytes(), &rec); err != nil || rec.ID == "" {
+		return "", fmt.Errorf("fidelity: the run on %s wrote no record: %v", driver, err)
+	}
+	return rec.ID, nil
+}

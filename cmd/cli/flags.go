@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/inventory/tomlfile"
+)
+
+// Flags that several commands share. Each can come from the environment.
+
+func setFlag() cli.Flag {
+	return &cli.StringSliceFlag{
+		Name:  "set",
+		Usage: "`KEY=VALUE` overrides a key of the experiment, as switch.pat_ratio=0.5 or job.A.rate=10Gbit/s do; may be repeated",
+	}
+}
+
+// words are the values of a flag that may be repeated and takes several at once, by commas.
+func words(c *cli.Context, flag string) (all []string) {
+	for _, list := range c.StringSlice(flag) {
+		for w := range strings.SplitSeq(list, ",") {
+			all = append(all, strings.TrimSpace(w))
+		}
+	}
+	return all
+}
+
+func switchFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "switch", EnvVars: []string{"INABENCH_SWITCH"},
+		Usage: "`KIND` of every emulated switch: soft (embedded) or bmv2 (simple_switch_grpc on PATH); short for --set emulation.switch=KIND",
+	}
+}
+
+// sets are what the command line overrides of an experiment.
+func sets(c *cli.Context) []string {
+	all := c.StringSlice("set")
+	if kind := c.String("switch"); kind != "" {
+		all = append(slices.Clone(all), "emulation.switch="+kind)
+	}
+	return all
+}
+
+func driverFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "on", Value: "netns", EnvVars: []string{"INABENCH_RUN_ON"},
+		Usage: "`DRIVER` to run on: netns (an emulated rack on this machine), sim (a model in virtual time) or lab",
+	}
+}
+
+func rootFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "runs", Value: "runs", EnvVars: []string{"INABENCH_RUNS"},
+		Usage: "`DIR` that holds the directories of runs",
+	}
+}
+
+// outputFlag is checked with oneOf against the same formats.
+func outputFlag(formats ...string) cli.Flag {
+	return &cli.StringFlag{
+		Name: "output", Aliases: []string{"o"}, Value: "text", EnvVars: []string{"INABENCH_OUTPUT"},
+		Usage: "`FORMAT` of stdout: " + strings.Join(formats, ", "),
+	}
+}
+
+// tableFlag is outputFlag for commands that show a table.
+func tableFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "output", Aliases: []string{"o", "format"}, Value: "text", EnvVars: []string{"INABENCH_OUTPUT"},
+		Usage: "`FORMAT` of stdout: text, json",
+	}
+}
+
+// rootOf is the directory of run directories.
+func rootOf(c *cli.Context) string { return cmp.Or(c.String("runs"), "runs") }
+
+// oneOf checks a flag that has few values, the first of them its default. An
+// environment variable that is set to nothing does not count.
+func oneOf(c *cli.Context, flag string, values ...string) (string, error) {
+	v := cmp.Or(c.String(flag), values[0])
+	if slices.Contains(values, v) {
+		return v, nil
+	}
+	return "", usagef(tomlfile.OneOf(v, values), "unknown --%s %q", flag, v)
+}
+
+// version is that of the module, or of the commit this was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v != "" && v != "(devel)" {
+		return v
+	}
+	var rev, dirty string
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			rev = s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				dirty = "+changes"
+			}
+		}
+	}
+	if rev == "" {
+		return "devel"
+	}
+	return "devel-" + rev + dirty
+}
+
+// terminal describes a stream: whether a person reads it, how wide it is, and
+// whether it may be coloured (never without a terminal, nor with NO_COLOR).
+func terminal(w any) (tty bool, width int, colour bool) {
+	f, ok := file(w)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return false, 0, false
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 {
+		width = 80
+	}
+	return true, width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// stdin is what stands for standard input in the place of a file.
+const stdin = "-"
+
+// source is a file that was named on the command line.
+type source struct {
+	name string // for messages and the record; what it names is relative to its folder
+	text []byte
+}
+
+func readFile(path string) (source, error) {
+	text, err := bounded.ReadFile(path, bounded.Config)
+	if err != nil {
+		return source{}, inputError{err, ""}
+	}
+	return source{path, text}, nil
+}
+
+// read reads a file, or standard input, whose folder is the current one.
+func read(c *cli.Context, path string) (source, error) {
+	if path != stdin {
+		return readFile(path)
+	}
+	text, err := bounded.ReadAll(c.App.Reader, bounded.Config)
+	if err != nil {
+		return source{}, inputError{fmt.Errorf("read standard input: %w", err), ""}
+	}
+	return source{"stdin", text}, nil
+}
+
+// readEmulated is read for a command that emulates: standard input can be read once,
+// so only inside.
+func readEmulated(c *cli.Context, path, driver string) (src source, done bool, err error) {
+	if driver == "netns" && path == stdin {
+		if done, err := emulate(c.Context); done || err != nil {
+			return src, done, err
+		}
+	}
+	src, err = read(c, path)
+	return src, false, err
+}
+
+// spec parses an experiment.
+func (s source) spec(sets []string) (*spec.Spec, error) {
+	isInventory, err := spec.IsInventory(s.name, s.text)
+	if err == nil && isInventory {
+		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", s.name),
+			fmt.Sprintf(`an experiment names it: inventory = %q`, filepath.Base(s.name))}
+	}
+	return kinds.Parse(s.name, s.text, nil, sets...)
+}
+
+// isPlan says whether the file is a saved plan rather than an experiment.
+func (s source) isPlan() bool { return bytes.HasPrefix(bytes.TrimSpace(s.text), []byte("{")) }
+
+// inputError is something the user named that is not there or cannot be read.
+type inputError hinted
+
+func (e inputError) Unwrap() error { return e.error }
+func (e inputError) Hint() string  { return e.hint }
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "\t")
+	return enc.Encode(v)
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/history"
+)
+
+// cmdNights writes runs as `inabench run` would have, night by night.
+func cmdNights(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: nights DIR N")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	for i := range n {
+		start := time.Date(2026, 10, 1, 2, 0, 0, 0, time.UTC).AddDate(0, 0, i)
+		rec := &results.Record{
+			ID: fmt.Sprintf("01M44WM480Q03EQ2QA6HA4G%03d", i), Name: "two-jobs", Started: start, Finished: start.Add(time.Minute),
+			Driver: "netns", Switch: "soft", Kind: results.Measured, Scale: results.Scale{Mode: "slow-motion", Factor: 1000}, Tool: "v0.1.0",
+			Hosts: []results.HostFacts{{Host: "ci", Kernel: "6.1.0", CPUs: 2, CPU: "Xeon"}}, Outcome: results.Pass,
+			Checks: []results.Check{{Expect: "goodput", Metric: "goodput", Gate: true, Outcome: results.Pass}},
+		}
+		if i < 3 {
+			rec.Hosts[0].Kernel = "5.15.0"
+		}
+		rate := 1.0
+		if i >= 20 {
+			rate = 0.95
+		}
+		for repeat := range 2 {
+			wobble := 1 + 0.002*float64((i*7+repeat*5)%11-5)/5 // as on a machine that others use
+			p := results.Point{Repeat: repeat, Phases: []results.Phase{{Figures: []results.Figure{
+				{Metric: "goodput", Of: "A", Kind: results.Measured, Value: 20e6 * rate * wobble, N: 20, Unit: "bit/s"},
+				{Metric: "goodput", Of: "B", Kind: results.Measured, Value: 30e6 / wobble, N: 20, Unit: "bit/s"},
+				{Metric: "goodput", Of: "A", Kind: results.Predicted, Predictor: "occupancy", Value: 20e6, N: 1, Unit: "bit/s"},
+			}}}}
+			if i == 12 {
+				p.Health = []results.Trouble{{What: "timer lateness", Fatal: true}}
+			}
+			rec.Points = append(rec.Points, p)
+		}
+		d, err := results.Create(ts.MkAbs(args[0]), rec)
+		ts.Check(err)
+		ts.Check(errors.Join(d.Close(), d.Save(rec)))
+	}
+}
+
+// TestShowRunning lists a run while it goes on, and after it was cut off.
+func TestShowRunning(t *testing.T) {
+	root := t.TempDir()
+	d, err := results.Create(root, &results.Record{Name: "two-jobs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"running", "cut off"} {
+		var stdout, stderr strings.Builder
+		if code := Main([]string{"inabench", "show", "--runs", root}, nil, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "  "+want+"  ") {
+			t.Errorf("exit %d, %s%s; want %s", code, &stdout, &stderr, want)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSince(t *testing.T) {
+	now := time.Date(2026, 11, 22, 1, 30, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"":           {},
+		"2026-11-01": time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+		"30d":        time.Date(2026, 10, 23, 1, 30, 0, 0, time.UTC),
+	} {
+		if got, err := since(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"30", "d", "-3d", "0d", "2026-13-01", "yesterday"} {
+		if got, err := since(text, now); err == nil || !got.IsZero() {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestSparkline(t *testing.T) {
+	nights := func(v ...float64) (out []history.Night) {
+		for _, x := range v {
+			out = append(out, history.Night{Figures: []float64{x}})
+		}
+		return out
+	}
+	many := make([]float64, 3*sparks)
+	for want, got := range map[string][]history.Night{
+		"▄":        nights(5),
+		"▄▄▄":      nights(5, 5, 5),
+		"▁█":       nights(1, 2),
+		"▁▂▃▄▅▆▇█": nights(0, 1.1, 2.1, 3.1, 4.1, 5.1, 6.1, 8),
+		"█▁█":      nights(-1, -2, -1),
+	} {
+		if s := sparkline(got); s != want {
+			t.Errorf("%q, want %q", s, want)
+		}
+	}
+	if n := len([]rune(sparkline(nights(many...)))); n != sparks {
+		t.Errorf("%d bars of %d nights, want %d", n, len(many), sparks)
+	}
+}

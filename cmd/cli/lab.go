@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+func calibrateCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "calibrate",
+		Usage:     "measure T, round trips and PAT at low load, and the rates that links really carry",
+		ArgsUsage: "EXPERIMENT.toml|-",
+		Flags:     append([]cli.Flag{driverFlag(), setFlag(), switchFlag(), skipFlag("skip-preflight"), outputFlag("text", "json")}, holdFlags()...),
+		Action: func(c *cli.Context) error {
+			path, err := argument(c, "experiment")
+			if err != nil {
+				return err
+			}
+			driver, err := oneOf(c, "on", "netns", "sim", "lab")
+			if err != nil {
+				return err
+			}
+			format, err := oneOf(c, "output", "text", "json")
+			if err != nil {
+				return err
+			}
+			src, done, err := readEmulated(c, path, driver)
+			if done || err != nil {
+				return err
+			}
+			spec, err := src.spec(sets(c))
+			if err != nil {
+				return err
+			}
+			skip, err := skipped(c, "skip-preflight")
+			if err != nil {
+				return err
+			}
+			spec.SkipPreflight(skip...)
+			if driver == "netns" {
+				if done, err := emulate(c.Context); done || err != nil {
+					return err
+				}
+			}
+			p := newProgress(c.App.ErrWriter, false)
+			hold, err := holdOf(c, p.note)
+			if err != nil {
+				return err
+			}
+			cal, err := experiments.MeasureBaseline(c.Context, driver, spec, hold, p.update)
+			p.clear()
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return writeJSON(c.App.Writer, cal)
+			}
+			tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
+			fmt.Fprintln(tw, "WHAT\tOF\tMEASURED\tSAMPLES")
+			for _, x := range cal {
+				fmt.Fprintf(tw, "%s\t%s\t%s\t%d\n", x.What, x.Of, human.QuantityCI(x.Value, x.Lo, x.Hi, x.Unit), x.N)
+			}
+			return tw.Flush()
+		},
+	}
+}
+
+func sshCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ssh",
+		Usage:     "open a shell on a host, or run a command there; with --on netns, in a fresh emulation",
+		ArgsUsage: "HOST [-- COMMAND ...]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE`", EnvVars: []string{"INABENCH_INVENTORY"}},
+			&cli.StringFlag{Name: "on", Value: "lab", Usage: "`DRIVER`: lab or netns"},
+		},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return usagef("inabench ssh -i FILE.toml HOST", "ssh: which host?")
+			}
+			name := c.Args().First()
+			if c.String("inventory") == "" {
+				return usagef("inabench ssh -i FILE.toml "+name, "ssh: which inventory has host %s?", name)
+			}
+			on, err := oneOf(c, "on", "lab", "netns")
+			if err != nil {
+				return err
+			}
+			inv, err := inventoryOf(c.String("inventory"))
+			if err != nil {
+				return err
+			}
+			if _, ok := inv.Host(name); !ok {
+				return noHost(inv, name)
+			}
+			if on == "netns" {
+				if done, err := emulate(c.Context); done || err != nil {
+					return err
+				}
+				f, err := netns.Up(c.Context, inv, netns.Options{})
+				if err != nil {
+					return err
+				}
+				defer f.Close(context.WithoutCancel(c.Context))
+				inv = f.Inventory()
+			}
+			h, _ := inv.Host(name)
+			if h.SSH.Address == "" {
+				return inputError{fmt.Errorf("host %s has no ssh address in %s", name, inv.File),
+					"write one, or use an emulation of it: --on netns"}
+			}
+			dialer := ssh.Dialer{Warn: func(line string) { fmt.Fprintln(c.App.ErrWriter, "inabench: warning: "+line) }}
+			client, err := dialer.Dial(c.Context, remote.InventoryTarget(inv, *h))
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			err = client.Interactive(c.Context, c.Args().Tail(), c.App.Reader, behind(c.App.Writer), behind(c.App.ErrWriter))
+			if run := (*ssh.RunError)(nil); errors.As(err, &run) {
+				return &commandError{run}
+			}
+			return err
+		},
+	}
+}
+
+func noHost(inv *inventory.Inventory, name string) error {
+	var known []string
+	for _, h := range inv.Hosts {
+		known = append(known, h.Name)
+	}
+	return inputError{fmt.Errorf("no host %q in %s", name, inv.File), tomlfile.DidYouMean(name, known)}
+}
+
+// inventoryOf reads an inventory, or an experiment's.
+func inventoryOf(path string) (*inventory.Inventory, error) {
+	src, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	isInventory, err := spec.IsInventory(src.name, src.text)
+	if err != nil {
+		return nil, err
+	}
+	if isInventory {
+		return inventory.Parse(src.name, src.text)
+	}
+	s, err := src.spec(nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.Inventory(), nil
+}

@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/report"
+)
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "check experiments and inventories; every problem at once, nothing is touched",
+		ArgsUsage: "FILE.toml|- ...",
+		Flags: []cli.Flag{
+			setFlag(),
+			&cli.BoolFlag{Name: "lab", Usage: "also require every address that a lab needs"},
+		},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return usagef("inabench check FILE.toml ...", "check: which file?")
+			}
+			var problems tomlfile.Problems
+			var errs []error
+			for _, path := range c.Args().Slice() {
+				line, err := checkFile(c, path)
+				var p tomlfile.Problems
+				switch {
+				case errors.As(err, &p):
+					problems = append(problems, p...)
+				case err != nil:
+					errs = append(errs, err)
+				default:
+					fmt.Fprintln(c.App.Writer, line)
+				}
+			}
+			if len(errs) > 0 {
+				if len(problems) > 0 {
+					say(c.App.ErrWriter, problems)
+				}
+				return errors.Join(errs...)
+			}
+			return problems.Err()
+		},
+	}
+}
+
+// checkFile checks one file and describes what it holds in a line.
+func checkFile(c *cli.Context, path string) (string, error) {
+	src, err := read(c, path)
+	if err != nil {
+		return "", err
+	}
+	isInventory, err := spec.IsInventory(src.name, src.text)
+	if err != nil {
+		return "", err
+	}
+	if isInventory {
+		inv, err := inventory.Parse(src.name, src.text)
+		if err != nil {
+			return "", err
+		}
+		if c.Bool("lab") {
+			if err := inv.CheckLab(); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil
+	}
+	spec, err := src.spec(sets(c))
+	if err != nil {
+		return "", err
+	}
+	if c.Bool("lab") {
+		if err := spec.Inventory().CheckLab(); err != nil {
+			return "", err
+		}
+	}
+	points := len(spec.Points())
+	jobs := "jobs of a file"
+	if n := spec.CountJobs(); n > 0 {
+		jobs = fmt.Sprintf("%d job%s", n, plural(n))
+	}
+	return fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
+		jobs, points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
+}
+
+func indent(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
+}
+
+func planCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "plan",
+		Usage:     "show where jobs go, what switches hold and what is predicted; nothing is touched",
+		ArgsUsage: "EXPERIMENT.toml|-",
+		Flags: []cli.Flag{
+			setFlag(), switchFlag(), explainFlag(), predictorFlag(),
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, for `inabench run FILE`; json or - writes it to stdout"},
+		},
+		Action: func(c *cli.Context) error {
+			path, err := argument(c, "experiment")
+			if err != nil {
+				return err
+			}
+			src, err := read(c, path)
+			if err != nil {
+				return err
+			}
+			spec, err := src.spec(sets(c))
+			if err != nil {
+				return err
+			}
+			plan, err := experiments.NewPlan(spec, version())
+			if err != nil {
+				return err
+			}
+			more, err := predictorsOf(c)
+			if err != nil {
+				return err
+			}
+			if err := plan.Ask(c.Context, more); err != nil {
+				return err
+			}
+			if c.Bool("explain") {
+				if err := plan.Explain(); err != nil {
+					return err
+				}
+			}
+			switch out := c.String("output"); out {
+			case "":
+				return writePlan(c.App.Writer, plan)
+			case "json", "-":
+				enc := json.NewEncoder(c.App.Writer)
+				enc.SetIndent("", "\t")
+				return enc.Encode(plan)
+			default:
+				if err := plan.Save(out); err != nil {
+					return outputError{err}
+				}
+				fmt.Fprintf(c.App.ErrWriter, "inabench: plan saved: inabench run %s\n", out)
+				return nil
+			}
+		},
+	}
+}
+
+// writePlan shows a plan to a person: placements once where points share them.
+func writePlan(w io.Writer, p *experiments.SavedPlan) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	var last []byte
+	for _, pt := range p.Points {
+		if pt.Plan == nil {
+			if err := writeTraining(w, pt); err != nil {
+				return err
+			}
+			continue
+		}
+		now, err := json.Marshal(pt.Plan)
+		if err != nil {
+			return err
+		}
+		if string(now) != string(last) {
+			fmt.Fprintf(tw, "placement (%s)\n", pt.Plan.Policy)
+			for _, j := range pt.Plan.Jobs {
+				fmt.Fprintf(tw, "  job %s\t%s\tworkers %s\t%s\t%s\n", j.Name, j.Collective, workers(j), ps(j), tree(j))
+			}
+			if err := tw.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintln(w)
+			if pt.Why != nil {
+				if err := writeWhy(w, pt.Why); err != nil {
+					return err
+				}
+			}
+		}
+		last = now
+		if len(pt.Labels) > 0 {
+			fmt.Fprintf(tw, "point %s\n", strings.Join(pt.Labels, " "))
+		}
+		if pt.Aggregators > 0 {
+			fmt.Fprintf(tw, "  aggregators\t%d on every switch\n", pt.Aggregators)
+		}
+		for i, ph := range pt.Phases {
+			fmt.Fprintf(tw, "  phase %d, %g s to %g s: %s\n", i+1, ph.Start, ph.End, strings.Join(ph.Jobs, ", "))
+			asked := externals(ph)
+			fmt.Fprintf(tw, "    job\tgoodput\tper worker on the wire\taggregated\tbottleneck\twaterfill says")
+			for _, name := range asked {
+				fmt.Fprintf(tw, "\t%s says", name)
+			}
+			fmt.Fprintln(tw)
+			for k, j := range ph.Predictions[0].Jobs {
+				if j.Local {
+					fmt.Fprintf(tw, "    %s\tlocal\tlocal\t-\t%s\tlocal\n", j.Name, j.Bottleneck)
+					continue
+				}
+				published := ph.Predictions[1].Jobs[k]
+				fmt.Fprintf(tw, "    %s\t%s\t%s\t%s\t%s\t%s %s", j.Name,
+					human.Quantity(j.Goodput, "bit/s"), human.Quantity(j.WireRate, "bit/s"), shares(j.Shares), j.Bottleneck,
+					human.Quantity(published.Goodput, "bit/s"), shares(published.Shares))
+				for _, name := range asked {
+					fmt.Fprintf(tw, "\t%s", externalSays(ph, name, j.Name))
+				}
+				fmt.Fprintln(tw)
+			}
+			for _, c := range ph.Conditions {
+				for i, line := range wrap(c, 74) {
+					fmt.Fprintf(tw, "    %s %s\n", []string{"!", " "}[min(i, 1)], line)
+				}
+			}
+		}
+		fmt.Fprintln(tw)
+	}
+	return tw.Flush()
+}
+
+// externals are the predictors of one's own that said something of a phase.
+func externals(ph study.PlanPhase) (names []string) {
+	for _, f := range ph.External {
+		if !slices.Contains(names, f.Predictor) {
+			names = append(names, f.Predictor)
+		}
+	}
+	return names
+}
+
+// externalSays is what one of them says of a job: its goodput and shares.
+func externalSays(ph study.PlanPhase, name, job string) string {
+	goodput := "-"
+	var of []placement.SharePrediction
+	for _, f := range ph.External {
+		_, sw, _ := strings.Cut(f.Of, job+"@")
+		switch {
+		case f.Predictor != name:
+		case f.Metric == "goodput" && f.Of == job:
+			goodput = human.Quantity(f.Value, f.Unit)
+		case f.Metric == "share" && f.Of == job+"@"+sw:
+			of = append(of, placement.SharePrediction{Switch: sw, Share: f.Value})
+		}
+	}
+	return goodput + " " + shares(of)
+}
+
+// writeTraining shows where the workers of one job go, GPU by GPU, and what is predicted.
+func writeTraining(w io.Writer, pt study.PlanPoint) error {
+	if len(pt.Labels) > 0 {
+		fmt.Fprintf(w, "point %s\n", strings.Join(pt.Labels, " "))
+	}
+	_, width, colour := terminal(w)
+	if err := report.WriteMachines(w, []report.Placement{{Machines: pt.Machines}}, report.TextOptions{Width: width, Color: colour}); err != nil {
+		return err
+	}
+	if pt.Why != nil {
+		if err := writeWhy(w, pt.Why); err != nil {
+			return err
+		}
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, f := range pt.Figures {
+		fmt.Fprintf(tw, "  %s\t%s\n", f.Metric, human.Quantity(f.Value, f.Unit))
+	}
+	fmt.Fprintln(tw)
+	return tw.Flush()
+}
+
+func workers(j placement.JobPlan) string {
+	var out []string
+	for _, w := range j.Workers {
+		s := w.Host
+		if w.GPUs > 1 {
+			s += fmt.Sprintf(" (%d GPUs)", w.GPUs)
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func ps(j placement.JobPlan) string {
+	if j.PS == "" {
+		return ""
+	}
+	return "PS " + j.PS
+}
+
+func tree(j placement.JobPlan) string {
+	if j.Local() {
+		return "local: no traffic"
+	}
+	var out []string
+	for _, n := range j.Tree {
+		if n.Aggregate {
+			out = append(out, n.Switch)
+		}
+	}
+	if len(out) == 0 {
+		return "no aggregation"
+	}
+	return "aggregates at " + strings.Join(out, ", ")
+}
+
+func shares(s []placement.SharePrediction) string {
+	if len(s) == 0 {
+		return "-"
+	}
+	var out []string
+	for _, x := range s {
+		out = append(out, fmt.Sprintf("%.2f at %s", x.Share, x.Switch))
+	}
+	return strings.Join(out, ", ")
+}

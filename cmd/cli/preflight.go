@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/preflight"
+	"github.com/inabench/inabench/testbed/ssh"
+)
+
+// skipFlag names checks that are not to be made.
+func skipFlag(name string) cli.Flag {
+	return &cli.StringFlag{Name: name, EnvVars: []string{"INABENCH_SKIP_PREFLIGHT"}, Usage: "`NAMES` of preflight checks to leave out, by commas: " + strings.Join(preflight.Names(), ", ")}
+}
+
+// skipped reads it.
+func skipped(c *cli.Context, flag string) ([]string, error) {
+	if c.String(flag) == "" {
+		return nil, nil
+	}
+	names := strings.Split(c.String(flag), ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+		if !slices.Contains(preflight.Names(), names[i]) {
+			return nil, usagef(tomlfile.OneOf(names[i], preflight.Names()), "--%s: unknown check %q", flag, names[i])
+		}
+	}
+	return names, nil
+}
+
+func preflightCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "preflight",
+		Usage: "look whether a lab's hosts are fit for a run: what `run` does before it changes anything",
+		Flags: append(hostFlags(), skipFlag("skip"), outputFlag("text", "json")),
+		Action: func(c *cli.Context) error {
+			format, err := oneOf(c, "output", "text", "json")
+			if err != nil {
+				return err
+			}
+			names, err := skipped(c, "skip")
+			if err != nil {
+				return err
+			}
+			inv, targets, err := askHosts(c)
+			if err != nil {
+				return err
+			}
+			if inv == nil {
+				return usagef("inabench preflight -i LAB.toml", "preflight: of which lab?")
+			}
+			var skip []preflight.Skip
+			for _, name := range names {
+				skip = append(skip, preflight.Skip{Name: name, Why: "--skip"})
+			}
+			clients := make([]*ssh.Client, len(targets))
+			dead := make([]error, len(targets))
+			var dialer ssh.Dialer
+			_ = ssh.FanOut(c.Context, c.Int("fan-out"), targets, func(ctx context.Context, i int, t ssh.Target) error {
+				t.Timeout = c.Duration("timeout")
+				clients[i], dead[i] = dialer.Dial(ctx, t)
+				return dead[i]
+			})
+			defer ssh.CloseAll(clients)
+			var all []results.Preflight
+			var hosts []preflight.Host
+			for i, h := range inv.Hosts {
+				if clients[i] != nil {
+					hosts = append(hosts, preflight.Host{Host: h, Client: clients[i]})
+				} else {
+					all = append(all, preflight.Unreachable(h.Name, dead[i]))
+				}
+			}
+			looked, facts := preflight.Run(c.Context, hosts, nil, skip, c.Int("fan-out"))
+			all = append(all, looked...)
+			if format == "json" {
+				err = writeJSON(c.App.Writer, map[string]any{"preflight": all, "hosts": facts})
+			} else {
+				err = writePreflight(c.App.Writer, all)
+			}
+			if err != nil {
+				return err
+			}
+			return preflight.Err(all)
+		},
+	}
+}
+
+// writePreflight writes a table: what failed host by host, everything else with the hosts
+// of which it is true together.
+func writePreflight(w io.Writer, all []results.Preflight) error {
+	type row struct{ mark, name, what string }
+	hosts := map[row][]string{}
+	var rows []row
+	for _, p := range all {
+		r := row{"ok", p.Name, p.Found}
+		switch p.Outcome {
+		case results.Fail:
+			r = row{"FAIL", p.Name, p.Found}
+			if p.Wanted != "" {
+				r.what += "; wanted " + p.Wanted
+			}
+		case results.Skipped:
+			r = row{"skipped", p.Name, p.Why}
+		default:
+			if p.Name == preflight.Clock || p.Name == preflight.Disk { // every host's is its own
+				r.what = ""
+			}
+		}
+		if _, ok := hosts[r]; !ok {
+			rows = append(rows, r)
+		}
+		if p.Host != "" {
+			hosts[r] = append(hosts[r], p.Host)
+		}
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "\tCHECK\tHOSTS\tFOUND")
+	for _, r := range rows {
+		on := strings.Join(hosts[r], ", ")
+		if len(hosts[r]) > 4 {
+			on = fmt.Sprintf("%s and %d more", strings.Join(hosts[r][:3], ", "), len(hosts[r])-3)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", r.mark, r.name, on, r.what)
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/suite"
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/report"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/sabotage"
+)
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run an experiment, or a plan saved by `plan -o`, and judge it",
+		ArgsUsage: "EXPERIMENT.toml|-",
+		Flags: append([]cli.Flag{
+			driverFlag(), setFlag(), switchFlag(), rootFlag(), predictorFlag(), outputFlag("text", "json", "junit"),
+			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself, for a first look"},
+			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
+			&cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"},
+			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},
+			skipFlag("skip-preflight"),
+			&cli.StringFlag{Name: "sabotage", Usage: "give the testbed a fault on purpose, to see whether the verdict notices: `NAME[=PART]`, or list for what there is; never in a lab"},
+			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
+			&cli.BoolFlag{Name: "pcap", Usage: "capture every switch port into the run directory"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
+		}, holdFlags()...),
+		Action: runAction,
+	}
+}
+
+func runAction(c *cli.Context) error {
+	if c.String("sabotage") == "list" {
+		return listFaults(c.App.Writer, "text")
+	}
+	path, err := argument(c, "experiment")
+	if err != nil {
+		return err
+	}
+	format, err := oneOf(c, "output", "text", "json", "junit")
+	if err != nil {
+		return err
+	}
+	driver, err := oneOf(c, "on", "netns", "sim", "lab")
+	if err != nil {
+		return err
+	}
+	engine, err := oneOf(c, "engine", "local", "slurm")
+	if err != nil {
+		return err
+	}
+	if c.IsSet("resume") && engine != "slurm" {
+		return usagef("--engine slurm --resume RUN", "--resume takes over points that Slurm computed")
+	}
+	if n := c.Int("repeat"); n < 0 || n > spec.MostRepeats {
+		return usagef("leave it out for as many as the experiment says", "--repeat %d: 1 to %d", n, spec.MostRepeats)
+	}
+	var order *sabotage.Order
+	if text := c.String("sabotage"); text != "" {
+		if order, err = experiments.ParseSabotage(text); err != nil {
+			return err
+		}
+	}
+	src, done, err := readEmulated(c, path, driver)
+	if done || err != nil {
+		return err
+	}
+	skip, err := skipped(c, "skip-preflight")
+	if err != nil {
+		return err
+	}
+	sets := sets(c)
+	if c.Bool("quick") {
+		quick, err := spec.Quick(src.name, src.text)
+		if err != nil {
+			return err
+		}
+		sets = append(quick, sets...)
+	}
+	spec, saved, err := src.load(sets)
+	if err != nil {
+		return err
+	}
+	spec.SkipPreflight(skip...)
+	if spec.On != "" && !c.IsSet("on") {
+		driver = spec.On
+	}
+	if driver == "netns" {
+		if done, err := emulate(c.Context); done || err != nil {
+			return err
+		}
+	}
+	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
+	hold, err := holdOf(c, p.note)
+	if err != nil {
+		return err
+	}
+	asked, err := predictorsOf(c)
+	if err != nil {
+		return err
+	}
+	opt := experiments.RunOptions{
+		Predictors: asked, Hold: hold, Sabotage: order, Night: suite.NightOfEnvironment(),
+		Driver: driver, Root: rootOf(c), Tool: version(), Args: os.Args[1:],
+		Repeats: c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
+		ExitCode: func(err error) int { return codeOf(c.Context, err) },
+	}
+	if engine == "slurm" {
+		opt.Batch = experiments.Slurm{}
+	}
+	if ref := c.String("resume"); ref != "" {
+		cut, _, err := results.Open(rootOf(c), ref)
+		if err != nil {
+			return inputError{err, "inabench show lists all runs"}
+		}
+		opt.Resume = cut.Path
+	}
+	if c.Bool("keep-on-failure") {
+		opt.KeepOnFailure = func(ctx context.Context, tb testbed.Testbed, cause error) {
+			p.clear()
+			keep(ctx, tb, cause, c.App.Reader, c.App.ErrWriter)
+		}
+	}
+	rec, dir, err := experiments.Run(c.Context, spec, opt)
+	p.clear()
+	if disk := syscall.Errno(0); rec == nil && errors.As(err, &disk) {
+		return hinted{err, "--runs DIR names another place"}
+	}
+	if rec == nil {
+		return err
+	}
+	index(c)
+	retell(c, rec, dir)
+	if werr := write(c.App.Writer, rec, dir.Path, format); werr != nil {
+		err = errors.Join(err, werr)
+	}
+	if err != nil {
+		return err
+	}
+	if rec.Outcome != results.Pass {
+		return outcomeError{rec.Outcome}
+	}
+	return nil
+}
+
+// load parses an experiment or a saved plan.
+func (s source) load(sets []string) (*spec.Spec, *experiments.SavedPlan, error) {
+	if !s.isPlan() {
+		spec, err := s.spec(sets)
+		return spec, nil, err
+	}
+	if len(sets) > 0 {
+		return nil, nil, usagef("make another plan: inabench plan --set KEY=VALUE -o FILE EXPERIMENT.toml", "--set cannot change a saved plan")
+	}
+	plan, err := experiments.ParsePlan(s.name, s.text)
+	if err != nil {
+		return nil, nil, err
+	}
+	return plan.Spec(), plan, nil
+}
+
+// write writes a run to stdout in the format that was asked for.
+func write(w io.Writer, rec *results.Record, dir, format string) error {
+	switch format {
+	case "json":
+		return results.WriteJSON(w, rec)
+	case "junit":
+		return report.WriteJUnit(w, rec)
+	}
+	_, width, colour := terminal(w)
+	return report.WriteText(w, rec, report.TextOptions{Width: width, Color: colour, Dir: filepath.Clean(dir)})
+}
+
+// keep holds a failed testbed until the person is done with it.
+func keep(ctx context.Context, tb testbed.Testbed, cause error, in io.Reader, out io.Writer) {
+	fmt.Fprintf(out, "inabench: error: %v\ninabench: kept: type a host's name for a shell on it, Enter to take everything down\n", cause)
+	shell, ok := tb.(interface {
+		Shell(ctx context.Context, host string, in io.Reader, out io.Writer) error
+	})
+	typed := bufio.NewReader(in)
+	for ctx.Err() == nil {
+		line := make(chan string, 1)
+		go func() {
+			s, _ := bounded.ReadLine(typed, bounded.Small) // at its end an empty line, which ends this too
+			line <- strings.TrimSpace(string(s))
+		}()
+		var host string
+		select {
+		case <-ctx.Done():
+			return
+		case host = <-line:
+		}
+		switch {
+		case host == "":
+			return
+		case !ok:
+			fmt.Fprintln(out, "inabench: this testbed has no shells")
+		default:
+			if err := shell.Shell(ctx, host, in, out); err != nil {
+				fmt.Fprintf(out, "inabench: %v\n", err)
+			}
+			fmt.Fprintln(out, "inabench: back from the shell: another host, or Enter to take everything down")
+		}
+	}
+}

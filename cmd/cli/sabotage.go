@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/testbed/sabotage"
+)
+
+func sabotageCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "sabotage",
+		Usage: "list the faults that run --sabotage can give a testbed, and what an honest verdict on each is",
+		Flags: []cli.Flag{tableFlag()},
+		Description: `Example:
+  inabench run --sabotage flip-sums experiments/quickstart.toml
+`,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("inabench run --sabotage NAME EXPERIMENT.toml", "sabotage: no arguments expected, got %s", strings.Join(c.Args().Slice(), " "))
+			}
+			format, err := oneOf(c, "output", "text", "json")
+			if err != nil {
+				return err
+			}
+			return listFaults(c.App.Writer, format)
+		},
+	}
+}
+
+// listFaults prints the catalogue, at most helpWidth columns wide.
+func listFaults(w io.Writer, format string) error {
+	if format == "json" {
+		return writeJSON(w, sabotage.Catalogue)
+	}
+	for i, f := range sabotage.Catalogue {
+		if i == 0 || f.At != sabotage.Catalogue[i-1].At {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			fmt.Fprintf(w, "Faults of a %s\n", f.At)
+		}
+		fmt.Fprintf(w, "  %s: %s\n", f.Name, f.Want)
+		text := f.What + " (" + f.Sign + ")"
+		if f.NoSim != "" {
+			text += "; not on sim: " + f.NoSim
+		}
+		for _, line := range wrap(text, helpWidth-6) {
+			fmt.Fprintf(w, "      %s\n", line)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/experiments/suite"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+)
+
+func suiteCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "suite",
+		Usage:       "run a list of experiments in a night, and say what is different in the morning",
+		Action:      group,
+		Subcommands: []*cli.Command{suiteRunCommand(), suiteCheckCommand(), suiteShowCommand()},
+	}
+}
+
+// nightError carries what a night came to to exitCode; its summary has said the rest.
+type nightError struct{ *suite.Night }
+
+func (n nightError) Error() string { return "night: " + string(n.Outcome) }
+
+func suiteRunCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run a suite: the riskiest items first, each in a process of its own; none of them ends the night",
+		ArgsUsage: "SUITE.toml",
+		Flags: []cli.Flag{
+			rootFlag(), outputFlag("text", "json", "junit", "md"),
+			&cli.BoolFlag{Name: "resume", Usage: "go on with the newest night, if it was killed; else begin one"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
+		},
+		Description: `Examples:
+  inabench suite show suites/nightly.toml     # what would run, in which order, and why
+  inabench suite run suites/nightly.toml
+  inabench suite run --resume suites/nightly.toml
+`,
+		Action: func(c *cli.Context) error {
+			format, s, err := suiteOf(c)
+			if err != nil {
+				return err
+			}
+			p := &nightProgress{w: c.App.ErrWriter, quiet: c.Bool("quiet")}
+			n, err := suite.Run(c.Context, s, suite.Options{
+				Root: rootOf(c), Tool: version(), Runner: suite.Program{}, Resume: c.Bool("resume"), Progress: p.step,
+			})
+			if n == nil {
+				return err
+			}
+			if err := errors.Join(writeNight(c.App.Writer, rootOf(c), n, format), err); err != nil {
+				return err
+			}
+			if n.Outcome != results.Pass {
+				return nightError{n}
+			}
+			return nil
+		},
+	}
+}
+
+func suiteCheckCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "read a suite and its experiments, and name all their problems at once",
+		ArgsUsage: "SUITE.toml",
+		Action: func(c *cli.Context) error {
+			path, err := argument(c, "suite")
+			if err != nil {
+				return err
+			}
+			s, err := loadSuite(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.App.Writer, "%s: suite %s, %d item%s\n", path, s.Name, len(s.Items), plural(len(s.Items)))
+			return nil
+		},
+	}
+}
+
+func suiteShowCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "show what a suite would run tonight, in which order and why; or a night again",
+		ArgsUsage: "SUITE.toml",
+		Flags: []cli.Flag{
+			rootFlag(), outputFlag("text", "json", "junit", "md"),
+			&cli.StringFlag{Name: "night", Usage: "show what `NIGHT` came to: latest, or part of its id"},
+		},
+		Action: func(c *cli.Context) error {
+			format, s, err := suiteOf(c)
+			if err != nil {
+				return err
+			}
+			if ref := c.String("night"); ref != "" {
+				n, err := suite.ReadNight(rootOf(c), s.Name, ref)
+				if err != nil {
+					return inputError{err, "inabench suite run begins one"}
+				}
+				return writeNight(c.App.Writer, rootOf(c), n, format)
+			}
+			nights, err := suite.Nights(rootOf(c), s.Name)
+			if err != nil {
+				return err
+			}
+			plan := s.Plan(nights)
+			switch format {
+			case "json":
+				return writeJSON(c.App.Writer, plan)
+			case "text":
+				return writeTonight(c.App.Writer, s, nights, plan)
+			}
+			return usagef("--night latest -o "+format+" is of a night", "suite show: a plan is text or json")
+		},
+	}
+}
+
+// suiteOf reads the suite that is named, and the format of stdout.
+func suiteOf(c *cli.Context) (format string, s *suite.Suite, err error) {
+	path, err := argument(c, "suite")
+	if err != nil {
+		return "", nil, err
+	}
+	if format, err = oneOf(c, "output", "text", "json", "junit", "md"); err != nil {
+		return "", nil, err
+	}
+	s, err = loadSuite(path)
+	return format, s, err
+}
+
+func loadSuite(path string) (*suite.Suite, error) {
+	src, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return suite.Parse(src.name, src.text)
+}
+
+func writeNight(w io.Writer, root string, n *suite.Night, format string) error {
+	switch format {
+	case "json":
+		return writeJSON(w, n)
+	case "junit":
+		return suite.WriteJUnit(w, root, n)
+	case "md":
+		return suite.WriteMarkdown(w, n)
+	}
+	return suite.WriteText(w, root, n)
+}
+
+// writeTonight writes what would run, and which of it is expected to fit.
+func writeTonight(w io.Writer, s *suite.Suite, nights []*suite.Night, plan []suite.Done) error {
+	fmt.Fprintf(w, "suite %s, %d item%s, after %d night%s", s.Name, len(plan), plural(len(plan)), len(nights), plural(len(nights)))
+	if s.Budget > 0 {
+		fmt.Fprintf(w, ", in %s", human.Elapsed(s.Budget.Std()))
+	}
+	fmt.Fprint(w, "\n\n")
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "\tITEM\tON\tTAKES\tWHY HERE\tNOTE")
+	left := s.Budget.Std().Seconds()
+	for i, d := range plan {
+		takes, notes := "?", []string{}
+		if d.Expected > 0 {
+			takes = fmt.Sprintf("%.1f s", d.Expected)
+		}
+		if s.Budget > 0 {
+			if d.Expected > left {
+				notes = append(notes, "does not fit")
+			} else {
+				left -= d.Expected
+			}
+		}
+		if d.Xfail != "" {
+			notes = append(notes, "xfail: "+d.Xfail)
+		}
+		fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\n", i+1, d.Name, d.Driver, takes, d.Why, strings.Join(notes, "; "))
+	}
+	return tw.Flush()
+}
+
+// nightProgress says on stderr how far a night has come, a line for each run and its end.
+type nightProgress struct {
+	w     io.Writer
+	quiet bool
+}
+
+func (p *nightProgress) step(s suite.Step) {
+	if p.quiet {
+		return
+	}
+	switch {
+	case s.Ended != nil:
+		line := fmt.Sprintf("%s: %s", s.Ended.Name, s.Ended.Status)
+		if s.Ended.Message != "" {
+			line += ": " + s.Ended.Message
+		}
+		fmt.Fprintf(p.w, "inabench: %s\n", line)
+	case s.Item == "":
+		fmt.Fprintln(p.w, "inabench: figures against their history")
+	default:
+		line := fmt.Sprintf("%d/%d %s", s.Done+1, s.Of, s.Item)
+		if s.Attempt > 1 {
+			line += fmt.Sprintf(", attempt %d", s.Attempt)
+		}
+		if s.Expected > 0 {
+			line += fmt.Sprintf(", takes %.1f s", s.Expected)
+		}
+		fmt.Fprintf(p.w, "inabench: %s\n", line)
+	}
+}

@@ -1,0 +1,36 @@
+package inabench_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestModuleOfOthers: a study, a placement policy and a predictor can be of another module, which examples/lab is, and are
+// then what inabench's own are: known to check, sweeps, --set, place, plan and run.
+func TestModuleOfOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it builds another program")
+	}
+	if _, err := os.Stat("vendor"); err == nil {
+		t.Skip("modules are vendored, and another module would have to load its own")
+	}
+	dir, lab := "examples/lab", filepath.Join(t.TempDir(), "lab")
+	run := func(want string, command ...string) {
+		t.Helper()
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, want %q in\n%s", strings.Join(command, " "), err, want, out)
+		}
+	}
+	run("ok", "go", "test", "./...")
+	run("", "go", "build", "-o", lab, ".")
+	run("ok", lab, "check", "allreduce.toml")
+	run("PASS", lab, "run", "--runs", t.TempDir(), "--set", "allreduce.latency=6us", "allreduce.toml")
+	run("the servers with most free GPUs", lab, "place", "--list")
+	run("placement (emptiest)", lab, "plan", "--set", "placement.policy=emptiest", "--predictor", "alone="+lab+" predict", "../../experiments/quickstart.toml")
+	run("alone says", lab, "plan", "--predictor", "alone="+lab+" predict", "../../experiments/quickstart.toml")
+}
