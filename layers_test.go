@@ -52,7 +52,7 @@ func table(t *testing.T, file, heading string) [][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(text), "\n"+heading+"\n")
+	_, section, ok := strings.Cut("\n"+string(text), "\n"+heading+"\n")
 	if !ok {
 		t.Fatalf("%s has no heading %q", file, heading)
 	}
@@ -91,12 +91,12 @@ func quoted(s string) []string {
 	return out
 }
 
-// TestLayers holds the code to the layer table in ARCHITECTURE.md: every package has
+// TestLayers holds the code to the table of docs/LAYERS.md: every package has
 // one row, a row allows only what stands in rows above it, and a package imports
 // nothing of ours but what its row allows. Tests may import more.
 func TestLayers(t *testing.T) {
 	allowed := map[string][]string{}
-	for _, row := range table(t, "ARCHITECTURE.md", "## Layers") {
+	for _, row := range table(t, "docs/LAYERS.md", "# Layers") {
 		may := quoted(row[1])
 		for _, p := range may {
 			if _, above := allowed[p]; !above {
@@ -155,12 +155,12 @@ func TestFewImports(t *testing.T) {
 	}
 }
 
-// TestDependencies holds the list of dependencies in ARCHITECTURE.md to the code:
+// TestDependencies holds docs/DEPENDENCIES.md to the code:
 // every module that some package or test imports has a row with its reason, and
 // every row is a module that go.mod requires.
 func TestDependencies(t *testing.T) {
 	documented := map[string]bool{}
-	for _, row := range table(t, "ARCHITECTURE.md", "## Dependencies") {
+	for _, row := range table(t, "docs/DEPENDENCIES.md", "# Dependencies") {
 		for _, m := range quoted(row[0]) {
 			documented[m] = true
 		}

@@ -1,4 +1,3 @@
-// Package experiments runs what a spec says: the loop over points and repeats, and the verdict.
 package experiments
 
 import (

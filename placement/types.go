@@ -1,8 +1,3 @@
-// Package placement decides where a job's workers and parameter server go, which
-// switches aggregate for it, and what rate it should then see.
-//
-// It is pure and deterministic: jobs and an inventory in, a Plan out; no I/O, no
-// clock, randomness only from a given seed.
 package placement
 
 import (

@@ -1,8 +1,3 @@
-// Package results is what a run leaves behind: its record, its raw samples, the
-// statistics and verdicts drawn from them. results/report shows them.
-//
-// It imports nothing of this project but how numbers are written and named: drivers and the run loop fill its
-// types, and a stored run can be read, compared and rendered without a testbed.
 package results
 
 import "time"

@@ -31,11 +31,13 @@ func (a *allReduce) Check(c *spec.Checker) {
 	spec.Positive(c, "allreduce.bytes", a.Bytes)
 }
 
-func (a *allReduce) Count() int                { return 1 }
-func (a *allReduce) Metrics() spec.Measurables { return spec.Measurables{}.Add(results.Cluster, "comm_time algbw busbw") }
-func (a *allReduce) Headline() []string        { return []string{"comm_time", "algbw"} }
-func (a *allReduce) Predictors() []string      { return []string{"rounds"} }
-func (a *allReduce) Columns() []string         { return []string{"round", "seconds"} }
+func (a *allReduce) Count() int { return 1 }
+func (a *allReduce) Metrics() spec.Measurables {
+	return spec.Measurables{}.Add(results.Cluster, "comm_time algbw busbw")
+}
+func (a *allReduce) Headline() []string   { return []string{"comm_time", "algbw"} }
+func (a *allReduce) Predictors() []string { return []string{"rounds"} }
+func (a *allReduce) Columns() []string    { return []string{"round", "seconds"} }
 
 func (a *allReduce) Supports(driver string) error {
 	if driver != "sim" {

@@ -1,13 +1,3 @@
-// Package predictor asks simulators that others wrote what an experiment should bring.
-//
-// A predictor is a command. It is started once for each point and repeat of an experiment,
-// after the point was measured; it reads one JSON document (Request) from its standard input
-// until that ends, writes one (Answer) to its standard output, and exits with 0. What it writes to
-// standard error is shown if it fails. Its answers stand in the record beside those of the
-// built-in models. docs/PREDICTOR.md has the contract for those who write one.
-//
-// All quantities are in SI units: seconds, bit/s, bytes. They are those of the testbed as it was,
-// so of an emulation they are scaled.
 package predictor
 
 import (

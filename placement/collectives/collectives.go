@@ -1,11 +1,3 @@
-// Package collectives has collective operations as data: which part of a vector each
-// worker sends to whom, phase by phase (Schedule), and what of that matters to whoever
-// places workers: how much goes from whom to whom (Pattern).
-//
-// Workers are numbered from 0. All begin with a vector of the same size K, cut into
-// chunks of equal size. In a phase all transfers happen at once: what is sent is what the
-// sender had when the phase began. Phases follow each other; a worker that has nothing to
-// do in one goes on to the next.
 package collectives
 
 import (

@@ -1,20 +1,3 @@
-// Package flow predicts steady-state rates of jobs that aggregate in the network:
-// capacities, switch memory and aggregation trees in, rates out. It works on
-// indices and knows nothing of names, so that everything above can share it.
-//
-// Two models answer the same Problem:
-//
-//   - WaterFill is NetPack's Algorithm 1 as published: links are undirected and
-//     switch memory is a peak aggregation throughput shared max-min.
-//   - Occupancy follows the packets: links have two directions, memory is M
-//     aggregators that are held for a time T each, what a job gets of it depends
-//     on how the switch addresses them, and links are shared per job (DRR). Where
-//     a closed form says that exactly it is used, and elsewhere packets are
-//     followed one by one (package packets).
-//
-// Units are decided once: every rate (link capacity, PAT, job rate, load) is in
-// bit/s of frame bytes. A job's rate C is what each of its workers sends, so it
-// reduces C/Packet PSNs per second. With Packet = 1 the unit is packets/s.
 package flow
 
 import (

@@ -1,18 +1,3 @@
-// Package mina allocates hosts and aggregation trees to training jobs as MINA does ("MINA:
-// Fine-grained In-network Aggregation Resource Scheduling for Machine Learning Service",
-// INFOCOM '24, section III): an Allocator is the state of a cluster, and the simulator and
-// the allocation controller both go through it.
-//
-//   - A job that comes gets hosts, and keeps them until it leaves (package fragment).
-//   - Then the trees of all running jobs are built again, and it is said who shares with
-//     whom (package tree). What changed is a value, for whoever migrates trees.
-//   - Who shares decides before every all-reduce whether it may use its tree: tree.Decide.
-//
-// Hosts, switches and links that are down get no jobs and no trees; whoever has them keeps
-// its hosts, and loses its tree with the next call of Trees.
-//
-// Each part has its baseline: Config.Place another fragment.Policy, Config.Trees First, and
-// no sharing with tree.Exclusive. All is a function of the calls and of seeds in them.
 package mina
 
 import (

@@ -91,4 +91,37 @@
 // them, never two. With as many Aggregators the largest loss is 2.2 % on average, and 1.1 % at
 // best. Best fit by the part of the cycle that is left, instead of by free time, makes no
 // difference beyond noise.
+//
+// # Who plans, who agrees, who carries
+//
+// What decides, what agrees, and what carries bytes are apart here, too:
+//
+//   - placement/paramservice plans: pure, told profiles and observations, says which tensor goes
+//     where. The simulator (testbed/sim/service) and pMaster both ask it.
+//   - testbed/paramservice/migrate agrees: how one tensor moves or is recovered, as state machines
+//     whose every interleaving in a bounded scope is explored. pMaster has a master for each tensor
+//     and reconciles: a tensor goes where the plan wants it as soon as it is settled and the
+//     Aggregator there knows its job.
+//   - data, aggregator and client carry: float32 over framed TCP, sums in the order of ranks, so
+//     that a model is the same bit for bit whatever arrived first, migrated or crashed. The bytes
+//     never pass pMaster.
+//
+// pMaster keeps nothing but its epoch. Workers carry profiles and places, so the next one goes on
+// from what nodes say. An Aggregator's core is emulated: work takes the time that its profile says,
+// in slots of a cycle, since namespaces without root have no CPU quota.
+//
+// testbed/paramservice/deploy runs it on hosts. pMaster is a process beside this program, as MINA's
+// controller is, and asks for Aggregators by events; they go to the host that has fewest, as one
+// that is released goes on until its last tensor has left. What nodes say is put on the run's clock
+// by the quickest line of each. Iterations, Aggregators and pMaster's verdicts become the
+// simulator's own service.Result, so what is measured and what is predicted is evaluated by the
+// same code.
+//
+// A slow Aggregator is told by a cumulative sum over all reports of its transfers, against what
+// they took undisturbed and against those of the job's other Aggregators, with a stated probability
+// of a false alarm: a profile alone was made on a machine that may have been busy. What the planner
+// was told can be recorded and replayed in its tests.
+//
+// A tensor's copy gives way to gradients and models by bytes, sixteen for one. By time it would
+// not: a hundred small tensors took 43 % of a link that way.
 package paramservice

@@ -1,23 +1,3 @@
-// Package history is an index over run directories: what was measured of each metric, night
-// after night.
-//
-// The run directories stay the truth. The index, one SQLite file beside them, can be thrown
-// away and built again from them at any time (Rebuild), and every reader first lets it notice
-// what is new, changed or gone (Update): by the name of each directory, and the size, time and
-// inode of its run.json. Several processes may do so at once; each of them takes its turn at
-// writing. What people decide about runs, their baselines, is no index: it is in files of its own.
-//
-// # What is one series
-//
-// Figures are of one Series if they are of one experiment, point, phase, metric, subject, kind,
-// predictor and unit, in one Setting: the inventory, what the experiment says, driver, switch,
-// scale, kernel and machine. Figures of different settings are never in one series; Differences says in what
-// two settings differ. The version of this tool is not part of a setting, since it is what is under test,
-// but each night names it.
-//
-// A run is a night; its repeats are the figures of that night. Runs that were cut off count
-// with the points that they finished. Points that the testbed limited, or that ended early, do
-// not count, and Night.Spoilt says how many these are.
 package history
 
 import (

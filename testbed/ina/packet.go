@@ -1,10 +1,3 @@
-// Package ina is the aggregation protocol: its wire format, the switch's
-// aggregator array, and the state machines of worker and PS.
-//
-// Nothing here does I/O or reads a clock: callers pass frames in, with the time
-// they arrived, and get frames back. The embedded switch (testbed/softswitch)
-// and the agent (testbed/agent) put sockets around it, and its tests run whole
-// racks of it in virtual time.
 package ina
 
 import (

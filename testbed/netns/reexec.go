@@ -1,12 +1,3 @@
-// Package netns emulates a lab on one Linux machine: every host and every switch
-// of an inventory is a process in a network namespace of its own, cabled with veth
-// pairs. Up returns a testbed.Fabric whose inventory points at SSH servers and
-// P4Runtime servers inside, so that what drives a lab drives the emulation.
-//
-// It needs no root and leaves nothing behind. Reexec runs the whole program again
-// inside new namespaces; these are held by processes and descriptors, never by
-// names, and the first process inside dies with the one outside. Whatever is
-// killed, the kernel takes the rest down.
 package netns
 
 import (

@@ -1,9 +1,3 @@
-// Package p4 describes the INA pipeline to P4Runtime: its p4info, and how jobs,
-// routes and multicast groups become P4Runtime entities and back.
-//
-// The same description serves every switch. Names are fixed, ids are not: a
-// Pipeline is made from whatever p4info a target was compiled to and finds tables,
-// actions, parameters and counters by name.
 package p4
 
 import (

@@ -1,6 +1,3 @@
-// Package remote runs experiments on hosts that are reached over SSH and switches
-// that are reached over P4Runtime, whether they stand in a lab or are namespaces
-// on this machine: the fabric that it is given says where they are.
 package remote
 
 import (

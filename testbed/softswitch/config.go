@@ -1,6 +1,3 @@
-// Package softswitch is the embedded INA switch: ports on network devices, the
-// cables in them (rate, delay, loss, queues), the aggregator array of package
-// ina, and a P4Runtime server that alone controls it.
 package softswitch
 
 import (

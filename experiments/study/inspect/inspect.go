@@ -1,6 +1,3 @@
-// Package inspect looks at what must hold of every run, whatever its experiment expects: jobs do what they were asked and
-// get sums that are right, and who sent and who received tell of the same traffic. A run in which that is not so does not
-// pass. Study does so for studies that leave it to the run; studies with phases add what only they know to an Inspection.
 package inspect
 
 import (

@@ -1,9 +1,3 @@
-// Package jobs is the study of [[job]] tables: jobs that begin and end when the experiment says. A repeat of a point is
-// calibrated, deployed and observed (run.point); every phase, in which the same jobs send, gets figures of what was measured
-// beside what is predicted of it, with what makes them incomparable; and what must hold of a run is looked at.
-//
-// Figures are of phases without a warm-up and without the times in which the testbed stood still. What is predicted is exact
-// where package placement says so; doubts.go has the conditions under which it is not held against what was measured.
 package jobs
 
 import (

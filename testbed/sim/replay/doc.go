@@ -75,4 +75,13 @@
 // come in bursts.
 //
 // The same configuration, jobs and seed give the same result, bit for bit.
+//
+// # Titan
+//
+// Titan's simulator has no network that jobs share: what an all-reduce takes follows from which of
+// a job's workers are on one machine, alone (replay.Config.Collective). That is worked out once for
+// each such shape, so a job's end is known when it starts, and a replay of 15,000 jobs takes half a
+// second. The paper leaves open what some of its figures are; the documentation of
+// testbed/sim/replay says what they are here, and experiments/titan-recorded.toml where they come
+// out as printed and where not.
 package replay
