@@ -72,7 +72,7 @@ func TestFaults(t *testing.T) {
 			if !netnstest.Apart(t) {
 				return
 			}
-			if row := f.run(t); !t.Failed() {
+			if row := f.run(t, 3); !t.Failed() {
 				if err := os.WriteFile(rowOf(i), []byte(row), 0o600); err != nil {
 					t.Error(err)
 				}
@@ -95,7 +95,7 @@ func enterLab() {
 }
 
 // patienceOfFaults is how long silence is borne in these runs: by programs that are slow and machines that are busy.
-var patienceOfFaults = map[bool]time.Duration{false: 2 * time.Second, true: 8 * time.Second}[netnstest.Race]
+var patienceOfFaults = map[bool]time.Duration{false: 4 * time.Second, true: 8 * time.Second}[netnstest.Race]
 
 // faultyLab is a lab of three hosts at a switch, and a run that measures on it.
 type faultyLab struct {
@@ -264,8 +264,9 @@ func documented(t *testing.T, table string) {
 	t.Errorf("%s (-want +got), rewrite with -update-faults:\n%s", file, cmp.Diff(string(text), want))
 }
 
-// run makes the fault happen and returns its row.
-func (f *fault) run(t *testing.T) string {
+// run makes the fault happen and returns its row. A run that is to pass and is undecided, as others used the
+// machine, has another try.
+func (f *fault) run(t *testing.T, tries int) string {
 	l := newFaultyLab(t, f)
 	if f.before != nil {
 		f.before(l)
@@ -297,6 +298,10 @@ func (f *fault) run(t *testing.T) string {
 	}
 	stderr := shown.stderr.String()
 	t.Logf("after %v: exit %d\n%s", time.Since(l.broke).Round(10*time.Millisecond), exit, stderr)
+	if exit == exitInconclusive && f.exit == exitOK && tries > 1 {
+		l.fabric.Close(context.Background())
+		return f.run(t, tries-1)
+	}
 	if exit != f.exit {
 		t.Errorf("exit code %d, want %d", exit, f.exit)
 	}
@@ -327,7 +332,7 @@ var varying = []struct {
 	{regexp.MustCompile(`after [0-9:]+`), "after …"},
 	{regexp.MustCompile(`/dev/shm/\S+:`), "…:"},
 	{regexp.MustCompile(`(ps A|worker A/[01]) on host h[123]: no beat`), "… on host …: no beat"},
-	{regexp.MustCompile(`read tcp \S+->\S+: read: connection reset by peer`), "EOF"}, // as the kernel has it when a process is killed
+	{regexp.MustCompile(`(read tcp \S+->\S+: read: )?connection reset by peer`), "EOF"}, // as the kernel has it when a process is killed
 	{regexp.MustCompile(`held by \S+ \(run \w+\)`), "held by … (run …)"},
 }
 
