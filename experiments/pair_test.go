@@ -3,51 +3,20 @@ package experiments
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/spec/spectest"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 )
 
-// pairInventory is two servers, and one for a parameter server, on a switch.
-const pairInventory = `version = 1
-name = "pair"
-[defaults]
-kind = "soft"
-rate = "100Gbit/s"
-delay = "%s"
-gpus = 1
-[[switch]]
-name = "tor1"
-aggregators = 65536
-buffer = "4GiB"
-[[host]]
-name = "h[1-3]"
-nic = {port = "tor1/[1-3]"}
-`
-
-// pairOn writes an experiment beside the inventory of a pair, and loads it.
+// pairOn is an experiment on two servers, and one for a parameter server, on a switch.
 func pairOn(t *testing.T, delay, text string, args ...any) *spec.Spec {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"pair.toml": fmt.Sprintf(pairInventory, delay), "experiment.toml": fmt.Sprintf("version = 1\n"+text, args...),
-		"one.csv": "job_id,submit_s,duration_s,gpus\na,0,23.255,2\n", // 100 iterations of VGG-16
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := kinds.Load(filepath.Join(dir, "experiment.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return spectest.Pair(t, kinds.All(), delay, fmt.Sprintf(text, args...))
 }
 
 // simulated is a run in the model.

@@ -299,7 +299,7 @@ func (f *fault) run(t *testing.T, tries int) string {
 	stderr := shown.stderr.String()
 	t.Logf("after %v: exit %d\n%s", time.Since(l.broke).Round(10*time.Millisecond), exit, stderr)
 	if exit == exitInconclusive && f.exit == exitOK && tries > 1 {
-		l.fabric.Close(context.Background())
+		l.check(l.fabric.Close(context.Background()))
 		return f.run(t, tries-1)
 	}
 	if exit != f.exit {

@@ -25,7 +25,7 @@ func Add(k spec.Kind) {
 	if slices.ContainsFunc(append(All(), spec.Named), func(o spec.Kind) bool { return o.Table == k.Table }) {
 		panic(fmt.Sprintf("kinds: two kinds of study for table %s", k.Table))
 	}
-	all = append(slices.Clone(all), k)
+	all = append(All(), k)
 }
 
 // All are all of them besides [[job]] tables.

@@ -20,7 +20,7 @@
 //
 // placement.Predict turns names into a flow.Problem: links with capacities, switches with memory,
 // and per job a tree of nodes, each with the hold T at that switch. T comes from calibration, or
-// before a run from the topology. Two models answer the same problem.
+// before a run from the topology.
 //
 // waterfill is NetPack's Algorithm 1 as published (ASPLOS '24, section 4.2). All jobs grow at one
 // speed. A full link freezes the jobs on it; a switch whose PAT runs out stops aggregating for jobs

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -32,14 +31,11 @@ func (r *run) baseline(ctx context.Context) (Baseline, error) {
 	if !r.Spec.Calibrate.Enabled || !r.Testbed().Capabilities().Calibrates {
 		return Baseline{}, nil
 	}
-	key, err := json.Marshal([]any{r.Plan, r.Spec.Switch.Lanes, r.Spec.Switch.Mode, r.Spec.Emulation.Switch})
-	if err != nil {
-		return Baseline{}, err
-	}
-	return study.Once(r.Here(), "calibrated "+string(key), func() (Baseline, error) {
+	asked := []any{r.Plan, r.Spec.Switch.Lanes, r.Spec.Switch.Mode, r.Spec.Emulation.Switch}
+	return remember(r, "calibrated", asked, func() (Baseline, error) {
 		r.Progress("calibrate", spec.Labels(r.Labels), r.Left())
 		began := time.Now()
-		b, cal, err := calibrate(ctx, r.Testbed(), r.Spec, r.Planned.Plan, r.Scale())
+		b, cal, err := calibrate(ctx, r.Testbed(), r.Spec, r.Plan, r.Scale())
 		if err != nil {
 			return b, fmt.Errorf("calibrate: %w", err)
 		}

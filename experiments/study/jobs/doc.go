@@ -34,9 +34,9 @@
 //
 // # Shares
 //
-// Context. PSNs granted over PSNs decided is the switch's own claim. Resends that push a partial
+// PSNs granted over PSNs decided is the switch's own claim. Resends that push a partial
 // sum out do not count in it: with 8 % loss it said 1.0 where 1.54 packets of each PSN of two
-// workers arrived at the PS, a share of .46. Choice. The measured share is (in-out)/(in-psns): what
+// workers arrived at the PS, a share of .46. So the measured share is (in-out)/(in-psns): what
 // came (a packet of each PSN from each worker, and what switches below sent), what left (what
 // arrived at the PS, as the PS counts it, or what the switch sent on), and PSNs that the PS
 // completed. What the switch decided is a metric of its own, granted, and a run in which the two
@@ -49,7 +49,7 @@
 // is too small is granted and denied: T for a pool, rounds of the array for linear and atp.
 // Synchronous jobs have no PS: their share is what switches say.
 //
-// What it leaves out. What a switch claims has neither resends nor the partial sums that they push
+// What a switch claims has neither resends nor the partial sums that they push
 // out of an aggregator that was granted. The PS sees both: ina.Share of its worker_arrived and
 // worker_completed is what aggregation was in fact. At 5 % loss two workers have a granted share of
 // 1.00, and the PS receives 1.8 packets for each PSN.

@@ -127,7 +127,7 @@ func unsteady(setup testbed.Setup, p *placement.Prediction) string {
 		for _, s := range j.Shares {
 			flight := float64(w.Window)
 			if w.Rate > 0 && j.Bottleneck == "rate limit" {
-				flight = min(flight, w.Rate*s.Hold/float64(8*(placement.INAOverhead+4*setup.Settings.Lanes)))
+				flight = min(flight, w.Rate*s.Hold/study.FrameBits(setup.Settings.Lanes))
 			}
 			alone := !slices.ContainsFunc(p.Jobs, func(o placement.JobPrediction) bool {
 				return o.Name != j.Name && slices.ContainsFunc(o.Shares, func(t placement.SharePrediction) bool { return t.Switch == s.Switch })

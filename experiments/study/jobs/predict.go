@@ -113,7 +113,7 @@ func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*plac
 	}
 	var out [][]*placement.Prediction
 	for i, sp := range t.spans() {
-		p, err := remember(r, []any{setup, base, sp.jobs, models}, func() ([]*placement.Prediction, error) {
+		p, err := remember(r, "predicted", []any{setup, base, sp.jobs, models}, func() ([]*placement.Prediction, error) {
 			return predict(inv, setup, base, sp.jobs, models)
 		})
 		if err != nil {
@@ -140,19 +140,20 @@ func (r *run) pace(t timeline) testbed.Pace {
 
 // replay is what Occupancy predicts of the phases of one run; nil: only their steady states are known.
 func (r *run) replay(setup testbed.Setup, base Baseline, s placement.Schedule) ([]*placement.Prediction, error) {
-	return remember(r, []any{setup, base, s}, func() ([]*placement.Prediction, error) {
+	return remember(r, "predicted", []any{setup, base, s}, func() ([]*placement.Prediction, error) {
 		return placement.Replay(r.Testbed().Inventory(), setup.Plan, conditions(setup, base, nil), s)
 	})
 }
 
-// remember is what do says of a question, which repeats and phases ask more than once: following packets takes
-// its time.
-func remember(r *run, question any, do func() ([]*placement.Prediction, error)) ([]*placement.Prediction, error) {
+// remember is what do says of a question about the testbed that is open, which repeats and phases ask more than once:
+// to calibrate or to follow packets takes its time. What says of which kind the question is.
+func remember[T any](r *run, what string, question any, do func() (T, error)) (T, error) {
 	key, err := json.Marshal(question)
 	if err != nil {
-		return nil, err
+		var none T
+		return none, err
 	}
-	return study.Once(r.Here(), "predicted "+string(key), do)
+	return study.Once(r.Here(), what+" "+string(key), do)
 }
 
 // figures are a prediction's numbers as a record keeps them.

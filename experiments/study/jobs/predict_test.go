@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/spec/spectest"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -27,35 +26,10 @@ func (c counting) Capabilities() testbed.Capabilities {
 	return caps
 }
 
-// pairOn writes an experiment beside the inventory of two servers, and one for a parameter server, on a switch,
-// and loads it.
+// pairOn is an experiment about jobs on two servers, and one for a parameter server, on a switch.
 func pairOn(t *testing.T, text string) *spec.Spec {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"experiment.toml": "version = 1\n" + text, "pair.toml": `version = 1
-name = "pair"
-[defaults]
-kind = "soft"
-rate = "100Gbit/s"
-delay = "50us"
-gpus = 1
-[[switch]]
-name = "tor1"
-aggregators = 65536
-buffer = "4GiB"
-[[host]]
-name = "h[1-3]"
-nic = {port = "tor1/[1-3]"}
-`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := spec.Kinds(nil).Load(filepath.Join(dir, "experiment.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return spectest.Pair(t, nil, "50us", text)
 }
 
 // planned is the experiment's only point, placed.
