@@ -19,9 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/inabench/inabench/collectors/reader"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
@@ -39,7 +40,7 @@ func newRand(t testing.TB) *rand.Rand {
 
 // connect brings up a server whose sessions have a directory of programs before all
 // others on their PATH, and connects to it.
-func connect(t testing.TB, programs map[string]string) *ssh.Client {
+func connect(t testing.TB, programs map[string]string) hosts.Host {
 	t.Helper()
 	path := "PATH=" + sshdtest.Programs(t, programs) + ":" + os.Getenv("PATH")
 	return sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{Env: append(os.Environ(), path)}))
@@ -106,8 +107,8 @@ type fakeHost struct {
 	sys     map[string]string
 }
 
-func (h *fakeHost) read(_ context.Context, names ...string) []ssh.File {
-	out := make([]ssh.File, len(names))
+func (h *fakeHost) read(_ context.Context, names ...string) []hosts.File {
+	out := make([]hosts.File, len(names))
 	for i, name := range names {
 		text, ok := h.sys[strings.TrimPrefix(name, "/sys/class/net/eth0/")]
 		switch {
@@ -168,7 +169,7 @@ func TestNICDegrades(t *testing.T) {
 		})
 	}
 	n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, sysfs: map[string]bool{},
-		read: func(_ context.Context, names ...string) []ssh.File { return make([]ssh.File, len(names)) }}
+		read: func(_ context.Context, names ...string) []hosts.File { return make([]hosts.File, len(names)) }}
 	if samples, err := n.Collect(t.Context()); err == nil || samples != nil {
 		t.Errorf("nothing read: %v, %v", samples, err)
 	}
@@ -185,7 +186,7 @@ func TestNICConnectionLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if samples, err := n.Collect(t.Context()); !errors.Is(err, ssh.ErrLost) || samples != nil {
+	if samples, err := n.Collect(t.Context()); !errors.Is(err, hosts.ErrLost) || samples != nil {
 		t.Errorf("%v, %v", samples, err)
 	}
 }
@@ -453,10 +454,10 @@ func TestMain(m *testing.M) {
 }
 
 // remoteReader is a collector whose reader is this binary, behind a connection.
-func remoteReader(b *testing.B, c *ssh.Client, files []string) *Host {
+func remoteReader(b *testing.B, c hosts.Host, files []string) *Host {
 	h, err := NewHost("h1", []NICPort{{"lo", "out", "in"}}, func(ctx context.Context, config reader.Config) (Process, error) {
 		config.Files = files
-		p, err := c.Start(b.Context(), []string{os.Args[0], ReaderVerb})
+		p, err := c.Start(b.Context(), []string{os.Args[0], ReaderVerb}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -481,17 +482,17 @@ func BenchmarkSample32Hosts(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	kinds := map[string]func(*ssh.Client) Collector{
-		"nic": func(c *ssh.Client) Collector {
+	kinds := map[string]func(hosts.Host) Collector{
+		"nic": func(c hosts.Host) Collector {
 			n, err := NewNIC(c, []NICPort{{"lo", "out", "in"}})
 			if err != nil {
 				b.Fatal(err)
 			}
 			return n
 		},
-		"nic and RDMA over sftp": func(c *ssh.Client) Collector {
+		"nic and RDMA over sftp": func(c hosts.Host) Collector {
 			return collectorFunc{"files h1", func(ctx context.Context) ([]results.Sample, error) {
-				for _, f := range c.ReadFiles(ctx, append(rdma, netDevFile)...) {
+				for _, f := range c.ReadFilesOf(ctx, bounded.Config, append(rdma, netDevFile)...) {
 					if f.Err != nil {
 						return nil, f.Err
 					}
@@ -499,7 +500,7 @@ func BenchmarkSample32Hosts(b *testing.B) {
 				return nil, nil
 			}}
 		},
-		"nic and RDMA by reader": func(c *ssh.Client) Collector { return remoteReader(b, c, rdma) },
+		"nic and RDMA by reader": func(c hosts.Host) Collector { return remoteReader(b, c, rdma) },
 	}
 	for name, kind := range kinds {
 		b.Run(name, func(b *testing.B) {
@@ -528,7 +529,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.Run("sftp", func(b *testing.B) {
 		for b.Loop() {
-			for _, f := range c.ReadFiles(b.Context(), files...) {
+			for _, f := range c.ReadFilesOf(b.Context(), bounded.Config, files...) {
 				if f.Err != nil {
 					b.Fatal(f.Err)
 				}
@@ -536,7 +537,7 @@ func BenchmarkRead(b *testing.B) {
 		}
 	})
 	b.Run("shell", func(b *testing.B) { // one that stays, and forks a grep for each reading
-		p, err := c.Start(b.Context(), append([]string{"/bin/sh", "-c", `while read -r _; do grep -Hs '' "$@"; echo; done`, "sh"}, files...))
+		p, err := c.Start(b.Context(), append([]string{"/bin/sh", "-c", `while read -r _; do grep -Hs '' "$@"; echo; done`, "sh"}, files...), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

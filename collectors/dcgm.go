@@ -9,7 +9,7 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // DCGM reads what crosses the PCIe and NVLink of a host's GPUs, with `dcgmi dmon`, of
@@ -66,7 +66,7 @@ const totalAfter = 10
 
 // NewDCGM returns a collector over the GPUs of a host. Nothing runs there before the first
 // reading.
-func NewDCGM(c *ssh.Client) *DCGM {
+func NewDCGM(c hosts.Host) *DCGM {
 	d := &DCGM{seen: map[string]*dcgmValue{}}
 	d.s = &stream{client: c, argv: dcgmArgv, take: d.take}
 	return d

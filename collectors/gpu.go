@@ -12,7 +12,7 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // GPU reads a host's NVIDIA GPUs with nvidia-smi, whose query output is stable in
@@ -58,7 +58,7 @@ var gpuFields = []gpuField{
 
 // NewGPU returns a collector over the GPUs of a host. Nothing runs there before the first
 // reading, which has no samples yet.
-func NewGPU(c *ssh.Client) *GPU {
+func NewGPU(c hosts.Host) *GPU {
 	g := &GPU{query: slices.Clone(gpuFields), rows: map[uint64]gpuRow{}}
 	g.s = &stream{client: c, argv: g.argv, take: g.take, fix: g.fix}
 	return g

@@ -17,7 +17,7 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // word is what InfiniBand counts data in, bytes (kernel Documentation/ABI/stable/
@@ -47,17 +47,17 @@ type IBPort struct {
 type IB struct {
 	host  string
 	ports []IBPort
-	read  func(ctx context.Context, files ...string) []ssh.File
+	read  func(ctx context.Context, files ...string) []hosts.File
 }
 
 var rdmaPort = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):([1-9][0-9]{0,2})$`)
 
 // NewIB returns a collector over ports of a host.
-func NewIB(client *ssh.Client, ports []IBPort) (*IB, error) {
-	return newIB(client.String(), ports, client.ReadFiles)
+func NewIB(client hosts.Host, ports []IBPort) (*IB, error) {
+	return newIB(client.String(), ports, readFiles(client))
 }
 
-func newIB(host string, ports []IBPort, read func(context.Context, ...string) []ssh.File) (*IB, error) {
+func newIB(host string, ports []IBPort, read func(context.Context, ...string) []hosts.File) (*IB, error) {
 	for _, p := range ports {
 		if !rdmaPort.MatchString(p.RDMA) {
 			return nil, blame.Host(host, fmt.Errorf("%q is not a port of an RDMA device", p.RDMA))
@@ -148,7 +148,7 @@ func (c *IB) Collect(ctx context.Context) ([]results.Sample, error) {
 }
 
 // ibSamples are those of one port, of its files: the GUID, then ibCounters.
-func ibSamples(host string, p IBPort, names []string, files []ssh.File) ([]results.Sample, error) {
+func ibSamples(host string, p IBPort, names []string, files []hosts.File) ([]results.Sample, error) {
 	if errors.Is(files[0].Err, fs.ErrNotExist) {
 		return nil, blame.Host(host, fmt.Errorf("no RDMA device %s", strings.Split(p.RDMA, ":")[0]))
 	}
@@ -237,7 +237,7 @@ type IBSwitch struct {
 
 	// Run runs a command on the host; RunRoot does as root and is tried where Run is
 	// not allowed to. nil: there is no such way.
-	Run, RunRoot func(ctx context.Context, argv []string) (ssh.Output, error)
+	Run, RunRoot func(ctx context.Context, argv []string) (hosts.Output, error)
 	Perfquery    []string // the command; nil: perfquery
 
 	mu   sync.Mutex
@@ -252,7 +252,7 @@ func (c *IBSwitch) Name() string { return "perfquery " + c.Switch }
 func (c *IBSwitch) argv() []string {
 	argv := slices.Clone(c.Perfquery)
 	if len(argv) == 0 {
-		argv = ssh.Sbin([]string{"perfquery"})
+		argv = hosts.Sbin([]string{"perfquery"})
 	}
 	argv = append(argv, "-x", "-l", "-G")
 	if m := rdmaPort.FindStringSubmatch(c.From); m != nil {
@@ -308,7 +308,7 @@ func (c *IBSwitch) Collect(ctx context.Context) ([]results.Sample, error) {
 	return samples, nil
 }
 
-func (c *IBSwitch) ask(ctx context.Context) (out ssh.Output, err error) {
+func (c *IBSwitch) ask(ctx context.Context) (out hosts.Output, err error) {
 	if !c.root {
 		out, err = c.Run(ctx, c.argv())
 		if err == nil || c.RunRoot == nil || !notAllowed(out) {
@@ -321,12 +321,12 @@ func (c *IBSwitch) ask(ctx context.Context) (out ssh.Output, err error) {
 }
 
 // notAllowed reports whether perfquery could not open /dev/infiniband/umad0.
-func notAllowed(out ssh.Output) bool {
+func notAllowed(out hosts.Output) bool {
 	return bytes.Contains(out.Stderr, []byte("Permission denied")) || bytes.Contains(out.Stderr, []byte("can't open UMAD port"))
 }
 
 // perfqueryError is what perfquery says on stderr, in a sentence.
-func perfqueryError(out ssh.Output, err error) error {
+func perfqueryError(out hosts.Output, err error) error {
 	said := strings.Join(strings.Fields(string(out.Stderr)), " ")
 	switch {
 	case out.Exit == 127 || out.Exit == 126: // 126 where PATH has directories that are closed to us

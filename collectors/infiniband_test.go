@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ibsimtest"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // A real perfquery over a simulated fabric, through an SSH connection: what the switch's
@@ -32,7 +32,7 @@ func TestIBSwitch(t *testing.T) {
 	c := &IBSwitch{
 		Switch: "leaf1", GUID: leaf, Perfquery: argv,
 		Ports: map[int]P4Port{1: {In: "h1->leaf1", Out: "leaf1->h1"}, up: {In: "spine3->leaf1", Out: "leaf1->spine3"}},
-		Run:   func(ctx context.Context, argv []string) (ssh.Output, error) { return client.Run(ctx, argv, nil) },
+		Run:   func(ctx context.Context, argv []string) (hosts.Output, error) { return client.Run(ctx, argv, nil) },
 	}
 	read := func() []results.Sample {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestIBSwitch(t *testing.T) {
 	}{
 		{"port", func(c *IBSwitch) { c.Ports = map[int]P4Port{1: c.Ports[1], 60: {}} }, "port 60", true},
 		{"guid", func(c *IBSwitch) { c.GUID = 0x99 }, "switch leaf1: perfquery: ", false},
-		{"program", func(c *IBSwitch) { c.Perfquery = ssh.Sbin([]string{"inabench-no-such-program"}) }, "install infiniband-diags", false},
+		{"program", func(c *IBSwitch) { c.Perfquery = hosts.Sbin([]string{"inabench-no-such-program"}) }, "install infiniband-diags", false},
 	} {
 		broken := &IBSwitch{Switch: c.Switch, GUID: c.GUID, Ports: c.Ports, Run: c.Run, Perfquery: c.Perfquery}
 		x.change(broken)
@@ -87,16 +87,16 @@ func TestIBSwitch(t *testing.T) {
 // Root is asked for once, where the management device is root's.
 func TestIBSwitchRoot(t *testing.T) {
 	var asked []string
-	refused := ssh.Output{Stderr: []byte("ibwarn: [7] mad_rpc_open_port: can't open UMAD port (mlx5_0:1)\nperfquery: iberror: failed: Failed to open 'mlx5_0' port '1'\n"), Exit: 255}
+	refused := hosts.Output{Stderr: []byte("ibwarn: [7] mad_rpc_open_port: can't open UMAD port (mlx5_0:1)\nperfquery: iberror: failed: Failed to open 'mlx5_0' port '1'\n"), Exit: 255}
 	c := &IBSwitch{
 		Switch: "s", GUID: 1, From: "mlx5_0:1", Ports: map[int]P4Port{3: {In: "in", Out: "out"}, 12: {}},
-		Run: func(_ context.Context, argv []string) (ssh.Output, error) {
-			asked = append(asked, "user "+strings.Join(argv[len(ssh.Sbin(nil)):], " "))
+		Run: func(_ context.Context, argv []string) (hosts.Output, error) {
+			asked = append(asked, "user "+strings.Join(argv[len(hosts.Sbin(nil)):], " "))
 			return refused, errors.New("exit status 255")
 		},
-		RunRoot: func(_ context.Context, argv []string) (ssh.Output, error) {
+		RunRoot: func(_ context.Context, argv []string) (hosts.Output, error) {
 			asked = append(asked, "root")
-			return ssh.Output{Stdout: []byte(perfText(3) + perfText(12))}, nil
+			return hosts.Output{Stdout: []byte(perfText(3) + perfText(12))}, nil
 		},
 	}
 	for range 2 {
@@ -169,17 +169,17 @@ func must(s []results.Sample, _ error) []results.Sample { return s }
 // sysfs is a host's files, relative to the port's folder of mlx5_0.
 type sysfs map[string]string
 
-func (s sysfs) read(_ context.Context, names ...string) []ssh.File {
-	var out []ssh.File
+func (s sysfs) read(_ context.Context, names ...string) []hosts.File {
+	var out []hosts.File
 	for _, name := range names {
 		text, ok := s[strings.TrimPrefix(strings.TrimPrefix(name, "/sys/class/infiniband/mlx5_0/"), "ports/1/")]
 		switch {
 		case !ok:
-			out = append(out, ssh.File{Err: fmt.Errorf("open %s: %w", name, fs.ErrNotExist)})
+			out = append(out, hosts.File{Err: fmt.Errorf("open %s: %w", name, fs.ErrNotExist)})
 		case text == "EINVAL":
-			out = append(out, ssh.File{Err: fmt.Errorf("read %s: %w", name, syscall.EINVAL)})
+			out = append(out, hosts.File{Err: fmt.Errorf("read %s: %w", name, syscall.EINVAL)})
 		default:
-			out = append(out, ssh.File{Data: []byte(text)})
+			out = append(out, hosts.File{Data: []byte(text)})
 		}
 	}
 	return out

@@ -10,8 +10,9 @@ import (
 	"sync"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // NICPort is a device of a host and the cable in it.
@@ -32,20 +33,27 @@ type NICPort struct {
 type NIC struct {
 	host  string
 	ports []NICPort
-	read  func(ctx context.Context, files ...string) []ssh.File
+	read  func(ctx context.Context, files ...string) []hosts.File
 
 	mu    sync.Mutex
 	sysfs map[string]bool // device -> sysfs shows it, once that is known
 }
 
 // NewNIC returns a collector over devices of a host.
-func NewNIC(client *ssh.Client, ports []NICPort) (*NIC, error) {
+func NewNIC(client hosts.Host, ports []NICPort) (*NIC, error) {
 	for _, p := range ports {
 		if !validDevice(p.Device) {
 			return nil, blame.Host(client.String(), fmt.Errorf("%q is not the name of a device", p.Device))
 		}
 	}
-	return &NIC{host: client.String(), ports: ports, read: client.ReadFiles, sysfs: map[string]bool{}}, nil
+	return &NIC{host: client.String(), ports: ports, read: readFiles(client), sysfs: map[string]bool{}}, nil
+}
+
+// readFiles reads files of a host that are not large.
+func readFiles(h hosts.Host) func(ctx context.Context, names ...string) []hosts.File {
+	return func(ctx context.Context, names ...string) []hosts.File {
+		return h.ReadFilesOf(ctx, bounded.Config, names...)
+	}
 }
 
 // validDevice says whether it can be the name of a device, and is safe within a path and
@@ -157,7 +165,7 @@ func (n *NIC) trustSysfs(ctx context.Context) {
 	}
 }
 
-func number(f ssh.File) (uint64, error) {
+func number(f hosts.File) (uint64, error) {
 	if f.Err != nil {
 		return 0, f.Err
 	}

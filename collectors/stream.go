@@ -10,20 +10,20 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/blame"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // stream is a program on a host that goes on printing what it sees, line by line. Starting
 // nvidia-smi anew for each reading would take longer than the reading. It cannot outlive its
 // connection: the next line that it prints has nowhere to go.
 type stream struct {
-	client *ssh.Client
+	client hosts.Host
 	argv   func() []string         // asked before each start
 	take   func(line string) error // called with mu held
 	fix    func(err error) bool    // after it failed: whether another argv may work
 
 	mu      sync.Mutex
-	process *ssh.Process
+	process *hosts.Process
 	tried   time.Time // to start it
 	fresh   time.Time // when it last said something
 	ended   error     // why it is not running; nil: it is, or was never started
@@ -54,7 +54,7 @@ func (s *stream) live(ctx context.Context) error {
 
 func (s *stream) start(ctx context.Context) error {
 	s.tried, s.ended, s.fresh = time.Now(), nil, time.Time{}
-	p, err := s.client.Start(context.WithoutCancel(ctx), s.argv())
+	p, err := s.client.Start(context.WithoutCancel(ctx), s.argv(), nil)
 	if err != nil {
 		s.ended = err
 		return err
@@ -64,7 +64,7 @@ func (s *stream) start(ctx context.Context) error {
 	return nil
 }
 
-func (s *stream) read(p *ssh.Process) {
+func (s *stream) read(p *hosts.Process) {
 	var odd error
 	in := bufio.NewScanner(p.Stdout)
 	for in.Scan() {
@@ -83,7 +83,7 @@ func (s *stream) read(p *ssh.Process) {
 		return
 	}
 	s.process = nil
-	run := (*ssh.RunError)(nil)
+	run := (*hosts.RunError)(nil)
 	switch {
 	case errors.As(err, &run) && (run.Exit == 127 || run.Exit == 126): // 126 where PATH has directories that are closed to us
 		s.ended = blame.Host(s.client.String(), fmt.Errorf("no %s: %w", s.argv()[0], ErrNoData))

@@ -113,6 +113,9 @@ func (w *formatter) hostText(h Host) text {
 	if h.GPUModel != "" {
 		t.add("gpu_model", quote(h.GPUModel))
 	}
+	if h.Launcher != "" {
+		t.add("launcher", quote(h.Launcher))
+	}
 	if h.SSH.Address != "" {
 		t.add("ssh.address", quote(h.SSH.Address))
 	}

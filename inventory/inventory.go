@@ -109,7 +109,7 @@ func (inv *Inventory) CheckLab() error {
 		who[m] = append(who[m], name)
 	}
 	for _, h := range inv.Hosts {
-		if h.SSH.Address == "" {
+		if h.SSH.Address == "" && (h.Launcher == "" || h.Launcher == "ssh") {
 			add("host "+h.Name, inv.Pos(h.Name), "no ssh address", `write ssh = {address = "10.0.0.1:22"}`)
 		}
 		for k, nic := range h.NICs {

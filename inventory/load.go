@@ -37,6 +37,7 @@ type (
 		ECN         Bytes    `toml:"ecn"`
 		GPUs        int      `toml:"gpus"`
 		GPUModel    string   `toml:"gpu_model"`
+		Launcher    string   `toml:"launcher"`
 		User        string   `toml:"user"`
 		Jump        string   `toml:"jump"`
 		Key         string   `toml:"key"`
@@ -78,6 +79,7 @@ type (
 		At       string     `toml:",path"`
 		Name     string     `toml:"name,required"`
 		Rack     string     `toml:"rack"`
+		Launcher *string    `toml:"launcher"`
 		GPUs     *int       `toml:"gpus"`
 		GPUModel *string    `toml:"gpu_model"`
 		SSH      sshTable   `toml:"ssh"`
@@ -312,6 +314,7 @@ func (b *builder) addHost(t *hostTable) {
 			Rack:     expand(t.Rack, i),
 			GPUs:     or(t.GPUs, d.GPUs),
 			GPUModel: or(t.GPUModel, d.GPUModel),
+			Launcher: or(t.Launcher, d.Launcher),
 			SSH:      b.ssh(&t.SSH, i),
 		}
 		// A host that others go through is not behind itself.

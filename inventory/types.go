@@ -116,6 +116,7 @@ type Inventory struct {
 type Host struct {
 	Name     string
 	Rack     string // the rack of the switch its first NIC is cabled to, unless the file says
+	Launcher string // who reaches it, by name; empty: "ssh", whose keys SSH has
 	SSH      SSH
 	GPUs     int
 	GPUModel string

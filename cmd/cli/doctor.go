@@ -18,8 +18,8 @@ import (
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/preflight"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/remote"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // hostFlags are those of commands that ask all hosts of a lab.
@@ -33,7 +33,7 @@ func hostFlags() []cli.Flag {
 
 // askHosts reads the flags of hostFlags: the lab and how to log in to its hosts; nil
 // without a lab.
-func askHosts(c *cli.Context) (inv *inventory.Inventory, targets []ssh.Target, err error) {
+func askHosts(c *cli.Context) (inv *inventory.Inventory, ways []reach.Way, err error) {
 	if c.Int("fan-out") < 1 || c.Duration("timeout") <= 0 {
 		return nil, nil, usagef("leave them out for 32 and 10s", "--fan-out and --timeout are more than nothing")
 	}
@@ -47,11 +47,16 @@ func askHosts(c *cli.Context) (inv *inventory.Inventory, targets []ssh.Target, e
 		if h.SSH.Address == "" {
 			return nil, nil, inputError{fmt.Errorf("host %s has no ssh address in %s", h.Name, inv.File), "only a lab has hosts to ask; an emulation is as good as this machine"}
 		}
-		targets = append(targets, remote.InventoryTarget(inv, h))
+		ways = append(ways, reach.To(inv, h))
 	}
-	dialer := ssh.Dialer{Warn: func(line string) { fmt.Fprintln(c.App.ErrWriter, "inabench: warning: "+line) }}
-	_ = dialer.Check(targets) // what keeps hosts from being reached is said of each host
-	return inv, targets, nil
+	dialer := reach.Dialer{Options: reach.Options{Warn: warner(c)}}
+	_ = dialer.Check(ways) // what keeps hosts from being reached is said of each host
+	return inv, ways, nil
+}
+
+// warner writes warnings for the user.
+func warner(c *cli.Context) func(line string) {
+	return func(line string) { fmt.Fprintln(c.App.ErrWriter, "inabench: warning: "+line) }
 }
 
 func doctorCommand() *cli.Command {
@@ -64,7 +69,7 @@ func doctorCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			inv, targets, err := askHosts(c)
+			inv, ways, err := askHosts(c)
 			if err != nil {
 				return err
 			}
@@ -81,7 +86,7 @@ func doctorCommand() *cli.Command {
 				}
 			}
 			if inv != nil {
-				d.Hosts = preflight.Diagnose(c.Context, inv, targets, c.Int("fan-out"), c.Duration("timeout"))
+				d.Hosts = preflight.Diagnose(c.Context, inv, ways, c.Int("fan-out"), c.Duration("timeout"))
 				d.Switches = diagnoseSwitches(c.Context, inv, c.Int("fan-out"), c.Duration("timeout"))
 				d.Services = diagnoseSHARP(c.Context, inv, c.Duration("timeout"))
 			}

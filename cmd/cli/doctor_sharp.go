@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/sharp"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // service is a program of a lab that is no host's and no switch's.
@@ -44,12 +43,7 @@ func diagnoseSHARP(ctx context.Context, inv *inventory.Inventory, timeout time.D
 	}
 	if m.Reachable() {
 		ask("sharp_am", func(ctx context.Context) (string, error) {
-			t := remote.SSHTarget(inv, "sharp_am", m.SSH)
-			if h, ok := inv.Host(m.Host); ok {
-				t = remote.InventoryTarget(inv, *h)
-			}
-			t.Timeout = timeout
-			c, err := ssh.Dial(ctx, t)
+			c, err := reach.Dial(ctx, reach.ToManager(inv), reach.Options{Timeout: timeout})
 			if err != nil {
 				return "", err
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Exit codes are part of the interface: scripts and CI tell a regression (1) from
@@ -39,7 +39,7 @@ func (o outcomeError) Error() string { return "run: " + string(o.outcome) }
 
 // commandError is a command that `inabench ssh` ran on a host: its exit status is
 // this program's, and it has said on stderr what was wrong.
-type commandError struct{ *ssh.RunError }
+type commandError struct{ *hosts.RunError }
 
 // hinted is an error with what to do about it.
 type hinted struct {
@@ -236,7 +236,7 @@ func hints(err error, got []string) []string {
 	switch e := err.(type) {
 	case interface{ Hint() string }:
 		advice = e.Hint()
-	case *ssh.Error:
+	case *hosts.Error:
 		advice = e.Hint
 	}
 	if advice != "" && !slices.Contains(got, advice) {

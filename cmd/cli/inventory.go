@@ -21,8 +21,8 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/discover"
-	"github.com/inabench/inabench/testbed/remote"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 func inventoryCommand() *cli.Command {
@@ -57,9 +57,7 @@ func login(c *cli.Context, address string) inventory.SSH {
 	}
 }
 
-func targetOf(s inventory.SSH) ssh.Target {
-	return remote.SSHTarget(&inventory.Inventory{}, s.Address, s)
-}
+func wayTo(s inventory.SSH) reach.Way { return reach.By(&inventory.Inventory{}, s.Address, s) }
 
 // fabricFlags say where outputs come from and what a fabric must have.
 func fabricFlags() []cli.Flag {
@@ -197,7 +195,7 @@ func inventoryDiscoverAction(c *cli.Context) error {
 	}
 	machines := make([]*discover.Machine, len(targets))
 	errs := make([]error, len(targets))
-	_ = ssh.FanOut(c.Context, c.Int("parallel"), targets, func(ctx context.Context, i int, t candidate) error {
+	_ = hosts.FanOut(c.Context, c.Int("parallel"), targets, func(ctx context.Context, i int, t candidate) error {
 		machines[i], errs[i] = discoverOne(ctx, login(c, t.address))
 		if machines[i] != nil {
 			machines[i].Switch = t.isSwitch
@@ -240,7 +238,7 @@ type candidate struct {
 func (t candidate) String() string { return t.address }
 
 func discoverOne(ctx context.Context, s inventory.SSH) (*discover.Machine, error) {
-	client, err := ssh.Dial(ctx, targetOf(s))
+	client, err := reach.Dial(ctx, wayTo(s), reach.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -451,16 +449,16 @@ func readReadings(c *cli.Context, files []string, inv *inventory.Inventory, rout
 }
 
 func askFabric(c *cli.Context, from string, inv *inventory.Inventory, o discover.FabricOptions) ([]*ibfabric.Reading, error) {
-	target := targetOf(login(c, from))
+	way := wayTo(login(c, from))
 	if inv != nil {
 		if h, ok := inv.Host(from); ok && h.SSH.Address != "" {
-			target = remote.InventoryTarget(inv, *h)
+			way = reach.To(inv, *h)
 		}
 		if h, ok := ibfabric.Part(inv).Host(from); ok {
 			o.RDMA = cmp.Or(o.RDMA, h.NICs[0].RDMA)
 		}
 	}
-	client, err := ssh.Dial(c.Context, target)
+	client, err := reach.Dial(c.Context, way, reach.Options{})
 	if err != nil {
 		return nil, err
 	}

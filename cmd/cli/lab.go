@@ -13,9 +13,9 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/netns"
-	"github.com/inabench/inabench/testbed/remote"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 func calibrateCommand() *cli.Command {
@@ -122,14 +122,13 @@ func sshCommand() *cli.Command {
 				return inputError{fmt.Errorf("host %s has no ssh address in %s", name, inv.File),
 					"write one, or use an emulation of it: --on netns"}
 			}
-			dialer := ssh.Dialer{Warn: func(line string) { fmt.Fprintln(c.App.ErrWriter, "inabench: warning: "+line) }}
-			client, err := dialer.Dial(c.Context, remote.InventoryTarget(inv, *h))
+			client, err := reach.Dial(c.Context, reach.To(inv, *h), reach.Options{Warn: warner(c)})
 			if err != nil {
 				return err
 			}
 			defer client.Close()
 			err = client.Interactive(c.Context, c.Args().Tail(), c.App.Reader, behind(c.App.Writer), behind(c.App.ErrWriter))
-			if run := (*ssh.RunError)(nil); errors.As(err, &run) {
+			if run := (*hosts.RunError)(nil); errors.As(err, &run) {
 				return &commandError{run}
 			}
 			return err

@@ -12,8 +12,9 @@ import (
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/preflight"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 // skipFlag names checks that are not to be made.
@@ -50,7 +51,7 @@ func preflightCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			inv, targets, err := askHosts(c)
+			inv, ways, err := askHosts(c)
 			if err != nil {
 				return err
 			}
@@ -61,25 +62,24 @@ func preflightCommand() *cli.Command {
 			for _, name := range names {
 				skip = append(skip, preflight.Skip{Name: name, Why: "--skip"})
 			}
-			clients := make([]*ssh.Client, len(targets))
-			dead := make([]error, len(targets))
-			var dialer ssh.Dialer
-			_ = ssh.FanOut(c.Context, c.Int("fan-out"), targets, func(ctx context.Context, i int, t ssh.Target) error {
-				t.Timeout = c.Duration("timeout")
-				clients[i], dead[i] = dialer.Dial(ctx, t)
+			clients := make([]hosts.Host, len(ways))
+			dead := make([]error, len(ways))
+			dialer := reach.Dialer{Options: reach.Options{Timeout: c.Duration("timeout")}}
+			_ = hosts.FanOut(c.Context, c.Int("fan-out"), ways, func(ctx context.Context, i int, w reach.Way) error {
+				clients[i], dead[i] = dialer.Dial(ctx, w)
 				return dead[i]
 			})
-			defer ssh.CloseAll(clients)
+			defer hosts.CloseAll(clients)
 			var all []results.Preflight
-			var hosts []preflight.Host
+			var there []preflight.Host
 			for i, h := range inv.Hosts {
 				if clients[i] != nil {
-					hosts = append(hosts, preflight.Host{Host: h, Client: clients[i]})
+					there = append(there, preflight.Host{Host: h, Client: clients[i]})
 				} else {
 					all = append(all, preflight.Unreachable(h.Name, dead[i]))
 				}
 			}
-			looked, facts := preflight.Run(c.Context, hosts, nil, skip, c.Int("fan-out"))
+			looked, facts := preflight.Run(c.Context, there, nil, skip, c.Int("fan-out"))
 			all = append(all, looked...)
 			if format == "json" {
 				err = writeJSON(c.App.Writer, map[string]any{"preflight": all, "hosts": facts})

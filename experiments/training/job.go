@@ -20,13 +20,13 @@ import (
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Hosts is where ranks run: testbed/remote.Testbed.
 type Hosts interface {
 	Inventory() *inventory.Inventory
-	Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error)
+	Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error)
 	Reach(host string) (netip.Addr, error)
 	// Silence is why a process on a host that reports all the time has not for so long, and
 	// nil as long as that may be.
@@ -77,7 +77,7 @@ func (r *reports) take() []results.Sample {
 // rank is one of a job: an agent on a host.
 type rank struct {
 	name, host string // "A/0"
-	proc       *ssh.Process
+	proc       *hosts.Process
 	reports    *reports // nil: nobody wants them
 
 	ready, started, over chan struct{}

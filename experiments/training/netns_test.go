@@ -21,11 +21,12 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/remote"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -46,7 +47,7 @@ type bed struct {
 	t testing.TB
 
 	mu    sync.Mutex
-	ranks map[string]*ssh.Process // by host, the latest
+	ranks map[string]*hosts.Process // by host, the latest
 }
 
 func newBed(t testing.TB) *bed { return newBedOf(t, true) }
@@ -79,11 +80,11 @@ func newBedOf(t testing.TB, unmanaged bool) *bed {
 			t.Error(err)
 		}
 	})
-	return &bed{Testbed: tb, t: t, ranks: map[string]*ssh.Process{}}
+	return &bed{Testbed: tb, t: t, ranks: map[string]*hosts.Process{}}
 }
 
 // Launch remembers what runs where, so that it can be killed.
-func (b *bed) Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error) {
+func (b *bed) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
 	p, err := b.Testbed.Launch(ctx, host, verb, config)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +115,7 @@ func (b *bed) stop(host string) {
 // vanish kills the process that is a host, with all that runs there.
 func (b *bed) vanish(host string) {
 	h, _ := b.Inventory().Host(host)
-	client, err := ssh.Dial(b.t.Context(), remote.InventoryTarget(b.Inventory(), *h))
+	client, err := reach.Dial(b.t.Context(), reach.To(b.Inventory(), *h), reach.Options{})
 	if err != nil {
 		b.t.Error(err)
 		return

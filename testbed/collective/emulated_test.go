@@ -22,13 +22,13 @@ import (
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
 	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
-	"github.com/inabench/inabench/testbed/remote"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/testbedtest"
 	"github.com/inabench/inabench/testbed/udp"
 )
@@ -49,7 +49,7 @@ type lab struct {
 	t        testing.TB
 	f        *netns.Fabric
 	switches map[string]*p4rt.Client
-	hosts    map[string]*ssh.Client
+	hosts    map[string]hosts.Host
 	inv      *inventory.Inventory
 	offload  bool
 }
@@ -91,9 +91,9 @@ func emulate(t testing.TB, inv *inventory.Inventory, queue string, offload bool)
 			t.Error(err)
 		}
 	})
-	l := &lab{t: t, f: f, switches: map[string]*p4rt.Client{}, hosts: map[string]*ssh.Client{}, inv: f.Inventory(), offload: offload}
+	l := &lab{t: t, f: f, switches: map[string]*p4rt.Client{}, hosts: map[string]hosts.Host{}, inv: f.Inventory(), offload: offload}
 	for _, h := range l.inv.Hosts {
-		c, err := ssh.Dial(t.Context(), remote.InventoryTarget(l.inv, h))
+		c, err := reach.Dial(t.Context(), reach.To(l.inv, h), reach.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ type job struct {
 type rank struct {
 	l      *lab
 	name   string
-	p      *ssh.Process
+	p      *hosts.Process
 	events chan agent.Event
 }
 
@@ -185,7 +185,7 @@ func (l *lab) job(cfg agent.Config, adjust func(rank int, c *agent.Config), at .
 	}
 	j := &job{l: l}
 	for i, name := range at {
-		p, err := l.hosts[name].Start(context.Background(), []string{exe, "agent"})
+		p, err := l.hosts[name].Start(context.Background(), []string{exe, "agent"}, nil)
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func (l *lab) job(cfg agent.Config, adjust func(rank int, c *agent.Config), at .
 }
 
 // follow reads what a rank says. It ends with the test.
-func (l *lab) follow(name string, p *ssh.Process) *rank {
+func (l *lab) follow(name string, p *hosts.Process) *rank {
 	r := &rank{l: l, name: name, p: p, events: make(chan agent.Event, 10_000)}
 	go func() {
 		defer close(r.events)

@@ -42,7 +42,7 @@ func (l *lab) ranks(cfg agent.Config, at ...int) *job {
 	for i, m := range at {
 		cfg.Rank = i
 		host := l.inv.Hosts[m].Name
-		p, err := l.hosts[host].Start(context.Background(), []string{exe, "agent", cfg.Title()})
+		p, err := l.hosts[host].Start(context.Background(), []string{exe, "agent", cfg.Title()}, nil)
 		if err != nil {
 			l.t.Fatal(err)
 		}

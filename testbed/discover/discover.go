@@ -21,8 +21,8 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/preflight"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // Machine is what one machine says.
@@ -89,7 +89,7 @@ at end
 const timeout = 20 * time.Second
 
 // Ask asks one machine.
-func Ask(ctx context.Context, client *ssh.Client) (*Machine, error) {
+func Ask(ctx context.Context, client hosts.Host) (*Machine, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	out, err := client.Run(ctx, []string{"sh", "-s"}, strings.NewReader(script))
@@ -97,7 +97,6 @@ func Ask(ctx context.Context, client *ssh.Client) (*Machine, error) {
 	if perr != nil {
 		return nil, blame.Host(client.String(), cmp.Or(err, perr))
 	}
-	m.Address = client.Target().Address
 	return m, nil
 }
 

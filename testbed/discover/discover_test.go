@@ -9,7 +9,7 @@ import (
 
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -108,7 +108,7 @@ func TestDraft(t *testing.T) {
 }
 
 // connect logs in to this machine, where programs come before all others.
-func connect(t *testing.T, programs map[string]string) *ssh.Client {
+func connect(t *testing.T, programs map[string]string) hosts.Host {
 	t.Helper()
 	path := "PATH=" + sshdtest.Programs(t, programs) + ":/usr/bin:/bin"
 	return sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{Env: []string{path}}))

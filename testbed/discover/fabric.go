@@ -10,7 +10,7 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/ibfabric"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // FabricOptions say what of an InfiniBand fabric is asked, and through which port.
@@ -26,9 +26,9 @@ const fabricTimeout = 5 * time.Minute
 // Fabric asks the InfiniBand fabric that a host is cabled to: ibnetdiscover and
 // iblinkinfo, on the host, as root where that is needed. What they write to stderr is
 // among the readings, so that Check sees it.
-func Fabric(ctx context.Context, client *ssh.Client, o FabricOptions) ([]*ibfabric.Reading, error) {
-	return fabric(ctx, o, func(ctx context.Context, argv []string) (ssh.Output, error) {
-		argv = ssh.Sbin(argv)
+func Fabric(ctx context.Context, client hosts.Host, o FabricOptions) ([]*ibfabric.Reading, error) {
+	return fabric(ctx, o, func(ctx context.Context, argv []string) (hosts.Output, error) {
+		argv = hosts.Sbin(argv)
 		out, err := client.Run(ctx, argv, nil)
 		if err != nil && needsRoot(out) {
 			return client.RunRoot(ctx, argv, nil)
@@ -39,16 +39,16 @@ func Fabric(ctx context.Context, client *ssh.Client, o FabricOptions) ([]*ibfabr
 
 // needsRoot reports whether a tool could not open the device by which packets of
 // management are sent, /dev/infiniband/umad0.
-func needsRoot(out ssh.Output) bool {
+func needsRoot(out hosts.Output) bool {
 	return !noDevice(out) && (bytes.Contains(out.Stderr, []byte("Permission denied")) || bytes.Contains(out.Stderr, []byte("can't open UMAD port")))
 }
 
 // noDevice reports whether there is none.
-func noDevice(out ssh.Output) bool {
+func noDevice(out hosts.Output) bool {
 	return bytes.Contains(out.Stderr, []byte("can't read ABI version"))
 }
 
-func fabric(ctx context.Context, o FabricOptions, run func(context.Context, []string) (ssh.Output, error)) ([]*ibfabric.Reading, error) {
+func fabric(ctx context.Context, o FabricOptions, run func(context.Context, []string) (hosts.Output, error)) ([]*ibfabric.Reading, error) {
 	tools := [][]string{{"ibnetdiscover"}, {"iblinkinfo", "-l"}}
 	if o.Routes {
 		tools = append(tools, []string{"dump_fts"})
@@ -82,7 +82,7 @@ func fabric(ctx context.Context, o FabricOptions, run func(context.Context, []st
 // sentence: that it was not seen whole, where it differs from the inventory, and, with
 // Routes, which aggregation nodes cannot talk to each other, so that no tree joins them.
 // Only the InfiniBand part of the inventory is compared. The error is that of asking.
-func CheckFabric(ctx context.Context, client *ssh.Client, inv *inventory.Inventory, o FabricOptions) ([]string, error) {
+func CheckFabric(ctx context.Context, client hosts.Host, inv *inventory.Inventory, o FabricOptions) ([]string, error) {
 	readings, err := Fabric(ctx, client, o)
 	if err != nil {
 		return nil, err

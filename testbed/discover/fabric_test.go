@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/inventory/ibfabric"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ibsimtest"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // A simulated fabric is asked with the real tools over SSH; then a cable fails, which is
@@ -58,16 +58,16 @@ func TestFabric(t *testing.T) {
 // What a host answers that has no tools, or does not let everybody use them.
 func TestFabricRefused(t *testing.T) {
 	failed := errors.New("exit status")
-	_, err := fabric(t.Context(), FabricOptions{RDMA: "mlx5_1:2"}, func(_ context.Context, argv []string) (ssh.Output, error) {
+	_, err := fabric(t.Context(), FabricOptions{RDMA: "mlx5_1:2"}, func(_ context.Context, argv []string) (hosts.Output, error) {
 		if got := strings.Join(argv, " "); got != "ibnetdiscover -C mlx5_1 -P 2" {
 			t.Error(got)
 		}
-		return ssh.Output{Exit: 127}, failed
+		return hosts.Output{Exit: 127}, failed
 	})
 	if !errors.Is(err, failed) || !strings.Contains(err.Error(), "install infiniband-diags") {
 		t.Error(err)
 	}
-	if !needsRoot(ssh.Output{Stderr: []byte("ibwarn: [7] mad_rpc_open_port: can't open UMAD port ((null):0)")}) {
+	if !needsRoot(hosts.Output{Stderr: []byte("ibwarn: [7] mad_rpc_open_port: can't open UMAD port ((null):0)")}) {
 		t.Error("who may not open the device is not root")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // DefaultDir is where leases lie on a host, in the user's home. Where people log in as
@@ -22,10 +22,10 @@ import (
 const DefaultDir = ".inabench"
 
 // On is a directory on a host; a relative one is in the user's home.
-func On(c *ssh.Client, dir string) Files { return remote{c, dir} }
+func On(c hosts.Host, dir string) Files { return remote{c, dir} }
 
 type remote struct {
-	client *ssh.Client
+	client hosts.Host
 	dir    string
 }
 
@@ -74,7 +74,7 @@ func (r remote) Link(ctx context.Context, old, name string) error {
 func (r remote) Remove(ctx context.Context, name string) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	return r.client.Remove(ctx, path.Join(r.dir, name))
+	return r.client.Remove(ctx, path.Join(r.dir, name), false)
 }
 
 // Dir is a directory of this machine.
@@ -145,7 +145,7 @@ func (d Dir) Rewrite(_ context.Context, name string, data []byte) (Stamp, error)
 	}
 	there, err := bounded.ReadAll(f, int64(len(data)))
 	if errors.Is(err, bounded.ErrTooLarge) || err == nil && !bytes.Equal(there, data) {
-		err = fmt.Errorf("rewrite %s: %w", d.file(name), ssh.ErrChanged)
+		err = fmt.Errorf("rewrite %s: %w", d.file(name), hosts.ErrChanged)
 	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)

@@ -48,7 +48,7 @@ import (
 	"unicode"
 
 	"github.com/inabench/inabench/internal/bounded"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 var (
@@ -68,7 +68,7 @@ func (e takenError) Unwrap() error        { return e.error }
 func (e takenError) Is(target error) bool { return target == ErrTaken }
 
 // Stamp is when a file was written and whose it is.
-type Stamp = ssh.Stamp
+type Stamp = hosts.Stamp
 
 // Files is a directory of one host. Names are plain file names.
 type Files interface {

@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
@@ -626,7 +626,7 @@ func TestManyControllersOverSSH(t *testing.T) {
 }
 
 // dial connects several times to an SSH server of this machine.
-func dial(t testing.TB, home string, n int) (out []*ssh.Client) {
+func dial(t testing.TB, home string, n int) (out []hosts.Host) {
 	t.Helper()
 	target := sshdtest.Serve(t, &sshd.Server{Dir: home})
 	for range n {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // inMemory are files of which somebody else has written the newest.
@@ -40,7 +40,7 @@ func (m *inMemory) Rewrite(_ context.Context, name string, data []byte) (Stamp, 
 	if text, ok := m.files[name]; !ok {
 		return Stamp{}, fs.ErrNotExist
 	} else if text != string(data) {
-		return Stamp{}, ssh.ErrChanged
+		return Stamp{}, hosts.ErrChanged
 	}
 	return Stamp{At: m.at}, nil
 }

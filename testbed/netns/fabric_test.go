@@ -133,7 +133,7 @@ func TestTraffic(t *testing.T) {
 		addr[h.Name] = h.NICs[0].Address.Addr().String()
 	}
 	for _, host := range []string{"h2", "h3"} {
-		p, err := login(t, f, host).Start(t.Context(), []string{exe(t), "udp-echo", "7000"})
+		p, err := login(t, f, host).Start(t.Context(), []string{exe(t), "udp-echo", "7000"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Fatal("an emulation cannot be seen, so neither could its remains")
 	}
 	h1 := login(t, f, "h1")
-	p, err := h1.Start(t.Context(), []string{"/bin/sh", "-c", "sleep 1000 & echo started; wait"})
+	p, err := h1.Start(t.Context(), []string{"/bin/sh", "-c", "sleep 1000 & echo started; wait"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

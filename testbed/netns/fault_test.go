@@ -12,6 +12,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -31,14 +32,14 @@ func TestReboot(t *testing.T) {
 				t.Errorf("boot ids %q and %q", before, other)
 			}
 			// One that left its session, and one that the connection waits for.
-			left, err := h1.Start(t.Context(), []string{"/bin/sh", "-c", "setsid sleep 1000 & exec sleep 1000"})
+			left, err := h1.Start(t.Context(), []string{"/bin/sh", "-c", "setsid sleep 1000 & exec sleep 1000"}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := f.Reboot(t.Context(), "h1"); err != nil {
 				t.Fatal(err)
 			}
-			if err := left.Wait(); !errors.Is(err, ssh.ErrLost) {
+			if err := left.Wait(); !errors.Is(err, hosts.ErrLost) {
 				t.Errorf("what ran there: %v", err)
 			}
 			again := login(t, f, "h1")
@@ -155,7 +156,7 @@ func TestUnplug(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-h1.Done()
-	if err := h1.Err(); !errors.Is(err, ssh.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives") {
+	if err := h1.Err(); !errors.Is(err, hosts.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives") {
 		t.Errorf("unplugged: %v", err)
 	}
 	if err := f.Unplug("h1", false); err != nil {

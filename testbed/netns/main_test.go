@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -92,7 +93,7 @@ func victim(ctx context.Context) int {
 				_, err = c.Run(ctx, []string{"/bin/sh", "-c", "trap : TERM HUP; setsid sleep 1000 >/dev/null 2>&1 & echo"}, nil)
 			}
 			if err == nil {
-				_, err = c.Start(ctx, []string{"sleep", "1000"})
+				_, err = c.Start(ctx, []string{"sleep", "1000"}, nil)
 			}
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -196,7 +197,7 @@ func up(t testing.TB, inv *inventory.Inventory, opts Options) *Fabric {
 
 // login opens an SSH connection to a host as any client would: with the key and the
 // known_hosts file that the fabric's inventory names.
-func login(t testing.TB, f *Fabric, host string) *ssh.Client {
+func login(t testing.TB, f *Fabric, host string) hosts.Host {
 	t.Helper()
 	for _, h := range f.Inventory().Hosts {
 		if h.Name == host {
@@ -220,7 +221,7 @@ func target(h inventory.Host) ssh.Target {
 }
 
 // run is the standard output of a command on a host.
-func run(t testing.TB, c *ssh.Client, argv ...string) string {
+func run(t testing.TB, c hosts.Host, argv ...string) string {
 	t.Helper()
 	out, err := c.Run(t.Context(), argv, nil)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -49,7 +51,7 @@ func TestOpenSSH(t *testing.T) {
 		}
 	}
 
-	var failed *ssh.RunError
+	var failed *hosts.RunError
 	if _, err := h2.Run(t.Context(), []string{"sh", "-c", "echo why >&2; exit 3"}, nil); !errors.As(err, &failed) || failed.Exit != 3 || failed.Stderr != "why" {
 		t.Error(err)
 	}
@@ -60,7 +62,7 @@ func TestOpenSSH(t *testing.T) {
 	if err := h2.Upload(t.Context(), local, ".cache/a/file", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	files := h2.ReadFiles(t.Context(), ".cache/a/file", "/nonexistent", "/proc/net/dev")
+	files := h2.ReadFilesOf(t.Context(), bounded.Config, ".cache/a/file", "/nonexistent", "/proc/net/dev")
 	if len(files[0].Data) != 1<<20 || !errors.Is(files[1].Err, fs.ErrNotExist) || !bytes.Contains(files[2].Data, []byte("ens1:")) {
 		t.Errorf("files: %d bytes, %v, %q", len(files[0].Data), files[1].Err, files[2].Data)
 	}
@@ -109,9 +111,9 @@ func TestOpenSSHLifelines(t *testing.T) {
 	watcher := login(t, f, "h1")
 	// A pipe's writers are gone when its reader sees the end.
 	fifo := run(t, watcher, "/bin/sh", "-c", "mkfifo fifo && echo $PWD/fifo")
-	start := func(c *ssh.Client, script string) *ssh.Process {
+	start := func(c hosts.Host, script string) *hosts.Process {
 		t.Helper()
-		p, err := c.Start(t.Context(), []string{"/bin/sh", "-c", script})
+		p, err := c.Start(t.Context(), []string{"/bin/sh", "-c", script}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,13 +240,13 @@ func TestOpenSSHCut(t *testing.T) {
 	inv := rack(0, 1, 3)
 	inv.Hosts[2].SSH.Jump = "h2"
 	f := up(t, inv, Options{SSHD: OpenSSH})
-	hosts := f.Inventory().Hosts
-	if hosts[2].SSH.Jump != "h2" {
-		t.Fatalf("%+v", hosts[2].SSH)
+	all := f.Inventory().Hosts
+	if all[2].SSH.Jump != "h2" {
+		t.Fatalf("%+v", all[2].SSH)
 	}
 	connect := func(i int, via *ssh.Target) *ssh.Client {
 		t.Helper()
-		x := target(hosts[i])
+		x := target(all[i])
 		x.Jump, x.KeepAlive, x.KeepAliveMax = via, 200*time.Millisecond, 10
 		c, err := ssh.Dial(t.Context(), x)
 		if err != nil {
@@ -257,8 +259,8 @@ func TestOpenSSHCut(t *testing.T) {
 	gate := h2.Target()
 	h3 := connect(2, &gate)
 	ended := make(chan error, 2)
-	for _, c := range []*ssh.Client{h2, h3} {
-		p, err := c.Start(t.Context(), []string{"cat"})
+	for _, c := range []hosts.Host{h2, h3} {
+		p, err := c.Start(t.Context(), []string{"cat"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +270,7 @@ func TestOpenSSHCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := <-ended; !errors.Is(err, ssh.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives for 2s") {
+		if err := <-ended; !errors.Is(err, hosts.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives for 2s") {
 			t.Error(err)
 		}
 	}

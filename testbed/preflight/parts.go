@@ -13,7 +13,8 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 // Part is a program of others that inabench works with.
@@ -173,24 +174,23 @@ type Diagnosis struct {
 	Parts   []Found `json:"parts,omitempty"`
 }
 
-// Diagnose logs in to hosts, limit of them at a time (0: 32), and asks each which parts it
-// has. Targets are in the order of the inventory's hosts; each has timeout to log in.
-func Diagnose(ctx context.Context, inv *inventory.Inventory, targets []ssh.Target, limit int, timeout time.Duration) []Diagnosis {
+// Diagnose connects to hosts, limit of them at a time (0: 32), and asks each which parts it
+// has. Ways are those of the inventory's hosts, in their order; each has timeout to answer.
+func Diagnose(ctx context.Context, inv *inventory.Inventory, ways []reach.Way, limit int, timeout time.Duration) []Diagnosis {
 	if limit == 0 {
 		limit = 32
 	}
-	out := make([]Diagnosis, len(targets))
-	for i, t := range targets {
-		out[i] = Diagnosis{Host: t.String(), Error: "not asked"}
+	out := make([]Diagnosis, len(ways))
+	for i, w := range ways {
+		out[i] = Diagnosis{Host: w.Name, Error: "not asked"}
 	}
-	var dialer ssh.Dialer
-	_ = ssh.FanOut(ctx, limit, targets, func(ctx context.Context, i int, t ssh.Target) error {
+	dialer := reach.Dialer{Options: reach.Options{Timeout: timeout}}
+	_ = hosts.FanOut(ctx, limit, ways, func(ctx context.Context, i int, w reach.Way) error {
 		began := time.Now()
-		t.Timeout = timeout
-		found, err := diagnose(ctx, &dialer, t, partsOf(inv, inv.Hosts[i]), timeout)
-		out[i] = Diagnosis{Host: t.String(), Seconds: time.Since(began).Seconds(), Parts: found}
+		found, err := diagnose(ctx, &dialer, w, partsOf(inv, inv.Hosts[i]), timeout)
+		out[i] = Diagnosis{Host: w.Name, Seconds: time.Since(began).Seconds(), Parts: found}
 		if err != nil {
-			p := Unreachable(t.String(), err)
+			p := Unreachable(w.Name, err)
 			out[i].Error, out[i].Hint = p.Found, p.Hint
 		}
 		return err
@@ -198,21 +198,21 @@ func Diagnose(ctx context.Context, inv *inventory.Inventory, targets []ssh.Targe
 	return out
 }
 
-func diagnose(ctx context.Context, dialer *ssh.Dialer, t ssh.Target, names []string, timeout time.Duration) ([]Found, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, blame.Host(t.String(), fmt.Errorf("no answer within %v", timeout)))
+func diagnose(ctx context.Context, dialer *reach.Dialer, w reach.Way, names []string, timeout time.Duration) ([]Found, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, blame.Host(w.Name, fmt.Errorf("no answer within %v", timeout)))
 	defer cancel()
-	c, err := dialer.Dial(ctx, t)
+	c, err := dialer.Dial(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	out, err := c.Run(ctx, []string{"sh", "-s"}, strings.NewReader(partsScript(names)))
-	found, perr := parseParts(t.String(), string(out.Stdout), names)
+	found, perr := parseParts(w.Name, string(out.Stdout), names)
 	if perr == nil {
 		return found, nil
 	}
 	if err == nil {
-		err = blame.Host(t.String(), perr)
+		err = blame.Host(w.Name, perr)
 	}
 	return nil, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -67,20 +68,33 @@ func TestParseParts(t *testing.T) {
 	}
 }
 
+// wayTo is the way to a host that a client is connected to.
+func wayTo(c *ssh.Client) reach.Way {
+	t := c.Target()
+	s := inventory.SSH{Address: t.Address, User: t.User, Config: "none"}
+	if len(t.Keys) > 0 {
+		s.Key = t.Keys[0]
+	}
+	if len(t.KnownHosts) > 0 {
+		s.KnownHosts = t.KnownHosts[0]
+	}
+	return reach.By(&inventory.Inventory{}, t.Name, s)
+}
+
 // A host that is not there is named and costs no more than its timeout; the others say
 // what they have.
 func TestDiagnose(t *testing.T) {
 	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "q1", Kind: inventory.Quantum}}}
-	var targets []ssh.Target
+	var ways []reach.Way
 	for _, name := range []string{"h1", "h2", "h3"} {
 		h := host(t, name, map[string]string{"iperf3": "echo iperf 3.99", "sharp_hello": "exit 0", "nvidia-smi": "sleep 60"})
 		h.GPUs = map[string]int{"h1": 0, "h2": 0, "h3": 1}[name]
 		inv.Hosts = append(inv.Hosts, h.Host)
-		targets = append(targets, h.Client.Target())
+		ways = append(ways, wayTo(h.Client.(*ssh.Client)))
 	}
-	targets[1].Address = "127.0.0.1:1" // nobody
+	ways[1].SSH.Address = "127.0.0.1:1" // nobody
 	began := time.Now()
-	got := Diagnose(t.Context(), inv, targets, 0, 10*time.Second)
+	got := Diagnose(t.Context(), inv, ways, 0, 10*time.Second)
 	if took := time.Since(began); took > 50*time.Second { // nvidia-smi of h3 takes 60 s
 		t.Errorf("it took %v", took)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // The checks, by name.
@@ -89,7 +89,7 @@ type Skip struct{ Name, Why string }
 // Host is a host to look at.
 type Host struct {
 	inventory.Host
-	Client *ssh.Client
+	Client hosts.Host
 }
 
 func (h Host) String() string { return h.Name }
@@ -99,7 +99,7 @@ func (h Host) String() string { return h.Name }
 // outcome for every check, in the order of Checks and then of hosts; a host that does not
 // answer fails Reachable alone. A check that is skipped has one outcome without a host.
 // facts describe the hosts that answered.
-func Run(ctx context.Context, hosts []Host, wanted []string, skip []Skip, limit int) (out []results.Preflight, facts []results.HostFacts) {
+func Run(ctx context.Context, all []Host, wanted []string, skip []Skip, limit int) (out []results.Preflight, facts []results.HostFacts) {
 	if limit == 0 {
 		limit = 32
 	}
@@ -114,8 +114,8 @@ func Run(ctx context.Context, hosts []Host, wanted []string, skip []Skip, limit 
 		}
 		todo = append(todo, c.Name)
 	}
-	answers := make([]*answer, len(hosts))
-	_ = ssh.FanOut(ctx, limit, hosts, func(ctx context.Context, i int, h Host) error {
+	answers := make([]*answer, len(all))
+	_ = hosts.FanOut(ctx, limit, all, func(ctx context.Context, i int, h Host) error {
 		answers[i] = ask(ctx, h, script(todo))
 		return answers[i].err
 	})
@@ -123,10 +123,10 @@ func Run(ctx context.Context, hosts []Host, wanted []string, skip []Skip, limit 
 	for i, a := range answers {
 		switch {
 		case a == nil: // never asked
-			a = &answer{host: hosts[i].Host, err: context.Cause(ctx)}
+			a = &answer{host: all[i].Host, err: context.Cause(ctx)}
 			fallthrough
 		case a.err != nil:
-			out = append(out, Unreachable(hosts[i].Name, a.err))
+			out = append(out, Unreachable(all[i].Name, a.err))
 		default:
 			there = append(there, a)
 			facts = append(facts, a.facts())
@@ -157,7 +157,7 @@ func (a *answer) facts() results.HostFacts {
 // Unreachable is the outcome of a host that cannot be asked.
 func Unreachable(host string, err error) results.Preflight {
 	p := results.Preflight{Name: Reachable, Host: host, Outcome: results.Fail, Found: strings.Join(strings.Fields(err.Error()), " ")}
-	if e := (*ssh.Error)(nil); errors.As(err, &e) {
+	if e := (*hosts.Error)(nil); errors.As(err, &e) {
 		p.Hint = e.Hint
 	}
 	return p

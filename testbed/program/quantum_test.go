@@ -18,9 +18,9 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/preflight"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sharp"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
@@ -154,7 +154,7 @@ nic = {port = "leaf1/1"}
 		t.Fatal(err)
 	}
 	defer log.Close()
-	client, err := ssh.Dial(t.Context(), remote.ManagerTarget(inv))
+	client, err := reach.Dial(t.Context(), reach.ToManager(inv), reach.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,14 +18,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/internal/blame"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Hosts is where programs run: testbed/remote.Testbed.
 type Hosts interface {
-	Client(host string) (*ssh.Client, error)
+	Client(host string) (hosts.Host, error)
 	// Spawn starts a program that ends when its stdin is closed or whoever started it is gone.
-	Spawn(ctx context.Context, host, name string, argv, env []string, stderr io.Writer) (*ssh.Process, error)
+	Spawn(ctx context.Context, host, name string, argv, env []string, stderr io.Writer) (*hosts.Process, error)
 }
 
 // Command is one process of a program.
@@ -229,9 +230,9 @@ func waitingFor(procs []*process) string {
 // process is a command that runs.
 type process struct {
 	cmd    Command
-	client *ssh.Client
+	client hosts.Host
 	dir    string
-	proc   *ssh.Process
+	proc   *hosts.Process
 	out    buffer
 	diag   buffer
 	file   []byte
@@ -328,8 +329,8 @@ func (p *process) ready(ctx context.Context, limit time.Duration) error {
 }
 
 // listens reports whether something on a host listens on a TCP port, by what the kernel says.
-func listens(ctx context.Context, c *ssh.Client, port int) (bool, error) {
-	files := c.ReadFiles(ctx, "/proc/net/tcp", "/proc/net/tcp6")
+func listens(ctx context.Context, c hosts.Host, port int) (bool, error) {
+	files := c.ReadFilesOf(ctx, bounded.Config, "/proc/net/tcp", "/proc/net/tcp6")
 	for i, f := range files {
 		if f.Err != nil && (i == 0 || !errors.Is(f.Err, fs.ErrNotExist)) {
 			return false, f.Err
@@ -362,7 +363,7 @@ func (p *process) fetch(ctx context.Context) error {
 		return nil
 	}
 	name := path.Join(p.dir, p.cmd.File)
-	got := p.client.ReadFiles(ctx, name, name+".1")
+	got := p.client.ReadFilesOf(ctx, bounded.Config, name, name+".1")
 	if got[0].Err != nil {
 		if got[1].Err == nil { // nccl-tests does not overwrite
 			return p.errorf("%w: it wrote %s.1 in place of %s, which was there", ErrOutput, p.cmd.File, p.cmd.File)

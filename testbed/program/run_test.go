@@ -15,19 +15,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/program"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
 
 // one is a host that is all hosts.
-type one struct{ client *ssh.Client }
+type one struct{ client hosts.Host }
 
-func (h one) Client(string) (*ssh.Client, error) { return h.client, nil }
+func (h one) Client(string) (hosts.Host, error) { return h.client, nil }
 
-func (h one) Spawn(ctx context.Context, _, _ string, argv, env []string, stderr io.Writer) (*ssh.Process, error) {
-	return h.client.StartWith(ctx, append(append([]string{"env"}, env...), argv...), stderr)
+func (h one) Spawn(ctx context.Context, _, _ string, argv, env []string, stderr io.Writer) (*hosts.Process, error) {
+	return h.client.Start(ctx, append(append([]string{"env"}, env...), argv...), stderr)
 }
 
 func newHost(t *testing.T) one {

@@ -13,7 +13,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/stall"
 	"github.com/inabench/inabench/testbed/supervise"
 )
@@ -25,7 +25,7 @@ type remoteAgent struct {
 	job  string
 	of   string // "A/0", "A/ps"
 	host string
-	proc *ssh.Process
+	proc *hosts.Process
 
 	writing sync.Mutex // held while something is written to it
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -137,7 +137,7 @@ func (tb *Testbed) leaveHosts(ctx context.Context) error {
 }
 
 // endProcesses ends what runs on a host for a run.
-func endProcesses(ctx context.Context, client *ssh.Client, exe, run string) error {
+func endProcesses(ctx context.Context, client hosts.Host, exe, run string) error {
 	found, err := supervise.Ask(ctx, client, exe, "end", run)
 	if err != nil {
 		return err

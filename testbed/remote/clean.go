@@ -18,10 +18,11 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -225,7 +226,7 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 	client := c.keepers.clients[name]
 	if target == ManagerName && c.inv.Manager != nil {
 		var err error
-		if client, err = ssh.Dial(ctx, ManagerTarget(c.inv)); err != nil {
+		if client, err = reach.Dial(ctx, reach.ToManager(c.inv), reach.Options{}); err != nil {
 			return "", err
 		}
 		defer client.Close()
@@ -242,7 +243,7 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 			return "", nil // it is gone, or another's
 		}
 		if err == nil && !c.opt.Dry {
-			err = client.RemoveAs(ctx, u.Remove.Path, u.Remove.Sudo)
+			err = client.Remove(ctx, u.Remove.Path, u.Remove.Sudo)
 		}
 		return u.Remove.Path + " removed", err
 	case u.Restore != nil:
@@ -262,13 +263,13 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 }
 
 // processes ends those of the run on a host.
-func (c *cleaning) processes(ctx context.Context, client *ssh.Client, u *journal.Processes) (string, error) {
+func (c *cleaning) processes(ctx context.Context, client hosts.Host, u *journal.Processes) (string, error) {
 	exe, do := u.Exe, "list"
 	if !c.opt.Dry {
 		do = "end"
 		var err error
 		c.copy.Lock() // hosts may share a home
-		exe, err = ssh.EnsureFile(ctx, []*ssh.Client{client}, c.opt.Exe)
+		exe, err = hosts.EnsureFile(ctx, []hosts.Host{client}, c.opt.Exe)
 		c.copy.Unlock()
 		if err != nil {
 			return "", err
@@ -296,7 +297,7 @@ func (c *cleaning) processes(ctx context.Context, client *ssh.Client, u *journal
 }
 
 // restore puts a file back.
-func (c *cleaning) restore(ctx context.Context, client *ssh.Client, u *journal.Restore) (string, error) {
+func (c *cleaning) restore(ctx context.Context, client hosts.Host, u *journal.Restore) (string, error) {
 	sum, err := fileSum(ctx, client, u.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && sum != u.SHA256 {
 		return "", nil // not what the run made of it
@@ -307,7 +308,7 @@ func (c *cleaning) restore(ctx context.Context, client *ssh.Client, u *journal.R
 	return u.Path + " put back", err
 }
 
-func fileSum(ctx context.Context, client *ssh.Client, path string) (string, error) {
+func fileSum(ctx context.Context, client hosts.Host, path string) (string, error) {
 	data, err := client.ReadFile(ctx, path)
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:]), err
@@ -405,7 +406,7 @@ func Sweep(ctx context.Context, k *Keepers, host, exe string, dry bool) (string,
 		return "", err
 	}
 	c := &cleaning{opt: CleanOptions{Exe: exe, Dry: dry}}
-	at, err := ssh.EnsureFile(ctx, []*ssh.Client{client}, exe)
+	at, err := hosts.EnsureFile(ctx, []hosts.Host{client}, exe)
 	if err != nil {
 		return "", err
 	}

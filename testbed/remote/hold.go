@@ -20,9 +20,10 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -74,8 +75,8 @@ func controller() lease.Controller {
 // Keepers are connections to where leases lie.
 type Keepers struct {
 	inv     *inventory.Inventory
-	clients map[string]*ssh.Client // by host, or by switch that can be logged in to
-	own     []*ssh.Client          // those of clients that were made here
+	clients map[string]hosts.Host // by host, or by switch that can be logged in to
+	own     []hosts.Host          // those of clients that were made here
 	err     error
 }
 
@@ -102,11 +103,11 @@ func keeper(inv *inventory.Inventory, name string) (inventory.Host, error) {
 // time. Err names those that cannot be reached; the others are there all the same. The
 // caller must Close the keepers.
 func OpenKeepers(ctx context.Context, inv *inventory.Inventory, names []string, fan int) *Keepers {
-	return openKeepers(ctx, inv, names, fan, nil, func(h inventory.Host) ssh.Target { return InventoryTarget(inv, h) })
+	return openKeepers(ctx, inv, names, nil, reach.Options{Fan: fan})
 }
 
-func openKeepers(ctx context.Context, inv *inventory.Inventory, names []string, fan int, have map[string]*ssh.Client, target func(inventory.Host) ssh.Target) *Keepers {
-	k := &Keepers{inv: inv, clients: map[string]*ssh.Client{}}
+func openKeepers(ctx context.Context, inv *inventory.Inventory, names []string, have map[string]hosts.Host, o reach.Options) *Keepers {
+	k := &Keepers{inv: inv, clients: map[string]hosts.Host{}}
 	var todo []inventory.Host
 	for _, name := range names {
 		h, err := keeper(inv, name)
@@ -120,15 +121,12 @@ func openKeepers(ctx context.Context, inv *inventory.Inventory, names []string, 
 			todo = append(todo, h)
 		}
 	}
-	targets, clients := make([]ssh.Target, len(todo)), make([]*ssh.Client, len(todo))
+	ways := make([]reach.Way, len(todo))
 	for i, h := range todo {
-		targets[i] = target(h)
+		ways[i] = reach.To(inv, h)
 	}
-	var dialer ssh.Dialer
-	k.err = ssh.FanOut(ctx, fan, targets, func(ctx context.Context, i int, t ssh.Target) (err error) {
-		clients[i], err = dialer.Dial(ctx, t)
-		return err
-	})
+	var clients []hosts.Host
+	clients, k.err = (&reach.Dialer{Options: o}).DialAll(ctx, ways)
 	for i, c := range clients {
 		if c != nil {
 			k.clients[todo[i].Name] = c
@@ -144,7 +142,7 @@ func (k *Keepers) Err() error { return k.err }
 // Close ends the connections.
 func (k *Keepers) Close() {
 	if k != nil {
-		ssh.CloseAll(k.own)
+		hosts.CloseAll(k.own)
 	}
 }
 
@@ -269,7 +267,7 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 			names = append(names, sw.Name)
 		}
 	}
-	tb.keepers = openKeepers(ctx, tb.inv, names, tb.opt.Fan, tb.hosts, tb.target)
+	tb.keepers = openKeepers(ctx, tb.inv, names, tb.hosts, tb.reaching())
 	if err := tb.keepers.Err(); err != nil {
 		return err
 	}
@@ -311,7 +309,7 @@ func (tb *Testbed) oust(ctx context.Context) error {
 		if from == nil || from.Run == "" || client == nil {
 			return nil
 		}
-		exe, err := ssh.EnsureFile(ctx, []*ssh.Client{client}, tb.opt.Exe)
+		exe, err := hosts.EnsureFile(ctx, []hosts.Host{client}, tb.opt.Exe)
 		if err == nil {
 			err = endProcesses(ctx, client, exe, from.Run)
 		}

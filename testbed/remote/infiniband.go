@@ -5,7 +5,7 @@ import (
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // infiniband takes the NICs that are InfiniBand apart from the others: the kernel's
@@ -28,11 +28,11 @@ func (tb *Testbed) infiniband(h inventory.Host, ports []collectors.NICPort) (ib 
 // ibSwitch reads an InfiniBand switch's ports from the first host in use that is
 // cabled to its fabric by a known RDMA port. nil: there is no such host, or nobody
 // knows the switch's GUID.
-func (tb *Testbed) ibSwitch(sw inventory.Switch, hosts []inventory.Host) collectors.Collector {
+func (tb *Testbed) ibSwitch(sw inventory.Switch, used []inventory.Host) collectors.Collector {
 	if sw.GUID == 0 {
 		return nil
 	}
-	for _, h := range hosts {
+	for _, h := range used {
 		client := tb.hosts[h.Name]
 		if client == nil {
 			continue
@@ -43,8 +43,8 @@ func (tb *Testbed) ibSwitch(sw inventory.Switch, hosts []inventory.Host) collect
 			}
 			c := &collectors.IBSwitch{
 				Switch: sw.Name, GUID: uint64(sw.GUID), From: nic.RDMA, Ports: map[int]collectors.P4Port{},
-				Run: func(ctx context.Context, argv []string) (ssh.Output, error) { return client.Run(ctx, argv, nil) },
-				RunRoot: func(ctx context.Context, argv []string) (ssh.Output, error) {
+				Run: func(ctx context.Context, argv []string) (hosts.Output, error) { return client.Run(ctx, argv, nil) },
+				RunRoot: func(ctx context.Context, argv []string) (hosts.Output, error) {
 					return client.RunRoot(ctx, argv, nil)
 				},
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -52,7 +53,7 @@ b = "unknown/1"
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb := &Testbed{inv: inv, topo: inv.Topology(), hosts: map[string]*ssh.Client{"h": {}}}
+	tb := &Testbed{inv: inv, topo: inv.Topology(), hosts: map[string]hosts.Host{"h": &ssh.Client{}}}
 	h, _ := inv.Host("h")
 	var ports []collectors.NICPort
 	for _, li := range tb.topo.Out("h") {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -17,7 +17,7 @@ import (
 // line of JSON, as the first of its stdin. The process is the caller's. It runs under a
 // supervisor, see package supervise: it ends when its stdin is closed, and when this program
 // or the connection is gone, at the latest after Options.Patience.
-func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error) {
+func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
 	name := verb
 	if c, ok := config.(agent.Config); ok {
 		name = c.Title()
@@ -30,10 +30,10 @@ func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*
 }
 
 // launch is Launch of what people know by a name.
-func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config any) (*ssh.Process, error) {
-	client, ok := tb.hosts[host]
-	if !ok {
-		return nil, fmt.Errorf("no connection to host %q", host)
+func (tb *Testbed) launch(ctx context.Context, host, name, verb string, config any) (*hosts.Process, error) {
+	client, err := tb.Client(host)
+	if err != nil {
+		return nil, err
 	}
 	config, watch := tb.sab.infect(config)
 	line, err := json.Marshal(config)
@@ -57,13 +57,9 @@ func (tb *Testbed) MAC(ctx context.Context, host, device string) (net.HardwareAd
 
 // Reach is the address at which a host reaches this machine.
 func (tb *Testbed) Reach(host string) (netip.Addr, error) {
-	client, ok := tb.hosts[host]
-	if !ok {
-		return netip.Addr{}, fmt.Errorf("no connection to host %q", host)
+	client, err := tb.Client(host)
+	if err != nil {
+		return netip.Addr{}, err
 	}
-	local, ok := client.LocalAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}, blame.Host(host, fmt.Errorf("connected from %v, which is no address", client.LocalAddr()))
-	}
-	return local.AddrPort().Addr().Unmap(), nil
+	return client.Local()
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/lease"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -32,7 +33,7 @@ type boot struct {
 }
 
 // readBoot asks a host when it was started.
-func readBoot(ctx context.Context, client *ssh.Client) (b boot, err error) {
+func readBoot(ctx context.Context, client hosts.Host) (b boot, err error) {
 	files := client.ReadFilesOf(ctx, bounded.Line, supervise.BootIDFile, "/proc/stat") // more than small, with hundreds of CPUs
 	for _, f := range files {
 		if f.Err != nil && !errors.Is(f.Err, fs.ErrNotExist) && !errors.Is(f.Err, fs.ErrPermission) {
@@ -85,10 +86,10 @@ func (tb *Testbed) investigate(ctx context.Context, name string) error {
 	noticed := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, tb.opt.Patience)
 	defer cancel()
-	t := tb.target(*h)
-	t.Timeout = max(tb.opt.Patience/4, time.Second)
+	o := tb.reaching()
+	o.Timeout = max(tb.opt.Patience/4, time.Second)
 	for {
-		client, err := ssh.Dial(ctx, t)
+		client, err := reach.Dial(ctx, reach.To(tb.inv, *h), o)
 		if err == nil {
 			now, err := readBoot(ctx, client)
 			if err == nil && tb.opt.Run != "" { // or else it ends by itself
@@ -110,7 +111,7 @@ func (tb *Testbed) investigate(ctx context.Context, name string) error {
 
 // cause is what an error of the connection is about, without the host, which the reader knows.
 func cause(err error) error {
-	var e *ssh.Error
+	var e *hosts.Error
 	if errors.As(err, &e) {
 		return fmt.Errorf("%w: %w", e.Kind, e.Err)
 	}

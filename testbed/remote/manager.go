@@ -4,20 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/sharp"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // ManagerName is what journals call the host of SHARP's aggregation manager where that is no
 // host of the inventory.
 const ManagerName = "manager sharp_am"
-
-// ManagerTarget is how the inventory says to log in to it. There must be a [sharp].
-func ManagerTarget(inv *inventory.Inventory) ssh.Target {
-	return SSHTarget(inv, "sharp_am", inv.Manager.SSH)
-}
 
 // reservation takes back a reservation in UFM, if it is there.
 func (c *cleaning) reservation(ctx context.Context, u *journal.Reservation, getenv func(string) string) (string, error) {

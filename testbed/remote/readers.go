@@ -8,7 +8,7 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // readers are the collectors that keep a process on their hosts: for as long as the testbed
@@ -68,7 +68,7 @@ func (r *readers) close() {
 }
 
 // readerProcess is a process on a host as collectors want it.
-type readerProcess struct{ *ssh.Process }
+type readerProcess struct{ *hosts.Process }
 
 func (p readerProcess) Write(b []byte) (int, error) { return p.Stdin.Write(b) }
 func (p readerProcess) Read(b []byte) (int, error)  { return p.Stdout.Read(b) }

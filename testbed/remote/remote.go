@@ -19,11 +19,12 @@ import (
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/preflight"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 // Options say how to reach what a fabric brought up.
@@ -69,9 +70,6 @@ type Options struct {
 	// error is the end of Open. nil: they are not looked at.
 	Preflight func(ctx context.Context, hosts []preflight.Host) ([]results.Preflight, []results.HostFacts, error)
 
-	// Target says how to log in to a host; nil: as the inventory says, with the
-	// user's keys and known_hosts.
-	Target func(inventory.Host) ssh.Target
 	// HostMAC is the hardware address of a host's NIC, which switches write into
 	// unicast frames; nil: asked from the host.
 	HostMAC func(host, device string) (net.HardwareAddr, error)
@@ -86,7 +84,7 @@ type Testbed struct {
 	inv  *inventory.Inventory
 	topo *inventory.Topology
 
-	hosts     map[string]*ssh.Client
+	hosts     map[string]hosts.Host
 	agentPath map[string]string // by host
 	boots     map[string]boot   // of hosts, when they were connected to
 	opened    time.Time
@@ -133,7 +131,7 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	}
 	tb := &Testbed{
 		opt: o, inv: o.Fabric.Inventory(),
-		hosts: map[string]*ssh.Client{}, agentPath: map[string]string{}, switches: map[string]dataplane.Switch{},
+		hosts: map[string]hosts.Host{}, agentPath: map[string]string{}, switches: map[string]dataplane.Switch{},
 		boots: map[string]boot{}, opened: time.Now(),
 		// Epochs must differ from those of runs before this one.
 	}
@@ -326,72 +324,23 @@ func (p parting) until(stage time.Duration) (context.Context, context.CancelFunc
 	return context.WithDeadline(p.ctx, p.began.Add(p.slow*stage))
 }
 
-func (tb *Testbed) target(h inventory.Host) ssh.Target {
-	var t ssh.Target
-	if tb.opt.Target != nil {
-		t = tb.opt.Target(h)
-	} else {
-		t = InventoryTarget(tb.inv, h)
-	}
-	if t.KeepAlive == 0 { // asked at the beginning of an interval, it may be silent for three more
-		t.KeepAlive, t.KeepAliveMax = tb.opt.Patience/4, 3
-	}
-	return t
-}
-
-// InventoryTarget is how the inventory says to log in to a host. What it leaves open
-// the user's ssh_config may say.
-func InventoryTarget(inv *inventory.Inventory, h inventory.Host) ssh.Target {
-	return SSHTarget(inv, h.Name, h.SSH)
-}
-
-// SSHTarget is InventoryTarget for whatever has a table of SSH keys: a switch, too.
-func SSHTarget(inv *inventory.Inventory, name string, s inventory.SSH) ssh.Target {
-	t := ssh.Target{Name: name, Address: s.Address, User: s.User, Config: s.Config, Sudo: s.Sudo, Direct: s.Jump == "none"}
-	if s.Key != "" {
-		t.Keys = []string{s.Key}
-	}
-	if s.Certificate != "" {
-		t.Certificates = []string{s.Certificate}
-	}
-	if s.KnownHosts != "" {
-		t.KnownHosts = []string{s.KnownHosts}
-	}
-	for _, hop := range s.Jumps() {
-		var jump ssh.Target
-		if via, ok := inv.Host(hop); ok {
-			jump = InventoryTarget(inv, *via)
-		} else {
-			var err error
-			if jump, err = ssh.ParseJump(hop); err != nil {
-				jump = ssh.Target{Name: hop, Address: hop} // which cannot be dialled, and is said then
-			}
-			jump.Keys, jump.Certificates, jump.KnownHosts, jump.Config = t.Keys, t.Certificates, t.KnownHosts, t.Config
-		}
-		if t.Jump != nil {
-			jump.Jump, jump.Direct = t.Jump, false
-		}
-		t.Jump = &jump
-	}
-	return t
+// reaching is how hosts are connected to.
+func (tb *Testbed) reaching() reach.Options {
+	return reach.Options{Fan: tb.opt.Fan, Patience: tb.opt.Patience}
 }
 
 func (tb *Testbed) dialHosts(ctx context.Context) error {
-	hosts, _ := tb.used()
-	targets := make([]ssh.Target, len(hosts))
-	for i, h := range hosts {
-		targets[i] = tb.target(h)
+	used, _ := tb.used()
+	ways := make([]reach.Way, len(used))
+	for i, h := range used {
+		ways[i] = reach.To(tb.inv, h)
 	}
-	clients := make([]*ssh.Client, len(targets))
-	dialer := ssh.Dialer{Limit: tb.opt.Fan, Warn: func(line string) { tb.disobeyed = append(tb.disobeyed, line) }}
-	// Each of several that cannot be reached is named: they are mended together.
-	err := ssh.FanOut(ctx, 0, targets, func(ctx context.Context, i int, t ssh.Target) (err error) {
-		clients[i], err = dialer.Dial(ctx, t)
-		return err
-	})
-	for i, c := range clients {
-		if c != nil {
-			tb.hosts[hosts[i].Name] = c
+	dialer := reach.Dialer{Options: tb.reaching()}
+	dialer.Warn = func(line string) { tb.disobeyed = append(tb.disobeyed, line) }
+	all, err := dialer.DialAll(ctx, ways)
+	for i, h := range all {
+		if h != nil {
+			tb.hosts[used[i].Name] = h
 		}
 	}
 	if err != nil {
@@ -404,11 +353,11 @@ func (tb *Testbed) dialHosts(ctx context.Context) error {
 // does nothing by itself.
 func (tb *Testbed) copyAgent(ctx context.Context) error {
 	names := sortedKeys(tb.hosts)
-	clients := make([]*ssh.Client, len(names))
+	clients := make([]hosts.Host, len(names))
 	for i, name := range names {
 		clients[i] = tb.hosts[name]
 	}
-	path, err := ssh.EnsureFile(ctx, clients, tb.opt.Exe)
+	path, err := hosts.EnsureFile(ctx, clients, tb.opt.Exe)
 	if err != nil {
 		return fmt.Errorf("copy the agent: %w", err)
 	}

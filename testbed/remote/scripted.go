@@ -15,9 +15,10 @@ import (
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/gnmi"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/script"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // switches are what a testbed has of its switches besides P4Runtime clients.
@@ -31,7 +32,7 @@ type switches struct {
 // scripted is a switch that a script drives.
 type scripted struct {
 	*script.Switch
-	own    *ssh.Client // of its own, where it does not run on a host that is connected anyway
+	own    hosts.Host // of its own, where it does not run on a host that is connected anyway
 	change *journal.Change
 }
 
@@ -92,12 +93,12 @@ func (tb *Testbed) setUp(ctx context.Context, sw inventory.Switch) error {
 		return err
 	}
 	x, target := &scripted{}, "host "+h.Name
-	var client *ssh.Client
+	var client hosts.Host
 	if tb.opt.Shared { // otherwise hosts are being connected at the same time
 		client = tb.hosts[h.Name]
 	}
 	if client == nil {
-		if client, err = ssh.Dial(ctx, tb.target(h)); err != nil {
+		if client, err = reach.Dial(ctx, reach.To(tb.inv, h), tb.reaching()); err != nil {
 			return blame.Switch(sw.Name, fmt.Errorf("script: %w", err))
 		}
 		x.own = client
@@ -171,7 +172,7 @@ func withScript(ctx context.Context, inv *inventory.Inventory, sw inventory.Swit
 	if err != nil {
 		return err
 	}
-	client, err := ssh.Dial(ctx, InventoryTarget(inv, h))
+	client, err := reach.Dial(ctx, reach.To(inv, h), reach.Options{})
 	if err != nil {
 		return blame.Switch(sw.Name, fmt.Errorf("script: %w", err))
 	}

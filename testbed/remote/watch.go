@@ -17,8 +17,8 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ina"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
@@ -337,7 +337,7 @@ func (tb *Testbed) Silence(ctx context.Context, host, name string, quiet time.Du
 // Why is why a process of Launch failed with err: what became of the hosts and switches, if
 // any of them is lost, and otherwise how its supervisor says that it ended.
 func (tb *Testbed) Why(ctx context.Context, err error) error {
-	if errors.Is(err, ssh.ErrLost) {
+	if errors.Is(err, hosts.ErrLost) {
 		if lost := tb.lost(ctx); lost != nil {
 			return lost
 		}

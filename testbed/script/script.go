@@ -56,7 +56,7 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 var (
@@ -66,10 +66,10 @@ var (
 	ErrCounters = errors.New("no counters")
 )
 
-// Runner runs commands somewhere; a *ssh.Client does.
+// Runner runs commands somewhere; a hosts.Host does.
 type Runner interface {
-	Run(ctx context.Context, argv []string, stdin io.Reader) (ssh.Output, error)
-	RunRoot(ctx context.Context, argv []string, stdin io.Reader) (ssh.Output, error)
+	Run(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error)
+	RunRoot(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error)
 	String() string
 }
 

@@ -14,14 +14,14 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/script"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
 
 // host is a host with an SSH server, and its working directory.
-func host(t *testing.T) (*ssh.Client, string) {
+func host(t *testing.T) (hosts.Host, string) {
 	t.Helper()
 	dir := t.TempDir()
 	target := sshdtest.Serve(t, &sshd.Server{Dir: dir})
@@ -29,7 +29,7 @@ func host(t *testing.T) (*ssh.Client, string) {
 	return sshdtest.Dial(t, target), dir
 }
 
-func open(t *testing.T, c *ssh.Client, s inventory.Script) *script.Switch {
+func open(t *testing.T, c hosts.Host, s inventory.Script) *script.Switch {
 	t.Helper()
 	x, err := script.New(inventory.Switch{Name: "atp1", Kind: inventory.Scripted, Server: inventory.Server{Script: &s}}, c)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestLife(t *testing.T) {
 // allowed.
 func TestRoot(t *testing.T) {
 	c, _ := host(t)
-	if err := open(t, c, inventory.Script{Clear: []string{"true"}, Root: true}).Clear(t.Context()); !errors.Is(err, ssh.ErrNotRoot) {
+	if err := open(t, c, inventory.Script{Clear: []string{"true"}, Root: true}).Clear(t.Context()); !errors.Is(err, hosts.ErrNotRoot) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // ErrRewritten is wrapped when the configuration of a manager is not what was written: UFM
@@ -24,7 +24,7 @@ var ErrRewritten = errors.New("the configuration was written anew by somebody el
 
 // Manager is sharp_am where it runs.
 type Manager struct {
-	Client  *ssh.Client
+	Client  hosts.Host
 	Target  string   // what the journal calls its host
 	Config  string   // path of its sharp_am.cfg
 	Restart []string // what makes it read that again, and returns when it is up
@@ -206,14 +206,14 @@ func (a *Applied) plan(ctx context.Context, at string, data []byte) error {
 // back, then the manager restarted.
 func (a *Applied) enter() error {
 	m := a.manager
-	a.changes = []*journal.Change{{Target: m.Target, What: "restart sharp_am", Undo: journal.Inverse{Script: &journal.Script{Argv: m.Restart, Root: m.Client.Target().Sudo}}}}
+	a.changes = []*journal.Change{{Target: m.Target, What: "restart sharp_am", Undo: journal.Inverse{Script: &journal.Script{Argv: m.Restart, Root: m.Client.Sudo()}}}}
 	for _, w := range a.files {
 		sum := sha256.Sum256(w.now)
 		c := &journal.Change{Target: m.Target, What: "write " + w.path}
 		if w.wasAbsent {
-			c.Undo.Remove = &journal.Remove{Path: w.path, SHA256: hex.EncodeToString(sum[:]), Sudo: m.Client.Target().Sudo}
+			c.Undo.Remove = &journal.Remove{Path: w.path, SHA256: hex.EncodeToString(sum[:]), Sudo: m.Client.Sudo()}
 		} else {
-			c.Undo.Restore = &journal.Restore{Path: w.path, SHA256: hex.EncodeToString(sum[:]), Old: w.old, Mode: uint32(w.mode), Sudo: m.Client.Target().Sudo}
+			c.Undo.Restore = &journal.Restore{Path: w.path, SHA256: hex.EncodeToString(sum[:]), Old: w.old, Mode: uint32(w.mode), Sudo: m.Client.Sudo()}
 		}
 		a.changes = append(a.changes, c)
 	}
@@ -277,7 +277,7 @@ func (e *hinted) Hint() string { return e.hint }
 
 func (m *Manager) run(ctx context.Context, argv []string, stdin []byte) error {
 	run := m.Client.Run
-	if m.Client.Target().Sudo {
+	if m.Client.Sudo() {
 		run = m.Client.RunRoot
 	}
 	out, err := run(ctx, argv, bytes.NewReader(stdin))
@@ -295,9 +295,9 @@ func (m *Manager) restart(ctx context.Context) error {
 }
 
 func (m *Manager) write(ctx context.Context, at string, data []byte, mode fs.FileMode) error {
-	return m.Client.Replace(ctx, at, data, mode, m.Client.Target().Sudo)
+	return m.Client.Replace(ctx, at, data, mode, m.Client.Sudo())
 }
 
 func (m *Manager) remove(ctx context.Context, at string) error {
-	return m.Client.RemoveAs(ctx, at, m.Client.Target().Sudo)
+	return m.Client.Remove(ctx, at, m.Client.Sudo())
 }

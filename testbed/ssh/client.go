@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Client is a connection to a host. Its methods are safe for concurrent use.
@@ -165,19 +167,26 @@ func (c *Client) Target() Target { return c.target }
 // String is the host's name.
 func (c *Client) String() string { return c.target.String() }
 
-// LocalAddr is this end of the connection: where, as a rule, the host reaches this machine.
+// Sudo says whether root is what the user becomes through sudo.
+func (c *Client) Sudo() bool { return c.target.Sudo }
+
+// Local is this end of the connection: where, as a rule, the host reaches this machine.
 // Behind a jump host it is the jump host that reaches it.
-func (c *Client) LocalAddr() net.Addr {
+func (c *Client) Local() (netip.Addr, error) {
 	if c.gate != nil {
-		return c.gate.client.LocalAddr()
+		return c.gate.client.Local()
 	}
-	return c.conn.LocalAddr()
+	local, ok := c.conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}, c.errorf("connected from %v, which is no address", c.conn.LocalAddr())
+	}
+	return local.AddrPort().Addr().Unmap(), nil
 }
 
 // Done is closed when the connection is gone, by Close or by itself.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err says why the connection is gone, as an *Error with ErrLost, and nil while it
+// Err says why the connection is gone, as an *hosts.Error with hosts.ErrLost, and nil while it
 // is there.
 func (c *Client) Err() error {
 	select {
@@ -191,7 +200,7 @@ func (c *Client) Err() error {
 func (c *Client) lost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &Error{Host: c.String(), Address: c.target.Address, Kind: ErrLost, Err: c.err}
+	return &hosts.Error{Host: c.String(), Address: c.target.Address, Kind: hosts.ErrLost, Err: c.err}
 }
 
 // failed turns an error of the library into one that names the host, and says

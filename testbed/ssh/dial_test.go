@@ -17,6 +17,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 )
@@ -87,9 +88,9 @@ func TestDialErrors(t *testing.T) {
 		hint   string
 	}{
 		{"refused", func(h *host) { h.Address = closedPort(t) },
-			ssh.ErrUnreachable, []string{"connection refused"}, "is it on"},
+			hosts.ErrUnreachable, []string{"connection refused"}, "is it on"},
 		{"no such host", func(h *host) { h.Address = "h1.invalid:22" },
-			ssh.ErrUnreachable, []string{"h1.invalid:22"}, "address"},
+			hosts.ErrUnreachable, []string{"h1.invalid:22"}, "address"},
 		{"unknown host", func(h *host) { h.KnownHosts = []string{writeFile(t, "known_hosts", "")} },
 			ssh.ErrHostKey, []string{"ssh-ed25519 SHA256:", "no key of [127.0.0.1]:"}, "add to "},
 		{"no known_hosts file", func(h *host) { h.KnownHosts = []string{filepath.Join(t.TempDir(), "absent")} },
@@ -121,24 +122,24 @@ func TestDialErrors(t *testing.T) {
 		{"no agent", func(h *host) { h.Signers, h.Agent = nil, "/nonexistent/agent"; h.Keys = []string{"/nonexistent/key"} },
 			ssh.ErrAuth, []string{"SSH agent: dial unix /nonexistent/agent"}, ""},
 		{"silent server", func(h *host) { h.Inject(sshd.Hang); h.Timeout = 500 * time.Millisecond },
-			ssh.ErrUnreachable, []string{"handshake: no answer within 500ms"}, ""},
+			hosts.ErrUnreachable, []string{"handshake: no answer within 500ms"}, ""},
 		{"server that hangs up", func(h *host) { h.Inject(sshd.CloseAtOnce); h.Timeout = 300 * time.Millisecond },
-			ssh.ErrUnreachable, []string{"handshake"}, ""},
+			hosts.ErrUnreachable, []string{"handshake"}, ""},
 		{"not an SSH server", func(h *host) {
 			h.Address = listen(t, func(c net.Conn) { c.Write([]byte("220 mail ready\r\n")); c.Close() })
-		}, ssh.ErrUnreachable, []string{"handshake"}, ""},
+		}, hosts.ErrUnreachable, []string{"handshake"}, ""},
 		{"jump host unreachable", func(h *host) {
 			h.Jump = &ssh.Target{Name: "gate", Address: closedPort(t), Signers: h.Signers, Agent: "none"}
-		}, ssh.ErrUnreachable, []string{"jump: host gate", "connection refused"}, "is it on"},
+		}, hosts.ErrUnreachable, []string{"jump: host gate", "connection refused"}, "is it on"},
 		{"refused behind jump host", func(h *host) {
 			gate := newHost(t, nil).Target
 			h.Jump, h.Address = &gate, closedPort(t)
-		}, ssh.ErrUnreachable, []string{"from host h1", "connection refused"}, "is it on"},
+		}, hosts.ErrUnreachable, []string{"from host h1", "connection refused"}, "is it on"},
 		{"silent behind jump host", func(h *host) {
 			gate := newHost(t, nil).Target
 			h.Jump, h.Timeout = &gate, 4*time.Second
 			h.Inject(sshd.Hang)
-		}, ssh.ErrUnreachable, []string{"handshake: no answer within 4s"}, ""},
+		}, hosts.ErrUnreachable, []string{"handshake: no answer within 4s"}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -157,9 +158,9 @@ func TestDialErrors(t *testing.T) {
 					t.Errorf("%v\ndoes not say %q", err, want)
 				}
 			}
-			var e *ssh.Error
+			var e *hosts.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("%T is not an *ssh.Error", err)
+				t.Fatalf("%T is not an *hosts.Error", err)
 			}
 			if !strings.Contains(e.Hint, tt.hint) {
 				t.Errorf("hint %q does not say %q", e.Hint, tt.hint)
@@ -172,7 +173,7 @@ func TestDialErrors(t *testing.T) {
 func TestHintOfUnknownHost(t *testing.T) {
 	h := newHost(t, func(h *host) { h.KnownHosts = []string{writeFile(t, "known_hosts", "")} })
 	_, err := ssh.Dial(t.Context(), h.Target)
-	var e *ssh.Error
+	var e *hosts.Error
 	if !errors.As(err, &e) {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestDialCancelled(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-accepted; cancel() }()
-	if _, err := ssh.Dial(ctx, h.Target); !errors.Is(err, context.Canceled) || !errors.Is(err, ssh.ErrUnreachable) {
+	if _, err := ssh.Dial(ctx, h.Target); !errors.Is(err, context.Canceled) || !errors.Is(err, hosts.ErrUnreachable) {
 		t.Errorf("in the handshake: %v", err)
 	}
 	if _, err := ssh.Dial(ctx, h.Target); !errors.Is(err, context.Canceled) {
@@ -296,7 +297,7 @@ func TestJump(t *testing.T) {
 	// When a jump host goes, so does what goes through it.
 	outer.down()
 	<-c.Done()
-	if err := c.Err(); !errors.Is(err, ssh.ErrLost) {
+	if err := c.Err(); !errors.Is(err, hosts.ErrLost) {
 		t.Error(err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Dialer makes connections that share what they have in common: what the user's files
@@ -50,7 +52,7 @@ type gate struct {
 }
 
 // Check says, without connecting, what of ssh_config keeps targets from being reached,
-// each time as an *Error, and tells Warn of what is not followed.
+// each time as an *hosts.Error, and tells Warn of what is not followed.
 func (d *Dialer) Check(targets []Target) error {
 	var errs []error
 	for _, t := range targets {
@@ -78,7 +80,7 @@ func (d *Dialer) resolve(t Target) (resolved Target, notes []string, err error) 
 		d.Warn(n)
 	}
 	if err != nil {
-		err = &Error{Host: t.String(), Address: t.Address, Kind: ErrConfig, Err: err, Hint: "the words of ssh_config are described in ssh_config(5)"}
+		err = &hosts.Error{Host: t.String(), Address: t.Address, Kind: ErrConfig, Err: err, Hint: "the words of ssh_config are described in ssh_config(5)"}
 	}
 	return resolved, notes, err
 }
@@ -87,7 +89,7 @@ func (d *Dialer) resolve(t Target) (resolved Target, notes []string, err error) 
 func Dial(ctx context.Context, t Target) (*Client, error) { return new(Dialer).Dial(ctx, t) }
 
 // Dial connects to a host and logs in. ctx bounds the dialling, not the connection.
-// Errors are *Error, also those of jump hosts, which are wrapped.
+// Errors are *hosts.Error, also those of jump hosts, which are wrapped.
 func (d *Dialer) Dial(ctx context.Context, t Target) (*Client, error) {
 	resolved, notes, err := d.resolve(t)
 	if err != nil {
@@ -125,7 +127,7 @@ func (d *Dialer) knownHosts(files []string) (*knownhosts.HostKeyDB, error) {
 func (d *Dialer) dial(ctx context.Context, t Target, notes []string) (*Client, error) {
 	fail := func(kind, cause error, hint string) error {
 		hints := slices.DeleteFunc(append([]string{hint}, notes...), func(s string) bool { return s == "" })
-		return &Error{Host: t.String(), Address: t.Address, Kind: kind, Err: cause, Hint: strings.Join(hints, "; ")}
+		return &hosts.Error{Host: t.String(), Address: t.Address, Kind: kind, Err: cause, Hint: strings.Join(hints, "; ")}
 	}
 	db, err := d.knownHosts(t.KnownHosts)
 	if err != nil {
@@ -154,7 +156,7 @@ func (d *Dialer) dial(ctx context.Context, t Target, notes []string) (*Client, e
 			return c, nil
 		}
 		// A jump host's connection that others have made may have been about to end.
-		ended := !again && errors.Is(err, ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) && c.gate.ends()
+		ended := !again && errors.Is(err, hosts.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) && c.gate.ends()
 		c.leaveGate()
 		if !ended || ctx.Err() != nil {
 			return nil, err
@@ -171,7 +173,7 @@ func (c *Client) login(ctx context.Context, d *Dialer, known *hostKeys, creds *c
 	for attempt := 1; ; attempt++ {
 		raw, err := c.dialTCP(ctx)
 		if err != nil {
-			return fail(ErrUnreachable, err, "is it on, is its SSH server running, is the address right?")
+			return fail(hosts.ErrUnreachable, err, "is it on, is its SSH server running, is the address right?")
 		}
 		heard, late := &preface{Conn: raw}, false
 		err = d.limited(ctx, func() error {
@@ -200,12 +202,12 @@ func (c *Client) login(ctx context.Context, d *Dialer, known *hostKeys, creds *c
 			if err = pause(ctx, backoff(attempt), giveUp); err == nil {
 				continue
 			}
-			return fail(ErrUnreachable, fmt.Errorf("it dropped %s before the SSH handshake%s: %w", countLogins(attempt), heard.words(), err),
+			return fail(hosts.ErrUnreachable, fmt.Errorf("it dropped %s before the SSH handshake%s: %w", countLogins(attempt), heard.words(), err),
 				"has it too many logins at once? Work on fewer hosts at a time, or raise MaxStartups in its sshd_config. Or does it refuse this machine (hosts.deny, fail2ban, a firewall)?")
 		case known.verified && denied(err):
 			return fail(ErrAuth, refusal(t, creds), authHint(creds))
 		}
-		return fail(ErrUnreachable, fmt.Errorf("connected, then in the SSH handshake%s: %w", heard.words(), err), "")
+		return fail(hosts.ErrUnreachable, fmt.Errorf("connected, then in the SSH handshake%s: %w", heard.words(), err), "")
 	}
 }
 

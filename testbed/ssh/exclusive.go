@@ -10,11 +10,11 @@ import (
 	"path"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/pkg/sftp"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // ReadDir lists the names in a directory; an error wrapping fs.ErrNotExist says there is
@@ -45,18 +45,9 @@ func (c *Client) ReadDir(ctx context.Context, dir string) ([]string, error) {
 // createdMode is that of files that Create makes, whatever the umask of the host: others are to read them.
 const createdMode = 0o644
 
-// ErrChanged is wrapped where a file does not say what it should.
-var ErrChanged = errors.New("it says something else than was written there")
-
-// Stamp is when a file was written and whose it is, as the host says.
-type Stamp struct {
-	At  time.Time // of its modification, in whole seconds
-	UID uint32    // of the account: nobody but root can give a file to another
-}
-
 // stampOf is 0 for a server that does not name owners.
-func stampOf(info fs.FileInfo) Stamp {
-	s := Stamp{At: info.ModTime()}
+func stampOf(info fs.FileInfo) hosts.Stamp {
+	s := hosts.Stamp{At: info.ModTime()}
 	if of, ok := info.Sys().(*sftp.FileStat); ok {
 		s.UID = of.UID
 	}
@@ -67,7 +58,7 @@ func stampOf(info fs.FileInfo) Stamp {
 // returns when that was by the host's clock. What is
 // written is on the disk, where the server can see to that. A disk without room for it is
 // an error wrapping syscall.ENOSPC.
-func (c *Client) Create(ctx context.Context, remote string, data []byte) (at Stamp, err error) {
+func (c *Client) Create(ctx context.Context, remote string, data []byte) (at hosts.Stamp, err error) {
 	err = c.withFiles(ctx, "create "+remote, func(files *session) error {
 		f, err := files.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -95,9 +86,9 @@ func (c *Client) Create(ctx context.Context, remote string, data []byte) (at Sta
 }
 
 // Rewrite writes once more what a file says, which moves its time of modification, as Create returns it. A
-// file that says anything but data is left alone, with an error that wraps ErrChanged, as is what is not a regular file: whatever others
+// file that says anything but data is left alone, with an error that wraps hosts.ErrChanged, as is what is not a regular file: whatever others
 // put in its place, no content is changed.
-func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at Stamp, err error) {
+func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at hosts.Stamp, err error) {
 	var odd error
 	err = c.withFiles(ctx, "rewrite "+remote, func(files *session) error {
 		info, err := files.Lstat(remote)
@@ -119,7 +110,7 @@ func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at St
 			var there []byte
 			there, err = bounded.ReadAll(bounded.Until(ctx, asked{f, &files.heard}), int64(len(data)))
 			if errors.Is(err, bounded.ErrTooLarge) || err == nil && !bytes.Equal(there, data) {
-				odd, err = ErrChanged, nil
+				odd, err = hosts.ErrChanged, nil
 			}
 		}
 		if err != nil || odd != nil {
@@ -132,13 +123,13 @@ func (c *Client) Rewrite(ctx context.Context, remote string, data []byte) (at St
 		return err
 	})
 	if err == nil && odd != nil {
-		return Stamp{}, c.errorf("rewrite %s: %w", remote, odd)
+		return hosts.Stamp{}, c.errorf("rewrite %s: %w", remote, odd)
 	}
 	return at, err
 }
 
 // seal closes a file that was written, with what came of that.
-func seal(files *session, f *sftp.File, err error) (at Stamp, _ error) {
+func seal(files *session, f *sftp.File, err error) (at hosts.Stamp, _ error) {
 	if _, ok := files.HasExtension("fsync@openssh.com"); ok && err == nil {
 		err = f.Sync()
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -83,7 +84,7 @@ func TestTakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	p, err := c.Start(t.Context(), []string{"sleep", "60"})
+	p, err := c.Start(t.Context(), []string{"sleep", "60"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestTakesNothing(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the write does not end")
 	}
-	if err := p.Wait(); !errors.Is(err, ssh.ErrLost) {
+	if err := p.Wait(); !errors.Is(err, hosts.ErrLost) {
 		t.Errorf("the command: %v", err)
 	}
 }

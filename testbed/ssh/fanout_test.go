@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -24,7 +25,7 @@ func targets(n int) []ssh.Target {
 func TestFanOut(t *testing.T) {
 	for _, limit := range []int{0, 1, 3, 100} {
 		var running, most, calls atomic.Int64
-		err := ssh.FanOut(t.Context(), limit, targets(20), func(_ context.Context, i int, h ssh.Target) error {
+		err := hosts.FanOut(t.Context(), limit, targets(20), func(_ context.Context, i int, h ssh.Target) error {
 			calls.Add(1)
 			n := running.Add(1)
 			defer running.Add(-1)
@@ -47,21 +48,21 @@ func TestFanOut(t *testing.T) {
 			t.Errorf("limit %d: %d calls, %d at once", limit, calls.Load(), most.Load())
 		}
 	}
-	if err := ssh.FanOut(t.Context(), 0, targets(0), nil); err != nil {
+	if err := hosts.FanOut(t.Context(), 0, targets(0), nil); err != nil {
 		t.Error(err)
 	}
 }
 
 // After the end of the context nothing new begins, and what has begun is waited for.
 func TestFanOutCancelled(t *testing.T) {
-	const hosts = 10
-	for _, at := range []int{-1, 0, hosts / 2, hosts - 1} {
+	const many = 10
+	for _, at := range []int{-1, 0, many / 2, many - 1} {
 		ctx, cancel := context.WithCancel(t.Context())
 		if at < 0 {
 			cancel()
 		}
 		last, finished := -1, 0
-		err := ssh.FanOut(ctx, 1, targets(hosts), func(ctx context.Context, i int, _ ssh.Target) error {
+		err := hosts.FanOut(ctx, 1, targets(many), func(ctx context.Context, i int, _ ssh.Target) error {
 			defer func() { finished++ }()
 			last = i
 			if i == at {
@@ -77,8 +78,8 @@ func TestFanOutCancelled(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		left := fmt.Sprintf("%d of %d hosts not started", hosts-1-at, hosts)
-		if at < hosts-1 && !strings.Contains(err.Error(), left) {
+		left := fmt.Sprintf("%d of %d hosts not started", many-1-at, many)
+		if at < many-1 && !strings.Contains(err.Error(), left) {
 			t.Errorf("%v does not say %q", err, left)
 		}
 	}
@@ -93,13 +94,13 @@ func manyHosts(t testing.TB, n int) []ssh.Target {
 }
 
 func TestFanOut64(t *testing.T) {
-	clients, err := ssh.DialAll(t.Context(), 16, manyHosts(t, 64))
+	clients, err := dialAll(t.Context(), 16, manyHosts(t, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ssh.CloseAll(clients)
+	defer hosts.CloseAll(clients)
 	answers := make([]string, len(clients))
-	err = ssh.FanOut(t.Context(), 16, clients, func(ctx context.Context, i int, c *ssh.Client) error {
+	err = hosts.FanOut(t.Context(), 16, clients, func(ctx context.Context, i int, c hosts.Host) error {
 		out, err := c.Run(ctx, []string{"echo", c.String()}, nil)
 		answers[i] = string(out.Stdout)
 		return err
@@ -116,7 +117,7 @@ func TestFanOut64(t *testing.T) {
 	// Cancelled while all of them work: every one is named, once, and none goes on.
 	ctx, cancel := context.WithCancel(t.Context())
 	var started atomic.Int64
-	err = ssh.FanOut(ctx, 0, clients, func(ctx context.Context, i int, c *ssh.Client) error {
+	err = hosts.FanOut(ctx, 0, clients, func(ctx context.Context, i int, c hosts.Host) error {
 		if started.Add(1) == 64 {
 			cancel()
 		}
@@ -139,8 +140,8 @@ func TestFanOut64(t *testing.T) {
 func TestDialAllOneBad(t *testing.T) {
 	all := manyHosts(t, 4)
 	all[2].Address = closedPort(t)
-	clients, err := ssh.DialAll(t.Context(), 0, all)
-	if !errors.Is(err, ssh.ErrUnreachable) || strings.Count(err.Error(), "host h") != 1 || !strings.Contains(err.Error(), "host h2") || clients != nil {
+	clients, err := dialAll(t.Context(), 0, all)
+	if !errors.Is(err, hosts.ErrUnreachable) || strings.Count(err.Error(), "host h") != 1 || !strings.Contains(err.Error(), "host h2") || clients != nil {
 		t.Errorf("%v, %v", clients, err)
 	}
 }
@@ -149,17 +150,17 @@ func TestDialAllOneBad(t *testing.T) {
 func BenchmarkFanOut64(b *testing.B) {
 	all := manyHosts(b, 64)
 	for b.Loop() {
-		clients, err := ssh.DialAll(b.Context(), 16, all)
+		clients, err := dialAll(b.Context(), 16, all)
 		if err != nil {
 			b.Fatal(err)
 		}
-		err = ssh.FanOut(b.Context(), 16, clients, func(ctx context.Context, _ int, c *ssh.Client) error {
+		err = hosts.FanOut(b.Context(), 16, clients, func(ctx context.Context, _ int, c hosts.Host) error {
 			_, err := c.Run(ctx, []string{"true"}, nil)
 			return err
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
-		ssh.CloseAll(clients)
+		hosts.CloseAll(clients)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -33,13 +35,13 @@ func newFarm(t testing.TB, n int) []ssh.Target {
 // look logs in to every host, reads two files, and hangs up: what doctor does.
 func look(ctx context.Context, limit int, targets []ssh.Target) error {
 	d := new(ssh.Dialer)
-	return ssh.FanOut(ctx, limit, targets, func(ctx context.Context, _ int, x ssh.Target) error {
+	return hosts.FanOut(ctx, limit, targets, func(ctx context.Context, _ int, x ssh.Target) error {
 		c, err := d.Dial(ctx, x)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		for _, f := range c.ReadFiles(ctx, "/proc/sys/kernel/random/boot_id", "/proc/uptime") {
+		for _, f := range c.ReadFilesOf(ctx, bounded.Config, "/proc/sys/kernel/random/boot_id", "/proc/uptime") {
 			if f.Err != nil || len(f.Data) == 0 {
 				return fmt.Errorf("%q: %w", f.Data, f.Err)
 			}
@@ -70,10 +72,10 @@ func TestFarm(t *testing.T) {
 		targets = append(targets, x)
 	}
 	begin = time.Now()
-	clients, err := ssh.DialAll(t.Context(), 8, targets)
+	clients, err := dialAll(t.Context(), 8, targets)
 	took := time.Since(begin)
 	t.Logf("%d hosts in %v; with %d that are dead, after 4 s each, in %v", n, alive.Round(time.Millisecond), dead, took.Round(time.Millisecond))
-	if clients != nil || !errors.Is(err, ssh.ErrUnreachable) || strings.Count(err.Error(), "\n") != dead-1 || took > 16*time.Second+3*alive {
+	if clients != nil || !errors.Is(err, hosts.ErrUnreachable) || strings.Count(err.Error(), "\n") != dead-1 || took > 16*time.Second+3*alive {
 		t.Fatalf("after %v: %v", took, err)
 	}
 	for i := range dead {

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Paths on hosts are slash separated; relative ones start in the user's home.
@@ -282,21 +282,9 @@ func (c *Client) ReadFile(ctx context.Context, remote string) ([]byte, error) {
 	return c.readFile(ctx, remote, bounded.Config)
 }
 
-// File is the content of a file, or why there is none.
-type File struct {
-	Data []byte
-	Err  error
-}
-
-// ReadFiles reads several files at the same time, which takes little longer than one
-// does. The answers are in the order of the names.
-func (c *Client) ReadFiles(ctx context.Context, remote ...string) []File {
-	return c.ReadFilesOf(ctx, bounded.Config, remote...)
-}
-
-// ReadFilesOf is ReadFiles of files that have at most so many bytes: those of /proc, for which bounded.Small is enough mostly.
-func (c *Client) ReadFilesOf(ctx context.Context, limit int64, remote ...string) []File {
-	out := make([]File, len(remote))
+// ReadFilesOf implements hosts.Files. It takes little longer than one file does. For those of /proc bounded.Small is enough mostly.
+func (c *Client) ReadFilesOf(ctx context.Context, limit int64, remote ...string) []hosts.File {
+	out := make([]hosts.File, len(remote))
 	var wg sync.WaitGroup
 	for i, name := range remote {
 		wg.Go(func() {
@@ -312,11 +300,11 @@ func (c *Client) readFile(ctx context.Context, name string, limit int64) (data [
 	return data, err
 }
 
-// read is readFile; with small it is ReadSmall, of which a Stamp is known.
-func (c *Client) read(ctx context.Context, name string, limit int64, small bool) (data []byte, at Stamp, err error) {
+// read is readFile; with small it is ReadSmall, of which a stamp is known.
+func (c *Client) read(ctx context.Context, name string, limit int64, small bool) (data []byte, at hosts.Stamp, err error) {
 	type content struct {
 		data []byte
-		at   Stamp
+		at   hosts.Stamp
 	}
 	read := make(chan content, 1) // nobody may be waiting for it any more
 	err = c.withFilesOf(ctx, "read "+name, limit, func(files *session) error {
@@ -342,16 +330,16 @@ func (c *Client) read(ctx context.Context, name string, limit int64, small bool)
 		return err
 	})
 	if err != nil {
-		return nil, Stamp{}, err
+		return nil, hosts.Stamp{}, err
 	}
 	in := <-read
 	return in.data, in.at, nil
 }
 
 // ReadSmall reads a file of at most bounded.Small bytes that others may have put there, and says whose it is: it must be a
-// regular one, no link to another, or the error wraps bounded.ErrIrregular. Of one that cannot be read the Stamp is
+// regular one, no link to another, or the error wraps bounded.ErrIrregular. Of one that cannot be read the stamp is
 // there nevertheless.
-func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, at Stamp, err error) {
+func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, at hosts.Stamp, err error) {
 	found := make(chan fs.FileInfo, 1)
 	err = c.withFiles(ctx, "stat "+name, func(files *session) error {
 		info, err := files.Lstat(name)
@@ -362,7 +350,7 @@ func (c *Client) ReadSmall(ctx context.Context, name string) (data []byte, at St
 		return err
 	})
 	if err != nil {
-		return nil, Stamp{}, err
+		return nil, hosts.Stamp{}, err
 	}
 	// Whoever puts a FIFO in its place between the two makes this wait, for as long as ctx lets it.
 	if data, at, err = c.read(ctx, name, bounded.Small, true); err != nil {
@@ -384,8 +372,14 @@ func (c *Client) Stat(ctx context.Context, remote string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Remove removes a file. One that is not there is not an error.
-func (c *Client) Remove(ctx context.Context, remote string) error {
+// Remove implements hosts.Files. One that is not there is not an error.
+func (c *Client) Remove(ctx context.Context, remote string, root bool) error {
+	if root {
+		if _, err := c.RunRoot(ctx, []string{"rm", "-f", "--", remote}, nil); err != nil {
+			return c.errorf("remove %s: %w", remote, err)
+		}
+		return nil
+	}
 	err := c.withFiles(ctx, "remove "+remote, func(files *session) error { return files.Remove(remote) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -393,15 +387,9 @@ func (c *Client) Remove(ctx context.Context, remote string) error {
 	return err
 }
 
-// RemoveAs is Remove, or with root that as root, as StartRoot is.
-func (c *Client) RemoveAs(ctx context.Context, remote string, root bool) error {
-	if !root {
-		return c.Remove(ctx, remote)
-	}
-	if _, err := c.RunRoot(ctx, []string{"rm", "-f", "--", remote}, nil); err != nil {
-		return c.errorf("remove %s: %w", remote, err)
-	}
-	return nil
+// Rename implements hosts.Files.
+func (c *Client) Rename(ctx context.Context, old, name string) error {
+	return c.withFiles(ctx, "rename "+old, func(files *session) error { return files.PosixRename(old, name) })
 }
 
 // Sum reads a file's size in bytes and its SHA-256 in hex where it lies, which
@@ -462,92 +450,4 @@ func (c *Client) write(ctx context.Context, doing string, r io.Reader, remote st
 		}
 		return files.PosixRename(temp, remote)
 	})
-}
-
-// uploads is how many hosts EnsureFile serves at a time: they share one uplink.
-const uploads = 8
-
-// EnsureFile makes a program present on every host and returns its path there,
-// which holds the beginning of its SHA-256: the same file is never copied twice,
-// and hosts that share a home directory get it once. It is relative to the home.
-func EnsureFile(ctx context.Context, clients []*Client, local string) (string, error) {
-	f, err := bounded.Open(local)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	size, err := io.Copy(h, f)
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", local, err)
-	}
-	sum := hex.EncodeToString(h.Sum(nil))
-	remote := ".cache/inabench/agent-" + sum[:12]
-
-	// A file appears under this name only when it is complete and its sum has been
-	// checked, so that its presence with the right size is enough to know.
-	lacking := func(clients []*Client) ([]*Client, error) {
-		missing := make([]bool, len(clients))
-		err := FanOut(ctx, 0, clients, func(ctx context.Context, i int, c *Client) error {
-			info, err := c.Stat(ctx, remote)
-			switch {
-			case err == nil:
-				missing[i] = info.Size() != size || info.Mode()&0o100 == 0
-			case errors.Is(err, fs.ErrNotExist):
-				missing[i] = true
-			default:
-				return err
-			}
-			return nil
-		})
-		var found []*Client
-		for i, m := range missing {
-			if m {
-				found = append(found, clients[i])
-			}
-		}
-		return found, err
-	}
-	upload := func(ctx context.Context, c *Client) error {
-		return c.install(ctx, local, remote, sum)
-	}
-
-	todo, err := lacking(clients)
-	if err != nil || len(todo) == 0 {
-		return remote, err
-	}
-	if err := upload(ctx, todo[0]); err != nil {
-		return remote, err
-	}
-	if todo, err = lacking(todo[1:]); err != nil {
-		return remote, err
-	}
-	return remote, FanOut(ctx, uploads, todo, func(ctx context.Context, _ int, c *Client) error {
-		return upload(ctx, c)
-	})
-}
-
-// install uploads a program under a name of its own, checks what has arrived, and
-// only then gives it its name.
-func (c *Client) install(ctx context.Context, local, remote, sum string) error {
-	staged := remote + "." + rand.Text()[:8] + ".new"
-	err := c.Upload(ctx, local, staged, 0o700)
-	if err != nil {
-		return err
-	}
-	_, got, err := c.Sum(ctx, staged)
-	if err == nil && got != sum {
-		err = c.errorf("%s arrived with sha256 %s instead of %s", local, got, sum)
-	}
-	if err == nil {
-		err = c.withFiles(ctx, "rename "+staged, func(files *session) error {
-			return files.PosixRename(staged, remote)
-		})
-	}
-	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
-		defer cancel()
-		return errors.Join(err, c.Remove(ctx, staged))
-	}
-	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -52,12 +53,12 @@ func TestFiles(t *testing.T) {
 	if got, err := c.ReadFile(ctx, "/proc/self/stat"); err != nil || len(got) == 0 {
 		t.Errorf("a file without a size: %q, %v", got, err)
 	}
-	files := c.ReadFiles(ctx, "a/b/file", "nothing", "/proc/version")
+	files := c.ReadFilesOf(ctx, bounded.Config, "a/b/file", "nothing", "/proc/version")
 	if string(files[0].Data) != "new" || !errors.Is(files[1].Err, fs.ErrNotExist) || len(files[2].Data) == 0 {
 		t.Errorf("%q", files)
 	}
 	for range 2 {
-		if err := c.Remove(ctx, "a/b/file"); err != nil {
+		if err := c.Remove(ctx, "a/b/file", false); err != nil {
 			t.Error(err)
 		}
 	}
@@ -198,7 +199,7 @@ func TestEnsureFile(t *testing.T) {
 		{"one shared home", func(i int) string { return shared }, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var clients []*ssh.Client
+			var clients []hosts.Host
 			var counts []func() int
 			for i := range 5 {
 				h := newHost(t, func(h *host) {
@@ -211,7 +212,7 @@ func TestEnsureFile(t *testing.T) {
 				clients = append(clients, h.connect(t))
 			}
 			for range 2 { // the second time there is nothing to do
-				remote, err := ssh.EnsureFile(t.Context(), clients, local)
+				remote, err := hosts.EnsureFile(t.Context(), clients, local)
 				if err != nil || remote != want {
 					t.Fatalf("%q, %v", remote, err)
 				}
@@ -248,7 +249,7 @@ func TestEnsureFileRace(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			remote, err := ssh.EnsureFile(t.Context(), []*ssh.Client{c}, local)
+			remote, err := hosts.EnsureFile(t.Context(), []hosts.Host{c}, local)
 			if err != nil {
 				t.Error(err)
 				return
@@ -266,7 +267,7 @@ func TestEnsureFileErrors(t *testing.T) {
 	local, want := program(t)
 	wrong := newHost(t, func(h *host) { sums(t, h, "echo "+strings.Repeat("0", 64)) })
 	c := wrong.connect(t)
-	if _, err := ssh.EnsureFile(t.Context(), []*ssh.Client{c}, local); err == nil || !strings.Contains(err.Error(), "host h1") || !strings.Contains(err.Error(), "sha256 0000") {
+	if _, err := hosts.EnsureFile(t.Context(), []hosts.Host{c}, local); err == nil || !strings.Contains(err.Error(), "host h1") || !strings.Contains(err.Error(), "sha256 0000") {
 		t.Errorf("corrupted on its way: %v", err)
 	}
 	wantTree(t, wrong.Dir, ".cache", ".cache/inabench")
@@ -281,7 +282,7 @@ func TestEnsureFileErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := h.connect(t)
-	if _, err := ssh.EnsureFile(t.Context(), []*ssh.Client{good}, local); err != nil {
+	if _, err := hosts.EnsureFile(t.Context(), []hosts.Host{good}, local); err != nil {
 		t.Error(err)
 	}
 	if out, err := good.Run(t.Context(), []string{want}, nil); err != nil || string(out.Stdout) != "it runs\n" {
@@ -289,10 +290,10 @@ func TestEnsureFileErrors(t *testing.T) {
 	}
 
 	c.Close()
-	if _, err := ssh.EnsureFile(t.Context(), []*ssh.Client{good, c}, local); !errors.Is(err, ssh.ErrLost) {
+	if _, err := hosts.EnsureFile(t.Context(), []hosts.Host{good, c}, local); !errors.Is(err, hosts.ErrLost) {
 		t.Error(err)
 	}
-	if _, err := ssh.EnsureFile(t.Context(), nil, "/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := hosts.EnsureFile(t.Context(), nil, "/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 )
@@ -111,4 +112,23 @@ func writeKey(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return writeFile(t, "id", string(pem.EncodeToMemory(block)))
+}
+
+// dialAll connects to several hosts with one Dialer. On error the connections that were made are
+// closed again.
+func dialAll(ctx context.Context, limit int, targets []ssh.Target) ([]hosts.Host, error) {
+	all := make([]hosts.Host, len(targets))
+	d := &ssh.Dialer{Limit: limit}
+	err := hosts.FanOut(ctx, 0, targets, func(ctx context.Context, i int, t ssh.Target) error {
+		c, err := d.Dial(ctx, t)
+		if err == nil {
+			all[i] = c
+		}
+		return err
+	})
+	if err != nil {
+		hosts.CloseAll(all)
+		return nil, err
+	}
+	return all, nil
 }

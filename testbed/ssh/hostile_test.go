@@ -31,7 +31,7 @@ func TestEndlessGreeting(t *testing.T) {
 				return err
 			},
 			"Start": func(ctx context.Context, c *ssh.Client) error {
-				p, err := c.StartWith(ctx, []string{"true"}, io.Discard)
+				p, err := c.Start(ctx, []string{"true"}, io.Discard)
 				if err != nil {
 					return err
 				}
@@ -42,7 +42,7 @@ func TestEndlessGreeting(t *testing.T) {
 				return context.Cause(ctx)
 			},
 			"Start, closed after its end": func(ctx context.Context, c *ssh.Client) error {
-				p, err := c.StartWith(ctx, []string{"true"}, io.Discard)
+				p, err := c.Start(ctx, []string{"true"}, io.Discard)
 				if err != nil {
 					return err
 				}

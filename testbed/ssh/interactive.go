@@ -11,11 +11,13 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/term"
+
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Interactive gives the user a shell on the host, or runs argv there, with the
 // host's terminal when stdin is one, and without otherwise. The end of the shell
-// with another status than 0 is a *RunError.
+// with another status than 0 is a *hosts.RunError.
 //
 // A Read of stdin may stay blocked after it returns.
 func (c *Client) Interactive(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -70,7 +72,7 @@ func (c *Client) Interactive(ctx context.Context, argv []string, stdin io.Reader
 		if len(argv) == 0 {
 			argv = []string{"shell"}
 		}
-		return &RunError{Host: c.String(), Argv: argv, Exit: exit.ExitStatus(), Signal: exit.Signal()}
+		return &hosts.RunError{Host: c.String(), Argv: argv, Exit: exit.ExitStatus(), Signal: exit.Signal()}
 	}
 	return c.failed("shell", err)
 }

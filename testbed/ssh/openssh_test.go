@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -36,7 +38,7 @@ func TestOpenSSH(t *testing.T) {
 	if err != nil || string(out.Stdout) != "<"+strings.Join(nasty, "><")+">" {
 		t.Errorf("%q, %v", out.Stdout, err)
 	}
-	var failed *ssh.RunError
+	var failed *hosts.RunError
 	if _, err := c.Run(t.Context(), []string{"sh", "-c", "echo why >&2; exit 3"}, nil); !errors.As(err, &failed) || failed.Exit != 3 || failed.Stderr != "why" {
 		t.Error(err)
 	}
@@ -44,14 +46,14 @@ func TestOpenSSH(t *testing.T) {
 	if err := c.Upload(t.Context(), writeFile(t, "local", "text"), dir+"/a/file", 0o640); err != nil {
 		t.Error(err)
 	}
-	files := c.ReadFiles(t.Context(), dir+"/a/file", "/nonexistent", "/proc/net/dev")
+	files := c.ReadFilesOf(t.Context(), bounded.Config, dir+"/a/file", "/nonexistent", "/proc/net/dev")
 	if string(files[0].Data) != "text" || !errors.Is(files[1].Err, fs.ErrNotExist) || len(files[2].Data) == 0 {
 		t.Errorf("%q", files)
 	}
 	wantTree(t, dir, "a", "a/file")
 
 	l := newLifeline(t)
-	p, err := c.Start(t.Context(), l.family())
+	p, err := c.Start(t.Context(), l.family(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestOpenSSH(t *testing.T) {
 
 	// It does not kill what runs when the connection goes; the end of stdin must do.
 	l = newLifeline(t)
-	if _, err = c.Start(t.Context(), []string{"/bin/sh", "-c", `exec 9>"$1"; echo up >&9; cat`, "sh", l.path}); err != nil {
+	if _, err = c.Start(t.Context(), []string{"/bin/sh", "-c", `exec 9>"$1"; echo up >&9; cat`, "sh", l.path}, nil); err != nil {
 		t.Fatal(err)
 	}
 	l.up(t)
@@ -169,7 +171,7 @@ func TestOpenSSHKeys(t *testing.T) {
 			if err == nil {
 				c.Close()
 			}
-			var e *ssh.Error
+			var e *hosts.Error
 			switch {
 			case tt.denied == "" && err != nil:
 				t.Error(err)
@@ -280,7 +282,7 @@ func TestOpenSSHConfig(t *testing.T) {
 	// Nothing that the file says lets a host in that is not known.
 	write(t, home+"/.ssh/known_hosts", "")
 	_, err := ssh.Dial(t.Context(), ssh.Target{Name: "h1", Address: "node-1"})
-	var e *ssh.Error
+	var e *hosts.Error
 	if !errors.Is(err, ssh.ErrHostKey) || !errors.As(err, &e) || !strings.Contains(e.Hint, "StrictHostKeyChecking no is not obeyed") {
 		t.Errorf("%v; %+v", err, e)
 	}
@@ -303,11 +305,11 @@ func TestOpenSSHBusy(t *testing.T) {
 	const logins = 12
 	patient := h.Target
 	patient.Timeout = 2 * time.Minute
-	clients, err := ssh.DialAll(t.Context(), 0, slices.Repeat([]ssh.Target{patient}, logins))
+	clients, err := dialAll(t.Context(), 0, slices.Repeat([]ssh.Target{patient}, logins))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ssh.CloseAll(clients)
+	hosts.CloseAll(clients)
 
 	for idle := 0; idle < 2; { // that do not log in
 		conn, err := net.Dial("tcp", h.Address)
@@ -323,8 +325,8 @@ func TestOpenSSHBusy(t *testing.T) {
 	x := h.Target
 	x.Timeout = 5 * time.Second // for several attempts
 	_, err = ssh.Dial(t.Context(), x)
-	var e *ssh.Error
-	if !errors.Is(err, ssh.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) ||
+	var e *hosts.Error
+	if !errors.Is(err, hosts.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) ||
 		!strings.Contains(err.Error(), "logins before the SSH handshake") || !strings.Contains(e.Hint, "MaxStartups") {
 		t.Errorf("%v; %+v", err, e)
 	}
@@ -342,10 +344,10 @@ func TestOpenSSHSharedJump(t *testing.T) {
 	h := newOpenSSH(t, "MaxStartups 100")
 	x := h.Target
 	x.Jump = &gate.Target
-	const hosts = 16
+	const many = 16
 	d := new(ssh.Dialer)
-	clients := make([]*ssh.Client, hosts)
-	err := ssh.FanOut(t.Context(), 0, slices.Repeat([]ssh.Target{x}, hosts), func(ctx context.Context, i int, t ssh.Target) (err error) {
+	clients := make([]*ssh.Client, many)
+	err := hosts.FanOut(t.Context(), 0, slices.Repeat([]ssh.Target{x}, many), func(ctx context.Context, i int, t ssh.Target) (err error) {
 		clients[i], err = d.Dial(ctx, t)
 		return err
 	})
@@ -384,24 +386,24 @@ func TestOpenSSHSharedJump(t *testing.T) {
 	dead.Address, dead.Timeout = testbedtest.BlackHole(t), time.Second
 	x.Jump = &dead
 	begin := time.Now()
-	const many = 400 // 50 s, were they to wait for it four at a time
-	_, err = ssh.DialAll(t.Context(), 4, slices.Repeat([]ssh.Target{x}, many))
-	if !errors.Is(err, ssh.ErrUnreachable) || strings.Count(err.Error(), "jump: ") != many {
+	const behind = 400 // 50 s, were they to wait for it four at a time
+	_, err = dialAll(t.Context(), 4, slices.Repeat([]ssh.Target{x}, behind))
+	if !errors.Is(err, hosts.ErrUnreachable) || strings.Count(err.Error(), "jump: ") != behind {
 		t.Error(err)
 	}
 	if took := time.Since(begin); took > 60*time.Second {
-		t.Errorf("%d hosts behind a dead one took %v, its timeout is 1 s", many, took)
+		t.Errorf("%d hosts behind a dead one took %v, its timeout is 1 s", behind, took)
 	}
 	// So it does where what bounds a host's time ends first.
 	d, begin = new(ssh.Dialer), time.Now()
 	dead.Timeout = 20 * time.Second
-	err = ssh.FanOut(t.Context(), 4, slices.Repeat([]ssh.Target{x}, many), func(ctx context.Context, _ int, x ssh.Target) error {
+	err = hosts.FanOut(t.Context(), 4, slices.Repeat([]ssh.Target{x}, behind), func(ctx context.Context, _ int, x ssh.Target) error {
 		ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		defer cancel()
 		_, err := d.Dial(ctx, x)
 		return err
 	})
-	if err == nil || strings.Count(err.Error(), "jump: ") != many || time.Since(begin) > 30*time.Second {
+	if err == nil || strings.Count(err.Error(), "jump: ") != behind || time.Since(begin) > 30*time.Second {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
 }
@@ -423,7 +425,7 @@ func TestOpenSSHStops(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := c.Start(t.Context(), []string{"cat"})
+			p, err := c.Start(t.Context(), []string{"cat"}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -453,10 +455,10 @@ func TestOpenSSHStops(t *testing.T) {
 			}
 			<-c.Done()
 			want := "no answer to keepalives for 1s"
-			if err := c.Err(); !errors.Is(err, ssh.ErrLost) || !strings.Contains(err.Error(), "host h1") || !strings.Contains(err.Error(), want) {
+			if err := c.Err(); !errors.Is(err, hosts.ErrLost) || !strings.Contains(err.Error(), "host h1") || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v does not say %q", err, want)
 			}
-			if _, err := c.Run(t.Context(), []string{"true"}, nil); !errors.Is(err, ssh.ErrLost) {
+			if _, err := c.Run(t.Context(), []string{"true"}, nil); !errors.Is(err, hosts.ErrLost) {
 				t.Error(err)
 			}
 			c.Close()

@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
-// Process is a running remote command.
-type Process struct {
-	Stdin  io.WriteCloser // closing it is the command's end of file
-	Stdout io.Reader      // must be read: an unread pipe stops the command
+// process is a running remote command: a hosts.Running.
+type process struct {
+	stdin  io.WriteCloser
+	stdout io.Reader
 
 	client  *Client
 	session *ssh.Session
@@ -34,30 +36,36 @@ type Process struct {
 	closed  error // of Close
 }
 
-// Start starts a command. Its arguments arrive as they are: no shell sees them
+// Start implements hosts.Commands. Its arguments arrive as they are: no shell sees them
 // unquoted. When ctx ends, its process group is killed.
 //
 // The login shell of the user may be any that knows exec and single quotes (sh, bash,
 // dash, zsh, csh, fish); /bin/sh must be a POSIX one. argv runs in the process group that
 // the server made for the session, so shell builtins are not commands.
-func (c *Client) Start(ctx context.Context, argv []string) (*Process, error) {
-	return c.start(ctx, argv, false, nil, io.Discard)
+func (c *Client) Start(ctx context.Context, argv []string, stderr io.Writer) (*hosts.Process, error) {
+	return c.piped(ctx, argv, false, stderr)
 }
 
-// StartWith is Start with the command's stderr written to a writer, whose errors are ignored.
-func (c *Client) StartWith(ctx context.Context, argv []string, stderr io.Writer) (*Process, error) {
-	return c.start(ctx, argv, false, nil, stderr)
-}
-
-// StartRoot is StartWith as root: as it is for one who logs in as root, and otherwise
-// through sudo, if the target allows that. Where that asks for a password, the
-// command ends with an *Error with ErrNotRoot.
-func (c *Client) StartRoot(ctx context.Context, argv []string, stderr io.Writer) (*Process, error) {
+// StartRoot implements hosts.Commands: root is as it is for one who logs in as root, and otherwise
+// through sudo, if the target allows that.
+func (c *Client) StartRoot(ctx context.Context, argv []string, stderr io.Writer) (*hosts.Process, error) {
 	sudo, err := c.needsSudo()
 	if err != nil {
 		return nil, err
 	}
-	return c.start(ctx, argv, sudo, nil, stderr)
+	return c.piped(ctx, argv, sudo, stderr)
+}
+
+// piped starts a command whose stdout is to be read.
+func (c *Client) piped(ctx context.Context, argv []string, sudo bool, stderr io.Writer) (*hosts.Process, error) {
+	if stderr == nil {
+		stderr = io.Discard
+	}
+	p, err := c.start(ctx, argv, sudo, nil, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return &hosts.Process{Stdin: p.stdin, Stdout: p.stdout, Running: p}, nil
 }
 
 // needsSudo tells how the user becomes root.
@@ -68,13 +76,13 @@ func (c *Client) needsSudo() (bool, error) {
 	case c.target.Sudo:
 		return true, nil
 	}
-	return false, &Error{Host: c.String(), Address: c.target.Address, Kind: ErrNotRoot,
+	return false, &hosts.Error{Host: c.String(), Address: c.target.Address, Kind: hosts.ErrNotRoot,
 		Err:  fmt.Errorf("this needs root, and user %s is not", c.target.User),
 		Hint: "log in as root, or write sudo = true for the host (ssh = {sudo = true})"}
 }
 
 // start starts a command whose stdout goes to a writer, or into a pipe.
-func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, diag io.Writer) (*Process, error) {
+func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, diag io.Writer) (*process, error) {
 	line, err := remote(announce, argv)
 	if err == nil && sudo {
 		line, err = remote(announce, append(slices.Clone(asRoot), argv...))
@@ -82,13 +90,13 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 	if err != nil {
 		return nil, c.errorf("%w", err)
 	}
-	p := &Process{
+	p := &process{
 		client: c, argv: argv, sudo: sudo, stderr: newStderr(diag, sudo),
 		done: make(chan struct{}), over: make(chan struct{}),
 	}
-	doing := "start " + abbreviate(argv)
+	doing := "start " + hosts.Abbreviate(argv)
 	err = c.await(ctx, func() error {
-		defer c.impatient("it has not answered that " + abbreviate(argv) + " is to start")()
+		defer c.impatient("it has not answered that " + hosts.Abbreviate(argv) + " is to start")()
 		s, err := c.conn.NewSession()
 		if err != nil {
 			return c.failed(doing, err)
@@ -98,13 +106,13 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 		if stdout != nil {
 			s.Stdout = &output{w: stdout}
 		}
-		if p.Stdin, err = s.StdinPipe(); err == nil {
-			p.Stdin = &input{p.Stdin, c}
+		if p.stdin, err = s.StdinPipe(); err == nil {
+			p.stdin = &input{p.stdin, c}
 		}
 		if err == nil && stdout == nil {
 			var r io.Reader
 			r, err = s.StdoutPipe()
-			p.Stdout = &output{r: r}
+			p.stdout = &output{r: r}
 		}
 		if err == nil {
 			err = s.Start(line)
@@ -144,7 +152,7 @@ const (
 )
 
 // killWith kills the process when ctx ends.
-func (p *Process) killWith(ctx context.Context) {
+func (p *process) killWith(ctx context.Context) {
 	defer close(p.over)
 	select {
 	case <-p.done:
@@ -154,7 +162,7 @@ func (p *Process) killWith(ctx context.Context) {
 }
 
 // wait collects the end of the command.
-func (p *Process) wait() {
+func (p *process) wait() {
 	defer close(p.done)
 	err := p.session.Wait()
 	var exit *ssh.ExitError
@@ -163,9 +171,9 @@ func (p *Process) wait() {
 	case errors.As(err, &exit) && p.sudo && !p.stderr.begun():
 		p.err = p.client.notRoot(p.stderr.tail())
 	case errors.As(err, &exit):
-		p.err = &RunError{Host: p.client.String(), Argv: p.argv, Exit: exit.ExitStatus(), Signal: exit.Signal(), Stderr: p.stderr.tail()}
+		p.err = &hosts.RunError{Host: p.client.String(), Argv: p.argv, Exit: exit.ExitStatus(), Signal: exit.Signal(), Stderr: p.stderr.tail()}
 	default:
-		p.err = p.client.failed(abbreviate(p.argv), err)
+		p.err = p.client.failed(hosts.Abbreviate(p.argv), err)
 	}
 }
 
@@ -176,18 +184,18 @@ var asRoot = []string{"sudo", "-n", "--", "/bin/sh", "-c",
 
 // notRoot is the end of a command that sudo has not begun.
 func (c *Client) notRoot(said string) error {
-	return &Error{Host: c.String(), Address: c.target.Address, Kind: ErrNotRoot,
+	return &hosts.Error{Host: c.String(), Address: c.target.Address, Kind: hosts.ErrNotRoot,
 		Err:  fmt.Errorf("sudo -n for user %s: %s", c.target.User, cmp.Or(said, "it said nothing")),
 		Hint: fmt.Sprintf("sudo must not ask for a password: on the host write %q into /etc/sudoers.d/inabench", c.target.User+" ALL=(root) NOPASSWD: ALL")}
 }
 
 // Done is closed when the command has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
+func (p *process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the command to end. A command that did not succeed is a *RunError;
-// a connection that broke is an *Error with ErrLost. With OpenSSH a command also
+// Wait waits for the command to end. A command that did not succeed is a *hosts.RunError;
+// a connection that broke is an *hosts.Error with hosts.ErrLost. With OpenSSH a command also
 // lasts as long as a descendant holds its output open.
-func (p *Process) Wait() error {
+func (p *process) Wait() error {
 	<-p.done
 	return p.err
 }
@@ -198,7 +206,7 @@ var errNotBegun = errors.New("it has not begun")
 // Kill kills the command and all its descendants that did not leave its process
 // group, through a second session, and returns without waiting for their end. It
 // does nothing when the command has ended.
-func (p *Process) Kill(ctx context.Context) error {
+func (p *process) Kill(ctx context.Context) error {
 	select {
 	case <-p.done:
 		return nil
@@ -206,7 +214,7 @@ func (p *Process) Kill(ctx context.Context) error {
 	}
 	group, err := p.stderr.group(ctx, p.done)
 	if err != nil {
-		return p.client.errorf("kill %s: %w: %w", abbreviate(p.argv), errNotBegun, err)
+		return p.client.errorf("kill %s: %w: %w", hosts.Abbreviate(p.argv), errNotBegun, err)
 	}
 	if group == 0 { // ended before it began
 		return nil
@@ -219,10 +227,10 @@ func (p *Process) Kill(ctx context.Context) error {
 		s, err := p.client.conn.NewSession()
 		if err != nil {
 			// No room for a session (MaxSessions): OpenSSH since 7.9 takes this.
-			return p.client.failed("kill "+abbreviate(p.argv), p.session.Signal(ssh.SIGKILL))
+			return p.client.failed("kill "+hosts.Abbreviate(p.argv), p.session.Signal(ssh.SIGKILL))
 		}
 		defer s.Close()
-		var out Tail
+		var out hosts.Tail
 		s.Stderr = &out
 		err = s.Run(kill)
 		if err != nil {
@@ -236,19 +244,19 @@ func (p *Process) Kill(ctx context.Context) error {
 		if err != nil && out.String() != "" {
 			err = fmt.Errorf("%w: %s", err, &out)
 		}
-		return p.client.failed("kill "+abbreviate(p.argv), err)
+		return p.client.failed("kill "+hosts.Abbreviate(p.argv), err)
 	})
 }
 
 // Close makes sure that the command is gone: it kills it if it still runs, waits
 // for its end, and closes its session; 5 s at most. All calls are one, the end of the
 // context with which the command was started too: they wait for it and say what it says.
-func (p *Process) Close() error {
+func (p *process) Close() error {
 	p.closing.Do(func() { p.closed = p.end() })
 	return p.closed
 }
 
-func (p *Process) end() error {
+func (p *process) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killGrace)
 	defer cancel()
 	err := p.Kill(ctx)
@@ -256,9 +264,9 @@ func (p *Process) end() error {
 		p.hangUp() // a host that has not got so far need not be waited for
 		return err
 	}
-	if p.Stdout != nil {
+	if p.stdout != nil {
 		// Output that nobody reads must not hold up the end, with which this ends.
-		go io.Copy(io.Discard, p.Stdout)
+		go io.Copy(io.Discard, p.stdout)
 	}
 	select {
 	case <-p.done:
@@ -270,7 +278,7 @@ func (p *Process) end() error {
 
 // hangUp closes the session. A host that does not end it then is given up, or whoever waits for the command's end would
 // wait for ever.
-func (p *Process) hangUp() {
+func (p *process) hangUp() {
 	p.session.Close()
 	go func() { // ends with the connection at the latest
 		grace := time.NewTimer(killGrace)
@@ -306,62 +314,56 @@ func (i *input) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Output is what a command wrote.
-type Output struct {
-	Stdout, Stderr []byte
-	Exit           int
-}
-
 // maxOutput bounds what Run keeps of each stream, bytes.
 const maxOutput = 16 << 20
 
-// Run runs a command to its end, with the Output also of one that failed. A nil
+// Run runs a command to its end, with the output also of one that failed. A nil
 // stdin is empty; after the command has ended no more is read from stdin, but a
 // Read that is blocked then stays so until it returns. Errors are as those of Wait,
 // and ctx's cause when it ended first.
-func (c *Client) Run(ctx context.Context, argv []string, stdin io.Reader) (Output, error) {
+func (c *Client) Run(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error) {
 	return c.run(ctx, argv, false, stdin)
 }
 
 // RunRoot is Run as root, as StartRoot is Start.
-func (c *Client) RunRoot(ctx context.Context, argv []string, stdin io.Reader) (Output, error) {
+func (c *Client) RunRoot(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error) {
 	sudo, err := c.needsSudo()
 	if err != nil {
-		return Output{}, err
+		return hosts.Output{}, err
 	}
 	return c.run(ctx, argv, sudo, stdin)
 }
 
-func (c *Client) run(ctx context.Context, argv []string, sudo bool, stdin io.Reader) (Output, error) {
+func (c *Client) run(ctx context.Context, argv []string, sudo bool, stdin io.Reader) (hosts.Output, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	tooMuch := func() { cancel(fmt.Errorf("more than %d MiB of output", maxOutput>>20)) }
 	stdout, diag := &limited{full: tooMuch}, &limited{full: tooMuch}
 	p, err := c.start(ctx, argv, sudo, stdout, diag)
 	if err != nil {
-		return Output{}, err
+		return hosts.Output{}, err
 	}
 	if stdin == nil {
-		p.Stdin.Close()
+		p.stdin.Close()
 	} else {
 		go func() {
-			io.Copy(p.Stdin, stdin) // a command need not read all of its input
-			p.Stdin.Close()
+			io.Copy(p.stdin, stdin) // a command need not read all of its input
+			p.stdin.Close()
 		}()
 	}
 	<-p.over
 	select {
 	case <-p.done:
 	default: // the host is stuck
-		return Output{}, c.errorf("%s: %w", abbreviate(argv), context.Cause(ctx))
+		return hosts.Output{}, c.errorf("%s: %w", hosts.Abbreviate(argv), context.Cause(ctx))
 	}
-	out, err := Output{Stdout: stdout.buf.Bytes(), Stderr: diag.buf.Bytes()}, p.err
-	var failed *RunError
+	out, err := hosts.Output{Stdout: stdout.buf.Bytes(), Stderr: diag.buf.Bytes()}, p.err
+	var failed *hosts.RunError
 	if errors.As(err, &failed) {
 		out.Exit = failed.Exit
 	}
 	if err != nil && ctx.Err() != nil {
-		err = c.errorf("%s: %w", abbreviate(argv), context.Cause(ctx))
+		err = c.errorf("%s: %w", hosts.Abbreviate(argv), context.Cause(ctx))
 	}
 	return out, err
 }
@@ -459,7 +461,7 @@ type stderr struct {
 	marks int    // lines that are still to come: sudo's process group, then the command's
 	line  []byte // not yet complete, only before the last mark
 	pid   int
-	end   Tail
+	end   hosts.Tail
 }
 
 func newStderr(next io.Writer, sudo bool) *stderr {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // remote makes the command line that runs argv on a host, after what /bin/sh shall do
@@ -33,7 +35,7 @@ func remote(first string, argv []string) (string, error) {
 		b.WriteByte('\'')
 	}
 	if b.Len() > maxLine {
-		return "", fmt.Errorf("command %q is %d bytes long as it is sent, and %d is all that a shell takes: send what is long through stdin", abbreviate(argv), b.Len(), maxLine)
+		return "", fmt.Errorf("command %q is %d bytes long as it is sent, and %d is all that a shell takes: send what is long through stdin", hosts.Abbreviate(argv), b.Len(), maxLine)
 	}
 	return b.String(), nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 )
@@ -73,7 +74,7 @@ func TestRun(t *testing.T) {
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v", err)
 			}
-			var failed *ssh.RunError
+			var failed *hosts.RunError
 			if err != nil && (!errors.As(err, &failed) || failed.Exit != tt.exit) {
 				t.Errorf("%T", err)
 			}
@@ -149,12 +150,12 @@ func (l *lifeline) gone(t *testing.T) {
 
 // However a command ends, its whole process group does.
 func TestProcessGroup(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *host, *ssh.Client, *ssh.Process, context.CancelFunc){
-		"kill": func(t *testing.T, h *host, c *ssh.Client, p *ssh.Process, cancel context.CancelFunc) {
+	for name, end := range map[string]func(*testing.T, *host, *ssh.Client, *hosts.Process, context.CancelFunc){
+		"kill": func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) {
 			if err := p.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			var failed *ssh.RunError
+			var failed *hosts.RunError
 			if err := p.Wait(); !errors.As(err, &failed) || failed.Signal != "KILL" {
 				t.Error(err)
 			}
@@ -162,11 +163,11 @@ func TestProcessGroup(t *testing.T) {
 				t.Errorf("again: %v", err)
 			}
 		},
-		"cancel":           func(t *testing.T, h *host, c *ssh.Client, p *ssh.Process, cancel context.CancelFunc) { cancel() },
-		"close process":    func(t *testing.T, h *host, c *ssh.Client, p *ssh.Process, cancel context.CancelFunc) { p.Close() },
-		"close connection": func(t *testing.T, h *host, c *ssh.Client, p *ssh.Process, cancel context.CancelFunc) { c.Close() },
-		"stop server":      func(t *testing.T, h *host, c *ssh.Client, p *ssh.Process, cancel context.CancelFunc) { h.down() },
-		"no session left to kill by": func(t *testing.T, h *host, c *ssh.Client, p *ssh.Process, cancel context.CancelFunc) {
+		"cancel":           func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) { cancel() },
+		"close process":    func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) { p.Close() },
+		"close connection": func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) { c.Close() },
+		"stop server":      func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) { h.down() },
+		"no session left to kill by": func(t *testing.T, h *host, c *ssh.Client, p *hosts.Process, cancel context.CancelFunc) {
 			h.Inject(sshd.NoSessions)
 			if err := p.Kill(t.Context()); err != nil {
 				t.Fatal(err)
@@ -179,7 +180,7 @@ func TestProcessGroup(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			l := newLifeline(t)
-			p, err := c.Start(ctx, l.family())
+			p, err := c.Start(ctx, l.family(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +196,7 @@ func TestProcessGroup(t *testing.T) {
 
 func TestProcessPipes(t *testing.T) {
 	c := newHost(t, nil).connect(t)
-	p, err := c.Start(t.Context(), []string{"cat"})
+	p, err := c.Start(t.Context(), []string{"cat"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestRunCancelled(t *testing.T) {
 func TestKeepAlive(t *testing.T) {
 	h := newHost(t, func(h *host) { h.KeepAlive, h.KeepAliveMax = 20*time.Millisecond, 50 })
 	c := h.connect(t)
-	p, err := c.Start(t.Context(), []string{"cat"})
+	p, err := c.Start(t.Context(), []string{"cat"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,15 +263,15 @@ func TestKeepAlive(t *testing.T) {
 	go func() { pending <- p.Wait() }()
 	for range 3 {
 		err := <-pending
-		if !errors.Is(err, ssh.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives for 1s") {
+		if !errors.Is(err, hosts.ErrLost) || !strings.Contains(err.Error(), "no answer to keepalives for 1s") {
 			t.Error(err)
 		}
 	}
 	<-c.Done()
-	if err := c.Err(); !errors.Is(err, ssh.ErrLost) {
+	if err := c.Err(); !errors.Is(err, hosts.ErrLost) {
 		t.Error(err)
 	}
-	if _, err := c.Start(t.Context(), []string{"true"}); !errors.Is(err, ssh.ErrLost) {
+	if _, err := c.Start(t.Context(), []string{"true"}, nil); !errors.Is(err, hosts.ErrLost) {
 		t.Error(err)
 	}
 }
@@ -281,10 +282,10 @@ func TestUseAfterClose(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Run(t.Context(), []string{"true"}, nil); !errors.Is(err, ssh.ErrLost) {
+	if _, err := c.Run(t.Context(), []string{"true"}, nil); !errors.Is(err, hosts.ErrLost) {
 		t.Error(err)
 	}
-	if _, err := c.Stat(t.Context(), "x"); !errors.Is(err, ssh.ErrLost) {
+	if _, err := c.Stat(t.Context(), "x"); !errors.Is(err, hosts.ErrLost) {
 		t.Error(err)
 	}
 }
@@ -293,7 +294,7 @@ func TestInteractive(t *testing.T) {
 	c := newHost(t, nil).connect(t)
 	var out, diag bytes.Buffer
 	err := c.Interactive(t.Context(), nil, strings.NewReader("echo hello $((1+1)); exit 3\n"), &out, &diag)
-	var failed *ssh.RunError
+	var failed *hosts.RunError
 	if !errors.As(err, &failed) || failed.Exit != 3 || out.String() != "hello 2\n" {
 		t.Errorf("%q %q %v", out.String(), diag.String(), err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -44,7 +45,7 @@ func TestNothingIsInterpreted(t *testing.T) {
 				if err != nil || string(out.Stdout) != want || len(out.Stderr) > 0 {
 					t.Errorf("Run: %q\nbecame %q, %q, %v", want, out.Stdout, out.Stderr, err)
 				}
-				p, err := c.Start(ctx, slices.Concat(print, args))
+				p, err := c.Start(ctx, slices.Concat(print, args), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -56,7 +57,7 @@ func TestNothingIsInterpreted(t *testing.T) {
 					t.Errorf("Interactive: %q\nbecame %q, %q, %v", want, shown.String(), diag.String(), err)
 				}
 			}
-			var failed *ssh.RunError
+			var failed *hosts.RunError
 			for _, program := range []string{"$(touch canary)", "; touch canary", "a b", "'", "A=b", "%s", "\n"} {
 				if _, err := c.Run(ctx, []string{"./" + program}, nil); !errors.As(err, &failed) || failed.Exit < 126 {
 					t.Errorf("program %q: %v", program, err)
@@ -69,7 +70,7 @@ func TestNothingIsInterpreted(t *testing.T) {
 			if _, err := c.Run(ctx, []string{"sh", "-c", "echo $$; cat", "$(touch canary)"}, strings.NewReader("`touch canary`\n; touch canary\n")); err != nil {
 				t.Error(err)
 			}
-			p, err := c.Start(ctx, []string{"sh", "-c", "echo up; exec sleep 1000"})
+			p, err := c.Start(ctx, []string{"sh", "-c", "echo up; exec sleep 1000"}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,12 +115,12 @@ func TestNothingIsInterpreted(t *testing.T) {
 					t.Errorf("ReadDir: %q, %v", names, err)
 				}
 				for _, suffix := range []string{"", "2", "3", "4"} {
-					if err := c.Remove(ctx, name+suffix); err != nil {
+					if err := c.Remove(ctx, name+suffix, false); err != nil {
 						t.Errorf("Remove: %v", err)
 					}
 				}
 			}
-			if at, err := ssh.EnsureFile(ctx, []*ssh.Client{c}, local); err != nil {
+			if at, err := hosts.EnsureFile(ctx, []hosts.Host{c}, local); err != nil {
 				t.Error(err)
 			} else if got, err := c.ReadFile(ctx, at); err != nil || string(got) != "text" {
 				t.Errorf("EnsureFile: %q, %v", got, err)
@@ -147,7 +148,7 @@ func TestGreeting(t *testing.T) {
 		if err != nil || string(out.Stdout) != "out\n" || !strings.HasSuffix(string(out.Stderr), "why\n") {
 			t.Errorf("Run: %q, %.50q, %v", out.Stdout, out.Stderr, err)
 		}
-		p, err := c.Start(t.Context(), []string{"cat"})
+		p, err := c.Start(t.Context(), []string{"cat"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +215,7 @@ func TestSudo(t *testing.T) {
 			free := login("free", true)
 			for name, c := range map[string]*ssh.Client{"sudo": free, "root": login("root", false)} {
 				out, err := c.RunRoot(ctx, append([]string{"sh", "-c", `id -u; cat; printf '<%s>' "$@"; echo why >&2; exit 3`, "sh"}, nasty...), strings.NewReader("in\n"))
-				var failed *ssh.RunError
+				var failed *hosts.RunError
 				if want := "0\nin\n<" + strings.Join(nasty, "><") + ">"; string(out.Stdout) != want || !errors.As(err, &failed) || failed.Exit != 3 || failed.Stderr != "why" || failed.Argv[0] != "sh" {
 					t.Errorf("%s: %q, %v", name, out.Stdout, err)
 				}
@@ -251,10 +252,10 @@ func TestSudo(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, kept, "made by root")
-			if err := free.Remove(ctx, kept); !errors.Is(err, fs.ErrPermission) {
+			if err := free.Remove(ctx, kept, false); !errors.Is(err, fs.ErrPermission) {
 				t.Errorf("removed by the user: %v", err)
 			}
-			if err := errors.Join(free.RemoveAs(ctx, kept, true), free.RemoveAs(ctx, kept, true)); err != nil {
+			if err := errors.Join(free.Remove(ctx, kept, true), free.Remove(ctx, kept, true)); err != nil {
 				t.Error(err)
 			}
 			if _, err := os.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
@@ -278,13 +279,13 @@ func TestSudo(t *testing.T) {
 				t.Error("ended as if all were well")
 			}
 
-			var e *ssh.Error
+			var e *hosts.Error
 			asked := login("asked", true)
-			if _, err := asked.RunRoot(ctx, []string{"id"}, nil); !errors.Is(err, ssh.ErrNotRoot) || !strings.Contains(err.Error(), "password is required") ||
+			if _, err := asked.RunRoot(ctx, []string{"id"}, nil); !errors.Is(err, hosts.ErrNotRoot) || !strings.Contains(err.Error(), "password is required") ||
 				!errors.As(err, &e) || !strings.Contains(e.Hint, "asked ALL=(root) NOPASSWD: ALL") {
 				t.Errorf("%v; %+v", err, e)
 			}
-			if _, err := login("free", false).RunRoot(ctx, []string{"id"}, nil); !errors.Is(err, ssh.ErrNotRoot) || !errors.As(err, &e) || !strings.Contains(e.Hint, "sudo = true") {
+			if _, err := login("free", false).RunRoot(ctx, []string{"id"}, nil); !errors.Is(err, hosts.ErrNotRoot) || !errors.As(err, &e) || !strings.Contains(e.Hint, "sudo = true") {
 				t.Errorf("%v; %+v", err, e)
 			}
 		})

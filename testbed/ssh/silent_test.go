@@ -10,6 +10,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 )
@@ -59,12 +60,12 @@ func TestSilentExec(t *testing.T) {
 	defer c.Close()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Start(context.Background(), []string{"true"})
+		_, err := c.Start(context.Background(), []string{"true"}, nil)
 		ended <- err
 	}()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, ssh.ErrLost) {
+		if !errors.Is(err, hosts.ErrLost) {
 			t.Errorf("%v, want that the host is lost", err)
 		}
 	case <-time.After(time.Minute):

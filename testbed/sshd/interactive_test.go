@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 	"golang.org/x/term"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
@@ -60,7 +61,7 @@ func TestInteractiveTerminal(t *testing.T) {
 	for sc := bufio.NewScanner(out); sc.Scan(); {
 		lines = append(lines, strings.TrimSpace(sc.Text()))
 	}
-	var failed *ssh.RunError
+	var failed *hosts.RunError
 	if err := <-done; !errors.As(err, &failed) || failed.Exit != 5 {
 		t.Error(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/internal/blame"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // DefaultLease is how long a program may run without a sign of whoever started it, s: longer
@@ -26,14 +26,14 @@ const DefaultLease = 20
 const beatsPerLease = 4
 
 // Start starts a program on a host under a supervisor, which is exe there: this program, as
-// ssh.EnsureFile copied it. The lease is DefaultLease unless the config says otherwise, and is
+// hosts.EnsureFile copied it. The lease is DefaultLease unless the config says otherwise, and is
 // renewed until the program ends, its Stdin is closed, or the connection or this process is
 // gone. The process's Stdin takes whole lines, if the config says Relay, and none otherwise;
 // closing it ends the program and all its descendants. Its end is that of the program: a
-// *ssh.RunError says how it ended, with the end of its stderr, or why the supervisor ended it.
+// *hosts.RunError says how it ended, with the end of its stderr, or why the supervisor ended it.
 //
 // ctx ends the process as that of ssh.Client.Start does.
-func Start(ctx context.Context, client *ssh.Client, exe string, c Config) (*ssh.Process, error) {
+func Start(ctx context.Context, client hosts.Host, exe string, c Config) (*hosts.Process, error) {
 	line, parsed, err := c.encode()
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func Start(ctx context.Context, client *ssh.Client, exe string, c Config) (*ssh.
 	if stderr == nil {
 		stderr = io.Discard
 	}
-	p, err := client.StartWith(ctx, []string{exe, Verb}, stderr)
+	p, err := client.Start(ctx, []string{exe, Verb}, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c Config) encode() (line []byte, parsed *Config, err error) {
 // returned: as it says it itself at the end of its stderr, or its supervisor does. An error
 // that is not of such a process stays as it is.
 func Why(err error) error {
-	var e *ssh.RunError
+	var e *hosts.RunError
 	if !errors.As(err, &e) || len(e.Argv) != 2 || e.Argv[1] != Verb {
 		return err
 	}
@@ -82,7 +82,7 @@ func Why(err error) error {
 }
 
 // programError is a supervised program that did not succeed.
-type programError struct{ run *ssh.RunError }
+type programError struct{ run *hosts.RunError }
 
 func (e *programError) Error() string {
 	at, end := "host "+e.run.Host+": ", ""
@@ -216,7 +216,7 @@ func (b *beater) end() error {
 
 // Ask has a supervisor on a host, exe, list (do is "list") or end ("end") what runs there for a
 // run, or for all if it is empty; see List and End.
-func Ask(ctx context.Context, client *ssh.Client, exe, do, run string) ([]Found, error) {
+func Ask(ctx context.Context, client hosts.Host, exe, do, run string) ([]Found, error) {
 	line, err := json.Marshal(Config{Do: do, Run: run})
 	if err != nil {
 		return nil, err

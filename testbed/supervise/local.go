@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // Output runs a program on this machine under a supervisor of its own, and returns what it writes to stdout, as
-// bounded.Output does: at most limit bytes; and the end of what it writes to stderr, as ssh.Tail keeps it. When it
+// bounded.Output does: at most limit bytes; and the end of what it writes to stderr, as hosts.Tail keeps it. When it
 // returns, the program has ended and so has all that it started, in sessions of their own or not. The main
 // function of this process must answer Verb with Play.
 //
@@ -27,7 +27,7 @@ func Output(ctx context.Context, c Config, limit int64) (out []byte, said string
 		return nil, "", err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
-	var diag ssh.Tail
+	var diag hosts.Tail
 	cmd.Stderr = &diag
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts this process does not end it behind its back
 	in, err := cmd.StdinPipe()

@@ -15,10 +15,11 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sharp"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // SHARPSetup is what the aggregation manager of the inventory's [sharp] is told before
@@ -78,7 +79,7 @@ func (ps Programs) checkSHARP(c *spec.Checker) {
 type granting struct {
 	tb      *remote.Testbed
 	applied *sharp.Applied
-	client  *ssh.Client // to be closed; nil: a host's
+	client  hosts.Host // to be closed; nil: a host's
 	ufm     *sharp.Reservations
 	apps    []*journal.Change
 	names   []string
@@ -113,12 +114,12 @@ func (ps Programs) grant(ctx context.Context, b *study.Bench, tb *remote.Testbed
 				return g, spec.Invalid(err)
 			}
 		}
-		var client *ssh.Client
+		var client hosts.Host
 		target := "host " + m.Host
 		if m.Host != "" {
 			client, err = tb.Client(m.Host)
 		} else {
-			client, err = ssh.Dial(ctx, remote.ManagerTarget(inv))
+			client, err = reach.Dial(ctx, reach.ToManager(inv), reach.Options{})
 			g.client, target = client, remote.ManagerName
 		}
 		if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/mina/sharing"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
-	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/sharp"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -87,7 +87,7 @@ func start(t testing.TB, s controller.Setup) *process {
 type cluster struct {
 	*process
 	inv   *inventory.Inventory
-	hosts map[string]*ssh.Client
+	hosts map[string]hosts.Host
 }
 
 func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Setup)) *cluster {
@@ -102,10 +102,10 @@ func newCluster(t testing.TB, inv *inventory.Inventory, edit func(*controller.Se
 			t.Error(err)
 		}
 	})
-	c := &cluster{inv: f.Inventory(), hosts: map[string]*ssh.Client{}}
+	c := &cluster{inv: f.Inventory(), hosts: map[string]hosts.Host{}}
 	setup := controller.Setup{Inventory: c.inv, MACs: map[netip.Addr]string{}, Listen: ":0"}
 	for _, h := range c.inv.Hosts {
-		client, err := ssh.Dial(t.Context(), remote.InventoryTarget(c.inv, h))
+		client, err := reach.Dial(t.Context(), reach.To(c.inv, h), reach.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,13 +161,17 @@ func (c *cluster) reach(host, addr string) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return net.JoinHostPort(c.hosts[host].LocalAddr().(*net.TCPAddr).IP.String(), port)
+	local, err := c.hosts[host].Local()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return net.JoinHostPort(local.String(), port)
 }
 
 // trainers are the ranks of a job.
 type trainers struct {
 	c     *cluster
-	procs []*ssh.Process
+	procs []*hosts.Process
 	done  []chan agent.Training // what each did; closed without, if it failed
 	first chan bool             // closed when rank 0 has had INA for an operation: all ranks are attached then
 	ina   chan bool             // and has not for another
@@ -196,7 +200,7 @@ func (c *cluster) train(id uint16, hosts []string, edit func(rank int, c *agent.
 	j := &trainers{c: c, first: make(chan bool), ina: make(chan bool)}
 	ready := make(chan bool, len(hosts))
 	for rank, name := range hosts {
-		p, err := c.hosts[name].Start(context.Background(), []string{exe, "agent"})
+		p, err := c.hosts[name].Start(context.Background(), []string{exe, "agent"}, nil)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/p4"
@@ -31,8 +32,7 @@ import (
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 	"github.com/inabench/inabench/testbed/paramservice/servicetest"
-	"github.com/inabench/inabench/testbed/remote"
-	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -58,7 +58,7 @@ type lab struct {
 	t     testing.TB
 	ctx   context.Context
 	inv   *inventory.Inventory
-	hosts map[string]*ssh.Client
+	hosts map[string]hosts.Host
 	spare []string // hosts for Aggregators that have none
 	wg    sync.WaitGroup
 }
@@ -73,7 +73,7 @@ func newLab(t testing.TB, aggregators, workers int) *lab {
 		}}})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &lab{t: t, ctx: ctx, hosts: map[string]*ssh.Client{}}
+	l := &lab{t: t, ctx: ctx, hosts: map[string]hosts.Host{}}
 	for i := range aggregators {
 		l.spare = append(l.spare, fmt.Sprint("a", i+1))
 		add(l.spare[i], rate)
@@ -99,7 +99,7 @@ func newLab(t testing.TB, aggregators, workers int) *lab {
 	})
 	var routes []p4.Route
 	for i, h := range l.inv.Hosts {
-		c, err := ssh.Dial(ctx, remote.InventoryTarget(l.inv, h))
+		c, err := reach.Dial(ctx, reach.To(l.inv, h), reach.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func (l *lab) address(host string) string {
 
 // process is one on a host.
 type process struct {
-	p    *ssh.Process
+	p    *hosts.Process
 	done chan struct{}
 }
 
@@ -141,7 +141,7 @@ func (l *lab) start(host, part string, cfg any, take func(line []byte)) *process
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	p, err := l.hosts[host].Start(context.Background(), []string{exe, part})
+	p, err := l.hosts[host].Start(context.Background(), []string{exe, part}, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ type service struct {
 func (l *lab) serve(plan paramservice.MasterOptions) *service {
 	l.t.Helper()
 	s := &service{l: l, on: map[int32]string{}}
-	ip, _, err := net.SplitHostPort(l.hosts["w1"].LocalAddr().String())
+	ip, err := l.hosts["w1"].Local()
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func (l *lab) serve(plan paramservice.MasterOptions) *service {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	lis, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	lis, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
 	if err != nil {
 		l.t.Fatal(err)
 	}

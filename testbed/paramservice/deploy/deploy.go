@@ -18,17 +18,17 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/paramservice/aggregator"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // Hosts is where nodes run: testbed/remote.Testbed.
 type Hosts interface {
 	Inventory() *inventory.Inventory
-	Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error)
+	Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error)
 	Reach(host string) (netip.Addr, error)
 	// Silence is why a process on a host that reports all the time has not for so long, and
 	// nil as long as that may be.

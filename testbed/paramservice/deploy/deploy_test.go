@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/paramservice/control"
@@ -23,7 +24,6 @@ import (
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 	"github.com/inabench/inabench/testbed/remote"
-	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -41,7 +41,7 @@ type bed struct {
 	t testing.TB
 
 	mu   sync.Mutex
-	last map[string]*ssh.Process // by host
+	last map[string]*hosts.Process // by host
 }
 
 func newBed(t testing.TB) *bed {
@@ -68,11 +68,11 @@ func newBed(t testing.TB) *bed {
 			t.Error(err)
 		}
 	})
-	return &bed{Testbed: tb, t: t, last: map[string]*ssh.Process{}}
+	return &bed{Testbed: tb, t: t, last: map[string]*hosts.Process{}}
 }
 
 // Launch remembers what runs where, so that it can be killed.
-func (b *bed) Launch(ctx context.Context, host, verb string, config any) (*ssh.Process, error) {
+func (b *bed) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
 	p, err := b.Testbed.Launch(ctx, host, verb, config)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
-	"github.com/inabench/inabench/testbed/ssh"
 )
 
 // maxLine bounds a line of a node, bytes: reports on thousands of tensors.
@@ -26,7 +26,7 @@ const maxLine = 16 << 20
 type process struct {
 	r          *runner
 	name, host string
-	proc       *ssh.Process // nil: not there yet
+	proc       *hosts.Process // nil: not there yet
 	closing    bool
 	released   bool  // nobody needs it any more: it may be refused by now
 	told       error // what it said was wrong
@@ -80,7 +80,7 @@ func (p *process) start(ctx context.Context, cfg node.Config, take func(e *node.
 }
 
 // launch starts the process with what all nodes have to know.
-func (p *process) launch(ctx context.Context, cfg node.Config) (*ssh.Process, error) {
+func (p *process) launch(ctx context.Context, cfg node.Config) (*hosts.Process, error) {
 	h, ok := p.r.Hosts.Inventory().Host(p.host)
 	if !ok || len(h.NICs) == 0 {
 		return nil, errors.New("it has no NIC")

@@ -16,6 +16,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
 )
@@ -66,7 +67,7 @@ func Serve(t testing.TB, s *sshd.Server) ssh.Target {
 }
 
 // Dial logs in, and hangs up when the test ends.
-func Dial(t testing.TB, target ssh.Target) *ssh.Client {
+func Dial(t testing.TB, target ssh.Target) hosts.Host {
 	t.Helper()
 	c, err := ssh.Dial(t.Context(), target)
 	if err != nil {
