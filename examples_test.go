@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestModuleOfOthers: a study, a placement policy and a predictor can be of another module, which examples/lab is, and are
-// then what inabench's own are: known to check, sweeps, --set, place, plan and run.
+// TestModuleOfOthers: a study, a placement policy, a predictor and a launcher can be of another module, which examples/lab is,
+// and are then what inabench's own are: known to check, sweeps, --set, place, plan and run; hosts of that launcher, to ssh,
+// doctor and a run in a lab.
 func TestModuleOfOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: it builds another program")
@@ -32,5 +33,11 @@ func TestModuleOfOthers(t *testing.T) {
 	run("PASS", lab, "run", "--runs", t.TempDir(), "--set", "allreduce.latency=6us", "allreduce.toml")
 	run("the servers with most free GPUs", lab, "place", "--list")
 	run("placement (emptiest)", lab, "plan", "--set", "placement.policy=emptiest", "--predictor", "alone="+lab+" predict", "../../experiments/quickstart.toml")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	run("inabench-hosts/h2", lab, "ssh", "-i", "beside.toml", "h2", "--", "pwd")
+	run("2 of 2 hosts answer", lab, "doctor", "-i", "beside.toml")
+	if _, err := exec.LookPath("iperf3"); err == nil {
+		run("PASS", lab, "run", "--runs", t.TempDir(), "iperf3.toml")
+	}
 	run("alone says", lab, "plan", "--predictor", "alone="+lab+" predict", "../../experiments/quickstart.toml")
 }

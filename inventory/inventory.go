@@ -28,6 +28,12 @@ func (inv *Inventory) Switch(name string) (*Switch, bool) {
 	return &inv.Switches[i], true
 }
 
+// Reachable reports whether the inventory says how the host is reached: where one logs in to it, or
+// by a launcher that needs no address.
+func (h *Host) Reachable() bool {
+	return h.SSH.Address != "" || h.Launcher != "" && h.Launcher != "ssh"
+}
+
 // Jumps are the hosts to go through, the one nearest to this machine first; none
 // where Jump is empty or "none".
 func (s SSH) Jumps() []string {
@@ -109,7 +115,7 @@ func (inv *Inventory) CheckLab() error {
 		who[m] = append(who[m], name)
 	}
 	for _, h := range inv.Hosts {
-		if h.SSH.Address == "" && (h.Launcher == "" || h.Launcher == "ssh") {
+		if !h.Reachable() {
 			add("host "+h.Name, inv.Pos(h.Name), "no ssh address", `write ssh = {address = "10.0.0.1:22"}`)
 		}
 		for k, nic := range h.NICs {

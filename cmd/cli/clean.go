@@ -129,7 +129,7 @@ func sweep(c *cli.Context) error {
 	}
 	var hosts []string
 	for _, h := range inv.Hosts {
-		if h.SSH.Address != "" {
+		if h.Reachable() {
 			hosts = append(hosts, h.Name)
 		}
 	}

@@ -44,7 +44,7 @@ func askHosts(c *cli.Context) (inv *inventory.Inventory, ways []reach.Way, err e
 		return nil, nil, err
 	}
 	for _, h := range inv.Hosts {
-		if h.SSH.Address == "" {
+		if !h.Reachable() {
 			return nil, nil, inputError{fmt.Errorf("host %s has no ssh address in %s", h.Name, inv.File), "only a lab has hosts to ask; an emulation is as good as this machine"}
 		}
 		ways = append(ways, reach.To(inv, h))

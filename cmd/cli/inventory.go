@@ -451,7 +451,7 @@ func readReadings(c *cli.Context, files []string, inv *inventory.Inventory, rout
 func askFabric(c *cli.Context, from string, inv *inventory.Inventory, o discover.FabricOptions) ([]*ibfabric.Reading, error) {
 	way := wayTo(login(c, from))
 	if inv != nil {
-		if h, ok := inv.Host(from); ok && h.SSH.Address != "" {
+		if h, ok := inv.Host(from); ok && h.Reachable() {
 			way = reach.To(inv, *h)
 		}
 		if h, ok := ibfabric.Part(inv).Host(from); ok {

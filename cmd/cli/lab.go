@@ -118,7 +118,7 @@ func sshCommand() *cli.Command {
 				inv = f.Inventory()
 			}
 			h, _ := inv.Host(name)
-			if h.SSH.Address == "" {
+			if !h.Reachable() {
 				return inputError{fmt.Errorf("host %s has no ssh address in %s", name, inv.File),
 					"write one, or use an emulation of it: --on netns"}
 			}

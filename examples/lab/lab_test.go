@@ -8,6 +8,9 @@ import (
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/placement/policytest"
+	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/hosts/hoststest"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 // The conformance suite of placement policies is for those of other modules, too.
@@ -32,4 +35,17 @@ func TestPredict(t *testing.T) {
 	if err := predictor.Serve(strings.NewReader(ask), &out, predict); err != nil || !strings.Contains(out.String(), `"goodput":93750000000`) {
 		t.Errorf("%s, %v", &out, err)
 	}
+}
+
+// The suite of hosts is for launchers of other modules, too.
+func TestBeside(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", "")
+	hoststest.Run(t, func(t *testing.T) hosts.Host {
+		h, err := besides(reach.Options{}).Dial(t.Context(), reach.Way{Name: "h1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	})
 }

@@ -1,4 +1,4 @@
-// Command lab is inabench with a study, a placement policy and a predictor of one's own, in a module of one's own.
+// Command lab is inabench with a study, a placement policy, a predictor and a launcher of one's own, in a module of one's own.
 //
 //	go build -o lab . && ./lab run allreduce.toml
 //
@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/experiments/predictor"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 func main() {
@@ -25,6 +26,7 @@ func main() {
 		return
 	}
 	kinds.Add(kind)
+	reach.Add("beside", besides)
 	spec.AddPolicy(func() cluster.Policy { return emptiest{} })
 	os.Exit(cli.Main(os.Args, os.Stdin, os.Stdout, os.Stderr))
 }

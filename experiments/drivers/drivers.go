@@ -25,6 +25,7 @@ import (
 	realab "github.com/inabench/inabench/testbed/lab"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/preflight"
+	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sim"
 )
@@ -42,7 +43,9 @@ func Check(s *spec.Spec, driver string) error {
 		if err := checkScripted(s); err != nil {
 			return err
 		}
-		_, err = realab.New(s.Inventory())
+		if _, err = realab.New(s.Inventory()); err == nil {
+			err = reach.Known(s.Inventory())
+		}
 	case driver == "netns" && s.Emulation.SSHD == netns.OpenSSH:
 		_, err = netns.FindOpenSSH()
 	}

@@ -29,15 +29,14 @@ func (e *broken) Unwrap() error { return e.error }
 func (e *broken) Broken() (code, job string) { return e.code, e.job }
 
 func (p *rank) broken(code, what string) error {
-	job, _, _ := strings.Cut(p.name, "/")
-	return &broken{code, job, p.named(errors.New(what))}
+	return &broken{code, p.job(), p.Named(errors.New(what))}
 }
 
 // iterations says how far the rank has come.
 func (p *rank) iterations() string {
 	n := int64(0)
-	if p.last != nil {
-		n = p.last.Iterations
+	if last, _ := p.Last(); last != nil {
+		n = last.Iterations
 	}
 	if p.asked > 0 {
 		return fmt.Sprintf("it did %d of %d iterations", n, p.asked)
@@ -56,8 +55,8 @@ func (p *rank) odd(e *agent.Event) error {
 		return p.broken(results.CodeJobEnded, "ended by itself, and was to go on until it is told: "+p.iterations())
 	case early && e.Stats != nil && e.Stats.Iterations != p.asked:
 		return p.broken(results.CodeIterations, "ended by itself: "+p.iterations())
-	case p.began > 0:
-		if _, why := collectors.Future(p.clock.RunTime(e.T), p.now().Seconds()); why != "" {
+	case p.Began() > 0:
+		if _, why := collectors.Future(p.RunTime(e.T), p.now().Seconds()); why != "" {
 			return p.broken(results.CodeCounters, why)
 		}
 	}
@@ -66,8 +65,6 @@ func (p *rank) odd(e *agent.Event) error {
 
 // standing is the error of a rank that is there and stands still.
 func (p *rank) standing(does string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	return p.broken(results.CodeJobStopped, "stands still: "+p.iterations()+", and then "+does)
 }
 
@@ -85,21 +82,11 @@ func patience(cfg *agent.Config) time.Duration {
 // progress is how much the rank has done; any change is progress. Connections that nothing comes
 // through are kept alive by segments without a byte.
 func (p *rank) progress() int64 {
-	s := p.last
+	s, _ := p.Last()
 	if s == nil {
 		return 0
 	}
 	return s.Iterations + s.BytesSent + s.BytesReceived - collective.TCPOverhead*(s.PacketsSent+s.PacketsReceived)
-}
-
-// ended reports whether the rank's process has.
-func (p *rank) ended() bool {
-	select {
-	case <-p.over:
-		return true
-	default:
-		return false
-	}
 }
 
 // waited reports whether a rank ended because another did not answer.
@@ -108,11 +95,11 @@ func waited(err error) bool { return strings.Contains(err.Error(), collective.Er
 // stood keeps what the rank tells of its stalls.
 func (p *rank) stood(spans []stall.Span) {
 	onRun := func(t time.Duration) time.Duration {
-		return time.Duration(p.clock.RunTime(t.Seconds()) * float64(time.Second))
+		return time.Duration(p.RunTime(t.Seconds()) * float64(time.Second))
 	}
 	for _, s := range spans {
 		p.stalls = append(p.stalls, testbed.Stall{
-			Start: onRun(s.Start), End: onRun(s.End), Late: s.Late, Where: "rank " + p.name + " on host " + p.host,
+			Start: onRun(s.Start), End: onRun(s.End), Late: s.Late, Where: p.Place(),
 			What: "it did not run for up to " + human.Quantity(s.Late.Seconds(), "s"),
 		})
 	}

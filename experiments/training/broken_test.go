@@ -1,7 +1,9 @@
 package training
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -26,12 +29,32 @@ func codeOf(err error) (code, job string) {
 // aRank is one that has begun at 100 s of its host's clock, 90 s ahead of the run's, on which it
 // is now 20 s.
 func aRank(asked int64) *rank {
-	return &rank{
-		name: "A/1", host: "h2", asked: asked, clock: collectors.Clock{Offset: -90}, began: 100,
-		now:  func() time.Duration { return 20 * time.Second },
-		over: make(chan struct{}), started: make(chan struct{}),
-	}
+	p := newRank("A/1", "h2")
+	p.asked, p.now = asked, func() time.Duration { return 20 * time.Second }
+	p.SetClock(collectors.Clock{Offset: -90})
+	p.Take(&agent.Event{Event: "started", T: 100})
+	return p
 }
+
+// gone is a rank whose process has ended well, after it has said something.
+func gone(p *rank, says ...*agent.Event) *rank {
+	var text []byte
+	for _, e := range says {
+		line, _ := json.Marshal(e)
+		text = append(append(text, line...), '\n')
+	}
+	p.Start(&hosts.Process{Stdout: bytes.NewReader(text), Running: over{}})
+	p.Listen(func(error) {})
+	return p
+}
+
+// over is a process that has ended well.
+type over struct{}
+
+func (over) Done() <-chan struct{}      { return nil }
+func (over) Wait() error                { return nil }
+func (over) Kill(context.Context) error { return nil }
+func (over) Close() error               { return nil }
 
 // A rank that ends before its time, or whose reports come from the future, has failed, and says
 // who it is.
@@ -60,8 +83,8 @@ func TestOdd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := aRank(c.asked)
 			p.told = c.told
-			p.take(c.event)
-			err := p.odd(c.event)
+			p.Take(c.event)
+			err := p.Err()
 			if (err != nil) != (c.code != "") {
 				t.Fatal(err)
 			}
@@ -78,16 +101,11 @@ func TestOdd(t *testing.T) {
 // Whoever others waited for, and who says nothing itself, stands still.
 func TestWhyStandsStill(t *testing.T) {
 	said := func(what string) *rank {
-		p := aRank(8)
-		close(p.over)
-		p.name, p.host = "A/0", "h1"
-		p.fail(p.named(errors.New(what)), false)
-		return p
+		p := newRank("A/0", "h1")
+		p.asked = 8
+		return gone(p, &agent.Event{Event: "error", Error: what})
 	}
-	left := aRank(8)
-	close(left.over)
-	left.take(&agent.Event{Event: "done", T: 101, Stats: &agent.Stats{Iterations: 1}})
-	left.fail(left.odd(&agent.Event{Event: "done", T: 101, Stats: left.last}), true)
+	left := gone(aRank(8), &agent.Event{Event: "done", T: 101, Stats: &agent.Stats{Iterations: 1}})
 	for _, c := range []struct {
 		name  string
 		ranks []*rank
@@ -121,16 +139,15 @@ func TestWhyStandsStill(t *testing.T) {
 // patient is hosts on which nothing is silent.
 type patient struct{ Hosts }
 
-func (patient) Silence(context.Context, string, string, time.Duration) error { return nil }
+func (patient) Silence(context.Context, *hosts.Talk, string, time.Duration) error { return nil }
 
 // A rank that reports and does nothing is given up: nobody else may be there to miss it. To keep
 // its connections alive is nothing.
 func TestStandsStill(t *testing.T) {
 	p := aRank(8)
 	p.patience = 10 * time.Millisecond
-	close(p.started)
 	sample := func(packets, bytes int64) {
-		p.take(&agent.Event{Event: "sample", T: 101, Stats: &agent.Stats{Iterations: 1, PacketsSent: packets, BytesSent: bytes}})
+		p.Take(&agent.Event{Event: "sample", T: 101, Stats: &agent.Stats{Iterations: 1, PacketsSent: packets, BytesSent: bytes}})
 	}
 	sample(5, 5000)
 	before := p.progress()
@@ -167,11 +184,12 @@ func TestRankStalls(t *testing.T) {
 	spans := func(start, end float64) []stall.Span {
 		return []stall.Span{{Start: time.Duration(start * 1e9), End: time.Duration(end * 1e9), Late: time.Duration((end - start) * 1e9)}}
 	}
-	p := aRank(8)
-	p.began = 0
-	p.take(&agent.Event{Event: "sample", T: 101, Stats: &agent.Stats{}, Stalls: spans(99, 99.5)})
-	p.take(&agent.Event{Event: "started", T: 100})
-	p.take(&agent.Event{Event: "sample", T: 104, Stats: &agent.Stats{}, Stalls: spans(102, 103)})
+	p := newRank("A/1", "h2")
+	p.asked, p.now = 8, func() time.Duration { return 20 * time.Second }
+	p.SetClock(collectors.Clock{Offset: -90})
+	p.Take(&agent.Event{Event: "sample", T: 101, Stats: &agent.Stats{}, Stalls: spans(99, 99.5)})
+	p.Take(&agent.Event{Event: "started", T: 100})
+	p.Take(&agent.Event{Event: "sample", T: 104, Stats: &agent.Stats{}, Stalls: spans(102, 103)})
 	got := (&ranks{all: []*rank{p}}).stalls()
 	if len(got) != 1 || got[0].Start != 12*time.Second || got[0].End != 13*time.Second || got[0].Where != "rank A/1 on host h2" {
 		t.Errorf("%+v", got)

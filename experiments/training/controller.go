@@ -1,60 +1,40 @@
 package training
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/mina/controller"
 )
 
 // Process is a MINA controller that runs beside this program, as a process of its own.
 type Process struct {
+	talk  *hosts.Talk
 	hosts Hosts
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
 	at    controller.Addresses
-
-	over chan struct{} // closed when it has ended
 
 	mu     sync.Mutex
 	events []controller.Event
 	news   chan struct{} // closed, and replaced, with every event
-	err    error
 }
 
 // Start starts a controller: argv is how this program is started as one.
-func Start(ctx context.Context, hosts Hosts, argv []string, s controller.Setup) (*Process, error) {
-	line, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("MINA controller: %w", err)
-	}
-	p := &Process{hosts: hosts, over: make(chan struct{}), news: make(chan struct{})}
-	p.cmd = exec.Command(argv[0], argv[1:]...)
-	p.cmd.WaitDelay = time.Second
-	var stderr strings.Builder
-	p.cmd.Stderr = &stderr
-	stdout, err := p.cmd.StdoutPipe()
-	if err == nil {
-		p.stdin, err = p.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = p.cmd.Start()
-	}
+func Start(ctx context.Context, on Hosts, argv []string, s controller.Setup) (*Process, error) {
+	proc, err := hosts.Beside(argv)
 	if err != nil {
 		return nil, fmt.Errorf("start the MINA controller: %w", err)
 	}
-	go p.read(stdout, &stderr)
-	if _, err = p.stdin.Write(append(line, '\n')); err != nil {
+	p := &Process{talk: hosts.NewTalk("", ""), hosts: on, news: make(chan struct{})}
+	p.talk.Start(proc)
+	go hosts.Listen(p.talk, p.take, func(err error) { p.talk.Fail(err) })
+	if err := p.talk.Tell(s); err != nil {
 		_ = p.Close()
 		return nil, p.Err()
 	}
@@ -69,33 +49,14 @@ func Start(ctx context.Context, hosts Hosts, argv []string, s controller.Setup) 
 	return p, nil
 }
 
-func (p *Process) read(stdout io.Reader, stderr fmt.Stringer) {
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var e controller.Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			e = controller.Event{Event: "error", Error: fmt.Sprintf("not an event: %.80q", lines.Text())}
-		}
-		p.mu.Lock()
-		p.events = append(p.events, e)
-		if e.Event == "error" && e.Job == 0 && p.err == nil {
-			p.err = blame.About(e.Part, errors.New(strings.TrimPrefix(e.Error, "MINA controller: ")))
-		}
-		close(p.news)
-		p.news = make(chan struct{})
-		p.mu.Unlock()
-	}
-	err := p.cmd.Wait()
+// take keeps an event.
+func (p *Process) take(e *controller.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil && p.err == nil {
-		p.err = err
-		if text := strings.TrimSpace(stderr.String()); text != "" {
-			p.err = fmt.Errorf("%w: %s", err, text)
-		}
+	p.events = append(p.events, *e)
+	if e.Event == "error" && e.Job == 0 {
+		p.talk.Fail(blame.About(e.Part, errors.New(strings.TrimPrefix(e.Error, "MINA controller: "))))
 	}
-	close(p.over)
 	close(p.news)
 	p.news = make(chan struct{})
 }
@@ -114,13 +75,13 @@ func (p *Process) await(ctx context.Context, from int, wanted func(e *controller
 		news := p.news
 		p.mu.Unlock()
 		select {
-		case <-p.over:
+		case <-p.talk.Over():
 			return nil, p.Err()
 		default:
 		}
 		select {
 		case <-news:
-		case <-p.over:
+		case <-p.talk.Over():
 		case <-ctx.Done():
 			return nil, fmt.Errorf("waiting for the MINA controller: %w", context.Cause(ctx))
 		}
@@ -136,20 +97,14 @@ func (p *Process) SetLink(a, b string, up bool) error {
 
 // command sends a command; events from the number it returns on come after it.
 func (p *Process) command(c controller.Command) (from int, err error) {
-	line, err := json.Marshal(c)
-	if err != nil {
-		return 0, err
-	}
 	p.mu.Lock()
 	from = len(p.events)
 	p.mu.Unlock()
-	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
-		select {
-		case <-p.over: // which says more
+	if err := p.talk.Tell(c); err != nil {
+		if p.talk.Ended() { // which says more
 			return 0, p.Err()
-		case <-time.After(grace):
-			return 0, fmt.Errorf("MINA controller: %w", err)
 		}
+		return 0, fmt.Errorf("MINA controller: %w", err)
 	}
 	return from, nil
 }
@@ -162,16 +117,15 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Done implements Controller: it is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.over }
+func (p *Process) Done() <-chan struct{} { return p.talk.Over() }
 
 // Err implements Controller.
 func (p *Process) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err == nil {
+	err := p.talk.Err()
+	if err == nil {
 		return errors.New("the MINA controller has ended")
 	}
-	return fmt.Errorf("the MINA controller has ended: %w", p.err)
+	return fmt.Errorf("the MINA controller has ended: %w", err)
 }
 
 // Place implements Controller.
@@ -246,17 +200,16 @@ func (p *Process) Events() []controller.Event {
 
 // Close ends it; it releases all trees first.
 func (p *Process) Close() error {
-	_ = p.stdin.Close()
+	proc := p.talk.Process()
+	_ = proc.Stdin.Close()
 	select {
-	case <-p.over:
+	case <-p.talk.Over():
 	case <-time.After(30 * time.Second):
-		_ = p.cmd.Process.Kill()
-		<-p.over
+		_ = proc.Close()
+		<-p.talk.Over()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil {
-		return fmt.Errorf("MINA controller: %w", p.err)
+	if err := p.talk.Err(); err != nil {
+		return fmt.Errorf("MINA controller: %w", err)
 	}
 	return nil
 }

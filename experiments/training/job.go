@@ -1,25 +1,24 @@
 package training
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inabench/inabench/collectors"
-	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/agents"
 	"github.com/inabench/inabench/testbed/hosts"
 )
 
@@ -28,9 +27,9 @@ type Hosts interface {
 	Inventory() *inventory.Inventory
 	Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error)
 	Reach(host string) (netip.Addr, error)
-	// Silence is why a process on a host that reports all the time has not for so long, and
-	// nil as long as that may be.
-	Silence(ctx context.Context, host, name string, quiet time.Duration) error
+	// Silence is why a process of a job that reports all the time has not for so long, and nil as
+	// long as that may be.
+	Silence(ctx context.Context, t *hosts.Talk, job string, quiet time.Duration) error
 	// Why is why a process failed with err, if a host that was lost, or the process's
 	// supervisor, knows more of it.
 	Why(ctx context.Context, err error) error
@@ -76,154 +75,109 @@ func (r *reports) take() []results.Sample {
 
 // rank is one of a job: an agent on a host.
 type rank struct {
-	name, host string // "A/0"
-	proc       *hosts.Process
-	reports    *reports // nil: nobody wants them
-
-	ready, started, over chan struct{}
+	*agents.Agent
+	name    string   // "A/0"
+	reports *reports // nil: nobody wants them
 
 	mu      sync.Mutex
-	clock   collectors.Clock
-	began   float64 // its first step, on its host's clock
-	answers map[int64]chan agent.Event
-	ids     int64 // of commands so far
-	last    *agent.Stats
 	listen  string            // where the others reach it, if it is a GPU's worker
 	times   []agent.Iteration // of its iterations so far
 	stalls  []testbed.Stall   // since it began, on the run's clock
 	learned *agent.Pattern
-	done    bool // it has given its last report
-	heard   time.Time
 	told    bool // to end
 	closing bool // it is being ended
-	err     error
-	silent  bool // of err: what others say came of it, as when it died without a word
+	silent  bool // of its failure: what others say came of it, as when it died without a word
 
 	asked    int64         // iterations; 0: until it is told to end
 	patience time.Duration // how long it may do nothing at all; see standing
 	now      func() time.Duration
 }
 
+// newRank is a rank that was not launched.
+func newRank(name, host string) *rank {
+	p := &rank{name: name}
+	p.Agent = agents.New("rank "+name, host, p.take)
+	return p
+}
+
 // launchRank starts a rank and waits until it is ready and its clock has been measured. Of a
 // process that ends early, why says more.
 func (r *runner) launchRank(ctx context.Context, name, host string, cfg agent.Config, why func(error) error) (*rank, error) {
-	p := &rank{
-		name: name, host: host, answers: map[int64]chan agent.Event{}, reports: &r.reports,
-		ready: make(chan struct{}), started: make(chan struct{}), over: make(chan struct{}),
-		asked: cfg.Steps + cfg.Iterations, patience: patience(&cfg), now: r.Now,
+	p := newRank(name, host)
+	p.asked, p.patience, p.now = cfg.Steps+cfg.Iterations, patience(&cfg), r.Now
+	if r.Sample != nil {
+		p.reports = &r.reports
 	}
-	if r.Sample == nil {
-		p.reports = nil
-	}
-	var err error
-	if p.proc, err = r.Hosts.Launch(ctx, host, "agent", cfg); err != nil {
-		return nil, p.named(err)
-	}
-	go p.read(why)
-	if err := p.await(ctx, "ready", p.ready); err != nil {
-		return p, err
-	}
-	clock, err := collectors.MeasureClock(ctx, 5, r.Now, func(ctx context.Context) (float64, error) {
-		e, err := p.ask(ctx, agent.Command{Cmd: "ping"})
-		return e.T, err
-	})
+	proc, err := r.Hosts.Launch(ctx, host, agents.Verb, cfg)
 	if err != nil {
+		return nil, p.Named(err)
+	}
+	p.Start(proc)
+	go p.Listen(func(err error) { p.end(err, why) })
+	if err := p.Await(ctx, "ready", p.Ready()); err != nil {
 		return p, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clock = clock
-	return p, nil
+	return p, p.Sync(ctx, r.Now)
 }
 
-// named says which rank an error is about, and where it runs.
-func (p *rank) named(err error) error {
-	return blame.OnHost("rank "+p.name, p.host, err)
-}
-
-// read takes the rank's events until it ends, and then asks why it did.
-func (p *rank) read(why func(error) error) {
-	defer close(p.over)
-	ready, started := sync.OnceFunc(func() { close(p.ready) }), sync.OnceFunc(func() { close(p.started) })
-	lines := bufio.NewScanner(p.proc.Stdout)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		var e agent.Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			p.fail(p.named(fmt.Errorf("not an event: %.80q", lines.Text())), false)
-			continue
-		}
-		p.take(&e)
-		p.fail(p.odd(&e), true)
-		switch e.Event {
-		case "ready":
-			ready()
-		case "started":
-			started()
-		case "error":
-			p.fail(p.named(errors.New(e.Error)), false)
-		}
+// end is that the process has ended.
+func (p *rank) end(err error, why func(error) error) {
+	if p.Done() {
+		return
 	}
-	err := p.proc.Wait()
 	p.mu.Lock()
-	done, closing := p.done, p.closing
+	closing := p.closing
 	p.mu.Unlock()
-	if !done {
-		switch {
-		case err == nil:
-			err = errors.New("ended without a last report")
-		case !closing:
-			err = why(err)
-		}
-		p.fail(p.named(err), true)
+	switch {
+	case err == nil:
+		err = agents.ErrUnfinished
+	case !closing:
+		err = why(err)
 	}
+	p.fail(p.Named(err), true)
 }
 
 // take keeps what an event says.
 func (p *rank) take(e *agent.Event) {
+	p.keep(e)
+	p.fail(p.odd(e), true)
+}
+
+func (p *rank) keep(e *agent.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard = time.Now()
-	if e.Stats != nil {
-		p.last = e.Stats
+	if s := e.Stats; s != nil {
 		kept := true
-		if t := e.Stats.Reducing; t != nil {
+		if t := s.Reducing; t != nil {
 			if kept = len(p.times)+len(t.Times) <= mostTimes; kept {
 				p.times = append(p.times, t.Times...)
 			}
 		}
-		if p.began > 0 { // its clock is known
+		began := p.Began()
+		if began > 0 { // its clock is known
 			p.stood(e.Stalls)
 		}
 		if p.reports != nil {
-			kept = p.reports.add(collectors.TrainerSamples(p.clock.RunTime(e.T), p.clock.RunTime(p.began), "rank "+p.name, p.name, *e.Stats)) && kept
+			kept = p.reports.add(collectors.TrainerSamples(p.RunTime(e.T), p.RunTime(began), p.Name(), p.name, *s)) && kept
 		}
-		if !kept && p.err == nil && !p.closing {
-			p.err = p.named(errors.New("it tells more than anybody asks for"))
+		if !kept && !p.closing {
+			p.Fail(p.Named(errors.New("it tells more than anybody asks for")))
 		}
 	}
 	switch e.Event {
 	case "ready":
 		p.listen = e.Listen
-	case "started":
-		p.began = e.T
 	case "pattern":
 		p.learned = e.Pattern
-	case "done":
-		p.done = true
-	case "pong", "connected":
-		if c := p.answers[e.ID]; c != nil {
-			c <- *e // it has room
-			delete(p.answers, e.ID)
-		}
 	}
 }
 
+// fail is Fail of a rank that is not being ended.
 func (p *rank) fail(err error, silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil && p.err == nil && !p.closing {
-		p.err, p.silent = err, silent
+	if !p.closing && p.Fail(err) {
+		p.silent = silent
 	}
 }
 
@@ -236,100 +190,40 @@ func (p *rank) attend(ctx context.Context, hosts Hosts) {
 	var moved time.Time
 	for {
 		select {
-		case <-p.over:
+		case <-p.Over():
 			return
-		case <-tick.C:
-		}
-		select {
-		case <-p.started:
-		default:
-			continue
-		}
-		p.mu.Lock()
-		quiet := time.Since(p.heard)
-		n := p.progress()
-		p.mu.Unlock()
-		err := hosts.Silence(ctx, p.host, "rank "+p.name, quiet)
-		if n != done || moved.IsZero() {
-			done, moved = n, time.Now()
-		} else if still := time.Since(moved); still > p.patience && err == nil {
-			err = p.standing(fmt.Sprintf("nothing for %s", human.Elapsed(still)))
-		}
-		if err != nil {
-			p.fail(err, true)
-			return
+		case now := <-tick.C:
+			select {
+			case <-p.Started():
+			default:
+				continue
+			}
+			n := p.progress()
+			err := hosts.Silence(ctx, p.Talk, p.job(), p.Quiet(now))
+			if n != done || moved.IsZero() {
+				done, moved = n, now
+			} else if still := now.Sub(moved); still > p.patience && err == nil {
+				err = p.standing(fmt.Sprintf("nothing for %s", human.Elapsed(still)))
+			}
+			if err != nil {
+				p.fail(err, true)
+				return
+			}
 		}
 	}
+}
+
+// job is whose rank it is.
+func (p *rank) job() string {
+	job, _, _ := strings.Cut(p.name, "/")
+	return job
 }
 
 // failure is why the rank ended early.
 func (p *rank) failure() (err error, silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.err, p.silent
-}
-
-// ending is the error of waiting for a rank that has ended.
-func (p *rank) ending(what string) error {
-	if err, _ := p.failure(); err != nil {
-		return err
-	}
-	return p.named(fmt.Errorf("ended before it was %s", what))
-}
-
-// await waits for a channel, the rank's end or ctx.
-func (p *rank) await(ctx context.Context, what string, ch <-chan struct{}) error {
-	select {
-	case <-ch:
-		return nil
-	case <-p.over:
-		select {
-		case <-ch:
-			return nil
-		default:
-		}
-		return p.ending(what)
-	case <-ctx.Done():
-		return p.named(fmt.Errorf("waiting until it is %s: %w", what, context.Cause(ctx)))
-	}
-}
-
-// send gives the rank a command.
-func (p *rank) send(cmd agent.Command) error {
-	b, err := json.Marshal(cmd)
-	if err != nil {
-		return err
-	}
-	if _, err := p.proc.Stdin.Write(append(b, '\n')); err != nil {
-		select {
-		case <-p.over: // which says more
-			return p.ending("told to " + cmd.Cmd)
-		case <-time.After(grace):
-			return p.named(err)
-		}
-	}
-	return nil
-}
-
-// ask gives the rank a command and waits for its answer.
-func (p *rank) ask(ctx context.Context, cmd agent.Command) (agent.Event, error) {
-	answer := make(chan agent.Event, 1)
-	p.mu.Lock()
-	p.ids++
-	cmd.ID = p.ids
-	p.answers[cmd.ID] = answer
-	p.mu.Unlock()
-	if err := p.send(cmd); err != nil {
-		return agent.Event{}, err
-	}
-	select {
-	case e := <-answer:
-		return e, nil
-	case <-p.over:
-		return agent.Event{}, p.ending("able to answer")
-	case <-ctx.Done():
-		return agent.Event{}, p.named(fmt.Errorf("waiting for its answer to %s: %w", cmd.Cmd, context.Cause(ctx)))
-	}
+	return p.Err(), p.silent
 }
 
 // ranks are those of a job.
@@ -410,13 +304,10 @@ func (j *ranks) start(ctx context.Context, at time.Duration) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for _, p := range j.all {
 		g.Go(func() error {
-			p.mu.Lock()
-			own := at.Seconds() - p.clock.Offset
-			p.mu.Unlock()
-			if err := p.send(agent.Command{Cmd: "start", At: own}); err != nil {
+			if err := p.Tell(agent.Command{Cmd: "start", At: p.OwnTime(at)}); err != nil {
 				return err
 			}
-			return p.await(gctx, "started", p.started)
+			return p.Await(gctx, "started", p.Started())
 		})
 	}
 	err := g.Wait()
@@ -432,7 +323,7 @@ func (j *ranks) start(ctx context.Context, at time.Duration) error {
 func (j *ranks) wait() error {
 	for _, p := range j.all {
 		select {
-		case <-p.over:
+		case <-p.Over():
 		case <-j.failed:
 		}
 	}
@@ -448,7 +339,7 @@ func (j *ranks) why() error {
 	for _, p := range j.all {
 		if waiting {
 			select {
-			case <-p.over:
+			case <-p.Over():
 			case <-moment.C:
 				waiting = false
 			}
@@ -457,7 +348,7 @@ func (j *ranks) why() error {
 	var died, said, hung []error
 	for _, p := range j.all {
 		switch err, silent := p.failure(); {
-		case err == nil && !p.ended():
+		case err == nil && !p.Ended():
 			hung = append(hung, p.standing("nothing that the others waited for"))
 		case err != nil && silent:
 			died = append(died, err)
@@ -478,11 +369,9 @@ func (j *ranks) why() error {
 func (j *ranks) stats() []agent.Stats {
 	out := make([]agent.Stats, len(j.all))
 	for i, p := range j.all {
-		p.mu.Lock()
-		if p.last != nil {
-			out[i] = *p.last
+		if last, _ := p.Last(); last != nil {
+			out[i] = *last
 		}
-		p.mu.Unlock()
 	}
 	return out
 }
@@ -509,15 +398,15 @@ func (j *ranks) pattern() *agent.Pattern {
 func (j *ranks) close() {
 	var all sync.WaitGroup
 	for _, p := range j.all {
-		if p == nil || p.proc == nil {
+		if p == nil {
 			continue
 		}
 		p.mu.Lock()
 		p.closing = true
 		p.mu.Unlock()
 		all.Go(func() {
-			_ = p.proc.Close() // it has ended, or been killed
-			<-p.over           // a host that is stuck is given up by its connection
+			_ = p.Process().Close() // it has ended, or been killed
+			<-p.Over()              // a host that is stuck is given up by its connection
 		})
 	}
 	all.Wait()

@@ -345,7 +345,7 @@ func TestLosses(t *testing.T) {
 		{"rank that shares", "shared", func(*Process, context.CancelCauseFunc) { b.kill("h3") }, []string{"job B: rank B/0 on host h3: ", "killed"}, nil},
 		{"rank without INA", "none", func(*Process, context.CancelCauseFunc) { b.kill("h1") }, []string{"job A: rank A/0 on host h1: ", "killed"}, nil},
 		{"rank that is stopped", "none", func(*Process, context.CancelCauseFunc) { b.stop("h2") }, []string{"job A: rank A/1 on host h2: stalled: no report for ", "is stopped"}, nil},
-		{"controller", "shared", func(c *Process, _ context.CancelCauseFunc) { _ = c.cmd.Process.Kill() }, []string{"the MINA controller has ended: ", "killed"}, nil},
+		{"controller", "shared", func(c *Process, _ context.CancelCauseFunc) { _ = c.talk.Process().Kill(context.Background()) }, []string{"the MINA controller has ended: ", "killed"}, nil},
 		{"interruption", "greedy", func(_ *Process, cancel context.CancelCauseFunc) { cancel(interruption) }, nil, interruption},
 	} {
 		t.Run(c.name, func(t *testing.T) {

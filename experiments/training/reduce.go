@@ -181,7 +181,7 @@ func (j *ranks) connect(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range j.all {
 		g.Go(func() error {
-			_, err := p.ask(ctx, agent.Command{Cmd: "peers", Peers: peers})
+			_, err := p.Ask(ctx, agent.Command{Cmd: "peers", Peers: peers})
 			return err
 		})
 	}
@@ -194,7 +194,7 @@ func (j *ranks) stop() error {
 		p.mu.Lock()
 		p.told = true
 		p.mu.Unlock()
-		if err := p.send(agent.Command{Cmd: "stop"}); err != nil {
+		if err := p.Tell(agent.Command{Cmd: "stop"}); err != nil {
 			return err
 		}
 	}

@@ -76,24 +76,24 @@ func TestFirstFree(t *testing.T) {
 
 // The reason is who died without a word, whoever complains first: what others say came of it.
 func TestWhy(t *testing.T) {
-	over := make(chan struct{})
-	close(over)
 	said := func(name, what string) *rank {
-		p := &rank{name: name, host: "h" + name, over: over}
-		p.fail(p.named(errors.New(what)), false)
-		return p
+		return gone(newRank(name, "h"+name), &agent.Event{Event: "error", Error: what})
 	}
-	gone := func(name string, err error) *rank {
-		p := &rank{name: name, host: "h" + name, over: over}
-		p.fail(p.named(err), true)
+	lost := func(name string, err error) *rank {
+		p := newRank(name, "h"+name)
+		p.fail(p.Named(err), true)
 		p.fail(errors.New("and again"), false)
-		return p
+		return gone(p)
 	}
-	died := func(name, what string) *rank { return gone(name, errors.New(what)) }
-	ended := &rank{over: over}
-	killed := &rank{over: over, closing: true}
+	died := func(name, what string) *rank { return lost(name, errors.New(what)) }
+	ended := gone(newRank("0", "h0"))
+	killed := newRank("0", "h0")
+	killed.closing = true
 	killed.fail(errors.New("killed by us"), true)
-	stuck := &rank{over: make(chan struct{})}
+	gone(killed)
+	stuck := newRank("0", "h0")
+	failed := make(chan struct{})
+	close(failed)
 	for _, c := range []struct {
 		ranks []*rank
 		want  string
@@ -101,11 +101,11 @@ func TestWhy(t *testing.T) {
 		{[]*rank{ended, ended}, ""},
 		{[]*rank{killed}, ""},
 		{[]*rank{said("0", "rank 1 is gone"), died("1", "killed"), ended}, "rank 1 on host h1: killed"},
-		{[]*rank{gone("0", blame.Host("h0", errors.New("connection lost"))), stuck}, "rank 0 on host h0: connection lost"},
+		{[]*rank{lost("0", blame.Host("h0", errors.New("connection lost"))), stuck}, "rank 0 on host h0: connection lost"},
 		{[]*rank{said("0", "no answer"), said("1", "no answer")}, "rank 0 on host h0: no answer\nrank 1 on host h1: no answer"},
 		{[]*rank{died("0", "killed"), died("1", "killed")}, "rank 0 on host h0: killed\nrank 1 on host h1: killed"},
 	} {
-		j := &ranks{all: c.ranks, failed: over}
+		j := &ranks{all: c.ranks, failed: failed}
 		got := ""
 		if err := j.wait(); err != nil {
 			got = err.Error()

@@ -33,7 +33,7 @@ func (e *Error) Blames() blame.Part { return blame.Part{Kind: blame.KindHost, No
 
 // RunError is a program that ran on a host and did not succeed.
 type RunError struct {
-	Host   string
+	Host   string // empty: this machine
 	Argv   []string
 	Exit   int    // exit status; 128 plus the signal's number where there was one
 	Signal string // without SIG: "KILL"; empty: it exited
@@ -45,18 +45,29 @@ func (e *RunError) Error() string {
 	if e.Signal != "" {
 		end = "killed by SIG" + e.Signal
 	}
-	msg := fmt.Sprintf("host %s: %s: %s", e.Host, Abbreviate(e.Argv), end)
+	msg := fmt.Sprintf("%s: %s", Abbreviate(e.Argv), end)
+	if e.Host != "" {
+		msg = fmt.Sprintf("host %s: %s", e.Host, msg)
+	}
 	if e.Stderr != "" {
 		msg += ": " + e.Stderr
 	}
 	return msg
 }
 
-// Blames is the host.
-func (e *RunError) Blames() blame.Part { return blame.Part{Kind: blame.KindHost, Node: e.Host} }
+// Blames is the host; nobody, where that is this machine.
+func (e *RunError) Blames() blame.Part {
+	if e.Host == "" {
+		return blame.Part{}
+	}
+	return blame.Part{Kind: blame.KindHost, Node: e.Host}
+}
 
-// Name makes sure that an error names the host.
+// Name makes sure that an error names the host; "" is this machine, which needs none.
 func Name(host string, err error) error {
+	if host == "" || err == nil {
+		return err
+	}
 	if blame.Of(err) == (blame.Part{Kind: blame.KindHost, Node: host}) {
 		return err
 	}

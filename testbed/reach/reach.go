@@ -82,6 +82,17 @@ func Add(name string, l func(Options) Launcher) {
 	launchers[name] = l
 }
 
+// Known reports hosts of an inventory whose launcher is not in the list.
+func Known(inv *inventory.Inventory) error {
+	var errs []error
+	for _, h := range inv.Hosts {
+		if _, err := (&Dialer{}).by(To(inv, h)); err != nil {
+			errs = append(errs, fmt.Errorf("%v: %w", inv.Pos(h.Name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Dialer connects to hosts, each by its launcher, of which it has one: what several hosts are
 // behind is logged in to once. Its methods are safe for concurrent use.
 type Dialer struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/agents"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/stall"
@@ -82,14 +83,13 @@ type runningJob struct {
 // ended is told that an agent has. The job has when all workers have, or when any agent
 // could not go on: without its PS it would wait for ever.
 func (j *runningJob) ended(a *remoteAgent) {
-	worker := !strings.HasPrefix(a.name, "ps ")
-	if worker && j.left.Add(-1) == 0 || a.failure() != nil {
+	if !a.ps && j.left.Add(-1) == 0 || a.Err() != nil {
 		j.ending.Do(func() { close(j.done) })
 	}
 }
 
 func (j *runningJob) workers() []*remoteAgent {
-	return slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return strings.HasPrefix(a.name, "ps ") })
+	return slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return a.ps })
 }
 
 // Deploy implements testbed.Testbed.
@@ -262,7 +262,9 @@ func (d *deployment) newJob(jp placement.JobPlan, w testbed.Workload, epoch uint
 		return nil, err
 	}
 	for _, c := range configs {
-		j.agents = append(j.agents, newAgent(c.title, jp.Name, c.of, c.host, c.config.Beat, d.onSample))
+		a := newAgent(c.title, jp.Name, c.of, c.host, c.config.Beat, d.onSample)
+		a.ps = c.config.Role == "ps"
+		j.agents = append(j.agents, a)
 		j.configs = append(j.configs, c.config)
 	}
 	j.left.Store(int32(len(j.workers())))
@@ -284,21 +286,19 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 	}
 	err := parallel(ctx, len(all), func(ctx context.Context, i int) error {
 		a := all[i]
-		proc, err := d.tb.launch(ctx, a.host, a.name, "agent", configs[i])
+		proc, err := d.tb.launch(ctx, a.Host(), a.Name(), agents.Verb, configs[i])
 		if err != nil {
-			return fmt.Errorf("%s: %w", a.name, err)
+			return fmt.Errorf("%s: %w", a.Name(), err)
 		}
-		a.proc = proc
-		d.reading.Add(1)
-		go func() {
-			defer d.reading.Done()
-			a.read()
+		a.Start(proc)
+		d.reading.Go(func() {
+			a.Listen(a.ended)
 			jobOf[i].ended(a)
-		}()
-		if err := a.await(ctx, "ready", a.ready); err != nil {
+		})
+		if err := a.Await(ctx, "ready", a.Ready()); err != nil {
 			return err
 		}
-		return a.sync(ctx, d.Now)
+		return a.Sync(ctx, d.Now)
 	})
 	for _, j := range jobs {
 		if err == nil && len(j.configs) > 0 && j.configs[0].Halted {
@@ -413,12 +413,12 @@ func (d *deployment) Start(ctx context.Context, job string) (err error) {
 	}()
 	// The PS first: it must be listening when gradients arrive.
 	for _, a := range j.agents {
-		if err := a.send(agent.Command{Cmd: "start"}); err != nil {
+		if err := a.Tell(agent.Command{Cmd: "start"}); err != nil {
 			return fmt.Errorf("start job %s: %w", job, err)
 		}
 	}
 	for _, a := range j.agents {
-		if err := a.await(ctx, "started", a.started); err != nil {
+		if err := a.Await(ctx, "started", a.Started()); err != nil {
 			if deaf := d.deaf(outer, j.agents, limit); deaf != nil && outer.Err() == nil {
 				err = deaf
 			}
@@ -471,18 +471,18 @@ func (d *deployment) Stop(ctx context.Context, job string) (err error) {
 	for _, group := range [][]*remoteAgent{workers, slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return slices.Contains(workers, a) })} {
 		for _, a := range group {
 			select {
-			case <-a.over: // done already
+			case <-a.Over(): // done already
 			default:
-				if err := a.send(agent.Command{Cmd: "stop"}); err != nil && a.failure() != nil {
+				if err := a.Tell(agent.Command{Cmd: "stop"}); err != nil && a.Err() != nil {
 					return fmt.Errorf("stop job %s: %w", job, err)
 				}
 			}
 		}
 		for _, a := range group {
-			if err := a.await(ctx, "stopped", a.over); err != nil {
+			if err := a.Await(ctx, "stopped", a.Over()); err != nil {
 				return fmt.Errorf("stop job %s: %w", job, err)
 			}
-			if err := a.failure(); err != nil {
+			if err := a.Err(); err != nil {
 				return fmt.Errorf("stop job %s: %w", job, err)
 			}
 		}
@@ -514,7 +514,7 @@ func (d *deployment) Summary(job string) (results.JobSummary, error) {
 	var errs []error
 	var message, comm float64
 	for _, a := range j.agents {
-		if err := a.failure(); err != nil {
+		if err := a.Err(); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -544,19 +544,19 @@ func (d *deployment) Summary(job string) (results.JobSummary, error) {
 }
 
 // onSample keeps an agent's report, its time put on the run's clock.
-func (d *deployment) onSample(a *remoteAgent, ev agent.Event) {
+func (d *deployment) onSample(a *remoteAgent, ev *agent.Event) {
 	if ev.Stats == nil {
 		return
 	}
-	s := collectors.WorkerSamples(a.runTime(ev.T), a.name, a.of, *ev.Stats)
+	s := collectors.WorkerSamples(a.RunTime(ev.T), a.Name(), a.of, *ev.Stats)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.told++; a.told > mostTold {
-		a.fail(a.named(fmt.Errorf("%d reports since it was asked last, more than anybody asks for", a.told)))
+		a.Fail(a.Named(fmt.Errorf("%d reports since it was asked last, more than anybody asks for", a.told)))
 		return
 	}
 	if a.reports++; float64(a.reports) > mostTold+mostReports*time.Since(d.began).Seconds() {
-		a.fail(a.named(fmt.Errorf("%d reports in %s, more than anybody asks for", a.reports, human.Elapsed(time.Since(d.began)))))
+		a.Fail(a.Named(fmt.Errorf("%d reports in %s, more than anybody asks for", a.reports, human.Elapsed(time.Since(d.began)))))
 		return
 	}
 	d.samples = append(d.samples, s...)
@@ -607,7 +607,7 @@ func (d *deployment) failures() error {
 	var errs []error
 	for _, j := range d.all() {
 		for _, a := range j.agents {
-			errs = append(errs, a.failure())
+			errs = append(errs, a.Err())
 		}
 	}
 	return errors.Join(errs...)
@@ -688,25 +688,26 @@ func (d *deployment) Close(ctx context.Context) error {
 // endAgent ends an agent and waits for its end, as long as ctx lasts. What is stuck takes its host's connection with it: so
 // would be everything else there.
 func (d *deployment) endAgent(ctx context.Context, a *remoteAgent) error {
-	if a.proc == nil {
+	proc := a.Process()
+	if proc == nil {
 		return nil
 	}
-	a.proc.Stdin.Close() // an agent ends with its stdin
+	proc.Stdin.Close() // an agent ends with its stdin
 	select {
-	case <-a.over:
+	case <-a.Over():
 		return nil
 	case <-time.After(time.Second):
 	case <-ctx.Done():
 	}
 	killed := make(chan error, 1)
-	go func() { killed <- a.proc.Close() }()
+	go func() { killed <- proc.Close() }()
 	var err error
 	select {
-	case <-a.over:
+	case <-a.Over():
 		return nil // whatever the killing met, it is gone
 	case err = <-killed:
 		select {
-		case <-a.over:
+		case <-a.Over():
 			return nil
 		case <-time.After(2 * time.Second):
 		case <-ctx.Done():
@@ -714,9 +715,9 @@ func (d *deployment) endAgent(ctx context.Context, a *remoteAgent) error {
 	case <-ctx.Done():
 		err = errors.New("its host does not answer")
 	}
-	d.tb.hosts[a.host].Close()
+	d.tb.hosts[a.Host()].Close()
 	if err != nil {
-		err = a.named(fmt.Errorf("stop it: %w", err))
+		err = a.Named(fmt.Errorf("stop it: %w", err))
 	}
 	return err
 }

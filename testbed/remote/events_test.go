@@ -2,14 +2,25 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/stall"
 )
+
+// over is a process that has ended well.
+type over struct{}
+
+func (over) Done() <-chan struct{}      { return nil }
+func (over) Wait() error                { return nil }
+func (over) Kill(context.Context) error { return nil }
+func (over) Close() error               { return nil }
 
 // FuzzEvents: whatever an agent says, what is kept of it can be judged and written down.
 func FuzzEvents(f *testing.F) {
@@ -30,11 +41,9 @@ not an event
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d := &deployment{}
 		a := newAgent("worker A/0", "A", "A/0", "h1", 200*time.Millisecond, d.onSample)
-		now := time.Now()
-		for line := range bytes.Lines(text) {
-			a.line(bytes.TrimSuffix(line, []byte("\n")), now)
-		}
-		if err := a.failure(); err != nil && len(err.Error()) > 5000 {
+		a.Start(&hosts.Process{Stdout: bytes.NewReader(text), Running: over{}})
+		a.Listen(a.ended)
+		if err := a.Err(); err != nil && len(err.Error()) > 5000 {
 			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
 		for _, s := range d.samples {
@@ -61,16 +70,16 @@ not an event
 func TestFlood(t *testing.T) {
 	d := &deployment{}
 	a := newAgent("worker A/0", "A", "A/0", "h1", 200*time.Millisecond, d.onSample)
-	line, now := []byte(`{"event":"sample","stats":{"packets_sent":1}}`), time.Now()
+	report := &agent.Event{Event: "sample", Stats: &agent.Stats{PacketsSent: 1}}
 	for range mostTold {
-		a.line(line, now)
+		a.Take(report)
 	}
-	if err := a.failure(); err != nil {
+	if err := a.Err(); err != nil {
 		t.Fatal(err)
 	}
 	kept := len(d.samples)
-	a.line(line, now)
-	if err := a.failure(); err == nil || !strings.Contains(err.Error(), fmt.Sprint(mostTold+1)) || len(d.samples) != kept {
+	a.Take(report)
+	if err := a.Err(); err == nil || !strings.Contains(err.Error(), fmt.Sprint(mostTold+1)) || len(d.samples) != kept {
 		t.Errorf("%v, and %d samples after %d", err, len(d.samples), kept)
 	}
 }

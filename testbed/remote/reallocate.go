@@ -168,11 +168,11 @@ func (j *runningJob) resume() error {
 func (j *runningJob) tell(cmd agent.Command) error {
 	for _, a := range j.workers() {
 		select {
-		case <-a.over:
+		case <-a.Over():
 			continue
 		default:
 		}
-		if err := a.send(cmd); err != nil && a.failure() != nil {
+		if err := a.Tell(cmd); err != nil && a.Err() != nil {
 			return fmt.Errorf("job %s: %w", j.plan.Name, err)
 		}
 	}
@@ -187,7 +187,11 @@ func (j *runningJob) ask(ctx context.Context, cmd agent.Command) ([]agent.Event,
 	errs := make([]error, len(workers))
 	var all sync.WaitGroup
 	for i, a := range workers {
-		all.Go(func() { answers[i], errs[i] = a.ask(ctx, cmd) })
+		all.Go(func() {
+			if answers[i], errs[i] = a.Ask(ctx, cmd); a.Ended() {
+				errs[i] = a.Err()
+			}
+		})
 	}
 	all.Wait()
 	return slices.DeleteFunc(answers, func(ev agent.Event) bool { return ev.ID == 0 }), errors.Join(errs...)

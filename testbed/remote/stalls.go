@@ -93,13 +93,13 @@ func told(where string, spans []stall.Span, work, idle string) (all []testbed.St
 
 // stood are the agent's stalls since the last call.
 func (a *remoteAgent) stood() []testbed.Stall {
-	return told(a.name+" on host "+a.host, a.stalls.Take(), "paced sends were late by", "it did not run for")
+	return told(a.Place(), a.stalls.Take(), "paced sends were late by", "it did not run for")
 }
 
 // hearStalls keeps what an agent tells of its stalls, on the run's clock, where that makes sense.
-func (a *remoteAgent) hearStalls(ev agent.Event) {
+func (a *remoteAgent) hearStalls(ev *agent.Event) {
 	for _, s := range ev.Stalls {
-		start, end := a.runTime(s.Start.Seconds()), a.runTime(s.End.Seconds())
+		start, end := a.RunTime(s.Start.Seconds()), a.RunTime(s.End.Seconds())
 		if start > end || math.Abs(start) > longest || math.Abs(end) > longest || s.Late < 0 || s.Count < 0 {
 			continue
 		}
@@ -170,9 +170,10 @@ const held = 0.4
 // waited for a processor for half of the time in which it had traffic. One that cannot keep up runs, and one on a
 // busy machine waits.
 func (a *remoteAgent) heldUp(late float64, s *agent.Stats, passed time.Duration) (part float64, byItself bool) {
+	_, last := a.Last()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ran := min(passed.Seconds(), a.lastT-a.began)
+	ran := min(passed.Seconds(), last-a.Began())
 	part = (s.Processor - a.spent) / max(ran, 1e-3)
 	return part, s.Processor > 0 && late > held && part < 0.5
 }
@@ -182,7 +183,7 @@ func (a *remoteAgent) heldUp(late float64, s *agent.Stats, passed time.Duration)
 // out. They are not fatal: a job whose worker does not run may be what is wrong. If they take
 // too much of the time, nothing is left out of what is judged.
 func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stall.Total, passed time.Duration, leftOut bool) (out []results.Trouble) {
-	where := a.name + " on host " + a.host
+	where := a.Place()
 	if stalls.Count > 0 {
 		share := stalls.Sum.Seconds() / max(passed, stalls.Sum).Seconds()
 		what := fmt.Sprintf("%v, %s of the time (limit %s)", stalls, human.Percent(share), human.Percent(testbed.StallLimit))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/testbed"
@@ -66,7 +67,10 @@ func TestRoundTrip(t *testing.T) {
 // one that stood still for more than a quarter of the time nothing is left out.
 func TestAgentTrouble(t *testing.T) {
 	const ms = time.Millisecond
-	a := &remoteAgent{name: "worker A/0", host: "h1", began: 2, lastT: 10, spent: 1}
+	a := newAgent("worker A/0", "A", "A/0", "h1", 0, func(*remoteAgent, *agent.Event) {})
+	a.Take(&agent.Event{Event: "started", T: 2})
+	a.Take(&agent.Event{Event: "sample", T: 10, Stats: &agent.Stats{Processor: 1}})
+	a.spent = 1
 	late := agent.Stats{LateP99: .05, ClearP99: .001}
 	for name, tt := range map[string]struct {
 		stats   agent.Stats
@@ -111,8 +115,8 @@ func TestAgentTrouble(t *testing.T) {
 // What an agent tells is put on the run's clock, kept until somebody asks, and told once.
 func TestHearStalls(t *testing.T) {
 	a := newAgent("worker A/0", "A", "A/0", "h1", 200*time.Millisecond, nil)
-	a.clock.Offset = -1000
-	a.hearStalls(agent.Event{Stalls: []stall.Span{
+	a.SetClock(collectors.Clock{Offset: -1000})
+	a.hearStalls(&agent.Event{Stalls: []stall.Span{
 		{Start: 1001 * time.Second, End: 1001*time.Second + 104*time.Millisecond, Late: 104 * time.Millisecond, Count: 7},
 		{Start: 1002 * time.Second, End: 1002*time.Second + 50*time.Millisecond, Late: 50 * time.Millisecond},
 	}})
@@ -137,7 +141,12 @@ func TestHearStalls(t *testing.T) {
 // A job that stands still says which of its workers have ended, or do not even try.
 func TestIdle(t *testing.T) {
 	worker := func(name string, sent time.Duration, ended bool) *remoteAgent {
-		return &remoteAgent{name: name, host: "h" + name[len(name)-1:], moved: time.Now().Add(-sent), ended: ended}
+		a := newAgent(name, "A", "", "h"+name[len(name)-1:], 0, func(*remoteAgent, *agent.Event) {})
+		if a.ps = name == "ps A"; ended {
+			a.Take(&agent.Event{Event: "done"})
+		}
+		a.moved = time.Now().Add(-sent)
+		return a
 	}
 	for _, c := range []struct {
 		agents []*remoteAgent
@@ -152,11 +161,6 @@ func TestIdle(t *testing.T) {
 	} {
 		if got := (&runningJob{agents: c.agents, work: testbed.Workload{RTO: 400 * time.Millisecond}}).idle(10 * time.Second); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
-		}
-	}
-	for title, want := range map[string]string{"worker A/0": "A", "ps A": "A", "rank job/3": "job", "": ""} {
-		if got := jobOf(title); got != want {
-			t.Errorf("%q is of job %q, want %q", title, got, want)
 		}
 	}
 }

@@ -31,14 +31,14 @@ func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) tr
 	for i, a := range j.agents {
 		s := a.stats()
 		if s == nil && j.configs[i].Role == "worker" { // others do not know the question
-			if ev, err := a.ask(ctx, agent.Command{Cmd: "count"}); err == nil {
+			if ev, err := a.Ask(ctx, agent.Command{Cmd: "count"}); err == nil {
 				s = ev.Stats
 			}
 		}
 		if s == nil {
 			continue
 		}
-		keep(collectors.WorkerSamples(0, a.name, a.of, *s))
+		keep(collectors.WorkerSamples(0, a.Name(), a.of, *s))
 	}
 	for _, n := range j.plan.Tree {
 		sw := d.tb.switches[n.Switch]

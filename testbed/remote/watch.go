@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ina"
@@ -174,8 +174,8 @@ func (d *deployment) watchJobs(ctx context.Context) {
 		for _, j := range all {
 			for _, a := range j.agents {
 				if asleep {
-					a.hear(now)
-				} else if quiet := a.quiet(now); quiet > patience {
+					a.Excuse(now)
+				} else if quiet := a.Quiet(now); quiet > patience {
 					d.fail(d.silence(ctx, a, quiet))
 					return
 				}
@@ -229,22 +229,15 @@ func (j *runningJob) idle(still time.Duration) string {
 	var all []string
 	for _, a := range j.workers() {
 		if ended, quiet := a.unsent(time.Now()); ended {
-			all = append(all, a.name+" on host "+a.host+" has ended")
+			all = append(all, a.Place()+" has ended")
 		} else if quiet >= since {
-			all = append(all, a.name+" on host "+a.host+" sends nothing")
+			all = append(all, a.Place()+" sends nothing")
 		}
 	}
 	if len(all) == len(j.workers()) {
 		return "none of its workers sends anything"
 	}
 	return strings.Join(all, ", ")
-}
-
-// jobOf is the job of an agent by its title: "A" of "worker A/0" and of "ps A".
-func jobOf(title string) string {
-	_, of, _ := strings.Cut(title, " ")
-	job, _, _ := strings.Cut(of, "/")
-	return job
 }
 
 // busy reports whether a job is to get results all the time.
@@ -273,7 +266,7 @@ func (j *runningJob) limit(patience time.Duration) time.Duration {
 
 // silence is the error of an agent that does not report any more: its host is asked why.
 func (d *deployment) silence(ctx context.Context, a *remoteAgent, quiet time.Duration) error {
-	return d.tb.Silence(ctx, a.host, a.name, quiet)
+	return d.tb.Silence(ctx, a.Talk, a.job, quiet)
 }
 
 // deaf is the error of agents that have not started for so long because they do not even answer.
@@ -283,25 +276,26 @@ func (d *deployment) deaf(ctx context.Context, agents []*remoteAgent, quiet time
 		asking, cancel := context.WithTimeout(ctx, d.tb.opt.Patience/4)
 		defer cancel()
 		select {
-		case <-a.over:
+		case <-a.Over():
 			return nil
 		default:
 		}
-		if _, err := a.ping(asking, math.MaxInt64); err != nil && ctx.Err() == nil {
+		if _, err := a.Ask(asking, agent.Command{Cmd: "ping"}); err != nil && ctx.Err() == nil {
 			return d.silence(ctx, a, max(quiet, d.tb.opt.Patience+1))
 		}
 		return nil
 	})
 }
 
-// Silence is why a process that was launched on a host, by its name or an agent's title, and
-// reports all the time has not for so long, as far as the host can say. It is nil as long as
-// Options.Patience.
-func (tb *Testbed) Silence(ctx context.Context, host, name string, quiet time.Duration) error {
+// Silence is why a process of Launch that reports all the time has not for so long, as far as its
+// host can say. It is nil as long as Options.Patience. The job is the one that it works for; empty:
+// several.
+func (tb *Testbed) Silence(ctx context.Context, t *hosts.Talk, job string, quiet time.Duration) error {
 	if quiet <= tb.opt.Patience {
 		return nil
 	}
-	e := &stalled{who: name + " on host " + host, what: fmt.Sprintf("no report for %s", human.Elapsed(quiet)), job: jobOf(name), Part: blame.Part{Kind: blame.KindHost, Node: host}}
+	host := t.Host()
+	e := &stalled{who: t.Place(), what: fmt.Sprintf("no report for %s", human.Elapsed(quiet)), job: job, Part: blame.Part{Kind: blame.KindHost, Node: host}}
 	// Somebody else who gives up meanwhile does not know why.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.opt.Patience)
 	defer cancel()
@@ -314,7 +308,7 @@ func (tb *Testbed) Silence(ctx context.Context, host, name string, quiet time.Du
 		e.hint = "it may be out of memory or waiting for a disk: look at dmesg and top there"
 		return e
 	}
-	i := slices.IndexFunc(found, func(f supervise.Found) bool { return f.Name == name && len(f.Processes) > 1 })
+	i := slices.IndexFunc(found, func(f supervise.Found) bool { return f.Name == t.Name() && len(f.Processes) > 1 })
 	if i < 0 {
 		e.what += ", and its process is gone"
 		return e

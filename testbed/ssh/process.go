@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -337,7 +338,11 @@ func (c *Client) RunRoot(ctx context.Context, argv []string, stdin io.Reader) (h
 func (c *Client) run(ctx context.Context, argv []string, sudo bool, stdin io.Reader) (hosts.Output, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	tooMuch := func() { cancel(fmt.Errorf("more than %d MiB of output", maxOutput>>20)) }
+	var full atomic.Bool
+	tooMuch := func() {
+		full.Store(true)
+		cancel(fmt.Errorf("more than %d MiB of output", maxOutput>>20))
+	}
 	stdout, diag := &limited{full: tooMuch}, &limited{full: tooMuch}
 	p, err := c.start(ctx, argv, sudo, stdout, diag)
 	if err != nil {
@@ -362,7 +367,7 @@ func (c *Client) run(ctx context.Context, argv []string, sudo bool, stdin io.Rea
 	if errors.As(err, &failed) {
 		out.Exit = failed.Exit
 	}
-	if err != nil && ctx.Err() != nil {
+	if ctx.Err() != nil && (err != nil || full.Load()) { // what was cut off is no output, however the command ended
 		err = c.errorf("%s: %w", hosts.Abbreviate(argv), context.Cause(ctx))
 	}
 	return out, err

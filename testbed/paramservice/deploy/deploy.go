@@ -30,9 +30,9 @@ type Hosts interface {
 	Inventory() *inventory.Inventory
 	Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error)
 	Reach(host string) (netip.Addr, error)
-	// Silence is why a process on a host that reports all the time has not for so long, and
-	// nil as long as that may be.
-	Silence(ctx context.Context, host, name string, quiet time.Duration) error
+	// Silence is why a process of a job, or of several ("" then), that reports all the time has
+	// not for so long, and nil as long as that may be.
+	Silence(ctx context.Context, t *hosts.Talk, job string, quiet time.Duration) error
 	// Why is why a process failed with err, if a host that was lost, or the process's
 	// supervisor, knows more of it.
 	Why(ctx context.Context, err error) error
@@ -279,9 +279,9 @@ func (r *runner) close(ctx context.Context, well bool) (err error) {
 			stop()
 		case <-ctx.Done():
 			for p := range r.nodes {
-				err = errors.Join(err, p.named(errors.New("does not end")))
-				if p.proc != nil {
-					_ = p.proc.Close()
+				err = errors.Join(err, p.Named(errors.New("does not end")))
+				if proc := p.Process(); proc != nil {
+					_ = proc.Close()
 				}
 			}
 			r.nodes = nil

@@ -1,20 +1,16 @@
 package deploy
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 )
@@ -24,14 +20,11 @@ const startTimeout = 20 * time.Second
 
 // master is pMaster's process, beside this program.
 type master struct {
+	*hosts.Talk
 	r       *runner
-	cmd     *exec.Cmd
 	port    string
 	ended   bool
 	closing bool
-
-	mu    sync.Mutex // of stdin
-	stdin io.WriteCloser
 }
 
 // startMaster starts pMaster and waits until it listens.
@@ -41,56 +34,28 @@ func (r *runner) startMaster(ctx context.Context) error {
 		return fmt.Errorf("pMaster: %w", err)
 	}
 	r.Setup.Listen = netip.AddrPortFrom(at, 0).String()
-	m := &master{r: r, cmd: exec.Command(r.Master[0], r.Master[1:]...)}
-	m.cmd.WaitDelay = time.Second
-	var stderr strings.Builder
-	m.cmd.Stderr = &stderr
-	stdout, err := m.cmd.StdoutPipe()
-	if err == nil {
-		m.stdin, err = m.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = m.cmd.Start()
-	}
+	proc, err := hosts.Beside(r.Master)
 	if err != nil {
 		return fmt.Errorf("start pMaster: %w", err)
 	}
+	m := &master{r: r, Talk: hosts.NewTalk("pMaster", "")}
+	m.Start(proc)
 	r.master = m
 	ready := make(chan string, 1)
+	origin := 0.0 // of its clock, on the run's
 	r.work.Go(func() {
-		lines := bufio.NewScanner(stdout)
-		lines.Buffer(nil, maxLine)
-		origin := 0.0 // of its clock, on the run's
-		for lines.Scan() {
-			now := r.Now().Seconds()
-			e := &pmaster.Event{}
-			if err := json.Unmarshal(lines.Bytes(), e); err != nil {
-				e = &pmaster.Event{Event: "error", T: now - origin, Why: fmt.Sprintf("not an event: %.80q", lines.Text())}
-			}
+		hosts.Listen(m.Talk, func(e *pmaster.Event) {
 			if origin == 0 {
-				origin = now - e.T
+				origin = r.Now().Seconds() - e.T
 			}
 			if e.T += origin; e.Event == "ready" {
 				ready <- e.Address
-				continue
+				return
 			}
 			r.post(func() error { return m.take(ctx, e) })
-		}
-		_, _ = io.Copy(io.Discard, stdout)
-		err := m.cmd.Wait()
-		if text := strings.TrimSpace(stderr.String()); text != "" && err != nil {
-			err = fmt.Errorf("%w: %s", err, text)
-		}
-		close(ready)
-		r.post(func() error {
-			m.ended = true
-			switch {
-			case m.closing && err == nil:
-				return nil
-			case err == nil:
-				err = errors.New("it has ended")
-			}
-			return fmt.Errorf("pMaster: %w", err)
+		}, func(err error) {
+			close(ready)
+			r.post(func() error { return m.over(err) })
 		})
 	})
 	if err := m.say(r.Setup); err != nil {
@@ -119,16 +84,24 @@ func (r *runner) startMaster(ctx context.Context) error {
 	}
 }
 
-// say writes a line to it. That it has ended is told otherwise.
-func (m *master) say(v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
+// over is that it has ended.
+func (m *master) over(err error) error {
+	m.ended = true
+	switch said := m.Err(); {
+	case said != nil:
+		return said
+	case err == nil && m.closing:
+		return nil
+	case err == nil:
+		err = errors.New("it has ended")
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, err := m.stdin.Write(append(line, '\n')); err != nil && !m.closing {
-		m.r.fail(fmt.Errorf("pMaster: %w", err), grace)
+	return m.Named(err)
+}
+
+// say tells it something. That it has ended is told otherwise.
+func (m *master) say(v any) error {
+	if err := m.Tell(v); err != nil && !m.closing {
+		m.r.fail(err, grace)
 	}
 	return nil
 }
@@ -143,7 +116,7 @@ func (m *master) stop(well bool) {
 	m.kill()
 }
 
-func (m *master) kill() { _ = m.cmd.Process.Kill() }
+func (m *master) kill() { _ = m.Process().Kill(context.Background()) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
 
@@ -178,7 +151,7 @@ func (m *master) take(ctx context.Context, e *pmaster.Event) error {
 		}
 	case "lost":
 		if s := r.server(*e.Aggregator); s != nil {
-			r.fail(s.named(errors.New(e.Why)), grace)
+			r.fail(s.Named(errors.New(e.Why)), grace)
 		}
 	case "ended":
 		if j == nil {
@@ -188,7 +161,7 @@ func (m *master) take(ctx context.Context, e *pmaster.Event) error {
 			r.fail(fmt.Errorf("job %s on hosts %s: pMaster has ended it: %s", j.Name, strings.Join(j.out.On, ", "), e.Why), 2*grace)
 		}
 	case "refused", "error":
-		if slices.ContainsFunc(r.aggs, func(s *server) bool { return s.name == e.Name && s.released }) {
+		if slices.ContainsFunc(r.aggs, func(s *server) bool { return s.Talk.Name() == e.Name && s.released }) {
 			break // it has come when it was not wanted any more
 		}
 		name := e.Name

@@ -1,36 +1,27 @@
 package deploy
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"slices"
 	"time"
 
-	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/node"
 	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 )
 
-// maxLine bounds a line of a node, bytes: reports on thousands of tensors.
-const maxLine = 16 << 20
-
 // process is a node on a host.
 type process struct {
-	r          *runner
-	name, host string
-	proc       *hosts.Process // nil: not there yet
-	closing    bool
-	released   bool  // nobody needs it any more: it may be refused by now
-	told       error // what it said was wrong
-	heard      time.Duration
+	*hosts.Talk
+	r        *runner
+	closing  bool
+	released bool // nobody needs it any more: it may be refused by now
+	heard    time.Duration
 }
 
 // start starts a node: take takes what it says, in order, and ended is told when it has ended as it
@@ -46,83 +37,71 @@ func (p *process) start(ctx context.Context, cfg node.Config, take func(e *node.
 		if err != nil {
 			p.r.post(func() error {
 				delete(p.r.nodes, p)
-				return p.named(err)
+				return p.Named(err)
 			})
 			return
 		}
+		p.Start(proc)
 		p.r.post(func() error {
-			p.proc = proc
 			if p.closing {
 				_ = proc.Stdin.Close()
 			}
 			return nil
 		})
-		lines := bufio.NewScanner(proc.Stdout)
-		lines.Buffer(nil, maxLine)
-		for lines.Scan() {
+		hosts.Listen(p.Talk, func(e *node.Event) {
 			at := p.r.Now()
-			e := &node.Event{}
-			if err := json.Unmarshal(lines.Bytes(), e); err != nil {
-				e = &node.Event{Event: "error", Why: fmt.Sprintf("not an event: %.80q", lines.Text())}
+			if e.Event == "error" {
+				p.Fail(p.Named(errors.New(e.Why)))
 			}
 			p.r.post(func() error {
 				p.heard = at
-				if e.Event == "error" {
-					p.told = errors.New(e.Why)
-				}
 				return take(e, at)
 			})
-		}
-		_, _ = io.Copy(io.Discard, proc.Stdout) // after a line that was too long
-		err = proc.Wait()
-		p.r.post(func() error { return p.over(ctx, err, ended) })
+		}, func(err error) {
+			p.r.post(func() error { return p.over(ctx, err, ended) })
+		})
 	})
 }
 
 // launch starts the process with what all nodes have to know.
 func (p *process) launch(ctx context.Context, cfg node.Config) (*hosts.Process, error) {
-	h, ok := p.r.Hosts.Inventory().Host(p.host)
+	h, ok := p.r.Hosts.Inventory().Host(p.Host())
 	if !ok || len(h.NICs) == 0 {
 		return nil, errors.New("it has no NIC")
 	}
 	cfg.Local, cfg.Times = h.NICs[0].Address.Addr().String(), p.r.Setup.Times
 	if m := p.r.master; m != nil {
-		at, err := p.r.Hosts.Reach(p.host)
+		at, err := p.r.Hosts.Reach(p.Host())
 		if err != nil {
 			return nil, err
 		}
 		cfg.Master = net.JoinHostPort(at.String(), m.port)
 	}
-	return p.r.Hosts.Launch(ctx, p.host, p.r.Verb, cfg)
+	return p.r.Hosts.Launch(ctx, p.Host(), p.r.Verb, cfg)
 }
 
 // over is that the process has ended.
 func (p *process) over(ctx context.Context, err error, ended func() error) error {
 	delete(p.r.nodes, p)
 	if err != nil && !p.closing && !p.released {
-		if p.told != nil { // it may be a consequence of what befell another one
+		if told := p.Err(); told != nil { // it may be a consequence of what befell another one
 			p.r.later(grace, func() error {
 				if p.released {
 					return nil
 				}
-				return p.named(p.told)
+				return told
 			})
 			return ended()
 		}
-		return p.named(p.r.Hosts.Why(ctx, err))
+		return p.Named(p.r.Hosts.Why(ctx, err))
 	}
 	return ended()
 }
 
-// named says which node an error is about, and where it runs.
-func (p *process) named(err error) error {
-	return blame.OnHost(p.name, p.host, err)
-}
-
 // stop ends the process. It does not wait.
 func (p *process) stop() {
-	if !p.closing && p.proc != nil {
-		_ = p.proc.Stdin.Close()
+	if proc := p.Process(); !p.closing && proc != nil {
+		_ = proc.Stdin.Close()
 	}
 	p.closing = true
 }
@@ -130,10 +109,10 @@ func (p *process) stop() {
 // watch looks after Aggregators, which report all the time.
 func (r *runner) watch(ctx context.Context) {
 	for _, s := range r.aggs {
-		if quiet := r.Now() - s.heard; r.nodes[s.process] && s.proc != nil && quiet > 2*s.r.Report {
+		if quiet := r.Now() - s.heard; r.nodes[s.process] && s.Process() != nil && quiet > 2*s.r.Report {
 			r.work.Go(func() {
-				if err := r.Hosts.Silence(ctx, s.host, s.name, quiet); err != nil {
-					r.post(func() error { return s.named(err) })
+				if err := r.Hosts.Silence(ctx, s.Talk, s.jobName(), quiet); err != nil {
+					r.post(func() error { return s.Named(err) })
 				}
 			})
 		}
@@ -156,17 +135,25 @@ func (r *runner) newServer(id int32, own *job) *server {
 	if own != nil {
 		name = fmt.Sprintf("server %d of job %s", len(own.servers), own.Name)
 	}
-	s := &server{process: &process{r: r, name: name, host: host}, job: own}
+	s := &server{process: &process{r: r, Talk: hosts.NewTalk(name, host)}, job: own}
 	s.ID, s.Host, s.From, s.Tensors = id, host, r.Now(), map[control.Key]time.Duration{}
 	r.aggs = append(r.aggs, s)
 	return s
 }
 
+// jobName is the job that it works for; empty: several.
+func (s *server) jobName() string {
+	if s.job == nil {
+		return ""
+	}
+	return s.job.Name
+}
+
 func (s *server) start(ctx context.Context, cfg node.Config) {
 	s.process.start(ctx, cfg, func(e *node.Event, _ time.Duration) error { return s.take(ctx, e) }, func() error {
-		s.r.load[s.host]--
+		s.r.load[s.Talk.Host()]--
 		if s.job != nil && !s.closing {
-			return s.named(errors.New("it has ended"))
+			return s.Named(errors.New("it has ended"))
 		}
 		if m := s.r.master; m != nil && !m.ended {
 			return m.say(pmaster.Command{Cmd: "exited", Aggregator: s.ID})
@@ -192,7 +179,7 @@ func (s *server) take(ctx context.Context, e *node.Event) error {
 		}
 	case "stats":
 		if e.Stats.Unfit != "" {
-			return s.named(fmt.Errorf("cycle that cannot be: %s", e.Stats.Unfit))
+			return s.Named(fmt.Errorf("cycle that cannot be: %s", e.Stats.Unfit))
 		}
 		s.Stats = *e.Stats
 		var turns [3]int
@@ -222,11 +209,11 @@ type worker struct {
 }
 
 func (w *worker) start(ctx context.Context, host string, cfg node.Config) {
-	w.process = &process{r: w.job.r, name: fmt.Sprintf("worker %s/%d", w.job.Name, w.rank), host: host}
+	w.process = &process{r: w.job.r, Talk: hosts.NewTalk(fmt.Sprintf("worker %s/%d", w.job.Name, w.rank), host)}
 	w.offset = math.Inf(1)
 	w.process.start(ctx, cfg, w.take, func() error {
-		if !w.last && w.told == nil && !w.closing {
-			return w.named(errors.New("it has ended without its last models"))
+		if !w.last && w.Err() == nil && !w.closing {
+			return w.Named(errors.New("it has ended without its last models"))
 		}
 		if j := w.job; w.last {
 			if j.ended++; j.ended == len(j.workers) {
