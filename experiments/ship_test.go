@@ -14,15 +14,11 @@ import (
 
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
-	"github.com/inabench/inabench/experiments/study/autops"
 	"github.com/inabench/inabench/experiments/study/programs"
-	"github.com/inabench/inabench/experiments/study/turns"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/mina/controller"
+	"github.com/inabench/inabench/testbed/agents"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
-	"github.com/inabench/inabench/testbed/paramservice/node"
-	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -31,9 +27,13 @@ var noNamespaces error
 
 // TestMain plays every part of an emulation. Only INABENCH_SHIP=netns and INABENCH_SABOTAGE=netns need one.
 func TestMain(m *testing.M) {
-	netnstest.Play(netnstest.Parts{
-		"agent": agent.Main, turns.ControllerVerb: controller.Main, autops.MasterVerb: pmaster.Main, autops.NodeVerb: node.Main,
-	})
+	parts := netnstest.Parts{agents.Verb: agent.Main}
+	for _, k := range kinds.All() {
+		for verb, p := range k.Parts {
+			parts[verb] = p
+		}
+	}
+	netnstest.Play(parts)
 	if emulates() {
 		noNamespaces = netnstest.Enter()
 	}

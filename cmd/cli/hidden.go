@@ -9,16 +9,22 @@ import (
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/experiments"
-	"github.com/inabench/inabench/experiments/study/autops"
-	"github.com/inabench/inabench/experiments/study/turns"
+	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/agents"
 	"github.com/inabench/inabench/testbed/carry"
-	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/netns"
-	"github.com/inabench/inabench/testbed/paramservice/node"
-	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 	"github.com/inabench/inabench/testbed/supervise"
 )
+
+// parts are the processes that this program plays besides those of studies, by hidden verbs.
+var parts = map[string]spec.Part{
+	agents.Verb:           agent.Main,
+	netns.HostVerb:        netns.HostMain,
+	collectors.ReaderVerb: reader.Main,
+	carry.Verb:            func(ctx context.Context, _ io.Reader, stdout io.Writer) error { return carry.Main(ctx, stdout) },
+}
 
 // hidden runs the verbs that this program starts itself with: the agent on a host,
 // and the processes of an emulation. They bypass the command line parser, so that
@@ -27,30 +33,18 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 	if len(args) < 2 {
 		return 0, false
 	}
-	var err error
-	switch args[1] {
-	case "agent":
-		err = agent.Main(context.Background(), stdin, stdout)
-	case turns.ControllerVerb:
-		err = controller.Main(context.Background(), stdin, stdout)
-	case autops.MasterVerb:
-		err = pmaster.Main(context.Background(), stdin, stdout)
-	case experiments.CellsVerb:
-		err = experiments.CellsMain(context.Background(), args[2:])
-	case autops.NodeVerb:
-		err = node.Main(context.Background(), stdin, stdout)
-	case "netns-host":
-		err = netns.HostMain(context.Background(), stdin, stdout)
-	case collectors.ReaderVerb:
-		err = reader.Main(context.Background(), stdin, stdout)
-	case carry.Verb:
-		err = carry.Main(context.Background(), stdout)
-	case supervise.Verb:
+	part := parts[args[1]]
+	switch {
+	case args[1] == supervise.Verb: // which has exit codes of its own
 		return supervise.Play(context.Background(), stdin, stdout, stderr, exitTestbed), true
-	default:
-		return 0, false
+	case args[1] == experiments.CellsVerb:
+		part = func(ctx context.Context, _ io.Reader, _ io.Writer) error { return experiments.CellsMain(ctx, args[2:]) }
+	case part == nil:
+		if part = kinds.Part(args[1]); part == nil {
+			return 0, false
+		}
 	}
-	if err != nil {
+	if err := part(context.Background(), stdin, stdout); err != nil {
 		fmt.Fprintf(stderr, "inabench %s: %v\n", args[1], err)
 		return exitTestbed, true
 	}

@@ -113,7 +113,7 @@ func (h *host) Start(ctx context.Context, argv []string, stderr io.Writer) (*hos
 }
 
 func (h *host) Run(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error) {
-	return hosts.Collect(ctx, h, argv, stdin)
+	return hosts.Collect(ctx, h.name, h.Start, argv, stdin)
 }
 
 func (h *host) root() error {

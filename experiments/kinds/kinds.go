@@ -19,13 +19,30 @@ import (
 // all are all kinds of study besides [[job]] tables, the only list of them.
 var all = spec.Kinds{stream.Kind, turns.Kind, autops.Kind, ranks.Kind, programs.Kind}
 
-// Add adds a kind of another module, whose type of table is a study.Study. It panics if its table has another
-// kind, and is for a program's main: experiments that were read before do not know it.
+// Add adds a kind of another module, whose type of table is a study.Study. It panics if its table or one of its
+// parts has another kind, and is for a program's main: experiments that were read before do not know it.
 func Add(k spec.Kind) {
-	if slices.ContainsFunc(append(All(), spec.Named), func(o spec.Kind) bool { return o.Table == k.Table }) {
-		panic(fmt.Sprintf("kinds: two kinds of study for table %s", k.Table))
+	for _, o := range append(All(), spec.Named) {
+		if o.Table == k.Table {
+			panic(fmt.Sprintf("kinds: two kinds of study for table %s", k.Table))
+		}
+		for verb := range k.Parts {
+			if o.Parts[verb] != nil {
+				panic(fmt.Sprintf("kinds: tables %s and %s both have a part %s", o.Table, k.Table, verb))
+			}
+		}
 	}
 	all = append(All(), k)
+}
+
+// Part is the process that a kind has under a verb, nil if none has.
+func Part(verb string) spec.Part {
+	for _, k := range all {
+		if p := k.Parts[verb]; p != nil {
+			return p
+		}
+	}
+	return nil
 }
 
 // All are all of them besides [[job]] tables.

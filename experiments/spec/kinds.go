@@ -2,7 +2,9 @@ package spec
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,7 +38,13 @@ type Kind struct {
 	Leaving bool
 	// Single says that its simulation has the jct of single jobs.
 	Single bool
+	// Parts are the processes of its own that it starts, beside this program or on hosts, by the hidden
+	// verbs under which this program plays them: its first argument. nil: it has none.
+	Parts map[string]Part
 }
+
+// Part is a process that this program plays: it is told what to do by its stdin, and ends with it.
+type Part func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 
 // Named is that of experiments about [[job]] tables, or about nothing.
 var Named = Kind{Table: "job", Type: reflect.TypeFor[Jobs](), Looks: true}

@@ -52,6 +52,7 @@ type reports struct {
 const (
 	mostSamples = 1 << 18
 	mostTimes   = 1 << 20
+	maxLine     = 4 << 20 // of a report, bytes: it has all iterations since the last one
 )
 
 // add keeps samples, and says whether there was room for them.
@@ -97,6 +98,7 @@ type rank struct {
 func newRank(name, host string) *rank {
 	p := &rank{name: name}
 	p.Agent = agents.New("rank "+name, host, p.take)
+	p.Limit = maxLine
 	return p
 }
 

@@ -37,13 +37,18 @@ type Agent struct {
 	answers map[int64]chan agent.Event
 }
 
+// maxLine bounds a report of an agent, bytes, unless Talk.Limit is set.
+const maxLine = 1 << 20
+
 // New is an agent that people know by a name, to be launched on a host. What it says is told to
 // hear, in order, after it was kept here; not what answers Ask.
 func New(name, host string, hear func(e *agent.Event)) *Agent {
-	return &Agent{
+	a := &Agent{
 		Talk: hosts.NewTalk(name, host), hear: hear, answers: map[int64]chan agent.Event{},
 		ready: make(chan struct{}), started: make(chan struct{}),
 	}
+	a.Limit = maxLine
+	return a
 }
 
 // Listen takes what the agent's process says until it ends, and then tells ended how, for what is
@@ -78,7 +83,11 @@ func (a *Agent) Take(e *agent.Event) {
 	}
 	switch e.Event {
 	case "started":
-		a.began = e.T
+		select {
+		case <-a.started:
+		default:
+			a.began = e.T
+		}
 	case "done":
 		a.done = true
 	}
@@ -165,6 +174,11 @@ func (a *Agent) Ask(ctx context.Context, cmd agent.Command) (agent.Event, error)
 	cmd.ID = a.asked
 	a.answers[cmd.ID] = answer
 	a.mu.Unlock()
+	defer func() { // also of what is not answered
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.answers, cmd.ID)
+	}()
 	if err := a.Tell(cmd); err != nil {
 		return agent.Event{}, err
 	}

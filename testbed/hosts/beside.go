@@ -1,10 +1,8 @@
 package hosts
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -130,60 +128,4 @@ func (b *beside) Close() error {
 		}
 	})
 	return b.closed
-}
-
-// maxOutput bounds what Collect keeps of each stream, bytes.
-const maxOutput = 16 << 20
-
-// Collect is Commands.Run by Commands.Start: for launchers that have no shorter way.
-func Collect(ctx context.Context, c Commands, argv []string, stdin io.Reader) (Output, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var out, said limited
-	full := fmt.Errorf("more than %d MiB of output", maxOutput>>20)
-	out.full, said.full = func() { cancel(full) }, func() { cancel(full) }
-	p, err := c.Start(ctx, argv, &said)
-	if err != nil {
-		return Output{}, err
-	}
-	go func() {
-		if stdin != nil {
-			_, _ = io.Copy(p.Stdin, stdin) // a program need not read all of its input
-		}
-		p.Stdin.Close()
-	}()
-	_, _ = io.Copy(&out, p.Stdout)
-	err = p.Wait()
-	if why := context.Cause(ctx); why != nil && (err != nil || why == full) {
-		err = Name(fmt.Sprint(c), fmt.Errorf("%s: %w", Abbreviate(argv), why))
-	}
-	o := Output{Stdout: out.take(), Stderr: said.take()}
-	var failed *RunError
-	if errors.As(err, &failed) {
-		o.Exit = failed.Exit
-	}
-	return o, err
-}
-
-// limited is a buffer that calls full instead of growing past maxOutput.
-type limited struct {
-	mu   sync.Mutex
-	buf  bytes.Buffer
-	full func()
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.buf.Len()+len(p) > maxOutput {
-		l.full()
-		return len(p), nil
-	}
-	return l.buf.Write(p)
-}
-
-func (l *limited) take() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Clone(l.buf.Bytes())
 }

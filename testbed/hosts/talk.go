@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +13,9 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 )
 
-// maxLine bounds a line that a program says, bytes: reports on thousands of tensors.
-const maxLine = 16 << 20
+// MaxLine bounds a line that a program says, bytes, unless Talk.Limit does: reports on thousands of
+// tensors.
+const MaxLine = 16 << 20
 
 // grace is for how long whoever cannot tell a program something waits for its end, which says more.
 const grace = time.Second
@@ -21,6 +23,8 @@ const grace = time.Second
 // Talk is a program of ours, on a host or beside this one, that is told things and says things,
 // each a line of JSON. Its methods are safe for concurrent use.
 type Talk struct {
+	Limit int // of a line that it says, bytes; 0: MaxLine. Not to be changed after Start
+
 	name, host string
 	over       chan struct{} // closed when the program has ended
 
@@ -109,13 +113,13 @@ func (t *Talk) Start(p *Process) {
 }
 
 // Listen has everything that a program says taken, each an E, until it ends, and then ended told
-// how. What is no E is a failure, see Fail, and is left out; after a line longer than 16 MiB the
+// how. What is no E is a failure, see Fail, and is left out; after a line longer than Limit the
 // program is ended. It is called once, after Start.
 func Listen[E any](t *Talk, take func(e *E), ended func(err error)) {
 	p := t.Process()
 	defer close(t.over)
 	lines := bufio.NewScanner(p.Stdout)
-	lines.Buffer(make([]byte, 64<<10), maxLine)
+	lines.Buffer(nil, cmp.Or(t.Limit, MaxLine))
 	for lines.Scan() {
 		e := new(E)
 		if err := json.Unmarshal(lines.Bytes(), e); err != nil {

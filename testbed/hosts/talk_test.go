@@ -61,7 +61,8 @@ func TestListen(t *testing.T) {
 	}
 
 	talk, p := NewTalk("pMaster", ""), &playing{}
-	if said, _ := play(talk, p, strings.Repeat("x", maxLine+1)); len(said) > 0 || !p.closed {
+	talk.Limit = 1 << 20
+	if said, _ := play(talk, p, strings.Repeat("x", 1<<20+1)); len(said) > 0 || !p.closed {
 		t.Errorf("a line without end: %v, closed %t", said, p.closed)
 	}
 	if err := talk.Err(); err == nil || !strings.HasPrefix(err.Error(), "pMaster: what it says: ") {

@@ -62,7 +62,7 @@ func Probe(ctx context.Context) (Report, error) {
 	defer cancel()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "netns-host", "probe")
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", HostVerb, "probe")
 	cmd.Env = environ()
 	cmd.SysProcAttr = namespaces(allNamespaces)
 	cmd.Stdin = strings.NewReader(`{"kind":"probe"}` + "\n")

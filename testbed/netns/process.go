@@ -30,7 +30,10 @@ type process struct {
 	err    error         // how; valid after exited
 }
 
-// startProcess starts exe's hidden verb netns-host in new namespaces. It gets no
+// HostVerb is the hidden verb by which this program is a host or a switch of an emulation: HostMain.
+const HostVerb = "netns-host"
+
+// startProcess starts exe's hidden verb HostVerb in new namespaces. It gets no
 // parent death signal, which would be bound to one of our threads: it dies with
 // its stdin, and with the first process of the pid namespace around it.
 func startProcess(exe, name string, namespaces uintptr, log io.Writer) (*process, error) {
@@ -38,7 +41,7 @@ func startProcess(exe, name string, namespaces uintptr, log io.Writer) (*process
 		name: name, lines: make(chan []byte, 16), errors: &tail{prefix: name + ": ", log: log},
 		turn: make(chan struct{}, 1), exited: make(chan struct{}),
 	}
-	p.cmd = exec.Command(exe, "netns-host", name)
+	p.cmd = exec.Command(exe, HostVerb, name)
 	p.cmd.Env = environ()
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true}
 	p.cmd.Stderr = p.errors

@@ -12,15 +12,7 @@ import (
 	"github.com/inabench/inabench/testbed/ssh"
 )
 
-// targets are n hosts that need not exist.
-func targets(n int) []ssh.Target {
-	out := make([]ssh.Target, n)
-	for i := range out {
-		out[i].Name = fmt.Sprintf("h%d", i)
-	}
-	return out
-}
-
+// manyHosts are n hosts, each with a server of its own.
 func manyHosts(t testing.TB, n int) []ssh.Target {
 	out := make([]ssh.Target, n)
 	for i := range out {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -29,7 +28,6 @@ type process struct {
 	argv    []string
 	stderr  *stderr
 	done    chan struct{} // closed when the command has ended
-	over    chan struct{} // closed when nothing more will be done about it
 	sudo    bool          // it is root's
 	err     error
 
@@ -62,7 +60,7 @@ func (c *Client) piped(ctx context.Context, argv []string, sudo bool, stderr io.
 	if stderr == nil {
 		stderr = io.Discard
 	}
-	p, err := c.start(ctx, argv, sudo, nil, stderr)
+	p, err := c.start(ctx, argv, sudo, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +80,8 @@ func (c *Client) needsSudo() (bool, error) {
 		Hint: "log in as root, or write sudo = true for the host (ssh = {sudo = true})"}
 }
 
-// start starts a command whose stdout goes to a writer, or into a pipe.
-func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, diag io.Writer) (*process, error) {
+// start starts a command.
+func (c *Client) start(ctx context.Context, argv []string, sudo bool, diag io.Writer) (*process, error) {
 	line, err := remote(announce, argv)
 	if err == nil && sudo {
 		line, err = remote(announce, append(slices.Clone(asRoot), argv...))
@@ -93,7 +91,7 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 	}
 	p := &process{
 		client: c, argv: argv, sudo: sudo, stderr: newStderr(diag, sudo),
-		done: make(chan struct{}), over: make(chan struct{}),
+		done: make(chan struct{}),
 	}
 	doing := "start " + hosts.Abbreviate(argv)
 	err = c.await(ctx, func() error {
@@ -104,13 +102,10 @@ func (c *Client) start(ctx context.Context, argv []string, sudo bool, stdout, di
 		}
 		p.session = s
 		s.Stderr = p.stderr
-		if stdout != nil {
-			s.Stdout = &output{w: stdout}
-		}
 		if p.stdin, err = s.StdinPipe(); err == nil {
 			p.stdin = &input{p.stdin, c}
 		}
-		if err == nil && stdout == nil {
+		if err == nil {
 			var r io.Reader
 			r, err = s.StdoutPipe()
 			p.stdout = &output{r: r}
@@ -154,7 +149,6 @@ const (
 
 // killWith kills the process when ctx ends.
 func (p *process) killWith(ctx context.Context) {
-	defer close(p.over)
 	select {
 	case <-p.done:
 	case <-ctx.Done():
@@ -265,10 +259,8 @@ func (p *process) end() error {
 		p.hangUp() // a host that has not got so far need not be waited for
 		return err
 	}
-	if p.stdout != nil {
-		// Output that nobody reads must not hold up the end, with which this ends.
-		go io.Copy(io.Discard, p.stdout)
-	}
+	// Output that nobody reads must not hold up the end, with which this ends.
+	go io.Copy(io.Discard, p.stdout)
 	select {
 	case <-p.done:
 	case <-ctx.Done():
@@ -315,85 +307,23 @@ func (i *input) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// maxOutput bounds what Run keeps of each stream, bytes.
-const maxOutput = 16 << 20
-
-// Run runs a command to its end, with the output also of one that failed. A nil
-// stdin is empty; after the command has ended no more is read from stdin, but a
-// Read that is blocked then stays so until it returns. Errors are as those of Wait,
-// and ctx's cause when it ended first.
+// Run implements hosts.Commands. After the command has ended no more is read from stdin, but a Read
+// that is blocked then stays so until it returns.
 func (c *Client) Run(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error) {
-	return c.run(ctx, argv, false, stdin)
+	return hosts.Collect(ctx, c.String(), c.Start, argv, stdin)
 }
 
-// RunRoot is Run as root, as StartRoot is Start.
+// RunRoot implements hosts.Commands: root is as with StartRoot.
 func (c *Client) RunRoot(ctx context.Context, argv []string, stdin io.Reader) (hosts.Output, error) {
-	sudo, err := c.needsSudo()
-	if err != nil {
-		return hosts.Output{}, err
-	}
-	return c.run(ctx, argv, sudo, stdin)
-}
-
-func (c *Client) run(ctx context.Context, argv []string, sudo bool, stdin io.Reader) (hosts.Output, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var full atomic.Bool
-	tooMuch := func() {
-		full.Store(true)
-		cancel(fmt.Errorf("more than %d MiB of output", maxOutput>>20))
-	}
-	stdout, diag := &limited{full: tooMuch}, &limited{full: tooMuch}
-	p, err := c.start(ctx, argv, sudo, stdout, diag)
-	if err != nil {
-		return hosts.Output{}, err
-	}
-	if stdin == nil {
-		p.stdin.Close()
-	} else {
-		go func() {
-			io.Copy(p.stdin, stdin) // a command need not read all of its input
-			p.stdin.Close()
-		}()
-	}
-	<-p.over
-	select {
-	case <-p.done:
-	default: // the host is stuck
-		return hosts.Output{}, c.errorf("%s: %w", hosts.Abbreviate(argv), context.Cause(ctx))
-	}
-	out, err := hosts.Output{Stdout: stdout.buf.Bytes(), Stderr: diag.buf.Bytes()}, p.err
-	var failed *hosts.RunError
-	if errors.As(err, &failed) {
-		out.Exit = failed.Exit
-	}
-	if ctx.Err() != nil && (err != nil || full.Load()) { // what was cut off is no output, however the command ended
-		err = c.errorf("%s: %w", hosts.Abbreviate(argv), context.Cause(ctx))
-	}
-	return out, err
-}
-
-// limited is a buffer that calls full instead of growing past maxOutput.
-type limited struct {
-	buf  bytes.Buffer
-	full func()
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.buf.Len()+len(p) > maxOutput {
-		l.full()
-		return len(p), nil
-	}
-	return l.buf.Write(p)
+	return hosts.Collect(ctx, c.String(), c.StartRoot, argv, stdin)
 }
 
 // outputMark ends what the user's login shell may have said on stdout, which is not the
 // command's: a greeting in .bashrc, which bash reads for every command over SSH.
 const outputMark = "inabench-output"
 
-// output is a command's stdout, to be written to w or read from r, from the mark on.
+// output is a command's stdout, from the mark on.
 type output struct {
-	w     io.Writer
 	r     io.Reader
 	mu    sync.Mutex // held by Read: Close reads what is left, beside whoever still does
 	begun bool       // the mark has come
@@ -424,15 +354,6 @@ func (o *output) feed(p []byte) []byte {
 	rest := o.held[from+i+len(outputMark)+1:]
 	o.begun, o.held = true, nil
 	return rest
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	if rest := o.feed(p); len(rest) > 0 {
-		if _, err := o.w.Write(rest); err != nil {
-			return 0, err
-		}
-	}
-	return len(p), nil
 }
 
 func (o *output) Read(p []byte) (int, error) {

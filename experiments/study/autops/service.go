@@ -16,6 +16,8 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/paramservice/node"
+	"github.com/inabench/inabench/testbed/paramservice/pmaster"
 )
 
 // Kind is that of jobs that share a Parameter Service, as AutoPS does.
@@ -23,6 +25,7 @@ var Kind = spec.Kind{
 	Table: "service", Type: reflect.TypeFor[*Service](), Jobs: "[[service.job]]", Mute: true, Leaving: true, Single: true,
 	Faultless: "the processes of a Parameter Service have no faults",
 	Unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "Aggregators of a service are chosen as jobs come: there is no plan"),
+	Parts:     map[string]spec.Part{masterVerb: pmaster.Main, nodeVerb: node.Main},
 }
 
 // Service are training jobs whose gradients are added up on CPU machines: by a Parameter Service

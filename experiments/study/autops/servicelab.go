@@ -26,11 +26,10 @@ import (
 	"github.com/inabench/inabench/testbed/sim/service"
 )
 
-// MasterVerb and NodeVerb are the hidden verbs under which a program that runs a service on
-// testbeds must run pmaster.Main and node.Main.
+// masterVerb and nodeVerb are the hidden verbs of pMaster, and of Aggregators and workers.
 const (
-	MasterVerb = "pmaster"
-	NodeVerb   = "paramservice-node"
+	masterVerb = "pmaster"
+	nodeVerb   = "paramservice-node"
 )
 
 // served is the predictor of what a service did on a testbed: the simulator, with the rates and
@@ -234,7 +233,7 @@ func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, mov
 	patience := l.Spec.Measure.Patience.Std()
 	wait.Resend = max(time.Duration(float64(wait.Resend)*times), patience>>wait.Attempts)
 	cfg := deploy.Config{
-		Hosts: l.tb, Verb: NodeVerb, Setup: pmaster.Setup{Times: wait, Lease: patience, Profile: l.cfg.Profile, Period: l.cfg.Period, Plan: &l.cfg.Master},
+		Hosts: l.tb, Verb: nodeVerb, Setup: pmaster.Setup{Times: wait, Lease: patience, Profile: l.cfg.Profile, Period: l.cfg.Period, Plan: &l.cfg.Master},
 		Report: reports, Now: l.Now, Sample: sample, Interval: l.Spec.Measure.Interval.Std(),
 	}
 	if !static {
@@ -243,7 +242,7 @@ func (l *serviceLab) serve(ctx context.Context, jobs []serving, static bool, mov
 			return nil, err
 		}
 		defer os.RemoveAll(dir)
-		cfg.Master, cfg.Setup.State = []string{"/proc/self/exe", MasterVerb}, filepath.Join(dir, "epoch")
+		cfg.Master, cfg.Setup.State = []string{"/proc/self/exe", masterVerb}, filepath.Join(dir, "epoch")
 	}
 	for _, h := range l.tb.Inventory().Hosts {
 		if h.GPUs > 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/sim/ops"
 )
 
@@ -24,6 +25,7 @@ import (
 var Kind = spec.Kind{
 	Table: "operations", Type: reflect.TypeFor[*Operations](), Jobs: "[[operations.job]]", Mute: true, Ranks: true, Trees: true,
 	Unplanned: tomlfile.WithHint("`inabench run --on sim` simulates them in seconds", "hosts and trees of operations are chosen as jobs come: there is no plan"),
+	Parts:     map[string]spec.Part{controllerVerb: controller.Main},
 }
 
 // Operations are jobs that share aggregation trees: each step of a job computes and reduces

@@ -11,9 +11,8 @@ import (
 	"github.com/inabench/inabench/testbed/remote"
 )
 
-// ControllerVerb is the hidden verb under which a program that runs operations on testbeds
-// must run controller.Main.
-const ControllerVerb = "mina-controller"
+// controllerVerb is the hidden verb of MINA's controllers.
+const controllerVerb = "mina-controller"
 
 // controller starts the process that gives jobs hosts and trees.
 func (o *Operations) controller(ctx context.Context, b *study.Bench, tb *remote.Testbed, seed uint64, sharing string, cost tree.Cost) (*training.Process, error) {
@@ -42,5 +41,5 @@ func (o *Operations) controller(ctx context.Context, b *study.Bench, tb *remote.
 			setup.MACs[nic.Address.Addr()] = mac.String()
 		}
 	}
-	return training.Start(ctx, tb, []string{"/proc/self/exe", ControllerVerb}, setup)
+	return training.Start(ctx, tb, []string{"/proc/self/exe", controllerVerb}, setup)
 }

@@ -41,7 +41,7 @@ func Play(parts Parts) {
 	}
 	play := parts[os.Args[1]]
 	switch os.Args[1] {
-	case "netns-host":
+	case netns.HostVerb:
 		play = netns.HostMain
 	case supervise.Verb:
 		os.Exit(supervise.Play(context.Background(), os.Stdin, os.Stdout, os.Stderr, 1))
