@@ -49,6 +49,9 @@ func askHosts(c *cli.Context) (inv *inventory.Inventory, ways []reach.Way, err e
 		}
 		ways = append(ways, reach.To(inv, h))
 	}
+	if err := reach.Known(inv); err != nil {
+		return nil, nil, err
+	}
 	dialer := reach.Dialer{Options: reach.Options{Warn: warner(c)}}
 	_ = dialer.Check(ways) // what keeps hosts from being reached is said of each host
 	return inv, ways, nil

@@ -122,6 +122,9 @@ func sshCommand() *cli.Command {
 				return inputError{fmt.Errorf("host %s has no ssh address in %s", name, inv.File),
 					"write one, or use an emulation of it: --on netns"}
 			}
+			if err := reach.Known(inv); err != nil {
+				return err
+			}
 			client, err := reach.Dial(c.Context, reach.To(inv, *h), reach.Options{Warn: warner(c)})
 			if err != nil {
 				return err
@@ -162,4 +165,12 @@ func inventoryOf(path string) (*inventory.Inventory, error) {
 		return nil, err
 	}
 	return s.Inventory(), nil
+}
+
+// checkLab reports what keeps an inventory from being that of a lab.
+func checkLab(inv *inventory.Inventory) error {
+	if err := inv.CheckLab(); err != nil {
+		return err
+	}
+	return reach.Known(inv)
 }

@@ -67,7 +67,7 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := inv.CheckLab(); err != nil {
+	if err := checkLab(inv); err != nil {
 		return nil, nil, err
 	}
 	names := c.Args().Slice()

@@ -75,7 +75,7 @@ func checkFile(c *cli.Context, path string) (string, error) {
 			return "", err
 		}
 		if c.Bool("lab") {
-			if err := inv.CheckLab(); err != nil {
+			if err := checkLab(inv); err != nil {
 				return "", err
 			}
 		}
@@ -86,7 +86,7 @@ func checkFile(c *cli.Context, path string) (string, error) {
 		return "", err
 	}
 	if c.Bool("lab") {
-		if err := spec.Inventory().CheckLab(); err != nil {
+		if err := checkLab(spec.Inventory()); err != nil {
 			return "", err
 		}
 	}

@@ -93,6 +93,7 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 		// A way through hosts of the inventory is a way through emulated hosts. Nothing of
 		// what this machine's user has set up for other hosts concerns them.
 		jumps := h.SSH.Jumps()
+		h.Launcher = "" // whoever reaches the lab's
 		h.SSH = inventory.SSH{
 			Address: netip.AddrPortFrom(l.nodes[index[h.Name]].Mgmt.Addr(), sshPort).String(),
 			User:    opts.user(), Config: "none", Jump: "none",

@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/hosts"
 )
 
@@ -82,15 +82,23 @@ func Add(name string, l func(Options) Launcher) {
 	launchers[name] = l
 }
 
-// Known reports hosts of an inventory whose launcher is not in the list.
+// names are those of all launchers.
+func names() []string {
+	listing.RLock()
+	defer listing.RUnlock()
+	return slices.Sorted(maps.Keys(launchers))
+}
+
+// Known reports, as tomlfile.Problems, hosts of an inventory whose launcher is not in the list.
 func Known(inv *inventory.Inventory) error {
-	var errs []error
+	all := names()
+	var ps tomlfile.Problems
 	for _, h := range inv.Hosts {
-		if _, err := (&Dialer{}).by(To(inv, h)); err != nil {
-			errs = append(errs, fmt.Errorf("%v: %w", inv.Pos(h.Name), err))
+		if h.Launcher != "" && !slices.Contains(all, h.Launcher) {
+			ps = append(ps, tomlfile.Problem{Pos: inv.Pos(h.Name), Msg: fmt.Sprintf("host %s: no launcher %q", h.Name, h.Launcher), Hint: tomlfile.OneOf(h.Launcher, all)})
 		}
 	}
-	return errors.Join(errs...)
+	return ps.Err()
 }
 
 // Dialer connects to hosts, each by its launcher, of which it has one: what several hosts are
@@ -110,10 +118,10 @@ func (d *Dialer) by(w Way) (Launcher, error) {
 		return l, nil
 	}
 	listing.RLock()
-	defer listing.RUnlock()
 	l := launchers[name]
+	listing.RUnlock()
 	if l == nil {
-		return nil, blame.Host(w.Name, fmt.Errorf("no launcher %q: there are %s", name, strings.Join(slices.Sorted(maps.Keys(launchers)), ", ")))
+		return nil, blame.Host(w.Name, tomlfile.WithHint(tomlfile.OneOf(name, names()), "no launcher %q", name))
 	}
 	if d.used == nil {
 		d.used = map[string]Launcher{}
