@@ -112,6 +112,19 @@ func TestLayoutErrors(t *testing.T) {
 	}
 }
 
+// TestLayoutReached: whoever reaches a lab's hosts, those of its emulation are logged in to.
+func TestLayoutReached(t *testing.T) {
+	inv := rack(0, 1, 2)
+	inv.Hosts[0].Launcher = "cloud"
+	l, err := newLayout(inv, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := l.inv.Hosts[0]; h.Launcher != "" || h.SSH.Address == "" || inv.Hosts[0].Launcher != "cloud" {
+		t.Errorf("%+v", h)
+	}
+}
+
 // TestExclusiveTrees: what the inventory says of SHARP is what the embedded switch offers.
 func TestExclusiveTrees(t *testing.T) {
 	for _, tt := range []struct {
