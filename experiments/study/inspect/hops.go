@@ -158,7 +158,8 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 }
 
 // tail is how many packets of a job may have been on their way when its processes ended: of what was
-// not answered a gradient and a result, and resends of the last round trips, whose answers nobody waits for.
+// not answered a gradient and a result, and resends of the last round trips, whose answers nobody waits for:
+// whoever stood still then answers what came since that began.
 func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 	for _, w := range j.Workers {
 		n, _ := in.Latest("worker_outstanding", j.Name, w)
@@ -168,8 +169,14 @@ func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 			continue
 		}
 		end, last := len(s.V)-1, 2*max(in.RTTs[j.Name], s.Spacing())
+		since := s.T[end] - last
+		for _, stood := range in.Stalls {
+			if stood.End >= s.T[end]-last && stood.Start <= s.T[end] {
+				since = min(since, stood.Start-last)
+			}
+		}
 		before := s.V[end]
-		for i := end; i >= 0 && s.T[i] >= s.T[end]-last; i-- {
+		for i := end; i >= 0 && s.T[i] >= since; i-- {
 			before = s.V[i]
 		}
 		again += s.V[end] - before

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -121,6 +122,7 @@ func TestHandedOver(t *testing.T) {
 		ended  string  // who ended a moment before the others, and told of all
 		begun  float64 // when the job was told to begin, of a trace
 		noPS   bool    // the switch sends results
+		stood  float64 // until when the PS stood still, for 0.9 s
 		says   string
 	}{
 		{name: "sound"},
@@ -136,6 +138,13 @@ func TestHandedOver(t *testing.T) {
 			says: "ports say that they lost 500 and doubled 200"},
 		{name: "a cable loses, and a switch loses results, which pass others", counts: map[string]float64{"job_in_packets A@tor1": 2*n - 500, "port_rx_drop_packets h1->tor1": 500, "worker_rx_packets A/0": n - 20, "worker_rx_packets A/1": n - 20},
 			says: "20 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9980, and nothing was counted as lost"},
+		{name: "answers to what was sent again come late, and nobody stood still", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_resends A/1": 80},
+			says: "10 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9990"},
+		{name: "answers to what was sent again come late, from a PS that stood still", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_resends A/1": 80}, stood: 7.9},
+		{name: "a PS stood still long before", counts: map[string]float64{"worker_rx_packets A/0": n - 10, "worker_resends A/1": 80}, stood: 5,
+			says: "10 packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9990"},
+		{name: "a PS stood still, and more is missing than was sent again", counts: map[string]float64{"worker_rx_packets A/0": n - 40, "worker_resends A/1": 80}, stood: 7.9,
+			says: "packets of job A went without a trace: switch tor1 sent 10000, worker A/0 received 9960"},
 		{name: "a cable loses results", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "port_tx_drop_packets tor1->h1": 500}},
 		{name: "a socket has no room", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "worker_socket_drops A/0": 500}},
 		{name: "another's socket has no room", counts: map[string]float64{"worker_rx_packets A/0": n - 500, "worker_socket_drops A/1": 500}, says: "switch tor1 sent 10000, worker A/0 received 9500, and nothing was counted as lost"},
@@ -190,7 +199,9 @@ func TestHandedOver(t *testing.T) {
 			if c.ring {
 				in.Plan.Jobs = append(in.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.Plan.Jobs[0].Workers})
 			}
-			in.Beside = c.beside
+			if in.Beside = c.beside; c.stood > 0 {
+				in.Stalls = []study.Standstill{{Span: results.Span{Start: c.stood - .9, End: c.stood}, Where: "ps A on host h3"}}
+			}
 			if c.begun > 0 {
 				in.Phased, in.From, in.Begun = false, math.Inf(1), map[string]float64{"A": c.begun}
 			}

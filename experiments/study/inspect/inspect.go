@@ -103,6 +103,7 @@ type Inspection struct {
 	Jobs    []results.JobSummary
 	Samples []results.Sample
 	RTTs    map[string]float64 // of jobs, in seconds, as far as they are known
+	Stalls  []study.Standstill // of the testbed and its processes, as far as they are known
 	Early   map[string]float64 // jobs that ended by themselves and were not to, and when, on the run's clock
 
 	From   float64            // when the first job began, on the run's clock, of those that Begun does not have

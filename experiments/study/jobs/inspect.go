@@ -29,7 +29,7 @@ type inspection struct {
 // inspectionOf begins one of what was seen of a point.
 func inspectionOf(s *spec.Spec, inv *inventory.Inventory, caps testbed.Capabilities, setup testbed.Setup, base Baseline, obs observation) *inspection {
 	in := &inspection{setup: setup, base: base, obs: obs, damaged: len(s.LinkStates) > 0, Inspection: &inspect.Inspection{
-		Spec: s, Inv: inv, Plan: setup.Plan, Caps: caps, Jobs: obs.summaries, Samples: obs.samples, RTTs: base.RTTs, Early: obs.early,
+		Spec: s, Inv: inv, Plan: setup.Plan, Caps: caps, Jobs: obs.summaries, Samples: obs.samples, RTTs: base.RTTs, Stalls: obs.stalls, Early: obs.early,
 		From: math.Inf(1), Phased: len(obs.timeline.events) > 0,
 	}}
 	for _, e := range obs.timeline.events {
