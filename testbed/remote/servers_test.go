@@ -186,6 +186,9 @@ func TestServers(t *testing.T) {
 				t.Errorf("%+v, %v", sum, err)
 			}
 			samples, err := d.Sample(t.Context())
+			for tries := 0; err != nil && tries < 10; tries++ { // on a busy machine a switch may be too slow for one
+				samples, err = d.Sample(t.Context())
+			}
 			if err != nil {
 				t.Error(err)
 			}
