@@ -3,6 +3,7 @@ package experiments
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,9 +30,7 @@ var noNamespaces error
 func TestMain(m *testing.M) {
 	parts := netnstest.Parts{agents.Verb: agent.Main}
 	for _, k := range kinds.All() {
-		for verb, p := range k.Parts {
-			parts[verb] = p
-		}
+		maps.Copy(parts, k.Parts)
 	}
 	netnstest.Play(parts)
 	if emulates() {

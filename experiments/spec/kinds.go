@@ -44,7 +44,7 @@ type Kind struct {
 }
 
 // Part is a process that this program plays: it is told what to do by its stdin, and ends with it.
-type Part func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
+type Part = func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 
 // Named is that of experiments about [[job]] tables, or about nothing.
 var Named = Kind{Table: "job", Type: reflect.TypeFor[Jobs](), Looks: true}

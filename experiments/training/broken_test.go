@@ -1,7 +1,6 @@
 package training
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/collective"
 	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/hosts/hoststest"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -43,18 +43,10 @@ func gone(p *rank, says ...*agent.Event) *rank {
 		line, _ := json.Marshal(e)
 		text = append(append(text, line...), '\n')
 	}
-	p.Start(&hosts.Process{Stdout: bytes.NewReader(text), Running: over{}})
+	p.Start(hoststest.Said(text))
 	p.Listen(func(error) {})
 	return p
 }
-
-// over is a process that has ended well.
-type over struct{}
-
-func (over) Done() <-chan struct{}      { return nil }
-func (over) Wait() error                { return nil }
-func (over) Kill(context.Context) error { return nil }
-func (over) Close() error               { return nil }
 
 // A rank that ends before its time, or whose reports come from the future, has failed, and says
 // who it is.

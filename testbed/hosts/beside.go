@@ -51,10 +51,9 @@ func Exec(ctx context.Context, host string, cmd *exec.Cmd) (*Process, error) {
 		stdout.Close()
 		return nil, Name(host, err)
 	}
-	go b.wait(stdout)
 	stop := context.AfterFunc(ctx, func() { _ = b.Close() })
 	go func() {
-		<-b.done
+		b.wait(stdout)
 		stop()
 	}()
 	return &Process{Stdin: stdin, Stdout: stdout, Running: b}, nil

@@ -27,6 +27,7 @@ type Talk struct {
 
 	name, host string
 	over       chan struct{} // closed when the program has ended
+	failed     chan struct{} // closed when err is set
 
 	writing sync.Mutex // held while something is written to it: not mu, for a host that takes nothing holds up who writes, and nobody else
 
@@ -38,7 +39,7 @@ type Talk struct {
 // NewTalk is one with a program that people know by a name, which is to be started on a host; an
 // empty one is this machine. Where the name is empty as well, who talks says what errors are about.
 func NewTalk(name, host string) *Talk {
-	return &Talk{name: name, host: host, over: make(chan struct{})}
+	return &Talk{name: name, host: host, over: make(chan struct{}), failed: make(chan struct{})}
 }
 
 // Name is what people know the program by.
@@ -75,8 +76,12 @@ func (t *Talk) Fail(err error) bool {
 		return false
 	}
 	t.err = err
+	close(t.failed)
 	return true
 }
+
+// Failed is closed when Fail has been told something.
+func (t *Talk) Failed() <-chan struct{} { return t.failed }
 
 // Err is what Fail was told first.
 func (t *Talk) Err() error {

@@ -1,8 +1,6 @@
 package remote
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,17 +8,9 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/hosts/hoststest"
 	"github.com/inabench/inabench/testbed/stall"
 )
-
-// over is a process that has ended well.
-type over struct{}
-
-func (over) Done() <-chan struct{}      { return nil }
-func (over) Wait() error                { return nil }
-func (over) Kill(context.Context) error { return nil }
-func (over) Close() error               { return nil }
 
 // FuzzEvents: whatever an agent says, what is kept of it can be judged and written down.
 func FuzzEvents(f *testing.F) {
@@ -41,7 +31,7 @@ not an event
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d := &deployment{}
 		a := newAgent("worker A/0", "A", "A/0", "h1", 200*time.Millisecond, d.onSample)
-		a.Start(&hosts.Process{Stdout: bytes.NewReader(text), Running: over{}})
+		a.Start(hoststest.Said(text))
 		a.Listen(a.ended)
 		if err := a.Err(); err != nil && len(err.Error()) > 5000 {
 			t.Errorf("an error of %d bytes", len(err.Error()))

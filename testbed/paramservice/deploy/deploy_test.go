@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -237,4 +238,21 @@ func TestRunFails(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// alone is hosts that are this machine, and on which nothing is started.
+type alone struct{ deploy.Hosts }
+
+func (alone) Reach(string) (netip.Addr, error) { return netip.MustParseAddr("127.0.0.1"), nil }
+
+// What pMaster says and nobody understands ends the run, and not only when pMaster has ended.
+func TestMasterSaysNonsense(t *testing.T) {
+	began := time.Now()
+	_, err := deploy.Run(t.Context(), deploy.Config{
+		Hosts: alone{}, Workers: []string{"h1"}, Now: func() time.Duration { return time.Since(began) },
+		Master: []string{"sh", "-c", `read -r setup; echo '{"event":"ready","address":"127.0.0.1:1"}'; echo who is this; exec sleep 600`},
+	}, []deploy.Job{{Arrive: time.Hour}})
+	if err == nil || err.Error() != `pMaster: not an event: "who is this"` || time.Since(began) > time.Minute {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
 }

@@ -58,6 +58,16 @@ func (r *runner) startMaster(ctx context.Context) error {
 			r.post(func() error { return m.over(err) })
 		})
 	})
+	r.work.Go(func() { // what it says and nobody understands is not left for its end
+		select {
+		case <-m.Failed():
+			r.post(func() error {
+				r.fail(m.Err(), 2*grace)
+				return nil
+			})
+		case <-m.Over():
+		}
+	})
 	if err := m.say(r.Setup); err != nil {
 		return err
 	}
@@ -88,10 +98,10 @@ func (r *runner) startMaster(ctx context.Context) error {
 func (m *master) over(err error) error {
 	m.ended = true
 	switch said := m.Err(); {
-	case said != nil:
-		return said
 	case err == nil && m.closing:
 		return nil
+	case said != nil:
+		return said
 	case err == nil:
 		err = errors.New("it has ended")
 	}
