@@ -361,6 +361,7 @@ func TestLosses(t *testing.T) {
 			jobs = append(jobs, short)
 
 			cfg := b.config(c.mode, control)
+			cfg.Agent.Timeout = 20 * time.Second // twice the patience: who does not report is asked about before others give it up
 			var seen log
 			var lost time.Time
 			cfg.Sample = func(_ context.Context, reports []results.Sample) error {
