@@ -22,6 +22,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/deployment"
 	realab "github.com/inabench/inabench/testbed/lab"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/preflight"
@@ -117,27 +118,27 @@ func Open(ctx context.Context, driver string, s *spec.Spec, key study.FabricKey,
 			return nil, err
 		}
 		rest := testbed.Rest(f.Beat(), s.Emulation.Offload)
-		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Run: held.Run, Interval: interval, Rest: rest, Offload: s.Emulation.Offload,
+		return deployment.Open(ctx, remote.Options{
+			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Run: held.Run,
 			HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 			Capabilities: testbed.Capabilities{
 				Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(f.Inventory()),
 				SuperFrames: s.Emulation.Offload, Pace: testbed.Pace{Within: startsWithin, Rest: rest / 2, Wake: wakes, Trip: trips},
 			},
 			Facts: []results.HostFacts{ThisMachine()}, Unmanaged: key.Trees, Preflight: preflightOf(s, preflight.OnEmulation),
-		})
+		}, deployment.Options{Interval: interval, Rest: rest, Offload: s.Emulation.Offload})
 	case "lab":
 		f, err := realab.New(s.Inventory())
 		if err != nil {
 			return nil, err
 		}
-		return remote.Open(ctx, remote.Options{
-			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Interval: interval, Readers: true,
+		return deployment.Open(ctx, remote.Options{
+			Fabric: f, Exe: "/proc/self/exe", Patience: time.Duration(s.Measure.Patience), Readers: true,
 			Shared: true, Run: held.Run, Hold: held.Hold, Use: held.Use, Preflight: preflightOf(s, nil),
 			Capabilities: testbed.Capabilities{
 				Sums: true, Calibrates: true, Kind: results.Measured, Switch: switchKinds(s.Inventory()),
 			},
-		})
+		}, deployment.Options{Interval: interval})
 	}
 	return nil, fmt.Errorf("driver %q: %w", driver, errors.ErrUnsupported)
 }

@@ -53,7 +53,7 @@ func (h Holding) Begin(run string, s *spec.Spec, use []string) (Held, error) {
 
 // Ousted puts first what an error on a testbed may have come of: that somebody else has the lab now.
 func Ousted(ctx context.Context, on testbed.Testbed, err error) error {
-	tb, ok := on.(*remote.Testbed)
+	tb, ok := remote.Of(on)
 	if err == nil || !ok || errors.Is(err, lease.ErrLost) || context.Cause(ctx) != nil {
 		return err
 	}

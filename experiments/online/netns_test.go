@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/remote"
@@ -61,11 +62,11 @@ func emulate(t *testing.T) testbed.Testbed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb, err := remote.Open(t.Context(), remote.Options{
-		Fabric: f, Exe: "/proc/self/exe", Rest: testbed.Rest(f.Beat(), false),
+	tb, err := deployment.Open(t.Context(), remote.Options{
+		Fabric: f, Exe: "/proc/self/exe",
 		HostMAC:      func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft"},
-	})
+	}, deployment.Options{Rest: testbed.Rest(f.Beat(), false)})
 	if err != nil {
 		t.Fatal(err)
 	}

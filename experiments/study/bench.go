@@ -84,7 +84,7 @@ type Bench struct {
 
 // Hosts is the testbed where processes can be started on its hosts; what says what needs that.
 func (b *Bench) Hosts(what string) (*remote.Testbed, error) {
-	tb, ok := b.Testbed().(*remote.Testbed)
+	tb, ok := remote.Of(b.Testbed())
 	if !ok {
 		return nil, fmt.Errorf("%s on a %s: %w", what, b.Testbed().Capabilities().Switch, errors.ErrUnsupported)
 	}
@@ -175,7 +175,7 @@ type Sampler struct {
 // Sampler reads the counters of a testbed; jobs are its jobs' names by number, as switches count them.
 func (b *Bench) Sampler(ctx context.Context, tb *remote.Testbed, jobs map[int]string) (*Sampler, error) {
 	counters, err := tb.Counters(ctx, b.Now, jobs)
-	return &Sampler{Sampler: counters, bench: b, Links: newLinkLoads(tb)}, err
+	return &Sampler{Sampler: counters, bench: b, Links: newLinkLoads(b.Testbed())}, err
 }
 
 // Read is one reading; reports are what jobs said themselves since the last one.

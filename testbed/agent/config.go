@@ -121,7 +121,7 @@ type Config struct {
 }
 
 // Title is what the agent is to people: "worker A/0", "ps A".
-func (c *Config) Title() string {
+func (c Config) Title() string {
 	switch c.Role {
 	case "ps":
 		return "ps " + c.Name
@@ -129,6 +129,20 @@ func (c *Config) Title() string {
 		return fmt.Sprintf("rank %s/%d", c.Name, c.Rank)
 	}
 	return fmt.Sprintf("worker %s/%d", c.Name, c.Rank)
+}
+
+// Part implements sabotage.Victim.
+func (c Config) Part() (name string, kind sabotage.Kind, ok bool) {
+	if c.Role == "ps" {
+		return c.Name + "/ps", sabotage.PS, c.Workers > 1
+	}
+	return fmt.Sprintf("%s/%d", c.Name, c.Rank), sabotage.Worker, c.Workers > 1
+}
+
+// With implements sabotage.Victim.
+func (c Config) With(act sabotage.Act) any {
+	c.Sabotage = &act
+	return c
 }
 
 // Pattern is the steps of a training job; see workload.Pattern.

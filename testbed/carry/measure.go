@@ -26,6 +26,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/remote"
 )
@@ -177,11 +178,11 @@ func probe(ctx context.Context) (m Machine, err error) {
 		return m, err
 	}
 	rest := testbed.Rest(f.Beat(), false)
-	tb, err := remote.Open(ctx, remote.Options{
-		Fabric: f, Exe: "/proc/self/exe", Rest: rest,
+	tb, err := deployment.Open(ctx, remote.Options{
+		Fabric: f, Exe: "/proc/self/exe",
 		HostMAC:      func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{Sums: true, Calibrates: true, Kind: results.Measured, Switch: "soft"},
-	})
+	}, deployment.Options{Rest: rest})
 	if err != nil {
 		return m, err
 	}
@@ -220,7 +221,7 @@ type cost struct {
 }
 
 // load measures at so many PSNs a second.
-func load(ctx context.Context, tb *remote.Testbed, f *netns.Fabric, rate float64) (c cost, err error) {
+func load(ctx context.Context, tb *deployment.Testbed, f *netns.Fabric, rate float64) (c cost, err error) {
 	job := placement.JobPlan{ID: 1, Name: "probe", Collective: placement.INA, PS: "h3", Workers: []placement.Worker{{Host: "h1"}, {Rank: 1, Host: "h2"}}}
 	topo := tb.Inventory().Topology()
 	if err := placement.BuildTree(topo, tb.Inventory(), &job); err != nil {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
@@ -58,7 +61,7 @@ func (tb *Testbed) undone(target string) error {
 // enterHosts journals that processes are about to be started on the hosts, whose
 // supervisors know them by their run.
 func (tb *Testbed) enterHosts(exe string) error {
-	for _, name := range sortedKeys(tb.hosts) {
+	for _, name := range slices.Sorted(maps.Keys(tb.hosts)) {
 		err := tb.enter(&journal.Change{Target: "host " + name, What: "start agents",
 			Undo: journal.Inverse{Processes: &journal.Processes{Exe: exe, Run: tb.opt.Run}}})
 		if err != nil {
@@ -86,7 +89,7 @@ func (tb *Testbed) enterJobs(batches map[string]*dataplane.Batch) error {
 		tb.changes.jobs = map[jobAt]*journal.Change{}
 	}
 	var begun []*journal.Change
-	for _, sw := range sortedKeys(batches) {
+	for _, sw := range slices.Sorted(maps.Keys(batches)) {
 		for _, e := range batches[sw].Jobs {
 			at := jobAt{sw, e.Job}
 			if tb.changes.jobs[at] != nil {
@@ -123,8 +126,8 @@ func (tb *Testbed) leaveHosts(ctx context.Context) error {
 	if !tb.opt.Shared || tb.opt.Run == "" {
 		return nil
 	}
-	names := sortedKeys(tb.agentPath)
-	return leftover(every(tb.opt.Fan, len(names), func(i int) error {
+	names := slices.Sorted(maps.Keys(tb.agentPath))
+	return leftover(parallel.Every(tb.opt.Fan, len(names), func(i int) error {
 		client := tb.hosts[names[i]]
 		if client.Err() != nil {
 			return nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
@@ -73,7 +74,7 @@ func Clean(ctx context.Context, j *journal.Journal, o CleanOptions) error {
 	c.keepers = OpenKeepers(ctx, inv, names, o.Fan)
 	defer c.keepers.Close()
 	errs, done := make([]error, len(order)), make([][]string, len(order))
-	_ = parallelLimit(ctx, o.Fan, len(order), func(ctx context.Context, i int) error {
+	_ = parallel.Limit(ctx, o.Fan, len(order), func(ctx context.Context, i int) error {
 		errs[i] = c.target(ctx, order[i], of[order[i]], func(what string) { done[i] = append(done[i], what) })
 		return nil
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -278,7 +279,7 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 	}
 	places := make([]lease.Place, len(names))
 	changes := make([]*journal.Change, len(names))
-	err = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) (err error) {
+	err = parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) (err error) {
 		var kept journal.Lease
 		places[i], kept, err = tb.keepers.place(ctx, names[i])
 		kept.Token = claim.Token
@@ -303,7 +304,7 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 // would notice only when they renew their leases.
 func (tb *Testbed) oust(ctx context.Context) error {
 	leases := tb.held.Leases()
-	return parallelLimit(ctx, tb.opt.Fan, len(leases), func(ctx context.Context, i int) error {
+	return parallel.Limit(ctx, tb.opt.Fan, len(leases), func(ctx context.Context, i int) error {
 		client := tb.hosts[nameOf(leases[i].Place().Name)]
 		from := leases[i].From()
 		if from == nil || from.Run == "" || client == nil {

@@ -8,18 +8,18 @@ import (
 	"net/netip"
 
 	"github.com/inabench/inabench/internal/blame"
-	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
 // Launch starts this program on a host as one of its hidden verbs, with a configuration, one
-// line of JSON, as the first of its stdin. The process is the caller's. It runs under a
+// line of JSON, as the first of its stdin. People know it by the configuration's Title, or else by its verb. The process is the
+// caller's. It runs under a
 // supervisor, see package supervise: it ends when its stdin is closed, and when this program
 // or the connection is gone, at the latest after Options.Patience.
 func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
 	name := verb
-	if c, ok := config.(agent.Config); ok {
+	if c, ok := config.(interface{ Title() string }); ok {
 		name = c.Title()
 	}
 	p, err := tb.launch(ctx, host, name, verb, config)

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +16,9 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/reach"
@@ -133,9 +138,9 @@ func (tb *Testbed) compare(name string, lost error, now boot) error {
 
 // boot remembers when the hosts were started.
 func (tb *Testbed) boot(ctx context.Context) error {
-	names := sortedKeys(tb.hosts)
+	names := slices.Sorted(maps.Keys(tb.hosts))
 	boots := make([]boot, len(names))
-	err := parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) (err error) {
+	err := parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) (err error) {
 		boots[i], err = readBoot(ctx, tb.hosts[names[i]])
 		return err
 	})
@@ -143,6 +148,64 @@ func (tb *Testbed) boot(ctx context.Context) error {
 		tb.boots[name] = boots[i]
 	}
 	return err
+}
+
+// Lost waits until a host, a switch, or the lease of one is lost, and says why. ok is false where ctx has ended before.
+func (tb *Testbed) Lost(ctx context.Context) (why error, ok bool) {
+	over := []<-chan struct{}{ctx.Done()}
+	for _, c := range tb.hosts {
+		over = append(over, c.Done())
+	}
+	for _, c := range tb.switches {
+		over = append(over, c.Lost())
+	}
+	if tb.held != nil {
+		over = append(over, tb.held.Lost())
+	}
+	cases := make([]reflect.SelectCase, len(over))
+	for i, c := range over {
+		cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
+	}
+	if i, _, _ := reflect.Select(cases); i == 0 {
+		return nil, false
+	}
+	return tb.lost(ctx), true
+}
+
+// Sound reports whether all hosts and switches are there after something has failed with err, so that they are not to blame.
+func (tb *Testbed) Sound(ctx context.Context, err error) bool {
+	for _, c := range tb.hosts {
+		if c.Err() != nil {
+			return false
+		}
+	}
+	for _, c := range tb.switches {
+		if c.Err() != nil {
+			return false
+		}
+	}
+	// What ran on a host that goes down ends first, and a switch that does not answer may not
+	// have been given up yet.
+	names := slices.Sorted(maps.Keys(tb.hosts))
+	alive := parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		ctx, cancel := context.WithTimeout(ctx, tb.opt.Patience)
+		defer cancel()
+		_, err := readBoot(ctx, tb.hosts[names[i]])
+		return err
+	})
+	if alive != nil {
+		return false
+	}
+	var sw *dataplane.Error
+	if errors.As(err, &sw) && tb.switches[sw.Switch] != nil {
+		select {
+		case <-tb.switches[sw.Switch].Lost():
+			return false
+		case <-time.After(tb.opt.Patience / 4):
+		case <-ctx.Done():
+		}
+	}
+	return true
 }
 
 // lost says which hosts and switches were lost since the testbed was opened, and why.
@@ -154,9 +217,9 @@ func (tb *Testbed) lost(ctx context.Context) error {
 	if err := tb.dead(); err != nil {
 		return err
 	}
-	names := sortedKeys(tb.hosts)
+	names := slices.Sorted(maps.Keys(tb.hosts))
 	errs := make([]error, len(names))
-	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+	_ = parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
 		if tb.hosts[names[i]].Err() != nil {
 			errs[i] = tb.investigate(ctx, names[i])
 		}
@@ -168,7 +231,7 @@ func (tb *Testbed) lost(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tb.opt.Patience/4)
 	defer cancel()
-	for _, name := range sortedKeys(tb.switches) { // all of them have the same time to come back
+	for _, name := range slices.Sorted(maps.Keys(tb.switches)) { // all of them have the same time to come back
 		if err := tb.switches[name].Explain(ctx); err != nil {
 			errs = append(errs, tb.lookAt(name, err))
 		}

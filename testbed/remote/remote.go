@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -31,14 +33,8 @@ import (
 type Options struct {
 	Fabric testbed.Fabric
 
-	Exe      string        // the static binary that hosts run as agent: this program
-	Interval time.Duration // between the agents' reports; 0: 100 ms
-	Fan      int           // hosts worked on at once; 0: 32
-	Rest     time.Duration // of agents between packets, see testbed.Rest; 0: none
-	Offload  bool          // agents hand packets to their NICs together, see agent.Config
-	// StartTimeout is how long the first result of a job may take; 0: 20 s. It is never
-	// less than 20 RTO of the job, so that some may be lost.
-	StartTimeout time.Duration
+	Exe string // the static binary that hosts run as agent: this program
+	Fan int    // hosts worked on at once; 0: 32
 	// Patience is how long a host or an agent may be silent until it is given up, and how
 	// long what runs on hosts goes on without hearing from this program; 0: 20 s.
 	Patience time.Duration
@@ -104,8 +100,6 @@ type Testbed struct {
 	changes changes // of hosts and switches
 	others  switches
 
-	epochs atomic.Uint32 // the last that was given, modulo 2^16
-	busy   atomic.Bool
 	close  sync.Once
 	closed atomic.Bool // or about to be
 	ended  error
@@ -117,12 +111,6 @@ type Testbed struct {
 // agent where it is missing, and pushes pipelines and routes. The testbed owns the
 // fabric from here on: on error it is closed.
 func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
-	if o.Interval == 0 {
-		o.Interval = 100 * time.Millisecond
-	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = 20 * time.Second
-	}
 	if o.Fan == 0 {
 		o.Fan = 32
 	}
@@ -133,10 +121,8 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 		opt: o, inv: o.Fabric.Inventory(),
 		hosts: map[string]hosts.Host{}, agentPath: map[string]string{}, switches: map[string]dataplane.Switch{},
 		boots: map[string]boot{}, opened: time.Now(),
-		// Epochs must differ from those of runs before this one.
 	}
 	tb.topo = tb.inv.Topology()
-	tb.epochs.Store(uint32(time.Now().UnixMilli()) & 0xFFFF)
 	tb.audit.SuperFrames = o.Capabilities.SuperFrames
 	tb.audit.Damaged = func(link string) bool { _, damaged := tb.damaged.Load(link); return damaged }
 	defer func() {
@@ -157,7 +143,7 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 		}
 	}
 	// Hosts and switches at the same time: neither waits for the other.
-	err = parallel(ctx, 2, func(ctx context.Context, i int) error {
+	err = parallel.All(ctx, 2, func(ctx context.Context, i int) error {
 		switch {
 		case i == 0 && o.Shared:
 			return tb.copyAgent(ctx)
@@ -198,10 +184,39 @@ func (tb *Testbed) preflight(ctx context.Context) (err error) {
 	return err
 }
 
+// Of is the hosts and switches of a testbed that has some: not of a model.
+func Of(tb testbed.Testbed) (_ *Testbed, ok bool) {
+	t, ok := tb.(interface{ itself() *Testbed })
+	if !ok {
+		return nil, false
+	}
+	return t.itself(), true
+}
+
+func (tb *Testbed) itself() *Testbed { return tb }
+
+// Closed reports whether the testbed is closed, or about to be.
+func (tb *Testbed) Closed() bool { return tb.closed.Load() }
+
+// Patience is Options.Patience.
+func (tb *Testbed) Patience() time.Duration { return tb.opt.Patience }
+
+// Audit is of the counters that are read.
+func (tb *Testbed) Audit() *collectors.Audit { return &tb.audit }
+
+// SetLink damages a directed link of the fabric, or mends it.
+func (tb *Testbed) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
+	tb.damaged.Delete(link)
+	if s != (testbed.LinkState{}) {
+		tb.damaged.Store(link, true)
+	}
+	return tb.opt.Fabric.SetLink(ctx, link, s)
+}
+
 // Preflight is what was found when the testbed was opened.
 func (tb *Testbed) Preflight() []results.Preflight { return tb.looked }
 
-// Capabilities implements testbed.Testbed.
+// Capabilities are those of testbed.Testbed.
 func (tb *Testbed) Capabilities() testbed.Capabilities {
 	c := tb.opt.Capabilities
 	for _, sw := range tb.switches {
@@ -212,43 +227,33 @@ func (tb *Testbed) Capabilities() testbed.Capabilities {
 	return c
 }
 
-// newEpoch is another one than any of the last 65,534, and not 0: packets of jobs that are
-// gone, which may have had the same id, match nothing.
-func (tb *Testbed) newEpoch() uint16 {
-	for {
-		if e := uint16(tb.epochs.Add(1)); e != 0 {
-			return e
-		}
-	}
-}
-
-// Inventory implements testbed.Testbed.
+// Inventory is what the testbed really is, see testbed.Testbed.
 func (tb *Testbed) Inventory() *inventory.Inventory { return tb.inv }
 
-// Facts implements testbed.Testbed.
+// Facts describe the hosts.
 func (tb *Testbed) Facts() []results.HostFacts { return tb.opt.Facts }
 
 // Shell gives the user a shell on a host.
 func (tb *Testbed) Shell(ctx context.Context, host string, in io.Reader, out io.Writer) error {
 	c, ok := tb.hosts[host]
 	if !ok {
-		return fmt.Errorf("no host %q; there are %s", host, strings.Join(sortedKeys(tb.hosts), ", "))
+		return fmt.Errorf("no host %q; there are %s", host, strings.Join(slices.Sorted(maps.Keys(tb.hosts)), ", "))
 	}
 	return c.Interactive(ctx, nil, in, out, out)
 }
 
-// Close implements testbed.Testbed.
+// Close changes everything back, and hangs up: see testbed.Testbed.
 func (tb *Testbed) Close(ctx context.Context) error {
 	tb.close.Do(func() {
 		tb.closed.Store(true)
 		part := tb.parting(ctx, time.Now())
 		apart, cancel := part.until(leaveSwitches)
 		defer cancel()
-		names := sortedKeys(tb.switches)
+		names := slices.Sorted(maps.Keys(tb.switches))
 		errs := make([]error, 2)
 		var side sync.WaitGroup
 		side.Go(func() { errs[0] = tb.closeOthers(apart) })
-		errs[1] = every(len(names), len(names), func(i int) error { return tb.closeSwitch(apart, names[i]) })
+		errs[1] = parallel.Every(len(names), len(names), func(i int) error { return tb.closeSwitch(apart, names[i]) })
 		side.Wait()
 		tb.readers.close()
 		away, cancel := part.until(leaveHosts)
@@ -352,7 +357,7 @@ func (tb *Testbed) dialHosts(ctx context.Context) error {
 // copyAgent makes this program present on the hosts. The copy stays: it is a cache, and
 // does nothing by itself.
 func (tb *Testbed) copyAgent(ctx context.Context) error {
-	names := sortedKeys(tb.hosts)
+	names := slices.Sorted(maps.Keys(tb.hosts))
 	clients := make([]hosts.Host, len(names))
 	for i, name := range names {
 		clients[i] = tb.hosts[name]
@@ -370,7 +375,7 @@ func (tb *Testbed) copyAgent(ctx context.Context) error {
 func (tb *Testbed) connectSwitches(ctx context.Context) error {
 	_, switches := tb.used()
 	clients := make([]dataplane.Switch, len(switches))
-	err := parallelLimit(ctx, tb.opt.Fan, len(clients), func(ctx context.Context, i int) (err error) {
+	err := parallel.Limit(ctx, tb.opt.Fan, len(clients), func(ctx context.Context, i int) (err error) {
 		switch switches[i].Kind {
 		case inventory.Scripted:
 			return tb.setUp(ctx, switches[i])
@@ -461,7 +466,7 @@ func (e *leftoverError) Hint() string {
 func (tb *Testbed) route(ctx context.Context) error {
 	hosts, _ := tb.used()
 	switches := tb.driven()
-	return parallelLimit(ctx, tb.opt.Fan, len(switches), func(ctx context.Context, i int) error {
+	return parallel.Limit(ctx, tb.opt.Fan, len(switches), func(ctx context.Context, i int) error {
 		sw := switches[i]
 		routes, err := routesOf(tb.topo, sw.Name, hosts, func(host, device string) (net.HardwareAddr, error) { return tb.hostMAC(ctx, host, device) })
 		if err != nil {
@@ -515,13 +520,13 @@ func (tb *Testbed) hostMAC(ctx context.Context, host, device string) (net.Hardwa
 	return net.ParseMAC(strings.TrimSpace(string(out.Stdout)))
 }
 
-// program writes a deployment's groups and job entries into the switches.
-func (tb *Testbed) program(ctx context.Context, batches map[string]*dataplane.Batch) error {
-	names := sortedKeys(batches)
+// Write enters groups of ports and jobs into switches.
+func (tb *Testbed) Write(ctx context.Context, batches map[string]*dataplane.Batch) error {
+	names := slices.Sorted(maps.Keys(batches))
 	if err := tb.enterJobs(batches); err != nil {
 		return err
 	}
-	return parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+	return parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
 		sw, ok := tb.switches[names[i]]
 		if !ok {
 			return fmt.Errorf("switch %s is not in use", names[i])
@@ -530,18 +535,18 @@ func (tb *Testbed) program(ctx context.Context, batches map[string]*dataplane.Ba
 	})
 }
 
-// unprogram makes the switches forget a deployment. What one of an emulation that is
+// Forget makes switches forget what Write entered. What one of an emulation that is
 // gone knew is gone as well.
-func (tb *Testbed) unprogram(ctx context.Context, batches map[string]*dataplane.Batch) error {
-	names := sortedKeys(batches)
-	err := every(tb.opt.Fan, len(names), func(i int) error { return tb.unprogramOne(ctx, names[i], batches[names[i]]) })
+func (tb *Testbed) Forget(ctx context.Context, batches map[string]*dataplane.Batch) error {
+	names := slices.Sorted(maps.Keys(batches))
+	err := parallel.Every(tb.opt.Fan, len(names), func(i int) error { return tb.forget(ctx, names[i], batches[names[i]]) })
 	if tb.opt.Shared {
 		return leftover(err)
 	}
 	return err
 }
 
-func (tb *Testbed) unprogramOne(ctx context.Context, name string, batch *dataplane.Batch) error {
+func (tb *Testbed) forget(ctx context.Context, name string, batch *dataplane.Batch) error {
 	sw, ok := tb.switches[name]
 	if !ok {
 		return nil // it was never reached
@@ -557,22 +562,4 @@ func (tb *Testbed) unprogramOne(ctx context.Context, name string, batch *datapla
 		return nil
 	}
 	return err
-}
-
-func (tb *Testbed) nic(host, device string) (inventory.NIC, error) {
-	h, ok := tb.inv.Host(host)
-	if !ok {
-		return inventory.NIC{}, fmt.Errorf("no host %q", host)
-	}
-	i := slices.IndexFunc(h.NICs, func(n inventory.NIC) bool { return n.Device == device })
-	if device == "" && len(h.NICs) == 1 { // an inventory need not name the only one
-		i = 0
-	}
-	if i < 0 {
-		return inventory.NIC{}, blame.Host(host, fmt.Errorf("no NIC %q", device))
-	}
-	if !h.NICs[i].Address.IsValid() {
-		return inventory.NIC{}, blame.Host(host, fmt.Errorf("NIC %s: no data address", device))
-	}
-	return h.NICs[i], nil
 }

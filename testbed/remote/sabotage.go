@@ -11,7 +11,6 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
-	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/sabotage"
 )
 
@@ -68,24 +67,20 @@ func fabricFault(o *sabotage.Order) bool {
 // infect puts the fault into the config of an agent that is to have it; watch then reads the
 // agent's reports. A fault that is of processes of a job is of such as have others to talk to.
 func (s *saboteur) infect(config any) (_ any, watch func(io.Reader) io.Reader) {
-	c, ok := config.(agent.Config)
+	c, ok := config.(sabotage.Victim)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !ok || s.order == nil || fabricFault(s.order) || c.Workers < 2 {
+	if !ok || s.order == nil || fabricFault(s.order) {
 		return config, nil
 	}
-	name, ps := c.Name+"/"+strconv.Itoa(c.Rank), c.Role == "ps"
-	if ps {
-		name = c.Name + "/ps"
-	}
-	if ps != (s.order.At == sabotage.PS) || !results.Glob(s.order.Part, name) {
+	name, kind, ok := c.Part()
+	if !ok || (kind == sabotage.PS) != (s.order.At == sabotage.PS) || !results.Glob(s.order.Part, name) {
 		return config, nil
 	}
-	act := s.order.Act()
-	c.Sabotage = &act
+	config = c.With(s.order.Act())
 	of, i := s.acted, len(s.acted)
 	of[i] = 0
-	return c, func(r io.Reader) io.Reader {
+	return config, func(r io.Reader) io.Reader {
 		return &watched{r: r, note: func(n int64) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

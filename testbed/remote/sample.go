@@ -2,46 +2,33 @@ package remote
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/gnmi"
 )
-
-// newSampler reads the NICs of every host and the counters of every switch that
-// take part in a deployment.
-func (d *deployment) newSampler() (*collectors.Sampler, error) {
-	names := map[int]string{}
-	at := map[string][]int{}
-	for _, name := range d.order {
-		j := d.jobs[name]
-		names[int(j.plan.ID)] = name
-		for sw, b := range j.program {
-			for _, e := range b.Jobs {
-				at[sw] = append(at[sw], int(e.Job))
-			}
-		}
-	}
-	return d.tb.sampler(d.Now, names, func(sw string) []int { return at[sw] })
-}
 
 // Counters reads the NICs of every host and the counters of every switch, those of jobs by
 // the names that their ids have, on the clock of now. It is for a testbed whose switches
 // somebody else controls, who has loaded their pipelines.
 func (tb *Testbed) Counters(ctx context.Context, now func() time.Duration, jobs map[int]string) (*collectors.Sampler, error) {
 	tb.audit.Restart()
-	names := sortedKeys(tb.switches)
-	if err := parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+	names := slices.Sorted(maps.Keys(tb.switches))
+	if err := parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
 		return tb.switches[names[i]].Attach(ctx)
 	}); err != nil {
 		return nil, err
 	}
-	ids := sortedKeys(jobs)
-	return tb.sampler(now, jobs, func(string) []int { return ids })
+	ids := slices.Sorted(maps.Keys(jobs))
+	return tb.Sampler(now, jobs, func(string) []int { return ids })
 }
 
 // Health is what the fabric itself did too late or lost since the last call, and where
@@ -52,8 +39,9 @@ func (tb *Testbed) Health(ctx context.Context) ([]results.Trouble, error) {
 	return append(all, tb.unwell(ctx)...), err
 }
 
-// sampler reads everything that counts: at says which jobs a switch knows.
-func (tb *Testbed) sampler(now func() time.Duration, jobs map[int]string, at func(sw string) []int) (*collectors.Sampler, error) {
+// Sampler reads everything that counts, on the clock of now: the NICs of hosts in use and the counters of switches, those of
+// jobs by the names that their ids have; at says which jobs a switch knows.
+func (tb *Testbed) Sampler(now func() time.Duration, jobs map[int]string, at func(sw string) []int) (*collectors.Sampler, error) {
 	s := &collectors.Sampler{Now: now, Audit: &tb.audit}
 	hosts, switches := tb.used()
 	for _, h := range hosts {
@@ -114,6 +102,15 @@ func (tb *Testbed) sampler(now func() time.Duration, jobs map[int]string, at fun
 	return s, nil
 }
 
+// JobCounters reads what a switch counts of one job; nil: it is not in use.
+func (tb *Testbed) JobCounters(sw string, id int, job string) collectors.Collector {
+	client := tb.switches[sw]
+	if client == nil {
+		return nil
+	}
+	return &collectors.P4{Switch: sw, Reader: &counterReader{client: client, jobs: []int{id}}, Jobs: map[int]string{id: job}}
+}
+
 // switchCollectors read what a switch counts besides what its P4 program does.
 func (tb *Testbed) switchCollectors(sw inventory.Switch) (out []collectors.Collector, err error) {
 	tb.others.mu.Lock()
@@ -168,4 +165,10 @@ func (r *counterReader) ReadCounters(ctx context.Context) ([]collectors.CounterV
 		}
 	}
 	return out, nil
+}
+
+// Stalls are those of the fabric since the last call, on a clock that was 0 at began, for who
+// starts processes with Launch.
+func (tb *Testbed) Stalls(ctx context.Context, began time.Time) ([]testbed.Stall, error) {
+	return tb.opt.Fabric.Stalls(ctx, began)
 }

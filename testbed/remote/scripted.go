@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/dataplane"
@@ -134,10 +135,10 @@ func (tb *Testbed) setUp(ctx context.Context, sw inventory.Switch) error {
 // unwell are switches whose status script says that they are not as they should be.
 func (tb *Testbed) unwell(ctx context.Context) []results.Trouble {
 	tb.others.mu.Lock()
-	names, all := sortedKeys(tb.others.script), maps.Clone(tb.others.script)
+	names, all := slices.Sorted(maps.Keys(tb.others.script)), maps.Clone(tb.others.script)
 	tb.others.mu.Unlock()
 	found := make([]*results.Trouble, len(names))
-	_ = parallelLimit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+	_ = parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
 		if _, err := all[names[i]].Status(ctx); err != nil && ctx.Err() == nil {
 			where := "switch " + names[i]
 			found[i] = &results.Trouble{Where: where, What: strings.TrimPrefix(err.Error(), where+": "), Value: 1, Fatal: true}
@@ -188,8 +189,8 @@ func withScript(ctx context.Context, inv *inventory.Inventory, sw inventory.Swit
 func (tb *Testbed) closeOthers(ctx context.Context) error {
 	tb.others.mu.Lock()
 	defer tb.others.mu.Unlock()
-	names := sortedKeys(tb.others.script)
-	err := every(tb.opt.Fan, len(names), func(i int) (err error) {
+	names := slices.Sorted(maps.Keys(tb.others.script))
+	err := parallel.Every(tb.opt.Fan, len(names), func(i int) (err error) {
 		x := tb.others.script[names[i]]
 		if !tb.opt.Unmanaged {
 			if err = leftover(x.Clear(ctx)); err == nil && x.change != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
@@ -71,7 +72,7 @@ func TestTeardownOfLostSwitches(t *testing.T) {
 	began := time.Now()
 	jobs, done := tb.parting(ctx, began).until(leaveJobs)
 	defer done()
-	err := errors.Join(tb.unprogram(jobs, entries), tb.Close(ctx))
+	err := errors.Join(tb.Forget(jobs, entries), tb.Close(ctx))
 	if took := time.Since(began); took > leaveLeases+10*time.Second { // of a machine that is busy
 		t.Errorf("it took %v", took)
 	}
@@ -116,7 +117,7 @@ func TestTeardownOfTakenSwitch(t *testing.T) {
 // What is torn down is all asked, also when the time is over, and in an emulation nobody minds.
 func TestEvery(t *testing.T) {
 	var want []string
-	err := every(3, 20, func(i int) error {
+	err := parallel.Every(3, 20, func(i int) error {
 		if i%7 == 0 {
 			return fmt.Errorf("%d is stuck", i)
 		}

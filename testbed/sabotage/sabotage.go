@@ -151,6 +151,14 @@ type Order struct {
 // Act is what the part is told.
 func (o *Order) Act() Act { return Act{Fault: o.Name, After: After, Every: o.Every} }
 
+// Victim is the configuration of a process that can be given a fault.
+type Victim interface {
+	// Part is what orders call the process, and its kind. ok: it has others to talk to, which faults of processes are about.
+	Part() (name string, kind Kind, ok bool)
+	// With is the configuration with the fault.
+	With(act Act) any
+}
+
 // Parse reads NAME or NAME=PART. Its error lists what there is.
 func Parse(text string) (*Order, error) {
 	name, part, has := strings.Cut(text, "=")

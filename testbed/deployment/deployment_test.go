@@ -1,4 +1,4 @@
-package remote_test
+package deployment_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/remote"
@@ -79,22 +80,23 @@ func open(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error
 	return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1})
 }
 
-func emulate(ctx context.Context, inv *inventory.Inventory, o netns.Options, more ...func(*remote.Options)) (testbed.Testbed, error) {
+func emulate(ctx context.Context, inv *inventory.Inventory, o netns.Options, more ...func(*remote.Options, *deployment.Options)) (testbed.Testbed, error) {
 	f, err := netns.Up(ctx, inv, o)
 	if err != nil {
 		return nil, err
 	}
 	opt := remote.Options{
-		Fabric: f, Exe: "/proc/self/exe", Offload: o.Offload,
+		Fabric: f, Exe: "/proc/self/exe",
 		HostMAC: func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{
 			Sums: true, Impairments: true, Calibrates: true, Kind: results.Measured, Switch: "soft", SuperFrames: o.Offload,
 		},
 	}
+	jobs := deployment.Options{Offload: o.Offload}
 	for _, set := range more {
-		set(&opt)
+		set(&opt, &jobs)
 	}
-	return remote.Open(ctx, opt)
+	return deployment.Open(ctx, opt, jobs)
 }
 
 // twoHosts are h1 and h2 at one switch.
@@ -134,7 +136,7 @@ func ringB(t *testing.T, inv *inventory.Inventory) placement.JobPlan {
 
 // lossy emulates twoHosts until the test ends. What it returns deploys jobA with a cable that
 // loses so much, for as long as a function takes.
-func lossy(t *testing.T, link string, set func(*remote.Options)) (tb testbed.Testbed, with func(loss float64, do func(testbed.Deployment))) {
+func lossy(t *testing.T, link string, set func(*remote.Options, *deployment.Options)) (tb testbed.Testbed, with func(loss float64, do func(testbed.Deployment))) {
 	t.Helper()
 	tb, err := emulate(t.Context(), twoHosts(), netns.Options{}, set)
 	if err != nil {

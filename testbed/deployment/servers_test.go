@@ -1,4 +1,4 @@
-package remote_test
+package deployment_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/p4"
@@ -115,16 +116,16 @@ func artefacts(t *testing.T) map[string]string {
 	return out
 }
 
-func (f *labelled) open(ctx context.Context, more ...func(*remote.Options)) (*remote.Testbed, error) {
+func (f *labelled) open(ctx context.Context, more ...func(*remote.Options)) (*deployment.Testbed, error) {
 	o := remote.Options{
-		Fabric: f, Exe: "/proc/self/exe", Shared: true, Run: "servers-test", Interval: 20 * time.Millisecond,
+		Fabric: f, Exe: "/proc/self/exe", Shared: true, Run: "servers-test",
 		HostMAC:      func(host, device string) (net.HardwareAddr, error) { return f.HostMAC(host, device), nil },
 		Capabilities: testbed.Capabilities{Sums: true, Calibrates: true, Kind: results.Measured, Switch: "tofino"},
 	}
 	for _, set := range more {
 		set(&o)
 	}
-	return remote.Open(ctx, o)
+	return deployment.Open(ctx, o, deployment.Options{Interval: 20 * time.Millisecond})
 }
 
 // The code that drives a lab aggregates gradients through every kind of server: programs

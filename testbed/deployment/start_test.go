@@ -1,4 +1,4 @@
-package remote_test
+package deployment_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -16,13 +17,13 @@ import (
 func TestStartWithoutResults(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
 	const limit = 6 * time.Second
-	tb, with := lossy(t, "tor1->h2", func(o *remote.Options) { o.StartTimeout, o.Patience = limit, limit })
+	tb, with := lossy(t, "tor1->h2", func(o *remote.Options, jobs *deployment.Options) { jobs.StartTimeout, o.Patience = limit, limit })
 	stop := false // the worker, before it is started
 	// start deploys and starts the job over a link to the PS that loses so much.
 	start := func(loss float64) (took time.Duration, err error) {
 		with(loss, func(d testbed.Deployment) {
 			if stop {
-				host, err := tb.(*remote.Testbed).Client("h1")
+				host, err := tb.(*deployment.Testbed).Client("h1")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -61,8 +62,8 @@ func TestStartWithoutResults(t *testing.T) {
 func TestStartBesideQuietPS(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
 	const limit = 8 * time.Second
-	tb, with := lossy(t, "tor1->h2", func(o *remote.Options) { o.StartTimeout, o.Patience = limit, limit })
-	host, err := tb.(*remote.Testbed).Client("h2")
+	tb, with := lossy(t, "tor1->h2", func(o *remote.Options, jobs *deployment.Options) { jobs.StartTimeout, o.Patience = limit, limit })
+	host, err := tb.(*deployment.Testbed).Client("h2")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package remote
+package deployment
 
 import (
 	"cmp"
@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/parallel"
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
@@ -21,6 +24,7 @@ import (
 	"github.com/inabench/inabench/testbed/agents"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -29,11 +33,46 @@ const (
 	readyTimeout = 20 * time.Second // an agent's start on a busy host
 	stopTimeout  = 20 * time.Second // finishing what is outstanding
 	holdTimeout  = 2 * time.Second  // a job that is stopped saying where it is
+	leaveJobs    = 15 * time.Second // ending jobs and making switches forget them, where the run was not interrupted
 )
+
+// Options are about the agents of jobs.
+type Options struct {
+	Interval time.Duration // between their reports; 0: 100 ms
+	Rest     time.Duration // between packets, see testbed.Rest; 0: none
+	Offload  bool          // they hand packets to their NICs together, see agent.Config
+	// StartTimeout is how long the first result of a job may take; 0: 20 s. It is never
+	// less than 20 RTO of the job, so that some may be lost.
+	StartTimeout time.Duration
+}
+
+// Testbed is hosts and switches on which jobs can be deployed.
+type Testbed struct {
+	*remote.Testbed
+	opt    Options
+	epochs atomic.Uint32 // the last that was given, modulo 2^16
+	busy   atomic.Bool
+}
+
+var _ testbed.Testbed = (*Testbed)(nil)
+
+// Open is remote.Open of hosts and switches on which jobs are to be deployed.
+func Open(ctx context.Context, o remote.Options, jobs Options) (*Testbed, error) {
+	tb, err := remote.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	jobs.Interval = cmp.Or(jobs.Interval, 100*time.Millisecond)
+	jobs.StartTimeout = cmp.Or(jobs.StartTimeout, 20*time.Second)
+	t := &Testbed{Testbed: tb, opt: jobs}
+	t.epochs.Store(uint32(time.Now().UnixMilli()) & 0xFFFF) // other epochs than those of runs before this one
+	return t, nil
+}
 
 // deployment is one setup on the testbed.
 type deployment struct {
 	tb     *Testbed
+	topo   *inventory.Topology
 	setup  testbed.Setup
 	began  time.Time
 	broken chan struct{} // closed when it can do nothing any more
@@ -92,31 +131,41 @@ func (j *runningJob) workers() []*remoteAgent {
 	return slices.DeleteFunc(slices.Clone(j.agents), func(a *remoteAgent) bool { return a.ps })
 }
 
+// newEpoch is another one than any of the last 65,534, and not 0: packets of jobs that are
+// gone, which may have had the same id, match nothing.
+func (tb *Testbed) newEpoch() uint16 {
+	for {
+		if e := uint16(tb.epochs.Add(1)); e != 0 {
+			return e
+		}
+	}
+}
+
 // Deploy implements testbed.Testbed.
 func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deployment, err error) {
-	if tb.closed.Load() {
+	if tb.Closed() {
 		return nil, errors.New("the testbed is closed")
 	}
 	if len(s.Workloads) != len(s.Plan.Jobs) {
 		return nil, fmt.Errorf("%d workloads for %d jobs", len(s.Workloads), len(s.Plan.Jobs))
 	}
 	if s.Grants != nil {
-		if err := placement.CheckGrants(tb.inv, s.Settings.Aggregators, s.Plan.Jobs, s.Grants); err != nil {
+		if err := placement.CheckGrants(tb.Inventory(), s.Settings.Aggregators, s.Plan.Jobs, s.Grants); err != nil {
 			return nil, err
 		}
 	}
 	if !tb.busy.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
 	}
-	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now(), broken: make(chan struct{}), closed: make(chan struct{})}
-	d.self = stall.New(max(shortestRTT(tb.inv, s.Plan.Jobs), controllerBeat))
+	d := &deployment{tb: tb, topo: tb.Inventory().Topology(), setup: s, jobs: map[string]*runningJob{}, began: time.Now(), broken: make(chan struct{}), closed: make(chan struct{})}
+	d.self = stall.New(max(shortestRTT(tb.Inventory(), s.Plan.Jobs), controllerBeat))
 	d.watch()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	tb.audit.Restart()
+	tb.Audit().Restart()
 	d.regions = placement.NewRegions(s.Settings.Aggregators)
 	if err := d.bring(ctx, s.Plan.Jobs, s.Workloads); err != nil {
 		return nil, d.blame(ctx, err)
@@ -162,7 +211,7 @@ func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work [
 		}
 		added = append(added, j)
 	}
-	if err := d.tb.program(ctx, whole); err != nil {
+	if err := d.tb.Write(ctx, whole); err != nil {
 		return err
 	}
 	if err := d.resample(); err != nil {
@@ -175,7 +224,7 @@ func (d *deployment) bring(ctx context.Context, jobs []placement.JobPlan, work [
 func (d *deployment) enter(j *runningJob, one testbed.Setup) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if j.program, err = programs(d.tb.inv, one, j.epoch, d.regions); err != nil {
+	if j.program, err = programs(d.tb.Inventory(), one, j.epoch, d.regions); err != nil {
 		return err
 	}
 	j.grant.Base = map[string]int{}
@@ -242,7 +291,7 @@ func (d *deployment) Remove(ctx context.Context, job string) error {
 	delete(d.jobs, job)
 	d.order = slices.DeleteFunc(d.order, func(name string) bool { return name == job })
 	d.mu.Unlock()
-	d.tb.audit.Forget(func(of string) bool { return strings.HasPrefix(of, job+"@") })
+	d.tb.Audit().Forget(func(of string) bool { return strings.HasPrefix(of, job+"@") })
 	errs = append(errs, d.resample())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove job %s: %w", job, err)
@@ -284,11 +333,11 @@ func (d *deployment) launch(ctx context.Context, jobs []*runningJob) error {
 			all, configs, jobOf = append(all, a), append(configs, j.configs[i]), append(jobOf, j)
 		}
 	}
-	err := parallel(ctx, len(all), func(ctx context.Context, i int) error {
+	err := parallel.All(ctx, len(all), func(ctx context.Context, i int) error {
 		a := all[i]
-		proc, err := d.tb.launch(ctx, a.Host(), a.Name(), agents.Verb, configs[i])
+		proc, err := d.tb.Launch(ctx, a.Host(), agents.Verb, configs[i])
 		if err != nil {
-			return fmt.Errorf("%s: %w", a.Name(), err)
+			return err
 		}
 		a.Start(proc)
 		d.reading.Go(func() {
@@ -327,7 +376,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
-		Offload: d.tb.opt.Offload, Beat: roundTrip(d.tb.topo, jp),
+		Offload: d.tb.opt.Offload, Beat: roundTrip(d.topo, jp),
 	}
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
@@ -337,14 +386,14 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 	}
 	if s.Addressing == "atp" && len(jp.Tree) > 0 {
 		for _, n := range jp.Tree {
-			if sw, ok := d.tb.inv.Switch(n.Switch); ok && n.Aggregate {
+			if sw, ok := d.tb.Inventory().Switch(n.Switch); ok && n.Aggregate {
 				base.Aggregators = placement.Aggregators(sw, s.Aggregators)
 				base.Slots = w.Slots
 			}
 		}
 	}
 	for _, wk := range jp.Workers {
-		nic, err := d.tb.nic(wk.Host, wk.NIC)
+		nic, err := nicOf(d.tb.Inventory(), wk.Host, wk.NIC)
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", jp.Name, err)
 		}
@@ -352,7 +401,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 	}
 	var out []agentConfig
 	if jp.PS != "" {
-		nic, err := d.tb.nic(jp.PS, jp.PSNIC)
+		nic, err := nicOf(d.tb.Inventory(), jp.PS, jp.PSNIC)
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", jp.Name, err)
 		}
@@ -362,7 +411,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		out = append(out, agentConfig{"ps " + jp.Name, jp.Name + "/ps", jp.PS, c})
 	}
 	for _, wk := range jp.Workers {
-		nic, _ := d.tb.nic(wk.Host, wk.NIC)
+		nic, _ := nicOf(d.tb.Inventory(), wk.Host, wk.NIC)
 		c := base
 		c.Role, c.Rank, c.Device = "worker", wk.Rank, nic.Device
 		if jp.Collective == placement.Ring {
@@ -376,6 +425,25 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		out = append(out, agentConfig{"worker " + of, of, wk.Host, c})
 	}
 	return out, nil
+}
+
+// nicOf finds a host's NIC that has a data address.
+func nicOf(inv *inventory.Inventory, host, device string) (inventory.NIC, error) {
+	h, ok := inv.Host(host)
+	if !ok {
+		return inventory.NIC{}, fmt.Errorf("no host %q", host)
+	}
+	i := slices.IndexFunc(h.NICs, func(n inventory.NIC) bool { return n.Device == device })
+	if device == "" && len(h.NICs) == 1 { // an inventory need not name the only one
+		i = 0
+	}
+	if i < 0 {
+		return inventory.NIC{}, blame.Host(host, fmt.Errorf("no NIC %q", device))
+	}
+	if !h.NICs[i].Address.IsValid() {
+		return inventory.NIC{}, blame.Host(host, fmt.Errorf("NIC %s: no data address", device))
+	}
+	return h.NICs[i], nil
 }
 
 // Start implements testbed.Deployment.
@@ -569,6 +637,23 @@ const (
 	mostReports = 1000
 )
 
+// newSampler reads the NICs of every host and the counters of every switch that
+// take part in a deployment.
+func (d *deployment) newSampler() (*collectors.Sampler, error) {
+	names := map[int]string{}
+	at := map[string][]int{}
+	for _, name := range d.order {
+		j := d.jobs[name]
+		names[int(j.plan.ID)] = name
+		for sw, b := range j.program {
+			for _, e := range b.Jobs {
+				at[sw] = append(at[sw], int(e.Job))
+			}
+		}
+	}
+	return d.tb.Sampler(d.Now, names, func(sw string) []int { return at[sw] })
+}
+
 // Sample implements testbed.Deployment: what agents have said since the last call,
 // and the counters of NICs and switches now. A source that cannot be read is an
 // error that names it; what the others said is returned all the same.
@@ -615,11 +700,7 @@ func (d *deployment) failures() error {
 
 // SetLink implements testbed.Deployment.
 func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkState) error {
-	d.tb.damaged.Delete(link)
-	if s != (testbed.LinkState{}) {
-		d.tb.damaged.Store(link, true)
-	}
-	return d.tb.opt.Fabric.SetLink(ctx, link, s)
+	return d.tb.SetLink(ctx, link, s)
 }
 
 // Health implements testbed.Deployment: the fabric's troubles and the agents'.
@@ -630,7 +711,7 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	for _, j := range jobs {
 		plans = append(plans, j.plan)
 	}
-	rtt := shortestRTT(d.tb.inv, plans)
+	rtt := shortestRTT(d.tb.Inventory(), plans)
 	now := d.Now()
 	d.mu.Lock()
 	passed, leftOut := now-d.asked, d.leftOut
@@ -676,7 +757,7 @@ func (d *deployment) Close(ctx context.Context) error {
 	d.close.Do(func() {
 		defer d.tb.busy.Store(false)
 		close(d.closed)
-		ctx, cancel := d.tb.parting(ctx, time.Now()).until(leaveJobs)
+		ctx, cancel := d.tb.Leaving(ctx, leaveJobs)
 		defer cancel()
 		err := d.end(ctx, d.all())
 		d.reading.Wait()
@@ -715,7 +796,9 @@ func (d *deployment) endAgent(ctx context.Context, a *remoteAgent) error {
 	case <-ctx.Done():
 		err = errors.New("its host does not answer")
 	}
-	d.tb.hosts[a.Host()].Close()
+	if host, err := d.tb.Client(a.Host()); err == nil {
+		host.Close()
+	}
 	if err != nil {
 		err = a.Named(fmt.Errorf("stop it: %w", err))
 	}
@@ -746,6 +829,6 @@ func (d *deployment) end(ctx context.Context, jobs []*runningJob) error {
 		agents, cancel = context.WithTimeout(ctx, 3*time.Until(until)/5)
 		defer cancel()
 	}
-	errs = append(errs, every(len(all), len(all), func(i int) error { return d.endAgent(agents, all[i]) }))
-	return errors.Join(append(errs, d.tb.unprogram(ctx, entries))...)
+	errs = append(errs, parallel.Every(len(all), len(all), func(i int) error { return d.endAgent(agents, all[i]) }))
+	return errors.Join(append(errs, d.tb.Forget(ctx, entries))...)
 }

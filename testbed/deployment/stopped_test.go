@@ -1,4 +1,4 @@
-package remote_test
+package deployment_test
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
-	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -84,7 +84,7 @@ func TestStopped(t *testing.T) {
 	stopped("switch tor1", func() error { return sh(t, fmt.Sprintf(script, pidOf(t, "netns-host\x00switch tor1"))) })
 	onHost := func(host, title string) func() error {
 		return func() error {
-			c, err := tb.(*remote.Testbed).Client(host)
+			c, err := tb.(*deployment.Testbed).Client(host)
 			if err != nil {
 				return err
 			}

@@ -1,8 +1,7 @@
-package remote
+package deployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,36 +10,28 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
-	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/agent"
-	"github.com/inabench/inabench/testbed/dataplane"
-	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ina"
-	"github.com/inabench/inabench/testbed/supervise"
+	"github.com/inabench/inabench/testbed/remote"
 )
 
-// ErrStalled is wrapped by the error of an agent that is there and does nothing, or of a job
-// that gets nothing through the network.
-var ErrStalled = errors.New("stalled")
+// stuck is a job that does not go on, and what to do about it.
+type stuck struct{ job, what, hint string }
 
-// stalled is an agent or a job that does not go on, and what to do about it.
-type stalled struct {
-	who, what, hint string
-	job             string // whose it is; empty: nobody knows
-	blame.Part             // the host of a process
+func (e *stuck) Error() string {
+	return fmt.Sprintf("job %s: %v: %s", e.job, remote.ErrStalled, e.what)
 }
-
-func (e *stalled) Error() string { return fmt.Sprintf("%s: %v: %s", e.who, ErrStalled, e.what) }
-func (e *stalled) Unwrap() error { return ErrStalled }
+func (e *stuck) Unwrap() error { return remote.ErrStalled }
 
 // Hint is what to do about it.
-func (e *stalled) Hint() string { return e.hint }
+func (e *stuck) Hint() string { return e.hint }
 
 // Broken is by which code of package results it is known, and the job.
-func (e *stalled) Broken() (code, job string) { return results.CodeJobStopped, e.job }
+func (e *stuck) Broken() (code, job string) { return results.CodeJobStopped, e.job }
 
 // watch closes broken when something that everything depends on is lost while the deployment
 // is there: a host, a switch, the lease of one, or an agent or job that stalls.
@@ -50,24 +41,11 @@ func (d *deployment) watch() {
 		<-d.closed
 		cancel()
 	})
-	watch := func(lost <-chan struct{}) {
-		d.reading.Go(func() {
-			select {
-			case <-lost:
-				d.losing.Do(func() { d.fail(d.tb.lost(ctx)) })
-			case <-d.closed:
-			}
-		})
-	}
-	for _, c := range d.tb.hosts {
-		watch(c.Done())
-	}
-	for _, c := range d.tb.switches {
-		watch(c.Lost())
-	}
-	if d.tb.held != nil {
-		watch(d.tb.held.Lost())
-	}
+	d.reading.Go(func() {
+		if why, lost := d.tb.Lost(ctx); lost {
+			d.fail(why)
+		}
+	})
 	d.reading.Go(func() { d.watchJobs(ctx) })
 	d.reading.Go(func() { d.watchSelf(ctx) })
 }
@@ -105,56 +83,25 @@ func (d *deployment) blame(ctx context.Context, err error) error {
 		return d.cause
 	case <-d.closed:
 	case <-ctx.Done():
-	case <-time.After(2 * d.tb.opt.Patience):
+	case <-time.After(2 * d.tb.Patience()):
 	}
 	return err
 }
 
-// sound reports whether all hosts and switches are there after something has failed with err,
-// so that they are not to blame.
+// sound reports whether nothing broke the deployment and all hosts and switches are there after something has failed with
+// err, so that they are not to blame.
 func (d *deployment) sound(ctx context.Context, err error) bool {
 	select {
 	case <-d.broken:
 		return false
 	default:
 	}
-	for _, c := range d.tb.hosts {
-		if c.Err() != nil {
-			return false
-		}
-	}
-	for _, c := range d.tb.switches {
-		if c.Err() != nil {
-			return false
-		}
-	}
-	// What ran on a host that goes down ends first, and a switch that does not answer may not
-	// have been given up yet.
-	names := sortedKeys(d.tb.hosts)
-	alive := parallelLimit(ctx, d.tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
-		ctx, cancel := context.WithTimeout(ctx, d.tb.opt.Patience)
-		defer cancel()
-		_, err := readBoot(ctx, d.tb.hosts[names[i]])
-		return err
-	})
-	if alive != nil {
-		return false
-	}
-	var sw *dataplane.Error
-	if errors.As(err, &sw) && d.tb.switches[sw.Switch] != nil {
-		select {
-		case <-d.tb.switches[sw.Switch].Lost():
-			return false
-		case <-time.After(d.tb.opt.Patience / 4):
-		case <-ctx.Done():
-		}
-	}
-	return true
+	return d.tb.Sound(ctx, err)
 }
 
 // watchJobs notices agents that do not report any more and jobs that get nothing through.
 func (d *deployment) watchJobs(ctx context.Context) {
-	patience := d.tb.opt.Patience
+	patience := d.tb.Patience()
 	every := patience / 8
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -271,9 +218,9 @@ func (d *deployment) silence(ctx context.Context, a *remoteAgent, quiet time.Dur
 
 // deaf is the error of agents that have not started for so long because they do not even answer.
 func (d *deployment) deaf(ctx context.Context, agents []*remoteAgent, quiet time.Duration) error {
-	return parallel(ctx, len(agents), func(ctx context.Context, i int) error {
+	return parallel.All(ctx, len(agents), func(ctx context.Context, i int) error {
 		a := agents[i]
-		asking, cancel := context.WithTimeout(ctx, d.tb.opt.Patience/4)
+		asking, cancel := context.WithTimeout(ctx, d.tb.Patience()/4)
 		defer cancel()
 		select {
 		case <-a.Over():
@@ -281,62 +228,10 @@ func (d *deployment) deaf(ctx context.Context, agents []*remoteAgent, quiet time
 		default:
 		}
 		if _, err := a.Ask(asking, agent.Command{Cmd: "ping"}); err != nil && ctx.Err() == nil {
-			return d.silence(ctx, a, max(quiet, d.tb.opt.Patience+1))
+			return d.silence(ctx, a, max(quiet, d.tb.Patience()+1))
 		}
 		return nil
 	})
-}
-
-// Silence is why a process of Launch that reports all the time has not for so long, as far as its
-// host can say. It is nil as long as Options.Patience. The job is the one that it works for; empty:
-// several.
-func (tb *Testbed) Silence(ctx context.Context, t *hosts.Talk, job string, quiet time.Duration) error {
-	if quiet <= tb.opt.Patience {
-		return nil
-	}
-	host := t.Host()
-	e := &stalled{who: t.Place(), what: fmt.Sprintf("no report for %s", human.Elapsed(quiet)), job: job, Part: blame.Part{Kind: blame.KindHost, Node: host}}
-	// Somebody else who gives up meanwhile does not know why.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tb.opt.Patience)
-	defer cancel()
-	found, err := supervise.Ask(ctx, tb.hosts[host], tb.agentPath[host], "list", tb.opt.Run)
-	if err != nil {
-		if tb.hosts[host].Err() != nil {
-			return tb.lost(ctx)
-		}
-		e.what += fmt.Sprintf(", and the host does not say why: %v", cause(err))
-		e.hint = "it may be out of memory or waiting for a disk: look at dmesg and top there"
-		return e
-	}
-	i := slices.IndexFunc(found, func(f supervise.Found) bool { return f.Name == t.Name() && len(f.Processes) > 1 })
-	if i < 0 {
-		e.what += ", and its process is gone"
-		return e
-	}
-	p := found[i].Processes[1] // the supervisor is the first
-	switch {
-	case p.Stopped():
-		e.what += fmt.Sprintf("; its process %d is stopped", p.PID)
-		e.hint = fmt.Sprintf("somebody sent it SIGSTOP, or debugs it: kill -CONT %d on host %s lets it go on", p.PID, host)
-	case p.State == "D":
-		e.what += fmt.Sprintf("; its process %d waits for a device", p.PID)
-		e.hint = fmt.Sprintf("a disk or driver of host %s hangs: look at dmesg there", host)
-	default:
-		e.what += fmt.Sprintf("; its process %d runs (state %s)", p.PID, p.State)
-		e.hint = fmt.Sprintf("is host %s overloaded, or frozen in a cgroup? Look at top there", host)
-	}
-	return e
-}
-
-// Why is why a process of Launch failed with err: what became of the hosts and switches, if
-// any of them is lost, and otherwise how its supervisor says that it ended.
-func (tb *Testbed) Why(ctx context.Context, err error) error {
-	if errors.Is(err, hosts.ErrLost) {
-		if lost := tb.lost(ctx); lost != nil {
-			return lost
-		}
-	}
-	return supervise.Why(err)
 }
 
 // mark is what cables carried when the time began in which their ends are compared, by link.
@@ -344,7 +239,7 @@ type mark map[string]collectors.Crossing
 
 func (d *deployment) mark() mark {
 	m := mark{}
-	for _, x := range d.tb.audit.Crossings() {
+	for _, x := range d.tb.Audit().Crossings() {
 		m[x.Link] = x
 	}
 	return m
@@ -353,13 +248,13 @@ func (d *deployment) mark() mark {
 // standstill is the error of a job that gets no results: the cable that everything disappears
 // in since it stood still, if there is one, or else where its packets have got lost since its trail was read.
 func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.Duration, before *standing) error {
-	e := &stalled{who: "job " + j.plan.Name, what: fmt.Sprintf("no result for %s", human.Elapsed(since)), job: j.plan.Name}
+	e := &stuck{job: j.plan.Name, what: fmt.Sprintf("no result for %s", human.Elapsed(since))}
 	idle := j.idle(since)
 	if idle != "" {
 		e.what += "; " + idle
 	}
 	var dead []string
-	crossings := d.tb.audit.Crossings()
+	crossings := d.tb.Audit().Crossings()
 	for _, now := range crossings {
 		then := before.mark[now.Link]
 		if sent := now.Sent.Frames - then.Sent.Frames; sent > 0 && now.Received.Frames == then.Received.Frames {
@@ -379,7 +274,7 @@ func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.D
 		if j.plan.Collective == placement.Ring {
 			e.hint = "look at the hosts' own counters"
 		}
-		if what, hint := d.follow(ctx, j, time.Now().Add(d.tb.opt.Patience/8)).astray(before.trail, j.plan); what != "" {
+		if what, hint := d.follow(ctx, j, time.Now().Add(d.tb.Patience()/8)).astray(before.trail, j.plan); what != "" {
 			e.what, e.hint = e.what+what, hint
 		}
 		return e

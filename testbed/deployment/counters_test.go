@@ -1,4 +1,4 @@
-package remote_test
+package deployment_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -22,7 +23,7 @@ func TestConservation(t *testing.T) {
 }
 
 func conservation(t *testing.T, readers bool) {
-	_, with := lossy(t, "h1->tor1", func(o *remote.Options) { o.Readers = readers })
+	_, with := lossy(t, "h1->tor1", func(o *remote.Options, _ *deployment.Options) { o.Readers = readers })
 	// troubles runs the job with a cable that loses so much, and says what counters say.
 	troubles := func(loss float64) (links []results.Trouble) {
 		with(loss, func(d testbed.Deployment) {

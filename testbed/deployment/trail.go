@@ -1,4 +1,4 @@
-package remote
+package deployment
 
 import (
 	"context"
@@ -41,12 +41,10 @@ func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) tr
 		keep(collectors.WorkerSamples(0, a.Name(), a.of, *s))
 	}
 	for _, n := range j.plan.Tree {
-		sw := d.tb.switches[n.Switch]
-		if !n.Aggregate || sw == nil {
+		c := d.tb.JobCounters(n.Switch, int(j.plan.ID), j.plan.Name)
+		if !n.Aggregate || c == nil {
 			continue
 		}
-		id := int(j.plan.ID)
-		c := collectors.P4{Switch: n.Switch, Reader: &counterReader{client: sw, jobs: []int{id}}, Jobs: map[int]string{id: j.plan.Name}}
 		if got, err := c.Collect(ctx); err == nil {
 			keep(got)
 		}

@@ -1,4 +1,4 @@
-package remote
+package deployment
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (d *deployment) watchSelf(ctx context.Context) {
 // Stalls implements testbed.Deployment: the fabric's, those that agents have told of, and
 // this program's.
 func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
-	all, err := d.tb.opt.Fabric.Stalls(ctx, d.began)
+	all, err := d.tb.Stalls(ctx, d.began)
 	all = append(all, told("this machine", d.self.Take(), "", "this program did not run for")...)
 	for _, j := range d.all() {
 		for _, a := range j.agents {
@@ -54,12 +54,6 @@ func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
 	d.mu.Unlock()
 	slices.SortStableFunc(all, func(a, b testbed.Stall) int { return int(a.Start - b.Start) })
 	return all, err
-}
-
-// Stalls are those of the fabric since the last call, on a clock that was 0 at began, for who
-// starts processes with Launch.
-func (tb *Testbed) Stalls(ctx context.Context, began time.Time) ([]testbed.Stall, error) {
-	return tb.opt.Fabric.Stalls(ctx, began)
 }
 
 // goneKept is how many stalls of jobs that were removed wait until somebody asks.

@@ -1,24 +1,23 @@
-package remote
+// Package parallel does the same for each of several things at the same time, and says of each how it went.
+package parallel
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// parallel calls f for 0..n-1 at the same time, waits for all, and joins their
+// All calls f for 0..n-1 at the same time, waits for all, and joins their
 // errors in order. The first error cancels the context of the others.
-func parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	return parallelLimit(ctx, n, n, f)
+func All(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	return Limit(ctx, n, n, f)
 }
 
-// parallelLimit is parallel with at most limit calls at a time; after the first
+// Limit is All with at most limit calls at a time; after the first
 // error no new call begins.
-func parallelLimit(ctx context.Context, limit, n int, f func(ctx context.Context, i int) error) error {
+func Limit(ctx context.Context, limit, n int, f func(ctx context.Context, i int) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, limit))
 	errs := make([]error, n)
@@ -42,9 +41,9 @@ func parallelLimit(ctx context.Context, limit, n int, f func(ctx context.Context
 	return errors.Join(errs...)
 }
 
-// every calls f for 0..n-1, at most limit at a time, and joins their errors in order. Neither an error nor the end of
+// Every calls f for 0..n-1, at most limit at a time, and joins their errors in order. Neither an error nor the end of
 // a context keeps it from the others: of what is torn down, each says what is left of it.
-func every(limit, n int, f func(i int) error) error {
+func Every(limit, n int, f func(i int) error) error {
 	var g errgroup.Group
 	g.SetLimit(max(1, limit))
 	errs := make([]error, n)
@@ -57,5 +56,3 @@ func every(limit, n int, f func(i int) error) error {
 	_ = g.Wait()
 	return errors.Join(errs...)
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

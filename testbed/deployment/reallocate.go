@@ -1,4 +1,4 @@
-package remote
+package deployment
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/agent"
@@ -76,12 +77,12 @@ func (d *deployment) changes(grants map[string]placement.Grant) ([]*runningJob, 
 	if d.setup.Grants == nil {
 		d.setup.Grants = map[string]placement.Grant{} // nothing is handed out unasked any more
 	}
-	return out, placement.CheckGrants(d.tb.inv, d.setup.Settings.Aggregators, plans, all)
+	return out, placement.CheckGrants(d.tb.Inventory(), d.setup.Settings.Aggregators, plans, all)
 }
 
 // move gives the jobs their grants, from their pause to their going on.
 func (d *deployment) move(ctx context.Context, jobs []*runningJob, grants map[string]placement.Grant) error {
-	err := parallel(ctx, len(jobs), func(ctx context.Context, i int) error { return jobs[i].pause(ctx) })
+	err := parallel.All(ctx, len(jobs), func(ctx context.Context, i int) error { return jobs[i].pause(ctx) })
 	if err != nil {
 		for _, j := range jobs { // on with what they have
 			err = errors.Join(err, j.resume())
@@ -116,7 +117,7 @@ func (d *deployment) move(ctx context.Context, jobs []*runningJob, grants map[st
 		}
 	}
 	for _, batch := range []map[string]*dataplane.Batch{without, with} {
-		if err := d.tb.program(ctx, batch); err != nil {
+		if err := d.tb.Write(ctx, batch); err != nil {
 			return err
 		}
 	}
