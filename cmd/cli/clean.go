@@ -16,11 +16,13 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/clean"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
-	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/switches"
 )
 
 func cleanCommand() *cli.Command {
@@ -103,7 +105,7 @@ func cleanRun(c *cli.Context, dir string, f journal.Found) error {
 	}
 	dry := c.Bool("dry-run")
 	said := 0
-	err = remote.Clean(c.Context, j, remote.CleanOptions{
+	err = clean.Run(c.Context, j, clean.Options{
 		Exe: "/proc/self/exe", Dry: dry, Force: c.Bool("force"),
 		Say: func(target, what string) {
 			said++
@@ -133,7 +135,7 @@ func sweep(c *cli.Context) error {
 			hosts = append(hosts, h.Name)
 		}
 	}
-	k := remote.OpenKeepers(c.Context, inv, hosts, 32)
+	k := keepers.Open(c.Context, inv, hosts, 32)
 	defer k.Close()
 	var errs []error
 	if err := k.Err(); err != nil {
@@ -142,9 +144,9 @@ func sweep(c *cli.Context) error {
 	ended, failed := make([]string, len(hosts)), make([]error, len(hosts))
 	var all sync.WaitGroup
 	for i, h := range hosts {
-		if k.Reaches(h) {
+		if k.Client(h) != nil {
 			all.Go(func() {
-				ended[i], failed[i] = remote.Sweep(c.Context, k, h, "/proc/self/exe", c.Bool("dry-run"))
+				ended[i], failed[i] = clean.Sweep(c.Context, k, h, "/proc/self/exe", c.Bool("dry-run"))
 			})
 		}
 	}
@@ -164,7 +166,7 @@ func sweep(c *cli.Context) error {
 			errs = append(errs, clearScripted(c, inv, sw))
 			continue
 		}
-		if sw.Control == "" || sw.Kind == inventory.Quantum {
+		if sw.Control == "" || !switches.Programmed(sw.Kind) {
 			continue
 		}
 		n, err := cleanSwitch(c.Context, inv, sw, c.Bool("dry-run"), c.Bool("force"))
@@ -196,7 +198,7 @@ func clearScripted(c *cli.Context, inv *inventory.Inventory, sw inventory.Switch
 				return err
 			}
 		}
-		if err := remote.ClearScript(c.Context, inv, sw); err != nil {
+		if err := switches.ClearScript(c.Context, inv, sw); err != nil {
 			return fmt.Errorf("%w: %w", testbed.ErrLeftovers, err)
 		}
 	}
@@ -207,7 +209,7 @@ func clearScripted(c *cli.Context, inv *inventory.Inventory, sw inventory.Switch
 // unleased says that nobody has a switch, or who has it. Where nobody can be asked only
 // P4Runtime is left to say so.
 func unleased(ctx context.Context, inv *inventory.Inventory, name string) error {
-	k := remote.OpenKeepers(ctx, inv, []string{name}, 1)
+	k := keepers.Open(ctx, inv, []string{name}, 1)
 	defer k.Close()
 	if k.Err() != nil {
 		return nil
@@ -218,7 +220,7 @@ func unleased(ctx context.Context, inv *inventory.Inventory, name string) error 
 	}
 	s, err := lease.Look(ctx, p)
 	if err == nil && s.Held {
-		return remote.Busy(&lease.HeldError{State: s})
+		return keepers.Busy(&lease.HeldError{State: s})
 	}
 	return err
 }

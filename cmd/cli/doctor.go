@@ -19,7 +19,7 @@ import (
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/reach"
-	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/switches"
 )
 
 // hostFlags are those of commands that ask all hosts of a lab.
@@ -123,36 +123,25 @@ func carries(ctx context.Context) (*carry.Machine, error) {
 	return &m, err
 }
 
-// diagnoseSwitches asks all switches that P4Runtime or a script drives.
+// diagnoseSwitches asks all switches that can be asked what they run.
 func diagnoseSwitches(ctx context.Context, inv *inventory.Inventory, fan int, timeout time.Duration) []device.Diagnosis {
-	var all []inventory.Switch
-	for _, sw := range inv.Switches {
-		if sw.Kind == inventory.Scripted || sw.Kind != inventory.Quantum && sw.Control != "" {
-			all = append(all, sw)
-		}
-	}
-	out := make([]device.Diagnosis, len(all))
+	out, ok := make([]device.Diagnosis, len(inv.Switches)), make([]bool, len(inv.Switches))
 	var g errgroup.Group
 	g.SetLimit(fan)
-	for i, sw := range all {
+	for i, sw := range inv.Switches {
 		g.Go(func() error {
-			if sw.Kind != inventory.Scripted {
-				out[i] = device.Diagnose(ctx, inv, sw, timeout)
-				return nil
-			}
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			began := time.Now()
-			_, err := remote.ScriptStatus(ctx, inv, sw)
-			out[i] = device.Diagnosis{Switch: sw.Name, Pipeline: "what its script has set up", Seconds: time.Since(began).Seconds()}
-			if err != nil {
-				out[i].Error = err.Error()
-			}
+			out[i], ok[i] = switches.Diagnose(ctx, inv, sw, timeout)
 			return nil
 		})
 	}
 	_ = g.Wait() // what went wrong is in the diagnoses
-	return out
+	var asked []device.Diagnosis
+	for i, d := range out {
+		if ok[i] {
+			asked = append(asked, d)
+		}
+	}
+	return asked
 }
 
 // err is nil when an emulation can run here and all hosts can be asked. Where a lab was

@@ -17,6 +17,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/drivers"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/remote"
 )
@@ -95,7 +96,7 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 }
 
 // places are where the leases of the named lie.
-func places(ctx context.Context, k *remote.Keepers, names []string) ([]lease.Place, error) {
+func places(ctx context.Context, k *keepers.Keepers, names []string) ([]lease.Place, error) {
 	out, errs := make([]lease.Place, len(names)), make([]error, len(names))
 	var all sync.WaitGroup
 	for i, name := range names {
@@ -107,7 +108,7 @@ func places(ctx context.Context, k *remote.Keepers, names []string) ([]lease.Pla
 
 // withPlaces opens where the leases of the named lie, all or none.
 func withPlaces(ctx context.Context, inv *inventory.Inventory, names []string, f func([]lease.Place) error) error {
-	k := remote.OpenKeepers(ctx, inv, names, 32)
+	k := keepers.Open(ctx, inv, names, 32)
 	defer k.Close()
 	if err := k.Err(); err != nil {
 		return err
@@ -158,15 +159,15 @@ func lockCommand() *cli.Command {
 					return usagef("leave it out", "lock --at: neither --takeover nor --wait: a time that somebody else has reserved is theirs")
 				}
 				return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
-					return reserve(c, p, lease.Reservation{Owner: cmp.Or(h.Owner, remote.Owner()), Reason: h.Reason, From: from, Until: from.Add(ttl)})
+					return reserve(c, p, lease.Reservation{Owner: cmp.Or(h.Owner, keepers.Owner()), Reason: h.Reason, From: from, Until: from.Add(ttl)})
 				})
 			}
 			return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
 				set, err := lease.TakeAll(c.Context, p, lease.Claim{
-					Owner: cmp.Or(h.Owner, remote.Owner()), Reason: h.Reason, TTL: ttl, Takeover: h.Takeover, Need: ttl,
+					Owner: cmp.Or(h.Owner, keepers.Owner()), Reason: h.Reason, TTL: ttl, Takeover: h.Takeover, Need: ttl,
 				}, lease.Options{Wait: h.Wait, Waiting: h.Waiting})
 				if err != nil {
-					return remote.Busy(err)
+					return keepers.Busy(err)
 				}
 				set.Keep() // nobody renews a person's
 				for _, l := range set.Leases() {
@@ -208,7 +209,7 @@ func reserve(c *cli.Context, places []lease.Place, r lease.Reservation) error {
 		return usagef("see inabench lock --help", "lock --at: %v", err)
 	}
 	if err != nil {
-		return remote.Busy(err)
+		return keepers.Busy(err)
 	}
 	for i, m := range made {
 		fmt.Fprintf(c.App.Writer, "%s reserved from %s to %s\n", places[i].Name, stamp(m.From), stamp(m.Until))
@@ -251,7 +252,7 @@ func unlockCommand() *cli.Command {
 			if h.Takeover && !c.Args().Present() && !c.Bool("all") {
 				return usagef("name them, or say --all", "unlock --takeover: of which hosts and switches?")
 			}
-			owner := cmp.Or(h.Owner, remote.Owner())
+			owner := cmp.Or(h.Owner, keepers.Owner())
 			if c.Bool("ahead") {
 				return withPlaces(c.Context, inv, names, func(p []lease.Place) error { return cancel(c, p, owner) })
 			}
@@ -266,7 +267,7 @@ func unlockCommand() *cli.Command {
 						err = lease.Unlock(c.Context, p, owner, h.Takeover, h.Reason)
 					}
 					if err != nil {
-						errs = append(errs, remote.Busy(err))
+						errs = append(errs, keepers.Busy(err))
 					} else if s.Held {
 						fmt.Fprintf(c.App.Writer, "%s unlocked\n", p.Name)
 					}
@@ -306,7 +307,7 @@ func extendCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			owner := cmp.Or(c.String("owner"), remote.Owner())
+			owner := cmp.Or(c.String("owner"), keepers.Owner())
 			return withPlaces(c.Context, inv, names, func(p []lease.Place) error {
 				var errs []error
 				n := 0
@@ -320,7 +321,7 @@ func extendCommand() *cli.Command {
 					case errors.Is(err, lease.ErrLost):
 						errs = append(errs, inputError{fmt.Errorf("%s is not locked", p.Name), "inabench lock takes it"})
 					default:
-						errs = append(errs, remote.Busy(err))
+						errs = append(errs, keepers.Busy(err))
 					}
 				}
 				if n == 0 && len(errs) == 0 {
@@ -368,7 +369,7 @@ func whoCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			k := remote.OpenKeepers(c.Context, inv, names, 32)
+			k := keepers.Open(c.Context, inv, names, 32)
 			defer k.Close()
 			var all sync.WaitGroup
 			out, history, errs := make([]lease.State, len(names)), make([][]lease.State, len(names)), make([]error, len(names))

@@ -11,6 +11,7 @@ import (
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/remote"
 )
@@ -31,7 +32,7 @@ type Held struct {
 // Begin opens the journal of a run that is about to change a lab.
 func (h Holding) Begin(run string, s *spec.Spec, use []string) (Held, error) {
 	h.Reason = cmp.Or(h.Reason, s.Name)
-	h.Owner = cmp.Or(h.Owner, remote.Owner())
+	h.Owner = cmp.Or(h.Owner, keepers.Owner())
 	dir := h.Journals
 	if dir == "" {
 		var err error

@@ -10,6 +10,7 @@ import (
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
+	"github.com/inabench/inabench/testbed/switches"
 )
 
 // programs turns jobs into the entries of every switch that takes part.
@@ -33,8 +34,8 @@ func programs(inv *inventory.Inventory, s testbed.Setup, epoch uint16, regions *
 			if !ok {
 				return nil, fmt.Errorf("job %s: plan names switch %q, which the inventory lacks", job.Name, node.Switch)
 			}
-			if sw.Kind == inventory.Scripted {
-				return nil, fmt.Errorf("job %s: switch %s is driven by a script, which knows nothing of inabench's packets: %w", job.Name, sw.Name, errors.ErrUnsupported)
+			if !switches.Programmed(sw.Kind) {
+				return nil, fmt.Errorf("job %s: switch %s is of kind %s, which knows nothing of inabench's packets: %w", job.Name, sw.Name, sw.Kind, errors.ErrUnsupported)
 			}
 			p := out[sw.Name]
 			if p == nil {

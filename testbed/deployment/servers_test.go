@@ -18,8 +18,10 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/clean"
 	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/personality"
@@ -255,7 +257,7 @@ func TestScriptedSwitchRefusesJobs(t *testing.T) {
 	}
 	defer tb.Close(context.Background())
 	_, err = tb.Deploy(t.Context(), jobA(t, tb.Inventory(), testbed.Workload{Window: 8}))
-	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "tor1 is driven by a script") {
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "tor1 is of kind script") {
 		t.Errorf("got %v", err)
 	}
 	if slices.ContainsFunc(tb.SwitchFacts(), func(f results.SwitchFacts) bool { return f.DeviceConfig != "" }) {
@@ -281,7 +283,7 @@ func TestScriptCleanedAfterCrash(t *testing.T) {
 		"[[switch]]\nname = \"atp1\"\nkind = \"script\"\nscript = {host = \"h1\", setup = [\"true\"]}\n"+
 		"[[host]]\nname = \"h1\"\nssh = {address = %q, user = %q, key = %q, known_hosts = %q, config = \"none\"}\nnic = {port = \"tor1/1\", rate = \"1Gbit/s\"}\n",
 		f.inv.Switches[0].Control, h.SSH.Address, h.SSH.User, h.SSH.Key, h.SSH.KnownHosts)
-	j, err := journal.Open(dir, journal.Header{Run: "crashed", Owner: remote.Owner(), File: filepath.Join(dir, "lab.toml"), Inventory: text})
+	j, err := journal.Open(dir, journal.Header{Run: "crashed", Owner: keepers.Owner(), File: filepath.Join(dir, "lab.toml"), Inventory: text})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +303,7 @@ func TestScriptCleanedAfterCrash(t *testing.T) {
 	}
 	defer j.Close()
 	var said []string
-	err = remote.Clean(t.Context(), j, remote.CleanOptions{Exe: "/proc/self/exe", Force: true, Say: func(target, what string) { said = append(said, target+": "+what) }})
+	err = clean.Run(t.Context(), j, clean.Options{Exe: "/proc/self/exe", Force: true, Say: func(target, what string) { said = append(said, target+": "+what) }})
 	if err != nil || !slices.Contains(said, "host h1: run: rm -f "+marker) {
 		t.Errorf("%v; it said %q", err, said)
 	}

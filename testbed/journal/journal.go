@@ -121,6 +121,9 @@ type Lease struct {
 	Token string `json:"token"`
 }
 
+// Manager is the target that is the host of SHARP's aggregation manager, where that is no host of the inventory.
+const Manager = "manager sharp_am"
+
 // Reservation takes back a reservation of host ports in UFM.
 type Reservation struct {
 	URL string `json:"url"`

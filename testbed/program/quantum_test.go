@@ -16,10 +16,11 @@ import (
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/clean"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/reach"
-	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
@@ -148,7 +149,7 @@ nic = {port = "leaf1/1"}
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := journal.Header{Version: 1, Run: "killed", Owner: remote.Owner(), Began: time.Now(), File: inv.File, Inventory: text}
+	header := journal.Header{Version: 1, Run: "killed", Owner: keepers.Owner(), Began: time.Now(), File: inv.File, Inventory: text}
 	log, err := journal.Open(t.TempDir(), header)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ nic = {port = "leaf1/1"}
 		t.Fatal(err)
 	}
 	defer client.Close()
-	m := &sharp.Manager{Client: client, Target: remote.ManagerName, Config: inv.Manager.Config, Restart: inv.Manager.Restart}
+	m := &sharp.Manager{Client: client, Target: journal.Manager, Config: inv.Manager.Config, Restart: inv.Manager.Restart}
 	if _, err := m.Apply(t.Context(), sharp.Change{Set: []sharp.Option{{Key: "per_prio_default_quota", Value: "50"}}, RootGUIDs: []uint64{1}}, log); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ nic = {port = "leaf1/1"}
 	u.apps["inabench-A"] = json.RawMessage(`{"pkey": "0x12", "guids": ["0x1"]}`)
 	for round := range 2 {
 		var said []string
-		err := remote.Clean(t.Context(), log, remote.CleanOptions{Exe: "/proc/self/exe", Say: func(target, what string) { said = append(said, target+": "+what) }})
+		err := clean.Run(t.Context(), log, clean.Options{Exe: "/proc/self/exe", Say: func(target, what string) { said = append(said, target+": "+what) }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,17 +2,14 @@ package remote
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 
-	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/parallel"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
-	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/supervise"
@@ -127,28 +124,14 @@ func (tb *Testbed) leaveHosts(ctx context.Context) error {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(tb.agentPath))
-	return leftover(parallel.Every(tb.opt.Fan, len(names), func(i int) error {
+	return testbed.Leftover(parallel.Every(tb.opt.Fan, len(names), func(i int) error {
 		client := tb.hosts[names[i]]
 		if client.Err() != nil {
 			return nil
 		}
-		if err := endProcesses(ctx, client, tb.agentPath[names[i]], tb.opt.Run); err != nil {
+		if err := supervise.EndOn(ctx, client, tb.agentPath[names[i]], tb.opt.Run); err != nil {
 			return err
 		}
 		return tb.undone("host " + names[i])
 	}))
-}
-
-// endProcesses ends what runs on a host for a run.
-func endProcesses(ctx context.Context, client hosts.Host, exe, run string) error {
-	found, err := supervise.Ask(ctx, client, exe, "end", run)
-	if err != nil {
-		return err
-	}
-	for _, f := range found {
-		if !f.Ended {
-			err = errors.Join(err, blame.Host(client.String(), fmt.Errorf("%s: process group %d: %s", f.Name, f.PID, f.Error)))
-		}
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
+	"github.com/inabench/inabench/testbed/switches"
 )
 
 // Which counters are read from where, of a lab with two rails of InfiniBand beside
@@ -70,6 +71,23 @@ b = "unknown/1"
 	if len(rest) != 2 || rest[0].Device != "eth0" || rest[1].Device != "roce0" {
 		t.Errorf("%+v", rest)
 	}
+	site := &switches.Site{Inventory: inv, Topology: tb.topo, Hosts: inv.Hosts, Host: func(name string) hosts.Host {
+		if h, ok := tb.hosts[name]; ok {
+			return h
+		}
+		return nil
+	}}
+	counters := func(sw inventory.Switch) []collectors.Collector {
+		x, err := switches.Open(t.Context(), site, sw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := x.Collectors(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
 	for _, x := range []struct {
 		sw, from string
 		ports    []int
@@ -79,11 +97,12 @@ b = "unknown/1"
 		{"rail2", "mlx5_3:2", []int{1}}, // not through Ethernet
 	} {
 		sw, _ := inv.Switch(x.sw)
-		c, ok := tb.ibSwitch(*sw, inv.Hosts).(*collectors.IBSwitch)
-		if !ok {
+		all := counters(*sw)
+		if len(all) != 1 {
 			t.Errorf("%s: nobody to ask", x.sw)
 			continue
 		}
+		c := all[0].(*collectors.IBSwitch)
 		var numbers []int
 		for n := range c.Ports {
 			numbers = append(numbers, n)
@@ -94,7 +113,7 @@ b = "unknown/1"
 		}
 	}
 	sw, _ := inv.Switch("unknown")
-	if c := tb.ibSwitch(*sw, inv.Hosts); c != nil {
-		t.Errorf("a switch without GUID: %v", c.Name())
+	if all := counters(*sw); len(all) > 0 {
+		t.Errorf("a switch without GUID: %v", all[0].Name())
 	}
 }

@@ -156,7 +156,7 @@ func (tb *Testbed) Lost(ctx context.Context) (why error, ok bool) {
 	for _, c := range tb.hosts {
 		over = append(over, c.Done())
 	}
-	for _, c := range tb.switches {
+	for _, c := range tb.planes {
 		over = append(over, c.Lost())
 	}
 	if tb.held != nil {
@@ -179,7 +179,7 @@ func (tb *Testbed) Sound(ctx context.Context, err error) bool {
 			return false
 		}
 	}
-	for _, c := range tb.switches {
+	for _, c := range tb.planes {
 		if c.Err() != nil {
 			return false
 		}
@@ -197,9 +197,9 @@ func (tb *Testbed) Sound(ctx context.Context, err error) bool {
 		return false
 	}
 	var sw *dataplane.Error
-	if errors.As(err, &sw) && tb.switches[sw.Switch] != nil {
+	if errors.As(err, &sw) && tb.planes[sw.Switch] != nil {
 		select {
-		case <-tb.switches[sw.Switch].Lost():
+		case <-tb.planes[sw.Switch].Lost():
 			return false
 		case <-time.After(tb.opt.Patience / 4):
 		case <-ctx.Done():
@@ -231,8 +231,8 @@ func (tb *Testbed) lost(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tb.opt.Patience/4)
 	defer cancel()
-	for _, name := range slices.Sorted(maps.Keys(tb.switches)) { // all of them have the same time to come back
-		if err := tb.switches[name].Explain(ctx); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(tb.planes)) { // all of them have the same time to come back
+		if err := tb.planes[name].Explain(ctx); err != nil {
 			errs = append(errs, tb.lookAt(name, err))
 		}
 	}

@@ -20,13 +20,14 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
-	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/preflight"
 	"github.com/inabench/inabench/testbed/reach"
+	"github.com/inabench/inabench/testbed/switches"
 )
 
 // Options say how to reach what a fabric brought up.
@@ -84,8 +85,10 @@ type Testbed struct {
 	agentPath map[string]string // by host
 	boots     map[string]boot   // of hosts, when they were connected to
 	opened    time.Time
-	switches  map[string]dataplane.Switch
+	switches  map[string]switches.Switch  // in use
+	planes    map[string]dataplane.Switch // of those that take routes and jobs
 
+	dialled atomic.Bool      // hosts are connected
 	audit   collectors.Audit // of the counters that are read
 	damaged sync.Map         // links that were damaged on purpose
 	sab     saboteur
@@ -94,11 +97,10 @@ type Testbed struct {
 
 	disobeyed []string // lines of the user's ssh_config that are not followed
 
-	keepers *Keepers // of leases
+	keepers *keepers.Keepers // of leases
 	held    *lease.Set
 	leased  []*journal.Change
 	changes changes // of hosts and switches
-	others  switches
 
 	close  sync.Once
 	closed atomic.Bool // or about to be
@@ -119,7 +121,7 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 	}
 	tb := &Testbed{
 		opt: o, inv: o.Fabric.Inventory(),
-		hosts: map[string]hosts.Host{}, agentPath: map[string]string{}, switches: map[string]dataplane.Switch{},
+		hosts: map[string]hosts.Host{}, agentPath: map[string]string{}, switches: map[string]switches.Switch{}, planes: map[string]dataplane.Switch{},
 		boots: map[string]boot{}, opened: time.Now(),
 	}
 	tb.topo = tb.inv.Topology()
@@ -152,8 +154,6 @@ func Open(ctx context.Context, o Options) (_ *Testbed, err error) {
 				return err
 			}
 			return errors.Join(tb.preflight(ctx), tb.copyAgent(ctx))
-		case o.Unmanaged:
-			return tb.observeSwitches(ctx)
 		}
 		return tb.connectSwitches(ctx)
 	})
@@ -219,7 +219,7 @@ func (tb *Testbed) Preflight() []results.Preflight { return tb.looked }
 // Capabilities are those of testbed.Testbed.
 func (tb *Testbed) Capabilities() testbed.Capabilities {
 	c := tb.opt.Capabilities
-	for _, sw := range tb.switches {
+	for _, sw := range tb.planes {
 		if most := sw.Jobs(); c.Jobs == 0 || most < c.Jobs {
 			c.Jobs = most
 		}
@@ -249,10 +249,10 @@ func (tb *Testbed) Close(ctx context.Context) error {
 		part := tb.parting(ctx, time.Now())
 		apart, cancel := part.until(leaveSwitches)
 		defer cancel()
-		names := slices.Sorted(maps.Keys(tb.switches))
+		names := slices.Sorted(maps.Keys(tb.planes))
 		errs := make([]error, 2)
 		var side sync.WaitGroup
-		side.Go(func() { errs[0] = tb.closeOthers(apart) })
+		side.Go(func() { errs[0] = tb.closeSwitches(apart) })
 		errs[1] = parallel.Every(len(names), len(names), func(i int) error { return tb.closeSwitch(apart, names[i]) })
 		side.Wait()
 		tb.readers.close()
@@ -261,7 +261,7 @@ func (tb *Testbed) Close(ctx context.Context) error {
 		errs = append(errs, tb.leaveHosts(away))
 		last, cancel := part.until(leaveLeases)
 		defer cancel()
-		errs = append(errs, leftover(tb.giveBack(last)))
+		errs = append(errs, testbed.Leftover(tb.giveBack(last)))
 		for _, c := range tb.hosts {
 			c.Close()
 		}
@@ -273,7 +273,7 @@ func (tb *Testbed) Close(ctx context.Context) error {
 // closeSwitch changes a switch back, and ends the session with it. One that another run has leased is that one's; one that
 // somebody controls who has not has what was written into it still.
 func (tb *Testbed) closeSwitch(ctx context.Context, name string) error {
-	sw := tb.switches[name]
+	sw := tb.planes[name]
 	err := sw.Close(tb.patience(ctx, name))
 	if lost := sw.Err(); err == nil && !tb.opt.Unmanaged && errors.Is(lost, dataplane.ErrNotPrimary) && !errors.Is(tb.Held(ctx), lease.ErrLost) {
 		err = lost
@@ -282,7 +282,7 @@ func (tb *Testbed) closeSwitch(ctx context.Context, name string) error {
 		return tb.undone("switch " + name)
 	}
 	if tb.opt.Shared {
-		return leftover(err)
+		return testbed.Leftover(err)
 	}
 	return nil // it goes with the emulation
 }
@@ -351,6 +351,7 @@ func (tb *Testbed) dialHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tb.dialled.Store(true)
 	return tb.boot(ctx)
 }
 
@@ -372,60 +373,60 @@ func (tb *Testbed) copyAgent(ctx context.Context) error {
 	return tb.enterHosts(path)
 }
 
+// connectSwitches opens those in use, or only looks on where somebody else controls them.
 func (tb *Testbed) connectSwitches(ctx context.Context) error {
-	_, switches := tb.used()
-	clients := make([]dataplane.Switch, len(switches))
-	err := parallel.Limit(ctx, tb.opt.Fan, len(clients), func(ctx context.Context, i int) (err error) {
-		switch switches[i].Kind {
-		case inventory.Scripted:
-			return tb.setUp(ctx, switches[i])
-		case inventory.Quantum:
-			return nil // the subnet manager's, and the aggregation manager's
+	hosts, used := tb.used()
+	site := &switches.Site{
+		Inventory: tb.inv, Topology: tb.topo, Hosts: hosts, Host: tb.connected, Reach: tb.reaching(), Journal: tb.opt.Hold.Journal,
+		Polite: tb.polite, Mine: tb.mine,
+	}
+	open := switches.Open
+	if tb.opt.Unmanaged {
+		open = switches.Observe
+	}
+	opened := make([]switches.Switch, len(used))
+	err := parallel.Limit(ctx, tb.opt.Fan, len(used), func(ctx context.Context, i int) (err error) {
+		opened[i], err = open(ctx, site, used[i])
+		if opened[i] == nil && errors.Is(err, dataplane.ErrNotPrimary) {
+			return testbed.Controlled(used[i].Name, err)
 		}
-		clients[i], err = tb.connectSwitch(ctx, switches[i])
 		return err
 	})
-	for i, c := range clients {
-		if c != nil {
-			tb.switches[switches[i].Name] = c
+	for i, sw := range opened {
+		if sw == nil {
+			continue
+		}
+		tb.switches[used[i].Name] = sw
+		if plane := sw.Plane(); plane != nil {
+			tb.planes[used[i].Name] = plane
 		}
 	}
 	return err
 }
 
-// observeSwitches makes clients that only read.
-func (tb *Testbed) observeSwitches(ctx context.Context) error {
-	_, switches := tb.used()
-	for _, sw := range switches {
-		if sw.Kind == inventory.Scripted {
-			if err := tb.setUp(ctx, sw); err != nil {
-				return err
-			}
-		}
-		if sw.Kind == inventory.Scripted || sw.Kind == inventory.Quantum {
-			continue
-		}
-		c, err := device.Observe(ctx, sw, device.Cables(tb.topo, sw.Name), dataplane.Options{})
-		if err != nil {
-			return err
-		}
-		tb.switches[sw.Name] = c
+// connected is the connection to a host; nil: there is none, or it is being made.
+func (tb *Testbed) connected(host string) hosts.Host {
+	if !tb.dialled.Load() {
+		return nil
 	}
-	return nil
+	return tb.hosts[host]
 }
 
-// busyError is a switch that someone else controls.
-type busyError struct {
-	name string
-	err  error
+// closeSwitches undoes what was set up in switches besides what was written into them, and hangs up.
+func (tb *Testbed) closeSwitches(ctx context.Context) error {
+	names := slices.Sorted(maps.Keys(tb.switches))
+	return parallel.Every(tb.opt.Fan, len(names), func(i int) error { return testbed.Leftover(tb.switches[names[i]].Close(ctx)) })
 }
 
-func (e *busyError) Error() string   { return fmt.Sprintf("%v: %v", testbed.ErrBusy, e.err) }
-func (e *busyError) Unwrap() []error { return []error{testbed.ErrBusy, e.err} }
-
-// Hint is what to do about it.
-func (e *busyError) Hint() string {
-	return "wait until the other run has ended; if it hangs, `inabench clean --force -i LAB.toml` takes switch " + e.name + " over"
+// SwitchFacts are what switches run, in the order of the inventory.
+func (tb *Testbed) SwitchFacts() []results.SwitchFacts {
+	var out []results.SwitchFacts
+	for _, sw := range tb.inv.Switches {
+		if x, ok := tb.switches[sw.Name]; ok && x.Facts() != nil {
+			out = append(out, *x.Facts())
+		}
+	}
+	return out
 }
 
 // patience bounds how long a switch is waited for to undo what was written: a lost
@@ -433,9 +434,9 @@ func (e *busyError) Hint() string {
 func (tb *Testbed) patience(ctx context.Context, name string) context.Context {
 	limit := time.Millisecond
 	switch {
-	case tb.opt.Shared && (tb.switches[name].Err() != nil || tb.alone()):
+	case tb.opt.Shared && (tb.planes[name].Err() != nil || tb.alone()):
 		limit = tb.opt.Patience
-	case tb.switches[name].Err() == nil:
+	case tb.planes[name].Err() == nil:
 		return ctx
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -443,39 +444,20 @@ func (tb *Testbed) patience(ctx context.Context, name string) context.Context {
 	return ctx
 }
 
-// leftover marks what could not be undone.
-func leftover(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &leftoverError{err}
-}
-
-// leftoverError is something that a teardown could not undo.
-type leftoverError struct{ err error }
-
-func (e *leftoverError) Error() string   { return fmt.Sprintf("%v: %v", testbed.ErrLeftovers, e.err) }
-func (e *leftoverError) Unwrap() []error { return []error{testbed.ErrLeftovers, e.err} }
-
-// Hint is what to do about it.
-func (e *leftoverError) Hint() string {
-	return "once what is left answers again, and nobody else has it: inabench clean"
-}
-
 // route tells every switch the way to every host's data addresses.
 func (tb *Testbed) route(ctx context.Context) error {
 	hosts, _ := tb.used()
-	switches := tb.driven()
-	return parallel.Limit(ctx, tb.opt.Fan, len(switches), func(ctx context.Context, i int) error {
-		sw := switches[i]
-		routes, err := routesOf(tb.topo, sw.Name, hosts, func(host, device string) (net.HardwareAddr, error) { return tb.hostMAC(ctx, host, device) })
+	names := slices.Sorted(maps.Keys(tb.planes))
+	return parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
+		sw := names[i]
+		routes, err := routesOf(tb.topo, sw, hosts, func(host, device string) (net.HardwareAddr, error) { return tb.hostMAC(ctx, host, device) })
 		if err != nil {
 			return err
 		}
-		if err := tb.enterRoutes(sw.Name, routes); err != nil {
+		if err := tb.enterRoutes(sw, routes); err != nil {
 			return err
 		}
-		return tb.switches[sw.Name].Write(ctx, dataplane.Batch{Routes: routes})
+		return tb.planes[sw].Write(ctx, dataplane.Batch{Routes: routes})
 	})
 }
 
@@ -527,7 +509,7 @@ func (tb *Testbed) Write(ctx context.Context, batches map[string]*dataplane.Batc
 		return err
 	}
 	return parallel.Limit(ctx, tb.opt.Fan, len(names), func(ctx context.Context, i int) error {
-		sw, ok := tb.switches[names[i]]
+		sw, ok := tb.planes[names[i]]
 		if !ok {
 			return fmt.Errorf("switch %s is not in use", names[i])
 		}
@@ -541,13 +523,13 @@ func (tb *Testbed) Forget(ctx context.Context, batches map[string]*dataplane.Bat
 	names := slices.Sorted(maps.Keys(batches))
 	err := parallel.Every(tb.opt.Fan, len(names), func(i int) error { return tb.forget(ctx, names[i], batches[names[i]]) })
 	if tb.opt.Shared {
-		return leftover(err)
+		return testbed.Leftover(err)
 	}
 	return err
 }
 
 func (tb *Testbed) forget(ctx context.Context, name string, batch *dataplane.Batch) error {
-	sw, ok := tb.switches[name]
+	sw, ok := tb.planes[name]
 	if !ok {
 		return nil // it was never reached
 	}

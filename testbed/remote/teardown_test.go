@@ -60,11 +60,11 @@ func gone(t *testing.T, name string) dataplane.Switch {
 // is named.
 func TestTeardownOfLostSwitches(t *testing.T) {
 	const switches = 12
-	tb := &Testbed{opt: Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}}, switches: map[string]dataplane.Switch{}}
+	tb := &Testbed{opt: Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}}, planes: map[string]dataplane.Switch{}}
 	entries := map[string]*dataplane.Batch{}
 	for i := range switches {
 		name := fmt.Sprintf("tor%d", i)
-		tb.switches[name] = gone(t, name)
+		tb.planes[name] = gone(t, name)
 		entries[name] = &dataplane.Batch{Jobs: []ina.JobEntry{{Job: 1, Epoch: 1, DownGroup: 1}}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -108,7 +108,7 @@ func TestTeardownOfTakenSwitch(t *testing.T) {
 	rival := dial() // bids later, and so with a higher id
 	defer rival.Close(t.Context())
 	<-c.Lost()
-	tb := &Testbed{opt: Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}}, switches: map[string]dataplane.Switch{"tor1": c}}
+	tb := &Testbed{opt: Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}}, planes: map[string]dataplane.Switch{"tor1": c}}
 	if err := tb.Close(t.Context()); !errors.Is(err, testbed.ErrLeftovers) || !errors.Is(err, dataplane.ErrNotPrimary) || !strings.Contains(err.Error(), "switch tor1") {
 		t.Errorf("%v", err)
 	}

@@ -237,3 +237,17 @@ func Ask(ctx context.Context, client hosts.Host, exe, do, run string) ([]Found, 
 	}
 	return found, lines.Err()
 }
+
+// EndOn has a supervisor on a host, exe, end what runs there for a run; what does not end is an error that names it.
+func EndOn(ctx context.Context, client hosts.Host, exe, run string) error {
+	found, err := Ask(ctx, client, exe, "end", run)
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		if !f.Ended {
+			err = errors.Join(err, blame.Host(client.String(), fmt.Errorf("%s: process group %d: %s", f.Name, f.PID, f.Error)))
+		}
+	}
+	return err
+}

@@ -120,7 +120,7 @@ func (ps Programs) grant(ctx context.Context, b *study.Bench, tb *remote.Testbed
 			client, err = tb.Client(m.Host)
 		} else {
 			client, err = reach.Dial(ctx, reach.ToManager(inv), reach.Options{})
-			g.client, target = client, remote.ManagerName
+			g.client, target = client, journal.Manager
 		}
 		if err != nil {
 			return g, err

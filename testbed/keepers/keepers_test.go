@@ -1,4 +1,4 @@
-package remote
+package keepers
 
 import (
 	"context"

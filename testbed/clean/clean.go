@@ -1,4 +1,6 @@
-package remote
+// Package clean undoes what runs left: what the journal of one says that it has changed, or, without a journal, everything of
+// this program that is on a host.
+package clean
 
 import (
 	"context"
@@ -17,18 +19,21 @@ import (
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/device"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/reach"
+	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
-// CleanOptions say how to undo what a run left.
-type CleanOptions struct {
+// Options say how to undo what a run left.
+type Options struct {
 	Exe   string // this program: hosts run it to end processes
 	Dry   bool   // only look
 	Force bool   // take switches over from a controller that holds no lease
@@ -39,20 +44,20 @@ type CleanOptions struct {
 	Say func(target, what string)
 }
 
-// Clean undoes what the journal of a run that is over says that it has changed, the last
+// Run undoes what the journal of a run that is over says that it has changed, the last
 // change first, and writes down what was undone. It touches only what the run made: its
 // processes, known by number, start and boot; entries of its epochs; files with its
 // content. Each host and switch is leased meanwhile, as the run had it. One that somebody
 // else has by now is left alone, and so is one that does not answer: the error wraps
 // testbed.ErrLeftovers and lists them. It may be called again, at any time.
-func Clean(ctx context.Context, j *journal.Journal, o CleanOptions) error {
+func Run(ctx context.Context, j *journal.Journal, o Options) error {
 	log := j.Log()
 	if len(log.Undone()) == 0 {
 		return nil
 	}
 	inv, err := inventory.Parse(log.File, []byte(log.Inventory))
 	if err != nil {
-		return leftover(fmt.Errorf("run %s: the inventory in its journal: %w", log.Run, err))
+		return testbed.Leftover(fmt.Errorf("run %s: the inventory in its journal: %w", log.Run, err))
 	}
 	if o.Fan == 0 {
 		o.Fan = 32
@@ -71,7 +76,7 @@ func Clean(ctx context.Context, j *journal.Journal, o CleanOptions) error {
 		names = append(names, nameOf(target))
 	}
 	// What is out of reach is said of each change.
-	c.keepers = OpenKeepers(ctx, inv, names, o.Fan)
+	c.keepers = keepers.Open(ctx, inv, names, o.Fan)
 	defer c.keepers.Close()
 	errs, done := make([]error, len(order)), make([][]string, len(order))
 	_ = parallel.Limit(ctx, o.Fan, len(order), func(ctx context.Context, i int) error {
@@ -86,7 +91,7 @@ func Clean(ctx context.Context, j *journal.Journal, o CleanOptions) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return leftover(fmt.Errorf("run %s: %w", log.Run, err))
+		return testbed.Leftover(fmt.Errorf("run %s: %w", log.Run, err))
 	}
 	return ctx.Err()
 }
@@ -97,13 +102,16 @@ func nameOf(target string) string {
 	return name
 }
 
-// cleaning is Clean at work.
+// ttl is how long who cleans up keeps what it holds without a sign of life.
+const ttl = time.Minute
+
+// cleaning is Run at work.
 type cleaning struct {
-	opt     CleanOptions
+	opt     Options
 	log     *journal.Log
 	inv     *inventory.Inventory
 	journal *journal.Journal
-	keepers *Keepers
+	keepers *keepers.Keepers
 
 	copy sync.Mutex // held while the program is copied to a host
 }
@@ -172,7 +180,7 @@ func (c *cleaning) hold(ctx context.Context, target string, entries []journal.En
 		return nil, nil // it was given back, so everything else was undone; or there was none
 	}
 	kept := entries[i].Undo.Lease
-	client := c.keepers.clients[kept.Host]
+	client := c.keepers.Client(kept.Host)
 	if client == nil {
 		return nil, c.away(target, kept.Host)
 	}
@@ -193,7 +201,7 @@ func (c *cleaning) hold(ctx context.Context, target string, entries []journal.En
 		return nil, nil
 	}
 	return lease.Take(ctx, place, lease.Claim{
-		Owner: c.log.Owner, Reason: "clean up", Run: c.log.Run, TTL: cleanTTL, Controller: controller(), Token: kept.Token, Need: -1,
+		Owner: c.log.Owner, Reason: "clean up", Run: c.log.Run, TTL: ttl, Controller: keepers.Controller(), Token: kept.Token, Need: -1,
 	})
 }
 
@@ -224,8 +232,8 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 	if u.Reservation != nil {
 		return c.reservation(ctx, u.Reservation, os.Getenv)
 	}
-	client := c.keepers.clients[name]
-	if target == ManagerName && c.inv.Manager != nil {
+	client := c.keepers.Client(name)
+	if target == journal.Manager && c.inv.Manager != nil {
 		var err error
 		if client, err = reach.Dial(ctx, reach.ToManager(c.inv), reach.Options{}); err != nil {
 			return "", err
@@ -323,7 +331,7 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 	}
 	client, err := device.Dial(ctx, *sw, device.Cables(c.inv.Topology(), name), dataplane.Options{DialTimeout: 5 * time.Second, Polite: !c.opt.Force})
 	if errors.Is(err, dataplane.ErrNotPrimary) {
-		err = &busyError{name, err}
+		err = testbed.Controlled(name, err)
 	}
 	if err != nil {
 		return "", err
@@ -390,30 +398,46 @@ func (c *cleaning) entries(ctx context.Context, name string, u *journal.Entries)
 // Sweep ends what runs of this program have left on a host, whichever they were, unless
 // somebody has it leased: then that is an error wrapping testbed.ErrBusy. With dry it only
 // looks. It returns what was found, in words, "" for nothing.
-func Sweep(ctx context.Context, k *Keepers, host, exe string, dry bool) (string, error) {
+func Sweep(ctx context.Context, k *keepers.Keepers, host, exe string, dry bool) (string, error) {
 	p, err := k.Place(ctx, host)
 	if err != nil {
 		return "", err
 	}
-	client := k.clients[host]
+	client := k.Client(host)
 	if names, err := client.ReadDir(ctx, processesDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
 		return "", nil
 	}
 	s, err := lease.Look(ctx, p)
 	if err == nil && s.Held {
-		err = Busy(&lease.HeldError{State: s})
+		err = keepers.Busy(&lease.HeldError{State: s})
 	}
 	if err != nil {
 		return "", err
 	}
-	c := &cleaning{opt: CleanOptions{Exe: exe, Dry: dry}}
+	c := &cleaning{opt: Options{Exe: exe, Dry: dry}}
 	at, err := hosts.EnsureFile(ctx, []hosts.Host{client}, exe)
 	if err != nil {
 		return "", err
 	}
 	what, err := c.processes(ctx, client, &journal.Processes{Exe: at})
-	return what, leftover(err)
+	return what, testbed.Leftover(err)
 }
 
 // processesDir is where supervisors keep their files in the user's home.
 const processesDir = ".cache/inabench/processes"
+
+// reservation takes back a reservation in UFM, if it is there.
+func (c *cleaning) reservation(ctx context.Context, u *journal.Reservation, getenv func(string) string) (string, error) {
+	ufm, err := sharp.NewReservations(sharp.UFMOf(u.URL, u.API, getenv))
+	if err != nil {
+		return "", err
+	}
+	_, err = ufm.Get(ctx, u.App)
+	if err == nil && !c.opt.Dry {
+		err = ufm.Delete(ctx, u.App)
+	}
+	if errors.Is(err, sharp.ErrNotFound) {
+		return "", nil // it was never made, or is gone
+	}
+	return "reservation " + u.App + " deleted", err
+}

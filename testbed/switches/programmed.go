@@ -1,0 +1,149 @@
+package switches
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/device"
+	"github.com/inabench/inabench/testbed/gnmi"
+)
+
+// programmed are switches that run a P4 program, behind P4Runtime or BFRuntime.
+var programmed = kind{open: openProgrammed, observe: observeProgrammed, diagnose: device.Diagnose}
+
+// pipeline is a switch that runs a P4 program.
+type pipeline struct {
+	sw    inventory.Switch
+	topo  *inventory.Topology
+	plane dataplane.Switch
+	facts *results.SwitchFacts
+	gnmi  func() (*gnmi.Client, error) // nil: it has no such server
+	ended func()
+}
+
+func newPipeline(site *Site, sw inventory.Switch, plane dataplane.Switch) *pipeline {
+	p := &pipeline{sw: sw, topo: site.Topology, plane: plane}
+	var client *gnmi.Client
+	p.gnmi = sync.OnceValues(func() (*gnmi.Client, error) {
+		c, err := device.GNMI(sw)
+		client = c
+		return c, err
+	})
+	p.ended = func() {
+		if client != nil {
+			client.Close()
+		}
+	}
+	return p
+}
+
+// openProgrammed becomes the primary controller of a switch and makes it run its program.
+func openProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Switch, error) {
+	program, err := device.LoadProgram(sw)
+	if err != nil {
+		return nil, err
+	}
+	cables := device.Cables(site.Topology, sw.Name)
+	c, err := device.Dial(ctx, sw, cables, dataplane.Options{Polite: site.Polite(sw.Name), Mine: site.Mine(sw.Name)})
+	if err != nil {
+		return nil, err
+	}
+	p := newPipeline(site, sw, c)
+	if err := device.Push(ctx, c, sw, cables, program); err != nil {
+		return p, err
+	}
+	facts := device.Facts(sw, program, c.Loaded())
+	p.facts = &facts
+	return p, nil
+}
+
+func observeProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Switch, error) {
+	c, err := device.Observe(ctx, sw, device.Cables(site.Topology, sw.Name), dataplane.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return newPipeline(site, sw, c), nil
+}
+
+// Plane implements Switch.
+func (p *pipeline) Plane() dataplane.Switch { return p.plane }
+
+// Facts implements Switch.
+func (p *pipeline) Facts() *results.SwitchFacts { return p.facts }
+
+// Status implements Switch: its session says when it is lost.
+func (p *pipeline) Status(context.Context) error { return nil }
+
+// Close implements Switch. Its plane is closed apart.
+func (p *pipeline) Close(context.Context) error {
+	p.ended()
+	return nil
+}
+
+// Collectors implements Switch: what its gNMI server counts, then what its program does.
+func (p *pipeline) Collectors(ids []int, jobs map[int]string) (out []collectors.Collector, err error) {
+	server, err := p.gnmi()
+	if err != nil {
+		return nil, err
+	}
+	c := &collectors.P4{Switch: p.sw.Name, Ports: map[int]collectors.P4Port{}, Jobs: jobs}
+	g := &collectors.GNMI{Switch: p.sw.Name, Reader: server, Ports: map[string]collectors.P4Port{}}
+	r := &cells{plane: p.plane, jobs: ids}
+	for _, li := range p.topo.Out(p.sw.Name) {
+		l := p.topo.Links[li]
+		port := collectors.P4Port{Out: l.Name, In: p.topo.Links[l.Reverse].Name}
+		c.Ports[int(l.FromPort)], g.Ports[gnmi.PortName(l.FromPort, p.sw.Ports)] = port, port
+		r.ports = append(r.ports, int(l.FromPort))
+	}
+	c.Reader = r
+	if server != nil {
+		out = append(out, g)
+	}
+	return append(out, c), nil
+}
+
+// JobCounters reads what a plane counts of one job.
+func JobCounters(sw string, plane dataplane.Switch, id int, job string) collectors.Collector {
+	return &collectors.P4{Switch: sw, Reader: &cells{plane: plane, jobs: []int{id}}, Jobs: map[int]string{id: job}}
+}
+
+// cells are those of a switch's counters that somebody wants.
+type cells struct {
+	plane       dataplane.Switch
+	ports, jobs []int
+}
+
+// ReadCounters implements collectors.CounterReader.
+func (r *cells) ReadCounters(ctx context.Context) ([]collectors.CounterValue, error) {
+	var port, job []string
+	for _, name := range r.plane.Counters() {
+		switch {
+		case strings.HasPrefix(name, "port_"):
+			port = append(port, name)
+		case strings.HasPrefix(name, "job_"):
+			job = append(job, name)
+		}
+	}
+	var out []collectors.CounterValue
+	for _, q := range []struct {
+		names   []string
+		indices []int
+	}{{port, r.ports}, {job, r.jobs}} {
+		if len(q.names) == 0 || len(q.indices) == 0 {
+			continue
+		}
+		got, err := r.plane.ReadCounters(ctx, q.names, q.indices)
+		if err != nil {
+			return out, err
+		}
+		for _, v := range got {
+			out = append(out, collectors.CounterValue(v))
+		}
+	}
+	return out, nil
+}
