@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -43,9 +44,7 @@ var given = map[string]string{
 // TestDocuments runs the command lines of the documents, in order and in one directory, as a
 // reader does. Those that bring up an emulation are run in the model, unless INABENCH_SHIP=netns.
 func TestDocuments(t *testing.T) {
-	if testing.Short() {
-		t.Skip("minutes, of which -race finds nothing: the program is not built with it")
-	}
+	proof.Only(t, "minutes, of which -race finds nothing: the program is not built with it")
 	emulate := os.Getenv("INABENCH_SHIP") == "netns"
 	dir := t.TempDir()
 	for name, text := range given {

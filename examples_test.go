@@ -6,15 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // TestModuleOfOthers: a study, a placement policy, a predictor and a launcher can be of another module, which examples/lab is,
 // and are then what inabench's own are: known to check, sweeps, --set, place, plan and run; hosts of that launcher, to ssh,
 // doctor and a run in a lab.
 func TestModuleOfOthers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: it builds another program")
-	}
+	proof.Only(t, "it builds another program")
 	if _, err := os.Stat("vendor"); err == nil {
 		t.Skip("modules are vendored, and another module would have to load its own")
 	}

@@ -5,15 +5,14 @@ import (
 
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/random"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 )
 
 // TestDrawnOnce runs settings on the model that failed once though nothing was wrong: what was wrong then
 // is said beside each.
 func TestDrawnOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("with the race detector it takes minutes")
-	}
+	proof.Only(t, "with the race detector it takes minutes")
 	for _, c := range []struct {
 		seed   uint64
 		number int
@@ -44,9 +43,7 @@ func TestDrawnOnce(t *testing.T) {
 // TestDrawnRest: shares of jobs whose slots go by PSN come to rest long after their queues have. Counted at
 // once they were .30 and .46; on netns, from 20 s after the second job has come, .38 and .37.
 func TestDrawnRest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("with the race detector it takes a minute")
-	}
+	proof.Only(t, "with the race detector it takes a minute")
 	s := random.Draw(0x2986fad5d92b6fd0, 3)
 	path, err := s.Write(t.TempDir())
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study/programs"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/agents"
@@ -74,7 +75,7 @@ func TestShip(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no experiments: %v", err)
 	}
-	if testing.Short() { // one of each kind: with the race detector all of them take minutes
+	if !proof.Wanted() { // one of each kind: with the race detector all of them take minutes
 		files = []string{"quickstart.toml", "policies.toml", "mina-ablation.toml"}
 	}
 	for _, file := range files {

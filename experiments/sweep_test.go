@@ -17,6 +17,7 @@ import (
 
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 )
 
@@ -172,7 +173,7 @@ func TestSweepInAnyOrder(t *testing.T) {
 		return fmt.Sprintf("%s\n%x", out, jobs)
 	}
 	points := 24
-	if testing.Short() { // with the race detector a job's packets take 7 s a point
+	if !proof.Wanted() { // with the race detector a job's packets take 7 s a point
 		points = 4
 	}
 	for name, text := range map[string][]byte{"trace": sweepText(20, 24), "job": jobSweep(points)} {

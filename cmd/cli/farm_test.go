@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
@@ -19,7 +20,7 @@ import (
 // and costs no more than its timeout.
 func TestDoctorFarm(t *testing.T) {
 	n := 256
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = 16
 	}
 	farm := testbedtest.NewFarm(t, n)

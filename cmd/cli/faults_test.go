@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -44,9 +45,7 @@ const faultRows = "INABENCH_TEST_FAULTS"
 // TestFaults makes each fault happen, beside others, inside namespaces of its own where its
 // lab is.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: waits for a dozen faults to be noticed")
-	}
+	proof.Only(t, "waits for a dozen faults to be noticed")
 	testbedtest.Require(t, "netns", namespaces())
 	if os.Getenv(faultRows) == "" {
 		t.Setenv(faultRows, t.TempDir())

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/supervise"
@@ -42,9 +43,7 @@ const killLanes = 4
 // is written down and what is changed, either way round. Another clean undoes all of it, whatever the moment, and the
 // next run finds the lab as if there had been none.
 func TestKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: as many runs as there are moments")
-	}
+	proof.Only(t, "as many runs as there are moments")
 	testbedtest.Require(t, "netns", namespaces())
 	for _, of := range []struct {
 		name string

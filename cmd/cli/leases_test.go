@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/netns"
@@ -57,7 +58,7 @@ func TestLeases(t *testing.T) {
 		{"lock", false, testLock},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.slow && testing.Short() {
+			if test.slow && !proof.Wanted() {
 				t.Skip("short: waits for leases to lapse, or as another does")
 			}
 			t.Parallel()
@@ -410,7 +411,7 @@ func testLock(t *testing.T) {
 // testKills kills runs with kill -9 at random moments. After each, clean leaves nothing.
 func testKills(t *testing.T, stream uint64) {
 	n := 25
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = 3
 	}
 	t.Logf("-kill-seed=%d", *killSeed)

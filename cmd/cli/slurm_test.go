@@ -19,6 +19,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -190,9 +191,7 @@ reason = "the network takes little of these jobs' time"
 // TestSlurm computes a sweep as a job array: the same, to the byte, as here. Then one that is
 // interrupted, and goes on without computing anything twice.
 func TestSlurm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a batch system")
-	}
+	proof.Only(t, "starts a batch system")
 	slurm(t)
 	dir := filepath.Join(t.TempDir(), "a 100%a $(touch oops); \"quoted\"") // no shell sees it
 	if err := os.Mkdir(dir, 0o777); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -201,9 +202,7 @@ type soakRow struct {
 //
 //	INABENCH_SOAK=1000 INABENCH_SOAK_SEED=1 go test ./cmd/cli -run TestSoak -v -timeout 6h
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: some rounds of several seconds")
-	}
+	proof.Only(t, "some rounds of several seconds")
 	testbedtest.Require(t, "netns", namespaces())
 	rounds, seed := 3, uint64(1)
 	if text := os.Getenv(soakRounds); text != "" {

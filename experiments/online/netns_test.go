@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/netpack"
@@ -102,9 +103,7 @@ func models(r *rand.Rand, link float64) []Job {
 // testbed must do, and compares how long they take with the simulator: the paper's
 // Figure 6.
 func TestAgreement(t *testing.T) {
-	if testing.Short() {
-		t.Skip("half a minute")
-	}
+	proof.Only(t, "half a minute")
 	tb := emulate(t)
 	inv := tb.Inventory()
 	link := float64(inv.Hosts[0].NICs[0].Rate)

@@ -10,6 +10,7 @@ import (
 	"github.com/inabench/inabench/experiments/random"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/golden"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 )
 
@@ -62,7 +63,7 @@ func TestDrawnFit(t *testing.T) {
 // package promises is among them; with -short it plans four of them.
 func TestDrawnSettings(t *testing.T) {
 	seen, n := map[string]int{}, 120
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = 4
 	}
 	for number := range n {
@@ -161,7 +162,7 @@ func TestWrite(t *testing.T) {
 // TestSlow: phases are as many as before at each pace, and as long as it makes them.
 func TestSlow(t *testing.T) {
 	n := 25 // each is planned three times
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = 2
 	}
 	for number := 1; number <= n; number++ {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/results"
@@ -234,7 +235,7 @@ func exact(t *testing.T, o *Outcome, steps int64) {
 func TestRun(t *testing.T) {
 	b := newBed(t)
 	n := int64(40)
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = 10
 	}
 	for _, mode := range []string{"none", "greedy", "shared"} {
@@ -349,7 +350,7 @@ func TestLosses(t *testing.T) {
 		{"interruption", "greedy", func(_ *Process, cancel context.CancelCauseFunc) { cancel(interruption) }, nil, interruption},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && strings.HasPrefix(c.name, "rank ") {
+			if !proof.Wanted() && strings.HasPrefix(c.name, "rank ") {
 				t.Skip("short: another rank is lost all the same")
 			}
 			control := b.controller(c.mode)

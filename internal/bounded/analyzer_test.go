@@ -14,6 +14,8 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/packages"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // unbounded are functions that keep as much as they are given, by their full names.
@@ -126,9 +128,7 @@ var allowed = map[string]string{
 
 // TestEveryReaderIsBounded looks at all packages of the module, by types.
 func TestEveryReaderIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it compiles the whole module")
-	}
+	proof.Only(t, "it compiles the whole module")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

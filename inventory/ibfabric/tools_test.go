@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/ibfabric"
 	"github.com/inabench/inabench/testbed/ibsimtest"
@@ -249,7 +250,7 @@ func TestUnlink(t *testing.T) {
 func TestBig(t *testing.T) {
 	fabric := ibsimtest.Big
 	text := fabric.Net()
-	if !testing.Short() {
+	if proof.Wanted() {
 		s := ibsimtest.Start(t, text, fabric.First())
 		s.OpenSM()
 		text = s.Output("ibnetdiscover")

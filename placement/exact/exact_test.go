@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/exact"
@@ -111,7 +112,7 @@ func everything(t *testing.T, in exact.Instance, sel bool) float64 {
 func TestSolveMissesNothing(t *testing.T) {
 	rnd := random(t)
 	rounds := 60
-	if testing.Short() {
+	if !proof.Wanted() {
 		rounds = 10
 	}
 	for n := range rounds {

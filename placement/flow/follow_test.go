@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/flow/packets"
 )
 
@@ -194,7 +195,7 @@ func TestScatterNeedsWindow(t *testing.T) {
 func TestExactIsExact(t *testing.T) {
 	rnd := rng(t)
 	problems := 60
-	if testing.Short() {
+	if !proof.Wanted() {
 		problems = 9
 	}
 	shares, rates, followed, relied := 0.0, 0.0, 0, 0

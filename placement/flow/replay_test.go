@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // TestReplayClosedForms: phases that have a closed form have it, of those jobs that send in all of them.
@@ -108,7 +110,7 @@ func TestReplayRemembers(t *testing.T) {
 func TestReplayIsSteady(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 0))
 	compared, problems, end := 0, 12, 130.
-	if testing.Short() {
+	if !proof.Wanted() {
 		problems, end = 2, 40
 	}
 	for range problems {
@@ -156,7 +158,7 @@ func TestReplayIsSteady(t *testing.T) {
 			}
 		}
 	}
-	if 4*compared < problems && !testing.Short() {
+	if 4*compared < problems && proof.Wanted() {
 		t.Errorf("%d of %d were followed", compared, problems)
 	}
 }
@@ -174,7 +176,7 @@ func TestReplayRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", s, got)
 		}
 	}
-	if testing.Short() { // that takes tens of millions of events
+	if !proof.Wanted() { // that takes tens of millions of events
 		return
 	}
 	if got, err := Replay(p, Schedule{Jobs: whole, Counts: []Count{{From: 1, To: 1e9}}}); got != nil || err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/collectives"
 )
 
@@ -308,7 +309,7 @@ func TestGap(t *testing.T) {
 // without the bandwidth constraint breaks it.
 func gap(t *testing.T, rnd *rand.Rand, tight bool) {
 	n := *cases
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = min(n, 100)
 	}
 	var idle, used, cross gaps

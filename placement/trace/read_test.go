@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/inabench/inabench/internal/heap"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
@@ -283,7 +284,7 @@ func TestGarbage(t *testing.T) {
 		{"bad rows below a good one", header + "a,0,1,1,m,s\n", fill("a,0,x\n1"), "more", 100 << 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if testing.Short() && tt.within > 8<<20 {
+			if !proof.Wanted() && tt.within > 8<<20 {
 				t.Skip("reads 100 MiB")
 			}
 			g := &garbage{n: 100 << 20, next: tt.next}
@@ -380,9 +381,7 @@ func (m *many) Read(p []byte) (int, error) {
 
 // TestManyRows: a million rows fit a small machine.
 func TestManyRows(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: a million rows")
-	}
+	proof.Only(t, "a million rows")
 	const rows = 1_000_000
 	grown := heap.Watch()
 	tr, how, err := Read("many", &many{rows: rows}, Options{})

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 )
 
@@ -51,7 +52,7 @@ func store(b *testing.B, runs int) string {
 func BenchmarkIndex(b *testing.B) {
 	for _, runs := range []int{1_000, 10_000} {
 		b.Run(fmt.Sprintf("runs=%d", runs), func(b *testing.B) {
-			if testing.Short() && runs > 1_000 {
+			if !proof.Wanted() && runs > 1_000 {
 				b.Skip("many files")
 			}
 			root := store(b, runs)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 )
 
@@ -222,7 +223,7 @@ func TestRebuildInTurn(t *testing.T) {
 // was saved is there, and the index is as good as one that is built anew.
 func TestKilled(t *testing.T) {
 	kills := 200
-	if testing.Short() {
+	if !proof.Wanted() {
 		kills = 20
 	}
 	r := random(t)

@@ -25,6 +25,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -237,9 +238,7 @@ func (p *tab) shown(selector string) []string {
 }
 
 func TestBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser takes seconds to start")
-	}
+	proof.Only(t, "a browser takes seconds to start")
 	ctx := chromium(t)
 	for name, test := range map[string]func(*testing.T, context.Context){
 		"watched": testWatched, "list": testList, "live": testLive, "run": testRun, "history": testHistory, "report": testReport, "token": testToken, "thousand": testThousand,

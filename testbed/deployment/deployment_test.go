@@ -10,6 +10,7 @@ import (
 
 	"github.com/inabench/inabench/collectors"
 	"github.com/inabench/inabench/collectors/reader"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -46,9 +47,7 @@ func conform(t *testing.T, open func(context.Context, *inventory.Inventory) (tes
 
 // The same with hosts and switches that hand frames over together.
 func TestConformanceOffload(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: TestConformance runs the same code")
-	}
+	proof.Only(t, "TestConformance runs the same code")
 	conform(t, func(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {
 		return emulate(ctx, inv, netns.Options{Queue: "drr", Seed: 1, Offload: true})
 	})
@@ -56,9 +55,7 @@ func TestConformanceOffload(t *testing.T) {
 
 // The same with hosts that run what a lab's hosts run.
 func TestConformanceOpenSSH(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: TestConformance runs the same code")
-	}
+	proof.Only(t, "TestConformance runs the same code")
 	_, err := netns.FindOpenSSH()
 	testbedtest.Require(t, "openssh", err)
 	conform(t, func(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error) {

@@ -3,6 +3,8 @@ package ibsimtest
 import (
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // Tools see every node of a generated fabric, its links, and what the console did.
@@ -36,7 +38,7 @@ func TestBig(t *testing.T) {
 	if n := strings.Count(net, "4xHDR\n"); n != 2*(1024+32*16*2+48) {
 		t.Errorf("%d ends of links", n)
 	}
-	if testing.Short() {
+	if !proof.Wanted() {
 		return
 	}
 	s := Start(t, net, Big.First())

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // member is a host with a Reducer: it takes part in its job's operations, with pauses
@@ -221,7 +223,7 @@ func (p *plant) free(t *testing.T) {
 // more jobs than its capacity, and nothing is held in the end.
 func TestExclusiveTrees(t *testing.T) {
 	rounds := 60
-	if testing.Short() {
+	if !proof.Wanted() {
 		rounds = 10
 	}
 	var granted, denied [5]int // operations by depth
@@ -330,7 +332,7 @@ func TestExclusiveTrees(t *testing.T) {
 // end of all their operations.
 func TestTreeIsReplaced(t *testing.T) {
 	rounds := 40
-	if testing.Short() {
+	if !proof.Wanted() {
 		rounds = 8
 	}
 	for round := range rounds {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // TestMain makes this binary a run that is killed while it writes its journal.
@@ -355,7 +356,7 @@ func TestFIFO(t *testing.T) {
 // the disk, can be resumed, and is live before and not after.
 func TestKill(t *testing.T) {
 	n := 20
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = 3
 	}
 	for range n {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // The tests of this file run the protocol with every order in which the operations of
@@ -486,7 +488,7 @@ func TestEverything(t *testing.T) {
 		"three controllers, one dying": {scripts: scripts{once, once, once}, deaths: 1, large: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() {
+			if !proof.Wanted() {
 				if m.large {
 					t.Skip("short: the smaller models run the same code")
 				}

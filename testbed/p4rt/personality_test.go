@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/dataplane/dataplanetest"
 	"github.com/inabench/inabench/testbed/ina"
@@ -504,9 +505,7 @@ func TestRestartRecognised(t *testing.T) {
 
 // Stratum answers a read of whole counters with one message, above gRPC's own limit.
 func TestLargeReply(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: six megabytes of counters")
-	}
+	proof.Only(t, "six megabytes of counters")
 	g := targets()[0]
 	srv, mem := g.start(t)
 	o := g.options()

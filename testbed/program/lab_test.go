@@ -22,6 +22,7 @@ import (
 	"github.com/inabench/inabench/collectors/reader"
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/results"
@@ -222,7 +223,7 @@ func TestFallback(t *testing.T) {
 		{"wrong", results.Fail, results.CodeWrong, "3 wrong values"},
 		{"fails", results.ErrorOutcome, "", "Test NCCL failure"},
 	} {
-		if testing.Short() && test.as != "sharp" && test.as != "refused" {
+		if !proof.Wanted() && test.as != "sharp" && test.as != "refused" {
 			continue
 		}
 		t.Run(test.as, func(t *testing.T) {
@@ -292,9 +293,7 @@ reason = "each host sends every vector once"
 // UDP by iperf3 and a program that prints JSON, together: each flow gets its rate, a name that
 // looks like a shell's arrives as it is, and the prediction is that of the links.
 func TestPrograms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: experiments runs iperf3, too")
-	}
+	proof.Only(t, "experiments runs iperf3, too")
 	testbedtest.Require(t, "netns", noNamespaces)
 	_, err := exec.LookPath("iperf3")
 	testbedtest.Require(t, "iperf3", err)

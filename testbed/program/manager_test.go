@@ -15,6 +15,7 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -77,7 +78,7 @@ func TestManager(t *testing.T) {
 		{"granted in part", &ufm{part: true}, "not all was granted: without 0x98039b0300200020"},
 		{"UFM of April 2026", &ufm{gone: true}, "no longer creates"},
 	} {
-		if testing.Short() && test.name != "granted" {
+		if !proof.Wanted() && test.name != "granted" {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {

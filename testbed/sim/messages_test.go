@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -27,7 +28,7 @@ func near(rate inventory.BitRate, delay time.Duration) *inventory.Inventory {
 func TestMessages(t *testing.T) {
 	const kib = 1 << 10
 	sizes := []int64{256 * kib, 1024 * kib, 2048 * kib, 4096 * kib, 16384 * kib}
-	if testing.Short() {
+	if !proof.Wanted() {
 		sizes = sizes[1:2]
 	}
 	for _, addressing := range []string{"pool", "hash", "linear", "atp"} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/testbed"
@@ -207,7 +208,7 @@ func TestAgainstOccupancy(t *testing.T) {
 	}
 	var tests []table
 	loads := []float64{0.75, 1.5, 2.5, 3.5}
-	if testing.Short() {
+	if !proof.Wanted() {
 		loads = []float64{1.5}
 	}
 	for _, u := range loads {
@@ -379,7 +380,7 @@ func TestCapacity(t *testing.T) {
 	t.Logf("-seed=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	settings := 30
-	if testing.Short() { // the race detector makes a minute of a few seconds
+	if !proof.Wanted() { // the race detector makes a minute of a few seconds
 		settings = 6
 	}
 	for range settings {

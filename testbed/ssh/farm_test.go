@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -54,7 +55,7 @@ func look(ctx context.Context, limit int, targets []ssh.Target) error {
 // nobody else up.
 func TestFarm(t *testing.T) {
 	n := 64 // of 256, doctor asks in cmd/cli
-	if testing.Short() {
+	if !proof.Wanted() {
 		n = 16
 	}
 	targets := newFarm(t, n)

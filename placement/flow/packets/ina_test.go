@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/ina"
 )
 
@@ -22,7 +23,7 @@ var (
 // runs is how many random settings a test runs: with -short one, since it takes millions of events, which the race
 // detector slows down tenfold.
 func runs() int {
-	if testing.Short() {
+	if !proof.Wanted() {
 		return min(1, *settings)
 	}
 	return *settings

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // TestReplay: two jobs of one rate look for slots in the order of their PSNs. Who begins half a memory behind
@@ -101,7 +103,7 @@ func TestBrink(t *testing.T) {
 		return n
 	}
 	events := int(50e6)
-	if testing.Short() {
+	if !proof.Wanted() {
 		events = 16e6
 	}
 	for _, tt := range []struct {
@@ -115,7 +117,7 @@ func TestBrink(t *testing.T) {
 		{13, 3*window + 1, .1, 1, true},
 		{33, 3*window + 220, .1, 1, true}, // the first twelve do
 	} {
-		if tt.long && testing.Short() {
+		if tt.long && !proof.Wanted() {
 			continue
 		}
 		s := Schedule{Counts: []Count{{12, 15}}, Lag: Lag{Rest: .001, Wake: .0003, Trip: .01}}
@@ -184,7 +186,7 @@ func TestReplayAgainstProtocol(t *testing.T) {
 	var shares, rates, ups, crossed misses
 	var spent time.Duration
 	most := 12e6
-	if testing.Short() {
+	if !proof.Wanted() {
 		most = 4e6
 	}
 	for i := range runs() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/placement/mina/tree"
@@ -367,7 +368,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "sharp_am.log")
 	c := newMoves(t, func(s *controller.Setup) { s.AMLog, s.Lease = log, 500*time.Millisecond }, nil)
 	rounds := 20
-	if testing.Short() {
+	if !proof.Wanted() {
 		rounds = 4
 	}
 	for range rounds {
@@ -429,7 +430,7 @@ func TestSharedUnderLoad(t *testing.T) {
 		c.SharingLog = fmt.Sprintf("%s/%d-%d", dir, job, rank)
 	})
 	rounds := 10
-	if testing.Short() {
+	if !proof.Wanted() {
 		rounds = 3
 	}
 	for range rounds {

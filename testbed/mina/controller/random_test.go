@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/testbed/mina/controller"
 	"github.com/inabench/inabench/testbed/sharp/aggmgr"
@@ -124,7 +125,7 @@ func TestRandom(t *testing.T) {
 	running := map[uint16]bool{}
 	down := map[[2]string]bool{}
 	steps := 300
-	if testing.Short() {
+	if !proof.Wanted() {
 		steps = 60
 	}
 	submitted, moved := 0, 0

@@ -21,6 +21,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/mina/tree"
 	"github.com/inabench/inabench/testbed/mina/commit"
 	"github.com/inabench/inabench/testbed/mina/sharing/wire"
@@ -366,7 +367,7 @@ func spread(d []time.Duration) string {
 // logs tell whether anything went wrong.
 func TestKills(t *testing.T) {
 	updates, faults := *updates, Faults{Seed: *seed, Loss: *loss, Twice: 0.02, Late: 0.02, Delay: 30 * time.Millisecond}
-	if testing.Short() {
+	if !proof.Wanted() {
 		updates = min(updates, 120)
 	}
 	if faults.Loss == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/placement/workload"
@@ -498,9 +499,7 @@ func heaviest(p control.Job, at []int32) (most int32) {
 // A job's Aggregator is interfered with: its tensors go where nobody interferes, and what it has
 // learned in the end is right, bit for bit.
 func TestInterference(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: seven hosts")
-	}
+	proof.Only(t, "seven hosts")
 	l := newLab(t, 3, 2)
 	plan := paramservice.DefaultMaster()
 	plan.Aggregators, plan.Iterations, plan.LowPerf = 3, 10, 0.5 // of a busy machine, too

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/mina/clos"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -176,9 +177,7 @@ func TestRun(t *testing.T) {
 
 // What goes wrong ends everything, and is said with the node and its host.
 func TestRunFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: a service for each fault")
-	}
+	proof.Only(t, "a service for each fault")
 	b := newBed(t)
 	for name, tt := range map[string]struct {
 		static bool

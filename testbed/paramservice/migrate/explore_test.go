@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/internal/states"
 )
 
@@ -658,7 +659,7 @@ var scopes = []struct {
 func TestExplore(t *testing.T) {
 	for _, s := range scopes {
 		t.Run(strings.NewReplacer(" ", "-", ",", "").Replace(s.name), func(t *testing.T) {
-			if s.size == long && !*deep || s.size == usual && testing.Short() {
+			if s.size == long && !*deep || s.size == usual && !proof.Wanted() {
 				t.Skip("takes long: -migrate.deep, or no -short")
 			}
 			began := time.Now()

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/paramservice/client"
 	"github.com/inabench/inabench/testbed/paramservice/control"
 	"github.com/inabench/inabench/testbed/paramservice/migrate"
@@ -44,7 +45,7 @@ var steps = []struct {
 func TestCrashesInMigration(t *testing.T) {
 	t.Parallel()
 	for i, step := range steps {
-		if testing.Short() && i%2 == 1 {
+		if !proof.Wanted() && i%2 == 1 {
 			continue
 		}
 		for _, victim := range []string{"source", "destination", "pMaster"} {

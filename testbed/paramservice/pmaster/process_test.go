@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/paramservice"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/paramservice/node"
@@ -156,9 +157,7 @@ func (h *host) killAggregator(id int32) {
 // Everything is a process, and killed with SIGKILL: Aggregators, and pMaster in the midst of it. Jobs
 // are profiled by what they and Aggregators report of themselves.
 func TestKill9(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: a dozen processes")
-	}
+	proof.Only(t, "a dozen processes")
 	t.Parallel()
 	h := newHost(t)
 	const iterations = 700

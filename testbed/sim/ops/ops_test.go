@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/mina"
 	"github.com/inabench/inabench/placement/mina/fragment"
 	"github.com/inabench/inabench/placement/mina/tree"
@@ -93,7 +94,7 @@ func describe(r *Result) string {
 func TestTableI(t *testing.T) {
 	for trace, floor := range []float64{0.986, 0.97} {
 		jobs := list(t, trace)
-		if testing.Short() {
+		if !proof.Wanted() {
 			jobs = jobs[:300]
 		}
 		score := map[string]float64{}
@@ -106,7 +107,7 @@ func TestTableI(t *testing.T) {
 			t.Errorf("trace %d: %.4f with all modules, want %v", trace, score["111"], floor)
 		}
 		pairs := []string{"000 100", "100 110", "110 111", "011 111", "101 111", "011 101"}
-		if testing.Short() {
+		if !proof.Wanted() {
 			pairs = pairs[:5] // on a few jobs, trees do well without placement
 		}
 		for _, pair := range pairs {
@@ -127,7 +128,7 @@ func TestTableI(t *testing.T) {
 // HDR, 1,000 jobs, by hosts. The authors' later code has .9688 for trace 0.
 func TestHDR(t *testing.T) {
 	for trace := range 2 {
-		if testing.Short() && trace > 0 {
+		if !proof.Wanted() && trace > 0 {
 			break
 		}
 		cfg := hdr(modules("111"))
@@ -165,7 +166,7 @@ func TestPairs(t *testing.T) {
 	sum, thrifty, worst, n := 0.0, 0.0, 0.0, 0.0
 	for i, a := range models {
 		for k, b := range models {
-			if testing.Short() && (i+k)%5 > 0 {
+			if !proof.Wanted() && (i+k)%5 > 0 {
 				continue
 			}
 			got, err := Share(cfg, 1000, []Job{{Pattern: pattern(a)}, {Pattern: pattern(b)}})

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/collectives"
@@ -115,7 +116,7 @@ func TestTitanOrder(t *testing.T) {
 		{"msr", msr},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if testing.Short() && tt.name == "msr" {
+			if !proof.Wanted() && tt.name == "msr" {
 				t.Skip("takes seconds")
 			}
 			jobs := tt.jobs(t)
@@ -181,7 +182,7 @@ func TestTrace(t *testing.T) {
 		{"philly", philly},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if testing.Short() && tt.name == "philly" {
+			if !proof.Wanted() && tt.name == "philly" {
 				t.Skip("takes seconds")
 			}
 			jobs := tt.jobs(t)
