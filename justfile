@@ -12,9 +12,13 @@ build:
 test:
     go test ./...
 
-# the short tests with the race detector; needs a C compiler
+# the same with all that takes long
+proofs:
+    INABENCH_PROOFS=1 go test -timeout 60m ./...
+
+# the tests with the race detector; needs a C compiler
 race:
-    go test -race -short ./...
+    go test -race ./...
 
 # the suites that drivers and placement policies pass; skipping the emulation fails
 conformance:

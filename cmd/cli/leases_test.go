@@ -40,26 +40,26 @@ func TestLeases(t *testing.T) {
 		slow bool
 		run  func(*testing.T)
 	}{
-		{"kills", false, func(t *testing.T) { testKills(t, 0) }}, // the longest first
+		{"kills", true, func(t *testing.T) { testKills(t, 0) }}, // the longest first
 		{"more kills", true, func(t *testing.T) { testKills(t, 1) }},
 		{"out of reach", true, testOutOfReach},
 		{"full disk", true, testFullDisk},
 		{"left alone", true, testLeftAlone},
 		{"stuck", true, testStuck},
-		{"two controllers", false, testTwoControllers},
-		{"clean, OpenSSH", false, func(t *testing.T) {
+		{"two controllers", true, testTwoControllers},
+		{"clean, OpenSSH", true, func(t *testing.T) {
 			_, err := netns.FindOpenSSH()
 			testbedtest.Require(t, "openssh", err)
 			testClean(t, netns.OpenSSH)
 		}},
-		{"clean", true, func(t *testing.T) { testClean(t, netns.Embedded) }},
+		{"clean", false, func(t *testing.T) { testClean(t, netns.Embedded) }},
 		{"reboot", true, testCleanAfterReboot},
-		{"takeover", false, testTakeover},
+		{"takeover", true, testTakeover},
 		{"lock", false, testLock},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.slow && !proof.Wanted() {
-				t.Skip("short: waits for leases to lapse, or as another does")
+			if test.slow {
+				proof.Only(t, "waits for leases to lapse, or as another does")
 			}
 			t.Parallel()
 			if netnstest.Apart(t) {
@@ -411,9 +411,6 @@ func testLock(t *testing.T) {
 // testKills kills runs with kill -9 at random moments. After each, clean leaves nothing.
 func testKills(t *testing.T, stream uint64) {
 	n := 25
-	if !proof.Wanted() {
-		n = 3
-	}
 	t.Logf("-kill-seed=%d", *killSeed)
 	rng := rand.New(rand.NewPCG(*killSeed, stream))
 	l := runningLab(t, netns.Embedded)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -104,8 +105,11 @@ func params(dir string) testscript.Params {
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name == "root" {
+			switch name {
+			case "root":
 				return os.Geteuid() == 0, nil
+			case "proofs":
+				return proof.Wanted(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},

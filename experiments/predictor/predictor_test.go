@@ -309,7 +309,8 @@ func TestTimeout(t *testing.T) {
 		"one that forgets its group": "setsid -f sh -c 'echo $$ > child; exec sleep 1000'",
 	} {
 		t.Run(name, func(t *testing.T) {
-			child += "\nuntil [ -s child ]; do sleep .01; done; "
+			t.Parallel() // they wait
+			child := child + "\nuntil [ -s child ]; do sleep .01; done; "
 			p := Predictor{Name: "mine", Command: []string{"/bin/sh", "-c", child + "echo waiting >&2; sleep 1000"}, Dir: t.TempDir(), Timeout: 8 * time.Second}
 			_, err := p.Predict(t.Context(), asked())
 			if err == nil || !strings.Contains(err.Error(), "no answer within 8s") || !strings.Contains(err.Error(), "it said: waiting") {
