@@ -60,6 +60,7 @@ type Stall struct {
 	Where      string        // "switch tor1", "worker A/0 on host h1", "this machine"
 	What       string        // "frames left up to 104 ms late"
 	Late       time.Duration // the most
+	Waited     time.Duration // of it, for a processor: of a process whose machine was busy
 }
 
 // LateLimit is how late a part of a testbed may be, over the shortest time that matters,

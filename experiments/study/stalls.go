@@ -23,13 +23,14 @@ type Standstill struct {
 	results.Span
 	Where, What string
 	Late        float64 // the most, s: several that are close together are one
+	Waited      float64 // of it, for a processor, s
 }
 
 // OnClock puts stalls of a deployment on the run's clock, which is so many seconds ahead.
 func OnClock(in []testbed.Stall, ahead float64) []Standstill {
 	var out []Standstill
 	for _, s := range in {
-		out = append(out, Standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What, s.Late.Seconds()})
+		out = append(out, Standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What, s.Late.Seconds(), s.Waited.Seconds()})
 	}
 	return out
 }
@@ -52,11 +53,14 @@ func (s Standstill) Job() string {
 // of reports whether a job's own process stood still.
 func (s Standstill) of(job string) bool { return !s.machine() && s.Job() == job }
 
-// alone is for how long a process's stall lasted while nothing else stood still, in seconds. Else is the testbed:
+// by is for how long a process's stall was its own, in seconds: not for want of a processor.
+func (s Standstill) by() float64 { return min(s.Late, s.End-s.Start) - s.Waited }
+
+// alone is for how long a process's stall was its own while nothing else stood still, in seconds. Else is the testbed:
 // what stops or delays a whole machine does so to its switches too, or to this program, and many jobs'
 // processes may be stopped at once.
 func (s Standstill) alone(machine []Standstill) float64 {
-	return max(0, min(s.Late, s.End-s.Start)-results.Total(SpoiltTimes(machine, s.Start, s.End, 0)))
+	return max(0, s.by()-results.Total(SpoiltTimes(machine, s.Start, s.End, 0)))
 }
 
 // pauses are the stalls of one process alone.
@@ -139,7 +143,7 @@ func stood(jobs []Ran, stalls []Standstill) (found []results.Finding, most *resu
 				continue
 			}
 			s.Start, s.End = max(s.Start, j.Start), min(s.End, j.End)
-			if long := min(s.Late, s.End-s.Start); long <= StillLeast {
+			if long := s.by(); long <= StillLeast {
 				short = append(short, s)
 			} else if long > worst.Late {
 				worst, worst.Late = s, long

@@ -161,12 +161,16 @@ type agent struct {
 	stdout io.Writer
 	line   bytes.Buffer
 	sab    *saboteur // nil: nothing is wrong with it on purpose
+	had    processors
 }
 
 // emit writes e as one line in one piece.
 func (a *agent) emit(e Event) error {
 	if e.Stats != nil {
-		e.Stats.Processor = processor()
+		now := readProcessor(a.clock.Now())
+		e.Stats.Processor = now.sum
+		stall.Blame(e.Stalls, a.had.waited(now, e.Stalls))
+		a.had.keep(now)
 	}
 	e = a.sab.tell(e)
 	a.line.Reset()

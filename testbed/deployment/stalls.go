@@ -78,7 +78,7 @@ func told(where string, spans []stall.Span, work, idle string) (all []testbed.St
 			what = work
 		}
 		all = append(all, testbed.Stall{
-			Start: s.Start, End: s.End, Where: where, Late: s.Late,
+			Start: s.Start, End: s.End, Where: where, Late: s.Late, Waited: s.Waited,
 			What: fmt.Sprintf("%s up to %s", what, human.Quantity(s.Late.Seconds(), "s")),
 		})
 	}
@@ -94,7 +94,7 @@ func (a *remoteAgent) stood() []testbed.Stall {
 func (a *remoteAgent) hearStalls(ev *agent.Event) {
 	for _, s := range ev.Stalls {
 		start, end := a.RunTime(s.Start.Seconds()), a.RunTime(s.End.Seconds())
-		if start > end || math.Abs(start) > longest || math.Abs(end) > longest || s.Late < 0 || s.Count < 0 {
+		if start > end || math.Abs(start) > longest || math.Abs(end) > longest || s.Late < 0 || s.Waited < 0 || s.Count < 0 {
 			continue
 		}
 		s.Start, s.End = seconds(start), seconds(end)

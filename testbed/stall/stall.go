@@ -28,6 +28,8 @@ type Span struct {
 	End   time.Duration `json:"end"`   // when the last of it was done
 	Late  time.Duration `json:"late"`  // the most
 	Count int64         `json:"count"` // of what was late; 0: the process itself, with nothing to do
+	// Waited is for how long of that it waited for a processor, as its kernel counts it: that is its machine's.
+	Waited time.Duration `json:"waited,omitempty"`
 }
 
 // Total is what a Record has seen of stalls.
@@ -108,6 +110,7 @@ func (r *Record) add(s Span) {
 			return
 		}
 		s.Start = r.end
+		s.Waited = min(s.Waited, s.End-s.Start)
 		r.spans = append(r.spans, s)
 		r.total.Count = max(r.total.Count, 1)
 		r.total.Sum += s.End - s.Start
@@ -118,6 +121,7 @@ func (r *Record) add(s Span) {
 		last.Start, last.End = min(last.Start, s.Start), max(last.End, s.End)
 		last.Late = max(last.Late, s.Late)
 		last.Count += s.Count
+		last.Waited = min(last.Waited+s.Waited, last.End-last.Start)
 		r.total.Sum += last.End - last.Start
 		r.begin, r.end = min(r.begin, s.Start), max(r.end, s.End)
 	}
@@ -128,7 +132,7 @@ func (r *Record) add(s Span) {
 	if len(r.spans) > kept {
 		a, b := r.spans[0], r.spans[1]
 		r.spans = append(r.spans[:0], r.spans[1:]...)
-		r.spans[0] = Span{Start: a.Start, End: b.End, Late: max(a.Late, b.Late), Count: a.Count + b.Count}
+		r.spans[0] = Span{Start: a.Start, End: b.End, Late: max(a.Late, b.Late), Count: a.Count + b.Count, Waited: a.Waited + b.Waited}
 	}
 }
 
@@ -154,6 +158,20 @@ func (r *Record) Take() []Span {
 	out := r.spans
 	r.spans = nil
 	return out
+}
+
+// Blame gives spans the time for which a process waited for a processor meanwhile, each in proportion to its length.
+func Blame(spans []Span, waited time.Duration) {
+	var sum time.Duration
+	for _, s := range spans {
+		sum += s.End - s.Start
+	}
+	for i := range spans {
+		if s := &spans[i]; sum > 0 {
+			long := s.End - s.Start
+			s.Waited = min(long, time.Duration(float64(waited)*(float64(long)/float64(sum))))
+		}
+	}
 }
 
 // Totals are those since the last call.

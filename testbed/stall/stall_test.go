@@ -34,27 +34,27 @@ func TestRecord(t *testing.T) {
 		inside int
 	}{
 		"in time":         {events: []event{{due: 10, done: 11}, {due: 20, done: 60}}},
-		"one that is not": {[]event{{due: 10, done: 51}}, []Span{{10 * ms, 51 * ms, 41 * ms, 1}}, 1},
+		"one that is not": {[]event{{due: 10, done: 51}}, []Span{{Start: 10 * ms, End: 51 * ms, Late: 41 * ms, Count: 1}}, 1},
 		// Nothing that was due while it stood still tells of the time in which it did not.
 		"a stop makes many late, and some less than the limit": {
 			[]event{{due: 10, done: 11}, {due: 20, done: 120}, {due: 50, done: 120}, {due: 100, done: 120}, {due: 121, done: 121}},
-			[]Span{{20 * ms, 120 * ms, 100 * ms, 2}}, 3,
+			[]Span{{Start: 20 * ms, End: 120 * ms, Late: 100 * ms, Count: 2}}, 3,
 		},
 		"two stops within a beat are one": {
 			[]event{{due: 0, done: 100}, {due: 200, done: 201}, {due: 300, done: 400}},
-			[]Span{{0, 400 * ms, 100 * ms, 2}}, 2,
+			[]Span{{Start: 0, End: 400 * ms, Late: 100 * ms, Count: 2}}, 2,
 		},
 		"two that are not": {
 			[]event{{due: 0, done: 100}, {due: 301, done: 361}},
-			[]Span{{0, 100 * ms, 100 * ms, 1}, {301 * ms, 361 * ms, 60 * ms, 1}}, 2,
+			[]Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Count: 1}, {Start: 301 * ms, End: 361 * ms, Late: 60 * ms, Count: 1}}, 2,
 		},
 		"frames of ports are out of order": {
 			[]event{{due: 80, done: 121}, {due: 20, done: 121}},
-			[]Span{{20 * ms, 121 * ms, 101 * ms, 2}}, 2,
+			[]Span{{Start: 20 * ms, End: 121 * ms, Late: 101 * ms, Count: 2}}, 2,
 		},
 		"nothing to do, and late for that": {
 			[]event{{due: 10, done: 160, woke: true}, {due: 150, done: 160}},
-			[]Span{{10 * ms, 160 * ms, 150 * ms, 0}}, 1,
+			[]Span{{Start: 10 * ms, End: 160 * ms, Late: 150 * ms, Count: 0}}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestTakenMeanwhile(t *testing.T) {
 	r.Add(50*ms, 100*ms) // of what was told
 	r.Add(150*ms, 300*ms)
 	second := r.Take()
-	want := []Span{{0, 100 * ms, 100 * ms, 1}, {100 * ms, 300 * ms, 150 * ms, 1}}
+	want := []Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Count: 1}, {Start: 100 * ms, End: 300 * ms, Late: 150 * ms, Count: 1}}
 	if got := append(first, second...); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -113,7 +113,7 @@ func TestReturnInsert(t *testing.T) {
 	r.Add(150*ms, 300*ms)
 	r.Return(first)
 	all := r.Take()
-	want := []Span{{0, 100 * ms, 100 * ms, 1}, {100 * ms, 300 * ms, 150 * ms, 1}}
+	want := []Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Count: 1}, {Start: 100 * ms, End: 300 * ms, Late: 150 * ms, Count: 1}}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got %v, want %v", all, want)
 	}
@@ -121,7 +121,7 @@ func TestReturnInsert(t *testing.T) {
 	for _, s := range all {
 		other.Insert(s)
 	}
-	if got := other.Take(); !reflect.DeepEqual(got, []Span{{0, 300 * ms, 150 * ms, 2}}) {
+	if got := other.Take(); !reflect.DeepEqual(got, []Span{{Start: 0, End: 300 * ms, Late: 150 * ms, Count: 2}}) {
 		t.Errorf("inserted: %v", got)
 	}
 }
@@ -173,5 +173,25 @@ func TestMonotonic(t *testing.T) {
 	a, b := Monotonic(now), Monotonic(now.Add(time.Hour))
 	if d := b - a - time.Hour; d.Abs() > time.Second || a <= 0 {
 		t.Errorf("an instant is %v, one an hour later %v", a, b)
+	}
+}
+
+// TestBlame: the time for which a process waited for a processor is its spans' in proportion to their length, and spans that
+// become one keep what each had.
+func TestBlame(t *testing.T) {
+	spans := []Span{{Start: 0, End: 300 * ms}, {Start: 900 * ms, End: 1000 * ms}}
+	Blame(spans, 200*ms)
+	if spans[0].Waited != 150*ms || spans[1].Waited != 50*ms {
+		t.Errorf("%+v", spans)
+	}
+	if Blame(spans, 900*ms); spans[0].Waited != 300*ms || spans[1].Waited != 100*ms {
+		t.Errorf("more than there was: %+v", spans)
+	}
+	Blame(nil, ms)
+	r := New(time.Second)
+	r.Insert(spans[0])
+	r.Insert(spans[1])
+	if got := r.Take(); len(got) != 1 || got[0].Waited != 400*ms {
+		t.Errorf("%+v", got)
 	}
 }

@@ -367,6 +367,10 @@ func TestStoppedAlone(t *testing.T) {
 	stopped := func(where string, start, end float64) study.Standstill {
 		return study.Standstill{Span: results.Span{Start: start, End: end}, Where: where, What: "paced sends were late by", Late: end - start}
 	}
+	waiting := func(s study.Standstill, so float64) study.Standstill {
+		s.Waited = so
+		return s
+	}
 	for _, c := range []struct {
 		name   string
 		stalls []study.Standstill
@@ -383,6 +387,8 @@ func TestStoppedAlone(t *testing.T) {
 		{"another job's worker as well", []study.Standstill{stopped("worker A/1 on host h2", 3, 4), stopped("worker B/1 on host h2", 3, 4)}, "worker A/1"},
 		{"into the phase", []study.Standstill{stopped("worker A/1 on host h2", .2, 1.2)}, "worker A/1 on host h2 from 0.20 s to 1.20 s"},
 		{"before the phase", []study.Standstill{stopped("worker A/1 on host h2", 0, .9)}, ""},
+		{"for want of a processor", []study.Standstill{waiting(stopped("worker A/1 on host h2", 3, 4), .7)}, ""},
+		{"for want of a processor for some of it", []study.Standstill{waiting(stopped("worker A/1 on host h2", 3, 4), .5)}, "worker A/1"},
 		{"now and then", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 4), ""},
 		{"again and again", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), "? worker A/1 on host h2 did so 12 times, for 1.20 s in all"},
 		{"again and again, with a switch", append(slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), stopped("switch tor1", 3, 3.1)), ""},
