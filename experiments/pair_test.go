@@ -9,6 +9,7 @@ import (
 	"github.com/inabench/inabench/experiments/kinds"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/spec/spectest"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 )
@@ -226,6 +227,7 @@ duration = "1s"
 // TestMessagesAndMemory: a message of many windows meets what a stream meets; one that is over before
 // queues are full meets something else, and is not judged by the steady state.
 func TestMessagesAndMemory(t *testing.T) {
+	proof.Only(t, "it follows packets")
 	for _, c := range []struct {
 		message string
 		want    results.Outcome
@@ -251,6 +253,7 @@ duration = "1s"
 
 // TestOverflows: what windows need of a queue is what is left of them when the way is full.
 func TestOverflows(t *testing.T) {
+	proof.Only(t, "it follows packets")
 	for _, c := range []struct {
 		name, job, buffer string
 		says              string

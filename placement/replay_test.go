@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/flow"
 	"github.com/inabench/inabench/placement/policytest"
@@ -55,6 +56,7 @@ func TestReplayOfParts(t *testing.T) {
 // completes fewer PSNs than pass the switch of its workers. What that adds up of two packets of a
 // PSN is what it grants all the same.
 func TestReplayWhileQueuesFill(t *testing.T) {
+	proof.Only(t, "it follows packets")
 	inv := policytest.Racks(2, 3, 2)
 	plan := place(t, inv, placement.Job{Name: "A", Hosts: []string{"h1-1", "h1-2", "h2-1"}, PS: "h2-2"})
 	c := placement.Conditions{Lanes: 240, Addressing: "hash", Aggregators: 2000, Holds: map[string]float64{"A@tor1": 100e-6, "A@tor2": 100e-6},

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // FuzzSample: a line that is read the short way is what encoding/json makes of it.
@@ -97,6 +99,7 @@ func (zeros) Read(p []byte) (int, error) {
 
 // Of more samples than are drawn there are some of each counter, from the beginning to the end, in bounded memory; of fewer all.
 func TestFew(t *testing.T) {
+	proof.Only(t, "statistics of thousands of samples")
 	for _, test := range []struct {
 		name             string
 		counters, times  int

@@ -49,7 +49,11 @@ func TestSeed(t *testing.T) {
 
 // TestDrawnFit checks and places 2,000 settings.
 func TestDrawnFit(t *testing.T) {
-	for number := range 2000 {
+	drawn := 2000
+	if !proof.Wanted() {
+		drawn = 200
+	}
+	for number := range drawn {
 		s := random.Draw(2, number+1)
 		for _, p := range load(t, s).Points() {
 			if _, err := p.Spec.Place(); err != nil {
@@ -60,11 +64,11 @@ func TestDrawnFit(t *testing.T) {
 }
 
 // TestDrawnSettings plans 120 settings with all their predictions, and sees that all that the
-// package promises is among them; with -short it plans four of them.
+// package promises is among them; without proofs it plans one of them.
 func TestDrawnSettings(t *testing.T) {
 	seen, n := map[string]int{}, 120
 	if !proof.Wanted() {
-		n = 4
+		n = 1
 	}
 	for number := range n {
 		s := random.Draw(1, number+1)

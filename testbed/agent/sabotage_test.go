@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/sabotage"
 	"github.com/inabench/inabench/testbed/udp"
 )
@@ -13,6 +14,7 @@ import (
 // TestFaultsActInRack gives the first worker of a job, or its PS, every fault of an agent in turn,
 // and looks for what the others see of it.
 func TestFaultsActInRack(t *testing.T) {
+	proof.Only(t, "every fault for some seconds")
 	if !inNamespace(t) {
 		return
 	}

@@ -125,6 +125,7 @@ func TestMeshFindsWrongSums(t *testing.T) {
 
 // Whatever is wrong with a rank, all others say so and none of them hangs.
 func TestMeshErrors(t *testing.T) {
+	t.Parallel() // it waits
 	const timeout = 3 * time.Second
 	cases := []struct {
 		name string

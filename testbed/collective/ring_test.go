@@ -117,6 +117,7 @@ func TestRingFindsWrongSums(t *testing.T) {
 
 // Whatever is wrong with a rank, all others say so and none of them hangs.
 func TestRingErrors(t *testing.T) {
+	t.Parallel() // it waits
 	const timeout = 3 * time.Second
 	cases := []struct {
 		name string

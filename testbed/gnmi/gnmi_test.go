@@ -150,6 +150,7 @@ func (s *state) Subscribe(stream gnmipb.GNMI_SubscribeServer) error {
 
 // Ports are waited for until all of them have a link; those that never get one are named.
 func TestAwaitUp(t *testing.T) {
+	t.Parallel() // it waits
 	s := &state{up: []map[string]string{{"1/0": "DOWN", "2/0": "DOWN"}, {"1/0": "UP", "2/0": "DOWN"}, {"1/0": "UP", "2/0": "UP", "3/0": "LOWER_LAYER_DOWN"}}}
 	c := client(t, serve(t, func(g *grpc.Server) { gnmipb.RegisterGNMIServer(g, s) }), gnmi.Options{})
 	if err := c.AwaitUp(t.Context(), []string{"1/0", "2/0"}); err != nil || s.asked != 3 {
@@ -224,6 +225,7 @@ func TestAnswersOfOthers(t *testing.T) {
 
 // What can go wrong, in a bounded time and with the switch's name.
 func TestErrors(t *testing.T) {
+	t.Parallel() // it waits
 	none := serve(t, func(g *grpc.Server) { gnmipb.RegisterGNMIServer(g, gnmipb.UnimplementedGNMIServer{}) })
 	silent := serve(t, func(g *grpc.Server) { gnmipb.RegisterGNMIServer(g, canned{hang: true}) })
 	empty := serve(t, func(g *grpc.Server) {

@@ -396,7 +396,7 @@ func TestDialErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mute.Close()
+	t.Cleanup(func() { mute.Close() })
 	good := loopback(t)
 
 	for _, tt := range []struct {
@@ -411,6 +411,7 @@ func TestDialErrors(t *testing.T) {
 		{"other device", good.addr, 99, "NotFound: device 99 is not here, 7 is"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // most wait
 			_, err := p4rt.Dial(t.Context(), "tor1", tt.addr, tt.device, p4rt.Options{Options: dataplane.Options{DialTimeout: 3 * time.Second}})
 			if err == nil || !strings.HasPrefix(err.Error(), "switch tor1: connect to P4Runtime at "+tt.addr) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want it to say %q", err, tt.want)

@@ -84,6 +84,7 @@ func wayTo(c *ssh.Client) reach.Way {
 // A host that is not there is named and costs no more than its timeout; the others say
 // what they have.
 func TestDiagnose(t *testing.T) {
+	t.Parallel() // it waits
 	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "q1", Kind: inventory.Quantum}}}
 	var ways []reach.Way
 	for _, name := range []string{"h1", "h2", "h3"} {

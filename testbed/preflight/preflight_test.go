@@ -128,6 +128,7 @@ func TestOddHost(t *testing.T) {
 // A host that is gone is named, once, and the others are looked at; one that hangs costs
 // what it is given.
 func TestDeadHost(t *testing.T) {
+	t.Parallel() // it waits
 	hosts := []Host{host(t, "h1", nil), host(t, "h2", nil), host(t, "h3", map[string]string{"date": "exec sleep 60"})}
 	hosts[1].Client.Close()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("too long"))

@@ -26,6 +26,7 @@ func near(rate inventory.BitRate, delay time.Duration) *inventory.Inventory {
 // TestMessages holds jobs that send messages, beside a stream and beside others, against the prediction, in
 // which packets are followed where memory is short.
 func TestMessages(t *testing.T) {
+	proof.Only(t, "it follows packets")
 	const kib = 1 << 10
 	sizes := []int64{256 * kib, 1024 * kib, 2048 * kib, 4096 * kib, 16384 * kib}
 	if !proof.Wanted() {
@@ -76,6 +77,7 @@ func TestRings(t *testing.T) {
 
 // TestShortMessages: of messages that end before memory is as shares have it, the model says so.
 func TestShortMessages(t *testing.T) {
+	proof.Only(t, "it follows packets")
 	const kib = 1 << 10
 	for _, tt := range []struct {
 		name        string

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
 	"github.com/inabench/inabench/testbed/p4"
@@ -377,6 +378,7 @@ func (f *fabric) checkSums(packets map[*treeJob]int64) {
 // Three jobs ask again and again, over cables that lose, duplicate and reorder: each
 // reduces all it has, in turns, and every sum is right.
 func TestTimeSharingOverDamagedCables(t *testing.T) {
+	proof.Only(t, "cables that lose, in every mode")
 	f := newFabric(t, &Exclusive{Capacity: 1, Trees: 3}, false)
 	jobs := []*treeJob{
 		f.job(1, 0, "l1:2", "l2:2", "l3:2", "l4:2"),

@@ -22,6 +22,7 @@ func manyHosts(t testing.TB, n int) []ssh.Target {
 }
 
 func TestFanOut64(t *testing.T) {
+	t.Parallel() // it waits
 	clients, err := dialAll(t.Context(), 16, manyHosts(t, 64))
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/testbedtest"
@@ -85,6 +86,7 @@ func TestOpenSSH(t *testing.T) {
 // Keys come in all of OpenSSH's types and formats, from files and from its agent, with
 // certificates and without.
 func TestOpenSSHKeys(t *testing.T) {
+	t.Parallel() // it waits
 	h := newOpenSSH(t, "TrustedUserCAKeys DIR/ca.pub", "AuthorizedKeysFile DIR/authorized", "MaxAuthTries 6")
 	keygen(t, "-t", "ed25519", "-f", h.dir+"/ca")
 	keygen(t, "-t", "ecdsa", "-f", h.dir+"/ca2")
@@ -301,6 +303,7 @@ func TestOpenSSHConfig(t *testing.T) {
 // A server that is busy with logins is asked again; one that stays so is named with
 // what it said.
 func TestOpenSSHBusy(t *testing.T) {
+	proof.Only(t, "many hosts, or a busy machine")
 	h := newOpenSSH(t, "MaxStartups 2:100:2", "LoginGraceTime 20")
 	const logins = 12
 	patient := h.Target
@@ -340,6 +343,7 @@ func TestOpenSSHBusy(t *testing.T) {
 // Behind a jump host that lets in two at a time are as many hosts as one likes: it sees
 // one login.
 func TestOpenSSHSharedJump(t *testing.T) {
+	t.Parallel() // it waits
 	gate := newOpenSSH(t, "MaxStartups 1:100:1")
 	h := newOpenSSH(t, "MaxStartups 100")
 	x := h.Target
@@ -411,6 +415,7 @@ func TestOpenSSHSharedJump(t *testing.T) {
 // A host that stops answering in the middle of a session ends the connection, and with
 // it all that waits; so does a jump host.
 func TestOpenSSHStops(t *testing.T) {
+	t.Parallel() // it waits
 	gate, h := newOpenSSH(t), newOpenSSH(t)
 	for name, stopped := range map[string]*openSSH{"the host": h, "the host behind a jump host": h, "the jump host": gate} {
 		t.Run(name, func(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 // No string is ever interpreted by a shell on a host, whatever the user's login shell is
 // and through whichever method the string comes.
 func TestNothingIsInterpreted(t *testing.T) {
+	t.Parallel() // it waits
 	const sftpServer = "/usr/lib/openssh/sftp-server"
 	_, err := os.Stat(sftpServer)
 	testbedtest.Require(t, "openssh", err)
@@ -171,6 +172,7 @@ func TestGreeting(t *testing.T) {
 
 // What root shall do goes through sudo where that is allowed, also to be killed.
 func TestSudo(t *testing.T) {
+	t.Parallel() // it waits
 	_, err := exec.LookPath("sudo")
 	testbedtest.Require(t, "sudo", err)
 	if os.Geteuid() != 0 {

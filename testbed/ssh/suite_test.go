@@ -10,6 +10,7 @@ import (
 
 // Hosts that are logged in to are hosts, whoever's server it is.
 func TestHosts(t *testing.T) {
+	t.Parallel() // it waits
 	for name, target := range map[string]func(t *testing.T) ssh.Target{
 		"sshd":    func(t *testing.T) ssh.Target { return newHost(t, func(h *host) { h.Dir = t.TempDir() }).Target },
 		"OpenSSH": func(t *testing.T) ssh.Target { return newOpenSSH(t).Target },

@@ -54,6 +54,7 @@ func TestCloseWhileWriting(t *testing.T) {
 // TestBeats: beats come between lines until stdin ends, of which the race detector says
 // whether it ended while one was written.
 func TestBeats(t *testing.T) {
+	t.Parallel() // it waits
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
 			p := &pipe{full: make(chan struct{})}

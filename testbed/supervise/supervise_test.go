@@ -239,6 +239,7 @@ func TestEnds(t *testing.T) {
 // Beats keep the program for longer than its lease, and the lease file says so; they pass
 // between its own lines, also when it reads none of these.
 func TestBeats(t *testing.T) {
+	t.Parallel() // it waits
 	const lease = 4.0
 	s := start(t, `read a; read b; echo "$a $b"; sleep 1000`, supervise.Config{Lease: lease, Relay: true, Stdin: "one\n"})
 	var first, last supervise.Found

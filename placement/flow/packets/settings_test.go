@@ -4,12 +4,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/inabench/inabench/internal/proof"
 )
 
 // TestUnequal holds the model to real packets where the closed forms are wrong: jobs of other
 // rates at slots that they share, levels that decide alike, and a window that a rate limit's
 // schedule uses up.
 func TestUnequal(t *testing.T) {
+	proof.Only(t, "it follows packets")
 	const m, few, slots = 128, 125, 50
 	chosen := func(n *Network) *Network { // slots are those that hosts choose
 		for i := range n.Jobs {
