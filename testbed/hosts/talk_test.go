@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -119,8 +121,12 @@ func TestBeside(t *testing.T) {
 	}
 	defer p.Close()
 	began := time.Now()
-	if _, err := io.ReadAll(p.Stdout); time.Since(began) > 30*time.Second {
+	pid, err := io.ReadAll(p.Stdout)
+	if time.Since(began) > 30*time.Second {
 		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	if child, err := strconv.Atoi(strings.TrimSpace(string(pid))); err != nil || syscall.Kill(child, syscall.SIGKILL) != nil {
+		t.Errorf("the child is %q", pid)
 	}
 	if err := p.Wait(); err != nil {
 		t.Error(err)
