@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -227,6 +228,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == supervise.Verb {
 		os.Exit(supervise.Play(context.Background(), os.Stdin, os.Stdout, os.Stderr, 6))
 	}
+	flag.Set("test.parallel", "8") // whatever the cores: they mostly wait
 	os.Exit(m.Run())
 }
 

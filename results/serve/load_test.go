@@ -125,6 +125,7 @@ func TestSlowClients(t *testing.T) {
 
 // TestBodies: a request that announces a body, and sends none, is answered and ended.
 func TestBodies(t *testing.T) {
+	t.Parallel() // it waits
 	_, address := served(t, t.TempDir(), Options{})
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 	if lo, err := netlink.LinkByName("lo"); noNamespaces == nil && err == nil {
 		netlink.LinkSetUp(lo) // tests that need it fail otherwise
 	}
+	flag.Set("test.parallel", "4") // whatever the cores: they mostly wait
 	os.Exit(m.Run())
 }
 
@@ -338,6 +340,10 @@ var small = &agent.Pattern{Step: 4e-3, Ops: []agent.Op{{Start: 1e-3, Bytes: 30_0
 // Two jobs share the switches of their trees greedily: both have them now and then, both
 // are refused, no sum is wrong, and all ranks of a job have the same story.
 func TestGreedy(t *testing.T) {
+	t.Parallel()
+	if !netnstest.Apart(t) {
+		return
+	}
 	l := newLab(t, 200e6, 20*time.Microsecond, false)
 	var jobs []*job
 	for id, at := range map[uint16][]string{1: {"h1", "h3"}, 2: {"h2", "h4"}} {
@@ -359,6 +365,10 @@ func TestGreedy(t *testing.T) {
 // Two jobs share the switches as MINA's sharing controller has their hosts agree: it learns
 // their patterns from their queues, hosts of a job never differ, and no sum is wrong.
 func TestShared(t *testing.T) {
+	t.Parallel()
+	if !netnstest.Apart(t) {
+		return
+	}
 	l := newLab(t, 200e6, 20*time.Microsecond, false)
 	conn, err := net.Dial("udp", l.inv.Hosts[0].SSH.Address) // sends nothing
 	if err != nil {
@@ -425,6 +435,10 @@ func TestShared(t *testing.T) {
 
 // A job's trees change while it trains on all four hosts, and nothing of it is lost.
 func TestMigration(t *testing.T) {
+	t.Parallel()
+	if !netnstest.Apart(t) {
+		return
+	}
 	l := newLab(t, 200e6, 20*time.Microsecond, false)
 	at := []string{"h1", "h3", "h2", "h4"}
 	j := l.job(agent.Config{Job: 1, Sharing: "exclusive", Pattern: small}, nil, at...)
@@ -460,6 +474,10 @@ func TestMigration(t *testing.T) {
 // What only some ranks ask for, a rank that dies, and a tree that no switch knows: each
 // ends in an error on all ranks, in time, that says what is wrong.
 func TestRanksThatDisagree(t *testing.T) {
+	t.Parallel()
+	if !netnstest.Apart(t) {
+		return
+	}
 	l := newLab(t, 200e6, 20*time.Microsecond, false)
 	at := []string{"h1", "h3", "h2"}
 	for i, c := range []struct {

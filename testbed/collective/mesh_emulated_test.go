@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/collectives"
 	"github.com/inabench/inabench/testbed/agent"
+	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/udp"
 )
 
@@ -122,6 +123,10 @@ var places = []struct {
 // Wherever ranks are, all sums are right, and an all-reduce takes about as long as it should:
 // how nearly is BenchmarkSchedules.
 func TestRanksOnHosts(t *testing.T) {
+	t.Parallel()
+	if !netnstest.Apart(t) {
+		return
+	}
 	l := newStar(t, 4, 50e6, 50*time.Microsecond)
 	for _, c := range places {
 		if !proof.Wanted() && len(c.at) > 4 {
@@ -142,6 +147,10 @@ func TestRanksOnHosts(t *testing.T) {
 
 // Whatever happens to a rank, all others end in time, and some of them say who it was.
 func TestRankFaults(t *testing.T) {
+	t.Parallel()
+	if !netnstest.Apart(t) {
+		return
+	}
 	l := newStar(t, 4, 20e6, 50*time.Microsecond)
 	signal := func(name string) func(r *rank) {
 		return func(r *rank) {

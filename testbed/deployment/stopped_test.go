@@ -25,10 +25,6 @@ import (
 func TestStopped(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
 	t.Parallel()
-	if !netnstest.Apart(t) {
-		return
-	}
-	t.Parallel()
 	if !netnstest.Apart(t) { // this program is stopped too
 		return
 	}

@@ -381,7 +381,7 @@ func TestCapacity(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	settings := 30
 	if !proof.Wanted() { // the race detector makes a minute of a few seconds
-		settings = 6
+		settings = 2
 	}
 	for range settings {
 		inv := lab(2, 1e9, 16+rng.IntN(500))

@@ -415,7 +415,6 @@ func TestOpenSSHSharedJump(t *testing.T) {
 // A host that stops answering in the middle of a session ends the connection, and with
 // it all that waits; so does a jump host.
 func TestOpenSSHStops(t *testing.T) {
-	t.Parallel() // it waits
 	gate, h := newOpenSSH(t), newOpenSSH(t)
 	for name, stopped := range map[string]*openSSH{"the host": h, "the host behind a jump host": h, "the jump host": gate} {
 		t.Run(name, func(t *testing.T) {

@@ -238,7 +238,6 @@ func TestRunCancelled(t *testing.T) {
 
 // A host that stops answering ends the connection and all that goes on over it.
 func TestKeepAlive(t *testing.T) {
-	t.Parallel() // it waits
 	h := newHost(t, func(h *host) { h.KeepAlive, h.KeepAliveMax = 20*time.Millisecond, 50 })
 	c := h.connect(t)
 	p, err := c.Start(t.Context(), []string{"cat"}, nil)

@@ -1,6 +1,8 @@
 package ssh_test
 
 import (
+	"flag"
+	"os"
 	"testing"
 
 	"github.com/inabench/inabench/testbed/hosts"
@@ -27,4 +29,9 @@ func TestHosts(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "4") // whatever the cores: they mostly wait
+	os.Exit(m.Run())
 }
