@@ -78,7 +78,7 @@ type deployment struct {
 	broken chan struct{} // closed when it can do nothing any more
 	cause  error         // why; valid then
 
-	losing, failing sync.Once
+	failing sync.Once
 
 	mu      sync.Mutex
 	jobs    map[string]*runningJob

@@ -22,11 +22,9 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/testbed/bfrt"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/gnmi"
 	"github.com/inabench/inabench/testbed/p4"
-	"github.com/inabench/inabench/testbed/p4rt"
 )
 
 // Program is what a switch is to run, and what it was made of.
@@ -72,49 +70,26 @@ func LoadProgram(sw inventory.Switch) (Program, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", sw.Program.P4Info, err))
 		}
 	}
-	profile := cmp.Or(sw.Program.Profile, "pipe")
-	switch blob := file(sw.Program.Blob); {
-	case blob != nil:
+	form := servers[sw.DeviceConfig]
+	if blob := file(sw.Program.Blob); blob != nil {
 		p.DeviceConfig = blob
-		errs = append(errs, checkBlob(sw, blob))
-	case sw.DeviceConfig == inventory.StratumConfig:
-		p.DeviceConfig = p4rt.StratumConfig{Program: sw.Program.Name, BFRT: file(sw.Program.BFRT), Profiles: []p4rt.Profile{{
-			Name: profile, Context: file(sw.Program.Context), Binary: file(sw.Program.Binary), Pipes: sw.Program.Pipes,
-		}}}.Marshal()
-	case sw.DeviceConfig == inventory.BFRTConfig:
-		p.DeviceConfig = bfrt.Config{Program: sw.Program.Name, BFRT: file(sw.Program.BFRT), Profiles: []bfrt.Profile{{
-			Name: profile, Context: file(sw.Program.Context), Binary: file(sw.Program.Binary), Pipes: sw.Program.Pipes,
-		}}}.Marshal()
-	case sw.DeviceConfig == inventory.SDEConfig:
-		p.DeviceConfig = p4rt.SDEConfig{Program: sw.Program.Name, Binary: file(sw.Program.Binary), Context: file(sw.Program.Context)}.Marshal()
-	default:
-		p.DeviceConfig = file(sw.Program.JSON)
+		if form.check != nil {
+			if err := form.check(blob); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", sw.Program.Blob, err))
+			}
+		}
+	} else {
+		p.DeviceConfig = form.config(sw.Program, cmp.Or(sw.Program.Profile, "pipe"), file)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Program{}, blame.Switch(sw.Name, fmt.Errorf("program: %w", err))
 	}
-	if sw.DeviceConfig == inventory.BFRTConfig { // its server keeps no cookie
-		if c, err := bfrt.ParseConfig(p.DeviceConfig); err == nil {
-			p.Cookie = c.Cookie()
+	if form.cookie != nil {
+		if cookie, err := form.cookie(p.DeviceConfig); err == nil {
+			p.Cookie = cookie
 		}
 	}
 	return p, nil
-}
-
-// checkBlob finds a ready device config of another server's form before that server does.
-func checkBlob(sw inventory.Switch, blob []byte) (err error) {
-	switch sw.DeviceConfig {
-	case inventory.StratumConfig:
-		_, err = p4rt.ParseStratumConfig(blob)
-	case inventory.SDEConfig:
-		_, err = p4rt.ParseSDEConfig(blob)
-	case inventory.BFRTConfig:
-		_, err = bfrt.ParseConfig(blob)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", sw.Program.Blob, err)
-	}
-	return err
 }
 
 // parseInfo reads a p4info in either of the forms that compilers write.
@@ -212,35 +187,6 @@ func options(ctx context.Context, sw inventory.Switch, cables []Cable, o datapla
 	return o, err
 }
 
-// p4rtOptions are those of a P4Runtime client.
-func p4rtOptions(sw inventory.Switch, o dataplane.Options) p4rt.Options {
-	return p4rt.Options{
-		Options:       o,
-		WholeCounters: sw.DeviceConfig == inventory.StratumConfig || sw.DeviceConfig == inventory.SDEConfig,
-		FullWidth:     sw.DeviceConfig == inventory.SDEConfig,
-	}
-}
-
-// bfrtOptions are those of a BFRuntime client, which finds ports by their names, and sets them up.
-func bfrtOptions(sw inventory.Switch, cables []Cable, o dataplane.Options) bfrt.Options {
-	out := bfrt.Options{Options: o}
-	if sw.Ports != nil && o.Ports == nil {
-		out.Names = map[uint32]string{}
-	}
-	if !sw.Port.Manual {
-		out.Links = map[uint32]bfrt.Link{}
-	}
-	for _, c := range cables {
-		if out.Names != nil {
-			out.Names[c.Port] = gnmi.PortName(c.Port, sw.Ports)
-		}
-		if out.Links != nil {
-			out.Links[c.Port] = bfrt.Link{Speed: c.Rate, FEC: sw.Port.FEC, Autoneg: sw.Port.Autoneg, Lanes: sw.Port.Lanes}
-		}
-	}
-	return out
-}
-
 // Dial controls a switch of an inventory, of which ports are cabled, by the protocol that its server speaks: its ports
 // have the inventory's numbers.
 func Dial(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.Options) (dataplane.Switch, error) {
@@ -248,18 +194,7 @@ func Dial(ctx context.Context, sw inventory.Switch, cables []Cable, o dataplane.
 	if err != nil {
 		return nil, err
 	}
-	if sw.DeviceConfig == inventory.BFRTConfig {
-		return opened(bfrt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, bfrtOptions(sw, cables, o)))
-	}
-	return opened(p4rt.Dial(ctx, sw.Name, sw.Control, sw.DeviceID, p4rtOptions(sw, o)))
-}
-
-// opened is a client as a switch; nil, and not a nil client, with an error.
-func opened[C dataplane.Switch](c C, err error) (dataplane.Switch, error) {
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return servers[sw.DeviceConfig].dial(ctx, sw, cables, o)
 }
 
 // linkTimeout is how long links may take to come up after a pipeline was loaded.
@@ -291,10 +226,7 @@ func Observe(ctx context.Context, sw inventory.Switch, cables []Cable, o datapla
 	if err != nil {
 		return nil, err
 	}
-	if sw.DeviceConfig == inventory.BFRTConfig {
-		return opened(bfrt.Observe(sw.Name, sw.Control, sw.DeviceID, bfrtOptions(sw, cables, o)))
-	}
-	return opened(p4rt.Observe(sw.Name, sw.Control, sw.DeviceID, p4rtOptions(sw, o)))
+	return servers[sw.DeviceConfig].observe(sw, cables, o)
 }
 
 // Facts are what a run's record keeps of a switch.

@@ -1,6 +1,7 @@
-// Package remote runs experiments on hosts that are reached over SSH and switches
-// that are reached over P4Runtime, whether they stand in a lab or are namespaces
-// on this machine: the fabric that it is given says where they are.
+// Package remote connects to hosts and switches, whether they stand in a lab or are namespaces on this machine: the fabric that
+// it is given says where they are. It leases them where others use them too, remembers what it changes and changes it back,
+// starts processes on hosts, writes into switches, and reads what all of them count. It knows of no job: see package
+// deployment, and the studies that start processes of their own.
 //
 // # A lab
 //

@@ -12,11 +12,10 @@ import (
 	"github.com/inabench/inabench/testbed/supervise"
 )
 
-// Launch starts this program on a host as one of its hidden verbs, with a configuration, one
-// line of JSON, as the first of its stdin. People know it by the configuration's Title, or else by its verb. The process is the
-// caller's. It runs under a
-// supervisor, see package supervise: it ends when its stdin is closed, and when this program
-// or the connection is gone, at the latest after Options.Patience.
+// Launch starts this program on a host as one of its hidden verbs, with a configuration, one line of JSON, as the first of its
+// stdin. People know it by the configuration's Title, or else by its verb. The process is the caller's. It runs under a
+// supervisor, see package supervise: it ends when its stdin is closed, and when this program or the connection is gone, at the
+// latest after Options.Patience.
 func (tb *Testbed) Launch(ctx context.Context, host, verb string, config any) (*hosts.Process, error) {
 	name := verb
 	if c, ok := config.(interface{ Title() string }); ok {
