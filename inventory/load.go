@@ -221,7 +221,7 @@ func (b *builder) addSwitch(t *switchTable) {
 	}
 	switch {
 	case kind == "" && !b.Has(t.At+".kind"):
-		b.KeyProblemf(t.At, tomlfile.OneOf("", kinds), "missing kind in switch")
+		b.KeyProblemf(t.At, tomlfile.OneOf("", Kinds), "missing kind in switch")
 	case kindAt == t.At+".kind":
 		b.kind(kindAt, kind)
 	}
@@ -233,7 +233,7 @@ func (b *builder) addSwitch(t *switchTable) {
 			b.KeyProblemf(t.At+".aggregators", "write sharp = {trees = 2, jobs = 1}", "a quantum switch has SHARP trees, no aggregators")
 		}
 	default:
-		if t.SHARP != nil && sw.Kind != Soft && slices.Contains(kinds, kind) {
+		if t.SHARP != nil && sw.Kind != Soft && slices.Contains(Kinds, kind) {
 			b.KeyProblemf(t.At+".sharp", "write aggregators = 4096", "SHARP exists on quantum switches, this one is %s", kind)
 		}
 		sw.Aggregators = or(t.Aggregators, b.t.Defaults.Aggregators)
@@ -253,7 +253,7 @@ func (b *builder) addSwitch(t *switchTable) {
 	sw.Server = b.server(t, sw.Kind)
 	b.deviceID(t, sw.DeviceConfig)
 	guids, ans := b.guids(t.At+".guid", t.GUID, n), b.guids(t.At+".an", t.AN, n)
-	if len(t.AN) > 0 && sw.Kind != Quantum && slices.Contains(kinds, kind) {
+	if len(t.AN) > 0 && sw.Kind != Quantum && slices.Contains(Kinds, kind) {
 		b.KeyProblemf(t.At+".an", "", "aggregation nodes exist on quantum switches, this one is %s", kind)
 	}
 	for i := range n {
@@ -529,11 +529,12 @@ func (b *builder) port(path, s string) (Port, bool) {
 // resources are what jobs with SHARP trees take turns with.
 var resources = []string{"switch", "port"}
 
-var kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum), string(Scripted)}
+// Kinds are those of switches that an inventory can name.
+var Kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum), string(Scripted)}
 
 func (b *builder) kind(path, kind string) {
-	if !slices.Contains(kinds, kind) {
-		b.Problemf(path, tomlfile.OneOf(kind, kinds), "unknown kind %q", kind)
+	if !slices.Contains(Kinds, kind) {
+		b.Problemf(path, tomlfile.OneOf(kind, Kinds), "unknown kind %q", kind)
 	}
 }
 

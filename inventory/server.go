@@ -173,7 +173,7 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 		}
 	}
 	switch {
-	case !slices.Contains(kinds, string(kind)): // reported
+	case !slices.Contains(Kinds, string(kind)): // reported
 	case !p4rt:
 		only("device_config", "it is for switches with a P4Runtime server", t.DeviceConfig != "")
 		only("program", "it is for switches with a P4Runtime server", t.Program != nil)

@@ -156,7 +156,7 @@ func inventoryDiscoverCommand() *cli.Command {
 		ArgsUsage: "HOST...",
 		Flags: append(loginFlags(),
 			&cli.StringSliceFlag{Name: "switch", Usage: "also ask `SWITCH`, which runs lldpd and can be logged in to; may be repeated"},
-			&cli.StringFlag{Name: "kind", Value: string(inventory.Tofino), Usage: "`KIND` of switches: tofino, bmv2, soft, quantum, script"},
+			&cli.StringFlag{Name: "kind", Value: string(inventory.Tofino), Usage: "`KIND` of switches: " + strings.Join(inventory.Kinds, ", ")},
 			&cli.IntFlag{Name: "parallel", Value: 32, Usage: "ask `N` hosts at a time"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: stdin, DefaultText: "stdout", Usage: "`FILE` to write the inventory to; - is stdout"},
 			&cli.StringFlag{Name: "name", Value: "lab", Usage: "`NAME` of the inventory"},
@@ -174,7 +174,7 @@ Example:
 }
 
 func inventoryDiscoverAction(c *cli.Context) error {
-	kind, err := oneOf(c, "kind", string(inventory.Tofino), string(inventory.BMv2), string(inventory.Soft), string(inventory.Quantum), string(inventory.Scripted))
+	kind, err := oneOf(c, "kind", inventory.Kinds...)
 	if err != nil {
 		return err
 	}
