@@ -181,6 +181,7 @@ type Trouble struct {
 
 	Of    float64 `json:"of,omitempty"`    // what Value is a part of, where it is
 	Code  string  `json:"code,omitempty"`  // of a finding that it may be
+	Job   string  `json:"job,omitempty"`   // that the finding is of
 	Asked bool    `json:"asked,omitempty"` // the experiment itself asks for it
 }
 

@@ -61,6 +61,7 @@ type Stall struct {
 	What       string        // "frames left up to 104 ms late"
 	Late       time.Duration // the most
 	Waited     time.Duration // of it, for a processor: of a process whose machine was busy
+	Job        string        // whose process stood still; empty: the testbed did
 }
 
 // LateLimit is how late a part of a testbed may be, over the shortest time that matters,

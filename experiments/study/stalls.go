@@ -24,34 +24,17 @@ type Standstill struct {
 	Where, What string
 	Late        float64 // the most, s: several that are close together are one
 	Waited      float64 // of it, for a processor, s
+	Job         string  // whose process it was; empty: of the testbed, and not of what is tested
 }
 
 // OnClock puts stalls of a deployment on the run's clock, which is so many seconds ahead.
 func OnClock(in []testbed.Stall, ahead float64) []Standstill {
 	var out []Standstill
 	for _, s := range in {
-		out = append(out, Standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What, s.Late.Seconds(), s.Waited.Seconds()})
+		out = append(out, Standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What, s.Late.Seconds(), s.Waited.Seconds(), s.Job})
 	}
 	return out
 }
-
-// machine says whether the testbed stood still, and not what is tested: an agent that does not
-// send may have been made to.
-func (s Standstill) machine() bool {
-	role, _, _ := strings.Cut(s.Where, " ")
-	return !slices.Contains([]string{"worker", "ps", "rank"}, role)
-}
-
-// Job is whose process stood still.
-func (s Standstill) Job() string {
-	_, agent, _ := strings.Cut(s.Where, " ")
-	agent, _, _ = strings.Cut(agent, " on host ")
-	name, _, _ := strings.Cut(agent, "/")
-	return name
-}
-
-// of reports whether a job's own process stood still.
-func (s Standstill) of(job string) bool { return !s.machine() && s.Job() == job }
 
 // by is for how long a process's stall was its own, in seconds: not for want of a processor.
 func (s Standstill) by() float64 { return min(s.Late, s.End-s.Start) - s.Waited }
@@ -77,7 +60,7 @@ type pauses struct {
 func StoppedAlone(stalls []Standstill, job string, start, end float64) (out []pauses) {
 	machine := OfMachine(stalls)
 	for _, s := range stalls {
-		if !s.of(job) || s.End <= start || s.Start >= end {
+		if s.Job != job || s.End <= start || s.Start >= end {
 			continue
 		}
 		i := slices.IndexFunc(out, func(p pauses) bool { return p.Where == s.Where })
@@ -97,7 +80,7 @@ func StoppedAlone(stalls []Standstill, job string, start, end float64) (out []pa
 
 // OfMachine are those in which the testbed stood still, and not what is tested.
 func OfMachine(stalls []Standstill) []Standstill {
-	return slices.DeleteFunc(slices.Clone(stalls), func(s Standstill) bool { return !s.machine() })
+	return slices.DeleteFunc(slices.Clone(stalls), func(s Standstill) bool { return s.Job != "" })
 }
 
 // SpoiltTimes are the times within [start, end] that stalls and the time after
@@ -139,7 +122,7 @@ func stood(jobs []Ran, stalls []Standstill) (found []results.Finding, most *resu
 		short := slices.Clone(machine)
 		var worst Standstill
 		for _, s := range stalls {
-			if !s.of(j.Job) {
+			if s.Job != j.Job {
 				continue
 			}
 			s.Start, s.End = max(s.Start, j.Start), min(s.End, j.End)
@@ -276,7 +259,7 @@ type future struct {
 // Hear looks at reports that came by now, of the deployment's clock.
 func (c Clocks) Hear(got []results.Sample, now time.Duration) {
 	for _, s := range got {
-		if !strings.HasPrefix(s.Source, "worker ") && !strings.HasPrefix(s.Source, "ps ") {
+		if !strings.HasPrefix(s.Metric, "worker_") {
 			continue
 		}
 		if ahead, why := collectors.Future(s.T, now.Seconds()); why != "" && ahead > c[s.Of].ahead {

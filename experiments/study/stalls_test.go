@@ -9,26 +9,22 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// Who stood still is the machine or what is tested.
-func TestStandstillOf(t *testing.T) {
-	for _, c := range []struct {
-		where, job string
-	}{
-		{"switch tor1", ""}, {"this machine", ""}, {"link h1->tor1", ""},
-		{"worker A/0 on host h1", "A"}, {"rank job/12 on host r1h2", "job"}, {"ps A on host h3", "A"},
-	} {
-		s := Standstill{Where: c.where}
-		if s.machine() != (c.job == "") || s.of("A") != (c.job == "A") || s.of("job") != (c.job == "job") {
-			t.Errorf("%s: of the machine %t, of A %t, of job %t", c.where, s.machine(), s.of("A"), s.of("job"))
-		}
+// jobOf is whose process a place is: "A" of "worker A/0 on host h1".
+func jobOf(where string) string {
+	role, of, _ := strings.Cut(where, " ")
+	if role != "worker" && role != "rank" && role != "ps" {
+		return ""
 	}
+	of, _, _ = strings.Cut(of, " ")
+	of, _, _ = strings.Cut(of, "/")
+	return of
 }
 
 // A job of a study whose process stood still fails, unless the testbed did, too; stalls that
 // take too much of its time make its figures those of the machine.
 func TestStood(t *testing.T) {
 	at := func(where string, start, end float64) Standstill {
-		return Standstill{Span: results.Span{Start: start, End: end}, Where: where, What: "it did not run", Late: end - start}
+		return Standstill{Span: results.Span{Start: start, End: end}, Where: where, Job: jobOf(where), What: "it did not run", Late: end - start}
 	}
 	often := func(where string, each float64, n int) (out []Standstill) {
 		for i := range n {
@@ -49,9 +45,9 @@ func TestStood(t *testing.T) {
 		{name: "suspended", stalls: []Standstill{at(mine, 12, 14.2)}, outcome: results.Fail, says: "rank A/0 on host h1 from 12.00 s to 14.20 s, of its time from 10.00 s to 30.00 s: it did not run"},
 		{name: "suspended beyond its end", stalls: []Standstill{at(mine, 29, 40)}, outcome: results.Fail, says: "to 30.00 s"},
 		{name: "suspended before it began", stalls: []Standstill{at(mine, 5, 10.3)}, told: true},
-		{name: "many that are close together", stalls: []Standstill{{Span: results.Span{Start: 12, End: 12.9}, Where: mine, What: "it did not run", Late: .05}}, told: true},
-		{name: "for want of a processor", stalls: []Standstill{{Span: results.Span{Start: 12, End: 14.2}, Where: mine, What: "it did not run", Late: 2.2, Waited: 1.9}}, told: true, excused: true},
-		{name: "for want of a processor for some of it", stalls: []Standstill{{Span: results.Span{Start: 12, End: 14.2}, Where: mine, What: "it did not run", Late: 2.2, Waited: 1.5}}, outcome: results.Fail},
+		{name: "many that are close together", stalls: []Standstill{{Span: results.Span{Start: 12, End: 12.9}, Where: mine, Job: "A", What: "it did not run", Late: .05}}, told: true},
+		{name: "for want of a processor", stalls: []Standstill{{Span: results.Span{Start: 12, End: 14.2}, Where: mine, Job: "A", What: "it did not run", Late: 2.2, Waited: 1.9}}, told: true, excused: true},
+		{name: "for want of a processor for some of it", stalls: []Standstill{{Span: results.Span{Start: 12, End: 14.2}, Where: mine, Job: "A", What: "it did not run", Late: 2.2, Waited: 1.5}}, outcome: results.Fail},
 		{name: "another's", stalls: []Standstill{at(other, 12, 14.2)}},
 		{name: "with its switch", stalls: []Standstill{at(mine, 12, 14.2), at(tor, 11.9, 14)}, outcome: results.Inconclusive, told: true, excused: true, says: "the testbed stood still meanwhile: switch tor1"},
 		{name: "the switch long before", stalls: []Standstill{at(mine, 12, 14.2), at(tor, 11, 11.1)}, outcome: results.Fail, told: true},
@@ -91,7 +87,7 @@ func TestBesides(t *testing.T) {
 func TestTestbedStoodStill(t *testing.T) {
 	every := func(gap, long float64, where string) (out []Standstill) {
 		for at := 0.0; at < 20; at += gap {
-			out = append(out, Standstill{Span: results.Span{Start: at, End: at + long}, Where: where, What: "frames left late", Late: long})
+			out = append(out, Standstill{Span: results.Span{Start: at, End: at + long}, Where: where, Job: jobOf(where), What: "frames left late", Late: long})
 		}
 		return out
 	}

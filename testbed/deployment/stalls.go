@@ -41,7 +41,7 @@ func (d *deployment) watchSelf(ctx context.Context) {
 // this program's.
 func (d *deployment) Stalls(ctx context.Context) ([]testbed.Stall, error) {
 	all, err := d.tb.Stalls(ctx, d.began)
-	all = append(all, told("this machine", d.self.Take(), "", "this program did not run for")...)
+	all = append(all, told("this machine", "", d.self.Take(), "", "this program did not run for")...)
 	for _, j := range d.all() {
 		for _, a := range j.agents {
 			all = append(all, a.stood()...)
@@ -69,16 +69,16 @@ func (d *deployment) bury(j *runningJob) {
 	d.gone = d.gone[max(0, len(d.gone)-goneKept):]
 }
 
-// told are spans as stalls of a place. Work says that some of what it did was late, idle that
+// told are spans as stalls of a place, or of the process of a job there. Work says that some of what it did was late, idle that
 // only the process itself was.
-func told(where string, spans []stall.Span, work, idle string) (all []testbed.Stall) {
+func told(where, job string, spans []stall.Span, work, idle string) (all []testbed.Stall) {
 	for _, s := range spans {
 		what := idle
 		if s.Count > 0 {
 			what = work
 		}
 		all = append(all, testbed.Stall{
-			Start: s.Start, End: s.End, Where: where, Late: s.Late, Waited: s.Waited,
+			Start: s.Start, End: s.End, Where: where, Late: s.Late, Waited: s.Waited, Job: job,
 			What: fmt.Sprintf("%s up to %s", what, human.Quantity(s.Late.Seconds(), "s")),
 		})
 	}
@@ -87,7 +87,7 @@ func told(where string, spans []stall.Span, work, idle string) (all []testbed.St
 
 // stood are the agent's stalls since the last call.
 func (a *remoteAgent) stood() []testbed.Stall {
-	return told(a.Place(), a.stalls.Take(), "paced sends were late by", "it did not run for")
+	return told(a.Place(), a.job, a.stalls.Take(), "paced sends were late by", "it did not run for")
 }
 
 // hearStalls keeps what an agent tells of its stalls, on the run's clock, where that makes sense.
@@ -200,7 +200,7 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 	case limit <= 0 || late <= limit:
 	case alone && (leftOut || stalls.Count == 0): // else what stopped it may have stopped its machine
 		out = append(out, results.Trouble{
-			Where: where, Code: results.CodeJobStopped,
+			Where: where, Code: results.CodeJobStopped, Job: a.job,
 			What: fmt.Sprintf("%spaced sends 99th percentile %s late, and it ran or waited for a processor for %s of the time: it was held up, and not by its machine",
 				which, human.Quantity(late, "s"), human.Percent(part)),
 			Value: late, Limit: limit,

@@ -126,7 +126,7 @@ func TestHearStalls(t *testing.T) {
 		{Start: 2 * time.Second, End: 2050 * time.Millisecond, Late: 50 * time.Millisecond, Where: "worker A/0 on host h1", What: "it did not run for up to 50.0 ms"},
 	} {
 		if len(got) != 2 || (got[i].Start-want.Start).Abs() > time.Microsecond || (got[i].End-want.End).Abs() > time.Microsecond ||
-			got[i].Late != want.Late || got[i].Where != want.Where || got[i].What != want.What {
+			got[i].Late != want.Late || got[i].Job != "A" || got[i].Where != want.Where || got[i].What != want.What {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}

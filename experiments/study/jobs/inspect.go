@@ -170,8 +170,7 @@ func heldUp(health []results.Trouble) (out []results.Finding) {
 		if t.Code != results.CodeJobStopped {
 			continue
 		}
-		s := study.Standstill{Where: t.Where}
-		out = append(out, results.Finding{Name: study.GoesOn, Code: t.Code, Of: s.Job(), Outcome: results.Fail, What: t.String()})
+		out = append(out, results.Finding{Name: study.GoesOn, Code: t.Code, Of: t.Job, Outcome: results.Fail, What: t.String()})
 	}
 	return out
 }

@@ -124,7 +124,7 @@ func TestIntegrity(t *testing.T) {
 			outcome: results.Inconclusive, code: results.CodeJobStopped, says: []string{"switch tor1"}},
 		{name: "a worker that says itself that it was late", rates: hang(3, 5, "A/0", "A/1"),
 			change: func(in *inspection) {
-				in.obs.stalls = []study.Standstill{{Span: results.Span{Start: 2.95, End: 5.02}, Where: "worker A/0 on host h1", What: "paced sends up to 2 s late", Late: 2}}
+				in.obs.stalls = []study.Standstill{{Span: results.Span{Start: 2.95, End: 5.02}, Where: "worker A/0 on host h1", Job: "A", What: "paced sends up to 2 s late", Late: 2}}
 			},
 			outcome: results.Fail, code: results.CodeJobStopped},
 		{name: "half a round trip without results", rates: hang(3, 3.2, "A/0", "A/1"), outcome: results.Pass},
@@ -361,11 +361,22 @@ func TestClaimsAboveSums(t *testing.T) {
 	}
 }
 
+// jobOf is whose process a place is: "A" of "worker A/0 on host h1".
+func jobOf(where string) string {
+	role, of, _ := strings.Cut(where, " ")
+	if role != "worker" && role != "ps" {
+		return ""
+	}
+	of, _, _ = strings.Cut(of, " ")
+	of, _, _ = strings.Cut(of, "/")
+	return of
+}
+
 // TestStoppedAlone: a process that stands still while all else goes on was stopped, whatever its
 // lateness says; one that stands still with the testbed was not.
 func TestStoppedAlone(t *testing.T) {
 	stopped := func(where string, start, end float64) study.Standstill {
-		return study.Standstill{Span: results.Span{Start: start, End: end}, Where: where, What: "paced sends were late by", Late: end - start}
+		return study.Standstill{Span: results.Span{Start: start, End: end}, Where: where, Job: jobOf(where), What: "paced sends were late by", Late: end - start}
 	}
 	waiting := func(s study.Standstill, so float64) study.Standstill {
 		s.Waited = so
@@ -392,7 +403,7 @@ func TestStoppedAlone(t *testing.T) {
 		{"now and then", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 4), ""},
 		{"again and again", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), "? worker A/1 on host h2 did so 12 times, for 1.20 s in all"},
 		{"again and again, with a switch", append(slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), stopped("switch tor1", 3, 3.1)), ""},
-		{"many short ones that count as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", What: "late", Late: .1}}, ""},
+		{"many short ones that count as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", Job: "A", What: "late", Late: .1}}, ""},
 	} {
 		in := seen(nil, nil)
 		in.obs.stalls = c.stalls
