@@ -31,6 +31,7 @@ type session struct {
 	*sftp.Client
 	channel *ssh.Session
 	heard   meter
+	users   atomic.Int64 // who wait for it
 }
 
 // leave ends the session, also one whose server does not answer any more.
@@ -92,13 +93,22 @@ func (c *Client) withFilesOf(ctx context.Context, doing string, size int64, f fu
 		defer over()
 	}
 	var used atomic.Pointer[session]
+	var turn sync.Mutex
+	over := false // nobody waits any more
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go c.listen(ctx, &used, cancel)
 	err := c.await(ctx, func() error {
 		files, err := c.sftp()
 		if err == nil {
+			turn.Lock()
+			if over {
+				turn.Unlock()
+				return context.Cause(ctx)
+			}
+			files.users.Add(1)
 			used.Store(files)
+			turn.Unlock()
 			err = f(files)
 		}
 		var status *sftp.StatusError
@@ -111,6 +121,12 @@ func (c *Client) withFilesOf(ctx context.Context, doing string, size int64, f fu
 		c.forget(files)
 		return c.failed(doing, err)
 	})
+	turn.Lock()
+	over = true
+	if files := used.Load(); files != nil {
+		files.users.Add(-1)
+	}
+	turn.Unlock()
 	if ctx.Err() != nil {
 		c.forget(used.Load())
 	}
@@ -153,11 +169,23 @@ func (c *Client) listen(ctx context.Context, used *atomic.Pointer[session], canc
 	}
 }
 
-// forget has the next use open another session. Others may be using this one.
+// forget has the next use open another session. Others may be using this one: it ends when nobody waits for it any more, or
+// when its server says nothing.
 func (c *Client) forget(files *session) {
 	if files != nil && c.files.CompareAndSwap(files, nil) {
-		c.later(killGrace, files.leave)
+		c.leave(files)
 	}
+}
+
+func (c *Client) leave(files *session) {
+	heard := files.heard.all()
+	c.later(killGrace, func() {
+		if files.users.Load() > 0 && files.heard.all() != heard && c.Err() == nil {
+			c.leave(files)
+			return
+		}
+		files.leave()
+	})
 }
 
 // maxListing bounds what an SFTP server says of one directory, bytes: some 30,000 names.
