@@ -74,7 +74,11 @@ func TestBroken(t *testing.T) {
 func TestClocks(t *testing.T) {
 	c := study.Clocks{}
 	sample := func(source, of string, at float64) results.Sample {
-		return results.Sample{Source: source, Of: of, T: at}
+		metric := "worker_tx_packets"
+		if strings.HasPrefix(source, "host ") {
+			metric = "link_tx_bytes"
+		}
+		return results.Sample{Source: source, Metric: metric, Of: of, T: at}
 	}
 	c.Hear([]results.Sample{sample("worker A/0", "A/0", 9.9), sample("worker A/1", "A/1", 12), sample("host h1", "h1->tor1", 99)}, 10*time.Second)
 	c.Hear([]results.Sample{sample("worker A/0", "A/0", 20.5), sample("worker A/1", "A/1", 20), sample("ps A", "A/ps", 25)}, 20*time.Second)
