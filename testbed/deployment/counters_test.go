@@ -8,7 +8,6 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/deployment"
-	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -18,10 +17,6 @@ import (
 // hosts are read.
 func TestConservation(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
-	t.Parallel()
-	if !netnstest.Apart(t) {
-		return
-	}
 	for name, readers := range map[string]bool{"files": false, "readers": true} {
 		t.Run(name, func(t *testing.T) { conservation(t, readers) })
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/netns"
-	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/personality"
 	"github.com/inabench/inabench/testbed/remote"
@@ -136,10 +135,6 @@ func (f *labelled) open(ctx context.Context, more ...func(*remote.Options)) (*de
 // nothing is left. A switch that a script drives stands beside.
 func TestServers(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
-	t.Parallel()
-	if !netnstest.Apart(t) {
-		return
-	}
 	for _, p := range []personality.Personality{personality.Stratum(), personality.SDE(), personality.PI(), {Name: inventory.BFRTConfig}} {
 		t.Run(p.Name, func(t *testing.T) {
 			inv := &inventory.Inventory{Name: "lab"}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/deployment"
-	"github.com/inabench/inabench/testbed/netns/netnstest"
 	"github.com/inabench/inabench/testbed/remote"
 	"github.com/inabench/inabench/testbed/testbedtest"
 )
@@ -17,10 +16,6 @@ import (
 // and says where to look. The testbed is as good as before.
 func TestStartWithoutResults(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
-	t.Parallel()
-	if !netnstest.Apart(t) {
-		return
-	}
 	const limit = 6 * time.Second
 	tb, with := lossy(t, "tor1->h2", func(o *remote.Options, jobs *deployment.Options) { jobs.StartTimeout, o.Patience = limit, limit })
 	stop := false // the worker, before it is started
@@ -66,10 +61,6 @@ func TestStartWithoutResults(t *testing.T) {
 // A PS that has said nothing yet, on a machine that is busy, is not asked what only workers answer: it would end.
 func TestStartBesideQuietPS(t *testing.T) {
 	testbedtest.Require(t, "netns", noNamespaces)
-	t.Parallel()
-	if !netnstest.Apart(t) {
-		return
-	}
 	const limit = 8 * time.Second
 	tb, with := lossy(t, "tor1->h2", func(o *remote.Options, jobs *deployment.Options) { jobs.StartTimeout, o.Patience = limit, limit })
 	host, err := tb.(*deployment.Testbed).Client("h2")
