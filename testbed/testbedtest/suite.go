@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -356,7 +357,7 @@ func (b bed) lifecycle(t *testing.T) {
 			}
 		})
 	})
-	if testing.Short() {
+	if !proof.Wanted() {
 		return
 	}
 	t.Run("memory", func(t *testing.T) {

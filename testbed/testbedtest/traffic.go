@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/inabench/inabench/internal/proof"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -33,7 +34,7 @@ func (b bed) sums(t *testing.T) {
 				continue // nothing to aggregate
 			}
 			for i, l := range lengths {
-				if testing.Short() && (workers < 3 || i == 0) {
+				if !proof.Wanted() && (workers < 3 || i == 0) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%d workers/%s", mode, workers, l.name), func(t *testing.T) {

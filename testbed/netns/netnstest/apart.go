@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +62,7 @@ func arguments(t *testing.T) []string {
 	for i, s := range steps {
 		steps[i] = "^" + regexp.QuoteMeta(s) + "$"
 	}
-	args := []string{"-test.run=" + strings.Join(steps, "/"), "-test.v", "-test.short=" + strconv.FormatBool(testing.Short())}
+	args := []string{"-test.run=" + strings.Join(steps, "/"), "-test.v"}
 	if deadline, ok := t.Deadline(); ok {
 		args = append(args, fmt.Sprint("-test.timeout=", max(time.Second, time.Until(deadline)-time.Second)))
 	}
