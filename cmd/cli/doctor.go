@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/device"
@@ -126,15 +126,10 @@ func carries(ctx context.Context) (*carry.Machine, error) {
 // diagnoseSwitches asks all switches that can be asked what they run.
 func diagnoseSwitches(ctx context.Context, inv *inventory.Inventory, fan int, timeout time.Duration) []device.Diagnosis {
 	out, ok := make([]device.Diagnosis, len(inv.Switches)), make([]bool, len(inv.Switches))
-	var g errgroup.Group
-	g.SetLimit(fan)
-	for i, sw := range inv.Switches {
-		g.Go(func() error {
-			out[i], ok[i] = switches.Diagnose(ctx, inv, sw, timeout)
-			return nil
-		})
-	}
-	_ = g.Wait() // what went wrong is in the diagnoses
+	_ = parallel.Every(fan, len(out), func(i int) error { // what went wrong is in the diagnoses
+		out[i], ok[i] = switches.Diagnose(ctx, inv, inv.Switches[i], timeout)
+		return nil
+	})
 	var asked []device.Diagnosis
 	for i, d := range out {
 		if ok[i] {

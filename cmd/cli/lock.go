@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/internal/parallel"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
@@ -97,13 +98,12 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 
 // places are where the leases of the named lie.
 func places(ctx context.Context, k *keepers.Keepers, names []string) ([]lease.Place, error) {
-	out, errs := make([]lease.Place, len(names)), make([]error, len(names))
-	var all sync.WaitGroup
-	for i, name := range names {
-		all.Go(func() { out[i], errs[i] = k.Place(ctx, name) })
-	}
-	all.Wait()
-	return out, errors.Join(errs...)
+	out := make([]lease.Place, len(names))
+	err := parallel.Every(len(names), len(names), func(i int) (err error) {
+		out[i], err = k.Place(ctx, names[i])
+		return err
+	})
+	return out, err
 }
 
 // withPlaces opens where the leases of the named lie, all or none.

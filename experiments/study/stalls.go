@@ -31,7 +31,10 @@ type Standstill struct {
 func OnClock(in []testbed.Stall, ahead float64) []Standstill {
 	var out []Standstill
 	for _, s := range in {
-		out = append(out, Standstill{results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead}, s.Where, s.What, s.Late.Seconds(), s.Waited.Seconds(), s.Job})
+		out = append(out, Standstill{
+			Span:  results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead},
+			Where: s.Where, What: s.What, Late: s.Late.Seconds(), Waited: s.Waited.Seconds(), Job: s.Job,
+		})
 	}
 	return out
 }

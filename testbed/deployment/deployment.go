@@ -72,7 +72,6 @@ func Open(ctx context.Context, o remote.Options, jobs Options) (*Testbed, error)
 // deployment is one setup on the testbed.
 type deployment struct {
 	tb     *Testbed
-	topo   *inventory.Topology
 	setup  testbed.Setup
 	began  time.Time
 	broken chan struct{} // closed when it can do nothing any more
@@ -157,8 +156,8 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 	if !tb.busy.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
 	}
-	d := &deployment{tb: tb, topo: tb.Inventory().Topology(), setup: s, jobs: map[string]*runningJob{}, began: time.Now(), broken: make(chan struct{}), closed: make(chan struct{})}
-	d.self = stall.New(max(shortestRTT(tb.Inventory(), s.Plan.Jobs), controllerBeat))
+	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now(), broken: make(chan struct{}), closed: make(chan struct{})}
+	d.self = stall.New(max(shortestRTT(tb.Topology(), s.Plan.Jobs), controllerBeat))
 	d.watch()
 	defer func() {
 		if err != nil {
@@ -376,7 +375,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
-		Offload: d.tb.opt.Offload, Beat: roundTrip(d.topo, jp),
+		Offload: d.tb.opt.Offload, Beat: roundTrip(d.tb.Topology(), jp),
 	}
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
@@ -711,7 +710,7 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	for _, j := range jobs {
 		plans = append(plans, j.plan)
 	}
-	rtt := shortestRTT(d.tb.Inventory(), plans)
+	rtt := shortestRTT(d.tb.Topology(), plans)
 	now := d.Now()
 	d.mu.Lock()
 	passed, leftOut := now-d.asked, d.leftOut

@@ -146,8 +146,7 @@ func roundTrip(topo *inventory.Topology, j placement.JobPlan) time.Duration {
 }
 
 // shortestRTT is the shortest round trip of all jobs: what lateness must be small against.
-func shortestRTT(inv *inventory.Inventory, jobs []placement.JobPlan) time.Duration {
-	topo := inv.Topology()
+func shortestRTT(topo *inventory.Topology, jobs []placement.JobPlan) time.Duration {
 	shortest := time.Duration(0)
 	for _, j := range jobs {
 		if rtt := roundTrip(topo, j); rtt > 0 && (shortest == 0 || rtt < shortest) {

@@ -56,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := shortestRTT(inv, []placement.JobPlan{{Name: "nowhere"}, j}); got != tt.want {
+			if got := shortestRTT(inv.Topology(), []placement.JobPlan{{Name: "nowhere"}, j}); got != tt.want {
 				t.Errorf("got %v, want %v (tree %+v)", got, tt.want, j.Tree)
 			}
 		})

@@ -230,6 +230,9 @@ func (tb *Testbed) Capabilities() testbed.Capabilities {
 // Inventory is what the testbed really is, see testbed.Testbed.
 func (tb *Testbed) Inventory() *inventory.Inventory { return tb.inv }
 
+// Topology is the inventory's.
+func (tb *Testbed) Topology() *inventory.Topology { return tb.topo }
+
 // Facts describe the hosts.
 func (tb *Testbed) Facts() []results.HostFacts { return tb.opt.Facts }
 

@@ -166,11 +166,12 @@ func Blame(spans []Span, waited time.Duration) {
 	for _, s := range spans {
 		sum += s.End - s.Start
 	}
+	if sum <= 0 {
+		return
+	}
 	for i := range spans {
-		if s := &spans[i]; sum > 0 {
-			long := s.End - s.Start
-			s.Waited = min(long, time.Duration(float64(waited)*(float64(long)/float64(sum))))
-		}
+		long := spans[i].End - spans[i].Start
+		spans[i].Waited = min(long, time.Duration(float64(waited)*(float64(long)/float64(sum))))
 	}
 }
 

@@ -22,24 +22,19 @@ type pipeline struct {
 	topo  *inventory.Topology
 	plane dataplane.Switch
 	facts *results.SwitchFacts
-	gnmi  func() (*gnmi.Client, error) // nil: it has no such server
-	ended func()
+
+	mu   sync.Mutex
+	gnmi *gnmi.Client // nil: nobody has asked for it, or it has no such server
 }
 
-func newPipeline(site *Site, sw inventory.Switch, plane dataplane.Switch) *pipeline {
-	p := &pipeline{sw: sw, topo: site.Topology, plane: plane}
-	var client *gnmi.Client
-	p.gnmi = sync.OnceValues(func() (*gnmi.Client, error) {
-		c, err := device.GNMI(sw)
-		client = c
-		return c, err
-	})
-	p.ended = func() {
-		if client != nil {
-			client.Close()
-		}
+// server is its gNMI server, or nil; it is closed with the switch.
+func (p *pipeline) server() (_ *gnmi.Client, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gnmi == nil {
+		p.gnmi, err = device.GNMI(p.sw)
 	}
-	return p
+	return p.gnmi, err
 }
 
 // openProgrammed becomes the primary controller of a switch and makes it run its program.
@@ -53,7 +48,7 @@ func openProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Switc
 	if err != nil {
 		return nil, err
 	}
-	p := newPipeline(site, sw, c)
+	p := &pipeline{sw: sw, topo: site.Topology, plane: c}
 	if err := device.Push(ctx, c, sw, cables, program); err != nil {
 		return p, err
 	}
@@ -67,7 +62,7 @@ func observeProgrammed(ctx context.Context, site *Site, sw inventory.Switch) (Sw
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(site, sw, c), nil
+	return &pipeline{sw: sw, topo: site.Topology, plane: c}, nil
 }
 
 // Plane implements Switch.
@@ -81,13 +76,17 @@ func (p *pipeline) Status(context.Context) error { return nil }
 
 // Close implements Switch. Its plane is closed apart.
 func (p *pipeline) Close(context.Context) error {
-	p.ended()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gnmi != nil {
+		p.gnmi.Close()
+	}
 	return nil
 }
 
 // Collectors implements Switch: what its gNMI server counts, then what its program does.
 func (p *pipeline) Collectors(ids []int, jobs map[int]string) (out []collectors.Collector, err error) {
-	server, err := p.gnmi()
+	server, err := p.server()
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ var scripted = kind{open: openScripted, observe: observeScripted, diagnose: diag
 type driven struct {
 	*script.Switch
 	site   *Site
-	own    hosts.Host // of its own, where it does not run on a host that is connected anyway
+	on     inventory.Host // where its commands run
+	own    hosts.Host     // of its own, where it does not run on a host that is connected anyway
 	facts  *results.SwitchFacts
 	setUp  bool
 	change *journal.Change
@@ -44,7 +45,7 @@ func newDriven(ctx context.Context, site *Site, sw inventory.Switch) (*driven, e
 	if err != nil {
 		return nil, err
 	}
-	d := &driven{site: site, facts: &results.SwitchFacts{Switch: sw.Name, Kind: string(sw.Kind)}}
+	d := &driven{site: site, on: h, facts: &results.SwitchFacts{Switch: sw.Name, Kind: string(sw.Kind)}}
 	client := site.Host(h.Name)
 	if client == nil {
 		if client, err = reach.Dial(ctx, reach.To(site.Inventory, h), site.Reach); err != nil {
@@ -68,8 +69,8 @@ func openScripted(ctx context.Context, site *Site, sw inventory.Switch) (Switch,
 	d.setUp = true
 	if len(sw.Script.Clear) > 0 {
 		target := "switch " + sw.Name
-		if h, err := script.Host(site.Inventory, sw); err == nil && sw.Script.Host != "" {
-			target = "host " + h.Name
+		if sw.Script.Host != "" {
+			target = "host " + d.on.Name
 		}
 		d.change = &journal.Change{Target: target, What: "set up switch " + sw.Name, Undo: journal.Inverse{Script: &journal.Script{Argv: sw.Script.Clear, Root: sw.Script.Root}}}
 		if err := site.Journal.Begin(d.change); err != nil {
