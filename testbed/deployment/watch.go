@@ -142,9 +142,12 @@ func (d *deployment) watchJobs(ctx context.Context) {
 				d.fail(d.standstill(ctx, j, still, s))
 				return
 			case still < limit/4:
-				s.trail, s.mark = nil, carried()
+				s.trail, s.marks = nil, nil
 			case s.trail == nil:
 				s.trail = d.follow(ctx, j, now.Add(every)) // of all jobs together: else this would look asleep
+			}
+			if still >= limit/4 && (still <= limit/2 || s.marks == nil) {
+				s.marks = append(s.marks, carried())
 			}
 		}
 	}
@@ -155,7 +158,7 @@ type standing struct {
 	moved time.Time // when it went on last
 	total int64     // how far it was then
 	trail trail     // when it had stood still for a quarter of the time that it may
-	mark  mark      // until then: in the rest of the time something is sent again
+	marks []mark    // from then until half of that time: later something is sent again; counters are read late by a machine that is busy
 }
 
 // progress is how much of a job's work is done; any change is progress.
@@ -256,9 +259,12 @@ func (d *deployment) standstill(ctx context.Context, j *runningJob, since time.D
 	var dead []string
 	crossings := d.tb.Audit().Crossings()
 	for _, now := range crossings {
-		then := before.mark[now.Link]
-		if sent := now.Sent.Frames - then.Sent.Frames; sent > 0 && now.Received.Frames == then.Received.Frames {
-			dead = append(dead, fmt.Sprintf("of %.0f packets on %s none arrived", sent, now.Link))
+		for _, mark := range before.marks {
+			then := mark[now.Link]
+			if sent := now.Sent.Frames - then.Sent.Frames; sent > 0 && now.Received.Frames == then.Received.Frames {
+				dead = append(dead, fmt.Sprintf("of %.0f packets on %s none arrived", sent, now.Link))
+				break
+			}
 		}
 	}
 	if len(crossings) == 0 {
