@@ -149,6 +149,7 @@ const owners = 2
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	loop.Room(owners)
 	a := &agent{clock: udp.NewClock(), stdout: stdout}
+	defer a.threads.close()
 	err := a.main(ctx, stdin)
 	if err != nil {
 		return errors.Join(err, a.emit(Event{Event: "error", T: a.clock.Now().Seconds(), Error: err.Error()}))
@@ -157,17 +158,18 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 }
 
 type agent struct {
-	clock  udp.Clock
-	stdout io.Writer
-	line   bytes.Buffer
-	sab    *saboteur // nil: nothing is wrong with it on purpose
-	had    processors
+	clock   udp.Clock
+	stdout  io.Writer
+	line    bytes.Buffer
+	sab     *saboteur // nil: nothing is wrong with it on purpose
+	had     processors
+	threads threads
 }
 
 // emit writes e as one line in one piece.
 func (a *agent) emit(e Event) error {
 	if e.Stats != nil {
-		now := readProcessor(a.clock.Now())
+		now := a.threads.read(a.clock.Now())
 		e.Stats.Processor = now.sum
 		stall.Blame(e.Stalls, a.had.waited(now, e.Stalls))
 		a.had.keep(now)

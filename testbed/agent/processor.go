@@ -1,13 +1,16 @@
 package agent
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
-	"strings"
 	"time"
+	"unsafe"
 
-	"github.com/inabench/inabench/internal/bounded"
+	"golang.org/x/sys/unix"
+
 	"github.com/inabench/inabench/testbed/stall"
 )
 
@@ -18,27 +21,66 @@ type processor struct {
 	wait map[string]time.Duration // for which each of them has waited to run
 }
 
-// readProcessor reads that. Threads that have ended are not in it.
+// threads are the open files in which the kernel says what this process's threads have had. A reading with them takes
+// less of the processors than it tells of, and the runtime does not see it: of calls that may take long its monitor makes
+// others' work (see package loop).
 //
 // /proc/PID/task/TID/schedstat has the time on a processor and that in a run queue, in ns
 // (Documentation/scheduler/sched-stats.rst of Linux).
-func readProcessor(at time.Duration) processor {
+type threads struct {
+	made  int // threads that the runtime had made when they were listed
+	files map[string]int
+}
+
+// made counts the threads that the runtime has made so far.
+var made = pprof.Lookup("threadcreate")
+
+func (t *threads) close() {
+	for _, fd := range t.files {
+		unix.Close(fd)
+	}
+	t.files = nil
+}
+
+// list opens the files of threads that are new.
+func (t *threads) list() {
 	const tasks = "/proc/self/task"
-	p := processor{at: at, wait: map[string]time.Duration{}}
-	threads, _ := os.ReadDir(tasks)
-	for _, t := range threads {
-		text, err := bounded.ReadFile(filepath.Join(tasks, t.Name(), "schedstat"), bounded.Config)
-		if err != nil { // it has ended
+	t.made = made.Count()
+	if t.files == nil {
+		t.files = map[string]int{}
+	}
+	all, _ := os.ReadDir(tasks)
+	for _, e := range all {
+		if _, ok := t.files[e.Name()]; ok {
 			continue
 		}
-		for i, f := range strings.Fields(string(text)) {
-			ns, _ := strconv.ParseInt(f, 10, 64)
-			switch i {
-			case 1:
-				p.wait[t.Name()] = time.Duration(ns)
-				fallthrough
-			case 0:
-				p.sum += float64(ns) / 1e9
+		if fd, err := unix.Open(filepath.Join(tasks, e.Name(), "schedstat"), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			t.files[e.Name()] = fd
+		} // else it has ended
+	}
+}
+
+// read reads what the process has had. Threads that have ended are not in it.
+func (t *threads) read(at time.Duration) processor {
+	if t.made != made.Count() {
+		t.list()
+	}
+	p := processor{at: at, wait: make(map[string]time.Duration, len(t.files))}
+	for thread, fd := range t.files {
+		var text [64]byte // three numbers
+		n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&text)), uintptr(len(text)), 0, 0, 0)
+		if errno != 0 || n > uintptr(len(text)) { // it has ended
+			unix.Close(fd)
+			delete(t.files, thread)
+			continue
+		}
+		run, rest, _ := bytes.Cut(text[:n], []byte(" "))
+		wait, _, _ := bytes.Cut(rest, []byte(" "))
+		for i, f := range [][]byte{run, wait} {
+			ns, _ := strconv.ParseInt(string(f), 10, 64)
+			p.sum += float64(ns) / 1e9
+			if i == 1 {
+				p.wait[thread] = time.Duration(ns)
 			}
 		}
 	}

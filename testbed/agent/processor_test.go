@@ -14,15 +14,17 @@ import (
 // TestWaited: of three threads that share a processor each waits for most of the time, and one that sleeps does not.
 func TestWaited(t *testing.T) {
 	began := time.Now()
-	if p := readProcessor(0); p.sum == 0 {
+	var kernel threads
+	defer kernel.close()
+	if p := kernel.read(0); p.sum == 0 {
 		t.Skip("the kernel keeps no such statistics")
 	}
 	var had processors
-	had.keep(readProcessor(time.Since(began)))
+	had.keep(kernel.read(time.Since(began)))
 	start := time.Since(began)
 	time.Sleep(300 * time.Millisecond)
-	asleep := had.waited(readProcessor(time.Since(began)), []stall.Span{{Start: start, End: time.Since(began)}})
-	had.keep(readProcessor(time.Since(began)))
+	asleep := had.waited(kernel.read(time.Since(began)), []stall.Span{{Start: start, End: time.Since(began)}})
+	had.keep(kernel.read(time.Since(began)))
 	start = time.Since(began)
 	var all sync.WaitGroup
 	for range 3 {
@@ -50,12 +52,12 @@ func TestWaited(t *testing.T) {
 		})
 	}
 	time.Sleep(500 * time.Millisecond) // they are still there
-	busy := had.waited(readProcessor(time.Since(began)), []stall.Span{{Start: start, End: time.Since(began)}})
+	busy := had.waited(kernel.read(time.Since(began)), []stall.Span{{Start: start, End: time.Since(began)}})
 	all.Wait()
 	if busy < 200*time.Millisecond || busy < 2*asleep {
 		t.Errorf("waited for %v of 500 ms, and %v while nothing was to do", busy, asleep)
 	}
-	if got := had.waited(readProcessor(time.Since(began)), nil); got != 0 {
+	if got := had.waited(kernel.read(time.Since(began)), nil); got != 0 {
 		t.Errorf("%v of no span", got)
 	}
 }

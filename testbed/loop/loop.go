@@ -52,6 +52,54 @@ func Sleep(d time.Duration) {
 	}
 }
 
+// Waiter waits for packets, and has them looked for only every so often: those that come together
+// cost one wake. The zero Waiter is ready to be used.
+type Waiter struct {
+	// rare is whether the last ones came later than that: then it wakes for what comes and not before,
+	// to wait on. A wake costs more than what is done with a packet.
+	rare bool
+}
+
+// Wait returns after rest at the earliest, and then when one of fds is ready or until has passed, both from now on. Where
+// that is no later than rest, nobody looks at fds. A signal ends either part. Its errors are those of Poll. Only a
+// goroutine that has called Own should.
+func (w *Waiter) Wait(fds []unix.PollFd, rest, until time.Duration) error {
+	if until <= rest {
+		Sleep(rest)
+		for i := range fds {
+			fds[i].Revents = 0
+		}
+		return nil
+	}
+	began := time.Now()
+	if w.rare {
+		err := Poll(fds, until)
+		if left := rest - time.Since(began); left > 0 {
+			w.rare = !ready(fds) // a signal came
+			Sleep(left)
+		}
+		return err
+	}
+	Sleep(rest)
+	if err := Poll(fds, 0); err != nil || ready(fds) {
+		return err
+	}
+	if until -= time.Since(began); until <= 0 {
+		return nil
+	}
+	w.rare = true
+	return Poll(fds, until)
+}
+
+func ready(fds []unix.PollFd) bool {
+	for i := range fds {
+		if fds[i].Revents != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Poll waits until one of fds is ready, d has passed or a signal comes. Its errors are those of
 // ppoll(2). Only a goroutine that has called Own should.
 func Poll(fds []unix.PollFd, d time.Duration) error {

@@ -147,3 +147,102 @@ func TestRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestWaiter: it rests, and then wakes for what comes and for nothing else. What comes seldom costs one wake, as does what
+// comes often.
+func TestWaiter(t *testing.T) {
+	const rest = 2 * time.Millisecond
+	for _, c := range []struct {
+		name  string
+		every time.Duration // something comes
+	}{
+		{"rare", 6 * time.Millisecond},
+		{"often", 300 * time.Microsecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			quit, ended := make(chan bool), make(chan bool)
+			go func() {
+				defer close(ended)
+				tick := time.NewTicker(c.every)
+				defer tick.Stop()
+				for {
+					select {
+					case <-quit:
+						return
+					case <-tick.C:
+						unix.Write(fd, []byte{0: 1, 7: 1})
+					}
+				}
+			}()
+			looked := make(chan bool)
+			go func() {
+				defer close(looked)
+				defer Own()()
+				var w Waiter
+				fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+				slept, found, early := sleeps(), 0, 0
+				for range 100 {
+					start := time.Now()
+					if err := w.Wait(fds, rest, time.Minute); err != nil {
+						t.Error(err)
+					}
+					if time.Since(start) < rest {
+						early++
+					}
+					if fds[0].Revents != 0 {
+						found++
+						var b [8]byte
+						unix.Read(fd, b[:])
+					}
+				}
+				// The runtime's signals end some. Two sleeps a wait would be 200.
+				if n := sleeps() - slept; found < 60 || early > 40 || n > 150 {
+					t.Errorf("100 waits: found something in %d, looked too early in %d, slept %d times", found, early, n)
+				}
+			}()
+			<-looked
+			close(quit)
+			<-ended
+		})
+	}
+}
+
+// sleeps is how often this thread has given up its processor by itself.
+func sleeps() int64 {
+	var u unix.Rusage
+	unix.Getrusage(unix.RUSAGE_THREAD, &u)
+	return u.Nvcsw
+}
+
+// TestWaiterEnds: nothing comes.
+func TestWaiterEnds(t *testing.T) {
+	for _, rare := range []bool{false, true} {
+		w := Waiter{rare: rare}
+		fds := []unix.PollFd{{Fd: -1, Revents: unix.POLLIN}} // -1: ppoll(2) passes it over
+		for _, c := range []struct{ rest, until, want time.Duration }{
+			{5 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond},
+			{5 * time.Millisecond, time.Millisecond, 5 * time.Millisecond},
+			{5 * time.Millisecond, -time.Hour, 5 * time.Millisecond},
+			{0, 5 * time.Millisecond, 5 * time.Millisecond},
+			{0, 0, 0},
+		} {
+			start, calls := time.Now(), 0
+			for ; calls == 0 || time.Since(start) < c.want; calls++ { // signals may come
+				if err := w.Wait(fds, c.rest, c.until-time.Since(start)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(start); took > 10*time.Second || calls > 10 || fds[0].Revents != 0 {
+				t.Errorf("rest %v until %v: %d calls, %v, want %v", c.rest, c.until, calls, took, c.want)
+			}
+		}
+		if err := w.Wait(make([]unix.PollFd, 1<<20), 0, time.Millisecond); !errors.Is(err, unix.EINVAL) { // over RLIMIT_NOFILE
+			t.Errorf("error %v of 2^20 descriptors, want %v", err, unix.EINVAL)
+		}
+	}
+}

@@ -202,6 +202,7 @@ func (s *Switch) loop(ctx context.Context) error {
 		dev *device
 		do  func([]byte, int64)
 	}
+	var waiter loop.Waiter
 	var horizon time.Duration // when this turn began
 	var zero int64            // CLOCK_REALTIME at engine time 0, as of then
 	now := func() time.Duration { return time.Since(s.start) }
@@ -258,18 +259,18 @@ func (s *Switch) loop(ctx context.Context) error {
 			}
 			loop.Sleep(10 * time.Microsecond)
 		}
-		if rest := s.cfg.Rest - time.Since(t); rest > 0 && !busy {
-			loop.Sleep(rest)
-			wait -= rest
+		rest := max(0, s.cfg.Rest-time.Since(t))
+		if busy {
+			rest = 0
 		}
-		if wait > 0 {
+		if wait > rest {
 			for _, tap := range s.taps {
 				tap.flush()
 			}
-			if err := loop.Poll(fds, wait); err != nil {
-				s.mu.Lock()
-				return blame.Switch(s.cfg.Name, fmt.Errorf("wait for frames: %w", err))
-			}
+		}
+		if err := waiter.Wait(fds, rest, wait); err != nil {
+			s.mu.Lock()
+			return blame.Switch(s.cfg.Name, fmt.Errorf("wait for frames: %w", err))
 		}
 		s.mu.Lock()
 	}

@@ -73,7 +73,8 @@ type Socket struct {
 	txSeg [Batch]segmentSize
 	txN   int
 
-	poll [2]unix.PollFd
+	poll   [2]unix.PollFd
+	waiter loop.Waiter
 
 	// Rest is the least time of a Wait: what comes within it is handled together.
 	Rest time.Duration
@@ -190,8 +191,7 @@ func (s *Socket) Interrupt() {
 
 // Wait sleeps until something arrived, Interrupt was called, or the clock says t.
 func (s *Socket) Wait(t time.Duration) error {
-	loop.Sleep(s.Rest)
-	if err := loop.Poll(s.poll[:], t-s.clock.Now()); err != nil {
+	if err := s.waiter.Wait(s.poll[:], s.Rest, t-s.clock.Now()); err != nil {
 		return fmt.Errorf("poll: %w", err)
 	}
 	if s.poll[1].Revents != 0 {
