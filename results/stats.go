@@ -31,40 +31,6 @@ type Series struct {
 	V []float64
 }
 
-// Counter picks one counter's readings out of samples. An empty source takes
-// whichever source reports it; two sources that do are an error, as their
-// readings must not be mixed. A counter without readings is an empty Series.
-func Counter(samples []Sample, source, metric, of string) (Series, error) {
-	var s Series
-	from := source
-	for _, x := range samples {
-		if x.Metric != metric || x.Of != of || x.Gauge || source != "" && x.Source != source {
-			continue
-		}
-		if from == "" {
-			from = x.Source
-		}
-		if x.Source != from {
-			return Series{}, fmt.Errorf("%s of %s is reported by %s and by %s", metric, of, from, x.Source)
-		}
-		s.T = append(s.T, x.T)
-		s.V = append(s.V, x.Value)
-	}
-	if !sort.Float64sAreSorted(s.T) {
-		sort.Stable(byTime(s))
-	}
-	return s, nil
-}
-
-type byTime Series
-
-func (s byTime) Len() int           { return len(s.T) }
-func (s byTime) Less(i, j int) bool { return s.T[i] < s.T[j] }
-func (s byTime) Swap(i, j int) {
-	s.T[i], s.T[j] = s.T[j], s.T[i]
-	s.V[i], s.V[j] = s.V[j], s.V[i]
-}
-
 // Sum adds counters up at the readings of the first, the others interpolated,
 // over the time that all of them cover. Where one of them has a gap that is long for
 // its readings (see Window), the sum has it too.

@@ -10,7 +10,7 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// LinkLoads are the loads of links, of samples.
+// LinkLoads are the loads of links, of what was read.
 type LinkLoads struct {
 	*Measurer
 	metrics map[string]string // by link
@@ -18,7 +18,7 @@ type LinkLoads struct {
 
 func newLinkLoads(tb testbed.Testbed) *LinkLoads {
 	inv, caps := tb.Inventory(), tb.Capabilities()
-	l := &LinkLoads{Measurer: NewMeasurer(nil, results.Window{}, caps.Kind), metrics: map[string]string{}}
+	l := &LinkLoads{Measurer: NewMeasurer(&results.Readings{}, results.Window{}, caps.Kind), metrics: map[string]string{}}
 	for _, link := range inv.Topology().Links {
 		l.metrics[link.Name] = LinkMetric(caps, inv, link)
 	}
@@ -29,7 +29,7 @@ func newLinkLoads(tb testbed.Testbed) *LinkLoads {
 func (l *LinkLoads) keep(read []results.Sample) {
 	for _, s := range read {
 		if l.metrics[s.Of] == s.Metric {
-			l.Samples = append(l.Samples, s)
+			l.Readings.Add(s)
 		}
 	}
 }
@@ -66,20 +66,12 @@ func (l *LinkLoads) Sent(host string) (bytes float64, ok bool) {
 		if !strings.HasPrefix(link, host+"->") {
 			continue
 		}
-		first, last, n := 0.0, 0.0, 0
-		for _, s := range l.Samples {
-			if s.Of == link && s.Metric == metric {
-				if n == 0 {
-					first = s.Value
-				}
-				last = s.Value
-				n++
-			}
-		}
-		if n < 2 || last < first {
+		s := l.Series(metric, link)
+		n := len(s.V)
+		if n < 2 || s.V[n-1] < s.V[0] {
 			return 0, false
 		}
-		bytes, ok = bytes+last-first, true
+		bytes, ok = bytes+s.V[n-1]-s.V[0], true
 	}
 	return bytes, ok
 }

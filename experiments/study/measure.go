@@ -8,12 +8,12 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// Measurer draws figures from samples of one span.
+// Measurer draws figures from readings of one span.
 type Measurer struct {
-	Samples []results.Sample
-	Window  results.Window
-	Kind    results.Kind
-	Log     *measured
+	Readings *results.Readings
+	Window   results.Window
+	Kind     results.Kind
+	Log      *measured
 }
 
 // measured is what a measurer could not do.
@@ -22,9 +22,9 @@ type measured struct {
 	Err     error
 }
 
-// NewMeasurer draws figures of a kind from samples, as they are in a window.
-func NewMeasurer(samples []results.Sample, w results.Window, kind results.Kind) *Measurer {
-	return &Measurer{Samples: samples, Window: w, Kind: kind, Log: &measured{}}
+// NewMeasurer draws figures of a kind from readings, as they are in a window.
+func NewMeasurer(readings *results.Readings, w results.Window, kind results.Kind) *Measurer {
+	return &Measurer{Readings: readings, Window: w, Kind: kind, Log: &measured{}}
 }
 
 // Every draws figures from readings that are so many seconds apart.
@@ -43,7 +43,7 @@ func (m *Measurer) Whole(s results.Series) *Measurer {
 
 // Series is one counter's readings.
 func (m *Measurer) Series(metric, of string) results.Series {
-	s, err := results.Counter(m.Samples, "", metric, of)
+	s, err := m.Readings.Counter("", metric, of)
 	if err != nil && m.Log.Err == nil {
 		m.Log.Err = err
 	}

@@ -7,7 +7,6 @@
 package study
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,11 +112,12 @@ func InSeconds(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 // Placed is what became of the jobs of a study that places them as they come: as they ran, when they were told to begin, in seconds on
 // the run's clock, and what was counted of what they handed over.
 type Placed struct {
-	Plan    placement.Plan
-	Names   map[string]string // of the plan, by those that summaries have
-	Begun   map[string]float64
-	Beside  bool // others' packets pass the same ports
-	samples []results.Sample
+	Plan   placement.Plan
+	Names  map[string]string // of the plan, by those that summaries have
+	Begun  map[string]float64
+	Beside bool // others' packets pass the same ports
+	// Readings are what was counted of what is handed over, under the names of the study's counters.
+	Readings results.Readings
 }
 
 // Keep keeps what is counted of what is handed over, under other names where a counter has one; those whose
@@ -128,15 +128,9 @@ func (p *Placed) Keep(names map[string]string, got []results.Sample) {
 			s.Metric = name
 		}
 		if handedOver(s.Metric) {
-			p.samples = append(p.samples, s)
+			p.Readings.Add(s)
 		}
 	}
-}
-
-// InOrder are the samples in order of time.
-func (p *Placed) InOrder() []results.Sample {
-	slices.SortStableFunc(p.samples, func(a, b results.Sample) int { return cmp.Compare(a.T, b.T) })
-	return p.samples
 }
 
 // Planned is a point with its placement.

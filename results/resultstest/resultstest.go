@@ -504,3 +504,17 @@ func LargeRun(t testing.TB, n int) (*results.Dir, *results.Record) {
 
 // Evil is what a name in a TOML file may hold.
 const Evil = "x\"'><script>alert(1)</script><svg onload=alert(2)>&\x1b[2J\u0085]]>{{.}}</title></style>"
+
+// Edit returns the readings of the samples that keep returns true for, which it may change.
+func Edit(r *results.Readings, keep func(s *results.Sample) bool) *results.Readings {
+	out := &results.Readings{}
+	for of, series := range r.All() {
+		for i := range series.T {
+			s := results.Sample{T: series.T[i], Value: series.V[i], Source: of.Source, Metric: of.Metric, Of: of.Of, Gauge: of.Gauge}
+			if keep(&s) {
+				out.Add(s)
+			}
+		}
+	}
+	return out
+}

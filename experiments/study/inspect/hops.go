@@ -227,18 +227,15 @@ func (in *Inspection) lostOnTheWay(from float64) underway {
 	seen := map[[2]string]bool{}
 	u := underway{map[string]float64{}, map[string]float64{}, map[string]float64{}, in.places()}
 	sums := map[string]map[string]float64{"lost": u.lost, "doubled": u.doubled, "other": u.other}
-	for _, s := range in.Samples {
-		id := [2]string{s.Metric, s.Of}
-		if seen[id] {
-			continue
-		}
-		to := sums[study.OnTheWay[s.Metric]]
-		if to == nil {
+	for r := range in.Readings.All() {
+		id := [2]string{r.Metric, r.Of}
+		to := sums[study.OnTheWay[r.Metric]]
+		if seen[id] || to == nil {
 			continue
 		}
 		seen[id] = true
-		n, _, _ := grown(in.noted(s.Metric, s.Of), from)
-		to[s.Of] += n
+		n, _, _ := grown(in.noted(r.Metric, r.Of), from)
+		to[r.Of] += n
 	}
 	return u
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -24,7 +25,7 @@ func handedOn(t *testing.T, counts map[string]float64) *Inspection {
 		t.Fatal(err)
 	}
 	in := &Inspection{
-		Spec: &spec.Spec{Jobs: []spec.Job{{Name: "A"}}, Switch: spec.Switch{Lanes: 240}}, Inv: inv, Phased: true,
+		Spec: &spec.Spec{Jobs: []spec.Job{{Name: "A"}}, Switch: spec.Switch{Lanes: 240}}, Inv: inv, Phased: true, Readings: &results.Readings{},
 		Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A", Collective: placement.INA, PS: "h3",
 			Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}},
 			Tree:    []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3}}}}},
@@ -37,7 +38,7 @@ func handedOn(t *testing.T, counts map[string]float64) *Inspection {
 			base = 0
 		}
 		for i := range 81 {
-			in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "source of " + of, Metric: metric, Of: of, Value: base + v*float64(i)/80})
+			in.Readings.Add(results.Sample{T: float64(i) / 10, Source: "source of " + of, Metric: metric, Of: of, Value: base + v*float64(i)/80})
 		}
 	}
 	return in
@@ -52,11 +53,12 @@ func TestHandedOverAnew(t *testing.T) {
 	}
 	for _, fell := range []string{"job_in_packets A@tor1", "worker_tx_packets A/0", "port_rx_drop_packets h1->tor1"} {
 		in := handedOn(t, sound)
-		for i := range in.Samples {
-			if s := &in.Samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
+		in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
+			if s.Metric+" "+s.Of == fell && s.T < .5 {
 				s.Value += 1e6
 			}
-		}
+			return true
+		})
 		got := in.Handed()
 		if len(got) == 0 || slices.ContainsFunc(got, func(f results.Finding) bool { return f.Outcome != results.Inconclusive }) || !strings.Contains(got[len(got)-1].What, strings.Replace(fell, " ", " of ", 1)+" began again") {
 			t.Errorf("%s: %+v", fell, got)
@@ -73,11 +75,12 @@ func TestHandedOverElsewhere(t *testing.T) {
 	}
 	for fell, want := range map[string]results.Outcome{"port_rx_drop_packets h1->tor1": results.Inconclusive, "port_tx_drop_packets tor1->h3": results.Fail} {
 		in := handedOn(t, counts)
-		for i := range in.Samples {
-			if s := &in.Samples[i]; s.Metric+" "+s.Of == fell && s.T < .5 {
+		in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
+			if s.Metric+" "+s.Of == fell && s.T < .5 {
 				s.Value += 1e6
 			}
-		}
+			return true
+		})
 		got := in.Handed()
 		if i := slices.IndexFunc(got, func(f results.Finding) bool { return f.Of == "A" }); i < 0 || got[i].Outcome != want {
 			t.Errorf("%s began again: %+v, want %s", fell, got, want)
@@ -93,11 +96,12 @@ func TestHandedOverInStudy(t *testing.T) {
 		"worker_rx_packets A/ps": n, "worker_arrived A/ps": n, "port_rx_drop_packets h1->tor1": 0,
 	})
 	in.Phased, in.From, in.Begun = false, math.Inf(1), map[string]float64{"A": 0}
-	for i := range in.Samples {
-		if s := &in.Samples[i]; s.Metric == "port_rx_drop_packets" && s.T < .5 {
+	in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
+		if s.Metric == "port_rx_drop_packets" && s.T < .5 {
 			s.Value += 1e6
 		}
-	}
+		return true
+	})
 	if got := in.Handed(); len(got) != 1 || got[0].Of != "A" || got[0].Outcome != results.Fail {
 		t.Errorf("%+v", got)
 	}
@@ -187,15 +191,16 @@ func TestHandedOver(t *testing.T) {
 			if c.noPS {
 				in.Plan.Jobs[0].PS = ""
 			}
-			in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool {
+			in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
 				of := s.Metric + " " + s.Of
-				return of == c.early && s.T > 7.5 || of == c.ended && 7.5 < s.T && s.T < 8
+				return !(of == c.early && s.T > 7.5 || of == c.ended && 7.5 < s.T && s.T < 8)
 			})
-			for i := range in.Samples {
-				if s := &in.Samples[i]; s.Metric+" "+s.Of == c.ended && s.T == 8 {
+			in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
+				if s.Metric+" "+s.Of == c.ended && s.T == 8 {
 					s.T = 7.9
 				}
-			}
+				return true
+			})
 			if c.ring {
 				in.Plan.Jobs = append(in.Plan.Jobs, placement.JobPlan{Name: "R", Collective: placement.Ring, Workers: in.Plan.Jobs[0].Workers})
 			}

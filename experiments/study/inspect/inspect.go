@@ -38,7 +38,7 @@ func Study(b *study.Bench, point *results.Point) []results.Finding {
 		return point.Findings
 	}
 	in := Inspection{
-		Spec: b.Spec, Inv: inv, Plan: &b.Placed.Plan, Caps: caps, Jobs: point.Jobs, Samples: b.Placed.InOrder(),
+		Spec: b.Spec, Inv: inv, Plan: &b.Placed.Plan, Caps: caps, Jobs: point.Jobs, Readings: &b.Placed.Readings,
 		From: math.Inf(1), Begun: b.Placed.Begun, Names: b.Placed.Names, Beside: b.Placed.Beside,
 	}
 	if b.Spec.Kind().Leaving { // jobs that leave before their end compare nothing: somebody must have
@@ -96,15 +96,15 @@ func (in *Inspection) Whole() results.Finding {
 
 // Inspection is what is looked at, once everything has been read.
 type Inspection struct {
-	Spec    *spec.Spec
-	Inv     *inventory.Inventory
-	Plan    *placement.Plan // nil: nobody knows where jobs were
-	Caps    testbed.Capabilities
-	Jobs    []results.JobSummary
-	Samples []results.Sample
-	RTTs    map[string]float64 // of jobs, in seconds, as far as they are known
-	Stalls  []study.Standstill // of the testbed and its processes, as far as they are known
-	Early   map[string]float64 // jobs that ended by themselves and were not to, and when, on the run's clock
+	Spec     *spec.Spec
+	Inv      *inventory.Inventory
+	Plan     *placement.Plan // nil: nobody knows where jobs were
+	Caps     testbed.Capabilities
+	Jobs     []results.JobSummary
+	Readings *results.Readings
+	RTTs     map[string]float64 // of jobs, in seconds, as far as they are known
+	Stalls   []study.Standstill // of the testbed and its processes, as far as they are known
+	Early    map[string]float64 // jobs that ended by themselves and were not to, and when, on the run's clock
 
 	From   float64            // when the first job began, on the run's clock, of those that Begun does not have
 	Begun  map[string]float64 // when jobs were told to begin, on the run's clock
@@ -112,8 +112,7 @@ type Inspection struct {
 	Beside bool               // packets of jobs that are not in the plan pass the same ports, or packets that no hop counts
 	Phased bool               // jobs come once and have phases; those of other studies may come again under the same name
 
-	counters map[[2]string][]results.Sample // by metric and of what, once they are asked for
-	fell     map[[2]string]bool             // those of hops that began again
+	fell map[[2]string]bool // counters of hops, by metric and of what, that began again
 
 	hopsHeld, hopsAll int     // places where packets of a job are handed over: where both ends told of all, and all
 	hopsWithin        float64 // packets that may be missing at one of these
@@ -121,13 +120,7 @@ type Inspection struct {
 
 // Counter is what a counter said, without readings where nobody has it.
 func (in *Inspection) Counter(metric, of string) results.Series {
-	if in.counters == nil {
-		in.counters = map[[2]string][]results.Sample{}
-		for _, s := range in.Samples {
-			in.counters[[2]string{s.Metric, s.Of}] = append(in.counters[[2]string{s.Metric, s.Of}], s)
-		}
-	}
-	s, _ := results.Counter(in.counters[[2]string{metric, of}], "", metric, of) // two sources are an error of the phase's figures
+	s, _ := in.Readings.Counter("", metric, of) // two sources are an error of the phase's figures
 	return s
 }
 
@@ -219,14 +212,14 @@ const (
 	slackBurst = 64
 )
 
-// Crossed are the links whose two ends do not tell of the same traffic. Samples, where there are
+// Crossed are the links whose two ends do not tell of the same traffic. Readings, where there are
 // any, tell which switches count at all: one whose ports all stand at 0 has no counters, which is
 // among the troubles and cannot be held against the cables.
-func Crossed(health []results.Trouble, topo *inventory.Topology, samples []results.Sample) []results.Finding {
-	counts := map[string]bool{}
-	for _, s := range samples {
-		if sw, ok := strings.CutPrefix(s.Source, "switch "); ok && s.Value > 0 && strings.HasPrefix(s.Metric, "port_") {
-			counts[sw] = true
+func Crossed(health []results.Trouble, topo *inventory.Topology, read *results.Readings) []results.Finding {
+	counts := map[string]bool{} // switches that have ports' counters, and whether one of those does not stand at 0
+	for of, s := range read.All() {
+		if sw, ok := strings.CutPrefix(of.Source, "switch "); ok && strings.HasPrefix(of.Metric, "port_") {
+			counts[sw] = counts[sw] || slices.Max(s.V) > 0
 		}
 	}
 	silent := func(link string) bool {
@@ -234,11 +227,12 @@ func Crossed(health []results.Trouble, topo *inventory.Topology, samples []resul
 		switch {
 		case i < 0:
 			return false
-		case len(samples) == 0:
+		case read.Len() == 0:
 			return uncounted(health, topo, topo.Links[i].From) || uncounted(health, topo, topo.Links[i].To)
 		}
 		return slices.ContainsFunc([]string{topo.Links[i].From, topo.Links[i].To}, func(node string) bool {
-			return !counts[node] && slices.ContainsFunc(samples, func(s results.Sample) bool { return s.Source == "switch "+node && strings.HasPrefix(s.Metric, "port_") })
+			some, told := counts[node]
+			return told && !some
 		})
 	}
 	out := []results.Finding{}

@@ -130,7 +130,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 // on, and returns what figures are drawn from.
 func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duration) (*study.Measurer, error) {
 	begin := dep.Now() + after
-	m := study.NewMeasurer(nil, results.Window{Start: begin.Seconds()}, results.Measured)
+	m := study.NewMeasurer(&results.Readings{}, results.Window{Start: begin.Seconds()}, results.Measured)
 	for k := range time.Duration(11) {
 		if err := dep.Sleep(ctx, begin+long*k/10); err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func watch(ctx context.Context, dep testbed.Deployment, after, long time.Duratio
 		if err != nil {
 			return nil, err
 		}
-		m.Samples = append(m.Samples, got...)
+		m.Readings.Add(got...)
 	}
 	m.Window.End = dep.Now().Seconds()
 	return m, nil

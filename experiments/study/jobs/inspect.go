@@ -29,7 +29,7 @@ type inspection struct {
 // inspectionOf begins one of what was seen of a point.
 func inspectionOf(s *spec.Spec, inv *inventory.Inventory, caps testbed.Capabilities, setup testbed.Setup, base Baseline, obs observation) *inspection {
 	in := &inspection{setup: setup, base: base, obs: obs, damaged: len(s.LinkStates) > 0, Inspection: &inspect.Inspection{
-		Spec: s, Inv: inv, Plan: setup.Plan, Caps: caps, Jobs: obs.summaries, Samples: obs.samples, RTTs: base.RTTs, Stalls: obs.stalls, Early: obs.early,
+		Spec: s, Inv: inv, Plan: setup.Plan, Caps: caps, Jobs: obs.summaries, Readings: obs.readings, RTTs: base.RTTs, Stalls: obs.stalls, Early: obs.early,
 		From: math.Inf(1), Phased: len(obs.timeline.events) > 0,
 	}}
 	for _, e := range obs.timeline.events {
@@ -46,7 +46,7 @@ func (r *run) integrity(setup testbed.Setup, base Baseline, obs observation, poi
 	in := inspectionOf(r.Spec, inv, caps, setup, base, obs)
 	in.damaged = in.damaged || r.overflows(setup, base, obs)
 	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.Work(), in.Sums(),
-		inspect.Crossed(point.Health, inv.Topology(), obs.samples), in.received(), in.Handed(), in.claims())
+		inspect.Crossed(point.Health, inv.Topology(), obs.readings), in.received(), in.Handed(), in.claims())
 	stopped := in.stopped()
 	if len(out)+len(stopped) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
 		return []results.Finding{in.Whole()}

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 	"github.com/inabench/inabench/testbed"
 )
 
@@ -40,7 +41,7 @@ func seen(rates map[string]func(t float64) float64, until map[string]float64) *i
 			Tree:    []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3}}}}},
 		Workloads: []testbed.Workload{{Window: 100, RTO: 400 * time.Millisecond}},
 	}
-	var obs observation
+	obs := observation{readings: &results.Readings{}}
 	for _, c := range counters {
 		v := 0.0
 		rate, end := rates[c.metric+" "+c.of], 8.0
@@ -53,7 +54,7 @@ func seen(rates map[string]func(t float64) float64, until map[string]float64) *i
 			end = u
 		}
 		for t := 0.0; t <= end+1e-9; t += 0.1 {
-			obs.samples = append(obs.samples, results.Sample{T: t, Source: c.source, Metric: c.metric, Of: c.of, Value: math.Floor(v)})
+			obs.readings.Add(results.Sample{T: t, Source: c.source, Metric: c.metric, Of: c.of, Value: math.Floor(v)})
 			v += 100 * rate(t)
 		}
 	}
@@ -94,8 +95,8 @@ func TestIntegrity(t *testing.T) {
 	// A job of a switch alone, which is suspended and so says nothing either.
 	suspended := func(in *inspection) {
 		in.setup.Plan.Jobs[0].PS = ""
-		in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool {
-			return s.Source == "ps A" || strings.HasPrefix(s.Source, "worker") && 1.5 < s.T && s.T < 6.1
+		in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
+			return s.Source != "ps A" && !(strings.HasPrefix(s.Source, "worker") && 1.5 < s.T && s.T < 6.1)
 		})
 	}
 	for _, c := range []struct {
@@ -257,7 +258,7 @@ func TestClaimsBesideCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 81 {
-			in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: "port_tx_dup_packets", Of: tt.on, Value: math.Floor(100 * tt.copies * float64(i))})
+			in.Readings.Add(results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: "port_tx_dup_packets", Of: tt.on, Value: math.Floor(100 * tt.copies * float64(i))})
 		}
 		if got := in.claims(); len(got) != tt.want {
 			t.Errorf("%s: %+v", tt.name, got)
@@ -278,9 +279,9 @@ func TestClaimsWhileQueuesDrain(t *testing.T) {
 			"job_in_packets": 180, "job_out_packets": 180 - 90./8, "job_granted_packets": 90 * granted, "job_denied_packets": 90 * (1 - granted),
 			"job_resends_packets": 0, "job_duplicates_packets": 0,
 		} {
-			in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool { return s.Metric == metric })
+			in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool { return s.Metric != metric })
 			for i := range 81 {
-				in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: metric, Of: "A@tor1", Value: math.Floor(rate * float64(i) / 10)})
+				in.Readings.Add(results.Sample{T: float64(i) / 10, Source: "switch tor1", Metric: metric, Of: "A@tor1", Value: math.Floor(rate * float64(i) / 10)})
 			}
 		}
 		return in
@@ -314,10 +315,10 @@ func TestClaimsAboveSums(t *testing.T) {
 			"job_fallback_packets A@spine1": fallback, "job_resends_packets A@spine1": 0,
 		} {
 			m, of, _ := strings.Cut(metric, " ")
-			in.Samples = slices.DeleteFunc(in.Samples, func(s results.Sample) bool { return s.Metric == m && s.Of == of })
+			in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool { return s.Metric != m || s.Of != of })
 			_, sw, _ := strings.Cut(of, "@")
 			for i := range 81 {
-				in.Samples = append(in.Samples, results.Sample{T: float64(i) / 10, Source: "switch " + sw, Metric: m, Of: of, Value: math.Floor(100 * rate * float64(i))})
+				in.Readings.Add(results.Sample{T: float64(i) / 10, Source: "switch " + sw, Metric: m, Of: of, Value: math.Floor(100 * rate * float64(i))})
 			}
 		}
 		return in
@@ -330,14 +331,15 @@ func TestClaimsAboveSums(t *testing.T) {
 		in := build(.5+.1+.4*5, fallback)
 		j := &in.setup.Plan.Jobs[0]
 		j.Workers, j.Tree[1].Expect = j.Workers[:5], 31
-		for i := range in.Samples {
-			switch s := &in.Samples[i]; s.Metric + " " + s.Of {
+		in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
+			switch s.Metric + " " + s.Of {
 			case "job_granted_packets A@spine1":
 				s.Value /= 5
 			case "job_denied_packets A@spine1":
 				s.Value *= .8
 			}
-		}
+			return true
+		})
 		return in
 	}
 	if got := alone(.4 * 5).claims(); len(got) > 0 {

@@ -95,7 +95,7 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 // observation is what was seen of one point.
 type observation struct {
 	timeline  timeline // with the times at which things really happened, on the run's clock
-	samples   []results.Sample
+	readings  *results.Readings
 	health    []results.Trouble
 	summaries []results.JobSummary
 	stalls    []study.Standstill // in order of their beginnings
@@ -109,6 +109,7 @@ type observation struct {
 // that go on until they are certain.
 func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Deployment, base Baseline, predictions [][]*placement.Prediction) (obs observation, err error) {
 	s := r.Spec
+	obs.readings = &results.Readings{}
 	defer func() {
 		for _, j := range s.Jobs {
 			sum, serr := dep.Summary(j.Name)
@@ -162,7 +163,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 		for i := range got {
 			got[i].T += r.clock
 		}
-		obs.samples = append(obs.samples, got...)
+		obs.readings.Add(got...)
 		stood, serr := dep.Stalls(ctx)
 		obs.stalls = append(obs.stalls, study.OnClock(stood, r.clock)...)
 		err = errors.Join(err, serr)
@@ -220,7 +221,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 					if more = interval; doubts == nil {
 						doubts = make(chan bool, 1)
 						seen, end, told := obs, clock(), doubts
-						seen.early = maps.Clone(obs.early) // all else only grows
+						seen.early, seen.readings = maps.Clone(obs.early), obs.readings.Since(math.Inf(-1)) // all else only grows
 						go func() { told <- r.unsure(setup, base, seen, end, predictions) }()
 					}
 				}
@@ -316,12 +317,7 @@ func (r *run) unsure(setup testbed.Setup, base Baseline, obs observation, now ti
 	}
 	// What was read before the phase is of no use. Readings of several places are not quite in order.
 	before := spans[last].start.Seconds() - 2*setup.Interval.Seconds()
-	for i := len(obs.samples) - 1; i >= 0; i-- {
-		if obs.samples[i].T < before {
-			obs.samples = obs.samples[i:]
-			break
-		}
-	}
+	obs.readings = obs.readings.Since(before)
 	ph, err := r.phase(setup, base, obs, spans[last], predictions[last])
 	if err != nil { // it is told of at the end
 		return false

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/resultstest"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sim"
 )
@@ -107,10 +108,14 @@ tolerance = "0.01"
 reason = "both get as much"
 `)
 	obs := seen(nil, nil).obs
-	for _, s := range obs.samples {
-		if s.Of == "A/0" {
-			s.Of = "B/0"
-			obs.samples = append(obs.samples, s)
+	second := resultstest.Edit(obs.readings, func(s *results.Sample) bool {
+		was := s.Of
+		s.Of = "B/0"
+		return was == "A/0"
+	})
+	for of, s := range second.All() {
+		for i := range s.T {
+			obs.readings.Add(results.Sample{T: s.T[i], Source: of.Source, Metric: of.Metric, Of: of.Of, Value: s.V[i]})
 		}
 	}
 	if ph, checks, got := r.judged(t, setup, obs, time.Second, 7*time.Second); got != results.Pass {
@@ -183,7 +188,7 @@ reason = "nothing else is on the way"
 		{"three in it, of 1.5 s each", 1.5, results.Inconclusive}, // and not an eighth too much
 		{"half of the rate", 0, results.Fail},
 	} {
-		var obs observation
+		obs := observation{readings: &results.Readings{}}
 		for i := range 60 {
 			at := float64(i) / 10
 			carried := goodput * at / 2
@@ -192,7 +197,7 @@ reason = "nothing else is on the way"
 			}
 			for rank := range 2 {
 				of := fmt.Sprintf("A/%d", rank)
-				obs.samples = append(obs.samples, results.Sample{T: at, Source: "worker " + of, Metric: "worker_goodput_bytes", Of: of, Value: carried, Unit: "B"})
+				obs.readings.Add(results.Sample{T: at, Source: "worker " + of, Metric: "worker_goodput_bytes", Of: of, Value: carried, Unit: "B"})
 			}
 		}
 		_, checks, got := r.judged(t, setup, obs, time.Second, 5*time.Second)

@@ -64,12 +64,11 @@ func TestPlansOfOperations(t *testing.T) {
 	if got := p.Plan.Jobs[0].Tree; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
-	var seen []string
-	samples := p.InOrder()
-	for _, s := range samples {
-		seen = append(seen, s.Metric)
+	seen := map[string]float64{}
+	for of, s := range p.Readings.All() {
+		seen[of.Metric] = s.V[len(s.V)-1]
 	}
-	if got := strings.Join(seen, " "); got != "job_in_packets worker_tx_packets worker_rx_packets" || samples[1].Value != 7 || samples[2].Value != 8 {
-		t.Errorf("%+v", samples)
+	if len(seen) != 3 || seen["worker_tx_packets"] != 7 || seen["worker_rx_packets"] != 8 {
+		t.Errorf("%+v", seen)
 	}
 }

@@ -1,0 +1,143 @@
+package results
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+)
+
+// Readings are what was read of counters and gauges, by counter. A reading takes 16 bytes and no pointer: a run of an
+// hour has millions, and a controller that copies samples when there is no room for them, or has its garbage collector
+// look through them, stands still for seconds on a busy machine.
+//
+// The zero Readings are none, and so are nil ones to readers. Methods are not safe for concurrent use.
+type Readings struct {
+	all []*column
+	by  map[[2]string][]*column // by metric and of what
+	n   int
+}
+
+// column is what one source said of one counter or gauge.
+type column struct {
+	Reader
+	t, v []float64
+}
+
+// Reader is what readings are of, and who said it.
+type Reader struct {
+	Source, Metric, Of string
+	Gauge              bool
+}
+
+// ReadingsOf are those of samples.
+func ReadingsOf(samples ...Sample) *Readings {
+	r := &Readings{}
+	r.Add(samples...)
+	return r
+}
+
+// Len is how many readings there are.
+func (r *Readings) Len() int {
+	if r == nil {
+		return 0
+	}
+	return r.n
+}
+
+// Add adds the readings of samples.
+func (r *Readings) Add(samples ...Sample) {
+	for i := range samples {
+		s := &samples[i]
+		c := r.column(Reader{Source: s.Source, Metric: s.Metric, Of: s.Of, Gauge: s.Gauge})
+		c.t, c.v = append(c.t, s.T), append(c.v, s.Value)
+	}
+	r.n += len(samples)
+}
+
+func (r *Readings) column(of Reader) *column {
+	key := [2]string{of.Metric, of.Of}
+	for _, c := range r.by[key] {
+		if c.Reader == of {
+			return c
+		}
+	}
+	if r.by == nil {
+		r.by = map[[2]string][]*column{}
+	}
+	c := &column{Reader: of}
+	r.by[key] = append(r.by[key], c)
+	r.all = append(r.all, c)
+	return c
+}
+
+// All are the readings by who said what, in the order in which each came first. The Series may not be changed.
+func (r *Readings) All() iter.Seq2[Reader, Series] {
+	return func(yield func(Reader, Series) bool) {
+		if r == nil {
+			return
+		}
+		for _, c := range r.all {
+			if len(c.t) > 0 && !yield(c.Reader, Series{T: slices.Clip(c.t), V: slices.Clip(c.v)}) {
+				return
+			}
+		}
+	}
+}
+
+// Counter is what a counter said, in order of time. An empty source takes whichever source reports it; two sources
+// that do are an error, as their readings must not be mixed. A counter without readings is an empty Series.
+func (r *Readings) Counter(source, metric, of string) (Series, error) {
+	if r == nil {
+		return Series{}, nil
+	}
+	var from *column
+	for _, c := range r.by[[2]string{metric, of}] {
+		if c.Gauge || len(c.t) == 0 || source != "" && c.Source != source {
+			continue
+		}
+		if from != nil {
+			return Series{}, fmt.Errorf("%s of %s is reported by %s and by %s", metric, of, from.Source, c.Source)
+		}
+		from = c
+	}
+	if from == nil {
+		return Series{}, nil
+	}
+	s := Series{T: slices.Clone(from.t), V: slices.Clone(from.v)}
+	if !sort.Float64sAreSorted(s.T) {
+		sort.Stable(byTime(s))
+	}
+	return s, nil
+}
+
+// Since are the readings from a time on, and the one before of each counter. They stay what they are when others
+// are added to r, by another goroutine as well.
+func (r *Readings) Since(t float64) *Readings {
+	if r == nil {
+		return nil
+	}
+	out := &Readings{all: make([]*column, 0, len(r.all)), by: make(map[[2]string][]*column, len(r.by))}
+	columns := make([]column, len(r.all))
+	for i, c := range r.all {
+		first := slices.IndexFunc(c.t, func(at float64) bool { return at >= t })
+		if first < 0 {
+			first = len(c.t)
+		}
+		first = max(0, first-1)
+		columns[i] = column{Reader: c.Reader, t: slices.Clip(c.t[first:]), v: slices.Clip(c.v[first:])}
+		key := [2]string{c.Metric, c.Of}
+		out.all, out.by[key] = append(out.all, &columns[i]), append(out.by[key], &columns[i])
+		out.n += len(columns[i].t)
+	}
+	return out
+}
+
+type byTime Series
+
+func (s byTime) Len() int           { return len(s.T) }
+func (s byTime) Less(i, j int) bool { return s.T[i] < s.T[j] }
+func (s byTime) Swap(i, j int) {
+	s.T[i], s.T[j] = s.T[j], s.T[i]
+	s.V[i], s.V[j] = s.V[j], s.V[i]
+}
