@@ -3,6 +3,7 @@ package p4rt_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -387,11 +389,7 @@ func TestOtherIDs(t *testing.T) {
 
 // TestDialErrors: each says which switch, where, and why.
 func TestDialErrors(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
+	closed := nobody(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -405,7 +403,7 @@ func TestDialErrors(t *testing.T) {
 		device uint64
 		want   string
 	}{
-		{"nobody listens", closed.Addr().String(), device, "no answer within 3s: dial tcp " + closed.Addr().String() + ": connect: connection refused"},
+		{"nobody listens", closed, device, "no answer within 3s: dial tcp " + closed + ": connect: connection refused"},
 		{"no socket", "unix:/nonexistent/socket", device, "no such file or directory"},
 		{"mute server", mute.Addr().String(), device, "no answer within 3s"},
 		{"other device", good.addr, 99, "NotFound: device 99 is not here, 7 is"},
@@ -425,6 +423,23 @@ func TestDialErrors(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// nobody is an address that is taken and where nobody listens, until the test ends.
+func nobody(t *testing.T) string {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("127.0.0.1:", at.(*unix.SockaddrInet4).Port)
 }
 
 // TestDialWaits: a switch that starts a little later than its controller is found.
