@@ -55,13 +55,14 @@ var needs = map[string][2]string{"nccl.toml": {"gpu", "nvidia-smi"}}
 // tries is how often one may be undecided before that is a failure.
 const tries = 5
 
-// TestShip runs every experiment that ships, in its small version where it has one: in
+// TestShip runs every experiment that ships, in its small version where it has one: with proofs in
 // the model, or with INABENCH_SHIP=netns those that are for it on the emulated rack, those
 // of beside as many at a time as there are cores. No expectation that decides may fail. On a
 // machine that others use too a run may stay undecided, which earns it another try, with none
 // of them beside it.
 func TestShip(t *testing.T) {
 	driver := os.Getenv("INABENCH_SHIP")
+	all := proof.Wanted() || driver != ""
 	switch driver {
 	case "":
 		driver = "sim"
@@ -75,7 +76,7 @@ func TestShip(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no experiments: %v", err)
 	}
-	if !proof.Wanted() { // one of each kind: with the race detector all of them take minutes
+	if !all { // one of each kind: with the race detector all of them take minutes
 		files = []string{"quickstart.toml", "policies.toml", "mina-ablation.toml"}
 	}
 	for _, file := range files {
