@@ -155,6 +155,28 @@ func Once[T any](known map[string]any, key string, f func() (T, error)) (T, erro
 	return v, err
 }
 
+// calibrations is how often a calibration is measured at most.
+const calibrations = 4
+
+// Undisturbed calls measure until no trouble of the testbed's own has spoilt what it measured, four times at most: where
+// a machine stands still while it is calibrated, that costs seconds and not the run. It returns the troubles of the last
+// time, with a remark of what was left out.
+func Undisturbed(measure func() ([]results.Trouble, error)) ([]results.Trouble, error) {
+	var left []string
+	for {
+		troubles, err := measure()
+		spoilt := slices.IndexFunc(troubles, func(t results.Trouble) bool { return t.Fatal })
+		if err == nil && spoilt >= 0 && len(left) < calibrations-1 {
+			left = append(left, troubles[spoilt].String())
+			continue
+		}
+		if len(left) > 0 {
+			troubles = append(troubles, results.Trouble{What: fmt.Sprintf("measured %d times; left out, as %s", len(left)+1, strings.Join(left, ", and "))})
+		}
+		return troubles, err
+	}
+}
+
 // WatchStalls collects the stalls that the testbed and its processes have from now on.
 func (b *Bench) WatchStalls(ctx context.Context, tb *remote.Testbed) (*Stillness, error) {
 	return WatchStalls(ctx, func(ctx context.Context) ([]testbed.Stall, error) { return tb.Stalls(ctx, b.Origin()) }, 0)

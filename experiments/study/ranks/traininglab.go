@@ -220,10 +220,13 @@ type calibratedNetwork struct {
 // Calibration is by pairs of workers, one of which sends the other a vector and gets the sum
 // back: transfers that nothing meets.
 const (
-	calibratedTimes = 8 // each, the first one apart
-	calibratedPart  = 8 // the large vector, half of the job's, over the small one
-	calibratedBy    = "parameter-server"
+	calibratedPart = 8 // the large vector, half of the job's, over the small one
+	calibratedBy   = "parameter-server"
 )
+
+// calibratedTimes are how often each pair does so with small and with large vectors, the first time apart. Ten hosts that
+// begin together have something else to do than packets for some 50 ms, in which eight small vectors would be through.
+var calibratedTimes = [2]int64{128, 8}
 
 // calibrate measures what a transfer gets between two hosts, of which all are busy in pairs,
 // and what within one.
@@ -251,15 +254,18 @@ func (t *Training) transferAlone(ctx context.Context, b *study.Bench, tb *remote
 	for k, bytes := range sizes {
 		b.Status("calibrate", 0)
 		for i := range pairs {
-			pairs[i].Message = bytes
+			pairs[i].Message, pairs[i].Iterations = bytes, calibratedTimes[k]
 		}
-		got, err := training.Reduce(ctx, training.Config{
-			Hosts: tb, Agent: t.agent(inv, b.Spec, b.Spec.Measure.Seed, b.Scale(), b.Beat()), Ready: func(ctx context.Context) error { return study.Anew(ctx, tb) },
-		}, pairs)
-		if err != nil {
-			return out, err
-		}
-		troubles, err := t.unwell(ctx, tb, got)
+		var got []training.Reduced
+		troubles, err := study.Undisturbed(func() (_ []results.Trouble, err error) {
+			got, err = training.Reduce(ctx, training.Config{
+				Hosts: tb, Agent: t.agent(inv, b.Spec, b.Spec.Measure.Seed, b.Scale(), b.Beat()), Ready: func(ctx context.Context) error { return study.Anew(ctx, tb) },
+			}, pairs)
+			if err != nil {
+				return nil, err
+			}
+			return t.unwell(ctx, tb, got)
+		})
 		if err != nil {
 			return out, err
 		}
@@ -286,7 +292,7 @@ func pairs(inv *inventory.Inventory) (jobs []training.Reduction) {
 	add := func(a, b string) {
 		n := len(jobs) + 1
 		jobs = append(jobs, training.Reduction{
-			Name: "pair" + strconv.Itoa(n), ID: uint16(n), On: []string{a, b}, Operation: calibratedBy, Iterations: calibratedTimes,
+			Name: "pair" + strconv.Itoa(n), ID: uint16(n), On: []string{a, b}, Operation: calibratedBy,
 		})
 	}
 	for pair := range slices.Chunk(inv.Hosts, 2) {

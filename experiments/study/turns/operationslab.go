@@ -542,35 +542,37 @@ func (o *Operations) calibrate(ctx context.Context, b *study.Bench, tb *remote.T
 func (o *Operations) reduceAlone(ctx context.Context, b *study.Bench, tb *remote.Testbed, n int, probe agent.Pattern, assumed calibrated) (calibrated, error) {
 	s, began := b.Spec, time.Now()
 	defer func() { b.Timing("calibrate", began) }()
-	if _, err := tb.Health(ctx); err != nil { // begins a new interval
-		return assumed, err
-	}
 	var out [2]training.Outcome
-	for i, way := range []string{"never", "always"} {
-		b.Status("calibrate", 0)
-		control, err := o.controller(ctx, b, tb, s.Measure.Seed, way, assumed.Cost)
-		if err != nil {
-			return assumed, err
+	health, herr := study.Undisturbed(func() ([]results.Trouble, error) {
+		if err := study.Anew(ctx, tb); err != nil {
+			return nil, err
 		}
-		got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, b.Beat())},
-			[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
-		if cerr := control.Close(); err == nil {
-			err = cerr
+		for i, way := range []string{"never", "always"} {
+			b.Status("calibrate", 0)
+			control, err := o.controller(ctx, b, tb, s.Measure.Seed, way, assumed.Cost)
+			if err != nil {
+				return nil, err
+			}
+			got, err := training.Run(ctx, training.Config{Hosts: tb, Controller: control, Agent: o.agent(tb, s, s.Measure.Seed, way, b.Beat())},
+				[]training.Job{{Name: "calibrate", ID: 1, Pattern: probe, Speed: 1, Steps: 5, Hosts: n}})
+			if cerr := control.Close(); err == nil {
+				err = cerr
+			}
+			if err != nil {
+				return nil, err
+			}
+			out[i] = got[0]
 		}
-		if err != nil {
-			return assumed, err
-		}
-		out[i] = got[0]
+		return unwell(ctx, tb, out[:])
+	})
+	if herr != nil {
+		return assumed, herr
 	}
 	ring, ina := out[0].Training().Ring, out[1].Training().Tree
 	c, found, err := fit(ring, ina)
 	b.Calibrated(found...)
-	health, herr := unwell(ctx, tb, out[:])
-	if herr != nil {
-		return assumed, herr
-	}
 	for i := range health {
-		health[i].Where = "calibration: " + health[i].Where
+		health[i].Where = strings.TrimSuffix("calibration: "+health[i].Where, ": ")
 	}
 	if err != nil {
 		c = assumed.Cost
