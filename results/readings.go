@@ -15,7 +15,6 @@ import (
 type Readings struct {
 	all []*column
 	by  map[[2]string][]*column // by metric and of what
-	n   int
 }
 
 // column is what one source said of one counter or gauge.
@@ -38,11 +37,11 @@ func ReadingsOf(samples ...Sample) *Readings {
 }
 
 // Len is how many readings there are.
-func (r *Readings) Len() int {
-	if r == nil {
-		return 0
+func (r *Readings) Len() (n int) {
+	for _, s := range r.All() {
+		n += len(s.T)
 	}
-	return r.n
+	return n
 }
 
 // Add adds the readings of samples.
@@ -52,7 +51,6 @@ func (r *Readings) Add(samples ...Sample) {
 		c := r.column(Reader{Source: s.Source, Metric: s.Metric, Of: s.Of, Gauge: s.Gauge})
 		c.t, c.v = append(c.t, s.T), append(c.v, s.Value)
 	}
-	r.n += len(samples)
 }
 
 func (r *Readings) column(of Reader) *column {
@@ -128,7 +126,6 @@ func (r *Readings) Since(t float64) *Readings {
 		columns[i] = column{Reader: c.Reader, t: slices.Clip(c.t[first:]), v: slices.Clip(c.v[first:])}
 		key := [2]string{c.Metric, c.Of}
 		out.all, out.by[key] = append(out.all, &columns[i]), append(out.by[key], &columns[i])
-		out.n += len(columns[i].t)
 	}
 	return out
 }

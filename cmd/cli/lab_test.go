@@ -23,6 +23,7 @@ import (
 	"github.com/inabench/inabench/testbed/softswitch"
 	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
 	"github.com/inabench/inabench/testbed/sshd"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // jobsOnLo are the UDP ports of jobs: hosts of all labs have them on one device, lo.
@@ -64,12 +65,13 @@ func cmdLab(ts *testscript.TestScript, neg bool, args []string) {
 		served.Wait()
 	})
 	listen := func(off bool, serve func(net.Listener) error) string {
+		if off {
+			address, err := testbedtest.Nobody(ts.Defer)
+			ts.Check(err)
+			return address
+		}
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		ts.Check(err)
-		if off {
-			l.Close()
-			return l.Addr().String()
-		}
 		served.Go(func() { _ = serve(l) }) // it ends with ctx
 		return l.Addr().String()
 	}

@@ -155,13 +155,16 @@ func Once[T any](known map[string]any, key string, f func() (T, error)) (T, erro
 	return v, err
 }
 
-// calibrations is how often a calibration is measured at most.
+// calibration is where troubles of one are.
+const calibration = "calibration"
+
+// calibrations is how often one is measured at most.
 const calibrations = 4
 
-// Undisturbed calls measure until no trouble of the testbed's own has spoilt what it measured, four times at most: where
+// Calibrate calls measure until no trouble of the testbed's own has spoilt what it measured, four times at most: where
 // a machine stands still while it is calibrated, that costs seconds and not the run. It returns the troubles of the last
-// time, with a remark of what was left out.
-func Undisturbed(measure func() ([]results.Trouble, error)) ([]results.Trouble, error) {
+// time, as those of a calibration, with a remark of what was left out.
+func Calibrate(measure func() ([]results.Trouble, error)) ([]results.Trouble, error) {
 	var left []string
 	for {
 		troubles, err := measure()
@@ -170,11 +173,19 @@ func Undisturbed(measure func() ([]results.Trouble, error)) ([]results.Trouble, 
 			left = append(left, troubles[spoilt].String())
 			continue
 		}
+		for i := range troubles {
+			troubles[i].Where = calibration + ": " + troubles[i].Where
+		}
 		if len(left) > 0 {
-			troubles = append(troubles, results.Trouble{What: fmt.Sprintf("measured %d times; left out, as %s", len(left)+1, strings.Join(left, ", and "))})
+			troubles = append(troubles, results.Trouble{Where: calibration, What: fmt.Sprintf("measured %d times; left out, as %s", len(left)+1, strings.Join(left, ", and "))})
 		}
 		return troubles, err
 	}
+}
+
+// Assumed is the trouble of a calibration that made no sense: instead holds what is assumed ("what the inventory declares").
+func Assumed(err error, instead string) results.Trouble {
+	return results.Trouble{Where: calibration, What: err.Error() + ": " + instead + " is assumed", Fatal: true}
 }
 
 // WatchStalls collects the stalls that the testbed and its processes have from now on.

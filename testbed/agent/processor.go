@@ -1,11 +1,11 @@
 package agent
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -74,14 +74,11 @@ func (t *threads) read(at time.Duration) processor {
 			delete(t.files, thread)
 			continue
 		}
-		run, rest, _ := bytes.Cut(text[:n], []byte(" "))
-		wait, _, _ := bytes.Cut(rest, []byte(" "))
-		for i, f := range [][]byte{run, wait} {
-			ns, _ := strconv.ParseInt(string(f), 10, 64)
-			p.sum += float64(ns) / 1e9
-			if i == 1 {
-				p.wait[thread] = time.Duration(ns)
-			}
+		if f := strings.Fields(string(text[:n])); len(f) > 1 {
+			ran, _ := strconv.ParseInt(f[0], 10, 64)
+			waited, _ := strconv.ParseInt(f[1], 10, 64)
+			p.sum += float64(ran+waited) / 1e9
+			p.wait[thread] = time.Duration(waited)
 		}
 	}
 	return p

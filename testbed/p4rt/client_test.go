@@ -3,7 +3,6 @@ package p4rt_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,6 +22,7 @@ import (
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/softswitch"
 	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 func dial(t testing.TB, addr string) *p4rt.Client {
@@ -389,7 +388,10 @@ func TestOtherIDs(t *testing.T) {
 
 // TestDialErrors: each says which switch, where, and why.
 func TestDialErrors(t *testing.T) {
-	closed := nobody(t)
+	closed, err := testbedtest.Nobody(t.Cleanup)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -423,23 +425,6 @@ func TestDialErrors(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-// nobody is an address that is taken and where nobody listens, until the test ends.
-func nobody(t *testing.T) string {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint("127.0.0.1:", at.(*unix.SockaddrInet4).Port)
 }
 
 // TestDialWaits: a switch that starts a little later than its controller is found.

@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ssh"
 	"github.com/inabench/inabench/testbed/sshd"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 func newPrivate(t testing.TB) ed25519.PrivateKey {
@@ -59,12 +60,11 @@ func listen(t *testing.T, f func(net.Conn)) (address string) {
 
 // closedPort is an address where nobody listens.
 func closedPort(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := testbedtest.Nobody(t.Cleanup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // revokes is an ssh_config that names a file of revoked keys with this in it.

@@ -33,6 +33,16 @@ func newOpenSSH(t testing.TB, lines ...string) *openSSH {
 	return newOpenSSHIn(t, t.TempDir(), lines...)
 }
 
+// freePort is an address where nobody listens, for somebody who is about to.
+func freePort(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // newOpenSSHIn is newOpenSSH with a directory. If it has a directory "etc", root's
 // server sees passwd and sudoers.d of that in place of the machine's.
 func newOpenSSHIn(t testing.TB, dir string, lines ...string) *openSSH {
@@ -41,7 +51,7 @@ func newOpenSSHIn(t testing.TB, dir string, lines ...string) *openSSH {
 	keygen(t, "-t", "ed25519", "-f", dir+"/ed25519")
 	keygen(t, "-t", "ecdsa", "-f", dir+"/ecdsa")
 	keygen(t, "-t", "ed25519", "-f", dir+"/user")
-	address := closedPort(t)
+	address := freePort(t)
 	host, port, _ := net.SplitHostPort(address)
 	config := filepath.Join(dir, "sshd_config")
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Subsystem ") }) {

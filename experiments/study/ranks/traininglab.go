@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/inabench/inabench/experiments/spec"
@@ -257,7 +256,7 @@ func (t *Training) transferAlone(ctx context.Context, b *study.Bench, tb *remote
 			pairs[i].Message, pairs[i].Iterations = bytes, calibratedTimes[k]
 		}
 		var got []training.Reduced
-		troubles, err := study.Undisturbed(func() (_ []results.Trouble, err error) {
+		troubles, err := study.Calibrate(func() (_ []results.Trouble, err error) {
 			got, err = training.Reduce(ctx, training.Config{
 				Hosts: tb, Agent: t.agent(inv, b.Spec, b.Spec.Measure.Seed, b.Scale(), b.Beat()), Ready: func(ctx context.Context) error { return study.Anew(ctx, tb) },
 			}, pairs)
@@ -278,10 +277,7 @@ func (t *Training) transferAlone(ctx context.Context, b *study.Bench, tb *remote
 	net, found, err := fitted(declared, inv, pairs, sizes, seconds)
 	b.Calibrated(found...)
 	if out.net = net; err != nil {
-		out.net, out.health = declared, append(out.health, results.Trouble{What: err.Error() + ": what the inventory declares is assumed", Fatal: true})
-	}
-	for i := range out.health {
-		out.health[i].Where = strings.TrimSuffix("calibration: "+out.health[i].Where, ": ")
+		out.net, out.health = declared, append(out.health, study.Assumed(err, "what the inventory declares"))
 	}
 	return out, nil
 }

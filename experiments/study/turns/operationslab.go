@@ -543,7 +543,7 @@ func (o *Operations) reduceAlone(ctx context.Context, b *study.Bench, tb *remote
 	s, began := b.Spec, time.Now()
 	defer func() { b.Timing("calibrate", began) }()
 	var out [2]training.Outcome
-	health, herr := study.Undisturbed(func() ([]results.Trouble, error) {
+	health, err := study.Calibrate(func() ([]results.Trouble, error) {
 		if err := study.Anew(ctx, tb); err != nil {
 			return nil, err
 		}
@@ -565,18 +565,15 @@ func (o *Operations) reduceAlone(ctx context.Context, b *study.Bench, tb *remote
 		}
 		return unwell(ctx, tb, out[:])
 	})
-	if herr != nil {
-		return assumed, herr
+	if err != nil {
+		return assumed, err
 	}
 	ring, ina := out[0].Training().Ring, out[1].Training().Tree
 	c, found, err := fit(ring, ina)
 	b.Calibrated(found...)
-	for i := range health {
-		health[i].Where = strings.TrimSuffix("calibration: "+health[i].Where, ": ")
-	}
 	if err != nil {
 		c = assumed.Cost
-		health = append(health, results.Trouble{Where: "calibration", What: err.Error() + ": what the experiment says is assumed", Fatal: true})
+		health = append(health, study.Assumed(err, "what the experiment says"))
 	}
 	done := calibrated{Cost: c, health: health}
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/inabench/inabench/results"
 )
 
-// TestUndisturbed: what the testbed itself spoilt is measured again, and that is said.
-func TestUndisturbed(t *testing.T) {
+// TestCalibrate: what the testbed itself spoilt is measured again, and that is said.
+func TestCalibrate(t *testing.T) {
 	bad := results.Trouble{Where: "switch tor1", What: "frames leave 38 ms late", Fatal: true}
 	remark := results.Trouble{Where: "switch tor1", What: "stood still once"}
 	broken := errors.New("broken")
@@ -27,7 +27,7 @@ func TestUndisturbed(t *testing.T) {
 		{name: "broken", spoilt: 100, err: broken, calls: 1, fatal: true},
 	} {
 		calls := 0
-		got, err := Undisturbed(func() ([]results.Trouble, error) {
+		got, err := Calibrate(func() ([]results.Trouble, error) {
 			if calls++; calls <= c.spoilt {
 				return []results.Trouble{remark, bad}, c.err
 			}
