@@ -126,15 +126,16 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 		err = errors.Join(herr, kerr)
 	}
 	slices.SortFunc(out, func(a, b training.Outcome) int { return int(a.ID) - int(b.ID) })
-	var again *ops.Result
+	var again *ops.Result // the likeliest of sims
+	var sims []*ops.Result
 	if err == nil {
-		if again, err = o.again(ctx, s, seed, cost, jobs, out); err != nil {
+		if again, sims, err = o.again(ctx, s, seed, cost, jobs, out); err != nil {
 			err = fmt.Errorf("simulate what ran: %w", err)
 		}
 	}
 	ph.Figures = o.measured(b.Kind(), out, control.Events())
 	if again != nil {
-		ph.Figures = append(ph.Figures, o.predicted(jobs, again)...)
+		ph.Figures = append(ph.Figures, o.predicted(jobs, again, sims)...)
 		ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
 	}
 	for i := range out {
@@ -157,23 +158,22 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 }
 
 // again simulates jobs that came when those of a testbed did. Who gets a tree first may hang on
-// less than what can be calibrated, and all that comes after hangs on that: the result is the
-// middle one, by score and then by the mean job, of simulations with all the costs.
-func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost calibrated, jobs []named, out []training.Outcome) (*ops.Result, error) {
+// less than what can be calibrated, and all that comes after hangs on that: they are simulated with all the
+// costs. The middle one is that of all, by score and then by the mean job.
+func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost calibrated, jobs []named, out []training.Outcome) (middle *ops.Result, all []*ops.Result, err error) {
 	cfg, err := o.config(s, seed)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cfg.Series = false // nobody looks at them
 	list := unnamed(jobs)
 	for i := range list {
 		list[i].Submit = out[i].Start.Seconds()
 	}
-	var all []*ops.Result
 	for _, cfg.Cost = range append([]tree.Cost{cost.Cost}, cost.near...) {
 		res, err := ops.Run(ctx, cfg, list)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, res)
 	}
@@ -181,7 +181,7 @@ func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost 
 		x, y := a.Score(o.Score == "hosts"), b.Score(o.Score == "hosts")
 		return cmp.Or(cmp.Compare(x.Value, y.Value), cmp.Compare(x.Evaluated, y.Evaluated))
 	})
-	return all[len(all)/2], nil
+	return all[len(all)/2], all, nil
 }
 
 // measured are the figures of jobs that have ended, and if all of them have those of the
@@ -219,24 +219,31 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 	return figures
 }
 
-// predicted are the figures of the same jobs in the simulator.
-func (o *Operations) predicted(jobs []named, again *ops.Result) (figures []results.Figure) {
-	add := func(metric, of string, v float64) {
+// predicted are the figures of the same jobs in the simulator, each from the least to the most of what it is in all
+// the simulations: a run may be any of them.
+func (o *Operations) predicted(jobs []named, middle *ops.Result, all []*ops.Result) (figures []results.Figure) {
+	add := func(metric, of string, value func(*ops.Result) float64) {
+		v := value(middle)
+		if math.IsNaN(v) {
+			return
+		}
 		f := study.Exactly(metric, of, results.Predicted, v)
 		f.Predictor = operated
+		for _, res := range all {
+			if v := value(res); !math.IsNaN(v) {
+				f.Lo, f.Hi = min(f.Lo, v), max(f.Hi, v)
+			}
+		}
 		figures = append(figures, f)
 	}
 	for i := range jobs {
-		jct := again.Jobs[i].JCT()
-		add("jct", jobs[i].Name, jct)
-		add("step_time", jobs[i].Name, jct/float64(jobs[i].Steps))
+		add("jct", jobs[i].Name, func(res *ops.Result) float64 { return res.Jobs[i].JCT() })
+		add("step_time", jobs[i].Name, func(res *ops.Result) float64 { return res.Jobs[i].JCT() / float64(jobs[i].Steps) })
 	}
-	score := again.Score(o.Score == "hosts")
-	add("avg_jct", results.Cluster, score.Evaluated)
-	add("ina_utilisation", results.Cluster, again.Utilisation())
-	if !math.IsNaN(score.Value) {
-		add("ina_score", results.Cluster, score.Value)
-	}
+	byHosts := o.Score == "hosts"
+	add("avg_jct", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Evaluated })
+	add("ina_utilisation", results.Cluster, (*ops.Result).Utilisation)
+	add("ina_score", results.Cluster, func(res *ops.Result) float64 { return res.Score(byHosts).Value })
 	return figures
 }
 
