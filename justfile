@@ -30,7 +30,7 @@ quickstart: build
 
 # every experiment that ships, on the emulated rack
 experiments:
-    INABENCH_SHIP=netns go test -count=1 -run TestShip -v -timeout 30m ./experiments
+    INABENCH_SHIP=netns go test -count=1 -run TestShip -v -timeout 60m ./experiments
 
 # short nights on emulated racks: what is said of them when nothing changes, and when 5 % of a
 # cable, of the switch or of a worker are taken away
@@ -71,6 +71,10 @@ proto:
 # exactly what CI runs
 check:
     bash .ci/run
+
+# what takes long: all proofs, the race detector everywhere, all that ships on the emulated rack
+nightly:
+    bash .ci/nightly
 
 # compile the P4 program for BMv2 with an installed p4c; what it writes is committed
 p4:

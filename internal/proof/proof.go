@@ -1,5 +1,5 @@
 // Package proof is for tests that take long. What `go test ./...` runs is what somebody waits for who changes something; with
-// INABENCH_PROOFS=1 in the environment it runs all proofs, as CI does.
+// INABENCH_PROOFS=1 in the environment it runs all proofs, as .ci/nightly does.
 package proof
 
 import (
