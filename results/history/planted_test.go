@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -115,5 +116,36 @@ func TestAnothersIndex(t *testing.T) {
 				t.Errorf("%+v, %v, %v", runs, err, x.Unkept())
 			}
 		})
+	}
+}
+
+// TestPlainWhileJournalsGo: a journal that another process ends between two looks at it is none that cannot be written.
+func TestPlainWhileJournalsGo(t *testing.T) {
+	root := t.TempDir()
+	stop, ended := make(chan struct{}), make(chan error)
+	go func() {
+		journal := filepath.Join(root, File+"-journal")
+		for {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+			}
+			if err := cmp.Or(os.WriteFile(journal, nil, 0o600), os.Remove(journal)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for range 20000 {
+		if err := plain(root); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
