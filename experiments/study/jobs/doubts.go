@@ -241,7 +241,7 @@ func (r *run) tipped(setup testbed.Setup, base Baseline, t timeline, span int, p
 	s := t.schedule(base, r.pace(t))
 	s.Lag.Hitch = longest / 2
 	shaken, err := r.replay(setup, base, s)
-	if err != nil || shaken == nil || short(ph.Figures, figures(shaken[span], r.Testbed().Inventory().Topology())) {
+	if err != nil || shaken == nil || short(ph.Figures, figures(shaken[span], r.Testbed().Inventory().Topology(), base)) {
 		return "", err
 	}
 	return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",

@@ -98,7 +98,7 @@ func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span
 		ph.Figures = m.Rate(ph.Figures, "link_rate", l.Name, m.Series(study.LinkMetric(caps, inv, l), l.Name), 8, "bit/s")
 	}
 	for _, p := range predictions {
-		ph.Figures = append(ph.Figures, figures(p, topo)...)
+		ph.Figures = append(ph.Figures, figures(p, topo, base)...)
 	}
 	ph.Missing = m.Log.Missing
 	for _, o := range predictions[0].Overflows(inv, buffer) {

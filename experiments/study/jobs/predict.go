@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -18,7 +19,10 @@ import (
 // Baseline is what was measured at low load before anything was predicted: how
 // long an aggregator stays taken, by job and switch ("A@tor1"), and the round trip
 // of a gradient and its result by job. Both in seconds.
-type Baseline struct{ Holds, RTTs map[string]float64 }
+type Baseline struct {
+	Holds, RTTs map[string]float64
+	Unsure      map[string]float64 // by how much each of Holds may be off, as a part of it: half of a 95 % interval
+}
 
 // conditions are what a setup's jobs meet, for predictors.
 func conditions(setup testbed.Setup, base Baseline, active []string) placement.Conditions {
@@ -156,8 +160,9 @@ func remember[T any](r *run, what string, question any, do func() (T, error)) (T
 	return study.Once(r.Here(), what+" "+string(key), do)
 }
 
-// figures are a prediction's numbers as a record keeps them.
-func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure {
+// figures are a prediction's numbers as a record keeps them. Of what a memory holds a part is aggregated that is the less
+// the longer an aggregator stays taken: a share may be off by as much as that was measured to.
+func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) []results.Figure {
 	links := topo.Links
 	exact := func(metric, of string, v float64, unit, bottleneck string) results.Figure {
 		return results.Figure{Metric: metric, Of: of, Kind: results.Predicted, Value: v, Lo: v, Hi: v, N: 1,
@@ -177,7 +182,8 @@ func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure
 		goodputs = append(goodputs, j.Goodput)
 		for _, s := range j.Shares {
 			part := func(metric string, v float64) results.Figure {
-				f := within(exact(metric, spec.AtSwitch(j.Name, s.Switch), v, "1", j.Bottleneck), s.Spread)
+				of := spec.AtSwitch(j.Name, s.Switch)
+				f := within(exact(metric, of, v, "1", j.Bottleneck), math.Hypot(s.Spread, base.Unsure[of]*v/deviations))
 				f.Hi = min(1, f.Hi)
 				return f
 			}
@@ -217,8 +223,11 @@ func figures(p *placement.Prediction, topo *inventory.Topology) []results.Figure
 	return out
 }
 
+// deviations are half of an interval that has 95 % of what is normally distributed.
+const deviations = 1.96
+
 // within is a predicted figure of which one run may be off by a standard deviation.
 func within(f results.Figure, deviation float64) results.Figure {
-	f.Lo, f.Hi = max(0, f.Value-1.96*deviation), f.Value+1.96*deviation
+	f.Lo, f.Hi = max(0, f.Value-deviations*deviation), f.Value+deviations*deviation
 	return f
 }

@@ -260,7 +260,7 @@ window = 4096
 	}
 	topo := pairOn(t, head+`ps = "h3"
 `).Inventory().Topology()
-	for _, f := range figures(p, topo) {
+	for _, f := range figures(p, topo, Baseline{}) {
 		switch l := loads[f.Of]; {
 		case f.Metric == "link_rate" && f.Of == "h1->tor1" && f.Value != l.Load,
 			f.Metric == "link_rate" && f.Of == "tor1->h1" && f.Value != l.Load-l.Lost:
