@@ -135,6 +135,32 @@ type SharePrediction struct {
 	Spread float64 `json:"spread,omitempty"`
 }
 
+// Widen is the prediction with spreads no less than those of another one of the same jobs and links, and than what
+// these differ by: a run may be as either says, or between. Neither is changed.
+func (p *Prediction) Widen(o *Prediction) *Prediction {
+	out := *p
+	// A spread is a standard deviation, and 1.96 of them are half of a 95 % interval.
+	wider := func(spread *float64, other, differ float64) { *spread = max(*spread, other, math.Abs(differ)/1.96) }
+	out.Jobs = slices.Clone(p.Jobs)
+	for i := range out.Jobs {
+		a, b := &out.Jobs[i], &o.Jobs[i]
+		if a.WireRate > 0 {
+			wider(&a.Spread, b.Spread, 1-b.WireRate/a.WireRate)
+		}
+		a.Shares = slices.Clone(a.Shares)
+		for k := range a.Shares {
+			wider(&a.Shares[k].Spread, b.Shares[k].Spread, a.Shares[k].Share-b.Shares[k].Share)
+		}
+	}
+	out.Links = slices.Clone(p.Links)
+	for i := range out.Links {
+		if a, b := &out.Links[i], &o.Links[i]; a.Load > 0 {
+			wider(&a.Spread, b.Spread, 1-b.Load/a.Load)
+		}
+	}
+	return &out
+}
+
 // LeastIn is the fewest packets per PSN that must come to a switch for its share to say anything:
 // where less is to be taken out of the flow, chance makes it.
 const LeastIn = 1.05

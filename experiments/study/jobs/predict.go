@@ -105,10 +105,20 @@ func predict(inv *inventory.Inventory, setup testbed.Setup, base Baseline, activ
 func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*placement.Prediction, error) {
 	inv := r.Testbed().Inventory()
 	var run []*placement.Prediction
-	if pace := r.pace(t); pace.Within > 0 && setup.Grants == nil {
+	if kept := r.Testbed().Capabilities().Pace; kept.Within > 0 && setup.Grants == nil {
 		var err error
-		if run, err = r.replay(setup, base, t.schedule(base, pace)); err != nil {
+		if run, err = r.replay(setup, base, t.schedule(base, kept)); err != nil {
 			return nil, err
+		}
+		if pace := r.pace(t); run != nil && pace != kept {
+			late, err := r.replay(setup, base, t.schedule(base, pace))
+			if err != nil {
+				return nil, err
+			}
+			run = slices.Clone(run) // which is remembered
+			for i := range late {
+				run[i] = run[i].Widen(late[i])
+			}
 		}
 	}
 	models := spec.Predictors
@@ -134,8 +144,8 @@ func (r *run) predict(setup testbed.Setup, base Baseline, t timeline) ([][]*plac
 // tail is how many times their median is exceeded once in a hundred by what wakes of processes take, see flow.Lag.
 const tail = 9
 
-// pace is how well the testbed kept to its times in a run, as far as that is over: where frames left later than they
-// use to, so did those that are followed.
+// pace is how badly the testbed may have kept to its times in a run, as far as that is over: as if frames that left later
+// than they use to had done so each by itself. Most do so together, which delays all of them by less.
 func (r *run) pace(t timeline) testbed.Pace {
 	pace := r.Testbed().Capabilities().Pace
 	pace.Wake = max(pace.Wake, time.Duration(t.late/tail*float64(time.Second)))
