@@ -135,12 +135,16 @@ type SharePrediction struct {
 	Spread float64 `json:"spread,omitempty"`
 }
 
+// Deviations is how many standard deviations, which spreads are, half of a 95 % interval is.
+const Deviations = 1.96
+
 // Widen is the prediction with spreads no less than those of another one of the same jobs and links, and than what
 // these differ by: a run may be as either says, or between. Neither is changed.
 func (p *Prediction) Widen(o *Prediction) *Prediction {
 	out := *p
-	// A spread is a standard deviation, and 1.96 of them are half of a 95 % interval.
-	wider := func(spread *float64, other, differ float64) { *spread = max(*spread, other, math.Abs(differ)/1.96) }
+	wider := func(spread *float64, other, differ float64) {
+		*spread = max(*spread, other, math.Abs(differ)/Deviations)
+	}
 	out.Jobs = slices.Clone(p.Jobs)
 	for i := range out.Jobs {
 		a, b := &out.Jobs[i], &o.Jobs[i]

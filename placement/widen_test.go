@@ -17,8 +17,8 @@ func TestWiden(t *testing.T) {
 	}
 	kept, late := of(100, .5, 100, 0), of(92, .3, 92, .01)
 	got := kept.Widen(late)
-	want := of(100, .5, 100, .08/1.96)
-	want.Jobs[0].Shares[0].Spread = .2 / 1.96
+	want := of(100, .5, 100, .08/Deviations)
+	want.Jobs[0].Shares[0].Spread = .2 / Deviations
 	near := func(a, b *float64) {
 		if math.Abs(*a-*b) < 1e-12 {
 			*a = *b

@@ -119,10 +119,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 			base.RTTs[c.Of] = c.Value
 			continue
 		}
-		base.Holds[c.Of] = c.Value
-		if off := unsure(c); off > 0 {
-			base.Unsure[c.Of] = off
-		}
+		base.Holds[c.Of], base.Unsure[c.Of] = c.Value, unsure(c)
 	}
 	return base, cal, nil
 }

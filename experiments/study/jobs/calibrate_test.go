@@ -51,7 +51,7 @@ func TestSurest(t *testing.T) {
 // stood still while it was calibrated aggregated .533 of the half that its memory was for: its T was 23.3 ms ± 12.4 ms.
 func TestUnsureShares(t *testing.T) {
 	p := &placement.Prediction{Predictor: placement.Occupancy, Jobs: []placement.JobPrediction{{
-		Name: "A", Goodput: 1e9, Shares: []placement.SharePrediction{{Switch: "tor1", Granted: .5, Share: .5, Spread: .3 / deviations, In: 1e6}, {Switch: "tor2", Granted: 1, Share: 1, In: 1e6}},
+		Name: "A", Goodput: 1e9, Shares: []placement.SharePrediction{{Switch: "tor1", Granted: .5, Share: .5, Spread: .3 / placement.Deviations, In: 1e6}, {Switch: "tor2", Granted: 1, Share: 1, In: 1e6}},
 	}}}
 	inv := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n").Inventory()
 	got := map[string]results.Figure{}

@@ -193,7 +193,7 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 		for _, s := range j.Shares {
 			part := func(metric string, v float64) results.Figure {
 				of := spec.AtSwitch(j.Name, s.Switch)
-				f := within(exact(metric, of, v, "1", j.Bottleneck), math.Hypot(s.Spread, base.Unsure[of]*v/deviations))
+				f := within(exact(metric, of, v, "1", j.Bottleneck), math.Hypot(s.Spread, base.Unsure[of]*v/placement.Deviations))
 				f.Hi = min(1, f.Hi)
 				return f
 			}
@@ -233,11 +233,8 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 	return out
 }
 
-// deviations are half of an interval that has 95 % of what is normally distributed.
-const deviations = 1.96
-
 // within is a predicted figure of which one run may be off by a standard deviation.
 func within(f results.Figure, deviation float64) results.Figure {
-	f.Lo, f.Hi = max(0, f.Value-deviations*deviation), f.Value+deviations*deviation
+	f.Lo, f.Hi = max(0, f.Value-placement.Deviations*deviation), f.Value+placement.Deviations*deviation
 	return f
 }

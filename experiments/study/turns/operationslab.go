@@ -126,16 +126,16 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 		err = errors.Join(herr, kerr)
 	}
 	slices.SortFunc(out, func(a, b training.Outcome) int { return int(a.ID) - int(b.ID) })
-	var again *ops.Result // the likeliest of sims
 	var sims []*ops.Result
 	if err == nil {
-		if again, sims, err = o.again(ctx, s, seed, cost, jobs, out); err != nil {
+		if sims, err = o.again(ctx, s, seed, cost, jobs, out); err != nil {
 			err = fmt.Errorf("simulate what ran: %w", err)
 		}
 	}
 	ph.Figures = o.measured(b.Kind(), out, control.Events())
+	again := middle(sims)
 	if again != nil {
-		ph.Figures = append(ph.Figures, o.predicted(jobs, again, sims)...)
+		ph.Figures = append(ph.Figures, o.predicted(jobs, sims)...)
 		ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
 	}
 	for i := range out {
@@ -159,11 +159,11 @@ func (o *Operations) Run(ctx context.Context, b *study.Bench) (point *results.Po
 
 // again simulates jobs that came when those of a testbed did. Who gets a tree first may hang on
 // less than what can be calibrated, and all that comes after hangs on that: they are simulated with all the
-// costs. The middle one is that of all, by score and then by the mean job.
-func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost calibrated, jobs []named, out []training.Outcome) (middle *ops.Result, all []*ops.Result, err error) {
+// costs, in order of score and then of the mean job.
+func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost calibrated, jobs []named, out []training.Outcome) (all []*ops.Result, err error) {
 	cfg, err := o.config(s, seed)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cfg.Series = false // nobody looks at them
 	list := unnamed(jobs)
@@ -173,7 +173,7 @@ func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost 
 	for _, cfg.Cost = range append([]tree.Cost{cost.Cost}, cost.near...) {
 		res, err := ops.Run(ctx, cfg, list)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		all = append(all, res)
 	}
@@ -181,7 +181,15 @@ func (o *Operations) again(ctx context.Context, s *spec.Spec, seed uint64, cost 
 		x, y := a.Score(o.Score == "hosts"), b.Score(o.Score == "hosts")
 		return cmp.Or(cmp.Compare(x.Value, y.Value), cmp.Compare(x.Evaluated, y.Evaluated))
 	})
-	return all[len(all)/2], all, nil
+	return all, nil
+}
+
+// middle is what is predicted, of simulations in order; nil: of none.
+func middle(all []*ops.Result) *ops.Result {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)/2]
 }
 
 // measured are the figures of jobs that have ended, and if all of them have those of the
@@ -219,11 +227,11 @@ func (o *Operations) measured(kind results.Kind, out []training.Outcome, events 
 	return figures
 }
 
-// predicted are the figures of the same jobs in the simulator, each from the least to the most of what it is in all
-// the simulations: a run may be any of them.
-func (o *Operations) predicted(jobs []named, middle *ops.Result, all []*ops.Result) (figures []results.Figure) {
+// predicted are the figures of the same jobs in the middle one of simulations, each from the least to the most of what it
+// is in all of them: a run may be any.
+func (o *Operations) predicted(jobs []named, all []*ops.Result) (figures []results.Figure) {
 	add := func(metric, of string, value func(*ops.Result) float64) {
-		v := value(middle)
+		v := value(middle(all))
 		if math.IsNaN(v) {
 			return
 		}

@@ -62,11 +62,11 @@ func TestAgain(t *testing.T) {
 		t.Fatalf("fit %+v, want %+v", cost, want)
 	}
 	score := func(c calibrated) results.Figure {
-		middle, all, err := o.again(context.Background(), s, 1, c, jobs, make([]training.Outcome, len(jobs)))
+		all, err := o.again(context.Background(), s, 1, c, jobs, make([]training.Outcome, len(jobs)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		figures := o.predicted(jobs, middle, all)
+		figures := o.predicted(jobs, all)
 		return figures[slices.IndexFunc(figures, func(f results.Figure) bool { return f.Metric == "ina_score" })]
 	}
 	if got := score(calibrated{Cost: want}); math.Abs(got.Value-.648) > .001 || got.Lo != got.Value || got.Hi != got.Value {
