@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -144,28 +145,31 @@ func TestNICDegrades(t *testing.T) {
 		{"witness is not a number", sys("x", "3", "4"), nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := &fakeHost{packets: 10, sys: tt.sys}
-			n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, read: h.read, sysfs: map[string]bool{}}
-			for round := range 2 {
-				samples, err := n.Collect(t.Context())
-				if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-					t.Errorf("error %v", err)
-				}
-				if v := value(t, samples, "nic_rx_packets", "in").Value; v != float64(13+round) {
-					t.Errorf("nic_rx_packets %v", v)
-				}
-				extras := map[string]float64{}
-				for _, s := range samples {
-					for _, x := range sysfsExtra {
-						if s.Metric == x.metric {
-							extras[s.Metric] = s.Value
+			synctest.Test(t, func(t *testing.T) {
+				h := &fakeHost{packets: 10, sys: tt.sys}
+				n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, read: h.read, sysfs: map[string]bool{}}
+				for round := range 2 {
+					time.Sleep(seldom)
+					samples, err := n.Collect(t.Context())
+					if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+						t.Errorf("error %v", err)
+					}
+					if v := value(t, samples, "nic_rx_packets", "in").Value; v != float64(13+round) {
+						t.Errorf("nic_rx_packets %v", v)
+					}
+					extras := map[string]float64{}
+					for _, s := range samples {
+						for _, x := range sysfsExtra {
+							if s.Metric == x.metric {
+								extras[s.Metric] = s.Value
+							}
 						}
 					}
+					if !maps.Equal(extras, tt.extras) {
+						t.Error(cmp.Diff(extras, tt.extras))
+					}
 				}
-				if !maps.Equal(extras, tt.extras) {
-					t.Error(cmp.Diff(extras, tt.extras))
-				}
-			}
+			})
 		})
 	}
 	n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, sysfs: map[string]bool{},
@@ -173,6 +177,31 @@ func TestNICDegrades(t *testing.T) {
 	if samples, err := n.Collect(t.Context()); err == nil || samples != nil {
 		t.Errorf("nothing read: %v, %v", samples, err)
 	}
+}
+
+// Files that say why traffic is not what it should be are read every second, however often counters are.
+func TestNICSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHost{sys: map[string]string{"statistics/rx_packets": "2", "statistics/rx_missed_errors": "3", "statistics/rx_crc_errors": "4", "carrier_changes": "5"}}
+		h.packets = 1 // that of sysfs lies between the first and the second reading
+		n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, read: h.read, sysfs: map[string]bool{}}
+		times := map[string]int{}
+		for range 21 { // 2 s
+			samples, err := n.Collect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range samples {
+				times[s.Metric]++
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		for metric, want := range map[string]int{"nic_rx_packets": 21, "nic_tx_bytes": 21, "nic_rx_missed": 3, "nic_rx_crc_errors": 3, "nic_carrier_changes": 3} {
+			if times[metric] != want {
+				t.Errorf("%s %d times, want %d", metric, times[metric], want)
+			}
+		}
+	})
 }
 
 // A connection that is gone is the collector's error, not its end.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
@@ -28,8 +29,9 @@ type NICPort struct {
 // (RDMA, DPDK) is not in them.
 //
 // Where sysfs shows the same devices it adds nic_rx_missed, nic_rx_crc_errors and
-// nic_carrier_changes. Everything is read in one go over the connection's one SFTP
-// session, without a process on the host.
+// nic_carrier_changes, which say why traffic is not what it should be, at most every second: each file costs its host
+// several round trips of SFTP, and some tens of system calls. Everything is read in one go over the connection's one
+// SFTP session, without a process on the host.
 type NIC struct {
 	host  string
 	ports []NICPort
@@ -37,6 +39,7 @@ type NIC struct {
 
 	mu    sync.Mutex
 	sysfs map[string]bool // device -> sysfs shows it, once that is known
+	extra time.Time       // when these files were read
 }
 
 // NewNIC returns a collector over devices of a host.
@@ -71,6 +74,9 @@ var sysfsExtra = []struct{ file, metric string }{
 	{"carrier_changes", "nic_carrier_changes"},
 }
 
+// seldom is how often they are read at most.
+const seldom = time.Second
+
 func sysfsPath(device, file string) string { return "/sys/class/net/" + device + "/" + file }
 
 // Name implements Collector.
@@ -83,8 +89,12 @@ func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
 	n.trustSysfs(ctx)
 
 	files := []string{netDevFile}
+	extras := time.Since(n.extra) >= seldom
+	if extras {
+		n.extra = time.Now()
+	}
 	for _, p := range n.ports {
-		if n.sysfs[p.Device] {
+		if extras && n.sysfs[p.Device] {
 			for _, x := range sysfsExtra {
 				files = append(files, sysfsPath(p.Device, x.file))
 			}
@@ -105,7 +115,7 @@ func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
 		add := func(of, metric, unit string, v uint64) {
 			out = append(out, results.Sample{Source: "host " + n.host, Metric: metric, Of: of, Unit: unit, Value: float64(v)})
 		}
-		if n.sysfs[p.Device] {
+		if extras && n.sysfs[p.Device] {
 			for i, x := range sysfsExtra {
 				v, err := number(extra[i])
 				if err == nil {

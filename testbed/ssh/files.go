@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -328,6 +329,9 @@ func (c *Client) readFile(ctx context.Context, name string, limit int64) (data [
 	return data, err
 }
 
+// chunk is how much of a file is asked for at a time, bytes: each costs a round trip.
+const chunk = 16 << 10
+
 // read is readFile; with small it is ReadSmall, of which a stamp is known.
 func (c *Client) read(ctx context.Context, name string, limit int64, small bool) (data []byte, at hosts.Stamp, err error) {
 	type content struct {
@@ -353,7 +357,7 @@ func (c *Client) read(ctx context.Context, name string, limit int64, small bool)
 			in.at = stampOf(info)
 		}
 		// Not io.Copy: it would ask for the size first.
-		in.data, err = bounded.ReadAll(bounded.Until(ctx, asked{f, &files.heard}), limit)
+		in.data, err = bounded.ReadAll(bufio.NewReaderSize(bounded.Until(ctx, asked{f, &files.heard}), chunk), limit)
 		read <- in
 		return err
 	})
