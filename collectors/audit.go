@@ -275,7 +275,7 @@ func (a *Audit) signs() (out []results.Trouble) {
 	}{
 		{lossStats, "frames were lost in its network card"},
 		{pauseStats, "the flow of frames was paused"},
-		{[]string{"rx_missed", "rx_crc_errors", "rx_errors", "tx_errors"}, "frames were damaged, or there was no time for them"},
+		{[]string{"rx_errors", "tx_errors"}, "frames were damaged, or there was no time for them"},
 		{[]string{"carrier_changes"}, "its cable was pulled, or a port of it went down"},
 	}
 	for _, k := range kinds {

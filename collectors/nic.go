@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/internal/bounded"
@@ -27,19 +24,12 @@ type NICPort struct {
 // and _drops of the link out, and the same with rx of the link in. Bytes count frames
 // with their Ethernet header and without preamble and FCS. What bypasses the kernel
 // (RDMA, DPDK) is not in them.
-//
-// Where sysfs shows the same devices it adds nic_rx_missed, nic_rx_crc_errors and
-// nic_carrier_changes, which say why traffic is not what it should be, at most every second: each file costs its host
-// several round trips of SFTP, and some tens of system calls. Everything is read in one go over the connection's one
-// SFTP session, without a process on the host.
+// All of a host are read in one go over the connection's one SFTP session, without a process on the host, and of one
+// file: each costs the host several round trips, and some tens of system calls.
 type NIC struct {
 	host  string
 	ports []NICPort
-	read  func(ctx context.Context, files ...string) []hosts.File
-
-	mu    sync.Mutex
-	sysfs map[string]bool // device -> sysfs shows it, once that is known
-	extra time.Time       // when these files were read
+	read  func(ctx context.Context, file string) hosts.File
 }
 
 // NewNIC returns a collector over devices of a host.
@@ -49,7 +39,9 @@ func NewNIC(client hosts.Host, ports []NICPort) (*NIC, error) {
 			return nil, blame.Host(client.String(), fmt.Errorf("%q is not the name of a device", p.Device))
 		}
 	}
-	return &NIC{host: client.String(), ports: ports, read: readFiles(client), sysfs: map[string]bool{}}, nil
+	return &NIC{host: client.String(), ports: ports, read: func(ctx context.Context, file string) hosts.File {
+		return readFiles(client)(ctx, file)[0]
+	}}, nil
 }
 
 // readFiles reads files of a host that are not large.
@@ -67,16 +59,6 @@ func validDevice(name string) bool {
 
 const netDevFile = "/proc/net/dev"
 
-// sysfsExtra are files of /sys/class/net/<device> with one number, and their metrics.
-var sysfsExtra = []struct{ file, metric string }{
-	{"statistics/rx_missed_errors", "nic_rx_missed"},
-	{"statistics/rx_crc_errors", "nic_rx_crc_errors"},
-	{"carrier_changes", "nic_carrier_changes"},
-}
-
-// seldom is how often they are read at most.
-const seldom = time.Second
-
 func sysfsPath(device, file string) string { return "/sys/class/net/" + device + "/" + file }
 
 // Name implements Collector.
@@ -84,54 +66,25 @@ func (n *NIC) Name() string { return "nic " + n.host }
 
 // Collect implements Collector.
 func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.trustSysfs(ctx)
-
-	files := []string{netDevFile}
-	extras := time.Since(n.extra) >= seldom
-	if extras {
-		n.extra = time.Now()
+	got := n.read(ctx, netDevFile)
+	if got.Err != nil {
+		return nil, got.Err
 	}
-	for _, p := range n.ports {
-		if extras && n.sysfs[p.Device] {
-			for _, x := range sysfsExtra {
-				files = append(files, sysfsPath(p.Device, x.file))
-			}
-		}
-	}
-	got := n.read(ctx, files...)
-	if err := got[0].Err; err != nil {
-		return nil, err
-	}
-	devices, err := ParseNetDev(string(got[0].Data))
+	devices, err := ParseNetDev(string(got.Data))
 	if len(devices) == 0 {
 		return nil, errors.Join(blame.Host(n.host, fmt.Errorf("%s has no devices", netDevFile)), err)
 	}
 	errs := []error{err}
 	var out []results.Sample
-	extra := got[1:]
 	for _, p := range n.ports {
-		add := func(of, metric, unit string, v uint64) {
-			out = append(out, results.Sample{Source: "host " + n.host, Metric: metric, Of: of, Unit: unit, Value: float64(v)})
-		}
-		if extras && n.sysfs[p.Device] {
-			for i, x := range sysfsExtra {
-				v, err := number(extra[i])
-				if err == nil {
-					add(p.In, x.metric, "1", v)
-				} else if !errors.Is(err, fs.ErrNotExist) { // not every device has every counter
-					errs = append(errs, blame.Host(n.host, fmt.Errorf("%s: %w", sysfsPath(p.Device, x.file), err)))
-				}
-			}
-			extra = extra[len(sysfsExtra):]
-		}
 		d, ok := devices[p.Device]
 		if !ok {
 			errs = append(errs, blame.Host(n.host, fmt.Errorf("no device %s", p.Device)))
 			continue
 		}
-		d.each(p, add)
+		d.each(p, func(of, metric, unit string, v uint64) {
+			out = append(out, results.Sample{Source: "host " + n.host, Metric: metric, Of: of, Unit: unit, Value: float64(v)})
+		})
 	}
 	return out, errors.Join(errs...)
 }
@@ -147,39 +100,6 @@ func (d NetDev) each(p NICPort, add func(of, metric, unit string, v uint64)) {
 		add(dir.of, dir.name+"errors", "1", dir.c.Errors)
 		add(dir.of, dir.name+"drops", "1", dir.c.Drops)
 	}
-}
-
-// trustSysfs finds out, once, which devices sysfs shows as they are: it shows those of
-// the network namespace that it was mounted from, which need not be the one that
-// /proc/net/dev speaks of. If it is, a packet count there lies between what
-// /proc/net/dev says before and after.
-func (n *NIC) trustSysfs(ctx context.Context) {
-	if len(n.sysfs) == len(n.ports) {
-		return
-	}
-	var witnesses []string
-	for _, p := range n.ports {
-		witnesses = append(witnesses, sysfsPath(p.Device, "statistics/rx_packets"))
-	}
-	netDev := func() map[string]NetDev {
-		devices, _ := ParseNetDev(string(n.read(ctx, netDevFile)[0].Data))
-		return devices
-	}
-	before, seen, after := netDev(), n.read(ctx, witnesses...), netDev()
-	if len(before) == 0 || len(after) == 0 {
-		return // next time
-	}
-	for i, p := range n.ports {
-		v, err := number(seen[i])
-		n.sysfs[p.Device] = err == nil && before[p.Device].Rx.Packets <= v && v <= after[p.Device].Rx.Packets
-	}
-}
-
-func number(f hosts.File) (uint64, error) {
-	if f.Err != nil {
-		return 0, f.Err
-	}
-	return strconv.ParseUint(strings.TrimSpace(string(f.Data)), 10, 64)
 }
 
 // NetDev is a line of /proc/net/dev.

@@ -164,7 +164,7 @@ const JobTimeout = 15 * time.Minute
 var OnTheWay = map[string]string{
 	"port_rx_drop_packets": "lost", "port_tx_drop_packets": "lost",
 	"port_rx_dup_packets": "doubled", "port_tx_dup_packets": "doubled",
-	"nic_tx_drops": "other", "nic_rx_drops": "other", "nic_rx_missed": "other", "worker_socket_drops": "other",
+	"nic_tx_drops": "other", "nic_rx_drops": "other", "worker_socket_drops": "other",
 }
 
 // handedOver says whether hops are told by a counter.
