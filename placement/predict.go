@@ -139,26 +139,49 @@ type SharePrediction struct {
 const Deviations = 1.96
 
 // Widen is the prediction with spreads no less than those of another one of the same jobs and links, and than what
-// these differ by: a run may be as either says, or between. Neither is changed.
+// these differ by: a run may be as either says, or between. What the other one lacks, such as the share of a switch to
+// which whole sums come but for chance, stays as it is. Neither is changed.
 func (p *Prediction) Widen(o *Prediction) *Prediction {
 	out := *p
 	wider := func(spread *float64, other, differ float64) {
 		*spread = max(*spread, other, math.Abs(differ)/Deviations)
 	}
+	shares := func(j *JobPrediction) map[string]SharePrediction {
+		at := map[string]SharePrediction{}
+		for _, s := range j.Shares {
+			at[s.Switch] = s
+		}
+		return at
+	}
+	jobs, links := map[string]*JobPrediction{}, map[string]LinkPrediction{}
+	for i := range o.Jobs {
+		jobs[o.Jobs[i].Name] = &o.Jobs[i]
+	}
+	for _, l := range o.Links {
+		links[l.Link] = l
+	}
 	out.Jobs = slices.Clone(p.Jobs)
 	for i := range out.Jobs {
-		a, b := &out.Jobs[i], &o.Jobs[i]
+		a := &out.Jobs[i]
+		b, ok := jobs[a.Name]
+		if !ok {
+			continue
+		}
 		if a.WireRate > 0 {
 			wider(&a.Spread, b.Spread, 1-b.WireRate/a.WireRate)
 		}
 		a.Shares = slices.Clone(a.Shares)
+		at := shares(b)
 		for k := range a.Shares {
-			wider(&a.Shares[k].Spread, b.Shares[k].Spread, a.Shares[k].Share-b.Shares[k].Share)
+			if s, ok := at[a.Shares[k].Switch]; ok {
+				wider(&a.Shares[k].Spread, s.Spread, a.Shares[k].Share-s.Share)
+			}
 		}
 	}
 	out.Links = slices.Clone(p.Links)
 	for i := range out.Links {
-		if a, b := &out.Links[i], &o.Links[i]; a.Load > 0 {
+		a := &out.Links[i]
+		if b, ok := links[a.Link]; ok && a.Load > 0 {
 			wider(&a.Spread, b.Spread, 1-b.Load/a.Load)
 		}
 	}

@@ -3,6 +3,7 @@ package placement
 import (
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -35,5 +36,37 @@ func TestWiden(t *testing.T) {
 	}
 	if got := of(100, .5, 100, .2).Widen(late); !reflect.DeepEqual(got.Links, of(100, .5, 100, .2).Links) || got.Jobs[0].Spread != .2 {
 		t.Errorf("%+v: a spread became less", got)
+	}
+}
+
+// TestWidenByName: a switch to which whole sums come but for chance is in one of two predictions, and each spread is that of
+// the same switch and cable all the same.
+func TestWidenByName(t *testing.T) {
+	job := func(rate float64, shares ...SharePrediction) JobPrediction {
+		return JobPrediction{Name: "A", WireRate: rate, Shares: shares}
+	}
+	at := func(name string, share float64) SharePrediction { return SharePrediction{Switch: name, Share: share} }
+	kept := &Prediction{
+		Jobs:  []JobPrediction{job(100, at("tor1", .5), at("spine1", .9), at("tor2", .4))},
+		Links: []LinkPrediction{{Link: "up", Load: 10}, {Link: "down", Load: 20}},
+	}
+	late := &Prediction{
+		Jobs:  []JobPrediction{{Name: "B"}, job(90, at("tor1", .4), at("tor2", .1), at("tor3", 0))},
+		Links: []LinkPrediction{{Link: "other", Load: 1}, {Link: "down", Load: 19}},
+	}
+	for range 2 { // either way
+		got := kept.Widen(late)
+		for i, want := range map[int]float64{0: .1, 1: 0, 2: .3} {
+			if s := got.Jobs[0].Shares[i]; math.Abs(s.Spread*Deviations-want) > 1e-12 {
+				t.Errorf("%s may be off by %v, want %v", s.Switch, s.Spread*Deviations, want)
+			}
+		}
+		for i, want := range []float64{0, .05} {
+			if l := got.Links[i]; math.Abs(l.Spread*Deviations-want) > 1e-12 {
+				t.Errorf("%s may be off by %v, want %v", l.Link, l.Spread*Deviations, want)
+			}
+		}
+		slices.Reverse(late.Jobs[1].Shares)
+		slices.Reverse(late.Links)
 	}
 }
