@@ -127,7 +127,7 @@ func (r *run) ratios() {
 		return
 	}
 	others := func(p *results.Point) string { return study.Cohort(p, c.Key) }
-	reference := map[string]map[string]float64{}
+	reference, unfit := map[string]map[string]float64{}, map[string]string{}
 	measured := func(p *results.Point) map[string]float64 { // of the Cluster, by metric
 		of := map[string]float64{}
 		for _, f := range p.Phases[0].Figures {
@@ -139,7 +139,7 @@ func (r *run) ratios() {
 	}
 	for i := range r.rec.Points {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && spec.Format(p.Params[c.Key]) == c.Reference {
-			reference[others(p)] = measured(p)
+			reference[others(p)], unfit[others(p)] = measured(p), p.UnsoundIn(0)
 		}
 	}
 	for i := range r.rec.Points {
@@ -162,6 +162,8 @@ func (r *run) ratios() {
 			v := ref[f.Metric]
 			switch {
 			case f.Of != results.Cluster || f.Kind == results.Predicted:
+			case unfit[others(p)] != "" && of != c.Reference: // what was measured of it is no reference
+				lacks(f.Metric, "the reference: "+unfit[others(p)])
 			case v > 0:
 				ph.Figures = append(ph.Figures, study.Exactly(f.Metric+metric.Ratio, of, f.Kind, f.Value/v))
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out

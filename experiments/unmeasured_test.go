@@ -203,4 +203,16 @@ func TestRatios(t *testing.T) {
 	if m := r.rec.Points[1].Phases[0].Missing; len(m) != 1 || m[0].Metric != "queueing_ratio" || m[0].Of != "b" {
 		t.Errorf("%+v", m)
 	}
+
+	// What was measured of a point that is not sound is no reference.
+	r.rec.Points = []results.Point{point("a", 20, 0), point("b", 30, 0)}
+	r.rec.Points[0].Health = []results.Trouble{{Where: "host h1", What: "busy", Fatal: true}}
+	r.ratios()
+	ph := r.rec.Points[1].Phases[0]
+	if i := slices.IndexFunc(ph.Missing, func(m results.Missing) bool { return m.Metric == "avg_jct_ratio" }); i < 0 || ph.Missing[i].Of != "b" || ph.Missing[i].Why != "the reference: host h1: busy" {
+		t.Errorf("%+v", ph.Missing)
+	}
+	if slices.ContainsFunc(ph.Figures, func(f results.Figure) bool { return f.Metric == "avg_jct_ratio" }) {
+		t.Errorf("%+v", ph.Figures)
+	}
 }

@@ -671,12 +671,14 @@ func (o *Operations) learned(b *study.Bench, jobs []named, out []training.Outcom
 
 // Finish implements study.Study with scores: where the mean JCT of a point lies between that
 // without INA and that with INA for every all-reduce, which other points of the same repeat
-// have.
+// have. Where what was measured of either does not count there is no score.
 func (o *Operations) Finish(rec *results.Record) {
 	const key = "operations.sharing"
-	type ends struct{ never, always float64 }
-	refs := map[string]*ends{}
-	of := func(p *results.Point) string { return study.Cohort(p, key) }
+	ends := map[[2]string]*results.Point{} // of each cohort's scale, by sharing
+	for i := range rec.Points {
+		p := &rec.Points[i]
+		ends[[2]string{study.Cohort(p, key), spec.Format(p.Params[key])}] = p
+	}
 	jct := func(p *results.Point) float64 {
 		for _, ph := range p.Phases {
 			for _, f := range ph.Figures {
@@ -689,23 +691,31 @@ func (o *Operations) Finish(rec *results.Record) {
 	}
 	for i := range rec.Points {
 		p := &rec.Points[i]
-		if refs[of(p)] == nil {
-			refs[of(p)] = &ends{math.NaN(), math.NaN()}
+		if len(p.Phases) == 0 || math.IsNaN(jct(p)) {
+			continue
 		}
-		switch spec.Format(p.Params[key]) {
-		case "never":
-			refs[of(p)].never = jct(p)
-		case "always":
-			refs[of(p)].always = jct(p)
-		}
-	}
-	for i := range rec.Points {
-		p, e := &rec.Points[i], refs[of(&rec.Points[i])]
-		if v := (e.never - jct(p)) / (e.never - e.always); e.never > e.always && !math.IsNaN(v) {
+		end := func(sharing string) (v float64) {
+			e := ends[[2]string{study.Cohort(p, key), sharing}]
+			if e == nil {
+				return math.NaN()
+			}
 			ph := &p.Phases[0]
-			score := study.Exactly("ina_score", results.Cluster, results.Measured, v)
+			if why := e.UnsoundIn(0); why != "" {
+				for _, name := range []string{"ina_score", "jct_range"} {
+					ph.Missing = append(ph.Missing, results.Missing{Metric: name, Of: results.Cluster, Why: key + "=" + sharing + ": " + why})
+				}
+				return math.NaN()
+			}
+			if len(e.Phases) > 0 && e != p && e.Phases[0].Stood != "" {
+				ph.Stood = cmp.Or(ph.Stood, key+"="+sharing+": "+e.Phases[0].Stood)
+			}
+			return jct(e)
+		}
+		never, always := end("never"), end("always")
+		if never > always {
+			score := study.Exactly("ina_score", results.Cluster, results.Measured, (never-jct(p))/(never-always))
 			score.N = 2 // at least: it is of all steps
-			ph.Figures = append(ph.Figures, score, study.Exactly("jct_range", results.Cluster, results.Measured, 1-e.always/e.never))
+			p.Phases[0].Figures = append(p.Phases[0].Figures, score, study.Exactly("jct_range", results.Cluster, results.Measured, 1-always/never))
 		}
 	}
 }
