@@ -100,10 +100,10 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 	if _, err := perform(ctx, dep, starts); err != nil {
 		return base, nil, err
 	}
-	cal, err := surest(min(calibrationTimes, max(1, int(calibrationMax/long))), func() ([]results.Calibration, error) {
+	cal, err := surest(min(calibrationTimes, max(1, int(calibrationMax/long))), func() (measured, error) {
 		m, err := watch(ctx, dep, settle, long)
 		if err != nil {
-			return nil, err
+			return measured{}, err
 		}
 		settle = 0 // the next time all is as it goes on
 		return costs(m, setup.Plan), m.Log.Err
@@ -114,22 +114,35 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 	if _, err := perform(ctx, dep, stops); err != nil {
 		return base, nil, err
 	}
-	for _, c := range cal {
+	for _, c := range cal.values {
 		if c.What == "RTT" {
 			base.RTTs[c.Of] = c.Value
 			continue
 		}
 		base.Holds[c.Of], base.Unsure[c.Of] = c.Value, unsure(c)
 	}
-	return base, cal, nil
+	for _, of := range cal.lost {
+		base.Unsure[of] = 1
+	}
+	return base, cal.values, nil
+}
+
+// measured is what a calibration says of jobs.
+type measured struct {
+	values []results.Calibration
+	lost   []string // of what there are readings, which say nothing: the machine stood still meanwhile
 }
 
 // costs are what was measured of each job: how long an aggregator stays taken, and a round trip. What a switch does not
 // count is left out: the topology says it then.
-func costs(m *study.Measurer, plan *placement.Plan) (cal []results.Calibration) {
+func costs(m *study.Measurer, plan *placement.Plan) (out measured) {
 	add := func(what, of, sum, count, at string) {
-		if f, err := results.Ratio(m.Window, m.Series(sum, at), m.Series(count, at)); err == nil {
-			cal = append(cal, results.Calibration{What: what, Of: of, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "s"})
+		f, err := results.Ratio(m.Window, m.Series(sum, at), m.Series(count, at))
+		switch {
+		case err == nil:
+			out.values = append(out.values, results.Calibration{What: what, Of: of, Value: f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Unit: "s"})
+		case len(m.Series(count, at).T) > 0 && (errors.Is(err, results.ErrUncovered) || errors.Is(err, results.ErrFewSamples)):
+			out.lost = append(out.lost, of)
 		}
 	}
 	for _, j := range plan.Jobs {
@@ -141,21 +154,21 @@ func costs(m *study.Measurer, plan *placement.Plan) (cal []results.Calibration) 
 		}
 		add("RTT", j.Name, "worker_rtt_seconds", "worker_rtt_count", j.Name+"/0")
 	}
-	return cal
+	return out
 }
 
 // surest measures until no value is less sure than calibrationError, so many times at most, and returns those of the
-// time whose worst is the surest: while a machine stands still all takes longer than it does at other times, and a memory
-// that is a part of what is needed then is more than that.
-func surest(times int, measure func() ([]results.Calibration, error)) (best []results.Calibration, err error) {
+// time whose worst is the surest, one that is lost being the worst: while a machine stands still all takes longer than it
+// does at other times, and a memory that is a part of what is needed then is more than that.
+func surest(times int, measure func() (measured, error)) (best measured, err error) {
 	least := math.Inf(1)
 	for range times {
 		cal, err := measure()
 		if err != nil {
-			return nil, err
+			return measured{}, err
 		}
-		worst := 0.0
-		for _, c := range cal {
+		worst := float64(len(cal.lost))
+		for _, c := range cal.values {
 			worst = max(worst, unsure(c))
 		}
 		if worst < least {
@@ -168,9 +181,9 @@ func surest(times int, measure func() ([]results.Calibration, error)) (best []re
 	return best, nil
 }
 
-// unsure is half of a value's interval, as a part of it: at most all of it.
+// unsure is half of a value's interval, as a part of it: at most all of it. A single reading has none.
 func unsure(c results.Calibration) float64 {
-	if !(c.Value > 0) {
+	if !(c.Value > 0) || c.N < 2 {
 		return 1
 	}
 	return min(1, (c.Hi-c.Lo)/2/c.Value)

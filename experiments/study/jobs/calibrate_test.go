@@ -14,35 +14,45 @@ import (
 func TestSurest(t *testing.T) {
 	of := func(halves ...float64) (cal []results.Calibration) { // of values of 2
 		for _, h := range halves {
-			cal = append(cal, results.Calibration{Value: 2, Lo: 2 - h, Hi: 2 + h})
+			cal = append(cal, results.Calibration{Value: 2, Lo: 2 - h, Hi: 2 + h, N: 10})
 		}
 		return cal
 	}
+	single := []results.Calibration{{Value: 2, Lo: 2, Hi: 2, N: 1}}
 	for _, tt := range []struct {
 		name  string
 		times [][]results.Calibration
+		lost  []int // values of each time
 		tries int
 		want  int // index in times
 		asked int // how many of them were asked for
 	}{
-		{"sure at once", [][]results.Calibration{of(.05, .01), of(0, 0)}, 4, 0, 1},
-		{"sure the second time", [][]results.Calibration{of(.05, .07), of(.05, .04), of(0, 0)}, 4, 1, 2},
-		{"never sure", [][]results.Calibration{of(.5, .1), of(.01, .4), of(.1, .1), of(.3, .3), of(0, 0)}, 4, 2, 4},
-		{"one try", [][]results.Calibration{of(.5), of(0)}, 1, 0, 1},
-		{"no time at all", [][]results.Calibration{{{Value: 0}}, of(.01)}, 4, 1, 2},
-		{"nothing is counted", [][]results.Calibration{nil, of(0)}, 4, 0, 1},
+		{"sure at once", [][]results.Calibration{of(.05, .01), of(0, 0)}, nil, 4, 0, 1},
+		{"sure the second time", [][]results.Calibration{of(.05, .07), of(.05, .04), of(0, 0)}, nil, 4, 1, 2},
+		{"never sure", [][]results.Calibration{of(.5, .1), of(.01, .4), of(.1, .1), of(.3, .3), of(0, 0)}, nil, 4, 2, 4},
+		{"one try", [][]results.Calibration{of(.5), of(0)}, nil, 1, 0, 1},
+		{"no time at all", [][]results.Calibration{{{Value: 0}}, of(.01)}, nil, 4, 1, 2},
+		{"nothing is counted", [][]results.Calibration{nil, of(0)}, nil, 4, 0, 1},
+		{"nothing is left", [][]results.Calibration{nil, of(.05, .01)}, []int{2, 0}, 4, 1, 2},
+		{"a part is left", [][]results.Calibration{of(.001), of(.3, .3), of(.001)}, []int{1, 0, 1}, 3, 1, 3},
+		{"less and less is left", [][]results.Calibration{of(.001), nil, nil}, []int{1, 2, 3}, 3, 0, 3},
+		{"one reading", [][]results.Calibration{single, of(.1)}, nil, 2, 1, 2},
 	} {
 		asked := 0
-		got, err := surest(tt.tries, func() ([]results.Calibration, error) {
+		got, err := surest(tt.tries, func() (m measured, err error) {
+			m.values = tt.times[asked]
+			if tt.lost != nil {
+				m.lost = slices.Repeat([]string{"A"}, tt.lost[asked])
+			}
 			asked++
-			return tt.times[asked-1], nil
+			return m, nil
 		})
-		if err != nil || asked != tt.asked || !slices.Equal(got, tt.times[tt.want]) {
+		if err != nil || asked != tt.asked || !slices.Equal(got.values, tt.times[tt.want]) {
 			t.Errorf("%s: %v after %d times, %v; want %v after %d", tt.name, got, asked, err, tt.times[tt.want], tt.asked)
 		}
 	}
 	broken := errors.New("broken")
-	if _, err := surest(4, func() ([]results.Calibration, error) { return of(1), broken }); !errors.Is(err, broken) {
+	if _, err := surest(4, func() (measured, error) { return measured{values: of(1)}, broken }); !errors.Is(err, broken) {
 		t.Errorf("an error of a measurement is %v", err)
 	}
 }
