@@ -63,12 +63,15 @@ func (p *progress) update(s experiments.Status) {
 }
 
 // note says what a run waits for.
-func (p *progress) note(what string) {
+func (p *progress) note(what string) { p.say("waiting: " + what) }
+
+// say says something else than how far a run has come.
+func (p *progress) say(what string) {
 	if p.quiet {
 		return
 	}
 	p.clear()
-	fmt.Fprintf(p.w, "inabench: waiting: %s\n", what)
+	fmt.Fprintf(p.w, "inabench: %s\n", what)
 }
 
 // clear removes the line from a terminal.

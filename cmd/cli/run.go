@@ -152,6 +152,11 @@ func runAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if driver == "netns" && !c.Bool("quiet") {
+		if note := tooFast(c.Context, spec, rec); note != "" {
+			p.say(note)
+		}
+	}
 	if rec.Outcome != results.Pass {
 		return outcomeError{rec.Outcome}
 	}

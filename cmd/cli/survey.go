@@ -310,21 +310,14 @@ func (d *drawer) motion(path string) (pace random.Pace, err error) {
 	if err != nil {
 		return pace, err
 	}
-	var phases []*placement.Prediction
-	for _, ph := range plan.Points[0].Phases {
-		for _, p := range ph.Predictions {
-			if p.Predictor == placement.Occupancy {
-				phases = append(phases, p)
-				pace.Settled = max(pace.Settled, p.Settled)
-				slowest(&pace, spec, p)
-			}
-		}
+	factor, phases, err := slowMotion(d.machine, spec, plan)
+	for _, p := range phases {
+		pace.Settled = max(pace.Settled, p.Settled)
+		slowest(&pace, spec, p)
 	}
-	if pace.Factor = d.c.Float64("factor"); pace.Factor > 0 {
-		return pace, nil
+	if pace.Factor = d.c.Float64("factor"); pace.Factor == 0 {
+		pace.Factor = factor
 	}
-	load, err := carry.Demand(spec.Inventory(), plan.Points[0].Plan, phases, spec.Switch.Lanes)
-	pace.Factor = carry.Factor(d.machine, load)
 	return pace, err
 }
 
