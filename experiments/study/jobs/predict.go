@@ -179,8 +179,8 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 			Unit: unit, Predictor: p.Predictor, Bottleneck: bottleneck, OfRun: p.Replayed}
 	}
 	var out []results.Figure
-	var goodputs []float64
-	shares := map[string][]float64{} // by switch: each job's aggregated throughput
+	var goodputs []interval
+	shares := map[string][]interval{} // by switch: each job's aggregated throughput
 	var switches []string
 	for _, j := range p.Jobs {
 		if j.Local {
@@ -189,29 +189,32 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 		out = append(out,
 			within(exact("goodput", j.Name, j.Goodput, "bit/s", j.Bottleneck), j.Spread*j.Goodput),
 			within(exact("wire_rate", j.Name, j.WireRate, "bit/s", j.Bottleneck), j.Spread*j.WireRate))
-		goodputs = append(goodputs, j.Goodput)
+		goodputs = append(goodputs, interval{j.Goodput, placement.Deviations * j.Spread * j.Goodput})
 		for _, s := range j.Shares {
+			if s.In < placement.LeastIn {
+				continue // whole sums come, but for chance
+			}
+			of := spec.AtSwitch(j.Name, s.Switch)
+			spread := func(v float64) float64 { return math.Hypot(s.Spread, base.Unsure[of]*v/placement.Deviations) }
 			part := func(metric string, v float64) results.Figure {
-				of := spec.AtSwitch(j.Name, s.Switch)
-				f := within(exact(metric, of, v, "1", j.Bottleneck), math.Hypot(s.Spread, base.Unsure[of]*v/placement.Deviations))
+				f := within(exact(metric, of, v, "1", j.Bottleneck), spread(v))
 				f.Hi = min(1, f.Hi)
 				return f
 			}
-			if out = append(out, part("granted", s.Granted)); s.In >= placement.LeastIn {
-				out = append(out, part("share", s.Share))
-			}
+			out = append(out, part("granted", s.Granted), part("share", s.Share))
 			if !slices.Contains(switches, s.Switch) {
 				switches = append(switches, s.Switch)
 			}
-			shares[s.Switch] = append(shares[s.Switch], s.Granted*j.Goodput)
+			off := math.Hypot(spread(s.Granted), s.Granted*j.Spread)
+			shares[s.Switch] = append(shares[s.Switch], interval{s.Granted * j.Goodput, placement.Deviations * off * j.Goodput})
 		}
 	}
 	if len(goodputs) > 1 {
-		out = append(out, exact("jain", "goodput", results.JainIndex(goodputs), "1", ""))
+		out = append(out, jain(exact("jain", "goodput", 0, "1", ""), goodputs))
 	}
 	for _, sw := range switches {
 		if len(shares[sw]) > 1 {
-			out = append(out, exact("jain", spec.AtSwitch("aggregated", sw), results.JainIndex(shares[sw]), "1", ""))
+			out = append(out, jain(exact("jain", spec.AtSwitch("aggregated", sw), 0, "1", ""), shares[sw]))
 		}
 	}
 	loads := map[string]placement.LinkPrediction{}
@@ -236,5 +239,53 @@ func figures(p *placement.Prediction, topo *inventory.Topology, base Baseline) [
 // within is a predicted figure of which one run may be off by a standard deviation.
 func within(f results.Figure, deviation float64) results.Figure {
 	f.Lo, f.Hi = max(0, f.Value-placement.Deviations*deviation), f.Value+placement.Deviations*deviation
+	return f
+}
+
+// interval is a value that may be off by so much either way.
+type interval struct{ v, off float64 }
+
+// manyJobs is of how many jobs the least even division is looked for among all.
+const manyJobs = 12
+
+// jain gives a figure Jain's index of values, and the least and the most that it is of any within their intervals. The
+// index grows with a value below sum(x^2)/sum(x) and falls with one above: it is least in a corner, and most where values
+// are as near to that as they may be.
+func jain(f results.Figure, of []interval) results.Figure {
+	x := make([]float64, len(of))
+	for i := range of {
+		x[i] = of[i].v
+	}
+	f.Value = results.JainIndex(x)
+	f.Lo, f.Hi = f.Value, f.Value
+	if !slices.ContainsFunc(of, func(k interval) bool { return k.off > 0 }) {
+		return f
+	}
+	least := func(k interval) float64 { return max(0, k.v-k.off) }
+	for range 100 {
+		sum, squares := 0.0, 0.0
+		for _, v := range x {
+			sum, squares = sum+v, squares+v*v
+		}
+		if sum == 0 {
+			break
+		}
+		for i, k := range of {
+			x[i] = min(max(squares/sum, least(k)), k.v+k.off)
+		}
+		f.Hi = max(f.Hi, results.JainIndex(x))
+	}
+	if len(of) > manyJobs {
+		f.Lo = 1 / float64(len(of))
+		return f
+	}
+	for corner := range 1 << len(of) {
+		for i, k := range of {
+			if x[i] = least(k); corner>>i&1 == 1 {
+				x[i] = k.v + k.off
+			}
+		}
+		f.Lo = min(f.Lo, results.JainIndex(x))
+	}
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -293,5 +294,41 @@ func TestApproximate(t *testing.T) {
 		if (p.Approximate != "") != c.want || c.want && !strings.Contains(p.Approximate, "within some 0.1") {
 			t.Errorf("%s: %q, shares %+v", c.job, p.Approximate, p.Jobs[0].Shares)
 		}
+	}
+}
+
+// TestJainWithin: the index of values that are not certain lies between those of all values that they may be, of which
+// random ones are tried.
+func TestJainWithin(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for trial := range 300 {
+		of := make([]interval, 1+rng.IntN(5))
+		for i := range of {
+			of[i].v = rng.Float64()
+			if rng.IntN(3) > 0 {
+				of[i].off = rng.Float64() * rng.Float64()
+			}
+		}
+		f := jain(results.Figure{}, of)
+		lo, hi := f.Value, f.Value
+		x := make([]float64, len(of))
+		for range 4000 {
+			for i, k := range of {
+				x[i] = max(0, k.v+k.off*[]float64{-1, 1, 2*rng.Float64() - 1}[rng.IntN(3)])
+			}
+			if j := results.JainIndex(x); !math.IsNaN(j) {
+				lo, hi = min(lo, j), max(hi, j)
+			}
+		}
+		if lo < f.Lo-1e-12 || hi > f.Hi+1e-12 || lo > f.Lo+.05 {
+			t.Errorf("%d: %+v: from %v to %v, and some are from %v to %v", trial, of, f.Lo, f.Hi, lo, hi)
+		}
+	}
+	// Two jobs of which either may get all that there is: they are equal in the mean only.
+	if f := jain(results.Figure{}, []interval{{5, 5}, {5, 5}}); f.Value != 1 || f.Lo > .5 || f.Hi != 1 {
+		t.Errorf("%+v", f)
+	}
+	if f := jain(results.Figure{}, []interval{{5, 0}, {10, 0}}); f.Lo != .9 || f.Hi != .9 {
+		t.Errorf("%+v", f)
 	}
 }
