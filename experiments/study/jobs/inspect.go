@@ -45,7 +45,7 @@ func (r *run) integrity(setup testbed.Setup, base Baseline, obs observation, poi
 	caps, inv := r.Testbed().Capabilities(), r.Testbed().Inventory()
 	in := inspectionOf(r.Spec, inv, caps, setup, base, obs)
 	in.damaged = in.damaged || r.overflows(setup, base, obs)
-	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.Work(), in.Sums(),
+	out := slices.Concat(in.progress(), heldUp(point.Health), in.missed(), in.unmeasured(point.Labels), in.calibrated(), in.Work(), in.Sums(),
 		inspect.Crossed(point.Health, inv.Topology(), obs.readings), in.received(), in.Handed(), in.claims())
 	stopped := in.stopped()
 	if len(out)+len(stopped) == 0 && len(setup.Plan.Jobs) > 0 && caps.Kind == results.Measured { // of a model it goes without saying
@@ -99,6 +99,43 @@ func (in *inspection) unmeasured(labels []string) (out []results.Finding) {
 			out = append(out, results.Finding{Name: study.AllMeasured, Code: results.CodeNoFigure, Of: j.Name, Outcome: results.Inconclusive,
 				What: fmt.Sprintf("job %s was in no phase that was measured, and %q is expected of it: never did more than a warm-up of %v lie between one event and the next while it sent; let it send for longer, or write a shorter measure.warmup, or an of that leaves it out",
 					j.Name, name, in.obs.timeline.warmup)})
+		}
+	}
+	return out
+}
+
+// miscalibrated is by how much of it what was calibrated may differ from what follows from an emulation's topology, besides
+// what processes take to look for packets.
+const miscalibrated = 0.1
+
+// calibrated finds what took longer or less long, while an emulation was calibrated, than follows from its topology: what is
+// predicted takes it for granted, so that nothing else would show a PS that answers late, or a switch that keeps aggregators.
+func (in *inspection) calibrated() (out []results.Finding) {
+	pace := in.Caps.Pace
+	if pace.Within == 0 || in.damaged {
+		return nil // in a lab nobody else knows it
+	}
+	topology, err := placement.Resolve(in.Inv, in.setup.Plan, conditions(in.setup, Baseline{}, nil))
+	if err != nil {
+		return nil // the prediction says so
+	}
+	for _, known := range topology {
+		i := slices.IndexFunc(in.setup.Plan.Jobs, func(j placement.JobPlan) bool { return j.Name == known.Job })
+		j := &in.setup.Plan.Jobs[i]
+		look := func(of, what string, got, want float64) {
+			looks := float64(2 * (len(j.Tree) + 2)) // there and back, of a tree that is no deeper than it has switches
+			slack := miscalibrated*want + looks*(4*pace.Rest+tail*pace.Wake).Seconds()
+			if got > 0 && math.Abs(got-want) > slack {
+				out = append(out, results.Finding{Name: study.AllMeasured, Code: results.CodeLimited, Of: of, Outcome: results.Inconclusive, What: fmt.Sprintf(
+					"%s took %s while the testbed was calibrated, and %s follow from its topology, ± %s: who answers late, be it this machine, would not show in anything else, since what is predicted takes it for granted",
+					what, human.Quantity(got, "s"), human.Quantity(want, "s"), human.Quantity(slack, "s"))})
+			}
+		}
+		look(j.Name, "a round trip of job "+j.Name, in.base.RTTs[j.Name], known.RTT)
+		for k, n := range j.Tree {
+			if of := spec.AtSwitch(j.Name, n.Switch); n.Aggregate && k < len(known.Holds) {
+				look(of, fmt.Sprintf("an aggregator of job %s at %s", j.Name, n.Switch), in.base.Holds[of], known.Holds[k])
+			}
 		}
 	}
 	return out
@@ -178,9 +215,10 @@ func heldUp(health []results.Trouble) (out []results.Finding) {
 // stopped finds processes of jobs that stood still for long within a phase while all else ran: that one was
 // stopped, and no load of the machine explains it. What lateness comes of it excuses nothing. One that did so
 // for a part of a phase, a little at a time, may have been kept from a processor; but figures that leave its
-// pauses out are not those of the phase.
+// pauses out are not those of the phase, once they are more of it than a figure may be off by.
 func (in *inspection) stopped() []results.Finding {
 	var out []results.Finding
+	part := in.tightest()
 	for _, sp := range in.obs.timeline.spans() {
 		start, end := sp.start.Seconds(), sp.end.Seconds()
 		phase := fmt.Sprintf("within a phase from %.2f s to %.2f s", start, end)
@@ -195,9 +233,13 @@ func (in *inspection) stopped() []results.Finding {
 				case p.Most > study.StillLeast && found.Outcome != results.Fail:
 					found.Outcome = results.Fail
 					found.What = fmt.Sprintf("job %s stood still: %s from %.2f s to %.2f s, %s: %s, and meanwhile all else went on", j.Name, s.Where, s.Start, s.End, phase, s.What)
-				case p.Sum > max(study.StillLeast, study.StillPart*(end-start)) && found.Outcome == "":
+				case p.Sum > part*(end-start) && found.Outcome == "":
 					found.Outcome = results.Inconclusive
-					found.What = fmt.Sprintf("job %s stood still: %s did so %d times, for %s in all, %s, the longest: %s, and meanwhile all else went on", j.Name, p.Where, p.N, human.Quantity(p.Sum, "s"), phase, s.What)
+					often := fmt.Sprintf("%d times, for %s in all, %s, the longest", p.N, human.Quantity(p.Sum, "s"), phase)
+					if p.N == 1 {
+						often = fmt.Sprintf("once, for %s, %s", human.Quantity(p.Sum, "s"), phase)
+					}
+					found.What = fmt.Sprintf("job %s stood still: %s did so %s: %s, and meanwhile all else went on", j.Name, p.Where, often, s.What)
 				}
 			}
 			if found.Outcome != "" {
@@ -206,6 +248,17 @@ func (in *inspection) stopped() []results.Finding {
 		}
 	}
 	return out
+}
+
+// tightest is by how much a part of what is expected a figure may be off at least, and study.StillPart at most.
+func (in *inspection) tightest() float64 {
+	part := study.StillPart
+	for _, e := range in.Spec.Expectations() {
+		if e.Gate && e.Relative && e.Statistic != results.Correlation && e.Tolerance > 0 {
+			part = min(part, e.Tolerance)
+		}
+	}
+	return part
 }
 
 // still finds out whether a job stood still between start and end, and who made it so: who did

@@ -406,9 +406,16 @@ func TestStoppedAlone(t *testing.T) {
 		{"again and again", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), "? worker A/1 on host h2 did so 12 times, for 1.20 s in all"},
 		{"again and again, with a switch", append(slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), stopped("switch tor1", 3, 3.1)), ""},
 		{"many short ones that count as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", Job: "A", What: "late", Late: .1}}, ""},
+		{"3 %: a little less of the time", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.02)}, 8), ""},
+		{"3 %: a little more of the time", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.02)}, 10), "? worker A/1 on host h2 did so 10 times, for 200 ms in all"},
+		{"3 %: once", []study.Standstill{stopped("worker A/1 on host h2", 3, 3.35)}, "? worker A/1 on host h2 did so once, for 350 ms,"},
 	} {
 		in := seen(nil, nil)
 		in.obs.stalls = c.stalls
+		if strings.HasPrefix(c.name, "3 %") { // of what is expected a figure may be off by: it leaves pauses out
+			in.Spec.Expects = pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n"+
+				"[[expect]]\nmetric = \"goodput\"\ntolerance = \"3%\"\nreason = \"x\"\n[[expect]]\nmetric = \"wire_rate\"\ntolerance = \"1%\"\ngate = false\nreason = \"x\"\n").Expects
+		}
 		got := in.stopped()
 		switch {
 		case c.want == "" && len(got) > 0, c.want != "" && len(got) != 1:
@@ -416,6 +423,49 @@ func TestStoppedAlone(t *testing.T) {
 		case strings.HasPrefix(c.want, "? ") && got[0].Outcome == results.Inconclusive && strings.Contains(got[0].What, c.want[2:]):
 		case c.want != "" && (got[0].Outcome != results.Fail || got[0].Code != results.CodeJobStopped || !strings.Contains(got[0].What, c.want)):
 			t.Errorf("%s: %+v, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestCalibrated: what an emulation was calibrated to is held to its topology. A PS that answers 30 % late would pass
+// otherwise, with a goodput 23 % less where windows limit it, which is predicted from that.
+func TestCalibrated(t *testing.T) {
+	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n")
+	plan, err := s.Place()
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup := testbed.Setup{Plan: plan, Workloads: []testbed.Workload{{Job: plan.Jobs[0], Window: 100}}, Settings: testbed.Settings{Mode: "statistical", Lanes: 240}}
+	known, err := placement.Resolve(s.Inventory(), plan, conditions(setup, Baseline{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rtt, hold := known[0].RTT, known[0].Holds[0]
+	paced := testbed.Pace{Within: time.Second, Rest: time.Duration(rtt / 400 * 1e9), Wake: time.Nanosecond}
+	for _, c := range []struct {
+		name      string
+		rtt, hold float64
+		pace      testbed.Pace
+		want      []string
+	}{
+		{"as it should be", rtt, hold, paced, nil},
+		{"as late as processes look for packets", rtt * 1.05, hold * 1.05, paced, nil},
+		{"nothing was calibrated", 0, 0, paced, nil},
+		{"a PS answers late", rtt * 1.3, hold * 1.5, paced, []string{"A a round trip of job A took", "A@tor1 an aggregator of job A at tor1 took"}},
+		{"a switch keeps aggregators", rtt, hold * 1.5, paced, []string{"A@tor1 an aggregator of job A at tor1 took"}},
+		{"it says that it frees them at once", rtt, hold / 2, paced, []string{"A@tor1 an aggregator of job A at tor1 took"}},
+		{"a lab", rtt * 1.3, hold * 1.5, testbed.Pace{}, nil},
+	} {
+		base := Baseline{RTTs: map[string]float64{"A": c.rtt}, Holds: map[string]float64{"A@tor1": c.hold}}
+		in := inspectionOf(s, s.Inventory(), testbed.Capabilities{Pace: c.pace}, setup, base, observation{readings: &results.Readings{}})
+		got := in.calibrated()
+		if len(got) != len(c.want) {
+			t.Fatalf("%s: %+v", c.name, got)
+		}
+		for i, f := range got {
+			if f.Outcome != results.Inconclusive || !strings.HasPrefix(f.Of+" "+f.What, c.want[i]) {
+				t.Errorf("%s: %+v, want %q", c.name, f, c.want[i])
+			}
 		}
 	}
 }
