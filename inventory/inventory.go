@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 )
@@ -75,26 +74,6 @@ func (inv *Inventory) Clone() *Inventory {
 	}
 	c.where = maps.Clone(inv.where)
 	return &c
-}
-
-// Scaled is a copy in slow motion: every rate divided and every delay multiplied
-// by factor (above zero), so that all ratios of times stay as they were. Buffers and
-// ECN thresholds, being bytes, stay.
-func (inv *Inventory) Scaled(factor float64) *Inventory {
-	c := inv.Clone()
-	rate := func(r *BitRate) { *r = BitRate(float64(*r) / factor) }
-	delay := func(d *time.Duration) { *d = time.Duration(float64(*d) * factor) }
-	for i := range c.Hosts {
-		for k := range c.Hosts[i].NICs {
-			rate(&c.Hosts[i].NICs[k].Rate)
-			delay(&c.Hosts[i].NICs[k].Delay)
-		}
-	}
-	for i := range c.Links {
-		rate(&c.Links[i].Rate)
-		delay(&c.Links[i].Delay)
-	}
-	return c
 }
 
 // CheckLab reports, as tomlfile.Problems, everything that a lab needs and that an

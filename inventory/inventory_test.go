@@ -7,10 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/inabench/inabench/internal/golden"
 	"github.com/inabench/inabench/inventory/tomlfile"
@@ -88,30 +84,6 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := Load("testdata/absent.toml"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent file: %v", err)
-	}
-}
-
-func TestScaled(t *testing.T) {
-	inv, err := load(t, "valid-lab.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := inv.Clone()
-	slow := inv.Scaled(1000)
-	if r, d := slow.Hosts[1].NICs[1].Rate, slow.Hosts[1].NICs[1].Delay; r != 400e6 || d != 600*time.Microsecond {
-		t.Errorf("nic: %v %v", r, d)
-	}
-	if l := slow.Links[0]; l.Rate != 400e6 || l.Delay != 2*time.Millisecond {
-		t.Errorf("link: %+v", l)
-	}
-	if slow.Switches[0].ECN != inv.Switches[0].ECN {
-		t.Error("a threshold in bytes was scaled")
-	}
-	slow.Hosts[0].NICs[0].Device = "changed"
-	slow.Switches[0].Name = "changed"
-	slow.Links[0].A.Port = 99
-	if diff := cmp.Diff(before, inv, cmpopts.IgnoreUnexported(Inventory{}), cmpopts.EquateComparable(tomlfile.Pos{}), cmp.Comparer(func(a, b NIC) bool { return a == b })); diff != "" {
-		t.Errorf("the original changed:\n%s", diff)
 	}
 }
 

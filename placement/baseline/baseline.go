@@ -24,13 +24,12 @@ import (
 
 // Policy is one of the baselines. Use a constructor; the zero value places nothing.
 type Policy struct {
-	name   string
-	rule   string
-	order  func(v *view, server int) rank
-	fill   func(v *view, servers *queue) []cluster.Part
-	apart  bool // a PS shares a server with a worker of its job only where it must
-	strict bool
-	power  bool // GPUs are taken by powers of two
+	name  string
+	rule  string
+	order func(v *view, server int) rank
+	fill  func(v *view, servers *queue) []cluster.Part
+	apart bool // a PS shares a server with a worker of its job only where it must
+	power bool // GPUs are taken by powers of two
 }
 
 // view is what an order may look at: the cluster as it is and the job to place.
@@ -123,13 +122,6 @@ func Comb() Policy {
 		}}
 }
 
-// InOrder is the policy without backfilling: a job that does not fit makes all that
-// arrived after it wait as well. Otherwise they go where they fit.
-func (p Policy) InOrder() Policy {
-	p.strict = true
-	return p
-}
-
 // Name implements cluster.Policy.
 func (p Policy) Name() string { return p.name }
 
@@ -147,13 +139,7 @@ func (p Policy) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []cl
 	for i, j := range batch {
 		spare := c.TotalFree() - waiting // what they leave
 		waiting -= max(0, j.GPUs)
-		if j.GPUs < 1 || p.order == nil {
-			continue
-		}
-		if j.GPUs > c.TotalFree() {
-			if p.strict {
-				break
-			}
+		if j.GPUs < 1 || j.GPUs > c.TotalFree() || p.order == nil {
 			continue
 		}
 		v := &view{c, j, j.GPUs, rand.New(rand.NewPCG(seed, uint64(j.ID)))}

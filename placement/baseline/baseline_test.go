@@ -167,15 +167,6 @@ job 1 1
 want gpu-balance 0:3
 want gpu-balance -
 want gpu-balance 0:1`},
-		"without backfilling it does": {GPUBalance().InOrder(), `
-rack 1 +Inf
-server 0 4 1
-job 3 1
-job 2 1
-job 1 1
-want gpu-balance 0:3
-want gpu-balance -
-want gpu-balance -`},
 		"the PS goes where no flow is, counted after the workers": {GPUBalance(), `
 rack 1 +Inf
 server 0 2 1

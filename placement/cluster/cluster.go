@@ -424,14 +424,6 @@ func (c *Cluster) Bandwidth(server int) float64 { return c.net.Left(server) }
 // Flows is how many flows are on a server's link in the steady state.
 func (c *Cluster) Flows(server int) int { return c.net.Flows(server) }
 
-// UplinkBandwidth is what the steady state leaves of a rack's link to the core, bit/s.
-func (c *Cluster) UplinkBandwidth(rack int) float64 {
-	if math.IsInf(c.Racks[rack].Uplink, 1) {
-		return math.Inf(1)
-	}
-	return c.net.Left(len(c.Servers) + rack)
-}
-
 // UplinkFlows is how many flows are on a rack's link to the core.
 func (c *Cluster) UplinkFlows(rack int) int { return c.net.Flows(len(c.Servers) + rack) }
 

@@ -124,17 +124,3 @@ func (p *Profile) clone() Profile {
 	out.Layers = slices.Clone(p.Layers)
 	return out
 }
-
-// Scaled is the profile with bytes divided by factor (never below 4, one value):
-// for emulations that divide rates but not times.
-func (p *Profile) Scaled(factor float64) Profile {
-	out := p.clone()
-	for i := range out.Layers {
-		l := &out.Layers[i]
-		l.Bytes = max(4, int64(float64(l.Bytes)/factor)/4*4)
-	}
-	if p.Largest > 0 {
-		out.Largest = max(4, int64(float64(p.Largest)/factor)/4*4)
-	}
-	return out
-}

@@ -3,12 +3,10 @@ package discover
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/ibfabric"
 	"github.com/inabench/inabench/testbed/hosts"
 )
@@ -76,37 +74,4 @@ func fabric(ctx context.Context, o FabricOptions, run func(context.Context, []st
 		readings = append(readings, r, ibfabric.Stderr(argv[0], string(out.Stderr)))
 	}
 	return readings, nil
-}
-
-// CheckFabric says what is wrong with the fabric that a host is cabled to, each in a
-// sentence: that it was not seen whole, where it differs from the inventory, and, with
-// Routes, which aggregation nodes cannot talk to each other, so that no tree joins them.
-// Only the InfiniBand part of the inventory is compared. The error is that of asking.
-func CheckFabric(ctx context.Context, client hosts.Host, inv *inventory.Inventory, o FabricOptions) ([]string, error) {
-	readings, err := Fabric(ctx, client, o)
-	if err != nil {
-		return nil, err
-	}
-	return fabricTroubles(readings, inv), nil
-}
-
-func fabricTroubles(readings []*ibfabric.Reading, inv *inventory.Inventory) (out []string) {
-	f := ibfabric.New(readings...)
-	var missing *ibfabric.IncompleteError
-	if err := f.Check(ibfabric.Expect{}); errors.As(err, &missing) {
-		out = append(out, missing.Missing...)
-	}
-	out = append(out, f.Remarks()...)
-	found, _ := f.Inventory(ibfabric.Options{})
-	for _, d := range inventory.Diff(ibfabric.Part(inv), found) {
-		out = append(out, d.String())
-	}
-	for _, r := range readings {
-		if routes := r.Routes(); routes != nil {
-			for _, u := range f.Unreachables(routes) {
-				out = append(out, fmt.Sprintf("no aggregation tree joins %s and %s: %v", u.From, u.To, u.Why))
-			}
-		}
-	}
-	return out
 }

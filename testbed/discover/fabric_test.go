@@ -3,10 +3,12 @@ package discover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/ibfabric"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/ibsimtest"
@@ -34,11 +36,11 @@ func TestFabric(t *testing.T) {
 	inv, _ := f.Inventory(ibfabric.Options{})
 	check := func() []string {
 		t.Helper()
-		got, err := CheckFabric(t.Context(), client, inv, FabricOptions{Routes: true})
+		readings, err := Fabric(t.Context(), client, FabricOptions{Routes: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got
+		return troubles(readings, inv)
 	}
 	if got := check(); len(got) != 0 {
 		t.Errorf("%q", got)
@@ -53,6 +55,29 @@ func TestFabric(t *testing.T) {
 			t.Errorf("%q: nothing of %q", got, want)
 		}
 	}
+}
+
+// troubles are what is wrong with a fabric: that it was not seen whole, where it differs from an inventory, and which
+// aggregation nodes cannot talk to each other.
+func troubles(readings []*ibfabric.Reading, inv *inventory.Inventory) (out []string) {
+	f := ibfabric.New(readings...)
+	var missing *ibfabric.IncompleteError
+	if err := f.Check(ibfabric.Expect{}); errors.As(err, &missing) {
+		out = append(out, missing.Missing...)
+	}
+	out = append(out, f.Remarks()...)
+	found, _ := f.Inventory(ibfabric.Options{})
+	for _, d := range inventory.Diff(ibfabric.Part(inv), found) {
+		out = append(out, d.String())
+	}
+	for _, r := range readings {
+		if routes := r.Routes(); routes != nil {
+			for _, u := range f.Unreachables(routes) {
+				out = append(out, fmt.Sprintf("no aggregation tree joins %s and %s: %v", u.From, u.To, u.Why))
+			}
+		}
+	}
+	return out
 }
 
 // What a host answers that has no tools, or does not let everybody use them.
