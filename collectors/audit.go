@@ -33,6 +33,7 @@ type Audit struct {
 	rounds   int
 	last     float64 // time of the latest round
 	counters map[counter]*track
+	sources  map[string]int        // how many counters each has
 	ids      map[[2]string]float64 // what counts, by source and metric: see UnitID
 	found    map[finding]*evidence // since Troubles
 }
@@ -81,14 +82,18 @@ const (
 	wrapped   = "wrapped"
 	stuck     = "stuck"
 	missing   = "missing"
+	tooMany   = "too many"
 )
+
+// mostCounters is how many counters a source may have: a switch with hundreds of ports and jobs has some thousands.
+const mostCounters = 1 << 14
 
 // Restart forgets everything: the clock begins anew.
 func (a *Audit) Restart() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rounds, a.last = 0, 0
-	a.counters, a.ids, a.found = nil, nil, nil
+	a.counters, a.sources, a.ids, a.found = nil, nil, nil, nil
 }
 
 // Forget forgets counters about a subject, which may begin again: "A@tor1".
@@ -98,6 +103,7 @@ func (a *Audit) Forget(about func(of string) bool) {
 	for c := range a.counters {
 		if about(c.of) {
 			delete(a.counters, c)
+			a.sources[c.source]--
 		}
 	}
 }
@@ -108,7 +114,8 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.counters == nil {
-		a.counters, a.ids, a.found = map[counter]*track{}, map[[2]string]float64{}, map[finding]*evidence{}
+		a.counters, a.sources = map[counter]*track{}, map[string]int{}
+		a.ids, a.found = map[[2]string]float64{}, map[finding]*evidence{}
 	}
 	a.rounds++
 	renewed := map[[2]string]bool{} // source and subject of another device than before
@@ -132,6 +139,11 @@ func (a *Audit) Check(round []results.Sample) []results.Sample {
 		c := counter{s.Source, s.Metric, s.Of}
 		t := a.counters[c]
 		if t == nil {
+			if a.sources[s.Source] >= mostCounters {
+				a.note(counter{source: s.Source}, tooMany, s.T, fmt.Sprintf("%s counts more than %d things: further ones are left out", s.Source, mostCounters), 1, 0)
+				continue
+			}
+			a.sources[s.Source]++
 			t = &track{wrap: s.Wrap}
 			a.counters[c] = t
 			t.begin(reading{s.T, s.Value, a.rounds})

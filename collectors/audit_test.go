@@ -334,3 +334,28 @@ func TestCrossings(t *testing.T) {
 		})
 	}
 }
+
+// A host may say what it likes: its counters are kept for as long as a testbed is open.
+func TestAuditIsBounded(t *testing.T) {
+	a := &Audit{}
+	other := results.Sample{T: 1, Source: "host h2", Metric: "nic_tx_bytes", Of: "h2->tor1", Value: 1}
+	left := 0
+	for round := range 3 {
+		in := []results.Sample{}
+		for i := range mostCounters {
+			in = append(in, results.Sample{T: float64(round), Source: "host h1", Metric: fmt.Sprintf("nic_%d_%d", round, i), Of: "h1->tor1", Value: 1})
+		}
+		left += len(a.Check(append(in, other)))
+	}
+	if left != mostCounters+3 || len(a.counters) != mostCounters+1 {
+		t.Errorf("%d samples pass and %d counters are kept, of %d that one host may have", left, len(a.counters), mostCounters)
+	}
+	said := slices.ContainsFunc(a.Troubles(), func(t results.Trouble) bool { return strings.Contains(t.What, "counts more than 16384 things") })
+	if !said {
+		t.Error("nobody is told")
+	}
+	a.Forget(func(of string) bool { return of == "h1->tor1" })
+	if got := a.Check([]results.Sample{{T: 9, Source: "host h1", Metric: "again", Of: "h1->tor1"}}); len(got) != 1 {
+		t.Error("what was forgotten counts")
+	}
+}

@@ -584,7 +584,8 @@ func TestBusy(t *testing.T) {
 func TestForeignDirectories(t *testing.T) {
 	root := t.TempDir()
 	save(t, root, record(0, 100))
-	if err := errors.Join(os.Mkdir(filepath.Join(root, "x"), 0o777), os.Symlink(results.RecordFile, filepath.Join(root, "x", results.RecordFile)), os.Mkdir(filepath.Join(root, "lost+found"), 0)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "x"), 0o777), os.Symlink(results.RecordFile, filepath.Join(root, "x", results.RecordFile)), os.Mkdir(filepath.Join(root, "lost+found"), 0),
+		os.Mkdir(filepath.Join(root, "y"), 0o777), os.Symlink(strings.Repeat("n", 300), filepath.Join(root, "y", results.RecordFile))); err != nil {
 		t.Fatal(err)
 	}
 	update(t, openIndex(t, root), 1)

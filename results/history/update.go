@@ -142,7 +142,7 @@ func (x *Index) scan() (map[string]stamp, error) {
 func (x *Index) look(dir string) (stamp, error) {
 	st, err := os.Stat(filepath.Join(x.root, dir, results.RecordFile))
 	switch {
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, fs.ErrPermission):
 		return stamp{}, fs.ErrNotExist // of somebody else, such as lost+found
 	case err != nil:
 		return stamp{}, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"io"
 	"io/fs"
@@ -18,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
@@ -277,12 +280,23 @@ func (s *Server) beside(ctx context.Context, r row) (b report.Beside) {
 	return b
 }
 
+// open opens a run's directory: one, and nothing that somebody has put in its place since it was found.
+func (s *Server) open(dir string) (*os.Root, error) {
+	path := filepath.Join(s.root, dir)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
 // maxFiles is how many files of a run are listed.
 const maxFiles = 1000
 
 // files are those of a run directory, those of its directories included.
 func (s *Server) files(dir string) ([]runFile, error) {
-	root, err := os.OpenRoot(filepath.Join(s.root, dir))
+	root, err := s.open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -321,20 +335,23 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
 	if !fs.ValidPath(name) || slices.ContainsFunc(strings.Split(name, "/"), func(p string) bool { return strings.HasPrefix(p, ".") }) {
 		return fs.ErrNotExist
 	}
-	root, err := os.OpenRoot(filepath.Join(s.root, which.Dir))
+	root, err := s.open(which.Dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	st, err := root.Lstat(name)
-	if err != nil || !st.Mode().IsRegular() { // opening a pipe would wait for who writes it
+	if st, err := root.Lstat(name); err != nil || !st.Mode().IsRegular() {
 		return fs.ErrNotExist
 	}
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe in its place would wait for who writes it
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return fs.ErrNotExist
+	}
 	h := w.Header()
 	h.Set("Content-Type", contentType(name))
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": which.Dir + "-" + path.Base(name)}))

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
@@ -452,3 +455,45 @@ func TestEnd(t *testing.T) {
 type everywhere struct{ net.Listener }
 
 func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 8080} }
+
+// TestPlaced: nothing is sent of what somebody has put in the place of a run's directory since that was listed.
+func TestPlaced(t *testing.T) {
+	root := t.TempDir()
+	x, err := history.Open(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := []string{put(t, root, night("two-jobs", 1)), put(t, root, night("two-jobs", 2))}
+	s, err := New(root, x, Options{Interval: time.Hour}) // it looks at what there is once
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.stop()
+		h.Close()
+		x.Close()
+	})
+	if a, _ := get(t, h, "/", nil); a.StatusCode != 200 {
+		t.Fatal(a.Status)
+	}
+	private := t.TempDir()
+	if err := os.WriteFile(filepath.Join(private, "id_ed25519"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		if err := os.Rename(filepath.Join(root, dir), filepath.Join(root, "."+dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink(private, filepath.Join(root, dirs[0])), unix.Mkfifo(filepath.Join(root, dirs[1]), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		for _, path := range []string{"/runs/" + dir + "/files/id_ed25519", "/runs/" + dir + "/files/run.json", "/runs/" + dir + "/"} {
+			if a, text := get(t, h, path, nil); strings.Contains(text, "secret") || strings.Contains(text, "id_ed25519") || a.StatusCode == 200 && strings.Contains(path, "/files/") {
+				t.Errorf("%s: %s: %q", path, a.Status, text)
+			}
+		}
+	}
+}

@@ -73,7 +73,11 @@ func Run(ctx context.Context, j *journal.Journal, o Options) error {
 	slices.Sort(order)
 	var names []string
 	for _, target := range order {
-		names = append(names, nameOf(target))
+		name := nameOf(target)
+		_, host := inv.Host(name)
+		if _, sw := inv.Switch(name); host || sw { // UFM and managers of SHARP have no lease
+			names = append(names, name)
+		}
 	}
 	// What is out of reach is said of each change.
 	c.keepers = keepers.Open(ctx, inv, names, o.Fan)

@@ -85,8 +85,8 @@ func Beside(ctx context.Context, inv *inventory.Inventory, names []string, have 
 	for _, name := range names {
 		h, err := keeper(inv, name)
 		if err != nil {
-			k.err = err
-			return k
+			k.err = errors.Join(k.err, err)
+			continue
 		}
 		if c := have[h.Name]; c != nil {
 			k.clients[h.Name] = c
@@ -98,8 +98,8 @@ func Beside(ctx context.Context, inv *inventory.Inventory, names []string, have 
 	for i, h := range todo {
 		ways[i] = reach.To(inv, h)
 	}
-	var clients []hosts.Host
-	clients, k.err = (&reach.Dialer{Options: o}).DialAll(ctx, ways)
+	clients, err := (&reach.Dialer{Options: o}).DialAll(ctx, ways)
+	k.err = errors.Join(k.err, err)
 	for i, c := range clients {
 		if c != nil {
 			k.clients[todo[i].Name] = c

@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/reach"
 )
 
 // here is this machine, or one that has a directory of it in the place of another.
@@ -65,5 +69,18 @@ func TestFileName(t *testing.T) {
 		if got := fileName(of); got != want {
 			t.Errorf("%q: %q", of, got)
 		}
+	}
+}
+
+// TestBesideUnknown: one name that nobody has leaves the others their keepers.
+func TestBesideUnknown(t *testing.T) {
+	inv, err := inventory.Parse("rack", []byte("version = 1\n[[switch]]\nname = \"tor1\"\nkind = \"soft\"\naggregators = 8\n[[host]]\nname = \"h[1-2]\"\nnic = {port = \"tor1/[1-2]\", rate = \"1Gbit/s\", delay = \"1us\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h1 := struct{ hosts.Host }{}
+	k := Beside(t.Context(), inv, []string{"https://ufm.lab", "h1"}, map[string]hosts.Host{"h1": h1}, reach.Options{Fan: 2})
+	if k.Client("h1") == nil || k.Err() == nil || !strings.Contains(k.Err().Error(), `no host or switch "https://ufm.lab"`) {
+		t.Errorf("%v, %v", k.Client("h1"), k.Err())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/testbed/hosts"
 )
 
@@ -233,10 +234,15 @@ func Ask(ctx context.Context, client hosts.Host, exe, do, run string) ([]Found, 
 		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
 			return found, blame.Host(client.String(), fmt.Errorf("lease: %w", err))
 		}
-		found = append(found, f)
+		if found = append(found, f); len(found) > mostFound {
+			return found, blame.Host(client.String(), fmt.Errorf("lease: %w: it lists more than %d processes", bounded.ErrTooLarge, mostFound))
+		}
 	}
 	return found, lines.Err()
 }
+
+// mostFound is how many processes a host may list.
+const mostFound = 10_000
 
 // EndOn has a supervisor on a host, exe, end what runs there for a run; what does not end is an error that names it.
 func EndOn(ctx context.Context, client hosts.Host, exe, run string) error {
@@ -244,10 +250,11 @@ func EndOn(ctx context.Context, client hosts.Host, exe, run string) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, f := range found {
 		if !f.Ended {
-			err = errors.Join(err, blame.Host(client.String(), fmt.Errorf("%s: process group %d: %s", f.Name, f.PID, f.Error)))
+			errs = append(errs, blame.Host(client.String(), fmt.Errorf("%s: process group %d: %s", f.Name, f.PID, f.Error)))
 		}
 	}
-	return err
+	return errors.Join(errs...)
 }

@@ -1,9 +1,16 @@
 package supervise
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/inabench/inabench/internal/bounded"
+	"github.com/inabench/inabench/testbed/hosts"
 )
 
 // pipe is an SSH channel that takes no more until it is asked on, and must not be closed while
@@ -69,4 +76,29 @@ func TestBeats(t *testing.T) {
 			}
 		}
 	})
+}
+
+// listing is a host whose supervisor says what a test has it say.
+type listing struct {
+	hosts.Host
+	says []byte
+}
+
+func (l listing) String() string { return "h1" }
+
+func (l listing) Run(context.Context, []string, io.Reader) (hosts.Output, error) {
+	return hosts.Output{Stdout: l.says}, nil
+}
+
+// TestEndless: a host that lists processes without end is refused, and one error is made of many.
+func TestEndless(t *testing.T) {
+	err := EndOn(t.Context(), listing{says: bytes.Repeat([]byte("{}\n"), 5_000_000)}, "inabench", "")
+	if !errors.Is(err, bounded.ErrTooLarge) {
+		t.Errorf("%v", err)
+	}
+	err = EndOn(t.Context(), listing{says: bytes.Repeat([]byte("{\"name\":\"a\",\"pid\":7,\"error\":\"no\"}\n"), 1000)}, "inabench", "")
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(all.Unwrap()) != 1000 || !strings.Contains(err.Error(), "a: process group 7: no") {
+		t.Errorf("%.200v", err)
+	}
 }
