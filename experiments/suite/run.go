@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,6 +100,14 @@ func (r *runner) begin() error {
 		n := r.nights[0]
 		if n.File.SHA256 != r.suite.File.SHA256 {
 			return fmt.Errorf("%w: go on with night %s: %s has changed since; run it without --resume", spec.ErrInput, n.ID, r.suite.File.Path)
+		}
+		// What it is to run, and where, is in it: commands too.
+		st, err := os.Lstat(filepath.Join(r.opt.Root, Folder, n.ID, File))
+		if err != nil {
+			return fmt.Errorf("go on with night %s: %w", n.ID, err)
+		}
+		if of, ok := st.Sys().(*syscall.Stat_t); !ok || int(of.Uid) != os.Geteuid() || !st.Mode().IsRegular() {
+			return fmt.Errorf("%w: go on with night %s: another user has written it; run it without --resume", spec.ErrInput, n.ID)
 		}
 		r.night, r.nights, r.used = n, r.nights[1:], n.Used
 		n.Resumed++
