@@ -38,7 +38,7 @@ func BenchmarkSend(b *testing.B) {
 				k, err := newWorker(cfg, &c)
 				must(b, err)
 				defer func() { k.close() }()
-				ref := ina.NewReference(cfg.Seed, cfg.Job, 1)
+				ref := ina.NewReference(cfg.Seed, cfg.Job, 1).In(cfg.Epoch)
 				result := make([]byte, k.w.PacketLen())
 				// take gives the worker the results of PSNs [from, to).
 				take := func(from, to uint32) {

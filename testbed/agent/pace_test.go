@@ -138,7 +138,7 @@ func TestPacerReschedules(t *testing.T) {
 	must(t, err)
 	w.Allow(ina.Endless, 0)
 	var p pacer
-	ref := ina.NewReference(0, 1, 1)
+	ref := ina.NewReference(0, 1, 1).In(0)
 	b := make([]byte, w.PacketLen())
 	send := func(now time.Duration) {
 		t.Helper()

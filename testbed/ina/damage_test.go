@@ -40,7 +40,7 @@ func (d damage) to(rng *rand.Rand, one int) func([]byte) []byte {
 // wrong counts the lanes of a result that are not the sums of all ranks' gradients, which it
 // adds up one by one.
 func wrong(cfg WorkerConfig, psn uint32, lanes []byte) int {
-	ref := NewReference(cfg.Seed, cfg.Job, cfg.Workers)
+	ref := NewReference(cfg.Seed, cfg.Job, cfg.Workers).In(cfg.Epoch)
 	sum, one := make([]int64, cfg.Lanes), make([]byte, 4*cfg.Lanes)
 	for r := range cfg.Workers {
 		ref.Fill(one, r, psn)

@@ -15,13 +15,22 @@ import (
 // of MaxWorkers of them stays below 2^30 and never wraps. All 32 bits of every lane are
 // gradient and nothing else: there is no difference that Check would not count.
 type Reference struct {
-	key     uint64
+	key     uint64 // of times
+	values  uint64 // of gradients
 	workers int
 }
 
 // NewReference returns the gradients of a job of the given number of workers.
 func NewReference(seed uint64, job uint16, workers int) Reference {
-	return Reference{key: mix(mix(seed) + uint64(job)), workers: workers}
+	key := mix(mix(seed) + uint64(job))
+	return Reference{key: key, values: key, workers: workers}
+}
+
+// In is the reference of one run of the job, whose gradients are others than those of any other run: what a switch still
+// has of that is no right sum of this. All runs send at the same times.
+func (r Reference) In(epoch uint16) Reference {
+	r.values = mix(r.key + golden*(1+uint64(epoch)))
+	return r
 }
 
 // Fill writes rank's gradients of psn to b, len(b)/4 lanes in wire order.
@@ -118,7 +127,7 @@ func (r Reference) put(b []byte, psn uint32, a, c int32) {
 // rank returns the factor, odd and below 2^12, and the offset, below 2^22 in
 // magnitude, of one rank's gradients of psn.
 func (r Reference) rank(rank int, psn uint32) (a, c int32) {
-	x := mix(r.key ^ uint64(psn)<<8 ^ uint64(rank+1))
+	x := mix(r.values ^ uint64(psn)<<8 ^ uint64(rank+1))
 	return int32(x&0xFFF) | 1, int32(x>>41) - 1<<22
 }
 
@@ -131,7 +140,7 @@ func (r Reference) ranks(psn uint32) (a, c int32) {
 }
 
 // lanes is the state of the generator at lane 0; it advances by golden every four.
-func (r Reference) lanes(psn uint32) uint64 { return mix(r.key ^ uint64(psn)<<8) }
+func (r Reference) lanes(psn uint32) uint64 { return mix(r.values ^ uint64(psn)<<8) }
 
 // spread turns a generator state into four h of 16 bits, of which 12 are used.
 func spread(x uint64) uint64 {

@@ -110,6 +110,7 @@ func TestReferenceTellsFaultsApart(t *testing.T) {
 		},
 		"sum of the PSN before": func(psn uint32) { ref.Sum(b, psn-1) },
 		"sum of another job":    func(psn uint32) { NewReference(*seed, 6, n).Sum(b, psn) },
+		"sum of another run":    func(psn uint32) { ref.In(4).Sum(b, psn) },
 		"sum of another seed":   func(psn uint32) { NewReference(*seed+1, 5, n).Sum(b, psn) },
 		"zeros":                 func(uint32) { clear(b) },
 		"lanes shifted by one":  func(psn uint32) { ref.Sum(b, psn); copy(b, slices.Clone(b[4:])) },

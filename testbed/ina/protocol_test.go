@@ -576,7 +576,7 @@ func TestTimeout(t *testing.T) {
 	// All answered, and a fresh round trip of 10 ms: the timeout follows it.
 	for psn := uint32(2); psn < 10; psn++ {
 		Header{Job: 1, PSN: psn, Flags: FlagResult, Lanes: 2, Bitmap: 1}.Put(b)
-		NewReference(0, 1, 1).Sum(b[HeaderLen:], psn)
+		NewReference(0, 1, 1).In(0).Sum(b[HeaderLen:], psn)
 		k.Receive(b, now)
 	}
 	for range 100 {

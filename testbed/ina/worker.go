@@ -153,7 +153,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	size := ringSize(cfg.Window)
 	return &Worker{
 		cfg:     cfg,
-		ref:     NewReference(cfg.Seed, cfg.Job, cfg.Workers),
+		ref:     NewReference(cfg.Seed, cfg.Job, cfg.Workers).In(cfg.Epoch),
 		wrap:    wrapAt(cfg.Region),
 		full:    allRanks(cfg.Workers),
 		stop:    math.MaxUint64,
