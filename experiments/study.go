@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/csv"
@@ -127,7 +128,7 @@ func (r *run) ratios() {
 		return
 	}
 	others := func(p *results.Point) string { return study.Cohort(p, c.Key) }
-	reference, unfit := map[string]map[string]float64{}, map[string]string{}
+	reference, unfit, stood := map[string]map[string]float64{}, map[string]string{}, map[string]string{}
 	measured := func(p *results.Point) map[string]float64 { // of the Cluster, by metric
 		of := map[string]float64{}
 		for _, f := range p.Phases[0].Figures {
@@ -139,7 +140,7 @@ func (r *run) ratios() {
 	}
 	for i := range r.rec.Points {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && spec.Format(p.Params[c.Key]) == c.Reference {
-			reference[others(p)], unfit[others(p)] = measured(p), p.UnsoundIn(0)
+			reference[others(p)], unfit[others(p)], stood[others(p)] = measured(p), p.UnsoundIn(0), p.Phases[0].Stood
 		}
 	}
 	for i := range r.rec.Points {
@@ -151,6 +152,9 @@ func (r *run) ratios() {
 		ph, of := &p.Phases[0], spec.Format(p.Params[c.Key])
 		lacks := func(name, why string) {
 			ph.Missing = append(ph.Missing, results.Missing{Metric: name + metric.Ratio, Of: of, Why: why})
+		}
+		if why := stood[others(p)]; why != "" && of != c.Reference {
+			ph.Stood = cmp.Or(ph.Stood, "the reference: "+why)
 		}
 		own := measured(p)
 		for _, name := range slices.Sorted(maps.Keys(ref)) {

@@ -207,10 +207,14 @@ func TestRatios(t *testing.T) {
 	// What was measured of a point that is not sound is no reference.
 	r.rec.Points = []results.Point{point("a", 20, 0), point("b", 30, 0)}
 	r.rec.Points[0].Health = []results.Trouble{{Where: "host h1", What: "busy", Fatal: true}}
+	r.rec.Points[0].Phases[0].Stood = "job A stood still"
 	r.ratios()
 	ph := r.rec.Points[1].Phases[0]
 	if i := slices.IndexFunc(ph.Missing, func(m results.Missing) bool { return m.Metric == "avg_jct_ratio" }); i < 0 || ph.Missing[i].Of != "b" || ph.Missing[i].Why != "the reference: host h1: busy" {
 		t.Errorf("%+v", ph.Missing)
+	}
+	if ph.Stood != "the reference: job A stood still" {
+		t.Errorf("stood %q", ph.Stood)
 	}
 	if slices.ContainsFunc(ph.Figures, func(f results.Figure) bool { return f.Metric == "avg_jct_ratio" }) {
 		t.Errorf("%+v", ph.Figures)

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sort"
 )
@@ -81,6 +82,20 @@ func (r *Readings) All() iter.Seq2[Reader, Series] {
 			}
 		}
 	}
+}
+
+// Gauge is the latest reading of what is no counter, from whichever source; false: there is none.
+func (r *Readings) Gauge(metric, of string) (v float64, ok bool) {
+	if r == nil {
+		return 0, false
+	}
+	last := math.Inf(-1)
+	for _, c := range r.by[[2]string{metric, of}] {
+		if n := len(c.t); c.Gauge && n > 0 && c.t[n-1] >= last {
+			v, ok, last = c.v[n-1], true, c.t[n-1]
+		}
+	}
+	return v, ok
 }
 
 // Counter is what a counter said, in order of time. An empty source takes whichever source reports it; two sources

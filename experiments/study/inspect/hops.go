@@ -162,7 +162,7 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 // whoever stood still then answers what came since that began.
 func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 	for _, w := range j.Workers {
-		n, _ := in.Latest("worker_outstanding", j.Name, w)
+		n, _ := in.Readings.Gauge("worker_outstanding", fmt.Sprintf("%s/%d", j.Name, w.Rank))
 		open += 2 * n
 		s := in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank))
 		if len(s.V) == 0 {
@@ -175,8 +175,9 @@ func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 				since = min(since, stood.Start-last)
 			}
 		}
-		before := s.V[end]
-		for i := end; i >= 0 && s.T[i] >= since; i-- {
+		before := 0.0 // as it began
+		if s.T[0] < since {
+			i, _ := slices.BinarySearch(s.T, since)
 			before = s.V[i]
 		}
 		again += s.V[end] - before

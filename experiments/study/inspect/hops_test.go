@@ -38,7 +38,7 @@ func handedOn(t *testing.T, counts map[string]float64) *Inspection {
 			base = 0
 		}
 		for i := range 81 {
-			in.Readings.Add(results.Sample{T: float64(i) / 10, Source: "source of " + of, Metric: metric, Of: of, Value: base + v*float64(i)/80})
+			in.Readings.Add(results.Sample{T: float64(i) / 10, Source: "source of " + of, Metric: metric, Of: of, Value: base + v*float64(i)/80, Gauge: metric == "worker_outstanding"})
 		}
 	}
 	return in

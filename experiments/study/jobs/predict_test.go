@@ -332,3 +332,18 @@ func TestJainWithin(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestShrunkMessage: a message of which less than a value is left when all is shrunk is one value, and no stream.
+func TestShrunkMessage(t *testing.T) {
+	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\nmessage = \"4kB\"\n")
+	plan, err := s.Place()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for factor, want := range map[float64]int64{1: 4000, 100: 40, 5000: 4} {
+		w, err := workloadAt(s, 0, plan, s.Inventory(), s.Inventory().Topology(), 0, results.Scale{Mode: "shrunk", Factor: factor})
+		if err != nil || w.Message != want {
+			t.Errorf("shrunk by %v: %d bytes, %v; want %d", factor, w.Message, err, want)
+		}
+	}
+}

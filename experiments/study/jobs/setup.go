@@ -47,7 +47,10 @@ func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Invent
 	times, bytes := study.Factors(scale)
 	w := testbed.Workload{
 		Job: plan.Jobs[i], Rate: float64(j.Rate) / scale.Factor, Window: j.Window, Control: j.Control,
-		Message: int64(float64(j.Message) * bytes), Iterations: j.Iterations,
+		Iterations: j.Iterations,
+	}
+	if j.Message > 0 { // none is a stream
+		w.Message = max(4, int64(float64(j.Message)*bytes))
 	}
 	if j.Model != "" {
 		p, ok := s.Models().Lookup(j.Model)

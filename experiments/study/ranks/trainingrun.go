@@ -74,7 +74,11 @@ func (t *Training) figures(kind results.Kind, o *occupied, run paced, crossing, 
 	}
 	iteration, comm := results.Mean(took), results.Mean(run.comm[1:])
 	samples := float64(t.Batch * t.Workers)
-	add("throughput", results.Figure{Value: samples / iteration.Value, Lo: samples / iteration.Hi, Hi: samples / iteration.Lo, N: iteration.N})
+	throughput := results.Figure{Value: samples / iteration.Value, Lo: samples / iteration.Hi, Hi: samples / iteration.Lo, N: iteration.N}
+	if iteration.Lo <= 0 { // it may be anything: as of a single iteration
+		throughput.Lo, throughput.Hi, throughput.N = throughput.Value, throughput.Value, 1
+	}
+	add("throughput", throughput)
 	add("iteration_time", iteration)
 	add("iteration_comm_time", comm)
 	add("comm_time", comm.Affine(t.epoch(), 0))

@@ -101,6 +101,9 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	if s.FatTree != nil && settings.Aggregators == 0 {
 		nic := inv.Hosts[0].NICs[0]
 		settings.Aggregators = placement.Memory(float64(s.FatTree.PAT)/scale.Factor, float64(nic.Rate), nic.Delay)
+		if s.FatTree.PAT > 0 { // 0 would be all that a switch has
+			settings.Aggregators = max(1, settings.Aggregators)
+		}
 	}
 	cfg := online.ClusterOf(inv, settings)
 	seed := b.Seed()
@@ -221,7 +224,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 }
 
 // traceSummary is a trace in figures. The time of placing, which is another in every run, is
-// only there where it is asked for.
+// only there where it is asked for, and how busy links and memories are in the mean nobody measures of a testbed.
 func traceSummary(s *spec.Spec, sum *replay.Summary, placing float64, kind results.Kind) []results.Figure {
 	var out []results.Figure
 	for _, f := range []struct {
@@ -233,7 +236,8 @@ func traceSummary(s *spec.Spec, sum *replay.Summary, placing float64, kind resul
 		{"de", sum.DE}, {"de_queued", sum.DEQueued},
 		{"gpu_utilisation", sum.GPUs}, {"link_utilisation", sum.Links}, {"aggregator_utilisation", sum.Aggregators},
 	} {
-		if f.metric != spec.PlacementTime || s.Timed() {
+		unseen := kind == results.Measured && (f.metric == "link_utilisation" || f.metric == "aggregator_utilisation")
+		if !unseen && (f.metric != spec.PlacementTime || s.Timed()) {
 			out = append(out, study.Exactly(f.metric, results.Cluster, kind, f.value))
 		}
 	}

@@ -712,7 +712,9 @@ func (o *Operations) Finish(rec *results.Record) {
 			return jct(e)
 		}
 		never, always := end("never"), end("always")
-		if never > always {
+		if never <= always {
+			p.Phases[0].Missing = append(p.Phases[0].Missing, results.Missing{Metric: "ina_score", Of: results.Cluster, Why: "without INA jobs were no slower: there is no scale"})
+		} else if never > always { // else there is one end of it, or none
 			score := study.Exactly("ina_score", results.Cluster, results.Measured, (never-jct(p))/(never-always))
 			score.N = 2 // at least: it is of all steps
 			p.Phases[0].Figures = append(p.Phases[0].Figures, score, study.Exactly("jct_range", results.Cluster, results.Measured, 1-always/never))
