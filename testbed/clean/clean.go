@@ -73,11 +73,7 @@ func Run(ctx context.Context, j *journal.Journal, o Options) error {
 	slices.Sort(order)
 	var names []string
 	for _, target := range order {
-		name := nameOf(target)
-		_, host := inv.Host(name)
-		if _, sw := inv.Switch(name); host || sw { // UFM and managers of SHARP have no lease
-			names = append(names, name)
-		}
+		names = append(names, nameOf(target)) // UFM and managers of SHARP have no lease, and none is missed
 	}
 	// What is out of reach is said of each change.
 	c.keepers = keepers.Open(ctx, inv, names, o.Fan)
@@ -219,12 +215,16 @@ func (c *cleaning) away(target, host string) error {
 	return fmt.Errorf("%s: no connection to %s", target, host)
 }
 
-// flat is what errors.Join joined.
-func flat(err error) []error {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		return many.Unwrap()
+// flat is what errors.Join joined, joined ones included.
+func flat(err error) (out []error) {
+	many, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
 	}
-	return []error{err}
+	for _, err := range many.Unwrap() {
+		out = append(out, flat(err)...)
+	}
+	return out
 }
 
 // undo applies an inverse and says what that did, "" for nothing.
