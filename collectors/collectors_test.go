@@ -117,7 +117,7 @@ func TestNICDegrades(t *testing.T) {
 		{"no file", hosts.File{Err: fs.ErrNotExist}, -1, "not exist"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, read: func(context.Context, string) hosts.File { return tt.file }}
+			n := &NIC{host: "h1", ports: []NICPort{{"eth0", "out", "in"}}, read: func(context.Context, string) ([]byte, error) { return tt.file.Data, tt.file.Err }}
 			samples, err := n.Collect(t.Context())
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v", err)

@@ -88,6 +88,8 @@ func rdmaCounters(device string) string {
 	return "/sys/class/net/" + device + "/device/infiniband/*/ports/*/hw_counters/*"
 }
 
+func sysfsPath(device, file string) string { return "/sys/class/net/" + device + "/" + file }
+
 func (h *Host) config() reader.Config {
 	c := reader.Config{Stats: slices.Concat(phyStats, lossStats, pauseStats, otherStats)}
 	for _, p := range h.ports {

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/hosts"
 )
@@ -54,7 +55,9 @@ var rdmaPort = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):([1-9][0-9]{0,2})$`
 
 // NewIB returns a collector over ports of a host.
 func NewIB(client hosts.Host, ports []IBPort) (*IB, error) {
-	return newIB(client.String(), ports, readFiles(client))
+	return newIB(client.String(), ports, func(ctx context.Context, names ...string) []hosts.File {
+		return client.ReadFilesOf(ctx, bounded.Config, names...)
+	})
 }
 
 func newIB(host string, ports []IBPort, read func(context.Context, ...string) []hosts.File) (*IB, error) {

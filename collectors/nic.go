@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/inabench/inabench/internal/blame"
-	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/hosts"
 )
@@ -29,7 +28,7 @@ type NICPort struct {
 type NIC struct {
 	host  string
 	ports []NICPort
-	read  func(ctx context.Context, file string) hosts.File
+	read  func(ctx context.Context, file string) ([]byte, error)
 }
 
 // NewNIC returns a collector over devices of a host.
@@ -39,16 +38,7 @@ func NewNIC(client hosts.Host, ports []NICPort) (*NIC, error) {
 			return nil, blame.Host(client.String(), fmt.Errorf("%q is not the name of a device", p.Device))
 		}
 	}
-	return &NIC{host: client.String(), ports: ports, read: func(ctx context.Context, file string) hosts.File {
-		return readFiles(client)(ctx, file)[0]
-	}}, nil
-}
-
-// readFiles reads files of a host that are not large.
-func readFiles(h hosts.Host) func(ctx context.Context, names ...string) []hosts.File {
-	return func(ctx context.Context, names ...string) []hosts.File {
-		return h.ReadFilesOf(ctx, bounded.Config, names...)
-	}
+	return &NIC{host: client.String(), ports: ports, read: client.ReadFile}, nil
 }
 
 // validDevice says whether it can be the name of a device, and is safe within a path and
@@ -59,18 +49,16 @@ func validDevice(name string) bool {
 
 const netDevFile = "/proc/net/dev"
 
-func sysfsPath(device, file string) string { return "/sys/class/net/" + device + "/" + file }
-
 // Name implements Collector.
 func (n *NIC) Name() string { return "nic " + n.host }
 
 // Collect implements Collector.
 func (n *NIC) Collect(ctx context.Context) ([]results.Sample, error) {
-	got := n.read(ctx, netDevFile)
-	if got.Err != nil {
-		return nil, got.Err
+	text, err := n.read(ctx, netDevFile)
+	if err != nil {
+		return nil, err
 	}
-	devices, err := ParseNetDev(string(got.Data))
+	devices, err := ParseNetDev(string(text))
 	if len(devices) == 0 {
 		return nil, errors.Join(blame.Host(n.host, fmt.Errorf("%s has no devices", netDevFile)), err)
 	}

@@ -128,7 +128,11 @@ func (r *run) ratios() {
 		return
 	}
 	others := func(p *results.Point) string { return study.Cohort(p, c.Key) }
-	reference, unfit, stood := map[string]map[string]float64{}, map[string]string{}, map[string]string{}
+	type base struct {
+		figures      map[string]float64
+		unfit, stood string // why it is no reference, and why it may be off
+	}
+	reference := map[string]base{}
 	measured := func(p *results.Point) map[string]float64 { // of the Cluster, by metric
 		of := map[string]float64{}
 		for _, f := range p.Phases[0].Figures {
@@ -140,7 +144,7 @@ func (r *run) ratios() {
 	}
 	for i := range r.rec.Points {
 		if p := &r.rec.Points[i]; len(p.Phases) > 0 && spec.Format(p.Params[c.Key]) == c.Reference {
-			reference[others(p)], unfit[others(p)], stood[others(p)] = measured(p), p.UnsoundIn(0), p.Phases[0].Stood
+			reference[others(p)] = base{measured(p), p.UnsoundIn(0), p.Phases[0].Stood}
 		}
 	}
 	for i := range r.rec.Points {
@@ -150,24 +154,27 @@ func (r *run) ratios() {
 			continue // it ended early
 		}
 		ph, of := &p.Phases[0], spec.Format(p.Params[c.Key])
+		if of == c.Reference {
+			ref.unfit, ref.stood = "", "" // as of any point
+		}
 		lacks := func(name, why string) {
 			ph.Missing = append(ph.Missing, results.Missing{Metric: name + metric.Ratio, Of: of, Why: why})
 		}
-		if why := stood[others(p)]; why != "" && of != c.Reference {
-			ph.Stood = cmp.Or(ph.Stood, "the reference: "+why)
+		if ref.stood != "" {
+			ph.Stood = cmp.Or(ph.Stood, "the reference: "+ref.stood)
 		}
 		own := measured(p)
-		for _, name := range slices.Sorted(maps.Keys(ref)) {
+		for _, name := range slices.Sorted(maps.Keys(ref.figures)) {
 			if _, ok := own[name]; !ok {
 				lacks(name, "there is no "+name+" here, and of the reference there is")
 			}
 		}
 		for _, f := range ph.Figures {
-			v := ref[f.Metric]
+			v := ref.figures[f.Metric]
 			switch {
 			case f.Of != results.Cluster || f.Kind == results.Predicted:
-			case unfit[others(p)] != "" && of != c.Reference: // what was measured of it is no reference
-				lacks(f.Metric, "the reference: "+unfit[others(p)])
+			case ref.unfit != "": // what was measured of it is no reference
+				lacks(f.Metric, "the reference: "+ref.unfit)
 			case v > 0:
 				ph.Figures = append(ph.Figures, study.Exactly(f.Metric+metric.Ratio, of, f.Kind, f.Value/v))
 			case f.Value != 0: // what is more than nothing is no ratio, and no reason to leave it out

@@ -254,9 +254,13 @@ func ClusterOf(inv *inventory.Inventory) cluster.Config {
 
 // Memory is how many aggregators give a ToR switch a peak aggregation throughput in bit/s
 // where its hosts are linked at a rate in bit/s by cables with a delay, rounded to the
-// nearest: what ClusterOf says of them.
+// nearest, and at least one where there is any: what ClusterOf says of them.
 func Memory(pat, rate float64, delay time.Duration) int {
-	return int(math.Round(pat * hold(rate, delay) / frame))
+	m := int(math.Round(pat * hold(rate, delay) / frame))
+	if pat > 0 {
+		m = max(1, m)
+	}
+	return m
 }
 
 const frame = 8 * 1024 // bits of a packet with 240 gradients

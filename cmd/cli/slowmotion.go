@@ -7,32 +7,38 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/carry"
 )
 
-// slowMotion is the factor of slow motion at which a machine carries all that is planned, and the phases that are predicted.
-func slowMotion(m carry.Machine, s *spec.Spec, plan *experiments.SavedPlan) (factor float64, phases []*placement.Prediction, err error) {
-	for _, pt := range plan.Points {
-		var some []*placement.Prediction
-		for _, ph := range pt.Phases {
-			for _, p := range ph.Predictions {
-				if p.Predictor == placement.Occupancy {
-					some = append(some, p)
-				}
+// occupied is what Occupancy predicts of a point's phases.
+func occupied(pt study.PlanPoint) (out []*placement.Prediction) {
+	for _, ph := range pt.Phases {
+		for _, p := range ph.Predictions {
+			if p.Predictor == placement.Occupancy {
+				out = append(out, p)
 			}
 		}
-		if len(some) == 0 {
+	}
+	return out
+}
+
+// slowMotion is the factor of slow motion at which a machine carries all of a plan that is predicted; 0: nothing is.
+func slowMotion(m carry.Machine, s *spec.Spec, plan *experiments.SavedPlan) (factor float64, err error) {
+	for _, pt := range plan.Points {
+		phases := occupied(pt)
+		if len(phases) == 0 {
 			continue
 		}
-		load, err := carry.Demand(s.Inventory(), pt.Plan, some, s.Switch.Lanes)
+		load, err := carry.Demand(s.Inventory(), pt.Plan, phases, s.Switch.Lanes)
 		if err != nil {
-			return 0, nil, err
+			return 0, err
 		}
-		factor, phases = max(factor, carry.Factor(m, load)), append(phases, some...)
+		factor = max(factor, carry.Factor(m, load))
 	}
-	return factor, phases, nil
+	return factor, nil
 }
 
 // tooFast says at which factor of slow motion this machine would carry a run that it was the limit of; nothing where that
@@ -51,7 +57,7 @@ func tooFast(ctx context.Context, s *spec.Spec, rec *results.Record) string {
 		return ""
 	}
 	ran := s.Emulation.Factor
-	switch factor, _, err := slowMotion(m, s, plan); {
+	switch factor, err := slowMotion(m, s, plan); {
 	case err != nil || factor == 0:
 		return ""
 	case factor <= ran:

@@ -310,14 +310,14 @@ func (d *drawer) motion(path string) (pace random.Pace, err error) {
 	if err != nil {
 		return pace, err
 	}
-	factor, phases, err := slowMotion(d.machine, spec, plan)
-	for _, p := range phases {
+	for _, p := range occupied(plan.Points[0]) {
 		pace.Settled = max(pace.Settled, p.Settled)
 		slowest(&pace, spec, p)
 	}
-	if pace.Factor = d.c.Float64("factor"); pace.Factor == 0 {
-		pace.Factor = factor
+	if pace.Factor = d.c.Float64("factor"); pace.Factor > 0 {
+		return pace, nil
 	}
+	pace.Factor, err = slowMotion(d.machine, spec, plan)
 	return pace, err
 }
 

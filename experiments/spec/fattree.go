@@ -88,9 +88,5 @@ func (t *FatTree) inventory() (*inventory.Inventory, error) {
 // are linked at a rate and factor is what divides all rates: PAT times the shortest time
 // that an aggregator can be held.
 func (t *FatTree) aggregators(rate, factor float64) int {
-	m := placement.Memory(float64(t.PAT)/factor, rate, time.Duration(t.Delay))
-	if t.PAT > 0 {
-		m = max(1, m)
-	}
-	return m
+	return placement.Memory(float64(t.PAT)/factor, rate, time.Duration(t.Delay))
 }

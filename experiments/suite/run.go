@@ -10,13 +10,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
 )
@@ -103,11 +103,11 @@ func (r *runner) begin() error {
 		}
 		// What it is to run, and where, is in it: commands too.
 		st, err := os.Lstat(filepath.Join(r.opt.Root, Folder, n.ID, File))
-		if err != nil {
-			return fmt.Errorf("go on with night %s: %w", n.ID, err)
+		if err == nil {
+			err = cmp.Or(bounded.Regular(st.Mode()), bounded.Own(st))
 		}
-		if of, ok := st.Sys().(*syscall.Stat_t); !ok || int(of.Uid) != os.Geteuid() || !st.Mode().IsRegular() {
-			return fmt.Errorf("%w: go on with night %s: another user has written it; run it without --resume", spec.ErrInput, n.ID)
+		if err != nil {
+			return fmt.Errorf("%w: go on with night %s: %w; run it without --resume", spec.ErrInput, n.ID, err)
 		}
 		r.night, r.nights, r.used = n, r.nights[1:], n.Used
 		n.Resumed++

@@ -19,6 +19,7 @@ import (
 	"iter"
 	"os"
 	"os/exec"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +44,17 @@ func Regular(mode fs.FileMode) error {
 		return nil
 	}
 	return irregular(mode.Type())
+}
+
+// Own is an error, which wraps fs.ErrPermission, for a file of another user, or one that everybody may write.
+func Own(st fs.FileInfo) error {
+	switch of, ok := st.Sys().(*syscall.Stat_t); {
+	case ok && int(of.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to another user (%d): %w", of.Uid, fs.ErrPermission)
+	case st.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("everybody may write it: %w", fs.ErrPermission)
+	}
+	return nil
 }
 
 type irregular fs.FileMode

@@ -478,21 +478,10 @@ func plain(root string) error {
 		if err != nil {
 			continue // whoever opens it says so
 		}
-		err = cmp.Or(bounded.Regular(st.Mode()), unix.Access(path, unix.R_OK|unix.W_OK), ownFile(st))
+		err = cmp.Or(bounded.Regular(st.Mode()), unix.Access(path, unix.R_OK|unix.W_OK), bounded.Own(st))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a journal goes when what another process writes is written
 			return fmt.Errorf("%w in %s: %s: %w", ErrFileSystem, root, path, err)
 		}
-	}
-	return nil
-}
-
-// ownFile is an error for a file that another user, or everybody, may write.
-func ownFile(st fs.FileInfo) error {
-	switch of, ok := st.Sys().(*syscall.Stat_t); {
-	case ok && int(of.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to another user (%d): %w", of.Uid, fs.ErrPermission)
-	case st.Mode().Perm()&0o002 != 0:
-		return fmt.Errorf("everybody may write it: %w", fs.ErrPermission)
 	}
 	return nil
 }

@@ -65,11 +65,17 @@ func put(t testing.TB, root string, rec *results.Record) (dir string) {
 // start serves the runs in root, as quickly up to date as can be.
 func start(t testing.TB, root, token string) (*Server, *httptest.Server) {
 	t.Helper()
+	return startWith(t, root, Options{Token: token, Interval: 20 * time.Millisecond})
+}
+
+// startWith serves the runs in root.
+func startWith(t testing.TB, root string, o Options) (*Server, *httptest.Server) {
+	t.Helper()
 	x, err := history.Open(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(root, x, Options{Token: token, Interval: 20 * time.Millisecond})
+	s, err := New(root, x, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,21 +465,8 @@ func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 
 // TestPlaced: nothing is sent of what somebody has put in the place of a run's directory since that was listed.
 func TestPlaced(t *testing.T) {
 	root := t.TempDir()
-	x, err := history.Open(t.Context(), root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dirs := []string{put(t, root, night("two-jobs", 1)), put(t, root, night("two-jobs", 2))}
-	s, err := New(root, x, Options{Interval: time.Hour}) // it looks at what there is once
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := httptest.NewServer(s)
-	t.Cleanup(func() {
-		s.stop()
-		h.Close()
-		x.Close()
-	})
+	_, h := startWith(t, root, Options{Interval: time.Hour}) // it looks at what there is once
 	if a, _ := get(t, h, "/", nil); a.StatusCode != 200 {
 		t.Fatal(a.Status)
 	}

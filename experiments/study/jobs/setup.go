@@ -45,12 +45,13 @@ func setupOf(s *spec.Spec, plan *placement.Plan, inv *inventory.Inventory, base 
 func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Inventory, topo *inventory.Topology, aggregators int, scale results.Scale) (testbed.Workload, error) {
 	j := s.Jobs[i]
 	times, bytes := study.Factors(scale)
+	small := func(n int64) int64 { return max(4, int64(float64(n)*bytes)) } // one value at least
 	w := testbed.Workload{
 		Job: plan.Jobs[i], Rate: float64(j.Rate) / scale.Factor, Window: j.Window, Control: j.Control,
 		Iterations: j.Iterations,
 	}
 	if j.Message > 0 { // none is a stream
-		w.Message = max(4, int64(float64(j.Message)*bytes))
+		w.Message = small(int64(j.Message))
 	}
 	if j.Model != "" {
 		p, ok := s.Models().Lookup(j.Model)
@@ -63,7 +64,7 @@ func workloadAt(s *spec.Spec, i int, plan *placement.Plan, inv *inventory.Invent
 		}
 		for _, l := range p.Layers {
 			w.Layers = append(w.Layers, testbed.Layer{
-				Bytes:   max(4, int64(float64(l.Bytes)*bytes)),
+				Bytes:   small(l.Bytes),
 				Compute: time.Duration(float64(l.Compute) * times),
 			})
 		}

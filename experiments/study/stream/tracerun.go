@@ -101,9 +101,6 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	if s.FatTree != nil && settings.Aggregators == 0 {
 		nic := inv.Hosts[0].NICs[0]
 		settings.Aggregators = placement.Memory(float64(s.FatTree.PAT)/scale.Factor, float64(nic.Rate), nic.Delay)
-		if s.FatTree.PAT > 0 { // 0 would be all that a switch has
-			settings.Aggregators = max(1, settings.Aggregators)
-		}
 	}
 	cfg := online.ClusterOf(inv, settings)
 	seed := b.Seed()
