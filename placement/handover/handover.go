@@ -41,7 +41,8 @@ type Hop struct {
 	Answers, Repeated Counter
 	// Idle counts what arrived and is not in Received: of a job that has no memory, or no turn.
 	Idle []Counter
-	// Inside says that both ends are one process, so that no cable lies between them.
+	// Inside says that both ends are one process or switch, so that no cable lies between them:
+	// what arrived there, and what it says became of it, as its counters of Received add it up.
 	Inside bool
 }
 
@@ -56,26 +57,24 @@ func (h *Hop) Receivers() (all [][]End) {
 	return all
 }
 
-// From is who sends, for a message.
+// From is who sends, for a message; Inside, the counters of what became of it.
 func (h *Hop) From() string {
 	if h.Inside {
-		return "the network"
+		return metrics(h.Received)
 	}
 	return names(h.Sent)
 }
 
 // To is who of Received is meant, for a message.
-func (h *Hop) To(received []End) string {
-	if h.Inside {
-		return "the sums of " + names(received)
-	}
-	return names(received)
-}
+func (h *Hop) To(received []End) string { return names(received) }
 
 // names lists ends, for a message.
 func names(ends []End) string {
 	var all, workers []string
-	for _, e := range ends {
+	for i, e := range ends {
+		if slices.ContainsFunc(ends[:i], func(o End) bool { return o.Role == e.Role && o.Name == e.Name }) {
+			continue // another counter of it
+		}
 		switch e.Role {
 		case Worker:
 			workers = append(workers, e.Name)
@@ -92,6 +91,16 @@ func names(ends []End) string {
 		all = slices.Insert(all, 0, "workers "+strings.Join(workers, ", "))
 	}
 	return strings.Join(all, " and ")
+}
+
+// metrics lists what ends count, for a message.
+func metrics(ends []End) string {
+	var all []string
+	for _, e := range ends {
+		all = append(all, e.Metric)
+	}
+	last := len(all) - 1
+	return strings.Join(all[:last], ", ") + " and " + all[last]
 }
 
 // Hops are those of a job, leaves first; whole says that every packet of the job passes some.
@@ -116,11 +125,25 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 	ps := func(metric string) []End { return []End{{PS, j.PS, j.PS, Counter{metric, j.Name + "/ps"}}} }
 	const sent, received = "worker_tx_packets", "worker_rx_packets"
 	everyone := uint64(1)<<len(j.Workers) - 1
+	// within is what each of these says of all that it got.
+	within := func(ends []End, metric string, became ...string) {
+		for _, e := range ends {
+			h := Hop{Sent: []End{e}, Inside: true}
+			h.Sent[0].Metric = metric
+			for _, m := range became {
+				e.Metric = m
+				h.Received = append(h.Received, e)
+			}
+			hops = append(hops, h)
+		}
+	}
+	within(workers(everyone, received), received, "worker_psns", "worker_duplicates", "worker_stray")
 	if j.Collective == placement.PS {
-		return []Hop{
-			{Sent: workers(everyone, sent), Received: ps(received)},
-			{Sent: ps(sent), Received: workers(everyone, received)},
-		}, true
+		within(ps(received), received, "worker_arrived", "worker_stray")
+		return append(hops,
+			Hop{Sent: workers(everyone, sent), Received: ps(received)},
+			Hop{Sent: ps(sent), Received: workers(everyone, received)},
+		), true
 	}
 	tree := slices.DeleteFunc(slices.Clone(j.Tree), func(n placement.TreeNode) bool { return !n.Aggregate })
 	var roots []string
@@ -153,13 +176,14 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 			}
 		}
 		hops = append(hops, down)
+		within(here(""), "job_in_packets", "job_aggregated_packets", "job_fallback_packets", "job_duplicates_packets")
 	}
 	if j.PS == "" {
 		return hops, true
 	}
+	within(ps(received), received, "worker_arrived", "worker_stray")
 	return append(hops,
 		Hop{Sent: append(workers(free, sent), switches(roots, "job_out_packets")...), Received: ps(received)},
-		Hop{Sent: ps("worker_rx_packets"), Received: ps("worker_arrived"), Idle: []Counter{{"worker_stray", j.Name + "/ps"}}, Inside: true},
 		Hop{Sent: ps(sent), Each: true, Received: append(workers(free, received), switches(roots, "job_results_packets")...)},
 	), free != everyone
 }

@@ -92,6 +92,10 @@ func (t trail) lost(before trail, plan placement.JobPlan) (all []string) {
 			if got <= 0 {
 				count = "none"
 			}
+			if h.Inside {
+				all = append(all, fmt.Sprintf("of %d packets that arrived at %s, %s tell of %s", sent, h.To(r), h.From(), count))
+				continue
+			}
 			all = append(all, fmt.Sprintf("of %d packets that %s sent, %s received %s", sent, h.From(), h.To(r), count))
 		}
 	}

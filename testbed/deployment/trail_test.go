@@ -37,7 +37,7 @@ func TestAstray(t *testing.T) {
 		{"one worker is not heard", map[string]int64{"job_in_packets A@tor1": 6}, "of 12 packets that workers A/0, A/1 sent, switch tor1 received 6"},
 		{"one worker gets nothing", map[string]int64{"worker_rx_packets A/1": 0}, "of 6 packets that switch tor1 sent, worker A/1 received none"},
 		{"a PS that drops", map[string]int64{"worker_arrived A/ps": 0, "worker_tx_packets A/ps": 0, "job_results_packets A@tor1": 0, "worker_rx_packets A/0": 0, "worker_rx_packets A/1": 0},
-			"of 12 packets that the network sent, the sums of its PS on host h3 received none"},
+			"of 12 packets that arrived at its PS on host h3, worker_arrived and worker_stray tell of none"},
 		{"a worker that says nothing", map[string]int64{"worker_rx_packets A/1": -1, "worker_tx_packets A/1": -1}, ""},
 	} {
 		before, now := trail{}, trail{}

@@ -112,9 +112,7 @@ func (in *Inspection) hops(j placement.JobPlan, from, over, late float64) (out [
 		sent, told := sum(h.Sent...)
 		spared, receivers := 0.0, h.Receivers()
 		for _, c := range h.Idle {
-			if n, _ := in.growth(from, over, c); h.Inside {
-				sent -= n
-			} else if in.Spec.Reallocates() || in.Spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
+			if n, _ := in.growth(from, over, c); in.Spec.Reallocates() || in.Spec.Switch.Mode == "exclusive" { // it has no memory at times, or no turn
 				spared += n
 			}
 		}
@@ -129,8 +127,11 @@ func (in *Inspection) hops(j placement.JobPlan, from, over, late float64) (out [
 		}
 		for _, ends := range receivers {
 			got, ok := sum(ends...)
-			if in.hopsAll++; !ok || !told {
-				complete = false
+			if held := ok && told; !held && h.Inside && !in.telling(slices.Concat(h.Sent, ends)) {
+				continue // what became of it nobody counts, and nothing passes between
+			} else if in.hopsAll++; !held {
+				in.unheld(slices.Concat(h.Sent, ends), over)
+				complete = complete && h.Inside
 				continue
 			}
 			in.hopsHeld++
@@ -141,6 +142,33 @@ func (in *Inspection) hops(j placement.JobPlan, from, over, late float64) (out [
 		}
 	}
 	return out, complete
+}
+
+// telling says whether all ends ever told anything.
+func (in *Inspection) telling(ends []handover.End) bool {
+	return !slices.ContainsFunc(ends, func(e handover.End) bool { return len(in.Counter(e.Metric, e.Of).V) == 0 })
+}
+
+// unheld remembers counters without which a hop could not be held though they should be there: those that were told of before and
+// not to the end, and those that only others have.
+func (in *Inspection) unheld(ends []handover.End, over float64) {
+	for _, e := range ends {
+		name := e.Metric + " of " + e.Of
+		switch s := in.Counter(e.Metric, e.Of); {
+		case len(s.V) == 0:
+			if in.metrics == nil {
+				in.metrics = map[string]bool{}
+				for r := range in.Readings.All() {
+					in.metrics[r.Metric] = true
+				}
+			}
+			if in.metrics[e.Metric] {
+				in.silent = append(in.silent, fmt.Sprintf("counter %s was never read, and those of others were", name))
+			}
+		case slices.IsSorted(s.V) && s.T[len(s.T)-1] < over:
+			in.silent = append(in.silent, fmt.Sprintf("counter %s was read last at %.2f s, and packets were on their way until %.2f s", name, s.T[len(s.T)-1], over))
+		}
+	}
 }
 
 // counted are what the counters of a hop are of.
@@ -272,6 +300,16 @@ func (in *Inspection) places() map[string]bool {
 	return out
 }
 
+// Swallowed is how many frames an emulation says that it lost itself, wherever that was.
+func Swallowed(health []results.Trouble) (n float64) {
+	for _, t := range health {
+		if t.Code == results.CodeCounters {
+			n += math.Round(t.Value * t.Of)
+		}
+	}
+	return n
+}
+
 // from is when the first job began, on the run's clock.
 func (in *Inspection) from() float64 {
 	from := in.From
@@ -291,6 +329,7 @@ func (in *Inspection) Handed() (out []results.Finding) {
 	from := in.from()
 	way := in.lostOnTheWay(from)
 	lost, doubled, other := way.at(nil)
+	other += in.Lost
 	complete := !in.Beside
 	var all []hop
 	late := 0.0 // each is missing at one hop; a resend, or its answer at each worker
@@ -316,18 +355,23 @@ func (in *Inspection) Handed() (out []results.Finding) {
 	}
 	in.hopsWithin = math.Floor(late)
 	var sum hop
-	worst := 0
+	worst := -1
 	for i, h := range all {
 		gone, more, anything := way.at(h.between)
-		gone += anything
-		if n := h.missing(gone, more); n > 0 {
+		gone += anything + in.Lost
+		if n := h.missing(gone, more); n != 0 && h.inside {
+			find(h, fmt.Sprintf("what became of %.0f packets of job %s is not told by %s: %.0f arrived there, and %s add up to %.0f", math.Abs(n), h.job, h.to, h.sent, h.from, h.received))
+		} else if n > 0 {
 			find(h, fmt.Sprintf("%.0f packets of job %s went without a trace: %s sent %.0f, %s received %.0f, and %s", n, h.job, h.from, h.sent, h.to, h.received, reckoned(gone, "lost")))
 		} else if n < 0 {
 			find(h, fmt.Sprintf("%.0f packets of job %s came from nowhere: %s sent %.0f, %s received %.0f, and %s", -n, h.job, h.from, h.sent, h.to, h.received, reckoned(more, "doubled")))
 		}
+		if h.inside {
+			continue
+		}
 		sum.sent, sum.received = sum.sent+h.sent, sum.received+h.received
 		sum.spared += h.spared
-		if math.Abs(h.sent-h.received) > math.Abs(all[worst].sent-all[worst].received) {
+		if worst < 0 || math.Abs(h.sent-h.received) > math.Abs(all[worst].sent-all[worst].received) {
 			worst = i
 		}
 	}
@@ -338,7 +382,13 @@ func (in *Inspection) Handed() (out []results.Finding) {
 				What: fmt.Sprintf("counter %s began again from less: what was handed over there is not known", name)})
 		}
 	}
-	if len(out) > 0 || !complete || len(all) == 0 {
+	slices.Sort(in.silent)
+	for _, what := range slices.Compact(in.silent) {
+		if once {
+			out = append(out, results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: "counters", Outcome: results.Inconclusive, What: what + ": what was handed over there is not known"})
+		}
+	}
+	if len(out) > 0 || !complete || worst < 0 {
 		return out
 	}
 	gone := sum.sent - sum.received - (lost - doubled)

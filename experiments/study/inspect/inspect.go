@@ -39,7 +39,7 @@ func Study(b *study.Bench, point *results.Point) []results.Finding {
 	}
 	in := Inspection{
 		Spec: b.Spec, Inv: inv, Plan: &b.Placed.Plan, Caps: caps, Jobs: point.Jobs, Readings: &b.Placed.Readings,
-		From: math.Inf(1), Begun: b.Placed.Begun, Names: b.Placed.Names, Beside: b.Placed.Beside,
+		From: math.Inf(1), Begun: b.Placed.Begun, Names: b.Placed.Names, Beside: b.Placed.Beside, Lost: Swallowed(point.Health),
 	}
 	if b.Spec.Kind().Leaving { // jobs that leave before their end compare nothing: somebody must have
 		in.Jobs = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
@@ -111,8 +111,11 @@ type Inspection struct {
 	Names  map[string]string  // of jobs in the plan, by those that summaries have where these are others
 	Beside bool               // packets of jobs that are not in the plan pass the same ports, or packets that no hop counts
 	Phased bool               // jobs come once and have phases; those of other studies may come again under the same name
+	Lost   float64            // frames that the testbed says it lost itself
 
-	fell map[[2]string]bool // counters of hops, by metric and of what, that began again
+	fell    map[[2]string]bool // counters of hops, by metric and of what, that began again
+	silent  []string           // those that should have told of hops and did not
+	metrics map[string]bool    // that anybody tells; nil: nobody has looked
 
 	hopsHeld, hopsAll int     // places where packets of a job are handed over: where both ends told of all, and all
 	hopsWithin        float64 // packets that may be missing at one of these
