@@ -18,6 +18,8 @@ type Comparison struct {
 	Reference string      `json:"reference"` // the value of it that others are divided by: "netpack"
 	Metrics   []string    `json:"metrics"`   // of figures about the Cluster, in the order to show: "avg_jct", "de"
 	Published []Published `json:"published,omitempty"`
+	// Narrowed are swept keys of which the run has other values than the experiment, by --set or --quick.
+	Narrowed []string `json:"narrowed,omitempty"`
 }
 
 // Cluster is what figures about a whole trace of jobs are of.
@@ -49,6 +51,7 @@ type Group struct {
 	Labels    []string // of the other swept keys: "fat_tree.oversubscription=4"; empty without any
 	Repeats   int      // of the group, those included that came to nothing
 	Contrasts []Contrast
+	Without   map[string]string // why there is no Contrast of a metric, as far as that is told
 }
 
 // Contrast is what the values of the compared key make of one metric in one Group.
@@ -162,6 +165,12 @@ func (rec *Record) Compare() []Group {
 				}
 			}
 			if !any {
+				if i := slices.IndexFunc(k.Values, func(v Compared) bool { return v.Why != "" }); i >= 0 {
+					if g.Without == nil {
+						g.Without = map[string]string{}
+					}
+					g.Without[metric] = k.Values[i].Value + ": " + k.Values[i].Why
+				}
 				continue
 			}
 			for _, p := range rec.Comparison.Published {

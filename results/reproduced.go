@@ -91,7 +91,7 @@ func (rec *Record) Reproduce() (out []Reproduction) {
 	if rec.Comparison != nil {
 		groups := rec.Compare()
 		for _, p := range rec.Comparison.Published {
-			out = append(out, p.reproduced(rec.Comparison.Reference, groups))
+			out = append(out, p.reproduced(rec.Comparison, groups))
 		}
 	}
 	for _, p := range rec.Published {
@@ -101,20 +101,21 @@ func (rec *Record) Reproduce() (out []Reproduction) {
 }
 
 // reproduced finds the effects that p is about, and judges them.
-func (p Published) reproduced(reference string, groups []Group) Reproduction {
+func (p Published) reproduced(compared *Comparison, groups []Group) Reproduction {
 	r := Reproduction{Figure: p.figure(), Metric: p.Metric, At: p.At, Against: p.Against, Paper: p.claim(), Text: p.Text}
 	var all []Effect
-	ran, why := false, ""
+	ran, why, bare := false, "", ""
 	for _, g := range groups {
 		if p.At != "" && !slices.Contains(g.Labels, p.At) {
 			continue
 		}
 		c, ok := g.Contrast(p.Metric)
 		if !ok {
+			bare = cmp.Or(bare, strings.TrimSpace(g.Place()+" "+g.Without[p.Metric]))
 			continue
 		}
 		for _, x := range c.Values {
-			if x.Value == reference || p.Against != "" && x.Value != p.Against || len(p.Among) > 0 && !slices.Contains(p.Among, x.Value) {
+			if x.Value == compared.Reference || p.Against != "" && x.Value != p.Against || len(p.Among) > 0 && !slices.Contains(p.Among, x.Value) {
 				continue
 			}
 			ran = true
@@ -130,10 +131,25 @@ func (p Published) reproduced(reference string, groups []Group) Reproduction {
 		r.Word, r.Why = ReproducedNotRun, "the run has no such points"
 	case why != "":
 		r.Word, r.Why = ReproducedUndecided, why
+	case bare != "": // what could not be told there may be against it
+		r.Word, r.Why = ReproducedUndecided, bare
 	default:
-		r.judge(p.Lo, p.Hi, p.BoundText(), all)
+		if r.judge(p.Lo, p.Hi, p.BoundText(), all); p.narrowed(compared) != "" && r.Word != ReproducedUndecided {
+			r.Word, r.Why = ReproducedUndecided, "the paper's is about all values of "+p.narrowed(compared)+", and this run has some"
+		}
 	}
 	return r
+}
+
+// narrowed is a swept key all of whose values the statement is about, and of which the run was given others; empty: none.
+func (p Published) narrowed(compared *Comparison) string {
+	for _, key := range compared.Narrowed {
+		at, _, _ := strings.Cut(p.At, "=")
+		if key != at && (key != compared.Key || p.Against == "" && len(p.Among) == 0) {
+			return key
+		}
+	}
+	return ""
 }
 
 // Judge holds effects, of which there is one at least, against a statement from lo to hi.

@@ -136,6 +136,44 @@ func TestReproduce(t *testing.T) {
 	}
 }
 
+// TestReproducedOfAll: what is said of all settings is not told by a run in which some came to nothing, or which had fewer.
+func TestReproducedOfAll(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		sick     bool
+		at       string
+		narrowed []string
+		want     results.Reproduced
+		why      string
+	}{
+		{name: "all", want: results.ReproducedYes},
+		{name: "one came to nothing", sick: true, want: results.ReproducedUndecided, why: "load=2 netpack: repeat 1 host h1: busy"},
+		{name: "another one is meant", sick: true, at: "load=1", want: results.ReproducedYes},
+		{name: "fewer loads", narrowed: []string{"load"}, want: results.ReproducedUndecided, why: "all values of load, and this run has some"},
+		{name: "fewer loads, and one of these is meant", narrowed: []string{"load"}, at: "load=1", want: results.ReproducedYes},
+		{name: "fewer policies", narrowed: []string{"placement.policy"}, at: "load=1", want: results.ReproducedUndecided, why: "all values of placement.policy"},
+	} {
+		var points []results.Point
+		for _, load := range []string{"load=1", "load=2"} {
+			for repeat := range 3 {
+				for policy, jct := range map[string]float64{"netpack": 100, "tetris": 200} {
+					p := resultstest.Trial(load, policy, repeat, jct*float64(repeat+1))
+					if c.sick && load == "load=2" {
+						p.Health = []results.Trouble{{Where: "host h1", What: "busy", Fatal: true}}
+					}
+					points = append(points, p)
+				}
+			}
+		}
+		rec := resultstest.Comparison(points...)
+		rec.Comparison.Metrics, rec.Comparison.Narrowed = []string{"avg_jct"}, c.narrowed
+		rec.Comparison.Published = []results.Published{{Metric: "avg_jct", At: c.at, Lo: -.5, Hi: -.5, Text: "half as long"}}
+		if r := rec.Reproduce()[0]; r.Word != c.want || !strings.Contains(r.Why, c.why) {
+			t.Errorf("%s: %+v, want %s %q", c.name, r, c.want, c.why)
+		}
+	}
+}
+
 // TestReproducedValue: a single figure that a paper prints, beside the mean of the points that it is
 // of. It says nothing of who is ahead.
 func TestReproducedValue(t *testing.T) {

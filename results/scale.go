@@ -20,8 +20,12 @@ func (s Scale) Lab(v float64, unit string) float64 {
 	return v * k
 }
 
-// ownTimes are metrics of what this program does itself, which no emulation slows down.
-var ownTimes = []string{"placement_time", "tree_time"}
+// ownTimes are metrics of what this program does itself, its agents and calls between them included, which no emulation
+// slows down.
+var ownTimes = []string{
+	"placement_time", "tree_time", "launch_time", "decision_time",
+	"migration_time", "migration_leave", "migration_release", "migration_wait", "migration_acquire", "migration_adopt",
+}
 
 // Scales says whether an emulation changes figures of a metric in a unit.
 func (s Scale) Scales(metric, unit string) bool {

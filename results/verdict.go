@@ -111,19 +111,24 @@ func Judge(expects []Expect, points []Point, whole ...Check) ([]Check, Outcome, 
 	return checks, outcome, reasons
 }
 
-// lacking are the points that an expectation of a whole Cluster is about and that have no figure of it, though others do:
-// what could not be told there is not what was expected.
+// lacking are the points that an expectation of a whole Cluster, or against other points, is about and that have no figure
+// of it, though others do: what could not be told there is not what was expected.
 func lacking(e Expect, cells []Setting, each []held) (out []held) {
 	has := func(c *Setting) bool {
 		return slices.ContainsFunc(each, func(h held) bool { return h.Index == c.Index })
 	}
-	if e.Predictor != "value" || !slices.ContainsFunc(each, func(h held) bool { return h.Of == Cluster }) {
+	whole := slices.ContainsFunc(each, func(h held) bool { return h.Of == Cluster })
+	if e.Against == "" && (e.Predictor != "value" || !whole) || len(each) == 0 {
 		return nil
 	}
 	for i := range cells {
-		if c := &cells[i]; c.has(e.Points) && !has(c) {
+		c := &cells[i]
+		if _, ok := c.against(e, cells); c.has(e.Points) && ok && !has(c) {
 			h := held{Check: e.check()}
-			h.Point, h.Index, h.Of, h.Code = c.Labels, c.Index, Cluster, CodeNoFigure
+			h.Point, h.Index, h.Of, h.Code = c.Labels, c.Index, e.Of, CodeNoFigure
+			if whole {
+				h.Of = Cluster
+			}
 			h.inconclusive("there is no " + e.Metric + " here, and at other points there is")
 			out = append(out, h)
 		}

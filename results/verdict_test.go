@@ -689,6 +689,26 @@ func TestLacking(t *testing.T) {
 	}
 }
 
+// TestLackingAgainst: a point that is held against another and has no figure is undecided.
+func TestLackingAgainst(t *testing.T) {
+	point := func(i int, mode, memory, metric string) results.Point {
+		return results.Point{Index: i, Labels: []string{"mode=" + mode, "memory=" + memory}, Phases: []results.Phase{{Figures: []results.Figure{resultstest.MeasuredFig(metric, "A", 1, 0, "1/s")}}}}
+	}
+	e := results.Expect{Name: "e", Metric: "step_rate", Against: "mode=a", Predictor: "against", Bound: "at-most", Tolerance: .1, Relative: true, Gate: true}
+	for _, c := range []struct {
+		name, metric string
+		want         results.Outcome
+	}{
+		{"all have it", "step_rate", results.Pass},
+		{"one has not", "goodput", results.Inconclusive},
+	} {
+		points := []results.Point{point(0, "a", "1", "step_rate"), point(1, "b", "1", "step_rate"), point(2, "a", "2", "step_rate"), point(3, "b", "2", c.metric)}
+		if checks, outcome, _ := results.Judge([]results.Expect{e}, points); outcome != c.want || len(checks) != 2 {
+			t.Errorf("%s: %s, want %s: %+v", c.name, outcome, c.want, checks)
+		}
+	}
+}
+
 // A prediction of this very run is held against what was counted: that passes whatever the interval is, and fails by
 // it. Of a steady state the interval decides.
 func TestPredictionOfTheRun(t *testing.T) {

@@ -97,7 +97,7 @@ func (s *Spec) Comparison() *results.Comparison {
 	if c == nil {
 		return nil
 	}
-	out := &results.Comparison{Key: c.Key, Reference: c.Reference, Metrics: c.Metrics}
+	out := &results.Comparison{Key: c.Key, Reference: c.Reference, Metrics: c.Metrics, Narrowed: s.narrowed}
 	for i := range c.Published {
 		p := &c.Published[i]
 		lo, hi, _ := p.change()

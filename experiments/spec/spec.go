@@ -72,6 +72,7 @@ type Spec struct {
 	SHA256    string   // of the file's bytes, hex
 	Text      string   // the file itself
 	Overrides []string // the assignments of --set, in order
+	narrowed  []string // swept keys whose values they give
 
 	inv       *inventory.Inventory
 	catalogue *workload.Catalogue

@@ -148,6 +148,7 @@ func (s *Spec) checkLabel(f *tomlfile.File, at, label string) {
 func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 	ok = true
 	seen := map[string]bool{}
+	s.narrowed = nil
 	for i := range s.Sweeps {
 		sw := &s.Sweeps[i]
 		if sw.Key == "" || len(sw.Values) == 0 {
@@ -176,6 +177,9 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			continue
 		}
 		seen[key.Path] = true
+		if f.Has(sw.At+".values") && f.Pos(sw.At+".values").Line == 0 || f.Has(key.Path) && f.Pos(key.Path).Line == 0 {
+			s.narrowed = append(s.narrowed, sw.Key)
+		}
 		if f.Has(key.Path) && f.Pos(key.Path).Line == 0 { // a flag's
 			if sw.Zip != "" {
 				f.Report(f.Pos(key.Path), "", "%q is swept together with others (zip %q)", sw.Key, sw.Zip)

@@ -125,7 +125,8 @@ func (t *Training) Run(ctx context.Context, b *study.Bench) (point *results.Poin
 	ph.Figures = t.figures(kind, o, measured, counters.Links.Between(tb.Inventory(), ph.Start, ph.End)/float64(t.Iterations), times)
 	_, wrong := out[0].Sums()
 	ph.Figures = append(ph.Figures, study.Exactly("sum_errors", trainingJob, kind, float64(wrong)))
-	ph.Figures = append(ph.Figures, t.figures(results.Predicted, o, predicted, t.crossing(o.at, float64(message)), times)...)
+	wire := collectives.Duplex * t.crossing(o.at, float64(message)) // ports count frames, acknowledgements included
+	ph.Figures = append(ph.Figures, t.figures(results.Predicted, o, predicted, wire, times)...)
 	ph.Figures = append(ph.Figures, counters.Links.Figures(ph.Start, ph.End)...)
 	point.Phases, point.Curves = []results.Phase{ph}, progress(measured)
 	return point, rows, nil
