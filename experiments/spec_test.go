@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"reflect"
 	"strings"
 	"testing"
@@ -86,6 +87,24 @@ func TestShippedSpecs(t *testing.T) {
 	for _, file := range files {
 		if _, err := kinds.Load(file); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestNarrowed: a comparison knows of which swept keys a run has other values than its experiment.
+func TestNarrowed(t *testing.T) {
+	for _, c := range []struct{ sets, want []string }{
+		{nil, nil},
+		{[]string{"measure.repeats=1", "trace.jobs=5"}, nil},
+		{[]string{`sweep.0.values=["0bit/s"]`}, []string{"fat_tree.pat"}},
+		{[]string{"fat_tree.pat=0bit/s", `sweep.1.values=["netpack", "tetris"]`}, []string{"fat_tree.pat", "placement.policy"}},
+	} {
+		s, err := kinds.Load("testbed-memory.toml", c.sets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Comparison().Narrowed; !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.sets, got, c.want)
 		}
 	}
 }
