@@ -49,6 +49,10 @@ const nameTime = "2006-01-02T15-04-05Z"
 // MaxRecord is how large a run.json may be, bytes: one of 1,000 points is some 10 MB.
 const MaxRecord = 256 << 20
 
+// maxValues is how many objects and nulls a run.json may have, each of which may be as large in memory as a Point: one of
+// 1,000 points has some 100,000.
+const maxValues = 3_000_000
+
 // Schema is the version of the record that this package writes.
 const Schema = 1
 
@@ -296,7 +300,7 @@ func (d *Dir) Save(rec *Record) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(d.Path, RecordFile), err)
 	}
-	if len(data) >= MaxRecord { // the old one stays, which somebody can read
+	if len(data) >= MaxRecord || valuesOf(data) > maxValues { // the old one stays, which somebody can read
 		return fmt.Errorf("write %s: %d MB: %w", filepath.Join(d.Path, RecordFile), len(data)>>20, bounded.ErrTooLarge)
 	}
 	err = d.WriteFile(RecordFile, append(data, '\n'))
@@ -648,6 +652,9 @@ func ReadRecord(dir string) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read run: %w", err)
 	}
+	if n := valuesOf(data); n > maxValues {
+		return nil, fmt.Errorf("read run %s: %d objects: %w", path, n, bounded.ErrTooLarge)
+	}
 	rec := new(Record)
 	if err := json.Unmarshal(data, rec); err != nil {
 		return nil, fmt.Errorf("read run %s: %w", path, err)
@@ -659,6 +666,23 @@ func ReadRecord(dir string) (*Record, error) {
 		return nil, fmt.Errorf("read run %s: %w", path, err)
 	}
 	return rec, nil
+}
+
+// valuesOf counts the objects and nulls of a JSON text.
+func valuesOf(text []byte) (n int) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', 'n':
+			n++
+		}
+	}
+	return n
 }
 
 // ErrContradicts is wrapped by the error of a record that was changed after its run: its outcome is not that

@@ -314,7 +314,6 @@ func TestRunningBeside(t *testing.T) {
 	askers.Wait()
 }
 
-// TestSweep: what a killed start left goes, once it is old and nobody holds it; all else stays.
 // TestSaveBounded: a record that nobody could read does not take the place of one that everybody can.
 func TestSaveBounded(t *testing.T) {
 	proof.Only(t, "it writes as much as a record may have")
@@ -331,6 +330,27 @@ func TestSaveBounded(t *testing.T) {
 	}
 }
 
+// TestReadBounded: what is little in a file and much in memory is not read.
+func TestReadBounded(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		err        error
+	}{
+		{"points without anything", `{"schema":1,"points":[` + strings.Repeat("{},", 3_000_000) + `{}]}`, bounded.ErrTooLarge},
+		{"nothing instead of points", `{"schema":1,"points":[` + strings.Repeat("null,", 3_000_000) + `null]}`, bounded.ErrTooLarge},
+		{"braces in a text", `{"schema":1,"title":"\"` + strings.Repeat("{n", 2_000_000) + `\\"}`, nil},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, results.RecordFile), []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := results.ReadRecord(dir); !errors.Is(err, c.err) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestSweep: what a killed start left goes, once it is old and nobody holds it; all else stays.
 func TestSweep(t *testing.T) {
 	root := t.TempDir()
 	old := time.Now().Add(-2 * results.Abandoned)

@@ -291,6 +291,15 @@ func (s *Server) open(dir string) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
+// unwaited are the files of a directory, the opening of which waits for nobody: a FIFO in the place of a directory that was
+// there a moment ago has nothing to read.
+type unwaited struct{ *os.Root }
+
+// Open implements fs.FS.
+func (r unwaited) Open(name string) (fs.File, error) {
+	return r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+}
+
 // maxFiles is how many files of a run are listed.
 const maxFiles = 1000
 
@@ -302,7 +311,7 @@ func (s *Server) files(dir string) ([]runFile, error) {
 	}
 	defer root.Close()
 	var out []runFile
-	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	err = fs.WalkDir(unwaited{root}, ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil && name != ".":
 			return nil // it went away, or is not for us

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -488,5 +489,24 @@ func TestPlaced(t *testing.T) {
 				t.Errorf("%s: %s: %q", path, a.Status, text)
 			}
 		}
+	}
+}
+
+// TestUnwaited: nobody waits for a FIFO in the place of a directory whose files are listed.
+func TestUnwaited(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(unix.Mkfifo(filepath.Join(dir, "captures"), 0o600), os.WriteFile(filepath.Join(dir, "run.json"), []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := fs.ReadDir(unwaited{root}, "captures"); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("%v", err)
+	}
+	if all, err := fs.ReadDir(unwaited{root}, "."); err != nil || len(all) != 2 {
+		t.Errorf("%v, %v", all, err)
 	}
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/inabench/inabench/testbed/journal"
 	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/lease"
-	"github.com/inabench/inabench/testbed/reach"
 	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/supervise"
 )
@@ -73,8 +72,15 @@ func Run(ctx context.Context, j *journal.Journal, o Options) error {
 	slices.Sort(order)
 	var names []string
 	for _, target := range order {
-		names = append(names, nameOf(target)) // UFM and managers of SHARP have no lease, and none is missed
+		names = append(names, nameOf(target)) // UFM has no lease, and none is missed
+		for _, e := range of[target] {
+			if e.Undo.Script != nil && e.Undo.Script.Host != "" {
+				names = append(names, e.Undo.Script.Host)
+			}
+		}
 	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	// What is out of reach is said of each change.
 	c.keepers = keepers.Open(ctx, inv, names, o.Fan)
 	defer c.keepers.Close()
@@ -236,14 +242,10 @@ func (c *cleaning) undo(ctx context.Context, target string, u journal.Inverse) (
 	if u.Reservation != nil {
 		return c.reservation(ctx, u.Reservation, os.Getenv)
 	}
-	client := c.keepers.Client(name)
-	if target == journal.Manager && c.inv.Manager != nil {
-		var err error
-		if client, err = reach.Dial(ctx, reach.ToManager(c.inv), reach.Options{}); err != nil {
-			return "", err
-		}
-		defer client.Close()
+	if u.Script != nil && u.Script.Host != "" {
+		name = u.Script.Host
 	}
+	client := c.keepers.Client(name)
 	if client == nil {
 		return "", c.away(target, name)
 	}

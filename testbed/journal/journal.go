@@ -135,6 +135,7 @@ type Reservation struct {
 type Script struct {
 	Argv []string `json:"argv"`
 	Root bool     `json:"root,omitempty"`
+	Host string   `json:"host,omitempty"` // where it runs, if that is not the target
 }
 
 func (u Inverse) String() string {

@@ -52,6 +52,9 @@ type Keepers struct {
 	err     error
 }
 
+// Manager is the name of SHARP's aggregation manager where that is no host of the inventory.
+const Manager = "sharp_am"
+
 // keeper is the host or switch on which the lease of a host or switch lies: itself, where
 // one can log in to it, or else the inventory's first host.
 func keeper(inv *inventory.Inventory, name string) (inventory.Host, error) {
@@ -59,7 +62,11 @@ func keeper(inv *inventory.Inventory, name string) (inventory.Host, error) {
 		return *h, nil
 	}
 	sw, ok := inv.Switch(name)
-	if !ok {
+	switch m := inv.Manager; {
+	case ok:
+	case name == Manager && m != nil && m.SSH.Address != "":
+		return inventory.Host{Name: Manager, SSH: m.SSH}, nil
+	default:
 		return inventory.Host{}, fmt.Errorf("no host or switch %q", name)
 	}
 	if sw.SSH.Address != "" {
@@ -149,6 +156,8 @@ func (k *Keepers) Lease(ctx context.Context, name string) (p lease.Place, kept j
 		if h.Name != name {
 			kept.Key = fmt.Sprintf("switch-%s-%d", cmp.Or(sw.Control, name), sw.DeviceID)
 		}
+	} else if _, ok := k.inv.Host(name); !ok {
+		what, kept.Key = "manager", name
 	} else {
 		// The host's own name: hosts may share homes.
 		own := client.ReadFilesOf(ctx, bounded.Small, "/proc/sys/kernel/hostname")[0] // nothing where there is none

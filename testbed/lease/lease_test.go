@@ -679,6 +679,24 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
+// TestReleaseBut: what is not given back lapses, and whoever has its token can have it until then.
+func TestReleaseBut(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	at := func(key string) Place { return Place{Name: "host " + key, Key: key, Files: Dir(dir)} }
+	c := claim("anna", "R1")
+	c.Token = "token"
+	s, err := TakeAll(ctx, []Place{at("h1"), at("h2")}, c, Options{})
+	if err == nil {
+		err = s.Release(ctx, "host h2")
+	}
+	if err != nil || look(t, at("h1")).Held || !look(t, at("h2")).Held {
+		t.Errorf("%v, h1 held %t, h2 held %t", err, look(t, at("h1")).Held, look(t, at("h2")).Held)
+	}
+	if err := Return(ctx, at("h2"), "token"); err != nil || look(t, at("h2")).Held {
+		t.Errorf("%v, h2 held %t", err, look(t, at("h2")).Held)
+	}
+}
+
 // noted is a directory that notes what is linked.
 type noted struct {
 	Dir

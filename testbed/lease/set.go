@@ -244,12 +244,14 @@ func (s *Set) Keep() {
 	s.beats.Wait()
 }
 
-// Release gives everything back, the last first. It is idempotent.
-func (s *Set) Release(ctx context.Context) error {
+// Release gives everything back, the last first, but places that are named: of these time gives it back. It is idempotent.
+func (s *Set) Release(ctx context.Context, keep ...string) error {
 	s.Keep()
 	var errs []error
 	for _, l := range slices.Backward(s.leases) {
-		errs = append(errs, l.Release(ctx))
+		if !slices.Contains(keep, l.Place().Name) {
+			errs = append(errs, l.Release(ctx))
+		}
 	}
 	return errors.Join(errs...)
 }

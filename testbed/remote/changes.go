@@ -21,6 +21,17 @@ type changes struct {
 	mu   sync.Mutex
 	of   map[string]*journal.Change
 	jobs map[jobAt]*journal.Change
+	left []string // targets that could not be changed back
+}
+
+// leave remembers a target that could not be changed back because of err, and returns that.
+func (c *changes) leave(target string, err error) error {
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.left = append(c.left, target)
+	}
+	return err
 }
 
 // jobAt is a job's entry in a switch.
@@ -130,7 +141,7 @@ func (tb *Testbed) leaveHosts(ctx context.Context) error {
 			return nil
 		}
 		if err := supervise.EndOn(ctx, client, tb.agentPath[names[i]], tb.opt.Run); err != nil {
-			return err
+			return tb.changes.leave("host "+names[i], err)
 		}
 		return tb.undone("host " + names[i])
 	}))

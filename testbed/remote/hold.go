@@ -56,6 +56,9 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 			names = append(names, sw.Name)
 		}
 	}
+	if slices.Contains(tb.opt.Use, keepers.Manager) {
+		names = append(names, keepers.Manager)
+	}
 	tb.keepers = keepers.Beside(ctx, tb.inv, names, tb.hosts, tb.reaching())
 	if err := tb.keepers.Err(); err != nil {
 		return err
@@ -140,16 +143,18 @@ func (tb *Testbed) Overruns() (out []string) {
 	return out
 }
 
-// giveBack gives everything back.
-func (tb *Testbed) giveBack(ctx context.Context) error {
+// giveBack gives everything back but what has something of this run still: nobody else comes to that before it was
+// cleaned, or the lease has lapsed.
+func (tb *Testbed) giveBack(ctx context.Context, left []string) error {
 	defer tb.keepers.Close()
 	if tb.held == nil {
 		return nil
 	}
-	if err := tb.held.Release(ctx); err != nil {
+	if err := tb.held.Release(ctx, left...); err != nil {
 		return err
 	}
-	return tb.opt.Hold.Journal.Undone(tb.leased...)
+	given := slices.DeleteFunc(slices.Clone(tb.leased), func(c *journal.Change) bool { return slices.Contains(left, c.Target) })
+	return tb.opt.Hold.Journal.Undone(given...)
 }
 
 // polite says whether whoever controls a switch now is left to it: not a run from which
@@ -166,11 +171,27 @@ func (tb *Testbed) polite(sw string) bool {
 // mine asks, for who has lost a switch and is about to win it back, whether somebody has taken its lease since;
 // nil where it has none.
 func (tb *Testbed) mine(sw string) func(context.Context) error {
+	ask := tb.Mine("switch " + sw)
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		err := ask(ctx)
+		if errors.Is(err, lease.ErrLost) {
+			err = fmt.Errorf("%w: %w", dataplane.ErrNotPrimary, err)
+		}
+		return err
+	}
+}
+
+// Mine asks whether somebody has taken the lease of a target, such as "host h1", from this run, which is an error
+// wrapping lease.ErrLost; nil where the run has none.
+func (tb *Testbed) Mine(target string) func(context.Context) error {
 	if tb.held == nil {
 		return nil
 	}
 	leases := tb.held.Leases()
-	i := slices.IndexFunc(leases, func(l *lease.Lease) bool { return l.Place().Name == "switch "+sw })
+	i := slices.IndexFunc(leases, func(l *lease.Lease) bool { return l.Place().Name == target })
 	if i < 0 {
 		return nil
 	}
@@ -179,11 +200,7 @@ func (tb *Testbed) mine(sw string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, dataplane.LostPatience/2)
 		defer cancel()
-		err := lease.Follows(ctx, place, holder, number)
-		if errors.Is(err, lease.ErrLost) {
-			err = fmt.Errorf("%w: %w", dataplane.ErrNotPrimary, err)
-		}
-		return err
+		return lease.Follows(ctx, place, holder, number)
 	}
 }
 

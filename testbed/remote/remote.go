@@ -264,7 +264,7 @@ func (tb *Testbed) Close(ctx context.Context) error {
 		errs = append(errs, tb.leaveHosts(away))
 		last, cancel := part.until(leaveLeases)
 		defer cancel()
-		errs = append(errs, testbed.Leftover(tb.giveBack(last)))
+		errs = append(errs, testbed.Leftover(tb.giveBack(last, tb.changes.left)))
 		for _, c := range tb.hosts {
 			c.Close()
 		}
@@ -285,7 +285,7 @@ func (tb *Testbed) closeSwitch(ctx context.Context, name string) error {
 		return tb.undone("switch " + name)
 	}
 	if tb.opt.Shared {
-		return testbed.Leftover(err)
+		return tb.changes.leave("switch "+name, testbed.Leftover(err))
 	}
 	return nil // it goes with the emulation
 }
@@ -418,7 +418,9 @@ func (tb *Testbed) connected(host string) hosts.Host {
 // closeSwitches undoes what was set up in switches besides what was written into them, and hangs up.
 func (tb *Testbed) closeSwitches(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(tb.switches))
-	return parallel.Every(tb.opt.Fan, len(names), func(i int) error { return testbed.Leftover(tb.switches[names[i]].Close(ctx)) })
+	return parallel.Every(tb.opt.Fan, len(names), func(i int) error {
+		return tb.changes.leave("switch "+names[i], testbed.Leftover(tb.switches[names[i]].Close(ctx)))
+	})
 }
 
 // SwitchFacts are what switches run, in the order of the inventory.

@@ -14,10 +14,13 @@ import (
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/dataplane"
 	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/p4rt"
 	"github.com/inabench/inabench/testbed/softswitch"
 	"github.com/inabench/inabench/testbed/softswitch/softswitchtest"
+	"github.com/inabench/inabench/testbed/switches"
 )
 
 // noFabric is of a lab that somebody else takes down.
@@ -111,6 +114,49 @@ func TestTeardownOfTakenSwitch(t *testing.T) {
 	tb := &Testbed{opt: Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}}, planes: map[string]dataplane.Switch{"tor1": c}}
 	if err := tb.Close(t.Context()); !errors.Is(err, testbed.ErrLeftovers) || !errors.Is(err, dataplane.ErrNotPrimary) || !strings.Contains(err.Error(), "switch tor1") {
 		t.Errorf("%v", err)
+	}
+}
+
+// plain is a switch that a script drives; stuck is why it cannot be changed back.
+type plain struct {
+	switches.Switch
+	stuck error
+}
+
+func (p plain) Close(context.Context) error { return p.stuck }
+
+// What could not be changed back stays leased, for who cleans up, until that lapses.
+func TestTeardownKeepsLeases(t *testing.T) {
+	dir := t.TempDir()
+	place := func(name string) lease.Place {
+		return lease.Place{Name: "switch " + name, Key: name, Files: lease.Dir(dir)}
+	}
+	log, err := journal.Open(t.TempDir(), journal.Header{Run: "run", Owner: "me", Began: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	tb := &Testbed{
+		opt:      Options{Shared: true, Fan: 4, Patience: defaultPatience, Fabric: noFabric{}, Hold: Hold{Journal: log}},
+		switches: map[string]switches.Switch{"s1": plain{}, "s2": plain{stuck: errors.New("its script fails")}},
+	}
+	for _, name := range []string{"s1", "s2"} {
+		tb.leased = append(tb.leased, &journal.Change{Target: "switch " + name, What: "take the lease", Undo: journal.Inverse{Lease: &journal.Lease{Token: "token"}}})
+	}
+	tb.held, err = lease.TakeAll(t.Context(), []lease.Place{place("s1"), place("s2")}, lease.Claim{Owner: "me", Run: "run", Token: "token", TTL: time.Minute}, lease.Options{})
+	if err := errors.Join(err, log.Begin(tb.leased...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tb.Close(t.Context()); !errors.Is(err, testbed.ErrLeftovers) || !strings.Contains(err.Error(), "its script fails") {
+		t.Errorf("%v", err)
+	}
+	for name, want := range map[string]bool{"s1": false, "s2": true} {
+		if s, err := lease.Look(t.Context(), place(name)); err != nil || s.Held != want {
+			t.Errorf("%s is held: %t, %v", name, s.Held, err)
+		}
+	}
+	if left := log.Log().Undone(); len(left) != 1 || left[0].Target != "switch s2" {
+		t.Errorf("the journal has %+v", left)
 	}
 }
 

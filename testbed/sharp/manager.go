@@ -16,6 +16,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/lease"
 )
 
 // ErrRewritten is wrapped when the configuration of a manager is not what was written: UFM
@@ -28,6 +29,8 @@ type Manager struct {
 	Target  string   // what the journal calls its host
 	Config  string   // path of its sharp_am.cfg
 	Restart []string // what makes it read that again, and returns when it is up
+	// Mine asks whether another run has leased its host meanwhile, which is an error wrapping lease.ErrLost; nil: nobody leases it.
+	Mine func(context.Context) error
 }
 
 // Change is what a run wants of a manager's configuration.
@@ -221,10 +224,14 @@ func (a *Applied) enter() error {
 }
 
 // Undo puts back what Apply changed, where it is still what Apply wrote, and restarts the
-// manager. A second call does nothing.
+// manager if there was any of it. A second call does nothing. Where another run has the manager now, it has it as that wants it.
 func (a *Applied) Undo(ctx context.Context) error {
 	m := a.manager
+	if m.Mine != nil && len(a.files) > 0 && errors.Is(m.Mine(ctx), lease.ErrLost) {
+		a.files = nil
+	}
 	var errs []error
+	put := false
 	for i := len(a.files) - 1; i >= 0; i-- {
 		w := a.files[i]
 		switch is, err := m.Client.ReadFile(ctx, w.path); {
@@ -233,12 +240,14 @@ func (a *Applied) Undo(ctx context.Context) error {
 			errs = append(errs, err)
 		case !bytes.Equal(is, w.now): // somebody else's by now
 		case w.wasAbsent:
+			put = true
 			errs = append(errs, m.remove(ctx, w.path))
 		default:
+			put = true
 			errs = append(errs, m.write(ctx, w.path, w.old, w.mode))
 		}
 	}
-	if len(a.files) > 0 {
+	if put {
 		errs = append(errs, m.restart(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {

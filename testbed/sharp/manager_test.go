@@ -1,6 +1,7 @@
 package sharp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/lease"
 	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
@@ -124,6 +126,36 @@ func TestApplyNothing(t *testing.T) {
 	}
 	if err := a.Undo(t.Context()); err != nil || h.restarts() != 0 {
 		t.Errorf("undo: %v, %d restarts", err, h.restarts())
+	}
+}
+
+// What is another's by now is left alone: what it wrote, and the manager, a restart of which would end its trees.
+func TestUndoOfAnother(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		theirs string // what is in the configuration by now; empty: the same
+		mine   error
+		left   string // the option as it is then
+		starts int
+	}{
+		{name: "still ours", left: "per_prio_default_quota 20", starts: 2},
+		{name: "they wrote something else", theirs: "per_prio_default_quota 70\n", left: "per_prio_default_quota 70", starts: 1},
+		{name: "they took the lease, and want the same", mine: lease.ErrLost, left: "per_prio_default_quota 50", starts: 1},
+		{name: "nobody can be asked", mine: os.ErrDeadlineExceeded, left: "per_prio_default_quota 20", starts: 2},
+	} {
+		h, log := newHead(t, ""), newJournal(t)
+		h.Mine = func(context.Context) error { return test.mine }
+		a, err := h.Apply(t.Context(), sharp.Change{Set: options(t, "per_prio_default_quota 50")}, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.theirs != "" {
+			h.write(t, "sharp_am.cfg", test.theirs)
+		}
+		err = a.Undo(t.Context())
+		if text := h.read("sharp_am.cfg"); err != nil || !strings.Contains(text, test.left) || h.restarts() != test.starts || len(log.Log().Undone()) != 0 {
+			t.Errorf("%s: %v, %d restarts, %d in the journal, left %s", test.name, err, h.restarts(), len(log.Log().Undone()), text)
+		}
 	}
 }
 

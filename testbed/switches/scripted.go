@@ -2,6 +2,7 @@ package switches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +29,7 @@ type driven struct {
 	own    hosts.Host     // of its own, where it does not run on a host that is connected anyway
 	facts  *results.SwitchFacts
 	setUp  bool
+	mine   func(context.Context) error // whether it is still leased to this run; nil: nobody leases it
 	change *journal.Change
 }
 
@@ -67,12 +69,12 @@ func openScripted(ctx context.Context, site *Site, sw inventory.Switch) (Switch,
 		return nil, err
 	}
 	d.setUp = true
+	if site.Mine != nil {
+		d.mine = site.Mine(sw.Name)
+	}
 	if len(sw.Script.Clear) > 0 {
-		target := "switch " + sw.Name
-		if sw.Script.Host != "" {
-			target = "host " + d.on.Name
-		}
-		d.change = &journal.Change{Target: target, What: "set up switch " + sw.Name, Undo: journal.Inverse{Script: &journal.Script{Argv: sw.Script.Clear, Root: sw.Script.Root}}}
+		d.change = &journal.Change{Target: "switch " + sw.Name, What: "set it up",
+			Undo: journal.Inverse{Script: &journal.Script{Argv: sw.Script.Clear, Root: sw.Script.Root, Host: sw.Script.Host}}}
 		if err := site.Journal.Begin(d.change); err != nil {
 			d.hangUp()
 			return nil, err
@@ -99,13 +101,21 @@ func (d *driven) Status(ctx context.Context) error {
 	return err
 }
 
-// Close implements Switch: its script clears it.
+// Close implements Switch: its script clears it, unless another run has leased it meanwhile and set it up for itself.
 func (d *driven) Close(ctx context.Context) (err error) {
 	defer d.hangUp()
 	if !d.setUp {
 		return nil
 	}
-	if err = d.Clear(ctx); err == nil && d.change != nil {
+	if d.mine != nil {
+		err = d.mine(ctx)
+	}
+	if !errors.Is(err, dataplane.ErrNotPrimary) {
+		err = d.Clear(ctx)
+	} else {
+		err = nil
+	}
+	if err == nil && d.change != nil {
 		err = d.site.Journal.Undone(d.change)
 	}
 	return err

@@ -1,14 +1,61 @@
 package switches
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/dataplane"
+	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/sshd"
+	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
+
+// TestScriptedClose: a script clears what it has set up, unless another run has the switch by now. Both times nothing is left to undo.
+func TestScriptedClose(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		mine error // whether it is still this run's
+		left bool
+	}{
+		{name: "ours"},
+		{name: "nobody can be asked", mine: os.ErrDeadlineExceeded},
+		{name: "another's", mine: fmt.Errorf("%w: of another run", dataplane.ErrNotPrimary), left: true},
+	} {
+		dir := t.TempDir()
+		target := sshdtest.Serve(t, &sshd.Server{Dir: dir})
+		client := sshdtest.Dial(t, target)
+		log, err := journal.Open(t.TempDir(), journal.Header{Run: "run", Owner: "me", Began: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		marker := filepath.Join(dir, "marker")
+		sw := inventory.Switch{Name: "s1", Kind: inventory.Scripted, Server: inventory.Server{Script: &inventory.Script{Host: "h1", Setup: []string{"touch", marker}, Clear: []string{"rm", marker}}}}
+		site := &Site{Inventory: &inventory.Inventory{Hosts: []inventory.Host{{Name: "h1"}}, Switches: []inventory.Switch{sw}}, Journal: log,
+			Host: func(string) hosts.Host { return client }, Mine: func(string) func(context.Context) error { return func(context.Context) error { return c.mine } }}
+		opened, err := Open(t.Context(), site, sw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		undone := log.Log().Undone()
+		if len(undone) != 1 || undone[0].Target != "switch s1" || undone[0].Undo.Script == nil || undone[0].Undo.Script.Host != "h1" {
+			t.Errorf("%s: the journal has %+v", c.name, undone)
+		}
+		err = opened.Close(t.Context())
+		if _, serr := os.Stat(marker); err != nil || serr == nil != c.left || len(log.Log().Undone()) != 0 {
+			t.Errorf("%s: %v; %v, %d in the journal", c.name, err, serr, len(log.Log().Undone()))
+		}
+		_ = log.Close()
+	}
+}
 
 // TestKinds: every kind that an inventory can name can be opened and observed, and one that it cannot is an error that names
 // the switch.

@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
+	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/program"
 	"github.com/inabench/inabench/testbed/sharp"
 )
@@ -363,7 +364,11 @@ func (ps Programs) Count() int { return len(ps) }
 
 // Uses implements study.Settled.
 func (ps Programs) Uses(p study.Planned, inv *inventory.Inventory) (hosts, switches []string) {
-	return ps.on(p.Spec, inv), nil
+	var besides []string
+	if m := inv.Manager; m != nil && m.SSH.Address != "" && sharpOf(p.Spec) != nil {
+		besides = append(besides, keepers.Manager)
+	}
+	return ps.on(p.Spec, inv), besides
 }
 
 // Build implements study.Builder: their figures are of seconds.

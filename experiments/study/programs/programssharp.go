@@ -125,7 +125,7 @@ func (ps Programs) grant(ctx context.Context, b *study.Bench, tb *remote.Testbed
 		if err != nil {
 			return g, err
 		}
-		manager := &sharp.Manager{Client: client, Target: target, Config: m.Config, Restart: m.Restart}
+		manager := &sharp.Manager{Client: client, Target: target, Config: m.Config, Restart: m.Restart, Mine: tb.Mine(target)}
 		if g.applied, err = manager.Apply(ctx, change, g.log); err != nil {
 			return g, err
 		}
