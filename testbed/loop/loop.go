@@ -19,6 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// base is how many processors of the Go runtime all other goroutines share.
+var base = runtime.GOMAXPROCS(0)
+
 // owners is how many goroutines have a processor of their own.
 var owners atomic.Int32
 
@@ -29,7 +32,7 @@ var owners atomic.Int32
 func Room(more int) { makeRoom(int(owners.Load()) + more) }
 
 func makeRoom(owners int) {
-	if n := runtime.NumCPU() + owners; runtime.GOMAXPROCS(0) < n {
+	if n := base + owners; runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}
 }

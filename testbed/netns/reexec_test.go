@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -234,4 +235,20 @@ func TestProbe(t *testing.T) {
 		t.Errorf("this runs inside an emulation, yet: %v", err)
 	}
 	nothingLeft(t, before)
+}
+
+// TestHalf: who controls an emulation has half of the cores at most, and one at least, where the user says nothing else.
+func TestHalf(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "3")
+	if got := half(); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+	os.Unsetenv("GOMAXPROCS") // t puts it back
+	for cores, want := range map[int]string{1: "GOMAXPROCS=1", 2: "GOMAXPROCS=1", 5: "GOMAXPROCS=2", 8: "GOMAXPROCS=4"} {
+		was := runtime.GOMAXPROCS(cores)
+		if got := half(); len(got) != 1 || got[0] != want {
+			t.Errorf("%d cores: %q", cores, got)
+		}
+		runtime.GOMAXPROCS(was)
+	}
 }
