@@ -19,6 +19,9 @@ type Manager struct {
 	API     string   // of UFM's reservations: "allocate", "v3" (with a token) or "reservations" (6.9)
 }
 
+// ManagerName is what leases and messages call the machine of a Manager that is no host of the inventory.
+const ManagerName = "sharp_am"
+
 // Reachable says whether something can be changed there.
 func (m *Manager) Reachable() bool { return m.Host != "" || m.SSH.Address != "" }
 

@@ -304,7 +304,7 @@ func TestScriptCleanedAfterCrash(t *testing.T) {
 	defer j.Close()
 	var said []string
 	err = clean.Run(t.Context(), j, clean.Options{Exe: "/proc/self/exe", Force: true, Say: func(target, what string) { said = append(said, target+": "+what) }})
-	if err != nil || !slices.Contains(said, "host h1: run: rm -f "+marker) {
+	if err != nil || !slices.Contains(said, "switch atp1: run: rm -f "+marker) {
 		t.Errorf("%v; it said %q", err, said)
 	}
 	if _, err := os.Stat(marker); !errors.Is(err, os.ErrNotExist) {

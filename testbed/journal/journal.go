@@ -122,7 +122,7 @@ type Lease struct {
 }
 
 // Manager is the target that is the host of SHARP's aggregation manager, where that is no host of the inventory.
-const Manager = "manager sharp_am"
+const Manager = "manager sharp_am" // inventory.ManagerName
 
 // Reservation takes back a reservation of host ports in UFM.
 type Reservation struct {

@@ -52,9 +52,6 @@ type Keepers struct {
 	err     error
 }
 
-// Manager is the name of SHARP's aggregation manager where that is no host of the inventory.
-const Manager = "sharp_am"
-
 // keeper is the host or switch on which the lease of a host or switch lies: itself, where
 // one can log in to it, or else the inventory's first host.
 func keeper(inv *inventory.Inventory, name string) (inventory.Host, error) {
@@ -64,8 +61,8 @@ func keeper(inv *inventory.Inventory, name string) (inventory.Host, error) {
 	sw, ok := inv.Switch(name)
 	switch m := inv.Manager; {
 	case ok:
-	case name == Manager && m != nil && m.SSH.Address != "":
-		return inventory.Host{Name: Manager, SSH: m.SSH}, nil
+	case name == inventory.ManagerName && m != nil && m.SSH.Address != "":
+		return inventory.Host{Name: name, SSH: m.SSH}, nil
 	default:
 		return inventory.Host{}, fmt.Errorf("no host or switch %q", name)
 	}

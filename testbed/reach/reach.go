@@ -46,7 +46,7 @@ func ToManager(inv *inventory.Inventory) Way {
 	if h, ok := inv.Host(inv.Manager.Host); ok {
 		return To(inv, *h)
 	}
-	return By(inv, "sharp_am", inv.Manager.SSH)
+	return By(inv, inventory.ManagerName, inv.Manager.SSH)
 }
 
 // Options say how to connect.

@@ -56,8 +56,8 @@ func (tb *Testbed) take(ctx context.Context) (err error) {
 			names = append(names, sw.Name)
 		}
 	}
-	if slices.Contains(tb.opt.Use, keepers.Manager) {
-		names = append(names, keepers.Manager)
+	if slices.Contains(tb.opt.Use, inventory.ManagerName) {
+		names = append(names, inventory.ManagerName)
 	}
 	tb.keepers = keepers.Beside(ctx, tb.inv, names, tb.hosts, tb.reaching())
 	if err := tb.keepers.Err(); err != nil {
@@ -171,7 +171,7 @@ func (tb *Testbed) polite(sw string) bool {
 // mine asks, for who has lost a switch and is about to win it back, whether somebody has taken its lease since;
 // nil where it has none.
 func (tb *Testbed) mine(sw string) func(context.Context) error {
-	ask := tb.Mine("switch " + sw)
+	ask := tb.still("switch " + sw)
 	if ask == nil {
 		return nil
 	}
@@ -184,9 +184,15 @@ func (tb *Testbed) mine(sw string) func(context.Context) error {
 	}
 }
 
-// Mine asks whether somebody has taken the lease of a target, such as "host h1", from this run, which is an error
-// wrapping lease.ErrLost; nil where the run has none.
-func (tb *Testbed) Mine(target string) func(context.Context) error {
+// Taken says whether another run has the lease of a target, such as "host h1", that this one had; not where nobody can be asked.
+func (tb *Testbed) Taken(ctx context.Context, target string) bool {
+	ask := tb.still(target)
+	return ask != nil && errors.Is(ask(ctx), lease.ErrLost)
+}
+
+// still asks whether a target is still leased to this run: an error wrapping lease.ErrLost says that it is not; nil where it
+// never was.
+func (tb *Testbed) still(target string) func(context.Context) error {
 	if tb.held == nil {
 		return nil
 	}

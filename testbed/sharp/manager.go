@@ -16,7 +16,6 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/journal"
-	"github.com/inabench/inabench/testbed/lease"
 )
 
 // ErrRewritten is wrapped when the configuration of a manager is not what was written: UFM
@@ -29,8 +28,8 @@ type Manager struct {
 	Target  string   // what the journal calls its host
 	Config  string   // path of its sharp_am.cfg
 	Restart []string // what makes it read that again, and returns when it is up
-	// Mine asks whether another run has leased its host meanwhile, which is an error wrapping lease.ErrLost; nil: nobody leases it.
-	Mine func(context.Context) error
+	// Taken asks whether another run has it meanwhile; nil: nobody leases it.
+	Taken func(context.Context) bool
 }
 
 // Change is what a run wants of a manager's configuration.
@@ -227,7 +226,7 @@ func (a *Applied) enter() error {
 // manager if there was any of it. A second call does nothing. Where another run has the manager now, it has it as that wants it.
 func (a *Applied) Undo(ctx context.Context) error {
 	m := a.manager
-	if m.Mine != nil && len(a.files) > 0 && errors.Is(m.Mine(ctx), lease.ErrLost) {
+	if m.Taken != nil && len(a.files) > 0 && m.Taken(ctx) {
 		a.files = nil
 	}
 	var errs []error

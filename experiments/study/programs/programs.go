@@ -20,7 +20,6 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
-	"github.com/inabench/inabench/testbed/keepers"
 	"github.com/inabench/inabench/testbed/program"
 	"github.com/inabench/inabench/testbed/sharp"
 )
@@ -366,7 +365,7 @@ func (ps Programs) Count() int { return len(ps) }
 func (ps Programs) Uses(p study.Planned, inv *inventory.Inventory) (hosts, switches []string) {
 	var besides []string
 	if m := inv.Manager; m != nil && m.SSH.Address != "" && sharpOf(p.Spec) != nil {
-		besides = append(besides, keepers.Manager)
+		besides = append(besides, inventory.ManagerName)
 	}
 	return ps.on(p.Spec, inv), besides
 }

@@ -125,7 +125,8 @@ func (ps Programs) grant(ctx context.Context, b *study.Bench, tb *remote.Testbed
 		if err != nil {
 			return g, err
 		}
-		manager := &sharp.Manager{Client: client, Target: target, Config: m.Config, Restart: m.Restart, Mine: tb.Mine(target)}
+		manager := &sharp.Manager{Client: client, Target: target, Config: m.Config, Restart: m.Restart}
+		manager.Taken = func(ctx context.Context) bool { return tb.Taken(ctx, target) }
 		if g.applied, err = manager.Apply(ctx, change, g.log); err != nil {
 			return g, err
 		}
