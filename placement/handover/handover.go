@@ -103,7 +103,8 @@ func metrics(ends []End) string {
 	return strings.Join(all[:last], ", ") + " and " + all[last]
 }
 
-// Hops are those of a job, leaves first; whole says that every packet of the job passes some.
+// Hops are those of a job, leaves first; whole says that every packet of the job passes some. Switches that only forward it count, too:
+// an answer that such a one is asked for goes to all below it.
 func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 	if j.Local() || j.Collective == placement.Ring {
 		return nil, j.Local()
@@ -145,15 +146,14 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 			Hop{Sent: ps(sent), Received: workers(everyone, received)},
 		), true
 	}
-	tree := slices.DeleteFunc(slices.Clone(j.Tree), func(n placement.TreeNode) bool { return !n.Aggregate })
 	var roots []string
 	free := everyone // workers whose packets no switch looks at
-	for _, n := range tree {
+	for _, n := range j.Tree {
 		free &^= n.Expect
 		direct := n.Expect
 		var below []string
-		for _, c := range tree {
-			if above(&j, c) == n.Switch {
+		for _, c := range j.Tree {
+			if c.Parent == n.Switch {
 				below = append(below, c.Switch)
 				direct &^= c.Expect
 			}
@@ -168,7 +168,7 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 			Sent: here("job_results_packets"), Each: true,
 			Received: append(workers(direct, received), switches(below, "job_results_packets")...),
 		}
-		if above(&j, n) == "" {
+		if n.Parent == "" {
 			roots = append(roots, n.Switch)
 			if j.PS == "" {
 				down.Sent = here("job_out_packets")
@@ -186,16 +186,4 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 		Hop{Sent: append(workers(free, sent), switches(roots, "job_out_packets")...), Received: ps(received)},
 		Hop{Sent: ps(sent), Each: true, Received: append(workers(free, received), switches(roots, "job_results_packets")...)},
 	), free != everyone
-}
-
-// above is the next switch that aggregates, on the way up; empty: there is none.
-func above(j *placement.JobPlan, n placement.TreeNode) string {
-	for up := n.Parent; up != ""; {
-		i := slices.IndexFunc(j.Tree, func(n placement.TreeNode) bool { return n.Switch == up })
-		if i < 0 || j.Tree[i].Aggregate {
-			return up
-		}
-		up = j.Tree[i].Parent
-	}
-	return ""
 }

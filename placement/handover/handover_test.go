@@ -39,27 +39,36 @@ func TestHops(t *testing.T) {
 			workers J/0, J/1: worker_tx_packets > switch tor1: job_in_packets
 			switch tor1: job_results_packets > each of workers J/0, J/1: worker_rx_packets
 			at switch tor1: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets
-			worker J/2 and switch tor1: worker_tx_packets job_out_packets > switch spine1: job_in_packets
-			switch spine1: job_out_packets > each of worker J/2 and switch tor1: worker_rx_packets job_results_packets, or answers
+			worker J/2: worker_tx_packets > switch tor2: job_in_packets
+			switch tor2: job_results_packets > each of worker J/2: worker_rx_packets
+			at switch tor2: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets
+			switch tor1 and switch tor2: job_out_packets > switch spine1: job_in_packets
+			switch spine1: job_out_packets > each of switch tor1 and switch tor2: job_results_packets, or answers
 			at switch spine1: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets`},
-		{name: "one whose packets no switch looks at, and a switch that passes on", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three, Tree: passes}, want: `
+		{name: "one whose packets no switch looks at, and a switch that forwards", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three, Tree: passes}, want: `
 			at worker J/0: worker_rx_packets = worker_psns, worker_duplicates and worker_stray
 			at worker J/1: worker_rx_packets = worker_psns, worker_duplicates and worker_stray
 			at worker J/2: worker_rx_packets = worker_psns, worker_duplicates and worker_stray
 			workers J/0, J/1: worker_tx_packets > switch tor1: job_in_packets
 			switch tor1: job_results_packets > each of workers J/0, J/1: worker_rx_packets
 			at switch tor1: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets
-			switch tor1: job_out_packets > switch tor2: job_in_packets
-			switch tor2: job_results_packets > each of switch tor1: job_results_packets
+			switch tor1: job_out_packets > switch spine1: job_in_packets
+			switch spine1: job_results_packets > each of switch tor1: job_results_packets
+			at switch spine1: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets
+			switch spine1: job_out_packets > switch tor2: job_in_packets
+			switch tor2: job_results_packets > each of switch spine1: job_results_packets
 			at switch tor2: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets
 			at its PS on host h6: worker_rx_packets = worker_arrived and worker_stray
 			worker J/2 and switch tor2: worker_tx_packets job_out_packets > its PS on host h6: worker_rx_packets
 			its PS on host h6: worker_tx_packets > each of worker J/2 and switch tor2: worker_rx_packets job_results_packets`},
-		{name: "no switch looks at any", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three[:1], Tree: []placement.TreeNode{{Switch: "tor1", Expect: 1}}}, part: true, want: `
+		{name: "a switch that only forwards", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three[:1], Tree: []placement.TreeNode{{Switch: "tor1", Expect: 1}}}, want: `
 			at worker J/0: worker_rx_packets = worker_psns, worker_duplicates and worker_stray
+			worker J/0: worker_tx_packets > switch tor1: job_in_packets
+			switch tor1: job_results_packets > each of worker J/0: worker_rx_packets
+			at switch tor1: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets
 			at its PS on host h6: worker_rx_packets = worker_arrived and worker_stray
-			worker J/0: worker_tx_packets > its PS on host h6: worker_rx_packets
-			its PS on host h6: worker_tx_packets > each of worker J/0: worker_rx_packets`},
+			switch tor1: job_out_packets > its PS on host h6: worker_rx_packets
+			its PS on host h6: worker_tx_packets > each of switch tor1: job_results_packets`},
 	} {
 		c.job.Name = "J"
 		hops, whole := Hops(c.job)
