@@ -103,7 +103,7 @@ func TestNarrowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Comparison().Narrowed; !slices.Equal(got, c.want) {
+		if got := s.Narrowed(); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.sets, got, c.want)
 		}
 	}

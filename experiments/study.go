@@ -111,7 +111,7 @@ func (r *run) endStudy() (err error) {
 	if st, ok := kinds.Of(r.spec).(study.Finisher); ok && r.opt.Driver != "sim" {
 		st.Finish(r.rec)
 	}
-	r.rec.Comparison = r.spec.Comparison()
+	r.rec.Comparison, r.rec.Narrowed = r.spec.Comparison(), r.spec.Narrowed()
 	if r.rec.Summary = r.spec.Summary; r.rec.Summary == nil && !r.spec.Swept() {
 		r.rec.Summary = kinds.Of(r.spec).Headline()
 	}

@@ -18,8 +18,6 @@ type Comparison struct {
 	Reference string      `json:"reference"` // the value of it that others are divided by: "netpack"
 	Metrics   []string    `json:"metrics"`   // of figures about the Cluster, in the order to show: "avg_jct", "de"
 	Published []Published `json:"published,omitempty"`
-	// Narrowed are swept keys of which the run has other values than the experiment, by --set or --quick.
-	Narrowed []string `json:"narrowed,omitempty"`
 }
 
 // Cluster is what figures about a whole trace of jobs are of.

@@ -91,20 +91,21 @@ func (rec *Record) Reproduce() (out []Reproduction) {
 	if rec.Comparison != nil {
 		groups := rec.Compare()
 		for _, p := range rec.Comparison.Published {
-			out = append(out, p.reproduced(rec.Comparison, groups))
+			out = append(out, p.reproduced(rec.Comparison, groups, rec.Narrowed))
 		}
 	}
 	for _, p := range rec.Published {
-		out = append(out, p.reproduced(rec.Points, rec.Scale))
+		out = append(out, p.reproduced(rec.Points, rec.Scale, rec.Narrowed))
 	}
 	return out
 }
 
 // reproduced finds the effects that p is about, and judges them.
-func (p Published) reproduced(compared *Comparison, groups []Group) Reproduction {
+func (p Published) reproduced(compared *Comparison, groups []Group, narrowed []string) Reproduction {
 	r := Reproduction{Figure: p.figure(), Metric: p.Metric, At: p.At, Against: p.Against, Paper: p.claim(), Text: p.Text}
 	var all []Effect
 	ran, why, bare := false, "", ""
+	told := false // something was measured where bare has nothing
 	for _, g := range groups {
 		if p.At != "" && !slices.Contains(g.Labels, p.At) {
 			continue
@@ -112,7 +113,13 @@ func (p Published) reproduced(compared *Comparison, groups []Group) Reproduction
 		c, ok := g.Contrast(p.Metric)
 		if !ok {
 			bare = cmp.Or(bare, strings.TrimSpace(g.Place()+" "+g.Without[p.Metric]))
+			told = told || g.Without[p.Metric] != "" && !strings.HasSuffix(g.Without[p.Metric], " has no "+p.Metric)
 			continue
+		}
+		for _, v := range p.Among {
+			if _, ok := c.Of(v); !ok && v != compared.Reference {
+				bare = cmp.Or(bare, strings.TrimSpace(g.Place()+" has no "+v))
+			}
 		}
 		for _, x := range c.Values {
 			if x.Value == compared.Reference || p.Against != "" && x.Value != p.Against || len(p.Among) > 0 && !slices.Contains(p.Among, x.Value) {
@@ -127,29 +134,32 @@ func (p Published) reproduced(compared *Comparison, groups []Group) Reproduction
 		}
 	}
 	switch {
-	case !ran:
+	case !ran && (bare == "" || !told):
 		r.Word, r.Why = ReproducedNotRun, "the run has no such points"
 	case why != "":
 		r.Word, r.Why = ReproducedUndecided, why
 	case bare != "": // what could not be told there may be against it
 		r.Word, r.Why = ReproducedUndecided, bare
 	default:
-		if r.judge(p.Lo, p.Hi, p.BoundText(), all); p.narrowed(compared) != "" && r.Word != ReproducedUndecided {
-			r.Word, r.Why = ReproducedUndecided, "the paper's is about all values of "+p.narrowed(compared)+", and this run has some"
+		r.judge(p.Lo, p.Hi, p.BoundText(), all)
+		fixed := []string{p.At}
+		if p.Against != "" || len(p.Among) > 0 {
+			fixed = append(fixed, compared.Key)
 		}
+		r.narrow(narrowed, fixed)
 	}
 	return r
 }
 
-// narrowed is a swept key all of whose values the statement is about, and of which the run was given others; empty: none.
-func (p Published) narrowed(compared *Comparison) string {
-	for _, key := range compared.Narrowed {
-		at, _, _ := strings.Cut(p.At, "=")
-		if key != at && (key != compared.Key || p.Against == "" && len(p.Among) == 0) {
-			return key
+// narrow leaves a statement undecided that is about all values of a swept key of which the run has others than the experiment,
+// but of keys that are fixed by what it is about, or by labels of it.
+func (r *Reproduction) narrow(narrowed, fixed []string) {
+	for _, key := range narrowed {
+		of := func(f string) bool { k, _, _ := strings.Cut(f, "="); return k == key }
+		if r.Word != ReproducedUndecided && !slices.ContainsFunc(fixed, of) {
+			r.Word, r.Why = ReproducedUndecided, "the paper's is about all values of "+key+", and this run has some"
 		}
 	}
-	return ""
 }
 
 // Judge holds effects, of which there is one at least, against a statement from lo to hi.

@@ -143,6 +143,7 @@ func TestReproducedOfAll(t *testing.T) {
 		sick     bool
 		at       string
 		narrowed []string
+		among    []string
 		want     results.Reproduced
 		why      string
 	}{
@@ -152,6 +153,9 @@ func TestReproducedOfAll(t *testing.T) {
 		{name: "fewer loads", narrowed: []string{"load"}, want: results.ReproducedUndecided, why: "all values of load, and this run has some"},
 		{name: "fewer loads, and one of these is meant", narrowed: []string{"load"}, at: "load=1", want: results.ReproducedYes},
 		{name: "fewer policies", narrowed: []string{"placement.policy"}, at: "load=1", want: results.ReproducedUndecided, why: "all values of placement.policy"},
+		{name: "those that the paper had", narrowed: []string{"placement.policy"}, at: "load=1", among: []string{"tetris"}, want: results.ReproducedYes},
+		{name: "some of those that the paper had", narrowed: []string{"placement.policy"}, at: "load=1", among: []string{"tetris", "comb"}, want: results.ReproducedUndecided, why: "has no comb"},
+		{name: "what is meant came to nothing", sick: true, at: "load=2", want: results.ReproducedUndecided, why: "host h1: busy"},
 	} {
 		var points []results.Point
 		for _, load := range []string{"load=1", "load=2"} {
@@ -166,8 +170,8 @@ func TestReproducedOfAll(t *testing.T) {
 			}
 		}
 		rec := resultstest.Comparison(points...)
-		rec.Comparison.Metrics, rec.Comparison.Narrowed = []string{"avg_jct"}, c.narrowed
-		rec.Comparison.Published = []results.Published{{Metric: "avg_jct", At: c.at, Lo: -.5, Hi: -.5, Text: "half as long"}}
+		rec.Comparison.Metrics, rec.Narrowed = []string{"avg_jct"}, c.narrowed
+		rec.Comparison.Published = []results.Published{{Metric: "avg_jct", At: c.at, Among: c.among, Lo: -.5, Hi: -.5, Text: "half as long"}}
 		if r := rec.Reproduce()[0]; r.Word != c.want || !strings.Contains(r.Why, c.why) {
 			t.Errorf("%s: %+v, want %s %q", c.name, r, c.want, c.why)
 		}

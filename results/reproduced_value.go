@@ -24,8 +24,8 @@ type PublishedValue struct {
 // reproduced sets a published value beside the mean of what was found at the points that it is about.
 // It is "yes" within a factor of sameValue, else "no": a figure alone says nothing of who is ahead. A
 // figure of 0 is the published one where it differs by no more than rounding.
-func (p PublishedValue) reproduced(points []Point, scale Scale) Reproduction {
-	r := Reproduction{Figure: p.Figure, Metric: p.Metric, Text: p.Text, Against: "", Word: ReproducedNotRun, Why: "the run has no such points"}
+func (p PublishedValue) reproduced(points []Point, scale Scale, narrowed []string) (r Reproduction) {
+	r = Reproduction{Figure: p.Figure, Metric: p.Metric, Text: p.Text, Against: "", Word: ReproducedNotRun, Why: "the run has no such points"}
 	if len(p.At) > 0 {
 		r.At = shortLabels(p.At)
 	}
@@ -61,6 +61,7 @@ func (p PublishedValue) reproduced(points []Point, scale Scale) Reproduction {
 	if p.Value != 0 {
 		r.Ratio = mean.Value / p.Value
 	}
+	defer func() { r.narrow(narrowed, p.At) }()
 	if !mean.Sure {
 		r.Magnitude, r.Word, r.Why = "undecided", ReproducedUndecided, "one repeat has no interval"
 		return r

@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -49,8 +50,8 @@ const nameTime = "2006-01-02T15-04-05Z"
 // MaxRecord is how large a run.json may be, bytes: one of 1,000 points is some 10 MB.
 const MaxRecord = 256 << 20
 
-// maxValues is how many objects and nulls a run.json may have, each of which may be as large in memory as a Point: one of
-// 1,000 points has some 100,000.
+// maxValues is how many objects, lists and elements of lists of structs a run.json may have, each of which may be as large
+// in memory as a Point: one of 1,000 points has some 100,000.
 const maxValues = 3_000_000
 
 // Schema is the version of the record that this package writes.
@@ -668,22 +669,64 @@ func ReadRecord(dir string) (*Record, error) {
 	return rec, nil
 }
 
-// valuesOf counts the objects and nulls of a JSON text.
+// valuesOf counts what of a JSON text may become much in memory: objects, lists, and elements of lists that a Record has
+// structs in, whatever they are in the text.
 func valuesOf(text []byte) (n int) {
-	for i := 0; i < len(text); i++ {
+	const deepest = 10_000 // encoding/json's own
+	var lists []bool       // that are open, and whether their elements are structs; false of an object
+	var key []byte         // the last text
+	for i := 0; i < len(text) && n <= maxValues && len(lists) < deepest; i++ {
 		switch text[i] {
 		case '"':
+			from := i + 1
 			for i++; i < len(text) && text[i] != '"'; i++ {
 				if text[i] == '\\' {
 					i++
 				}
 			}
-		case '{', 'n':
+			key = text[from:min(i, len(text))]
+		case '{':
 			n++
+			lists, key = append(lists, false), nil
+		case '[':
+			n++
+			lists, key = append(lists, structLists()[strings.ToLower(string(key))]), nil // keys are matched so
+		case '}', ']':
+			if len(lists) > 0 {
+				lists = lists[:len(lists)-1]
+			}
+		case ',':
+			if len(lists) > 0 && lists[len(lists)-1] {
+				n++
+			}
 		}
 	}
 	return n
 }
+
+// structLists are the keys of a Record, and of all that is in it, that have lists of something large.
+var structLists = sync.OnceValue(func() map[string]bool {
+	keys, seen := map[string]bool{}, map[reflect.Type]bool{}
+	var walk func(t reflect.Type)
+	walk = func(t reflect.Type) {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map || t.Kind() == reflect.Array {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || seen[t] {
+			return
+		}
+		seen[t] = true
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if of := f.Type; of.Kind() == reflect.Slice && (of.Elem().Kind() == reflect.Struct || of.Elem().Kind() == reflect.Slice) {
+				keys[strings.ToLower(cmp.Or(name, f.Name))] = true
+			}
+			walk(f.Type)
+		}
+	}
+	walk(reflect.TypeFor[Record]())
+	return keys
+})
 
 // ErrContradicts is wrapped by the error of a record that was changed after its run: its outcome is not that
 // of its checks, or a check's not that of its figures.

@@ -338,6 +338,8 @@ func TestReadBounded(t *testing.T) {
 	}{
 		{"points without anything", `{"schema":1,"points":[` + strings.Repeat("{},", 3_000_000) + `{}]}`, bounded.ErrTooLarge},
 		{"nothing instead of points", `{"schema":1,"points":[` + strings.Repeat("null,", 3_000_000) + `null]}`, bounded.ErrTooLarge},
+		{"numbers instead of points", `{"schema":1,"POINTS":[` + strings.Repeat("0,", 3_000_000) + `0]}`, bounded.ErrTooLarge},
+		{"lists without anything", `{"schema":1,"curves":[[` + strings.Repeat("[],", 3_000_000) + `[]]]}`, bounded.ErrTooLarge},
 		{"braces in a text", `{"schema":1,"title":"\"` + strings.Repeat("{n", 2_000_000) + `\\"}`, nil},
 	} {
 		dir := t.TempDir()

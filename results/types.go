@@ -302,6 +302,7 @@ type Record struct {
 	Tool        string             `json:"tool"` // version of inabench
 	Args        []string           `json:"args,omitempty"`
 	Overrides   []string           `json:"overrides,omitempty"` // --set key=value
+	Narrowed    []string           `json:"narrowed,omitempty"`  // swept keys of which these have other values than the experiment
 	Experiment  File               `json:"experiment"`
 	Inventory   File               `json:"inventory"`
 	Hosts       []HostFacts        `json:"hosts,omitempty"`

@@ -73,6 +73,7 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 		return nil, nil, err
 	}
 	names := c.Args().Slice()
+	managed := inv.Manager != nil && inv.Manager.SSH.Address != "" // by somebody who is no host
 	switch {
 	case len(names) == 0 && !all:
 		return nil, nil, usagef("inabench "+verb+" -i LAB.toml HOST|SWITCH ..., or --all", "%s: which hosts and switches?", verb)
@@ -83,9 +84,12 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 		for _, sw := range inv.Switches {
 			names = append(names, sw.Name)
 		}
+		if managed {
+			names = append(names, inventory.ManagerName)
+		}
 	}
 	for _, name := range names {
-		if _, ok := inv.Host(name); ok {
+		if _, ok := inv.Host(name); ok || managed && name == inventory.ManagerName {
 			continue
 		}
 		if _, ok := inv.Switch(name); !ok {

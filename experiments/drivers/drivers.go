@@ -74,6 +74,9 @@ func checkSwitches(s *spec.Spec) error {
 		if p.Spec.Emulation.Switch != netns.BMv2 {
 			continue
 		}
+		if slices.ContainsFunc(p.Spec.LinkStates, func(l spec.LinkState) bool { return l.Loss > 0 || l.Duplicate > 0 }) {
+			return fmt.Errorf("%scables that lose or double packets between switches that are BMv2: %w: none of their counters tells how many; use emulation.switch = \"soft\"", spec.Prefix(p.Labels), errors.ErrUnsupported)
+		}
 		if p.Spec.Kind().Trees {
 			return fmt.Errorf("%sexclusive trees in switches that are BMv2: %w: its program has none; use emulation.switch = \"soft\"", spec.Prefix(p.Labels), errors.ErrUnsupported)
 		}

@@ -91,13 +91,16 @@ func (s *Spec) Swept() bool {
 	return s.Compare != nil && len(s.points) > 0 && s.points[0].Params[s.Compare.Key] != nil
 }
 
+// Narrowed are the swept keys of which --set, or a small version, gives other values than the file.
+func (s *Spec) Narrowed() []string { return s.narrowed }
+
 // Comparison is what a record keeps of it, also where the key is not swept: the verdict says so.
 func (s *Spec) Comparison() *results.Comparison {
 	c := s.Compare
 	if c == nil {
 		return nil
 	}
-	out := &results.Comparison{Key: c.Key, Reference: c.Reference, Metrics: c.Metrics, Narrowed: s.narrowed}
+	out := &results.Comparison{Key: c.Key, Reference: c.Reference, Metrics: c.Metrics}
 	for i := range c.Published {
 		p := &c.Published[i]
 		lo, hi, _ := p.change()

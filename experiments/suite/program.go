@@ -49,6 +49,9 @@ func (p Program) Run(ctx context.Context, r Request) Ended {
 		return Ended{Crashed: true, Message: err.Error()}
 	}
 	args := []string{"run", "--on", r.Item.Driver, "--runs", r.Root}
+	if r.Item.Driver == "lab" { // what the item before could not undo stays leased for a while
+		args = append(args, "--wait", "2m")
+	}
 	if r.Item.Repeats > 0 {
 		args = append(args, "--repeat", fmt.Sprint(r.Item.Repeats))
 	}

@@ -300,8 +300,27 @@ func (r unwaited) Open(name string) (fs.File, error) {
 	return r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
-// maxFiles is how many files of a run are listed.
-const maxFiles = 1000
+// ReadDir implements fs.ReadDirFS, for as many as are looked at.
+func (r unwaited) ReadDir(name string) ([]fs.DirEntry, error) {
+	f, err := r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := f.ReadDir(maxLooked)
+	if err == io.EOF {
+		err = nil
+	}
+	slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return all, err
+}
+
+// maxFiles is how many files of a run are listed, of as many names as are looked at, in directories as deep.
+const (
+	maxFiles  = 1000
+	maxLooked = 10_000
+	maxDeep   = 16
+)
 
 // files are those of a run directory, those of its directories included.
 func (s *Server) files(dir string) ([]runFile, error) {
@@ -311,8 +330,13 @@ func (s *Server) files(dir string) ([]runFile, error) {
 	}
 	defer root.Close()
 	var out []runFile
+	looked := 0
 	err = fs.WalkDir(unwaited{root}, ".", func(name string, e fs.DirEntry, err error) error {
-		switch {
+		switch looked++; {
+		case looked > maxLooked:
+			return fs.SkipAll
+		case err == nil && e.IsDir() && strings.Count(name, "/") >= maxDeep:
+			return fs.SkipDir
 		case err != nil && name != ".":
 			return nil // it went away, or is not for us
 		case err != nil:

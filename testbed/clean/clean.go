@@ -4,6 +4,7 @@ package clean
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/inabench/inabench/internal/blame"
@@ -108,8 +108,9 @@ func nameOf(target string) string {
 	return name
 }
 
-// ttl is how long who cleans up keeps what it holds without a sign of life.
-const ttl = time.Minute
+// undoing is how long what is undone at a target may take, besides scripts that say so themselves, and so how long who cleans
+// up keeps it without a sign of life.
+const undoing = time.Minute
 
 // cleaning is Run at work.
 type cleaning struct {
@@ -118,15 +119,19 @@ type cleaning struct {
 	inv     *inventory.Inventory
 	journal *journal.Journal
 	keepers *keepers.Keepers
-
-	copy sync.Mutex // held while the program is copied to a host
 }
 
 // target undoes what was changed at one host or switch.
 func (c *cleaning) target(ctx context.Context, target string, entries []journal.Entry, say func(what string)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no end within a minute"))
+	long := undoing
+	for _, e := range entries {
+		if s := e.Undo.Script; s != nil && s.Timeout > 0 {
+			long += s.Timeout
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("no end within %v", long))
 	defer cancel()
-	held, err := c.hold(ctx, target, entries)
+	held, err := c.hold(ctx, target, entries, long)
 	var others *lease.HeldError
 	if errors.As(err, &others) && !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Undo.Lease == nil }) {
 		// Nothing but a lease was had, and it is another's by now.
@@ -142,9 +147,13 @@ func (c *cleaning) target(ctx context.Context, target string, entries []journal.
 	}
 	// The leases come last: they were taken first. What could not be undone before keeps
 	// them, for a while.
+	leased := slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Undo.Lease != nil })
+	files, back := false, false // there are some to be put back, and some are
 	for _, e := range entries {
 		var what string
-		if e.Undo.Lease != nil {
+		if files && !back && e.Undo.Script != nil && e.Undo.Script.After {
+			what, err = "", nil // nothing was put back that it should read
+		} else if e.Undo.Lease != nil {
 			what, err = "lease given back", nil
 			if held != nil {
 				err = held.Release(ctx)
@@ -153,6 +162,9 @@ func (c *cleaning) target(ctx context.Context, target string, entries []journal.
 			}
 		} else {
 			what, err = c.undo(ctx, target, e.Undo)
+		}
+		if e.Undo.Restore != nil || e.Undo.Remove != nil {
+			files, back = true, back || what != ""
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", target, e.Undo, err)
@@ -168,6 +180,9 @@ func (c *cleaning) target(ctx context.Context, target string, entries []journal.
 			return err
 		}
 	}
+	if held != nil && !leased {
+		return held.Release(ctx)
+	}
 	return nil
 }
 
@@ -180,17 +195,25 @@ func (c *cleaning) forget(change *journal.Change) error {
 }
 
 // hold takes the lease of a target in the name of the run, or says who has it.
-func (c *cleaning) hold(ctx context.Context, target string, entries []journal.Entry) (*lease.Lease, error) {
+func (c *cleaning) hold(ctx context.Context, target string, entries []journal.Entry, long time.Duration) (*lease.Lease, error) {
 	i := slices.IndexFunc(entries, func(e journal.Entry) bool { return e.Undo.Lease != nil })
-	if i < 0 {
-		return nil, nil // it was given back, so everything else was undone; or there was none
+	var kept *journal.Lease
+	var place lease.Place
+	if i < 0 { // it was given back, or there was none
+		p, l, err := c.keepers.Lease(ctx, nameOf(target))
+		if err != nil {
+			return nil, nil // of UFM; and what is out of reach is said of each change
+		}
+		kept, place = &l, p
+		kept.Token = rand.Text()
+	} else {
+		kept = entries[i].Undo.Lease
+		client := c.keepers.Client(kept.Host)
+		if client == nil {
+			return nil, c.away(target, kept.Host)
+		}
+		place = lease.Place{Name: target, Key: kept.Key, Files: lease.On(client, kept.Dir)}
 	}
-	kept := entries[i].Undo.Lease
-	client := c.keepers.Client(kept.Host)
-	if client == nil {
-		return nil, c.away(target, kept.Host)
-	}
-	place := lease.Place{Name: target, Key: kept.Key, Files: lease.On(client, kept.Dir)}
 	s, err := lease.Look(ctx, place)
 	if err != nil {
 		return nil, err
@@ -207,7 +230,7 @@ func (c *cleaning) hold(ctx context.Context, target string, entries []journal.En
 		return nil, nil
 	}
 	return lease.Take(ctx, place, lease.Claim{
-		Owner: c.log.Owner, Reason: "clean up", Run: c.log.Run, TTL: ttl, Controller: keepers.Controller(), Token: kept.Token, Need: -1,
+		Owner: c.log.Owner, Reason: "clean up", Run: c.log.Run, TTL: long, Controller: keepers.Controller(), Token: kept.Token, Need: -1,
 	})
 }
 
@@ -283,10 +306,7 @@ func (c *cleaning) processes(ctx context.Context, client hosts.Host, u *journal.
 	if !c.opt.Dry {
 		do = "end"
 		var err error
-		c.copy.Lock() // hosts may share a home
-		exe, err = hosts.EnsureFile(ctx, []hosts.Host{client}, c.opt.Exe)
-		c.copy.Unlock()
-		if err != nil {
+		if exe, err = hosts.EnsureFile(ctx, []hosts.Host{client}, c.opt.Exe); err != nil {
 			return "", err
 		}
 	}
@@ -314,6 +334,9 @@ func (c *cleaning) processes(ctx context.Context, client hosts.Host, u *journal.
 // restore puts a file back.
 func (c *cleaning) restore(ctx context.Context, client hosts.Host, u *journal.Restore) (string, error) {
 	sum, err := fileSum(ctx, client, u.Path)
+	if old := sha256.Sum256(u.Old); err == nil && sum == hex.EncodeToString(old[:]) {
+		return u.Path + " is as it was", nil
+	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && sum != u.SHA256 {
 		return "", nil // not what the run made of it
 	}

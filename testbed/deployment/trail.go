@@ -42,7 +42,7 @@ func (d *deployment) follow(ctx context.Context, j *runningJob, by time.Time) tr
 	}
 	for _, n := range j.plan.Tree {
 		c := d.tb.JobCounters(n.Switch, int(j.plan.ID), j.plan.Name)
-		if !n.Aggregate || c == nil {
+		if c == nil {
 			continue
 		}
 		if got, err := c.Collect(ctx); err == nil {

@@ -136,6 +136,10 @@ type Script struct {
 	Argv []string `json:"argv"`
 	Root bool     `json:"root,omitempty"`
 	Host string   `json:"host,omitempty"` // where it runs, if that is not the target
+	// After says that it makes something read files that are put back before: where none is, it does not run.
+	After bool `json:"after,omitempty"`
+	// Timeout is for how long it may run; 0: a minute, as all that is undone at a target.
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
 }
 
 func (u Inverse) String() string {

@@ -210,7 +210,10 @@ func judgePlane(where string, h *softswitch.Plane) (ts []results.Trouble) {
 				what = "switch saturated: "
 			}
 			add(share > lostLimit, share, lostLimit, what+"%d of %d frames "+l.what+" (%.3f %%, limit %.2f %%)", l.n, h.Frames, h.Name, 100*share, 100*lostLimit)
-			ts[len(ts)-1].Code, ts[len(ts)-1].Of = results.CodeCounters, float64(h.Frames) // who counts packets may miss these
+			ts[len(ts)-1].Code = results.CodeCounters // who counts packets may miss these
+			if h.Queued == 0 {
+				ts[len(ts)-1].Of = float64(h.Frames) // otherwise nobody knows how many: those that found no room are in no counter
+			}
 		}
 	}
 	if h.Error != "" {

@@ -24,6 +24,12 @@ type changes struct {
 	left []string // targets that could not be changed back
 }
 
+// Left remembers that something at a target, such as "host h1", could not be changed back because of err, and returns that as
+// a leftover: the target stays leased for who cleans up.
+func (tb *Testbed) Left(target string, err error) error {
+	return tb.changes.leave(target, testbed.Leftover(err))
+}
+
 // leave remembers a target that could not be changed back because of err, and returns that.
 func (c *changes) leave(target string, err error) error {
 	if err != nil {

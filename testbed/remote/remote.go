@@ -255,9 +255,12 @@ func (tb *Testbed) Close(ctx context.Context) error {
 		names := slices.Sorted(maps.Keys(tb.planes))
 		errs := make([]error, 2)
 		var side sync.WaitGroup
-		side.Go(func() { errs[0] = tb.closeSwitches(apart) })
+		scripts, cancel := part.whole(apart)
+		defer cancel()
+		side.Go(func() { errs[0] = tb.closeSwitches(scripts) })
 		errs[1] = parallel.Every(len(names), len(names), func(i int) error { return tb.closeSwitch(apart, names[i]) })
 		side.Wait()
+		part = part.after(leaveSwitches, time.Now())
 		tb.readers.close()
 		away, cancel := part.until(leaveHosts)
 		defer cancel()
@@ -330,6 +333,25 @@ func (tb *Testbed) Leaving(ctx context.Context, long time.Duration) (context.Con
 // until is the context of a stage.
 func (p parting) until(stage time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(p.ctx, p.began.Add(p.slow*stage))
+}
+
+// longest is how long what has a time limit of its own may last.
+const longest = 10 * time.Minute
+
+// whole is the context of what has a time limit of its own, as a switch's script has: the stage's where somebody waits.
+func (p parting) whole(stage context.Context) (context.Context, context.CancelFunc) {
+	if p.slow == 1 {
+		return context.WithCancel(stage)
+	}
+	return context.WithTimeout(p.ctx, longest)
+}
+
+// after is the parting whose next stages have their time though this one took longer, where nobody waits.
+func (p parting) after(stage time.Duration, now time.Time) parting {
+	if over := now.Sub(p.began) - p.slow*stage; p.slow > 1 && over > 0 {
+		p.began = p.began.Add(over)
+	}
+	return p
 }
 
 // reaching is how hosts are connected to.

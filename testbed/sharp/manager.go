@@ -22,6 +22,9 @@ import (
 // writes it anew from its own when it starts sharp_am.
 var ErrRewritten = errors.New("the configuration was written anew by somebody else")
 
+// ErrNotPutBack is wrapped when a configuration that was changed is not what it was again.
+var ErrNotPutBack = errors.New("sharp_am's configuration was not put back")
+
 // Manager is sharp_am where it runs.
 type Manager struct {
 	Client  hosts.Host
@@ -208,7 +211,7 @@ func (a *Applied) plan(ctx context.Context, at string, data []byte) error {
 // back, then the manager restarted.
 func (a *Applied) enter() error {
 	m := a.manager
-	a.changes = []*journal.Change{{Target: m.Target, What: "restart sharp_am", Undo: journal.Inverse{Script: &journal.Script{Argv: m.Restart, Root: m.Client.Sudo()}}}}
+	a.changes = []*journal.Change{{Target: m.Target, What: "restart sharp_am", Undo: journal.Inverse{Script: &journal.Script{Argv: m.Restart, Root: m.Client.Sudo(), After: true}}}}
 	for _, w := range a.files {
 		sum := sha256.Sum256(w.now)
 		c := &journal.Change{Target: m.Target, What: "write " + w.path}
@@ -223,11 +226,12 @@ func (a *Applied) enter() error {
 }
 
 // Undo puts back what Apply changed, where it is still what Apply wrote, and restarts the
-// manager if there was any of it. A second call does nothing. Where another run has the manager now, it has it as that wants it.
+// manager if there was any of it. A second call does nothing. Where another run has the manager now, it is left to that, and
+// the journal remembers what was there. Errors wrap ErrNotPutBack.
 func (a *Applied) Undo(ctx context.Context) error {
 	m := a.manager
 	if m.Taken != nil && len(a.files) > 0 && m.Taken(ctx) {
-		a.files = nil
+		return fmt.Errorf("%w: another run has it now", ErrNotPutBack)
 	}
 	var errs []error
 	put := false
@@ -250,7 +254,7 @@ func (a *Applied) Undo(ctx context.Context) error {
 		errs = append(errs, m.restart(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("put sharp_am's configuration back: %w", err)
+		return fmt.Errorf("%w: %w", ErrNotPutBack, err)
 	}
 	a.files = nil
 	err := a.log.Undone(a.changes...)

@@ -74,7 +74,7 @@ func openScripted(ctx context.Context, site *Site, sw inventory.Switch) (Switch,
 	}
 	if len(sw.Script.Clear) > 0 {
 		d.change = &journal.Change{Target: "switch " + sw.Name, What: "set it up",
-			Undo: journal.Inverse{Script: &journal.Script{Argv: sw.Script.Clear, Root: sw.Script.Root, Host: sw.Script.Host}}}
+			Undo: journal.Inverse{Script: &journal.Script{Argv: sw.Script.Clear, Root: sw.Script.Root, Host: sw.Script.Host, Timeout: sw.Script.Timeout}}}
 		if err := site.Journal.Begin(d.change); err != nil {
 			d.hangUp()
 			return nil, err
@@ -101,7 +101,8 @@ func (d *driven) Status(ctx context.Context) error {
 	return err
 }
 
-// Close implements Switch: its script clears it, unless another run has leased it meanwhile and set it up for itself.
+// Close implements Switch: its script clears it. It is left to another run that has leased it meanwhile, and the journal
+// remembers to clear it.
 func (d *driven) Close(ctx context.Context) (err error) {
 	defer d.hangUp()
 	if !d.setUp {
@@ -112,8 +113,8 @@ func (d *driven) Close(ctx context.Context) (err error) {
 	}
 	if !errors.Is(err, dataplane.ErrNotPrimary) {
 		err = d.Clear(ctx)
-	} else {
-		err = nil
+	} else if d.change == nil {
+		err = nil // there is nothing to clear
 	}
 	if err == nil && d.change != nil {
 		err = d.site.Journal.Undone(d.change)

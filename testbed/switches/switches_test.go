@@ -19,7 +19,7 @@ import (
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
 )
 
-// TestScriptedClose: a script clears what it has set up, unless another run has the switch by now. Both times nothing is left to undo.
+// TestScriptedClose: a script clears what it has set up, unless another run has the switch by now: then the journal remembers to.
 func TestScriptedClose(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -50,7 +50,7 @@ func TestScriptedClose(t *testing.T) {
 			t.Errorf("%s: the journal has %+v", c.name, undone)
 		}
 		err = opened.Close(t.Context())
-		if _, serr := os.Stat(marker); err != nil || serr == nil != c.left || len(log.Log().Undone()) != 0 {
+		if _, serr := os.Stat(marker); err != nil != c.left || serr == nil != c.left || len(log.Log().Undone()) > 0 != c.left {
 			t.Errorf("%s: %v; %v, %d in the journal", c.name, err, serr, len(log.Log().Undone()))
 		}
 		_ = log.Close()

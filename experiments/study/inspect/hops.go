@@ -135,9 +135,13 @@ func (in *Inspection) hops(j placement.JobPlan, from, over, late float64) (out [
 				continue
 			}
 			in.hopsHeld++
+			under := late
+			if h.Inside && ends[0].Role != handover.Switch { // a process tells both at once
+				under = 0
+			}
 			out = append(out, hop{
 				job: j.Name, from: h.From(), to: h.To(ends), sent: sent, received: got,
-				spared: spared, inside: h.Inside, between: in.Between(h.Sent, ends), ends: counted(h, ends), late: late,
+				spared: spared, inside: h.Inside, between: in.Between(h.Sent, ends), ends: counted(h, ends), late: under,
 			})
 		}
 	}
@@ -189,6 +193,12 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 // not answered a gradient and a result, and resends of the last round trips, whose answers nobody waits for:
 // whoever stood still then answers what came since that began.
 func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
+	first := math.Inf(1) // end of a worker: answers to others go to all
+	for _, w := range j.Workers {
+		if s := in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)); len(s.T) > 0 {
+			first = min(first, s.T[len(s.T)-1])
+		}
+	}
 	for _, w := range j.Workers {
 		n, _ := in.Readings.Gauge("worker_outstanding", fmt.Sprintf("%s/%d", j.Name, w.Rank))
 		open += 2 * n
@@ -197,7 +207,7 @@ func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 			continue
 		}
 		end, last := len(s.V)-1, 2*max(in.RTTs[j.Name], s.Spacing())
-		since := s.T[end] - last
+		since := min(s.T[end], first) - last
 		for _, stood := range in.Stalls {
 			if stood.End >= s.T[end]-last && stood.Start <= s.T[end] {
 				since = min(since, stood.Start-last)
@@ -300,10 +310,14 @@ func (in *Inspection) places() map[string]bool {
 	return out
 }
 
-// Swallowed is how many frames an emulation says that it lost itself, wherever that was.
+// Swallowed is how many frames an emulation says that it lost itself, wherever that was; infinite where nobody knows how many.
 func Swallowed(health []results.Trouble) (n float64) {
 	for _, t := range health {
-		if t.Code == results.CodeCounters {
+		switch {
+		case t.Code != results.CodeCounters:
+		case t.Of == 0:
+			return math.Inf(1)
+		default:
 			n += math.Round(t.Value * t.Of)
 		}
 	}

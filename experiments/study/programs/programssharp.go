@@ -79,6 +79,7 @@ func (ps Programs) checkSHARP(c *spec.Checker) {
 type granting struct {
 	tb      *remote.Testbed
 	applied *sharp.Applied
+	target  string     // where that is, as the journal calls it
 	client  hosts.Host // to be closed; nil: a host's
 	ufm     *sharp.Reservations
 	apps    []*journal.Change
@@ -127,7 +128,11 @@ func (ps Programs) grant(ctx context.Context, b *study.Bench, tb *remote.Testbed
 		}
 		manager := &sharp.Manager{Client: client, Target: target, Config: m.Config, Restart: m.Restart}
 		manager.Taken = func(ctx context.Context) bool { return tb.Taken(ctx, target) }
+		g.target = target
 		if g.applied, err = manager.Apply(ctx, change, g.log); err != nil {
+			if errors.Is(err, sharp.ErrNotPutBack) {
+				err = tb.Left(target, err)
+			}
 			return g, err
 		}
 		for _, n := range g.applied.Notes {
@@ -193,7 +198,7 @@ func (g *granting) undo(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	if g.applied != nil {
-		errs = append(errs, g.applied.Undo(ctx))
+		errs = append(errs, g.tb.Left(g.target, g.applied.Undo(ctx)))
 	}
 	if g.client != nil {
 		_ = g.client.Close()

@@ -148,6 +148,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	}
 	began = time.Now()
 	ahead := study.Clocks{}
+	origin := clock + dep.Now().Seconds() // of the jobs' times
 	res, err := online.Run(ctx, online.Config{
 		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: tb.Capabilities().Jobs,
@@ -165,8 +166,8 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		b.Placed.Plan.Jobs = append(b.Placed.Plan.Jobs, j.Plan)
-		b.Placed.Begun[j.Plan.Name] = clock + j.Issued
-		still.Jobs = append(still.Jobs, study.Ran{Job: j.Plan.Name, Start: clock + j.Start, End: clock + j.End})
+		b.Placed.Begun[j.Plan.Name] = origin + j.Issued
+		still.Jobs = append(still.Jobs, study.Ran{Job: j.Plan.Name, Start: origin + j.Start, End: origin + j.End})
 		point.Findings = append(point.Findings, ahead.Wrong(&j.Plan)...)
 	}
 	why := still.Judge(point)
@@ -179,7 +180,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	}
 	point.Health = append(point.Health, health...)
 	kind := b.Kind()
-	ph := results.Phase{Start: clock, End: clock + res.Summary.Makespan, Stood: why}
+	ph := results.Phase{Start: origin, End: origin + res.Summary.Makespan, Stood: why}
 	ph.Figures = traceSummary(s, &res.Summary, watch.mean(), kind)
 	again, err := replay.Run(ctx, replay.Config{
 		Cluster: cfg, Policy: online.Recorded(res.Replayed()), Fidelity: replay.Phases,
