@@ -146,13 +146,17 @@ func Hops(j placement.JobPlan) (hops []Hop, whole bool) {
 			Hop{Sent: ps(sent), Received: workers(everyone, received)},
 		), true
 	}
+	tree := j.Tree
+	if !slices.ContainsFunc(tree, func(n placement.TreeNode) bool { return n.Aggregate }) {
+		tree = nil // nothing hangs on switches
+	}
 	var roots []string
 	free := everyone // workers whose packets no switch looks at
-	for _, n := range j.Tree {
+	for _, n := range tree {
 		free &^= n.Expect
 		direct := n.Expect
 		var below []string
-		for _, c := range j.Tree {
+		for _, c := range tree {
 			if c.Parent == n.Switch {
 				below = append(below, c.Switch)
 				direct &^= c.Expect

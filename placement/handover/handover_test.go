@@ -61,14 +61,11 @@ func TestHops(t *testing.T) {
 			at its PS on host h6: worker_rx_packets = worker_arrived and worker_stray
 			worker J/2 and switch tor2: worker_tx_packets job_out_packets > its PS on host h6: worker_rx_packets
 			its PS on host h6: worker_tx_packets > each of worker J/2 and switch tor2: worker_rx_packets job_results_packets`},
-		{name: "a switch that only forwards", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three[:1], Tree: []placement.TreeNode{{Switch: "tor1", Expect: 1}}}, want: `
+		{name: "switches that only forward", job: placement.JobPlan{Collective: placement.INA, PS: "h6", Workers: three[:1], Tree: []placement.TreeNode{{Switch: "tor1", Expect: 1}}}, part: true, want: `
 			at worker J/0: worker_rx_packets = worker_psns, worker_duplicates and worker_stray
-			worker J/0: worker_tx_packets > switch tor1: job_in_packets
-			switch tor1: job_results_packets > each of worker J/0: worker_rx_packets
-			at switch tor1: job_in_packets = job_aggregated_packets, job_fallback_packets and job_duplicates_packets
 			at its PS on host h6: worker_rx_packets = worker_arrived and worker_stray
-			switch tor1: job_out_packets > its PS on host h6: worker_rx_packets
-			its PS on host h6: worker_tx_packets > each of switch tor1: job_results_packets`},
+			worker J/0: worker_tx_packets > its PS on host h6: worker_rx_packets
+			its PS on host h6: worker_tx_packets > each of worker J/0: worker_rx_packets`},
 	} {
 		c.job.Name = "J"
 		hops, whole := Hops(c.job)
