@@ -98,7 +98,7 @@ func (in *Inspection) over(j placement.JobPlan) (end float64) {
 }
 
 // hops are those of a job whose both ends count, since from; false where some do not.
-func (in *Inspection) hops(j placement.JobPlan, from, over, late float64) (out []hop, complete bool) {
+func (in *Inspection) hops(j placement.JobPlan, from, over, late float64, missed map[string]float64) (out []hop, complete bool) {
 	all, complete := handover.Hops(j)
 	sum := func(ends ...handover.End) (n float64, ok bool) {
 		ok = true
@@ -136,6 +136,9 @@ func (in *Inspection) hops(j placement.JobPlan, from, over, late float64) (out [
 			}
 			in.hopsHeld++
 			under := late
+			for _, e := range ends {
+				under += missed[e.Name]
+			}
 			if h.Inside && ends[0].Role != handover.Switch { // a process tells both at once
 				under = 0
 			}
@@ -193,12 +196,6 @@ func counted(h handover.Hop, received []handover.End) map[string]bool {
 // not answered a gradient and a result, and resends of the last round trips, whose answers nobody waits for:
 // whoever stood still then answers what came since that began.
 func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
-	first := math.Inf(1) // end of a worker: answers to others go to all
-	for _, w := range j.Workers {
-		if s := in.Counter("worker_resends", fmt.Sprintf("%s/%d", j.Name, w.Rank)); len(s.T) > 0 {
-			first = min(first, s.T[len(s.T)-1])
-		}
-	}
 	for _, w := range j.Workers {
 		n, _ := in.Readings.Gauge("worker_outstanding", fmt.Sprintf("%s/%d", j.Name, w.Rank))
 		open += 2 * n
@@ -207,7 +204,7 @@ func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 			continue
 		}
 		end, last := len(s.V)-1, 2*max(in.RTTs[j.Name], s.Spacing())
-		since := min(s.T[end], first) - last
+		since := s.T[end] - last
 		for _, stood := range in.Stalls {
 			if stood.End >= s.T[end]-last && stood.Start <= s.T[end] {
 				since = min(since, stood.Start-last)
@@ -221,6 +218,25 @@ func (in *Inspection) tail(j placement.JobPlan) (open, again float64) {
 		again += s.V[end] - before
 	}
 	return open, again
+}
+
+// missed is how many answers may have come to a worker that had ended, by its name: all get what one has asked for again.
+func (in *Inspection) missed(j placement.JobPlan) map[string]float64 {
+	again := map[string]results.Series{}
+	for _, w := range j.Workers {
+		name := fmt.Sprintf("%s/%d", j.Name, w.Rank)
+		again[name] = in.Counter("worker_resends", name)
+	}
+	out := map[string]float64{}
+	for name, own := range again {
+		for other, s := range again {
+			if other != name && len(own.T) > 0 {
+				n, _, _ := grown(s, own.T[len(own.T)-1])
+				out[name] += n
+			}
+		}
+	}
+	return out
 }
 
 // copied is how many copies that cables make of packets may have been on their way when processes ended: those of a
@@ -355,7 +371,11 @@ func (in *Inspection) Handed() (out []results.Finding) {
 		if at, ok := in.Begun[j.Name]; ok {
 			began = at
 		}
-		hops, ok := in.hops(j, began, over, open+again)
+		missed := in.missed(j)
+		for _, n := range missed {
+			late += n
+		}
+		hops, ok := in.hops(j, began, over, open+again, missed)
 		complete = complete && ok
 		all = append(all, hops...)
 	}

@@ -176,6 +176,8 @@ func TestHandedOver(t *testing.T) {
 		{name: "resends of the last moment, lost on their way", counts: map[string]float64{"worker_resends A/0": 40, "port_tx_drop_packets tor1->h1": 500, "worker_rx_packets A/0": n - 501, "job_in_packets A@tor1": 2*n - 1}},
 		{name: "resends of the last moment, and a switch that loses some results more", counts: map[string]float64{"worker_resends A/0": 40, "port_tx_drop_packets tor1->h1": 500, "worker_rx_packets A/0": n - 501, "worker_rx_packets A/1": n - 1, "job_in_packets A@tor1": 2*n - 1},
 			says: "from hop to hop 503 packets are missing, and ports say that they lost 500"},
+		{name: "answers to who was ended", ended: "worker_resends A/0", counts: map[string]float64{"worker_resends A/1": 8000, "worker_rx_packets A/0": n - 280}},
+		{name: "answers to who was not", ended: "worker_resends A/1", counts: map[string]float64{"worker_resends A/1": 8000, "worker_rx_packets A/0": n - 280}, says: "switch tor1 sent 10000, worker A/0 received 9720"},
 		{name: "a reading before the end", counts: map[string]float64{"job_out_packets A@tor1": n - 1000}, early: "job_out_packets A@tor1", open: true,
 			says: "counter job_out_packets of A@tor1 was read last at 7.50 s, and packets were on their way until 8.00 s"},
 		{name: "a counter that only others have", counts: map[string]float64{"job_out_packets A@tor1": -1, "job_out_packets B@tor1": 10}, open: true,
