@@ -25,6 +25,9 @@ const ManagerName = "sharp_am"
 // Reachable says whether something can be changed there.
 func (m *Manager) Reachable() bool { return m.Host != "" || m.SSH.Address != "" }
 
+// Apart says whether it is no host of the inventory, but a machine of its own: ManagerName.
+func (m *Manager) Apart() bool { return m != nil && m.SSH.Address != "" }
+
 // UFMAPIs are the generations of UFM's API for reservations.
 func UFMAPIs() []string { return []string{"allocate", "v3", "reservations"} }
 

@@ -49,7 +49,7 @@ type Group struct {
 	Labels    []string // of the other swept keys: "fat_tree.oversubscription=4"; empty without any
 	Repeats   int      // of the group, those included that came to nothing
 	Contrasts []Contrast
-	Without   map[string]string // why there is no Contrast of a metric, as far as that is told
+	Unsound   string // why its first point is not judged; empty: at least one is
 }
 
 // Contrast is what the values of the compared key make of one metric in one Group.
@@ -150,6 +150,7 @@ func (rec *Record) Compare() []Group {
 		}
 		g := Group{Labels: c.labels, Repeats: len(c.repeats)}
 		repeats := slices.Sorted(maps.Keys(c.repeats))
+		g.Unsound = unsound(values, repeats, c.points)
 		for _, metric := range rec.Comparison.Metrics {
 			k := Contrast{Metric: metric}
 			any := false
@@ -163,12 +164,6 @@ func (rec *Record) Compare() []Group {
 				}
 			}
 			if !any {
-				if i := slices.IndexFunc(k.Values, func(v Compared) bool { return v.Why != "" }); i >= 0 {
-					if g.Without == nil {
-						g.Without = map[string]string{}
-					}
-					g.Without[metric] = k.Values[i].Value + ": " + k.Values[i].Why
-				}
 				continue
 			}
 			for _, p := range rec.Comparison.Published {
@@ -181,6 +176,24 @@ func (rec *Record) Compare() []Group {
 		out = append(out, g)
 	}
 	return out
+}
+
+// unsound is why the first of points, by value and repeat, is not judged; empty where one is.
+func unsound(values []string, repeats []int, points map[string]map[int]Point) (first string) {
+	for _, v := range values {
+		for _, r := range repeats {
+			p, ok := points[v][r]
+			why := p.UnsoundIn(0)
+			switch {
+			case !ok:
+			case why == "":
+				return ""
+			case first == "":
+				first = fmt.Sprintf("%s: repeat %d %s", v, r+1, why)
+			}
+		}
+	}
+	return first
 }
 
 // Contrast is the group's contrast of a metric; false if no point has the metric.

@@ -105,15 +105,15 @@ func (p Published) reproduced(compared *Comparison, groups []Group, narrowed []s
 	r := Reproduction{Figure: p.figure(), Metric: p.Metric, At: p.At, Against: p.Against, Paper: p.claim(), Text: p.Text}
 	var all []Effect
 	ran, why, bare := false, "", ""
-	told := false // something was measured where bare has nothing
+	spoilt := false // something was measured where there is no contrast
 	for _, g := range groups {
 		if p.At != "" && !slices.Contains(g.Labels, p.At) {
 			continue
 		}
 		c, ok := g.Contrast(p.Metric)
 		if !ok {
-			bare = cmp.Or(bare, strings.TrimSpace(g.Place()+" "+g.Without[p.Metric]))
-			told = told || g.Without[p.Metric] != "" && !strings.HasSuffix(g.Without[p.Metric], " has no "+p.Metric)
+			bare = cmp.Or(bare, strings.TrimSpace(g.Place()+" "+g.Unsound))
+			spoilt = spoilt || g.Unsound != ""
 			continue
 		}
 		for _, v := range p.Among {
@@ -134,7 +134,7 @@ func (p Published) reproduced(compared *Comparison, groups []Group, narrowed []s
 		}
 	}
 	switch {
-	case !ran && (bare == "" || !told):
+	case !ran && !spoilt:
 		r.Word, r.Why = ReproducedNotRun, "the run has no such points"
 	case why != "":
 		r.Word, r.Why = ReproducedUndecided, why

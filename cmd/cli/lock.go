@@ -73,7 +73,7 @@ func labOf(c *cli.Context, all bool) (*inventory.Inventory, []string, error) {
 		return nil, nil, err
 	}
 	names := c.Args().Slice()
-	managed := inv.Manager != nil && inv.Manager.SSH.Address != "" // by somebody who is no host
+	managed := inv.Manager.Apart()
 	switch {
 	case len(names) == 0 && !all:
 		return nil, nil, usagef("inabench "+verb+" -i LAB.toml HOST|SWITCH ..., or --all", "%s: which hosts and switches?", verb)

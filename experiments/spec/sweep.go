@@ -177,10 +177,11 @@ func (s *Spec) axes(f *tomlfile.File) (axes []axis, ok bool) {
 			continue
 		}
 		seen[key.Path] = true
-		if f.Has(sw.At+".values") && f.Pos(sw.At+".values").Line == 0 || f.Has(key.Path) && f.Pos(key.Path).Line == 0 {
+		flags := func(key string) bool { return f.Has(key) && f.Pos(key).Line == 0 } // and not the file's
+		if flags(sw.At+".values") || flags(key.Path) {
 			s.narrowed = append(s.narrowed, sw.Key)
 		}
-		if f.Has(key.Path) && f.Pos(key.Path).Line == 0 { // a flag's
+		if flags(key.Path) {
 			if sw.Zip != "" {
 				f.Report(f.Pos(key.Path), "", "%q is swept together with others (zip %q)", sw.Key, sw.Zip)
 				ok = false

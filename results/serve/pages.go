@@ -295,14 +295,16 @@ func (s *Server) open(dir string) (*os.Root, error) {
 // there a moment ago has nothing to read.
 type unwaited struct{ *os.Root }
 
-// Open implements fs.FS.
-func (r unwaited) Open(name string) (fs.File, error) {
+func (r unwaited) open(name string) (*os.File, error) {
 	return r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
+// Open implements fs.FS.
+func (r unwaited) Open(name string) (fs.File, error) { return r.open(name) }
+
 // ReadDir implements fs.ReadDirFS, for as many as are looked at.
 func (r unwaited) ReadDir(name string) ([]fs.DirEntry, error) {
-	f, err := r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := r.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +378,7 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
 	if st, err := root.Lstat(name); err != nil || !st.Mode().IsRegular() {
 		return fs.ErrNotExist
 	}
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe in its place would wait for who writes it
+	f, err := unwaited{root}.open(name)
 	if err != nil {
 		return err
 	}

@@ -59,10 +59,10 @@ func keeper(inv *inventory.Inventory, name string) (inventory.Host, error) {
 		return *h, nil
 	}
 	sw, ok := inv.Switch(name)
-	switch m := inv.Manager; {
+	switch {
 	case ok:
-	case name == inventory.ManagerName && m != nil && m.SSH.Address != "":
-		return inventory.Host{Name: name, SSH: m.SSH}, nil
+	case name == inventory.ManagerName && inv.Manager.Apart():
+		return inventory.Host{Name: name, SSH: inv.Manager.SSH}, nil
 	default:
 		return inventory.Host{}, fmt.Errorf("no host or switch %q", name)
 	}

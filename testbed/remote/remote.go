@@ -288,7 +288,7 @@ func (tb *Testbed) closeSwitch(ctx context.Context, name string) error {
 		return tb.undone("switch " + name)
 	}
 	if tb.opt.Shared {
-		return tb.changes.leave("switch "+name, testbed.Leftover(err))
+		return tb.Left("switch "+name, err)
 	}
 	return nil // it goes with the emulation
 }
@@ -441,7 +441,7 @@ func (tb *Testbed) connected(host string) hosts.Host {
 func (tb *Testbed) closeSwitches(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(tb.switches))
 	return parallel.Every(tb.opt.Fan, len(names), func(i int) error {
-		return tb.changes.leave("switch "+names[i], testbed.Leftover(tb.switches[names[i]].Close(ctx)))
+		return tb.Left("switch "+names[i], tb.switches[names[i]].Close(ctx))
 	})
 }
 

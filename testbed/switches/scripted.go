@@ -28,9 +28,8 @@ type driven struct {
 	on     inventory.Host // where its commands run
 	own    hosts.Host     // of its own, where it does not run on a host that is connected anyway
 	facts  *results.SwitchFacts
-	setUp  bool
 	mine   func(context.Context) error // whether it is still leased to this run; nil: nobody leases it
-	change *journal.Change
+	change *journal.Change             // what Close undoes; nil: nothing
 }
 
 // observeScripted makes its counters and its status readable.
@@ -68,7 +67,6 @@ func openScripted(ctx context.Context, site *Site, sw inventory.Switch) (Switch,
 	if err != nil {
 		return nil, err
 	}
-	d.setUp = true
 	if site.Mine != nil {
 		d.mine = site.Mine(sw.Name)
 	}
@@ -105,18 +103,16 @@ func (d *driven) Status(ctx context.Context) error {
 // remembers to clear it.
 func (d *driven) Close(ctx context.Context) (err error) {
 	defer d.hangUp()
-	if !d.setUp {
+	if d.change == nil {
 		return nil
 	}
 	if d.mine != nil {
 		err = d.mine(ctx)
 	}
-	if !errors.Is(err, dataplane.ErrNotPrimary) {
+	if !errors.Is(err, dataplane.ErrNotPrimary) { // ours, or nobody can be asked
 		err = d.Clear(ctx)
-	} else if d.change == nil {
-		err = nil // there is nothing to clear
 	}
-	if err == nil && d.change != nil {
+	if err == nil {
 		err = d.site.Journal.Undone(d.change)
 	}
 	return err

@@ -364,7 +364,7 @@ func (ps Programs) Count() int { return len(ps) }
 // Uses implements study.Settled.
 func (ps Programs) Uses(p study.Planned, inv *inventory.Inventory) (hosts, switches []string) {
 	var besides []string
-	if m := inv.Manager; m != nil && m.SSH.Address != "" && sharpOf(p.Spec) != nil {
+	if inv.Manager.Apart() && sharpOf(p.Spec) != nil {
 		besides = append(besides, inventory.ManagerName)
 	}
 	return ps.on(p.Spec, inv), besides
