@@ -96,7 +96,7 @@ func (w *formatter) switchText(s Switch) text {
 		t.add("aggregators", strconv.Itoa(s.Aggregators))
 	}
 	if s.SHARP.Trees > 0 {
-		t.add("sharp", fmt.Sprintf("{trees = %d, jobs = %d, resource = %s}", s.SHARP.Trees, max(s.SHARP.Jobs, 1), quote(cmp.Or(s.SHARP.Resource, resources[0]))))
+		t.add("sharp", fmt.Sprintf("{trees = %d, jobs = %d, resource = %s}", s.SHARP.Trees, max(s.SHARP.Jobs, 1), quote(cmp.Or(s.SHARP.Resource, "switch"))))
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -19,102 +20,130 @@ import (
 // The file's tables, as decoded. Strings that may hold a range ("node[01-16]")
 // are expanded when the inventory is built from them.
 type (
+	// fileTable is what exists in a lab, or would exist.
 	fileTable struct {
-		Version  int           `toml:"version,required"`
-		Name     string        `toml:"name"`
+		Version  int           `toml:"version,required"` // 1
+		Name     string        `toml:"name"`             // default: the file's name without ".toml"
 		Defaults defaultsTable `toml:"defaults"`
 		Switches []switchTable `toml:"switch"`
 		Hosts    []hostTable   `toml:"host"`
 		Links    []linkTable   `toml:"link"`
 		Manager  *managerTable `toml:"sharp"`
 	}
+	// defaultsTable is for all tables of the file that do not say otherwise.
 	defaultsTable struct {
-		Rate        *BitRate `toml:"rate"`
-		Delay       Duration `toml:"delay"`
-		Kind        string   `toml:"kind"`
-		Aggregators int      `toml:"aggregators"`
-		Buffer      Bytes    `toml:"buffer"`
-		ECN         Bytes    `toml:"ecn"`
-		GPUs        int      `toml:"gpus"`
-		GPUModel    string   `toml:"gpu_model"`
-		Launcher    string   `toml:"launcher"`
-		User        string   `toml:"user"`
-		Jump        string   `toml:"jump"`
-		Key         string   `toml:"key"`
-		KnownHosts  string   `toml:"known_hosts"`
-		Certificate string   `toml:"certificate"`
-		SSHConfig   string   `toml:"ssh_config"`
-		Sudo        bool     `toml:"sudo"`
-		Leases      string   `toml:"leases"`
+		Rate        *BitRate `toml:"rate"`        // of cables
+		Delay       Duration `toml:"delay"`       // of cables, one way: propagation and fixed latency
+		Kind        string   `toml:"kind"`        // of switches
+		Aggregators int      `toml:"aggregators"` // of switches
+		Buffer      Bytes    `toml:"buffer"`      // of each egress port of switches
+		ECN         Bytes    `toml:"ecn"`         // of switches: the egress queue length above which packets are marked
+		GPUs        int      `toml:"gpus"`        // of hosts
+		GPUModel    string   `toml:"gpu_model"`   // of hosts
+		Launcher    string   `toml:"launcher"`    // of hosts
+		User        string   `toml:"user"`        // as of ssh, like the rest
+		Jump        string   `toml:"jump"`        // what to go through, nearest first
+		Key         string   `toml:"key"`         // private key file
+		KnownHosts  string   `toml:"known_hosts"` // file of the keys of hosts
+		Certificate string   `toml:"certificate"` // of the key
+		SSHConfig   string   `toml:"ssh_config"`  // ssh_config file; "none": none is read
+		Sudo        bool     `toml:"sudo"`        // what needs root goes through sudo
+		Leases      string   `toml:"leases"`      // directory on hosts for leases
 	}
+	// switchTable is a switch, which may aggregate; or several, by a range in its name: all ranges of
+	// a table step together.
 	switchTable struct {
-		At          string `toml:",path"`
-		Name        string `toml:"name,required"`
-		Kind        string `toml:"kind"`
-		Rack        string `toml:"rack"`
-		Control     string `toml:"control"`
-		DeviceID    *int64 `toml:"device_id"`
-		Aggregators *int   `toml:"aggregators"`
-		Buffer      *Bytes `toml:"buffer"`
-		ECN         *Bytes `toml:"ecn"`
-		GUID        []GUID `toml:"guid,single"`
-		AN          []GUID `toml:"an,single"`
-		SHARP       *struct {
-			Trees    int    `toml:"trees,required"`
-			Jobs     int    `toml:"jobs" default:"1"`
-			Resource string `toml:"resource" default:"switch"`
-		} `toml:"sharp"`
+		At          string      `toml:",path"`
+		Name        string      `toml:"name,required"` // may hold a range: "tor[1-4]"
+		Kind        string      `toml:"kind"`          // "tofino" and "bmv2" speak P4Runtime, "soft" is the embedded switch, "quantum" InfiniBand with SHARP, "script" is driven by commands
+		Rack        string      `toml:"rack"`          // of a ToR; default: its name
+		Control     string      `toml:"control"`       // host:port of its P4Runtime server or aggregation manager; may hold a range
+		DeviceID    *int64      `toml:"device_id"`     // of P4Runtime; default: Stratum's 1, the SDE's 0, otherwise its number in the file, from 1
+		Aggregators *int        `toml:"aggregators"`   // slots of its aggregator array; 0: no INA here, a plain spine
+		Buffer      *Bytes      `toml:"buffer"`        // of each egress port; 0: a default
+		ECN         *Bytes      `toml:"ecn"`           // egress queue length above which packets are marked; 0: never
+		GUID        []GUID      `toml:"guid,single"`   // node GUID of an InfiniBand switch; a list where the name has a range
+		AN          []GUID      `toml:"an,single"`     // of its aggregation node; a list where the name has a range
+		SHARP       *sharpTable `toml:"sharp"`
 
-		DeviceConfig string        `toml:"device_config"`
+		DeviceConfig string        `toml:"device_config" words:"stratum,bfrt,sde,bmv2"` // the form in which its server takes a program: Stratum's, that of BFRuntime or P4Runtime of Intel's SDE, or BMv2's
 		Program      *programTable `toml:"program"`
-		Push         string        `toml:"push"`
-		GNMI         string        `toml:"gnmi"`
-		Ports        any           `toml:"ports"`
+		Push         string        `toml:"push" words:"always,changed"` // when the program is loaded; "changed" spares the links of a Tofino, which go down for seconds
+		GNMI         string        `toml:"gnmi"`                        // host:port of its gNMI server; may hold a range
+		Ports        any           `toml:"ports"`                       // what its server calls ports: {"[1-32]" = "[1-32]/0"}
 		Port         *portTable    `toml:"port"`
 		TLS          *tlsTable     `toml:"tls"`
 		SSH          sshTable      `toml:"ssh"`
 		Script       *scriptTable  `toml:"script"`
 	}
+	// sharpTable is the aggregation capacity of a quantum switch, or of a soft one that stands for it.
+	sharpTable struct {
+		Trees    int    `toml:"trees,required"`                                // aggregation trees that it can hold; 0: none
+		Jobs     int    `toml:"jobs" default:"1"`                              // that it serves at once; 1: trees are exclusive
+		Resource string `toml:"resource" default:"switch" words:"switch,port"` // what so many jobs have at once: a switch (Quantum, HDR) or each port by itself (Quantum-2, NDR)
+	}
+	// hostTable is a server that runs workers, parameter servers or both; or several, by a range in its
+	// name: all ranges of a table step together.
 	hostTable struct {
 		At       string     `toml:",path"`
-		Name     string     `toml:"name,required"`
-		Rack     string     `toml:"rack"`
-		Launcher *string    `toml:"launcher"`
-		GPUs     *int       `toml:"gpus"`
-		GPUModel *string    `toml:"gpu_model"`
+		Name     string     `toml:"name,required"` // may hold a range: "node[01-16]"
+		Rack     string     `toml:"rack"`          // default: that of the switch its first NIC is cabled to
+		Launcher *string    `toml:"launcher"`      // who reaches it; default: ssh
+		GPUs     *int       `toml:"gpus"`          // that jobs may use
+		GPUModel *string    `toml:"gpu_model"`     // as one would say it: "H100"
 		SSH      sshTable   `toml:"ssh"`
 		NICs     []nicTable `toml:"nic,single"`
 	}
+	// sshTable is how a machine is logged in to. What it says wins over the user's ssh_config, which fills
+	// in what it leaves out.
 	sshTable struct {
 		At          string  `toml:",path"`
-		Address     string  `toml:"address"`
-		User        *string `toml:"user"`
-		Jump        *string `toml:"jump"`
-		Key         *string `toml:"key"`
-		Certificate *string `toml:"certificate"`
-		KnownHosts  *string `toml:"known_hosts"`
-		Config      *string `toml:"config"`
-		Sudo        *bool   `toml:"sudo"`
-		Leases      *string `toml:"leases"`
+		Address     string  `toml:"address"`     // what one would write after "ssh": host or host:port; may hold a range
+		User        *string `toml:"user"`        // default: ssh_config's, or the current user
+		Jump        *string `toml:"jump"`        // what to go through, by commas, nearest first: hosts of the inventory or user@host:port; "none": nothing
+		Key         *string `toml:"key"`         // private key file; default: ssh_config's, the agent's, then the usual files
+		Certificate *string `toml:"certificate"` // of the key; default: the one beside it, or ssh_config's
+		KnownHosts  *string `toml:"known_hosts"` // file of the keys of hosts; default: ssh_config's, or the user's and the machine's
+		Config      *string `toml:"config"`      // ssh_config file; "none": none is read
+		Sudo        *bool   `toml:"sudo"`        // what needs root goes through sudo, which must not ask for a password
+		Leases      *string `toml:"leases"`      // directory on the host for its leases, of mode 1777 where users log in as different people; default: .inabench in the home
 	}
+	// nicTable is a host's network interface and the cable in it.
 	nicTable struct {
 		At      string    `toml:",path"`
-		Device  string    `toml:"device"`
-		Port    string    `toml:"port,required"`
-		Rate    *BitRate  `toml:"rate"`
-		Delay   *Duration `toml:"delay"`
-		Address string    `toml:"address"`
-		RDMA    string    `toml:"rdma"`
-		GUID    []GUID    `toml:"guid,single"`
+		Device  string    `toml:"device"`        // as the operating system names it: "ens1f0"
+		Port    string    `toml:"port,required"` // of the switch at the other end: "tor1/3"; may hold a range
+		Rate    *BitRate  `toml:"rate"`          // of the cable
+		Delay   *Duration `toml:"delay"`         // one way: propagation and fixed latency of the cable
+		Address string    `toml:"address"`       // for data, with its network: "10.1.0.1/24"; may hold a range
+		RDMA    string    `toml:"rdma"`          // RDMA device and its port: "mlx5_0:1"
+		GUID    []GUID    `toml:"guid,single"`   // node GUID of the InfiniBand adapter; a list where the host's name has a range
 	}
+	// linkTable is a cable between two switches; or several, by ranges in its ends.
 	linkTable struct {
 		At    string    `toml:",path"`
-		A     string    `toml:"a,required"`
-		B     string    `toml:"b,required"`
-		Rate  *BitRate  `toml:"rate"`
-		Delay *Duration `toml:"delay"`
+		A     string    `toml:"a,required"` // "tor1/31"
+		B     string    `toml:"b,required"` // "spine1/1"
+		Rate  *BitRate  `toml:"rate"`       // of the cable
+		Delay *Duration `toml:"delay"`      // one way: propagation and fixed latency
 	}
 )
+
+// WordsOf implements tomlfile.Wordy.
+func (*switchTable) WordsOf(key string) []string { return kindsOf(key) }
+
+// WordsOf implements tomlfile.Wordy.
+func (*defaultsTable) WordsOf(key string) []string { return kindsOf(key) }
+
+func kindsOf(key string) []string {
+	if key == "kind" {
+		return Kinds
+	}
+	return nil
+}
+
+// Describe lists what a file may say.
+func Describe() tomlfile.Entry { return tomlfile.Describe(fileTable{}) }
 
 // Load reads an inventory from a file. A file that breaks rules gives
 // tomlfile.Problems: all of them, each with its position.
@@ -179,9 +208,6 @@ func (b *builder) build() {
 	b.positive("defaults.rate", d.Rate)
 	b.notNegative("defaults.aggregators", d.Aggregators)
 	b.notNegative("defaults.gpus", d.GPUs)
-	if d.Kind != "" {
-		b.kind("defaults.kind", d.Kind)
-	}
 	for i := range b.t.Switches {
 		if b.addSwitch(&b.t.Switches[i]); b.Full() {
 			return
@@ -215,15 +241,9 @@ func (b *builder) addSwitch(t *switchTable) {
 	paths, texts := t.serverRanges()
 	n := b.ranges(append([]string{t.At + ".name", t.At + ".rack", t.At + ".control"}, paths...),
 		append([]string{t.Name, t.Rack, t.Control}, texts...))
-	kind, kindAt := t.Kind, t.At+".kind"
-	if kind == "" {
-		kind, kindAt = b.t.Defaults.Kind, "defaults.kind"
-	}
-	switch {
-	case kind == "" && !b.Has(t.At+".kind"):
+	kind := cmp.Or(t.Kind, b.t.Defaults.Kind)
+	if kind == "" && !b.Has(t.At+".kind") {
 		b.KeyProblemf(t.At, tomlfile.OneOf("", Kinds), "missing kind in switch")
-	case kindAt == t.At+".kind":
-		b.kind(kindAt, kind)
 	}
 	sw := Switch{Kind: Kind(kind)}
 	b.notNegative(t.At+".aggregators", or(t.Aggregators, 0))
@@ -243,9 +263,6 @@ func (b *builder) addSwitch(t *switchTable) {
 		b.notNegative(t.At+".sharp.trees", t.SHARP.Trees)
 		if t.SHARP.Jobs < 1 {
 			b.Problemf(t.At+".sharp.jobs", "write jobs = 1", "no job could use a tree: jobs must be at least 1")
-		}
-		if !slices.Contains(resources, t.SHARP.Resource) {
-			b.Problemf(t.At+".sharp.resource", tomlfile.OneOf(t.SHARP.Resource, resources), "unknown resource %q", t.SHARP.Resource)
 		}
 	}
 	sw.Buffer = or(t.Buffer, b.t.Defaults.Buffer)
@@ -526,17 +543,8 @@ func (b *builder) port(path, s string) (Port, bool) {
 	return p, true
 }
 
-// resources are what jobs with SHARP trees take turns with.
-var resources = []string{"switch", "port"}
-
 // Kinds are those of switches that an inventory can name.
 var Kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum), string(Scripted)}
-
-func (b *builder) kind(path, kind string) {
-	if !slices.Contains(Kinds, kind) {
-		b.Problemf(path, tomlfile.OneOf(kind, Kinds), "unknown kind %q", kind)
-	}
-}
 
 func (b *builder) missingRate(at string) {
 	if b.Has(at + ".rate") { // there, but wrong: reported

@@ -28,17 +28,16 @@ func (m *Manager) Reachable() bool { return m.Host != "" || m.SSH.Address != "" 
 // Apart says whether it is no host of the inventory, but a machine of its own: ManagerName.
 func (m *Manager) Apart() bool { return m != nil && m.SSH.Address != "" }
 
-// UFMAPIs are the generations of UFM's API for reservations.
-func UFMAPIs() []string { return []string{"allocate", "v3", "reservations"} }
-
+// managerTable is SHARP's aggregation manager, sharp_am, of a fabric with quantum switches, and UFM where the lab
+// has it.
 type managerTable struct {
 	At      string   `toml:",path"`
-	Host    string   `toml:"host"`
-	SSH     sshTable `toml:"ssh"`
-	Config  string   `toml:"config" default:"/etc/sharp/sharp_am.cfg"`
-	Restart []string `toml:"restart"`
-	UFM     string   `toml:"ufm"`
-	API     string   `toml:"ufm_api" default:"allocate"`
+	Host    string   `toml:"host"`                                                        // of the inventory, where it runs; or
+	SSH     sshTable `toml:"ssh"`                                                         // how to log in where it runs; without both it is left alone
+	Config  string   `toml:"config" default:"/etc/sharp/sharp_am.cfg"`                    // its configuration there
+	Restart []string `toml:"restart"`                                                     // what makes it read that again; it must return when the manager is up
+	UFM     string   `toml:"ufm"`                                                         // its address, such as "https://ufm1"; user and password, or a token, come from the environment
+	API     string   `toml:"ufm_api" default:"allocate" words:"allocate,v3,reservations"` // of UFM's reservations; "v3" has a token, "reservations" is that of 6.9
 }
 
 // manager is the table [sharp].
@@ -76,9 +75,6 @@ func (b *builder) manager(t *managerTable) {
 		} else if u.User != nil {
 			b.Problemf(t.At+".ufm", "user and password come from INABENCH_UFM_USER and INABENCH_UFM_PASSWORD, or a token from INABENCH_UFM_TOKEN", "no passwords in an inventory, which records keep")
 		}
-	}
-	if !slices.Contains(UFMAPIs(), t.API) {
-		b.Problemf(t.At+".ufm_api", tomlfile.OneOf(t.API, UFMAPIs()), "unknown ufm_api %q", t.API)
 	}
 	if b.Has(t.At+".ufm_api") && t.UFM == "" {
 		b.KeyProblemf(t.At+".ufm_api", `write ufm = "https://ufm1"`, "ufm_api without ufm")

@@ -22,8 +22,6 @@ const (
 	BMv2Config    = "bmv2"    // the compiler's JSON as it is
 )
 
-var deviceConfigs = []string{StratumConfig, BFRTConfig, SDEConfig, BMv2Config}
-
 // When a pipeline is pushed into a switch.
 const (
 	PushAlways = "always" // the default: every run finds the switch's memory empty
@@ -81,12 +79,6 @@ type PortSetup struct {
 	Lanes   int    // of the cables; 0: as the server has them for the speed
 }
 
-// What PortSetup may say.
-var (
-	fecs     = []string{"none", "fc", "rs"}
-	autonegs = []string{"default", "on", "off"}
-)
-
 // portSpeeds are what ports of a Tofino can have.
 var portSpeeds = []BitRate{1e9, 10e9, 25e9, 40e9, 50e9, 100e9, 200e9, 400e9}
 
@@ -116,43 +108,50 @@ type Script struct {
 const scriptTimeout = time.Minute
 
 type (
+	// programTable is a compiled P4 program, all of one build. Default: the description that comes with
+	// inabench, of which a server that takes anything needs no more. Paths are relative to the inventory.
 	programTable struct {
 		At      string   `toml:",path"`
-		Name    string   `toml:"name"`
-		P4Info  string   `toml:"p4info"`
-		Blob    string   `toml:"blob"`
-		Binary  string   `toml:"binary"`
-		Context string   `toml:"context"`
-		BFRT    string   `toml:"bfrt"`
-		JSON    string   `toml:"json"`
-		Profile string   `toml:"profile"`
-		Pipes   []uint32 `toml:"pipes"`
+		Name    string   `toml:"name"`    // of letters, digits, '_' and '.'
+		P4Info  string   `toml:"p4info"`  // in protobuf's text format or binary
+		Blob    string   `toml:"blob"`    // the whole device config, ready; otherwise it is made from what follows
+		Binary  string   `toml:"binary"`  // tofino.bin
+		Context string   `toml:"context"` // context.json
+		BFRT    string   `toml:"bfrt"`    // bf-rt.json, the tables of BFRuntime
+		JSON    string   `toml:"json"`    // the compiler's for BMv2
+		Profile string   `toml:"profile"` // the P4 pipe in the compiler's output; default: pipe
+		Pipes   []uint32 `toml:"pipes"`   // of the chip that run it; none: all
 	}
+	// portTable is how the ports of a switch with device_config "bfrt" are set up when a program is loaded,
+	// which removes them. The other ends of the cables must agree.
 	portTable struct {
 		At      string `toml:",path"`
-		Manual  bool   `toml:"manual"`
-		FEC     string `toml:"fec" default:"none"`
-		Autoneg string `toml:"autoneg" default:"default"`
-		Lanes   int    `toml:"lanes"`
+		Manual  bool   `toml:"manual"`                                           // somebody else sets them up
+		FEC     string `toml:"fec" default:"none" words:"none,fc,rs"`            // fire code is "fc", Reed-Solomon "rs"
+		Autoneg string `toml:"autoneg" default:"default" words:"default,on,off"` // default: what the module wants
+		Lanes   int    `toml:"lanes"`                                            // of the cables; 0: as the server has them for the speed
 	}
+	// tlsTable protects the connections to control and gnmi. Without it they are plain text.
 	tlsTable struct {
 		At   string `toml:",path"`
-		CA   string `toml:"ca,required"`
-		Cert string `toml:"cert"`
-		Key  string `toml:"key"`
-		Name string `toml:"name"`
+		CA   string `toml:"ca,required"` // file of certificates that the server's must come from
+		Cert string `toml:"cert"`        // this side's; without one the server does not ask for it
+		Key  string `toml:"key"`         // of cert
+		Name string `toml:"name"`        // in the server's certificate; default: the address
 	}
+	// scriptTable is commands that drive a switch that P4Runtime does not. Each is an argument list: no shell
+	// reads it.
 	scriptTable struct {
 		At       string   `toml:",path"`
-		Host     string   `toml:"host"`
-		Setup    []string `toml:"setup"`
-		Clear    []string `toml:"clear"`
-		Status   []string `toml:"status"`
-		Counters []string `toml:"counters"`
-		Expect   string   `toml:"expect"`
-		Pattern  string   `toml:"pattern"`
-		Timeout  Duration `toml:"timeout"`
-		Root     bool     `toml:"root"`
+		Host     string   `toml:"host"`     // where commands run: a host of the inventory; empty: the switch itself, over its ssh
+		Setup    []string `toml:"setup"`    // before a run
+		Clear    []string `toml:"clear"`    // after it, and by inabench clean; must do no harm when there is nothing to clear
+		Status   []string `toml:"status"`   // after setup, and to see whether the switch is well
+		Counters []string `toml:"counters"` // prints what the switch has counted
+		Expect   string   `toml:"expect"`   // regular expression of lines that the output of status must match; without status, of setup
+		Pattern  string   `toml:"pattern"`  // regular expression with groups "name" and "value" that finds counters; empty: they are JSON
+		Timeout  Duration `toml:"timeout"`  // of each command; default: 1m
+		Root     bool     `toml:"root"`     // commands run as root: through sudo, if one does not log in as root
 	}
 )
 
@@ -181,18 +180,13 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 		if kind == Quantum {
 			only("gnmi", "its counters are read by perfquery", t.GNMI != "")
 		}
-	case t.DeviceConfig != "" && !slices.Contains(deviceConfigs, t.DeviceConfig):
-		b.Problemf(t.At+".device_config", tomlfile.OneOf(t.DeviceConfig, deviceConfigs), "unknown device_config %q", t.DeviceConfig)
 	case kind == Tofino && t.DeviceConfig == BMv2Config:
 		b.Problemf(t.At+".device_config", chooseDeviceConfig, "device_config %q is not for Tofino", t.DeviceConfig)
-	case kind == BMv2 && slices.Contains(deviceConfigs, t.DeviceConfig) && t.DeviceConfig != BMv2Config:
+	case kind == BMv2 && t.DeviceConfig != "" && t.DeviceConfig != BMv2Config && !b.Reported(t.At+".device_config"):
 		b.Problemf(t.At+".device_config", `write device_config = "bmv2", or leave it out`, "device_config %q is not for BMv2", t.DeviceConfig)
 	}
 	if kind == BMv2 && s.DeviceConfig == "" {
 		s.DeviceConfig = BMv2Config
-	}
-	if t.Push != "" && t.Push != PushAlways && t.Push != PushChanged {
-		b.Problemf(t.At+".push", tomlfile.OneOf(t.Push, []string{PushAlways, PushChanged}), "unknown push %q", t.Push)
 	}
 	if s.Push == "" && p4rt {
 		s.Push = PushAlways
@@ -204,12 +198,6 @@ func (b *builder) server(t *switchTable, kind Kind) Server {
 	case p != nil && t.DeviceConfig != BFRTConfig:
 		b.KeyProblemf(p.At, fmt.Sprintf("it is for device_config %q: Stratum brings ports back, and others have none to set up", BFRTConfig), "this switch sets up no ports")
 	case p != nil:
-		if !slices.Contains(fecs, p.FEC) {
-			b.Problemf(p.At+".fec", tomlfile.OneOf(p.FEC, fecs), "unknown fec %q", p.FEC)
-		}
-		if !slices.Contains(autonegs, p.Autoneg) {
-			b.Problemf(p.At+".autoneg", tomlfile.OneOf(p.Autoneg, autonegs), "unknown autoneg %q", p.Autoneg)
-		}
 		if p.Lanes < 0 || p.Lanes > 8 {
 			b.Problemf(p.At+".lanes", "leave it out for what the speed has", "a cable has 1 to 8 lanes")
 		}

@@ -117,6 +117,9 @@ func (r *BitRate) UnmarshalText(text []byte) (err error) {
 // MarshalText is String.
 func (r BitRate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
+// Example is how one is written.
+func (BitRate) Example() string { return "25Gbit/s" }
+
 // Suggest is how a bare number in a file was probably meant: 25 is "25Gbit/s",
 // 25000000000 too.
 func (r BitRate) Suggest(number float64) string {
@@ -174,6 +177,9 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) {
 // MarshalText is String.
 func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
+// Example is how one is written.
+func (Bytes) Example() string { return "64KiB" }
+
 // Suggest is how a bare number in a file was probably meant: 4096 is "4KiB".
 func (b Bytes) Suggest(number float64) string { return Bytes(number).String() }
 
@@ -218,6 +224,9 @@ func (d *Duration) UnmarshalText(text []byte) (err error) {
 
 // MarshalText is String.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Example is how one is written.
+func (Duration) Example() string { return "50us" }
 
 // Suggest is how a bare number in a file was probably meant: 5 is "5ms".
 func (d Duration) Suggest(number float64) string {

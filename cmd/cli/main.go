@@ -169,7 +169,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			reading(checkCommand()), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
-			reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), reading(explainCommand()), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
+			reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), reading(explainCommand()), reading(referenceCommand()), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
 			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(),
 		},
 		Action: func(c *cli.Context) error {

@@ -21,13 +21,12 @@ var kind = spec.Kind{
 // allReduce is one all-reduce by all hosts of the inventory in virtual time, where each message takes a latency and its
 // bytes over the slowest cable, and each round waits for its slowest message.
 type allReduce struct {
-	Algorithm string             `toml:"algorithm" default:"ring"` // "ring", or "ina": all to a switch and back
-	Bytes     inventory.Bytes    `toml:"bytes,required"`           // of each host
-	Latency   inventory.Duration `toml:"latency" default:"5us"`    // of a message
+	Algorithm string             `toml:"algorithm" default:"ring" words:"ring,ina"` // "ring", or "ina": all to a switch and back
+	Bytes     inventory.Bytes    `toml:"bytes,required"`                            // of each host
+	Latency   inventory.Duration `toml:"latency" default:"5us"`                     // of a message
 }
 
 func (a *allReduce) Check(c *spec.Checker) {
-	c.Enum("allreduce.algorithm", a.Algorithm, "ring", "ina")
 	spec.Positive(c, "allreduce.bytes", a.Bytes)
 }
 

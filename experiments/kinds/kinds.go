@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/experiments/study/stream"
 	"github.com/inabench/inabench/experiments/study/turns"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/inventory/tomlfile"
 )
 
 // all are all kinds of study besides [[job]] tables, the only list of them.
@@ -55,6 +56,9 @@ func Load(path string, sets ...string) (*spec.Spec, error) { return all.Load(pat
 func Parse(name string, text []byte, inv *inventory.Inventory, sets ...string) (*spec.Spec, error) {
 	return all.Parse(name, text, inv, sets...)
 }
+
+// Describe lists what an experiment's file may say.
+func Describe() tomlfile.Entry { return all.Describe() }
 
 // Describes says whether an experiment's text describes its cluster itself, so that it has no file of an inventory. It is
 // false of a text that cannot be read.

@@ -42,9 +42,6 @@ func (s *Spec) check(f *tomlfile.File, l *Lab) {
 	if s.FatTree != nil && s.Clos != nil {
 		c.KeyProblemf("clos", "keep one of them", "[fat_tree] and [clos] exclude each other")
 	}
-	if s.On != "" {
-		c.Enum("on", s.On, Drivers...)
-	}
 	c.emulation()
 	if _, err := Policy(s.Placement.Policy, titan.Options{}); err != nil {
 		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
@@ -150,17 +147,8 @@ func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | in
 	}
 }
 
-// Reported says whether something at a key has been found wrong already: one problem of it is enough.
-func (c *Checker) Reported(path string) bool {
-	at := c.Pos(path)
-	return slices.ContainsFunc(c.Problems(), func(p tomlfile.Problem) bool { return p.Pos == at })
-}
-
 func (c *Checker) emulation() {
 	e := &c.Spec.Emulation
-	c.Enum("emulation.scale", e.Scale, "slow-motion", "shrunk", "none")
-	c.Enum("emulation.sshd", e.SSHD, netns.Embedded, netns.OpenSSH)
-	c.Enum("emulation.switch", e.Switch, netns.Soft, netns.BMv2)
 	if e.Offload && e.Switch == netns.BMv2 {
 		c.KeyProblemf("emulation.offload", "leave it out, or take emulation.switch = \"soft\"", "BMv2 forwards packets one by one")
 	}
@@ -177,9 +165,6 @@ func (c *Checker) emulation() {
 
 func (c *Checker) switches() {
 	sw := &c.Spec.Switch
-	c.Enum("switch.mode", sw.Mode, "statistical", "synchronous")
-	c.Enum("switch.addressing", sw.Addressing, "pool", "hash", "linear", "atp")
-	c.Enum("switch.queue", sw.Queue, "fair", "flows", "fifo")
 	Positive(c, "switch.aggregators", sw.Aggregators)
 	Positive(c, "switch.pat_ratio", sw.PATRatio)
 	Positive(c, "switch.slots", sw.Slots)
@@ -261,8 +246,7 @@ func (c *Checker) job(j *Job) {
 	if (j.Window < 1 || j.Window > MaxWindow) && !c.Reported(j.At+".window") {
 		c.Problemf(j.At+".window", "", "window must be 1 to %d packets", MaxWindow)
 	}
-	c.Enum(j.At+".collective", j.Collective, "ina", "ps", "ring")
-	if c.Enum(j.At+".control", j.Control, "fixed", "aimd") && j.Control == "aimd" {
+	if j.Control == "aimd" {
 		c.ecn(j)
 	}
 	exclude := func(a, b string) {
@@ -438,8 +422,6 @@ func (c *Checker) expect(e *Expect) {
 			r.Predictor = "value"
 		}
 	}
-	c.Enum(e.At+".statistic", e.Statistic, "each", "mean", "max", results.Correlation)
-	c.Enum(e.At+".bound", e.Bound, "within", "at-least", "at-most")
 	if e.Against != "" {
 		r.Predictor = e.Against
 		for _, key := range []string{"predictor", "value"} {

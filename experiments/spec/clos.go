@@ -18,12 +18,10 @@ type Clos struct {
 	// Rate is that of every cable. One way, a host reduces no faster with INA.
 	Rate inventory.BitRate `toml:"rate" default:"100Gbit/s"`
 	// Uplink is the rate of cables between switches instead; 0: none.
-	Uplink inventory.BitRate  `toml:"uplink"`
-	Delay  inventory.Duration `toml:"delay" default:"5us"`
-	// Exclusive is what one job at a time has for itself: a "port", as of Quantum-2 (NDR),
-	// or a "switch", as of Quantum (HDR).
-	Exclusive string `toml:"exclusive" default:"port"`
-	AtOnce    int    `toml:"at_once" default:"1"` // how many jobs may have it at once instead
+	Uplink    inventory.BitRate  `toml:"uplink"`
+	Delay     inventory.Duration `toml:"delay" default:"5us"`                          // of every cable
+	Exclusive string             `toml:"exclusive" default:"port" words:"port,switch"` // what one job at a time has for itself: a port, as of Quantum-2 (NDR), or a switch, as of Quantum (HDR)
+	AtOnce    int                `toml:"at_once" default:"1"`                          // so many jobs have it at once instead
 }
 
 // maxClos is how many hosts a fat-tree may have.
@@ -48,7 +46,6 @@ func (t *Clos) Check(c *Checker) {
 	Positive(c, "clos.rate", t.Rate)
 	Positive(c, "clos.uplink", t.Uplink)
 	Positive(c, "clos.delay", t.Delay)
-	c.Enum("clos.exclusive", t.Exclusive, "port", "switch")
 	if t.AtOnce < 1 && !c.Reported("clos.at_once") {
 		c.Problemf("clos.at_once", "write sharing = \"never\" in [operations] to do without INA", "a %s that serves %d jobs at once is of no use", t.Exclusive, t.AtOnce)
 	}

@@ -14,18 +14,18 @@ import (
 // FatTree is a cluster of equal racks under one core, in place of an inventory. Its
 // defaults are those of NetPack's simulator (ASPLOS '24, section 6.1).
 type FatTree struct {
-	Racks int               `toml:"racks" default:"16"`
-	Hosts int               `toml:"hosts" default:"16"` // in a rack
-	GPUs  int               `toml:"gpus" default:"4"`   // of a host
-	Rate  inventory.BitRate `toml:"rate" default:"100Gbit/s"`
+	Racks int               `toml:"racks" default:"16"`       // each with a ToR switch
+	Hosts int               `toml:"hosts" default:"16"`       // in a rack
+	GPUs  int               `toml:"gpus" default:"4"`         // of a host
+	Rate  inventory.BitRate `toml:"rate" default:"100Gbit/s"` // of every host's cable
 	// Oversubscription is what a rack's hosts can send together, over what its ToR
 	// switch can send to the core; at least 1.
 	Oversubscription float64 `toml:"oversubscription" default:"1"`
 	// PAT is the peak aggregation throughput of each ToR switch; 0: nothing is aggregated.
 	PAT    inventory.BitRate  `toml:"pat" default:"1Tbit/s"`
-	Delay  inventory.Duration `toml:"delay" default:"5us"` // of every cable
-	Buffer inventory.Bytes    `toml:"buffer" default:"8MiB"`
-	ECN    inventory.Bytes    `toml:"ecn" default:"256KiB"`
+	Delay  inventory.Duration `toml:"delay" default:"5us"`   // of every cable
+	Buffer inventory.Bytes    `toml:"buffer" default:"8MiB"` // of each egress port
+	ECN    inventory.Bytes    `toml:"ecn" default:"256KiB"`  // egress queue length above which packets are marked
 }
 
 // Limits of a fat tree: what an inventory can name, and what a simulation is for.

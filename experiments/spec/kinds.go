@@ -68,6 +68,9 @@ func (ks Kinds) tables() (out []tomlfile.Table) {
 	return out
 }
 
+// Describe lists what an experiment's file may say.
+func (ks Kinds) Describe() tomlfile.Entry { return tomlfile.Describe(Spec{}, ks.tables()...) }
+
 // String is the head of the kind's table.
 func (k *Kind) String() string {
 	if k.Type.Kind() == reflect.Slice {

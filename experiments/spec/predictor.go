@@ -12,8 +12,8 @@ import (
 // predictor. It runs in the experiment's folder.
 type Predictor struct {
 	Name    string             `toml:"name" default:"external"` // letters, digits, '_' and '-'
-	Command []string           `toml:"command,required"`
-	Timeout inventory.Duration `toml:"timeout" default:"1m"` // for one point
+	Command []string           `toml:"command,required"`        // program and arguments, as docs/PREDICTOR.md says
+	Timeout inventory.Duration `toml:"timeout" default:"1m"`    // for one point
 }
 
 // reserved are names that mean something else where a predictor is named.

@@ -11,12 +11,12 @@ import (
 // PublishedValue is a figure that a paper prints, to stand beside the study's own.
 type PublishedValue struct {
 	At     string   `toml:",path"`
-	Figure string   `toml:"figure,required"` // "Table I"
-	Metric string   `toml:"metric,required"`
-	Of     string   `toml:"of"`             // glob over subjects; empty: the cluster
-	Where  []string `toml:"at"`             // labels of sweeps, all of which a point must have; empty: all points
-	Value  any      `toml:"value,required"` // a number; a rate or duration where the metric is one
-	Text   string   `toml:"text"`
+	Figure string   `toml:"figure,required"` // such as "Table I"
+	Metric string   `toml:"metric,required"` // of the study
+	Of     string   `toml:"of"`              // glob over subjects; empty: the cluster
+	Where  []string `toml:"at"`              // labels of sweeps, all of which a point must have; empty: all points
+	Value  any      `toml:"value,required"`  // a number; a rate or duration where the metric is one
+	Text   string   `toml:"text"`            // where it says so
 
 	value float64
 }

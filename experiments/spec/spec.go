@@ -30,21 +30,16 @@ import (
 // Load returns only specs that make sense, so what runs them need not check again
 // what the comments say here.
 type Spec struct {
-	Version     int    `toml:"version,required"` // 1
-	Name        string `toml:"name"`             // default: the file's name without ".toml"
-	Title       string `toml:"title"`            // one line for reports
-	Description string `toml:"description"`
-	// InventoryPath is as written: relative to the spec's folder (in --set: to the
-	// current one). It, FatTree or Clos is there.
-	InventoryPath string   `toml:"inventory"`
+	Version       int      `toml:"version,required"` // 1
+	Name          string   `toml:"name"`             // default: the file's name without ".toml"
+	Title         string   `toml:"title"`            // one line for reports
+	Description   string   `toml:"description"`      // for reports; may have several lines
+	InventoryPath string   `toml:"inventory"`        // a file, relative to this one; in its place, [fat_tree] or [clos]
 	FatTree       *FatTree `toml:"fat_tree"`
 	Clos          *Clos    `toml:"clos"`
-	// On is the driver, where the command line names none; "": netns.
-	On string `toml:"on"`
-	// Catalogue is a file with models of one's own, relative as InventoryPath is.
-	Catalogue string `toml:"catalogue"`
-	// PatternsPath is a file with patterns of one's own: when models reduce their gradients.
-	PatternsPath string `toml:"patterns"`
+	On            string   `toml:"on"`        // where it runs, if the command line does not say; default: netns
+	Catalogue     string   `toml:"catalogue"` // a file with models of one's own, relative to this one
+	PatternsPath  string   `toml:"patterns"`  // a file with patterns of one's own, relative to this one
 	// Quick are assignments that make a small version of the experiment, for CI and for
 	// a first look: those of `run --quick`.
 	Quick []string `toml:"quick"`
@@ -81,6 +76,14 @@ type Spec struct {
 	kinds     Kinds
 }
 
+// WordsOf implements tomlfile.Wordy.
+func (*Spec) WordsOf(key string) []string {
+	if key == "on" {
+		return Drivers
+	}
+	return nil
+}
+
 // Inventory is the inventory as loaded, or made from the fat tree, unscaled. It must not
 // be changed; points share it unless they sweep the fat tree.
 func (s *Spec) Inventory() *inventory.Inventory { return s.inv }
@@ -93,17 +96,13 @@ func (s *Spec) Patterns() *workload.Patterns { return s.patterns }
 
 // Emulation is how an emulated testbed relates to the lab.
 type Emulation struct {
-	// Scale is "slow-motion" (rates divided, delays multiplied), "shrunk" (rates and
-	// bytes divided) or "none".
-	Scale string `toml:"scale" default:"slow-motion"`
-	// Factor is at least 1, and 1 with scale "none".
-	Factor float64 `toml:"factor" default:"1000"`
-	// SSHD is every host's SSH server: "embedded", or "openssh", which must be installed.
-	SSHD string `toml:"sshd" default:"embedded"`
+	Scale  string  `toml:"scale" default:"slow-motion" words:"slow-motion,shrunk,none"` // "slow-motion": rates divided by factor, delays multiplied; "shrunk": rates and bytes divided; "none"
+	Factor float64 `toml:"factor" default:"1000"`                                       // at least 1; with scale "none": 1
+	SSHD   string  `toml:"sshd" default:"embedded" words:"embedded,openssh"`            // every host's SSH server; "openssh" must be installed
 	// Switch is what every switch is: "soft", the embedded one, or "bmv2", p4lang's
 	// simple_switch_grpc with this project's P4 program, which must be on PATH. It forwards
 	// some thousand packets a second, so Factor must be greater.
-	Switch string `toml:"switch" default:"soft"`
+	Switch string `toml:"switch" default:"soft" words:"soft,bmv2"`
 	// Offload has hosts and switches hand each other up to 32 packets at once, for
 	// several times the packets a second and so a smaller Factor. Packets that go
 	// together leave a worker at one instant; cables still carry them one by one.
@@ -112,60 +111,58 @@ type Emulation struct {
 
 // Placement is who decides on hosts for jobs that name none.
 type Placement struct {
-	Policy string `toml:"policy" default:"first-fit"`
+	Policy string `toml:"policy" default:"first-fit"` // who decides: one of `inabench place --list`
 }
 
 // Switch is how all switches aggregate and queue.
 type Switch struct {
-	Mode       string `toml:"mode" default:"statistical"` // or "synchronous"
-	Addressing string `toml:"addressing" default:"pool"`  // "pool", "hash", "linear" or "atp"; of statistical mode
+	Mode       string `toml:"mode" default:"statistical" words:"statistical,synchronous"` // "statistical": a packet takes an aggregator if one is free, and goes on to the PS otherwise; "synchronous": each job has aggregators of its own
+	Addressing string `toml:"addressing" default:"pool" words:"pool,hash,linear,atp"`     // which aggregator a packet may take, in statistical mode: "pool": any that is free; "hash": by job and PSN; "linear": by PSN, one after the other; "atp": one of the slots that the job has picked
 	// Aggregators is how many each switch uses. 0: all it has, or what PATRatio says.
 	Aggregators int `toml:"aggregators"`
 	// PATRatio sets the number of aggregators to this part of what the job PATJob
 	// would hold: M = PATRatio·C·T, where C is its rate in packets/s and T how long
 	// an aggregator stays taken, as calibrated (NetPack section 6.4). 0: unset.
-	PATRatio float64 `toml:"pat_ratio"`
-	PATJob   string  `toml:"pat_job"` // default: the first job; it has a rate
-	// Slots is W, the slots that each job picks among all under atp addressing, and
-	// SlotsRatio the same as a part of the aggregators. One of them is set with atp.
-	Slots      int     `toml:"slots"`
-	SlotsRatio float64 `toml:"slots_ratio"`
+	PATRatio   float64 `toml:"pat_ratio"`
+	PATJob     string  `toml:"pat_job"`     // the job that pat_ratio is of, which has a rate; default: the first
+	Slots      int     `toml:"slots"`       // W, those that each job picks among all under atp addressing; or
+	SlotsRatio float64 `toml:"slots_ratio"` // the same as a part of the aggregators; one of them is there with atp
 	// Reallocate is the period, wall clock, in which the memory of synchronous jobs is
 	// divided anew among those that are there (placement.Divide), as INAlloc does. 0: a
 	// job owns two of its windows from beginning to end. Statistical mode needs neither.
 	Reallocate inventory.Duration `toml:"reallocate"`
-	Queue      string             `toml:"queue" default:"fair"` // "fair" (per job), "flows" (per worker) or "fifo"
-	Lanes      int                `toml:"lanes" default:"240"`  // int32 values per packet, 1..240
-	Buffer     inventory.Bytes    `toml:"buffer"`               // per egress port; 0: as the inventory says
-	ECN        inventory.Bytes    `toml:"ecn"`                  // marking threshold; 0: as the inventory says
+	Queue      string             `toml:"queue" default:"fair" words:"fair,flows,fifo"` // "fair": a queue for each job; "flows": for each worker; "fifo"
+	Lanes      int                `toml:"lanes" default:"240"`                          // int32 values per packet, 1..240
+	Buffer     inventory.Bytes    `toml:"buffer"`                                       // of each egress port; 0: as the inventory says
+	ECN        inventory.Bytes    `toml:"ecn"`                                          // egress queue length above which packets are marked; 0: as the inventory says
 }
 
 // Job is one training job. It has either GPUs or Hosts.
 type Job struct {
-	At         string             `toml:",path"`                    // of the table in the file: "job[0]"
-	Name       string             `toml:"name,required"`            // letters, digits, '_' and '-'
-	GPUs       int                `toml:"gpus"`                     // to be placed by the policy; with Hosts: on these, in total; else one each
-	Hosts      []string           `toml:"hosts"`                    // explicit workers in rank order, 64 at most
-	PS         string             `toml:"ps"`                       // explicit parameter server host; empty: the policy chooses; of no use in synchronous mode
-	Collective string             `toml:"collective" default:"ina"` // "ina", "ps" or "ring"
-	Model      string             `toml:"model"`                    // model profile; or
-	Message    inventory.Bytes    `toml:"message"`                  // gradient bytes per iteration; neither: a stream
-	Rate       inventory.BitRate  `toml:"rate"`                     // wire rate limit per worker; 0: none
-	Window     int                `toml:"window" default:"1024"`    // packets outstanding per worker, 1..65536
-	Control    string             `toml:"control" default:"fixed"`  // or "aimd", driven by ECN marks
-	Start      inventory.Duration `toml:"start"`                    // wall clock, from the beginning of the point
-	Duration   inventory.Duration `toml:"duration"`                 // wall clock; 0: see Iterations, or until the measurement ends
-	Iterations int64              `toml:"iterations"`               // 0: no limit; only with Model or Message
+	At         string             `toml:",path"`                                        // of the table in the file: "job[0]"
+	Name       string             `toml:"name,required"`                                // letters, digits, '_' and '-'
+	GPUs       int                `toml:"gpus"`                                         // so many are placed by the policy; with hosts: on these together
+	Hosts      []string           `toml:"hosts"`                                        // workers in the order of ranks, 64 at most; each stands for all of the job's GPUs on it
+	PS         string             `toml:"ps"`                                           // host of the parameter server; default: the policy chooses; of no use in synchronous mode
+	Collective string             `toml:"collective" default:"ina" words:"ina,ps,ring"` // "ina": summed up in switches, and by the PS what is not; "ps": by the PS alone; "ring": by none
+	Model      string             `toml:"model"`                                        // whose gradients they are: a model of the catalogue; or
+	Message    inventory.Bytes    `toml:"message"`                                      // gradient bytes per iteration; without both: a stream without iterations
+	Rate       inventory.BitRate  `toml:"rate"`                                         // most that a worker sends, as on the wire; 0: no limit
+	Window     int                `toml:"window" default:"1024"`                        // packets of a worker on their way, 1 to 65536
+	Control    string             `toml:"control" default:"fixed" words:"fixed,aimd"`   // "aimd": the window follows ECN marks
+	Start      inventory.Duration `toml:"start"`                                        // wall clock, from the beginning of the point
+	Duration   inventory.Duration `toml:"duration"`                                     // wall clock; 0: as iterations say, or until the measurement ends
+	Iterations int64              `toml:"iterations"`                                   // after which it ends; 0: it does not; only with model or message
 }
 
 // Measure is when and how often to look. Times are wall clock.
 type Measure struct {
-	Warmup   inventory.Duration `toml:"warmup" default:"1s"`      // after every start and stop of a job
-	Duration inventory.Duration `toml:"duration" default:"3s"`    // per phase, where jobs do not end it themselves
-	Interval inventory.Duration `toml:"interval" default:"100ms"` // between samples
-	Repeats  int                `toml:"repeats" default:"1"`      // of every point
+	Warmup   inventory.Duration `toml:"warmup" default:"1s"`      // after every start and stop of a job, before figures count
+	Duration inventory.Duration `toml:"duration" default:"3s"`    // of each phase, where jobs do not end it themselves
+	Interval inventory.Duration `toml:"interval" default:"100ms"` // between readings of counters
+	Repeats  int                `toml:"repeats" default:"1"`      // of every point, each with another seed
 	Stretch  float64            `toml:"stretch" default:"3"`      // times as long as planned that a phase may become, for stalls of the testbed and figures that are not certain yet; 1: never longer
-	Seed     uint64             `toml:"seed" default:"1"`
+	Seed     uint64             `toml:"seed" default:"1"`         // of everything that is drawn
 
 	// Patience is how long a host or an agent may be silent, or a job without results, until
 	// the run is given up, and how long what runs on hosts goes on without the controller.
@@ -175,45 +172,47 @@ type Measure struct {
 // Calibrate says whether T and the real link rates are measured at low load before
 // anything is predicted.
 type Calibrate struct {
-	Enabled bool `toml:"enabled" default:"true"`
+	Enabled bool `toml:"enabled" default:"true"` // otherwise they are taken as the inventory says
 }
 
 // LinkState is deliberate damage to the directed links that match a glob.
 type LinkState struct {
 	At        string             `toml:",path"`
-	Of        string             `toml:"of,required"` // "h1->tor1", "*->tor1"
-	Loss      float64            `toml:"loss"`        // probabilities, 0..1
-	Duplicate float64            `toml:"duplicate"`
-	Reorder   float64            `toml:"reorder"`
-	ReorderBy inventory.Duration `toml:"reorder_by"` // how long a reordered packet is held back, in the lab's time
+	Of        string             `toml:"of,required"` // a glob: "h1->tor1", "*->tor1"
+	Loss      float64            `toml:"loss"`        // of a packet to be lost: a probability, 0 to 1
+	Duplicate float64            `toml:"duplicate"`   // to come twice
+	Reorder   float64            `toml:"reorder"`     // to be held back
+	ReorderBy inventory.Duration `toml:"reorder_by"`  // how long a reordered packet is held back, in the lab's time
 }
 
 // Sweep varies one key.
 type Sweep struct {
 	At     string `toml:",path"`
-	Key    string `toml:"key,required"` // "switch.pat_ratio", "job.A.rate"
-	Values []any  `toml:"values,required"`
+	Key    string `toml:"key,required"`    // as of --set: "switch.pat_ratio", "job.A.rate"
+	Values []any  `toml:"values,required"` // that the key has, one point for each
 	// Zip is a name that sweeps share which advance together. All others form the
 	// cross product, the first sweep of the file varying slowest.
 	Zip string `toml:"zip"`
 }
 
-// Expect is one [[expect]] block as written; Expectations gives it resolved.
+// Expect is one thing that should come out.
+//
+// It is as written; Expectations gives it resolved.
 type Expect struct {
 	At        string    `toml:",path"`
-	Name      string    `toml:"name"` // default: metric and of
-	Metric    string    `toml:"metric,required"`
-	Of        string    `toml:"of"`                       // glob over jobs, "job@switch" or links; empty: all
-	Where     []string  `toml:"at"`                       // labels of sweeps, all of which a point must have: ["switch.pat_ratio=0.5"]; empty: all points
-	Predictor string    `toml:"predictor"`                // "occupancy" (default), "waterfill", "value" (default with a value)
-	Value     any       `toml:"value"`                    // a number; a rate or duration where the metric is one
-	Against   string    `toml:"against"`                  // other points of the sweep, "switch.mode=statistical", instead of a predictor
-	Statistic string    `toml:"statistic" default:"each"` // or "mean", "max"
-	Tolerance Tolerance `toml:"tolerance"`
-	Bound     string    `toml:"bound" default:"within"` // or "at-least", "at-most": of a value, or of what it is against
-	Reason    string    `toml:"reason,required"`
-	Gate      bool      `toml:"gate" default:"true"` // false: reported, never decides the run
-	Event     bool      `toml:"event"`               // the study is about it: without it a run is not PASS
+	Name      string    `toml:"name"`                                                       // default: metric and of
+	Metric    string    `toml:"metric,required"`                                            // what is judged: "goodput", "share", ...
+	Of        string    `toml:"of"`                                                         // glob over jobs, "job@switch" or links; default: all
+	Where     []string  `toml:"at"`                                                         // labels of sweeps, all of which a point must have: ["switch.pat_ratio=0.5"]; default: all points
+	Predictor string    `toml:"predictor"`                                                  // "occupancy", "waterfill" or an external one; "value" where there is a value
+	Value     any       `toml:"value"`                                                      // a number; a rate or duration where the metric is one
+	Against   string    `toml:"against"`                                                    // other points of the sweep, "switch.mode=statistical", instead of a predictor
+	Statistic string    `toml:"statistic" default:"each" words:"each,mean,max,correlation"` // "each" figure is judged, or their "mean", the "max" of their errors, or the "correlation" of what was measured with what was predicted
+	Tolerance Tolerance `toml:"tolerance"`                                                  // "0.03" in the metric's unit ("1Gbit/s" of a rate), or "3%" of what is expected
+	Bound     string    `toml:"bound" default:"within" words:"within,at-least,at-most"`     // of a value, or of what it is against
+	Reason    string    `toml:"reason,required"`                                            // why it should be so: for who reads the report
+	Gate      bool      `toml:"gate" default:"true"`                                        // false: it is reported, and decides nothing
+	Event     bool      `toml:"event"`                                                      // the study is about it: without it a run is no PASS
 
 	resolved results.Expect
 	unit     string // of its metric
@@ -228,6 +227,9 @@ func (t *Tolerance) UnmarshalText(text []byte) error {
 	*t = Tolerance(text)
 	return nil
 }
+
+// Example is how one is written.
+func (*Tolerance) Example() string { return "3%" }
 
 // Suggest is how a bare number should have been written.
 func (t *Tolerance) Suggest(number float64) string { return fmt.Sprint(number) }

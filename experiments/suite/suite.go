@@ -40,9 +40,12 @@ type Suite struct {
 	Judge       Judge        `toml:"judge"`
 	Experiments []Experiment `toml:"experiment"`
 
-	File  results.File `toml:"-"`
-	Items []Item       `toml:"-"` // in the order of the file
+	File  results.File // as it was read
+	Items []Item       // in the order of the file
 }
+
+// Describe lists what a suite's file may say.
+func Describe() tomlfile.Entry { return tomlfile.Describe(Suite{}) }
 
 // Experiment is one [[experiment]] of a suite. What it leaves out is as the suite says.
 type Experiment struct {
@@ -50,10 +53,10 @@ type Experiment struct {
 	Path    string              `toml:"path,required"` // relative to the suite's folder
 	Name    string              `toml:"name"`          // default: the experiment's
 	Set     []string            `toml:"set,single"`    // assignments, as of `inabench run --set`
-	On      []string            `toml:"on,single"`
-	Repeats int                 `toml:"repeats"`
-	Quick   *bool               `toml:"quick"`
-	Timeout *inventory.Duration `toml:"timeout"`
+	On      []string            `toml:"on,single"`     // drivers
+	Repeats int                 `toml:"repeats"`       // of every point
+	Quick   *bool               `toml:"quick"`         // its small version
+	Timeout *inventory.Duration `toml:"timeout"`       // of one run
 	// Xfail is why an expectation of it is known to fail. It does not fail the night then;
 	// that it passes does.
 	Xfail string `toml:"xfail"`
@@ -62,14 +65,14 @@ type Experiment struct {
 // Retry is how many more times a run is tried that ended for a reason of the testbed's, by
 // its class. Verdicts are never tried again.
 type Retry struct {
-	Host         int `toml:"host"`
-	Switch       int `toml:"switch"`
-	Testbed      int `toml:"testbed"`
-	Inconclusive int `toml:"inconclusive"`
-	Busy         int `toml:"busy"`
-	Leftovers    int `toml:"leftovers"`
-	Timeout      int `toml:"timeout"`
-	Crash        int `toml:"crash"`
+	Host         int `toml:"host"`         // a host failed
+	Switch       int `toml:"switch"`       // a switch failed
+	Testbed      int `toml:"testbed"`      // the testbed could not be brought up, or broke otherwise
+	Inconclusive int `toml:"inconclusive"` // its result says nothing
+	Busy         int `toml:"busy"`         // others had what it needs
+	Leftovers    int `toml:"leftovers"`    // others had left something behind
+	Timeout      int `toml:"timeout"`      // it took too long
+	Crash        int `toml:"crash"`        // inabench itself failed
 }
 
 // Judge is how figures are held against their history.
@@ -101,6 +104,9 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	*p = Percent(v / 100)
 	return nil
 }
+
+// Example is how one is written.
+func (*Percent) Example() string { return "2%" }
 
 // Suggest is how a bare number should have been written: 0.02 as 2 %.
 func (p *Percent) Suggest(number float64) string {

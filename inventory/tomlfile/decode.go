@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,14 +26,21 @@ type Suggester interface {
 //	Rate  BitRate `toml:"rate,required"`               // absent is a problem
 //	Lanes int     `toml:"lanes" default:"240"`         // absent is 240
 //	NICs  []nic   `toml:"nic,single"`                  // nic = {...} is an array of one; so is a string
+//	Queue string  `toml:"queue" words:"fair,fifo"`     // any other word is a problem; see also Wordy
 //	At    string  `toml:",path"`                       // receives the table's own path
 //	More  map[string]any `toml:",tables"`              // receives the tables that Parse was told of
 func (f *File) Decode(dst any) {
-	d := decoder{f}
+	d := decoder{f: f}
 	d.table("", f.tree, reflect.ValueOf(dst).Elem())
+	for _, unknown := range d.words {
+		unknown()
+	}
 }
 
-type decoder struct{ f *File }
+type decoder struct {
+	f     *File
+	words []func() // report unknown ones: what has them is a table all the same, and looked at further
+}
 
 // field is a struct field's tag, taken apart.
 type field struct {
@@ -43,6 +51,7 @@ type field struct {
 	required, single bool
 	def              string
 	hasDefault       bool
+	words            []string
 }
 
 // fields lists the tagged fields of a struct; at is the index of the one that
@@ -67,6 +76,7 @@ func (f *File) fields(t reflect.Type) (fs []field, at int) {
 		}
 		fd := field{index: i, typ: t.Field(i).Type, name: name, required: opts == "required", single: opts == "single"}
 		fd.def, fd.hasDefault = t.Field(i).Tag.Lookup("default")
+		fd.words = wordsOf(t, name, t.Field(i).Tag.Get("words"))
 		fs = append(fs, fd)
 	}
 	return fs, at
@@ -80,7 +90,7 @@ func names(fs []field) []string {
 	return out
 }
 
-func (d decoder) table(path string, m map[string]any, dst reflect.Value) {
+func (d *decoder) table(path string, m map[string]any, dst reflect.Value) {
 	if d.f.Full() {
 		return
 	}
@@ -107,6 +117,7 @@ func (d decoder) table(path string, m map[string]any, dst reflect.Value) {
 		case ok:
 			known++
 			d.value(sub, v, to, fd.single)
+			d.word(sub, fd, to)
 		case fd.required:
 			d.f.KeyProblemf(path, "", "missing %s", describe(path, fd.name))
 		case fd.hasDefault:
@@ -125,6 +136,26 @@ func (d decoder) table(path string, m map[string]any, dst reflect.Value) {
 		if !contains(fs, key) {
 			d.f.KeyProblemf(joinPath(path, key), DidYouMean(key, names(fs)), "unknown key %q%s", key, in(path))
 		}
+	}
+}
+
+// word reports a text that is not one of the words that there are for its key.
+func (d *decoder) word(path string, fd field, v reflect.Value) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return // reported
+		}
+		v = v.Elem()
+	}
+	if fd.words == nil || v.Kind() != reflect.String {
+		return
+	}
+	if word := v.String(); !slices.Contains(fd.words, word) {
+		d.words = append(d.words, func() {
+			if !d.f.Reported(path) {
+				d.f.Problemf(path, OneOf(word, fd.words), "unknown %s %q", fd.name, word)
+			}
+		})
 	}
 }
 
@@ -167,7 +198,7 @@ var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 
 func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(textUnmarshaler) }
 
-func (d decoder) value(path string, v any, dst reflect.Value, single bool) {
+func (d *decoder) value(path string, v any, dst reflect.Value, single bool) {
 	if d.f.Full() {
 		return
 	}
@@ -259,7 +290,7 @@ func (d decoder) value(path string, v any, dst reflect.Value, single bool) {
 }
 
 // text decodes into a type with an UnmarshalText method.
-func (d decoder) text(path, name string, v any, dst reflect.Value) {
+func (d *decoder) text(path, name string, v any, dst reflect.Value) {
 	var number float64
 	switch v := v.(type) {
 	case string:

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -234,6 +235,12 @@ func (f *File) KeyProblemf(path, hint, format string, args ...any) {
 	if !f.Full() {
 		f.Report(f.KeyPos(path), hint, format, args...)
 	}
+}
+
+// Reported says whether something at a path has been found wrong already: one problem of it is enough.
+func (f *File) Reported(path string) bool {
+	at := f.Pos(path)
+	return slices.ContainsFunc(f.problems, func(p Problem) bool { return p.Pos == at })
 }
 
 // Full says that there are more problems than are recorded: whoever looks for others may stop.

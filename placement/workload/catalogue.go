@@ -41,21 +41,36 @@ func Load(path string) (*Catalogue, error) {
 	return Parse(path, text)
 }
 
-// document is a catalogue as TOML.
-type document struct {
-	Models []struct {
+type (
+	// document is a catalogue as TOML.
+	document struct {
+		Models []modelTable `toml:"model,required"`
+	}
+	// modelTable is what a model's gradients are, and how long they take to compute.
+	modelTable struct {
 		At      string  `toml:",path"`
-		Name    string  `toml:"name,required"`
-		GPU     string  `toml:"gpu" default:"unknown"`
-		Batch   int     `toml:"batch"`
-		Bytes   []int64 `toml:"gradient_bytes,required"`
-		Largest int64   `toml:"largest_tensor"`
-		Compute string  `toml:"compute" default:"measured"`
-		Micros  []int64 `toml:"compute_us"`
-		Source  string  `toml:"source,required"`
-		Derived string  `toml:"derived"`
-	} `toml:"model,required"`
+		Name    string  `toml:"name,required"`              // as experiments call it
+		GPU     string  `toml:"gpu" default:"unknown"`      // on which times were measured
+		Batch   int     `toml:"batch"`                      // samples in an iteration; 0: nobody says
+		Bytes   []int64 `toml:"gradient_bytes,required"`    // of each group of gradients, fp32, the first layer's first
+		Largest int64   `toml:"largest_tensor"`             // bytes of the largest one; 0: nobody says
+		Compute string  `toml:"compute" default:"measured"` // what times rest on
+		Micros  []int64 `toml:"compute_us"`                 // of each group, microseconds of forward and backward pass
+		Source  string  `toml:"source,required"`            // where the figures are from
+		Derived string  `toml:"derived"`                    // how, where they are not printed there
+	}
+)
+
+// WordsOf implements tomlfile.Wordy.
+func (*modelTable) WordsOf(key string) []string {
+	if key == "compute" {
+		return bases()
+	}
+	return nil
 }
+
+// Describe lists what a catalogue's file may say.
+func Describe() tomlfile.Entry { return tomlfile.Describe(document{}) }
 
 // Limits of values, far above any model, so that sums stay exact.
 const (
@@ -91,9 +106,6 @@ func Parse(name string, text []byte) (*Catalogue, error) {
 		}
 		if f.Has(m.At+".source") && m.Source == "" {
 			f.Problemf(m.At+".source", "", "say where the figures are from")
-		}
-		if words := bases(); !slices.Contains(words, m.Compute) {
-			f.Problemf(m.At+".compute", tomlfile.OneOf(m.Compute, words), "unknown word %q", m.Compute)
 		}
 		if f.Has(m.At+".gradient_bytes") && (len(m.Bytes) == 0 || len(m.Bytes) > maxGroups) {
 			f.Problemf(m.At+".gradient_bytes", "", "%d groups of gradients: 1 to %d", len(m.Bytes), maxGroups)

@@ -80,24 +80,34 @@ func LoadPatterns(path string) (*Patterns, error) {
 	return ParsePatterns(path, text)
 }
 
+type (
+	// patternsFile is patterns as TOML.
+	patternsFile struct {
+		Patterns []patternTable `toml:"pattern,required"`
+	}
+	// patternTable is when a model reduces its gradients within a step.
+	patternTable struct {
+		At     string    `toml:",path"`
+		Model  string    `toml:"model,required"`   // as experiments call it
+		Batch  int       `toml:"batch"`            // samples in a step; 0: nobody says
+		GPU    string    `toml:"gpu"`              // on which it was measured
+		Step   float64   `toml:"step_s,required"`  // seconds of a step without any reduction
+		Start  []float64 `toml:"start_s,required"` // seconds from the step's beginning to that of each reduction
+		Bytes  []int64   `toml:"bytes,required"`   // of each reduction
+		Source string    `toml:"source,required"`  // where the figures are from
+	}
+)
+
+// DescribePatterns lists what a file of patterns may say.
+func DescribePatterns() tomlfile.Entry { return tomlfile.Describe(patternsFile{}) }
+
 // ParsePatterns reads patterns. The error is tomlfile.Problems, with every problem's place.
 func ParsePatterns(name string, text []byte) (*Patterns, error) {
 	f, err := tomlfile.Parse(name, text)
 	if err != nil {
 		return nil, err
 	}
-	var doc struct {
-		Patterns []struct {
-			At     string    `toml:",path"`
-			Model  string    `toml:"model,required"`
-			Batch  int       `toml:"batch"`
-			GPU    string    `toml:"gpu"`
-			Step   float64   `toml:"step_s,required"`
-			Start  []float64 `toml:"start_s,required"`
-			Bytes  []int64   `toml:"bytes,required"`
-			Source string    `toml:"source,required"`
-		} `toml:"pattern,required"`
-	}
+	var doc patternsFile
 	f.Decode(&doc)
 	type key struct {
 		model string

@@ -212,7 +212,7 @@ mine.toml:5:14: 1 times for 2 groups of gradients
 mine.toml:6:10: say where the figures are from
 mine.toml:8:3: model "a" has no compute times: add compute_us, or compute = "unknown"
 mine.toml:9:8: model "a" is there twice
-mine.toml:10:11: unknown word "guess": one of published, measured, derived, unknown
+mine.toml:10:11: unknown compute "guess": one of published, measured, derived, unknown
 mine.toml:11:18: 0 groups of gradients: 1 to 100000
 mine.toml:14:3: missing name in model
 mine.toml:17:14: compute times of a model whose compute is "unknown"

@@ -32,17 +32,11 @@ var Kind = spec.Kind{
 // that all jobs share (AutoPS), or by parameter servers that each job has for itself. Workers are
 // on hosts with GPUs, one each, Aggregators and servers on those without.
 type Service struct {
-	// Mode is "shared", by the service, or "static", as with ps-lite: as many servers as the
-	// job asks for, its tensors in turn.
-	Mode string `toml:"mode" default:"shared"`
+	Mode string `toml:"mode" default:"shared" words:"shared,static"` // "shared": by the service; "static": as with ps-lite, as many servers as the job asks for, its tensors in turn
 
-	// Jobs are those of Table, all requests of all tensors. Or, only in simulations, they are from a
-	// trace, and only arrivals, exits and the planner are followed.
-	Table []ServiceJob  `toml:"job"`
-	Trace *ServiceTrace `toml:"trace"`
-	// Duration ends all jobs, if they have not ended before. On a testbed a job does, in place of staying
-	// for some time, as many iterations as it would alone in that time.
-	Duration inventory.Duration `toml:"duration"`
+	Table    []ServiceJob       `toml:"job"`      // with all requests of all tensors; or
+	Trace    *ServiceTrace      `toml:"trace"`    // only in simulations: only arrivals, exits and the planner are followed
+	Duration inventory.Duration `toml:"duration"` // ends all jobs that have not ended before; on a testbed a job does, in place of staying for some time, as many iterations as it would alone in that time
 
 	// Sum is how many bits of gradients an Aggregator adds up and applies in a second. By default so
 	// many that a server of VGG19 with two workers is busy for 16 % of the time (AutoPS, Figure 2).
@@ -55,8 +49,8 @@ type Service struct {
 	Aggregators int                `toml:"aggregators"`              // at most, temporary ones among them; 0: as many as there are hosts without GPUs, in a trace any number
 	Cluster     int                `toml:"cluster" default:"32"`     // Aggregators under one controller
 	LossLimit   float64            `toml:"loss_limit" default:"0.1"` // part of its speed that a job may lose by the planner's model
-	LowPerf     float64            `toml:"low_perf" default:"0.9"`   // part of its speed alone below which a job is assigned anew,
-	Observe     int                `toml:"observe" default:"100"`    // after so many iterations
+	LowPerf     float64            `toml:"low_perf" default:"0.9"`   // part of its speed alone below which a job is assigned anew
+	Observe     int                `toml:"observe" default:"100"`    // iterations after which that is looked at
 	Interfered  float64            `toml:"interference" default:"2"` // how many times as long transfers are of an Aggregator that is interfered with
 	Profile     int                `toml:"profile" default:"10"`     // iterations on temporary Aggregators
 	Period      inventory.Duration `toml:"period"`                   // between scaling; 0: at every arrival and exit
@@ -69,23 +63,23 @@ type Service struct {
 	// Background is how many flows there are on the link of the Aggregator with most bytes,
 	// from From on.
 	Background int                `toml:"background"`
-	From       inventory.Duration `toml:"background_from" default:"10s"`
+	From       inventory.Duration `toml:"background_from" default:"10s"` // from when on there are background flows
 }
 
 // ServiceJob is one training job, or several that are alike.
 type ServiceJob struct {
 	At      string             `toml:",path"`
-	Name    string             `toml:"name,required"` // of several: name1, name2, ...
-	Model   string             `toml:"model,required"`
-	Servers int                `toml:"servers" default:"1"` // that the user asks for
-	Workers int                `toml:"workers" default:"2"`
-	Copies  int                `toml:"copies" default:"1"`
-	Every   inventory.Duration `toml:"every"`  // between arrivals of copies
-	Arrive  inventory.Duration `toml:"arrive"` // of the first
+	Name    string             `toml:"name,required"`       // of several: name1, name2, ...
+	Model   string             `toml:"model,required"`      // one of the catalogue
+	Servers int                `toml:"servers" default:"1"` // parameter servers that the user asks for
+	Workers int                `toml:"workers" default:"2"` // on GPUs of their own
+	Copies  int                `toml:"copies" default:"1"`  // so many jobs that are alike
+	Every   inventory.Duration `toml:"every"`               // between arrivals of copies
+	Arrive  inventory.Duration `toml:"arrive"`              // of the first, from the beginning
 	// Compute is how long a worker computes in an iteration; 0: as the catalogue says.
 	Compute    inventory.Duration `toml:"compute"`
-	Iterations int                `toml:"iterations"` // 0: see Stay
-	Stay       inventory.Duration `toml:"stay"`       // how long it trains; 0: until the end of Duration
+	Iterations int                `toml:"iterations"` // after which it ends; 0: as stay says
+	Stay       inventory.Duration `toml:"stay"`       // how long it trains; 0: until all end
 }
 
 // ServiceTrace is where the jobs of a long simulation are from. No trace says what servers jobs asked
@@ -95,14 +89,14 @@ type ServiceTrace struct {
 	Jobs int     `toml:"jobs"`                  // so many; of a file, drawn from its jobs. 0: all of a file's
 	Load float64 `toml:"load"`                  // GPU time asked for over that of all GPUs; 0: 0.8 of a generated trace, what it is of a file
 
-	Models  []string             `toml:"models"`  // drawn from with equal chances; none: the paper's four
-	Compute []inventory.Duration `toml:"compute"` // of an iteration of each, in their order; none: as the catalogue says
-	GPUs    int                  `toml:"worker_gpus" default:"4"`
+	Models  []string             `toml:"models"`                  // drawn from with equal chances; none: the paper's four
+	Compute []inventory.Duration `toml:"compute"`                 // of an iteration of each, in their order; none: as the catalogue says
+	GPUs    int                  `toml:"worker_gpus" default:"4"` // GPUs for each worker
 	// Servers is how many a job asks for, for each of its workers, rounded up; jobs with fewer than
 	// Smallest workers ask for none.
 	Servers   float64            `toml:"servers_per_worker" default:"1"`
-	Smallest  int                `toml:"smallest" default:"2"`
-	Profiling inventory.Duration `toml:"profiling" default:"30s"` // on temporary Aggregators
+	Smallest  int                `toml:"smallest" default:"2"`    // workers of the smallest job that asks for servers
+	Profiling inventory.Duration `toml:"profiling" default:"30s"` // how long a job is on temporary Aggregators
 }
 
 // autopsModels are those of the paper's evaluation, as the catalogue calls them.
@@ -116,7 +110,6 @@ const (
 
 // Check implements study.Study.
 func (o *Service) Check(c *spec.Checker) {
-	c.Enum("service.mode", o.Mode, sharedService, staticService)
 	switch {
 	case len(o.Table) == 0 && o.Trace == nil:
 		c.KeyProblemf("service", "add [[service.job]] tables, or [service.trace]", "which jobs?")

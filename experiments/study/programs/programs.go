@@ -37,31 +37,28 @@ var Kind = spec.Kind{
 type Program struct {
 	At   string `toml:",path"`
 	Name string `toml:"name,required"` // letters, digits, '_' and '-'
-	Kind string `toml:"kind,required"` // "iperf3", "perftest", "nccl-tests", "torchrun", "atp", "switchml" or "exec"
+	Kind string `toml:"kind,required"` // what it is, and so how it is started and read
 
-	// Where: Pairs of a client and a server, "h1->h5", of iperf3 and perftest; of the others
-	// Hosts in the order of ranks. Or Number: of the inventory's hosts so many first ones, or
-	// so many pairs of a host and the one that stands as many places further on.
-	Pairs   []string `toml:"pairs"`
-	Hosts   []string `toml:"hosts"`
-	Number  int      `toml:"number"`
+	Pairs   []string `toml:"pairs"`   // of a client and a server, "h1->h5": of iperf3 and perftest; or
+	Hosts   []string `toml:"hosts"`   // in the order of ranks, of others; or
+	Number  int      `toml:"number"`  // the inventory's first hosts, so many; or so many pairs of a host and the one that stands as many places further on
 	Servers []string `toml:"servers"` // hosts of ATP's parameter servers
 
 	Command   []string `toml:"command"`   // program and first arguments; none: as it is called in PATH
-	Server    []string `toml:"server"`    // the same of ATP's server
-	Arguments []string `toml:"arguments"` // last ones, besides those that the keys here make
+	Server    []string `toml:"server"`    // program and first arguments of ATP's server
+	Arguments []string `toml:"arguments"` // last ones, after those that the keys here make
 	Env       []string `toml:"env"`       // "NAME=value"; no secrets, they would be kept
 	Port      int      `toml:"port"`      // the first of its servers; 0: the program's own
 
-	Protocol   string            `toml:"protocol" default:"tcp"` // of iperf3, or "udp"
-	Streams    int               `toml:"streams" default:"1"`    // of iperf3, between each pair
-	Rate       inventory.BitRate `toml:"rate"`                   // of each stream, payload; 0: no limit
-	Congestion string            `toml:"congestion"`             // control of TCP; empty: the host's
-	MTU        int               `toml:"mtu"`                    // bytes, of IP or RDMA; 0: 1500, and 4096 of perftest
+	Protocol   string            `toml:"protocol" default:"tcp" words:"tcp,udp"` // of iperf3
+	Streams    int               `toml:"streams" default:"1"`                    // of iperf3, between each pair
+	Rate       inventory.BitRate `toml:"rate"`                                   // of each stream, payload; 0: no limit
+	Congestion string            `toml:"congestion"`                             // control of TCP; empty: the host's
+	MTU        int               `toml:"mtu"`                                    // bytes, of IP or RDMA; 0: 1500, and 4096 of perftest
 
-	Sizes      []inventory.Bytes `toml:"sizes"` // of nccl-tests' vectors, from and to; of perftest's messages
-	Iterations int               `toml:"iterations"`
-	PerHost    int               `toml:"per_host" default:"1"` // processes: GPUs
+	Sizes      []inventory.Bytes `toml:"sizes"`                // of nccl-tests' vectors, from and to; of perftest's messages
+	Iterations int               `toml:"iterations"`           // of nccl-tests for each size; 0: its own
+	PerHost    int               `toml:"per_host" default:"1"` // processes on each host: GPUs
 	// Launcher of nccl-tests: "mpirun" on the first host, whose own SSH reaches the others; or
 	// "each" host its process, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for a program
 	// that finds its peers by these.
@@ -69,8 +66,8 @@ type Program struct {
 	Launch   []string `toml:"launch_arguments"` // of mpirun, or of torchrun
 	JSON     bool     `toml:"json"`             // have nccl-tests and perftest write JSON
 
-	Rendezvous string    `toml:"rendezvous" default:"static"` // of torchrun
-	App        int       `toml:"app" default:"1"`             // ATP's application
+	Rendezvous string    `toml:"rendezvous" default:"static"` // how torchrun's agents find each other
+	App        int       `toml:"app" default:"1"`             // which one of ATP's applications it is, 1 to 5
 	Config     string    `toml:"config"`                      // SwitchML's, on the hosts; empty: /etc/switchml.cfg
 	Extract    []Extract `toml:"extract"`                     // of torchrun and exec
 
@@ -79,28 +76,47 @@ type Program struct {
 	SHARP *SHARPAsk `toml:"sharp"`
 }
 
+// WordsOf implements tomlfile.Wordy.
+func (*Program) WordsOf(key string) []string {
+	switch key {
+	case "kind":
+		return program.Kinds()
+	case "launcher":
+		return program.Launchers()
+	case "rendezvous":
+		return program.Rendezvous()
+	}
+	return nil
+}
+
 // Extract says where in a program's output a figure is.
 type Extract struct {
 	At     string `toml:",path"`
-	Metric string `toml:"metric,required"`
-	Unit   string `toml:"unit,required"` // of the number there: "ms", "GB/s", "1"
-	JSON   string `toml:"json"`          // path: "results.0.bandwidth", "*" for all of a list; or
-	Regexp string `toml:"regexp"`        // with one group, the number
-	Take   string `toml:"take" default:"mean"`
+	Metric string `toml:"metric,required"`     // what the figure is called
+	Unit   string `toml:"unit,required"`       // of the number there: "ms", "GB/s", "1"
+	JSON   string `toml:"json"`                // path in what is printed as JSON: "results.0.bandwidth", "*" for all of a list; or
+	Regexp string `toml:"regexp"`              // with one group, the number
+	Take   string `toml:"take" default:"mean"` // of several
+}
+
+// WordsOf implements tomlfile.Wordy.
+func (*Extract) WordsOf(key string) []string {
+	if key == "take" {
+		return program.Takes()
+	}
+	return nil
 }
 
 // SHARPAsk is what a program asks SHARP for.
 type SHARPAsk struct {
-	Tree      string          `toml:"tree"`      // "SAT" or "LLT"; empty: any
-	Exclusive bool            `toml:"exclusive"` // the lock of the trees from the start
-	OSTs      int             `toml:"osts"`      // 0: the manager's default, as of all quotas
-	UserData  inventory.Bytes `toml:"user_data"` // in each OST, 128 to 1024
-	Groups    int             `toml:"groups"`
-	QPs       int             `toml:"qps"`
-	Devices   []string        `toml:"devices"` // host ports that NCCL uses; none: all
-	// Traffic is whether what hosts sent must speak for aggregation too: "auto" (where it can
-	// tell), "required" or "ignore".
-	Traffic string `toml:"traffic" default:"auto"`
+	Tree      string          `toml:"tree" words:"SAT,LLT"`                                // streaming or low latency; default: any
+	Exclusive bool            `toml:"exclusive"`                                           // the lock of the trees from the start
+	OSTs      int             `toml:"osts"`                                                // operations on their way at once; 0: the manager's default, as of all quotas
+	UserData  inventory.Bytes `toml:"user_data"`                                           // in each OST, 128 to 1024
+	Groups    int             `toml:"groups"`                                              // of its quota
+	QPs       int             `toml:"qps"`                                                 // of its quota
+	Devices   []string        `toml:"devices"`                                             // host ports that NCCL uses; none: all
+	Traffic   string          `toml:"traffic" default:"auto" words:"auto,required,ignore"` // whether what hosts sent must speak for aggregation too: "auto" where it can tell
 }
 
 // Programs is the study of programs.
@@ -127,8 +143,8 @@ func (ps Programs) Check(c *spec.Checker) {
 	for i := range ps {
 		p := &ps[i]
 		c.Named(names, p.At, p.Name, "program", "a name of a program")
-		if !c.Has(p.At+".kind") || !c.Enum(p.At+".kind", p.Kind, program.Kinds()...) {
-			continue
+		if !slices.Contains(program.Kinds(), p.Kind) {
+			continue // reported
 		}
 		p.check(c, ps)
 		if c.Lab == nil {
@@ -178,9 +194,6 @@ func (p *Program) check(c *spec.Checker, all Programs) {
 			c.Problemf(fmt.Sprintf("%s.sizes[%d]", p.At, i), "", "a size must be above zero")
 		}
 	}
-	c.Enum(p.At+".protocol", p.Protocol, "tcp", "udp")
-	c.Enum(p.At+".launcher", p.Launcher, program.Launchers()...)
-	c.Enum(p.At+".rendezvous", p.Rendezvous, program.Rendezvous()...)
 	if p.Protocol == "udp" && p.Rate == 0 && !c.Has(p.At+".rate") {
 		c.Problemf(p.At+".protocol", `write rate = "10Gbit/s"`, "udp without a rate: iperf3 would send 1 Mbit/s")
 	}
@@ -283,10 +296,6 @@ func (p *Program) environment(c *spec.Checker) {
 		return
 	}
 	at := p.At + ".sharp"
-	c.Enum(at+".traffic", p.SHARP.Traffic, "auto", "required", "ignore")
-	if p.SHARP.Tree != "" {
-		c.Enum(at+".tree", p.SHARP.Tree, string(sharp.SAT), string(sharp.LLT))
-	}
 	if _, err := p.SHARP.ask().Environment(); err != nil {
 		c.KeyProblemf(at, "", "%v", err)
 	}
@@ -310,7 +319,6 @@ func (p *Program) extracts(c *spec.Checker) {
 		if !spec.JobName.MatchString(e.Metric) && c.Has(e.At+".metric") {
 			c.Problemf(e.At+".metric", "letters, digits, '_' and '-'", "%q is not the name of a metric", e.Metric)
 		}
-		c.Enum(e.At+".take", e.Take, program.Takes()...)
 		base := program.BaseUnit(e.Unit)
 		if base == "" && c.Has(e.At+".unit") && !c.Reported(e.At+".unit") {
 			c.Problemf(e.At+".unit", tomlfile.OneOf(e.Unit, program.ExtractUnits()), "unknown unit %q", e.Unit)

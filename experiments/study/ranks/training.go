@@ -31,15 +31,13 @@ var Kind = spec.Kind{
 // which others use some GPUs: the policy says on which GPUs it runs. In every iteration
 // workers compute, and then reduce their gradients by a collective operation over TCP.
 type Training struct {
-	Model   string `toml:"model,required"`
-	Workers int    `toml:"workers,required"`
-	// Collective is the all-reduce, by its name in package placement/collectives. As
-	// Gloo's, the default has the nearest worker first.
-	Collective string  `toml:"collective" default:"halving-doubling-near"`
-	Batch      int     `toml:"batch" default:"512"`     // samples of a worker in an iteration
-	Samples    int     `toml:"samples" default:"50000"` // of an epoch; CIFAR's
-	Epochs     int     `toml:"epochs" default:"200"`    // that machine hours are of
-	GPUSpeed   float64 `toml:"gpu_speed" default:"1"`   // over those that models were measured on
+	Model      string  `toml:"model,required"`                             // one of the catalogue
+	Workers    int     `toml:"workers,required"`                           // on GPUs of their own
+	Collective string  `toml:"collective" default:"halving-doubling-near"` // the all-reduce; the default is Gloo's, with the nearest worker first
+	Batch      int     `toml:"batch" default:"512"`                        // samples of a worker in an iteration
+	Samples    int     `toml:"samples" default:"50000"`                    // of an epoch; the default is CIFAR's
+	Epochs     int     `toml:"epochs" default:"200"`                       // that machine hours are of
+	GPUSpeed   float64 `toml:"gpu_speed" default:"1"`                      // over those that models were measured on
 	// Iterations are those that are run. The first one, before which all workers begin
 	// together, is not in any figure but the run time.
 	Iterations int64 `toml:"iterations" default:"10"`
@@ -47,8 +45,8 @@ type Training struct {
 	// Background is how many GPUs others have on each host, in the inventory's order. Empty:
 	// drawn from the seed, 0 to MaxBackground. Each is a job of BackgroundModel that computes.
 	Background      []int  `toml:"background"`
-	MaxBackground   int    `toml:"max_background" default:"3"`
-	BackgroundModel string `toml:"background_model" default:"resnet50"`
+	MaxBackground   int    `toml:"max_background" default:"3"`          // most GPUs of a host that others have, where that is drawn
+	BackgroundModel string `toml:"background_model" default:"resnet50"` // what those compute
 
 	// Local is what a worker sends others of its machine, of gradients: through the memory of
 	// containers, not by NVLink. 0: that takes no time. Between machines it is what their
@@ -76,7 +74,6 @@ func (t *Training) Check(c *spec.Checker) {
 	}
 	model("model", t.Model)
 	model("background_model", t.BackgroundModel)
-	c.Enum("training.collective", t.Collective, allReduces()...)
 	for key, n := range map[string]int64{
 		"workers": int64(t.Workers), "batch": int64(t.Batch), "samples": int64(t.Samples), "epochs": int64(t.Epochs),
 	} {
@@ -106,6 +103,14 @@ func (t *Training) Check(c *spec.Checker) {
 			c.Problemf(fmt.Sprintf("training.background[%d]", i), "", "%d GPUs in the background of host %s, which has %d", n, h.Name, h.GPUs)
 		}
 	}
+}
+
+// WordsOf implements tomlfile.Wordy.
+func (*Training) WordsOf(key string) []string {
+	if key == "collective" {
+		return allReduces()
+	}
+	return nil
 }
 
 // allReduces are the operations after which every worker has all sums.

@@ -46,11 +46,11 @@ type Trace struct {
 	Scale float64 `toml:"scale"`
 	// Oversized says what becomes of a file's jobs that want more GPUs than there are:
 	// "refuse" the file, "drop" them, or "clamp" them to all GPUs.
-	Oversized string `toml:"oversized" default:"refuse"`
+	Oversized string `toml:"oversized" default:"refuse" words:"refuse,drop,clamp"`
 
-	MaxGPUs int                `toml:"max_gpus"` // of a generated job; 0: all of the cluster's
-	Mean    float64            `toml:"mean" default:"8"`
-	StdDev  float64            `toml:"stddev" default:"4"` // of "normal"
+	MaxGPUs int                `toml:"max_gpus"`           // of a generated job; 0: all of the cluster's
+	Mean    float64            `toml:"mean" default:"8"`   // GPUs of a job, of "normal" and "poisson"
+	StdDev  float64            `toml:"stddev" default:"4"` // of GPUs of a job, of "normal"
 	Length  inventory.Duration `toml:"mean_duration"`      // of generated jobs, exponential; 0: as published
 
 	// Models are drawn from with equal chances: NetPack's six by default, and for a file
@@ -60,13 +60,13 @@ type Trace struct {
 	// leave each other; or in a simulation "halving-doubling", "halving-doubling-near" or
 	// "recursive-doubling", with one worker for each GPU and the links to itself.
 	Collective string `toml:"collective" default:"ina"`
-	Pricing    string `toml:"pricing" default:"gpu-time"` // what jobs pay, for the profit: see replay.Pricing
-	PSes       int    `toml:"parameter_servers" default:"1"`
-	Window     int    `toml:"window" default:"64"`     // packets outstanding per worker, on a testbed
-	Control    string `toml:"control" default:"fixed"` // or "aimd"
+	Pricing    string `toml:"pricing" default:"gpu-time"`                 // what jobs pay, for the profit: by "job", by "gpus", or by "gpu-time"
+	PSes       int    `toml:"parameter_servers" default:"1"`              // of each job that has any
+	Window     int    `toml:"window" default:"64"`                        // packets outstanding per worker, on a testbed
+	Control    string `toml:"control" default:"fixed" words:"fixed,aimd"` // "aimd": the window follows ECN marks
 
-	Period   inventory.Duration `toml:"period" default:"60s"` // between batches, in the trace's time; 0: whenever something changed
-	Fidelity string             `toml:"fidelity" default:"fluid"`
+	Period   inventory.Duration `toml:"period" default:"60s"`     // between batches, in the trace's time; 0: whenever something changed
+	Fidelity string             `toml:"fidelity" default:"fluid"` // "fluid": jobs send all the time; "phases": they compute and send in turn, for short traces
 }
 
 // generated says whether the jobs are made rather than read.
@@ -86,6 +86,19 @@ var reductions = map[string]func(workers int) collectives.Schedule{
 	"halving-doubling":      collectives.HalvingDoubling,
 	"halving-doubling-near": collectives.HalvingDoublingNear,
 	"recursive-doubling":    collectives.RecursiveDoubling,
+}
+
+// WordsOf implements tomlfile.Wordy.
+func (*Trace) WordsOf(key string) []string {
+	switch key {
+	case "collective":
+		return append([]string{"ina", "ps", "ring"}, slices.Sorted(maps.Keys(reductions))...)
+	case "pricing":
+		return replay.Pricings()
+	case "fidelity":
+		return []string{replay.Fluid.String(), replay.Phases.String()}
+	}
+	return nil
 }
 
 // Check implements study.Study.
@@ -113,11 +126,6 @@ func (t *Trace) Check(c *spec.Checker) {
 	if (t.Window < 1 || t.Window > spec.MaxWindow) && !c.Reported("trace.window") {
 		c.Problemf("trace.window", "", "window must be 1 to %d packets", spec.MaxWindow)
 	}
-	c.Enum("trace.control", t.Control, "fixed", "aimd")
-	c.Enum("trace.oversized", t.Oversized, "refuse", "drop", "clamp")
-	c.Enum("trace.collective", t.Collective, append([]string{"ina", "ps", "ring"}, slices.Sorted(maps.Keys(reductions))...)...)
-	c.Enum("trace.pricing", t.Pricing, replay.Pricings()...)
-	c.Enum("trace.fidelity", t.Fidelity, replay.Fluid.String(), replay.Phases.String())
 	for i, m := range t.Models {
 		at := fmt.Sprintf("trace.models[%d]", i)
 		switch p, ok := c.Spec.Models().Lookup(m); {

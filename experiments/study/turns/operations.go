@@ -35,13 +35,13 @@ type Operations struct {
 	// From is a file of jobs in the order in which they come, a line each: model, hosts and
 	// steps with tabs between. Empty: Table, or Jobs that are drawn.
 	From  string         `toml:"from"`
-	Table []OperationJob `toml:"job"`
+	Table []OperationJob `toml:"job"` // a list of jobs; or
 
 	Jobs      int      `toml:"jobs"`                       // of a file or table: the first so many; 0: all
-	Histogram string   `toml:"histogram" default:"mina-0"` // of hosts
+	Histogram string   `toml:"histogram" default:"mina-0"` // of how many hosts jobs ask for, by its name
 	Models    []string `toml:"models"`                     // drawn from with equal chances; none: the seven of MINA
-	Batch     int      `toml:"batch" default:"4"`
-	Steps     []int    `toml:"steps"` // from and to; none: 10 to 100, in tens
+	Batch     int      `toml:"batch" default:"4"`          // samples of a worker in a step
+	Steps     []int    `toml:"steps"`                      // from and to; none: 10 to 100, in tens
 	// Load is the hosts' time that jobs ask for, over that of all hosts, between the first
 	// arrival and the last. 0: all jobs are there from the beginning.
 	Load float64 `toml:"load"`
@@ -50,13 +50,13 @@ type Operations struct {
 	// and "RS" (sharing), as in the paper's Table I: "JP TB RS". The others are its baselines:
 	// first-fit, first-idle, greedy. It takes the place of the next three keys.
 	Modules    string  `toml:"modules"`
-	Placement  string  `toml:"placement" default:"minimal"`
-	Alpha      float64 `toml:"alpha" default:"0.5"`
-	Trees      string  `toml:"trees" default:"mina"`
-	Candidates int     `toml:"candidates" default:"5"` // trees to choose from for each job; 0: all
-	Groups     string  `toml:"groups" default:"apart"` // who may join a sharing group
-	Weighted   bool    `toml:"weighted"`               // trees go to those that gain most by INA
-	Sharing    string  `toml:"sharing" default:"mina"`
+	Placement  string  `toml:"placement" default:"minimal"` // who decides on hosts
+	Alpha      float64 `toml:"alpha" default:"0.5"`         // weight of MINA's score for free fragments, 0 to 4
+	Trees      string  `toml:"trees" default:"mina"`        // who builds trees
+	Candidates int     `toml:"candidates" default:"5"`      // trees to choose from for each job; 0: all
+	Groups     string  `toml:"groups" default:"apart"`      // who may join a sharing group
+	Weighted   bool    `toml:"weighted"`                    // trees go to those that gain most by INA
+	Sharing    string  `toml:"sharing" default:"mina"`      // who of a sharing group may use its tree when
 	// Maintenance takes one cable between switches after the other from the trees, each for so
 	// long, so that they migrate. On testbeds; rings go on using the cable.
 	Maintenance inventory.Duration `toml:"maintenance"`
@@ -67,25 +67,23 @@ type Operations struct {
 	// score is over those that they finish. Only in simulations.
 	Share inventory.Duration `toml:"share"`
 
-	// An all-reduce takes Latency and its bytes over Bandwidth, or over Ratio times that
-	// with INA. GPUs are GPUSpeed times as fast as those that the models were measured on.
-	Latency   inventory.Duration `toml:"latency" default:"50us"`
-	Bandwidth inventory.BitRate  `toml:"bandwidth"` // of gradients; 0: the rate of a cable
-	Ratio     float64            `toml:"ratio" default:"2"`
-	GPUSpeed  float64            `toml:"gpu_speed" default:"1"`
-	Migration inventory.Duration `toml:"migration"` // how long a job is without a tree when it gets another
+	Latency   inventory.Duration `toml:"latency" default:"50us"` // of an all-reduce, besides its bytes over bandwidth
+	Bandwidth inventory.BitRate  `toml:"bandwidth"`              // of gradients without INA; 0: the rate of a cable
+	Ratio     float64            `toml:"ratio" default:"2"`      // how many times as fast operations are with INA
+	GPUSpeed  float64            `toml:"gpu_speed" default:"1"`  // over those that models were measured on
+	Migration inventory.Duration `toml:"migration"`              // how long a job is without a tree when it gets another
 
-	Score string `toml:"score" default:"jobs"` // what a job counts in means: 1 ("jobs"), or as it has "hosts"
+	Score string `toml:"score" default:"jobs" words:"jobs,hosts"` // what a job counts in means: 1 ("jobs"), or as it has "hosts"
 }
 
 // OperationJob is one job of a table.
 type OperationJob struct {
 	At     string             `toml:",path"`
-	Name   string             `toml:"name"` // default: job1, job2, ...
-	Model  string             `toml:"model,required"`
-	Hosts  int                `toml:"hosts,required"`
-	Steps  int                `toml:"steps,required"`
-	Arrive inventory.Duration `toml:"arrive"`
+	Name   string             `toml:"name"`           // default: job1, job2, ...
+	Model  string             `toml:"model,required"` // with a known pattern
+	Hosts  int                `toml:"hosts,required"` // so many
+	Steps  int                `toml:"steps,required"` // after which it ends
+	Arrive inventory.Duration `toml:"arrive"`         // from the beginning
 }
 
 // The modules of MINA and what can stand in their place.
@@ -95,6 +93,21 @@ var (
 	sharingRules  = ops.Sharings()
 	operationKeys = []string{"jobs", "histogram", "models", "steps"}
 )
+
+// WordsOf implements tomlfile.Wordy.
+func (*Operations) WordsOf(key string) []string {
+	switch key {
+	case "placement":
+		return hostPolicies
+	case "trees":
+		return treeBuilders
+	case "groups":
+		return groupings
+	case "sharing":
+		return sharingRules
+	}
+	return nil
+}
 
 // Check implements study.Study.
 func (o *Operations) Check(c *spec.Checker) {
@@ -139,11 +152,6 @@ func (o *Operations) Check(c *spec.Checker) {
 		c.Problemf("operations.steps", "write steps = [10, 100]", "steps are from a number to one that is not smaller")
 	}
 	o.modules(c)
-	c.Enum("operations.placement", o.Placement, hostPolicies...)
-	c.Enum("operations.trees", o.Trees, treeBuilders...)
-	c.Enum("operations.groups", o.Groups, groupings...)
-	c.Enum("operations.score", o.Score, "jobs", "hosts")
-	c.Enum("operations.sharing", o.Sharing, sharingRules...)
 	if _, ok := workload.BuiltinHistograms().Lookup(o.Histogram); !ok && !c.Reported("operations.histogram") {
 		c.Problemf("operations.histogram", tomlfile.OneOf(o.Histogram, workload.BuiltinHistograms().Names()), "no histogram %q", o.Histogram)
 	}
