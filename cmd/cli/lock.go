@@ -33,7 +33,7 @@ func labFlag() cli.Flag {
 // holdFlags are those of commands that want a lab for themselves.
 func holdFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.DurationFlag{Name: "wait", Usage: "in a lab that somebody else has: wait for it, at most `DURATION`, as 10m"},
+		&cli.DurationFlag{Name: "wait", Usage: "if somebody else has the lab, or another emulation has this machine: wait for it, at most `DURATION`, as 10m"},
 		&cli.BoolFlag{Name: "takeover", Usage: "in a lab: take it from whoever has it; --reason says why, to be read there by all"},
 		&cli.StringFlag{Name: "reason", Usage: "in a lab: why it is needed, for others who want it"},
 		ownerFlag(),

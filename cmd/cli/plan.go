@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
@@ -95,8 +96,12 @@ func checkFile(c *cli.Context, path string) (string, error) {
 	if n := spec.CountJobs(); n > 0 {
 		jobs = fmt.Sprintf("%d job%s", n, plural(n))
 	}
-	return fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
-		jobs, points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
+	line := fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
+		jobs, points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File)
+	if note := fits(spec); note != "" {
+		line += "\n  " + note
+	}
+	return line, nil
 }
 
 func indent(s string) string {
@@ -125,7 +130,13 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			plan, err := experiments.NewPlan(spec, version())
+			slow := slowly{spec: spec, src: src, sets: sets(c), open: (spec.On == "" || spec.On == "netns") && pace.Open(spec), say: func(what string) {
+				fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", what)
+			}}
+			if _, err := slow.choose(c.Context, 1); err != nil {
+				return err
+			}
+			plan, err := experiments.NewPlan(slow.spec, version())
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/internal/bounded"
@@ -96,16 +97,25 @@ func runAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	spec.SkipPreflight(skip...)
 	if spec.On != "" && !c.IsSet("on") {
 		driver = spec.On
 	}
+	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
+	slow := slowly{spec: spec, src: src, sets: sets, say: p.say}
 	if driver == "netns" {
 		if done, err := emulate(c.Context); done || err != nil {
 			return err
 		}
+		slow.open = saved == nil && pace.Open(spec)
+		done, err := takeTurn(c.Context, spec.Name, c.Duration("wait"), p.say)
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
-	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
+	if _, err := slow.choose(c.Context, 1); err != nil {
+		return err
+	}
 	hold, err := holdOf(c, p.note)
 	if err != nil {
 		return err
@@ -136,8 +146,24 @@ func runAction(c *cli.Context) error {
 			keep(ctx, tb, cause, c.App.Reader, c.App.ErrWriter)
 		}
 	}
-	rec, dir, err := experiments.Run(c.Context, spec, opt)
-	p.clear()
+	var rec *results.Record
+	var dir *results.Dir
+	run := func() {
+		slow.spec.SkipPreflight(skip...)
+		rec, dir, err = experiments.Run(c.Context, slow.spec, opt)
+		p.clear()
+	}
+	if run(); err == nil && limited(rec) {
+		first := rec.ID
+		ok, err := slow.choose(c.Context, again)
+		if err != nil {
+			return err
+		}
+		if ok {
+			p.say("undecided, for this machine was the limit; once more, slower. The first run is " + first)
+			run()
+		}
+	}
 	if disk := syscall.Errno(0); rec == nil && errors.As(err, &disk) {
 		return hinted{err, "--runs DIR names another place"}
 	}
@@ -153,7 +179,7 @@ func runAction(c *cli.Context) error {
 		return err
 	}
 	if driver == "netns" && !c.Bool("quiet") {
-		if note := tooFast(c.Context, spec, rec); note != "" {
+		if note := tooFast(c.Context, slow.spec, rec); note != "" {
 			p.say(note)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/random"
-	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
@@ -220,7 +220,7 @@ type prepared struct {
 	*random.Setting
 	setting fidelity.SurveyCase
 	path    string
-	pace    random.Pace // on netns
+	pace    pace.Pace // on netns
 }
 
 // prepare draws a setting, and finds out how fast this machine carries it.
@@ -232,6 +232,7 @@ func (d *drawer) prepare(number int) (p prepared, err error) {
 	}
 	if d.driver == "netns" {
 		p.pace, err = d.motion(p.path)
+		p.pace.Trip = max(p.pace.Trip, p.Trip())
 	}
 	return p, err
 }
@@ -279,9 +280,10 @@ func (d *drawer) try(p prepared, a attempt) (r ran) {
 	}
 	sets := p.Model()
 	if d.driver == "netns" {
-		pace := p.pace
-		pace.Longer, pace.Factor = a.longer, pace.Factor*a.slower
-		k.Factor, sets = pace.Factor, p.Slow(pace)
+		at := p.pace
+		at.Factor *= a.slower
+		warm, length := at.Needs()
+		k.Factor, sets = at.Factor, p.Slow(random.Pace{Factor: at.Factor, Warm: warm, Length: length}, a.longer)
 		if d.c.String("keep") == "" {
 			again = append(again, "--factor", fmt.Sprintf("%g", k.Factor))
 		}
@@ -301,47 +303,17 @@ func (d *drawer) try(p prepared, a attempt) (r ran) {
 }
 
 // motion is the pace at which this machine carries an experiment.
-func (d *drawer) motion(path string) (pace random.Pace, err error) {
+func (d *drawer) motion(path string) (p pace.Pace, err error) {
 	spec, err := kinds.Load(path)
 	if err != nil {
-		return pace, err
+		return p, err
 	}
 	plan, err := experiments.NewPlan(spec, version())
 	if err != nil {
-		return pace, err
+		return p, err
 	}
-	for _, p := range occupied(plan.Points[0]) {
-		pace.Settled = max(pace.Settled, p.Settled)
-		slowest(&pace, spec, p)
+	if p, err = pace.Of(d.machine, plan); d.c.IsSet("factor") {
+		p.Factor = d.c.Float64("factor")
 	}
-	if pace.Factor = d.c.Float64("factor"); pace.Factor > 0 {
-		return pace, nil
-	}
-	pace.Factor, err = slowMotion(d.machine, spec, plan)
-	return pace, err
-}
-
-// slowest makes a pace no faster than the jobs of a phase are.
-func slowest(pace *random.Pace, spec *spec.Spec, p *placement.Prediction) {
-	conditions := placement.Conditions{Lanes: spec.Switch.Lanes}
-	frame, values := 8*float64(conditions.FrameBytes()), 32*float64(spec.Switch.Lanes)
-	least := func(a *float64, b float64) {
-		if *a == 0 || b < *a {
-			*a = b
-		}
-	}
-	for _, j := range p.Jobs {
-		k, ok := spec.Job(j.Name)
-		if !ok || j.Goodput <= 0 {
-			continue
-		}
-		if k.Collective == string(placement.Ring) {
-			least(&pace.Rounds, j.Goodput/(8*float64(k.Message)))
-		} else {
-			least(&pace.PSNs, j.Goodput/values)
-			if j.Bottleneck != "rate limit" { // else its window is not full
-				pace.Turn = max(pace.Turn, float64(k.Window)*frame/j.WireRate)
-			}
-		}
-	}
+	return p, err
 }

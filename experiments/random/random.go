@@ -68,18 +68,9 @@ const (
 	seldomest = 250
 )
 
-// Windows fill, queues with them, and shares come to rest in so many round trips by the cables, and
-// in so many turns of a window with its queues full.
+// The time in which jobs of a phase begin: for processes to start, milliseconds, and for them to hear of each
+// other, in round trips.
 const (
-	settle = 6
-	turns  = 3
-)
-
-// What a phase has of each job at least, so that a figure is one of many, and the time in which jobs
-// of a phase begin: for processes to start, milliseconds, and for them to hear of each other, in round trips.
-const (
-	leastPSNs   = 1500
-	leastRounds = 20
 	launch      = 500
 	launchTrips = 4
 )
@@ -117,33 +108,21 @@ func (s *Setting) Write(dir string) (string, error) {
 	return path, os.WriteFile(path, []byte(s.Experiment), 0o666)
 }
 
-// Pace is how fast a setting goes on a machine that carries it.
-type Pace struct {
-	Factor  float64 // of slow motion, 1 or more
-	Turn    float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
-	Settled float64 // seconds, not slowed, after which all queues are as long as they stay; 0: not known
-	PSNs    float64 // a second, not slowed, of the slowest job with a window; 0 without one
-	Rounds  float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
-	Longer  float64 // times that what is measured is longer than these ask for, up to a minute of a phase; 0: 1
-}
+// Pace is how fast a setting goes: the factor of slow motion, and for how long, in milliseconds on the wall clock, a
+// warm-up and what is measured in a phase last at least.
+type Pace struct{ Factor, Warm, Length float64 }
 
-// Slow are the assignments of --set with which the setting runs at a pace. A warm-up has six round
-// trips and three turns at least; a phase then has as many, 1500 PSNs of each job and 20 all-reduces
-// of each ring, and what jobs need to begin. Longer phases are read less often.
-func (s *Setting) Slow(p Pace) []string {
-	trip := float64(s.rtt) / 1e6 * p.Factor // ms
-	second := 1e3 * p.Factor                // of the lab, ms
-	rest := max(settle*trip, turns*p.Turn*second)
-	warm, length := max(warmup, rest, p.Settled*second), max(measured, rest)
-	if p.PSNs > 0 {
-		length = max(length, leastPSNs/p.PSNs*second)
-	}
-	if p.Rounds > 0 {
-		length = max(length, leastRounds/p.Rounds*second)
-	}
-	length = max(length, min(p.Longer*length, longMeasured))
+// Trip is the longest round trip by the cables, in seconds.
+func (s *Setting) Trip() float64 { return float64(s.rtt) / 1e9 }
+
+// Slow are the assignments of --set with which the setting runs at a pace, in phases that are longer by some times, up
+// to a minute. Longer phases are read less often.
+func (s *Setting) Slow(p Pace, longer float64) []string {
+	length := max(measured, p.Length)
+	length = max(length, min(longer*length, longMeasured))
 	stretch := max(leastStretch, min(mostStretch, longMeasured/length))
-	out := append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor), fmt.Sprintf("measure.stretch=%.3g", stretch)}, s.times(warm, length, launch+launchTrips*trip)...)
+	out := append([]string{fmt.Sprintf("emulation.factor=%g", p.Factor), fmt.Sprintf("measure.stretch=%.3g", stretch)},
+		s.times(max(warmup, p.Warm), length, launch+launchTrips*1e3*s.Trip()*p.Factor)...)
 	return append(out, fmt.Sprintf("measure.interval=%.0fms", max(oftenest, min(seldomest, length/readings))))
 }
 

@@ -171,25 +171,28 @@ func TestSlow(t *testing.T) {
 	}
 	for number := 1; number <= n; number++ {
 		s := random.Draw(5, number)
-		// Three turns of a window that takes a minute.
-		if got := s.Slow(random.Pace{Factor: 10, Turn: 6}); got[2] != "measure.warmup=180000ms" || got[3] != "measure.duration=180000ms" {
-			t.Errorf("%s: %v", s.Name, got)
-		}
-		if got := s.Slow(random.Pace{Factor: 10}); got[len(got)-1] != "measure.interval=100ms" && got[len(got)-1] != "measure.interval=250ms" {
-			t.Errorf("%s: %v", s.Name, got)
-		}
-		// 1500 PSNs, and 20 all-reduces, each.
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000}); got[0] != "emulation.factor=100" || got[2] != "measure.warmup=2000ms" || got[3] != "measure.duration=30000ms" || got[len(got)-1] != "measure.interval=250ms" {
-			t.Fatalf("%s: %v", s.Name, got)
-		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Rounds: 50}); got[3] != "measure.duration=40000ms" {
-			t.Fatalf("%s: %v", s.Name, got)
-		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 15000, Longer: 2}); got[2] != "measure.warmup=2000ms" || got[3] != "measure.duration=20000ms" {
-			t.Fatalf("%s: %v", s.Name, got)
-		}
-		if got := s.Slow(random.Pace{Factor: 100, PSNs: 5000, Longer: 4}); got[3] != "measure.duration=60000ms" || got[1] != "measure.stretch=3" {
-			t.Fatalf("%s: %v", s.Name, got)
+		for _, tt := range []struct {
+			pace                          random.Pace
+			longer                        float64
+			warmup, duration, stretch, at string
+		}{
+			{random.Pace{Factor: 10}, 1, "2000ms", "", "", ""}, // what is measured of a ring is longer
+			{random.Pace{Factor: 100, Warm: 180000, Length: 30000}, 1, "180000ms", "30000ms", "3", "250ms"},
+			{random.Pace{Factor: 100, Length: 10000}, 2, "2000ms", "20000ms", "3", "250ms"},
+			{random.Pace{Factor: 100, Length: 30000}, 4, "2000ms", "60000ms", "3", "250ms"},
+			{random.Pace{Factor: 100, Length: 90000}, 4, "2000ms", "90000ms", "3", "250ms"},
+		} {
+			got := s.Slow(tt.pace, tt.longer)
+			want := map[string]string{
+				"emulation.factor": fmt.Sprintf("%g", tt.pace.Factor), "measure.stretch": tt.stretch,
+				"measure.warmup": tt.warmup, "measure.duration": tt.duration, "measure.interval": tt.at,
+			}
+			for _, set := range got {
+				key, value, _ := strings.Cut(set, "=")
+				if w := want[key]; w != "" && value != w {
+					t.Errorf("%s at %+v: %s, want %s", s.Name, tt.pace, set, w)
+				}
+			}
 		}
 		inv, err := inventory.Parse(s.Name+"-inventory.toml", []byte(s.Inventory))
 		if err != nil {
@@ -210,7 +213,7 @@ func TestSlow(t *testing.T) {
 		if got, want := len(simulated.Points[0].Phases), len(before.Points[0].Phases); got != want {
 			t.Errorf("%s: %d phases on a model, else %d", s.Name, got, want)
 		}
-		slow, err := kinds.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(random.Pace{Factor: 1e5})...)
+		slow, err := kinds.Parse(s.Name+".toml", []byte(s.Experiment), inv, s.Slow(random.Pace{Factor: 1e5, Warm: 6e3 * s.Trip() * 1e5, Length: 6e3 * s.Trip() * 1e5}, 1)...)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}

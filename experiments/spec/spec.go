@@ -69,6 +69,7 @@ type Spec struct {
 	Overrides []string // the assignments of --set, in order
 	narrowed  []string // swept keys whose values they give
 
+	file      *tomlfile.File // with assignments
 	inv       *inventory.Inventory
 	catalogue *workload.Catalogue
 	patterns  *workload.Patterns
@@ -84,6 +85,11 @@ func (*Spec) WordsOf(key string) []string {
 	return nil
 }
 
+// Says says whether the text, an assignment or a sweep gives a key such as "measure.warmup" a value.
+func (s *Spec) Says(key string) bool {
+	return s.file.Has(key) || slices.ContainsFunc(s.Sweeps, func(w Sweep) bool { return w.Key == key })
+}
+
 // Inventory is the inventory as loaded, or made from the fat tree, unscaled. It must not
 // be changed; points share it unless they sweep the fat tree.
 func (s *Spec) Inventory() *inventory.Inventory { return s.inv }
@@ -97,7 +103,7 @@ func (s *Spec) Patterns() *workload.Patterns { return s.patterns }
 // Emulation is how an emulated testbed relates to the lab.
 type Emulation struct {
 	Scale  string  `toml:"scale" default:"slow-motion" words:"slow-motion,shrunk,none"` // "slow-motion": rates divided by factor, delays multiplied; "shrunk": rates and bytes divided; "none"
-	Factor float64 `toml:"factor" default:"1000"`                                       // at least 1; with scale "none": 1
+	Factor float64 `toml:"factor" default:"1000"`                                       // at least 1; with scale "none": 1. On netns, an experiment that does not say it gets what the machine carries
 	SSHD   string  `toml:"sshd" default:"embedded" words:"embedded,openssh"`            // every host's SSH server; "openssh" must be installed
 	// Switch is what every switch is: "soft", the embedded one, or "bmv2", p4lang's
 	// simple_switch_grpc with this project's P4 program, which must be on PATH. It forwards
@@ -303,6 +309,7 @@ func (ks Kinds) Decode(name string, text []byte, sets []string) (*Spec, *tomlfil
 	sum := sha256.Sum256(text)
 	s := &Spec{kinds: ks, File: name, SHA256: hex.EncodeToString(sum[:]), Text: string(text), Overrides: sets}
 	f.Decode(s)
+	s.file = f
 	return s, f, problems, nil
 }
 

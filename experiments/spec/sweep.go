@@ -79,7 +79,7 @@ func (s *Spec) expand(f *tomlfile.File) tomlfile.Problems {
 				p.Labels = append(p.Labels, s.Sweeps[i].Key+"="+Format(v))
 			}
 		}
-		q := &Spec{kinds: s.kinds}
+		q := &Spec{kinds: s.kinds, file: g}
 		g.Decode(q)
 		q.Name, q.File, q.SHA256, q.Text = s.Name, s.File, s.SHA256, s.Text
 		q.Overrides, q.inv, q.Sweeps = s.Overrides, s.inv, nil

@@ -1,0 +1,197 @@
+// Package pace is how fast an emulation goes: the factor of slow motion that a machine carries an experiment with, and
+// the times on the wall clock that follow from it.
+//
+// The factor is package carry's, of what a plan predicts: frames a second, through the busiest switch, and the lateness
+// of the machine against the shortest round trip. At that factor, windows have to fill, queues have to come to rest, and
+// what is measured has to be many packets of every job: Needs is how long that takes.
+package pace
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed/carry"
+	"github.com/inabench/inabench/testbed/netns"
+)
+
+// Pace is how fast an experiment goes on a machine that carries it. What is not slowed is in the lab's time.
+type Pace struct {
+	Factor  float64 // of slow motion, 1 or more; 0: nothing is predicted
+	Trip    float64 // seconds, not slowed: the longest round trip of a job's packets by the cables
+	Turn    float64 // seconds, not slowed: the longest time in which a window that a link or itself holds back comes round
+	Settled float64 // seconds, not slowed, after which all queues are as long as they stay; 0: not known
+	PSNs    float64 // a second, not slowed, of the slowest job with a window; 0 without one
+	Rounds  float64 // all-reduces a second, not slowed, of the slowest ring; 0 without one
+}
+
+// Windows fill, queues with them, and shares come to rest in so many round trips by the cables, and
+// in so many turns of a window with its queues full.
+const (
+	settle = 6
+	turns  = 3
+)
+
+// What a phase has of each job at least, so that a figure is one of many.
+const (
+	leastPSNs   = 1500
+	leastRounds = 20
+)
+
+// Of is the pace of an experiment as it is planned, on a machine.
+func Of(m carry.Machine, plan *experiments.SavedPlan) (p Pace, err error) {
+	points := plan.Spec().Points()
+	for i, pt := range plan.Points {
+		phases := occupied(pt)
+		if len(phases) == 0 {
+			continue
+		}
+		s := points[i].Spec
+		load, err := carry.Demand(s.Inventory(), pt.Plan, phases, s.Switch.Lanes)
+		if err != nil {
+			return p, err
+		}
+		p.Factor = max(p.Factor, carry.Factor(m, load))
+		if p.Trip, err = longest(s, pt.Plan, p.Trip); err != nil {
+			return p, err
+		}
+		for _, ph := range phases {
+			p.Settled = max(p.Settled, ph.Settled)
+			p.slowest(s, ph)
+		}
+	}
+	return p, nil
+}
+
+// occupied is what Occupancy predicts of a point's phases.
+func occupied(pt study.PlanPoint) (out []*placement.Prediction) {
+	for _, ph := range pt.Phases {
+		for _, p := range ph.Predictions {
+			if p.Predictor == placement.Occupancy {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// longest is the longest round trip by the cables between hosts of a job, in seconds, or least if that is longer.
+func longest(s *spec.Spec, plan *placement.Plan, least float64) (float64, error) {
+	topo := s.Inventory().Topology()
+	frame := 8 * float64((&placement.Conditions{Lanes: s.Switch.Lanes}).FrameBytes())
+	for _, j := range plan.Jobs {
+		for k, w := range j.Workers {
+			to := j.PS
+			if to == "" {
+				to = j.Workers[(k+1)%len(j.Workers)].Host
+			}
+			path, err := topo.Path(w.Host, to)
+			if err != nil {
+				return least, fmt.Errorf("pace of job %s: %w", j.Name, err)
+			}
+			trip := 0.0
+			for _, l := range path {
+				trip += 2 * (topo.Links[l].Delay.Seconds() + frame/float64(topo.Links[l].Rate))
+			}
+			least = max(least, trip)
+		}
+	}
+	return least, nil
+}
+
+// slowest makes a pace no faster than the jobs of a phase are.
+func (p *Pace) slowest(s *spec.Spec, ph *placement.Prediction) {
+	conditions := placement.Conditions{Lanes: s.Switch.Lanes}
+	frame, values := 8*float64(conditions.FrameBytes()), 32*float64(s.Switch.Lanes)
+	least := func(a *float64, b float64) {
+		if *a == 0 || b < *a {
+			*a = b
+		}
+	}
+	for _, j := range ph.Jobs {
+		k, ok := s.Job(j.Name)
+		if !ok || j.Goodput <= 0 {
+			continue
+		}
+		if k.Collective == string(placement.Ring) {
+			least(&p.Rounds, j.Goodput/(8*float64(k.Message)))
+		} else {
+			least(&p.PSNs, j.Goodput/values)
+			if j.Bottleneck != "rate limit" { // else its window is not full
+				p.Turn = max(p.Turn, float64(k.Window)*frame/j.WireRate)
+			}
+		}
+	}
+}
+
+// Needs are the least times on the wall clock, in milliseconds, of a warm-up and of what is measured in a phase: six
+// round trips and three turns at least; a phase then has as many, 1500 PSNs of each job and 20 all-reduces of each
+// ring.
+func (p Pace) Needs() (warm, length float64) {
+	second := 1e3 * p.Factor // of the lab
+	rest := max(settle*p.Trip, turns*p.Turn) * second
+	warm, length = max(rest, p.Settled*second), rest
+	if p.PSNs > 0 {
+		length = max(length, leastPSNs/p.PSNs*second)
+	}
+	if p.Rounds > 0 {
+		length = max(length, leastRounds/p.Rounds*second)
+	}
+	return warm, length
+}
+
+// Open says whether an experiment leaves it to the machine how fast its emulation goes: it does not say a factor. What
+// BMv2 carries is not known.
+func Open(s *spec.Spec) bool {
+	return s.Emulation.Scale == "slow-motion" && s.Emulation.Switch == netns.Soft && !s.Says("emulation.factor") && s.Unplanned() == nil
+}
+
+// Sets are the assignments of --set with which an experiment that leaves that open goes at a pace, or slower by some
+// times: a factor of the ladder 1, 2, 5, 10 and so on, and such times of [measure] as it does not say itself. Where it
+// says when jobs start or how long they run, all times are as it says.
+func (p Pace) Sets(s *spec.Spec, slower float64) []string {
+	p.Factor = ladder(p.Factor * slower)
+	out := []string{fmt.Sprintf("emulation.factor=%g", p.Factor)}
+	for _, j := range s.Jobs {
+		if j.Start > 0 || j.Duration > 0 {
+			return out
+		}
+	}
+	warm, length := p.Needs()
+	for _, t := range []struct {
+		key string
+		has time.Duration
+		ms  float64
+	}{{"measure.warmup", s.Measure.Warmup.Std(), warm}, {"measure.duration", s.Measure.Duration.Std(), length}} {
+		if needs := math.Ceil(t.ms / 100); !s.Says(t.key) && needs*100 > float64(t.has.Milliseconds()) {
+			out = append(out, fmt.Sprintf("%s=%gs", t.key, needs/10))
+		}
+	}
+	return out
+}
+
+// ladder is the least of 1, 2, 5, 10, 20 and so on that is not below a factor: experiments whose paces differ little
+// have the same one, and can be compared.
+func ladder(factor float64) float64 {
+	for decade := 1.0; ; decade *= 10 {
+		for _, step := range []float64{1, 2, 5} {
+			if decade*step >= factor*(1-1e-9) {
+				return decade * step
+			}
+		}
+	}
+}
+
+// About is how long a run of a plan takes at least: all warm-ups, and what is measured in all phases.
+func About(plan *experiments.SavedPlan) (d time.Duration) {
+	points := plan.Spec().Points()
+	for i, pt := range plan.Points {
+		m := points[i].Spec.Measure
+		d += time.Duration(max(1, m.Repeats)*len(pt.Phases)) * (m.Warmup.Std() + m.Duration.Std())
+	}
+	return d
+}
