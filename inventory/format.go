@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Notes are comments of a file that Format writes.
@@ -22,7 +23,7 @@ type Notes struct {
 // comes one after the other and differs in numbers that count up becomes one table with
 // ranges. Parse gives the same back.
 func Format(inv *Inventory, notes Notes) []byte {
-	w := &formatter{notes: notes, rate: commonRate(inv)}
+	w := &formatter{notes: notes, rate: commonRate(inv), delay: commonDelay(inv)}
 	for _, l := range notes.Head {
 		w.line("# %s", l)
 	}
@@ -30,8 +31,14 @@ func Format(inv *Inventory, notes Notes) []byte {
 	if inv.Name != "" {
 		w.line("name = %s", quote(inv.Name))
 	}
+	if w.rate > 0 || w.delay > 0 {
+		w.line("\n[defaults]")
+	}
 	if w.rate > 0 {
-		w.line("\n[defaults]\nrate = %s", quote(w.rate.String()))
+		w.line("rate = %s", quote(w.rate.String()))
+	}
+	if w.delay > 0 {
+		w.line("delay = %s", quote(Duration(w.delay).String()))
 	}
 	for rest := inv.Switches; len(rest) > 0; {
 		n := alike(rest, w.switchText)
@@ -70,6 +77,7 @@ type formatter struct {
 	b     strings.Builder
 	notes Notes
 	rate  BitRate
+	delay time.Duration // of every cable; 0: they differ, or have none
 }
 
 func (w *formatter) line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n", args...) }
@@ -141,7 +149,7 @@ func (w *formatter) nicText(n NIC) []string {
 	if n.Rate != w.rate {
 		out[4] = n.Rate.String()
 	}
-	if n.Delay != 0 {
+	if n.Delay != w.delay {
 		out[5] = Duration(n.Delay).String()
 	}
 	return out
@@ -154,7 +162,7 @@ func (w *formatter) linkText(l Link) text {
 	if l.Rate != w.rate {
 		t.add("rate", quote(l.Rate.String()))
 	}
-	if l.Delay != 0 {
+	if l.Delay != w.delay {
 		t.add("delay", quote(Duration(l.Delay).String()))
 	}
 	return t
@@ -346,4 +354,24 @@ func commonRate(inv *Inventory) BitRate {
 		}
 	}
 	return best
+}
+
+// commonDelay is that of all cables, 0 if they differ.
+func commonDelay(inv *Inventory) time.Duration {
+	all := map[time.Duration]bool{}
+	for _, h := range inv.Hosts {
+		for _, nic := range h.NICs {
+			all[nic.Delay] = true
+		}
+	}
+	for _, l := range inv.Links {
+		all[l.Delay] = true
+	}
+	if len(all) != 1 {
+		return 0
+	}
+	for d := range all {
+		return d
+	}
+	return 0
 }

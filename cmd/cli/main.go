@@ -168,7 +168,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		// A value of --set may be a list; see words.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
-			reading(checkCommand()), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
+			initCommand(), reading(checkCommand()), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
 			reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), reading(explainCommand()), reading(referenceCommand()), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
 			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(),
 		},

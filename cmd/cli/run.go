@@ -101,7 +101,7 @@ func runAction(c *cli.Context) error {
 		driver = spec.On
 	}
 	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
-	slow := slowly{spec: spec, src: src, sets: sets, say: p.say}
+	slow := slowly{asked: spec, spec: spec, src: src, sets: sets, say: p.say}
 	if driver == "netns" {
 		if done, err := emulate(c.Context); done || err != nil {
 			return err

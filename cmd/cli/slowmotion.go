@@ -10,25 +10,27 @@ import (
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/pace"
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/carry"
 	"github.com/inabench/inabench/testbed/netns"
 )
 
-// paceOf is how fast this machine carries an experiment; its Factor is 0 where that cannot be known.
-func paceOf(ctx context.Context, s *spec.Spec) (m carry.Machine, p pace.Pace) {
+// paceOf is how fast this machine carries an experiment, as it is planned; the pace's Factor is 0 where that cannot be
+// known.
+func paceOf(ctx context.Context, s *spec.Spec) (m carry.Machine, plan *experiments.SavedPlan, p pace.Pace) {
 	plan, err := experiments.NewPlan(s, version())
 	if err != nil {
-		return m, p
+		return m, nil, p
 	}
 	if m, err = carry.Measure(ctx, version()); err != nil {
-		return m, p
+		return m, plan, p
 	}
 	if p, err = pace.Of(m, plan); err != nil {
 		p.Factor = 0
 	}
-	return m, p
+	return m, plan, p
 }
 
 // limited says whether a run says nothing because the machine was its limit.
@@ -44,7 +46,7 @@ func tooFast(ctx context.Context, s *spec.Spec, rec *results.Record) string {
 	if !limited(rec) {
 		return ""
 	}
-	m, p := paceOf(ctx, s)
+	m, _, p := paceOf(ctx, s)
 	ran := s.Emulation.Factor
 	switch {
 	case p.Factor == 0:
@@ -60,27 +62,28 @@ func tooFast(ctx context.Context, s *spec.Spec, rec *results.Record) string {
 // again is how many times as slow a run goes that is tried once more.
 const again = 2
 
-// slowly is an experiment that is run, as fast as this machine carries it where it leaves that open.
+// slowly is an experiment that goes as fast as this machine carries it, where it leaves that open.
 type slowly struct {
-	spec *spec.Spec
-	src  source
-	sets []string
-	open bool
-	say  func(string)
+	asked *spec.Spec // as its file and the command line say it
+	spec  *spec.Spec // with what was chosen
+	src   source
+	sets  []string
+	open  bool
+	say   func(string)
 }
 
-// choose goes on with an experiment that is so many times as slow as this machine carries it; not ok where it says
-// itself how fast it goes, or the machine does not.
+// choose chooses a pace that is so many times as slow as this machine carries the experiment; not ok where the
+// experiment says it itself, or the machine does not, or where it would be no use to go slower still: what keeps the
+// experiment from being judged is known from its plan.
 func (e *slowly) choose(ctx context.Context, slower float64) (ok bool, err error) {
 	if !e.open {
 		return false, nil
 	}
-	m, p := paceOf(ctx, e.spec)
-	if p.Factor == 0 {
-		e.open = false
+	m, plan, p := paceOf(ctx, e.asked)
+	if p.Factor == 0 || slower > 1 && conditional(plan) {
 		return false, nil
 	}
-	more := p.Sets(e.spec, slower)
+	more := p.Sets(e.asked, slower)
 	s, err := e.src.spec(append(slices.Clone(e.sets), more...))
 	if err != nil {
 		return false, err
@@ -88,6 +91,13 @@ func (e *slowly) choose(ctx context.Context, slower float64) (ok bool, err error
 	e.say(fmt.Sprintf("%v: %s", m, strings.Join(more, ", ")))
 	e.spec = s
 	return true, nil
+}
+
+// conditional says whether figures of a plan may be left undecided whatever the machine does.
+func conditional(plan *experiments.SavedPlan) bool {
+	return slices.ContainsFunc(plan.Points, func(pt study.PlanPoint) bool {
+		return slices.ContainsFunc(pt.Phases, func(ph study.PlanPhase) bool { return len(ph.Conditions) > 0 })
+	})
 }
 
 // fits says how an experiment would go on netns, as far as that is known without measuring this machine: "" if it is not.

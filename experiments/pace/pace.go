@@ -56,7 +56,7 @@ func Of(m carry.Machine, plan *experiments.SavedPlan) (p Pace, err error) {
 			return p, err
 		}
 		p.Factor = max(p.Factor, carry.Factor(m, load))
-		if p.Trip, err = longest(s, pt.Plan, p.Trip); err != nil {
+		if p.Trip, err = farthest(s, pt.Plan, p.Trip); err != nil {
 			return p, err
 		}
 		for _, ph := range phases {
@@ -79,8 +79,8 @@ func occupied(pt study.PlanPoint) (out []*placement.Prediction) {
 	return out
 }
 
-// longest is the longest round trip by the cables between hosts of a job, in seconds, or least if that is longer.
-func longest(s *spec.Spec, plan *placement.Plan, least float64) (float64, error) {
+// farthest is the longest round trip by the cables between hosts of a job, in seconds, or least if that is longer.
+func farthest(s *spec.Spec, plan *placement.Plan, least float64) (float64, error) {
 	topo := s.Inventory().Topology()
 	frame := 8 * float64((&placement.Conditions{Lanes: s.Switch.Lanes}).FrameBytes())
 	for _, j := range plan.Jobs {
@@ -150,11 +150,18 @@ func Open(s *spec.Spec) bool {
 	return s.Emulation.Scale == "slow-motion" && s.Emulation.Switch == netns.Soft && !s.Says("emulation.factor") && s.Unplanned() == nil
 }
 
+// A phase has so many round trips, with queues, for its figures to be those of a steady state; otherwise so many
+// milliseconds are enough of it: it goes on while its figures are not certain.
+const (
+	trips   = 20
+	longest = 30000
+)
+
 // Sets are the assignments of --set with which an experiment that leaves that open goes at a pace, or slower by some
 // times: a factor of the ladder 1, 2, 5, 10 and so on, and such times of [measure] as it does not say itself. Where it
 // says when jobs start or how long they run, all times are as it says.
 func (p Pace) Sets(s *spec.Spec, slower float64) []string {
-	p.Factor = ladder(p.Factor * slower)
+	p.Factor = ladder(ladder(p.Factor) * slower)
 	out := []string{fmt.Sprintf("emulation.factor=%g", p.Factor)}
 	for _, j := range s.Jobs {
 		if j.Start > 0 || j.Duration > 0 {
@@ -162,6 +169,7 @@ func (p Pace) Sets(s *spec.Spec, slower float64) []string {
 		}
 	}
 	warm, length := p.Needs()
+	length = max(min(length, longest), trips*max(p.Trip, p.Turn)*1e3*p.Factor)
 	for _, t := range []struct {
 		key string
 		has time.Duration

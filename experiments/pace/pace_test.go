@@ -108,13 +108,13 @@ func TestSets(t *testing.T) {
 		slower     float64
 		want       string // "" where it is not open
 	}{
-		{"nothing is said", job, nil, 1, "emulation.factor=2000 measure.warmup=12s measure.duration=12s"},
-		{"once more, slower", job, nil, 2, "emulation.factor=5000 measure.warmup=30s measure.duration=30s"},
+		{"nothing is said", job, nil, 1, "emulation.factor=2000 measure.warmup=12s measure.duration=40s"},
+		{"once more, slower", job, nil, 2, "emulation.factor=5000 measure.warmup=30s measure.duration=100s"},
 		{"times", job + "[measure]\nwarmup = \"2s\"\n", []string{"measure.duration=1s"}, 1, "emulation.factor=2000"},
 		{"times of jobs", job + "duration = \"5s\"\n", nil, 1, "emulation.factor=2000"},
 		{"a factor", job + "[emulation]\nfactor = 10\n", nil, 1, ""},
 		{"a factor on the command line", job, []string{"emulation.factor=10"}, 1, ""},
-		{"times that are swept", job + "[[sweep]]\nkey = \"measure.warmup\"\nvalues = [\"1s\", \"2s\"]\n", nil, 1, "emulation.factor=2000 measure.duration=12s"},
+		{"times that are swept", job + "[[sweep]]\nkey = \"measure.warmup\"\nvalues = [\"1s\", \"2s\"]\n", nil, 1, "emulation.factor=2000 measure.duration=40s"},
 		{"shrunk", job + "[emulation]\nscale = \"shrunk\"\n", nil, 1, ""},
 		{"BMv2", job + "[emulation]\nswitch = \"bmv2\"\n", nil, 1, ""},
 		{"no plan", "[training]\nmodel = \"resnet50\"\nworkers = 2\nbackground = [0, 0, 0]\n[emulation]\nfactor = 5\n", nil, 1, ""},
