@@ -819,7 +819,7 @@ func find(root, ref string) (string, error) {
 	if ref == "" {
 		ref = latestLink
 	}
-	names, err := runNames(root)
+	names, err := Names(root)
 	if err != nil {
 		return "", err
 	}
@@ -863,9 +863,9 @@ func isFile(path string) bool {
 // PlainName says whether a name has nothing in it but what prints: others may write where runs lie, and names are shown.
 func PlainName(name string) bool { return human.Printable(name) == name }
 
-// runNames are the names of the run directories under root, newest first, without those
+// Names are the names of the run directories under root, newest first, without those
 // that begin with a dot or do not print. A root that does not exist holds none.
-func runNames(root string) ([]string, error) {
+func Names(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -894,7 +894,7 @@ type Entry struct {
 // List reads the records of all runs under root, newest first. A root that does
 // not exist holds none; a record that cannot be read is an entry with its error.
 func List(root string) ([]Entry, error) {
-	names, err := runNames(root)
+	names, err := Names(root)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func arrange(app *cli.App, args []string) commandLine {
 		line.args = args
 	}
 	n := 2 // arguments up to the command's name
-	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" {
+	if len(args) < 2 {
 		return line
 	}
 	cmd := app.Command(args[1])

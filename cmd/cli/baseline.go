@@ -70,10 +70,7 @@ func baselineShowCommand() *cli.Command {
 		ArgsUsage: "[EXPERIMENT]",
 		Flags:     []cli.Flag{rootFlag(), tableFlag()},
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
+			format := c.String("output")
 			if c.Args().Len() > 1 {
 				_, err := argument(c, "experiment")
 				return err

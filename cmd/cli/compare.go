@@ -43,10 +43,7 @@ Examples:
 }
 
 func compareAction(c *cli.Context) error {
-	format, err := oneOf(c, "output", "text", "json", "md")
-	if err != nil {
-		return err
-	}
+	format := c.String("output")
 	refs := c.Args().Slice()
 	if len(refs) < 1 || len(refs) > 2 {
 		return usagef(c.Command.HelpName+" [options] "+c.Command.ArgsUsage, "compare: two runs expected, or one that has a baseline; got %d", len(refs))
@@ -71,7 +68,7 @@ func compareAction(c *cli.Context) error {
 	}
 	opt := history.PairOptions{Metric: c.String("metric"), Across: c.Bool("across"), Within: c.Float64("within") / 100}
 	var pair *history.Pair
-	err = openIndex(c, history.OpenOrRead, func(x *history.Index) error {
+	err := openIndex(c, history.OpenOrRead, func(x *history.Index) (err error) {
 		pair, err = history.Compare(c.Context, x, dirs[0], dirs[1], opt)
 		return err
 	})

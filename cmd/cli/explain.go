@@ -21,10 +21,7 @@ func explainCommand() *cli.Command {
   inabench explain INA-SHARP-FALLBACK
 `,
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
+			format := c.String("output")
 			if !c.Args().Present() {
 				return listCodes(c.App.Writer, format)
 			}

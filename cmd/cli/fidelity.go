@@ -79,10 +79,7 @@ Examples:
 }
 
 func fidelityAction(c *cli.Context) error {
-	format, err := oneOf(c, "output", "text", "json")
-	if err != nil {
-		return err
-	}
+	format := c.String("output")
 	if c.IsSet("random") {
 		return survey(c, format)
 	}

@@ -57,10 +57,10 @@ func sets(c *cli.Context) []string {
 }
 
 func driverFlag() cli.Flag {
-	return &cli.StringFlag{
+	return choice(cli.StringFlag{
 		Name: "on", Value: "netns", EnvVars: []string{"INABENCH_RUN_ON"},
 		Usage: "`DRIVER` to run on: netns (an emulated rack on this machine), sim (a model in virtual time) or lab",
-	}
+	}, spec.Drivers...)
 }
 
 func rootFlag() cli.Flag {
@@ -70,33 +70,52 @@ func rootFlag() cli.Flag {
 	}
 }
 
-// outputFlag is checked with oneOf against the same formats.
+// outputFlag says in which of some formats a command writes.
 func outputFlag(formats ...string) cli.Flag {
-	return &cli.StringFlag{
+	return choice(cli.StringFlag{
 		Name: "output", Aliases: []string{"o"}, Value: "text", EnvVars: []string{"INABENCH_OUTPUT"},
 		Usage: "`FORMAT` of stdout: " + strings.Join(formats, ", "),
-	}
+	}, formats...)
 }
 
 // tableFlag is outputFlag for commands that show a table.
 func tableFlag() cli.Flag {
-	return &cli.StringFlag{
+	return choice(cli.StringFlag{
 		Name: "output", Aliases: []string{"o", "format"}, Value: "text", EnvVars: []string{"INABENCH_OUTPUT"},
 		Usage: "`FORMAT` of stdout: text, json",
-	}
+	}, "text", "json")
 }
 
 // rootOf is the directory of run directories.
 func rootOf(c *cli.Context) string { return cmp.Or(c.String("runs"), "runs") }
 
-// oneOf checks a flag that has few values, the first of them its default. An
-// environment variable that is set to nothing does not count.
-func oneOf(c *cli.Context, flag string, values ...string) (string, error) {
-	v := cmp.Or(c.String(flag), values[0])
-	if slices.Contains(values, v) {
-		return v, nil
+// choiceFlag is a flag whose value is one of some words.
+type choiceFlag struct {
+	*cli.StringFlag
+	fallback string // its default
+	words    []string
+}
+
+func choice(f cli.StringFlag, words ...string) cli.Flag { return choiceFlag{&f, f.Value, words} }
+
+// checkChoices is an error if a flag of the command has another value than those that there are for it. An empty one is
+// as if it were not given.
+func checkChoices(c *cli.Context) error {
+	for _, f := range c.Command.Flags {
+		f, ok := f.(choiceFlag)
+		if !ok {
+			continue
+		}
+		switch v := c.String(f.Name); {
+		case v == "":
+			if err := c.Set(f.Name, f.fallback); err != nil {
+				return err
+			}
+		case !slices.Contains(f.words, v):
+			return usagef(tomlfile.OneOf(v, f.words), "unknown --%s %q", f.Name, v)
+		}
 	}
-	return "", usagef(tomlfile.OneOf(v, values), "unknown --%s %q", flag, v)
+	return nil
 }
 
 // version is that of the module, or of the commit this was built from.

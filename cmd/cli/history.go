@@ -34,7 +34,7 @@ func historyCommand() *cli.Command {
 			&cli.StringFlag{Name: "of", Usage: "of jobs, switches or links that match `GLOB` only, such as A@tor*"},
 			&cli.StringFlag{Name: "since", Usage: "runs from `DATE` on, such as 2026-11-01, or of the last days, such as 30d"},
 			&cli.StringFlag{Name: "setting", Value: newest, Usage: "`KEY` of a setting, or its beginning; all; or newest, that of each experiment's newest run"},
-			&cli.StringFlag{Name: "kind", Usage: "`KIND` of figures: measured, simulated or predicted; else all but predicted ones"},
+			choice(cli.StringFlag{Name: "kind", Usage: "`KIND` of figures: measured, simulated or predicted; else all but predicted ones"}, string(results.Measured), string(results.Simulated), string(results.Predicted)),
 			&cli.BoolFlag{Name: "no-index", Usage: "read all records again and write nothing"},
 			&cli.BoolFlag{Name: "rebuild", Usage: "make the index anew first"},
 			outputFlag("text", "json", "csv"),
@@ -56,10 +56,7 @@ func historyAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	format, err := oneOf(c, "output", "text", "json", "csv")
-	if err != nil {
-		return err
-	}
+	format := c.String("output")
 	q := history.Query{Metric: metric, Of: c.String("of"), Experiment: c.String("experiment")}
 	switch s := c.String("setting"); s {
 	case newest, "":
@@ -69,10 +66,7 @@ func historyAction(c *cli.Context) error {
 		q.Setting = s
 	}
 	if c.String("kind") != "" {
-		kind, err := oneOf(c, "kind", string(results.Measured), string(results.Simulated), string(results.Predicted))
-		if err != nil {
-			return err
-		}
+		kind := c.String("kind")
 		q.Kinds = []results.Kind{results.Kind(kind)}
 	}
 	if q.Since, err = since(c.String("since"), time.Now()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ var questions = []question{
 	{flag: "rate", ask: "Rate of their NICs", fallback: "100Gbit/s", check: bitRate},
 	{flag: "switches", ask: "ToR switches, such as tor[1-2]", fallback: "tor1", check: func(s string) error { _, err := hostList(s); return err }},
 	{flag: "kind", ask: "What they are: " + strings.Join(starter.Kinds, ", "), fallback: starter.Kinds[0], check: func(s string) error {
-		if near, ok := tomlfile.Nearest(s, starter.Kinds); !ok || near != s {
+		if !slices.Contains(starter.Kinds, s) {
 			return errors.New(tomlfile.OneOf(s, starter.Kinds))
 		}
 		return nil
@@ -79,7 +80,7 @@ func initCommand() *cli.Command {
 		&cli.StringFlag{Name: "gpus", Usage: "`N` GPUs in each host; default 8"},
 		&cli.StringFlag{Name: "rate", Usage: "`RATE` of the hosts' NICs; default 100Gbit/s"},
 		&cli.StringFlag{Name: "switches", Usage: "`NAMES` of ToR switches, on which hosts are in equal parts; default tor1"},
-		&cli.StringFlag{Name: "kind", Usage: "`KIND` of switches: " + strings.Join(starter.Kinds, ", ")},
+		choice(cli.StringFlag{Name: "kind", Usage: "`KIND` of switches: " + strings.Join(starter.Kinds, ", ")}, starter.Kinds...),
 		&cli.StringFlag{Name: "aggregators", Usage: "`N` aggregators of each ToR switch; default 4096"},
 		&cli.StringFlag{Name: "uplink", Usage: "`RATE` of cables between switches; default 400Gbit/s"},
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the lab and its inventory; default lab"},

@@ -156,7 +156,7 @@ func inventoryDiscoverCommand() *cli.Command {
 		ArgsUsage: "HOST...",
 		Flags: append(loginFlags(),
 			&cli.StringSliceFlag{Name: "switch", Usage: "also ask `SWITCH`, which runs lldpd and can be logged in to; may be repeated"},
-			&cli.StringFlag{Name: "kind", Value: string(inventory.Tofino), Usage: "`KIND` of switches: " + strings.Join(inventory.Kinds, ", ")},
+			choice(cli.StringFlag{Name: "kind", Value: string(inventory.Tofino), Usage: "`KIND` of switches: " + strings.Join(inventory.Kinds, ", ")}, inventory.Kinds...),
 			&cli.IntFlag{Name: "parallel", Value: 32, Usage: "ask `N` hosts at a time"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: stdin, DefaultText: "stdout", Usage: "`FILE` to write the inventory to; - is stdout"},
 			&cli.StringFlag{Name: "name", Value: "lab", Usage: "`NAME` of the inventory"},
@@ -174,10 +174,7 @@ Example:
 }
 
 func inventoryDiscoverAction(c *cli.Context) error {
-	kind, err := oneOf(c, "kind", inventory.Kinds...)
-	if err != nil {
-		return err
-	}
+	kind := c.String("kind")
 	var targets []candidate
 	for i, list := range [][]string{c.Args().Slice(), words(c, "switch")} {
 		for _, p := range list {
@@ -265,10 +262,7 @@ Examples:
   inabench inventory diff lab.toml --from node1
 `,
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
+			format := c.String("output")
 			if c.Args().Len() < 2 && c.String("from") == "" || !c.Args().Present() {
 				return usagef(c.Command.HelpName+" "+c.Command.ArgsUsage, "inventory diff: which inventory, and which files?")
 			}
@@ -332,10 +326,7 @@ Example:
 }
 
 func inventoryRoutesAction(c *cli.Context) error {
-	format, err := oneOf(c, "output", "text", "json")
-	if err != nil {
-		return err
-	}
+	format := c.String("output")
 	readings, err := readReadings(c, c.Args().Slice(), nil, true)
 	if err != nil {
 		return err

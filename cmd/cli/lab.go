@@ -29,14 +29,8 @@ func calibrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			driver, err := oneOf(c, "on", "netns", "sim", "lab")
-			if err != nil {
-				return err
-			}
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
+			driver := c.String("on")
+			format := c.String("output")
 			src, done, err := readEmulated(c, path, driver)
 			if done || err != nil {
 				return err
@@ -85,7 +79,7 @@ func sshCommand() *cli.Command {
 		ArgsUsage: "HOST [-- COMMAND ...]",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE`", EnvVars: []string{"INABENCH_INVENTORY"}},
-			&cli.StringFlag{Name: "on", Value: "lab", Usage: "`DRIVER`: lab or netns"},
+			choice(cli.StringFlag{Name: "on", Value: "lab", Usage: "`DRIVER`: lab or netns"}, "lab", "netns"),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -95,10 +89,7 @@ func sshCommand() *cli.Command {
 			if c.String("inventory") == "" {
 				return usagef("inabench ssh -i FILE.toml "+name, "ssh: which inventory has host %s?", name)
 			}
-			on, err := oneOf(c, "on", "lab", "netns")
-			if err != nil {
-				return err
-			}
+			on := c.String("on")
 			inv, err := inventoryOf(c.String("inventory"))
 			if err != nil {
 				return err

@@ -365,10 +365,7 @@ func whoCommand() *cli.Command {
 		Flags: []cli.Flag{labFlag(), tableFlag(),
 			&cli.BoolFlag{Name: "audit", Usage: "who had them before, and who took them from whom"}},
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
+			format := c.String("output")
 			inv, names, err := labOf(c, true)
 			if err != nil {
 				return err

@@ -36,6 +36,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	out := &output{Writer: screen}
 	app := newApp(stdin, out, diag)
+	if len(args) > 1 && args[1] == completeVerb {
+		complete(app, args[2:], screen)
+		return exitOK
+	}
 	line := arrange(app, args)
 	err := app.RunContext(ctx, line.args)
 	code := exitCode(ctx, err, diag)
@@ -154,23 +158,22 @@ Results go to stdout, progress and errors to stderr. Exit codes:
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	cli.HelpPrinter = printHelp
 	app := &cli.App{
-		Name:                 "inabench",
-		Usage:                "run and judge experiments on testbeds for in-network aggregation",
-		Description:          description,
-		Version:              version(),
-		Reader:               stdin,
-		Writer:               stdout,
-		ErrWriter:            stderr,
-		HideHelpCommand:      true,
-		ExitErrHandler:       func(*cli.Context, error) {}, // exitCode decides
-		OnUsageError:         onUsageError,
-		EnableBashCompletion: true,
+		Name:            "inabench",
+		Usage:           "run and judge experiments on testbeds for in-network aggregation",
+		Description:     description,
+		Version:         version(),
+		Reader:          stdin,
+		Writer:          stdout,
+		ErrWriter:       stderr,
+		HideHelpCommand: true,
+		ExitErrHandler:  func(*cli.Context, error) {}, // exitCode decides
+		OnUsageError:    onUsageError,
 		// A value of --set may be a list; see words.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			initCommand(), reading(checkCommand()), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
 			reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), reading(explainCommand()), reading(referenceCommand()), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
-			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(),
+			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(), completionCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -181,7 +184,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	}
 	for _, c := range app.Commands {
 		for _, c := range append(c.Subcommands, c) {
-			c.OnUsageError, c.HideHelpCommand = onUsageError, true
+			c.OnUsageError, c.HideHelpCommand, c.Before = onUsageError, true, checkChoices
 		}
 	}
 	return app

@@ -28,10 +28,7 @@ func modelsCommand() *cli.Command {
   inabench models --file my-models.toml -o json
 `,
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
+			format := c.String("output")
 			all := workload.Builtin()
 			if path := c.String("file"); path != "" {
 				src, err := read(c, path)

@@ -47,8 +47,8 @@ func referenceCommand() *cli.Command {
 		Usage:     "say what files may say: a table and its keys, or one key; without one, list all tables",
 		ArgsUsage: "[KEY]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "of", Usage: "only of a `KIND` of file: " + strings.Join(fileNames(), ", ")},
-			&cli.StringFlag{Name: "format", Value: "text", Usage: "`FORMAT` of stdout: text, markdown, or schema, which is JSON Schema of one kind, for editors"},
+			choice(cli.StringFlag{Name: "of", Usage: "only of a `KIND` of file: " + strings.Join(fileNames(), ", ")}, fileNames()...),
+			choice(cli.StringFlag{Name: "format", Value: "text", Usage: "`FORMAT` of stdout: text, markdown, or schema, which is JSON Schema of one kind, for editors"}, "text", "markdown", "schema"),
 		},
 		Description: `Examples:
   inabench reference switch.mode
@@ -56,15 +56,9 @@ func referenceCommand() *cli.Command {
   inabench reference --of experiment --format schema
 `,
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "format", "text", "markdown", "schema")
-			if err != nil {
-				return err
-			}
+			format := c.String("format")
 			of := files
 			if name := c.String("of"); name != "" {
-				if of = nil; len(filesNamed(name)) == 0 {
-					return usagef(tomlfile.OneOf(name, fileNames()), "reference: no kind of file %q", name)
-				}
 				of = filesNamed(name)
 			}
 			switch {

@@ -32,7 +32,7 @@ func reportCommand() *cli.Command {
 		ArgsUsage: "RUN",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.StringFlag{Name: "format", Usage: "`FORMAT`: " + strings.Join(names, ", ") + "; else what the ending of --output says, or text"},
+			choice(cli.StringFlag{Name: "format", Usage: "`FORMAT`: " + strings.Join(names, ", ") + "; else what the ending of --output says, or text"}, names...),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write, whole or not at all, in the place of stdout"},
 		},
 		Description: `Examples:
@@ -50,8 +50,6 @@ func reportCommand() *cli.Command {
 						format = f.name
 					}
 				}
-			} else if _, err := oneOf(c, "format", names...); err != nil {
-				return err
 			}
 			dir, rec, err := runOf(c)
 			if err != nil {

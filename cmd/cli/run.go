@@ -33,7 +33,7 @@ func runCommand() *cli.Command {
 			driverFlag(), setFlag(), switchFlag(), rootFlag(), predictorFlag(), outputFlag("text", "json", "junit"),
 			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself, for a first look"},
 			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
-			&cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"},
+			choice(cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"}, "local", "slurm"),
 			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},
 			skipFlag("skip-preflight"),
 			&cli.StringFlag{Name: "sabotage", Usage: "give the testbed a fault on purpose, to see whether the verdict notices: `NAME[=PART]`, or list for what there is; never in a lab"},
@@ -53,18 +53,9 @@ func runAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	format, err := oneOf(c, "output", "text", "json", "junit")
-	if err != nil {
-		return err
-	}
-	driver, err := oneOf(c, "on", "netns", "sim", "lab")
-	if err != nil {
-		return err
-	}
-	engine, err := oneOf(c, "engine", "local", "slurm")
-	if err != nil {
-		return err
-	}
+	format := c.String("output")
+	driver := c.String("on")
+	engine := c.String("engine")
 	if c.IsSet("resume") && engine != "slurm" {
 		return usagef("--engine slurm --resume RUN", "--resume takes over points that Slurm computed")
 	}

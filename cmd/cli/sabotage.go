@@ -22,10 +22,7 @@ func sabotageCommand() *cli.Command {
 			if c.Args().Present() {
 				return usagef("inabench run --sabotage NAME EXPERIMENT.toml", "sabotage: no arguments expected, got %s", strings.Join(c.Args().Slice(), " "))
 			}
-			format, err := oneOf(c, "output", "text", "json")
-			if err != nil {
-				return err
-			}
+			format := c.String("output")
 			return listFaults(c.App.Writer, format)
 		},
 	}

@@ -24,10 +24,7 @@ func showCommand() *cli.Command {
 			outputFlag("text", "json", "junit", "html"),
 		},
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "output", "text", "json", "junit", "html")
-			if err != nil {
-				return err
-			}
+			format := c.String("output")
 			if !c.Args().Present() {
 				return listRuns(c)
 			}
@@ -88,13 +85,10 @@ func graphCommand() *cli.Command {
 		ArgsUsage: "FILE.toml|RUN",
 		Flags: []cli.Flag{
 			rootFlag(),
-			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "svg", Usage: "`FORMAT` of the picture: svg, dot or mermaid"},
+			choice(cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "svg", Usage: "`FORMAT` of the picture: svg, dot or mermaid"}, "svg", "dot", "mermaid"),
 		},
 		Action: func(c *cli.Context) error {
-			format, err := oneOf(c, "format", "svg", "dot", "mermaid")
-			if err != nil {
-				return err
-			}
+			format := c.String("format")
 			ref, err := argument(c, "file")
 			if err != nil {
 				return err

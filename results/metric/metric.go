@@ -155,6 +155,15 @@ func Range(name string) (lo, hi float64) {
 	return lo, hi
 }
 
+// Names are the names of all metrics in the table, sorted.
+func Names() []string {
+	out := make([]string, len(table))
+	for i, m := range table {
+		out[i] = m.Name
+	}
+	return out
+}
+
 // Of is the metric of a name, a ratio of one too, with its Title in words. One that is not in the
 // table, such as a rule of an experiment finds in a program's output, has the unit that is given and
 // gets better as that says: rates up and times down.

@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/metric"
+)
+
+// completeVerb is what shells start this program with, to ask what a command line may go on with. The words after it are
+// those of the line up to the cursor, the last one unfinished.
+const completeVerb = "__complete"
+
+// A shell completes names of files itself, where this is the first line that it gets; what follows is an ending.
+const completeFiles = ":files"
+
+// scripts are what shells read, by their names.
+var scripts = map[string]string{
+	"bash": `_inabench() {
+	local IFS=$'\n' got word
+	got=($("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+	word=${COMP_WORDS[COMP_CWORD]}
+	if [[ ${got[0]} == :files* ]]; then
+		compopt -o filenames
+		local ending=${got[0]#:files}
+		COMPREPLY=($(compgen -d -- "$word") $(compgen -f -X "!*${ending# }" -- "$word"))
+		return
+	fi
+	COMPREPLY=($(compgen -W "${got[*]}" -- "$word"))
+}
+complete -F _inabench inabench
+`,
+	"zsh": `#compdef inabench
+_inabench() {
+	local -a got
+	got=("${(@f)$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	if [[ ${got[1]} == :files* ]]; then
+		_files -g "*${${got[1]#:files}# }"
+		return
+	fi
+	compadd -- ${got:#}
+}
+compdef _inabench inabench
+`,
+	"fish": `function __inabench_complete
+	set -l words (commandline -opc) (commandline -ct)
+	set -l got (command $words[1] __complete $words[2..-1] 2>/dev/null)
+	if string match -q ':files*' -- $got[1]
+		__fish_complete_path (commandline -ct)
+	else
+		printf '%s\n' $got
+	end
+end
+complete -c inabench -f -a '(__inabench_complete)'
+`,
+}
+
+func completionCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "completion",
+		Usage:     "write what a shell needs to complete command lines: commands, options, files, runs, keys, metrics",
+		ArgsUsage: "bash|zsh|fish",
+		Description: `Examples:
+  source <(inabench completion bash)                 # in ~/.bashrc
+  inabench completion zsh > ~/.zfunc/_inabench       # fpath+=~/.zfunc before compinit
+  inabench completion fish | source                  # in config.fish
+`,
+		Action: func(c *cli.Context) error {
+			shell, err := argument(c, "shell")
+			if err != nil {
+				return err
+			}
+			text, ok := scripts[shell]
+			if !ok {
+				return usagef("one of bash, zsh, fish", "completion: no shell %q", shell)
+			}
+			_, err = io.WriteString(c.App.Writer, text)
+			return err
+		},
+	}
+}
+
+// complete writes what a command line may go on with, a line each.
+func complete(app *cli.App, typed []string, w io.Writer) {
+	for _, word := range candidates(app, typed) {
+		fmt.Fprintln(w, word)
+	}
+}
+
+func candidates(app *cli.App, typed []string) []string {
+	if len(typed) == 0 {
+		typed = []string{""}
+	}
+	last := typed[len(typed)-1]
+	commands, flags := app.Commands, []cli.Flag(nil)
+	var cmd *cli.Command
+	var arguments []string
+	pending := "" // a flag that waits for its value
+	given := map[string]string{}
+	for i, word := range typed[:len(typed)-1] {
+		switch next := named(commands, word); {
+		case pending != "":
+			given[pending], pending = word, ""
+		case strings.HasPrefix(word, "-") && word != "-":
+			name, value, has := strings.Cut(strings.TrimLeft(word, "-"), "=")
+			if f := flagNamed(flags, name); f != nil && takesValue(f) {
+				if given[f.Names()[0]] = value; !has {
+					pending = f.Names()[0]
+				}
+			}
+		case next != nil && len(arguments) == 0 && (cmd == nil || len(cmd.Subcommands) > 0):
+			cmd, commands, flags = next, next.Subcommands, next.Flags
+		case i == 0 && word == "help":
+		default:
+			arguments = append(arguments, word)
+		}
+	}
+	name, value, has := strings.Cut(strings.TrimLeft(last, "-"), "=")
+	switch {
+	case pending != "":
+		return starting(valuesOfFlag(flagNamed(flags, pending)), last)
+	case strings.HasPrefix(last, "--") && has:
+		var out []string
+		for _, v := range starting(valuesOfFlag(flagNamed(flags, name)), value) {
+			out = append(out, "--"+name+"="+v)
+		}
+		return out
+	case strings.HasPrefix(last, "-"):
+		out := []string{"--help"}
+		for _, f := range flags {
+			if v, ok := f.(cli.VisibleFlag); !ok || v.IsVisible() {
+				out = append(out, dashed(f.Names()[0]))
+			}
+		}
+		return starting(out, last)
+	case cmd == nil || len(cmd.Subcommands) > 0:
+		var out []string
+		for _, c := range commands {
+			if !c.Hidden {
+				out = append(out, c.Name)
+			}
+		}
+		return starting(out, last)
+	}
+	return starting(valuesOfArgument(cmd, given, arguments), last)
+}
+
+func named(commands []*cli.Command, name string) *cli.Command {
+	i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(name) })
+	if i < 0 {
+		return nil
+	}
+	return commands[i]
+}
+
+func flagNamed(flags []cli.Flag, name string) cli.Flag {
+	i := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	if i < 0 {
+		return nil
+	}
+	return flags[i]
+}
+
+func takesValue(f cli.Flag) bool {
+	doc, ok := f.(cli.DocGenerationFlag)
+	return ok && doc.TakesValue()
+}
+
+// starting are those of some words that begin like what has been typed.
+func starting(words []string, typed string) []string {
+	if len(words) > 0 && strings.HasPrefix(words[0], completeFiles) {
+		return words
+	}
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, typed) })
+}
+
+// valuesOfFlag are the values that a flag may have, as far as they can be listed.
+func valuesOfFlag(f cli.Flag) []string {
+	if f == nil {
+		return nil
+	}
+	if f, ok := f.(choiceFlag); ok {
+		return f.words
+	}
+	doc, ok := f.(cli.DocGenerationFlag)
+	if !ok {
+		return nil
+	}
+	_, rest, _ := strings.Cut(doc.GetUsage(), "`")
+	what, _, _ := strings.Cut(rest, "`")
+	switch {
+	case f.Names()[0] == "set":
+		return keysWith("experiment", "=")
+	case what == "FILE" || what == "DIR":
+		return []string{completeFiles}
+	}
+	return valuesNamed(what, nil)
+}
+
+// valuesOfArgument are those that a command's next argument may be.
+func valuesOfArgument(cmd *cli.Command, given map[string]string, before []string) []string {
+	usage := strings.Fields(strings.ReplaceAll(cmd.ArgsUsage, " ...", "..."))
+	if len(usage) == 0 {
+		return nil
+	}
+	what := usage[min(len(before), len(usage)-1)]
+	what = strings.TrimSuffix(strings.Trim(what, "[]"), "...")
+	var out []string
+	for alternative := range strings.SplitSeq(what, "|") {
+		out = append(out, valuesNamed(strings.TrimSuffix(alternative, "..."), given)...)
+	}
+	if i := slices.IndexFunc(out, func(w string) bool { return strings.HasPrefix(w, completeFiles) }); i >= 0 {
+		return out[i : i+1]
+	}
+	return out
+}
+
+// valuesNamed are what a word in a usage line stands for: RUN, METRIC, FILE.toml.
+func valuesNamed(what string, given map[string]string) []string {
+	switch what {
+	case "RUN", "RUNS", "A", "B":
+		return runsNamed(cmp.Or(given["runs"], "runs"))
+	case "METRIC":
+		return metric.Names()
+	case "CODE":
+		return results.Codes()
+	case "KEY":
+		return keysWith("", "")
+	case "HOST", "SWITCH":
+		return machinesOf(cmp.Or(given["inventory"], given["i"]), what == "SWITCH")
+	case "DIR":
+		return []string{completeFiles}
+	case "bash", "zsh", "fish":
+		return []string{what}
+	}
+	if file, ending, ok := strings.Cut(what, "."); ok && file == strings.ToUpper(file) {
+		return []string{completeFiles + " ." + ending}
+	}
+	if what == "FILE" {
+		return []string{completeFiles}
+	}
+	return nil
+}
+
+// mostRuns is how many of the newest runs are offered.
+const mostRuns = 200
+
+// runsNamed are ids of runs, the newest first, and "latest".
+func runsNamed(root string) []string {
+	names, err := results.Names(root)
+	if err != nil || len(names) == 0 {
+		return nil
+	}
+	return append([]string{"latest"}, names[:min(len(names), mostRuns)]...)
+}
+
+// keysWith are the keys of a kind of file, or of all, each with an ending.
+func keysWith(of, ending string) (out []string) {
+	for _, f := range files {
+		if of != "" && f.Name != of {
+			continue
+		}
+		for e := range f.Lister().All {
+			if e.Path != "" && (ending == "" || !e.Table()) {
+				out = append(out, strings.ReplaceAll(e.Path, "[]", "")+ending)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// machinesOf are the hosts of an inventory, or its switches.
+func machinesOf(file string, switches bool) (out []string) {
+	if file == "" {
+		return nil
+	}
+	inv, err := inventory.Load(file)
+	if err != nil {
+		return nil
+	}
+	if switches {
+		for _, s := range inv.Switches {
+			out = append(out, s.Name)
+		}
+		return out
+	}
+	for _, h := range inv.Hosts {
+		out = append(out, h.Name)
+	}
+	return out
+}
