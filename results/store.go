@@ -633,7 +633,8 @@ func (rec *Record) Complete() bool { return !rec.Finished.IsZero() }
 
 // Open finds a run under root and reads its record. ref is "latest", the path of a
 // run directory or of its run.json, or the beginning or the end of a run's ULID or
-// of its directory's name. The error wraps ErrNotFound or ErrAmbiguous.
+// of its directory's name; or, if it is none of these, the name of an experiment, whose newest
+// run it is. The error wraps ErrNotFound or ErrAmbiguous.
 func Open(root, ref string) (*Dir, *Record, error) {
 	path, err := find(root, ref)
 	if err != nil {
@@ -846,11 +847,47 @@ func find(root, ref string) (string, error) {
 	}
 	switch len(hits) {
 	case 0:
+		for _, name := range names {
+			if path := filepath.Join(root, name); experimentOf(path) == ref {
+				return path, nil
+			}
+		}
 		return "", fmt.Errorf("%w: %q in %s", ErrNotFound, ref, root)
 	case 1:
 		return filepath.Join(root, hits[0]), nil
 	}
 	return "", fmt.Errorf("%w: %q fits %s", ErrAmbiguous, ref, strings.Join(hits, ", "))
+}
+
+// experimentOf is the name of the experiment of a run, which is at the beginning of its record; "" if it is not there.
+func experimentOf(path string) string {
+	f, err := bounded.Open(filepath.Join(path, RecordFile))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // it was read
+	d := json.NewDecoder(io.LimitReader(f, bounded.Small))
+	for first := true; ; first = false {
+		token, err := d.Token()
+		key, ok := token.(string)
+		switch {
+		case err != nil:
+			return ""
+		case first && token == json.Delim('{'):
+			continue
+		case !ok:
+			return ""
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return ""
+		}
+		if key == "name" {
+			var name string
+			_ = json.Unmarshal(value, &name)
+			return name
+		}
+	}
 }
 
 func isRun(path string) bool { return isFile(filepath.Join(path, RecordFile)) }

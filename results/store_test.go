@@ -165,7 +165,7 @@ func TestOpenReferences(t *testing.T) {
 	start := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	var ids, paths []string
 	for i := range 3 {
-		rec := &results.Record{Name: "r", Started: start.Add(time.Duration(i) * time.Minute)}
+		rec := &results.Record{Name: []string{"quickstart", "quickstart", "two-racks"}[i], Started: start.Add(time.Duration(i) * time.Minute)}
 		d, err := results.Create(root, rec)
 		if err != nil {
 			t.Fatal(err)
@@ -176,6 +176,7 @@ func TestOpenReferences(t *testing.T) {
 	for ref, want := range map[string]string{
 		"latest": paths[2], "": paths[2], ids[0]: paths[0], strings.ToLower(ids[1]): paths[1], ids[1][20:]: paths[1],
 		paths[0]: paths[0], filepath.Join(paths[1], results.RecordFile): paths[1], "2026-11-20T09-01": paths[1],
+		"quickstart": paths[1], "two-racks": paths[2], // the newest run of an experiment
 	} {
 		if d, _, err := results.Open(root, ref); err != nil || filepath.Base(d.Path) != filepath.Base(want) {
 			t.Errorf("Open(%q) = %v, %v; want %s", ref, d, err, want)

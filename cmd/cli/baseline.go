@@ -32,7 +32,7 @@ func baselineCommand() *cli.Command {
 func baselineSetCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "set",
-		Usage:     "make a run the baseline, in the place of the one before; RUN is latest, a directory, or part of an id",
+		Usage:     "make a run the baseline, in the place of the one before; RUN is latest, an experiment's name for its newest, a directory, or part of an id",
 		ArgsUsage: "RUN",
 		Flags: []cli.Flag{
 			rootFlag(),

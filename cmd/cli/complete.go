@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -83,6 +85,50 @@ func completionCommand() *cli.Command {
 			}
 			_, err = io.WriteString(c.App.Writer, text)
 			return err
+		},
+	}
+}
+
+func manCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "man",
+		Usage: "write the manual page of this program, inabench(1)",
+		Description: `Example:
+  inabench man | man -l -
+`,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("inabench man", "man: no arguments expected")
+			}
+			text, err := c.App.ToManWithSection(1)
+			if err == nil {
+				_, err = io.WriteString(c.App.Writer, text)
+			}
+			return err
+		},
+	}
+}
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "say which version this is, of which commit, and built by what",
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("inabench version", "version: no arguments expected")
+			}
+			fmt.Fprintf(c.App.Writer, "%s %s\n", c.App.Name, version())
+			info, ok := debug.ReadBuildInfo()
+			if !ok {
+				return nil
+			}
+			fmt.Fprintf(c.App.Writer, "built by %s for %s/%s\n", info.GoVersion, runtime.GOOS, runtime.GOARCH)
+			for _, s := range info.Settings {
+				if what := map[string]string{"vcs.revision": "commit", "vcs.time": "of"}[s.Key]; what != "" {
+					fmt.Fprintf(c.App.Writer, "%s %s\n", what, s.Value)
+				}
+			}
+			return nil
 		},
 	}
 }

@@ -16,12 +16,26 @@ const helpWidth = 80
 func printHelp(w io.Writer, _ string, data any) {
 	switch x := data.(type) {
 	case *cli.App:
-		fmt.Fprintf(w, "%s: %s\n\nusage: %s COMMAND [options] [arguments]\n\n", x.Name, x.Usage, x.Name)
-		var rows [][2]string
+		fmt.Fprintf(w, "%s: %s\n\nusage: %s COMMAND [options] [arguments]\n", x.Name, x.Usage, x.Name)
+		left := 0
 		for _, c := range x.Commands {
-			rows = append(rows, [2]string{c.Name, c.Usage})
+			left = max(left, len(c.Name))
 		}
-		writeRows(w, rows)
+		kind := ""
+		for _, c := range x.Commands {
+			if c.Category != kind {
+				kind = c.Category
+				fmt.Fprintf(w, "\n%s:\n", kind)
+			}
+			for i, line := range wrap(c.Usage, helpWidth-left-4) {
+				name := c.Name
+				if i > 0 {
+					name = ""
+				}
+				fmt.Fprintf(w, "  %-*s  %s\n", left, name, line)
+			}
+		}
+		fmt.Fprintln(w)
 		fmt.Fprint(w, x.Description)
 	case *cli.Command:
 		for _, l := range wrap(x.HelpName+": "+x.Usage, helpWidth) {

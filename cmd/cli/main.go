@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -144,7 +145,7 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 }
 
 // description is what help says besides commands and options.
-const description = `Start with: inabench run experiments/quickstart.toml
+const description = `Start with: inabench run experiments/quickstart.toml, or inabench init
 
 Results go to stdout, progress and errors to stderr. Exit codes:
   0  every expectation held           6  the testbed failed during the run
@@ -154,6 +155,14 @@ Results go to stdout, progress and errors to stderr. Exit codes:
   4  no feasible placement            130, 143, 129  interrupted, after teardown
   5  this machine cannot do that
 `
+
+// verbs are commands of one kind.
+func verbs(kind string, commands ...*cli.Command) []*cli.Command {
+	for _, c := range commands {
+		c.Category = kind
+	}
+	return commands
+}
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	cli.HelpPrinter = printHelp
@@ -170,11 +179,13 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		OnUsageError:    onUsageError,
 		// A value of --set may be a list; see words.
 		DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{
-			initCommand(), reading(checkCommand()), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(),
-			reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand(), reading(explainCommand()), reading(referenceCommand()), sabotageCommand(), graphCommand(), traceCommand(), modelsCommand(), inventoryCommand(), sshCommand(), doctorCommand(), preflightCommand(),
-			lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand(), completionCommand(),
-		},
+		Commands: slices.Concat(
+			verbs("experiments", initCommand(), reading(checkCommand()), planCommand(), placeCommand(), runCommand(), suiteCommand(), calibrateCommand(), sabotageCommand()),
+			verbs("results", reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand()),
+			verbs("what words mean, and what there is", reading(explainCommand()), reading(referenceCommand()), modelsCommand(), traceCommand(), graphCommand(), inventoryCommand()),
+			verbs("this machine and labs", doctorCommand(), preflightCommand(), sshCommand(), lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand()),
+			verbs("this program", completionCommand(), manCommand(), versionCommand()),
+		),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return unknownCommand(c.App.Name, c.App.Commands, c.Args().First())

@@ -28,7 +28,7 @@ func reportCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name:      "report",
-		Usage:     "report a stored run for people, CI, spreadsheets and dashboards; RUN is latest, a directory, or part of an id",
+		Usage:     "report a stored run for people, CI, spreadsheets and dashboards; RUN is latest, an experiment's name for its newest, a directory, or part of an id",
 		ArgsUsage: "RUN",
 		Flags: []cli.Flag{
 			rootFlag(),

@@ -3,11 +3,13 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -180,6 +182,24 @@ func runAction(c *cli.Context) error {
 	return nil
 }
 
+// record is the command that does again what a run's record is of; not ok of another file.
+func (s source) record() (command string, ok bool) {
+	var rec struct {
+		ID         string       `json:"id"`
+		Driver     string       `json:"driver"`
+		Overrides  []string     `json:"overrides"`
+		Experiment results.File `json:"experiment"`
+	}
+	if json.Unmarshal(s.text, &rec) != nil || rec.ID == "" || rec.Driver == "" {
+		return "", false
+	}
+	words := []string{"inabench run --on", rec.Driver}
+	for _, set := range rec.Overrides {
+		words = append(words, "--set", strconv.Quote(set))
+	}
+	return strings.Join(append(words, rec.Experiment.Path), " "), true
+}
+
 // load parses an experiment or a saved plan.
 func (s source) load(sets []string) (*spec.Spec, *experiments.SavedPlan, error) {
 	if !s.isPlan() {
@@ -188,6 +208,9 @@ func (s source) load(sets []string) (*spec.Spec, *experiments.SavedPlan, error) 
 	}
 	if len(sets) > 0 {
 		return nil, nil, usagef("make another plan: inabench plan --set KEY=VALUE -o FILE EXPERIMENT.toml", "--set cannot change a saved plan")
+	}
+	if rec, ok := s.record(); ok {
+		return nil, nil, inputError{fmt.Errorf("%s is the record of a run, not an experiment", s.name), "the same again: " + rec}
 	}
 	plan, err := experiments.ParsePlan(s.name, s.text)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 func showCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "show",
-		Usage:     "show a stored run again, or list all; RUN is latest, a directory, or part of an id",
+		Usage:     "show a stored run again, or list all; RUN is latest, an experiment's name for its newest, a directory, or part of an id",
 		ArgsUsage: "[RUN]",
 		Flags: []cli.Flag{
 			rootFlag(),
