@@ -107,6 +107,7 @@ func checkChoices(c *cli.Context) error {
 			continue
 		}
 		switch v := c.String(f.Name); {
+		case v == "" && f.fallback == "":
 		case v == "":
 			if err := c.Set(f.Name, f.fallback); err != nil {
 				return err

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -13,6 +15,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/plot/pdf"
 	"github.com/inabench/inabench/results/report"
 )
 
@@ -34,11 +37,16 @@ func reportCommand() *cli.Command {
 			rootFlag(),
 			choice(cli.StringFlag{Name: "format", Usage: "`FORMAT`: " + strings.Join(names, ", ") + "; else what the ending of --output says, or text"}, names...),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write, whole or not at all, in the place of stdout"},
+			&cli.StringFlag{Name: "svg", Usage: "write each drawing of the report into `DIR`, as a file of its own"},
+			&cli.StringFlag{Name: "pdf", Usage: "the same as PDF: vectors and text, with fonts in the file, and the colours of paper"},
+			&cli.StringFlag{Name: "csv", Usage: "write into `DIR` what each drawing draws"},
+			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "`WIDTH` of drawings as PDF, in in, cm, mm or pt"},
 		},
 		Description: `Examples:
   inabench report latest -o report.html
   inabench report latest --format md >> "$GITHUB_STEP_SUMMARY"
   inabench report latest -o /var/lib/node_exporter/textfile/inabench.prom
+  inabench report latest --pdf figures --csv figures
 `,
 		Action: func(c *cli.Context) error {
 			file := c.String("output")
@@ -55,6 +63,12 @@ func reportCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if c.String("svg") != "" || c.String("pdf") != "" || c.String("csv") != "" {
+				if c.IsSet("output") || c.IsSet("format") {
+					return usagef("write the report by another command", "--svg, --pdf and --csv are of drawings, --output and --format of the whole report")
+				}
+				return writeFigures(c, rec, dir)
+			}
 			if file == "" || file == stdin {
 				return writeReport(c, c.App.Writer, rec, dir, format)
 			}
@@ -65,6 +79,68 @@ func reportCommand() *cli.Command {
 			return writeWhole(file, b.Bytes())
 		},
 	}
+}
+
+// writeFigures writes the drawings of a run into the folders that flags name, and lists the files.
+func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
+	width, err := points(c.String("width"))
+	if err != nil {
+		return err
+	}
+	samples, err := dir.SamplesDrawn(rec)
+	if err != nil {
+		return err
+	}
+	figures := report.Figures(rec, samples, beside(c, dir))
+	if len(figures) == 0 {
+		return inputError{errors.New("the report of this run has no drawings"), ""}
+	}
+	write := func(folder, name, ending string, data []byte) error {
+		if err := os.MkdirAll(folder, 0o777); err != nil {
+			return outputError{err}
+		}
+		path := filepath.Join(folder, name+ending)
+		if err := writeWhole(path, data); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(c.App.Writer, path)
+		return err
+	}
+	for _, f := range figures {
+		if folder := c.String("svg"); folder != "" {
+			if err := write(folder, f.Name, ".svg", []byte(f.SVG)); err != nil {
+				return err
+			}
+		}
+		if folder := c.String("pdf"); folder != "" {
+			var b bytes.Buffer
+			if err := pdf.Write(&b, f.SVG, width); err != nil {
+				return fmt.Errorf("%s: %w", f.Name, err)
+			}
+			if err := write(folder, f.Name, ".pdf", b.Bytes()); err != nil {
+				return err
+			}
+		}
+		if folder := c.String("csv"); folder != "" && f.Rows != nil {
+			if err := write(folder, f.Name, ".csv", []byte(f.CSV())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// points is a width in points, 1/72 inch.
+func points(text string) (float64, error) {
+	for unit, pt := range map[string]float64{"in": 72, "cm": 72 / 2.54, "mm": 7.2 / 2.54, "pt": 1} {
+		if number, ok := strings.CutSuffix(text, unit); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err == nil && v*pt >= 36 && v*pt <= 14400 {
+				return v * pt, nil
+			}
+		}
+	}
+	return 0, usagef("write --width 6.5in, 3.4in for one of two columns, or cm, mm, pt", "--width %q is no width of a drawing", text)
 }
 
 // writeReport writes a run in one of reportFormats.

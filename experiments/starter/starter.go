@@ -238,7 +238,7 @@ jobs:
       - run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0
       - run: inabench run %[1]s
       - if: always()
-        run: inabench report latest --format markdown >> "$GITHUB_STEP_SUMMARY"
+        run: inabench report latest --format md >> "$GITHUB_STEP_SUMMARY"
       - uses: actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f # v7.0.0
         if: always()
         with:

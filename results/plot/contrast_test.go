@@ -10,7 +10,7 @@ import (
 // TestContrast: text can be read on paper and on what is raised, in light, dark and print: at
 // least 4.5 to 1 (WCAG 2.2, 1.4.3, AA).
 func TestContrast(t *testing.T) {
-	for name, css := range map[string]string{"light": lightCSS, "dark": darkCSS, "print": printCSS} {
+	for name, css := range map[string]string{"light": lightCSS, "dark": darkCSS, "print": PaperCSS} {
 		colours := map[string]float64{} // relative luminance
 		for _, m := range regexp.MustCompile(`--(\w+):#([0-9a-f]+)`).FindAllStringSubmatch(css, -1) {
 			hex := m[2]

@@ -98,6 +98,20 @@ func (s *Canvas) Begin(id, title, desc string, w, h float64, style bool) {
 	}
 }
 
+// Alone is a drawing of a page as a file of its own: with its style, and by itself readable.
+func Alone(svg string) string {
+	if strings.Contains(svg, "<style>") {
+		return svg
+	}
+	const after = "</desc>\n"
+	at := strings.Index(svg, after)
+	if at < 0 {
+		return svg
+	}
+	at += len(after)
+	return svg[:at] + "<style>" + PaletteCSS + CSS + "</style>\n" + svg[at:]
+}
+
 // Marker draws a point of series i; the shape repeats what the colour says.
 func (s *Canvas) Marker(title string, i int, x, y float64, hollow bool) {
 	class := "mark c" + strconv.Itoa(i%Colours)
@@ -182,13 +196,14 @@ const (
 --c0:#5eb8ec;--c1:#ff9455;--c2:#3ccfa2;--c3:#e3a0cb;--c4:#efc552;--c5:#aab3be;
 --c6:#a9a0ff;--c7:#f58b93;--c8:#b3cc4e;
 --pass:#3ccfa2;--fail:#ff9455;--open:#efc552`
-	printCSS = `--paper:#fff;--raised:#fff;--ink:#000;--muted:#444;--line:#999;--grid:#ddd;
+	// PaperCSS are the colours on paper.
+	PaperCSS = `--paper:#fff;--raised:#fff;--ink:#000;--muted:#444;--line:#999;--grid:#ddd;
 --c0:#0067a3;--c1:#c04a00;--c2:#00795a;--c3:#9a4a83;--c4:#946400;--c5:#5a6470;--c6:#5b4fb8;--c7:#97303c;--c8:#5c7000;--pass:#00704f;--fail:#b83a00;--open:#845a00`
 )
 
 // PaletteCSS follows the system, unless data-theme of the document says "light" or "dark".
 const PaletteCSS = "\n:root{" + lightCSS + "}\n@media (prefers-color-scheme:dark){:root:not([data-theme=light]){" + darkCSS + "}}\n:root[data-theme=dark]{" + darkCSS +
-	"}\n@media print{:root:root,:root[data-theme]{" + printCSS + "}}\n"
+	"}\n@media print{:root:root,:root[data-theme]{" + PaperCSS + "}}\n"
 
 // CSS is the style of drawings, with PaletteCSS.
 const CSS = `

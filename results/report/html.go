@@ -136,6 +136,15 @@ type Beside struct {
 
 // WriteReport is WriteHTML with what is known beside the run's record.
 func WriteReport(w io.Writer, rec *results.Record, samples []results.Sample, beside Beside) error {
+	var b bytes.Buffer
+	if err := report.Execute(&b, newPage(rec, samples, beside)); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func newPage(rec *results.Record, samples []results.Sample, beside Beside) page {
 	p := page{
 		Rec: rec, CSS: template.CSS(plot.PaletteCSS + plot.CSS), Word: human.UpperFirst(wordOf(rec)), Glyph: glyph(cmp.Or(rec.Outcome, results.ErrorOutcome)),
 		Tally: tallyOutcomes(rec), About: aboutRun(rec), Summary: summarize(rec), Compare: viewComparison(rec), Reproduced: viewReproduced(rec), Plots: drawPlots(rec), Placements: viewPlacements(rec), Model: linkPredictor(rec),
@@ -177,12 +186,7 @@ func WriteReport(w io.Writer, rec *results.Record, samples []results.Sample, bes
 	for _, c := range rec.Calibration {
 		p.Calib = append(p.Calib, fact{strings.TrimSpace(c.What + " " + c.Of), human.QuantityCI(c.Value, c.Lo, c.Hi, c.Unit) + ", " + human.Plural(c.N, "reading")})
 	}
-	var b bytes.Buffer
-	if err := report.Execute(&b, p); err != nil {
-		return err
-	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return p
 }
 
 func checkRowOf(rec *results.Record, c results.Check) checkRow {
