@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -25,17 +26,35 @@ const completeFiles = ":files"
 
 // scripts are what shells read, by their names.
 var scripts = map[string]string{
+	// Nothing that the program says is expanded: names of runs come from others. Bash takes lines apart at '=', which is
+	// put together again.
 	"bash": `_inabench() {
-	local IFS=$'\n' got word
-	got=($("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+	local -a line got
+	local word i
+	for ((i = 1; i <= COMP_CWORD; i++)); do
+		word=${COMP_WORDS[i]}
+		if ((${#line[@]})) && [[ $word == = || ${line[-1]} == *= && ${COMP_WORDS[i-1]} == = ]]; then
+			line[-1]+=$word
+		else
+			line+=("$word")
+		fi
+	done
+	mapfile -t got < <("${COMP_WORDS[0]}" __complete "${line[@]}" 2>/dev/null)
 	word=${COMP_WORDS[COMP_CWORD]}
+	COMPREPLY=()
 	if [[ ${got[0]} == :files* ]]; then
 		compopt -o filenames
 		local ending=${got[0]#:files}
-		COMPREPLY=($(compgen -d -- "$word") $(compgen -f -X "!*${ending# }" -- "$word"))
+		mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X "!*${ending# }" -- "$word")
 		return
 	fi
-	COMPREPLY=($(compgen -W "${got[*]}" -- "$word"))
+	for i in "${!got[@]}"; do
+		[[ ${got[i]} == *= ]] && compopt -o nospace
+		if [[ ${line[-1]} == *=* ]]; then # what stands before the sign is there already
+			got[i]=${got[i]#"${line[-1]%%=*}="}
+		fi
+	done
+	COMPREPLY=("${got[@]}")
 }
 complete -F _inabench inabench
 `,
@@ -47,9 +66,14 @@ _inabench() {
 		_files -g "*${${got[1]#:files}# }"
 		return
 	fi
-	compadd -- ${got:#}
+	compadd -S '' -- ${(M)got:#*=}
+	compadd -- ${${got:#*=}:#}
 }
-compdef _inabench inabench
+if [[ ${funcstack[1]} == _inabench ]]; then
+	_inabench "$@"
+else
+	compdef _inabench inabench
+fi
 `,
 	"fish": `function __inabench_complete
 	set -l words (commandline -opc) (commandline -ct)
@@ -272,7 +296,7 @@ func valuesOfArgument(cmd *cli.Command, given map[string]string, before []string
 func valuesNamed(what string, given map[string]string) []string {
 	switch what {
 	case "RUN", "RUNS", "A", "B":
-		return runsNamed(cmp.Or(given["runs"], "runs"))
+		return runsNamed(cmp.Or(given["runs"], os.Getenv("INABENCH_RUNS"), "runs"))
 	case "METRIC":
 		return metric.Names()
 	case "CODE":

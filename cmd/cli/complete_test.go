@@ -70,7 +70,11 @@ func TestShells(t *testing.T) {
 		})
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "inabench"), []byte("#!/bin/sh\n[ \"$*\" = '__complete run --on ' ] && printf 'netns\\nsim\\n'\n[ \"$*\" = '__complete run x' ] && echo ':files .toml'\n"), 0o777); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "inabench"), []byte("#!/bin/sh\n"+
+		"[ \"$*\" = '__complete run --on ' ] && printf 'netns\\nsim\\n'\n"+
+		"[ \"$*\" = '__complete run x' ] && echo ':files .toml'\n"+
+		"[ \"$*\" = '__complete run --on=s' ] && echo '--on=sim'\n"+
+		"[ \"$*\" = '__complete show ' ] && echo '$(touch hurt) `touch hurt` *'\n"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"x.toml", "x.txt"} {
@@ -78,14 +82,21 @@ func TestShells(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for typed, want := range map[string]string{"run --on ": "netns sim", "run x": "x.toml"} {
+	for typed, want := range map[string]string{
+		"run --on ": "netns sim", "run x": "x.toml",
+		"run --on = s": "sim",                          // as bash takes it apart
+		"show ":        "$(touch hurt) `touch hurt` *", // a name of a run that others made
+	} {
 		words := append([]string{"inabench"}, strings.Split(typed, " ")...)
-		script := scripts["bash"] + "COMP_WORDS=('" + strings.Join(words, "' '") + "'); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); compopt() { :; }; _inabench; echo ${COMPREPLY[@]}\n"
+		script := scripts["bash"] + "COMP_WORDS=('" + strings.Join(words, "' '") + "'); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); compopt() { :; }; _inabench; printf '%s\\n' \"${COMPREPLY[*]}\"\n"
 		cmd := exec.Command("bash", "-c", script)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != want {
 			t.Errorf("%q: bash offers %q, want %q (%v)", typed, got, want, err)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "hurt")); err == nil {
+		t.Error("a name was run as a command")
 	}
 }

@@ -63,6 +63,14 @@ func driverFlag() cli.Flag {
 	}, spec.Drivers...)
 }
 
+// driverOf is the driver that the command line names, or the experiment, or the default.
+func driverOf(c *cli.Context, s *spec.Spec) string {
+	if s.On != "" && !c.IsSet("on") {
+		return s.On
+	}
+	return c.String("on")
+}
+
 func rootFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "runs", Value: "runs", EnvVars: []string{"INABENCH_RUNS"},

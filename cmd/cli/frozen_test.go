@@ -82,7 +82,7 @@ func prints(t *testing.T, dir string, args []string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "inabench", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "COLUMNS=80")
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "XDG_CACHE_HOME="+dir, "COLUMNS=80")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

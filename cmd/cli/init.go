@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +26,6 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
-	"github.com/inabench/inabench/results"
 )
 
 // question is one thing that init wants to know: a flag, or an answer.
@@ -81,7 +82,7 @@ func initCommand() *cli.Command {
 		&cli.StringFlag{Name: "rate", Usage: "`RATE` of the hosts' NICs; default 100Gbit/s"},
 		&cli.StringFlag{Name: "switches", Usage: "`NAMES` of ToR switches, on which hosts are in equal parts; default tor1"},
 		choice(cli.StringFlag{Name: "kind", Usage: "`KIND` of switches: " + strings.Join(starter.Kinds, ", ")}, starter.Kinds...),
-		&cli.StringFlag{Name: "aggregators", Usage: "`N` aggregators of each ToR switch; default 4096"},
+		&cli.StringFlag{Name: "aggregators", Usage: "`N` aggregators of each switch; default 4096"},
 		&cli.StringFlag{Name: "uplink", Usage: "`RATE` of cables between switches; default 400Gbit/s"},
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the lab and its inventory; default lab"},
 		&cli.BoolFlag{Name: "ci", Usage: "also write a workflow of GitHub that runs the experiment with every push"},
@@ -114,11 +115,20 @@ func initAction(c *cli.Context) error {
 	if !plainName.MatchString(name) {
 		return usagef("letters, digits, '_', '.' and '-'", "--name %q would be no name of a file", name)
 	}
+	const first = "first.toml"
 	files := map[string][]byte{}
 	invFile := name + ".toml"
+	if strings.EqualFold(invFile, first) {
+		return usagef("name it otherwise", "--name %s: that is the name of the experiment", name)
+	}
 	var inv *inventory.Inventory
 	var err error
 	if given := c.String("inventory"); given != "" {
+		for _, f := range c.Command.Flags {
+			if n := f.Names()[0]; c.IsSet(n) && !slices.Contains([]string{"inventory", "ci", "yes"}, n) {
+				return usagef("leave it out, or --inventory", "--%s is of an inventory that is written, and --inventory is one that there is", n)
+			}
+		}
 		if inv, err = inventory.Load(given); err != nil {
 			return err
 		}
@@ -140,7 +150,6 @@ func initAction(c *cli.Context) error {
 	if err != nil {
 		return inputError{err, ""}
 	}
-	const first = "first.toml"
 	files[first] = experiment
 	if c.Bool("ci") {
 		files[filepath.Join(".github", "workflows", "inabench.yml")] = starter.Workflow(first)
@@ -179,18 +188,29 @@ func relative(dir, file string) (string, error) {
 
 // writeNew writes files into a folder, none of which may be there: all or none.
 func writeNew(dir string, files map[string][]byte) error {
-	for file := range files {
-		if _, err := os.Lstat(filepath.Join(dir, file)); err == nil {
-			return inputError{fmt.Errorf("%s is there already", filepath.Join(dir, file)), "name another folder, or move it away: nothing was written"}
+	var written []string
+	undo := func(err error) error {
+		for _, path := range written {
+			err = errors.Join(err, os.Remove(path))
 		}
+		return err
 	}
-	for file, text := range files {
+	for _, file := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			return outputError{err}
+			return undo(outputError{err})
 		}
-		if err := results.WriteAtomically(path, text); err != nil {
-			return outputError{err}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			return undo(inputError{fmt.Errorf("%s is there already", path), "name another folder, or move it away: nothing was written"})
+		case err != nil:
+			return undo(outputError{err})
+		}
+		written = append(written, path)
+		_, err = f.Write(files[file])
+		if err := errors.Join(err, f.Close()); err != nil {
+			return undo(outputError{err})
 		}
 	}
 	return nil

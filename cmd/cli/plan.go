@@ -97,12 +97,8 @@ func checkFile(c *cli.Context, path string) (string, error) {
 	if n := spec.CountJobs(); n > 0 {
 		jobs = fmt.Sprintf("%d job%s", n, plural(n))
 	}
-	line := fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
-		jobs, points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File)
-	if note := fits(spec); note != "" {
-		line += "\n  " + note
-	}
-	return line, nil
+	return fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
+		jobs, points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
 }
 
 func indent(s string) string {
@@ -115,7 +111,7 @@ func planCommand() *cli.Command {
 		Usage:     "show where jobs go, what switches hold and what is predicted; nothing is touched",
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: []cli.Flag{
-			setFlag(), switchFlag(), explainFlag(), predictorFlag(),
+			driverFlag(), setFlag(), switchFlag(), explainFlag(), predictorFlag(),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan to `FILE`, for `inabench run FILE`; json or - writes it to stdout"},
 		},
 		Action: func(c *cli.Context) error {
@@ -131,7 +127,7 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			slow := slowly{asked: spec, spec: spec, src: src, sets: sets(c), open: (spec.On == "" || spec.On == "netns") && pace.Open(spec), say: func(what string) {
+			slow := slowly{asked: spec, spec: spec, src: src, sets: sets(c), open: driverOf(c, spec) == "netns" && pace.Open(spec), say: func(what string) {
 				fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", what)
 			}}
 			// A plan that is kept says how fast it is run. Otherwise nothing is touched, not to measure this machine either.
@@ -143,6 +139,9 @@ func planCommand() *cli.Command {
 			plan, err := experiments.NewPlan(slow.spec, version())
 			if err != nil {
 				return err
+			}
+			if note := fits(plan); note != "" && driverOf(c, spec) == "netns" {
+				slow.say(note)
 			}
 			more, err := predictorsOf(c)
 			if err != nil {

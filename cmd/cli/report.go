@@ -38,7 +38,7 @@ func reportCommand() *cli.Command {
 			choice(cli.StringFlag{Name: "format", Usage: "`FORMAT`: " + strings.Join(names, ", ") + "; else what the ending of --output says, or text"}, names...),
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write, whole or not at all, in the place of stdout"},
 			&cli.StringFlag{Name: "svg", Usage: "write each drawing of the report into `DIR`, as a file of its own"},
-			&cli.StringFlag{Name: "pdf", Usage: "the same as PDF: vectors and text, with fonts in the file, and the colours of paper"},
+			&cli.StringFlag{Name: "pdf", Usage: "the same as PDF, into `DIR`: vectors and text, with fonts in the file, and the colours of paper"},
 			&cli.StringFlag{Name: "csv", Usage: "write into `DIR` what each drawing draws"},
 			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "`WIDTH` of drawings as PDF, in in, cm, mm or pt"},
 		},

@@ -9,7 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -90,9 +91,7 @@ func runAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if spec.On != "" && !c.IsSet("on") {
-		driver = spec.On
-	}
+	driver = driverOf(c, spec)
 	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
 	slow := slowly{asked: spec, spec: spec, src: src, sets: sets, say: p.say}
 	if driver == "netns" {
@@ -147,14 +146,12 @@ func runAction(c *cli.Context) error {
 		p.clear()
 	}
 	if run(); err == nil && limited(rec) {
-		first := rec.ID
-		ok, err := slow.choose(c.Context, again)
-		if err != nil {
-			return err
-		}
-		if ok {
-			p.say("undecided, for this machine was the limit; once more, slower. The first run is " + first)
-			run()
+		first, firstDir := rec, dir
+		if ok, err := slow.choose(c.Context, again); err == nil && ok {
+			p.say("undecided, for this machine was the limit; once more, slower. The first run is " + first.ID)
+			if run(); rec == nil {
+				rec, dir = first, firstDir
+			}
 		}
 	}
 	if disk := syscall.Errno(0); rec == nil && errors.As(err, &disk) {
@@ -182,6 +179,9 @@ func runAction(c *cli.Context) error {
 	return nil
 }
 
+// quiet is a word in which a shell sees nothing but itself.
+var quiet = regexp.MustCompile(`^[A-Za-z0-9_./:=,+-]+$`)
+
 // record is the command that does again what a run's record is of; not ok of another file.
 func (s source) record() (command string, ok bool) {
 	var rec struct {
@@ -190,14 +190,21 @@ func (s source) record() (command string, ok bool) {
 		Overrides  []string     `json:"overrides"`
 		Experiment results.File `json:"experiment"`
 	}
-	if json.Unmarshal(s.text, &rec) != nil || rec.ID == "" || rec.Driver == "" {
+	if json.Unmarshal(s.text, &rec) != nil || rec.ID == "" || !slices.Contains(spec.Drivers, rec.Driver) {
 		return "", false
+	}
+	// What others wrote is typed into a shell: as it is, whatever it is.
+	quote := func(s string) string {
+		if quiet.MatchString(s) {
+			return s
+		}
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	words := []string{"inabench run --on", rec.Driver}
 	for _, set := range rec.Overrides {
-		words = append(words, "--set", strconv.Quote(set))
+		words = append(words, "--set", quote(set))
 	}
-	return strings.Join(append(words, rec.Experiment.Path), " "), true
+	return strings.Join(append(words, "--", quote(rec.Experiment.Path)), " "), true
 }
 
 // load parses an experiment or a saved plan.

@@ -101,6 +101,7 @@ func params(dir string) testscript.Params {
 		Setup: func(e *testscript.Env) error {
 			e.Values[backgroundKey] = map[string]*background{}
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache")) // what this machine carries is not known
 			e.Setenv("INABENCH_SKIP_PREFLIGHT", skipInTests)
 			return nil
 		},

@@ -88,6 +88,9 @@ func (e *slowly) choose(ctx context.Context, slower float64) (ok bool, err error
 	if err != nil {
 		return false, err
 	}
+	if slower > 1 && s.Emulation.Factor <= e.spec.Emulation.Factor { // measured anew, the machine seems faster
+		return false, nil
+	}
 	e.say(fmt.Sprintf("%v: %s", m, strings.Join(more, ", ")))
 	e.spec = s
 	return true, nil
@@ -100,22 +103,17 @@ func conditional(plan *experiments.SavedPlan) bool {
 	})
 }
 
-// fits says how an experiment would go on netns, as far as that is known without measuring this machine: "" if it is not.
-func fits(s *spec.Spec) string {
+// fits says how a plan would go on netns, as far as that is known without measuring this machine: "" if it is not.
+func fits(plan *experiments.SavedPlan) string {
 	m, ok := carry.Known(version())
-	if !ok || s.On != "" && s.On != "netns" || s.Emulation.Switch != netns.Soft || s.Emulation.Scale != "slow-motion" {
-		return ""
-	}
-	plan, err := experiments.NewPlan(s, version())
-	if err != nil {
+	s := plan.Spec()
+	if !ok || s.Emulation.Switch != netns.Soft || s.Emulation.Scale != "slow-motion" {
 		return ""
 	}
 	p, err := pace.Of(m, plan)
 	switch {
 	case err != nil || p.Factor == 0:
 		return ""
-	case pace.Open(s):
-		return "this machine carries it: " + strings.Join(p.Sets(s, 1), ", ")
 	case p.Factor > s.Emulation.Factor:
 		return fmt.Sprintf("this machine carries it from emulation.factor = %g on, and it says %g", p.Factor, s.Emulation.Factor)
 	}

@@ -9,6 +9,7 @@ package pace
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/inabench/inabench/experiments"
@@ -151,10 +152,12 @@ func Open(s *spec.Spec) bool {
 }
 
 // A phase has so many round trips, with queues, for its figures to be those of a steady state; otherwise so many
-// milliseconds are enough of it: it goes on while its figures are not certain.
+// milliseconds are enough of it: it goes on while its figures are not certain. Nobody waits longer than most for either
+// part of a phase without having asked for it: where that is too short, the verdict says so.
 const (
 	trips   = 20
 	longest = 30000
+	most    = 300000
 )
 
 // Sets are the assignments of --set with which an experiment that leaves that open goes at a pace, or slower by some
@@ -163,13 +166,13 @@ const (
 func (p Pace) Sets(s *spec.Spec, slower float64) []string {
 	p.Factor = ladder(ladder(p.Factor) * slower)
 	out := []string{fmt.Sprintf("emulation.factor=%g", p.Factor)}
-	for _, j := range s.Jobs {
-		if j.Start > 0 || j.Duration > 0 {
+	for _, pt := range s.Points() {
+		if slices.ContainsFunc(pt.Spec.Jobs, func(j spec.Job) bool { return j.Start > 0 || j.Duration > 0 }) {
 			return out
 		}
 	}
 	warm, length := p.Needs()
-	length = max(min(length, longest), trips*max(p.Trip, p.Turn)*1e3*p.Factor)
+	warm, length = min(warm, most), min(max(min(length, longest), trips*max(p.Trip, p.Turn)*1e3*p.Factor), most)
 	for _, t := range []struct {
 		key string
 		has time.Duration

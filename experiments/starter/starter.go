@@ -23,7 +23,7 @@ type Lab struct {
 	Rate        inventory.BitRate
 	Switches    []string // ToRs, 1 or more
 	Kind        inventory.Kind
-	Aggregators int               // of each ToR
+	Aggregators int               // of each switch
 	Uplink      inventory.BitRate // of cables between switches
 	Login       bool              // hosts are reached over SSH by their names
 }
@@ -127,6 +127,11 @@ func (l Lab) Inventory() (*inventory.Inventory, []byte, error) {
 func Experiment(inv *inventory.Inventory, file string) ([]byte, error) {
 	if len(inv.Hosts) < 2 {
 		return nil, fmt.Errorf("%s has %d hosts: a job has two workers at least", inv.File, len(inv.Hosts))
+	}
+	for _, h := range inv.Hosts {
+		if len(h.NICs) == 0 {
+			return nil, fmt.Errorf("host %s of %s has no nic", h.Name, inv.File)
+		}
 	}
 	// Hosts of different racks in turn, so that a job spans them.
 	var racks []string

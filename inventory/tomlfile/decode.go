@@ -150,7 +150,11 @@ func (d *decoder) word(path string, fd field, v reflect.Value) {
 	if fd.words == nil || v.Kind() != reflect.String {
 		return
 	}
-	if word := v.String(); !slices.Contains(fd.words, word) {
+	word := v.String()
+	if word == "" && !fd.required && !fd.hasDefault {
+		return // as if it were not there
+	}
+	if !slices.Contains(fd.words, word) {
 		d.words = append(d.words, func() {
 			if !d.f.Reported(path) {
 				d.f.Problemf(path, OneOf(word, fd.words), "unknown %s %q", fd.name, word)

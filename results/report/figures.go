@@ -21,15 +21,17 @@ type Figure struct {
 func Figures(rec *results.Record, samples []results.Sample, beside Beside) []Figure {
 	p := newPage(rec, samples, beside)
 	var out []Figure
-	names := map[string]int{}
+	names := map[string]bool{}
 	add := func(name, title string, svg template.HTML, rows [][]string) {
 		if svg == "" {
 			return
 		}
-		name = slug(name)
-		if names[name]++; names[name] > 1 {
-			name += "-" + strconv.Itoa(names[name])
+		base := slug(name)
+		name = base
+		for n := 2; names[name]; n++ {
+			name = base + "-" + strconv.Itoa(n)
 		}
+		names[name] = true
 		out = append(out, Figure{Name: name, Title: title, SVG: plot.Alone(string(svg)), Rows: rows})
 	}
 	if p.Compare != nil {

@@ -80,7 +80,7 @@ func Write(w io.Writer, svg string, width float64) error {
 		width = box[2] * 72 / 96
 	}
 	scale := width / box[2]
-	p := &page{states: map[string]string{}}
+	p := &page{states: map[string]string{}, clips: map[string]*element{}}
 	p.op("%s 0 0 %s %s %s cm", num(scale), num(-scale), num(-box[0]*scale), num((box[1]+box[3])*scale))
 	p.draw(root, style{sheet: theSheet(), props: map[string]string{"fill": "#000", "stroke": "none", "stroke-width": "1", "font-size": "12px", "opacity": "1"}})
 	title := ""
@@ -128,7 +128,8 @@ func number(s string) float64 {
 type page struct {
 	b      bytes.Buffer
 	states map[string]string // names of graphics states by what they set
-	fonts  [2]*font          // regular and bold, where used
+	clips  map[string]*element
+	fonts  [2]*font // regular and bold, where used
 }
 
 func (p *page) op(format string, args ...any) { fmt.Fprintf(&p.b, format+"\n", args...) }
@@ -138,10 +139,21 @@ func (p *page) draw(e *element, in style) {
 	switch e.name {
 	case "title", "desc", "style":
 		return
+	case "clipPath":
+		p.clips[e.attrs["id"]] = e
+		return
 	}
 	p.op("q")
 	defer p.op("Q")
 	p.transform(e.attrs["transform"])
+	if id, ok := strings.CutPrefix(e.attrs["clip-path"], "url(#"); ok {
+		if to := p.clips[strings.TrimSuffix(id, ")")]; to != nil {
+			for _, r := range to.children {
+				p.rectangle(number(r.attrs["x"]), number(r.attrs["y"]), number(r.attrs["width"]), number(r.attrs["height"]), 0)
+			}
+			p.op("W n")
+		}
+	}
 	switch e.name {
 	case "rect":
 		x, y, w, h := number(e.attrs["x"]), number(e.attrs["y"]), number(e.attrs["width"]), number(e.attrs["height"])

@@ -54,6 +54,22 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestClip: what is clipped is, and what clips is not drawn.
+func TestClip(t *testing.T) {
+	c := &plot.Scatter{ID: "x", Title: "t", Tolerance: 0.05, Relative: true, Points: []plot.ScatterPoint{{X: 1, Y: 2, Lo: 1, Hi: 3}, {X: 2, Y: 2, Lo: 1, Hi: 3}}}
+	if !strings.Contains(c.SVG(), "<clipPath") {
+		t.Skip("nothing is clipped")
+	}
+	var b bytes.Buffer
+	if err := Write(&b, c.SVG(), 0); err != nil {
+		t.Fatal(err)
+	}
+	text := content(t, b.Bytes())
+	if strings.Count(text, " re\nW n\n") != 1 || strings.Contains(text, "0 0 0 rg\n0 0 0 RG") || strings.Contains(text, " re\nf\n") {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestOffsets: the table of objects says where they are.
 func TestOffsets(t *testing.T) {
 	var b bytes.Buffer
