@@ -17,7 +17,6 @@ import (
 
 // emulating is who runs an emulation on this machine, as the file says that it holds locked.
 type emulating struct {
-	PID        int       `json:"pid"` // as it sees itself
 	Experiment string    `json:"experiment"`
 	Since      time.Time `json:"since"`
 }
@@ -73,7 +72,7 @@ func takeTurn(ctx context.Context, experiment string, wait time.Duration, say fu
 			}
 		}
 	}
-	text, err := json.Marshal(emulating{PID: os.Getpid(), Experiment: strings.ToValidUTF8(experiment, "?"), Since: time.Now()})
+	text, err := json.Marshal(emulating{Experiment: strings.ToValidUTF8(experiment, "?"), Since: time.Now()})
 	if err == nil && f.Truncate(0) == nil {
 		_, _ = f.WriteAt(text, 0)
 	}

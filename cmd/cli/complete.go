@@ -265,11 +265,8 @@ func valuesOfFlag(f cli.Flag) []string {
 	}
 	_, rest, _ := strings.Cut(doc.GetUsage(), "`")
 	what, _, _ := strings.Cut(rest, "`")
-	switch {
-	case f.Names()[0] == "set":
+	if f.Names()[0] == "set" {
 		return keysWith("experiment", "=")
-	case what == "FILE" || what == "DIR":
-		return []string{completeFiles}
 	}
 	return valuesNamed(what, nil)
 }
@@ -304,17 +301,14 @@ func valuesNamed(what string, given map[string]string) []string {
 	case "KEY":
 		return keysWith("", "")
 	case "HOST", "SWITCH":
-		return machinesOf(cmp.Or(given["inventory"], given["i"]), what == "SWITCH")
-	case "DIR":
+		return machinesOf(given["inventory"], what == "SWITCH")
+	case "DIR", "FILE":
 		return []string{completeFiles}
 	case "bash", "zsh", "fish":
 		return []string{what}
 	}
 	if file, ending, ok := strings.Cut(what, "."); ok && file == strings.ToUpper(file) {
 		return []string{completeFiles + " ." + ending}
-	}
-	if what == "FILE" {
-		return []string{completeFiles}
 	}
 	return nil
 }

@@ -27,13 +27,7 @@ func printHelp(w io.Writer, _ string, data any) {
 				kind = c.Category
 				fmt.Fprintf(w, "\n%s:\n", kind)
 			}
-			for i, line := range wrap(c.Usage, helpWidth-left-4) {
-				name := c.Name
-				if i > 0 {
-					name = ""
-				}
-				fmt.Fprintf(w, "  %-*s  %s\n", left, name, line)
-			}
+			writeRow(w, left, c.Name, c.Usage)
 		}
 		fmt.Fprintln(w)
 		fmt.Fprint(w, x.Description)
@@ -96,14 +90,19 @@ func writeRows(w io.Writer, rows [][2]string) {
 		left = max(left, len(r[0]))
 	}
 	for _, r := range rows {
-		for i, line := range wrap(r[1], helpWidth-left-4) {
-			if i > 0 {
-				r[0] = ""
-			}
-			fmt.Fprintf(w, "  %-*s  %s\n", left, r[0], line)
-		}
+		writeRow(w, left, r[0], r[1])
 	}
 	fmt.Fprintln(w)
+}
+
+// writeRow writes a row whose first column is so wide.
+func writeRow(w io.Writer, left int, first, second string) {
+	for i, line := range wrap(second, helpWidth-left-4) {
+		if i > 0 {
+			first = ""
+		}
+		fmt.Fprintf(w, "  %-*s  %s\n", left, first, line)
+	}
 }
 
 // wrap breaks text at spaces into lines of at most width characters, where its words

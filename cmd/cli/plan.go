@@ -127,7 +127,8 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			slow := slowly{asked: spec, spec: spec, src: src, sets: sets(c), open: driverOf(c, spec) == "netns" && pace.Open(spec), say: func(what string) {
+			emulated := driverOf(c, spec) == "netns"
+			slow := slowly{asked: spec, spec: spec, src: src, sets: sets(c), open: emulated && pace.Open(spec), say: func(what string) {
 				fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", what)
 			}}
 			// A plan that is kept says how fast it is run. Otherwise nothing is touched, not to measure this machine either.
@@ -140,7 +141,7 @@ func planCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if note := fits(plan); note != "" && driverOf(c, spec) == "netns" {
+			if note := fits(plan); emulated && note != "" {
 				slow.say(note)
 			}
 			more, err := predictorsOf(c)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sabotage"
@@ -179,9 +179,6 @@ func runAction(c *cli.Context) error {
 	return nil
 }
 
-// quiet is a word in which a shell sees nothing but itself.
-var quiet = regexp.MustCompile(`^[A-Za-z0-9_./:=,+-]+$`)
-
 // record is the command that does again what a run's record is of; not ok of another file.
 func (s source) record() (command string, ok bool) {
 	var rec struct {
@@ -193,18 +190,11 @@ func (s source) record() (command string, ok bool) {
 	if json.Unmarshal(s.text, &rec) != nil || rec.ID == "" || !slices.Contains(spec.Drivers, rec.Driver) {
 		return "", false
 	}
-	// What others wrote is typed into a shell: as it is, whatever it is.
-	quote := func(s string) string {
-		if quiet.MatchString(s) {
-			return s
-		}
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	words := []string{"inabench run --on", rec.Driver}
+	words := []string{"inabench", "run", "--on", rec.Driver}
 	for _, set := range rec.Overrides {
-		words = append(words, "--set", quote(set))
+		words = append(words, "--set", set)
 	}
-	return strings.Join(append(words, "--", quote(rec.Experiment.Path)), " "), true
+	return human.ShellLine(append(words, "--", rec.Experiment.Path)...), true
 }
 
 // load parses an experiment or a saved plan.

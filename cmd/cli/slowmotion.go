@@ -14,7 +14,6 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed/carry"
-	"github.com/inabench/inabench/testbed/netns"
 )
 
 // paceOf is how fast this machine carries an experiment, as it is planned; the pace's Factor is 0 where that cannot be
@@ -107,7 +106,7 @@ func conditional(plan *experiments.SavedPlan) bool {
 func fits(plan *experiments.SavedPlan) string {
 	m, ok := carry.Known(version())
 	s := plan.Spec()
-	if !ok || s.Emulation.Switch != netns.Soft || s.Emulation.Scale != "slow-motion" {
+	if !ok || !pace.Slowed(s) {
 		return ""
 	}
 	p, err := pace.Of(m, plan)

@@ -148,7 +148,12 @@ func (p Pace) Needs() (warm, length float64) {
 // Open says whether an experiment leaves it to the machine how fast its emulation goes: it does not say a factor. What
 // BMv2 carries is not known.
 func Open(s *spec.Spec) bool {
-	return s.Emulation.Scale == "slow-motion" && s.Emulation.Switch == netns.Soft && !s.Says("emulation.factor") && s.Unplanned() == nil
+	return Slowed(s) && !s.Says("emulation.factor") && s.Unplanned() == nil
+}
+
+// Slowed says whether an experiment's emulation goes in slow motion, and is one of which a machine knows what it carries.
+func Slowed(s *spec.Spec) bool {
+	return s.Emulation.Scale == "slow-motion" && s.Emulation.Switch == netns.Soft
 }
 
 // A phase has so many round trips, with queues, for its figures to be those of a steady state; otherwise so many

@@ -1,7 +1,6 @@
 package tomlfile
 
 import (
-	"encoding"
 	"fmt"
 	"reflect"
 	"slices"
@@ -154,5 +153,5 @@ func (e Entry) Example() string {
 
 // Text says whether a value is a text, such as a quantity with its unit.
 func (e Entry) Text() bool {
-	return e.Type.Kind() == reflect.String || e.Type.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || isText(e.Type)
+	return e.Type.Kind() == reflect.String || isText(e.Type)
 }

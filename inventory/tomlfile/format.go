@@ -151,30 +151,7 @@ func statementEnd(text string) (end, comment int) {
 
 // quotedLength is how long the string is at the beginning of a text, with its quotes.
 func quotedLength(text string) int {
-	quote := text[:1]
-	if three := strings.Repeat(quote, 3); strings.HasPrefix(text, three) {
-		for i := 3; i < len(text); i++ {
-			switch {
-			case text[i] == '\\' && quote == `"`:
-				i++
-			case strings.HasPrefix(text[i:], three):
-				for strings.HasPrefix(text[i+3:], quote) && i < len(text) { // up to two more belong to the string
-					i++
-				}
-				return min(i+3, len(text))
-			}
-		}
-		return len(text)
-	}
-	for i := 1; i < len(text) && text[i] != '\n'; i++ {
-		switch {
-		case text[i] == '\\' && quote == `"`:
-			i++
-		case text[i:i+1] == quote:
-			return i + 1
-		}
-	}
-	return min(len(text), max(1, strings.IndexByte(text, '\n')))
+	return len((&scanner{index: &index{text: text}}).quoted())
 }
 
 // spaced is "key = value" with one space around the sign.

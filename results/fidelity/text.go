@@ -183,7 +183,7 @@ func (r *Report) Drawings() []Drawing {
 	for i := range r.Models {
 		m := &r.Models[i]
 		for _, g := range m.Groups {
-			out = append(out, Drawing{"fidelity-" + fileName(m.Name) + "-" + fileName(g.Metric), plot.AgreementSVG(r.agreement(m, g))})
+			out = append(out, Drawing{"fidelity-" + fileName(m.Name) + "-" + fileName(g.Metric), plot.Alone(plot.AgreementSVG(r.agreement(m, g)))})
 		}
 	}
 	return out

@@ -62,7 +62,7 @@ func AgreementSVG(a Agreement) string {
 	px := func(v float64) float64 { return left + (min(max(v, lo), hi)-lo)/(hi-lo)*(right-left) }
 	py := func(v float64) float64 { return bottom - (min(max(v, lo), hi)-lo)/(hi-lo)*(bottom-top) }
 	var s Canvas
-	s.Begin(cmp.Or(a.ID, "agreement"), a.Title, fmt.Sprintf("%d figures: %s on the vertical axis, %s on the horizontal one.", len(points), a.Seen, a.Model), w, h, a.ID == "")
+	s.Begin(cmp.Or(a.ID, "agreement"), a.Title, fmt.Sprintf("%d figures: %s on the vertical axis, %s on the horizontal one.", len(points), a.Seen, a.Model), w, h)
 	s.Text("strong", "start", 12, 18, Clip(a.Title, 13, w-24))
 	step := hi - lo
 	if len(ticks) > 1 {

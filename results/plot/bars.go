@@ -107,7 +107,7 @@ func (c *Bars) SVG() string {
 	}
 
 	s := new(Canvas)
-	s.Begin(c.ID, c.Title, c.Desc, w, h, false)
+	s.Begin(c.ID, c.Title, c.Desc, w, h)
 	s.Text("strong", "start", 12, 18, Clip(c.Title, 13, w-24))
 	s.Text("muted small", "start", 12, 36, Clip(c.Note, 11, w-24))
 	for r, row := range rows {

@@ -256,7 +256,7 @@ func (a axis) part(x float64) float64 {
 // begin starts the drawing with what is above the plot.
 func (c *Chart) begin(w, h float64) *Canvas {
 	s := new(Canvas)
-	s.Begin(c.ID, c.Title, c.Desc, w, h, false)
+	s.Begin(c.ID, c.Title, c.Desc, w, h)
 	s.Text("strong", "start", 12, 18, Clip(c.Title, 13, w-24))
 	c.legend(s, 14, 38)
 	return s
@@ -591,7 +591,7 @@ func (c *Scatter) SVG() string {
 	px := func(v float64) float64 { return left + v/hi*(right-left) }
 	py := func(v float64) float64 { return bottom - v/hi*(bottom-top) }
 	var s Canvas
-	s.Begin(c.ID, c.Title, c.Desc, w, h, false)
+	s.Begin(c.ID, c.Title, c.Desc, w, h)
 	s.Text("strong", "start", 12, 18, Clip(c.Title, 13, w-24))
 	s.Text("muted small", "start", 12, 38, "on the dashed line both are equal; the band is the tolerance")
 	step := hi
@@ -701,7 +701,7 @@ func (c *Timeline) SVG() string {
 	px := func(t float64) float64 { return left + t/c.End*(right-left) }
 	py := func(v float64) float64 { return bottom - v/c.Top*(bottom-top) }
 	var s Canvas
-	s.Begin(c.ID, "Rate of link "+c.Name+" over time", c.desc(), w, h, false)
+	s.Begin(c.ID, "Rate of link "+c.Name+" over time", c.desc(), w, h)
 	s.Text("small strong", "start", 6, 13, Clip(c.Name, 11, 190))
 	ticks := Ticks(0, c.Top, 3)
 	for _, v := range ticks {

@@ -49,7 +49,7 @@ func (n Nights) SVG() string {
 	}
 	s := new(Canvas)
 	if len(n.Marks) == 0 {
-		s.Begin(n.ID, n.Title, "No runs.", w, h, false)
+		s.Begin(n.ID, n.Title, "No runs.", w, h)
 		s.Close("svg")
 		return s.b.String()
 	}
@@ -60,7 +60,7 @@ func (n Nights) SVG() string {
 	px := func(i float64) float64 { return left + (i+0.5)/float64(len(n.Marks))*(right-left) }
 	py := func(v float64) float64 { return bottom - (v-first)/(last-first)*(bottom-top) }
 
-	s.Begin(n.ID, n.Title, n.describe(medians), w, h, false)
+	s.Begin(n.ID, n.Title, n.describe(medians), w, h)
 	s.Text("strong", "start", 12, 18, Clip(n.Title, 13, w-24))
 	s.Text("muted small", "start", 12, 34, unit)
 	for _, t := range ticks {

@@ -82,8 +82,8 @@ func (s *Canvas) upright(class, anchor string, x, y float64, text string) {
 }
 
 // Begin opens a drawing of w by h with its title and description for readers
-// that do not see it. id must be unique in the page.
-func (s *Canvas) Begin(id, title, desc string, w, h float64, style bool) {
+// that do not see it. id must be unique in the page, whose style it has; see Alone.
+func (s *Canvas) Begin(id, title, desc string, w, h float64) {
 	s.Open("svg", "xmlns", "http://www.w3.org/2000/svg", "class", "ina", "role", "img", "id", id,
 		"viewBox", "0 0 "+Num(w)+" "+Num(h), "width", Num(w), "height", Num(h), "aria-labelledby", id+"-t "+id+"-d")
 	s.b.WriteString("\n")
@@ -93,16 +93,10 @@ func (s *Canvas) Begin(id, title, desc string, w, h float64, style bool) {
 	s.Open("desc", "id", id+"-d")
 	s.b.WriteString(escape(desc))
 	s.Close("desc")
-	if style {
-		s.b.WriteString("<style>" + PaletteCSS + CSS + "</style>\n")
-	}
 }
 
 // Alone is a drawing of a page as a file of its own: with its style, and by itself readable.
 func Alone(svg string) string {
-	if strings.Contains(svg, "<style>") {
-		return svg
-	}
 	const after = "</desc>\n"
 	at := strings.Index(svg, after)
 	if at < 0 {

@@ -74,14 +74,14 @@ func cables(t results.Topology) []cable {
 // them, hosts at the bottom, each direction of each cable as wide as it is loaded.
 // loads are by link name and may be nil; then capacities are shown.
 func TopologySVG(t results.Topology, loads map[string]LinkLoad) string {
-	return DrawTopology("topology", t, loads, nil, true)
+	return Alone(DrawTopology("topology", t, loads, nil))
 }
 
 // Spot is a place in a drawing, in pixels.
 type Spot struct{ X, Y float64 }
 
 // DrawTopology draws the trees over the cables, or loads, one of which is nil.
-func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, trees []results.Tree, style bool) string {
+func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, trees []results.Tree) string {
 	const w = 960.0
 	hosts, rows := layers(t)
 	cables := cables(t)
@@ -155,7 +155,7 @@ func DrawTopology(id string, t results.Topology, loads map[string]LinkLoad, tree
 	if trees != nil {
 		title, desc = "Trees of the jobs", treesDesc(trees)
 	}
-	s.Begin(id, title, desc, w, height, style)
+	s.Begin(id, title, desc, w, height)
 
 	tier := map[string]int{}
 	for _, n := range t.Nodes {

@@ -161,7 +161,7 @@ func newPage(rec *results.Record, samples []results.Sample, beside Beside) page 
 	if len(rec.Topology.Nodes) > 0 {
 		loads, of := LinkLoads(rec)
 		p.LoadsOf, p.Loaded = of, loads != nil
-		p.Topology = template.HTML(plot.DrawTopology("topo", rec.Topology, loads, nil, false))
+		p.Topology = template.HTML(plot.DrawTopology("topo", rec.Topology, loads, nil))
 		p.Links = linkRowsOf(rec, loads)
 		p.Trees, p.TreeRows, p.TreesOf = viewTrees(rec)
 	}
@@ -445,10 +445,5 @@ func rerunOf(rec *results.Record) string {
 		parts = append(parts, "--set", "inventory="+results.InventoryFile)
 	}
 	parts = append(parts, results.ExperimentFile)
-	for i, s := range parts {
-		if strings.ContainsAny(s, " '\"$`\\&|;<>()*?[]#~!") {
-			parts[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(parts, " ")
+	return human.ShellLine(parts...)
 }

@@ -169,7 +169,7 @@ func (s PastSeries) SVG(id string) string {
 	px := func(i int) float64 { return left + (float64(i)+0.5)/float64(max(len(nights), 1))*(right-left) }
 	py := func(v float64) float64 { return bottom - (v-lo)/(hi-lo)*(bottom-top) }
 	var b plot.Canvas
-	b.Begin(id, s.name()+", run after run", s.desc(), w, h, false)
+	b.Begin(id, s.name()+", run after run", s.desc(), w, h)
 	b.Text("strong", "start", 12, 18, plot.Clip(s.name(), 13, w-24))
 	name := human.Measure(s.Metric)
 	if unit != "" {

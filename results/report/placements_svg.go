@@ -28,8 +28,7 @@ type machinesPicture struct {
 
 // MachinesSVG draws placements side by side as a document of its own.
 func MachinesSVG(title string, placements []Placement) string {
-	p := newMachinesPicture("placement", title, placements)
-	return p.SVG(true)
+	return plot.Alone(newMachinesPicture("placement", title, placements).SVG())
 }
 
 func newMachinesPicture(id, title string, placements []Placement) *machinesPicture {
@@ -201,8 +200,8 @@ func (p *machinesPicture) layout(width float64) machineLayout {
 	return best
 }
 
-// SVG renders the picture; with style it is a document of its own.
-func (p *machinesPicture) SVG(style bool) string {
+// SVG renders the picture.
+func (p *machinesPicture) SVG() string {
 	w := 1240.0
 	if len(p.Placements) == 1 {
 		w = 640
@@ -226,7 +225,7 @@ func (p *machinesPicture) SVG(style bool) string {
 	lines := (len(p.Placements) + l.columns - 1) / l.columns
 	step := head + l.height + foot
 	s := new(plot.Canvas)
-	s.Begin(p.ID, p.Title, p.Desc, w, top+float64(lines)*step, style)
+	s.Begin(p.ID, p.Title, p.Desc, w, top+float64(lines)*step)
 	s.Text("strong", "start", 12, 18, plot.Clip(p.Title, 13, w-24))
 	drawLegend(s, legend, at, w)
 	for i, one := range p.Placements {
@@ -427,7 +426,7 @@ func viewPlacements(rec *results.Record) (out []placementView) {
 		if r.Title != "" {
 			title += ", " + r.Title
 		}
-		v := placementView{Title: title, Note: r.Note, SVG: template.HTML(newMachinesPicture("place-"+strconv.Itoa(i), title, r.Placements).SVG(false))}
+		v := placementView{Title: title, Note: r.Note, SVG: template.HTML(newMachinesPicture("place-"+strconv.Itoa(i), title, r.Placements).SVG())}
 		for _, p := range r.Placements {
 			v.Names = append(v.Names, cmp.Or(p.Name, "GPUs"))
 		}

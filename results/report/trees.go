@@ -31,7 +31,7 @@ func viewTrees(rec *results.Record) (drawing template.HTML, rows []treeRow, wher
 			rows = append(rows, r)
 		}
 	}
-	return template.HTML(plot.DrawTopology("trees", rec.Topology, nil, trees[:min(len(trees), maxTrees)], false)), rows, where
+	return template.HTML(plot.DrawTopology("trees", rec.Topology, nil, trees[:min(len(trees), maxTrees)])), rows, where
 }
 
 // maxTrees is how many trees colours tell apart.

@@ -66,10 +66,10 @@ nic = {port = "tor1/[1-3]"}
 // about four seconds. A measurement during which others used the machine is not kept. The
 // error wraps errors.ErrUnsupported where no emulation can run.
 func Measure(ctx context.Context, tool string) (Machine, error) {
-	if m, ok := Known(tool); ok {
+	want := here(tool)
+	if m, ok := want.known(); ok {
 		return m, nil
 	}
-	want := here(tool)
 	path := want.file()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
 	cmd.Args[0] = os.Args[0]
@@ -103,8 +103,10 @@ func Measure(ctx context.Context, tool string) (Machine, error) {
 }
 
 // Known is what Measure has kept of this machine, if it has.
-func Known(tool string) (m Machine, ok bool) {
-	want := here(tool)
+func Known(tool string) (m Machine, ok bool) { return here(tool).known() }
+
+// known is what was kept of a machine like this one.
+func (want Machine) known() (m Machine, ok bool) {
 	text, err := bounded.ReadFile(want.file(), bounded.Config)
 	if err != nil || json.Unmarshal(text, &m) != nil {
 		return Machine{}, false

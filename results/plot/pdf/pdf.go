@@ -7,6 +7,7 @@ package pdf
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"encoding/xml"
 	"errors"
@@ -342,7 +343,7 @@ func (p *page) words(e *element, st style) {
 	text := strings.Join(strings.Fields(e.text), " ")
 	size := st.length("font-size")
 	x, y := number(e.attrs["x"]), number(e.attrs["y"])
-	switch width := f.width(text) * size; cmpOr(e.attrs["text-anchor"], st.get("text-anchor")) {
+	switch width := f.width(text) * size; cmp.Or(e.attrs["text-anchor"], st.get("text-anchor")) {
 	case "middle":
 		x -= width / 2
 	case "end":
@@ -362,13 +363,6 @@ func (p *page) words(e *element, st style) {
 	}
 	p.op("%s rg", fill)
 	show(0)
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // write writes the file: a page with its content, fonts and graphics states.
