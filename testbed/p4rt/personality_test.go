@@ -357,17 +357,18 @@ func TestTooManyControllers(t *testing.T) {
 		}
 		defer c.Close(context.Background())
 		if i > 0 { // the one before has been outbid and hangs up: it comes back to watch
-			observe(t, srv.P4RT, g.device)
+			observe(t, srv.P4RT, g.device, uint64(i))
 		}
 	}
 }
 
-// observe keeps a stream open that only watches, as soon as there is room for one.
-func observe(t *testing.T, addr string, device uint64) {
+// observe keeps a stream open that only watches, as soon as there is room for one. Its bid is
+// lower than that of any who writes, and nobody else's.
+func observe(t *testing.T, addr string, device, bid uint64) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		k := newController(t, rawClient(t, subject{addr: addr}), device)
-		k.bid(id(uint64(1 + time.Now().UnixNano()%1000)))
+		k.bid(id(bid))
 		_, err := k.stream.Recv()
 		if err == nil {
 			return
