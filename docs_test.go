@@ -238,6 +238,9 @@ func TestCommands(t *testing.T) {
 			case words[0] == "go" && len(words) > 3:
 				err = checkInabench(program, help, words[3:])
 			case words[0] != "go":
+				if i := slices.Index(words, "--"); i > 0 {
+					words = words[:i] // what comes then is another program's
+				}
 				err = checkInabench(program, help, words[1:])
 			}
 			if err != nil {

@@ -42,6 +42,7 @@ type RunOptions struct {
 	Night         *results.NightRun     // of a suite, for the record
 	Slow          *drivers.Slow         // an emulation slower than its inventory says; nil: none
 	Sabotage      *sabotage.Order       // a fault that the testbed is to have; nil: none
+	Standing      *Standing             // the emulation to run on, which stays up; nil: one of the run's own
 	Predictors    []predictor.Predictor // asked beside the experiment's own
 	// Batch is where points of a simulated study are computed; nil: here, as many at a time as there
 	// are processors. Resume is a run directory whose points are taken over, of a run with a Batch
@@ -52,10 +53,11 @@ type RunOptions struct {
 
 // Status says how far a run has come.
 type Status struct {
-	Stage    string // "bring up", "calibrate", "measure", "tear down", "report"
-	Point    string // labels of the point being measured
-	Done, Of int    // points, repeats included
-	Left     time.Duration
+	Stage    string         // "bring up", "calibrate", "measure", "tear down", "report"
+	Point    string         // labels of the point being measured
+	Done, Of int            // points, repeats included
+	Until    time.Time      // when all of it should have been done; zero: nobody knows
+	Jobs     []study.Moving // how fast they are now, where it is known
 }
 
 // BeginError is a run that could not begin: nothing was measured and no testbed
@@ -81,6 +83,9 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 		work = r.simulate
 	}
 	runErr := errors.Join(work(ctx), r.endStudy())
+	if st := r.opt.Standing; st != nil && !interrupted(runErr, context.Cause(ctx)) {
+		st.spoilt(r.rec.ID, runErr)
+	}
 	r.Progress("report", "", 0)
 	r.rec.Finished = time.Now().UTC()
 	r.Timing("total", began)
@@ -115,6 +120,7 @@ type run struct {
 	known    map[string]any // what studies measured once for all points; see study.Once
 	here     map[string]any // what they found out about tb
 	done     int
+	status   Status       // that was told last
 	table    *os.File     // jobs.csv.gz, of a study
 	cells    string       // directory of what others have computed; empty: there is none
 	held     drivers.Held // of a lab
@@ -146,6 +152,11 @@ func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
 		return nil, err
 	}
 	for _, p := range points {
+		if o.Standing != nil {
+			if err := o.Standing.suits(p.Spec); err != nil {
+				return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
+			}
+		}
 		if err := kinds.Of(p.Spec).Ready(p); err != nil {
 			return nil, fmt.Errorf("%s%w", spec.Prefix(p.Labels), err)
 		}
@@ -247,7 +258,9 @@ func (r *run) measure(ctx context.Context) (err error) {
 	defer func() {
 		began := time.Now()
 		err = drivers.Ousted(ctx, r.tb, err)
-		r.Progress("tear down", "", 0)
+		if r.opt.Standing == nil {
+			r.Progress("tear down", "", 0)
+		}
 		if err != nil && r.opt.KeepOnFailure != nil && r.tb != nil {
 			r.opt.KeepOnFailure(ctx, r.tb, err)
 		}
@@ -339,7 +352,9 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	if err := r.closeTestbed(ctx); err != nil {
 		return err
 	}
-	r.Progress("bring up", "", 0)
+	if r.opt.Standing == nil {
+		r.Progress("bring up", "", 0)
+	}
 	began := time.Now()
 	pcap := ""
 	if r.opt.Pcap {
@@ -355,7 +370,7 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 		}
 	}
 	r.held.Hold.Need = r.planned()
-	tb, err := drivers.Open(ctx, r.opt.Driver, s, key, pcap, r.held, r.opt.Slow)
+	tb, err := r.open(ctx, s, key, pcap)
 	if looked := drivers.Looked(tb, err); len(looked) > 0 {
 		r.rec.Preflight = looked // the last testbed's, where points need several
 		for _, w := range results.PreflightWarnings(looked) {
@@ -384,7 +399,21 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	return r.dir.Save(r.rec) // for who looks on while it goes on
 }
 
+func (r *run) open(ctx context.Context, s *spec.Spec, key study.FabricKey, pcap string) (testbed.Testbed, error) {
+	if st := r.opt.Standing; st != nil {
+		if t, ok := remote.Of(st.Testbed); ok {
+			t.Uninterrupted()
+		}
+		r.Warn(fmt.Sprintf("on an emulation that is up since %s: what others do there meanwhile is not looked for", st.since.UTC().Format(time.RFC3339)))
+		return st.Testbed, nil
+	}
+	return drivers.Open(ctx, r.opt.Driver, s, key, pcap, r.held, r.opt.Slow)
+}
+
 func (r *run) closeTestbed(ctx context.Context) error {
+	if r.opt.Standing != nil {
+		r.tb = nil
+	}
 	if r.tb == nil {
 		return nil
 	}
@@ -447,8 +476,17 @@ func (r *run) judge(ctx context.Context, runErr error) {
 
 // Progress implements study.Runner.
 func (r *run) Progress(stage, point string, left time.Duration) {
-	if r.opt.Progress != nil {
-		r.opt.Progress(Status{Stage: stage, Point: point, Done: r.done, Of: len(r.points) * r.opt.Repeats, Left: left})
+	r.status = Status{Stage: stage, Point: point, Done: r.done, Of: len(r.points) * r.opt.Repeats}
+	if left > 0 {
+		r.status.Until = time.Now().Add(left)
+	}
+	r.Watch(nil)
+}
+
+// Watch implements study.Runner.
+func (r *run) Watch(jobs []study.Moving) {
+	if r.status.Jobs = jobs; r.opt.Progress != nil {
+		r.opt.Progress(r.status)
 	}
 }
 

@@ -124,6 +124,30 @@ func (r *Readings) Counter(source, metric, of string) (Series, error) {
 	return s, nil
 }
 
+// Speed is how fast a counter grew in its latest readings, per second: over the shortest span of them of at least over
+// seconds, or all of them. Of two sources it is the first's, of readings out of order it is none (false), as of fewer
+// than two.
+func (r *Readings) Speed(metric, of string, over float64) (perSecond float64, ok bool) {
+	if r == nil {
+		return 0, false
+	}
+	for _, c := range r.by[[2]string{metric, of}] {
+		n := len(c.t)
+		if c.Gauge || n < 2 {
+			continue
+		}
+		from := n - 2
+		for from > 0 && c.t[n-1]-c.t[from] < over {
+			from--
+		}
+		if d := c.t[n-1] - c.t[from]; d > 0 {
+			return (c.v[n-1] - c.v[from]) / d, true
+		}
+		return 0, false
+	}
+	return 0, false
+}
+
 // Since are the readings from a time on, and the one before of each counter. They stay what they are when others
 // are added to r, by another goroutine as well.
 func (r *Readings) Since(t float64) *Readings {

@@ -141,3 +141,32 @@ func TestReadingsTakeLittle(t *testing.T) {
 		t.Errorf("%d readings take %d MB", r.Len(), used>>20)
 	}
 }
+
+// A counter's speed is that of its latest readings, from whichever source was first.
+func TestSpeed(t *testing.T) {
+	var r results.Readings
+	if _, ok := r.Speed("sent", "A/0", 1); ok {
+		t.Error("a speed of nothing")
+	}
+	for i := range 11 { // 100 a second, then 200
+		at := float64(i) / 2
+		r.Add(results.Sample{T: at, Source: "host h1", Metric: "sent", Of: "A/0", Value: 100*at + 100*max(0, at-3)})
+		if _, ok := r.Speed("sent", "A/0", 1); ok != (i > 0) {
+			t.Errorf("%d readings: a speed: %v", i+1, ok)
+		}
+	}
+	r.Add(results.Sample{T: 9, Source: "host h1", Metric: "load", Of: "A/0", Value: 7, Gauge: true})
+	r.Add(results.Sample{T: 10, Source: "host h1", Metric: "load", Of: "A/0", Value: 9, Gauge: true})
+	for over, want := range map[float64]float64{0: 200, 1: 200, 2: 200, 4: 150, 100: 140} {
+		if v, ok := r.Speed("sent", "A/0", over); !ok || v != want {
+			t.Errorf("over %v s: %v %v, want %v", over, v, ok, want)
+		}
+	}
+	if _, ok := r.Speed("load", "A/0", 1); ok {
+		t.Error("a gauge has no speed")
+	}
+	r.Add(results.Sample{T: 5, Source: "host h1", Metric: "sent", Of: "A/0", Value: 900})
+	if _, ok := r.Speed("sent", "A/0", 0); ok {
+		t.Error("two readings of one time have no speed")
+	}
+}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"regexp"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -12,14 +14,15 @@ import (
 // door is what all text passes on its way to a stream: much of it is that of hosts, switches, files
 // and people, and nothing that they say may move the cursor, write over a line, name the window or fill
 // the clipboard. Where a person reads it, what changes the order of letters does not pass either. It
-// stands in the way of nothing that this program prints of its own: colours pass, and eraseLine is for
-// who has the door.
+// stands in the way of nothing that this program prints of its own: colours pass, and who has the door can
+// write lines that are not to stay.
 type door struct {
 	to  io.Writer
 	tty bool
 
-	mu   sync.Mutex
-	rest []byte // of a rune or a colour that has not ended
+	mu    sync.Mutex
+	rest  []byte // of a rune or a colour that has not ended
+	lines int    // on the terminal that are not to stay
 }
 
 func newDoor(to io.Writer) *door {
@@ -37,6 +40,13 @@ const mostRest = len("\x1b[00m")
 func (d *door) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.erase(); err != nil {
+		return 0, err
+	}
+	return d.write(p)
+}
+
+func (d *door) write(p []byte) (int, error) {
 	in := append(d.rest, p...)
 	out := make([]byte, 0, len(in))
 	for len(in) > 0 {
@@ -98,17 +108,34 @@ func (d *door) close() {
 	d.rest = nil
 }
 
-// eraseLine goes back to the beginning of the line, of which nothing is left.
-func (d *door) eraseLine() {
+// transient writes lines that are not to stay, in the place of those before: whatever is written next takes them away.
+func (d *door) transient(lines []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, _ = io.WriteString(d.to, "\r\x1b[K")
+	if d.erase() == nil && len(lines) > 0 {
+		_, _ = d.write([]byte(strings.Join(lines, "\n")))
+		d.lines = len(lines)
+	}
 }
 
-// eraseLine erases a line of a stream that is a terminal.
-func eraseLine(w io.Writer) {
+// erase takes lines away that were not to stay; the cursor is in the last of them.
+func (d *door) erase() error {
+	if d.lines == 0 {
+		return nil
+	}
+	up := ""
+	if d.lines > 1 {
+		up = fmt.Sprintf("\x1b[%dA", d.lines-1)
+	}
+	d.lines = 0
+	_, err := io.WriteString(d.to, "\r"+up+"\x1b[J")
+	return err
+}
+
+// transient writes lines that are not to stay on a stream that is a terminal.
+func transient(w io.Writer, lines []string) {
 	if d, ok := w.(*door); ok {
-		d.eraseLine()
+		d.transient(lines)
 	}
 }
 

@@ -62,17 +62,23 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 		outcome outcomeError
 		night   nightError
 		command *commandError
+		said    saidError
 		stopped interruption
 	)
 	code := codeOf(ctx, err)
 	switch {
+	case errors.As(err, &said):
 	case errors.As(context.Cause(ctx), &stopped):
 		// What only came of the interruption says nothing new.
 		rest := slices.DeleteFunc(flatten(err), func(e error) bool {
 			return errors.Is(e, stopped) || errors.Is(e, context.Canceled) || errors.As(e, &outcome) || errors.As(e, &night)
 		})
 		if len(rest) == 0 {
-			fmt.Fprintf(stderr, "inabench: %v; everything was taken down\n", stopped)
+			after := "everything was taken down"
+			if _, ok := keptOf(ctx); ok {
+				after = "the emulation stays up"
+			}
+			fmt.Fprintf(stderr, "inabench: %v; %s\n", stopped, after)
 			break
 		}
 		fmt.Fprintf(stderr, "inabench: %v\n", stopped)
@@ -98,6 +104,7 @@ func codeOf(ctx context.Context, err error) int {
 		begin      *experiments.BeginError
 		result     outputError
 		child      childError
+		said       saidError
 	)
 	switch {
 	case errors.Is(err, testbed.ErrLeftovers): // whatever else went wrong is over
@@ -114,6 +121,8 @@ func codeOf(ctx context.Context, err error) int {
 		return min(command.Exit, 255) // a host may say what no process ends with: 256 would be 0
 	case errors.As(err, &child):
 		return child.code
+	case errors.As(err, &said):
+		return said.code
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &input), errors.As(err, &problems), errors.Is(err, spec.ErrInput):

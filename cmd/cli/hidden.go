@@ -37,6 +37,8 @@ func hidden(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 	switch {
 	case args[1] == supervise.Verb: // which has exit codes of its own
 		return supervise.Play(context.Background(), stdin, stdout, stderr, exitTestbed), true
+	case args[1] == connectVerb:
+		part = func(ctx context.Context, in io.Reader, out io.Writer) error { return connect(ctx, args[2:], in, out) }
 	case args[1] == experiments.CellsVerb:
 		part = func(ctx context.Context, _ io.Reader, _ io.Writer) error { return experiments.CellsMain(ctx, args[2:]) }
 	case part == nil:

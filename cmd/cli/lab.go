@@ -16,6 +16,7 @@ import (
 	"github.com/inabench/inabench/testbed/hosts"
 	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/reach"
+	"github.com/inabench/inabench/testbed/standing"
 )
 
 func calibrateCommand() *cli.Command {
@@ -75,11 +76,12 @@ func calibrateCommand() *cli.Command {
 func sshCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "ssh",
-		Usage:     "open a shell on a host, or run a command there; with --on netns, in a fresh emulation",
+		Usage:     "open a shell on a host, or run a command there: of a lab, of the emulation that is up, or with --on netns of a fresh one",
 		ArgsUsage: "HOST [-- COMMAND ...]",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE`", EnvVars: []string{"INABENCH_INVENTORY"}},
 			choice(cli.StringFlag{Name: "on", Value: "lab", Usage: "`DRIVER`: lab or netns"}, "lab", "netns"),
+			upFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -87,7 +89,14 @@ func sshCommand() *cli.Command {
 			}
 			name := c.Args().First()
 			if c.String("inventory") == "" {
-				return usagef("inabench ssh -i FILE.toml "+name, "ssh: which inventory has host %s?", name)
+				if on := c.String("on"); c.IsSet("on") && on == "netns" {
+					return usagef("inabench ssh --on netns -i FILE.toml "+name, "ssh: which inventory has host %s?", name)
+				}
+				err := onStanding(c, name, c.Args().Tail(), c.App.Reader)
+				if errors.Is(err, standing.ErrNone) && c.String("name") == "" {
+					return usagef("inabench ssh -i FILE.toml "+name, "ssh: which inventory has host %s? No emulation is up", name)
+				}
+				return err
 			}
 			on := c.String("on")
 			inv, err := inventoryOf(c.String("inventory"))

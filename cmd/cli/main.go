@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,11 +31,17 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if code, ok := hidden(args, stdin, stdout, stderr); ok {
 		return code
 	}
-	screen, diag := newDoor(stdout), newDoor(stderr)
+	diag := newDoor(stderr)
 	defer diag.close()
-	defer screen.close()
 	ctx, stop := interruptible(diag)
 	defer stop()
+	return mainIn(ctx, args, stdin, stdout, diag)
+}
+
+// mainIn is the program but for the verbs that it starts itself with, and for signals.
+func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer, diag *door) int {
+	screen := newDoor(stdout)
+	defer screen.close()
 	out := &output{Writer: screen}
 	app := newApp(stdin, out, diag)
 	if len(args) > 1 && args[1] == completeVerb {
@@ -44,7 +51,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	line := arrange(app, args)
 	err := app.RunContext(ctx, line.args)
 	code := exitCode(ctx, err, diag)
-	if err != nil && line.output == "json" && !out.used {
+	if said := (saidError{}); err != nil && line.output == "json" && !out.used && !errors.As(err, &said) {
 		_ = writeJSON(out, failure(err, code)) // stderr has said it already
 	}
 	return code
@@ -184,6 +191,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			verbs("results", reading(showCommand()), reading(reportCommand()), reading(compareCommand()), historyCommand(), fidelityCommand(), serveCommand(), baselineCommand(), gcCommand()),
 			verbs("what words mean, and what there is", reading(explainCommand()), reading(referenceCommand()), modelsCommand(), traceCommand(), graphCommand(), inventoryCommand()),
 			verbs("this machine and labs", doctorCommand(), preflightCommand(), sshCommand(), lockCommand(), unlockCommand(), whoCommand(), extendCommand(), cleanCommand()),
+			verbs("an emulation that stays up", upCommand(), reading(psCommand()), execCommand(), downCommand()),
 			verbs("this program", completionCommand(), manCommand(), versionCommand()),
 		),
 		Action: func(c *cli.Context) error {

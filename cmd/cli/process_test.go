@@ -108,7 +108,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	b := newBackground(path, args[2:]...)
 	b.cmd.Dir = ts.MkAbs(".")
-	for _, key := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK", "GORACE"} {
+	for _, key := range []string{"PATH", "HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "TMPDIR", "WORK", "GORACE"} {
 		if v := ts.Getenv(key); v != "" {
 			b.cmd.Env = append(b.cmd.Env, key+"="+v)
 		}

@@ -7,26 +7,34 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/experiments"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results/human"
 )
 
-// progress shows how far a run has come on stderr: one line that is rewritten on a
-// terminal, a line a stage elsewhere.
+// progress shows how far a run has come on stderr: on a terminal some lines that are rewritten, of what is
+// done, how long it still takes, and how fast each job is; elsewhere a line a stage. Whoever updates it never waits
+// for a terminal.
 type progress struct {
 	w     io.Writer
 	tty   bool
 	width int
 	quiet bool
 
-	mu    sync.Mutex
-	stage string // without the time that is left
-	last  string
-	began time.Time
+	mu     sync.Mutex
+	stage  string // of the status that was shown last, without what changes in it
+	status experiments.Status
+	poke   chan struct{} // has the drawer look at once; its end is the drawer's; nil: there is none
+	drawn  chan struct{} // closed by the drawer at its end
 }
+
+const (
+	tick    = time.Second / 2 // between two looks
+	mostNow = 8               // jobs shown
+)
 
 func newProgress(w io.Writer, quiet bool) *progress {
 	tty, width, _ := terminal(w)
-	return &progress{w: w, tty: tty, width: width, quiet: quiet, began: time.Now()}
+	return &progress{w: w, tty: tty, width: width, quiet: quiet}
 }
 
 func (p *progress) update(s experiments.Status) {
@@ -35,6 +43,55 @@ func (p *progress) update(s experiments.Status) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	stage := stageLine(s)
+	changed := stage != p.stage
+	p.stage, p.status = stage, s
+	if !p.tty {
+		if changed {
+			fmt.Fprintf(p.w, "inabench: %s\n", statusLines(s, time.Now())[0])
+		}
+		return
+	}
+	if p.poke == nil {
+		p.poke, p.drawn = make(chan struct{}, 1), make(chan struct{})
+		go p.draw(p.poke, p.drawn)
+	}
+	if changed {
+		select {
+		case p.poke <- struct{}{}:
+		default: // it looks at once anyway
+		}
+	}
+}
+
+// draw keeps the status on the terminal.
+func (p *progress) draw(poke <-chan struct{}, drawn chan<- struct{}) {
+	defer close(drawn)
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case _, ok := <-poke:
+			if !ok {
+				return
+			}
+		case <-t.C:
+		}
+		p.mu.Lock()
+		s := p.status
+		p.mu.Unlock()
+		lines := statusLines(s, time.Now())
+		for i, l := range lines {
+			if r := []rune(l); len(r) > p.width-1 {
+				lines[i] = string(r[:p.width-1])
+			}
+		}
+		transient(p.w, lines)
+	}
+}
+
+// stageLine says what is done, of which point.
+func stageLine(s experiments.Status) string {
 	line := s.Stage
 	if s.Of > 1 && s.Stage == "measure" {
 		line += fmt.Sprintf(" %d/%d", s.Done+1, s.Of)
@@ -42,24 +99,45 @@ func (p *progress) update(s experiments.Status) {
 	if s.Point != "" {
 		line += " " + s.Point
 	}
-	same := line == p.stage
-	p.stage = line
-	if s.Left > 0 {
-		line += fmt.Sprintf(", about %s left", human.Elapsed(s.Left.Round(time.Second)))
+	return line
+}
+
+// statusLines say how far a run has come, the first of them what is done.
+func statusLines(s experiments.Status, now time.Time) []string {
+	line := stageLine(s)
+	if left := s.Until.Sub(now).Round(time.Second); !s.Until.IsZero() && left > 0 {
+		line += fmt.Sprintf(", about %s left", shortly(left))
 	}
-	if line == p.last || same && !p.tty {
-		return
+	lines := []string{line}
+	jobs := s.Jobs[:min(len(s.Jobs), mostNow)]
+	width := 0
+	for _, j := range jobs {
+		width = max(width, len([]rune(j.Job)))
 	}
-	p.last = line
-	if !p.tty {
-		fmt.Fprintf(p.w, "inabench: %s\n", line)
-		return
+	for _, j := range jobs {
+		lines = append(lines, fmt.Sprintf("  %-*s  %s", width, j.Job, speed(j)))
 	}
-	if len(line) > p.width-1 {
-		line = line[:p.width-1]
+	if more := len(s.Jobs) - len(jobs); more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
-	eraseLine(p.w)
-	fmt.Fprint(p.w, line)
+	return lines
+}
+
+// speed says how fast a job is, beside what is predicted.
+func speed(j study.Moving) string {
+	text := fmt.Sprintf("%12s", human.Quantity(j.Goodput, "bit/s"))
+	if j.Predicted > 0 {
+		text += fmt.Sprintf(", predicted %s, %+.1f %%", human.Quantity(j.Predicted, "bit/s"), 100*(j.Goodput/j.Predicted-1))
+	}
+	return text
+}
+
+// shortly writes a duration of whole seconds: "8 s", "3 min 20 s", "1 h 02 min".
+func shortly(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return human.Elapsed(d)
 }
 
 // note says what a run waits for.
@@ -67,19 +145,22 @@ func (p *progress) note(what string) { p.say("waiting: " + what) }
 
 // say says something else than how far a run has come.
 func (p *progress) say(what string) {
-	if p.quiet {
-		return
+	if !p.quiet {
+		fmt.Fprintf(p.w, "inabench: %s\n", what)
 	}
-	p.clear()
-	fmt.Fprintf(p.w, "inabench: %s\n", what)
 }
 
-// clear removes the line from a terminal.
+// clear takes the status off the terminal, until there is another.
 func (p *progress) clear() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.tty && !p.quiet && p.last != "" {
-		eraseLine(p.w)
+	poke, drawn := p.poke, p.drawn
+	if p.poke = nil; p.tty {
+		p.stage = ""
 	}
-	p.last = ""
+	p.mu.Unlock()
+	if poke != nil {
+		close(poke) // nobody else has it any more
+		<-drawn
+		transient(p.w, nil)
+	}
 }

@@ -40,6 +40,8 @@ func runCommand() *cli.Command {
 			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},
 			skipFlag("skip-preflight"),
 			&cli.StringFlag{Name: "sabotage", Usage: "give the testbed a fault on purpose, to see whether the verdict notices: `NAME[=PART]`, or list for what there is; never in a lab"},
+			&cli.BoolFlag{Name: "reuse", Usage: "run on the emulation that inabench up brought up, and leave it up"},
+			upFlag(),
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "when the testbed fails, keep it up until Enter is pressed, to look around"},
 			&cli.BoolFlag{Name: "pcap", Usage: "capture every switch port into the run directory"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
@@ -71,6 +73,13 @@ func runAction(c *cli.Context) error {
 			return err
 		}
 	}
+	on, kept := keptOf(c.Context)
+	if c.Bool("reuse") && !kept {
+		if why := notReused(c, path, driver); why != "" {
+			return usagef("leave --reuse out", "--reuse: %s", why)
+		}
+		return reuse(c, path)
+	}
 	src, done, err := readEmulated(c, path, driver)
 	if done || err != nil {
 		return err
@@ -94,11 +103,17 @@ func runAction(c *cli.Context) error {
 	driver = driverOf(c, spec)
 	p := newProgress(c.App.ErrWriter, c.Bool("quiet"))
 	slow := slowly{asked: spec, spec: spec, src: src, sets: sets, say: p.say}
+	if kept && driver != "netns" {
+		return usagef("leave --reuse out", "--reuse: the experiment runs on %s", driver)
+	}
 	if driver == "netns" {
 		if done, err := emulate(c.Context); done || err != nil {
 			return err
 		}
 		slow.open = saved == nil && pace.Open(spec)
+		if kept {
+			slow.factor = on.standing.Factor()
+		}
 		done, err := takeTurn(c.Context, spec.Name, c.Duration("wait"), p.say)
 		if err != nil {
 			return err
@@ -119,8 +134,12 @@ func runAction(c *cli.Context) error {
 	opt := experiments.RunOptions{
 		Predictors: asked, Hold: hold, Sabotage: order, Night: suite.NightOfEnvironment(),
 		Driver: driver, Root: rootOf(c), Tool: version(), Args: os.Args[1:],
-		Repeats: c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
+		Standing: on.standing,
+		Repeats:  c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
 		ExitCode: func(err error) int { return codeOf(c.Context, err) },
+	}
+	if kept {
+		opt.Args = on.args[1:]
 	}
 	if engine == "slurm" {
 		opt.Batch = experiments.Slurm{}
@@ -157,6 +176,12 @@ func runAction(c *cli.Context) error {
 	if disk := syscall.Errno(0); rec == nil && errors.As(err, &disk) {
 		return hinted{err, "--runs DIR names another place"}
 	}
+	switch {
+	case errors.Is(err, experiments.ErrSpoilt):
+		err = hinted{err, "inabench down takes it down, and inabench up brings another one up"}
+	case errors.Is(err, experiments.ErrStanding):
+		err = hinted{err, "run it without --reuse, or inabench up --name NAME " + human.ShellLine(path)}
+	}
 	if rec == nil {
 		return err
 	}
@@ -177,6 +202,19 @@ func runAction(c *cli.Context) error {
 		return outcomeError{rec.Outcome}
 	}
 	return nil
+}
+
+// notReused is why a run cannot have the emulation that is up; "": it can.
+func notReused(c *cli.Context, path, driver string) string {
+	switch {
+	case driver != "netns":
+		return "an emulation is up, and this is to run on " + driver
+	case path == stdin:
+		return "the keeper of the emulation reads the experiment, and standard input is not its"
+	case c.Bool("pcap"), c.Bool("keep-on-failure"), c.String("sabotage") != "":
+		return "--pcap, --keep-on-failure and --sabotage want an emulation of the run's own"
+	}
+	return ""
 }
 
 // record is the command that does again what a run's record is of; not ok of another file.

@@ -103,6 +103,7 @@ func params(dir string) testscript.Params {
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache")) // what this machine carries is not known
 			e.Setenv("INABENCH_SKIP_PREFLIGHT", skipInTests)
+			e.Defer(func() { takeDown(e) })
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
@@ -114,6 +115,19 @@ func params(dir string) testscript.Params {
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
+	}
+}
+
+// takeDown takes down what a script that failed has left up.
+func takeDown(e *testscript.Env) {
+	if _, err := os.Stat(filepath.Join(e.Getenv("XDG_CACHE_HOME"), "inabench", "up")); err != nil {
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "down", "--all")
+	cmd.Args[0] = "inabench"
+	cmd.Env = e.Vars
+	if said, err := cmd.CombinedOutput(); err != nil {
+		e.T().Log(fmt.Sprintf("inabench down --all: %v\n%s", err, said))
 	}
 }
 

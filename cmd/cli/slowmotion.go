@@ -69,20 +69,30 @@ type slowly struct {
 	sets  []string
 	open  bool
 	say   func(string)
+	// factor is that of an emulation that is up already; 0: of one that is made for it.
+	factor float64
 }
 
 // choose chooses a pace that is so many times as slow as this machine carries the experiment; not ok where the
 // experiment says it itself, or the machine does not, or where it would be no use to go slower still: what keeps the
 // experiment from being judged is known from its plan.
 func (e *slowly) choose(ctx context.Context, slower float64) (ok bool, err error) {
-	if !e.open {
+	if !e.open || e.factor > 0 && slower > 1 {
 		return false, nil
 	}
 	m, plan, p := paceOf(ctx, e.asked)
+	if p.Factor > e.factor && e.factor > 0 {
+		return false, hinted{&experiments.BeginError{Err: fmt.Errorf("%w: %v: it carries this experiment at emulation.factor = %g, and that one goes at %g", experiments.ErrStanding, m, pace.Ladder(p.Factor), e.factor)},
+			fmt.Sprintf("run it without --reuse, or take that one down: inabench up --set emulation.factor=%g %s", pace.Ladder(p.Factor), human.ShellLine(e.src.name))}
+	}
+	p.Factor = max(p.Factor, e.factor)
 	if p.Factor == 0 || slower > 1 && conditional(plan) {
 		return false, nil
 	}
 	more := p.Sets(e.asked, slower)
+	if e.factor > 0 {
+		more[0] = fmt.Sprintf("emulation.factor=%g", e.factor) // of the ladder or not
+	}
 	s, err := e.src.spec(append(slices.Clone(e.sets), more...))
 	if err != nil {
 		return false, err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -209,6 +210,13 @@ func (p *nightProgress) step(s suite.Step) {
 		}
 		if s.Expected > 0 {
 			line += fmt.Sprintf(", takes %.1f s", s.Expected)
+		}
+		if left := time.Duration(s.Left * float64(time.Second)); s.Done+1 < s.Of && left > 0 {
+			about := "at least" // some have never been run
+			if s.All {
+				about = "about"
+			}
+			line += fmt.Sprintf("; all that is left, %s %s", about, human.Elapsed(left))
 		}
 		fmt.Fprintf(p.w, "inabench: %s\n", line)
 	}

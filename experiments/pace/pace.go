@@ -169,7 +169,7 @@ const (
 // times: a factor of the ladder 1, 2, 5, 10 and so on, and such times of [measure] as it does not say itself. Where it
 // says when jobs start or how long they run, all times are as it says.
 func (p Pace) Sets(s *spec.Spec, slower float64) []string {
-	p.Factor = ladder(ladder(p.Factor) * slower)
+	p.Factor = Ladder(Ladder(p.Factor) * slower)
 	out := []string{fmt.Sprintf("emulation.factor=%g", p.Factor)}
 	for _, pt := range s.Points() {
 		if slices.ContainsFunc(pt.Spec.Jobs, func(j spec.Job) bool { return j.Start > 0 || j.Duration > 0 }) {
@@ -190,9 +190,9 @@ func (p Pace) Sets(s *spec.Spec, slower float64) []string {
 	return out
 }
 
-// ladder is the least of 1, 2, 5, 10, 20 and so on that is not below a factor: experiments whose paces differ little
+// Ladder is the least of 1, 2, 5, 10, 20 and so on that is not below a factor: experiments whose paces differ little
 // have the same one, and can be compared.
-func ladder(factor float64) float64 {
+func Ladder(factor float64) float64 {
 	for decade := 1.0; ; decade *= 10 {
 		for _, step := range []float64{1, 2, 5} {
 			if decade*step >= factor*(1-1e-9) {

@@ -141,8 +141,8 @@ func TestSets(t *testing.T) {
 
 func TestLadder(t *testing.T) {
 	for factor, want := range map[float64]float64{0: 1, 1: 1, 1.1: 2, 2: 2, 3: 5, 5.1: 10, 1200: 2000, 2500: 5000, 8000: 10000} {
-		if got := ladder(factor); got != want {
-			t.Errorf("ladder(%v) is %v, want %v", factor, got, want)
+		if got := Ladder(factor); got != want {
+			t.Errorf("Ladder(%v) is %v, want %v", factor, got, want)
 		}
 	}
 }

@@ -39,6 +39,8 @@ type Runner interface {
 	Origin() time.Time
 	// Progress says what is done, of which point, and how long that and what comes after it takes; 0: nobody knows.
 	Progress(stage, point string, left time.Duration)
+	// Watch says how fast jobs are now, of the stage and the point that Progress was told of last.
+	Watch(jobs []Moving)
 	// Timing adds the time since it began to what the record says that a stage took.
 	Timing(stage string, began time.Time)
 	// Warn adds a remark to the record, once.
@@ -71,6 +73,13 @@ type Runner interface {
 	Asks() bool
 	// Ask puts what they say beside what was measured: of phases, and of all of them together.
 	Ask(ctx context.Context, p Planned, req *predictor.Request, phases []results.Phase, whole *results.Phase)
+}
+
+// Moving is how fast a job is while it is measured.
+type Moving struct {
+	Job       string
+	Goodput   float64 // bit/s of gradients that a worker has reduced, over the last second or so
+	Predicted float64 // bit/s, of the phase that it is in; 0: not known
 }
 
 // Bench is what a study has of a run while it does one repeat of a point: the testbed that is open, the

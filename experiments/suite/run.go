@@ -36,7 +36,10 @@ type Step struct {
 	Done, Of int
 	Attempt  int
 	Expected float64 // seconds that the item takes; 0: not known
-	Ended    *Done   // an item that has ended
+	// Left is how many seconds it and those after it take, of which All says whether that is known of each.
+	Left  float64
+	All   bool
+	Ended *Done // an item that has ended
 }
 
 // Runner does one run of an item. What is wrong with it is in what it returns; a run that is
@@ -200,7 +203,14 @@ func (r *runner) item(ctx context.Context, i int) error {
 		if err := r.save(); err != nil {
 			return err
 		}
-		r.step(Step{Item: d.Name, Done: i, Attempt: req.Night.Attempt, Expected: d.Expected})
+		step := Step{Item: d.Name, Done: i, Attempt: req.Night.Attempt, Expected: d.Expected, All: true}
+		for _, e := range r.night.Items[i:] {
+			if e.Status == Waiting || e.Status == Running {
+				step.Left += e.Expected
+				step.All = step.All && e.Expected > 0
+			}
+		}
+		r.step(step)
 		limit, budget := seconds(d.Timeout), false
 		if left, ok := r.left(); ok && seconds(left) < limit {
 			limit, budget = seconds(left), true

@@ -321,6 +321,9 @@ func (tb *Testbed) parting(ctx context.Context, now time.Time) parting {
 	return p
 }
 
+// Uninterrupted says that another run begins: that one before was interrupted is no business of its.
+func (tb *Testbed) Uninterrupted() { tb.interrupted.Store(nil) }
+
 // Leaving is the context of what is taken down before Close, for so long at most. Where the run was interrupted that counts
 // as the first of Close's own stages, which has begun then.
 func (tb *Testbed) Leaving(ctx context.Context, long time.Duration) (context.Context, context.CancelFunc) {

@@ -47,6 +47,9 @@ func (c *Client) dialTCP(ctx context.Context) (net.Conn, error) {
 	if c.gate != nil {
 		return c.gate.client.DialContext(ctx, "tcp", c.target.Address)
 	}
+	if c.target.Net != nil {
+		return c.target.Net(ctx)
+	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", c.target.Address)
 }

@@ -9,6 +9,7 @@ package ssh
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -52,6 +53,9 @@ type Target struct {
 	// Direct says that there is none, whatever ssh_config says.
 	Jump   *Target
 	Direct bool
+
+	// Net connects to the target's address, if it has no Jump; nil: over this machine's network.
+	Net func(ctx context.Context) (net.Conn, error)
 
 	// Config is an ssh_config file; "none": none is read; empty: ~/.ssh/config, then
 	// /etc/ssh/ssh_config.

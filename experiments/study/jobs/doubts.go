@@ -226,31 +226,99 @@ func provisos(s *spec.Spec, setup testbed.Setup, p *placement.Prediction, inv *i
 	return out
 }
 
-// tipped says that a followed phase is not as predicted, and all that was measured of its jobs is between that and what
-// the same run comes to where one process stands still once, for half a round trip; empty: it is not so. A setting may have
-// more than one state: workers that keep step find a memory long enough that is shorter than their windows, and once one of
-// them is behind the others take each other's slots for good.
-func (r *run) tipped(setup testbed.Setup, base Baseline, t timeline, span int, ph *results.Phase) (string, error) {
+// tipped says that a followed phase is not as predicted, and why all that was measured in it is what its jobs may come to
+// all the same; empty: it is not so. A setting may have more than one state. Workers that keep step find a memory long
+// enough that is shorter than their windows, and once one of them is behind the others take each other's slots for good: a
+// phase may lie between what was predicted and what the same run comes to where one process stands still once, for half a
+// round trip. And jobs of one rate that index a memory by PSN keep for good what they are apart, until somebody stands still:
+// where that has happened, they may be as far apart as at random.
+func (r *run) tipped(setup testbed.Setup, base Baseline, obs observation, span int, ph *results.Phase) (string, error) {
 	longest := 0.0
 	for _, rtt := range base.RTTs {
 		longest = max(longest, rtt)
 	}
-	if longest == 0 || !short(ph.Figures, nil) {
+	if longest == 0 || !off(ph.Figures) {
 		return "", nil
 	}
+	inv := r.Testbed().Inventory()
+	t := obs.timeline
 	s := t.schedule(base, r.pace(t))
 	s.Lag.Hitch = longest / 2
 	shaken, err := r.replay(setup, base, s)
-	if err != nil || shaken == nil || short(ph.Figures, figures(shaken[span], r.Testbed().Inventory().Topology(), base)) {
+	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
-		human.Quantity(s.Lag.Hitch, "s")), nil
+	if shaken != nil && !off(ph.Figures, alternative{figures(shaken[span], inv.Topology(), base), true}) {
+		return fmt.Sprintf("the setting tips: where one process stands still for %s, half a round trip, it may go on at what was measured here; windows that are no longer than the memory have one state",
+			human.Quantity(s.Lag.Hitch, "s")), nil
+	}
+	stood := 0 // their processes, and the testbed's
+	for _, x := range obs.stalls {
+		if x.Start < ph.End && (x.Job == "" || slices.Contains(ph.Jobs, x.Job)) {
+			stood++
+		}
+	}
+	if stood == 0 || !abreast(setup, ph) {
+		return "", nil
+	}
+	steady, err := remember(r, "predicted", []any{setup, base, ph.Jobs, spec.Predictors[:1]}, func() ([]*placement.Prediction, error) {
+		return predict(inv, setup, base, ph.Jobs, spec.Predictors[:1])
+	})
+	if err != nil || off(ph.Figures, alternative{figures(steady[0], inv.Topology(), base), false}) {
+		return "", err
+	}
+	return fmt.Sprintf("what jobs of one rate get depends on how far apart they are, which changes where somebody stands still, as happened %d times: they may be where this was measured", stood), nil
 }
 
-// short says that some goodput or share among figures is not as predicted, and that it is more than that, or less than
-// least predicts: all figures are, if that is nil.
-func short(figures, least []results.Figure) bool {
+// abreast says whether two jobs of a phase stay as far apart as they are, as long as nobody stands still: at a rate of
+// which it is predicted that it is the same, in a memory that both index by PSN.
+func abreast(setup testbed.Setup, ph *results.Phase) bool {
+	if a := setup.Settings.Addressing; setup.Settings.Mode == "synchronous" || a != "linear" && a != "atp" {
+		return false
+	}
+	rate := func(job string) float64 {
+		for _, f := range ph.Figures {
+			if f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == "goodput" && f.Of == job {
+				return f.Value
+			}
+		}
+		return 0
+	}
+	meet := func(a, b placement.JobPlan) bool {
+		for _, x := range a.Tree {
+			if x.Aggregate && slices.ContainsFunc(b.Tree, func(y placement.TreeNode) bool { return y.Aggregate && y.Switch == x.Switch }) {
+				return true
+			}
+		}
+		return false
+	}
+	jobs := setup.Plan.Jobs
+	for i, a := range jobs {
+		for _, b := range jobs[:i] {
+			if !slices.Contains(ph.Jobs, a.Name) || !slices.Contains(ph.Jobs, b.Name) || !meet(a, b) {
+				continue
+			}
+			if va, vb := rate(a.Name), rate(b.Name); va > 0 && math.Abs(va-vb) < sameRate*va {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sameRate is by how much, as a part of it, predicted rates differ of which it may be said that they are the same.
+const sameRate = 0.01
+
+// alternative is what a phase may come to besides what is predicted of it, and whether of goodputs and shares only what is
+// less counts.
+type alternative struct {
+	figures []results.Figure
+	less    bool
+}
+
+// off says that some goodput, share or load of a link among figures is not as predicted among them, nor between that and
+// what others say. A load is not if all of its interval is not: many are of few packets.
+func off(figures []results.Figure, others ...alternative) bool {
 	predicted := func(among []results.Figure, like results.Figure) (f results.Figure, ok bool) {
 		i := slices.IndexFunc(among, func(f results.Figure) bool {
 			return f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == like.Metric && f.Of == like.Of
@@ -260,24 +328,38 @@ func short(figures, least []results.Figure) bool {
 		}
 		return among[i], true
 	}
+	busiest := 0.0
+	for _, f := range figures {
+		if f.Kind == results.Predicted && f.Metric == "link_rate" {
+			busiest = max(busiest, f.Value)
+		}
+	}
 	for _, f := range figures {
 		p, ok := predicted(figures, f)
 		if f.Kind == results.Predicted || !ok {
 			continue
 		}
-		var off float64
+		var by float64
+		least, most := f.Value, f.Value
 		switch f.Metric {
 		case "goodput":
-			off = 0.05 * p.Value
+			by = 0.05 * p.Value
+		case "link_rate":
+			by, least, most = 0.05*max(p.Value, busiest/10), f.Lo, f.Hi
 		case "share":
-			off = 0.04
+			by = 0.04
 		default:
 			continue
 		}
-		if f.Value >= p.Lo-off && f.Value <= p.Hi+off {
-			continue
+		lo, hi := p.Lo, p.Hi
+		for _, o := range others {
+			if q, ok := predicted(o.figures, f); ok {
+				if lo = min(lo, q.Lo); !o.less || f.Metric == "link_rate" {
+					hi = max(hi, q.Hi)
+				}
+			}
 		}
-		if l, ok := predicted(least, f); !ok || f.Value < l.Lo-off || f.Value > p.Hi+off {
+		if most < lo-by || least > hi+by {
 			return true
 		}
 	}

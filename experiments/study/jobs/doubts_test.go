@@ -136,8 +136,9 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// short excuses what lies between what was predicted and what the shaken run comes to, and nothing else.
-func TestShort(t *testing.T) {
+// off excuses what lies between what was predicted and what others come to, and nothing else: of a shaken run no more than
+// was predicted, of jobs that are apart at random all.
+func TestOff(t *testing.T) {
 	figure := func(kind results.Kind, metric string, v, lo, hi float64) results.Figure {
 		f := results.Figure{Kind: kind, Metric: metric, Of: "A", Value: v, Lo: lo, Hi: hi}
 		if kind == results.Predicted {
@@ -145,23 +146,86 @@ func TestShort(t *testing.T) {
 		}
 		return f
 	}
-	predicted := []results.Figure{figure(results.Predicted, "goodput", 100, 100, 100), figure(results.Predicted, "share", 1, 1, 1)}
-	shaken := []results.Figure{figure(results.Predicted, "goodput", 80, 40, 120), figure(results.Predicted, "share", .9, .6, 1)}
+	says := func(goodput, share, load [3]float64) []results.Figure {
+		return []results.Figure{
+			figure(results.Predicted, "goodput", goodput[0], goodput[1], goodput[2]),
+			figure(results.Predicted, "share", share[0], share[1], share[2]),
+			figure(results.Predicted, "link_rate", load[0], load[1], load[2]),
+		}
+	}
+	predicted := says([3]float64{100, 100, 100}, [3]float64{.8, .8, .8}, [3]float64{300, 300, 300})
+	shaken := alternative{says([3]float64{80, 40, 120}, [3]float64{.7, .5, 1}, [3]float64{280, 250, 400}), true}
+	apart := alternative{says([3]float64{100, 90, 120}, [3]float64{.8, .6, 1}, [3]float64{300, 100, 500}), false}
 	for _, c := range []struct {
-		name           string
-		goodput, share float64
-		off, beyond    bool
+		name                 string
+		goodput, share, load float64
+		off, shaken, both    bool
 	}{
-		{"as predicted", 97, .98, false, false},
-		{"the other state", 45, .65, true, false},
-		{"a job that stopped", 0, .65, true, true},
-		{"less than any state", 30, .9, true, true},
-		{"a share of none", 60, .5, true, true},
-		{"more than predicted", 110, 1, true, true},
+		{"as predicted", 97, .78, 310, false, false, false},
+		{"the other state", 45, .55, 390, true, false, false},
+		{"a job that stopped", 0, .55, 300, true, true, true},
+		{"less than any state", 30, .7, 300, true, true, true},
+		{"a share of none", 60, .4, 300, true, true, true},
+		{"more than predicted", 110, .8, 300, true, true, false},
+		{"a share of all", 100, 1, 300, true, true, false},
+		{"a share of all, and its link", 100, .83, 110, true, true, false},
+		{"more than any state", 130, .8, 300, true, true, true},
+		{"a link that nothing explains", 100, .8, 550, true, true, true},
 	} {
-		got := append([]results.Figure{figure(results.Measured, "goodput", c.goodput, 0, 0), figure(results.Measured, "share", c.share, 0, 0)}, predicted...)
-		if short(got, nil) != c.off || short(got, shaken) != c.beyond {
-			t.Errorf("%s: off %v, beyond %v", c.name, short(got, nil), short(got, shaken))
+		got := append([]results.Figure{
+			figure(results.Measured, "goodput", c.goodput, 0, 0), figure(results.Measured, "share", c.share, 0, 0),
+			figure(results.Measured, "link_rate", c.load, c.load-5, c.load+5), figure(results.Measured, "rtt", 9, 9, 9),
+		}, predicted...)
+		if off(got) != c.off || off(got, shaken) != c.shaken || off(got, shaken, apart) != c.both {
+			t.Errorf("%s: off %v, from a shaken run too %v, and from jobs apart at random %v", c.name, off(got), off(got, shaken), off(got, shaken, apart))
+		}
+	}
+}
+
+// Jobs of one rate that index a memory by PSN stay as far apart as they are.
+func TestAbreast(t *testing.T) {
+	_, setup := judging(t, `
+inventory = "pair.toml"
+[switch]
+addressing = "linear"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+[[job]]
+name = "B"
+hosts = ["h1", "h2"]
+ps = "h3"
+[[job]]
+name = "C"
+collective = "ps"
+hosts = ["h1", "h2"]
+ps = "h3"
+`)
+	phase := func(a, b, c float64, jobs ...string) *results.Phase {
+		ph := &results.Phase{Jobs: jobs}
+		for job, v := range map[string]float64{"A": a, "B": b, "C": c} {
+			ph.Figures = append(ph.Figures, results.Figure{Metric: "goodput", Of: job, Kind: results.Predicted, Predictor: placement.Occupancy, Value: v})
+		}
+		return ph
+	}
+	for _, c := range []struct {
+		name string
+		as   string
+		ph   *results.Phase
+		want bool
+	}{
+		{"of one rate", "linear", phase(100, 100.5, 7, "A", "B", "C"), true},
+		{"in slots of their own", "atp", phase(100, 100.5, 7, "A", "B"), true},
+		{"in any slot", "pool", phase(100, 100.5, 7, "A", "B"), false},
+		{"of two rates", "linear", phase(100, 110, 7, "A", "B"), false},
+		{"one of them alone", "linear", phase(100, 100, 7, "A"), false},
+		{"beside one that is not summed up", "linear", phase(100, 110, 100, "A", "B", "C"), false},
+		{"of which nothing is known", "linear", phase(0, 0, 0, "A", "B"), false},
+	} {
+		setup.Settings.Addressing = c.as
+		if got := abreast(setup, c.ph); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 }

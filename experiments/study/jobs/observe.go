@@ -78,7 +78,7 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 	for i, sp := range obs.timeline.spans() {
 		ph, err := r.phase(setup, base, obs, sp, predictions[i])
 		if err == nil && ph.Stood == "" && ph.Unlike == "" && predictions[i][0].Replayed {
-			ph.Unlike, err = r.tipped(setup, base, obs.timeline, i, &ph)
+			ph.Unlike, err = r.tipped(setup, base, obs, i, &ph)
 		}
 		if err != nil {
 			return point, err
@@ -104,6 +104,9 @@ type observation struct {
 	began, ended time.Duration // on the run's clock
 }
 
+// mending is how long a cable may take to be whole again.
+const mending = 5 * time.Second
+
 // observe plays the timeline: it starts and stops jobs when their time has come,
 // reads all counters in between, and moves memory between jobs. Predictions are those of planned spans, for phases
 // that go on until they are certain.
@@ -126,9 +129,11 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 			if err := dep.SetLink(ctx, l.Name, state); err != nil {
 				return obs, fmt.Errorf("link %s: %w", l.Name, err)
 			}
-			defer func() { // cables are those of the next point, too
-				if e := dep.SetLink(ctx, l.Name, testbed.LinkState{}); e != nil && err == nil {
-					err = fmt.Errorf("link %s: %w", l.Name, e)
+			defer func() { // cables are those of the next point, too, and of the next run where an emulation stays up
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mending)
+				defer cancel()
+				if e := dep.SetLink(ctx, l.Name, testbed.LinkState{}); e != nil {
+					err = errors.Join(err, fmt.Errorf("link %s: %w", l.Name, e))
 				}
 			}()
 		}
@@ -157,7 +162,8 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 	next := origin // of the next reading
 	sample := func() error {
 		got, err := dep.Sample(ctx)
-		if r.Testbed().Capabilities().Virtual { // a testbed does so itself
+		virtual := r.Testbed().Capabilities().Virtual
+		if virtual { // a testbed does so itself
 			got = audit.Check(got)
 		}
 		for i := range got {
@@ -167,6 +173,9 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 		stood, serr := dep.Stalls(ctx)
 		obs.stalls = append(obs.stalls, study.OnClock(stood, r.clock)...)
 		err = errors.Join(err, serr)
+		if !virtual { // nobody watches what takes no time
+			r.Watch(moving(setup, obs, predictions))
+		}
 		return errors.Join(err, r.Keep(got...))
 	}
 	did := func(e event, at time.Duration) {

@@ -99,6 +99,24 @@ func (t timeline) end() time.Duration {
 	return end
 }
 
+// active are the jobs that run after the last event.
+func (t timeline) active() map[string]bool {
+	active := map[string]bool{}
+	for _, e := range t.events {
+		active[e.job] = !e.stop
+	}
+	return active
+}
+
+// current is which span it is that has begun with the last event, or was the last before it; -1: none.
+func (t timeline) current() int {
+	if len(t.events) == 0 {
+		return 0
+	}
+	t.events = append(slices.Clip(t.events), event{at: t.events[len(t.events)-1].at + t.warmup + 1, stop: true})
+	return len(t.spans()) - 1
+}
+
 // spans are the times to measure: from a warm-up after each event to the next one
 // that comes later. Where less than the warm-up lies between two events nothing
 // was steady, and there is no span.

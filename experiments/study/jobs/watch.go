@@ -1,0 +1,40 @@
+package jobs
+
+import (
+	"fmt"
+
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/testbed"
+)
+
+// watched is over how many seconds a rate is that somebody watches.
+const watched = 1.0
+
+// moving is how fast the jobs are that run now, beside what is predicted of the phase that is measured, or, in a
+// warm-up, of the one that comes. Jobs that send nothing are left out, and those of which nothing was read yet.
+func moving(setup testbed.Setup, obs observation, predictions [][]*placement.Prediction) []study.Moving {
+	predicted := map[string]float64{}
+	t := obs.timeline
+	if i := t.current(); i >= 0 && i < len(predictions) && len(predictions[i]) > 0 {
+		for _, j := range predictions[i][0].Jobs {
+			predicted[j.Name] = j.Goodput
+		}
+	}
+	active := t.active()
+	var out []study.Moving
+	for _, j := range setup.Plan.Jobs {
+		if !active[j.Name] || j.Local() {
+			continue
+		}
+		sum, all := 0.0, true
+		for _, w := range j.Workers {
+			v, ok := obs.readings.Speed("worker_goodput_bytes", fmt.Sprintf("%s/%d", j.Name, w.Rank), watched)
+			sum, all = sum+v, all && ok
+		}
+		if all {
+			out = append(out, study.Moving{Job: j.Name, Goodput: 8 * sum / float64(len(j.Workers)), Predicted: predicted[j.Name]})
+		}
+	}
+	return out
+}
