@@ -76,6 +76,10 @@ check:
 nightly:
     bash .ci/nightly
 
+# what a release consists of, into dist/: programs, packages, bill of materials, checksums
+release:
+    .ci/release
+
 # compile the P4 program for BMv2 with an installed p4c; what it writes is committed
 p4:
     testbed/p4/compile.sh

@@ -305,10 +305,11 @@ func (c *cleaning) processes(ctx context.Context, client hosts.Host, u *journal.
 	exe, do := u.Exe, "list"
 	if !c.opt.Dry {
 		do = "end"
-		var err error
-		if exe, err = hosts.EnsureFile(ctx, []hosts.Host{client}, c.opt.Exe); err != nil {
+		paths, err := hosts.EnsureProgram(ctx, []hosts.Host{client}, c.opt.Exe)
+		if err != nil {
 			return "", err
 		}
+		exe = paths[0]
 	}
 	found, err := supervise.Ask(ctx, client, exe, do, u.Run)
 	if err != nil {

@@ -144,12 +144,7 @@ func (a *answer) facts() results.HostFacts {
 	f.CPUs, f.CPU, f.Memory = parseMachine(a.parts[section{name: "machine"}])
 	uname, _ := a.of("uname", "")
 	if u := strings.Fields(uname); len(u) > 2 {
-		f.Kernel, f.Arch = u[1], u[len(u)-1]
-		for arch, machine := range machines {
-			if machine == f.Arch {
-				f.Arch = arch
-			}
-		}
+		f.Kernel, f.Arch = u[1], cmp.Or(hosts.Architecture(u[len(u)-1]), u[len(u)-1])
 	}
 	return f
 }
@@ -596,17 +591,19 @@ func kernel(all []*answer) (out []results.Preflight) {
 			out = append(out, a.skip(Kernel, "the host does not say what it runs"))
 			continue
 		}
-		if machine := f[len(f)-1]; f[0] != "Linux" || machines[runtime.GOARCH] != "" && machine != machines[runtime.GOARCH] {
-			out = append(out, a.fail(Kernel, f[0]+" on "+machine, "Linux on "+cmp.Or(machines[runtime.GOARCH], runtime.GOARCH), "the agent is this program, and runs there only"))
+		machine := f[len(f)-1]
+		if f[0] != "Linux" {
+			out = append(out, a.fail(Kernel, f[0], "Linux", "the agent is this program, and runs there only"))
 			continue
 		}
-		o.add(a, "", "", text)
+		if _, err := hosts.ProgramFor("/proc/self/exe", cmp.Or(hosts.Architecture(machine), machine)); err != nil {
+			out = append(out, a.fail(Kernel, f[0]+" on "+machine, "Linux on "+runtime.GOARCH, err.Error()))
+			continue
+		}
+		o.add(a, machine, "", text)
 	}
 	return append(out, o.judge(Kernel, "run the same kernel on all hosts")...)
 }
-
-// machines are the names that uname gives to what Go builds for.
-var machines = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // others holds what hosts have against what most of their kind have.
 type others struct{ all []theirs }

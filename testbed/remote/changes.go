@@ -74,10 +74,10 @@ func (tb *Testbed) undone(target string) error {
 
 // enterHosts journals that processes are about to be started on the hosts, whose
 // supervisors know them by their run.
-func (tb *Testbed) enterHosts(exe string) error {
+func (tb *Testbed) enterHosts() error {
 	for _, name := range slices.Sorted(maps.Keys(tb.hosts)) {
 		err := tb.enter(&journal.Change{Target: "host " + name, What: "start agents",
-			Undo: journal.Inverse{Processes: &journal.Processes{Exe: exe, Run: tb.opt.Run}}})
+			Undo: journal.Inverse{Processes: &journal.Processes{Exe: tb.agentPath[name], Run: tb.opt.Run}}})
 		if err != nil {
 			return err
 		}

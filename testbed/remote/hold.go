@@ -102,9 +102,9 @@ func (tb *Testbed) oust(ctx context.Context) error {
 		if from == nil || from.Run == "" || client == nil {
 			return nil
 		}
-		exe, err := hosts.EnsureFile(ctx, []hosts.Host{client}, tb.opt.Exe)
+		exe, err := hosts.EnsureProgram(ctx, []hosts.Host{client}, tb.opt.Exe)
 		if err == nil {
-			err = supervise.EndOn(ctx, client, exe, from.Run)
+			err = supervise.EndOn(ctx, client, exe[0], from.Run)
 		}
 		if err != nil {
 			return fmt.Errorf("end run %s, which had %s: %w", from.Run, leases[i].Place().Name, err)

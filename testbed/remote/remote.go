@@ -391,14 +391,21 @@ func (tb *Testbed) copyAgent(ctx context.Context) error {
 	for i, name := range names {
 		clients[i] = tb.hosts[name]
 	}
-	path, err := hosts.EnsureFile(ctx, clients, tb.opt.Exe)
+	var err error
+	paths := make([]string, len(names))
+	if tb.opt.Shared {
+		paths, err = hosts.EnsureProgram(ctx, clients, tb.opt.Exe)
+	} else { // they are this machine
+		path, ferr := hosts.EnsureFile(ctx, clients, tb.opt.Exe)
+		paths, err = slices.Repeat([]string{path}, len(names)), ferr
+	}
 	if err != nil {
 		return fmt.Errorf("copy the agent: %w", err)
 	}
-	for _, name := range names {
-		tb.agentPath[name] = path
+	for i, name := range names {
+		tb.agentPath[name] = paths[i]
 	}
-	return tb.enterHosts(path)
+	return tb.enterHosts()
 }
 
 // connectSwitches opens those in use, or only looks on where somebody else controls them.
