@@ -52,6 +52,7 @@ const (
 	CodeNoise    = "INA-NOISE"     // more repeats would decide
 	CodeVaries   = "INA-VARIES"    // one run differs from another by as much as the prediction says
 	CodeLimited  = "INA-LIMITED"   // the testbed was the limit
+	CodeCutOff   = "INA-CUT-OFF"   // it ended before it was measured
 	CodeNoFigure = "INA-NO-FIGURE" // there is nothing to compare
 	CodeSkipped  = "INA-SKIPPED"   // this testbed cannot measure it
 
@@ -111,10 +112,10 @@ var explanations = []Explanation{
 		[]string{"sharp_am.cfg limits what a job may have (per_prio_default_quota, per_prio_max_quota)", "other jobs hold the rest"},
 		[]string{"raise the limits, or ask for less", "inabench preflight says which jobs hold trees, where UFM can be asked"}},
 	{CodeUnproven,
-		"A program asked for in-network aggregation (SHARP), nothing speaks against that it got it, and nothing proves it: its log cannot say which algorithm NCCL chose, and neither can what hosts sent.",
+		"A program asked for in-network aggregation (SHARP). Nothing shows that it went without, and nothing proves that it got it: neither its log nor what its hosts sent tells which algorithm NCCL chose.",
 		[]string{
 			"NCCL 2.18 and 2.19 do not log which algorithm they choose",
-			"NCCL 2.20 to 2.22 log it, and not of which collective: a program with others than all-reduces needs COLL in NCCL_DEBUG_SUBSYS",
+			"NCCL 2.20 to 2.22 log the algorithm but not the collective: a program that also uses other collectives than all-reduce needs COLL in NCCL_DEBUG_SUBSYS",
 			"some sizes go through switches and others do not, so that figures are of a mixture",
 			"lines of the log were lost or mixed up, or it is of several versions",
 		},
@@ -126,7 +127,7 @@ var explanations = []Explanation{
 		}},
 
 	{CodeJobStopped,
-		"A job stood still within a phase, and the testbed's own record does not say that it stood still too. No rate of such a phase means anything.",
+		"A job stalled within a phase, and the testbed's own record shows no stall of the testbed itself. No rate of such a phase means anything.",
 		[]string{"a worker, PS or switch that hangs, was suspended or waits for something", "a cable that loses everything", "a synchronous job that was given no memory"},
 		[]string{"the finding names the worker that was silent, late, stopped, sent nothing or got nothing: look at its host first", "plot the job's worker_psns around the time that it names", "where the testbed stood still too, run it again on an idle machine"}},
 	{CodeJobEnded,
@@ -148,7 +149,7 @@ var explanations = []Explanation{
 	{CodeCounters,
 		"Parts of the testbed tell different stories of the same traffic: what a switch or worker says it did is not what others saw.",
 		[]string{"a switch or PS that loses packets and does not count them, or sends them twice", "a switch whose counters are wrong, or were not read", "a worker that counts results that its PS never sent", "a host's clock that jumped, so that reports come from the future", "another program's traffic with the job's number"},
-		[]string{"believe who has no reason to err: the PS and hosts' network cards count packets and nothing else", "run the switch's packet vectors: go test ./testbed/ina/vector"}},
+		[]string{"trust the parts with no reason to err: the PS and the hosts' network cards, which only count packets", "run the switch's packet vectors: go test ./testbed/ina/vector"}},
 	{CodeSums,
 		"Values that came back from aggregation were not the sums of what the workers had sent. No figure of such a run means anything.",
 		[]string{"a switch program that loses, repeats or mixes up fragments", "values that overflowed in the switch", "a collision of two jobs' slots"},
@@ -205,13 +206,17 @@ var explanations = []Explanation{
 		[]string{"too few repeats", "too short a measurement", "a machine that does something else as well"},
 		[]string{"--repeat N with as many more as the check says", "measure.duration", "inabench history METRIC says how noisy it is from night to night"}},
 	{CodeVaries,
-		"The figure is off by more than the tolerance, and by no more than one run of this setting differs from another.",
+		"The figure is off by more than the tolerance, but by no more than the difference between two runs of this setting.",
 		[]string{"jobs keep the phase in which they happened to begin", "a setting with more than one way to go on: a queue that fills and then stays full, windows that wait for each other", "shares of memory that move for long"},
-		[]string{"the prediction says by how much (spread in inabench plan -o json)", "--repeat N: only the mean of several runs can be held against a mean", "a rate limit, a window or a memory that is not just at the edge", "a larger emulation.factor where repeats are alike: how late this machine is may choose the way"}},
+		[]string{"the prediction says by how much (spread in inabench plan -o json)", "--repeat N: only the mean of several runs can be held against a mean", "a rate limit, a window or a memory that is not just at the edge", "a larger emulation.factor if repeats agree with each other: this machine's delays may decide which way a run goes"}},
 	{CodeLimited,
 		"The testbed itself was the limit: a busy processor, a late switch, lost counters. Its figures are shown and not judged.",
 		[]string{"other programs on the machine", "a scale at which the emulation cannot keep up", "on sim: something that its model leaves out, such as what AIMD makes of lost packets", "a PS, a switch or a machine that answered late while it was calibrated"},
 		[]string{"look at Testbed health in the report: it says what, where, and the limit", "run it again on an idle machine", "a larger emulation.factor, or fewer hosts on one machine: inabench run says which this one carries", "--on netns, for what the model leaves out"}},
+	{CodeCutOff,
+		"The run, or a point of it, ended before all of it was measured. What was measured is shown and not judged.",
+		[]string{"somebody interrupted it (Ctrl-C, SIGTERM, the time limit of a suite)", "a disk that is full: no space left on device", "a host, a switch or a process that failed: the check and the report's end say which"},
+		[]string{"interrupted: run it again", "a full disk: inabench gc frees runs, --runs DIR names another place", "otherwise: inabench run --keep-on-failure, to look around where it failed"}},
 	{CodeNoFigure,
 		"There is no figure, or no prediction, to hold the expectation against.",
 		[]string{"a metric or a subject that the run does not have: a misspelt name or pattern", "a phase or a run that ended early", "a job that was in no phase: events lie no more than a warm-up apart while it sends"},
@@ -238,12 +243,12 @@ var explanations = []Explanation{
 		[]string{"a change of the program, the switch or the network between the two: the versions are in both records", "one link or host: then only the figures that use it changed"},
 		[]string{"look at which figures did not change: what they have in common is not the culprit", "inabench history METRIC says since when", "run the older version again: if it is slow now as well, the testbed changed"}},
 	{CodeSettings,
-		"The two runs were made with another inventory, scale, driver, switch, kernel, machine or experiment, so that their figures are not of the same thing.",
+		"The two runs differ in inventory, scale, driver, switch, kernel, machine or experiment, so their figures do not measure the same thing.",
 		[]string{"an upgrade of a host", "a changed inventory or experiment file, or --set"},
 		[]string{"run the older one again in the new setting, and compare with that", "--across compares anyway, and says so"}},
 
 	{CodeSabotageIdle,
-		"The run was to be sabotaged (--sabotage), and the fault never acted: that it passed, or failed, says nothing of the fault.",
+		"The run was to be sabotaged (--sabotage), but the fault never acted: whether the run passed or failed says nothing about the fault.",
 		[]string{"the part that has the fault does nothing in this experiment: a switch that adds nothing up, a PS that no job has", "what it acts on never came: no packet was sent again, no memory was short", "the run was over before the fault began, 1 s after the part's first traffic"},
 		[]string{"--sabotage NAME=PART names another part", "inabench sabotage says what each fault does, and to what"}},
 

@@ -160,6 +160,7 @@ type Setting struct {
 	All     []Point // all repeats
 	Repeats []Point // the sound ones
 	why     string  // of the first one left out
+	code    string  // and what that is known by
 	Phases  int     // the most that any repeat has, dropped ones included
 }
 
@@ -179,7 +180,7 @@ func Settings(points []Point) []Setting {
 		c.All = append(c.All, p)
 		if why := p.Unsound(); why != "" {
 			if c.why == "" {
-				c.why = why
+				c.why, c.code = why, p.unjudged()
 			}
 			continue
 		}
@@ -301,6 +302,17 @@ func (c *Setting) against(e Expect, cells []Setting) (ref *Setting, ok bool) {
 	return &cells[i], true
 }
 
+// unjudged is the code of figures that must not be judged: those of a point that was cut off, or that the testbed limited.
+func (p Point) unjudged() string {
+	if p.Error != "" {
+		return CodeCutOff
+	}
+	return CodeLimited
+}
+
+// Unjudged says whether a check with the code is shown and not judged, for a reason that is its point's.
+func Unjudged(code string) bool { return code == CodeLimited || code == CodeCutOff }
+
 // UnsoundIn says why the figures of one phase must not be judged; empty if they may.
 func (p Point) UnsoundIn(phase int) string {
 	if why := p.Unsound(); why != "" || phase >= len(p.Phases) {
@@ -324,7 +336,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 		unfit := map[string]string{}   // why what it is held against has no figure
 		var absent []string
 		largest := 0.0
-		repeats, dropped, reason, stood := 0, 0, "", ""
+		repeats, dropped, reason, code, stood := 0, 0, "", "", ""
 		var late Trouble
 		caught := 0.0
 		for _, p := range c.All {
@@ -338,7 +350,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 			}
 			if why != "" {
 				dropped++
-				reason = cmp.Or(reason, why)
+				reason, code = cmp.Or(reason, why), cmp.Or(code, p.unjudged())
 			} else {
 				if stood = cmp.Or(stood, p.Phases[phase].Stood); e.Predictor != "value" {
 					stood = cmp.Or(stood, p.Phases[phase].Unlike)
@@ -448,7 +460,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 					k.Predicted, k.Bottleneck, k.Unit = predicted[of][0].Value, predicted[of][0].Bottleneck, predicted[of][0].Unit
 				}
 				k.inconclusive(reason)
-				k.ok, k.More, k.Code = false, 0, CodeLimited
+				k.ok, k.More, k.Code = false, 0, code
 			default:
 				k.hold(e, nil, predicted[of], largest)
 				if missing[of] != "" {
@@ -463,7 +475,7 @@ func (c *Setting) checks(e Expect, ref *Setting) []held {
 	}
 	if len(out) == 0 && len(c.Repeats) == 0 { // nothing that it could be about was measured
 		k := e.check()
-		k.Point, k.Index, k.Of, k.Code = c.Labels, c.Index, e.Of, CodeLimited
+		k.Point, k.Index, k.Of, k.Code = c.Labels, c.Index, e.Of, c.code
 		k.inconclusive(c.why)
 		return []held{{Check: k}}
 	}
@@ -936,7 +948,7 @@ func decide(checks []Check, points []Point) (Outcome, []string) {
 		case Fail:
 			failed = append(failed, c.Title()+": "+c.Message())
 		case Inconclusive:
-			if c.Code == CodeLimited {
+			if Unjudged(c.Code) {
 				if !slices.Contains(limits, c.Why) {
 					limits = append(limits, c.Why)
 				}

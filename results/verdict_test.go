@@ -399,6 +399,19 @@ func TestCountsOfTightTolerances(t *testing.T) {
 	}
 }
 
+// A point that was interrupted, or that failed, is not one that the testbed limited: what to do about it is something else.
+func TestCutOff(t *testing.T) {
+	cut := resultstest.One(0.5, 0.01, 0.5, 20)
+	cut.Error = "interrupted by SIGINT"
+	e := results.Expect{Name: "e", Metric: "share", Predictor: "occupancy", Tolerance: 0.03, Gate: true}
+	for name, points := range map[string][]results.Point{"in its phase": {cut}, "before any": {{Error: "deploy: no space left on device"}}} {
+		checks, outcome, _ := results.Judge([]results.Expect{e}, points)
+		if len(checks) != 1 || outcome != results.ErrorOutcome || checks[0].Code != results.CodeCutOff || !strings.Contains(checks[0].Why, points[0].Error) {
+			t.Errorf("%s: %s: %+v", name, outcome, checks)
+		}
+	}
+}
+
 // Figures of a phase that the testbed spoilt are shown and not judged, and no repeat is asked for.
 func TestSpoiltPhase(t *testing.T) {
 	spoilt, clean := resultstest.One(0.1, 0.01, 0.5, 20), resultstest.One(0.5, 0.01, 0.5, 20)

@@ -107,7 +107,7 @@ func baselineShowCommand() *cli.Command {
 func baselineUnsetCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "unset",
-		Usage:     "have no baseline of an experiment any more; the run stays",
+		Usage:     "remove the baseline of an experiment; the run itself stays",
 		ArgsUsage: "EXPERIMENT",
 		Flags: []cli.Flag{
 			rootFlag(),
@@ -148,7 +148,7 @@ func baselineUnsetCommand() *cli.Command {
 func gcCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "gc",
-		Usage: "remove old runs and nights; never baselines, what goes on, or what cannot be read",
+		Usage: "remove old runs and nights, but never baselines, those in progress, or those that cannot be read",
 		Flags: []cli.Flag{
 			rootFlag(),
 			&cli.IntFlag{Name: "keep", Usage: "how many `RUNS` of each experiment in each setting stay, and nights of each suite: the newest; at least 1"},

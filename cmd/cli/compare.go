@@ -26,7 +26,7 @@ func compareCommand() *cli.Command {
 			rootFlag(),
 			&cli.StringFlag{Name: "metric", Usage: "metrics that match `GLOB` only"},
 			&cli.BoolFlag{Name: "across", Usage: "judge although inventory, scale, driver, kernel, machine or experiment differ"},
-			&cli.Float64Flag{Name: "within", Value: 5, Usage: "`PERCENT` of a change that \"the same\" may hide; also what counts as one where only repeats tell the noise"},
+			&cli.Float64Flag{Name: "within", Value: 5, Usage: "largest change, in `PERCENT`, that \"the same\" may hide; also the smallest that counts as a change where only repeats show the noise"},
 			&cli.BoolFlag{Name: "all", Usage: "list what stayed the same, too"},
 			outputFlag("text", "json", "md"),
 		},

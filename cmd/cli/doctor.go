@@ -35,7 +35,7 @@ func hostFlags() []cli.Flag {
 // without a lab.
 func askHosts(c *cli.Context) (inv *inventory.Inventory, ways []reach.Way, err error) {
 	if c.Int("fan-out") < 1 || c.Duration("timeout") <= 0 {
-		return nil, nil, usagef("leave them out for 32 and 10s", "--fan-out and --timeout are more than nothing")
+		return nil, nil, usagef("leave them out for the defaults, 32 and 10s", "--fan-out and --timeout must be greater than 0")
 	}
 	if c.String("inventory") == "" {
 		return nil, nil, nil

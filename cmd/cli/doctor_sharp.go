@@ -62,7 +62,7 @@ func diagnoseSHARP(ctx context.Context, inv *inventory.Inventory, timeout time.D
 			}
 			all, err := r.List(ctx)
 			if err != nil {
-				return "", hinted{err, "who asks is in INABENCH_UFM_TOKEN, or INABENCH_UFM_USER and INABENCH_UFM_PASSWORD; which of its APIs, in [sharp] ufm_api"}
+				return "", hinted{err, "set the login in INABENCH_UFM_TOKEN, or in INABENCH_UFM_USER and INABENCH_UFM_PASSWORD; [sharp] ufm_api selects which of its APIs is used"}
 			}
 			return fmt.Sprintf("%s: %d reservation%s", m.UFM, len(all), plural(len(all))), nil
 		})

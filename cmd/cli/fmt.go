@@ -17,7 +17,7 @@ func fmtCommand() *cli.Command {
 		Name:      "fmt",
 		Usage:     "write TOML files as all are written; comments and their order stay as they are",
 		ArgsUsage: "FILE.toml|- ...",
-		Flags:     []cli.Flag{&cli.BoolFlag{Name: "check", Usage: "write nothing: list files that would be written otherwise, and fail if there are any"}},
+		Flags:     []cli.Flag{&cli.BoolFlag{Name: "check", Usage: "write nothing: list files that would change, and fail if there are any"}},
 		Description: `Examples:
   inabench fmt my-lab.toml my-first.toml
   inabench fmt --check experiments/*.toml

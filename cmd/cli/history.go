@@ -26,7 +26,7 @@ import (
 func historyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "history",
-		Usage:     "show a metric run after run: its noise, what change would be seen, and since when it is another one",
+		Usage:     "show a metric run after run: its noise, the smallest change that would be seen, and when it changed",
 		ArgsUsage: "METRIC",
 		Flags: []cli.Flag{
 			rootFlag(),
@@ -143,7 +143,7 @@ func indexError(root string, err error) error {
 		if aside := history.PutAside(root); aside != nil {
 			return hinted{outputError{errors.Join(err, aside)}, "remove " + filepath.Join(root, history.File) + ": it is made anew from the runs"}
 		}
-		return hinted{outputError{err}, "it was put aside: say that again, and it is made anew from the runs"}
+		return hinted{outputError{err}, "the index was set aside: run the command again to rebuild it from the runs"}
 	case errors.Is(err, history.ErrFull):
 		return hinted{outputError{err}, "inabench gc --keep N makes room"}
 	case errors.Is(err, history.ErrBusy):

@@ -126,7 +126,7 @@ func initAction(c *cli.Context) error {
 	if given := c.String("inventory"); given != "" {
 		for _, f := range c.Command.Flags {
 			if n := f.Names()[0]; c.IsSet(n) && !slices.Contains([]string{"inventory", "ci", "yes"}, n) {
-				return usagef("leave it out, or --inventory", "--%s is of an inventory that is written, and --inventory is one that there is", n)
+				return usagef("leave it out, or --inventory", "--%s describes a new inventory, but --inventory names an existing one", n)
 			}
 		}
 		if inv, err = inventory.Load(given); err != nil {

@@ -80,8 +80,8 @@ func inventoryImportCommand() *cli.Command {
 			&cli.IntFlag{Name: "gpus", Usage: "`N` GPUs in each host, which no fabric tells"},
 			&cli.StringFlag{Name: "ssh-pattern", Usage: "ssh address of hosts, with {host} for their names: `{host}.mgmt.lab`"},
 		),
-		Description: `Files are what these tools print, of one fabric and one time; which is which is
-found out: ibnetdiscover, ibnetdiscover -p, iblinkinfo -l, opensm-subnet.lst,
+		Description: `Files are what these tools print, of one fabric at one time; the format of each
+is detected: ibnetdiscover, ibnetdiscover -p, iblinkinfo -l, opensm-subnet.lst,
 and what ibnetdiscover writes to stderr. ibnetdiscover exits with 0 though half
 of a fabric is missing, so let its complaints come too (2>&1).
 

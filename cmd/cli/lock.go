@@ -135,7 +135,7 @@ func lockCommand() *cli.Command {
 		ArgsUsage: "HOST|SWITCH ...",
 		Flags: append([]cli.Flag{labFlag(), allFlag(),
 			&cli.DurationFlag{Name: "ttl", Value: time.Hour, Usage: "for how long, `DURATION`, by the hosts' clocks"},
-			&cli.StringFlag{Name: "at", Usage: "not now but from `TIME` on: '2026-12-24 09:00' or 09:00 of this machine's zone, +2h, or as RFC 3339 has it; until then others may use what they give back in time"},
+			&cli.StringFlag{Name: "at", Usage: "lock from `TIME` on, not now: '2026-12-24 09:00' or 09:00 in this machine's zone, +2h, or an RFC 3339 time; until then others may use it, if they give it back in time"},
 		}, holdFlags()...),
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, c.Bool("all"))
@@ -298,7 +298,7 @@ func cancel(c *cli.Context, places []lease.Place, owner string) error {
 func extendCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "extend",
-		Usage:     "keep what one has locked for longer: so long from now",
+		Usage:     "extend your locks: they then last --ttl from now",
 		ArgsUsage: "[HOST|SWITCH ...]",
 		Flags: []cli.Flag{labFlag(),
 			&cli.DurationFlag{Name: "ttl", Value: time.Hour, Usage: "for how long from now, `DURATION`"}, ownerFlag()},

@@ -34,7 +34,7 @@ func runCommand() *cli.Command {
 		ArgsUsage: "EXPERIMENT.toml|-",
 		Flags: append([]cli.Flag{
 			driverFlag(), setFlag(), switchFlag(), rootFlag(), predictorFlag(), outputFlag("text", "json", "junit"),
-			&cli.BoolFlag{Name: "quick", Usage: "the small version that the experiment has of itself, for a first look"},
+			&cli.BoolFlag{Name: "quick", Usage: "run the experiment's own small version, for a first look"},
 			&cli.IntFlag{Name: "repeat", Usage: "measure every point `N` times instead of what the experiment says"},
 			choice(cli.StringFlag{Name: "engine", Value: "local", Usage: "`ENGINE` that computes the points of a simulated sweep: local (all cores) or slurm (a job array; sbatch's options come from its environment, such as SBATCH_PARTITION)"}, "local", "slurm"),
 			&cli.StringFlag{Name: "resume", Usage: "`RUN` of the same sweep on Slurm that was cut off: only points that it lacks are computed"},

@@ -23,15 +23,15 @@ func serveCommand() *cli.Command {
 		Flags: []cli.Flag{
 			rootFlag(),
 			&cli.StringFlag{Name: "listen", Aliases: []string{"l"}, Value: "127.0.0.1:8080", EnvVars: []string{"INABENCH_LISTEN"},
-				Usage: "`ADDRESS` to answer at; one that others can connect to demands a token of them. Port 0: any that is free"},
+				Usage: "`ADDRESS` to listen on; if others can connect to it, they need a token. Port 0: any free port"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with the token to demand, also on this machine; none: a random one is printed where one is needed"},
 			&cli.BoolFlag{Name: "tls", Usage: "encrypt, with a certificate that is made now; its fingerprint is printed, to be compared with what the browser shows"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "encrypt, with the certificate in `FILE`, PEM, with those that lead to its root"},
 			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with the key of --tls-cert, PEM"},
 		},
-		Description: `It only reads. Open the address that it prints in a browser; of one with a token
-the browser needs to know but once. From elsewhere, without giving others a way
-in: ssh -L 8080:localhost:8080 HOST
+		Description: `It only reads. Open the address that it prints in a browser; if it has a token,
+the browser needs that address only once. From elsewhere, without giving others a
+way in: ssh -L 8080:localhost:8080 HOST
 
 Examples:
   inabench serve

@@ -32,7 +32,7 @@ func (n nightError) Error() string { return "night: " + string(n.Outcome) }
 func suiteRunCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "run",
-		Usage:     "run a suite: the riskiest items first, each in a process of its own; none of them ends the night",
+		Usage:     "run a suite: the riskiest items first, each in a process of its own; whatever happens to one, the night goes on",
 		ArgsUsage: "SUITE.toml",
 		Flags: []cli.Flag{
 			rootFlag(), outputFlag("text", "json", "junit", "md"),

@@ -97,7 +97,7 @@ func readTrace(c *cli.Context) (*trace.Trace, *trace.Report, error) {
 	}
 	if c.Bool("list-skipped") {
 		if !o.Lenient {
-			return nil, nil, usagef("without --lenient nothing is", "--list-skipped: nothing is skipped")
+			return nil, nil, usagef("add --lenient, which skips wrong rows", "--list-skipped without --lenient")
 		}
 		o.Skipped = func(p tomlfile.Problem) { fmt.Fprintln(c.App.ErrWriter, p) }
 	}
@@ -420,7 +420,7 @@ func traceGenerateCommand() *cli.Command {
 				"or seren (as published of those clusters, which ties durations to them), poisson or normal"},
 			&cli.IntFlag{Name: "jobs", Value: 1000, Usage: "`N` jobs"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`N` that everything is drawn by"},
-			&cli.Float64Flag{Name: "load", Value: 0.8, Usage: "jobs come as often as keeps so large a `PART` of --gpus busy"},
+			&cli.Float64Flag{Name: "load", Value: 0.8, Usage: "jobs arrive often enough to keep this `PART` of --gpus busy"},
 			&cli.IntFlag{Name: "gpus", Value: 256, Usage: "`N` GPUs of the cluster that --load is of"},
 			&cli.Float64Flag{Name: "rate", Usage: "`N` jobs a second, in place of --load and --gpus"},
 			&cli.Float64Flag{Name: "mean", Value: 8, Usage: "`GPUS` of a job on average, of poisson and normal"},

@@ -53,7 +53,7 @@ func upCommand() *cli.Command {
 		Flags: []cli.Flag{
 			setFlag(), switchFlag(), skipFlag("skip-preflight"),
 			&cli.StringFlag{Name: "name", Aliases: []string{"n"}, Usage: "`NAME` for it; otherwise that of the file"},
-			&cli.DurationFlag{Name: "for", Value: 8 * time.Hour, Usage: "it ends by itself after `DURATION`, as 30m, or when a run on it ends that began before"},
+			&cli.DurationFlag{Name: "for", Value: 8 * time.Hour, Usage: "the emulation ends by itself after `DURATION`, such as 30m, or when a run that began on it before then ends"},
 			&cli.BoolFlag{Name: "foreground", Usage: "stay in this terminal, until Ctrl-C"},
 		},
 		Description: `Examples:
@@ -497,7 +497,7 @@ func (h *keeping) there(r standing.Run) (back func(), err error) {
 	}
 	for _, p := range r.Sees {
 		if mine, err := standing.PlaceOf(p.Path); err != nil || mine != p {
-			return nil, hinted{fmt.Errorf("inside the emulation %s is not what it is outside: something was mounted since, or over it", p.Path), again}
+			return nil, hinted{fmt.Errorf("%s differs inside and outside the emulation: something was mounted over it, or after the emulation came up", p.Path), again}
 		}
 	}
 	here, err := os.Getwd()

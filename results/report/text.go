@@ -304,7 +304,7 @@ func (t *texter) expectation(e results.Expect) {
 		if c.Why == "" || limits[c.Why] {
 			continue
 		}
-		if c.Outcome == results.Inconclusive && c.Code == results.CodeLimited {
+		if c.Outcome == results.Inconclusive && results.Unjudged(c.Code) {
 			limits[c.Why] = true
 			t.wrapped("  ! ", "    ", "not judged: "+c.Why)
 			continue
