@@ -30,8 +30,8 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with the key of --tls-cert, PEM"},
 		},
 		Description: `It only reads. Open the address that it prints in a browser; if it has a token,
-the browser needs that address only once. From elsewhere, without giving others a
-way in: ssh -L 8080:localhost:8080 HOST
+the browser needs that address only once. From elsewhere, without giving others
+a way in: ssh -L 8080:localhost:8080 HOST
 
 Examples:
   inabench serve
