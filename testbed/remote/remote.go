@@ -391,13 +391,14 @@ func (tb *Testbed) copyAgent(ctx context.Context) error {
 	for i, name := range names {
 		clients[i] = tb.hosts[name]
 	}
+	var paths []string
 	var err error
-	paths := make([]string, len(names))
 	if tb.opt.Shared {
 		paths, err = hosts.EnsureProgram(ctx, clients, tb.opt.Exe)
 	} else { // they are this machine
-		path, ferr := hosts.EnsureFile(ctx, clients, tb.opt.Exe)
-		paths, err = slices.Repeat([]string{path}, len(names)), ferr
+		var path string
+		path, err = hosts.EnsureFile(ctx, clients, tb.opt.Exe)
+		paths = slices.Repeat([]string{path}, len(names))
 	}
 	if err != nil {
 		return fmt.Errorf("copy the agent: %w", err)
