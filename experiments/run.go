@@ -352,9 +352,6 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	if err := r.closeTestbed(ctx); err != nil {
 		return err
 	}
-	if r.opt.Standing == nil {
-		r.Progress("bring up", "", 0)
-	}
 	began := time.Now()
 	pcap := ""
 	if r.opt.Pcap {
@@ -399,6 +396,7 @@ func (r *run) openTestbed(ctx context.Context, s *spec.Spec) error {
 	return r.dir.Save(r.rec) // for who looks on while it goes on
 }
 
+// open brings up a testbed of the run's own, or takes the one that stays up.
 func (r *run) open(ctx context.Context, s *spec.Spec, key study.FabricKey, pcap string) (testbed.Testbed, error) {
 	if st := r.opt.Standing; st != nil {
 		if t, ok := remote.Of(st.Testbed); ok {
@@ -407,6 +405,7 @@ func (r *run) open(ctx context.Context, s *spec.Spec, key study.FabricKey, pcap 
 		r.Warn(fmt.Sprintf("on an emulation that is up since %s: what others do there meanwhile is not looked for", st.since.UTC().Format(time.RFC3339)))
 		return st.Testbed, nil
 	}
+	r.Progress("bring up", "", 0)
 	return drivers.Open(ctx, r.opt.Driver, s, key, pcap, r.held, r.opt.Slow)
 }
 
@@ -480,12 +479,15 @@ func (r *run) Progress(stage, point string, left time.Duration) {
 	if left > 0 {
 		r.status.Until = time.Now().Add(left)
 	}
-	r.Watch(nil)
+	if r.opt.Progress != nil {
+		r.opt.Progress(r.status)
+	}
 }
 
 // Watch implements study.Runner.
-func (r *run) Watch(jobs []study.Moving) {
-	if r.status.Jobs = jobs; r.opt.Progress != nil {
+func (r *run) Watch(jobs func() []study.Moving) {
+	if r.opt.Progress != nil {
+		r.status.Jobs = jobs()
 		r.opt.Progress(r.status)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -130,13 +131,18 @@ func sshCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			err = client.Interactive(c.Context, c.Args().Tail(), c.App.Reader, behind(c.App.Writer), behind(c.App.ErrWriter))
-			if run := (*hosts.RunError)(nil); errors.As(err, &run) {
-				return &commandError{run}
-			}
-			return err
+			return interact(c, client, c.Args().Tail(), c.App.Reader)
 		},
 	}
+}
+
+// interact gives the user a command on a host, or a shell, with the streams of this one.
+func interact(c *cli.Context, host hosts.Host, argv []string, stdin io.Reader) error {
+	err := host.Interactive(c.Context, argv, stdin, behind(c.App.Writer), behind(c.App.ErrWriter))
+	if run := (*hosts.RunError)(nil); errors.As(err, &run) {
+		return &commandError{run}
+	}
+	return err
 }
 
 func noHost(inv *inventory.Inventory, name string) error {

@@ -135,11 +135,14 @@ func runAction(c *cli.Context) error {
 		Predictors: asked, Hold: hold, Sabotage: order, Night: suite.NightOfEnvironment(),
 		Driver: driver, Root: rootOf(c), Tool: version(), Args: os.Args[1:],
 		Standing: on.standing,
-		Repeats:  c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"), Progress: p.update,
+		Repeats:  c.Int("repeat"), Plan: saved, Pcap: c.Bool("pcap"),
 		ExitCode: func(err error) int { return codeOf(c.Context, err) },
 	}
 	if kept {
 		opt.Args = on.args[1:]
+	}
+	if !c.Bool("quiet") {
+		opt.Progress = p.update
 	}
 	if engine == "slurm" {
 		opt.Batch = experiments.Slurm{}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -423,11 +422,7 @@ func onStanding(c *cli.Context, host string, argv []string, stdin io.Reader) err
 		return err
 	}
 	defer client.Close()
-	err = client.Interactive(c.Context, argv, stdin, behind(c.App.Writer), behind(c.App.ErrWriter))
-	if run := (*hosts.RunError)(nil); errors.As(err, &run) {
-		return &commandError{run}
-	}
-	return err
+	return interact(c, client, argv, stdin)
 }
 
 // connect is the hidden verb of ProxyCommand.
@@ -507,49 +502,41 @@ func (h *keeping) there(r standing.Run) (back func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	before := os.Environ()
-	for _, kv := range before {
-		if key, _, _ := strings.Cut(kv, "="); typedWith(key) {
-			_ = os.Unsetenv(key)
-		}
-	}
-	for _, kv := range r.Environ {
-		if key, value, _ := strings.Cut(kv, "="); typedWith(key) {
-			_ = os.Setenv(key, value)
-		}
-	}
+	before := typedWith()
+	retype(r.Environ)
 	return func() {
 		_ = os.Chdir(here)
-		for _, kv := range os.Environ() {
-			if key, _, _ := strings.Cut(kv, "="); typedWith(key) {
-				_ = os.Unsetenv(key)
-			}
-		}
-		for _, kv := range before {
-			if key, value, _ := strings.Cut(kv, "="); typedWith(key) {
-				_ = os.Setenv(key, value)
-			}
-		}
+		retype(before)
 	}, nil
 }
 
-// typedWith says whether a variable of the environment says something about a command, and nothing about who does it.
-func typedWith(key string) bool {
+// typedWith are the variables of the environment that say something about a command, and nothing about who does it.
+func typedWith() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return !aboutCommand(kv) })
+}
+
+// retype has the environment say that about a command, and nothing else.
+func retype(environ []string) {
+	for _, kv := range typedWith() {
+		key, _, _ := strings.Cut(kv, "=")
+		_ = os.Unsetenv(key)
+	}
+	for _, kv := range environ {
+		if key, value, _ := strings.Cut(kv, "="); aboutCommand(kv) {
+			_ = os.Setenv(key, value)
+		}
+	}
+}
+
+func aboutCommand(kv string) bool {
+	key, _, _ := strings.Cut(kv, "=")
 	return strings.HasPrefix(key, "INABENCH_") && key != "INABENCH_NETNS" && key != upToken || key == "NO_COLOR" || key == "TERM"
 }
 
 // programSum is the digest of this program.
 func programSum() (string, error) {
-	f, err := bounded.Open("/proc/self/exe")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%x", sum.Sum(nil)), nil
+	_, sum, err := hosts.Sum("/proc/self/exe")
+	return sum, err
 }
 
 // kept is the emulation that this process keeps up, and what was typed to be done on it.
@@ -577,7 +564,7 @@ func reuse(c *cli.Context, experiment string) error {
 	if !ok1 || !ok2 {
 		return fmt.Errorf("--reuse, with streams that are no files: %w", errors.ErrUnsupported)
 	}
-	r := standing.Run{What: experiment, Args: os.Args}
+	r := standing.Run{What: experiment, Args: os.Args, Environ: typedWith()}
 	if r.Dir, err = os.Getwd(); err != nil {
 		return err
 	}
@@ -597,11 +584,6 @@ func reuse(c *cli.Context, experiment string) error {
 			return inputError{err, ""}
 		}
 		r.Sees = append(r.Sees, p)
-	}
-	for _, kv := range os.Environ() {
-		if key, _, _ := strings.Cut(kv, "="); typedWith(key) {
-			r.Environ = append(r.Environ, kv)
-		}
 	}
 	code, err := e.Run(c.Context, r, stdout, stderr)
 	if err != nil {

@@ -17,21 +17,28 @@ import (
 // uploads is how many hosts EnsureFile serves at a time: they share one uplink.
 const uploads = 8
 
+// Sum is the size of a file of this machine in bytes and its SHA-256, in hexadecimal digits, as Files.Sum of a host's.
+func Sum(local string) (size int64, sum string, err error) {
+	f, err := bounded.Open(local)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	digest := sha256.New()
+	if size, err = io.Copy(digest, f); err != nil {
+		return 0, "", fmt.Errorf("read %s: %w", local, err)
+	}
+	return size, hex.EncodeToString(digest.Sum(nil)), nil
+}
+
 // EnsureFile makes a program present on every host and returns its path there,
 // which holds the beginning of its SHA-256: the same file is never copied twice,
 // and hosts that share a home directory get it once. It is relative to the home.
 func EnsureFile(ctx context.Context, all []Host, local string) (string, error) {
-	f, err := bounded.Open(local)
+	size, sum, err := Sum(local)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	digest := sha256.New()
-	size, err := io.Copy(digest, f)
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", local, err)
-	}
-	sum := hex.EncodeToString(digest.Sum(nil))
 	remote := ".cache/inabench/agent-" + sum[:12]
 
 	// A file appears under this name only when it is complete and its sum has been

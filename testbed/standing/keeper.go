@@ -121,8 +121,7 @@ func (k *Keeper) Serve(ctx context.Context, held Held, lasts time.Duration) erro
 		select {
 		case places <- struct{}{}:
 		default:
-			_ = c.SetDeadline(time.Now().Add(time.Second))
-			_ = json.NewEncoder(c).Encode(answer{Error: fmt.Sprintf("%d connections at once are as many as are kept", most)})
+			_ = tell(c, answer{Error: fmt.Sprintf("%d connections at once are as many as are kept", most)})
 			c.Close()
 			continue
 		}
@@ -130,7 +129,7 @@ func (k *Keeper) Serve(ctx context.Context, held Held, lasts time.Duration) erro
 			defer func() { <-places }()
 			down, err := k.answer(ctx, c, held)
 			if err != nil {
-				_ = json.NewEncoder(c).Encode(answer{Error: err.Error(), Busy: errors.Is(err, ErrBusy)})
+				_ = tell(c, answer{Error: err.Error(), Busy: errors.Is(err, ErrBusy)})
 			}
 			if down {
 				k.mu.Lock()
@@ -154,23 +153,23 @@ func (k *Keeper) Close(err error) {
 		a.Error = err.Error()
 	}
 	for _, c := range k.downs {
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		_ = json.NewEncoder(c).Encode(a)
+		_ = tell(c, a)
 		c.Close()
 	}
 	k.socket.Close()
 	k.lock.Close()
 }
 
+// tell sends an answer to who has a second to take it.
+func tell(c *net.UnixConn, a answer) error {
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	return json.NewEncoder(c).Encode(a)
+}
+
 // answer does what one connection asks for. The caller closes it, at once or, of one that wants the emulation down, when
 // it is.
 func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down bool, err error) {
 	_ = c.SetDeadline(time.Now().Add(patience))
-	defer func() {
-		if err != nil {
-			_ = c.SetDeadline(time.Now().Add(time.Second))
-		}
-	}()
 	r, rest, files, err := receive(c)
 	defer func() {
 		for _, f := range files {
@@ -180,7 +179,6 @@ func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down b
 	if err != nil {
 		return false, err
 	}
-	say := func(a answer) error { return json.NewEncoder(c).Encode(a) }
 	switch {
 	case r.Info:
 		info := held.Info()
@@ -188,14 +186,14 @@ func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down b
 		k.mu.Lock()
 		info.Running = k.now
 		k.mu.Unlock()
-		return false, say(answer{Info: &info})
+		return false, tell(c, answer{Info: &info})
 	case r.Dial != "":
 		there, err := held.Dial(ctx, r.Dial)
 		if err != nil {
 			return false, err
 		}
 		defer there.Close()
-		if err := say(answer{}); err != nil {
+		if err := tell(c, answer{}); err != nil {
 			return false, nil
 		}
 		_ = c.SetDeadline(time.Time{})
@@ -209,7 +207,7 @@ func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down b
 			return false, fmt.Errorf("%w: %s", ErrBusy, now)
 		}
 		defer k.end()
-		if err := say(answer{}); err != nil {
+		if err := tell(c, answer{}); err != nil {
 			return false, nil
 		}
 		_ = c.SetDeadline(time.Time{})
@@ -220,8 +218,7 @@ func (k *Keeper) answer(ctx context.Context, c *net.UnixConn, held Held) (down b
 			cancel()
 		}()
 		exit := held.Run(ctx, *r.Run, files[0], files[1])
-		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-		return false, say(answer{Exit: exit})
+		return false, tell(c, answer{Exit: exit})
 	case r.Down:
 		_ = c.SetDeadline(time.Time{})
 		return true, nil

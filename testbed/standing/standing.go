@@ -126,9 +126,23 @@ const (
 
 // dir is the directory of sockets of this machine, which only this user can enter.
 func dir() (string, error) {
+	d, err := enter()
+	if err != nil {
+		return "", err
+	}
+	return d.Name(), d.Close()
+}
+
+// enter opens that directory, and makes it if need be.
+func enter() (d *os.File, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("a place for emulations that stay up: %w", err)
+		}
+	}()
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("a place for emulations that stay up: %w", err)
+		return nil, err
 	}
 	machine, err := os.Hostname()
 	if err != nil || strings.ContainsAny(machine, "/\x00") || strings.Trim(machine, ".") == "" {
@@ -136,49 +150,36 @@ func dir() (string, error) {
 	}
 	path := filepath.Join(cache, "inabench", "up", machine)
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return "", fmt.Errorf("a place for emulations that stay up: %w", err)
+		return nil, err
 	}
-	d, err := enter(path)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", err
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return path, unix.Close(d)
-}
-
-// enter opens a directory, if nobody else can enter it.
-func enter(path string) (d int, err error) {
-	d, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err == nil {
-		var st unix.Stat_t
-		switch err = unix.Fstat(d, &st); {
-		case err != nil:
-		case int(st.Uid) != os.Geteuid():
-			err = errors.New("it is somebody else's")
-		case st.Mode&0o077 != 0:
-			err = errors.New("others may enter it; chmod 700 it")
-		}
-		if err != nil {
-			unix.Close(d)
-		}
+	d = os.NewFile(uintptr(fd), path)
+	st, err := d.Stat()
+	switch {
+	case err != nil:
+	case st.Mode().Perm()&0o077 != 0:
+		err = errors.New("others may enter it; chmod 700 it")
+	default:
+		err = bounded.Own(st)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("a place for emulations that stay up: %s: %w", path, err)
+		d.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return d, nil
 }
 
 // at calls use with a path of the socket that is short enough for one, whatever the directory's is.
 func at[T any](name string, use func(path string) (T, error)) (none T, err error) {
-	path, err := dir()
+	d, err := enter()
 	if err != nil {
 		return none, err
 	}
-	d, err := enter(path)
-	if err != nil {
-		return none, err
-	}
-	defer unix.Close(d)
-	return use(fmt.Sprintf("/proc/self/fd/%d/%s%s", d, name, suffix))
+	defer d.Close()
+	return use(fmt.Sprintf("/proc/self/fd/%d/%s%s", d.Fd(), name, suffix))
 }
 
 // CheckName is an error if an emulation cannot be called so.

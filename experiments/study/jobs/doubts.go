@@ -276,14 +276,6 @@ func abreast(setup testbed.Setup, ph *results.Phase) bool {
 	if a := setup.Settings.Addressing; setup.Settings.Mode == "synchronous" || a != "linear" && a != "atp" {
 		return false
 	}
-	rate := func(job string) float64 {
-		for _, f := range ph.Figures {
-			if f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == "goodput" && f.Of == job {
-				return f.Value
-			}
-		}
-		return 0
-	}
 	meet := func(a, b placement.JobPlan) bool {
 		for _, x := range a.Tree {
 			if x.Aggregate && slices.ContainsFunc(b.Tree, func(y placement.TreeNode) bool { return y.Aggregate && y.Switch == x.Switch }) {
@@ -298,12 +290,25 @@ func abreast(setup testbed.Setup, ph *results.Phase) bool {
 			if !slices.Contains(ph.Jobs, a.Name) || !slices.Contains(ph.Jobs, b.Name) || !meet(a, b) {
 				continue
 			}
-			if va, vb := rate(a.Name), rate(b.Name); va > 0 && math.Abs(va-vb) < sameRate*va {
+			va, _ := predicted(ph.Figures, "goodput", a.Name)
+			vb, _ := predicted(ph.Figures, "goodput", b.Name)
+			if va.Value > 0 && math.Abs(va.Value-vb.Value) < sameRate*va.Value {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// predicted is what Occupancy predicts of a metric among figures, if it does.
+func predicted(among []results.Figure, metric, of string) (f results.Figure, ok bool) {
+	i := slices.IndexFunc(among, func(f results.Figure) bool {
+		return f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == metric && f.Of == of
+	})
+	if i < 0 {
+		return f, false
+	}
+	return among[i], true
 }
 
 // sameRate is by how much, as a part of it, predicted rates differ of which it may be said that they are the same.
@@ -319,15 +324,6 @@ type alternative struct {
 // off says that some goodput, share or load of a link among figures is not as predicted among them, nor between that and
 // what others say. A load is not if all of its interval is not: many are of few packets.
 func off(figures []results.Figure, others ...alternative) bool {
-	predicted := func(among []results.Figure, like results.Figure) (f results.Figure, ok bool) {
-		i := slices.IndexFunc(among, func(f results.Figure) bool {
-			return f.Kind == results.Predicted && f.Predictor == placement.Occupancy && f.Metric == like.Metric && f.Of == like.Of
-		})
-		if i < 0 {
-			return f, false
-		}
-		return among[i], true
-	}
 	busiest := 0.0
 	for _, f := range figures {
 		if f.Kind == results.Predicted && f.Metric == "link_rate" {
@@ -335,7 +331,7 @@ func off(figures []results.Figure, others ...alternative) bool {
 		}
 	}
 	for _, f := range figures {
-		p, ok := predicted(figures, f)
+		p, ok := predicted(figures, f.Metric, f.Of)
 		if f.Kind == results.Predicted || !ok {
 			continue
 		}
@@ -353,7 +349,7 @@ func off(figures []results.Figure, others ...alternative) bool {
 		}
 		lo, hi := p.Lo, p.Hi
 		for _, o := range others {
-			if q, ok := predicted(o.figures, f); ok {
+			if q, ok := predicted(o.figures, f.Metric, f.Of); ok {
 				if lo = min(lo, q.Lo); !o.less || f.Metric == "link_rate" {
 					hi = max(hi, q.Hi)
 				}
