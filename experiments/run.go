@@ -87,6 +87,7 @@ func Run(ctx context.Context, s *spec.Spec, o RunOptions) (*results.Record, *res
 		st.spoilt(r.rec.ID, runErr)
 	}
 	r.Progress("report", "", 0)
+	r.looking.end()
 	r.rec.Finished = time.Now().UTC()
 	r.Timing("total", began)
 	r.judge(ctx, runErr)
@@ -120,7 +121,8 @@ type run struct {
 	known    map[string]any // what studies measured once for all points; see study.Once
 	here     map[string]any // what they found out about tb
 	done     int
-	status   Status       // that was told last
+	status   Status // that was told last
+	looking  onlookers
 	table    *os.File     // jobs.csv.gz, of a study
 	cells    string       // directory of what others have computed; empty: there is none
 	held     drivers.Held // of a lab
@@ -479,16 +481,23 @@ func (r *run) Progress(stage, point string, left time.Duration) {
 	if left > 0 {
 		r.status.Until = time.Now().Add(left)
 	}
-	if r.opt.Progress != nil {
-		r.opt.Progress(r.status)
-	}
+	r.tell(nil)
 }
 
 // Watch implements study.Runner.
-func (r *run) Watch(jobs func() []study.Moving) {
+func (r *run) Watch(scene study.Scene) {
+	r.status.Jobs = scene.Jobs
+	r.tell(&scene)
+}
+
+// tell tells who looks on, here and elsewhere.
+func (r *run) tell(scene *study.Scene) {
 	if r.opt.Progress != nil {
-		r.status.Jobs = jobs()
 		r.opt.Progress(r.status)
+	}
+	if r.dir != nil {
+		r.looking.dir = r.dir
+		r.looking.tell(r.status, scene)
 	}
 }
 

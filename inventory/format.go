@@ -17,11 +17,14 @@ type Notes struct {
 	Of   map[string]string // by name of a host or switch, above its table
 }
 
+// unknownPort stands in the place of a port that nobody knows, to be filled in by hand.
+const unknownPort = "?"
+
 // Format writes an inventory that was discovered as a file: names, racks, kinds, GUIDs
 // and device names, cables and rates, GPUs, SHARP and aggregators, data and ssh
 // addresses. It does not write how hosts and switches are reached beyond that. What
 // comes one after the other and differs in numbers that count up becomes one table with
-// ranges. Parse gives the same back.
+// ranges. Parse gives the same back, but for NICs without a switch: these are written to be filled in.
 func Format(inv *Inventory, notes Notes) []byte {
 	w := &formatter{notes: notes, rate: commonRate(inv), delay: commonDelay(inv)}
 	for _, l := range notes.Head {
@@ -143,6 +146,9 @@ var nicFields = []string{"port", "device", "rdma", "address", "rate", "delay"}
 
 func (w *formatter) nicText(n NIC) []string {
 	out := []string{Port{n.Switch, n.Port}.String(), n.Device, n.RDMA, "", "", ""}
+	if n.Switch == "" {
+		out[0] = unknownPort
+	}
 	if n.Address.IsValid() {
 		out[3] = n.Address.String()
 	}

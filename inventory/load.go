@@ -517,6 +517,11 @@ func (b *builder) port(path, s string) (Port, bool) {
 		b.broken = true
 		return Port{}, false
 	}
+	if s == unknownPort {
+		b.Problemf(path, `write it like "tor1/3"`, "it is not known yet which port of which switch the cable is in")
+		b.broken = true
+		return Port{}, false
+	}
 	i := strings.LastIndexByte(s, '/')
 	n, err := strconv.ParseUint(s[i+1:], 10, 32)
 	if i < 1 || err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -13,7 +12,6 @@ import (
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/history"
-	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/report"
 )
 
@@ -90,7 +88,7 @@ func compareAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if o := v.outcome(); o != results.Pass {
+	if o := v.Outcome(); o != results.Pass {
 		return outcomeError{o}
 	}
 	return nil
@@ -126,155 +124,16 @@ type pairView struct {
 	all bool
 }
 
-// outcome is fail if anything got worse, inconclusive if that cannot be said.
-func (v pairView) outcome() results.Outcome {
-	switch {
-	case !v.Judged:
-		return results.Inconclusive
-	case v.Count(history.Worse) > 0:
-		return results.Fail
-	case v.Count(history.Undecided)+v.Count(history.Gone) > 0, v.compared() == 0:
-		return results.Inconclusive
-	}
-	return results.Pass
-}
-
-// compared is how many figures both runs have that could be held against each other.
-func (v pairView) compared() int {
-	return v.Count(history.Worse) + v.Count(history.Changed) + v.Count(history.Improved) + v.Count(history.Unchanged)
-}
-
-// code is what inabench explain knows of the outcome; empty for a pass.
-func (v pairView) code() string {
-	switch {
-	case !v.Judged:
-		return results.CodeSettings
-	case v.outcome() == results.Fail:
-		return results.CodeRegression
-	case v.outcome() == results.Inconclusive && v.Spoilt() > 0 && v.Spoilt() == v.Count(history.Undecided):
-		return results.CodeLimited
-	case v.outcome() == results.Inconclusive && v.compared()+v.Count(history.Undecided) == 0:
-		return results.CodeNoFigure
-	case v.outcome() == results.Inconclusive:
-		return results.CodeNoise
-	}
-	return ""
-}
-
 func (v pairView) document() any {
 	return struct {
 		*history.Pair
 		Outcome results.Outcome `json:"outcome"`
 		Code    string          `json:"code,omitempty"`
-	}{v.Pair, v.outcome(), v.code()}
-}
-
-// verdict is the outcome in words.
-func (v pairView) verdict() string {
-	if !v.Judged {
-		return fmt.Sprintf("not judged (%s): the settings differ", v.code())
-	}
-	var parts []string
-	for _, c := range []history.PairChange{history.Worse, history.Undecided, history.Gone, history.Changed, history.New, history.Improved, history.Unchanged} {
-		if n := v.Count(c); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, c))
-		}
-	}
-	text := strings.Join(parts, ", ")
-	if v.code() != "" {
-		text = v.code() + ": " + text
-	}
-	return text
-}
-
-// figures are those to list, and how many that stayed the same are left out. What the testbed limited
-// is only counted.
-func (v pairView) figures() (out []history.PairFigure, left int) {
-	for _, f := range v.Figures {
-		if f.Spoilt && !v.all {
-			continue
-		}
-		if v.all || !v.Judged || f.Change != history.Unchanged {
-			out = append(out, f)
-		} else {
-			left++
-		}
-	}
-	return out, left
-}
-
-var pairColumns = []string{"METRIC", "POINT", "PHASE", "OF", "BEFORE", "AFTER", "CHANGE", "95 % INTERVAL", "VERDICT"}
-
-// cells are a figure's row.
-func (v pairView) cells(f history.PairFigure) []string {
-	value := func(figures []float64, median float64) string {
-		if len(figures) == 0 {
-			return "-"
-		}
-		return human.Quantity(median, f.Unit)
-	}
-	row := []string{f.Metric, f.Point, fmt.Sprint(f.Phase + 1), f.Of, value(f.Before, f.Verdict.Baseline), value(f.After, f.Verdict.Tonight), "-", "-", string(f.Change)}
-	if len(f.Before) > 0 && len(f.After) > 0 {
-		row[6] = human.SignedError(f.Verdict.Shift, true, "")
-		if v.Judged {
-			row[7] = human.SignedError(f.Verdict.Lo, true, "") + " to " + human.SignedError(f.Verdict.Hi, true, "")
-		}
-	}
-	if f.Needs > 0 {
-		row[8] += fmt.Sprintf(", %d repeats should tell", f.Needs)
-	}
-	return row
-}
-
-// table is what to show: columns without text are left out.
-func (v pairView) table() (head []string, rows [][]string, left int) {
-	figures, left := v.figures()
-	phases := slices.ContainsFunc(v.Figures, func(f history.PairFigure) bool { return f.Phase > 0 })
-	var all [][]string
-	for _, f := range figures {
-		all = append(all, v.cells(f))
-	}
-	var keep []int
-	for i, name := range pairColumns {
-		if slices.ContainsFunc(all, func(r []string) bool { return r[i] != "" && r[i] != "-" }) && (name != "PHASE" || phases) {
-			keep = append(keep, i)
-		}
-	}
-	pick := func(row []string) (out []string) {
-		for _, i := range keep {
-			out = append(out, row[i])
-		}
-		return out
-	}
-	for _, r := range all {
-		rows = append(rows, pick(r))
-	}
-	return pick(pairColumns), rows, left
-}
-
-func (v pairView) metrics() (out []string) {
-	for _, m := range v.Metrics {
-		text := m.Metric + ": "
-		var parts []string
-		for _, c := range []history.PairChange{history.Worse, history.Undecided, history.Gone, history.Changed, history.New, history.Improved, history.Unchanged} {
-			if n := m.Counts[c]; n > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", n, c))
-			}
-		}
-		text += strings.Join(parts, ", ")
-		if m.Compared > 0 {
-			text += "; median change " + human.SignedError(m.Shift, true, "")
-			if m.Lo != m.Hi {
-				text += ", half of them " + human.SignedError(m.Lo, true, "") + " to " + human.SignedError(m.Hi, true, "")
-			}
-		}
-		out = append(out, text)
-	}
-	return out
+	}{v.Pair, v.Outcome(), v.Code()}
 }
 
 func (v pairView) text(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n", v.verdict())
+	fmt.Fprintf(w, "%s\n", v.Words())
 	for _, r := range []struct {
 		name string
 		history.PairRun
@@ -291,7 +150,7 @@ func (v pairView) text(w io.Writer) error {
 		fmt.Fprintf(w, "  %s\n", n)
 	}
 	fmt.Fprintln(w)
-	head, rows, left := v.table()
+	head, rows, left := v.Table(v.all)
 	if len(rows) > 0 {
 		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(tw, strings.Join(head, "\t"))
@@ -310,7 +169,7 @@ func (v pairView) text(w io.Writer) error {
 		fmt.Fprintf(w, "%d figure%s cannot be compared: the testbed limited all repeats of a run (inabench explain %s).\n", n, plural(n), results.CodeLimited)
 	}
 	if v.Judged {
-		for _, m := range v.metrics() {
+		for _, m := range v.Summaries() {
 			fmt.Fprintln(w, m)
 		}
 	}
@@ -318,8 +177,8 @@ func (v pairView) text(w io.Writer) error {
 }
 
 func (v pairView) markdown(w io.Writer) error {
-	mark := map[results.Outcome]string{results.Pass: "✓", results.Fail: "✕", results.Inconclusive: "?"}[v.outcome()]
-	fmt.Fprintf(w, "## %s %s: %s\n\n", mark, report.MarkdownText(v.After.Experiment), report.MarkdownText(v.verdict()))
+	mark := map[results.Outcome]string{results.Pass: "✓", results.Fail: "✕", results.Inconclusive: "?"}[v.Outcome()]
+	fmt.Fprintf(w, "## %s %s: %s\n\n", mark, report.MarkdownText(v.After.Experiment), report.MarkdownText(v.Words()))
 	fmt.Fprintf(w, "%s (inabench %s) against %s (inabench %s)\n", report.MarkdownText(v.After.Run), report.MarkdownText(v.After.Tool), report.MarkdownText(v.Before.Run), report.MarkdownText(v.Before.Tool))
 	if len(v.Differences) > 0 {
 		fmt.Fprintln(w)
@@ -330,7 +189,7 @@ func (v pairView) markdown(w io.Writer) error {
 	if n := v.Noise(); n != "" {
 		fmt.Fprintf(w, "\n%s\n", n)
 	}
-	head, rows, left := v.table()
+	head, rows, left := v.Table(v.all)
 	if len(rows) > 0 {
 		for i, h := range head {
 			head[i] = strings.ToLower(h)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -15,19 +16,22 @@ import (
 // and people, and nothing that they say may move the cursor, write over a line, name the window or fill
 // the clipboard. Where a person reads it, what changes the order of letters does not pass either. It
 // stands in the way of nothing that this program prints of its own: colours pass, and who has the door can
-// write lines that are not to stay.
+// write lines that are not to stay. Lines that are longer than the terminal are broken between words.
 type door struct {
-	to  io.Writer
-	tty bool
+	to    io.Writer
+	tty   bool
+	width int // columns of the terminal; 0: it is none, or what is written is meant for programs
 
-	mu    sync.Mutex
-	rest  []byte // of a rune or a colour that has not ended
-	lines int    // on the terminal that are not to stay
+	mu     sync.Mutex
+	rest   []byte // of a rune or a colour that has not ended
+	line   []byte // that has not ended
+	column int    // where the next letter stands
+	lines  int    // on the terminal that are not to stay
 }
 
 func newDoor(to io.Writer) *door {
-	tty, _, _ := terminal(to)
-	return &door{to: to, tty: tty}
+	tty, width, _ := terminal(to)
+	return &door{to: to, tty: tty, width: width}
 }
 
 // colour is what package results paints with.
@@ -69,6 +73,14 @@ func (d *door) write(p []byte) (int, error) {
 		out, in = utf8.AppendRune(out, r), in[n:]
 	}
 	d.rest = append([]byte(nil), in...)
+	if d.width > 0 { // a line that has not ended waits for its end, as of tables, which come cell by cell; a question does not
+		d.line = append(d.line, out...)
+		whole := d.line[:bytes.LastIndexByte(d.line, '\n')+1]
+		if asking.Match(d.line[len(whole):]) {
+			whole = d.line
+		}
+		d.line, out = append([]byte(nil), d.line[len(whole):]...), d.fold(whole)
+	}
 	if _, err := d.to.Write(out); err != nil {
 		return 0, err
 	}
@@ -98,10 +110,25 @@ func (d *door) passes(r rune) bool {
 	return !d.tty || !unicode.Is(unicode.Bidi_Control, r)
 }
 
+// asking is what a person is to answer on the same line.
+var asking = regexp.MustCompile(`[^ ][:?>\])] $`)
+
+// flush lets out a line that has not ended.
+func (d *door) flush() error {
+	if len(d.line) == 0 {
+		return nil
+	}
+	out := d.fold(d.line)
+	d.line = nil
+	_, err := d.to.Write(out)
+	return err
+}
+
 // close lets out what has not ended.
 func (d *door) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	_ = d.flush()
 	for range d.rest {
 		_, _ = io.WriteString(d.to, string(utf8.RuneError))
 	}
@@ -112,8 +139,9 @@ func (d *door) close() {
 func (d *door) transient(lines []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.erase() == nil && len(lines) > 0 {
+	if d.erase() == nil && d.flush() == nil && len(lines) > 0 {
 		_, _ = d.write([]byte(strings.Join(lines, "\n")))
+		_ = d.flush()
 		d.lines = len(lines)
 	}
 }
@@ -127,9 +155,108 @@ func (d *door) erase() error {
 	if d.lines > 1 {
 		up = fmt.Sprintf("\x1b[%dA", d.lines-1)
 	}
-	d.lines = 0
+	d.lines, d.column = 0, 0
 	_, err := io.WriteString(d.to, "\r"+up+"\x1b[J")
 	return err
+}
+
+// fold breaks lines that are longer than the terminal.
+func (d *door) fold(text []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(text) {
+		body, ended := bytes.CutSuffix(line, []byte("\n"))
+		if n := columns(body); d.column+n <= d.width {
+			out, d.column = append(out, body...), d.column+n
+		} else {
+			out = d.foldLine(out, body)
+		}
+		if ended {
+			out, d.column = append(out, '\n'), 0
+		}
+	}
+	return out
+}
+
+var word = regexp.MustCompile(`( *)([^ ]*)`)
+
+// foldLine adds a line to a text, broken before words that have no room; a word that has none by itself stays whole.
+func (d *door) foldLine(text, line []byte) []byte {
+	hang := 0
+	if d.column == 0 {
+		hang = hanging(line, d.width/2)
+	}
+	before, some := 0, d.column > 0 // blanks, and whether there is a word on the line
+	for _, m := range word.FindAllSubmatch(line, -1) {
+		blanks, n := before+len(m[1]), columns(m[2])
+		if d.column == 0 {
+			blanks = min(blanks, max(d.width-n, 0))
+		}
+		switch {
+		case n == 0: // a colour, or the end of the line
+			text, before = append(text, m[2]...), blanks
+			continue
+		case some && d.column+blanks+n > d.width:
+			at := min(hang, max(d.width-n, 0))
+			text = append(append(append(text, '\n'), bytes.Repeat([]byte(" "), at)...), m[2]...)
+			d.column = at + n
+		default:
+			text = append(append(text, bytes.Repeat([]byte(" "), blanks)...), m[2]...)
+			d.column += blanks + n
+		}
+		before, some = 0, true
+	}
+	return text
+}
+
+// lastColumn is the beginning of the last column of a table.
+var lastColumn = regexp.MustCompile(`^.*  `)
+
+// hanging is where the rest of a line that is broken begins: under its last column where that is a row of a table, else
+// where the line does, or a little to the right of it. It is most at most.
+func hanging(line []byte, most int) int {
+	text := bytes.TrimLeft(line, " ")
+	indent := len(line) - len(text)
+	for prefix := text; ; { // the columns from the right
+		prefix = bytes.TrimRight(lastColumn.Find(prefix), " ")
+		if len(prefix) == 0 {
+			break
+		}
+		rest := text[len(prefix):]
+		if at := indent + columns(prefix) + len(rest) - len(bytes.TrimLeft(rest, " ")); at <= most {
+			return at
+		}
+	}
+	if bytes.HasPrefix(text, []byte("inabench: ")) || bytes.HasPrefix(text, []byte("- ")) {
+		indent += 2
+	}
+	return min(indent, most)
+}
+
+// columns is how many columns a text takes on a terminal.
+func columns(text []byte) int {
+	n := 0
+	for len(text) > 0 {
+		if c := colour.Find(text); c != nil {
+			text = text[len(c):]
+			continue
+		}
+		_, size := utf8.DecodeRune(text)
+		text, n = text[size:], n+1
+	}
+	return n
+}
+
+// forPrograms has nothing broken that is written to a stream: it is meant for programs, or to be kept.
+func forPrograms(w io.Writer) {
+	switch d := w.(type) {
+	case *door:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		_ = d.flush()
+		d.width = 0
+	case *output:
+		forPrograms(d.Writer)
+	}
 }
 
 // transient writes lines that are not to stay on a stream that is a terminal.

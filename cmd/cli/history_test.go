@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,6 +54,43 @@ func cmdNights(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := results.Create(ts.MkAbs(args[0]), rec)
 		ts.Check(err)
 		ts.Check(errors.Join(d.Close(), d.Save(rec)))
+	}
+}
+
+// TestFollow looks on while a run goes on.
+func TestFollow(t *testing.T) {
+	root := t.TempDir()
+	d, err := results.Create(root, &results.Record{Name: "two-jobs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteNow(results.Now{Stage: "measure", Done: 1, Of: 3, Jobs: []results.JobNow{{Job: "A", Goodput: 1e9, Predicted: 2e9}}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var out bytes.Buffer
+	ended := make(chan error, 1)
+	go func() { ended <- follow(ctx, &out, d.Path) }()
+	time.Sleep(2 * tick)
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before the run: %v", err)
+	default:
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil || out.String() != "inabench: measure 2/3\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	cancel(errors.New("enough"))
+	if d, err = results.Create(root, &results.Record{Name: "two-jobs"}); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := follow(ctx, io.Discard, d.Path); err == nil || err.Error() != "enough" {
+		t.Errorf("interrupted: %v", err)
 	}
 }
 

@@ -171,6 +171,17 @@ func verbs(kind string, commands ...*cli.Command) []*cli.Command {
 	return commands
 }
 
+// writers are commands that write what is meant to be kept.
+var writers = []string{"fmt", "init", "completion", "man", "graph", "import", "discover", "generate", "exec", "ssh"}
+
+// before is what all commands do first.
+func before(c *cli.Context) error {
+	if format := c.String("output"); slices.Contains(writers, c.Command.Name) || format != "" && format != "text" && !c.Bool("list") {
+		forPrograms(c.App.Writer)
+	}
+	return checkChoices(c)
+}
+
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	cli.HelpPrinter = printHelp
 	app := &cli.App{
@@ -203,7 +214,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	}
 	for _, c := range app.Commands {
 		for _, c := range append(c.Subcommands, c) {
-			c.OnUsageError, c.HideHelpCommand, c.Before = onUsageError, true, checkChoices
+			c.OnUsageError, c.HideHelpCommand, c.Before = onUsageError, true, before
 		}
 	}
 	return app

@@ -15,6 +15,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/fidelity"
 	"github.com/inabench/inabench/results/history"
+	"github.com/inabench/inabench/results/plot"
 	"github.com/inabench/inabench/results/plot/pdf"
 	"github.com/inabench/inabench/results/report"
 )
@@ -40,13 +41,15 @@ func reportCommand() *cli.Command {
 			&cli.StringFlag{Name: "svg", Usage: "write each drawing of the report into `DIR`, as a file of its own"},
 			&cli.StringFlag{Name: "pdf", Usage: "the same as PDF, into `DIR`: vectors and text, with fonts in the file, and the colours of paper"},
 			&cli.StringFlag{Name: "csv", Usage: "write into `DIR` what each drawing draws"},
-			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "`WIDTH` of drawings as PDF, in in, cm, mm or pt"},
+			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "`WIDTH` of drawings, in in, cm, mm or pt: they are laid out for it"},
+			&cli.StringFlag{Name: "text", Value: "8pt", Usage: "`SIZE` of the texts in drawings"},
 		},
 		Description: `Examples:
   inabench report latest -o report.html
   inabench report latest --format md >> "$GITHUB_STEP_SUMMARY"
   inabench report latest -o /var/lib/node_exporter/textfile/inabench.prom
   inabench report latest --pdf figures --csv figures
+  inabench report latest --pdf figures --width 3.4in --text 7pt
 `,
 		Action: func(c *cli.Context) error {
 			file := c.String("output")
@@ -83,15 +86,23 @@ func reportCommand() *cli.Command {
 
 // writeFigures writes the drawings of a run into the folders that flags name, and lists the files.
 func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
-	width, err := points(c.String("width"))
+	width, err := points(c.String("width"), 72, 14400)
 	if err != nil {
-		return err
+		return usagef("write --width 6.5in, 3.4in for one of two columns, or cm, mm, pt", "--width %q is no width of a drawing", c.String("width"))
+	}
+	size, err := points(c.String("text"), 2, 72)
+	if err != nil {
+		return usagef("write --text 8pt, or mm", "--text %q is no size of a text", c.String("text"))
+	}
+	perPixel := size / plot.SmallText
+	if width/perPixel < leastWide {
+		return usagef("a wider --width or a smaller --text", "nothing can be drawn %s wide with texts of %s", c.String("width"), c.String("text"))
 	}
 	samples, err := dir.SamplesDrawn(rec)
 	if err != nil {
 		return err
 	}
-	figures := report.Figures(rec, samples, beside(c, dir))
+	figures := report.Figures(rec, samples, beside(c, dir), width/perPixel)
 	if len(figures) == 0 {
 		return inputError{errors.New("the report of this run has no drawings"), ""}
 	}
@@ -114,7 +125,7 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 		}
 		if folder := c.String("pdf"); folder != "" {
 			var b bytes.Buffer
-			if err := pdf.Write(&b, f.SVG, width); err != nil {
+			if err := pdf.Write(&b, f.SVG, perPixel, width); err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
 			if err := write(folder, f.Name, ".pdf", b.Bytes()); err != nil {
@@ -130,17 +141,20 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 	return nil
 }
 
-// points is a width in points, 1/72 inch.
-func points(text string) (float64, error) {
+// leastWide is the least width in pixels that drawings are laid out for.
+const leastWide = 240
+
+// points is a length in points, 1/72 inch, from least to most.
+func points(text string, least, most float64) (float64, error) {
 	for unit, pt := range map[string]float64{"in": 72, "cm": 72 / 2.54, "mm": 7.2 / 2.54, "pt": 1} {
 		if number, ok := strings.CutSuffix(text, unit); ok {
 			v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-			if err == nil && v*pt >= 36 && v*pt <= 14400 {
+			if err == nil && v*pt >= least && v*pt <= most {
 				return v * pt, nil
 			}
 		}
 	}
-	return 0, usagef("write --width 6.5in, 3.4in for one of two columns, or cm, mm, pt", "--width %q is no width of a drawing", text)
+	return 0, fmt.Errorf("%q is no length", text)
 }
 
 // writeReport writes a run in one of reportFormats.

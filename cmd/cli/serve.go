@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results/history"
 	"github.com/inabench/inabench/results/serve"
@@ -62,7 +64,7 @@ func serveAction(c *cli.Context) error {
 		if token == "" && !serve.Local(l.Addr()) {
 			token = serve.NewToken()
 		}
-		s, err := serve.New(rootOf(c), x, serve.Options{Token: token, Certificate: certificate})
+		s, err := serve.New(rootOf(c), x, serve.Options{Token: token, Certificate: certificate, Nights: nightsOf(rootOf(c))})
 		if err != nil {
 			l.Close()
 			return hinted{inputError{err, ""}, "head -c 24 /dev/urandom | base64 > FILE"}
@@ -76,6 +78,36 @@ func serveAction(c *cli.Context) error {
 		}
 		return context.Cause(c.Context)
 	})
+}
+
+// nightsOf are the nights of all suites among the runs in a directory.
+func nightsOf(root string) func() ([]serve.Night, error) {
+	return func() ([]serve.Night, error) {
+		nights, err := suite.Nights(root, "")
+		if err != nil {
+			return nil, err
+		}
+		var out []serve.Night
+		for _, n := range nights {
+			verdict := string(n.Outcome)
+			if !n.Complete() {
+				verdict = "cut off"
+			}
+			out = append(out, serve.Night{
+				ID: n.ID, Suite: n.Suite, Started: n.Started, Verdict: verdict, Title: strings.Join(append([]string{n.Counts()}, explained(n)...), "; "),
+				Text: func(w io.Writer) error { return suite.WriteText(w, root, n) },
+			})
+		}
+		return out, nil
+	}
+}
+
+// explained is what most likely explains what became worse in a night, if anything did.
+func explained(n *suite.Night) []string {
+	if len(n.Culprits) == 0 {
+		return nil
+	}
+	return []string{n.Culprits[0].String()}
 }
 
 // certificateOf is what the server is to show; nil: nothing.

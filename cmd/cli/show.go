@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"text/tabwriter"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/drivers"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/plot"
@@ -22,32 +27,69 @@ func showCommand() *cli.Command {
 		Flags: []cli.Flag{
 			rootFlag(),
 			outputFlag("text", "json", "junit", "html"),
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "look on while the run goes on, and show it when it has ended"},
 		},
 		Action: func(c *cli.Context) error {
 			format := c.String("output")
-			if !c.Args().Present() {
+			if !c.Args().Present() && !c.Bool("follow") {
 				return listRuns(c)
 			}
 			dir, rec, err := runOf(c)
 			if err != nil {
 				return err
 			}
+			if c.Bool("follow") && !rec.Complete() {
+				if err := follow(c.Context, c.App.ErrWriter, dir.Path); err != nil {
+					return err
+				}
+				if rec, err = results.ReadRecord(dir.Path); err != nil {
+					return inputError{err, ""}
+				}
+			}
 			return writeReport(c, c.App.Writer, rec, dir, format)
 		},
 	}
 }
 
-// runOf opens the run that the only argument names.
+// runOf opens the run that the only argument names; with --follow, the newest where there is none.
 func runOf(c *cli.Context) (*results.Dir, *results.Record, error) {
-	ref, err := argument(c, "run")
-	if err != nil {
-		return nil, nil, err
+	ref := "latest"
+	if c.Args().Present() || !c.Bool("follow") {
+		var err error
+		if ref, err = argument(c, "run"); err != nil {
+			return nil, nil, err
+		}
 	}
 	dir, rec, err := results.Open(rootOf(c), ref)
 	if err != nil {
 		return nil, nil, inputError{err, "inabench show lists all runs"}
 	}
 	return dir, rec, nil
+}
+
+// follow shows how far a run is until it has ended.
+func follow(ctx context.Context, w io.Writer, dir string) error {
+	p := newProgress(w, false)
+	defer p.clear()
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for results.Running(dir) {
+		if n, err := results.ReadNow(dir); err == nil { // else it says nothing yet
+			s := experiments.Status{Stage: n.Stage, Point: n.Point, Done: n.Done, Of: n.Of, Until: n.Until}
+			for _, j := range n.Jobs {
+				if j.Goodput > 0 {
+					s.Jobs = append(s.Jobs, study.Moving{Job: j.Job, Goodput: j.Goodput, Predicted: j.Predicted})
+				}
+			}
+			p.update(s)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-t.C:
+		}
+	}
+	return nil
 }
 
 func listRuns(c *cli.Context) error {
@@ -59,8 +101,14 @@ func listRuns(c *cli.Context) error {
 		fmt.Fprintf(c.App.ErrWriter, "inabench: no runs in %s\n", rootOf(c))
 		return nil
 	}
+	// A terminal has no room for directories; a run is known by the end of its name, too.
+	name, head := func(path string) string { return path }, "DIRECTORY"
+	if tty, _, _ := terminal(c.App.Writer); tty {
+		n := shortest(entries)
+		name, head = func(path string) string { return path[max(0, len(path)-n):] }, "RUN"
+	}
 	tw := tabwriter.NewWriter(c.App.Writer, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "STARTED\tEXPERIMENT\tDRIVER\tOUTCOME\tDIRECTORY")
+	fmt.Fprintln(tw, "STARTED\tEXPERIMENT\tDRIVER\tOUTCOME\t"+head)
 	for _, e := range entries {
 		if e.Err != nil {
 			fmt.Fprintf(tw, "?\t?\t?\tunreadable\t%s: %s\n", e.Path, human.Printable(e.Err.Error()))
@@ -73,9 +121,22 @@ func listRuns(c *cli.Context) error {
 				outcome = "running"
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04:05"), human.Printable(e.Record.Name), human.Printable(e.Record.Driver), outcome, e.Path)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Record.Started.Local().Format("2006-01-02 15:04 MST"), human.Printable(e.Record.Name), human.Printable(e.Record.Driver), outcome, name(e.Path))
 	}
 	return tw.Flush()
+}
+
+// shortest is how many letters at the end of their directories' names tell runs apart, six at least.
+func shortest(entries []results.Entry) int {
+	for n := 6; ; n++ {
+		seen := map[string]bool{}
+		for _, e := range entries {
+			seen[e.Path[max(0, len(e.Path)-n):]] = true
+		}
+		if len(seen) == len(entries) || n > 200 {
+			return n
+		}
+	}
 }
 
 func graphCommand() *cli.Command {

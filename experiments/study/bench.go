@@ -39,9 +39,8 @@ type Runner interface {
 	Origin() time.Time
 	// Progress says what is done, of which point, and how long that and what comes after it takes; 0: nobody knows.
 	Progress(stage, point string, left time.Duration)
-	// Watch says how fast jobs are now, of the stage and the point that Progress was told of last; they are asked for where
-	// somebody looks on.
-	Watch(jobs func() []Moving)
+	// Watch says what happens now, in the stage and the point that Progress was told of last.
+	Watch(Scene)
 	// Timing adds the time since it began to what the record says that a stage took.
 	Timing(stage string, began time.Time)
 	// Warn adds a remark to the record, once.
@@ -74,6 +73,14 @@ type Runner interface {
 	Asks() bool
 	// Ask puts what they say beside what was measured: of phases, and of all of them together.
 	Ask(ctx context.Context, p Planned, req *predictor.Request, phases []results.Phase, whole *results.Phase)
+}
+
+// Scene is what happens while a point is measured.
+type Scene struct {
+	Jobs  []Moving           // those that run
+	Links map[string]float64 // bit/s that are predicted of them, by the links' names; nil: not known
+	Next  string             // what happens next: "B begins"; empty: nothing that anybody knows
+	In    time.Duration      // until that
 }
 
 // Moving is how fast a job is while it is measured.

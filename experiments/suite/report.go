@@ -26,8 +26,8 @@ func (n *Night) title() string {
 	return n.Suite + ": " + n.Title
 }
 
-// counts says in words how many items came to what.
-func (n *Night) counts() string {
+// Counts says in words how many items came to what.
+func (n *Night) Counts() string {
 	var out []string
 	for _, c := range []struct {
 		what string
@@ -70,7 +70,7 @@ func (n *Night) budget() string {
 // good night, and the items.
 func WriteText(w io.Writer, root string, n *Night) error {
 	fmt.Fprintln(w, n.headline())
-	fmt.Fprintf(w, "      %s, in %s\n", n.counts(), n.budget())
+	fmt.Fprintf(w, "      %s, in %s\n", n.Counts(), n.budget())
 	if n.Judged.Figures > 0 {
 		fmt.Fprintf(w, "      %s\n", n.Judged.figures(len(n.worse())))
 	}
@@ -161,7 +161,7 @@ func (n *Night) others() []string {
 // WriteMarkdown writes a night for a job summary or a comment.
 func WriteMarkdown(w io.Writer, n *Night) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n%s, in %s. ", report.MarkdownText(n.headline()), n.counts(), n.budget())
+	fmt.Fprintf(&b, "## %s\n\n%s, in %s. ", report.MarkdownText(n.headline()), n.Counts(), n.budget())
 	if n.Judged.Figures > 0 {
 		fmt.Fprintf(&b, "%s.", n.Judged.figures(len(n.worse())))
 	}

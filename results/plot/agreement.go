@@ -89,7 +89,7 @@ func AgreementSVG(a Agreement) string {
 		s.Leaf("regression", "line", "class", "err", "x1", Num(px(x0)), "y1", Num(py(y0)), "x2", Num(px(x1)), "y2", Num(py(y1)))
 	}
 	for _, p := range points {
-		class := fmt.Sprintf("whisk c%d", p.Group%Colours)
+		class := "whisk " + colourClass(p.Group)
 		if p.YHi > p.YLo {
 			s.Line(class, px(p.X), py(p.YLo), px(p.X), py(p.YHi))
 		}

@@ -1,6 +1,7 @@
 package plot
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/inabench/inabench/results/human"
@@ -11,10 +12,12 @@ type Bars struct {
 	ID, Title, Desc string
 	Note            string // what whiskers are, which way is better
 	Names           []string
-	Reference       int // which of Names is 1
+	Colours         []int // of Names
+	Reference       int   // which of Names is 1
 	Groups          []BarGroup
 	XLabel          string  // keys of the groups' lines
 	Top             float64 // largest value to show: whiskers leave the scale there, bars break
+	Width           float64 // of the drawing in pixels; 0: 640, or 1240 for more than one group
 }
 
 // BarGroup has a bar for each name.
@@ -33,101 +36,171 @@ type Bar struct {
 
 func (b Bar) known() bool { return b.Y > 0 && human.Finite(b.Y, b.Lo, b.Hi) }
 
-// BarColours is how many bars of a group the palette tells apart.
-const BarColours = 9
-
-// SVG renders the bars. Names stand in the bars, or in a legend where they have no
-// room there.
+// SVG renders the bars. Names stand in the bars, or in a legend where they have no room there. Groups
+// stand beside each other, in several rows where they have no room in one.
 func (c *Bars) SVG() string {
-	w, size := 1240.0, 12.0
-	if len(c.Groups) == 1 {
-		w = 640
-	}
-	ticks := Ticks(0, max(c.Top, 1)*1.06, 6)
-	top, plot := 62.0, 290.0
-	left, right := 44.0, w-14
-	n, groups := float64(len(c.Names)), float64(len(c.Groups))
-	span := (right - left) / groups
-	inner := span * 0.9
-	if groups == 1 {
-		inner = span * 0.96
-	}
-	for _, g := range c.Groups {
-		if g.Paper != nil { // room for it at the right
-			inner = min(inner, span-36)
+	w := c.Width
+	if w == 0 {
+		if w = 1240; len(c.Groups) == 1 {
+			w = 640
 		}
 	}
-	pitch := min(inner/n, 58)
-	inner = pitch * n
-	width := pitch - min(3, pitch*0.15)
-	hi := ticks[len(ticks)-1]
-	tall := func(v float64) float64 { return min(v/hi, 1) * plot }
+	l := c.layout(w)
+	h := heading{title: c.Title}
+	for _, line := range Wrap(c.Note, 11, w-28) {
+		h.rows = append(h.rows, []piece{words(line)})
+	}
+	if !l.inside {
+		h.rows = append(h.rows, flow(c.key(), w-28)...)
+	}
+	top := h.height(w) + 24
+	bottom := top
+	for _, r := range l.rows {
+		bottom += l.tall + r.below + 14
+	}
+	if c.XLabel != "" {
+		bottom += 18
+	}
+	s := h.begin(c.ID, c.Desc, w, bottom)
+	for _, r := range l.rows {
+		c.row(s, l, r, top)
+		top += l.tall + r.below + 14
+	}
+	if c.XLabel != "" {
+		s.Text("muted small", "middle", (l.left+l.right)/2, bottom-8, Clip(c.XLabel, 11, w-24))
+	}
+	s.Close("svg")
+	return s.b.String()
+}
+
+// barLayout is how bars stand in a drawing.
+type barLayout struct {
+	left, right  float64
+	tall         float64 // of the plot of a row
+	ticks        []float64
+	span         float64 // of a group
+	pitch, width float64 // of a bar: with the gap beside it, and without
+	inside       bool    // names stand in the bars
+	rows         []barRow
+}
+
+// barRow is a row of groups.
+type barRow struct {
+	groups []BarGroup
+	lines  [][]string // of each group, below it
+	feet   [][]string // of each group, below its lines
+	most   int        // lines of a group
+	below  float64    // pixels that lines and feet take
+}
+
+// leastPitch is the least room for a bar, in pixels.
+const leastPitch = 11
+
+// layout sets the bars into a drawing so wide.
+func (c *Bars) layout(w float64) barLayout {
+	l := barLayout{left: 44, right: w - 14, tall: 290, ticks: Ticks(0, max(c.Top, 1)*1.06, 6)}
+	if w < 640 {
+		l.tall = max(190, 0.45*w)
+	}
+	n, groups := float64(len(c.Names)), len(c.Groups)
+	room := l.right - l.left
+	paper := slices.ContainsFunc(c.Groups, func(g BarGroup) bool { return g.Paper != nil })
+	need := max(n*leastPitch/0.9, 56)
+	if paper {
+		need = max(need, n*leastPitch+36)
+	}
+	rows := (groups + max(int(room/need), 1) - 1) / max(int(room/need), 1)
+	each := (groups + rows - 1) / rows
+	l.span = room / float64(each)
+	inner := l.span * 0.9
+	if groups == 1 {
+		inner = l.span * 0.96
+	}
+	if paper { // room for it at the right
+		inner = min(inner, l.span-36)
+	}
+	l.pitch = min(inner/n, 58)
+	l.width = l.pitch - min(3, l.pitch*0.15)
+	if rows > 1 {
+		l.tall *= 0.66
+	}
 
 	// Names fit if every bar has room for its own below the lower whisker.
-	inside := width >= size+2
+	l.inside = l.width >= barText+2
 	for _, g := range c.Groups {
 		for i, b := range g.Bars {
-			if b.known() && TextWidth(c.Names[i], size)+14 > tall(b.Lo) {
-				inside = false
+			if b.known() && TextWidth(c.Names[i], barText)+14 > l.height(b.Lo) {
+				l.inside = false
 			}
 		}
 	}
-	var rows [][]int // of the legend
-	if !inside {
-		at := w
-		for i, name := range c.Names {
-			need := TextWidth(name, 12) + 36
-			if at+need > right {
-				rows, at = append(rows, nil), left
+	for groups := range slices.Chunk(c.Groups, each) {
+		r := barRow{groups: groups}
+		feet := 0
+		for _, g := range groups {
+			var lines []string
+			for _, line := range g.Lines {
+				lines = append(lines, Wrap(line, 12, l.span-6)...)
 			}
-			rows[len(rows)-1] = append(rows[len(rows)-1], i)
-			at += need
+			foot := Wrap(g.Foot, 11, l.span-6)
+			r.lines, r.feet = append(r.lines, lines), append(r.feet, foot)
+			r.most, feet = max(r.most, len(lines)), max(feet, len(foot))
 		}
-		top += 20*float64(len(rows)) + 2
+		r.below = 16*float64(r.most) + 14*float64(feet) + 6
+		l.rows = append(l.rows, r)
 	}
-	lines := 0
-	for _, g := range c.Groups {
-		lines = max(lines, len(g.Lines))
-	}
-	bottom := top + plot
-	h := bottom + 16*float64(lines) + 26
-	if c.XLabel != "" {
-		h += 18
-	}
-	py := func(v float64) float64 { return bottom - tall(v) }
-	class := func(i int) string {
-		s := "bar b" + strconv.Itoa(i%BarColours)
-		if i == c.Reference {
-			s += " ref"
-		}
-		if i >= BarColours {
-			s += " again"
-		}
-		return s
-	}
+	return l
+}
 
-	s := new(Canvas)
-	s.Begin(c.ID, c.Title, c.Desc, w, h)
-	s.Text("strong", "start", 12, 18, Clip(c.Title, 13, w-24))
-	s.Text("muted small", "start", 12, 36, Clip(c.Note, 11, w-24))
-	for r, row := range rows {
-		x, y := left, 60+20*float64(r)
-		for _, i := range row {
-			s.Leaf("", "rect", "class", class(i), "x", Num(x), "y", Num(y-10), "width", "12", "height", "12", "rx", "1.5")
-			s.Text("small", "start", x+17, y, c.Names[i])
-			x += TextWidth(c.Names[i], 12) + 36
-		}
+// barText is the size of names in bars.
+const barText = 12.0
+
+// height is how tall a bar of a value is.
+func (l barLayout) height(v float64) float64 { return min(v/l.ticks[len(l.ticks)-1], 1) * l.tall }
+
+// class is that of a name's bars.
+func (c *Bars) class(i int) string {
+	colour := i
+	if i < len(c.Colours) {
+		colour = c.Colours[i]
 	}
-	step := ticks[1] - ticks[0]
-	for _, t := range ticks {
+	s := "bar " + colourClass(colour)
+	if i == c.Reference {
+		s += " ref"
+	}
+	if colour >= Colours {
+		s += " again"
+	}
+	return s
+}
+
+// key is which bar is which.
+func (c *Bars) key() (out []piece) {
+	for i, name := range c.Names {
+		out = append(out, piece{TextWidth(name, 12) + 18, func(s *Canvas, x, y float64) {
+			s.Leaf("", "rect", "class", c.class(i), "x", Num(x), "y", Num(y-10), "width", "12", "height", "12", "rx", "1.5")
+			s.Text("small", "start", x+17, y, name)
+		}})
+	}
+	return out
+}
+
+// row draws a row of groups whose plot begins at top.
+func (c *Bars) row(s *Canvas, l barLayout, r barRow, top float64) {
+	hi := l.ticks[len(l.ticks)-1]
+	left, right, bottom, width := l.left, l.left+l.span*float64(len(r.groups)), top+l.tall, l.width
+	inner := l.pitch * float64(len(c.Names))
+	py := func(v float64) float64 { return bottom - l.height(v) }
+	step := l.ticks[1] - l.ticks[0]
+	for _, t := range l.ticks {
 		s.Line("grid", left, py(t), right, py(t))
 		s.Text("muted small", "end", left-7, py(t)+4, TickText(t, step))
 	}
-	middle := func(group int) float64 { return left + span*(float64(group)+0.5) }
-	centre := func(group, i int) float64 { return middle(group) - inner/2 + pitch*(float64(i)+0.5) }
-	for k, g := range c.Groups {
+	middle := func(group int) float64 { return left + l.span*(float64(group)+0.5) }
+	centre := func(group, i int) float64 { return middle(group) - inner/2 + l.pitch*(float64(i)+0.5) }
+	for k, g := range r.groups {
 		if k > 0 {
-			s.Line("grid", left+span*float64(k), top, left+span*float64(k), bottom)
+			s.Line("grid", left+l.span*float64(k), top, left+l.span*float64(k), bottom)
 		}
 		for i, b := range g.Bars {
 			x, at := Num(centre(k, i)-width/2), []string{}
@@ -135,18 +208,18 @@ func (c *Bars) SVG() string {
 				s.Text("muted small", "middle", centre(k, i), bottom-5, "–")
 				continue
 			}
-			at = append(at, "x", x, "y", Num(py(b.Y)), "width", Num(width), "height", Num(tall(b.Y)))
+			at = append(at, "x", x, "y", Num(py(b.Y)), "width", Num(width), "height", Num(l.height(b.Y)))
 			s.Leaf("", "rect", append([]string{"class", "plate"}, at...)...) // no grid behind a bar
-			s.Leaf(b.Title, "rect", append([]string{"class", class(i)}, at...)...)
+			s.Leaf(b.Title, "rect", append([]string{"class", c.class(i)}, at...)...)
 			if b.Y > hi {
-				l, r, y := centre(k, i)-width/2-1.5, centre(k, i)+width/2+1.5, top+12
-				s.Leaf("", "path", "class", "plate", "d", Path([]float64{l, y + 8, r, y, r, y + 6, l, y + 14})+"Z")
+				from, to, y := centre(k, i)-width/2-1.5, centre(k, i)+width/2+1.5, top+12
+				s.Leaf("", "path", "class", "plate", "d", Path([]float64{from, y + 8, to, y, to, y + 6, from, y + 14})+"Z")
 			}
 		}
 	}
 	s.Line("axis", left, bottom, right, bottom)
 	s.Line("one", left, py(1), right, py(1))
-	for k, g := range c.Groups {
+	for k, g := range r.groups {
 		for i, b := range g.Bars {
 			if !b.known() {
 				continue
@@ -160,10 +233,10 @@ func (c *Bars) SVG() string {
 					s.Line("err", centre-foot, py(b.Hi), centre+foot, py(b.Hi))
 				}
 			}
-			if text := ratioLabel(b.Y); i != c.Reference && TextWidth(text, 10) <= pitch+1 || b.Y > hi {
+			if text := ratioLabel(b.Y); i != c.Reference && TextWidth(text, 10) <= l.pitch+1 || b.Y > hi {
 				s.Text("tiny halo", "middle", centre, py(b.Hi)-5, text)
 			}
-			if inside {
+			if l.inside {
 				on := "inbar"
 				if i == c.Reference {
 					on = "onbar"
@@ -172,7 +245,7 @@ func (c *Bars) SVG() string {
 			}
 		}
 		if p := g.Paper; p != nil {
-			x := left + span*float64(k+1) - 11
+			x := left + l.span*float64(k+1) - 11
 			y, to := py(p.Lo), py(p.Hi)
 			if p.Hi > hi { // beyond the axis
 				s.Leaf("", "path", "class", "mark key", "d", Path([]float64{x, to - 7, x + 3.5, to, x - 3.5, to})+"Z")
@@ -186,18 +259,9 @@ func (c *Bars) SVG() string {
 			s.Leaf(p.Title, "path", "class", "paper", "d", Path([]float64{x, y, x, to}))
 			s.upright("muted tiny halo", "end", x+3, y+6, "paper")
 		}
-		y := bottom + 18
-		for _, l := range g.Lines {
-			s.Text("strong", "middle", middle(k), y, Clip(l, 12, span-6))
-			y += 16
-		}
-		s.Text("muted small", "middle", middle(k), bottom+18+16*float64(lines), Clip(g.Foot, 11, span-6))
+		s.lines("strong", "middle", middle(k), bottom+18, 16, r.lines[k])
+		s.lines("muted small", "middle", middle(k), bottom+18+16*float64(r.most), 14, r.feet[k])
 	}
-	if c.XLabel != "" {
-		s.Text("muted small", "middle", (left+right)/2, h-8, Clip(c.XLabel, 11, w-24))
-	}
-	s.Close("svg")
-	return s.b.String()
 }
 
 // ratioLabel writes a ratio in at most four characters or so.

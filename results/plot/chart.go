@@ -1,11 +1,10 @@
 package plot
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
@@ -24,10 +23,11 @@ type Chart struct {
 	Predictors      []Predictor
 	Tolerance       bool // some curve has a band
 	Lo, Hi          float64
-	Observed        string // "measured" or "simulated"
-	Lines           bool   // series have too many points for markers
-	Part            string // what of the repeats Lines are, where it is not their mean
-	Means           string // what the means of Lines are
+	Observed        string  // "measured" or "simulated"
+	Lines           bool    // series have too many points for markers
+	Part            string  // what of the repeats Lines are, where it is not their mean
+	Means           string  // what the means of Lines are
+	Width           float64 // of the drawing in pixels; 0: 640
 }
 
 // Predictor is one whose curve is drawn: a line where it decides, dashes where it is only shown.
@@ -143,57 +143,72 @@ func (c *Chart) measureLabel(div string) string {
 	return c.Measure + ", " + div
 }
 
-// legend writes what marks mean, in neutral ink, in one line from (x, y).
-func (c *Chart) legend(s *Canvas, x, y float64) {
+// legend is what marks mean, in neutral ink.
+func (c *Chart) legend() []piece {
 	if c.Lines {
 		text := c.Observed
 		if c.Part != "" {
 			text += ", " + c.Part
 		}
+		out := []piece{words(text)}
 		if c.whiskers() {
-			text += "; line, band: mean, range of neighbouring values"
+			out = append(out, words("line, band: mean, range of neighbouring values"))
 		}
-		s.Text("muted small", "start", x-3, y, text)
-		x += TextWidth(text, 11) + 24
 		if c.Means != "" {
-			s.Line("other key", x, y-4, x+24, y-4)
-			s.Text("muted small", "start", x+30, y, c.Means)
+			out = append(out, words(c.Means).after(30, func(s *Canvas, x, y float64) { s.Line("other key", x, y-4, x+24, y-4) }))
 		}
-		return
-	}
-	s.Marker("", 0, x+5, y-4, false)
-	if c.whiskers() {
-		s.Line("whisk c0", x-3, y-4, x+13, y-4)
-	}
-	x += 18
-	put := func(text string) {
-		s.Text("muted small", "start", x, y, text)
-		x += TextWidth(text, 11) + 18
+		return append(out, c.predictors()...)
 	}
 	note := ""
 	if c.whiskers() {
 		note = ", 95 % interval"
 	}
-	put(c.Observed + note)
+	out := []piece{words(c.Observed+note).after(18, func(s *Canvas, x, y float64) {
+		s.Leaf("", "circle", "class", "mark key", "cx", Num(x+5), "cy", Num(y-4), "r", "4")
+		if c.whiskers() {
+			s.Line("whisk key", x-3, y-4, x+13, y-4)
+		}
+	})}
+	out = append(out, c.predictors()...)
+	if c.Tolerance {
+		out = append(out, words("tolerance").after(24, func(s *Canvas, x, y float64) {
+			s.Leaf("", "rect", "class", "band key", "x", Num(x), "y", Num(y-10), "width", "18", "height", "12")
+		}))
+	}
+	if c.failing() {
+		out = append(out, words("failed").after(19, func(s *Canvas, x, y float64) {
+			s.Leaf("", "circle", "class", "bad", "cx", Num(x+6), "cy", Num(y-4), "r", "7")
+		}))
+	}
+	return out
+}
+
+// predictors is who predicts by which line.
+func (c *Chart) predictors() (out []piece) {
 	for _, p := range c.Predictors {
 		class, note := "pred key", ""
 		if !p.Gate {
 			class, note = "other key", ", not gated"
 		}
-		s.Line(class, x, y-4, x+24, y-4)
-		x += 30
-		put(p.Name + note)
+		out = append(out, words(p.Name+note).after(30, func(s *Canvas, x, y float64) { s.Line(class, x, y-4, x+24, y-4) }))
 	}
-	if c.Tolerance {
-		s.Leaf("", "rect", "class", "band key", "x", Num(x), "y", Num(y-10), "width", "18", "height", "12")
-		x += 24
-		put("tolerance")
+	return out
+}
+
+// key is which series is which, for drawings that do not name them where they end.
+func (c *Chart) key(width float64) (out []piece) {
+	for _, se := range c.Series {
+		cl := colourClass(se.Colour)
+		name := Clip(se.Name, 12, width-22)
+		out = append(out, piece{width: TextWidth(name, 12) + 20, draw: func(s *Canvas, x, y float64) {
+			if c.Lines {
+				s.Line("rate "+cl, x-3, y-4, x+13, y-4)
+			}
+			s.Marker("", se.Colour, x+5, y-4, false)
+			s.Text("name "+cl, "start", x+20, y, name)
+		}})
 	}
-	if c.failing() {
-		s.Leaf("", "circle", "class", "bad", "cx", Num(x+6), "cy", Num(y-4), "r", "7")
-		x += 19
-		put("failed")
-	}
+	return out
 }
 
 func (c *Chart) whiskers() bool {
@@ -210,10 +225,13 @@ func (c *Chart) failing() bool {
 
 func (c *Chart) curveClass(p Predictor, colour int) string {
 	if p.Gate {
-		return "pred c" + strconv.Itoa(colour%Colours)
+		return "pred " + colourClass(colour)
 	}
-	return "other c" + strconv.Itoa(colour%Colours)
+	return "other " + colourClass(colour)
 }
+
+// colourClass is the class of a colour of the palette.
+func colourClass(i int) string { return "c" + strconv.Itoa(i%Colours) }
 
 // SVG renders the chart.
 func (c *Chart) SVG() string {
@@ -253,18 +271,15 @@ func (a axis) part(x float64) float64 {
 	return (x - lo) / (hi - lo)
 }
 
-// begin starts the drawing with what is above the plot.
-func (c *Chart) begin(w, h float64) *Canvas {
-	s := new(Canvas)
-	s.Begin(c.ID, c.Title, c.Desc, w, h)
-	s.Text("strong", "start", 12, 18, Clip(c.Title, 13, w-24))
-	c.legend(s, 14, 38)
-	return s
-}
+// longestName is the width in pixels of the longest name that stands beside where its series ends.
+const longestName = 128
+
+// farAway is how many pixels a name may stand from where its series ends.
+const farAway = 40
 
 // curves renders a chart over a numeric X.
 func (c *Chart) curves() string {
-	const w, h = 640.0, 380.0
+	w := cmp.Or(c.Width, 640)
 	v := c.values()
 
 	var xs []float64
@@ -285,8 +300,24 @@ func (c *Chart) curves() string {
 	if len(xs) == 0 {
 		xs = []float64{0}
 	}
-	names = min(names, 150)
-	left, right, top, bottom := 52.0, w-names, 70.0, h-46
+	left := 40.0
+	for _, l := range v.labels {
+		left = max(left, TextWidth(l, 11)+16)
+	}
+	tall := min(264, max(170, 0.42*w))
+	keyed := w < 480 || names > longestName+22
+	ends, far := c.ends(v, tall)
+	keyed = keyed || far > farAway
+	h := heading{title: c.Title, rows: flow(c.legend(), w-28)}
+	right := w - names
+	if keyed {
+		right = w - 16
+		if len(ends) > 0 {
+			h.rows = append(h.rows, flow(c.key(w-28), w-28)...)
+		}
+	}
+	top := h.height(w) + 32
+	bottom := top + tall
 	x0, x1 := xs[0], xs[len(xs)-1]
 	pad := (x1 - x0) * 0.04
 	if x0 == x1 {
@@ -301,7 +332,7 @@ func (c *Chart) curves() string {
 	px := func(x float64) float64 { return left + (at(x)-x0)/(x1-x0)*(right-left) }
 	py := func(y float64) float64 { return bottom - v.part(y)*(bottom-top) }
 
-	s := c.begin(w, h)
+	s := h.begin(c.ID, c.Desc, w, bottom+46)
 	for i, y := range v.ticks {
 		s.Line("grid", left, py(y), right, py(y))
 		s.Text("muted small", "end", left-7, py(y)+4, v.labels[i])
@@ -309,15 +340,19 @@ func (c *Chart) curves() string {
 	s.Text("muted small", "start", 12, top-13, c.measureLabel(v.unit))
 	s.Line("axis", left, bottom, right, bottom)
 	xt := xs
-	switch {
-	case c.Lines && !logX:
-		for xt = nil; len(xt) == 0; {
-			for _, t := range Ticks(x0, x1, 7) {
+	round := func() (out []float64) {
+		for n := max(3, int(7*w/640)); len(out) == 0; n++ {
+			for _, t := range Ticks(x0, x1, n) {
 				if t >= x0 && t <= x1 {
-					xt = append(xt, t)
+					out = append(out, t)
 				}
 			}
 		}
+		return out
+	}
+	switch {
+	case c.Lines && !logX:
+		xt = round()
 	case logX:
 		xt = xs[:1:1]
 		for _, x := range xs[1:] {
@@ -326,12 +361,7 @@ func (c *Chart) curves() string {
 			}
 		}
 	case tight(xs, px):
-		xt = nil
-		for _, t := range Ticks(x0, x1, 7) {
-			if t >= x0 && t <= x1 {
-				xt = append(xt, t)
-			}
-		}
+		xt = round()
 	}
 	label, div := c.XLabel, 1.0
 	if c.XUnit != "" {
@@ -346,7 +376,7 @@ func (c *Chart) curves() string {
 	if logX {
 		label += " (logarithmic)"
 	}
-	s.Text("muted small", "middle", (left+right)/2, h-8, label)
+	s.Text("muted small", "middle", (left+right)/2, bottom+38, label)
 
 	for _, se := range c.Series {
 		for _, p := range c.Predictors {
@@ -360,7 +390,7 @@ func (c *Chart) curves() string {
 				}
 			}
 			if len(up) > 2 {
-				s.Leaf("", "path", "class", "band c"+strconv.Itoa(se.Colour%Colours), "d", Path(append(up, down...))+"Z")
+				s.Leaf("", "path", "class", "band "+colourClass(se.Colour), "d", Path(append(up, down...))+"Z")
 			}
 			if len(line) == 2 {
 				line = []float64{line[0] - 10, line[1], line[0] + 10, line[1]}
@@ -370,17 +400,27 @@ func (c *Chart) curves() string {
 			}
 		}
 	}
-	// Series that share an X are set apart by a few pixels, so that none hides another.
-	n := float64(len(c.Series))
-	for i, se := range c.Series {
-		off := (float64(i) - (n-1)/2) * min(5, 24/n)
-		if c.Lines {
-			off = 0
+	// Where points coincide, the later one is smaller, so that none hides another.
+	type place struct{ x, y float64 }
+	var taken []place
+	size := func(x, y float64) float64 {
+		n := 0
+		for _, t := range taken {
+			if math.Hypot(t.x-x, t.y-y) < 3 {
+				n++
+			}
 		}
-		cl := "c" + strconv.Itoa(se.Colour%Colours)
+		taken = append(taken, place{x, y})
+		return max(1.25-0.35*float64(n), 0.5)
+	}
+	if len(c.Series) == 1 {
+		size = func(float64, float64) float64 { return 1 }
+	}
+	for i, se := range c.Series {
+		cl := colourClass(se.Colour)
 		var join []float64
 		for _, p := range se.Points {
-			join = append(join, px(p.X)+off, py(p.Y))
+			join = append(join, px(p.X), py(p.Y))
 		}
 		if c.Lines {
 			var up, down []float64 // of neighbours, on both sides of their mean
@@ -399,13 +439,21 @@ func (c *Chart) curves() string {
 					"d", Path([]float64{left, py(*se.Mean), right, py(*se.Mean)}))
 			}
 			s.Leaf(se.Name, "path", "class", "rate "+cl, "d", Path(join))
+			if n := len(c.Series); n > 1 { // its shape here and there, for who sees no colours
+				for k := range shapes {
+					at := int((float64(k) + (float64(i)+0.5)/float64(n)) / shapes * float64(len(se.Points)))
+					if at < len(se.Points) {
+						s.marker(se.Name, se.Colour, join[2*at], join[2*at+1], false, 0.85)
+					}
+				}
+			}
 			continue
 		}
 		if len(join) > 2 {
 			s.Leaf("", "path", "class", "join "+cl, "d", Path(join))
 		}
 		for _, p := range se.Points {
-			x := px(p.X) + off
+			x := px(p.X)
 			if p.Hi > p.Lo {
 				s.Line("whisk "+cl, x, py(p.Lo), x, py(p.Hi))
 				if py(p.Lo)-py(p.Hi) > 9 {
@@ -413,13 +461,20 @@ func (c *Chart) curves() string {
 					s.Line("whisk "+cl, x-3, py(p.Hi), x+3, py(p.Hi))
 				}
 			}
-			s.Marker(p.Title, se.Colour, x, py(p.Y), p.Hollow)
+			s.marker(p.Title, se.Colour, x, py(p.Y), p.Hollow, size(x, py(p.Y)))
 			if p.Outcome == results.Fail {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(x), "cy", Num(py(p.Y)), "r", "8.5")
 			}
 		}
 	}
-	c.directLabels(s, right, top, bottom, px, py)
+	if !keyed {
+		for _, e := range ends {
+			if math.Abs(e.y-e.want) > 3 {
+				s.Line("lead", px(e.x)+12, top+e.want, right+6, top+e.y)
+			}
+			s.Text("name "+colourClass(e.colour), "start", right+9, top+e.y+4, e.name)
+		}
+	}
 	s.Close("svg")
 	return s.b.String()
 }
@@ -434,87 +489,94 @@ func tight(xs []float64, px func(float64) float64) bool {
 	return false
 }
 
-// directLabels names each series at its right end, moved apart where they would
-// touch.
-func (c *Chart) directLabels(s *Canvas, right, top, bottom float64, px, py func(float64) float64) {
-	type end struct {
-		name       string
-		colour     int
-		x, y, want float64
-	}
-	var ends []end
+// shapes is how often a line shows the shape of its series.
+const shapes = 6
+
+// end is where a series ends, and its name stands.
+type end struct {
+	name    string
+	colour  int
+	x       float64 // a value
+	y, want float64 // pixels from the top of the plot: of the name, and of the end
+}
+
+// ends are the names of series at their right ends, moved apart where they would touch, in a plot so
+// many pixels tall; far is how far the one that moved most stands away.
+func (c *Chart) ends(v axis, tall float64) (ends []end, far float64) {
 	for _, se := range c.Series {
-		if len(se.Points) == 0 {
+		if len(se.Points) == 0 || se.Name == "" {
 			continue
 		}
 		p := se.Points[len(se.Points)-1]
-		ends = append(ends, end{se.Name, se.Colour, px(p.X), py(p.Y), py(p.Y)})
+		y := tall * (1 - v.part(p.Y))
+		ends = append(ends, end{se.Name, se.Colour, p.X, y, y})
 	}
-	slices.SortStableFunc(ends, func(a, b end) int {
-		switch {
-		case a.want < b.want:
-			return -1
-		case a.want > b.want:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(ends, func(a, b end) int { return cmp.Compare(a.want, b.want) })
 	const gap = 15
 	for i := 1; i < len(ends); i++ {
 		ends[i].y = max(ends[i].y, ends[i-1].y+gap)
 	}
-	if n := len(ends); n > 0 && ends[n-1].y > bottom {
-		ends[n-1].y = bottom
+	if n := len(ends); n > 0 && ends[n-1].y > tall {
+		ends[n-1].y = tall
 		for i := n - 2; i >= 0; i-- {
 			ends[i].y = min(ends[i].y, ends[i+1].y-gap)
 		}
 	}
 	for _, e := range ends {
-		if math.Abs(e.y-e.want) > 3 {
-			s.Line("lead", e.x+12, e.want, right+6, e.y)
-		}
-		s.Text("name c"+strconv.Itoa(e.colour%Colours), "start", right+9, e.y+4, Clip(e.name, 12, 130))
+		far = max(far, math.Abs(e.y-e.want))
 	}
+	return ends, far
 }
 
 // dotPlot renders categories downwards.
 func (c *Chart) dotPlot() string {
-	const w = 640.0
+	w := cmp.Or(c.Width, 640)
 	v := c.values()
 	named := len(c.Series) > 1
 	n := float64(len(c.Series))
-	row := max(26, 15*n+8)
 	left := 60.0
 	for _, r := range c.Rows {
 		left = max(left, TextWidth(r, 12)+24)
 	}
-	left = min(left, 230)
-	top := 56.0
-	names := 0.0
-	if named {
-		for _, se := range c.Series {
-			names = max(names, TextWidth(se.Name, 11)+14)
-		}
-		names = min(names, 130)
+	left = min(left, 0.36*w)
+	row := max(26, 15*n+8)
+	rows := make([][]string, len(c.Rows))
+	for i, r := range c.Rows {
+		rows[i] = Wrap(r, 12, left-20)
+		row = max(row, 14*float64(len(rows[i]))+10)
 	}
+	names := 0.0
+	for _, se := range c.Series {
+		names = max(names, TextWidth(se.Name, 11)+14)
+	}
+	h := heading{title: c.Title, rows: flow(c.legend(), w-28)}
+	switch {
+	case !named:
+		names = 0
+	case w < 480 || names > longestName:
+		named, names = false, 0
+		h.rows = append(h.rows, flow(c.key(w-28), w-28)...)
+	}
+	top := h.height(w) + 18
 	right, bottom := w-20-names, top+row*float64(len(c.Rows))
-	h := bottom + 46
 	px := func(x float64) float64 { return left + v.part(x)*(right-left) }
 
-	s := c.begin(w, h)
+	s := h.begin(c.ID, c.Desc, w, bottom+46)
 	for i, x := range v.ticks {
 		s.Line("grid", px(x), top, px(x), bottom)
-		s.Text("muted small", "middle", px(x), bottom+16, v.labels[i])
+		if i%2 == 0 || w >= 480 {
+			s.Text("muted small", "middle", px(x), bottom+16, v.labels[i])
+		}
 	}
 	s.Text("muted small", "middle", (left+right)/2, bottom+36, c.measureLabel(v.unit))
-	for i, r := range c.Rows {
+	for i := range c.Rows {
 		y := top + row*float64(i)
 		s.Line("grid", 12, y, w-12, y)
-		s.Text("small", "start", 12, y+row/2+4, Clip(r, 12, left-20))
+		s.lines("small", "start", 12, y+row/2+4-7*float64(len(rows[i])-1), 14, rows[i])
 	}
 	s.Line("grid", 12, bottom, w-12, bottom)
 	for k, se := range c.Series {
-		cl := "c" + strconv.Itoa(se.Colour%Colours)
+		cl := colourClass(se.Colour)
 		yAt := func(x float64) float64 {
 			return top + row*x + row/2 + (float64(k)-(n-1)/2)*15
 		}
@@ -538,7 +600,7 @@ func (c *Chart) dotPlot() string {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(px(p.Y)), "cy", Num(y), "r", "8.5")
 			}
 			if named {
-				s.Text("name small "+cl, "start", right+16, y+4, Clip(se.Name, 11, names))
+				s.Text("name small "+cl, "start", right+16, y+4, se.Name)
 			}
 		}
 	}
@@ -552,245 +614,6 @@ func dashFor(gate bool) string {
 		return "stroke-dasharray:4 2;stroke-width:2"
 	}
 	return "stroke-dasharray:.5 3;stroke-width:2"
-}
-
-// Scatter is observed against predicted for many subjects at once: on the diagonal
-// they are equal.
-type Scatter struct {
-	ID, Title, Desc string
-	Measure, Unit   string
-	Observed        string
-	Predictor       string
-	Tolerance       float64
-	Relative        bool
-	Points          []ScatterPoint
-}
-
-// ScatterPoint is a figure by what was predicted (X) and observed (Y).
-type ScatterPoint struct {
-	X, Y, Lo, Hi float64
-	Name         string
-	Title        string
-	Outcome      results.Outcome
-}
-
-// SVG renders the scatter.
-func (c *Scatter) SVG() string {
-	const w, h = 640.0, 430.0
-	left, right, top, bottom := 58.0, 408.0, 74.0, h-48
-	hi := 0.0
-	for _, p := range c.Points {
-		hi = max(hi, p.X, p.Y, p.Hi)
-	}
-	if hi == 0 {
-		hi = 1
-	}
-	ticks := Ticks(0, hi, 5)
-	hi = ticks[len(ticks)-1]
-	div, unit := AxisUnit(hi, c.Unit)
-	px := func(v float64) float64 { return left + v/hi*(right-left) }
-	py := func(v float64) float64 { return bottom - v/hi*(bottom-top) }
-	var s Canvas
-	s.Begin(c.ID, c.Title, c.Desc, w, h)
-	s.Text("strong", "start", 12, 18, Clip(c.Title, 13, w-24))
-	s.Text("muted small", "start", 12, 38, "on the dashed line both are equal; the band is the tolerance")
-	step := hi
-	if len(ticks) > 1 {
-		step = ticks[1]
-	}
-	for _, t := range ticks {
-		s.Line("grid", left, py(t), right, py(t))
-		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, step/div))
-		s.Line("grid", px(t), top, px(t), bottom)
-		s.Text("muted small", "middle", px(t), bottom+17, TickText(t/div, step/div))
-	}
-	name := c.Measure
-	if unit != "" {
-		name += ", " + unit
-	}
-	s.Text("muted small", "start", 12, top-13, c.Observed+" "+name)
-	s.Text("muted small", "middle", (left+right)/2, h-10, "predicted by "+c.Predictor+": "+name)
-	if c.Tolerance > 0 {
-		up, down := hi*(1+c.Tolerance), hi*(1-c.Tolerance)
-		u0, d0 := 0.0, 0.0
-		if !c.Relative {
-			u0, d0 = c.Tolerance, -c.Tolerance
-			up, down = hi+c.Tolerance, hi-c.Tolerance
-		}
-		s.Open("clipPath", "id", c.ID+"-c")
-		s.Leaf("", "rect", "x", Num(left), "y", Num(top), "width", Num(right-left), "height", Num(bottom-top))
-		s.Close("clipPath")
-		s.Leaf("", "path", "class", "band c0", "clip-path", "url(#"+c.ID+"-c)",
-			"d", Path([]float64{px(0), py(u0), px(hi), py(up), px(hi), py(down), px(0), py(d0)})+"Z")
-	}
-	s.Line("pred key", px(0), py(0), px(hi), py(hi))
-	for _, p := range c.Points {
-		if p.Hi > p.Lo {
-			s.Line("whisk c0", px(p.X), py(p.Lo), px(p.X), py(p.Hi))
-		}
-	}
-	for _, p := range c.Points {
-		s.Marker(p.Title, 0, px(p.X), py(p.Y), false)
-		if p.Outcome == results.Fail {
-			s.Leaf("", "circle", "class", "bad", "cx", Num(px(p.X)), "cy", Num(py(p.Y)), "r", "8.5")
-		}
-	}
-	// The figures furthest off, by name, beside the plot.
-	worst := slices.Clone(c.Points)
-	off := func(p ScatterPoint) float64 {
-		if c.Relative && p.X != 0 {
-			return (p.Y - p.X) / p.X
-		}
-		return p.Y - p.X
-	}
-	worst = slices.DeleteFunc(worst, func(p ScatterPoint) bool { return c.Relative && p.X == 0 })
-	slices.SortStableFunc(worst, func(a, b ScatterPoint) int {
-		switch x, y := math.Abs(off(a)), math.Abs(off(b)); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
-	y := top + 4
-	if len(worst) > 0 {
-		s.Text("muted small", "start", right+24, y, "furthest off")
-	}
-	for i, p := range worst {
-		if i == 8 {
-			break
-		}
-		y += 20
-		s.Text("small", "start", right+24, y, Clip(p.Name, 11, 150))
-		class := "small"
-		if p.Outcome == results.Fail {
-			class += " strong"
-		}
-		s.Text(class, "end", w-10, y, human.SignedError(off(p), c.Relative, c.Unit))
-	}
-	s.Close("svg")
-	return s.b.String()
-}
-
-// Timeline is a link's rate over time with its prediction as a step a phase.
-type Timeline struct {
-	ID       string
-	Name     string
-	Rates    []RateSpan // mean rates between readings
-	Phases   []TimePhase
-	Capacity float64
-	End, Top float64 // shared axes
-	Div      float64 // of the axis' labels
-}
-
-// RateSpan is a rate from one time to another, in bit/s and s.
-type RateSpan struct{ From, To, Rate float64 }
-
-// TimePhase is a phase on a timeline.
-type TimePhase struct {
-	Start, End float64
-	Predicted  float64
-	Known      bool
-}
-
-// SVG renders the timeline.
-func (c *Timeline) SVG() string {
-	const w, h = 320.0, 132.0
-	left, right, top, bottom := 34.0, w-10, 26.0, h-22
-	px := func(t float64) float64 { return left + t/c.End*(right-left) }
-	py := func(v float64) float64 { return bottom - v/c.Top*(bottom-top) }
-	var s Canvas
-	s.Begin(c.ID, "Rate of link "+c.Name+" over time", c.desc(), w, h)
-	s.Text("small strong", "start", 6, 13, Clip(c.Name, 11, 190))
-	ticks := Ticks(0, c.Top, 3)
-	for _, v := range ticks {
-		if v > c.Top*1.001 {
-			continue
-		}
-		s.Line("grid", left, py(v), right, py(v))
-		s.Text("muted tiny", "end", left-4, py(v)+3, TickText(v/c.Div, ticks[1]/c.Div))
-	}
-	// Where nothing is judged: settling and the gaps between phases.
-	at := 0.0
-	for _, p := range c.Phases {
-		if p.Start > at {
-			s.Leaf("", "rect", "class", "rest", "x", Num(px(at)), "y", Num(top), "width", Num(px(p.Start)-px(at)), "height", Num(bottom-top))
-		}
-		at = max(at, p.End)
-	}
-	if c.Capacity > 0 && c.Capacity <= c.Top {
-		s.Line("cap", left, py(c.Capacity), right, py(c.Capacity))
-		s.Text("muted tiny halo", "end", right, py(c.Capacity)-3, "capacity")
-	}
-	var line []float64
-	flush := func() {
-		if len(line) > 0 {
-			s.Leaf("", "path", "class", "rate c0", "d", Path(line))
-		}
-		line = nil
-	}
-	for i, r := range c.Rates {
-		if i > 0 && r.From > c.Rates[i-1].To {
-			flush() // nothing is known in between
-		}
-		y := py(min(r.Rate, c.Top))
-		line = append(line, px(r.From), y, px(r.To), y)
-	}
-	flush()
-	for _, p := range c.Phases {
-		if p.Known {
-			s.Leaf(fmt.Sprintf("predicted %s, %s to %s", human.Quantity(p.Predicted, "bit/s"), human.Quantity(p.Start, "s"), human.Quantity(p.End, "s")),
-				"path", "class", "step", "d", Path([]float64{px(p.Start), py(min(p.Predicted, c.Top)), px(p.End), py(min(p.Predicted, c.Top))}))
-		}
-	}
-	s.Line("axis", left, bottom, right, bottom)
-	xt := Ticks(0, c.End, 4)
-	for _, t := range xt {
-		if t > c.End*1.001 {
-			continue
-		}
-		anchor := "middle"
-		if px(t) > right-8 {
-			anchor = "end"
-		}
-		s.Text("muted tiny", anchor, px(t), bottom+12, TickText(t, xt[1])+unitAt(t, " s"))
-	}
-	s.Close("svg")
-	return s.b.String()
-}
-
-func unitAt(t float64, unit string) string {
-	if t == 0 {
-		return ""
-	}
-	return unit
-}
-
-func (c *Timeline) desc() string {
-	var b strings.Builder
-	for i, p := range c.Phases {
-		if i == 12 {
-			fmt.Fprintf(&b, "and %d more phases", len(c.Phases)-i)
-			break
-		}
-		mean, n := 0.0, 0
-		for _, r := range c.Rates {
-			if r.From >= p.Start && r.To <= p.End {
-				mean += r.Rate
-				n++
-			}
-		}
-		if n > 0 {
-			mean /= float64(n)
-		}
-		fmt.Fprintf(&b, "Phase %d: about %s", i+1, human.Quantity(mean, "bit/s"))
-		if p.Known {
-			fmt.Fprintf(&b, ", predicted %s", human.Quantity(p.Predicted, "bit/s"))
-		}
-		b.WriteString(". ")
-	}
-	return strings.TrimSpace(b.String())
 }
 
 // Widened is the range of a history's axis: 2 % at least, since what differs by less should not look

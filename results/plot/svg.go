@@ -108,20 +108,25 @@ func Alone(svg string) string {
 
 // Marker draws a point of series i; the shape repeats what the colour says.
 func (s *Canvas) Marker(title string, i int, x, y float64, hollow bool) {
-	class := "mark c" + strconv.Itoa(i%Colours)
+	s.marker(title, i, x, y, hollow, 1)
+}
+
+// marker draws a Marker that is larger by a factor.
+func (s *Canvas) marker(title string, i int, x, y float64, hollow bool, size float64) {
+	class := "mark " + colourClass(i)
 	if hollow {
 		class += " hollow"
 	}
 	path := func(points ...float64) {
 		d := ""
 		for k := 0; k < len(points); k += 2 {
-			d += "ML"[min(k, 1):min(k, 1)+1] + Num(x+points[k]) + " " + Num(y+points[k+1])
+			d += "ML"[min(k, 1):min(k, 1)+1] + Num(x+size*points[k]) + " " + Num(y+size*points[k+1])
 		}
 		s.Leaf(title, "path", "class", class, "d", d+"Z")
 	}
 	switch i % 4 {
 	case 0:
-		s.Leaf(title, "circle", "class", class, "cx", Num(x), "cy", Num(y), "r", "4")
+		s.Leaf(title, "circle", "class", class, "cx", Num(x), "cy", Num(y), "r", Num(4*size))
 	case 1:
 		path(-3.6, -3.6, 3.6, -3.6, 3.6, 3.6, -3.6, 3.6)
 	case 2:
@@ -176,8 +181,8 @@ func Clip(s string, size, width float64) string {
 	return string(r) + "…"
 }
 
-// Colours is how many series the palette tells apart.
-const Colours = 6
+// Colours is how many names the palette tells apart.
+const Colours = 9
 
 // The palette is Okabe and Ito's (jfly.uni-koeln.de/color, 2008), which stays apart
 // for colour-blind readers, darkened on white and lightened on black for contrast.
@@ -202,6 +207,7 @@ const PaletteCSS = "\n:root{" + lightCSS + "}\n@media (prefers-color-scheme:dark
 // CSS is the style of drawings, with PaletteCSS.
 const CSS = `
 svg.ina{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif;font-size:12px;font-variant-numeric:tabular-nums;max-width:100%;height:auto;background:var(--paper);color:var(--ink)}
+@media (max-width:600px){svg.ina{max-width:none}}
 svg.ina text{fill:var(--ink)}
 svg.ina .muted{fill:var(--muted)}
 svg.ina .small{font-size:11px}
@@ -211,7 +217,7 @@ svg.ina .halo{paint-order:stroke;stroke:var(--paper);stroke-width:4px;stroke-lin
 svg.ina .grid{stroke:var(--grid);stroke-width:1}
 svg.ina .axis{stroke:var(--line);stroke-width:1}
 svg.ina .lead{stroke:var(--line);stroke-width:1}
-svg.ina .c0{--c:var(--c0)}svg.ina .c1{--c:var(--c1)}svg.ina .c2{--c:var(--c2)}svg.ina .c3{--c:var(--c3)}svg.ina .c4{--c:var(--c4)}svg.ina .c5{--c:var(--c5)}
+svg.ina .c0{--c:var(--c0)}svg.ina .c1{--c:var(--c1)}svg.ina .c2{--c:var(--c2)}svg.ina .c3{--c:var(--c3)}svg.ina .c4{--c:var(--c4)}svg.ina .c5{--c:var(--c5)}svg.ina .c6{--c:var(--c6)}svg.ina .c7{--c:var(--c7)}svg.ina .c8{--c:var(--c8)}
 svg.ina .key{--c:var(--muted)}
 svg.ina text.name{fill:var(--c);font-weight:600}
 svg.ina .mark{fill:var(--c);stroke:var(--paper);stroke-width:1}
@@ -227,7 +233,6 @@ svg.ina .step{stroke:var(--c1);stroke-width:1.8;fill:none;stroke-dasharray:6 4}
 svg.ina .cap{stroke:var(--muted);stroke-width:1;fill:none}
 svg.ina .rest{fill:var(--muted);opacity:.09}
 svg.ina .bar{fill:var(--c);fill-opacity:.34;stroke:var(--c);stroke-width:1}svg.ina .again{stroke-dasharray:2 2}svg.ina .bar.ref{fill-opacity:1}
-svg.ina .b0{--c:var(--c0)}svg.ina .b1{--c:var(--c2)}svg.ina .b2{--c:var(--c4)}svg.ina .b3{--c:var(--c3)}svg.ina .b4{--c:var(--c8)}svg.ina .b5{--c:var(--c6)}svg.ina .b6{--c:var(--c1)}svg.ina .b7{--c:var(--c7)}svg.ina .b8{--c:var(--c5)}
 svg.ina .err{stroke:var(--ink);stroke-width:1.3}
 svg.ina .paper{stroke:var(--muted);stroke-width:2;fill:none}
 svg.ina .one{stroke:var(--ink);stroke-width:1.3;stroke-dasharray:5 3}

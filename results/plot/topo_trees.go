@@ -3,7 +3,6 @@ package plot
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/inabench/inabench/results"
@@ -23,7 +22,7 @@ func (s *Canvas) drawTrees(trees []results.Tree, up results.Link, a, b, normal S
 	for k, i := range on {
 		off := (float64(k) - float64(len(on)-1)/2) * 4
 		x, y := normal.X*off, normal.Y*off
-		s.Leaf(trees[i].Job+": "+up.Name, "path", "class", "tree c"+strconv.Itoa(i%Colours), "d", Path([]float64{a.X + x, a.Y + y, b.X + x, b.Y + y}))
+		s.Leaf(trees[i].Job+": "+up.Name, "path", "class", "tree "+colourClass(i), "d", Path([]float64{a.X + x, a.Y + y, b.X + x, b.Y + y}))
 	}
 }
 
@@ -32,7 +31,7 @@ func (s *Canvas) treeAdds(trees []results.Tree, name string, p Spot, width float
 	k := 0.0
 	for i, t := range trees {
 		if slices.Contains(t.Adds, name) {
-			s.Leaf(name+" adds up for "+t.Job, "circle", "class", "adds c"+strconv.Itoa(i%Colours), "cx", Num(p.X-width/2+9+k*11), "cy", Num(p.Y-16), "r", "5")
+			s.Leaf(name+" adds up for "+t.Job, "circle", "class", "adds "+colourClass(i), "cx", Num(p.X-width/2+9+k*11), "cy", Num(p.Y-16), "r", "5")
 			k++
 		}
 	}
@@ -41,7 +40,7 @@ func (s *Canvas) treeAdds(trees []results.Tree, name string, p Spot, width float
 func (s *Canvas) treeLegend(trees []results.Tree, y float64) {
 	x := 16.0
 	for i, t := range trees {
-		class := "c" + strconv.Itoa(i%Colours)
+		class := colourClass(i)
 		s.Line("tree "+class, x, y-4, x+22, y-4)
 		name := Clip(t.Job, 11, 120)
 		s.Text("name small "+class, "start", x+28, y, name)

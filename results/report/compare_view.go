@@ -548,7 +548,7 @@ type compareRow struct {
 // maxGroups is how many groups one drawing holds; more are drawn in several.
 const maxGroups = 8
 
-func viewComparison(rec *results.Record) *compareView {
+func (s *sheet) viewComparison(rec *results.Record) *compareView {
 	v := newComparing(rec)
 	if v == nil {
 		return nil
@@ -582,9 +582,12 @@ func viewComparison(rec *results.Record) *compareView {
 		unit := v.unit(metric)
 		p := comparePlot{Title: human.UpperFirst(human.Measure(metric)), Wide: len(v.groups) > 1, Paper: v.published(metric)}
 		p.Found = v.found(metric)
-		for k, s := range v.bars(metric) {
-			s.ID = fmt.Sprintf("compare-%d-%d", i, k)
-			p.SVGs = append(p.SVGs, template.HTML(s.SVG()))
+		for k, b := range v.bars(metric) {
+			b.ID, b.Width = fmt.Sprintf("compare-%d-%d", i, k), s.width
+			for _, name := range b.Names {
+				b.Colours = append(b.Colours, s.colour(name))
+			}
+			p.SVGs = append(p.SVGs, template.HTML(b.SVG()))
 		}
 		order := v.sorted(metric)
 		for _, g := range v.groups {

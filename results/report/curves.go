@@ -19,12 +19,11 @@ import (
 // is compared, its values are drawn over each other, each in one colour throughout, and
 // each combination of the other keys has drawings of its own. Repeats with the same X are
 // averaged; of others only the first is drawn.
-func drawCurves(rec *results.Record, observed string) []panel {
+func (s *sheet) drawCurves(rec *results.Record, observed string) []panel {
 	type key struct{ metric, over, others string }
 	var order []key
 	of := map[key]*plot.Chart{}
 	column := columnKey(rec)
-	var values []string // of it
 	for _, c := range results.Settings(rec.Points) {
 		if len(c.Repeats) == 0 {
 			continue
@@ -32,9 +31,6 @@ func drawCurves(rec *results.Record, observed string) []panel {
 		value, others := splitLabels(c, column)
 		if value == "" {
 			value, others = valuesOf(c), ""
-		}
-		if !slices.Contains(values, value) {
-			values = append(values, value)
 		}
 		for i, first := range c.Repeats[0].Curves {
 			k := key{first.Metric, first.Over, others}
@@ -44,7 +40,7 @@ func drawCurves(rec *results.Record, observed string) []panel {
 				all = &plot.Chart{
 					Measure: human.Measure(k.metric), Unit: first.Unit, XLabel: k.over,
 					Title:    human.UpperFirst(human.Measure(k.metric)) + " over " + wordsOf(k.over),
-					Observed: observed, Lines: true,
+					Observed: observed, Lines: true, Width: s.width,
 				}
 				if others != "" {
 					all.Title += ", " + others
@@ -58,14 +54,14 @@ func drawCurves(rec *results.Record, observed string) []panel {
 					all.Part = fmt.Sprintf("the mean of %d repeats of %d", len(same), n)
 				}
 			}
-			s := plot.Series{
-				Name: strings.TrimSpace(first.Of + " " + value), Colour: slices.Index(values, value),
+			one := plot.Series{
+				Name: strings.TrimSpace(first.Of + " " + value), Colour: s.colour(value),
 				Points: thinned(first.X, meanCurve(same, i), maxVertices),
 			}
-			if wordsOf(k.over) == "time" && !cumulative(s.Points) {
-				s.Mean, all.Means = meanOf(same, first, s.Points)
+			if wordsOf(k.over) == "time" && !cumulative(one.Points) {
+				one.Mean, all.Means = meanOf(same, first, one.Points)
 			}
-			all.Series = append(all.Series, s)
+			all.Series = append(all.Series, one)
 		}
 	}
 	var out []panel
@@ -76,6 +72,9 @@ func drawCurves(rec *results.Record, observed string) []panel {
 			c := *all
 			c.ID, c.Series = fmt.Sprintf("curve-%d-%d", n, i), slices.Clone(rest[:min(len(rest), maxSeries)])
 			c.Lo, c.Hi = lo, hi
+			if n := len(all.Series); n > maxSeries {
+				c.Title += fmt.Sprintf(" (%d of %d)", i+1, (n+maxSeries-1)/maxSeries)
+			}
 			colours := map[int]bool{}
 			for _, s := range c.Series {
 				colours[s.Colour%plot.Colours] = true

@@ -22,7 +22,7 @@ func TestCurves(t *testing.T) {
 		{Index: 0, Repeat: 1, Labels: []string{"p=a"}, Curves: curve(3, 4, 5)},
 		{Index: 0, Repeat: 2, Labels: []string{"p=a"}, Curves: curve(100)}, // with other X
 	}}
-	got := drawCurves(rec, "simulated")
+	got := new(sheet).drawCurves(rec, "simulated")
 	if len(got) != 1 {
 		t.Fatalf("%d drawings", len(got))
 	}
@@ -41,8 +41,8 @@ func TestCurves(t *testing.T) {
 		rec.Points = append(rec.Points, results.Point{Index: i + 2, Labels: []string{"p=" + string(rune('c'+i))}, Curves: curve(1, 2)})
 	}
 	n := 0
-	for _, p := range drawCurves(rec, "simulated") {
-		n += strings.Count(string(p.SVG), `class="rate`)
+	for _, p := range new(sheet).drawCurves(rec, "simulated") {
+		n += strings.Count(string(p.SVG), `<path class="rate`)
 	}
 	if n != 32 {
 		t.Errorf("%d of 32 curves are drawn", n)
@@ -66,7 +66,7 @@ func TestCurvesOfPolicies(t *testing.T) {
 	}}
 	rec.Points[1].Phases = []results.Phase{{Figures: []results.Figure{results.Exact(results.Figure{Metric: "used_machines", Of: results.Cluster, Kind: results.Simulated, Value: 1.7, Unit: "1"})}}}
 	var titles []string
-	for _, p := range drawCurves(rec, "simulated") {
+	for _, p := range new(sheet).drawCurves(rec, "simulated") {
 		titles = append(titles, p.Title)
 		resultstest.WellFormed(t, p.Title, string(p.SVG))
 	}
@@ -74,18 +74,18 @@ func TestCurvesOfPolicies(t *testing.T) {
 	if !slices.Equal(titles, want) {
 		t.Errorf("%q", titles)
 	}
-	svg := string(drawCurves(rec, "simulated")[0].SVG)
+	svg := string(new(sheet).drawCurves(rec, "simulated")[0].SVG)
 	for _, text := range []string{"titan: from 1.000 to 1.000, mean 2. ", "hived: from 2 to 1.000, mean 1.700. ", ">titan<", "titan, mean 2<"} {
 		if !strings.Contains(svg, text) {
 			t.Errorf("no %q in %s", text, svg)
 		}
 	}
 	for i, what := range []string{">average, as in the tables<", "", ">mean over time<", ""} {
-		if svg := string(drawCurves(rec, "simulated")[i].SVG); what != "" && !strings.Contains(svg, what) {
+		if svg := string(new(sheet).drawCurves(rec, "simulated")[i].SVG); what != "" && !strings.Contains(svg, what) {
 			t.Errorf("no %q in %s", what, svg)
 		}
 	}
-	if svg := string(drawCurves(rec, "simulated")[1].SVG); strings.Contains(svg, "mean") {
+	if svg := string(new(sheet).drawCurves(rec, "simulated")[1].SVG); strings.Contains(svg, "mean") {
 		t.Errorf("the mean of what adds up: %s", svg)
 	}
 }
@@ -99,7 +99,7 @@ func TestCurvesOfRepeats(t *testing.T) {
 		for i, x := range xs {
 			rec.Points = append(rec.Points, results.Point{Repeat: i, Curves: []results.Curve{{Metric: "m", Unit: "1", Over: "requests", X: x, Y: []float64{1, float64(i)}}}})
 		}
-		svg := string(drawCurves(rec, "simulated")[0].SVG)
+		svg := string(new(sheet).drawCurves(rec, "simulated")[0].SVG)
 		if !strings.Contains(svg, ">"+want+"<") {
 			t.Errorf("no %q in %s", want, svg)
 		}
@@ -110,7 +110,7 @@ func TestCurvesOfRepeats(t *testing.T) {
 				dropped++
 			}
 		}
-		if got := string(drawCurves(rec, "simulated")[0].SVG); got != svg || (dropped > 0) != strings.Contains(want, "repeat") {
+		if got := string(new(sheet).drawCurves(rec, "simulated")[0].SVG); got != svg || (dropped > 0) != strings.Contains(want, "repeat") {
 			t.Errorf("without the %d curves that are not averaged: %s, want %s", dropped, got, svg)
 		}
 	}

@@ -17,9 +17,10 @@ type Figure struct {
 	Rows  [][]string // what is drawn, the first row names the columns; nil of what is no diagram, such as a topology
 }
 
-// Figures are the drawings of a run's report, in their order there.
-func Figures(rec *results.Record, samples []results.Sample, beside Beside) []Figure {
-	p := newPage(rec, samples, beside)
+// Figures are the drawings of a run's report, in their order there, laid out so many pixels wide; 0: each as the
+// report has it. Topologies, trees, placements and pasts have sizes of their own.
+func Figures(rec *results.Record, samples []results.Sample, beside Beside, width float64) []Figure {
+	p := newPage(rec, samples, beside, width)
 	var out []Figure
 	names := map[string]bool{}
 	add := func(name, title string, svg template.HTML, rows [][]string) {

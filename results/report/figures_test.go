@@ -26,34 +26,40 @@ func TestFigures(t *testing.T) {
 		{"policies", resultstest.Policies([]float64{1, 4}, 3), nil, 1},
 		{"hostile", resultstest.Hostile(), resultstest.HostileSamples(), 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			names := map[string]bool{}
-			rows := 0
-			for _, f := range Figures(tt.rec, tt.samples, Beside{}) {
-				if f.Name == "" || names[f.Name] || strings.ContainsAny(f.Name, "/. ") {
-					t.Errorf("name %q", f.Name)
+		figures := map[string][]Figure{
+			tt.name:             Figures(tt.rec, tt.samples, Beside{}, 0),
+			tt.name + " narrow": Figures(tt.rec, tt.samples, Beside{}, 335),
+		}
+		for name, figures := range figures {
+			t.Run(name, func(t *testing.T) {
+				names := map[string]bool{}
+				rows := 0
+				for _, f := range figures {
+					if f.Name == "" || names[f.Name] || strings.ContainsAny(f.Name, "/. ") {
+						t.Errorf("name %q", f.Name)
+					}
+					names[f.Name] = true
+					resultstest.WellFormed(t, f.Name, f.SVG)
+					if !strings.Contains(f.SVG, "<style>") {
+						t.Errorf("%s has no style", f.Name)
+					}
+					if err := pdf.Write(io.Discard, f.SVG, 0, 0); err != nil {
+						t.Errorf("%s: %v", f.Name, err)
+					}
+					if f.Rows == nil {
+						continue
+					}
+					got, err := csv.NewReader(strings.NewReader(f.CSV())).ReadAll()
+					if err != nil || len(got) < 2 {
+						t.Errorf("%s: %d rows, %v", f.Name, len(got), err)
+					}
+					rows++
 				}
-				names[f.Name] = true
-				resultstest.WellFormed(t, f.Name, f.SVG)
-				if !strings.Contains(f.SVG, "<style>") {
-					t.Errorf("%s has no style", f.Name)
+				if len(names) == 0 || rows < tt.rows {
+					t.Errorf("%d figures with numbers, %v", rows, names)
 				}
-				if err := pdf.Write(io.Discard, f.SVG, 0); err != nil {
-					t.Errorf("%s: %v", f.Name, err)
-				}
-				if f.Rows == nil {
-					continue
-				}
-				got, err := csv.NewReader(strings.NewReader(f.CSV())).ReadAll()
-				if err != nil || len(got) < 2 {
-					t.Errorf("%s: %d rows, %v", f.Name, len(got), err)
-				}
-				rows++
-			}
-			if len(names) == 0 || rows < tt.rows {
-				t.Errorf("%d figures with numbers, %v", rows, names)
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -137,17 +137,20 @@ type Beside struct {
 // WriteReport is WriteHTML with what is known beside the run's record.
 func WriteReport(w io.Writer, rec *results.Record, samples []results.Sample, beside Beside) error {
 	var b bytes.Buffer
-	if err := report.Execute(&b, newPage(rec, samples, beside)); err != nil {
+	if err := report.Execute(&b, newPage(rec, samples, beside, 0)); err != nil {
 		return err
 	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-func newPage(rec *results.Record, samples []results.Sample, beside Beside) page {
+// newPage is what the page of a run shows, with drawings so many pixels wide; 0: as a page has them.
+func newPage(rec *results.Record, samples []results.Sample, beside Beside, width float64) page {
+	s := &sheet{width: width}
+	compare := s.viewComparison(rec) // its colours come first
 	p := page{
 		Rec: rec, CSS: template.CSS(plot.PaletteCSS + plot.CSS), Word: human.UpperFirst(wordOf(rec)), Glyph: glyph(cmp.Or(rec.Outcome, results.ErrorOutcome)),
-		Tally: tallyOutcomes(rec), About: aboutRun(rec), Summary: summarize(rec), Compare: viewComparison(rec), Reproduced: viewReproduced(rec), Plots: drawPlots(rec), Placements: viewPlacements(rec), Model: linkPredictor(rec),
+		Tally: tallyOutcomes(rec), About: aboutRun(rec), Summary: summarize(rec), Compare: compare, Reproduced: viewReproduced(rec), Plots: s.drawPlots(rec), Placements: viewPlacements(rec), Model: linkPredictor(rec),
 		Hosts: rec.Hosts, Troubles: troublesOf(rec), Rerun: rerunOf(rec),
 		Observed: string(cmp.Or(rec.Kind, results.Measured)),
 	}
@@ -156,8 +159,8 @@ func newPage(rec *results.Record, samples []results.Sample, beside Beside) page 
 	if slices.ContainsFunc(p.Plots, func(p panel) bool { return len(p.Table) > 0 && len(p.Table[0].Predictors) > 0 }) {
 		p.PlotsTitle = p.ObservedTitle + " against predicted"
 	}
-	p.Times, p.TimeUnit, p.TimesLeft = drawTimelines(rec, samples)
-	p.Occupancy, p.Past, p.Fidelity = drawOccupancy(rec, samples), beside.Past.view(), beside.Fidelity
+	p.Times, p.TimeUnit, p.TimesLeft = s.drawTimelines(rec, samples)
+	p.Occupancy, p.Past, p.Fidelity = s.drawOccupancy(rec, samples), beside.Past.view(), beside.Fidelity
 	if len(rec.Topology.Nodes) > 0 {
 		loads, of := LinkLoads(rec)
 		p.LoadsOf, p.Loaded = of, loads != nil

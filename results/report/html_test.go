@@ -120,7 +120,7 @@ func TestChartsOfPolicies(t *testing.T) {
 			}
 		}
 		var titles []string
-		for _, p := range drawPlots(rec) {
+		for _, p := range new(sheet).drawPlots(rec) {
 			titles = append(titles, p.Title)
 			for _, name := range []string{"titan", "elasticflow", "hived"} {
 				if n := strings.Count(string(p.SVG), name+"</text>"); n != 1 {
@@ -138,9 +138,9 @@ func TestChartsOfPolicies(t *testing.T) {
 }
 
 func TestChartGolden(t *testing.T) {
-	plots := drawPlots(resultstest.Quickstart())
+	plots := new(sheet).drawPlots(resultstest.Quickstart())
 	golden.Compare(t, "goodput.svg", string(plots[0].SVG))
-	plots = drawPlots(resultstest.FairShare())
+	plots = new(sheet).drawPlots(resultstest.FairShare())
 	golden.Compare(t, "share.svg", string(plots[0].SVG))
 }
 
@@ -189,7 +189,7 @@ func TestLogAxis(t *testing.T) {
 	svg := c.SVG()
 	resultstest.WellFormed(t, "chart", svg)
 	var at []float64
-	for _, m := range regexp.MustCompile(`<circle class="mark c0" cx="([0-9.]+)"`).FindAllStringSubmatch(svg, -1)[1:] { // the first is the legend's
+	for _, m := range regexp.MustCompile(`<circle class="mark c0" cx="([0-9.]+)"`).FindAllStringSubmatch(svg, -1) {
 		var x float64
 		fmt.Sscan(m[1], &x)
 		at = append(at, x)

@@ -147,7 +147,7 @@ func TestMachinesPicture(t *testing.T) {
 		if got := strings.Contains(svg, `class="rank"`); got != c.numbers {
 			t.Errorf("%+v: ranks are drawn: %v", c, got)
 		}
-		if n := strings.Count(svg, "gpu b0"); n < c.panels && c.gpus > 0 {
+		if n := strings.Count(svg, "gpu c0"); n < c.panels && c.gpus > 0 {
 			t.Errorf("%+v: %d workers", c, n)
 		}
 		var w, h float64

@@ -242,7 +242,7 @@ func (s PastSeries) desc() string {
 
 // drawOccupancy draws how many aggregators each job held at each switch, over time: by Little's law the
 // rate at which the time that they were held grows, as the switches count it.
-func drawOccupancy(rec *results.Record, samples []results.Sample) (out []panel) {
+func (s *sheet) drawOccupancy(rec *results.Record, samples []results.Sample) (out []panel) {
 	type subject struct{ source, of string }
 	series := map[subject]*results.Series{}
 	var order []subject
@@ -255,8 +255,8 @@ func drawOccupancy(rec *results.Record, samples []results.Sample) (out []panel) 
 			series[k] = &results.Series{}
 			order = append(order, k)
 		}
-		s := series[k]
-		s.T, s.V = append(s.T, x.T), append(s.V, x.Value)
+		one := series[k]
+		one.T, one.V = append(one.T, x.T), append(one.V, x.Value)
 	}
 	bySwitch := map[string]*plot.Chart{}
 	var switches []string
@@ -277,10 +277,10 @@ func drawOccupancy(rec *results.Record, samples []results.Sample) (out []panel) 
 		}
 		c := bySwitch[sw]
 		if c == nil {
-			c = &plot.Chart{Title: "Aggregators held at " + sw, Measure: "aggregators", Unit: "1", XLabel: "time", XUnit: "s", Observed: string(kindOf(rec)), Lines: true}
+			c = &plot.Chart{Title: "Aggregators held at " + sw, Measure: "aggregators", Unit: "1", XLabel: "time", XUnit: "s", Observed: string(kindOf(rec)), Lines: true, Width: s.width}
 			bySwitch[sw], switches = c, append(switches, sw)
 		}
-		c.Series = append(c.Series, plot.Series{Name: job, Colour: len(c.Series), Points: points})
+		c.Series = append(c.Series, plot.Series{Name: job, Colour: s.colour(job), Points: points})
 	}
 	for i, sw := range switches {
 		if i == maxOccupancy {

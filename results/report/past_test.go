@@ -136,7 +136,7 @@ func TestReportFidelity(t *testing.T) {
 // TestOccupancy: what is drawn is the rate at which time is held, to the end of each job.
 func TestOccupancy(t *testing.T) {
 	rec := &results.Record{}
-	plots := drawOccupancy(rec, holdSamples())
+	plots := new(sheet).drawOccupancy(rec, holdSamples())
 	if len(plots) != 1 || plots[0].Title != "Aggregators held at tor1" {
 		t.Fatalf("%d plots", len(plots))
 	}

@@ -34,7 +34,7 @@ func MachinesSVG(title string, placements []Placement) string {
 func newMachinesPicture(id, title string, placements []Placement) *machinesPicture {
 	p := &machinesPicture{ID: id, Title: title, Placements: placements, jobs: jobsOf(placements), colour: map[string]string{}, shared: shared(placements)}
 	for i, j := range p.jobs {
-		p.colour[j] = "b" + strconv.Itoa(i%plot.BarColours)
+		p.colour[j] = "c" + strconv.Itoa(i%plot.Colours)
 	}
 	var b strings.Builder
 	for _, one := range placements {
@@ -348,7 +348,7 @@ func (p *machinesPicture) legend(l machineLayout) (out []legendEntry) {
 	for _, j := range p.jobs {
 		out = append(out, legendEntry{"gpu " + p.colour[j], j + number})
 	}
-	if len(p.jobs) > plot.BarColours { // more than colours
+	if len(p.jobs) > plot.Colours { // more than colours
 		out = []legendEntry{{"", fmt.Sprintf("%d jobs, one colour each, which come again", len(p.jobs))}}
 	}
 	uses := map[results.Use]bool{}

@@ -626,12 +626,24 @@ func (t *texter) list(title string, lines []string) {
 	}
 }
 
+// bound are the words of a text; a number and what follows it, a unit or a percent sign, are one.
+func bound(text string) (out []string) {
+	for _, word := range strings.Fields(text) {
+		if n := len(out); n > 0 && strings.ContainsAny(out[n-1][len(out[n-1])-1:], "0123456789") && (strings.HasPrefix(word, "%") || strings.Contains(word, "bit/s")) {
+			out[n-1] += " " + word
+			continue
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
 // wrapped writes text broken at spaces to the terminal's width.
 func (t *texter) wrapped(first, rest, text string) {
 	line := first
 	room := max(t.opt.Width, 40)
 	start := true
-	for _, word := range strings.Fields(human.Printable(text)) {
+	for _, word := range bound(human.Printable(text)) {
 		if !start && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
 			t.b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line, start = rest, true

@@ -206,7 +206,7 @@ func metricsOf(rec *results.Record) []string {
 }
 
 // drawPlots draws every metric of the run.
-func drawPlots(rec *results.Record) []panel {
+func (s *sheet) drawPlots(rec *results.Record) []panel {
 	cells := results.Settings(rec.Points)
 	xKey, keys := sweepKey(rec.Points)
 	gated := map[string]bool{}
@@ -245,14 +245,14 @@ func drawPlots(rec *results.Record) []panel {
 			}
 		}
 		slices.SortStableFunc(styles, func(a, b plot.Predictor) int { return cmp.Compare(rank(b.Gate), rank(a.Gate)) })
-		m := metricPlot{rec: rec, metric: metric, observed: observedWord, styles: styles, subjects: subjects, cells: cells, xKey: xKey, keys: keys, n: len(out)}
+		m := metricPlot{sheet: s, rec: rec, metric: metric, observed: observedWord, styles: styles, subjects: subjects, cells: cells, xKey: xKey, keys: keys, n: len(out)}
 		if len(subjects) > maxSeries && len(styles) > 0 {
 			out = append(out, m.scatter(ds))
 			continue
 		}
 		out = append(out, m.charts(ds)...)
 	}
-	return append(out, drawCurves(rec, observedWord)...)
+	return append(out, s.drawCurves(rec, observedWord)...)
 }
 
 // drawsMetric says whether any expectation of the metric, if it has one, is about of.
@@ -297,6 +297,7 @@ func outcomeOf(rec *results.Record, metric string, d datum) results.Outcome {
 }
 
 type metricPlot struct {
+	sheet    *sheet
 	rec      *results.Record
 	metric   string
 	observed string
@@ -371,7 +372,7 @@ func (m *metricPlot) scatter(ds []datum) panel {
 	predictor := m.styles[0].Name
 	c := plot.Scatter{
 		ID: "plot-" + strconv.Itoa(m.n), Title: human.UpperFirst(human.Measure(m.metric)) + " of " + strconv.Itoa(len(m.subjects)) + " " + m.things() + ", every phase",
-		Measure: human.Measure(m.metric), Unit: ds[0].observed.Unit, Observed: m.observed, Predictor: predictor,
+		Measure: human.Measure(m.metric), Unit: ds[0].observed.Unit, Observed: m.observed, Predictor: predictor, Width: m.sheet.width,
 	}
 	if e := expectFor(m.rec, m.metric, predictor); e != nil && e.Statistic != "mean" {
 		c.Tolerance, c.Relative = e.Tolerance, e.Relative
@@ -413,14 +414,14 @@ func (m *metricPlot) charts(ds []datum) []panel {
 	at := map[string]int{}
 	names, together := m.combinations(ds)
 	m.together = together
-	if column := columnKey(m.rec); len(names) > plot.Colours && column != m.xKey && slices.Contains(m.keys, column) {
+	if column := columnKey(m.rec); len(names) > maxSeries && column != m.xKey && slices.Contains(m.keys, column) {
 		m.over, together = column, false
 	}
 	for _, d := range ds {
 		name := ""
 		switch {
 		case together: // as many as colours tell apart
-			name = strconv.Itoa(slices.Index(names, m.panelName(d)) / plot.Colours)
+			name = strconv.Itoa(slices.Index(names, m.panelName(d)) / maxSeries)
 		case m.xKey != "":
 			name = m.panelName(d)
 		}
@@ -441,7 +442,10 @@ func (m *metricPlot) charts(ds []datum) []panel {
 		if m.xKey != "" {
 			c.Title += " against " + m.xKey
 		}
-		if p.name != "" && !together {
+		switch {
+		case together && len(groups) > 1:
+			c.Title += fmt.Sprintf(" (%d of %d)", i+1, len(groups))
+		case p.name != "" && !together:
 			c.Title += ", " + p.name
 		}
 		c.Desc = m.describe(p.ds)
@@ -510,7 +514,7 @@ func (m *metricPlot) describe(ds []datum) string {
 }
 
 func (m *metricPlot) chart(ds []datum) *plot.Chart {
-	c := &plot.Chart{Measure: human.Measure(m.metric), Unit: ds[0].observed.Unit, Predictors: m.styles, Observed: m.observed, XLabel: m.xKey}
+	c := &plot.Chart{Measure: human.Measure(m.metric), Unit: ds[0].observed.Unit, Predictors: m.styles, Observed: m.observed, XLabel: m.xKey, Width: m.sheet.width}
 	x := func(d datum) float64 {
 		v, unit, _ := asNumber(pointOf(m.cells[d.cell]).Params[m.xKey])
 		c.XUnit = baseUnit(unit)
@@ -534,6 +538,7 @@ func (m *metricPlot) chart(ds []datum) *plot.Chart {
 		}
 	}
 	series := map[string]int{}
+	whose := map[int]string{} // colour a series has
 	for _, d := range ds {
 		name := ""
 		switch {
@@ -548,11 +553,8 @@ func (m *metricPlot) chart(ds []datum) *plot.Chart {
 		if !ok {
 			i = len(c.Series)
 			series[name] = i
-			colour := max(slices.Index(m.subjects, name), 0)
-			if m.together {
-				colour = i
-			}
-			c.Series = append(c.Series, plot.Series{Name: name, Colour: colour, Curves: map[string][]plot.CurvePoint{}})
+			c.Series = append(c.Series, plot.Series{Name: name, Curves: map[string][]plot.CurvePoint{}})
+			whose[i] = m.whose(d, name)
 		}
 		s := &c.Series[i]
 		s.Points = append(s.Points, plot.Point{
@@ -567,14 +569,34 @@ func (m *metricPlot) chart(ds []datum) *plot.Chart {
 			}
 		}
 	}
+	colours := map[int]bool{}
+	for i := range c.Series {
+		c.Series[i].Colour = m.sheet.colour(whose[i]) % plot.Colours
+		colours[c.Series[i].Colour] = true
+	}
 	for i := range c.Series {
 		s := &c.Series[i]
+		if len(colours) < len(c.Series) {
+			s.Colour = i
+		}
 		slices.SortStableFunc(s.Points, func(a, b plot.Point) int { return cmp.Compare(a.X, b.X) })
 		for _, curve := range s.Curves {
 			slices.SortStableFunc(curve, func(a, b plot.CurvePoint) int { return cmp.Compare(a.X, b.X) })
 		}
 	}
 	return c
+}
+
+// whose colour a series has: that of its value of what is compared, where that is swept, of its job or other subject else.
+func (m *metricPlot) whose(d datum, name string) string {
+	column := columnKey(m.rec)
+	if column == m.xKey || !slices.Contains(m.keys, column) || !m.together && m.over == "" {
+		if i := strings.IndexAny(name, "@/"); i > 0 { // a job at a switch, or one of its workers
+			name = name[:i]
+		}
+		return name
+	}
+	return fmt.Sprint(pointOf(m.cells[d.cell]).Params[column])
 }
 
 // maxTimelines is how many links are drawn over time.
@@ -585,7 +607,7 @@ const maxVertices = 400
 
 // drawTimelines draws each busy link's rate over time, all in one unit. left is how
 // many were not drawn.
-func drawTimelines(rec *results.Record, samples []results.Sample) (plots []panel, unit string, left int) {
+func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (plots []panel, unit string, left int) {
 	links := map[string]results.Link{}
 	for _, l := range rec.Topology.Links {
 		links[l.Name] = l
@@ -603,8 +625,8 @@ func drawTimelines(rec *results.Record, samples []results.Sample) (plots []panel
 		if byLink[x.Of][o] == nil {
 			byLink[x.Of][o] = &results.Series{}
 		}
-		s := byLink[x.Of][o]
-		s.T, s.V = append(s.T, x.T), append(s.V, x.Value)
+		one := byLink[x.Of][o]
+		one.T, one.V = append(one.T, x.T), append(one.V, x.Value)
 	}
 	predicted := map[string]bool{}
 	gatedFirst := linkPredictor(rec)
@@ -640,14 +662,14 @@ func drawTimelines(rec *results.Record, samples []results.Sample) (plots []panel
 		if best == nil {
 			continue
 		}
-		s := thin(*best, maxVertices)
+		kept := thin(*best, maxVertices)
 		var rates []plot.RateSpan
 		busy := predicted[l.Name]
-		for i := 1; i < len(s.T); i++ {
-			if s.T[i] <= s.T[i-1] || s.V[i] < s.V[i-1] { // a new counter: another point of the sweep
+		for i := 1; i < len(kept.T); i++ {
+			if kept.T[i] <= kept.T[i-1] || kept.V[i] < kept.V[i-1] { // a new counter: another point of the sweep
 				continue
 			}
-			r := plot.RateSpan{From: s.T[i-1], To: s.T[i], Rate: 8 * (s.V[i] - s.V[i-1]) / (s.T[i] - s.T[i-1])}
+			r := plot.RateSpan{From: kept.T[i-1], To: kept.T[i], Rate: 8 * (kept.V[i] - kept.V[i-1]) / (kept.T[i] - kept.T[i-1])}
 			rates = append(rates, r)
 			busy = busy || r.Rate > l.Rate*0.01
 			end = max(end, r.To)
@@ -659,7 +681,7 @@ func drawTimelines(rec *results.Record, samples []results.Sample) (plots []panel
 			left++
 			continue
 		}
-		t := &plot.Timeline{ID: "time-" + strconv.Itoa(len(drawn)), Name: l.Name, Rates: rates, Capacity: l.Rate}
+		t := &plot.Timeline{ID: "time-" + strconv.Itoa(len(drawn)), Name: l.Name, Rates: rates, Capacity: l.Rate, Width: s.width}
 		for _, p := range rec.Points {
 			for _, ph := range p.Phases {
 				tp := plot.TimePhase{Start: ph.Start, End: ph.End}

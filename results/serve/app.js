@@ -112,7 +112,12 @@
       var now = new DOMParser().parseFromString(text, 'text/html').getElementById('main');
       var a = Array.from(find('main').children), b = Array.from(now.children);
       if (a.length !== b.length) find('main').replaceChildren.apply(find('main'), b);
-      else a.forEach(function (e, i) { if (!e.isEqualNode(b[i])) e.replaceWith(b[i]); }); // what is read stays
+      else a.forEach(function (e, i) { // what is read stays
+        if (e.isEqualNode(b[i])) return;
+        var was = e.querySelectorAll('details');
+        b[i].querySelectorAll('details').forEach(function (d, k) { d.open = Boolean(was[k] && was[k].open); });
+        e.replaceWith(b[i]);
+      });
     }).catch(function () {}).then(function () { // the next event is another try
       busy = false;
       if (again) { again = false; renew(); }

@@ -149,6 +149,15 @@ func (p *tab) prefer(scheme string) {
 	}))
 }
 
+// size has the page shown in a window of so many pixels.
+func (p *tab) size(width, height int64) {
+	p.t.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
+		return err
+	}))
+}
+
 // trouble is what the page did that it should not: requests beyond those that begin with one of
 // the prefixes, and errors.
 func (p *tab) trouble(prefixes ...string) []string {
@@ -176,7 +185,7 @@ func (p *tab) sound(prefixes ...string) {
 // picture keeps what the page looks like, if it is asked for.
 func (p *tab) picture(name string) {
 	p.t.Helper()
-	if *pictures == "" {
+	if *pictures == "" || eval[int](p, "document.documentElement.scrollHeight") > 16000 { // more is too large for the browser
 		return
 	}
 	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
@@ -241,7 +250,7 @@ func TestBrowser(t *testing.T) {
 	proof.Only(t, "a browser takes seconds to start")
 	ctx := chromium(t)
 	for name, test := range map[string]func(*testing.T, context.Context){
-		"watched": testWatched, "list": testList, "live": testLive, "run": testRun, "history": testHistory, "report": testReport, "token": testToken, "thousand": testThousand,
+		"watched": testWatched, "list": testList, "live": testLive, "run": testRun, "history": testHistory, "report": testReport, "token": testToken, "drawings": testDrawings, "thousand": testThousand,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, ctx) })
 	}
@@ -369,7 +378,7 @@ func testLive(t *testing.T, ctx context.Context) {
 	list.open(h.URL)
 	list.until("document.body.dataset.live === 'yes'")
 	eval[chromedp.Void](list, "window.loaded = 'once'")
-	rec := &results.Record{Name: "waterfill", Driver: "netns", Planned: 2, Topology: results.Topology{Links: []results.Link{{Name: "h1->tor1", Rate: 1e6}}}}
+	rec := &results.Record{Name: "waterfill", Driver: "netns", Planned: 2, Topology: results.Topology{Nodes: []results.Node{{Name: "h1", Kind: "host"}, {Name: "tor1", Kind: "soft", Tier: 1}}, Links: []results.Link{{Name: "h1->tor1", From: "h1", To: "tor1", Rate: 1e6}}}}
 	run, err := results.Create(root, rec)
 	if err != nil {
 		t.Fatal(err)
@@ -385,6 +394,17 @@ func testLive(t *testing.T, ctx context.Context) {
 		t.Errorf("the page of a run that goes on says %v", got)
 	}
 	eval[chromedp.Void](one, "window.loaded = 'once'")
+	now := results.Now{Written: time.Now(), Stage: "measure", Of: 2, Until: time.Now().Add(time.Minute), Next: "B begins", NextAt: time.Now().Add(10 * time.Second), Links: map[string]float64{"h1->tor1": 380e3}}
+	for _, job := range []string{"A", "B"} {
+		j := results.JobNow{Job: job, Goodput: 390e3, Predicted: 380e3}
+		for i := range 20 {
+			j.Past = append(j.Past, results.RateNow{T: float64(i), Goodput: 390e3 + 20e3*float64(i%3), Predicted: 380e3 + 100e3*float64(i/10)})
+		}
+		now.Jobs = append(now.Jobs, j)
+	}
+	if err := run.WriteNow(now); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 3 {
 		if err := run.Append(results.Sample{T: float64(i), Source: "host h1", Metric: "nic_tx_bytes", Of: "h1->tor1", Value: 50e3 * float64(i), Unit: "B"}); err != nil {
 			t.Fatal(err)
@@ -395,7 +415,13 @@ func testLive(t *testing.T, ctx context.Context) {
 	}
 	list.until(row + ".textContent.indexOf(' of samples') > 0")
 	one.until("document.querySelector('meter') && Math.abs(document.querySelector('meter').value - 0.4) < 1e-6")
-	one.picture("running")
+	if got := strings.Join(one.shown("#doing"), ""); !strings.HasPrefix(got, "measure 1/2, until about ") || !strings.Contains(got, "B begins at ") {
+		t.Errorf("what it does is %q", got)
+	}
+	if got := eval[[]string](one, "Array.from(document.querySelectorAll('#now svg.ina')).map(function (s) { return s.id })"); !slices.Equal(got, []string{"rates", "topology"}) {
+		t.Errorf("drawn are %v", got)
+	}
+	one.clear("running")
 	rec.Points = night("", 0).Points
 	if err := run.Save(rec); err != nil {
 		t.Fatal(err)

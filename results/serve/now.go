@@ -3,28 +3,52 @@ package serve
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"html/template"
 	"io"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/plot"
 )
 
 // live is how far a run is that goes on.
 type live struct {
-	Seconds float64 // on the run's clock, of the last reading; 0: nothing was read yet
-	Links   []liveLink
-	Where   string // the point that was measured last, and its figures
-	Figures []liveFigure
+	results.Now
+	Stalled  bool    // it has said nothing for long
+	Seconds  float64 // on the run's clock, of the last reading; 0: nothing was read yet
+	Sofar    string  // what the points that are done come to
+	Rates    template.HTML
+	Topology template.HTML
+	Links    []liveLink
+	Where    string // the point that was measured last, and its figures
+	Figures  []liveFigure
+}
+
+// Where it is: "measure 2/6, switch.aggregators=512".
+func (l live) Doing() string {
+	text := l.Stage
+	if l.Of > 1 && l.Stage == "measure" {
+		text += fmt.Sprintf(" %d/%d", l.Done+1, l.Of)
+	}
+	if l.Point != "" {
+		text += ", " + l.Point
+	}
+	return text
 }
 
 type liveLink struct {
-	Name           string
-	Rate, Capacity float64 // bit/s
+	Name                      string
+	Rate, Predicted, Capacity float64 // bit/s; Predicted is 0 where it is not known
 }
+
+// stalled is after how long silence a run is said to be silent.
+const stalled = 15 * time.Second
 
 // Part is how full the link is, 0 to 1.
 func (l liveLink) Part() float64 { return min(1, l.Rate/l.Capacity) }
@@ -48,12 +72,87 @@ func liveOf(dir string, rec *results.Record) *live {
 	for _, s := range samples {
 		l.Seconds = max(l.Seconds, s.T)
 	}
+	if n, err := results.ReadNow(dir); err == nil {
+		l.Now, l.Stalled = n, time.Since(n.Written) > stalled
+	}
+	loads := map[string]plot.LinkLoad{}
 	for _, link := range rec.Topology.Links {
-		if rate, ok := rateOf(samples, link.Name); ok && link.Rate > 0 {
-			l.Links = append(l.Links, liveLink{link.Name, rate, link.Rate})
+		rate, ok := rateOf(samples, link.Name)
+		if !ok || link.Rate <= 0 {
+			continue
 		}
+		l.Links = append(l.Links, liveLink{link.Name, rate, l.Now.Links[link.Name], link.Rate})
+		load := plot.LinkLoad{Observed: results.Figure{Kind: cmp.Or(rec.Kind, results.Measured), Metric: "link_rate", Of: link.Name, Value: rate, Lo: rate, Hi: rate, Unit: "bit/s"}}
+		if p, ok := l.Now.Links[link.Name]; ok {
+			load.Predicted = results.Figure{Kind: results.Predicted, Value: p, Unit: "bit/s"}
+		}
+		loads[link.Name] = load
+	}
+	if len(loads) > 0 {
+		l.Topology = template.HTML(plot.DrawTopology("topology", rec.Topology, loads, nil))
+	}
+	l.Rates = template.HTML(ratesOf(rec, l.Jobs))
+	if len(rec.Points) > 0 && len(rec.Expect) > 0 {
+		l.Sofar = sofar(rec)
 	}
 	return l
+}
+
+// sofar is what the checks of the points that are done come to.
+func sofar(rec *results.Record) string {
+	checks, _, _ := results.Judge(rec.Expect, rec.Points)
+	n := map[results.Outcome]int{}
+	for _, c := range checks {
+		if c.Gate {
+			n[c.Outcome]++
+		}
+	}
+	var out []string
+	for _, o := range []results.Outcome{results.Pass, results.Fail, results.Inconclusive} {
+		if n[o] > 0 {
+			out = append(out, human.Plural(n[o], "check")+": "+string(o))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// ratesOf draws how fast jobs have been since the point began, and how fast they should be.
+func ratesOf(rec *results.Record, jobs []results.JobNow) string {
+	const model = "predicted"
+	c := plot.Chart{ID: "rates", Title: "Goodput of jobs", Measure: "goodput", Unit: "bit/s", XLabel: "time since the point began", XUnit: "s",
+		Observed: string(cmp.Or(rec.Kind, results.Measured)), Lines: true}
+	for i, j := range jobs {
+		if i == plot.Colours {
+			break
+		}
+		s := plot.Series{Name: j.Job, Colour: i, Curves: map[string][]plot.CurvePoint{}}
+		for k, r := range j.Past {
+			if !human.Finite(r.T, r.Goodput, r.Predicted) {
+				return ""
+			}
+			s.Points = append(s.Points, plot.Point{X: r.T, Y: r.Goodput, Lo: r.Goodput, Hi: r.Goodput})
+			if r.Predicted <= 0 {
+				continue
+			}
+			if k > 0 && j.Past[k-1].Predicted > 0 && j.Past[k-1].Predicted != r.Predicted { // a step
+				s.Curves[model] = append(s.Curves[model], plot.CurvePoint{X: r.T, Y: j.Past[k-1].Predicted})
+			}
+			s.Curves[model] = append(s.Curves[model], plot.CurvePoint{X: r.T, Y: r.Predicted})
+		}
+		if len(s.Curves[model]) > 0 {
+			c.Predictors = []plot.Predictor{{Name: model, Gate: true}}
+		}
+		if len(s.Points) > 1 {
+			c.Series = append(c.Series, s)
+			c.Desc += fmt.Sprintf("%s: %s now. ", j.Job, human.Quantity(j.Goodput, "bit/s"))
+		}
+	}
+	if len(c.Series) == 0 {
+		return ""
+	}
+	_, hi := c.Span()
+	c.Lo, c.Hi = 0, hi
+	return c.SVG()
 }
 
 // figuresOf are the figures that were observed, each with a prediction if there is one.
@@ -62,7 +161,7 @@ func figuresOf(figures []results.Figure) (out []liveFigure) {
 		if f.Kind == results.Predicted {
 			continue
 		}
-		row := liveFigure{Metric: f.Metric, Of: f.Of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Predicted: "–"}
+		row := liveFigure{Metric: human.Measure(f.Metric), Of: f.Of, Observed: human.QuantityCI(f.Value, f.Lo, f.Hi, f.Unit), Predicted: "–"}
 		if i := slices.IndexFunc(figures, func(p results.Figure) bool {
 			return p.Kind == results.Predicted && p.Metric == f.Metric && p.Of == f.Of
 		}); i >= 0 {

@@ -33,7 +33,7 @@ import (
 var assets embed.FS
 
 var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
-	"local":   func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+	"local":   func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") },
 	"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"key":     func(t time.Time) int64 { return t.UnixNano() },
 	"percent": human.Percent,
@@ -41,6 +41,7 @@ var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
 	"size":    func(bytes int64) string { return human.Quantity(float64(bytes), "B") },
 	"metric":  func(experiment, metric string) string { return historyOf(experiment, metric) },
 	"runs":    count,
+	"measure": human.Measure,
 }).ParseFS(assets, "pages.html.tmpl"))
 
 // historyOf is the address of a metric's history.
@@ -66,6 +67,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /runs/{dir}/{$}", s.page(s.run))
 	mux.HandleFunc("GET /runs/{dir}/report.html", s.page(s.report))
 	mux.HandleFunc("GET /runs/{dir}/files/{name...}", s.page(s.file))
+	mux.HandleFunc("GET /compare", s.page(s.compare))
+	mux.HandleFunc("GET /nights", s.page(s.nights))
+	mux.HandleFunc("GET /nights/{id}/{$}", s.page(s.night))
 	mux.HandleFunc("GET /history", s.page(s.history))
 	mux.HandleFunc("GET /history.json", s.page(s.historyJSON))
 	return mux
@@ -131,7 +135,7 @@ func write(w http.ResponseWriter, kind string, text []byte) {
 // page is what all pages have.
 type page struct {
 	Title   string
-	Here    string // "runs" or "history"; empty: elsewhere
+	Here    string // "runs", "history", "compare" or "nights"; empty: elsewhere
 	Version string // of the store, for events
 	Watch   string // the run that events are wanted of; empty: all
 }
@@ -184,11 +188,11 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_, version, err := s.look(r.Context())
+	rows, version, err := s.look(r.Context())
 	if err != nil {
 		return err
 	}
-	return answer(w, r, &s.pages, htmlPage, r.URL.Path, version+" "+now(), func(w io.Writer) error { return s.runOf(w, which, version) })
+	return answer(w, r, &s.pages, htmlPage, r.URL.Path, version+" "+now(), func(w io.Writer) error { return s.runOf(w, which, before(rows, which), version) })
 }
 
 // now tells what is made now from what was made more than shownTime before: files come and go that nobody is told of, and a
@@ -198,7 +202,7 @@ func now() string { return strconv.FormatInt(time.Now().UnixNano()/int64(shownTi
 // shownTime is for how long such pages are good.
 const shownTime = 2 * time.Second
 
-func (s *Server) runOf(w io.Writer, which row, version string) (err error) {
+func (s *Server) runOf(w io.Writer, which row, before, version string) (err error) {
 	data := struct {
 		page
 		Row     row
@@ -206,9 +210,10 @@ func (s *Server) runOf(w io.Writer, which row, version string) (err error) {
 		Error   string
 		Took    string
 		Live    *live
+		Before  string // the run of the experiment before it; empty: none
 		Files   []runFile
 		Metrics []string
-	}{page: page{Title: which.Experiment, Version: version, Watch: which.Dir}, Row: which}
+	}{page: page{Title: which.Experiment, Version: version, Watch: which.Dir}, Row: which, Before: before}
 	if data.Title == "" {
 		data.Title = which.Dir
 	}

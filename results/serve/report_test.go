@@ -41,7 +41,9 @@ func testReport(t *testing.T, ctx context.Context) {
 	}
 }
 
-func reportOf(t *testing.T, ctx context.Context, name string) {
+// ran is a short run of an experiment on the simulator.
+func ran(t *testing.T, name string) (*results.Record, *results.Dir) {
+	t.Helper()
 	path := filepath.Join("..", "..", "experiments", name+".toml")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -59,6 +61,11 @@ func reportOf(t *testing.T, ctx context.Context, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return rec, dir
+}
+
+func reportOf(t *testing.T, ctx context.Context, name string) {
+	rec, dir := ran(t, name)
 	models, err := fidelity.Compare([]*results.Record{rec}, fidelity.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +113,74 @@ func reportOf(t *testing.T, ctx context.Context, name string) {
 		t.Error("the page is wider than the window")
 	}
 	p.sound(file)
+}
+
+// collisions are texts of drawings that lie over each other, leave their drawing, are cut, or are too small to be read, by
+// the boxes that the browser gives them; and whether the page is wider than the window.
+const collisions = `(function () {
+	var out = [];
+	document.querySelectorAll('details').forEach(function (d) { d.open = true; });
+	if (document.documentElement.scrollWidth > innerWidth) out.push('the page is ' + document.documentElement.scrollWidth + ' pixels wide in a window of ' + innerWidth);
+	document.querySelectorAll('svg.ina').forEach(function (svg) {
+		if (!svg.getClientRects().length) return;
+		var frame = svg.getBoundingClientRect();
+		var texts = Array.from(svg.querySelectorAll('text')).filter(function (t) { return t.textContent.trim() && t.getClientRects().length; }).map(function (t) {
+			var r = t.getBoundingClientRect(), lying = r.width >= r.height, v = lying ? 0.22 * r.height : 0, h = lying ? 0 : 0.22 * r.width; // room for accents
+			return {text: t.textContent, l: r.left + h, r: r.right - h, t: r.top + v, b: r.bottom - v, size: parseFloat(getComputedStyle(t).fontSize) * frame.width / svg.viewBox.baseVal.width};
+		});
+		texts.forEach(function (a, i) {
+			var where = svg.id + ': "' + a.text + '"';
+			if (/…$/.test(a.text)) out.push(where + ' is cut');
+			if (a.size < 9) out.push(where + ' has a size of ' + a.size.toFixed(1) + ' pixels');
+			if (a.l < frame.left - 1 || a.r > frame.right + 1 || a.t < frame.top - 1 || a.b > frame.bottom + 1) out.push(where + ' leaves the drawing');
+			texts.slice(0, i).forEach(function (b) {
+				if (a.l < b.r - 1 && b.l < a.r - 1 && a.t < b.b - 1 && b.t < a.b - 1) out.push(where + ' lies over "' + b.text + '"');
+			});
+		});
+	});
+	return out;
+})()`
+
+// clear reports what cannot be read of the drawings of a page, on a screen and on a phone.
+func (p *tab) clear(name string) {
+	p.t.Helper()
+	for _, width := range []int64{1400, 420} {
+		p.size(width, 900)
+		got := eval[[]string](p, collisions)
+		for i, c := range got {
+			if i == 6 {
+				p.t.Errorf("%s at %d pixels: and %d more", name, width, len(got)-i)
+				break
+			}
+			p.t.Errorf("%s at %d pixels: %s", name, width, c)
+		}
+		for _, scheme := range []string{"light", "dark"} {
+			p.prefer(scheme)
+			p.picture(fmt.Sprintf("%s-%d-%s", name, width, scheme))
+		}
+	}
+}
+
+// testDrawings: no text in a drawing is cut, too small, or under another one.
+func testDrawings(t *testing.T, ctx context.Context) {
+	for _, name := range []string{"quickstart", "waterfill", "pat-sweep", "policies", "autops-sharing", "mina-histograms"} {
+		t.Run(name, func(t *testing.T) {
+			_, dir := ran(t, name)
+			p := newTab(t, ctx)
+			p.open("file://" + filepath.Join(dir.Path, results.ReportFile))
+			p.clear("drawings-" + name)
+		})
+	}
+	t.Run("nights", func(t *testing.T) {
+		root := t.TempDir()
+		for n := range 30 {
+			put(t, root, night("two-jobs", 2*n))
+		}
+		_, h := start(t, root, "")
+		p := newTab(t, ctx)
+		p.open(h.URL + historyOf("two-jobs", "goodput"))
+		p.clear("drawings-nights")
+	})
 }
 
 // against writes a run's page with the models that it was held against.

@@ -44,6 +44,8 @@ type Options struct {
 	Token string
 	// Certificate is what the server shows who it is with; nil: it answers without TLS.
 	Certificate *tls.Certificate
+	// Nights are the nights of suites, the newest first; nil: there are none.
+	Nights func() ([]Night, error)
 	// Interval is how often the store is looked at while pages are open; 0: every second.
 	Interval time.Duration
 }

@@ -240,8 +240,9 @@ type Options struct {
 }
 
 // Draft makes an inventory of machines. Hosts have the devices that have a neighbour by
-// LLDP which is no host; such neighbours are switches. What had to be guessed, and what is
-// left out, is in the notes.
+// LLDP which is no host; such neighbours are switches. A host without any has its fastest devices,
+// with cables left blank: its NICs have no switch. What had to be guessed, what is blank and what is left out is in the
+// notes.
 func Draft(machines []*Machine, opt Options) (*inventory.Inventory, inventory.Notes) {
 	d := drafter{
 		inv: &inventory.Inventory{Name: opt.Name}, notes: inventory.Notes{Of: map[string]string{}},
@@ -278,7 +279,47 @@ func Draft(machines []*Machine, opt Options) (*inventory.Inventory, inventory.No
 		}
 	}
 	d.links()
+	d.blanks()
 	return d.inv, d.notes
+}
+
+// blanks says what is to be filled in, and has a switch to do so.
+func (d *drafter) blanks() {
+	if !slices.ContainsFunc(d.inv.Hosts, blank) {
+		return
+	}
+	example := "tor1"
+	if len(d.inv.Switches) > 0 {
+		example = d.inv.Switches[0].Name
+	} else {
+		if slices.ContainsFunc(d.inv.Hosts, func(h inventory.Host) bool { return h.Name == example }) {
+			example = "switch1"
+		}
+		d.inv.Switches = []inventory.Switch{{Name: example, Kind: d.kind, DeviceID: 1}}
+		d.head("no host tells of a switch: that there is one, %s, of kind = %q, is a guess", example, d.kind)
+	}
+	d.head("port = \"?\": write which port of which switch the cable is in, %q or, of several hosts, %q", example+"/3", example+"/[1-16]")
+}
+
+// blank says whether a host has a cable that nobody knows.
+func blank(h inventory.Host) bool {
+	return slices.ContainsFunc(h.NICs, func(n inventory.NIC) bool { return n.Switch == "" })
+}
+
+// fastest are the Ethernet devices of a machine that data is likely to take: those that are up and as fast as the fastest.
+func fastest(m *Machine) (out []Device) {
+	var most inventory.BitRate
+	for _, dev := range m.Devices {
+		if dev.Up && !dev.IB {
+			most = max(most, dev.Rate)
+		}
+	}
+	for _, dev := range m.Devices {
+		if dev.Up && !dev.IB && dev.Rate == most {
+			out = append(out, dev)
+		}
+	}
+	return out
 }
 
 type drafter struct {
@@ -376,6 +417,17 @@ func (d *drafter) host(m *Machine) {
 		d.head("%s has no lldpd, or does not let %s ask it: its cables are not known", h.Name, "this user")
 	}
 	var rest, numa []string
+	add := func(dev Device, nic inventory.NIC) {
+		if dev.Rate == 0 {
+			d.head("%s does not tell the speed of %s: 1Gbit/s is a guess", h.Name, cmp.Or(printable(dev.Name), "its devices"))
+			dev.Rate = 1e9
+		}
+		nic.Device, nic.Address, nic.RDMA, nic.Rate = dev.Name, dev.Address, dev.RDMA, dev.Rate
+		h.NICs = append(h.NICs, nic)
+		if dev.NUMA >= 0 {
+			numa = append(numa, fmt.Sprintf("%s is at NUMA node %d", dev.Name, dev.NUMA))
+		}
+	}
 	for _, dev := range m.Devices {
 		n, ok := m.Neighbours[dev.Name]
 		s := d.switches[clean(n.System)]
@@ -385,26 +437,27 @@ func (d *drafter) host(m *Machine) {
 			}
 			continue
 		}
-		if dev.Rate == 0 {
-			d.head("%s does not tell the speed of %s: 1Gbit/s is a guess", h.Name, printable(dev.Name))
-			dev.Rate = 1e9
-		}
-		h.NICs = append(h.NICs, inventory.NIC{
-			Device: dev.Name, Address: dev.Address, RDMA: dev.RDMA, Rate: dev.Rate,
-			Switch: clean(n.System), Port: s.number[portName(n)],
-		})
-		if dev.NUMA >= 0 {
-			numa = append(numa, fmt.Sprintf("%s is at NUMA node %d", dev.Name, dev.NUMA))
-		}
+		add(dev, inventory.NIC{Switch: clean(n.System), Port: s.number[portName(n)]})
 	}
+	infiniband := false
 	for _, r := range m.RDMA {
 		if r.InfiniBand && r.Active {
+			infiniband = true
 			d.head("%s has InfiniBand, %s with GUID %v: `inabench inventory import` reads its fabric", h.Name, printable(r.Port), r.GUID)
 		}
 	}
-	if len(h.NICs) == 0 {
+	if len(h.NICs) == 0 && infiniband {
 		d.head("%s is left out: no device of it has a neighbour by LLDP", h.Name)
 		return
+	}
+	if len(h.NICs) == 0 {
+		for _, dev := range fastest(m) {
+			add(dev, inventory.NIC{})
+		}
+		if len(h.NICs) == 0 {
+			add(Device{NUMA: -1}, inventory.NIC{})
+		}
+		rest = nil
 	}
 	if len(h.NICs) > 1 && len(numa) > 0 {
 		d.notes.Of[h.Name] = printable(strings.Join(numa, ", ")) + "."

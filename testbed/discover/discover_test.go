@@ -94,7 +94,7 @@ func TestDraft(t *testing.T) {
 	two := machine(t, "node2", "", neighbours([3]string{"eth0", "tor1.lab", "etp4"}, [3]string{"eth1", "node1", "ens9"})+"@@ net\neth0 operstate up\n")
 	sw := machine(t, "tor1", "", neighbours([3]string{"Ethernet48", "spine1", "Ethernet4"}, [3]string{"Ethernet12", "node1", "ens1f0"})+tor1)
 	sw.Switch = true
-	dumb := machine(t, "node3", "", "")
+	dumb := machine(t, "node3", "", "@@ rdma\nmlx5_0:1 link_layer InfiniBand\nmlx5_0:1 state 4: ACTIVE\n")
 	inv, notes := Draft([]*Machine{two, one, sw, dumb}, Options{Name: "lab"})
 	text := inventory.Format(inv, notes)
 	golden.Compare(t, "draft.toml", string(text))
@@ -104,6 +104,29 @@ func TestDraft(t *testing.T) {
 	}
 	if d := inventory.Diff(inv, back); len(d) > 0 {
 		t.Error(d)
+	}
+}
+
+// Hosts without lldpd are there, with their fastest devices and what is to be filled in.
+func TestBlanks(t *testing.T) {
+	const net = "@@ addr\n2: ens1f0 inet 10.1.0.%s/24\n@@ net\neno1 operstate up\neno1 speed 1000\nens1f0 operstate up\nens1f0 speed 100000\nens1f1 operstate down\nens1f1 speed 100000\n"
+	var machines []*Machine
+	for _, n := range []string{"1", "2", "3"} {
+		machines = append(machines, machine(t, "node"+n, "", strings.ReplaceAll(net, "%s", n)))
+	}
+	machines = append(machines, machine(t, "vm", "", ""))
+	inv, notes := Draft(machines, Options{Name: "lab"})
+	text := string(inventory.Format(inv, notes))
+	golden.Compare(t, "blanks.toml", text)
+	_, err := inventory.Parse("blanks.toml", []byte(text))
+	if err == nil || strings.Count(err.Error(), "which port of which switch") != 2 || !strings.Contains(err.Error(), `write it like "tor1/3"`) {
+		t.Errorf("of what is blank: %v", err)
+	}
+	const blank = `nic.port = "?"`
+	filled := strings.Replace(strings.Replace(text, blank, `nic.port = "tor1/[1-3]"`, 1), blank, `nic.port = "tor1/4"`, 1)
+	back, err := inventory.Parse("blanks.toml", []byte(filled))
+	if err != nil || len(back.Hosts) != 4 || back.Hosts[2].NICs[0].Port != 3 {
+		t.Errorf("filled in: %v\n%s", err, filled)
 	}
 }
 

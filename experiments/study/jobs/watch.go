@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
@@ -10,6 +11,24 @@ import (
 
 // watched is over how many seconds a rate is that somebody watches.
 const watched = 1.0
+
+// scene is what happens so long after the beginning, before events that come.
+func scene(setup testbed.Setup, obs observation, predictions [][]*placement.Prediction, events []event, at time.Duration) study.Scene {
+	out := study.Scene{Jobs: moving(setup, obs, predictions)}
+	if i := obs.timeline.current(); i >= 0 && i < len(predictions) && len(predictions[i]) > 0 {
+		out.Links = map[string]float64{}
+		for _, l := range predictions[i][0].Links {
+			out.Links[l.Link] = l.Load
+		}
+	}
+	if len(events) > 0 && events[0].at > at {
+		out.Next, out.In = events[0].job+" begins", events[0].at-at
+		if events[0].stop {
+			out.Next = events[0].job + " stops"
+		}
+	}
+	return out
+}
 
 // moving is how fast the jobs are that run now, beside what is predicted of the phase that is measured, or, in a
 // warm-up, of the one that comes. Jobs that send nothing are left out, and those of which nothing was read yet.

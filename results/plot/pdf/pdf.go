@@ -66,9 +66,9 @@ func read(svg string) (*element, error) {
 	return root.children[0], nil
 }
 
-// Write writes a drawing as a page that is so many points wide (a point is 1/72 inch); 0: as wide as it is drawn, at 96
-// pixels an inch.
-func Write(w io.Writer, svg string, width float64) error {
+// Write writes a drawing as a page, at so many points a pixel (a point is 1/72 inch), or less where it would be wider
+// than so many points; 0: at 96 pixels an inch, of any width.
+func Write(w io.Writer, svg string, scale, most float64) error {
 	root, err := read(svg)
 	if err != nil {
 		return fmt.Errorf("drawing as PDF: %w", err)
@@ -77,10 +77,12 @@ func Write(w io.Writer, svg string, width float64) error {
 	if len(box) != 4 || !(box[2] > 0 && box[3] > 0) {
 		return errors.New("drawing as PDF: it has no size")
 	}
-	if width <= 0 {
-		width = box[2] * 72 / 96
+	if scale <= 0 {
+		scale = 72.0 / 96
 	}
-	scale := width / box[2]
+	if most > 0 {
+		scale = min(scale, most/box[2])
+	}
 	p := &page{states: map[string]string{}, clips: map[string]*element{}}
 	p.op("%s 0 0 %s %s %s cm", num(scale), num(-scale), num(-box[0]*scale), num((box[1]+box[3])*scale))
 	p.draw(root, style{sheet: theSheet(), props: map[string]string{"fill": "#000", "stroke": "none", "stroke-width": "1", "font-size": "12px", "opacity": "1"}})
@@ -90,7 +92,7 @@ func Write(w io.Writer, svg string, width float64) error {
 			title = c.text
 		}
 	}
-	return p.write(w, title, width, box[3]*scale)
+	return p.write(w, title, box[2]*scale, box[3]*scale)
 }
 
 // num is a number as PDF has it, to a thousandth.

@@ -43,7 +43,7 @@ func content(t *testing.T, pdf []byte) string {
 // TestWrite: the operators that a drawing becomes.
 func TestWrite(t *testing.T) {
 	var b bytes.Buffer
-	if err := Write(&b, drawing, 150); err != nil {
+	if err := Write(&b, drawing, 0, 150); err != nil {
 		t.Fatal(err)
 	}
 	golden.Compare(t, "drawing.txt", content(t, b.Bytes()))
@@ -61,7 +61,7 @@ func TestClip(t *testing.T) {
 		t.Skip("nothing is clipped")
 	}
 	var b bytes.Buffer
-	if err := Write(&b, c.SVG(), 0); err != nil {
+	if err := Write(&b, c.SVG(), 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	text := content(t, b.Bytes())
@@ -73,7 +73,7 @@ func TestClip(t *testing.T) {
 // TestOffsets: the table of objects says where they are.
 func TestOffsets(t *testing.T) {
 	var b bytes.Buffer
-	if err := Write(&b, drawing, 0); err != nil {
+	if err := Write(&b, drawing, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
@@ -95,7 +95,7 @@ func TestOffsets(t *testing.T) {
 
 func TestBad(t *testing.T) {
 	for _, svg := range []string{"", "<svg", "<html/>", "<svg/>", `<svg viewBox="0 0 0 1"/>`, strings.Repeat("<svg>", 100)} {
-		if err := Write(io.Discard, svg, 0); err == nil {
+		if err := Write(io.Discard, svg, 0, 0); err == nil {
 			t.Errorf("no error of %q", svg)
 		}
 	}
@@ -111,7 +111,7 @@ func TestReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(f, drawing, 0); err != nil {
+	if err := Write(f, drawing, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -129,7 +129,7 @@ func FuzzWrite(f *testing.F) {
 	c := &plot.Chart{ID: "x", Title: "t", Series: []plot.Series{{Name: "a", Points: []plot.Point{{X: 1, Y: 2, Lo: 1, Hi: 3}}}}}
 	f.Add(c.SVG())
 	f.Fuzz(func(t *testing.T, svg string) {
-		if err := Write(io.Discard, svg, 0); err != nil {
+		if err := Write(io.Discard, svg, 0, 0); err != nil {
 			return
 		}
 	})

@@ -1,0 +1,75 @@
+package experiments
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/results"
+)
+
+// TestPast: a job's past stays short and in order, reaches from its beginning to now, and mixes no phases.
+func TestPast(t *testing.T) {
+	var p past
+	const n = 5000
+	for i := range n {
+		p.add(results.RateNow{T: float64(i), Goodput: float64(i % 1000), Predicted: float64(1 + i/1000)})
+		all := p.whole()
+		if len(all) > mostPast || all[0].T > float64(i)/60 || all[len(all)-1].T < float64(i)*(1-1./60) {
+			t.Fatalf("after %d: %d rates, from %v to %v", i, len(all), all[0].T, all[len(all)-1].T)
+		}
+	}
+	all := p.whole()
+	for i, r := range all {
+		if i > 0 && r.T <= all[i-1].T || int(r.T)/1000+1 != int(r.Predicted) || math.Abs(r.Goodput-math.Mod(r.T, 1000)) > 1e-9 {
+			t.Errorf("rate %d: %+v", i, r)
+		}
+	}
+}
+
+// TestOnlookers: who looks on hears once a second where the run is, and nothing when it has ended; a new point begins a
+// new past.
+func TestOnlookers(t *testing.T) {
+	o := onlookers{dir: &results.Dir{Path: t.TempDir()}}
+	scene := &study.Scene{Jobs: []study.Moving{{Job: "A", Goodput: 5, Predicted: 6}}, Links: map[string]float64{"h1->tor1": 7}, Next: "B begins", In: time.Minute}
+	o.tell(Status{Stage: "measure", Of: 2}, scene)
+	o.end()
+	if _, err := results.ReadNow(o.dir.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of what takes no second: %v", err)
+	}
+	ago := func() { o.last = o.last.Add(-told) }
+	said := func(want func(results.Now) bool) {
+		t.Helper()
+		for range 1000 {
+			if n, err := results.ReadNow(o.dir.Path); err == nil && want(n) {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		n, err := results.ReadNow(o.dir.Path)
+		t.Errorf("%+v, %v", n, err)
+	}
+	for range 3 {
+		ago()
+		o.tell(Status{Stage: "measure", Of: 2}, scene)
+	}
+	said(func(n results.Now) bool {
+		return n.Stage == "measure" && n.Next == "B begins" && time.Until(n.NextAt) > 50*time.Second && n.Links["h1->tor1"] == 7 &&
+			len(n.Jobs) == 1 && n.Jobs[0].Predicted == 6 && len(n.Jobs[0].Past) > 0
+	})
+	ago()
+	o.tell(Status{Stage: "measure", Of: 2, Done: 1}, &study.Scene{Jobs: []study.Moving{{Job: "B", Goodput: 1}}})
+	said(func(n results.Now) bool {
+		return n.Done == 1 && n.Next == "" && len(n.Jobs) == 1 && n.Jobs[0].Job == "B" && len(n.Jobs[0].Past) == 1
+	})
+	ago()
+	o.tell(Status{Stage: "tear down", Of: 2, Done: 2}, nil)
+	said(func(n results.Now) bool { return n.Stage == "tear down" && n.Jobs == nil })
+	o.end()
+	if _, err := results.ReadNow(o.dir.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of what has ended: %v", err)
+	}
+}

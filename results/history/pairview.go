@@ -1,0 +1,151 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+)
+
+// Outcome is fail if anything got worse, inconclusive if that cannot be said.
+func (p *Pair) Outcome() results.Outcome {
+	switch {
+	case !p.Judged:
+		return results.Inconclusive
+	case p.Count(Worse) > 0:
+		return results.Fail
+	case p.Count(Undecided)+p.Count(Gone) > 0, p.compared() == 0:
+		return results.Inconclusive
+	}
+	return results.Pass
+}
+
+// compared is how many figures both runs have that could be held against each other.
+func (p *Pair) compared() int {
+	return p.Count(Worse) + p.Count(Changed) + p.Count(Improved) + p.Count(Unchanged)
+}
+
+// Code is what inabench explain knows of the outcome; empty for a pass.
+func (p *Pair) Code() string {
+	switch {
+	case !p.Judged:
+		return results.CodeSettings
+	case p.Outcome() == results.Fail:
+		return results.CodeRegression
+	case p.Outcome() == results.Inconclusive && p.Spoilt() > 0 && p.Spoilt() == p.Count(Undecided):
+		return results.CodeLimited
+	case p.Outcome() == results.Inconclusive && p.compared()+p.Count(Undecided) == 0:
+		return results.CodeNoFigure
+	case p.Outcome() == results.Inconclusive:
+		return results.CodeNoise
+	}
+	return ""
+}
+
+// Words are the outcome in words.
+func (p *Pair) Words() string {
+	if !p.Judged {
+		return fmt.Sprintf("not judged (%s): the settings differ", p.Code())
+	}
+	var parts []string
+	for _, c := range []PairChange{Worse, Undecided, Gone, Changed, New, Improved, Unchanged} {
+		if n := p.Count(c); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, c))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if p.Code() != "" {
+		text = p.Code() + ": " + text
+	}
+	return text
+}
+
+// listed are the figures to list, all of them or those that changed, and how many that stayed the same are left out. What the testbed limited
+// is only counted.
+func (p *Pair) listed(all bool) (out []PairFigure, left int) {
+	for _, f := range p.Figures {
+		if f.Spoilt && !all {
+			continue
+		}
+		if all || !p.Judged || f.Change != Unchanged {
+			out = append(out, f)
+		} else {
+			left++
+		}
+	}
+	return out, left
+}
+
+var pairColumns = []string{"METRIC", "POINT", "PHASE", "OF", "BEFORE", "AFTER", "CHANGE", "95 % INTERVAL", "VERDICT"}
+
+// cells are a figure's row.
+func (p *Pair) cells(f PairFigure) []string {
+	value := func(figures []float64, median float64) string {
+		if len(figures) == 0 {
+			return "-"
+		}
+		return human.Quantity(median, f.Unit)
+	}
+	row := []string{f.Metric, f.Point, fmt.Sprint(f.Phase + 1), f.Of, value(f.Before, f.Verdict.Baseline), value(f.After, f.Verdict.Tonight), "-", "-", string(f.Change)}
+	if len(f.Before) > 0 && len(f.After) > 0 {
+		row[6] = human.SignedError(f.Verdict.Shift, true, "")
+		if p.Judged {
+			row[7] = human.SignedError(f.Verdict.Lo, true, "") + " to " + human.SignedError(f.Verdict.Hi, true, "")
+		}
+	}
+	if f.Needs > 0 {
+		row[8] += fmt.Sprintf(", %d repeats should tell", f.Needs)
+	}
+	return row
+}
+
+// Table is what to show of the figures, all of them or those that changed, and how many that stayed the same are left out.
+// Columns without text are left out.
+func (p *Pair) Table(all bool) (head []string, rows [][]string, left int) {
+	figures, left := p.listed(all)
+	phases := slices.ContainsFunc(p.Figures, func(f PairFigure) bool { return f.Phase > 0 })
+	var cells [][]string
+	for _, f := range figures {
+		cells = append(cells, p.cells(f))
+	}
+	var keep []int
+	for i, name := range pairColumns {
+		if slices.ContainsFunc(cells, func(r []string) bool { return r[i] != "" && r[i] != "-" }) && (name != "PHASE" || phases) {
+			keep = append(keep, i)
+		}
+	}
+	pick := func(row []string) (out []string) {
+		for _, i := range keep {
+			out = append(out, row[i])
+		}
+		return out
+	}
+	for _, r := range cells {
+		rows = append(rows, pick(r))
+	}
+	return pick(pairColumns), rows, left
+}
+
+// Summaries say of each metric what became of its figures, a line each.
+func (p *Pair) Summaries() (out []string) {
+	for _, m := range p.Metrics {
+		text := m.Metric + ": "
+		var parts []string
+		for _, c := range []PairChange{Worse, Undecided, Gone, Changed, New, Improved, Unchanged} {
+			if n := m.Counts[c]; n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, c))
+			}
+		}
+		text += strings.Join(parts, ", ")
+		if m.Compared > 0 {
+			text += "; median change " + human.SignedError(m.Shift, true, "")
+			if m.Lo != m.Hi {
+				text += ", half of them " + human.SignedError(m.Lo, true, "") + " to " + human.SignedError(m.Hi, true, "")
+			}
+		}
+		out = append(out, text)
+	}
+	return out
+}

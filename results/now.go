@@ -1,0 +1,92 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
+)
+
+// NowFile is where a run that goes on says how far it is. A run that has ended has none, but for one that was killed.
+const NowFile = "now.json"
+
+// mostNow bounds the file, in bytes.
+const mostNow = 1 << 20
+
+// Now is how far a run is that goes on, for who looks on from elsewhere: about once a second, and not for ever.
+type Now struct {
+	Written time.Time          `json:"written"`
+	Stage   string             `json:"stage"`           // "bring up", "calibrate", "measure", "tear down", "report"
+	Point   string             `json:"point,omitempty"` // labels of the point that is measured
+	Done    int                `json:"done"`            // points, repeats included
+	Of      int                `json:"of"`
+	Until   time.Time          `json:"until,omitzero"` // when all of it should have been done; zero: nobody knows
+	Next    string             `json:"next,omitempty"` // what happens next in the point: "B begins"
+	NextAt  time.Time          `json:"next_at,omitzero"`
+	Jobs    []JobNow           `json:"jobs,omitempty"`  // that run now, or ran before in the point
+	Links   map[string]float64 `json:"links,omitempty"` // bit/s that are predicted of what goes on
+}
+
+// JobNow is how fast a job is, and was.
+type JobNow struct {
+	Job       string    `json:"job"`
+	Goodput   float64   `json:"goodput"`             // bit/s, over the last second or so; 0 where it does not run
+	Predicted float64   `json:"predicted,omitempty"` // bit/s; 0: not known
+	Past      []RateNow `json:"past,omitempty"`      // since the point began, the oldest first
+}
+
+// RateNow is a job's rate at a time.
+type RateNow struct {
+	T         float64 `json:"t"`       // seconds since the point began
+	Goodput   float64 `json:"goodput"` // bit/s
+	Predicted float64 `json:"predicted,omitempty"`
+}
+
+// WriteNow says in the run's directory how far the run is. Another process sees what was said before or this, whole.
+// Nothing is waited for: a machine that crashes may keep neither.
+func (d *Dir) WriteNow(n Now) error {
+	data, err := json.Marshal(n)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", NowFile, err)
+	}
+	path := filepath.Join(d.Path, NowFile)
+	temporary := filepath.Join(d.Path, "."+NowFile)
+	f, err := bounded.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return nil
+}
+
+// EndNow removes what WriteNow has written.
+func (d *Dir) EndNow() error {
+	if err := os.Remove(filepath.Join(d.Path, NowFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ReadNow reads how far the run in a directory is. The error wraps fs.ErrNotExist where nothing was said.
+func ReadNow(dir string) (Now, error) {
+	var n Now
+	data, err := bounded.ReadFile(filepath.Join(dir, NowFile), mostNow)
+	if err != nil {
+		return n, err
+	}
+	if err := json.Unmarshal(data, &n); err != nil {
+		return Now{}, fmt.Errorf("read %s: %w", NowFile, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,108 @@
+package plot
+
+import "strings"
+
+// SmallText is the size of the texts of charts, in pixels.
+const SmallText = 11.0
+
+// Wrap breaks a text at blanks into lines of at most a width in pixels, in a face of a size; a word that is
+// wider by itself is broken, after a hyphen or the like where it has one.
+func Wrap(text string, size, width float64) []string {
+	var out []string
+	var fits []string
+	for _, word := range strings.Fields(text) {
+		for TextWidth(word, size) > width {
+			r := []rune(word)
+			n := len(r) - 1
+			for n > 1 && TextWidth(string(r[:n]), size) > width {
+				n--
+			}
+			if at := strings.LastIndexAny(string(r[:n]), "-._/@,"); at > 0 {
+				n = len([]rune(string(r[:n])[:at+1]))
+			}
+			if len(r) < 2 {
+				break
+			}
+			fits, word = append(fits, string(r[:n])), string(r[n:])
+		}
+		fits = append(fits, word)
+	}
+	for _, word := range fits {
+		if n := len(out); n > 0 {
+			if longer := out[n-1] + " " + word; TextWidth(longer, size) <= width {
+				out[n-1] = longer
+				continue
+			}
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+// piece is a part of a legend: how wide it is, and how it is drawn from a point on.
+type piece struct {
+	width float64
+	draw  func(s *Canvas, x, y float64)
+}
+
+// words is a piece of text in muted ink.
+func words(text string) piece {
+	return piece{TextWidth(text, 11), func(s *Canvas, x, y float64) { s.Text("muted small", "start", x, y, text) }}
+}
+
+// after is a piece with a mark before it that takes so many pixels.
+func (p piece) after(room float64, mark func(s *Canvas, x, y float64)) piece {
+	return piece{room + p.width, func(s *Canvas, x, y float64) {
+		mark(s, x, y)
+		p.draw(s, x+room, y)
+	}}
+}
+
+// flow sets pieces in rows of at most a width.
+func flow(pieces []piece, width float64) (rows [][]piece) {
+	at := width + 1
+	for _, p := range pieces {
+		if at+p.width > width {
+			rows, at = append(rows, nil), 0
+		}
+		rows[len(rows)-1] = append(rows[len(rows)-1], p)
+		at += p.width + 18
+	}
+	return rows
+}
+
+// heading is what stands above a plot: its title, and rows that say what its marks mean.
+type heading struct {
+	title string
+	rows  [][]piece
+}
+
+// height is where the last row of a heading stands, in a drawing so wide.
+func (h heading) height(w float64) float64 {
+	return 2 + 16*float64(len(Wrap(h.title, 13, w-24))) + 20*float64(len(h.rows))
+}
+
+// begin starts a drawing with its heading.
+func (h heading) begin(id, desc string, w, height float64) *Canvas {
+	s := new(Canvas)
+	s.Begin(id, h.title, desc, w, height)
+	title := Wrap(h.title, 13, w-24)
+	s.lines("strong", "start", 12, 18, 16, title)
+	y := 2 + 16*float64(len(title))
+	for _, row := range h.rows {
+		x := 14.0
+		y += 20
+		for _, p := range row {
+			p.draw(s, x, y)
+			x += p.width + 18
+		}
+	}
+	return s
+}
+
+// lines writes lines of text, so many pixels below each other.
+func (s *Canvas) lines(class, anchor string, x, y, pitch float64, lines []string) {
+	for i, l := range lines {
+		s.Text(class, anchor, x, y+pitch*float64(i), l)
+	}
+}

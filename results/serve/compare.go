@@ -1,0 +1,76 @@
+package serve
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/inabench/inabench/results/history"
+)
+
+// within is the largest change that "the same" may hide, as of inabench compare.
+const within = 0.05
+
+// mostChoices is how many runs a page offers to be compared.
+const mostChoices = 200
+
+// compare is the page of two runs side by side: ?a= and ?b= are their directories.
+func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
+	rows, version, err := s.look(r.Context())
+	if err != nil {
+		return err
+	}
+	a, b, all := r.URL.Query().Get("a"), r.URL.Query().Get("b"), r.URL.Query().Get("all") != ""
+	for _, dir := range []string{a, b} {
+		if dir == "" {
+			continue
+		}
+		if _, err := s.find(r.Context(), dir); err != nil {
+			return err
+		}
+	}
+	return answer(w, r, &s.pages, htmlPage, r.URL.RequestURI(), version, func(w io.Writer) error {
+		return s.compareOf(w, rows, version, a, b, all)
+	})
+}
+
+func (s *Server) compareOf(w io.Writer, rows []row, version, a, b string, all bool) error {
+	data := struct {
+		page
+		A, B       string
+		All        bool
+		Choices    []row
+		Pair       *history.Pair
+		Class      string
+		Head       []string
+		Rows       [][]string
+		Left       int
+		Comparable bool
+	}{page: page{Title: "Compare", Here: "compare", Version: version, Watch: "-"}, A: a, B: b, All: all, Choices: rows[:min(len(rows), mostChoices)]}
+	if a != "" && b != "" {
+		var err error
+		if data.Pair, err = history.Compare(s.stopping, s.index, filepath.Join(s.root, a), filepath.Join(s.root, b), history.PairOptions{Within: within}); err != nil {
+			return err
+		}
+		data.Class = string(data.Pair.Outcome())
+		data.Head, data.Rows, data.Left = data.Pair.Table(all)
+		for i, h := range data.Head {
+			data.Head[i] = strings.ToLower(h)
+		}
+	}
+	return pages.ExecuteTemplate(w, "compare", data)
+}
+
+// before is the run of the same experiment that began before a run; empty: there is none.
+func before(rows []row, of row) string {
+	seen := false
+	for _, r := range rows { // the newest first
+		if r.Dir == of.Dir {
+			seen = true
+		} else if seen && r.Experiment == of.Experiment && r.Verdict != running && r.Verdict != unreadable {
+			return r.Dir
+		}
+	}
+	return ""
+}

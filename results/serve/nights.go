@@ -1,0 +1,72 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Night is one night of a suite, as pages show it.
+type Night struct {
+	ID      string // its directory
+	Suite   string
+	Started time.Time
+	Verdict string // "pass", "fail"; "running" of one that goes on
+	Title   string // a line
+	// Text writes what the night came to, line by line: its items, what became worse, and what explains it.
+	Text func(io.Writer) error
+}
+
+// mostNight bounds the text of a night.
+const mostNight = 4 << 20
+
+// nightsOf are the nights that there are.
+func (s *Server) nightsOf() ([]Night, error) {
+	if s.opt.Nights == nil {
+		return nil, nil
+	}
+	return s.opt.Nights()
+}
+
+// nights is the list of nights.
+func (s *Server) nights(w http.ResponseWriter, r *http.Request) error {
+	return answer(w, r, &s.pages, htmlPage, "/nights", now(), func(w io.Writer) error {
+		all, err := s.nightsOf()
+		if err != nil {
+			return err
+		}
+		return pages.ExecuteTemplate(w, "nights", struct {
+			page
+			Nights []Night
+		}{page{Title: "Nights", Here: "nights", Watch: "-"}, all})
+	})
+}
+
+// night is one of them.
+func (s *Server) night(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("id")
+	all, err := s.nightsOf()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(n Night) bool { return n.ID == id })
+	if i < 0 {
+		return fmt.Errorf("night %s: %w", id, fs.ErrNotExist)
+	}
+	return answer(w, r, &s.pages, htmlPage, r.URL.Path, now(), func(w io.Writer) error {
+		var text bytes.Buffer
+		if err := all[i].Text(&text); err != nil {
+			return err
+		}
+		text.Truncate(min(text.Len(), mostNight))
+		return pages.ExecuteTemplate(w, "night", struct {
+			page
+			Night Night
+			Said  string
+		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], text.String()})
+	})
+}
