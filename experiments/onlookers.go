@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/inabench/inabench/experiments/study"
@@ -11,83 +12,103 @@ import (
 // told is how often who looks on from elsewhere is told something.
 const told = time.Second
 
-// onlookers are told in a run's directory how far it is. The run never waits for that, and does not hear whether it went
-// well: what it measures matters more.
+// onlookers are told in a run's directory how far it is, from its second second on. The run never waits for that, and does
+// not hear whether it went well: what it measures matters more.
 type onlookers struct {
-	dir   *results.Dir
+	mu    sync.Mutex
 	now   results.Now
 	since time.Time        // when the point that is measured began
+	last  time.Time        // when a scene was noted
 	pasts map[string]*past // of jobs in it
-	last  time.Time        // when something was said
-	say   chan results.Now // nil: nothing was said yet
-	ended chan struct{}
+
+	stop, ended chan struct{} // nil: nothing was said yet
+}
+
+// due says whether it is time for another scene.
+func (o *onlookers) due() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.last) >= told
 }
 
 // tell says what the status is, and what happens in the point that is measured; nil: nobody knows.
-func (o *onlookers) tell(s Status, scene *study.Scene) {
-	if o.since.IsZero() {
-		o.since, o.last = time.Now(), time.Now() // what takes no second needs no onlookers
+func (o *onlookers) tell(dir *results.Dir, s Status, scene *study.Scene) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s.Done != o.now.Done || s.Point != o.now.Point || s.Stage != o.now.Stage || o.pasts == nil {
+		o.now, o.pasts, o.since = results.Now{}, map[string]*past{}, time.Now()
 	}
-	if s.Done != o.now.Done || s.Point != o.now.Point || s.Stage != o.now.Stage {
-		o.now.Jobs, o.pasts, o.since = nil, map[string]*past{}, time.Now()
+	o.now.Stage, o.now.Point, o.now.Done, o.now.Of, o.now.Until = s.Stage, s.Point, s.Done, s.Of, s.Until
+	if scene != nil && time.Since(o.last) >= told {
+		o.note(*scene)
 	}
-	o.now = results.Now{Stage: s.Stage, Point: s.Point, Done: s.Done, Of: s.Of, Until: s.Until, Jobs: o.now.Jobs}
-	if time.Since(o.last) < told {
-		return
+	if o.stop == nil {
+		o.stop, o.ended = make(chan struct{}), make(chan struct{})
+		go o.write(dir, o.stop, o.ended)
 	}
+}
+
+// note takes a scene down.
+func (o *onlookers) note(scene study.Scene) {
 	o.last = time.Now()
-	o.now.Written = o.last
-	if scene != nil {
-		o.now.Links, o.now.Next = scene.Links, scene.Next
-		if scene.Next != "" {
-			o.now.NextAt = o.last.Add(scene.In)
-		}
-		for i := range o.now.Jobs {
-			o.now.Jobs[i].Goodput = 0
-		}
-		for _, m := range scene.Jobs {
-			i := slices.IndexFunc(o.now.Jobs, func(j results.JobNow) bool { return j.Job == m.Job })
-			if i < 0 {
-				i = len(o.now.Jobs)
-				o.now.Jobs = append(o.now.Jobs, results.JobNow{Job: m.Job})
-				o.pasts[m.Job] = new(past)
-			}
-			o.pasts[m.Job].add(results.RateNow{T: time.Since(o.since).Seconds(), Goodput: m.Goodput, Predicted: m.Predicted})
-			o.now.Jobs[i] = results.JobNow{Job: m.Job, Goodput: m.Goodput, Predicted: m.Predicted}
-		}
+	o.now.Links, o.now.Next, o.now.NextAt = scene.Links, scene.Next, time.Time{}
+	if scene.Next != "" {
+		o.now.NextAt = o.last.Add(scene.In)
 	}
-	if o.say == nil {
-		o.say, o.ended = make(chan results.Now, 1), make(chan struct{})
-		go func() {
-			defer close(o.ended)
-			for n := range o.say {
-				_ = o.dir.WriteNow(n)
-			}
-			_ = o.dir.EndNow()
-		}()
+	for i := range o.now.Jobs {
+		o.now.Jobs[i].Goodput = 0
 	}
+	for _, m := range scene.Jobs {
+		i := slices.IndexFunc(o.now.Jobs, func(j results.JobNow) bool { return j.Job == m.Job })
+		if i < 0 {
+			i = len(o.now.Jobs)
+			o.now.Jobs = append(o.now.Jobs, results.JobNow{})
+			o.pasts[m.Job] = new(past)
+		}
+		o.pasts[m.Job].add(results.RateNow{T: o.last.Sub(o.since).Seconds(), Goodput: m.Goodput, Predicted: m.Predicted})
+		o.now.Jobs[i] = results.JobNow{Job: m.Job, Goodput: m.Goodput, Predicted: m.Predicted}
+	}
+}
+
+// said is what is to be said now.
+func (o *onlookers) said() results.Now {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	n := o.now
-	n.Jobs = slices.Clone(n.Jobs)
+	n.Written, n.Jobs = time.Now(), slices.Clone(n.Jobs)
 	for i, j := range n.Jobs {
 		n.Jobs[i].Past = o.pasts[j.Job].whole()
 	}
-	select {
-	case o.say <- n:
-	default: // the disk is slow
+	return n
+}
+
+// write says it again and again, also where nothing happens: a run that says nothing is taken for one that hangs.
+func (o *onlookers) write(dir *results.Dir, stop <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	t := time.NewTicker(told)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			_ = dir.EndNow()
+			return
+		case <-t.C:
+			_ = dir.WriteNow(o.said())
+		}
 	}
 }
 
 // end says nothing more.
 func (o *onlookers) end() {
-	if o.say != nil {
-		close(o.say)
+	if o.stop != nil {
+		close(o.stop)
 		<-o.ended
-		o.say = nil
+		o.stop = nil
 	}
 }
 
-// mostPast is how many rates of a job are kept, and some.
-const mostPast = 240
+// mostPast is how many rates of a job are kept.
+const mostPast = results.MostRates - 1
 
 // past is a job's rates since the point began: where there would be too many, means of neighbours.
 type past struct {
@@ -113,13 +134,15 @@ func (p *past) close() {
 		return
 	}
 	n := 0
-	for pair := range slices.Chunk(p.rates, 2) {
+	for i := 0; i < len(p.rates); n++ {
+		pair := p.rates[i:min(i+2, len(p.rates))]
 		if pair[0].Predicted != pair[len(pair)-1].Predicted {
 			pair = pair[:1]
 		}
-		p.rates[n], n = meanRate(pair), n+1
+		i += len(pair)
+		p.rates[n] = meanRate(pair)
 	}
-	p.rates, p.every = p.rates[:n], 2*max(p.every, 1)
+	p.rates, p.every = p.rates[max(0, n-mostPast*3/4):n], 2*max(p.every, 1) // of very many phases, the last
 }
 
 // whole is all of it, up to the last reading.

@@ -30,46 +30,57 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestOnlookers: who looks on hears once a second where the run is, and nothing when it has ended; a new point begins a
-// new past.
+// TestOnlookers: who looks on hears again and again where the run is, also where nothing happens, and nothing when it has
+// ended; a new point begins a new past.
 func TestOnlookers(t *testing.T) {
-	o := onlookers{dir: &results.Dir{Path: t.TempDir()}}
+	t.Parallel()
+	dir := &results.Dir{Path: t.TempDir()}
+	var o onlookers
 	scene := &study.Scene{Jobs: []study.Moving{{Job: "A", Goodput: 5, Predicted: 6}}, Links: map[string]float64{"h1->tor1": 7}, Next: "B begins", In: time.Minute}
-	o.tell(Status{Stage: "measure", Of: 2}, scene)
+	o.tell(dir, Status{Stage: "measure", Of: 2}, scene)
 	o.end()
-	if _, err := results.ReadNow(o.dir.Path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := results.ReadNow(dir.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of what takes no second: %v", err)
 	}
-	ago := func() { o.last = o.last.Add(-told) }
+	o = onlookers{}
+	var last results.Now
 	said := func(want func(results.Now) bool) {
 		t.Helper()
+		began := last.Written
 		for range 1000 {
-			if n, err := results.ReadNow(o.dir.Path); err == nil && want(n) {
+			n, err := results.ReadNow(dir.Path)
+			if last = n; err == nil && n.Written.After(began) && want(n) {
 				return
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
-		n, err := results.ReadNow(o.dir.Path)
-		t.Errorf("%+v, %v", n, err)
+		t.Errorf("%+v", last)
 	}
-	for range 3 {
-		ago()
-		o.tell(Status{Stage: "measure", Of: 2}, scene)
+	o.tell(dir, Status{Stage: "bring up", Of: 2}, nil)
+	for range 2 { // twice, though nothing happens
+		said(func(n results.Now) bool { return n.Stage == "bring up" })
+	}
+	o.tell(dir, Status{Stage: "measure", Of: 2}, scene)
+	if o.due() {
+		t.Error("a scene is due at once")
 	}
 	said(func(n results.Now) bool {
 		return n.Stage == "measure" && n.Next == "B begins" && time.Until(n.NextAt) > 50*time.Second && n.Links["h1->tor1"] == 7 &&
 			len(n.Jobs) == 1 && n.Jobs[0].Predicted == 6 && len(n.Jobs[0].Past) > 0
 	})
-	ago()
-	o.tell(Status{Stage: "measure", Of: 2, Done: 1}, &study.Scene{Jobs: []study.Moving{{Job: "B", Goodput: 1}}})
+	for began := time.Now(); !o.due(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 2*told {
+			t.Fatal("no scene is due after a second")
+		}
+	}
+	o.tell(dir, Status{Stage: "measure", Of: 2, Done: 1}, &study.Scene{Jobs: []study.Moving{{Job: "B", Goodput: 1}}})
 	said(func(n results.Now) bool {
 		return n.Done == 1 && n.Next == "" && len(n.Jobs) == 1 && n.Jobs[0].Job == "B" && len(n.Jobs[0].Past) == 1
 	})
-	ago()
-	o.tell(Status{Stage: "tear down", Of: 2, Done: 2}, nil)
+	o.tell(dir, Status{Stage: "tear down", Of: 2, Done: 2}, nil)
 	said(func(n results.Now) bool { return n.Stage == "tear down" && n.Jobs == nil })
 	o.end()
-	if _, err := results.ReadNow(o.dir.Path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := results.ReadNow(dir.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of what has ended: %v", err)
 	}
 }

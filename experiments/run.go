@@ -53,7 +53,7 @@ type RunOptions struct {
 
 // Status says how far a run has come.
 type Status struct {
-	Stage    string         // "bring up", "calibrate", "measure", "tear down", "report"
+	Stage    string         // "bring up", "calibrate", "measure", "simulate", "predict", "tear down", "report"; what else studies say
 	Point    string         // labels of the point being measured
 	Done, Of int            // points, repeats included
 	Until    time.Time      // when all of it should have been done; zero: nobody knows
@@ -485,9 +485,13 @@ func (r *run) Progress(stage, point string, left time.Duration) {
 }
 
 // Watch implements study.Runner.
-func (r *run) Watch(scene study.Scene) {
-	r.status.Jobs = scene.Jobs
-	r.tell(&scene)
+func (r *run) Watch(scene func() study.Scene) {
+	if r.opt.Progress == nil && (r.dir == nil || !r.looking.due()) {
+		return
+	}
+	s := scene()
+	r.status.Jobs = s.Jobs
+	r.tell(&s)
 }
 
 // tell tells who looks on, here and elsewhere.
@@ -496,8 +500,7 @@ func (r *run) tell(scene *study.Scene) {
 		r.opt.Progress(r.status)
 	}
 	if r.dir != nil {
-		r.looking.dir = r.dir
-		r.looking.tell(r.status, scene)
+		r.looking.tell(r.dir, r.status, scene)
 	}
 }
 

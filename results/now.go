@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/inabench/inabench/internal/bounded"
@@ -18,10 +19,10 @@ const NowFile = "now.json"
 // mostNow bounds the file, in bytes.
 const mostNow = 1 << 20
 
-// Now is how far a run is that goes on, for who looks on from elsewhere: about once a second, and not for ever.
+// Now is how far a run is that goes on, for who looks on from elsewhere. It is said about once a second.
 type Now struct {
 	Written time.Time          `json:"written"`
-	Stage   string             `json:"stage"`           // "bring up", "calibrate", "measure", "tear down", "report"
+	Stage   string             `json:"stage"`           // as of experiments.Status
 	Point   string             `json:"point,omitempty"` // labels of the point that is measured
 	Done    int                `json:"done"`            // points, repeats included
 	Of      int                `json:"of"`
@@ -50,6 +51,8 @@ type RateNow struct {
 // WriteNow says in the run's directory how far the run is. Another process sees what was said before or this, whole.
 // Nothing is waited for: a machine that crashes may keep neither.
 func (d *Dir) WriteNow(n Now) error {
+	n.Jobs = slices.Clone(n.Jobs)
+	n.bound()
 	data, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", NowFile, err)
@@ -88,5 +91,41 @@ func ReadNow(dir string) (Now, error) {
 	if err := json.Unmarshal(data, &n); err != nil {
 		return Now{}, fmt.Errorf("read %s: %w", NowFile, err)
 	}
+	n.bound()
 	return n, nil
 }
+
+// Bounds of what is said of a run.
+const (
+	mostJobsNow  = 100
+	mostLinksNow = 2000
+	MostRates    = 256 // of a job's past
+	mostNameNow  = 200 // letters
+)
+
+// bound keeps of what is said what can be shown.
+func (n *Now) bound() {
+	short := func(s *string) {
+		if r := []rune(*s); len(r) > mostNameNow {
+			*s = string(r[:mostNameNow])
+		}
+	}
+	short(&n.Stage)
+	short(&n.Point)
+	short(&n.Next)
+	n.Jobs = n.Jobs[:min(len(n.Jobs), mostJobsNow)]
+	for i := range n.Jobs {
+		j := &n.Jobs[i]
+		short(&j.Job)
+		j.Past = j.Past[max(0, len(j.Past)-MostRates):]
+		if i >= drawnJobs {
+			j.Past = nil
+		}
+	}
+	if len(n.Links) > mostLinksNow {
+		n.Links = nil
+	}
+}
+
+// drawnJobs is how many jobs have a past: more colours there are not.
+const drawnJobs = 9

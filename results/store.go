@@ -841,7 +841,7 @@ func find(root, ref string) (string, error) {
 	want := strings.ToUpper(ref)
 	for _, name := range names {
 		id := name[strings.LastIndexByte(name, '-')+1:]
-		if strings.HasPrefix(id, want) || strings.HasSuffix(id, want) || strings.HasPrefix(strings.ToUpper(name), want) {
+		if strings.HasPrefix(id, want) || strings.HasSuffix(strings.ToUpper(name), want) || strings.HasPrefix(strings.ToUpper(name), want) {
 			hits = append(hits, name)
 		}
 	}

@@ -51,6 +51,30 @@ func (d *door) Write(p []byte) (int, error) {
 }
 
 func (d *door) write(p []byte) (int, error) {
+	out := d.clean(p)
+	if d.width > 0 { // a line that has not ended waits for its end, as of tables, which come cell by cell; a question does not
+		d.line = append(d.line, out...)
+		whole := d.line[:bytes.LastIndexByte(d.line, '\n')+1]
+		asked := asking.Match(d.line[len(whole):])
+		if asked || len(d.line) > mostLine {
+			whole = d.line
+		}
+		d.line, out = append([]byte(nil), d.line[len(whole):]...), d.fold(whole)
+		if asked { // the answer ends the line, and is not written here
+			d.column = 0
+		}
+	}
+	if _, err := d.to.Write(out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// mostLine bounds what is kept of a line that does not end, in bytes.
+const mostLine = 64 << 10
+
+// clean is what may pass of a text.
+func (d *door) clean(p []byte) []byte {
 	in := append(d.rest, p...)
 	out := make([]byte, 0, len(in))
 	for len(in) > 0 {
@@ -73,18 +97,7 @@ func (d *door) write(p []byte) (int, error) {
 		out, in = utf8.AppendRune(out, r), in[n:]
 	}
 	d.rest = append([]byte(nil), in...)
-	if d.width > 0 { // a line that has not ended waits for its end, as of tables, which come cell by cell; a question does not
-		d.line = append(d.line, out...)
-		whole := d.line[:bytes.LastIndexByte(d.line, '\n')+1]
-		if asking.Match(d.line[len(whole):]) {
-			whole = d.line
-		}
-		d.line, out = append([]byte(nil), d.line[len(whole):]...), d.fold(whole)
-	}
-	if _, err := d.to.Write(out); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return out
 }
 
 // unfinished says whether bytes can be the beginning of a colour.
@@ -139,9 +152,8 @@ func (d *door) close() {
 func (d *door) transient(lines []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.erase() == nil && d.flush() == nil && len(lines) > 0 {
-		_, _ = d.write([]byte(strings.Join(lines, "\n")))
-		_ = d.flush()
+	if d.erase() == nil && len(lines) > 0 {
+		_, _ = d.to.Write(d.clean([]byte(strings.Join(lines, "\n"))))
 		d.lines = len(lines)
 	}
 }
@@ -160,15 +172,15 @@ func (d *door) erase() error {
 	return err
 }
 
-// fold breaks lines that are longer than the terminal.
+// fold breaks lines that are longer than the terminal, but for commands, which somebody may copy.
 func (d *door) fold(text []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(text) {
 		body, ended := bytes.CutSuffix(line, []byte("\n"))
-		if n := columns(body); d.column+n <= d.width {
+		if n := columns(body); d.column+n <= d.width || typed.Match(body) {
 			out, d.column = append(out, body...), d.column+n
 		} else {
-			out = d.foldLine(out, body)
+			out = d.foldLine(out, body, ended)
 		}
 		if ended {
 			out, d.column = append(out, '\n'), 0
@@ -177,10 +189,13 @@ func (d *door) fold(text []byte) []byte {
 	return out
 }
 
+// typed is a line with a command to be typed.
+var typed = regexp.MustCompile(`^( +|inabench: hint: )(inabench|sudo|ssh|export|go|head|bash|CGO_ENABLED=0) `)
+
 var word = regexp.MustCompile(`( *)([^ ]*)`)
 
 // foldLine adds a line to a text, broken before words that have no room; a word that has none by itself stays whole.
-func (d *door) foldLine(text, line []byte) []byte {
+func (d *door) foldLine(text, line []byte, ended bool) []byte {
 	hang := 0
 	if d.column == 0 {
 		hang = hanging(line, d.width/2)
@@ -205,26 +220,38 @@ func (d *door) foldLine(text, line []byte) []byte {
 		}
 		before, some = 0, true
 	}
+	if !ended { // as of a question
+		text, d.column = append(text, bytes.Repeat([]byte(" "), before)...), d.column+before
+	}
 	return text
 }
 
-// lastColumn is the beginning of the last column of a table.
-var lastColumn = regexp.MustCompile(`^.*  `)
-
-// hanging is where the rest of a line that is broken begins: under its last column where that is a row of a table, else
-// where the line does, or a little to the right of it. It is most at most.
+// hanging is where the rest of a line that is broken begins: under the last of its columns that begins early enough, where
+// it is a row of a table, else where the line does, or a little to the right of it. It is most at most.
 func hanging(line []byte, most int) int {
 	text := bytes.TrimLeft(line, " ")
 	indent := len(line) - len(text)
-	for prefix := text; ; { // the columns from the right
-		prefix = bytes.TrimRight(lastColumn.Find(prefix), " ")
-		if len(prefix) == 0 {
-			break
+	at, blanks, column := indent, 0, -1
+	for rest := text; len(rest) > 0 && at <= most; {
+		if rest[0] == 0x1b {
+			if c := colour.Find(rest); c != nil {
+				rest = rest[len(c):]
+				continue
+			}
 		}
-		rest := text[len(prefix):]
-		if at := indent + columns(prefix) + len(rest) - len(bytes.TrimLeft(rest, " ")); at <= most {
-			return at
+		r, size := utf8.DecodeRune(rest)
+		switch {
+		case r == ' ':
+			blanks++
+		case blanks > 1:
+			column, blanks = at, 0
+		default:
+			blanks = 0
 		}
+		rest, at = rest[size:], at+1
+	}
+	if column >= 0 {
+		return column
 	}
 	if bytes.HasPrefix(text, []byte("inabench: ")) || bytes.HasPrefix(text, []byte("- ")) {
 		indent += 2
@@ -236,9 +263,11 @@ func hanging(line []byte, most int) int {
 func columns(text []byte) int {
 	n := 0
 	for len(text) > 0 {
-		if c := colour.Find(text); c != nil {
-			text = text[len(c):]
-			continue
+		if text[0] == 0x1b {
+			if c := colour.Find(text); c != nil {
+				text = text[len(c):]
+				continue
+			}
 		}
 		_, size := utf8.DecodeRune(text)
 		text, n = text[size:], n+1

@@ -78,6 +78,9 @@ func exitCode(ctx context.Context, err error, stderr io.Writer) int {
 			if _, ok := keptOf(ctx); ok {
 				after = "the emulation stays up"
 			}
+			if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok && in.harmless.Load() {
+				after = "nothing was changed"
+			}
 			fmt.Fprintf(stderr, "inabench: %v; %s\n", stopped, after)
 			break
 		}

@@ -19,6 +19,7 @@ func TestFold(t *testing.T) {
 		{"a row with a column far to the right", "a name that is long  what it is\n", "a name that is long\nwhat it is\n"},
 		{"three columns", "a  bcd  what it is and does\n", "a  bcd  what it is\n        and does\n"},
 		{"a long word", "see /one/two/three/four/five six\n", "see\n/one/two/three/four/five\nsix\n"},
+		{"a command", "  inabench run one two three four\n", "  inabench run one two three four\n"},
 		{"a long word alone", "/one/two/three/four/five\n", "/one/two/three/four/five\n"},
 		{"colours", "\x1b[31mone two three\x1b[0m four five\n", "\x1b[31mone two three\x1b[0m four\nfive\n"},
 		{"just as wide", "one two three four..\nx\n", "one two three four..\nx\n"},
@@ -42,9 +43,24 @@ func TestFold(t *testing.T) {
 	if got := out.String(); got != "one  two three four\n     five\nsix\nhosts [3]: " { // which is a question
 		t.Errorf("in parts: %q", got)
 	}
+	// The answer ends the line of a question, and the next one begins a line of its own.
+	for _, p := range []string{"GPUs in each [8]: ", "rate [1]: ", "one two three", "\n"} {
+		if _, err := d.Write([]byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := out.String(); !strings.HasSuffix(got, "hosts [3]: GPUs in each [8]: rate [1]: one two three\n") {
+		t.Errorf("several questions: %q", got)
+	}
+	// What does not stay takes nothing with it of a line that has not ended.
+	if _, err := d.Write([]byte("half")); err != nil {
+		t.Fatal(err)
+	}
 	d.transient([]string{"now"})
-	d.transient(nil)
-	if got := out.String(); !strings.HasSuffix(got, "hosts [3]: now\r\x1b[J") {
+	if _, err := d.Write([]byte(" done\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.HasSuffix(got, "three\nnow\r\x1b[Jhalf done\n") {
 		t.Errorf("with a line that does not stay: %q", got)
 	}
 	out.Reset()
@@ -65,7 +81,7 @@ func TestFoldLosesNothing(t *testing.T) {
 		for range 1 + r.IntN(5) {
 			var part strings.Builder
 			for range r.IntN(30) {
-				part.WriteString([]string{" ", "  ", "     ", "\n", "a", "word", "ä", "\x1b[31m", "\x1b[0m", "inabench: ", "a-word-of-some-length"}[r.IntN(11)])
+				part.WriteString([]string{" ", "  ", "     ", "\n", "a", "word", "ä", "\x1b[31m", "\x1b[0m", "inabench:", "a-word-of-some-length"}[r.IntN(11)])
 			}
 			in.WriteString(part.String())
 			if _, err := d.Write([]byte(part.String())); err != nil {

@@ -52,6 +52,7 @@ func mainIn(ctx context.Context, args []string, stdin io.Reader, stdout io.Write
 	err := app.RunContext(ctx, line.args)
 	code := exitCode(ctx, err, diag)
 	if said := (saidError{}); err != nil && line.output == "json" && !out.used && !errors.As(err, &said) {
+		forPrograms(out)
 		_ = writeJSON(out, failure(err, code)) // stderr has said it already
 	}
 	return code
@@ -78,6 +79,7 @@ func (i interruption) Error() string { return "interrupted by " + unix.SignalNam
 type interrupts struct {
 	delegated atomic.Bool
 	reading   atomic.Bool // nothing is changed, so that nothing is to be undone: see reading
+	harmless  atomic.Bool // the command is such a one, also when it has ended
 }
 
 type interruptsKey struct{}
@@ -91,6 +93,7 @@ func reading(c *cli.Command) *cli.Command {
 	c.Action = func(x *cli.Context) error {
 		if in, ok := x.Context.Value(interruptsKey{}).(*interrupts); ok {
 			in.reading.Store(true)
+			in.harmless.Store(true)
 			defer in.reading.Store(false)
 		}
 		return do(x)
@@ -176,7 +179,11 @@ var writers = []string{"fmt", "init", "completion", "man", "graph", "import", "d
 
 // before is what all commands do first.
 func before(c *cli.Context) error {
-	if format := c.String("output"); slices.Contains(writers, c.Command.Name) || format != "" && format != "text" && !c.Bool("list") {
+	kept := slices.Contains(writers, c.Command.Name)
+	for _, flag := range []string{"output", "format"} {
+		kept = kept || c.String(flag) != "" && c.String(flag) != "text" && !c.Bool("list")
+	}
+	if kept {
 		forPrograms(c.App.Writer)
 	}
 	return checkChoices(c)

@@ -66,6 +66,12 @@ func reportCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			drawn := c.String("svg") != "" || c.String("pdf") != ""
+			for _, flag := range []string{"width", "text"} {
+				if c.IsSet(flag) && !drawn {
+					return usagef("with --svg DIR or --pdf DIR", "--%s is of drawings", flag)
+				}
+			}
 			if c.String("svg") != "" || c.String("pdf") != "" || c.String("csv") != "" {
 				if c.IsSet("output") || c.IsSet("format") {
 					return usagef("write the report by another command", "--svg, --pdf and --csv are of drawings, --output and --format of the whole report")
@@ -119,7 +125,7 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 	}
 	for _, f := range figures {
 		if folder := c.String("svg"); folder != "" {
-			if err := write(folder, f.Name, ".svg", []byte(f.SVG)); err != nil {
+			if err := write(folder, f.Name, ".svg", []byte(plot.InPoints(f.SVG, perPixel, width))); err != nil {
 				return err
 			}
 		}
@@ -142,7 +148,7 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 }
 
 // leastWide is the least width in pixels that drawings are laid out for.
-const leastWide = 240
+const leastWide = 300
 
 // points is a length in points, 1/72 inch, from least to most.
 func points(text string, least, most float64) (float64, error) {

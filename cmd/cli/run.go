@@ -294,7 +294,7 @@ func keep(ctx context.Context, tb testbed.Testbed, cause error, in io.Reader, ou
 		case !ok:
 			fmt.Fprintln(out, "inabench: this testbed has no shells")
 		default:
-			if err := shell.Shell(ctx, host, in, out); err != nil {
+			if err := shell.Shell(ctx, host, in, behind(out)); err != nil {
 				fmt.Fprintf(out, "inabench: %v\n", err)
 			}
 			fmt.Fprintln(out, "inabench: back from the shell: another host, or Enter to take everything down")

@@ -88,10 +88,13 @@ func nightsOf(root string) func() ([]serve.Night, error) {
 			return nil, err
 		}
 		var out []serve.Night
-		for _, n := range nights {
+		for i, n := range nights {
 			verdict := string(n.Outcome)
 			if !n.Complete() {
 				verdict = "cut off"
+				if i == 0 && suite.Occupied(root) {
+					verdict = "running"
+				}
 			}
 			out = append(out, serve.Night{
 				ID: n.ID, Suite: n.Suite, Started: n.Started, Verdict: verdict, Title: strings.Join(append([]string{n.Counts()}, explained(n)...), "; "),

@@ -75,10 +75,10 @@ func follow(ctx context.Context, w io.Writer, dir string) error {
 	defer t.Stop()
 	for results.Running(dir) {
 		if n, err := results.ReadNow(dir); err == nil { // else it says nothing yet
-			s := experiments.Status{Stage: n.Stage, Point: n.Point, Done: n.Done, Of: n.Of, Until: n.Until}
+			s := experiments.Status{Stage: human.Printable(n.Stage), Point: human.Printable(n.Point), Done: n.Done, Of: n.Of, Until: n.Until}
 			for _, j := range n.Jobs {
 				if j.Goodput > 0 {
-					s.Jobs = append(s.Jobs, study.Moving{Job: j.Job, Goodput: j.Goodput, Predicted: j.Predicted})
+					s.Jobs = append(s.Jobs, study.Moving{Job: human.Printable(j.Job), Goodput: j.Goodput, Predicted: j.Predicted})
 				}
 			}
 			p.update(s)

@@ -101,7 +101,7 @@ func TestWidths(t *testing.T) {
 				}
 				for line := range strings.Lines(plain) {
 					line = strings.TrimRight(line, "\n")
-					if n := utf8.RuneCountInString(line); n > int(columns) || strings.HasSuffix(line, " ") {
+					if n := utf8.RuneCountInString(line); n > int(columns) && !typed.MatchString(line) || strings.HasSuffix(line, " ") {
 						t.Errorf("%d columns in %d: %q", n, columns, line)
 					}
 				}

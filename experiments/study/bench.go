@@ -39,8 +39,9 @@ type Runner interface {
 	Origin() time.Time
 	// Progress says what is done, of which point, and how long that and what comes after it takes; 0: nobody knows.
 	Progress(stage, point string, left time.Duration)
-	// Watch says what happens now, in the stage and the point that Progress was told of last.
-	Watch(Scene)
+	// Watch says what happens now, in the stage and the point that Progress was told of last; it is asked for where somebody
+	// looks on.
+	Watch(func() Scene)
 	// Timing adds the time since it began to what the record says that a stage took.
 	Timing(stage string, began time.Time)
 	// Warn adds a remark to the record, once.

@@ -216,6 +216,19 @@ func ReadNight(root, suite, ref string) (*Night, error) {
 	return found, nil
 }
 
+// Occupied says whether a night runs among the runs in root: the newest.
+func Occupied(root string) bool {
+	f, err := bounded.Open(filepath.Join(root, Folder, lockFile))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
+
+// lockFile is held by a night that runs.
+const lockFile = ".lock"
+
 // lock lets one night at a time run in root: they would disturb each other.
 func lock(root string) (unlock func(), err error) {
 	dir := filepath.Join(root, Folder)
@@ -223,7 +236,7 @@ func lock(root string) (unlock func(), err error) {
 		return nil, fmt.Errorf("create nights: %w", err)
 	}
 	// Who may only read must not hold it, and where others may write it is no link or FIFO of theirs.
-	f, err := bounded.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o620)
+	f, err := bounded.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o620)
 	if err != nil {
 		return nil, fmt.Errorf("lock nights: %w", err)
 	}

@@ -56,6 +56,9 @@ func (p *Pair) Words() string {
 		}
 	}
 	text := strings.Join(parts, ", ")
+	if text == "" {
+		text = "no figure that both have"
+	}
 	if p.Code() != "" {
 		text = p.Code() + ": " + text
 	}

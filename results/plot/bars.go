@@ -51,7 +51,7 @@ func (c *Bars) SVG() string {
 		h.rows = append(h.rows, []piece{words(line)})
 	}
 	if !l.inside {
-		h.rows = append(h.rows, flow(c.key(), w-28)...)
+		h.rows = append(h.rows, flow(c.key(w-28), w-28)...)
 	}
 	top := h.height(w) + 24
 	bottom := top
@@ -175,8 +175,9 @@ func (c *Bars) class(i int) string {
 }
 
 // key is which bar is which.
-func (c *Bars) key() (out []piece) {
+func (c *Bars) key(width float64) (out []piece) {
 	for i, name := range c.Names {
+		name := Clip(name, 12, width-18)
 		out = append(out, piece{TextWidth(name, 12) + 18, func(s *Canvas, x, y float64) {
 			s.Leaf("", "rect", "class", c.class(i), "x", Num(x), "y", Num(y-10), "width", "12", "height", "12", "rx", "1.5")
 			s.Text("small", "start", x+17, y, name)

@@ -50,7 +50,6 @@ type Point struct {
 	X, Y, Lo, Hi float64
 	Title        string
 	Outcome      results.Outcome
-	Hollow       bool // not sound: health trouble
 }
 
 // CurvePoint is where a predicted curve goes through.
@@ -90,10 +89,13 @@ func (c *Chart) Span() (lo, hi float64) {
 }
 
 // Ticks are about n round numbers (1, 2, 2.5, 5 times a power of ten) that
-// cover [lo, hi]; the first and last reach just outside it.
+// cover [lo, hi]; the first and last reach just outside it. There are two at least, whatever lo and hi are.
 func Ticks(lo, hi float64, n int) []float64 {
-	if !(hi > lo) || !human.Finite(lo, hi) {
-		return []float64{lo}
+	if !human.Finite(lo, hi, hi-lo) {
+		return []float64{0, 1}
+	}
+	if !(hi > lo) {
+		return []float64{lo, lo + max(math.Abs(lo), 1)}
 	}
 	// Figures of a model may differ by less than a float64 can step through.
 	if size := max(math.Abs(lo), math.Abs(hi)); hi-lo < 1e-9*size {
@@ -107,6 +109,9 @@ func Ticks(lo, hi float64, n int) []float64 {
 			step = m * mag
 			break
 		}
+	}
+	if !(step > 0) || !human.Finite(step, lo/step, hi/step) { // smaller than numbers can be
+		return []float64{lo, lo + max(math.Abs(lo), 1)}
 	}
 	var out []float64
 	for i := math.Floor(lo/step + 1e-9); i <= math.Ceil(hi/step-1e-9); i++ {
@@ -341,12 +346,15 @@ func (c *Chart) curves() string {
 	s.Line("axis", left, bottom, right, bottom)
 	xt := xs
 	round := func() (out []float64) {
-		for n := max(3, int(7*w/640)); len(out) == 0; n++ {
+		for n := max(3, int(7*w/640)); len(out) == 0 && n < 64; n++ {
 			for _, t := range Ticks(x0, x1, n) {
 				if t >= x0 && t <= x1 {
 					out = append(out, t)
 				}
 			}
+		}
+		if len(out) == 0 { // the values differ by less than round numbers do
+			return xs[:1]
 		}
 		return out
 	}
@@ -400,7 +408,7 @@ func (c *Chart) curves() string {
 			}
 		}
 	}
-	// Where points coincide, the later one is smaller, so that none hides another.
+	// Where points of series coincide, the later one is smaller, so that none hides another.
 	type place struct{ x, y float64 }
 	var taken []place
 	size := func(x, y float64) float64 {
@@ -413,7 +421,11 @@ func (c *Chart) curves() string {
 		taken = append(taken, place{x, y})
 		return max(1.25-0.35*float64(n), 0.5)
 	}
-	if len(c.Series) == 1 {
+	points := 0
+	for _, se := range c.Series {
+		points += len(se.Points)
+	}
+	if len(c.Series) == 1 || points > 2000 { // of which nobody tells one from another
 		size = func(float64, float64) float64 { return 1 }
 	}
 	for i, se := range c.Series {
@@ -461,7 +473,7 @@ func (c *Chart) curves() string {
 					s.Line("whisk "+cl, x-3, py(p.Hi), x+3, py(p.Hi))
 				}
 			}
-			s.marker(p.Title, se.Colour, x, py(p.Y), p.Hollow, size(x, py(p.Y)))
+			s.marker(p.Title, se.Colour, x, py(p.Y), false, size(x, py(p.Y)))
 			if p.Outcome == results.Fail {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(x), "cy", Num(py(p.Y)), "r", "8.5")
 			}
@@ -595,7 +607,7 @@ func (c *Chart) dotPlot() string {
 			if p.Hi > p.Lo {
 				s.Line("whisk "+cl, px(p.Lo), y, px(p.Hi), y)
 			}
-			s.Marker(p.Title, se.Colour, px(p.Y), y, p.Hollow)
+			s.Marker(p.Title, se.Colour, px(p.Y), y, false)
 			if p.Outcome == results.Fail {
 				s.Leaf("", "circle", "class", "bad", "cx", Num(px(p.Y)), "cy", Num(y), "r", "8.5")
 			}

@@ -11,19 +11,15 @@ func Wrap(text string, size, width float64) []string {
 	var out []string
 	var fits []string
 	for _, word := range strings.Fields(text) {
-		for TextWidth(word, size) > width {
-			r := []rune(word)
-			n := len(r) - 1
-			for n > 1 && TextWidth(string(r[:n]), size) > width {
-				n--
-			}
-			if at := strings.LastIndexAny(string(r[:n]), "-._/@,"); at > 0 {
-				n = len([]rune(string(r[:n])[:at+1]))
-			}
-			if len(r) < 2 {
+		for {
+			n := fit(word, size, width)
+			if n == len(word) {
 				break
 			}
-			fits, word = append(fits, string(r[:n])), string(r[n:])
+			if at := strings.LastIndexAny(word[:n], "-._/@,"); at > 0 {
+				n = at + 1
+			}
+			fits, word = append(fits, word[:n]), word[n:]
 		}
 		fits = append(fits, word)
 	}
@@ -37,6 +33,17 @@ func Wrap(text string, size, width float64) []string {
 		out = append(out, word)
 	}
 	return out
+}
+
+// fit is how many bytes of a text fit into a width, one letter at least.
+func fit(s string, size, width float64) int {
+	w := 0.0
+	for i, r := range s {
+		if w += runeWidth(r) * size; w > width && i > 0 {
+			return i
+		}
+	}
+	return len(s)
 }
 
 // piece is a part of a legend: how wide it is, and how it is drawn from a point on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -172,6 +173,41 @@ func TestWrap(t *testing.T) {
 	} {
 		if got := strings.Join(Wrap(tt.text, 12, tt.width), "|"); got != tt.want {
 			t.Errorf("Wrap(%q, %g) = %q, want %q", tt.text, tt.width, got, tt.want)
+		}
+	}
+}
+
+// TestHostileValues: whatever numbers and names a run has, drawings come to an end, quickly, and are well-formed.
+func TestHostileValues(t *testing.T) {
+	values := []float64{0, 5e-324, -5e-324, 1, 1764380001.5, 1764380001.5000002, 1764380003, 1e308, -1e308, 1.7e308, math.MaxFloat64}
+	long := strings.Repeat("a", 1e4)
+	r := rand.New(rand.NewPCG(1, 9))
+	for n := range 200 {
+		pick := func() float64 { return values[r.IntN(len(values))] }
+		c := Chart{ID: "x", Title: []string{"t", long}[r.IntN(2)], Unit: []string{"1", "bit/s", "s"}[r.IntN(3)], XUnit: "s", Lines: n%2 == 0, Width: widths[n%len(widths)],
+			Predictors: []Predictor{{"p", true}}}
+		for i := range 1 + r.IntN(3) {
+			s := Series{Name: []string{"", "A", long}[r.IntN(3)], Colour: i, Curves: map[string][]CurvePoint{}}
+			for range r.IntN(4) {
+				y := pick()
+				s.Points = append(s.Points, Point{X: pick(), Y: y, Lo: min(y, pick()), Hi: max(y, pick())})
+				s.Curves["p"] = append(s.Curves["p"], CurvePoint{X: pick(), Y: y, Lo: y, Hi: y})
+			}
+			c.Series = append(c.Series, s)
+		}
+		if n%3 == 0 {
+			c.Rows = []string{"row", long}
+			for _, s := range c.Series {
+				for i := range s.Points {
+					s.Points[i].X = float64(i % 2)
+				}
+			}
+		}
+		line := Timeline{ID: "x", Name: long, Rates: []RateSpan{{0, 1, pick()}}, End: max(pick(), 1e-9), Top: max(pick(), 1e-9), Div: 1}
+		scatter := Scatter{ID: "x", Title: "t", Points: []ScatterPoint{{X: pick(), Y: pick(), Name: long}}}
+		bars := Bars{ID: "x", Title: "t", Names: []string{long, "b"}, Groups: []BarGroup{{Lines: []string{long}, Bars: []Bar{{Y: pick()}, {Y: 1}}}}, Top: pick()}
+		for _, svg := range []string{c.SVG(), line.SVG(), scatter.SVG(), bars.SVG()} {
+			textsOf(t, svg)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package plot
 import (
 	"html"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -106,6 +107,23 @@ func Alone(svg string) string {
 	return svg[:at] + "<style>" + PaletteCSS + CSS + "</style>\n" + svg[at:]
 }
 
+// drawn is the size of a drawing as Begin writes it.
+var drawn = regexp.MustCompile(`viewBox="0 0 ([0-9.]+) ([0-9.]+)" width="[0-9.]+" height="[0-9.]+"`)
+
+// InPoints gives a drawing a size on paper: so many points (1/72 inch) a pixel, or less where it would be wider than most.
+func InPoints(svg string, perPixel, most float64) string {
+	m := drawn.FindStringSubmatchIndex(svg)
+	if m == nil {
+		return svg
+	}
+	w, _ := strconv.ParseFloat(svg[m[2]:m[3]], 64)
+	h, _ := strconv.ParseFloat(svg[m[4]:m[5]], 64)
+	if scale := min(perPixel, most/w); w > 0 && scale > 0 {
+		return svg[:m[5]] + `" width="` + Num(w*scale) + `pt" height="` + Num(h*scale) + `pt"` + svg[m[1]:]
+	}
+	return svg
+}
+
 // Marker draws a point of series i; the shape repeats what the colour says.
 func (s *Canvas) Marker(title string, i int, x, y float64, hollow bool) {
 	s.marker(title, i, x, y, hollow, 1)
@@ -155,18 +173,22 @@ func Path(xy []float64) string {
 func TextWidth(s string, size float64) float64 {
 	w := 0.0
 	for _, r := range s {
-		switch {
-		case strings.ContainsRune("ijl.,:;|'!()[]ftI ", r):
-			w += 0.34
-		case strings.ContainsRune("mwMW@%", r):
-			w += 0.88
-		case r >= 'A' && r <= 'Z':
-			w += 0.68
-		default:
-			w += 0.57
-		}
+		w += runeWidth(r) * size
 	}
-	return w * size
+	return w
+}
+
+// runeWidth estimates the width of a letter, as a part of the size.
+func runeWidth(r rune) float64 {
+	switch {
+	case strings.ContainsRune("ijl.,:;|'!()[]ftI ", r):
+		return 0.34
+	case strings.ContainsRune("mwMW@%", r):
+		return 0.88
+	case r >= 'A' && r <= 'Z':
+		return 0.68
+	}
+	return 0.57
 }
 
 // Clip shortens s to fit a width, with an ellipsis.
@@ -174,11 +196,7 @@ func Clip(s string, size, width float64) string {
 	if TextWidth(s, size) <= width {
 		return s
 	}
-	r := []rune(s)
-	for len(r) > 1 && TextWidth(string(r)+"…", size) > width {
-		r = r[:len(r)-1]
-	}
-	return string(r) + "…"
+	return s[:fit(s, size, width-TextWidth("…", size))] + "…"
 }
 
 // Colours is how many names the palette tells apart.

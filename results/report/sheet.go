@@ -1,5 +1,7 @@
 package report
 
+import "github.com/inabench/inabench/results/plot"
+
 // sheet is what the drawings of one page have in common: how wide they are, and the colours of names.
 type sheet struct {
 	width   float64 // in pixels; 0: each as wide as a page has them
@@ -15,6 +17,6 @@ func (s *sheet) colour(name string) int {
 	if s.colours == nil {
 		s.colours = map[string]int{}
 	}
-	s.colours[name] = len(s.colours)
+	s.colours[name] = len(s.colours) % plot.Colours
 	return s.colours[name]
 }

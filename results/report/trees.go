@@ -34,5 +34,5 @@ func viewTrees(rec *results.Record) (drawing template.HTML, rows []treeRow, wher
 	return template.HTML(plot.DrawTopology("trees", rec.Topology, nil, trees[:min(len(trees), maxTrees)])), rows, where
 }
 
-// maxTrees is how many trees colours tell apart.
+// maxTrees is how many trees one drawing shows.
 const maxTrees = 6

@@ -571,7 +571,9 @@ func (m *metricPlot) chart(ds []datum) *plot.Chart {
 	}
 	colours := map[int]bool{}
 	for i := range c.Series {
-		c.Series[i].Colour = m.sheet.colour(whose[i]) % plot.Colours
+		if whose[i] != "" {
+			c.Series[i].Colour = m.sheet.colour(whose[i])
+		}
 		colours[c.Series[i].Colour] = true
 	}
 	for i := range c.Series {
@@ -670,6 +672,9 @@ func (s *sheet) drawTimelines(rec *results.Record, samples []results.Sample) (pl
 				continue
 			}
 			r := plot.RateSpan{From: kept.T[i-1], To: kept.T[i], Rate: 8 * (kept.V[i] - kept.V[i-1]) / (kept.T[i] - kept.T[i-1])}
+			if !human.Finite(r.From, r.To, r.Rate) {
+				continue
+			}
 			rates = append(rates, r)
 			busy = busy || r.Rate > l.Rate*0.01
 			end = max(end, r.To)

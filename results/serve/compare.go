@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -21,6 +22,9 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(r.URL.RawQuery) > longestQuestion {
+		return badQuery{fmt.Errorf("a question of %d bytes: at most %d", len(r.URL.RawQuery), longestQuestion)}
+	}
 	a, b, all := r.URL.Query().Get("a"), r.URL.Query().Get("b"), r.URL.Query().Get("all") != ""
 	for _, dir := range []string{a, b} {
 		if dir == "" {
@@ -30,7 +34,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return answer(w, r, &s.pages, htmlPage, r.URL.RequestURI(), version, func(w io.Writer) error {
+	return answer(w, r, &s.histories, htmlPage, fmt.Sprintf("/compare %q %q %t", a, b, all), version, func(w io.Writer) error {
 		return s.compareOf(w, rows, version, a, b, all)
 	})
 }
@@ -38,15 +42,14 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) compareOf(w io.Writer, rows []row, version, a, b string, all bool) error {
 	data := struct {
 		page
-		A, B       string
-		All        bool
-		Choices    []row
-		Pair       *history.Pair
-		Class      string
-		Head       []string
-		Rows       [][]string
-		Left       int
-		Comparable bool
+		A, B    string
+		All     bool
+		Choices []row
+		Pair    *history.Pair
+		Class   string
+		Head    []string
+		Rows    [][]string
+		Left    int
 	}{page: page{Title: "Compare", Here: "compare", Version: version, Watch: "-"}, A: a, B: b, All: all, Choices: rows[:min(len(rows), mostChoices)]}
 	if a != "" && b != "" {
 		var err error

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,11 +16,14 @@ type Night struct {
 	ID      string // its directory
 	Suite   string
 	Started time.Time
-	Verdict string // "pass", "fail"; "running" of one that goes on
+	Verdict string // "pass", "fail"; "running" of one that goes on, "cut off" of one that was killed
 	Title   string // a line
 	// Text writes what the night came to, line by line: its items, what became worse, and what explains it.
 	Text func(io.Writer) error
 }
+
+// Class is the CSS class of its verdict.
+func (n Night) Class() string { return row{Verdict: n.Verdict}.Class() }
 
 // mostNight bounds the text of a night.
 const mostNight = 4 << 20
@@ -49,24 +53,38 @@ func (s *Server) nights(w http.ResponseWriter, r *http.Request) error {
 // night is one of them.
 func (s *Server) night(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	all, err := s.nightsOf()
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(all, func(n Night) bool { return n.ID == id })
-	if i < 0 {
-		return fmt.Errorf("night %s: %w", id, fs.ErrNotExist)
-	}
-	return answer(w, r, &s.pages, htmlPage, r.URL.Path, now(), func(w io.Writer) error {
-		var text bytes.Buffer
-		if err := all[i].Text(&text); err != nil {
+	return answer(w, r, &s.pages, htmlPage, "/nights/"+id, now(), func(w io.Writer) error {
+		all, err := s.nightsOf()
+		if err != nil {
 			return err
 		}
-		text.Truncate(min(text.Len(), mostNight))
+		i := slices.IndexFunc(all, func(n Night) bool { return n.ID == id })
+		if i < 0 {
+			return fmt.Errorf("night %s: %w", id, fs.ErrNotExist)
+		}
+		var text limited
+		if err := all[i].Text(&text); err != nil && !text.full {
+			return err
+		}
 		return pages.ExecuteTemplate(w, "night", struct {
 			page
 			Night Night
 			Said  string
-		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], text.String()})
+		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], strings.ToValidUTF8(text.String(), "")})
 	})
+}
+
+// limited keeps the beginning of a text, and wants no more.
+type limited struct {
+	bytes.Buffer
+	full bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := mostNight - l.Len(); len(p) > room {
+		l.full = true
+		n, _ := l.Buffer.Write(p[:room])
+		return n, io.ErrShortWrite
+	}
+	return l.Buffer.Write(p)
 }

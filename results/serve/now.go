@@ -88,7 +88,7 @@ func liveOf(dir string, rec *results.Record) *live {
 		}
 		loads[link.Name] = load
 	}
-	if len(loads) > 0 {
+	if len(loads) > 0 && len(rec.Topology.Links) <= mostDrawn {
 		l.Topology = template.HTML(plot.DrawTopology("topology", rec.Topology, loads, nil))
 	}
 	l.Rates = template.HTML(ratesOf(rec, l.Jobs))
@@ -97,6 +97,9 @@ func liveOf(dir string, rec *results.Record) *live {
 	}
 	return l
 }
+
+// mostDrawn is how many links a drawing has that is made again every other second.
+const mostDrawn = 600
 
 // sofar is what the checks of the points that are done come to.
 func sofar(rec *results.Record) string {

@@ -21,6 +21,7 @@ type row struct {
 	history.Run
 	Verdict  string // an outcome, or "running", "cut off", "unreadable"
 	Progress string // of one that is running
+	said     int64  // what it says of itself changes with that
 
 	since int // the version of the store since which it is this
 }
@@ -114,6 +115,7 @@ func (s *Server) refresh(ctx context.Context) error {
 		case !r.Complete && results.Running(filepath.Join(s.root, r.Dir)):
 			now.Verdict = running
 			now.Progress = s.progress(r)
+			now.said = said(filepath.Join(s.root, r.Dir))
 		case !r.Complete:
 			now.Verdict = cutOff
 		}
@@ -139,6 +141,18 @@ func (s *Server) refresh(ctx context.Context) error {
 		st.version = next
 	}
 	return nil
+}
+
+// said tells what a run says of itself now from what it said before, and from silence.
+func said(dir string) int64 {
+	st, err := os.Stat(filepath.Join(dir, results.NowFile))
+	if err != nil {
+		return 0
+	}
+	if time.Since(st.ModTime()) > stalled {
+		return -1
+	}
+	return st.ModTime().UnixNano() / int64(shownTime)
 }
 
 // progress is how far a run has come that is running.

@@ -443,7 +443,11 @@ func (d *drafter) host(m *Machine) {
 	for _, r := range m.RDMA {
 		if r.InfiniBand && r.Active {
 			infiniband = true
-			d.head("%s has InfiniBand, %s with GUID %v: `inabench inventory import` reads its fabric", h.Name, printable(r.Port), r.GUID)
+			guid := ""
+			if r.GUID != 0 {
+				guid = fmt.Sprintf(" with GUID %v", r.GUID)
+			}
+			d.head("%s has InfiniBand, %s%s: `inabench inventory import` reads its fabric", h.Name, printable(r.Port), guid)
 		}
 	}
 	if len(h.NICs) == 0 && infiniband {

@@ -174,7 +174,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 		obs.stalls = append(obs.stalls, study.OnClock(stood, r.clock)...)
 		err = errors.Join(err, serr)
 		if !virtual { // nobody watches what takes no time
-			r.Watch(scene(setup, obs, predictions, plan.events, dep.Now()-origin))
+			r.Watch(func() study.Scene { return scene(setup, obs, predictions, plan.events, dep.Now()-origin) })
 		}
 		return errors.Join(err, r.Keep(got...))
 	}

@@ -18,7 +18,7 @@ import (
 
 const drawing = `<svg xmlns="http://www.w3.org/2000/svg" class="ina" viewBox="0 0 200 100">
 <title>A drawing (π)</title><desc>What it shows.</desc>
-<rect class="bar b1" x="10" y="20" width="30" height="60"/>
+<rect class="bar c2" x="10" y="20" width="30" height="60"/>
 <g class="c1"><circle class="mark" cx="100" cy="50" r="4"/><path class="band" d="M0 0L10 5L-3-4Z"/></g>
 <line class="load" x1="0" y1="90" x2="200" y2="90" stroke-width="2.5"/>
 <text class="strong" text-anchor="middle" x="100" y="12">95 % ± 2 → µs</text>
