@@ -9,11 +9,11 @@ import (
 	"github.com/inabench/inabench/results"
 )
 
-// told is how often who looks on from elsewhere is told something.
+// told is the interval between two progress reports to onlookers.
 const told = time.Second
 
-// onlookers are told in a run's directory how far it is, from its second second on. The run never waits for that, and does
-// not hear whether it went well: what it measures matters more.
+// onlookers writes progress reports into a run's directory, the first a second after the first status. The run does not wait
+// for a report and ignores its errors: the measurement matters more.
 type onlookers struct {
 	mu    sync.Mutex
 	now   results.Now
@@ -31,7 +31,7 @@ func (o *onlookers) due() bool {
 	return time.Since(o.last) >= told
 }
 
-// tell says what the status is, and what happens in the point that is measured; nil: nobody knows.
+// tell puts a status and the scene of the point being measured into the report; nil: no scene is known.
 func (o *onlookers) tell(dir *results.Dir, s Status, scene *study.Scene) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +82,7 @@ func (o *onlookers) said() results.Now {
 	return n
 }
 
-// write says it again and again, also where nothing happens: a run that says nothing is taken for one that hangs.
+// write writes the report every second, even if nothing has changed: a silent run is taken for one that hangs.
 func (o *onlookers) write(dir *results.Dir, stop <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	t := time.NewTicker(told)
@@ -98,7 +98,7 @@ func (o *onlookers) write(dir *results.Dir, stop <-chan struct{}, ended chan<- s
 	}
 }
 
-// end says nothing more.
+// end stops write, which then removes the report, and waits for it.
 func (o *onlookers) end() {
 	if o.stop != nil {
 		close(o.stop)
@@ -110,7 +110,7 @@ func (o *onlookers) end() {
 // mostPast is how many rates of a job are kept.
 const mostPast = results.MostRates - 1
 
-// past is a job's rates since the point began: where there would be too many, means of neighbours.
+// past holds a job's rates since the point began, at most mostPast; neighbours are averaged to keep to that.
 type past struct {
 	rates []results.RateNow
 	every int // readings in each of rates; 0: one
@@ -127,7 +127,7 @@ func (p *past) add(r results.RateNow) {
 	}
 }
 
-// close makes one rate of the readings that have none yet.
+// close turns the open readings into one rate, and averages pairs of rates when there are too many.
 func (p *past) close() {
 	p.rates, p.open = append(p.rates, meanRate(p.open)), p.open[:0]
 	if len(p.rates) < mostPast {

@@ -30,8 +30,8 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestOnlookers: who looks on hears again and again where the run is, also where nothing happens, and nothing when it has
-// ended; a new point begins a new past.
+// TestOnlookers checks that the report is renewed even if nothing happens, starts a new past with each point, and is removed
+// at the end.
 func TestOnlookers(t *testing.T) {
 	t.Parallel()
 	dir := &results.Dir{Path: t.TempDir()}

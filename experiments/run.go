@@ -58,6 +58,7 @@ type Status struct {
 	Done, Of int            // points, repeats included
 	Until    time.Time      // when all of it should have been done; zero: nobody knows
 	Jobs     []study.Moving // how fast they are now, where it is known
+	Busy     []study.Moving // else the links that carry most
 }
 
 // BeginError is a run that could not begin: nothing was measured and no testbed
@@ -122,7 +123,7 @@ type run struct {
 	here     map[string]any // what they found out about tb
 	done     int
 	status   Status // that was told last
-	looking  onlookers
+	looking  *onlookers
 	table    *os.File     // jobs.csv.gz, of a study
 	cells    string       // directory of what others have computed; empty: there is none
 	held     drivers.Held // of a lab
@@ -133,7 +134,7 @@ type run struct {
 }
 
 func newRun(ctx context.Context, s *spec.Spec, o RunOptions) (*run, error) {
-	r := &run{spec: s, opt: o, known: map[string]any{}, origin: time.Now()}
+	r := &run{spec: s, opt: o, known: map[string]any{}, origin: time.Now(), looking: new(onlookers)}
 	if r.opt.Root == "" {
 		r.opt.Root = "runs"
 	}
@@ -490,11 +491,11 @@ func (r *run) Watch(scene func() study.Scene) {
 		return
 	}
 	s := scene()
-	r.status.Jobs = s.Jobs
+	r.status.Jobs, r.status.Busy = s.Jobs, s.Busy
 	r.tell(&s)
 }
 
-// tell tells who looks on, here and elsewhere.
+// tell reports the status to RunOptions.Progress and to onlookers; scene is that of the point, or nil.
 func (r *run) tell(scene *study.Scene) {
 	if r.opt.Progress != nil {
 		r.opt.Progress(r.status)

@@ -24,7 +24,8 @@ const unknownPort = "?"
 // and device names, cables and rates, GPUs, SHARP and aggregators, data and ssh
 // addresses. It does not write how hosts and switches are reached beyond that. What
 // comes one after the other and differs in numbers that count up becomes one table with
-// ranges. Parse gives the same back, but for NICs without a switch: these are written to be filled in.
+// ranges. Parse gives the same back, except for NICs without a switch: it refuses
+// their unknownPort.
 func Format(inv *Inventory, notes Notes) []byte {
 	w := &formatter{notes: notes, rate: commonRate(inv), delay: commonDelay(inv)}
 	for _, l := range notes.Head {

@@ -13,13 +13,13 @@ import (
 	"github.com/inabench/inabench/internal/bounded"
 )
 
-// NowFile is where a run that goes on says how far it is. A run that has ended has none, but for one that was killed.
+// NowFile is the progress report of a running run. A run that has ended has none, unless it was killed.
 const NowFile = "now.json"
 
 // mostNow bounds the file, in bytes.
 const mostNow = 1 << 20
 
-// Now is how far a run is that goes on, for who looks on from elsewhere. It is said about once a second.
+// Now is the progress report of a running run, for other processes to read. It is written about once a second.
 type Now struct {
 	Written time.Time          `json:"written"`
 	Stage   string             `json:"stage"`           // as of experiments.Status
@@ -48,8 +48,8 @@ type RateNow struct {
 	Predicted float64 `json:"predicted,omitempty"`
 }
 
-// WriteNow says in the run's directory how far the run is. Another process sees what was said before or this, whole.
-// Nothing is waited for: a machine that crashes may keep neither.
+// WriteNow writes a progress report into the run's directory. Other processes see the old report or the new one, whole.
+// It does not sync: after a crash of the machine both may be lost.
 func (d *Dir) WriteNow(n Now) error {
 	n.Jobs = slices.Clone(n.Jobs)
 	n.bound()
@@ -103,7 +103,7 @@ const (
 	mostNameNow  = 200 // letters
 )
 
-// bound keeps of what is said what can be shown.
+// bound cuts names, jobs and pasts to their bounds, and drops Links if there are too many.
 func (n *Now) bound() {
 	short := func(s *string) {
 		if r := []rune(*s); len(r) > mostNameNow {
@@ -127,5 +127,5 @@ func (n *Now) bound() {
 	}
 }
 
-// drawnJobs is how many jobs have a past: more colours there are not.
+// drawnJobs is how many jobs keep a past: the palette has no more colours.
 const drawnJobs = 9

@@ -16,11 +16,11 @@ import (
 // and people, and nothing that they say may move the cursor, write over a line, name the window or fill
 // the clipboard. Where a person reads it, what changes the order of letters does not pass either. It
 // stands in the way of nothing that this program prints of its own: colours pass, and who has the door can
-// write lines that are not to stay. Lines that are longer than the terminal are broken between words.
+// write lines that are not to stay. It folds lines wider than the terminal between words, except commands.
 type door struct {
 	to    io.Writer
 	tty   bool
-	width int // columns of the terminal; 0: it is none, or what is written is meant for programs
+	width int // of the terminal, in columns; 0: no terminal, or output for programs, which is not folded
 
 	mu     sync.Mutex
 	rest   []byte // of a rune or a colour that has not ended
@@ -52,7 +52,7 @@ func (d *door) Write(p []byte) (int, error) {
 
 func (d *door) write(p []byte) (int, error) {
 	out := d.clean(p)
-	if d.width > 0 { // a line that has not ended waits for its end, as of tables, which come cell by cell; a question does not
+	if d.width > 0 { // an unfinished line waits for its end, since tables arrive cell by cell; a prompt is written at once
 		d.line = append(d.line, out...)
 		whole := d.line[:bytes.LastIndexByte(d.line, '\n')+1]
 		asked := asking.Match(d.line[len(whole):])
@@ -73,7 +73,7 @@ func (d *door) write(p []byte) (int, error) {
 // mostLine bounds what is kept of a line that does not end, in bytes.
 const mostLine = 64 << 10
 
-// clean is what may pass of a text.
+// clean returns a text with U+FFFD in the place of what may not pass. An unfinished rune or colour waits in d.rest.
 func (d *door) clean(p []byte) []byte {
 	in := append(d.rest, p...)
 	out := make([]byte, 0, len(in))
@@ -123,7 +123,7 @@ func (d *door) passes(r rune) bool {
 	return !d.tty || !unicode.Is(unicode.Bidi_Control, r)
 }
 
-// asking is what a person is to answer on the same line.
+// asking matches a prompt at the end of a text, which is answered on the same line.
 var asking = regexp.MustCompile(`[^ ][:?>\])] $`)
 
 // flush lets out a line that has not ended.
@@ -172,7 +172,7 @@ func (d *door) erase() error {
 	return err
 }
 
-// fold breaks lines that are longer than the terminal, but for commands, which somebody may copy.
+// fold breaks lines wider than the terminal, except commands, which stay whole to be copied.
 func (d *door) fold(text []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(text) {
@@ -194,7 +194,7 @@ var typed = regexp.MustCompile(`^( +|inabench: hint: )(inabench|sudo|ssh|export|
 
 var word = regexp.MustCompile(`( *)([^ ]*)`)
 
-// foldLine adds a line to a text, broken before words that have no room; a word that has none by itself stays whole.
+// foldLine appends a line to a text and breaks it before words that do not fit. A word wider than the terminal stays whole.
 func (d *door) foldLine(text, line []byte, ended bool) []byte {
 	hang := 0
 	if d.column == 0 {
@@ -226,8 +226,8 @@ func (d *door) foldLine(text, line []byte, ended bool) []byte {
 	return text
 }
 
-// hanging is where the rest of a line that is broken begins: under the last of its columns that begins early enough, where
-// it is a row of a table, else where the line does, or a little to the right of it. It is most at most.
+// hanging returns the indent of a broken line's continuation: in a row of a table, the start of the last cell that begins by
+// column most; else the line's own indent, plus 2 for messages and list items. It never exceeds most.
 func hanging(line []byte, most int) int {
 	text := bytes.TrimLeft(line, " ")
 	indent := len(line) - len(text)
@@ -259,7 +259,7 @@ func hanging(line []byte, most int) int {
 	return min(indent, most)
 }
 
-// columns is how many columns a text takes on a terminal.
+// columns counts the columns of a text on a terminal: one a letter, also for tabs and wide letters, and none for colours.
 func columns(text []byte) int {
 	n := 0
 	for len(text) > 0 {
@@ -275,7 +275,7 @@ func columns(text []byte) int {
 	return n
 }
 
-// forPrograms has nothing broken that is written to a stream: it is meant for programs, or to be kept.
+// forPrograms turns folding off for a stream whose output is for programs or files.
 func forPrograms(w io.Writer) {
 	switch d := w.(type) {
 	case *door:

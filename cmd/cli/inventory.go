@@ -162,9 +162,10 @@ func inventoryDiscoverCommand() *cli.Command {
 			&cli.StringFlag{Name: "name", Value: "lab", Usage: "`NAME` of the inventory"},
 		),
 		Description: `Hosts are asked for their devices, RDMA devices, addresses and GPUs, and, where
-they have lldpd, for what is at the other end of their cables; where they have
-none, a "?" stands there, to be filled in. Nothing is changed there. Ranges
-stand for several: node[01-16]. For InfiniBand, use inabench inventory import.
+they have lldpd, for what is at the other end of their cables. Where they have
+none, the port is written as "?", for you to fill in. Nothing is changed on
+hosts. Ranges stand for several: node[01-16]. For InfiniBand, use inabench
+inventory import.
 
 Example:
   inabench inventory discover --user lab node[01-16].lab -o lab.toml

@@ -79,7 +79,7 @@ func (i interruption) Error() string { return "interrupted by " + unix.SignalNam
 type interrupts struct {
 	delegated atomic.Bool
 	reading   atomic.Bool // nothing is changed, so that nothing is to be undone: see reading
-	harmless  atomic.Bool // the command is such a one, also when it has ended
+	harmless  atomic.Bool // the command changes nothing; unlike reading, still true after it has ended
 }
 
 type interruptsKey struct{}
@@ -174,10 +174,10 @@ func verbs(kind string, commands ...*cli.Command) []*cli.Command {
 	return commands
 }
 
-// writers are commands that write what is meant to be kept.
+// writers are the commands whose output is for programs or files and is not folded.
 var writers = []string{"fmt", "init", "completion", "man", "graph", "import", "discover", "generate", "exec", "ssh"}
 
-// before is what all commands do first.
+// before runs before every command: it turns folding off where the output is for programs, and checks flags.
 func before(c *cli.Context) error {
 	kept := slices.Contains(writers, c.Command.Name)
 	for _, flag := range []string{"output", "format"} {

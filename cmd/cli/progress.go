@@ -109,7 +109,11 @@ func statusLines(s experiments.Status, now time.Time) []string {
 		line += fmt.Sprintf(", about %s left", shortly(left))
 	}
 	lines := []string{line}
-	jobs := s.Jobs[:min(len(s.Jobs), mostNow)]
+	all := s.Jobs
+	if len(all) == 0 {
+		all = s.Busy
+	}
+	jobs := all[:min(len(all), mostNow)]
 	width := 0
 	for _, j := range jobs {
 		width = max(width, len([]rune(j.Job)))
@@ -117,7 +121,7 @@ func statusLines(s experiments.Status, now time.Time) []string {
 	for _, j := range jobs {
 		lines = append(lines, fmt.Sprintf("  %-*s  %s", width, j.Job, speed(j)))
 	}
-	if more := len(s.Jobs) - len(jobs); more > 0 {
+	if more := len(all) - len(jobs); more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
 	return lines

@@ -100,4 +100,8 @@ func TestManyJobs(t *testing.T) {
 	if len(lines) != mostNow+2 || lines[mostNow+1] != "  and 2 more" {
 		t.Errorf("%q", lines)
 	}
+	s.Jobs, s.Busy = nil, []study.Moving{{Job: "h1->tor1", Goodput: 9.4e6}}
+	if lines := statusLines(s, time.Now()); len(lines) != 2 || lines[1] != "  h1->tor1   9.40 Mbit/s" {
+		t.Errorf("where jobs say nothing: %q", lines)
+	}
 }

@@ -41,8 +41,8 @@ func reportCommand() *cli.Command {
 			&cli.StringFlag{Name: "svg", Usage: "write each drawing of the report into `DIR`, as a file of its own"},
 			&cli.StringFlag{Name: "pdf", Usage: "the same as PDF, into `DIR`: vectors and text, with fonts in the file, and the colours of paper"},
 			&cli.StringFlag{Name: "csv", Usage: "write into `DIR` what each drawing draws"},
-			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "`WIDTH` of drawings, in in, cm, mm or pt: they are laid out for it"},
-			&cli.StringFlag{Name: "text", Value: "8pt", Usage: "`SIZE` of the texts in drawings"},
+			&cli.StringFlag{Name: "width", Value: "6.5in", Usage: "`WIDTH` to lay drawings out for, with a unit: in, cm, mm or pt"},
+			&cli.StringFlag{Name: "text", Value: "8pt", Usage: "font `SIZE` of labels in drawings, with a unit: in, cm, mm or pt"},
 		},
 		Description: `Examples:
   inabench report latest -o report.html
@@ -69,7 +69,7 @@ func reportCommand() *cli.Command {
 			drawn := c.String("svg") != "" || c.String("pdf") != ""
 			for _, flag := range []string{"width", "text"} {
 				if c.IsSet(flag) && !drawn {
-					return usagef("with --svg DIR or --pdf DIR", "--%s is of drawings", flag)
+					return usagef("add --svg DIR or --pdf DIR", "--%s applies only to drawings", flag)
 				}
 			}
 			if c.String("svg") != "" || c.String("pdf") != "" || c.String("csv") != "" {
@@ -98,11 +98,11 @@ func writeFigures(c *cli.Context, rec *results.Record, dir *results.Dir) error {
 	}
 	size, err := points(c.String("text"), 2, 72)
 	if err != nil {
-		return usagef("write --text 8pt, or mm", "--text %q is no size of a text", c.String("text"))
+		return usagef("write a size from 2pt to 72pt, such as --text 8pt", "--text %q is not a font size", c.String("text"))
 	}
 	perPixel := size / plot.SmallText
 	if width/perPixel < leastWide {
-		return usagef("a wider --width or a smaller --text", "nothing can be drawn %s wide with texts of %s", c.String("width"), c.String("text"))
+		return usagef("use a wider --width or a smaller --text", "a drawing %s wide has no room for labels of %s", c.String("width"), c.String("text"))
 	}
 	samples, err := dir.SamplesDrawn(rec)
 	if err != nil {

@@ -80,7 +80,7 @@ func serveAction(c *cli.Context) error {
 	})
 }
 
-// nightsOf are the nights of all suites among the runs in a directory.
+// nightsOf returns a function that lists the nights of all suites in root, the newest first.
 func nightsOf(root string) func() ([]serve.Night, error) {
 	return func() ([]serve.Night, error) {
 		nights, err := suite.Nights(root, "")
@@ -105,7 +105,7 @@ func nightsOf(root string) func() ([]serve.Night, error) {
 	}
 }
 
-// explained is what most likely explains what became worse in a night, if anything did.
+// explained returns the likeliest culprit for what got worse in a night; nil: none.
 func explained(n *suite.Night) []string {
 	if len(n.Culprits) == 0 {
 		return nil

@@ -27,7 +27,7 @@ func showCommand() *cli.Command {
 		Flags: []cli.Flag{
 			rootFlag(),
 			outputFlag("text", "json", "junit", "html"),
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "look on while the run goes on, and show it when it has ended"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow the progress of a running run, and show the run when it has ended"},
 		},
 		Action: func(c *cli.Context) error {
 			format := c.String("output")
@@ -126,7 +126,7 @@ func listRuns(c *cli.Context) error {
 	return tw.Flush()
 }
 
-// shortest is how many letters at the end of their directories' names tell runs apart, six at least.
+// shortest returns how many bytes at the end of their paths tell the runs apart, at least 6.
 func shortest(entries []results.Entry) int {
 	for n := 6; ; n++ {
 		seen := map[string]bool{}

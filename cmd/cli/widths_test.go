@@ -41,8 +41,8 @@ func storeOf(t *testing.T, root string) {
 
 var painted = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// TestWidths: what commands print fits terminals of 60, 80 and 120 columns; where it does not go to a terminal, and where
-// NO_COLOR says so, it has no colours, which are all that differs.
+// TestWidths checks that the output of commands fits terminals of 60, 80 and 120 columns, that NO_COLOR removes colours and
+// changes nothing else, and that output into a file has no colours.
 func TestWidths(t *testing.T) {
 	experiments, err := filepath.Abs("../../experiments")
 	if err != nil {

@@ -39,8 +39,8 @@ type Runner interface {
 	Origin() time.Time
 	// Progress says what is done, of which point, and how long that and what comes after it takes; 0: nobody knows.
 	Progress(stage, point string, left time.Duration)
-	// Watch says what happens now, in the stage and the point that Progress was told of last; it is asked for where somebody
-	// looks on.
+	// Watch offers the current scene of the stage and point that Progress was last called with. The function is called only
+	// if its scene will be shown or written.
 	Watch(func() Scene)
 	// Timing adds the time since it began to what the record says that a stage took.
 	Timing(stage string, began time.Time)
@@ -79,6 +79,7 @@ type Runner interface {
 // Scene is what happens while a point is measured.
 type Scene struct {
 	Jobs  []Moving           // those that run
+	Busy  []Moving           // the links that carry most, of studies whose jobs do not say how fast they are
 	Links map[string]float64 // bit/s that are predicted of them, by the links' names; nil: not known
 	Next  string             // what happens next: "B begins"; empty: nothing that anybody knows
 	In    time.Duration      // until that
@@ -86,8 +87,8 @@ type Scene struct {
 
 // Moving is how fast a job is while it is measured.
 type Moving struct {
-	Job       string
-	Goodput   float64 // bit/s of gradients that a worker has reduced, over the last second or so
+	Job       string  // or a link
+	Goodput   float64 // bit/s of gradients that a worker has reduced, over the last second or so; of a link, of frames
 	Predicted float64 // bit/s, of the phase that it is in; 0: not known
 }
 
@@ -245,6 +246,7 @@ func (s *Sampler) Read(ctx context.Context, reports ...results.Sample) error {
 		}
 		s.unread, err = true, nil
 	}
+	s.bench.Watch(func() Scene { return Scene{Busy: s.Links.busiest()} })
 	read = slices.Concat(reports, read)
 	if s.Names != nil {
 		s.bench.Placed.Keep(s.Names, read)

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -32,6 +33,20 @@ func (l *LinkLoads) keep(read []results.Sample) {
 			l.Readings.Add(s)
 		}
 	}
+}
+
+// mostBusy is how many links are shown while a study runs.
+const mostBusy = 4
+
+// busiest are the links that carry most now, the most first: those that carry anything.
+func (l *LinkLoads) busiest() (out []Moving) {
+	for link, metric := range l.metrics {
+		if v, ok := l.Readings.Speed(metric, link, 1); ok && v > 0 {
+			out = append(out, Moving{Job: link, Goodput: 8 * v})
+		}
+	}
+	slices.SortFunc(out, func(a, b Moving) int { return cmp.Or(cmp.Compare(b.Goodput, a.Goodput), cmp.Compare(a.Job, b.Job)) })
+	return out[:min(len(out), mostBusy)]
 }
 
 // Figures are the rates of all links between two times, in seconds on the run's clock.

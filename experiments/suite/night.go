@@ -216,7 +216,7 @@ func ReadNight(root, suite, ref string) (*Night, error) {
 	return found, nil
 }
 
-// Occupied says whether a night runs among the runs in root: the newest.
+// Occupied reports whether a night is running in root; if so, it is the newest.
 func Occupied(root string) bool {
 	f, err := bounded.Open(filepath.Join(root, Folder, lockFile))
 	if err != nil {

@@ -22,7 +22,7 @@ func (p *Pair) Outcome() results.Outcome {
 	return results.Pass
 }
 
-// compared is how many figures both runs have that could be held against each other.
+// compared counts the figures that both runs have and whose change is decided.
 func (p *Pair) compared() int {
 	return p.Count(Worse) + p.Count(Changed) + p.Count(Improved) + p.Count(Unchanged)
 }
@@ -65,8 +65,8 @@ func (p *Pair) Words() string {
 	return text
 }
 
-// listed are the figures to list, all of them or those that changed, and how many that stayed the same are left out. What the testbed limited
-// is only counted.
+// listed returns the figures to list, all of them or, of a judged pair, those that changed, and how many unchanged ones are
+// left out. Figures that the testbed limited are listed only if all are.
 func (p *Pair) listed(all bool) (out []PairFigure, left int) {
 	for _, f := range p.Figures {
 		if f.Spoilt && !all {
@@ -104,8 +104,8 @@ func (p *Pair) cells(f PairFigure) []string {
 	return row
 }
 
-// Table is what to show of the figures, all of them or those that changed, and how many that stayed the same are left out.
-// Columns without text are left out.
+// Table returns the listed figures as rows, all of them or those that changed, and how many unchanged ones are left out.
+// Columns without text are omitted.
 func (p *Pair) Table(all bool) (head []string, rows [][]string, left int) {
 	figures, left := p.listed(all)
 	phases := slices.ContainsFunc(p.Figures, func(f PairFigure) bool { return f.Phase > 0 })

@@ -12,7 +12,7 @@ type Bars struct {
 	ID, Title, Desc string
 	Note            string // what whiskers are, which way is better
 	Names           []string
-	Colours         []int // of Names
+	Colours         []int // palette index of each of Names; missing: its position
 	Reference       int   // which of Names is 1
 	Groups          []BarGroup
 	XLabel          string  // keys of the groups' lines

@@ -89,13 +89,14 @@ func (c *Chart) Span() (lo, hi float64) {
 }
 
 // Ticks are about n round numbers (1, 2, 2.5, 5 times a power of ten) that
-// cover [lo, hi]; the first and last reach just outside it. There are two at least, whatever lo and hi are.
+// cover [lo, hi]; the first and last reach just outside it. There are at least two; a range
+// whose ends or width are not finite is not covered.
 func Ticks(lo, hi float64, n int) []float64 {
 	if !human.Finite(lo, hi, hi-lo) {
 		return []float64{0, 1}
 	}
 	if !(hi > lo) {
-		return []float64{lo, lo + max(math.Abs(lo), 1)}
+		return beside(lo)
 	}
 	// Figures of a model may differ by less than a float64 can step through.
 	if size := max(math.Abs(lo), math.Abs(hi)); hi-lo < 1e-9*size {
@@ -111,13 +112,21 @@ func Ticks(lo, hi float64, n int) []float64 {
 		}
 	}
 	if !(step > 0) || !human.Finite(step, lo/step, hi/step) { // smaller than numbers can be
-		return []float64{lo, lo + max(math.Abs(lo), 1)}
+		return beside(lo)
 	}
 	var out []float64
 	for i := math.Floor(lo/step + 1e-9); i <= math.Ceil(hi/step-1e-9); i++ {
 		out = append(out, i*step)
 	}
 	return out
+}
+
+// beside is a value and another one above it, or below where there is none.
+func beside(v float64) []float64 {
+	if up := v + max(math.Abs(v), 1); human.Finite(up) {
+		return []float64{v, up}
+	}
+	return []float64{0, v}
 }
 
 // TickText writes ticks with the decimals that their step needs.
@@ -200,7 +209,7 @@ func (c *Chart) predictors() (out []piece) {
 	return out
 }
 
-// key is which series is which, for drawings that do not name them where they end.
+// key is the legend of the series, for charts that do not name them at their right ends.
 func (c *Chart) key(width float64) (out []piece) {
 	for _, se := range c.Series {
 		cl := colourClass(se.Colour)
@@ -512,8 +521,8 @@ type end struct {
 	y, want float64 // pixels from the top of the plot: of the name, and of the end
 }
 
-// ends are the names of series at their right ends, moved apart where they would touch, in a plot so
-// many pixels tall; far is how far the one that moved most stands away.
+// ends places the names of series at their right ends, moved apart where they would touch, in a plot tall
+// pixels high; far is the largest shift, in pixels.
 func (c *Chart) ends(v axis, tall float64) (ends []end, far float64) {
 	for _, se := range c.Series {
 		if len(se.Points) == 0 || se.Name == "" {

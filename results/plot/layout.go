@@ -2,11 +2,11 @@ package plot
 
 import "strings"
 
-// SmallText is the size of the texts of charts, in pixels.
+// SmallText is the font size of texts of class "small", in pixels: most labels of charts have it.
 const SmallText = 11.0
 
-// Wrap breaks a text at blanks into lines of at most a width in pixels, in a face of a size; a word that is
-// wider by itself is broken, after a hyphen or the like where it has one.
+// Wrap breaks a text at blanks into lines at most width pixels wide, for a font size in pixels. It also breaks a word
+// wider than that, after a hyphen or the like if there is one.
 func Wrap(text string, size, width float64) []string {
 	var out []string
 	var fits []string

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
 )
 
 // written is a text of a drawing and the box that it takes, by what TextWidth says.
@@ -73,7 +74,7 @@ func textsOf(t *testing.T, svg string) (out []written, w, h float64) {
 	}
 }
 
-// legible reports texts that leave the drawing or touch each other, and, where nothing may be cut, ends that are.
+// legible reports texts that leave the drawing, overlap or are cut.
 func legible(t *testing.T, name, svg string) {
 	t.Helper()
 	texts, w, h := textsOf(t, svg)
@@ -180,6 +181,14 @@ func TestWrap(t *testing.T) {
 // TestHostileValues: whatever numbers and names a run has, drawings come to an end, quickly, and are well-formed.
 func TestHostileValues(t *testing.T) {
 	values := []float64{0, 5e-324, -5e-324, 1, 1764380001.5, 1764380001.5000002, 1764380003, 1e308, -1e308, 1.7e308, math.MaxFloat64}
+	for _, lo := range values {
+		for _, hi := range values {
+			ticks := Ticks(lo, hi, 5)
+			if len(ticks) < 2 || !slices.IsSorted(ticks) || !human.Finite(ticks...) || ticks[0] == ticks[len(ticks)-1] {
+				t.Errorf("ticks of %g to %g: %v", lo, hi, ticks)
+			}
+		}
+	}
 	long := strings.Repeat("a", 1e4)
 	r := rand.New(rand.NewPCG(1, 9))
 	for n := range 200 {

@@ -8,8 +8,8 @@ type sheet struct {
 	colours map[string]int
 }
 
-// colour is that of a name on the whole page: of a policy, a value that is compared, a job. Names that are
-// asked for first come first in the palette.
+// colour returns the palette index of a name (a policy, a compared value or a job) on the whole page. Names get
+// colours in the order in which they are first asked for; after plot.Colours names the colours repeat.
 func (s *sheet) colour(name string) int {
 	if c, ok := s.colours[name]; ok {
 		return c

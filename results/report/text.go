@@ -626,7 +626,7 @@ func (t *texter) list(title string, lines []string) {
 	}
 }
 
-// bound are the words of a text; a number and what follows it, a unit or a percent sign, are one.
+// bound splits a text into words; a number and a percent sign or bit/s unit after it are one word.
 func bound(text string) (out []string) {
 	for _, word := range strings.Fields(text) {
 		if n := len(out); n > 0 && strings.ContainsAny(out[n-1][len(out[n-1])-1:], "0123456789") && (strings.HasPrefix(word, "%") || strings.Contains(word, "bit/s")) {

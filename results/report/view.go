@@ -403,8 +403,8 @@ func (m *metricPlot) things() string {
 }
 
 // charts draws one chart a combination of the swept keys that are not on the X axis, all on
-// the same scale. Figures of the whole cluster share charts: all combinations, if colours
-// tell these apart, else those that differ in the policy or in what is compared.
+// the same scale. Figures of the whole cluster share charts: all combinations, maxSeries
+// to a chart, or, if these are too many, those that differ in the policy or in what is compared.
 func (m *metricPlot) charts(ds []datum) []panel {
 	type group struct {
 		name string
@@ -420,7 +420,7 @@ func (m *metricPlot) charts(ds []datum) []panel {
 	for _, d := range ds {
 		name := ""
 		switch {
-		case together: // as many as colours tell apart
+		case together: // maxSeries to a chart
 			name = strconv.Itoa(slices.Index(names, m.panelName(d)) / maxSeries)
 		case m.xKey != "":
 			name = m.panelName(d)
@@ -589,7 +589,8 @@ func (m *metricPlot) chart(ds []datum) *plot.Chart {
 	return c
 }
 
-// whose colour a series has: that of its value of what is compared, where that is swept, of its job or other subject else.
+// whose returns the name that decides the colour of a series: its value of the compared key, if series differ in that key,
+// else its job or other subject.
 func (m *metricPlot) whose(d datum, name string) string {
 	column := columnKey(m.rec)
 	if column == m.xKey || !slices.Contains(m.keys, column) || !m.together && m.over == "" {

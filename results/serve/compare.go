@@ -65,7 +65,7 @@ func (s *Server) compareOf(w io.Writer, rows []row, version, a, b string, all bo
 	return pages.ExecuteTemplate(w, "compare", data)
 }
 
-// before is the run of the same experiment that began before a run; empty: there is none.
+// before returns the directory of the same experiment's previous run that is readable and not running; empty: none.
 func before(rows []row, of row) string {
 	seen := false
 	for _, r := range rows { // the newest first

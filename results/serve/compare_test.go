@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// page is what an address is answered with, as text that a reader sees.
+// pageOf returns the page at an address, unescaped.
 func pageOf(t *testing.T, h *httptest.Server, address string, status int) string {
 	t.Helper()
 	a, text := get(t, h, address, nil)
@@ -21,7 +21,7 @@ func pageOf(t *testing.T, h *httptest.Server, address string, status int) string
 	return html.UnescapeString(text)
 }
 
-// Two runs stand side by side at an address that can be passed on; the page of a run leads to the one before it.
+// TestCompare checks the page of two runs, and that a run's page links to its comparison with the previous run.
 func TestCompare(t *testing.T) {
 	root := t.TempDir()
 	first, other, last := put(t, root, night("two-jobs", 0)), put(t, root, night("waterfill", 2)), put(t, root, night("two-jobs", 24))
@@ -48,7 +48,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Nights are there with their verdicts, and what they came to as text of others.
+// TestNightPages checks that nights are listed with their titles, and that their texts are escaped.
 func TestNightPages(t *testing.T) {
 	said := Night{ID: "2026-11-01T02-00-00Z-X", Suite: "nightly", Started: time.Unix(1e9, 0), Verdict: "fail", Title: "1 failed; tor1 <explains> it", Text: func(w io.Writer) error {
 		_, err := io.WriteString(w, "FAIL  nightly\n<script>alert(1)</script>\n")

@@ -74,7 +74,7 @@ func (s *Server) night(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// limited keeps the beginning of a text, and wants no more.
+// limited keeps the first mostNight bytes of a text and refuses the rest.
 type limited struct {
 	bytes.Buffer
 	full bool

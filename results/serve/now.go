@@ -30,7 +30,7 @@ type live struct {
 	Figures  []liveFigure
 }
 
-// Where it is: "measure 2/6, switch.aggregators=512".
+// Doing is the stage and the point: "measure 2/6, switch.aggregators=512".
 func (l live) Doing() string {
 	text := l.Stage
 	if l.Of > 1 && l.Stage == "measure" {
@@ -47,7 +47,7 @@ type liveLink struct {
 	Rate, Predicted, Capacity float64 // bit/s; Predicted is 0 where it is not known
 }
 
-// stalled is after how long silence a run is said to be silent.
+// stalled is the age of a progress report after which its run counts as stalled.
 const stalled = 15 * time.Second
 
 // Part is how full the link is, 0 to 1.
@@ -98,7 +98,7 @@ func liveOf(dir string, rec *results.Record) *live {
 	return l
 }
 
-// mostDrawn is how many links a drawing has that is made again every other second.
+// mostDrawn is the most links of a topology that is drawn live, again every 2 s.
 const mostDrawn = 600
 
 // sofar is what the checks of the points that are done come to.

@@ -21,7 +21,7 @@ type row struct {
 	history.Run
 	Verdict  string // an outcome, or "running", "cut off", "unreadable"
 	Progress string // of one that is running
-	said     int64  // what it says of itself changes with that
+	said     int64  // version of its progress report: see said
 
 	since int // the version of the store since which it is this
 }
@@ -143,7 +143,7 @@ func (s *Server) refresh(ctx context.Context) error {
 	return nil
 }
 
-// said tells what a run says of itself now from what it said before, and from silence.
+// said returns a version of a run's progress report: 0 if there is none, -1 if it is older than stalled.
 func said(dir string) int64 {
 	st, err := os.Stat(filepath.Join(dir, results.NowFile))
 	if err != nil {

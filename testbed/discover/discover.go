@@ -240,9 +240,9 @@ type Options struct {
 }
 
 // Draft makes an inventory of machines. Hosts have the devices that have a neighbour by
-// LLDP which is no host; such neighbours are switches. A host without any has its fastest devices,
-// with cables left blank: its NICs have no switch. What had to be guessed, what is blank and what is left out is in the
-// notes.
+// LLDP which is no host; such neighbours are switches. A host without any has its fastest devices, with
+// cables left blank (its NICs have no switch), or is left out if it has InfiniBand. The notes say what is a guess, what is
+// blank and what is left out.
 func Draft(machines []*Machine, opt Options) (*inventory.Inventory, inventory.Notes) {
 	d := drafter{
 		inv: &inventory.Inventory{Name: opt.Name}, notes: inventory.Notes{Of: map[string]string{}},
@@ -283,7 +283,7 @@ func Draft(machines []*Machine, opt Options) (*inventory.Inventory, inventory.No
 	return d.inv, d.notes
 }
 
-// blanks says what is to be filled in, and has a switch to do so.
+// blanks notes how to fill in blank cables, and adds a switch if there is none.
 func (d *drafter) blanks() {
 	if !slices.ContainsFunc(d.inv.Hosts, blank) {
 		return

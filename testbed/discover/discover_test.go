@@ -107,7 +107,7 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// Hosts without lldpd are there, with their fastest devices and what is to be filled in.
+// TestBlanks checks that hosts without lldpd are drafted with their fastest devices and ports to fill in.
 func TestBlanks(t *testing.T) {
 	const net = "@@ addr\n2: ens1f0 inet 10.1.0.%s/24\n@@ net\neno1 operstate up\neno1 speed 1000\nens1f0 operstate up\nens1f0 speed 100000\nens1f1 operstate down\nens1f1 speed 100000\n"
 	var machines []*Machine

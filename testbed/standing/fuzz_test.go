@@ -81,7 +81,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c := &conn{in: bufio.NewReader(bytes.NewReader(text))}
 		if a, err := c.answer(); err == nil && a.Error != "" {
-			t.Errorf("a refusal that is none: %+v", a)
+			t.Errorf("an answer with an error was accepted: %+v", a)
 		}
 	})
 }

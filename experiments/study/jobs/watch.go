@@ -12,7 +12,7 @@ import (
 // watched is over how many seconds a rate is that somebody watches.
 const watched = 1.0
 
-// scene is what happens so long after the beginning, before events that come.
+// scene returns the jobs and predicted link loads at a time after the origin of events, and the first of those to come.
 func scene(setup testbed.Setup, obs observation, predictions [][]*placement.Prediction, events []event, at time.Duration) study.Scene {
 	out := study.Scene{Jobs: moving(setup, obs, predictions)}
 	if i := obs.timeline.current(); i >= 0 && i < len(predictions) && len(predictions[i]) > 0 {

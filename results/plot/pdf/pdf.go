@@ -66,8 +66,8 @@ func read(svg string) (*element, error) {
 	return root.children[0], nil
 }
 
-// Write writes a drawing as a page, at so many points a pixel (a point is 1/72 inch), or less where it would be wider
-// than so many points; 0: at 96 pixels an inch, of any width.
+// Write writes a drawing as a page, at scale points (1/72 inch) a pixel, or less so that the page is at most most points
+// wide. A scale of 0 stands for 96 pixels an inch; a most of 0 sets no limit.
 func Write(w io.Writer, svg string, scale, most float64) error {
 	root, err := read(svg)
 	if err != nil {
