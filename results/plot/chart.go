@@ -98,6 +98,9 @@ func Ticks(lo, hi float64, n int) []float64 {
 	if !(hi > lo) {
 		return beside(lo)
 	}
+	if max(math.Abs(lo), math.Abs(hi)) > math.MaxFloat64/4 { // round numbers beyond them may be too large
+		return []float64{lo, hi}
+	}
 	// Figures of a model may differ by less than a float64 can step through.
 	if size := max(math.Abs(lo), math.Abs(hi)); hi-lo < 1e-9*size {
 		lo, hi = lo-0.01*size, hi+0.01*size
