@@ -57,20 +57,7 @@ func (d *Dir) WriteNow(n Now) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", NowFile, err)
 	}
-	path := filepath.Join(d.Path, NowFile)
-	temporary := filepath.Join(d.Path, "."+NowFile)
-	f, err := bounded.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return nil
+	return replace(filepath.Join(d.Path, NowFile), data, false)
 }
 
 // EndNow removes what WriteNow has written.

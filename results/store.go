@@ -146,17 +146,33 @@ func lockedFile(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 2000 {
-		switch err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EWOULDBLOCK):
-			time.Sleep(time.Millisecond)
-		default:
-			return f, nil
-		}
+	if err := Lock(f, 2*time.Second); errors.Is(err, syscall.EWOULDBLOCK) {
+		f.Close()
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
-	f.Close()
-	return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+	return f, nil
+}
+
+// Lock locks a file against others. Who asks whether it is Locked holds a lock of their own for that moment, so it is
+// tried again until patience is over; then the error wraps syscall.EWOULDBLOCK. Other errors are those of flock(2).
+func Lock(f *os.File, patience time.Duration) error {
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EWOULDBLOCK) && time.Since(began) < patience {
+			continue
+		}
+		return err
+	}
+}
+
+// Locked reports whether somebody has locked a file with Lock.
+func Locked(path string) bool {
+	f, err := bounded.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
 // pointLatest replaces root/latest. It is a convenience that some file systems
@@ -530,7 +546,10 @@ func abandoned(path string) bool {
 
 // WriteAtomically writes a file so that others, also after a crash, see the old one or the new
 // one, whole.
-func WriteAtomically(path string, data []byte) (err error) {
+func WriteAtomically(path string, data []byte) error { return replace(path, data, true) }
+
+// replace writes a file that others see whole, also after a crash where it is to last.
+func replace(path string, data []byte, lasting bool) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return err
@@ -547,13 +566,15 @@ func WriteAtomically(path string, data []byte) (err error) {
 	if err = f.Chmod(0o644); err != nil {
 		return err
 	}
-	if err = f.Sync(); err != nil {
-		return err
+	if lasting {
+		if err = f.Sync(); err != nil {
+			return err
+		}
 	}
 	if err = f.Close(); err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err = os.Rename(f.Name(), path); err != nil || !lasting {
 		return err
 	}
 	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY, 0)
@@ -620,12 +641,7 @@ func (rec *Record) scrub() {
 // Running says whether some process, or this one, is writing the run in a directory. A run
 // that is neither running nor complete was cut off.
 func Running(dir string) bool {
-	f, err := bounded.Open(filepath.Join(dir, SamplesFile))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	return Locked(filepath.Join(dir, SamplesFile))
 }
 
 // Complete says whether the run came to its end: false for one that was cut off.

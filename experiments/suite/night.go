@@ -218,12 +218,7 @@ func ReadNight(root, suite, ref string) (*Night, error) {
 
 // Occupied reports whether a night is running in root; if so, it is the newest.
 func Occupied(root string) bool {
-	f, err := bounded.Open(filepath.Join(root, Folder, lockFile))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	return results.Locked(filepath.Join(root, Folder, lockFile))
 }
 
 // lockFile is held by a night that runs.
@@ -248,7 +243,7 @@ func lock(root string) (unlock func(), err error) {
 	if own, ok := st.Sys().(*syscall.Stat_t); ok && int(own.Uid) == os.Geteuid() && own.Nlink == 1 {
 		_ = f.Chmod(st.Mode().Perm() &^ 0o046) // of an earlier program
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+	if err := results.Lock(f, 100*time.Millisecond); errors.Is(err, syscall.EWOULDBLOCK) {
 		f.Close()
 		return nil, fmt.Errorf("%w: another night runs in %s", testbed.ErrBusy, root)
 	}
