@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/inabench/inabench/results/human"
 )
 
 // helpWidth is what a terminal has at least.
@@ -108,18 +110,9 @@ func writeRow(w io.Writer, left int, first, second string) {
 // wrap breaks text at spaces into lines of at most width characters, where its words
 // allow.
 func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
+	lines := human.Fill(strings.Fields(text), func(line string) bool { return utf8.RuneCountInString(line) <= width })
+	if len(lines) == 0 {
+		return []string{""}
 	}
-	return append(lines, line)
+	return lines
 }

@@ -228,7 +228,7 @@ func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 // more is ended, and the error wraps ErrTooLarge. As with Cmd.Output, an *exec.ExitError has what it
 // wrote to stderr, the beginning of it, unless cmd.Stderr is somebody's.
 func Output(cmd *exec.Cmd, limit int64) ([]byte, error) {
-	out, diag := &prefix{limit: limit, full: tooLarge(limit)}, &prefix{limit: Small}
+	out, diag := NewPrefix(limit), &Prefix{limit: Small}
 	cmd.Stdout = out
 	if cmd.Stderr == nil {
 		cmd.Stderr = diag
@@ -244,16 +244,26 @@ func Output(cmd *exec.Cmd, limit int64) ([]byte, error) {
 	return out.b, err
 }
 
-// prefix keeps the beginning of what is written to it. With full it takes no more then, and otherwise
+// Prefix keeps the beginning of what is written to it. With full it takes no more then, and otherwise
 // forgets it.
-type prefix struct {
+type Prefix struct {
 	b     []byte
 	limit int64
 	full  error
 	over  bool
 }
 
-func (p *prefix) Write(b []byte) (int, error) {
+// NewPrefix keeps at most limit bytes; a Write of more fails with an error that wraps ErrTooLarge.
+func NewPrefix(limit int64) *Prefix { return &Prefix{limit: limit, full: tooLarge(limit)} }
+
+// Bytes are what is kept.
+func (p *Prefix) Bytes() []byte { return p.b }
+
+// Over reports whether more was written than is kept.
+func (p *Prefix) Over() bool { return p.over }
+
+// Write implements io.Writer.
+func (p *Prefix) Write(b []byte) (int, error) {
 	room := int(p.limit) - len(p.b)
 	if len(b) <= room {
 		p.b = append(p.b, b...)

@@ -49,13 +49,7 @@ func (p *Pair) Words() string {
 	if !p.Judged {
 		return fmt.Sprintf("not judged (%s): the settings differ", p.Code())
 	}
-	var parts []string
-	for _, c := range []PairChange{Worse, Undecided, Gone, Changed, New, Improved, Unchanged} {
-		if n := p.Count(c); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, c))
-		}
-	}
-	text := strings.Join(parts, ", ")
+	text := counted(p.Count)
 	if text == "" {
 		text = "no figure that both have"
 	}
@@ -63,6 +57,17 @@ func (p *Pair) Words() string {
 		text = p.Code() + ": " + text
 	}
 	return text
+}
+
+// counted says in words how many figures changed how.
+func counted(count func(PairChange) int) string {
+	var parts []string
+	for _, c := range pairOrder {
+		if n := count(c); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, c))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // listed returns the figures to list, all of them or, of a judged pair, those that changed, and how many unchanged ones are
@@ -134,14 +139,7 @@ func (p *Pair) Table(all bool) (head []string, rows [][]string, left int) {
 // Summaries say of each metric what became of its figures, a line each.
 func (p *Pair) Summaries() (out []string) {
 	for _, m := range p.Metrics {
-		text := m.Metric + ": "
-		var parts []string
-		for _, c := range []PairChange{Worse, Undecided, Gone, Changed, New, Improved, Unchanged} {
-			if n := m.Counts[c]; n > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", n, c))
-			}
-		}
-		text += strings.Join(parts, ", ")
+		text := m.Metric + ": " + counted(func(c PairChange) int { return m.Counts[c] })
 		if m.Compared > 0 {
 			text += "; median change " + human.SignedError(m.Shift, true, "")
 			if m.Lo != m.Hi {

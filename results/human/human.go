@@ -295,3 +295,17 @@ func Finite(v ...float64) bool {
 
 // Exact writes a number so that reading it gives the same one.
 func Exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// Fill joins words with blanks into lines for which fits holds. A word that does not fit by itself is a line.
+func Fill(words []string, fits func(line string) bool) (lines []string) {
+	for _, word := range words {
+		if n := len(lines); n > 0 {
+			if longer := lines[n-1] + " " + word; fits(longer) {
+				lines[n-1] = longer
+				continue
+			}
+		}
+		lines = append(lines, word)
+	}
+	return lines
+}

@@ -55,19 +55,13 @@ func AgreementSVG(a Agreement) string {
 	}
 	ticks := Ticks(lo, hi, 5)
 	lo, hi = ticks[0], ticks[len(ticks)-1]
-	if hi == lo {
-		hi = lo + 1
-	}
 	div, unit := AxisUnit(hi, a.Unit)
 	px := func(v float64) float64 { return left + (min(max(v, lo), hi)-lo)/(hi-lo)*(right-left) }
 	py := func(v float64) float64 { return bottom - (min(max(v, lo), hi)-lo)/(hi-lo)*(bottom-top) }
 	var s Canvas
 	s.Begin(cmp.Or(a.ID, "agreement"), a.Title, fmt.Sprintf("%d figures: %s on the vertical axis, %s on the horizontal one.", len(points), a.Seen, a.Model), w, h)
 	s.Text("strong", "start", 12, 18, Clip(a.Title, 13, w-24))
-	step := hi - lo
-	if len(ticks) > 1 {
-		step = ticks[1] - ticks[0]
-	}
+	step := ticks[1] - ticks[0]
 	for _, t := range ticks {
 		s.Line("grid", left, py(t), right, py(t))
 		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, step/div))

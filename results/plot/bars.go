@@ -46,14 +46,14 @@ func (c *Bars) SVG() string {
 		}
 	}
 	l := c.layout(w)
-	h := heading{title: c.Title}
+	h := newHeading(c.Title, nil, w)
 	for _, line := range Wrap(c.Note, 11, w-28) {
-		h.rows = append(h.rows, []piece{words(line)})
+		h.add([]piece{words(line)})
 	}
 	if !l.inside {
-		h.rows = append(h.rows, flow(c.key(w-28), w-28)...)
+		h.add(c.key(w - 28))
 	}
-	top := h.height(w) + 24
+	top := h.height() + 24
 	bottom := top
 	for _, r := range l.rows {
 		bottom += l.tall + r.below + 14
@@ -61,7 +61,7 @@ func (c *Bars) SVG() string {
 	if c.XLabel != "" {
 		bottom += 18
 	}
-	s := h.begin(c.ID, c.Desc, w, bottom)
+	s := h.begin(c.ID, c.Desc, bottom)
 	for _, r := range l.rows {
 		c.row(s, l, r, top)
 		top += l.tall + r.below + 14

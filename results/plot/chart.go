@@ -275,7 +275,7 @@ func (c *Chart) values() axis {
 	last := len(a.ticks) - 1
 	div, unit := AxisUnit(a.ticks[last], c.Unit)
 	a.unit = unit
-	step := (a.ticks[last] - a.ticks[0]) / float64(max(last, 1))
+	step := (a.ticks[last] - a.ticks[0]) / float64(last)
 	for _, t := range a.ticks {
 		a.labels = append(a.labels, TickText(t/div, step/div))
 	}
@@ -325,15 +325,15 @@ func (c *Chart) curves() string {
 	keyed := w < 480 || names > longestName+22
 	ends, far := c.ends(v, tall)
 	keyed = keyed || far > farAway
-	h := heading{title: c.Title, rows: flow(c.legend(), w-28)}
+	h := newHeading(c.Title, c.legend(), w)
 	right := w - names
 	if keyed {
 		right = w - 16
 		if len(ends) > 0 {
-			h.rows = append(h.rows, flow(c.key(w-28), w-28)...)
+			h.add(c.key(w - 28))
 		}
 	}
-	top := h.height(w) + 32
+	top := h.height() + 32
 	bottom := top + tall
 	x0, x1 := xs[0], xs[len(xs)-1]
 	pad := (x1 - x0) * 0.04
@@ -349,7 +349,7 @@ func (c *Chart) curves() string {
 	px := func(x float64) float64 { return left + (at(x)-x0)/(x1-x0)*(right-left) }
 	py := func(y float64) float64 { return bottom - v.part(y)*(bottom-top) }
 
-	s := h.begin(c.ID, c.Desc, w, bottom+46)
+	s := h.begin(c.ID, c.Desc, bottom+46)
 	for i, y := range v.ticks {
 		s.Line("grid", left, py(y), right, py(y))
 		s.Text("muted small", "end", left-7, py(y)+4, v.labels[i])
@@ -573,19 +573,19 @@ func (c *Chart) dotPlot() string {
 	for _, se := range c.Series {
 		names = max(names, TextWidth(se.Name, 11)+14)
 	}
-	h := heading{title: c.Title, rows: flow(c.legend(), w-28)}
+	h := newHeading(c.Title, c.legend(), w)
 	switch {
 	case !named:
 		names = 0
 	case w < 480 || names > longestName:
 		named, names = false, 0
-		h.rows = append(h.rows, flow(c.key(w-28), w-28)...)
+		h.add(c.key(w - 28))
 	}
-	top := h.height(w) + 18
+	top := h.height() + 18
 	right, bottom := w-20-names, top+row*float64(len(c.Rows))
 	px := func(x float64) float64 { return left + v.part(x)*(right-left) }
 
-	s := h.begin(c.ID, c.Desc, w, bottom+46)
+	s := h.begin(c.ID, c.Desc, bottom+46)
 	for i, x := range v.ticks {
 		s.Line("grid", px(x), top, px(x), bottom)
 		if i%2 == 0 || w >= 480 {

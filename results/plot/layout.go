@@ -1,6 +1,10 @@
 package plot
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/inabench/inabench/results/human"
+)
 
 // SmallText is the font size of texts of class "small", in pixels: most labels of charts have it.
 const SmallText = 11.0
@@ -8,8 +12,7 @@ const SmallText = 11.0
 // Wrap breaks a text at blanks into lines at most width pixels wide, for a font size in pixels. It also breaks a word
 // wider than that, after a hyphen or the like if there is one.
 func Wrap(text string, size, width float64) []string {
-	var out []string
-	var fits []string
+	var words []string // that fit
 	for _, word := range strings.Fields(text) {
 		for {
 			n := fit(word, size, width)
@@ -19,20 +22,11 @@ func Wrap(text string, size, width float64) []string {
 			if at := strings.LastIndexAny(word[:n], "-._/@,"); at > 0 {
 				n = at + 1
 			}
-			fits, word = append(fits, word[:n]), word[n:]
+			words, word = append(words, word[:n]), word[n:]
 		}
-		fits = append(fits, word)
+		words = append(words, word)
 	}
-	for _, word := range fits {
-		if n := len(out); n > 0 {
-			if longer := out[n-1] + " " + word; TextWidth(longer, size) <= width {
-				out[n-1] = longer
-				continue
-			}
-		}
-		out = append(out, word)
-	}
-	return out
+	return human.Fill(words, func(line string) bool { return TextWidth(line, size) <= width })
 }
 
 // fit is how many bytes of a text fit into a width, one letter at least.
@@ -81,21 +75,33 @@ func flow(pieces []piece, width float64) (rows [][]piece) {
 // heading is what stands above a plot: its title, and rows that say what its marks mean.
 type heading struct {
 	title string
+	lines []string // of the title
+	width float64  // of the drawing
 	rows  [][]piece
 }
 
-// height is where the last row of a heading stands, in a drawing so wide.
-func (h heading) height(w float64) float64 {
-	return 2 + 16*float64(len(Wrap(h.title, 13, w-24))) + 20*float64(len(h.rows))
+// newHeading lays a title and a legend out for a drawing so wide.
+func newHeading(title string, legend []piece, width float64) heading {
+	h := heading{title: title, lines: Wrap(title, 13, width-24), width: width}
+	h.add(legend)
+	return h
 }
 
+// add puts pieces below what there is.
+func (h *heading) add(pieces []piece) { h.rows = append(h.rows, flow(pieces, h.width-28)...) }
+
+// height is where the last row of a heading stands.
+func (h heading) height() float64 { return h.titled() + 20*float64(len(h.rows)) }
+
+// titled is where the last line of the title ends.
+func (h heading) titled() float64 { return 2 + 16*float64(len(h.lines)) }
+
 // begin starts a drawing with its heading.
-func (h heading) begin(id, desc string, w, height float64) *Canvas {
+func (h heading) begin(id, desc string, height float64) *Canvas {
 	s := new(Canvas)
-	s.Begin(id, h.title, desc, w, height)
-	title := Wrap(h.title, 13, w-24)
-	s.lines("strong", "start", 12, 18, 16, title)
-	y := 2 + 16*float64(len(title))
+	s.Begin(id, h.title, desc, h.width, height)
+	s.lines("strong", "start", 12, 18, 16, h.lines)
+	y := h.titled()
 	for _, row := range h.rows {
 		x := 14.0
 		y += 20

@@ -37,8 +37,8 @@ func (c *Scatter) SVG() string {
 	if c.Tolerance > 0 {
 		legend = append(legend, words("band: tolerance"))
 	}
-	head := heading{title: c.Title, rows: flow(legend, w-28)}
-	left, top := 58.0, head.height(w)+36
+	head := newHeading(c.Title, legend, w)
+	left, top := 58.0, head.height()+36
 	side := min(350, w-left-20)
 	beside := w-left-side > 200 // room for the list
 	right, bottom := left+side, top+min(side, 308)
@@ -58,11 +58,8 @@ func (c *Scatter) SVG() string {
 	div, unit := AxisUnit(hi, c.Unit)
 	px := func(v float64) float64 { return left + v/hi*(right-left) }
 	py := func(v float64) float64 { return bottom - v/hi*(bottom-top) }
-	s := head.begin(c.ID, c.Desc, w, h)
-	step := hi
-	if len(ticks) > 1 {
-		step = ticks[1]
-	}
+	s := head.begin(c.ID, c.Desc, h)
+	step := ticks[1]
 	for _, t := range ticks {
 		s.Line("grid", left, py(t), right, py(t))
 		s.Text("muted small", "end", left-7, py(t)+4, TickText(t/div, step/div))

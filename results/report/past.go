@@ -176,10 +176,7 @@ func (s PastSeries) SVG(id string) string {
 		name += ", " + unit
 	}
 	b.Text("muted small", "start", 12, 38, name+"; median of each run, range of its repeats")
-	step := hi - lo
-	if len(ticks) > 1 {
-		step = ticks[1] - ticks[0]
-	}
+	step := ticks[1] - ticks[0]
 	for _, t := range ticks {
 		b.Line("grid", left, py(t), right, py(t))
 		b.Text("muted small", "end", left-7, py(t)+4, plot.TickText(t/div, step/div))

@@ -22,8 +22,8 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if len(r.URL.RawQuery) > longestQuestion {
-		return badQuery{fmt.Errorf("a question of %d bytes: at most %d", len(r.URL.RawQuery), longestQuestion)}
+	if err := short(r); err != nil {
+		return err
 	}
 	a, b, all := r.URL.Query().Get("a"), r.URL.Query().Get("b"), r.URL.Query().Get("all") != ""
 	for _, dir := range []string{a, b} {

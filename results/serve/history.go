@@ -48,9 +48,17 @@ const all = "all"
 // longestQuestion is how many bytes of a question make sense.
 const longestQuestion = 2 << 10
 
+// short refuses a question that is longer.
+func short(r *http.Request) error {
+	if n := len(r.URL.RawQuery); n > longestQuestion {
+		return badQuery{fmt.Errorf("a question of %d bytes: at most %d", n, longestQuestion)}
+	}
+	return nil
+}
+
 func questionOf(r *http.Request) (question, history.Query, error) {
-	if len(r.URL.RawQuery) > longestQuestion {
-		return question{}, history.Query{}, badQuery{fmt.Errorf("a question of %d bytes: at most %d", len(r.URL.RawQuery), longestQuestion)}
+	if err := short(r); err != nil {
+		return question{}, history.Query{}, err
 	}
 	v := r.URL.Query()
 	q := question{v.Get("metric"), v.Get("experiment"), v.Get("of"), v.Get("setting")}

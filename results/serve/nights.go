@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/inabench/inabench/internal/bounded"
 )
 
 // Night is one night of a suite, as pages show it.
@@ -62,29 +63,14 @@ func (s *Server) night(w http.ResponseWriter, r *http.Request) error {
 		if i < 0 {
 			return fmt.Errorf("night %s: %w", id, fs.ErrNotExist)
 		}
-		var text limited
-		if err := all[i].Text(&text); err != nil && !text.full {
+		text := bounded.NewPrefix(mostNight)
+		if err := all[i].Text(text); err != nil && !text.Over() {
 			return err
 		}
 		return pages.ExecuteTemplate(w, "night", struct {
 			page
 			Night Night
 			Said  string
-		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], strings.ToValidUTF8(text.String(), "")})
+		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], strings.ToValidUTF8(string(text.Bytes()), "")})
 	})
-}
-
-// limited keeps the first mostNight bytes of a text and refuses the rest.
-type limited struct {
-	bytes.Buffer
-	full bool
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if room := mostNight - l.Len(); len(p) > room {
-		l.full = true
-		n, _ := l.Buffer.Write(p[:room])
-		return n, io.ErrShortWrite
-	}
-	return l.Buffer.Write(p)
 }

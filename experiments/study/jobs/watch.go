@@ -14,10 +14,11 @@ const watched = 1.0
 
 // scene returns the jobs and predicted link loads at a time after the origin of events, and the first of those to come.
 func scene(setup testbed.Setup, obs observation, predictions [][]*placement.Prediction, events []event, at time.Duration) study.Scene {
-	out := study.Scene{Jobs: moving(setup, obs, predictions)}
-	if i := obs.timeline.current(); i >= 0 && i < len(predictions) && len(predictions[i]) > 0 {
+	predicted := current(obs, predictions)
+	out := study.Scene{Jobs: moving(setup, obs, predicted)}
+	if predicted != nil {
 		out.Links = map[string]float64{}
-		for _, l := range predictions[i][0].Links {
+		for _, l := range predicted.Links {
 			out.Links[l.Link] = l.Load
 		}
 	}
@@ -30,17 +31,23 @@ func scene(setup testbed.Setup, obs observation, predictions [][]*placement.Pred
 	return out
 }
 
-// moving is how fast the jobs are that run now, beside what is predicted of the phase that is measured, or, in a
-// warm-up, of the one that comes. Jobs that send nothing are left out, and those of which nothing was read yet.
-func moving(setup testbed.Setup, obs observation, predictions [][]*placement.Prediction) []study.Moving {
+// current is the prediction of the phase that is measured, or, in a warm-up, of the one that comes; nil: there is none.
+func current(obs observation, predictions [][]*placement.Prediction) *placement.Prediction {
+	if i := obs.timeline.current(); i >= 0 && i < len(predictions) && len(predictions[i]) > 0 {
+		return predictions[i][0]
+	}
+	return nil
+}
+
+// moving is how fast the jobs are that run now, beside what is predicted. Jobs that send nothing are left out, and those of which nothing was read yet.
+func moving(setup testbed.Setup, obs observation, prediction *placement.Prediction) []study.Moving {
 	predicted := map[string]float64{}
-	t := obs.timeline
-	if i := t.current(); i >= 0 && i < len(predictions) && len(predictions[i]) > 0 {
-		for _, j := range predictions[i][0].Jobs {
+	if prediction != nil {
+		for _, j := range prediction.Jobs {
 			predicted[j.Name] = j.Goodput
 		}
 	}
-	active := t.active()
+	active := obs.timeline.active()
 	var out []study.Moving
 	for _, j := range setup.Plan.Jobs {
 		if !active[j.Name] || j.Local() {

@@ -42,7 +42,7 @@ ps = "h3"
 	}
 	// A job that ends within the first warm-up leaves no phase at all.
 	brief := observation{readings: &results.Readings{}, timeline: timeline{warmup: time.Second, jobs: []string{"A"}, events: []event{{job: "A"}, {job: "A", at: seconds(.5), stop: true}}}}
-	if got := moving(setup, brief, predictions); got != nil {
+	if got := moving(setup, brief, current(brief, predictions)); got != nil {
 		t.Errorf("after a brief job: %v", got)
 	}
 	for _, step := range []struct {
@@ -61,7 +61,7 @@ ps = "h3"
 	} {
 		obs.timeline.events = append(obs.timeline.events, step.events...)
 		step.read()
-		if diff := cmp.Diff(step.want, moving(setup, obs, predictions)); diff != "" {
+		if diff := cmp.Diff(step.want, moving(setup, obs, current(obs, predictions))); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)
 		}
 	}
