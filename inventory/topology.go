@@ -238,6 +238,55 @@ func (t *Topology) Path(from, to string) ([]int, error) {
 	return path, nil
 }
 
+// Between is the directed links that packets from one node to another may take, whatever cable of a host they use and
+// whichever way of the fewest hops from there: as indices into Links, in that order. Path's are among them. It is empty
+// from a node to itself; an unknown node or one out of reach is an error.
+func (t *Topology) Between(from, to string) ([]int, error) {
+	if _, err := t.Path(from, to); err != nil || from == to {
+		return nil, err
+	}
+	x := &t.index
+	a, b := x.node[from], x.node[to]
+	on := make([]bool, len(t.Links))
+	for _, up := range x.ends(a) {
+		s := a
+		if up >= 0 {
+			s = x.to[up]
+		}
+		there := x.tree(s)
+		for _, down := range x.ends(b) {
+			e := b
+			if down >= 0 {
+				e = x.to[down]
+			}
+			hops := there.hops[e-x.hosts]
+			if hops < 0 {
+				continue
+			}
+			if up >= 0 {
+				on[up] = true
+			}
+			if down >= 0 {
+				on[t.Links[down].Reverse] = true
+			}
+			back := x.tree(e)
+			for l := range t.Links {
+				u, v := x.to[t.Links[l].Reverse], x.to[l]
+				if u >= x.hosts && v >= x.hosts && there.hops[u-x.hosts] >= 0 && there.hops[u-x.hosts]+1+back.hops[v-x.hosts] == hops {
+					on[l] = true
+				}
+			}
+		}
+	}
+	var out []int
+	for l, is := range on {
+		if is {
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
 // ends are a host's links, or the one pseudo link -1 for a switch.
 func (x *topologyIndex) ends(n int) []int {
 	if n < x.hosts {

@@ -150,6 +150,52 @@ func TestPathProperties(t *testing.T) {
 	}
 }
 
+// TestBetween: a link is one that packets may take if it shortens the way between two switches that the ends are cabled
+// to, by distances of a slow search.
+func TestBetween(t *testing.T) {
+	rng := random(t)
+	for range 200 {
+		topo := randomInventory(rng).Topology()
+		dist := slowDistances(topo)
+		at := func(node string) (switches []string) {
+			if !topo.IsHost(node) {
+				return []string{node}
+			}
+			for _, l := range topo.Out(node) {
+				switches = append(switches, topo.Links[l].To)
+			}
+			return switches
+		}
+		for _, a := range topo.Nodes {
+			for _, b := range topo.Nodes {
+				got, err := topo.Between(a, b)
+				if _, reachable := dist[[2]string{a, b}]; (err == nil) != reachable {
+					t.Fatalf("%s to %s: %v, but reachable is %v", a, b, err, reachable)
+				}
+				var want []int
+				for _, l := range topo.Links {
+					may := false
+					for _, s := range at(a) {
+						for _, e := range at(b) {
+							d, ok := dist[[2]string{s, e}]
+							first, ok1 := dist[[2]string{s, l.From}]
+							rest, ok2 := dist[[2]string{l.To, e}]
+							between := !topo.IsHost(l.From) && !topo.IsHost(l.To) && ok1 && ok2 && first+1+rest == d
+							may = may || ok && (between || l.From == a && l.To == s && topo.IsHost(a) || l.To == b && l.From == e && topo.IsHost(b))
+						}
+					}
+					if may && a != b {
+						want = append(want, l.Index)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s to %s: %s, want %s", a, b, linkNames(topo, got), linkNames(topo, want))
+				}
+			}
+		}
+	}
+}
+
 func randomInventory(rng *rand.Rand) *Inventory {
 	inv := &Inventory{}
 	ports := map[string]uint32{}

@@ -9,6 +9,9 @@ import (
 type Resolved struct {
 	Job string
 	RTT float64 // round trip of a gradient and its result without queueing, seconds; 0 of a ring
+	// Crowd is by how much longer a round trip may take though nothing else is on its way: packets of one
+	// PSN leave all workers at once, and those that share a link wait for one another, seconds.
+	Crowd float64
 	// Up has the directed link towards the PS of each worker, then of each node of the tree, by
 	// name; "" at a root that has no PS above it. Of a ring it has a link for every time that
 	// one is crossed in a turn.
@@ -31,7 +34,7 @@ func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, er
 			continue
 		}
 		f := &b.Jobs[len(out)]
-		r := Resolved{Job: j.Name, RTT: f.RTT}
+		r := Resolved{Job: j.Name, RTT: f.RTT, Crowd: b.crowd(f)}
 		for k, n := range f.Nodes {
 			if j.PS != "" && j.Collective != Ring && k == len(f.Nodes)-1 {
 				break // the PS itself
@@ -48,4 +51,28 @@ func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, er
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// crowd is Resolved's, of a job: at the fullest link of gradients, and at that of results, the last of a PSN waits
+// for all others.
+func (b *problem) crowd(f *flow.Job) float64 {
+	packets := make([]float64, len(f.Nodes)) // of a PSN that a node sends up and gets from there
+	var up, down float64
+	for k, n := range f.Nodes {
+		if packets[k] == 0 || n.Aggregate {
+			packets[k] = 1
+		}
+		if n.Parent == flow.None {
+			continue
+		}
+		packets[n.Parent] += packets[k]
+		wait := func(link int) float64 {
+			if link == flow.None || b.topo.Links[link].Rate <= 0 {
+				return 0
+			}
+			return (packets[k] - 1) * f.Packet / float64(b.topo.Links[link].Rate)
+		}
+		up, down = max(up, wait(n.Up)), max(down, wait(n.Down))
+	}
+	return up + down
 }

@@ -63,3 +63,59 @@ func ways(j *placement.JobPlan, topo *inventory.Topology) (out [][]int) {
 	}
 	return out
 }
+
+// Beat is the least time that a packet of a job and what answers it are on the way, both frames of so many
+// bytes: a gradient to the PS and its result; without a PS, the farthest worker's gradient to the root of the
+// job's tree, and the sum from there; in a ring, to the next worker and back. Lateness must be small against
+// it. Parts of a job on one host do not count. 0: nothing of it is on the network.
+func Beat(j *placement.JobPlan, topo *inventory.Topology, frame int) (shortest time.Duration) {
+	far := func(from, to string) time.Duration {
+		path, err := topo.Path(from, to)
+		if err != nil {
+			return 0
+		}
+		sending := 0.0 // seconds
+		for _, l := range path {
+			if rate := topo.Links[l].Rate; rate > 0 {
+				sending += 8 * float64(frame) / float64(rate)
+			}
+		}
+		return topo.PathDelay(path) + time.Duration(math.Round(sending*1e9))
+	}
+	root, last := "", time.Duration(0)
+	if j.PS == "" && len(j.Tree) > 0 {
+		root = j.Tree[len(j.Tree)-1].Switch
+		for _, w := range j.Workers {
+			last = max(last, far(w.Host, root))
+		}
+	}
+	for i, w := range j.Workers {
+		var trip time.Duration
+		switch {
+		case j.PS != "":
+			trip = 2 * far(w.Host, j.PS)
+		case root != "":
+			trip = last + far(w.Host, root)
+		default:
+			trip = 2 * far(w.Host, j.Workers[(i+1)%len(j.Workers)].Host)
+		}
+		shortest = shorter(shortest, trip)
+	}
+	return shortest
+}
+
+// ShortestBeat is the shortest Beat of all jobs that have one; 0 where none has.
+func ShortestBeat(jobs []placement.JobPlan, topo *inventory.Topology, frame int) (shortest time.Duration) {
+	for i := range jobs {
+		shortest = shorter(shortest, Beat(&jobs[i], topo, frame))
+	}
+	return shortest
+}
+
+// shorter is the shorter of two times that are known: 0 is none.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}

@@ -114,7 +114,7 @@ func about(v float64) string {
 type Load struct {
 	Frames  float64 // a second over all cables, of the busiest phase
 	Switch  float64 // a second through the busiest switch
-	RTT     float64 // seconds, the shortest round trip between two hosts; 0: there is none
+	RTT     float64 // seconds, the shortest round trip between two hosts or of a job, whichever is less; 0: there is none
 	Threads int     // switches, workers and PS
 }
 
@@ -123,6 +123,9 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 	topo := inv.Topology()
 	frame := (&placement.Conditions{Lanes: lanes}).FrameBytes()
 	out := Load{RTT: shortest(inv, frame), Threads: len(inv.Switches)}
+	if beat := testbed.ShortestBeat(plan.Jobs, topo, frame).Seconds(); beat > 0 && (out.RTT == 0 || beat < out.RTT) {
+		out.RTT = beat // to a switch and back
+	}
 	for _, j := range plan.Jobs {
 		if out.Threads += len(j.Workers); j.PS != "" {
 			out.Threads++
@@ -178,7 +181,8 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 }
 
 // shortest is the shortest round trip between hosts of one switch, or of any where each has a
-// switch of its own, of frames of so many bytes: by it an emulation's lateness is judged.
+// switch of its own, of frames of so many bytes: by it the lateness of switches is judged, and by a job's own
+// that of its processes.
 func shortest(inv *inventory.Inventory, frame int) float64 {
 	closest := map[string][]float64{}
 	var all []float64

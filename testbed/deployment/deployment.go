@@ -157,7 +157,7 @@ func (tb *Testbed) Deploy(ctx context.Context, s testbed.Setup) (_ testbed.Deplo
 		return nil, fmt.Errorf("%w: close the other deployment first", testbed.ErrBusy)
 	}
 	d := &deployment{tb: tb, setup: s, jobs: map[string]*runningJob{}, began: time.Now(), broken: make(chan struct{}), closed: make(chan struct{})}
-	d.self = stall.New(max(shortestRTT(tb.Topology(), s.Plan.Jobs), controllerBeat))
+	d.self = stall.New(max(testbed.ShortestBeat(s.Plan.Jobs, tb.Topology(), frameBytes(s)), controllerBeat))
 	d.watch()
 	defer func() {
 		if err != nil {
@@ -367,6 +367,11 @@ type agentConfig struct {
 	config          agent.Config
 }
 
+// frameBytes is the size of a frame of gradients.
+func frameBytes(s testbed.Setup) int {
+	return (&placement.Conditions{Lanes: s.Settings.Lanes}).FrameBytes()
+}
+
 // configs are the agents of one job, its PS first.
 func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uint16) ([]agentConfig, error) {
 	s := d.setup.Settings
@@ -375,7 +380,7 @@ func (d *deployment) configs(jp placement.JobPlan, w testbed.Workload, epoch uin
 		Workers: len(jp.Workers), Mode: s.Mode, Lanes: s.Lanes, Window: w.Window,
 		Rate: w.Rate, Control: w.Control, Seed: s.Seed, Message: w.Message,
 		Iterations: w.Iterations, RTO: w.RTO, Interval: cmp.Or(d.setup.Interval, d.tb.opt.Interval), Rest: d.tb.opt.Rest,
-		Offload: d.tb.opt.Offload, Beat: roundTrip(d.tb.Topology(), jp),
+		Offload: d.tb.opt.Offload, Beat: testbed.Beat(&jp, d.tb.Topology(), frameBytes(d.setup)),
 	}
 	if jp.Collective == placement.PS {
 		base.Mode = "forward"
@@ -705,18 +710,13 @@ func (d *deployment) SetLink(ctx context.Context, link string, s testbed.LinkSta
 // Health implements testbed.Deployment: the fabric's troubles and the agents'.
 func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	t, err := d.tb.Health(ctx)
-	jobs := d.all()
-	var plans []placement.JobPlan
-	for _, j := range jobs {
-		plans = append(plans, j.plan)
-	}
-	rtt := shortestRTT(d.tb.Topology(), plans)
 	now := d.Now()
 	d.mu.Lock()
 	passed, leftOut := now-d.asked, d.leftOut
 	d.asked, d.leftOut = now, false
 	d.mu.Unlock()
-	for _, j := range jobs {
+	for _, j := range d.all() {
+		rtt := testbed.Beat(&j.plan, d.tb.Topology(), frameBytes(d.setup))
 		for _, a := range j.agents {
 			if s := a.stats(); s != nil {
 				t = append(t, agentTrouble(a, s, rtt, a.stalls.Totals(), passed, leftOut)...)

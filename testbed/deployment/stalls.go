@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/inabench/inabench/inventory"
-	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/testbed"
@@ -106,55 +104,6 @@ func (a *remoteAgent) hearStalls(ev *agent.Event) {
 const longest = 1e8
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// roundTrip is the least time that a packet of a job and what answers it are on the way: a
-// gradient to the PS and its result; without a PS, the farthest worker's gradient to the root
-// of the job's tree, and the sum from there; in a ring, to the next worker and back. Parts of a
-// job on one host do not count. 0: nothing of it is on the network.
-func roundTrip(topo *inventory.Topology, j placement.JobPlan) time.Duration {
-	// far is how long a packet is on the way between two nodes.
-	far := func(from, to string) time.Duration {
-		path, err := topo.Path(from, to)
-		if err != nil {
-			return 0
-		}
-		return topo.PathDelay(path)
-	}
-	shortest, last := time.Duration(0), time.Duration(0)
-	root := ""
-	if j.PS == "" && len(j.Tree) > 0 {
-		root = j.Tree[len(j.Tree)-1].Switch
-		for _, w := range j.Workers {
-			last = max(last, far(w.Host, root))
-		}
-	}
-	for i, w := range j.Workers {
-		var rtt time.Duration
-		switch {
-		case j.PS != "":
-			rtt = 2 * far(w.Host, j.PS)
-		case root != "":
-			rtt = last + far(w.Host, root)
-		default:
-			rtt = 2 * far(w.Host, j.Workers[(i+1)%len(j.Workers)].Host)
-		}
-		if rtt > 0 && (shortest == 0 || rtt < shortest) {
-			shortest = rtt
-		}
-	}
-	return shortest
-}
-
-// shortestRTT is the shortest round trip of all jobs: what lateness must be small against.
-func shortestRTT(topo *inventory.Topology, jobs []placement.JobPlan) time.Duration {
-	shortest := time.Duration(0)
-	for _, j := range jobs {
-		if rtt := roundTrip(topo, j); rtt > 0 && (shortest == 0 || rtt < shortest) {
-			shortest = rtt
-		}
-	}
-	return shortest
-}
 
 // held is how late an agent may be, in seconds, before a machine that has had time for it does not explain that.
 const held = 0.4

@@ -223,7 +223,9 @@ func judge(where string, h softswitch.Health, b beat, leftOut bool) (ts []result
 	if lost := h.RingDrops + h.PoolDrops + h.Refused; lost > 0 {
 		share := float64(lost) / float64(h.Sent+lost)
 		add(share > lostLimit, share, lostLimit, "%d frames lost by the emulation (%d unread, %d without memory, %d refused by a device)", lost, h.RingDrops, h.PoolDrops, h.Refused)
-		ts[len(ts)-1].Code = results.CodeCounters // who counts packets may miss these
+		if h.RingDrops+h.Unseen > 0 { // ports count the others
+			ts[len(ts)-1].Code = results.CodeCounters // who counts packets may miss these
+		}
 		if h.RingDrops == 0 {
 			ts[len(ts)-1].Of = float64(h.Sent + lost) // otherwise nobody knows how many: a super-frame is one there
 		}

@@ -215,6 +215,23 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeLost: what may be in no counter is told to who counts packets, and how many these are where it is known.
+func TestJudgeLost(t *testing.T) {
+	for _, tt := range []struct {
+		health softswitch.Health
+		code   string
+		of     float64
+	}{
+		{softswitch.Health{Sent: 90, PoolDrops: 7, Refused: 3}, "", 100},
+		{softswitch.Health{Sent: 90, PoolDrops: 7, Refused: 3, Unseen: 1}, results.CodeCounters, 100},
+		{softswitch.Health{Sent: 90, RingDrops: 1, Refused: 3}, results.CodeCounters, 0},
+	} {
+		if got := judge("switch tor1", tt.health, beat{}, false); len(got) != 1 || got[0].Code != tt.code || got[0].Of != tt.of {
+			t.Errorf("%+v: %+v, want code %q of %v", tt.health, got, tt.code, tt.of)
+		}
+	}
+}
+
 // Stalls take nothing from what is judged unless somebody leaves them out of the figures, and
 // never more than the frames that were due in them.
 func TestJudgeWithStalls(t *testing.T) {

@@ -50,6 +50,7 @@ type engine struct {
 	heap   []*link // by next event
 	now    time.Duration
 	starve int64 // frames dropped because the pool was empty
+	unseen int64 // of these, what the switch itself was to send: no port counts it
 
 	sab     *saboteur // nil: the switch does nothing wrong on purpose
 	sabLink *link     // that has a saboteur
@@ -273,7 +274,7 @@ func (e *engine) aggregate(in *port, p *packet, t time.Duration) {
 		if &o.Data[0] == &payload[0] {
 			kept = true
 		} else if q = e.frame(p, o); q == nil {
-			e.starve++
+			e.starve, e.unseen = e.starve+1, e.unseen+1
 			continue
 		}
 		to := e.groups[o.Group]
@@ -301,7 +302,7 @@ func (e *engine) aggregate(in *port, p *packet, t time.Duration) {
 func (e *engine) output(in *port, o *ina.Output, group []*port, q *packet, t time.Duration) {
 	switch to := e.byPort[o.Port]; {
 	case q == nil: // no memory for it
-		e.starve++
+		e.starve, e.unseen = e.starve+1, e.unseen+1
 	case o.Dir == ina.Down:
 		e.multicast(group, q, t)
 	case to != nil:

@@ -43,7 +43,7 @@ type Switch struct {
 
 // troubles are running totals of what Health reports the growth of.
 type troubles struct {
-	ring, starved, overflows, refused int64
+	ring, starved, unseen, overflows, refused int64
 }
 
 // What all receive rings of a switch may take, and each at most, bytes. A slot for
@@ -346,7 +346,7 @@ func (s *Switch) Health() Health {
 	if s.closed {
 		return h
 	}
-	total := troubles{starved: s.engine.starve}
+	total := troubles{starved: s.engine.starve, unseen: s.engine.unseen}
 	for _, p := range s.engine.every {
 		d := s.devices[p]
 		lost, err := d.lost()
@@ -365,6 +365,7 @@ func (s *Switch) Health() Health {
 	}
 	h.RingDrops = total.ring - s.before.ring
 	h.PoolDrops = total.starved - s.before.starved
+	h.Unseen = total.unseen - s.before.unseen
 	h.Refused = total.refused - s.before.refused
 	h.Overflows = total.overflows - s.before.overflows
 	if s.tid != 0 {

@@ -249,7 +249,8 @@ func (in *Inspection) copied(j placement.JobPlan, doubled, from, over float64) f
 	return n + 3*math.Sqrt(n+1)
 }
 
-// Between are the cables from any who send to any who receive, and the names of these.
+// Between are the cables on any way from who sends to who receives, since a job need not take the one that is usual: and the
+// names of who receives.
 func (in *Inspection) Between(sent, received []handover.End) map[string]bool {
 	if in.Inv == nil {
 		return nil
@@ -258,11 +259,11 @@ func (in *Inspection) Between(sent, received []handover.End) map[string]bool {
 	for _, to := range received {
 		out[to.Of] = true
 		for _, from := range sent {
-			path, err := topo.Path(from.Node, to.Node)
+			links, err := topo.Between(from.Node, to.Node)
 			if err != nil {
 				return nil
 			}
-			for _, l := range path {
+			for _, l := range links {
 				out[topo.Links[l].Name] = true
 			}
 		}

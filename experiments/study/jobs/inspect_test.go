@@ -427,6 +427,56 @@ func TestStoppedAlone(t *testing.T) {
 	}
 }
 
+// TestCalibratedCrowd: five workers that send a PSN at once, to a PS on cables as fast as theirs, wait there for one another,
+// and their results as well: a round trip of theirs was 25 % longer than one without queueing, at any factor.
+func TestCalibratedCrowd(t *testing.T) {
+	inv, err := inventory.Parse("rack.toml", []byte(`version = 1
+[[switch]]
+name = "tor1"
+kind = "soft"
+aggregators = 4096
+[[host]]
+name = "h[1-6]"
+nic = {port = "tor1/[1-6]", rate = "25Gbit/s", delay = "2us"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &placement.Plan{Jobs: []placement.JobPlan{{ID: 1, Name: "C", Collective: placement.PS, PS: "h6"}}}
+	for k := range 5 {
+		plan.Jobs[0].Workers = append(plan.Jobs[0].Workers, placement.Worker{Rank: k, Host: fmt.Sprintf("h%d", k+1)})
+	}
+	if err := placement.BuildTree(inv.Topology(), inv, &plan.Jobs[0]); err != nil {
+		t.Fatal(err)
+	}
+	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n") // no link of it is damaged
+	setup := testbed.Setup{Plan: plan, Workloads: []testbed.Workload{{Job: plan.Jobs[0], Window: 100}}, Settings: testbed.Settings{Mode: "statistical", Lanes: 240}}
+	known, err := placement.Resolve(inv, plan, conditions(setup, Baseline{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := study.FrameBits(240) / 25e9
+	rtt, most := known[0].RTT, known[0].RTT+8*frame
+	if got := known[0].Crowd; math.Abs(got-8*frame) > 1e-12 {
+		t.Errorf("it may wait for %g s, want that of four gradients and four results, %g", got, 8*frame)
+	}
+	for _, c := range []struct {
+		name string
+		rtt  float64
+		bad  bool
+	}{
+		{"alone", rtt, false},
+		{"all before it", most, false},
+		{"later than these", 1.2 * most, true},
+		{"sooner than alone", 0.8 * rtt, true},
+	} {
+		in := inspectionOf(s, inv, testbed.Capabilities{Pace: testbed.Pace{Within: time.Second}}, setup, Baseline{RTTs: map[string]float64{"C": c.rtt}}, observation{readings: &results.Readings{}})
+		if got := in.calibrated(); len(got) > 0 != c.bad {
+			t.Errorf("%s, %g s: %+v", c.name, c.rtt, got)
+		}
+	}
+}
+
 // TestCalibrated: what an emulation was calibrated to is held to its topology. A PS that answers 30 % late would pass
 // otherwise, with a goodput 23 % less where windows limit it, which is predicted from that.
 func TestCalibrated(t *testing.T) {

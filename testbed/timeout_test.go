@@ -1,0 +1,61 @@
+package testbed
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
+)
+
+// Every job has a round trip that lateness is judged against, with a PS or without: of cables of 1 and 5 ms, each of which
+// takes 1 ms more for a frame of 1,000 bytes.
+func TestBeat(t *testing.T) {
+	const ms = time.Millisecond
+	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: 8}, {Name: "tor2", Aggregators: 8}, {Name: "spine", Aggregators: 8}}}
+	for i, name := range []string{"h1", "h2", "h3", "h4"} {
+		inv.Hosts = append(inv.Hosts, inventory.Host{Name: name, GPUs: 1, NICs: []inventory.NIC{{
+			Device: "eth0", Switch: []string{"tor1", "tor2"}[i/2], Port: uint32(i%2 + 1), Rate: 8e6, Delay: ms,
+		}}})
+	}
+	for i, tor := range []string{"tor1", "tor2"} {
+		inv.Links = append(inv.Links, inventory.Link{
+			A: inventory.Port{Switch: tor, Port: 9}, B: inventory.Port{Switch: "spine", Port: uint32(i + 1)}, Rate: 8e6, Delay: 5 * ms,
+		})
+	}
+	for name, tt := range map[string]struct {
+		ps    string
+		ring  bool
+		hosts string
+		want  time.Duration
+	}{
+		"to the PS in another rack":              {ps: "h3", hosts: "h1 h2", want: 32 * ms},
+		"to the PS in the same rack":             {ps: "h3", hosts: "h1 h4", want: 8 * ms},
+		"a worker beside the PS is on no cable":  {ps: "h3", hosts: "h3 h1", want: 32 * ms},
+		"without a PS, to the switch of a rack":  {hosts: "h1 h2", want: 4 * ms},
+		"without a PS, to the switch above both": {hosts: "h1 h3", want: 16 * ms},
+		"a ring in one rack":                     {ring: true, hosts: "h1 h2", want: 8 * ms},
+		"a ring in two":                          {ring: true, hosts: "h1 h3", want: 32 * ms},
+		"a ring of two racks and two of one":     {ring: true, hosts: "h1 h2 h3", want: 8 * ms},
+		"one host":                               {hosts: "h1", want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := placement.JobPlan{Name: "A", Collective: placement.INA, PS: tt.ps}
+			if tt.ring {
+				j.Collective = placement.Ring
+			}
+			for rank, h := range strings.Fields(tt.hosts) {
+				j.Workers = append(j.Workers, placement.Worker{Host: h, Rank: rank})
+			}
+			if len(j.Workers) > 1 {
+				if err := placement.BuildTree(inv.Topology(), inv, &j); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := ShortestBeat([]placement.JobPlan{{Name: "nowhere"}, j}, inv.Topology(), 1000); got != tt.want {
+				t.Errorf("got %v, want %v (tree %+v)", got, tt.want, j.Tree)
+			}
+		})
+	}
+}
