@@ -134,6 +134,59 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// lists are the kinds of things that the program has several of, and the one package that lists each kind: who adds one
+// writes a package and a line there. Users are packages that need one of them for itself, whatever others there are.
+var lists = []struct {
+	kind, list string
+	things     []string
+	users      map[string]string // a thing's user: why
+}{
+	{"study", "experiments/kinds", []string{"experiments/study/autops", "experiments/study/jobs", "experiments/study/programs", "experiments/study/ranks", "experiments/study/stream", "experiments/study/turns"}, map[string]string{
+		"experiments": "jobs: [[job]] tables are what an experiment has without a study", "experiments/study/autops": "stream: its trace of jobs is the same",
+	}},
+	{"driver", "experiments/drivers", []string{"testbed/lab", "testbed/netns", "testbed/sim"}, map[string]string{
+		"cmd/cli": "netns: its processes are verbs of the program", "testbed/carry": "netns: a small one shows what the machine carries", "testbed/netns/netnstest": "netns",
+	}},
+	{"switch", "testbed/switches", []string{"testbed/script"}, nil},
+	{"launcher", "testbed/reach", []string{"testbed/ssh"}, map[string]string{"cmd/cli": "ssh: inabench ssh, and known hosts", "testbed/sshd/sshdtest": "ssh"}},
+	{"policy", "experiments/spec", []string{"placement/netpack", "placement/titan", "placement/baseline"}, map[string]string{
+		"experiments/why": "netpack, titan: why they placed as they did", "experiments/study/ranks": "titan: its options", "experiments/study/stream": "titan: its options", "placement/titan": "baseline: it falls back to one",
+	}},
+}
+
+// TestLists: a thing of a kind is known to the list of its kind, and to nobody else without a reason.
+func TestLists(t *testing.T) {
+	importers := map[string][]string{}
+	for _, p := range listPackages(t) {
+		for _, imported := range p.Imports {
+			if name, ours := strings.CutPrefix(imported, module+"/"); ours {
+				importers[name] = append(importers[name], strings.TrimPrefix(p.ImportPath, module+"/"))
+			}
+		}
+	}
+	for _, l := range lists {
+		needed := map[string]bool{}
+		for _, thing := range l.things {
+			listed := false
+			for _, by := range importers[thing] {
+				_, user := l.users[by]
+				listed, needed[by] = listed || by == l.list, true
+				if by != l.list && !user {
+					t.Errorf("%s knows the %s %s: is that not for the list in %s, or for the %s itself?", by, l.kind, thing, l.list, l.kind)
+				}
+			}
+			if !listed {
+				t.Errorf("%s lacks the %s %s", l.list, l.kind, thing)
+			}
+		}
+		for by := range l.users {
+			if !needed[by] {
+				t.Errorf("%s knows no %s any more", by, l.kind)
+			}
+		}
+	}
+}
+
 // mostImports is how many of our packages one may import: more is a package that knows everything. It does not hold for those
 // that put the program together, nor yet for these.
 const mostImports = 20

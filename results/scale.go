@@ -6,6 +6,12 @@ import (
 	"strings"
 )
 
+// The modes of a Scale.
+const (
+	SlowMotion = "slow-motion" // rates divided, delays multiplied: every ratio stays
+	Shrunk     = "shrunk"      // rates, buffers and ECN thresholds divided, delays as they are
+)
+
 // Lab translates a figure of the emulation to what it stands for in the lab.
 // Slow motion divided rates and multiplied times; a shrunk run divided rates and
 // bytes and left time alone. Ratios and counts are the same in both.

@@ -754,3 +754,22 @@ func TestPredictionOfTheRun(t *testing.T) {
 		}
 	}
 }
+
+// TestStallOfReadings: a job that stalls after a fifth of its phase fails by its count, also where its readings
+// depend so much on each other that there is no interval.
+func TestStallOfReadings(t *testing.T) {
+	growth := make([]float64, 20)
+	for i := range 4 {
+		growth[i] = 117
+	}
+	f, err := results.Rate(results.Window{End: 20}, counter(growth))
+	if err != nil || !f.Counted {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	f.Kind, f.Metric, f.Of, f.Unit = results.Measured, "link_rate", "l1", "bit/s"
+	p := results.Point{Phases: []results.Phase{{Figures: []results.Figure{f, resultstest.PredictedFig("link_rate", "l1", 117, "bit/s", "occupancy", "")}}}}
+	e := results.Expect{Name: "e", Metric: "link_rate", Predictor: "occupancy", Statistic: "each", Tolerance: .05, Relative: true, Gate: true}
+	if checks, got, _ := results.Judge([]results.Expect{e}, []results.Point{p}); got != results.Fail || checks[0].More != 0 {
+		t.Errorf("%s: %+v", got, checks)
+	}
+}

@@ -58,7 +58,7 @@ func emulate(t *testing.T) testbed.Testbed {
 		inv.Switches[0].Aggregators = *memory
 	}
 	f, err := netns.Up(t.Context(), inv, netns.Options{
-		Queue: *queue, Seed: 1, Scale: results.Scale{Mode: netns.Shrunk, Factor: shrink * *slow},
+		Queue: *queue, Seed: 1, Scale: results.Scale{Mode: results.Shrunk, Factor: shrink * *slow},
 	})
 	if err != nil {
 		t.Fatal(err)

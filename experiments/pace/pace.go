@@ -15,9 +15,10 @@ import (
 	"github.com/inabench/inabench/experiments"
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed/carry"
-	"github.com/inabench/inabench/testbed/netns"
 )
 
 // Pace is how fast an experiment goes on a machine that carries it. What is not slowed is in the lab's time.
@@ -153,7 +154,7 @@ func Open(s *spec.Spec) bool {
 
 // Slowed says whether an experiment's emulation goes in slow motion, and is one of which a machine knows what it carries.
 func Slowed(s *spec.Spec) bool {
-	return s.Emulation.Scale == "slow-motion" && s.Emulation.Switch == netns.Soft
+	return s.Emulation.Scale == results.SlowMotion && s.Emulation.Switch == string(inventory.Soft)
 }
 
 // A phase has so many round trips, with queues, for its figures to be those of a steady state; otherwise so many

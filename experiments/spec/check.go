@@ -16,7 +16,6 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/metric"
-	"github.com/inabench/inabench/testbed/netns"
 )
 
 // Limits that come from the wire format: job numbers have 12 bits, worker bitmaps
@@ -149,7 +148,7 @@ func Positive[N int | int64 | float64 | inventory.BitRate | inventory.Bytes | in
 
 func (c *Checker) emulation() {
 	e := &c.Spec.Emulation
-	if e.Offload && e.Switch == netns.BMv2 {
+	if e.Offload && e.Switch == string(inventory.BMv2) {
 		c.KeyProblemf("emulation.offload", "leave it out, or take emulation.switch = \"soft\"", "BMv2 forwards packets one by one")
 	}
 	given := c.Has("emulation.factor")

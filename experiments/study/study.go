@@ -21,7 +21,6 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/metric"
 	"github.com/inabench/inabench/testbed"
-	"github.com/inabench/inabench/testbed/netns"
 	"github.com/inabench/inabench/testbed/remote"
 )
 
@@ -182,9 +181,9 @@ func FrameBits(lanes int) float64 { return 8 * float64(placement.INAOverhead+4*l
 // Factors are what computing times and gradients are multiplied by on a testbed.
 func Factors(scale results.Scale) (times, bytes float64) {
 	switch scale.Mode {
-	case netns.SlowMotion:
+	case results.SlowMotion:
 		return scale.Factor, 1
-	case netns.Shrunk:
+	case results.Shrunk:
 		return 1, 1 / scale.Factor
 	}
 	return 1, 1

@@ -264,3 +264,37 @@ func TestExactIsExact(t *testing.T) {
 	}
 	t.Logf("%d of %d problems by closed forms, %d of them followed: shares differ by %.4f and rates by %.4f at most", relied, problems, followed, shares, rates)
 }
+
+// TestExactWhere: closed forms are trusted where they leave nothing out, and nowhere else. Follows no packets.
+func TestExactWhere(t *testing.T) {
+	const m = 256
+	rack := func(a Addressing, slots float64, u ...float64) *Problem {
+		return rack3(m, a, len(u), func(i int, j *Job) {
+			j.Limit, j.Slots, j.RTT, j.Window = u[i]*m, slots, 1.2, 8*m
+			j.Nodes[0].Up, j.Nodes[1].Up, j.Nodes[2].Up = None, None, None
+		})
+	}
+	levels := func(a Addressing, size float64) *Problem {
+		return &Problem{
+			Links:    []Link{{Capacity: 1e5}, {Capacity: 1e5}, {Capacity: 1e5}, {Capacity: 1e5}},
+			Switches: []Switch{{Aggregators: size, Addressing: a}, {Aggregators: size, Addressing: a}},
+			Jobs:     []Job{tree2(func(j *Job) { j.Limit = m / 0.5; j.Window = 8 * m })},
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		p    *Problem
+		want bool
+	}{
+		{"linear, 1.5 and .6", rack(Linear, 0, 1.5, .6), false},
+		{"atp, 30 and 10 Gbit/s", rack(ATP, .4*m, .375, .125), false},
+		{"hash in two levels", levels(Hash, m), false},
+		{"a pool in two levels, both short", levels(Pool, m/2), false},
+		{"hash in one level", rack(Hash, 0, 1.5, .6), true},
+		{"atp alone", rack(ATP, .4*m, .2), true},
+	} {
+		if got := exact(tt.p, occupy(t, tt.p)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -396,3 +396,16 @@ func TestStallsAreNotLost(t *testing.T) {
 		t.Errorf("first %+v, then %+v", first.Stalls, second.Stalls)
 	}
 }
+
+// TestRegionOfWorker: a worker without a PS knows the region that its switches have for it: PSNs wrap at a multiple of that.
+func TestRegionOfWorker(t *testing.T) {
+	for _, c := range []struct {
+		mode, collective string
+		want             int
+	}{{"synchronous", "ina", 14}, {"statistical", "ina", 0}, {"", "ina", 0}, {"forward", "ps", 0}} {
+		wc, err := workerConfig(Config{Job: 9, Workers: 2, Lanes: 4, Window: 7, RTO: time.Second, Mode: c.mode, Collective: c.collective})
+		if err != nil || wc.Region != c.want {
+			t.Errorf("%+v: region %d, %v", c, wc.Region, err)
+		}
+	}
+}

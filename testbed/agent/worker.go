@@ -33,9 +33,9 @@ type worker struct {
 	again func() (*ina.Worker, error)
 }
 
-func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
-	msg := newMessage(cfg)
-	wc := ina.WorkerConfig{
+// workerConfig is what a worker's protocol is told.
+func workerConfig(cfg Config) (wc ina.WorkerConfig, err error) {
+	wc = ina.WorkerConfig{
 		Job: cfg.Job, Epoch: cfg.Epoch, Rank: cfg.Rank, Workers: cfg.Workers,
 		Lanes: cfg.Lanes, Window: cfg.Window, AIMD: cfg.Control == "aimd",
 		RTO: cfg.RTO, Seed: cfg.Seed,
@@ -43,11 +43,17 @@ func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
 	if cfg.Mode == "synchronous" && cfg.Collective == "ina" {
 		wc.Region = 2 * cfg.Window // what a job without a PS has, in each of its switches
 	}
-	var err error
 	if cfg.Slots > 0 {
-		if wc.Slots, err = ina.ATPSlots(cfg.Job, cfg.Slots, cfg.Aggregators); err != nil {
-			return nil, err
-		}
+		wc.Slots, err = ina.ATPSlots(cfg.Job, cfg.Slots, cfg.Aggregators)
+	}
+	return wc, err
+}
+
+func newWorker(cfg Config, c *udp.Clock) (*worker, error) {
+	msg := newMessage(cfg)
+	wc, err := workerConfig(cfg)
+	if err != nil {
+		return nil, err
 	}
 	k := &worker{
 		cfg: cfg,

@@ -715,8 +715,13 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 	passed, leftOut := now-d.asked, d.leftOut
 	d.asked, d.leftOut = now, false
 	d.mu.Unlock()
+	return append(t, d.agentsTrouble(d.tb.Topology(), passed, leftOut)...), err
+}
+
+// agentsTrouble is where agents of any job could not keep up, each against its own job's round trip.
+func (d *deployment) agentsTrouble(topo *inventory.Topology, passed time.Duration, leftOut bool) (t []results.Trouble) {
 	for _, j := range d.all() {
-		rtt := testbed.Beat(&j.plan, d.tb.Topology(), frameBytes(d.setup))
+		rtt := testbed.Beat(&j.plan, topo, frameBytes(d.setup))
 		for _, a := range j.agents {
 			if s := a.stats(); s != nil {
 				t = append(t, agentTrouble(a, s, rtt, a.stalls.Totals(), passed, leftOut)...)
@@ -724,7 +729,7 @@ func (d *deployment) Health(ctx context.Context) ([]results.Trouble, error) {
 			}
 		}
 	}
-	return t, err
+	return t
 }
 
 // Now implements testbed.Deployment.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/inabench/inabench/collectors"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/agent"
 	"github.com/inabench/inabench/testbed/stall"
@@ -109,6 +111,37 @@ func TestIdle(t *testing.T) {
 	} {
 		if got := (&runningJob{agents: c.agents, work: testbed.Workload{RTO: 400 * time.Millisecond}}).idle(10 * time.Second); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// TestLateWithoutPS: workers that are late are so whatever adds their gradients up.
+func TestLateWithoutPS(t *testing.T) {
+	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Aggregators: 64}}}
+	for i, name := range []string{"h1", "h2", "h3"} {
+		inv.Hosts = append(inv.Hosts, inventory.Host{Name: name, GPUs: 1, NICs: []inventory.NIC{{
+			Device: "eth0", Switch: "tor1", Port: uint32(i + 1), Rate: 8e6, Delay: time.Millisecond,
+		}}})
+	}
+	for name, j := range map[string]placement.JobPlan{
+		"with a PS":   {Collective: placement.INA, PS: "h3"},
+		"synchronous": {Collective: placement.INA},
+		"a ring":      {Collective: placement.Ring},
+	} {
+		j.ID, j.Name, j.Workers = 1, "A", []placement.Worker{{Host: "h1"}, {Host: "h2", Rank: 1}}
+		if err := placement.BuildTree(inv.Topology(), inv, &j); err != nil {
+			t.Fatal(err)
+		}
+		a := newAgent("worker A/0", "A", "A/0", "h1", 0, func(*remoteAgent, *agent.Event) {})
+		a.Take(&agent.Event{Event: "started"})
+		a.Take(&agent.Event{Event: "sample", T: 10, Stats: &agent.Stats{LateP99: .1, ClearP99: .1}})
+		d := &deployment{
+			setup: testbed.Setup{Settings: testbed.Settings{Lanes: 64}}, order: []string{"A"},
+			jobs: map[string]*runningJob{"A": {plan: j, agents: []*remoteAgent{a}}},
+		}
+		got := d.agentsTrouble(inv.Topology(), 10*time.Second, true)
+		if len(got) != 1 || !got[0].Fatal || !strings.HasPrefix(got[0].What, "paced sends 99th percentile") {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

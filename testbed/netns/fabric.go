@@ -27,15 +27,9 @@ import (
 	"github.com/inabench/inabench/testbed"
 )
 
-// The modes of results.Scale.
-const (
-	SlowMotion = "slow-motion" // rates divided, delays multiplied: every ratio stays
-	Shrunk     = "shrunk"      // rates, buffers and ECN thresholds divided, delays as they are
-)
-
 // Options are how an inventory is emulated.
 type Options struct {
-	Scale       results.Scale // Mode "", "none", SlowMotion or Shrunk; Factor > 0 with the latter
+	Scale       results.Scale // Mode "", "none", results.SlowMotion or Shrunk; Factor > 0 with the latter
 	SSHD        string        // every host's SSH server: Embedded (default) or OpenSSH
 	Switch      string        // what every switch is: Soft (default) or BMv2
 	Queue       string        // discipline of every queue: "fifo" (default), "drr" or "drr-flow", see softswitch.LinkConfig
@@ -152,12 +146,12 @@ func Up(ctx context.Context, inv *inventory.Inventory, opts Options) (_ *Fabric,
 func (o Options) check() error {
 	switch o.Scale.Mode {
 	case "", "none":
-	case SlowMotion, Shrunk:
+	case results.SlowMotion, results.Shrunk:
 		if !(o.Scale.Factor > 0) {
 			return fmt.Errorf("scale factor %v: must be greater than 0", o.Scale.Factor)
 		}
 	default:
-		return fmt.Errorf("scale mode %q: want %q or %q", o.Scale.Mode, SlowMotion, Shrunk)
+		return fmt.Errorf("scale mode %q: want %q or %q", o.Scale.Mode, results.SlowMotion, results.Shrunk)
 	}
 	if o.Queue != "" && o.Queue != "fifo" && o.Queue != "drr" && o.Queue != "drr-flow" {
 		return fmt.Errorf("queue %q: want fifo, drr or drr-flow", o.Queue)

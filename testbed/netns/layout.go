@@ -13,6 +13,7 @@ import (
 
 	"github.com/inabench/inabench/internal/blame"
 	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/softswitch"
 )
@@ -260,7 +261,7 @@ func link(from, to string, rate inventory.BitRate, delay time.Duration, sw *inve
 // scale turns the lab's figures into the emulation's.
 func (l *layout) scale(opts Options) {
 	k := opts.Scale.Factor
-	slow, shrunk := opts.Scale.Mode == SlowMotion, opts.Scale.Mode == Shrunk
+	slow, shrunk := opts.Scale.Mode == results.SlowMotion, opts.Scale.Mode == results.Shrunk
 	rate := func(r *inventory.BitRate) {
 		if slow || shrunk {
 			*r /= inventory.BitRate(k)

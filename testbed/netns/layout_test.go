@@ -23,7 +23,7 @@ import (
 // TestLayout shows everything that is decided about a small testbed, in both
 // scaling modes, as the processes are told it.
 func TestLayout(t *testing.T) {
-	for _, scale := range []results.Scale{{Mode: "none", Factor: 1}, {Mode: SlowMotion, Factor: 100}, {Mode: Shrunk, Factor: 100}} {
+	for _, scale := range []results.Scale{{Mode: "none", Factor: 1}, {Mode: results.SlowMotion, Factor: 100}, {Mode: results.Shrunk, Factor: 100}} {
 		t.Run(scale.Mode, func(t *testing.T) {
 			inv := rack(1, 2, 1)
 			inv.Hosts[0].NICs[0].Address = netip.MustParsePrefix("10.0.7.1/24")

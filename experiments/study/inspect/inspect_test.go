@@ -1,9 +1,12 @@
 package inspect
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/experiments/spec/spectest"
+	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
@@ -40,6 +43,36 @@ func TestCrossed(t *testing.T) {
 		got := Crossed([]results.Trouble{{Where: "link h1->tor1", Code: results.CodeLost, Value: tt.differ, Limit: tt.limit, Of: tt.of}}, &inventory.Topology{}, nil)
 		if lost := len(got) == 1 && got[0].Outcome == results.Fail; lost != tt.lost {
 			t.Errorf("%v of %v differ, %v may: %+v", tt.differ, tt.of, tt.limit, got)
+		}
+	}
+}
+
+type sumsBed struct {
+	testbed.Testbed
+	inv *inventory.Inventory
+}
+
+func (b sumsBed) Inventory() *inventory.Inventory { return b.inv }
+
+func (sumsBed) Capabilities() testbed.Capabilities {
+	return testbed.Capabilities{Sums: true, Kind: results.Measured}
+}
+
+type sumsRun struct {
+	study.Runner
+	tb testbed.Testbed
+}
+
+func (r sumsRun) Testbed() testbed.Testbed { return r.tb }
+
+// TestWrongSumOfStudy: studies without phases look at sums, too.
+func TestWrongSumOfStudy(t *testing.T) {
+	s := spectest.Pair(t, nil, "50us", "inventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n")
+	for wrong, want := range []bool{false, true} {
+		b := &study.Bench{Runner: sumsRun{tb: sumsBed{inv: s.Inventory()}}, Planned: study.Planned{Point: spec.Point{Spec: s}}}
+		found := Study(b, &results.Point{Jobs: []results.JobSummary{{Job: "A", Workers: 2, SumsChecked: 1000, SumErrors: int64(wrong)}}})
+		if got := slices.ContainsFunc(found, func(f results.Finding) bool { return f.Code == results.CodeSums && f.Outcome == results.Fail }); got != want {
+			t.Errorf("%d wrong: %+v", wrong, found)
 		}
 	}
 }

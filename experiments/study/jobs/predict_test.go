@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -345,5 +346,65 @@ func TestShrunkMessage(t *testing.T) {
 		if err != nil || w.Message != want {
 			t.Errorf("shrunk by %v: %d bytes, %v; want %d", factor, w.Message, err, want)
 		}
+	}
+}
+
+// comparing is a testbed whose workers compare sums.
+type comparing struct{ counting }
+
+func (c comparing) Capabilities() testbed.Capabilities {
+	caps := c.counting.Capabilities()
+	caps.Sums = true
+	return caps
+}
+
+// TestWrongSumOfPoint: whoever looks at a point that was measured looks at its sums.
+func TestWrongSumOfPoint(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+`)
+	r.Runner = alone{tb: comparing{r.Testbed().(counting)}}
+	for wrong, want := range []bool{false, true} {
+		obs := observation{readings: &results.Readings{}, summaries: []results.JobSummary{{Job: "A", Workers: 2, SumsChecked: 1000, SumErrors: int64(wrong)}}}
+		found := r.integrity(setup, Baseline{}, obs, &results.Point{})
+		if got := slices.ContainsFunc(found, func(f results.Finding) bool { return f.Code == results.CodeSums && f.Outcome == results.Fail }); got != want {
+			t.Errorf("%d wrong: %+v", wrong, found)
+		}
+	}
+}
+
+// TestRoundLongerThanPhase: a share of which one round of slots takes longer than the phase is not known, and no
+// repeat would tell it.
+func TestRoundLongerThanPhase(t *testing.T) {
+	r, setup := judging(t, `
+inventory = "pair.toml"
+[[job]]
+name = "A"
+hosts = ["h1", "h2"]
+ps = "h3"
+rate = "10Gbit/s"
+[[expect]]
+metric = "share"
+tolerance = "0.03"
+reason = "there is memory for all of it"
+`)
+	predictions, err := predict(r.Testbed().Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := Baseline{Holds: map[string]float64{"A@tor1": .05}}
+	setup.Settings.Addressing = "atp"
+	setup.Workloads[0].Slots = int(9 * setup.Workloads[0].Rate / study.FrameBits(setup.Settings.Lanes)) // a round of 9 s
+	ph, err := r.phase(setup, base, seen(nil, nil).obs, span{start: time.Second, end: 7 * time.Second, jobs: []string{"A"}}, predictions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks, got, _ := results.Judge(r.Spec.Expectations(), []results.Point{{Phases: []results.Phase{ph}}})
+	if got != results.Inconclusive || len(checks) != 1 || checks[0].More != 0 || !strings.Contains(checks[0].Why, results.ErrShort.Error()) {
+		t.Errorf("%s: %+v, missing %+v", got, checks, ph.Missing)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
-	"github.com/inabench/inabench/testbed/netns"
 )
 
 // setupOf turns a spec and its placement into what a testbed deploys, in the
@@ -181,7 +180,7 @@ func damageOf(s *spec.Spec, topo *inventory.Topology, scale results.Scale) map[s
 // linkState is a link's damage in the testbed's own units.
 func linkState(l spec.LinkState, scale results.Scale) testbed.LinkState {
 	by := time.Duration(l.ReorderBy)
-	if scale.Mode == netns.SlowMotion {
+	if scale.Mode == results.SlowMotion {
 		by = time.Duration(float64(by) * scale.Factor)
 	}
 	return testbed.LinkState{Loss: l.Loss, Duplicate: l.Duplicate, Reorder: l.Reorder, ReorderBy: by}
