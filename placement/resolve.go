@@ -34,7 +34,7 @@ func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, er
 			continue
 		}
 		f := &b.Jobs[len(out)]
-		r := Resolved{Job: j.Name, RTT: f.RTT, Crowd: b.crowd(f)}
+		r := Resolved{Job: j.Name, RTT: f.RTT, Crowd: b.crowd(f, j.Collective)}
 		for k, n := range f.Nodes {
 			if j.PS != "" && j.Collective != Ring && k == len(f.Nodes)-1 {
 				break // the PS itself
@@ -54,8 +54,8 @@ func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, er
 }
 
 // crowd is Resolved's, of a job: at the fullest link of gradients, and at that of results, the last of a PSN waits
-// for all others.
-func (b *problem) crowd(f *flow.Job) float64 {
+// for all others. Results of INA are one packet on each link.
+func (b *problem) crowd(f *flow.Job, kind Collective) float64 {
 	packets := make([]float64, len(f.Nodes)) // of a PSN that a node sends up and gets from there
 	var up, down float64
 	for k, n := range f.Nodes {
@@ -72,7 +72,10 @@ func (b *problem) crowd(f *flow.Job) float64 {
 			}
 			return (packets[k] - 1) * f.Packet / float64(b.topo.Links[link].Rate)
 		}
-		up, down = max(up, wait(n.Up)), max(down, wait(n.Down))
+		up = max(up, wait(n.Up))
+		if kind == PS {
+			down = max(down, wait(n.Down))
+		}
 	}
 	return up + down
 }

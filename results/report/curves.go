@@ -189,7 +189,7 @@ func curveRows(c *plot.Chart, s plot.Series) (rows []panelRow) {
 func sameX(repeats []results.Point, i int) []results.Point {
 	first := repeats[0].Curves[i]
 	return slices.DeleteFunc(slices.Clone(repeats), func(p results.Point) bool {
-		return i >= len(p.Curves) || !slices.Equal(p.Curves[i].X, first.X)
+		return i >= len(p.Curves) || !slices.Equal(p.Curves[i].X, first.X) || len(p.Curves[i].Y) != len(first.Y)
 	})
 }
 
@@ -218,6 +218,7 @@ func meanCurve(repeats []results.Point, i int) []float64 {
 // thinned is a curve as at most n points: means of neighbours, with the least and the most
 // of these, so that no peak is lost.
 func thinned(x, y []float64, n int) []plot.Point {
+	x, y = x[:min(len(x), len(y))], y[:min(len(x), len(y))] // a record of others may have more of one
 	n = min(n, len(x))
 	out := make([]plot.Point, n)
 	for i := range out {

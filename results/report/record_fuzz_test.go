@@ -27,7 +27,20 @@ func tell(rec *results.Record) error {
 
 // fixtures are records with all that a record may have.
 func fixtures() []*results.Record {
-	return []*results.Record{resultstest.FairShare(), resultstest.Addressing(), resultstest.Quickstart(), resultstest.Policies([]float64{1, 2}, 2), resultstest.Hostile()}
+	return []*results.Record{resultstest.FairShare(), resultstest.Addressing(), resultstest.Quickstart(), resultstest.Policies([]float64{1, 2}, 2), resultstest.Hostile(), uneven()}
+}
+
+// uneven is a record whose curves have more of x than of y, or repeats that have more of y.
+func uneven() *results.Record {
+	curve := func(x, y []float64) []results.Curve {
+		return []results.Curve{{Metric: "m", Unit: "1", Over: "time, s", X: x, Y: y}}
+	}
+	return &results.Record{Kind: results.Simulated, Points: []results.Point{
+		{Curves: curve([]float64{1, 2}, []float64{1})},
+		{Index: 1, Curves: curve([]float64{1}, []float64{1})},
+		{Index: 1, Repeat: 1, Curves: curve([]float64{1}, []float64{1, 2})},
+		{Index: 2, Curves: curve(nil, []float64{1})},
+	}}
 }
 
 // FuzzRecord: whatever a run.json says, what is told of it ends.

@@ -187,12 +187,22 @@ func shortest(inv *inventory.Inventory, frame int) float64 {
 	closest := map[string][]float64{}
 	var all []float64
 	for _, h := range inv.Hosts {
+		nearest, first := map[string]float64{}, math.Inf(1) // of its cables to each switch: it sends nothing to itself
 		for _, n := range h.NICs {
 			d := n.Delay.Seconds()
 			if n.Rate > 0 {
 				d += 8 * float64(frame) / float64(n.Rate)
 			}
-			closest[n.Switch], all = append(closest[n.Switch], d), append(all, d)
+			if old, ok := nearest[n.Switch]; !ok || d < old {
+				nearest[n.Switch] = d
+			}
+			first = min(first, d)
+		}
+		for sw, d := range nearest {
+			closest[sw] = append(closest[sw], d)
+		}
+		if len(nearest) > 0 {
+			all = append(all, first)
 		}
 	}
 	least := 0.0

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,7 @@ func TestShortest(t *testing.T) {
 		{[]inventory.Host{host("a", 5)}, 0},
 		{[]inventory.Host{host("a", 5), host("b", 1), host("b", 20), host("a", 7)}, 24e-6},
 		{[]inventory.Host{host("a", 5), host("b", 1)}, 12e-6},
+		{[]inventory.Host{{NICs: slices.Concat(host("a", 1).NICs, host("a", 1).NICs)}, host("a", 5), host("a", 5)}, 12e-6}, // two cables of one host
 	} {
 		if got := shortest(&inventory.Inventory{Hosts: tt.hosts}, 1024); math.Abs(got-tt.want) > 1e-12 {
 			t.Errorf("%d hosts: %v, want %v", len(tt.hosts), got, tt.want)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -412,13 +413,21 @@ func (l *layout) shortestRTT() time.Duration {
 	closest := map[string][]time.Duration{}
 	var all []time.Duration
 	for _, h := range l.inv.Hosts {
+		nearest := map[string]time.Duration{} // of its cables to each switch: it sends nothing to itself
 		for _, nic := range h.NICs {
 			d := nic.Delay
 			if nic.Rate > 0 {
 				d += time.Duration(bits / float64(nic.Rate) * float64(time.Second))
 			}
-			closest[nic.Switch] = append(closest[nic.Switch], d)
-			all = append(all, d)
+			if old, ok := nearest[nic.Switch]; !ok || d < old {
+				nearest[nic.Switch] = d
+			}
+		}
+		for sw, d := range nearest {
+			closest[sw] = append(closest[sw], d)
+		}
+		if len(nearest) > 0 {
+			all = append(all, slices.Min(slices.Collect(maps.Values(nearest))))
 		}
 	}
 	shortest := func(ds []time.Duration) time.Duration {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strings"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 // How calibration measures: all jobs of a placement, with all aggregators, together
 // at a rate so low that nothing queues, long enough for a few hundred results.
 const (
-	calibrationLoad    = 0.2 // of the slowest link, by all jobs together
+	calibrationLoad    = 0.2 // of the slowest link, by all jobs together, of each worker's gradients
+	calibrationFull    = 0.5 // of any link at most, where packets of several workers share it
 	calibrationResults = 200 // PSNs of each job to average over
 	calibrationMin     = 500 * time.Millisecond
 	calibrationMax     = 10 * time.Second
@@ -78,7 +80,11 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 	if len(setup.Workloads) == 0 {
 		return base, nil, nil
 	}
-	rate := slowest * calibrationLoad / float64(len(setup.Workloads))
+	packets := 0
+	for i := range setup.Plan.Jobs {
+		packets += fullest(&setup.Plan.Jobs[i])
+	}
+	rate := slowest * min(calibrationLoad/float64(len(setup.Workloads)), calibrationFull/float64(packets))
 	psns := rate / study.FrameBits(s.Switch.Lanes) // per second
 	settle := time.Duration(0)
 	for i := range setup.Workloads {
@@ -125,6 +131,21 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 		base.Unsure[of] = 1
 	}
 	return base, cal.values, nil
+}
+
+// fullest is how many packets of a PSN cross the fullest link of a job's tree, where there is all the memory that is asked for.
+func fullest(j *placement.JobPlan) int {
+	come, below, most := map[string]int{}, map[string]uint64{}, 1
+	for _, n := range j.Tree { // leaves first
+		up := come[n.Switch] + bits.OnesCount64(n.Expect&^below[n.Switch])
+		if n.Aggregate && j.Collective == placement.INA {
+			up = min(up, 1)
+		}
+		most = max(most, up)
+		come[n.Parent] += up
+		below[n.Parent] |= n.Expect
+	}
+	return max(most, come[""])
 }
 
 // measured is what a calibration says of jobs.

@@ -427,6 +427,61 @@ func TestStoppedAlone(t *testing.T) {
 	}
 }
 
+// TestCalibratedRacks: what may be late is looked at by those on the way, however many racks there are. With 16 of them a PS
+// that answers half a round trip late passed.
+func TestCalibratedRacks(t *testing.T) {
+	text := "version = 1\n[[switch]]\nname = \"tor[1-16]\"\nkind = \"soft\"\naggregators = 4096\n[[switch]]\nname = \"spine1\"\nkind = \"soft\"\naggregators = 4096\n"
+	plan := &placement.Plan{Jobs: []placement.JobPlan{{ID: 1, Name: "A", Collective: placement.INA, PS: "p1"}}}
+	for k := 1; k <= 16; k++ {
+		text += fmt.Sprintf("[[host]]\nname = \"h%d\"\nnic = {port = \"tor%d/1\", rate = \"200Mbit/s\", delay = \"2.5ms\"}\n[[link]]\na = \"tor%d/31\"\nb = \"spine1/%d\"\nrate = \"200Mbit/s\"\ndelay = \"2.5ms\"\n", k, k, k, k)
+		plan.Jobs[0].Workers = append(plan.Jobs[0].Workers, placement.Worker{Rank: k - 1, Host: fmt.Sprintf("h%d", k)})
+	}
+	text += "[[host]]\nname = \"p1\"\nnic = {port = \"tor1/2\", rate = \"200Mbit/s\", delay = \"2.5ms\"}\n"
+	inv, err := inventory.Parse("racks.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := placement.BuildTree(inv.Topology(), inv, &plan.Jobs[0]); err != nil {
+		t.Fatal(err)
+	}
+	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n")
+	setup := testbed.Setup{Plan: plan, Workloads: []testbed.Workload{{Job: plan.Jobs[0], Window: 100}}, Settings: testbed.Settings{Mode: "statistical", Lanes: 240}}
+	known, err := placement.Resolve(inv, plan, conditions(setup, Baseline{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pace := testbed.Pace{Within: time.Second, Rest: 25 * time.Microsecond, Wake: 20 * time.Microsecond}
+	for times, late := range map[float64]bool{1: false, 1.5: true} {
+		in := inspectionOf(s, inv, testbed.Capabilities{Pace: pace}, setup, Baseline{RTTs: map[string]float64{"A": known[0].RTT*times + known[0].Crowd}}, observation{readings: &results.Readings{}})
+		if got := in.calibrated(); len(got) > 0 != late {
+			t.Errorf("%g times a round trip of %g s: %+v", times, known[0].RTT, got)
+		}
+	}
+}
+
+// TestFullest: a PSN is so many packets on the fullest link, which must not be more than it carries while a testbed is calibrated.
+func TestFullest(t *testing.T) {
+	rack := func(name, parent string, aggregate bool, expect uint64) placement.TreeNode {
+		return placement.TreeNode{Switch: name, Parent: parent, Aggregate: aggregate, Expect: expect}
+	}
+	for _, c := range []struct {
+		name string
+		j    placement.JobPlan
+		want int
+	}{
+		{"eight workers of a PS", placement.JobPlan{Collective: placement.PS, Tree: []placement.TreeNode{rack("tor1", "", false, 0xff)}}, 8},
+		{"all are added up", placement.JobPlan{Collective: placement.INA, Tree: []placement.TreeNode{rack("tor1", "", true, 0xff)}}, 1},
+		{"a spine forwards what two racks have added up", placement.JobPlan{Collective: placement.INA, Tree: []placement.TreeNode{
+			rack("tor1", "spine1", true, 0x0f), rack("tor2", "spine1", true, 0xf0), rack("spine1", "tor3", false, 0xff), rack("tor3", "", true, 0x1ff)}}, 2},
+		{"and a rack without memory", placement.JobPlan{Collective: placement.INA, Tree: []placement.TreeNode{
+			rack("tor1", "spine1", true, 0x0f), rack("tor2", "spine1", false, 0xf0), rack("spine1", "", false, 0xff)}}, 5},
+	} {
+		if got := fullest(&c.j); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
 // TestCalibratedCrowd: five workers that send a PSN at once, to a PS on cables as fast as theirs, wait there for one another,
 // and their results as well: a round trip of theirs was 25 % longer than one without queueing, at any factor.
 func TestCalibratedCrowd(t *testing.T) {
