@@ -202,7 +202,7 @@ func zipped(rows [][]string, head ...string) []byte {
 	line := slices.Clone(head)
 	for _, row := range rows {
 		line = append(line[:len(head)], row...)
-		w.Write(results.CSVRow(slices.Clone(line)))
+		w.Write(results.CSVRow(line))
 	}
 	w.Flush()
 	z.Close()

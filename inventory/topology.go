@@ -196,16 +196,9 @@ func (t *Topology) Path(from, to string) ([]int, error) {
 	// A host's path goes by one of its cables; a switch has itself to start from.
 	best, hops := [3]int{}, math.MaxInt
 	for _, up := range x.ends(a) {
-		s := a
-		if up >= 0 {
-			s = x.to[up]
-		}
-		tr := x.tree(s)
+		tr := x.tree(x.at(a, up))
 		for _, down := range x.ends(b) {
-			e := b
-			if down >= 0 {
-				e = x.to[down]
-			}
+			e := x.at(b, down)
 			if h := tr.hops[e-x.hosts]; h >= 0 && int(h) < hops {
 				hops = int(h)
 				best = [3]int{up, e, down}
@@ -220,11 +213,7 @@ func (t *Topology) Path(from, to string) ([]int, error) {
 	if up >= 0 {
 		path = append(path, up)
 	}
-	s := a
-	if up >= 0 {
-		s = x.to[up]
-	}
-	tr := x.tree(s)
+	tr := x.tree(x.at(a, up))
 	n := len(path)
 	path = path[:n+hops]
 	for i := len(path) - 1; i >= n; i-- {
@@ -249,16 +238,9 @@ func (t *Topology) Between(from, to string) ([]int, error) {
 	a, b := x.node[from], x.node[to]
 	on := make([]bool, len(t.Links))
 	for _, up := range x.ends(a) {
-		s := a
-		if up >= 0 {
-			s = x.to[up]
-		}
-		there := x.tree(s)
+		there := x.tree(x.at(a, up))
 		for _, down := range x.ends(b) {
-			e := b
-			if down >= 0 {
-				e = x.to[down]
-			}
+			e := x.at(b, down)
 			hops := there.hops[e-x.hosts]
 			if hops < 0 {
 				continue
@@ -293,6 +275,14 @@ func (x *topologyIndex) ends(n int) []int {
 		return x.out[n]
 	}
 	return []int{-1}
+}
+
+// at is the switch that one of a node's ends leads to.
+func (x *topologyIndex) at(n, end int) int {
+	if end < 0 {
+		return n
+	}
+	return x.to[end]
 }
 
 // tree is the breadth first search from a switch over switches. Two callers at once

@@ -563,7 +563,7 @@ func (b *problem) flowJob(j *JobPlan) (flow.Job, error) {
 	f.RTT = rtt
 	if t, ok := b.c.RTTs[j.Name]; ok {
 		f.RTT = t
-		b.late += max(0, t-rtt-b.crowd(&f, j.Collective))
+		b.late += max(0, t-rtt-b.crowd(&f, j))
 		b.crossed += 2 * float64(depth(&f))
 	}
 	f.ID, f.Offset = j.ID, Offset(b.c.Seed, j.ID)

@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"math/bits"
+
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement/flow"
 )
@@ -34,7 +36,7 @@ func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, er
 			continue
 		}
 		f := &b.Jobs[len(out)]
-		r := Resolved{Job: j.Name, RTT: f.RTT, Crowd: b.crowd(f, j.Collective)}
+		r := Resolved{Job: j.Name, RTT: f.RTT, Crowd: b.crowd(f, j)}
 		for k, n := range f.Nodes {
 			if j.PS != "" && j.Collective != Ring && k == len(f.Nodes)-1 {
 				break // the PS itself
@@ -53,27 +55,39 @@ func Resolve(inv *inventory.Inventory, plan *Plan, c Conditions) ([]Resolved, er
 	return out, nil
 }
 
+// Packets is how many packets of a PSN each switch of a job's tree sends on towards the root, where there is all the
+// memory that is asked for: also how many results come back to it of a job whose switches add up nothing.
+func (j *JobPlan) Packets() (all []int) {
+	come, below := map[string]int{}, map[string]uint64{}
+	for _, n := range j.Tree { // leaves first
+		up := come[n.Switch] + bits.OnesCount64(n.Expect&^below[n.Switch])
+		if n.Aggregate && j.Collective == INA {
+			up = min(up, 1)
+		}
+		all = append(all, up)
+		come[n.Parent] += up
+		below[n.Parent] |= n.Expect
+	}
+	return all
+}
+
 // crowd is Resolved's, of a job: at the fullest link of gradients, and at that of results, the last of a PSN waits
 // for all others. Results of INA are one packet on each link.
-func (b *problem) crowd(f *flow.Job, kind Collective) float64 {
-	packets := make([]float64, len(f.Nodes)) // of a PSN that a node sends up and gets from there
+func (b *problem) crowd(f *flow.Job, j *JobPlan) float64 {
+	if j.Collective == Ring {
+		return 0
+	}
 	var up, down float64
-	for k, n := range f.Nodes {
-		if packets[k] == 0 || n.Aggregate {
-			packets[k] = 1
-		}
-		if n.Parent == flow.None {
-			continue
-		}
-		packets[n.Parent] += packets[k]
+	for k, packets := range j.Packets() {
 		wait := func(link int) float64 {
 			if link == flow.None || b.topo.Links[link].Rate <= 0 {
 				return 0
 			}
-			return (packets[k] - 1) * f.Packet / float64(b.topo.Links[link].Rate)
+			return float64(packets-1) * f.Packet / float64(b.topo.Links[link].Rate)
 		}
+		n := &f.Nodes[len(j.Workers)+k]
 		up = max(up, wait(n.Up))
-		if kind == PS {
+		if j.Collective == PS {
 			down = max(down, wait(n.Down))
 		}
 	}

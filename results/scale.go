@@ -55,9 +55,9 @@ func (s Scale) ScalesUnit(unit string) bool {
 	case "bit/s", "B/s":
 		return true
 	case "1/s", "s":
-		return s.Mode == "slow-motion"
+		return s.Mode == SlowMotion
 	case "B":
-		return s.Mode == "shrunk"
+		return s.Mode == Shrunk
 	}
 	return false
 }

@@ -1,7 +1,9 @@
 package testbed
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/inabench/inabench/inventory"
@@ -113,9 +115,47 @@ func ShortestBeat(jobs []placement.JobPlan, topo *inventory.Topology, frame int)
 }
 
 // shorter is the shorter of two times that are known: 0 is none.
-func shorter(a, b time.Duration) time.Duration {
+func shorter[T time.Duration | float64](a, b T) T {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}
 	return min(a, b)
+}
+
+// Closest is the shortest round trip between two hosts on one switch, or between any two where each has a switch of its
+// own: by it the lateness of switches is judged, as by a job's Beat that of its processes. Cable is how long a frame takes
+// over a host's cable one way. It is 0 where there are not two hosts.
+func Closest[T time.Duration | float64](inv *inventory.Inventory, cable func(*inventory.NIC) T) (shortest T) {
+	closest := map[string][]T{}
+	var all []T
+	for i := range inv.Hosts {
+		nearest := map[string]T{} // of its cables to each switch: it sends nothing to itself
+		for k := range inv.Hosts[i].NICs {
+			n := &inv.Hosts[i].NICs[k]
+			d := cable(n)
+			if old, ok := nearest[n.Switch]; !ok || d < old {
+				nearest[n.Switch] = d
+			}
+		}
+		for sw, d := range nearest {
+			closest[sw] = append(closest[sw], d)
+		}
+		if len(nearest) > 0 {
+			all = append(all, slices.Min(slices.Collect(maps.Values(nearest))))
+		}
+	}
+	trip := func(ds []T) T {
+		if len(ds) < 2 {
+			return 0
+		}
+		slices.Sort(ds)
+		return 2 * (ds[0] + ds[1])
+	}
+	for _, ds := range closest {
+		shortest = shorter(shortest, trip(ds))
+	}
+	if shortest == 0 {
+		shortest = trip(all)
+	}
+	return shortest
 }

@@ -1,6 +1,8 @@
 package testbed
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,5 +59,26 @@ func TestBeat(t *testing.T) {
 				t.Errorf("got %v, want %v (tree %+v)", got, tt.want, j.Tree)
 			}
 		})
+	}
+}
+
+// TestClosest: hosts of one switch are nearest to each other, wherever others are.
+func TestClosest(t *testing.T) {
+	host := func(sw string, us int) inventory.Host {
+		return inventory.Host{NICs: []inventory.NIC{{Switch: sw, Delay: time.Duration(us) * time.Microsecond}}}
+	}
+	for _, tt := range []struct {
+		hosts []inventory.Host
+		want  float64
+	}{
+		{nil, 0},
+		{[]inventory.Host{host("a", 5)}, 0},
+		{[]inventory.Host{host("a", 5), host("b", 1), host("b", 20), host("a", 7)}, 24e-6},
+		{[]inventory.Host{host("a", 5), host("b", 1)}, 12e-6},
+		{[]inventory.Host{{NICs: slices.Concat(host("a", 1).NICs, host("a", 1).NICs)}, host("a", 5), host("a", 5)}, 12e-6}, // two cables of one host
+	} {
+		if got := Closest(&inventory.Inventory{Hosts: tt.hosts}, func(n *inventory.NIC) float64 { return n.Delay.Seconds() }); math.Abs(got-tt.want) > 1e-12 {
+			t.Errorf("%d hosts: %v, want %v", len(tt.hosts), got, tt.want)
+		}
 	}
 }

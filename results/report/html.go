@@ -294,7 +294,7 @@ func tilesOf(rec *results.Record) []tile {
 	out = append(out, tile{"Points", strconv.Itoa(len(cells)), human.Plural(max(repeats, 1), "repeat"), "", "points", strconv.Itoa(len(cells))})
 	if s := rec.Scale; s.Factor > 1 {
 		note := "rates divided, times multiplied"
-		if s.Mode == "shrunk" {
+		if s.Mode == results.Shrunk {
 			note = "rates and bytes divided, times 1:1"
 		}
 		out = append(out, tile{"Emulated at", "1 : " + human.Typed(s.Factor), note, "", "scale_factor", human.Exact(s.Factor)})

@@ -122,7 +122,13 @@ type Load struct {
 func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.Prediction, lanes int) (Load, error) {
 	topo := inv.Topology()
 	frame := (&placement.Conditions{Lanes: lanes}).FrameBytes()
-	out := Load{RTT: shortest(inv, frame), Threads: len(inv.Switches)}
+	out := Load{Threads: len(inv.Switches), RTT: testbed.Closest(inv, func(n *inventory.NIC) float64 {
+		d := n.Delay.Seconds()
+		if n.Rate > 0 {
+			d += 8 * float64(frame) / float64(n.Rate)
+		}
+		return d
+	})}
 	if beat := testbed.ShortestBeat(plan.Jobs, topo, frame).Seconds(); beat > 0 && (out.RTT == 0 || beat < out.RTT) {
 		out.RTT = beat // to a switch and back
 	}
@@ -178,43 +184,6 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 		}
 	}
 	return out, nil
-}
-
-// shortest is the shortest round trip between hosts of one switch, or of any where each has a
-// switch of its own, of frames of so many bytes: by it the lateness of switches is judged, and by a job's own
-// that of its processes.
-func shortest(inv *inventory.Inventory, frame int) float64 {
-	closest := map[string][]float64{}
-	var all []float64
-	for _, h := range inv.Hosts {
-		nearest, first := map[string]float64{}, math.Inf(1) // of its cables to each switch: it sends nothing to itself
-		for _, n := range h.NICs {
-			d := n.Delay.Seconds()
-			if n.Rate > 0 {
-				d += 8 * float64(frame) / float64(n.Rate)
-			}
-			if old, ok := nearest[n.Switch]; !ok || d < old {
-				nearest[n.Switch] = d
-			}
-			first = min(first, d)
-		}
-		for sw, d := range nearest {
-			closest[sw] = append(closest[sw], d)
-		}
-		if len(nearest) > 0 {
-			all = append(all, first)
-		}
-	}
-	least := 0.0
-	for _, ds := range closest {
-		if slices.Sort(ds); len(ds) > 1 && (least == 0 || 2*(ds[0]+ds[1]) < least) {
-			least = 2 * (ds[0] + ds[1])
-		}
-	}
-	if slices.Sort(all); least == 0 && len(all) > 1 {
-		least = 2 * (all[0] + all[1])
-	}
-	return least
 }
 
 // steps are the factors of a decade that Factor chooses from: each at most a third above the one before.

@@ -8,10 +8,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
@@ -127,27 +125,6 @@ nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
 	near("frames through the switch with a ring", l.Switch, 3e6+3*segments)
 	if _, err := Demand(inv, &placement.Plan{}, []*placement.Prediction{alone}, 240); err == nil {
 		t.Error("no error of a prediction for jobs that are not in the plan")
-	}
-}
-
-// TestShortest: hosts of one switch are nearest to each other, wherever others are.
-func TestShortest(t *testing.T) {
-	host := func(sw string, us int) inventory.Host {
-		return inventory.Host{NICs: []inventory.NIC{{Switch: sw, Delay: time.Duration(us) * time.Microsecond}}}
-	}
-	for _, tt := range []struct {
-		hosts []inventory.Host
-		want  float64
-	}{
-		{nil, 0},
-		{[]inventory.Host{host("a", 5)}, 0},
-		{[]inventory.Host{host("a", 5), host("b", 1), host("b", 20), host("a", 7)}, 24e-6},
-		{[]inventory.Host{host("a", 5), host("b", 1)}, 12e-6},
-		{[]inventory.Host{{NICs: slices.Concat(host("a", 1).NICs, host("a", 1).NICs)}, host("a", 5), host("a", 5)}, 12e-6}, // two cables of one host
-	} {
-		if got := shortest(&inventory.Inventory{Hosts: tt.hosts}, 1024); math.Abs(got-tt.want) > 1e-12 {
-			t.Errorf("%d hosts: %v, want %v", len(tt.hosts), got, tt.want)
-		}
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	lostLimit       = 1e-4              // of all frames, lost by the emulation uncounted; above: fatal
 	busyLimit       = 0.90              // of one core, by a switch's thread; above: fatal
 	lateTailLimit   = testbed.LateLimit // of the RTT, 99th percentile; above: fatal
+	lateFrame       = 1024              // bytes of a frame whose round trip that is
 	machineLimit    = 0.97              // of all cores; above: reported, as a reason for the others
 )
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -147,7 +146,13 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 	}
 	l.beat = beat{opts.Beat, "an operation"}
 	if opts.Beat == 0 {
-		l.beat = beat{l.shortestRTT(), "the RTT"}
+		l.beat = beat{testbed.Closest(l.inv, func(n *inventory.NIC) time.Duration {
+			d := n.Delay
+			if n.Rate > 0 {
+				d += time.Duration(8 * lateFrame / float64(n.Rate) * float64(time.Second))
+			}
+			return d
+		}), "the RTT"}
 	}
 	for i := range l.nodes {
 		if s := l.nodes[i].Switch; s != nil {
@@ -404,47 +409,4 @@ func hostMAC(host, nic int) net.HardwareAddr {
 
 func portMAC(sw int, port uint32) net.HardwareAddr {
 	return net.HardwareAddr{0x02, 0x1b, byte(sw >> 8), byte(sw), byte(port >> 8), byte(port)}
-}
-
-// shortestRTT is that of the two closest hosts on one switch, a 1 KiB frame each
-// way. When no two hosts share a switch, it is a lower bound.
-func (l *layout) shortestRTT() time.Duration {
-	const bits = 8 * 1024
-	closest := map[string][]time.Duration{}
-	var all []time.Duration
-	for _, h := range l.inv.Hosts {
-		nearest := map[string]time.Duration{} // of its cables to each switch: it sends nothing to itself
-		for _, nic := range h.NICs {
-			d := nic.Delay
-			if nic.Rate > 0 {
-				d += time.Duration(bits / float64(nic.Rate) * float64(time.Second))
-			}
-			if old, ok := nearest[nic.Switch]; !ok || d < old {
-				nearest[nic.Switch] = d
-			}
-		}
-		for sw, d := range nearest {
-			closest[sw] = append(closest[sw], d)
-		}
-		if len(nearest) > 0 {
-			all = append(all, slices.Min(slices.Collect(maps.Values(nearest))))
-		}
-	}
-	shortest := func(ds []time.Duration) time.Duration {
-		if len(ds) < 2 {
-			return 0
-		}
-		slices.Sort(ds)
-		return 2 * (ds[0] + ds[1])
-	}
-	var rtt time.Duration
-	for _, ds := range closest {
-		if r := shortest(ds); r > 0 && (rtt == 0 || r < rtt) {
-			rtt = r
-		}
-	}
-	if rtt == 0 {
-		rtt = shortest(all)
-	}
-	return rtt
 }

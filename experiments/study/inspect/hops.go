@@ -249,8 +249,7 @@ func (in *Inspection) copied(j placement.JobPlan, doubled, from, over float64) f
 	return n + 3*math.Sqrt(n+1)
 }
 
-// Between are the cables on any way from who sends to who receives, since a job need not take the one that is usual: and the
-// names of who receives.
+// Between are the cables on any of the shortest ways from who sends to who receives, and the names of who receives.
 func (in *Inspection) Between(sent, received []handover.End) map[string]bool {
 	if in.Inv == nil {
 		return nil

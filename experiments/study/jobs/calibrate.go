@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +82,7 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 	}
 	packets := 0
 	for i := range setup.Plan.Jobs {
-		packets += fullest(&setup.Plan.Jobs[i])
+		packets += slices.Max(setup.Plan.Jobs[i].Packets()) // on its fullest link
 	}
 	rate := slowest * min(calibrationLoad/float64(len(setup.Workloads)), calibrationFull/float64(packets))
 	psns := rate / study.FrameBits(s.Switch.Lanes) // per second
@@ -131,21 +131,6 @@ func calibrate(ctx context.Context, tb testbed.Testbed, s *spec.Spec, plan *plac
 		base.Unsure[of] = 1
 	}
 	return base, cal.values, nil
-}
-
-// fullest is how many packets of a PSN cross the fullest link of a job's tree, where there is all the memory that is asked for.
-func fullest(j *placement.JobPlan) int {
-	come, below, most := map[string]int{}, map[string]uint64{}, 1
-	for _, n := range j.Tree { // leaves first
-		up := come[n.Switch] + bits.OnesCount64(n.Expect&^below[n.Switch])
-		if n.Aggregate && j.Collective == placement.INA {
-			up = min(up, 1)
-		}
-		most = max(most, up)
-		come[n.Parent] += up
-		below[n.Parent] |= n.Expect
-	}
-	return max(most, come[""])
 }
 
 // measured is what a calibration says of jobs.

@@ -101,7 +101,7 @@ func chance(m *study.Measurer, setup testbed.Setup, jobs []string) string {
 // unscaled says why an emulation of lossy cables is not the lab in slow motion; empty: it is, or none lose.
 func unscaled(s *spec.Spec) string {
 	scale := spec.EmulationScale(s, "netns")
-	if scale.Mode != "slow-motion" || scale.Factor <= 1 || !slices.ContainsFunc(s.LinkStates, func(l spec.LinkState) bool { return l.Loss > 0 }) {
+	if scale.Mode != results.SlowMotion || scale.Factor <= 1 || !slices.ContainsFunc(s.LinkStates, func(l spec.LinkState) bool { return l.Loss > 0 }) {
 		return ""
 	}
 	return fmt.Sprintf("cables lose packets, and of a sender's timeout %v are not slowed down: in slow motion losses cost less than in a lab, so that what netns measures, times %g, is not a lab's; a run there is held to a prediction of its own",

@@ -427,6 +427,25 @@ func TestStoppedAlone(t *testing.T) {
 	}
 }
 
+// calibratedOn is what follows from a topology of the only job of a plan, and what is found where its round trip was calibrated
+// on an emulation of that pace.
+func calibratedOn(t *testing.T, inv *inventory.Inventory, plan *placement.Plan) (placement.Resolved, func(pace testbed.Pace, rtt float64) []results.Finding) {
+	t.Helper()
+	j := &plan.Jobs[0]
+	if err := placement.BuildTree(inv.Topology(), inv, j); err != nil {
+		t.Fatal(err)
+	}
+	setup := testbed.Setup{Plan: plan, Workloads: []testbed.Workload{{Job: *j, Window: 100}}, Settings: testbed.Settings{Mode: "statistical", Lanes: 240}}
+	known, err := placement.Resolve(inv, plan, conditions(setup, Baseline{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n") // no link of it is damaged
+	return known[0], func(pace testbed.Pace, rtt float64) []results.Finding {
+		return inspectionOf(s, inv, testbed.Capabilities{Pace: pace}, setup, Baseline{RTTs: map[string]float64{j.Name: rtt}}, observation{readings: &results.Readings{}}).calibrated()
+	}
+}
+
 // TestCalibratedRacks: what may be late is looked at by those on the way, however many racks there are. With 16 of them a PS
 // that answers half a round trip late passed.
 func TestCalibratedRacks(t *testing.T) {
@@ -441,43 +460,11 @@ func TestCalibratedRacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := placement.BuildTree(inv.Topology(), inv, &plan.Jobs[0]); err != nil {
-		t.Fatal(err)
-	}
-	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n")
-	setup := testbed.Setup{Plan: plan, Workloads: []testbed.Workload{{Job: plan.Jobs[0], Window: 100}}, Settings: testbed.Settings{Mode: "statistical", Lanes: 240}}
-	known, err := placement.Resolve(inv, plan, conditions(setup, Baseline{}, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	known, calibrated := calibratedOn(t, inv, plan)
 	pace := testbed.Pace{Within: time.Second, Rest: 25 * time.Microsecond, Wake: 20 * time.Microsecond}
 	for times, late := range map[float64]bool{1: false, 1.5: true} {
-		in := inspectionOf(s, inv, testbed.Capabilities{Pace: pace}, setup, Baseline{RTTs: map[string]float64{"A": known[0].RTT*times + known[0].Crowd}}, observation{readings: &results.Readings{}})
-		if got := in.calibrated(); len(got) > 0 != late {
-			t.Errorf("%g times a round trip of %g s: %+v", times, known[0].RTT, got)
-		}
-	}
-}
-
-// TestFullest: a PSN is so many packets on the fullest link, which must not be more than it carries while a testbed is calibrated.
-func TestFullest(t *testing.T) {
-	rack := func(name, parent string, aggregate bool, expect uint64) placement.TreeNode {
-		return placement.TreeNode{Switch: name, Parent: parent, Aggregate: aggregate, Expect: expect}
-	}
-	for _, c := range []struct {
-		name string
-		j    placement.JobPlan
-		want int
-	}{
-		{"eight workers of a PS", placement.JobPlan{Collective: placement.PS, Tree: []placement.TreeNode{rack("tor1", "", false, 0xff)}}, 8},
-		{"all are added up", placement.JobPlan{Collective: placement.INA, Tree: []placement.TreeNode{rack("tor1", "", true, 0xff)}}, 1},
-		{"a spine forwards what two racks have added up", placement.JobPlan{Collective: placement.INA, Tree: []placement.TreeNode{
-			rack("tor1", "spine1", true, 0x0f), rack("tor2", "spine1", true, 0xf0), rack("spine1", "tor3", false, 0xff), rack("tor3", "", true, 0x1ff)}}, 2},
-		{"and a rack without memory", placement.JobPlan{Collective: placement.INA, Tree: []placement.TreeNode{
-			rack("tor1", "spine1", true, 0x0f), rack("tor2", "spine1", false, 0xf0), rack("spine1", "", false, 0xff)}}, 5},
-	} {
-		if got := fullest(&c.j); got != c.want {
-			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		if got := calibrated(pace, known.RTT*times+known.Crowd); len(got) > 0 != late {
+			t.Errorf("%g times a round trip of %g s: %+v", times, known.RTT, got)
 		}
 	}
 }
@@ -501,18 +488,10 @@ nic = {port = "tor1/[1-6]", rate = "25Gbit/s", delay = "2us"}
 	for k := range 5 {
 		plan.Jobs[0].Workers = append(plan.Jobs[0].Workers, placement.Worker{Rank: k, Host: fmt.Sprintf("h%d", k+1)})
 	}
-	if err := placement.BuildTree(inv.Topology(), inv, &plan.Jobs[0]); err != nil {
-		t.Fatal(err)
-	}
-	s := pairOn(t, "\ninventory = \"pair.toml\"\n[[job]]\nname = \"A\"\nhosts = [\"h1\", \"h2\"]\nps = \"h3\"\n") // no link of it is damaged
-	setup := testbed.Setup{Plan: plan, Workloads: []testbed.Workload{{Job: plan.Jobs[0], Window: 100}}, Settings: testbed.Settings{Mode: "statistical", Lanes: 240}}
-	known, err := placement.Resolve(inv, plan, conditions(setup, Baseline{}, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	known, calibrated := calibratedOn(t, inv, plan)
 	frame := study.FrameBits(240) / 25e9
-	rtt, most := known[0].RTT, known[0].RTT+8*frame
-	if got := known[0].Crowd; math.Abs(got-8*frame) > 1e-12 {
+	rtt, most := known.RTT, known.RTT+8*frame
+	if got := known.Crowd; math.Abs(got-8*frame) > 1e-12 {
 		t.Errorf("it may wait for %g s, want that of four gradients and four results, %g", got, 8*frame)
 	}
 	for _, c := range []struct {
@@ -525,8 +504,7 @@ nic = {port = "tor1/[1-6]", rate = "25Gbit/s", delay = "2us"}
 		{"later than these", 1.2 * most, true},
 		{"sooner than alone", 0.8 * rtt, true},
 	} {
-		in := inspectionOf(s, inv, testbed.Capabilities{Pace: testbed.Pace{Within: time.Second}}, setup, Baseline{RTTs: map[string]float64{"C": c.rtt}}, observation{readings: &results.Readings{}})
-		if got := in.calibrated(); len(got) > 0 != c.bad {
+		if got := calibrated(testbed.Pace{Within: time.Second}, c.rtt); len(got) > 0 != c.bad {
 			t.Errorf("%s, %g s: %+v", c.name, c.rtt, got)
 		}
 	}
