@@ -344,6 +344,9 @@ func fabricOf(s *spec.Spec, driver string) study.FabricKey {
 	if b, ok := kinds.Of(s).(study.Builder); ok {
 		b.Build(&k, s, driver)
 	}
+	if k.Beat == 0 {
+		k.Lanes = s.Switch.Lanes
+	}
 	return k
 }
 

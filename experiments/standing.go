@@ -66,6 +66,7 @@ func (st *Standing) suits(s *spec.Spec) error {
 		{"emulation.scale", st.key.Scale.Mode, want.Scale.Mode},
 		{"emulation.factor", st.key.Scale.Factor, want.Scale.Factor},
 		{"switch.queue", st.key.Queue, want.Queue},
+		{"switch.lanes", st.key.Lanes, want.Lanes},
 		{"switch.buffer", st.key.Buffer, want.Buffer},
 		{"switch.ecn", st.key.ECN, want.ECN},
 		{"measure.seed", st.spec.Measure.Seed, s.Measure.Seed},

@@ -181,23 +181,39 @@ func (t *Topology) Tier(node string) int {
 // links that come early in the file. Hosts are never transit. A path from a node to
 // itself is empty; an unknown node or one out of reach is an error.
 func (t *Topology) Path(from, to string) ([]int, error) {
+	return t.PathBy(End{Node: from}, End{Node: to})
+}
+
+// End is where a path begins or ends: a switch, or a host by one of its NICs, or by the one that makes the path shortest
+// where NIC is empty.
+type End struct{ Node, NIC string }
+
+// PathBy is Path from one end to another.
+func (t *Topology) PathBy(from, to End) ([]int, error) {
 	x := &t.index
-	a, ok := x.node[from]
+	a, ok := x.node[from.Node]
 	if !ok {
-		return nil, fmt.Errorf("path from %s to %s: no node %q", from, to, from)
+		return nil, fmt.Errorf("path from %s to %s: no node %q", from.Node, to.Node, from.Node)
 	}
-	b, ok := x.node[to]
+	b, ok := x.node[to.Node]
 	if !ok {
-		return nil, fmt.Errorf("path from %s to %s: no node %q", from, to, to)
+		return nil, fmt.Errorf("path from %s to %s: no node %q", from.Node, to.Node, to.Node)
 	}
 	if a == b {
 		return nil, nil
 	}
+	other := func(link int, nic string) bool { return link >= 0 && nic != "" && t.Links[link].NIC != nic }
 	// A host's path goes by one of its cables; a switch has itself to start from.
 	best, hops := [3]int{}, math.MaxInt
 	for _, up := range x.ends(a) {
+		if other(up, from.NIC) {
+			continue
+		}
 		tr := x.tree(x.at(a, up))
 		for _, down := range x.ends(b) {
+			if other(down, to.NIC) {
+				continue
+			}
 			e := x.at(b, down)
 			if h := tr.hops[e-x.hosts]; h >= 0 && int(h) < hops {
 				hops = int(h)
@@ -206,7 +222,7 @@ func (t *Topology) Path(from, to string) ([]int, error) {
 		}
 	}
 	if hops == math.MaxInt {
-		return nil, fmt.Errorf("path from %s to %s: no links join them", from, to)
+		return nil, fmt.Errorf("path from %s to %s: no links join them", from.Node, to.Node)
 	}
 	up, e, down := best[0], best[1], best[2]
 	path := make([]int, 0, hops+2)

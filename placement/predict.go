@@ -202,6 +202,7 @@ const SteadyWindows = 16
 type LinkPrediction struct {
 	Link string  `json:"link"`
 	Load float64 `json:"load"` // bit/s of frame bytes that are sent on it
+	Peak float64 `json:"-"`    // the most of it, while jobs send together that do not send all the time
 	// Lost is how much less comes out at its other end, negative where it is more.
 	Lost  float64 `json:"lost,omitempty"`
 	Rate  float64 `json:"rate"` // capacity, bit/s
@@ -337,7 +338,7 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
 		if link.Flows > 0 {
-			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
+			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, max(link.Load, link.Peak), link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
 	return out
@@ -620,9 +621,8 @@ func (b *problem) loop(l inventory.DirectedLink, bits float64) float64 {
 // way, and acknowledgements of those that go the other way.
 func (b *problem) ring(j *JobPlan, f *flow.Job) error {
 	var hops []int
-	for i, w := range j.Workers {
-		to := j.Workers[(i+1)%len(j.Workers)].Host
-		path, err := b.topo.Path(w.Host, to)
+	for i := range j.Workers {
+		path, err := b.topo.PathBy(j.Workers[i].End(), j.Goal(i))
 		if err != nil {
 			return err
 		}

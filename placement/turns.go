@@ -39,8 +39,8 @@ func (b *problem) newTurn(at int, j *JobPlan) (t turn, ok bool) {
 		n := len(j.Workers)
 		t.ring, t.wire = n, collectives.Duplex*2*float64(n-1)/float64(n)
 		t.bits = 8 * bytes * t.wire
-		for i, w := range j.Workers {
-			path, _ := b.topo.Path(w.Host, j.Workers[(i+1)%n].Host) // which is there, or the ring had no links
+		for i := range j.Workers {
+			path, _ := b.topo.PathBy(j.Workers[i].End(), j.Goal(i)) // which is there, or the ring had no links
 			t.hops, t.links = append(t.hops, b.way(path)), append(t.links, len(path))
 		}
 		return t, true
@@ -213,6 +213,9 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	return b.mean(all, states, at, lasts, turns[len(few):]), nil
 }
 
+// brief is the part of the time that a state lasts for at most whose load is no peak.
+const brief = 0.01
+
 // weighted adds what there is of x to a sum.
 func weighted(sum, x []float64, weight float64) {
 	for n, v := range x {
@@ -234,6 +237,9 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 		out.Links[l].Flows = all.Links[l].Flows
 		for set, r := range states {
 			out.Links[l].Load += lasts[set] * r.Links[l].Load
+			if lasts[set] > brief {
+				out.Links[l].Peak = max(out.Links[l].Peak, r.Links[l].Load)
+			}
 			out.Links[l].Lost += lasts[set] * r.Links[l].Lost
 			out.Links[l].Spread += lasts[set] * r.Links[l].Spread
 		}

@@ -40,6 +40,21 @@ type Worker struct {
 	GPUs int    `json:"gpus"`
 }
 
+// End is where the worker's packets leave.
+func (w *Worker) End() inventory.End { return inventory.End{Node: w.Host, NIC: w.NIC} }
+
+// Goal is where the packets of a job's i-th worker go: to its PS, without one to the root of its tree, or to the next
+// worker in a ring.
+func (p *JobPlan) Goal(i int) inventory.End {
+	switch {
+	case p.PS != "":
+		return inventory.End{Node: p.PS, NIC: p.PSNIC}
+	case len(p.Tree) > 0:
+		return inventory.End{Node: p.Tree[len(p.Tree)-1].Switch}
+	}
+	return p.Workers[(i+1)%len(p.Workers)].End()
+}
+
 // TreeNode is a switch's part in a job's aggregation tree.
 type TreeNode struct {
 	Switch    string   `json:"switch"`

@@ -60,6 +60,7 @@ type Stall struct {
 	Where      string        // "switch tor1", "worker A/0 on host h1", "this machine"
 	What       string        // "frames left up to 104 ms late"
 	Late       time.Duration // the most
+	Held       time.Duration // for how long of it something was late, each moment once
 	Waited     time.Duration // of it, for a processor: of a process whose machine was busy
 	Job        string        // whose process stood still; empty: the testbed did
 }

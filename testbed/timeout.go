@@ -50,16 +50,8 @@ func RoundTrip(j *placement.JobPlan, topo *inventory.Topology) time.Duration {
 // ways are the paths of a job's gradients, worker by worker: to its PS, to the root
 // of its tree without one, or to the next worker in a ring.
 func ways(j *placement.JobPlan, topo *inventory.Topology) (out [][]int) {
-	for i, w := range j.Workers {
-		to := j.PS
-		switch {
-		case to != "":
-		case len(j.Tree) > 0:
-			to = j.Tree[len(j.Tree)-1].Switch
-		default:
-			to = j.Workers[(i+1)%len(j.Workers)].Host
-		}
-		if path, err := topo.Path(w.Host, to); err == nil {
+	for i := range j.Workers {
+		if path, err := topo.PathBy(j.Workers[i].End(), j.Goal(i)); err == nil {
 			out = append(out, path)
 		}
 	}
@@ -71,8 +63,8 @@ func ways(j *placement.JobPlan, topo *inventory.Topology) (out [][]int) {
 // job's tree, and the sum from there; in a ring, to the next worker and back. Lateness must be small against
 // it. Parts of a job on one host do not count. 0: nothing of it is on the network.
 func Beat(j *placement.JobPlan, topo *inventory.Topology, frame int) (shortest time.Duration) {
-	far := func(from, to string) time.Duration {
-		path, err := topo.Path(from, to)
+	far := func(worker int) time.Duration {
+		path, err := topo.PathBy(j.Workers[worker].End(), j.Goal(worker))
 		if err != nil {
 			return 0
 		}
@@ -84,24 +76,15 @@ func Beat(j *placement.JobPlan, topo *inventory.Topology, frame int) (shortest t
 		}
 		return topo.PathDelay(path) + time.Duration(math.Round(sending*1e9))
 	}
-	root, last := "", time.Duration(0)
+	last := time.Duration(0) // to the root, where that waits for all
 	if j.PS == "" && len(j.Tree) > 0 {
-		root = j.Tree[len(j.Tree)-1].Switch
-		for _, w := range j.Workers {
-			last = max(last, far(w.Host, root))
+		for i := range j.Workers {
+			last = max(last, far(i))
 		}
 	}
-	for i, w := range j.Workers {
-		var trip time.Duration
-		switch {
-		case j.PS != "":
-			trip = 2 * far(w.Host, j.PS)
-		case root != "":
-			trip = last + far(w.Host, root)
-		default:
-			trip = 2 * far(w.Host, j.Workers[(i+1)%len(j.Workers)].Host)
-		}
-		shortest = shorter(shortest, trip)
+	for i := range j.Workers {
+		there := far(i)
+		shortest = shorter(shortest, max(there, last)+there)
 	}
 	return shortest
 }

@@ -21,11 +21,14 @@ func TestBeat(t *testing.T) {
 			Device: "eth0", Switch: []string{"tor1", "tor2"}[i/2], Port: uint32(i%2 + 1), Rate: 8e6, Delay: ms,
 		}}})
 	}
+	both := inventory.Host{Name: "h5", GPUs: 1}
 	for i, tor := range []string{"tor1", "tor2"} {
 		inv.Links = append(inv.Links, inventory.Link{
 			A: inventory.Port{Switch: tor, Port: 9}, B: inventory.Port{Switch: "spine", Port: uint32(i + 1)}, Rate: 8e6, Delay: 5 * ms,
 		})
+		both.NICs = append(both.NICs, inventory.NIC{Device: []string{"eth0", "eth1"}[i], Switch: tor, Port: 3, Rate: 8e6, Delay: ms})
 	}
+	inv.Hosts = append(inv.Hosts, both)
 	for name, tt := range map[string]struct {
 		ps    string
 		ring  bool
@@ -41,6 +44,10 @@ func TestBeat(t *testing.T) {
 		"a ring in two":                          {ring: true, hosts: "h1 h3", want: 32 * ms},
 		"a ring of two racks and two of one":     {ring: true, hosts: "h1 h2 h3", want: 8 * ms},
 		"one host":                               {hosts: "h1", want: 0},
+		"a ring by the NIC that is near":         {ring: true, hosts: "h1 h5", want: 8 * ms},
+		"a ring by the NIC that is asked for":    {ring: true, hosts: "h1 h5:eth1", want: 32 * ms},
+		"to the PS by the NIC that is asked for": {ps: "h2", hosts: "h1:eth0 h5:eth1", want: 8 * ms},
+		"and no other":                           {ps: "h2", hosts: "h5:eth1", want: 32 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := placement.JobPlan{Name: "A", Collective: placement.INA, PS: tt.ps}
@@ -48,9 +55,10 @@ func TestBeat(t *testing.T) {
 				j.Collective = placement.Ring
 			}
 			for rank, h := range strings.Fields(tt.hosts) {
-				j.Workers = append(j.Workers, placement.Worker{Host: h, Rank: rank})
+				host, nic, _ := strings.Cut(h, ":")
+				j.Workers = append(j.Workers, placement.Worker{Host: host, NIC: nic, Rank: rank})
 			}
-			if len(j.Workers) > 1 {
+			if len(j.Workers) > 1 || tt.ps != "" {
 				if err := placement.BuildTree(inv.Topology(), inv, &j); err != nil {
 					t.Fatal(err)
 				}

@@ -115,7 +115,7 @@ func Open(ctx context.Context, driver string, s *spec.Spec, key study.FabricKey,
 		}
 		f, err := netns.Up(ctx, built(s.Inventory(), key), netns.Options{
 			Scale: key.Scale, SSHD: s.Emulation.SSHD, Switch: key.Kind, Offload: s.Emulation.Offload, Paced: !s.Kind().Foreign, Serial: s.Kind().Foreign,
-			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.Beat, Slow: slow.links(),
+			Queue: queue, Seed: s.Measure.Seed, PcapDir: pcap, Beat: key.Beat, Frame: int(study.FrameBits(key.Lanes) / 8), Slow: slow.links(),
 		})
 		if err != nil {
 			return nil, err

@@ -86,12 +86,8 @@ func farthest(s *spec.Spec, plan *placement.Plan, least float64) (float64, error
 	topo := s.Inventory().Topology()
 	frame := 8 * float64((&placement.Conditions{Lanes: s.Switch.Lanes}).FrameBytes())
 	for _, j := range plan.Jobs {
-		for k, w := range j.Workers {
-			to := j.PS
-			if to == "" {
-				to = j.Workers[(k+1)%len(j.Workers)].Host
-			}
-			path, err := topo.Path(w.Host, to)
+		for k := range j.Workers {
+			path, err := topo.PathBy(j.Workers[k].End(), j.Goal(k))
 			if err != nil {
 				return least, fmt.Errorf("pace of job %s: %w", j.Name, err)
 			}

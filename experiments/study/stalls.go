@@ -23,6 +23,7 @@ type Standstill struct {
 	results.Span
 	Where, What string
 	Late        float64 // the most, s: several that are close together are one
+	Held        float64 // for how long of it something was late, s
 	Waited      float64 // of it, for a processor, s
 	Job         string  // whose process it was; empty: of the testbed, and not of what is tested
 }
@@ -33,20 +34,22 @@ func OnClock(in []testbed.Stall, ahead float64) []Standstill {
 	for _, s := range in {
 		out = append(out, Standstill{
 			Span:  results.Span{Start: s.Start.Seconds() + ahead, End: s.End.Seconds() + ahead},
-			Where: s.Where, What: s.What, Late: s.Late.Seconds(), Waited: s.Waited.Seconds(), Job: s.Job,
+			Where: s.Where, What: s.What, Late: s.Late.Seconds(), Held: s.Held.Seconds(), Waited: s.Waited.Seconds(), Job: s.Job,
 		})
 	}
 	return out
 }
 
-// by is for how long a process's stall was its own, in seconds: not for want of a processor.
+// by is for how long at once a process's stall was its own, in seconds: not for want of a processor.
 func (s Standstill) by() float64 { return min(s.Late, s.End-s.Start) - s.Waited }
 
-// alone is for how long a process's stall was its own while nothing else stood still, in seconds. Else is the testbed:
-// what stops or delays a whole machine does so to its switches too, or to this program, and many jobs'
-// processes may be stopped at once.
-func (s Standstill) alone(machine []Standstill) float64 {
-	return max(0, s.by()-results.Total(SpoiltTimes(machine, s.Start, s.End, 0)))
+// alone is for how long a process's stall was its own while nothing else stood still, in seconds: at once, and in all
+// where it is many short ones. Else is the testbed: what stops or delays a whole machine does so to its switches too,
+// or to this program, and many jobs' processes may be stopped at once.
+func (s Standstill) alone(machine []Standstill) (once, all float64) {
+	others := results.Total(SpoiltTimes(machine, s.Start, s.End, 0))
+	all = min(max(s.Late, s.Held), s.End-s.Start) - s.Waited
+	return max(0, s.by()-others), max(0, all-others)
 }
 
 // pauses are the stalls of one process alone.
@@ -70,11 +73,12 @@ func StoppedAlone(stalls []Standstill, job string, start, end float64) (out []pa
 		if i < 0 {
 			i, out = len(out), append(out, pauses{Where: s.Where})
 		}
-		long := s.alone(machine)
-		if p := &out[i]; long > 0 {
+		once, all := s.alone(machine)
+		if p := &out[i]; all > 0 {
 			p.N++
-			if p.Sum += long; long > p.Most {
-				p.Longest, p.Most = s, long
+			p.Sum += all
+			if once > p.Most || p.N == 1 {
+				p.Longest, p.Most = s, once
 			}
 		}
 	}

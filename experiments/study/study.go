@@ -152,6 +152,7 @@ type FabricKey struct {
 	Trees       bool // jobs take turns with trees, which somebody else puts into the switches
 	Freely      bool // and need not take turns
 	Beat        time.Duration
+	Lanes       int               // of packets, by whose round trip lateness is judged; 0: by Beat
 	Rate        inventory.BitRate // of hosts' NICs; 0: as the inventory says
 }
 

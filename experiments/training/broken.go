@@ -99,7 +99,7 @@ func (p *rank) stood(spans []stall.Span) {
 	}
 	for _, s := range spans {
 		p.stalls = append(p.stalls, testbed.Stall{
-			Start: onRun(s.Start), End: onRun(s.End), Late: s.Late, Waited: s.Waited, Job: p.job(), Where: p.Place(),
+			Start: onRun(s.Start), End: onRun(s.End), Late: s.Late, Held: s.Held, Waited: s.Waited, Job: p.job(), Where: p.Place(),
 			What: "it did not run for up to " + human.Quantity(s.Late.Seconds(), "s"),
 		})
 	}

@@ -198,6 +198,7 @@ const (
 // LinkResult is the steady state of one link.
 type LinkResult struct {
 	Load float64 // bit/s that its transmitter sends
+	Peak float64 // while jobs send together that do not send all the time, bit/s; 0: Load
 	// Lost is how much less of that comes out at its other end, bit/s; it is negative where more
 	// frames are made two of than are lost.
 	Lost float64

@@ -268,7 +268,7 @@ type Stats struct {
 	Conflicts int64 `json:"conflicts"`
 	Outdated  int64 `json:"outdated"`
 	Evicted   int64 `json:"evicted"`
-	// Health of the agent: how late its paced sends were.
+	// Health of the agent: how late a worker's paced sends were, or a PS's results.
 	LateP99     float64 `json:"late_p99"` // seconds
 	LateMax     float64 `json:"late_max"`
 	ClearP99    float64 `json:"clear_p99"`    // LateP99 of those that were due outside of stalls

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,10 @@ type ps struct {
 	p       *ina.PS
 	group   *unix.RawSockaddrInet4
 	workers []*unix.RawSockaddrInet4 // by rank, for the plain ps collective
+
+	late     histogram // of results, after the packet that completed them
+	clear    histogram // of those that were due outside of stalls
+	answered []time.Duration
 }
 
 func newPS(cfg Config, c *udp.Clock) (*ps, error) {
@@ -81,12 +86,15 @@ func (k *ps) run(ctx context.Context, c *control) error {
 			if err := k.send(result, to); err != nil {
 				return err
 			}
+			k.answered = append(k.answered, k.sock.Arrived[i])
 		}
 		// Before the next batch: it may reuse the memory of results two windows old.
 		if err := k.sock.Flush(); err != nil {
 			return err
 		}
-		if now = c.clock.Now(); c.due(now) {
+		now = c.clock.Now()
+		k.note(c, now)
+		if c.due(now) {
 			c.sample(now, k.stats())
 		}
 		if back = now; k.sock.Full {
@@ -102,6 +110,17 @@ func (k *ps) run(ctx context.Context, c *control) error {
 		}
 	}
 	return nil
+}
+
+// note tells how late the results are that were sent at now.
+func (k *ps) note(c *control, now time.Duration) {
+	for _, due := range k.answered {
+		k.late.add(now - due)
+		if !c.stalls.Add(max(due, c.paused), now) {
+			k.clear.add(now - due)
+		}
+	}
+	k.answered = k.answered[:0]
 }
 
 func (k *ps) send(result []byte, to uint64) error {
@@ -132,6 +151,9 @@ func (k *ps) stats() Stats {
 		Outdated:        s.Late,
 		Evicted:         s.Evicted,
 		Stray:           s.Stray,
+		LateP99:         k.late.quantile(.99).Seconds(),
+		LateMax:         k.late.max.Seconds(),
+		ClearP99:        k.clear.quantile(.99).Seconds(),
 		SocketDrops:     k.sock.Drops,
 	}
 }

@@ -307,7 +307,7 @@ const look = 50 * time.Millisecond
 // of a step waits before its next operation is due, and what is up to others is waited for at its end.
 func (k *trainer) sleep(ctx context.Context, c *control, t time.Duration) error {
 	if now := k.clock.Now(); now > t+look {
-		c.stalls.Insert(stall.Span{Start: t, End: now, Late: now - t, Count: 1})
+		c.stalls.Insert(stall.Span{Start: t, End: now, Late: now - t, Held: now - t, Count: 1})
 	}
 	late, err := sleepUntil(ctx, k.clock, t)
 	if late > 0 {

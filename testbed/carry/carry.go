@@ -112,7 +112,7 @@ func about(v float64) string {
 // Load is what a plan asks of a machine, in the lab's units: divide rates and multiply times by
 // the factor of slow motion.
 type Load struct {
-	Frames  float64 // a second over all cables, of the busiest phase
+	Frames  float64 // a second over all cables, of the busiest phase, while jobs that also compute send together
 	Switch  float64 // a second through the busiest switch
 	RTT     float64 // seconds, the shortest round trip between two hosts or of a job, whichever is less; 0: there is none
 	Threads int     // switches, workers and PS
@@ -145,7 +145,7 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 		bits := make([]float64, len(topo.Links)) // of gradients and results
 		frames := make([]float64, len(topo.Links))
 		for _, l := range p.Links {
-			bits[index[l.Link]] = l.Load
+			bits[index[l.Link]] = l.Peak
 		}
 		for _, jp := range p.Jobs {
 			i := slices.IndexFunc(plan.Jobs, func(j placement.JobPlan) bool { return j.Name == jp.Name })
@@ -156,8 +156,8 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 			if j.Collective != placement.Ring || j.Local() {
 				continue
 			}
-			for k, w := range j.Workers {
-				path, err := topo.Path(w.Host, j.Workers[(k+1)%len(j.Workers)].Host)
+			for k := range j.Workers {
+				path, err := topo.PathBy(j.Workers[k].End(), j.Goal(k))
 				if err != nil {
 					return out, fmt.Errorf("demand: job %s: %w", j.Name, err)
 				}

@@ -123,6 +123,20 @@ nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
 	}
 	near("frames with a ring", l.Frames, 6e6+6*segments)
 	near("frames through the switch with a ring", l.Switch, 3e6+3*segments)
+	// A job that computes for nine times as long as it sends needs as much of the machine while it does.
+	burst, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{"A"}, Lanes: 240, Senders: map[string]placement.Sender{
+		"A": {Rate: 8.192e9, Layers: []placement.Layer{{Bytes: 960 * 1e5, Compute: 0.9}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mean := burst.Jobs[0].WireRate / 8.192e9; mean > 0.11 {
+		t.Errorf("the job sends for %v of the time", mean)
+	}
+	if l, err = Demand(inv, plan, []*placement.Prediction{burst}, 240); err != nil {
+		t.Fatal(err)
+	}
+	near("frames of a job that also computes", l.Frames, 6e6)
 	if _, err := Demand(inv, &placement.Plan{}, []*placement.Prediction{alone}, 240); err == nil {
 		t.Error("no error of a prediction for jobs that are not in the plan")
 	}

@@ -76,7 +76,7 @@ func told(where, job string, spans []stall.Span, work, idle string) (all []testb
 			what = work
 		}
 		all = append(all, testbed.Stall{
-			Start: s.Start, End: s.End, Where: where, Late: s.Late, Waited: s.Waited, Job: job,
+			Start: s.Start, End: s.End, Where: where, Late: s.Late, Held: s.Held, Waited: s.Waited, Job: job,
 			What: fmt.Sprintf("%s up to %s", what, human.Quantity(s.Late.Seconds(), "s")),
 		})
 	}
@@ -85,14 +85,22 @@ func told(where, job string, spans []stall.Span, work, idle string) (all []testb
 
 // stood are the agent's stalls since the last call.
 func (a *remoteAgent) stood() []testbed.Stall {
-	return told(a.Place(), a.job, a.stalls.Take(), "paced sends were late by", "it did not run for")
+	return told(a.Place(), a.job, a.stalls.Take(), a.does()+" were late by", "it did not run for")
+}
+
+// does is what an agent does that may be late.
+func (a *remoteAgent) does() string {
+	if a.ps {
+		return "results"
+	}
+	return "paced sends"
 }
 
 // hearStalls keeps what an agent tells of its stalls, on the run's clock, where that makes sense.
 func (a *remoteAgent) hearStalls(ev *agent.Event) {
 	for _, s := range ev.Stalls {
 		start, end := a.RunTime(s.Start.Seconds()), a.RunTime(s.End.Seconds())
-		if start > end || math.Abs(start) > longest || math.Abs(end) > longest || s.Late < 0 || s.Waited < 0 || s.Count < 0 {
+		if start > end || math.Abs(start) > longest || math.Abs(end) > longest || s.Late < 0 || s.Held < 0 || s.Waited < 0 || s.Count < 0 {
 			continue
 		}
 		s.Start, s.End = seconds(start), seconds(end)
@@ -130,7 +138,7 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 		share := stalls.Sum.Seconds() / max(passed, stalls.Sum).Seconds()
 		what := fmt.Sprintf("%v, %s of the time (limit %s)", stalls, human.Percent(share), human.Percent(testbed.StallLimit))
 		if s.LateP99 > 0 {
-			what += fmt.Sprintf("; with these, paced sends 99th percentile %s late", human.Quantity(s.LateP99, "s"))
+			what += fmt.Sprintf("; with these, %s 99th percentile %s late", a.does(), human.Quantity(s.LateP99, "s"))
 		}
 		out = append(out, results.Trouble{Where: where, What: what, Value: share, Limit: testbed.StallLimit})
 		leftOut = leftOut && share <= testbed.StallLimit
@@ -149,15 +157,15 @@ func agentTrouble(a *remoteAgent, s *agent.Stats, rtt time.Duration, stalls stal
 	case alone && (leftOut || stalls.Count == 0): // else what stopped it may have stopped its machine
 		out = append(out, results.Trouble{
 			Where: where, Code: results.CodeJobStopped, Job: a.job,
-			What: fmt.Sprintf("%spaced sends 99th percentile %s late, and it ran or waited for a processor for %s of the time: it was held up, and not by its machine",
-				which, human.Quantity(late, "s"), human.Percent(part)),
+			What: fmt.Sprintf("%s%s 99th percentile %s late, and it ran or waited for a processor for %s of the time: it was held up, and not by its machine",
+				which, a.does(), human.Quantity(late, "s"), human.Percent(part)),
 			Value: late, Limit: limit,
 		})
 	default:
 		out = append(out, results.Trouble{
 			Where: where,
-			What: fmt.Sprintf("%spaced sends 99th percentile %s late, %s of the round trip (limit %s)",
-				which, human.Quantity(late, "s"), human.Percent(late/rtt.Seconds()), human.Percent(testbed.LateLimit)),
+			What: fmt.Sprintf("%s%s 99th percentile %s late, %s of the round trip (limit %s)",
+				which, a.does(), human.Quantity(late, "s"), human.Percent(late/rtt.Seconds()), human.Percent(testbed.LateLimit)),
 			Value: late, Limit: limit, Fatal: true,
 		})
 	}

@@ -62,6 +62,16 @@ func TestAgentTrouble(t *testing.T) {
 	}
 }
 
+// A PS is late with results.
+func TestLateResults(t *testing.T) {
+	a := newAgent("ps A", "A", "A/ps", "h3", 0, nil)
+	a.ps = true
+	got := agentTrouble(a, &agent.Stats{LateP99: .05, ClearP99: .05}, 200*time.Millisecond, stall.Total{}, 10*time.Second, true)
+	if len(got) != 1 || !got[0].Fatal || !strings.HasPrefix(got[0].What, "results 99th percentile 50.0 ms late, 25.0 % of the round trip") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // What an agent tells is put on the run's clock, kept until somebody asks, and told once.
 func TestHearStalls(t *testing.T) {
 	a := newAgent("worker A/0", "A", "A/0", "h1", 200*time.Millisecond, nil)

@@ -39,8 +39,9 @@ type Options struct {
 	Aggregators int           // on every switch that has any; 0: what the inventory says
 	Seed        uint64        // of everything random in the switches
 	// Beat is the shortest time that matters: by it lateness is judged, and how long switches
-	// may rest. 0: the shortest round trip, as for whatever counts packets.
+	// may rest. 0: the shortest round trip of a Frame, as for whatever counts packets.
 	Beat    time.Duration
+	Frame   int                          // bytes of a packet's frame; 0: 1024
 	PcapDir string                       // directory for one capture per switch port; empty: none
 	Impair  map[string]testbed.LinkState // by directed link, from the start
 	Slow    map[string]float64           // parts of its rate that a directed link lacks, 0 to 1, which Inventory does not tell

@@ -28,7 +28,6 @@ const (
 	lostLimit       = 1e-4              // of all frames, lost by the emulation uncounted; above: fatal
 	busyLimit       = 0.90              // of one core, by a switch's thread; above: fatal
 	lateTailLimit   = testbed.LateLimit // of the RTT, 99th percentile; above: fatal
-	lateFrame       = 1024              // bytes of a frame whose round trip that is
 	machineLimit    = 0.97              // of all cores; above: reported, as a reason for the others
 )
 
@@ -119,7 +118,7 @@ func (f *Fabric) Stalls(ctx context.Context, began time.Time) ([]testbed.Stall, 
 			if s.Count > 0 {
 				what = fmt.Sprintf("frames left up to %s late", seconds(s.Late))
 			}
-			all = append(all, testbed.Stall{Start: s.Start - zero, End: s.End - zero, Where: f.switches()[i].name, What: what, Late: s.Late})
+			all = append(all, testbed.Stall{Start: s.Start - zero, End: s.End - zero, Where: f.switches()[i].name, What: what, Late: s.Late, Held: s.Held})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b testbed.Stall) int { return int(a.Start - b.Start) })

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -146,10 +147,11 @@ func newLayout(inv *inventory.Inventory, opts Options) (*layout, error) {
 	}
 	l.beat = beat{opts.Beat, "an operation"}
 	if opts.Beat == 0 {
+		frame := float64(cmp.Or(opts.Frame, 1024))
 		l.beat = beat{testbed.Closest(l.inv, func(n *inventory.NIC) time.Duration {
 			d := n.Delay
 			if n.Rate > 0 {
-				d += time.Duration(8 * lateFrame / float64(n.Rate) * float64(time.Second))
+				d += time.Duration(8 * frame / float64(n.Rate) * float64(time.Second))
 			}
 			return d
 		}), "the RTT"}

@@ -26,8 +26,8 @@ func (j *job) ring(d *deployment, w testbed.Workload) error {
 	j.circle = c
 	j.frame, j.window, j.aimd = collectives.Segment, 0, false
 	j.good = collectives.Payload * float64(n) / float64(2*(n-1))
-	for i, wk := range j.plan.Workers {
-		path, err := d.topo.Path(wk.Host, j.plan.Workers[(i+1)%n].Host)
+	for i := range j.plan.Workers {
+		path, err := d.topo.PathBy(j.plan.Workers[i].End(), j.plan.Goal(i))
 		if err != nil {
 			return err
 		}

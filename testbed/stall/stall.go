@@ -27,6 +27,9 @@ type Span struct {
 	Start time.Duration `json:"start"` // when the first of what was late was due
 	End   time.Duration `json:"end"`   // when the last of it was done
 	Late  time.Duration `json:"late"`  // the most
+	// Held is for how long of it something was late, each moment once: of many short stops that are one
+	// span, their sum.
+	Held  time.Duration `json:"held,omitempty"`
 	Count int64         `json:"count"` // of what was late; 0: the process itself, with nothing to do
 	// Waited is for how long of that it waited for a processor, as its kernel counts it: that is its machine's.
 	Waited time.Duration `json:"waited,omitempty"`
@@ -65,6 +68,8 @@ type Record struct {
 
 	begin, end time.Duration // of the newest span, taken or not
 	any        bool          // there is one
+	before     time.Duration // until when something was late, before from
+	from, to   time.Duration // what was late last, or together with it
 
 	mu    sync.Mutex // below, and writes above
 	spans []Span     // not taken
@@ -84,15 +89,26 @@ func (r *Record) Add(due, now time.Duration) bool {
 	if now-due <= r.limit || r.limit == 0 {
 		return r.any && due >= r.begin && due <= r.end
 	}
-	r.add(Span{Start: due, End: now, Late: now - due, Count: 1})
+	r.add(Span{Start: due, End: now, Late: now - due, Held: r.cover(due, now), Count: 1})
 	return true
 }
 
 // Woke tells that a process that meant to look for work at due does so now.
 func (r *Record) Woke(due, now time.Duration) {
 	if now-due > r.rouse && r.limit > 0 {
-		r.add(Span{Start: due, End: now, Late: now - due})
+		r.add(Span{Start: due, End: now, Late: now - due, Held: r.cover(due, now)})
 	}
+}
+
+// cover is for how much of the time from due to now, the newest so far, nothing was late that was told before.
+func (r *Record) cover(due, now time.Duration) time.Duration {
+	if due > r.to {
+		r.before, r.from, r.to = r.to, due, due
+	}
+	first := min(r.from, max(due, r.before))
+	held := r.from - first + max(0, now-r.to)
+	r.from, r.to = first, max(r.to, now)
+	return held
 }
 
 func (r *Record) add(s Span) {
@@ -110,7 +126,7 @@ func (r *Record) add(s Span) {
 			return
 		}
 		s.Start = r.end
-		s.Waited = min(s.Waited, s.End-s.Start)
+		s.Waited, s.Held = min(s.Waited, s.End-s.Start), min(s.Held, s.End-s.Start)
 		r.spans = append(r.spans, s)
 		r.total.Count = max(r.total.Count, 1)
 		r.total.Sum += s.End - s.Start
@@ -122,6 +138,7 @@ func (r *Record) add(s Span) {
 		last.Late = max(last.Late, s.Late)
 		last.Count += s.Count
 		last.Waited = min(last.Waited+s.Waited, last.End-last.Start)
+		last.Held = min(last.Held+s.Held, last.End-last.Start)
 		r.total.Sum += last.End - last.Start
 		r.begin, r.end = min(r.begin, s.Start), max(r.end, s.End)
 	}
@@ -132,7 +149,7 @@ func (r *Record) add(s Span) {
 	if len(r.spans) > kept {
 		a, b := r.spans[0], r.spans[1]
 		r.spans = append(r.spans[:0], r.spans[1:]...)
-		r.spans[0] = Span{Start: a.Start, End: b.End, Late: max(a.Late, b.Late), Count: a.Count + b.Count, Waited: a.Waited + b.Waited}
+		r.spans[0] = Span{Start: a.Start, End: b.End, Late: max(a.Late, b.Late), Held: a.Held + b.Held, Count: a.Count + b.Count, Waited: a.Waited + b.Waited}
 	}
 }
 

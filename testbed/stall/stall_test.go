@@ -34,27 +34,27 @@ func TestRecord(t *testing.T) {
 		inside int
 	}{
 		"in time":         {events: []event{{due: 10, done: 11}, {due: 20, done: 60}}},
-		"one that is not": {[]event{{due: 10, done: 51}}, []Span{{Start: 10 * ms, End: 51 * ms, Late: 41 * ms, Count: 1}}, 1},
+		"one that is not": {[]event{{due: 10, done: 51}}, []Span{{Start: 10 * ms, End: 51 * ms, Late: 41 * ms, Held: 41 * ms, Count: 1}}, 1},
 		// Nothing that was due while it stood still tells of the time in which it did not.
 		"a stop makes many late, and some less than the limit": {
 			[]event{{due: 10, done: 11}, {due: 20, done: 120}, {due: 50, done: 120}, {due: 100, done: 120}, {due: 121, done: 121}},
-			[]Span{{Start: 20 * ms, End: 120 * ms, Late: 100 * ms, Count: 2}}, 3,
+			[]Span{{Start: 20 * ms, End: 120 * ms, Late: 100 * ms, Held: 100 * ms, Count: 2}}, 3,
 		},
 		"two stops within a beat are one": {
 			[]event{{due: 0, done: 100}, {due: 200, done: 201}, {due: 300, done: 400}},
-			[]Span{{Start: 0, End: 400 * ms, Late: 100 * ms, Count: 2}}, 2,
+			[]Span{{Start: 0, End: 400 * ms, Late: 100 * ms, Held: 200 * ms, Count: 2}}, 2,
 		},
 		"two that are not": {
 			[]event{{due: 0, done: 100}, {due: 301, done: 361}},
-			[]Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Count: 1}, {Start: 301 * ms, End: 361 * ms, Late: 60 * ms, Count: 1}}, 2,
+			[]Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Held: 100 * ms, Count: 1}, {Start: 301 * ms, End: 361 * ms, Late: 60 * ms, Held: 60 * ms, Count: 1}}, 2,
 		},
 		"frames of ports are out of order": {
 			[]event{{due: 80, done: 121}, {due: 20, done: 121}},
-			[]Span{{Start: 20 * ms, End: 121 * ms, Late: 101 * ms, Count: 2}}, 2,
+			[]Span{{Start: 20 * ms, End: 121 * ms, Late: 101 * ms, Held: 101 * ms, Count: 2}}, 2,
 		},
 		"nothing to do, and late for that": {
 			[]event{{due: 10, done: 160, woke: true}, {due: 150, done: 160}},
-			[]Span{{Start: 10 * ms, End: 160 * ms, Late: 150 * ms, Count: 0}}, 1,
+			[]Span{{Start: 10 * ms, End: 160 * ms, Late: 150 * ms, Held: 150 * ms, Count: 0}}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +87,20 @@ func TestAlwaysLate(t *testing.T) {
 	}
 }
 
+// TestHeld: many short stops that are one span, whose longest says little, are told with what they take together.
+func TestHeld(t *testing.T) {
+	r := New(50 * ms)
+	for k := range time.Duration(11) { // of 109 ms, 100
+		for due := k * 109 * ms; due < k*109*ms+100*ms; due += 10 * ms {
+			r.Add(due, k*109*ms+100*ms)
+		}
+	}
+	want := []Span{{Start: 0, End: 1190 * ms, Late: 100 * ms, Held: 1100 * ms, Count: 11 * 9}}
+	if got := r.Take(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // A stall that goes on after it was taken is told in parts, and counted once each time.
 func TestTakenMeanwhile(t *testing.T) {
 	r := New(200 * ms)
@@ -95,7 +109,7 @@ func TestTakenMeanwhile(t *testing.T) {
 	r.Add(50*ms, 100*ms) // of what was told
 	r.Add(150*ms, 300*ms)
 	second := r.Take()
-	want := []Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Count: 1}, {Start: 100 * ms, End: 300 * ms, Late: 150 * ms, Count: 1}}
+	want := []Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Held: 100 * ms, Count: 1}, {Start: 100 * ms, End: 300 * ms, Late: 150 * ms, Held: 150 * ms, Count: 1}}
 	if got := append(first, second...); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -113,7 +127,7 @@ func TestReturnInsert(t *testing.T) {
 	r.Add(150*ms, 300*ms)
 	r.Return(first)
 	all := r.Take()
-	want := []Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Count: 1}, {Start: 100 * ms, End: 300 * ms, Late: 150 * ms, Count: 1}}
+	want := []Span{{Start: 0, End: 100 * ms, Late: 100 * ms, Held: 100 * ms, Count: 1}, {Start: 100 * ms, End: 300 * ms, Late: 150 * ms, Held: 150 * ms, Count: 1}}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got %v, want %v", all, want)
 	}
@@ -121,7 +135,7 @@ func TestReturnInsert(t *testing.T) {
 	for _, s := range all {
 		other.Insert(s)
 	}
-	if got := other.Take(); !reflect.DeepEqual(got, []Span{{Start: 0, End: 300 * ms, Late: 150 * ms, Count: 2}}) {
+	if got := other.Take(); !reflect.DeepEqual(got, []Span{{Start: 0, End: 300 * ms, Late: 150 * ms, Held: 250 * ms, Count: 2}}) {
 		t.Errorf("inserted: %v", got)
 	}
 }

@@ -284,7 +284,7 @@ func probe(ctx context.Context, tb testbed.Testbed, topo *inventory.Topology, s 
 	if err != nil {
 		return nil, err
 	}
-	path, err := topo.Path(job.Workers[0].Host, job.PS)
+	path, err := topo.PathBy(job.Workers[0].End(), job.Goal(0))
 	if err != nil {
 		return nil, err
 	}

@@ -181,7 +181,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 	did := func(e event, at time.Duration) {
 		memory.note(e)
 		e.at = at
-		e.delay = patient.longer
+		e.delay, e.moved = patient.longer, patient.moved
 		obs.timeline.events = append(obs.timeline.events, e)
 	}
 	var last time.Duration // when the last event was to happen
@@ -229,7 +229,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 				default:
 					if more = interval; doubts == nil {
 						doubts = make(chan bool, 1)
-						seen, end, told := obs, clock(), doubts
+						seen, end, told := obs, event{at: clock(), stop: true, moved: patient.moved}, doubts
 						seen.early, seen.readings = maps.Clone(obs.early), obs.readings.Since(math.Inf(-1)) // all else only grows
 						go func() { told <- r.unsure(setup, base, seen, end, predictions) }()
 					}
@@ -315,13 +315,13 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 // repeats it is their mean that has to be.
 func (r *run) doubts() bool { return r.Repeats() == 1 && !r.Testbed().Capabilities().Virtual }
 
-// unsure says whether expectations of the phase that is about to end are open, and a longer one may decide.
-func (r *run) unsure(setup testbed.Setup, base Baseline, obs observation, now time.Duration, predictions [][]*placement.Prediction) bool {
+// unsure says whether expectations of the phase that such an event is about to end are open, and a longer one may decide.
+func (r *run) unsure(setup testbed.Setup, base Baseline, obs observation, end event, predictions [][]*placement.Prediction) bool {
 	t := obs.timeline
-	t.events = append(slices.Clone(t.events), event{at: now, stop: true})
+	t.events = append(slices.Clone(t.events), end)
 	spans := t.spans()
 	last := len(spans) - 1
-	if last < 0 || spans[last].end != now || last >= len(predictions) {
+	if last < 0 || spans[last].end != end.at || last >= len(predictions) {
 		return false
 	}
 	// What was read before the phase is of no use. Readings of several places are not quite in order.

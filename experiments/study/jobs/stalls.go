@@ -126,9 +126,9 @@ func (t *timeline) delay(by time.Duration) {
 	}
 }
 
-// leaveOut notes in a phase what figures leave out, and whether what is left is too little of it,
-// where readings are so many seconds apart. It returns the window of figures.
-func leaveOut(ph *results.Phase, stalls []study.Standstill, base Baseline, interval, stretch float64) results.Window {
+// leaveOut notes in a phase what figures leave out, and whether what is left is too little of what was planned,
+// where readings are so many seconds apart and its end was put off by so many. It returns the window of figures.
+func leaveOut(ph *results.Phase, stalls []study.Standstill, base Baseline, interval, moved float64) results.Window {
 	ph.LeftOut = lostTimes(stalls, ph.Start, ph.End, base)
 	w := without(ph.Start, ph.End, ph.LeftOut)
 	lost, long, at := results.Total(ph.LeftOut), ph.End-ph.Start, ph.Start
@@ -138,7 +138,7 @@ func leaveOut(ph *results.Phase, stalls []study.Standstill, base Baseline, inter
 		}
 		at = o.End
 	}
-	if len(w.Out) > 0 && lost > (1-study.Enough/stretch)*long {
+	if len(w.Out) > 0 && long-lost < study.Enough*(long-moved) {
 		ph.Spoilt = fmt.Sprintf("the testbed stood still, %d times, so that %s of %s are lost, first %s", len(w.Out), human.Quantity(lost, "s"), human.Quantity(long, "s"), ph.LeftOut[0].Why)
 	}
 	return w

@@ -53,7 +53,7 @@ func TestPatience(t *testing.T) {
 		}
 		end := tl.events[0].at.Seconds()
 		ph := results.Phase{Start: 101, End: 100 + end}
-		w := leaveOut(&ph, c.stalls, base, .1, 3)
+		w := leaveOut(&ph, c.stalls, base, .1, p.moved.Seconds())
 		if math.Abs(end-1-c.want) > .25 || (ph.Spoilt != "") != c.spoilt {
 			t.Errorf("%s: %.2f s, want %.2f; %q, %.2f s are left", c.name, end-1, c.want, ph.Spoilt, w.Length())
 		}
@@ -150,6 +150,19 @@ func TestCoverageOfDoubt(t *testing.T) {
 		t.Logf("%d readings, correlated by %g, scatter %g: coverage %.3f, false passes %.3f, longer %.2f times", c.n, c.rho, c.scatter, coverage, passed, float64(longer)/runs/2)
 		if coverage < low || passed > most {
 			t.Errorf("%d readings, correlated by %g, scatter %g: %.3f of the intervals hold the mean, want %g; %.3f pass that are off by 1.5 tolerances, want at most %g", c.n, c.rho, c.scatter, coverage, low, passed, most)
+		}
+	}
+}
+
+// TestLeaveOut: what a phase has lost is held to what it was put off by, whatever it might have been put off by: one whose
+// stalls were told when it was over has less than was planned.
+func TestLeaveOut(t *testing.T) {
+	stalls := []study.Standstill{{Span: results.Span{Start: 101, End: 102.5}, Where: "switch tor1", What: "frames left late", Late: 1.5}}
+	for moved, spoilt := range map[float64]bool{0: true, 1.5: false} {
+		ph := results.Phase{Start: 100, End: 103 + moved}
+		leaveOut(&ph, stalls, Baseline{RTTs: map[string]float64{"A": .05}}, .1, moved)
+		if (ph.Spoilt != "") != spoilt {
+			t.Errorf("3 s, put off by %v s, without 1.6 s: %q", moved, ph.Spoilt)
 		}
 	}
 }

@@ -189,26 +189,26 @@ func TestTimeline(t *testing.T) {
 	}{
 		{"one job until the end of the measurement",
 			[]spec.Job{{Name: "A"}},
-			[]span{{seconds(1), seconds(4), []string{"A"}, 0}}, 4},
+			[]span{{seconds(1), seconds(4), []string{"A"}, 0, 0}}, 4},
 		{"the second joins and the first leaves",
 			[]spec.Job{{Name: "A", Duration: dur(8)}, {Name: "B", Start: dur(4), Duration: dur(8)}},
 			[]span{
-				{seconds(1), seconds(4), []string{"A"}, 0},
-				{seconds(5), seconds(8), []string{"A", "B"}, 0},
-				{seconds(9), seconds(12), []string{"B"}, 0},
+				{seconds(1), seconds(4), []string{"A"}, 0, 0},
+				{seconds(5), seconds(8), []string{"A", "B"}, 0, 0},
+				{seconds(9), seconds(12), []string{"B"}, 0, 0},
 			}, 12},
 		{"a job without an end sends as long as the others",
 			[]spec.Job{{Name: "A"}, {Name: "B", Duration: dur(10)}},
-			[]span{{seconds(1), seconds(10), []string{"A", "B"}, 0}}, 10},
+			[]span{{seconds(1), seconds(10), []string{"A", "B"}, 0, 0}}, 10},
 		{"a stop and a start at once leave no gap",
 			[]spec.Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(4), Duration: dur(4)}},
-			[]span{{seconds(1), seconds(4), []string{"A"}, 0}, {seconds(5), seconds(8), []string{"B"}, 0}}, 8},
+			[]span{{seconds(1), seconds(4), []string{"A"}, 0, 0}, {seconds(5), seconds(8), []string{"B"}, 0, 0}}, 8},
 		{"nothing is steady within a warm-up",
 			[]spec.Job{{Name: "A", Duration: dur(4)}, {Name: "B", Start: dur(.5), Duration: dur(3.5)}},
-			[]span{{seconds(1.5), seconds(4), []string{"A", "B"}, 0}}, 4},
+			[]span{{seconds(1.5), seconds(4), []string{"A", "B"}, 0, 0}}, 4},
 		{"a job with iterations ends by itself",
 			[]spec.Job{{Name: "A", Iterations: 3}, {Name: "B", Duration: dur(4)}},
-			[]span{{seconds(1), seconds(4), []string{"A", "B"}, 0}}, 4},
+			[]span{{seconds(1), seconds(4), []string{"A", "B"}, 0, 0}}, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &spec.Spec{Jobs: tt.jobs, Measure: spec.Measure{Warmup: dur(1), Duration: dur(3)}}
@@ -227,10 +227,10 @@ func TestTimeline(t *testing.T) {
 func TestPhaseEndsBeforeAStart(t *testing.T) {
 	seen := timeline{warmup: time.Second, jobs: []string{"A", "B"}, events: []event{
 		{at: time.Second, job: "A", begun: 500 * time.Millisecond},
-		{at: 5 * time.Second, job: "B", begun: 4600 * time.Millisecond, delay: time.Second},
+		{at: 5 * time.Second, job: "B", begun: 4600 * time.Millisecond, delay: time.Second, moved: time.Minute},
 		{at: 9 * time.Second, job: "A", stop: true},
 	}}
-	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}, time.Second}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}, 0}}
+	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}, time.Second, time.Minute}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}, 0, 0}}
 	if d := cmp.Diff(want, seen.spans(), cmp.AllowUnexported(span{})); d != "" {
 		t.Error(d)
 	}

@@ -1,0 +1,24 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/testbed/stall"
+)
+
+// TestLateResults: a PS tells how long after a sum's last packet its result left, and when it stood still.
+func TestLateResults(t *testing.T) {
+	const ms = time.Millisecond
+	k := &ps{answered: []time.Duration{0, 90 * ms}}
+	c := &control{stalls: stall.New(200 * ms)}
+	k.note(c, 100*ms)
+	k.answered = append(k.answered, 995*ms)
+	k.note(c, 1000*ms)
+	if got := c.stalls.Take(); len(got) != 1 || got[0].Late != 100*ms || got[0].Count != 1 {
+		t.Errorf("stalls: %+v", got)
+	}
+	if k.late.n != 3 || k.late.max != 100*ms || k.clear.n != 1 || k.clear.max != 5*ms {
+		t.Errorf("late: %d up to %v; outside of stalls: %d up to %v", k.late.n, k.late.max, k.clear.n, k.clear.max)
+	}
+}
