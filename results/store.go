@@ -161,6 +161,9 @@ func Lock(f *os.File, patience time.Duration) error {
 		if errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EWOULDBLOCK) && time.Since(began) < patience {
 			continue
 		}
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("another process holds it, for longer than %v: %w", patience, err)
+		}
 		return err
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/report"
 	"github.com/inabench/inabench/results/resultstest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 func TestRunDirectory(t *testing.T) {
@@ -270,6 +271,108 @@ func TestSaveKeepsTheOldRecord(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(d.Path, ".*")); len(left) != 1 || filepath.Base(left[0]) != results.ReserveFile {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// TestFullDiskIsJudged: samples that fill the disk leave the room for what a run came to, and for its reports. The disk is a
+// small one that another process of this test has for itself.
+func TestFullDiskIsJudged(t *testing.T) {
+	const variable, noDisk = "INABENCH_JUDGE_ON_A_FULL_DISK", 125
+	if dir := os.Getenv(variable); dir != "" {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+			fmt.Println("mount:", err)
+			os.Exit(noDisk)
+		}
+		d, err := results.Create(dir, &results.Record{Name: "r"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; err == nil; i++ {
+			err = d.Append(results.Sample{T: float64(i), Metric: "m", Source: "s", Of: "o"})
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+		rec := &results.Record{Name: "r", Title: strings.Repeat("x", 300_000), Finished: time.Now(), Outcome: results.ErrorOutcome, Reasons: []string{err.Error()}}
+		err = d.Finish(rec, func(d *results.Dir, _ *results.Record) error {
+			return d.WriteFile(results.ReportFile, make([]byte, 100_000))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		got, err := results.ReadRecord(d.Path)
+		if err != nil || !got.Complete() || got.Title != rec.Title || len(got.Reasons) != 1 || got.Reasons[0] != rec.Reasons[0] {
+			t.Errorf("the record is not what was judged: %v", err)
+		}
+		if st, err := os.Stat(filepath.Join(d.Path, results.ReportFile)); err != nil || st.Size() != 100_000 {
+			t.Errorf("the report: %v", err)
+		}
+		return
+	}
+	other := exec.Command(os.Args[0], "-test.run=^TestFullDiskIsJudged$")
+	other.Env = append(os.Environ(), variable+"="+t.TempDir())
+	other.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+	}
+	said, err := other.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == noDisk:
+		testbedtest.Require(t, "netns", errors.New(string(said)))
+	case errors.As(err, &exit):
+		t.Errorf("%s", said)
+	default:
+		testbedtest.Require(t, "netns", err)
+	}
+}
+
+// TestLockHeld: who wants a file locked that somebody holds is told so after a while, and has it where it is let go before.
+func TestLockHeld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "samples.jsonl")
+	open := func() *os.File {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	holder, f := open(), open()
+	hold := func(how int) {
+		if err := syscall.Flock(int(holder.Fd()), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock := func(patience time.Duration) <-chan error {
+		ended := make(chan error, 1)
+		go func() { ended <- results.Lock(f, patience) }()
+		return ended
+	}
+	within := func(ended <-chan error) error {
+		t.Helper()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Minute):
+			t.Fatal("it waits for ever")
+			return nil
+		}
+	}
+	hold(syscall.LOCK_SH)
+	if err := within(lock(50 * time.Millisecond)); !errors.Is(err, syscall.EWOULDBLOCK) || !strings.Contains(err.Error(), "another process holds it") {
+		t.Errorf("held: %v", err)
+	}
+	ended := lock(time.Hour)
+	select {
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	hold(syscall.LOCK_UN)
+	if err := within(ended); err != nil || !results.Locked(path) {
+		t.Errorf("let go: %v", err)
 	}
 }
 

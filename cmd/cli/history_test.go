@@ -3,9 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,6 +110,27 @@ func TestShowRunning(t *testing.T) {
 		}
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestHistoryCSV: nothing that an experiment or a job is called is a formula where somebody opens the file, and numbers stay
+// what they are.
+func TestHistoryCSV(t *testing.T) {
+	for name, want := range map[string]string{"=1+1": "'=1+1", "@x": "'@x", "+A": "'+A", "-A": "'-A", "\t=1": "'\t=1", "+1": "+1", "-1": "-1", "A": "A"} {
+		doc := metricHistory{Series: []seriesHistory{{Series: history.Series{Experiment: name, Metric: "goodput", Of: name, Nights: []history.Night{{Run: "run", Tool: name, Figures: []float64{-1}}}}}}}
+		var b bytes.Buffer
+		if err := doc.writeCSV(&b); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(&b).ReadAll()
+		if err != nil || len(rows) != 2 {
+			t.Fatalf("%q: %q, %v", name, rows, err)
+		}
+		for column, want := range map[string]string{"experiment": want, "of": want, "tool": want, "value": "-1"} {
+			if got := rows[1][slices.Index(rows[0], column)]; got != want {
+				t.Errorf("%s %q: %q, want %q", column, name, got, want)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -227,5 +228,28 @@ func TestPruneKeepsGoodRuns(t *testing.T) {
 		if must {
 			t.Errorf("%s was removed", dir)
 		}
+	}
+}
+
+// TestPruneWithoutIndex: runs that were removed take no room any more, also where the index cannot be written after that.
+func TestPruneWithoutIndex(t *testing.T) {
+	root := t.TempDir()
+	for n := range 3 {
+		save(t, root, record(n, 100))
+	}
+	x := openIndex(t, root)
+	update(t, x, 3)
+	inject(t, root, "CREATE TRIGGER t BEFORE DELETE ON run BEGIN SELECT RAISE(ABORT, 'no room'); END")
+	removed, err := x.Prune(t.Context(), 1, false)
+	if err == nil || !strings.Contains(err.Error(), "no room") || len(removed) != 2 {
+		t.Errorf("%d runs were removed, %v", len(removed), err)
+	}
+	left, err := filepath.Glob(filepath.Join(root, "2*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("runs %q are left, %v", left, err)
+	}
+	gone, err := filepath.Glob(filepath.Join(root, ".gone-*"))
+	if err != nil || len(gone) != 0 {
+		t.Errorf("%q are out of sight, and take room, %v", gone, err)
 	}
 }

@@ -19,14 +19,15 @@ const (
 // steady has an answer go on for as long as it is being read, and no longer.
 type steady struct {
 	http.ResponseWriter
-	out *http.ResponseController
+	out   *http.ResponseController
+	stall time.Duration
 }
 
 func (s steady) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s steady) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
-		_ = s.out.SetWriteDeadline(time.Now().Add(stallTime))
+		_ = s.out.SetWriteDeadline(time.Now().Add(s.stall))
 		var k int
 		k, err = s.ResponseWriter.Write(p[:min(answerPart, len(p))])
 		n, p = n+k, p[k:]
@@ -35,9 +36,9 @@ func (s steady) Write(p []byte) (n int, err error) {
 }
 
 // patient gives each answer the time that it is read in.
-func patient(next http.Handler) http.Handler {
+func (s *Server) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(steady{w, http.NewResponseController(w)}, r)
+		next.ServeHTTP(steady{w, http.NewResponseController(w), s.stallTime}, r)
 	})
 }
 

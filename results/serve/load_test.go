@@ -23,8 +23,8 @@ import (
 	"github.com/inabench/inabench/results/history"
 )
 
-// served is a server as `inabench serve` runs it, and where it answers.
-func served(t testing.TB, root string, o Options) (s *Server, address string) {
+// served is a server as `inabench serve` runs it, changed before it begins, and where it answers.
+func served(t testing.TB, root string, o Options, change ...func(*Server)) (s *Server, address string) {
 	t.Helper()
 	x, err := history.Open(t.Context(), root)
 	if err != nil {
@@ -32,6 +32,9 @@ func served(t testing.TB, root string, o Options) (s *Server, address string) {
 	}
 	if s, err = New(root, x, o); err != nil {
 		t.Fatal(err)
+	}
+	for _, do := range change {
+		do(s)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,6 +123,71 @@ func TestSlowClients(t *testing.T) {
 	defer s.conns.mu.Unlock()
 	if n := len(s.conns.of); n > maxConns {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// TestStalled: a client that does not come to the end of its request, or of an answer, loses its connection. Others are
+// served meanwhile.
+func TestStalled(t *testing.T) {
+	t.Parallel() // it waits
+	request := func(s *Server) { s.requestTime = time.Second }
+	stall := func(s *Server) { s.stallTime = time.Second }
+	for name, c := range map[string]struct {
+		limit      func(*Server)
+		asks, more string
+	}{
+		"says nothing":          {request, "", ""},
+		"never ends its header": {request, "GET / HTTP/1.1\r\nHost: localhost\r\nX-", "x"},
+		"reads nothing":         {stall, "GET /runs/DIR/files/large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			dir := put(t, root, night("two-jobs", 0))
+			large := filepath.Join(root, dir, "large.bin") // more than the kernel keeps for who does not read
+			if err := errors.Join(os.WriteFile(large, nil, 0o666), os.Truncate(large, 64<<20)); err != nil {
+				t.Fatal(err)
+			}
+			s, address := served(t, root, Options{}, c.limit)
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var adding sync.WaitGroup
+			defer adding.Wait()
+			defer conn.Close()
+			if _, err := io.WriteString(conn, strings.ReplaceAll(c.asks, "DIR", dir)); err != nil {
+				t.Fatal(err)
+			}
+			if c.more != "" {
+				adding.Go(func() {
+					for {
+						if _, err := io.WriteString(conn, c.more); err != nil {
+							return
+						}
+						time.Sleep(50 * time.Millisecond)
+					}
+				})
+			}
+			others := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			a, err := others.Get("http://" + address + "/style.css")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Body.Close(); a.StatusCode != http.StatusOK {
+				t.Errorf("others: %s", a.Status)
+			}
+			open := func() int {
+				s.conns.mu.Lock()
+				defer s.conns.mu.Unlock()
+				return len(s.conns.of)
+			}
+			for began := time.Now(); open() > 0; time.Sleep(10 * time.Millisecond) {
+				if time.Since(began) > requestTime*2/3 {
+					t.Fatal("it has its connection still")
+				}
+			}
+		})
 	}
 }
 

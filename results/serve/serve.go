@@ -75,6 +75,8 @@ type Server struct {
 	reports   rendered // one may take seconds
 	conns     conns
 
+	requestTime, stallTime time.Duration // of each connection
+
 	mu    sync.Mutex
 	store store
 }
@@ -90,13 +92,13 @@ func New(root string, index *history.Index, o Options) (*Server, error) {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	s := &Server{root: root, index: index, opt: o, streams: make(chan struct{}, maxStreams)}
+	s := &Server{root: root, index: index, opt: o, streams: make(chan struct{}, maxStreams), requestTime: requestTime, stallTime: stallTime}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.store.init()
 	s.reports.init(mostReports)
 	s.pages.init(mostPages)
 	s.histories.init(mostPages)
-	s.handler = patient(s.guard(s.routes()))
+	s.handler = s.patient(s.guard(s.routes()))
 	return s, nil
 }
 
@@ -118,7 +120,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("serve %s: %w, since others can connect", l.Addr(), ErrToken)
 	}
 	server := &http.Server{
-		Handler: s, ReadTimeout: requestTime, WriteTimeout: stallTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		Handler: s, ReadTimeout: s.requestTime, WriteTimeout: s.stallTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 		ConnState: s.conns.note, ErrorLog: log.New(io.Discard, "", 0), // of what clients do wrong
 	}
 	if s.opt.Certificate != nil {

@@ -1,11 +1,27 @@
 package clean
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/inabench/inabench/internal/blame"
+	"github.com/inabench/inabench/inventory"
+	"github.com/inabench/inabench/testbed/hosts"
+	"github.com/inabench/inabench/testbed/journal"
+	"github.com/inabench/inabench/testbed/keepers"
+	"github.com/inabench/inabench/testbed/reach"
+	"github.com/inabench/inabench/testbed/sshd"
+	"github.com/inabench/inabench/testbed/sshd/sshdtest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // TestAway: of each host that cannot be reached it is said why, beside names that are of none.
@@ -21,5 +37,121 @@ func TestAway(t *testing.T) {
 		if !found {
 			t.Errorf("%q: nothing of h2 alone", err)
 		}
+	}
+}
+
+// doing is a host whose files all say "ours". It notes what is done there, and as whom.
+type doing struct {
+	hosts.Host
+	did string
+}
+
+func (d *doing) note(root bool, what string) {
+	as := "user: "
+	if root {
+		as = "root: "
+	}
+	d.did += as + what
+}
+
+func (d *doing) Run(_ context.Context, argv []string, _ io.Reader) (hosts.Output, error) {
+	d.note(false, strings.Join(argv, " "))
+	return hosts.Output{}, nil
+}
+
+func (d *doing) RunRoot(_ context.Context, argv []string, _ io.Reader) (hosts.Output, error) {
+	d.note(true, strings.Join(argv, " "))
+	return hosts.Output{}, nil
+}
+
+func (d *doing) ReadFile(context.Context, string) ([]byte, error) { return []byte("ours"), nil }
+
+func (d *doing) Remove(_ context.Context, name string, root bool) error {
+	d.note(root, "remove "+name)
+	return nil
+}
+
+func (d *doing) Replace(_ context.Context, name string, _ []byte, _ fs.FileMode, root bool) error {
+	d.note(root, "replace "+name)
+	return nil
+}
+
+// Sudo: the user may become root, which is no reason to.
+func (d *doing) Sudo() bool { return true }
+
+// sum is the checksum of a text.
+func sum(text string) string {
+	s := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(s[:])
+}
+
+// TestAsDeclared: what is undone as root is what was declared so, and nothing is done where it is only looked.
+func TestAsDeclared(t *testing.T) {
+	for _, root := range []bool{false, true} {
+		as := "user: "
+		if root {
+			as = "root: "
+		}
+		for want, u := range map[string]journal.Inverse{
+			"systemctl stop sw": {Script: &journal.Script{Argv: []string{"systemctl", "stop", "sw"}, Root: root}},
+			"pkill sw":          {Script: &journal.Script{Argv: []string{"pkill", "sw"}, Root: root, Host: "h1"}}, // of a switch
+			"remove trees.cfg":  {Remove: &journal.Remove{Path: "trees.cfg", SHA256: sum("ours"), Sudo: root}},
+			"replace am.cfg":    {Restore: &journal.Restore{Path: "am.cfg", SHA256: sum("ours"), Old: []byte("theirs"), Mode: 0o640, Sudo: root}},
+		} {
+			target := "host h1"
+			if u.Script != nil && u.Script.Host != "" {
+				target = "switch sw1"
+			}
+			for _, dry := range []bool{false, true} {
+				h := &doing{}
+				inv := &inventory.Inventory{Hosts: []inventory.Host{{Name: "h1"}}}
+				k := keepers.Beside(t.Context(), inv, []string{"h1"}, map[string]hosts.Host{"h1": h}, reach.Options{})
+				c := &cleaning{opt: Options{Dry: dry}, inv: inv, keepers: k}
+				what, err := c.undo(t.Context(), target, u)
+				if did := map[bool]string{false: as + want}[dry]; err != nil || what == "" || h.did != did {
+					t.Errorf("root %v, dry %v: %q was done, want %q; it says %q, %v", root, dry, h.did, did, what, err)
+				}
+				k.Close()
+			}
+		}
+	}
+}
+
+// TestRestore: a file that is put back has the content, the mode and the owner that it had, and is reached by the same link.
+func TestRestore(t *testing.T) {
+	for name, owner := range map[string]int{"of the user": os.Getuid(), "of another": 65534} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 && owner != os.Getuid() {
+				testbedtest.Require(t, "root", errors.New("only root can give files away"))
+			}
+			dir := t.TempDir()
+			file, link := filepath.Join(dir, "opensm.conf"), filepath.Join(dir, "link")
+			if err := errors.Join(os.WriteFile(file, []byte("ours"), 0o600), os.Chown(file, owner, -1), os.Chmod(file, 0o640), os.Symlink("opensm.conf", link)); err != nil {
+				t.Fatal(err)
+			}
+			client := sshdtest.Dial(t, sshdtest.Serve(t, &sshd.Server{Dir: dir}))
+			u := &journal.Restore{Path: link, SHA256: sum("ours"), Old: []byte("theirs"), Mode: 0o640}
+			what, err := (&cleaning{}).restore(t.Context(), client, u)
+			if err != nil || what != link+" put back" {
+				t.Errorf("%q, %v", what, err)
+			}
+			if to, err := os.Readlink(link); err != nil || to != "opensm.conf" {
+				t.Errorf("the link leads to %q, %v", to, err)
+			}
+			text, err := os.ReadFile(file)
+			if err != nil || string(text) != "theirs" {
+				t.Errorf("%q, %v", text, err)
+			}
+			st, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sys := st.Sys().(*syscall.Stat_t); int(sys.Uid) != owner || st.Mode() != 0o640 {
+				t.Errorf("it belongs to %d with mode %v, want %d", sys.Uid, st.Mode(), owner)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+				t.Errorf("there are %v, %v", left, err)
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/inabench/inabench/testbed/sharp"
 	"github.com/inabench/inabench/testbed/sshd"
 	"github.com/inabench/inabench/testbed/sshd/sshdtest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // head is a host that sharp_am runs on: a directory with its configuration, and a program that
@@ -113,6 +115,48 @@ func TestApply(t *testing.T) {
 	}
 	if h.read("sharp_am.cfg") != configText || h.read("inabench_trees.cfg") != "" || h.restarts() != 2 || len(log.Log().Undone()) != 0 {
 		t.Errorf("left: %q, %q, %d restarts, %d in the journal", h.read("sharp_am.cfg"), h.read("inabench_trees.cfg"), h.restarts(), len(log.Log().Undone()))
+	}
+}
+
+// A configuration stays whose it is, in its mode and behind its link, while it is another one and when it was put back.
+func TestApplyKeeps(t *testing.T) {
+	for name, owner := range map[string]int{"of the user": os.Getuid(), "of another": 65534} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 && owner != os.Getuid() {
+				testbedtest.Require(t, "root", errors.New("only root can give files away"))
+			}
+			h, log := newHead(t, ""), newJournal(t)
+			file := filepath.Join(h.dir, "kept.cfg")
+			if err := errors.Join(os.Rename(h.Config, file), os.Chown(file, owner, -1), os.Chmod(file, 0o640), os.Symlink("kept.cfg", h.Config)); err != nil {
+				t.Fatal(err)
+			}
+			kept := func(when string) {
+				t.Helper()
+				st, err := os.Stat(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				to, err := os.Readlink(h.Config)
+				if uid := int(st.Sys().(*syscall.Stat_t).Uid); err != nil || to != "kept.cfg" || uid != owner || st.Mode() != 0o640 {
+					t.Errorf("%s: %v, a link to %q, owner %d, mode %v", when, err, to, uid, st.Mode())
+				}
+			}
+			a, err := h.Apply(t.Context(), sharp.Change{Set: options(t, "per_prio_default_quota 50")}, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := h.read("kept.cfg"); !strings.Contains(text, "per_prio_default_quota 50") {
+				t.Errorf("changed: %s", text)
+			}
+			kept("changed")
+			if err := a.Undo(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if text := h.read("kept.cfg"); text != configText {
+				t.Errorf("put back: %s", text)
+			}
+			kept("put back")
+		})
 	}
 }
 

@@ -328,3 +328,33 @@ func TestReplace(t *testing.T) {
 		t.Errorf("left: %v, %v", names, err)
 	}
 }
+
+// TestReplaceUnforeseen: nobody can tell beforehand what the new content is called until it is whole, and put a file there.
+func TestReplaceUnforeseen(t *testing.T) {
+	bin, dir := t.TempDir(), t.TempDir()
+	log, at := filepath.Join(bin, "log"), filepath.Join(dir, "file")
+	mv := "#!/bin/sh\nfor at; do :; done\nls -d \"$at\".* >>" + log + "\nPATH=/usr/bin:/bin\nexec mv \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "mv"), []byte(mv), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := newHost(t, func(h *host) { h.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")) }).connect(t)
+	const times = 3
+	for i := range times {
+		if err := c.Replace(t.Context(), at, []byte{byte(i)}, 0o644, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range strings.Fields(read(t, log)) {
+		seen[name] = true
+		if own := strings.TrimPrefix(name, at+"."); len(own) < 8 || own == name {
+			t.Errorf("it is called %s", name)
+		}
+	}
+	if len(seen) != times {
+		t.Errorf("%d names for %d files: %v", len(seen), times, seen)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("left: %v, %v", names, err)
+	}
+}

@@ -46,3 +46,30 @@ func FuzzMarks(f *testing.F) {
 		_ = w.tail()
 	})
 }
+
+// TestNoMark: of what a host says before a mark no more is kept than one may stand in, whether or not it ever ends a line. The mark is
+// found all the same.
+func TestNoMark(t *testing.T) {
+	o, w := &output{}, newStderr(io.Discard, false)
+	part := bytes.Repeat([]byte("x"), 4<<10)
+	for range 1000 {
+		if n, err := w.Write(part); n != len(part) || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+		if rest := o.feed(part); len(rest) > 0 {
+			t.Fatalf("%q is taken for output", rest)
+		}
+		if len(w.line) > maxGreeting || len(o.held) > maxGreeting {
+			t.Fatalf("%d and %d bytes are kept", len(w.line), len(o.held))
+		}
+	}
+	if n := len(w.tail()); n > maxGreeting+len(part) {
+		t.Errorf("%d bytes of diagnostics are kept", n)
+	}
+	if _, err := w.Write([]byte(groupMark + "123\n")); err != nil || !w.begun() || w.pid != 123 {
+		t.Errorf("process group %d, %v", w.pid, err)
+	}
+	if rest := o.feed([]byte(outputMark + "\nhello")); string(rest) != "hello" {
+		t.Errorf("output %q", rest)
+	}
+}

@@ -406,7 +406,7 @@ func TestStoppedAlone(t *testing.T) {
 		{"again and again", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), "? worker A/1 on host h2 did so 12 times, for 1.20 s in all"},
 		{"again and again, with a switch", append(slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.1)}, 12), stopped("switch tor1", 3, 3.1)), ""},
 		{"many short ones that count as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", Job: "A", What: "late", Late: .1}}, ""},
-		{"3 %: many short ones that are told as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", Job: "A", What: "late", Late: .1, Held: 1.6}}, "? worker A/1 on host h2 did so once, for 1.6 s"},
+		{"3 %: many short ones that are told as one", []study.Standstill{{Span: results.Span{Start: 3, End: 5}, Where: "worker A/1 on host h2", Job: "A", What: "late", Late: .1, Held: 1.6}}, "? worker A/1 on host h2 did so once, for 1.60 s"},
 		{"3 %: a little less of the time", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.02)}, 8), ""},
 		{"3 %: a little more of the time", slices.Repeat([]study.Standstill{stopped("worker A/1 on host h2", 3, 3.02)}, 10), "? worker A/1 on host h2 did so 10 times, for 200 ms in all"},
 		{"3 %: once", []study.Standstill{stopped("worker A/1 on host h2", 3, 3.35)}, "? worker A/1 on host h2 did so once, for 350 ms,"},
