@@ -115,6 +115,7 @@ type Placed struct {
 	Names  map[string]string // of the plan, by those that summaries have
 	Begun  map[string]float64
 	Beside bool // others' packets pass the same ports
+	Once   bool // no job comes again under its name
 	// Readings are what was counted of what is handed over, under the names of the study's counters.
 	Readings results.Readings
 }

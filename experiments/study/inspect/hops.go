@@ -379,7 +379,7 @@ func (in *Inspection) Handed() (out []results.Finding) {
 		complete = complete && ok
 		all = append(all, hops...)
 	}
-	once := in.Phased // processes of a study come again under the same name
+	once := in.Once
 	find := func(h hop, what string) {
 		f := results.Finding{Name: study.Agree, Code: results.CodeCounters, Of: h.job, Outcome: results.Fail, What: what}
 		if once && in.anew(h, way) {

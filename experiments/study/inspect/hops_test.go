@@ -25,7 +25,7 @@ func handedOn(t *testing.T, counts map[string]float64) *Inspection {
 		t.Fatal(err)
 	}
 	in := &Inspection{
-		Spec: &spec.Spec{Jobs: []spec.Job{{Name: "A"}}, Switch: spec.Switch{Lanes: 240}}, Inv: inv, Phased: true, Readings: &results.Readings{},
+		Spec: &spec.Spec{Jobs: []spec.Job{{Name: "A"}}, Switch: spec.Switch{Lanes: 240}}, Inv: inv, Phased: true, Once: true, Readings: &results.Readings{},
 		Plan: &placement.Plan{Jobs: []placement.JobPlan{{Name: "A", Collective: placement.INA, PS: "h3",
 			Workers: []placement.Worker{{Rank: 0, Host: "h1"}, {Rank: 1, Host: "h2"}},
 			Tree:    []placement.TreeNode{{Switch: "tor1", Aggregate: true, Expect: 3}}}}},
@@ -98,7 +98,7 @@ func TestHandedOverInStudy(t *testing.T) {
 		"worker_rx_packets A/ps": n, "worker_arrived A/ps": n, "port_rx_drop_packets h1->tor1": 0,
 		"worker_tx_packets A/ps": n, "job_results_packets A@tor1": n, "worker_rx_packets A/0": n, "worker_rx_packets A/1": n,
 	})
-	in.Phased, in.From, in.Begun = false, math.Inf(1), map[string]float64{"A": 0}
+	in.Phased, in.Once, in.From, in.Begun = false, false, math.Inf(1), map[string]float64{"A": 0}
 	in.Readings = resultstest.Edit(in.Readings, func(s *results.Sample) bool {
 		if s.Metric == "port_rx_drop_packets" && s.T < .5 {
 			s.Value += 1e6

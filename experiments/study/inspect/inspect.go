@@ -39,7 +39,7 @@ func Study(b *study.Bench, point *results.Point) []results.Finding {
 	}
 	in := Inspection{
 		Spec: b.Spec, Inv: inv, Plan: &b.Placed.Plan, Caps: caps, Jobs: point.Jobs, Readings: &b.Placed.Readings,
-		From: math.Inf(1), Begun: b.Placed.Begun, Names: b.Placed.Names, Beside: b.Placed.Beside, Lost: Swallowed(point.Health),
+		From: math.Inf(1), Begun: b.Placed.Begun, Names: b.Placed.Names, Beside: b.Placed.Beside, Once: b.Placed.Once, Lost: Swallowed(point.Health),
 	}
 	if b.Spec.Kind().Leaving { // jobs that leave before their end compare nothing: somebody must have
 		in.Jobs = slices.DeleteFunc(slices.Clone(point.Jobs), func(j results.JobSummary) bool { return j.SumsChecked == 0 })
@@ -110,7 +110,8 @@ type Inspection struct {
 	Begun  map[string]float64 // when jobs were told to begin, on the run's clock
 	Names  map[string]string  // of jobs in the plan, by those that summaries have where these are others
 	Beside bool               // packets of jobs that are not in the plan pass the same ports, or packets that no hop counts
-	Phased bool               // jobs come once and have phases; those of other studies may come again under the same name
+	Phased bool               // jobs have phases
+	Once   bool               // no job comes again under its name, after which its counters may begin anew
 	Lost   float64            // frames that the testbed says it lost itself
 
 	fell    map[[2]string]bool // counters of hops, by metric and of what, that began again

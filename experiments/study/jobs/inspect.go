@@ -30,7 +30,7 @@ type inspection struct {
 func inspectionOf(s *spec.Spec, inv *inventory.Inventory, caps testbed.Capabilities, setup testbed.Setup, base Baseline, obs observation) *inspection {
 	in := &inspection{setup: setup, base: base, obs: obs, damaged: len(s.LinkStates) > 0, Inspection: &inspect.Inspection{
 		Spec: s, Inv: inv, Plan: setup.Plan, Caps: caps, Jobs: obs.summaries, Readings: obs.readings, RTTs: base.RTTs, Stalls: obs.stalls, Early: obs.early,
-		From: math.Inf(1), Phased: len(obs.timeline.events) > 0,
+		From: math.Inf(1), Phased: len(obs.timeline.events) > 0, Once: true,
 	}}
 	for _, e := range obs.timeline.events {
 		if !e.stop {

@@ -162,7 +162,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 		},
 	}, dep, list)
 	b.Timing("measure", began)
-	b.Placed.Names, b.Placed.Begun = map[string]string{}, map[string]float64{}
+	b.Placed.Names, b.Placed.Begun, b.Placed.Once = map[string]string{}, map[string]float64{}, true
 	for i := range res.Jobs {
 		j := &res.Jobs[i]
 		b.Placed.Plan.Jobs = append(b.Placed.Plan.Jobs, j.Plan)

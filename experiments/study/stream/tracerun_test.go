@@ -1,0 +1,58 @@
+package stream_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/inabench/inabench/experiments/kinds"
+	"github.com/inabench/inabench/experiments/study"
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/testbed"
+	"github.com/inabench/inabench/testbed/ina"
+	"github.com/inabench/inabench/testbed/sim"
+)
+
+// roomy is a testbed whose switches would take ids that packets cannot carry.
+type roomy struct{ testbed.Testbed }
+
+func (r roomy) Capabilities() testbed.Capabilities {
+	c := r.Testbed.Capabilities()
+	c.Jobs = ina.MaxJob + 1
+	return c
+}
+
+type runner struct {
+	study.Runner
+	tb testbed.Testbed
+}
+
+func (r runner) Testbed() testbed.Testbed             { return r.tb }
+func (runner) Scale() results.Scale                   { return results.Scale{Mode: "none"} }
+func (runner) Origin() time.Time                      { return time.Now() }
+func (runner) Progress(string, string, time.Duration) {}
+func (runner) Timing(string, time.Time)               {}
+func (runner) Left() time.Duration                    { return 0 }
+func (runner) Keep(...results.Sample) error           { return nil }
+func (runner) Sabotage(context.Context) (end func() int64, err error) {
+	return func() int64 { return 0 }, nil
+}
+
+// TestIDs: the jobs of a trace have the ids that the testbed's switches take.
+func TestIDs(t *testing.T) {
+	s, err := kinds.Load("../../testbed-policies.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb, err := sim.Open(s.Inventory(), sim.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.Close(t.Context())
+	p := study.Planned{Point: s.Points()[0]}
+	_, _, err = kinds.Of(p.Spec).Run(t.Context(), &study.Bench{Runner: runner{tb: roomy{tb}}, Planned: p})
+	if err == nil || !strings.Contains(err.Error(), "ids of jobs up to 4096, want 1..4095") {
+		t.Errorf("got %v", err)
+	}
+}
