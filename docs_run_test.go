@@ -96,7 +96,7 @@ func TestDocuments(t *testing.T) {
 				}
 				ran++
 				out, err := shell(t, dir, line)
-				if exitCode(err) == 7 { // whoever shares this machine made it undecided: TestShip is about verdicts
+				if emulate && exitCode(err) == 7 { // whoever shares this machine made it undecided: TestShip is about verdicts
 					t.Logf("undecided:\n%s", out)
 				} else if err != nil {
 					t.Errorf("%v\n%s", err, out)

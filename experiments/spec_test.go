@@ -125,6 +125,7 @@ func TestLoadSet(t *testing.T) {
 	}
 	for _, tt := range []struct{ set, want string }{
 		{"switch.agregators=1", `--set switch.agregators=1: unknown key "agregators" in switch: did you mean "aggregators"?`},
+		{"scale.factor=4000", `--set scale.factor=4000: unknown key "scale": did you mean "emulation.factor"?`},
 		{"job.C.rate=1Gbit/s", `--set job.C.rate=1Gbit/s: no job "C": known: A, B`},
 		{"job.A.rate=400Gbit/s", `--set job.A.rate=400Gbit/s: rate 400Gbit/s is above the 100Gbit/s that host h1 is linked with`},
 		{"job.A.rate=5", `--set job.A.rate=5: job.rate: "5" lacks a unit: write "5Gbit/s" or another unit`},

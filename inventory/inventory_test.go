@@ -41,6 +41,29 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
+// TestBadDefaults: what is wrong with a default is said where it stands, and not again of each table that would have it.
+func TestBadDefaults(t *testing.T) {
+	const rest = `
+[[switch]]
+name = "tor[1-2]"
+[[host]]
+name = "h[1-2]"
+nic = {port = "tor[1-2]/1"}
+[[link]]
+a = "tor1/2"
+b = "tor2/2"
+`
+	for _, tt := range []struct{ defaults, want string }{
+		{"rate = 25\nkind = \"soft\"", `lab.toml:3:8: defaults.rate is a bare number, it needs a unit: write "25Gbit/s"`},
+		{"rate = \"25Gbit/s\"\nkind = 3", `lab.toml:4:8: defaults.kind is a number, want a string`},
+		{"rate = \"25Gbit/s\"\nkind = \"sotf\"", `lab.toml:4:8: unknown kind "sotf": did you mean "soft"?`},
+	} {
+		if _, err := Parse("lab.toml", []byte("version = 1\n[defaults]\n"+tt.defaults+rest)); fmt.Sprint(err) != tt.want {
+			t.Errorf("%q: got\n%v\nwant\n%s", tt.defaults, err, tt.want)
+		}
+	}
+}
+
 func TestValid(t *testing.T) {
 	for _, name := range []string{"valid-lab.toml", "valid-small.toml", "valid-infiniband.toml"} {
 		t.Run(name, func(t *testing.T) {

@@ -242,7 +242,7 @@ func (b *builder) addSwitch(t *switchTable) {
 	n := b.ranges(append([]string{t.At + ".name", t.At + ".rack", t.At + ".control"}, paths...),
 		append([]string{t.Name, t.Rack, t.Control}, texts...))
 	kind := cmp.Or(t.Kind, b.t.Defaults.Kind)
-	if kind == "" && !b.Has(t.At+".kind") {
+	if kind == "" && !b.Has(t.At+".kind") && !(b.Has("defaults.kind") && b.Reported("defaults.kind")) {
 		b.KeyProblemf(t.At, tomlfile.OneOf("", Kinds), "missing kind in switch")
 	}
 	sw := Switch{Kind: Kind(kind)}
@@ -552,7 +552,7 @@ func (b *builder) port(path, s string) (Port, bool) {
 var Kinds = []string{string(Tofino), string(BMv2), string(Soft), string(Quantum), string(Scripted)}
 
 func (b *builder) missingRate(at string) {
-	if b.Has(at + ".rate") { // there, but wrong: reported
+	if b.Has(at+".rate") || b.Has("defaults.rate") { // there, but wrong: reported
 		return
 	}
 	b.KeyProblemf(at, `write rate = "100Gbit/s" here or in [defaults]`, "missing rate")

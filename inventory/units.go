@@ -3,6 +3,7 @@ package inventory
 import (
 	"math"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -122,11 +123,11 @@ func (BitRate) Example() string { return "25Gbit/s" }
 
 // Suggest is how a bare number in a file was probably meant: 25 is "25Gbit/s",
 // 25000000000 too.
-func (r BitRate) Suggest(number float64) string {
+func (r BitRate) Suggest(number float64) []string {
 	if number < 1e5 {
 		number *= 1e9
 	}
-	return BitRate(number).String()
+	return []string{BitRate(number).String()}
 }
 
 // ParseBytes reads "4KiB", "1.5MB" or "100 B". KiB, MiB, GiB and TiB are powers of
@@ -181,16 +182,19 @@ func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 func (Bytes) Example() string { return "64KiB" }
 
 // Suggest is how a bare number in a file was probably meant: 4096 is "4KiB".
-func (b Bytes) Suggest(number float64) string { return Bytes(number).String() }
+func (b Bytes) Suggest(number float64) []string { return []string{Bytes(number).String()} }
+
+// apart is a number with a blank before its unit.
+var apart = regexp.MustCompile(`^([0-9.]+)\s+([a-zµμ]+)$`)
 
 // ParseDuration reads what time.ParseDuration does, "50us", "1.5ms" or "1m30s",
-// unless it is negative.
+// unless it is negative; and "3 s".
 func ParseDuration(s string) (Duration, error) {
 	s = strings.TrimSpace(s)
-	d, err := time.ParseDuration(s)
+	d, err := time.ParseDuration(apart.ReplaceAllString(s, "$1$2"))
 	if err != nil {
 		if _, ferr := strconv.ParseFloat(s, 64); ferr == nil {
-			return 0, tomlfile.WithHint(`write "`+s+`ms" or another unit`, "%q lacks a unit", s)
+			return 0, tomlfile.WithHint("write "+tomlfile.Either(timesOf(s)), "%q lacks a unit", s)
 		}
 		return 0, tomlfile.WithHint(`write it like "50us", "1.5ms" or "2s"`, "%q is not a duration", s)
 	}
@@ -228,7 +232,10 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 // Example is how one is written.
 func (Duration) Example() string { return "50us" }
 
-// Suggest is how a bare number in a file was probably meant: 5 is "5ms".
-func (d Duration) Suggest(number float64) string {
-	return strconv.FormatFloat(number, 'f', -1, 64) + "ms"
+// Suggest is how a bare number in a file may have been meant: 5 is "5s", as of a phase, or "5us", as of a cable.
+func (d Duration) Suggest(number float64) []string {
+	return timesOf(strconv.FormatFloat(number, 'f', -1, 64))
 }
+
+// timesOf are the durations that a number without a unit may stand for.
+func timesOf(number string) []string { return []string{number + "s", number + "ms", number + "us"} }

@@ -53,6 +53,8 @@ func TestParseUnits(t *testing.T) {
 		{dur, "3600s", time.Hour, "1h"},
 		{dur, "10m", 10 * time.Minute, "10m"},
 		{dur, "0s", time.Duration(0), "0s"},
+		{dur, "3 s", 3 * time.Second, "3s"},
+		{dur, " 1.5  ms ", 1500 * time.Microsecond, "1.5ms"},
 	}
 	for _, tt := range tests {
 		got := tt.parse(tt.in)
@@ -74,7 +76,8 @@ func TestParseUnits(t *testing.T) {
 		{rate, "", `"" is not a rate`, `write it like "25Gbit/s"`},
 		{size, "1.5B", `"1.5B" is not a whole number of bytes`, ""},
 		{size, "9223372036854775808B", `"9223372036854775808B" is out of range`, ""},
-		{dur, "5", `"5" lacks a unit`, `write "5ms" or another unit`},
+		{dur, "5", `"5" lacks a unit`, `write "5s", "5ms" or "5us"`},
+		{dur, "3 0s", `"3 0s" is not a duration`, `write it like "50us", "1.5ms" or "2s"`},
 		{dur, "-5s", `"-5s" is negative`, ""},
 		{dur, "soon", `"soon" is not a duration`, `write it like "50us", "1.5ms" or "2s"`},
 	}

@@ -141,9 +141,17 @@ func dashed(name string) string {
 	return "--" + name
 }
 
+// elsewhere are commands that other programs have, and what does the same here.
+var elsewhere = map[string]string{
+	"validate": "check", "lint": "check", "ls": "show", "list": "show", "logs": "show --follow", "deploy": "up", "destroy": "down",
+}
+
 // unknownCommand names the command of a program, or of a group of commands, that was
 // probably meant.
 func unknownCommand(of string, commands []*cli.Command, name string) error {
+	if here, ok := elsewhere[name]; ok && !strings.Contains(of, " ") { // not of a group, whose commands are about one thing
+		return usagef("did you mean `"+of+" "+here+"`?", "no command %q", name)
+	}
 	var known []string
 	for _, c := range commands {
 		known = append(known, c.Name)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -26,7 +28,7 @@ import (
 func hostFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "inventory", Aliases: []string{"i"}, Usage: "inventory or experiment `FILE` of a lab, whose hosts are asked too", EnvVars: []string{"INABENCH_INVENTORY"}},
-		&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Usage: "how long a host may take to let us in"},
+		&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Usage: "`TIME` that a host may take to let us in"},
 		&cli.IntFlag{Name: "fan-out", Value: 32, Usage: "`N` hosts are asked at a time"},
 	}
 }
@@ -143,10 +145,12 @@ func (d diagnosis) err() error {
 		return d.Report.Err()
 	}
 	var errs []error
-	for _, h := range d.Hosts {
-		if h.Error != "" {
-			errs = append(errs, hinted{errors.New(h.Error), h.Hint})
+	for _, g := range deadHosts(d.Hosts) {
+		text := g.why
+		if n := len(g.hosts); n > 1 {
+			text = fmt.Sprintf("%d hosts do not answer, %s; %s", n, strings.Join(g.hosts, ", "), g.why)
 		}
+		errs = append(errs, hinted{errors.New(text), g.hint})
 	}
 	for _, sw := range d.Switches {
 		if sw.Error != "" {
@@ -159,6 +163,59 @@ func (d diagnosis) err() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// dead are hosts that do not answer, for one reason.
+type dead struct {
+	hosts     []string
+	why, hint string // of the first
+}
+
+// aboutHost is how an error about a host begins: with its name, and where it is.
+var aboutHost = regexp.MustCompile(`^host \S+(?: \(([^)]+)\))?: `)
+
+// deadHosts are the hosts that do not answer: together those that do not for a reason which is the same but for their
+// addresses.
+func deadHosts(all []preflight.Diagnosis) (out []dead) {
+	at := map[[2]string]int{}
+	for _, h := range all {
+		if h.Error == "" {
+			continue
+		}
+		reason := h.Error
+		if m := aboutHost.FindStringSubmatch(reason); m != nil {
+			reason = strings.TrimPrefix(reason, m[0])
+			address, _, _ := net.SplitHostPort(m[1]) // "" without a port
+			for _, own := range []string{m[1], address} {
+				if own != "" {
+					reason = strings.ReplaceAll(reason, own, "it")
+				}
+			}
+		}
+		key := [2]string{reason, h.Hint}
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, dead{why: h.Error, hint: h.Hint})
+		}
+		out[i].hosts = append(out[i].hosts, h.Host)
+	}
+	return out
+}
+
+// writeDead writes a line for each reason for which hosts do not answer.
+func writeDead(w io.Writer, all []preflight.Diagnosis) {
+	for _, g := range deadHosts(all) {
+		if len(g.hosts) == 1 {
+			fmt.Fprintf(w, "DEAD\t%s\t%s\n", g.hosts[0], strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(g.why, "host "+g.hosts[0]), ": ")))
+		} else {
+			fmt.Fprintf(w, "DEAD\t%d hosts\t%s; %s\n", len(g.hosts), strings.Join(g.hosts, ", "), g.why)
+		}
+		if g.hint != "" {
+			fmt.Fprintf(w, "\t\tto do: %s\n", g.hint)
+		}
+	}
 }
 
 // writeSwitches writes a line for each switch.
@@ -200,7 +257,7 @@ func (d diagnosis) write(w io.Writer) error {
 			fmt.Fprintf(tw, "\t\tto do: %s\n", k.Fix)
 		}
 	}
-	writeParts(tw, d.Parts, 0)
+	writeParts(tw, used(d.Parts), 0)
 	if err := tw.Flush(); err != nil {
 		return err
 	}
@@ -227,18 +284,21 @@ func (d diagnosis) write(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\n%d of %d hosts answer; the slowest, %s, after %.1f s\n", there, len(d.Hosts), slowest.Host, slowest.Seconds)
 	tw = tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	for _, h := range d.Hosts {
-		if h.Error != "" {
-			fmt.Fprintf(tw, "DEAD\t%s\t%s\n", h.Host, strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(h.Error, "host "+h.Host), ": ")))
-			if h.Hint != "" {
-				fmt.Fprintf(tw, "\t\tto do: %s\n", h.Hint)
-			}
-		}
-	}
+	writeDead(tw, d.Hosts)
 	writeSwitches(tw, d.Switches)
 	writeServices(tw, d.Services)
 	writeParts(tw, parts, there)
 	return tw.Flush()
+}
+
+// developing are parts of this machine that inabench's own tests and its build use, and no run.
+var developing = []string{"p4c", "ibsim", "opensm"}
+
+// used are parts of this machine without those that it lacks and no run needs.
+func used(parts []preflight.Found) []preflight.Found {
+	return slices.DeleteFunc(slices.Clone(parts), func(f preflight.Found) bool {
+		return !f.Present && slices.Contains(developing, f.Part)
+	})
 }
 
 // writeParts writes what was found, hosts of which the same is true together. of is how

@@ -19,6 +19,7 @@ import (
 	"github.com/inabench/inabench/experiments/spec"
 	"github.com/inabench/inabench/internal/bounded"
 	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/results/human"
 )
 
 // Flags that several commands share. Each can come from the environment.
@@ -211,6 +212,10 @@ func readEmulated(c *cli.Context, path, driver string) (src source, done bool, e
 
 // spec parses an experiment.
 func (s source) spec(sets []string) (*spec.Spec, error) {
+	if f, err := tomlfile.Parse(s.name, s.text); err == nil && f.Has("experiment[0]") {
+		return nil, inputError{fmt.Errorf("%s is a suite, not an experiment", s.name),
+			fmt.Sprintf("inabench suite run %[1]s; inabench suite check %[1]s only reads it", human.ShellLine(s.name))}
+	}
 	isInventory, err := spec.IsInventory(s.name, s.text)
 	if err == nil && isInventory {
 		return nil, inputError{fmt.Errorf("%s is an inventory, not an experiment", s.name),

@@ -77,7 +77,7 @@ func flagRow(f cli.DocGenerationFlag, names []string) [2]string {
 		typed = append(typed, dashed(n))
 	}
 	if d := f.GetDefaultText(); d != "" && f.TakesValue() && d != "0" {
-		usage += "; default " + strings.Trim(d, `"`)
+		usage += "; default " + strings.ReplaceAll(d, `"`, "")
 	}
 	if env := f.GetEnvVars(); len(env) > 0 {
 		usage += " [$" + strings.Join(env, ", $") + "]"

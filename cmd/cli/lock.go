@@ -35,7 +35,7 @@ func holdFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.DurationFlag{Name: "wait", Usage: "if somebody else has the lab, or another emulation has this machine: wait for it, at most `DURATION`, as 10m"},
 		&cli.BoolFlag{Name: "takeover", Usage: "in a lab: take it from whoever has it; --reason says why, to be read there by all"},
-		&cli.StringFlag{Name: "reason", Usage: "in a lab: why it is needed, for others who want it"},
+		&cli.StringFlag{Name: "reason", Usage: "in a lab: `TEXT` that says why it is needed, for others who want it"},
 		ownerFlag(),
 	}
 }
@@ -243,7 +243,7 @@ func unlockCommand() *cli.Command {
 		Flags: []cli.Flag{labFlag(), allFlag(),
 			&cli.BoolFlag{Name: "takeover", Usage: "also what is not one's own, and what a run has; --reason says why"},
 			&cli.BoolFlag{Name: "ahead", Usage: "what one has reserved ahead, with lock --at, instead of what one has now"},
-			&cli.StringFlag{Name: "reason", Usage: "why, to be read by who had it"}, ownerFlag()},
+			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, to be read by who had it"}, ownerFlag()},
 		Action: func(c *cli.Context) error {
 			inv, names, err := labOf(c, true) // one's own of it
 			if err != nil {

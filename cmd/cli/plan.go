@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,8 +39,9 @@ func checkCommand() *cli.Command {
 			}
 			var problems tomlfile.Problems
 			var errs []error
+			note := ""
 			for _, path := range c.Args().Slice() {
-				line, err := checkFile(c, path)
+				line, s, err := checkFile(c, path)
 				var p tomlfile.Problems
 				switch {
 				case errors.As(err, &p):
@@ -49,6 +51,18 @@ func checkCommand() *cli.Command {
 				default:
 					fmt.Fprintln(c.App.Writer, line)
 				}
+				if err != nil || s == nil {
+					continue
+				}
+				switch carried := keepsUp(s); carried {
+				case "", unmeasured:
+					note = cmp.Or(note, carried)
+				default:
+					fmt.Fprintln(c.App.Writer, "  "+carried)
+				}
+			}
+			if note != "" {
+				fmt.Fprintf(c.App.ErrWriter, "inabench: %s\n", note)
 			}
 			if len(errs) > 0 {
 				if len(problems) > 0 {
@@ -61,44 +75,69 @@ func checkCommand() *cli.Command {
 	}
 }
 
-// checkFile checks one file and describes what it holds in a line.
-func checkFile(c *cli.Context, path string) (string, error) {
+// checkFile checks one file and describes what it holds in a line. The experiment is nil of an inventory.
+func checkFile(c *cli.Context, path string) (line string, s *spec.Spec, err error) {
 	src, err := read(c, path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	isInventory, err := spec.IsInventory(src.name, src.text)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if isInventory {
 		inv, err := inventory.Parse(src.name, src.text)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		if c.Bool("lab") {
 			if err := checkLab(inv); err != nil {
-				return "", err
+				return "", nil, err
 			}
 		}
-		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil
+		return fmt.Sprintf("%s: ok\n%s", src.name, indent(inv.Describe())), nil, nil
 	}
-	spec, err := src.spec(sets(c))
-	if err != nil {
-		return "", err
+	if s, err = src.spec(sets(c)); err != nil {
+		return "", nil, err
 	}
 	if c.Bool("lab") {
-		if err := checkLab(spec.Inventory()); err != nil {
-			return "", err
+		if err := checkLab(s.Inventory()); err != nil {
+			return "", nil, err
 		}
 	}
-	points := len(spec.Points())
+	if err := tooMany(s); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", src.name, err)
+	}
+	points := len(s.Points())
 	jobs := "jobs of a file"
-	if n := spec.CountJobs(); n > 0 {
+	if n := s.CountJobs(); n > 0 {
 		jobs = fmt.Sprintf("%d job%s", n, plural(n))
 	}
 	return fmt.Sprintf("%s: ok: %s, %d point%s, %d expectation%s, inventory %s", src.name,
-		jobs, points, plural(points), len(spec.Expects), plural(len(spec.Expects)), spec.Inventory().File), nil
+		jobs, points, plural(points), len(s.Expects), plural(len(s.Expects)), s.Inventory().File), s, nil
+}
+
+// tooMany is of the first job that asks for more GPUs than all hosts have together, which no policy can place; nil
+// where there is none.
+func tooMany(s *spec.Spec) error {
+	for _, pt := range s.Points() {
+		inv := pt.Spec.Inventory()
+		if inv == nil || len(pt.Spec.Jobs) == 0 {
+			continue
+		}
+		gpus := 0
+		var free []placement.HostFree
+		for _, h := range inv.Hosts {
+			gpus += h.GPUs
+			free = append(free, placement.HostFree{Host: h.Name, Free: h.GPUs, GPUs: h.GPUs})
+		}
+		for _, j := range pt.Spec.Jobs {
+			if len(j.Hosts) == 0 && j.GPUs > gpus {
+				return &placement.InfeasibleError{Job: j.Name, GPUs: j.GPUs, Free: free}
+			}
+		}
+	}
+	return nil
 }
 
 func indent(s string) string {

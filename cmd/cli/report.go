@@ -25,6 +25,29 @@ var reportFormats = []struct{ name, ending string }{
 	{"text", ".txt"}, {"html", ".html"}, {"md", ".md"}, {"json", ".json"}, {"junit", ".xml"}, {"csv", ".csv"}, {"prometheus", ".prom"},
 }
 
+// formatOf is the format that a file to write asks for by the ending of its name. What is no report is an error that says
+// how to have it.
+func formatOf(file string) (string, error) {
+	if file == "" || file == stdin {
+		return "text", nil
+	}
+	ending := strings.ToLower(filepath.Ext(file))
+	flag := map[string]string{".pdf": "pdf", ".svg": "svg"}[ending]
+	if flag != "" {
+		return "", usagef("--"+flag+" DIR writes each drawing of the report into a folder", "--output %s: a report is no %s", file, strings.ToUpper(flag))
+	}
+	format := "text"
+	for _, f := range reportFormats {
+		if ending == f.ending {
+			format = f.name
+		}
+		if file == f.name {
+			return "", usagef("--format "+f.name+" writes "+f.name+"; -o name"+f.ending+" does, too", "--output names a file, and %s is a format", file)
+		}
+	}
+	return format, nil
+}
+
 func reportCommand() *cli.Command {
 	var names []string
 	for _, f := range reportFormats {
@@ -55,11 +78,9 @@ func reportCommand() *cli.Command {
 			file := c.String("output")
 			format := c.String("format")
 			if format == "" {
-				format = "text"
-				for _, f := range reportFormats {
-					if file != "" && strings.EqualFold(filepath.Ext(file), f.ending) {
-						format = f.name
-					}
+				var err error
+				if format, err = formatOf(file); err != nil {
+					return err
 				}
 			}
 			dir, rec, err := runOf(c)

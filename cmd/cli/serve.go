@@ -96,12 +96,17 @@ func nightsOf(root string) func() ([]serve.Night, error) {
 					verdict = "running"
 				}
 			}
-			out = append(out, serve.Night{
-				ID: n.ID, Suite: n.Suite, Started: n.Started, Verdict: verdict, Title: strings.Join(append([]string{n.Counts()}, explained(n)...), "; "),
-				Text: func(w io.Writer) error { return suite.WriteText(w, root, n) },
-			})
+			out = append(out, nightOf(root, n, verdict))
 		}
 		return out, nil
+	}
+}
+
+// nightOf is a night, as pages show it.
+func nightOf(root string, n *suite.Night, verdict string) serve.Night {
+	return serve.Night{
+		ID: n.ID, Suite: n.Suite, Started: n.Started, Verdict: verdict, Title: strings.Join(append([]string{n.Counts()}, explained(n)...), "; "),
+		Text: func(w io.Writer) error { return suite.WriteText(w, root, n) },
 	}
 }
 

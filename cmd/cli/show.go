@@ -32,6 +32,9 @@ func showCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			format := c.String("output")
 			if !c.Args().Present() && !c.Bool("follow") {
+				if format != "text" {
+					return usagef("inabench show latest -o "+format+" shows the newest; inabench show -o text lists all", "show: %s is of one run, and none is named", format)
+				}
 				return listRuns(c)
 			}
 			dir, rec, err := runOf(c)

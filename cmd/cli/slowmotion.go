@@ -112,12 +112,19 @@ func conditional(plan *experiments.SavedPlan) bool {
 	})
 }
 
-// fits says how a plan would go on netns, as far as that is known without measuring this machine: "" if it is not.
+// unmeasured is said in the place of whether this machine carries an emulation, where it is not known what it carries.
+const unmeasured = "how much this machine carries is not measured yet: inabench doctor measures it in four seconds; check and plan then say whether an emulation keeps up"
+
+// fits says how a plan would go on netns, as far as that is known without measuring this machine: "" where nothing is
+// predicted that says it.
 func fits(plan *experiments.SavedPlan) string {
-	m, ok := carry.Known(version())
 	s := plan.Spec()
-	if !ok || !pace.Slowed(s) {
+	if !pace.Slowed(s) || !slices.ContainsFunc(plan.Points, func(pt study.PlanPoint) bool { return len(pt.Phases) > 0 }) {
 		return ""
+	}
+	m, ok := carry.Known(version())
+	if !ok {
+		return unmeasured
 	}
 	p, err := pace.Of(m, plan)
 	switch {
@@ -127,4 +134,25 @@ func fits(plan *experiments.SavedPlan) string {
 		return fmt.Sprintf("this machine carries it from emulation.factor = %g on, and it says %g", p.Factor, s.Emulation.Factor)
 	}
 	return fmt.Sprintf("this machine carries it, in about %s", human.Elapsed(pace.About(plan).Round(time.Second)))
+}
+
+// mostChecked is how many jobs, in all points, are planned to check an experiment: that takes no time.
+const mostChecked = 200
+
+// keepsUp says whether this machine carries an experiment on netns at the factor that its file sets: as fits does, and ""
+// where the machine chooses the factor.
+func keepsUp(s *spec.Spec) string {
+	n := len(s.Points()) * len(s.Jobs)
+	switch {
+	case s.On != "" && s.On != "netns", n == 0, n > mostChecked, !pace.Slowed(s), !s.Says("emulation.factor"), s.Unplanned() != nil:
+		return ""
+	}
+	if _, ok := carry.Known(version()); !ok {
+		return unmeasured
+	}
+	plan, err := experiments.NewPlan(s, version())
+	if err != nil {
+		return "" // inabench plan says it
+	}
+	return fits(plan)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/serve"
 )
 
 func suiteCommand() *cli.Command {
@@ -35,7 +36,7 @@ func suiteRunCommand() *cli.Command {
 		Usage:     "run a suite: the riskiest items first, each in a process of its own; whatever happens to one, the night goes on",
 		ArgsUsage: "SUITE.toml",
 		Flags: []cli.Flag{
-			rootFlag(), outputFlag("text", "json", "junit", "md"),
+			rootFlag(), outputFlag("text", "json", "junit", "md", "html"),
 			&cli.BoolFlag{Name: "resume", Usage: "go on with the newest night, if it was killed; else begin one"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress on stderr"},
 		},
@@ -93,7 +94,7 @@ func suiteShowCommand() *cli.Command {
 		Usage:     "show what a suite would run tonight, in which order and why; or a night again",
 		ArgsUsage: "SUITE.toml",
 		Flags: []cli.Flag{
-			rootFlag(), outputFlag("text", "json", "junit", "md"),
+			rootFlag(), outputFlag("text", "json", "junit", "md", "html"),
 			&cli.StringFlag{Name: "night", Usage: "show what `NIGHT` came to: latest, or part of its id"},
 		},
 		Action: func(c *cli.Context) error {
@@ -150,6 +151,12 @@ func writeNight(w io.Writer, root string, n *suite.Night, format string) error {
 		return suite.WriteJUnit(w, root, n)
 	case "md":
 		return suite.WriteMarkdown(w, n)
+	case "html":
+		verdict := string(n.Outcome)
+		if !n.Complete() {
+			verdict = "cut off" // or it goes on
+		}
+		return serve.WriteNight(w, nightOf(root, n, verdict))
 	}
 	return suite.WriteText(w, root, n)
 }
@@ -161,7 +168,8 @@ func writeTonight(w io.Writer, s *suite.Suite, nights []*suite.Night, plan []sui
 		fmt.Fprintf(w, ", in %s", human.Elapsed(s.Budget.Std()))
 	}
 	fmt.Fprint(w, "\n\n")
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	var table strings.Builder
+	tw := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, "\tITEM\tON\tTAKES\tWHY HERE\tNOTE")
 	left := s.Budget.Std().Seconds()
 	for i, d := range plan {
@@ -181,7 +189,15 @@ func writeTonight(w io.Writer, s *suite.Suite, nights []*suite.Night, plan []sui
 		}
 		fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\n", i+1, d.Name, d.Driver, takes, d.Why, strings.Join(notes, "; "))
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(table.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // nightProgress says on stderr how far a night has come, a line for each run and its end.

@@ -83,6 +83,7 @@ func TestWidths(t *testing.T) {
 		"policies":       "place --list",
 		"reference":      "reference switch.mode",
 		"suite":          "suite check suites/nightly.toml",
+		"suite-show":     "suite show suites/nightly.toml",
 		"ps":             "ps",
 		"error":          "run experiments/nothing.toml",
 		"usage":          "run --quick --no-such-option experiments/quickstart.toml",

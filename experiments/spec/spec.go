@@ -237,8 +237,14 @@ func (t *Tolerance) UnmarshalText(text []byte) error {
 // Example is how one is written.
 func (*Tolerance) Example() string { return "3%" }
 
-// Suggest is how a bare number should have been written.
-func (t *Tolerance) Suggest(number float64) string { return fmt.Sprint(number) }
+// Suggest is how a bare number should have been written: 5 as 5 % of what is expected; 0.03 as 3 % of it, or in the metric's
+// unit.
+func (t *Tolerance) Suggest(number float64) []string {
+	if number < 1 {
+		return []string{fmt.Sprintf("%.6g%%", 100*number), fmt.Sprint(number)}
+	}
+	return []string{fmt.Sprintf("%.6g%%", number)}
+}
 
 // Load reads an experiment and the inventory it names, and applies assignments
 // ("switch.pat_ratio=0.5") before anything is checked. A file that breaks rules gives

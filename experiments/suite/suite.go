@@ -109,11 +109,11 @@ func (p *Percent) UnmarshalText(text []byte) error {
 func (*Percent) Example() string { return "2%" }
 
 // Suggest is how a bare number should have been written: 0.02 as 2 %.
-func (p *Percent) Suggest(number float64) string {
+func (p *Percent) Suggest(number float64) []string {
 	if number < 1 {
 		number *= 100
 	}
-	return fmt.Sprintf("%g%%", number)
+	return []string{fmt.Sprintf("%.6g%%", number)}
 }
 
 // Item is an experiment on a driver, with what the suite says of it.

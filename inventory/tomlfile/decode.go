@@ -11,9 +11,9 @@ import (
 )
 
 // Suggester is a quantity that can say how a bare number should have been
-// written: BitRate turns 25 into "25Gbit/s".
+// written, the likeliest way first: BitRate turns 25 into "25Gbit/s".
 type Suggester interface {
-	Suggest(number float64) string
+	Suggest(number float64) []string
 }
 
 // Decode fills the struct that dst points to, and records every problem: unknown
@@ -315,9 +315,21 @@ func (d *decoder) text(path, name string, v any, dst reflect.Value) {
 	}
 	hint := ""
 	if s, ok := dst.Addr().Interface().(Suggester); ok && number >= 0 {
-		hint = "write " + strconv.Quote(s.Suggest(number))
+		hint = "write " + Either(s.Suggest(number))
 	}
 	d.f.Problemf(path, hint, "%s is a bare number, it needs a unit", name)
+}
+
+// Either is texts of which one is to be chosen: "5s", "5ms" or "5us".
+func Either(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, s := range texts {
+		quoted[i] = strconv.Quote(s)
+	}
+	if last := len(quoted) - 1; last > 0 {
+		return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+	}
+	return strings.Join(quoted, "")
 }
 
 // array is a TOML array, of tables or of anything, as []any.

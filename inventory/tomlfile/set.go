@@ -44,7 +44,7 @@ func (f *File) Key(schema any, dotted string) (Key, error) {
 			fs, _ := f.fields(t)
 			i := slices.IndexFunc(fs, func(fd field) bool { return fd.name == name })
 			if i < 0 {
-				return Key{}, WithHint(DidYouMean(name, names(fs)), "unknown key %q%s", name, in(k.Path))
+				return Key{}, WithHint(f.meant(schema, dotted, name, names(fs)), "unknown key %q%s", name, in(k.Path))
 			}
 			t = fs[i].typ
 			m, _ := node.(map[string]any)
@@ -67,6 +67,28 @@ func (f *File) Key(schema any, dotted string) (Key, error) {
 	}
 	k.Type = t
 	return k, nil
+}
+
+// mostMeant is how many keys of other tables a hint names at most.
+const mostMeant = 3
+
+// meant is the hint for a name of a dotted key that is none of those known in its table: the nearest of them, else the
+// keys of other tables that end as the dotted one does, where these are few.
+func (f *File) meant(schema any, dotted, name string, known []string) string {
+	if _, ok := Nearest(name, known); ok {
+		return DidYouMean(name, known)
+	}
+	last := dotted[strings.LastIndexByte(dotted, '.')+1:]
+	var same []string
+	for e := range Describe(schema, f.tables...).All {
+		if e.Key == last && last != "" && !e.Table() {
+			same = append(same, strings.ReplaceAll(e.Path, "[]", ".NAME"))
+		}
+	}
+	if len(same) == 0 || len(same) > mostMeant {
+		return DidYouMean(name, known)
+	}
+	return "did you mean " + Either(same) + "?"
 }
 
 // pick is the table of an array with the given name, or number, or -1.

@@ -25,7 +25,7 @@ func (s *speed) UnmarshalText(b []byte) error {
 	return nil
 }
 
-func (s *speed) Suggest(n float64) string { return fmt.Sprintf("%gm/s", n) }
+func (s *speed) Suggest(n float64) []string { return []string{fmt.Sprintf("%gm/s", n)} }
 
 type lab struct {
 	Version int    `toml:"version,required"`
@@ -204,6 +204,10 @@ func TestSet(t *testing.T) {
 	}
 	for _, tt := range []struct{ set, want string }{
 		{"switch.lane=1", `--set switch.lane=1: unknown key "lane" in switch: did you mean "lanes"?`},
+		{"scale.lanes=1", `--set scale.lanes=1: unknown key "scale": did you mean "switch.lanes"?`},
+		{"rate=1", `--set rate=1: unknown key "rate": did you mean "link.NAME.rate" or "host.NAME.nic.NAME.rate"?`},
+		{"host.a.lanes=1", `--set host.a.lanes=1: unknown key "lanes" in host: did you mean "switch.lanes"?`},
+		{"scale.nothing=1", `--set scale.nothing=1: unknown key "scale": known: version, name, link, host, switch`},
 		{"switch.lanes=x", `--set switch.lanes=x: switch.lanes is a string, want a whole number`},
 		{"host.q.name=x", `--set host.q.name=x: no host "q": known: a, b`},
 		{"host.a=x", `--set host.a=x: "host.a" is a table: one of its keys: name, nic`},

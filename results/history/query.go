@@ -35,6 +35,7 @@ func (q Query) wants(s *Series) bool {
 type Series struct {
 	Experiment string       `json:"experiment"`
 	Setting    string       `json:"setting"` // its key
+	Driver     string       `json:"driver"`  // of the setting
 	Point      string       `json:"point,omitempty"`
 	Phase      int          `json:"phase"` // of the point, from 0
 	Metric     string       `json:"metric"`
@@ -104,7 +105,8 @@ func (x *Index) query(ctx context.Context, q Query) ([]Series, error) {
 		if err := rows.Scan(&f.id, &f.Experiment, &f.Setting, &f.point, &f.Point, &f.Phase, &f.Metric, &f.Of, &f.Kind, &f.Predictor, &f.Unit); err != nil {
 			return nil, err
 		}
-		if _, ok := place[[2]string{f.Experiment, f.Setting}]; ok && q.wants(&f.Series) {
+		if i, ok := place[[2]string{f.Experiment, f.Setting}]; ok && q.wants(&f.Series) {
+			f.Driver = used[i].Setting.Driver
 			all = append(all, f)
 		}
 	}

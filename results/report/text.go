@@ -406,6 +406,7 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 			cols[0].cells[i] = human.ShortLabel(s)
 		}
 	}
+	var left []string
 	for total() > t.opt.Width {
 		k, most := -1, 0
 		for i, c := range cols {
@@ -416,6 +417,7 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 		if k < 0 {
 			break
 		}
+		left = append(left, cols[k].head)
 		cols = slices.Delete(cols, k, k+1)
 	}
 	// Still too wide: shorten the first column, which repeats the most.
@@ -457,6 +459,9 @@ func (t *texter) table(e results.Expect, checks []results.Check) {
 			}
 			return t.paint(checks[i].Outcome, s)
 		})
+	}
+	if len(left) > 0 {
+		t.wrapped("  ", "  ", "no room for: "+strings.Join(left, ", "))
 	}
 }
 

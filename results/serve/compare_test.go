@@ -64,6 +64,20 @@ func TestNightPages(t *testing.T) {
 	if a.StatusCode != http.StatusOK || !strings.Contains(text, "&lt;script&gt;alert(1)") || strings.Contains(text, "<script>alert") {
 		t.Errorf("one: %s %s", a.Status, text)
 	}
+	var alone strings.Builder
+	if err := WriteNight(&alone, said); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"&lt;script&gt;alert(1)", "FAIL  nightly", "prefers-color-scheme", ">fail<"} {
+		if !strings.Contains(alone.String(), want) {
+			t.Errorf("the page without a server has no %s: %s", want, alone.String())
+		}
+	}
+	for _, never := range []string{"<script", "href=", "src="} {
+		if strings.Contains(alone.String(), never) {
+			t.Errorf("the page without a server has %s: %s", never, alone.String())
+		}
+	}
 	pageOf(t, h, "/nights/other/", http.StatusNotFound)
 	failing = broken
 	pageOf(t, h, "/nights/another/", http.StatusInternalServerError)

@@ -125,7 +125,7 @@ func (s *Server) series(ctx context.Context, q history.Query, n int) (out []seri
 
 // nameOf says what a series is of.
 func nameOf(s history.Series) string {
-	name := s.Metric + " of " + s.Of
+	name := s.Metric + " of " + s.Of + " on " + s.Driver
 	if s.Point != "" {
 		name += " at " + s.Point
 	}

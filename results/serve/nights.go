@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"html/template"
 	"io"
 	"io/fs"
 	"net/http"
@@ -63,14 +64,41 @@ func (s *Server) night(w http.ResponseWriter, r *http.Request) error {
 		if i < 0 {
 			return fmt.Errorf("night %s: %w", id, fs.ErrNotExist)
 		}
-		text := bounded.NewPrefix(mostNight)
-		if err := all[i].Text(text); err != nil && !text.Over() {
+		said, err := all[i].said()
+		if err != nil {
 			return err
 		}
 		return pages.ExecuteTemplate(w, "night", struct {
 			page
 			Night Night
 			Said  string
-		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], strings.ToValidUTF8(string(text.Bytes()), "")})
+		}{page{Title: all[i].Suite, Here: "nights", Watch: "-"}, all[i], said})
 	})
+}
+
+// said is what a night came to, or the beginning of it.
+func (n Night) said() (string, error) {
+	text := bounded.NewPrefix(mostNight)
+	if err := n.Text(text); err != nil && !text.Over() {
+		return "", err
+	}
+	return strings.ToValidUTF8(string(text.Bytes()), ""), nil
+}
+
+// WriteNight writes the page of a night as one file, which needs no server.
+func WriteNight(w io.Writer, n Night) error {
+	said, err := n.said()
+	if err != nil {
+		return err
+	}
+	sheet, err := style()
+	if err != nil {
+		return err
+	}
+	return pages.ExecuteTemplate(w, "alone", struct {
+		Title string
+		Style template.CSS
+		Night Night
+		Said  string
+	}{n.Suite, template.CSS(sheet), n, said})
 }

@@ -75,10 +75,16 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
+// style is the style sheet of all pages.
+func style() ([]byte, error) {
+	text, err := assets.ReadFile("style.css")
+	return slices.Concat([]byte(plot.Style), text), err
+}
+
 func asset(name string) http.HandlerFunc {
 	text, err := assets.ReadFile(name)
 	if name == "style.css" {
-		text = slices.Concat([]byte(plot.Style), text)
+		text, err = style()
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err != nil { // not of what is embedded

@@ -161,6 +161,7 @@ func TestPages(t *testing.T) {
 		{"/runs/" + dir + "/files/pcap/tor1.pcap", 200, "packets"},
 		{"/history", 200, ">goodput<"},
 		{"/history?metric=goodput", 200, "lower from"},
+		{"/history?metric=goodput", 200, "goodput of A on netns, two-jobs"},
 		{"/history?metric=nothing", 200, "No run has such a figure"},
 		{"/history.json?metric=goodput", 200, `"text": "5.0 % lower"`},
 		{"/history.json", 400, "which metric"},
