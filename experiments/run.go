@@ -344,7 +344,7 @@ func fabricOf(s *spec.Spec, driver string) study.FabricKey {
 	if b, ok := kinds.Of(s).(study.Builder); ok {
 		b.Build(&k, s, driver)
 	}
-	if k.Beat == 0 {
+	if k.Beat == 0 && driver == "netns" {
 		k.Lanes = s.Switch.Lanes
 	}
 	return k

@@ -4,8 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/inabench/inabench/experiments/kinds"
 )
+
+// TestSuits: an emulation that was made for packets of so many lanes is in time for longer ones, and nobody knows whether for
+// shorter ones.
+func TestSuits(t *testing.T) {
+	of := func(lanes string) *Standing {
+		s, err := kinds.Load("quickstart.toml", "switch.lanes="+lanes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := fabricOf(s, "sim").Lanes; in != 0 {
+			t.Errorf("a model is built for %d lanes", in)
+		}
+		return &Standing{key: fabricOf(s, "netns"), spec: s}
+	}
+	short, long := of("120"), of("240")
+	if err := short.suits(long.spec); err != nil {
+		t.Error(err)
+	}
+	if err := long.suits(short.spec); err == nil || !strings.Contains(err.Error(), "wants switch.lanes = 120, not 240") {
+		t.Errorf("got %v", err)
+	}
+}
 
 // An emulation that stays up is right for another run after one that ended in nothing worse than an interruption.
 func TestInterrupted(t *testing.T) {

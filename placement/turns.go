@@ -213,7 +213,8 @@ func (b *problem) turns(turns []turn) (*flow.Result, error) {
 	return b.mean(all, states, at, lasts, turns[len(few):]), nil
 }
 
-// brief is the part of the time that a state lasts for at most whose load is no peak.
+// brief is the part of what a link carries that it does at most in a state whose load is no peak: of frames, the 99th
+// percentile is what counts.
 const brief = 0.01
 
 // weighted adds what there is of x to a sum.
@@ -237,11 +238,13 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 		out.Links[l].Flows = all.Links[l].Flows
 		for set, r := range states {
 			out.Links[l].Load += lasts[set] * r.Links[l].Load
-			if lasts[set] > brief {
-				out.Links[l].Peak = max(out.Links[l].Peak, r.Links[l].Load)
-			}
 			out.Links[l].Lost += lasts[set] * r.Links[l].Lost
 			out.Links[l].Spread += lasts[set] * r.Links[l].Spread
+		}
+		for set, r := range states {
+			if lasts[set]*r.Links[l].Load > brief*out.Links[l].Load {
+				out.Links[l].Peak = max(out.Links[l].Peak, r.Links[l].Load)
+			}
 		}
 	}
 	for i := range out.Jobs {

@@ -48,9 +48,11 @@ func (s Standstill) by() float64 { return min(s.Late, s.End-s.Start) - s.Waited 
 // or to this program, and many jobs' processes may be stopped at once.
 func (s Standstill) alone(machine []Standstill) (once, all float64) {
 	others := results.Total(SpoiltTimes(machine, s.Start, s.End, 0))
-	all = min(max(s.Late, s.Held), s.End-s.Start) - s.Waited
-	return max(0, s.by()-others), max(0, all-others)
+	return max(0, s.by()-others), max(0, s.held()-s.Waited-others)
 }
+
+// held is for how long something of a process was late, s.
+func (s Standstill) held() float64 { return min(cmp.Or(s.Held, s.Late), s.End-s.Start) }
 
 // pauses are the stalls of one process alone.
 type pauses struct {
@@ -126,7 +128,7 @@ type Ran struct {
 func stood(jobs []Ran, stalls []Standstill) (found []results.Finding, most *results.Trouble, excused bool) {
 	machine := OfMachine(stalls)
 	for _, j := range jobs {
-		short := slices.Clone(machine)
+		var short []Standstill
 		var worst Standstill
 		for _, s := range stalls {
 			if s.Job != j.Job {
@@ -148,8 +150,12 @@ func stood(jobs []Ran, stalls []Standstill) (found []results.Finding, most *resu
 			}
 			found = append(found, f)
 		}
-		times := SpoiltTimes(short, j.Start, j.End, 0)
-		if lost := results.Total(times); lost > 0 && (most == nil || lost/(j.End-j.Start) > most.Value) {
+		times := SpoiltTimes(append(short, machine...), j.Start, j.End, 0)
+		lost := results.Total(SpoiltTimes(machine, j.Start, j.End, 0))
+		for _, s := range short { // many stops that are one span are no longer together than they were late
+			lost += max(0, s.held()-results.Total(SpoiltTimes(machine, s.Start, s.End, 0)))
+		}
+		if lost = min(lost, results.Total(times)); lost > 0 && (most == nil || lost/(j.End-j.Start) > most.Value) {
 			share := lost / (j.End - j.Start)
 			most = &results.Trouble{Where: "job " + j.Job, Value: share, Limit: LateShare, What: fmt.Sprintf(
 				"it or the testbed stood still for %s of its time (limit %s), %s in all; first %s",

@@ -46,6 +46,8 @@ func TestStood(t *testing.T) {
 		{name: "suspended beyond its end", stalls: []Standstill{at(mine, 29, 40)}, outcome: results.Fail, says: "to 30.00 s"},
 		{name: "suspended before it began", stalls: []Standstill{at(mine, 5, 10.3)}, told: true},
 		{name: "many that are close together", stalls: []Standstill{{Span: results.Span{Start: 12, End: 12.9}, Where: mine, Job: "A", What: "it did not run", Late: .05}}, told: true},
+		{name: "many in much of its time, which are short together", stalls: []Standstill{{Span: results.Span{Start: 12, End: 13.2}, Where: mine, Job: "A", What: "late", Late: .02, Held: .25}}, told: true},
+		{name: "many in much of its time", stalls: []Standstill{{Span: results.Span{Start: 12, End: 13.2}, Where: mine, Job: "A", What: "late", Late: .02, Held: 1.1}}, told: true, excused: true},
 		{name: "for want of a processor", stalls: []Standstill{{Span: results.Span{Start: 12, End: 14.2}, Where: mine, Job: "A", What: "it did not run", Late: 2.2, Waited: 1.9}}, told: true, excused: true},
 		{name: "for want of a processor for some of it", stalls: []Standstill{{Span: results.Span{Start: 12, End: 14.2}, Where: mine, Job: "A", What: "it did not run", Late: 2.2, Waited: 1.5}}, outcome: results.Fail},
 		{name: "another's", stalls: []Standstill{at(other, 12, 14.2)}},

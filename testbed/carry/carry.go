@@ -143,9 +143,13 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 	}
 	for _, p := range phases {
 		bits := make([]float64, len(topo.Links)) // of gradients and results
+		peak := make([]float64, len(topo.Links)) // as part of the mean
 		frames := make([]float64, len(topo.Links))
 		for _, l := range p.Links {
-			bits[index[l.Link]] = l.Peak
+			bits[index[l.Link]], peak[index[l.Link]] = l.Peak, 1
+			if l.Load > 0 {
+				peak[index[l.Link]] = l.Peak / l.Load
+			}
 		}
 		for _, jp := range p.Jobs {
 			i := slices.IndexFunc(plan.Jobs, func(j placement.JobPlan) bool { return j.Name == jp.Name })
@@ -165,10 +169,10 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 				segments := data / (8 * collectives.Segment)
 				for _, l := range path { // and what acknowledges them comes back
 					back := topo.Links[l].Reverse
-					bits[l] -= data
-					bits[back] -= data * collectives.Acks
-					frames[l] += segments
-					frames[back] += segments * collectives.AcksPerSegment
+					bits[l] -= peak[l] * data
+					bits[back] -= peak[back] * data * collectives.Acks
+					frames[l] += peak[l] * segments
+					frames[back] += peak[back] * segments * collectives.AcksPerSegment
 				}
 			}
 		}

@@ -137,6 +137,19 @@ nic = {port = "tor1/[1-3]", rate = "100Gbit/s", delay = "5us"}
 		t.Fatal(err)
 	}
 	near("frames of a job that also computes", l.Frames, 6e6)
+	// So does a ring, whose frames are no packets of gradients.
+	turns, err := placement.Predict(inv, plan, placement.Conditions{Active: []string{"R"}, Lanes: 16, Senders: map[string]placement.Sender{
+		"R": {Rate: 8 * 1514 * 1e6, Layers: []placement.Layer{{Bytes: 1e9, Compute: 6}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err = Demand(inv, plan, []*placement.Prediction{turns}, 16); err != nil {
+		t.Fatal(err)
+	}
+	if busy := l.Frames / (6 * segments); busy < 0.9 || busy > 1.1 {
+		t.Errorf("a ring that also computes has %v of the frames that it has when it does not", busy)
+	}
 	if _, err := Demand(inv, &placement.Plan{}, []*placement.Prediction{alone}, 240); err == nil {
 		t.Error("no error of a prediction for jobs that are not in the plan")
 	}

@@ -276,7 +276,7 @@ func load(ctx context.Context, tb *deployment.Testbed, f *netns.Fabric, rate flo
 			return c, err
 		}
 		if len(switches) != 1 || switches[0].Sent <= 0 {
-			return c, errors.New("the probe carried nothing")
+			continue // it stood still
 		}
 		late = append(late, switches[0].LateP99.Seconds())
 		sent += switches[0].Sent
@@ -287,14 +287,14 @@ func load(ctx context.Context, tb *deployment.Testbed, f *netns.Fabric, rate flo
 		return c, err
 	}
 	crossed := (after.bytes - before.bytes) / frame
-	if crossed <= 0 {
+	if crossed <= 0 || sent == 0 {
 		return c, errors.New("the probe carried nothing")
 	}
 	used, all := after.used-before.used, after.busy-before.busy
 	slices.Sort(late)
 	return cost{
 		frame: used / crossed, through: busy / float64(sent),
-		late: late[probeLooks/2], others: min(1, max(0, (all-used)/(after.at-before.at)/float64(runtime.NumCPU()))),
+		late: late[len(late)/2], others: min(1, max(0, (all-used)/(after.at-before.at)/float64(runtime.NumCPU()))),
 	}, nil
 }
 

@@ -77,16 +77,16 @@ func TestHearStalls(t *testing.T) {
 	a := newAgent("worker A/0", "A", "A/0", "h1", 200*time.Millisecond, nil)
 	a.SetClock(collectors.Clock{Offset: -1000})
 	a.hearStalls(&agent.Event{Stalls: []stall.Span{
-		{Start: 1001 * time.Second, End: 1001*time.Second + 104*time.Millisecond, Late: 104 * time.Millisecond, Count: 7},
+		{Start: 1001 * time.Second, End: 1001*time.Second + 104*time.Millisecond, Late: 104 * time.Millisecond, Held: 90 * time.Millisecond, Count: 7},
 		{Start: 1002 * time.Second, End: 1002*time.Second + 50*time.Millisecond, Late: 50 * time.Millisecond},
 	}})
 	got := a.stood()
 	for i, want := range []testbed.Stall{
-		{Start: time.Second, End: 1104 * time.Millisecond, Late: 104 * time.Millisecond, Where: "worker A/0 on host h1", What: "paced sends were late by up to 104 ms"},
+		{Start: time.Second, End: 1104 * time.Millisecond, Late: 104 * time.Millisecond, Held: 90 * time.Millisecond, Where: "worker A/0 on host h1", What: "paced sends were late by up to 104 ms"},
 		{Start: 2 * time.Second, End: 2050 * time.Millisecond, Late: 50 * time.Millisecond, Where: "worker A/0 on host h1", What: "it did not run for up to 50.0 ms"},
 	} {
 		if len(got) != 2 || (got[i].Start-want.Start).Abs() > time.Microsecond || (got[i].End-want.End).Abs() > time.Microsecond ||
-			got[i].Late != want.Late || got[i].Job != "A" || got[i].Where != want.Where || got[i].What != want.What {
+			got[i].Late != want.Late || got[i].Held != want.Held || got[i].Job != "A" || got[i].Where != want.Where || got[i].What != want.What {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}

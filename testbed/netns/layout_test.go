@@ -43,6 +43,23 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// TestFrame: lateness is held to the round trip of the packets that are sent.
+func TestFrame(t *testing.T) {
+	inv := rack(1, 2, 1)
+	for i := range inv.Hosts {
+		inv.Hosts[i].NICs[0].Rate, inv.Hosts[i].NICs[0].Delay = 8e6, time.Millisecond
+	}
+	for frame, want := range map[int]time.Duration{0: 4 * (1000 + 1024) * time.Microsecond, 100: 4 * (1000 + 100) * time.Microsecond} {
+		l, err := newLayout(inv, Options{Frame: frame})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.beat.Duration; (got - want).Abs() > time.Microsecond {
+			t.Errorf("%d bytes: %v, want %v", frame, got, want)
+		}
+	}
+}
+
 // render lists what each process is told, and which of them emulates each link.
 func render(l *layout) []byte {
 	var b bytes.Buffer

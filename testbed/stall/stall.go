@@ -126,7 +126,8 @@ func (r *Record) add(s Span) {
 			return
 		}
 		s.Start = r.end
-		s.Waited, s.Held = min(s.Waited, s.End-s.Start), min(s.Held, s.End-s.Start)
+		long := s.End - s.Start
+		s.Late, s.Waited, s.Held = min(s.Late, long), min(s.Waited, long), min(s.Held, long)
 		r.spans = append(r.spans, s)
 		r.total.Count = max(r.total.Count, 1)
 		r.total.Sum += s.End - s.Start

@@ -101,6 +101,31 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestCutHeld: what is told of a stop in parts is told once, whatever is still done late of it.
+func TestCutHeld(t *testing.T) {
+	r := New(50 * ms)
+	r.Add(0, 100*ms)
+	r.Take()
+	r.Add(13*ms, 101*ms) // of what waited
+	r.Add(130*ms, 151*ms)
+	want := []Span{{Start: 100 * ms, End: 151 * ms, Late: 21 * ms, Held: 22 * ms, Count: 2}}
+	if got := r.Take(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestCover: each moment counts once, in whichever order what was late in it is told.
+func TestCover(t *testing.T) {
+	r := New(time.Second)
+	for _, c := range []struct{ due, now, want time.Duration }{
+		{0, 100, 100}, {200, 300, 100}, {250, 300, 0}, {150, 310, 60}, {400, 450, 50}, {50, 450, 90}, {460, 470, 10},
+	} {
+		if got := r.cover(c.due, c.now); got != c.want {
+			t.Errorf("from %d to %d: %d, want %d", c.due, c.now, got, c.want)
+		}
+	}
+}
+
 // A stall that goes on after it was taken is told in parts, and counted once each time.
 func TestTakenMeanwhile(t *testing.T) {
 	r := New(200 * ms)

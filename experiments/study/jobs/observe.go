@@ -42,6 +42,7 @@ func (r *run) point(ctx context.Context) (_ *results.Point, err error) {
 		if planned, err = r.predict(setup, base, timelineOf(p.Spec)); err != nil {
 			return point, fmt.Errorf("predict: %w", err)
 		}
+		base.Laps = lapsOf(setup, planned)
 	}
 	mend, err := r.Sabotage(ctx)
 	if err != nil {
@@ -155,10 +156,10 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 	finite := map[string]<-chan struct{}{}
 	streams := map[string]<-chan struct{}{}
 	obs.early = map[string]float64{}
-	patient := patience{base: base, stretch: s.Measure.Stretch}
+	interval := setup.Interval
+	patient := patience{base: base, stretch: s.Measure.Stretch, interval: interval.Seconds()}
 	var doubts chan bool // takes what unsure says; nil: it was not asked
 	var audit collectors.Audit
-	interval := setup.Interval
 	next := origin // of the next reading
 	sample := func() error {
 		got, err := dep.Sample(ctx)
@@ -181,7 +182,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 	did := func(e event, at time.Duration) {
 		memory.note(e)
 		e.at = at
-		e.delay, e.moved = patient.longer, patient.moved
+		e.delay, e.planned = patient.longer, patient.planned()
 		obs.timeline.events = append(obs.timeline.events, e)
 	}
 	var last time.Duration // when the last event was to happen
@@ -219,6 +220,9 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 			}
 		}
 		if due := plan.due(dep.Now() - origin); len(due) > 0 {
+			if err := sample(); err != nil { // stalls until now are to be known
+				return obs, err
+			}
 			more := patient.wait(dep.Now()-origin, r.clock+origin.Seconds(), obs.stalls)
 			if more == 0 && len(finite) == 0 && patient.left() > 0 && r.doubts() {
 				// Readings go on while figures are drawn from those so far.
@@ -229,7 +233,7 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 				default:
 					if more = interval; doubts == nil {
 						doubts = make(chan bool, 1)
-						seen, end, told := obs, event{at: clock(), stop: true, moved: patient.moved}, doubts
+						seen, end, told := obs, event{at: clock(), stop: true, delay: patient.longer, planned: patient.planned()}, doubts
 						seen.early, seen.readings = maps.Clone(obs.early), obs.readings.Since(math.Inf(-1)) // all else only grows
 						go func() { told <- r.unsure(setup, base, seen, end, predictions) }()
 					}

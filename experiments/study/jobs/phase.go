@@ -18,7 +18,7 @@ import (
 func (r *run) phase(setup testbed.Setup, base Baseline, obs observation, sp span, predictions []*placement.Prediction) (results.Phase, error) {
 	ph := results.Phase{Start: sp.start.Seconds(), End: sp.end.Seconds(), Jobs: sp.jobs, Longer: sp.longer.Seconds()}
 	caps := r.Testbed().Capabilities()
-	m := study.NewMeasurer(obs.readings, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), sp.moved.Seconds()), caps.Kind)
+	m := study.NewMeasurer(obs.readings, leaveOut(&ph, obs.stalls, base, setup.Interval.Seconds(), sp.planned.Seconds()), caps.Kind)
 	inv := r.Testbed().Inventory()
 	var goodputs []results.Series
 	unknown := "" // a job whose goodput is

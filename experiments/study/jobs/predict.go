@@ -22,6 +22,29 @@ import (
 type Baseline struct {
 	Holds, RTTs map[string]float64
 	Unsure      map[string]float64 // by how much each of Holds may be off, as a part of it: half of a 95 % interval
+	// Laps are round trips in seconds of streams whose windows queue before a link in every phase, the queue in: it is what
+	// a stop must be held against that they may notice.
+	Laps map[string]float64
+}
+
+// lapsOf are Laps as planned phases are predicted.
+func lapsOf(setup testbed.Setup, planned [][]*placement.Prediction) map[string]float64 {
+	laps := map[string]float64{}
+	for _, predictions := range planned {
+		if len(predictions) == 0 {
+			continue
+		}
+		for _, jp := range predictions[0].Jobs {
+			lap := 0.0
+			if w := workloadOf(setup, jp.Name); jp.Queue > 0 && jp.WireRate > 0 && w.Control == "fixed" && w.Message == 0 && len(w.Layers) == 0 {
+				lap = float64(w.Window) * study.FrameBits(setup.Settings.Lanes) / jp.WireRate
+			}
+			if old, ok := laps[jp.Name]; !ok || lap < old {
+				laps[jp.Name] = lap
+			}
+		}
+	}
+	return laps
 }
 
 // conditions are what a setup's jobs meet, for predictors.

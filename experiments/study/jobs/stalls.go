@@ -17,29 +17,26 @@ import (
 // recovery is how long after a stall traffic is not what it was: what waited is sent, and what
 // was lost or thought to be lost is sent again. Two round trips of the slowest job.
 func recovery(base Baseline) float64 {
-	_, longest := base.trips()
-	return 2 * longest
-}
-
-// trips are the shortest and the longest round trip of a job, in seconds; 0 where none is known.
-func (b Baseline) trips() (shortest, longest float64) {
-	for _, rtt := range b.RTTs {
-		if longest == 0 {
-			shortest = rtt
-		}
-		shortest, longest = min(shortest, rtt), max(longest, rtt)
+	longest := 0.0
+	for _, rtt := range base.RTTs {
+		longest = max(longest, rtt)
 	}
-	return shortest, longest
+	return 2 * longest
 }
 
 // unnoticed is the part of a phase that stalls may take together of which no job notices any.
 const unnoticed = 0.01
 
 // noticed are the stalls between start and end that figures may show. One that is shorter than
-// testbed.LateLimit of every job's round trip holds up a small part of a window, and costs a figure no more than
+// testbed.LateLimit of every job's round trip, in queues as they are predicted, holds up a small part of a window, and costs a figure no more than
 // its own length. Where such stalls take less than unnoticed of the time together, they are left out.
 func noticed(stalls []study.Standstill, start, end float64, base Baseline) []study.Standstill {
-	shortest, _ := base.trips()
+	shortest := 0.0
+	for job, rtt := range base.RTTs {
+		if lap := max(rtt, base.Laps[job]); shortest == 0 || lap < shortest {
+			shortest = lap
+		}
+	}
 	var short, long []study.Standstill
 	for _, s := range stalls {
 		if s.Late <= testbed.LateLimit*shortest {
@@ -72,6 +69,7 @@ func without(start, end float64, times []results.Stall) results.Window {
 type patience struct {
 	base       Baseline
 	stretch    float64       // Measure.Stretch
+	interval   float64       // s, between readings
 	start, end time.Duration // of the phase without its warm-up, as planned, since the point began
 	moved      time.Duration // by how much its end was put off for stalls
 	longer     time.Duration // and for its figures
@@ -92,7 +90,8 @@ func (p *patience) wait(now time.Duration, origin float64, stalls []study.Stands
 	if p.end <= p.start {
 		return 0
 	}
-	lost := results.Total(lostTimes(stalls, origin+p.start.Seconds(), origin+now.Seconds(), p.base))
+	start, end := origin+p.start.Seconds(), origin+now.Seconds()
+	lost := lostOf(lostTimes(stalls, start, end, p.base), start, end, p.interval)
 	more := min(time.Duration(lost*float64(time.Second))-p.moved, p.left())
 	if more < time.Millisecond {
 		return 0
@@ -126,19 +125,36 @@ func (t *timeline) delay(by time.Duration) {
 	}
 }
 
-// leaveOut notes in a phase what figures leave out, and whether what is left is too little of what was planned,
-// where readings are so many seconds apart and its end was put off by so many. It returns the window of figures.
-func leaveOut(ph *results.Phase, stalls []study.Standstill, base Baseline, interval, moved float64) results.Window {
-	ph.LeftOut = lostTimes(stalls, ph.Start, ph.End, base)
-	w := without(ph.Start, ph.End, ph.LeftOut)
-	lost, long, at := results.Total(ph.LeftOut), ph.End-ph.Start, ph.Start
-	for _, o := range append(w.Out, results.Span{Start: ph.End, End: ph.End}) {
-		if between := o.Start - at; between < 2*interval { // no two readings lie there for sure
+// planned is how long the phase was to be; 0: nobody knows.
+func (p *patience) planned() time.Duration { return max(0, p.end-p.start) }
+
+// lostOf is how much of the time from start to end figures do not have: what they leave out, and what lies between where no
+// two readings, so many seconds apart, lie for sure.
+func lostOf(leftOut []results.Stall, start, end, interval float64) float64 {
+	lost, at := results.Total(leftOut), start
+	for i := range len(leftOut) + 1 {
+		next := results.Span{Start: end, End: end}
+		if i < len(leftOut) {
+			next = leftOut[i].Span
+		}
+		if between := next.Start - at; between < 2*interval {
 			lost += between
 		}
-		at = o.End
+		at = next.End
 	}
-	if len(w.Out) > 0 && long-lost < study.Enough*(long-moved) {
+	return lost
+}
+
+// leaveOut notes in a phase what figures leave out, and whether what is left is too little of the seconds that were planned,
+// or that there were, where readings are so many seconds apart. It returns the window of figures.
+func leaveOut(ph *results.Phase, stalls []study.Standstill, base Baseline, interval, planned float64) results.Window {
+	ph.LeftOut = lostTimes(stalls, ph.Start, ph.End, base)
+	w := without(ph.Start, ph.End, ph.LeftOut)
+	lost, long := lostOf(ph.LeftOut, ph.Start, ph.End, interval), ph.End-ph.Start
+	if planned <= 0 || planned > long {
+		planned = long
+	}
+	if len(w.Out) > 0 && long-lost < study.Enough*planned {
 		ph.Spoilt = fmt.Sprintf("the testbed stood still, %d times, so that %s of %s are lost, first %s", len(w.Out), human.Quantity(lost, "s"), human.Quantity(long, "s"), ph.LeftOut[0].Why)
 	}
 	return w

@@ -21,7 +21,8 @@ type event struct {
 	// opened is when the job's own workers had; others' may take longer.
 	opened time.Duration
 	delay  time.Duration // of one that was seen: by how much it was put off until figures were certain
-	moved  time.Duration // and for stalls
+	// planned is of one that was seen: how long the phase before it was to be; 0: nobody knows.
+	planned time.Duration
 }
 
 // from is when the event begins to disturb others.
@@ -32,7 +33,7 @@ type span struct {
 	start, end time.Duration
 	jobs       []string      // in the order of the spec
 	longer     time.Duration // than planned, until its figures were certain
-	moved      time.Duration // and for stalls
+	planned    time.Duration // how long it was to be; 0: nobody knows
 }
 
 // timeline is what happens in one point: planned, in wall-clock time since the
@@ -130,7 +131,7 @@ func (t timeline) spans() []span {
 		if i+1 == len(t.events) || t.events[i+1].from() <= e.at {
 			continue
 		}
-		sp := span{start: e.at + t.warmup, end: t.events[i+1].from(), longer: t.events[i+1].delay, moved: t.events[i+1].moved}
+		sp := span{start: e.at + t.warmup, end: t.events[i+1].from(), longer: t.events[i+1].delay, planned: t.events[i+1].planned}
 		for _, j := range t.jobs {
 			if active[j] {
 				sp.jobs = append(sp.jobs, j)

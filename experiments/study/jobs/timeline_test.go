@@ -227,7 +227,7 @@ func TestTimeline(t *testing.T) {
 func TestPhaseEndsBeforeAStart(t *testing.T) {
 	seen := timeline{warmup: time.Second, jobs: []string{"A", "B"}, events: []event{
 		{at: time.Second, job: "A", begun: 500 * time.Millisecond},
-		{at: 5 * time.Second, job: "B", begun: 4600 * time.Millisecond, delay: time.Second, moved: time.Minute},
+		{at: 5 * time.Second, job: "B", begun: 4600 * time.Millisecond, delay: time.Second, planned: time.Minute},
 		{at: 9 * time.Second, job: "A", stop: true},
 	}}
 	want := []span{{2 * time.Second, 4600 * time.Millisecond, []string{"A"}, time.Second, time.Minute}, {6 * time.Second, 9 * time.Second, []string{"A", "B"}, 0, 0}}

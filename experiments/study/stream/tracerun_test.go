@@ -51,7 +51,11 @@ func TestIDs(t *testing.T) {
 	}
 	defer tb.Close(t.Context())
 	p := study.Planned{Point: s.Points()[0]}
-	_, _, err = kinds.Of(p.Spec).Run(t.Context(), &study.Bench{Runner: runner{tb: roomy{tb}}, Planned: p})
+	b := &study.Bench{Runner: runner{tb: roomy{tb}}, Planned: p}
+	_, _, err = kinds.Of(p.Spec).Run(t.Context(), b)
+	if !b.Placed.Once {
+		t.Error("jobs may come again")
+	}
 	if err == nil || !strings.Contains(err.Error(), "ids of jobs up to 4096, want 1..4095") {
 		t.Errorf("got %v", err)
 	}

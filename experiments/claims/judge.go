@@ -1,0 +1,146 @@
+package claims
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/inabench/inabench/results"
+	"github.com/inabench/inabench/results/human"
+)
+
+// Words of claims that no record tells of, beside those of results.Reproduced.
+const (
+	NotRun  = results.ReproducedNotRun         // no run of the experiment that shows it is there
+	Missing = results.Reproduced("missing")    // no experiment that ships shows it
+	Cannot  = results.Reproduced("cannot run") // it needs what this project cannot have
+	NotHeld = results.Reproduced("not held")   // a run makes the figure, and nothing holds it against the paper's
+)
+
+// Words are all that a claim can come to, the best first.
+var Words = []results.Reproduced{results.ReproducedYes, results.ReproducedOrder, results.ReproducedNo, results.ReproducedUndecided, NotHeld, NotRun, Missing, Cannot}
+
+// Judged is a claim and what became of it.
+type Judged struct {
+	Claim *Claim             `json:"-"`
+	ID    string             `json:"id"`
+	Where string             `json:"where"`
+	Says  string             `json:"says"`
+	Paper string             `json:"paper,omitempty"` // what it prints
+	Word  results.Reproduced `json:"reproduced"`
+	Here  []string           `json:"here,omitempty"` // what was found, row by row
+	Why   string             `json:"why,omitempty"`
+	Run   string             `json:"run,omitempty"` // where
+	From  string             `json:"experiment,omitempty"`
+}
+
+// Judge says of every claim of a paper what became of it, by the newest record of each experiment; nil: there is none.
+func (p *Paper) Judge(newest func(experiment string) *results.Record) []Judged {
+	out := make([]Judged, len(p.Claims))
+	for i := range p.Claims {
+		c := &p.Claims[i]
+		out[i] = c.judge(newest)
+	}
+	return out
+}
+
+func (c *Claim) judge(newest func(string) *results.Record) Judged {
+	j := Judged{Claim: c, ID: c.ID, Where: c.Where, Says: c.Says, Paper: c.Printed()}
+	switch {
+	case c.Shown != nil:
+	case c.Needs != "":
+		j.Word, j.Why = Cannot, "needs "+c.Needs
+		return j
+	default:
+		j.Word, j.Why = Missing, "an experiment would "+c.Missing
+		return j
+	}
+	j.From = c.Shown.Experiment
+	rec := newest(j.From)
+	if rec == nil {
+		j.Word = NotRun
+		return j
+	}
+	j.Run = rec.ID
+	if !c.Shown.holds() {
+		j.Word, j.Why = NotHeld, "the report of "+j.From+" has it"
+		return j
+	}
+	for _, r := range c.Shown.Rows(rec) {
+		j.take(r.Word, found(r), r.Why)
+	}
+	for i := range rec.Checks {
+		if k := &rec.Checks[i]; c.Shown.Expect != "" && k.Expect == c.Shown.Expect {
+			word := map[results.Outcome]results.Reproduced{
+				results.Pass: results.ReproducedYes, results.Fail: results.ReproducedNo, results.Inconclusive: results.ReproducedUndecided,
+			}[k.Outcome]
+			if word == "" {
+				word = NotRun
+			}
+			j.take(word, "", k.Why)
+		}
+	}
+	if j.Word == "" {
+		j.Word, j.Why = NotRun, "the run has no such points"
+	}
+	return j
+}
+
+// holds says whether a record holds it against what the paper says.
+func (s *Shown) holds() bool { return s.Figure != "" || s.Expect != "" }
+
+// Rows are those of a record that are about the claim.
+func (s *Shown) Rows(rec *results.Record) (out []results.Reproduction) {
+	is := func(want, got string) bool { return want == "" || want == got }
+	for _, r := range rec.Reproduced {
+		if s.Figure != "" && s.Figure == r.Figure && is(s.Metric, r.Metric) && is(s.Against, r.Against) && is(s.Point, r.At) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// take adds a row: a claim comes to the worst of its rows.
+func (j *Judged) take(word results.Reproduced, here, why string) {
+	if j.Word == "" || slices.Index(worse, word) > slices.Index(worse, j.Word) {
+		j.Word, j.Why = word, why
+	}
+	if here != "" {
+		j.Here = append(j.Here, here)
+	}
+}
+
+// worse are words from the best to the worst.
+var worse = []results.Reproduced{results.ReproducedYes, NotRun, results.ReproducedUndecided, results.ReproducedOrder, results.ReproducedNo}
+
+// found is what a row found, in words.
+func found(r results.Reproduction) string {
+	text := r.Words()
+	if text == "" {
+		return ""
+	}
+	if r.Against != "" {
+		text += " against " + r.Against
+	}
+	if r.At != "" {
+		text += " at " + human.ShortLabel(r.At)
+	}
+	return text
+}
+
+// Count is how many claims came to each word, in the order of Words.
+func Count(all []Judged) string {
+	var parts []string
+	for _, w := range Words {
+		n := 0
+		for i := range all {
+			if all[i].Word == w {
+				n++
+			}
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, w))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
