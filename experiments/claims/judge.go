@@ -52,7 +52,7 @@ func (c *Claim) judge(newest func(string) *results.Record) Judged {
 		j.Word, j.Why = Cannot, "needs "+c.Needs
 		return j
 	default:
-		j.Word, j.Why = Missing, "an experiment would "+c.Missing
+		j.Word, j.Why = Missing, "it would take: "+c.Missing
 		return j
 	}
 	j.From = c.Shown.Experiment

@@ -296,6 +296,9 @@ func all(t *testing.T, cfg Config, stats []Stats, ps Stats) {
 	if sum := ps.Merged + ps.Duplicates + ps.Conflicts + ps.Outdated; ps.Arrived != sum || ps.Stray != 0 || ps.Evicted != 0 {
 		t.Errorf("ps: %d packets arrived, %d are accounted for, %d stray, %d PSNs evicted", ps.Arrived, sum, ps.Stray, ps.Evicted)
 	}
+	if !(ps.LateP99 > 0 && ps.LateMax >= ps.LateP99) {
+		t.Errorf("ps: results %v s late (p99), %v s at most", ps.LateP99, ps.LateMax)
+	}
 	if ps.Completed != stats[0].PSNs || ps.Arrived < ps.Completed*int64(cfg.Workers) {
 		t.Errorf("ps completed %d PSNs of %d packets, workers %d", ps.Completed, ps.Arrived, stats[0].PSNs)
 	}

@@ -46,12 +46,13 @@ type troubles struct {
 	ring, starved, unseen, overflows, refused int64
 }
 
-// What all receive rings of a switch may take, and each at most, bytes. A slot for
-// super-frames is 16 times as large, also when a single frame is in it.
+// What all receive rings of a switch may take, and each at most, bytes. A slot is 2 KiB, however short its frame: a port of
+// eight has room for 4096 of them, half a second of what a host sends at 8,000 a second while the machine stands still. A slot
+// for super-frames is 16 times as large, also when a single frame is in it.
 const (
-	ringMemory    = 16 << 20
-	ringAtMost    = 4 << 20
-	ringAtLeast   = 512 << 10
+	ringMemory    = 64 << 20
+	ringAtMost    = 8 << 20
+	ringAtLeast   = 1 << 20
 	offloadMemory = 4
 )
 

@@ -97,10 +97,14 @@ func (m *Master) start(a *aggregator) {
 			return // Abandon
 		}
 	}
-	// One that is released ends by itself, as it has been told so.
-	select {
-	case <-p.Done():
-	case <-time.After(m.cfg.Lease):
+	m.mu.Lock()
+	told := a.life != 0
+	m.mu.Unlock()
+	if told { // that it is released, by the end of its connection, and ends by itself; who has not joined has not heard of it
+		select {
+		case <-p.Done():
+		case <-time.After(m.cfg.Lease):
+		}
 	}
 	stop, done := context.WithTimeout(context.Background(), stopTimeout)
 	defer done()

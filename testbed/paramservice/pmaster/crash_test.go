@@ -275,6 +275,20 @@ func TestNeverJoins(t *testing.T) {
 	says(t, "a", j.errs[0], client.ErrEnded, "has not joined within 300ms")
 }
 
+// An Aggregator that is released before it has joined has not heard of it, and is stopped at once: nobody waits for it to end by
+// itself.
+func TestReleasedBeforeItJoins(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t, func(f *farm) {
+		f.cfg.Pool = idle{}
+		f.cfg.Start, f.cfg.Lease = time.Hour, time.Hour
+	})
+	j := f.submit(newJob("a", 1, 100))
+	j.run(1, ms)
+	f.wait("allocate", 1, nil)
+	f.stop() // fails after a minute
+}
+
 type idle struct{}
 
 func (idle) Start(context.Context, int32) (pmaster.Process, error) { return idle{}, nil }
