@@ -161,9 +161,11 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 	var doubts chan bool // takes what unsure says; nil: it was not asked
 	var audit collectors.Audit
 	next := origin // of the next reading
+	virtual := r.Testbed().Capabilities().Virtual
+	var last time.Duration // when it was read last
 	sample := func() error {
 		got, err := dep.Sample(ctx)
-		virtual := r.Testbed().Capabilities().Virtual
+		last = dep.Now()
 		if virtual { // a testbed does so itself
 			got = audit.Check(got)
 		}
@@ -185,9 +187,9 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 		e.delay, e.planned = patient.longer, patient.planned()
 		obs.timeline.events = append(obs.timeline.events, e)
 	}
-	var last time.Duration // when the last event was to happen
+	var final time.Duration // when the last event was to happen
 	for len(plan.events) > 0 || len(finite) > 0 {
-		if last = max(last, plan.end()); dep.Now()-origin > last+study.JobTimeout {
+		if final = max(final, plan.end()); dep.Now()-origin > final+study.JobTimeout {
 			return obs, fmt.Errorf("jobs %v have not done their iterations %v after the last event", slices.Sorted(maps.Keys(finite)), study.JobTimeout)
 		}
 		var ended []string // in one turn: no phase is between
@@ -220,8 +222,10 @@ func (r *run) observe(ctx context.Context, setup testbed.Setup, dep testbed.Depl
 			}
 		}
 		if due := plan.due(dep.Now() - origin); len(due) > 0 {
-			if err := sample(); err != nil { // stalls until now are to be known
-				return obs, err
+			if !virtual && dep.Now()-last > interval/4 { // stalls until now are to be known
+				if err := sample(); err != nil {
+					return obs, err
+				}
 			}
 			more := patient.wait(dep.Now()-origin, r.clock+origin.Seconds(), obs.stalls)
 			if more == 0 && len(finite) == 0 && patient.left() > 0 && r.doubts() {
