@@ -3,6 +3,7 @@ package inabench_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -25,24 +27,33 @@ type goPackage struct {
 // listPackages returns the packages of this module that have code.
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
+	packages, err := goList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+// goList asks once: it takes seconds.
+var goList = sync.OnceValues(func() ([]goPackage, error) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, &stderr)
+		return nil, fmt.Errorf("go list: %w\n%s", err, &stderr)
 	}
 	var packages []goPackage
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return packages
+			return packages, nil
 		} else if err != nil {
-			t.Fatalf("go list: %v", err)
+			return nil, fmt.Errorf("go list: %w", err)
 		}
 		packages = append(packages, p)
 	}
-}
+})
 
 // table returns the body of the first table below a heading of a Markdown file, a
 // slice of cells for each row.

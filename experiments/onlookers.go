@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ const told = time.Second
 // onlookers writes progress reports into a run's directory, the first a second after the first status. The run does not wait
 // for a report and ignores its errors: the measurement matters more.
 type onlookers struct {
+	every time.Duration // between two reports; 0: told
+
 	mu    sync.Mutex
 	now   results.Now
 	since time.Time        // when the point that is measured began
@@ -28,8 +31,10 @@ type onlookers struct {
 func (o *onlookers) due() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return time.Since(o.last) >= told
+	return time.Since(o.last) >= o.interval()
 }
+
+func (o *onlookers) interval() time.Duration { return cmp.Or(o.every, told) }
 
 // tell puts a status and the scene of the point being measured into the report; nil: no scene is known.
 func (o *onlookers) tell(dir *results.Dir, s Status, scene *study.Scene) {
@@ -39,7 +44,7 @@ func (o *onlookers) tell(dir *results.Dir, s Status, scene *study.Scene) {
 		o.now, o.pasts, o.since = results.Now{}, map[string]*past{}, time.Now()
 	}
 	o.now.Stage, o.now.Point, o.now.Done, o.now.Of, o.now.Until = s.Stage, s.Point, s.Done, s.Of, s.Until
-	if scene != nil && time.Since(o.last) >= told {
+	if scene != nil && time.Since(o.last) >= o.interval() {
 		o.note(*scene)
 	}
 	if o.stop == nil {
@@ -85,7 +90,7 @@ func (o *onlookers) said() results.Now {
 // write writes the report every second, even if nothing has changed: a silent run is taken for one that hangs.
 func (o *onlookers) write(dir *results.Dir, stop <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
-	t := time.NewTicker(told)
+	t := time.NewTicker(o.interval())
 	defer t.Stop()
 	for {
 		select {

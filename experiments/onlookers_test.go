@@ -42,7 +42,7 @@ func TestOnlookers(t *testing.T) {
 	if _, err := results.ReadNow(dir.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of what takes no second: %v", err)
 	}
-	o = onlookers{}
+	o = onlookers{every: 250 * time.Millisecond}
 	var last results.Now
 	said := func(want func(results.Now) bool) {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestOnlookers(t *testing.T) {
 	})
 	for began := time.Now(); !o.due(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > 2*told {
-			t.Fatal("no scene is due after a second")
+			t.Fatal("no scene is due after two seconds")
 		}
 	}
 	o.tell(dir, Status{Stage: "measure", Of: 2, Done: 1}, &study.Scene{Jobs: []study.Moving{{Job: "B", Goodput: 1}}})

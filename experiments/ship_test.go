@@ -77,7 +77,7 @@ func TestShip(t *testing.T) {
 		t.Fatalf("no experiments: %v", err)
 	}
 	if !all { // one of each kind: with the race detector all of them take minutes
-		files = []string{"quickstart.toml", "policies.toml", "mina-ablation.toml"}
+		files = []string{"quickstart.toml", "policies.toml", "mina-histograms.toml"}
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(file, ".toml"), func(t *testing.T) {

@@ -202,7 +202,8 @@ const SteadyWindows = 16
 type LinkPrediction struct {
 	Link string  `json:"link"`
 	Load float64 `json:"load"` // bit/s of frame bytes that are sent on it
-	Peak float64 `json:"-"`    // the most of it, while jobs send together that do not send all the time
+	// Peak is the most of it, while jobs send together that do not send all the time; 0: Load.
+	Peak float64 `json:"peak,omitempty"`
 	// Lost is how much less comes out at its other end, negative where it is more.
 	Lost  float64 `json:"lost,omitempty"`
 	Rate  float64 `json:"rate"` // capacity, bit/s
@@ -338,10 +339,18 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
 		if link.Flows > 0 {
-			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, max(link.Load, link.Peak), link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
+			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, peakOf(link), link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
 	return out
+}
+
+// peakOf is LinkPrediction.Peak.
+func peakOf(link flow.LinkResult) float64 {
+	if link.Peak > link.Load {
+		return link.Peak
+	}
+	return 0
 }
 
 // contends says whether a switch is predicted to aggregate some of what it could of a job.

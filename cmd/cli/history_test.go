@@ -61,6 +61,7 @@ func cmdNights(ts *testscript.TestScript, neg bool, args []string) {
 
 // TestFollow looks on while a run goes on.
 func TestFollow(t *testing.T) {
+	t.Parallel() // it waits
 	root := t.TempDir()
 	d, err := results.Create(root, &results.Record{Name: "two-jobs"})
 	if err != nil {

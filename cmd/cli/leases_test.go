@@ -35,6 +35,7 @@ var ttlOfFaults = 3 * patienceOfFaults
 // TestLeases runs each test beside others, inside namespaces of its own where its lab is.
 func TestLeases(t *testing.T) {
 	testbedtest.Require(t, "netns", namespaces())
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		slow bool

@@ -132,11 +132,15 @@ func takeDown(e *testscript.Env) {
 }
 
 // TestScript runs what needs no emulation.
-func TestScript(t *testing.T) { testscript.Run(t, params("testdata/script")) }
+func TestScript(t *testing.T) {
+	t.Parallel() // beside others that wait, when no emulation is measured
+	testscript.Run(t, params("testdata/script"))
+}
 
 // TestConfined runs what is about machines that lack something.
 func TestConfined(t *testing.T) {
 	testbedtest.Require(t, "netns", namespaces()) // they are made to lack it inside one
+	t.Parallel()
 	testscript.Run(t, params("testdata/confined"))
 }
 

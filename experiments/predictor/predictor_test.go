@@ -313,9 +313,9 @@ func TestTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait
 			child := child + "\nuntil [ -s child ]; do sleep .01; done; "
-			p := Predictor{Name: "mine", Command: []string{"/bin/sh", "-c", child + "echo waiting >&2; sleep 1000"}, Dir: t.TempDir(), Timeout: 8 * time.Second}
+			p := Predictor{Name: "mine", Command: []string{"/bin/sh", "-c", child + "echo waiting >&2; sleep 1000"}, Dir: t.TempDir(), Timeout: 4 * time.Second}
 			_, err := p.Predict(t.Context(), asked())
-			if err == nil || !strings.Contains(err.Error(), "no answer within 8s") || !strings.Contains(err.Error(), "it said: waiting") {
+			if err == nil || !strings.Contains(err.Error(), "no answer within 4s") || !strings.Contains(err.Error(), "it said: waiting") {
 				t.Errorf("error %v", err)
 			}
 			gone(p.Dir)

@@ -194,7 +194,7 @@ func TestStalled(t *testing.T) {
 // TestBodies: a request that announces a body, and sends none, is answered and ended.
 func TestBodies(t *testing.T) {
 	t.Parallel() // it waits
-	_, address := served(t, t.TempDir(), Options{})
+	_, address := served(t, t.TempDir(), Options{}, func(s *Server) { s.requestTime = time.Second })
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)

@@ -284,7 +284,7 @@ func TestPorts(t *testing.T) {
 // Nothing that is no BFRuntime server is taken for one.
 func TestOtherServers(t *testing.T) {
 	o := options()
-	o.DialTimeout = 3 * time.Second
+	o.DialTimeout = time.Second
 	for what, tt := range map[string]struct{ addr, want string }{
 		"P4Runtime": {softswitchtest.Serve(t, 1, softswitchtest.NewMemory()), "there is no BFRuntime"},
 		"nobody":    {"127.0.0.1:1", "refused"},

@@ -146,9 +146,10 @@ func Demand(inv *inventory.Inventory, plan *placement.Plan, phases []*placement.
 		peak := make([]float64, len(topo.Links)) // as part of the mean
 		frames := make([]float64, len(topo.Links))
 		for _, l := range p.Links {
-			bits[index[l.Link]], peak[index[l.Link]] = l.Peak, 1
+			most := max(l.Load, l.Peak)
+			bits[index[l.Link]], peak[index[l.Link]] = most, 1
 			if l.Load > 0 {
-				peak[index[l.Link]] = l.Peak / l.Load
+				peak[index[l.Link]] = most / l.Load
 			}
 		}
 		for _, jp := range p.Jobs {

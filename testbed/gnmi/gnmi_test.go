@@ -159,10 +159,10 @@ func TestAwaitUp(t *testing.T) {
 	if err := c.AwaitUp(t.Context(), nil); err != nil || s.asked != 3 {
 		t.Errorf("no ports: %v", err)
 	}
-	late, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errors.New("three seconds are over"))
+	late, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("a second is over"))
 	defer cancel()
 	err := c.AwaitUp(late, []string{"1/0", "3/0"})
-	if !errors.Is(err, gnmi.ErrDown) || err.Error() != "switch tor1: ask gNMI for states of ports: no link: 3/0 (three seconds are over)" {
+	if !errors.Is(err, gnmi.ErrDown) || err.Error() != "switch tor1: ask gNMI for states of ports: no link: 3/0 (a second is over)" {
 		t.Errorf("a port that stays down: %v", err)
 	}
 }
@@ -232,14 +232,15 @@ func TestErrors(t *testing.T) {
 		gnmipb.RegisterGNMIServer(g, canned{answers: []*gnmipb.SubscribeResponse{synced}})
 	})
 	for name, c := range map[string]struct {
-		addr string
-		want error
+		addr    string
+		timeout time.Duration
+		want    error
 	}{
-		"no gNMI there":    {none, errors.ErrUnsupported},
-		"no answer":        {silent, context.DeadlineExceeded},
-		"an answer of nil": {empty, gnmi.ErrNoAnswer},
+		"no gNMI there":    {none, 3 * time.Second, errors.ErrUnsupported},
+		"no answer":        {silent, time.Second, context.DeadlineExceeded},
+		"an answer of nil": {empty, 3 * time.Second, gnmi.ErrNoAnswer},
 	} {
-		cl := client(t, c.addr, gnmi.Options{Timeout: 3 * time.Second})
+		cl := client(t, c.addr, gnmi.Options{Timeout: c.timeout})
 		if _, err := cl.Indexes(t.Context()); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "tor1") {
 			t.Errorf("%s: ports: %v", name, err)
 		}

@@ -60,7 +60,7 @@ func TestReboot(t *testing.T) {
 // A switch whose process is stopped does not hold up who asks it.
 func TestStoppedSwitch(t *testing.T) {
 	defer func(d time.Duration) { answerTime = d }(answerTime)
-	answerTime = 2 * time.Second
+	answerTime = time.Second
 	f := up(t, rack(1, 2, 2), Options{})
 	i := slices.IndexFunc(f.procs, func(p *process) bool { return p.name == "switch tor2" })
 	if err := f.procs[i].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -74,7 +74,7 @@ func TestStoppedSwitch(t *testing.T) {
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		state = rest[:1]
 	}
-	want := fmt.Sprintf("switch tor2 has not answered for 2s: is its process %d stopped?", f.procs[i].cmd.Process.Pid)
+	want := fmt.Sprintf("switch tor2 has not answered for 1s: is its process %d stopped?", f.procs[i].cmd.Process.Pid)
 	for what, ask := range map[string]func() error{
 		"stalls": func() error { _, err := f.Stalls(t.Context(), time.Now()); return err },
 		"health": func() error { _, err := f.Health(t.Context()); return err },

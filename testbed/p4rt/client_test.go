@@ -405,14 +405,14 @@ func TestDialErrors(t *testing.T) {
 		device uint64
 		want   string
 	}{
-		{"nobody listens", closed, device, "no answer within 3s: dial tcp " + closed + ": connect: connection refused"},
+		{"nobody listens", closed, device, "no answer within 1s: dial tcp " + closed + ": connect: connection refused"},
 		{"no socket", "unix:/nonexistent/socket", device, "no such file or directory"},
-		{"mute server", mute.Addr().String(), device, "no answer within 3s"},
+		{"mute server", mute.Addr().String(), device, "no answer within 1s"},
 		{"other device", good.addr, 99, "NotFound: device 99 is not here, 7 is"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // most wait
-			_, err := p4rt.Dial(t.Context(), "tor1", tt.addr, tt.device, p4rt.Options{Options: dataplane.Options{DialTimeout: 3 * time.Second}})
+			_, err := p4rt.Dial(t.Context(), "tor1", tt.addr, tt.device, p4rt.Options{Options: dataplane.Options{DialTimeout: time.Second}})
 			if err == nil || !strings.HasPrefix(err.Error(), "switch tor1: connect to P4Runtime at "+tt.addr) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want it to say %q", err, tt.want)
 			}

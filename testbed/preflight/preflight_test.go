@@ -131,7 +131,7 @@ func TestDeadHost(t *testing.T) {
 	t.Parallel() // it waits
 	hosts := []Host{host(t, "h1", nil), host(t, "h2", nil), host(t, "h3", map[string]string{"date": "exec sleep 60"})}
 	hosts[1].Client.Close()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errors.New("too long"))
 	defer cancel()
 	all, facts := Run(ctx, hosts, []string{Clock}, nil, 0)
 	if len(all) != 3 || len(facts) != 1 || find(t, all, Clock, "h1").Outcome != results.Pass {

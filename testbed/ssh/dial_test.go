@@ -137,9 +137,9 @@ func TestDialErrors(t *testing.T) {
 		}, hosts.ErrUnreachable, []string{"from host h1", "connection refused"}, "is it on"},
 		{"silent behind jump host", func(h *host) {
 			gate := newHost(t, nil).Target
-			h.Jump, h.Timeout = &gate, 4*time.Second
+			h.Jump, h.Timeout = &gate, 2*time.Second
 			h.Inject(sshd.Hang)
-		}, hosts.ErrUnreachable, []string{"handshake: no answer within 4s"}, ""},
+		}, hosts.ErrUnreachable, []string{"handshake: no answer within 2s"}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -91,6 +91,7 @@ func (d dribbling) dial(t *testing.T) *ssh.Client {
 // TestDribbling: a server of files that keeps saying something, and gives nothing or next to nothing, holds nobody for longer
 // than what it is asked for may take.
 func TestDribbling(t *testing.T) {
+	t.Parallel() // it waits
 	hostname := func(c *ssh.Client) error {
 		return c.ReadFilesOf(context.Background(), bounded.Small, "/proc/sys/kernel/hostname")[0].Err
 	}

@@ -138,6 +138,7 @@ func TestNothingIsInterpreted(t *testing.T) {
 
 // What a login shell says before the command, as .bashrc may, is no output of it.
 func TestGreeting(t *testing.T) {
+	t.Parallel() // it waits
 	for _, greeting := range []string{"Welcome", "inabench-outpu", "inabench-group x", strings.Repeat("x", 200_000)} {
 		h := newOpenSSH(t, `ForceCommand cat DIR/greeting; cat DIR/greeting >&2; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"`)
 		write(t, h.dir+"/greeting", greeting) // without an end of line

@@ -49,6 +49,7 @@ func dialTo(t *testing.T, do func(xssh.NewChannel), alive time.Duration, most in
 // TestSilentExec: a host that answers all signs of life, and never that a command starts, is given up, though nobody set
 // a time.
 func TestSilentExec(t *testing.T) {
+	t.Parallel() // it waits
 	c := dialTo(t, func(c xssh.NewChannel) {
 		if _, requests, err := c.Accept(); err == nil {
 			go func() {
@@ -94,6 +95,7 @@ func (a consenting) Extension(string, []byte) ([]byte, error) {
 
 // TestSilentAgent: an SSH agent that does not sign ends a login when its time is over.
 func TestSilentAgent(t *testing.T) {
+	t.Parallel() // it waits
 	private := newPrivate(t)
 	signer, err := xssh.NewSignerFromKey(private)
 	if err != nil {

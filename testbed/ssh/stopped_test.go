@@ -20,6 +20,7 @@ import (
 // A program that was stopped, or whose machine slept, heard nothing for a while, and nobody was
 // silent. Whether the host is there it finds out when it goes on.
 func TestKeepAliveWhileStopped(t *testing.T) {
+	t.Parallel() // it waits
 	const address, known, key = "INABENCH_TEST_ADDRESS", "INABENCH_TEST_KNOWN", "INABENCH_TEST_KEY"
 	if os.Getenv(address) != "" {
 		useWhenTold(t, ssh.Target{

@@ -32,6 +32,6 @@ func TestHosts(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "4") // whatever the cores: they mostly wait
+	flag.Set("test.parallel", "6") // whatever the cores: they mostly wait
 	os.Exit(m.Run())
 }

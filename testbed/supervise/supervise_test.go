@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 		// Not by os.Exit, in which the race detector sleeps for a second.
 		syscall.Exit(supervise.Play(context.Background(), os.Stdin, os.Stdout, os.Stderr, 6))
 	}
+	flag.Set("test.parallel", "8") // whatever the cores: they mostly wait
 	os.Exit(m.Run())
 }
 
@@ -192,6 +194,7 @@ while :; do sleep 1000; done`
 
 // Whatever ends the lease, and however stuck the program is, nothing is left of it.
 func TestEnds(t *testing.T) {
+	t.Parallel() // it waits
 	for _, test := range []struct {
 		name   string
 		lease  float64

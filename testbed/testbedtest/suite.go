@@ -23,11 +23,15 @@ import (
 type Config struct {
 	// Open brings up a testbed of inv, whose addresses and devices are left out:
 	// a fabric that is brought up fills them in. The suite closes it, and never has
-	// two open at a time.
+	// two open at a time in one process.
 	Open func(ctx context.Context, inv *inventory.Inventory) (testbed.Testbed, error)
 
 	// Patience is how long one call may take before it counts as hanging; 0: 2 min.
 	Patience time.Duration
+
+	// Apart, if there is one, has the suite's parts run beside each other, each in a process of
+	// its own: netnstest.Apart.
+	Apart func(t *testing.T) bool
 }
 
 // Run tests a driver.
@@ -40,7 +44,18 @@ func Run(t *testing.T, c Config) {
 	if c.Patience == 0 {
 		c.Patience = 2 * time.Minute
 	}
-	t.Run("rack", func(t *testing.T) {
+	part := func(name string, run func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			if c.Apart != nil {
+				t.Parallel()
+				if !c.Apart(t) {
+					return
+				}
+			}
+			run(t)
+		})
+	}
+	part("rack", func(t *testing.T) {
 		b := c.open(t, oneRack())
 		t.Run("lifecycle", b.lifecycle)
 		t.Run("cancellation", b.cancellation)
@@ -53,13 +68,13 @@ func Run(t *testing.T, c Config) {
 		t.Run("competition", b.competition)
 		t.Run("damage", b.damage) // last: nothing else should meet it
 	})
-	t.Run("two racks", func(t *testing.T) {
+	part("two racks", func(t *testing.T) {
 		b := c.open(t, twoRacks())
 		t.Run("sums", b.sumsAcross)
 		t.Run("reallocation", b.reallocationAcross)
 		t.Run("accounting", b.accounting)
 	})
-	t.Run("closing", c.closing)
+	part("closing", c.closing)
 }
 
 const (
@@ -151,6 +166,9 @@ type job struct {
 	layers     []testbed.Layer
 	iterations int64
 }
+
+// short reports whether what repeats a proof is left out: real time passes meanwhile.
+func (b bed) short() bool { return !proof.Wanted() && !b.tb.Capabilities().Virtual }
 
 // setup places jobs on the testbed's inventory.
 func (b bed) setup(t *testing.T, s testbed.Settings, jobs ...job) testbed.Setup {
@@ -404,7 +422,11 @@ func (b bed) cancellation(t *testing.T) {
 		}
 		usable(t)
 	})
-	for _, after := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
+	moments := []time.Duration{10 * time.Millisecond, time.Millisecond, 50 * time.Millisecond}
+	if b.short() {
+		moments = moments[:1]
+	}
+	for _, after := range moments {
 		t.Run(fmt.Sprintf("%v into deploy", after), func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -512,7 +534,11 @@ func (d deployed) stalls() {
 // time: clocks do not go back, and virtual ones say the same every time.
 func (b bed) time(t *testing.T) {
 	var first []results.Sample
-	for round := range 2 {
+	rounds := 2
+	if b.short() {
+		rounds = 1
+	}
+	for round := range rounds {
 		t.Run("", func(t *testing.T) {
 			d := b.deploy(t, b.setup(t, testbed.Settings{Addressing: "hash", Aggregators: 8},
 				job{name: "A", workers: 2, ps: "h3"}, job{name: "B", workers: 3, ps: "h3", message: 9 * 4 * lanes, iterations: 5}))

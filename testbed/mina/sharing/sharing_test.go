@@ -894,7 +894,7 @@ func TestDrift(t *testing.T) {
 // A host waits for the lock no longer than until its job has found out that nobody will
 // ever tell it more, and a Next that waits ends with its context or its host.
 func TestNextWhileLocked(t *testing.T) {
-	h := member(t, HostConfig{Controller: "127.0.0.1:1", Job: 1, Hosts: 1, Run: 1, Times: commit.Times{Resend: 15 * time.Millisecond, Attempts: 8, Interval: 5 * time.Millisecond, Lease: 4 * time.Second}})
+	h := member(t, HostConfig{Controller: "127.0.0.1:1", Job: 1, Hosts: 1, Run: 1, Times: commit.Times{Resend: 15 * time.Millisecond, Attempts: 8, Interval: 5 * time.Millisecond, Lease: time.Second}})
 	prepare := func(seq uint64) {
 		h.take(toWire(&commit.Message{Kind: commit.Prepare, To: commit.Node{Job: 1}, Run: 1, Txn: commit.Txn{Epoch: 1, Seq: seq}}))
 		for {

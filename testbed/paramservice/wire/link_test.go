@@ -244,7 +244,7 @@ func TestLinkRefused(t *testing.T) {
 // Without a word of pMaster for a lease, the link looks for it anew; it says something itself more often.
 func TestHeartbeat(t *testing.T) {
 	s := newScripted(t)
-	_, c := s.join(dial(t, s.address), 1, 3*time.Second)
+	_, c := s.join(dial(t, s.address), 1, time.Second)
 	beats := 0
 	for {
 		m, err := c.Recv()
