@@ -92,7 +92,6 @@ func TestOdd(t *testing.T) {
 
 // Whoever others waited for, and who says nothing itself, stands still.
 func TestWhyStandsStill(t *testing.T) {
-	t.Parallel() // it waits
 	said := func(what string) *rank {
 		p := newRank("A/0", "h1")
 		p.asked = 8
@@ -137,7 +136,6 @@ func (patient) Silence(context.Context, *hosts.Talk, string, time.Duration) erro
 // A rank that reports and does nothing is given up: nobody else may be there to miss it. To keep
 // its connections alive is nothing.
 func TestStandsStill(t *testing.T) {
-	t.Parallel() // it waits
 	p := aRank(8)
 	p.patience = 10 * time.Millisecond
 	sample := func(packets, bytes int64) {

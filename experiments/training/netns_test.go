@@ -3,7 +3,6 @@ package training
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -37,16 +36,7 @@ var noNamespaces error
 
 func TestMain(m *testing.M) {
 	noNamespaces = netnstest.Main(netnstest.Parts{"agent": agent.Main, "mina-controller": controller.Main})
-	flag.Set("test.parallel", "3") // whatever the cores: they mostly wait
 	os.Exit(m.Run())
-}
-
-// apart has a test that brings up an emulation run beside others. It reports whether this is the process in which it goes on.
-func apart(t *testing.T) bool {
-	t.Helper()
-	testbedtest.Require(t, "netns", noNamespaces)
-	t.Parallel()
-	return netnstest.Apart(t)
 }
 
 // controllerArgv is how this program becomes a controller.
@@ -243,9 +233,6 @@ func exact(t *testing.T, o *Outcome, steps int64) {
 // wait for room. Sums are exact, ranks agree on who had INA, and the switch has counted the
 // same as the ranks.
 func TestRun(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	b := newBed(t)
 	n := int64(40)
 	if !proof.Wanted() {
@@ -346,9 +333,6 @@ func within(t *testing.T, limit time.Duration, f func()) {
 // one has ended before: what is known of it is kept. The error says who was lost, and the
 // testbed is as good as before.
 func TestLosses(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	b := newBed(t)
 	interruption := errors.New("somebody has pressed a key")
 	for _, c := range []struct {
@@ -435,9 +419,6 @@ func TestLosses(t *testing.T) {
 // TestHostVanishes loses a whole host: its connection ends, and so do the jobs.
 func TestHostVanishes(t *testing.T) {
 	proof.Only(t, "another rank that is lost")
-	if !apart(t) {
-		return
-	}
 	b := newBed(t)
 	control := b.controller("greedy")
 	cfg := b.config("greedy", control)
@@ -476,9 +457,6 @@ func TestHostVanishes(t *testing.T) {
 // TestSampleFails: who cannot keep samples ends the run.
 func TestSampleFails(t *testing.T) {
 	proof.Only(t, "another rank that is lost")
-	if !apart(t) {
-		return
-	}
 	b := newBed(t)
 	full := errors.New("the disk is full")
 	cfg := b.config("none", nil)
@@ -498,9 +476,6 @@ func TestSampleFails(t *testing.T) {
 // TestNoRoom: a controller that has fewer hosts free than a job wants says so in a way that
 // passes, and other refusals in one that does not.
 func TestNoRoom(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	b := newBed(t)
 	c := b.controller("greedy")
 	jobs := steps(1, 3, 3, 6)

@@ -26,9 +26,6 @@ func reductions(iterations int64) []Reduction {
 // Ranks of one host and of several reduce, bit for bit, while others compute, who end when
 // they have ended.
 func TestReduce(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	b := newBedOf(t, false)
 	told := 0
 	out, err := Reduce(t.Context(), Config{
@@ -64,9 +61,6 @@ func TestReduce(t *testing.T) {
 // When a rank is lost, or something is wrong with a job, all ends at once, and the error says
 // of which job and host.
 func TestReduceFails(t *testing.T) {
-	if !apart(t) {
-		return
-	}
 	b := newBedOf(t, false)
 	for name, tt := range map[string]struct {
 		change func([]Reduction)
@@ -112,9 +106,6 @@ func TestReduceFails(t *testing.T) {
 // Ranks that do not do what they were asked are told from a testbed that fails, by their code.
 func TestReduceMisbehaves(t *testing.T) {
 	proof.Only(t, "another rank that is lost")
-	if !apart(t) {
-		return
-	}
 	b := newBedOf(t, false)
 	for fault, want := range map[string][]string{
 		"stop":       {results.CodeIterations, results.CodeJobEnded},

@@ -9,15 +9,14 @@ import (
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // What a host's NIC says it sent is what the switch port says it received, and the other
 // way round, frame by frame; where a cable loses some, both figures are reported. However
 // hosts are read.
 func TestConservation(t *testing.T) {
-	if !apart(t) {
-		return
-	}
+	testbedtest.Require(t, "netns", noNamespaces)
 	for name, readers := range map[string]bool{"files": false, "readers": true} {
 		t.Run(name, func(t *testing.T) { conservation(t, readers) })
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/inabench/inabench/testbed/p4"
 	"github.com/inabench/inabench/testbed/personality"
 	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // labelled is an emulation whose switches answer as those of a lab do.
@@ -133,9 +134,7 @@ func (f *labelled) open(ctx context.Context, more ...func(*remote.Options)) (*de
 // are built and pushed in their form, SDK ports learnt, jobs written, counters read, and
 // nothing is left. A switch that a script drives stands beside.
 func TestServers(t *testing.T) {
-	if !apart(t) {
-		return
-	}
+	testbedtest.Require(t, "netns", noNamespaces)
 	for _, p := range []personality.Personality{personality.Stratum(), personality.SDE(), personality.PI(), {Name: inventory.BFRTConfig}} {
 		t.Run(p.Name, func(t *testing.T) {
 			inv := &inventory.Inventory{Name: "lab"}
@@ -248,9 +247,7 @@ func aboutATP(t results.Trouble) bool {
 
 // Jobs of ours do not go through a switch whose data plane is another's.
 func TestScriptedSwitchRefusesJobs(t *testing.T) {
-	if !apart(t) {
-		return
-	}
+	testbedtest.Require(t, "netns", noNamespaces)
 	f := lab(t, personality.PI(), twoHosts())
 	f.inv.Switches[0].Kind = inventory.Scripted
 	f.inv.Switches[0].Server = inventory.Server{Script: &inventory.Script{Host: "h1", Setup: []string{"true"}}}
@@ -271,9 +268,7 @@ func TestScriptedSwitchRefusesJobs(t *testing.T) {
 // What a script has set up is cleared after the run that did it was killed: its journal
 // says how.
 func TestScriptCleanedAfterCrash(t *testing.T) {
-	if !apart(t) {
-		return
-	}
+	testbedtest.Require(t, "netns", noNamespaces)
 	inv := &inventory.Inventory{Switches: []inventory.Switch{{Name: "tor1", Kind: inventory.Soft}}, Hosts: []inventory.Host{{
 		Name: "h1", GPUs: 1, NICs: []inventory.NIC{{Device: "eth0", Switch: "tor1", Port: 1, Rate: 8e6, Delay: time.Millisecond}},
 	}}}

@@ -9,14 +9,13 @@ import (
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/remote"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // A job whose gradients never reach its PS does not start, which takes a bounded time
 // and says where to look. The testbed is as good as before.
 func TestStartWithoutResults(t *testing.T) {
-	if !apart(t) {
-		return
-	}
+	testbedtest.Require(t, "netns", noNamespaces)
 	const limit = 6 * time.Second
 	tb, with := lossy(t, "tor1->h2", func(o *remote.Options, jobs *deployment.Options) { jobs.StartTimeout, o.Patience = limit, limit })
 	stop := false // the worker, before it is started
@@ -61,9 +60,7 @@ func TestStartWithoutResults(t *testing.T) {
 
 // A PS that has said nothing yet, on a machine that is busy, is not asked what only workers answer: it would end.
 func TestStartBesideQuietPS(t *testing.T) {
-	if !apart(t) {
-		return
-	}
+	testbedtest.Require(t, "netns", noNamespaces)
 	const limit = 8 * time.Second
 	tb, with := lossy(t, "tor1->h2", func(o *remote.Options, jobs *deployment.Options) { jobs.StartTimeout, o.Patience = limit, limit })
 	host, err := tb.(*deployment.Testbed).Client("h2")

@@ -16,12 +16,16 @@ import (
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/deployment"
 	"github.com/inabench/inabench/testbed/netns"
+	"github.com/inabench/inabench/testbed/netns/netnstest"
+	"github.com/inabench/inabench/testbed/testbedtest"
 )
 
 // A switch, a worker, a PS, a worker of a ring and this program, stopped in turn, are each
 // told as the place that stood still, and when. The jobs go on, and their sums are right.
 func TestStopped(t *testing.T) {
-	if !apart(t) { // this program is stopped too
+	testbedtest.Require(t, "netns", noNamespaces)
+	t.Parallel()
+	if !netnstest.Apart(t) { // this program is stopped too
 		return
 	}
 	inv := twoHosts()

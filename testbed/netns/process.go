@@ -166,6 +166,10 @@ func (p *process) call(ctx context.Context, question, answer any) error {
 	return err
 }
 
+// dying is how long the kernel of a busy machine may take for a process that was killed: it takes a network namespace down,
+// and waits for others that do so.
+const dying = 10 * time.Second
+
 // stop waits for processes whose stdin has ended, and kills those that are still
 // there after the grace.
 func stop(ps []*process, grace time.Duration) error {
@@ -186,7 +190,7 @@ func stop(ps []*process, grace time.Duration) error {
 		}
 		break
 	}
-	lost := time.After(grace)
+	lost := time.After(max(grace, dying))
 	for _, p := range ps {
 		select {
 		case <-p.exited:
