@@ -339,18 +339,10 @@ func (b *problem) prediction(plan *Plan, r *flow.Result, sends func(job string) 
 	for l, link := range r.Links {
 		dl := &b.topo.Links[l]
 		if link.Flows > 0 {
-			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, peakOf(link), link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
+			out.Links = append(out.Links, LinkPrediction{dl.Name, link.Load, link.Peak, link.Lost, float64(dl.Rate), link.Flows, spread(link.Spread, link.Load)})
 		}
 	}
 	return out
-}
-
-// peakOf is LinkPrediction.Peak.
-func peakOf(link flow.LinkResult) float64 {
-	if link.Peak > link.Load {
-		return link.Peak
-	}
-	return 0
 }
 
 // contends says whether a switch is predicted to aggregate some of what it could of a job.

@@ -242,8 +242,8 @@ func (b *problem) mean(all *flow.Result, states []*flow.Result, at [][]int, last
 			out.Links[l].Spread += lasts[set] * r.Links[l].Spread
 		}
 		for set, r := range states {
-			if lasts[set]*r.Links[l].Load > brief*out.Links[l].Load {
-				out.Links[l].Peak = max(out.Links[l].Peak, r.Links[l].Load)
+			if load, mean := r.Links[l].Load, out.Links[l].Load; load > mean && lasts[set]*load > brief*mean {
+				out.Links[l].Peak = max(out.Links[l].Peak, load)
 			}
 		}
 	}

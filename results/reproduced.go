@@ -23,6 +23,14 @@ const (
 	ReproducedUndecided Reproduced = "undecided"  // intervals are too wide, or there are none
 )
 
+// reproducedRank are the words from the best to the worst, of which several statements come to the last.
+var reproducedRank = []Reproduced{ReproducedYes, ReproducedNotRun, ReproducedUndecided, ReproducedOrder, ReproducedNo}
+
+// Worse says whether a figure of both statements comes to this one's word.
+func (r Reproduced) Worse(than Reproduced) bool {
+	return slices.Index(reproducedRank, r) > slices.Index(reproducedRank, than)
+}
+
 // Bounds of what is published.
 const (
 	UpTo    = "up-to"    // the largest effect of several
@@ -298,6 +306,17 @@ func (p Published) claim() string {
 		return "at least " + human.Change(end, end, human.PercentTyped)
 	}
 	return human.Change(lo, hi, human.PercentTyped)
+}
+
+// Contrast is what the statement is against, and at which points: " against tetris at oversubscription=20".
+func (r Reproduction) Contrast() (s string) {
+	if r.Against != "" {
+		s = " against " + r.Against
+	}
+	if r.At != "" {
+		s += " at " + human.ShortLabel(r.At)
+	}
+	return s
 }
 
 // Words is what was found: "19 % less (15 to 23)".

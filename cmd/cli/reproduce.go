@@ -16,6 +16,7 @@ import (
 	"github.com/inabench/inabench/experiments/suite"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
+	"github.com/inabench/inabench/results/report"
 )
 
 func reproduceCommand() *cli.Command {
@@ -205,16 +206,18 @@ func inBrackets(s string) string {
 func writeClaimsMarkdown(w io.Writer, papers []judgedPaper) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What the papers claim, and what runs here show\n\nMade by `inabench reproduce -o md` of inabench %s on %s.\n", version(), time.Now().Format(time.DateOnly))
-	cell := func(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(human.Printable(s)) }
 	for _, p := range papers {
-		fmt.Fprintf(&b, "\n## %s%s\n\n%s: %s\n\n| where | claim | paper | here | reproduced? |\n| --- | --- | --- | --- | --- |\n",
-			cell(p.Title), cell(inBrackets(p.Venue)), human.UpperFirst(human.Plural(len(p.Claims), "claim")), claims.Count(p.Claims))
+		fmt.Fprintf(&b, "\n## %s\n\n%s: %s\n\n", report.MarkdownText(p.Title+inBrackets(p.Venue)), human.Plural(len(p.Claims), "claim"), claims.Count(p.Claims))
+		var rows [][]string
 		for _, j := range p.Claims {
 			here := cmp.Or(strings.Join(j.Here, "; "), j.Why)
 			if j.Here != nil && j.Why != "" {
 				here += "; " + j.Why
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(j.Where), cell(j.Says), cell(j.Paper), cell(here), j.Word)
+			rows = append(rows, []string{j.Where, j.Says, j.Paper, here, string(j.Word)})
+		}
+		if err := report.WriteMarkdownTable(&b, []string{"where", "claim", "paper", "here", "reproduced?"}, rows); err != nil {
+			return err
 		}
 	}
 	_, err := io.WriteString(w, b.String())

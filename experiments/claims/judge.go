@@ -1,12 +1,11 @@
 package claims
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/inabench/inabench/results"
-	"github.com/inabench/inabench/results/human"
 )
 
 // Words of claims that no record tells of, beside those of results.Reproduced.
@@ -22,7 +21,6 @@ var Words = []results.Reproduced{results.ReproducedYes, results.ReproducedOrder,
 
 // Judged is a claim and what became of it.
 type Judged struct {
-	Claim *Claim             `json:"-"`
 	ID    string             `json:"id"`
 	Where string             `json:"where"`
 	Says  string             `json:"says"`
@@ -45,7 +43,7 @@ func (p *Paper) Judge(newest func(experiment string) *results.Record) []Judged {
 }
 
 func (c *Claim) judge(newest func(string) *results.Record) Judged {
-	j := Judged{Claim: c, ID: c.ID, Where: c.Where, Says: c.Says, Paper: c.Printed()}
+	j := Judged{ID: c.ID, Where: c.Where, Says: c.Says, Paper: c.Printed()}
 	switch {
 	case c.Shown != nil:
 	case c.Needs != "":
@@ -71,13 +69,7 @@ func (c *Claim) judge(newest func(string) *results.Record) Judged {
 	}
 	for i := range rec.Checks {
 		if k := &rec.Checks[i]; c.Shown.Expect != "" && k.Expect == c.Shown.Expect {
-			word := map[results.Outcome]results.Reproduced{
-				results.Pass: results.ReproducedYes, results.Fail: results.ReproducedNo, results.Inconclusive: results.ReproducedUndecided,
-			}[k.Outcome]
-			if word == "" {
-				word = NotRun
-			}
-			j.take(word, "", k.Why)
+			j.take(cmp.Or(words[k.Outcome], NotRun), "", k.Why)
 		}
 	}
 	if j.Word == "" {
@@ -102,7 +94,7 @@ func (s *Shown) Rows(rec *results.Record) (out []results.Reproduction) {
 
 // take adds a row: a claim comes to the worst of its rows.
 func (j *Judged) take(word results.Reproduced, here, why string) {
-	if j.Word == "" || slices.Index(worse, word) > slices.Index(worse, j.Word) {
+	if j.Word == "" || word.Worse(j.Word) {
 		j.Word, j.Why = word, why
 	}
 	if here != "" {
@@ -110,22 +102,18 @@ func (j *Judged) take(word results.Reproduced, here, why string) {
 	}
 }
 
-// worse are words from the best to the worst.
-var worse = []results.Reproduced{results.ReproducedYes, NotRun, results.ReproducedUndecided, results.ReproducedOrder, results.ReproducedNo}
-
 // found is what a row found, in words.
 func found(r results.Reproduction) string {
 	text := r.Words()
 	if text == "" {
 		return ""
 	}
-	if r.Against != "" {
-		text += " against " + r.Against
-	}
-	if r.At != "" {
-		text += " at " + human.ShortLabel(r.At)
-	}
-	return text
+	return text + r.Contrast()
+}
+
+// words are what a claim comes to by a check.
+var words = map[results.Outcome]results.Reproduced{
+	results.Pass: results.ReproducedYes, results.Fail: results.ReproducedNo, results.Inconclusive: results.ReproducedUndecided,
 }
 
 // Count is how many claims came to each word, in the order of Words.

@@ -18,7 +18,6 @@ type reproducedFigure struct {
 
 // figures groups the record's statements by figure, in the order of the first of each.
 func reproducedFiguresOf(rec *results.Record) (out []reproducedFigure) {
-	rank := []results.Reproduced{results.ReproducedYes, results.ReproducedNotRun, results.ReproducedUndecided, results.ReproducedOrder, results.ReproducedNo}
 	for _, r := range rec.Reproduced {
 		i := slices.IndexFunc(out, func(f reproducedFigure) bool { return f.Name == r.Figure })
 		if i < 0 {
@@ -26,7 +25,7 @@ func reproducedFiguresOf(rec *results.Record) (out []reproducedFigure) {
 		}
 		f := &out[i]
 		f.All = append(f.All, r)
-		if slices.Index(rank, r.Word) > slices.Index(rank, f.Word) {
+		if r.Word.Worse(f.Word) {
 			f.Word = r.Word
 		}
 	}
@@ -35,14 +34,7 @@ func reproducedFiguresOf(rec *results.Record) (out []reproducedFigure) {
 
 // ofReproduction is what a statement is about: "average JCT against tetris at oversubscription=20".
 func ofReproduction(r results.Reproduction) string {
-	s := human.Measure(r.Metric)
-	if r.Against != "" {
-		s += " against " + r.Against
-	}
-	if r.At != "" {
-		s += " at " + human.ShortLabel(r.At)
-	}
-	return s
+	return human.Measure(r.Metric) + r.Contrast()
 }
 
 // sizeOfReproduction is the ratio in words: "0.24 of the paper's, differs".

@@ -42,3 +42,19 @@ func (h *histogram) quantile(q float64) time.Duration {
 	}
 	return h.max
 }
+
+// lateness is how late what an agent does was, and that of it which was due outside of stalls.
+type lateness struct{ all, clear histogram }
+
+// add counts what was due and is done now, and tells the agent's record of stalls.
+func (l *lateness) add(c *control, due, now time.Duration) {
+	l.all.add(now - due)
+	if !c.stalls.Add(max(due, c.paused), now) {
+		l.clear.add(now - due)
+	}
+}
+
+// tell puts it into a report.
+func (l *lateness) tell(s *Stats) {
+	s.LateP99, s.LateMax, s.ClearP99 = l.all.quantile(.99).Seconds(), l.all.max.Seconds(), l.clear.quantile(.99).Seconds()
+}

@@ -21,8 +21,7 @@ type ps struct {
 	group   *unix.RawSockaddrInet4
 	workers []*unix.RawSockaddrInet4 // by rank, for the plain ps collective
 
-	late     histogram // of results, after the packet that completed them
-	clear    histogram // of those that were due outside of stalls
+	late     lateness // of results, after the packet that completed them
 	answered []time.Duration
 }
 
@@ -115,10 +114,7 @@ func (k *ps) run(ctx context.Context, c *control) error {
 // note tells how late the results are that were sent at now.
 func (k *ps) note(c *control, now time.Duration) {
 	for _, due := range k.answered {
-		k.late.add(now - due)
-		if !c.stalls.Add(max(due, c.paused), now) {
-			k.clear.add(now - due)
-		}
+		k.late.add(c, due, now)
 	}
 	k.answered = k.answered[:0]
 }
@@ -137,7 +133,7 @@ func (k *ps) send(result []byte, to uint64) error {
 
 func (k *ps) stats() Stats {
 	s := k.p.Stats()
-	return Stats{
+	out := Stats{
 		PacketsSent:     k.sock.Sent,
 		BytesSent:       k.sock.SentBytes,
 		PacketsReceived: k.sock.Received,
@@ -151,9 +147,8 @@ func (k *ps) stats() Stats {
 		Outdated:        s.Late,
 		Evicted:         s.Evicted,
 		Stray:           s.Stray,
-		LateP99:         k.late.quantile(.99).Seconds(),
-		LateMax:         k.late.max.Seconds(),
-		ClearP99:        k.clear.quantile(.99).Seconds(),
 		SocketDrops:     k.sock.Drops,
 	}
+	k.late.tell(&out)
+	return out
 }

@@ -15,13 +15,12 @@ import (
 
 // worker sends a job's gradients and checks what comes back.
 type worker struct {
-	cfg   Config
-	sock  *udp.Socket
-	w     *ina.Worker
-	pace  pacer
-	to    *unix.RawSockaddrInet4
-	late  histogram // of paced sends
-	clear histogram // of those that were due outside of stalls
+	cfg  Config
+	sock *udp.Socket
+	w    *ina.Worker
+	pace pacer
+	to   *unix.RawSockaddrInet4
+	late lateness // of paced sends
 
 	msg  message
 	last time.Duration // arrival of the newest result
@@ -195,10 +194,7 @@ func (k *worker) send(c *control, now, wake time.Duration) (time.Duration, error
 		if due > now {
 			return min(wake, due), nil
 		}
-		k.late.add(now - due)
-		if !c.stalls.Add(max(due, c.paused), now) {
-			k.clear.add(now - due)
-		}
+		k.late.add(c, due, now)
 		k.pace.sent()
 		b := k.sock.Buffer()
 		b = b[:k.w.Send(now, b)]
@@ -281,7 +277,7 @@ func (k *worker) abandon(now, stopped time.Duration) bool {
 func (k *worker) stats() Stats {
 	s := k.w.Stats()
 	outstanding, _ := k.w.Outstanding()
-	return Stats{
+	out := Stats{
 		Outstanding:     int64(outstanding),
 		PacketsSent:     k.sock.Sent,
 		BytesSent:       k.sock.SentBytes,
@@ -303,11 +299,10 @@ func (k *worker) stats() Stats {
 		Overflows:       s.Overflows,
 		SumsChecked:     s.Checked,
 		SumErrors:       s.Wrong,
-		LateP99:         k.late.quantile(.99).Seconds(),
-		LateMax:         k.late.max.Seconds(),
-		ClearP99:        k.clear.quantile(.99).Seconds(),
 		SocketDrops:     k.sock.Drops,
 	}
+	k.late.tell(&out)
+	return out
 }
 
 // message is what a worker sends in one iteration, and where it is in it. All

@@ -72,6 +72,16 @@ func judging(t *testing.T, text string) (*run, testbed.Setup) {
 	return &run{Bench: &study.Bench{Runner: alone{tb: counting{tb}}, Planned: p}}, setup
 }
 
+// predicted is what is predicted of jobs that send together, by all predictors.
+func (r *run) predicted(t *testing.T, setup testbed.Setup, jobs ...string) []*placement.Prediction {
+	t.Helper()
+	out, err := predict(r.Testbed().Inventory(), setup, Baseline{}, jobs, spec.Predictors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // judged is the verdict on what was seen in one phase of all jobs, from start to end.
 func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, end time.Duration) (results.Phase, []results.Check, results.Outcome) {
 	t.Helper()
@@ -79,10 +89,7 @@ func (r *run) judged(t *testing.T, setup testbed.Setup, obs observation, start, 
 	for _, j := range setup.Plan.Jobs {
 		jobs = append(jobs, j.Name)
 	}
-	predictions, err := predict(r.Testbed().Inventory(), setup, Baseline{}, jobs, spec.Predictors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	predictions := r.predicted(t, setup, jobs...)
 	ph, err := r.phase(setup, Baseline{}, obs, span{start: start, end: end, jobs: jobs}, predictions)
 	if err != nil {
 		t.Fatal(err)
@@ -171,10 +178,7 @@ metric = "goodput"
 tolerance = "5%"
 reason = "nothing else is on the way"
 `)
-	predicted, err := predict(r.Testbed().Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	predicted := r.predicted(t, setup, "A")
 	goodput := predicted[0].Jobs[0].Goodput / 8 // bytes a second
 	for _, c := range []struct {
 		name  string
@@ -392,10 +396,7 @@ metric = "share"
 tolerance = "0.03"
 reason = "there is memory for all of it"
 `)
-	predictions, err := predict(r.Testbed().Inventory(), setup, Baseline{}, []string{"A"}, spec.Predictors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	predictions := r.predicted(t, setup, "A")
 	base := Baseline{Holds: map[string]float64{"A@tor1": .05}}
 	setup.Settings.Addressing = "atp"
 	setup.Workloads[0].Slots = int(9 * setup.Workloads[0].Rate / study.FrameBits(setup.Settings.Lanes)) // a round of 9 s

@@ -27,9 +27,9 @@ func recovery(base Baseline) float64 {
 // unnoticed is the part of a phase that stalls may take together of which no job notices any.
 const unnoticed = 0.01
 
-// noticed are the stalls between start and end that figures may show. One that is shorter than
-// testbed.LateLimit of every job's round trip, in queues as they are predicted, holds up a small part of a window, and costs a figure no more than
-// its own length. Where such stalls take less than unnoticed of the time together, they are left out.
+// noticed are the stalls between start and end that figures may show. One that is shorter than testbed.LateLimit of every
+// job's round trip, in queues as they are predicted, holds up a small part of a window, and costs a figure no more than its
+// own length. Where such stalls take less than unnoticed of the time together, they are left out.
 func noticed(stalls []study.Standstill, start, end float64, base Baseline) []study.Standstill {
 	shortest := 0.0
 	for job, rtt := range base.RTTs {
