@@ -47,9 +47,9 @@ type Options struct {
 	// Weighted makes the Gain of the jobs with trees of their own as large as can be,
 	// instead of their number.
 	Weighted bool
-	// Moves of the local search for each candidate; 0: 2; less: none.
+	// Moves of the local search for each candidate (pack.Solver.Solve); 0: 2; less: none.
 	Moves int
-	// Nodes of branch and bound, after which it gives up; 0: none.
+	// Nodes of branch and bound, after which it gives up; 0: none (pack.Solver.Exact).
 	Nodes   int
 	Sharing Sharing
 	// Load is the largest sum of the Demand of a group's jobs; 0: no limit.

@@ -7,10 +7,13 @@ import (
 
 // Exact is the best solution by branch and bound of the kernel, and whether it is proven
 // to be: more than so many nodes are not looked at. It is for small instances. It begins
-// with Solve's solution with the same preferred items and 20 moves for each item.
+// with Solve's solution with the same preferred items and 20 moves for each item. With
+// capacities of 1 the nodes are those of branch and reduce, for each component of the
+// conflict graph; one of more than 512 items is not proven.
 func (s *Solver) Exact(p *Problem, preferred []int, nodes int) (chosen []int, proven bool) {
-	if chosen, proven = s.Solve(p, preferred, 20*p.Len(), 1); proven {
-		return chosen, true
+	proven = s.solve(p, preferred, effort{moves: 20 * p.Len(), seed: 1, nodes: nodes})
+	if proven || s.exclusive() {
+		return s.chosen(), proven
 	}
 	b := branching{Solver: s, nodes: nodes,
 		want: make([]int32, len(p.capacity)), heavy: make([]int64, len(p.capacity))}

@@ -3,7 +3,7 @@
 // (weight) independent set; with others, the integer program of MINA's section III-C.
 //
 // A solution is built by reducing-peeling, improved by local search, and on small
-// instances proven or replaced by branch and bound.
+// instances proven or replaced by branch and bound. How depends on the capacities.
 //
 // # Reducing-peeling without the conflict graph
 //
@@ -24,9 +24,32 @@
 // when the first is peeled is the kernel; all that was chosen before belongs to some
 // optimum, so only the kernel is searched.
 //
-// The paper's reduction of paths of degree two is not there: trees of a job are a clique
-// and so are trees on a resource, so there are few such paths, and what peeling loses by it
-// the local search finds.
+// The paper's reduction of paths of degree two comes after that, on the conflict graph of
+// the kernel: folding there does what it does.
+//
+// # Capacities of 1
+//
+// Where one item gets what several want, the kernel is a conflict graph. It is made if
+// counting what resources serve does not prove that peeling's solution is optimal, as a
+// matrix of bits: most of what follows is done for 64 items at once.
+//
+//   - Reductions make it smaller and take it apart: heavy and pendant vertices, folding of
+//     two neighbours, dominance (cliques around a vertex among it) and twins, all with
+//     weights (Lamm et al., ALENEX '19).
+//   - Each component is solved by branch and reduce with a bound by cliques, if a hundred
+//     nodes are enough (Akiba and Iwata, 2016).
+//   - Else it is searched: climbs to local optima of (1,2)-swaps, which a forced vertex
+//     leaves (Andrade, Resende and Werneck, 2012; Nogueira et al., 2018, for weights).
+//
+// Limits: no unconfined vertices, no crowns or bounds by linear programs, no reductions of
+// the local search's own (ReduMIS); these pay on graphs of millions of vertices, of which
+// a matrix has no room. A kernel of more than 8,192 items is solved as one with capacities
+// above 1.
+//
+// # Capacities above 1
+//
+// A local search chooses items of the kernel and drops what is in their way. Exact is a
+// branch and bound with resources in the place of cliques.
 package pack
 
 import (

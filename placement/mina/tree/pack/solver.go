@@ -27,7 +27,11 @@ type Solver struct {
 	heap      []weighed
 	peeled    []int32
 
-	// Of the local search.
+	// Of kernels that are conflict graphs.
+	sets  independentSets
+	place []int32 // of an item in the kernel, from 1; 0: it is not there
+
+	// Of the local search in others.
 	held, holders []int32 // chosen items of the kernel by resource
 	log           []int32 // what a move did: items in, ^items out
 	best, other   []bool
@@ -46,25 +50,33 @@ func resized[T any](s []T, n int) []T {
 }
 
 // Solve is the solution by reducing-peeling and a local search of so many moves, and
-// whether it is known to be optimal. The search starts where the items that are preferred
-// are chosen, as far as they fit; if it does not get beyond what peeling finds without
-// them, it goes on from there.
+// whether it is known to be optimal. The search starts with the preferred items, as far as
+// they fit, or with what peeling finds without them, if that weighs more. With capacities
+// above 1 it does both, one after the other. Moves are those of a local search: with
+// capacities of 1 a move is two climbs to local optima, with others the choice of an item.
 func (s *Solver) Solve(p *Problem, preferred []int, moves int, seed uint64) (chosen []int, optimal bool) {
+	optimal = s.solve(p, preferred, effort{moves: moves, seed: seed})
+	return s.chosen(), optimal
+}
+
+func (s *Solver) solve(p *Problem, preferred []int, e effort) (optimal bool) {
 	if s.peel(p) {
-		return s.chosen(), true
+		return true
+	}
+	if s.exclusive() {
+		return s.independent(preferred, e)
 	}
 	if len(preferred) > 0 {
 		s.prefer(preferred)
-		if s.improve(moves/2, seed) {
-			return s.chosen(), true
+		if s.improve(e.moves/2, e.seed) {
+			return true
 		}
-		moves -= moves / 2
+		e.moves -= e.moves / 2
 		if s.value(s.other) > s.value(s.in) {
 			s.in, s.other = s.other, s.in
 		}
 	}
-	optimal = s.improve(moves, seed+1)
-	return s.chosen(), optimal
+	return s.improve(e.moves, e.seed+1)
 }
 
 // prefer begins anew with the preferred items; what was chosen is kept aside, and comes
@@ -110,10 +122,6 @@ func (s *Solver) Peel(p *Problem) (chosen []int, optimal bool) {
 	optimal = s.peel(p)
 	return s.chosen(), optimal
 }
-
-// Kernel are the items that the last problem came down to before the first was peeled;
-// not to be changed.
-func (s *Solver) Kernel() []int32 { return s.kernel }
 
 func (s *Solver) chosen() []int {
 	var out []int
@@ -356,10 +364,10 @@ func (s *Solver) pop() int32 {
 	}
 }
 
-// improve searches the kernel: a move chooses an item, drops what is in its way, and fills
-// what became free. It stays where it loses nothing, or less than half of what the
-// lightest item weighs, which is how ties are broken; one in 32 may lose as much as the
-// heaviest. The best solution seen is the result, and whether it reaches the bound.
+// improve searches a kernel with capacities above 1: a move chooses an item, drops what
+// is in its way, and fills what became free. It stays where it loses nothing, or less than
+// half of what the lightest item weighs, which is how ties are broken; one in 32 may lose
+// as much as the heaviest. The best solution seen is the result, and whether it reaches the bound.
 func (s *Solver) improve(moves int, seed uint64) bool {
 	p := s.p
 	s.held, s.holders = resized(s.held, len(p.capacity)), resized(s.holders, len(s.items))
@@ -376,7 +384,7 @@ func (s *Solver) improve(moves int, seed uint64) bool {
 		}
 	}
 	s.refill()
-	bound := s.bound(member)
+	bound := s.bound()
 	s.best = append(s.best[:0], s.in...)
 	best := value
 	random := rand.New(rand.NewPCG(seed, uint64(len(s.kernel))))
@@ -501,24 +509,33 @@ func (s *Solver) undo() {
 	}
 }
 
-// bound is one on the weight of a solution of the kernel: every item is counted with its
-// most wanted resource, and of each no more than fit in.
-func (s *Solver) bound(member []bool) int64 {
-	wanted := resized(s.excess, len(s.p.capacity))
-	for _, v := range s.kernel {
-		for _, r := range s.p.Uses(int(v)) {
-			wanted[r]++
-		}
-	}
-	room := resized(s.top, len(s.p.capacity))
-	copy(room, s.p.capacity)
+// demand is how many items of the kernel want a resource, and for how many there is room
+// beside what is chosen outside of it; until the next call.
+func (s *Solver) demand() (wanted, room []int32) {
+	s.excess = resized(s.excess, len(s.p.capacity))
+	s.top = append(s.top[:0], s.p.capacity...)
 	for v, in := range s.in {
-		if in && !member[v] {
+		if in {
 			for _, r := range s.p.Uses(v) {
-				room[r]--
+				s.top[r]--
 			}
 		}
 	}
+	for _, v := range s.kernel {
+		for _, r := range s.p.Uses(int(v)) {
+			s.excess[r]++
+			if s.in[v] {
+				s.top[r]++
+			}
+		}
+	}
+	return s.excess, s.top
+}
+
+// bound is one on the weight of a solution of the kernel: every item is counted with its
+// most wanted resource, and of each no more than fit in.
+func (s *Solver) bound() int64 {
+	wanted, room := s.demand()
 	// Two ways to count: with the resource that most want, and with the first one, which
 	// for trees is their job.
 	most, own := int64(0), int64(0)

@@ -1,0 +1,76 @@
+package pack
+
+// brancher finds best independent sets by branch and reduce (Akiba and Iwata, "Branch-and-
+// reduce exponential/FPT algorithms in practice", 2016; Lamm et al., ALENEX '19): after
+// reductions a bound tells whether the rest can be better, and if so, that is looked for
+// without the vertex that has most neighbours, and then with it. The first way down is
+// reducing-peeling with all the rules.
+type brancher struct {
+	levels []*graph // by how many vertices the branch does without
+	steps  []step
+	nodes  int // left to look at
+	deep   int
+
+	in    set // the best solution, if better is true
+	best  int64
+	found bool // in is better than what was known before
+	trial set
+}
+
+// run looks for an independent set that weighs more than best, and returns whether none
+// weighs more than what is known then. It gives up after so many nodes, and when it had to
+// do without more vertices than deep: that way is followed to one solution, and is the last.
+func (b *brancher) run(g *graph, best int64, nodes, deep int) (proven bool) {
+	b.best, b.nodes, b.deep, b.found, b.steps = best, nodes, deep, false, b.steps[:0]
+	root := b.level(0)
+	root.copy(g)
+	b.trial, b.in = resized(b.trial, g.words), resized(b.in, g.words)
+	b.search(0)
+	return b.nodes > 0
+}
+
+func (b *brancher) level(depth int) *graph {
+	if depth == len(b.levels) {
+		b.levels = append(b.levels, &graph{})
+	}
+	return b.levels[depth]
+}
+
+// search looks at the graph of a level, which it uses up.
+func (b *brancher) search(depth int) {
+	g := b.level(depth)
+	for b.nodes > 0 {
+		if depth <= b.deep {
+			b.nodes--
+		}
+		b.steps = g.reduce(everyRule, b.steps)
+		v := g.widest()
+		if v < 0 {
+			b.leaf(g)
+			if depth > b.deep {
+				b.nodes = 0
+			}
+			return
+		}
+		if depth <= b.deep && g.base+g.cover() <= b.best {
+			return
+		}
+		known := len(b.steps)
+		without := b.level(depth + 1)
+		without.copy(g)
+		without.remove(v)
+		b.search(depth + 1)
+		b.steps = g.take(v, b.steps[:known])
+	}
+}
+
+// leaf keeps a solution that is better.
+func (b *brancher) leaf(g *graph) {
+	if g.base <= b.best {
+		return
+	}
+	b.best, b.found = g.base, true
+	clear(b.trial)
+	unwind(b.steps, b.trial)
+	copy(b.in, b.trial)
+}
