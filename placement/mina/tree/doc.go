@@ -16,8 +16,9 @@
 //     capacity: 1 for switches (HDR) or links (NDR), or any number for each (Equation 2).
 //     No conflict graph is built, which is what takes the authors' code most of its time:
 //     in a fat-tree the wanted resources are the cliques (package pack).
-//   - The largest set is found by reducing-peeling and then local search; the paper names
-//     the former, and an exact one, which is here Options.Nodes. With weights the gain of
+//   - The largest set is found by reducing-peeling, then branch and reduce or local search
+//     (package pack); the paper names the first, and an exact one, which is here
+//     Options.Nodes. With weights the gain of
 //     jobs counts. Of sets that are worth the same, one that keeps more trees is better;
 //     what migrations cost never keeps a job from its tree, as they are cheap (V-D).
 //   - The second category, trees that conflict with one sharing group only. Printed, they

@@ -11,10 +11,9 @@ type brancher struct {
 	nodes  int // left to look at
 	deep   int
 
-	in    set // the best solution, if better is true
-	best  int64
-	found bool // in is better than what was known before
-	trial set
+	found bool // something better than what was known before: in
+	in    set
+	best  int64 // weight of the best solution known
 }
 
 // run looks for an independent set that weighs more than best, and returns whether none
@@ -24,7 +23,7 @@ func (b *brancher) run(g *graph, best int64, nodes, deep int) (proven bool) {
 	b.best, b.nodes, b.deep, b.found, b.steps = best, nodes, deep, false, b.steps[:0]
 	root := b.level(0)
 	root.copy(g)
-	b.trial, b.in = resized(b.trial, g.words), resized(b.in, g.words)
+	b.in = resized(b.in, g.words)
 	b.search(0)
 	return b.nodes > 0
 }
@@ -70,7 +69,6 @@ func (b *brancher) leaf(g *graph) {
 		return
 	}
 	b.best, b.found = g.base, true
-	clear(b.trial)
-	unwind(b.steps, b.trial)
-	copy(b.in, b.trial)
+	clear(b.in)
+	unwind(b.steps, b.in)
 }

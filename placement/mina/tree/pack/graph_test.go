@@ -259,3 +259,13 @@ func TestClimb(t *testing.T) {
 		}
 	}
 }
+
+// A search allocates nothing once it has begun.
+func TestClimbAllocatesNothing(t *testing.T) {
+	g := randomGraph(rand.New(rand.NewPCG(*seed, 6)), 120, 0.1, false)
+	var c climber
+	c.start(g, make(set, g.words), 1)
+	if n := testing.AllocsPerRun(5, func() { c.run(100, int64(len(g.weight))) }); n != 0 {
+		t.Errorf("%v allocations in 100 rounds", n)
+	}
+}
