@@ -26,18 +26,19 @@ func AddPolicy(make func() cluster.Policy) {
 }
 
 // policies makes the placements that a spec can name, first the default. Each call makes
-// new ones: some keep memory between batches. Titan has these options, but for its variant.
+// new ones: some keep memory between batches. Titan has these options, but for its reading.
 func policies(o titan.Options) []cluster.Policy {
 	all := baseline.All()
 	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
 		all = append(all, netpack.New(netpack.Options{Variant: v}))
 	}
 	all = append(all, netpack.Plus(netpack.Options{}))
-	for _, o.Variant = range []titan.Variant{titan.Corrected, titan.Published} {
+	for _, o.Reading = range titan.Readings() {
 		all = append(all, titan.New(o))
 	}
 	all = append(all,
-		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowIdle(), baseline.ElasticFlowIdle().PowerOfTwo(),
+		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowClosest(),
+		baseline.ElasticFlowIdle(), baseline.ElasticFlowIdle().PowerOfTwo(),
 		baseline.HiveD(), baseline.Tiresias(0))
 	for _, make := range added {
 		all = append(all, make())

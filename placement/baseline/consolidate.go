@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/inabench/inabench/placement/cluster"
@@ -10,9 +11,21 @@ import (
 // free GPUs are the fewest that hold the job, idle or not. A job that no machine holds
 // gets the one with the most free GPUs, and the rest of it is placed like that again. So
 // it uses as few machines as can be.
+//
+// ElasticFlow also gives jobs more or fewer GPUs while they run, by their deadlines. No policy
+// can do that here: a job keeps the GPUs that it was given, and Titan compares placements.
 func ElasticFlow() Policy {
 	return Policy{name: "elasticflow", fill: bestFit, order: unordered,
 		rule: "the machine that fits best, idle or not; without one the largest, and again for the rest"}
+}
+
+// ElasticFlowClosest is ElasticFlow by the letter of Titan (section V-A), "servers in which
+// the number of idle GPUs is closest to the number of workers": also closest from below, so
+// that a job may be split though a machine holds it. Of two as close it takes the one that
+// holds what is left.
+func ElasticFlowClosest() Policy {
+	return Policy{name: "elasticflow-closest", fill: closestFit, order: unordered,
+		rule: "the machine whose free GPUs are closest to the job's, more or fewer, and again for the rest"}
 }
 
 // ElasticFlowIdle is ElasticFlow by another sentence of Titan's authors, "existing
@@ -64,7 +77,12 @@ func Tiresias(limit float64) Policy {
 func unordered(*view, int) rank { return rank{} }
 
 func bestFit(v *view, _ *queue) []cluster.Part {
-	parts, _ := v.fit(v.want, nil, func(int) bool { return true })
+	parts, _ := v.fit(v.want, nil, anyone, best)
+	return parts
+}
+
+func closestFit(v *view, _ *queue) []cluster.Part {
+	parts, _ := v.fit(v.want, nil, anyone, closest)
 	return parts
 }
 
@@ -77,39 +95,53 @@ func (v *view) busy(s int) bool { return !v.idle(s) }
 
 // inTurn is fit among servers of one kind, and what is left over among those of another.
 func (v *view) inTurn(kind, other func(server int) bool) []cluster.Part {
-	parts, left := v.fit(v.want, nil, kind)
-	parts, _ = v.fit(left, parts, other)
+	parts, left := v.fit(v.want, nil, kind, best)
+	parts, _ = v.fit(left, parts, other, best)
 	return parts
 }
 
-// fit adds servers for so many GPUs, of those that may be taken: always the one with the
-// fewest free GPUs that holds what is left, without one that with the most, of equals the
-// first. It says how many are left over.
-func (v *view) fit(left int, parts []cluster.Part, may func(server int) bool) ([]cluster.Part, int) {
+// anyone says of every server that it may be taken.
+func anyone(int) bool { return true }
+
+// best is how badly so many free GPUs fit what is left of a job: those that hold it fit better
+// the fewer they are, and better than those that do not, which fit better the more they are.
+func best(free, left int) int {
+	if free >= left {
+		return free - left
+	}
+	return math.MaxInt32 - free
+}
+
+// closest is how far so many free GPUs are from what is left of a job; of as many more and
+// fewer those that hold it fit better.
+func closest(free, left int) int {
+	if free >= left {
+		return 2 * (free - left)
+	}
+	return 2*(left-free) + 1
+}
+
+// fit adds servers for so many GPUs, of those that may be taken: always the one that fits what
+// is left least badly, of equals the first. It says how many are left over.
+func (v *view) fit(left int, parts []cluster.Part, may func(server int) bool, badly func(free, left int) int) ([]cluster.Part, int) {
 	taken := map[int]bool{}
 	for left > 0 {
-		best, most := -1, -1
+		next := -1
 		for s := range v.Servers {
 			n := v.Free(s)
 			if n == 0 || taken[s] || !may(s) {
 				continue
 			}
-			if n >= left && (best < 0 || n < v.Free(best)) {
-				best = s
-			}
-			if most < 0 || n > v.Free(most) {
-				most = s
+			if next < 0 || badly(n, left) < badly(v.Free(next), left) {
+				next = s
 			}
 		}
-		if best < 0 {
-			best = most
-		}
-		if best < 0 {
+		if next < 0 {
 			break
 		}
-		taken[best] = true
-		n := min(left, v.Free(best))
-		parts = append(parts, cluster.Part{Server: best, GPUs: n})
+		taken[next] = true
+		n := min(left, v.Free(next))
+		parts = append(parts, cluster.Part{Server: next, GPUs: n})
 		left -= n
 	}
 	return parts, left

@@ -10,7 +10,7 @@ import (
 
 func TestConsolidating(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range []Policy{ElasticFlow(), ElasticFlow().PowerOfTwo(), ElasticFlowIdle(), HiveD(), Tiresias(0)} {
+	for _, p := range []Policy{ElasticFlow(), ElasticFlow().PowerOfTwo(), ElasticFlowClosest(), ElasticFlowIdle(), HiveD(), Tiresias(0)} {
 		t.Run(p.Name(), func(t *testing.T) { policytest.RunCluster(t, p) })
 		if seen[p.Rule()] {
 			t.Errorf("%s has another's rule %q", p.Name(), p.Rule())
@@ -52,6 +52,7 @@ func TestFigure1(t *testing.T) {
 		used   int // machines afterwards
 	}{
 		{ElasticFlow(), "0:4", 0, 4},
+		{ElasticFlowClosest(), "0:4", 0, 4},
 		{ElasticFlowIdle(), "0:4", 0, 4},
 		{HiveD(), "1:3 3:1", 6, 3},
 	} {
@@ -81,6 +82,10 @@ func TestConsolidatingRules(t *testing.T) {
 		"elasticflow: idle where that fits best": {ElasticFlow(), []int{3, 8, 7}, cluster.Job{GPUs: 8}, "1:8"},
 		"elasticflow: as few as can be":          {ElasticFlow(), []int{3, 2, 8, 7, 1}, cluster.Job{GPUs: 10}, "2:8 1:2"},
 		"elasticflow: of equals the first":       {ElasticFlow(), []int{2, 2, 2}, cluster.Job{GPUs: 4}, "0:2 1:2"},
+
+		"closest: as many":                  {ElasticFlowClosest(), []int{8, 5, 4, 7}, cluster.Job{GPUs: 4}, "2:4"},
+		"closest: from below, too":          {ElasticFlowClosest(), []int{8, 3, 1}, cluster.Job{GPUs: 5}, "1:3 2:1 0:1"},
+		"closest: of two as far the larger": {ElasticFlowClosest(), []int{3, 5}, cluster.Job{GPUs: 4}, "1:4"},
 
 		"idle ones first":              {ElasticFlowIdle(), []int{2, 8, 4, 8}, cluster.Job{GPUs: 4}, "1:4"},
 		"idle ones first, then others": {ElasticFlowIdle(), []int{2, 8, 4, 3}, cluster.Job{GPUs: 11}, "1:8 3:3"},

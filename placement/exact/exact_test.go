@@ -153,8 +153,8 @@ func instances(rnd *rand.Rand, pat float64, n int) (out []exact.Instance) {
 func policies() []cluster.Policy {
 	return append(baseline.All(),
 		netpack.New(netpack.Options{Variant: netpack.Published}), netpack.New(netpack.Options{}), netpack.Plus(netpack.Options{}),
-		titan.New(titan.Options{Variant: titan.Published}), titan.New(titan.Options{}),
-		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowIdle(), baseline.HiveD(), baseline.Tiresias(0))
+		titan.New(titan.Options{Reading: titan.Published}), titan.New(titan.Options{}),
+		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowClosest(), baseline.ElasticFlowIdle(), baseline.HiveD(), baseline.Tiresias(0))
 }
 
 // How far every policy is from the optimum (-exact.gap 200 -v for the full table). With

@@ -12,7 +12,7 @@ import (
 type Problem struct {
 	Machines []Machine
 	Pattern  *collectives.Pattern
-	Variant  Variant
+	Reading  Reading // of it only the variants count
 
 	// The bandwidth constraint: what a phase of the pattern sends from one machine to
 	// another must pass in Phase seconds at the Rate that is available there, in bit/s.

@@ -19,6 +19,11 @@ type search struct {
 	limits  *limits
 	moves   *int // that are left
 
+	problem *Problem
+	sets    Variant // of Algorithm 1
+	flows   [][]hop // by worker; nil: any amount passes
+	phases  int     // of flows
+
 	attached []int  // by worker: parts exchanged with the slot that is being filled
 	refused  []bool // by worker: it does not fit there
 	near     []bool // by slot: the worker at hand exchanges something with it
@@ -29,7 +34,6 @@ const none = -1
 // limits are the bandwidth constraint on the slots of a search. With none it is nil.
 type limits struct {
 	p      *Problem
-	flows  [][]hop // by worker
 	phases int
 	sent   []int // parts, by phase, slot that sends and slot that receives
 	room   []int // parts, by slot that sends and slot that receives
@@ -45,7 +49,7 @@ type hop struct {
 func newSearch(p *Problem, slots []int) *search {
 	n := p.Pattern.Workers
 	s := &search{
-		pattern: p.Pattern, slots: slots, cap: make([]int, len(slots)), size: make([]int, len(slots)),
+		problem: p, sets: p.Reading.Sets, pattern: p.Pattern, slots: slots, cap: make([]int, len(slots)), size: make([]int, len(slots)),
 		at: make([]int, n), attached: make([]int, n), refused: make([]bool, n), near: make([]bool, len(slots)),
 	}
 	for i, m := range slots {
@@ -60,7 +64,8 @@ func newSearch(p *Problem, slots []int) *search {
 // limit puts a search under the bandwidth constraint, before anything is placed.
 func (s *search) limit(p *Problem, flows [][]hop, phases int) {
 	m := len(s.slots)
-	s.limits = &limits{p: p, flows: flows, phases: phases, sent: make([]int, phases*m*m), room: make([]int, m*m)}
+	s.flows, s.phases = flows, phases
+	s.limits = &limits{p: p, phases: phases, sent: make([]int, phases*m*m), room: make([]int, m*m)}
 	for a := range m {
 		s.limits.rooms(s.slots, a)
 	}
@@ -130,7 +135,7 @@ func (s *search) move(w, to int) {
 	}
 	if l := s.limits; l != nil {
 		m := len(s.slots)
-		for _, h := range l.flows[w] {
+		for _, h := range s.flows[w] {
 			at := s.at[h.other]
 			if at == none {
 				continue
@@ -169,6 +174,9 @@ func gain(workers int) int { return workers - 1 }
 // far as it holds them and as what they exchange with those that are placed passes. The
 // first is the first in the order, each next one that which exchanges most with the slot.
 func (s *search) feasible(slot int, order []int) (inner int) {
+	if s.sets == Printed {
+		return s.take(slot, order)
+	}
 	clear(s.attached)
 	clear(s.refused)
 	for s.size[slot] < s.cap[slot] {

@@ -48,7 +48,10 @@ func (p *Problem) Solve(seed uint64) (Solution, error) {
 			return b - a // so that of equals the last to be reached is the first
 		})
 	}
-	if p.Variant == Published {
+	if p.Reading.Merge == Printed {
+		return s.printed()
+	}
+	if p.Reading.Scheme == Printed {
 		s.asPrinted()
 	}
 	least := s.leastIdle()
@@ -105,11 +108,16 @@ func (s *solver) count(class, workers int) int {
 // fewest is how many machines a job needs at least if k of them may be idle ones.
 func (s *solver) fewest(k int) int { return k + s.count(nonIdle, s.n-s.capacity(idle, k)) }
 
+// tightest is the fewest machines that hold a job if k of them may be idle ones.
+func (s *solver) tightest(k int) []int {
+	m := s.fewest(k)
+	return append(slices.Clone(s.classes[idle][:k]), s.classes[nonIdle][:m-k]...)
+}
+
 // unlimited places workers as if all traffic passes. The first two objectives are then
 // decided by the numbers of free GPUs, and the largest machines are as good as any.
 func (s *solver) unlimited(k int) Solution {
-	m := s.fewest(k)
-	slots := append(slices.Clone(s.classes[idle][:k]), s.classes[nonIdle][:m-k]...)
+	slots := s.tightest(k)
 	var best *search
 	for start := range s.starts() {
 		x := newSearch(s.Problem, slots)
@@ -137,10 +145,7 @@ const effort = 100_000
 // run is one search, from a random distribution of the workers but for the first. It takes
 // what it does from the moves.
 func (s *solver) run(x *search, start int, moves *int) {
-	order := make([]int, s.n)
-	for w := range order {
-		order[w] = w
-	}
+	order := inOrder(s.n)
 	if start > 0 {
 		s.rnd.Shuffle(s.n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
@@ -163,7 +168,7 @@ func (s *solver) run(x *search, start int, moves *int) {
 }
 
 func (s *solver) class(machine int) int {
-	if s.Variant != Published && s.Machines[machine].Idle() {
+	if s.Reading.Scheme != Printed && s.Machines[machine].Idle() {
 		return idle
 	}
 	return nonIdle

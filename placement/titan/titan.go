@@ -60,8 +60,12 @@
 // is that of a graph partition, and the constraint is what makes O1 and O2 hard.
 // TestGap holds all three against branch and bound.
 //
-// The variant Published does steps 1 and 2 of Algorithm 3 as printed, on the same
-// Algorithms 1 and 2.
+// # Readings
+//
+// Each of the three algorithms is there as above and as its pseudocode is printed, in every
+// combination: Readings has them by the names of their policies, and Default says which is
+// "titan". What printed pseudocode leaves open is listed in printed.go, by line. Published does
+// steps 1 and 2 of Algorithm 3 as printed, on the Algorithms 1 and 2 above.
 package titan
 
 import (
@@ -73,17 +77,9 @@ import (
 	"github.com/inabench/inabench/placement/collectives"
 )
 
-// Variant is a reading of the paper.
-type Variant uint8
-
-const (
-	Corrected Variant = iota // the fewest idle machines first
-	Published                // the fewest machines of the non-idle ones and as many idle ones as hold the job
-)
-
-// Options of a policy. The zero value is the corrected Titan, for halving and doubling.
+// Options of a policy. The zero value is the policy "titan", for halving and doubling.
 type Options struct {
-	Variant Variant
+	Reading Reading // one of Readings; the zero value: Default
 
 	// Collective is the operation by which a job of so many workers reduces; nil:
 	// collectives.HalvingDoubling.
@@ -110,11 +106,14 @@ type Explanation struct {
 	Err error
 }
 
-// New is the policy "titan", or "titan-published". Every GPU of a job is a worker, so its
-// placements have Ranks. What is available between two servers is the smaller fair share
-// of their links, and of their racks' uplinks: the capacity over the flows there with one
-// more. A job of unknown size (Bytes) has no bandwidth constraint.
+// New is a policy with the name of its reading, "titan" for Default. Every GPU of a job is a
+// worker, so its placements have Ranks. What is available between two servers is the smaller
+// fair share of their links, and of their racks' uplinks: the capacity over the flows there
+// with one more. A job of unknown size (Bytes) has no bandwidth constraint.
 func New(o Options) cluster.Policy {
+	if o.Reading == (Reading{}) {
+		o.Reading = Readings()[0]
+	}
 	if o.Collective == nil {
 		o.Collective = collectives.HalvingDoubling
 	}
@@ -136,20 +135,10 @@ func Explained(p cluster.Policy, why func(Explanation)) (_ cluster.Policy, ok bo
 type policy struct{ Options }
 
 // Name implements cluster.Policy.
-func (p *policy) Name() string {
-	if p.Variant == Published {
-		return "titan-published"
-	}
-	return "titan"
-}
+func (p *policy) Name() string { return p.Reading.Name }
 
 // Rule is by what the policy chooses servers, in a line.
-func (p *policy) Rule() string {
-	if p.Variant == Published {
-		return "the fewest of the non-idle machines and as many idle ones as hold the job, then the least traffic between them"
-	}
-	return "the fewest idle machines, then the fewest machines, then the least traffic between them"
-}
+func (p *policy) Rule() string { return p.Reading.Rule }
 
 // key is under which the policy keeps its patterns with a cluster.
 type key struct{ *policy }
@@ -178,7 +167,7 @@ func (p *policy) Place(c *cluster.Cluster, batch []cluster.Job, seed uint64) []c
 			machines[s] = Machine{c.Servers[s].GPUs, c.Free(s)}
 		}
 		problem := Problem{
-			Machines: machines, Pattern: patterns[j.GPUs], Variant: p.Variant,
+			Machines: machines, Pattern: patterns[j.GPUs], Reading: p.Reading,
 			Vector: 8 * j.Bytes, Phase: p.Phase, Rate: func(from, to int) float64 { return rate(c, from, to) },
 		}
 		solution, err := problem.Solve(seed ^ uint64(j.ID)<<32)

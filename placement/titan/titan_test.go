@@ -17,8 +17,8 @@ import (
 )
 
 func TestPolicy(t *testing.T) {
-	for _, v := range []Variant{Corrected, Published} {
-		p := New(Options{Variant: v})
+	for _, r := range Readings()[1:] { // the first is one of them
+		p := New(Options{Reading: r})
 		t.Run(p.Name(), func(t *testing.T) { policytest.RunCluster(t, p) })
 	}
 }
@@ -37,7 +37,7 @@ func TestFigure1(t *testing.T) {
 		{baseline.ElasticFlow(), []int{0, 0, 0, 0}, 0, 4},
 		{baseline.HiveD(), []int{1, 1, 1, 3}, 1.5, 3},
 		{New(Options{}), []int{1, 2, 1, 2}, 1, 3},
-		{New(Options{Variant: Published}), []int{0, 0, 0, 0}, 0, 4},
+		{New(Options{Reading: Published}), []int{0, 0, 0, 0}, 0, 4},
 	} {
 		c := machines(t, 4, 4, 3, 2, 1)
 		p := tt.policy.Place(c, []cluster.Job{{ID: 1, GPUs: 4, Traffic: cluster.Ring}}, 1)[0]
@@ -57,10 +57,10 @@ func TestFigure1(t *testing.T) {
 
 // A policy that tells why does the same.
 func TestExplained(t *testing.T) {
-	for _, v := range []Variant{Corrected, Published} {
+	for _, r := range Readings() {
 		var told []Explanation
-		p, ok := Explained(New(Options{Variant: v, Phase: 3}), func(e Explanation) { told = append(told, e) })
-		if !ok || p.Name() != New(Options{Variant: v}).Name() || p.(*policy).Phase != 3 {
+		p, ok := Explained(New(Options{Reading: r, Phase: 3}), func(e Explanation) { told = append(told, e) })
+		if !ok || p.Name() != New(Options{Reading: r}).Name() || p.(*policy).Phase != 3 {
 			t.Fatalf("%v, %v", p, ok)
 		}
 		batch := []cluster.Job{{ID: 1, GPUs: 4, Traffic: cluster.Ring}, {ID: 2, GPUs: 40, Traffic: cluster.Ring}}
@@ -141,7 +141,7 @@ func TestPublished(t *testing.T) {
 	if err != nil || corrected.Idle != 0 || corrected.Used != 3 {
 		t.Errorf("corrected: %+v, %v", corrected, err)
 	}
-	p.Variant = Published
+	p.Reading = Published
 	printed, err := p.Solve(1)
 	if err != nil || printed.Idle == 0 || printed.Used != 2 {
 		t.Errorf("as printed: %+v, %v", printed, err)

@@ -97,7 +97,7 @@ func titanCluster() cluster.Config { return cluster.FatTree(64, 8, 8, 100e9, 0, 
 
 func titanPolicies() []cluster.Policy {
 	return []cluster.Policy{
-		titan.New(titan.Options{}), titan.New(titan.Options{Variant: titan.Published}), baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(),
+		titan.New(titan.Options{}), titan.New(titan.Options{Reading: titan.Published}), baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(),
 		baseline.ElasticFlowIdle(), baseline.HiveD(), baseline.Tiresias(0),
 	}
 }
