@@ -17,7 +17,8 @@ import (
 
 // policies are those that place jobs of the experiments that ship.
 const policies = "first-fit,random,gpu-balance,flow-balance,least-fragmentation,optimus,tetris,comb,netpack,netpack-published,netpack+," +
-	"titan,titan-published,elasticflow,elasticflow-power-of-two,elasticflow-idle,elasticflow-idle-power-of-two,hived,tiresias"
+	"titan,titan-corrected,titan-published,titan-printed-1,titan-printed-2,titan-printed-12,titan-printed-13,titan-printed-23,titan-printed-123," +
+	"elasticflow,elasticflow-power-of-two,elasticflow-closest,elasticflow-idle,elasticflow-idle-power-of-two,hived,tiresias"
 
 // TestFrozen holds what commands that only compute print, byte by byte, against what they printed
 // before: for changes that are meant to change nothing. What is meant is written anew by

@@ -225,7 +225,7 @@ func (s *search) firstOf(order []int, sets [][]int) (w, slot int) {
 
 // head is the first worker of the set that Algorithm 1 finds for a slot.
 func (s *search) head(slot int, order []int) int {
-	if s.size[slot] == s.cap[slot] {
+	if s.size[slot] == s.cap[slot] || s.closed[slot] {
 		return none
 	}
 	best, most := none, none
@@ -243,6 +243,8 @@ func (s *search) head(slot int, order []int) int {
 			best, most = w, a
 		}
 	}
+	// What our Algorithm 1 refuses once it refuses for good: nobody moves, and amounts only grow.
+	s.closed[slot] = s.sets == Ours && best == none
 	return best
 }
 

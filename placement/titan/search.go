@@ -27,6 +27,7 @@ type search struct {
 	attached []int  // by worker: parts exchanged with the slot that is being filled
 	refused  []bool // by worker: it does not fit there
 	near     []bool // by slot: the worker at hand exchanges something with it
+	closed   []bool // by slot: Algorithm 1 finds nobody more for it
 }
 
 const none = -1
@@ -51,6 +52,7 @@ func newSearch(p *Problem, slots []int) *search {
 	s := &search{
 		problem: p, sets: p.Reading.Sets, pattern: p.Pattern, slots: slots, cap: make([]int, len(slots)), size: make([]int, len(slots)),
 		at: make([]int, n), attached: make([]int, n), refused: make([]bool, n), near: make([]bool, len(slots)),
+		closed: make([]bool, len(slots)),
 	}
 	for i, m := range slots {
 		s.cap[i] = min(n, p.Machines[m].Free)
