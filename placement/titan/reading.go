@@ -5,7 +5,7 @@ type Variant uint8
 
 const (
 	Ours    Variant = iota // corrected, as the documentation of the package says
-	Printed                // as its pseudocode is printed, as the documentation of printed.go says
+	Printed                // as its pseudocode is printed, read as printed.go says
 )
 
 // Reading is how the paper is read, algorithm by algorithm. All of them go together. In a
