@@ -333,7 +333,7 @@ func algorithm3(p *Problem, seed uint64, set func(p *Problem, order, at []int, s
 // What is done as printed is what the lines say, done one after the other.
 func TestPrinted(t *testing.T) {
 	rnd := random(t)
-	for range 300 {
+	for range 150 {
 		p, limit := problem(rnd, 7, 5)
 		for _, tt := range []struct {
 			sets Variant
@@ -393,7 +393,7 @@ func TestPasses(t *testing.T) {
 // the bandwidth.
 func TestAnyReading(t *testing.T) {
 	rnd := random(t)
-	for range 100 {
+	for range 20 {
 		p, limit := problem(rnd, 8, 6)
 		for _, p.Reading = range readings {
 			got, err := p.Solve(rnd.Uint64())
