@@ -14,6 +14,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/queue"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/ina"
@@ -66,6 +67,7 @@ type manager struct {
 	order   []int // by submission
 	arrived int   // of them
 	waiting []int
+	queue   *queue.Queue
 	running []int // those that have begun
 	c       *cluster.Cluster
 	done    int
@@ -101,7 +103,7 @@ func newManager(cfg Config, dep testbed.Deployment, jobs []Job) (*manager, error
 	}
 	m := &manager{
 		cfg: cfg, dep: dep, topo: cfg.Inventory.Topology(), origin: dep.Now(),
-		c: cluster.New(cfg.Cluster), period: -1, ids: map[uint16]bool{},
+		c: cluster.New(cfg.Cluster), queue: queue.New(cfg.Queue, cfg.Policy), period: -1, ids: map[uint16]bool{},
 	}
 	frame := 8 * float64(ina.Overhead+4*cfg.Settings.Lanes)
 	networked := 0
@@ -283,7 +285,7 @@ func (m *manager) place(ctx context.Context) error {
 	for _, i := range m.waiting {
 		batch = append(batch, m.jobs[i].Asks(m.waited(i)))
 	}
-	if err := replay.Batch(m.c, m.cfg.Policy, batch, m.cfg.Seed, m.period); err != nil {
+	if err := replay.Batch(m.c, m.queue, m.now().Seconds(), batch, m.cfg.Seed, m.period); err != nil {
 		return err
 	}
 	var wait, placed []int

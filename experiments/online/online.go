@@ -10,6 +10,7 @@ import (
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/queue"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/ina"
@@ -19,6 +20,7 @@ import (
 // Config is how jobs are managed.
 type Config struct {
 	Policy    cluster.Policy
+	Queue     queue.Discipline     // who of those that wait may start; empty: as the policy has it
 	Inventory *inventory.Inventory // the testbed's own
 	Settings  testbed.Settings     // of the deployment
 
@@ -129,6 +131,9 @@ func (cfg *Config) check(jobs []Job) error {
 	}
 	if n := len(cfg.Inventory.Hosts); len(cfg.Cluster.Servers) != n {
 		return fmt.Errorf("a cluster of %d servers for an inventory of %d hosts", len(cfg.Cluster.Servers), n)
+	}
+	if err := cfg.Queue.Check(); err != nil {
+		return err
 	}
 	if cfg.IDs < 0 || cfg.IDs > ina.MaxJob {
 		return fmt.Errorf("ids of jobs up to %d, want 1..%d, or 0 for the latter", cfg.IDs, ina.MaxJob)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/inabench/inabench/inventory"
 	"github.com/inabench/inabench/inventory/tomlfile"
-	"github.com/inabench/inabench/placement/titan"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/results/human"
 	"github.com/inabench/inabench/results/metric"
@@ -42,7 +41,7 @@ func (s *Spec) check(f *tomlfile.File, l *Lab) {
 		c.KeyProblemf("clos", "keep one of them", "[fat_tree] and [clos] exclude each other")
 	}
 	c.emulation()
-	if _, err := Policy(s.Placement.Policy, titan.Options{}); err != nil {
+	if _, err := Policy(s.Placement.Policy, Options{}); err != nil {
 		c.Problemf("placement.policy", tomlfile.HintOf(err), "%v", err)
 	}
 	readable := c.oneStudy()

@@ -1,9 +1,6 @@
 package spec
 
-import (
-	"github.com/inabench/inabench/placement"
-	"github.com/inabench/inabench/placement/titan"
-)
+import "github.com/inabench/inabench/placement"
 
 // Jobs are jobs that begin and end when the experiment says, where it says or where a policy puts them:
 // 1 to 4095 of them, with names of their own.
@@ -40,7 +37,7 @@ func (js Jobs) Predictors() []string { return Predictors }
 // Place decides where the spec's jobs run. The error is an
 // *placement.InfeasibleError when they do not fit.
 func (s *Spec) Place() (*placement.Plan, error) {
-	p, err := Policy(s.Placement.Policy, titan.Options{})
+	p, err := Policy(s.Placement.Policy, Options{})
 	if err != nil {
 		return nil, err
 	}

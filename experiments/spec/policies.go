@@ -19,22 +19,29 @@ var added []func() cluster.Policy
 // make is for one batch or one run: what a policy keeps between batches is in what it returns.
 func AddPolicy(make func() cluster.Policy) {
 	name := make().Name()
-	if _, err := Policy(name, titan.Options{}); err == nil {
+	if _, err := Policy(name, Options{}); err == nil {
 		panic("spec: two placement policies are called " + name)
 	}
 	added = append(added, make)
 }
 
+// Options are what studies set of policies that have something to set. The zero value is for all others.
+type Options struct {
+	Titan   titan.Options   // of Titan's policies, but for the reading
+	NetPack netpack.Options // of NetPack's, but for the variant
+}
+
 // policies makes the placements that a spec can name, first the default. Each call makes
-// new ones: some keep memory between batches. Titan has these options, but for its reading.
-func policies(o titan.Options) []cluster.Policy {
+// new ones: some keep memory between batches. Titan's have these options, but for the reading.
+func policies(o Options) []cluster.Policy {
 	all := baseline.All()
-	for _, v := range []netpack.Variant{netpack.Corrected, netpack.Published} {
-		all = append(all, netpack.New(netpack.Options{Variant: v}))
+	for _, o.NetPack.Variant = range []netpack.Variant{netpack.Corrected, netpack.Published} {
+		all = append(all, netpack.New(o.NetPack))
 	}
-	all = append(all, netpack.Plus(netpack.Options{}))
-	for _, o.Reading = range titan.Readings() {
-		all = append(all, titan.New(o))
+	o.NetPack.Variant = netpack.Corrected
+	all = append(all, netpack.Plus(o.NetPack))
+	for _, o.Titan.Reading = range titan.Readings() {
+		all = append(all, titan.New(o.Titan))
 	}
 	all = append(all,
 		baseline.ElasticFlow(), baseline.ElasticFlow().PowerOfTwo(), baseline.ElasticFlowClosest(),
@@ -49,14 +56,14 @@ func policies(o titan.Options) []cluster.Policy {
 // Policies are the placements that a spec can name, for inventories.
 func Policies() []placement.Policy {
 	var all []placement.Policy
-	for _, p := range policies(titan.Options{}) {
+	for _, p := range policies(Options{}) {
 		all = append(all, placement.On(p))
 	}
 	return all
 }
 
-// Policy finds a placement by its name; of Titan's, one with these options.
-func Policy(name string, o titan.Options) (cluster.Policy, error) {
+// Policy finds a placement by its name, with what these options say of it.
+func Policy(name string, o Options) (cluster.Policy, error) {
 	var names []string
 	for _, p := range policies(o) {
 		if p.Name() == name {

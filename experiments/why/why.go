@@ -29,7 +29,7 @@ type Placed struct {
 
 // Place places jobs as one batch, by a policy that a spec can name.
 func Place(name string, inv *inventory.Inventory, jobs []placement.Job, seed uint64) (*Placed, error) {
-	p, err := spec.Policy(name, titan.Options{})
+	p, err := spec.Policy(name, spec.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func Place(name string, inv *inventory.Inventory, jobs []placement.Job, seed uin
 
 // Rule is by what a policy that a spec can name chooses servers; empty for others.
 func Rule(name string) string {
-	p, err := spec.Policy(name, titan.Options{})
+	p, err := spec.Policy(name, spec.Options{})
 	if err != nil {
 		return ""
 	}

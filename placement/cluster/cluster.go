@@ -113,6 +113,10 @@ type Job struct {
 	// consolidate by it; 0: unknown.
 	Skew float64
 
+	// Seconds is how long the job is estimated to run once it starts, for disciplines that reserve GPUs
+	// (package queue); 0: unknown.
+	Seconds float64
+
 	// Value is how important the job is among those that wait; 0: 1. Waited counts the
 	// batches in which it was passed over, from which policies make it age.
 	Value  float64

@@ -454,13 +454,13 @@ func TestKnapsack(t *testing.T) {
 }
 
 // Small jobs keep coming, more than the cluster can hold, and a big one asks for all of it.
-// Ageing lets it start; without, it waits for ever.
+// Ageing and the reservation that follows let it start; without either it waits for ever.
 func TestNoStarvation(t *testing.T) {
 	const gpus, batches = 32, 200
-	started := func(ageing float64) int {
+	started := func(o Options) int {
 		rnd := rand.New(rand.NewPCG(1, 0))
 		c := cluster.New(cluster.FatTree(1, gpus/4, 4, 100, 1000, 1))
-		p := New(Options{Ageing: ageing})
+		p := New(o)
 		waiting := []cluster.Job{{ID: 0, GPUs: gpus}}
 		ends := map[int][]int{}
 		id := 1
@@ -493,10 +493,13 @@ func TestNoStarvation(t *testing.T) {
 		}
 		return batches
 	}
-	if n := started(1); n != batches {
+	if n := started(Options{Ageing: 1}); n != batches {
 		t.Errorf("without ageing the big job started after %d batches: the test shows nothing", n)
 	}
-	if n := started(0); n == batches {
+	if n := started(Options{Unreserved: true}); n != batches {
+		t.Errorf("without a reservation the big job started after %d batches: ageing alone was enough", n)
+	}
+	if n := started(Options{}); n == batches {
 		t.Errorf("the big job did not start in %d batches", n)
 	} else {
 		t.Logf("started after %d batches", n)

@@ -12,7 +12,7 @@ import (
 // has total, as indices in the batch, the most valuable first, ties in the order of the
 // batch.
 //
-// A job's value is Job.Value (at least 0; 0 is 1) times ageing to the power of
+// A job's value is Job.Value (at least 0; 0 is 1) times Options.Ageing to the power of
 // Job.Waited. The subset of the largest value is a knapsack of whole numbers: values are
 // rounded to 2^-40 of the largest.
 //
@@ -20,8 +20,9 @@ import (
 // because younger jobs' values fall behind by a factor: any set of them is worth less
 // in the end. One that asks for more than is free would never find enough, as younger jobs
 // take every GPU that comes free. So as soon as it is worth more than all that could
-// start instead, only jobs that are worth more than it start, until it fits.
-func subset(batch []cluster.Job, free, total int, ageing float64) []int {
+// start instead, only jobs that are worth more than it start, until it fits: what is free is
+// reserved for it. With Options.Unreserved it is not, and the job waits until it fits by itself.
+func subset(batch []cluster.Job, free, total int, o Options) []int {
 	var chosen []int
 	asked, oldest := 0, 0
 	for i, j := range batch {
@@ -37,7 +38,7 @@ func subset(batch []cluster.Job, free, total int, ageing float64) []int {
 		if !(v > 0) {
 			v = 1
 		}
-		aged[i] = min(v, 1e15) * math.Pow(ageing, float64(batch[i].Waited-oldest))
+		aged[i] = min(v, 1e15) * math.Pow(o.Ageing, float64(batch[i].Waited-oldest))
 	}
 	if asked > free {
 		first := -1 // the most valuable of those that do not fit
@@ -48,7 +49,7 @@ func subset(batch []cluster.Job, free, total int, ageing float64) []int {
 		}
 		fitting := slices.DeleteFunc(chosen, func(i int) bool { return batch[i].GPUs > free })
 		chosen = knapsack(batch, aged, fitting, free, maxSteps)
-		if first >= 0 {
+		if first >= 0 && !o.Unreserved {
 			var worth float64
 			for _, i := range chosen {
 				worth += aged[i]

@@ -18,6 +18,7 @@ type Format struct {
 	Duration         string // required, unless Start and End are there
 	Start, End       string // where a row has both, their difference is the duration
 	Model, Source    string // optional, in the file too
+	User, Value      string // likewise
 
 	// Unit is what a bare number counts, of Submit, Duration, Start and End: 0 is
 	// time.Second.
@@ -29,7 +30,7 @@ func Formats() []Format {
 	return []Format{
 		{
 			Name: "inabench", ID: "job_id", Submit: "submit_s", Duration: "duration_s", GPUs: "gpus",
-			Model: "model", Source: "source",
+			Model: "model", Source: "source", User: "user", Value: "value",
 		},
 		// github.com/Rivendile/Muri, simulator/trace-data: jobs of Philly, in milliseconds.
 		{
@@ -46,7 +47,7 @@ func Formats() []Format {
 		// start and end decide.
 		{
 			Name: "acme", ID: "job_id", Submit: "submit_time", Duration: "duration", GPUs: "gpu_num",
-			Start: "start_time", End: "end_time", Source: "vc",
+			Start: "start_time", End: "end_time", Source: "vc", User: "user",
 		},
 	}
 }
@@ -64,8 +65,8 @@ func FormatNamed(name string) (Format, error) {
 }
 
 // ParseColumns reads a mapping such as "id=job,submit=arrival,duration=runtime,gpus=n"
-// into a format named "columns". Keys are id, submit, duration, start, end, gpus, model
-// and source; id, submit, gpus and either duration or start and end must be there.
+// into a format named "columns". Keys are id, submit, duration, start, end, gpus, model, source,
+// user and value; id, submit, gpus and either duration or start and end must be there.
 func ParseColumns(mapping string) (Format, error) {
 	f := Format{Name: "columns"}
 	keys := f.keys()
@@ -86,12 +87,12 @@ func ParseColumns(mapping string) (Format, error) {
 	return f, f.check()
 }
 
-var columnKeys = []string{"id", "submit", "duration", "start", "end", "gpus", "model", "source"}
+var columnKeys = []string{"id", "submit", "duration", "start", "end", "gpus", "model", "source", "user", "value"}
 
 func (f *Format) keys() map[string]*string {
 	return map[string]*string{
 		"id": &f.ID, "submit": &f.Submit, "duration": &f.Duration, "start": &f.Start, "end": &f.End,
-		"gpus": &f.GPUs, "model": &f.Model, "source": &f.Source,
+		"gpus": &f.GPUs, "model": &f.Model, "source": &f.Source, "user": &f.User, "value": &f.Value,
 	}
 }
 

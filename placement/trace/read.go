@@ -34,8 +34,11 @@ const hopeless = 10_000
 const (
 	maxSeconds = 1e11 // some 3,000 years
 	maxGPUs    = 1 << 20
-	maxText    = 256 // bytes of an id, model or source
+	maxText    = 256 // bytes of an id, model, source or user
 )
+
+// MostValue is the largest value of a job, and 1/MostValue the least: NetPack's knapsack rounds to one part in 2^40 of the largest.
+const MostValue = 1e6
 
 // Options say how to read a trace.
 type Options struct {
@@ -93,6 +96,7 @@ const (
 	BadDuration  Reason = "duration not positive"
 	BadGPUs      Reason = "GPUs below 1"
 	BadSubmit    Reason = "submitted before the origin or 1970"
+	BadValue     Reason = "value out of range"
 	Duplicate    Reason = "duplicate id"
 )
 
@@ -159,16 +163,17 @@ func (b *bounded) Read(p []byte) (int, error) {
 type jobs struct {
 	parts [][]packed
 	n     int
-	names []string // of models and sources
+	names []string // of models, sources and users
 	index map[string]uint32
 	bytes int // of names
 }
 
 // packed is a Job.
 type packed struct {
-	id                        string
-	submit, duration          float64
-	gpus, line, model, source uint32 // the last two are indices of names
+	id                      string
+	submit, duration, value float64
+	gpus, line              uint32
+	model, source, user     uint32 // indices of names
 }
 
 func (l *jobs) add(j Job) {
@@ -177,7 +182,9 @@ func (l *jobs) add(j Job) {
 		l.parts = append(l.parts, make([]packed, 0, part))
 	}
 	last := &l.parts[len(l.parts)-1]
-	*last = append(*last, packed{j.ID, j.Submit, j.Duration, uint32(j.GPUs), uint32(j.Line), l.name(j.Model), l.name(j.Source)})
+	*last = append(*last, packed{
+		j.ID, j.Submit, j.Duration, j.Value, uint32(j.GPUs), uint32(j.Line), l.name(j.Model), l.name(j.Source), l.name(j.User),
+	})
 	l.n++
 }
 
@@ -197,7 +204,10 @@ func (l *jobs) all() []Job {
 	for i, part := range l.parts {
 		l.parts[i] = nil // its memory is wanted
 		for _, j := range part {
-			out = append(out, Job{j.id, j.submit, j.duration, int(j.gpus), l.names[j.model], l.names[j.source], int(j.line)})
+			out = append(out, Job{
+				ID: j.id, Submit: j.submit, Duration: j.duration, GPUs: int(j.gpus), Model: l.names[j.model], Source: l.names[j.source],
+				User: l.names[j.user], Value: j.value, Line: int(j.line),
+			})
 		}
 	}
 	return out
@@ -332,7 +342,7 @@ func (p *parser) rows() error {
 		case p.report.Rows > limit.rows:
 			return p.tooMuch("more than %d rows", limit.rows)
 		case p.ids+p.jobs.bytes > limit.names:
-			return p.tooMuch("ids, models and sources of more than %d bytes", limit.names)
+			return p.tooMuch("ids, models, sources and users of more than %d bytes", limit.names)
 		}
 	}
 }
@@ -363,7 +373,7 @@ func (p *parser) job(row []string) Job {
 		p.problem(WrongWidth, p.line, 1, "%d field%s, the header has %d", len(row), plural(len(row)), p.width)
 		return Job{}
 	}
-	j := Job{ID: p.text(row, "id"), Model: p.text(row, "model"), Source: p.text(row, "source"), Line: p.line}
+	j := Job{ID: p.text(row, "id"), Model: p.text(row, "model"), Source: p.text(row, "source"), User: p.text(row, "user"), Line: p.line}
 	if j.ID != "" {
 		if first, twice := p.seen[j.ID]; twice {
 			p.at(row, "id", Duplicate, "id %s is that of line %d", quote(j.ID), first)
@@ -374,6 +384,7 @@ func (p *parser) job(row []string) Job {
 	j.Submit = p.submit(row)
 	j.Duration = p.duration(row)
 	j.GPUs = p.gpus(row)
+	j.Value = p.value(row)
 	return j
 }
 
@@ -514,6 +525,24 @@ func (p *parser) gpus(row []string) int {
 		p.at(row, "gpus", BadGPUs, "%s GPUs: at least 1", quote(s))
 	default:
 		return int(v)
+	}
+	return 0
+}
+
+// value is 0 where the row has none.
+func (p *parser) value(row []string) float64 {
+	s := p.field(row, "value", false)
+	if s == "" {
+		return 0
+	}
+	v, ok := number(s)
+	switch {
+	case !ok:
+		p.at(row, "value", NotNumber, "value %s is not a number", quote(s))
+	case v < 1/MostValue || v > MostValue:
+		p.at(row, "value", BadValue, "a value of %s: %g to %g", quote(s), 1/MostValue, MostValue)
+	default:
+		return v
 	}
 	return 0
 }

@@ -26,6 +26,10 @@ func TestReadFormats(t *testing.T) {
 	first := func(id string, submit, duration float64, gpus int, model, source string) Job {
 		return Job{ID: id, Submit: submit, Duration: duration, GPUs: gpus, Model: model, Source: source}
 	}
+	by := func(user string, j Job) Job {
+		j.User = user
+		return j
+	}
 	for _, tt := range []struct {
 		name, format, text string
 		want               []Job
@@ -34,9 +38,9 @@ func TestReadFormats(t *testing.T) {
 	}{
 		{
 			name: "own, columns in another order, one too many, byte order mark", format: "inabench",
-			text: "\ufeffgpus,job_id,Submit_S,user,duration_s,model,source\r\n" +
-				"8,t1-1,201694.5,x,4472936,vgg16,philly/7f04ca\r\n1,t1-0,0,x,2868294,,\r\n",
-			want:    []Job{first("t1-0", 0, 2868294, 1, "", ""), first("t1-1", 201694.5, 4472936, 8, "vgg16", "philly/7f04ca")},
+			text: "\ufeffgpus,job_id,Submit_S,user,duration_s,model,source,note\r\n" +
+				"8,t1-1,201694.5,x,4472936,vgg16,philly/7f04ca,\r\n1,t1-0,0,y,2868294,,,\r\n",
+			want:    []Job{by("y", first("t1-0", 0, 2868294, 1, "", "")), by("x", first("t1-1", 201694.5, 4472936, 8, "vgg16", "philly/7f04ca"))},
 			ignored: 1,
 		},
 		{
@@ -61,7 +65,7 @@ func TestReadFormats(t *testing.T) {
 			text: "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n" +
 				"5778432,u5907,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32,936.0\n" +
 				"5778469,u5907,1,8,128,Other,COMPLETED,2023-03-01 00:23:58+08:00,2023-03-01 00:24:11+08:00,2023-03-01 01:09:04+08:00,2693,13,21544.0\n",
-			want: []Job{first("5778432", 0, 117, 8, "", ""), first("5778469", 336, 2693, 8, "", "")}, ignored: 7,
+			want: []Job{by("u5907", first("5778432", 0, 117, 8, "", "")), by("u5907", first("5778469", 336, 2693, 8, "", ""))}, ignored: 6,
 			origin: "2023-02-28T16:18:22Z",
 		},
 		{
@@ -69,13 +73,13 @@ func TestReadFormats(t *testing.T) {
 			name: "Acme, Kalos", format: "acme",
 			text: "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time\n" +
 				"dlctk696s0jbvitv,uf794,8,64,960,1000,100.0,Other,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,2023-05-17 11:01:16+00:00,,18,10.0,1152.0\n",
-			want: []Job{first("dlctk696s0jbvitv", 0, 8, 64, "", "")}, ignored: 11, origin: "2023-05-17T11:00:58Z",
+			want: []Job{by("uf794", first("dlctk696s0jbvitv", 0, 8, 64, "", ""))}, ignored: 10, origin: "2023-05-17T11:00:58Z",
 		},
 		{
 			name: "Helios", format: "acme",
 			text: "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n" +
 				"1425512,uVMrF,vchbv,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n",
-			want: []Job{first("1425512", 0, 249, 4, "", "vchbv")}, ignored: 5, origin: "2020-06-09T18:41:27Z",
+			want: []Job{by("uVMrF", first("1425512", 0, 249, 4, "", "vchbv"))}, ignored: 4, origin: "2020-06-09T18:41:27Z",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,6 +97,35 @@ func TestReadFormats(t *testing.T) {
 				t.Errorf("origin %s, want %q", origin, tt.origin)
 			}
 		})
+	}
+}
+
+// A file may say whose a job is and what it is worth; both are written where some job has one.
+func TestUsersAndValues(t *testing.T) {
+	const columns, rest = "job_id,submit_s,duration_s,gpus,model,source,user,value\n", "b,1,1,1,,,bob,\n"
+	const text = columns + "a,0,1,1,,,alice,2.5\n" + rest
+	tr, report, err := Read("x.csv", strings.NewReader(text), Options{})
+	if err != nil || len(report.Ignored) > 0 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	want := []Job{{ID: "a", Duration: 1, GPUs: 1, User: "alice", Value: 2.5, Line: 2}, {ID: "b", Submit: 1, Duration: 1, GPUs: 1, User: "bob", Line: 3}}
+	if diff := cmp.Diff(want, tr.Jobs); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+	var out strings.Builder
+	if err := tr.Write(&out); err != nil || out.String() != text {
+		t.Errorf("written: %v\n%s", err, out.String())
+	}
+	for value, want := range map[string]string{
+		"lots": `x.csv:2:17: value "lots" is not a number`,
+		"0":    `x.csv:2:17: a value of "0": 1e-06 to 1e+06`,
+		"-1":   `x.csv:2:17: a value of "-1": 1e-06 to 1e+06`,
+		"1e7":  `x.csv:2:17: a value of "1e7": 1e-06 to 1e+06`,
+	} {
+		_, _, err := Read("x.csv", strings.NewReader(columns+"a,0,1,1,,,alice,"+value+"\n"+rest), Options{})
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", value, err, want)
+		}
 	}
 }
 
@@ -391,7 +424,7 @@ func TestManyRows(t *testing.T) {
 	if err != nil || len(tr.Jobs) != rows || how.Rows != rows {
 		t.Fatalf("%v, %v", how, err)
 	}
-	if want := (Job{"application_1506638472019_7", 7, 60, 8, "vgg16", "philly/7f04ca", 8}); tr.Jobs[6] != want {
+	if want := (Job{ID: "application_1506638472019_7", Submit: 7, Duration: 60, GPUs: 8, Model: "vgg16", Source: "philly/7f04ca", Line: 8}); tr.Jobs[6] != want {
 		t.Errorf("%+v, want %+v", tr.Jobs[6], want)
 	}
 }
@@ -416,7 +449,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{&many{rows: 1_000_000}, "many:1002:1: more than 1000 jobs", "head -n 1001 FILE has the header and the rows before"},
 		{strings.NewReader(skipped.String()), "more than 2000 rows", ""},
-		{strings.NewReader(named.String()), "ids, models and sources of more than 10000 bytes", ""},
+		{strings.NewReader(named.String()), "ids, models, sources and users of more than 10000 bytes", ""},
 	} {
 		if c.hint == "" {
 			limit.names = 10_000

@@ -31,6 +31,8 @@ type Job struct {
 	GPUs     int     // at least 1
 	Model    string  // may be empty. No published trace records it: whoever released one drew it at random
 	Source   string  // cluster or generator it is from; may be empty
+	User     string  // who submitted it; may be empty
+	Value    float64 // how important it is among those that wait, 1/MostValue to MostValue; 0: not said
 	Line     int     // of the file it was read from; 0: it was not
 }
 
@@ -83,18 +85,20 @@ func at(name string, line, col int) tomlfile.Pos {
 	return tomlfile.Pos{File: name, Line: line, Col: col}
 }
 
-// Write writes our own format, times in seconds. Origin is not part of it.
+// Write writes our own format, times in seconds; users and values where some job has one. Origin is not part of it.
 func (t *Trace) Write(w io.Writer) error {
 	out := csv.NewWriter(w)
 	row := slices.Clone(ownColumns)
+	if slices.ContainsFunc(t.Jobs, func(j Job) bool { return j.User != "" || j.Value != 0 }) {
+		row = append(row, "user", "value")
+	}
 	err := out.Write(row)
 	for i := range t.Jobs {
 		if err != nil {
 			break
 		}
 		j := &t.Jobs[i]
-		row[0], row[1], row[2], row[3], row[4], row[5] =
-			j.ID, seconds(j.Submit), seconds(j.Duration), strconv.Itoa(j.GPUs), j.Model, j.Source
+		row = append(row[:0], j.ID, seconds(j.Submit), seconds(j.Duration), strconv.Itoa(j.GPUs), j.Model, j.Source, j.User, worth(j.Value))[:len(row)]
 		err = out.Write(row)
 	}
 	out.Flush()
@@ -110,3 +114,11 @@ func (t *Trace) Write(w io.Writer) error {
 var ownColumns = []string{"job_id", "submit_s", "duration_s", "gpus", "model", "source"}
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }
+
+// worth is a value as it is written; nothing where a job has none.
+func worth(value float64) string {
+	if value == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(value, 'g', -1, 64)
+}

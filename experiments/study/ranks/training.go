@@ -165,9 +165,9 @@ func (t *Training) background(s *spec.Spec, seed uint64) []int {
 // too few that are idle, or if nowhere the traffic passes.
 func (t *Training) occupy(s *spec.Spec, seed uint64) (*occupied, error) {
 	var why error // Titan waits where the traffic does not pass
-	pol, err := spec.Policy(s.Placement.Policy, titan.Options{
+	pol, err := spec.Policy(s.Placement.Policy, spec.Options{Titan: titan.Options{
 		Collective: t.operation, Phase: t.Phase.Std().Seconds(), Strict: true, Explain: func(e titan.Explanation) { why = e.Err },
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

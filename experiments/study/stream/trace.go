@@ -17,6 +17,7 @@ import (
 	"github.com/inabench/inabench/inventory/tomlfile"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/queue"
 	"github.com/inabench/inabench/placement/trace"
 	"github.com/inabench/inabench/placement/workload"
 	"github.com/inabench/inabench/results"
@@ -67,6 +68,21 @@ type Trace struct {
 
 	Period   inventory.Duration `toml:"period" default:"60s"`     // between batches, in the trace's time; 0: whenever something changed
 	Fidelity string             `toml:"fidelity" default:"fluid"` // "fluid": jobs send all the time; "phases": they compute and send in turn, for short traces
+
+	// Queue says who of the jobs that wait may start, before the policy says where: as the
+	// "policy" has it, of all that wait; "fcfs", first come, first served: the first that does not fit blocks
+	// all behind it; "backfill", EASY: that one has GPUs reserved, and a later job may start if it does not delay it, by
+	// the estimate that jobs take their iterations times their computing, without the network.
+	Queue string `toml:"queue" default:"policy"`
+	// Ageing is by how much NetPack multiplies the value of a job for every batch that passes it over; 1 to 10: with
+	// 1 jobs do not age. It is for queue = "policy".
+	Ageing float64 `toml:"ageing" default:"1.1"`
+	// Reservation has NetPack keep GPUs for a job that does not fit, as soon as it is worth more than all that could
+	// start in its place. Without it, such a job waits until enough GPUs are free at once.
+	Reservation bool `toml:"reservation" default:"true"`
+	// UserValues are by how much the jobs of a user are worth more to NetPack, or less: "alice=2"; 1e-6 to
+	// 1e6. They are for a file that says whose a job is; its jobs may have values of their own, too.
+	UserValues []string `toml:"user_values"`
 }
 
 // generated says whether the jobs are made rather than read.
@@ -95,6 +111,8 @@ func (*Trace) WordsOf(key string) []string {
 		return append([]string{"ina", "ps", "ring"}, slices.Sorted(maps.Keys(reductions))...)
 	case "pricing":
 		return replay.Pricings()
+	case "queue":
+		return queue.Disciplines()
 	case "fidelity":
 		return []string{replay.Fluid.String(), replay.Phases.String()}
 	}
@@ -107,7 +125,7 @@ func (t *Trace) Check(c *spec.Checker) {
 	if !t.generated() && !file && !c.Reported("trace.from") && c.Has("trace.from") {
 		c.Problemf("trace.from", tomlfile.OneOf(t.From, append(slices.Clone(Demands), "a file.csv")), "unknown trace %q", t.From)
 	}
-	for _, key := range []string{"sources", "oversized"} {
+	for _, key := range []string{"sources", "oversized", "user_values"} {
 		if t.generated() && c.Has("trace."+key) {
 			c.Problemf("trace."+key, "", "%s is about a file's jobs, and trace.from is %q", key, t.From)
 		}
@@ -120,6 +138,7 @@ func (t *Trace) Check(c *spec.Checker) {
 			spec.Positive(c, "trace."+key, v)
 		}
 	}
+	t.checkQueue(c)
 	if t.PSes < 1 || t.PSes > 64 {
 		c.Problemf("trace.parameter_servers", "", "parameter_servers must be 1 to 64")
 	}
@@ -155,7 +174,7 @@ var traceMetrics = spec.Measurables{}.
 func (t *Trace) Metrics() spec.Measurables { return traceMetrics }
 
 // Headline implements study.Study.
-func (t *Trace) Headline() []string { return []string{"avg_jct", "de"} }
+func (t *Trace) Headline() []string { return []string{"avg_jct_queued", "avg_jct", "de"} }
 
 // Predictors implements study.Study.
 func (t *Trace) Predictors() []string { return []string{spec.Replayed} }
@@ -191,6 +210,10 @@ func (t *Trace) jobs(s *spec.Spec, seed uint64, gpus int) ([]traced, error) {
 	if err != nil {
 		return nil, err
 	}
+	values, err := t.values(tr)
+	if err != nil {
+		return nil, err
+	}
 	models := t.Models
 	named := len(models) == 0 && slices.ContainsFunc(tr.Jobs, func(j trace.Job) bool { return j.Model != "" })
 	if len(models) == 0 {
@@ -215,7 +238,7 @@ func (t *Trace) jobs(s *spec.Spec, seed uint64, gpus int) ([]traced, error) {
 		out[i] = traced{Name: j.ID, Model: model, Job: replay.Job{
 			ID: i, Submit: j.Submit, GPUs: j.GPUs, Compute: p.Compute().Seconds(), Bytes: float64(p.Bytes()),
 			Iterations: replay.Iterations(j.Duration, p.Compute().Seconds()),
-			Traffic:    traffics[t.Collective], PSes: t.PSes, Skew: p.Skew(),
+			Traffic:    traffics[t.Collective], PSes: t.PSes, Skew: p.Skew(), Value: values[i],
 		}}
 	}
 	return out, nil

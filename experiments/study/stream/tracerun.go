@@ -12,7 +12,7 @@ import (
 	"github.com/inabench/inabench/experiments/study"
 	"github.com/inabench/inabench/placement"
 	"github.com/inabench/inabench/placement/cluster"
-	"github.com/inabench/inabench/placement/titan"
+	"github.com/inabench/inabench/placement/queue"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sim/replay"
@@ -53,18 +53,18 @@ func (t *Trace) Simulate(ctx context.Context, s *spec.Spec, repeat int) (*study.
 	seed := s.Measure.Seed + uint64(repeat)
 	cfg := replay.Config{
 		Cluster: clusterConfig(s), Period: t.Period.Std().Seconds(), Seed: seed, Lanes: s.Switch.Lanes,
-		Collective: reductions[t.Collective], Price: replay.Pricing(t.Pricing).Price,
+		Queue: queue.Discipline(t.Queue), Collective: reductions[t.Collective], Price: replay.Pricing(t.Pricing).Price,
 	}
 	jobs, err := t.jobs(s, seed, cfg.Cluster.GPUs())
 	if err != nil {
 		return nil, err
 	}
-	p, err := spec.Policy(s.Placement.Policy, titan.Options{Collective: cfg.Collective})
+	p, err := t.policy(s)
 	if err != nil {
 		return nil, err
 	}
 	var shot *snapshot
-	if cfg.Collective != nil && repeat == 0 { // policies are about where GPUs are left over
+	if cfg.Collective != nil && repeat == 0 && cfg.Queue == queue.Policy { // policies are about where GPUs are left over, and see all that wait
 		p, shot = withSnapshot(p, s.Inventory(), jobs)
 	}
 	watch := &stopwatch{Policy: p}
@@ -108,7 +108,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	if err != nil {
 		return point, nil, err
 	}
-	pol, err := spec.Policy(s.Placement.Policy, titan.Options{})
+	pol, err := t.policy(s)
 	if err != nil {
 		return point, nil, err
 	}
@@ -150,7 +150,7 @@ func (t *Trace) Run(ctx context.Context, b *study.Bench) (point *results.Point, 
 	ahead := study.Clocks{}
 	origin := clock + dep.Now().Seconds() // of the jobs' times
 	res, err := online.Run(ctx, online.Config{
-		Policy: watch, Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
+		Policy: watch, Queue: queue.Discipline(t.Queue), Inventory: inv, Settings: settings, Cluster: cfg, Seed: seed,
 		Period: time.Duration(float64(t.Period) * times), Interval: max(time.Second, time.Duration(s.Measure.Interval)), IDs: tb.Capabilities().Jobs,
 		Sample: func(got []results.Sample) error {
 			ahead.Hear(got, dep.Now())

@@ -5,35 +5,37 @@ import (
 	"slices"
 
 	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/queue"
 )
 
-// Asks is a job as policies see it after so many periods that passed it over.
+// Asks is a job as policies see it after so many periods that passed it over. It is estimated to run for as long as
+// it computes, as if the network took no time: that is the duration that a trace gives.
 func (j *Job) Asks(waited int) cluster.Job {
 	return cluster.Job{
 		ID: j.ID, GPUs: j.GPUs, Traffic: j.Traffic, PSes: j.PSes, Bytes: j.Bytes, Compute: j.Compute, Skew: j.Skew,
-		Value: j.Value, Waited: waited,
+		Seconds: float64(j.Iterations) * j.Compute, Value: j.Value, Waited: waited,
 	}
 }
 
-// Batch has a policy place the batch of a period, and holds it to its contract: what it
+// Batch has a queue's policy place the batch of a period, now by the queue's clock, and holds it to its contract: what it
 // returns is what it entered, and it touches no other jobs. An error wraps ErrPolicy.
-func Batch(c *cluster.Cluster, p cluster.Policy, batch []cluster.Job, seed uint64, period int) error {
+func Batch(c *cluster.Cluster, q *queue.Queue, now float64, batch []cluster.Job, seed uint64, period int) error {
 	running := c.Jobs()
-	placed := p.Place(c, batch, mix(seed, uint64(period)))
+	placed := q.Place(c, now, batch, mix(seed, uint64(period)))
 	if len(placed) != len(batch) {
-		return fmt.Errorf("%w: %s returned %d placements for %d jobs", ErrPolicy, p.Name(), len(placed), len(batch))
+		return fmt.Errorf("%w: %s returned %d placements for %d jobs", ErrPolicy, q.Name(), len(placed), len(batch))
 	}
 	for k := range batch {
 		_, _, ok := c.Placement(batch[k].ID)
 		if ok != (len(placed[k].Parts) > 0) {
-			return fmt.Errorf("%w: %s says of job %d that it is placed: %t; it runs: %t", ErrPolicy, p.Name(), batch[k].ID, !ok, ok)
+			return fmt.Errorf("%w: %s says of job %d that it is placed: %t; it runs: %t", ErrPolicy, q.Name(), batch[k].ID, !ok, ok)
 		}
 		if ok {
 			running++
 		}
 	}
 	if c.Jobs() != running {
-		return fmt.Errorf("%w: %s left %d jobs running of %d", ErrPolicy, p.Name(), c.Jobs(), running)
+		return fmt.Errorf("%w: %s left %d jobs running of %d", ErrPolicy, q.Name(), c.Jobs(), running)
 	}
 	return nil
 }

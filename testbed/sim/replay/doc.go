@@ -12,6 +12,9 @@
 // ended since the last batch, or even the smallest job that waits asks more GPUs than
 // are free.
 //
+// That is the policy's own discipline. Config.Queue has others (package queue), which estimate that a job runs for
+// its iterations times its computing, without the network.
+//
 // # Fidelity
 //
 // An iteration is Compute seconds on every GPU, then an exchange of Bytes of gradient.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/queue"
 )
 
 // state is a job on its way through a replay.
@@ -64,6 +65,7 @@ type engine struct {
 	order   []int32 // jobs by submission
 	arrived int     // of them
 	waiting []int32
+	queue   *queue.Queue
 	ends    heap
 	sending []int32 // jobs whose pace the network sets
 
@@ -89,7 +91,7 @@ type engine struct {
 func newEngine(cfg Config, jobs []Job) *engine {
 	e := &engine{
 		cfg: cfg, jobs: make([]state, len(jobs)), byID: make(map[int]int32, len(jobs)),
-		c: cluster.New(cfg.Cluster), period: -1, used: make([]float64, len(cfg.Cluster.Servers)),
+		c: cluster.New(cfg.Cluster), queue: queue.New(cfg.Queue, cfg.Policy), period: -1, used: make([]float64, len(cfg.Cluster.Servers)),
 	}
 	e.net = e.c
 	if cfg.Collective != nil { // its jobs know no phases: nobody waits for others
@@ -213,7 +215,7 @@ func (e *engine) place() error {
 	for _, i := range e.waiting {
 		e.batch = append(e.batch, e.asks(i))
 	}
-	if err := Batch(e.c, e.cfg.Policy, e.batch, e.cfg.Seed, e.period); err != nil {
+	if err := Batch(e.c, e.queue, e.now, e.batch, e.cfg.Seed, e.period); err != nil {
 		return err
 	}
 	wait := e.waiting[:0]

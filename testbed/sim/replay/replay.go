@@ -8,14 +8,16 @@ import (
 
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/collectives"
+	"github.com/inabench/inabench/placement/queue"
 )
 
 // Config is how a trace is replayed.
 type Config struct {
 	Cluster  cluster.Config // no servers: PaperCluster
 	Policy   cluster.Policy
-	Period   float64 // seconds between batches, at its multiples; 0: a batch whenever a job arrives or ends
-	Seed     uint64  // of the policy
+	Queue    queue.Discipline // who of those that wait may start; empty: as the policy has it
+	Period   float64          // seconds between batches, at its multiples; 0: a batch whenever a job arrives or ends
+	Seed     uint64           // of the policy
 	Fidelity Fidelity
 
 	// Lanes is how many gradients, of 4 bytes, a frame to a PS or a switch has beside 64
@@ -147,6 +149,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("an overhead of %v", cfg.Overhead)
 	case cfg.Lanes < 0:
 		return fmt.Errorf("%d gradients in a frame", cfg.Lanes)
+	case cfg.Queue.Check() != nil:
+		return cfg.Queue.Check()
 	case cfg.Fidelity > Phases:
 		return errors.New("unknown " + cfg.Fidelity.String())
 	}

@@ -1,0 +1,92 @@
+package stream
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/inabench/inabench/experiments/spec"
+	"github.com/inabench/inabench/inventory/tomlfile"
+	"github.com/inabench/inabench/placement/cluster"
+	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/placement/titan"
+	"github.com/inabench/inabench/placement/trace"
+)
+
+// mostAgeing is the most by which a job's value may grow from batch to batch: with more, values say only who is the oldest.
+const mostAgeing = 10
+
+// checkQueue checks who may start before whom.
+func (t *Trace) checkQueue(c *spec.Checker) {
+	if !(t.Ageing >= 1 && t.Ageing <= mostAgeing) && !c.Reported("trace.ageing") {
+		c.Problemf("trace.ageing", "with 1 jobs do not age", "ageing must be 1 to %d", mostAgeing)
+	}
+	seen := map[string]bool{}
+	for i, item := range t.UserValues {
+		at := fmt.Sprintf("trace.user_values[%d]", i)
+		user, _, err := userValue(item)
+		switch {
+		case c.Reported(at):
+		case err != nil:
+			c.Problemf(at, tomlfile.HintOf(err), "%v", err)
+		case seen[user]:
+			c.Problemf(at, "", "user %q has two values", user)
+		}
+		seen[user] = true
+	}
+}
+
+// userValue reads what a user's jobs are worth: "alice=2".
+func userValue(item string) (user string, value float64, err error) {
+	at := strings.LastIndexByte(item, '=')
+	if at <= 0 {
+		return "", 0, tomlfile.WithHint(`write "alice=2"`, "%q is no USER=VALUE", item)
+	}
+	value, err = strconv.ParseFloat(strings.TrimSpace(item[at+1:]), 64)
+	if err != nil || !(value >= 1/trace.MostValue && value <= trace.MostValue) {
+		return "", 0, tomlfile.WithHint("", "a value of %q: %g to %g", item[at+1:], 1/trace.MostValue, trace.MostValue)
+	}
+	return strings.TrimSpace(item[:at]), value, nil
+}
+
+// values are what the jobs of a trace are worth among those that wait: what the file says, 1 where it says nothing, times
+// what UserValues say of the user. A user of whom the file has no job is an error.
+func (t *Trace) values(tr *trace.Trace) ([]float64, error) {
+	of := map[string]float64{}
+	for _, item := range t.UserValues {
+		user, v, err := userValue(item)
+		if err != nil {
+			return nil, spec.Invalid(err)
+		}
+		of[user] = v
+	}
+	users, out := map[string]bool{}, make([]float64, len(tr.Jobs))
+	for i := range tr.Jobs {
+		j := &tr.Jobs[i]
+		if out[i] = j.Value; j.Value == 0 {
+			out[i] = 1
+		}
+		if v, ok := of[j.User]; ok {
+			out[i] *= v
+		}
+		users[j.User] = true
+	}
+	for _, user := range slices.Sorted(maps.Keys(of)) {
+		if !users[user] && t.Jobs == 0 { // a sample may have none of theirs
+			delete(users, "")
+			return nil, spec.Invalid(tomlfile.WithHint(tomlfile.DidYouMean(user, slices.Sorted(maps.Keys(users))), "%s has no job of user %q, to whom user_values gives a value", tr.Name, user))
+		}
+	}
+	return out, nil
+}
+
+// policy makes the policy that places the jobs, with what the trace says of how those that wait grow in value, and the
+// operation by which they reduce, if it is one of reductions.
+func (t *Trace) policy(s *spec.Spec) (cluster.Policy, error) {
+	return spec.Policy(s.Placement.Policy, spec.Options{
+		Titan:   titan.Options{Collective: reductions[t.Collective]},
+		NetPack: netpack.Options{Ageing: t.Ageing, Unreserved: !t.Reservation},
+	})
+}
