@@ -161,7 +161,7 @@ var lists = []struct {
 	{"switch", "testbed/switches", []string{"testbed/script"}, nil},
 	{"launcher", "testbed/reach", []string{"testbed/ssh"}, map[string]string{"cmd/cli": "ssh: inabench ssh, and known hosts", "testbed/sshd/sshdtest": "ssh"}},
 	{"policy", "experiments/spec", []string{"placement/netpack", "placement/titan", "placement/baseline"}, map[string]string{
-		"experiments/why": "netpack, titan: why they placed as they did", "experiments/study/ranks": "titan: its options", "experiments/study/stream": "titan: its options", "placement/titan": "baseline: it falls back to one",
+		"experiments/why": "netpack, titan: why they placed as they did", "experiments/study/ranks": "titan: its options", "experiments/study/stream": "netpack, titan: their options", "placement/titan": "baseline: it falls back to one",
 	}},
 }
 

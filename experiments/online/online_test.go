@@ -20,6 +20,7 @@ import (
 	"github.com/inabench/inabench/placement/baseline"
 	"github.com/inabench/inabench/placement/cluster"
 	"github.com/inabench/inabench/placement/netpack"
+	"github.com/inabench/inabench/placement/queue"
 	"github.com/inabench/inabench/results"
 	"github.com/inabench/inabench/testbed"
 	"github.com/inabench/inabench/testbed/sim"
@@ -127,6 +128,31 @@ func compare(t *testing.T, seed uint64, got *Result, want *replay.Result) {
 	}
 	if g, w := got.Summary, want.Summary; math.Abs(g.GPUs/w.GPUs-1) > 0.02 || math.Abs(g.Makespan/w.Makespan-1) > 0.02 {
 		t.Errorf("-seed=%d: %+v, simulated %+v", seed, g, w)
+	}
+}
+
+// TestQueue: first come, first served, on a testbed too.
+func TestQueue(t *testing.T) {
+	inv := rack(5, 1e9, 50*time.Microsecond)
+	for s := *seed; s < *seed+5; s++ {
+		jobs := mix(rand.New(rand.NewPCG(s, 0)), 12)
+		for i := range jobs {
+			jobs[i].Submit = float64(i) / 5
+		}
+		cfg := Config{Policy: baseline.FirstFit(), Queue: queue.FCFS, Inventory: inv, Settings: settings, Seed: s, Virtual: true}
+		got, err := Run(t.Context(), cfg, deploy(t, inv, settings), jobs)
+		if err != nil {
+			t.Fatalf("-seed=%d: %v", s, err)
+		}
+		for i := range got.Jobs[1:] {
+			if a, b := got.Jobs[i], got.Jobs[i+1]; b.Placed < a.Placed {
+				t.Errorf("-seed=%d: job %d is placed at %v, before job %d at %v", s, b.ID, b.Placed, a.ID, a.Placed)
+			}
+		}
+	}
+	_, err := Run(t.Context(), Config{Policy: baseline.FirstFit(), Queue: "lifo", Inventory: inv, Settings: settings}, deploy(t, inv, settings), nil)
+	if err == nil || !strings.Contains(err.Error(), `unknown queue discipline "lifo"`) {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -3,8 +3,8 @@
 // The policies of package cluster get all that wait as one batch, and each has a discipline of its own
 // in it: the baselines start whoever fits, in the order of submission, so a large job waits until enough
 // GPUs happen to be free at once; NetPack starts the most valuable set, and its ageing and its reservation
-// keep GPUs for who has waited (package netpack). So two policies differ in whom they start as well as in
-// where, and their completion times in both. The other disciplines are the same for all policies:
+// keep GPUs for who has waited (package netpack). So completion times of two policies differ by whom they start as
+// well as by where. The other disciplines are the same for all policies:
 //
 //   - FCFS, first come, first served: jobs start in the order of submission. The first that does not fit,
 //     the head of the line, blocks all behind it.
